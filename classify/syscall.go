@@ -1,0 +1,32 @@
+package classify
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+)
+
+// passing are the system's errors that go away by themselves or by somebody freeing room.
+var passing = [...]error{
+	io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+	syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT,
+	syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN,
+}
+
+// denied are those that a person has to mend.
+var denied = [...]error{syscall.EACCES, syscall.EPERM, syscall.EROFS}
+
+func ofSyscall(err error) (class Class, known bool) {
+	for _, e := range denied {
+		if errors.Is(err, e) {
+			return Fatal, true
+		}
+	}
+	for _, e := range passing {
+		if errors.Is(err, e) {
+			return Transient, true
+		}
+	}
+	return Transient, false
+}

@@ -1,0 +1,66 @@
+package connector
+
+import (
+	"time"
+
+	"sluice/classify"
+)
+
+// Reason is the code of a hold: why a partition stands still. The list is closed and documented in docs/operations.md.
+type Reason string
+
+// The reasons of this version.
+const (
+	ReasonBehindLogStart   Reason = "behind_log_start"
+	ReasonAheadOfLogEnd    Reason = "ahead_of_log_end"
+	ReasonTruncated        Reason = "truncated"
+	ReasonTopicMissing     Reason = "topic_missing"
+	ReasonTopicRecreated   Reason = "topic_recreated"
+	ReasonClusterChanged   Reason = "cluster_changed"
+	ReasonUnknownHistory   Reason = "unknown_history"
+	ReasonTableReplaced    Reason = "table_replaced"
+	ReasonTableUnsupported Reason = "table_unsupported"
+	ReasonSchemaConflict   Reason = "schema_conflict"
+	ReasonContested        Reason = "contested"
+	ReasonCommitUndecided  Reason = "commit_undecided"
+	ReasonPoison           Reason = "poison"
+	ReasonCorruptBatch     Reason = "corrupt_batch"
+	ReasonOversize         Reason = "oversize"
+	ReasonStoreDown        Reason = "store_down"
+	ReasonStoreDenied      Reason = "store_denied"
+	ReasonKafkaDown        Reason = "kafka_down"
+	ReasonKafkaDenied      Reason = "kafka_denied"
+)
+
+// Hold is a partition that stands still, and why.
+type Hold struct {
+	Partition Partition `json:"-"`
+	Reason    Reason    `json:"reason"`
+	Detail    string    `json:"detail"`
+	Since     time.Time `json:"since"`
+	// Offset is where it stands, -1 if unknown.
+	Offset int64 `json:"offset"`
+}
+
+// HoldError is an error that only a hold answers. Its class is Fatal.
+type HoldError struct {
+	Reason Reason
+	Detail string // for a person: what was found, and what to do; never bytes of a record
+	Err    error  // the cause, or nil
+}
+
+// Held returns a HoldError, marked Fatal.
+func Held(reason Reason, detail string, cause error) error {
+	return classify.Mark(&HoldError{reason, detail, cause}, classify.Fatal)
+}
+
+func (e *HoldError) Error() string {
+	s := string(e.Reason) + ": " + e.Detail
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *HoldError) Unwrap() error { return e.Err }

@@ -1,0 +1,237 @@
+package connector
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"sluice/idempotency"
+)
+
+// Partition is Kafka's partition with the identity of its topic and cluster.
+type Partition = idempotency.Partition
+
+// The interfaces below are all that the story needs from the world. They are declared here, beside the code that calls
+// them, and implemented by the adapters: Group and Log by connector/kafka, Decoder by connector/decode, Table by
+// sink/delta. Errors carry a class ([sluice/classify]); an error that must hold partitions is a [HoldError].
+
+// Group divides the partitions of the configured topics among the members. It divides work and fences nothing: that a
+// partition is read by one member at a time is an economy, never a guarantee.
+type Group interface {
+	// Run joins the group, delivers each new assignment and leaves when ctx ends. It mends what it can and returns only
+	// at the end of ctx or on a Fatal error. deliver must not block for long: the heartbeats of a generation go on, the
+	// next join waits.
+	Run(ctx context.Context, deliver func(Assignment)) error
+	// Offsets returns the group's committed offsets of a topic, by the name of the topic (Kafka knows no other).
+	// Partitions without one are missing. Needs no membership.
+	Offsets(ctx context.Context, topic string) (map[int32]GroupOffset, error)
+	// CommitOffsets moves group offsets. They are a hint for tools; an error is logged and tried again at the next turn.
+	// Fenced when the member has no generation now.
+	CommitOffsets(ctx context.Context, offsets map[Partition]GroupOffset) error
+}
+
+// Assignment is what this member should work on, all of it, replacing the assignment before.
+type Assignment struct {
+	// Joined is false from the end of a generation to the next one; Partitions then keeps the claims of the last
+	// generation, which go on: the table's log is the fence.
+	Joined     bool
+	Partitions []Partition
+}
+
+// GroupOffset is a committed offset of the group: the next offset to read and the leader epoch of the record batch
+// before it (-1 unknown), which is kept in the offset's metadata.
+type GroupOffset struct {
+	Next  int64
+	Epoch int32
+}
+
+// Log reads partitions. Every call may be made from another goroutine than the one that receives Fetched.
+type Log interface {
+	// Fetch asks once for committed records from an offset on. The answer comes on Fetched, with the session of the
+	// request, as soon as there is a record batch, a control batch to pass or an error that concerns the position.
+	// Transient errors (connections, leader moves) are mended inside with jittered back-off and never answered.
+	// A second request for a partition replaces the first.
+	Fetch(FetchRequest)
+	// Forget ends a request. An answer that is already on its way may still come.
+	Forget(Partition)
+	// Fetched is where answers arrive. It is never closed.
+	Fetched() <-chan Fetched
+	// Topic returns the topic as it is now, from the cluster's metadata. A missing topic is a [HoldError] with
+	// ReasonTopicMissing.
+	Topic(ctx context.Context, name string) (Topic, error)
+	// Bounds asks the leaders for the ends of partitions. A partition whose topic id is no longer the topic's is left
+	// out. lastEpoch >= 0 also asks whether the log was truncated below the position (KIP-320).
+	Bounds(ctx context.Context, partitions []Position) (map[Partition]Bounds, error)
+}
+
+// Topic is a topic as the cluster's metadata show it.
+type Topic struct {
+	Cluster    string
+	Name       string
+	ID         idempotency.TopicID
+	Partitions []int32 // ascending
+}
+
+// Position is the next offset to read of a partition, and the leader epoch of the record batch before it (-1 unknown).
+type Position struct {
+	Partition Partition
+	Next      int64
+	Epoch     int32
+}
+
+// Bounds are the ends of a partition's log.
+type Bounds struct {
+	LogStart      int64
+	LastStable    int64 // where a reader of committed records ends
+	HighWatermark int64
+	LeaderEpoch   int32
+	// DivergedAt is where the log of the leader parts from what was read: the position is beyond it. -1 if it does not.
+	DivergedAt int64
+}
+
+// FetchRequest asks for the records of one partition.
+type FetchRequest struct {
+	Position
+	// Session comes back with the answer, so that one of an earlier life of the claim is known.
+	Session uint64
+}
+
+// Fetched is the answer for one partition.
+type Fetched struct {
+	Partition Partition
+	Session   uint64
+	Bounds    Bounds
+	// Next is the offset after the last record batch, control and aborted ones included. Epoch is that batch's.
+	Next  int64
+	Epoch int32
+	// Records holds the committed records before Next, nil if there are none.
+	Records Records
+	Bytes   int // of memory that Records hold
+	// Err is a HoldError: the partition cannot be read from this position. Records before the place come first.
+	Err error
+}
+
+// Records are the records of one answer, parsed as they are read. The bytes of a record stay valid until the garbage
+// collector has no reference to them; nobody writes them again.
+type Records interface {
+	// Read parses the next records into block, which it fills from the start. It returns 0 and io.EOF at the end, and
+	// n > 0 with an error for those before a damaged one; that error is a HoldError with ReasonCorruptBatch.
+	Read(block []Record) (n int, err error)
+}
+
+// Record is a Kafka record. Key and Value are nil if they are null.
+type Record struct {
+	Offset    int64
+	Timestamp int64 // milliseconds since 1970, by the producer or the broker
+	Key       []byte
+	Value     []byte
+	Headers   []Header
+}
+
+// Header is a header of a record. Names may repeat.
+type Header struct {
+	Key   string
+	Value []byte
+}
+
+// Decoder turns records into rows. One exists for each table.
+type Decoder interface {
+	// Builder makes the columns for one lane. An error means that no row of this schema can be built (a HoldError
+	// with ReasonSchemaConflict).
+	Builder(Schema) (Builder, error)
+}
+
+// Builder fills the columns of one chunk after the other. It belongs to one lane.
+type Builder interface {
+	// Add appends the record as one row. A Poison error leaves the chunk as it was; its text says what is wrong and
+	// where, never with bytes of the record. ErrChunkFull asks for Seal and says nothing of the record.
+	Add(Partition, *Record) error
+	// Rows and Bytes tell what Seal would return; Bytes counts the column buffers.
+	Rows() int
+	Bytes() int64
+	// Seal returns the rows and starts the next chunk. The caller releases them. nil if there are none.
+	Seal() arrow.RecordBatch
+	// Ignored is the number of unknown fields passed over since the last call.
+	Ignored() int64
+}
+
+// ErrChunkFull says that a chunk has no room for one more row of this size.
+var ErrChunkFull = errors.New("chunk is full")
+
+// Table is where rows end up. All of its methods are called by the table's writer alone. Store failures are retried
+// inside, by the store's guard, until ctx ends; what is returned is a HoldError, Fenced or Canceled.
+type Table interface {
+	// Load returns the newest snapshot. It creates the table if it does not exist and may be created.
+	Load(ctx context.Context) (*Snapshot, error)
+	// Stage encodes chunks into data files and puts them, step (b) of a commit. The order of rows in chunks, spans and
+	// adds is the order given.
+	Stage(ctx context.Context, s *Snapshot, chunks []Piece) (*Staged, error)
+	// Commit appends one version to the log, step (d). pre is called with each log prefix that the version would
+	// extend, the one before the first try included; its error ends the commit and is returned as it is. The result is
+	// the snapshot with the commit in it. Fenced also if a version in between made the staged files invalid.
+	// ErrUndecided is in the chain of the error if ctx ended with a PUT of unknown outcome: the files stay, and the
+	// position must be taken from the log again.
+	Commit(ctx context.Context, c *Commit, pre func(*Snapshot) error) (*Snapshot, error)
+	// Discard deletes the data files of a commit that has certainly not happened. Files that may be in the log stay.
+	Discard(ctx context.Context, s *Staged)
+}
+
+// ErrUndecided says that a commit was given up before its outcome was known.
+var ErrUndecided = errors.New("commit undecided")
+
+// Snapshot is the table as of one version: what a commit that extends this version must look at. It is immutable.
+type Snapshot struct {
+	TableID string
+	Version int64
+	// Positions are the versions of all txn actions by appId, our own and foreign ones.
+	Positions map[string]int64
+	Schema    Schema
+	// ReadAt is when the newest version was known to be the newest.
+	ReadAt time.Time
+}
+
+// Schema is the schema of a table, opaque to the story; sink/delta/schema implements it and holds what can be asked.
+type Schema interface {
+	// Fits says whether rows built for another schema can be committed under this one; the error says why not.
+	Fits(built Schema) error
+}
+
+// Piece is a part of a chunk that enters a commit: rows [From, To) of Rows.
+type Piece struct {
+	Rows     arrow.RecordBatch
+	From, To int64
+}
+
+// Staged are data files that were put and are not in the log yet; the table knows what is in them.
+type Staged struct {
+	Files any
+	Rows  int64
+	Bytes int64
+}
+
+// Commit is what one version of the table will say.
+type Commit struct {
+	Operation string // "STREAMING UPDATE", "SLUICE START", …
+	Txns      []Txn
+	Staged    *Staged // nil for a commit without rows
+	Ranges    []Range
+}
+
+// Txn sets the position of an appId.
+type Txn struct {
+	AppID   string
+	Version int64
+}
+
+// Range says in commitInfo which offsets of a partition a commit covers: [From, Next), with this many rows. From is -1
+// at a START.
+type Range struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	From      int64  `json:"from"`
+	Next      int64  `json:"next"`
+	Rows      int64  `json:"rows"`
+	Epoch     int32  `json:"epoch"`
+}

@@ -1,0 +1,141 @@
+// Package idempotency knows what makes a record itself.
+//
+// A record is identified by its coordinates: cluster, topic id, partition and offset. How far a table has taken a
+// partition stands in the table's log under the partition's appId, so that a repeated read can never become a second row.
+package idempotency
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// scheme starts every appId that Sluice writes; the number changes if their meaning ever does.
+const scheme = "kd1"
+
+// TopicID is the UUID that Kafka gives a topic at its creation (KIP-516). A topic that is deleted and created again
+// under its old name has another one. Zero means unknown.
+type TopicID [16]byte
+
+// String renders the id as Kafka's own tools do (base64 for URLs, no padding), and the unknown id as "-".
+func (id TopicID) String() string {
+	if id == (TopicID{}) {
+		return "-"
+	}
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}
+
+// ParseTopicID reads what [TopicID.String] wrote.
+func ParseTopicID(s string) (TopicID, error) {
+	var id TopicID
+	if s == "-" {
+		return id, nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil || len(b) != len(id) {
+		return id, fmt.Errorf("topic id %q is not a Kafka UUID", s)
+	}
+	copy(id[:], b)
+	return id, nil
+}
+
+// Partition is a partition of a topic as it exists in one cluster: a topic created again is another one. It can be a
+// map key.
+type Partition struct {
+	Cluster string // Kafka's cluster id, "" if unknown
+	Topic   string
+	TopicID TopicID
+	ID      int32
+}
+
+// String names the partition for people: topic-3.
+func (p Partition) String() string { return p.Topic + "-" + strconv.Itoa(int(p.ID)) }
+
+// Coordinates identify a record.
+type Coordinates struct {
+	Partition
+	Offset int64
+}
+
+// String names the record for people: topic-3@17.
+func (c Coordinates) String() string {
+	return c.Partition.String() + "@" + strconv.FormatInt(c.Offset, 10)
+}
+
+// AppID is the key of the Delta txn that holds the position of p, which is the next offset to read:
+//
+//	kd1:<pipeline>:<cluster>:<topic>:<topic id>:<partition>
+//
+// Each part is URL-escaped, so that none can hold a colon; "-" stands for an unknown id.
+func (p Partition) AppID(pipeline string) string {
+	return strings.Join([]string{
+		scheme, escape(pipeline), escape(p.Cluster), escape(p.Topic), p.TopicID.String(), strconv.Itoa(int(p.ID)),
+	}, ":")
+}
+
+// TableAppID is the key of the Delta txn by which a pipeline marks the table that it started to write:
+// kd1:<pipeline>:table:<table id>. A table created anew at the same place does not have it.
+func TableAppID(pipeline, tableID string) string {
+	return strings.Join([]string{scheme, escape(pipeline), "table", escape(tableID)}, ":")
+}
+
+// AppID is a parsed appId of ours: of a partition, or of a table if TableID is set.
+type AppID struct {
+	Pipeline  string
+	Partition Partition
+	TableID   string
+}
+
+// ErrForeign says that an appId is not one of ours.
+var ErrForeign = errors.New("not an appId of this scheme")
+
+// ParseAppID reads an appId. The error is [ErrForeign] for another program's, and another one for a damaged one of ours.
+func ParseAppID(s string) (AppID, error) {
+	parts := strings.Split(s, ":")
+	if parts[0] != scheme {
+		return AppID{}, ErrForeign
+	}
+	text := make([]string, len(parts))
+	for i, p := range parts {
+		t, err := unescape(p)
+		if err != nil {
+			return AppID{}, fmt.Errorf("appId %q: %w", s, err)
+		}
+		text[i] = t
+	}
+	switch {
+	case len(parts) == 4 && parts[2] == "table":
+		return AppID{Pipeline: text[1], TableID: text[3]}, nil
+	case len(parts) == 6:
+		id, err := ParseTopicID(parts[4])
+		if err != nil {
+			return AppID{}, fmt.Errorf("appId %q: %w", s, err)
+		}
+		n, err := strconv.ParseInt(parts[5], 10, 32)
+		if err != nil || n < 0 {
+			return AppID{}, fmt.Errorf("appId %q: %q is no partition", s, parts[5])
+		}
+		return AppID{Pipeline: text[1], Partition: Partition{Cluster: text[2], Topic: text[3], TopicID: id, ID: int32(n)}}, nil
+	}
+	return AppID{}, fmt.Errorf("appId %q has %d parts", s, len(parts))
+}
+
+func escape(s string) string {
+	if s == "" {
+		return "-"
+	}
+	if s == "-" { // must not be taken for the unknown one
+		return "%2D"
+	}
+	return url.QueryEscape(s)
+}
+
+func unescape(s string) (string, error) {
+	if s == "-" {
+		return "", nil
+	}
+	return url.QueryUnescape(s)
+}
