@@ -1,0 +1,28 @@
+// Package reliability keeps one operation against a dependency trying until it succeeds, is hopeless, or is told to stop.
+package reliability
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff is the pause between tries: Initial, doubled each time up to Max, then spread by ±Jitter so that members do
+// not try in step. The spread comes after the cap: in a long outage it matters most.
+type Backoff struct {
+	Initial time.Duration // 1s
+	Max     time.Duration // 30s
+	Jitter  float64       // a share of the pause: 0.25
+}
+
+// Pause returns the wait after the n-th failure, counted from 1. It is never negative.
+func (b Backoff) Pause(n int) time.Duration {
+	d := b.Initial
+	for i := 1; i < n && d < b.Max; i++ {
+		d *= 2
+		if d <= 0 { // overflow
+			d = b.Max
+		}
+	}
+	d = max(min(d, b.Max), 0)
+	return max(0, d+time.Duration(float64(d)*b.Jitter*(2*rand.Float64()-1)))
+}

@@ -1,0 +1,158 @@
+package reliability_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"sluice/classify"
+	"sluice/reliability"
+)
+
+var (
+	hiccup  = classify.Mark(errors.New("hiccup"), classify.Transient)
+	errGone = errors.New("gone")
+	config  = reliability.Config{
+		Backoff:  reliability.Backoff{Initial: time.Second, Max: 30 * time.Second, Jitter: 0.25},
+		Failures: 5, OpenFor: time.Minute, Successes: 3,
+	}
+)
+
+func guard(t *testing.T) *reliability.Guard {
+	t.Helper()
+	return reliability.NewGuard("store", config, slog.New(slog.DiscardHandler), nil, errGone)
+}
+
+func TestBackoffStaysWithinItsSpread(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := reliability.Backoff{
+			Initial: time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "initial")),
+			Max:     time.Duration(rapid.Int64Range(1, math.MaxInt64/2).Draw(t, "max")),
+			Jitter:  rapid.Float64Range(0, 1).Draw(t, "jitter"),
+		}
+		n := rapid.IntRange(1, 10_000).Draw(t, "n")
+		d := b.Pause(n)
+		full := float64(b.Max)
+		if n < 62 {
+			full = min(full, float64(b.Initial)*math.Exp2(float64(n-1)))
+		}
+		if slack := full*b.Jitter*1.001 + 1; d < 0 || float64(d) < full-slack || float64(d) > full+slack {
+			t.Fatalf("pause %v, want %v ± %v", d, time.Duration(full), b.Jitter)
+		}
+	})
+}
+
+func TestBackoffIsSpreadAtTheCapToo(t *testing.T) {
+	seen := map[time.Duration]bool{}
+	for range 100 {
+		seen[config.Pause(20)] = true
+	}
+	if len(seen) < 90 {
+		t.Errorf("%d different pauses of 100: members would try in step", len(seen))
+	}
+}
+
+func TestGuardRetriesWhatPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, n, began := guard(t), 0, time.Now()
+		err := g.Do(t.Context(), func(context.Context) error {
+			if n++; n < 4 {
+				return hiccup
+			}
+			return nil
+		})
+		if took := time.Since(began); err != nil || n != 4 || took < 5*time.Second || took > 9*time.Second {
+			t.Errorf("%v after %d tries in %v, want nil after 4 tries in 1+2+4 s ± 25 %%", err, n, took)
+		}
+	})
+}
+
+func TestGuardReturnsWhatDoesNotPass(t *testing.T) {
+	for _, want := range []error{
+		classify.Mark(errors.New("denied"), classify.Fatal), classify.Mark(errors.New("moved"), classify.Fenced),
+		classify.Mark(errors.New("bad"), classify.Poison), errGone,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g, n := guard(t), 0
+			for range 10 { // none of them may open the breaker
+				err := g.Do(t.Context(), func(context.Context) error { n++; return want })
+				if !errors.Is(err, want) {
+					t.Errorf("got %v, want %v", err, want)
+				}
+			}
+			if n != 10 || g.Status().Open {
+				t.Errorf("%v: %d calls for 10, open %v", want, n, g.Status().Open)
+			}
+		})
+	}
+}
+
+func TestBreakerOpensHoldsProbesAndCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, n := guard(t), 0
+		healthy := false
+		var tries []time.Duration
+		began := time.Now()
+		done := make(chan error)
+		go func() {
+			done <- g.Do(t.Context(), func(context.Context) error {
+				n++
+				tries = append(tries, time.Since(began))
+				if healthy {
+					return nil
+				}
+				return hiccup
+			})
+		}()
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		if s := g.Status(); !s.Open || n != 5 || s.Failing != began || s.Err == nil {
+			t.Fatalf("after 5 failures: %d tries, %+v", n, s)
+		}
+		time.Sleep(60 * time.Second) // one probe, which fails
+		synctest.Wait()
+		if !g.Status().Open || n != 6 {
+			t.Fatalf("after a failed probe: %d tries, open %v", n, g.Status().Open)
+		}
+		healthy = true
+		if err := <-done; err != nil || n != 7 {
+			t.Fatalf("%v after %d tries", err, n)
+		}
+		if gap := tries[6] - tries[5]; gap < time.Minute {
+			t.Errorf("probe after %v, want the breaker's minute", gap)
+		}
+		for range 2 {
+			if err := g.Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s := g.Status(); s.Open || !s.Failing.IsZero() || s.Err != nil {
+			t.Errorf("healthy again: %+v", s)
+		}
+	})
+}
+
+func TestCancellationIsNotAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guard(t)
+		for range 10 {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			err := g.Do(ctx, func(ctx context.Context) error {
+				cancel(errGone)
+				return ctx.Err()
+			})
+			if classify.Of(err) != classify.Canceled && !errors.Is(err, errGone) {
+				t.Fatalf("got %v", err)
+			}
+		}
+		if g.Status().Open || g.Status().Err != nil {
+			t.Errorf("cancelled calls opened the breaker: %+v", g.Status())
+		}
+	})
+}
