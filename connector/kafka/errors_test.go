@@ -1,0 +1,106 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"sluice/classify"
+	"sluice/connector"
+)
+
+func TestClassify(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want classify.Class
+	}{
+		{kafka.GroupCoordinatorNotAvailable, classify.Transient},
+		{kafka.NotCoordinatorForGroup, classify.Transient},
+		{kafka.GroupLoadInProgress, classify.Transient},
+		{kafka.UnknownTopicOrPartition, classify.Transient},
+		{kafka.NotLeaderForPartition, classify.Transient},
+		{kafka.FencedLeaderEpoch, classify.Transient},
+		{kafka.ThrottlingQuotaExceeded, classify.Transient},
+		{kafka.IllegalGeneration, classify.Fenced},
+		{kafka.UnknownMemberId, classify.Fenced},
+		{kafka.RebalanceInProgress, classify.Fenced},
+		{kafka.FencedInstanceID, classify.Fenced},
+		{kafka.Error(113), classify.Fenced},
+		{kafka.ErrGenerationEnded, classify.Fenced},
+		{kafka.GroupAuthorizationFailed, classify.Fatal},
+		{kafka.TopicAuthorizationFailed, classify.Fatal},
+		{kafka.SASLAuthenticationFailed, classify.Fatal},
+		{kafka.InvalidSessionTimeout, classify.Fatal},
+		{kafka.InconsistentGroupProtocol, classify.Fatal},
+		{kafka.UnsupportedVersion, classify.Fatal},
+		{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, classify.Fatal},
+		{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, classify.Fatal},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, classify.Fatal},
+		{&net.OpError{Op: "dial", Err: errors.New("no route")}, classify.Transient},
+		{kafka.ErrGroupClosed, classify.Canceled},
+		{context.Canceled, classify.Canceled},
+		{context.DeadlineExceeded, classify.Transient},
+		{kafka.Unknown, classify.Transient},
+		{connector.Held(connector.ReasonTruncated, "", kafka.FencedLeaderEpoch), classify.Fatal},
+	} {
+		if got := classify.Of(Classify(fmt.Errorf("ask: %w", tt.err))); got != tt.want {
+			t.Errorf("%v is %v, want %v", tt.err, got, tt.want)
+		}
+	}
+	if Classify(nil) != nil {
+		t.Error("nil did not stay nil")
+	}
+}
+
+// TestClassifyRetriable compares the table with what Kafka itself calls retriable.
+func TestClassifyRetriable(t *testing.T) {
+	unasked := map[int16]string{ // retriable codes that answer nothing we ask
+		84:  "ElectionNotNeeded",
+		133: "ShareSessionLimitReached",
+	}
+	for code := int16(-1); code < 200; code++ {
+		err := kerr.TypedErrorForCode(code)
+		if err == nil {
+			continue
+		}
+		class, known := classOf(kafka.Error(code))
+		switch {
+		case err.Retriable && class != classify.Transient && class != classify.Fenced:
+			t.Errorf("%s: Kafka would retry, we call it %v", err.Message, class)
+		case err.Retriable && !known && unasked[code] == "":
+			t.Errorf("%s is missing", err.Message)
+		}
+	}
+}
+
+func TestHeld(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want connector.Reason
+	}{
+		{kafka.GroupAuthorizationFailed, connector.ReasonKafkaDenied},
+		{tls.RecordHeaderError{}, connector.ReasonKafkaDenied},
+		{kafka.InvalidSessionTimeout, connector.ReasonKafkaDown},
+		{connector.Held(connector.ReasonTopicMissing, "", nil), connector.ReasonTopicMissing},
+		{kafka.LeaderNotAvailable, ""},
+		{kafka.IllegalGeneration, ""},
+	} {
+		var (
+			got  connector.Reason
+			hold *connector.HoldError
+		)
+		if errors.As(Held("joining the group", tt.err), &hold) {
+			got = hold.Reason
+		}
+		if got != tt.want {
+			t.Errorf("%v: reason %q, want %q", tt.err, got, tt.want)
+		}
+	}
+}
