@@ -13,22 +13,28 @@ import (
 	"time"
 )
 
-// Store is a bucket, or a prefix or directory taken as one. Keys are relative to it, separated by slashes, and never
-// start with one. All methods may be called at the same time. What Put reported as done survives a crash of the store's
-// host, and every later Get, Head and List sees it.
+// Store is a bucket, or a prefix or directory taken as one. All methods may be called at the same time. What Put reported
+// as done survives a crash of the store's host, and every later Get, Head and List sees it.
+//
+// Keys are relative to the store: valid UTF-8 of at most 1024 bytes without control characters and backslashes, parts
+// separated by single slashes, none of them empty, "." or "..". Other keys are refused. No key of a store should be the
+// directory of another: a local directory refuses that.
 //
 // Contract of errors: [ErrNotFound] for a missing key, [ErrExists] for a Put with IfAbsent that certainly did not take
 // effect because the key exists, Fatal for denial (401, 403) and a missing bucket, Transient for everything that passes.
 // Any error of a Put with IfAbsent other than ErrExists, [ErrRefused] and an error before the request left
-// (canceled before the start) leaves the outcome unknown.
+// (canceled before the start, [ErrNotSent]) leaves the outcome unknown.
 type Store interface {
-	// Get opens an object from offset off on, to its end or for n bytes if n >= 0. The caller closes it.
+	// Get opens an object from offset off on, to its end or for n bytes if n >= 0. The caller closes it. What lies
+	// beyond the end is left out, so a range wholly beyond it is empty. A read that fails has a class, too.
 	Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error)
 	// Head returns size and time of an object.
 	Head(ctx context.Context, key string) (Info, error)
-	// Put writes an object whole.
+	// Put writes an object whole. It reads body from its start, wherever it stands, so that the same reader serves
+	// another try. [WithLastCheck] adds a condition that is looked at when the request is ready to leave.
 	Put(ctx context.Context, key string, body io.ReadSeeker, mode Mode) error
-	// List yields the objects below prefix (a plain string prefix) with keys after `after`, in byte order of keys.
+	// List yields the objects below prefix (a plain string prefix) with keys after `after`, in byte order of keys. An
+	// error ends it.
 	List(ctx context.Context, prefix, after string) iter.Seq2[Info, error]
 	// Delete removes an object. A missing one is no error.
 	Delete(ctx context.Context, key string) error
@@ -60,6 +66,8 @@ var (
 	// ErrRefused says that the store refused the request before doing anything (400, 403, 501, missing bucket). After
 	// an earlier try of unknown outcome it says nothing about that one.
 	ErrRefused = errors.New("request refused")
+	// ErrNotSent says that the request never left, so this try has no effect. It says nothing about earlier ones.
+	ErrNotSent = errors.New("request not sent")
 	// ErrUnsafe says that a store does not keep the promise of IfAbsent; the self-test found it out.
 	ErrUnsafe = errors.New("store has no exclusive put")
 )

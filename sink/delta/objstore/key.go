@@ -1,0 +1,63 @@
+package objstore
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+	"unicode/utf8"
+
+	"sluice/classify"
+)
+
+// maxKey is S3's limit, in bytes, prefix included.
+const maxKey = 1024
+
+// checkKey holds a key against the rules of [Store].
+func checkKey(key string) error {
+	switch {
+	case !fs.ValidPath(key) || key == ".":
+		return refuse("key %q is not a relative path in its shortest form", key)
+	case len(key) > maxKey:
+		return refuse("key of %d bytes is longer than %d", len(key), maxKey)
+	case !utf8.ValidString(key) || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }):
+		return refuse("key %q has control characters, backslashes or invalid UTF-8", key)
+	}
+	return nil
+}
+
+// refuse is an error of a request that no store would take.
+func refuse(format string, args ...any) error {
+	return classify.Mark(fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...)), classify.Fatal)
+}
+
+// failed says which operation err comes from and keeps its class.
+func failed(k OpKind, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%v %s: %w", k, key, err)
+}
+
+// begin is what every operation looks at first. Nothing has left yet if it fails.
+func begin(ctxErr error, key string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	if ctxErr != nil {
+		return fmt.Errorf("%w: %w", ErrNotSent, ctxErr)
+	}
+	return nil
+}
+
+var (
+	errNotFound = classify.Mark(ErrNotFound, classify.Transient)
+	errExists   = classify.Mark(ErrExists, classify.Transient)
+)
+
+// checkRange holds the offset of a Get against its rules.
+func checkRange(off int64) error {
+	if off < 0 {
+		return refuse("offset %d is negative", off)
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package objstore
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"sluice/classify"
+)
+
+const (
+	selfTestPrefix = "_sluice/selftest/"
+	selfTestRacers = 8
+	cleanUpTimeout = 5 * time.Second
+)
+
+// SelfTest finds out whether a store keeps the promises that commits stand on: of several puts of one fresh key with
+// IfAbsent exactly one takes effect, a later one is refused, and what was put is read and listed at once. It returns
+// [ErrUnsafe], class Fatal, with what the store did and what to do about it. Any other error says nothing about safety
+// and keeps its class: a store that is down is Transient, one that denies is Fatal with [ErrRefused]. The test leaves
+// nothing behind, unless deleting is not allowed: then an object of a few bytes below _sluice/selftest/ stays.
+//
+// It cannot see everything: stores that are exclusive within one server only, or only while nothing fails, pass.
+func SelfTest(ctx context.Context, s Store) (err error) {
+	key := selfTestPrefix + rand.Text()
+	defer func() { err = errors.Join(err, cleanUp(ctx, s, key)) }()
+	winner, err := race(ctx, s, key)
+	if err != nil {
+		return err
+	}
+	switch got, err := readAll(ctx, s, key); {
+	case errors.Is(err, ErrNotFound):
+		return unsafe("an object that was just put is not found; the store or a cache before it is not read-after-write consistent")
+	case err != nil:
+		return err
+	case !bytes.Equal(got, selfTestBody(winner)):
+		return unsafe("of %d puts of one key, number %d was reported as done, but the object holds other content: %.40q",
+			selfTestRacers, winner, got)
+	}
+	switch err := s.Put(ctx, key, bytes.NewReader(selfTestBody(selfTestRacers)), IfAbsent); {
+	case err == nil:
+		return unsafe("a second put of an existing key with If-None-Match: * was accepted: the store ignores the condition")
+	case !errors.Is(err, ErrExists):
+		return fmt.Errorf("self-test: %w", err)
+	}
+	if got, err := readAll(ctx, s, key); err != nil {
+		return fmt.Errorf("self-test: %w", err)
+	} else if !bytes.Equal(got, selfTestBody(winner)) {
+		return unsafe("a put that was answered with \"exists\" changed the object all the same")
+	}
+	return listed(ctx, s, key)
+}
+
+func unsafe(format string, args ...any) error {
+	return classify.Mark(fmt.Errorf("%w: %s. Commits would overwrite each other. Use a store with conditional puts "+
+		"(AWS S3, MinIO, a local file system with hard links) and no proxy that drops the If-None-Match header", ErrUnsafe,
+		fmt.Sprintf(format, args...)), classify.Fatal)
+}
+
+func selfTestBody(racer int) []byte { return fmt.Appendf(nil, "sluice self-test, racer %d\n", racer) }
+
+// race lets several goroutines put one fresh key and returns who was told to have won.
+func race(ctx context.Context, s Store, key string) (winner int, err error) {
+	answers := make([]error, selfTestRacers)
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range answers {
+		wg.Go(func() {
+			<-start
+			answers[i] = s.Put(ctx, key, bytes.NewReader(selfTestBody(i)), IfAbsent)
+		})
+	}
+	close(start)
+	wg.Wait()
+	winner = -1
+	var unclear error
+	for i, err := range answers {
+		switch {
+		case err == nil && winner >= 0:
+			return 0, unsafe("of %d puts of one fresh key with If-None-Match: * at least two were accepted", selfTestRacers)
+		case err == nil:
+			winner = i
+		case errors.Is(err, ErrUnsafe):
+			return 0, err
+		case !errors.Is(err, ErrExists):
+			unclear = errors.Join(unclear, err)
+		}
+	}
+	switch {
+	case winner >= 0:
+		return winner, nil
+	case unclear != nil: // the winner may be among those whose answer was lost
+		return 0, fmt.Errorf("self-test: %w", unclear)
+	}
+	return 0, unsafe("all of %d puts of one fresh key with If-None-Match: * were answered with \"exists\"", selfTestRacers)
+}
+
+func readAll(ctx context.Context, s Store, key string) ([]byte, error) {
+	r, err := s.Get(ctx, key, 0, -1)
+	if err != nil {
+		return nil, fmt.Errorf("self-test: %w", err)
+	}
+	b, err := io.ReadAll(r)
+	return b, errors.Join(err, r.Close())
+}
+
+// listed looks for the key with a prefix and a start of its own, as log replay does.
+func listed(ctx context.Context, s Store, key string) error {
+	var found []string
+	for i, err := range s.List(ctx, key[:len(key)-1], strings.TrimSuffix(selfTestPrefix, "/")) {
+		if err != nil {
+			return fmt.Errorf("self-test: %w", err)
+		}
+		found = append(found, i.Key)
+	}
+	if len(found) != 1 || found[0] != key {
+		return unsafe("an object that was just put is not listed (listed: %q)", found)
+	}
+	return nil
+}
+
+// cleanUp deletes what the test has put. Deleting is a right that a writer need not have.
+func cleanUp(ctx context.Context, s Store, key string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
+	defer cancel()
+	err := s.Delete(ctx, key)
+	if errors.Is(err, ErrRefused) {
+		return nil
+	}
+	return failed(OpDelete, key, err)
+}
