@@ -1,0 +1,110 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/sasl"
+)
+
+// Config says how to reach a cluster.
+type Config struct {
+	// Brokers are the addresses to start from, host:port. One that answers is enough.
+	Brokers []string
+	// ClientID is what brokers show in their logs and quotas. Empty means "sluice".
+	ClientID string
+	// Session is how long the group waits for a silent member, 30 s if zero. Half of it is the time that any exchange
+	// with a broker may take, so that one hung exchange does not cost the membership.
+	Session time.Duration
+	// TLS is nil for PLAINTEXT, SASL nil for no authentication.
+	TLS  *tls.Config
+	SASL sasl.Mechanism
+	// Dial opens connections; nil means TCP. It must end when its context does.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+const (
+	defaultSession = 30 * time.Second
+	// metadataTTL is how old kafka-go's own list of brokers may become. It knows no topics.
+	metadataTTL = 5 * time.Second
+)
+
+// Client holds the connections to one cluster. It is safe for concurrent use.
+type Client struct {
+	cfg       Config
+	addr      net.Addr
+	transport *kafka.Transport
+	closed    atomic.Bool
+	corr      atomic.Int32
+
+	mu       sync.Mutex
+	versions map[int32]map[protocol.ApiKey]versionRange // by broker id
+}
+
+// NewClient checks cfg and returns a client, which connects when it is used.
+func NewClient(cfg Config) (*Client, error) {
+	if len(cfg.Brokers) == 0 {
+		return nil, errors.New("no brokers to start from")
+	}
+	for _, b := range cfg.Brokers {
+		if _, _, err := net.SplitHostPort(b); err != nil {
+			return nil, fmt.Errorf("broker %q: %w", b, err)
+		}
+	}
+	cfg.ClientID = cmp.Or(cfg.ClientID, "sluice")
+	cfg.Session = cmp.Or(cfg.Session, defaultSession)
+	if cfg.Dial == nil {
+		cfg.Dial = (&net.Dialer{Timeout: cfg.Session / 6}).DialContext
+	}
+	return &Client{
+		cfg:  cfg,
+		addr: kafka.TCP(cfg.Brokers...),
+		transport: &kafka.Transport{
+			Dial:        cfg.Dial,
+			DialTimeout: cfg.Session / 6,
+			ClientID:    cfg.ClientID,
+			TLS:         cfg.TLS,
+			SASL:        cfg.SASL,
+			MetadataTTL: metadataTTL,
+			// Empty and not nil: brokers only, instead of all topics of the cluster every few seconds. Requests that
+			// kafka-go routes by topic (its Writer) need another transport.
+			MetadataTopics: []string{},
+		},
+		versions: map[int32]map[protocol.ApiKey]versionRange{},
+	}, nil
+}
+
+// Close closes the connections. Exchanges under way end at their deadlines at the latest; later ones fail.
+func (c *Client) Close() {
+	c.closed.Store(true)
+	c.transport.CloseIdleConnections()
+}
+
+// timeout is the time that one exchange may take.
+func (c *Client) timeout() time.Duration { return c.cfg.Session / 2 }
+
+// requests makes requests of kafka-go's own types, for APIs whose encoding there is sound: the offsets of groups. The
+// context must have a deadline: only that reaches the socket.
+func (c *Client) requests() *kafka.Client {
+	return &kafka.Client{Addr: c.addr, Transport: c.transport, Timeout: c.timeout()}
+}
+
+// dialer opens connections for kafka-go's ConsumerGroup, which does not use the transport.
+func (c *Client) dialer() *kafka.Dialer {
+	return &kafka.Dialer{
+		ClientID:      c.cfg.ClientID,
+		Timeout:       c.cfg.Session / 6,
+		DialFunc:      c.cfg.Dial,
+		TLS:           c.cfg.TLS,
+		SASLMechanism: c.cfg.SASL,
+	}
+}

@@ -1,0 +1,173 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+
+	"sluice/classify"
+)
+
+// errVersion says that a broker is too old for us.
+var errVersion = errors.New("broker too old")
+
+// errResponseSize says that a response is larger than its limit. The connection is given up.
+var errResponseSize = errors.New("response too large")
+
+// anyBroker addresses a request to whichever broker answers first.
+const anyBroker int32 = -1
+
+// smallResponse is the limit for responses without records, in bytes.
+const smallResponse = 64 << 20
+
+type versionRange struct{ min, max int16 }
+
+// exchange is one raw request with its response: an encoding of our own that kafka-go's transport routes like a request
+// of its own type ([protocol.BrokerMessage]) and then hands the authenticated connection to ([protocol.RawExchanger]).
+//
+// After an error an exchange must not be touched again: if its context ended first, the goroutine of the connection
+// still owns it and writes into in.
+type exchange struct {
+	key    protocol.ApiKey
+	broker int32
+	corr   int32
+	limit  int    // of in, in bytes
+	out    []byte // the whole request, with its size
+	in     []byte // the response after its correlation id
+}
+
+var (
+	_ protocol.RawExchanger  = (*exchange)(nil)
+	_ protocol.BrokerMessage = (*exchange)(nil)
+)
+
+// ApiKey returns the number of the API in Kafka's protocol.
+func (x *exchange) ApiKey() protocol.ApiKey { return x.key } //nolint:revive // kafka-go's spelling
+
+// Required is true: there is no other way to send an exchange.
+func (x *exchange) Required(map[protocol.ApiKey]int16) bool { return true }
+
+// Broker names the broker to send to; the transport looks at the id only.
+func (x *exchange) Broker(protocol.Cluster) (protocol.Broker, error) {
+	return protocol.Broker{ID: x.broker}, nil
+}
+
+// RawExchange writes the request and reads the response.
+func (x *exchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
+	if _, err := rw.Write(x.out); err != nil {
+		return nil, err
+	}
+	var h [8]byte
+	if _, err := io.ReadFull(rw, h[:]); err != nil {
+		return nil, err
+	}
+	n := int(int32(be.Uint32(h[:]))) - 4
+	if n < 0 || n > x.limit {
+		return nil, fmt.Errorf("%w: %d bytes, limit %d", errResponseSize, n, x.limit)
+	}
+	if got := int32(be.Uint32(h[4:])); got != x.corr {
+		return nil, fmt.Errorf("%w: correlation id %d, want %d", errMalformed, got, x.corr)
+	}
+	if cap(x.in) < n {
+		x.in = make([]byte, n+n/4)
+	}
+	x.in = x.in[:n]
+	if _, err := io.ReadFull(rw, x.in); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// begin starts a request to a broker: room for its size, header v1, or v2 where the body is flexible.
+func (c *Client) begin(x *exchange, broker int32, key protocol.ApiKey, version int16, flexible bool) encoder {
+	x.key, x.broker, x.corr = key, broker, c.corr.Add(1)
+	x.limit = cmp.Or(x.limit, smallResponse)
+	e := encoder{b: append(x.out[:0], 0, 0, 0, 0)}
+	e.i16(int16(key))
+	e.i16(version)
+	e.i32(x.corr)
+	e.str(c.cfg.ClientID) // never compact, not even in header v2
+	e.flexible = flexible
+	e.tags()
+	return e
+}
+
+// send exchanges what begin started. The broker may take wait on top of the client's timeout. A deadline is always set:
+// after a mere cancel, or on a hung broker, the connection's goroutine would read on for ever.
+func (c *Client) send(ctx context.Context, x *exchange, e *encoder, wait time.Duration) error {
+	if c.closed.Load() {
+		return fmt.Errorf("kafka client: %w", net.ErrClosed)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout()+wait)
+	defer cancel()
+	x.out = e.b
+	be.PutUint32(x.out, uint32(len(x.out)-4))
+	broker := x.broker
+	if _, err := c.transport.RoundTrip(ctx, c.addr, x); err != nil {
+		// A broker closes the connection on a version that it does not know: it may have been up- or downgraded.
+		c.forget(broker)
+		return err
+	}
+	return nil
+}
+
+// forget drops what is known of a broker's versions.
+func (c *Client) forget(broker int32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.versions, broker)
+}
+
+// version returns the newest version of an API in [lowest, highest] that a broker speaks. An older broker is a Fatal
+// error.
+func (c *Client) version(ctx context.Context, broker int32, key protocol.ApiKey, lowest, highest int16) (int16, error) {
+	c.mu.Lock()
+	known, ok := c.versions[broker]
+	c.mu.Unlock()
+	if !ok {
+		var err error
+		if known, err = c.askVersions(ctx, broker); err != nil {
+			return 0, fmt.Errorf("ask for API versions: %w", err)
+		}
+		if broker != anyBroker { // which may be another one the next time
+			c.mu.Lock()
+			c.versions[broker] = maps.Clone(known)
+			c.mu.Unlock()
+		}
+	}
+	r, ok := known[key]
+	if v := min(highest, r.max); ok && v >= lowest && v >= r.min {
+		return v, nil
+	}
+	err := fmt.Errorf("%w: it offers %v v%d to v%d, needed is v%d to v%d (Kafka 4.0 and newer have it)",
+		errVersion, key, r.min, r.max, lowest, highest)
+	return 0, classify.Mark(err, classify.Fatal)
+}
+
+// askVersions asks a broker for its API versions. kafka-go asks too, on every connection, but keeps only the highest
+// version that it speaks itself.
+func (c *Client) askVersions(ctx context.Context, broker int32) (map[protocol.ApiKey]versionRange, error) {
+	x := &exchange{}
+	e := c.begin(x, broker, protocol.ApiVersions, 0, false)
+	if err := c.send(ctx, x, &e, 0); err != nil {
+		return nil, err
+	}
+	d := decoder{b: x.in}
+	if code := kafka.Error(d.i16()); code != 0 {
+		return nil, code
+	}
+	m := map[protocol.ApiKey]versionRange{}
+	for n := d.array(); n > 0; n-- {
+		key := protocol.ApiKey(d.i16())
+		m[key] = versionRange{d.i16(), d.i16()}
+	}
+	return m, d.err
+}

@@ -1,0 +1,154 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+
+	"sluice/connector"
+	"sluice/idempotency"
+)
+
+// metadataVersion is the first Metadata version that can be asked for topics by id (KIP-516). It needs Kafka 3.0.
+const metadataVersion = 12
+
+// clusterMetadata is what brokers say about the cluster and some of its topics.
+type clusterMetadata struct {
+	Cluster string // the cluster's id
+	Brokers []brokerMetadata
+	Topics  []topicMetadata // in the order of the names asked for
+}
+
+// topic returns a topic by name, nil if it was not asked for.
+func (m *clusterMetadata) topic(name string) *topicMetadata {
+	i := slices.IndexFunc(m.Topics, func(t topicMetadata) bool { return t.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &m.Topics[i]
+}
+
+type brokerMetadata struct {
+	ID   int32
+	Host string
+	Port int32
+	Rack string
+}
+
+type topicMetadata struct {
+	Err        kafka.Error
+	Name       string
+	ID         idempotency.TopicID
+	Partitions []partitionMetadata // ascending
+}
+
+// missing tells whether the cluster says that there is no such topic. A broker can also say so of one that it has not
+// heard of yet.
+func (t *topicMetadata) missing() bool {
+	return t.Err == kafka.UnknownTopicOrPartition || t.Err == kafka.UnknownTopicID
+}
+
+// partition returns a partition by id, nil if the topic has no such one.
+func (t *topicMetadata) partition(id int32) *partitionMetadata {
+	i, ok := slices.BinarySearchFunc(t.Partitions, id, func(p partitionMetadata, id int32) int { return int(p.ID) - int(id) })
+	if !ok {
+		return nil
+	}
+	return &t.Partitions[i]
+}
+
+type partitionMetadata struct {
+	Err    kafka.Error
+	ID     int32
+	Leader int32 // -1 while there is none
+	Epoch  int32
+}
+
+// metadata asks any broker for topics by name, for the cluster alone without names. It asks by name because an answer by
+// id cannot tell a topic that was created again from one that is gone. It never creates a topic.
+func (c *Client) metadata(ctx context.Context, names ...string) (*clusterMetadata, error) {
+	m, err := c.askMetadata(ctx, names)
+	if err != nil {
+		return nil, fmt.Errorf("metadata: %w", Classify(err))
+	}
+	return m, nil
+}
+
+func (c *Client) askMetadata(ctx context.Context, names []string) (*clusterMetadata, error) {
+	v, err := c.version(ctx, anyBroker, protocol.Metadata, metadataVersion, metadataVersion)
+	if err != nil {
+		return nil, err
+	}
+	x := &exchange{}
+	e := c.begin(x, anyBroker, protocol.Metadata, v, true)
+	e.array(len(names)) // zero is none; null would be all
+	for _, name := range names {
+		e.uuid(idempotency.TopicID{})
+		e.str(name)
+		e.tags()
+	}
+	e.bool(false) // allow_auto_topic_creation: a reader's typing error must not create a topic
+	e.bool(false) // topic authorized operations
+	e.tags()
+	if err := c.send(ctx, x, &e, 0); err != nil {
+		return nil, err
+	}
+	return decodeMetadata(x.in)
+}
+
+func decodeMetadata(b []byte) (*clusterMetadata, error) {
+	d := decoder{b: b, flexible: true}
+	m := &clusterMetadata{}
+	d.tags() // response header v1
+	d.i32()  // throttle time: the broker itself holds back the next answer
+	for n := d.array(); n > 0 && d.err == nil; n-- {
+		m.Brokers = append(m.Brokers, brokerMetadata{ID: d.i32(), Host: d.str(), Port: d.i32(), Rack: d.str()})
+		d.tags()
+	}
+	m.Cluster = d.str()
+	d.i32() // controller
+	for n := d.array(); n > 0 && d.err == nil; n-- {
+		t := topicMetadata{Err: kafka.Error(d.i16()), Name: d.str(), ID: d.uuid()}
+		d.i8() // internal
+		for n := d.array(); n > 0 && d.err == nil; n-- {
+			t.Partitions = append(t.Partitions, partitionMetadata{
+				Err: kafka.Error(d.i16()), ID: d.i32(), Leader: d.i32(), Epoch: d.i32(),
+			})
+			for range 3 { // replicas, in-sync, offline
+				d.take(4 * d.array())
+			}
+			d.tags()
+		}
+		d.i32() // topic authorized operations
+		d.tags()
+		slices.SortFunc(t.Partitions, func(a, b partitionMetadata) int { return int(a.ID) - int(b.ID) })
+		m.Topics = append(m.Topics, t)
+	}
+	return m, d.err
+}
+
+// Topic returns the topic as it is now, from the cluster's metadata. It is part of [connector.Log].
+func (c *Client) Topic(ctx context.Context, name string) (connector.Topic, error) {
+	m, err := c.metadata(ctx, name)
+	if err != nil {
+		return connector.Topic{}, Held("reading the metadata of topic "+name, err)
+	}
+	t := m.topic(name)
+	switch {
+	case t == nil:
+		return connector.Topic{}, fmt.Errorf("metadata: %w: no word on topic %s", errMalformed, name)
+	case t.missing():
+		return connector.Topic{}, connector.Held(connector.ReasonTopicMissing,
+			fmt.Sprintf("cluster %s has no topic %s; create it, or correct the name", m.Cluster, name), nil)
+	case t.Err != 0:
+		return connector.Topic{}, Held("reading the metadata of topic "+name, t.Err)
+	}
+	topic := connector.Topic{Cluster: m.Cluster, Name: name, ID: t.ID}
+	for _, p := range t.Partitions {
+		topic.Partitions = append(topic.Partitions, p.ID)
+	}
+	return topic, nil
+}
