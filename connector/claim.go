@@ -1,0 +1,134 @@
+package connector
+
+import "time"
+
+// A claim is a partition that this member works on. Owned by the reader.
+type claim struct {
+	Partition
+	table   *tableState
+	lane    *lane
+	state   claimState
+	session uint64
+
+	// The batch that fills holds [from, next); next is where the next record to hand over lies, or a later one. epoch is
+	// the leader epoch before next.
+	from, next int64
+	epoch      int32
+	// position is where the table stands, as far as we know: from, or less while a cut is under way.
+	position int64
+
+	// Answers that wait for the hand-over, and the parsed records of the first one.
+	queue    []Fetched
+	parsed   *block
+	fetching bool  // an answer is asked for
+	ahead    int64 // where the next request starts
+	aheadEp  int32
+
+	bounds Bounds
+	target int64 // until-current: where it may end
+	hold   *Hold // why it stands still; shown until records flow again
+	checks time.Time
+	fences int   // since the last won commit
+	still  int   // contested: how often the position was seen unmoved
+	seen   int64 // contested: where
+}
+
+type claimState uint8
+
+const (
+	resuming claimState = iota // the writer looks where it stands
+	reading                    // records are fetched
+	held                       // nothing is fetched
+)
+
+func (s claimState) String() string { return [...]string{"resuming", "reading", "held"}[s] }
+
+// wanted is how many answers a claim may have waiting or on their way: one to hand over, one to follow.
+const wanted = 2
+
+// request asks for what comes next, if there is room for it.
+func (r *reader) request(c *claim) {
+	if c.state != reading || c.fetching || len(c.queue) >= wanted || r.draining {
+		return
+	}
+	if n := len(c.queue); n > 0 && c.queue[n-1].Err != nil {
+		return
+	}
+	c.fetching = true
+	r.log.Fetch(FetchRequest{Position{c.Partition, c.ahead, c.aheadEp}, c.session})
+}
+
+// begin starts a session at a position.
+func (r *reader) begin(c *claim, at Position) {
+	c.state = reading
+	c.from, c.next, c.epoch, c.position = at.Next, at.Next, at.Epoch, at.Next
+	c.ahead, c.aheadEp = at.Next, at.Epoch
+	r.request(c)
+}
+
+// end ends a session: whatever carries it is dropped from now on.
+func (r *reader) end(c *claim) {
+	r.sessions++
+	c.session = r.sessions
+	if c.fetching {
+		r.log.Forget(c.Partition)
+	}
+	if c.parsed != nil {
+		r.blocks.put(c.parsed)
+	}
+	c.queue, c.parsed, c.fetching = nil, nil, false
+	c.from, c.next = c.position, c.position // nothing of the batch that fills is its any more
+}
+
+// stand holds a claim. Its part of the batch that fills stays good: it ends before the place of the hold.
+func (r *reader) stand(c *claim, h Hold) {
+	if c.hold == nil || c.hold.Reason != h.Reason {
+		h.Since = time.Now()
+		r.logger.Warn("HOLD", "topic", c.Topic, "partition", c.ID, "reason", string(h.Reason), "detail", h.Detail, "offset", h.Offset)
+		r.metrics.holds.WithLabelValues(string(h.Reason)).Inc()
+	} else {
+		h.Since = c.hold.Since
+	}
+	h.Partition = c.Partition
+	c.hold, c.state = &h, held
+	c.checks = time.Now().Add(c.checkEvery())
+	if c.fetching {
+		r.log.Forget(c.Partition)
+		c.fetching = false
+	}
+	c.queue = nil
+}
+
+// checkEvery is how often a held claim is compared with the table. Who is contested waits for a position that stands
+// still for two commit intervals.
+func (c *claim) checkEvery() time.Duration {
+	if c.hold != nil && c.hold.Reason == ReasonContested {
+		return c.table.limits.Every
+	}
+	return recheck
+}
+
+// release ends a hold.
+func (r *reader) release(c *claim) {
+	if c.hold == nil {
+		return
+	}
+	r.logger.Info("hold ended", "topic", c.Topic, "partition", c.ID, "reason", string(c.hold.Reason), "after", time.Since(c.hold.Since).Round(time.Second))
+	c.hold = nil
+}
+
+// resume asks the writer where claims stand.
+func (r *reader) resume(t *tableState, claims ...*claim) {
+	t.writer.post(func(w *work) {
+		if w.resume == nil {
+			w.resume = map[Partition]resumeRequest{}
+		}
+		for _, c := range claims {
+			q := resumeRequest{session: c.session}
+			if c.hold != nil {
+				q.standing = c.hold.Reason
+			}
+			w.resume[c.Partition] = q
+		}
+	})
+}

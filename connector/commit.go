@@ -1,0 +1,47 @@
+package connector
+
+import (
+	"context"
+	"fmt"
+
+	"sluice/classify"
+)
+
+// commit makes a plan permanent. The order of its steps is the guarantee; after each it says what a crash there means.
+// The letters are those of docs/guarantees.md.
+func (w *writer) commit(ctx context.Context, p *Plan) (*Snapshot, error) {
+	// (a) PRE on the snapshot at hand: not worth encoding what the log has passed already.
+	// A crash: nothing happened, the claims resume at their positions.
+	if err := p.pre(w.snapshot); err != nil {
+		return nil, fmt.Errorf("before encoding: %w", err)
+	}
+
+	// (b) Encode the rows and put the data files, under names of their own.
+	// A crash: files that no version names. Readers never see them; a vacuum removes them.
+	var staged *Staged
+	if len(p.Pieces) > 0 {
+		var err error
+		if staged, err = w.table.Stage(ctx, w.snapshot, p.Pieces); err != nil {
+			return nil, fmt.Errorf("data files: %w", err)
+		}
+	}
+
+	// (c) Dead letters would be produced and awaited here, before any txn passes them. This version holds instead.
+
+	// (d) One put-if-absent of the next version: rows and positions become visible together. PRE is looked at again on
+	// every prefix that the version would extend.
+	// A crash before it lands: as in (b). After: the commit is whole, and whoever resumes finds its positions.
+	c := p.Commit
+	c.Staged = staged
+	s, err := w.table.Commit(ctx, &c, p.pre)
+	if err != nil {
+		if staged != nil && classify.Of(err) == classify.Fenced {
+			w.table.Discard(ctx, staged)
+		}
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+
+	// (e) The reader notes the group offsets of what has settled, and writes them at its next turn.
+	// A crash: the group offsets are old. The table is right, the next resume mends them.
+	return s, nil
+}

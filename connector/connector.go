@@ -1,0 +1,181 @@
+package connector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/classify"
+	"sluice/reliability"
+)
+
+// Config is what steers the story. cmd/connector fills it from config.yaml, where each key is explained.
+type Config struct {
+	Pipeline             string
+	Topics               []TopicConfig
+	Queue                QueueConfig
+	OffsetCommitInterval time.Duration // group offsets are at most this stale
+	Drain                time.Duration // from the signal to stop to the end
+	Lanes                int           // 0: one per core
+	// UntilCurrent ends the run once the table has what the topics held at its start, or holds.
+	UntilCurrent bool
+}
+
+// TopicConfig is one topic and the table that it feeds.
+type TopicConfig struct {
+	Topic  string
+	Table  string // a key of Connector.Tables
+	Start  Start
+	Commit Limits
+}
+
+// Limits say when a batch is due: what comes first.
+type Limits struct {
+	Every time.Duration
+	Rows  int64
+	Bytes int64 // of Arrow buffers
+}
+
+// QueueConfig bounds the records between hand-over and row.
+type QueueConfig struct {
+	PauseAt, ResumeAt int64 // the valve
+	PerKey            int64
+}
+
+// Target is a table with the decoder of its rows.
+type Target struct {
+	Table   Table
+	Decoder Decoder
+}
+
+// Connector moves every record of its topics into their tables.
+type Connector struct {
+	Config
+	Group   Group
+	Log     Log
+	Targets map[string]Target  // by table
+	Kafka   *reliability.Guard // around questions to Kafka that no record waits for
+	// Standing says why a table's writer stands still while it tries: its store is down, a commit is undecided. May be
+	// nil; nil results mean that nothing is wrong.
+	Standing func(table string) *Hold
+	Logger   *slog.Logger
+	Metrics  prometheus.Registerer
+
+	status atomic.Pointer[Status]
+}
+
+// recheck is how often holds and idle claims are held against the table.
+const recheck = time.Minute
+
+// Run joins the group, works until ctx ends (or until current, if so configured), drains and leaves. The error is nil
+// unless the configuration cannot work.
+//
+// A failing dependency never ends it: claims hold, with a reason, and go on by themselves.
+func (c *Connector) Run(ctx context.Context) error {
+	m := newMetrics(c.Metrics)
+	r, err := c.newReader(m)
+	if err != nil {
+		return err
+	}
+	// Work in flight outlives the signal to stop: a started commit is finished, or given up at the end of the drain.
+	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	var goroutines sync.WaitGroup
+	for _, l := range r.lanes {
+		goroutines.Go(func() { l.run(working) })
+	}
+	for _, t := range r.tables {
+		goroutines.Go(func() { t.writer.run(working) })
+	}
+	goroutines.Go(func() { r.offsets.run(working) })
+	member, leave := context.WithCancel(working)
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		c.member(member, r)
+	}()
+
+	r.run(ctx)
+
+	stop(classify.Mark(errors.New("drained"), classify.Canceled))
+	leave()
+	<-left
+	goroutines.Wait()
+	return nil
+}
+
+// member stays in the group until ctx ends. A cluster that refuses us is a hold, looked at again each minute.
+func (c *Connector) member(ctx context.Context, r *reader) {
+	deliver := func(a Assignment) {
+		select {
+		case r.assignments <- a:
+		case <-ctx.Done():
+		}
+	}
+	for {
+		err := c.Group.Run(ctx, deliver)
+		if ctx.Err() != nil {
+			return
+		}
+		c.Logger.ErrorContext(ctx, "left the group, will join again", "err", err, "class", classify.Of(err).String(), "pause", recheck)
+		deliver(Assignment{Joined: false})
+		if reliability.Wait(ctx, recheck) != nil {
+			return
+		}
+	}
+}
+
+func (c *Connector) newReader(m *metrics) (*reader, error) {
+	n := c.Lanes
+	if n == 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	r := &reader{
+		config:      c.Config,
+		log:         c.Log,
+		logger:      c.Logger,
+		metrics:     m,
+		valve:       newValve(c.Queue),
+		blocks:      newBlockPool(2*int(c.Queue.PauseAt)/blockRecords + n),
+		assignments: make(chan Assignment),
+		outcomes:    make(chan outcome),
+		progress:    make(chan struct{}, 1),
+		claims:      map[Partition]*claim{},
+		byTopic:     map[string]*tableState{},
+		offsets:     newOffsetKeeper(c.Group, c.OffsetCommitInterval, c.Logger, m),
+		publish:     func(s *Status) { c.status.Store(s) },
+		standing:    c.Standing,
+	}
+	for id := range n {
+		r.lanes = append(r.lanes, &lane{
+			id: id, in: make(chan laneWork, laneQueue), progress: r.progress, valve: r.valve, blocks: r.blocks, metrics: m,
+			open: map[*tableState]*openChunk{},
+		})
+	}
+	byTable := map[string]*tableState{}
+	for _, topic := range c.Topics {
+		t := byTable[topic.Table]
+		if t == nil {
+			target, ok := c.Targets[topic.Table]
+			if !ok {
+				return nil, fmt.Errorf("topic %q feeds table %q, which is not there", topic.Topic, topic.Table)
+			}
+			t = &tableState{name: topic.Table, decoder: target.Decoder, limits: topic.Commit}
+			t.writer = &writer{
+				table: target.Table, group: c.Group, log: c.Log, kafka: c.Kafka, pipeline: c.Pipeline, start: map[string]Start{},
+				out: r.outcomes, lanes: n, logger: c.Logger.With("table", topic.Table), metrics: m, wake: make(chan struct{}, 1), state: t,
+			}
+			byTable[topic.Table] = t
+			r.tables = append(r.tables, t)
+		}
+		t.writer.start[topic.Topic] = topic.Start
+		r.byTopic[topic.Topic] = t
+	}
+	return r, nil
+}

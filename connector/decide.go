@@ -1,0 +1,245 @@
+package connector
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"sluice/classify"
+	"sluice/idempotency"
+)
+
+// Chunk is rows of one lane and table, with what each of them stems from. It becomes a row group.
+type Chunk struct {
+	Rows   arrow.RecordBatch
+	Schema Schema // that the rows were built for
+	Runs   []Run  // all rows, in order
+}
+
+// Run is rows [From, To) of a chunk, which stem from offsets [First, Last] of one session of a claim.
+type Run struct {
+	Partition   Partition
+	Session     uint64
+	First, Last int64
+	From, To    int64
+}
+
+// Candidate is a record that could not become a row.
+type Candidate struct {
+	Partition Partition
+	Session   uint64
+	Offset    int64
+	Err       error
+}
+
+// Span is the part of a claim that a cut covers: offsets [From, Next) of one session. Epoch is the leader epoch of the
+// last record batch.
+type Span struct {
+	Session    uint64
+	From, Next int64
+	Epoch      int32
+}
+
+// Cut is a batch closed: what the claims read, and what the lanes made of it. Chunks hold every lane's in its order; a
+// claim belongs to one lane, so its rows are in the order of their offsets.
+type Cut struct {
+	Claims     map[Partition]Span
+	Chunks     []Chunk
+	Candidates []Candidate
+}
+
+// Plan is what a cut will commit.
+type Plan struct {
+	Pieces []Piece
+	Commit Commit
+	// Next is where each claim of the plan will stand.
+	Next map[Partition]Span
+	// Holds are the claims that a bad record stops, each at its offset.
+	Holds []Hold
+
+	tableID string
+	// expects are the positions that PRE compares, by appId.
+	expects map[string]int64
+	schemas []Schema
+	// start is the topic of a START, "" for any other plan.
+	start, pipeline string
+}
+
+const (
+	operationWrite = "STREAMING UPDATE"
+	operationStart = "SLUICE START"
+	operationMove  = "SLUICE POSITIONS"
+)
+
+// decide says what a cut commits, in offset order of each claim. It is pure: nothing outside its arguments steers it.
+//
+// Rows whose session is not the cut's are masked: their claim was lost, fenced or held after they were read. A bad record
+// truncates its claim at its offset; the other claims commit.
+func decide(cut *Cut, s *Snapshot, pipeline string) *Plan {
+	p := &Plan{Next: maps.Clone(cut.Claims), tableID: s.TableID, pipeline: pipeline, expects: map[string]int64{}}
+	for _, bad := range firstBad(cut) {
+		span := p.Next[bad.Partition]
+		span.Next = bad.Offset
+		p.Next[bad.Partition] = span
+		p.Holds = append(p.Holds, holdOf(bad))
+	}
+	rows := map[Partition]int64{}
+	for _, c := range cut.Chunks {
+		pieces := unmasked(c, p.Next, rows)
+		if len(pieces) > 0 && !slices.Contains(p.schemas, c.Schema) {
+			p.schemas = append(p.schemas, c.Schema)
+		}
+		p.Pieces = append(p.Pieces, pieces...)
+	}
+	for _, partition := range slices.SortedFunc(maps.Keys(p.Next), comparePartitions) {
+		span := p.Next[partition]
+		if span.Next == span.From {
+			delete(p.Next, partition)
+			continue
+		}
+		p.add(partition, span.From, span, rows[partition])
+	}
+	p.Commit.Operation = operationWrite
+	if len(p.Pieces) == 0 {
+		p.Commit.Operation = operationMove
+	}
+	return p
+}
+
+// decideStart plans the first commit of a topic: one txn for each of its partitions, whoever works on them, and the
+// pipeline's mark on the table.
+func decideStart(topic string, starts map[Partition]int64, s *Snapshot, pipeline string) *Plan {
+	p := &Plan{Next: map[Partition]Span{}, tableID: s.TableID, start: topic, pipeline: pipeline, expects: map[string]int64{}}
+	p.Commit.Operation = operationStart
+	mark := idempotency.TableAppID(pipeline, s.TableID)
+	if _, marked := s.Positions[mark]; !marked {
+		p.Commit.Txns = append(p.Commit.Txns, Txn{mark, 0})
+	}
+	for _, partition := range slices.SortedFunc(maps.Keys(starts), comparePartitions) {
+		p.add(partition, -1, Span{From: starts[partition], Next: starts[partition], Epoch: -1}, 0)
+		p.Next[partition] = Span{From: -1, Next: starts[partition], Epoch: -1}
+	}
+	return p
+}
+
+// decideLateStart plans the first commit of partitions that were added to a topic which the table already follows. For
+// them PRE compares only their own txn: the topic has others by nature.
+func decideLateStart(starts map[Partition]int64, s *Snapshot, pipeline string) *Plan {
+	return decideStart("", starts, s, pipeline)
+}
+
+// add puts the new position of a claim into the plan.
+func (p *Plan) add(partition Partition, from int64, span Span, rows int64) {
+	appID := partition.AppID(p.pipeline)
+	p.Commit.Txns = append(p.Commit.Txns, Txn{appID, span.Next})
+	p.Commit.Ranges = append(p.Commit.Ranges, Range{
+		Topic: partition.Topic, Partition: partition.ID, From: from, Next: span.Next, Rows: rows, Epoch: span.Epoch,
+	})
+	if p.start == "" {
+		p.expects[appID] = from
+	}
+}
+
+// pre is PRE: whether this plan may extend the log prefix that s shows. Its error is Fenced, or a hold if nobody accepted
+// the table.
+func (p *Plan) pre(s *Snapshot) error {
+	if s.TableID != p.tableID {
+		return Held(ReasonTableReplaced, fmt.Sprintf("the table has id %s, it was %s when its claims resumed", s.TableID, p.tableID), nil)
+	}
+	for appID, want := range p.expects {
+		at, ok := s.Positions[appID]
+		if !ok {
+			at = -1
+		}
+		if at != want {
+			return classify.Mark(fmt.Errorf("%s stands at %d, this commit starts at %d", appID, at, want), classify.Fenced)
+		}
+	}
+	if p.start != "" {
+		if past := history(s, p.start); len(past) > 0 {
+			return classify.Mark(fmt.Errorf("START of topic %q over its history: %s", p.start, past[0].appID), classify.Fenced)
+		}
+	}
+	for _, built := range p.schemas {
+		if err := s.Schema.Fits(built); err != nil {
+			return classify.Mark(fmt.Errorf("rows do not fit the table any more: %w", err), classify.Fenced)
+		}
+	}
+	return nil
+}
+
+// firstBad returns the first bad record of each claim of the cut, ordered by claim.
+func firstBad(cut *Cut) []Candidate {
+	first := map[Partition]Candidate{}
+	for _, c := range cut.Candidates {
+		span, ok := cut.Claims[c.Partition]
+		if !ok || span.Session != c.Session || c.Offset >= span.Next {
+			continue
+		}
+		if old, ok := first[c.Partition]; !ok || c.Offset < old.Offset {
+			first[c.Partition] = c
+		}
+	}
+	return slices.SortedFunc(maps.Values(first), func(a, b Candidate) int { return comparePartitions(a.Partition, b.Partition) })
+}
+
+// unmasked returns the rows of a chunk that belong to the plan and counts them by partition. A run never spans a bad
+// record, so that it is in or out as a whole.
+func unmasked(c Chunk, next map[Partition]Span, rows map[Partition]int64) []Piece {
+	var pieces []Piece
+	for _, r := range c.Runs {
+		span, ok := next[r.Partition]
+		if !ok || span.Session != r.Session || r.First >= span.Next {
+			continue
+		}
+		rows[r.Partition] += r.To - r.From
+		if n := len(pieces); n > 0 && pieces[n-1].To == r.From {
+			pieces[n-1].To = r.To
+			continue
+		}
+		pieces = append(pieces, Piece{c.Rows, r.From, r.To})
+	}
+	return pieces
+}
+
+func holdOf(c Candidate) Hold {
+	h := Hold{Partition: c.Partition, Reason: ReasonPoison, Detail: c.Err.Error(), Offset: c.Offset}
+	if held := (*HoldError)(nil); errors.As(c.Err, &held) {
+		h.Reason, h.Detail = held.Reason, held.Detail
+	}
+	return h
+}
+
+// past is a txn of ours that tells of earlier work on a topic.
+type past struct {
+	appID string
+	idempotency.AppID
+}
+
+// history returns all txns in the table for a topic of this name, under any pipeline, cluster or topic id.
+func history(s *Snapshot, topic string) []past {
+	var all []past
+	for _, appID := range slices.Sorted(maps.Keys(s.Positions)) {
+		if id, err := idempotency.ParseAppID(appID); err == nil && id.TableID == "" && id.Partition.Topic == topic {
+			all = append(all, past{appID, id})
+		}
+	}
+	return all
+}
+
+func comparePartitions(a, b Partition) int {
+	if a.Topic != b.Topic {
+		return strings.Compare(a.Topic, b.Topic)
+	}
+	if a.ID != b.ID {
+		return int(a.ID) - int(b.ID)
+	}
+	if a.Cluster != b.Cluster {
+		return strings.Compare(a.Cluster, b.Cluster)
+	}
+	return slices.Compare(a.TopicID[:], b.TopicID[:])
+}

@@ -1,0 +1,326 @@
+package kafka
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// stickyName is what the members of a group agree on. Another meaning of the user data or of the balance needs another
+// name, so that old and new members can be told apart.
+const stickyName = "sluice-sticky"
+
+// owned is what a member had in the last generation it was part of.
+type owned struct {
+	generation int32
+	partitions map[string][]int32 // by topic, ascending
+}
+
+// sticky is the group's balancer: eager (each member gives up everything and gets its whole share anew), but a partition
+// goes back to the member that had it as far as the balance allows. Whoever leads a generation computes it for all, from
+// what each member says it owned.
+type sticky struct {
+	// join is called before each join, on kafka-go's goroutine, and returns what this member owned last.
+	join func() owned
+	// lookup returns the partitions of topics by another way than kafka-go's, which forgets all topics if one of them
+	// is missing.
+	lookup func(topics []string) map[string][]int32
+}
+
+// ProtocolName implements [kafka.GroupBalancer].
+func (b *sticky) ProtocolName() string { return stickyName }
+
+// UserData implements [kafka.GroupBalancer].
+func (b *sticky) UserData() ([]byte, error) { return b.join().encode(), nil }
+
+// AssignGroups implements [kafka.GroupBalancer]. Each member is in the result, with nothing if need be: kafka-go fails to
+// read an assignment that is not there.
+func (b *sticky) AssignGroups(members []kafka.GroupMember, partitions []kafka.Partition) kafka.GroupMemberAssignments {
+	topics := make(map[string][]int32)
+	for _, p := range partitions {
+		topics[p.Topic] = append(topics[p.Topic], int32(p.ID))
+	}
+	var absent []string
+	for _, m := range members {
+		for _, t := range m.Topics {
+			if _, ok := topics[t]; !ok && !slices.Contains(absent, t) {
+				absent = append(absent, t)
+			}
+		}
+	}
+	if len(absent) > 0 {
+		maps.Copy(topics, b.lookup(absent))
+	}
+	claimants := make([]claimant, len(members))
+	for i, m := range members {
+		claimants[i] = claimant{id: m.ID, topics: m.Topics, last: decodeOwned(m.UserData)}
+	}
+	assignments := make(kafka.GroupMemberAssignments, len(members))
+	for id, share := range balance(claimants, topics) {
+		byTopic := make(map[string][]int, len(share))
+		for topic, ps := range share {
+			for _, p := range ps {
+				byTopic[topic] = append(byTopic[topic], int(p))
+			}
+		}
+		assignments[id] = byTopic
+	}
+	return assignments
+}
+
+// claimant is a member as the balance sees it.
+type claimant struct {
+	id     string
+	topics []string
+	last   owned
+}
+
+// balance gives each partition that has a subscriber to exactly one of them. No member has two more than another one that
+// could take some, be it by way of a third. Within that, partitions stay where they were: with equal subscriptions as
+// many as possible. Of two members that claim the same partition the one of the newer generation had it. The result
+// depends on nothing but the arguments, not even on their order.
+func balance(members []claimant, topics map[string][]int32) map[string]map[string][]int32 {
+	members = slices.Clone(members)
+	slices.SortFunc(members, func(a, b claimant) int { return cmp.Compare(a.id, b.id) })
+
+	s := newShares(members, slices.Sorted(maps.Keys(topics)))
+	for t, topic := range s.topics {
+		ids := slices.Compact(slices.Sorted(slices.Values(topics[topic])))
+		holders := s.holders(members, t, ids)
+		for i, id := range ids {
+			if holders[i] >= 0 {
+				s.hands[holders[i]].kept[t] = append(s.hands[holders[i]].kept[t], id)
+				s.hands[holders[i]].load++
+			} else if len(s.subscribers[t]) > 0 {
+				s.free = append(s.free, topicPartition{t, id})
+			}
+		}
+	}
+	s.deal()
+	for s.level() {
+	}
+	return s.result(members)
+}
+
+// topicPartition is a partition of the topic with this index.
+type topicPartition struct {
+	topic int
+	id    int32
+}
+
+// hand is what a member holds while the shares are computed. Partitions are by topic; those it had before are apart from
+// those it just got, which cost nothing to move again.
+type hand struct {
+	load       int
+	kept       [][]int32
+	got        [][]int32
+	subscribed []bool
+}
+
+func (h *hand) count(topic int) int { return len(h.kept[topic]) + len(h.got[topic]) }
+
+// shares is the state of one balance. Members and topics are indices in sorted order.
+type shares struct {
+	topics      []string
+	subscribers [][]int // members by topic
+	hands       []hand
+	free        []topicPartition
+}
+
+func newShares(members []claimant, topics []string) *shares {
+	s := &shares{topics: topics, subscribers: make([][]int, len(topics)), hands: make([]hand, len(members))}
+	for m, c := range members {
+		s.hands[m] = hand{
+			kept: make([][]int32, len(topics)), got: make([][]int32, len(topics)), subscribed: make([]bool, len(topics)),
+		}
+		for _, name := range c.topics {
+			if t, ok := slices.BinarySearch(topics, name); ok && !s.hands[m].subscribed[t] {
+				s.hands[m].subscribed[t] = true
+				s.subscribers[t] = append(s.subscribers[t], m)
+			}
+		}
+	}
+	return s
+}
+
+// holders returns for each partition of a topic the subscriber that had it last, or -1.
+func (s *shares) holders(members []claimant, topic int, ids []int32) []int {
+	holders := make([]int, len(ids))
+	for i := range holders {
+		holders[i] = -1
+	}
+	for _, m := range s.subscribers[topic] {
+		for _, id := range members[m].last.partitions[s.topics[topic]] {
+			i, ok := slices.BinarySearch(ids, id)
+			if !ok {
+				continue
+			}
+			if h := holders[i]; h < 0 || members[h].last.generation < members[m].last.generation {
+				holders[i] = m
+			}
+		}
+	}
+	return holders
+}
+
+// deal hands out the free partitions, those with the fewest possible takers first, each to the least loaded.
+func (s *shares) deal() {
+	slices.SortStableFunc(s.free, func(a, b topicPartition) int {
+		return cmp.Compare(len(s.subscribers[a.topic]), len(s.subscribers[b.topic]))
+	})
+	for _, p := range s.free {
+		to := slices.MinFunc(s.subscribers[p.topic], func(a, b int) int {
+			return cmp.Or(
+				cmp.Compare(s.hands[a].load, s.hands[b].load),
+				cmp.Compare(s.hands[a].count(p.topic), s.hands[b].count(p.topic)), // spread each topic, too
+				cmp.Compare(a, b),
+			)
+		})
+		s.hands[to].got[p.topic] = append(s.hands[to].got[p.topic], p.id)
+		s.hands[to].load++
+	}
+}
+
+// level moves one partition from a member towards another one that has at least two less, along the shortest way of
+// members that can take from each other, and reports whether there was any. Where there is none the loads are as even as
+// the subscriptions allow.
+func (s *shares) level() bool {
+	byLoad := make([]int, len(s.hands))
+	for m := range byLoad {
+		byLoad[m] = m
+	}
+	slices.SortStableFunc(byLoad, func(a, b int) int { return cmp.Compare(s.hands[b].load, s.hands[a].load) })
+	for _, from := range byLoad {
+		if s.hands[from].load-s.hands[byLoad[len(byLoad)-1]].load < 2 {
+			return false
+		}
+		to, came := s.reach(from)
+		if s.hands[from].load-s.hands[to].load < 2 {
+			continue
+		}
+		for to != from {
+			s.move(came[to], to)
+			to = came[to]
+		}
+		return true
+	}
+	return false
+}
+
+// reach returns the least loaded member that can take from another one, directly or by way of others, the nearest if
+// there are several, and how each member was come to.
+func (s *shares) reach(from int) (least int, came []int) {
+	came = make([]int, len(s.hands))
+	for m := range came {
+		came[m] = -1
+	}
+	came[from] = from
+	least = from
+	seen := make([]bool, len(s.topics)) // a topic's subscribers are reached from the first member that has some of it
+	for queue := []int{from}; len(queue) > 0; queue = queue[1:] {
+		for t := range s.topics {
+			if seen[t] || s.hands[queue[0]].count(t) == 0 {
+				continue
+			}
+			seen[t] = true
+			for _, m := range s.subscribers[t] {
+				if came[m] >= 0 {
+					continue
+				}
+				came[m] = queue[0]
+				queue = append(queue, m)
+				if s.hands[m].load < s.hands[least].load {
+					least = m
+				}
+			}
+		}
+	}
+	return least, came
+}
+
+// move takes from one member a partition that the other one subscribes to: one that it just got if there is any, and of
+// the topic of which it has most more than the other.
+func (s *shares) move(from, to int) {
+	a, b := &s.hands[from], &s.hands[to]
+	best, bestFree, bestMore := -1, false, 0
+	for t := range s.topics {
+		if !b.subscribed[t] || a.count(t) == 0 {
+			continue
+		}
+		free, more := len(a.got[t]) > 0, a.count(t)-b.count(t)
+		if best < 0 || free && !bestFree || free == bestFree && more > bestMore {
+			best, bestFree, bestMore = t, free, more
+		}
+	}
+	pile := &a.kept[best]
+	if bestFree {
+		pile = &a.got[best]
+	}
+	id := (*pile)[len(*pile)-1]
+	*pile = (*pile)[:len(*pile)-1]
+	b.got[best] = append(b.got[best], id)
+	a.load--
+	b.load++
+}
+
+func (s *shares) result(members []claimant) map[string]map[string][]int32 {
+	result := make(map[string]map[string][]int32, len(members))
+	for m, h := range s.hands {
+		share := make(map[string][]int32)
+		for t, topic := range s.topics {
+			if ids := slices.Sorted(slices.Values(slices.Concat(h.kept[t], h.got[t]))); len(ids) > 0 {
+				share[topic] = ids
+			}
+		}
+		result[members[m].id] = share
+	}
+	return result
+}
+
+// ownedVersion starts the user data, in the encodings of KIP-482:
+//
+//	version int8
+//	generation int32
+//	topics array of (name string, partitions array of int32)
+//	tagged fields
+//
+// Whoever adds something uses a tag, which this version passes over; another number is not understood.
+const ownedVersion = 1
+
+func (o owned) encode() []byte {
+	e := encoder{flexible: true}
+	e.i8(ownedVersion)
+	e.i32(o.generation)
+	e.array(len(o.partitions))
+	for _, topic := range slices.Sorted(maps.Keys(o.partitions)) {
+		e.str(topic)
+		e.array(len(o.partitions[topic]))
+		for _, id := range o.partitions[topic] {
+			e.i32(id)
+		}
+	}
+	e.tags()
+	return e.b
+}
+
+// decodeOwned reads user data. Whose data are damaged or another program's owned nothing: the worst that follows is a
+// partition that moves.
+func decodeOwned(b []byte) owned {
+	d := decoder{b: b, flexible: true}
+	if d.i8() != ownedVersion {
+		return owned{}
+	}
+	o := owned{generation: d.i32(), partitions: make(map[string][]int32)}
+	for n := d.array(); n > 0 && d.err == nil; n-- {
+		topic := d.str()
+		for n := d.array(); n > 0 && d.err == nil; n-- {
+			o.partitions[topic] = append(o.partitions[topic], d.i32())
+		}
+	}
+	if d.tags(); d.err != nil || len(d.b) > 0 {
+		return owned{}
+	}
+	return o
+}

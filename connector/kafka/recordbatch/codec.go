@@ -1,0 +1,256 @@
+package recordbatch
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy/xerial"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+)
+
+// Limits bound what is taken from a response. Zero fields have defaults.
+type Limits struct {
+	// Batch is what one record batch may decompress to at most, 64 MiB.
+	Batch int
+	// Ratio stops a bomb early: a batch may decompress to Floor bytes and Ratio times its compressed size, 16 MiB and
+	// 256. Floor lets honest batches of equal records pass, which shrink a thousandfold.
+	Ratio int
+	Floor int
+	// Answer is the size after which no further batch of a response is opened, 8 MiB. What is left is fetched again.
+	Answer int
+}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		Batch:  cmp.Or(l.Batch, 64<<20),
+		Ratio:  cmp.Or(l.Ratio, 256),
+		Floor:  cmp.Or(l.Floor, 16<<20),
+		Answer: cmp.Or(l.Answer, 8<<20),
+	}
+}
+
+// batch returns how large a batch of this compressed size may become.
+func (l Limits) batch(compressed int) int {
+	return min(l.Batch, l.Floor+min(compressed, l.Batch)*l.Ratio)
+}
+
+var (
+	errTooLarge = errors.New("decompressed batch too large")
+	errLie      = errors.New("it claims to hold more than its format can")
+	// errFull says that the output did not fit into the room that a decoder was given.
+	errFull = errors.New("buffer full")
+)
+
+// The codecs of record batches, by the number in their attributes.
+const (
+	codecNone = iota
+	codecGzip
+	codecSnappy
+	codecLZ4
+	codecZstd
+)
+
+var codecNames = [...]string{"none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7"}
+
+// codecs holds the decompressors for reuse.
+type codecs struct {
+	src  bytes.Reader
+	gzip *gzip.Reader
+	lz4  *lz4.Reader
+	zstd *zstd.Decoder
+}
+
+// decompress appends the content of src to a and returns it.
+func (c *codecs) decompress(codec int, src []byte, a *arena, limit int) (out []byte, err error) {
+	switch codec {
+	case codecNone:
+		// A copy, so that an answer of one partition does not keep the response with all the others alive.
+		a.reserve(len(src))
+		return a.keep(append(a.room(), src...)), nil
+	case codecGzip:
+		return c.stream(c.openGzip, src, a, limit)
+	case codecSnappy:
+		// A copy of 64 bytes takes 3, so more than that was never snappy: the data's own word on its size must not make
+		// us allocate.
+		size, sane := snappySize(src), 24*len(src)+64
+		if size > sane {
+			return nil, errLie
+		}
+		if size > limit {
+			return nil, errTooLarge
+		}
+		a.reserve(size)
+		out, err := xerial.DecodeCapped(a.room(), src)
+		if err != nil {
+			return nil, err
+		}
+		return a.keep(out), nil
+	case codecLZ4:
+		return c.stream(c.openLZ4, src, a, limit)
+	case codecZstd:
+		return c.unzstd(src, a, limit)
+	}
+	return nil, errors.New("unknown codec")
+}
+
+// snappySize is the size that snappy data claim for their content, with xerial's framing or without.
+func snappySize(src []byte) (size int) {
+	const framing, frame = 16, 4
+	if len(src) < 8 || !bytes.Equal(src[:8], []byte("\x82SNAPPY\x00")) {
+		return decodedLen(src)
+	}
+	for p := framing; p+frame <= len(src); {
+		n := int(int32(be.Uint32(src[p:])))
+		p += frame
+		if n < 0 || n > len(src)-p {
+			break // malformed, the decoder says so
+		}
+		size += decodedLen(src[p : p+n])
+		p += n
+	}
+	return size
+}
+
+// decodedLen is the length at the start of a snappy block, 0 if it has none.
+func decodedLen(block []byte) int {
+	n, p := uvarint(block)
+	if p < 0 || n > 1<<32-1 {
+		return 0
+	}
+	return int(n)
+}
+
+// unzstd gives the decoder more room until the data fit or limit is reached. It starts with what the frame or the
+// batches before make likely, so that the repeats are rare.
+func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
+	if c.zstd == nil {
+		// The window is only a number here, DecodeAll keeps none, and Java's level 22 declares 128 MiB also for a small
+		// batch. For the same reason no WithDecoderMaxMemory: it refuses that window.
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true),
+			zstd.WithDecoderMaxWindow(1<<29))
+		if err != nil {
+			return nil, err
+		}
+		c.zstd = d
+	}
+	size := 4 * len(src)
+	if h := (zstd.Header{}); h.Decode(src) == nil && h.HasFCS {
+		if h.FrameContentSize > uint64(limit) {
+			return nil, errTooLarge // by its own word, so before the buffer grows
+		}
+		size = min(int(h.FrameContentSize), 64*len(src)) // the word alone sizes no buffer
+	}
+	for {
+		a.reserve(min(size, limit))
+		room := a.room()
+		room = room[:0:min(cap(room), limit)]
+		out, err := c.zstd.DecodeAll(src, room)
+		// ErrDecoderSizeExceeded comes only for a size known before or a raw block. A compressed block that does not
+		// fit fails like a corrupt one; it can hold 128 KiB, so a failure with that much room left is not for the room.
+		const block = 128 << 10
+		if err == nil {
+			return a.keep(out), nil
+		}
+		if !errors.Is(err, zstd.ErrDecoderSizeExceeded) && cap(room)-len(out) >= block {
+			return nil, err
+		}
+		if cap(room) >= limit {
+			return nil, errTooLarge
+		}
+		size = max(2*cap(room), size)
+	}
+}
+
+// stream reads a decoder to its end, up to one byte more than limit: the byte that proves an excess.
+func (c *codecs) stream(open func() (io.Reader, error), src []byte, a *arena, limit int) ([]byte, error) {
+	c.src.Reset(src)
+	r, err := open()
+	if err != nil {
+		return nil, err
+	}
+	a.reserve(min(2*len(src), limit+1))
+	out := a.room()
+	for {
+		if len(out) == cap(out) {
+			a.reserve(min(limit+1, max(2*cap(out), minChunk)))
+			out = append(a.room(), out...)
+		}
+		n, err := r.Read(out[len(out):min(cap(out), limit+1)])
+		out = out[:len(out)+n]
+		if len(out) > limit {
+			return nil, errTooLarge
+		}
+		if errors.Is(err, io.EOF) {
+			return a.keep(out), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *codecs) openGzip() (io.Reader, error) {
+	if c.gzip != nil {
+		return c.gzip, c.gzip.Reset(&c.src)
+	}
+	r, err := gzip.NewReader(&c.src)
+	if err != nil {
+		return nil, err
+	}
+	c.gzip = r
+	return r, nil
+}
+
+func (c *codecs) openLZ4() (io.Reader, error) {
+	if c.lz4 == nil {
+		c.lz4 = lz4.NewReader(&c.src)
+	} else {
+		c.lz4.Reset(&c.src)
+	}
+	return c.lz4, nil
+}
+
+// minChunk keeps a misjudged size from growing in tiny steps.
+const minChunk = 4 << 10
+
+// arena is the memory of one answer: chunks that are filled from the start and then belong to the answer's records.
+type arena struct {
+	chunk []byte // filled up to its length
+	bytes int    // of all chunks
+	// likely is what the batches not yet opened will probably need: the size of a new chunk.
+	likely int
+}
+
+// reserve makes room for n bytes.
+func (a *arena) reserve(n int) {
+	if cap(a.chunk)-len(a.chunk) < n {
+		a.chunk = make([]byte, 0, max(n, a.likely))
+		a.bytes += cap(a.chunk)
+	}
+}
+
+// room is the free rest of the chunk: length zero, nothing before it can be reached.
+func (a *arena) room() []byte {
+	n := len(a.chunk)
+	return a.chunk[n:n:cap(a.chunk)]
+}
+
+// keep takes over what was appended to room.
+func (a *arena) keep(out []byte) []byte {
+	n := len(a.chunk)
+	a.chunk = a.chunk[:n+len(out)]
+	return out[:len(out):len(out)]
+}
+
+// describe names a codec and what went wrong with it.
+func describe(codec, size, limit int, err error) error {
+	if errors.Is(err, errTooLarge) {
+		return fmt.Errorf("%w: codec %s, %d bytes compressed, limit %d", err, codecNames[codec], size, limit)
+	}
+	return fmt.Errorf("codec %s: %w", codecNames[codec], err)
+}

@@ -1,0 +1,60 @@
+package recordbatch
+
+import "fmt"
+
+// header is the fixed part of a record batch.
+type header struct {
+	base, last int64
+	size       int // of the batch with its header
+	epoch      int32
+	crc        uint32
+	attrs      uint16
+	firstTime  int64
+	maxTime    int64
+	producer   int64
+	count      int
+}
+
+// parseHeader reads the header at the start of raw, of which there are more than 16 bytes. If the size is beyond raw,
+// the other fields are not set. The error names the offset next where the batch itself cannot be believed.
+func parseHeader(raw []byte, next int64) (header, error) {
+	// The magic byte has the same place in all formats, the length has not the same meaning: without this check short
+	// messages of the old formats would look like the cut end of a batch for ever.
+	switch magic := raw[16]; {
+	case magic < 2:
+		return header{}, corrupt(next, fmt.Sprintf("message format v%d is older than Kafka 0.11 and not supported; "+
+			"copy the topic with a current client", magic), nil)
+	case magic > 2:
+		return header{}, corrupt(next, fmt.Sprintf("unknown message format v%d", magic), nil)
+	}
+	h := header{size: int(int32(be.Uint32(raw[8:]))) + 12}
+	if h.size < headerLen {
+		return header{}, corrupt(next, fmt.Sprintf("a length of %d bytes", h.size), nil)
+	}
+	if h.size > len(raw) {
+		return h, nil
+	}
+	h.base = int64(be.Uint64(raw))
+	h.epoch = int32(be.Uint32(raw[12:]))
+	h.crc = be.Uint32(raw[17:])
+	h.attrs = be.Uint16(raw[crcFrom:])
+	delta := int64(int32(be.Uint32(raw[23:])))
+	h.last = h.base + delta
+	h.firstTime = int64(be.Uint64(raw[27:]))
+	h.maxTime = int64(be.Uint64(raw[35:]))
+	h.producer = int64(be.Uint64(raw[43:]))
+	count := int32(be.Uint32(raw[57:]))
+	h.count = int(count)
+	if h.base < 0 || delta < 0 || h.last < h.base || h.last == 1<<63-1 || count < 0 {
+		return header{}, corrupt(next, fmt.Sprintf("base offset %d, last offset delta %d, %d records", h.base, delta, count), nil)
+	}
+	return h, nil
+}
+
+// time is the time that the records' own are relative to, or that all of them have.
+func (h *header) time() int64 {
+	if h.attrs&attrLogTime != 0 {
+		return h.maxTime
+	}
+	return h.firstTime
+}

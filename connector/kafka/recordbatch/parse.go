@@ -1,0 +1,111 @@
+package recordbatch
+
+import (
+	"encoding/binary"
+
+	"sluice/connector"
+)
+
+var be = binary.BigEndian
+
+// fields are what a record says of itself, the offset and time relative to its batch. The slices alias the batch.
+type fields struct {
+	offset, time int64
+	key, value   []byte
+	headers      []byte // undecoded
+	count        int    // of headers
+	end          int    // position after the record
+}
+
+// parse reads the record at p of a decompressed batch. It returns false if there is no sound one.
+// Source: https://kafka.apache.org/documentation/#record.
+func parse(b []byte, p int, f *fields) bool {
+	n, p := varint(b, p)
+	if p < 0 || n < 0 || n > int64(len(b)-p) {
+		return false
+	}
+	f.end = p + int(n)
+	b = b[:f.end]
+	p++ // attributes, which are unused
+	f.time, p = varint(b, p)
+	f.offset, p = varint(b, p)
+	f.key, p = span(b, p)
+	f.value, p = span(b, p)
+	n, p = varint(b, p)
+	// A header takes two bytes at least, so a count beyond the bytes left is a fault and never sizes an allocation.
+	if p < 0 || n < 0 || n > int64(f.end-p)/2 {
+		return false
+	}
+	f.headers, f.count = b[p:], int(n)
+	return n > 0 || p == f.end
+}
+
+// walkHeaders checks the headers of a record without keeping them.
+func walkHeaders(f *fields) bool {
+	b, p := f.headers, 0
+	for range f.count {
+		var name []byte
+		if name, p = span(b, p); p < 0 || name == nil {
+			return false
+		}
+		if _, p = span(b, p); p < 0 {
+			return false
+		}
+	}
+	return p == len(b)
+}
+
+// appendHeaders appends the headers of a record that walkHeaders accepted. names are those of the record before:
+// most records repeat them, and then share their strings.
+func appendHeaders(dst []connector.Header, f *fields, names []string) ([]connector.Header, []string) {
+	b, p := f.headers, 0
+	for i := range f.count {
+		var name, value []byte
+		name, p = span(b, p)
+		value, p = span(b, p)
+		if i == len(names) {
+			names = append(names, string(name))
+		} else if names[i] != string(name) {
+			names[i] = string(name)
+		}
+		dst = append(dst, connector.Header{Key: names[i], Value: value})
+	}
+	return dst, names
+}
+
+// varint reads a zigzag varint at p and returns the position after it, -1 if there is none. A negative p stays -1, so
+// a chain of reads has one check.
+func varint(b []byte, p int) (int64, int) {
+	if uint(p) >= uint(len(b)) {
+		return 0, -1
+	}
+	if c := b[p]; c < 0x80 {
+		return int64(c>>1) ^ -int64(c&1), p + 1
+	}
+	u, n := uvarint(b[p:])
+	if n < 0 {
+		return 0, -1
+	}
+	return int64(u>>1) ^ -int64(u&1), p + n
+}
+
+// uvarint reads a varint at the start of b and returns its length, -1 if there is none.
+func uvarint(b []byte) (u uint64, n int) {
+	if u, n = binary.Uvarint(b); n <= 0 {
+		return 0, -1
+	}
+	return u, n
+}
+
+// span reads a length and that many bytes; a negative length is null.
+func span(b []byte, p int) ([]byte, int) {
+	n, p := varint(b, p)
+	if p < 0 || n > int64(len(b)-p) {
+		return nil, -1
+	}
+	if n < 0 {
+		return nil, p
+	}
+	q := p + int(n)
+	return b[p:q:q], q
+}

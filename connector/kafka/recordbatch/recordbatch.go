@@ -1,0 +1,291 @@
+// Package recordbatch reads Kafka's record batches (magic 2) as a reader of committed records sees them.
+//
+// It works in two stages. [Opener.Open] runs where the bytes arrive: it checks checksums and every record's shape,
+// drops control batches and aborted transactions, decompresses within limits and knows the next offset. [Batches.Read]
+// runs where the records are used and only parses. Both stages are pure: no network, no clock, no goroutine.
+//
+// The format is described at https://kafka.apache.org/documentation/#recordbatch.
+package recordbatch
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+
+	"sluice/connector"
+)
+
+const (
+	headerLen   = 61
+	crcFrom     = 21 // the checksum covers a batch from its attributes on
+	attrCodec   = 0x07
+	attrLogTime = 0x08
+	attrTxn     = 0x10
+	attrControl = 0x20
+
+	// maxHeaders bounds the headers of a record: each takes two bytes on the wire and forty in memory.
+	maxHeaders = 1 << 16
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Aborted is an aborted transaction in the range of a response: a producer, and its first offset in that transaction.
+type Aborted struct{ Producer, First int64 }
+
+// Opener opens the record batches of responses. It keeps its decompressors and must not be used concurrently.
+type Opener struct {
+	limits Limits
+	codecs codecs
+	dead   map[int64]struct{} // producers inside an aborted transaction
+	// growth is how much larger than on the wire the last batches were, in sixteenths: it sizes the next answer.
+	growth int
+}
+
+// NewOpener returns an Opener within limits.
+func NewOpener(limits Limits) *Opener {
+	return &Opener{limits: limits.withDefaults(), dead: map[int64]struct{}{}, growth: 4 * 16}
+}
+
+// Batches are the opened batches of one response. They implement [connector.Records]. Their memory is theirs and the
+// records': nothing aliases the response.
+type Batches struct {
+	// Next is the offset after the last batch passed, control, aborted and empty ones included.
+	Next int64
+	// Epoch is the leader epoch of that batch, -1 if there was none.
+	Epoch int32
+	// Count is how many committed records there are, Bytes the memory that they hold.
+	Count int
+	Bytes int
+	// Cut is the size of the batch that the response held only the start of, 0 if there was none or the size is
+	// unknown. If Next did not move, the next request must allow for it.
+	Cut int
+
+	batches []batch // with committed records
+	at      int     // the position in the first of them
+	left    int     // records of it
+	slab    []connector.Header
+	names   []string
+}
+
+// batch is a batch that was found good.
+type batch struct {
+	data    []byte // decompressed records
+	base    int64
+	first   int64 // offset to deliver first: a broker may begin a response inside a batch
+	time    int64
+	count   int
+	logTime bool // time is the broker's, for all records
+}
+
+// Open checks and decompresses the whole batches of raw at or after the offset from. raw may end inside a batch, which
+// is left for the next fetch. aborted is sorted in place.
+//
+// The error is a [connector.HoldError] about the batch at Next: reason corrupt_batch for a bad checksum, an old magic,
+// a codec that fails or records that do not parse, oversize for one beyond the limits. The batches before it are
+// returned with it, and no record of the bad one.
+func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, error) {
+	b := &Batches{Next: from, Epoch: -1}
+	clear(o.dead)
+	// Brokers list aborted transactions by the offset of their marker.
+	slices.SortFunc(aborted, func(x, y Aborted) int { return cmp.Compare(x.First, y.First) })
+	var a arena
+	var err error
+	opened := 0
+	for err == nil && len(raw) > 16 && a.bytes < o.limits.Answer {
+		var h header
+		if h, err = parseHeader(raw, b.Next); err != nil || h.size > len(raw) {
+			break
+		}
+		for len(aborted) > 0 && aborted[0].First <= h.last {
+			o.dead[aborted[0].Producer] = struct{}{}
+			aborted = aborted[1:]
+		}
+		a.likely = min(len(raw)*o.growth/16, o.limits.Answer)
+		before := b.Count
+		if err = o.open(raw[:h.size:h.size], &h, b, &a); err != nil {
+			break
+		}
+		if b.Count > before {
+			opened += h.size
+		}
+		b.Next, b.Epoch = max(b.Next, h.last+1), h.epoch
+		raw = raw[h.size:]
+	}
+	if len(raw) >= 12 {
+		if size := int(int32(be.Uint32(raw[8:]))) + 12; size > len(raw) {
+			b.Cut = size
+		}
+	}
+	b.Bytes = a.bytes
+	if opened > 0 {
+		o.growth = min(max(a.used()*18/opened, 16), 64*16) // with room for a bit more
+	}
+	return b, err
+}
+
+// open adds one whole batch to b, or passes over it.
+func (o *Opener) open(raw []byte, h *header, b *Batches, a *arena) error {
+	if crc32.Checksum(raw[crcFrom:], castagnoli) != h.crc {
+		return corrupt(h.base, "its checksum does not fit", nil)
+	}
+	_, dead := o.dead[h.producer]
+	switch {
+	case h.attrs&attrControl != 0:
+		if !dead {
+			return nil
+		}
+		abort, err := o.isAbort(raw, h)
+		if err != nil {
+			return err
+		}
+		if abort {
+			delete(o.dead, h.producer)
+		}
+		return nil
+	case h.last < b.Next, dead && h.attrs&attrTxn != 0:
+		return nil
+	case h.count == 0 && len(raw) == headerLen: // compaction took all records, the header keeps the offsets
+		return nil
+	}
+	kept := *a
+	data, err := o.decompress(raw, h, a)
+	if err != nil {
+		*a = kept
+		return err
+	}
+	n, err := check(data, h, b.Next)
+	if err != nil {
+		*a = kept
+		return err
+	}
+	if n == 0 {
+		*a = kept
+		return nil
+	}
+	b.batches = append(b.batches, batch{
+		data: data, base: h.base, first: b.Next, time: h.time(), count: h.count, logTime: h.attrs&attrLogTime != 0,
+	})
+	b.Count += n
+	return nil
+}
+
+func (o *Opener) decompress(raw []byte, h *header, a *arena) ([]byte, error) {
+	codec, src := int(h.attrs&attrCodec), raw[headerLen:]
+	limit := o.limits.batch(len(src))
+	data, err := o.codecs.decompress(codec, src, a, limit)
+	switch {
+	case err == nil:
+		return data, nil
+	case errors.Is(err, errTooLarge):
+		return nil, connector.Held(connector.ReasonOversize,
+			fmt.Sprintf("record batch at offset %d", h.base), describe(codec, len(src), limit, err))
+	}
+	return nil, corrupt(h.base, "it does not decompress", describe(codec, len(src), limit, err))
+}
+
+// check walks all records of a batch, so that none is delivered of one that is damaged somewhere. It returns how many
+// are at or after from.
+func check(data []byte, h *header, from int64) (n int, err error) {
+	var f fields
+	p, last := 0, int64(-1)
+	for i := range h.count {
+		if !parse(data, p, &f) || f.count > 0 && !walkHeaders(&f) {
+			return 0, corrupt(h.base, fmt.Sprintf("record %d of %d is malformed", i+1, h.count), nil)
+		}
+		if f.offset <= last || f.offset > h.last-h.base {
+			return 0, corrupt(h.base, fmt.Sprintf("record %d of %d has offset %+d after %+d, in a batch of %d offsets",
+				i+1, h.count, f.offset, last, h.last-h.base+1), nil)
+		}
+		if f.count > maxHeaders {
+			return 0, connector.Held(connector.ReasonOversize,
+				fmt.Sprintf("record at offset %d has %d headers, limit %d", h.base+f.offset, f.count, maxHeaders), nil)
+		}
+		if last = f.offset; h.base+last >= from {
+			n++
+		}
+		p = f.end
+	}
+	if p != len(data) {
+		return 0, corrupt(h.base, fmt.Sprintf("%d bytes follow its last record", len(data)-p), nil)
+	}
+	return n, nil
+}
+
+// isAbort tells an abort marker from other control records: its key is a version and a type, 0 for abort.
+func (o *Opener) isAbort(raw []byte, h *header) (bool, error) {
+	var scratch arena
+	data, err := o.decompress(raw, h, &scratch)
+	if err != nil {
+		return false, err
+	}
+	var f fields
+	if !parse(data, 0, &f) || len(f.key) < 4 {
+		return false, corrupt(h.base, "its control record is malformed", nil)
+	}
+	return be.Uint16(f.key[2:]) == 0, nil
+}
+
+// Read parses the next records into block. It is the second half of [connector.Records] and returns no error but
+// io.EOF, because Open has checked every record.
+func (b *Batches) Read(block []connector.Record) (n int, err error) {
+	b.slab = b.slab[len(b.slab):]
+	headers := 0
+	var f fields
+	for n < len(block) && headers < maxHeaders {
+		if len(b.batches) == 0 {
+			break
+		}
+		cur := &b.batches[0]
+		if b.at == 0 {
+			b.left = cur.count
+		}
+		for b.left > 0 && n < len(block) && headers < maxHeaders {
+			if !parse(cur.data, b.at, &f) {
+				return n, corrupt(cur.base, "it changed after it was checked", nil)
+			}
+			b.at, b.left = f.end, b.left-1
+			offset := cur.base + f.offset
+			if offset < cur.first {
+				continue
+			}
+			r := &block[n]
+			r.Offset, r.Key, r.Value, r.Headers = offset, f.key, f.value, nil
+			if r.Timestamp = cur.time; !cur.logTime {
+				r.Timestamp += f.time
+			}
+			if f.count > 0 {
+				r.Headers = b.headers(&f)
+				headers += f.count
+			}
+			n++
+		}
+		if b.left == 0 {
+			*cur = batch{} // the records alone keep the memory now
+			b.batches, b.at = b.batches[1:], 0
+		}
+	}
+	if n == 0 && len(block) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// headers decodes the headers of a record into a slab that many records share.
+func (b *Batches) headers(f *fields) []connector.Header {
+	const slab = 128
+	if cap(b.slab)-len(b.slab) < f.count {
+		b.slab = make([]connector.Header, 0, max(f.count, slab))
+	}
+	from := len(b.slab)
+	b.slab, b.names = appendHeaders(b.slab, f, b.names)
+	return b.slab[from:len(b.slab):len(b.slab)]
+}
+
+// corrupt holds a partition before a batch that cannot be used. Fetching it again helps only if the bytes were damaged
+// on their way.
+func corrupt(base int64, what string, cause error) error {
+	return connector.Held(connector.ReasonCorruptBatch, fmt.Sprintf("record batch at offset %d: %s", base, what), cause)
+}

@@ -1,0 +1,224 @@
+package connector
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+)
+
+const (
+	blockRecords = 1000
+	// A chunk is sealed at these sizes and becomes one row group. A power of two of rows would double the buffers, whose
+	// offsets need one more.
+	chunkRows  = 65_000
+	chunkBytes = 16 << 20
+	laneQueue  = 64 // blocks and markers; the valve bounds the records in them
+)
+
+// A block is records of one claim on their way to a lane.
+type block struct {
+	table     *tableState
+	schema    Schema
+	partition Partition
+	session   uint64
+	records   []Record
+	taken     []uint16 // the valve's slot of each record
+}
+
+// laneWork is what passes through a lane's queue, in order: a block, or a marker that closes or drops what is open.
+type laneWork struct {
+	block *block
+	table *tableState // of a marker
+	cut   *openCut    // where the lane's part goes; nil drops it
+}
+
+// A lane decodes on its own goroutine. It decides nothing and never touches the network: what it cannot decode becomes a
+// candidate. The rows of a claim all pass through one lane, so that their order is the order of their offsets.
+type lane struct {
+	id       int
+	in       chan laneWork
+	progress chan<- struct{} // tells the reader that room was given back
+	valve    *valve
+	blocks   *blockPool
+	metrics  *metrics
+
+	open map[*tableState]*openChunk
+}
+
+// openChunk is what a lane holds of the batch that fills for a table.
+type openChunk struct {
+	schema     Schema
+	builder    Builder
+	broken     error // why the schema has no builder
+	runs       []Run
+	chunks     []Chunk
+	candidates []Candidate
+	// sealedRows and sealedBytes are those of chunks.
+	sealedRows, sealedBytes int64
+	// stopped are sessions with a bad record: what follows it would be dropped by decide.
+	stopped map[uint64]bool
+	// counted is this lane's share of the table's filled.
+	counted struct{ rows, bytes, bad int64 }
+}
+
+func (o *openChunk) count(t *tableState, rows, bytes, bad int64) {
+	o.counted.rows += rows
+	o.counted.bytes += bytes
+	o.counted.bad += bad
+	t.filled.rows.Add(rows)
+	t.filled.bytes.Add(bytes)
+	t.filled.bad.Add(bad)
+}
+
+// filled is what all lanes hold open for a table. The reader looks at it to know when a batch is due.
+type filled struct {
+	rows, bytes atomic.Int64
+	bad         atomic.Int64
+}
+
+func (l *lane) run(ctx context.Context) {
+	defer l.drop()
+	for {
+		select {
+		case w := <-l.in:
+			switch {
+			case w.block != nil:
+				l.decode(w.block)
+			case w.cut != nil:
+				w.cut.parts <- l.close(w.table)
+			default:
+				release(l.close(w.table).chunks)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// drop releases what is still open at the end.
+func (l *lane) drop() {
+	for t := range l.open {
+		release(l.close(t).chunks)
+	}
+}
+
+func (l *lane) decode(b *block) {
+	o := l.open[b.table]
+	if o == nil {
+		o = &openChunk{stopped: map[uint64]bool{}}
+		l.open[b.table] = o
+	}
+	if o.schema != b.schema {
+		o.seal()
+		o.schema = b.schema
+		o.builder, o.broken = b.table.decoder.Builder(b.schema)
+	}
+	rows, bytes := o.size()
+	for i := range b.records {
+		if o.stopped[b.session] {
+			break
+		}
+		l.row(b, &b.records[i], o)
+	}
+	if o.builder != nil {
+		rowsNow, bytesNow := o.size()
+		o.count(b.table, rowsNow-rows, bytesNow-bytes, 0)
+		l.metrics.ignored.Add(float64(o.builder.Ignored()))
+	}
+	l.valve.give(b.taken)
+	l.blocks.put(b)
+	select {
+	case l.progress <- struct{}{}:
+	default:
+	}
+}
+
+// row appends one record, or notes why it cannot be one.
+func (l *lane) row(b *block, r *Record, o *openChunk) {
+	if r.Value == nil {
+		l.metrics.tombstones.Inc()
+		return
+	}
+	err := o.broken
+	if err == nil {
+		err = o.builder.Add(b.partition, r)
+	}
+	if errors.Is(err, ErrChunkFull) && o.builder.Rows() > 0 {
+		o.seal()
+		err = o.builder.Add(b.partition, r)
+	}
+	if err != nil {
+		o.candidates = append(o.candidates, Candidate{b.partition, b.session, r.Offset, err})
+		o.stopped[b.session] = true
+		o.count(b.table, 0, 0, 1)
+		return
+	}
+	at := int64(o.builder.Rows())
+	if n := len(o.runs); n > 0 && o.runs[n-1].Partition == b.partition && o.runs[n-1].Session == b.session {
+		o.runs[n-1].Last, o.runs[n-1].To = r.Offset, at
+	} else {
+		o.runs = append(o.runs, Run{b.partition, b.session, r.Offset, r.Offset, at - 1, at})
+	}
+	// Bytes are counted column by column: not for each row, but before many large records can gather.
+	if at >= chunkRows || (at%16 == 0 || len(r.Value) > chunkBytes/64) && o.builder.Bytes() >= chunkBytes {
+		o.seal()
+	}
+}
+
+// size is what the lane holds of the batch: rows, and bytes of Arrow buffers.
+func (o *openChunk) size() (rows, bytes int64) {
+	rows, bytes = o.sealedRows, o.sealedBytes
+	if o.builder != nil {
+		rows += int64(o.builder.Rows())
+		bytes += o.builder.Bytes()
+	}
+	return rows, bytes
+}
+
+// seal closes the chunk that fills.
+func (o *openChunk) seal() {
+	if o.builder == nil || o.builder.Rows() == 0 {
+		return
+	}
+	o.sealedRows += int64(o.builder.Rows())
+	o.sealedBytes += o.builder.Bytes()
+	o.chunks = append(o.chunks, Chunk{o.builder.Seal(), o.schema, o.runs})
+	o.runs = nil
+}
+
+// close ends this lane's part of a batch.
+func (l *lane) close(t *tableState) part {
+	o := l.open[t]
+	if o == nil {
+		return part{lane: l.id}
+	}
+	o.seal()
+	p := part{l.id, o.chunks, o.candidates}
+	o.count(t, -o.counted.rows, -o.counted.bytes, -o.counted.bad)
+	o.chunks, o.candidates, o.sealedRows, o.sealedBytes = nil, nil, 0, 0
+	clear(o.stopped)
+	return p
+}
+
+// blockPool lends blocks, so that a record costs no allocation on its way.
+type blockPool struct{ free chan *block }
+
+func newBlockPool(n int) *blockPool { return &blockPool{make(chan *block, n)} }
+
+func (p *blockPool) get() *block {
+	select {
+	case b := <-p.free:
+		return b
+	default:
+		return &block{records: make([]Record, 0, blockRecords), taken: make([]uint16, 0, blockRecords)}
+	}
+}
+
+func (p *blockPool) put(b *block) {
+	clear(b.records) // they pin the fetch's memory
+	*b = block{records: b.records[:0], taken: b.taken[:0]}
+	select {
+	case p.free <- b:
+	default:
+	}
+}

@@ -1,0 +1,97 @@
+package connector
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"sluice/classify"
+	"sluice/reliability"
+)
+
+// offsetKeeper writes group offsets: a hint for tools, always behind the table. What the reader notes is written at most
+// every interval, when a generation ends, and on drain. An entry is removed only after it was written.
+type offsetKeeper struct {
+	group   Group
+	every   time.Duration
+	logger  *slog.Logger
+	metrics *metrics
+	early   chan struct{}
+
+	mu    sync.Mutex
+	noted map[Partition]GroupOffset
+}
+
+func newOffsetKeeper(g Group, every time.Duration, logger *slog.Logger, m *metrics) *offsetKeeper {
+	return &offsetKeeper{group: g, every: every, logger: logger, metrics: m, early: make(chan struct{}, 1), noted: map[Partition]GroupOffset{}}
+}
+
+// note keeps an offset for the next turn.
+func (k *offsetKeeper) note(p Partition, o GroupOffset) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.noted[p] = o
+}
+
+// soon asks for a turn now: the generation is about to end.
+func (k *offsetKeeper) soon() {
+	select {
+	case k.early <- struct{}{}:
+	default:
+	}
+}
+
+func (k *offsetKeeper) run(ctx context.Context) {
+	turn := time.NewTicker(k.every)
+	defer turn.Stop()
+	for {
+		select {
+		case <-turn.C:
+		case <-k.early:
+		case <-ctx.Done():
+			return
+		}
+		k.write(ctx)
+	}
+}
+
+// write commits what was noted. A failure keeps it for the next turn.
+func (k *offsetKeeper) write(ctx context.Context) {
+	k.mu.Lock()
+	offsets := maps.Clone(k.noted)
+	k.mu.Unlock()
+	if len(offsets) == 0 {
+		return
+	}
+	if err := k.group.CommitOffsets(ctx, offsets); err != nil {
+		k.metrics.offsetFailures.Inc()
+		level := slog.LevelWarn
+		if class := classify.Of(err); class == classify.Fenced || class == classify.Canceled {
+			level = slog.LevelDebug // between generations there is nobody to write for
+		}
+		k.logger.Log(ctx, level, "group offsets not written, kept for the next turn", "partitions", len(offsets), "err", err)
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for p, o := range offsets {
+		if k.noted[p] == o {
+			delete(k.noted, p)
+		}
+	}
+}
+
+// flush writes until everything is written or ctx ends.
+func (k *offsetKeeper) flush(ctx context.Context) {
+	for n := 1; ; n++ {
+		k.write(ctx)
+		k.mu.Lock()
+		left := len(k.noted)
+		k.mu.Unlock()
+		if left == 0 || n == 3 || reliability.Wait(ctx, 100*time.Millisecond) != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,293 @@
+package connector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/classify"
+	"sluice/idempotency"
+	"sluice/reliability"
+)
+
+// Start says where a topic that the table does not know yet is read from.
+type Start string
+
+// The starts of this version.
+const (
+	StartEarliest Start = "earliest" // the first record that the log still has
+	StartLatest   Start = "latest"   // the last stable offset: behind every committed record of now
+)
+
+// secondLook is the time after which a finding about a position must show again before it counts: a leader that has just
+// been elected may not know its own end yet.
+const secondLook = 5 * time.Second
+
+// resume finds where claims stand. Where the table has a position that is it; where it has none, START or a hold. The
+// order of the looks matters: group offsets first, the snapshot after, so that a START that another member commits in
+// between is seen.
+func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest) outcome {
+	offsets, err := w.groupOffsets(ctx, claims)
+	if err != nil {
+		return w.unsettled(ctx, nil, err)
+	}
+	s, err := w.table.Load(ctx)
+	if err != nil {
+		return w.unsettled(ctx, nil, err)
+	}
+	w.snapshot = s
+	result := map[Partition]found{}
+	hold := func(p Partition, reason Reason, detail string) {
+		result[p] = found{session: claims[p].session, hold: &Hold{Partition: p, Reason: reason, Detail: detail, Offset: -1}}
+	}
+	if detail := w.replaced(); detail != "" {
+		for p := range claims {
+			hold(p, ReasonTableReplaced, detail)
+		}
+		return outcome{kind: resumed, resumed: result}
+	}
+	if err := w.startMissing(ctx, claims, offsets, hold); err != nil {
+		if classify.Of(err) == classify.Fenced { // another member's START came first: its positions are ours now
+			return w.resume(ctx, claims)
+		}
+		return w.unsettled(ctx, nil, err)
+	}
+	var at []Position
+	for p := range claims {
+		if next, ok := w.snapshot.Positions[p.AppID(w.pipeline)]; ok {
+			epoch := int32(-1)
+			if o, ok := offsets[p.Topic][p.ID]; ok && o.Next == next {
+				epoch = o.Epoch
+			}
+			at = append(at, Position{p, next, epoch})
+		}
+	}
+	if err := w.findings(ctx, at, claims, result); err != nil {
+		return w.unsettled(ctx, nil, err)
+	}
+	for p, f := range result {
+		if o, ok := offsets[p.Topic][p.ID]; f.hold == nil && (!ok || o.Next != f.at.Next) {
+			f.mend = true
+			result[p] = f
+		}
+	}
+	return outcome{kind: resumed, resumed: result}
+}
+
+// replaced says why the table is not the one that this pipeline wrote, or "".
+func (w *writer) replaced() string {
+	s := w.snapshot
+	if _, marked := s.Positions[idempotency.TableAppID(w.pipeline, s.TableID)]; marked {
+		return ""
+	}
+	for appID := range s.Positions {
+		if id, err := idempotency.ParseAppID(appID); err == nil && id.Pipeline == w.pipeline {
+			return fmt.Sprintf("pipeline %q wrote another table here; the one with id %s was not started by it", w.pipeline, s.TableID)
+		}
+	}
+	return ""
+}
+
+func (w *writer) groupOffsets(ctx context.Context, claims map[Partition]resumeRequest) (map[string]map[int32]GroupOffset, error) {
+	offsets := map[string]map[int32]GroupOffset{}
+	for p := range claims {
+		if offsets[p.Topic] != nil {
+			continue
+		}
+		err := w.kafka.Do(ctx, func(ctx context.Context) (err error) {
+			offsets[p.Topic], err = w.group.Offsets(ctx, p.Topic)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("group offsets of topic %q: %w", p.Topic, err)
+		}
+	}
+	return offsets, nil
+}
+
+// startMissing commits a START for claims without a position, or holds them where it is not ours to decide: no txn is
+// not first start.
+func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRequest, offsets map[string]map[int32]GroupOffset, hold func(Partition, Reason, string)) error {
+	missing := map[string][]Partition{}
+	for p := range claims {
+		if _, ok := w.snapshot.Positions[p.AppID(w.pipeline)]; !ok {
+			missing[p.Topic] = append(missing[p.Topic], p)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		partitions := slices.SortedFunc(slices.Values(missing[name]), comparePartitions)
+		first := partitions[0]
+		known := history(w.snapshot, name)
+		late := slices.ContainsFunc(known, func(h past) bool { return w.same(h, first) })
+		if reason, detail := w.judgePast(first, known, offsets[name], late, partitions); reason != "" {
+			for _, p := range partitions {
+				hold(p, reason, detail)
+			}
+			continue
+		}
+		if err := w.startTopic(ctx, name, first, late, partitions, hold); err != nil {
+			return fmt.Errorf("START of topic %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// same tells whether a txn is of this pipeline, cluster and topic id.
+func (w *writer) same(h past, p Partition) bool {
+	return h.Pipeline == w.pipeline && h.Partition.Cluster == p.Cluster && h.Partition.TopicID == p.TopicID
+}
+
+// judgePast says why claims without a txn may not START by themselves, or "".
+func (w *writer) judgePast(p Partition, known []past, offsets map[int32]GroupOffset, late bool, missing []Partition) (Reason, string) {
+	if late {
+		for _, m := range missing {
+			if o, ok := offsets[m.ID]; ok {
+				return ReasonUnknownHistory, fmt.Sprintf("the table has no position for %v, but the group has offset %d", m, o.Next)
+			}
+		}
+		return "", ""
+	}
+	for _, h := range known {
+		switch {
+		case h.Pipeline != w.pipeline:
+		case h.Partition.Cluster != p.Cluster:
+			return ReasonClusterChanged, fmt.Sprintf("the table was filled from cluster %q, this is %q", h.Partition.Cluster, p.Cluster)
+		default:
+			return ReasonTopicRecreated, fmt.Sprintf("the table was filled from topic id %v, topic %q now has id %v", h.Partition.TopicID, p.Topic, p.TopicID)
+		}
+	}
+	if len(known) > 0 {
+		return ReasonUnknownHistory, fmt.Sprintf("pipeline %q has written topic %q into this table", known[0].Pipeline, p.Topic)
+	}
+	if len(offsets) > 0 {
+		return ReasonUnknownHistory, fmt.Sprintf("the table has no position for topic %q, but the group has offsets for %d of its partitions", p.Topic, len(offsets))
+	}
+	return "", ""
+}
+
+// startTopic commits the first positions: of all partitions of a topic, or of those that were added to it since.
+func (w *writer) startTopic(ctx context.Context, name string, like Partition, late bool, added []Partition, hold func(Partition, Reason, string)) error {
+	var topic Topic
+	err := w.kafka.Do(ctx, func(ctx context.Context) (err error) {
+		topic, err = w.log.Topic(ctx, name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if topic.ID != like.TopicID || topic.Cluster != like.Cluster {
+		for _, p := range added {
+			hold(p, ReasonTopicRecreated, fmt.Sprintf("topic %q was created again while its claims resumed", name))
+		}
+		return nil
+	}
+	partitions := added
+	if !late {
+		partitions = nil
+		for _, id := range topic.Partitions {
+			partitions = append(partitions, Partition{Cluster: topic.Cluster, Topic: name, TopicID: topic.ID, ID: id})
+		}
+	}
+	bounds, err := w.bounds(ctx, positionsAt(partitions, 0))
+	if err != nil {
+		return err
+	}
+	starts := map[Partition]int64{}
+	for p, b := range bounds {
+		starts[p] = b.LogStart
+		if w.start[name] == StartLatest && !late {
+			starts[p] = b.LastStable
+		}
+	}
+	if len(starts) < len(partitions) {
+		return classify.Mark(fmt.Errorf("topic %q changed while it was looked at", name), classify.Fenced)
+	}
+	plan := decideStart(name, starts, w.snapshot, w.pipeline)
+	if late {
+		plan = decideLateStart(starts, w.snapshot, w.pipeline)
+	}
+	s, err := w.commit(ctx, plan)
+	if err != nil {
+		return err
+	}
+	w.snapshot = s
+	w.logger.InfoContext(ctx, "START", "topic", name, "from", w.start[name], "partitions", len(starts), "version", s.Version)
+	return nil
+}
+
+func positionsAt(partitions []Partition, next int64) []Position {
+	at := make([]Position, len(partitions))
+	for i, p := range partitions {
+		at[i] = Position{p, next, -1}
+	}
+	return at
+}
+
+func (w *writer) bounds(ctx context.Context, at []Position) (bounds map[Partition]Bounds, err error) {
+	if len(at) == 0 {
+		return nil, nil
+	}
+	err = w.kafka.Do(ctx, func(ctx context.Context) (err error) {
+		bounds, err = w.log.Bounds(ctx, at)
+		return err
+	})
+	return bounds, err
+}
+
+// findings holds positions against the ends of their partitions. A new finding is looked at twice.
+func (w *writer) findings(ctx context.Context, at []Position, claims map[Partition]resumeRequest, result map[Partition]found) error {
+	for again := false; len(at) > 0; again = true {
+		bounds, err := w.bounds(ctx, at)
+		if err != nil {
+			return fmt.Errorf("bounds: %w", err)
+		}
+		var doubtful []Position
+		for _, pos := range at {
+			b, there := bounds[pos.Partition]
+			f := found{session: claims[pos.Partition].session, at: pos, bounds: b}
+			if f.hold = finding(pos, b, there); f.hold != nil && !again && claims[pos.Partition].standing != f.hold.Reason {
+				doubtful = append(doubtful, pos)
+				continue
+			}
+			result[pos.Partition] = f
+		}
+		if at = doubtful; len(at) > 0 {
+			if err := reliability.Wait(ctx, secondLook); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// finding says why a position cannot be read from, or nil.
+func finding(at Position, b Bounds, there bool) *Hold {
+	hold := func(reason Reason, format string, args ...any) *Hold {
+		return &Hold{Partition: at.Partition, Reason: reason, Detail: fmt.Sprintf(format, args...), Offset: at.Next}
+	}
+	switch {
+	case !there:
+		return hold(ReasonTopicRecreated, "topic %q is gone or was created again; the table stands at offset %d of topic id %v",
+			at.Partition.Topic, at.Next, at.Partition.TopicID)
+	case at.Next < b.LogStart:
+		return hold(ReasonBehindLogStart, "offsets [%d, %d) were deleted before they were read", at.Next, b.LogStart)
+	case at.Next > b.HighWatermark:
+		return hold(ReasonAheadOfLogEnd, "the table stands at offset %d, the log ends at %d", at.Next, b.HighWatermark)
+	case b.DivergedAt >= 0 && b.DivergedAt < at.Next:
+		return hold(ReasonTruncated, "the log was truncated: what was read differs from offset %d on", b.DivergedAt)
+	}
+	return nil
+}
+
+// reasonOf returns the hold that an error asks for.
+func reasonOf(err error) (Reason, string, bool) {
+	held := (*HoldError)(nil)
+	if !errors.As(err, &held) {
+		return "", "", false
+	}
+	return held.Reason, strings.TrimPrefix(held.Error(), string(held.Reason)+": "), true
+}

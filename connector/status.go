@@ -1,0 +1,75 @@
+package connector
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Status is what health and operators may see, as of a moment ago.
+type Status struct {
+	At       time.Time
+	Joined   bool // a generation is valid
+	Resumed  bool // every claim knows where it stands, or holds
+	Draining bool
+	Paused   bool // the valve is closed
+	Queued   int64
+	Claims   []ClaimStatus
+}
+
+// ClaimStatus is one claim. Offsets are -1 while unknown.
+type ClaimStatus struct {
+	Partition Partition
+	Table     string
+	State     string
+	Position  int64 // in the table
+	Next      int64 // read so far
+	End       int64 // last stable offset
+	Lag       int64 // End - Position
+	Hold      *Hold
+}
+
+// Status returns the latest status; it never waits for the work.
+func (c *Connector) Status() Status {
+	if s := c.status.Load(); s != nil {
+		return *s
+	}
+	return Status{}
+}
+
+// show publishes the status, at most every so often.
+func (r *reader) show() {
+	now := time.Now()
+	if now.Sub(r.shown) < showEvery {
+		return
+	}
+	r.shown = now
+	s := &Status{At: now, Joined: r.joined, Resumed: r.assigned, Draining: r.draining, Paused: r.valve.closed, Queued: r.valve.queued.Load()}
+	standing := map[string]*Hold{}
+	if r.standing != nil {
+		for _, t := range r.tables {
+			standing[t.name] = r.standing(t.name)
+		}
+	}
+	for _, p := range slices.SortedFunc(maps.Keys(r.claims), comparePartitions) {
+		c := r.claims[p]
+		cs := ClaimStatus{Partition: p, Table: c.table.name, State: c.state.String(), Position: c.position, Next: c.next, End: c.bounds.LastStable, Hold: c.hold}
+		if cs.Hold == nil && standing[c.table.name] != nil {
+			h := *standing[c.table.name]
+			h.Partition, h.Offset = p, c.position
+			cs.Hold = &h
+		}
+		if cs.Hold != nil { // a copy: the claim's own goes on changing
+			h := *cs.Hold
+			cs.Hold = &h
+		}
+		if c.state == resuming && cs.Hold == nil {
+			s.Resumed = false
+			cs.Position, cs.Next, cs.End = -1, -1, -1
+		}
+		cs.Lag = max(cs.End-cs.Position, 0)
+		s.Claims = append(s.Claims, cs)
+	}
+	r.metrics.show(s)
+	r.publish(s)
+}

@@ -1,0 +1,67 @@
+package connector
+
+import (
+	"hash/maphash"
+	"sync/atomic"
+	"time"
+)
+
+// slots is the number of counters that keys share. A key's bound may hit another key of the same slot; no map of keys
+// grows with what records contain.
+const slots = 4096
+
+// valve bounds what is queued: handed over to the lanes and not yet a row. The reader takes before it hands over, lanes
+// give back after decoding. Closing stops the hand-over; membership and heartbeats do not notice.
+type valve struct {
+	pauseAt, resumeAt, perKey int64
+	seed                      maphash.Seed
+	keys                      [slots]atomic.Int32
+	queued                    atomic.Int64
+
+	// Owned by the reader:
+	closed bool
+	since  time.Time
+	told   bool // PAUSED was logged
+}
+
+func newValve(q QueueConfig) *valve {
+	return &valve{pauseAt: q.PauseAt, resumeAt: q.ResumeAt, perKey: q.PerKey, seed: maphash.MakeSeed()}
+}
+
+// slot is the counter of a record: of its key, or of its partition if it has none.
+func (v *valve) slot(p Partition, key []byte) uint16 {
+	if key == nil {
+		return uint16(maphash.Comparable(v.seed, p.ID)+maphash.String(v.seed, p.Topic)) % slots
+	}
+	return uint16(maphash.Bytes(v.seed, key) % slots)
+}
+
+// take reserves room for a record and tells whether its key had any.
+func (v *valve) take(slot uint16) bool {
+	if int64(v.keys[slot].Load()) >= v.perKey { // the reader alone adds, so this cannot be passed between the two lines
+		return false
+	}
+	v.keys[slot].Add(1)
+	v.queued.Add(1)
+	return true
+}
+
+// give returns the room of records that are rows now, or dropped.
+func (v *valve) give(taken []uint16) {
+	for _, s := range taken {
+		v.keys[s].Add(-1)
+	}
+	v.queued.Add(-int64(len(taken)))
+}
+
+// isOpen looks at the thresholds: closed at pauseAt, open again at resumeAt.
+func (v *valve) isOpen(now time.Time) bool {
+	queued := v.queued.Load()
+	switch {
+	case !v.closed && queued >= v.pauseAt:
+		v.closed, v.since = true, now
+	case v.closed && queued <= v.resumeAt:
+		v.closed = false
+	}
+	return !v.closed
+}

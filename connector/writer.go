@@ -1,0 +1,244 @@
+package connector
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"sluice/classify"
+	"sluice/reliability"
+)
+
+// A writer carries the cuts of one table into its log. It alone looks at the table: resume, START, decide, commit run
+// one after the other on its goroutine. The reader gives it work through post, which never blocks, and hears of the
+// outcome on out.
+type writer struct {
+	table    Table
+	group    Group
+	log      Log
+	kafka    *reliability.Guard
+	pipeline string
+	start    map[string]Start // by topic
+	out      chan<- outcome
+	lanes    int
+	state    *tableState // the reader's; only passed back to it
+	logger   *slog.Logger
+	metrics  *metrics
+
+	mu   sync.Mutex
+	todo work
+	wake chan struct{}
+
+	// Owned by run:
+	snapshot *Snapshot // newest known; nil before the first resume
+	failures int       // consecutive cuts that failed for an unknown reason
+}
+
+// work is what the reader wants of a writer. Each kind exists at most once at a time.
+type work struct {
+	cut    *openCut
+	resume map[Partition]resumeRequest
+	look   map[Partition]int64
+}
+
+// openCut is a cut whose marker is on its way through the lanes.
+type openCut struct {
+	claims map[Partition]Span
+	parts  chan part // one from each lane, with room for all
+}
+
+// part is what one lane had for a cut.
+type part struct {
+	lane       int
+	chunks     []Chunk
+	candidates []Candidate
+}
+
+type resumeRequest struct {
+	session uint64
+	// standing is the reason of the hold that the claim is in, "" if none: a finding that is known already needs no
+	// second look.
+	standing Reason
+}
+
+// outcome is what a writer says to the reader.
+type outcome struct {
+	kind    outcomeKind
+	table   *tableState
+	plan    *Plan               // of settled and fenced cuts, if it came so far
+	resumed map[Partition]found // of resumed
+	err     error               // of fenced and failed
+	schema  Schema
+}
+
+type outcomeKind uint8
+
+const (
+	settled outcomeKind = iota // a cut is in the log, or had nothing to commit
+	fenced                     // positions moved: everything of this table is dropped and resumed
+	failed                     // the table cannot be written: its claims hold
+	resumed                    // claims know where they stand
+	looked                     // idle claims stand where they were
+)
+
+// found is where a claim stands.
+type found struct {
+	session uint64
+	at      Position
+	bounds  Bounds
+	mend    bool  // the group offset differs
+	hold    *Hold // nil if it may be read
+}
+
+// post adds to the writer's work. It never blocks.
+func (w *writer) post(add func(*work)) {
+	w.mu.Lock()
+	add(&w.todo)
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run works until ctx ends.
+func (w *writer) run(ctx context.Context) {
+	for {
+		w.mu.Lock()
+		todo := w.todo
+		w.todo = work{}
+		w.mu.Unlock()
+		switch {
+		case todo.cut != nil:
+			w.say(ctx, w.write(ctx, todo.cut))
+			todo.cut, todo.look = nil, nil // the cut moved what was to be looked at
+		case len(todo.resume) > 0:
+			w.say(ctx, w.resume(ctx, todo.resume))
+			todo.resume = nil
+		case len(todo.look) > 0:
+			w.say(ctx, w.look(ctx, todo.look))
+			todo.look = nil
+		default:
+			select {
+			case <-w.wake:
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		w.post(func(now *work) { now.keep(todo) })
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// keep puts back what was taken and not done yet, unless something newer came.
+func (now *work) keep(old work) {
+	for p, r := range old.resume {
+		if now.resume == nil {
+			now.resume = map[Partition]resumeRequest{}
+		}
+		if newer, ok := now.resume[p]; !ok || newer.session < r.session {
+			now.resume[p] = r
+		}
+	}
+	if now.look == nil {
+		now.look = old.look
+	}
+}
+
+func (w *writer) say(ctx context.Context, o outcome) {
+	o.table = w.state
+	if w.snapshot != nil {
+		o.schema = w.snapshot.Schema
+	}
+	select {
+	case w.out <- o:
+	case <-ctx.Done():
+	}
+}
+
+// write gathers a cut from the lanes, decides and commits it.
+func (w *writer) write(ctx context.Context, open *openCut) outcome {
+	cut := w.gather(ctx, open)
+	if cut == nil {
+		return outcome{kind: fenced, err: context.Cause(ctx)}
+	}
+	defer release(cut.Chunks)
+	plan := decide(cut, w.snapshot, w.pipeline)
+	if len(plan.Next) == 0 {
+		return outcome{kind: settled, plan: plan}
+	}
+	began := time.Now()
+	s, err := w.commit(ctx, plan)
+	if err == nil {
+		w.snapshot, w.failures = s, 0
+		w.metrics.committed(plan, time.Since(began))
+		return outcome{kind: settled, plan: plan}
+	}
+	return w.unsettled(ctx, plan, err)
+}
+
+// unsettled says what becomes of the claims of a commit that did not happen, or not surely.
+func (w *writer) unsettled(ctx context.Context, plan *Plan, err error) outcome {
+	held := (*HoldError)(nil)
+	switch {
+	case errors.As(err, &held):
+		return outcome{kind: failed, plan: plan, err: err}
+	case classify.Of(err) == classify.Fenced, classify.Of(err) == classify.Canceled:
+		return outcome{kind: fenced, plan: plan, err: err}
+	}
+	// Unknown: nothing about the cut is trusted any more. Resume from the log, after a pause that grows.
+	w.failures++
+	w.metrics.failed.Inc()
+	w.logger.ErrorContext(ctx, "commit failed for an unknown reason, its claims resume from the table", "err", err, "failures", w.failures)
+	_ = reliability.Wait(ctx, w.kafka.Backoff().Pause(w.failures)) // ends early with ctx, as it should
+	return outcome{kind: fenced, plan: plan, err: err}
+}
+
+// gather waits for the part of every lane. nil if ctx ended first.
+func (w *writer) gather(ctx context.Context, open *openCut) *Cut {
+	parts := make([]part, w.lanes)
+	for range w.lanes {
+		select {
+		case p := <-open.parts:
+			parts[p.lane] = p
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	cut := &Cut{Claims: open.claims}
+	for _, p := range parts {
+		cut.Chunks = append(cut.Chunks, p.chunks...)
+		cut.Candidates = append(cut.Candidates, p.candidates...)
+	}
+	return cut
+}
+
+func release(chunks []Chunk) {
+	for _, c := range chunks {
+		c.Rows.Release()
+	}
+}
+
+// look compares claims that have nothing to commit with the log: an operator or another member may have moved them.
+func (w *writer) look(ctx context.Context, expected map[Partition]int64) outcome {
+	s, err := w.table.Load(ctx)
+	if err != nil {
+		return w.unsettled(ctx, nil, err)
+	}
+	before := w.snapshot
+	w.snapshot = s
+	if before != nil && before.TableID != s.TableID {
+		return outcome{kind: fenced, err: classify.Mark(errors.New("the table was replaced"), classify.Fenced)}
+	}
+	for p, at := range expected {
+		if now, ok := s.Positions[p.AppID(w.pipeline)]; !ok || now != at {
+			return outcome{kind: fenced, err: classify.Mark(errors.New("the position of "+p.String()+" moved"), classify.Fenced)}
+		}
+	}
+	return outcome{kind: looked}
+}
