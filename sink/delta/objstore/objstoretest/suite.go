@@ -100,6 +100,7 @@ func is(t *testing.T, err, want error, class classify.Class) {
 }
 
 func putAndGet(t *testing.T, s objstore.Store) {
+	t.Helper()
 	same(t, "an empty store", list(t, s, "", ""), []string(nil))
 	put(t, s, "t/_delta_log/00000000000000000000.json", "entry")
 	same(t, "content", get(t, s, "t/_delta_log/00000000000000000000.json", 0, -1), "entry")
@@ -107,6 +108,7 @@ func putAndGet(t *testing.T, s objstore.Store) {
 }
 
 func ranges(t *testing.T, s objstore.Store) {
+	t.Helper()
 	const body = "0123456789"
 	put(t, s, "digits", body)
 	for _, c := range []struct {
@@ -135,6 +137,7 @@ func ranges(t *testing.T, s objstore.Store) {
 }
 
 func head(t *testing.T, s objstore.Store) {
+	t.Helper()
 	put(t, s, "a/b", "12345")
 	i, err := s.Head(t.Context(), "a/b")
 	if err != nil {
@@ -151,6 +154,7 @@ func head(t *testing.T, s objstore.Store) {
 }
 
 func missing(t *testing.T, s objstore.Store) {
+	t.Helper()
 	put(t, s, "dir/object", "x")
 	for _, key := range []string{"no", "dir/no", "dir", "no/no/no", "dir/object2"} {
 		for _, n := range []int64{-1, 0, 2} {
@@ -164,6 +168,7 @@ func missing(t *testing.T, s objstore.Store) {
 }
 
 func replace(t *testing.T, s objstore.Store) {
+	t.Helper()
 	put(t, s, "hint", "a long first content")
 	put(t, s, "hint", "second")
 	same(t, "content", get(t, s, "hint", 0, -1), "second")
@@ -174,6 +179,7 @@ func replace(t *testing.T, s objstore.Store) {
 }
 
 func ifAbsent(t *testing.T, s objstore.Store) {
+	t.Helper()
 	put := func(key, body string) error {
 		return s.Put(t.Context(), key, strings.NewReader(body), objstore.IfAbsent)
 	}
@@ -195,6 +201,7 @@ func ifAbsent(t *testing.T, s objstore.Store) {
 }
 
 func ifAbsentRaces(t *testing.T, s objstore.Store) {
+	t.Helper()
 	const rounds, racers = 20, 16
 	for round := range rounds {
 		key := fmt.Sprintf("race/%d/entry.json", round)
@@ -231,6 +238,7 @@ func ifAbsentRaces(t *testing.T, s objstore.Store) {
 func content(racer int) string { return strings.Repeat(fmt.Sprintf("racer %d ", racer), 1+racer) }
 
 func keys(t *testing.T, s objstore.Store) {
+	t.Helper()
 	want := []string{
 		"with space/ and another .json", "percent/%20/%2F/100%", "plus+and=equals/a=b/c+d", "ünï¢ode/日本語/😀.parquet",
 		"a&b;c'd\"e", "semi;colon:and,comma@at$dollar", "(parens)!*~", "question?mark#hash", "[brackets]{braces}|^`<>",
@@ -258,6 +266,7 @@ func keys(t *testing.T, s objstore.Store) {
 }
 
 func badKeys(t *testing.T, s objstore.Store) {
+	t.Helper()
 	for _, k := range []string{
 		"", ".", "..", "/", "/a", "a/", "a//b", "../x", "a/../b", "a/./b", `a\b`, "a\x00b", "a\nb", "a\x7f", "\xff",
 		strings.Repeat("x/", 512) + "x",
@@ -274,6 +283,7 @@ func badKeys(t *testing.T, s objstore.Store) {
 }
 
 func sizes(t *testing.T, s objstore.Store) {
+	t.Helper()
 	random := make([]byte, 20<<20)
 	rng := rand.NewChaCha8([32]byte{})
 	_, _ = rng.Read(random) // it never fails
@@ -299,6 +309,7 @@ func sizes(t *testing.T, s objstore.Store) {
 
 // bodies are readers: they may stand anywhere, are used again, and may fail.
 func bodies(t *testing.T, s objstore.Store) {
+	t.Helper()
 	r := strings.NewReader("the whole body")
 	if _, err := r.Seek(0, io.SeekEnd); err != nil {
 		t.Fatal(err)
@@ -347,6 +358,7 @@ func (b *brokenBody) Read(p []byte) (int, error) {
 func (b *brokenBody) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, struct{ io.Reader }{b}) }
 
 func listOrder(t *testing.T, s objstore.Store) {
+	t.Helper()
 	// A walk of directories by name would give another order: "a" < "a-b", yet "a-b" < "a/c".
 	want := []string{"a-b", "a.b", "a/b", "a/b-c", "a/b/c", "a0", "aé", "b", "ba/a", "bb", "é/x", "日/x", "😀"}
 	want = slices.DeleteFunc(want, func(k string) bool { return k == "a/b" }) // cannot be beside a/b/c in a directory
@@ -372,6 +384,7 @@ func listOrder(t *testing.T, s objstore.Store) {
 }
 
 func listPages(t *testing.T, s objstore.Store) {
+	t.Helper()
 	const n, workers = 1105, 16
 	var want []string
 	for i := range n {
@@ -407,6 +420,7 @@ func listPages(t *testing.T, s objstore.Store) {
 
 // listStops: an error is the last thing that a list yields.
 func listStops(t *testing.T, s objstore.Store) {
+	t.Helper()
 	put(t, s, "a", "")
 	put(t, s, "b", "")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -429,6 +443,7 @@ func orNone(err error) error {
 }
 
 func deletes(t *testing.T, s objstore.Store) {
+	t.Helper()
 	put(t, s, "d/a", "1")
 	put(t, s, "d/b", "2")
 	for range 2 {
@@ -446,6 +461,7 @@ func deletes(t *testing.T, s objstore.Store) {
 
 // canceled: who is asked to stop before the start does nothing, and says so.
 func canceled(t *testing.T, s objstore.Store) {
+	t.Helper()
 	put(t, s, "there", "x")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -463,6 +479,7 @@ func canceled(t *testing.T, s objstore.Store) {
 }
 
 func lastCheck(t *testing.T, s objstore.Store) {
+	t.Helper()
 	stale := classify.Mark(errors.New("the snapshot is too old"), classify.Fenced)
 	for _, mode := range []objstore.Mode{objstore.Replace, objstore.IfAbsent} {
 		checks := 0
@@ -485,6 +502,7 @@ func lastCheck(t *testing.T, s objstore.Store) {
 }
 
 func selfTest(t *testing.T, s objstore.Store) {
+	t.Helper()
 	put(t, s, "already/here", "x")
 	for range 2 {
 		if err := objstore.SelfTest(t.Context(), s); err != nil {

@@ -1,0 +1,38 @@
+package objstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"sluice/classify"
+)
+
+// localDenied are errors that the file system answers before it did anything, and that a person has to mend.
+var localDenied = [...]error{
+	syscall.EACCES, syscall.EPERM, syscall.EROFS, syscall.ENOTDIR, syscall.EISDIR, syscall.ENAMETOOLONG, syscall.EFBIG,
+	syscall.EXDEV, fs.ErrNotExist, fs.ErrPermission,
+}
+
+// localError brings an error of the file system under the contract of [Store]. What passes by itself (a full disk, too
+// many open files) keeps its class.
+func localError(err error) error {
+	if err == nil || errors.Is(err, ErrRefused) || errors.Is(err, ErrUnsafe) {
+		return err
+	}
+	for _, e := range localDenied {
+		if errors.Is(err, e) {
+			return classify.Mark(fmt.Errorf("%w: %w", ErrRefused, err), classify.Fatal)
+		}
+	}
+	return err
+}
+
+// missingError is [localError] for operations on an object that must be there.
+func missingError(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return errNotFound
+	}
+	return localError(err)
+}

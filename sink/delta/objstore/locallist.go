@@ -1,0 +1,104 @@
+package objstore
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+)
+
+// List implements [Store]. It reads one directory at a time and leaves out whole directories that sort before after.
+func (s *Local) List(ctx context.Context, prefix, after string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		var err error
+		s.unsynced.Range(func(dir, _ any) bool {
+			err = s.settle(dir.(string))
+			return err == nil
+		})
+		if err != nil {
+			yield(Info{}, failed(OpList, prefix, err))
+			return
+		}
+		w := walk{s: s, ctx: ctx, prefix: prefix, after: after, yield: yield}
+		dir, _, below := cutLast(prefix)
+		if below && !fs.ValidPath(strings.TrimSuffix(dir, "/")) {
+			dir = "" // no key has such a prefix; the walk finds none
+		}
+		w.directory(dir)
+	}
+}
+
+// cutLast splits a prefix after its last slash.
+func cutLast(prefix string) (dir, rest string, found bool) {
+	i := strings.LastIndexByte(prefix, '/') + 1
+	return prefix[:i], prefix[i:], i > 0
+}
+
+type walk struct {
+	s             *Local
+	ctx           context.Context //nolint:containedctx // lives as long as one List
+	prefix, after string
+	yield         func(Info, error) bool
+}
+
+// fail ends the walk with an error.
+func (w *walk) fail(err error) bool {
+	w.yield(Info{}, failed(OpList, w.prefix, localError(err)))
+	return false
+}
+
+// directory yields what is below dir, which is empty or ends with a slash, and says whether to go on.
+func (w *walk) directory(dir string) bool {
+	if err := w.ctx.Err(); err != nil {
+		return w.fail(err)
+	}
+	if strings.HasPrefix(dir, tmpDir+"/") {
+		return true
+	}
+	entries, err := fs.ReadDir(w.s.root.FS(), path.Clean("./"+dir))
+	if err != nil {
+		if errors.Is(missingError(err), ErrNotFound) {
+			return true // deleted while we walk, or never there
+		}
+		return w.fail(err)
+	}
+	// "a-b" sorts before "a/c", yet the entry "a" before "a-b": compare directories with their slash.
+	key := func(e fs.DirEntry) string {
+		if e.IsDir() {
+			return dir + e.Name() + "/"
+		}
+		return dir + e.Name()
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(key(a), key(b)) })
+	for _, e := range entries {
+		switch k := key(e); {
+		case e.IsDir():
+			inPrefix := strings.HasPrefix(k, w.prefix) || strings.HasPrefix(w.prefix, k)
+			if inPrefix && (k > w.after || strings.HasPrefix(w.after, k)) && !w.directory(k) {
+				return false
+			}
+		case strings.HasPrefix(k, w.prefix) && k > w.after && e.Type().IsRegular() && checkKey(k) == nil:
+			if !w.object(k, e) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (w *walk) object(key string, e fs.DirEntry) bool {
+	if err := w.ctx.Err(); err != nil {
+		return w.fail(err)
+	}
+	fi, err := e.Info()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return true // deleted while we walk
+	case err != nil:
+		return w.fail(err)
+	}
+	return w.yield(Info{Key: key, Size: fi.Size(), Modified: fi.ModTime()}, nil)
+}
