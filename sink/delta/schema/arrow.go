@@ -1,0 +1,51 @@
+package schema
+
+import "github.com/apache/arrow-go/v18/arrow"
+
+// Arrow returns the Arrow schema of the columns that are written: timestamps in microseconds UTC, the elements of a
+// list named "element" as Parquet's three-level lists have it.
+//
+// The arrays of a batch may stray from it in one thing: a string column, at any depth, may come as an Arrow dictionary
+// of int32 indices, and another one in the next batch.
+func (s *Schema) Arrow() *arrow.Schema {
+	return arrow.NewSchema(arrowFields(s.Written().fields), nil)
+}
+
+func arrowFields(fields []Field) []arrow.Field {
+	list := make([]arrow.Field, len(fields))
+	for i, f := range fields {
+		list[i] = arrow.Field{Name: f.Name, Type: arrowType(f.Type), Nullable: f.Nullable}
+	}
+	return list
+}
+
+func arrowType(t Type) arrow.DataType {
+	switch t.Kind {
+	case String:
+		return arrow.BinaryTypes.String
+	case Long:
+		return arrow.PrimitiveTypes.Int64
+	case Integer:
+		return arrow.PrimitiveTypes.Int32
+	case Short:
+		return arrow.PrimitiveTypes.Int16
+	case Byte:
+		return arrow.PrimitiveTypes.Int8
+	case Double:
+		return arrow.PrimitiveTypes.Float64
+	case Float:
+		return arrow.PrimitiveTypes.Float32
+	case Boolean:
+		return arrow.FixedWidthTypes.Boolean
+	case Date:
+		return arrow.FixedWidthTypes.Date32
+	case Timestamp:
+		return arrow.FixedWidthTypes.Timestamp_us
+	case Struct:
+		return arrow.StructOf(arrowFields(t.Fields)...)
+	case Array:
+		return arrow.ListOfField(arrow.Field{Name: "element", Type: arrowType(*t.Element), Nullable: t.ElementNullable})
+	case Other:
+	}
+	panic("schema: Arrow type of a column that is not written")
+}

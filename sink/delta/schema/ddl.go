@@ -1,0 +1,326 @@
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// ParseDDL reads columns as Spark's DDL has them:
+//
+//	order_id string not null, qty int comment 'pieces', shipping struct<city: string, zip: string not null>, tags array<string>
+//
+// Names of types and keywords are read in any case. A name with other characters than letters, digits and underscores
+// goes between backticks, a backtick in it is doubled. A comment goes between single or double quotes, with a backslash
+// before a quote or backslash in it. Columns, struct fields and list elements are nullable unless they are "not null".
+//
+// An error names line and column of the text and what to write instead.
+func ParseDDL(text string) (*Schema, error) {
+	p := &parser{text: text}
+	fields, err := p.fields(1)
+	if err == nil && !p.end() {
+		err = p.fail("expected a comma or the end, found %s", p.found())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Schema{fields: fields}, nil
+}
+
+// ddlTypes are the names of the simple types.
+var ddlTypes = map[string]Kind{
+	"string": String, "bigint": Long, "long": Long, "int": Integer, "integer": Integer, "smallint": Short, "short": Short,
+	"tinyint": Byte, "byte": Byte, "double": Double, "float": Float, "real": Float, "boolean": Boolean, "bool": Boolean,
+	"date": Date, "timestamp": Timestamp,
+}
+
+// instead says what to write for types of other systems and of later versions.
+var instead = map[string]string{
+	"decimal": "double or string", "dec": "double or string", "numeric": "double or string", "binary": "string",
+	"timestamp_ntz": "timestamp", "timestamp_ltz": "timestamp", "datetime": "timestamp", "timestamptz": "timestamp",
+	"time": "string", "interval": "string", "map": "struct<…> or string", "variant": "string", "void": "string",
+	"char": "string", "varchar": "string", "text": "string", "uuid": "string", "json": "string", "number": "double",
+	"object": "struct<…>", "record": "struct<…>", "list": "array<…>", "int8": "tinyint", "int16": "smallint",
+	"int32": "int", "int64": "bigint", "float32": "float", "float64": "double", "utf8": "string",
+}
+
+type parser struct {
+	text string
+	at   int // start of the next token after peek
+}
+
+// fail returns an error at the current position.
+func (p *parser) fail(format string, args ...any) error { return p.failAt(p.at, format, args...) }
+
+func (p *parser) failAt(at int, format string, args ...any) error {
+	before := p.text[:at]
+	line := strings.Count(before, "\n") + 1
+	column := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
+	where := fmt.Sprintf("column %d", column)
+	if strings.Contains(p.text, "\n") {
+		where = fmt.Sprintf("line %d, %s", line, where)
+	}
+	return fmt.Errorf("schema at %s: %s", where, fmt.Sprintf(format, args...))
+}
+
+// end skips white space and says whether nothing follows.
+func (p *parser) end() bool {
+	p.peek()
+	return p.at == len(p.text)
+}
+
+// peek skips white space and returns the next byte, 0 at the end.
+func (p *parser) peek() byte {
+	for p.at < len(p.text) {
+		r, n := utf8.DecodeRuneInString(p.text[p.at:])
+		if !unicode.IsSpace(r) {
+			return p.text[p.at]
+		}
+		p.at += n
+	}
+	return 0
+}
+
+// take skips c if it comes next.
+func (p *parser) take(c byte) bool {
+	if p.peek() != c {
+		return false
+	}
+	p.at++
+	return true
+}
+
+// word returns the letters, digits and underscores that come next and where they end.
+func (p *parser) word() (string, int) {
+	p.peek()
+	end := p.at
+	for end < len(p.text) {
+		r, n := utf8.DecodeRuneInString(p.text[end:])
+		if r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) || r == utf8.RuneError {
+			break
+		}
+		end += n
+	}
+	return p.text[p.at:end], end
+}
+
+// keyword skips a word if it comes next, in any case.
+func (p *parser) keyword(word string) bool {
+	w, end := p.word()
+	if !strings.EqualFold(w, word) {
+		return false
+	}
+	p.at = end
+	return true
+}
+
+// found names what comes next, for errors.
+func (p *parser) found() string {
+	if p.end() {
+		return "the end"
+	}
+	if w, _ := p.word(); w != "" {
+		return fmt.Sprintf("%q", w)
+	}
+	r, _ := utf8.DecodeRuneInString(p.text[p.at:])
+	return fmt.Sprintf("%q", string(r))
+}
+
+func (p *parser) fields(depth int) ([]Field, error) {
+	if depth > maxDepth {
+		return nil, p.fail("types are nested deeper than %d", maxDepth)
+	}
+	var fields []Field
+	seen := map[string]bool{}
+	for more := true; more; more = p.take(',') {
+		p.peek()
+		at := p.at
+		f, err := p.field(depth)
+		if err != nil {
+			return nil, err
+		}
+		key := strings.ToLower(f.Name)
+		if seen[key] {
+			return nil, p.failAt(at, "column %q is there already (names must differ in more than case); choose another name", f.Name)
+		}
+		seen[key] = true
+		fields = append(fields, f)
+	}
+	return fields, nil
+}
+
+func (p *parser) field(depth int) (Field, error) {
+	f := Field{Nullable: true}
+	var err error
+	if f.Name, err = p.name(depth); err != nil {
+		return f, err
+	}
+	p.take(':') // Spark wants it in structs and allows it elsewhere
+	if f.Type, err = p.typ(f.Name, depth); err != nil {
+		return f, err
+	}
+	for {
+		p.peek()
+		at := p.at
+		switch {
+		case f.Nullable && p.keyword("not"):
+			if !p.keyword("null") {
+				return f, p.fail("expected \"null\" after \"not\", found %s", p.found())
+			}
+			f.Nullable = false
+		case f.Metadata == nil && p.keyword("comment"):
+			text, err := p.quoted()
+			if err != nil {
+				return f, err
+			}
+			f.Metadata = append(appendText(json.RawMessage(`{"comment":`), text), '}')
+		case p.keyword("null"):
+			return f, p.failAt(at, "leave \"null\" out: column %q is nullable unless it is \"not null\"", f.Name)
+		case p.keyword("default"), p.keyword("generated"), p.keyword("primary"), p.keyword("check"):
+			return f, p.failAt(at, "column %q: only a type, \"not null\" and \"comment '…'\" can be given", f.Name)
+		default:
+			return f, nil
+		}
+	}
+}
+
+// name reads the name of a column and refuses those that Delta or Sluice cannot have.
+func (p *parser) name(depth int) (string, error) {
+	c := p.peek()
+	at := p.at
+	name, end := p.word()
+	if c == '`' {
+		var err error
+		if name, end, err = p.backticked(); err != nil {
+			return "", err
+		}
+	}
+	switch bad := strings.IndexFunc(name, forbidden); {
+	case name == "" && c == '`':
+		return "", p.fail("a column needs a name between its backticks")
+	case name == "":
+		return "", p.fail("expected the name of a column, found %s; names with other characters than letters, digits and _ go between backticks", p.found())
+	case bad >= 0:
+		return "", p.failAt(at, "column %q: Delta has no %q in names without column mapping, which this version does not write; use letters, digits and _",
+			name, name[bad:bad+1])
+	case !utf8.ValidString(name):
+		return "", p.failAt(at, "column %q is not UTF-8", name)
+	case depth == 1 && len(name) >= len(kafkaPrefix) && strings.EqualFold(name[:len(kafkaPrefix)], kafkaPrefix):
+		return "", p.failAt(at, "column %q: names that start with %s are reserved for the coordinates of the record, which are added by themselves; choose another name",
+			name, kafkaPrefix)
+	}
+	p.at = end
+	return name, nil
+}
+
+// forbidden says whether Spark refuses a character in names, or nobody can want it there.
+func forbidden(r rune) bool { return strings.ContainsRune(" ,;{}()\n\t=", r) || unicode.IsControl(r) }
+
+// backticked reads a name between backticks and returns it and where it ends.
+func (p *parser) backticked() (string, int, error) {
+	var name strings.Builder
+	for i := p.at + 1; i < len(p.text); i++ {
+		if p.text[i] != '`' {
+			name.WriteByte(p.text[i])
+		} else if i+1 < len(p.text) && p.text[i+1] == '`' {
+			name.WriteByte('`')
+			i++
+		} else {
+			return name.String(), i + 1, nil
+		}
+	}
+	return "", 0, p.fail("the backtick of this name is not closed")
+}
+
+func (p *parser) typ(column string, depth int) (Type, error) {
+	p.peek()
+	at := p.at
+	word, end := p.word()
+	name := strings.ToLower(word)
+	if k, ok := ddlTypes[name]; ok {
+		p.at = end
+		if p.peek() == '(' {
+			return Type{}, p.fail("column %q: type %s has no parameter; leave it out", column, name)
+		}
+		return Type{Kind: k}, nil
+	}
+	if name != "struct" && name != "array" {
+		return Type{}, p.failAt(at, "%s", p.noType(column, word))
+	}
+	p.at = end
+	if !p.take('<') {
+		return Type{}, p.fail("expected %q after %s, found %s", "<", name, p.found())
+	}
+	t := Type{Kind: Struct}
+	var err error
+	if name == "struct" {
+		t.Fields, err = p.fields(depth + 1)
+	} else {
+		t = Type{Kind: Array, Element: &Type{}, ElementNullable: true}
+		if depth >= maxDepth {
+			return t, p.failAt(at, "types are nested deeper than %d", maxDepth)
+		}
+		*t.Element, err = p.typ(column, depth+1)
+	}
+	if err == nil && !p.take('>') {
+		err = p.fail("expected %q at the end of the %s, found %s", ">", name, p.found())
+	}
+	return t, err
+}
+
+// noType says why word is no type, and what to write instead.
+func (p *parser) noType(column, word string) string {
+	if word == "" {
+		return fmt.Sprintf("expected the type of column %q, found %s", column, p.found())
+	}
+	if other, ok := instead[strings.ToLower(word)]; ok {
+		return fmt.Sprintf("column %q: type %s is not written by this version; use %s", column, word, other)
+	}
+	names := make([]string, 0, len(ddlTypes))
+	for n := range ddlTypes {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("column %q: %q is no type; use one of %s, struct<…>, array<…>", column, word, strings.Join(names, ", "))
+}
+
+// quoted reads text between single or double quotes.
+func (p *parser) quoted() (string, error) {
+	quote := p.peek()
+	if quote != '\'' && quote != '"' {
+		return "", p.fail("expected text between quotes after \"comment\", found %s", p.found())
+	}
+	var text strings.Builder
+	for i := p.at + 1; i < len(p.text); i++ {
+		switch c := p.text[i]; {
+		case c == quote:
+			if !utf8.ValidString(text.String()) {
+				return "", p.fail("this comment is not UTF-8")
+			}
+			p.at = i + 1
+			return text.String(), nil
+		case c == '\\' && i+1 < len(p.text):
+			i++
+			text.WriteByte(p.text[i])
+		default:
+			text.WriteByte(c)
+		}
+	}
+	return "", p.fail("the quote of this comment is not closed")
+}
+
+// quoteName returns a name as ParseDDL reads it.
+func quoteName(name string) string {
+	p := parser{text: name}
+	if w, _ := p.word(); w == name && name != "" {
+		return name
+	}
+	return "`" + strings.ReplaceAll(name, "`", "``") + "`"
+}
+
+func quoteText(text string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text) + "'"
+}

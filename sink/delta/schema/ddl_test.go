@@ -1,0 +1,126 @@
+package schema_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/sink/delta/schema"
+)
+
+func parse(t *testing.T, text string) *schema.Schema {
+	t.Helper()
+	s, err := schema.ParseDDL(text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return s
+}
+
+func TestParseDDL(t *testing.T) {
+	for _, c := range []struct{ text, ddl string }{
+		{"order_id string not null, qty int", "order_id string not null, qty int"},
+		{"a BIGINT, b Long, c INTEGER, d int, e smallint, f short, g tinyint, h byte", "a bigint, b bigint, c int, d int, e smallint, f smallint, g tinyint, h tinyint"},
+		{"a double, b float, c real, d boolean, e bool, f date, g timestamp", "a double, b float, c float, d boolean, e boolean, f date, g timestamp"},
+		{"s struct<city: string, zip:string not null>, t array<string>", "s struct<city:string, zip:string not null>, t array<string>"},
+		{"s struct<city string>, a array<array<struct<x int>>>", "s struct<city:string>, a array<array<struct<x:int>>>"},
+		{"\n  a :\tint NOT\nNULL COMMENT 'it\\'s \\\\ one' ,\n b int comment \"x\" not null\n", "a int not null comment 'it\\'s \\\\ one', b int not null comment 'x'"},
+		{"`odd name.` int", ""},
+		{"`odd-name.` int, `back``tick` int, Straße int, `comment` int, comment int2", ""},
+		{"`odd-name.` int, `back``tick` int, Straße int, not int, comment int", "`odd-name.` int, `back``tick` int, Straße int, not int, comment int"},
+	} {
+		s, err := schema.ParseDDL(c.text)
+		if c.ddl == "" {
+			if err == nil {
+				t.Errorf("%q: no error", c.text)
+			}
+			continue
+		}
+		if err != nil || s.DDL() != c.ddl {
+			t.Errorf("%q:\n got %v, %v\nwant %s", c.text, s, err, c.ddl)
+		}
+	}
+}
+
+// TestDDLErrors shows that an error tells the position and what to write instead.
+func TestDDLErrors(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", "column 1: expected the name of a column, found the end"},
+		{"a", `column 2: expected the type of column "a", found the end`},
+		{"a int,", "column 7: expected the name of a column, found the end"},
+		{"a int b int", `column 7: expected a comma or the end, found "b"`},
+		{"a int\x00", `column 6: expected a comma or the end, found "\x00"`},
+		{"a int,\nb decimal(10,2)", `line 2, column 3: column "b": type decimal is not written by this version; use double or string`},
+		{"a int64", "use bigint"},
+		{"a map<string,int>", "use struct<…> or string"},
+		{"a strng", `"strng" is no type; use one of bigint, bool, boolean,`},
+		{"a int(11)", "type int has no parameter"},
+		{"a int not nil", `expected "null" after "not", found "nil"`},
+		{"a int null", `leave "null" out`},
+		{"a int default 1", `only a type, "not null" and "comment '…'"`},
+		{"a int, A string", `column 8: column "A" is there already`},
+		{"s struct<a int, A int>", `column 17: column "A" is there already`},
+		{"`a b` int", `Delta has no " " in names`},
+		{"`a=b` int", `Delta has no "=" in names`},
+		{"s struct<`x(y`: int>", `Delta has no "(" in names`},
+		{"`` int", "a column needs a name"},
+		{"`a int", "backtick of this name is not closed"},
+		{"a int comment 'x", "quote of this comment is not closed"},
+		{"a int comment x", "expected text between quotes"},
+		{"_kafka_offset bigint", "are reserved"},
+		{"_KAFKA_x int", "are reserved"},
+		{"s struct", `expected "<" after struct`},
+		{"s struct<a int", `expected ">" at the end of the struct`},
+		{"s struct<>", "expected the name of a column"},
+		{"s array<int not null>", `expected ">" at the end of the array, found "not"`},
+		{"é`", "column 2: expected the type"},
+		{"a int; b int", `expected a comma or the end, found ";"`},
+		{"a " + strings.Repeat("array<", 100) + "int" + strings.Repeat(">", 100), "nested deeper than 64"},
+		{strings.Repeat("a struct<", 100), "nested deeper than 64"},
+	} {
+		_, err := schema.ParseDDL(c.text)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q:\n got %v\nwant %s", c.text, err, c.want)
+		}
+	}
+	if s := parse(t, "s struct<_kafka_x: int>"); len(s.Fields()) != 1 {
+		t.Error("the prefix is reserved for columns only")
+	}
+}
+
+// FuzzParseDDL shows that what is read can be written and read again, through DDL and through Delta's JSON.
+func FuzzParseDDL(f *testing.F) {
+	for _, s := range []string{
+		"order_id string not null, qty int, price double, shipping struct<city:string, zip:string not null>, tags array<string>",
+		"`a``b` int comment 'it\\'s', b array<struct<x:date not null comment \"\\\\\">>", "a int not null,", "a struct<", "a decimal(1,2)", "é long", "a\u00a0int", "`00` int Comment ''",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := schema.ParseDDL(text)
+		if err != nil {
+			return
+		}
+		again, err := schema.ParseDDL(s.DDL())
+		if err != nil || again.DDL() != s.DDL() {
+			t.Fatalf("%q became %q: %v", text, s.DDL(), err)
+		}
+		table, err := schema.FromDelta([]byte(s.DeltaJSON()))
+		if err != nil {
+			t.Fatalf("%q: %v", s.DeltaJSON(), err)
+		}
+		if diff := cmp.Diff(s.DeltaJSON(), table.DeltaJSON()); diff != "" {
+			t.Fatal(diff)
+		}
+		if err := table.Fits(s); err != nil {
+			t.Fatal(err)
+		}
+		if err := table.Unsupported(); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.Arrow().NumFields(); n != len(s.Fields()) {
+			t.Fatalf("%d Arrow fields", n)
+		}
+	})
+}

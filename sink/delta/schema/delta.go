@@ -1,0 +1,153 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxDepth bounds how deep types may be nested; the columns themselves are at depth 1.
+const maxDepth = 64
+
+// FromDelta reads the schemaString of a table's metaData (Delta protocol, "Schema Serialization Format"). Types that
+// this version does not know are kept as they are.
+func FromDelta(schemaString []byte) (*Schema, error) {
+	if !utf8.Valid(schemaString) {
+		return nil, errors.New("schema of the table is not UTF-8")
+	}
+	t, err := typeFromJSON(schemaString, 0)
+	if err != nil {
+		return nil, fmt.Errorf("schema of the table: %w", err)
+	}
+	if t.Kind != Struct {
+		return nil, errors.New("schema of the table is not a struct")
+	}
+	return &Schema{fields: t.Fields}, nil
+}
+
+// jsonType is a type that is a JSON object; jsonField one of its fields. A pointer tells absent from false.
+type jsonType struct {
+	Type         json.RawMessage `json:"type"`
+	Fields       []jsonField     `json:"fields"`
+	ElementType  json.RawMessage `json:"elementType"`
+	ContainsNull *bool           `json:"containsNull"`
+}
+
+type jsonField struct {
+	Name     *string         `json:"name"`
+	Type     json.RawMessage `json:"type"`
+	Nullable *bool           `json:"nullable"`
+	Metadata json.RawMessage `json:"metadata"`
+}
+
+func typeFromJSON(raw json.RawMessage, depth int) (Type, error) {
+	if depth > maxDepth {
+		return Type{}, fmt.Errorf("types are nested deeper than %d", maxDepth)
+	}
+	var name string
+	if json.Unmarshal(raw, &name) == nil && !isNull(raw) {
+		for k := String; k < Struct; k++ {
+			if name == k.String() {
+				return Type{Kind: k}, nil
+			}
+		}
+		return Type{Kind: Other, raw: slices.Clone(raw)}, nil
+	}
+	var t jsonType
+	if err := json.Unmarshal(raw, &t); err != nil {
+		return Type{}, fmt.Errorf("type: %w", err)
+	}
+	if err := json.Unmarshal(t.Type, &name); err != nil {
+		return Type{}, errors.New("a type has no name")
+	}
+	switch name {
+	case "struct":
+		fields, err := fieldsFromJSON(t.Fields, depth)
+		return Type{Kind: Struct, Fields: fields}, err
+	case "array":
+		if t.ElementType == nil || t.ContainsNull == nil {
+			return Type{}, errors.New("an array has no elementType or no containsNull")
+		}
+		element, err := typeFromJSON(t.ElementType, depth+1)
+		return Type{Kind: Array, Element: &element, ElementNullable: *t.ContainsNull}, err
+	}
+	return Type{Kind: Other, raw: slices.Clone(raw)}, nil
+}
+
+func fieldsFromJSON(list []jsonField, depth int) ([]Field, error) {
+	var fields []Field
+	seen := map[string]bool{}
+	for _, j := range list {
+		if j.Name == nil || j.Type == nil || j.Nullable == nil {
+			return nil, errors.New("a field has no name, no type or no nullable")
+		}
+		key := strings.ToLower(*j.Name)
+		if seen[key] {
+			return nil, fmt.Errorf("column %q is there twice (names must differ in more than case)", *j.Name)
+		}
+		seen[key] = true
+		t, err := typeFromJSON(j.Type, depth+1)
+		if err != nil {
+			return nil, fmt.Errorf("column %q: %w", *j.Name, err)
+		}
+		f := Field{Name: *j.Name, Type: t, Nullable: *j.Nullable}
+		if j.Metadata != nil && !isNull(j.Metadata) {
+			if j.Metadata[0] != '{' {
+				return nil, fmt.Errorf("column %q: metadata is not an object", *j.Name)
+			}
+			f.Metadata = slices.Clone(j.Metadata)
+		}
+		fields = append(fields, f)
+	}
+	return fields, nil
+}
+
+func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
+
+// DeltaJSON returns the schemaString for a table's metaData, as Spark writes it. Metadata and types that this version
+// does not know come out as they were read.
+func (s *Schema) DeltaJSON() string {
+	return string(appendType(nil, Type{Kind: Struct, Fields: s.fields}))
+}
+
+func appendType(b []byte, t Type) []byte {
+	switch t.Kind {
+	case Other:
+		return append(b, t.raw...)
+	case String, Long, Integer, Short, Byte, Double, Float, Boolean, Date, Timestamp:
+		return append(append(append(b, '"'), t.Kind.String()...), '"')
+	case Struct:
+		b = append(b, `{"type":"struct","fields":[`...)
+		for i, f := range t.Fields {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(appendText(append(b, `{"name":`...), f.Name), `,"type":`...)
+			b = fmt.Appendf(appendType(b, f.Type), `,"nullable":%t,"metadata":`, f.Nullable)
+			if f.Metadata == nil {
+				b = append(b, `{}`...)
+			}
+			b = append(append(b, f.Metadata...), '}')
+		}
+		return append(b, `]}`...)
+	case Array:
+		b = appendType(append(b, `{"type":"array","elementType":`...), *t.Element)
+		return fmt.Appendf(b, `,"containsNull":%t}`, t.ElementNullable)
+	}
+	panic("schema: type without a kind")
+}
+
+// appendText appends s as a JSON string, without the escapes that only HTML needs.
+func appendText(b []byte, s string) []byte {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(s); err != nil {
+		panic(err) // a string can always be encoded
+	}
+	return append(b, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...)
+}

@@ -1,0 +1,135 @@
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sluice/connector"
+)
+
+var _ connector.Schema = (*Schema)(nil)
+
+// Fits says whether rows built for another schema can be committed under this one, which is newer. They can if all
+// that happened in between is added nullable columns, relaxed nullability, and changes of comments or of columns that
+// are not written. The error is a HoldError with ReasonSchemaConflict and says what happened to which column.
+func (s *Schema) Fits(built connector.Schema) error {
+	rows, ok := built.(*Schema)
+	if !ok {
+		return conflict("rows were built for a schema of another kind (%T)", built)
+	}
+	if s == rows {
+		return nil
+	}
+	if !slices.Equal(s.partitions, rows.partitions) {
+		return conflict("the table is partitioned by (%s), the rows were built for (%s)",
+			strings.Join(s.partitions, ", "), strings.Join(rows.partitions, ", "))
+	}
+	return fieldsFit(s.fields, writtenFields(rows.fields), "")
+}
+
+// fieldsFit compares all fields of the table with the written ones of the rows.
+func fieldsFit(table, rows []Field, above string) error {
+	byName := make(map[string]Field, len(table))
+	for _, f := range table {
+		byName[f.Name] = f
+	}
+	for _, r := range rows {
+		path := above + r.Name
+		f, ok := byName[r.Name]
+		if !ok {
+			return conflict("column %s is not in the table: dropped, renamed, or never added", path)
+		}
+		delete(byName, r.Name)
+		if r.Nullable && !f.Nullable {
+			return conflict("column %s is NOT NULL in the table, the rows may hold null there", path)
+		}
+		if err := typeFits(f.Type, r.Type, path); err != nil {
+			return err
+		}
+	}
+	for _, f := range table { // in order, so that the error is always the same
+		if _, added := byName[f.Name]; added && !f.Nullable {
+			return conflict("column %s%s is NOT NULL in the table, the rows do not have it", above, f.Name)
+		}
+	}
+	return nil
+}
+
+func typeFits(table, rows Type, path string) error {
+	switch {
+	case table.Kind != rows.Kind:
+		return conflict("column %s is %s in the table, the rows have %s", path, table, rows)
+	case rows.Kind == Struct:
+		return fieldsFit(table.Fields, rows.Fields, path+".")
+	case rows.Kind != Array:
+		return nil
+	case rows.ElementNullable && !table.ElementNullable:
+		return conflict("elements of column %s are NOT NULL in the table, the rows may hold null there", path)
+	}
+	return typeFits(*table.Element, *rows.Element, path+"[]")
+}
+
+// Unsupported returns a HoldError with ReasonTableUnsupported if this version must not write a table of this schema,
+// naming column and feature: a NOT NULL column of a type that is not written, rules for values that are not enforced
+// here, column mapping, table partitions.
+func (s *Schema) Unsupported() error {
+	if len(s.partitions) > 0 {
+		return unsupported("the table is partitioned by (%s)", strings.Join(s.partitions, ", "))
+	}
+	return fieldsUnsupported(s.fields, "")
+}
+
+func fieldsUnsupported(fields []Field, above string) error {
+	for _, f := range fields {
+		path := above + f.Name
+		_, written := f.Type.written()
+		if !written && !f.Nullable {
+			return unsupported("column %s is NOT NULL and of type %s", path, f.Type)
+		}
+		if feature := f.feature(written); feature != "" {
+			return unsupported("column %s has %s", path, feature)
+		}
+		if err := typeUnsupported(f.Type, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func typeUnsupported(t Type, path string) error {
+	if t.Kind == Array {
+		return typeUnsupported(*t.Element, path+"[]")
+	}
+	return fieldsUnsupported(t.Fields, path+".") // a type that is no struct has none
+}
+
+// feature names what the field's metadata ask of a writer and this version does not do, "" if there is nothing.
+func (f Field) feature(written bool) string {
+	var metadata map[string]json.RawMessage
+	if f.Metadata == nil || json.Unmarshal(f.Metadata, &metadata) != nil {
+		return "" // FromDelta has seen an object
+	}
+	for key := range metadata {
+		switch {
+		case key == "delta.invariants":
+			return "an invariant (delta.invariants)"
+		case key == "delta.generationExpression":
+			return "a generation expression (delta.generationExpression)"
+		case strings.HasPrefix(key, "delta.identity."):
+			return "generated identities (delta.identity)"
+		case strings.HasPrefix(key, "delta.columnMapping."):
+			return "column mapping (delta.columnMapping)"
+		case key == "__CHAR_VARCHAR_TYPE_STRING":
+			return "a bounded length (char or varchar)"
+		case key == "CURRENT_DEFAULT" && !written:
+			return fmt.Sprintf("a default and is of type %s", f.Type)
+		}
+	}
+	return ""
+}
+
+func unsupported(format string, args ...any) error {
+	return connector.Held(connector.ReasonTableUnsupported, fmt.Sprintf(format, args...)+", which is not written by this version", nil)
+}

@@ -1,0 +1,139 @@
+package schema_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/sink/delta/schema"
+)
+
+// checkHold compares an error with a reason and a part of its text; no part means no error.
+func checkHold(t *testing.T, err error, reason connector.Reason, part string) {
+	t.Helper()
+	if part == "" {
+		if err != nil {
+			t.Errorf("unexpected: %v", err)
+		}
+		return
+	}
+	var hold *connector.HoldError
+	if !errors.As(err, &hold) || hold.Reason != reason || classify.Of(err) != classify.Fatal || !strings.Contains(hold.Detail, part) {
+		t.Errorf("got %v, want %s with %q", err, reason, part)
+	}
+}
+
+func TestFits(t *testing.T) {
+	const built = "a int not null, s struct<x:int, y:string not null>, l array<struct<k:int>>"
+	for _, c := range []struct{ name, table, want string }{
+		{"same", built, ""},
+		{"added nullable columns", "z int, " + strings.ReplaceAll(built, "k:int", "k:int, m:date") + ", y double", ""},
+		{"relaxed nullability", "a int, s struct<x:int, y:string>, l array<struct<k:int>>", ""},
+		{"comments and order", "s struct<y:string not null, x:int comment 'c'>, l array<struct<k:int>>, a int not null comment 'd'", ""},
+		{"dropped", "a int not null, l array<struct<k:int>>", "column s is not in the table"},
+		{"dropped inside", "a int not null, s struct<y:string not null>, l array<struct<k:int>>", "column s.x is not in the table"},
+		{"renamed by case", "A int not null, s struct<x:int, y:string not null>, l array<struct<k:int>>", "column a is not in the table"},
+		{"retyped", strings.Replace(built, "a int", "a bigint", 1), "column a is bigint in the table, the rows have int"},
+		{"retyped inside", strings.Replace(built, "x:int", "x:string", 1), "column s.x is string"},
+		{"retyped in a list", strings.Replace(built, "k:int", "k:bigint", 1), "column l[].k is bigint"},
+		{"array to struct", "a int not null, s struct<x:int, y:string not null>, l struct<k:int>", "column l is struct<k:int>"},
+		{"new NOT NULL column", built + ", n int not null", "column n is NOT NULL in the table, the rows do not have it"},
+		{"new NOT NULL field", strings.Replace(built, "x:int", "x:int, n:int not null", 1), "column s.n is NOT NULL in the table"},
+		{"made NOT NULL", strings.Replace(built, "x:int", "x:int not null", 1), "column s.x is NOT NULL in the table, the rows may hold null there"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			checkHold(t, parse(t, c.table).Fits(parse(t, built)), connector.ReasonSchemaConflict, c.want)
+		})
+	}
+}
+
+func TestFitsLists(t *testing.T) {
+	list := func(null bool) *schema.Schema {
+		return fromDelta(t, fmt.Sprintf(`{"name":"l","type":{"type":"array","elementType":"long","containsNull":%t},"nullable":true}`, null))
+	}
+	checkHold(t, list(true).Fits(list(false)), "", "")
+	checkHold(t, list(false).Fits(list(true)), connector.ReasonSchemaConflict, "elements of column l are NOT NULL")
+}
+
+func TestFitsPartitionsAndKinds(t *testing.T) {
+	s := parse(t, "a int, b int")
+	checkHold(t, s.WithPartitions([]string{"a"}).Fits(s.WithPartitions([]string{"a"})), "", "")
+	checkHold(t, s.WithPartitions([]string{"b"}).Fits(s.WithPartitions([]string{"a"})), connector.ReasonSchemaConflict, "partitioned by (b), the rows were built for (a)")
+	checkHold(t, s.Fits(s.WithPartitions([]string{"a"})), connector.ReasonSchemaConflict, "partitioned by ()")
+	checkHold(t, s.Fits(nil), connector.ReasonSchemaConflict, "schema of another kind")
+}
+
+// TestFitsIgnoresWhatIsNotWritten: files do not have such columns, so nothing that happens to them concerns rows.
+func TestFitsIgnoresWhatIsNotWritten(t *testing.T) {
+	before := fromDelta(t, `{"name":"a","type":"long","nullable":true},{"name":"d","type":"decimal(4,2)","nullable":true}`)
+	checkHold(t, parse(t, "a bigint").Fits(before), "", "")
+	checkHold(t, parse(t, "a bigint, d string").Fits(before), "", "")
+	checkHold(t, fromDelta(t, `{"name":"a","type":"long","nullable":true},{"name":"d","type":"binary","nullable":false}`).Fits(before),
+		connector.ReasonSchemaConflict, "column d is NOT NULL")
+	checkHold(t, fromDelta(t, `{"name":"a","type":"decimal(4,2)","nullable":true}`).Fits(before), connector.ReasonSchemaConflict, "column a is decimal(4,2)")
+}
+
+func fromDelta(t *testing.T, fields string) *schema.Schema {
+	t.Helper()
+	s, err := schema.FromDelta([]byte(`{"type":"struct","fields":[` + fields + `]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestUnsupported(t *testing.T) {
+	const nested = `{"name":"s","type":{"type":"struct","fields":[%s]},"nullable":true}`
+	const list = `{"name":"l","type":{"type":"array","elementType":{"type":"struct","fields":[%s]},"containsNull":true},"nullable":true}`
+	for _, c := range []struct{ field, want string }{
+		{`{"name":"a","type":"long","nullable":false}`, ""},
+		{`{"name":"a","type":"decimal(3,1)","nullable":true}`, ""},
+		{`{"name":"a","type":"long","nullable":true,"metadata":{"CURRENT_DEFAULT":"1","delta.typeChanges":[]}}`, ""},
+		{`{"name":"a","type":"decimal(3,1)","nullable":false}`, "is NOT NULL and of type decimal(3,1), which is not written by this version"},
+		{`{"name":"a","type":{"type":"struct","fields":[]},"nullable":false}`, "is NOT NULL and of type struct<>"},
+		{`{"name":"a","type":"long","nullable":true,"metadata":{"delta.invariants":"{}"}}`, "has an invariant (delta.invariants)"},
+		{`{"name":"a","type":"long","nullable":true,"metadata":{"delta.generationExpression":"b+1"}}`, "has a generation expression"},
+		{`{"name":"a","type":"long","nullable":true,"metadata":{"delta.identity.start":1}}`, "has generated identities"},
+		{`{"name":"a","type":"long","nullable":true,"metadata":{"delta.columnMapping.id":1}}`, "has column mapping"},
+		{`{"name":"a","type":"string","nullable":true,"metadata":{"__CHAR_VARCHAR_TYPE_STRING":"varchar(3)"}}`, "has a bounded length"},
+		{`{"name":"a","type":"binary","nullable":true,"metadata":{"CURRENT_DEFAULT":"X''"}}`, "has a default and is of type binary"},
+	} {
+		want, in := c.want, ""
+		for i, format := range []string{"%s", nested, list} {
+			if want != "" {
+				in = "column " + []string{"a", "s.a", "l[].a"}[i] + " "
+			}
+			checkHold(t, fromDelta(t, fmt.Sprintf(format, c.field)).Unsupported(), connector.ReasonTableUnsupported, in+want)
+		}
+	}
+	checkHold(t, parse(t, "a int").WithPartitions([]string{"a"}).Unsupported(), connector.ReasonTableUnsupported, "partitioned by (a)")
+}
+
+func TestKafkaColumns(t *testing.T) {
+	s := parse(t, "order_id string not null, qty int").WithKafkaColumns()
+	const want = "_kafka_topic string comment 'topic of the Kafka record', _kafka_partition int comment 'partition of the Kafka record', " +
+		"_kafka_offset bigint comment 'offset of the Kafka record in its partition', _kafka_timestamp timestamp comment 'timestamp of the Kafka record', " +
+		"order_id string not null, qty int"
+	if got := s.DDL(); got != want {
+		t.Errorf("got %s", got)
+	}
+	if again := s.WithKafkaColumns(); again.DDL() != want {
+		t.Errorf("twice: %s", again.DDL())
+	}
+	for i, f := range s.Fields() {
+		if schema.IsKafkaColumn(f.Name) != (i < 4) {
+			t.Error(f.Name)
+		}
+	}
+	checkHold(t, s.HasKafkaColumns(), "", "")
+	const good = `{"name":"_kafka_topic","type":"string","nullable":false},{"name":"x","type":"long","nullable":true},` +
+		`{"name":"_kafka_timestamp","type":"timestamp","nullable":true},{"name":"_kafka_partition","type":"integer","nullable":true}`
+	checkHold(t, fromDelta(t, good+`,{"name":"_kafka_offset","type":"long","nullable":true}`).HasKafkaColumns(), "", "")
+	checkHold(t, fromDelta(t, good).HasKafkaColumns(), connector.ReasonSchemaConflict, "ALTER TABLE … ADD COLUMNS (_kafka_offset bigint)")
+	checkHold(t, fromDelta(t, good+`,{"name":"_kafka_offset","type":"integer","nullable":true}`).HasKafkaColumns(),
+		connector.ReasonSchemaConflict, "column _kafka_offset is int and must be bigint")
+	checkHold(t, parse(t, "a int").HasKafkaColumns(), connector.ReasonSchemaConflict, "_kafka_topic string, _kafka_partition int, _kafka_offset bigint, _kafka_timestamp timestamp")
+}

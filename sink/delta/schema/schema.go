@@ -1,0 +1,197 @@
+// Package schema is the schema of a Delta table: read from DDL or from the table's log, compared, and turned into
+// Arrow's. It is pure: nothing here does I/O.
+//
+// A schema holds every column of its table, those of types that this version does not write included: they are kept,
+// and reading a table never loses one. [Schema.Written] is the part that rows are built for.
+package schema
+
+import (
+	"encoding/json"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// Kind is what a type is, without its parameters.
+type Kind uint8
+
+// The kinds that are written, and Other for all the rest of Delta's types (decimal, binary, map, variant, …).
+const (
+	Other     Kind = iota
+	String         // UTF-8
+	Long           // 64 bits
+	Integer        // 32 bits
+	Short          // 16 bits
+	Byte           // 8 bits, signed
+	Double         // 64 bits
+	Float          // 32 bits
+	Boolean        //
+	Date           // days since 1970-01-01
+	Timestamp      // microseconds since 1970-01-01T00:00:00Z
+	Struct
+	Array
+)
+
+// deltaNames are the names of the kinds in Delta's schema JSON.
+var deltaNames = [...]string{
+	String: "string", Long: "long", Integer: "integer", Short: "short", Byte: "byte", Double: "double", Float: "float",
+	Boolean: "boolean", Date: "date", Timestamp: "timestamp", Struct: "struct", Array: "array",
+}
+
+// String returns Delta's name of the kind, "" for Other.
+func (k Kind) String() string { return deltaNames[k] }
+
+// Type is the type of a column, a struct field or a list element. The parts that its kind does not need are zero.
+type Type struct {
+	Kind   Kind
+	Fields []Field // of a Struct
+	// Element is the type of an Array's elements, ElementNullable says whether they may be null.
+	Element         *Type
+	ElementNullable bool
+	// raw is the JSON of an Other type, as it was.
+	raw json.RawMessage
+}
+
+// Field is a column, or a field of a struct.
+type Field struct {
+	Name     string
+	Type     Type
+	Nullable bool
+	// Metadata is the field's metadata as it was read, a JSON object. nil stands for an empty one.
+	Metadata json.RawMessage
+}
+
+// Schema is the schema of a table. It is immutable: what its methods return must not be changed.
+type Schema struct {
+	fields     []Field
+	partitions []string
+}
+
+// Fields returns the columns in order, those that are not written included.
+func (s *Schema) Fields() []Field { return s.fields }
+
+// Partitions returns the names of the columns by which the table is partitioned.
+func (s *Schema) Partitions() []string { return s.partitions }
+
+// WithPartitions returns the schema of a table that is partitioned by these columns, which replace others.
+func (s *Schema) WithPartitions(columns []string) *Schema {
+	return &Schema{s.fields, slices.Clone(columns)}
+}
+
+// Leaf is a column or struct field that is no struct itself. An array is one leaf.
+type Leaf struct {
+	Path []string // names from the column down
+	Type Type
+	// Written is false for types that this version leaves null.
+	Written bool
+}
+
+// Leaves yields the leaves in the order of the schema, which is the order in which Delta counts indexed columns
+// (delta.dataSkippingNumIndexedCols).
+func (s *Schema) Leaves() iter.Seq[Leaf] {
+	return func(yield func(Leaf) bool) { leaves(s.fields, nil, yield) }
+}
+
+func leaves(fields []Field, above []string, yield func(Leaf) bool) bool {
+	for _, f := range fields {
+		path := append(slices.Clip(above), f.Name)
+		if f.Type.Kind == Struct {
+			if !leaves(f.Type.Fields, path, yield) {
+				return false
+			}
+			continue
+		}
+		_, written := f.Type.written()
+		if !yield(Leaf{path, f.Type, written}) {
+			return false
+		}
+	}
+	return true
+}
+
+// Written returns the columns that this version writes. A column that is missing in a data file reads as null, so the
+// others must be nullable; [Schema.Unsupported] sees to that.
+func (s *Schema) Written() *Schema {
+	return &Schema{writtenFields(s.fields), s.partitions}
+}
+
+func writtenFields(fields []Field) []Field {
+	var kept []Field
+	for _, f := range fields {
+		if t, ok := f.Type.written(); ok {
+			f.Type = t
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}
+
+// written returns the part of a type that is written. A struct without any such field is not, as Parquet has no empty
+// group, and an array only with the whole of its element.
+func (t Type) written() (Type, bool) {
+	ok := t.Kind != Other
+	if t.Kind == Struct {
+		t.Fields = writtenFields(t.Fields)
+		ok = len(t.Fields) > 0
+	}
+	if t.Kind == Array {
+		var element Type
+		element, ok = t.Element.written()
+		t.Element = &element
+	}
+	return t, ok
+}
+
+// String returns the type as DDL. Other types are shown as their JSON.
+func (t Type) String() string {
+	switch t.Kind {
+	case String, Double, Float, Boolean, Date, Timestamp:
+		return t.Kind.String()
+	case Long:
+		return "bigint"
+	case Integer:
+		return "int"
+	case Short:
+		return "smallint"
+	case Byte:
+		return "tinyint"
+	case Struct:
+		return "struct<" + joinDDL(t.Fields, ":") + ">"
+	case Array:
+		return "array<" + t.Element.String() + ">"
+	case Other:
+	}
+	var name string
+	if json.Unmarshal(t.raw, &name) == nil {
+		return name
+	}
+	return string(t.raw)
+}
+
+// DDL returns the schema as [ParseDDL] reads it, for people. It does not show whether list elements may be null.
+func (s *Schema) DDL() string { return joinDDL(s.fields, " ") }
+
+func joinDDL(fields []Field, colon string) string {
+	parts := make([]string, len(fields))
+	for i, f := range fields {
+		parts[i] = quoteName(f.Name) + colon + f.Type.String()
+		if !f.Nullable {
+			parts[i] += " not null"
+		}
+		if c := f.Comment(); c != "" {
+			parts[i] += " comment " + quoteText(c)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Comment returns the field's comment, "" if it has none.
+func (f Field) Comment() string {
+	var m struct {
+		Comment string `json:"comment"`
+	}
+	if f.Metadata == nil || json.Unmarshal(f.Metadata, &m) != nil {
+		return ""
+	}
+	return m.Comment
+}
