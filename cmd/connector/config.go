@@ -1,0 +1,257 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/reliability"
+)
+
+// Config is config.yaml: one field for each section, named as there. The shipped config.yaml documents every key.
+type Config struct {
+	Pipeline string
+	Log      LogConfig
+	Kafka    KafkaConfig
+	Storage  StorageConfig
+	Queue    QueueConfig
+	Retry    RetryConfig
+	Breaker  BreakerConfig
+	// Defaults hold for every topic that does not say otherwise.
+	Defaults TopicConfig
+	// Topics are the topics by name, complete: what a topic leaves out is taken from Defaults, {topic} in Table is
+	// filled in. This version has exactly one.
+	Topics   map[string]TopicConfig
+	Health   HealthConfig
+	Shutdown ShutdownConfig
+
+	origins map[string]Origin
+}
+
+// LogConfig is the section log.
+type LogConfig struct {
+	Level  string // debug, info, warn or error
+	Format string // auto, json or text
+}
+
+// KafkaConfig is the section kafka.
+type KafkaConfig struct {
+	Brokers              []string // host:port
+	Group                string   // the pipeline's name if the file leaves it out
+	Rack                 string
+	Session              time.Duration
+	OffsetCommitInterval time.Duration
+	Fetch                FetchConfig
+}
+
+// FetchConfig is the section kafka.fetch.
+type FetchConfig struct {
+	MaxBytes int64 // of one answer
+	MaxWait  time.Duration
+}
+
+// StorageConfig is the section storage.
+type StorageConfig struct {
+	URL string // s3://bucket/prefix or file:///dir
+	S3  S3Config
+}
+
+// S3Config is the section storage.s3. Without keys the default chain of AWS finds credentials.
+type S3Config struct {
+	Endpoint      string // empty: AWS
+	Region        string // empty: from the default chain
+	PathStyle     bool
+	AccessKey     Secret
+	AccessKeyFile string // read anew whenever credentials are needed
+	SecretKey     Secret
+	SecretKeyFile string
+}
+
+// QueueConfig is the section queue. The unit is records.
+type QueueConfig struct {
+	PauseAt  int
+	ResumeAt int
+	PerKey   int
+}
+
+// RetryConfig is the section retry.
+type RetryConfig struct {
+	Initial time.Duration
+	Max     time.Duration
+	Jitter  float64 // a share: 0.25 is 25%
+}
+
+// BreakerConfig is the section breaker.
+type BreakerConfig struct {
+	Failures  int
+	OpenFor   time.Duration
+	Successes int
+}
+
+// TopicConfig is the section defaults, and an entry of topics.
+type TopicConfig struct {
+	Table           string // path of the table below storage.url
+	Format          string
+	Start           string // earliest or latest
+	Schema          string // DDL text, as written or read from SchemaFile
+	SchemaFile      string // where Schema was read from, "" if it stands in config.yaml
+	UnknownFields   string
+	Tombstones      string
+	MetadataColumns []string
+	Commit          CommitConfig
+	BadRecords      string
+}
+
+// CommitConfig is the section commit of a topic: what closes a batch.
+type CommitConfig struct {
+	Every    time.Duration
+	Rows     int64
+	Bytes    int64 // of column buffers in memory
+	FileSize int64 // of Parquet, a target
+}
+
+// HealthConfig is the section health.
+type HealthConfig struct {
+	Enabled bool
+	Listen  string
+}
+
+// ShutdownConfig is the section shutdown.
+type ShutdownConfig struct {
+	Drain time.Duration
+}
+
+// Secret is a text that no output shows; convert it to string where it is used.
+type Secret string
+
+// String hides the secret.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "***"
+}
+
+// GoString hides the secret from %#v.
+func (s Secret) GoString() string { return s.String() }
+
+// MarshalText hides the secret from JSON and log lines.
+func (s Secret) MarshalText() ([]byte, error) { //nolint:unparam // encoding.TextMarshaler
+	return []byte(s.String()), nil
+}
+
+// NewConfig returns the defaults. What has none (pipeline, kafka.brokers, storage.url, topics, schema) is empty.
+func NewConfig() *Config {
+	return &Config{
+		Log: LogConfig{Level: "info", Format: "auto"},
+		Kafka: KafkaConfig{
+			Session: 30 * time.Second, OffsetCommitInterval: 10 * time.Second,
+			Fetch: FetchConfig{MaxBytes: 16 << 20, MaxWait: 500 * time.Millisecond},
+		},
+		Queue:   QueueConfig{PauseAt: 10_000, ResumeAt: 5_000, PerKey: 1_000},
+		Retry:   RetryConfig{Initial: time.Second, Max: 30 * time.Second, Jitter: 0.25},
+		Breaker: BreakerConfig{Failures: 5, OpenFor: 60 * time.Second, Successes: 3},
+		Defaults: TopicConfig{
+			Table: "{topic}", Format: "json", Start: "earliest", UnknownFields: "ignore", Tombstones: "skip",
+			MetadataColumns: slices.Clone(metadataColumns[:]), BadRecords: "hold",
+			Commit: CommitConfig{Every: 60 * time.Second, Rows: 1_000_000, Bytes: 128 << 20, FileSize: 128 << 20},
+		},
+		Topics:   map[string]TopicConfig{},
+		Health:   HealthConfig{Enabled: true, Listen: ":8080"},
+		Shutdown: ShutdownConfig{Drain: 20 * time.Second},
+		origins:  map[string]Origin{},
+	}
+}
+
+// metadataColumns are the columns that tell where a row came from; the table has them as _kafka_topic and so on.
+var metadataColumns = [...]string{"topic", "partition", "offset", "timestamp"}
+
+// Guard is how patient the guards of this configuration are.
+func (c *Config) Guard() reliability.Config {
+	return reliability.Config{
+		Backoff:   reliability.Backoff{Initial: c.Retry.Initial, Max: c.Retry.Max, Jitter: c.Retry.Jitter},
+		Failures:  uint32(c.Breaker.Failures), //nolint:gosec // the loader bounds it
+		OpenFor:   c.Breaker.OpenFor,
+		Successes: uint32(c.Breaker.Successes), //nolint:gosec // the loader bounds it
+	}
+}
+
+// Topic returns the one topic of this version. The configuration must have passed [LoadConfig].
+func (c *Config) Topic() (name string, topic TopicConfig) {
+	for name, topic = range c.Topics {
+		break
+	}
+	return name, topic
+}
+
+// TableURL is where the table of a topic lies.
+func (c *Config) TableURL(t TopicConfig) string {
+	return strings.TrimSuffix(c.Storage.URL, "/") + "/" + t.Table
+}
+
+// A key is one key of config.yaml that holds a value.
+type key struct {
+	path string // dotted, below the scope
+	value
+	// missing says what to write if the key is missing; "" if it may be.
+	missing string
+}
+
+// keys are all keys outside of defaults and topics, in the order of the file.
+func (c *Config) keys() []key {
+	k, s3 := &c.Kafka, &c.Storage.S3
+	return []key{
+		{"pipeline", text(&c.Pipeline, pipelineName), "write the name of this pipeline, such as orders"},
+		{"log.level", choice(&c.Log.Level, nil, "debug", "info", "warn", "error"), ""},
+		{"log.format", choice(&c.Log.Format, nil, "auto", "json", "text"), ""},
+		{"kafka.brokers", list(&k.Brokers, "host:port", brokerAddress), "write one or more of host:port, such as [kafka-1:9092]"},
+		{"kafka.group", text(&k.Group, groupName), ""},
+		{"kafka.rack", text(&k.Rack, nil), ""},
+		{"kafka.session", duration(&k.Session, 6*time.Second, 30*time.Minute), ""},
+		{"kafka.offset_commit_interval", duration(&k.OffsetCommitInterval, 100*time.Millisecond, time.Hour), ""},
+		{"kafka.fetch.max_bytes", size(&k.Fetch.MaxBytes, 64<<10, 1<<30), ""},
+		{"kafka.fetch.max_wait", duration(&k.Fetch.MaxWait, time.Millisecond, time.Minute), ""},
+		{"storage.url", text(&c.Storage.URL, storageURL), "write s3://bucket/prefix, or file:///dir"},
+		{"storage.s3.endpoint", text(&s3.Endpoint, endpointURL), ""},
+		{"storage.s3.region", text(&s3.Region, nil), ""},
+		{"storage.s3.path_style", boolean(&s3.PathStyle), ""},
+		{"storage.s3.access_key", secret(&s3.AccessKey), ""},
+		{"storage.s3.access_key_file", text(&s3.AccessKeyFile, nil), ""},
+		{"storage.s3.secret_key", secret(&s3.SecretKey), ""},
+		{"storage.s3.secret_key_file", text(&s3.SecretKeyFile, nil), ""},
+		{"queue.pause_at", count(&c.Queue.PauseAt, 1, 100_000_000), ""},
+		{"queue.resume_at", count(&c.Queue.ResumeAt, 0, 100_000_000), ""},
+		{"queue.per_key", count(&c.Queue.PerKey, 1, 100_000_000), ""},
+		{"retry.initial", duration(&c.Retry.Initial, time.Millisecond, time.Hour), ""},
+		{"retry.max", duration(&c.Retry.Max, time.Millisecond, time.Hour), ""},
+		{"retry.jitter", percent(&c.Retry.Jitter, 0, 1), ""},
+		{"breaker.failures", count(&c.Breaker.Failures, 1, 1_000), ""},
+		{"breaker.open_for", duration(&c.Breaker.OpenFor, 100*time.Millisecond, time.Hour), ""},
+		{"breaker.successes", count(&c.Breaker.Successes, 1, 1_000), ""},
+		{"health.enabled", boolean(&c.Health.Enabled), ""},
+		{"health.listen", text(&c.Health.Listen, listenAddress), ""},
+		{"shutdown.drain", duration(&c.Shutdown.Drain, time.Second, 10*time.Minute), ""},
+	}
+}
+
+// keys are the keys of defaults and of each topic.
+func (t *TopicConfig) keys() []key {
+	return []key{
+		{"table", text(&t.Table, nil), ""},
+		{"format", choice(&t.Format, []string{"avro", "protobuf", "raw", "string", "csv", "dead_letter"}, "json"), ""},
+		{"start", choice(&t.Start, []string{"timestamp", "explicit"}, "earliest", "latest"), ""},
+		{"schema", text(&t.Schema, schemaText), ""},
+		{"unknown_fields", choice(&t.UnknownFields, []string{"add", "dead_letter"}, "ignore"), ""},
+		{"tombstones", choice(&t.Tombstones, []string{"row", "dead_letter"}, "skip"), ""},
+		{"metadata_columns", list(&t.MetadataColumns, "topic, partition, offset, timestamp", metadataColumn), ""},
+		{"commit.every", duration(&t.Commit.Every, 100*time.Millisecond, 24*time.Hour), ""},
+		{"commit.rows", count(&t.Commit.Rows, 1, 1_000_000_000), ""},
+		{"commit.bytes", size(&t.Commit.Bytes, 64<<10, 16<<30), ""},
+		{"commit.file_size", size(&t.Commit.FileSize, 64<<10, 16<<30), ""},
+		{"bad_records", choice(&t.BadRecords, []string{"dead_letter"}, "hold"), ""},
+	}
+}
+
+// topicNames returns the names of the topics, sorted.
+func (c *Config) topicNames() []string { return slices.Sorted(maps.Keys(c.Topics)) }

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// What may be wrong although every value by itself is right.
+
+// check completes the configuration (the group's name, paths of tables, schemas from files) and reports what is
+// missing and what does not go together.
+func (l *loader) check() {
+	c := l.config
+	l.checkMissing()
+	if c.Kafka.Group == "" {
+		c.Kafka.Group = c.Pipeline
+		c.origins["kafka.group"] = Origin{Note: "the pipeline's name"}
+	}
+	l.checkTopics()
+	l.checkKeys()
+	l.checkPairs()
+	if c.Kafka.Session < 10*time.Second {
+		l.warning(l.at("kafka.session"), "%s is short: a pause of this length costs a rebalance; 30s is usual", formatDuration(c.Kafka.Session))
+	}
+	if c.Shutdown.Drain > 25*time.Second {
+		l.warning(l.at("shutdown.drain"), "Kubernetes kills a pod 30s after SIGTERM: set terminationGracePeriodSeconds to %d or more",
+			int((c.Shutdown.Drain+9*time.Second).Seconds())+1)
+	}
+}
+
+// at starts a problem at the place where a key got its value.
+func (l *loader) at(path string) Problem {
+	o, known := l.config.origins[path]
+	switch {
+	case o.File != "":
+		return Problem{File: o.File, Line: o.Line, Key: path}
+	case known && len(o.Variables) > 0:
+		return Problem{File: environment, Key: path}
+	}
+	return Problem{File: l.file, Key: path}
+}
+
+func (l *loader) report(p Problem, format string, args ...any) {
+	p.Text = fmt.Sprintf(format, args...)
+	l.problems = append(l.problems, p)
+}
+
+func (l *loader) has(path string) bool {
+	_, ok := l.config.origins[path]
+	return ok
+}
+
+func (l *loader) checkMissing() {
+	for _, f := range l.config.keys() {
+		if f.missing == "" || l.has(f.path) || l.failed(f.path) {
+			continue
+		}
+		section, _, _ := strings.Cut(f.path, ".")
+		l.problem(l.places[section], f.path, "is missing: %s", f.missing)
+	}
+}
+
+// failed tells whether a problem with the key is reported already, or with something that it stands in.
+func (l *loader) failed(path string) bool {
+	for _, p := range l.problems {
+		if !p.Warning && p.Key != "" && (p.Key == path || strings.HasPrefix(path, p.Key+".")) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *loader) checkTopics() {
+	c := l.config
+	switch names := c.topicNames(); {
+	case len(names) > 1:
+		l.problem(l.places["topics"], "topics", "%d topics (%s): this version moves one topic into one table; run one process for each",
+			len(names), strings.Join(names, ", "))
+	case len(names) == 0:
+		if !l.failed("topics") && len(l.topics) == 0 && !l.failedBelow("topics.") {
+			l.problem(l.places["topics"], "topics", "is missing: write topics: {orders: {}} with the name of your topic")
+		}
+	default:
+		t := c.Topics[names[0]]
+		l.checkTopic(names[0], &t)
+		c.Topics[names[0]] = t
+	}
+	if len(c.Topics) != 1 && !l.failed("defaults.schema") {
+		l.checkSchema("defaults.schema", &c.Defaults)
+	}
+}
+
+func (l *loader) failedBelow(prefix string) bool {
+	for _, p := range l.problems {
+		if !p.Warning && strings.HasPrefix(p.Key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// set names the key by which a topic got its value: its own, or that of defaults.
+func (l *loader) set(topic, name string) string {
+	if own := "topics." + topic + "." + name; l.has(own) {
+		return own
+	}
+	return "defaults." + name
+}
+
+func (l *loader) checkTopic(name string, t *TopicConfig) {
+	if at := l.set(name, "table"); !l.failed(at) {
+		path, err := tablePath(t.Table, name)
+		if err != nil {
+			l.report(l.at(at), "%v", err)
+		}
+		t.Table = path
+	}
+	if at := l.set(name, "metadata_columns"); len(t.MetadataColumns) != len(metadataColumns) && !l.failed(at) {
+		l.report(l.at(at), "this version writes all four columns: write [%s], or remove it", strings.Join(metadataColumns[:], ", "))
+	}
+	at := l.set(name, "schema")
+	if l.failed(at) {
+		return
+	}
+	l.checkSchema(at, t)
+	if at == "defaults.schema" {
+		l.config.Defaults.Schema, l.config.Defaults.SchemaFile = t.Schema, t.SchemaFile
+	}
+}
+
+// checkSchema parses the DDL of t. A single word cannot be DDL, which has at least a name and a type: it names the file
+// to read, seen from the folder of config.yaml.
+func (l *loader) checkSchema(at string, t *TopicConfig) {
+	if t.Schema == "" {
+		p := l.at(at)
+		p.Line = max(p.Line, l.places["defaults"])
+		l.report(p, "is missing: write the columns as DDL, such as order_id string not null, qty int, or the name of a file that holds it")
+		return
+	}
+	if !strings.ContainsAny(strings.TrimSpace(t.Schema), " \t\r\n") {
+		t.SchemaFile = strings.TrimSpace(t.Schema)
+		data, err := readFile(l.beside(t.SchemaFile))
+		if err != nil {
+			l.report(l.at(at), "the file %s %v: write DDL such as order_id string not null, or the name of a file that holds it", t.SchemaFile, err)
+			return
+		}
+		t.Schema = string(data)
+	}
+	if err := parseDDL(t.Schema); err != nil {
+		if t.SchemaFile != "" {
+			err = fmt.Errorf("file %s: %w", t.SchemaFile, err)
+		}
+		l.report(l.at(at), "%v", err)
+	}
+}
+
+// beside is a path seen from the folder of config.yaml.
+func (l *loader) beside(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(l.file), path)
+}
+
+// checkKeys checks the two halves of the S3 credentials.
+func (l *loader) checkKeys() {
+	s3 := &l.config.Storage.S3
+	given := func(name string, key Secret, file *string) (at string) {
+		at = "storage.s3." + name
+		if *file == "" {
+			if key == "" {
+				return ""
+			}
+			return at
+		}
+		*file = l.beside(*file)
+		if key != "" {
+			l.report(l.at(at+"_file"), "stands beside %s: remove one of them", name)
+			return at
+		}
+		if data, err := readFile(*file); err != nil {
+			l.report(l.at(at+"_file"), "the file %s %v", *file, err)
+		} else if strings.TrimSpace(string(data)) == "" {
+			l.report(l.at(at+"_file"), "the file %s is empty: write the key into it", *file)
+		}
+		return at + "_file"
+	}
+	access := given("access_key", s3.AccessKey, &s3.AccessKeyFile)
+	secret := given("secret_key", s3.SecretKey, &s3.SecretKeyFile)
+	switch {
+	case l.failedBelow("storage.s3."): // what is missing may be what failed
+	case access != "" && secret == "":
+		l.report(l.at(access), "is given without secret_key: write both, or neither to use the default credential chain")
+	case access == "" && secret != "":
+		l.report(l.at(secret), "is given without access_key: write both, or neither to use the default credential chain")
+	}
+}
+
+// checkPairs checks values that bound each other.
+func (l *loader) checkPairs() {
+	c := l.config
+	l.pair(c.Queue.ResumeAt < c.Queue.PauseAt, "queue.resume_at", "must be below", "queue.pause_at")
+	l.pair(c.Queue.PerKey <= c.Queue.PauseAt, "queue.per_key", "must not be above", "queue.pause_at")
+	l.pair(c.Retry.Initial <= c.Retry.Max, "retry.initial", "must not be above", "retry.max")
+	l.pair(c.Kafka.Fetch.MaxWait < c.Kafka.Session/2, "kafka.fetch.max_wait", "must be below half of", "kafka.session")
+}
+
+// pair reports that a does not stand to b as it must, at the place of that one which the operator wrote last.
+func (l *loader) pair(ok bool, a, must, b string) {
+	if ok || l.failed(a) || l.failed(b) {
+		return
+	}
+	show := func(path string) string {
+		keys := l.config.keys()
+		f := keys[slices.IndexFunc(keys, func(f key) bool { return f.path == path })]
+		return fmt.Sprintf("%s (%s)", f.node().Value, l.config.origins[path])
+	}
+	p, q := l.at(a), l.at(b)
+	if p.Line < q.Line || !l.has(a) {
+		l.report(q, "%s %s %s %s: change one of them", a, show(a), must, show(b))
+		return
+	}
+	l.report(p, "%s %s %s %s: change one of them", show(a), must, b, show(b))
+}

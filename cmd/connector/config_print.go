@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// setting is one key with the value in force and where it comes from.
+type setting struct {
+	path   []string // a topic's name may hold dots
+	node   *yaml.Node
+	origin string
+}
+
+// settings lists every key in the order of the shipped file.
+func (c *Config) settings() []setting {
+	var all, last []setting
+	for _, k := range c.keys() {
+		s := setting{strings.Split(k.path, "."), k.node(), c.origins[k.path].String()}
+		if s.path[0] == "health" || s.path[0] == "shutdown" { // stand after the topics
+			last = append(last, s)
+		} else {
+			all = append(all, s)
+		}
+	}
+	topic := func(t *TopicConfig, path []string, inherit bool) {
+		for _, k := range t.keys() {
+			own, known := c.origins[strings.Join(path, ".")+"."+k.path]
+			origin := own.String()
+			if base, set := c.origins["defaults."+k.path]; !known && inherit && set {
+				origin = "defaults, " + base.String()
+			}
+			if k.path == "schema" && t.SchemaFile != "" {
+				origin += ", read from " + t.SchemaFile
+			}
+			all = append(all, setting{append(slices.Clone(path), strings.Split(k.path, ".")...), k.node(), origin})
+		}
+	}
+	topic(&c.Defaults, []string{"defaults"}, false)
+	for _, name := range c.topicNames() {
+		t := c.Topics[name]
+		topic(&t, []string{"topics", name}, true)
+	}
+	return append(all, last...)
+}
+
+// printYAML writes the configuration in force as a config.yaml, the origin of each value as its comment, without secrets.
+func (c *Config) printYAML(w io.Writer) error {
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	for _, s := range c.settings() {
+		at := root
+		for _, name := range s.path[:len(s.path)-1] {
+			at = child(at, name)
+		}
+		last := scalar("!!str", s.path[len(s.path)-1])
+		if strings.Contains(s.node.Value, "\n") { // a block takes no comment on its line
+			last.HeadComment, s.node.Style = "# "+s.origin, yaml.LiteralStyle
+		} else {
+			s.node.LineComment = "# " + s.origin
+		}
+		at.Content = append(at.Content, last, s.node)
+	}
+	e := yaml.NewEncoder(w)
+	e.SetIndent(2)
+	if err := e.Encode(root); err != nil {
+		return fmt.Errorf("write the configuration: %w", err)
+	}
+	return e.Close()
+}
+
+// child returns the mapping under a name, which it makes if there is none.
+func child(n *yaml.Node, name string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return n.Content[i+1]
+		}
+	}
+	m := &yaml.Node{Kind: yaml.MappingNode}
+	n.Content = append(n.Content, scalar("!!str", name), m)
+	return m
+}
+
+// printJSON writes the same as a list of keys.
+func (c *Config) printJSON(w io.Writer) error {
+	type row struct {
+		Key    string `json:"key"`
+		Value  any    `json:"value"`
+		Origin string `json:"origin"`
+	}
+	var rows []row
+	for _, s := range c.settings() {
+		r := row{Key: strings.Join(s.path, "."), Origin: s.origin}
+		if err := s.node.Decode(&r.Value); err != nil {
+			return fmt.Errorf("key %s: %w", r.Key, err)
+		}
+		rows = append(rows, r)
+	}
+	return writeJSON(w, rows)
+}

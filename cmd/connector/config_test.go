@@ -1,0 +1,362 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.yaml.in/yaml/v3"
+)
+
+const shipped = "../../config.yaml"
+
+// withoutOrigins compares what is configured, wherever it comes from.
+var withoutOrigins = cmpopts.IgnoreUnexported(Config{})
+
+func noEnv(string) (string, bool) { return "", false }
+
+func mustLoad(t *testing.T, path string, env map[string]string) *Config {
+	t.Helper()
+	c, problems := LoadConfig(path, lookup(env))
+	for _, p := range problems {
+		t.Log(p)
+	}
+	if c == nil {
+		t.Fatalf("%s was refused", path)
+	}
+	return c
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestShippedFile keeps config.yaml equal to the defaults and complete: every key stands in it, each with a comment.
+func TestShippedFile(t *testing.T) {
+	got, problems := LoadConfig(shipped, noEnv)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	want := NewConfig()
+	want.Pipeline, want.Kafka.Group = "orders", "orders"
+	want.Kafka.Brokers = []string{"127.0.0.1:9092"}
+	want.Storage.URL = "s3://lake/tables"
+	want.Defaults.Schema = ordersDDL
+	topic := want.Defaults
+	topic.Table = "orders"
+	want.Topics = map[string]TopicConfig{"orders": topic}
+	if d := cmp.Diff(want, got, withoutOrigins); d != "" {
+		t.Errorf("config.yaml differs from the defaults (-want +got):\n%s", d)
+	}
+	entries := documented(t)
+	for _, s := range got.settings() {
+		if s.path[0] == "topics" {
+			continue
+		}
+		path := strings.Join(s.path, ".")
+		i := slices.IndexFunc(entries, func(e entry) bool { return e.path == path })
+		if i < 0 {
+			t.Errorf("config.yaml does not have %s", path)
+		} else if entries[i].comment == "" {
+			t.Errorf("config.yaml does not explain %s", path)
+		}
+	}
+}
+
+func TestDefaultsOfTopics(t *testing.T) {
+	c := mustLoad(t, write(t, `
+topics: {orders.v1: {start: latest, commit: {every: 5s}, schema: b bigint}}
+pipeline: p
+kafka: {brokers: "a:1, b:2,"}
+storage: {url: "s3://lake/x/"}
+defaults: {table: "bronze/{topic}", schema: a int, commit: {rows: 7}}
+`), nil)
+	want := NewConfig().Defaults
+	want.Table, want.Start, want.Schema = "bronze/orders.v1", "latest", "b bigint"
+	want.Commit.Every, want.Commit.Rows = 5*time.Second, 7
+	name, got := c.Topic()
+	if d := cmp.Diff(want, got); d != "" || name != "orders.v1" {
+		t.Errorf("topic %s (-want +got):\n%s", name, d)
+	}
+	if got := c.TableURL(got); got != "s3://lake/x/bronze/orders.v1" {
+		t.Error(got)
+	}
+	if d := cmp.Diff([]string{"a:1", "b:2"}, c.Kafka.Brokers); d != "" {
+		t.Error(d)
+	}
+	if c.Kafka.Group != "p" {
+		t.Errorf("group %q", c.Kafka.Group)
+	}
+}
+
+func TestSeedVariables(t *testing.T) {
+	env := map[string]string{
+		"KAFKA_BOOTSTRAP_SERVERS": "kafka-1:9092,kafka-2:9092", "KAFKA_GROUP_ID": "korder-consumer-group", "KAFKA_TOPIC": "keyed-messages-topic",
+		"HEALTH_CHECK_PORT": "8081", "MAX_QUEUED_MESSAGES": "20000", "RESUME_THRESHOLD": "10000", "PER_KEY_CHANNEL_CAPACITY": "500",
+		"Logging__LogLevel__Default": "Warning",
+	}
+	c := mustLoad(t, shipped, env)
+	want := mustLoad(t, shipped, nil)
+	want.Kafka.Brokers, want.Kafka.Group = []string{"kafka-1:9092", "kafka-2:9092"}, "korder-consumer-group"
+	want.Queue = QueueConfig{PauseAt: 20_000, ResumeAt: 10_000, PerKey: 500}
+	want.Health.Listen, want.Log.Level = ":8081", "warn"
+	topic := want.Topics["orders"]
+	topic.Table = "keyed-messages-topic"
+	want.Topics = map[string]TopicConfig{"keyed-messages-topic": topic}
+	if d := cmp.Diff(want, c, withoutOrigins); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	for path, variable := range map[string]string{
+		"kafka.brokers": "KAFKA_BOOTSTRAP_SERVERS", "health.listen": "HEALTH_CHECK_PORT", "log.level": "Logging__LogLevel__Default",
+		"topics.keyed-messages-topic": "KAFKA_TOPIC",
+	} {
+		if got := c.origins[path].String(); got != "env "+variable {
+			t.Errorf("%s: origin %q", path, got)
+		}
+	}
+}
+
+func TestSeedLevels(t *testing.T) {
+	for _, c := range []struct{ level, net, want string }{
+		{"", "", "info"},
+		{"debug", "", "debug"},
+		{"ERROR", "Debug", "error"}, // the plain variable wins
+		{"", "Trace", "debug"},
+		{"", "Information", "info"},
+		{"", "Critical", "error"},
+		{"", "None", "error"},
+	} {
+		got := mustLoad(t, shipped, map[string]string{"LOG_LEVEL": c.level, "Logging__LogLevel__Default": c.net}).Log.Level
+		if got != c.want {
+			t.Errorf("LOG_LEVEL=%s Logging__LogLevel__Default=%s: %s, want %s", c.level, c.net, got, c.want)
+		}
+	}
+}
+
+// TestSeedTopicKeepsItsEntry: a topic that the file knows keeps what the file says about it.
+func TestSeedTopicKeepsItsEntry(t *testing.T) {
+	path := write(t, `
+pipeline: p
+kafka: {brokers: [a:1]}
+storage: {url: file:///data}
+defaults: {schema: a int}
+topics: {orders: {}, users: {start: latest}}
+`)
+	c := mustLoad(t, path, map[string]string{"KAFKA_TOPIC": "users", "HEALTH_CHECK_PORT": ""})
+	if name, topic := c.Topic(); name != "users" || topic.Start != "latest" || topic.Table != "users" {
+		t.Errorf("%s %+v", name, topic)
+	}
+}
+
+func TestInterpolate(t *testing.T) {
+	env := lookup(map[string]string{"A": "1", "EMPTY": "", "NESTED": "${A}"})
+	for _, c := range []struct{ in, want, vars string }{
+		{"plain $ {A} $A", "plain $ {A} $A", ""},
+		{"${A}", "1", "A"},
+		{"x${A}y${A}z", "x1y1z", "A,A"},
+		{"${EMPTY}", "", "EMPTY"},
+		{"${EMPTY:-d}", "d", "EMPTY"},
+		{"${MISSING:-}", "", "MISSING"},
+		{"${MISSING:-a:-b}", "a:-b", "MISSING"},
+		{"${A:-d}", "1", "A"},
+		{"$${A}", "${A}", ""},
+		{"$$${A}", "$${A}", ""},
+		{"${NESTED}", "${A}", "NESTED"}, // never looked at again
+	} {
+		got, vars, err := interpolate(c.in, env)
+		if err != nil || got != c.want || strings.Join(vars, ",") != c.vars {
+			t.Errorf("%s: %q %v %v, want %q %s", c.in, got, vars, err, c.want, c.vars)
+		}
+	}
+}
+
+func TestSchemaFromFile(t *testing.T) {
+	path := write(t, `
+pipeline: p
+kafka: {brokers: [a:1]}
+storage: {url: file:///data}
+defaults: {schema: ddl/orders.ddl}
+topics: {orders: {}}
+`)
+	dir := filepath.Join(filepath.Dir(path), "ddl")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "orders.ddl"), []byte("a int,\nb string\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := mustLoad(t, path, nil)
+	if _, topic := c.Topic(); topic.Schema != "a int,\nb string\n" || topic.SchemaFile != "ddl/orders.ddl" {
+		t.Errorf("%q from %q", topic.Schema, topic.SchemaFile)
+	}
+}
+
+func TestKeyFiles(t *testing.T) {
+	path := write(t, `
+pipeline: p
+kafka: {brokers: [a:1]}
+storage: {url: "s3://lake", s3: {access_key_file: access, secret_key_file: secret}}
+defaults: {schema: a int}
+topics: {orders: {}}
+`)
+	dir := filepath.Dir(path)
+	for name, text := range map[string]string{"access": "k\n", "secret": " \n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, problems := LoadConfig(path, noEnv)
+	if len(problems) != 1 || !strings.Contains(problems[0].Text, "is empty: write the key into it") {
+		t.Error(problems)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("s"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c := mustLoad(t, path, nil); c.Storage.S3.AccessKeyFile != filepath.Join(dir, "access") {
+		t.Error(c.Storage.S3)
+	}
+}
+
+// TestSecretsStayHidden looks for the secret in everything that prints a Config.
+func TestSecretsStayHidden(t *testing.T) {
+	c := mustLoad(t, write(t, `
+pipeline: p
+kafka: {brokers: [a:1]}
+storage: {url: "s3://lake", s3: {access_key: "${K}", secret_key: "${S}"}}
+defaults: {schema: a int}
+topics: {orders: {}}
+`), map[string]string{"K": "geheim1", "S": "geheim2"})
+	if c.Storage.S3.AccessKey != "geheim1" || string(c.Storage.S3.SecretKey) != "geheim2" {
+		t.Fatal("the secrets did not arrive")
+	}
+	var out bytes.Buffer
+	for _, print := range []func() error{
+		func() error { return c.printYAML(&out) },
+		func() error { return c.printJSON(&out) },
+		func() error { return json.NewEncoder(&out).Encode(c) },
+		func() error {
+			_, err := fmt.Fprintf(&out, "%v %+v %#v %s", c, c, c, c.Storage.S3.AccessKey)
+			return err
+		},
+	} {
+		if err := print(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if strings.Contains(out.String(), "geheim") {
+		t.Errorf("a secret is shown:\n%s", out.String())
+	}
+	if n := strings.Count(out.String(), "***"); n < 8 {
+		t.Errorf("only %d of the places show ***:\n%s", n, out.String())
+	}
+}
+
+// TestPrintRoundTrip: what config print writes is a configuration that means the same.
+func TestPrintRoundTrip(t *testing.T) {
+	first := mustLoad(t, write(t, `
+pipeline: p
+kafka: {brokers: [a:1], rack: "true", group: "a: b # c"}
+storage: {url: "s3://lake"}
+defaults: {table: "b/{topic}"}
+retry: {jitter: 12.5%, initial: 1500ms}
+topics:
+  orders.v1:
+    commit: {bytes: 1000KiB}
+    schema: |
+      a int,
+      b string
+`), map[string]string{"MAX_QUEUED_MESSAGES": "77777"})
+	var out bytes.Buffer
+	if err := first.printYAML(&out); err != nil {
+		t.Fatal(err)
+	}
+	second := mustLoad(t, write(t, out.String()), nil)
+	if d := cmp.Diff(first, second, withoutOrigins); d != "" {
+		t.Errorf("(-first +second):\n%s\n%s", d, &out)
+	}
+	for _, want := range []string{"pause_at: 77777 # env MAX_QUEUED_MESSAGES", "bytes: 1000KiB # config.yaml:9", "level: info # default\n"} {
+		if got := strings.ReplaceAll(out.String(), filepath.Dir(first.origins["pipeline"].File)+string(filepath.Separator), ""); !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestGuardOfConfig(t *testing.T) {
+	g := NewConfig().Guard()
+	if g.Initial != time.Second || g.Max != 30*time.Second || g.Jitter != 0.25 || g.Failures != 5 || g.OpenFor != time.Minute || g.Successes != 3 {
+		t.Errorf("%+v", g)
+	}
+}
+
+// TestLaterKeysAreUnknown: a name stands in one list only.
+func TestLaterKeysAreUnknown(t *testing.T) {
+	c := NewConfig()
+	known := map[string]bool{}
+	for _, f := range slices.Concat(c.keys(), c.Defaults.keys()) {
+		if known[f.path] {
+			t.Errorf("%s is there twice", f.path)
+		}
+		known[f.path] = true
+	}
+	for _, k := range slices.Concat(laterKeys[:], laterTopicKeys[:]) {
+		for path := range maps.Keys(known) {
+			if path == k || strings.HasPrefix(path, k+".") {
+				t.Errorf("%s is a key of this version, %s is not later", path, k)
+			}
+		}
+	}
+	for name, path := range usualNames {
+		if path != "topics" && !known[path] {
+			t.Errorf("usual name %s stands for %s, which is no key", name, path)
+		}
+	}
+}
+
+// FuzzLoadConfig: whatever the file holds, the loader returns, and either a configuration that prints or a reason.
+func FuzzLoadConfig(f *testing.F) {
+	data, err := os.ReadFile(shipped)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(data))
+	f.Add("a: &a [*a]\nb: *a\n<<: *a\nkafka: *a\ntopics: {? [a] : b, c: *a}")
+	f.Add("topics: {o: {schema: a}}\nlog: {level: ${A:-x}}\n---\n")
+	f.Add("\ufeffpipeline: x\ndefaults: &d {schema: a int}\ntopics: {a: *d}\nkafka: {brokers: 'a:1'}\nstorage: {url: 'file:///x'}")
+	f.Fuzz(func(t *testing.T, text string) {
+		l := &loader{file: filepath.Join("testdata", "nowhere", "c.yaml"), env: lookup(map[string]string{"A": "1"}), config: NewConfig()}
+		c, problems := l.load([]byte(text))
+		if c == nil {
+			if len(problems) == 0 {
+				t.Error("refused without a reason")
+			}
+			for _, p := range problems {
+				if p.Text == "" || p.File == "" {
+					t.Errorf("%+v says nothing", p)
+				}
+			}
+			return
+		}
+		var out bytes.Buffer
+		if err := c.printYAML(&out); err != nil {
+			t.Error(err)
+		}
+		var again yaml.Node
+		if err := yaml.Unmarshal(out.Bytes(), &again); err != nil {
+			t.Errorf("%v in\n%s", err, &out)
+		}
+	})
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+)
+
+// newLogger returns the logger that c asks for, writing to w: JSON, or text for people if w is a terminal.
+func newLogger(c LogConfig, w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		return nil, fmt.Errorf("log.level: %w", err)
+	}
+	o := &slog.HandlerOptions{Level: level}
+	if c.Format == "text" || c.Format == "auto" && isTerminal(w) {
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	}
+	return slog.New(slog.NewJSONHandler(w, o)), nil
+}
+
+// isTerminal tells whether w is a character device, which is near enough: the others do not keep what they are given.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

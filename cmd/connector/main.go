@@ -1,0 +1,151 @@
+// Command connector moves keyed Kafka records into Delta Lake tables on S3, exactly once.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes of every command.
+const (
+	exitOK         = 0
+	exitFound      = 1 // the command did its work and found something that is wrong
+	exitUsage      = 2 // the command line or the configuration is wrong
+	exitDependency = 3 // Kafka, the store or the service asked could not be used
+	exitRefused    = 4 // what was asked for would do harm
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the program: it returns the exit code. What was asked for goes to stdout, everything else to stderr.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	c := &cli{env: os.LookupEnv, stdout: stdout, stderr: stderr}
+	root := c.root()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	var code exitError
+	switch {
+	case err == nil:
+		return exitOK
+	case !errors.As(err, &code): // cobra's own: flags and arguments
+		_, _ = fmt.Fprintf(stderr, "connector: %v\nRun 'connector help' for usage.\n", err)
+		return exitUsage
+	case code.err != nil:
+		_, _ = fmt.Fprintf(stderr, "connector: %v\n", code.err)
+	}
+	return code.code
+}
+
+// cli is the world of the commands.
+type cli struct {
+	env            func(string) (string, bool)
+	stdout, stderr io.Writer
+
+	config string // flag --config
+	output string // flag --output
+}
+
+// commands is the table of subcommands.
+func (c *cli) commands() []*cobra.Command {
+	return []*cobra.Command{
+		c.validateCommand(),
+		c.configCommand(),
+		c.probeCommand(),
+		c.versionCommand(),
+	}
+}
+
+func (c *cli) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "connector",
+		Short: "Sluice moves keyed Kafka records into Delta Lake tables, exactly once",
+		Long: `Sluice moves keyed Kafka records into Delta Lake tables on S3, exactly once.
+
+Exit codes: 0 ok, 1 found something, 2 usage or configuration, 3 a dependency
+could not be used, 4 refused because it would do harm.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(c.commands()...)
+	return root
+}
+
+// configFlag adds --config.
+func (c *cli) configFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&c.config, "config", "c", "config.yaml", "configuration file")
+}
+
+// outputFlag adds --output.
+func (c *cli) outputFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&c.output, "output", "o", "table", "table or json")
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if c.output != "table" && c.output != "json" {
+			return exitError{exitUsage, fmt.Errorf("--output %q is unknown: write table or json", c.output)}
+		}
+		return nil
+	}
+}
+
+// load reads the configuration and writes what is wrong to stderr. The error is exit code 2.
+func (c *cli) load() (*Config, error) {
+	config, problems := LoadConfig(c.config, c.env)
+	for _, p := range problems {
+		if _, err := fmt.Fprintln(c.stderr, p); err != nil {
+			return nil, exitError{exitUsage, err}
+		}
+	}
+	if config == nil {
+		return nil, exitError{exitUsage, nil}
+	}
+	return config, nil
+}
+
+// exitError ends the program with a code. A nil err means that all is said.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e exitError) Unwrap() error { return e.err }
+
+// exit returns the error for a code that says it all.
+func exit(code int) error {
+	if code == exitOK {
+		return nil
+	}
+	return exitError{code: code}
+}
+
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func (c *cli) probeCommand() *cobra.Command {
+	var (
+		address string
+		timeout time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "probe [live|ready]",
+		Short: "Ask a running connector whether it lives or is ready",
+		Long: `Asks a running connector over HTTP, for containers without a shell and curl:
+/health/live (the default) or /health/ready, at the address that health.listen
+of the configuration names if --config is given, at --url otherwise.
+Exit code 0 for a yes, 1 for a no with its reason, 3 if nobody answers.`,
+		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: []string{"live", "ready"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := "/health/live"
+			if len(args) == 1 {
+				path = "/health/" + args[0]
+			}
+			switch {
+			case cmd.Flags().Changed("url"):
+				if len(args) == 0 { // the address as it stands
+					path = ""
+				}
+			case cmd.Flags().Changed("config"):
+				config, err := c.load()
+				if err != nil {
+					return err
+				}
+				if !config.Health.Enabled {
+					return exitError{exitRefused, fmt.Errorf("health.enabled is false in %s: there is nobody to ask", c.config)}
+				}
+				address = "http://" + reachable(config.Health.Listen)
+			}
+			return c.probe(cmd.Context(), strings.TrimSuffix(address, "/")+path, timeout)
+		},
+	}
+	c.configFlag(cmd)
+	cmd.Flags().StringVar(&address, "url", "http://127.0.0.1:8080", "address to ask; without live or ready, the complete one")
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait for the answer")
+	cmd.MarkFlagsMutuallyExclusive("config", "url")
+	return cmd
+}
+
+// reachable is an address to listen on as one to connect to.
+func reachable(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return listen
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+func (c *cli) probe(ctx context.Context, url string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return exitError{exitUsage, fmt.Errorf("--url: %w", err)}
+	}
+	// No proxy, no reuse, no redirects: the answer must be the connector's own.
+	client := &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return exitError{exitDependency, fmt.Errorf("probe: %w", err)}
+	}
+	defer func() { _ = resp.Body.Close() }() // read only
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+	if err != nil {
+		return exitError{exitDependency, fmt.Errorf("probe %s: read the answer: %w", url, err)}
+	}
+	if resp.StatusCode != http.StatusOK {
+		return exitError{exitFound, fmt.Errorf("probe %s: %s: %s", url, resp.Status, strings.TrimSpace(string(body)))}
+	}
+	_, err = fmt.Fprintln(c.stdout, "ok")
+	return err
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+)
+
+// The environment variables of the systems that Sluice replaces. A pod that was configured for them works on with the
+// same manifest: each variable overrides what config.yaml says. An empty variable counts as not set. This file is the
+// only place that knows them.
+
+// seedKeys are the variables that stand for one key.
+var seedKeys = [...]struct{ variable, key string }{
+	{"KAFKA_BOOTSTRAP_SERVERS", "kafka.brokers"},
+	{"KAFKA_GROUP_ID", "kafka.group"},
+	{"MAX_QUEUED_MESSAGES", "queue.pause_at"},
+	{"RESUME_THRESHOLD", "queue.resume_at"},
+	{"PER_KEY_CHANNEL_CAPACITY", "queue.per_key"},
+}
+
+const (
+	seedTopic      = "KAFKA_TOPIC"       // replaces the topics
+	seedPort       = "HEALTH_CHECK_PORT" // replaces the port of health.listen and keeps the host
+	seedLevel      = "LOG_LEVEL"
+	seedLevelOfNET = "Logging__LogLevel__Default"
+)
+
+// seedLater are variables for keys of a later version.
+var seedLater = [...]string{"MAX_ACCEPTABLE_LAG", "LAG_CHECK_INTERVAL_SECONDS"}
+
+// seedLevels are .NET's names of log levels (Microsoft.Extensions.Logging.LogLevel), in lower case.
+var seedLevels = map[string]string{
+	"trace": "debug", "debug": "debug", "information": "info", "info": "info", "warning": "warn", "warn": "warn",
+	"error": "error", "critical": "error", "none": "error",
+}
+
+// seedVariables puts the variables that are set into the configuration.
+func (l *loader) seedVariables() {
+	keys := l.config.keys()
+	set := func(variable, path, text string) {
+		f := keys[slices.IndexFunc(keys, func(f key) bool { return f.path == path })]
+		texts := []string{text}
+		if f.list {
+			texts = splitList(text)
+		}
+		if err := f.set(texts); err != nil {
+			l.variable(variable, "%v", err)
+		}
+		l.config.origins[path] = Origin{Variables: []string{variable}}
+	}
+	for _, s := range seedKeys {
+		if v := l.seed(s.variable); v != "" {
+			set(s.variable, s.key, v)
+		}
+	}
+	if v := l.seed(seedPort); v != "" {
+		if host, _, err := net.SplitHostPort(l.config.Health.Listen); err == nil {
+			set(seedPort, "health.listen", net.JoinHostPort(host, v))
+		}
+	}
+	for _, variable := range []string{seedLevelOfNET, seedLevel} { // the later one wins
+		v := l.seed(variable)
+		if v == "" {
+			continue
+		}
+		level, known := seedLevels[strings.ToLower(v)]
+		if !known {
+			l.variable(variable, "%q is unknown: write debug, info, warn or error, or one of .NET's names", v)
+			continue
+		}
+		set(variable, "log.level", level)
+	}
+	l.seedTopic()
+	for _, variable := range seedLater {
+		if l.seed(variable) != "" {
+			l.warning(Problem{File: environment, Key: variable}, "belongs to a later version and has no effect in this one")
+		}
+	}
+}
+
+// seedTopic makes the topic of the variable the only one. An entry of the same name keeps its keys.
+func (l *loader) seedTopic() {
+	name := l.seed(seedTopic)
+	if name == "" {
+		return
+	}
+	if err := topicName(name); err != nil {
+		l.variable(seedTopic, "%q %v", name, err)
+		return
+	}
+	topic, known := l.config.Topics[name]
+	if !known {
+		topic = l.config.Defaults
+		l.config.origins["topics."+name] = Origin{Variables: []string{seedTopic}}
+	}
+	l.config.Topics = map[string]TopicConfig{name: topic}
+}
+
+// environment stands for the file in problems with variables.
+const environment = "environment"
+
+func (l *loader) seed(variable string) string {
+	v, _ := l.env(variable)
+	return v
+}
+
+func (l *loader) variable(name, format string, args ...any) {
+	l.problems = append(l.problems, Problem{File: environment, Key: name, Text: fmt.Sprintf(format, args...)})
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (c *cli) validateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "validate",
+		Short: "Check the configuration file",
+		Long: `Checks the configuration file with the environment as it is, without touching
+Kafka or the store. Names everything that is wrong, with its line and what to
+write instead. Exit code 2 if something is wrong; warnings alone are 0.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return c.validate() },
+	}
+	c.configFlag(cmd)
+	c.outputFlag(cmd)
+	return cmd
+}
+
+func (c *cli) validate() error {
+	if c.output == "json" {
+		config, problems := LoadConfig(c.config, c.env)
+		if problems == nil {
+			problems = []Problem{}
+		}
+		if err := writeJSON(c.stdout, map[string]any{"valid": config != nil, "problems": problems}); err != nil {
+			return err
+		}
+		if config == nil {
+			return exit(exitUsage)
+		}
+		return nil
+	}
+	config, err := c.load()
+	if err != nil {
+		return err
+	}
+	name, topic := config.Topic()
+	_, err = fmt.Fprintf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, name, config.TableURL(topic), config.Kafka.Group)
+	return err
+}
+
+func (c *cli) configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Show the configuration in force",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	show := &cobra.Command{
+		Use:   "print",
+		Short: "Print every key, its value and where the value comes from",
+		Long: `Prints every key with the value in force and, as its comment, where the value
+comes from: a default, a line of the file, or an environment variable.
+Secrets are shown as ***.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			config, err := c.load()
+			if err != nil {
+				return err
+			}
+			if c.output == "json" {
+				return config.printJSON(c.stdout)
+			}
+			return config.printYAML(c.stdout)
+		},
+	}
+	c.configFlag(show)
+	c.outputFlag(show)
+	cmd.AddCommand(show)
+	return cmd
+}
