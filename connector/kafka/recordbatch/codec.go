@@ -143,7 +143,7 @@ func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
 		if h.FrameContentSize > uint64(limit) {
 			return nil, errTooLarge // by its own word, so before the buffer grows
 		}
-		size = min(int(h.FrameContentSize), 64*len(src)) // the word alone sizes no buffer
+		size = min(int(h.FrameContentSize), max(64*len(src), trusted)) // the word alone sizes no large buffer
 	}
 	for {
 		a.reserve(min(size, limit))
@@ -215,6 +215,9 @@ func (c *codecs) openLZ4() (io.Reader, error) {
 	return c.lz4, nil
 }
 
+// trusted is how much a frame may claim without having the bytes for it.
+const trusted = 1 << 20
+
 // minChunk keeps a misjudged size from growing in tiny steps.
 const minChunk = 4 << 10
 
@@ -222,6 +225,7 @@ const minChunk = 4 << 10
 type arena struct {
 	chunk []byte // filled up to its length
 	bytes int    // of all chunks
+	used  int    // of those bytes
 	// likely is what the batches not yet opened will probably need: the size of a new chunk.
 	likely int
 }
@@ -244,6 +248,7 @@ func (a *arena) room() []byte {
 func (a *arena) keep(out []byte) []byte {
 	n := len(a.chunk)
 	a.chunk = a.chunk[:n+len(out)]
+	a.used += len(out)
 	return out[:len(out):len(out)]
 }
 

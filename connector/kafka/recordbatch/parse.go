@@ -79,8 +79,13 @@ func varint(b []byte, p int) (int64, int) {
 	if uint(p) >= uint(len(b)) {
 		return 0, -1
 	}
-	if c := b[p]; c < 0x80 {
+	c := b[p]
+	if c < 0x80 {
 		return int64(c>>1) ^ -int64(c&1), p + 1
+	}
+	if p+1 < len(b) && b[p+1] < 0x80 {
+		u := uint32(c&0x7f) | uint32(b[p+1])<<7
+		return int64(u>>1) ^ -int64(u&1), p + 2
 	}
 	u, n := uvarint(b[p:])
 	if n < 0 {

@@ -121,7 +121,7 @@ func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, erro
 	}
 	b.Bytes = a.bytes
 	if opened > 0 {
-		o.growth = min(max(a.used()*18/opened, 16), 64*16) // with room for a bit more
+		o.growth = min(max(a.used*18/opened, 16), 64*16) // with room for a bit more
 	}
 	return b, err
 }

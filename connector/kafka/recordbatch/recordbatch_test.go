@@ -1,0 +1,474 @@
+package recordbatch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"sluice/classify"
+	"sluice/connector"
+)
+
+// readAll reads records in blocks of n until the end.
+func readAll(t testing.TB, b *Batches, n int) (all []connector.Record) {
+	t.Helper()
+	block := make([]connector.Record, n)
+	for {
+		n, err := b.Read(block)
+		if n > 0 && err != nil {
+			t.Fatalf("%d records with %v", n, err)
+		}
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil || n == 0 {
+			t.Fatalf("%d records, %v", n, err)
+		}
+		all = append(all, block[:n]...)
+	}
+}
+
+// open opens raw and returns the offsets of its records.
+func open(t testing.TB, limits Limits, raw []byte, from int64, aborted ...Aborted) (b *Batches, offsets []int64, err error) {
+	t.Helper()
+	b, err = NewOpener(limits).Open(raw, from, aborted)
+	count := b.Count
+	for _, r := range readAll(t, b, 7) {
+		offsets = append(offsets, r.Offset)
+	}
+	if len(offsets) != count {
+		t.Fatalf("Count %d, but %d records", count, len(offsets))
+	}
+	return b, offsets, err
+}
+
+func reasonOf(err error) connector.Reason {
+	var h *connector.HoldError
+	if !errors.As(err, &h) || classify.Of(err) != classify.Fatal {
+		return ""
+	}
+	return h.Reason
+}
+
+// On random logs, cut at random places, the records are those that franz-go finds.
+func TestOracle(t *testing.T) {
+	const rounds = 2000
+	o := NewOpener(Limits{})
+	var delivered, written int
+	for seed := range rounds {
+		rnd := rand.New(rand.NewPCG(uint64(seed), 1))
+		log, aborted := randomLog(rnd)
+		raw := concat(log...)
+		if rnd.IntN(3) == 0 {
+			raw = raw[:rnd.IntN(len(raw)+1)]
+		}
+		from := log[0].base
+		if rnd.IntN(3) == 0 { // as brokers do: inside the first batch
+			from += rnd.Int64N(int64(log[0].delta) + 1)
+		}
+		want, next := franz(t, raw, from, aborted)
+		b, err := o.Open(raw, from, aborted)
+		if err != nil || b.Next != next || b.Count != len(want) {
+			t.Fatalf("seed %d: %d records, next %d, want %d, %d: %v", seed, b.Count, b.Next, len(want), next, err)
+		}
+		clear(raw) // nothing may alias the response
+		if got := readAll(t, b, 1+rnd.IntN(50)); !slices.EqualFunc(want, got, sameRecord) {
+			t.Fatalf("seed %d: %s", seed, cmp.Diff(want, got))
+		}
+		delivered += len(want)
+		for _, s := range log {
+			written += len(s.records)
+		}
+	}
+	t.Logf("%d logs, %d records delivered of %d written", rounds, delivered, written)
+}
+
+// sameRecord is what go-cmp would say, a hundred times faster. A null differs from an empty value.
+func sameRecord(a, b connector.Record) bool {
+	same := func(x, y []byte) bool { return bytes.Equal(x, y) && (x == nil) == (y == nil) }
+	return a.Offset == b.Offset && a.Timestamp == b.Timestamp && same(a.Key, b.Key) && same(a.Value, b.Value) &&
+		slices.EqualFunc(a.Headers, b.Headers, func(x, y connector.Header) bool { return x.Key == y.Key && same(x.Value, y.Value) })
+}
+
+// franz decodes with franz-go.
+func franz(t *testing.T, raw []byte, from int64, aborted []Aborted) (records []connector.Record, next int64) {
+	t.Helper()
+	rp := kmsg.NewFetchResponseTopicPartition()
+	rp.RecordBatches = slices.Clone(raw)
+	for _, a := range aborted {
+		ka := kmsg.NewFetchResponseTopicPartitionAbortedTransaction()
+		ka.ProducerID, ka.FirstOffset = a.Producer, a.First
+		rp.AbortedTransactions = append(rp.AbortedTransactions, ka)
+	}
+	p, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
+		Offset: from, IsolationLevel: kgo.ReadCommitted(),
+	}, &rp, kgo.DefaultDecompressor(), nil)
+	if p.Err != nil {
+		t.Fatalf("oracle: %v", p.Err)
+	}
+	for _, r := range p.Records {
+		rec := connector.Record{Offset: r.Offset, Timestamp: r.Timestamp.UnixMilli(), Key: r.Key, Value: r.Value}
+		for _, h := range r.Headers {
+			rec.Headers = append(rec.Headers, connector.Header{Key: h.Key, Value: h.Value})
+		}
+		records = append(records, rec)
+	}
+	return records, next
+}
+
+func TestAbortedSortedByFirstOffset(t *testing.T) {
+	// Producer 1 opens first and ends last, so its marker, and its place in the broker's list, comes second.
+	raw := concat(
+		&spec{base: 0, producer: 1, attrs: attrTxn, records: []testRecord{{}}},
+		&spec{base: 1, producer: 2, attrs: attrTxn, records: []testRecord{{}}},
+		marker(2, 2, 0),
+		&spec{base: 3, producer: 1, attrs: attrTxn, records: []testRecord{{}}},
+		marker(4, 1, 0),
+		&spec{base: 5, producer: 1, attrs: attrTxn, records: []testRecord{{}}},
+		marker(6, 1, 1),
+	)
+	b, got, err := open(t, Limits{}, raw, 0, Aborted{2, 1}, Aborted{1, 0})
+	if err != nil || b.Next != 7 || !slices.Equal(got, []int64{5}) {
+		t.Fatal(got, b.Next, err)
+	}
+}
+
+func TestNextMovesOverEmptyTails(t *testing.T) {
+	two := concat(&spec{base: 0, records: []testRecord{{}}}, &spec{base: 1, records: []testRecord{{}}})
+	for _, tt := range []struct {
+		name  string
+		raw   []byte
+		next  int64
+		epoch int32
+		cut   int
+	}{
+		{"compacted tail", concat(&spec{base: 0, delta: 9, attrs: 3, records: []testRecord{{offset: 2}}}), 10, 7, 0},
+		{"empty batch", concat(&spec{base: 0, delta: 9, attrs: 4}), 10, 7, 0},
+		{"markers only", concat(marker(0, 1, 1), marker(1, 2, 0)), 2, 7, 0},
+		{"aborted marker of an unknown type", concat(marker(0, 1, 9)), 1, 7, 0},
+		{"cut batch", two[:100], 1, 7, len(two) / 2},
+		{"cut below the length", two[:len(two)/2+11], 1, 7, 0},
+		{"cut below the magic", two[:len(two)/2+12], 1, 7, len(two) / 2},
+		{"nothing", nil, 0, -1, 0},
+		{"cut first batch", two[:40], 0, -1, len(two) / 2},
+		{"wholly before", two, 2, 7, 0},
+	} {
+		from := int64(0)
+		if tt.name == "wholly before" {
+			from = 2
+		}
+		b, _, err := open(t, Limits{}, tt.raw, from)
+		if err != nil || b.Next != tt.next || b.Epoch != tt.epoch || b.Cut != tt.cut {
+			t.Errorf("%s: next %d, want %d, epoch %d, cut %d, want %d: %v", tt.name, b.Next, tt.next, b.Epoch, b.Cut, tt.cut, err)
+		}
+	}
+}
+
+func TestTimestamps(t *testing.T) {
+	recs := []testRecord{{time: 5}, {offset: 1, time: -3}}
+	for _, tt := range []struct {
+		attrs uint16
+		want  []int64
+	}{
+		{0, []int64{1_700_000_000_005, 1_699_999_999_997}},
+		{attrLogTime, []int64{1_700_000_009_999, 1_700_000_009_999}},
+	} {
+		b, err := NewOpener(Limits{}).Open(concat(&spec{attrs: tt.attrs, records: recs}), 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []int64
+		for _, r := range readAll(t, b, 10) {
+			got = append(got, r.Timestamp)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("attributes %d: %v", tt.attrs, got)
+		}
+	}
+}
+
+// A bad batch is named with the place where it begins; the batches before it are delivered and nothing of it is.
+func TestRefusals(t *testing.T) {
+	good := &spec{base: 5, records: []testRecord{{value: []byte("x")}, {offset: 1}}}
+	first := good.encode()
+	old := make([]byte, 26) // the shortest v0 message is shorter than a v2 header
+	be.PutUint32(old[8:], 14)
+	magic := func(m byte) []byte {
+		b := good.encode()
+		b[16] = m
+		return b
+	}
+	with := func(at int, v ...byte) []byte {
+		b := good.encode()
+		copy(b[at:], v)
+		return mend(b)
+	}
+	flipped := good.encode()
+	flipped[len(flipped)-1] ^= 1
+	record := func(bytes ...byte) []byte { return append(binary.AppendVarint(nil, int64(len(bytes))), bytes...) }
+	body := func(count int, body []byte) []byte { return seal(&spec{base: 5, delta: 3}, count, body) }
+	many := make([]testHeader, maxHeaders+1)
+	for _, tt := range []struct {
+		name, text string
+		raw        []byte
+		reason     connector.Reason
+	}{
+		{"magic 0", "format v0", old, connector.ReasonCorruptBatch},
+		{"magic 1", "format v1", magic(1), connector.ReasonCorruptBatch},
+		{"magic 3", "format v3", magic(3), connector.ReasonCorruptBatch},
+		{"checksum", "offset 5: its checksum", flipped, connector.ReasonCorruptBatch},
+		{"length", "length", func() []byte { b := good.encode(); be.PutUint32(b[8:], 20); return b }(), connector.ReasonCorruptBatch},
+		{"negative delta", "delta", with(23, 0xff), connector.ReasonCorruptBatch},
+		{"negative count", "records", with(57, 0xff), connector.ReasonCorruptBatch},
+		{"count too high", "record 3 of 3", with(57, 0, 0, 0, 3), connector.ReasonCorruptBatch},
+		{"count too low", "bytes follow", with(57, 0, 0, 0, 1), connector.ReasonCorruptBatch},
+		{"offset beyond batch", "offset +1 after +0", with(23, 0, 0, 0, 0), connector.ReasonCorruptBatch},
+		{"offsets fall", "offset +0 after +1", body(2, append(record(0, 0, 2, 1, 1, 0), record(0, 0, 0, 1, 1, 0)...)), connector.ReasonCorruptBatch},
+		{"same offset", "offset +1 after +1", body(2, append(record(0, 0, 2, 1, 1, 0), record(0, 0, 2, 1, 1, 0)...)), connector.ReasonCorruptBatch},
+		{"trailing bytes", "follow", body(1, append(record(0, 0, 0, 1, 1, 0), 99)), connector.ReasonCorruptBatch},
+		{"bytes in a record", "malformed", body(1, record(0, 0, 0, 1, 1, 0, 99)), connector.ReasonCorruptBatch},
+		{"key beyond record", "malformed", body(1, record(0, 0, 0, 20, 1, 0)), connector.ReasonCorruptBatch},
+		{"header without name", "malformed", body(1, record(0, 0, 0, 1, 1, 2, 1, 1)), connector.ReasonCorruptBatch},
+		{"more headers than bytes", "malformed", body(1, record(0, 0, 0, 1, 1, 200, 1, 0)), connector.ReasonCorruptBatch},
+		{"records of an empty batch", "follow", body(0, []byte{1}), connector.ReasonCorruptBatch},
+		{"codec", "codec 5", seal(&spec{base: 5, attrs: 5}, 1, []byte("?")), connector.ReasonCorruptBatch},
+		{"gzip", "codec gzip", seal(&spec{base: 5, attrs: 1}, 1, []byte("?")), connector.ReasonCorruptBatch},
+		{"snappy", "codec snappy", seal(&spec{base: 5, attrs: 2}, 1, []byte("?")), connector.ReasonCorruptBatch},
+		{"xerial", "codec snappy", seal(&spec{base: 5, attrs: 2}, 1, []byte("\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x09?")), connector.ReasonCorruptBatch},
+		{"lz4", "codec lz4", seal(&spec{base: 5, attrs: 3}, 1, []byte("?????????")), connector.ReasonCorruptBatch},
+		{"zstd", "codec zstd", seal(&spec{base: 5, attrs: 4}, 1, []byte("?????????")), connector.ReasonCorruptBatch},
+		{"cut zstd", "codec zstd", func() []byte {
+			z := compress(codecZstd, false, bytes.Repeat([]byte("sluice"), 5000))
+			return seal(&spec{base: 5, attrs: 4}, 1, z[:len(z)/2])
+		}(), connector.ReasonCorruptBatch},
+		{"headers", "65537 headers", concat(&spec{base: 5, records: []testRecord{{headers: many}}}), connector.ReasonOversize},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b, got, err := open(t, Limits{}, tt.raw, 5)
+			if reasonOf(err) != tt.reason || !strings.Contains(err.Error(), tt.text) || b.Next != 5 || len(got) != 0 {
+				t.Errorf("alone: next %d, %v, records %v", b.Next, err, got)
+			}
+			// Behind a good one, and with another good one behind it.
+			second := slices.Clone(tt.raw)
+			be.PutUint64(second, 7)
+			third := (&spec{base: 20, records: []testRecord{{}}}).encode()
+			b, got, err = open(t, Limits{}, slices.Concat(first, second, third), 5)
+			if reasonOf(err) != tt.reason || b.Next != 7 || !slices.Equal(got, []int64{5, 6}) {
+				t.Errorf("second: next %d, %v, records %v", b.Next, err, got)
+			}
+		})
+	}
+}
+
+// After Answer bytes no further batch is opened; the rest is for the next fetch.
+func TestAnswerLimit(t *testing.T) {
+	var log []*spec
+	for i := range 10 {
+		log = append(log, &spec{base: int64(i), attrs: codecZstd, records: []testRecord{{value: make([]byte, 100<<10)}}})
+	}
+	raw := concat(log...)
+	total, fetches := 0, 0
+	for next := int64(0); next < 10; fetches++ {
+		b, got, err := open(t, Limits{Answer: 250 << 10}, raw, next)
+		if err != nil || len(got) == 0 || got[0] != next || b.Bytes > 600<<10 {
+			t.Fatal(got, b.Bytes, err)
+		}
+		total += len(got)
+		next = b.Next
+	}
+	if total != 10 || fetches < 3 {
+		t.Fatal(total, fetches)
+	}
+}
+
+func TestReadShortBlocks(t *testing.T) {
+	raw := concat(&spec{base: 0, records: []testRecord{{offset: 0}, {offset: 1}, {offset: 2}}}, &spec{base: 9, records: []testRecord{{}}})
+	b, err := NewOpener(Limits{}).Open(raw, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := b.Read(nil); n != 0 || err != nil {
+		t.Fatal("an empty block:", n, err)
+	}
+	for _, want := range []int64{1, 2, 9} {
+		var one [1]connector.Record
+		if n, err := b.Read(one[:]); n != 1 || err != nil || one[0].Offset != want {
+			t.Fatal(n, err, one[0])
+		}
+	}
+	for range 2 {
+		var one [1]connector.Record
+		if n, err := b.Read(one[:]); n != 0 || !errors.Is(err, io.EOF) {
+			t.Fatal(n, err)
+		}
+	}
+}
+
+// A value may not be appended to over its neighbour.
+func TestRecordsEndWhereTheyEnd(t *testing.T) {
+	b, err := NewOpener(Limits{}).Open(concat(&spec{records: []testRecord{
+		{key: []byte("key"), value: []byte("value"), headers: []testHeader{{"h", []byte("v")}, {"h", nil}}},
+		{offset: 1, headers: []testHeader{{"h", []byte("w")}}},
+	}}), 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := readAll(t, b, 10)
+	if cap(r[0].Key) != 3 || cap(r[0].Value) != 5 || cap(r[0].Headers) != 2 || cap(r[0].Headers[0].Value) != 1 {
+		t.Fatal(cap(r[0].Key), cap(r[0].Value), cap(r[0].Headers))
+	}
+	if r[0].Headers[1].Value != nil || r[1].Key != nil || r[1].Value != nil {
+		t.Fatal("a null is not null")
+	}
+}
+
+// Reading allocates nothing per record, opening little per answer.
+func TestAllocations(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 5))
+	block := make([]connector.Record, 500)
+	for codec := range uint16(5) {
+		s := &spec{attrs: codec}
+		for i := range 1000 {
+			value := bytes.Repeat([]byte{byte(rnd.Uint32()), byte(rnd.Uint32()), 'x'}, 100)
+			s.records = append(s.records, testRecord{offset: int64(i), value: value})
+		}
+		raw := s.encode()
+		o := NewOpener(Limits{})
+		perAnswer := testing.AllocsPerRun(20, func() {
+			b, err := o.Open(raw, 0, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for {
+				if _, err := b.Read(block); err != nil {
+					break
+				}
+			}
+		})
+		if perAnswer > 5 { // Batches, its list, its buffer; -race empties pools
+			t.Errorf("codec %s: %.0f allocations for 1000 records", codecNames[codec], perAnswer)
+		}
+	}
+}
+
+// A bomb must fail with little memory taken.
+func TestBombs(t *testing.T) {
+	const huge = 200 << 20
+	zeros := make([]byte, huge)
+	for codec := codecGzip; codec <= codecZstd; codec++ {
+		bomb := seal(&spec{base: 3, attrs: uint16(codec)}, 1, compress(codec, false, zeros))
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		b, _, err := open(t, Limits{}, bomb, 3)
+		runtime.ReadMemStats(&after)
+		if reasonOf(err) != connector.ReasonOversize || b.Next != 3 || b.Bytes != 0 {
+			t.Errorf("%s: next %d, %d bytes: %v", codecNames[codec], b.Next, b.Bytes, err)
+		}
+		t.Logf("%s: %d bytes for %d MiB refused, %d MiB allocated on the way: %v", codecNames[codec], len(bomb), huge>>20,
+			(after.TotalAlloc-before.TotalAlloc)>>20, err)
+	}
+}
+
+// A frame may lie about its size: that must not size the buffer.
+func TestLies(t *testing.T) {
+	for codec, body := range map[int][]byte{
+		codecSnappy: append(binary.AppendUvarint(nil, 60<<20), 0, 'x'),
+		// Single segment, content size 56 MiB, one empty raw block.
+		codecZstd: {0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0x80, 3, 1, 0, 0},
+	} {
+		var before, after runtime.MemStats
+		raw := seal(&spec{attrs: uint16(codec)}, 1, body)
+		_, _, _ = open(t, Limits{}, raw, 0) // the decoder's own tables
+		runtime.ReadMemStats(&before)
+		_, _, err := open(t, Limits{}, raw, 0)
+		runtime.ReadMemStats(&after)
+		if err == nil || after.TotalAlloc-before.TotalAlloc > 2<<20 {
+			t.Errorf("%s: %d bytes for a lie: %v", codecNames[codec], after.TotalAlloc-before.TotalAlloc, err)
+		}
+	}
+}
+
+// Honest batches of very equal records pass: 15 MiB in a few kB.
+func TestHonestRatio(t *testing.T) {
+	for codec := range uint16(5) {
+		s := &spec{attrs: codec}
+		for i := range 15 {
+			s.records = append(s.records, testRecord{offset: int64(i), value: make([]byte, 1<<20)})
+		}
+		raw := s.encode()
+		_, got, err := open(t, Limits{}, raw, 0)
+		if err != nil || len(got) != 15 {
+			t.Error(codecNames[codec], len(got), err)
+		}
+	}
+}
+
+// A Java producer at zstd level 22 declares a window of 128 MiB and no size.
+func TestZstdWindow(t *testing.T) {
+	var buf bytes.Buffer
+	w, err := zstd.NewWriter(&buf, zstd.WithWindowSize(128<<20), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := (&spec{records: []testRecord{{value: make([]byte, 1<<20)}}}).encode()[headerLen:]
+	for _, part := range [][]byte{plain[:len(plain)/2], plain[len(plain)/2:]} {
+		if _, err := w.Write(part); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Flush(); err != nil { // so that the size is not known up front
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var h zstd.Header
+	if err := h.Decode(buf.Bytes()); err != nil || h.WindowSize != 128<<20 || h.HasFCS {
+		t.Fatal(h, err)
+	}
+	b, got, err := open(t, Limits{}, seal(&spec{attrs: 4}, 1, buf.Bytes()), 0)
+	if err != nil || len(got) != 1 || b.Bytes > 4<<20 {
+		t.Fatal(got, b.Bytes, err)
+	}
+}
+
+// The repeats in unzstd rest on the decoder naming a full buffer as such, wherever in the data it fills up.
+func TestLimitAtEverySize(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	src := make([]byte, 700<<10)
+	for i := range src {
+		src[i] = "abcdefghij"[rnd.IntN(1+i%10)]
+	}
+	for i := 100 << 10; i < 300<<10; i++ {
+		src[i] = 'z' // an RLE block
+	}
+	for i := 400 << 10; i < 500<<10; i++ {
+		src[i] = byte(rnd.Uint32()) // a raw one
+	}
+	var c codecs
+	for codec := codecGzip; codec <= codecZstd; codec++ {
+		z := compress(codec, false, src)
+		for size := 0; size < len(src); size += 1 + rnd.IntN(30000) {
+			if _, err := c.decompress(codec, z, &arena{}, size); !errors.Is(err, errTooLarge) {
+				t.Fatalf("%s, limit %d: %v", codecNames[codec], size, err)
+			}
+			a := &arena{chunk: make([]byte, 0, size)}
+			out, err := c.decompress(codec, z, a, 1<<20)
+			if err != nil || !bytes.Equal(out, src) {
+				t.Fatalf("%s, from %d: %v", codecNames[codec], size, err)
+			}
+		}
+	}
+}
