@@ -23,7 +23,7 @@ type owned struct {
 // what each member says it owned.
 type sticky struct {
 	// join is called before each join, on kafka-go's goroutine, and returns what this member owned last.
-	join func() owned
+	join func() (owned, error)
 	// lookup returns the partitions of topics by another way than kafka-go's, which forgets all topics if one of them
 	// is missing.
 	lookup func(topics []string) map[string][]int32
@@ -33,7 +33,10 @@ type sticky struct {
 func (b *sticky) ProtocolName() string { return stickyName }
 
 // UserData implements [kafka.GroupBalancer].
-func (b *sticky) UserData() ([]byte, error) { return b.join().encode(), nil }
+func (b *sticky) UserData() ([]byte, error) {
+	o, err := b.join()
+	return o.encode(), err
+}
 
 // AssignGroups implements [kafka.GroupBalancer]. Each member is in the result, with nothing if need be: kafka-go fails to
 // read an assignment that is not there.

@@ -15,9 +15,9 @@ import (
 
 type share = map[string][]int32
 
-// world draws topics and members. With equal all members subscribe to all topics. What members claim may be stale,
+// drawGroup draws topics and members. With equal all members subscribe to all topics. What members claim may be stale,
 // contradictory and of topics that they do not subscribe to any more.
-func world(t *rapid.T, maxMembers, maxTopics, maxPartitions int, equal bool) ([]claimant, map[string][]int32) {
+func drawGroup(t *rapid.T, maxMembers, maxTopics, maxPartitions int, equal bool) ([]claimant, map[string][]int32) {
 	topics := make(map[string][]int32)
 	for i := range rapid.IntRange(1, maxTopics).Draw(t, "topics") {
 		ids := []int32{}
@@ -79,7 +79,7 @@ func moved(members []claimant, now map[string]share) (n int) {
 // TestBalanceComplete: each partition with a subscriber belongs to exactly one of them.
 func TestBalanceComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		members, topics := world(t, 6, 4, 8, false)
+		members, topics := drawGroup(t, 6, 4, 8, false)
 		got := balance(members, topics)
 		if len(got) != len(members) {
 			t.Fatalf("%d of %d members have a share", len(got), len(members))
@@ -119,7 +119,7 @@ func TestBalanceComplete(t *testing.T) {
 // TestBalanceEven: the loads are as even as the subscriptions allow, found by trying everything.
 func TestBalanceEven(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		members, topics := world(t, 4, 3, 5, rapid.Bool().Draw(t, "equal"))
+		members, topics := drawGroup(t, 4, 3, 5, rapid.Bool().Draw(t, "equal"))
 		square := func(loads []int) (n int) {
 			for _, l := range loads {
 				n += l * l
@@ -175,7 +175,7 @@ func TestBalanceEven(t *testing.T) {
 // partitions where they were.
 func TestBalanceSticky(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		members, topics := world(t, 6, 4, 8, true)
+		members, topics := drawGroup(t, 6, 4, 8, true)
 		got := balance(members, topics)
 
 		total, had := 0, map[string]int{}
@@ -225,7 +225,7 @@ func TestBalanceSticky(t *testing.T) {
 // TestBalanceStays: the same members get the same again, whatever they subscribe to.
 func TestBalanceStays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		members, topics := world(t, 6, 4, 8, false)
+		members, topics := drawGroup(t, 6, 4, 8, false)
 		first := balance(members, topics)
 		if diff := cmp.Diff(first, balance(settle(members, first, 7), topics)); diff != "" {
 			t.Fatalf("moved without a reason (-first +second):\n%s", diff)
@@ -236,7 +236,7 @@ func TestBalanceStays(t *testing.T) {
 // TestBalanceJoinLeave: a member that joins takes its share and no more, one that leaves disturbs nobody.
 func TestBalanceJoinLeave(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		members, topics := world(t, 6, 4, 8, true)
+		members, topics := drawGroup(t, 6, 4, 8, true)
 		members = settle(members, balance(members, topics), 7)
 		total := 0
 		for _, ids := range topics {
@@ -262,7 +262,7 @@ func TestBalanceJoinLeave(t *testing.T) {
 // TestBalanceDeterministic: every leader computes the same, in whatever order the broker lists things.
 func TestBalanceDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		members, topics := world(t, 6, 4, 8, false)
+		members, topics := drawGroup(t, 6, 4, 8, false)
 		first := balance(members, topics)
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		members = slices.Clone(members)

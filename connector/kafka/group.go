@@ -1,0 +1,238 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/reliability"
+)
+
+// GroupConfig says which group to join and how patient to be. Durations that are zero take their defaults.
+type GroupConfig struct {
+	// Group is the group's id.
+	Group string
+	// Topics are subscribed to as far as they exist. The others are waited for.
+	Topics []string
+	// Session is how long the coordinator waits for a silent member: 30 s, or the client's. Heartbeats come ten times as
+	// often; an exchange with the coordinator may take half of it.
+	Session time.Duration
+	// Rebalance is how long the coordinator waits for the members to join a generation: 60 s.
+	Rebalance time.Duration
+	// WatchEvery is how often topics are looked at: 30 s. Confirm is after what time a finding that a broker with old
+	// metadata can produce must show again: 5 s, and not longer than WatchEvery.
+	WatchEvery, Confirm time.Duration
+	// Leave bounds how long leaving may take, whatever the brokers do: 5 s.
+	Leave time.Duration
+}
+
+const (
+	defaultRebalance  = 60 * time.Second
+	defaultWatchEvery = 30 * time.Second
+	defaultConfirm    = 5 * time.Second
+	defaultLeave      = 5 * time.Second
+)
+
+// Group is this member's part in a consumer group. It implements [connector.Group].
+//
+//	waiting ─▶ joining ─▶ joined ─▶ ended ─▶ joining …
+//	   ▲          ▲                   │
+//	   └──────────┴── topics changed ─┘
+//
+// waiting: none of the topics exists. ended: the generation is over; its claims go on.
+type Group struct {
+	client  *Client
+	cfg     GroupConfig
+	logger  *slog.Logger
+	metrics *groupMetrics
+	backoff reliability.Backoff
+
+	mu          sync.Mutex
+	missing     []string
+	missingSaid time.Time  // in the log
+	last        generation // the newest one, be it over
+}
+
+var _ connector.Group = (*Group)(nil)
+
+// generation is what this member was given in one generation of the group.
+type generation struct {
+	id     int32
+	member string // empty: none yet, or the group was left
+	claims []connector.Partition
+}
+
+// NewGroup returns a member that joins when it is run. reg may be nil.
+func NewGroup(client *Client, cfg GroupConfig, logger *slog.Logger, reg prometheus.Registerer) *Group {
+	cfg.Topics = slices.Compact(slices.Sorted(slices.Values(cfg.Topics)))
+	cfg.Session = cmp.Or(cfg.Session, client.cfg.Session)
+	cfg.Rebalance = cmp.Or(cfg.Rebalance, defaultRebalance)
+	cfg.WatchEvery = cmp.Or(cfg.WatchEvery, defaultWatchEvery)
+	cfg.Confirm = min(cmp.Or(cfg.Confirm, defaultConfirm), cfg.WatchEvery)
+	cfg.Leave = cmp.Or(cfg.Leave, defaultLeave)
+	return &Group{
+		client:  client,
+		cfg:     cfg,
+		logger:  logger.With("group", cfg.Group),
+		metrics: newGroupMetrics(reg),
+		backoff: reliability.Backoff{Initial: 200 * time.Millisecond, Max: 10 * time.Second, Jitter: 0.25},
+	}
+}
+
+// Missing returns the configured topics that do not exist, as last seen by Run. They are held topic_missing.
+func (g *Group) Missing() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.missing)
+}
+
+// Run joins the group, delivers each new assignment and leaves when ctx ends; then it returns nil. When a generation ends
+// its claims are delivered again, not joined; while there are no topics nothing is, not joined. It returns only for a
+// Fatal error besides: a [connector.HoldError] with ReasonKafkaDenied or ReasonKafkaDown. It may be called again then,
+// but not twice at a time.
+func (g *Group) Run(ctx context.Context, deliver func(connector.Assignment)) error {
+	for {
+		topics, err := g.awaitTopics(ctx, deliver)
+		if err == nil {
+			err = g.belong(ctx, topics, deliver)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// awaitTopics returns the configured topics as soon as one of them exists.
+func (g *Group) awaitTopics(ctx context.Context, deliver func(connector.Assignment)) (topics, error) {
+	told, failures := false, 0
+	for {
+		found, err := g.look(ctx)
+		pause := g.pause()
+		switch {
+		case err != nil:
+			if classify.Of(err) == classify.Fatal || ctx.Err() != nil {
+				return nil, err
+			}
+			failures++
+			pause = g.backoff.Pause(failures)
+			g.logger.WarnContext(ctx, "looking for topics failed, will try again", "err", err, "pause", pause)
+		case len(found) > 0:
+			return found, nil
+		case !told:
+			told, failures = true, 0
+			deliver(connector.Assignment{})
+		}
+		if err := reliability.Wait(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// belong is a member of the group, through all its generations, for as long as the set of topics stays.
+func (g *Group) belong(ctx context.Context, topics topics, deliver func(connector.Assignment)) error {
+	m, err := g.join(ctx, topics)
+	if err != nil {
+		return err
+	}
+	defer m.leave(ctx)
+	for {
+		gen, err := m.next(ctx)
+		if err != nil {
+			return err
+		}
+		claims := g.begin(gen.ID, gen.MemberID, m.claims(gen))
+		g.metrics.joined.Set(1)
+		g.logger.InfoContext(ctx, "joined", "generation", gen.ID, "member", gen.MemberID, "claims", len(claims))
+		deliver(connector.Assignment{Joined: true, Partitions: claims})
+
+		why := m.watch(ctx, gen)
+		g.metrics.joined.Set(0)
+		if ctx.Err() != nil {
+			return nil
+		}
+		g.metrics.rejoins.WithLabelValues(string(why)).Inc()
+		g.logger.InfoContext(ctx, "generation ended, claims go on", "generation", gen.ID, "reason", string(why))
+		deliver(connector.Assignment{Joined: false, Partitions: slices.Clone(claims)})
+		if why == topicsChanged {
+			return nil
+		}
+	}
+}
+
+// begin makes a generation the newest one.
+func (g *Group) begin(id int32, member string, claims []connector.Partition) []connector.Partition {
+	g.metrics.generations.Inc()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.last = generation{id, member, claims}
+	return slices.Clone(claims)
+}
+
+// left forgets the membership, but not the claims, which the balancer should give back.
+func (g *Group) left() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.last.member = ""
+}
+
+// newest returns the newest generation.
+func (g *Group) newest() generation {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.last
+}
+
+// owned is what the newest generation gave us, for the balancer.
+func (g *Group) owned() owned {
+	last := g.newest()
+	o := owned{generation: last.id, partitions: make(map[string][]int32)}
+	for _, p := range last.claims {
+		o.partitions[p.Topic] = append(o.partitions[p.Topic], p.ID)
+	}
+	return o
+}
+
+// pause is the time until topics are looked at again. Members do not look in step.
+func (g *Group) pause() time.Duration {
+	return reliability.Backoff{Initial: g.cfg.WatchEvery, Max: g.cfg.WatchEvery, Jitter: g.backoff.Jitter}.Pause(1)
+}
+
+type groupMetrics struct {
+	generations, joinFailures prometheus.Counter
+	rejoins                   *prometheus.CounterVec
+	joined, missing           prometheus.Gauge
+}
+
+func newGroupMetrics(reg prometheus.Registerer) *groupMetrics {
+	m := &groupMetrics{
+		generations: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_group_generations_total", Help: "Generations of the group that this member was part of.",
+		}),
+		joinFailures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_group_join_failures_total", Help: "Attempts to join the group that failed.",
+		}),
+		rejoins: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_group_rejoins_total", Help: "Generations that ended, by what ended them.",
+		}, []string{"reason"}),
+		joined: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "sluice_group_joined", Help: "1 while this member is part of a generation.",
+		}),
+		missing: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "sluice_group_missing_topics", Help: "Configured topics that do not exist.",
+		}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.generations, m.joinFailures, m.rejoins, m.joined, m.missing)
+	}
+	return m
+}

@@ -1,0 +1,173 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// groupConns are the connections of one kafka-go ConsumerGroup. Three things about it can only be mended below it: it
+// dials without a context, so that closing it waits for a broker that does not answer; it authenticates without a
+// deadline; and it asks for metadata in a way that creates missing topics.
+type groupConns struct {
+	dialer *kafka.Dialer
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	tls    *tls.Config
+	limit  time.Duration // of an exchange that kafka-go sets no deadline for
+
+	life context.Context // until abort
+	end  context.CancelFunc
+
+	mu   sync.Mutex
+	open map[*groupConn]struct{}
+}
+
+// newGroupConns returns connections that live until abort, and not longer than ctx.
+func newGroupConns(ctx context.Context, c *Client) *groupConns {
+	d := c.dialer()
+	g := &groupConns{dialer: d, dial: d.DialFunc, tls: d.TLS, limit: c.timeout(), open: make(map[*groupConn]struct{})}
+	g.life, g.end = context.WithCancel(ctx)
+	d.DialFunc, d.TLS = g.connect, nil // requests are changed before they are encrypted
+	return g
+}
+
+// abort ends everything that is under way on the connections, and every later attempt.
+func (g *groupConns) abort() {
+	g.end()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c := range g.open {
+		_ = c.Conn.Close() // whoever uses it learns of it from its own call
+	}
+}
+
+func (g *groupConns) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(g.life, cancel)()
+	conn, err := g.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if g.tls != nil {
+		if conn, err = handshake(ctx, conn, address, g.tls); err != nil {
+			return nil, err
+		}
+	}
+	c := &groupConn{Conn: conn, group: g}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.life.Err() != nil {
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	g.open[c] = struct{}{}
+	return c, nil
+}
+
+// handshake speaks TLS over conn, which it closes if that fails. The server's name is the address's unless it is
+// configured.
+func handshake(ctx context.Context, conn net.Conn, address string, config *tls.Config) (net.Conn, error) {
+	if config.ServerName == "" {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		config = config.Clone()
+		config.ServerName = host
+	}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return secure, nil
+}
+
+// groupConn is a connection to the group's coordinator, or to a broker that is asked for it.
+type groupConn struct {
+	net.Conn
+	group *groupConns
+
+	// Of the request that is being written; kafka-go writes one after the other.
+	head [8]byte // size, API key, version
+	seen int     // bytes of head
+	rest int     // bytes after head
+}
+
+// Metadata versions whose last byte is allow_auto_topic_creation. kafka-go writes version 6 if the broker has it, and
+// true.
+const (
+	createFrom = 4
+	createTo   = 7
+)
+
+// Write passes requests on, except that a metadata request creates no topic.
+func (c *groupConn) Write(b []byte) (int, error) {
+	var changed []byte
+	for i := 0; i < len(b); {
+		if c.seen < len(c.head) {
+			n := copy(c.head[c.seen:], b[i:])
+			c.seen += n
+			i += n
+			if c.seen < len(c.head) {
+				break
+			}
+			c.rest = int(be.Uint32(c.head[:])) - 4
+			if c.rest > 0 {
+				continue
+			}
+		}
+		n := min(c.rest, len(b)-i)
+		i += n
+		if c.rest -= n; c.rest > 0 {
+			break
+		}
+		if n > 0 && c.creates() {
+			if changed == nil {
+				changed = append(changed, b...)
+			}
+			changed[i-1] = 0
+		}
+		c.seen, c.rest = 0, 0
+	}
+	if changed == nil {
+		changed = b
+	}
+	return c.Conn.Write(changed)
+}
+
+func (c *groupConn) creates() bool {
+	key, version := protocol.ApiKey(be.Uint16(c.head[4:])), be.Uint16(c.head[6:])
+	return key == protocol.Metadata && version >= createFrom && version <= createTo
+}
+
+// SetDeadline implements [net.Conn]; no deadline becomes one.
+func (c *groupConn) SetDeadline(t time.Time) error { return c.Conn.SetDeadline(c.bound(t)) }
+
+// SetReadDeadline implements [net.Conn]; no deadline becomes one. kafka-go sets it before each response.
+func (c *groupConn) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadline(c.bound(t)) }
+
+// SetWriteDeadline implements [net.Conn]; no deadline becomes one. kafka-go sets it before each request.
+func (c *groupConn) SetWriteDeadline(t time.Time) error { return c.Conn.SetWriteDeadline(c.bound(t)) }
+
+func (c *groupConn) bound(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Now().Add(c.group.limit)
+	}
+	return t
+}
+
+// Close closes the connection.
+func (c *groupConn) Close() error {
+	c.group.mu.Lock()
+	delete(c.group.open, c)
+	c.group.mu.Unlock()
+	return c.Conn.Close()
+}

@@ -1,0 +1,202 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/reliability"
+)
+
+// membership is one kafka-go ConsumerGroup, from joining to leaving: a fixed subscription and any number of generations.
+type membership struct {
+	group *Group
+	names []string // subscribed to
+	conns *groupConns
+	inner *kafka.ConsumerGroup
+
+	joining context.Context // of what the balancer asks for on kafka-go's goroutine
+	stop    context.CancelFunc
+
+	mu   sync.Mutex
+	base topics // as seen before the newest join, or earlier: the leader dealt out no fewer partitions
+
+	// stale is the member that the coordinator may still wait for, though kafka-go has forgotten it.
+	stale string
+}
+
+// join starts to join the group. The result must be left.
+func (g *Group) join(ctx context.Context, topics topics) (*membership, error) {
+	m := &membership{group: g, base: topics}
+	for name := range topics {
+		m.names = append(m.names, name)
+	}
+	slices.Sort(m.names)
+	m.joining, m.stop = context.WithCancel(ctx)
+	m.conns = newGroupConns(context.WithoutCancel(ctx), g.client)
+	brokers := slices.Clone(g.client.cfg.Brokers)
+	rand.Shuffle(len(brokers), func(i, j int) { brokers[i], brokers[j] = brokers[j], brokers[i] }) // kafka-go asks the first
+	var err error
+	m.inner, err = kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
+		ID:                g.cfg.Group,
+		Brokers:           brokers,
+		Dialer:            m.conns.dialer,
+		Topics:            m.names,
+		GroupBalancers:    []kafka.GroupBalancer{&sticky{join: m.onJoin, lookup: m.lookup}},
+		HeartbeatInterval: g.cfg.Session / 10,
+		SessionTimeout:    g.cfg.Session,
+		RebalanceTimeout:  g.cfg.Rebalance,
+		JoinGroupBackoff:  g.backoff.Pause(1), // the longer pauses are next's
+		Timeout:           g.cfg.Session / 2,  // a shorter one gives the membership up for one slow answer
+	})
+	if err != nil {
+		m.stop()
+		m.conns.abort()
+		return nil, classify.Mark(fmt.Errorf("group %s: %w", g.cfg.Group, err), classify.Fatal)
+	}
+	return m, nil
+}
+
+// onJoin is called before each join. What it sees of the topics is older than what the leader will deal out, so that a
+// partition that is added meanwhile is noticed later as one too many. An error ends the attempt.
+func (m *membership) onJoin() (owned, error) {
+	if err := m.joining.Err(); err != nil {
+		return owned{}, err // leaving: kafka-go would join first, and wait for the others
+	}
+	ctx, cancel := context.WithTimeout(m.joining, m.group.client.timeout())
+	defer cancel()
+	if now, err := m.group.client.topics(ctx, m.names); err == nil { // else the last look does, it is older still
+		m.mu.Lock()
+		m.base = newer(m.base, now)
+		m.mu.Unlock()
+	}
+	return m.group.owned(), nil
+}
+
+// lookup is the leader's: partitions of topics, by the cluster's metadata or else by the last look.
+func (m *membership) lookup(names []string) map[string][]int32 {
+	ctx, cancel := context.WithTimeout(m.joining, m.group.client.timeout())
+	defer cancel()
+	found, err := m.group.client.topics(ctx, names)
+	if err != nil {
+		found = m.known()
+	}
+	partitions := make(map[string][]int32)
+	for _, name := range names {
+		if t, ok := found[name]; ok {
+			partitions[name] = t.Partitions
+		}
+	}
+	return partitions
+}
+
+// known is what the newest generation was built on.
+func (m *membership) known() topics {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.base
+}
+
+// claims returns the partitions of a generation, with the ids of their topics, in order.
+func (m *membership) claims(gen *kafka.Generation) []connector.Partition {
+	base := m.known()
+	var claims []connector.Partition
+	for name, assigned := range gen.Assignments {
+		t, ok := base[name]
+		if !ok {
+			continue // not subscribed to: a leader of another kind
+		}
+		for _, p := range assigned {
+			claims = append(claims, connector.Partition{Cluster: t.Cluster, Topic: name, TopicID: t.ID, ID: int32(p.ID)})
+		}
+	}
+	slices.SortFunc(claims, func(a, b connector.Partition) int {
+		if c := strings.Compare(a.Topic, b.Topic); c != 0 {
+			return c
+		}
+		return int(a.ID) - int(b.ID)
+	})
+	return claims
+}
+
+// next returns the next generation. It goes on until there is one, ctx ends, or the error is Fatal.
+func (m *membership) next(ctx context.Context) (*kafka.Generation, error) {
+	for failures := 0; ; {
+		gen, err := m.receive(ctx)
+		switch {
+		case err == nil:
+			m.stale = ""
+			return gen, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.Is(err, kafka.RebalanceInProgress):
+			continue // the next join waits at the coordinator
+		}
+		if err := Held("joining the group "+m.group.cfg.Group, err); classify.Of(err) == classify.Fatal {
+			return nil, err
+		}
+		m.stale = m.group.newest().member
+		failures++
+		m.group.metrics.joinFailures.Inc()
+		pause := m.group.backoff.Pause(failures)
+		m.group.logger.WarnContext(ctx, "joining failed, will try again", "err", err, "pause", pause)
+		if err := reliability.Wait(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// receive is kafka-go's Next. Meanwhile it has a member removed that kafka-go has forgotten after an error: otherwise the
+// coordinator lets all others wait until the session of that member is over.
+func (m *membership) receive(ctx context.Context) (*kafka.Generation, error) {
+	for m.stale != "" {
+		short, cancel := context.WithTimeout(ctx, m.group.cfg.Session/30)
+		gen, err := m.inner.Next(short)
+		enough := short.Err() != nil
+		cancel()
+		if err == nil || !enough || ctx.Err() != nil {
+			return gen, err
+		}
+		if m.group.remove(ctx, m.stale) == nil {
+			m.stale = ""
+		}
+	}
+	return m.inner.Next(ctx)
+}
+
+// leave ends the membership within the configured bound. A coordinator that does not answer learns of it when the session
+// is over.
+func (m *membership) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.group.cfg.Leave)
+	defer cancel()
+	m.stop()
+	member := m.group.newest().member
+	m.group.left()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = m.inner.Close() // never fails, but can take long
+	}()
+	patience := time.NewTimer(m.group.cfg.Leave * 4 / 5)
+	defer patience.Stop()
+	select {
+	case <-closed:
+	case <-patience.C:
+		m.group.logger.WarnContext(ctx, "the group's coordinator does not answer, leaving anyway")
+		m.conns.abort()
+		<-closed // without connections there is nothing left to wait for
+		if member != "" {
+			_ = m.group.remove(ctx, member) // the session ends it otherwise
+		}
+	}
+	m.conns.abort()
+}

@@ -1,0 +1,135 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/offsetcommit"
+
+	"sluice/classify"
+	"sluice/connector"
+)
+
+// Offsets returns the group's offsets of a topic, by the partitions that the topic has now. It is part of
+// [connector.Group]. A missing topic is a [connector.HoldError] with ReasonTopicMissing.
+func (g *Group) Offsets(ctx context.Context, topic string) (map[int32]connector.GroupOffset, error) {
+	t, err := g.client.Topic(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.client.timeout())
+	defer cancel()
+	request := &kafka.OffsetFetchRequest{GroupID: g.cfg.Group, Topics: map[string][]int{topic: nil}}
+	for _, id := range t.Partitions {
+		request.Topics[topic] = append(request.Topics[topic], int(id))
+	}
+	doing := "reading the offsets of group " + g.cfg.Group
+	response, err := g.client.requests().OffsetFetch(ctx, request)
+	if err == nil {
+		err = response.Error
+	}
+	if err != nil {
+		return nil, Held(doing, fmt.Errorf("offsets of group %s: %w", g.cfg.Group, err))
+	}
+	offsets := make(map[int32]connector.GroupOffset)
+	answered := 0
+	for _, p := range response.Topics[topic] {
+		if p.Error != nil {
+			return nil, Held(doing, fmt.Errorf("offset of group %s for %s-%d: %w", g.cfg.Group, topic, p.Partition, p.Error))
+		}
+		answered++
+		if p.CommittedOffset >= 0 {
+			offsets[int32(p.Partition)] = connector.GroupOffset{Next: p.CommittedOffset, Epoch: parseEpoch(p.Metadata)}
+		}
+	}
+	if answered != len(t.Partitions) { // taken for "no offset" it could begin a topic a second time
+		return nil, fmt.Errorf("offsets of group %s: %w: %d of %d partitions of %s",
+			g.cfg.Group, errMalformed, answered, len(t.Partitions), topic)
+	}
+	return offsets, nil
+}
+
+// CommitOffsets moves group offsets as a member of the newest generation; the coordinator decides whether that still
+// counts, and the error is Fenced if it does not or if there was no generation yet. It is part of [connector.Group].
+// Partitions that are not claims of that generation are passed over without an error: whoever has them writes theirs.
+func (g *Group) CommitOffsets(ctx context.Context, offsets map[connector.Partition]connector.GroupOffset) error {
+	last := g.newest()
+	if last.member == "" {
+		return classify.Mark(fmt.Errorf("commit offsets of group %s: no generation", g.cfg.Group), classify.Fenced)
+	}
+	topics := make(map[string][]offsetcommit.RequestPartition)
+	for _, p := range last.claims {
+		if o, ok := offsets[p]; ok {
+			topics[p.Topic] = append(topics[p.Topic], offsetcommit.RequestPartition{
+				PartitionIndex: p.ID, CommittedOffset: o.Next, CommittedLeaderEpoch: o.Epoch, CommittedMetadata: formatEpoch(o.Epoch),
+			})
+		}
+	}
+	if len(topics) == 0 {
+		return nil
+	}
+	request := &offsetcommit.Request{
+		GroupID: g.cfg.Group, GenerationID: last.id, MemberID: last.member,
+		RetentionTimeMs: -1, // the broker's own; only versions before 5 ask
+	}
+	for _, name := range slices.Sorted(maps.Keys(topics)) {
+		request.Topics = append(request.Topics, offsetcommit.RequestTopic{Name: name, Partitions: topics[name]})
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.client.timeout())
+	defer cancel()
+	doing := "writing the offsets of group " + g.cfg.Group
+	// Not by kafka-go's Client.OffsetCommit: it leaves the leader epoch at 0, which consumers believe.
+	answer, err := g.client.transport.RoundTrip(ctx, g.client.addr, request)
+	if err != nil {
+		return Held(doing, fmt.Errorf("commit offsets of group %s: %w", g.cfg.Group, err))
+	}
+	response, ok := answer.(*offsetcommit.Response)
+	if !ok {
+		return fmt.Errorf("commit offsets of group %s: %w: %T", g.cfg.Group, errMalformed, answer)
+	}
+	var refused error
+	for _, t := range response.Topics {
+		for _, p := range t.Partitions {
+			if code := kafka.Error(p.ErrorCode); code != 0 && refused == nil {
+				refused = fmt.Errorf("commit offset of group %s for %s-%d: %w", g.cfg.Group, t.Name, p.PartitionIndex, code)
+			}
+		}
+	}
+	return Held(doing, refused)
+}
+
+// remove has the coordinator remove a member of the group. Any answer does: a member that it does not know is gone.
+func (g *Group) remove(ctx context.Context, member string) error {
+	ctx, cancel := context.WithTimeout(ctx, g.client.timeout())
+	defer cancel()
+	_, err := g.client.requests().LeaveGroup(ctx, &kafka.LeaveGroupRequest{
+		GroupID: g.cfg.Group, Members: []kafka.LeaveGroupRequestMember{{ID: member}},
+	})
+	return err
+}
+
+// The leader epoch of the record batch before the offset is kept as the offset's metadata. Kafka has a field for it, too,
+// but clients that do not know the epoch write anything there.
+const epochPrefix = "epoch="
+
+func formatEpoch(epoch int32) string {
+	if epoch < 0 {
+		return ""
+	}
+	return epochPrefix + strconv.Itoa(int(epoch))
+}
+
+// parseEpoch returns -1 for what formatEpoch did not write.
+func parseEpoch(metadata string) int32 {
+	digits, ours := strings.CutPrefix(metadata, epochPrefix)
+	epoch, err := strconv.ParseInt(digits, 10, 32)
+	if !ours || err != nil || epoch < 0 {
+		return -1
+	}
+	return int32(epoch)
+}
