@@ -1,0 +1,140 @@
+// Package health decides how a connector is from what it says about itself. It asks nobody and serves nothing: health/ops
+// answers the probes.
+package health
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Status sums a connector up in one word.
+type Status string
+
+// The statuses. Held comes last: a connector that drains or starts is not judged by its holds.
+const (
+	Draining Status = "draining" // asked to stop, bringing the open batch to the table
+	Starting Status = "starting" // not in the group, or positions not read from the table yet
+	Held     Status = "held"     // at least one partition stands still, and says why
+	OK       Status = "ok"
+)
+
+// Report is what a connector says about itself at one moment. Its slices are not changed afterwards.
+type Report struct {
+	Pipeline string
+	Group    string
+	// Joined is true while the member has a generation of the group.
+	Joined bool
+	// Resumed is true once every claim has its position from the table, or a hold instead.
+	Resumed bool
+	// Draining is true from the first signal to stop.
+	Draining     bool
+	Holds        []Hold
+	Partitions   []Partition
+	Dependencies []Dependency
+}
+
+// Hold is a partition that stands still.
+type Hold struct {
+	Topic     string    `json:"topic"`
+	Partition int32     `json:"partition"`
+	Reason    string    `json:"reason"` // a code; docs/operations.md has a section for each
+	Detail    string    `json:"detail"`
+	Since     time.Time `json:"since"`
+	Offset    int64     `json:"offset"` // where it stands, -1 if unknown
+}
+
+// Partition is how far the table has taken a partition.
+type Partition struct {
+	Topic string
+	ID    int32
+	// Position is the next offset to read, as the table knows it. -1 if unknown.
+	Position int64
+	// End is the last stable offset, where a reader of committed records ends. -1 if unknown.
+	End int64
+}
+
+// Dependency is how Kafka or the store is.
+type Dependency struct {
+	Name string `json:"name"`
+	// Open is true while nobody asks it, since it failed too often.
+	Open bool `json:"open"`
+	// Failing is since when nothing succeeded, nil if the last request did.
+	Failing *time.Time `json:"failing_since,omitempty"`
+	Error   string     `json:"error,omitempty"`
+}
+
+// Lag is how many offsets the table is behind, false if unknown. It is never negative: the position may be newer than
+// the end that was seen last.
+func (p Partition) Lag() (lag int64, known bool) {
+	if p.Position < 0 || p.End < 0 {
+		return 0, false
+	}
+	return max(0, p.End-p.Position), true
+}
+
+// TotalLag sums up the partitions whose lag is known.
+func (r Report) TotalLag() int64 {
+	var total int64
+	for _, p := range r.Partitions {
+		lag, _ := p.Lag()
+		total += lag
+	}
+	return total
+}
+
+// Status sums the report up.
+func (r Report) Status() Status {
+	switch {
+	case r.Draining:
+		return Draining
+	case !r.Joined || !r.Resumed:
+		return Starting
+	case len(r.Holds) > 0:
+		return Held
+	}
+	return OK
+}
+
+// Why a connector is not ready.
+var (
+	ErrDraining   = errors.New("draining: asked to stop")
+	ErrNotJoined  = errors.New("not joined: no generation of the consumer group")
+	ErrNotResumed = errors.New("not resumed: positions are not read from the table yet")
+)
+
+// Ready says why the connector is not ready, nil if it is. Holds do not count: a restart or another member would meet
+// the same hold, and the other partitions go on.
+func (r Report) Ready() error {
+	switch {
+	case r.Draining:
+		return ErrDraining
+	case !r.Joined:
+		return ErrNotJoined
+	case !r.Resumed:
+		return ErrNotResumed
+	}
+	return nil
+}
+
+// Loop is a loop of the process that must keep turning while it has work.
+type Loop struct {
+	Name    string
+	Working bool      // it has something to do that does not wait for a dependency
+	Held    bool      // it waits on purpose, for a dependency or an operator
+	Tick    time.Time // when it last turned
+}
+
+// Stalled is how long a loop with work may stand still before a restart is the better choice.
+const Stalled = time.Minute
+
+// Live says why the process should be restarted, nil if it should not. Lag, Kafka and the store never count: a restart
+// mends none of them.
+func Live(now time.Time, loops ...Loop) error {
+	for _, l := range loops {
+		if still := now.Sub(l.Tick); l.Working && !l.Held && still >= Stalled {
+			return fmt.Errorf("loop %s has work and has not turned for %s", l.Name, still.Round(time.Second))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package health_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/health"
+)
+
+func TestStatusAndReady(t *testing.T) {
+	hold := []health.Hold{{Topic: "orders", Reason: "poison"}}
+	for _, c := range []struct {
+		name   string
+		report health.Report
+		status health.Status
+		ready  error
+	}{
+		{"new", health.Report{}, health.Starting, health.ErrNotJoined},
+		{"joined", health.Report{Joined: true}, health.Starting, health.ErrNotResumed},
+		{"resumed, generation ended", health.Report{Resumed: true}, health.Starting, health.ErrNotJoined},
+		{"at work", health.Report{Joined: true, Resumed: true}, health.OK, nil},
+		{"one partition held", health.Report{Joined: true, Resumed: true, Holds: hold}, health.Held, nil},
+		{"held while starting", health.Report{Joined: true, Holds: hold}, health.Starting, health.ErrNotResumed},
+		{"draining", health.Report{Joined: true, Resumed: true, Draining: true, Holds: hold}, health.Draining, health.ErrDraining},
+		{"draining before it joined", health.Report{Draining: true}, health.Draining, health.ErrDraining},
+	} {
+		if got := c.report.Status(); got != c.status {
+			t.Errorf("%s: status %s, want %s", c.name, got, c.status)
+		}
+		if got := c.report.Ready(); !errors.Is(got, c.ready) {
+			t.Errorf("%s: ready %v, want %v", c.name, got, c.ready)
+		}
+	}
+}
+
+func TestLag(t *testing.T) {
+	r := health.Report{Partitions: []health.Partition{
+		{Position: 100, End: 105},
+		{Position: 7, End: 5}, // the end is older than the position
+		{Position: -1, End: 9},
+		{Position: 3, End: -1},
+		{Position: 0, End: 2},
+	}}
+	want := []struct {
+		lag   int64
+		known bool
+	}{{5, true}, {0, true}, {0, false}, {0, false}, {2, true}}
+	for i, p := range r.Partitions {
+		if lag, known := p.Lag(); lag != want[i].lag || known != want[i].known {
+			t.Errorf("%+v: lag %d %v, want %+v", p, lag, known, want[i])
+		}
+	}
+	if got := r.TotalLag(); got != 7 {
+		t.Errorf("total %d", got)
+	}
+}
+
+func TestLive(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	at := func(ago time.Duration) time.Time { return now.Add(-ago) }
+	for _, c := range []struct {
+		name string
+		loop health.Loop
+		dead bool
+	}{
+		{"turns", health.Loop{Working: true, Tick: at(0)}, false},
+		{"nearly stalled", health.Loop{Working: true, Tick: at(health.Stalled - 1)}, false},
+		{"stalled", health.Loop{Working: true, Tick: at(health.Stalled)}, true},
+		{"nothing to do", health.Loop{Tick: at(time.Hour)}, false},
+		{"held", health.Loop{Working: true, Held: true, Tick: at(time.Hour)}, false},
+	} {
+		err := health.Live(now, health.Loop{Working: true, Tick: now}, c.loop)
+		if (err != nil) != c.dead {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if err := health.Live(now, health.Loop{Name: "writer", Working: true, Tick: at(90 * time.Second)}); err == nil ||
+		!strings.Contains(err.Error(), "loop writer has work and has not turned for 1m30s") {
+		t.Error(err)
+	}
+	if err := health.Live(now); err != nil {
+		t.Error(err)
+	}
+}
