@@ -1,0 +1,87 @@
+package gen
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+)
+
+// Ledger is a file with one line for each committed record: topic, partition, offset and hash of the row. Rows enter
+// when the broker has acknowledged them, those of a transaction when it has committed. All methods may be called at the
+// same time.
+type Ledger struct {
+	Path string
+
+	mu      sync.Mutex
+	file    *os.File
+	out     *bufio.Writer
+	entries int64
+	ends    map[int32]int64 // after the last committed record of each partition
+	err     error
+}
+
+// Entry is one line of a ledger.
+type Entry struct {
+	Coordinates
+	Hash string
+}
+
+// NewLedger creates the file.
+func NewLedger(path string) (*Ledger, error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("create ledger: %w", err)
+	}
+	l := &Ledger{Path: path, file: file, out: bufio.NewWriter(file), ends: make(map[int32]int64)}
+	_, l.err = l.out.WriteString("topic,partition,offset,hash\n")
+	return l, nil
+}
+
+// Add appends entries.
+func (l *Ledger) Add(entries ...Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range entries {
+		if _, err := fmt.Fprintf(l.out, "%s,%d,%d,%s\n", e.Topic, e.Partition, e.Offset, e.Hash); err != nil {
+			l.err = errors.Join(l.err, err)
+			return
+		}
+		l.entries++
+		l.ends[e.Partition] = max(l.ends[e.Partition], e.Offset+1)
+	}
+}
+
+// Len returns the number of entries so far.
+func (l *Ledger) Len() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.entries
+}
+
+// Ends returns, for each partition, the offset after its last entry.
+func (l *Ledger) Ends() map[int32]int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ends := make(map[int32]int64, len(l.ends))
+	for partition, end := range l.ends {
+		ends[partition] = end
+	}
+	return ends
+}
+
+// Flush makes the file complete for readers.
+func (l *Ledger) Flush() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := errors.Join(l.err, l.out.Flush()); err != nil {
+		return fmt.Errorf("write ledger: %w", err)
+	}
+	return nil
+}
+
+// Close writes what is left and closes the file.
+func (l *Ledger) Close() error {
+	return errors.Join(l.Flush(), l.file.Close())
+}

@@ -1,0 +1,271 @@
+package lab
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Kafka is one broker that is its own controller.
+type Kafka struct {
+	Addr string // bootstrap address
+	// Proxied is the bootstrap address of a second listener that clients reach only through a proxy: its metadata
+	// name the proxy that Options gave, so that every connection of such a client can be cut.
+	Proxied string
+	Dir     string // data and log
+
+	libs  string
+	proc  *Process
+	admin *kadm.Client
+}
+
+// KafkaOptions are what a broker may be told.
+type KafkaOptions struct {
+	Dir string // an empty folder for its data
+	// Advertise is the address that the second listener's metadata name, "" for no second listener.
+	Advertise string
+	// Heap is the largest heap of its JVM, 1g by default.
+	Heap string
+	// Extra are more lines of server.properties.
+	Extra []string
+}
+
+// StartKafka formats a new cluster and starts its broker. The caller ends it with Stop or Kill.
+func StartKafka(ctx context.Context, o KafkaOptions) (*Kafka, error) {
+	libs, err := Install(ctx, "kafka")
+	if err != nil {
+		return nil, err
+	}
+	k := &Kafka{Dir: o.Dir, libs: libs}
+	if err := k.configure(o); err != nil {
+		return nil, err
+	}
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	id[0] &= 0x7f        // a name that starts with "-" would be an option
+	format := exec.CommandContext(ctx, "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-Dlog4j2.configurationFile="+k.log4j(), "-cp", libs+"/*", "kafka.tools.StorageTool",
+		"format", "-t", base64.RawURLEncoding.EncodeToString(id), "-c", k.properties())
+	if out, err := format.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("format Kafka's storage: %w: %s", err, out)
+	}
+	if err := k.Start(ctx); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+func (k *Kafka) properties() string { return filepath.Join(k.Dir, "server.properties") }
+
+func (k *Kafka) log4j() string { return "file:" + filepath.Join(k.Dir, "log4j2.properties") }
+
+func (k *Kafka) configure(o KafkaOptions) error {
+	var addrs [3]string
+	for i := range addrs {
+		addr, err := freeAddr()
+		if err != nil {
+			return err
+		}
+		addrs[i] = addr
+	}
+	k.Addr = addrs[0]
+	controller := addrs[1]
+	listeners := "DIRECT://" + k.Addr + ",CONTROLLER://" + controller
+	advertised := "DIRECT://" + k.Addr
+	if o.Advertise != "" {
+		k.Proxied = addrs[2]
+		listeners += ",PROXIED://" + k.Proxied
+		advertised += ",PROXIED://" + o.Advertise
+	}
+	lines := append([]string{
+		"process.roles=broker,controller",
+		"node.id=1",
+		"controller.quorum.voters=1@" + controller,
+		"listeners=" + listeners,
+		"advertised.listeners=" + advertised,
+		"controller.listener.names=CONTROLLER",
+		"listener.security.protocol.map=DIRECT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"inter.broker.listener.name=DIRECT",
+		"log.dirs=" + filepath.Join(k.Dir, "logs"),
+		"offsets.topic.num.partitions=4",
+		"offsets.topic.replication.factor=1",
+		"transaction.state.log.num.partitions=4",
+		"transaction.state.log.replication.factor=1",
+		"transaction.state.log.min.isr=1",
+		"share.coordinator.state.topic.replication.factor=1",
+		"share.coordinator.state.topic.min.isr=1",
+		"group.initial.rebalance.delay.ms=0",
+		"group.min.session.timeout.ms=1000",
+		"auto.create.topics.enable=false",
+		"num.network.threads=2",
+		"num.io.threads=4",
+		"log.retention.ms=-1",
+		"log.retention.check.interval.ms=1000",
+		"file.delete.delay.ms=100",
+		"log.cleaner.dedupe.buffer.size=33554432",
+	}, o.Extra...)
+	heap := o.Heap
+	if heap == "" {
+		heap = "1g"
+	}
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	log4j, err := os.ReadFile(filepath.Join(root, "test", "lab", "kafka", "log4j2.properties"))
+	if err != nil {
+		return fmt.Errorf("configure Kafka: %w", err)
+	}
+	for name, text := range map[string]string{
+		"server.properties": strings.Join(lines, "\n") + "\n",
+		"log4j2.properties": string(log4j),
+		"heap":              heap,
+	} {
+		if err := os.WriteFile(filepath.Join(k.Dir, name), []byte(text), 0o644); err != nil {
+			return fmt.Errorf("configure Kafka: %w", err)
+		}
+	}
+	return nil
+}
+
+// Start starts the broker again on its data. It returns when the broker serves.
+func (k *Kafka) Start(ctx context.Context) error {
+	heap, err := os.ReadFile(filepath.Join(k.Dir, "heap"))
+	if err != nil {
+		return fmt.Errorf("start Kafka: %w", err)
+	}
+	log := filepath.Join(k.Dir, "kafka-"+time.Now().Format("150405.000")+".log")
+	k.proc, err = StartProcess("Kafka", log, nil, "java", "-Xms256m", "-Xmx"+string(heap), "-XX:+UseG1GC",
+		"-XX:MaxGCPauseMillis=50", "-Djava.awt.headless=true", "-Dlog4j2.configurationFile="+k.log4j(),
+		"-cp", k.libs+"/*", "kafka.Kafka", k.properties())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	defer cancel()
+	err = Until(ctx, func() (bool, error) {
+		if !k.proc.Running() {
+			return false, errors.New("it ended")
+		}
+		text, err := os.ReadFile(log)
+		// The broker writes this line when it is unfenced and its listeners accept.
+		if err != nil || !strings.Contains(string(text), "Kafka Server started") {
+			return false, err
+		}
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", k.Addr)
+		if err != nil {
+			return false, nil //nolint:nilerr // not yet
+		}
+		return true, conn.Close()
+	})
+	if err != nil {
+		tail := k.proc.Tail()
+		return errors.Join(fmt.Errorf("start Kafka: %w: %s", err, tail), k.proc.Kill())
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.Addr))
+	if err != nil {
+		return errors.Join(fmt.Errorf("connect to Kafka: %w", err), k.proc.Kill())
+	}
+	k.admin = kadm.NewClient(client)
+	return nil
+}
+
+// Stop ends the broker in an orderly way; Start may follow.
+func (k *Kafka) Stop() error {
+	k.closeAdmin()
+	return k.proc.Stop(30 * time.Second)
+}
+
+// Kill ends the broker at once; Start may follow and recovers its log.
+func (k *Kafka) Kill() error {
+	k.closeAdmin()
+	return k.proc.Kill()
+}
+
+func (k *Kafka) closeAdmin() {
+	if k.admin != nil {
+		k.admin.Close()
+		k.admin = nil
+	}
+}
+
+// Pause stops the broker's process from running until Resume: connections stay open, nothing answers.
+func (k *Kafka) Pause() error { return k.proc.Signal(syscall.SIGSTOP) }
+
+// Resume lets a paused broker go on.
+func (k *Kafka) Resume() error { return k.proc.Signal(syscall.SIGCONT) }
+
+// Pid returns the broker's process id.
+func (k *Kafka) Pid() int { return k.proc.Pid() }
+
+// Admin returns a client for what tests ask of the broker besides the methods here.
+func (k *Kafka) Admin() *kadm.Client { return k.admin }
+
+// CreateTopic creates a topic without retention and waits until each partition has a leader.
+func (k *Kafka) CreateTopic(ctx context.Context, topic string, partitions int32, configs map[string]string) error {
+	all := map[string]*string{"retention.ms": kadm.StringPtr("-1")}
+	for key, value := range configs {
+		all[key] = &value
+	}
+	resp, err := k.admin.CreateTopic(ctx, partitions, 1, all, topic)
+	if err = errors.Join(err, resp.Err); err != nil {
+		return fmt.Errorf("create topic %s: %w", topic, err)
+	}
+	return Until(ctx, func() (bool, error) {
+		ends, err := k.admin.ListEndOffsets(ctx, topic)
+		return err == nil && ends.Error() == nil && len(ends[topic]) == int(partitions), nil
+	})
+}
+
+// DeleteTopic deletes a topic and waits until the cluster has forgotten it.
+func (k *Kafka) DeleteTopic(ctx context.Context, topic string) error {
+	resp, err := k.admin.DeleteTopics(ctx, topic)
+	if err = errors.Join(err, resp.Error()); err != nil {
+		return fmt.Errorf("delete topic %s: %w", topic, err)
+	}
+	return Until(ctx, func() (bool, error) {
+		topics, err := k.admin.ListTopics(ctx, topic)
+		return err == nil && !topics.Has(topic), nil
+	})
+}
+
+// DeleteRecords moves the log start of a partition: the records before offset are gone.
+func (k *Kafka) DeleteRecords(ctx context.Context, topic string, partition int32, offset int64) error {
+	offsets := make(kadm.Offsets)
+	offsets.AddOffset(topic, partition, offset, -1)
+	resp, err := k.admin.DeleteRecords(ctx, offsets)
+	if err = errors.Join(err, resp.Error()); err != nil {
+		return fmt.Errorf("delete records of %s/%d: %w", topic, partition, err)
+	}
+	return nil
+}
+
+// Ends returns the offsets after the last committed record of each partition (the last stable offsets).
+func (k *Kafka) Ends(ctx context.Context, topic string) (map[int32]int64, error) {
+	list, err := k.admin.ListCommittedOffsets(ctx, topic)
+	if err = errors.Join(err, list.Error()); err != nil {
+		return nil, fmt.Errorf("read the ends of %s: %w", topic, err)
+	}
+	ends := make(map[int32]int64)
+	for partition, offset := range list[topic] {
+		ends[partition] = offset.Offset
+	}
+	return ends, nil
+}
+
+// Segments returns the log segment files of a partition, oldest first.
+func (k *Kafka) Segments(topic string, partition int32) ([]string, error) {
+	return filepath.Glob(filepath.Join(k.Dir, "logs", fmt.Sprintf("%s-%d", topic, partition), "*.log"))
+}

@@ -1,0 +1,92 @@
+// Package lab starts real servers for tests, without containers: Apache Kafka, MinIO, Python readers and Spark, and the
+// proxies that break what lies between them and the connector.
+//
+// Everything listens on 127.0.0.1 at free ports, keeps its data in a folder of the caller and is ended by its process
+// id. Downloads lie in the cache that [Home] names and are made once by the script test/lab/install. A part that is
+// missing and cannot be installed is an error, never a reason to leave a test out.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Home returns the folder of downloads: $SLUICE_LAB, or sluice/lab in the user's cache.
+func Home() (string, error) {
+	if dir := os.Getenv("SLUICE_LAB"); dir != "" {
+		return dir, nil
+	}
+	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
+		return filepath.Join(dir, "sluice", "lab"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("find the test lab's cache: %w", err)
+	}
+	return filepath.Join(home, ".cache", "sluice", "lab"), nil
+}
+
+// Root returns the top folder of the checkout that the working directory lies in.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the checkout: %w", err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("find the checkout: no go.mod above the working directory")
+		}
+	}
+}
+
+// Install makes a part of the lab present ("kafka", "minio", "readers", "spark") and returns where it lies.
+func Install(ctx context.Context, part string) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "test", "lab", "install"), part)
+	var text strings.Builder
+	cmd.Stderr = &text
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("install %s: %w: %s", part, err, text.String())
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// freeAddr returns an address of 127.0.0.1 that nobody listens on now.
+func freeAddr() (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// Until calls check every 50 ms until it says true. It ends with the error of check or of ctx.
+func Until(ctx context.Context, check func() (bool, error)) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		done, err := check()
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"time"
+)
+
+// AccessKey and SecretKey are what [MinIO] lets in.
+const (
+	AccessKey = "minioadmin"
+	SecretKey = "minioadmin"
+	Region    = "us-east-1"
+)
+
+// MinIO is an S3 server on one folder.
+type MinIO struct {
+	Endpoint string // http://127.0.0.1:port
+	proc     *Process
+}
+
+// StartMinIO starts a server on the folder dir. The caller ends it with Stop.
+func StartMinIO(ctx context.Context, dir string) (*MinIO, error) {
+	bin, err := Install(ctx, "minio")
+	if err != nil {
+		return nil, err
+	}
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	env := []string{
+		"MINIO_ROOT_USER=" + AccessKey, "MINIO_ROOT_PASSWORD=" + SecretKey, "MINIO_UPDATE=off", "MINIO_BROWSER=off",
+		"MINIO_CALLHOME_ENABLE=off", "MINIO_CONFIG_ENV_FILE=", "HOME=" + dir,
+	}
+	proc, err := StartProcess("MinIO", filepath.Join(dir, "minio.log"), env,
+		bin, "server", filepath.Join(dir, "data"), "--address", addr)
+	if err != nil {
+		return nil, err
+	}
+	m := &MinIO{Endpoint: "http://" + addr, proc: proc}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	err = Until(ctx, func() (bool, error) {
+		if !proc.Running() {
+			return false, errors.New("it ended")
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.Endpoint+"/minio/health/ready", nil)
+		if err != nil {
+			return false, err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return false, nil //nolint:nilerr // not yet
+		}
+		return resp.StatusCode == http.StatusOK, resp.Body.Close()
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start MinIO: %w: %s", err, proc.Tail()), proc.Kill())
+	}
+	return m, nil
+}
+
+// Stop ends the server.
+func (m *MinIO) Stop() error { return m.proc.Stop(10 * time.Second) }
+
+// Pid returns the server's process id.
+func (m *MinIO) Pid() int { return m.proc.Pid() }

@@ -1,0 +1,121 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Process is a child process. Its output goes to a file.
+type Process struct {
+	Name string
+	Log  string // path of the file with stdout and stderr
+
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // set when done is closed
+}
+
+// StartProcess starts a program with env added to the environment. Its output is appended to logPath. The child dies
+// with its parent where the system can promise that.
+func StartProcess(name, logPath string, env []string, argv ...string) (*Process, error) {
+	if err := os.MkdirAll(filepath.Dir(logPath), 0o755); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	out, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	defer out.Close()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = append(os.Environ(), env...)
+	cmd.SysProcAttr = dieWithParent()
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	p := &Process{Name: name, Log: logPath, cmd: cmd, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.err = cmd.Wait()
+	}()
+	return p, nil
+}
+
+// Pid returns the process id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Running says whether the process has not ended yet.
+func (p *Process) Running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// ExitCode returns the exit code of an ended process, -1 if a signal ended it. It waits for the end.
+func (p *Process) ExitCode() int {
+	<-p.done
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Usage returns the CPU time of an ended process, its own and that of the children it waited for.
+func (p *Process) Usage() (user, system time.Duration) {
+	<-p.done
+	return p.cmd.ProcessState.UserTime(), p.cmd.ProcessState.SystemTime()
+}
+
+// Signal sends a signal. A process that has ended is no error.
+func (p *Process) Signal(sig syscall.Signal) error {
+	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signal %s (pid %d): %w", p.Name, p.Pid(), err)
+	}
+	return nil
+}
+
+// Kill ends the process at once (SIGKILL) and waits for its end.
+func (p *Process) Kill() error {
+	if err := p.Signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-p.done
+	return nil
+}
+
+// Stop asks the process to end (SIGTERM), waits for it, and kills it after grace. The error says that it had to.
+func (p *Process) Stop(grace time.Duration) error {
+	if !p.Running() {
+		return nil
+	}
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(grace):
+	}
+	if err := p.Kill(); err != nil {
+		return err
+	}
+	return fmt.Errorf("stop %s: it did not end within %s", p.Name, grace)
+}
+
+// Tail returns the last bytes of the process's output, for a failure's text.
+func (p *Process) Tail() string {
+	const most = 4000
+	b, err := os.ReadFile(p.Log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b[max(0, len(b)-most):])
+}

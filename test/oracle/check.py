@@ -1,0 +1,91 @@
+"""Compares a Delta table with the ledger of what was produced, by independent readers.
+
+usage: check.py --ledger FILE --table URL [--endpoint URL] [--readers deltalake,duckdb,polars,spark]
+                [--held PARTITION:OFFSET]... [--predicates N [--most M]] [--no-order]
+
+Prints one JSON line for each comparison and exits 1 if one of them found something:
+  sets        produced minus table and table minus produced, by topic, partition, offset and the hash of all columns
+  predicates  for every column: what the engine selects against a full scan filtered outside of it, N values a column, M
+              predicates at most
+  order       the rows of each partition by commit version, add and row
+"""
+
+import argparse
+import json
+import sys
+import time
+
+import pyarrow as pa
+
+import predicates
+from ledger import Ledger
+from readers import READERS
+
+
+def position(text):
+    partition, offset = text.split(":")
+    return int(partition), int(offset)
+
+
+def check_predicates(reader, batches, per_column, most):
+    """Compares the rows that an engine selects with those of a full scan filtered outside of it."""
+    table = predicates.plain_table(batches)
+    key = table.select(["_kafka_partition", "_kafka_offset"])
+    made = predicates.spread(predicates.make(table, per_column), most)
+    wrong = []
+    for predicate in made:
+        want = keys(key.filter(predicates.outside(table, predicate)))
+        got = keys(reader.select(predicate))
+        if want != got:
+            path, op, value = predicate
+            text = f"{'.'.join(path)} {op} {value!r:.60}"
+            wrong.append(f"{text}: {len(want - got)} rows missing, {len(got - want)} too many")
+    return {"predicates": len(made), "wrong": len(wrong), "examples": wrong[:10]}
+
+
+def keys(table):
+    return set(zip(table.column("_kafka_partition").to_pylist(), table.column("_kafka_offset").to_pylist()))
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args.add_argument("--ledger", required=True)
+    args.add_argument("--table", required=True)
+    args.add_argument("--endpoint")
+    args.add_argument("--readers", default="deltalake,duckdb,polars")
+    args.add_argument("--held", type=position, action="append", default=[])
+    args.add_argument("--predicates", type=int, default=0)
+    args.add_argument("--most", type=int, default=1000)
+    args.add_argument("--no-order", action="store_true")
+    a = args.parse_args()
+
+    ledger = Ledger(a.ledger, a.held)
+    good = True
+
+    def report(check, reader, version, begin, found):
+        nonlocal good
+        bad = sum(n for what, n in found.items() if what not in ("rows", "predicates", "files", "examples"))
+        good = good and bad == 0
+        head = {"check": check, "reader": reader, "version": version, "ok": bad == 0}
+        print(json.dumps(head | found | {"seconds": round(time.time() - begin, 1)}), flush=True)
+
+    for name in a.readers.split(","):
+        begin = time.time()
+        reader = READERS[name](a.table, a.endpoint)
+        if not a.predicates:
+            report("sets", name, reader.version, begin, ledger.compare(reader.rows()))
+            continue
+        batches = list(reader.rows())
+        report("sets", name, reader.version, begin, ledger.compare(batches))
+        begin = time.time()
+        report("predicates", name, reader.version, begin, check_predicates(reader, batches, a.predicates, a.most))
+    if not a.no_order:
+        import order
+
+        begin = time.time()
+        report("order", "pyarrow", pa.__version__, begin, order.check(a.table, a.endpoint))
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""The ledger of what was produced, and the comparison of a table's rows with it."""
+
+import csv
+
+import canon
+
+EXAMPLES = 5
+
+
+class Ledger:
+    """Every committed record: {(topic, partition): {offset: hash}}."""
+
+    def __init__(self, path, held=()):
+        """held are (partition, offset) pairs: records from there on are expected to be missing."""
+        self.entries = {}
+        limit = dict(held)
+        with open(path, newline="") as file:
+            for row in csv.DictReader(file):
+                partition, offset = int(row["partition"]), int(row["offset"])
+                if offset < limit.get(partition, offset + 1):
+                    self.entries.setdefault((row["topic"], partition), {})[offset] = row["hash"]
+
+    def compare(self, batches):
+        """Compares all rows of a table. Returns counts and examples of what differs; all counts 0 is equality."""
+        left = {key: dict(offsets) for key, offsets in self.entries.items()}
+        found = {"rows": 0, "missing": 0, "foreign": 0, "duplicate": 0, "altered": 0, "examples": []}
+
+        def finding(what, topic, partition, offset):
+            found[what] += 1
+            if found[what] <= EXAMPLES:
+                found["examples"].append(f"{what} {topic}/{partition}@{offset}")
+
+        for batch in batches:
+            found["rows"] += batch.num_rows
+            rows = zip(
+                batch.column("_kafka_topic").to_pylist(),
+                batch.column("_kafka_partition").to_pylist(),
+                batch.column("_kafka_offset").to_pylist(),
+                canon.hashes(batch),
+            )
+            for topic, partition, offset, row_hash in rows:
+                want = left.get((topic, partition), {}).pop(offset, None)
+                if want is None:
+                    known = offset in self.entries.get((topic, partition), {})
+                    finding("duplicate" if known else "foreign", topic, partition, offset)
+                elif want != row_hash:
+                    finding("altered", topic, partition, offset)
+        for (topic, partition), offsets in left.items():
+            for offset in offsets:
+                finding("missing", topic, partition, offset)
+        return found
