@@ -1,0 +1,314 @@
+package objstoretest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"sluice/classify"
+	"sluice/sink/delta/objstore"
+)
+
+// Errors that stores give, as their callers see them.
+var (
+	// ErrUnavailable is a 503. What a put did is unknown.
+	ErrUnavailable = classify.Mark(errors.New("injected: 503 SlowDown"), classify.Transient)
+	// ErrTimeout is an answer that did not come. What a put did is unknown.
+	ErrTimeout = classify.Mark(errors.New("injected: no answer in time"), classify.Transient)
+	// ErrConflict is a 409. What a put did is unknown.
+	ErrConflict = classify.Mark(errors.New("injected: 409 ConditionalRequestConflict"), classify.Transient)
+	// ErrDenied is a 403. This try of a put has no effect.
+	ErrDenied = classify.Mark(fmt.Errorf("injected: 403 AccessDenied: %w", objstore.ErrRefused), classify.Fatal)
+	// ErrExists is a 412.
+	ErrExists = classify.Mark(fmt.Errorf("injected: 412 PreconditionFailed: %w", objstore.ErrExists), classify.Transient)
+)
+
+// Effect is what becomes of an operation that fails by command.
+type Effect uint8
+
+const (
+	// Never: it does not happen.
+	Never Effect = iota
+	// Done: it happens before the caller gets the error. A Get yields half of its bytes before, a List half of its objects.
+	Done
+	// Late: it happens after the caller got the error. Of a Get or List it is as Never.
+	Late
+)
+
+// Fault is what happens to one operation. The zero Fault is nothing unusual.
+type Fault struct {
+	// Delay passes before the operation. If ctx ends in it, the operation does not happen.
+	Delay time.Duration
+	// Err is what the caller gets instead of the true answer, nil for the true one.
+	Err error
+	// Effect says what becomes of an operation with Err.
+	Effect Effect
+	// Land is when a Late operation happens, counted from the error. Zero: when [Faulty.Land] says so, if ever.
+	Land time.Duration
+	// Linger passes between the operation and its answer. If ctx ends in it, its error is the answer.
+	Linger time.Duration
+}
+
+// Faulty is a store whose operations fail on command. All of its times are those of the process's clock, so a synctest
+// bubble makes them virtual.
+type Faulty struct {
+	inner  objstore.Store
+	decide func(objstore.Op) Fault
+
+	mu     sync.Mutex
+	n      int
+	flying []*flight
+	timers sync.WaitGroup
+	closed bool
+}
+
+// flight is a Late operation that has not happened yet.
+type flight struct {
+	op    objstore.Op
+	timer *time.Timer
+	land  func() error
+}
+
+// NewFaulty returns s with faults. decide is asked at the start of every operation. It may be asked by many goroutines and
+// may block, which holds the operation.
+func NewFaulty(s objstore.Store, decide func(objstore.Op) Fault) *Faulty {
+	return &Faulty{inner: s, decide: decide}
+}
+
+// Close drops what is still flying and waits for what is landing.
+func (f *Faulty) Close() error {
+	f.mu.Lock()
+	f.closed = true
+	for _, l := range f.flying {
+		if l.timer != nil && l.timer.Stop() {
+			f.timers.Done()
+		}
+	}
+	f.flying = nil
+	f.mu.Unlock()
+	f.timers.Wait()
+	return nil
+}
+
+// Flying returns the operations that wait for [Faulty.Land] or for their time, in the order in which they were sent.
+func (f *Faulty) Flying() (ops []objstore.Op) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, l := range f.flying {
+		ops = append(ops, l.op)
+	}
+	return ops
+}
+
+// Land lets the flying operation with this index happen now and returns the answer that nobody will get.
+func (f *Faulty) Land(n int) error {
+	l := f.take(n)
+	if l == nil {
+		return fmt.Errorf("operation %d is not flying", n)
+	}
+	return l.land()
+}
+
+// Drop lets the flying operation with this index never happen.
+func (f *Faulty) Drop(n int) { f.take(n) }
+
+// take removes a flight from those that wait; nil if it is not among them.
+func (f *Faulty) take(n int) *flight {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.flying, func(l *flight) bool { return l.op.N == n })
+	if i < 0 {
+		return nil
+	}
+	l := f.flying[i]
+	if l.timer != nil && l.timer.Stop() {
+		f.timers.Done()
+	}
+	f.flying = slices.Delete(f.flying, i, i+1)
+	return l
+}
+
+// send lets an operation land later.
+func (f *Faulty) send(op objstore.Op, after time.Duration, land func() error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return
+	}
+	l := &flight{op: op, land: land}
+	f.flying = append(f.flying, l)
+	if after > 0 {
+		f.timers.Add(1)
+		l.timer = time.AfterFunc(after, func() {
+			defer f.timers.Done()
+			if f.take(op.N) != nil {
+				_ = land() // nobody waits for the answer
+			}
+		})
+	}
+}
+
+// begin asks for the fault of an operation and lets its delay pass.
+func (f *Faulty) begin(ctx context.Context, k objstore.OpKind, key, after string) (objstore.Op, Fault, error) {
+	f.mu.Lock()
+	op := objstore.Op{Kind: k, Key: key, After: after, N: f.n}
+	f.n++
+	f.mu.Unlock()
+	fault := f.decide(op)
+	if err := pause(ctx, fault.Delay); err != nil {
+		return op, fault, fmt.Errorf("%v: %w: %w", op, objstore.ErrNotSent, err)
+	}
+	return op, fault, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// change does a Put or Delete under its fault.
+func (f *Faulty) change(ctx context.Context, op objstore.Op, fault Fault, do func(context.Context) error) error {
+	if fault.Err != nil && fault.Effect != Done {
+		if fault.Effect == Late {
+			late := objstore.WithLastCheck(context.WithoutCancel(ctx), nil)
+			f.send(op, fault.Land, func() error { return do(late) })
+		}
+		return fmt.Errorf("%v: %w", op, fault.Err)
+	}
+	err := do(ctx)
+	if e := pause(ctx, fault.Linger); e != nil {
+		return fmt.Errorf("%v: %w", op, e)
+	}
+	if fault.Err != nil {
+		return fmt.Errorf("%v: %w", op, fault.Err)
+	}
+	return err
+}
+
+// Put implements [objstore.Store].
+func (f *Faulty) Put(ctx context.Context, key string, body io.ReadSeeker, mode objstore.Mode) error {
+	op, fault, err := f.begin(ctx, objstore.PutKind(mode), key, "")
+	if err != nil {
+		return err
+	}
+	if fault.Err != nil && fault.Effect == Late {
+		// The bytes leave now. So the check is now, too.
+		if err := objstore.LastCheck(ctx); err != nil {
+			return fmt.Errorf("%v: %w", op, err)
+		}
+		if _, err := body.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		b, err := io.ReadAll(body)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(b)
+	}
+	return f.change(ctx, op, fault, func(ctx context.Context) error { return f.inner.Put(ctx, key, body, mode) })
+}
+
+// Delete implements [objstore.Store].
+func (f *Faulty) Delete(ctx context.Context, key string) error {
+	op, fault, err := f.begin(ctx, objstore.OpDelete, key, "")
+	if err != nil {
+		return err
+	}
+	return f.change(ctx, op, fault, func(ctx context.Context) error { return f.inner.Delete(ctx, key) })
+}
+
+// Head implements [objstore.Store].
+func (f *Faulty) Head(ctx context.Context, key string) (i objstore.Info, err error) {
+	op, fault, err := f.begin(ctx, objstore.OpHead, key, "")
+	if err == nil {
+		err = f.read(ctx, op, fault, func() (err error) { i, err = f.inner.Head(ctx, key); return err })
+	}
+	return i, err
+}
+
+// read does an operation that changes nothing, under its fault.
+func (f *Faulty) read(ctx context.Context, op objstore.Op, fault Fault, do func() error) error {
+	err := fault.Err
+	if err != nil {
+		err = fmt.Errorf("%v: %w", op, err)
+	} else {
+		err = do()
+	}
+	if e := pause(ctx, fault.Linger); e != nil {
+		return fmt.Errorf("%v: %w", op, e)
+	}
+	return err
+}
+
+// Get implements [objstore.Store].
+func (f *Faulty) Get(ctx context.Context, key string, off, n int64) (r io.ReadCloser, err error) {
+	op, fault, err := f.begin(ctx, objstore.OpGet, key, "")
+	if err != nil {
+		return nil, err
+	}
+	breaks := fault.Err
+	if fault.Effect == Done {
+		fault.Err = nil
+	}
+	err = f.read(ctx, op, fault, func() (err error) { r, err = f.inner.Get(ctx, key, off, n); return err })
+	if err != nil || breaks == nil {
+		return r, err
+	}
+	b, err := io.ReadAll(r)
+	if err = errors.Join(err, r.Close()); err != nil {
+		return nil, err
+	}
+	return io.NopCloser(io.MultiReader(bytes.NewReader(b[:len(b)/2]), brokenReader{fmt.Errorf("%v: %w", op, breaks)})), nil
+}
+
+type brokenReader struct{ err error }
+
+func (b brokenReader) Read([]byte) (int, error) { return 0, b.err }
+
+// List implements [objstore.Store].
+func (f *Faulty) List(ctx context.Context, prefix, after string) iter.Seq2[objstore.Info, error] {
+	return func(yield func(objstore.Info, error) bool) {
+		op, fault, err := f.begin(ctx, objstore.OpList, prefix, after)
+		if err == nil {
+			err = pause(ctx, fault.Linger)
+		}
+		if err == nil && fault.Err == nil {
+			f.inner.List(ctx, prefix, after)(yield)
+			return
+		}
+		if err == nil {
+			err = fmt.Errorf("%v: %w", op, fault.Err)
+			var all []objstore.Info
+			for i, e := range f.inner.List(ctx, prefix, after) {
+				if e != nil {
+					break
+				}
+				all = append(all, i)
+			}
+			if fault.Effect != Done {
+				all = nil
+			}
+			for _, i := range all[:len(all)/2] {
+				if !yield(i, nil) {
+					return
+				}
+			}
+		}
+		yield(objstore.Info{}, err)
+	}
+}

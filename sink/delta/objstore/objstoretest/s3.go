@@ -1,0 +1,32 @@
+package objstoretest
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+
+	"sluice/sink/delta/objstore"
+)
+
+// ServeS3 runs an S3 server with an empty bucket inside the process and returns how to reach it. wrap, unless nil, sees
+// each request before the server does.
+func ServeS3(t testing.TB, wrap func(http.Handler) http.Handler) objstore.S3Config {
+	t.Helper()
+	const bucket = "bucket"
+	backend := s3mem.New()
+	if err := backend.CreateBucket(bucket); err != nil {
+		t.Fatal(err)
+	}
+	h := gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog()), gofakes3.WithTimeSkewLimit(0)).Server()
+	if wrap != nil {
+		h = wrap(h)
+	}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return objstore.S3Config{
+		Bucket: bucket, Endpoint: server.URL, Region: "us-east-1", PathStyle: true, AccessKey: "access", SecretKey: "secret",
+	}
+}

@@ -1,0 +1,279 @@
+package objstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/logging"
+
+	"sluice/classify"
+)
+
+// S3Config says which bucket to use and how. Its zero value, with a bucket, is AWS with the default credential chain
+// (environment, shared files, web identity, container and instance roles).
+type S3Config struct {
+	Bucket string
+	Prefix string // of all keys, without slashes around it; empty is the whole bucket
+	// Endpoint is the URL of another S3 service than AWS, like http://127.0.0.1:9000. Region is then us-east-1 if empty.
+	Endpoint string
+	// Region of the bucket. Empty takes it from the environment or the shared configuration of AWS.
+	Region string
+	// PathStyle puts the bucket into the path instead of the host name; most other services than AWS need it.
+	PathStyle bool
+	// AccessKey and SecretKey, and a SessionToken if they are temporary, replace the default credential chain.
+	AccessKey, SecretKey, SessionToken string
+	// Keys replaces the default credential chain and the keys above. It is called at the first request and again after
+	// the store denied one, so that rotated keys are taken up ([KeysFromFiles]).
+	Keys func(context.Context) (Keys, error)
+	// Timeout is how long a request may make no progress, its answer or the next bytes of a body not coming. Default 30s.
+	Timeout time.Duration
+	// TLS replaces the TLS settings, which are the system's authorities, those of AWS_CA_BUNDLE, and TLS 1.2 or newer.
+	TLS *tls.Config
+	// Transport replaces the HTTP transport, TLS settings included; for tests.
+	Transport http.RoundTripper
+}
+
+// Keys are credentials of S3. Session is empty unless they are temporary.
+type Keys struct{ Access, Secret, Session string }
+
+const (
+	defaultTimeout = 30 * time.Second
+	defaultRegion  = "us-east-1"
+)
+
+// S3 is a store in a bucket of AWS S3 or a service that speaks its protocol and has conditional puts. Directory buckets
+// (S3 Express) are refused: they do not list in order.
+type S3 struct {
+	client *s3.Client
+	wire   *wire
+	keys   *aws.CredentialsCache // nil: nothing to re-read
+	bucket string
+	prefix string // empty or with a slash at its end
+	idle   time.Duration
+}
+
+// NewS3 returns a store over a bucket. It makes no request. An error is Fatal: something in c is wrong.
+func NewS3(ctx context.Context, c S3Config) (*S3, error) {
+	s, err := newS3(ctx, c)
+	if err != nil {
+		return nil, classify.Mark(fmt.Errorf("S3 bucket %q: %w", c.Bucket, err), classify.Fatal)
+	}
+	return s, nil
+}
+
+func newS3(ctx context.Context, c S3Config) (*S3, error) {
+	switch prefix := strings.Trim(c.Prefix, "/"); {
+	case c.Bucket == "":
+		return nil, errors.New("the name of the bucket is missing")
+	case strings.HasSuffix(c.Bucket, "--x-s3"):
+		return nil, errors.New("directory buckets (S3 Express) do not list in order; use a general purpose bucket")
+	case prefix != "" && checkKey(prefix) != nil:
+		return nil, checkKey(prefix)
+	case (c.AccessKey == "") != (c.SecretKey == ""):
+		return nil, errors.New("access key and secret key belong together")
+	}
+	s := &S3{bucket: c.Bucket, idle: cmp.Or(c.Timeout, defaultTimeout)}
+	if prefix := strings.Trim(c.Prefix, "/"); prefix != "" {
+		s.prefix = prefix + "/"
+	}
+	options := []func(*config.LoadOptions) error{
+		config.WithHTTPClient(buildable(c.TLS)), config.WithAppID("sluice"),
+		config.WithLogger(logging.Nop{}), // what matters is in the errors
+	}
+	if c.Region != "" {
+		options = append(options, config.WithRegion(c.Region))
+	}
+	if p := c.provider(); p != nil {
+		s.keys = aws.NewCredentialsCache(p)
+		options = append(options, config.WithCredentialsProvider(s.keys))
+	}
+	loaded, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return nil, fmt.Errorf("load AWS configuration: %w", err)
+	}
+	if s.keys == nil {
+		s.keys, _ = loaded.Credentials.(*aws.CredentialsCache)
+	}
+	if loaded.Region == "" {
+		if c.Endpoint == "" {
+			return nil, errors.New("the region is missing: set it here or in AWS_REGION")
+		}
+		loaded.Region = defaultRegion
+	}
+	if s.wire, err = newWire(c.Transport, loaded.HTTPClient); err != nil {
+		return nil, err
+	}
+	s.client = s3.NewFromConfig(loaded, func(o *s3.Options) {
+		o.HTTPClient = &http.Client{
+			Transport:     s.wire,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+		// A try is one request: the caller decides what an answer means and whether to try again.
+		o.Retryer = aws.NopRetryer{}
+		o.UsePathStyle = c.PathStyle
+		if c.Endpoint != "" {
+			o.BaseEndpoint = aws.String(c.Endpoint)
+		}
+		// Not every service knows the newer checksums. Bodies are signed over HTTP; over HTTPS TLS protects them.
+		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+		o.DisableLogOutputChecksumValidationSkipped = true
+	})
+	return s, nil
+}
+
+// Close closes idle connections. Requests that are under way go on.
+func (s *S3) Close() error {
+	s.wire.closeIdle()
+	return nil
+}
+
+// Get implements [Store]. ctx and the timeout cover the reading of the body, too.
+func (s *S3) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	if err := errors.Join(begin(ctx.Err(), key), checkRange(off)); err != nil {
+		return nil, failed(OpGet, key, err)
+	}
+	if n == 0 { // HTTP has no empty range
+		_, err := s.Head(ctx, key)
+		return http.NoBody, err
+	}
+	in := s3.GetObjectInput{Bucket: &s.bucket, Key: s.key(key)}
+	if off > 0 || n > 0 {
+		in.Range = aws.String(httpRange(off, n))
+	}
+	r := s.newRequest(ctx, 0)
+	out, err := s.client.GetObject(r.ctx, &in)
+	switch {
+	case err != nil && beyondEnd(err):
+		r.end()
+		return http.NoBody, nil
+	case err != nil:
+		defer r.end()
+		return nil, failed(OpGet, key, s.translate(r, OpGet, err))
+	case in.Range != nil && out.ContentRange == nil:
+		r.end()
+		err := errors.Join(refuse("the store ignores the range of a request"), out.Body.Close())
+		return nil, failed(OpGet, key, err)
+	}
+	r.pause()
+	return &s3Body{body: out.Body, request: r, key: key, s: s}, nil
+}
+
+func httpRange(off, n int64) string {
+	if n < 0 {
+		return fmt.Sprintf("bytes=%d-", off)
+	}
+	return fmt.Sprintf("bytes=%d-%d", off, off+n-1)
+}
+
+// Head implements [Store]. A missing bucket looks like a missing object: the answer to a HEAD has no body that says more.
+func (s *S3) Head(ctx context.Context, key string) (Info, error) {
+	if err := begin(ctx.Err(), key); err != nil {
+		return Info{}, failed(OpHead, key, err)
+	}
+	r := s.newRequest(ctx, 0)
+	defer r.end()
+	out, err := s.client.HeadObject(r.ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: s.key(key)})
+	if err != nil {
+		return Info{}, failed(OpHead, key, s.translate(r, OpHead, err))
+	}
+	return Info{Key: key, Size: aws.ToInt64(out.ContentLength), Modified: aws.ToTime(out.LastModified)}, nil
+}
+
+// Put implements [Store].
+func (s *S3) Put(ctx context.Context, key string, body io.ReadSeeker, mode Mode) error {
+	kind := PutKind(mode)
+	if err := begin(ctx.Err(), key); err != nil {
+		return failed(kind, key, err)
+	}
+	size, err := body.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = body.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return failed(kind, key, notSent(fmt.Errorf("rewind the body: %w", err)))
+	}
+	r := s.newRequest(ctx, size)
+	defer r.end()
+	in := s3.PutObjectInput{Bucket: &s.bucket, Key: s.key(key), Body: &progress{ReadSeeker: body, request: r}, ContentLength: &size}
+	if mode == IfAbsent {
+		in.IfNoneMatch = aws.String("*")
+	}
+	_, err = s.client.PutObject(r.ctx, &in)
+	return failed(kind, key, s.translate(r, kind, err))
+}
+
+// List implements [Store]. Objects whose keys end with a slash, the folders of consoles, are left out.
+func (s *S3) List(ctx context.Context, prefix, after string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		in := s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(s.prefix + prefix)}
+		if after != "" {
+			in.StartAfter = aws.String(s.prefix + after)
+		}
+		for last := after; ; {
+			page, err := s.page(ctx, &in)
+			if err != nil {
+				yield(Info{}, failed(OpList, prefix, err))
+				return
+			}
+			for _, o := range page.Contents {
+				key := strings.TrimPrefix(aws.ToString(o.Key), s.prefix)
+				if key == "" || strings.HasSuffix(key, "/") {
+					continue
+				}
+				if key <= last {
+					yield(Info{}, failed(OpList, prefix, unsafe("%q is listed after %q: lists are not in byte order", key, last)))
+					return
+				}
+				last = key
+				if !yield(Info{Key: key, Size: aws.ToInt64(o.Size), Modified: aws.ToTime(o.LastModified)}, nil) {
+					return
+				}
+			}
+			if !aws.ToBool(page.IsTruncated) {
+				return
+			}
+			in.ContinuationToken, in.StartAfter = page.NextContinuationToken, nil
+		}
+	}
+}
+
+func (s *S3) page(ctx context.Context, in *s3.ListObjectsV2Input) (*s3.ListObjectsV2Output, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
+	r := s.newRequest(ctx, 0)
+	defer r.end()
+	page, err := s.client.ListObjectsV2(r.ctx, in)
+	if err != nil {
+		return nil, s.translate(r, OpList, err)
+	}
+	return page, nil
+}
+
+// Delete implements [Store].
+func (s *S3) Delete(ctx context.Context, key string) error {
+	if err := begin(ctx.Err(), key); err != nil {
+		return failed(OpDelete, key, err)
+	}
+	r := s.newRequest(ctx, 0)
+	defer r.end()
+	_, err := s.client.DeleteObject(r.ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: s.key(key)})
+	if err = s.translate(r, OpDelete, err); errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return failed(OpDelete, key, err)
+}
+
+func (s *S3) key(key string) *string { return aws.String(s.prefix + key) }

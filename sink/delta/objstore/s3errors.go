@@ -1,0 +1,118 @@
+package objstore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/aws/smithy-go"
+
+	"sluice/classify"
+)
+
+// s3Codes are API codes whose class is not the one of their HTTP status.
+var s3Codes = map[string]classify.Class{
+	"RequestTimeout":               classify.Transient, // 400: a body that stalled
+	"IncompleteBody":               classify.Transient, // 400: a body that was cut off
+	"BadDigest":                    classify.Transient, // 400: damaged on its way
+	"XAmzContentSHA256Mismatch":    classify.Transient, // 400: the same
+	"SlowDown":                     classify.Transient,
+	"OperationAborted":             classify.Transient,
+	"ConditionalRequestConflict":   classify.Transient,
+	"NoSuchBucket":                 classify.Fatal, // 404
+	"PermanentRedirect":            classify.Fatal, // 301: the bucket is in another region
+	"AuthorizationHeaderMalformed": classify.Fatal, // 400: the same
+}
+
+// s3Stale are API codes of temporary credentials that are over, answered with 400.
+var s3Stale = map[string]bool{"ExpiredToken": true, "InvalidToken": true, "TokenRefreshRequired": true}
+
+// translate brings an error of the SDK under the contract of [Store].
+func (s *S3) translate(r *request, kind OpKind, err error) error {
+	if err == nil {
+		return nil
+	}
+	status, code := answer(err)
+	if status == http.StatusUnauthorized || status == http.StatusForbidden || s3Stale[code] {
+		if s.keys != nil {
+			s.keys.Invalidate()
+		}
+	}
+	if status == 0 {
+		return r.noAnswer(err)
+	}
+	return s3Answer(kind, status, code, err)
+}
+
+// answer is what the store answered: 0 if nothing came that could be read.
+func answer(err error) (status int, code string) {
+	var http interface{ HTTPStatusCode() int }
+	var api smithy.APIError
+	if errors.As(err, &http) {
+		status = http.HTTPStatusCode()
+	}
+	if errors.As(err, &api) {
+		code = api.ErrorCode()
+	}
+	if status >= 200 && status < 300 && code == "" {
+		status = 0 // a success whose body broke off: what it did is unknown
+	}
+	return status, code
+}
+
+// s3Answer is the table of what answers mean.
+func s3Answer(kind OpKind, status int, code string, err error) error {
+	put := kind == OpPut || kind == OpPutIfAbsent
+	class, special := s3Codes[code]
+	switch {
+	case special && class == classify.Transient:
+		return classify.Mark(err, classify.Transient)
+	case special, s3Stale[code]:
+		return classify.Mark(fmt.Errorf("%w: %w", ErrRefused, err), classify.Fatal)
+	case status == http.StatusPreconditionFailed && kind == OpPutIfAbsent:
+		return errExists
+	case status == http.StatusNotFound && !put:
+		return errNotFound
+	case status == http.StatusNotFound: // no answer of S3 to a put; something in between
+		return classify.Mark(err, classify.Transient)
+	case status == http.StatusNotImplemented:
+		return classify.Mark(fmt.Errorf("%w: %w", ErrRefused, err), classify.Fatal)
+	case status < 300, status >= 500:
+		return classify.Mark(err, classify.Transient)
+	}
+	if class, known := classify.OfStatus(status); known && class == classify.Transient {
+		return classify.Mark(err, classify.Transient)
+	}
+	return classify.Mark(fmt.Errorf("%w: %w", ErrRefused, err), classify.Fatal)
+}
+
+// beyondEnd: the range of a Get begins at or after the end of the object.
+func beyondEnd(err error) bool {
+	status, _ := answer(err)
+	return status == http.StatusRequestedRangeNotSatisfiable
+}
+
+// noAnswer is the error of a request that nobody answered. Only a request that never left is known to have no effect.
+func (r *request) noAnswer(err error) error {
+	var untrusted *tls.CertificateVerificationError
+	switch {
+	case r.parent.Err() != nil:
+		err = fmt.Errorf("%w: %v", r.parent.Err(), err) //nolint:errorlint // ours is the reason
+	case errors.Is(context.Cause(r.ctx), errStalled):
+		err = classify.Mark(fmt.Errorf("%w: %v", errStalled, err), classify.Transient) //nolint:errorlint // the SDK says "canceled"
+	case errors.As(err, &untrusted):
+		err = classify.Mark(err, classify.Fatal)
+	case errors.Is(err, ErrNotSent):
+		return err
+	default:
+		if class, known := classify.Known(err); !known || class == classify.Canceled {
+			err = classify.Mark(err, classify.Transient)
+		}
+	}
+	if !r.left.Load() {
+		return fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
+	return err
+}

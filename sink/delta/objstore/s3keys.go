@@ -1,0 +1,49 @@
+package objstore
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"sluice/classify"
+)
+
+// KeysFromFiles reads access and secret key from files, for [S3Config]. Space around a key is dropped.
+func KeysFromFiles(accessFile, secretFile string) func(context.Context) (Keys, error) {
+	return func(context.Context) (Keys, error) {
+		access, err := os.ReadFile(accessFile) //nolint:gosec // the operator names it
+		if err != nil {
+			return Keys{}, fmt.Errorf("read access key: %w", err)
+		}
+		secret, err := os.ReadFile(secretFile) //nolint:gosec // the operator names it
+		if err != nil {
+			return Keys{}, fmt.Errorf("read secret key: %w", err)
+		}
+		return Keys{Access: strings.TrimSpace(string(access)), Secret: strings.TrimSpace(string(secret))}, nil
+	}
+}
+
+// provider returns what replaces the default credential chain, nil if nothing does.
+func (c S3Config) provider() aws.CredentialsProvider {
+	keys := c.Keys
+	if keys == nil && c.AccessKey == "" {
+		return nil
+	}
+	if keys == nil {
+		fixed := Keys{Access: c.AccessKey, Secret: c.SecretKey, Session: c.SessionToken}
+		keys = func(context.Context) (Keys, error) { return fixed, nil }
+	}
+	return aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
+		k, err := keys(ctx)
+		if err == nil && (k.Access == "" || k.Secret == "") {
+			err = fmt.Errorf("the keys of S3 are empty")
+		}
+		if err != nil {
+			return aws.Credentials{}, classify.Mark(err, classify.Fatal)
+		}
+		return aws.Credentials{AccessKeyID: k.Access, SecretAccessKey: k.Secret, SessionToken: k.Session, Source: "sluice"}, nil
+	})
+}

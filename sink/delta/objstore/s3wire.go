@@ -1,0 +1,164 @@
+package objstore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+
+	"sluice/classify"
+)
+
+// wire is the HTTP transport. It looks at the last check of a put when the request is signed and ready, and notes that a
+// request got a connection: before that nothing of it has left.
+type wire struct{ base http.RoundTripper }
+
+// newWire takes the transport given, else the one of the SDK's client, which knows AWS_CA_BUNDLE.
+func newWire(given http.RoundTripper, client any) (*wire, error) {
+	if given != nil {
+		return &wire{given}, nil
+	}
+	b, ok := client.(*awshttp.BuildableClient)
+	if !ok {
+		return nil, fmt.Errorf("the HTTP client of the AWS configuration is a %T", client)
+	}
+	return &wire{b.GetTransport()}, nil
+}
+
+// buildable is the HTTP client for S3 and for the sources of credentials.
+func buildable(given *tls.Config) *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().WithDialerOptions(func(d *net.Dialer) {
+		d.Timeout, d.KeepAlive = 5*time.Second, 15*time.Second
+	}).WithTransportOptions(func(t *http.Transport) {
+		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		if given != nil {
+			t.TLSClientConfig = given.Clone()
+			t.TLSClientConfig.MinVersion = max(given.MinVersion, tls.VersionTLS12)
+		}
+		t.TLSHandshakeTimeout = 5 * time.Second
+		t.ExpectContinueTimeout = time.Second
+		t.ForceAttemptHTTP2 = false
+		t.MaxIdleConns = 128
+		t.MaxIdleConnsPerHost = 64 // S3 speaks HTTP/1.1: one connection for each request under way
+		t.IdleConnTimeout = 60 * time.Second
+		t.WriteBufferSize = 128 << 10
+		t.ReadBufferSize = 64 << 10
+		t.DisableCompression = true // objects are what they are
+	})
+}
+
+func (w *wire) closeIdle() {
+	if c, ok := w.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	r, ours := ctx.Value(requestKey{}).(*request)
+	if !ours { // a request of the credential chain
+		return w.base.RoundTrip(req)
+	}
+	if req.Method == http.MethodPut {
+		if err := LastCheck(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if _, ok := w.base.(*http.Transport); !ok {
+		r.left.Store(true)
+	}
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { r.left.Store(true) }}
+	return w.base.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
+}
+
+type requestKey struct{}
+
+// slowest is the least throughput of a put, in bytes per second; whatever trickles slower is given up.
+const slowest = 64 << 10
+
+// request is one request under way. Its context ends when nothing has moved for the idle time.
+type request struct {
+	parent context.Context //nolint:containedctx // lives as long as one request
+	ctx    context.Context //nolint:containedctx // the same
+	cancel context.CancelCauseFunc
+	timer  *time.Timer // idle time
+	whole  *time.Timer // of a put; nil otherwise
+	idle   time.Duration
+	left   atomic.Bool
+}
+
+var errStalled = errors.New("request made no progress in time")
+
+// newRequest starts the clock. size is the length of the body that is sent.
+func (s *S3) newRequest(ctx context.Context, size int64) *request {
+	r := &request{parent: ctx, idle: s.idle}
+	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(ctx, requestKey{}, r))
+	r.timer = time.AfterFunc(r.idle, r.stalled)
+	if size > 0 {
+		r.whole = time.AfterFunc(2*r.idle+time.Duration(size)*time.Second/slowest, r.stalled)
+	}
+	return r
+}
+
+func (r *request) stalled() { r.cancel(fmt.Errorf("%w (%v)", errStalled, r.idle)) }
+
+// moved restarts the idle time.
+func (r *request) moved() { r.timer.Reset(r.idle) }
+
+// pause stops it while the reader of a body does something else.
+func (r *request) pause() { r.timer.Stop() }
+
+func (r *request) end() {
+	r.timer.Stop()
+	if r.whole != nil {
+		r.whole.Stop()
+	}
+	r.cancel(nil)
+}
+
+// progress is the body of a put.
+type progress struct {
+	io.ReadSeeker
+	request *request
+}
+
+func (p *progress) Read(b []byte) (int, error) {
+	n, err := p.ReadSeeker.Read(b)
+	p.request.moved()
+	return n, err
+}
+
+// s3Body is the body of a Get.
+type s3Body struct {
+	body    io.ReadCloser
+	request *request
+	key     string
+	s       *S3
+}
+
+func (b *s3Body) Read(p []byte) (int, error) {
+	b.request.moved()
+	n, err := b.body.Read(p)
+	b.request.pause()
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = failed(OpGet, b.key, b.request.noAnswer(err))
+	}
+	return n, err
+}
+
+func (b *s3Body) Close() error {
+	defer b.request.end()
+	if err := b.body.Close(); err != nil {
+		return failed(OpGet, b.key, classify.Mark(err, classify.Transient))
+	}
+	return nil
+}
