@@ -1,0 +1,91 @@
+package deltalog
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// Encode renders a commit: one action per line, commitInfo first, then protocol, metaData, txn, and the files in the
+// order given. A commit that the protocol forbids is an error: two actions for one thing.
+func Encode(actions []Action) ([]byte, error) {
+	if err := unique(actions); err != nil {
+		return nil, err
+	}
+	ordered := slices.Clone(actions)
+	slices.SortStableFunc(ordered, func(a, b Action) int { return cmp.Compare(rank(a), rank(b)) })
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	for _, a := range ordered {
+		if err := enc.Encode(line(a)); err != nil {
+			return nil, fmt.Errorf("encode a commit: %w", err)
+		}
+	}
+	return buf.Bytes(), nil
+}
+
+// rank sorts files last and leaves adds and removes as they come.
+func rank(a Action) Kinds { return min(a.kind(), KindAdd) }
+
+// line wraps an action in its name and fills what must not be null.
+func line(a Action) any {
+	switch a := a.(type) {
+	case CommitInfo:
+		if a.OperationParameters == nil {
+			a.OperationParameters = map[string]string{}
+		}
+		return map[string]any{nameCommitInfo: a}
+	case Protocol:
+		return map[string]any{nameProtocol: a}
+	case Metadata:
+		if a.Format.Options == nil {
+			a.Format.Options = map[string]string{}
+		}
+		if a.PartitionColumns == nil {
+			a.PartitionColumns = []string{}
+		}
+		if a.Configuration == nil {
+			a.Configuration = map[string]string{}
+		}
+		return map[string]any{nameMetadata: a}
+	case Txn:
+		return map[string]any{nameTxn: a}
+	case Add:
+		if a.PartitionValues == nil {
+			a.PartitionValues = map[string]*string{}
+		}
+		return map[string]any{nameAdd: a}
+	case Remove:
+		return map[string]any{nameRemove: a}
+	}
+	panic(fmt.Sprintf("deltalog: an action of type %T", a)) // the sum is closed
+}
+
+// unique holds a commit against the protocol's "at most one": protocol, metaData and commitInfo, a txn by appId, an add
+// and a remove by path.
+func unique(actions []Action) error {
+	type thing struct {
+		kind Kinds
+		name string
+	}
+	seen := make(map[thing]bool, len(actions))
+	for _, a := range actions {
+		t := thing{kind: a.kind()}
+		switch a := a.(type) {
+		case Txn:
+			t.name = a.AppID
+		case Add:
+			t.name = Key(a.Path)
+		case Remove:
+			t.name = Key(a.Path)
+		}
+		if seen[t] {
+			return fmt.Errorf("a commit with two %T actions for %q", a, t.name)
+		}
+		seen[t] = true
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package deltalog
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"sluice/sink/delta/objstore"
+)
+
+// SpoolMemory is where a spool turns to a file.
+const SpoolMemory = spoolMemory
+
+// LastCheckpoint is the key of the hint.
+const LastCheckpoint = lastCheckpoint
+
+// PartKey names a part of a checkpoint in several files.
+func PartKey(version int64, part, parts int) string { return partKey(version, part, parts) }
+
+// EncodeParts writes actions as Parquet files of a checkpoint, one for each part.
+func EncodeParts(parts ...[]Action) ([][]byte, error) {
+	var files [][]byte
+	for _, actions := range parts {
+		var buf bytes.Buffer
+		w, err := newCheckpointWriter(&buf)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range actions {
+			if err := w.write(a); err != nil {
+				return nil, err
+			}
+		}
+		if err := w.close(); err != nil {
+			return nil, err
+		}
+		files = append(files, buf.Bytes())
+	}
+	return files, nil
+}
+
+// Tombstones returns what a checkpoint of s would say of removed files.
+func Tombstones(ctx context.Context, store objstore.Store, s *State, now time.Time) ([]string, error) {
+	var paths []string
+	for e, err := range reconcile(ctx, store, s, KindRemove) {
+		if err != nil {
+			return nil, err
+		}
+		if r := e.action.(Remove); r.DeletionTimestamp > s.tombstonesUntil(now).UnixMilli() {
+			paths = append(paths, r.Path)
+		}
+	}
+	return paths, nil
+}
+
+// NewSpool returns a spool in dir.
+func NewSpool(dir string) *spool { return newSpool(dir) } //nolint:revive // for the test of this package only
+
+// Reader returns what was written.
+func (s *spool) Reader() (interface {
+	Read([]byte) (int, error)
+}, error) {
+	return s.reader()
+}
+
+// Discard deletes it.
+func (s *spool) Discard() { s.discard() }

@@ -1,0 +1,58 @@
+package deltalog
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	propCheckpointInterval = "delta.checkpointInterval"
+	propFileRetention      = "delta.deletedFileRetentionDuration"
+	fileRetention          = 7 * 24 * time.Hour // the protocol's default
+)
+
+var units = map[string]time.Duration{
+	"nanosecond": time.Nanosecond, "microsecond": time.Microsecond, "millisecond": time.Millisecond,
+	"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour, "week": 7 * 24 * time.Hour,
+}
+
+// ParseInterval reads a duration as table properties have it: "interval 1 week", "interval 2 days 12 hours".
+func ParseInterval(text string) (time.Duration, error) {
+	words := strings.Fields(strings.ToLower(text))
+	if len(words) > 0 && words[0] == "interval" {
+		words = words[1:]
+	}
+	if len(words) == 0 || len(words)%2 != 0 {
+		return 0, fmt.Errorf("interval %q is not numbers and units", text)
+	}
+	var sum time.Duration
+	for i := 0; i < len(words); i += 2 {
+		n, err := strconv.ParseInt(words[i], 10, 64)
+		unit := units[strings.TrimSuffix(words[i+1], "s")]
+		if err != nil || unit == 0 || n < 0 {
+			return 0, fmt.Errorf("interval %q: %q", text, words[i]+" "+words[i+1])
+		}
+		if n > int64(math.MaxInt64-sum)/int64(unit) {
+			return math.MaxInt64, nil // longer than time itself counts as for ever
+		}
+		sum += time.Duration(n) * unit
+	}
+	return sum, nil
+}
+
+// tombstonesUntil is the time before which a removed file's tombstone may go. If the table says it in words that nobody
+// understands, tombstones stay.
+func (s *State) tombstonesUntil(now time.Time) time.Time {
+	keep := fileRetention
+	if text, ok := s.Metadata.Configuration[propFileRetention]; ok {
+		d, err := ParseInterval(text)
+		if err != nil {
+			return time.Time{}
+		}
+		keep = d
+	}
+	return now.Add(-keep)
+}

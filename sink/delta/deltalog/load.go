@@ -1,0 +1,270 @@
+package deltalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"sluice/sink/delta/objstore"
+)
+
+// ErrNoTable says that there is no log.
+var ErrNoTable = errors.New("no table")
+
+// Load reads the newest state: from the newest checkpoint that can be read, with and without its hint, and the commits
+// after it. The commits must be contiguous, otherwise the error is [ErrCorrupt] and names the gap.
+func Load(ctx context.Context, store objstore.Store) (*State, error) {
+	const tries = 3 // what looks damaged may be a log that was cleaned up while it was read
+	for try := 1; ; try++ {
+		s, err := load(ctx, store)
+		if err == nil || !errors.Is(err, ErrCorrupt) || try == tries {
+			return s, err
+		}
+	}
+}
+
+func load(ctx context.Context, store objstore.Store) (*State, error) {
+	hint := readHint(ctx, store)
+	dir, err := list(ctx, store, max(hint, 0))
+	if err != nil {
+		return nil, err
+	}
+	s, err := newestCheckpoint(ctx, store, dir)
+	if err == nil && s == nil && hint > 0 {
+		// The hint names a checkpoint that is gone or was never whole.
+		if dir, err = list(ctx, store, 0); err == nil {
+			s, err = newestCheckpoint(ctx, store, dir)
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case dir.empty && s == nil:
+		return nil, ErrNoTable
+	case dir.newest < 0 && s == nil:
+		return nil, corrupt("there are files, but neither a commit nor a checkpoint that can be read")
+	case s == nil:
+		s = empty()
+	}
+	if s, err = until(ctx, store, s, dir.newest); err != nil {
+		return nil, err
+	}
+	return Refresh(ctx, store, s)
+}
+
+// readHint returns the version that _last_checkpoint names, -1 if there is none to be read: a hint that is missing or
+// damaged costs a longer list, nothing else.
+func readHint(ctx context.Context, store objstore.Store) int64 {
+	body, err := readAll(ctx, store, lastCheckpoint)
+	var hint pointer
+	if err != nil || json.Unmarshal(body, &hint) != nil {
+		return -1
+	}
+	return hint.Version
+}
+
+// pointer is the content of _last_checkpoint.
+type pointer struct {
+	Version       int64  `json:"version"`
+	Size          int64  `json:"size"` // actions
+	Parts         *int64 `json:"parts,omitempty"`
+	SizeInBytes   int64  `json:"sizeInBytes,omitempty"`
+	NumOfAddFiles int64  `json:"numOfAddFiles,omitempty"`
+}
+
+// directory is what a list of the log shows.
+type directory struct {
+	checkpoints []Checkpoint // whole ones, newest first
+	newest      int64        // version of a commit, -1 if there is none
+	empty       bool         // not even files that this package does not read
+}
+
+// list reads the names of the log from version from on.
+func list(ctx context.Context, store objstore.Store, from int64) (directory, error) {
+	dir := directory{newest: -1, empty: true}
+	type whole struct {
+		version int64
+		parts   int
+	}
+	found := map[whole]Checkpoint{}
+	seen := map[whole]int{}
+	for o, err := range store.List(ctx, Dir, before(from)) {
+		if err != nil {
+			return dir, fmt.Errorf("list the log: %w", err)
+		}
+		if rest := o.Key[len(Dir):]; rest != "" && rest[0] >= '0' && rest[0] <= '9' {
+			dir.empty = false
+		}
+		f, ok := parseName(o.Key)
+		switch {
+		case !ok:
+		case !f.checkpoint:
+			dir.newest = max(dir.newest, f.version)
+		default:
+			w := whole{f.version, f.parts}
+			c := found[w]
+			found[w] = Checkpoint{Version: f.version, Parts: f.parts, Size: c.Size + o.Size}
+			seen[w]++
+		}
+	}
+	for w, c := range found {
+		if seen[w] == w.parts {
+			dir.checkpoints = append(dir.checkpoints, c)
+		}
+	}
+	slices.SortFunc(dir.checkpoints, func(a, b Checkpoint) int {
+		if a.Version != b.Version {
+			return int(b.Version - a.Version)
+		}
+		return a.Parts - b.Parts
+	})
+	return dir, nil
+}
+
+// newestCheckpoint reads the heads of the newest checkpoint that is sound, and returns nil if there is none.
+func newestCheckpoint(ctx context.Context, store objstore.Store, dir directory) (*State, error) {
+	for _, c := range dir.checkpoints {
+		s, err := readHeads(ctx, store, c)
+		switch {
+		case err == nil:
+			return s, nil
+		case errors.Is(err, ErrCorrupt), errors.Is(err, objstore.ErrNotFound):
+			continue // an older one and more commits say the same
+		default:
+			return nil, fmt.Errorf("checkpoint of version %d: %w", c.Version, err)
+		}
+	}
+	return nil, nil
+}
+
+// readHeads reads the state from a checkpoint, without touching the columns of data files.
+func readHeads(ctx context.Context, store objstore.Store, c Checkpoint) (*State, error) {
+	s := &State{Version: c.Version, Checkpoint: c}
+	for a, err := range readCheckpoint(ctx, store, c, Heads) {
+		if err != nil {
+			return nil, err
+		}
+		s.replay([]Action{a})
+	}
+	return s, s.complete()
+}
+
+// few is how many versions are asked for by name before a list tells how many there are.
+const few = 8
+
+// Refresh returns the state with all commits up to the newest one, and when that was known. It reads only what came
+// after s. It trusts that the answer "no such version" means "not yet": if s is older than the log is kept, the caller
+// must make sure that the commit of s still exists.
+func Refresh(ctx context.Context, store objstore.Store, s *State) (*State, error) {
+	for n := 0; ; n++ {
+		if n == few {
+			dir, err := list(ctx, store, s.Version+1)
+			if err != nil {
+				return nil, err
+			}
+			if s, err = until(ctx, store, s, dir.newest); err != nil {
+				return nil, err
+			}
+			n = 0
+		}
+		at := time.Now()
+		c, err := ReadCommit(ctx, store, s.Version+1, Heads)
+		if errors.Is(err, objstore.ErrNotFound) {
+			last := *s
+			last.ReadAt = at
+			return &last, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if s, err = s.After(c); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// until replays the commits after s up to version last, which a list has shown.
+func until(ctx context.Context, store objstore.Store, s *State, last int64) (*State, error) {
+	for c, err := range commits(ctx, store, s.Version+1, last, Heads) {
+		if err != nil {
+			return nil, err
+		}
+		if s, err = s.After(c); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// ReadCommit reads one version. The error is objstore.ErrNotFound if it does not exist.
+func ReadCommit(ctx context.Context, store objstore.Store, version int64, want Kinds) (Commit, error) {
+	c := Commit{Version: version}
+	body, err := store.Get(ctx, CommitKey(version), 0, -1)
+	if err != nil {
+		return c, fmt.Errorf("read version %d: %w", version, err)
+	}
+	defer body.Close()
+	count := &counter{r: body}
+	for a, err := range Parse(count, want) {
+		if err != nil {
+			return c, fmt.Errorf("read version %d: %w", version, err)
+		}
+		c.Actions = append(c.Actions, a)
+	}
+	c.Bytes = count.n
+	return c, nil
+}
+
+// counter counts what passes.
+type counter struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// ahead is how many commits are read side by side, and held in memory, when many must be read.
+const ahead = 8
+
+// commits yields the versions from..to in order. The last one exists, so that one which does not is a gap.
+func commits(ctx context.Context, store objstore.Store, from, to int64, want Kinds) iter.Seq2[Commit, error] {
+	return func(yield func(Commit, error) bool) {
+		for ; from <= to; from += ahead {
+			some := make([]Commit, min(ahead, to-from+1))
+			errs := make([]error, len(some))
+			var group sync.WaitGroup
+			for i := range some {
+				group.Go(func() { some[i], errs[i] = ReadCommit(ctx, store, from+int64(i), want) })
+			}
+			group.Wait()
+			for i, c := range some {
+				err := errs[i]
+				if errors.Is(err, objstore.ErrNotFound) {
+					err = corrupt("version %d is missing, version %d exists", c.Version, to)
+				}
+				if !yield(c, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+func readAll(ctx context.Context, store objstore.Store, key string) ([]byte, error) {
+	r, err := store.Get(ctx, key, 0, -1)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(r)
+}

@@ -1,0 +1,215 @@
+package deltalog
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+)
+
+const (
+	nameCommitInfo = "commitInfo"
+	nameProtocol   = "protocol"
+	nameMetadata   = "metaData"
+	nameTxn        = "txn"
+	nameAdd        = "add"
+	nameRemove     = "remove"
+)
+
+// maxLine bounds one action of a commit. A metaData of a thousand columns is far below it.
+const maxLine = 64 << 20
+
+// ErrCorrupt says that a file of the log is not what the protocol says. No retry mends it.
+var ErrCorrupt = errors.New("the log is corrupt")
+
+func corrupt(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
+}
+
+// Parse yields the actions of a commit that are of the wanted kinds. Unknown fields and actions are passed over. An
+// error ends it: [ErrCorrupt] for what is no commit, otherwise that of r.
+func Parse(r io.Reader, want Kinds) iter.Seq2[Action, error] {
+	return func(yield func(Action, error) bool) {
+		lines := bufio.NewScanner(r)
+		lines.Buffer(make([]byte, 0, 16<<10), maxLine)
+		for n := 1; lines.Scan(); n++ {
+			text := bytes.TrimSpace(lines.Bytes())
+			if len(text) == 0 {
+				continue
+			}
+			actions, err := parseLine(text, want)
+			if err != nil {
+				yield(nil, fmt.Errorf("line %d: %w", n, err))
+				return
+			}
+			for _, a := range actions {
+				if !yield(a, nil) {
+					return
+				}
+			}
+		}
+		switch err := lines.Err(); {
+		case errors.Is(err, bufio.ErrTooLong):
+			yield(nil, corrupt("a line of more than %d bytes", maxLine))
+		case err != nil:
+			yield(nil, err)
+		}
+	}
+}
+
+var parsers = [...]struct {
+	name  string
+	kind  Kinds
+	parse func(json.RawMessage) (Action, error)
+}{
+	{nameCommitInfo, KindCommitInfo, parseCommitInfo},
+	{nameProtocol, KindProtocol, parseProtocol},
+	{nameMetadata, KindMetadata, parseMetadata},
+	{nameTxn, KindTxn, parseTxn},
+	{nameAdd, KindAdd, parseAdd},
+	{nameRemove, KindRemove, parseRemove},
+}
+
+// parseLine returns the actions of one line. There is one by the protocol, and the others null if a writer spells
+// them out.
+func parseLine(text []byte, want Kinds) ([]Action, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil || fields == nil {
+		return nil, corrupt("not a JSON object")
+	}
+	var found []Action
+	for _, p := range parsers {
+		body, ok := fields[p.name]
+		if !ok || want&p.kind == 0 || isNull(body) {
+			continue
+		}
+		a, err := p.parse(body)
+		if err != nil {
+			return nil, corrupt("%s: %v", p.name, err)
+		}
+		found = append(found, a)
+	}
+	return found, nil
+}
+
+func isNull(b json.RawMessage) bool { return len(b) == 0 || string(b) == "null" }
+
+// parseCommitInfo takes what has the form it knows: a foreign writer's commitInfo is free and never makes a log corrupt.
+func parseCommitInfo(body json.RawMessage) (Action, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return nil, errors.New("not an object")
+	}
+	var c CommitInfo
+	take := func(name string, into any) bool {
+		return !isNull(fields[name]) && json.Unmarshal(fields[name], into) == nil
+	}
+	take("timestamp", &c.Timestamp)
+	take("operation", &c.Operation)
+	take("isolationLevel", &c.IsolationLevel)
+	take("isBlindAppend", &c.IsBlindAppend)
+	take("engineInfo", &c.EngineInfo)
+	take("txnId", &c.TxnID)
+	var v int64
+	if take("readVersion", &v) {
+		c.ReadVersion = &v
+	}
+	c.OperationParameters, c.OperationMetrics = texts(fields["operationParameters"]), texts(fields["operationMetrics"])
+	if s := fields["sluice"]; !isNull(s) {
+		c.Sluice = s
+	}
+	return c, nil
+}
+
+// texts reads an object of strings; values of other kinds appear as their JSON.
+func texts(body json.RawMessage) map[string]string {
+	var fields map[string]json.RawMessage
+	if isNull(body) || json.Unmarshal(body, &fields) != nil {
+		return nil
+	}
+	m := make(map[string]string, len(fields))
+	for k, v := range fields {
+		var s string
+		if json.Unmarshal(v, &s) != nil {
+			s = string(v)
+		}
+		m[k] = s
+	}
+	return m
+}
+
+func parseProtocol(body json.RawMessage) (Action, error) {
+	var p Protocol
+	if err := json.Unmarshal(body, &p); err != nil {
+		return nil, err
+	}
+	return p, p.check()
+}
+
+func (p Protocol) check() error {
+	if p.MinReaderVersion < 1 || p.MinWriterVersion < 1 {
+		return fmt.Errorf("versions (%d, %d)", p.MinReaderVersion, p.MinWriterVersion)
+	}
+	return nil
+}
+
+func parseMetadata(body json.RawMessage) (Action, error) {
+	var m Metadata
+	if err := json.Unmarshal(body, &m); err != nil {
+		return nil, err
+	}
+	return m, m.check()
+}
+
+func (m Metadata) check() error {
+	switch {
+	case m.ID == "":
+		return errors.New("no id")
+	case m.SchemaString == "":
+		return errors.New("no schemaString")
+	}
+	return nil
+}
+
+func parseTxn(body json.RawMessage) (Action, error) {
+	var t struct {
+		AppID       *string `json:"appId"`
+		Version     *int64  `json:"version"`
+		LastUpdated *int64  `json:"lastUpdated"`
+	}
+	if err := json.Unmarshal(body, &t); err != nil {
+		return nil, err
+	}
+	if t.AppID == nil || t.Version == nil {
+		return nil, errors.New("no appId or no version")
+	}
+	return Txn{AppID: *t.AppID, Version: *t.Version, LastUpdated: t.LastUpdated}, nil
+}
+
+func parseAdd(body json.RawMessage) (Action, error) {
+	var a Add
+	if err := json.Unmarshal(body, &a); err != nil {
+		return nil, err
+	}
+	if isNull(a.DeletionVector) {
+		a.DeletionVector = nil
+	}
+	if a.Path == "" {
+		return nil, errors.New("no path")
+	}
+	return a, nil
+}
+
+func parseRemove(body json.RawMessage) (Action, error) {
+	var r Remove
+	if err := json.Unmarshal(body, &r); err != nil {
+		return nil, err
+	}
+	if r.Path == "" {
+		return nil, errors.New("no path")
+	}
+	return r, nil
+}

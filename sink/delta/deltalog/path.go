@@ -1,0 +1,86 @@
+package deltalog
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Dir is the directory of the log below the table.
+const Dir = "_delta_log/"
+
+// lastCheckpoint is the hint where to begin to read.
+const lastCheckpoint = Dir + "_last_checkpoint"
+
+// CommitKey is the object key of a version.
+func CommitKey(version int64) string { return fmt.Sprintf("%s%020d.json", Dir, version) }
+
+// CheckpointKey is the object key of a classic checkpoint in one file.
+func CheckpointKey(version int64) string {
+	return fmt.Sprintf("%s%020d.checkpoint.parquet", Dir, version)
+}
+
+// partKey is the object key of one of several parts, counted from 1. They are read, never written.
+func partKey(version int64, part, parts int) string {
+	return fmt.Sprintf("%s%020d.checkpoint.%010d.%010d.parquet", Dir, version, part, parts)
+}
+
+// before sorts before every file of the versions from version on and behind those of earlier ones.
+func before(version int64) string { return fmt.Sprintf("%s%020d", Dir, version) }
+
+// logFile is a file of the log by its name.
+type logFile struct {
+	version     int64
+	checkpoint  bool
+	part, parts int // 1 of 1 for a classic checkpoint
+}
+
+// parseName tells what a key of the log is; ok is false for what this package does not read (checksums, compacted
+// commits, checkpoints with a UUID, other programs' files).
+func parseName(key string) (f logFile, ok bool) {
+	name, ok := strings.CutPrefix(key, Dir)
+	if !ok || len(name) < 21 || name[20] != '.' {
+		return f, false
+	}
+	if f.version, ok = number(name[:20]); !ok {
+		return f, false
+	}
+	switch rest := strings.Split(name[21:], "."); {
+	case len(rest) == 1 && rest[0] == "json":
+		return f, true
+	case len(rest) == 2 && rest[0] == "checkpoint" && rest[1] == "parquet":
+		f.checkpoint, f.part, f.parts = true, 1, 1
+		return f, true
+	case len(rest) == 4 && rest[0] == "checkpoint" && len(rest[1]) == 10 && len(rest[2]) == 10 && rest[3] == "parquet":
+		part, ok1 := number(rest[1])
+		parts, ok2 := number(rest[2])
+		f.checkpoint, f.part, f.parts = true, int(part), int(parts)
+		return f, ok1 && ok2 && part >= 1 && part <= parts
+	}
+	return f, false
+}
+
+// number reads digits and nothing else.
+func number(s string) (int64, bool) {
+	if strings.Trim(s, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil
+}
+
+// URI is the path of an add for an object key relative to the table: its URI encoding (RFC 2396), which readers decode
+// once.
+func URI(key string) string { return (&url.URL{Path: key}).EscapedPath() }
+
+// Key is the object key of the path of an add or remove. A path that is no URI is taken as it stands.
+func Key(path string) string {
+	if !strings.Contains(path, "%") {
+		return path
+	}
+	if key, err := url.PathUnescape(path); err == nil {
+		return key
+	}
+	return path
+}

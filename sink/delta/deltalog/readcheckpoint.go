@@ -1,0 +1,359 @@
+package deltalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+
+	"sluice/sink/delta/objstore"
+)
+
+// readCheckpoint yields the actions of a checkpoint that are of the wanted kinds, in its order. Only their columns are
+// read, a batch of rows at a time. The error is [ErrCorrupt] for what is no checkpoint, otherwise that of the store.
+func readCheckpoint(ctx context.Context, store objstore.Store, c Checkpoint, want Kinds) iter.Seq2[Action, error] {
+	return func(yield func(Action, error) bool) {
+		for _, key := range c.keys() {
+			p, err := openParquet(ctx, store, key)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for {
+				rows, err := p.next(ctx, want)
+				if err == io.EOF {
+					break
+				}
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				for i := range rows.n {
+					a, err := rows.action(i)
+					if err != nil {
+						yield(nil, corrupt("%s: %v", key, err))
+						return
+					}
+					if a != nil && !yield(a, nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// parquetFile is one Parquet file of a checkpoint.
+type parquetFile struct {
+	key    string
+	source *ranged
+	reader *pqarrow.FileReader
+	rows   pqarrow.RecordReader
+}
+
+// openParquet reads the footer.
+func openParquet(ctx context.Context, store objstore.Store, key string) (*parquetFile, error) {
+	source, err := openRanged(ctx, store, key)
+	if err != nil {
+		return nil, err
+	}
+	p := &parquetFile{key: key, source: source}
+	err = p.sound(func() error {
+		props := parquet.NewReaderProperties(memory.DefaultAllocator)
+		props.BufferedStreamEnabled, props.BufferSize = true, 1<<20 // of each column, not a row group whole
+		f, err := file.NewParquetReader(io.NewSectionReader(source, 0, source.size), file.WithReadProps(props))
+		if err != nil {
+			return err
+		}
+		p.reader, err = pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{BatchSize: 4096}, memory.DefaultAllocator)
+		return err
+	})
+	return p, err
+}
+
+// sound runs a piece of the Parquet reader, which may panic on bytes that are no Parquet.
+func (p *parquetFile) sound(read func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+		switch {
+		case err == nil || err == io.EOF:
+		case p.source.err != nil:
+			err = p.source.err
+		default:
+			err = corrupt("%s: %v", p.key, err)
+		}
+	}()
+	return read()
+}
+
+// next returns the next rows, io.EOF at the end.
+func (p *parquetFile) next(ctx context.Context, want Kinds) (rows checkpointRows, err error) {
+	err = p.sound(func() error {
+		if p.rows == nil {
+			leaves := wantedLeaves(p.reader, want)
+			if len(leaves) == 0 {
+				return io.EOF
+			}
+			groups := make([]int, p.reader.ParquetReader().NumRowGroups())
+			for i := range groups {
+				groups[i] = i
+			}
+			var err error
+			if p.rows, err = p.reader.GetRecordReader(ctx, leaves, groups); err != nil {
+				return err
+			}
+		}
+		if !p.rows.Next() {
+			if err := p.rows.Err(); err != nil && !errors.Is(err, io.EOF) {
+				return err
+			}
+			return io.EOF
+		}
+		rows = newCheckpointRows(p.rows.RecordBatch())
+		return nil
+	})
+	return rows, err
+}
+
+// leavesOf are the columns that the actions of a kind need, by their path; a trailing dot takes all below it.
+var leavesOf = map[Kinds][]string{
+	KindProtocol: {"protocol."},
+	KindMetadata: {"metaData."},
+	KindTxn:      {"txn."},
+	KindAdd: {
+		"add.path", "add.partitionValues.", "add.size", "add.modificationTime", "add.dataChange", "add.stats", "add.tags.",
+		"add.deletionVector.storageType",
+	},
+	KindRemove: {
+		"remove.path", "remove.deletionTimestamp", "remove.dataChange", "remove.extendedFileMetadata",
+		"remove.partitionValues.", "remove.size",
+	},
+}
+
+func wantedLeaves(r *pqarrow.FileReader, want Kinds) []int {
+	var leaves []int
+	columns := r.ParquetReader().MetaData().Schema
+	for i := range columns.NumColumns() {
+		path := columns.Column(i).Path()
+		for kind, names := range leavesOf {
+			for _, name := range names {
+				if want&kind != 0 && (path == name || strings.HasSuffix(name, ".") && strings.HasPrefix(path, name)) {
+					leaves = append(leaves, i)
+				}
+			}
+		}
+	}
+	return leaves
+}
+
+// checkpointRows are some rows of a checkpoint. Columns that the file lacks are nil.
+type checkpointRows struct {
+	n int
+
+	protocol, metadata, format, txn, add, dv, remove group
+}
+
+// group is a struct column with its children by name.
+type group struct {
+	rows     *array.Struct
+	children map[string]arrow.Array
+}
+
+func newCheckpointRows(rec arrow.RecordBatch) checkpointRows {
+	r := checkpointRows{n: int(rec.NumRows())}
+	for i, f := range rec.Schema().Fields() {
+		g := newGroup(rec.Column(i))
+		switch f.Name {
+		case nameProtocol:
+			r.protocol = g
+		case nameMetadata:
+			r.metadata, r.format = g, newGroup(g.children["format"])
+		case nameTxn:
+			r.txn = g
+		case nameAdd:
+			r.add, r.dv = g, newGroup(g.children["deletionVector"])
+		case nameRemove:
+			r.remove = g
+		}
+	}
+	return r
+}
+
+func newGroup(a arrow.Array) group {
+	s, ok := a.(*array.Struct)
+	if !ok {
+		return group{}
+	}
+	g := group{s, map[string]arrow.Array{}}
+	for i, f := range s.DataType().(*arrow.StructType).Fields() {
+		g.children[f.Name] = s.Field(i)
+	}
+	return g
+}
+
+func (g group) has(i int) bool { return g.rows != nil && g.rows.IsValid(i) }
+
+// action returns the action of row i, nil if it is of none of the kinds that were read.
+func (r *checkpointRows) action(i int) (Action, error) {
+	switch {
+	case r.add.has(i):
+		a := Add{
+			Path: r.add.text("path", i), PartitionValues: r.add.textMap("partitionValues", i), Size: r.add.int("size", i),
+			ModificationTime: r.add.int("modificationTime", i), DataChange: r.add.bool("dataChange", i),
+			Stats: r.add.text("stats", i), Tags: r.add.textMap("tags", i),
+		}
+		if r.dv.has(i) && r.dv.text("storageType", i) != "" {
+			a.DeletionVector = json.RawMessage(`{}`)
+		}
+		if a.Path == "" {
+			return nil, errors.New("an add without a path")
+		}
+		return a, nil
+	case r.remove.has(i):
+		a := Remove{
+			Path: r.remove.text("path", i), DeletionTimestamp: r.remove.int("deletionTimestamp", i),
+			DataChange:           r.remove.bool("dataChange", i),
+			ExtendedFileMetadata: r.remove.bool("extendedFileMetadata", i),
+			PartitionValues:      r.remove.textMap("partitionValues", i), Size: r.remove.intOrNil("size", i),
+		}
+		if a.Path == "" {
+			return nil, errors.New("a remove without a path")
+		}
+		return a, nil
+	case r.txn.has(i):
+		v := r.txn.intOrNil("version", i)
+		if v == nil || !valid(r.txn.children["appId"], i) {
+			return nil, errors.New("a txn without appId or version")
+		}
+		return Txn{AppID: r.txn.text("appId", i), Version: *v, LastUpdated: r.txn.intOrNil("lastUpdated", i)}, nil
+	case r.metadata.has(i):
+		m := Metadata{
+			ID: r.metadata.text("id", i), Name: r.metadata.text("name", i), Description: r.metadata.text("description", i),
+			SchemaString:     r.metadata.text("schemaString", i),
+			PartitionColumns: r.metadata.textList("partitionColumns", i),
+			Configuration:    plain(r.metadata.textMap("configuration", i)),
+			CreatedTime:      r.metadata.intOrNil("createdTime", i),
+		}
+		if r.format.has(i) {
+			m.Format = Format{Provider: r.format.text("provider", i), Options: plain(r.format.textMap("options", i))}
+		}
+		return m, m.check()
+	case r.protocol.has(i):
+		p := Protocol{
+			MinReaderVersion: int32(r.protocol.int("minReaderVersion", i)), //nolint:gosec // an INT32 column
+			MinWriterVersion: int32(r.protocol.int("minWriterVersion", i)), //nolint:gosec // an INT32 column
+			ReaderFeatures:   r.protocol.textList("readerFeatures", i),
+			WriterFeatures:   r.protocol.textList("writerFeatures", i),
+		}
+		return p, p.check()
+	}
+	return nil, nil
+}
+
+func valid(a arrow.Array, i int) bool { return a != nil && a.IsValid(i) }
+
+func (g group) text(name string, i int) string { return textAt(g.children[name], i) }
+
+// textAt reads a string in whichever form Arrow has it; "" for null. It is a copy.
+func textAt(a arrow.Array, i int) string {
+	if !valid(a, i) {
+		return ""
+	}
+	switch a := a.(type) {
+	case *array.String:
+		return strings.Clone(a.Value(i))
+	case *array.LargeString:
+		return strings.Clone(a.Value(i))
+	case *array.StringView:
+		return strings.Clone(a.Value(i))
+	case *array.Dictionary:
+		return textAt(a.Dictionary(), a.GetValueIndex(i))
+	}
+	return a.ValueStr(i)
+}
+
+func (g group) intOrNil(name string, i int) *int64 {
+	a := g.children[name]
+	if !valid(a, i) {
+		return nil
+	}
+	var v int64
+	switch a := a.(type) {
+	case *array.Int64:
+		v = a.Value(i)
+	case *array.Int32:
+		v = int64(a.Value(i))
+	default:
+		return nil
+	}
+	return &v
+}
+
+func (g group) int(name string, i int) int64 {
+	if v := g.intOrNil(name, i); v != nil {
+		return *v
+	}
+	return 0
+}
+
+func (g group) bool(name string, i int) bool {
+	a, ok := g.children[name].(*array.Boolean)
+	return ok && a.IsValid(i) && a.Value(i)
+}
+
+func (g group) textList(name string, i int) []string {
+	a, ok := g.children[name].(array.ListLike)
+	if !ok || a.IsNull(i) {
+		return nil
+	}
+	from, to := a.ValueOffsets(i)
+	list := make([]string, 0, to-from)
+	for j := from; j < to; j++ {
+		list = append(list, textAt(a.ListValues(), int(j)))
+	}
+	return list
+}
+
+func (g group) textMap(name string, i int) map[string]*string {
+	a, ok := g.children[name].(*array.Map)
+	if !ok || a.IsNull(i) {
+		return nil
+	}
+	from, to := a.ValueOffsets(i)
+	m := make(map[string]*string, to-from)
+	for j := from; j < to; j++ {
+		k := textAt(a.Keys(), int(j))
+		m[k] = nil
+		if valid(a.Items(), int(j)) {
+			v := textAt(a.Items(), int(j))
+			m[k] = &v
+		}
+	}
+	return m
+}
+
+// plain leaves out what is null.
+func plain(m map[string]*string) map[string]string {
+	if m == nil {
+		return nil
+	}
+	p := make(map[string]string, len(m))
+	for k, v := range m {
+		if v != nil {
+			p[k] = *v
+		}
+	}
+	return p
+}

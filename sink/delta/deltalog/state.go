@@ -1,0 +1,124 @@
+package deltalog
+
+import (
+	"fmt"
+	"maps"
+	"time"
+)
+
+// State is a table as of one version without its data files: all that a writer who only appends must know. It is
+// immutable; its Txns must not be written to.
+type State struct {
+	Version  int64
+	Protocol Protocol
+	Metadata Metadata
+	Txns     map[string]Txn // by appId
+
+	// Checkpoint is the newest checkpoint known, with Version -1 if there is none.
+	Checkpoint Checkpoint
+	// JSONBytes is the size of the commits after the checkpoint.
+	JSONBytes int64
+	// ReadAt is when Version was known to be the newest one.
+	ReadAt time.Time
+}
+
+// Checkpoint is one checkpoint of a log.
+type Checkpoint struct {
+	Version int64
+	Parts   int   // 1 for a classic one
+	Size    int64 // in bytes, of all parts
+}
+
+// keys are the objects of the checkpoint.
+func (c Checkpoint) keys() []string {
+	if c.Parts == 1 {
+		return []string{CheckpointKey(c.Version)}
+	}
+	keys := make([]string, c.Parts)
+	for i := range keys {
+		keys[i] = partKey(c.Version, i+1, c.Parts)
+	}
+	return keys
+}
+
+// empty is the state before version 0.
+func empty() *State { return &State{Version: -1, Checkpoint: Checkpoint{Version: -1}} }
+
+// Commit is one version as a reader of heads sees it.
+type Commit struct {
+	Version int64
+	Bytes   int64 // of its file
+	Actions []Action
+}
+
+// Info returns the commit's commitInfo, a zero one if it has none.
+func (c Commit) Info() CommitInfo {
+	for _, a := range c.Actions {
+		if info, ok := a.(CommitInfo); ok {
+			return info
+		}
+	}
+	return CommitInfo{}
+}
+
+// After returns the state that c makes of s. c must be the next version.
+func (s *State) After(c Commit) (*State, error) {
+	if c.Version != s.Version+1 {
+		return nil, corrupt("version %d cannot follow version %d", c.Version, s.Version)
+	}
+	next := *s
+	next.Version, next.JSONBytes = c.Version, s.JSONBytes+c.Bytes
+	next.replay(c.Actions)
+	if err := next.complete(); err != nil {
+		return nil, err
+	}
+	return &next, nil
+}
+
+// replay sets what the actions say. It leaves the map of the state before alone.
+func (s *State) replay(actions []Action) {
+	shared := true
+	for _, a := range actions {
+		switch a := a.(type) {
+		case Protocol:
+			s.Protocol = a
+		case Metadata:
+			s.Metadata = a
+		case Txn:
+			if shared {
+				s.Txns, shared = maps.Clone(s.Txns), false
+			}
+			if s.Txns == nil {
+				s.Txns = map[string]Txn{}
+			}
+			s.Txns[a.AppID] = a
+		}
+	}
+}
+
+// complete says whether the state is that of a table.
+func (s *State) complete() error {
+	switch {
+	case s.Protocol.MinWriterVersion == 0:
+		return corrupt("no protocol up to version %d", s.Version)
+	case s.Metadata.ID == "":
+		return corrupt("no metaData up to version %d", s.Version)
+	}
+	return nil
+}
+
+// CheckpointDue says whether the log has grown enough to be checkpointed at this version: by the table's
+// delta.checkpointInterval if it sets one; else 10 commits whose JSON is a quarter of the last checkpoint, so that the
+// work for checkpoints stays in proportion to the work for commits, or 100 commits.
+func (s *State) CheckpointDue() bool {
+	since := s.Version - s.Checkpoint.Version
+	if text, ok := s.Metadata.Configuration[propCheckpointInterval]; ok {
+		if n, ok := number(text); ok && n > 0 {
+			return since >= n
+		}
+	}
+	return since >= 100 || since >= 10 && s.JSONBytes >= s.Checkpoint.Size/4
+}
+
+// String names the state for logs.
+func (s *State) String() string { return fmt.Sprintf("table %s version %d", s.Metadata.ID, s.Version) }
