@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"sluice/sink/delta/schema"
 )
 
 // What may be wrong although every value by itself is right.
@@ -149,7 +151,7 @@ func (l *loader) checkSchema(at string, t *TopicConfig) {
 		}
 		t.Schema = string(data)
 	}
-	if err := parseDDL(t.Schema); err != nil {
+	if _, err := schema.ParseDDL(t.Schema); err != nil {
 		if t.SchemaFile != "" {
 			err = fmt.Errorf("file %s: %w", t.SchemaFile, err)
 		}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// composeFile is what this test knows of the Compose specification.
+type composeFile struct {
+	Services map[string]struct {
+		Image string
+		Build struct {
+			Inline string `yaml:"dockerfile_inline"`
+		}
+		Ports       []string
+		Environment map[string]string
+		Command     []string
+		Volumes     []string
+		HealthCheck struct{ Test []string }
+		DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
+	}
+	Volumes map[string]any
+}
+
+// TestComposeFitsConfig checks docker-compose.minio.yml against config.minio.yaml, as neither can be run everywhere.
+func TestComposeFitsConfig(t *testing.T) {
+	data, err := os.ReadFile("../../docker-compose.minio.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compose composeFile
+	if err := yaml.Unmarshal(data, &compose); err != nil {
+		t.Fatal(err)
+	}
+	config, problems := LoadConfig("../../config.minio.yaml", noEnv)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	kafka, minio, topic := compose.Services["kafka"], compose.Services["minio"], compose.Services["topic"]
+
+	published := map[string]string{} // address on this machine -> port in the container
+	for name, s := range compose.Services {
+		image, version, _ := strings.Cut(s.Image, ":")
+		if version == "" || version == "latest" {
+			t.Errorf("%s: image %s is not pinned", name, image)
+		}
+		for line := range strings.Lines(s.Build.Inline) {
+			if from, ok := strings.CutPrefix(line, "FROM "); ok && (!strings.Contains(from, ":") || strings.Contains(from, ":latest")) {
+				t.Errorf("%s: %s is not pinned", name, line)
+			}
+		}
+		for _, p := range s.Ports {
+			parts := strings.Split(p, ":")
+			if len(parts) != 3 || parts[0] != "127.0.0.1" {
+				t.Errorf("%s: port %s is open to the network", name, p)
+				continue
+			}
+			published[parts[0]+":"+parts[1]] = parts[2]
+		}
+		for _, v := range s.Volumes {
+			volume, _, _ := strings.Cut(v, ":")
+			if _, ok := compose.Volumes[volume]; !ok {
+				t.Errorf("%s: volume %s is not declared", name, volume)
+			}
+		}
+	}
+	if len(kafka.HealthCheck.Test) == 0 || len(minio.HealthCheck.Test) == 0 {
+		t.Error("a server has no healthcheck")
+	}
+
+	if len(config.Kafka.Brokers) != 1 {
+		t.Fatal(config.Kafka.Brokers)
+	}
+	broker := config.Kafka.Brokers[0]
+	if port := published[broker]; !slices.Contains(strings.Split(kafka.Environment["KAFKA_LISTENERS"], ","), "HOST://:"+port) {
+		t.Errorf("nothing listens behind %s, port %q", broker, port)
+	}
+	if !slices.Contains(strings.Split(kafka.Environment["KAFKA_ADVERTISED_LISTENERS"], ","), "HOST://"+broker) {
+		t.Errorf("Kafka does not call itself %s", broker)
+	}
+	name, table := config.Topic()
+	if !slices.Contains(topic.Command, "--topic="+name) || topic.DependsOn["kafka"].Condition != "service_healthy" {
+		t.Errorf("topic %s is not created", name)
+	}
+	if table.Schema != ordersDDL {
+		t.Errorf("schema %s", table.Schema)
+	}
+
+	endpoint, err := url.Parse(config.Storage.S3.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := published[endpoint.Host]
+	if start := strings.Join(minio.Command, " "); port == "" || !strings.Contains(start, "--address :"+port) {
+		t.Errorf("MinIO does not listen at %s: %s", endpoint, start)
+	}
+	if !strings.Contains(strings.Join(minio.HealthCheck.Test, " "), "http://"+net.JoinHostPort("127.0.0.1", port)+"/") {
+		t.Errorf("the healthcheck asks elsewhere: %v", minio.HealthCheck.Test)
+	}
+	bucket, err := url.Parse(config.Storage.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(strings.Join(minio.Command, " "), "mkdir -p /data/"+bucket.Host+" ") {
+		t.Errorf("bucket %s is not created", bucket.Host)
+	}
+	user, _, err := interpolate(minio.Environment["MINIO_ROOT_USER"], noEnv)
+	if err != nil || user != string(config.Storage.S3.AccessKey) {
+		t.Errorf("user %s, access_key %s: %v", user, string(config.Storage.S3.AccessKey), err)
+	}
+	password, _, err := interpolate(minio.Environment["MINIO_ROOT_PASSWORD"], noEnv)
+	if err != nil || password != string(config.Storage.S3.SecretKey) {
+		t.Errorf("password and secret_key differ: %v", err)
+	}
+	if !config.Storage.S3.PathStyle {
+		t.Error("MinIO needs path_style")
+	}
+}

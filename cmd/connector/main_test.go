@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/health"
+)
+
+// connectorRun runs the program in this process.
+func connectorRun(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func expect(t *testing.T, wantCode int, wantOut, wantErr string, args ...string) {
+	t.Helper()
+	code, out, errs := connectorRun(t, args...)
+	if code != wantCode {
+		t.Errorf("%v: exit code %d, want %d", args, code, wantCode)
+	}
+	if !strings.Contains(out, wantOut) || wantOut == "" && out != "" {
+		t.Errorf("%v: stdout %q, want %q", args, out, wantOut)
+	}
+	if !strings.Contains(errs, wantErr) || wantErr == "" && errs != "" {
+		t.Errorf("%v: stderr %q, want %q", args, errs, wantErr)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	expect(t, 0, "Usage:", "")
+	expect(t, 0, "Exit codes: 0 ok", "", "--help")
+	expect(t, 0, "Available Commands:", "", "config")
+	expect(t, 2, "", `connector: unknown command "rum" for "connector"`, "rum")
+	expect(t, 2, "", "connector: unknown flag: --nothing", "validate", "--nothing")
+	expect(t, 2, "", `unknown command "extra"`, "validate", "extra")
+	expect(t, 2, "", `--output "xml" is unknown: write table or json`, "version", "--output", "xml")
+}
+
+// TestHelp: every command explains itself, and every flag.
+func TestHelp(t *testing.T) {
+	c := &cli{}
+	for _, cmd := range c.root().Commands() {
+		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
+			t.Errorf("%s: short text %q", cmd.Name(), cmd.Short)
+		}
+		for line := range strings.Lines(cmd.Long) {
+			if len(line) > 81 {
+				t.Errorf("%s: a line of %d characters does not fit a terminal: %s", cmd.Name(), len(line), line)
+			}
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	expect(t, 0, "sluice connector ", "", "version")
+	code, out, _ := connectorRun(t, "version", "-o", "json")
+	var b build
+	if err := json.Unmarshal([]byte(out), &b); err != nil || code != 0 || b.Version == "" || !strings.HasPrefix(b.Go, "go") {
+		t.Errorf("%d %v %s", code, err, out)
+	}
+	b = build{Version: "v1.2.3", Revision: "abc", Modified: true, Go: "go1.26", Platform: "linux/amd64"}
+	if got := b.String(); got != "sluice connector v1.2.3, revision abc with changes, go1.26, linux/amd64" {
+		t.Error(got)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	expect(t, 0, shipped+": ok: topic orders goes to s3://lake/tables/orders as orders\n", "", "validate", "--config", shipped)
+	expect(t, 2, "", "nowhere.yaml: cannot be opened: no such file or directory: name the file with --config", "validate", "-c", "nowhere.yaml")
+	bad := write(t, "log: {level: loud}\n")
+	code, out, errs := connectorRun(t, "validate", "-c", bad)
+	if code != 2 || out != "" || !strings.Contains(errs, bad+`:1: log.level: "loud" is unknown: write debug, info, warn or error`+"\n") {
+		t.Error(code, out, errs)
+	}
+	code, out, errs = connectorRun(t, "validate", "-c", bad, "--output", "json")
+	var answer struct {
+		Valid    bool
+		Problems []Problem
+	}
+	if err := json.Unmarshal([]byte(out), &answer); err != nil {
+		t.Fatal(err)
+	}
+	if code != 2 || errs != "" || answer.Valid || len(answer.Problems) != 6 {
+		t.Errorf("%d %q %+v", code, errs, answer)
+	}
+	last := answer.Problems[len(answer.Problems)-1]
+	if d := cmp.Diff(Problem{File: bad, Line: 1, Key: "log.level", Text: `"loud" is unknown: write debug, info, warn or error`}, last); d != "" {
+		t.Error(d)
+	}
+	expect(t, 0, `"valid": true`, "", "validate", "-c", shipped, "-o", "json")
+}
+
+// TestValidateWarns: a warning is said, and changes nothing.
+func TestValidateWarns(t *testing.T) {
+	t.Setenv("MAX_ACCEPTABLE_LAG", "10000")
+	expect(t, 0, ": ok: ", "environment: warning: MAX_ACCEPTABLE_LAG: belongs to a later version", "validate", "-c", shipped)
+}
+
+func TestConfigPrint(t *testing.T) {
+	t.Setenv("KAFKA_GROUP_ID", "from-the-pod")
+	expect(t, 0, "  group: from-the-pod # env KAFKA_GROUP_ID\n", "", "config", "print", "-c", shipped)
+	expect(t, 2, "", "zzz: unknown key", "config", "print", "-c", write(t, "zzz: 1"))
+	code, out, _ := connectorRun(t, "config", "print", "-c", shipped, "-o", "json")
+	var rows []struct {
+		Key, Origin string
+		Value       any
+	}
+	if err := json.Unmarshal([]byte(out), &rows); err != nil || code != 0 {
+		t.Fatal(code, err)
+	}
+	found := 0
+	for _, r := range rows {
+		switch r.Key {
+		case "kafka.group":
+			found++
+			if r.Value != "from-the-pod" || r.Origin != "env KAFKA_GROUP_ID" {
+				t.Errorf("%+v", r)
+			}
+		case "queue.pause_at":
+			found++
+			if r.Value != 10000.0 {
+				t.Errorf("%+v", r)
+			}
+		case "topics.orders.metadata_columns":
+			found++
+			if d := cmp.Diff([]any{"topic", "partition", "offset", "timestamp"}, r.Value); d != "" {
+				t.Error(d)
+			}
+		}
+	}
+	if found != 3 {
+		t.Errorf("%d of 3 keys in\n%s", found, out)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	status := http.StatusOK
+	var asked string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r.URL.Path
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(`{"reason":"not joined"}`))
+	}))
+	defer server.Close()
+
+	expect(t, 0, "ok\n", "", "probe", "live", "--url", server.URL)
+	if asked != "/health/live" {
+		t.Error(asked)
+	}
+	expect(t, 0, "ok\n", "", "probe", "--url", server.URL+"/other")
+	if asked != "/other" {
+		t.Error(asked)
+	}
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(server.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HEALTH_CHECK_PORT", port)
+	expect(t, 0, "ok\n", "", "probe", "ready", "--config", shipped)
+	if asked != "/health/ready" {
+		t.Error(asked)
+	}
+	for _, code := range []int{http.StatusServiceUnavailable, http.StatusFound, http.StatusNoContent} {
+		status = code
+		expect(t, 1, "", strconv.Itoa(code), "probe", "--config", shipped)
+	}
+	status = http.StatusServiceUnavailable
+	expect(t, 1, "", `503 Service Unavailable: {"reason":"not joined"}`, "probe", "ready", "--url", server.URL+"/")
+	server.Close()
+	expect(t, 3, "", "connector: probe: ", "probe", "--url", server.URL)
+	expect(t, 2, "", "--url", "probe", "--url", "http://a b")
+	expect(t, 2, "", `invalid argument "dead"`, "probe", "dead")
+	expect(t, 2, "", "if any flags in the group [config url] are set", "probe", "--url", server.URL, "--config", shipped)
+	t.Setenv("HEALTH_CHECK_PORT", "")
+	off := write(t, "health: {enabled: false}\npipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///d}\n"+
+		"defaults: {schema: a int}\ntopics: {t: {}}\n")
+	expect(t, 4, "", "health.enabled is false", "probe", "--config", off)
+}
+
+// TestProbeTimeout: a process that accepts and says nothing is not healthy.
+func TestProbeTimeout(t *testing.T) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	expect(t, 3, "", "context deadline exceeded", "probe", "--timeout", "50ms", "--url", "http://"+l.Addr().String())
+}
+
+func TestReachable(t *testing.T) {
+	for listen, want := range map[string]string{
+		":8080": "127.0.0.1:8080", "0.0.0.0:1": "127.0.0.1:1", "[::]:2": "127.0.0.1:2", "[::1]:3": "[::1]:3", "host:4": "host:4",
+	} {
+		if got := reachable(listen); got != want {
+			t.Errorf("%s: %s, want %s", listen, got, want)
+		}
+	}
+}
+
+func TestLogger(t *testing.T) {
+	var b bytes.Buffer
+	log, err := newLogger(LogConfig{Level: "warn", Format: "auto"}, &b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("quiet")
+	log.Warn("loud", "pause", 3)
+	var line map[string]any
+	if err := json.Unmarshal(b.Bytes(), &line); err != nil || line["msg"] != "loud" || line["level"] != "WARN" {
+		t.Errorf("%v %s", err, &b)
+	}
+	b.Reset()
+	if log, err = newLogger(LogConfig{Level: "debug", Format: "text"}, &b); err != nil {
+		t.Fatal(err)
+	}
+	log.Debug("words", "n", 1)
+	if got := b.String(); !strings.Contains(got, `level=DEBUG msg=words n=1`) {
+		t.Error(got)
+	}
+	if _, err := newLogger(LogConfig{Level: "loud"}, &b); err == nil {
+		t.Error("a level that does not exist")
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if isTerminal(f) || isTerminal(&b) {
+		t.Error("a file is taken for a terminal")
+	}
+}
+
+// TestEveryHoldSaysWhatEndsIt reads the list of reasons from the source of package connector, as Go cannot list constants.
+func TestEveryHoldSaysWhatEndsIt(t *testing.T) {
+	f, err := parser.ParseFile(token.NewFileSet(), "../../connector/hold.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := 0
+	ast.Inspect(f, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if id, ok := spec.Type.(*ast.Ident); !ok || id.Name != "Reason" {
+			return true
+		}
+		reason, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if err != nil {
+			t.Error(err)
+		}
+		reasons++
+		if health.Ends(reason) == "" {
+			t.Errorf("nothing says what ends %s", reason)
+		}
+		return true
+	})
+	if reasons < 19 {
+		t.Errorf("only %d reasons found", reasons)
+	}
+}
+
+// TestCanceled: a command that is told to stop does.
+func TestCanceled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errs bytes.Buffer
+	if code := run(ctx, []string{"probe", "--url", "http://127.0.0.1:1"}, &out, &errs); code != exitDependency {
+		t.Error(code, &errs)
+	}
+}
