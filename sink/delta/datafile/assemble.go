@@ -1,0 +1,162 @@
+package datafile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/apache/arrow-go/v18/parquet/metadata"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+)
+
+// magic stands at both ends of a Parquet file.
+const magic = "PAR1"
+
+// assembly is a file that row groups are added to.
+type assembly struct {
+	cols  *columns
+	meta  *metadata.FileMetaData // the footer, nil until the first row group
+	parts [][]byte
+	off   int64 // where the next row group begins
+	rows  int64
+	stats []stat
+}
+
+func newAssembly(cols *columns) *assembly {
+	return &assembly{cols: cols, parts: [][]byte{[]byte(magic)}, off: int64(len(magic)), stats: make([]stat, cols.bounds)}
+}
+
+// size is the file's so far, without its footer.
+func (f *assembly) size() int64 { return f.off }
+
+// full says that the footer can count no more row groups.
+func (f *assembly) full() bool { return f.meta != nil && len(f.meta.RowGroups) > math.MaxInt16 }
+
+// add puts a row group at the end and moves its offsets there.
+func (f *assembly) add(g encoded) error {
+	if f.meta == nil {
+		var err error
+		if f.meta, err = emptyFooter(f.cols); err != nil {
+			return err
+		}
+	}
+	group, start, size, ordinal := g.meta.RowGroups[0], f.off, int64(len(g.body)), int16(len(f.meta.RowGroups))
+	for _, chunk := range group.Columns {
+		move(&chunk.MetaData.DataPageOffset, chunk.MetaData.DictionaryPageOffset, start)
+		chunk.FileOffset += start
+	}
+	group.FileOffset, group.TotalCompressedSize, group.Ordinal = &start, &size, &ordinal
+	f.meta.RowGroups = append(f.meta.RowGroups, group)
+	f.meta.NumRows += g.rows
+	f.parts = append(f.parts, g.body)
+	f.off += size
+	f.rows += g.rows
+	f.merge(f.cols.root, g.stats)
+	return nil
+}
+
+func (f *assembly) merge(list []*column, stats []stat) {
+	for _, c := range list {
+		if c.kind == kindStruct {
+			f.merge(c.children, stats)
+			continue
+		}
+		f.stats[c.stat].merge(&stats[c.stat], c.kind)
+	}
+}
+
+// move shifts the offsets of a column chunk in place.
+func move(dataPage, dictionaryPage *int64, by int64) {
+	*dataPage += by
+	if dictionaryPage != nil {
+		*dictionaryPage += by
+	}
+}
+
+// emptyFooter returns the footer of a file without rows: schema, version, writer.
+func emptyFooter(cols *columns) (*metadata.FileMetaData, error) {
+	w, err := pqarrow.NewFileWriter(cols.sc, io.Discard, writerProperties(nil, nil), pqarrow.DefaultWriterProps())
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return w.FileMetadata()
+}
+
+// finish writes the footer and returns the file.
+func (f *assembly) finish(stringPrefix int) (File, error) {
+	var footer bytes.Buffer
+	n, err := f.meta.WriteTo(&footer, nil)
+	if err != nil {
+		return File{}, fmt.Errorf("footer: %w", err)
+	}
+	if n > math.MaxInt32 {
+		return File{}, fmt.Errorf("footer of %d bytes", n)
+	}
+	footer.Write(binary.LittleEndian.AppendUint32(nil, uint32(n)))
+	footer.WriteString(magic)
+	b := newBody(append(f.parts, footer.Bytes()))
+	return File{Body: b, Size: b.size, Rows: f.rows, Stats: deltaStats(f.cols, f.stats, f.rows, stringPrefix)}, nil
+}
+
+// body reads parts one after the other, without joining them.
+type body struct {
+	parts [][]byte
+	size  int64
+	pos   int64
+	part  int   // where pos is
+	start int64 // of that part
+}
+
+func newBody(parts [][]byte) *body {
+	b := &body{parts: parts}
+	for _, p := range parts {
+		b.size += int64(len(p))
+	}
+	return b
+}
+
+// Read implements [io.Reader].
+func (b *body) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	n := 0
+	for n < len(p) && b.pos < b.size {
+		for b.pos-b.start >= int64(len(b.parts[b.part])) {
+			b.start += int64(len(b.parts[b.part]))
+			b.part++
+		}
+		k := copy(p[n:], b.parts[b.part][b.pos-b.start:])
+		n, b.pos = n+k, b.pos+int64(k)
+	}
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+var errSeek = errors.New("seek before the start or from nowhere")
+
+// Seek implements [io.Seeker].
+func (b *body) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekStart:
+	case io.SeekCurrent:
+		offset += b.pos
+	case io.SeekEnd:
+		offset += b.size
+	default:
+		return b.pos, errSeek
+	}
+	if offset < 0 {
+		return b.pos, errSeek
+	}
+	b.pos, b.part, b.start = offset, 0, 0
+	return offset, nil
+}

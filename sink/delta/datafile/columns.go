@@ -1,0 +1,222 @@
+package datafile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+	"github.com/apache/arrow-go/v18/parquet/schema"
+)
+
+// kind is how the values of a column are compared and encoded.
+type kind uint8
+
+const (
+	kindBool      kind = iota
+	kindInt            // 8 to 64 bits, signed
+	kindDate           // days
+	kindTimestamp      // microseconds
+	kindFloat          // 32 or 64 bits
+	kindDecimal
+	kindString
+	kindBinary
+	kindStruct
+	kindList
+	kindMap
+)
+
+// columns is the schema that files are written in, as a tree of columns. It is immutable.
+type columns struct {
+	sc     *arrow.Schema
+	root   []*column
+	leaves []leaf // of Parquet, in its order
+	bounds int    // number of columns that have a stat
+}
+
+// leaf is a column chunk's column in Parquet.
+type leaf struct {
+	path string
+	kind kind
+	// column has the bounds of this leaf. nil below lists and maps, which have none.
+	column *column
+	// unique is false if another leaf has the same dotted path, as `a.b` beside a struct a with a field b. The Parquet
+	// writer finds its options by that path.
+	unique bool
+}
+
+// column is a column, a field of a struct, or the element of a list. A map has one child, a struct of key and value,
+// as in Arrow and Parquet.
+type column struct {
+	name     string
+	path     string // for people
+	key      []byte // name as a JSON string
+	typ      arrow.DataType
+	kind     kind
+	nullable bool
+	children []*column
+	leaf     int  // of Parquet; -1 for structs, lists and maps
+	stat     int  // index of its stat; -1 for structs and everything below lists and maps
+	indexed  bool // Delta's statistics name it
+}
+
+func newColumns(sc *arrow.Schema, indexedLeaves int) (*columns, error) {
+	if sc.NumFields() == 0 {
+		return nil, errors.New("data file: a schema without columns")
+	}
+	c := &columns{sc: sc}
+	var err error
+	if c.root, err = c.fields(sc.Fields(), "", false); err != nil {
+		return nil, err
+	}
+	pq, err := pqarrow.ToParquet(sc, writerProperties(nil, nil), pqarrow.DefaultWriterProps())
+	if err != nil {
+		return nil, fmt.Errorf("data file: %w", err)
+	}
+	c.namePaths(pq)
+	n := 0
+	index(c.root, indexedLeaves, &n)
+	return c, nil
+}
+
+func (c *columns) namePaths(pq *schema.Schema) {
+	seen := map[string]int{}
+	for i := range c.leaves {
+		l := &c.leaves[i]
+		l.path = pq.Column(i).Path()
+		first, again := seen[l.path]
+		l.unique = !again
+		if again {
+			c.leaves[first].unique = false
+		}
+		seen[l.path] = i
+	}
+}
+
+// index marks the first limit leaves, as Delta counts them.
+func index(list []*column, limit int, n *int) {
+	for _, c := range list {
+		if c.kind == kindStruct {
+			index(c.children, limit, n)
+			continue
+		}
+		c.indexed = limit < 0 || *n < limit
+		*n++
+	}
+}
+
+func (c *columns) fields(list []arrow.Field, above string, repeated bool) ([]*column, error) {
+	var out []*column
+	seen := map[string]bool{}
+	for _, f := range list {
+		if seen[f.Name] {
+			return nil, fmt.Errorf("data file: two columns %s%s", above, f.Name)
+		}
+		seen[f.Name] = true
+		col, err := c.column(f, above+f.Name, repeated)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, col)
+	}
+	return out, nil
+}
+
+func (c *columns) column(f arrow.Field, path string, repeated bool) (*column, error) {
+	k, ok := kindOf(f.Type)
+	if !ok {
+		return nil, fmt.Errorf("data file: column %s has type %s, which is not written", path, f.Type)
+	}
+	col := &column{name: f.Name, path: path, key: jsonString(nil, []byte(f.Name)), typ: f.Type, kind: k, nullable: f.Nullable, leaf: -1, stat: -1}
+	if k != kindStruct && !repeated {
+		col.stat = c.bounds
+		c.bounds++
+	}
+	var err error
+	switch t := f.Type.(type) {
+	case *arrow.StructType:
+		if t.NumFields() == 0 {
+			return nil, fmt.Errorf("data file: column %s is a struct without fields, which Parquet has not", path)
+		}
+		col.children, err = c.fields(t.Fields(), path+".", repeated)
+	case *arrow.ListType:
+		var element *column
+		element, err = c.column(t.ElemField(), path+"[]", true)
+		col.children = []*column{element}
+	case *arrow.MapType:
+		entries := arrow.Field{Name: "key_value", Type: arrow.StructOf(t.KeyField(), t.ItemField())}
+		var element *column
+		element, err = c.column(entries, path+"{}", true)
+		col.children = []*column{element}
+	default:
+		col.leaf = len(c.leaves)
+		l := leaf{kind: k}
+		if !repeated {
+			l.column = col
+		}
+		c.leaves = append(c.leaves, l)
+	}
+	return col, err
+}
+
+// kindOf tells the types that can be written: those that Delta has and the Parquet writer keeps exactly.
+func kindOf(t arrow.DataType) (kind, bool) {
+	switch t := t.(type) {
+	case *arrow.BooleanType:
+		return kindBool, true
+	case *arrow.Int8Type, *arrow.Int16Type, *arrow.Int32Type, *arrow.Int64Type:
+		return kindInt, true
+	case *arrow.Date32Type:
+		return kindDate, true
+	case *arrow.TimestampType:
+		return kindTimestamp, t.Unit == arrow.Microsecond
+	case *arrow.Float32Type, *arrow.Float64Type:
+		return kindFloat, true
+	case *arrow.Decimal128Type:
+		return kindDecimal, t.Scale >= 0 && t.Scale <= t.Precision && t.Precision > 0
+	case *arrow.StringType:
+		return kindString, true
+	case *arrow.BinaryType:
+		return kindBinary, true
+	case *arrow.StructType:
+		return kindStruct, true
+	case *arrow.ListType:
+		return kindList, true
+	case *arrow.MapType:
+		return kindMap, true
+	}
+	return 0, false
+}
+
+// takes says whether an array of type t can stand for the column: the same type, or a dictionary of it. Struct fields
+// and nullability are looked at elsewhere.
+func (c *column) takes(t arrow.DataType) bool {
+	if d, ok := t.(*arrow.DictionaryType); ok {
+		return (c.kind == kindString || c.kind == kindBinary) && d.ValueType.ID() == c.typ.ID()
+	}
+	if t.ID() != c.typ.ID() {
+		return false
+	}
+	switch t := t.(type) {
+	case *arrow.TimestampType:
+		want := c.typ.(*arrow.TimestampType)
+		return t.Unit == want.Unit && (t.TimeZone == "") == (want.TimeZone == "")
+	case *arrow.Decimal128Type:
+		want := c.typ.(*arrow.Decimal128Type)
+		return t.Precision == want.Precision && t.Scale == want.Scale
+	}
+	return true
+}
+
+// jsonString appends s as a JSON string. Text that is not UTF-8 must be kept out by the caller.
+func jsonString(b, s []byte) []byte {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(string(s)); err != nil {
+		panic("datafile: a string as JSON: " + err.Error()) // strings always can
+	}
+	return append(b, bytes.TrimRight(buf.Bytes(), "\n")...)
+}

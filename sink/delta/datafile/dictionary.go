@@ -1,0 +1,178 @@
+package datafile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/maphash"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+)
+
+const (
+	// maxEntries bounds a dictionary that we build. Beyond it other encodings are cheaper.
+	maxEntries = 4096
+	// maxEntryBytes bounds its text. The Parquet writer gives a dictionary up when its page is 1 MiB long.
+	maxEntryBytes = 512 << 10
+)
+
+// dictionaries builds dictionary arrays. It belongs to one goroutine.
+type dictionaries struct {
+	seed  maphash.Seed
+	table []int32 // 1 + entry, by hash; 0 is free
+}
+
+func newDictionaries() *dictionaries {
+	return &dictionaries{seed: maphash.MakeSeed(), table: make([]int32, 4*maxEntries)}
+}
+
+// encode returns a string or binary array as a dictionary array if its values repeat enough, else nil. Entries stand
+// in the order of their first use, so the result does not depend on the seed. All of them are used.
+func (d *dictionaries) encode(a arrow.Array, v valid) *array.Dictionary {
+	offsets, text := textOf(a)
+	n := a.Len()
+	if n == 0 {
+		return nil
+	}
+	clear(d.table)
+	mask := uint64(len(d.table) - 1)
+	entries := make([][]byte, 0, 64)
+	size, values, room := 0, 0, true
+	indices := make([]int32, n)
+	last := int32(-1) // runs of one value are common: compared before hashing
+	v.runs(n, func(from, to int) {
+		values += to - from
+		for i := from; i < to && room; i++ {
+			x := text[offsets[i]-offsets[0] : offsets[i+1]-offsets[0]]
+			if last >= 0 && bytes.Equal(entries[last], x) {
+				indices[i] = last
+				continue
+			}
+			at := maphash.Bytes(d.seed, x) & mask
+			for d.table[at] != 0 && !bytes.Equal(entries[d.table[at]-1], x) {
+				at = (at + 1) & mask
+			}
+			if d.table[at] == 0 {
+				if size += len(x); len(entries) == maxEntries || size > maxEntryBytes {
+					room = false
+					return
+				}
+				entries = append(entries, x)
+				d.table[at] = int32(len(entries))
+			}
+			last = d.table[at] - 1
+			indices[i] = last
+		}
+	})
+	if !room || len(entries) == 0 || 2*len(entries) > values {
+		return nil
+	}
+	dict := buildText(a.DataType(), len(entries), func(i int) ([]byte, bool) { return entries[i], true })
+	defer dict.Release()
+	buffers := []*memory.Buffer{v.buffer(), memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(indices))}
+	data := array.NewData(arrow.PrimitiveTypes.Int32, n, buffers, nil, n-values, 0)
+	defer data.Release()
+	index := array.NewInt32Data(data)
+	defer index.Release()
+	t := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: a.DataType()}
+	return array.NewDictionaryArray(t, index, dict)
+}
+
+// textOf returns the offsets of a string or binary array, which start anywhere, and its bytes from the first on.
+func textOf(a arrow.Array) (offsets []int32, text []byte) {
+	if a.Len() == 0 {
+		return nil, nil // it may have no buffers
+	}
+	switch a := a.(type) {
+	case *array.String:
+		return a.ValueOffsets(), a.ValueBytes()
+	case *array.Binary:
+		return a.ValueOffsets(), a.ValueBytes()
+	}
+	panic(fmt.Sprintf("datafile: %s is no text", a.DataType()))
+}
+
+// buildText makes a string or binary array of n values. ok is false for a null.
+func buildText(t arrow.DataType, n int, value func(i int) (text []byte, ok bool)) arrow.Array {
+	b := array.NewBinaryBuilder(memory.DefaultAllocator, t.(arrow.BinaryDataType))
+	defer b.Release()
+	b.Reserve(n)
+	for i := range n {
+		if text, ok := value(i); ok {
+			b.Append(text)
+		} else {
+			b.AppendNull()
+		}
+	}
+	binary := b.NewArray()
+	defer binary.Release()
+	return array.MakeFromData(binary.Data()) // a string array if t is that
+}
+
+// usable says whether the Parquet writer can take a dictionary array as it is: it wants entries that start at their
+// buffer's start, none of them null, and at least one value. One that is large for the rows that use it, as after
+// slicing, would only make the file larger.
+func usable(d *array.Dictionary) bool {
+	dict := d.Dictionary()
+	if d.Len() == 0 || dict.Len() == 0 || dict.NullN() > 0 || dict.Data().Offset() != 0 {
+		return false
+	}
+	offsets, _ := textOf(dict)
+	return offsets[0] == 0 && 2*dict.Len() <= d.Len()
+}
+
+var errIndex = errors.New("an index is outside of its dictionary")
+
+// usedEntries returns which entries the valid rows refer to.
+func usedEntries(d *array.Dictionary, v valid) (valid, error) {
+	used := newValid(d.Dictionary().Len())
+	n, outside := uint(d.Dictionary().Len()), false
+	mark := func(k uint) {
+		if k >= n { // negative ones, too
+			outside = true
+			return
+		}
+		used[k/8] |= 1 << (k % 8)
+	}
+	indices, ok := d.Indices().(*array.Int32)
+	v.runs(d.Len(), func(from, to int) {
+		if !ok {
+			for i := from; i < to; i++ {
+				mark(uint(d.GetValueIndex(i)))
+			}
+			return
+		}
+		for _, k := range indices.Int32Values()[from:to] {
+			mark(uint(k))
+		}
+	})
+	if outside {
+		return nil, errIndex
+	}
+	return used, nil
+}
+
+// withoutDictionary returns the valid values as a plain array.
+func withoutDictionary(d *array.Dictionary, v valid) (arrow.Array, error) {
+	dict := d.Dictionary()
+	offsets, text := textOf(dict)
+	outside := false
+	plain := buildText(dict.DataType(), d.Len(), func(i int) ([]byte, bool) {
+		if !v.has(i) {
+			return nil, false
+		}
+		k := d.GetValueIndex(i)
+		if k < 0 || k >= dict.Len() {
+			outside = true
+			return nil, false
+		}
+		return text[offsets[k]-offsets[0] : offsets[k+1]-offsets[0]], dict.IsValid(k)
+	})
+	if outside {
+		plain.Release()
+		return nil, errIndex
+	}
+	return plain, nil
+}

@@ -1,0 +1,239 @@
+package datafile
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"sort"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/compress"
+	"github.com/apache/arrow-go/v18/parquet/metadata"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+)
+
+// encoder encodes one chunk after the other. It belongs to one goroutine.
+type encoder struct {
+	cols         *columns
+	cutAt        int
+	dictionaries *dictionaries
+	sample       *sample
+	buf          bytes.Buffer // a file of one row group; kept, as regrowing it is a third of all allocation
+
+	// Of the chunk at work, filled by shape.
+	stats   []stat
+	choices []choice // per leaf
+}
+
+// encoded is a row group: the footer entry with offsets into body, the column chunks one after the other, and what is
+// known of the columns.
+type encoded struct {
+	meta  *metadata.FileMetaData
+	body  []byte
+	rows  int64
+	stats []stat
+	err   error
+}
+
+func newEncoder(cols *columns, stringPrefix int) *encoder {
+	return &encoder{
+		cols: cols, cutAt: cutAt(stringPrefix),
+		dictionaries: newDictionaries(), sample: newSample(), choices: make([]choice, len(cols.leaves)),
+	}
+}
+
+func (e *encoder) encode(ctx context.Context, c chunk) (encoded, error) {
+	if err := ctx.Err(); err != nil {
+		return encoded{}, err
+	}
+	e.stats = make([]stat, e.cols.bounds)
+	arrays, err := e.shapeAll(c)
+	defer func() {
+		for _, a := range arrays {
+			a.Release()
+		}
+	}()
+	if err != nil {
+		return encoded{}, err
+	}
+	for i := range e.stats {
+		e.stats[i].detach(e.cutAt)
+	}
+	meta, err := e.write(ctx, arrays)
+	if err != nil {
+		return encoded{}, err
+	}
+	g := encoded{meta: meta, rows: meta.NumRows, stats: e.stats}
+	g.body, err = e.compact(meta)
+	return g, err
+}
+
+// shapeAll returns the columns of a chunk in the order of the schema.
+func (e *encoder) shapeAll(c chunk) ([]arrow.Array, error) {
+	fields := c.rows.Schema().Fields()
+	var arrays []arrow.Array
+	found := 0
+	for i, col := range e.cols.root {
+		var values arrow.Array
+		if at, ok := position(fields, i, col.name); ok {
+			found++
+			var parts []arrow.Array
+			for _, r := range c.ranges {
+				parts = append(parts, array.NewSlice(c.rows.Column(at), r[0], r[1]))
+			}
+			var err error
+			if values, err = concatenate(parts); err != nil {
+				return arrays, fmt.Errorf("column %s: %w", col.path, err)
+			}
+		} else {
+			n := int64(0)
+			for _, r := range c.ranges {
+				n += r[1] - r[0]
+			}
+			values = array.MakeArrayOfNull(memory.DefaultAllocator, col.typ, int(n))
+		}
+		shaped, err := e.shape(col, values, nil)
+		values.Release()
+		if err != nil {
+			return arrays, err
+		}
+		arrays = append(arrays, shaped)
+	}
+	if found < len(fields) {
+		return arrays, fmt.Errorf("the rows have a column that the table has not: %s", unknown(fields, e.cols.root))
+	}
+	return arrays, nil
+}
+
+// write makes a Parquet file of one row group in e.buf.
+func (e *encoder) write(ctx context.Context, arrays []arrow.Array) (*metadata.FileMetaData, error) {
+	e.buf.Reset()
+	props := writerProperties(e.cols.leaves, e.choices)
+	w, err := pqarrow.NewFileWriter(e.cols.sc, &e.buf, props, pqarrow.DefaultWriterProps())
+	if err != nil {
+		return nil, err
+	}
+	if err := w.NewRowGroupChecked(); err != nil {
+		return nil, err
+	}
+	for i, a := range arrays {
+		if err := ctx.Err(); err != nil {
+			return nil, err // the buffer holds half a file; nobody looks at it
+		}
+		if err := w.WriteColumnData(a); err != nil {
+			return nil, fmt.Errorf("column %s: %w", e.cols.root[i].path, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return w.FileMetadata()
+}
+
+// compact copies the column chunks out of e.buf, makes the offsets in the footer relative to the copy, and puts our
+// statistics there. The Parquet writer leaves bytes behind each chunk that nobody reads. A column chunk holds no
+// absolute offset of its own, so the copy is exact.
+//
+// The structs of the footer are of an internal package of arrow-go: they can be changed, only not named.
+func (e *encoder) compact(meta *metadata.FileMetaData) ([]byte, error) {
+	if len(meta.RowGroups) != 1 || len(meta.RowGroups[0].Columns) != len(e.cols.leaves) {
+		return nil, fmt.Errorf("the Parquet writer made %d row groups", len(meta.RowGroups))
+	}
+	group, data := meta.RowGroups[0], e.buf.Bytes()
+	size := int64(0)
+	for _, chunk := range group.Columns {
+		size += chunk.MetaData.TotalCompressedSize
+	}
+	body := make([]byte, 0, size)
+	for i, chunk := range group.Columns {
+		md := chunk.MetaData
+		if chunk.OffsetIndexOffset != nil || chunk.ColumnIndexOffset != nil || md.BloomFilterOffset != nil {
+			return nil, fmt.Errorf("leaf %s: page index and bloom filters have offsets that are not moved", e.cols.leaves[i].path)
+		}
+		from := md.DataPageOffset
+		if d := md.DictionaryPageOffset; d != nil && *d > 0 && *d < from {
+			from = *d
+		}
+		to := from + md.TotalCompressedSize
+		if from < 0 || to < from || to > int64(len(data)) {
+			return nil, fmt.Errorf("leaf %s: chunk [%d,%d) of %d bytes", e.cols.leaves[i].path, from, to, len(data))
+		}
+		move(&md.DataPageOffset, md.DictionaryPageOffset, int64(len(body))-from)
+		chunk.FileOffset = int64(len(body))
+		body = append(body, data[from:to]...)
+		// From a Go map: without sorting, equal rows would give different footers.
+		es := md.EncodingStats
+		sort.Slice(es, func(a, b int) bool {
+			if es[a].PageType != es[b].PageType {
+				return es[a].PageType < es[b].PageType
+			}
+			return es[a].Encoding < es[b].Encoding
+		})
+		if c := e.cols.leaves[i].column; c != nil {
+			st := e.stats[c.stat].footer(c)
+			md.Statistics = st.ToThrift()
+		}
+	}
+	return body, nil
+}
+
+// choice is how a leaf is encoded in one row group.
+type choice struct {
+	encoding   parquet.Encoding
+	dictionary bool
+	// costly dictionaries are given up by the Parquet writer when the first thousand values do not repeat.
+	costly bool
+	plain  bool // no codec
+}
+
+var choiceDictionary = choice{encoding: parquet.Encodings.Plain, dictionary: true}
+
+// choiceOf is the choice where the values need not be looked at. Delta-packed integers leave nothing to compress and
+// cost a tenth of a dictionary.
+func choiceOf(k kind) choice {
+	switch k {
+	case kindInt, kindDate, kindTimestamp:
+		return choice{encoding: parquet.Encodings.DeltaBinaryPacked, plain: true}
+	case kindString, kindBinary:
+		return choice{encoding: parquet.Encodings.DeltaLengthByteArray}
+	case kindDecimal:
+		return choice{encoding: parquet.Encodings.Plain, dictionary: true, costly: true}
+	case kindBool, kindFloat, kindStruct, kindList, kindMap:
+	}
+	return choice{encoding: parquet.Encodings.Plain}
+}
+
+// writerProperties are Parquet's options for one row group. Leaves that share a path share the defaults.
+func writerProperties(leaves []leaf, choices []choice) *parquet.WriterProperties {
+	o := []parquet.WriterProperty{
+		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCompressionLevel(zstdLevel),
+		// Pages wait in memory until the first one is cut. Small ones cost less of it, and of time.
+		parquet.WithDataPageSize(128 << 10),
+		// The header of a V2 page takes its number of nulls from the writer's statistics and would say 0.
+		parquet.WithDataPageVersion(parquet.DataPageV1),
+		// Ours are put in later. The writer's compare every value once more, and are wrong below some null lists.
+		parquet.WithStats(false),
+		parquet.WithDictionaryDefault(false),
+		parquet.WithStoreDecimalAsInteger(true),
+		parquet.WithMaxRowGroupLength(math.MaxInt64),
+	}
+	for i, c := range choices {
+		path := leaves[i].path
+		if !leaves[i].unique {
+			continue
+		}
+		o = append(o, parquet.WithEncodingFor(path, c.encoding), parquet.WithDictionaryFor(path, c.dictionary),
+			parquet.WithDictionaryCostFallbackFor(path, c.costly))
+		if c.plain {
+			o = append(o, parquet.WithCompressionFor(path, compress.Codecs.Uncompressed))
+		}
+	}
+	return parquet.NewWriterProperties(o...)
+}
+
+// zstdLevel 1 is the fastest. Level 3 costs a sixth more and saves nothing on rows like ours.
+const zstdLevel = 1

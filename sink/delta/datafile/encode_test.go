@@ -1,0 +1,405 @@
+package datafile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/big"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"sluice/connector"
+)
+
+// TestRoundTrip: whatever the rows, they come back in order, every bound holds every value, null counts are exact, the
+// footer agrees, and neither Parallel nor the form of text columns makes a difference.
+func TestRoundTrip(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		r := newRandom(rapid.Uint64().Draw(rt, "seed"))
+		sc, o := r.schema(), Options{TargetSize: int64(1 + r.IntN(20_000)), Parallel: 1, IndexedLeaves: []int{-1, 0, 3}[r.IntN(3)]}
+		if r.chance(2) {
+			o.TargetSize = 0
+		}
+		if r.chance(3) {
+			o.StringPrefix = 1 + r.IntN(40)
+		}
+		pieces := r.pieces(sc)
+		files := encodeAllFiles(t, sc, pieces, o)
+		var got [][]any
+		for i := range files {
+			files[i].read(t, sc)
+			got = append(got, files[i].rows...)
+			checkStats(t, sc, &files[i], o)
+			checkFooter(t, sc, &files[i])
+			if i+1 < len(files) && files[i].Size < o.TargetSize {
+				t.Fatalf("file %d was closed at %d bytes, before its target of %d", i, files[i].Size, o.TargetSize)
+			}
+		}
+		want := rowsOf(sc, pieces)
+		sameRows(t, want, got)
+		o.Parallel = 1 + r.IntN(5)
+		for i, f := range encodeAllFiles(t, sc, pieces, o) {
+			if !bytes.Equal(f.bytes, files[i].bytes) || f.Stats != files[i].Stats || f.Rows != files[i].Rows {
+				t.Fatalf("file %d differs with Parallel %d", i, o.Parallel)
+			}
+		}
+		o.TargetSize = 0 // plain text may be larger in Parquet, and the files cut elsewhere
+		dict, plain := encodeAllFiles(t, sc, pieces, o), encodeAllFiles(t, sc, plainPieces(t, pieces), o)
+		for i := range dict {
+			if d := cmp.Diff(dict[i].Stats, plain[i].Stats); d != "" {
+				t.Fatalf("statistics differ for plain columns: %s", d)
+			}
+			plain[i].read(t, sc)
+			sameRows(t, want, plain[i].rows)
+		}
+	})
+}
+
+// plainPieces replaces the dictionary columns at the top by plain ones.
+func plainPieces(tb testing.TB, pieces []connector.Piece) []connector.Piece {
+	tb.Helper()
+	known := map[arrow.RecordBatch]arrow.RecordBatch{}
+	out := make([]connector.Piece, len(pieces))
+	for i, p := range pieces {
+		if known[p.Rows] == nil {
+			fields, columns := p.Rows.Schema().Fields(), make([]arrow.Array, p.Rows.NumCols())
+			for k := range columns {
+				columns[k] = p.Rows.Column(k)
+				if d, ok := columns[k].(*array.Dictionary); ok {
+					plain, err := withoutDictionary(d, valid(nil).and(d))
+					if err != nil {
+						tb.Fatal(err)
+					}
+					columns[k], fields[k].Type = plain, plain.DataType()
+				}
+			}
+			known[p.Rows] = array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, p.Rows.NumRows())
+		}
+		out[i] = connector.Piece{Rows: known[p.Rows], From: p.From, To: p.To}
+	}
+	return out
+}
+
+// checkStats holds Delta's statistics of a file against its values.
+func checkStats(tb testing.TB, sc *arrow.Schema, f *result, o Options) {
+	tb.Helper()
+	s := parseStats(tb, f.Stats)
+	if s.NumRecords != f.Rows {
+		tb.Fatalf("numRecords %d, rows %d", s.NumRecords, f.Rows)
+	}
+	limit, prefix := o.withDefaults().IndexedLeaves, o.withDefaults().StringPrefix
+	bounds, counts := 0, 0
+	for i, l := range leavesOf(sc, f.rows) {
+		nulls, haveNulls := at(s.NullCount, l.path)
+		if indexed := limit < 0 || i < limit; haveNulls != indexed {
+			tb.Fatalf("%v: null count present: %t", l.path, haveNulls)
+		} else if !indexed {
+			continue
+		}
+		counts++
+		if want := json.Number(fmt.Sprint(nullsOf(l.values))); nulls != want {
+			tb.Fatalf("%v: null count %v, want %v", l.path, nulls, want)
+		}
+		low, haveLow := at(s.MinValues, l.path)
+		high, haveHigh := at(s.MaxValues, l.path)
+		wantLow, wantHigh := expectedBounds(l, prefix)
+		if haveLow != wantLow || haveHigh != wantHigh {
+			tb.Fatalf("%v: bounds present: %t %t, want %t %t\n%s\n%v", l.path, haveLow, haveHigh, wantLow, wantHigh, f.Stats, l.values)
+		}
+		for _, have := range []bool{haveLow, haveHigh} {
+			if have {
+				bounds++
+			}
+		}
+		var atLow, atHigh bool
+		for _, v := range l.values {
+			if v == nil {
+				continue
+			}
+			if haveLow && !isNaN(v) {
+				c := compareBound(tb, l.typ, low, v, -1)
+				if atLow = atLow || c == 0; c > 0 {
+					tb.Fatalf("%v: min %v, value %v", l.path, low, v)
+				}
+			}
+			if haveHigh {
+				c := compareBound(tb, l.typ, high, v, +1)
+				if atHigh = atHigh || c == 0; c < 0 {
+					tb.Fatalf("%v: max %v, value %v", l.path, high, v)
+				}
+			}
+		}
+		if haveLow && !atLow || haveHigh && !atHigh {
+			tb.Fatalf("%v: bounds %v and %v are of no value: %v", l.path, low, high, l.values)
+		}
+	}
+	if n := count(s.NullCount); n != counts {
+		tb.Fatalf("%d null counts, want %d: %s", n, counts, f.Stats)
+	}
+	if n := count(s.MinValues) + count(s.MaxValues); n != bounds {
+		tb.Fatalf("%d bounds, want %d: %s", n, bounds, f.Stats)
+	}
+}
+
+// expectedBounds says which bounds the rules ask for.
+func expectedBounds(l leafValues, prefix int) (low, high bool) {
+	if l.repeated || l.typ.ID() == arrow.BOOL || l.typ.ID() == arrow.BINARY {
+		return false, false
+	}
+	var values []any
+	nan := false
+	for _, v := range l.values {
+		if nan = nan || isNaN(v); v != nil && !isNaN(v) {
+			values = append(values, v)
+		}
+	}
+	if len(values) == 0 {
+		return false, false
+	}
+	lo, hi := values[0], values[0]
+	for _, v := range values {
+		if compare(l.typ, v, lo) < 0 {
+			lo = v
+		}
+		if compare(l.typ, v, hi) > 0 {
+			hi = v
+		}
+	}
+	switch l.typ.ID() {
+	case arrow.FLOAT32, arrow.FLOAT64:
+		return !math.IsInf(lo.(float64), 0), !nan && !math.IsInf(hi.(float64), 0)
+	case arrow.DATE32:
+		inYears := func(days int64) bool { y := time.Unix(days*86400, 0).UTC().Year(); return y >= 1 && y <= 9999 }
+		return inYears(lo.(int64)), inYears(hi.(int64))
+	case arrow.TIMESTAMP:
+		year := func(us int64) int { return time.UnixMicro(us).UTC().Year() }
+		h := hi.(int64)
+		return year(lo.(int64)) >= 1 && year(lo.(int64)) <= 9999, year(h) >= 1 && h <= 253402300799_999000
+	case arrow.STRING:
+		_, low = lowerBound([]byte(lo.(string)), prefix)
+		_, high = upperBound([]byte(hi.(string)), prefix) // text_test.go looks at these two
+		return low, high
+	}
+	return true, true
+}
+
+// compare orders two values of a leaf.
+func compare(t arrow.DataType, a, b any) int {
+	switch a := a.(type) {
+	case int64:
+		return cmpOf(a, b.(int64))
+	case float64:
+		return cmpOf(a, b.(float64))
+	case string:
+		return bytes.Compare([]byte(a), []byte(b.(string)))
+	case blob:
+		return bytes.Compare([]byte(a), []byte(b.(blob)))
+	case bool:
+		return cmpOf(btoi(a), btoi(b.(bool)))
+	case digits:
+		return ratOf(string(a)).Cmp(ratOf(string(b.(digits))))
+	}
+	panic(fmt.Sprintf("%s %T", t, a))
+}
+
+func cmpOf[T int64 | float64 | int](a, b T) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func ratOf(s string) *big.Rat { r, _ := new(big.Rat).SetString(s); return r }
+
+// compareBound parses a bound as readers do and compares it with a value. 0 means that this value gives this bound, so
+// it allows for what rounding away (to side) makes of the value.
+func compareBound(tb testing.TB, t arrow.DataType, bound, v any, side int) int {
+	tb.Helper()
+	number := func() string { return string(bound.(json.Number)) }
+	switch t := t.(type) {
+	case *arrow.Float32Type, *arrow.Float64Type:
+		b, err := bound.(json.Number).Float64()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if b == 0 && math.Signbit(b) != (side < 0) {
+			tb.Fatalf("zero bound %v on side %d", bound, side)
+		}
+		return cmpOf(b, v.(float64))
+	case *arrow.Decimal128Type:
+		return ratOf(number()).Cmp(ratOf(string(v.(digits))))
+	case *arrow.Date32Type:
+		d, err := time.Parse(time.DateOnly, bound.(string))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return cmpOf(d.Unix()/86400, v.(int64))
+	case *arrow.TimestampType:
+		layout := "2006-01-02T15:04:05.000Z07:00"
+		if t.TimeZone == "" {
+			layout = "2006-01-02T15:04:05.000"
+		}
+		d, err := time.Parse(layout, bound.(string))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		diff := d.UnixMicro() - v.(int64)
+		if diff*int64(side) >= 0 && diff*int64(side) < 1000 {
+			return 0
+		}
+		return cmpOf(d.UnixMicro(), v.(int64))
+	case *arrow.StringType:
+		b, s := []byte(bound.(string)), []byte(v.(string))
+		c := bytes.Compare(b, s)
+		if side < 0 && bytes.HasPrefix(s, b) {
+			return 0
+		}
+		if last, size := utf8.DecodeLastRune(b); side > 0 && c > 0 && (last == 0x7F || last == utf8.MaxRune) && bytes.HasPrefix(s, b[:len(b)-size]) {
+			return 0
+		}
+		return c
+	default:
+		b, err := bound.(json.Number).Int64()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return cmpOf(b, v.(int64))
+	}
+}
+
+// checkFooter holds the footer's statistics of each row group against its values: an engine that prunes by them loses
+// nothing. It also checks what must not be there.
+func checkFooter(tb testing.TB, sc *arrow.Schema, f *result) {
+	tb.Helper()
+	next, row := int64(len(magic)), int64(0)
+	for g, group := range f.meta.RowGroups {
+		rows := f.rows[row : row+group.NumRows]
+		row += group.NumRows
+		if *group.Ordinal != int16(g) || *group.FileOffset != next {
+			tb.Fatalf("row group %d: ordinal %d at %d, want %d", g, *group.Ordinal, *group.FileOffset, next)
+		}
+		for _, c := range group.Columns {
+			start := c.MetaData.DataPageOffset
+			if d := c.MetaData.DictionaryPageOffset; d != nil {
+				start = *d
+			}
+			if start != next || c.FileOffset != next {
+				tb.Fatalf("column chunk at %d and %d, want %d", start, c.FileOffset, next)
+			}
+			next += c.MetaData.TotalCompressedSize
+			if c.ColumnIndexOffset != nil || c.OffsetIndexOffset != nil || c.MetaData.BloomFilterOffset != nil {
+				tb.Fatal("page index or bloom filter")
+			}
+		}
+		for _, l := range leavesOf(sc, rows) {
+			s := group.Columns[l.parquet].MetaData.Statistics
+			if l.repeated {
+				if s != nil {
+					tb.Fatalf("%v: statistics below a list", l.path)
+				}
+				continue
+			}
+			if s == nil || s.GetNullCount() != nullsOf(l.values) {
+				tb.Fatalf("%v: statistics %v, nulls %d", l.path, s, nullsOf(l.values))
+			}
+			if id := l.typ.ID(); id == arrow.FLOAT32 || id == arrow.FLOAT64 {
+				if s.MinValue != nil || s.MaxValue != nil || s.Min != nil || s.Max != nil {
+					tb.Fatalf("%v: bounds of floats leave out NaN", l.path)
+				}
+				continue
+			}
+			low, high := plainValue(l.typ, s.MinValue), plainValue(l.typ, s.MaxValue)
+			var atLow, atHigh, longLow, longHigh bool
+			for _, v := range l.values {
+				if v == nil {
+					continue
+				}
+				longLow, longHigh = longLow || tooLong(v), longHigh || tooLong(v)
+				if low != nil {
+					c := compare(l.typ, low, v)
+					if atLow = atLow || c == 0; c > 0 {
+						tb.Fatalf("%v: footer min %v, value %v", l.path, low, v)
+					}
+				}
+				if high != nil {
+					c := compare(l.typ, high, v)
+					if atHigh = atHigh || c == 0; c < 0 {
+						tb.Fatalf("%v: footer max %v, value %v", l.path, high, v)
+					}
+				}
+			}
+			some := nullsOf(l.values) < int64(len(l.values))
+			if low == nil && some && !longLow || high == nil && some && !longHigh || low != nil && !atLow || high != nil && !atHigh {
+				tb.Fatalf("%v: footer bounds %v and %v of %v", l.path, low, high, l.values)
+			}
+		}
+	}
+	if footer := f.Size - next; int64(binary.LittleEndian.Uint32(f.bytes[f.Size-8:]))+8 != footer {
+		tb.Fatalf("%d bytes behind the last column chunk", footer)
+	}
+}
+
+func tooLong(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return len(v) > maxFooterBound || !utf8.ValidString(v)
+	case blob:
+		return len(v) > maxFooterBound
+	}
+	return false
+}
+
+// plainValue decodes Parquet's plain encoding.
+func plainValue(t arrow.DataType, b []byte) any {
+	if b == nil {
+		return nil
+	}
+	switch t := t.(type) {
+	case *arrow.BooleanType:
+		return b[0] == 1
+	case *arrow.StringType:
+		return string(b)
+	case *arrow.BinaryType:
+		return blob(b)
+	case *arrow.Decimal128Type:
+		v := new(big.Int)
+		switch {
+		case len(b) == 4 && t.Precision <= 9:
+			v.SetInt64(int64(int32(binary.LittleEndian.Uint32(b))))
+		case len(b) == 8 && t.Precision <= 18:
+			v.SetInt64(int64(binary.LittleEndian.Uint64(b)))
+		default:
+			if v.SetBytes(b); b[0] >= 0x80 {
+				v.Sub(v, new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))))
+			}
+		}
+		unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(t.Scale)), nil)
+		return digits(new(big.Rat).SetFrac(v, unit).FloatString(int(t.Scale)))
+	}
+	if len(b) == 4 {
+		return int64(int32(binary.LittleEndian.Uint32(b)))
+	}
+	return int64(binary.LittleEndian.Uint64(b))
+}
+
+// TestMain fails if a test leaves a goroutine behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,0 +1,93 @@
+package datafile
+
+import (
+	"math"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/parquet/compress"
+)
+
+const (
+	// sampleSize is how many values of a column are looked at to choose its encoding.
+	sampleSize = 4096
+	// repeating: a sample with a smaller share of distinct values gets a dictionary.
+	repeating = 0.85
+	// compressible: a sample that a codec makes smaller than this share gets the codec.
+	compressible = 0.9
+)
+
+// sample looks at some values of a column. It belongs to one goroutine.
+type sample struct {
+	set  []uint64 // open addressing by hash
+	full []bool
+	out  []byte
+}
+
+func newSample() *sample {
+	return &sample{set: make([]uint64, 4*sampleSize), full: make([]bool, 4*sampleSize)}
+}
+
+// chooseFloat gives floats that repeat a dictionary, and random ones no codec: it would cost four times as much and
+// save nothing.
+func (e *encoder) chooseFloat(a arrow.Array, v valid) choice {
+	n := a.Len()
+	if n == 0 {
+		return choiceOf(kindFloat)
+	}
+	var at func(i int) uint64
+	var raw []byte
+	switch a := a.(type) {
+	case *array.Float64:
+		values := a.Float64Values()
+		at = func(i int) uint64 { return math.Float64bits(values[i]) }
+		raw = arrow.Float64Traits.CastToBytes(values[:min(n, sampleSize)])
+	case *array.Float32:
+		values := a.Float32Values()
+		at = func(i int) uint64 { return uint64(math.Float32bits(values[i])) }
+		raw = arrow.Float32Traits.CastToBytes(values[:min(n, sampleSize)])
+	}
+	if e.sample.repeats(n, v, at) {
+		return choiceDictionary
+	}
+	c := choiceOf(kindFloat)
+	c.plain = !e.sample.compresses(raw)
+	return c
+}
+
+// repeats says whether few of the values are distinct, among those at equal distances from first to last: neighbours
+// are alike in sorted columns.
+func (s *sample) repeats(n int, v valid, at func(i int) uint64) bool {
+	clear(s.full)
+	mask := uint64(len(s.set) - 1)
+	seen, distinct := 0, 0
+	for i, step := 0, max(1, n/sampleSize); i < n && seen < sampleSize; i += step {
+		if !v.has(i) {
+			continue
+		}
+		seen++
+		x := at(i)
+		h := x * 0x9E3779B97F4A7C15
+		slot := (h ^ h>>32) & mask
+		for s.full[slot] && s.set[slot] != x {
+			slot = (slot + 1) & mask
+		}
+		if !s.full[slot] {
+			s.full[slot], s.set[slot] = true, x
+			distinct++
+		}
+	}
+	return float64(distinct) < repeating*float64(seen)
+}
+
+func (s *sample) compresses(raw []byte) bool {
+	codec, err := compress.GetCodec(compress.Codecs.Zstd)
+	if err != nil {
+		return true
+	}
+	if need := int(codec.CompressBound(int64(len(raw)))); cap(s.out) < need {
+		s.out = make([]byte, need)
+	}
+	out := codec.EncodeLevel(s.out[:cap(s.out)], raw, zstdLevel)
+	return float64(len(out)) < compressible*float64(len(raw))
+}

@@ -1,0 +1,158 @@
+package datafile
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// deltaStats renders Delta's statistics of a file: the number of rows, and per indexed leaf, nested as the schema is,
+// the bounds and the number of nulls. A bound that cannot be written without leaving a value out is not written: engines
+// pass over files by it, and one takes a column for a constant if its bounds are equal and nothing is null.
+func deltaStats(cols *columns, stats []stat, rows int64, stringPrefix int) string {
+	b := strconv.AppendInt([]byte(`{"numRecords":`), rows, 10)
+	b = append(b, `,"minValues":`...)
+	b = appendObject(b, cols.root, func(b []byte, c *column) []byte { return appendMin(b, c, &stats[c.stat], stringPrefix) })
+	b = append(b, `,"maxValues":`...)
+	b = appendObject(b, cols.root, func(b []byte, c *column) []byte { return appendMax(b, c, &stats[c.stat], stringPrefix) })
+	b = append(b, `,"nullCount":`...)
+	b = appendObject(b, cols.root, func(b []byte, c *column) []byte { return strconv.AppendInt(b, stats[c.stat].nulls, 10) })
+	return string(append(b, '}'))
+}
+
+// appendObject renders the columns of one level. Those to which add appends nothing are left out, and structs of which
+// nothing is left.
+func appendObject(b []byte, list []*column, add func([]byte, *column) []byte) []byte {
+	b = append(b, '{')
+	first := true
+	for _, c := range list {
+		undo := len(b)
+		if !first {
+			b = append(b, ',')
+		}
+		b = append(append(b, c.key...), ':')
+		value := len(b)
+		switch {
+		case c.kind == kindStruct:
+			if b = appendObject(b, c.children, add); len(b) == value+len("{}") {
+				b = b[:value]
+			}
+		case c.indexed:
+			b = add(b, c)
+		}
+		if len(b) == value {
+			b = b[:undo]
+			continue
+		}
+		first = false
+	}
+	return append(b, '}')
+}
+
+func appendMin(b []byte, c *column, s *stat, stringPrefix int) []byte {
+	if !s.seen {
+		return b
+	}
+	switch c.kind {
+	case kindInt:
+		return strconv.AppendInt(b, s.minInt, 10)
+	case kindDate:
+		return appendTime(b, time.Unix(s.minInt*secondsPerDay, 0), time.DateOnly)
+	case kindTimestamp:
+		ms := s.minInt / 1000
+		if s.minInt%1000 < 0 {
+			ms--
+		}
+		return appendTime(b, time.UnixMilli(ms), timestampLayout(c))
+	case kindFloat:
+		if math.IsInf(s.minFloat, 0) {
+			return b
+		}
+		if s.minFloat == 0 {
+			return append(b, "-0.0"...) // some engines order -0.0 before 0.0
+		}
+		return appendFloat(b, s.minFloat)
+	case kindDecimal:
+		return append(b, s.minDec.ToString(c.typ.(*arrow.Decimal128Type).Scale)...)
+	case kindString:
+		if bound, ok := lowerBound(s.minBytes, stringPrefix); ok {
+			return jsonString(b, bound)
+		}
+		return b
+	case kindBool, kindBinary, kindStruct, kindList, kindMap: // only their nulls are counted, as Spark does
+	}
+	return b
+}
+
+func appendMax(b []byte, c *column, s *stat, stringPrefix int) []byte {
+	if !s.seen {
+		return b
+	}
+	switch c.kind {
+	case kindInt:
+		return strconv.AppendInt(b, s.maxInt, 10)
+	case kindDate:
+		return appendTime(b, time.Unix(s.maxInt*secondsPerDay, 0), time.DateOnly)
+	case kindTimestamp:
+		// Statistics have milliseconds. The protocol cuts and its readers allow for that, but not all do.
+		ms := s.maxInt / 1000
+		if s.maxInt%1000 > 0 {
+			ms++
+		}
+		return appendTime(b, time.UnixMilli(ms), timestampLayout(c))
+	case kindFloat:
+		if s.nan || math.IsInf(s.maxFloat, 0) {
+			return b // NaN is the greatest value for most engines
+		}
+		if s.maxFloat == 0 {
+			return append(b, "0.0"...)
+		}
+		return appendFloat(b, s.maxFloat)
+	case kindDecimal:
+		return append(b, s.maxDec.ToString(c.typ.(*arrow.Decimal128Type).Scale)...)
+	case kindString:
+		if bound, ok := upperBound(s.maxBytes, stringPrefix); ok {
+			return jsonString(b, bound)
+		}
+		return b
+	case kindBool, kindBinary, kindStruct, kindList, kindMap:
+	}
+	return b
+}
+
+const secondsPerDay = 24 * 60 * 60
+
+func timestampLayout(c *column) string {
+	if c.typ.(*arrow.TimestampType).TimeZone == "" {
+		return "2006-01-02T15:04:05.000"
+	}
+	return "2006-01-02T15:04:05.000Z"
+}
+
+// appendTime appends nothing for years that do not have four digits: engines read them in different ways.
+func appendTime(b []byte, t time.Time, layout string) []byte {
+	t = t.UTC()
+	if y := t.Year(); y < 1 || y > 9999 {
+		return b
+	}
+	b = append(b, '"')
+	return append(t.AppendFormat(b, layout), '"')
+}
+
+// appendFloat writes the digits of the double, for 32 bit floats as well: readers may parse and compare as doubles. It
+// always has a point or an exponent, so that nobody takes the column for integers.
+func appendFloat(b []byte, x float64) []byte {
+	start, format := len(b), byte('f')
+	if a := math.Abs(x); a < 1e-6 || a >= 1e21 {
+		format = 'e'
+	}
+	b = strconv.AppendFloat(b, x, format, -1, 64)
+	for _, c := range b[start:] {
+		if c == '.' || c == 'e' {
+			return b
+		}
+	}
+	return append(b, ".0"...)
+}

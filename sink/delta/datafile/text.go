@@ -1,0 +1,54 @@
+package datafile
+
+import "unicode/utf8"
+
+// lowerBound returns the longest prefix of s that has at most `units` UTF-16 code units, or one more rather than half a
+// surrogate pair: what Spark writes as the minimum. ok is false if the prefix is not UTF-8.
+func lowerBound(s []byte, units int) (bound []byte, ok bool) {
+	n, _, ok := prefix(s, units)
+	return s[:n], ok
+}
+
+// upperBound returns Spark's maximum for s: s itself if it is not longer than `units` UTF-16 code units, else a prefix
+// and one character that is greater than the one cut off. U+007F does if that was smaller, and takes one byte; else it
+// is U+10FFFF, and a prefix that is followed by this very character is made longer. ok is false if that would need
+// more than twice the units, or if s is not UTF-8.
+//
+// Cutting alone would give a bound below s, and readers would pass over the row.
+func upperBound(s []byte, units int) (bound []byte, ok bool) {
+	n, used, ok := prefix(s, units)
+	for ok && used <= 2*units {
+		if n == len(s) {
+			return s, true
+		}
+		r, size := utf8.DecodeRune(s[n:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			return nil, false
+		case r == utf8.MaxRune:
+			n, used = n+size, used+2
+		case r < 0x7F:
+			return append(s[:n:n], 0x7F), true
+		default:
+			return utf8.AppendRune(s[:n:n], utf8.MaxRune), true
+		}
+	}
+	return nil, false
+}
+
+// prefix returns the length in bytes of the first characters that have `units` code units or one more, and how many
+// they have.
+func prefix(s []byte, units int) (n, used int, ok bool) {
+	for n < len(s) && used < units {
+		r, size := utf8.DecodeRune(s[n:])
+		if r == utf8.RuneError && size == 1 {
+			return 0, 0, false
+		}
+		used++
+		if r > 0xFFFF {
+			used++
+		}
+		n += size
+	}
+	return n, used, true
+}
