@@ -50,9 +50,9 @@ type tableState struct {
 	limits  Limits
 	filled  filled
 
-	schema  Schema             // that lanes build for
-	opened  time.Time          // when the batch that fills got its first record; zero if it has none
-	cutting map[Partition]Span // the cut on its way, nil if there is none
+	schema  Schema    // that lanes build for
+	opened  time.Time // when the batch that fills got its first record; zero if it has none
+	cutting *openCut  // the cut on its way, nil if there is none
 	looking bool
 	checks  time.Time // when idle claims are looked at again
 }
@@ -375,7 +375,7 @@ func (r *reader) cut(t *tableState, reason string) {
 	for _, l := range r.lanes {
 		l.in <- laneWork{table: t, cut: open}
 	}
-	t.cutting = claims
+	t.cutting = open
 	t.writer.post(func(w *work) { w.cut = open })
 	r.metrics.cuts.WithLabelValues(reason).Inc()
 }
@@ -392,6 +392,9 @@ func (r *reader) heard(o outcome) {
 	t := o.table
 	if o.schema != nil {
 		t.schema = o.schema
+	}
+	if o.cut != nil && o.cut != t.cutting {
+		return // a fence came in between: its claims have resumed behind it, wherever it ended
 	}
 	switch o.kind {
 	case settled:
@@ -413,7 +416,7 @@ func (r *reader) heard(o outcome) {
 
 // settled notes what is in the table now.
 func (r *reader) settled(t *tableState, p *Plan) {
-	cut := t.cutting
+	cut := t.cutting.claims
 	t.cutting, t.looking = nil, false
 	for partition, span := range p.Next {
 		c, ours := r.claims[partition]
@@ -475,8 +478,10 @@ func (r *reader) failed(t *tableState, err error) {
 	}
 }
 
+// dropAll drops the batch that fills and the cut behind which nothing can follow any more.
 func (r *reader) dropAll(t *tableState) {
 	t.cutting, t.opened, t.looking = nil, time.Time{}, false
+	t.writer.post(func(w *work) { w.cut, w.look = nil, nil })
 	r.dropOpen(t)
 }
 
@@ -505,6 +510,9 @@ func (r *reader) resumed(c *claim, f found) {
 	if c.hold != nil && !r.maySucceed(c, f) {
 		return
 	}
+	if c.hold != nil && c.hold.Reason != ReasonCorruptBatch && c.hold.Reason != ReasonOversize {
+		r.release(c) // of these two only reading on can tell
+	}
 	r.end(c)
 	r.begin(c, f.at)
 }
@@ -523,7 +531,6 @@ func (r *reader) maySucceed(c *claim, f found) bool {
 			return false
 		}
 		c.fences = 0
-		r.release(c)
 	}
 	return true
 }

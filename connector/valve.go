@@ -36,9 +36,10 @@ func (v *valve) slot(p Partition, key []byte) uint16 {
 	return uint16(maphash.Bytes(v.seed, key) % slots)
 }
 
-// take reserves room for a record and tells whether its key had any.
+// take reserves room for a record and tells whether there was any, for it and for its key.
 func (v *valve) take(slot uint16) bool {
-	if int64(v.keys[slot].Load()) >= v.perKey { // the reader alone adds, so this cannot be passed between the two lines
+	// The reader alone adds, so that nothing passes between the look and the step.
+	if int64(v.keys[slot].Load()) >= v.perKey || v.queued.Load() >= v.pauseAt {
 		return false
 	}
 	v.keys[slot].Add(1)

@@ -67,6 +67,7 @@ type resumeRequest struct {
 type outcome struct {
 	kind    outcomeKind
 	table   *tableState
+	cut     *openCut            // that it is about, nil for a resume or a look
 	plan    *Plan               // of settled and fenced cuts, if it came so far
 	resumed map[Partition]found // of resumed
 	err     error               // of fenced and failed
@@ -112,7 +113,9 @@ func (w *writer) run(ctx context.Context) {
 		w.mu.Unlock()
 		switch {
 		case todo.cut != nil:
-			w.say(ctx, w.write(ctx, todo.cut))
+			o := w.write(ctx, todo.cut)
+			o.cut = todo.cut
+			w.say(ctx, o)
 			todo.cut, todo.look = nil, nil // the cut moved what was to be looked at
 		case len(todo.resume) > 0:
 			w.say(ctx, w.resume(ctx, todo.resume))

@@ -15,7 +15,7 @@ const stickyName = "sluice-sticky"
 // owned is what a member had in the last generation it was part of.
 type owned struct {
 	generation int32
-	partitions map[string][]int32 // by topic, ascending
+	partitions share
 }
 
 // sticky is the group's balancer: eager (each member gives up everything and gets its whole share anew), but a partition
@@ -61,9 +61,9 @@ func (b *sticky) AssignGroups(members []kafka.GroupMember, partitions []kafka.Pa
 		claimants[i] = claimant{id: m.ID, topics: m.Topics, last: decodeOwned(m.UserData)}
 	}
 	assignments := make(kafka.GroupMemberAssignments, len(members))
-	for id, share := range balance(claimants, topics) {
-		byTopic := make(map[string][]int, len(share))
-		for topic, ps := range share {
+	for id, given := range balance(claimants, topics) {
+		byTopic := make(map[string][]int, len(given))
+		for topic, ps := range given {
 			for _, p := range ps {
 				byTopic[topic] = append(byTopic[topic], int(p))
 			}
@@ -84,7 +84,7 @@ type claimant struct {
 // could take some, be it by way of a third. Within that, partitions stay where they were: with equal subscriptions as
 // many as possible. Of two members that claim the same partition the one of the newer generation had it. The result
 // depends on nothing but the arguments, not even on their order.
-func balance(members []claimant, topics map[string][]int32) map[string]map[string][]int32 {
+func balance(members []claimant, topics map[string][]int32) map[string]share {
 	members = slices.Clone(members)
 	slices.SortFunc(members, func(a, b claimant) int { return cmp.Compare(a.id, b.id) })
 
@@ -120,7 +120,11 @@ type hand struct {
 	kept       [][]int32
 	got        [][]int32
 	subscribed []bool
+	last       share // what it says it had, be it another one's by now
 }
+
+// share is a number of partitions by topic, ascending.
+type share = map[string][]int32
 
 func (h *hand) count(topic int) int { return len(h.kept[topic]) + len(h.got[topic]) }
 
@@ -136,7 +140,8 @@ func newShares(members []claimant, topics []string) *shares {
 	s := &shares{topics: topics, subscribers: make([][]int, len(topics)), hands: make([]hand, len(members))}
 	for m, c := range members {
 		s.hands[m] = hand{
-			kept: make([][]int32, len(topics)), got: make([][]int32, len(topics)), subscribed: make([]bool, len(topics)),
+			kept: make([][]int32, len(topics)), got: make([][]int32, len(topics)),
+			subscribed: make([]bool, len(topics)), last: c.last.partitions,
 		}
 		for _, name := range c.topics {
 			if t, ok := slices.BinarySearch(topics, name); ok && !s.hands[m].subscribed[t] {
@@ -243,8 +248,8 @@ func (s *shares) reach(from int) (least int, came []int) {
 	return least, came
 }
 
-// move takes from one member a partition that the other one subscribes to: one that it just got if there is any, and of
-// the topic of which it has most more than the other.
+// move takes from one member a partition that the other one subscribes to: one that it just got if there is any, of the
+// topic of which it has most more than the other, and one that the other one had before if there is any.
 func (s *shares) move(from, to int) {
 	a, b := &s.hands[from], &s.hands[to]
 	best, bestFree, bestMore := -1, false, 0
@@ -261,23 +266,29 @@ func (s *shares) move(from, to int) {
 	if bestFree {
 		pile = &a.got[best]
 	}
-	id := (*pile)[len(*pile)-1]
-	*pile = (*pile)[:len(*pile)-1]
-	b.got[best] = append(b.got[best], id)
+	at := len(*pile) - 1
+	for i, id := range *pile { // one that it had before somebody else did: it may still work on it
+		if slices.Contains(b.last[s.topics[best]], id) {
+			at = i
+			break
+		}
+	}
+	b.got[best] = append(b.got[best], (*pile)[at])
+	*pile = slices.Delete(*pile, at, at+1)
 	a.load--
 	b.load++
 }
 
-func (s *shares) result(members []claimant) map[string]map[string][]int32 {
-	result := make(map[string]map[string][]int32, len(members))
+func (s *shares) result(members []claimant) map[string]share {
+	result := make(map[string]share, len(members))
 	for m, h := range s.hands {
-		share := make(map[string][]int32)
+		mine := make(share)
 		for t, topic := range s.topics {
 			if ids := slices.Sorted(slices.Values(slices.Concat(h.kept[t], h.got[t]))); len(ids) > 0 {
-				share[topic] = ids
+				mine[topic] = ids
 			}
 		}
-		result[members[m].id] = share
+		result[members[m].id] = mine
 	}
 	return result
 }

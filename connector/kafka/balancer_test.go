@@ -13,8 +13,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-type share = map[string][]int32
-
 // drawGroup draws topics and members. With equal all members subscribe to all topics. What members claim may be stale,
 // contradictory and of topics that they do not subscribe to any more.
 func drawGroup(t *rapid.T, maxMembers, maxTopics, maxPartitions int, equal bool) ([]claimant, map[string][]int32) {
@@ -299,6 +297,15 @@ func TestBalanceExamples(t *testing.T) {
 			},
 			map[string][]int32{"t": four},
 			map[string]share{"stale": {"t": {1, 3}}, "newer": {"t": {0, 2}}},
+		},
+		{
+			"back to the member that had it before",
+			[]claimant{
+				{"b", []string{"t"}, owned{4, share{"t": four}}},
+				{"silent", []string{"t"}, owned{3, share{"t": {0, 1}}}},
+			},
+			map[string][]int32{"t": four},
+			map[string]share{"b": {"t": {2, 3}}, "silent": {"t": {0, 1}}},
 		},
 		{
 			"more members than partitions",

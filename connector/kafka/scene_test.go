@@ -3,16 +3,17 @@ package kafka
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -21,21 +22,25 @@ import (
 
 	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/reliability"
 )
 
-// scene is a cluster with members of a group, in virtual time if the cluster is the in-process one.
+// scene is a cluster, real or in-process, with members of one group.
 type scene struct {
-	t     *testing.T
-	dial  func(ctx context.Context, network, address string) (net.Conn, error)
-	addrs []string
-	group string
-	fake  *kfake.Cluster // nil for a real one
-	admin *kadm.Client
-	trace *trace
+	t      *testing.T
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	addrs  []string
+	prefix string // of the names of the group and the topics
+	tune   func(*Config, *GroupConfig)
+	fake   *kfake.Cluster // nil for a real one
+	admin  *kadm.Client
+	stir   chan struct{} // something was delivered
+
+	members []*member // that were started
 }
 
 // inBubble runs a test with an in-process cluster in virtual time. The bubble fails if a goroutine outlives the test.
-func inBubble(t *testing.T, test func(t *testing.T, w *scene), opts ...kfake.Opt) {
+func inBubble(t *testing.T, test func(t *testing.T, s *scene), opts ...kfake.Opt) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		network := &kfake.VirtualNetwork{}
@@ -45,140 +50,210 @@ func inBubble(t *testing.T, test func(t *testing.T, w *scene), opts ...kfake.Opt
 			t.Fatal(err)
 		}
 		defer fake.Close()
-		w := newScene(t, []string{"localhost:9092", "localhost:9093"}, network.DialContext, "g")
-		defer w.admin.Close()
-		w.fake = fake
-		test(t, w)
+		s := newScene(t, []string{"localhost:9092", "localhost:9093"}, network.DialContext)
+		s.fake = fake
+		test(t, s)
 	})
 }
 
-func newScene(t *testing.T, addrs []string, dial func(ctx context.Context, network, address string) (net.Conn, error), group string) *scene {
+func newScene(t *testing.T, addrs []string, dial func(ctx context.Context, network, address string) (net.Conn, error)) *scene {
 	t.Helper()
 	admin, err := kadm.NewOptClient(kgo.SeedBrokers(addrs...), kgo.Dialer(dial))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &scene{t: t, dial: dial, addrs: addrs, group: group, admin: admin, trace: &trace{}}
+	t.Cleanup(admin.Close)
+	return &scene{t: t, dial: dial, addrs: addrs, admin: admin, stir: make(chan struct{}, 1), tune: func(*Config, *GroupConfig) {}}
 }
 
-// trace is what members were told, in order.
-type trace struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (tr *trace) add(format string, args ...any) {
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	tr.lines = append(tr.lines, fmt.Sprintf(format, args...))
-}
-
-// take returns the lines since the last call.
-func (tr *trace) take() string {
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	defer func() { tr.lines = nil }()
-	return strings.Join(tr.lines, "\n")
+// until waits for a condition that deliveries bring about, and looks again now and then for those that others do.
+func (s *scene) until(what string, condition func() bool) {
+	s.t.Helper()
+	deadline := time.NewTimer(2 * time.Minute)
+	defer deadline.Stop()
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	for !condition() {
+		select {
+		case <-s.stir:
+		case <-look.C:
+		case <-deadline.C:
+			for i, m := range s.members {
+				s.t.Logf("member %d:\n%s", i, m.logs)
+			}
+			s.t.Fatalf("waited in vain for: %s", what)
+		}
+	}
 }
 
 // member is a running Group.
 type member struct {
 	*Group
-	name   string
+	scene  *scene
 	client *Client
-	leave  context.CancelFunc
-	ended  chan struct{}
-	err    error // of Run, after ended
 	logs   *logBuffer
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error        // of Run, after ended
+	mute   atomic.Bool  // its requests are swallowed
+	slow   atomic.Int64 // how long a delivery takes
 
-	mu  sync.Mutex
-	got []connector.Assignment
+	mu    sync.Mutex
+	trace []string // what was delivered, since the last look
+	last  connector.Assignment
 }
 
-// start runs a member until the test ends or it is stopped.
-func (w *scene) start(name string, change func(*Config, *GroupConfig), topics ...string) *member {
-	w.t.Helper()
-	cfg := Config{Brokers: w.addrs, Dial: w.dial}
-	gcfg := GroupConfig{Group: w.group, Topics: topics}
+// start runs a member until it is stopped or the test ends.
+func (s *scene) start(change func(*Config, *GroupConfig), topics ...string) *member {
+	s.t.Helper()
+	m := &member{scene: s, ended: make(chan struct{}), logs: &logBuffer{}}
+	s.members = append(s.members, m)
+	cfg := Config{Brokers: s.addrs, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := s.dial(ctx, network, address)
+		return &mutable{Conn: conn, mute: &m.mute}, err
+	}}
+	gcfg := GroupConfig{Group: s.prefix + "g"}
+	for _, name := range topics {
+		gcfg.Topics = append(gcfg.Topics, s.prefix+name)
+	}
+	s.tune(&cfg, &gcfg)
 	if change != nil {
 		change(&cfg, &gcfg)
 	}
-	client, err := NewClient(cfg)
-	if err != nil {
-		w.t.Fatal(err)
+	var err error
+	if m.client, err = NewClient(cfg); err != nil {
+		s.t.Fatal(err)
 	}
-	m := &member{name: name, client: client, ended: make(chan struct{}), logs: &logBuffer{}}
-	m.Group = NewGroup(client, gcfg, slog.New(slog.NewTextHandler(m.logs, nil)), prometheus.NewRegistry())
-	ctx, leave := context.WithCancel(context.Background())
-	m.leave = leave
+	m.Group = NewGroup(m.client, gcfg, slog.New(slog.NewTextHandler(m.logs, nil)), prometheus.NewRegistry())
+	var ctx context.Context
+	ctx, m.cancel = context.WithCancel(context.Background())
 	go func() {
 		defer close(m.ended)
-		m.err = m.Run(ctx, func(a connector.Assignment) {
-			m.mu.Lock()
-			m.got = append(m.got, a)
-			m.mu.Unlock()
-			w.trace.add("%s %s", name, show(a))
-		})
+		m.err = m.Run(ctx, func(a connector.Assignment) { m.deliver(ctx, a) })
 	}()
-	w.t.Cleanup(func() { w.stop(m) })
+	s.t.Cleanup(func() { m.stop() })
 	return m
 }
 
-// stop ends a member and waits for it. It returns how long that took.
-func (w *scene) stop(m *member) time.Duration {
-	began := time.Now()
-	m.leave()
-	<-m.ended
-	m.client.Close()
-	return time.Since(began)
+// rerun runs a member whose Run has ended once more, until the returned function is called.
+func (s *scene) rerun(m *member) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- m.Run(ctx, func(a connector.Assignment) { m.deliver(ctx, a) }) }()
+	return func() {
+		s.t.Helper()
+		cancel()
+		if err := <-ended; err != nil {
+			s.t.Errorf("the second run: %v", err)
+		}
+	}
 }
 
-func show(a connector.Assignment) string {
-	var b strings.Builder
+func (m *member) deliver(ctx context.Context, a connector.Assignment) {
+	line := "apart"
 	if a.Joined {
-		b.WriteString("joined")
-	} else {
-		b.WriteString("apart ")
+		line = "joined"
 	}
 	for _, p := range a.Partitions {
-		b.WriteString(" " + p.String())
+		line += " " + strings.TrimPrefix(p.String(), m.scene.prefix)
 	}
-	return b.String()
+	m.mu.Lock()
+	m.trace = append(m.trace, line)
+	m.last = a
+	m.mu.Unlock()
+	select {
+	case m.scene.stir <- struct{}{}:
+	default:
+	}
+	if d := time.Duration(m.slow.Load()); d > 0 {
+		_ = reliability.Wait(ctx, d)
+	}
 }
 
-// now is the newest assignment of a member.
+// stop ends the member and returns how long it took to leave.
+func (m *member) stop() time.Duration {
+	began := time.Now()
+	m.cancel()
+	<-m.ended
+	took := time.Since(began)
+	m.client.Close()
+	return took
+}
+
+// now is the newest assignment.
 func (m *member) now() connector.Assignment {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.got) == 0 {
-		return connector.Assignment{}
-	}
-	return m.got[len(m.got)-1]
+	return m.last
 }
 
-func (w *scene) create(topic string, partitions int32) idempotency.TopicID {
-	w.t.Helper()
-	r, err := w.admin.CreateTopic(w.t.Context(), partitions, -1, nil, topic)
+// has tells whether the member has joined with this many partitions.
+func (m *member) has(partitions int) func() bool {
+	return func() bool {
+		a := m.now()
+		return a.Joined && len(a.Partitions) == partitions
+	}
+}
+
+// told compares what was delivered since the last call.
+func (m *member) told(want ...string) {
+	m.scene.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if diff := cmp.Diff(want, m.trace); diff != "" {
+		m.scene.t.Errorf("told (-want +got):\n%s\nlog:\n%s", diff, m.logs)
+	}
+	m.trace = nil
+}
+
+// forget drops what was delivered so far.
+func (m *member) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.trace = nil
+}
+
+func (s *scene) create(topic string, partitions int32) idempotency.TopicID {
+	s.t.Helper()
+	for { // a real cluster takes a moment to forget a deleted topic
+		r, err := s.admin.CreateTopic(s.t.Context(), partitions, -1, nil, s.prefix+topic)
+		if err == nil {
+			return idempotency.TopicID(r.ID)
+		}
+		if !errors.Is(err, kerr.TopicAlreadyExists) {
+			s.t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func (s *scene) delete(topic string) {
+	s.t.Helper()
+	if _, err := s.admin.DeleteTopic(s.t.Context(), s.prefix+topic); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scene) exists(topic string) bool {
+	s.t.Helper()
+	topics, err := s.admin.ListTopics(s.t.Context())
 	if err != nil {
-		w.t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	return idempotency.TopicID(r.ID)
+	return slices.Contains(topics.Names(), s.prefix+topic)
 }
 
-func (w *scene) delete(topic string) {
-	w.t.Helper()
-	if _, err := w.admin.DeleteTopic(w.t.Context(), topic); err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
-		w.t.Fatal(err)
-	}
+// mutable is a connection that can fall silent: what is written is swallowed, and nothing comes back.
+type mutable struct {
+	net.Conn
+	mute *atomic.Bool
 }
 
-func (w *scene) topics() []string {
-	w.t.Helper()
-	topics, err := w.admin.ListTopics(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
+func (c *mutable) Write(b []byte) (int, error) {
+	if c.mute.Load() {
+		return len(b), nil
 	}
-	return slices.Sorted(slices.Values(topics.Names()))
+	return c.Conn.Write(b)
 }
 
 // logBuffer keeps the log of a member.
@@ -198,3 +273,5 @@ func (l *logBuffer) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+func (l *logBuffer) count(text string) int { return strings.Count(l.String(), text) }

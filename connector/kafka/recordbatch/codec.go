@@ -25,7 +25,8 @@ type Limits struct {
 	Answer int
 }
 
-func (l Limits) withDefaults() Limits {
+// WithDefaults returns l with its zero fields set.
+func (l Limits) WithDefaults() Limits {
 	return Limits{
 		Batch:  cmp.Or(l.Batch, 64<<20),
 		Ratio:  cmp.Or(l.Ratio, 256),

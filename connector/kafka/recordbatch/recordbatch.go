@@ -46,7 +46,7 @@ type Opener struct {
 
 // NewOpener returns an Opener within limits.
 func NewOpener(limits Limits) *Opener {
-	return &Opener{limits: limits.withDefaults(), dead: map[int64]struct{}{}, growth: 4 * 16}
+	return &Opener{limits: limits.WithDefaults(), dead: map[int64]struct{}{}, growth: 4 * 16}
 }
 
 // Batches are the opened batches of one response. They implement [connector.Records]. Their memory is theirs and the

@@ -1,0 +1,327 @@
+package decode
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"sluice/sink/delta/schema"
+)
+
+// column collects one column of a chunk in plain Go slices, which become Arrow buffers in the end.
+//
+// It may lag behind the rows of its parent: rows that it missed are null and cost nothing until its next value or the
+// end of the chunk. So a null, a missing field and every column below a missing struct are free, and rolling a row back
+// is cutting every column down to the rows before it.
+type column struct {
+	name     string
+	kind     schema.Kind
+	nullable bool
+	width    int // in bytes of a value in fixed; 1 for booleans, 0 for kinds that do not use it
+	field    arrow.Field
+	minute   minute  // of a timestamp
+	object   *object // of a struct
+	elem     *column // of a list
+
+	n       int     // rows written
+	nulls   []span  // of these
+	fixed   []byte  // values of one width; bits for booleans
+	offsets []int32 // of a list in elem; of text in data, or where it would be without the dictionary
+	data    []byte
+	dict    *interner // nil: plain text
+	indices []int32   // into dict
+	elems   int       // list elements so far; elem may lag behind
+
+	// What earlier chunks taught.
+	rows, bytes int // sizes to reserve
+	dictLimit   int
+	plainChunks int // chunks to come before a dictionary is tried again
+}
+
+// span is rows [start, end).
+type span struct{ start, end int }
+
+const (
+	// retryDictionary is the number of chunks after which a column that had too many distinct values gets another chance.
+	retryDictionary = 16
+	// teachingRows is the size from which on a chunk says something about the next ones.
+	teachingRows = 1024
+)
+
+// fillTo makes up the nulls before row.
+func (c *column) fillTo(row int) {
+	missed := row - c.n
+	c.nulls = append(c.nulls, span{c.n, row})
+	switch {
+	case c.kind == schema.Boolean:
+		c.fixed = append(c.fixed, make([]byte, (row+7)/8-len(c.fixed))...)
+	case c.width > 0:
+		c.fixed = append(c.fixed, make([]byte, missed*c.width)...)
+	case c.kind == schema.String, c.kind == schema.Array:
+		last := c.offsets[len(c.offsets)-1]
+		for range missed {
+			c.offsets = append(c.offsets, last)
+		}
+	}
+	if c.dict != nil {
+		c.indices = append(c.indices, make([]int32, missed)...)
+	}
+	c.n = row
+}
+
+func (c *column) put64(v uint64) {
+	c.fixed = binary.LittleEndian.AppendUint64(c.fixed, v)
+	c.n++
+}
+
+func (c *column) put32(v uint32) {
+	c.fixed = binary.LittleEndian.AppendUint32(c.fixed, v)
+	c.n++
+}
+
+// putInteger appends v in the column's width, if it fits.
+func (c *column) putInteger(v int64) bool {
+	if v != v<<(64-8*c.width)>>(64-8*c.width) {
+		return false
+	}
+	for i := range c.width {
+		c.fixed = append(c.fixed, byte(v>>(8*i)))
+	}
+	c.n++
+	return true
+}
+
+// putBool appends without looking at the bits behind the last row: they are 0.
+func (c *column) putBool(v byte) {
+	if c.n&7 == 0 {
+		c.fixed = append(c.fixed, v)
+	} else {
+		c.fixed[len(c.fixed)-1] |= v << (c.n & 7)
+	}
+	c.n++
+}
+
+// putText appends the text b[start:end]; b is padded.
+func (c *column) putText(b []byte, start, end int) {
+	switch {
+	case c.dict == nil:
+		c.putPlain(b, start, end)
+	case end-start <= shortText:
+		c.putIndex(c.dict.short(load64(b, start), load64(b, start+8), end-start, c.n), b, start, end)
+	default:
+		c.putIndex(c.dict.long(b[start:end], c.n), b, start, end)
+	}
+}
+
+// putIndex appends the index of b[start:end], or that text if the dictionary did not take it.
+func (c *column) putIndex(i int32, b []byte, start, end int) {
+	if i < 0 {
+		c.dropDictionary()
+		c.putPlain(b, start, end)
+		return
+	}
+	c.indices = append(c.indices, i)
+	c.offsets = append(c.offsets, c.offsets[len(c.offsets)-1]+int32(end-start))
+	c.n++
+}
+
+// putPlain appends b[start:end]; b is padded.
+func (c *column) putPlain(b []byte, start, end int) {
+	n := len(c.data)
+	if end-start <= shortText && n+shortText <= cap(c.data) {
+		// Two words are cheaper than a call of memmove.
+		d := c.data[n : n+shortText]
+		store64(d, 0, load64(b, start))
+		store64(d, 8, load64(b, start+8))
+		c.data = c.data[:n+end-start]
+	} else {
+		c.data = append(c.data, b[start:end]...)
+	}
+	c.endText()
+}
+
+// endText ends a value of which the text is in data.
+func (c *column) endText() {
+	c.offsets = append(c.offsets, int32(len(c.data)))
+	c.n++
+}
+
+// dropDictionary turns what is there into plain text, for this chunk and the next ones.
+func (c *column) dropDictionary() {
+	c.data = make([]byte, 0, max(c.text(), c.bytes)+shortText)
+	for row, i := range c.indices {
+		if c.offsets[row] < c.offsets[row+1] { // neither null nor empty
+			c.data = append(c.data, c.dict.value(int(i))...)
+		}
+	}
+	c.dict, c.indices = nil, nil
+	c.plainChunks = retryDictionary
+}
+
+// text is the size of all values without a dictionary.
+func (c *column) text() int { return int(c.offsets[len(c.offsets)-1]) }
+
+// truncate forgets the rows from n on.
+func (c *column) truncate(n int) {
+	n = min(n, c.n)
+	c.n = n
+	for len(c.nulls) > 0 {
+		last := &c.nulls[len(c.nulls)-1]
+		if last.start < n {
+			last.end = min(last.end, n)
+			break
+		}
+		c.nulls = c.nulls[:len(c.nulls)-1]
+	}
+	switch {
+	case c.kind == schema.Boolean:
+		c.fixed = c.fixed[:(n+7)/8]
+		if n&7 != 0 {
+			c.fixed[n/8] &= 1<<(n&7) - 1
+		}
+	case c.width > 0:
+		c.fixed = c.fixed[:n*c.width]
+	case c.kind == schema.String:
+		c.offsets = c.offsets[:n+1]
+		if c.dict != nil {
+			c.indices = c.indices[:n]
+			c.dict.truncate(n)
+		} else {
+			c.data = c.data[:c.text()]
+		}
+	case c.kind == schema.Array:
+		c.offsets = c.offsets[:n+1]
+		c.elems = int(c.offsets[n])
+		c.elem.truncate(c.elems)
+	case c.kind == schema.Struct:
+		c.object.truncate(n)
+	}
+}
+
+// size is the bytes of the Arrow buffers for n rows. Text counts without its dictionary, which may be given up yet.
+func (c *column) size(n int) int64 {
+	size := 0
+	if c.nullable && (len(c.nulls) > 0 || c.n < n) {
+		size = (n + 7) / 8
+	}
+	switch {
+	case c.kind == schema.Boolean:
+		size += (n + 7) / 8
+	case c.width > 0:
+		size += n * c.width
+	case c.kind == schema.String:
+		size += 4*(n+1) + c.text()
+	case c.kind == schema.Array:
+		size += 4 * (n + 1)
+		return int64(size) + c.elem.size(c.elems)
+	case c.kind == schema.Struct:
+		return int64(size) + c.object.size(n)
+	}
+	return int64(size)
+}
+
+// reserve prepares an empty column for a chunk like the last one.
+func (c *column) reserve() {
+	const slack = 64 // whole words are written; chunks of as many rows differ in bytes
+	switch {
+	case c.kind == schema.Struct:
+		c.object.reserve()
+	case c.kind == schema.String && c.plainChunks == 0:
+		c.dict = newInterner(c.dictLimit)
+		c.indices = make([]int32, 0, c.rows)
+		c.offsets = make([]int32, 1, c.rows+1)
+	case c.kind == schema.String:
+		c.plainChunks--
+		c.data = make([]byte, 0, c.bytes+c.bytes/32+slack)
+		c.offsets = make([]int32, 1, c.rows+1)
+	case c.kind == schema.Array:
+		c.offsets = make([]int32, 1, c.rows+1)
+		c.elem.reserve()
+	case c.kind == schema.Boolean:
+		c.fixed = make([]byte, 0, c.rows/8+1)
+	default:
+		c.fixed = make([]byte, 0, c.rows*c.width)
+	}
+}
+
+// finish hands the column over as Arrow data of n rows and empties it.
+func (c *column) finish(n int) arrow.ArrayData {
+	if c.n < n {
+		c.fillTo(n)
+	}
+	nulls, validity := c.validity()
+	if c.dict != nil && 2*c.dict.count() > n-nulls { // hardly any repetition, or no value at all
+		retry := c.plainChunks
+		c.dropDictionary()
+		if n < teachingRows {
+			c.plainChunks = retry
+		}
+	}
+	c.rows = n
+	typ, buffers := c.field.Type, []*memory.Buffer{validity}
+	var children []arrow.ArrayData
+	var dictionary *array.Data
+	switch {
+	case c.width > 0:
+		buffers = append(buffers, memory.NewBufferBytes(c.fixed))
+	case c.dict != nil:
+		typ = &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: typ}
+		buffers = append(buffers, int32Buffer(c.indices))
+		text := []*memory.Buffer{nil, int32Buffer(c.dict.offsets), memory.NewBufferBytes(c.dict.data)}
+		dictionary = array.NewData(c.field.Type, c.dict.count(), text, nil, 0, 0)
+	case c.kind == schema.String:
+		c.bytes = len(c.data)
+		buffers = append(buffers, int32Buffer(c.offsets), memory.NewBufferBytes(c.data))
+	case c.kind == schema.Array:
+		buffers = append(buffers, int32Buffer(c.offsets))
+		children = []arrow.ArrayData{c.elem.finish(c.elems)}
+		elem := c.elem.field
+		elem.Type = children[0].DataType()
+		typ = arrow.ListOfField(elem)
+	case c.kind == schema.Struct:
+		var fields []arrow.Field
+		fields, children = c.object.finish(n)
+		typ = arrow.StructOf(fields...)
+	}
+	c.n, c.elems, c.nulls, c.fixed, c.offsets, c.data, c.dict, c.indices = 0, 0, c.nulls[:0], nil, nil, nil, nil, nil
+	if dictionary != nil {
+		return array.NewDataWithDictionary(typ, n, buffers, nulls, 0, dictionary)
+	}
+	return array.NewData(typ, n, buffers, children, nulls, 0)
+}
+
+// validity makes the bitmap, if there is a null.
+func (c *column) validity() (nulls int, bitmap *memory.Buffer) {
+	if len(c.nulls) == 0 || !c.nullable {
+		// What a NOT NULL column lacks is below a null parent.
+		return 0, nil
+	}
+	bits := make([]byte, (c.n+7)/8)
+	from := 0
+	for _, s := range c.nulls {
+		setBits(bits, from, s.start)
+		from = s.end
+		nulls += s.end - s.start
+	}
+	setBits(bits, from, c.n)
+	return nulls, memory.NewBufferBytes(bits)
+}
+
+func setBits(bits []byte, from, to int) {
+	for ; from < to && from&7 != 0; from++ {
+		bits[from/8] |= 1 << (from & 7)
+	}
+	for ; from+8 <= to; from += 8 {
+		bits[from/8] = math.MaxUint8
+	}
+	for ; from < to; from++ {
+		bits[from/8] |= 1 << (from & 7)
+	}
+}
+
+func int32Buffer(v []int32) *memory.Buffer {
+	return memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(v))
+}

@@ -1,0 +1,289 @@
+// Package decode turns the values of records into columns.
+//
+// JSON is read in one pass, directed by the schema of the table, straight into column buffers that become Arrow arrays:
+// no tree, no map, no allocation per record. What is accepted is exactly RFC 8259 in UTF-8, one object per record;
+// everything that other parsers repair or guess is refused, see [Reason].
+//
+// Read json.go (a record, a chunk), walk.go (its fields), column.go (what they become); text.go, number.go and
+// timestamp.go read values, skip.go what the schema does not have.
+//
+// Functions that read return the position behind what they read, or a negative one after [jsonDecoder.fail].
+package decode
+
+import (
+	"cmp"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/sink/delta/schema"
+)
+
+// Limits of a record, if JSON does not set others.
+const (
+	DefaultMaxBytes  = 16 << 20
+	DefaultMaxDepth  = 64
+	DefaultMaxValues = 1_000_000
+)
+
+// JSON is the decoder of JSON records. Its zero value is ready for use.
+//
+// A field of the record belongs to the column of exactly this name. A missing field and null are null; in a NOT NULL
+// column they are refused. Fields that the schema does not have are checked, ignored and counted; so are fields named
+// like a Kafka column, which only coordinates fill.
+//
+//	string                   any string; \u0000 is data
+//	tinyint to bigint        digits only and in range; 1.0 and 1e2 are refused
+//	float, double            correctly rounded; too large is refused, too small is 0, -0 stays
+//	boolean                  true, false
+//	date                     "YYYY-MM-DD"
+//	timestamp                RFC 3339 with any offset and any number of digits in the fraction
+//	struct                   object
+//	array                    array
+type JSON struct {
+	MaxBytes  int // of a record's value; DefaultMaxBytes if 0, at most 1 GiB
+	MaxDepth  int // of nesting, the record itself being 1; DefaultMaxDepth if 0
+	MaxValues int // list elements, and values in undeclared fields; the schema bounds all others. DefaultMaxValues if 0
+
+	// TruncateTime drops digits of a timestamp that are finer than a microsecond. Otherwise they must be zeros.
+	TruncateTime bool
+}
+
+var _ connector.Decoder = JSON{}
+
+// maxDistinct bounds the dictionary that a string column gets per chunk. With more distinct values a dictionary costs
+// more than it saves.
+const maxDistinct = 4096
+
+// maxRecord keeps the offsets of a chunk within 32 bits, whatever MaxBytes says.
+const maxRecord = 1 << 30
+
+// Builder implements [connector.Decoder]. The schema must be a [schema.Schema] with Kafka columns. The rows have its
+// written columns; string columns come as Arrow dictionaries where values repeat, which may differ from chunk to chunk.
+func (j JSON) Builder(s connector.Schema) (connector.Builder, error) {
+	d, err := j.newDecoder(s, maxDistinct)
+	if err != nil {
+		return nil, err // not a nil *jsonDecoder in an interface
+	}
+	return d, nil
+}
+
+func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error) {
+	j.MaxBytes = min(cmp.Or(j.MaxBytes, DefaultMaxBytes), maxRecord)
+	j.MaxDepth = cmp.Or(j.MaxDepth, DefaultMaxDepth)
+	j.MaxValues = cmp.Or(j.MaxValues, DefaultMaxValues)
+	table, ok := s.(*schema.Schema)
+	if !ok {
+		return nil, connector.Held(connector.ReasonSchemaConflict, fmt.Sprintf("the decoder does not know a schema of type %T", s), nil)
+	}
+	if err := table.HasKafkaColumns(); err != nil {
+		return nil, err
+	}
+	d := &jsonDecoder{limits: j, maxDistinct: distinct, names: nameSet{seed: maphash.MakeSeed()}}
+	if err := d.layOut(table.Written()); err != nil {
+		return nil, connector.Held(connector.ReasonSchemaConflict, "JSON records do not fit the table", err)
+	}
+	return d, nil
+}
+
+// jsonDecoder is the builder of one lane.
+type jsonDecoder struct {
+	limits      JSON
+	maxDistinct int // 0 means no dictionaries
+
+	columns []*column // of the batch, in order
+	root    *object   // those that the record's value fills
+	kafka   kafkaColumns
+	open    bool // buffers of the chunk are reserved
+	rows    int
+	fed     int // bytes of records in the chunk: bounds every offset
+	ignored int64
+
+	// Of the record at hand.
+	record  []byte
+	copied  []byte // the record and padding
+	scratch []byte // a string with its escapes resolved, and padding
+	values  int    // against MaxValues
+	objects int    // with undeclared fields so far
+	names   nameSet
+	unknown int64 // undeclared fields
+
+	// Of its failure.
+	reason Reason
+	offset int
+	path   []string // innermost part first
+}
+
+// layOut makes the columns: those of the record's value form the root object, the Kafka columns stand beside it.
+func (d *jsonDecoder) layOut(s *schema.Schema) error {
+	types := s.Arrow().Fields()
+	var fields []schema.Field
+	var fieldTypes []arrow.Field
+	d.columns = make([]*column, len(types))
+	for i, f := range s.Fields() {
+		if !schema.IsKafkaColumn(f.Name) {
+			fields, fieldTypes = append(fields, f), append(fieldTypes, types[i])
+			continue
+		}
+		c, err := d.newColumn(f.Type, types[i], f.Name, 1)
+		if err != nil {
+			return err
+		}
+		d.columns[i] = c
+		d.kafka.set(c)
+	}
+	var err error
+	if d.root, err = d.newObject(fields, fieldTypes, "", 1); err != nil {
+		return err
+	}
+	next := 0
+	for i := range d.columns {
+		if d.columns[i] == nil {
+			d.columns[i] = d.root.members[next].column
+			next++
+		}
+	}
+	return nil
+}
+
+// Add implements [connector.Builder].
+func (d *jsonDecoder) Add(p connector.Partition, r *connector.Record) error {
+	d.start(r.Value)
+	switch {
+	case len(r.Value) == 0:
+		d.fail(NoValue, 0)
+	case len(r.Value) > d.limits.MaxBytes:
+		d.fail(TooLarge, 0)
+	case d.rows > 0 && len(r.Value) > math.MaxInt32-d.fed, d.rows == math.MaxInt32:
+		return connector.ErrChunkFull
+	case d.kafka.fits(d, r) && d.decode():
+		d.kafka.put(p, r)
+		d.rows++
+		d.fed += len(r.Value)
+		d.ignored += d.unknown
+		return nil
+	}
+	return d.refuse()
+}
+
+// start forgets the record before, and reserves buffers as late as possible: an idle builder holds no memory.
+func (d *jsonDecoder) start(value []byte) {
+	if !d.open {
+		for _, c := range d.columns {
+			c.reserve()
+		}
+		d.open = true
+	}
+	d.record, d.values, d.objects, d.unknown = value, 0, 0, 0
+	if len(d.names.names) > 0 {
+		d.names.reset()
+	}
+}
+
+// decode reads the record into the columns of the root.
+func (d *jsonDecoder) decode() bool {
+	b := d.padded(d.record)
+	p := space(b, 0)
+	if b[p] == '{' {
+		p = d.object(d.root, b, p+1, d.rows)
+	} else {
+		p = d.mismatch(b, p)
+	}
+	if p < 0 {
+		return false
+	}
+	if p = space(b, p); p < len(d.record) {
+		d.fail(TrailingBytes, p)
+		return false
+	}
+	return true
+}
+
+// padded is the record with padding behind it. A record without headers that lies in a record batch is followed by a
+// zero byte, the number of its headers, and by more records: it is read in place, which saves 4 to 20 %. The zero byte
+// ends every loop; what is behind it is loaded but has no effect. Nobody may write there meanwhile, which is what
+// [connector.Records] promises. A caller that cannot promise it passes value[:n:n].
+func (d *jsonDecoder) padded(record []byte) []byte {
+	if n := len(record); cap(record) >= n+padding && record[:n+1][n] == 0 {
+		return record[:n+padding]
+	}
+	d.copied = append(append(d.copied[:0], record...), zeroPadding[:]...)
+	return d.copied
+}
+
+// fail notes why the record is refused. It returns -1, which callers hand up as the position.
+func (d *jsonDecoder) fail(why Reason, p int) int {
+	d.reason, d.offset = why, p
+	return -1
+}
+
+// refuse takes away what a refused record left in the columns and makes its error.
+func (d *jsonDecoder) refuse() error {
+	d.root.truncate(d.rows)
+	slices.Reverse(d.path)
+	path := strings.TrimPrefix(strings.Join(d.path, ""), ".")
+	d.path = d.path[:0]
+	return classify.Mark(&Error{d.reason, path, d.offset}, classify.Poison)
+}
+
+// Rows implements [connector.Builder].
+func (d *jsonDecoder) Rows() int { return d.rows }
+
+// Bytes implements [connector.Builder]. Text counts without its dictionary: Seal may give that up, and the memory that
+// a chunk can come to must be known before.
+func (d *jsonDecoder) Bytes() (size int64) {
+	if !d.open {
+		return 0
+	}
+	for _, c := range d.columns {
+		size += c.size(d.rows)
+	}
+	return size
+}
+
+// Ignored implements [connector.Builder]. Fields of refused records do not count.
+func (d *jsonDecoder) Ignored() int64 {
+	n := d.ignored
+	d.ignored = 0
+	return n
+}
+
+// Seal implements [connector.Builder].
+func (d *jsonDecoder) Seal() arrow.RecordBatch {
+	if d.rows == 0 {
+		return nil
+	}
+	fields, arrays := make([]arrow.Field, len(d.columns)), make([]arrow.Array, len(d.columns))
+	for i, c := range d.columns {
+		var data arrow.ArrayData
+		fields[i], data = c.finishField(d.rows)
+		arrays[i] = array.MakeFromData(data)
+		data.Release()
+	}
+	batch := array.NewRecordBatch(arrow.NewSchema(fields, nil), arrays, int64(d.rows))
+	for _, a := range arrays {
+		a.Release()
+	}
+	d.rows, d.fed, d.open = 0, 0, false
+	d.trim()
+	return batch
+}
+
+// trim gives the memory of an unusually large record back.
+func (d *jsonDecoder) trim() {
+	const usual = 1 << 20
+	d.record = nil
+	if cap(d.copied) > usual {
+		d.copied = nil
+	}
+	if cap(d.scratch) > usual {
+		d.scratch = nil
+	}
+}

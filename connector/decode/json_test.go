@@ -1,0 +1,497 @@
+package decode
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/sink/delta/schema"
+)
+
+// parse reads DDL and adds the Kafka columns.
+func parse(tb testing.TB, ddl string) *schema.Schema {
+	tb.Helper()
+	s, err := schema.ParseDDL(ddl)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s.WithKafkaColumns()
+}
+
+// open makes a decoder with dictionaries of up to distinct entries.
+func open(tb testing.TB, s *schema.Schema, options JSON, distinct int) *jsonDecoder {
+	tb.Helper()
+	d, err := options.newDecoder(s, distinct)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return d
+}
+
+// add appends a record with nothing but a value.
+func (d *jsonDecoder) add(value []byte) error {
+	return d.Add(connector.Partition{Topic: "orders"}, &connector.Record{Value: value})
+}
+
+// everything has each type, nesting, NOT NULL columns and names that are odd.
+func everything(tb testing.TB) *schema.Schema {
+	tb.Helper()
+	s := parse(tb, "s string, i bigint, f double, b boolean, t timestamp, i8 tinyint, i16 smallint, i32 int, f32 float, d date, "+
+		"a_rather_long_column_name string, sechzehn_bytes bigint, `quo\"te` string, ü bigint, "+
+		"o struct<r:bigint not null, n:string, deep:struct<x:double, l:array<string>>>, l array<bigint>, "+
+		"items array<struct<sku:string not null, tags:array<string>, q:tinyint>>, m array<array<boolean>>")
+	// Elements that must not be null cannot be said in DDL, nor names with control characters.
+	text := strings.Replace(s.DeltaJSON(), `"type":"tinyint"`, `"type":"byte"`, 1)
+	text = strings.TrimSuffix(text, "]}") +
+		`,{"name":"strict","type":{"type":"array","elementType":"short","containsNull":false},"nullable":true},{"name":"tab\t","type":"string","nullable":true}]}`
+	s, err := schema.FromDelta([]byte(text))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// checkRecord compares a record with the oracle: accepted or refused, and its values; read in place and copied.
+func checkRecord(t *testing.T, s *schema.Schema, options JSON, distinct int, record []byte) {
+	t.Helper()
+	d := open(t, s, options, distinct)
+	want, refused := oracle(s, options, record)
+	before := string(record)
+	err := d.add(record)
+	if string(record) != before {
+		t.Fatal("record changed")
+	}
+	var e *Error
+	if err != nil {
+		if !errors.As(err, &e) || classify.Of(err) != classify.Poison || e.Offset < 0 || e.Offset > len(record) || e.Reason == 0 {
+			t.Fatalf("bad error %v", err)
+		}
+		if e.Reason == TooDeep || e.Reason == TooManyValues {
+			return
+		}
+	}
+	if (err != nil) != (refused != nil) {
+		t.Fatalf("%q\n   got: %v\noracle: %v", record, err, refused)
+	}
+	// A second look at the same record, in place, in front of other bytes.
+	inPlace := append(append([]byte{}, record...), 0)
+	inPlace = append(inPlace, strings.Repeat(`"}],1"`, 40)...)
+	again := d.add(inPlace[:len(record)])
+	if (err == nil) != (again == nil) || err != nil && err.Error() != again.Error() {
+		t.Fatalf("%q: copied %v, in place %v", record, err, again)
+	}
+	batch := d.Seal()
+	if err != nil {
+		if batch != nil {
+			t.Fatal("row of a refused record")
+		}
+		return
+	}
+	checkSchema(t, s, batch)
+	for _, c := range batch.Columns() {
+		valid(t, c)
+	}
+	for i := range 2 {
+		if got := rowOf(batch, i)[4:]; !same(got, want) {
+			t.Fatalf("%q\n got %v\nwant %v", record, got, want)
+		}
+	}
+}
+
+var seeds = []string{
+	`{}`, ` { } `, ``, `{`, `}`, `[]`, `null`, `nul`, `{"s":"x"}`, `{"s":"x"}x`, `{"s":"x"} `, `{"s":"x"}{}`, `{"s":"x",}`, `{"s" : "x" , "i" : 1 }`, "{\n\t\"s\":\r\"x\"}", "{}\x00", "\x00",
+	`{"s":"\u0041\n\ud83d\ude00 é"}`, `{"s":"\ud83d"}`, `{"s":"\ude00\ud83d"}`, `{"s":"\ud83d\u0041"}`, "{\"s\":\"\xff\"}", "{\"s\":\"\xc3\"}", "{\"s\":\"a\x01b\"}", `{"s":"\x"}`, `{"s":"abc`, `{"s":"\u00`, `{"s":"\u00g0"}`, `{"s":"\`, `{"s":"\u0000"}`,
+	"{\"s\":\"\xed\xa0\x80\"}", "{\"s\":\"\\n\xff\"}", "{\"s\":\"é\\n\xc3\"}", "{\"s\":\"aaaaaaaaaaaaaaa\x7f\"}", `{"s":"\"\\\/\b\f\n\r\t"}`,
+	`{"s":"1","s":"2"}`, `{"u":1,"u":2}`, `{"u":{"a":1,"b":[{"a":1},{"a":2}]}}`, `{"u":{"a":1,"\u0061":2}}`, `{"\u0073":"x"}`, `{"s":"x","\u0073":"y"}`, `{"_kafka_offset":1,"_kafka_offset":2}`, `{"_kafka_offset":"x"}`,
+	`{"i":9223372036854775807}`, `{"i":-9223372036854775808}`, `{"i":9223372036854775808}`, `{"i":-9223372036854775809}`, `{"i":01}`, `{"i":-0}`, `{"i":1.0}`, `{"i":1e2}`, `{"i":1.}`, `{"i":1e}`,
+	`{"i":18446744073709551616}`, `{"i":18446744073709551617}`, `{"i":100000000000000000000000000}`, `{"i":"1"}`, `{"i":+1}`, `{"i":-}`, `{"i8":127,"i16":-32768,"i32":2147483647}`, `{"i8":128}`, `{"i8":-129}`, `{"i16":-32769}`, `{"i32":2147483648}`,
+	`{"f":0.1}`, `{"f":-0}`, `{"f":-0.0}`, `{"f":0e999999999999}`, `{"f":1e400}`, `{"f":1e-400}`, `{"f":1.7976931348623157e308}`, `{"f":4.9e-324}`, `{"f":9007199254740993}`, `{"f":0.30000000000000004}`, `{"f":123456789012345678901234567890}`,
+	`{"f":1.}`, `{"f":.5}`, `{"f":00}`, `{"f":-}`, `{"f":1e}`, `{"f":1e+}`, `{"f":NaN}`, `{"f32":16777217}`, `{"f32":0.1}`, `{"f32":3.5e38}`, `{"f32":1e-46}`, `{"f":5e-1,"f32":7.038531e-26}`, `{"f":8.41e+21}`, `{"f":9223372036854775807e-19}`, `{"f32":1.00000005960464484}`,
+	`{"b":true}`, `{"b":false}`, `{"b":tru}`, `{"b":1}`, `{"b":null}`, `{"b":nul}`, `{"b":falsehood}`,
+	`{"t":"2026-02-28T23:59:59.123456Z"}`, `{"t":"2026-02-29T00:00:00Z"}`, `{"t":"2024-02-29t00:00:00z"}`, `{"t":"2026-01-01T00:00:00.1234567Z"}`, `{"t":"2026-01-01T00:00:00.1234560000000Z"}`, `{"t":"2026-01-01T00:00:00+23:59"}`, `{"t":"2026-01-01 00:00:00-08:00"}`,
+	`{"t":"2026-01-01T00:00:60Z"}`, `{"t":"2026-01-01T24:00:00Z"}`, `{"t":"2026-01-01T00:00:00"}`, `{"t":"0000-01-01T00:00:00Z"}`, `{"t":"9999-12-31T23:59:59.999999Z"}`, `{"t":"2026\u002d01-01T00:00:00Z"}`, `{"t":"2026-01-01T00:00:00.Z"}`, `{"t":"2026-01-01T00:00:00Zx"}`, `{"t":"2026-01-01T00:00`,
+	`{"t":"2026-01-01T00:00:00+24:00"}`, `{"t":"2026-01-01T00:00:00+01:60"}`, `{"t":"2026-01-01T00:00:00.12345600000000001Z"}`, `{"t":1}`, `{"d":"2026-12-31"}`, `{"d":"2026-02-30"}`, `{"d":"2026-12-31T"}`, `{"d":"1969-12-31"}`, `{"d":"2026-1-31"}`, `{"d":20260101}`,
+	`{"o":{"r":1,"n":null,"deep":{"x":1,"l":["a",null,""]}}}`, `{"o":{"n":"x"}}`, `{"o":{"r":null}}`, `{"o":null}`, `{"o":[]}`, `{"l":[1,2,null]}`, `{"l":[]}`, `{"l":[1,]}`, `{"l":[,1]}`, `{"l":[1 2]}`, `{"l":{}}`, `{"strict":[1,2]}`, `{"strict":[1,null]}`,
+	`{"items":[{"sku":"a","tags":["x"],"q":1},{"sku":"b"}]}`, `{"items":[null]}`, `{"items":[{"q":1}]}`, `{"m":[[true,false],[],null,[null]]}`, `{"quo\"te":"x","ü":3,"a_rather_long_column_name":"yy","sechzehn_bytes":5,"tab\t":"z"}`,
+	`{"x":[1,{"y":[[]]},"z",true,false,null,-1.5e3]}`, `{"x":[1,}`, `{"x":tru}`, `{"x":-}`, `{"x":"\ud800"}`, `{"x" 1}`, `{x:1}`, `{"s":"x" "i":1}`, "\ufeff{}", `{"s":"` + strings.Repeat("é", 50) + `"}`, `{"s":"` + strings.Repeat("a", 70) + `\n` + strings.Repeat("é", 50) + `"}`,
+}
+
+func TestSeeds(t *testing.T) {
+	s := everything(t)
+	for _, seed := range seeds {
+		checkRecord(t, s, JSON{}, maxDistinct, []byte(seed))
+		checkRecord(t, s, JSON{TruncateTime: true}, 0, []byte(seed))
+	}
+}
+
+func FuzzJSON(f *testing.F) {
+	for _, seed := range seeds {
+		f.Add([]byte(seed), false)
+	}
+	s, small := everything(f), parse(f, "s string")
+	f.Fuzz(func(t *testing.T, record []byte, truncate bool) {
+		distinct := 0
+		if truncate {
+			distinct = maxDistinct
+		}
+		checkRecord(t, s, JSON{TruncateTime: truncate}, distinct, record)
+		if open(t, small, JSON{}, 0).add(record) == nil && !json.Valid(record) {
+			t.Fatalf("%q is no JSON", record)
+		}
+	})
+}
+
+// TestTypes is the table of the documentation of JSON.
+func TestTypes(t *testing.T) {
+	const refused = "refused"
+	for _, c := range []struct {
+		ddl, json string
+		want      any
+	}{
+		{"string", `""`, ""},
+		{"string", `"a\u0000b"`, "a\x00b"},
+		{"string", `"\ud83d\ude00"`, "😀"},
+		{"string", `1`, refused},
+		{"string", `{}`, refused},
+		{"tinyint", `-128`, int64(-128)},
+		{"tinyint", `-129`, refused},
+		{"smallint", `32767`, int64(32767)},
+		{"smallint", `32768`, refused},
+		{"int", `-2147483648`, int64(math.MinInt32)},
+		{"int", `2147483648`, refused},
+		{"bigint", `9007199254740993`, int64(1<<53 + 1)}, // no detour through doubles
+		{"bigint", `-9223372036854775808`, int64(math.MinInt64)},
+		{"bigint", `9223372036854775807`, int64(math.MaxInt64)},
+		{"bigint", `9223372036854775808`, refused},
+		{"bigint", `-0`, int64(0)},
+		{"bigint", `1.0`, refused},
+		{"bigint", `"1"`, refused},
+		{"bigint", `true`, refused},
+		{"double", `1`, 1.0},
+		{"double", `-0.0`, math.Copysign(0, -1)},
+		{"double", `1e-400`, 0.0},
+		{"double", `-1e-400`, math.Copysign(0, -1)},
+		{"double", `1e400`, refused},
+		{"double", `"NaN"`, refused},
+		{"float", `16777217`, 16777216.0},
+		{"float", `3.4028236e38`, refused},
+		{"boolean", `true`, true},
+		{"boolean", `0`, refused},
+		{"date", `"1970-01-02"`, int64(1)},
+		{"date", `"0000-01-01"`, int64(-719528)},
+		{"date", `"2026-1-1"`, refused},
+		{"timestamp", `"1970-01-01T01:00:00.5+01:00"`, int64(500_000)},
+		{"timestamp", `"1969-12-31T23:59:59.999999Z"`, int64(-1)},
+		{"timestamp", `"1970-01-01T00:00:00.000001000Z"`, int64(1)},
+		{"timestamp", `"1970-01-01T00:00:00.0000001Z"`, refused},
+		{"timestamp", `"1970-01-01T00:00:00"`, refused},
+		{"timestamp", `0`, refused},
+		{"struct<x:int>", `{"x":1}`, []any{int64(1)}},
+		{"struct<x:int>", `{}`, []any{nil}},
+		{"struct<x:int>", `[1]`, refused},
+		{"array<int>", `[1,null]`, []any{int64(1), nil}},
+		{"array<int>", `[]`, []any{}},
+		{"array<int>", `1`, refused},
+		{"array<struct<x:array<string>>>", `[{"x":["a"]},null,{}]`, []any{[]any{[]any{"a"}}, nil, []any{nil}}},
+	} {
+		for _, ddl := range []string{"v " + c.ddl, "v " + c.ddl + " not null"} {
+			d := open(t, parse(t, ddl), JSON{}, maxDistinct)
+			err := d.add([]byte(`{"v":` + c.json + `}`))
+			if c.want == refused {
+				if err == nil {
+					t.Errorf("%s: %s was accepted", ddl, c.json)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s: %s: %v", ddl, c.json, err)
+				continue
+			}
+			if got := rowOf(d.Seal(), 0)[4:]; !same(got, []any{c.want}) {
+				t.Errorf("%s: %s is %v, want %v", ddl, c.json, got, c.want)
+			}
+			for _, missing := range []string{`{"v":null}`, `{}`} {
+				err := d.add([]byte(missing))
+				if strings.HasSuffix(ddl, "not null") {
+					checkError(t, err, RequiredMissing, "v")
+				} else if got := rowOf(d.Seal(), 0)[4:]; err != nil || got[0] != nil {
+					t.Errorf("%s: %s is %v, %v", ddl, missing, got, err)
+				}
+			}
+		}
+	}
+}
+
+func checkError(t *testing.T, err error, why Reason, path string) {
+	t.Helper()
+	var e *Error
+	if !errors.As(err, &e) || e.Reason != why || e.Path != path || classify.Of(err) != classify.Poison {
+		t.Errorf("got %v, want %s in %q", err, why, path)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	s := everything(t)
+	for _, c := range []struct {
+		record string
+		want   Error
+	}{
+		{``, Error{NoValue, "", 0}},
+		{`{"i":1,"s":`, Error{Truncated, "s", 11}},
+		{`{"s":"\u00`, Error{Truncated, "s", 10}},
+		{`{"i":1`, Error{Truncated, "", 6}},
+		{`{"i":1]`, Error{Syntax, "", 6}},
+		{`{"i":1}}`, Error{TrailingBytes, "", 7}},
+		{`{"i":"1"}`, Error{TypeMismatch, "i", 5}},
+		{`[]`, Error{TypeMismatch, "", 0}},
+		{`{"i8":300}`, Error{OutOfRange, "i8", 6}},
+		{`{"i":1.5}`, Error{NotIntegral, "i", 5}},
+		{`{"i":1e2}`, Error{NotIntegral, "i", 5}},
+		{`{"i":01}`, Error{Syntax, "i", 6}},
+		{`{"i":1,"i":2}`, Error{DuplicateKey, "i", 7}},
+		{`{"q":1,"q":2}`, Error{DuplicateKey, "", 7}},
+		{`{"o":{"r":1,"zz":{"k":1,"k":2}}}`, Error{DuplicateKey, "o", 24}},
+		{`{"o":{}}`, Error{RequiredMissing, "o.r", 6}},
+		{`{"o":{"r":null}}`, Error{RequiredMissing, "o.r", 10}},
+		{`{"strict":[1,null]}`, Error{RequiredMissing, "strict[1]", 13}},
+		{`{"items":[{"sku":"a"},{"sku":"b","tags":["x",1]}]}`, Error{TypeMismatch, "items[1].tags[1]", 45}},
+		{`{"m":[[],[true,"x"]]}`, Error{TypeMismatch, "m[1][1]", 15}},
+		{`{"t":"yesterday"}`, Error{BadTimestamp, "t", 5}},
+		{`{"t":"2026-01-01T00:00:00.1234567Z"}`, Error{TooPrecise, "t", 5}},
+		{`{"s":"\ud800"}`, Error{LoneSurrogate, "s", 6}},
+		{"{\"s\":\"\xff\"}", Error{InvalidUTF8, "s", 6}},
+		{`{"f":1e999}`, Error{OutOfRange, "f", 5}},
+		{`{"f":-x}`, Error{Syntax, "f", 6}},
+		{`{"u":-x}`, Error{Syntax, "", 6}},
+		{`{"q":[[[[[[[[[[]]]]]]]]]]}`, Error{TooDeep, "", 12}},
+		{`{"q":[1,2,3,4,5,6,7,8,9,10,11,12]}`, Error{TooManyValues, "", 24}},
+		{`{"l":[1,2,3,4,5,6,7,8,9,10,11,12]}`, Error{TooManyValues, "l[10]", 27}},
+		{strings.Repeat(" ", 2000), Error{TooLarge, "", 0}},
+	} {
+		d := open(t, s, JSON{MaxDepth: 8, MaxValues: 10, MaxBytes: 1000}, maxDistinct)
+		var e *Error
+		if err := d.add([]byte(c.record)); !errors.As(err, &e) || *e != c.want || classify.Of(err) != classify.Poison {
+			t.Errorf("%s\n got %v\nwant %v", c.record, err, &c.want)
+		}
+	}
+}
+
+// TestErrorsNeverQuote: an error may be logged, so nothing of a record may be in it.
+func TestErrorsNeverQuote(t *testing.T) {
+	d := open(t, everything(t), JSON{}, maxDistinct)
+	for _, r := range []string{
+		`{"secret":secret}`, `{"secret":1,"secret":2}`, `{"s":secret}`, `{"i":"secret"}`, `{"o":{"secret":[}}`, `{"t":"secret"}`, `secret`, `{"s":"secret\q"}`,
+	} {
+		if err := d.add([]byte(r)); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", r, err)
+		}
+	}
+}
+
+func TestReasons(t *testing.T) {
+	seen := map[string]bool{}
+	for r := NoValue; r <= TooManyValues; r++ {
+		if s := r.String(); s == "" || seen[s] {
+			t.Errorf("reason %d is %q", r, s)
+		}
+		seen[r.String()] = true
+	}
+	for e, want := range map[Error]string{
+		{Syntax, "", 7}:         "json: syntax at byte 7",
+		{TypeMismatch, "a.b", 7}: "json: type_mismatch at byte 7 in column a.b",
+	} {
+		if e.Error() != want {
+			t.Error(e.Error())
+		}
+	}
+}
+
+// TestNoValue: the lane never hands over a tombstone; if it did, it must not become a row of nulls.
+func TestNoValue(t *testing.T) {
+	d := open(t, parse(t, "a int"), JSON{}, maxDistinct)
+	for _, value := range [][]byte{nil, {}} {
+		checkError(t, d.add(value), NoValue, "")
+	}
+	if d.Rows() != 0 || d.Seal() != nil {
+		t.Error("a row of nothing")
+	}
+}
+
+func TestIgnored(t *testing.T) {
+	d := open(t, everything(t), JSON{}, maxDistinct)
+	if err := d.add([]byte(`{"s":"x","new": {"a" : 1, "b":2},"o":{"r":1,"x\u0079":[2]},"items":[{"sku":"1","z":null}],"_kafka_offset":7,"S":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.add([]byte(`{"new":1,"s":2}`)); err == nil {
+		t.Fatal("accepted")
+	}
+	if n := d.Ignored(); n != 5 {
+		t.Errorf("%d fields ignored, want new, o.xy, items[].z, _kafka_offset and S", n)
+	}
+	if n := d.Ignored(); n != 0 {
+		t.Errorf("%d ignored since the last call", n)
+	}
+	if got := rowOf(d.Seal(), 0)[2]; got != int64(0) {
+		t.Errorf("_kafka_offset is %v: taken from the record", got)
+	}
+}
+
+func TestKafkaColumns(t *testing.T) {
+	// They need not come first in a table that exists.
+	s, err := schema.FromDelta([]byte(`{"type":"struct","fields":[` +
+		`{"name":"_kafka_timestamp","type":"timestamp","nullable":true},{"name":"a","type":"integer","nullable":true},` +
+		`{"name":"_kafka_offset","type":"long","nullable":false},{"name":"price","type":"decimal(4,2)","nullable":true},` +
+		`{"name":"_kafka_topic","type":"string","nullable":true},{"name":"b","type":"string","nullable":true},` +
+		`{"name":"_kafka_partition","type":"integer","nullable":true}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := JSON{}.Builder(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders, other := idempotency.Partition{Topic: "orders", ID: 3}, idempotency.Partition{Topic: "a-rather-long-topic-name", ID: math.MaxInt32}
+	for _, r := range []struct {
+		p  idempotency.Partition
+		at connector.Record
+	}{
+		{orders, connector.Record{Offset: 5, Timestamp: 1_700_000_000_123}},
+		{other, connector.Record{Offset: math.MaxInt64, Timestamp: -1}},
+		{orders, connector.Record{Offset: 0, Timestamp: -2}},
+		{orders, connector.Record{Offset: 6, Timestamp: math.MaxInt64 / 1000}},
+	} {
+		r.at.Value = []byte(`{"a":1,"b":"x","price":1.5}`)
+		if err := b.Add(r.p, &r.at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, ms := range []int64{math.MaxInt64, math.MaxInt64/1000 + 1, math.MinInt64} {
+		checkError(t, b.Add(orders, &connector.Record{Timestamp: ms, Value: []byte(`{}`)}), OutOfRange, "_kafka_timestamp")
+	}
+	if n := b.Ignored(); n != 4 {
+		t.Errorf("%d fields ignored, want price four times", n)
+	}
+	batch := b.Seal()
+	defer batch.Release()
+	checkSchema(t, s, batch)
+	for i, want := range [][]any{
+		{int64(1_700_000_000_123_000), int64(1), int64(5), "orders", "x", int64(3)},
+		{nil, int64(1), int64(math.MaxInt64), "a-rather-long-topic-name", "x", int64(math.MaxInt32)},
+		{int64(-2000), int64(1), int64(0), "orders", "x", int64(3)},
+		{int64(math.MaxInt64 / 1000 * 1000), int64(1), int64(6), "orders", "x", int64(3)},
+	} {
+		if got := rowOf(batch, i); !same(got, want) {
+			t.Errorf("row %d\n got %v\nwant %v", i, got, want)
+		}
+	}
+	strict := strings.Replace(s.DeltaJSON(), `"timestamp","nullable":true`, `"timestamp","nullable":false`, 1)
+	if s, err = schema.FromDelta([]byte(strict)); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, s, JSON{}, maxDistinct)
+	checkError(t, d.Add(orders, &connector.Record{Timestamp: -1, Value: []byte(`{}`)}), RequiredMissing, "_kafka_timestamp")
+}
+
+func TestBuilderErrors(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		schema connector.Schema
+		json   JSON
+		want   string
+	}{
+		{"no Kafka columns", mustDDL(t, "a int"), JSON{}, "_kafka_topic"},
+		{"other schema", nil, JSON{}, "does not know a schema of type"},
+		{"nothing to fill", mustDDL(t, "a int").WithKafkaColumns().WithPartitions(nil), JSON{MaxDepth: 1}, ""},
+		{"too deep", parse(t, "a struct<b:int>"), JSON{MaxDepth: 1}, "column a is nested deeper than MaxDepth, which is 1"},
+		{"too deep a list", parse(t, "a array<int>"), JSON{MaxDepth: 1}, "column a is nested deeper"},
+		{"only Kafka columns", kafkaOnly(t), JSON{}, "no column can be filled"},
+	} {
+		b, err := c.json.Builder(c.schema)
+		if c.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		var hold *connector.HoldError
+		if b != nil || !errors.As(err, &hold) || hold.Reason != connector.ReasonSchemaConflict || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, %v; want %q", c.name, b, err, c.want)
+		}
+	}
+}
+
+func mustDDL(t *testing.T, ddl string) *schema.Schema {
+	t.Helper()
+	s, err := schema.ParseDDL(ddl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func kafkaOnly(t *testing.T) *schema.Schema {
+	t.Helper()
+	text := parse(t, "a int").DeltaJSON()
+	s, err := schema.FromDelta([]byte(text[:strings.Index(text, `,{"name":"a"`)] + "]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestChunkFull: the offsets of a chunk have 32 bits. What counts is the size of the records, so they are one byte of
+// memory here.
+func TestChunkFull(t *testing.T) {
+	d := open(t, parse(t, "a string"), JSON{}, maxDistinct)
+	record := fmt.Appendf(nil, `{"a":"%s"}`, strings.Repeat("x", 1000))
+	if err := d.add(record); err != nil {
+		t.Fatal(err)
+	}
+	d.fed = math.MaxInt32 - len(record)
+	if err := d.add(record); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.add(record); !errors.Is(err, connector.ErrChunkFull) || d.Rows() != 2 {
+		t.Fatalf("%v with %d rows", err, d.Rows())
+	}
+	d.Seal()
+	if err := d.add(record); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestBytes: what Bytes says is never less than what Seal returns, but for less than 1 KiB of a column, and never more
+// than that without dictionaries.
+func TestBytes(t *testing.T) {
+	s := parse(t, "s string, i bigint, b boolean, l array<string>, o struct<x:int, y:string not null>, n date")
+	for _, distinct := range []int{0, 5, maxDistinct} {
+		d := open(t, s, JSON{}, distinct)
+		if d.Bytes() != 0 {
+			t.Error("an idle builder holds memory")
+		}
+		for i := range 3000 {
+			record := fmt.Appendf(nil, `{"s":"%s","i":%d,"b":true,"l":["a","%d"],"o":{"y":"%d"}}`, strings.Repeat("x", i%7*10), i, i, i%3)
+			if i%5 == 0 {
+				record = []byte(`{}`)
+			}
+			if err := d.add(record); err != nil {
+				t.Fatal(err)
+			}
+		}
+		said := d.Bytes()
+		got, plain := int64(0), int64(0)
+		for _, c := range d.Seal().Columns() {
+			got += sizeOf(c)
+			plain += 1
+		}
+		if got > said+plain*1024 || distinct == 0 && said > got+plain*1024 {
+			t.Errorf("%d distinct: Bytes said %d, the arrays have %d", distinct, said, got)
+		}
+	}
+}

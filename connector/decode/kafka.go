@@ -1,0 +1,60 @@
+package decode
+
+import (
+	"math"
+
+	"sluice/connector"
+	"sluice/sink/delta/schema"
+)
+
+// noTimestamp is what Kafka has for a record without a timestamp.
+const noTimestamp = -1
+
+// kafkaColumns are filled from where a record comes from.
+type kafkaColumns struct {
+	topic, partition, offset, timestamp *column
+
+	name string // the last topic
+	text []byte // the same with padding
+}
+
+func (k *kafkaColumns) set(c *column) {
+	switch c.name {
+	case schema.KafkaTopic:
+		k.topic = c
+	case schema.KafkaPartition:
+		k.partition = c
+	case schema.KafkaOffset:
+		k.offset = c
+	case schema.KafkaTimestamp:
+		k.timestamp = c
+	}
+}
+
+// fits says whether the record's timestamp, in milliseconds, fits the column, in microseconds. Producers set it.
+func (k *kafkaColumns) fits(d *jsonDecoder, r *connector.Record) bool {
+	switch {
+	case r.Timestamp == noTimestamp && !k.timestamp.nullable:
+		d.fail(RequiredMissing, 0)
+	case r.Timestamp > math.MaxInt64/1000, r.Timestamp < math.MinInt64/1000:
+		d.fail(OutOfRange, 0)
+	default:
+		return true
+	}
+	d.inColumn(k.timestamp)
+	return false
+}
+
+// put completes the row. It comes last, when nothing can fail any more, so that it is never rolled back.
+func (k *kafkaColumns) put(p connector.Partition, r *connector.Record) {
+	if p.Topic != k.name || k.text == nil {
+		k.name, k.text = p.Topic, append([]byte(p.Topic), zeroPadding[:]...)
+	}
+	k.topic.putText(k.text, 0, len(k.name))
+	k.partition.put32(uint32(p.ID))
+	k.offset.put64(uint64(r.Offset))
+	if r.Timestamp != noTimestamp {
+		k.timestamp.fillMissed(k.offset.n - 1)
+		k.timestamp.put64(uint64(r.Timestamp * 1000))
+	}
+}

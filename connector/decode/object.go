@@ -1,0 +1,153 @@
+package decode
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"sluice/sink/delta/schema"
+)
+
+// object is the record, a struct column or the structs of a list.
+type object struct {
+	depth    int // the record is at 1
+	members  []member
+	index    map[string]int
+	seen     []uint64 // a bit per member, of the object at hand
+	required []uint64
+	first    *member // predicted, as member.next
+}
+
+// member is a declared field. next is the one that followed it last time: so the order in which a producer writes is
+// learned, whatever the schema's is.
+type member struct {
+	key
+	*column
+	next *member
+	word int // of seen
+	bit  uint64
+}
+
+// key is the text `"name":`, compared as words.
+type key struct {
+	head, mask, tail uint64
+	middle           string // between the words, for more than 16 bytes
+	tailAt, length   int
+}
+
+func newKey(name string) key {
+	text := `"` + name + `":`
+	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' }) {
+		return key{head: 1} // such a name has no single spelling: it is never predicted
+	}
+	k := key{mask: math.MaxUint64, length: len(text), tailAt: max(len(text)-8, 0)}
+	b := append([]byte(text), zeroPadding[:]...)
+	k.head, k.tail = load64(b, 0), load64(b, k.tailAt)
+	if len(text) < 8 {
+		k.mask = 1<<(8*len(text)) - 1
+	} else if len(text) > 16 {
+		k.middle = text[8:k.tailAt]
+	}
+	return k
+}
+
+// at says whether the key is at p.
+func (k *key) at(b []byte, p int) bool {
+	if load64(b, p)&k.mask != k.head {
+		return false
+	}
+	return k.length <= 8 || load64(b, p+k.tailAt) == k.tail && (k.middle == "" || string(b[p+8:p+k.tailAt]) == k.middle)
+}
+
+// newObject makes the columns of a struct.
+func (d *jsonDecoder) newObject(fields []schema.Field, types []arrow.Field, path string, depth int) (*object, error) {
+	if depth > d.limits.MaxDepth {
+		return nil, fmt.Errorf("column %s is nested deeper than MaxDepth, which is %d", path, d.limits.MaxDepth)
+	}
+	if len(fields) == 0 {
+		return nil, errors.New("no column can be filled")
+	}
+	words := (len(fields) + 63) / 64
+	o := &object{
+		depth: depth, index: make(map[string]int, len(fields)), members: make([]member, len(fields)),
+		seen: make([]uint64, words), required: make([]uint64, words),
+	}
+	o.first = &o.members[0]
+	for i, f := range fields {
+		c, err := d.newColumn(f.Type, types[i], strings.TrimPrefix(path+"."+f.Name, "."), depth)
+		if err != nil {
+			return nil, err
+		}
+		if !f.Nullable {
+			o.required[i/64] |= 1 << (i % 64)
+		}
+		o.members[i] = member{newKey(f.Name), c, &o.members[(i+1)%len(fields)], i / 64, 1 << (i % 64)}
+		o.index[f.Name] = i
+	}
+	return o, nil
+}
+
+// newColumn makes a column of a type; f is its Arrow field.
+func (d *jsonDecoder) newColumn(t schema.Type, f arrow.Field, path string, depth int) (*column, error) {
+	c := &column{name: f.Name, kind: t.Kind, field: f, nullable: f.Nullable}
+	if fixed, ok := f.Type.(arrow.FixedWidthDataType); ok {
+		c.width = (fixed.BitWidth() + 7) / 8
+	}
+	var err error
+	switch arrowType := f.Type.(type) {
+	case *arrow.StringType:
+		c.dictLimit = d.maxDistinct
+		if c.dictLimit == 0 {
+			c.plainChunks = math.MaxInt
+		}
+	case *arrow.TimestampType:
+		c.minute = newMinute()
+	case *arrow.StructType:
+		c.object, err = d.newObject(t.Fields, arrowType.Fields(), path, depth+1)
+	case *arrow.ListType:
+		if depth >= d.limits.MaxDepth {
+			return nil, fmt.Errorf("column %s is nested deeper than MaxDepth, which is %d", path, d.limits.MaxDepth)
+		}
+		c.elem, err = d.newColumn(*t.Element, arrowType.ElemField(), path+"[]", depth+1)
+	}
+	return c, err
+}
+
+func (o *object) truncate(n int) {
+	for i := range o.members {
+		o.members[i].truncate(n)
+	}
+}
+
+func (o *object) reserve() {
+	for i := range o.members {
+		o.members[i].reserve()
+	}
+}
+
+func (o *object) size(n int) (size int64) {
+	for i := range o.members {
+		size += o.members[i].size(n)
+	}
+	return size
+}
+
+// finish also returns the fields with the types of this chunk.
+func (o *object) finish(n int) ([]arrow.Field, []arrow.ArrayData) {
+	fields, data := make([]arrow.Field, len(o.members)), make([]arrow.ArrayData, len(o.members))
+	for i := range o.members {
+		fields[i], data[i] = o.members[i].finishField(n)
+	}
+	return fields, data
+}
+
+// finishField is finish with the field of this chunk's type.
+func (c *column) finishField(n int) (arrow.Field, arrow.ArrayData) {
+	data := c.finish(n)
+	f := c.field
+	f.Type = data.DataType()
+	return f, data
+}

@@ -1,0 +1,116 @@
+package decode
+
+// minute remembers the last "YYYY-MM-DDTHH:MM" of a column: records come nearly in order of time, so that comparing two
+// words mostly replaces the arithmetic of the calendar.
+type minute struct {
+	lo, hi uint64 // the text
+	epoch  int64  // seconds since 1970
+}
+
+func newMinute() minute {
+	text := []byte("1970-01-01T00:00")
+	return minute{load64(text, 0), load64(text, 8), 0}
+}
+
+// parseTimestamp reads RFC 3339 at p (section 5.6; lower-case t and z and a space for T, which its notes allow, too) as
+// microseconds since 1970 in UTC. The offset from UTC is required, and leap seconds (:60) are refused. Digits finer than
+// a microsecond must be zeros, or are dropped with truncate. The text ends where the result says.
+func (last *minute) parseTimestamp(b []byte, p int, truncate bool) (v int64, end int, why Reason) {
+	lo, hi := load64(b, p), load64(b, p+8)
+	if lo != last.lo || hi != last.hi {
+		epoch, ok := parseMinute(b, p)
+		if !ok {
+			return 0, p, BadTimestamp
+		}
+		*last = minute{lo, hi, epoch}
+	}
+	second := twoDigits(b, p+17)
+	if b[p+16] != ':' || second > 59 {
+		return 0, p, BadTimestamp
+	}
+	seconds := last.epoch + int64(second)
+	p += 19
+	micros := int64(0)
+	if b[p] == '.' {
+		w := load64(b, p+1) ^ zeros
+		n := leadingDigits(w)
+		if n == 0 {
+			return 0, p, BadTimestamp
+		}
+		hundredths := int64(eightDigits(w<<(64-8*n)) * pow10[8-n]) // of a microsecond
+		micros = hundredths / 100
+		tooPrecise := hundredths%100 != 0
+		p += 1 + n
+		if n == 8 {
+			for ; b[p]-'0' <= 9; p++ {
+				tooPrecise = tooPrecise || b[p] != '0'
+			}
+		}
+		if tooPrecise && !truncate {
+			return 0, p, TooPrecise
+		}
+	}
+	switch c := b[p]; {
+	case c|0x20 == 'z':
+		p++
+	case c == '+' || c == '-':
+		h, m := twoDigits(b, p+1), twoDigits(b, p+4)
+		if h > 23 || m > 59 || b[p+3] != ':' {
+			return 0, p, BadTimestamp
+		}
+		offset := int64(h)*3600 + int64(m)*60
+		if c == '-' {
+			offset = -offset
+		}
+		seconds -= offset
+		p += 6
+	default:
+		return 0, p, BadTimestamp
+	}
+	return seconds*1e6 + micros, p, 0
+}
+
+// parseMinute turns "YYYY-MM-DDTHH:MM" into seconds since 1970.
+func parseMinute(b []byte, p int) (int64, bool) {
+	days, ok := parseDate(b, p)
+	h, m := twoDigits(b, p+11), twoDigits(b, p+14)
+	if c := b[p+10]; !ok || c|0x20 != 't' && c != ' ' || b[p+13] != ':' || h > 23 || m > 59 {
+		return 0, false
+	}
+	return int64(days)*86400 + int64(h)*3600 + int64(m)*60, true
+}
+
+// parseDate turns "YYYY-MM-DD" into days since 1970.
+func parseDate(b []byte, p int) (int32, bool) {
+	century, year, month, day := twoDigits(b, p), twoDigits(b, p+2), twoDigits(b, p+5), twoDigits(b, p+8)
+	if century > 99 || year > 99 || b[p+4] != '-' || b[p+7] != '-' || month < 1 || month > 12 || day < 1 || day > 31 {
+		return 0, false
+	}
+	y := int(century*100 + year)
+	if day > 28 {
+		length := [13]uint{0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}[month]
+		if month == 2 && y%4 == 0 && (y%100 != 0 || y%400 == 0) {
+			length = 29
+		}
+		if day > length {
+			return 0, false
+		}
+	}
+	// Howard Hinnant's days_from_civil: years start in March, so that the leap day is the last one.
+	if month <= 2 {
+		y--
+	}
+	y += 400 // year 0 would divide a negative number
+	era, yearOfEra := y/400, y%400
+	dayOfYear := (153*((int(month)+9)%12)+2)/5 + int(day) - 1
+	return int32((era-1)*146097 + yearOfEra*365 + yearOfEra/4 - yearOfEra/100 + dayOfYear - 719468), true
+}
+
+// twoDigits is above 99 if there are none.
+func twoDigits(b []byte, p int) uint {
+	x, y := uint(b[p]-'0'), uint(b[p+1]-'0')
+	if x > 9 || y > 9 {
+		return 100
+	}
+	return x*10 + y
+}

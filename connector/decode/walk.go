@@ -1,0 +1,345 @@
+package decode
+
+import (
+	"math"
+	"math/bits"
+	"strconv"
+
+	"sluice/sink/delta/schema"
+)
+
+// object reads the fields of an object, whose opening brace is at p-1, into row of its columns.
+func (d *jsonDecoder) object(o *object, b []byte, p, row int) int {
+	if o.seen[0] = 0; len(o.seen) > 1 {
+		clear(o.seen)
+	}
+	if b[p] <= ' ' {
+		p = space(b, p)
+	}
+	if b[p] == '}' {
+		return d.complete(o, p)
+	}
+	serial := 0 // of the object, once it has an undeclared field
+	for predicted := &o.first; ; {
+		m := *predicted
+		at := p
+		if m.at(b, p) {
+			p += m.length
+			if b[p] <= ' ' {
+				p = space(b, p)
+			}
+		} else {
+			var name []byte
+			if name, p = d.name(b, p); p < 0 {
+				return p
+			}
+			i, declared := o.index[string(name)]
+			if !declared {
+				if serial == 0 {
+					d.objects++
+					serial = d.objects
+				}
+				if p = d.undeclared(o, b, at, p, serial, name); p < 0 {
+					return p
+				}
+				goto next
+			}
+			m = &o.members[i]
+			*predicted = m
+		}
+		if word := &o.seen[m.word]; *word&m.bit == 0 {
+			*word |= m.bit
+		} else {
+			d.inColumn(m.column)
+			return d.fail(DuplicateKey, at)
+		}
+		if p = d.value(m.column, b, p, row); p < 0 {
+			d.inColumn(m.column)
+			return p
+		}
+		predicted = &m.next
+	next:
+		if b[p] <= ' ' {
+			p = space(b, p)
+		}
+		switch b[p] {
+		case ',':
+			if p++; b[p] <= ' ' {
+				p = space(b, p)
+			}
+		case '}':
+			return d.complete(o, p)
+		default:
+			return d.unexpected(p)
+		}
+	}
+}
+
+// complete checks the NOT NULL columns of an object; its closing brace is at p.
+func (d *jsonDecoder) complete(o *object, p int) int {
+	for w, required := range o.required {
+		if missing := required &^ o.seen[w]; missing != 0 {
+			d.inColumn(o.members[w*64+bits.TrailingZeros64(missing)].column)
+			return d.fail(RequiredMissing, p)
+		}
+	}
+	return p + 1
+}
+
+// inColumn adds a column to the path of a failure.
+func (d *jsonDecoder) inColumn(c *column) { d.path = append(d.path, "."+c.name) }
+
+// fillMissed makes up the nulls before row, if there are any.
+func (c *column) fillMissed(row int) {
+	if c.n != row {
+		c.fillTo(row)
+	}
+}
+
+// value reads the value at p into row of a column.
+func (d *jsonDecoder) value(c *column, b []byte, p, row int) int {
+	if b[p] == 'n' {
+		return d.null(c, b, p) // the column lags behind from here on
+	}
+	c.fillMissed(row)
+	switch c.kind {
+	case schema.String:
+		return d.string(c, b, p)
+	case schema.Long:
+		v, end, why := parseInt(b, p)
+		if why != 0 {
+			return d.badNumber(b, p, end, why)
+		}
+		c.put64(uint64(v))
+		return end
+	case schema.Double:
+		v, end, why := parseDouble(b, p)
+		if why != 0 {
+			return d.badNumber(b, p, end, why)
+		}
+		c.put64(math.Float64bits(v))
+		return end
+	case schema.Timestamp:
+		return d.timestamp(c, b, p)
+	case schema.Boolean:
+		return d.boolean(c, b, p)
+	case schema.Struct:
+		if b[p] != '{' {
+			return d.mismatch(b, p)
+		}
+		c.n++
+		return d.object(c.object, b, p+1, row)
+	case schema.Array:
+		if b[p] != '[' {
+			return d.mismatch(b, p)
+		}
+		return d.list(c, b, p+1)
+	case schema.Integer, schema.Short, schema.Byte:
+		v, end, why := parseInt(b, p)
+		if why == 0 && !c.putInteger(v) {
+			why = OutOfRange
+		}
+		if why != 0 {
+			return d.badNumber(b, p, end, why)
+		}
+		return end
+	case schema.Float:
+		v, end, why := parseFloat(b, p, 32)
+		if why != 0 {
+			return d.badNumber(b, p, end, why)
+		}
+		c.put32(math.Float32bits(float32(v)))
+		return end
+	case schema.Date:
+		return d.date(c, b, p)
+	case schema.Other:
+	}
+	panic("decode: column of a type that is not written")
+}
+
+// string reads a string column's value. Most strings are short, of random length and plain ASCII, so that the first
+// two words are looked at without a branch.
+func (d *jsonDecoder) string(c *column, b []byte, p int) int {
+	if b[p] != '"' {
+		return d.mismatch(b, p)
+	}
+	start := p + 1
+	lo, hi := load64(b, start), load64(b, start+8)
+	n := bits.TrailingZeros64(special(lo)) >> 3
+	if n == 8 {
+		n += bits.TrailingZeros64(special(hi)) >> 3
+	}
+	if n == shortText {
+		n = plainEnd(b, start+shortText) - start
+	}
+	end := start + n
+	switch {
+	case b[end] != '"':
+		return d.unusualString(c, b, p, end)
+	case c.dict == nil:
+		c.putPlain(b, start, end)
+	case n <= shortText:
+		c.putIndex(c.dict.short(lo, hi, n, c.n), b, start, end)
+	default:
+		c.putIndex(c.dict.long(b[start:end], c.n), b, start, end)
+	}
+	return end + 1
+}
+
+// unusualString reads a string with escapes, non-ASCII or an error in it. Its opening quote is at p, the first such
+// byte at stop.
+func (d *jsonDecoder) unusualString(c *column, b []byte, p, stop int) int {
+	if b[stop] == '\\' && c.dict == nil {
+		data, next := d.unescape(c.data, b, p+1, stop)
+		if next >= 0 {
+			c.data = data
+			c.endText()
+		}
+		return next
+	}
+	buf, start, end, next := d.text(b, p)
+	if next >= 0 {
+		c.putText(buf, start, end)
+	}
+	return next
+}
+
+func (d *jsonDecoder) timestamp(c *column, b []byte, p int) int {
+	if b[p] != '"' {
+		return d.mismatch(b, p)
+	}
+	v, end, why := c.minute.parseTimestamp(b, p+1, d.limits.TruncateTime)
+	if why == 0 && b[end] == '"' {
+		c.put64(uint64(v))
+		return end + 1
+	}
+	// A bad string, or one with escapes, or really no timestamp.
+	buf, start, stop, next := d.text(b, p)
+	if next < 0 {
+		return next
+	}
+	if v, end, why = c.minute.parseTimestamp(buf, start, d.limits.TruncateTime); why == 0 && end != stop {
+		why = BadTimestamp
+	}
+	if why != 0 {
+		return d.fail(why, p)
+	}
+	c.put64(uint64(v))
+	return next
+}
+
+func (d *jsonDecoder) date(c *column, b []byte, p int) int {
+	if b[p] != '"' {
+		return d.mismatch(b, p)
+	}
+	buf, start, stop, next := d.text(b, p)
+	if next < 0 {
+		return next
+	}
+	v, ok := parseDate(buf, start)
+	if !ok || stop != start+len("YYYY-MM-DD") {
+		return d.fail(BadTimestamp, p)
+	}
+	c.put32(uint32(v))
+	return next
+}
+
+func (d *jsonDecoder) boolean(c *column, b []byte, p int) int {
+	switch w := uint32(load64(b, p)); {
+	case w == 't'|'r'<<8|'u'<<16|'e'<<24:
+		c.putBool(1)
+		return p + 4
+	case w == 'f'|'a'<<8|'l'<<16|'s'<<24 && b[p+4] == 'e':
+		c.putBool(0)
+		return p + 5
+	}
+	return d.mismatch(b, p)
+}
+
+// list reads the elements of the list whose opening bracket is at p-1.
+func (d *jsonDecoder) list(c *column, b []byte, p int) int {
+	first := c.elems
+	if b[p] <= ' ' {
+		p = space(b, p)
+	}
+	if b[p] == ']' {
+		return c.endList(p)
+	}
+	for {
+		if d.values++; d.values > d.limits.MaxValues {
+			return d.fail(TooManyValues, p)
+		}
+		if p = d.value(c.elem, b, p, c.elems); p < 0 {
+			d.path = append(d.path, "["+strconv.Itoa(c.elems-first)+"]")
+			return p
+		}
+		c.elems++
+		if b[p] <= ' ' {
+			p = space(b, p)
+		}
+		switch b[p] {
+		case ',':
+			if p++; b[p] <= ' ' {
+				p = space(b, p)
+			}
+		case ']':
+			return c.endList(p)
+		default:
+			return d.unexpected(p)
+		}
+	}
+}
+
+// endList ends a list whose closing bracket is at p.
+func (c *column) endList(p int) int {
+	c.offsets = append(c.offsets, int32(c.elems))
+	c.n++
+	return p + 1
+}
+
+func (d *jsonDecoder) null(c *column, b []byte, p int) int {
+	end := d.literal(b, p, "null")
+	if end >= 0 && !c.nullable {
+		return d.fail(RequiredMissing, p)
+	}
+	return end
+}
+
+// unexpected refuses a byte that no JSON text has there.
+func (d *jsonDecoder) unexpected(p int) int {
+	if p >= len(d.record) {
+		return d.fail(Truncated, len(d.record))
+	}
+	return d.fail(Syntax, p)
+}
+
+// mismatch refuses a value that does not start as the column needs it.
+func (d *jsonDecoder) mismatch(b []byte, p int) int {
+	end := p
+	switch c := b[p]; {
+	case c == '"' || c == '{' || c == '[' || c == '-' || c-'0' <= 9:
+	case c == 't':
+		end = d.literal(b, p, "true")
+	case c == 'f':
+		end = d.literal(b, p, "false")
+	case c == 'n':
+		end = d.literal(b, p, "null")
+	default:
+		return d.unexpected(p)
+	}
+	if end < 0 {
+		return end
+	}
+	return d.fail(TypeMismatch, p)
+}
+
+// badNumber refuses what is at p, where a number should be; end and why are those of the parser.
+func (d *jsonDecoder) badNumber(b []byte, p, end int, why Reason) int {
+	switch {
+	case b[p] != '-' && b[p]-'0' > 9:
+		return d.mismatch(b, p)
+	case why == Syntax:
+		return d.unexpected(end)
+	}
+	return d.fail(why, p)
+}

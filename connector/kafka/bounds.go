@@ -1,0 +1,274 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"sluice/connector"
+)
+
+// reading is what was read once about a position.
+type reading struct {
+	bounds connector.Bounds
+	gone   bool  // the partition is not there any more: there are no bounds
+	hold   error // a finding about the position, which has to stand
+	err    error // nothing was read; passes
+}
+
+// Bounds asks the leaders for the ends of partitions; see [connector.Log]. A position outside its log, and a partition
+// that is gone, is read again after five seconds at the newest leader epoch: what is returned stands. A position with a
+// negative Next asks for the ends alone. Transient errors are mended for the length of the group's session.
+//
+// DivergedAt is the end of the log's common part as the leader knows it. It is one below the position if the leader
+// cannot say more than that it has other records there.
+func (l *Log) Bounds(ctx context.Context, positions []connector.Position) (map[connector.Partition]connector.Bounds, error) {
+	readings, err := l.readings(ctx, positions)
+	if err != nil {
+		return nil, err
+	}
+	var doubtful []connector.Position
+	for _, p := range positions {
+		if readings[p.Partition].hold != nil {
+			doubtful = append(doubtful, p)
+		}
+	}
+	if len(doubtful) > 0 {
+		if err := sleep(ctx, confirm); err != nil {
+			return nil, err
+		}
+		again, err := l.readings(ctx, doubtful)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(readings, again)
+	}
+	bounds := make(map[connector.Partition]connector.Bounds, len(readings))
+	for p, r := range readings {
+		if !r.gone {
+			bounds[p] = r.bounds
+		}
+	}
+	return bounds, nil
+}
+
+// readings reads positions until all are read, a person is needed or a session has passed.
+func (l *Log) readings(ctx context.Context, positions []connector.Position) (map[connector.Partition]reading, error) {
+	all := make(map[connector.Partition]reading, len(positions))
+	until := time.Now().Add(l.client.cfg.Session)
+	for failures := 1; ; failures++ {
+		var last error
+		var missed []connector.Position
+		for p, r := range l.readOnce(ctx, positions) {
+			if all[p] = r; r.err == nil {
+				continue
+			}
+			i := slices.IndexFunc(positions, func(q connector.Position) bool { return q.Partition == p })
+			missed, last = append(missed, positions[i]), fmt.Errorf("%v: %w", p, r.err)
+		}
+		if last == nil {
+			return all, nil
+		}
+		l.metrics.failed(last)
+		last = Held("reading the bounds of partitions", fmt.Errorf("bounds of %w", last))
+		var hold *connector.HoldError
+		if errors.As(last, &hold) || !time.Now().Before(until) {
+			return nil, last
+		}
+		if err := sleep(ctx, backoff(failures)); err != nil {
+			return nil, last
+		}
+		positions = missed
+	}
+}
+
+// readOnce reads each position once: leaders from fresh metadata, ends from the leaders at the epochs named there, and
+// the topic ids again, because the ends are asked for by name.
+func (l *Log) readOnce(ctx context.Context, positions []connector.Position) map[connector.Partition]reading {
+	var names []string
+	for _, p := range positions {
+		names = append(names, p.Partition.Topic)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	all := make(map[connector.Partition]reading, len(positions))
+	failed := func(err error) map[connector.Partition]reading {
+		for _, p := range positions {
+			all[p.Partition] = reading{err: err}
+		}
+		return all
+	}
+	before, err := l.client.metadata(ctx, names...)
+	if err != nil {
+		return failed(err)
+	}
+	leaders := map[int32][]connector.Position{}
+	epochs := map[connector.Partition]int32{}
+	for _, p := range positions {
+		led, r := placed(p, before)
+		if r.hold != nil || r.err != nil {
+			all[p.Partition] = r
+			continue
+		}
+		leaders[led.Leader] = append(leaders[led.Leader], p)
+		epochs[p.Partition] = led.Epoch
+	}
+	var (
+		wg sync.WaitGroup
+		mu sync.Mutex
+	)
+	for leader, at := range leaders {
+		wg.Go(func() {
+			got := l.client.boundsAt(ctx, leader, at, epochs)
+			mu.Lock()
+			defer mu.Unlock()
+			maps.Copy(all, got)
+		})
+	}
+	wg.Wait()
+	after, err := l.client.metadata(ctx, names...)
+	if err != nil {
+		return failed(err)
+	}
+	for _, p := range positions {
+		if _, r := placed(p, after); r.hold != nil && all[p.Partition].hold == nil {
+			all[p.Partition] = r
+		}
+	}
+	return all
+}
+
+// placed finds the leader of a position's partition in metadata.
+func placed(p connector.Position, m *clusterMetadata) (partitionMetadata, reading) {
+	t := m.topic(p.Partition.Topic)
+	if t == nil {
+		return partitionMetadata{}, reading{err: errMalformed}
+	}
+	led, hold, err := leaderOf(p.Partition, m, t)
+	return led, reading{gone: hold != nil, hold: hold, err: err}
+}
+
+// boundsAt reads positions at their leader.
+func (c *Client) boundsAt(ctx context.Context, leader int32, positions []connector.Position,
+	epochs map[connector.Partition]int32,
+) map[connector.Partition]reading {
+	slices.SortFunc(positions, func(a, b connector.Position) int {
+		return cmp.Or(cmp.Compare(a.Partition.Topic, b.Partition.Topic), cmp.Compare(a.Partition.ID, b.Partition.ID))
+	})
+	parts := make([]ledPartition, len(positions))
+	for i, p := range positions {
+		parts[i] = ledPartition{p.Partition.Topic, p.Partition.ID, epochs[p.Partition]}
+	}
+	readings := make([]reading, len(positions))
+	for i := range readings {
+		readings[i].bounds = connector.Bounds{LeaderEpoch: parts[i].leaderEpoch, DivergedAt: -1}
+	}
+	note := func(answers []offsetAt, err error, take func(i int, a offsetAt)) {
+		for i := range readings {
+			switch {
+			case readings[i].err != nil:
+			case err != nil:
+				readings[i].err = err
+			case answers[i].err != 0:
+				readings[i].err = answers[i].err
+			default:
+				take(i, answers[i])
+			}
+		}
+	}
+	// In this order, so that a log that grows meanwhile still shows start ≤ last stable ≤ high watermark.
+	answers, err := c.listOffsets(ctx, leader, endLogStart, parts)
+	note(answers, err, func(i int, a offsetAt) { readings[i].bounds.LogStart = a.offset })
+	if err == nil {
+		answers, err = c.listOffsets(ctx, leader, endLastStable, parts)
+		note(answers, err, func(i int, a offsetAt) { readings[i].bounds.LastStable = a.offset })
+	}
+	if err == nil {
+		answers, err = c.listOffsets(ctx, leader, endHighWatermark, parts)
+		note(answers, err, func(i int, a offsetAt) { readings[i].bounds.HighWatermark = a.offset })
+	}
+	if err == nil {
+		c.noteDivergence(ctx, leader, positions, parts, readings)
+	}
+	all := make(map[connector.Partition]reading, len(positions))
+	for i, p := range positions {
+		if readings[i].err == nil {
+			readings[i].hold = outside(p, readings[i].bounds)
+		}
+		all[p.Partition] = readings[i]
+	}
+	return all
+}
+
+// noteDivergence asks the leader whether it still has what was read, for the positions that know their epoch (KIP-320).
+func (c *Client) noteDivergence(ctx context.Context, leader int32, positions []connector.Position, parts []ledPartition,
+	readings []reading,
+) {
+	var (
+		at     []int
+		known  []ledPartition
+		epochs []int32
+	)
+	for i, p := range positions {
+		if p.Epoch >= 0 && p.Next > 0 && readings[i].err == nil {
+			at, known, epochs = append(at, i), append(known, parts[i]), append(epochs, p.Epoch)
+		}
+	}
+	if len(at) == 0 {
+		return
+	}
+	answers, err := c.offsetsForEpochs(ctx, leader, known, epochs)
+	for k, i := range at {
+		r, p := &readings[i], positions[i]
+		switch {
+		case err != nil:
+			r.err = err
+		case answers[k].err != 0:
+			r.err = answers[k].err
+		default:
+			r.bounds.DivergedAt = diverged(p, parts[i].leaderEpoch, answers[k])
+		}
+	}
+}
+
+// diverged judges the end of the epoch that a position was read in, as the leader knows it.
+func diverged(p connector.Position, leaderEpoch int32, a offsetAt) int64 {
+	switch {
+	case a.epoch < 0 || a.offset < 0:
+		if p.Epoch <= leaderEpoch { // the leader has lost that part of its history: nothing speaks against the position
+			return -1
+		}
+		return p.Next - 1 // an epoch that has never been
+	case a.offset < p.Next:
+		return a.offset
+	case a.epoch < p.Epoch: // another epoch's records stand where ours stood
+		return p.Next - 1
+	}
+	return -1
+}
+
+// outside is the finding that a position lies outside its log, or nil.
+func outside(p connector.Position, b connector.Bounds) error {
+	switch {
+	case p.Next < 0:
+		return nil
+	case p.Next < b.LogStart:
+		return connector.Held(connector.ReasonBehindLogStart, fmt.Sprintf(
+			"the position is %d, but the log starts at %d: %d offsets were deleted before they were read",
+			p.Next, b.LogStart, b.LogStart-p.Next), nil)
+	case p.Next > b.HighWatermark:
+		return connector.Held(connector.ReasonAheadOfLogEnd, fmt.Sprintf(
+			"the position is %d, but the log ends at %d: the cluster lost records, or the position is not of this log",
+			p.Next, b.HighWatermark), nil)
+	case b.DivergedAt >= 0:
+		return connector.Held(connector.ReasonTruncated, fmt.Sprintf(
+			"the position is %d, but what was read before it differs from the log from offset %d on: the log was truncated (KIP-320)",
+			p.Next, b.DivergedAt), nil)
+	}
+	return nil
+}

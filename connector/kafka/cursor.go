@@ -1,0 +1,139 @@
+package kafka
+
+import (
+	"errors"
+	"time"
+
+	"sluice/connector"
+)
+
+// noBroker is the leader of a partition that has none that we know.
+const noBroker int32 = -1
+
+// cursorState is where a partition is on its way from request to answer.
+//
+//	          Fetch                  take                 answer
+//	resting ─────────▶ queued ──────────────▶ flying ───────────────▶ resting
+//	   │  no leader      ▲ located              │ leader moved, connection failed
+//	   └────────────────lost ◀──────────────────┤
+//	                     ▲ not confirmed        ▼ the broker refuses the position
+//	                     └─────────────────  suspected ─── confirmed ──▶ resting
+type cursorState uint8
+
+const (
+	resting   cursorState = iota // nothing is asked
+	lost                         // wants a leader, from retryAt on
+	queued                       // waits in a fetcher's queue
+	flying                       // part of a request under way
+	suspected                    // its position is compared with its log, from retryAt on
+)
+
+// cursor is a partition that is read. The Log's mutex guards it.
+type cursor struct {
+	state  cursorState
+	wanted bool // false only for one that was forgotten while it was flying
+	req    connector.FetchRequest
+	// seq is raised by every Fetch and Forget, ticket by every entry into a queue: what carries an older one is stale.
+	seq, ticket uint64
+	answer      *connector.Fetched // not yet delivered
+	next        int64              // where the last request or answer left the position
+
+	leader, epoch int32
+	replica       int32 // to read from instead of the leader until replicaUntil
+	replicaUntil  time.Time
+
+	failures int       // in a row
+	retryAt  time.Time // while lost or suspected
+
+	// behind says that there is or may be something to read at once.
+	behind bool
+	// maxBytes is what a large batch at the position needs, 0 if nothing special; alone asks for it without others.
+	maxBytes int
+	alone    bool
+
+	// finding is what was found wrong with the position findingOn, and when first.
+	finding   connector.Reason
+	findingAt time.Time
+	findingOn int64
+	// refused is since when the broker has refused a position that the bounds allow.
+	refused time.Time
+
+	told   connector.Bounds // by the last answer
+	toldAt time.Time        // zero if this session had none
+}
+
+// source is the broker that the partition is read from.
+func (c *cursor) source() int32 {
+	if c.leader != noBroker && time.Now().Before(c.replicaUntil) {
+		return c.replica
+	}
+	return c.leader
+}
+
+// stands notes a finding and tells whether it was already there long enough ago. What was read once can come from bytes
+// damaged on their way, or from a broker that does not know the newest state.
+func (c *cursor) stands(reason connector.Reason) bool {
+	now := time.Now()
+	if c.finding != reason || c.findingOn != c.req.Next {
+		c.finding, c.findingAt, c.findingOn = reason, now, c.req.Next
+	}
+	return now.Sub(c.findingAt) >= confirm
+}
+
+// served notes that the position was served.
+func (c *cursor) served() {
+	c.failures, c.finding, c.refused = 0, "", time.Time{}
+}
+
+// retry counts a failure and says when to try again.
+func (c *cursor) retry(err error) time.Time {
+	c.failures++
+	if isDenied(err) {
+		return time.Now().Add(jitter(retryDenied))
+	}
+	return time.Now().Add(backoff(c.failures))
+}
+
+// lose looks for the leader of a partition, from a time on. The lock is held.
+func (l *Log) lose(c *cursor, from time.Time) {
+	c.state, c.retryAt = lost, from
+	wake(l.locate)
+}
+
+// suspect compares a position with the log, from a time on. The lock is held.
+func (l *Log) suspect(c *cursor, from time.Time) {
+	c.state, c.retryAt = suspected, from
+	wake(l.judge)
+}
+
+// enqueue lets a partition take part in the next request to its broker, or looks for that first. The lock is held.
+func (l *Log) enqueue(c *cursor) {
+	f := l.fetchers[c.source()]
+	if f == nil {
+		l.lose(c, time.Now())
+		return
+	}
+	q := f.tail
+	if c.behind {
+		q = f.ahead
+	}
+	c.ticket++
+	c.state = queued
+	e := entry{c, c.ticket}
+	if c.maxBytes > 0 { // only the first of a request is sure to get a whole batch of any size
+		q.entries = append([]entry{e}, q.entries...)
+	} else {
+		q.entries = append(q.entries, e)
+	}
+	wake(q.wake)
+}
+
+// conclude ends a request with a finding if it stands, and else arranges the second reading. The lock is held.
+func (l *Log) conclude(c *cursor, hold error, bounds connector.Bounds, again func(*cursor, time.Time)) {
+	var h *connector.HoldError
+	if !errors.As(hold, &h) || c.stands(h.Reason) {
+		l.answer(c, connector.Fetched{Bounds: bounds, Next: c.req.Next, Epoch: c.req.Epoch, Err: hold})
+		return
+	}
+	again(c, c.findingAt.Add(confirm))
+}

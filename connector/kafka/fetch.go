@@ -1,0 +1,192 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+
+	"sluice/connector/kafka/recordbatch"
+	"sluice/idempotency"
+)
+
+// fetchVersion is the first Fetch version that names topics by id (KIP-516), from Kafka 3.1 on. By name, a topic that
+// was deleted and created again is read on silently at the old offsets; so older versions are not spoken.
+const fetchVersion = 13
+
+// fetchRequest reads committed records of partitions from one broker, without a session of the broker's (KIP-227).
+// A broker fills a response in the order of the request, and the first partition always gets a whole batch (KIP-74).
+type fetchRequest struct {
+	broker   int32
+	minBytes int
+	maxBytes int // of the response; a first batch may exceed it
+	limit    int // beyond which a response is refused
+	wait     time.Duration
+	rack     string
+	asks     []fetchAsk // those of one topic should be adjacent
+}
+
+// fetchAsk is a partition to fetch, and where.
+type fetchAsk struct {
+	topic idempotency.TopicID
+	id    int32
+	// leaderEpoch is the epoch of the metadata that named the broker, which refuses another one.
+	leaderEpoch int32
+	// lastEpoch is the epoch of the last batch consumed, -1 if unknown. The broker then reports a log that was truncated
+	// below offset (KIP-320).
+	lastEpoch int32
+	offset    int64
+	maxBytes  int
+}
+
+// fetchResponse is a response. Reused, it reuses its buffers.
+type fetchResponse struct {
+	throttle time.Duration
+	parts    []fetchPart
+	x        *exchange
+}
+
+// bytes is the size of the response.
+func (f *fetchResponse) bytes() int { return len(f.x.in) }
+
+// fetchPart is the answer for one partition.
+type fetchPart struct {
+	index         int // in fetchRequest.asks
+	err           kafka.Error
+	highWatermark int64
+	lastStable    int64
+	logStart      int64
+	preferred     int32 // replica to read from, -1 for this one (KIP-392)
+	divergedAt    int64 // where the log parts from what was read, -1 if it does not
+	aborted       []recordbatch.Aborted
+	records       []byte // whole batches, perhaps a part of one; aliases the response
+}
+
+// fetch sends req and fills f. Its records stay valid until f is used again.
+func (c *Client) fetch(ctx context.Context, req *fetchRequest, f *fetchResponse) error {
+	if _, err := c.version(ctx, req.broker, protocol.Fetch, fetchVersion, fetchVersion); err != nil {
+		return err
+	}
+	x := f.x
+	f.x, f.parts = nil, f.parts[:0] // an exchange that fails is never used again
+	if x == nil {
+		x = &exchange{}
+	}
+	x.limit = req.limit
+	e := c.begin(x, req.broker, protocol.Fetch, fetchVersion, true)
+	encodeFetch(&e, req)
+	if err := c.send(ctx, x, &e, req.wait); err != nil {
+		return err
+	}
+	f.x = x
+	return f.decode(x.in, req)
+}
+
+func encodeFetch(e *encoder, req *fetchRequest) {
+	e.i32(-1) // replica id: a consumer
+	e.i32(int32(req.wait.Milliseconds()))
+	e.i32(int32(req.minBytes))
+	e.i32(int32(req.maxBytes))
+	e.i8(1)   // read_committed
+	e.i32(0)  // session id
+	e.i32(-1) // session epoch: no session
+	topics := 0
+	for i := range req.asks {
+		if i == 0 || req.asks[i-1].topic != req.asks[i].topic {
+			topics++
+		}
+	}
+	e.array(topics)
+	for i := 0; i < len(req.asks); {
+		n := i + 1
+		for n < len(req.asks) && req.asks[n].topic == req.asks[i].topic {
+			n++
+		}
+		e.uuid(req.asks[i].topic)
+		e.array(n - i)
+		for ; i < n; i++ {
+			p := &req.asks[i]
+			e.i32(p.id)
+			e.i32(p.leaderEpoch)
+			e.i64(p.offset)
+			e.i32(p.lastEpoch)
+			e.i64(-1) // log start: for followers
+			e.i32(int32(p.maxBytes))
+			e.tags()
+		}
+		e.tags()
+	}
+	e.array(0) // forgotten topics: for sessions
+	e.str(req.rack)
+	e.tags()
+}
+
+func (f *fetchResponse) decode(b []byte, req *fetchRequest) error {
+	d := decoder{b: b, flexible: true}
+	d.tags() // response header v1
+	f.throttle = time.Duration(d.i32()) * time.Millisecond
+	code := kafka.Error(d.i16())
+	d.i32() // session id
+	if d.err == nil && code != 0 {
+		return code
+	}
+	at := 0 // brokers mostly answer in the order of the request
+	for n := d.array(); n > 0 && d.err == nil; n-- {
+		topic := d.uuid()
+		for n := d.array(); n > 0 && d.err == nil; n-- {
+			id, p := f.decodePart(&d)
+			if d.err != nil {
+				break
+			}
+			for tries := 0; ; tries, at = tries+1, at+1 {
+				if tries == len(req.asks) {
+					return fmt.Errorf("%w: partition %d of topic %v was not asked for", errMalformed, id, topic)
+				}
+				if at >= len(req.asks) {
+					at = 0
+				}
+				if req.asks[at].id == id && req.asks[at].topic == topic {
+					break
+				}
+			}
+			p.index = at
+		}
+		d.tags()
+	}
+	return d.err
+}
+
+func (f *fetchResponse) decodePart(d *decoder) (id int32, p *fetchPart) {
+	p = f.grow()
+	id = d.i32()
+	p.err = kafka.Error(d.i16())
+	p.highWatermark, p.lastStable, p.logStart = d.i64(), d.i64(), d.i64()
+	for n := d.array(); n > 0 && d.err == nil; n-- {
+		p.aborted = append(p.aborted, recordbatch.Aborted{Producer: d.i64(), First: d.i64()})
+		d.tags()
+	}
+	p.preferred = d.i32()
+	p.records = d.bytes()
+	d.eachTag(func(tag uint64, v *decoder) {
+		if tag == 0 { // diverging epoch
+			v.i32()
+			p.divergedAt = v.i64()
+		}
+	})
+	return id, p
+}
+
+// grow adds a part, keeping the memory of its aborted transactions from earlier use.
+func (f *fetchResponse) grow() *fetchPart {
+	n := len(f.parts)
+	if n < cap(f.parts) {
+		f.parts = f.parts[:n+1]
+	} else {
+		f.parts = append(f.parts, fetchPart{})
+	}
+	p := &f.parts[n]
+	*p = fetchPart{aborted: p.aborted[:0], divergedAt: -1}
+	return p
+}

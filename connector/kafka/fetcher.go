@@ -1,0 +1,345 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"golang.org/x/sync/errgroup"
+
+	"sluice/connector"
+	"sluice/connector/kafka/recordbatch"
+)
+
+// fetcher reads from one broker.
+type fetcher struct {
+	broker int32
+	end    context.CancelFunc
+	ahead  *queue // of partitions with something to read at once, or not known
+	tail   *queue // of partitions that were read to their end
+
+	throttled time.Time // until when the broker wants no request; the Log's mutex guards it
+}
+
+// queue is the order in which partitions get their turn: one that was asked for goes to the end. The Log's mutex guards
+// the entries.
+type queue struct {
+	wake    chan struct{}
+	entries []entry
+}
+
+// entry is a partition in a queue, valid while its ticket is the partition's.
+type entry struct {
+	c      *cursor
+	ticket uint64
+}
+
+func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
+
+// flight is a partition's part in a request under way.
+type flight struct {
+	c    *cursor
+	seq  uint64
+	next int64
+	done bool
+}
+
+// start starts the fetcher of a broker, which ends with ctx or when nothing is read from it any more. The lock is held.
+func (l *Log) start(ctx context.Context, g *errgroup.Group, broker int32) {
+	ctx, end := context.WithCancel(ctx)
+	f := &fetcher{broker: broker, end: end, ahead: newQueue(), tail: newQueue()}
+	l.fetchers[broker] = f
+	g.Go(func() error { l.fetching(ctx, f, f.ahead, 1, 0); return nil })
+	g.Go(func() error { l.fetching(ctx, f, f.tail, l.cfg.MinBytes, l.cfg.MaxWait); return nil })
+}
+
+// fetching sends one request after the other for the partitions in q, until ctx ends.
+func (l *Log) fetching(ctx context.Context, f *fetcher, q *queue, minBytes int, maxWait time.Duration) {
+	defer l.abandon(q)
+	var (
+		opener  = recordbatch.NewOpener(l.cfg.Limits)
+		req     = fetchRequest{broker: f.broker, minBytes: minBytes, wait: maxWait, rack: l.cfg.Rack}
+		resp    fetchResponse
+		flights []flight
+	)
+	for ctx.Err() == nil {
+		size, throttled := l.front(f, q)
+		if size == 0 {
+			_ = wait(ctx, q.wake, time.Time{})
+			continue
+		}
+		if throttled > 0 {
+			_ = sleep(ctx, throttled)
+			continue
+		}
+		release, err := l.reserve(ctx, size)
+		if err != nil {
+			return
+		}
+		if flights = l.take(q, size, &req, flights[:0]); len(flights) > 0 {
+			l.roundTrip(ctx, f, &req, &resp, opener, flights)
+		}
+		release()
+		if resp.x != nil && cap(resp.x.in) > 2*l.cfg.MaxBytes {
+			resp.x = nil // one large batch should not cost its size for ever
+		}
+	}
+}
+
+// reserve waits until so many bytes of a response may be asked for. What it returns gives them back.
+func (l *Log) reserve(ctx context.Context, bytes int) (release func(), err error) {
+	n := int64(min(bytes, l.cfg.InFlightBytes))
+	if err := l.inFlight.Acquire(ctx, n); err != nil {
+		return nil, err
+	}
+	return func() { l.inFlight.Release(n) }, nil
+}
+
+// front returns how many bytes the next request of q needs, 0 if there is none, and how long the broker wants none.
+func (l *Log) front(f *fetcher, q *queue) (size int, throttled time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(q.entries) > 0 {
+		if e := q.entries[0]; e.valid() {
+			return max(l.cfg.MaxBytes, e.c.maxBytes), time.Until(f.throttled)
+		}
+		q.pop()
+	}
+	return 0, 0
+}
+
+func (e entry) valid() bool { return e.c.state == queued && e.c.ticket == e.ticket && e.c.wanted }
+
+func (q *queue) pop() {
+	q.entries[0] = entry{}
+	if q.entries = q.entries[1:]; len(q.entries) == 0 {
+		q.entries = nil
+	}
+}
+
+// take moves partitions from q into a request of size bytes.
+func (l *Log) take(q *queue, size int, req *fetchRequest, flights []flight) []flight {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	req.asks, req.maxBytes = req.asks[:0], size
+	// A first batch may be as large as we would open one; the rest is what the broker says of each partition.
+	req.limit = max(size, l.cfg.Limits.Batch) + 1<<20
+	for ; len(q.entries) > 0; q.pop() {
+		e := q.entries[0]
+		if !e.valid() {
+			continue
+		}
+		c := e.c
+		if c.alone && len(flights) > 0 {
+			break
+		}
+		c.state = flying
+		flights = append(flights, flight{c: c, seq: c.seq, next: c.req.Next})
+		req.asks = append(req.asks, fetchAsk{
+			topic: c.req.Partition.TopicID, id: c.req.Partition.ID, leaderEpoch: c.epoch,
+			offset: c.req.Next, lastEpoch: c.req.Epoch, maxBytes: max(l.cfg.PartitionBytes, c.maxBytes),
+		})
+		req.limit += 1 << 10
+		if c.alone {
+			q.pop()
+			break
+		}
+	}
+	return flights
+}
+
+// roundTrip sends a request and settles each of its partitions.
+func (l *Log) roundTrip(ctx context.Context, f *fetcher, req *fetchRequest, resp *fetchResponse, opener *recordbatch.Opener,
+	flights []flight,
+) {
+	err := l.client.fetch(ctx, req, resp)
+	if err != nil {
+		l.fetchFailed(ctx, f, flights, err)
+		return
+	}
+	l.metrics.fetched(resp.bytes(), resp.throttle)
+	l.mu.Lock()
+	l.endTrouble(troubled{broker: f.broker})
+	f.throttled = time.Now().Add(resp.throttle)
+	l.mu.Unlock()
+	for i := range resp.parts {
+		p := &resp.parts[i]
+		flight := &flights[p.index]
+		if !flight.done {
+			flight.done = true
+			l.settle(f, opener, flight, p, p.index == 0)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range flights {
+		if flight := &flights[i]; !flight.done && l.landed(flight) {
+			l.lose(flight.c, flight.c.retry(errMalformed))
+		}
+	}
+}
+
+// landed ends the flight of a partition and tells whether the request is still the one that was sent. If not, the
+// partition goes its new way. The lock is held.
+func (l *Log) landed(f *flight) bool {
+	c := f.c
+	switch {
+	case !c.wanted:
+		c.state = resting
+		if p := c.req.Partition; l.cursors[p] == c {
+			delete(l.cursors, p)
+		}
+		return false
+	case c.seq != f.seq:
+		l.enqueue(c)
+		return false
+	}
+	return true
+}
+
+// fetchFailed puts the partitions of a request on their way again.
+func (l *Log) fetchFailed(ctx context.Context, f *fetcher, flights []flight, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ended := ctx.Err() != nil
+	if !ended {
+		l.metrics.failed(err)
+		if !errors.Is(err, errResponseSize) {
+			l.trouble(troubled{broker: f.broker}, err)
+		}
+	}
+	for i := range flights {
+		c := flights[i].c
+		if !l.landed(&flights[i]) {
+			continue
+		}
+		switch {
+		case ended:
+			l.lose(c, time.Now())
+		case errors.Is(err, errResponseSize) && c.alone:
+			hold := connector.Held(connector.ReasonOversize, fmt.Sprintf(
+				"the record batch at offset %d is larger than the limit of %d bytes", c.req.Next, l.cfg.Limits.Batch), err)
+			l.conclude(c, hold, connector.Bounds{LeaderEpoch: c.epoch, DivergedAt: -1}, l.lose)
+		case errors.Is(err, errResponseSize): // which of them is it?
+			c.alone, c.behind = true, true
+			l.enqueue(c)
+		default:
+			c.replicaUntil = time.Time{}
+			l.lose(c, c.retry(err))
+		}
+	}
+}
+
+// settle judges the answer for one partition.
+func (l *Log) settle(f *fetcher, opener *recordbatch.Opener, flight *flight, p *fetchPart, first bool) {
+	l.mu.Lock()
+	ok := l.landed(flight)
+	l.mu.Unlock()
+	if !ok {
+		return
+	}
+	var (
+		batches = &recordbatch.Batches{Next: flight.next}
+		bad     error
+	)
+	if p.err == 0 && p.divergedAt < 0 {
+		batches, bad = opener.Open(p.records, flight.next, p.aborted)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.landed(flight) { // while it was opened
+		return
+	}
+	c := flight.c
+	switch {
+	case p.err == kafka.OffsetOutOfRange, p.err == 0 && p.divergedAt >= 0:
+		l.metrics.failed(kafka.OffsetOutOfRange)
+		c.replicaUntil = time.Time{}
+		l.suspect(c, time.Now())
+	case p.err == kafka.InvalidMessage:
+		l.metrics.failed(p.err)
+		hold := connector.Held(connector.ReasonCorruptBatch,
+			fmt.Sprintf("the broker finds the record batch at offset %d corrupt", flight.next), p.err)
+		l.conclude(c, hold, l.bounds(c, p), l.lose)
+	case p.err != 0:
+		l.metrics.failed(p.err)
+		c.replicaUntil = time.Time{}
+		if isDenied(p.err) {
+			l.trouble(troubled{broker: noBroker, topic: c.req.Partition.Topic}, p.err)
+		}
+		l.lose(c, c.retry(p.err))
+	case p.preferred >= 0 && p.preferred != f.broker && len(p.records) == 0:
+		c.replica, c.replicaUntil = p.preferred, time.Now().Add(followReplica)
+		l.lose(c, time.Now())
+	default:
+		l.endTrouble(troubled{broker: noBroker, topic: c.req.Partition.Topic})
+		l.served(c, p, batches, bad, first)
+	}
+}
+
+// bounds are those that came with an answer.
+func (l *Log) bounds(c *cursor, p *fetchPart) connector.Bounds {
+	return connector.Bounds{
+		LogStart: p.logStart, LastStable: p.lastStable, HighWatermark: p.highWatermark, LeaderEpoch: c.epoch, DivergedAt: -1,
+	}
+}
+
+// served answers with what a broker sent for a position, or asks on if that was nothing. The lock is held.
+func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error, first bool) {
+	bounds, next := l.bounds(c, p), c.req.Next
+	switch {
+	case b.Next > next: // before anything that is bad behind it
+		c.served()
+		c.maxBytes, c.alone, c.behind = 0, false, b.Next < p.lastStable
+		a := connector.Fetched{Bounds: bounds, Next: b.Next, Epoch: b.Epoch}
+		if b.Count > 0 {
+			a.Records, a.Bytes = b, b.Bytes
+			l.metrics.answered(b.Count, b.Bytes)
+		}
+		l.answer(c, a)
+	case bad != nil:
+		l.metrics.failed(bad)
+		l.conclude(c, bad, bounds, l.lose)
+	case len(p.records) > 0:
+		l.grow(c, b, bounds)
+	default:
+		c.served()
+		// A broker that has more and yet sent nothing in the first place has a reason: then wait there for it.
+		c.behind = next < p.lastStable && !first
+		if c.toldAt.IsZero() || bounds != c.told && time.Since(c.toldAt) >= refreshBounds {
+			l.answer(c, connector.Fetched{Bounds: bounds, Next: next, Epoch: c.req.Epoch})
+			return
+		}
+		l.enqueue(c)
+	}
+}
+
+// grow asks again with more room for the one batch that did not fit. The lock is held.
+func (l *Log) grow(c *cursor, b *recordbatch.Batches, bounds connector.Bounds) {
+	need := b.Cut
+	if need == 0 {
+		need = 2 * max(c.maxBytes, l.cfg.PartitionBytes)
+	}
+	if need > l.cfg.Limits.Batch {
+		hold := connector.Held(connector.ReasonOversize, fmt.Sprintf(
+			"the record batch at offset %d has %d bytes, the limit is %d", c.req.Next, need, l.cfg.Limits.Batch), nil)
+		l.conclude(c, hold, bounds, l.lose)
+		return
+	}
+	c.alone = c.maxBytes >= need // it had the room, so others took it away
+	c.maxBytes, c.behind = need, true
+	l.enqueue(c)
+}
+
+// abandon puts the partitions in the queue of a fetcher that has ended on their way again.
+func (l *Log) abandon(q *queue) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for ; len(q.entries) > 0; q.pop() {
+		if e := q.entries[0]; e.valid() {
+			l.lose(e.c, time.Now())
+		}
+	}
+}

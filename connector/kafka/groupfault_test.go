@@ -1,0 +1,421 @@
+package kafka
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"math/big"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"sluice/classify"
+	"sluice/connector"
+)
+
+// TestGroupCoordinatorErrors: what a coordinator answers while it starts, moves or forgets us only delays.
+func TestGroupCoordinatorErrors(t *testing.T) {
+	for _, tt := range []struct {
+		key kmsg.Key
+		err *kerr.Error
+	}{
+		{kmsg.FindCoordinator, kerr.CoordinatorNotAvailable},
+		{kmsg.JoinGroup, kerr.CoordinatorLoadInProgress},
+		{kmsg.JoinGroup, kerr.NotCoordinator},
+		{kmsg.JoinGroup, kerr.UnknownMemberID},
+		{kmsg.SyncGroup, kerr.RebalanceInProgress},
+		{kmsg.SyncGroup, kerr.CoordinatorNotAvailable},
+		{kmsg.Heartbeat, kerr.IllegalGeneration},
+		{kmsg.Heartbeat, kerr.UnknownMemberID},
+		{kmsg.Heartbeat, kerr.NotCoordinator},
+		{kmsg.Heartbeat, kerr.RebalanceInProgress},
+	} {
+		t.Run(tt.key.Name()+" "+tt.err.Message, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *scene) {
+				s.create("t", 2)
+				fault := s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{tt.key}, Err: tt.err, Count: 3})
+				a := s.start(nil, "t")
+				s.until("the coordinator has failed", func() bool { return fault.Hits() == 3 })
+				s.until("joined", a.has(2))
+				if took := a.stop(); took > time.Second {
+					t.Errorf("left in %v", took)
+				}
+			})
+		})
+	}
+}
+
+// TestGroupCoordinatorMoves: members follow the coordinator. Nobody waits for a member that kafka-go forgot on the way.
+func TestGroupCoordinatorMoves(t *testing.T) {
+	inBubble(t, func(_ *testing.T, s *scene) {
+		s.create("t", 4)
+		a, b := s.start(nil, "t"), s.start(nil, "t")
+		both := func() bool { return a.has(2)() && b.has(2)() }
+		s.until("joined", both)
+		before := []connector.Assignment{a.now(), b.now()}
+		rejoins := func() int { return a.logs.count("msg=joined") + b.logs.count("msg=joined") }
+		n := rejoins()
+		began := time.Now()
+		for node := s.fake.CoordinatorFor("g"); s.fake.CoordinatorFor("g") == node; {
+			s.fake.RehashCoordinators()
+		}
+		s.until("joined again", func() bool { return rejoins() >= n+2 && both() })
+		if took := time.Since(began); took > 12*time.Second { // two heartbeats and some pauses; the session is 30 s
+			s.t.Errorf("took %v\na:\n%s\nb:\n%s", took, a.logs, b.logs)
+		}
+		if diff := cmp.Diff(before, []connector.Assignment{a.now(), b.now()}); diff != "" {
+			s.t.Errorf("partitions moved (-before +after):\n%s", diff)
+		}
+	})
+}
+
+// TestGroupClusterRestarts: while there is no cluster the claims go on, afterwards the same ones come back.
+func TestGroupClusterRestarts(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		network := &kfake.VirtualNetwork{}
+		boot := func() *kfake.Cluster {
+			c, err := kfake.NewCluster(kfake.Ports(9092), kfake.ListenFn(network.Listen), kfake.DataDir(dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		first := boot()
+		s := newScene(t, []string{"localhost:9092"}, network.DialContext)
+		s.create("t", 3)
+		a := s.start(nil, "t")
+		s.until("joined", a.has(3))
+		claims := a.now().Partitions
+		first.Close()
+		s.until("the end is noticed", func() bool { return !a.now().Joined })
+		time.Sleep(10 * time.Minute)
+		if n := a.logs.count("\n"); n > 150 {
+			t.Errorf("%d log lines in ten minutes", n)
+		}
+		second := boot()
+		defer second.Close()
+		s.until("joined again", a.has(3))
+		if diff := cmp.Diff(claims, a.now().Partitions); diff != "" {
+			t.Errorf("claims (-before +after):\n%s", diff)
+		}
+		a.told("joined t-0 t-1 t-2", "apart t-0 t-1 t-2", "joined t-0 t-1 t-2")
+	})
+}
+
+// TestGroupHeartbeatLost: a member that nobody hears keeps its claims, though another one gets them, and comes back.
+func TestGroupHeartbeatLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *scene) {
+		s.create("t", 4)
+		a := s.start(nil, "t")
+		s.until("a joined", a.has(4))
+		b := s.start(nil, "t")
+		s.until("both joined", func() bool { return a.has(2)() && b.has(2)() })
+		a.forget()
+		b.forget()
+
+		a.mute.Store(true)
+		began := time.Now()
+		s.until("b has all", b.has(4))
+		if took := time.Since(began); took < 25*time.Second || took > 40*time.Second {
+			t.Errorf("took over after %v, the session is 30 s", took)
+		}
+		a.told("apart t-0 t-1")
+		b.told("apart t-2 t-3", "joined t-0 t-1 t-2 t-3")
+
+		a.mute.Store(false)
+		s.until("both have two", func() bool { return a.has(2)() && b.has(2)() })
+		a.told("joined t-0 t-1") // its claim on them is older than b's, but b has to give two back
+	})
+}
+
+// TestGroupLeavesHungCluster: leaving is bounded, whatever was under way, and leaves no goroutine behind.
+func TestGroupLeavesHungCluster(t *testing.T) {
+	hang := func(s *scene, keys ...kmsg.Key) {
+		s.fake.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
+			s.fake.KeepControl()
+			return nil, nil, len(keys) == 0 || slices.Contains(keys, kmsg.Key(r.Key()))
+		})
+	}
+	const bound = defaultLeave + 10*time.Millisecond
+	check := func(s *scene, m *member) {
+		s.t.Helper()
+		if took := m.stop(); took > bound {
+			s.t.Errorf("left in %v", took)
+		}
+		if m.err != nil {
+			s.t.Errorf("run: %v", m.err)
+		}
+	}
+	t.Run("Joined", func(t *testing.T) {
+		inBubble(t, func(_ *testing.T, s *scene) {
+			s.create("t", 2)
+			a := s.start(nil, "t")
+			s.until("joined", a.has(2))
+			hang(s)
+			check(s, a)
+		})
+	})
+	for _, key := range []kmsg.Key{kmsg.Metadata, kmsg.FindCoordinator, kmsg.JoinGroup, kmsg.SyncGroup, kmsg.ApiVersions} {
+		t.Run(key.Name(), func(t *testing.T) {
+			inBubble(t, func(_ *testing.T, s *scene) {
+				s.create("t", 2)
+				hang(s, key)
+				a := s.start(nil, "t")
+				time.Sleep(2 * time.Second)
+				check(s, a)
+			})
+		})
+	}
+	t.Run("Rebalance", func(t *testing.T) { // the join waits for a member that is silent
+		inBubble(t, func(_ *testing.T, s *scene) {
+			s.create("t", 2)
+			a := s.start(nil, "t")
+			s.until("joined", a.has(2))
+			a.mute.Store(true)
+			b := s.start(nil, "t")
+			time.Sleep(2 * time.Second)
+			check(s, b)
+			check(s, a)
+		})
+	})
+}
+
+// TestGroupLeavesAtOnce: others do not wait for the session of a member that left, even if it left in the middle of a
+// rebalance.
+func TestGroupLeavesAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *scene) {
+		s.create("t", 4)
+		a := s.start(nil, "t")
+		s.until("a joined", a.has(4))
+		silent := s.start(nil, "t")
+		s.until("both joined", func() bool { return a.has(2)() && silent.has(2)() })
+		silent.mute.Store(true)
+		b := s.start(nil, "t") // now all wait for the silent one
+		s.until("the generation ended", func() bool { return !a.now().Joined })
+		time.Sleep(time.Second)
+		a.stop()
+		s.until("b has all", b.has(4))
+		for _, g := range describe(s) {
+			if g != b.newest().member {
+				t.Errorf("still a member: %s", g)
+			}
+		}
+	})
+}
+
+// describe returns the members that the coordinator knows.
+func describe(s *scene) (members []string) {
+	groups, err := s.admin.DescribeGroups(s.t.Context(), s.prefix+"g")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, m := range groups[s.prefix+"g"].Members {
+		members = append(members, m.MemberID)
+	}
+	return members
+}
+
+// TestGroupRefused: what a person has to mend ends Run with the hold that stands for it. It can be run again.
+func TestGroupRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		fault  kfake.Fault
+		change func(*Config, *GroupConfig)
+		want   connector.Reason
+	}{
+		{"group", kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.GroupAuthorizationFailed, Count: -1}, nil, connector.ReasonKafkaDenied},
+		{"topic", kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.TopicAuthorizationFailed, Count: -1}, nil, connector.ReasonKafkaDenied},
+		{"foreign group", kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.InconsistentGroupProtocol, Count: -1}, nil, connector.ReasonKafkaDown},
+		{"session", kfake.Fault{Observe: true}, func(_ *Config, g *GroupConfig) { g.Session = time.Second }, connector.ReasonKafkaDown},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *scene) {
+				s.create("t", 2)
+				fault := s.fake.Fault(tt.fault)
+				a := s.start(tt.change, "t")
+				<-a.ended
+				var hold *connector.HoldError
+				if !errors.As(a.err, &hold) || hold.Reason != tt.want || classify.Of(a.err) != classify.Fatal {
+					t.Fatalf("run: %v, want %v", a.err, tt.want)
+				}
+				fault.Remove()
+				a.cfg.Session = defaultSession
+				again := s.rerun(a)
+				s.until("joined", a.has(2))
+				again()
+			})
+		})
+	}
+}
+
+// TestGroupCommitErrors: the class of a commit's error is that of the code, partition by partition.
+func TestGroupCommitErrors(t *testing.T) {
+	for _, tt := range []struct {
+		err  *kerr.Error
+		want classify.Class
+	}{
+		{kerr.NotCoordinator, classify.Transient},
+		{kerr.CoordinatorLoadInProgress, classify.Transient},
+		{kerr.IllegalGeneration, classify.Fenced},
+		{kerr.RebalanceInProgress, classify.Fenced},
+		{kerr.UnknownMemberID, classify.Fenced},
+		{kerr.GroupAuthorizationFailed, classify.Fatal},
+	} {
+		t.Run(tt.err.Message, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *scene) {
+				s.create("t", 2)
+				a := s.start(nil, "t")
+				s.until("joined", a.has(2))
+				s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit, kmsg.OffsetFetch}, Topic: "t", Partitions: []int32{1}, Err: tt.err, Count: 2})
+				offsets := map[connector.Partition]connector.GroupOffset{}
+				for _, p := range a.now().Partitions {
+					offsets[p] = connector.GroupOffset{Next: 1}
+				}
+				if err := a.CommitOffsets(t.Context(), offsets); err == nil || classify.Of(err) != tt.want {
+					t.Errorf("commit: %v, want %v", err, tt.want)
+				}
+				if _, err := a.Offsets(t.Context(), "t"); err == nil || classify.Of(err) != tt.want {
+					t.Errorf("offsets: %v, want %v", err, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestGroupDeadlines: a hung cluster costs an exchange its time and no more.
+func TestGroupDeadlines(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *scene) {
+		s.create("t", 1)
+		a := s.start(nil, "t")
+		s.until("joined", a.has(1))
+		if _, err := a.Offsets(t.Context(), "t"); err != nil { // connects
+			t.Fatal(err)
+		}
+		a.mute.Store(true)
+		for name, do := range map[string]func() error{
+			"commit": func() error {
+				return a.CommitOffsets(t.Context(), map[connector.Partition]connector.GroupOffset{a.now().Partitions[0]: {Next: 1}})
+			},
+			"offsets": func() error { _, err := a.Offsets(t.Context(), "t"); return err },
+		} {
+			began := time.Now()
+			err := do()
+			if err == nil || classify.Of(err) != classify.Transient {
+				t.Errorf("%s: %v, want transient", name, err)
+			}
+			if took := time.Since(began); took > 40*time.Second {
+				t.Errorf("%s: took %v", name, took)
+			}
+		}
+	})
+}
+
+// TestGroupSlowDelivery: while the receiver is slow the member stays one.
+func TestGroupSlowDelivery(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *scene) {
+		s.create("t", 2)
+		a := s.start(nil, "t")
+		s.until("joined", a.has(2))
+		a.slow.Store(int64(5 * time.Minute))
+		b := s.start(nil, "t") // ends the generation; a is told, and takes its time
+		s.until("a is told", func() bool { return !a.now().Joined })
+		s.until("b joined", b.has(1))
+		time.Sleep(4 * time.Minute)
+		if n := len(describe(s)); n != 2 {
+			t.Errorf("%d members, want 2", n)
+		}
+		b.told("joined t-1")
+	})
+}
+
+// TestGroupUnreachable: a cluster that is not there is tried again, with growing pauses, and leaving needs no answer.
+func TestGroupUnreachable(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *scene) {
+		a := s.start(func(c *Config, _ *GroupConfig) { c.Brokers = []string{"localhost:1"} }, "t")
+		time.Sleep(5 * time.Minute)
+		if n := a.logs.count("will try again"); n < 20 || n > 60 {
+			t.Errorf("%d attempts in five minutes", n)
+		}
+		if took := a.stop(); took > time.Second || a.err != nil {
+			t.Errorf("left in %v: %v", took, a.err)
+		}
+		a.told()
+	})
+}
+
+// TestGroupMissingLog: missing topics are mentioned once a minute.
+func TestGroupMissingLog(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *scene) {
+		a := s.start(nil, "t")
+		time.Sleep(30 * time.Minute)
+		if n := a.logs.count("topics do not exist"); n < 18 || n > 31 {
+			t.Errorf("mentioned %d times in half an hour", n)
+		}
+		a.told("apart")
+	})
+}
+
+// TestGroupSecure: the group's own connections speak TLS and authenticate, and a refusal is one.
+func TestGroupSecure(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"},
+			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		certificate, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AddCert(certificate)
+
+		network := &kfake.VirtualNetwork{}
+		fake, err := kfake.NewCluster(kfake.Ports(9092), kfake.ListenFn(network.Listen), kfake.SeedTopics(2, "t"),
+			kfake.TLS(&tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}),
+			kfake.EnableSASL(), kfake.Superuser("PLAIN", "sluice", "right"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer fake.Close()
+		s := newScene(t, []string{"localhost:9092"}, network.DialContext)
+		with := func(roots *x509.CertPool, password string) func(*Config, *GroupConfig) {
+			return func(c *Config, _ *GroupConfig) {
+				c.TLS = &tls.Config{RootCAs: roots}
+				c.SASL = plain.Mechanism{Username: "sluice", Password: password}
+			}
+		}
+		a := s.start(with(roots, "right"), "t")
+		s.until("joined", a.has(2))
+		a.stop()
+
+		for name, change := range map[string]func(*Config, *GroupConfig){
+			"unknown authority": with(x509.NewCertPool(), "right"),
+		} {
+			b := s.start(change, "t")
+			<-b.ended
+			var hold *connector.HoldError
+			if !errors.As(b.err, &hold) || hold.Reason != connector.ReasonKafkaDenied {
+				t.Errorf("%s: %v", name, b.err)
+			}
+		}
+	})
+}

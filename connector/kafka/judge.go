@@ -1,0 +1,83 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"sluice/connector"
+)
+
+// suspect is a position that its broker has refused.
+type suspicion struct {
+	c        *cursor
+	seq      uint64
+	position connector.Position
+}
+
+// judging compares suspected positions with their logs: a broker that refuses one can be wrong, or behind.
+func (l *Log) judging(ctx context.Context) error {
+	for {
+		due, next := l.dueSuspicions(time.Now())
+		if len(due) == 0 {
+			if err := wait(ctx, l.judge, next); err != nil {
+				return err
+			}
+			continue
+		}
+		positions := make([]connector.Position, len(due))
+		for i := range due {
+			positions[i] = due[i].position
+		}
+		readings := l.readOnce(ctx, positions)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		l.mu.Lock()
+		for _, s := range due {
+			if s.c.seq == s.seq && s.c.state == suspected {
+				l.decide(s.c, readings[s.position.Partition])
+			}
+		}
+		l.mu.Unlock()
+	}
+}
+
+// dueSuspicions returns the positions to judge now, or when the first of them will be.
+func (l *Log) dueSuspicions(now time.Time) (due []suspicion, next time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.cursors {
+		switch {
+		case c.state != suspected:
+		case !c.retryAt.After(now):
+			due = append(due, suspicion{c, c.seq, c.req.Position})
+		case next.IsZero() || c.retryAt.Before(next):
+			next = c.retryAt
+		}
+	}
+	return due, next
+}
+
+// decide says what becomes of a suspected position. The lock is held.
+func (l *Log) decide(c *cursor, r reading) {
+	switch {
+	case r.err != nil:
+		l.metrics.failed(r.err)
+		l.suspect(c, c.retry(r.err))
+	case r.hold != nil:
+		l.conclude(c, r.hold, r.bounds, l.suspect)
+	case c.refused.IsZero():
+		c.refused = time.Now()
+		l.lose(c, c.retry(nil))
+	case time.Since(c.refused) < confirm:
+		l.lose(c, c.retry(nil))
+	default:
+		// Brokers refuse a position also if they do not know the epoch that it was read in.
+		l.answer(c, connector.Fetched{Bounds: r.bounds, Next: c.req.Next, Epoch: c.req.Epoch,
+			Err: connector.Held(connector.ReasonTruncated, fmt.Sprintf(
+				"the broker refuses position %d, read in leader epoch %d, though its log reaches from %d to %d",
+				c.req.Next, c.req.Epoch, r.bounds.LogStart, r.bounds.HighWatermark), nil),
+		})
+	}
+}

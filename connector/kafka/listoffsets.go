@@ -1,0 +1,162 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// The versions spoken by every Kafka from 3.0 on: the first flexible ones that carry leader epochs (KIP-320).
+const (
+	listOffsetsVersion    = 7
+	offsetForEpochVersion = 4
+)
+
+// end is an end of a partition's log that ListOffsets can name.
+type end struct {
+	timestamp int64
+	committed bool // for a reader of committed records
+}
+
+var (
+	endLogStart      = end{timestamp: -2}
+	endLastStable    = end{timestamp: -1, committed: true}
+	endHighWatermark = end{timestamp: -1}
+)
+
+// ledPartition is a partition at its leader, with the leader's epoch as the metadata say it. A leader that knows another
+// one refuses.
+type ledPartition struct {
+	topic       string
+	id          int32
+	leaderEpoch int32
+}
+
+// offsetAt is an answer for one partition: an offset, and the epoch that it belongs to.
+type offsetAt struct {
+	err    kafka.Error
+	offset int64
+	epoch  int32
+}
+
+// listOffsets asks a leader for one end of partitions. The answers have the order of parts, of which those of one topic
+// must be adjacent and none may repeat.
+func (c *Client) listOffsets(ctx context.Context, broker int32, which end, parts []ledPartition) ([]offsetAt, error) {
+	return c.askOffsets(ctx, broker, protocol.ListOffsets, listOffsetsVersion, parts, func(e *encoder) {
+		e.i32(-1) // replica id: a consumer
+		if which.committed {
+			e.i8(1)
+		} else {
+			e.i8(0)
+		}
+	}, func(e *encoder, _ int) {
+		e.i64(which.timestamp)
+	}, func(d *decoder) (id int32, a offsetAt) {
+		id, a.err = d.i32(), kafka.Error(d.i16())
+		d.i64() // timestamp
+		a.offset, a.epoch = d.i64(), d.i32()
+		return id, a
+	})
+}
+
+// offsetsForEpochs asks a leader where the records of epochs end in its log: the answer is the largest epoch that it has
+// and that is not above the one asked for, and the offset after its last record; -1 and -1 if it knows none.
+func (c *Client) offsetsForEpochs(ctx context.Context, broker int32, parts []ledPartition, epochs []int32) ([]offsetAt, error) {
+	return c.askOffsets(ctx, broker, protocol.OffsetForLeaderEpoch, offsetForEpochVersion, parts, func(e *encoder) {
+		e.i32(-1) // replica id: a consumer
+	}, func(e *encoder, i int) {
+		e.i32(epochs[i])
+	}, func(d *decoder) (id int32, a offsetAt) {
+		a.err, id = kafka.Error(d.i16()), d.i32()
+		a.epoch, a.offset = d.i32(), d.i64()
+		return id, a
+	})
+}
+
+// askOffsets is the common shape of the two APIs: per partition its current leader epoch and one question.
+func (c *Client) askOffsets(ctx context.Context, broker int32, key protocol.ApiKey, version int16, parts []ledPartition,
+	head func(*encoder), question func(*encoder, int), answer func(*decoder) (int32, offsetAt),
+) ([]offsetAt, error) {
+	if _, err := c.version(ctx, broker, key, version, version); err != nil {
+		return nil, err
+	}
+	x := &exchange{}
+	e := c.begin(x, broker, key, version, true)
+	head(&e)
+	topics := 0
+	for i := range parts {
+		if i == 0 || parts[i].topic != parts[i-1].topic {
+			topics++
+		}
+	}
+	e.array(topics)
+	for i := 0; i < len(parts); {
+		n := i + 1
+		for n < len(parts) && parts[n].topic == parts[i].topic {
+			n++
+		}
+		e.str(parts[i].topic)
+		e.array(n - i)
+		for ; i < n; i++ {
+			e.i32(parts[i].id)
+			e.i32(parts[i].leaderEpoch)
+			question(&e, i)
+			e.tags()
+		}
+		e.tags()
+	}
+	e.tags()
+	if err := c.send(ctx, x, &e, 0); err != nil {
+		return nil, err
+	}
+
+	type place struct {
+		topic string
+		id    int32
+	}
+	index := make(map[place]int, len(parts))
+	for i, p := range parts {
+		index[place{p.topic, p.id}] = i
+	}
+	d := decoder{b: x.in, flexible: true}
+	d.tags() // response header v1
+	throttle := time.Duration(d.i32()) * time.Millisecond
+	answers := make([]offsetAt, len(parts))
+	for n := d.array(); n > 0 && d.err == nil; n-- {
+		topic := d.str()
+		for n := d.array(); n > 0 && d.err == nil; n-- {
+			id, a := answer(&d)
+			d.tags()
+			if i, ok := index[place{topic, id}]; ok && d.err == nil {
+				answers[i] = a
+				delete(index, place{topic, id})
+			}
+		}
+		d.tags()
+	}
+	if d.err == nil && len(index) > 0 {
+		return nil, fmt.Errorf("%w: %d of %d partitions were not answered", errMalformed, len(index), len(parts))
+	}
+	if d.err != nil {
+		return nil, d.err
+	}
+	return answers, sleep(ctx, throttle)
+}
+
+// sleep waits for d or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,127 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"golang.org/x/sync/errgroup"
+
+	"sluice/connector"
+)
+
+// errOldMetadata says that the broker which answered knows less than we do.
+var errOldMetadata = errors.New("metadata of an older leader epoch")
+
+// locating finds the leaders of partitions that have none or were refused by it, and starts their fetchers in g.
+func (l *Log) locating(ctx context.Context, g *errgroup.Group) error {
+	for failures := 0; ; {
+		asked := time.Now()
+		names, next := l.dueTopics(asked)
+		if len(names) == 0 {
+			if err := wait(ctx, l.locate, next); err != nil {
+				return err
+			}
+			continue
+		}
+		m, err := l.client.metadata(ctx, names...)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil:
+			failures = 0
+			l.place(ctx, g, m, asked)
+			continue
+		}
+		failures++
+		l.metrics.failed(err)
+		l.mu.Lock()
+		l.trouble(troubled{broker: noBroker}, err)
+		l.mu.Unlock()
+		if err := sleep(ctx, backoff(failures)); err != nil {
+			return err
+		}
+	}
+}
+
+// dueTopics returns the topics of the partitions that want a leader now, or when the first of them will.
+func (l *Log) dueTopics(now time.Time) (names []string, next time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for p, c := range l.cursors {
+		switch {
+		case c.state != lost:
+		case !c.retryAt.After(now):
+			names = append(names, p.Topic)
+		case next.IsZero() || c.retryAt.Before(next):
+			next = c.retryAt
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), next
+}
+
+// place gives the lost partitions of m's topics their leaders.
+func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata, asked time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endTrouble(troubled{broker: noBroker})
+	for p, c := range l.cursors {
+		t := m.topic(p.Topic)
+		if c.state != lost || c.retryAt.After(asked) || t == nil {
+			continue
+		}
+		led, hold, err := leaderOf(p, m, t)
+		if err == nil && hold == nil && led.Epoch < c.epoch {
+			// A broker that lags behind: going back to the old leader would not help.
+			err = errOldMetadata
+		}
+		switch {
+		case hold != nil:
+			l.conclude(c, hold, connector.Bounds{DivergedAt: -1}, l.lose)
+		case err != nil:
+			l.metrics.failed(err)
+			l.trouble(troubled{broker: noBroker, topic: p.Topic}, err)
+			l.lose(c, c.retry(err))
+		default:
+			l.endTrouble(troubled{broker: noBroker, topic: p.Topic})
+			c.leader, c.epoch = led.Leader, led.Epoch
+			if id := c.source(); l.fetchers[id] == nil {
+				l.start(ctx, g, id)
+			}
+			l.enqueue(c)
+		}
+	}
+	l.prune()
+}
+
+// leaderOf finds a partition in the metadata of its topic. hold says that it is not there any more; it is a finding that
+// has to stand, because a broker can be behind the cluster. err passes.
+func leaderOf(p connector.Partition, m *clusterMetadata, t *topicMetadata) (led partitionMetadata, hold, err error) {
+	switch {
+	case p.Cluster != "" && m.Cluster != p.Cluster:
+		return led, connector.Held(connector.ReasonClusterChanged,
+			fmt.Sprintf("the brokers belong to cluster %s, the position to cluster %s", m.Cluster, p.Cluster), nil), nil
+	case t.missing():
+		return led, connector.Held(connector.ReasonTopicMissing,
+			fmt.Sprintf("cluster %s has no topic %s any more", m.Cluster, p.Topic), nil), nil
+	case t.Err != 0:
+		return led, nil, t.Err
+	case t.ID != p.TopicID:
+		return led, connector.Held(connector.ReasonTopicRecreated,
+			fmt.Sprintf("topic %s has the id %v, the position belongs to %v: it was deleted and created again",
+				p.Topic, t.ID, p.TopicID), nil), nil
+	}
+	at := t.partition(p.ID)
+	switch {
+	case at == nil:
+		return led, connector.Held(connector.ReasonTopicMissing,
+			fmt.Sprintf("topic %s has no partition %d", p.Topic, p.ID), nil), nil
+	case at.Leader < 0:
+		return led, nil, kafka.LeaderNotAvailable
+	}
+	return *at, nil, nil
+}

@@ -1,0 +1,322 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"sluice/connector"
+	"sluice/connector/kafka/recordbatch"
+)
+
+// LogConfig says how to read. Zero fields have defaults.
+type LogConfig struct {
+	// MaxBytes is what a response should hold at most, 8 MiB. A first batch may exceed it.
+	MaxBytes int
+	// PartitionBytes is what a response should hold of one partition at most, 1 MiB.
+	PartitionBytes int
+	// MinBytes is what a broker collects before it answers a request that found nothing at first, 64 KiB, and MaxWait
+	// how long it does, 500 ms.
+	MinBytes int
+	MaxWait  time.Duration
+	// InFlightBytes is what all requests under way may ask for together, 16 times MaxBytes.
+	InFlightBytes int
+	// Rack lets brokers name a nearer replica to read from (KIP-392).
+	Rack string
+	// Limits bound what one record batch and one answer may become in memory.
+	Limits recordbatch.Limits
+}
+
+const (
+	// confirm is the time between the two readings that a finding about a position needs.
+	confirm = 5 * time.Second
+	// Back-off after a transient error of a partition: retryFirst, doubled up to retryMost, jittered by a quarter.
+	retryFirst = 100 * time.Millisecond
+	retryMost  = 5 * time.Second
+	// retryDenied is how often a refusal is looked at again.
+	retryDenied = time.Minute
+	// refreshBounds is how often an answer without records may tell new bounds.
+	refreshBounds = time.Second
+	// followReplica is how long a replica that the leader named is read from before the leader is asked again.
+	followReplica = 5 * time.Minute
+)
+
+// Log reads partitions. It implements [connector.Log].
+//
+// Each broker that leads a wanted partition has a fetcher: two loops, each with one request under way at most. One
+// asks, without waiting, for partitions that are known or supposed to have records; the other waits at the broker for
+// those that were read to their end. So a partition that is wanted anew never waits behind the long poll of idle ones,
+// and idle ones cost two requests per second and broker, however many they are.
+//
+// A partition has one request or one undelivered answer, never more. What is in memory is bounded by that, by
+// Limits.Answer, and by InFlightBytes.
+type Log struct {
+	client  *Client
+	cfg     LogConfig
+	logger  *slog.Logger
+	metrics *logMetrics
+	// inFlight is reserved before a request is sent and given back when its answers are opened.
+	inFlight *semaphore.Weighted
+	fetched  chan connector.Fetched
+
+	// Wake the goroutine of that name; each has room for one word.
+	locate, judge, deliver chan struct{}
+
+	mu       sync.Mutex
+	cursors  map[connector.Partition]*cursor
+	fetchers map[int32]*fetcher
+	answered []*cursor // with an answer to deliver, oldest first
+	troubles map[troubled]*Trouble
+}
+
+// NewLog returns a Log, which reads while Run runs.
+func NewLog(client *Client, cfg LogConfig, logger *slog.Logger, reg prometheus.Registerer) *Log {
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 8<<20)
+	cfg.PartitionBytes = cmp.Or(cfg.PartitionBytes, 1<<20)
+	cfg.MinBytes = cmp.Or(cfg.MinBytes, 64<<10)
+	cfg.MaxWait = cmp.Or(cfg.MaxWait, 500*time.Millisecond)
+	cfg.InFlightBytes = max(cmp.Or(cfg.InFlightBytes, 16*cfg.MaxBytes), cfg.MaxBytes)
+	cfg.Limits = cfg.Limits.WithDefaults()
+	return &Log{
+		client:   client,
+		cfg:      cfg,
+		logger:   logger,
+		metrics:  newLogMetrics(reg),
+		inFlight: semaphore.NewWeighted(int64(cfg.InFlightBytes)),
+		fetched:  make(chan connector.Fetched),
+		locate:   make(chan struct{}, 1),
+		judge:    make(chan struct{}, 1),
+		deliver:  make(chan struct{}, 1),
+		cursors:  map[connector.Partition]*cursor{},
+		fetchers: map[int32]*fetcher{},
+		troubles: map[troubled]*Trouble{},
+	}
+}
+
+// Run reads until ctx ends, and then returns nil after everything that it started has ended.
+func (l *Log) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return l.locating(ctx, g) })
+	g.Go(func() error { return l.judging(ctx) })
+	g.Go(func() error { return l.delivering(ctx) })
+	if err := g.Wait(); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// Fetch asks once for records; see [connector.Log]. Every answer ends its request, also one that only tells bounds.
+func (l *Log) Fetch(req connector.FetchRequest) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.cursors[req.Partition]
+	if c == nil {
+		c = &cursor{leader: noBroker, next: -1}
+		l.cursors[req.Partition] = c
+	}
+	if c.req.Session != req.Session || !c.wanted {
+		c.toldAt = time.Time{} // whoever asks knows nothing yet
+	}
+	moved := c.next != req.Next
+	if moved {
+		c.behind, c.failures, c.refused = true, 0, time.Time{}
+		c.maxBytes, c.alone = 0, false
+	}
+	c.req, c.next, c.answer, c.wanted = req, req.Next, nil, true
+	c.seq++
+	switch c.state {
+	case resting, queued: // a second entry in a queue makes the first one stale
+		l.enqueue(c)
+	case suspected:
+		if moved {
+			l.lose(c, time.Now())
+		}
+	case lost, flying: // the new request is taken up from there
+	}
+}
+
+// Forget ends a request; see [connector.Log].
+func (l *Log) Forget(p connector.Partition) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.cursors[p]
+	if c == nil {
+		return
+	}
+	c.seq++
+	c.answer, c.wanted = nil, false
+	if c.state != flying { // else it goes when the request under way is answered
+		delete(l.cursors, p)
+	}
+	l.prune()
+}
+
+// Fetched is where answers arrive; see [connector.Log].
+func (l *Log) Fetched() <-chan connector.Fetched { return l.fetched }
+
+// Topic returns a topic as the cluster's metadata show it; see [connector.Log].
+func (l *Log) Topic(ctx context.Context, name string) (connector.Topic, error) { return l.client.Topic(ctx, name) }
+
+// delivering hands over answers in the order in which they came. Partitions never wait for each other's readers: an
+// answer waits in its cursor.
+func (l *Log) delivering(ctx context.Context) error {
+	for {
+		a, ok := l.nextAnswer()
+		if !ok {
+			if err := wait(ctx, l.deliver, time.Time{}); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case l.fetched <- a:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (l *Log) nextAnswer() (connector.Fetched, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.answered) > 0 {
+		c := l.answered[0]
+		l.answered[0] = nil
+		l.answered = l.answered[1:]
+		if a := c.answer; a != nil {
+			c.answer = nil
+			return *a, true
+		}
+	}
+	return connector.Fetched{}, false
+}
+
+// answer ends a request. The lock is held.
+func (l *Log) answer(c *cursor, a connector.Fetched) {
+	a.Partition, a.Session = c.req.Partition, c.req.Session
+	c.told, c.toldAt = a.Bounds, time.Now()
+	c.state, c.next, c.answer = resting, a.Next, &a
+	l.answered = append(l.answered, c)
+	wake(l.deliver)
+}
+
+// Trouble is what keeps partitions from being read and passes by itself, or with the help of somebody else: the
+// cluster, a broker or a topic that does not answer, or refuses us.
+type Trouble struct {
+	Broker int32            // -1 if it is not about one broker
+	Topic  string           // "" if it is not about one topic
+	Reason connector.Reason // kafka_down or kafka_denied
+	Since  time.Time
+	Err    error // the newest one
+}
+
+type troubled struct {
+	broker int32
+	topic  string
+}
+
+// Status returns what is wrong now, ordered by broker and topic; nil if nothing is.
+func (l *Log) Status() []Trouble {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []Trouble
+	for _, t := range l.troubles {
+		all = append(all, *t)
+	}
+	slices.SortFunc(all, func(a, b Trouble) int {
+		return cmp.Or(cmp.Compare(a.Broker, b.Broker), cmp.Compare(a.Topic, b.Topic))
+	})
+	return all
+}
+
+// trouble notes an error; the first one of its kind since the last success is logged. The lock is held.
+func (l *Log) trouble(where troubled, err error) {
+	reason := connector.ReasonKafkaDown
+	var hold *connector.HoldError
+	if errors.As(Held("reading", err), &hold) {
+		reason = hold.Reason
+	}
+	t := l.troubles[where]
+	if t == nil {
+		t = &Trouble{Broker: where.broker, Topic: where.topic, Since: time.Now()}
+		l.troubles[where] = t
+	}
+	if t.Reason != reason {
+		l.logger.Warn("reading from Kafka fails", "broker", where.broker, "topic", where.topic, "reason", reason, "error", err)
+	}
+	t.Reason, t.Err = reason, err
+}
+
+// endTrouble notes a success. The lock is held.
+func (l *Log) endTrouble(where troubled) {
+	t := l.troubles[where]
+	if t == nil {
+		return
+	}
+	delete(l.troubles, where)
+	l.logger.Info("reading from Kafka works again", "broker", where.broker, "topic", where.topic, "after", time.Since(t.Since))
+}
+
+// prune forgets troubles that none of our partitions has any more, and ends fetchers that nothing is read from. The lock
+// is held.
+func (l *Log) prune() {
+	brokers, topics := map[int32]bool{noBroker: true}, map[string]bool{"": true}
+	for p, c := range l.cursors {
+		brokers[c.source()], topics[p.Topic] = true, true
+	}
+	maps.DeleteFunc(l.troubles, func(w troubled, _ *Trouble) bool { return !brokers[w.broker] || !topics[w.topic] })
+	for id, f := range l.fetchers {
+		if !brokers[id] {
+			f.end()
+			delete(l.fetchers, id)
+		}
+	}
+}
+
+// wake tells a goroutine to look again.
+func wake(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// wait returns at a word on ch, at a time (zero is never), or with the error of ctx at its end.
+func wait(ctx context.Context, ch <-chan struct{}, until time.Time) error {
+	var due <-chan time.Time
+	if !until.IsZero() {
+		t := time.NewTimer(time.Until(until))
+		defer t.Stop()
+		due = t.C
+	}
+	select {
+	case <-ch:
+		return nil
+	case <-due:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// backoff is the jittered wait after so many failures in a row, from 1 on.
+func backoff(failures int) time.Duration {
+	d := retryMost
+	if n := failures - 1; n < 16 {
+		d = min(retryFirst<<max(n, 0), retryMost)
+	}
+	return jitter(d)
+}
+
+// jitter spreads d by a quarter up and down.
+func jitter(d time.Duration) time.Duration { return d*3/4 + rand.N(d/2+1) }

@@ -1,0 +1,100 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/segmentio/kafka-go"
+
+	"sluice/connector"
+)
+
+// logMetrics counts what a Log does.
+type logMetrics struct {
+	requests, responseBytes, records, recordBytes, throttled prometheus.Counter
+	errors                                                   *prometheus.CounterVec
+}
+
+func newLogMetrics(reg prometheus.Registerer) *logMetrics {
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "sluice", Subsystem: "fetch", Name: name, Help: help})
+		reg.MustRegister(c)
+		return c
+	}
+	m := &logMetrics{
+		requests:      counter("requests_total", "Fetch requests that a broker answered."),
+		responseBytes: counter("response_bytes_total", "Bytes of the responses to fetch requests."),
+		records:       counter("records_total", "Committed records read."),
+		recordBytes:   counter("record_bytes_total", "Bytes of memory that the records read have taken, decompressed."),
+		throttled:     counter("throttled_seconds_total", "Time for which brokers asked for no further fetch request."),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "sluice", Subsystem: "fetch", Name: "errors_total",
+			Help: "Errors met while reading from Kafka, by kind. They are mended, or lead to a hold.",
+		}, []string{"kind"}),
+	}
+	reg.MustRegister(m.errors)
+	return m
+}
+
+func (m *logMetrics) fetched(bytes int, throttle time.Duration) {
+	m.requests.Inc()
+	m.responseBytes.Add(float64(bytes))
+	m.throttled.Add(throttle.Seconds())
+}
+
+func (m *logMetrics) answered(records, bytes int) {
+	m.records.Add(float64(records))
+	m.recordBytes.Add(float64(bytes))
+}
+
+func (m *logMetrics) failed(err error) { m.errors.WithLabelValues(kindOf(err)).Inc() }
+
+// kindOf sorts errors into a few kinds for metrics.
+func kindOf(err error) string {
+	var (
+		code kafka.Error
+		hold *connector.HoldError
+		op   *net.OpError
+	)
+	switch {
+	case errors.As(err, &hold):
+		return string(hold.Reason)
+	case errors.As(err, &code):
+		return kindOfCode(code)
+	case errors.Is(err, errVersion):
+		return "version"
+	case errors.Is(err, errOldMetadata):
+		return "leader"
+	case errors.Is(err, errMalformed), errors.Is(err, errResponseSize):
+		return "response"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return "timeout"
+	case errors.As(err, &op), Classify(err) != nil:
+		return "connection"
+	}
+	return "other"
+}
+
+func kindOfCode(code kafka.Error) string {
+	switch code { //nolint:exhaustive // the rest is "other"
+	case kafka.NotLeaderForPartition, kafka.LeaderNotAvailable, kafka.ReplicaNotAvailable, kafka.FencedLeaderEpoch,
+		kafka.UnknownLeaderEpoch, kafka.OffsetNotAvailable, kafka.BrokerNotAvailable:
+		return "leader"
+	case kafka.UnknownTopicOrPartition, kafka.UnknownTopicID, kafka.InconsistentTopicID:
+		return "topic"
+	case kafka.OffsetOutOfRange:
+		return "offset"
+	case kafka.InvalidMessage:
+		return "corrupt_batch"
+	case kafka.RequestTimedOut:
+		return "timeout"
+	}
+	if denied(code) {
+		return "denied"
+	}
+	return "other"
+}

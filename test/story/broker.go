@@ -1,0 +1,437 @@
+// Package story runs the shipped story (reader, lanes, writer, decide, commit) against a cluster and a table that live in
+// memory, do everything late, and fail wherever they can. Time is virtual: each step waits a random while of a seeded
+// generator, so that a seed is a schedule. What the runs leave behind is judged by package model.
+package story
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/idempotency"
+)
+
+// Kind is what a record is to the table.
+type Kind byte
+
+// The kinds of records.
+const (
+	Row       Kind = 'r'
+	Tombstone Kind = 't' // a declared drop
+	Poison    Kind = 'p'
+	Control   Kind = 'c' // an offset that no reader of committed records sees
+)
+
+// Chance is a seeded generator that goroutines share.
+type Chance struct {
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+// NewChance returns the generator of a seed.
+func NewChance(seed uint64) *Chance { return &Chance{rng: rand.New(rand.NewPCG(seed, 1))} }
+
+// N returns a number below n.
+func (c *Chance) N(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rng.IntN(n)
+}
+
+// Is is true once in n times.
+func (c *Chance) Is(n int) bool { return c.N(n) == 0 }
+
+// Pause waits a while below most, or until ctx ends.
+func (c *Chance) Pause(ctx context.Context, most time.Duration) error {
+	t := time.NewTimer(time.Duration(c.N(int(most))))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Broker is a cluster with topics.
+type Broker struct {
+	Cluster string
+	Chance  *Chance
+	// Flaky makes questions (Bounds, Offsets, Topic, CommitOffsets) fail once in so many times; 0 never.
+	Flaky atomic.Int64
+
+	mu     sync.Mutex
+	topics map[string]*topic
+	group  map[string]map[int32]connector.GroupOffset
+	grown  chan struct{} // closed and renewed when records come
+}
+
+type topic struct {
+	id         idempotency.TopicID
+	partitions []*partition
+}
+
+type partition struct {
+	kinds    []Kind
+	keys     []string
+	logStart int64
+	corrupt  int64 // offset of a damaged record batch, -1 for none
+}
+
+// NewBroker returns a cluster without topics.
+func NewBroker(chance *Chance) *Broker {
+	return &Broker{
+		Cluster: "cluster", Chance: chance, topics: map[string]*topic{}, group: map[string]map[int32]connector.GroupOffset{},
+		grown: make(chan struct{}),
+	}
+}
+
+// Create makes a topic, or makes it anew under another id.
+func (b *Broker) Create(name string, id byte, partitions int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := &topic{id: idempotency.TopicID{15: id}}
+	for range partitions {
+		t.partitions = append(t.partitions, &partition{corrupt: -1})
+	}
+	b.topics[name] = t
+}
+
+// Produce appends records of these kinds.
+func (b *Broker) Produce(name string, id int32, kinds string, key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.topics[name].partitions[id]
+	for _, k := range []byte(kinds) {
+		p.kinds = append(p.kinds, Kind(k))
+		p.keys = append(p.keys, key)
+	}
+	close(b.grown)
+	b.grown = make(chan struct{})
+}
+
+// Change edits a partition under the broker's lock.
+func (b *Broker) Change(name string, id int32, logStart, corrupt int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.topics[name].partitions[id]
+	p.logStart, p.corrupt = logStart, corrupt
+}
+
+// Kinds returns what a partition holds, from offset 0 on.
+func (b *Broker) Kinds(name string, id int32) []Kind {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.topics[name].partitions[id].kinds)
+}
+
+// Partitions returns the partitions of a topic as a member would be assigned them.
+func (b *Broker) Partitions(name string) []connector.Partition {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.topics[name]
+	var all []connector.Partition
+	for i := range t.partitions {
+		all = append(all, connector.Partition{Cluster: b.Cluster, Topic: name, TopicID: t.id, ID: int32(i)})
+	}
+	return all
+}
+
+// GroupOffsets returns the committed offsets of a topic.
+func (b *Broker) GroupOffsets(name string) map[int32]connector.GroupOffset {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	offsets := map[int32]connector.GroupOffset{}
+	for id, o := range b.group[name] {
+		offsets[id] = o
+	}
+	return offsets
+}
+
+// SetGroupOffset commits an offset from outside.
+func (b *Broker) SetGroupOffset(name string, id int32, next int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.set(name, id, connector.GroupOffset{Next: next, Epoch: -1})
+}
+
+func (b *Broker) set(name string, id int32, o connector.GroupOffset) {
+	if b.group[name] == nil {
+		b.group[name] = map[int32]connector.GroupOffset{}
+	}
+	b.group[name][id] = o
+}
+
+// A Member is one process's view of the cluster: its Group and its Log.
+type Member struct {
+	b        *Broker
+	assigned chan connector.Assignment
+	fetched  chan connector.Fetched
+
+	mu       sync.Mutex
+	dead     bool
+	requests map[connector.Partition]uint64 // the newest request of each partition
+	n        uint64
+	joined   bool
+	pending  sync.WaitGroup
+	end      context.Context
+	stop     context.CancelFunc
+}
+
+var (
+	_ connector.Group = (*Member)(nil)
+	_ connector.Log   = (*Member)(nil)
+)
+
+// NewMember returns a member that is in no generation yet. ctx ends its life.
+func (b *Broker) NewMember(ctx context.Context) *Member {
+	m := &Member{
+		b: b, assigned: make(chan connector.Assignment, 64), fetched: make(chan connector.Fetched), requests: map[connector.Partition]uint64{},
+	}
+	m.end, m.stop = context.WithCancel(ctx)
+	return m
+}
+
+// Assign gives the member claims, from another goroutine's point of view: at some time.
+func (m *Member) Assign(a connector.Assignment) { m.assigned <- a }
+
+// Kill makes every later call of the member fail without effect, as a crash would.
+func (m *Member) Kill() {
+	m.mu.Lock()
+	m.dead = true
+	m.mu.Unlock()
+	m.stop()
+}
+
+// Wait waits for what the member still has under way.
+func (m *Member) Wait() {
+	m.stop()
+	m.pending.Wait()
+}
+
+var (
+	errDead  = classify.Mark(errors.New("the process is gone"), classify.Canceled)
+	errFlaky = classify.Mark(errors.New("connection reset"), classify.Transient)
+)
+
+// ask waits for the cluster's answer and may fail instead.
+func (m *Member) ask(ctx context.Context) error {
+	if err := m.b.Chance.Pause(ctx, 20*time.Millisecond); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.dead:
+		return errDead
+	case m.b.Flaky.Load() > 0 && m.b.Chance.Is(int(m.b.Flaky.Load())):
+		return errFlaky
+	}
+	return nil
+}
+
+// Run delivers what Assign gives.
+func (m *Member) Run(ctx context.Context, deliver func(connector.Assignment)) error {
+	for {
+		select {
+		case a := <-m.assigned:
+			m.mu.Lock()
+			m.joined = a.Joined
+			m.mu.Unlock()
+			deliver(a)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Offsets returns the group's offsets.
+func (m *Member) Offsets(ctx context.Context, name string) (map[int32]connector.GroupOffset, error) {
+	if err := m.ask(ctx); err != nil {
+		return nil, err
+	}
+	return m.b.GroupOffsets(name), nil
+}
+
+// CommitOffsets moves them, if the member is in a generation. It may fail before and after it took effect.
+func (m *Member) CommitOffsets(ctx context.Context, offsets map[connector.Partition]connector.GroupOffset) error {
+	if err := m.ask(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	joined := m.joined
+	m.mu.Unlock()
+	if !joined {
+		return classify.Mark(errors.New("no generation"), classify.Fenced)
+	}
+	m.b.mu.Lock()
+	for p, o := range offsets {
+		m.b.set(p.Topic, p.ID, o)
+	}
+	m.b.mu.Unlock()
+	return m.ask(ctx)
+}
+
+// Topic returns metadata.
+func (m *Member) Topic(ctx context.Context, name string) (connector.Topic, error) {
+	if err := m.ask(ctx); err != nil {
+		return connector.Topic{}, err
+	}
+	m.b.mu.Lock()
+	defer m.b.mu.Unlock()
+	t, ok := m.b.topics[name]
+	if !ok {
+		return connector.Topic{}, connector.Held(connector.ReasonTopicMissing, "no such topic", nil)
+	}
+	answer := connector.Topic{Cluster: m.b.Cluster, Name: name, ID: t.id}
+	for i := range t.partitions {
+		answer.Partitions = append(answer.Partitions, int32(i))
+	}
+	return answer, nil
+}
+
+// Bounds returns the ends of partitions.
+func (m *Member) Bounds(ctx context.Context, at []connector.Position) (map[connector.Partition]connector.Bounds, error) {
+	if err := m.ask(ctx); err != nil {
+		return nil, err
+	}
+	m.b.mu.Lock()
+	defer m.b.mu.Unlock()
+	bounds := map[connector.Partition]connector.Bounds{}
+	for _, pos := range at {
+		if t := m.b.topics[pos.Partition.Topic]; t != nil && t.id == pos.Partition.TopicID {
+			bounds[pos.Partition] = t.partitions[pos.Partition.ID].bounds()
+		}
+	}
+	return bounds, nil
+}
+
+func (p *partition) bounds() connector.Bounds {
+	end := int64(len(p.kinds))
+	return connector.Bounds{LogStart: p.logStart, LastStable: end, HighWatermark: end, DivergedAt: -1}
+}
+
+// Fetch answers once there is something, late.
+func (m *Member) Fetch(q connector.FetchRequest) {
+	m.mu.Lock()
+	m.n++
+	n := m.n
+	m.requests[q.Partition] = n
+	dead := m.dead
+	m.mu.Unlock()
+	if dead {
+		return
+	}
+	m.pending.Go(func() { m.answer(q, n) })
+}
+
+// Forget ends a request.
+func (m *Member) Forget(p connector.Partition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.requests, p)
+}
+
+// Fetched is where answers arrive.
+func (m *Member) Fetched() <-chan connector.Fetched { return m.fetched }
+
+func (m *Member) answer(q connector.FetchRequest, n uint64) {
+	for {
+		if m.b.Chance.Pause(m.end, 30*time.Millisecond) != nil {
+			return
+		}
+		f, grown := m.b.read(q)
+		if grown != nil {
+			select {
+			case <-grown:
+				continue
+			case <-m.end.Done():
+				return
+			}
+		}
+		m.mu.Lock()
+		wanted := m.requests[q.Partition] == n
+		m.mu.Unlock()
+		if !wanted && !m.b.Chance.Is(4) { // an answer on its way may still come
+			return
+		}
+		select {
+		case m.fetched <- f:
+		case <-m.end.Done():
+		}
+		return
+	}
+}
+
+// read returns an answer, or a channel that says when to try again.
+func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struct{}) {
+	most := 1 + b.Chance.N(6)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.topics[q.Partition.Topic]
+	f := connector.Fetched{Partition: q.Partition, Session: q.Session, Next: q.Next}
+	if t == nil || t.id != q.Partition.TopicID {
+		f.Err = connector.Held(connector.ReasonTopicRecreated, "another topic now", nil)
+		return f, nil
+	}
+	p := t.partitions[q.Partition.ID]
+	f.Bounds = p.bounds()
+	switch end := f.Bounds.HighWatermark; {
+	case q.Next < p.logStart:
+		f.Err = connector.Held(connector.ReasonBehindLogStart, "offset out of range", nil)
+		return f, nil
+	case q.Next > end:
+		f.Err = connector.Held(connector.ReasonAheadOfLogEnd, "offset out of range", nil)
+		return f, nil
+	case q.Next == end:
+		return f, b.grown
+	}
+	r := &records{}
+	for o := q.Next; o < int64(len(p.kinds)) && len(r.left) < most; o++ {
+		if o == p.corrupt {
+			r.err = connector.Held(connector.ReasonCorruptBatch, "checksum", nil)
+			break
+		}
+		f.Next = o + 1
+		rec := connector.Record{Offset: o, Key: []byte(p.keys[o]), Value: []byte{byte(p.kinds[o])}}
+		switch p.kinds[o] {
+		case Control:
+			continue
+		case Tombstone:
+			rec.Value = nil
+		}
+		r.left = append(r.left, rec)
+	}
+	if len(r.left) > 0 || r.err != nil {
+		f.Records = r
+	}
+	return f, nil
+}
+
+// records is an answer's records.
+type records struct {
+	left []connector.Record
+	err  error
+}
+
+// Read returns the next ones.
+func (r *records) Read(block []connector.Record) (int, error) {
+	n := copy(block, r.left)
+	r.left = r.left[n:]
+	switch {
+	case len(r.left) > 0:
+		return n, nil
+	case r.err != nil:
+		return n, r.err
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}

@@ -1,0 +1,214 @@
+package story
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/reliability"
+)
+
+// Pipeline is the pipeline of all members.
+const Pipeline = "p"
+
+// Topic is the topic of all members.
+const Topic = "orders"
+
+// World is a cluster, a table and the members that move records from one into the other.
+type World struct {
+	Broker *Broker
+	Log    *TableLog
+	Chance *Chance
+	Logger *slog.Logger
+	Start  connector.Start
+	// Broken is given to the tables of members.
+	Broken func(step string) error
+	// UntilCurrent and Every steer the members started from now on.
+	UntilCurrent bool
+	Every        time.Duration
+
+	late    sync.WaitGroup
+	members []*Process
+	born    int
+}
+
+// NewWorld returns a world of a seed with an empty topic of n partitions.
+func NewWorld(seed uint64, partitions int) *World {
+	chance := NewChance(seed)
+	w := &World{
+		Broker: NewBroker(chance), Log: NewTableLog("table-1"), Chance: chance, Logger: slog.New(slog.DiscardHandler),
+		Start: connector.StartEarliest, Every: time.Second,
+	}
+	w.Broker.Create(Topic, 1, partitions)
+	return w
+}
+
+// Process is a running member.
+type Process struct {
+	Name      string
+	Member    *Member
+	Table     *Table
+	Connector *connector.Connector
+	stop      context.CancelFunc
+	done      chan struct{}
+}
+
+// Begin starts a process without claims.
+func (w *World) Begin(ctx context.Context) *Process {
+	w.born++
+	ctx, cancel := context.WithCancel(ctx)
+	p := &Process{Name: fmt.Sprintf("m%d", w.born), stop: cancel, done: make(chan struct{})}
+	p.Member = w.Broker.NewMember(context.WithoutCancel(ctx))
+	p.Table = &Table{Log: w.Log, Member: p.Name, Chance: w.Chance, Late: &w.late, Broken: w.Broken}
+	logger := w.Logger.With("member", p.Name)
+	p.Connector = &connector.Connector{
+		Config: connector.Config{
+			Pipeline: Pipeline,
+			Topics: []connector.TopicConfig{{
+				Topic: Topic, Table: "t", Start: w.Start, Commit: connector.Limits{Every: w.Every, Rows: 20, Bytes: 1 << 20},
+			}},
+			Queue:                connector.QueueConfig{PauseAt: 12, ResumeAt: 6, PerKey: 4},
+			OffsetCommitInterval: 500 * time.Millisecond,
+			Drain:                5 * time.Second,
+			Lanes:                2,
+			UntilCurrent:         w.UntilCurrent,
+		},
+		Group: p.Member, Log: p.Member, Logger: logger,
+		Targets: map[string]connector.Target{"t": {Table: p.Table, Decoder: Decoder{}}},
+		Kafka: reliability.NewGuard("kafka", reliability.Config{
+			Backoff:  reliability.Backoff{Initial: 50 * time.Millisecond, Max: time.Second, Jitter: 0.25},
+			Failures: 5, OpenFor: 2 * time.Second, Successes: 1,
+		}, slog.New(slog.DiscardHandler), nil),
+	}
+	w.members = append(w.members, p)
+	go func() {
+		defer close(p.done)
+		if err := p.Connector.Run(ctx); err != nil {
+			panic(err)
+		}
+	}()
+	return p
+}
+
+// Crash ends a process at once: nothing that it still tries has an effect, but what it sent may land.
+func (w *World) Crash(p *Process) {
+	p.Member.Kill()
+	p.Table.Kill()
+	w.Stop(p)
+}
+
+// Stop asks a process to end and waits.
+func (w *World) Stop(p *Process) {
+	p.stop()
+	<-p.done
+	p.Member.Wait()
+	w.members = slices.DeleteFunc(w.members, func(o *Process) bool { return o == p })
+}
+
+// Done waits for a process that ends by itself.
+func (w *World) Done(p *Process) {
+	<-p.done
+	w.Stop(p)
+}
+
+// Close ends everything.
+func (w *World) Close() {
+	for len(w.members) > 0 {
+		w.Stop(w.members[0])
+	}
+	w.late.Wait()
+}
+
+// Position returns where the table stands.
+func (w *World) Position(id int32) int64 {
+	all := w.Broker.Partitions(Topic)
+	if at, ok := positions(w.Log.Versions())[all[id].AppID(Pipeline)]; ok {
+		return at
+	}
+	return -1
+}
+
+// AtEnd tells whether the table has everything.
+func (w *World) AtEnd() bool {
+	for _, p := range w.Broker.Partitions(Topic) {
+		if w.Position(p.ID) != int64(len(w.Broker.Kinds(Topic, p.ID))) {
+			return false
+		}
+	}
+	return true
+}
+
+// Rows returns the offsets of a partition in the table, in the order of versions and rows.
+func (w *World) Rows(id int32) []int64 {
+	var all []int64
+	for _, v := range w.Log.Versions() {
+		for _, r := range v.Rows {
+			if r.ID == id {
+				all = append(all, r.Offset)
+			}
+		}
+	}
+	return all
+}
+
+// Want returns the offsets that must be rows: those in [from, to) that are neither dropped nor invisible.
+func (w *World) Want(id int32, from, to int64) []int64 {
+	var all []int64
+	for o, k := range w.Broker.Kinds(Topic, id) {
+		if at := int64(o); k == Row && at >= from && at < to {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// Started returns the START of each partition.
+func (w *World) Started() map[int32]int64 {
+	starts := map[int32]int64{}
+	for _, v := range w.Log.Versions() {
+		for _, r := range v.Commit.Ranges {
+			if r.From == -1 {
+				starts[r.Partition] = r.Next
+			}
+		}
+	}
+	return starts
+}
+
+// Forged returns the commit of an operator who sets a position.
+func (w *World) Forged(id int32, next int64) connector.Commit {
+	p := w.Broker.Partitions(Topic)[id]
+	return connector.Commit{Operation: "forged", Txns: []connector.Txn{{AppID: p.AppID(Pipeline), Version: next}}}
+}
+
+// Marked tells whether the pipeline's mark on the table is in the log.
+func (w *World) Marked(table string) bool {
+	_, ok := positions(w.Log.Versions())[idempotency.TableAppID(Pipeline, table)]
+	return ok
+}
+
+// Offsets returns the group's offsets as plain numbers.
+func (w *World) Offsets() map[int32]int64 {
+	plain := map[int32]int64{}
+	for id, o := range w.Broker.GroupOffsets(Topic) {
+		plain[id] = o.Next
+	}
+	return plain
+}
+
+// Holds returns the reasons of a process's holds by partition.
+func (p *Process) Holds() map[int32]connector.Reason {
+	holds := map[int32]connector.Reason{}
+	for _, c := range p.Connector.Status().Claims {
+		if c.Hold != nil {
+			holds[c.Partition.ID] = c.Hold.Reason
+		}
+	}
+	return maps.Clone(holds)
+}

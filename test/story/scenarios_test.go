@@ -1,0 +1,413 @@
+package story_test
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/test/story"
+)
+
+// scene runs a scenario in virtual time.
+func scene(t *testing.T, partitions int, play func(t *testing.T, w *story.World)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := story.NewWorld(7, partitions)
+		defer w.Close()
+		play(t, w)
+	})
+}
+
+func joined(w *story.World, ids ...int) connector.Assignment {
+	a := connector.Assignment{Joined: true}
+	for _, id := range ids {
+		a.Partitions = append(a.Partitions, w.Broker.Partitions(story.Topic)[id])
+	}
+	return a
+}
+
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for range 1800 {
+		if cond() {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	t.Fatalf("half an hour and not yet: %s", what)
+}
+
+func wantRows(t *testing.T, w *story.World, id int32, want []int64) {
+	t.Helper()
+	if got := w.Rows(id); !slices.Equal(got, want) {
+		t.Errorf("partition %d has rows %v, want %v\n%s", id, got, want, history(w))
+	}
+}
+
+func wantHolds(t *testing.T, p *story.Process, want map[int32]connector.Reason) {
+	t.Helper()
+	eventually(t, "holds as they should be", func() bool { return maps.Equal(p.Holds(), want) })
+}
+
+func TestStartIsOneCommitForAllPartitions(t *testing.T) {
+	scene(t, 3, func(t *testing.T, w *story.World) {
+		for id := range int32(3) {
+			w.Broker.Produce(story.Topic, id, "rrr", "k")
+		}
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 1)) // works on one of them only
+		eventually(t, "partition 1 at its end", func() bool { return w.Position(1) == 3 })
+		if got, want := w.Started(), map[int32]int64{0: 0, 1: 0, 2: 0}; !maps.Equal(got, want) {
+			t.Errorf("started %v, want %v", got, want)
+		}
+	})
+}
+
+func TestStartLatestBeginsBehindWhatIsThere(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		w.Start = connector.StartLatest
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+		w.Broker.Produce(story.Topic, 0, "rr", "k")
+		w.Broker.Produce(story.Topic, 1, "r", "k")
+		eventually(t, "end", w.AtEnd)
+		wantRows(t, w, 0, []int64{3, 4})
+		wantRows(t, w, 1, []int64{0})
+	})
+}
+
+func TestTwoMembersStartAtOnce(t *testing.T) {
+	scene(t, 4, func(t *testing.T, w *story.World) {
+		w.Start = connector.StartLatest
+		a, b := w.Begin(t.Context()), w.Begin(t.Context())
+		a.Member.Assign(joined(w, 0, 1))
+		b.Member.Assign(joined(w, 2, 3))
+		for range 20 { // the end moves while they look
+			w.Broker.Produce(story.Topic, int32(w.Chance.N(4)), "r", "k")
+			time.Sleep(20 * time.Millisecond)
+		}
+		eventually(t, "end", w.AtEnd)
+		starts := 0
+		for _, v := range w.Log.Versions() {
+			if v.Commit.Operation == "SLUICE START" {
+				starts++
+			}
+		}
+		if starts != 1 {
+			t.Errorf("%d START commits, want 1\n%s", starts, history(w))
+		}
+		for id, from := range w.Started() {
+			wantRows(t, w, id, w.Want(id, from, 1<<40))
+		}
+	})
+}
+
+func TestAPartitionAddedLaterStartsAtItsEarliestOffset(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.Start = connector.StartLatest
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "START", func() bool { return len(w.Started()) == 1 })
+		w.Broker.Create(story.Topic, 1, 2) // the same id: it grew
+		w.Broker.Produce(story.Topic, 1, "rrr", "k")
+		p.Member.Assign(joined(w, 0, 1))
+		eventually(t, "end", w.AtEnd)
+		wantRows(t, w, 1, []int64{0, 1, 2})
+	})
+}
+
+// TestNoTxnIsNotFirstStart lists the pasts that forbid a START, each with its reason.
+func TestNoTxnIsNotFirstStart(t *testing.T) {
+	here := func(w *story.World) connector.Partition { return w.Broker.Partitions(story.Topic)[0] }
+	txn := func(pipeline string, p connector.Partition) func(w *story.World) {
+		return func(w *story.World) {
+			w.Log.Append(story.Version{Commit: connector.Commit{Txns: []connector.Txn{
+				{AppID: idempotency.TableAppID(pipeline, "table-1")}, {AppID: p.AppID(pipeline), Version: 2},
+			}}})
+		}
+	}
+	for name, c := range map[string]struct {
+		past   func(w *story.World)
+		reason connector.Reason
+	}{
+		"a group offset": {func(w *story.World) { w.Broker.SetGroupOffset(story.Topic, 1, 5) }, connector.ReasonUnknownHistory},
+		"another pipeline": {func(w *story.World) {
+			txn("other", here(w))(w)
+		}, connector.ReasonUnknownHistory},
+		"another topic id": {func(w *story.World) {
+			p := here(w)
+			p.TopicID[15] = 9
+			txn(story.Pipeline, p)(w)
+		}, connector.ReasonTopicRecreated},
+		"another cluster": {func(w *story.World) {
+			p := here(w)
+			p.Cluster = "elsewhere"
+			txn(story.Pipeline, p)(w)
+		}, connector.ReasonClusterChanged},
+		"another table": {func(w *story.World) {
+			w.Log.Append(story.Version{Commit: connector.Commit{Txns: []connector.Txn{
+				{AppID: idempotency.TableAppID(story.Pipeline, "table-0")}, {AppID: here(w).AppID(story.Pipeline), Version: 1},
+			}}})
+		}, connector.ReasonTableReplaced},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene(t, 2, func(t *testing.T, w *story.World) {
+				w.Broker.Produce(story.Topic, 0, "rrr", "k")
+				c.past(w)
+				p := w.Begin(t.Context())
+				p.Member.Assign(joined(w, 0, 1))
+				wantHolds(t, p, map[int32]connector.Reason{0: c.reason, 1: c.reason})
+				time.Sleep(10 * time.Minute)
+				wantHolds(t, p, map[int32]connector.Reason{0: c.reason, 1: c.reason})
+				wantRows(t, w, 0, nil)
+			})
+		})
+	}
+}
+
+func TestPositionsOutsideTheLogHoldAndOthersGoOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(w *story.World)
+		reason connector.Reason
+	}{
+		"behind its start": {func(w *story.World) { w.Broker.Change(story.Topic, 0, 3, -1) }, connector.ReasonBehindLogStart},
+		"ahead of its end": {func(w *story.World) { w.Log.Append(story.Version{Commit: w.Forged(0, 99)}) }, connector.ReasonAheadOfLogEnd},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene(t, 2, func(t *testing.T, w *story.World) {
+				w.Broker.Produce(story.Topic, 0, "r", "k")
+				p := w.Begin(t.Context())
+				p.Member.Assign(joined(w, 0, 1))
+				eventually(t, "end", w.AtEnd)
+				w.Stop(p)
+				w.Broker.Produce(story.Topic, 0, "rrrrr", "k")
+				w.Broker.Produce(story.Topic, 1, "rr", "k")
+				c.change(w)
+				p = w.Begin(t.Context())
+				p.Member.Assign(joined(w, 0, 1))
+				wantHolds(t, p, map[int32]connector.Reason{0: c.reason})
+				eventually(t, "the other partition at its end", func() bool { return w.Position(1) == 2 })
+				wantRows(t, w, 0, []int64{0})
+				// What ends the hold: the position is set to where the log can be read.
+				w.Log.Append(story.Version{Commit: w.Forged(0, 3)})
+				eventually(t, "end", func() bool { return w.Position(0) == 6 })
+				wantHolds(t, p, map[int32]connector.Reason{})
+				wantRows(t, w, 0, []int64{0, 3, 4, 5})
+			})
+		})
+	}
+}
+
+func TestARunningClaimThatIsMovedByAnOperatorResumes(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "end", w.AtEnd)
+		w.Log.Append(story.Version{Commit: w.Forged(0, 2)}) // back: repeats, as the operator asked
+		eventually(t, "end again", w.AtEnd)
+		wantRows(t, w, 0, []int64{0, 1, 2, 3, 2, 3})
+	})
+}
+
+func TestPoisonTruncatesItsClaimAndOthersCommit(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "rrprrrp", "k")
+		w.Broker.Produce(story.Topic, 1, "rrtrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		eventually(t, "good partition at its end", func() bool { return w.Position(1) == 5 })
+		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPoison})
+		wantRows(t, w, 0, []int64{0, 1})
+		wantRows(t, w, 1, []int64{0, 1, 3, 4})
+		if at := w.Position(0); at != 2 {
+			t.Errorf("held at %d, want 2", at)
+		}
+		w.Broker.Produce(story.Topic, 1, "rr", "k")
+		eventually(t, "good partition goes on", func() bool { return w.Position(1) == 7 })
+		w.Log.Append(story.Version{Commit: w.Forged(0, 3)}) // the operator skips it
+		eventually(t, "up to the next bad record", func() bool { return w.Position(0) == 6 })
+		wantRows(t, w, 0, []int64{0, 1, 3, 4, 5})
+		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPoison})
+	})
+}
+
+func TestADamagedBatchHoldsAndGoesOnWhenItIsMended(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		w.Broker.Change(story.Topic, 0, 0, 3)
+		w.Broker.Produce(story.Topic, 0, "rrrrr", "k")
+		w.Broker.Produce(story.Topic, 1, "rr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonCorruptBatch})
+		eventually(t, "all before it", func() bool { return w.Position(0) == 3 && w.Position(1) == 2 })
+		wantRows(t, w, 0, []int64{0, 1, 2})
+		w.Broker.Change(story.Topic, 0, 0, -1)
+		eventually(t, "end", w.AtEnd)
+		wantHolds(t, p, map[int32]connector.Reason{})
+		wantRows(t, w, 0, []int64{0, 1, 2, 3, 4})
+	})
+}
+
+func TestATableThatCannotBeWrittenHoldsAllItsClaimsAndGoesOn(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		var mended atomic.Bool
+		w.Broken = func(step string) error {
+			if !mended.Load() && step == "refresh" {
+				return connector.Held(connector.ReasonTableUnsupported, "a feature", nil)
+			}
+			return nil
+		}
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonTableUnsupported, 1: connector.ReasonTableUnsupported})
+		mended.Store(true)
+		eventually(t, "end", w.AtEnd)
+		wantHolds(t, p, map[int32]connector.Reason{})
+		wantRows(t, w, 0, []int64{0, 1, 2})
+	})
+}
+
+func TestAnUnknownFailureResumesFromTheTable(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		var failures atomic.Int64
+		w.Broken = func(step string) error {
+			if step == "stage" && failures.Add(1) <= 2 {
+				return errors.New("what is this")
+			}
+			return nil
+		}
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "end", w.AtEnd)
+		wantRows(t, w, 0, []int64{0, 1, 2})
+	})
+}
+
+func TestWhoIsFencedAgainAndAgainIsContested(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		var alone atomic.Bool
+		w.Broken = func(step string) error {
+			if !alone.Load() && step == "stage" {
+				return classify.Mark(errors.New("somebody else"), classify.Fenced)
+			}
+			return nil
+		}
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonContested})
+		alone.Store(true)
+		eventually(t, "end, once the position stood still", w.AtEnd)
+		wantHolds(t, p, map[int32]connector.Reason{})
+		wantRows(t, w, 0, []int64{0, 1, 2})
+	})
+}
+
+// TestClaimsOutliveGenerations: the end of a generation stops nothing, and a fence without one releases the claims.
+func TestClaimsOutliveGenerations(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "START", func() bool { return len(w.Started()) == 1 })
+		p.Member.Assign(connector.Assignment{Joined: false})
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		eventually(t, "end", w.AtEnd)
+		w.Log.Append(story.Version{Commit: w.Forged(0, 1)})
+		eventually(t, "no claims", func() bool { return len(p.Connector.Status().Claims) == 0 })
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "end again", w.AtEnd)
+		wantRows(t, w, 0, []int64{0, 1, 2, 1, 2})
+	})
+}
+
+func TestGroupOffsetsFollowTheTableAndAreMended(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		eventually(t, "end", w.AtEnd)
+		eventually(t, "group offsets", func() bool { return maps.Equal(w.Offsets(), map[int32]int64{0: 3, 1: 0}) })
+		w.Stop(p)
+		w.Broker.SetGroupOffset(story.Topic, 0, 1) // as after a crash between commit and group offsets
+		p = w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		eventually(t, "mended", func() bool { return maps.Equal(w.Offsets(), map[int32]int64{0: 3, 1: 0}) })
+		wantRows(t, w, 0, []int64{0, 1, 2})
+	})
+}
+
+func TestDrainCommitsWhatIsOpen(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.Every = time.Hour
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		w.Broker.Produce(story.Topic, 0, "rrrcc", "k")
+		time.Sleep(10 * time.Second)
+		if at := w.Position(0); at != 0 {
+			t.Fatalf("committed up to %d before it was due", at)
+		}
+		w.Stop(p)
+		if at := w.Position(0); at != 5 {
+			t.Errorf("after the drain the table stands at %d, want 5", at)
+		}
+		if got := w.Offsets()[0]; got != 5 {
+			t.Errorf("after the drain the group offset is %d, want 5", got)
+		}
+	})
+}
+
+func TestUntilCurrentEndsByItself(t *testing.T) {
+	scene(t, 3, func(t *testing.T, w *story.World) {
+		w.Every, w.UntilCurrent = time.Hour, true
+		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 100), "k")
+		w.Broker.Produce(story.Topic, 1, "rrrccc", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1, 2))
+		w.Done(p)
+		if !w.AtEnd() {
+			t.Errorf("ended early\n%s", history(w))
+		}
+		w.Broker.Produce(story.Topic, 0, "p", "k")
+		p = w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1, 2))
+		w.Done(p)
+		if got := p.Holds(); got[0] != connector.ReasonPoison {
+			t.Errorf("ended with holds %v, want poison", got)
+		}
+	})
+}
+
+// TestAHotKeyStopsItsPartitionOnly: the valve and the bound per key of seed scenarios 4 and 5, small.
+func TestAHotKeyStopsItsPartitionOnly(t *testing.T) {
+	scene(t, 4, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 200), "hot")
+		for id := int32(1); id < 4; id++ {
+			for range 20 {
+				w.Broker.Produce(story.Topic, id, "r", string(rune('a'+w.Chance.N(26))))
+			}
+		}
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1, 2, 3))
+		for range 500 {
+			time.Sleep(10 * time.Millisecond)
+			if q := p.Connector.Status().Queued; q > 12 {
+				t.Fatalf("%d queued, the valve closes at 12", q)
+			}
+		}
+		eventually(t, "end", w.AtEnd)
+		wantRows(t, w, 0, w.Want(0, 0, 200))
+	})
+}

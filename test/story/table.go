@@ -1,0 +1,274 @@
+package story
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"sluice/classify"
+	"sluice/connector"
+)
+
+// Source identifies a row by where it stems from.
+type Source struct {
+	Topic   string
+	TopicID byte
+	ID      int32
+	Offset  int64
+}
+
+// Version is one version of a table.
+type Version struct {
+	Table  string
+	Member string
+	At     time.Time
+	Commit connector.Commit
+	Rows   []Source
+}
+
+// TableLog is a table's log: put-if-absent on version numbers, and nothing else is trusted.
+type TableLog struct {
+	mu       sync.Mutex
+	id       string
+	versions []Version
+}
+
+// NewTableLog returns the log of a table that exists since version 0.
+func NewTableLog(id string) *TableLog { return &TableLog{id: id, versions: []Version{{Table: id}}} }
+
+// Versions returns all versions so far.
+func (l *TableLog) Versions() []Version {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]Version(nil), l.versions...)
+}
+
+// Append adds a version from outside, for instance an operator's.
+func (l *TableLog) Append(v Version) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v.Table = l.id
+	l.versions = append(l.versions, v)
+}
+
+// Replace makes it another table; its txns stay, as REPLACE TABLE does.
+func (l *TableLog) Replace(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.id = id
+	l.versions = append(l.versions, Version{Table: id})
+}
+
+// put is put-if-absent of version n.
+func (l *TableLog) put(n int, v Version) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n != len(l.versions) {
+		return false
+	}
+	v.Table, v.At = l.id, time.Now()
+	l.versions = append(l.versions, v)
+	return true
+}
+
+func (l *TableLog) snapshot() *connector.Snapshot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := &connector.Snapshot{TableID: l.id, Version: int64(len(l.versions) - 1), Positions: map[string]int64{}, Schema: schema{}, ReadAt: time.Now()}
+	for _, v := range l.versions {
+		for _, t := range v.Commit.Txns {
+			s.Positions[t.AppID] = t.Version
+		}
+	}
+	return s
+}
+
+type schema struct{}
+
+func (schema) Fits(connector.Schema) error { return nil }
+
+// Table is a member's way to a TableLog.
+type Table struct {
+	Log    *TableLog
+	Member string
+	Chance *Chance
+	// Broken, if set, is asked before each step and may fail it.
+	Broken func(step string) error
+	// Late takes PUTs that nobody waits for any more.
+	Late *sync.WaitGroup
+
+	mu   sync.Mutex
+	dead bool
+	// Steps counts the calls of each kind.
+	Steps map[string]int
+}
+
+var _ connector.Table = (*Table)(nil)
+
+// Kill ends the process in front of the table.
+func (t *Table) Kill() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dead = true
+}
+
+func (t *Table) step(ctx context.Context, name string) error {
+	if err := t.Chance.Pause(ctx, 200*time.Millisecond); err != nil {
+		return classify.Mark(err, classify.Canceled)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.Steps == nil {
+		t.Steps = map[string]int{}
+	}
+	t.Steps[name]++
+	if t.dead {
+		return errDead
+	}
+	if t.Broken != nil {
+		return t.Broken(name)
+	}
+	return nil
+}
+
+// Load returns the newest snapshot.
+func (t *Table) Load(ctx context.Context) (*connector.Snapshot, error) {
+	if err := t.step(ctx, "load"); err != nil {
+		return nil, err
+	}
+	return t.Log.snapshot(), nil
+}
+
+// Stage remembers which rows the pieces hold.
+func (t *Table) Stage(ctx context.Context, _ *connector.Snapshot, pieces []connector.Piece) (*connector.Staged, error) {
+	if err := t.step(ctx, "stage"); err != nil {
+		return nil, err
+	}
+	var rows []Source
+	for _, p := range pieces {
+		rows = append(rows, sources(p)...)
+	}
+	return &connector.Staged{Files: rows, Rows: int64(len(rows))}, nil
+}
+
+// Commit is the protocol's loop in short: PRE on a prefix, put-if-absent of the version behind it, which may land late
+// or never answer.
+func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*connector.Snapshot) error) (*connector.Snapshot, error) {
+	v := Version{Member: t.Member, Commit: *c}
+	if c.Staged != nil {
+		v.Rows = c.Staged.Files.([]Source)
+	}
+	for {
+		if err := t.step(ctx, "refresh"); err != nil {
+			return nil, err
+		}
+		s := t.Log.snapshot()
+		if err := pre(s); err != nil {
+			return nil, err
+		}
+		if err := t.step(ctx, "put"); err != nil {
+			t.stray(int(s.Version)+1, v)
+			return nil, fmt.Errorf("%w: %w", connector.ErrUndecided, err)
+		}
+		if t.Log.put(int(s.Version)+1, v) {
+			if err := t.step(ctx, "answer"); err != nil {
+				return nil, fmt.Errorf("%w: %w", connector.ErrUndecided, err)
+			}
+			return t.Log.snapshot(), nil
+		}
+	}
+}
+
+// stray lets a PUT of a dead or hurried sender land later, or never.
+func (t *Table) stray(n int, v Version) {
+	if t.Late == nil || t.Chance.Is(2) {
+		return
+	}
+	t.Late.Go(func() {
+		_ = t.Chance.Pause(context.WithoutCancel(context.Background()), 3*time.Second)
+		t.Log.put(n, v)
+	})
+}
+
+// Discard has nothing to delete.
+func (t *Table) Discard(context.Context, *connector.Staged) {}
+
+// Decoder makes rows of two columns, which say where a row stems from. Poison fails.
+type Decoder struct{}
+
+var errPoison = classify.Mark(errors.New("poison"), classify.Poison)
+
+// Builder returns a builder.
+func (Decoder) Builder(connector.Schema) (connector.Builder, error) { return &builder{}, nil }
+
+type builder struct {
+	from []connector.Partition
+	at   []int64
+}
+
+var rowSchema = arrow.NewSchema([]arrow.Field{
+	{Name: "topic", Type: arrow.BinaryTypes.String},
+	{Name: "topic_id", Type: arrow.PrimitiveTypes.Int32},
+	{Name: "partition", Type: arrow.PrimitiveTypes.Int32},
+	{Name: "offset", Type: arrow.PrimitiveTypes.Int64},
+}, nil)
+
+// Add appends a row.
+func (b *builder) Add(p connector.Partition, r *connector.Record) error {
+	if len(r.Value) == 1 && Kind(r.Value[0]) == Poison {
+		return errPoison
+	}
+	if len(b.at) == 5 { // small, so that chunks end everywhere
+		return connector.ErrChunkFull
+	}
+	b.from, b.at = append(b.from, p), append(b.at, r.Offset)
+	return nil
+}
+
+func (b *builder) Rows() int      { return len(b.at) }
+func (b *builder) Bytes() int64   { return int64(len(b.at) * 32) }
+func (b *builder) Ignored() int64 { return 0 }
+
+// Seal returns the chunk.
+func (b *builder) Seal() arrow.RecordBatch {
+	rb := array.NewRecordBuilder(memory.DefaultAllocator, rowSchema)
+	defer rb.Release()
+	for i, p := range b.from {
+		rb.Field(0).(*array.StringBuilder).Append(p.Topic)
+		rb.Field(1).(*array.Int32Builder).Append(int32(p.TopicID[15]))
+		rb.Field(2).(*array.Int32Builder).Append(p.ID)
+		rb.Field(3).(*array.Int64Builder).Append(b.at[i])
+	}
+	*b = builder{}
+	return rb.NewRecordBatch()
+}
+
+func sources(p connector.Piece) []Source {
+	var all []Source
+	for i := p.From; i < p.To; i++ {
+		at := int(i)
+		all = append(all, Source{
+			p.Rows.Column(0).(*array.String).Value(at), byte(p.Rows.Column(1).(*array.Int32).Value(at)),
+			p.Rows.Column(2).(*array.Int32).Value(at), p.Rows.Column(3).(*array.Int64).Value(at),
+		})
+	}
+	return all
+}
+
+// positions returns the txns of all versions up to n.
+func positions(versions []Version) map[string]int64 {
+	at := map[string]int64{}
+	for _, v := range versions {
+		for _, t := range v.Commit.Txns {
+			at[t.AppID] = t.Version
+		}
+	}
+	return maps.Clone(at)
+}
