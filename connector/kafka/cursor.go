@@ -4,6 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/segmentio/kafka-go"
+
 	"sluice/connector"
 )
 
@@ -88,10 +90,21 @@ func (c *cursor) served() {
 // retry counts a failure and says when to try again.
 func (c *cursor) retry(err error) time.Time {
 	c.failures++
-	if isDenied(err) {
+	if isRefusal(err) {
 		return time.Now().Add(jitter(retryDenied))
 	}
 	return time.Now().Add(backoff(c.failures))
+}
+
+// isRefusal tells whether the cluster knows us and does not want us to.
+func isRefusal(err error) bool {
+	var code kafka.Error
+	return errors.As(err, &code) && denied(code) || err != nil && untrusted(err)
+}
+
+// noBounds are bounds of which nothing is known.
+func noBounds() connector.Bounds {
+	return connector.Bounds{LogStart: -1, LastStable: -1, HighWatermark: -1, LeaderEpoch: -1, DivergedAt: -1}
 }
 
 // lose looks for the leader of a partition, from a time on. The lock is held.

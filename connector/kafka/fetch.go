@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -81,7 +82,11 @@ func (c *Client) fetch(ctx context.Context, req *fetchRequest, f *fetchResponse)
 		return err
 	}
 	f.x = x
-	return f.decode(x.in, req)
+	err := f.decode(x.in, req)
+	if errors.Is(err, kafka.UnsupportedVersion) {
+		c.forget(req.broker)
+	}
+	return err
 }
 
 func encodeFetch(e *encoder, req *fetchRequest) {

@@ -162,7 +162,9 @@ func (l *Log) roundTrip(ctx context.Context, f *fetcher, req *fetchRequest, resp
 	l.metrics.fetched(resp.bytes(), resp.throttle)
 	l.mu.Lock()
 	l.endTrouble(troubled{broker: f.broker})
-	f.throttled = time.Now().Add(resp.throttle)
+	if until := time.Now().Add(resp.throttle); until.After(f.throttled) {
+		f.throttled = until
+	}
 	l.mu.Unlock()
 	for i := range resp.parts {
 		p := &resp.parts[i]
@@ -221,7 +223,7 @@ func (l *Log) fetchFailed(ctx context.Context, f *fetcher, flights []flight, err
 		case errors.Is(err, errResponseSize) && c.alone:
 			hold := connector.Held(connector.ReasonOversize, fmt.Sprintf(
 				"the record batch at offset %d is larger than the limit of %d bytes", c.req.Next, l.cfg.Limits.Batch), err)
-			l.conclude(c, hold, connector.Bounds{LeaderEpoch: c.epoch, DivergedAt: -1}, l.lose)
+			l.conclude(c, hold, noBounds(), l.lose)
 		case errors.Is(err, errResponseSize): // which of them is it?
 			c.alone, c.behind = true, true
 			l.enqueue(c)
@@ -266,10 +268,8 @@ func (l *Log) settle(f *fetcher, opener *recordbatch.Opener, flight *flight, p *
 	case p.err != 0:
 		l.metrics.failed(p.err)
 		c.replicaUntil = time.Time{}
-		if isDenied(p.err) {
-			l.trouble(troubled{broker: noBroker, topic: c.req.Partition.Topic}, p.err)
-		}
 		l.lose(c, c.retry(p.err))
+		l.troubleTopic(c, p.err)
 	case p.preferred >= 0 && p.preferred != f.broker && len(p.records) == 0:
 		c.replica, c.replicaUntil = p.preferred, time.Now().Add(followReplica)
 		l.lose(c, time.Now())

@@ -8,7 +8,7 @@ import (
 	"sluice/connector"
 )
 
-// suspect is a position that its broker has refused.
+// suspicion is a position that its broker has refused.
 type suspicion struct {
 	c        *cursor
 	seq      uint64
@@ -66,6 +66,9 @@ func (l *Log) decide(c *cursor, r reading) {
 		l.metrics.failed(r.err)
 		l.suspect(c, c.retry(r.err))
 	case r.hold != nil:
+		if r.gone {
+			r.bounds = noBounds()
+		}
 		l.conclude(c, r.hold, r.bounds, l.suspect)
 	case c.refused.IsZero():
 		c.refused = time.Now()

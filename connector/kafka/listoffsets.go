@@ -132,6 +132,9 @@ func (c *Client) askOffsets(ctx context.Context, broker int32, key protocol.ApiK
 			d.tags()
 			if i, ok := index[place{topic, id}]; ok && d.err == nil {
 				answers[i] = a
+				if a.err == kafka.UnsupportedVersion {
+					c.forget(broker)
+				}
 				delete(index, place{topic, id})
 			}
 		}

@@ -81,11 +81,11 @@ func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata, 
 		}
 		switch {
 		case hold != nil:
-			l.conclude(c, hold, connector.Bounds{DivergedAt: -1}, l.lose)
+			l.conclude(c, hold, noBounds(), l.lose)
 		case err != nil:
 			l.metrics.failed(err)
-			l.trouble(troubled{broker: noBroker, topic: p.Topic}, err)
 			l.lose(c, c.retry(err))
+			l.troubleTopic(c, err)
 		default:
 			l.endTrouble(troubled{broker: noBroker, topic: p.Topic})
 			c.leader, c.epoch = led.Leader, led.Epoch

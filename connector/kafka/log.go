@@ -135,8 +135,12 @@ func (l *Log) Fetch(req connector.FetchRequest) {
 	c.req, c.next, c.answer, c.wanted = req, req.Next, nil, true
 	c.seq++
 	switch c.state {
-	case resting, queued: // a second entry in a queue makes the first one stale
+	case resting:
 		l.enqueue(c)
+	case queued:
+		if moved { // it may belong to the other queue now; the second entry makes the first one stale
+			l.enqueue(c)
+		}
 	case suspected:
 		if moved {
 			l.lose(c, time.Now())
@@ -165,7 +169,9 @@ func (l *Log) Forget(p connector.Partition) {
 func (l *Log) Fetched() <-chan connector.Fetched { return l.fetched }
 
 // Topic returns a topic as the cluster's metadata show it; see [connector.Log].
-func (l *Log) Topic(ctx context.Context, name string) (connector.Topic, error) { return l.client.Topic(ctx, name) }
+func (l *Log) Topic(ctx context.Context, name string) (connector.Topic, error) {
+	return l.client.Topic(ctx, name)
+}
 
 // delivering hands over answers in the order in which they came. Partitions never wait for each other's readers: an
 // answer waits in its cursor.
@@ -255,6 +261,14 @@ func (l *Log) trouble(where troubled, err error) {
 		l.logger.Warn("reading from Kafka fails", "broker", where.broker, "topic", where.topic, "reason", reason, "error", err)
 	}
 	t.Reason, t.Err = reason, err
+}
+
+// troubleTopic notes an error of one partition, unless it is likely to pass at once as the move of a leader does. The
+// lock is held.
+func (l *Log) troubleTopic(c *cursor, err error) {
+	if c.failures >= 4 || isRefusal(err) {
+		l.trouble(troubled{broker: noBroker, topic: c.req.Partition.Topic}, err)
+	}
 }
 
 // endTrouble notes a success. The lock is held.

@@ -1,0 +1,264 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/connector"
+)
+
+// reader reads through a Log as the story's reader does: every answer is followed by the next request.
+type reader struct {
+	*Log
+	t      *testing.T
+	client *Client
+	reg    *prometheus.Registry
+	logs   *logBuffer
+	stop   func()
+
+	session  uint64
+	at       map[connector.Partition]connector.Position
+	got      map[connector.Partition][]connector.Record
+	last     map[connector.Partition]connector.Fetched
+	held     map[connector.Partition]error
+	answers  int
+	maxBytes int // of one answer's records
+}
+
+// read starts a Log, which ends with the test or by stop.
+func (w *scene) read(cfg LogConfig, change ...func(*Config)) *reader {
+	w.t.Helper()
+	ccfg := Config{Brokers: w.addrs, Dial: w.dial}
+	for _, fn := range change {
+		fn(&ccfg)
+	}
+	client, err := NewClient(ccfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r := &reader{
+		t: w.t, client: client, reg: prometheus.NewRegistry(), logs: &logBuffer{}, session: 1,
+		at:   map[connector.Partition]connector.Position{},
+		got:  map[connector.Partition][]connector.Record{},
+		last: map[connector.Partition]connector.Fetched{},
+		held: map[connector.Partition]error{},
+	}
+	r.Log = NewLog(client, cfg, slog.New(slog.NewTextHandler(r.logs, nil)), r.reg)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	stopped := false
+	r.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Error("Run:", err)
+		}
+		client.Close()
+	}
+	w.t.Cleanup(r.stop)
+	return r
+}
+
+// partitions returns all partitions of topics as they are now.
+func (r *reader) partitions(topics ...string) (all []connector.Partition) {
+	r.t.Helper()
+	for _, name := range topics {
+		t, err := r.Topic(r.t.Context(), name)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, id := range t.Partitions {
+			all = append(all, connector.Partition{Cluster: t.Cluster, Topic: name, TopicID: t.ID, ID: id})
+		}
+	}
+	return all
+}
+
+// from asks for a partition at a position.
+func (r *reader) from(p connector.Partition, next int64, epoch int32) {
+	pos := connector.Position{Partition: p, Next: next, Epoch: epoch}
+	r.at[p] = pos
+	delete(r.held, p)
+	r.Fetch(connector.FetchRequest{Position: pos, Session: r.session})
+}
+
+// until receives answers until done or the time is over, which fails the test.
+func (r *reader) until(limit time.Duration, done func() bool) {
+	r.t.Helper()
+	if !r.within(limit, done) {
+		for p, at := range r.at {
+			r.t.Logf("%v at %d, %d records, held by %v", p, at.Next, len(r.got[p]), r.held[p])
+		}
+		r.t.Fatalf("not done after %v; status %+v\n%s", limit, r.Status(), r.logs)
+	}
+}
+
+func (r *reader) within(limit time.Duration, done func() bool) bool {
+	r.t.Helper()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for !done() {
+		select {
+		case a := <-r.Fetched():
+			r.take(a)
+		case <-timer.C:
+			return done()
+		}
+	}
+	return true
+}
+
+// take checks an answer against the contract and asks on.
+func (r *reader) take(a connector.Fetched) {
+	r.t.Helper()
+	p := a.Partition
+	at, ok := r.at[p]
+	if a.Session != r.session || !ok {
+		r.t.Fatalf("answer of session %d for %v, now %d", a.Session, p, r.session)
+	}
+	r.answers++
+	r.last[p] = a
+	r.maxBytes = max(r.maxBytes, a.Bytes)
+	if a.Next < at.Next || (a.Records != nil) != (a.Bytes > 0) || a.Records != nil && a.Next == at.Next {
+		r.t.Fatalf("answer for %v at %d: %+v", p, at.Next, a)
+	}
+	if a.Records != nil {
+		for _, rec := range readRecords(r.t, a.Records) {
+			if rec.Offset < at.Next || rec.Offset >= a.Next {
+				r.t.Fatalf("%v: offset %d in an answer from %d to %d", p, rec.Offset, at.Next, a.Next)
+			}
+			at.Next = rec.Offset + 1
+			r.got[p] = append(r.got[p], rec)
+		}
+	}
+	r.at[p] = connector.Position{Partition: p, Next: a.Next, Epoch: a.Epoch}
+	if a.Err != nil {
+		r.held[p] = a.Err
+		return
+	}
+	r.Fetch(connector.FetchRequest{Position: r.at[p], Session: r.session})
+}
+
+func readRecords(t *testing.T, records connector.Records) (all []connector.Record) {
+	t.Helper()
+	block := make([]connector.Record, 100)
+	for {
+		n, err := records.Read(block)
+		all = append(all, block[:n]...)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (r *reader) values(p connector.Partition) (values []string) {
+	for _, rec := range r.got[p] {
+		values = append(values, string(rec.Value))
+	}
+	return values
+}
+
+// records is how many were read altogether.
+func (r *reader) records() (n int) {
+	for _, rec := range r.got {
+		n += len(rec)
+	}
+	return n
+}
+
+// reason is that of the hold of a partition, "" if it is not held.
+func (r *reader) reason(p connector.Partition) connector.Reason {
+	var h *connector.HoldError
+	if errors.As(r.held[p], &h) {
+		return h.Reason
+	}
+	return ""
+}
+
+// holds waits until a partition is held and returns the reason.
+func (r *reader) holds(limit time.Duration, p connector.Partition, want connector.Reason) {
+	r.t.Helper()
+	r.until(limit, func() bool { return r.held[p] != nil })
+	if got := r.reason(p); got != want {
+		r.t.Fatalf("held with %q, want %q: %v", got, want, r.held[p])
+	}
+}
+
+// metric is the value of a counter, its labels given as name, value.
+func (r *reader) metric(name string, labels ...string) float64 {
+	r.t.Helper()
+	families, err := r.reg.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			has := map[string]string{}
+			for _, l := range m.GetLabel() {
+				has[l.GetName()] = l.GetValue()
+			}
+			same := true
+			for i := 0; i < len(labels); i += 2 {
+				same = same && has[labels[i]] == labels[i+1]
+			}
+			if same {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// franz returns a client of another make, which ends with the test.
+func (w *scene) franz(opts ...kgo.Opt) *kgo.Client {
+	w.t.Helper()
+	cl, err := kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(w.addrs...), kgo.Dialer(w.dial), kgo.MetadataMinAge(100 * time.Millisecond), kgo.DisableClientMetrics(),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	}, opts...)...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(cl.Close)
+	return cl
+}
+
+// produce writes n records "<tag><i>" to a partition in one batch, with a producer of its own.
+func (w *scene) produce(topic string, partition int32, n int, tag string, opts ...kgo.Opt) {
+	w.t.Helper()
+	var recs []*kgo.Record
+	for i := range n {
+		recs = append(recs, &kgo.Record{Topic: topic, Partition: partition, Value: fmt.Appendf(nil, "%s%d", tag, i)})
+	}
+	cl := w.franz(append([]kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression())}, opts...)...)
+	defer cl.Close()
+	if err := cl.ProduceSync(w.t.Context(), recs...).FirstErr(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func tagged(tag string, n int) (values []string) {
+	for i := range n {
+		values = append(values, fmt.Sprint(tag, i))
+	}
+	return values
+}
