@@ -1,16 +1,13 @@
 package connector
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 type metrics struct {
-	lag                       *prometheus.GaugeVec
-	totalLag, healthy, queued prometheus.Gauge
-	held                      *prometheus.GaugeVec
+	queued prometheus.Gauge
 
 	read, tombstones, ignored prometheus.Counter
 	rows, commits, fenced     prometheus.Counter
@@ -24,19 +21,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
 	m := &metrics{
-		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kafka_consumer_lag", Help: "Last stable offset minus the position in the table.",
-		}, []string{"topic", "partition"}),
-		totalLag: gauge("kafka_consumer_total_lag", "Sum of kafka_consumer_lag over the claims of this member."),
-		healthy:  gauge("kafka_consumer_healthy", "1 if this member has joined, resumed, is not draining and holds nothing."),
-		queued:   gauge("sluice_queued_records", "Records handed over to the lanes that are not rows yet."),
-		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "sluice_held_partitions", Help: "Claims that stand still, by reason.",
-		}, []string{"reason"}),
+		queued: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "sluice_queued_records", Help: "Records handed over to the lanes that are not rows yet.",
+		}),
 		read:           counter("sluice_records_read_total", "Records handed over to the lanes."),
 		tombstones:     counter("sluice_tombstones_total", "Records without a value, passed over by the tombstones policy."),
 		ignored:        counter("sluice_unknown_fields_total", "Fields that the table does not have, passed over."),
@@ -58,7 +46,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.lag, m.totalLag, m.healthy, m.queued, m.held, m.read, m.tombstones, m.ignored, m.rows, m.commits, m.fenced,
+		reg.MustRegister(m.queued, m.read, m.tombstones, m.ignored, m.rows, m.commits, m.fenced,
 			m.failed, m.offsetFailures, m.paused, m.closedSeconds, m.cuts, m.holds, m.commitSeconds)
 	}
 	return m
@@ -70,34 +58,4 @@ func (m *metrics) committed(p *Plan, took time.Duration) {
 	for _, r := range p.Commit.Ranges {
 		m.rows.Add(float64(r.Rows))
 	}
-}
-
-func (m *metrics) show(s *Status) {
-	var total int64
-	held := map[Reason]int{}
-	for _, c := range s.Claims {
-		if c.Position >= 0 {
-			m.lag.WithLabelValues(c.Partition.Topic, strconv.Itoa(int(c.Partition.ID))).Set(float64(c.Lag))
-			total += c.Lag
-		}
-		if c.Hold != nil {
-			held[c.Hold.Reason]++
-		}
-	}
-	m.totalLag.Set(float64(total))
-	m.queued.Set(float64(s.Queued))
-	m.held.Reset()
-	for reason, n := range held {
-		m.held.WithLabelValues(string(reason)).Set(float64(n))
-	}
-	healthy := 0.0
-	if s.Joined && s.Resumed && !s.Draining && len(held) == 0 {
-		healthy = 1
-	}
-	m.healthy.Set(healthy)
-}
-
-// forget ends the series of a lost claim.
-func (m *metrics) forget(p Partition) {
-	m.lag.DeleteLabelValues(p.Topic, strconv.Itoa(int(p.ID)))
 }

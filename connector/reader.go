@@ -138,7 +138,6 @@ func (r *reader) lose(c *claim) {
 	r.end(c)
 	delete(r.claims, c.Partition)
 	r.order = slices.DeleteFunc(r.order, func(o *claim) bool { return o == c })
-	r.metrics.forget(c.Partition)
 }
 
 func (r *reader) leastLoaded() *lane {

@@ -70,6 +70,6 @@ func (r *reader) show() {
 		cs.Lag = max(cs.End-cs.Position, 0)
 		s.Claims = append(s.Claims, cs)
 	}
-	r.metrics.show(s)
+	r.metrics.queued.Set(float64(s.Queued))
 	r.publish(s)
 }

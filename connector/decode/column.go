@@ -253,7 +253,8 @@ func (c *column) finish(n int) arrow.ArrayData {
 		c.fillTo(n)
 	}
 	nulls, validity := c.validity()
-	if c.dict != nil && 2*c.dict.count() > n-nulls { // hardly any repetition, or no value at all
+	if c.dict != nil && (c.dict.count() == 0 || 2*c.dict.count() > n-nulls) {
+		// No value at all or hardly any repetition.
 		retry := c.plainChunks
 		c.dropDictionary()
 		if n < teachingRows {

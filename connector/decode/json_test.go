@@ -271,7 +271,7 @@ func TestErrors(t *testing.T) {
 		{`{"u":-x}`, Error{Syntax, "", 6}},
 		{`{"q":[[[[[[[[[[]]]]]]]]]]}`, Error{TooDeep, "", 12}},
 		{`{"q":[1,2,3,4,5,6,7,8,9,10,11,12]}`, Error{TooManyValues, "", 24}},
-		{`{"l":[1,2,3,4,5,6,7,8,9,10,11,12]}`, Error{TooManyValues, "l[10]", 27}},
+		{`{"l":[1,2,3,4,5,6,7,8,9,10,11,12]}`, Error{TooManyValues, "l", 27}},
 		{strings.Repeat(" ", 2000), Error{TooLarge, "", 0}},
 	} {
 		d := open(t, s, JSON{MaxDepth: 8, MaxValues: 10, MaxBytes: 1000}, maxDistinct)
@@ -303,7 +303,7 @@ func TestReasons(t *testing.T) {
 		seen[r.String()] = true
 	}
 	for e, want := range map[Error]string{
-		{Syntax, "", 7}:         "json: syntax at byte 7",
+		{Syntax, "", 7}:          "json: syntax at byte 7",
 		{TypeMismatch, "a.b", 7}: "json: type_mismatch at byte 7 in column a.b",
 	} {
 		if e.Error() != want {
@@ -407,7 +407,7 @@ func TestBuilderErrors(t *testing.T) {
 	}{
 		{"no Kafka columns", mustDDL(t, "a int"), JSON{}, "_kafka_topic"},
 		{"other schema", nil, JSON{}, "does not know a schema of type"},
-		{"nothing to fill", mustDDL(t, "a int").WithKafkaColumns().WithPartitions(nil), JSON{MaxDepth: 1}, ""},
+		{"just deep enough", parse(t, "a int"), JSON{MaxDepth: 1}, ""},
 		{"too deep", parse(t, "a struct<b:int>"), JSON{MaxDepth: 1}, "column a is nested deeper than MaxDepth, which is 1"},
 		{"too deep a list", parse(t, "a array<int>"), JSON{MaxDepth: 1}, "column a is nested deeper"},
 		{"only Kafka columns", kafkaOnly(t), JSON{}, "no column can be filled"},
@@ -445,8 +445,7 @@ func kafkaOnly(t *testing.T) *schema.Schema {
 	return s
 }
 
-// TestChunkFull: the offsets of a chunk have 32 bits. What counts is the size of the records, so they are one byte of
-// memory here.
+// TestChunkFull: the offsets of a chunk have 32 bits.
 func TestChunkFull(t *testing.T) {
 	d := open(t, parse(t, "a string"), JSON{}, maxDistinct)
 	record := fmt.Appendf(nil, `{"a":"%s"}`, strings.Repeat("x", 1000))
@@ -466,7 +465,7 @@ func TestChunkFull(t *testing.T) {
 	}
 }
 
-// TestBytes: what Bytes says is never less than what Seal returns, but for less than 1 KiB of a column, and never more
+// TestBytes: what Bytes says is never less than what Seal returns, but for a little slack, and not more
 // than that without dictionaries.
 func TestBytes(t *testing.T) {
 	s := parse(t, "s string, i bigint, b boolean, l array<string>, o struct<x:int, y:string not null>, n date")
@@ -485,12 +484,12 @@ func TestBytes(t *testing.T) {
 			}
 		}
 		said := d.Bytes()
-		got, plain := int64(0), int64(0)
+		got := int64(0)
 		for _, c := range d.Seal().Columns() {
 			got += sizeOf(c)
-			plain += 1
 		}
-		if got > said+plain*1024 || distinct == 0 && said > got+plain*1024 {
+		const slack = 10 * 1024
+		if got > said+slack || distinct == 0 && said > got+slack {
 			t.Errorf("%d distinct: Bytes said %d, the arrays have %d", distinct, said, got)
 		}
 	}

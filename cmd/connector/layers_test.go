@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "sluice/"
+
+// layers says which of our packages each package may import: down only. cmd may import all of them, test what it
+// likes, and nobody imports either. Keep it equal to the picture in docs/architecture.md.
+var layers = map[string][]string{
+	// Policy: decides; no vendor, no I/O.
+	"classify":    {},
+	"idempotency": {},
+	"reliability": {"classify"},
+	"health":      {},
+	// Story: the way of a record.
+	"connector": {"classify", "reliability", "idempotency"},
+	// Adapters: touch the world.
+	"connector/decode":            {"connector", "classify", "sink/delta/schema"},
+	"connector/kafka":             {"connector", "classify", "idempotency", "reliability", "connector/kafka/recordbatch"},
+	"connector/kafka/recordbatch": {"connector", "classify"},
+	"sink/delta": {
+		"connector", "classify", "reliability", "idempotency",
+		"sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/schema",
+	},
+	"sink/delta/datafile":              {"connector"},
+	"sink/delta/deltalog":              {"classify", "sink/delta/objstore"},
+	"sink/delta/objstore":              {"classify"},
+	"sink/delta/objstore/objstoretest": {"classify", "sink/delta/objstore"},
+	"sink/delta/schema":                {"connector", "classify"},
+	"health/ops":                       {"health"},
+}
+
+func TestLayers(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		from := strings.TrimPrefix(fields[0], module)
+		if strings.HasPrefix(from, "cmd/") || strings.HasPrefix(from, "test/") {
+			continue
+		}
+		seen[from] = true
+		allowed, known := layers[from]
+		if !known {
+			t.Errorf("%s has no layer yet: say here what it may import", from)
+		}
+		for _, path := range fields[1:] {
+			if to, ours := strings.CutPrefix(path, module); ours && !slices.Contains(allowed, to) {
+				t.Errorf("%s imports %s", from, to)
+			}
+		}
+	}
+	for from := range layers {
+		if !seen[from] {
+			t.Errorf("%s has a layer and is not there", from)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package connector
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"sluice/classify"
+	"sluice/idempotency"
+)
+
+func part0(id int32) Partition {
+	return Partition{Cluster: "c", Topic: "orders", TopicID: idempotency.TopicID{1}, ID: id}
+}
+
+type fits struct{ err error }
+
+func (f *fits) Fits(Schema) error { return f.err }
+
+func snapshotAt(positions map[string]int64) *Snapshot {
+	return &Snapshot{TableID: "T", Version: 7, Positions: positions, Schema: &fits{}}
+}
+
+func ranges(p *Plan) []Range { return p.Commit.Ranges }
+
+func TestDecide(t *testing.T) {
+	bad := classify.Mark(errors.New("not JSON"), classify.Poison)
+	a, b, c := part0(0), part0(1), part0(2)
+	run := func(p Partition, session uint64, first, last, from, to int64) Run {
+		return Run{Partition: p, Session: session, First: first, Last: last, From: from, To: to}
+	}
+	for name, tc := range map[string]struct {
+		cut    *Cut
+		pieces []Piece
+		ranges []Range
+		holds  []Hold
+	}{
+		"all of it": {
+			&Cut{
+				Claims: map[Partition]Span{a: {1, 10, 14, 3}, b: {2, 0, 2, 3}},
+				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 11, 0, 2), run(b, 2, 0, 1, 2, 4), run(a, 1, 12, 13, 4, 6)}}},
+			},
+			[]Piece{{From: 0, To: 6}},
+			[]Range{{"orders", 0, 10, 14, 4, 3}, {"orders", 1, 0, 2, 2, 3}},
+			nil,
+		},
+		"a lost claim is masked, and so is an earlier life of a claim": {
+			&Cut{
+				Claims: map[Partition]Span{a: {5, 10, 12, 3}},
+				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 11, 0, 2), run(b, 2, 0, 1, 2, 4), run(a, 5, 10, 11, 4, 6)}}},
+			},
+			[]Piece{{From: 4, To: 6}},
+			[]Range{{"orders", 0, 10, 12, 2, 3}},
+			nil,
+		},
+		"a bad record truncates its claim": {
+			&Cut{
+				Claims:     map[Partition]Span{a: {1, 10, 20, 3}, b: {2, 0, 2, 3}},
+				Chunks:     []Chunk{{Runs: []Run{run(a, 1, 10, 12, 0, 3), run(b, 2, 0, 1, 3, 5), run(a, 1, 14, 19, 5, 11)}}},
+				Candidates: []Candidate{{a, 1, 17, bad}, {a, 1, 13, bad}},
+			},
+			[]Piece{{From: 0, To: 5}},
+			[]Range{{"orders", 0, 10, 13, 3, 3}, {"orders", 1, 0, 2, 2, 3}},
+			[]Hold{{Partition: a, Reason: ReasonPoison, Detail: "not JSON", Offset: 13}},
+		},
+		"a bad record at the start leaves the claim out": {
+			&Cut{Claims: map[Partition]Span{a: {1, 10, 11, 3}}, Candidates: []Candidate{{a, 1, 10, bad}}},
+			nil, nil,
+			[]Hold{{Partition: a, Reason: ReasonPoison, Detail: "not JSON", Offset: 10}},
+		},
+		"a bad record of an earlier life says nothing": {
+			&Cut{Claims: map[Partition]Span{a: {5, 10, 11, 3}}, Candidates: []Candidate{{a, 1, 10, bad}, {c, 9, 0, bad}}},
+			nil,
+			[]Range{{"orders", 0, 10, 11, 0, 3}},
+			nil,
+		},
+		"offsets without rows move the position": {
+			&Cut{Claims: map[Partition]Span{a: {1, 10, 15, 3}}},
+			nil,
+			[]Range{{"orders", 0, 10, 15, 0, 3}},
+			nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := decide(tc.cut, snapshotAt(nil), "pipe")
+			if diff := cmp.Diff(tc.pieces, p.Pieces, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("pieces: -want +got\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.ranges, ranges(p), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("ranges: -want +got\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.holds, p.Holds, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("holds: -want +got\n%s", diff)
+			}
+			if len(p.Commit.Txns) != len(tc.ranges) {
+				t.Errorf("%d txns for %d ranges", len(p.Commit.Txns), len(tc.ranges))
+			}
+			for i, r := range tc.ranges {
+				if want := (Txn{part0(r.Partition).AppID("pipe"), r.Next}); p.Commit.Txns[i] != want {
+					t.Errorf("txn %+v, want %+v", p.Commit.Txns[i], want)
+				}
+			}
+		})
+	}
+}
+
+func TestPRE(t *testing.T) {
+	a := part0(0)
+	id := a.AppID("pipe")
+	write := func() *Plan {
+		return decide(&Cut{
+			Claims: map[Partition]Span{a: {1, 10, 12, 0}},
+			Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{{a, 1, 10, 11, 0, 2}}}},
+		}, snapshotAt(nil), "pipe")
+	}
+	start := func() *Plan { return decideStart("orders", map[Partition]int64{a: 0}, snapshotAt(nil), "pipe") }
+	late := func() *Plan { return decideLateStart(map[Partition]int64{a: 0}, snapshotAt(nil), "pipe") }
+	other := part0(1)
+	foreign := Partition{Cluster: "x", Topic: "orders", ID: 4}
+	for name, c := range map[string]struct {
+		plan   *Plan
+		change func(*Snapshot)
+		class  classify.Class
+		ok     bool
+	}{
+		"stands where the cut starts":        {write(), func(s *Snapshot) { s.Positions[id] = 10 }, 0, true},
+		"another txn moved":                  {write(), func(s *Snapshot) { s.Positions[id] = 10; s.Positions["else"] = 3 }, 0, true},
+		"moved on":                           {write(), func(s *Snapshot) { s.Positions[id] = 12 }, classify.Fenced, false},
+		"moved back":                         {write(), func(s *Snapshot) { s.Positions[id] = 9 }, classify.Fenced, false},
+		"gone":                               {write(), func(*Snapshot) {}, classify.Fenced, false},
+		"another table":                      {write(), func(s *Snapshot) { s.Positions[id] = 10; s.TableID = "U" }, classify.Fatal, false},
+		"rows do not fit":                    {write(), func(s *Snapshot) { s.Positions[id] = 10; s.Schema = &fits{errors.New("dropped")} }, classify.Fenced, false},
+		"START of what nobody knows":         {start(), func(s *Snapshot) { s.Positions["spark"] = 1 }, 0, true},
+		"START over itself":                  {start(), func(s *Snapshot) { s.Positions[id] = 0 }, classify.Fenced, false},
+		"START beside another partition":     {start(), func(s *Snapshot) { s.Positions[other.AppID("pipe")] = 0 }, classify.Fenced, false},
+		"START over another pipeline":        {start(), func(s *Snapshot) { s.Positions[a.AppID("old")] = 0 }, classify.Fenced, false},
+		"START over another id":              {start(), func(s *Snapshot) { s.Positions[foreign.AppID("old")] = 0 }, classify.Fenced, false},
+		"START of another table":             {start(), func(s *Snapshot) { s.TableID = "U" }, classify.Fatal, false},
+		"late START beside others":           {late(), func(s *Snapshot) { s.Positions[other.AppID("pipe")] = 5 }, 0, true},
+		"late START over itself":             {late(), func(s *Snapshot) { s.Positions[id] = 0 }, classify.Fenced, false},
+		"a topic of another name is no past": {start(), func(s *Snapshot) { s.Positions[Partition{Topic: "orders2"}.AppID("pipe")] = 0 }, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := snapshotAt(map[string]int64{})
+			c.change(s)
+			switch err := c.plan.pre(s); {
+			case c.ok && err != nil:
+				t.Errorf("refused: %v", err)
+			case !c.ok && err == nil:
+				t.Error("accepted")
+			case !c.ok && classify.Of(err) != c.class:
+				t.Errorf("%v is %v, want %v", err, classify.Of(err), c.class)
+			}
+		})
+	}
+}
+
+func TestStartMarksTheTableOnce(t *testing.T) {
+	a := part0(0)
+	s := snapshotAt(map[string]int64{})
+	p := decideStart("orders", map[Partition]int64{a: 5}, s, "pipe")
+	want := []Txn{{"kd1:pipe:table:T", 0}, {a.AppID("pipe"), 5}}
+	if diff := cmp.Diff(want, p.Commit.Txns); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if diff := cmp.Diff([]Range{{"orders", 0, -1, 5, 0, -1}}, p.Commit.Ranges); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	s.Positions["kd1:pipe:table:T"] = 0
+	if p = decideStart("orders", map[Partition]int64{a: 5}, s, "pipe"); len(p.Commit.Txns) != 1 {
+		t.Errorf("marked again: %v", p.Commit.Txns)
+	}
+}
