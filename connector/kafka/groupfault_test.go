@@ -9,6 +9,7 @@ import (
 	"errors"
 	"math/big"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,18 +140,21 @@ func TestGroupHeartbeatLost(t *testing.T) {
 	})
 }
 
+// hang has the cluster never answer requests of these kinds, or any.
+func hang(s *scene, keys ...kmsg.Key) {
+	s.fake.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
+		s.fake.KeepControl()
+		return nil, nil, len(keys) == 0 || slices.Contains(keys, kmsg.Key(r.Key()))
+	})
+}
+
+const leaveBound = defaultLeave + 10*time.Millisecond
+
 // TestGroupLeavesHungCluster: leaving is bounded, whatever was under way, and leaves no goroutine behind.
 func TestGroupLeavesHungCluster(t *testing.T) {
-	hang := func(s *scene, keys ...kmsg.Key) {
-		s.fake.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
-			s.fake.KeepControl()
-			return nil, nil, len(keys) == 0 || slices.Contains(keys, kmsg.Key(r.Key()))
-		})
-	}
-	const bound = defaultLeave + 10*time.Millisecond
 	check := func(s *scene, m *member) {
 		s.t.Helper()
-		if took := m.stop(); took > bound {
+		if took := m.stop(); took > leaveBound {
 			s.t.Errorf("left in %v", took)
 		}
 		if m.err != nil {
@@ -204,7 +208,11 @@ func TestGroupLeavesAtOnce(t *testing.T) {
 		b := s.start(nil, "t") // now all wait for the silent one
 		s.until("the generation ended", func() bool { return !a.now().Joined })
 		time.Sleep(time.Second)
+		name := a.newest().member
 		a.stop()
+		if slices.Contains(describe(s), name) {
+			t.Error("still a member")
+		}
 		s.until("b has all", b.has(4))
 		for _, g := range describe(s) {
 			if g != b.newest().member {
@@ -212,6 +220,136 @@ func TestGroupLeavesAtOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestGroupForgottenMember: when kafka-go takes a new name after an error, the coordinator need not wait for the old one.
+func TestGroupForgottenMember(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *scene) {
+		s.create("t", 4)
+		a, b := s.start(nil, "t"), s.start(nil, "t")
+		both := func() bool { return a.has(2)() && b.has(2)() }
+		s.until("joined", both)
+		name, before := a.newest().member, a.now()
+		mine := func(r kmsg.Request) bool {
+			switch r := r.(type) {
+			case *kmsg.HeartbeatRequest:
+				return r.MemberID == name
+			case *kmsg.JoinGroupRequest:
+				return r.MemberID == name
+			}
+			return false
+		}
+		s.fake.Fault(
+			kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, When: mine, Err: kerr.RebalanceInProgress},
+			kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, When: mine, Err: kerr.CoordinatorLoadInProgress},
+		)
+		began := time.Now()
+		s.until("joined under another name", func() bool { return both() && a.newest().member != name })
+		if took := time.Since(began); took > 12*time.Second {
+			t.Errorf("took %v; the session is 30 s", took)
+		}
+		if diff := cmp.Diff(before, a.now()); diff != "" {
+			t.Errorf("partitions moved (-before +after):\n%s", diff)
+		}
+	})
+}
+
+// TestGroupLeavesWithoutJoining: the way out leads through no other generation.
+func TestGroupLeavesWithoutJoining(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *scene) {
+		s.create("t", 4)
+		a, b := s.start(nil, "t"), s.start(nil, "t")
+		s.until("joined", func() bool { return a.has(2)() && b.has(2)() })
+		name := a.newest().member
+		joins := s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Observe: true, Count: -1, When: func(r kmsg.Request) bool {
+			return r.(*kmsg.JoinGroupRequest).MemberID != b.newest().member
+		}})
+		if took := a.stop(); took > 0 {
+			t.Errorf("left in %v", took)
+		}
+		if slices.Contains(describe(s), name) {
+			t.Error("still a member")
+		}
+		s.until("b has all", b.has(4))
+		if joins.Hits() > 0 {
+			t.Error("joined once more")
+		}
+	})
+}
+
+// TestGroupLeavesWhileJoining: a join that has not been sent yet is not.
+func TestGroupLeavesWhileJoining(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *scene) {
+		s.create("t", 4)
+		a, b := s.start(nil, "t"), s.start(nil, "t")
+		s.until("joined", func() bool { return a.has(2)() && b.has(2)() })
+		name := a.newest().member
+		hang(s, kmsg.Metadata)
+		s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.RebalanceInProgress, When: func(r kmsg.Request) bool {
+			return r.(*kmsg.HeartbeatRequest).MemberID == name
+		}})
+		s.until("the generation ended", func() bool { return !a.now().Joined })
+		time.Sleep(time.Second)
+		if took := a.stop(); took > 0 {
+			t.Errorf("left in %v", took)
+		}
+		if slices.Contains(describe(s), name) {
+			t.Error("still a member")
+		}
+	})
+}
+
+// TestGroupLeavesBlackHole: dials that nobody answers end with the membership.
+func TestGroupLeavesBlackHole(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *scene) {
+		s.create("t", 1)
+		a := s.start(nil, "t")
+		s.until("joined", a.has(1))
+		a.black.Store(true)
+		s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.IllegalGeneration})
+		s.until("the generation ended", func() bool { return !a.now().Joined })
+		if took := a.stop(); took > leaveBound {
+			t.Errorf("left in %v", took)
+		}
+	})
+}
+
+// TestGroupLeaderMissesTopic: when a topic goes while a generation is made, its leader still deals out the others.
+func TestGroupLeaderMissesTopic(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *scene) {
+		s.create("t", 2)
+		s.create("u", 2)
+		patient := func(_ *Config, g *GroupConfig) { g.WatchEvery = time.Hour }
+		a := s.start(patient, "t", "u")
+		s.until("joined", a.has(4))
+		s.delete("t")
+		b := s.start(patient, "u")
+		s.until("u is dealt out", func() bool {
+			return a.now().Joined && b.has(1)() && slices.ContainsFunc(a.now().Partitions, func(p connector.Partition) bool { return p.Topic == "u" })
+		})
+		if s.exists("t") {
+			t.Error("the leader created the topic")
+		}
+	}, kfake.AllowAutoTopicCreation())
+}
+
+// TestGroupHungAuthentication: kafka-go waits without a deadline while it authenticates; we do not.
+func TestGroupHungAuthentication(t *testing.T) {
+	inBubble(t, func(_ *testing.T, s *scene) {
+		a := s.start(func(c *Config, _ *GroupConfig) { c.SASL = plain.Mechanism{Username: "sluice", Password: "right"} }, "t")
+		s.until("joined", a.has(2))
+		var hung atomic.Bool
+		hung.Store(true)
+		s.fake.ControlKey(int16(kmsg.SASLHandshake), func(kmsg.Request) (kmsg.Response, error, bool) {
+			s.fake.KeepControl()
+			return nil, nil, hung.Load()
+		})
+		s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.IllegalGeneration})
+		s.until("the generation ended", func() bool { return !a.now().Joined })
+		s.until("joining failed", func() bool { return a.logs.count("joining failed") > 0 })
+		hung.Store(false)
+		s.until("joined again", a.has(2))
+	}, kfake.EnableSASL(), kfake.Superuser("PLAIN", "sluice", "right"), kfake.SeedTopics(2, "t"))
 }
 
 // describe returns the members that the coordinator knows.

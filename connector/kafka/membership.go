@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -29,6 +30,9 @@ type membership struct {
 
 	mu   sync.Mutex
 	base topics // as seen before the newest join, or earlier: the leader dealt out no fewer partitions
+
+	// live is set while there is a generation. Only then can kafka-go be trusted to leave the group.
+	live atomic.Bool
 
 	// stale is the member that the coordinator may still wait for, though kafka-go has forgotten it.
 	stale string
@@ -69,9 +73,6 @@ func (g *Group) join(ctx context.Context, topics topics) (*membership, error) {
 // onJoin is called before each join. What it sees of the topics is older than what the leader will deal out, so that a
 // partition that is added meanwhile is noticed later as one too many. An error ends the attempt.
 func (m *membership) onJoin() (owned, error) {
-	if err := m.joining.Err(); err != nil {
-		return owned{}, err // leaving: kafka-go would join first, and wait for the others
-	}
 	ctx, cancel := context.WithTimeout(m.joining, m.group.client.timeout())
 	defer cancel()
 	if now, err := m.group.client.topics(ctx, m.names); err == nil { // else the last look does, it is older still
@@ -79,7 +80,7 @@ func (m *membership) onJoin() (owned, error) {
 		m.base = newer(m.base, now)
 		m.mu.Unlock()
 	}
-	return m.group.owned(), nil
+	return m.group.owned(), m.joining.Err() // when we are leaving kafka-go would still join, and wait for the others
 }
 
 // lookup is the leader's: partitions of topics, by the cluster's metadata or else by the last look.
@@ -179,7 +180,7 @@ func (m *membership) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.group.cfg.Leave)
 	defer cancel()
 	m.stop()
-	member := m.group.newest().member
+	member, left := m.group.newest().member, m.live.Load()
 	m.group.left()
 	closed := make(chan struct{})
 	go func() {
@@ -194,9 +195,10 @@ func (m *membership) leave(ctx context.Context) {
 		m.group.logger.WarnContext(ctx, "the group's coordinator does not answer, leaving anyway")
 		m.conns.abort()
 		<-closed // without connections there is nothing left to wait for
-		if member != "" {
-			_ = m.group.remove(ctx, member) // the session ends it otherwise
-		}
+		left = false
 	}
 	m.conns.abort()
+	if !left && member != "" {
+		_ = m.group.remove(ctx, member) // the session ends it otherwise
+	}
 }

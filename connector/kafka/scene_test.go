@@ -96,6 +96,7 @@ type member struct {
 	ended  chan struct{}
 	err    error        // of Run, after ended
 	mute   atomic.Bool  // its requests are swallowed
+	black  atomic.Bool  // its dials are not answered
 	slow   atomic.Int64 // how long a delivery takes
 
 	mu    sync.Mutex
@@ -109,6 +110,10 @@ func (s *scene) start(change func(*Config, *GroupConfig), topics ...string) *mem
 	m := &member{scene: s, ended: make(chan struct{}), logs: &logBuffer{}}
 	s.members = append(s.members, m)
 	cfg := Config{Brokers: s.addrs, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if m.black.Load() {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
 		conn, err := s.dial(ctx, network, address)
 		return &mutable{Conn: conn, mute: &m.mute}, err
 	}}

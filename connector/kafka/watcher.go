@@ -126,8 +126,10 @@ func (m *membership) watch(ctx context.Context, gen *kafka.Generation) reason {
 	again := make(chan struct{})
 	// Whatever kafka-go starts it waits for before it joins again, so this ends at once. Were it to end with ctx, kafka-go
 	// would join once more before it leaves.
+	m.live.Store(true)
 	gen.Start(func(ended context.Context) {
 		defer over()
+		defer m.live.Store(false)
 		select {
 		case <-ended.Done():
 		case <-again:
