@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -145,7 +146,7 @@ func TestNoAllocations(t *testing.T) {
 			records, _ := orders(3000)
 			if copied {
 				for i, r := range records {
-					records[i].Value = r.Value[:len(r.Value):len(r.Value)]
+					records[i].Value = slices.Clip(r.Value)
 				}
 			}
 			d := open(t, parse(t, ddl), JSON{}, maxDistinct)

@@ -82,13 +82,18 @@ func (c *column) put32(v uint32) {
 	c.n++
 }
 
-// putInteger appends v in the column's width, if it fits.
+// putInteger appends v in the column's width of less than 8 bytes, if it fits.
 func (c *column) putInteger(v int64) bool {
 	if v != v<<(64-8*c.width)>>(64-8*c.width) {
 		return false
 	}
-	for i := range c.width {
-		c.fixed = append(c.fixed, byte(v>>(8*i)))
+	switch c.width {
+	case 4:
+		c.fixed = binary.LittleEndian.AppendUint32(c.fixed, uint32(v))
+	case 2:
+		c.fixed = binary.LittleEndian.AppendUint16(c.fixed, uint16(v))
+	default:
+		c.fixed = append(c.fixed, byte(v))
 	}
 	c.n++
 	return true

@@ -34,7 +34,7 @@ func oracle(s *schema.Schema, options JSON, record []byte) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := d.ReadToken(); err != io.EOF {
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("trailing bytes")
 	}
 	v, err := typed(schema.Type{Kind: schema.Struct, Fields: s.Fields()[4:]}, options, tree)
@@ -54,15 +54,15 @@ func readTree(d *jsontext.Decoder) (any, error) {
 		return nil, err
 	}
 	switch t.Kind() {
-	case 'n':
+	case jsontext.KindNull:
 		return nil, nil
-	case 't', 'f':
+	case jsontext.KindTrue, jsontext.KindFalse:
 		return t.Bool(), nil
-	case '"':
+	case jsontext.KindString:
 		return t.String(), nil
-	case '0':
+	case jsontext.KindNumber:
 		return literal(t.String()), nil
-	case '[':
+	case jsontext.KindBeginArray:
 		list := []any{}
 		for d.PeekKind() != ']' {
 			v, err := readTree(d)
@@ -73,7 +73,7 @@ func readTree(d *jsontext.Decoder) (any, error) {
 		}
 		_, err := d.ReadToken()
 		return list, err
-	case '{':
+	case jsontext.KindBeginObject:
 		m := map[string]any{}
 		for d.PeekKind() != '}' {
 			k, err := d.ReadToken()
@@ -87,6 +87,7 @@ func readTree(d *jsontext.Decoder) (any, error) {
 		}
 		_, err := d.ReadToken()
 		return m, err
+	case jsontext.KindInvalid, jsontext.KindEndObject, jsontext.KindEndArray:
 	}
 	return nil, errRefused
 }
@@ -99,13 +100,13 @@ var (
 func typed(t schema.Type, options JSON, v any) (any, error) {
 	switch v := v.(type) {
 	case string:
-		switch t.Kind {
-		case schema.String:
+		switch {
+		case t.Kind == schema.String:
 			return v, nil
-		case schema.Date:
+		case t.Kind == schema.Date:
 			at, err := time.Parse("2006-01-02", v)
 			return at.Unix() / 86400, err
-		case schema.Timestamp:
+		case t.Kind == schema.Timestamp:
 			return oracleTime(v, options.TruncateTime)
 		}
 	case bool:
@@ -153,16 +154,27 @@ func typedField(t schema.Type, nullable bool, options JSON, v any) (any, error) 
 }
 
 func oracleNumber(k schema.Kind, text string) (any, error) {
-	bits := map[schema.Kind]int{schema.Byte: 8, schema.Short: 16, schema.Integer: 32, schema.Long: 64}[k]
+	integer := func(bits int) (any, error) {
+		if !integerText.MatchString(text) {
+			return nil, errRefused
+		}
+		return strconv.ParseInt(text, 10, bits)
+	}
 	switch {
 	case k == schema.Double:
 		return strconv.ParseFloat(text, 64)
 	case k == schema.Float:
 		return strconv.ParseFloat(text, 32)
-	case bits == 0 || !integerText.MatchString(text):
-		return nil, errRefused
+	case k == schema.Byte:
+		return integer(8)
+	case k == schema.Short:
+		return integer(16)
+	case k == schema.Integer:
+		return integer(32)
+	case k == schema.Long:
+		return integer(64)
 	}
-	return strconv.ParseInt(text, 10, bits)
+	return nil, errRefused
 }
 
 func oracleTime(text string, truncate bool) (any, error) {

@@ -57,7 +57,7 @@ func drawValue(t *rapid.T, k schema.Type, nullable bool, distinct int) string {
 	if nullable && rapid.IntRange(0, 3).Draw(t, "null") == 0 {
 		return "null"
 	}
-	number := func(max int) int { return rapid.IntRange(0, max).Draw(t, "number") }
+	number := func(upTo int) int { return rapid.IntRange(0, upTo).Draw(t, "number") }
 	switch k.Kind {
 	case schema.String:
 		format := rapid.SampledFrom([]string{`"v%d"`, `"a longer text with %d in it"`, `"é%d"`, `"\u00e9\n%d"`, `"%d"`}).Draw(t, "format")

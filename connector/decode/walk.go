@@ -21,44 +21,33 @@ func (d *jsonDecoder) object(o *object, b []byte, p, row int) int {
 	}
 	serial := 0 // of the object, once it has an undeclared field
 	for predicted := &o.first; ; {
-		m := *predicted
-		at := p
+		m, at := *predicted, p
 		if m.at(b, p) {
 			p += m.length
 			if b[p] <= ' ' {
 				p = space(b, p)
 			}
 		} else {
-			var name []byte
-			if name, p = d.name(b, p); p < 0 {
+			if m, serial, p = d.unpredicted(o, b, p, serial); p < 0 {
 				return p
 			}
-			i, declared := o.index[string(name)]
-			if !declared {
-				if serial == 0 {
-					d.objects++
-					serial = d.objects
-				}
-				if p = d.undeclared(o, b, at, p, serial, name); p < 0 {
-					return p
-				}
-				goto next
+			if m != nil {
+				*predicted = m
 			}
-			m = &o.members[i]
-			*predicted = m
 		}
-		if word := &o.seen[m.word]; *word&m.bit == 0 {
-			*word |= m.bit
-		} else {
-			d.inColumn(m.column)
-			return d.fail(DuplicateKey, at)
+		if m != nil {
+			seen := &o.seen[m.word]
+			if *seen&m.bit != 0 {
+				d.inColumn(m.column)
+				return d.fail(DuplicateKey, at)
+			}
+			*seen |= m.bit
+			if p = d.value(m.column, b, p, row); p < 0 {
+				d.inColumn(m.column)
+				return p
+			}
+			predicted = &m.next
 		}
-		if p = d.value(m.column, b, p, row); p < 0 {
-			d.inColumn(m.column)
-			return p
-		}
-		predicted = &m.next
-	next:
 		if b[p] <= ' ' {
 			p = space(b, p)
 		}
@@ -73,6 +62,23 @@ func (d *jsonDecoder) object(o *object, b []byte, p, row int) int {
 			return d.unexpected(p)
 		}
 	}
+}
+
+// unpredicted reads the name at p and returns the field and where its value starts, or no field and where the value
+// of an undeclared one ends. serial is the object's number, or 0 if it had no undeclared field before.
+func (d *jsonDecoder) unpredicted(o *object, b []byte, p, serial int) (m *member, serialNow, end int) {
+	name, end := d.name(b, p)
+	if end < 0 {
+		return nil, serial, end
+	}
+	if i, declared := o.index[string(name)]; declared {
+		return &o.members[i], serial, end
+	}
+	if serial == 0 {
+		d.objects++
+		serial = d.objects
+	}
+	return nil, serial, d.undeclared(o, b, p, end, serial, name)
 }
 
 // complete checks the NOT NULL columns of an object; its closing brace is at p.
