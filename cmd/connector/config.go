@@ -147,7 +147,7 @@ func NewConfig() *Config {
 		Log: LogConfig{Level: "info", Format: "auto"},
 		Kafka: KafkaConfig{
 			Session: 30 * time.Second, OffsetCommitInterval: 10 * time.Second,
-			Fetch: FetchConfig{MaxBytes: 16 << 20, MaxWait: 500 * time.Millisecond},
+			Fetch: FetchConfig{MaxBytes: 8 << 20, MaxWait: 500 * time.Millisecond},
 		},
 		Queue:   QueueConfig{PauseAt: 10_000, ResumeAt: 5_000, PerKey: 1_000},
 		Retry:   RetryConfig{Initial: time.Second, Max: 30 * time.Second, Jitter: 0.25},

@@ -26,10 +26,13 @@ func TestBadConfigs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("geheim"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	head, rest, _ := strings.Cut(string(data), "\n=== ")
 	var got strings.Builder
 	got.WriteString(head)
-	dir := t.TempDir()
 	for c := range strings.SplitSeq(rest, "\n=== ") {
 		name, body, _ := strings.Cut(c, "\n")
 		input, _, found := strings.Cut(body, ">>>\n")

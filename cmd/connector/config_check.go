@@ -194,6 +194,8 @@ func (l *loader) checkKeys() {
 	secret := given("secret_key", s3.SecretKey, &s3.SecretKeyFile)
 	switch {
 	case l.failedBelow("storage.s3."): // what is missing may be what failed
+	case access != "" && secret != "" && (s3.AccessKeyFile == "") != (s3.SecretKeyFile == ""):
+		l.report(l.at(secret), "does not go with %s: write both as files, or none", strings.TrimPrefix(access, "storage.s3."))
 	case access != "" && secret == "":
 		l.report(l.at(access), "is given without secret_key: write both, or neither to use the default credential chain")
 	case access == "" && secret != "":

@@ -155,6 +155,12 @@ func TestProbe(t *testing.T) {
 	var asked string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = r.URL.Path
+		if status == http.StatusFound {
+			w.Header().Set("Location", "/elsewhere")
+		}
+		if asked == "/elsewhere" {
+			return
+		}
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte(`{"reason":"not joined"}`))
 	}))

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sluice/connector"
+)
+
+// source is a partition as the columns of a table name it.
+type source struct {
+	Topic     string
+	Partition int32
+}
+
+func (s source) String() string { return fmt.Sprintf("%s-%d", s.Topic, s.Partition) }
+
+func compareSources(a, b source) int {
+	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+}
+
+// A finding is something that contradicts exactly once, in words for an operator.
+type finding struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Kind      string `json:"kind"` // gap, overlap, position, duplicate, uncovered, missing
+	Detail    string `json:"detail"`
+}
+
+func (f finding) String() string {
+	return fmt.Sprintf("%s: %s-%d: %s", f.Kind, f.Topic, f.Partition, f.Detail)
+}
+
+// interval is the offsets [From, Next).
+type interval struct {
+	From int64 `json:"from"`
+	Next int64 `json:"next"`
+}
+
+// covered is what the commits in a table's log say about one partition.
+type covered struct {
+	intervals []interval // ascending, apart from each other
+	next      int64      // of the newest commit, -1 if there is none
+	rows      int64      // that the commits say they hold
+	whole     bool       // the log reaches back to START
+	findings  []finding
+}
+
+// coverage follows the ranges of all commits, oldest first.
+type coverage map[source]*covered
+
+// add takes the next commit's range of a partition: the rule of PRE, looked at afterwards.
+func (c coverage) add(version int64, r connector.Range) {
+	at := source{r.Topic, r.Partition}
+	p := c[at]
+	first := p == nil
+	if first {
+		p = &covered{next: -1}
+		c[at] = p
+	}
+	find := func(kind, format string, args ...any) {
+		p.findings = append(p.findings, finding{at.Topic, at.Partition, kind, fmt.Sprintf(format, args...)})
+	}
+	p.rows += r.Rows
+	if r.From < 0 { // START holds no records
+		if !first {
+			find("overlap", "version %d starts again at %d, the commit before ended at %d", version, r.Next, p.next)
+		}
+		p.whole = first
+		p.next = r.Next
+		return
+	}
+	switch {
+	case r.Next < r.From:
+		find("overlap", "version %d goes backwards, from %d to %d", version, r.From, r.Next)
+	case first:
+	case r.From > p.next:
+		find("gap", "offsets [%d, %d) are in no commit: version %d begins at %d", p.next, r.From, version, r.From)
+	case r.From < p.next:
+		find("overlap", "offsets [%d, %d) are in two commits, the second one is version %d", r.From, min(p.next, r.Next), version)
+	}
+	p.next = r.Next
+	p.cover(interval{r.From, r.Next})
+}
+
+// cover adds offsets to the intervals. They nearly always continue the last one.
+func (p *covered) cover(in interval) {
+	if in.Next <= in.From {
+		return
+	}
+	if n := len(p.intervals); n > 0 && p.intervals[n-1].Next == in.From {
+		p.intervals[n-1].Next = in.Next
+		return
+	}
+	all := append(p.intervals, in)
+	slices.SortFunc(all, func(a, b interval) int { return cmp.Compare(a.From, b.From) })
+	merged := all[:1]
+	for _, i := range all[1:] {
+		last := &merged[len(merged)-1]
+		if i.From <= last.Next {
+			last.Next = max(last.Next, i.Next)
+			continue
+		}
+		merged = append(merged, i)
+	}
+	p.intervals = merged
+}
+
+// holds tells whether the offset is in a commit.
+func (p *covered) holds(offset int64) bool {
+	i, found := slices.BinarySearchFunc(p.intervals, offset, func(in interval, o int64) int { return cmp.Compare(in.From, o) })
+	return found || i > 0 && offset < p.intervals[i-1].Next
+}
+
+// pageBits is how many offsets a page of the set holds.
+const pageBits = 1 << 16
+
+// page is a piece of an offset set. bits is nil once all of them are there.
+type page struct {
+	count int
+	bits  *[pageBits / 64]uint64
+}
+
+// offsetSet is a set of offsets: nothing for each full page, else one bit for each offset between the lowest and the
+// highest. A thousand million rows with holes cost 125 MB.
+type offsetSet struct {
+	pages map[int64]*page
+	last  *page // of the offset before; rows come in order
+	index int64 // of last
+	rows  int64
+}
+
+// add tells whether the offset is new.
+func (s *offsetSet) add(offset int64) bool {
+	s.rows++
+	index := offset / pageBits
+	p := s.last
+	if p == nil || s.index != index {
+		if s.pages == nil {
+			s.pages = map[int64]*page{}
+		}
+		if p = s.pages[index]; p == nil {
+			p = &page{bits: new([pageBits / 64]uint64)}
+			s.pages[index] = p
+		}
+		s.last, s.index = p, index
+	}
+	if p.bits == nil {
+		return false
+	}
+	bit := uint64(1) << (offset % 64)
+	word := &p.bits[offset%pageBits/64]
+	if *word&bit != 0 {
+		return false
+	}
+	*word |= bit
+	if p.count++; p.count == pageBits {
+		p.bits = nil
+	}
+	return true
+}
+
+// rowCheck counts the rows of one partition against what its commits cover.
+type rowCheck struct {
+	seen       offsetSet
+	duplicates int64
+	uncovered  int64
+	firstTwice int64
+	firstBare  int64
+}
+
+// add takes one row. covered is nil if no commit names the partition.
+func (r *rowCheck) add(offset int64, in *covered) {
+	if offset < 0 || !r.seen.add(offset) {
+		if r.duplicates++; r.duplicates == 1 {
+			r.firstTwice = offset
+		}
+	}
+	if in == nil || in.whole && !in.holds(offset) || offset >= in.next {
+		if r.uncovered++; r.uncovered == 1 {
+			r.firstBare = offset
+		}
+	}
+}
+
+// findings says what the rows contradict. altered tells that others changed the table's rows, so that missing ones may
+// be meant.
+func (r *rowCheck) findings(at source, in *covered, altered bool) []finding {
+	var all []finding
+	find := func(kind, format string, args ...any) {
+		all = append(all, finding{at.Topic, at.Partition, kind, fmt.Sprintf(format, args...)})
+	}
+	if r.duplicates > 0 {
+		find("duplicate", "%d rows repeat an offset, the first one %d", r.duplicates, r.firstTwice)
+	}
+	if r.uncovered > 0 {
+		find("uncovered", "%d rows have an offset that no commit covers, the first one %d", r.uncovered, r.firstBare)
+	}
+	if in != nil && in.whole && !altered {
+		if found := r.seen.rows - r.duplicates; found < in.rows {
+			find("missing", "the commits hold %d rows, the table has %d", in.rows, found)
+		}
+	}
+	return all
+}
