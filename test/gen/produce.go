@@ -27,6 +27,8 @@ type Producer struct {
 	Transaction int
 	// Name is the transactional id.
 	Name string
+	// Stop ends the stream before its last record, between two chunks, when it is closed. May be nil.
+	Stop <-chan struct{}
 }
 
 // Run produces all records and returns when the broker has acknowledged them. ledger may be nil.
@@ -54,13 +56,16 @@ func (p Producer) Run(ctx context.Context, ledger *Ledger) error {
 			return fmt.Errorf("produce to %s: %w", p.Topic, err)
 		}
 		done += n
+		due := begin
 		if p.PerSecond > 0 {
-			due := begin.Add(time.Duration(float64(done) / float64(p.PerSecond) * float64(time.Second)))
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(time.Until(due)):
-			}
+			due = begin.Add(time.Duration(float64(done) / float64(p.PerSecond) * float64(time.Second)))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.Stop:
+			return nil
+		case <-time.After(time.Until(due)):
 		}
 	}
 	if err := client.Flush(ctx); err != nil {

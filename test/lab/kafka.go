@@ -74,7 +74,7 @@ func (k *Kafka) log4j() string { return "file:" + filepath.Join(k.Dir, "log4j2.p
 func (k *Kafka) configure(o KafkaOptions) error {
 	var addrs [3]string
 	for i := range addrs {
-		addr, err := freeAddr()
+		addr, err := FreeAddr()
 		if err != nil {
 			return err
 		}

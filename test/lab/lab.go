@@ -65,8 +65,8 @@ func Install(ctx context.Context, part string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// freeAddr returns an address of 127.0.0.1 that nobody listens on now.
-func freeAddr() (string, error) {
+// FreeAddr returns an address of 127.0.0.1 that nobody listens on now.
+func FreeAddr() (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)

@@ -28,7 +28,7 @@ func StartMinIO(ctx context.Context, dir string) (*MinIO, error) {
 	if err != nil {
 		return nil, err
 	}
-	addr, err := freeAddr()
+	addr, err := FreeAddr()
 	if err != nil {
 		return nil, err
 	}

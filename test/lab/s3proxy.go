@@ -1,0 +1,230 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"sync"
+	"time"
+)
+
+// S3Proxy stands between one connector and the S3 server and breaks chosen requests. It reads each request whole before
+// it does anything, so a request may reach the server long after the client that sent it has died.
+type S3Proxy struct {
+	Endpoint string // http://127.0.0.1:port
+
+	upstream  string
+	server    *http.Server
+	transport *http.Transport
+
+	mu       sync.Mutex
+	faults   []*Fault
+	requests int64
+	ends     []func() // what releases requests that are held
+	closed   bool
+}
+
+// Match chooses requests.
+type Match func(*http.Request) bool
+
+var commitPath = regexp.MustCompile(`/_delta_log/\d{20}\.json$`)
+
+// CommitPut matches the PUT of a commit into a table's log.
+func CommitPut(r *http.Request) bool {
+	return r.Method == http.MethodPut && commitPath.MatchString(r.URL.Path)
+}
+
+// DataPut matches the PUT of a data file.
+func DataPut(r *http.Request) bool {
+	return r.Method == http.MethodPut && !regexp.MustCompile(`/_delta_log/`).MatchString(r.URL.Path)
+}
+
+// Any matches every request.
+func Any(*http.Request) bool { return true }
+
+// Action is what happens to a request that a fault chose.
+type Action struct {
+	hold    bool
+	forward bool
+	drop    bool
+	status  int
+}
+
+var (
+	// Hold keeps the request until Release says what becomes of it.
+	Hold = Action{hold: true}
+	// DropAnswer lets the request take effect and closes the connection without an answer.
+	DropAnswer = Action{forward: true, drop: true}
+	// DropRequest closes the connection before the request took effect.
+	DropRequest = Action{drop: true}
+)
+
+// Answer answers with status; the request takes effect before if applied is true.
+func Answer(status int, applied bool) Action { return Action{forward: applied, status: status} }
+
+// Fault is a rule of the proxy. It applies to the next requests that match, as many as were asked for.
+type Fault struct {
+	match  Match
+	action Action
+	left   int
+	hits   chan string   // path of each request chosen
+	free   chan struct{} // closed by Release
+	pass   bool
+	once   sync.Once
+}
+
+// StartS3Proxy starts a proxy before an S3 server.
+func StartS3Proxy(upstream string) (*S3Proxy, error) {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start S3 proxy: %w", err)
+	}
+	p := &S3Proxy{
+		Endpoint: "http://" + l.Addr().String(), upstream: upstream,
+		transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16},
+	}
+	p.server = &http.Server{Handler: p, ReadHeaderTimeout: time.Minute}
+	go func() { _ = p.server.Serve(l) }()
+	return p, nil
+}
+
+// Break adds a fault for the next count requests that match.
+func (p *S3Proxy) Break(match Match, count int, action Action) *Fault {
+	f := &Fault{match: match, action: action, left: count, hits: make(chan string, count), free: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults = append(p.faults, f)
+	p.ends = append(p.ends, func() { f.Release(false) })
+	return f
+}
+
+// Heal removes all faults. Requests that are held never take effect.
+func (p *S3Proxy) Heal() {
+	p.mu.Lock()
+	ends := p.ends
+	p.faults, p.ends = nil, nil
+	p.mu.Unlock()
+	for _, end := range ends {
+		end()
+	}
+}
+
+// Requests returns how many requests the proxy has seen.
+func (p *S3Proxy) Requests() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.requests
+}
+
+// Close ends the proxy.
+func (p *S3Proxy) Close() error {
+	p.Heal()
+	err := p.server.Close()
+	p.transport.CloseIdleConnections()
+	return err
+}
+
+// Wait returns when the fault has met a request, with its path.
+func (f *Fault) Wait(ctx context.Context) (string, error) {
+	select {
+	case path := <-f.hits:
+		return path, nil
+	case <-ctx.Done():
+		return "", fmt.Errorf("wait for a request to break: %w", ctx.Err())
+	}
+}
+
+// Release ends Hold: requests held take effect now, or never.
+func (f *Fault) Release(takeEffect bool) {
+	f.once.Do(func() {
+		f.pass = takeEffect
+		close(f.free)
+	})
+}
+
+func (p *S3Proxy) choose(r *http.Request) *Fault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.requests++
+	for _, f := range p.faults {
+		if f.left > 0 && f.match(r) {
+			f.left--
+			f.hits <- r.URL.Path
+			return f
+		}
+	}
+	return nil
+}
+
+// ServeHTTP is the proxy's way of a request.
+func (p *S3Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	fault := p.choose(r)
+	action := Action{forward: true}
+	if fault != nil {
+		action = fault.action
+	}
+	if action.hold {
+		<-fault.free
+		action.forward, action.drop = fault.pass, !fault.pass
+	}
+	var resp *http.Response
+	if action.forward {
+		if resp, err = p.forward(r, body); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		defer resp.Body.Close()
+	}
+	switch {
+	case action.drop:
+		panic(http.ErrAbortHandler) // closes the connection
+	case action.status != 0:
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(action.status)
+		_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code><Message>made by the test lab</Message></Error>", errorCode(action.status))
+	default:
+		for key, values := range resp.Header {
+			w.Header()[key] = values
+		}
+		w.WriteHeader(resp.StatusCode)
+		if _, err := io.Copy(w, resp.Body); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+func errorCode(status int) string {
+	switch status {
+	case http.StatusConflict:
+		return "ConditionalRequestConflict"
+	case http.StatusForbidden:
+		return "AccessDenied"
+	case http.StatusServiceUnavailable:
+		return "SlowDown"
+	default:
+		return "InternalError"
+	}
+}
+
+// forward sends the request on. It outlives the client's connection. The host stays the proxy's: the signature covers it.
+func (p *S3Proxy) forward(r *http.Request, body []byte) (*http.Response, error) {
+	out, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, p.upstream+r.RequestURI, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	out.Header = r.Header.Clone()
+	out.Host = r.Host
+	resp, err := p.transport.RoundTrip(out)
+	if err != nil {
+		return nil, errors.Join(errors.New("forward a request"), err)
+	}
+	return resp, nil
+}

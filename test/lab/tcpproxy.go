@@ -1,0 +1,104 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// TCPProxy passes connections on, until they are cut.
+type TCPProxy struct {
+	Addr string
+
+	listener net.Listener
+	mu       sync.Mutex
+	upstream string
+	cut      bool
+	conns    map[net.Conn]struct{}
+}
+
+// StartTCPProxy starts a proxy. It refuses connections until Connect names the upstream.
+func StartTCPProxy() (*TCPProxy, error) {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start TCP proxy: %w", err)
+	}
+	p := &TCPProxy{Addr: l.Addr().String(), listener: l, cut: true, conns: make(map[net.Conn]struct{})}
+	go p.accept()
+	return p, nil
+}
+
+// Connect passes connections on to upstream from now on.
+func (p *TCPProxy) Connect(upstream string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.upstream, p.cut = upstream, false
+}
+
+// Cut closes all connections and each new one, until Connect.
+func (p *TCPProxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = true
+	for conn := range p.conns {
+		_ = conn.Close()
+	}
+}
+
+// Close ends the proxy and its connections.
+func (p *TCPProxy) Close() error {
+	p.Cut()
+	return p.listener.Close()
+}
+
+func (p *TCPProxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		go p.pass(client)
+	}
+}
+
+func (p *TCPProxy) pass(client net.Conn) {
+	defer client.Close()
+	p.mu.Lock()
+	upstream, cut := p.upstream, p.cut
+	p.mu.Unlock()
+	if cut {
+		return
+	}
+	server, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", upstream)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	if !p.keep(client, server) {
+		return
+	}
+	ended := make(chan struct{}, 2)
+	for _, pair := range [][2]net.Conn{{client, server}, {server, client}} {
+		go func() {
+			_, _ = io.Copy(pair[0], pair[1])
+			ended <- struct{}{}
+		}()
+	}
+	<-ended
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, client)
+	delete(p.conns, server)
+}
+
+// keep remembers connections for Cut; false if the proxy was cut meanwhile.
+func (p *TCPProxy) keep(conns ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, conn := range conns {
+		p.conns[conn] = struct{}{}
+	}
+	return !p.cut
+}

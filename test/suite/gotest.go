@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+)
+
+// tests is what `go test -json` said.
+type tests struct {
+	passed int
+	failed []failure
+}
+
+type failure struct{ name, output string }
+
+// event is a line of `go test -json`.
+type event struct {
+	Action     string
+	Package    string
+	ImportPath string // of build events
+	Test       string
+	Output     string
+}
+
+// state is a test, or a package if the name of the test is empty.
+type state struct {
+	pkg, test string
+	result    string // "", "pass", "fail" or "skip"
+	output    strings.Builder
+	parent    bool
+}
+
+// readTests reads the events of `go test -json` and copies their output to log.
+func readTests(r io.Reader, log io.Writer) (tests, error) {
+	states := make(map[string]*state)
+	var order []*state
+	get := func(pkg, test string) *state {
+		key := pkg + "\x00" + test
+		s, ok := states[key]
+		if !ok {
+			s = &state{pkg: pkg, test: test}
+			states[key] = s
+			order = append(order, s)
+		}
+		return s
+	}
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			if err == io.EOF {
+				return count(order), nil
+			}
+			return tests{}, err
+		}
+		var e event
+		if json.Unmarshal(line, &e) != nil || e.Action == "" {
+			e = event{Action: "output", Output: string(line)} // of the go command itself
+		}
+		if e.Output != "" {
+			if _, err := io.WriteString(log, e.Output); err != nil {
+				return tests{}, err
+			}
+		}
+		if e.Package == "" { // of a build, "path" or "path [path.test]"
+			e.Package, _, _ = strings.Cut(e.ImportPath, " ")
+			e.Package = strings.TrimSuffix(e.Package, "_test")
+		}
+		s := get(e.Package, e.Test)
+		switch e.Action {
+		case "pass", "fail", "skip":
+			s.result = e.Action
+		case "output", "build-output":
+			s.output.WriteString(e.Output)
+		}
+		if i := strings.LastIndexByte(e.Test, '/'); i > 0 {
+			get(e.Package, e.Test[:i]).parent = true
+		}
+	}
+}
+
+// count counts leaves. A parent counts only if it failed by itself, a package only if it failed without a failing test.
+func count(states []*state) tests {
+	var t tests
+	bad := make(map[string]bool) // packages with a failing test
+	fail := func(s *state, why string) {
+		name := strings.TrimSpace(s.pkg + " " + s.test)
+		t.failed = append(t.failed, failure{name + why, s.output.String()})
+		bad[s.pkg] = true
+	}
+	children := func(s *state) bool { // whether a test below failed
+		return slices.ContainsFunc(states, func(o *state) bool {
+			return o.pkg == s.pkg && strings.HasPrefix(o.test, s.test+"/") && o.result != "pass"
+		})
+	}
+	for _, s := range states {
+		switch {
+		case s.test == "" || s.parent && (s.result == "pass" || children(s)):
+		case s.result == "pass":
+			t.passed++
+		case s.result == "fail":
+			fail(s, "")
+		case s.result == "skip":
+			fail(s, ": skipped, which nothing here may be")
+		default:
+			fail(s, ": did not end")
+		}
+	}
+	for _, s := range states {
+		if s.test == "" && s.result == "fail" && !bad[s.pkg] {
+			fail(s, ": failed outside of its tests")
+		}
+	}
+	return t
+}

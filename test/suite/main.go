@@ -1,0 +1,209 @@
+// Command suite runs one test suite and counts it.
+//
+//	go run ./test/suite [-name NAME] COMMAND ARGUMENT...
+//	go run ./test/suite -fuzz 30s PACKAGE...
+//
+// The output of `go test` is counted by its leaves: each test or subtest without subtests of its own. A test that was
+// skipped failed: what is missing must be said. Any other command counts as one. With -fuzz each fuzz target of the
+// packages runs for that long and counts as one.
+//
+// One line goes to stdout; what failed comes before it. The file that $SUITE_COUNTS names gets a line with the counts,
+// the folder that $SUITE_LOGS names the whole output.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	name := flag.String("name", "", "name of the suite")
+	fuzz := flag.Duration("fuzz", 0, "run each fuzz target of the packages for this long")
+	flag.Parse()
+	if flag.NArg() == 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	good, err := run(ctx, *name, *fuzz, flag.Args(), os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "suite:", err)
+	}
+	if err != nil || !good {
+		stop()
+		os.Exit(1)
+	}
+}
+
+// run runs a suite and says whether all of it passed.
+func run(ctx context.Context, name string, fuzz time.Duration, args []string, out io.Writer) (bool, error) {
+	begin := time.Now()
+	s := &suite{ctx: ctx, out: out}
+	var err error
+	switch {
+	case fuzz > 0:
+		err = s.fuzz(fuzz, args)
+	case len(args) > 1 && args[0] == "go" && args[1] == "test":
+		err = s.goTest(args)
+	default:
+		err = s.command(args)
+	}
+	if err != nil {
+		return false, err
+	}
+	if s.passed+s.failed == 0 {
+		return false, errors.New("nothing ran")
+	}
+	fmt.Fprintf(out, "%-24s %5d passed, %d failed  (%.0f s)\n", name, s.passed, s.failed, time.Since(begin).Seconds())
+	return s.failed == 0, s.keep(name)
+}
+
+// suite counts.
+type suite struct {
+	ctx            context.Context
+	out            io.Writer
+	log            bytes.Buffer // everything that was printed
+	passed, failed int
+}
+
+// command runs a command that counts as one test.
+func (s *suite) command(args []string) error {
+	cmd := s.exec(args)
+	var text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &text, &text
+	err := cmd.Run()
+	s.log.Write(text.Bytes())
+	return s.count(err, args, text.Bytes())
+}
+
+// count counts one run of a command.
+func (s *suite) count(err error, args []string, text []byte) error {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		s.passed++
+	case errors.As(err, &exit) && s.ctx.Err() == nil:
+		s.failed++
+		fmt.Fprintf(s.out, "FAIL %s: %v\n%s", strings.Join(args, " "), err, text)
+	default:
+		return fmt.Errorf("run %s: %w", args[0], errors.Join(err, s.ctx.Err()))
+	}
+	return nil
+}
+
+// goTest runs `go test` and counts its leaves.
+func (s *suite) goTest(args []string) error {
+	args = slices.Insert(slices.Clone(args), 2, "-json")
+	cmd := s.exec(args)
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("run go test: %w", err)
+	}
+	result, readErr := readTests(pipe, &s.log)
+	err = cmd.Wait()
+	if readErr != nil || s.ctx.Err() != nil {
+		return fmt.Errorf("run go test: %w", errors.Join(readErr, s.ctx.Err()))
+	}
+	s.log.Write(stderr.Bytes())
+	s.passed += result.passed
+	s.failed += len(result.failed)
+	for _, f := range result.failed {
+		fmt.Fprintf(s.out, "FAIL %s\n%s", f.name, f.output)
+	}
+	if err != nil && len(result.failed) == 0 {
+		return s.count(err, args, stderr.Bytes())
+	}
+	return nil
+}
+
+// fuzz runs the fuzz targets of packages, one after the other.
+func (s *suite) fuzz(long time.Duration, packages []string) error {
+	list := s.exec(append([]string{"go", "test", "-list", "^Fuzz"}, packages...))
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("list fuzz targets: %w", err)
+	}
+	for _, target := range fuzzTargets(string(out)) {
+		// Minimising an input may take as long as it likes: it gets few tries, not the time that was meant for fuzzing.
+		err := s.command([]string{
+			"go", "test", "-run", "^$", "-fuzz", "^" + target.name + "$", "-fuzztime", long.String(),
+			"-fuzzminimizetime", "20x", target.pkg,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type fuzzTarget struct{ name, pkg string }
+
+// fuzzTargets reads what `go test -list` prints: the names of a package, then a line with the package.
+func fuzzTargets(text string) []fuzzTarget {
+	var targets []fuzzTarget
+	var names []string
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 1 && strings.HasPrefix(fields[0], "Fuzz"):
+			names = append(names, fields[0])
+		case len(fields) > 1 && fields[0] == "ok":
+			for _, name := range names {
+				targets = append(targets, fuzzTarget{name, fields[1]})
+			}
+			names = nil
+		}
+	}
+	return targets
+}
+
+func (s *suite) exec(args []string) *exec.Cmd {
+	cmd := exec.CommandContext(s.ctx, args[0], args[1:]...)
+	// An interrupt gives children the time to end what they started.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	return cmd
+}
+
+// keep writes counts and output where the environment asks for them.
+func (s *suite) keep(name string) error {
+	if path := os.Getenv("SUITE_COUNTS"); path != "" {
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			return fmt.Errorf("keep the counts: %w", err)
+		}
+		_, err = fmt.Fprintf(file, "%d %d %s\n", s.passed, s.failed, name)
+		if err = errors.Join(err, file.Close()); err != nil {
+			return fmt.Errorf("keep the counts: %w", err)
+		}
+	}
+	if dir := os.Getenv("SUITE_LOGS"); dir != "" {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("keep the output: %w", err)
+		}
+		path := filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".log")
+		if err := os.WriteFile(path, s.log.Bytes(), 0o644); err != nil {
+			return fmt.Errorf("keep the output: %w", err)
+		}
+	}
+	return nil
+}
