@@ -180,6 +180,8 @@ type Member struct {
 	requests map[connector.Partition]uint64 // the newest request of each partition
 	n        uint64
 	joined   bool
+	// Trace takes a line for each thing that the world outside can see. May be nil; set before use.
+	Trace func(format string, args ...any)
 	pending  sync.WaitGroup
 	end      context.Context
 	stop     context.CancelFunc
@@ -257,7 +259,14 @@ func (m *Member) Offsets(ctx context.Context, name string) (map[int32]connector.
 	if err := m.ask(ctx); err != nil {
 		return nil, err
 	}
+	m.trace("group offsets of %s", name)
 	return m.b.GroupOffsets(name), nil
+}
+
+func (m *Member) trace(format string, args ...any) {
+	if m.Trace != nil {
+		m.Trace(format, args...)
+	}
 }
 
 // CommitOffsets moves them, if the member is in a generation. It may fail before and after it took effect.
@@ -276,6 +285,7 @@ func (m *Member) CommitOffsets(ctx context.Context, offsets map[connector.Partit
 		m.b.set(p.Topic, p.ID, o)
 	}
 	m.b.mu.Unlock()
+	m.trace("commit %d group offsets", len(offsets))
 	return m.ask(ctx)
 }
 
@@ -310,6 +320,7 @@ func (m *Member) Bounds(ctx context.Context, at []connector.Position) (map[conne
 			bounds[pos.Partition] = t.partitions[pos.Partition.ID].bounds()
 		}
 	}
+	m.trace("bounds of %d partitions", len(at))
 	return bounds, nil
 }
 
@@ -329,6 +340,7 @@ func (m *Member) Fetch(q connector.FetchRequest) {
 	if dead {
 		return
 	}
+	m.trace("fetch %v from %d", q.Partition, q.Next)
 	m.pending.Go(func() { m.answer(q, n) })
 }
 

@@ -32,6 +32,8 @@ type World struct {
 	// UntilCurrent and Every steer the members started from now on.
 	UntilCurrent bool
 	Every        time.Duration
+	// Trace is given to the members and their tables.
+	Trace func(format string, args ...any)
 
 	late    sync.WaitGroup
 	members []*Process
@@ -65,7 +67,8 @@ func (w *World) Begin(ctx context.Context) *Process {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &Process{Name: fmt.Sprintf("m%d", w.born), stop: cancel, done: make(chan struct{})}
 	p.Member = w.Broker.NewMember(context.WithoutCancel(ctx))
-	p.Table = &Table{Log: w.Log, Member: p.Name, Chance: w.Chance, Late: &w.late, Broken: w.Broken}
+	p.Table = &Table{Log: w.Log, Member: p.Name, Chance: w.Chance, Late: &w.late, Broken: w.Broken, Trace: w.Trace}
+	p.Member.Trace = w.Trace
 	logger := w.Logger.With("member", p.Name)
 	p.Connector = &connector.Connector{
 		Config: connector.Config{

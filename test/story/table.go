@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -106,8 +107,8 @@ type Table struct {
 
 	mu   sync.Mutex
 	dead bool
-	// Steps counts the calls of each kind.
-	Steps map[string]int
+	// Trace takes a line for each thing that the world outside can see. May be nil.
+	Trace func(format string, args ...any)
 }
 
 var _ connector.Table = (*Table)(nil)
@@ -125,10 +126,6 @@ func (t *Table) step(ctx context.Context, name string) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.Steps == nil {
-		t.Steps = map[string]int{}
-	}
-	t.Steps[name]++
 	if t.dead {
 		return errDead
 	}
@@ -143,7 +140,15 @@ func (t *Table) Load(ctx context.Context) (*connector.Snapshot, error) {
 	if err := t.step(ctx, "load"); err != nil {
 		return nil, err
 	}
-	return t.Log.snapshot(), nil
+	s := t.Log.snapshot()
+	t.trace("load version %d", s.Version)
+	return s, nil
+}
+
+func (t *Table) trace(format string, args ...any) {
+	if t.Trace != nil {
+		t.Trace(format, args...)
+	}
 }
 
 // Stage remembers which rows the pieces hold.
@@ -155,6 +160,7 @@ func (t *Table) Stage(ctx context.Context, _ *connector.Snapshot, pieces []conne
 	for _, p := range pieces {
 		rows = append(rows, sources(p)...)
 	}
+	t.trace("put data files: %d rows in %d pieces", len(rows), len(pieces))
 	return &connector.Staged{Files: rows, Rows: int64(len(rows))}, nil
 }
 
@@ -178,12 +184,21 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 			return nil, fmt.Errorf("%w: %w", connector.ErrUndecided, err)
 		}
 		if t.Log.put(int(s.Version)+1, v) {
+			t.trace("put version %d if absent: %s%s", s.Version+1, c.Operation, covered(c))
 			if err := t.step(ctx, "answer"); err != nil {
 				return nil, fmt.Errorf("%w: %w", connector.ErrUndecided, err)
 			}
 			return t.Log.snapshot(), nil
 		}
 	}
+}
+
+func covered(c *connector.Commit) string {
+	var b strings.Builder
+	for _, r := range c.Ranges {
+		fmt.Fprintf(&b, " %s-%d [%d,%d) %d rows", r.Topic, r.Partition, r.From, r.Next, r.Rows)
+	}
+	return b.String()
 }
 
 // stray lets a PUT of a dead or hurried sender land later, or never.
