@@ -61,12 +61,25 @@ func load(ctx context.Context, store objstore.Store) (*State, error) {
 // readHint returns the version that _last_checkpoint names, -1 if there is none to be read: a hint that is missing or
 // damaged costs a longer list, nothing else.
 func readHint(ctx context.Context, store objstore.Store) int64 {
-	body, err := readAll(ctx, store, lastCheckpoint)
-	var hint pointer
-	if err != nil || json.Unmarshal(body, &hint) != nil {
+	c, ok := Hint(ctx, store)
+	if !ok {
 		return -1
 	}
-	return hint.Version
+	return c.Version
+}
+
+// Hint returns the checkpoint that _last_checkpoint names. It may be old, or gone.
+func Hint(ctx context.Context, store objstore.Store) (c Checkpoint, ok bool) {
+	body, err := readAll(ctx, store, lastCheckpoint)
+	var hint pointer
+	if err != nil || json.Unmarshal(body, &hint) != nil || hint.Version < 0 {
+		return c, false
+	}
+	c = Checkpoint{Version: hint.Version, Parts: 1, Size: hint.SizeInBytes}
+	if hint.Parts != nil && *hint.Parts > 1 && *hint.Parts < 1<<20 {
+		c.Parts = int(*hint.Parts)
+	}
+	return c, true
 }
 
 // pointer is the content of _last_checkpoint.
@@ -81,13 +94,14 @@ type pointer struct {
 // directory is what a list of the log shows.
 type directory struct {
 	checkpoints []Checkpoint // whole ones, newest first
+	oldest      int64        // version of a commit, -1 if there is none
 	newest      int64        // version of a commit, -1 if there is none
 	empty       bool         // not even files that this package does not read
 }
 
 // list reads the names of the log from version from on.
 func list(ctx context.Context, store objstore.Store, from int64) (directory, error) {
-	dir := directory{newest: -1, empty: true}
+	dir := directory{oldest: -1, newest: -1, empty: true}
 	type whole struct {
 		version int64
 		parts   int
@@ -106,6 +120,9 @@ func list(ctx context.Context, store objstore.Store, from int64) (directory, err
 		case !ok:
 		case !f.checkpoint:
 			dir.newest = max(dir.newest, f.version)
+			if dir.oldest < 0 {
+				dir.oldest = f.version
+			}
 		default:
 			w := whole{f.version, f.parts}
 			c := found[w]
@@ -257,6 +274,18 @@ func commits(ctx context.Context, store objstore.Store, from, to int64, want Kin
 				}
 			}
 		}
+	}
+}
+
+// Commits yields the commits whose files still exist, oldest first. They must be contiguous.
+func Commits(ctx context.Context, store objstore.Store, want Kinds) iter.Seq2[Commit, error] {
+	return func(yield func(Commit, error) bool) {
+		dir, err := list(ctx, store, 0)
+		if err != nil {
+			yield(Commit{}, err)
+			return
+		}
+		commits(ctx, store, max(dir.oldest, 0), dir.newest, want)(yield)
 	}
 }
 

@@ -56,14 +56,14 @@ func readCheckpoint(ctx context.Context, store objstore.Store, c Checkpoint, wan
 // parquetFile is one Parquet file of a checkpoint.
 type parquetFile struct {
 	key    string
-	source *ranged
+	source *Object
 	reader *pqarrow.FileReader
 	rows   pqarrow.RecordReader
 }
 
 // openParquet reads the footer.
 func openParquet(ctx context.Context, store objstore.Store, key string) (*parquetFile, error) {
-	source, err := openRanged(ctx, store, key)
+	source, err := OpenObject(ctx, store, key)
 	if err != nil {
 		return nil, err
 	}

@@ -120,5 +120,17 @@ func (s *State) CheckpointDue() bool {
 	return since >= 100 || since >= 10 && s.JSONBytes >= s.Checkpoint.Size/4
 }
 
+// Know returns the state with a checkpoint that was written since, by whomever. The bytes of JSON after it are
+// estimated: they only say when the next one is due.
+func (s *State) Know(c Checkpoint) *State {
+	if c.Parts == 0 || c.Version <= s.Checkpoint.Version || c.Version > s.Version {
+		return s
+	}
+	known := *s
+	known.Checkpoint = c
+	known.JSONBytes = s.JSONBytes * (s.Version - c.Version) / (s.Version - s.Checkpoint.Version)
+	return &known
+}
+
 // String names the state for logs.
 func (s *State) String() string { return fmt.Sprintf("table %s version %d", s.Metadata.ID, s.Version) }

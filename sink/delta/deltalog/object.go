@@ -11,23 +11,24 @@ import (
 // tailSize is what is read of the end of an object at once: the footer of a checkpoint, or all of a small one.
 const tailSize = 256 << 10
 
-// ranged reads an object at any place.
-type ranged struct {
+// Object reads an object at any place. It is for one goroutine.
+type Object struct {
 	ctx   context.Context //nolint:containedctx // io.ReaderAt has none; the value lives as long as one read of a file
 	store objstore.Store
 	key   string
 	size  int64
 	tail  []byte
-	// err is the first error of the store: it tells a failing store from a damaged object.
-	err error
+	err   error
 }
 
-func openRanged(ctx context.Context, store objstore.Store, key string) (*ranged, error) {
+// OpenObject asks for the size of an object and reads its end, where Parquet keeps what a reader needs first. ctx is that
+// of all later reads.
+func OpenObject(ctx context.Context, store objstore.Store, key string) (*Object, error) {
 	info, err := store.Head(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
-	r := &ranged{ctx: ctx, store: store, key: key, size: info.Size}
+	r := &Object{ctx: ctx, store: store, key: key, size: info.Size}
 	tail := make([]byte, min(tailSize, r.size))
 	if _, err := r.read(tail, r.size-int64(len(tail))); err != nil {
 		return nil, err
@@ -36,8 +37,14 @@ func openRanged(ctx context.Context, store objstore.Store, key string) (*ranged,
 	return r, nil
 }
 
+// Size returns the length of the object in bytes.
+func (r *Object) Size() int64 { return r.size }
+
+// Err returns the first error of the store: it tells a store that fails from an object that is damaged.
+func (r *Object) Err() error { return r.err }
+
 // ReadAt implements io.ReaderAt.
-func (r *ranged) ReadAt(p []byte, off int64) (int, error) {
+func (r *Object) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 || off >= r.size {
 		return 0, io.EOF
 	}
@@ -55,7 +62,7 @@ func (r *ranged) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-func (r *ranged) read(p []byte, off int64) (int, error) {
+func (r *Object) read(p []byte, off int64) (int, error) {
 	body, err := r.store.Get(r.ctx, r.key, off, int64(len(p)))
 	if err == nil {
 		defer body.Close()

@@ -1,0 +1,96 @@
+package delta
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+)
+
+// checkpoints writes checkpoints beside the writer: one at a time, started after a won commit, so that the commit is
+// reported first and the next batch need not wait. Nothing depends on them: an error is logged and counted, and the next
+// try waits for ten more commits.
+type checkpoints struct {
+	mu     sync.Mutex
+	busy   bool
+	closed bool
+	newest deltalog.Checkpoint // written by us or found by the hint
+	after  int64               // no try before this version
+	cancel context.CancelFunc  // of the one that is being written
+	done   sync.WaitGroup
+}
+
+// start writes a checkpoint of the table's head in the background if one is due and none is being written. It goes on
+// when ctx ends, until close.
+func (c *checkpoints) start(ctx context.Context, t *Table) {
+	s := t.head.State
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy || c.closed || s.Version < c.after || !s.Know(c.newest).CheckpointDue() {
+		return
+	}
+	s = s.Know(c.newest)
+	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	c.busy = true
+	cancel := c.cancel
+	c.done.Go(func() {
+		defer cancel()
+		newest, err := writeCheckpoint(ctx, t, s)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.busy = false
+		if err != nil {
+			c.after = s.Version + 10
+			return
+		}
+		c.newest = newest
+	})
+}
+
+// writeCheckpoint writes the checkpoint of s, unless another member has written one that makes it too early.
+func writeCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (deltalog.Checkpoint, error) {
+	began := time.Now()
+	if found, ok := deltalog.Hint(ctx, t.raw); ok && found.Version > s.Checkpoint.Version {
+		if s.Know(found) == s || !s.Know(found).CheckpointDue() {
+			return found, nil
+		}
+		s = s.Know(found)
+	}
+	written, err := deltalog.WriteCheckpoint(ctx, t.raw, s, time.Now(), t.opt.TempDir)
+	if errors.Is(err, deltalog.ErrCorrupt) || errors.Is(err, objstore.ErrNotFound) {
+		// The checkpoint to build on is gone or damaged: what a list shows is what there is.
+		if s, err = deltalog.Load(ctx, t.raw); err == nil {
+			written, err = deltalog.WriteCheckpoint(ctx, t.raw, s, time.Now(), t.opt.TempDir)
+		}
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			t.metrics.checkpoints.WithLabelValues(resultFailed).Inc()
+			t.log.WarnContext(ctx, "checkpoint failed; the table is whole without it", "version", written.Version, "err", err)
+		}
+		return written, err
+	}
+	t.metrics.checkpoints.WithLabelValues(resultOK).Inc()
+	t.log.InfoContext(ctx, "checkpoint written", "version", written.Version, "bytes", written.Size, "took", time.Since(began))
+	return written, nil
+}
+
+// known returns s with the newest checkpoint that is known here.
+func (c *checkpoints) known(s *deltalog.State) *deltalog.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return s.Know(c.newest)
+}
+
+func (c *checkpoints) close() {
+	c.mu.Lock()
+	c.closed = true
+	if c.cancel != nil {
+		c.cancel()
+	}
+	c.mu.Unlock()
+	c.done.Wait()
+}

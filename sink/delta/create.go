@@ -1,0 +1,44 @@
+package delta
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"sluice/sink/delta/deltalog"
+)
+
+// create writes version 0, or adopts the table of whoever wrote it first. The next load looks whether its schema will do.
+// checked is when there was none.
+func (t *Table) create(ctx context.Context, checked time.Time) error {
+	if t.opt.Schema == nil {
+		return deltalog.ErrNoTable
+	}
+	now := time.Now().UnixMilli()
+	id, txn := uuid.NewString(), uuid.NewString()
+	body, err := deltalog.Encode([]deltalog.Action{
+		deltalog.CommitInfo{
+			Timestamp: now, Operation: "CREATE TABLE",
+			OperationParameters: map[string]string{"isManaged": "false", "description": "", "partitionBy": "[]", "properties": "{}"},
+			IsolationLevel:      "Serializable", IsBlindAppend: true, EngineInfo: t.opt.Engine, TxnID: txn,
+		},
+		deltalog.Protocol{MinReaderVersion: readerVersion, MinWriterVersion: writerVersion},
+		deltalog.Metadata{
+			ID: id, Format: deltalog.Format{Provider: "parquet"}, SchemaString: t.opt.Schema.DeltaJSON(), CreatedTime: &now,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("create the table: %w", err)
+	}
+	result, err := t.offer(ctx, &proposal{version: 0, txnID: txn, body: body, checked: checked}, nil)
+	if err != nil {
+		return fmt.Errorf("create the table: %w", err)
+	}
+	if result == won {
+		t.log.InfoContext(ctx, "table created", "table_id", id, "schema", t.opt.Schema.DDL())
+		t.own = &ownCommit{version: 0, txnID: txn}
+	}
+	return t.reload(ctx)
+}

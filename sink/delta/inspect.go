@@ -1,0 +1,257 @@
+package delta
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+
+	"sluice/connector"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/schema"
+)
+
+// What follows reads any table and writes none. It does each operation of the store once: a tool may be run again.
+
+// Info is what there is to say about a table as of its newest version.
+type Info struct {
+	ID               string
+	Name             string
+	Created          time.Time // zero if the table does not say
+	Version          int64
+	Checkpoint       int64 // version of the newest checkpoint, -1 if there is none
+	Protocol         deltalog.Protocol
+	Schema           *schema.Schema // nil if it cannot be read; Refusal says why
+	PartitionColumns []string
+	Properties       map[string]string
+
+	Files int64
+	Bytes int64
+	// Rows is what the statistics of the files add up to; FilesWithoutRows have none.
+	Rows             int64
+	FilesWithoutRows int64
+
+	Txns []deltalog.Txn // by appId
+	// Refusal is why this version would not write the table, nil if it would.
+	Refusal error
+}
+
+// Inspect reads a table. The error is deltalog.ErrNoTable if there is none.
+func Inspect(ctx context.Context, store objstore.Store) (Info, error) {
+	s, err := deltalog.Load(ctx, store)
+	if err != nil {
+		return Info{}, err
+	}
+	i := Info{
+		ID: s.Metadata.ID, Name: s.Metadata.Name, Version: s.Version, Checkpoint: s.Checkpoint.Version, Protocol: s.Protocol,
+		PartitionColumns: s.Metadata.PartitionColumns, Properties: s.Metadata.Configuration,
+		Txns: slices.SortedFunc(maps.Values(s.Txns), func(a, b deltalog.Txn) int { return cmp.Compare(a.AppID, b.AppID) }),
+	}
+	if s.Metadata.CreatedTime != nil {
+		i.Created = time.UnixMilli(*s.Metadata.CreatedTime).UTC()
+	}
+	if i.Schema, i.Refusal = supported(s); i.Schema == nil {
+		if columns, err := schema.FromDelta([]byte(s.Metadata.SchemaString)); err == nil {
+			i.Schema = columns.WithPartitions(s.Metadata.PartitionColumns)
+		}
+	}
+	for f, err := range deltalog.Files(ctx, store, s) {
+		if err != nil {
+			return i, err
+		}
+		i.Files, i.Bytes = i.Files+1, i.Bytes+f.Size
+		if n, ok := numRecords(f.Add); ok {
+			i.Rows += n
+		} else {
+			i.FilesWithoutRows++
+		}
+	}
+	return i, nil
+}
+
+// numRecords is the number of rows of a file by its statistics.
+func numRecords(a deltalog.Add) (int64, bool) {
+	var stats struct {
+		NumRecords *int64 `json:"numRecords"`
+	}
+	if a.Stats == "" || json.Unmarshal([]byte(a.Stats), &stats) != nil || stats.NumRecords == nil {
+		return 0, false
+	}
+	return *stats.NumRecords, true
+}
+
+// Entry is one version in the history of a table.
+type Entry struct {
+	Version   int64
+	Time      time.Time // by the clock of the writer, zero if it does not say
+	Operation string
+	Engine    string
+	TxnID     string
+	Txns      []deltalog.Txn
+	// Ranges are the offsets that the commit covers, nil for commits of other programs.
+	Ranges   []connector.Range
+	Files    int   // added
+	Removed  int   // files
+	Rows     int64 // in added files with statistics
+	Metadata bool  // whether it sets schema or properties
+}
+
+// History yields the commits whose files still exist, oldest first. What was cleaned up is missing at the start, never in
+// between.
+func History(ctx context.Context, store objstore.Store) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for c, err := range deltalog.Commits(ctx, store, deltalog.All) {
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			if !yield(entry(c), nil) {
+				return
+			}
+		}
+	}
+}
+
+func entry(c deltalog.Commit) Entry {
+	info := c.Info()
+	e := Entry{Version: c.Version, Operation: info.Operation, Engine: info.EngineInfo, TxnID: info.TxnID}
+	if info.Timestamp != 0 {
+		e.Time = time.UnixMilli(info.Timestamp).UTC()
+	}
+	var own ours
+	if len(info.Sluice) > 0 && json.Unmarshal(info.Sluice, &own) == nil {
+		e.Ranges = own.Ranges
+	}
+	for _, a := range c.Actions {
+		switch a := a.(type) {
+		case deltalog.Txn:
+			e.Txns = append(e.Txns, a)
+		case deltalog.Add:
+			e.Files++
+			n, _ := numRecords(a)
+			e.Rows += n
+		case deltalog.Remove:
+			e.Removed++
+		case deltalog.Metadata:
+			e.Metadata = true
+		}
+	}
+	return e
+}
+
+// Adds yields the data files of the newest version, in the order in which they were committed as far as it is known: the
+// version of a file is -1 if only a checkpoint knows it, and those come first.
+func Adds(ctx context.Context, store objstore.Store) iter.Seq2[deltalog.File, error] {
+	return func(yield func(deltalog.File, error) bool) {
+		s, err := deltalog.Load(ctx, store)
+		if err != nil {
+			yield(deltalog.File{}, err)
+			return
+		}
+		deltalog.Files(ctx, store, s)(yield)
+	}
+}
+
+// Row says which Kafka record a row is.
+type Row struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	// FromKafka is false if one of them is null: another writer's row.
+	FromKafka bool
+}
+
+// Offsets yields the Kafka columns of the rows of a data file, in the file's order. Nothing else of the file is read.
+func Offsets(ctx context.Context, store objstore.Store, f deltalog.File) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		if f.DeletionVector != nil {
+			yield(Row{}, fmt.Errorf("%s: some of its rows are deleted by a deletion vector, which is not read by this version", f.Path))
+			return
+		}
+		stopped := false
+		err := offsets(ctx, store, deltalog.Key(f.Path), func(r Row) bool {
+			stopped = !yield(r, nil)
+			return !stopped
+		})
+		if err != nil && !stopped {
+			yield(Row{}, fmt.Errorf("read %s: %w", f.Path, err))
+		}
+	}
+}
+
+func offsets(ctx context.Context, store objstore.Store, key string, yield func(Row) bool) error {
+	object, err := deltalog.OpenObject(ctx, store, key)
+	if err != nil {
+		return err
+	}
+	props := parquet.NewReaderProperties(memory.DefaultAllocator)
+	props.BufferedStreamEnabled, props.BufferSize = true, 1<<20
+	content, err := file.NewParquetReader(io.NewSectionReader(object, 0, object.Size()), file.WithReadProps(props))
+	if err != nil {
+		return err
+	}
+	reader, err := pqarrow.NewFileReader(content, pqarrow.ArrowReadProperties{BatchSize: 16 << 10}, memory.DefaultAllocator)
+	if err != nil {
+		return err
+	}
+	columns := make([]int, 3)
+	for i, name := range []string{schema.KafkaTopic, schema.KafkaPartition, schema.KafkaOffset} {
+		if columns[i] = content.MetaData().Schema.ColumnIndexByName(name); columns[i] < 0 {
+			return fmt.Errorf("there is no column %s", name)
+		}
+	}
+	groups := make([]int, content.NumRowGroups())
+	for i := range groups {
+		groups[i] = i
+	}
+	rows, err := reader.GetRecordReader(ctx, columns, groups)
+	if err != nil {
+		return err
+	}
+	defer rows.Release()
+	for rows.Next() {
+		if more, err := readRows(rows.RecordBatch(), yield); err != nil || !more {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil && err != io.EOF {
+		return err
+	}
+	return nil
+}
+
+// readRows yields the rows of a batch that has the three columns, in whichever order.
+func readRows(batch arrow.RecordBatch, yield func(Row) bool) (more bool, err error) {
+	column := func(name string) arrow.Array {
+		return batch.Column(batch.Schema().FieldIndices(name)[0])
+	}
+	topics := column(schema.KafkaTopic)
+	partitions, ok1 := column(schema.KafkaPartition).(*array.Int32)
+	offsets, ok2 := column(schema.KafkaOffset).(*array.Int64)
+	if !ok1 || !ok2 {
+		return false, fmt.Errorf("the Kafka columns are %v", batch.Schema())
+	}
+	for i := range int(batch.NumRows()) {
+		r := Row{}
+		if topics.IsValid(i) && partitions.IsValid(i) && offsets.IsValid(i) {
+			r = Row{topics.ValueStr(i), partitions.Value(i), offsets.Value(i), true}
+		}
+		if !yield(r) {
+			return false, nil
+		}
+	}
+	return true, nil
+}

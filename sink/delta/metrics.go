@@ -1,0 +1,74 @@
+package delta
+
+import "github.com/prometheus/client_golang/prometheus"
+
+type metrics struct {
+	commits     *prometheus.CounterVec
+	unresolved  prometheus.Counter
+	seconds     prometheus.Histogram
+	files       prometheus.Counter
+	bytes       prometheus.Counter
+	version     prometheus.Gauge
+	overwritten prometheus.Counter
+	orphans     prometheus.Counter
+	checkpoints *prometheus.CounterVec
+}
+
+// The outcomes of the puts of a commit, and of a checkpoint.
+const (
+	resultWon       = "won"
+	resultLost      = "lost"
+	resultUndecided = "undecided"
+	resultOK        = "ok"
+	resultFailed    = "failed"
+)
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		commits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_delta_commits_total", Help: "Versions offered to the table's log, by outcome.",
+		}, []string{"result"}),
+		unresolved: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_delta_commit_unknown_total", Help: "Versions offered to the table's log whose outcome was not known from the store's first answer.",
+		}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "sluice_delta_commit_duration_seconds", Help: "Duration of a commit, from the first look at the log to its outcome.",
+			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+		}),
+		files: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_delta_files_added_total", Help: "Data files in won commits.",
+		}),
+		bytes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_delta_file_bytes_added_total", Help: "Bytes of data files in won commits.",
+		}),
+		version: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "sluice_delta_table_version", Help: "Newest version of the table that is known.",
+		}),
+		overwritten: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_delta_commits_overwritten_total", Help: "Won commits that another writer overwrote.",
+		}),
+		orphans: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_delta_orphan_files_total", Help: "Data files left behind because a version may name them, or that could not be deleted.",
+		}),
+		checkpoints: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_delta_checkpoints_total", Help: "Checkpoints of the table's log, by outcome.",
+		}, []string{"result"}),
+	}
+	for _, r := range []string{resultWon, resultLost, resultUndecided} {
+		m.commits.WithLabelValues(r)
+	}
+	for _, r := range []string{resultOK, resultFailed} {
+		m.checkpoints.WithLabelValues(r)
+	}
+	if reg == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{
+		m.commits, m.unresolved, m.seconds, m.files, m.bytes, m.version, m.overwritten, m.orphans, m.checkpoints,
+	} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,158 @@
+package delta
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+
+	"sluice/classify"
+	"sluice/reliability"
+	"sluice/sink/delta/objstore"
+)
+
+// retried is a store whose operations outlive a failing store: each is repeated by the guard until it has an answer. A
+// body that breaks off is continued where it broke, which is right for objects that never change; the one that does, the
+// hint to the last checkpoint, may be read as garbage and is only a hint.
+//
+// A put with IfAbsent is not repeated. What its outcome means is for the commit to judge.
+type retried struct {
+	store objstore.Store
+	guard *reliability.Guard
+}
+
+// do repeats op. That something is not there is an answer.
+func (s retried) do(ctx context.Context, op func(context.Context) error) error {
+	var answer error
+	err := s.guard.Do(ctx, func(ctx context.Context) error {
+		answer = op(ctx)
+		if errors.Is(answer, objstore.ErrNotFound) || errors.Is(answer, objstore.ErrExists) {
+			return nil
+		}
+		return answer
+	})
+	if err != nil {
+		return canceledBy(ctx, err)
+	}
+	return answer
+}
+
+// canceledBy marks an error that the end of ctx brought about.
+func canceledBy(ctx context.Context, err error) error {
+	if ctx.Err() != nil && classify.Of(err) == classify.Transient {
+		return classify.Mark(err, classify.Canceled)
+	}
+	return err
+}
+
+func (s retried) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	b := &body{ctx: ctx, from: s, key: key, off: off, left: n}
+	err := s.do(ctx, func(ctx context.Context) (err error) {
+		b.part, err = s.store.Get(ctx, key, off, n)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (s retried) Head(ctx context.Context, key string) (i objstore.Info, err error) {
+	err = s.do(ctx, func(ctx context.Context) (err error) {
+		i, err = s.store.Head(ctx, key)
+		return err
+	})
+	return i, err
+}
+
+func (s retried) Put(ctx context.Context, key string, content io.ReadSeeker, mode objstore.Mode) error {
+	if mode == objstore.IfAbsent {
+		return s.store.Put(ctx, key, content, mode)
+	}
+	return s.do(ctx, func(ctx context.Context) error { return s.store.Put(ctx, key, content, mode) })
+}
+
+func (s retried) Delete(ctx context.Context, key string) error {
+	return s.do(ctx, func(ctx context.Context) error { return s.store.Delete(ctx, key) })
+}
+
+// List continues behind the last key when it breaks off.
+func (s retried) List(ctx context.Context, prefix, after string) iter.Seq2[objstore.Info, error] {
+	return func(yield func(objstore.Info, error) bool) {
+		stopped := false
+		err := s.do(ctx, func(ctx context.Context) error {
+			for i, err := range s.store.List(ctx, prefix, after) {
+				if err != nil {
+					return err
+				}
+				after = i.Key
+				if !yield(i, nil) {
+					stopped = true
+					return nil
+				}
+			}
+			return nil
+		})
+		if err != nil && !stopped {
+			yield(objstore.Info{}, err)
+		}
+	}
+}
+
+// body is an object being read, over as many requests as it takes.
+type body struct {
+	ctx  context.Context //nolint:containedctx // of the Get that it answers
+	from retried
+	key  string
+	off  int64
+	left int64 // -1 to the end
+	part io.ReadCloser
+	err  error // of the last read, to be mended by the next
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.err == nil {
+		n, err := b.took(b.part.Read(p))
+		if err == nil || err == io.EOF {
+			return n, err
+		}
+		if b.err = err; n > 0 {
+			return n, nil
+		}
+	}
+	var n int
+	var end error
+	err := b.from.do(b.ctx, func(ctx context.Context) error {
+		if b.left == 0 {
+			end = io.EOF
+			return nil
+		}
+		_ = b.part.Close() // broken
+		part, err := b.from.store.Get(ctx, b.key, b.off, b.left)
+		if err != nil {
+			b.part = io.NopCloser(nil)
+			return err
+		}
+		b.part = part
+		n, err = b.took(part.Read(p))
+		if err == io.EOF {
+			end, err = io.EOF, nil
+		}
+		return err
+	})
+	if err != nil {
+		return n, err
+	}
+	b.err = nil
+	return n, end
+}
+
+func (b *body) took(n int, err error) (int, error) {
+	b.off += int64(n)
+	if b.left > 0 {
+		b.left -= int64(n)
+	}
+	return n, err
+}
+
+func (b *body) Close() error { return b.part.Close() }

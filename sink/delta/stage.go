@@ -1,0 +1,180 @@
+package delta
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"sluice/connector"
+	"sluice/sink/delta/datafile"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/schema"
+)
+
+// maxStaged is how old data files may be when they are committed. VACUUM of another engine takes files that no version
+// names after 7 days; a shorter retention can be forced.
+const maxStaged = 12 * time.Hour
+
+// staged are data files that were put, and what is known of their fate.
+type staged struct {
+	table  string         // id of the table whose schema they have
+	schema *schema.Schema // that they were encoded for
+	at     time.Time      // when the first one was put
+	adds   []deltalog.Add
+	rows   int64
+	bytes  int64
+
+	// mayBeNamed is true while a version may name them that was offered and is not known to be another's. named is true
+	// once one does.
+	mayBeNamed, named, discarded bool
+}
+
+func (f *staged) offered(open bool) {
+	if f != nil {
+		f.mayBeNamed = open
+	}
+}
+
+func (f *staged) landed() {
+	if f != nil {
+		f.named = true
+	}
+}
+
+// Stage implements connector.Table. Each file has a name that was never used and never will be, so that it can be put
+// again without harm.
+func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, pieces []connector.Piece) (*connector.Staged, error) {
+	columns, ok := s.Schema.(*schema.Schema)
+	if !ok || t.head == nil {
+		return nil, errors.New("stage: the snapshot is not one of this table")
+	}
+	f := &staged{table: s.TableID, schema: columns, at: time.Now()}
+	out := &connector.Staged{Files: f}
+	err := datafile.Encode(ctx, columns.Arrow(), pieces, t.encoding(), func(file datafile.File) error {
+		key := fmt.Sprintf("part-%05d-%s.c000.zstd.parquet", len(f.adds), uuid.New())
+		// It is listed before it is put: a put that failed may have had its effect.
+		f.adds = append(f.adds, deltalog.Add{
+			Path: deltalog.URI(key), Size: file.Size, ModificationTime: time.Now().UnixMilli(), DataChange: true,
+			Stats: t.statistics(file),
+		})
+		f.rows, f.bytes = f.rows+file.Rows, f.bytes+file.Size
+		if _, err := file.Body.Seek(0, io.SeekStart); err != nil {
+			return fmt.Errorf("put data file: %w", err)
+		}
+		if err := t.store.Put(ctx, key, file.Body, objstore.Replace); err != nil {
+			return t.failed(fmt.Errorf("put data file: %w", err))
+		}
+		return nil
+	})
+	out.Rows, out.Bytes = f.rows, f.bytes
+	if err != nil {
+		t.Discard(ctx, out)
+		return nil, canceledBy(ctx, err)
+	}
+	return out, nil
+}
+
+// statistics are those of a file as the table wants them in its log.
+func (t *Table) statistics(file datafile.File) string {
+	if t.head.Metadata.Configuration["delta.dataSkippingNumIndexedCols"] == "0" {
+		return `{"numRecords":` + strconv.FormatInt(file.Rows, 10) + `}`
+	}
+	return file.Stats
+}
+
+// discardTimeout bounds the deletion of files, which a dead store must not turn into a wait.
+const discardTimeout = 10 * time.Second
+
+// Discard implements connector.Table. A file is deleted only if every version it was offered to is known to be
+// another's; what may be in the log stays, for the log to name or a vacuum to take. It tries once and returns soon, even
+// when ctx has ended.
+func (t *Table) Discard(ctx context.Context, s *connector.Staged) {
+	f, ok := s.Files.(*staged)
+	switch {
+	case !ok || f.named || f.discarded:
+		return
+	case f.mayBeNamed:
+		t.metrics.orphans.Add(float64(len(f.adds)))
+		t.log.InfoContext(ctx, "data files stay, a version that names them may exist", "files", len(f.adds))
+		return
+	}
+	f.discarded = true
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTimeout)
+	defer cancel()
+	for i, add := range f.adds {
+		if err := t.raw.Delete(ctx, deltalog.Key(add.Path)); err != nil {
+			t.metrics.orphans.Add(float64(len(f.adds) - i))
+			t.log.WarnContext(ctx, "data files of a dropped commit stay behind", "files", len(f.adds)-i, "err", err)
+			return
+		}
+	}
+}
+
+// offerable returns the files of a commit, nil if it has none. Files are committed once.
+func offerable(s *connector.Staged) (*staged, error) {
+	if s == nil {
+		return nil, nil
+	}
+	f, ok := s.Files.(*staged)
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("commit: files of another kind (%T)", s.Files)
+	case f.named || f.discarded || f.mayBeNamed:
+		return nil, errors.New("commit: the files were committed or discarded before")
+	}
+	return f, nil
+}
+
+// propose writes a commit down as the version after head.
+func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
+	version, now := t.head.Version+1, time.Now().UnixMilli()
+	ranges := c.Ranges
+	if ranges == nil {
+		ranges = []connector.Range{}
+	}
+	own, err := json.Marshal(ours{Ranges: ranges})
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	info := deltalog.CommitInfo{
+		Timestamp: now, Operation: c.Operation,
+		OperationParameters: map[string]string{
+			"outputMode": "Append", "queryId": t.opt.Pipeline, "epochId": strconv.FormatInt(version, 10),
+		},
+		ReadVersion: &t.head.Version, IsolationLevel: "Serializable", IsBlindAppend: true,
+		OperationMetrics: map[string]string{"numAddedFiles": "0", "numOutputRows": "0", "numOutputBytes": "0"},
+		EngineInfo:       t.opt.Engine, TxnID: uuid.NewString(), Sluice: own,
+	}
+	heads := make([]deltalog.Action, 0, len(c.Txns))
+	for _, x := range c.Txns {
+		heads = append(heads, deltalog.Txn{AppID: x.AppID, Version: x.Version, LastUpdated: &now})
+	}
+	actions := append([]deltalog.Action{}, heads...)
+	if files != nil {
+		for _, add := range files.adds {
+			actions = append(actions, add)
+		}
+		info.OperationMetrics = map[string]string{
+			"numAddedFiles": strconv.Itoa(len(files.adds)), "numOutputRows": strconv.FormatInt(files.rows, 10),
+			"numOutputBytes": strconv.FormatInt(files.bytes, 10),
+		}
+	}
+	body, err := deltalog.Encode(append(actions, info))
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	return &proposal{version: version, txnID: info.TxnID, body: body, heads: heads, checked: t.head.ReadAt}, nil
+}
+
+// ours is what commitInfo says under the name of this program.
+type ours struct {
+	// Ranges are the offsets that the commit covers.
+	Ranges []connector.Range `json:"ranges"`
+}

@@ -1,0 +1,128 @@
+package delta
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sluice/connector"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/schema"
+)
+
+// What we write: reader version 1 and writer version 2, without features.
+const (
+	readerVersion = 1
+	writerVersion = 2
+)
+
+// minTxnRetention is the shortest delta.setTransactionRetentionDuration under which a position is safe: Spark drops txns
+// that are older, and with one the knowledge of what is in the table.
+const minTxnRetention = 7 * 24 * time.Hour
+
+// legacyFeatures are what the writer versions before feature lists add to the one before.
+var legacyFeatures = map[int32][]string{
+	3: {"checkConstraints"}, 4: {"changeDataFeed", "generatedColumns"}, 5: {"columnMapping"}, 6: {"identityColumns"},
+}
+
+// supported returns the schema of a table that this version may write. Otherwise the error is a HoldError:
+// ReasonTableUnsupported naming the feature, or ReasonSchemaConflict if the Kafka columns are missing.
+func supported(s *deltalog.State) (*schema.Schema, error) {
+	if err := protocolSupported(s.Protocol); err != nil {
+		return nil, err
+	}
+	m := s.Metadata
+	if m.Format.Provider != "" && m.Format.Provider != "parquet" {
+		return nil, unsupported("its data files are %s", m.Format.Provider)
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.Configuration)) {
+		if feature := propertyUnsupported(key, m.Configuration[key]); feature != "" {
+			return nil, unsupported("it has %s", feature)
+		}
+	}
+	columns, err := schema.FromDelta([]byte(m.SchemaString))
+	if err != nil {
+		return nil, connector.Held(connector.ReasonTableUnsupported, "the schema in the table's log cannot be read", err)
+	}
+	columns = columns.WithPartitions(m.PartitionColumns)
+	if err := columns.Unsupported(); err != nil {
+		return nil, err
+	}
+	if err := columns.HasKafkaColumns(); err != nil {
+		return nil, err
+	}
+	return columns, nil
+}
+
+func protocolSupported(p deltalog.Protocol) error {
+	if p.MinReaderVersion <= readerVersion && p.MinWriterVersion <= writerVersion && len(p.ReaderFeatures)+len(p.WriterFeatures) == 0 {
+		return nil
+	}
+	features := slices.Concat(p.ReaderFeatures, p.WriterFeatures)
+	if p.MinWriterVersion < 7 {
+		for v := range p.MinWriterVersion + 1 {
+			features = append(features, legacyFeatures[v]...)
+		}
+	}
+	slices.Sort(features)
+	names := strings.Join(slices.Compact(features), ", ")
+	if names == "" {
+		names = "no feature by name"
+	}
+	return unsupported("its protocol is reader %d, writer %d: %s", p.MinReaderVersion, p.MinWriterVersion, names)
+}
+
+// propertyUnsupported names what a table property asks of a writer and this version does not do, "" if there is nothing.
+func propertyUnsupported(key, value string) string {
+	on := value != "" && !strings.EqualFold(value, "false") && !strings.EqualFold(value, "none")
+	switch {
+	case strings.HasPrefix(key, "delta.constraints."):
+		return fmt.Sprintf("a CHECK constraint (%s)", key)
+	case strings.HasPrefix(key, "delta.feature."):
+		return fmt.Sprintf("a feature (%s)", key)
+	case strings.HasPrefix(key, "delta.coordinatedCommits.") && on:
+		return fmt.Sprintf("commits that go through another service (%s)", key)
+	case key == "delta.columnMapping.mode" && on:
+		return "column mapping (delta.columnMapping.mode)"
+	case key == "delta.checkpointPolicy" && on && !strings.EqualFold(value, "classic"):
+		return "checkpoints of another kind (delta.checkpointPolicy)"
+	case key == "delta.setTransactionRetentionDuration":
+		if d, err := deltalog.ParseInterval(value); err != nil || d < minTxnRetention {
+			return fmt.Sprintf("delta.setTransactionRetentionDuration = %q, after which positions may be dropped; unset it, or set 7 days or more and longer than the topic is kept", value)
+		}
+	case slices.Contains(refusedIfOn, key) && on:
+		return fmt.Sprintf("%s = %q", key, value)
+	}
+	return ""
+}
+
+// refusedIfOn are properties that mean duties for a writer.
+var refusedIfOn = []string{
+	"delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2", "delta.enableIcebergCompatV3",
+	"delta.universalFormat.enabledFormats", "delta.enableRowTracking", "delta.enableInCommitTimestamps",
+}
+
+func unsupported(format string, args ...any) error {
+	detail := "the table is not one that this version writes: " + fmt.Sprintf(format, args...)
+	return connector.Held(connector.ReasonTableUnsupported, detail, nil)
+}
+
+// sameTable says whether two versions agree in all that [supported] looks at.
+func sameTable(a, b *deltalog.State) bool {
+	return a.Protocol.MinReaderVersion == b.Protocol.MinReaderVersion && a.Protocol.MinWriterVersion == b.Protocol.MinWriterVersion &&
+		slices.Equal(a.Protocol.ReaderFeatures, b.Protocol.ReaderFeatures) &&
+		slices.Equal(a.Protocol.WriterFeatures, b.Protocol.WriterFeatures) &&
+		a.Metadata.ID == b.Metadata.ID && a.Metadata.SchemaString == b.Metadata.SchemaString &&
+		slices.Equal(a.Metadata.PartitionColumns, b.Metadata.PartitionColumns) &&
+		maps.Equal(a.Metadata.Configuration, b.Metadata.Configuration) &&
+		a.Metadata.Format.Provider == b.Metadata.Format.Provider
+}
+
+// intProperty reads a table property that is a number within bounds.
+func intProperty(config map[string]string, key string, least, most int) (int, bool) {
+	n, err := strconv.Atoi(config[key])
+	return n, err == nil && n >= least && n <= most
+}
