@@ -41,21 +41,27 @@ type Local struct {
 	made     sync.Map // directories known to be durable
 	unsynced sync.Map // directories with an object that may not be durable yet
 
-	link func(from, to string) error // replaced by tests
-	step func(string)                // of a put; tests crash there
+	localSystem
+}
+
+// localSystem is what tests replace.
+type localSystem struct {
+	link func(from, to string) error // names relative to the root
+	sync func(*os.File) error
+	step func(string) // of a put; tests crash there
 }
 
 // NewLocal opens dir as a store, makes it if it is missing, removes what crashed processes left in it, and probes that
 // its file system keeps the promise of IfAbsent ([ErrUnsafe] if not). Close it at the end.
 func NewLocal(ctx context.Context, dir string) (*Local, error) {
-	s, err := openLocal(ctx, dir, nil)
+	s, err := openLocal(ctx, dir, localSystem{})
 	if err != nil {
 		return nil, fmt.Errorf("open local store %s: %w", dir, localError(err))
 	}
 	return s, nil
 }
 
-func openLocal(ctx context.Context, dir string, link func(from, to string) error) (s *Local, err error) {
+func openLocal(ctx context.Context, dir string, system localSystem) (s *Local, err error) {
 	if err := os.MkdirAll(dir, dirMode); err != nil { //nolint:gosec // the operator names it
 		return nil, err
 	}
@@ -63,9 +69,12 @@ func openLocal(ctx context.Context, dir string, link func(from, to string) error
 	if err != nil {
 		return nil, err
 	}
-	s = &Local{root: root, own: rand.Text()[:12], link: root.Link, step: func(string) {}}
-	if link != nil {
-		s.link = link
+	s = &Local{root: root, own: rand.Text()[:12], localSystem: localSystem{root.Link, (*os.File).Sync, func(string) {}}}
+	if system.link != nil {
+		s.link = system.link
+	}
+	if system.sync != nil {
+		s.sync = system.sync
 	}
 	defer func() {
 		if err != nil {
@@ -356,7 +365,7 @@ func (s *Local) fill(ctx context.Context, f *os.File, body io.ReadSeeker) error 
 	if _, err := io.Copy(f, contextReader{ctx, body}); err != nil {
 		return err
 	}
-	return f.Sync()
+	return s.sync(f)
 }
 
 // contextReader ends a long copy when ctx ends.
@@ -433,5 +442,5 @@ func (s *Local) syncDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(s.sync(d), d.Close())
 }

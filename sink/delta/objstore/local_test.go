@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -282,7 +283,7 @@ func TestProbe(t *testing.T) {
 		"replaces": func(from, to string) error { _ = os.Remove(path(to)); return os.Link(path(from), path(to)) },
 		"no-op":    func(string, string) error { return nil },
 	} {
-		_, err := openLocal(t.Context(), dir, link)
+		_, err := openLocal(t.Context(), dir, localSystem{link: link})
 		if !errors.Is(err, ErrUnsafe) || classify.Of(err) != classify.Fatal {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -292,12 +293,12 @@ func TestProbe(t *testing.T) {
 // TestLostReply: the link was made, the answer says that it exists, as NFS does.
 func TestLostReply(t *testing.T) {
 	dir := t.TempDir()
-	s, err := openLocal(t.Context(), dir, func(from, to string) error {
+	s, err := openLocal(t.Context(), dir, localSystem{link: func(from, to string) error {
 		if err := os.Link(filepath.Join(dir, from), filepath.Join(dir, to)); err != nil {
 			return err
 		}
 		return fs.ErrExist
-	})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,6 +328,30 @@ func TestLinkFails(t *testing.T) {
 	}
 }
 
+// TestSyncs: an object is durable before it is visible, its name and its directories before the put is done.
+func TestSyncs(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpenLocal(t, dir)
+	var order []string
+	s.sync = func(f *os.File) error {
+		name := strings.Replace(strings.TrimPrefix(f.Name(), dir), s.own, "OWN", 1)
+		order = append(order, "sync "+regexp.MustCompile(`\d+$`).ReplaceAllString(name, "N"))
+		return f.Sync()
+	}
+	s.step = func(at string) { order = append(order, at) }
+	for _, mode := range []Mode{IfAbsent, IfAbsent, Replace} {
+		if err := s.Put(t.Context(), "a/b/c", strings.NewReader("x"), mode); err != nil && !errors.Is(err, ErrExists) {
+			t.Fatal(err)
+		}
+	}
+	again := []string{"created", "sync /.tmp/OWN.N", "synced", "linked", "sync /a/b", "dirsynced"}
+	want := slices.Concat(
+		[]string{"created", "sync /.tmp/OWN.N", "synced", "sync /.", "sync /a", "linked", "sync /a/b", "dirsynced"}, again, again)
+	if d := cmp.Diff(want, order); d != "" {
+		t.Error(d)
+	}
+}
+
 // TestUnsyncedDirectory: while a directory cannot be synced, a put is neither done nor undone, and nobody sees the object.
 func TestUnsyncedDirectory(t *testing.T) {
 	dir := t.TempDir()
@@ -334,16 +359,14 @@ func TestUnsyncedDirectory(t *testing.T) {
 	if err := putString(t, s, "log/0", "v"); err != nil {
 		t.Fatal(err)
 	}
-	// Gone under its name, the directory cannot be opened for the sync.
-	s.step = func(at string) {
-		if at == "linked" {
-			if err := os.Rename(filepath.Join(dir, "log"), filepath.Join(dir, "away")); err != nil {
-				t.Fatal(err)
-			}
+	s.sync = func(f *os.File) error {
+		if fi, err := f.Stat(); err != nil || fi.IsDir() {
+			return errors.Join(err, syscall.EACCES) // no refusal: the object is there
 		}
+		return nil
 	}
 	err := putString(t, s, "log/1", "v")
-	if err == nil || errors.Is(err, ErrRefused) || errors.Is(err, ErrNotSent) || classify.Of(err) != classify.Transient {
+	if err == nil || errors.Is(err, ErrExists) || errors.Is(err, ErrRefused) || errors.Is(err, ErrNotSent) || classify.Of(err) != classify.Transient {
 		t.Fatalf("put: %v", err)
 	}
 	if _, err = s.Head(t.Context(), "log/1"); err == nil || errors.Is(err, ErrNotFound) {
@@ -354,10 +377,7 @@ func TestUnsyncedDirectory(t *testing.T) {
 			t.Fatalf("listed %v", i)
 		}
 	}
-	s.step = func(string) {}
-	if err := os.Rename(filepath.Join(dir, "away"), filepath.Join(dir, "log")); err != nil {
-		t.Fatal(err)
-	}
+	s.sync = (*os.File).Sync
 	if _, err = s.Head(t.Context(), "log/1"); err != nil {
 		t.Fatalf("head after the sync: %v", err)
 	}
@@ -394,7 +414,7 @@ func TestLocalKeys(t *testing.T) {
 func TestLocalListModel(t *testing.T) {
 	part := rapid.StringOfN(rapid.SampledFrom([]rune("ab-.0_é/")), 1, 5, -1)
 	rapid.Check(t, func(r *rapid.T) {
-		s, err := NewLocal(t.Context(), filepath.Join(t.TempDir(), "store"))
+		s, err := openLocal(t.Context(), filepath.Join(t.TempDir(), "store"), localSystem{sync: func(*os.File) error { return nil }})
 		if err != nil {
 			r.Fatal(err)
 		}

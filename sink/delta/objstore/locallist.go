@@ -39,7 +39,7 @@ func cutLast(prefix string) (dir, rest string, found bool) {
 
 type walk struct {
 	s             *Local
-	ctx           context.Context //nolint:containedctx // lives as long as one List
+	ctx           context.Context // lives as long as one List
 	prefix, after string
 	yield         func(Info, error) bool
 }

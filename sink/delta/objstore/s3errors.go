@@ -49,11 +49,10 @@ func (s *S3) translate(r *request, kind OpKind, err error) error {
 // answer is what the store answered: 0 if nothing came that could be read.
 func answer(err error) (status int, code string) {
 	var http interface{ HTTPStatusCode() int }
-	var api smithy.APIError
 	if errors.As(err, &http) {
 		status = http.HTTPStatusCode()
 	}
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		code = api.ErrorCode()
 	}
 	if status >= 200 && status < 300 && code == "" {
@@ -96,13 +95,13 @@ func beyondEnd(err error) bool {
 
 // noAnswer is the error of a request that nobody answered. Only a request that never left is known to have no effect.
 func (r *request) noAnswer(err error) error {
-	var untrusted *tls.CertificateVerificationError
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case r.parent.Err() != nil:
 		err = fmt.Errorf("%w: %v", r.parent.Err(), err) //nolint:errorlint // ours is the reason
 	case errors.Is(context.Cause(r.ctx), errStalled):
 		err = classify.Mark(fmt.Errorf("%w: %v", errStalled, err), classify.Transient) //nolint:errorlint // the SDK says "canceled"
-	case errors.As(err, &untrusted):
+	case untrusted:
 		err = classify.Mark(err, classify.Fatal)
 	case errors.Is(err, ErrNotSent):
 		return err

@@ -2,6 +2,7 @@ package objstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -14,11 +15,11 @@ import (
 // KeysFromFiles reads access and secret key from files, for [S3Config]. Space around a key is dropped.
 func KeysFromFiles(accessFile, secretFile string) func(context.Context) (Keys, error) {
 	return func(context.Context) (Keys, error) {
-		access, err := os.ReadFile(accessFile) //nolint:gosec // the operator names it
+		access, err := os.ReadFile(accessFile)
 		if err != nil {
 			return Keys{}, fmt.Errorf("read access key: %w", err)
 		}
-		secret, err := os.ReadFile(secretFile) //nolint:gosec // the operator names it
+		secret, err := os.ReadFile(secretFile)
 		if err != nil {
 			return Keys{}, fmt.Errorf("read secret key: %w", err)
 		}
@@ -28,18 +29,16 @@ func KeysFromFiles(accessFile, secretFile string) func(context.Context) (Keys, e
 
 // provider returns what replaces the default credential chain, nil if nothing does.
 func (c S3Config) provider() aws.CredentialsProvider {
-	keys := c.Keys
-	if keys == nil && c.AccessKey == "" {
+	if c.Keys == nil && c.AccessKey == "" {
 		return nil
 	}
-	if keys == nil {
-		fixed := Keys{Access: c.AccessKey, Secret: c.SecretKey, Session: c.SessionToken}
-		keys = func(context.Context) (Keys, error) { return fixed, nil }
-	}
 	return aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
-		k, err := keys(ctx)
+		k, err := Keys{Access: c.AccessKey, Secret: c.SecretKey, Session: c.SessionToken}, error(nil)
+		if c.Keys != nil {
+			k, err = c.Keys(ctx)
+		}
 		if err == nil && (k.Access == "" || k.Secret == "") {
-			err = fmt.Errorf("the keys of S3 are empty")
+			err = errors.New("the keys of S3 are empty")
 		}
 		if err != nil {
 			return aws.Credentials{}, classify.Mark(err, classify.Fatal)

@@ -87,8 +87,8 @@ const slowest = 64 << 10
 
 // request is one request under way. Its context ends when nothing has moved for the idle time.
 type request struct {
-	parent context.Context //nolint:containedctx // lives as long as one request
-	ctx    context.Context //nolint:containedctx // the same
+	parent context.Context // lives as long as one request
+	ctx    context.Context // the same
 	cancel context.CancelCauseFunc
 	timer  *time.Timer // idle time
 	whole  *time.Timer // of a put; nil otherwise

@@ -47,7 +47,6 @@ func (c changed) List(ctx context.Context, prefix, after string) iter.Seq2[objst
 
 // TestSelfTestRefuses: what an unsafe store does, and what the self-test says about it.
 func TestSelfTestRefuses(t *testing.T) {
-	type put = func(context.Context, string, io.ReadSeeker, objstore.Mode) error
 	for want, unsafe := range map[string]func(m *objstore.Mem) objstore.Store{
 		// The condition is ignored by every put.
 		"at least two were accepted": func(m *objstore.Mem) objstore.Store {
@@ -114,8 +113,8 @@ func TestSelfTestRefuses(t *testing.T) {
 			if !errors.Is(err, objstore.ErrUnsafe) || classify.Of(err) != classify.Fatal || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %q", err, want)
 			}
-			for i := range m.List(t.Context(), "", "") {
-				t.Errorf("left behind: %s", i.Key)
+			for i, err := range m.List(t.Context(), "", "") {
+				t.Errorf("left behind: %s, %v", i.Key, err)
 			}
 		})
 	}

@@ -33,8 +33,10 @@ func scenario(t *testing.T, s objstore.Store) {
 	_, _ = s.Get(ctx, "t/_delta_log/0000.json", 0, -1)
 	_, _ = s.Get(ctx, "t/_delta_log/0001.json", 0, -1)
 	_, _ = s.Head(ctx, "t/_delta_log/0001.json")
-	for range s.List(ctx, "t/_delta_log/", "t/_delta_log/0000") {
-		break
+	for _, err := range s.List(ctx, "t/_delta_log/", "t/_delta_log/0000") {
+		if err == nil {
+			break
+		}
 	}
 	_ = s.Put(ctx, "/bad", strings.NewReader("{}"), objstore.Replace)
 	_ = s.Delete(ctx, "t/_delta_log/0000.json")

@@ -33,11 +33,11 @@ var (
 type Effect uint8
 
 const (
-	// Never: it does not happen.
+	// Never means that it does not happen.
 	Never Effect = iota
-	// Done: it happens before the caller gets the error. A Get yields half of its bytes before, a List half of its objects.
+	// Done means that it happens before the caller gets the error. A Get yields half of its bytes before, a List half of its objects.
 	Done
-	// Late: it happens after the caller got the error. Of a Get or List it is as Never.
+	// Late means that it happens after the caller got the error. Of a Get or List it is as Never.
 	Late
 )
 

@@ -55,7 +55,7 @@ func content(t *testing.T, s objstore.Store) string {
 }
 
 func TestBeforeAndAfterTheEffect(t *testing.T) {
-	for effect, want := range map[objstoretest.Effect]string{objstoretest.Never: "", objstoretest.Done: "body"} {
+	for effect, want := range map[objstoretest.Effect]string{objstoretest.Never: "", objstoretest.Done: "body", objstoretest.Late: ""} {
 		m := objstore.NewMem()
 		s := faulty(t, m, objstoretest.Fault{Err: objstoretest.ErrUnavailable, Effect: effect})
 		if err := put(t, s, "body"); !errors.Is(err, objstoretest.ErrUnavailable) || classify.Of(err) != classify.Transient {
@@ -166,7 +166,7 @@ func TestReadsBreakOff(t *testing.T) {
 	for effect, want := range map[objstoretest.Effect]struct {
 		body string
 		list int
-	}{objstoretest.Never: {"", 0}, objstoretest.Done: {"01234", 2}} {
+	}{objstoretest.Never: {"", 0}, objstoretest.Done: {"01234", 2}, objstoretest.Late: {"", 0}} {
 		s := faulty(t, m, objstoretest.Fault{Err: objstoretest.ErrTimeout, Effect: effect})
 		r, err := s.Get(t.Context(), "a", 0, -1)
 		var b []byte

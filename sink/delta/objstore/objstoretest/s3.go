@@ -13,7 +13,7 @@ import (
 
 // ServeS3 runs an S3 server with an empty bucket inside the process and returns how to reach it. wrap, unless nil, sees
 // each request before the server does.
-func ServeS3(t testing.TB, wrap func(http.Handler) http.Handler) objstore.S3Config {
+func ServeS3(t *testing.T, wrap func(http.Handler) http.Handler) objstore.S3Config {
 	t.Helper()
 	const bucket = "bucket"
 	backend := s3mem.New()
