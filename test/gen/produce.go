@@ -20,6 +20,8 @@ type Producer struct {
 	Codec string
 	// BatchBytes bounds record batches, 256 KiB if 0.
 	BatchBytes int32
+	// Chunk is how many records are produced before their acknowledgements are awaited, 5000 if 0.
+	Chunk int64
 	// PerSecond bounds the rate, 0 for as fast as possible.
 	PerSecond int
 	// Transaction is the number of records per transaction, 0 for no transactions. Every third transaction is aborted:
@@ -42,7 +44,10 @@ func (p Producer) Run(ctx context.Context, ledger *Ledger) error {
 		return fmt.Errorf("create producer: %w", err)
 	}
 	defer client.Close()
-	chunk := int64(5000)
+	chunk := p.Chunk
+	if chunk == 0 {
+		chunk = 5000
+	}
 	if p.Transaction > 0 {
 		chunk = int64(p.Transaction)
 	}

@@ -34,7 +34,8 @@ func StartMinIO(ctx context.Context, dir string) (*MinIO, error) {
 	}
 	env := []string{
 		"MINIO_ROOT_USER=" + AccessKey, "MINIO_ROOT_PASSWORD=" + SecretKey, "MINIO_UPDATE=off", "MINIO_BROWSER=off",
-		"MINIO_CALLHOME_ENABLE=off", "MINIO_CONFIG_ENV_FILE=", "HOME=" + dir,
+		"MINIO_CALLHOME_ENABLE=off", "MINIO_PROMETHEUS_AUTH_TYPE=public",
+		"MINIO_CONFIG_ENV_FILE=", "HOME=" + dir,
 	}
 	proc, err := StartProcess("MinIO", filepath.Join(dir, "minio.log"), env,
 		bin, "server", filepath.Join(dir, "data"), "--address", addr)

@@ -74,6 +74,16 @@ func (p *Process) Usage() (user, system time.Duration) {
 	return p.cmd.ProcessState.UserTime(), p.cmd.ProcessState.SystemTime()
 }
 
+// PeakRSS returns the most memory that an ended process had resident, in bytes, or that one of its children had.
+func (p *Process) PeakRSS() int64 {
+	<-p.done
+	usage, ok := p.cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return 0
+	}
+	return usage.Maxrss * maxrssUnit
+}
+
 // Signal sends a signal. A process that has ended is no error.
 func (p *Process) Signal(sig syscall.Signal) error {
 	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {

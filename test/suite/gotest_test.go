@@ -45,7 +45,8 @@ func TestCounts(t *testing.T) {
 		},
 		"skipped is failed": {
 			[]string{`{"Action":"skip",` + p + `,"Test":"TestA"}`, `{"Action":"pass",` + p + `}`},
-			0, []string{"p TestA: skipped, which nothing here may be"},
+			0,
+			[]string{"p TestA: skipped, which nothing here may be"},
 		},
 		"a package without tests is nothing": {
 			[]string{`{"Action":"skip",` + p + `}`, `{"Action":"pass",` + q + `,"Test":"TestA"}`, `{"Action":"pass",` + q + `}`},

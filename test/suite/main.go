@@ -7,8 +7,8 @@
 // skipped failed: what is missing must be said. Any other command counts as one. With -fuzz each fuzz target of the
 // packages runs for that long and counts as one.
 //
-// One line goes to stdout; what failed comes before it. The file that $SUITE_COUNTS names gets a line with the counts,
-// the folder that $SUITE_LOGS names the whole output.
+// One line goes to stdout; what failed comes before it. The file that $SUITE_COUNTS names gets a line with the counts
+// and the command, the folder that $SUITE_LOGS names the whole output.
 package main
 
 import (
@@ -68,7 +68,7 @@ func run(ctx context.Context, name string, fuzz time.Duration, args []string, ou
 		return false, errors.New("nothing ran")
 	}
 	fmt.Fprintf(out, "%-24s %5d passed, %d failed  (%.0f s)\n", name, s.passed, s.failed, time.Since(begin).Seconds())
-	return s.failed == 0, s.keep(name)
+	return s.failed == 0, s.keep(name, args)
 }
 
 // suite counts.
@@ -185,13 +185,13 @@ func (s *suite) exec(args []string) *exec.Cmd {
 }
 
 // keep writes counts and output where the environment asks for them.
-func (s *suite) keep(name string) error {
+func (s *suite) keep(name string, args []string) error {
 	if path := os.Getenv("SUITE_COUNTS"); path != "" {
 		file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
 			return fmt.Errorf("keep the counts: %w", err)
 		}
-		_, err = fmt.Fprintf(file, "%d %d %s\n", s.passed, s.failed, name)
+		_, err = fmt.Fprintf(file, "%d\t%d\t%s\n", s.passed, s.failed, strings.Join(args, " "))
 		if err = errors.Join(err, file.Close()); err != nil {
 			return fmt.Errorf("keep the counts: %w", err)
 		}

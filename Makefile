@@ -1,0 +1,66 @@
+# `make` prints what there is. Everything runs from a clean clone; what tests download lies in the user's cache.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+SUITE := go run ./test/suite
+FUZZTIME ?= 30s
+
+.PHONY: help build demo test test-all hermetic race lint fmt fuzz lab lab-all scripts mutants bench golden lab-install clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## the static binary, dist/connector
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o dist/connector ./cmd/connector
+
+demo: ## a Delta table on the local disk, from an in-process broker
+	go run ./cmd/connector demo
+
+test: hermetic race lint scripts lab ## every change passes this: Go alone, then lint, then real Kafka and MinIO
+
+test-all: hermetic race lint scripts lab-all fuzz mutants ## test with Spark, the long rows, fuzzing and mutants
+
+hermetic: ## the tests that need nothing but Go
+	@$(SUITE) -name hermetic go test ./...
+
+race: ## the same with the race detector, shorter
+	@$(SUITE) -name race go test -race -short -timeout 20m ./...
+
+lint: ## golangci-lint, as .golangci.yml says
+	@$(SUITE) -name lint "$$(test/lab/install lint)" run --build-tags lab,long ./...
+
+fmt: ## format the code
+	@"$$(test/lab/install lint)" fmt ./...
+
+scripts: ## Python and shell scripts parse
+	@$(SUITE) -name scripts test/lab/parse
+
+lab: ## the connector against real Kafka and MinIO, with faults (minutes)
+	@$(SUITE) -name store go run ./test/lab/with minio go test -tags lab -count=1 -run MinIO ./sink/delta/objstore
+	@$(SUITE) -name oracle go test -tags lab -count=1 -timeout 20m ./test/oracle
+	@$(SUITE) -name lab go test -tags lab -count=1 -timeout 40m ./test/e2e
+
+lab-all: ## lab with Spark and the long rows
+	@$(SUITE) -name store go run ./test/lab/with minio go test -tags lab -count=1 -run MinIO ./sink/delta/objstore
+	@$(SUITE) -name oracle-long go test -tags lab,long -count=1 -timeout 40m ./test/oracle
+	@$(SUITE) -name lab-long go test -tags lab,long -count=1 -timeout 80m ./test/e2e
+
+fuzz: ## each fuzz target for FUZZTIME (30s)
+	@$(SUITE) -name fuzz -fuzz $(FUZZTIME) ./...
+
+mutants: ## break the code rule by rule: each named test must turn red
+	@$(SUITE) -name mutants go run ./test/mutants
+
+bench: ## the whole way into Kafka and MinIO beside a tuned Python pipeline
+	go run ./test/bench
+
+golden: ## rewrite testdata, then show what changed
+	go test ./cmd/connector ./test/story -update
+	git diff --stat -- '*testdata*' docs
+
+lab-install: ## everything the lab needs, into the cache
+	@test/lab/install kafka minio readers spark lint
+
+clean: ## what was built here
+	rm -rf dist

@@ -1,0 +1,205 @@
+// Command bench measures the whole way of a record, from real Kafka into a Delta table on MinIO, beside a tuned Python
+// pipeline (librdkafka, pyarrow, deltalake) on the same topic, in turns, and verifies the rows after each run.
+//
+//	go run ./test/bench [-records 2000000] [-rounds 3]
+//
+// It prints a line for each run and then the medians as rows of the table in docs/benchmarks.md. CPU is user and system
+// time of the measured process with all of its children; RSS is its peak. The broker and the S3 server share the machine.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"sluice/test/gen"
+	"sluice/test/lab"
+)
+
+const topic = "orders"
+
+func main() {
+	records := flag.Int64("records", 2_000_000, "records to produce")
+	rounds := flag.Int("rounds", 3, "runs of each pipeline")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *records, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// bench is what all runs share.
+type bench struct {
+	dir      string
+	binary   string
+	kafka    *lab.Kafka
+	minio    *lab.MinIO
+	bucket   *lab.Bucket
+	records  int64
+	quantity int64 // sum over all records
+}
+
+func run(ctx context.Context, records int64, rounds int) (err error) {
+	b := &bench{records: records}
+	if b.dir, err = os.MkdirTemp("", "sluice-bench-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
+	b.binary = filepath.Join(b.dir, "connector")
+	root, err := lab.Root()
+	if err != nil {
+		return err
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.binary, "./cmd/connector")
+	build.Dir = root
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the connector: %w: %s", err, out)
+	}
+	for _, name := range []string{"kafka", "minio"} {
+		if err := os.Mkdir(filepath.Join(b.dir, name), 0o755); err != nil {
+			return err
+		}
+	}
+	if b.kafka, err = lab.StartKafka(ctx, lab.KafkaOptions{Dir: filepath.Join(b.dir, "kafka")}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.kafka.Stop()) }()
+	if b.minio, err = lab.StartMinIO(ctx, filepath.Join(b.dir, "minio")); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.minio.Stop()) }()
+	if b.bucket, err = lab.CreateBucket(ctx, b.minio.Endpoint, "bench"); err != nil {
+		return err
+	}
+	if err := b.produce(ctx); err != nil {
+		return err
+	}
+	pipelines := []struct {
+		name string
+		run  func(context.Context, string) (result, error)
+	}{{"sluice", b.sluice}, {"Python + pyarrow + deltalake", b.peer}}
+	results := make(map[string][]result)
+	for round := range rounds {
+		for i, p := range pipelines {
+			table := fmt.Sprintf("p%d-%d", i, round)
+			r, err := p.run(ctx, table)
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			fmt.Printf("%-30s %s\n", p.name, r.line(records))
+			results[p.name] = append(results[p.name], r)
+		}
+	}
+	fmt.Printf("\n%d records, 8 partitions, lz4, %d CPUs, %s, median of %d\n\n", records, runtime.NumCPU(), runtime.Version(), rounds)
+	fmt.Println("| pipeline | records/s | records per CPU second | peak RSS MiB | allocations per record | bytes allocated per record | " +
+		"S3 requests | bytes written | CPU s of broker / S3 server |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	for _, p := range pipelines {
+		fmt.Printf("| %s | %s |\n", p.name, median(results[p.name]).row(records))
+	}
+	return nil
+}
+
+// produce fills the topic and sums up what verification compares.
+func (b *bench) produce(ctx context.Context) error {
+	if err := b.kafka.CreateTopic(ctx, topic, 8, nil); err != nil {
+		return err
+	}
+	begin := time.Now()
+	const producers = 4
+	orders := gen.Orders{Seed: 42, Span: b.records}
+	var (
+		group errgroup.Group
+		size  [producers]int64
+		sums  [producers]int64
+	)
+	for i := range int64(producers) {
+		from, to := b.records*i/producers, b.records*(i+1)/producers
+		group.Go(func() error {
+			return gen.Producer{
+				Brokers: []string{b.kafka.Addr}, Topic: topic, Orders: orders, From: from, Records: to - from, Codec: "lz4",
+				Chunk: 50_000,
+			}.Run(ctx, nil)
+		})
+		group.Go(func() error {
+			for n := from; n < to; n++ {
+				rec := orders.Record(n)
+				sums[i] += int64(*rec.Order.Quantity)
+				size[i] += int64(len(rec.Value))
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	var bytes int64
+	for i := range producers {
+		bytes += size[i]
+		b.quantity += sums[i]
+	}
+	fmt.Printf("produced %d records of %.0f bytes in %.0f s\n", b.records, float64(bytes)/float64(b.records), time.Since(begin).Seconds())
+	return nil
+}
+
+// result is one run.
+type result struct {
+	wall, cpu      time.Duration
+	rss            int64 // bytes
+	allocs, memory float64
+	requests       int64
+	written        int64
+	broker, store  time.Duration // CPU
+}
+
+func (r result) line(records int64) string {
+	return fmt.Sprintf("%.2f s wall, %.2f s CPU, %d k records/s, %d k records per CPU second, %d MiB, %d requests, %d MB, CPU of broker %.1f s, store %.1f s",
+		r.wall.Seconds(), r.cpu.Seconds(), int64(float64(records)/r.wall.Seconds()/1000), int64(float64(records)/r.cpu.Seconds()/1000),
+		r.rss>>20, r.requests, r.written/1e6, r.broker.Seconds(), r.store.Seconds())
+}
+
+func (r result) row(records int64) string {
+	allocs, memory := "-", "-"
+	if r.allocs > 0 {
+		allocs, memory = fmt.Sprintf("%.3f", r.allocs), fmt.Sprintf("%.0f", r.memory)
+	}
+	return fmt.Sprintf("%.0f | %.0f | %d | %s | %s | %d | %d | %.1f / %.1f", float64(records)/r.wall.Seconds(),
+		float64(records)/r.cpu.Seconds(), r.rss>>20, allocs, memory, r.requests, r.written, r.broker.Seconds(), r.store.Seconds())
+}
+
+// median returns the median of each figure.
+func median(rs []result) result {
+	return result{
+		wall: middle(rs, func(r result) time.Duration { return r.wall }), cpu: middle(rs, func(r result) time.Duration { return r.cpu }),
+		rss:    middle(rs, func(r result) int64 { return r.rss }),
+		allocs: middle(rs, func(r result) float64 { return r.allocs }), memory: middle(rs, func(r result) float64 { return r.memory }),
+		requests: middle(rs, func(r result) int64 { return r.requests }), written: middle(rs, func(r result) int64 { return r.written }),
+		broker: middle(rs, func(r result) time.Duration { return r.broker }),
+		store:  middle(rs, func(r result) time.Duration { return r.store }),
+	}
+}
+
+func middle[T cmp.Ordered](rs []result, of func(result) T) T {
+	values := make([]T, len(rs))
+	for i, r := range rs {
+		values[i] = of(r)
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}

@@ -1,0 +1,58 @@
+//go:build lab
+
+package e2e
+
+import (
+	"testing"
+
+	"sluice/test/lab"
+	"sluice/test/tablelog"
+)
+
+// A commit whose outcome the store hides, or reports wrongly, happens exactly once: the creation of the table, the START
+// and the first commit with rows meet each fault.
+func TestCommitOfUnknownOutcome(t *testing.T) {
+	for name, action := range map[string]lab.Action{
+		"answer dropped":     lab.DropAnswer,
+		"request dropped":    lab.DropRequest,
+		"409":                lab.Answer(409, false),
+		"409 after applying": lab.Answer(409, true),
+		"500":                lab.Answer(500, false),
+		"500 after applying": lab.Answer(500, true),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, 4)
+			s.produce(5000)
+			proxy := s.proxy()
+			proxy.Break(lab.CommitPut, 3, action)
+			path, _ := s.config(through(proxy))
+			if code, text := s.command("run", "--until-current", "--config", path); code != 0 {
+				t.Fatalf("exit code %d: %s", code, tail([]byte(text)))
+			}
+			s.wantUniqueCommits()
+			s.check("--readers", "polars")
+		})
+	}
+}
+
+// wantUniqueCommits looks for a commit that took effect twice.
+func (s *scene) wantUniqueCommits() {
+	s.t.Helper()
+	commits := s.commits()
+	ids, files := make(map[string]int64), make(map[string]int64)
+	for _, c := range commits {
+		if other, ok := ids[c.Info.TxnID]; ok && c.Info.TxnID != "" {
+			s.t.Errorf("versions %d and %d are one commit", other, c.Version)
+		}
+		ids[c.Info.TxnID] = c.Version
+		for _, add := range c.Adds {
+			if other, ok := files[add.Path]; ok {
+				s.t.Errorf("versions %d and %d add one file", other, c.Version)
+			}
+			files[add.Path] = c.Version
+		}
+	}
+	if rows := tablelog.Rows(commits); rows != s.ledger.Len() {
+		s.t.Errorf("the log counts %d rows, the ledger %d", rows, s.ledger.Len())
+	}
+}

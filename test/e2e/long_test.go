@@ -1,0 +1,17 @@
+//go:build lab && long
+
+package e2e
+
+import "sluice/test/lab"
+
+// How often the long suite does what the short one does a few times.
+const (
+	killsAtRandom       = 20
+	killsWhileCommiting = 10
+)
+
+// checkWithMore is for readers that only the long suite asks.
+func (s *scene) checkWithMore() {
+	s.t.Helper()
+	s.checkWith(lab.Spark, "--readers", "spark", "--predicates", "3", "--most", "40")
+}

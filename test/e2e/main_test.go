@@ -1,0 +1,103 @@
+//go:build lab
+
+// Package e2e runs the connector's binary against real Kafka and MinIO, breaks what lies around it, and compares the
+// table with what was produced.
+//
+// The tests share one broker, one S3 server and one build of the binary; each has its topic, its table and its consumer
+// group. The build tag long adds rows that take minutes.
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"sluice/test/lab"
+)
+
+// shared is what all tests use.
+var shared struct {
+	dir    string
+	binary string
+	kafka  *lab.Kafka
+	cable  *lab.TCPProxy // before the broker's second listener
+	minio  *lab.MinIO
+	bucket *lab.Bucket
+}
+
+func TestMain(m *testing.M) {
+	code, err := runAll(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+func runAll(m *testing.M) (code int, err error) {
+	ctx := context.Background()
+	if shared.dir, err = os.MkdirTemp("", "sluice-e2e-"); err != nil {
+		return 1, err
+	}
+	defer func() {
+		if code == 0 && err == nil { // else the logs are worth a look
+			err = os.RemoveAll(shared.dir)
+		}
+	}()
+	if err := build(ctx); err != nil {
+		return 1, err
+	}
+	if shared.cable, err = lab.StartTCPProxy(); err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, shared.cable.Close()) }()
+	dir, err := folder("kafka")
+	if err != nil {
+		return 1, err
+	}
+	shared.kafka, err = lab.StartKafka(ctx, lab.KafkaOptions{Dir: dir, Advertise: shared.cable.Addr})
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, shared.kafka.Stop()) }()
+	shared.cable.Connect(shared.kafka.Proxied)
+	if dir, err = folder("minio"); err != nil {
+		return 1, err
+	}
+	if shared.minio, err = lab.StartMinIO(ctx, dir); err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, shared.minio.Stop()) }()
+	if shared.bucket, err = lab.CreateBucket(ctx, shared.minio.Endpoint, "e2e"); err != nil {
+		return 1, err
+	}
+	return m.Run(), nil
+}
+
+func folder(name string) (string, error) {
+	dir := filepath.Join(shared.dir, name)
+	return dir, os.MkdirAll(dir, 0o755)
+}
+
+// build compiles the connector once. E2E_RACE=1 adds the race detector.
+func build(ctx context.Context) error {
+	root, err := lab.Root()
+	if err != nil {
+		return err
+	}
+	shared.binary = filepath.Join(shared.dir, "connector")
+	args := []string{"build", "-o", shared.binary}
+	if os.Getenv("E2E_RACE") != "" {
+		args = append(args, "-race")
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/connector")...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the connector: %w: %s", err, out)
+	}
+	return nil
+}

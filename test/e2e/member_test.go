@@ -1,0 +1,161 @@
+//go:build lab
+
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"sluice/test/lab"
+)
+
+// member is a running connector.
+type member struct {
+	*lab.Process
+	s   *scene
+	url string
+}
+
+// report is what /health says, as far as the tests ask.
+type report struct {
+	Status string
+	Ready  bool
+	Joined bool
+	Holds  []struct {
+		Partition int32
+		Reason    string
+		Offset    int64
+		Detail    string
+	}
+	Partitions []struct{ Partition int32 }
+}
+
+// get asks an endpoint, whatever the status of its answer.
+func (m *member) get(path string) (*http.Response, error) {
+	if !m.Running() {
+		return nil, fmt.Errorf("%s has ended with exit code %d: %s", m.Name, m.ExitCode(), m.Tail())
+	}
+	req, err := http.NewRequestWithContext(m.s.ctx, http.MethodGet, m.url+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	client := http.Client{Timeout: 5 * time.Second}
+	return client.Do(req)
+}
+
+// health returns what the member says of itself, a zero report if it does not answer.
+func (m *member) health() (report, error) {
+	var r report
+	resp, err := m.get("/health")
+	if err != nil {
+		if m.Running() {
+			return r, nil // not yet
+		}
+		return r, err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&r); err != nil {
+		return r, fmt.Errorf("read /health of %s: %w", m.Name, err)
+	}
+	return r, nil
+}
+
+// awaitReady waits until the member has joined and resumed.
+func (m *member) awaitReady() {
+	m.s.t.Helper()
+	m.await("it is ready", func(r report) bool { return r.Ready })
+}
+
+// await waits for a report.
+func (m *member) await(what string, check func(report) bool) {
+	m.s.t.Helper()
+	var last report
+	defer func() {
+		if m.s.t.Failed() {
+			m.s.t.Logf("the last report of %s: %+v\n%s", m.Name, last, m.Tail())
+		}
+	}()
+	m.s.await(m.Name+": "+what, func() (bool, error) {
+		r, err := m.health()
+		last = r
+		return err == nil && check(r), err
+	})
+}
+
+// awaitHold waits until a partition is held for a reason and returns the offset where it stands.
+func (m *member) awaitHold(partition int32, reason string) (offset int64) {
+	m.s.t.Helper()
+	m.await(fmt.Sprintf("partition %d is held: %s", partition, reason), func(r report) bool {
+		for _, h := range r.Holds {
+			if h.Partition == partition && h.Reason == reason {
+				offset = h.Offset
+				return true
+			}
+		}
+		return false
+	})
+	return offset
+}
+
+// metric returns a counter or gauge without labels, or the sum over its labels.
+func (m *member) metric(name string) float64 {
+	m.s.t.Helper()
+	resp, err := m.get("/metrics")
+	if err != nil {
+		m.s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	sum, found := 0.0, false
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		series, value, ok := strings.Cut(lines.Text(), " ")
+		if bare, _, _ := strings.Cut(series, "{"); !ok || bare != name {
+			continue
+		}
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			m.s.t.Fatalf("metric %s of %s: %v", name, m.Name, err)
+		}
+		sum, found = sum+n, true
+	}
+	if !found {
+		m.s.t.Fatalf("%s has no metric %s", m.Name, name)
+	}
+	return sum
+}
+
+// kill ends the member with SIGKILL.
+func (m *member) kill() {
+	m.s.t.Helper()
+	if err := m.Kill(); err != nil {
+		m.s.t.Fatal(err)
+	}
+}
+
+// drain ends the member with SIGTERM and expects exit code 0.
+func (m *member) drain() {
+	m.s.t.Helper()
+	if err := m.Stop(30 * time.Second); err != nil {
+		m.s.t.Errorf("%v: %s", err, m.Tail())
+	} else if code := m.ExitCode(); code != 0 {
+		m.s.t.Errorf("%s drained with exit code %d: %s", m.Name, code, m.Tail())
+	}
+}
+
+// freeze stops the member's process from running until thaw.
+func (m *member) freeze() { m.signal(syscall.SIGSTOP) }
+
+// thaw lets a frozen member go on.
+func (m *member) thaw() { m.signal(syscall.SIGCONT) }
+
+func (m *member) signal(sig syscall.Signal) {
+	m.s.t.Helper()
+	if err := m.Signal(sig); err != nil {
+		m.s.t.Fatal(err)
+	}
+}

@@ -1,0 +1,78 @@
+//go:build lab
+
+package e2e
+
+import (
+	"testing"
+
+	"sluice/test/lab"
+	"sluice/test/tablelog"
+)
+
+func (s *scene) rows() int64 {
+	s.t.Helper()
+	return tablelog.Rows(s.commits())
+}
+
+// A member that was frozen past its session, while it flushed, is fenced by the log when it goes on.
+func TestFrozenMemberIsFenced(t *testing.T) {
+	for name, during := range map[string]lab.Match{"data": lab.DataPut, "commit": lab.CommitPut} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, 4)
+			end := s.stream(1000)
+			proxy := s.proxy()
+			zombie := s.start(through(proxy))
+			s.awaitRows(1)
+			fault := proxy.Break(during, 1, lab.Hold)
+			s.met(fault)
+			zombie.freeze()
+			before := s.rows()
+			heir := s.start()
+			s.awaitRows(before + 3000)
+			fault.Release(true)
+			zombie.thaw()
+			s.await("the zombie is fenced", func() (bool, error) { return zombie.metric("sluice_fenced_total") > 0, nil })
+			// Both live on.
+			zombie.awaitReady()
+			before = s.rows()
+			s.awaitRows(before + 3000)
+			end()
+			heir.drain()
+			zombie.drain()
+			s.untilCurrent()
+			s.check("--readers", "duckdb,polars")
+		})
+	}
+}
+
+// A member joins while another one commits, and leaves while the other one commits. Both go on.
+func TestJoinAndLeaveDuringCommit(t *testing.T) {
+	s := newScene(t, 8)
+	end := s.stream(2000)
+	proxy := s.proxy()
+	stays := s.start(through(proxy))
+	s.awaitRows(1)
+
+	fault := proxy.Break(lab.CommitPut, 1, lab.Hold)
+	s.met(fault)
+	guest := s.start()
+	guest.await("it has partitions", func(r report) bool { return r.Ready && len(r.Partitions) > 0 })
+	fault.Release(true)
+	wins := stays.metric("sluice_commits_total")
+	s.await("both commit", func() (bool, error) {
+		return stays.metric("sluice_commits_total") > wins && guest.metric("sluice_commits_total") > 0, nil
+	})
+
+	fault = proxy.Break(lab.CommitPut, 1, lab.Hold)
+	s.met(fault)
+	guest.drain()
+	fault.Release(true)
+	stays.await("it has all partitions", func(r report) bool { return r.Ready && len(r.Partitions) == 8 })
+	wins = stays.metric("sluice_commits_total")
+	s.await("the first member commits", func() (bool, error) { return stays.metric("sluice_commits_total") > wins, nil })
+	t.Logf("fenced %v times", stays.metric("sluice_fenced_total"))
+	end()
+	stays.drain()
+	s.untilCurrent()
+	s.check("--readers", "duckdb,polars")
+}

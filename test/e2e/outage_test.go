@@ -1,0 +1,44 @@
+//go:build lab
+
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"sluice/test/lab"
+)
+
+// The store answers 503 to everything, then Kafka's connections are cut, then the broker is killed. The member waits each
+// time, stays alive and goes on by itself.
+func TestOutagesMakeItWait(t *testing.T) {
+	s := newScene(t, 4)
+	proxy := s.proxy()
+	m := s.start(through(proxy), overCable)
+	s.produce(4000)
+	s.awaitRows(4000)
+
+	fault := proxy.Break(lab.Any, 1<<16, lab.Answer(503, false))
+	s.produce(4000)
+	s.met(fault)
+	m.await("it says that the store is down", func(r report) bool { return len(r.Holds) > 0 || r.Status != "ok" })
+	proxy.Heal()
+	s.awaitRows(8000)
+
+	shared.cable.Cut()
+	s.produce(4000)             // by the broker's other listener
+	time.Sleep(7 * time.Second) // longer than the session
+	shared.cable.Connect(shared.kafka.Proxied)
+	s.awaitRows(12_000)
+
+	if err := shared.kafka.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.kafka.Start(s.ctx); err != nil {
+		t.Fatal(err)
+	}
+	s.produce(4000)
+	s.awaitRows(16_000)
+	m.drain()
+	s.check("--readers", "deltalake")
+}

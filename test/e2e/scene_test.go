@@ -1,0 +1,301 @@
+//go:build lab
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/test/gen"
+	"sluice/test/lab"
+	"sluice/test/tablelog"
+)
+
+// patience is how long a test waits for what must come. It is no measure of speed.
+const patience = 2 * time.Minute
+
+// scene is one test's topic, table and group.
+type scene struct {
+	t      *testing.T
+	ctx    context.Context
+	name   string // of topic, pipeline, group and the table's prefix
+	dir    string
+	ledger *gen.Ledger
+	log    *tablelog.Log
+	random *rand.Rand
+	orders gen.Orders
+
+	produced int64 // number of the next record
+	members  int
+}
+
+// newScene creates a topic and everything that a test keeps in hand.
+func newScene(t *testing.T, partitions int32) *scene {
+	t.Helper()
+	s := &scene{t: t, ctx: t.Context(), name: strings.NewReplacer("/", "-", "_", "-").Replace(strings.ToLower(t.Name()))}
+	var err error
+	if s.dir, err = folder(s.name); err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.kafka.CreateTopic(s.ctx, s.name, partitions, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.ledger = s.newLedger("ledger.csv")
+	s.log = &tablelog.Log{Store: shared.bucket, Table: s.name + "/" + s.name}
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("E2E_SEED"); text != "" {
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("E2E_SEED: %v", err)
+		}
+	}
+	t.Logf("E2E_SEED=%d", seed)
+	s.random = rand.New(rand.NewPCG(seed, 0))
+	s.orders = gen.Orders{Seed: seed, Span: 200_000, Odd: 20}
+	return s
+}
+
+func (s *scene) newLedger(name string) *gen.Ledger {
+	s.t.Helper()
+	ledger, err := gen.NewLedger(filepath.Join(s.dir, name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = ledger.Close() })
+	return ledger
+}
+
+// producer returns a producer of the next n records.
+func (s *scene) producer(n int64, codec string) gen.Producer {
+	p := gen.Producer{
+		Brokers: []string{shared.kafka.Addr}, Topic: s.name, Orders: s.orders, From: s.produced, Records: n, Codec: codec,
+	}
+	s.produced += n
+	return p
+}
+
+// produce produces n records and waits for them.
+func (s *scene) produce(n int64) {
+	s.t.Helper()
+	if err := s.producer(n, "lz4").Run(s.ctx, s.ledger); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// stream produces at a rate until the function that it returns is called.
+func (s *scene) stream(perSecond int) (end func()) {
+	stop := make(chan struct{})
+	done := make(chan error, 1)
+	p := s.producer(1<<40, "zstd")
+	p.PerSecond, p.Stop = perSecond, stop
+	go func() { done <- p.Run(s.ctx, s.ledger) }()
+	return func() {
+		s.t.Helper()
+		close(stop)
+		if err := <-done; err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// setting changes what a member's configuration says.
+type setting func(*settings)
+
+type settings struct {
+	brokers string
+	store   string
+	every   time.Duration
+	rows    int
+	listen  string
+}
+
+// through sends a member's requests to the store through a proxy.
+func through(p *lab.S3Proxy) setting { return func(c *settings) { c.store = p.Endpoint } }
+
+// overCable connects a member to Kafka by the proxy that can be cut.
+func overCable(c *settings) { c.brokers = shared.cable.Addr }
+
+// commitEvery sets the age at which a batch is closed.
+func commitEvery(d time.Duration) setting { return func(c *settings) { c.every = d } }
+
+// config writes a configuration and returns its path and where its member listens.
+func (s *scene) config(change ...setting) (path, listen string) {
+	s.t.Helper()
+	listen, err := lab.FreeAddr()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c := settings{shared.kafka.Addr, shared.minio.Endpoint, time.Second, 20_000, listen}
+	for _, f := range change {
+		f(&c)
+	}
+	s.members++
+	path = filepath.Join(s.dir, fmt.Sprintf("config-%d.yaml", s.members))
+	text := fmt.Sprintf(`
+pipeline: %[1]s
+log: {format: json}
+kafka: {brokers: [%[2]s], session: 6s, offset_commit_interval: 1s}
+storage: {url: s3://%[3]s/%[1]s, s3: {endpoint: %[4]s, region: %[5]s, path_style: true}}
+retry: {initial: 100ms, max: 1s}
+breaker: {open_for: 2s, successes: 1}
+defaults:
+  schema: %[6]q
+  commit: {every: %[7]s, rows: %[8]d}
+topics: {%[1]s: {}}
+health: {listen: %[9]q}
+shutdown: {drain: 10s}
+`, s.name, c.brokers, shared.bucket.Name, c.store, lab.Region, gen.DDL, c.every, c.rows, c.listen)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+	return path, listen
+}
+
+func credentials() []string {
+	return []string{"AWS_ACCESS_KEY_ID=" + lab.AccessKey, "AWS_SECRET_ACCESS_KEY=" + lab.SecretKey}
+}
+
+// start starts a member. It is killed at the end of the test if it still runs.
+func (s *scene) start(change ...setting) *member {
+	s.t.Helper()
+	path, listen := s.config(change...)
+	name := fmt.Sprintf("member %d", s.members)
+	p, err := lab.StartProcess(name, filepath.Join(s.dir, fmt.Sprintf("member-%d.log", s.members)), credentials(),
+		shared.binary, "run", "--config", path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	m := &member{Process: p, s: s, url: "http://" + listen}
+	s.t.Cleanup(func() { _ = p.Kill() })
+	return m
+}
+
+// command runs a command of the binary to its end and returns its exit code and what it printed.
+func (s *scene) command(args ...string) (code int, text string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, shared.binary, args...)
+	cmd.Env = append(os.Environ(), credentials()...)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
+		s.t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, tail(out))
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+// wants runs a command with a configuration and expects an exit code.
+func (s *scene) wants(code int, args ...string) string {
+	s.t.Helper()
+	path, _ := s.config()
+	got, text := s.command(append(args, "--config", path)...)
+	if got != code {
+		s.t.Errorf("connector %s: exit code %d, want %d: %s", strings.Join(args, " "), got, code, tail([]byte(text)))
+	}
+	return text
+}
+
+func tail(text []byte) string { return string(text[max(0, len(text)-3000):]) }
+
+// untilCurrent lets a new member bring everything that lies in Kafka now to the table, and end by itself.
+func (s *scene) untilCurrent() {
+	s.t.Helper()
+	s.wants(0, "run", "--until-current")
+}
+
+// await waits until check says true.
+func (s *scene) await(what string, check func() (bool, error)) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	if err := lab.Until(ctx, check); err != nil {
+		s.t.Fatalf("wait until %s: %v", what, err)
+	}
+}
+
+// commits returns the table's log.
+func (s *scene) commits() []tablelog.Commit {
+	s.t.Helper()
+	commits, err := s.log.Read(s.ctx)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return commits
+}
+
+// awaitRows waits until the table has at least n rows.
+func (s *scene) awaitRows(n int64) {
+	s.t.Helper()
+	s.await(fmt.Sprintf("the table has %d rows", n), func() (bool, error) {
+		commits, err := s.log.Read(s.ctx)
+		return tablelog.Rows(commits) >= n, err
+	})
+}
+
+// awaitPosition waits until the table's position of a partition is at least next.
+func (s *scene) awaitPosition(partition int32, next int64) {
+	s.t.Helper()
+	s.await(fmt.Sprintf("partition %d has position %d", partition, next), func() (bool, error) {
+		commits, err := s.log.Read(s.ctx)
+		return tablelog.Positions(commits)[partition] >= next, err
+	})
+}
+
+// check compares the table with the ledger, by independent readers, and lets the connector verify it.
+func (s *scene) check(args ...string) {
+	s.t.Helper()
+	s.checkSets(args...)
+	s.wants(0, "verify")
+}
+
+// checkSets compares the table with the ledger by independent readers.
+func (s *scene) checkSets(args ...string) {
+	s.t.Helper()
+	s.checkWith(lab.Python, args...)
+}
+
+func (s *scene) checkWith(run func(context.Context, string, ...string) ([]byte, error), args ...string) {
+	s.t.Helper()
+	if err := s.ledger.Flush(); err != nil {
+		s.t.Fatal(err)
+	}
+	args = append([]string{
+		"--ledger", s.ledger.Path, "--table", "s3://" + shared.bucket.Name + "/" + s.log.Table,
+		"--endpoint", shared.minio.Endpoint,
+	}, args...)
+	out, err := run(s.ctx, "oracle/check.py", args...)
+	s.t.Logf("%d records in the ledger\n%s", s.ledger.Len(), out)
+	if err != nil {
+		s.t.Errorf("the table is not what was produced: %v", err)
+	}
+}
+
+// proxy starts a proxy before the store.
+func (s *scene) proxy() *lab.S3Proxy {
+	s.t.Helper()
+	p, err := lab.StartS3Proxy(shared.minio.Endpoint)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// met waits until a fault has met a request.
+func (s *scene) met(f *lab.Fault) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	if _, err := f.Wait(ctx); err != nil {
+		s.t.Fatal(err)
+	}
+}
