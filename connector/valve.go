@@ -31,7 +31,7 @@ func newValve(q QueueConfig) *valve {
 // slot is the counter of a record: of its key, or of its partition if it has none.
 func (v *valve) slot(p Partition, key []byte) uint16 {
 	if key == nil {
-		return uint16(maphash.Comparable(v.seed, p.ID)+maphash.String(v.seed, p.Topic)) % slots
+		return uint16(maphash.Comparable(v.seed, p) % slots)
 	}
 	return uint16(maphash.Bytes(v.seed, key) % slots)
 }

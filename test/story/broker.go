@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -148,11 +149,10 @@ func (b *Broker) Partitions(name string) []connector.Partition {
 func (b *Broker) GroupOffsets(name string) map[int32]connector.GroupOffset {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	offsets := map[int32]connector.GroupOffset{}
-	for id, o := range b.group[name] {
-		offsets[id] = o
+	if b.group[name] == nil {
+		return map[int32]connector.GroupOffset{}
 	}
-	return offsets
+	return maps.Clone(b.group[name])
 }
 
 // SetGroupOffset commits an offset from outside.
@@ -181,10 +181,10 @@ type Member struct {
 	n        uint64
 	joined   bool
 	// Trace takes a line for each thing that the world outside can see. May be nil; set before use.
-	Trace func(format string, args ...any)
-	pending  sync.WaitGroup
-	end      context.Context
-	stop     context.CancelFunc
+	Trace   func(format string, args ...any)
+	pending sync.WaitGroup
+	end     context.Context
+	stop    context.CancelFunc
 }
 
 var (
@@ -418,6 +418,7 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 			continue
 		case Tombstone:
 			rec.Value = nil
+		default:
 		}
 		r.left = append(r.left, rec)
 	}

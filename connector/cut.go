@@ -1,0 +1,166 @@
+package connector
+
+import (
+	"context"
+	"time"
+)
+
+// full tells whether the batch that fills is as large as a commit may be.
+func (r *reader) full(t *tableState) bool {
+	return t.filled.rows.Load() >= t.limits.Rows || t.filled.bytes.Load() >= t.limits.Bytes
+}
+
+// due says why the batch of a table should be cut now, or "".
+func (r *reader) due(t *tableState) string {
+	if t.cutting != nil || t.opened.IsZero() {
+		return ""
+	}
+	rows, age := t.filled.rows.Load(), time.Since(t.opened)
+	empty := rows == 0 && t.filled.bad.Load() == 0 && r.valve.queued.Load() == 0
+	switch {
+	case r.draining:
+		return "drain"
+	case r.config.UntilCurrent && r.reached():
+		return "current"
+	case rows >= t.limits.Rows:
+		return "rows"
+	case t.filled.bytes.Load() >= t.limits.Bytes:
+		return "bytes"
+	case !empty && age >= t.limits.Every:
+		return "age"
+	case empty && (age >= emptyEvery || r.gathered(t) >= emptyOffsets):
+		return "positions"
+	}
+	return ""
+}
+
+// gathered is how many offsets the batch that fills covers.
+func (r *reader) gathered(t *tableState) (n int64) {
+	for _, c := range r.claims {
+		if c.table == t {
+			n += c.next - c.from
+		}
+	}
+	return n
+}
+
+// cut closes the batch of a table: a marker through all lanes, behind everything handed over.
+func (r *reader) cut(t *tableState, reason string) {
+	claims := map[Partition]Span{}
+	for p, c := range r.claims {
+		if c.table == t && c.state != resuming && c.next > c.from {
+			claims[p] = Span{c.session, c.from, c.next, c.epoch}
+			c.from = c.next
+		}
+	}
+	t.opened = time.Time{}
+	if len(claims) == 0 {
+		r.dropOpen(t)
+		return
+	}
+	open := &openCut{claims, make(chan part, len(r.lanes))}
+	for _, l := range r.lanes {
+		l.in <- laneWork{table: t, cut: open}
+	}
+	t.cutting = open
+	t.writer.post(func(w *work) { w.cut = open })
+	r.metrics.cuts.WithLabelValues(reason).Inc()
+}
+
+// dropOpen tells the lanes to drop what they hold for a table.
+func (r *reader) dropOpen(t *tableState) {
+	for _, l := range r.lanes {
+		l.in <- laneWork{table: t}
+	}
+}
+
+// reached tells whether every claim was read to where the topics ended at the start, or holds.
+func (r *reader) reached() bool {
+	if !r.joined || r.valve.queued.Load() > 0 {
+		return false
+	}
+	for _, c := range r.claims {
+		if c.hold == nil && (c.target < 0 || c.next < c.target) {
+			return false
+		}
+	}
+	return true
+}
+
+// current tells whether an until-current run is done.
+func (r *reader) current() bool {
+	if !r.config.UntilCurrent || !r.reached() {
+		return false
+	}
+	for _, t := range r.tables {
+		if t.cutting != nil || t.filled.rows.Load() > 0 {
+			return false
+		}
+	}
+	for _, c := range r.claims {
+		if c.hold == nil && c.position < c.target {
+			return false
+		}
+	}
+	return true
+}
+
+// untilDue is when something becomes due by time alone.
+func (r *reader) untilDue() time.Duration {
+	now := time.Now()
+	next := now.Add(showEvery)
+	for _, t := range r.tables {
+		if !t.opened.IsZero() && t.cutting == nil {
+			if due := t.opened.Add(t.limits.Every); due.After(now) && due.Before(next) {
+				next = due
+			}
+		}
+	}
+	return max(next.Sub(now), time.Millisecond)
+}
+
+// drain ends the work: no more fetching, one last cut of what was handed over, its commit, the group offsets. Whatever
+// is left at the end of the time is dropped, which only means that it is read again.
+func (r *reader) drain(ctx context.Context) {
+	began := time.Now()
+	r.draining = true
+	for _, c := range r.claims {
+		if c.fetching {
+			r.log.Forget(c.Partition)
+		}
+		if c.parsed != nil {
+			r.blocks.put(c.parsed)
+		}
+		c.queue, c.parsed, c.fetching = nil, nil, false
+	}
+	end := time.NewTimer(r.config.Drain)
+	defer end.Stop()
+	for busy := true; busy; {
+		busy = false
+		for _, t := range r.tables {
+			if reason := r.due(t); reason != "" {
+				r.cut(t, reason)
+			}
+			busy = busy || t.cutting != nil
+		}
+		r.shown = time.Time{}
+		r.show()
+		if !busy {
+			break
+		}
+		select {
+		case o := <-r.outcomes:
+			r.heard(o)
+		case <-r.assignments:
+		case <-r.log.Fetched():
+		case <-r.progress:
+		case <-end.C:
+			r.logger.WarnContext(ctx, "drain: time is over, the open batch is dropped and will be read again", "after", r.config.Drain)
+			return
+		}
+	}
+	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(r.config.Drain-time.Since(began), time.Second))
+	defer cancel()
+	r.offsets.flush(left)
+	r.logger.InfoContext(ctx, "drained", "after", time.Since(began).Round(time.Millisecond))
+}

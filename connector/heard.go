@@ -1,0 +1,185 @@
+package connector
+
+import "time"
+
+// heard acts on what a writer says.
+func (r *reader) heard(o outcome) {
+	t := o.table
+	if o.schema != nil {
+		t.schema = o.schema
+	}
+	if o.cut != nil && o.cut != t.cutting {
+		return // a fence came in between: its claims have resumed behind it, wherever it ended
+	}
+	switch o.kind {
+	case settled:
+		r.settled(t, o.plan)
+	case fenced:
+		r.fenced(t, o.err)
+	case failed:
+		r.failed(t, o.err)
+	case resumed:
+		for p, f := range o.resumed {
+			if c, ok := r.claims[p]; ok && c.session == f.session {
+				r.resumed(c, f)
+			}
+		}
+	case looked:
+		t.looking = false
+	}
+}
+
+// settled notes what is in the table now.
+func (r *reader) settled(t *tableState, p *Plan) {
+	cut := t.cutting.claims
+	t.cutting, t.looking = nil, false
+	for partition, span := range p.Next {
+		c, ours := r.claims[partition]
+		if !ours {
+			continue // its new owner resumes where we left the table
+		}
+		r.offsets.note(partition, GroupOffset{span.Next, span.Epoch})
+		if c.session == span.Session {
+			c.position, c.fences = span.Next, 0
+		}
+	}
+	for _, h := range p.Holds {
+		if c, ours := r.claims[h.Partition]; ours && c.session == cut[h.Partition].Session {
+			c.position = h.Offset
+			r.end(c)
+			r.stand(c, h)
+		}
+	}
+}
+
+// fenced drops the cut and everything behind it. Positions moved, or nobody knows whether they did: all claims of the
+// table resume from the log.
+func (r *reader) fenced(t *tableState, err error) {
+	r.metrics.fenced.Inc()
+	r.logger.Warn("FENCED: everything read and not committed is dropped, its claims resume from the table", "table", t.name, "err", err)
+	r.dropAll(t)
+	var again []*claim
+	for _, c := range r.claims {
+		if c.table != t {
+			continue
+		}
+		if !r.joined && r.assigned { // no generation and a fence: somebody else works on them
+			r.lose(c)
+			continue
+		}
+		r.end(c)
+		if c.fences++; c.fences >= 3 && c.hold == nil {
+			c.still, c.seen = 0, -1
+			r.stand(c, Hold{Reason: ReasonContested, Detail: "others move this position again and again; last: " + err.Error(), Offset: c.position})
+			continue
+		}
+		if c.hold == nil {
+			c.state = resuming
+		}
+		again = append(again, c)
+	}
+	r.resume(t, again...)
+}
+
+// failed holds all claims of a table that cannot be written.
+func (r *reader) failed(t *tableState, err error) {
+	reason, detail, _ := reasonOf(err)
+	r.dropAll(t)
+	for _, c := range r.claims {
+		if c.table == t {
+			r.end(c)
+			r.stand(c, Hold{Reason: reason, Detail: detail, Offset: c.position})
+		}
+	}
+}
+
+// dropAll drops the batch that fills and the cut behind which nothing can follow any more.
+func (r *reader) dropAll(t *tableState) {
+	t.cutting, t.opened, t.looking = nil, time.Time{}, false
+	t.writer.post(func(w *work) { w.cut, w.look = nil, nil })
+	r.dropOpen(t)
+}
+
+// resumed starts a claim where the table stands, or holds it.
+func (r *reader) resumed(c *claim, f found) {
+	if c.state == reading {
+		return
+	}
+	c.bounds = f.bounds
+	if f.at.Partition == c.Partition {
+		c.position = f.at.Next
+	}
+	if f.hold != nil {
+		if c.target < 0 {
+			c.target = 0
+		}
+		r.stand(c, *f.hold)
+		return
+	}
+	if c.target < 0 {
+		c.target = f.bounds.LastStable
+	}
+	if f.mend {
+		r.offsets.note(c.Partition, GroupOffset{f.at.Next, f.at.Epoch})
+	}
+	if c.hold != nil && !r.maySucceed(c, f) {
+		return
+	}
+	if c.hold != nil && c.hold.Reason != ReasonCorruptBatch && c.hold.Reason != ReasonOversize {
+		r.release(c) // of these two only reading on can tell
+	}
+	r.end(c)
+	r.begin(c, f.at)
+}
+
+// maySucceed tells whether a held claim may be read again. The hold is shown until records flow.
+func (r *reader) maySucceed(c *claim, f found) bool {
+	switch c.hold.Reason {
+	case ReasonPoison:
+		return f.at.Next != c.hold.Offset // the same bytes would fail again
+	case ReasonContested:
+		if c.still++; f.at.Next != c.seen {
+			c.still, c.seen = 0, f.at.Next
+		}
+		if c.still < 2 {
+			c.hold.Offset = f.at.Next
+			return false
+		}
+		c.fences = 0
+	default: // the finding is gone, or only reading on can tell
+	}
+	return true
+}
+
+// check has held claims and idle ones compared with the table from time to time.
+func (r *reader) check(t *tableState) {
+	now := time.Now()
+	var again []*claim
+	for _, c := range r.claims {
+		// Not while rows of it are open: what it read before the hold must settle first.
+		if c.table == t && c.state == held && !now.Before(c.checks) && c.next == c.from && t.cutting == nil {
+			c.checks = now.Add(c.checkEvery())
+			again = append(again, c)
+		}
+	}
+	if len(again) > 0 {
+		r.resume(t, again...)
+	}
+	if t.checks.IsZero() {
+		t.checks = now.Add(recheck)
+	}
+	if now.Before(t.checks) || t.looking || t.cutting != nil {
+		return
+	}
+	t.checks = now.Add(recheck)
+	expected := map[Partition]int64{}
+	for p, c := range r.claims {
+		if c.table == t && c.state == reading && c.next == c.from {
+			expected[p] = c.from
+		}
+	}
+	if len(expected) > 0 {
+		t.looking = true
+		t.writer.post(func(w *work) { w.look = expected })
+	}
+}
