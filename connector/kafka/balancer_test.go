@@ -329,6 +329,24 @@ func TestBalanceExamples(t *testing.T) {
 			map[string][]int32{"t": four, "u": {0, 1, 2}},
 			map[string]share{"a": {"t": {0, 1}}, "b": {"t": {2, 3}, "u": {0}}, "c": {"u": {1, 2}}},
 		},
+		{
+			"each topic is spread when dealt",
+			[]claimant{
+				{"a", []string{"t", "u"}, owned{1, share{"u": {0}}}},
+				{"b", []string{"t", "u"}, owned{1, share{"t": {0}}}},
+			},
+			map[string][]int32{"t": {0}, "u": {0, 1}},
+			map[string]share{"a": {"u": {0}}, "b": {"t": {0}, "u": {1}}},
+		},
+		{
+			"each topic is spread when moved",
+			[]claimant{
+				{"a", []string{"t", "u"}, owned{1, share{"t": {0, 1}, "u": four}}},
+				{"b", []string{"t", "u"}, owned{}},
+			},
+			map[string][]int32{"t": {0, 1}, "u": four},
+			map[string]share{"a": {"t": {0}, "u": {0, 1}}, "b": {"t": {1}, "u": {2, 3}}},
+		},
 		{"nobody", nil, map[string][]int32{"t": four}, map[string]share{}},
 		{"nothing", []claimant{{id: "a", topics: []string{"t"}}}, nil, map[string]share{"a": {}}},
 	} {
@@ -368,6 +386,16 @@ func TestOwnedRoundTrip(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, decodeOwned(want.encode()), cmp.AllowUnexported(owned{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
+		}
+		encoded := want.encode()
+		for name, b := range map[string][]byte{
+			"short":   encoded[:rapid.IntRange(0, len(encoded)-1).Draw(t, "length")],
+			"long":    append(slices.Clone(encoded), 0),
+			"another": append([]byte{2}, encoded[1:]...),
+		} {
+			if got := decodeOwned(b); got.generation != 0 || len(got.partitions) > 0 {
+				t.Fatalf("%s: %v", name, got)
+			}
 		}
 	})
 }

@@ -205,7 +205,7 @@ func testOffsets(t *testing.T, s *scene) {
 	a.stop()
 	var offsets kadm.Offsets
 	offsets.Add(kadm.Offset{Topic: topic, Partition: 2, At: 3, LeaderEpoch: 2, Metadata: "epoch=x"})
-	offsets.Add(kadm.Offset{Topic: topic, Partition: 3, At: 4, LeaderEpoch: -1, Metadata: "by hand"})
+	offsets.Add(kadm.Offset{Topic: topic, Partition: 3, At: 4, LeaderEpoch: -1, Metadata: "4"})
 	if err := s.admin.CommitAllOffsets(ctx, s.prefix+"g", offsets); err != nil {
 		t.Fatal(err)
 	}

@@ -333,6 +333,51 @@ func TestGroupLeaderMissesTopic(t *testing.T) {
 	}, kfake.AllowAutoTopicCreation())
 }
 
+// TestGroupOldMetadata: one broker that has not heard of a topic yet, or not of its new partitions, changes nothing.
+func TestGroupOldMetadata(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *scene) {
+		s.create("t", 2)
+		a := s.start(nil, "t")
+		s.until("joined", a.has(2))
+		once := s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.UnknownTopicOrPartition})
+		s.until("a look is answered wrong", func() bool { return once.Hits() > 0 })
+		time.Sleep(5 * time.Minute)
+		a.told("joined t-0 t-1")
+		if missing := a.Missing(); len(missing) > 0 {
+			t.Errorf("still missing: %v", missing)
+		}
+	})
+}
+
+// TestGroupMetrics: what an operator sees of the membership.
+func TestGroupMetrics(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *scene) {
+		s.create("t", 2)
+		a := s.start(nil, "t", "u")
+		s.until("joined", a.has(2))
+		s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.IllegalGeneration})
+		s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SyncGroup}, Err: kerr.NotCoordinator})
+		s.until("joined again", func() bool { return a.newest().id > 1 && a.has(2)() })
+		s.create("u", 1)
+		s.until("joined again", a.has(3))
+		want := map[string]float64{
+			"sluice_group_generations_total":               3,
+			"sluice_group_join_failures_total":             1,
+			"sluice_group_joined":                          1,
+			"sluice_group_missing_topics":                  0,
+			"sluice_group_rejoins_total{reason=rebalance}": 1,
+			"sluice_group_rejoins_total{reason=topics}":    1,
+		}
+		if diff := cmp.Diff(want, a.metricValues()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		a.stop()
+		if got := a.metricValues()["sluice_group_joined"]; got != 0 {
+			t.Errorf("joined %v after leaving", got)
+		}
+	})
+}
+
 // TestGroupHungAuthentication: kafka-go waits without a deadline while it authenticates; we do not.
 func TestGroupHungAuthentication(t *testing.T) {
 	inBubble(t, func(_ *testing.T, s *scene) {

@@ -94,10 +94,13 @@ type member struct {
 	logs   *logBuffer
 	cancel context.CancelFunc
 	ended  chan struct{}
-	err    error        // of Run, after ended
-	mute   atomic.Bool  // its requests are swallowed
-	black  atomic.Bool  // its dials are not answered
-	slow   atomic.Int64 // how long a delivery takes
+	err    error // of Run, after ended
+
+	registry *prometheus.Registry
+
+	mute  atomic.Bool  // its requests are swallowed
+	black atomic.Bool  // its dials are not answered
+	slow  atomic.Int64 // how long a delivery takes
 
 	mu    sync.Mutex
 	trace []string // what was delivered, since the last look
@@ -129,7 +132,8 @@ func (s *scene) start(change func(*Config, *GroupConfig), topics ...string) *mem
 	if m.client, err = NewClient(cfg); err != nil {
 		s.t.Fatal(err)
 	}
-	m.Group = NewGroup(m.client, gcfg, slog.New(slog.NewTextHandler(m.logs, nil)), prometheus.NewRegistry())
+	m.registry = prometheus.NewRegistry()
+	m.Group = NewGroup(m.client, gcfg, slog.New(slog.NewTextHandler(m.logs, nil)), m.registry)
 	var ctx context.Context
 	ctx, m.cancel = context.WithCancel(context.Background())
 	go func() {
@@ -209,6 +213,26 @@ func (m *member) told(want ...string) {
 		m.scene.t.Errorf("told (-want +got):\n%s\nlog:\n%s", diff, m.logs)
 	}
 	m.trace = nil
+}
+
+// metricValues returns the values of counters and gauges by name and labels.
+func (m *member) metricValues() map[string]float64 {
+	m.scene.t.Helper()
+	families, err := m.registry.Gather()
+	if err != nil {
+		m.scene.t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, metric := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range metric.GetLabel() {
+				name += "{" + l.GetName() + "=" + l.GetValue() + "}"
+			}
+			values[name] = metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+		}
+	}
+	return values
 }
 
 // forget drops what was delivered so far.

@@ -1,0 +1,35 @@
+//go:build lab
+
+package kafka
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// TestGroupLab is the conformance list against the cluster at SLUICE_TEST_KAFKA (host:port, by commas).
+func TestGroupLab(t *testing.T) {
+	addrs := os.Getenv("SLUICE_TEST_KAFKA")
+	if addrs == "" {
+		t.Fatal("SLUICE_TEST_KAFKA names no cluster")
+	}
+	for _, tt := range conformance {
+		t.Run(tt.name, func(t *testing.T) {
+			ignore := goleak.IgnoreCurrent()
+			t.Cleanup(func() { goleak.VerifyNone(t, ignore) }) // the last of all
+			s := newScene(t, strings.Split(addrs, ","), (&net.Dialer{}).DialContext)
+			s.prefix = fmt.Sprintf("group-%d-%s-", time.Now().UnixNano(), strings.ToLower(tt.name))
+			s.tune = func(c *Config, g *GroupConfig) {
+				c.Session = 6 * time.Second
+				g.WatchEvery, g.Confirm = time.Second, 300*time.Millisecond
+			}
+			tt.run(t, s)
+		})
+	}
+}
