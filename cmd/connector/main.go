@@ -62,6 +62,8 @@ type cli struct {
 // commands is the table of subcommands.
 func (c *cli) commands() []*cobra.Command {
 	return []*cobra.Command{
+		c.runCommand(),
+		c.demoCommand(),
 		c.validateCommand(),
 		c.configCommand(),
 		c.probeCommand(),

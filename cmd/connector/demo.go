@@ -1,0 +1,195 @@
+//go:build !nodemo
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/sink/delta"
+	"sluice/sink/delta/objstore"
+)
+
+const (
+	demoTopic      = "orders"
+	demoPartitions = 4
+)
+
+func (c *cli) demoCommand() *cobra.Command {
+	var (
+		records int
+		dir     string
+	)
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Fill a table on the local disk from a broker inside this process",
+		Long: `Starts a Kafka broker inside this process, produces orders to it, moves them
+into a Delta table in a directory, and prints how to query it. Nothing else is
+needed: no Kafka, no store, no Docker. A directory that holds a table already
+is refused.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if records < 1 {
+				return exitError{exitUsage, fmt.Errorf("--records %d: write 1 or more", records)}
+			}
+			return c.demo(cmd.Context(), records, dir)
+		},
+	}
+	cmd.Flags().IntVar(&records, "records", 200_000, "how many orders to produce")
+	cmd.Flags().StringVar(&dir, "dir", "sluice-demo", "where the table goes")
+	return cmd
+}
+
+// demo is the main job in small: the same wiring as run, until the table has everything.
+func (c *cli) demo(ctx context.Context, records int, dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return exitError{exitUsage, fmt.Errorf("--dir: %w", err)}
+	}
+	table := filepath.Join(dir, demoTopic)
+	if _, err := os.Stat(filepath.Join(table, "_delta_log")); !errors.Is(err, os.ErrNotExist) {
+		return exitError{exitRefused, fmt.Errorf("%s holds a table already: remove it, or name another directory with --dir", table)}
+	}
+	if err := os.MkdirAll(table, 0o750); err != nil {
+		return exitError{exitDependency, fmt.Errorf("--dir: %w", err)}
+	}
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(demoPartitions, demoTopic))
+	if err != nil {
+		return exitError{exitDependency, fmt.Errorf("broker: %w", err)}
+	}
+	defer broker.Close()
+
+	began := time.Now()
+	if err := produceOrders(ctx, broker.ListenAddrs(), records); err != nil {
+		return exitError{exitDependency, err}
+	}
+	produced := time.Since(began)
+
+	config := demoConfig(broker.ListenAddrs(), dir)
+	logger := slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	began = time.Now()
+	if err := runConnector(ctx, config, wireOptions{untilCurrent: true}, logger); err != nil {
+		return err
+	}
+	moved := time.Since(began)
+	if ctx.Err() != nil {
+		return exitError{exitFound, errors.New("interrupted; what was committed stays in " + table)}
+	}
+	store, err := objstore.NewLocal(ctx, table)
+	if err != nil {
+		return exitError{exitDependency, err}
+	}
+	defer store.Close() //nolint:errcheck // only read
+	info, err := delta.Inspect(ctx, store)
+	if err != nil {
+		return exitError{exitDependency, err}
+	}
+	if err := writeDemo(c.stdout, table, records, info, produced, moved); err != nil {
+		return exitError{exitDependency, err}
+	}
+	if info.Rows != int64(records) {
+		return exitError{exitFound, fmt.Errorf("%d records became %d rows", records, info.Rows)}
+	}
+	return nil
+}
+
+// demoConfig is the configuration of the demo: the defaults, with several commits to look at.
+func demoConfig(brokers []string, dir string) *Config {
+	config := NewConfig()
+	config.Pipeline = "demo"
+	config.Kafka.Brokers, config.Kafka.Group = brokers, "demo"
+	config.Storage.URL = (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String()
+	config.Health.Enabled = false
+	topic := config.Defaults
+	topic.Table, topic.Schema = demoTopic, ordersDDL
+	topic.Commit.Rows = 50_000
+	config.Topics[demoTopic] = topic
+	return config
+}
+
+func produceOrders(ctx context.Context, brokers []string, records int) error {
+	producer, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.DefaultProduceTopic(demoTopic), kgo.ProducerLinger(5*time.Millisecond),
+		kgo.MaxBufferedRecords(100_000), kgo.ProducerBatchCompression(kgo.Lz4Compression()))
+	if err != nil {
+		return fmt.Errorf("producer: %w", err)
+	}
+	defer producer.Close()
+	failed := make(chan error, 1)
+	for i := range records {
+		key, value := order(i)
+		producer.Produce(ctx, &kgo.Record{Key: key, Value: value}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				select {
+				case failed <- err:
+				default:
+				}
+			}
+		})
+	}
+	if err := producer.Flush(ctx); err != nil {
+		return fmt.Errorf("produce: %w", err)
+	}
+	select {
+	case err := <-failed:
+		return fmt.Errorf("produce: %w", err)
+	default:
+		return nil
+	}
+}
+
+// order is the i-th order of the demo; the same in every run.
+func order(i int) (key, value []byte) {
+	cities := [...]string{"Lisbon", "Oslo", "Kraków", "Lyon", "Turin", "Graz", "Ghent"}
+	states := [...]string{"new", "paid", "packed", "sent", "returned"}
+	customer := fmt.Sprintf("customer-%05d", i*7919%20_000)
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * 311 * time.Millisecond)
+	city := i * 31 % len(cities)
+	value = fmt.Appendf(nil, `{"order_id":"%08x-%04x","customer_id":%q,"store_id":%d,"quantity":%d,"total":%d.%02d,"discount":%s,`+
+		`"created_at":%q,"paid":%t,"status":%q,"coupon":%s,`+
+		`"shipping":{"street":"%d Long Street","city":%q,"zip":"%05d","country":"EU","lat":%d.%04d,"note":"leave it at the door, please"},`+
+		`"tags":["web","batch-%d"]}`,
+		i*2_654_435_761&0xffffffff, i&0xffff, customer, i*13%500, 1+i%9, i%900, i%100, nullEvery(i, 5, "0.15"),
+		at.Format(time.RFC3339Nano), i%3 > 0, states[i%len(states)], nullEvery(i+1, 2, `"SPRING"`),
+		i%300, cities[city], i*17%100_000, 38+city, i%10_000, i/10_000)
+	return []byte(customer), value
+}
+
+func nullEvery(i, n int, value string) string {
+	if i%n == 0 {
+		return "null"
+	}
+	return value
+}
+
+func writeDemo(w io.Writer, table string, records int, info delta.Info, produced, moved time.Duration) error {
+	place := (&url.URL{Scheme: "file", Path: filepath.ToSlash(table)}).String()
+	_, err := fmt.Fprintf(w, `%d orders, %d partitions, produced in %.1f s, moved in %.1f s.
+
+table     %s
+rows      %d
+versions  %d
+files     %d
+
+Query it:
+
+  duckdb -c "INSTALL delta; LOAD delta; SELECT status, count(*) FROM delta_scan('%s') GROUP BY 1"
+  python3 -c "import polars; print(polars.scan_delta('%s').select(polars.len()).collect())"
+  python3 -c "from deltalake import DeltaTable; print(DeltaTable('%s').history(1))"
+  spark-sql --packages io.delta:delta-spark_4.1_2.13:4.4.0 -e "SELECT count(*) FROM delta.`+"`%s`"+`"
+`, records, demoPartitions, produced.Seconds(), moved.Seconds(), table, info.Rows, info.Version+1, info.Files, place, table, table, table)
+	if err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}

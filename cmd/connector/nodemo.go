@@ -1,0 +1,21 @@
+//go:build nodemo
+
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+)
+
+// demoCommand says that this build has no demo: it was built without the broker inside.
+func (c *cli) demoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "demo",
+		Short:  "Not in this build",
+		Hidden: true,
+		RunE: func(*cobra.Command, []string) error {
+			return exitError{exitRefused, errors.New("this build has no demo (it was built with the tag nodemo)")}
+		},
+	}
+}

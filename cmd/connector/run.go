@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/health/ops"
+	"sluice/reliability"
+	"sluice/sink/delta/objstore"
+)
+
+func (c *cli) runCommand() *cobra.Command {
+	var untilCurrent bool
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Move records until told to stop",
+		Long: `Joins the consumer group and moves records into the table until SIGTERM or
+Ctrl-C; then it commits what is open within shutdown.drain and leaves the group.
+A second signal ends it at once, which is safe: the table knows where it stands.
+
+With --until-current it ends by itself once the table has everything up to the
+end offsets of its start: exit code 0, or 1 if a partition holds.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := c.load()
+			if err != nil {
+				return err
+			}
+			logger, err := newLogger(config.Log, c.stderr)
+			if err != nil {
+				return exitError{exitUsage, err}
+			}
+			return runConnector(cmd.Context(), config, wireOptions{untilCurrent: untilCurrent}, logger)
+		},
+	}
+	c.configFlag(cmd)
+	cmd.Flags().BoolVar(&untilCurrent, "until-current", false, "end at the end offsets of the start")
+	return cmd
+}
+
+// runConnector runs a connector to its end. The order of its start is: HTTP, so that probes are answered; the store's
+// self-test; reading; the group. It ends in reverse, HTTP last, so that probes see the drain.
+func runConnector(ctx context.Context, config *Config, o wireOptions, logger *slog.Logger) error {
+	s, err := wire(ctx, config, o, logger)
+	if err != nil {
+		return exitError{exitUsage, err}
+	}
+	defer s.close()
+
+	var background sync.WaitGroup
+	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer background.Wait()
+	defer end()
+	if config.Health.Enabled {
+		server := ops.NewServer(config.Health.Listen, s.report, s.live, s.registry, logger)
+		s.registry.MustRegister(ops.NewCollector(s.report))
+		address, err := server.Listen(ctx)
+		if err != nil {
+			return exitError{exitUsage, fmt.Errorf("health.listen: %w", err)}
+		}
+		logger.InfoContext(ctx, "health", "address", address.String())
+		background.Go(func() {
+			if err := server.Run(lasting); err != nil {
+				logger.ErrorContext(ctx, "health server ended", "err", err)
+			}
+		})
+	}
+	if err := s.testStore(ctx, logger); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop before anything began
+		}
+		return err
+	}
+	background.Go(func() {
+		if err := s.log.Run(lasting); err != nil {
+			logger.ErrorContext(ctx, "reading ended", "err", err)
+		}
+	})
+
+	logger.InfoContext(ctx, "starting", "pipeline", config.Pipeline, "group", config.Kafka.Group, "version", readBuild().Version)
+	if err := s.connector.Run(ctx); err != nil {
+		return exitError{exitUsage, err}
+	}
+	return s.result(ctx, o.untilCurrent, logger)
+}
+
+// testStore looks whether the store keeps the promise on which every commit stands. A store that is down or denies is
+// waited for, since an outage must not need a restart; one that breaks the promise is refused.
+func (s *system) testStore(ctx context.Context, logger *slog.Logger) error {
+	for {
+		err := s.storing.Do(ctx, func(ctx context.Context) error { return objstore.SelfTest(ctx, s.store) })
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return err
+		case errors.Is(err, objstore.ErrUnsafe):
+			return exitError{exitRefused, fmt.Errorf("storage.url: %w", err)}
+		}
+		logger.ErrorContext(ctx, "HOLD", "reason", string(connector.ReasonStoreDenied), "class", classify.Of(err).String(), "detail", err)
+		if err := reliability.Wait(ctx, time.Minute); err != nil {
+			return err
+		}
+	}
+}
+
+// result is the exit code of a run that ended.
+func (s *system) result(ctx context.Context, untilCurrent bool, logger *slog.Logger) error {
+	st := s.connector.Status()
+	if !untilCurrent {
+		return nil
+	}
+	code := exitOK
+	for _, c := range st.Claims {
+		if c.Hold != nil {
+			logger.ErrorContext(ctx, "held at the end", "topic", c.Partition.Topic, "partition", c.Partition.ID,
+				"reason", string(c.Hold.Reason), "detail", c.Hold.Detail, "offset", c.Hold.Offset)
+			code = exitFound
+		}
+	}
+	return exit(code)
+}

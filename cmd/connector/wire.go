@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"sluice/connector"
+	"sluice/connector/decode"
+	"sluice/connector/kafka"
+	"sluice/health"
+	"sluice/reliability"
+	"sluice/sink/delta"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/schema"
+)
+
+// system is a connector with everything that it stands on. Its constructor, read top to bottom, is the picture of
+// docs/architecture.md.
+type system struct {
+	config    *Config
+	registry  *prometheus.Registry
+	store     objstore.Store
+	storing   *reliability.Guard // before the store
+	asking    *reliability.Guard // before questions to Kafka
+	client    *kafka.Client
+	group     *kafka.Group
+	log       *kafka.Log
+	table     *delta.Table
+	connector *connector.Connector
+}
+
+// wireOptions are what tests and the demo say differently.
+type wireOptions struct {
+	dial         func(ctx context.Context, network, address string) (net.Conn, error)
+	untilCurrent bool
+}
+
+// wire builds a system. Nothing is connected yet; an error is a mistake in the configuration.
+func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*system, error) {
+	s := &system{config: c, registry: prometheus.NewRegistry()}
+	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	name, topic := c.Topic()
+
+	// The table: a store, its guard, the schema, the Delta log on top.
+	raw, err := openStore(ctx, c, topic)
+	if err != nil {
+		return nil, err
+	}
+	if s.store, err = objstore.Measured(raw, s.registry); err != nil {
+		return nil, fmt.Errorf("metrics of the store: %w", err)
+	}
+	s.storing = reliability.NewGuard("store", c.Guard(), logger, s.registry, objstore.ErrNotFound, objstore.ErrExists)
+	columns, err := schema.ParseDDL(topic.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("schema of topic %q: %w", name, err)
+	}
+	s.table, err = delta.Open(s.store, delta.Options{
+		Pipeline: c.Pipeline, Engine: "sluice/" + readBuild().Version, Schema: columns, FileSize: topic.Commit.FileSize,
+		Guard: s.storing, Logger: logger.With("table", topic.Table), Registerer: s.registry,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("table %q: %w", topic.Table, err)
+	}
+
+	// Kafka: connections, membership, reading.
+	s.client, err = kafka.NewClient(kafka.Config{Brokers: c.Kafka.Brokers, Session: c.Kafka.Session, Dial: o.dial})
+	if err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	s.asking = reliability.NewGuard("kafka", c.Guard(), logger, s.registry)
+	s.group = kafka.NewGroup(s.client, kafka.GroupConfig{Group: c.Kafka.Group, Topics: []string{name}, Session: c.Kafka.Session}, logger, s.registry)
+	s.log = kafka.NewLog(s.client, kafka.LogConfig{
+		MaxBytes: int(c.Kafka.Fetch.MaxBytes), MaxWait: c.Kafka.Fetch.MaxWait, Rack: c.Kafka.Rack,
+	}, logger, s.registry)
+
+	// The story.
+	s.connector = &connector.Connector{
+		Config: connector.Config{
+			Pipeline: c.Pipeline,
+			Topics: []connector.TopicConfig{{
+				Topic: name, Table: topic.Table, Start: connector.Start(topic.Start),
+				Commit: connector.Limits{Every: topic.Commit.Every, Rows: topic.Commit.Rows, Bytes: topic.Commit.Bytes},
+			}},
+			Queue: connector.QueueConfig{
+				PauseAt: int64(c.Queue.PauseAt), ResumeAt: int64(c.Queue.ResumeAt), PerKey: int64(c.Queue.PerKey),
+			},
+			OffsetCommitInterval: c.Kafka.OffsetCommitInterval,
+			Drain:                c.Shutdown.Drain,
+			UntilCurrent:         o.untilCurrent,
+		},
+		Group: s.group, Log: s.log, Kafka: s.asking, Standing: s.standing,
+		Targets: map[string]connector.Target{topic.Table: {Table: s.table, Decoder: decode.JSON{}}},
+		Logger:  logger, Metrics: s.registry,
+	}
+	return s, nil
+}
+
+// openStore opens the place of a topic's table.
+func openStore(ctx context.Context, c *Config, topic TopicConfig) (objstore.Store, error) {
+	s3 := c.Storage.S3
+	o := objstore.S3Config{
+		Endpoint: s3.Endpoint, Region: s3.Region, PathStyle: s3.PathStyle,
+		AccessKey: string(s3.AccessKey), SecretKey: string(s3.SecretKey),
+	}
+	if s3.AccessKeyFile != "" {
+		o.Keys = objstore.KeysFromFiles(s3.AccessKeyFile, s3.SecretKeyFile)
+	}
+	store, err := objstore.Open(ctx, c.TableURL(topic), o)
+	if err != nil {
+		return nil, fmt.Errorf("storage.url: %w", err)
+	}
+	return store, nil
+}
+
+// standing says why the table's writer stands still while it tries, or nil.
+func (s *system) standing(string) *connector.Hold {
+	if h, undecided := s.table.Undecided(); undecided {
+		return &h
+	}
+	for _, d := range []struct {
+		guard  *reliability.Guard
+		reason connector.Reason
+	}{{s.storing, connector.ReasonStoreDown}, {s.asking, connector.ReasonKafkaDown}} {
+		if st := d.guard.Status(); st.Open {
+			return &connector.Hold{Reason: d.reason, Detail: st.Err.Error(), Since: st.Failing}
+		}
+	}
+	return nil
+}
+
+// report is what health shows: the story's status in health's words.
+func (s *system) report() health.Report {
+	st := s.connector.Status()
+	r := health.Report{Pipeline: s.config.Pipeline, Group: s.config.Kafka.Group, Joined: st.Joined, Resumed: st.Resumed, Draining: st.Draining}
+	for _, c := range st.Claims {
+		r.Partitions = append(r.Partitions, health.Partition{Topic: c.Partition.Topic, ID: c.Partition.ID, Position: c.Position, End: c.End})
+		if h := c.Hold; h != nil {
+			r.Holds = append(r.Holds, health.Hold{
+				Topic: c.Partition.Topic, Partition: c.Partition.ID, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Offset: h.Offset,
+			})
+		}
+	}
+	for _, topic := range s.group.Missing() {
+		r.Holds = append(r.Holds, health.Hold{
+			Topic: topic, Partition: -1, Reason: string(connector.ReasonTopicMissing), Detail: "the cluster has no topic of this name", Offset: -1,
+		})
+	}
+	for _, g := range []*reliability.Guard{s.storing, s.asking} {
+		d := health.Dependency{Name: g.Status().Name, Open: g.Status().Open}
+		if gs := g.Status(); gs.Err != nil {
+			d.Failing, d.Error = &gs.Failing, gs.Err.Error()
+		}
+		r.Dependencies = append(r.Dependencies, d)
+	}
+	return r
+}
+
+// live says why the process should be restarted: its reader does not turn any more.
+func (s *system) live() error {
+	st := s.connector.Status()
+	if st.At.IsZero() { // not started yet
+		return nil
+	}
+	return health.Live(time.Now(), health.Loop{Name: "reader", Working: true, Tick: st.At})
+}
+
+// close ends the connections.
+func (s *system) close() {
+	s.client.Close()
+	if c, ok := s.store.(interface{ Close() error }); ok {
+		_ = c.Close() // nothing is written behind it
+	}
+}
