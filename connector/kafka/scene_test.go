@@ -159,6 +159,7 @@ func (s *scene) rerun(m *member) (stop func()) {
 }
 
 func (m *member) deliver(ctx context.Context, a connector.Assignment) {
+	slow := time.Duration(m.slow.Load())
 	line := "apart"
 	if a.Joined {
 		line = "joined"
@@ -174,8 +175,8 @@ func (m *member) deliver(ctx context.Context, a connector.Assignment) {
 	case m.scene.stir <- struct{}{}:
 	default:
 	}
-	if d := time.Duration(m.slow.Load()); d > 0 {
-		_ = reliability.Wait(ctx, d)
+	if slow > 0 {
+		_ = reliability.Wait(ctx, slow)
 	}
 }
 
