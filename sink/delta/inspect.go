@@ -197,40 +197,63 @@ func offsets(ctx context.Context, store objstore.Store, key string, yield func(R
 	if err != nil {
 		return err
 	}
+	var rows pqarrow.RecordReader
+	if err := sound(object, func() (err error) { rows, err = openOffsets(ctx, object); return err }); err != nil {
+		return err
+	}
+	defer rows.Release()
+	for {
+		var batch arrow.RecordBatch
+		err := sound(object, func() (err error) { batch, err = rows.Read(); return err })
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if more, err := readRows(batch, yield); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// sound runs a piece of the Parquet reader, which may panic on bytes that are no Parquet. An error of the store comes
+// before what the reader made of it.
+func sound(object *deltalog.Object, read func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("not a sound Parquet file: %v", r)
+		}
+		if object.Err() != nil {
+			err = object.Err()
+		}
+	}()
+	return read()
+}
+
+// openOffsets reads the footer and chooses the three columns.
+func openOffsets(ctx context.Context, object *deltalog.Object) (pqarrow.RecordReader, error) {
 	props := parquet.NewReaderProperties(memory.DefaultAllocator)
 	props.BufferedStreamEnabled, props.BufferSize = true, 1<<20
 	content, err := file.NewParquetReader(io.NewSectionReader(object, 0, object.Size()), file.WithReadProps(props))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	reader, err := pqarrow.NewFileReader(content, pqarrow.ArrowReadProperties{BatchSize: 16 << 10}, memory.DefaultAllocator)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	columns := make([]int, 3)
 	for i, name := range []string{schema.KafkaTopic, schema.KafkaPartition, schema.KafkaOffset} {
 		if columns[i] = content.MetaData().Schema.ColumnIndexByName(name); columns[i] < 0 {
-			return fmt.Errorf("there is no column %s", name)
+			return nil, fmt.Errorf("there is no column %s", name)
 		}
 	}
 	groups := make([]int, content.NumRowGroups())
 	for i := range groups {
 		groups[i] = i
 	}
-	rows, err := reader.GetRecordReader(ctx, columns, groups)
-	if err != nil {
-		return err
-	}
-	defer rows.Release()
-	for rows.Next() {
-		if more, err := readRows(rows.RecordBatch(), yield); err != nil || !more {
-			return err
-		}
-	}
-	if err := rows.Err(); err != nil && err != io.EOF {
-		return err
-	}
-	return nil
+	return reader.GetRecordReader(ctx, columns, groups)
 }
 
 // readRows yields the rows of a batch that has the three columns, in whichever order.

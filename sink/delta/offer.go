@@ -175,13 +175,14 @@ func (t *Table) checkAge(ctx context.Context, p *proposal) error {
 	return nil
 }
 
-// readBack returns the id of the commit at p's version. A commit without one, or that cannot be read, is not ours.
+// readBack returns the id of the commit at p's version, "" for a commit without one, which is not ours. What cannot be
+// read as a commit decides nothing: a damaged answer must not pass for another's commit.
 func (t *Table) readBack(ctx context.Context, p *proposal) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	c, err := deltalog.ReadCommit(ctx, t.raw, p.version, deltalog.KindCommitInfo)
-	if errors.Is(err, deltalog.ErrCorrupt) {
-		return "", nil
+	c, err := deltalog.ReadCommit(ctx, t.raw, p.version, deltalog.All)
+	if err == nil && len(c.Actions) == 0 {
+		err = fmt.Errorf("%w: version %d is empty", deltalog.ErrCorrupt, p.version)
 	}
 	return c.Info().TxnID, err
 }

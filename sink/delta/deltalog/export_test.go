@@ -59,7 +59,8 @@ func NewSpool(dir string) *spool { return newSpool(dir) } //nolint:revive // for
 // Reader returns what was written.
 func (s *spool) Reader() (interface {
 	Read([]byte) (int, error)
-}, error) {
+}, error,
+) {
 	return s.reader()
 }
 

@@ -30,34 +30,51 @@ func corrupt(format string, args ...any) error {
 }
 
 // Parse yields the actions of a commit that are of the wanted kinds. Unknown fields and actions are passed over. An
-// error ends it: [ErrCorrupt] for what is no commit, otherwise that of r.
+// error ends it: [ErrCorrupt] for what is no commit, otherwise that of r. What r gave of a line before it failed is never
+// taken for the line.
 func Parse(r io.Reader, want Kinds) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
-		lines := bufio.NewScanner(r)
-		lines.Buffer(make([]byte, 0, 16<<10), maxLine)
-		for n := 1; lines.Scan(); n++ {
-			text := bytes.TrimSpace(lines.Bytes())
-			if len(text) == 0 {
-				continue
-			}
-			actions, err := parseLine(text, want)
-			if err != nil {
-				yield(nil, fmt.Errorf("line %d: %w", n, err))
+		lines := bufio.NewReaderSize(r, 16<<10)
+		for n := 1; ; n++ {
+			text, end := readLine(lines)
+			if end != nil && end != io.EOF {
+				yield(nil, end)
 				return
 			}
-			for _, a := range actions {
-				if !yield(a, nil) {
+			if text = bytes.TrimSpace(text); len(text) > 0 {
+				actions, err := parseLine(text, want)
+				if err != nil {
+					yield(nil, fmt.Errorf("line %d: %w", n, err))
 					return
 				}
+				for _, a := range actions {
+					if !yield(a, nil) {
+						return
+					}
+				}
+			}
+			if end == io.EOF {
+				return
 			}
 		}
-		switch err := lines.Err(); {
-		case errors.Is(err, bufio.ErrTooLong):
-			yield(nil, corrupt("a line of more than %d bytes", maxLine))
-		case err != nil:
-			yield(nil, err)
-		}
 	}
+}
+
+// readLine returns the next line, valid until the next call, and io.EOF with the last one.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	line, err := r.ReadSlice('\n')
+	if err != bufio.ErrBufferFull {
+		return line, err
+	}
+	long := bytes.Clone(line)
+	for err == bufio.ErrBufferFull {
+		if len(long) > maxLine {
+			return nil, corrupt("a line of more than %d bytes", maxLine)
+		}
+		line, err = r.ReadSlice('\n')
+		long = append(long, line...)
+	}
+	return long, err
 }
 
 var parsers = [...]struct {

@@ -1,0 +1,501 @@
+package delta_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/sink/delta"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/objstore/objstoretest"
+)
+
+// script gives the operations of one kind on version 2 their faults, one after the other.
+func script(t *testing.T, byKind map[objstore.OpKind][]objstoretest.Fault) (*world, *trace) {
+	tr := &trace{}
+	used := map[objstore.OpKind]int{}
+	w := newWorld(t, false, func(_ int, op objstore.Op) objstoretest.Fault {
+		list, i := byKind[op.Kind], used[op.Kind]
+		if op.Key != deltalog.CommitKey(2) || i >= len(list) {
+			return objstoretest.Fault{}
+		}
+		used[op.Kind]++
+		return list[i]
+	})
+	load(t, open(t, w.mem))
+	foreign(t, w.mem)
+	return w, tr
+}
+
+var (
+	ok          = objstoretest.Fault{}
+	unavailable = objstoretest.Fault{Err: objstoretest.ErrUnavailable}
+	applied     = objstoretest.Fault{Err: objstoretest.ErrUnavailable, Effect: objstoretest.Done}
+	lost5s      = objstoretest.Fault{Err: objstoretest.ErrTimeout, Effect: objstoretest.Late, Land: 5 * time.Second}
+	exists      = objstoretest.Fault{Err: objstoretest.ErrExists, Effect: objstoretest.Done} // a proxy repeated our put
+	conflict    = objstoretest.Fault{Err: objstoretest.ErrConflict}
+	denied      = objstoretest.Fault{Err: objstoretest.ErrDenied}
+	broken      = objstoretest.Fault{Err: objstoretest.ErrUnavailable, Effect: objstoretest.Done} // of a get: half of its bytes
+)
+
+// Whatever the store answers to the put of a version, it is put again as it is until it is known whose it is, and never
+// at another version.
+func TestOutcomes(t *testing.T) {
+	type faults = map[objstore.OpKind][]objstoretest.Fault
+	for name, c := range map[string]struct {
+		faults faults
+		want   []string // what is done with version 2
+	}{
+		"200": {nil, []string{"put-if-absent ok"}},
+		"500, it happened": {
+			faults{objstore.OpPutIfAbsent: {applied}},
+			[]string{"put-if-absent failed", "get ok"},
+		},
+		"503, nothing happened": {
+			faults{objstore.OpPutIfAbsent: {unavailable}},
+			[]string{"put-if-absent failed", "get not_found", "put-if-absent ok"},
+		},
+		"412 by our own put": {
+			faults{objstore.OpPutIfAbsent: {exists}},
+			[]string{"put-if-absent exists", "get ok"},
+		},
+		"409 three times": {
+			faults{objstore.OpPutIfAbsent: {conflict, conflict, conflict}},
+			[]string{
+				"put-if-absent failed", "get not_found", "put-if-absent failed", "get not_found",
+				"put-if-absent failed", "get not_found", "put-if-absent ok",
+			},
+		},
+		"lands after it was read back": {
+			faults{objstore.OpPutIfAbsent: {lost5s, unavailable, unavailable}},
+			[]string{
+				"put-if-absent failed", "get not_found", "put-if-absent failed", "get not_found",
+				"put-if-absent failed", "get not_found", "put-if-absent exists", "get ok",
+			},
+		},
+		"denied after an unresolved put": {
+			faults{objstore.OpPutIfAbsent: {applied, denied}, objstore.OpGet: {ok, ok, denied}},
+			[]string{"put-if-absent failed", "get refused", "put-if-absent refused", "get ok"},
+		},
+		"the answer of the read back breaks off": {
+			faults{objstore.OpPutIfAbsent: {applied}, objstore.OpGet: {ok, ok, broken}},
+			[]string{"put-if-absent failed", "get ok", "put-if-absent exists", "get ok"},
+		},
+		"nothing answers for long": {
+			faults{objstore.OpPutIfAbsent: {{Linger: time.Hour}}, objstore.OpGet: {ok, ok, {Linger: time.Hour}}},
+			[]string{"put-if-absent failed", "get failed", "put-if-absent exists", "get ok"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w, tr := script(t, c.faults)
+				defer w.faulty.Close()
+				tab := open(t, objstore.Traced(w.faulty, tr.line))
+				s := load(t, tab)
+				if _, err := (cut{0, 0, 4}).write(t.Context(), tab, s); err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for _, line := range tr.lines {
+					kind, rest, _ := strings.Cut(line, " ")
+					if key, outcome, _ := strings.Cut(rest, " -> "); key == deltalog.CommitKey(2) {
+						got = append(got, kind+" "+outcome)
+					}
+				}
+				// Before it: two looks whether there is anything new.
+				if want := append([]string{"get not_found", "get not_found"}, c.want...); strings.Join(got, ", ") != strings.Join(want, ", ") {
+					t.Errorf("got  %v\nwant %v", got, want)
+				}
+				w.settle()
+				check(t, w.mem, 4)
+				noOrphans(t, w.mem)
+				if _, err := w.mem.Head(t.Context(), deltalog.CommitKey(3)); err == nil {
+					t.Error("there is a version 3")
+				}
+			})
+		})
+	}
+}
+
+// A put that was certainly refused is a hold, and its files can go.
+func TestDenied(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, _ := script(t, map[objstore.OpKind][]objstoretest.Fault{objstore.OpPutIfAbsent: {denied}})
+		defer w.faulty.Close()
+		tab := open(t, w.faulty)
+		s := load(t, tab)
+		_, err := (cut{0, 0, 4}).write(t.Context(), tab, s)
+		holds(t, err, connector.ReasonStoreDenied, "403")
+		if errors.Is(err, connector.ErrUndecided) || len(files(t, w.mem)) != 0 {
+			t.Errorf("files %v after %v", files(t, w.mem), err)
+		}
+		appendCommits(t, tab, 1) // the operator has mended it
+		check(t, w.mem, 3)
+	})
+}
+
+// Another commit comes first, between our look at the log and our put: what it says decides what becomes of ours.
+func TestLostRace(t *testing.T) {
+	constraint := func(m deltalog.Metadata) deltalog.Metadata {
+		m.Configuration = map[string]string{"delta.constraints.positive": "id > 0"}
+		return m
+	}
+	other := func(m deltalog.Metadata) deltalog.Metadata {
+		m.ID = "another"
+		return m
+	}
+	for name, c := range map[string]struct {
+		winner func(*testing.T, *world) []deltalog.Action
+		err    func(*testing.T, error) // nil: the commit goes on
+		kept   bool                    // the files of a commit that does not happen
+	}{
+		"files and txns of others": {
+			winner: func(*testing.T, *world) []deltalog.Action {
+				return []deltalog.Action{deltalog.Txn{AppID: "else", Version: 3}, deltalog.Remove{Path: "x.parquet"}}
+			},
+		},
+		"a nullable column is added": {winner: func(t *testing.T, w *world) []deltalog.Action {
+			return []deltalog.Action{alter(t, w.mem, ddl+", added string")}
+		}},
+		"a column is dropped": {
+			winner: func(t *testing.T, w *world) []deltalog.Action { return []deltalog.Action{alter(t, w.mem, "id bigint")} },
+			err:    fenced("name"),
+		},
+		"a column is NOT NULL": {
+			winner: func(t *testing.T, w *world) []deltalog.Action {
+				return []deltalog.Action{alter(t, w.mem, ddl+", added string not null")}
+			},
+			err: fenced("added"),
+		},
+		"our txn moves": {
+			winner: func(*testing.T, *world) []deltalog.Action {
+				return []deltalog.Action{deltalog.Txn{AppID: app(0), Version: 2}}
+			},
+			err: fenced("moved"),
+		},
+		"a constraint": {
+			winner: func(t *testing.T, w *world) []deltalog.Action {
+				return []deltalog.Action{constraint(alter(t, w.mem, ddl))}
+			},
+			err: hold(connector.ReasonTableUnsupported, "CHECK constraint"),
+		},
+		"a protocol with features": {
+			winner: func(*testing.T, *world) []deltalog.Action {
+				return []deltalog.Action{deltalog.Protocol{MinReaderVersion: 3, MinWriterVersion: 7, ReaderFeatures: []string{"deletionVectors"}, WriterFeatures: []string{"deletionVectors"}}}
+			},
+			err: hold(connector.ReasonTableUnsupported, "deletionVectors"),
+		},
+		"another table": {
+			winner: func(t *testing.T, w *world) []deltalog.Action { return []deltalog.Action{other(alter(t, w.mem, ddl))} },
+			err:    hold(connector.ReasonTableReplaced, "another"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, true, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
+				tab := open(t, w.faulty)
+				s := load(t, tab)
+				first := true
+				staged, err := tab.Stage(t.Context(), s, []connector.Piece{rows(s.Schema, 0, 0, 4)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				committed, err := tab.Commit(t.Context(), cut{0, 0, 4}.commit(staged), func(s *connector.Snapshot) error {
+					err := cut{0, 0, 4}.pre(s)
+					if first {
+						first = false
+						foreign(t, w.mem, c.winner(t, w)...)
+					}
+					return err
+				})
+				if c.err != nil {
+					c.err(t, err)
+					tab.Discard(t.Context(), staged)
+					if left := files(t, w.mem); len(left) != 0 {
+						t.Errorf("files stay: %v", left)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if committed.Version != 3 || committed.Positions[app(0)] != 4 {
+					t.Errorf("%+v", committed)
+				}
+				check(t, w.mem, 4)
+				noOrphans(t, w.mem)
+			})
+		})
+	}
+}
+
+func fenced(text string) func(*testing.T, error) {
+	return func(t *testing.T, err error) {
+		t.Helper()
+		var held *connector.HoldError
+		if classify.Of(err) != classify.Fenced || errors.As(err, &held) || !strings.Contains(err.Error(), text) {
+			t.Errorf("got %v, want a fence with %q", err, text)
+		}
+	}
+}
+
+func hold(reason connector.Reason, text string) func(*testing.T, error) {
+	return func(t *testing.T, err error) {
+		t.Helper()
+		holds(t, err, reason, text)
+	}
+}
+
+// A commit that waits out an outage of ten minutes looks whether the version before still exists before it puts again.
+func TestOldSnapshot(t *testing.T) {
+	for name, c := range map[string]struct {
+		applied, cleaned bool
+		want             func(*testing.T, error)
+	}{
+		"the log is as it was":                  {},
+		"the put had landed":                    {applied: true},
+		"the log is cleaned up beyond us":       {cleaned: true, want: fenced("undecided")},
+		"the put had landed and was cleaned up": {applied: true, cleaned: true, want: fenced("undecided")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				outage, began := false, time.Time{}
+				w := newWorld(t, true, func(_ int, op objstore.Op) objstoretest.Fault {
+					switch {
+					case !outage || time.Since(began) > 10*time.Minute:
+						return objstoretest.Fault{}
+					case op.Kind == objstore.OpPutIfAbsent && c.applied:
+						return applied
+					}
+					return unavailable
+				})
+				tr := &trace{}
+				tab := open(t, objstore.Traced(w.faulty, tr.line))
+				s := load(t, tab)
+				staged, err := tab.Stage(t.Context(), s, []connector.Piece{rows(s.Schema, 0, 0, 4)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.cleaned {
+					time.AfterFunc(9*time.Minute, func() {
+						// Others went on, and their log is cleaned up to version 20.
+						stranger := open(t, w.mem)
+						at := load(t, stranger).Positions[app(0)]
+						for i := range int64(20) {
+							k := cut{1, i, i + 1}
+							if _, err := stranger.Commit(t.Context(), k.commit(nil), k.pre); err != nil {
+								t.Error(err)
+							}
+						}
+						stranger.Close()
+						if c.applied != (at == 4) {
+							t.Errorf("position %d", at)
+						}
+						now, err := deltalog.Load(t.Context(), w.mem)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if _, err := deltalog.WriteCheckpoint(t.Context(), w.mem, now, time.Now(), ""); err != nil {
+							t.Error(err)
+						}
+						for v := range now.Version - 1 {
+							_ = w.mem.Delete(t.Context(), deltalog.CommitKey(v))
+						}
+					})
+				}
+				_, err = tab.Commit(t.Context(), cut{0, 0, 4}.commit(staged), func(s *connector.Snapshot) error {
+					outage, began = true, time.Now()
+					return cut{0, 0, 4}.pre(s)
+				})
+				heads := 0
+				for _, line := range tr.lines {
+					if strings.HasPrefix(line, "head "+deltalog.CommitKey(1)) {
+						heads++
+					}
+				}
+				if heads == 0 {
+					t.Error("the version before was not looked at")
+				}
+				if c.want == nil {
+					if err != nil {
+						t.Fatal(err)
+					}
+					check(t, w.mem, 4)
+					return
+				}
+				c.want(t, err)
+				if !errors.Is(err, connector.ErrUndecided) {
+					t.Error("not undecided")
+				}
+				tab.Discard(t.Context(), staged)
+				if len(files(t, w.mem)) != 1 {
+					t.Error("files of an undecided commit were deleted")
+				}
+				s = load(t, tab) // from the log as it is now
+				if want := map[bool]int64{true: 4, false: 0}[c.applied]; s.Positions[app(0)] != want || s.Version < 20 {
+					t.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+}
+
+// A process that slept past log cleanup finds nothing at the next version, and is not fooled.
+func TestSleptPastCleanup(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, true, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
+		tab := open(t, w.faulty)
+		s := appendCommits(t, tab, 2)
+		stranger := open(t, w.mem)
+		appendCommits(t, stranger, 15)
+		now, err := deltalog.Load(t.Context(), w.mem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for v := range now.Checkpoint.Version {
+			_ = w.mem.Delete(t.Context(), deltalog.CommitKey(v))
+		}
+		time.Sleep(25 * time.Hour)
+		at := s.Positions[app(0)]
+		if _, err := (cut{0, at, at + 3}).write(t.Context(), tab, s); classify.Of(err) != classify.Fenced {
+			t.Fatalf("got %v", err)
+		}
+		if s := load(t, tab); s.Version != now.Version {
+			t.Errorf("version %d, newest is %d", s.Version, now.Version)
+		}
+		appendCommits(t, tab, 1)
+	})
+}
+
+// A request that would leave too late does not leave: a process that sleeps between the look at the log and the put.
+func TestSleepBeforeThePutLeaves(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, true, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
+		slept := false
+		store := &sleepy{Store: w.faulty, before: func(key string) {
+			if key == deltalog.CommitKey(2) && !slept {
+				slept = true
+				time.Sleep(2 * time.Hour)
+			}
+		}}
+		tr := &trace{}
+		tab := open(t, objstore.Traced(store, tr.line))
+		s := load(t, tab)
+		if _, err := (cut{0, 0, 4}).write(t.Context(), tab, s); err != nil {
+			t.Fatal(err)
+		}
+		check(t, w.mem, 4)
+		want := "put-if-absent " + deltalog.CommitKey(2) + " -> not_sent\nhead " + deltalog.CommitKey(1) + " -> ok\nput-if-absent " + deltalog.CommitKey(2) + " -> ok"
+		if got := strings.Join(tr.lines, "\n"); !strings.Contains(got, want) {
+			t.Errorf("got\n%s", got)
+		}
+	})
+}
+
+// sleepy is stopped, clocks and all, when a put is about to leave.
+type sleepy struct {
+	objstore.Store
+	before func(key string)
+}
+
+func (s *sleepy) Put(ctx context.Context, key string, body readSeeker, mode objstore.Mode) error {
+	s.before(key)
+	if err := objstore.LastCheck(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	return s.Store.Put(objstore.WithLastCheck(context.WithoutCancel(ctx), nil), key, body, mode)
+}
+
+// A writer without conditional puts overwrites our commit. It is noticed at the next look, and Kafka is read again.
+func TestOverwrittenCommit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		mem := objstore.NewMem()
+		tab := open(t, mem)
+		s := appendCommits(t, tab, 2)
+		if s.Positions[app(0)] != 6 {
+			t.Fatal(s)
+		}
+		put(t, mem, deltalog.CommitKey(2), `{"commitInfo":{"txnId":"careless"}}`)
+		at := s.Positions[app(0)]
+		if _, err := (cut{0, at, at + 3}).write(t.Context(), tab, s); classify.Of(err) != classify.Fenced {
+			t.Fatalf("got %v", err)
+		}
+		if s = load(t, tab); s.Positions[app(0)] != 3 {
+			t.Errorf("position %d", s.Positions[app(0)])
+		}
+		if got := metric(t, tab, "sluice_delta_commits_overwritten_total"); got != 1 {
+			t.Errorf("counted %v", got)
+		}
+		appendCommits(t, tab, 2)
+		if got := metric(t, tab, "sluice_delta_commits_overwritten_total"); got != 1 {
+			t.Errorf("counted %v", got)
+		}
+	})
+}
+
+func TestFilesAreCommittedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		mem := objstore.NewMem()
+		tab := open(t, mem)
+		s := load(t, tab)
+		staged, err := tab.Stage(t.Context(), s, []connector.Piece{rows(s.Schema, 0, 0, 3)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tab.Commit(t.Context(), cut{0, 0, 3}.commit(staged), cut{0, 0, 3}.pre); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tab.Commit(t.Context(), cut{0, 3, 6}.commit(staged), cut{0, 3, 6}.pre); err == nil {
+			t.Error("files were committed twice")
+		}
+		tab.Discard(t.Context(), staged)
+		check(t, mem, 3)
+		noOrphans(t, mem)
+	})
+}
+
+// Files that lay around for half a day are not committed: another engine's vacuum may have taken them.
+func TestOldFiles(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		mem := objstore.NewMem()
+		tab := open(t, mem)
+		s := load(t, tab)
+		staged, err := tab.Stage(t.Context(), s, []connector.Piece{rows(s.Schema, 0, 0, 3)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(13 * time.Hour)
+		_, err = tab.Commit(t.Context(), cut{0, 0, 3}.commit(staged), cut{0, 0, 3}.pre)
+		fenced("vacuum")(t, err)
+	})
+}
+
+func TestYoung(t *testing.T) {
+	at := time.Now()
+	for d, want := range map[time.Duration]bool{0: true, 59 * time.Second: true, time.Minute: false, time.Hour: false} {
+		if got := delta.Young(at, at.Add(d)); got != want {
+			t.Errorf("after %v: %v", d, got)
+		}
+	}
+	// The monotonic clock stood still, or the wall clock was set back.
+	wall := at.Round(0)
+	if delta.Young(wall, wall.Add(-time.Minute)) {
+		t.Error("a wall clock that was set back is trusted")
+	}
+}
+
+func TestAfterLoss(t *testing.T) {
+	for n := range 20 {
+		for range 100 {
+			if d := delta.AfterLoss(n); d < 20*time.Millisecond || d > 2*time.Second {
+				t.Fatalf("after %d losses: %v", n, d)
+			}
+		}
+	}
+}

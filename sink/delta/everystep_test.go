@@ -1,0 +1,191 @@
+package delta_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/reliability"
+	"sluice/sink/delta"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/objstore/objstoretest"
+)
+
+// life is a process that writes partition 0 up to target, in cuts of a size of its own: no two lives cut alike, or what
+// is written twice would look as if it were written once. It ends with ctx.
+func life(ctx context.Context, t *testing.T, store objstore.Store, size, target int64) error {
+	tab := open(t, store)
+	defer tab.Close()
+	for {
+		s, err := tab.Load(ctx)
+		for err == nil && s.Positions[app(0)] < target {
+			at := s.Positions[app(0)]
+			s, err = (cut{0, at, min(at+size, target)}).write(ctx, tab, s)
+		}
+		var held *connector.HoldError
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &held), classify.Of(err) == classify.Fenced:
+			err = reliability.Wait(ctx, time.Minute) // resumed, or looked at again
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// world is a store, its faults and what was done to it.
+type world struct {
+	mem    *objstore.Mem
+	faulty *objstoretest.Faulty
+
+	mu sync.Mutex
+	n  int // operations so far
+}
+
+// newWorld returns an empty store, or one with a table that wants a checkpoint every two commits.
+func newWorld(t *testing.T, exists bool, fault func(n int, op objstore.Op) objstoretest.Fault) *world {
+	w := &world{mem: objstore.NewMem()}
+	if exists {
+		load(t, open(t, w.mem))
+		s, err := deltalog.Load(t.Context(), w.mem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := s.Metadata
+		m.Configuration = map[string]string{"delta.checkpointInterval": "2"}
+		foreign(t, w.mem, m)
+	}
+	w.faulty = objstoretest.NewFaulty(w.mem, func(op objstore.Op) objstoretest.Fault {
+		w.mu.Lock()
+		n := w.n
+		w.n++
+		w.mu.Unlock()
+		return fault(n, op)
+	})
+	return w
+}
+
+// settle lets everything land that still flies.
+func (w *world) settle() {
+	for _, op := range w.faulty.Flying() {
+		_ = w.faulty.Land(op.N) // it may find its place taken
+	}
+}
+
+var faults = map[string]objstoretest.Fault{
+	"503, nothing happened":     {Err: objstoretest.ErrUnavailable},
+	"500, it happened":          {Err: objstoretest.ErrUnavailable, Effect: objstoretest.Done},
+	"no answer, lands at once":  {Err: objstoretest.ErrTimeout, Effect: objstoretest.Late, Land: time.Millisecond},
+	"no answer, lands too late": {Err: objstoretest.ErrTimeout, Effect: objstoretest.Late, Land: 5 * time.Second},
+	"no answer, lands at last":  {Err: objstoretest.ErrTimeout, Effect: objstoretest.Late},
+	"409":                       {Err: objstoretest.ErrConflict},
+	"409, it happened":          {Err: objstoretest.ErrConflict, Effect: objstoretest.Done},
+	"403":                       {Err: objstoretest.ErrDenied},
+	"412 of nothing":            {Err: objstoretest.ErrExists},
+	"the answer takes an hour":  {Linger: time.Hour},
+	"sent after two hours":      {Delay: 2 * time.Hour},
+}
+
+// Every operation fails in every way; the process goes on, or dies at that moment and another one takes over. The rows are
+// exact whatever happens, versions are contiguous, and a process that goes on leaves no file behind.
+func TestEveryStepMayFail(t *testing.T) {
+	const target = 7
+	bubble(t, func(t *testing.T) {
+		runs := 0
+		for _, exists := range []bool{false, true} {
+			quiet := newWorld(t, exists, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
+			if err := life(t.Context(), t, quiet.faulty, 3, target); err != nil {
+				t.Fatal(err)
+			}
+			for name, fault := range faults {
+				for _, crash := range []bool{false, true} {
+					for n := range quiet.n {
+						runs++
+						where := everyStep(t, exists, n, fault, crash, target)
+						if t.Failed() {
+							t.Fatalf("exists=%v crash=%v operation %d %s: %s", exists, crash, n, where, name)
+						}
+					}
+				}
+			}
+		}
+		t.Log(runs, "runs")
+	})
+}
+
+func everyStep(t *testing.T, exists bool, n int, fault objstoretest.Fault, crash bool, target int64) (where string) {
+	ctx, kill := context.WithCancel(t.Context())
+	defer kill()
+	w := newWorld(t, exists, func(i int, op objstore.Op) objstoretest.Fault {
+		if i != n {
+			return objstoretest.Fault{}
+		}
+		where = op.String()
+		if crash {
+			kill()
+		}
+		if op.Kind != objstore.OpPutIfAbsent && errors.Is(fault.Err, objstore.ErrExists) {
+			return objstoretest.Fault{}
+		}
+		return fault
+	})
+	defer w.faulty.Close()
+	err := life(ctx, t, w.faulty, 3, target)
+	switch {
+	case err == nil:
+	case !crash:
+		t.Errorf("the life ended: %v", err)
+	default:
+		if classify.Of(err) != classify.Canceled {
+			t.Errorf("a killed life ended with %v", err)
+		}
+		if err := life(t.Context(), t, w.faulty, 2, target); err != nil {
+			t.Errorf("the next life ended: %v", err)
+		}
+	}
+	check(t, w.mem, target)
+	w.settle()
+	check(t, w.mem, target)
+	if v := w.mem.Violations(); len(v) > 0 {
+		t.Error(v)
+	}
+	if !crash {
+		noOrphans(t, w.mem)
+	}
+	return where
+}
+
+// noOrphans says that every data file is named by a version.
+func noOrphans(t *testing.T, store objstore.Store) {
+	t.Helper()
+	var named []string
+	for f, err := range delta.Adds(t.Context(), store) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		named = append(named, deltalog.Key(f.Path))
+	}
+	slices.Sort(named)
+	if got := files(t, store); !slices.Equal(got, named) {
+		t.Errorf("files %v, named are %v", got, named)
+	}
+}
+
+// Several processes write, some of them the same partition, while operations fail at random, land late and hang. Now and
+// then one dies. Whatever the order, the table is exact.
+func TestManyWritersUnderFaults(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			bubble(t, func(t *testing.T) { manyWriters(t, seed) })
+		})
+	}
+}

@@ -1,0 +1,22 @@
+package delta
+
+import (
+	"time"
+
+	"sluice/sink/delta/deltalog"
+)
+
+// Young is the rule for the age of a snapshot.
+func Young(at, now time.Time) bool { return young(at, now) }
+
+// AfterLoss is the pause after a lost race.
+func AfterLoss(n int) time.Duration { return afterLoss(n) }
+
+// Supported says why this version must not write a table, nil if it may.
+func Supported(p deltalog.Protocol, m deltalog.Metadata) error {
+	_, err := supported(&deltalog.State{Protocol: p, Metadata: m})
+	return err
+}
+
+// Forget makes the table load anew, as a new process would.
+func (t *Table) Forget() { t.head = nil }

@@ -1,0 +1,335 @@
+package delta_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet/compress"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/reliability"
+	"sluice/sink/delta"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/schema"
+)
+
+const ddl = "id bigint, name string"
+
+func parse(t testing.TB, text string) *schema.Schema {
+	t.Helper()
+	s, err := schema.ParseDDL(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// guard is patient as the shipped configuration is.
+func guard() *reliability.Guard {
+	return reliability.NewGuard("store", reliability.Config{
+		Backoff:  reliability.Backoff{Initial: time.Second, Max: 30 * time.Second, Jitter: .25},
+		Failures: 5, OpenFor: time.Minute, Successes: 3,
+	}, slog.New(slog.DiscardHandler), nil)
+}
+
+func open(t testing.TB, store objstore.Store, change ...func(*delta.Options)) *delta.Table {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	o := delta.Options{
+		Pipeline: "p", Engine: "sluice/test", Schema: parse(t, ddl), Guard: guard(), Registerer: reg, TempDir: t.TempDir(),
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	tab, err := delta.Open(store, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tab.Close)
+	registries.Store(tab, reg)
+	return tab
+}
+
+func load(t testing.TB, tab *delta.Table) *connector.Snapshot {
+	t.Helper()
+	s, err := tab.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// app is the appId of a partition.
+func app(partition int32) string {
+	return idempotency.Partition{Cluster: "c", Topic: "orders", TopicID: idempotency.TopicID{1}, ID: partition}.AppID("p")
+}
+
+// rows are the records [from, next) of a partition.
+func rows(s connector.Schema, partition int32, from, next int64) connector.Piece {
+	b := array.NewRecordBuilder(memory.DefaultAllocator, s.(*schema.Schema).Arrow())
+	defer b.Release()
+	for o := from; o < next; o++ {
+		for i, f := range b.Schema().Fields() {
+			switch f.Name {
+			case schema.KafkaTopic:
+				b.Field(i).(*array.StringBuilder).Append("orders")
+			case schema.KafkaPartition:
+				b.Field(i).(*array.Int32Builder).Append(partition)
+			case schema.KafkaOffset, "id":
+				b.Field(i).(*array.Int64Builder).Append(o)
+			case schema.KafkaTimestamp:
+				b.Field(i).(*array.TimestampBuilder).Append(arrow.Timestamp(o))
+			case "name":
+				b.Field(i).(*array.StringBuilder).Append(fmt.Sprint("n", o))
+			default:
+				b.Field(i).AppendNull()
+			}
+		}
+	}
+	return connector.Piece{Rows: b.NewRecordBatch(), From: 0, To: next - from}
+}
+
+// cut is what a writer wants to commit of one partition: the records from its position to next.
+type cut struct {
+	partition  int32
+	from, next int64
+}
+
+func (c cut) commit(files *connector.Staged) *connector.Commit {
+	return &connector.Commit{
+		Operation: "STREAMING UPDATE", Staged: files, Txns: []connector.Txn{{AppID: app(c.partition), Version: c.next}},
+		Ranges: []connector.Range{{Topic: "orders", Partition: c.partition, From: c.from, Next: c.next, Rows: c.next - c.from, Epoch: 4}},
+	}
+}
+
+// pre is what every prefix must say: the position is where the cut starts.
+func (c cut) pre(s *connector.Snapshot) error {
+	if s.Positions[app(c.partition)] != c.from {
+		return classify.Mark(errors.New("moved"), classify.Fenced)
+	}
+	return nil
+}
+
+// write stages and commits a cut, as the story does.
+func (c cut) write(ctx context.Context, tab *delta.Table, s *connector.Snapshot) (*connector.Snapshot, error) {
+	files, err := tab.Stage(ctx, s, []connector.Piece{rows(s.Schema, c.partition, c.from, c.next)})
+	if err != nil {
+		return nil, err
+	}
+	committed, err := tab.Commit(ctx, c.commit(files), c.pre)
+	if err != nil {
+		tab.Discard(ctx, files) // what may be in the log stays, whoever asks
+	}
+	return committed, err
+}
+
+// append writes n commits of 3 rows each to partition 0.
+func appendCommits(t testing.TB, tab *delta.Table, n int) *connector.Snapshot {
+	t.Helper()
+	s := load(t, tab)
+	for range n {
+		at := s.Positions[app(0)]
+		var err error
+		if s, err = (cut{0, at, at + 3}).write(t.Context(), tab, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// put writes an object as another program would.
+func put(t testing.TB, store objstore.Store, key, text string) {
+	t.Helper()
+	if err := store.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Put(t.Context(), key, strings.NewReader(text), objstore.Replace); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get(t testing.TB, store objstore.Store, key string) string {
+	t.Helper()
+	r, err := store.Get(t.Context(), key, 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// foreign commits actions as another program does that follows the protocol.
+func foreign(t testing.TB, store objstore.Store, actions ...deltalog.Action) {
+	t.Helper()
+	s, err := deltalog.Load(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := deltalog.Encode(append(actions, deltalog.CommitInfo{Operation: "FOREIGN", TxnID: "foreign"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Put(t.Context(), deltalog.CommitKey(s.Version+1), bytes.NewReader(body), objstore.IfAbsent); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// alter is the newest metaData with another schema.
+func alter(t testing.TB, store objstore.Store, text string) deltalog.Metadata {
+	t.Helper()
+	s, err := deltalog.Load(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := s.Metadata
+	m.SchemaString = parse(t, text).WithKafkaColumns().DeltaJSON()
+	return m
+}
+
+// check reads the whole table, as a stranger would, and holds it against the positions that its txns state: contiguous
+// versions, every record before the position exactly once and in order, ids unique, every file there.
+func check(t testing.TB, store objstore.Store, positions ...int64) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	s, err := deltalog.Load(ctx, store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := make([]int64, len(positions))
+	for f, err := range delta.Adds(ctx, store) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r, err := range delta.Offsets(ctx, store, f) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Topic != "orders" || !r.FromKafka || int(r.Partition) >= len(next) {
+				t.Fatalf("row %+v", r)
+			}
+			if r.Offset != next[r.Partition] {
+				t.Fatalf("partition %d: offset %d after %d", r.Partition, r.Offset, next[r.Partition]-1)
+			}
+			next[r.Partition]++
+		}
+	}
+	if !slices.Equal(next, positions) {
+		t.Fatalf("rows up to %v, want %v", next, positions)
+	}
+	for p, n := range positions {
+		if got := s.Txns[app(int32(p))]; got.Version != n || n > 0 && got.LastUpdated == nil {
+			t.Fatalf("partition %d: txn %+v, want %d", p, got, n)
+		}
+	}
+	seen := map[string]bool{}
+	ranges := make([]int64, len(positions))
+	for e, err := range delta.History(ctx, store) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.TxnID != "foreign" && (e.TxnID == "" || seen[e.TxnID]) {
+			t.Fatalf("version %d has txnId %q", e.Version, e.TxnID)
+		}
+		seen[e.TxnID] = true
+		for _, r := range e.Ranges {
+			if r.From != ranges[r.Partition] {
+				t.Fatalf("version %d covers %+v after %d", e.Version, r, ranges[r.Partition])
+			}
+			ranges[r.Partition] = r.Next
+		}
+	}
+	if !slices.Equal(ranges, positions) {
+		t.Fatalf("ranges up to %v, want %v", ranges, positions)
+	}
+}
+
+// files are the data files in the store, named by a version or not.
+func files(t testing.TB, store objstore.Store) (keys []string) {
+	t.Helper()
+	for o, err := range store.List(context.WithoutCancel(t.Context()), "part-", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, o.Key)
+	}
+	return keys
+}
+
+// holds says whether err is a hold with a reason and a text.
+func holds(t testing.TB, err error, reason connector.Reason, text string) {
+	t.Helper()
+	var held *connector.HoldError
+	if !errors.As(err, &held) || held.Reason != reason || !strings.Contains(err.Error(), text) || classify.Of(err) != classify.Fatal {
+		t.Errorf("got %v, want a hold %s with %q", err, reason, text)
+	}
+}
+
+// TestMain makes the Parquet library's decoder before any bubble does: it is one for the process, and a channel that was
+// made in a bubble cannot be used outside of it.
+func TestMain(m *testing.M) {
+	codec, err := compress.GetCodec(compress.Codecs.Zstd)
+	if err != nil {
+		panic(err)
+	}
+	text := []byte("warm")
+	codec.Decode(nil, codec.EncodeLevel(nil, text, 1))
+	os.Exit(m.Run())
+}
+
+// bubble runs f in virtual time. The library's pool of encoders must not carry one from bubble to bubble; two collections
+// empty it.
+func bubble(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	defer func() {
+		runtime.GC()
+		runtime.GC()
+	}()
+	synctest.Test(t, f)
+}
+
+// readSeeker is the body of a put.
+type readSeeker = io.ReadSeeker
+
+// registries are those of the open tables.
+var registries sync.Map
+
+// metric is the value of a counter of a table.
+func metric(t testing.TB, tab *delta.Table, name string) (sum float64) {
+	t.Helper()
+	reg, _ := registries.Load(tab)
+	families, err := reg.(*prometheus.Registry).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
