@@ -170,8 +170,9 @@ func (s *system) live() error {
 	return health.Live(time.Now(), health.Loop{Name: "reader", Working: true, Tick: st.At})
 }
 
-// close ends the connections.
+// close ends the connections and what still writes a checkpoint.
 func (s *system) close() {
+	s.table.Close()
 	s.client.Close()
 	if c, ok := s.store.(interface{ Close() error }); ok {
 		_ = c.Close() // nothing is written behind it

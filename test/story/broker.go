@@ -67,6 +67,8 @@ type Broker struct {
 	Chance  *Chance
 	// Flaky makes questions (Bounds, Offsets, Topic, CommitOffsets) fail once in so many times; 0 never.
 	Flaky atomic.Int64
+	// Value makes the value of a record; nil makes its kind.
+	Value func(k Kind, offset int64) []byte
 
 	mu     sync.Mutex
 	topics map[string]*topic
@@ -413,6 +415,9 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 		}
 		f.Next = o + 1
 		rec := connector.Record{Offset: o, Key: []byte(p.keys[o]), Value: []byte{byte(p.kinds[o])}}
+		if b.Value != nil {
+			rec.Value = b.Value(p.kinds[o], o)
+		}
 		switch p.kinds[o] {
 		case Control:
 			continue

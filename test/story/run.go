@@ -34,6 +34,10 @@ type World struct {
 	Every        time.Duration
 	// Trace is given to the members and their tables.
 	Trace func(format string, args ...any)
+	// Open replaces the in-memory table of a process, if set. end is called when the process has ended, crash before.
+	Open func(process string) (t connector.Target, crash, end func())
+	// Positions replaces the look into the in-memory log, if set: all txns of the table.
+	Positions func() map[string]int64
 
 	late    sync.WaitGroup
 	members []*Process
@@ -57,6 +61,8 @@ type Process struct {
 	Member    *Member
 	Table     *Table
 	Connector *connector.Connector
+	crash     func()
+	end       func()
 	stop      context.CancelFunc
 	done      chan struct{}
 }
@@ -69,6 +75,11 @@ func (w *World) Begin(ctx context.Context) *Process {
 	p.Member = w.Broker.NewMember(context.WithoutCancel(ctx))
 	p.Table = &Table{Log: w.Log, Member: p.Name, Chance: w.Chance, Late: &w.late, Broken: w.Broken, Trace: w.Trace}
 	p.Member.Trace = w.Trace
+	target := connector.Target{Table: p.Table, Decoder: Decoder{}}
+	p.crash, p.end = p.Table.Kill, func() {}
+	if w.Open != nil {
+		target, p.crash, p.end = w.Open(p.Name)
+	}
 	logger := w.Logger.With("member", p.Name)
 	p.Connector = &connector.Connector{
 		Config: connector.Config{
@@ -83,7 +94,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 			UntilCurrent:         w.UntilCurrent,
 		},
 		Group: p.Member, Log: p.Member, Logger: logger,
-		Targets: map[string]connector.Target{"t": {Table: p.Table, Decoder: Decoder{}}},
+		Targets: map[string]connector.Target{"t": target},
 		Kafka: reliability.NewGuard("kafka", reliability.Config{
 			Backoff:  reliability.Backoff{Initial: 50 * time.Millisecond, Max: time.Second, Jitter: 0.25},
 			Failures: 5, OpenFor: 2 * time.Second, Successes: 1,
@@ -102,7 +113,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 // Crash ends a process at once: nothing that it still tries has an effect, but what it sent may land.
 func (w *World) Crash(p *Process) {
 	p.Member.Kill()
-	p.Table.Kill()
+	p.crash()
 	w.Stop(p)
 }
 
@@ -111,6 +122,7 @@ func (w *World) Stop(p *Process) {
 	p.stop()
 	<-p.done
 	p.Member.Wait()
+	p.end()
 	w.members = slices.DeleteFunc(w.members, func(o *Process) bool { return o == p })
 }
 
@@ -131,7 +143,11 @@ func (w *World) Close() {
 // Position returns where the table stands.
 func (w *World) Position(id int32) int64 {
 	all := w.Broker.Partitions(Topic)
-	if at, ok := positions(w.Log.Versions())[all[id].AppID(Pipeline)]; ok {
+	now := w.Positions
+	if now == nil {
+		now = func() map[string]int64 { return positions(w.Log.Versions()) }
+	}
+	if at, ok := now()[all[id].AppID(Pipeline)]; ok {
 		return at
 	}
 	return -1

@@ -38,18 +38,66 @@ func TestSchedules(t *testing.T) {
 	t.Logf("%d schedules, %d versions, %d of them by a second owner", last-first+1, versions, fenced)
 }
 
+// logger logs the one schedule that was asked for, with the time since its start.
+func logger() *slog.Logger {
+	if *seed == 0 {
+		return slog.New(slog.DiscardHandler)
+	}
+	began := time.Now()
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Duration("at", time.Since(began))
+		}
+		return a
+	}}))
+}
+
 func schedule(t *testing.T, s uint64) (versions, handed int) {
 	t.Helper()
 	w := story.NewWorld(s, 3)
-	if *seed != 0 {
-		began := time.Now()
-		w.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey {
-				return slog.Duration("at", time.Since(began))
-			}
-			return a
-		}}))
+	w.Logger = logger()
+	disturb(t, w, func() { w.Log.Append(story.Version{Member: "other"}) })
+	calm(t, w, s)
+	all := w.Broker.Partitions(story.Topic)
+	w.Close()
+	starts := w.Started()
+	for _, p := range all {
+		end := int64(len(w.Broker.Kinds(story.Topic, p.ID)))
+		if got, want := w.Rows(p.ID), w.Want(p.ID, starts[p.ID], end); !slices.Equal(got, want) {
+			t.Errorf("seed %d: partition %d has rows %v, want %v\n%s", s, p.ID, got, want, history(w))
+		}
 	}
+	if !w.Marked("table-1") {
+		t.Errorf("seed %d: no mark of the pipeline on the table", s)
+	}
+	last := map[int32]string{}
+	for _, v := range w.Log.Versions() {
+		versions++
+		for _, r := range v.Commit.Ranges {
+			if by := last[r.Partition]; by != "" && by != v.Member {
+				handed++
+			}
+			last[r.Partition] = v.Member
+		}
+	}
+	return versions, handed
+}
+
+func history(w *story.World) string {
+	var b strings.Builder
+	for n, v := range w.Log.Versions() {
+		fmt.Fprintf(&b, "%3d %s %-4s %s", n, v.At.Format("04:05.000"), v.Member, v.Commit.Operation)
+		for _, r := range v.Commit.Ranges {
+			fmt.Fprintf(&b, " %d:[%d,%d)", r.Partition, r.From, r.Next)
+		}
+		fmt.Fprintln(&b, " rows", v.Rows)
+	}
+	return b.String()
+}
+
+// disturb plays everything that may happen to two members.
+func disturb(t *testing.T, w *story.World, other func()) {
+	t.Helper()
 	w.Broker.Flaky.Store(6)
 	all := w.Broker.Partitions(story.Topic)
 	members := []*story.Process{w.Begin(t.Context()), w.Begin(t.Context())}
@@ -88,55 +136,23 @@ func schedule(t *testing.T, s uint64) (versions, handed int) {
 			w.Stop(m)
 			members[i] = w.Begin(t.Context())
 		case 11:
-			w.Log.Append(story.Version{Member: "other"})
+			other()
 		}
 		time.Sleep(time.Duration(w.Chance.N(int(1500 * time.Millisecond))))
 	}
-	// Calm: one member has it all, and everything arrives.
 	w.Broker.Flaky.Store(0)
-	members[1].Member.Assign(connector.Assignment{Joined: true})
+	w.Stop(members[1])
 	members[0].Member.Assign(connector.Assignment{Joined: true, Partitions: all})
+}
+
+// calm waits until the member that has it all has brought everything into the table.
+func calm(t *testing.T, w *story.World, s uint64) {
+	t.Helper()
 	for range 900 { // a claim that ends in control records waits ten minutes for its commit
 		if w.AtEnd() {
-			break
+			return
 		}
 		time.Sleep(time.Second)
 	}
-	if !w.AtEnd() {
-		t.Errorf("seed %d: stuck: %+v\n%s", s, members[0].Connector.Status(), history(w))
-	}
-	w.Close()
-	starts := w.Started()
-	for _, p := range all {
-		end := int64(len(w.Broker.Kinds(story.Topic, p.ID)))
-		if got, want := w.Rows(p.ID), w.Want(p.ID, starts[p.ID], end); !slices.Equal(got, want) {
-			t.Errorf("seed %d: partition %d has rows %v, want %v\n%s", s, p.ID, got, want, history(w))
-		}
-	}
-	if !w.Marked("table-1") {
-		t.Errorf("seed %d: no mark of the pipeline on the table", s)
-	}
-	last := map[int32]string{}
-	for _, v := range w.Log.Versions() {
-		versions++
-		for _, r := range v.Commit.Ranges {
-			if by := last[r.Partition]; by != "" && by != v.Member {
-				handed++
-			}
-			last[r.Partition] = v.Member
-		}
-	}
-	return versions, handed
-}
-
-func history(w *story.World) string {
-	var b strings.Builder
-	for n, v := range w.Log.Versions() {
-		fmt.Fprintf(&b, "%3d %s %-4s %s", n, v.At.Format("04:05.000"), v.Member, v.Commit.Operation)
-		for _, r := range v.Commit.Ranges {
-			fmt.Fprintf(&b, " %d:[%d,%d)", r.Partition, r.From, r.Next)
-		}
-		fmt.Fprintln(&b, " rows", v.Rows)
-	}
-	return b.String()
+	t.Errorf("seed %d: stuck\n%s", s, history(w))
 }

@@ -1,0 +1,232 @@
+package story_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/arrow-go/v18/parquet/compress"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/connector/decode"
+	"sluice/idempotency"
+	"sluice/reliability"
+	"sluice/sink/delta"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/objstore/objstoretest"
+	"sluice/sink/delta/schema"
+	"sluice/test/story"
+)
+
+var wholes = flag.Int("story.wholes", 20, "how many seeded schedules to run over the shipped table")
+
+// TestMain makes the Parquet library's one decoder before any bubble does.
+func TestMain(m *testing.M) {
+	codec, err := compress.GetCodec(compress.Codecs.Zstd)
+	if err != nil {
+		panic(err)
+	}
+	text := []byte("made outside of every bubble")
+	codec.Decode(make([]byte, len(text)), codec.Encode(nil, text))
+	m.Run()
+}
+
+// mortal is a process's way to the store, which ends with the process.
+type mortal struct {
+	objstore.Store
+	dead atomic.Bool
+}
+
+var errProcessGone = classify.Mark(fmt.Errorf("the process is gone: %w", objstore.ErrNotSent), classify.Canceled)
+
+func (m *mortal) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	if m.dead.Load() {
+		return nil, errProcessGone
+	}
+	return m.Store.Get(ctx, key, off, n)
+}
+
+func (m *mortal) Head(ctx context.Context, key string) (objstore.Info, error) {
+	if m.dead.Load() {
+		return objstore.Info{}, errProcessGone
+	}
+	return m.Store.Head(ctx, key)
+}
+
+func (m *mortal) Put(ctx context.Context, key string, body io.ReadSeeker, mode objstore.Mode) error {
+	if m.dead.Load() {
+		return errProcessGone
+	}
+	return m.Store.Put(ctx, key, body, mode)
+}
+
+func (m *mortal) List(ctx context.Context, prefix, after string) iter.Seq2[objstore.Info, error] {
+	if m.dead.Load() {
+		return func(yield func(objstore.Info, error) bool) { yield(objstore.Info{}, errProcessGone) }
+	}
+	return m.Store.List(ctx, prefix, after)
+}
+
+func (m *mortal) Delete(ctx context.Context, key string) error {
+	if m.dead.Load() {
+		return errProcessGone
+	}
+	return m.Store.Delete(ctx, key)
+}
+
+// bucket is a store in memory behind which every operation may be late, fail before or after it took effect, or take
+// effect long after its sender has given up.
+type bucket struct {
+	mem   *objstore.Mem
+	calm  atomic.Bool
+	world *story.World
+}
+
+func (b *bucket) fault(op objstore.Op) objstoretest.Fault {
+	c := b.world.Chance
+	f := objstoretest.Fault{Delay: time.Duration(c.N(int(100 * time.Millisecond)))}
+	if b.calm.Load() || !c.Is(8) {
+		return f
+	}
+	f.Err = []error{objstoretest.ErrUnavailable, objstoretest.ErrTimeout, objstoretest.ErrConflict}[c.N(3)]
+	f.Effect = []objstoretest.Effect{objstoretest.Never, objstoretest.Done, objstoretest.Late}[c.N(3)]
+	f.Land = time.Duration(1 + c.N(int(5*time.Second)))
+	if f.Effect != objstoretest.Late {
+		f.Land = 0
+	}
+	return f
+}
+
+// TestSchedulesOverTheShippedTable is TestSchedules with the JSON decoder, the Delta log, Parquet files and a store that
+// fails wherever it can.
+func TestSchedulesOverTheShippedTable(t *testing.T) {
+	first, last := uint64(1), uint64(*wholes)
+	if *seed != 0 {
+		first, last = *seed, *seed
+	}
+	versions := 0
+	for s := first; s <= last && !t.Failed(); s++ {
+		// The Parquet library pools encoders, and a channel made in one bubble cannot be used in another: two collections
+		// empty the pool.
+		runtime.GC()
+		runtime.GC()
+		synctest.Test(t, func(t *testing.T) { versions += whole(t, s) })
+	}
+	t.Logf("%d schedules, %d versions", last-first+1, versions)
+}
+
+func whole(t *testing.T, s uint64) int {
+	t.Helper()
+	w := story.NewWorld(s, 3)
+	w.Logger = logger()
+	b := &bucket{mem: objstore.NewMem(), world: w}
+	columns, err := schema.ParseDDL("v bigint not null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Broker.Value = func(_ story.Kind, offset int64) []byte { return fmt.Appendf(nil, `{"v":%d}`, offset*3) }
+	w.Open = func(process string) (connector.Target, func(), func()) {
+		faulty := objstoretest.NewFaulty(b.mem, b.fault)
+		m := &mortal{Store: faulty}
+		log := w.Logger.With("member", process)
+		table, err := delta.Open(m, delta.Options{
+			Pipeline: story.Pipeline, Engine: "sluice/" + process, Schema: columns, Logger: log,
+			Guard: reliability.NewGuard("store", reliability.Config{
+				Backoff:  reliability.Backoff{Initial: 50 * time.Millisecond, Max: time.Second, Jitter: 0.25},
+				Failures: 5, OpenFor: 2 * time.Second, Successes: 1,
+			}, slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists),
+		})
+		if err != nil {
+			panic(err)
+		}
+		return connector.Target{Table: table, Decoder: decode.JSON{}}, func() { m.dead.Store(true) }, table.Close
+	}
+	w.Positions = func() map[string]int64 {
+		at := map[string]int64{}
+		info, err := delta.Inspect(t.Context(), b.mem)
+		if err != nil {
+			return at
+		}
+		for _, x := range info.Txns {
+			at[x.AppID] = x.Version
+		}
+		return at
+	}
+	disturb(t, w, func() {})
+	b.calm.Store(true)
+	calm(t, w, s)
+	w.Close()
+	judgeTable(t, w, b.mem, s)
+	for _, v := range b.mem.Violations() {
+		t.Errorf("seed %d: %s", s, v)
+	}
+	info, err := delta.Inspect(t.Context(), b.mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(info.Version) + 1
+}
+
+// judgeTable reads the table with the tools' eyes: each record is one row, in order, and the ranges of its commits leave
+// no hole.
+func judgeTable(t *testing.T, w *story.World, store objstore.Store, s uint64) {
+	t.Helper()
+	starts, next := map[int32]int64{}, map[int32]int64{}
+	var log strings.Builder
+	for e, err := range delta.History(t.Context(), store) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&log, "%d %s %v\n", e.Version, e.Operation, e.Ranges)
+		for _, r := range e.Ranges {
+			if r.From == -1 {
+				if _, twice := starts[r.Partition]; twice {
+					t.Errorf("seed %d: partition %d started twice", s, r.Partition)
+				}
+				starts[r.Partition] = r.Next
+			} else if next[r.Partition] != r.From {
+				t.Errorf("seed %d: partition %d: a commit from %d after one to %d", s, r.Partition, r.From, next[r.Partition])
+			}
+			next[r.Partition] = r.Next
+		}
+	}
+	rows := map[int32][]int64{}
+	for f, err := range delta.Adds(t.Context(), store) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r, err := range delta.Offsets(t.Context(), store, f) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows[r.Partition] = append(rows[r.Partition], r.Offset)
+		}
+	}
+	for _, p := range w.Broker.Partitions(story.Topic) {
+		end := int64(len(w.Broker.Kinds(story.Topic, p.ID)))
+		if got, want := rows[p.ID], w.Want(p.ID, starts[p.ID], end); !slices.Equal(got, want) {
+			t.Errorf("seed %d: partition %d has rows %v, want %v\n%s", s, p.ID, got, want, log.String())
+		}
+	}
+	info, err := delta.Inspect(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := idempotency.TableAppID(story.Pipeline, info.ID)
+	if !slices.ContainsFunc(info.Txns, func(x deltalog.Txn) bool { return x.AppID == mark }) {
+		t.Errorf("seed %d: %v", s, errors.New("no mark of the pipeline on the table"))
+	}
+}
