@@ -90,7 +90,7 @@ func (c *cli) demo(ctx context.Context, records int, dir string) error {
 	if err != nil {
 		return exitError{exitDependency, err}
 	}
-	defer store.Close() //nolint:errcheck // only read
+	defer store.Close()
 	info, err := delta.Inspect(ctx, store)
 	if err != nil {
 		return exitError{exitDependency, err}

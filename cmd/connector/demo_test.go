@@ -37,7 +37,7 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close() //nolint:errcheck // only read
+	defer store.Close()
 	info, err := delta.Inspect(t.Context(), store)
 	if err != nil {
 		t.Fatal(err)
