@@ -131,8 +131,16 @@ func (s *system) standing(string) *connector.Hold {
 			return &connector.Hold{Reason: d.reason, Detail: st.Err.Error(), Since: st.Failing}
 		}
 	}
+	for _, trouble := range s.log.Status() {
+		if time.Since(trouble.Since) >= troubling {
+			return &connector.Hold{Reason: trouble.Reason, Detail: trouble.Err.Error(), Since: trouble.Since}
+		}
+	}
 	return nil
 }
+
+// troubling is how long a broker may not answer before its claims are said to stand: a leader that moves takes less.
+const troubling = 30 * time.Second
 
 // report is what health shows: the story's status in health's words.
 func (s *system) report() health.Report {
@@ -157,6 +165,11 @@ func (s *system) report() health.Report {
 			d.Failing, d.Error = &gs.Failing, gs.Err.Error()
 		}
 		r.Dependencies = append(r.Dependencies, d)
+	}
+	for _, trouble := range s.log.Status() {
+		r.Dependencies = append(r.Dependencies, health.Dependency{
+			Name: fmt.Sprintf("kafka broker %d", trouble.Broker), Failing: &trouble.Since, Error: trouble.Err.Error(),
+		})
 	}
 	return r
 }
