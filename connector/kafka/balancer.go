@@ -43,7 +43,7 @@ func (b *sticky) UserData() ([]byte, error) {
 func (b *sticky) AssignGroups(members []kafka.GroupMember, partitions []kafka.Partition) kafka.GroupMemberAssignments {
 	topics := make(map[string][]int32)
 	for _, p := range partitions {
-		topics[p.Topic] = append(topics[p.Topic], int32(p.ID))
+		topics[p.Topic] = append(topics[p.Topic], int32(p.ID)) //nolint:gosec // kafka-go widens Kafka's int32
 	}
 	var absent []string
 	for _, m := range members {

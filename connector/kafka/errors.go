@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"slices"
 
 	"github.com/segmentio/kafka-go"
 
@@ -13,126 +14,130 @@ import (
 
 // Codes of Kafka's protocol for which kafka-go has no name.
 const (
-	fencedMemberEpoch kafka.Error = 110 // KIP-848
-	staleMemberEpoch  kafka.Error = 113 // KIP-848
+	errFencedMemberEpoch kafka.Error = 110 // KIP-848
+	errStaleMemberEpoch  kafka.Error = 113 // KIP-848
 )
 
-// classOf says what a Kafka error code means for the work that met it. A code that is not known here is Transient.
-// Some codes mean more to a caller that knows what it asked for: for the fetcher an offset out of range is a hold with
-// a reason.
+// The tables below say what a Kafka error code means for the work that met it. A code in none of them is Transient. Some
+// codes mean more to a caller that knows what it asked for: for the fetcher an offset out of range is a hold with a
+// reason of its own.
 // Source: https://kafka.apache.org/protocol#protocol_error_codes.
+
+// passing: the cluster is busy with itself, or one side knows less than the other.
+var passing = [...]kafka.Error{
+	kafka.InvalidMessage,          // a CRC that failed on the way (KAFKA-1367)
+	kafka.UnknownTopicOrPartition, // brokers learn of a new topic one after the other
+	kafka.LeaderNotAvailable,
+	kafka.NotLeaderForPartition,
+	kafka.RequestTimedOut,
+	kafka.BrokerNotAvailable,
+	kafka.ReplicaNotAvailable,
+	kafka.StaleControllerEpoch,
+	kafka.NetworkException,
+	kafka.GroupLoadInProgress,
+	kafka.GroupCoordinatorNotAvailable,
+	kafka.NotCoordinatorForGroup,
+	kafka.NotEnoughReplicas,
+	kafka.NotEnoughReplicasAfterAppend,
+	kafka.NotController,
+	kafka.ConcurrentTransactions,
+	kafka.KafkaStorageError,
+	kafka.ReassignmentInProgress,
+	kafka.FetchSessionIDNotFound,
+	kafka.InvalidFetchSessionEpoch,
+	kafka.ListenerNotFound,
+	kafka.FencedLeaderEpoch,  // our metadata are old; the position is not
+	kafka.UnknownLeaderEpoch, // the broker's metadata are old
+	kafka.StaleBrokerEpoch,
+	kafka.OffsetNotAvailable,
+	kafka.MemberIDRequired,
+	kafka.PreferredLeaderNotAvailable,
+	kafka.EligibleLeadersNotAvailable,
+	kafka.UnstableOffsetCommit,
+	kafka.ThrottlingQuotaExceeded,
+	kafka.UnknownTopicID, // only metadata decide whether the topic was created again
+	kafka.InconsistentTopicID,
+	kafka.FetchSessionTopicIDError,
+}
+
+// fenced: somebody else has what we thought was ours.
+var fenced = [...]kafka.Error{
+	kafka.IllegalGeneration,
+	kafka.UnknownMemberId,
+	kafka.RebalanceInProgress,
+	kafka.FencedInstanceID,
+	kafka.InvalidProducerEpoch,
+	kafka.ProducerFenced,
+	errFencedMemberEpoch,
+	errStaleMemberEpoch,
+}
+
+// refusals: the cluster does not let us.
+var refusals = [...]kafka.Error{
+	kafka.TopicAuthorizationFailed,
+	kafka.GroupAuthorizationFailed,
+	kafka.ClusterAuthorizationFailed,
+	kafka.TransactionalIDAuthorizationFailed,
+	kafka.BrokerAuthorizationFailed,
+	kafka.UnsupportedSASLMechanism,
+	kafka.IllegalSASLState,
+	kafka.SASLAuthenticationFailed,
+	kafka.SecurityDisabled,
+	kafka.DelegationTokenAuthDisabled,
+	kafka.DelegationTokenNotFound,
+	kafka.DelegationTokenOwnerMismatch,
+	kafka.DelegationTokenRequestNotAllowed,
+	kafka.DelegationTokenAuthorizationFailed,
+	kafka.DelegationTokenExpired,
+	kafka.InvalidPrincipalType,
+	kafka.PrincipalDeserializationFailure,
+}
+
+// hopeless: the same request will fail again until a person changes something.
+var hopeless = [...]kafka.Error{
+	kafka.OffsetOutOfRange,
+	kafka.OffsetMetadataTooLarge,
+	kafka.InvalidTopic,
+	kafka.InvalidRequiredAcks,
+	kafka.InconsistentGroupProtocol, // the group belongs to another program
+	kafka.InvalidGroupId,
+	kafka.InvalidSessionTimeout, // outside the broker's group.{min,max}.session.timeout.ms
+	kafka.InvalidCommitOffsetSize,
+	kafka.UnsupportedVersion,
+	kafka.InvalidPartitionNumber,
+	kafka.InvalidReplicationFactor,
+	kafka.InvalidConfiguration,
+	kafka.InvalidRequest,
+	kafka.UnsupportedForMessageFormat,
+	kafka.PolicyViolation,
+	kafka.UnsupportedCompressionType,
+	kafka.GroupMaxSizeReached,
+	kafka.InconsistentClusterID,
+}
+
 func classOf(code kafka.Error) (class classify.Class, known bool) {
-	switch code {
-	case
-		kafka.InvalidMessage,          // a CRC that failed on the way (KAFKA-1367)
-		kafka.UnknownTopicOrPartition, // brokers learn of a new topic one after the other
-		kafka.LeaderNotAvailable,
-		kafka.NotLeaderForPartition,
-		kafka.RequestTimedOut,
-		kafka.BrokerNotAvailable,
-		kafka.ReplicaNotAvailable,
-		kafka.StaleControllerEpoch,
-		kafka.NetworkException,
-		kafka.GroupLoadInProgress,
-		kafka.GroupCoordinatorNotAvailable,
-		kafka.NotCoordinatorForGroup,
-		kafka.NotEnoughReplicas,
-		kafka.NotEnoughReplicasAfterAppend,
-		kafka.NotController,
-		kafka.ConcurrentTransactions,
-		kafka.KafkaStorageError,
-		kafka.ReassignmentInProgress,
-		kafka.FetchSessionIDNotFound,
-		kafka.InvalidFetchSessionEpoch,
-		kafka.ListenerNotFound,
-		kafka.FencedLeaderEpoch,  // our metadata are old; the position is not
-		kafka.UnknownLeaderEpoch, // the broker's metadata are old
-		kafka.StaleBrokerEpoch,
-		kafka.OffsetNotAvailable,
-		kafka.MemberIDRequired,
-		kafka.PreferredLeaderNotAvailable,
-		kafka.EligibleLeadersNotAvailable,
-		kafka.UnstableOffsetCommit,
-		kafka.ThrottlingQuotaExceeded,
-		kafka.UnknownTopicID, // only metadata decide whether the topic was created again
-		kafka.InconsistentTopicID,
-		kafka.FetchSessionTopicIDError:
+	switch {
+	case slices.Contains(passing[:], code):
 		return classify.Transient, true
-	case
-		kafka.IllegalGeneration,
-		kafka.UnknownMemberId,
-		kafka.RebalanceInProgress,
-		kafka.FencedInstanceID,
-		kafka.InvalidProducerEpoch,
-		kafka.ProducerFenced,
-		fencedMemberEpoch,
-		staleMemberEpoch:
+	case slices.Contains(fenced[:], code):
 		return classify.Fenced, true
-	}
-	if denied(code) {
-		return classify.Fatal, true
-	}
-	switch code {
-	case
-		kafka.OffsetOutOfRange,
-		kafka.OffsetMetadataTooLarge,
-		kafka.InvalidTopic,
-		kafka.InvalidRequiredAcks,
-		kafka.InconsistentGroupProtocol, // the group belongs to another program
-		kafka.InvalidGroupId,
-		kafka.InvalidSessionTimeout, // outside the broker's group.{min,max}.session.timeout.ms
-		kafka.InvalidCommitOffsetSize,
-		kafka.UnsupportedVersion,
-		kafka.InvalidPartitionNumber,
-		kafka.InvalidReplicationFactor,
-		kafka.InvalidConfiguration,
-		kafka.InvalidRequest,
-		kafka.UnsupportedForMessageFormat,
-		kafka.PolicyViolation,
-		kafka.UnsupportedCompressionType,
-		kafka.GroupMaxSizeReached,
-		kafka.InconsistentClusterID:
+	case denied(code), slices.Contains(hopeless[:], code):
 		return classify.Fatal, true
 	}
 	return classify.Transient, false
 }
 
-// denied tells whether a code says that the cluster knows us and refuses.
-func denied(code kafka.Error) bool {
-	switch code {
-	case
-		kafka.TopicAuthorizationFailed,
-		kafka.GroupAuthorizationFailed,
-		kafka.ClusterAuthorizationFailed,
-		kafka.TransactionalIDAuthorizationFailed,
-		kafka.BrokerAuthorizationFailed,
-		kafka.UnsupportedSASLMechanism,
-		kafka.IllegalSASLState,
-		kafka.SASLAuthenticationFailed,
-		kafka.SecurityDisabled,
-		kafka.DelegationTokenAuthDisabled,
-		kafka.DelegationTokenNotFound,
-		kafka.DelegationTokenOwnerMismatch,
-		kafka.DelegationTokenRequestNotAllowed,
-		kafka.DelegationTokenAuthorizationFailed,
-		kafka.DelegationTokenExpired,
-		kafka.InvalidPrincipalType,
-		kafka.PrincipalDeserializationFailure:
-		return true
-	}
-	return false
-}
+// denied tells whether a code says that the cluster knows what we want and refuses it.
+func denied(code kafka.Error) bool { return slices.Contains(refusals[:], code) }
 
 // Classify marks an error of the Kafka client with its class: by the Kafka error code if there is one, by type for TLS
 // and for the end of a generation. A [connector.HoldError], nil and an error that says nothing of Kafka come back as they
 // are; package classify judges those by their behaviour.
 func Classify(err error) error {
-	var hold *connector.HoldError
-	if err == nil || errors.As(err, &hold) {
+	if _, held := errors.AsType[*connector.HoldError](err); held || err == nil {
 		return err
 	}
-	var code kafka.Error
-	if errors.As(err, &code) {
+	if code, ok := errors.AsType[kafka.Error](err); ok {
 		if class, known := classOf(code); known {
 			return classify.Mark(err, class)
 		}
@@ -153,12 +158,13 @@ func Classify(err error) error {
 // doing says what was tried, for a person. Errors of another class come back classified.
 func Held(doing string, err error) error {
 	err = Classify(err)
-	var hold *connector.HoldError
-	if err == nil || errors.As(err, &hold) || classify.Of(err) != classify.Fatal {
+	if err == nil || classify.Of(err) != classify.Fatal {
 		return err
 	}
-	var code kafka.Error
-	if errors.As(err, &code) && denied(code) || untrusted(err) {
+	if _, held := errors.AsType[*connector.HoldError](err); held {
+		return err
+	}
+	if code, ok := errors.AsType[kafka.Error](err); ok && denied(code) || untrusted(err) {
 		return connector.Held(connector.ReasonKafkaDenied, doing+" is refused", err)
 	}
 	return connector.Held(connector.ReasonKafkaDown, doing+" fails and needs a person", err)
@@ -166,12 +172,9 @@ func Held(doing string, err error) error {
 
 // untrusted tells whether one side does not accept the other side's TLS identity or does not speak TLS at all.
 func untrusted(err error) bool {
-	var (
-		certificate *tls.CertificateVerificationError
-		plaintext   tls.RecordHeaderError
-		remote      *net.OpError
-	)
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	_, plaintext := errors.AsType[tls.RecordHeaderError](err)
 	// Package tls reports an alert of the other side as an operation of this name; the alert's own type is private.
-	return errors.As(err, &certificate) || errors.As(err, &plaintext) ||
-		errors.As(err, &remote) && remote.Op == "remote error"
+	remote, ok := errors.AsType[*net.OpError](err)
+	return certificate || plaintext || ok && remote.Op == "remote error"
 }

@@ -98,18 +98,21 @@ func (g *Group) Missing() []string {
 // Fatal error besides: a [connector.HoldError] with ReasonKafkaDenied or ReasonKafkaDown. It may be called again then,
 // but not twice at a time.
 func (g *Group) Run(ctx context.Context, deliver func(connector.Assignment)) error {
-	for {
-		topics, err := g.awaitTopics(ctx, deliver)
-		if err == nil {
-			err = g.belong(ctx, topics, deliver)
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
+	for ctx.Err() == nil {
+		if err := g.serve(ctx, deliver); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// serve is one turn of Run: until the topics change, ctx ends or a Fatal error.
+func (g *Group) serve(ctx context.Context, deliver func(connector.Assignment)) error {
+	topics, err := g.awaitTopics(ctx, deliver)
+	if err != nil {
+		return err
+	}
+	return g.belong(ctx, topics, deliver)
 }
 
 // awaitTopics returns the configured topics as soon as one of them exists.

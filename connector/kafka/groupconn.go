@@ -144,8 +144,8 @@ func (c *groupConn) Write(b []byte) (int, error) {
 }
 
 func (c *groupConn) creates() bool {
-	key, version := protocol.ApiKey(be.Uint16(c.head[4:])), be.Uint16(c.head[6:])
-	return key == protocol.Metadata && version >= createFrom && version <= createTo
+	key, version := be.Uint16(c.head[4:]), be.Uint16(c.head[6:])
+	return key == uint16(protocol.Metadata) && version >= createFrom && version <= createTo
 }
 
 // SetDeadline implements [net.Conn]; no deadline becomes one.

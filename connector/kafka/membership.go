@@ -117,7 +117,8 @@ func (m *membership) claims(gen *kafka.Generation) []connector.Partition {
 			continue // not subscribed to: a leader of another kind
 		}
 		for _, p := range assigned {
-			claims = append(claims, connector.Partition{Cluster: t.Cluster, Topic: name, TopicID: t.ID, ID: int32(p.ID)})
+			id := int32(p.ID) //nolint:gosec // kafka-go widens Kafka's int32
+			claims = append(claims, connector.Partition{Cluster: t.Cluster, Topic: name, TopicID: t.ID, ID: id})
 		}
 	}
 	slices.SortFunc(claims, func(a, b connector.Partition) int {

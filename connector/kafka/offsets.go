@@ -44,7 +44,8 @@ func (g *Group) Offsets(ctx context.Context, topic string) (map[int32]connector.
 		}
 		answered++
 		if p.CommittedOffset >= 0 {
-			offsets[int32(p.Partition)] = connector.GroupOffset{Next: p.CommittedOffset, Epoch: parseEpoch(p.Metadata)}
+			id := int32(p.Partition) //nolint:gosec // kafka-go widens Kafka's int32
+			offsets[id] = connector.GroupOffset{Next: p.CommittedOffset, Epoch: parseEpoch(p.Metadata)}
 		}
 	}
 	if answered != len(t.Partitions) { // taken for "no offset" it could begin a topic a second time
