@@ -6,7 +6,7 @@ SHELL := /bin/bash
 SUITE := go run ./test/suite
 FUZZTIME ?= 30s
 
-.PHONY: help build demo test test-all hermetic race lint fmt fuzz lab lab-all scripts mutants bench golden lab-install clean
+.PHONY: help build demo test test-all hermetic race lint fmt fuzz adapters lab lab-all scripts mutants bench golden lab-install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,13 +36,15 @@ fmt: ## format the code
 scripts: ## Python and shell scripts parse
 	@$(SUITE) -name scripts test/lab/parse
 
-lab: ## the connector against real Kafka and MinIO, with faults (minutes)
-	@$(SUITE) -name store go run ./test/lab/with minio go test -tags lab -count=1 -run MinIO ./sink/delta/objstore
+adapters: ## the adapters' conformance suites against real Kafka and MinIO
+	@go run ./test/lab/with kafka,minio $(SUITE) -name adapters \
+		go test -tags lab -count=1 -run 'MinIO|Lab$$' ./sink/delta/objstore ./connector/kafka
+
+lab: adapters ## the connector against real Kafka and MinIO, with faults (minutes)
 	@$(SUITE) -name oracle go test -tags lab -count=1 -timeout 20m ./test/oracle
 	@$(SUITE) -name lab go test -tags lab -count=1 -timeout 40m ./test/e2e
 
-lab-all: ## lab with Spark and the long rows
-	@$(SUITE) -name store go run ./test/lab/with minio go test -tags lab -count=1 -run MinIO ./sink/delta/objstore
+lab-all: adapters ## lab with Spark and the long rows
 	@$(SUITE) -name oracle-long go test -tags lab,long -count=1 -timeout 40m ./test/oracle
 	@$(SUITE) -name lab-long go test -tags lab,long -count=1 -timeout 80m ./test/e2e
 

@@ -28,6 +28,13 @@ func TestCounts(t *testing.T) {
 				`{"Action":"pass",` + p + `}`,
 			}, 3, nil,
 		},
+		"a slash in a name is no parent": {
+			[]string{
+				`{"Action":"run",` + p + `,"Test":"TestA/one/two"}`,
+				`{"Action":"pass",` + p + `,"Test":"TestA/one/two"}`,
+				`{"Action":"pass",` + p + `,"Test":"TestA"}`,
+			}, 1, nil,
+		},
 		"a failing leaf is not counted again": {
 			[]string{
 				`{"Action":"output",` + p + `,"Test":"TestA/one","Output":"why\n"}`,

@@ -1,8 +1,8 @@
-// Command with runs a command beside a server of the test lab.
+// Command with runs a command beside servers of the test lab.
 //
-//	go run ./test/lab/with minio COMMAND ARGUMENT...
+//	go run ./test/lab/with kafka,minio COMMAND ARGUMENT...
 //
-// SLUICE_TEST_S3 names the server in the command's environment.
+// In the command's environment SLUICE_TEST_KAFKA is the broker's address, SLUICE_TEST_S3 the URL of the S3 server.
 package main
 
 import (
@@ -12,38 +12,60 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"sluice/test/lab"
 )
 
 func main() {
-	if len(os.Args) < 3 || os.Args[1] != "minio" {
-		fmt.Fprintln(os.Stderr, "usage: with minio COMMAND ARGUMENT...")
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "usage: with kafka,minio COMMAND ARGUMENT...")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[2:]); err != nil {
+	if err := run(ctx, strings.Split(os.Args[1], ","), os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, "with:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string) (err error) {
+func run(ctx context.Context, servers, args []string) (err error) {
 	dir, err := os.MkdirTemp("", "sluice-with-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	minio, err := lab.StartMinIO(ctx, dir)
-	if err != nil {
-		return err
+	env := os.Environ()
+	for _, name := range servers {
+		own := filepath.Join(dir, name)
+		if err := os.Mkdir(own, 0o755); err != nil {
+			return err
+		}
+		switch name {
+		case "kafka":
+			kafka, err := lab.StartKafka(ctx, lab.KafkaOptions{Dir: own})
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, kafka.Stop()) }()
+			env = append(env, "SLUICE_TEST_KAFKA="+kafka.Addr)
+		case "minio":
+			minio, err := lab.StartMinIO(ctx, own)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, minio.Stop()) }()
+			env = append(env, "SLUICE_TEST_S3="+minio.Endpoint)
+		default:
+			return fmt.Errorf("the lab has no server %q", name)
+		}
 	}
-	defer func() { err = errors.Join(err, minio.Stop()) }()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), "SLUICE_TEST_S3="+minio.Endpoint)
+	cmd.Env = env
 	return cmd.Run()
 }

@@ -1,0 +1,130 @@
+package main
+
+// list holds the rules that must not break unseen. Keep it next to docs/guarantees.md: each guarantee has a mutant.
+var list = []mutant{
+	// The compare-and-set of positions.
+	{
+		name: "PRE does not compare positions",
+		file: "connector/decide.go",
+		old:  "if at != want {", new: "if at != want && at < 0 {",
+		pkg: "./connector", test: "^TestPRE$",
+	},
+	{
+		name: "PRE is judged on the first prefix only",
+		file: "sink/delta/commit.go",
+		old:  "if err := pre(t.head.snapshot); err != nil {", new: "if err := pre(t.head.snapshot); err != nil && losses == 0 {",
+		pkg: "./sink/delta", test: "^TestLostRace$",
+	},
+	{
+		name: "a START ignores the topic's history",
+		file: "connector/decide.go",
+		old:  "len(past) > 0 {\n\t\t\treturn classify.Mark(", new: "len(past) > 1000 {\n\t\t\treturn classify.Mark(",
+		pkg: "./connector", test: "^TestPRE$",
+	},
+	{
+		name: "a position is known by the topic's name alone",
+		file: "idempotency/coordinates.go",
+		old:  "escape(p.Topic), p.TopicID.String(), strconv", new: "escape(p.Topic), TopicID{}.String(), strconv",
+		pkg: "./idempotency", test: ".",
+	},
+
+	// The outcome of a commit.
+	{
+		name: "a commit overwrites the version",
+		file: "sink/delta/offer.go",
+		old:  "bytes.NewReader(p.body), objstore.IfAbsent)", new: "bytes.NewReader(p.body), objstore.Replace)",
+		pkg: "./sink/delta", test: "^TestLostRace$",
+	},
+	{
+		name: "an existing version is always another's",
+		file: "sink/delta/offer.go",
+		old:  "case id == p.txnID:\n\t\treturn won, nil", new: "case id == p.txnID:\n\t\treturn lost, nil",
+		pkg: "./sink/delta", test: "^TestOutcomes$",
+	},
+	{
+		name: "an existing version is always ours",
+		file: "sink/delta/offer.go",
+		old:  "case id == p.txnID:", new: "case id != \"\":",
+		pkg: "./sink/delta", test: "^TestLostRace$",
+	},
+	{
+		name: "the next version while the outcome is unknown",
+		file: "sink/delta/offer.go",
+		old:  "t.doubt(ctx, p, put)\n\t\treturn lost, p.stillOpen(put)", new: "t.doubt(ctx, p, put)\n\t\treturn lost, nil",
+		pkg: "./sink/delta", test: "^TestOutcomes$",
+	},
+	{
+		name: "a new id for a version that is not there yet",
+		file: "sink/delta/offer.go",
+		old:  "t.doubt(ctx, p, put)\n\t\treturn lost, p.stillOpen(put)",
+		new:  "t.doubt(ctx, p, put)\n\t\tp.txnID += \"-again\"\n\t\treturn lost, p.stillOpen(put)",
+		pkg:  "./sink/delta", test: "^TestOutcomes$",
+	},
+	{
+		name: "a commit on a snapshot of any age",
+		file: "sink/delta/refresh.go",
+		old:  "return mono < maxAge && wall < maxAge && wall > -time.Second", new: "return mono <= mono+maxAge && wall <= wall+maxAge",
+		pkg: "./sink/delta", test: "^Test(OldSnapshot|SleptPastCleanup)$",
+	},
+	{
+		name: "files of an undecided commit are deleted",
+		file: "sink/delta/stage.go",
+		old:  "case f.mayBeNamed:", new: "case f.mayBeNamed && f.named:",
+		pkg: "./sink/delta", test: "^TestUndecidedOnEndOfContext$",
+	},
+
+	// What becomes of a batch.
+	{
+		name: "rows of a lost or fenced session are committed",
+		file: "connector/decide.go",
+		old:  "if !ok || span.Session != r.Session || r.First >= span.Next {", new: "if !ok || r.First >= span.Next {",
+		pkg: "./connector", test: "^TestDecide$",
+	},
+	{
+		name: "a fence keeps the batch behind it",
+		file: "connector/claim.go",
+		old:  "c.session = r.sessions\n", new: "if c.session == 0 {\n\t\tc.session = r.sessions\n\t}\n",
+		pkg: "./test/story", test: "^TestSchedules$",
+	},
+	{
+		name: "a bad record is skipped",
+		file: "connector/decide.go",
+		old:  "span.Next = bad.Offset\n", new: "span.Next = bad.Offset + 1\n",
+		pkg: "./connector", test: "^TestDecide$",
+	},
+
+	// Where a claim begins.
+	{
+		name: "the group's offset goes before the table's position",
+		file: "connector/resume.go",
+		old:  "ok && o.Next == next {\n\t\t\t\tepoch = o.Epoch", new: "ok {\n\t\t\t\tnext, epoch = o.Next, o.Epoch",
+		pkg: "./test/story", test: "^TestGroupOffsetsFollowTheTableAndAreMended$",
+	},
+	{
+		name: "group offsets are written before the commit",
+		file: "connector/reader.go",
+		old:  "c.next, c.epoch = last+1, f.Epoch\n",
+		new:  "c.next, c.epoch = last+1, f.Epoch\n\tr.offsets.note(c.Partition, GroupOffset{c.next, c.epoch})\n",
+		pkg:  "./test/story", test: "^TestSchedules$",
+	},
+	{
+		name: "what retention deleted is skipped",
+		file: "connector/resume.go",
+		old:  "case at.Next < b.LogStart:", new: "case at.Next < b.LogStart-1_000_000:",
+		pkg: "./test/story", test: "^TestPositionsOutsideTheLogHoldAndOthersGoOn$",
+	},
+
+	// What a reader of committed records sees.
+	{
+		name: "checksums are not looked at",
+		file: "connector/kafka/recordbatch/recordbatch.go",
+		old:  "castagnoli) != h.crc {", new: "castagnoli) != h.crc && h.crc == 0 {",
+		pkg: "./connector/kafka/recordbatch", test: "^TestRefusals$",
+	},
+	{
+		name: "records of aborted transactions are delivered",
+		file: "connector/kafka/recordbatch/recordbatch.go",
+		old:  "case h.last < b.Next, dead && h.attrs&attrTxn != 0:", new: "case h.last < b.Next:",
+		pkg: "./connector/kafka/recordbatch", test: "^TestOracle$",
+	},
+}
