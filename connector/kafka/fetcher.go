@@ -78,12 +78,16 @@ func (l *Log) fetching(ctx context.Context, f *fetcher, q *queue, minBytes int, 
 		if err != nil {
 			return
 		}
+		sent, idle := time.Now(), false
 		if flights = l.take(q, size, &req, flights[:0]); len(flights) > 0 {
-			l.roundTrip(ctx, f, &req, &resp, opener, flights)
+			idle = l.roundTrip(ctx, f, &req, &resp, opener, flights)
 		}
 		release()
 		if resp.x != nil && cap(resp.x.in) > 2*l.cfg.MaxBytes {
 			resp.x = nil // one large batch should not cost its size for ever
+		}
+		if idle { // a broker that does not wait is asked no more often than one that does
+			_ = sleep(ctx, maxWait-time.Since(sent))
 		}
 	}
 }
@@ -150,15 +154,16 @@ func (l *Log) take(q *queue, size int, req *fetchRequest, flights []flight) []fl
 	return flights
 }
 
-// roundTrip sends a request and settles each of its partitions.
+// roundTrip sends a request and settles each of its partitions. It tells whether the broker had no record for any.
 func (l *Log) roundTrip(ctx context.Context, f *fetcher, req *fetchRequest, resp *fetchResponse, opener *recordbatch.Opener,
 	flights []flight,
-) {
+) (idle bool) {
 	err := l.client.fetch(ctx, req, resp)
 	if err != nil {
 		l.fetchFailed(ctx, f, flights, err)
-		return
+		return false
 	}
+	idle = true
 	l.metrics.fetched(resp.bytes(), resp.throttle)
 	l.mu.Lock()
 	l.endTrouble(troubled{broker: f.broker})
@@ -168,6 +173,7 @@ func (l *Log) roundTrip(ctx context.Context, f *fetcher, req *fetchRequest, resp
 	l.mu.Unlock()
 	for i := range resp.parts {
 		p := &resp.parts[i]
+		idle = idle && len(p.records) == 0
 		flight := &flights[p.index]
 		if !flight.done {
 			flight.done = true
@@ -177,10 +183,15 @@ func (l *Log) roundTrip(ctx context.Context, f *fetcher, req *fetchRequest, resp
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range flights {
-		if flight := &flights[i]; !flight.done && l.landed(flight) {
-			l.lose(flight.c, flight.c.retry(errMalformed))
+		switch c := flights[i].c; {
+		case flights[i].done || !l.landed(&flights[i]):
+		case len(resp.parts) > 0: // left out of a full response
+			l.enqueue(c)
+		default:
+			l.lose(c, c.retry(errMalformed))
 		}
 	}
+	return idle
 }
 
 // landed ends the flight of a partition and tells whether the request is still the one that was sent. If not, the

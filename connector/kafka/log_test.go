@@ -2,16 +2,54 @@ package kafka
 
 import (
 	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"sluice/connector"
 )
+
+var _ connector.Log = (*Log)(nil)
+
+// onFetch calls fn for every fetch request from now on. An answer of fn's replaces the cluster's.
+func (w *scene) onFetch(fn func(*kmsg.FetchRequest) *kmsg.FetchResponse) {
+	w.fake.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		w.fake.KeepControl()
+		if resp := fn(req.(*kmsg.FetchRequest)); resp != nil {
+			return resp, nil, true
+		}
+		return nil, nil, false
+	})
+}
+
+// answer makes a response with one partition for each that was asked for.
+func answer(req *kmsg.FetchRequest, fill func(kmsg.FetchRequestTopicPartition, *kmsg.FetchResponseTopicPartition)) *kmsg.FetchResponse {
+	resp := req.ResponseKind().(*kmsg.FetchResponse)
+	for _, t := range req.Topics {
+		rt := kmsg.NewFetchResponseTopic()
+		rt.TopicID = t.TopicID
+		for _, p := range t.Partitions {
+			rp := kmsg.NewFetchResponseTopicPartition()
+			rp.Partition = p.Partition
+			rp.RecordBatches = []byte{}
+			fill(p, &rp)
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
 
 // Two topics on two brokers, every codec: all records in order, many partitions per request.
 func TestLogReads(t *testing.T) {
@@ -27,40 +65,551 @@ func TestLogReads(t *testing.T) {
 			}
 		}
 		w.produce("b", 2, 5, "b")
-		most := 0
-		w.fake.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		var most atomic.Int64
+		w.onFetch(func(req *kmsg.FetchRequest) *kmsg.FetchResponse {
 			n := 0
-			for _, t := range req.(*kmsg.FetchRequest).Topics {
+			for _, t := range req.Topics {
 				n += len(t.Partitions)
 			}
-			most = max(most, n)
-			return nil, nil, false
+			most.Store(max(most.Load(), int64(n)))
+			return nil
 		})
 		r := w.read(LogConfig{})
 		for _, p := range r.partitions("a", "b") {
 			r.from(p, 0, -1)
 		}
-		began := time.Now()
 		r.until(time.Minute, func() bool { return r.records() == 6*300+5 && r.answers >= 9 })
-		t.Logf("read in %v of virtual time, %d answers", time.Since(began), r.answers)
 		for _, p := range r.partitions("a") {
 			want := slices.Concat(tagged("a0-", 100), tagged("a1-", 100), tagged("a2-", 100))
 			if !slices.Equal(r.values(p), want) || r.at[p].Next != 300 {
 				t.Errorf("%v: %d records, next %d", p, len(r.got[p]), r.at[p].Next)
 			}
-			if b := r.last[p].Bounds; b.HighWatermark != 300 || b.LastStable != 300 || b.LogStart != 0 || b.DivergedAt != -1 {
+			want2 := connector.Bounds{HighWatermark: 300, LastStable: 300, DivergedAt: -1}
+			if b := r.last[p].Bounds; b != want2 {
 				t.Errorf("%v: %+v", p, b)
 			}
 		}
-		if most < 3 {
-			t.Errorf("%d partitions in a request at most", most)
+		if n := most.Load(); n < 3 {
+			t.Errorf("%d partitions in a request at most", n)
 		}
 		empty := r.partitions("b")[0]
-		if a := r.last[empty]; a.Next != 0 || a.Records != nil || a.Bounds.DivergedAt != -1 {
+		if a := r.last[empty]; a.Next != 0 || a.Records != nil || a.Epoch != -1 || a.Bounds.DivergedAt != -1 {
 			t.Errorf("an empty partition: %+v", a)
 		}
 	})
 }
 
-var _ = kfake.Ports
-var _ connector.Log = (*Log)(nil)
+// Transactions of interleaved producers, a third of them aborted, all codecs, against franz-go, at several sizes.
+func TestLogTransactions(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("t", 2)
+		rnd := rand.New(rand.NewPCG(7, 7))
+		codecs := []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()}
+		var producers []*kgo.Client
+		for i := range codecs {
+			producers = append(producers, w.franz(kgo.TransactionalID(fmt.Sprint("tx", i)), kgo.ProducerBatchCompression(codecs[i]), kgo.ProducerLinger(0)))
+		}
+		open := make([]bool, len(producers))
+		committed, aborted, pending := 0, 0, make([]int, len(producers))
+		end := func(i int, commit bool) {
+			if err := producers[i].EndTransaction(t.Context(), kgo.TransactionEndTry(commit)); err != nil {
+				t.Fatal(err)
+			}
+			if commit {
+				committed += pending[i]
+			} else {
+				aborted += pending[i]
+			}
+			open[i], pending[i] = false, 0
+		}
+		for step := range 150 {
+			i := rnd.IntN(len(producers))
+			if !open[i] {
+				if err := producers[i].BeginTransaction(); err != nil {
+					t.Fatal(err)
+				}
+				open[i] = true
+			}
+			for part := range int32(2) {
+				var recs []*kgo.Record
+				for range 1 + rnd.IntN(5) {
+					recs = append(recs, &kgo.Record{
+						Topic: "t", Partition: part,
+						Key: fmt.Appendf(nil, "%d", step), Value: []byte(strings.Repeat("x", rnd.IntN(300))),
+						Headers: []kgo.RecordHeader{{Key: "codec", Value: []byte{byte(i)}}},
+					})
+				}
+				if err := producers[i].ProduceSync(t.Context(), recs...).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+				pending[i] += len(recs)
+			}
+			if rnd.IntN(3) == 0 {
+				end(i, rnd.IntN(3) > 0)
+			}
+		}
+		for i := range producers {
+			if open[i] {
+				end(i, false)
+			}
+		}
+		if committed == 0 || aborted == 0 {
+			t.Fatal(committed, aborted)
+		}
+		want := w.oracle("t", committed)
+		for _, size := range []int{1 << 20, 5000, 300, 1} {
+			// kfake leaves out aborted transactions where a response reaches MaxBytes, so that stays large.
+			r := w.read(LogConfig{PartitionBytes: size})
+			ends, err := r.Bounds(t.Context(), ends(r.partitions("t")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for p := range ends {
+				r.from(p, 0, -1)
+			}
+			r.until(time.Minute, func() bool {
+				for p, b := range ends {
+					if r.at[p].Next < b.LastStable {
+						return false
+					}
+				}
+				return true
+			})
+			for p := range ends {
+				if got := sums(r.got[p]); !slices.Equal(got, want[p.ID]) {
+					t.Errorf("%d bytes: %v differs: %d records, franz-go has %d", size, p, len(got), len(want[p.ID]))
+				}
+			}
+			if r.records() != committed {
+				t.Errorf("%d bytes: %d of %d records", size, r.records(), committed)
+			}
+			t.Logf("%d bytes: %d committed records exact in %d answers, %d aborted ones dropped", size, committed, r.answers, aborted)
+			r.stop()
+		}
+	})
+}
+
+// ends are positions that ask for the bounds alone.
+func ends(partitions []connector.Partition) (positions []connector.Position) {
+	for _, p := range partitions {
+		positions = append(positions, connector.Position{Partition: p, Next: -1, Epoch: -1})
+	}
+	return positions
+}
+
+// sums are what records say, short.
+func sums(records []connector.Record) (sums []uint64) {
+	for _, r := range records {
+		h := fnv.New64a()
+		fmt.Fprintf(h, "%d %d %q %v %q %v", r.Offset, r.Timestamp, r.Key, r.Key == nil, r.Value, r.Value == nil)
+		for _, x := range r.Headers {
+			fmt.Fprintf(h, "%q=%q", x.Key, x.Value)
+		}
+		sums = append(sums, h.Sum64())
+	}
+	return sums
+}
+
+// oracle reads n committed records with franz-go, by partition.
+func (w *scene) oracle(topic string, n int) map[int32][]uint64 {
+	w.t.Helper()
+	got := map[int32][]connector.Record{}
+	cl := w.franz(kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.WithDecompressor(decompressor{kgo.DefaultDecompressor()}), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	defer cl.Close()
+	for seen := 0; seen < n; {
+		fetches := cl.PollFetches(w.t.Context())
+		if err := fetches.Err(); err != nil {
+			w.t.Fatalf("franz-go after %d of %d: %v", seen, n, err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			rec := connector.Record{Offset: r.Offset, Timestamp: r.Timestamp.UnixMilli(), Key: r.Key, Value: r.Value}
+			for _, h := range r.Headers {
+				rec.Headers = append(rec.Headers, connector.Header{Key: h.Key, Value: h.Value})
+			}
+			got[r.Partition] = append(got[r.Partition], rec)
+			seen++
+		})
+	}
+	all := map[int32][]uint64{}
+	for p, recs := range got {
+		all[p] = sums(recs)
+	}
+	return all
+}
+
+// decompressor is franz-go's, except that its zstd decoder has a finalizer, which closes a channel of the bubble.
+type decompressor struct{ kgo.Decompressor }
+
+func (d decompressor) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byte, error) {
+	if codec != kgo.CodecZstd {
+		return d.Decompressor.Decompress(src, codec)
+	}
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	return z.DecodeAll(src, nil)
+}
+
+// A compacted log has holes; the reading goes over them to the end.
+func TestLogCompacted(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		policy := "compact"
+		small := "4096"
+		if _, err := w.admin.CreateTopic(t.Context(), 1, -1, map[string]*string{"cleanup.policy": &policy, "segment.bytes": &small}, "t"); err != nil {
+			t.Fatal(err)
+		}
+		cl := w.franz(kgo.ProducerBatchCompression(kgo.Lz4Compression()), kgo.ProducerLinger(0))
+		for i := range 100 {
+			var recs []*kgo.Record
+			for k := range 20 { // only the first key is never written again: the log starts where it did
+				recs = append(recs, &kgo.Record{Topic: "t", Key: fmt.Appendf(nil, "k%d", min(i*20+k, 1+(i*7+k)%50)), Value: []byte(strings.Repeat("v", 50))})
+			}
+			if err := cl.ProduceSync(t.Context(), recs...).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Hour)
+		w.fake.Compact()
+		r := w.read(LogConfig{PartitionBytes: 1})
+		p := r.partitions("t")[0]
+		r.from(p, 0, -1)
+		r.until(time.Minute, func() bool { return r.at[p].Next == 2000 })
+		if n := r.records(); n >= 2000 || n < 50 {
+			t.Errorf("%d records", n)
+		} else {
+			t.Logf("%d of 2000 records left, %d answers", n, r.answers)
+		}
+	})
+}
+
+// Partitions move between brokers while they are read.
+func TestLogLeaderMoves(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("t", 4)
+		r := w.read(LogConfig{})
+		parts := r.partitions("t")
+		for _, p := range parts {
+			r.from(p, 0, -1)
+		}
+		var want []string
+		for round := range 6 {
+			tag := fmt.Sprintf("r%d-", round)
+			for _, p := range parts {
+				w.produce("t", p.ID, 50, tag)
+			}
+			want = append(want, tagged(tag, 50)...)
+			r.until(time.Minute, func() bool { return r.records() == 200*(round+1) })
+			for _, p := range parts {
+				if err := w.fake.MoveTopicPartition("t", p.ID, (p.ID+int32(round))%2); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, p := range parts {
+			if !slices.Equal(r.values(p), want) {
+				t.Errorf("%v: %d records, want %d", p, len(r.got[p]), len(want))
+			}
+			if r.at[p].Epoch == 0 {
+				t.Errorf("%v: the epoch never rose", p)
+			}
+		}
+		moves := r.metric("sluice_fetch_errors_total", "kind", "leader")
+		if moves == 0 {
+			t.Error("no move was noticed")
+		}
+		t.Logf("%d records in order, %v refusals", r.records(), moves)
+	})
+}
+
+// A topic that was deleted holds as missing, one that was created again as that, each after two readings.
+func TestLogRecreatedTopic(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		for _, again := range []bool{false, true} {
+			w.create("t", 1)
+			w.produce("t", 0, 10, "old")
+			r := w.read(LogConfig{})
+			p := r.partitions("t")[0]
+			r.from(p, 0, -1)
+			r.until(time.Minute, func() bool { return r.records() == 10 })
+			w.delete("t")
+			want := connector.ReasonTopicMissing
+			if again {
+				w.create("t", 1)
+				w.produce("t", 0, 20, "new")
+				want = connector.ReasonTopicRecreated
+			}
+			began := time.Now()
+			r.holds(time.Minute, p, want)
+			if since := time.Since(began); since < confirm {
+				t.Errorf("%s after %v: nobody looked twice", want, since)
+			}
+			if r.records() != 10 || r.at[p].Next != 10 {
+				t.Errorf("%d records, next %d", r.records(), r.at[p].Next)
+			}
+			// Whoever asks once a minute hears at once that it is still so.
+			time.Sleep(time.Minute)
+			began = time.Now()
+			r.from(p, 10, 0)
+			r.holds(time.Minute, p, want)
+			if since := time.Since(began); since > time.Second {
+				t.Errorf("the standing finding took %v", since)
+			}
+			bounds, err := r.Bounds(t.Context(), []connector.Position{{Partition: p, Next: 10, Epoch: 0}})
+			if err != nil || len(bounds) != 0 {
+				t.Errorf("bounds of a partition that is gone: %v %v", bounds, err)
+			}
+			r.stop()
+		}
+	})
+}
+
+// Positions outside the log hold after two readings five seconds apart; the others go on.
+func TestLogOutOfRange(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("t", 3)
+		for p := range int32(3) {
+			for range 5 {
+				w.produce("t", p, 10, "v")
+			}
+		}
+		if err := w.fake.DeleteRecords("t", 0, 30); err != nil {
+			t.Fatal(err)
+		}
+		r := w.read(LogConfig{})
+		parts := r.partitions("t")
+		began := time.Now()
+		r.from(parts[0], 20, -1)
+		r.from(parts[1], 51, -1)
+		r.from(parts[2], 0, -1)
+		r.holds(time.Minute, parts[0], connector.ReasonBehindLogStart)
+		r.holds(time.Minute, parts[1], connector.ReasonAheadOfLogEnd)
+		if since := time.Since(began); since < confirm || since > 2*confirm {
+			t.Errorf("after %v", since)
+		}
+		if b := r.last[parts[0]].Bounds; b.LogStart != 30 || b.HighWatermark != 50 {
+			t.Errorf("%+v", b)
+		}
+		if len(r.got[parts[2]]) != 50 || r.records() != 50 {
+			t.Errorf("%d records, %d of the good partition", r.records(), len(r.got[parts[2]]))
+		}
+		// The end itself is inside, and so is the start.
+		r.from(parts[0], 30, -1)
+		r.from(parts[1], 50, -1)
+		r.until(time.Minute, func() bool { return len(r.got[parts[0]]) == 20 })
+		w.produce("t", 1, 1, "more")
+		r.until(time.Minute, func() bool { return len(r.got[parts[1]]) == 1 })
+	})
+}
+
+// What a broker says once is not yet a finding.
+func TestLogFindingHasToStand(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("t", 1)
+		w.produce("t", 0, 10, "v")
+		w.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Err: kerr.OffsetOutOfRange, Count: 2})
+		r := w.read(LogConfig{})
+		p := r.partitions("t")[0]
+		r.from(p, 0, -1)
+		r.until(time.Minute, func() bool { return r.records() == 10 })
+		if r.held[p] != nil {
+			t.Fatal(r.held[p])
+		}
+		// One that is refused for ever although the log has it holds all the same.
+		w.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Err: kerr.OffsetOutOfRange, Count: -1})
+		r.session++
+		r.from(p, 5, 0)
+		r.holds(time.Minute, p, connector.ReasonTruncated)
+	})
+}
+
+// A broker that reports a diverging epoch is believed when its epochs say so too (KIP-320).
+func TestLogTruncated(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("t", 1)
+		w.produce("t", 0, 10, "v")
+		r := w.read(LogConfig{})
+		p := r.partitions("t")[0]
+		w.onFetch(func(req *kmsg.FetchRequest) *kmsg.FetchResponse { // kfake does not look at the last epoch
+			if asked := req.Topics[0].Partitions[0]; asked.LastFetchedEpoch != 5 || asked.FetchOffset != 8 {
+				t.Errorf("asked for %+v", asked)
+			}
+			return answer(req, func(_ kmsg.FetchRequestTopicPartition, rp *kmsg.FetchResponseTopicPartition) {
+				rp.DivergingEpoch.Epoch, rp.DivergingEpoch.EndOffset = 0, 4
+			})
+		})
+		w.fake.ControlKey(int16(kmsg.OffsetForLeaderEpoch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			w.fake.KeepControl()
+			r := req.(*kmsg.OffsetForLeaderEpochRequest)
+			if asked := r.Topics[0].Partitions[0]; asked.LeaderEpoch != 5 || asked.CurrentLeaderEpoch != 0 {
+				t.Errorf("asked for %+v", asked)
+			}
+			resp := r.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+			rt := kmsg.NewOffsetForLeaderEpochResponseTopic()
+			rt.Topic = "t"
+			rp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+			rp.LeaderEpoch, rp.EndOffset = 0, 4
+			rt.Partitions = append(rt.Partitions, rp)
+			resp.Topics = append(resp.Topics, rt)
+			return resp, nil, true
+		})
+		r.from(p, 8, 5)
+		r.holds(time.Minute, p, connector.ReasonTruncated)
+		if r.last[p].Bounds.DivergedAt != 4 || r.last[p].Next != 8 {
+			t.Errorf("%+v", r.last[p])
+		}
+		began := time.Now()
+		bounds, err := r.Bounds(t.Context(), []connector.Position{{Partition: p, Next: 8, Epoch: 5}})
+		if err != nil || bounds[p].DivergedAt != 4 || time.Since(began) < confirm {
+			t.Errorf("%+v %v after %v", bounds, err, time.Since(began))
+		}
+	})
+}
+
+// A partition that is wanted anew does not wait behind the long poll of idle ones, and idle ones cost little.
+func TestLogIdlePartitions(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("t", 40)
+		w.produce("t", 7, 10, "v")
+		var requests atomic.Int32
+		w.onFetch(func(*kmsg.FetchRequest) *kmsg.FetchResponse { requests.Add(1); return nil })
+		r := w.read(LogConfig{})
+		parts := r.partitions("t")
+		for _, p := range parts {
+			if p.ID != 7 {
+				r.from(p, 0, -1)
+			}
+		}
+		if r.within(10*time.Second, func() bool { return r.answers > 39 }) || r.answers != 39 {
+			t.Fatalf("%d answers", r.answers)
+		}
+		if n := requests.Load(); n > 2*(1+20+2)+10 {
+			t.Errorf("%d requests in ten idle seconds", n)
+		}
+		t.Logf("%d requests in ten idle seconds of 39 partitions", requests.Load())
+		began := time.Now()
+		r.from(parts[7], 0, -1)
+		r.until(time.Second, func() bool { return r.records() == 10 })
+		if since := time.Since(began); since > 50*time.Millisecond {
+			t.Errorf("the newcomer waited for %v", since)
+		}
+		// A record that arrives at an idle partition waits for one long poll at most.
+		began = time.Now()
+		w.produce("t", 3, 1, "w")
+		r.until(time.Second, func() bool { return r.records() == 11 })
+		if since := time.Since(began); since > 600*time.Millisecond {
+			t.Errorf("the record waited for %v", since)
+		}
+	})
+}
+
+// The end of a log that moves without records for us is told, at most once per second.
+func TestLogTellsBounds(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("t", 1)
+		w.produce("t", 0, 10, "v")
+		r := w.read(LogConfig{MinBytes: 1})
+		p := r.partitions("t")[0]
+		r.from(p, 0, -1)
+		r.until(time.Minute, func() bool { return r.records() == 10 })
+		tx := w.franz(kgo.TransactionalID("tx"), kgo.ProducerLinger(0))
+		if err := tx.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		answers, began := r.answers, time.Now()
+		for range 50 {
+			if err := tx.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("open")}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+			r.within(100*time.Millisecond, func() bool { return false })
+		}
+		r.until(2*time.Second, func() bool { return r.last[p].Bounds.HighWatermark == 60 })
+		if b := r.last[p].Bounds; b.LastStable != 10 || r.last[p].Next != 10 {
+			t.Errorf("%+v", r.last[p])
+		}
+		if told, most := r.answers-answers, int(time.Since(began)/time.Second)+1; told > most || told < 2 {
+			t.Errorf("%d answers in %v", told, time.Since(began))
+		}
+		if err := tx.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+			t.Fatal(err)
+		}
+		r.until(2*time.Second, func() bool { return r.at[p].Next == 61 })
+		if r.records() != 10 {
+			t.Errorf("%d records", r.records())
+		}
+	})
+}
+
+// Answers carry the session of their request; what was forgotten or replaced is not delivered any more.
+func TestLogSessions(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("t", 2)
+		w.produce("t", 0, 10, "v")
+		w.produce("t", 1, 10, "v")
+		r := w.read(LogConfig{})
+		parts := r.partitions("t")
+		ask := func(p connector.Partition, next int64, session uint64) {
+			r.Fetch(connector.FetchRequest{Position: connector.Position{Partition: p, Next: next, Epoch: -1}, Session: session})
+		}
+		ask(parts[0], 0, 1)
+		ask(parts[1], 0, 1)
+		synctest.Wait() // both answers are there, one of them on its way
+		ask(parts[0], 5, 2)
+		r.Forget(parts[1])
+		synctest.Wait()
+		var got []string
+		for range 2 {
+			select {
+			case a := <-r.Fetched():
+				n := 0
+				if a.Records != nil {
+					n = len(readRecords(t, a.Records))
+				}
+				got = append(got, fmt.Sprintf("%v session %d: %d", a.Partition, a.Session, n))
+			case <-time.After(10 * time.Second):
+			}
+		}
+		slices.Sort(got)
+		// The one already on its way may still come.
+		late := []string{"t-0 session 1: 10", "t-1 session 1: 10"}
+		got = slices.DeleteFunc(got, func(s string) bool { return slices.Contains(late, s) })
+		if !slices.Equal(got, []string{"t-0 session 2: 5"}) {
+			t.Error(got)
+		}
+		// Forgotten while its request is under way, and asked for again at another place.
+		ask(parts[0], 10, 3)
+		<-r.Fetched() // the bounds
+		ask(parts[0], 10, 3)
+		time.Sleep(100 * time.Millisecond)
+		r.Forget(parts[0])
+		ask(parts[0], 7, 4)
+		a := <-r.Fetched()
+		if a.Session != 4 || a.Next != 10 || len(readRecords(t, a.Records)) != 3 {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// Nobody takes answers: one per partition is kept, and nothing more is asked for.
+func TestLogWithoutReader(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("t", 8)
+		for p := range int32(8) {
+			w.produce("t", p, 10, "v")
+			w.produce("t", p, 10, "v")
+		}
+		var requests atomic.Int32
+		w.onFetch(func(*kmsg.FetchRequest) *kmsg.FetchResponse { requests.Add(1); return nil })
+		r := w.read(LogConfig{PartitionBytes: 1})
+		for _, p := range r.partitions("t") {
+			r.from(p, 0, -1)
+		}
+		time.Sleep(time.Minute)
+		if n := requests.Load(); n > 8 {
+			t.Errorf("%d requests", n)
+		}
+		r.until(time.Minute, func() bool { return r.records() == 160 })
+	})
+}

@@ -12,7 +12,7 @@ import (
 	"sluice/idempotency"
 )
 
-// metadataVersion is the first Metadata version that can be asked for topics by id (KIP-516). It needs Kafka 3.0.
+// metadataVersion is the first Metadata version that can be asked for topics by id (KIP-516). It needs Kafka 3.1.
 const metadataVersion = 12
 
 // clusterMetadata is what brokers say about the cluster and some of its topics.

@@ -70,6 +70,9 @@ type codecs struct {
 func (c *codecs) decompress(codec int, src []byte, a *arena, limit int) (out []byte, err error) {
 	switch codec {
 	case codecNone:
+		if len(src) > limit {
+			return nil, errTooLarge
+		}
 		// A copy, so that an answer of one partition does not keep the response with all the others alive.
 		a.reserve(len(src))
 		return a.keep(append(a.room(), src...)), nil
