@@ -1,0 +1,116 @@
+package model
+
+// membership: any member may claim and lose any partition at any time, and die at any time.
+func (w World) membership(s *State, x Member, m int, do doer) {
+	for c := range claims {
+		resume := func(t *State, y *Member) { w.resume(t, y, c) }
+		switch {
+		case x.From[c] == none && w.current(s, c) && !w.held(s, &x, c):
+			do("resumes claim", m, c, 9, resume)
+		case x.From[c] != none && x.Phase == idle && (s.Txn[c] != x.From[c] || s.Table != x.Table) && !w.is(IdleBlind):
+			do("sees the position moved, claim", m, c, 9, resume)
+		}
+	}
+	leave := func(_ *State, y *Member) { y.From, y.Pos = nothing, nothing }
+	for c := range claims {
+		if x.From[c] != none {
+			do("loses, commit in flight goes on, claim", m, c, 0, func(_ *State, y *Member) { y.From[c], y.Pos[c] = none, none })
+		}
+	}
+	if x.Phase != idle {
+		do("gives up the commit and all claims", m, -1, 0, func(t *State, y *Member) {
+			w.abandon(t, y, flag(w.is(DeleteOnUnknown)), flag(w.is(AnyOwnID))*uint8(m+1))
+			leave(t, y)
+		})
+	}
+	if x != newMember() {
+		do("crashes", m, -1, 0, func(t *State, y *Member) {
+			w.stray(t, y, 0, 0)
+			*y = newMember()
+			for i := range t.Stray { // the next process does not know these ids
+				t.Stray[i].Owner *= flag(t.Stray[i].Owner != uint8(m)+1)
+			}
+		})
+	}
+}
+
+// others: another writer, the operator, the topic, time.
+func (w World) others(s *State, do doer) {
+	do("another writer appends", -1, -1, 0, func(t *State, _ *Member) { w.other(t, written{cut: noCut()}) })
+	if s.Replaces > 0 {
+		do("another writer replaces the table", -1, -1, 0, func(t *State, _ *Member) {
+			t.Replaces--
+			t.Table++
+			t.Foreign, t.Once, t.Twice = 1, noRows, noRows
+			w.other(t, written{cut: noCut()})
+		})
+	}
+	if s.Recreates > 0 {
+		do("topic re-created", -1, -1, 0, func(t *State, _ *Member) { t.Topic++; t.Recreates-- })
+	}
+	fromZero := func(t *State, k *Cut, c int) {
+		k.From[c], k.Next[c] = t.Txn[c], 0
+		t.Txn[c], t.Start[c], t.Once[c], t.Twice[c] = 0, 0, 0, 0
+	}
+	for c := range claims {
+		for o := int8(0); s.Sets > 0 && s.Txn[c] != absent && o <= w.end(c); o++ {
+			do("operator: PUT of offsets set to", -1, int(o), 0, func(t *State, _ *Member) {
+				t.Sets--
+				k := noCut()
+				k.Kind, k.From[c], k.Next[c] = set, t.Txn[c], o
+				w.release(t, Put{N: 1, Cut: k})
+			})
+		}
+		if w.current(s, c) && w.unknownHistory(s, c) {
+			do("operator: offsets start, claim", -1, c, 11, func(t *State, _ *Member) {
+				k := noCut()
+				fromZero(t, &k, c)
+				w.other(t, written{cut: k, operator: true})
+			})
+		}
+	}
+	if s.Foreign == 1 {
+		do("operator: table accepted, all again", -1, -1, 11, func(t *State, _ *Member) {
+			k := noCut()
+			for c := range claims {
+				if t.Txn[c] != absent {
+					fromZero(t, &k, c)
+				}
+			}
+			t.Foreign = 0
+			w.other(t, written{cut: k, operator: true, accepts: true})
+		})
+	}
+	if s.Days > 0 { // longer than the log is kept: no request flies that long, but a member may sleep
+		do("a day passes, old log entries go", -1, -1, 0, func(t *State, _ *Member) {
+			t.Days--
+			pass(t)
+			for m := range t.M {
+				if y := &t.M[m]; y.Phase >= ready && y.Phase <= unknown {
+					if y.Stale = 1; y.N == old {
+						y.N = gone
+					}
+				}
+			}
+		})
+	}
+	if s.Ticks > 0 {
+		do("20 minutes pass", -1, -1, 0, func(t *State, _ *Member) { t.Ticks--; pass(t) })
+	}
+}
+
+// pass lets more time go by than a request can live.
+func pass(t *State) {
+	for i := range t.M {
+		t.Stray[i] = Put{Cut: noCut()}
+		y := &t.M[i]
+		if y.Fly == flying {
+			y.Fly = dead
+		}
+		if y.Phase == waiting || y.Phase == unknown {
+			if y.First, y.Last = 1, 1; y.Saw404 == 1 {
+				y.Saw404 = 2
+			}
+		}
+	}
+}

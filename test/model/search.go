@@ -1,0 +1,126 @@
+package model
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strings"
+)
+
+// Step names a step of somebody in a world. Calm > 0 marks what a world without faults does by itself, the lowest first.
+type Step struct {
+	What   string
+	Member int8 // -1: nobody of ours
+	About  int8 // claim or offset; -1: none
+	Calm   uint8
+}
+
+func (l Step) String() string {
+	s := l.What
+	if l.Member >= 0 {
+		s = string('A'+rune(l.Member)) + ": " + s
+	}
+	if l.About >= 0 {
+		s += fmt.Sprint(" ", l.About)
+	}
+	return s
+}
+
+// Result is what a search found.
+type Result struct {
+	States, Steps, Depth int
+	Bad                  string   // the violation; empty: none in any reachable state
+	Trace                []string // the shortest way to it
+	Exhausted            bool     // every reachable state was seen; false if the limit ended the search
+}
+
+func (r Result) String() string {
+	s := fmt.Sprintf("%8d states %9d steps depth %2d", r.States, r.Steps, r.Depth)
+	if r.Bad != "" {
+		s += "\n        " + r.Bad + "\n        " + strings.Join(r.Trace, " · ")
+	}
+	return s
+}
+
+// node is a visited state. Its bytes are forgotten, its place in the graph is not.
+type node struct {
+	parent int32
+	calm   int32 // where the calm world goes from here, or one of the two below
+	by     Step
+}
+
+const (
+	nowhere = -1
+	arrived = -2
+)
+
+// Search visits every state that w can reach, at most limit, and stops at the first violation. Without one it also says
+// whether each state reaches the end by calm steps. The two members are alike, so states that differ by their exchange
+// only count as one.
+func Search(w World, limit int) (r Result) {
+	seed := maphash.MakeSeed()
+	key := func(s State) uint64 { return min(maphash.Comparable(seed, s), maphash.Comparable(seed, swap(s))) }
+	seen := map[uint64]int32{key(w.Init()): 0}
+	nodes := []node{{parent: -1, calm: nowhere}}
+	fail := func(why string, id int32) {
+		for r.Bad = why; id > 0; id = nodes[id].parent {
+			r.Trace = append([]string{nodes[id].by.String()}, r.Trace...)
+		}
+	}
+	for level := []State{w.Init()}; len(level) > 0 && r.Bad == ""; r.Depth++ {
+		first := int32(len(nodes) - len(level))
+		var next []State
+		for i, s := range level {
+			id, best := first+int32(i), uint8(255)
+			w.Next(s, func(l Step, t State) {
+				r.Steps++
+				k := key(t)
+				to, old := seen[k]
+				if !old {
+					to = int32(len(nodes))
+					seen[k], nodes, next = to, append(nodes, node{parent: id, calm: nowhere, by: l}), append(next, t)
+					if bad := w.Bad(t); bad != "" && r.Bad == "" {
+						fail(bad, to)
+					}
+				}
+				if l.Calm > 0 && l.Calm < best && to != id {
+					best, nodes[id].calm = l.Calm, to
+				}
+			})
+			if w.Done(s) {
+				nodes[id].calm = arrived
+			}
+			if len(nodes) > limit {
+				r.States = len(nodes)
+				return r
+			}
+			if r.Bad != "" {
+				break
+			}
+		}
+		level = next
+	}
+	r.States, r.Exhausted = len(nodes), r.Bad == ""
+	if id := stuck(nodes); r.Exhausted && id >= 0 {
+		fail(neverEnds, id)
+	}
+	return r
+}
+
+// stuck follows the calm steps, one per state, and returns a state from which they never arrive, -1 if there is none.
+func stuck(nodes []node) int32 {
+	seen := make([]bool, len(nodes))
+	for i := range nodes {
+		var path []int32
+		at := int32(i)
+		for ; !seen[at] && nodes[at].calm >= 0; at = nodes[at].calm {
+			seen[at], path = true, append(path, at)
+		}
+		if nodes[at].calm != arrived {
+			return int32(i)
+		}
+		for _, p := range path {
+			nodes[p].calm = arrived
+		}
+	}
+	return -1
+}

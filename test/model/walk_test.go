@@ -1,0 +1,122 @@
+package model
+
+import "math/rand/v2"
+
+// walk takes random steps in a world and records its versions as a history. It ends at the first violation, or after so
+// many steps, and returns the words of the violation.
+func walk(w World, rng *rand.Rand, steps int) (h History, bad string) {
+	r := recorder{w: w, h: History{First: 1, Table: "1"}, letters: map[Letter]bool{}}
+	var heard []written
+	w.wrote = func(v written) { heard = append(heard, v) }
+	for c := range claims {
+		if w.Records[c] != "" {
+			r.h.Sources = append(r.h.Sources, r.source(c))
+		}
+	}
+	for s := w.Init(); bad == "" && steps > 0; steps-- {
+		type choice struct {
+			next  State
+			heard []written
+		}
+		var choices []choice
+		w.Next(s, func(l Step, t State) {
+			for range 1 + 2*min(l.Calm, 1) { // faults are a third of it, or nothing would get far
+				choices = append(choices, choice{t, heard})
+			}
+			heard = nil
+		})
+		c := choices[rng.IntN(len(choices))]
+		s = c.next
+		for _, v := range c.heard {
+			r.version(v)
+		}
+		r.sent(s)
+		bad = w.Bad(s)
+	}
+	if bad == fileDeleted {
+		r.deleted()
+	}
+	return r.h, bad
+}
+
+// shown: these words a history can show; the other rules are about what a member believes.
+func shown(bad string) bool {
+	return bad != "" && bad != wronglyWon && bad != wronglyLost && bad != neverEnds && bad != twoPlaces
+}
+
+// aboutPositions: violations that a history shows earlier than the rows do.
+func aboutPositions(violation string) bool {
+	return breaks(violation, movedElsewhere) || breaks(violation, movedBack) || breaks(violation, withoutStart)
+}
+
+// recorder writes what happens in a world as a history.
+type recorder struct {
+	w       World
+	h       History
+	newest  int64
+	letters map[Letter]bool
+}
+
+// partition names a claim. Generations are two ids of one topic.
+func (r *recorder) partition(c int) Partition {
+	if r.w.Generations {
+		return Partition{Topic: "orders", TopicID: string('a' + rune(c))}
+	}
+	return Partition{Topic: "orders", TopicID: "a", Number: int32(c)}
+}
+
+func (r *recorder) source(c int) Source {
+	s := Source{Partition: r.partition(c), Start: AtStart, Records: map[int64]Kind{}}
+	if r.w.Fresh {
+		s.Position = AtStart
+	}
+	for o, k := range r.w.Records[c] {
+		s.Records[int64(o)] = map[rune]Kind{'g': Row, 'd': Dropped, 'p': Poison}[k]
+	}
+	return s
+}
+
+func (r *recorder) version(w written) {
+	v := Version{Table: string('0' + rune(w.table)), Operator: w.operator, Accepts: w.accepts, Number: r.newest + int64(w.n)}
+	if w.files {
+		v.Unreadable = 1
+	}
+	for c := range claims {
+		if w.cut.From[c] == none {
+			continue
+		}
+		p := r.partition(c)
+		v.Txns = append(v.Txns, Txn{Partition: p, From: int64(w.cut.From[c]), Next: int64(w.cut.Next[c])})
+		for o := range int64(8) {
+			if w.cut.Rows[c]&(1<<o) != 0 {
+				v.Rows = append(v.Rows, RowAt{p, o})
+			}
+		}
+	}
+	r.newest = max(r.newest, v.Number)
+	r.h.Versions = append(r.h.Versions, v)
+}
+
+// deleted: the files of a commit are gone. If they went after it landed, no version has been recorded so yet.
+func (r *recorder) deleted() {
+	for i := len(r.h.Versions) - 1; i >= 0; i-- {
+		if v := &r.h.Versions[i]; v.Unreadable > 0 || len(v.Rows) > 0 {
+			v.Unreadable = 1
+			return
+		}
+	}
+}
+
+// sent notes the letters that are durable now.
+func (r *recorder) sent(s State) {
+	for c := range claims {
+		for o := range int64(8) {
+			l := Letter{Partition: r.partition(c), Offset: o}
+			if s.Letters[c]&(1<<o) != 0 && !r.letters[l] {
+				r.letters[l] = true
+				l.Before = r.newest + 1
+				r.h.Letters = append(r.h.Letters, l)
+			}
+		}
+	}
+}

@@ -1,0 +1,352 @@
+package model
+
+const (
+	claims = 2  // at most, in one table
+	absent = -1 // the table has no txn for the claim
+	none   = -2 // a cut does not touch the claim, or a member does not own it
+)
+
+// Rule turns one sentence of the protocol into another. Zero is the protocol as it is built.
+type Rule uint32
+
+// Readings that a hasty text would allow, then plain mistakes.
+const (
+	Final404Last      Rule = 1 << iota // a 404 read longer after the LAST PUT than a request can live is final: true, but not needed
+	Final404Aged                       // "a 404 older than … is final": the answer's own age
+	Final404First                      // the same, counted from the first PUT though it was repeated since
+	Final404Cleaned                    // Final404Last, though log cleanup may have made the 404
+	PreWithoutTable                    // PRE is "txn == from, schema still fits": nothing on the table's id
+	TableIDInMemory                    // only the process knows which table it wrote
+	StartCheckedOnce                   // "START only if no txn …" is looked at when decided, not again in PRE
+	DropRowsKeepTxn                    // rows of held or released claims are dropped, their txn is still committed
+	AgeCheckedInPRE                    // the snapshot's age is looked at in PRE, not when a PUT or its repetition is signed
+	EmptyCutMoves                      // a cut without rows waits its time, the next one starts behind it
+	IdleBlind                          // a member with nothing to commit does not look at the log
+	OnePlace                           // "exactly one place", literally, for letters that no txn passed
+	AnyOwnID                           // any txnId that this process ever used counts as ours
+	DeniedDecides                      // 403 is a definite failure, of a repeated PUT too
+	HeadForgotten                      // a snapshot that is too old is as good as a young one after any HEAD
+	NoCAS                              // txn == from is not looked at
+	NextOnUnknown                      // an unknown outcome goes on at N+1
+	LostOn412                          // a 412 is always another's
+	NewIDOn404                         // a repeated PUT has new bytes
+	DeleteOnUnknown                    // a commit given up undecided takes its files away
+	FenceKeepsChained                  // a fence spares the batch that fills behind the cut
+	GroupOverTxn                       // resume at the group offset
+	LettersLate                        // letters after the commit
+	DropFencedRows                     // a fenced claim loses its rows, not its txn
+	StartUnchecked                     // START wherever there is no txn
+	PlainPut                           // PUT without If-None-Match
+	PoisonPassed                       // a hold for poison does not stop the cut
+)
+
+// Phase is where the commit in flight is.
+type Phase uint8
+
+// The phases, with the letters of the way of a commit: PRE and letters (a)-(c), the PUT (d), group offsets (e).
+const (
+	idle     Phase = iota
+	closed         // a cut whose letters are to be produced
+	lettered       // ready for PRE and PUT
+	ready          // PRE passed on the version before N, not sent yet
+	waiting        // PUT of N sent
+	unknown        // 412 or no clear answer
+	won            // (e) to do
+)
+
+// flight is what the newest PUT of a commit can still do.
+type flight uint8
+
+const (
+	quiet  flight = iota // not sent
+	flying               // it may land at any time
+	landed
+	dead // dropped or refused
+)
+
+// kind of a cut.
+type kind uint8
+
+const (
+	data kind = iota
+	start
+	set // an operator's offsets set
+)
+
+// Versions are counted from the newest one, so that the log may grow for ever: 1 is the next to be written, 0 the newest,
+// old one before it, gone one that log cleanup took.
+const old, gone = -1, -2
+
+// Cut is what one commit says: per claim [From, Next), the offsets among its rows and among its letters, as bits.
+type Cut struct {
+	From, Next [claims]int8
+	Rows, Lets [claims]uint8
+	Kind       kind
+}
+
+// Member is one process: its commit in flight and the batch that fills behind it.
+type Member struct {
+	Phase       Phase
+	Fly         flight
+	N           int8
+	Cut         Cut          // being committed
+	From, Pos   [claims]int8 // of the batch that fills: base for its txn; where its records begin
+	Table       uint8        // id of the table it resumed from; 0 = never looked
+	Stale       uint8        // its PRE is older than the log is kept
+	First, Last uint8        // 1 = the first, the last PUT of N is older than a request can live
+	Saw404      uint8        // 1 = seen, 2 = that answer is older than a request can live
+	Twin        uint8        // version N holds an id that this process gave up
+}
+
+// Put is a request in flight that nobody waits for.
+type Put struct {
+	N     int8 // 0 = none
+	Cut   Cut
+	Gone  uint8 // its data files were deleted
+	Owner uint8 // 1+member whose living process sent it; kept only where a rule asks
+}
+
+// State is everything at one moment.
+type State struct {
+	Txn, Start                             [claims]int8  // the table's txn; where the rows of this history begin
+	Once, Twice, Letters                   [claims]uint8 // offsets with a row, with two, with a letter
+	Group                                  [claims]int8  // group offsets
+	Table, Topic                           uint8         // ids
+	Foreign                                uint8         // 1 = table replaced, accepted by no operator
+	M                                      [2]Member
+	Stray                                  [2]Put
+	Sets, Replaces, Recreates, Days, Ticks uint8 // how many are left
+	Err                                    uint8 // index into words
+}
+
+// The words of the rules. The first ones are those that the log shows; the last three are about what a member believes.
+const (
+	writtenTwice  = "a log version was written twice"
+	prefixHole    = "a commit extends a prefix with a hole"
+	fileDeleted   = "a committed add whose file was deleted"
+	overAHistory  = "START over a history"
+	notAccepted   = "commit into a table that nobody accepted"
+	twoRows       = "a record has two rows"
+	strangeRow    = "a row that is outside [START, txn) or no row"
+	missingRow    = "a record in [START, txn) has no row"
+	missingLetter = "txn passed a poison record without a letter"
+	neitherPlace  = "txn passed a record that is neither row nor letter"
+	twoPlaces     = "a record is both row and letter"
+	wronglyWon    = "decided won, but not in the log"
+	wronglyLost   = "decided lost, but in the log or able to land"
+	neverEnds     = "stuck: without faults it never ends"
+)
+
+const (
+	twice uint8 = 1 + iota
+	hole
+	fileGone
+	overHistory
+	notOurs
+	notWon
+	notLost
+)
+
+var words = [...]string{
+	twice: writtenTwice, hole: prefixHole, fileGone: fileDeleted, overHistory: overAHistory, notOurs: notAccepted,
+	notWon: wronglyWon, notLost: wronglyLost,
+}
+
+// World is one small configuration.
+type World struct {
+	Rule                                   Rule
+	Records                                [claims]string // g row, p poison, d declared drop, f row or poison as the member sees it
+	Hold                                   bool           // poison holds its partition; otherwise it becomes a letter
+	Generations                            bool           // the claims are two topic ids of one partition
+	Fresh                                  bool           // no txn yet: START first
+	Group                                  bool           // follow group offsets
+	Strays                                 int            // PUTs that outlive their sender, at a time; at least 1
+	Sets, Replaces, Recreates, Days, Ticks uint8          // how often each may happen
+
+	// wrote hears of each version, for the record of a walk; nil in a search.
+	wrote func(written)
+}
+
+// written is a version as it was written: n counts from the newest one before it.
+type written struct {
+	n        int8
+	cut      Cut
+	files    bool // its files were deleted
+	operator bool
+	accepts  bool
+	table    uint8
+}
+
+func (w World) is(r Rule) bool { return w.Rule&r != 0 }
+
+var nothing, noRows = [claims]int8{none, none}, [claims]uint8{}
+
+func noCut() Cut        { return Cut{From: nothing, Next: nothing} }
+func newMember() Member { return Member{Cut: noCut(), From: nothing, Pos: nothing} }
+
+// Init is the state in which a world begins.
+func (w World) Init() State {
+	s := State{Table: 1, Topic: 1, Sets: w.Sets, Replaces: w.Replaces, Recreates: w.Recreates, Days: w.Days, Ticks: w.Ticks}
+	for i := range 2 {
+		s.Group[i], s.M[i], s.Stray[i].Cut = absent, newMember(), noCut()
+		if w.Fresh || w.Records[i] == "" {
+			s.Txn[i], s.Start[i] = absent, absent
+		}
+	}
+	return s
+}
+
+// swap exchanges the two members.
+func swap(s State) State {
+	s.M[0], s.M[1] = s.M[1], s.M[0]
+	for i := range s.Stray {
+		if s.Stray[i].Owner > 0 {
+			s.Stray[i].Owner = 3 - s.Stray[i].Owner
+		}
+	}
+	return s
+}
+
+// end is the offset up to which a claim can be committed.
+func (w World) end(c int) int8 {
+	for o := range len(w.Records[c]) {
+		if w.Hold && w.Records[c][o] == 'p' && !w.is(PoisonPassed) {
+			return int8(o)
+		}
+	}
+	return int8(len(w.Records[c]))
+}
+
+// current: the claim belongs to the topic as it is now.
+func (w World) current(s *State, c int) bool {
+	return w.Records[c] != "" && (!w.Generations || s.Topic == uint8(c)+1)
+}
+
+// offsets of [from, to) whose records are of one of the kinds.
+func (w World) offsets(c int, from, to int8, kinds string) (bits uint8) {
+	for o := max(from, 0); o < to; o++ {
+		for k := range len(kinds) {
+			if w.Records[c][o] == kinds[k] {
+				bits |= 1 << o
+			}
+		}
+	}
+	return bits
+}
+
+// Done is where the calm world must arrive.
+func (w World) Done(s State) bool {
+	for c := range claims {
+		if w.current(&s, c) && s.Txn[c] != w.end(c) {
+			return false
+		}
+	}
+	return s.Foreign == 0
+}
+
+// Bad names a rule that the state breaks, empty if none: it holds the rows of every claim against [START, txn).
+func (w World) Bad(s State) string {
+	if s.Err != 0 || s.Foreign == 1 { // a replaced table is the operator's until it is accepted
+		return words[s.Err]
+	}
+	for c := range claims {
+		in := func(kinds string) uint8 { return w.offsets(c, s.Start[c], s.Txn[c], kinds) }
+		switch {
+		case s.Twice[c] != 0:
+			return twoRows
+		case s.Once[c]&^in("gf") != 0:
+			return strangeRow
+		case in("g")&^s.Once[c] != 0:
+			return missingRow
+		case in("p")&^s.Letters[c] != 0:
+			return missingLetter
+		case in("f")&^(s.Once[c]|s.Letters[c]) != 0:
+			return neitherPlace
+		case w.is(OnePlace) && s.Once[c]&s.Letters[c] != 0:
+			return twoPlaces
+		}
+	}
+	return ""
+}
+
+// put is the store taking a log entry: put-if-absent, whatever the sender knows by now.
+func (w World) put(s *State, n int8, k Cut, files uint8) (taken bool) {
+	switch {
+	case n == gone, n <= 0 && w.is(PlainPut):
+		s.Err = twice
+	case n <= 0:
+		return false
+	case n > 1:
+		s.Err = hole
+	case files == 1:
+		s.Err = fileGone
+	case s.Foreign == 1 && k.Kind != set:
+		s.Err = notOurs
+	}
+	if w.wrote != nil {
+		w.wrote(written{n: n, cut: k, files: files == 1, operator: k.Kind == set, table: s.Table})
+	}
+	if n != 1 {
+		return true
+	}
+	for c := range claims {
+		if k.From[c] == none {
+			continue
+		}
+		if k.Kind == start && w.history(s, c) {
+			s.Err = overHistory
+		}
+		if k.Kind != data {
+			s.Start[c], s.Once[c], s.Twice[c] = k.Next[c], 0, 0
+		}
+		s.Txn[c] = k.Next[c]
+		s.Twice[c] |= s.Once[c] & k.Rows[c]
+		s.Once[c] |= k.Rows[c]
+	}
+	w.grow(s)
+	return true
+}
+
+// other is a version that no member of ours wrote.
+func (w World) other(s *State, v written) {
+	if w.wrote != nil {
+		v.n, v.table = 1, s.Table
+		w.wrote(v)
+	}
+	w.grow(s)
+}
+
+// grow counts every version from the new newest one. What can no longer land is forgotten.
+func (w World) grow(s *State) {
+	for i := range 2 {
+		if y := &s.M[i]; y.Phase >= ready && y.N != gone {
+			if y.N = max(y.N-1, old); w.Days == 0 {
+				y.N = max(y.N, 0)
+			}
+			if y.Fly == flying && y.N <= 0 && !w.is(PlainPut) {
+				y.Fly = dead
+			}
+		}
+		if p := &s.Stray[i]; p.N == 1 {
+			*p = Put{Cut: noCut()}
+		} else if p.N > 1 {
+			p.N--
+		}
+	}
+}
+
+// history: the table knows the partition of this claim, under whatever topic id.
+func (w World) history(s *State, c int) bool {
+	return s.Txn[c] != absent || w.Generations && s.Txn[1-c] != absent
+}
+
+// unknownHistory: no txn, and yet a past: START is not ours to decide.
+func (w World) unknownHistory(s *State, c int) bool {
+	return s.Txn[c] == absent && (w.history(s, c) || s.Group[c] != absent || w.Generations && s.Group[1-c] != absent)
+}
+
+// held: no resuming and no START without an operator.
+func (w World) held(s *State, y *Member, c int) bool {
+	known := !w.is(TableIDInMemory) || y.Table != 0 && y.Table != s.Table
+	return s.Foreign == 1 && known || w.unknownHistory(s, c) && !w.is(StartUnchecked)
+}

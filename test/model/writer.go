@@ -1,0 +1,372 @@
+package model
+
+// doer emits one step: f changes a copy of the state.
+type doer func(what string, m, x int, calm uint8, f func(t *State, y *Member))
+
+// Next lists every step that some part of the world can take.
+func (w World) Next(s State, emit func(Step, State)) {
+	do := func(what string, m, x int, calm uint8, f func(t *State, y *Member)) {
+		t := s
+		f(&t, &t.M[max(m, 0)])
+		emit(Step{what, int8(m), int8(x), calm}, t)
+	}
+	for m, x := range s.M {
+		w.network(x, m, do)
+		w.commit(&s, x, m, do)
+		w.membership(&s, x, m, do)
+	}
+	for i, p := range s.Stray {
+		if p.N == 0 {
+			continue
+		}
+		do("a stray PUT is dropped", -1, -1, 0, func(t *State, _ *Member) { t.Stray[i] = Put{Cut: noCut()} })
+		do("a stray PUT lands", -1, -1, 1, func(t *State, _ *Member) {
+			t.Stray[i] = Put{Cut: noCut()}
+			if p.Owner > 0 && t.M[p.Owner-1].N == p.N {
+				t.M[p.Owner-1].Twin = 1
+			}
+			w.put(t, p.N, p.Cut, p.Gone)
+		})
+	}
+	w.others(&s, do)
+}
+
+// network is what can happen to a PUT and to its answer.
+func (w World) network(x Member, m int, do doer) {
+	if x.Fly == flying {
+		do("PUT is dropped", m, -1, 0, func(_ *State, y *Member) { y.Fly = dead })
+		do("PUT arrives", m, -1, 1, func(t *State, y *Member) {
+			y.Fly = dead
+			if w.put(t, x.N, x.Cut, 0) {
+				y.Fly = landed
+			}
+		})
+	}
+	if x.Phase != waiting {
+		return
+	}
+	if x.Fly == landed {
+		do("200", m, -1, 2, w.win)
+	}
+	if exists(x.N) { // our own earlier PUT, or another's
+		do("412", m, -1, 3, func(t *State, y *Member) {
+			if y.Phase = unknown; w.is(LostOn412) {
+				w.lose(t, y)
+			}
+		})
+	}
+	if w.is(DeniedDecides) && x.Saw404 > 0 {
+		do("403 to the repeated PUT: failed", m, -1, 0, w.never)
+	}
+	do("409, 5xx, reset or timeout", m, -1, 4*flag(x.Fly == dead), func(t *State, y *Member) {
+		if y.Phase = unknown; w.is(NextOnUnknown) {
+			w.stray(t, y, 0, 0)
+			y.N++
+			send(t, y)
+		}
+	})
+}
+
+// flag is 1 for true.
+func flag(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// exists: a GET of version n finds it.
+func exists(n int8) bool { return n == 0 || n == old }
+
+// send lets the PUT of N leave.
+func send(_ *State, y *Member) { y.Phase, y.Fly, y.Last = waiting, flying, 0 }
+
+// commit is the writer of one table in one member, from the cut to the group offsets.
+func (w World) commit(s *State, x Member, m int, do doer) {
+	switch x.Phase {
+	case idle:
+		w.start(s, x, m, do)
+		w.choose(s, x, m, 0, noCut(), do)
+	case closed:
+		do("PRE, letters durable", m, -1, 6, func(t *State, y *Member) {
+			if w.fits(t, y) {
+				w.letters(t, y)
+				y.Phase = lettered
+			}
+		})
+	case lettered:
+		do("PRE, PUT", m, -1, 5, w.pre)
+	case ready: // only where a member can fall asleep here; elsewhere a PUT may fly as long
+		if x.Stale == 1 && !w.is(AgeCheckedInPRE) {
+			w.lookBefore(x, m, do)
+			return
+		}
+		do("PUT", m, -1, 4, send)
+	case unknown:
+		w.readBack(x, m, do)
+	case waiting: // see network
+	case won:
+		do("group offsets fail", m, -1, 0, w.settle)
+		do("group offsets", m, -1, 1, func(t *State, y *Member) {
+			for c := range claims {
+				if x.Cut.From[c] != none {
+					t.Group[c] = x.Cut.Next[c]
+				}
+			}
+			w.settle(t, y)
+		})
+	}
+	if w.is(Final404First) && x.Saw404 == 1 && x.First == 0 { // the last PUT is younger
+		do("20 minutes since the first PUT", m, -1, 0, func(_ *State, y *Member) { y.First = 1 })
+	}
+	if w.is(Final404Aged) && x.Saw404 == 2 {
+		do("the 404 is old: final", m, -1, 3, w.never)
+	}
+}
+
+// start is one commit for all partitions of the topic id: earliest and latest, or two members with two views of them.
+func (w World) start(s *State, x Member, m int, do doer) {
+	for i := range 2 * claims {
+		c, o, k := i/2, int8(i%2), noCut()
+		if x.From[c] != absent {
+			continue
+		}
+		k.Kind = start
+		for d := range claims {
+			if d == c || !w.Generations && w.Records[d] != "" && s.Txn[d] == absent {
+				k.From[d], k.Next[d] = absent, min(o, w.end(d))
+			}
+		}
+		do([]string{"START earliest", "START latest"}[o], m, -1, 7, func(_ *State, y *Member) { y.Phase, y.Cut = lettered, k })
+	}
+}
+
+// choose closes a cut of any number of records of any claims, all of them first.
+func (w World) choose(s *State, x Member, m, c int, k Cut, do doer) {
+	if c == claims {
+		w.close(x, m, k, do)
+		return
+	}
+	for to := w.end(c); x.From[c] >= 0 && w.current(s, c) && to > x.Pos[c]; to-- {
+		k := k
+		k.From[c], k.Next[c] = x.From[c], to
+		k.Rows[c] = w.offsets(c, x.Pos[c], to, "gf")
+		if !w.Hold {
+			k.Lets[c] = w.offsets(c, x.Pos[c], to, "p")
+		}
+		w.choose(s, x, m, c+1, k, do)
+		if either := w.offsets(c, x.Pos[c], to, "f"); either != 0 {
+			k.Rows[c], k.Lets[c] = k.Rows[c]&^either, k.Lets[c]|either
+			w.choose(s, x, m, c+1, k, do)
+		}
+	}
+	w.choose(s, x, m, c+1, k, do) // a claim held or released is left out: rows, letters and txn
+}
+
+// close emits the cut k, and what a rule makes of it.
+func (w World) close(x Member, m int, k Cut, do doer) {
+	follow := func(_ *State, y *Member) { // the next batch begins behind the cut
+		for c := range claims {
+			if k.From[c] != none {
+				y.From[c], y.Pos[c] = k.Next[c], k.Next[c]
+			}
+		}
+	}
+	as := func(what string, x int, calm uint8, k Cut) {
+		do(what, m, x, calm, func(t *State, y *Member) {
+			if y.Phase, y.Cut = lettered, k; k.Lets != noRows {
+				y.Phase = closed
+			}
+			follow(t, y)
+		})
+	}
+	switch {
+	case k.From == nothing:
+		return
+	case w.is(EmptyCutMoves) && k.Rows == noRows:
+		do("cut without rows: not due yet", m, -1, 7, follow)
+		return
+	}
+	as("cut, next offsets", int(max(k.Next[0], 0)*10+max(k.Next[1], 0)), 8, k)
+	for c := range claims {
+		if w.is(DropRowsKeepTxn) && k.From[c] != none {
+			k := k
+			k.Rows[c], k.Lets[c] = 0, 0
+			as("cut without the rows of released claim", c, 0, k)
+		}
+	}
+}
+
+// letters makes the cut's letters durable.
+func (w World) letters(t *State, y *Member) {
+	for c := range claims {
+		if !w.is(LettersLate) || y.Phase == won {
+			t.Letters[c] |= y.Cut.Lets[c] // repeats collapse
+		}
+	}
+}
+
+// fits holds the cut against the prefix it is going to extend, and fences it.
+func (w World) fits(t *State, y *Member) bool {
+	fit := w.is(PreWithoutTable) || y.Table == t.Table
+	for c := range claims {
+		if y.Cut.From[c] == none {
+			continue
+		}
+		moved := t.Txn[c] != y.Cut.From[c] && !w.is(NoCAS)
+		if y.Cut.Kind == start && !w.is(StartUnchecked|StartCheckedOnce) {
+			moved = w.history(t, c)
+		}
+		if moved && w.is(DropFencedRows) {
+			y.Cut.Rows[c], moved = 0, false
+		}
+		fit = fit && !moved
+	}
+	if !fit {
+		w.fence(t, y, 1)
+	}
+	return fit
+}
+
+// pre is PRE on the newest prefix, then the PUT.
+func (w World) pre(t *State, y *Member) {
+	if !w.fits(t, y) {
+		return
+	}
+	forget(y)
+	if y.Phase, y.N = ready, 1; w.Days == 0 {
+		send(t, y)
+	}
+}
+
+// forget drops what was learnt about version N.
+func forget(y *Member) {
+	y.N, y.Fly, y.Stale, y.First, y.Last, y.Saw404, y.Twin = 0, quiet, 0, 0, 0, 0, 0
+}
+
+// lookBefore makes an old snapshot young again by HEAD N-1. If that is gone, so may be N, and a PUT could win a version
+// that was written long ago.
+func (w World) lookBefore(x Member, m int, do doer) {
+	if x.N == gone && !w.is(HeadForgotten) {
+		do("HEAD N-1: gone, cut dropped, files kept", m, -1, 3, func(t *State, y *Member) { w.fence(t, y, 0) })
+		return
+	}
+	do("HEAD N-1: there", m, -1, 3, func(_ *State, y *Member) { y.Stale = 0 })
+}
+
+// readBack resolves an unknown outcome by GET N.
+func (w World) readBack(x Member, m int, do doer) {
+	final := x.Last == 1 && w.is(Final404Last|Final404Cleaned) || x.First == 1 && w.is(Final404First)
+	switch {
+	case exists(x.N) && (x.Fly == landed || x.Twin == 1 && w.is(AnyOwnID)):
+		do("GET: ours", m, -1, 3, w.win)
+	case exists(x.N):
+		do("GET: another's", m, -1, 3, w.lose)
+	case x.Stale == 1 && !w.is(AgeCheckedInPRE) && (!final || !w.is(Final404Cleaned)):
+		w.lookBefore(x, m, do)
+	case final:
+		do("GET: 404, final", m, -1, 3, w.never)
+	default:
+		do("GET: 404, PUT again", m, -1, 3, func(t *State, y *Member) {
+			y.Saw404 = max(y.Saw404, flag(w.Ticks > 0))
+			if w.is(NewIDOn404) {
+				w.stray(t, y, 0, uint8(m)+1)
+			}
+			send(t, y)
+		})
+	}
+}
+
+// win: N is ours.
+func (w World) win(t *State, y *Member) {
+	if y.Fly != landed {
+		t.Err = notWon
+	}
+	if y.Phase = won; !w.Group && !w.is(LettersLate) {
+		w.settle(t, y)
+	}
+}
+
+// settle is behind the commit: a START lets its claim be read.
+func (w World) settle(t *State, y *Member) {
+	w.letters(t, y)
+	for c := range claims {
+		if y.Cut.Kind == start && y.Cut.From[c] != none && y.From[c] == absent {
+			y.From[c], y.Pos[c] = y.Cut.Next[c], y.Cut.Next[c]
+		}
+	}
+	forget(y)
+	y.Phase, y.Cut = idle, noCut()
+}
+
+// lose: N is another's. PRE again on the newest prefix, with the same data files.
+func (w World) lose(t *State, y *Member) {
+	if y.Fly == landed || y.Twin == 1 || y.Fly == flying && y.N > 0 {
+		t.Err = notLost
+	}
+	forget(y)
+	y.Phase = lettered
+}
+
+// never: it is held to be final that no PUT of this cut has landed or can. Files deleted, claims resume.
+func (w World) never(t *State, y *Member) {
+	if y.Fly == landed || y.Fly == flying {
+		t.Err = notLost
+	}
+	w.fence(t, y, 1)
+}
+
+// fence drops the cut and what fills behind it; every claim resumes from the log.
+func (w World) fence(t *State, y *Member, deleteFiles uint8) {
+	w.abandon(t, y, deleteFiles, 0)
+	for c := range claims {
+		switch {
+		case y.From[c] == none:
+		case w.is(FenceKeepsChained) && y.From[c] >= 0:
+			y.From[c] = t.Txn[c]
+		default:
+			w.resume(t, y, c)
+		}
+	}
+}
+
+// abandon forgets the commit in flight. Its PUT may fly on.
+func (w World) abandon(t *State, y *Member, deleteFiles, owner uint8) {
+	if y.Cut.Rows == noRows {
+		deleteFiles = 0
+	}
+	if deleteFiles == 1 && y.Fly == landed {
+		t.Err = fileGone
+	}
+	w.stray(t, y, deleteFiles, owner)
+	forget(y)
+	y.Phase, y.Cut = idle, noCut()
+}
+
+// stray lets a PUT fly on without its sender.
+func (w World) stray(t *State, y *Member, files, owner uint8) {
+	if y.Fly == flying && y.N > 0 {
+		w.release(t, Put{N: y.N, Cut: y.Cut, Gone: files, Owner: owner})
+	}
+}
+
+// release hands a PUT to the network. A world has only so many at a time.
+func (w World) release(t *State, p Put) {
+	for i := range max(1, w.Strays) {
+		if t.Stray[i].N == 0 {
+			t.Stray[i] = p
+			return
+		}
+	}
+}
+
+// resume takes the position of a claim from the log.
+func (w World) resume(t *State, y *Member, c int) {
+	if y.From[c], y.Pos[c] = none, none; w.held(t, y, c) {
+		return
+	}
+	y.Table, y.From[c], y.Pos[c] = t.Table, t.Txn[c], t.Txn[c]
+	if w.is(GroupOverTxn) && t.Group[c] != absent && t.Txn[c] != absent {
+		y.Pos[c] = t.Group[c]
+	}
+}
