@@ -59,7 +59,7 @@ func allocated(t *testing.T, record []byte) uint64 {
 	d := open(t, parse(t, "s string, i bigint, f double, t timestamp, ls array<string>"), JSON{}, maxDistinct)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if err := d.add(record); err == nil {
+	if err := d.addValue(record); err == nil {
 		d.Seal()
 	}
 	runtime.ReadMemStats(&after)
@@ -70,7 +70,7 @@ func allocated(t *testing.T, record []byte) uint64 {
 func TestNamesAreFoundInConstantTime(t *testing.T) {
 	d := open(t, parse(t, "s string"), JSON{}, maxDistinct)
 	const n = 100_000
-	if err := d.add([]byte("{" + names(n) + `"k99999":1}`)); err == nil {
+	if err := d.addValue([]byte("{" + names(n) + `"k99999":1}`)); err == nil {
 		t.Fatal("a repeated name was not found")
 	}
 	if len(d.names.names) != n || 2*len(d.names.names) > len(d.names.table) {
@@ -96,12 +96,15 @@ func TestUnusualMemoryIsGivenBack(t *testing.T) {
 		`{"u":"` + strings.Repeat(`\n`, 2<<20) + `"}`,
 		`{}`,
 	} {
-		if err := d.add([]byte(record)); err != nil {
+		if err := d.addValue([]byte(record)); err != nil {
 			t.Fatal(err)
+		}
+		if d.record != nil {
+			t.Fatal("the record is held, and the fetch with it")
 		}
 	}
 	d.Seal()
-	held := cap(d.copied) + cap(d.scratch) + cap(d.record)
+	held := cap(d.copied) + cap(d.scratch)
 	for _, n := range d.names.names[:cap(d.names.names)] {
 		held += cap(n.text) + 40
 	}

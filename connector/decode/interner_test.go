@@ -121,7 +121,7 @@ func TestDictionaryIsLearned(t *testing.T) {
 	d := open(t, parse(t, "id string, k string"), JSON{}, 100)
 	chunk := func(ids int) (id, k arrow.Type) {
 		for i := range 2000 {
-			if err := d.add(fmt.Appendf(nil, `{"id":"id-%d","k":"%d"}`, i%ids, i%7)); err != nil {
+			if err := d.addValue(fmt.Appendf(nil, `{"id":"id-%d","k":"%d"}`, i%ids, i%7)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -150,7 +150,7 @@ func TestShortChunksDoNotTeach(t *testing.T) {
 	d := open(t, parse(t, "k string"), JSON{}, maxDistinct)
 	for rows, want := range map[int]arrow.Type{1: arrow.STRING, 100: arrow.DICTIONARY} {
 		for i := range rows {
-			if err := d.add(fmt.Appendf(nil, `{"k":"%d"}`, i%10)); err != nil {
+			if err := d.addValue(fmt.Appendf(nil, `{"k":"%d"}`, i%10)); err != nil {
 				t.Fatal(err)
 			}
 		}

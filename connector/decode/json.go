@@ -156,6 +156,12 @@ func (d *jsonDecoder) layOut(s *schema.Schema) error {
 // Add implements [connector.Builder].
 func (d *jsonDecoder) Add(p connector.Partition, r *connector.Record) error {
 	d.start(r.Value)
+	err := d.add(p, r)
+	d.record = nil // it would keep the memory of a whole fetch
+	return err
+}
+
+func (d *jsonDecoder) add(p connector.Partition, r *connector.Record) error {
 	switch {
 	case len(r.Value) == 0:
 		d.fail(NoValue, 0)
@@ -279,7 +285,6 @@ func (d *jsonDecoder) Seal() arrow.RecordBatch {
 // trim gives the memory of an unusually large record back.
 func (d *jsonDecoder) trim() {
 	const usual = 1 << 20
-	d.record = nil
 	if cap(d.copied) > usual {
 		d.copied = nil
 	}

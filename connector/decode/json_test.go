@@ -34,8 +34,8 @@ func open(tb testing.TB, s *schema.Schema, options JSON, distinct int) *jsonDeco
 	return d
 }
 
-// add appends a record with nothing but a value.
-func (d *jsonDecoder) add(value []byte) error {
+// addValue appends a record with nothing but a value.
+func (d *jsonDecoder) addValue(value []byte) error {
 	return d.Add(connector.Partition{Topic: "orders"}, &connector.Record{Value: value})
 }
 
@@ -63,7 +63,7 @@ func checkRecord(t *testing.T, s *schema.Schema, options JSON, distinct int, rec
 	d := open(t, s, options, distinct)
 	want, refused := oracle(s, options, record)
 	before := string(record)
-	err := d.add(record)
+	err := d.addValue(record)
 	if string(record) != before {
 		t.Fatal("record changed")
 	}
@@ -82,7 +82,7 @@ func checkRecord(t *testing.T, s *schema.Schema, options JSON, distinct int, rec
 	// A second look at the same record, in place, in front of other bytes.
 	inPlace := append(append([]byte{}, record...), 0)
 	inPlace = append(inPlace, strings.Repeat(`"}],1"`, 40)...)
-	again := d.add(inPlace[:len(record)])
+	again := d.addValue(inPlace[:len(record)])
 	if (err == nil) != (again == nil) || err != nil && err.Error() != again.Error() {
 		t.Fatalf("%q: copied %v, in place %v", record, err, again)
 	}
@@ -107,7 +107,7 @@ func checkRecord(t *testing.T, s *schema.Schema, options JSON, distinct int, rec
 var seeds = []string{
 	`{}`, ` { } `, ``, `{`, `}`, `[]`, `null`, `nul`, `{"s":"x"}`, `{"s":"x"}x`, `{"s":"x"} `, `{"s":"x"}{}`, `{"s":"x",}`, `{"s" : "x" , "i" : 1 }`, "{\n\t\"s\":\r\"x\"}", "{}\x00", "\x00",
 	`{"s":"\u0041\n\ud83d\ude00 é"}`, `{"s":"\ud83d"}`, `{"s":"\ude00\ud83d"}`, `{"s":"\ud83d\u0041"}`, "{\"s\":\"\xff\"}", "{\"s\":\"\xc3\"}", "{\"s\":\"a\x01b\"}", `{"s":"\x"}`, `{"s":"abc`, `{"s":"\u00`, `{"s":"\u00g0"}`, `{"s":"\`, `{"s":"\u0000"}`,
-	"{\"s\":\"\xed\xa0\x80\"}", "{\"s\":\"\\n\xff\"}", "{\"s\":\"é\\n\xc3\"}", "{\"s\":\"aaaaaaaaaaaaaaa\x7f\"}", `{"s":"\"\\\/\b\f\n\r\t"}`,
+	"{\"s\":\"\xed\xa0\x80\"}", "{\"s\":\"\\n\xff\"}", "{\"s\":\"\xff\\n\"}", "{\"s\":\"é\\n\xc3\"}", "{\"s\":\"aaaaaaaaaaaaaaa\x7f\"}", `{"s":"\"\\\/\b\f\n\r\t"}`,
 	`{"s":"1","s":"2"}`, `{"u":1,"u":2}`, `{"u":{"a":1,"b":[{"a":1},{"a":2}]}}`, `{"u":{"a":1,"\u0061":2}}`, `{"\u0073":"x"}`, `{"s":"x","\u0073":"y"}`, `{"_kafka_offset":1,"_kafka_offset":2}`, `{"_kafka_offset":"x"}`,
 	`{"i":9223372036854775807}`, `{"i":-9223372036854775808}`, `{"i":9223372036854775808}`, `{"i":-9223372036854775809}`, `{"i":01}`, `{"i":-0}`, `{"i":1.0}`, `{"i":1e2}`, `{"i":1.}`, `{"i":1e}`,
 	`{"i":18446744073709551616}`, `{"i":18446744073709551617}`, `{"i":100000000000000000000000000}`, `{"i":"1"}`, `{"i":+1}`, `{"i":-}`, `{"i8":127,"i16":-32768,"i32":2147483647}`, `{"i8":128}`, `{"i8":-129}`, `{"i16":-32769}`, `{"i32":2147483648}`,
@@ -141,7 +141,7 @@ func FuzzJSON(f *testing.F) {
 			distinct = maxDistinct
 		}
 		checkRecord(t, s, JSON{TruncateTime: truncate}, distinct, record)
-		if open(t, small, JSON{}, 0).add(record) == nil && !json.Valid(record) {
+		if open(t, small, JSON{}, 0).addValue(record) == nil && !json.Valid(record) {
 			t.Fatalf("%q is no JSON", record)
 		}
 	})
@@ -202,7 +202,7 @@ func TestTypes(t *testing.T) {
 	} {
 		for _, ddl := range []string{"v " + c.ddl, "v " + c.ddl + " not null"} {
 			d := open(t, parse(t, ddl), JSON{}, maxDistinct)
-			err := d.add([]byte(`{"v":` + c.json + `}`))
+			err := d.addValue([]byte(`{"v":` + c.json + `}`))
 			if c.want == refused {
 				if err == nil {
 					t.Errorf("%s: %s was accepted", ddl, c.json)
@@ -217,7 +217,7 @@ func TestTypes(t *testing.T) {
 				t.Errorf("%s: %s is %v, want %v", ddl, c.json, got, c.want)
 			}
 			for _, missing := range []string{`{"v":null}`, `{}`} {
-				err := d.add([]byte(missing))
+				err := d.addValue([]byte(missing))
 				if strings.HasSuffix(ddl, "not null") {
 					checkError(t, err, RequiredMissing, "v")
 				} else if got := rowOf(d.Seal(), 0)[4:]; err != nil || got[0] != nil {
@@ -276,7 +276,7 @@ func TestErrors(t *testing.T) {
 	} {
 		d := open(t, s, JSON{MaxDepth: 8, MaxValues: 10, MaxBytes: 1000}, maxDistinct)
 		var e *Error
-		if err := d.add([]byte(c.record)); !errors.As(err, &e) || *e != c.want || classify.Of(err) != classify.Poison {
+		if err := d.addValue([]byte(c.record)); !errors.As(err, &e) || *e != c.want || classify.Of(err) != classify.Poison {
 			t.Errorf("%s\n got %v\nwant %v", c.record, err, &c.want)
 		}
 	}
@@ -288,7 +288,7 @@ func TestErrorsNeverQuote(t *testing.T) {
 	for _, r := range []string{
 		`{"secret":secret}`, `{"secret":1,"secret":2}`, `{"s":secret}`, `{"i":"secret"}`, `{"o":{"secret":[}}`, `{"t":"secret"}`, `secret`, `{"s":"secret\q"}`,
 	} {
-		if err := d.add([]byte(r)); err == nil || strings.Contains(err.Error(), "secret") {
+		if err := d.addValue([]byte(r)); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", r, err)
 		}
 	}
@@ -316,7 +316,7 @@ func TestReasons(t *testing.T) {
 func TestNoValue(t *testing.T) {
 	d := open(t, parse(t, "a int"), JSON{}, maxDistinct)
 	for _, value := range [][]byte{nil, {}} {
-		checkError(t, d.add(value), NoValue, "")
+		checkError(t, d.addValue(value), NoValue, "")
 	}
 	if d.Rows() != 0 || d.Seal() != nil {
 		t.Error("a row of nothing")
@@ -325,10 +325,10 @@ func TestNoValue(t *testing.T) {
 
 func TestIgnored(t *testing.T) {
 	d := open(t, everything(t), JSON{}, maxDistinct)
-	if err := d.add([]byte(`{"s":"x","new": {"a" : 1, "b":2},"o":{"r":1,"x\u0079":[2]},"items":[{"sku":"1","z":null}],"_kafka_offset":7,"S":1}`)); err != nil {
+	if err := d.addValue([]byte(`{"s":"x","new": {"a" : 1, "b":2},"o":{"r":1,"x\u0079":[2]},"items":[{"sku":"1","z":null}],"_kafka_offset":7,"S":1}`)); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.add([]byte(`{"new":1,"s":2}`)); err == nil {
+	if err := d.addValue([]byte(`{"new":1,"s":2}`)); err == nil {
 		t.Fatal("accepted")
 	}
 	if n := d.Ignored(); n != 5 {
@@ -449,18 +449,18 @@ func kafkaOnly(t *testing.T) *schema.Schema {
 func TestChunkFull(t *testing.T) {
 	d := open(t, parse(t, "a string"), JSON{}, maxDistinct)
 	record := fmt.Appendf(nil, `{"a":"%s"}`, strings.Repeat("x", 1000))
-	if err := d.add(record); err != nil {
+	if err := d.addValue(record); err != nil {
 		t.Fatal(err)
 	}
 	d.fed = math.MaxInt32 - len(record)
-	if err := d.add(record); err != nil {
+	if err := d.addValue(record); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.add(record); !errors.Is(err, connector.ErrChunkFull) || d.Rows() != 2 {
+	if err := d.addValue(record); !errors.Is(err, connector.ErrChunkFull) || d.Rows() != 2 {
 		t.Fatalf("%v with %d rows", err, d.Rows())
 	}
 	d.Seal()
-	if err := d.add(record); err != nil {
+	if err := d.addValue(record); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -479,7 +479,7 @@ func TestBytes(t *testing.T) {
 			if i%5 == 0 {
 				record = []byte(`{}`)
 			}
-			if err := d.add(record); err != nil {
+			if err := d.addValue(record); err != nil {
 				t.Fatal(err)
 			}
 		}

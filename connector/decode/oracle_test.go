@@ -100,13 +100,14 @@ var (
 func typed(t schema.Type, options JSON, v any) (any, error) {
 	switch v := v.(type) {
 	case string:
-		switch {
-		case t.Kind == schema.String:
+		if t.Kind == schema.String {
 			return v, nil
-		case t.Kind == schema.Date:
+		}
+		if t.Kind == schema.Date {
 			at, err := time.Parse("2006-01-02", v)
 			return at.Unix() / 86400, err
-		case t.Kind == schema.Timestamp:
+		}
+		if t.Kind == schema.Timestamp {
 			return oracleTime(v, options.TruncateTime)
 		}
 	case bool:
@@ -153,28 +154,19 @@ func typedField(t schema.Type, nullable bool, options JSON, v any) (any, error) 
 	return nil, nil
 }
 
+var integerBits = [...]int{schema.Byte: 8, schema.Short: 16, schema.Integer: 32, schema.Long: 64, schema.Array: 0}
+
 func oracleNumber(k schema.Kind, text string) (any, error) {
-	integer := func(bits int) (any, error) {
-		if !integerText.MatchString(text) {
-			return nil, errRefused
-		}
-		return strconv.ParseInt(text, 10, bits)
-	}
-	switch {
-	case k == schema.Double:
+	if k == schema.Double {
 		return strconv.ParseFloat(text, 64)
-	case k == schema.Float:
-		return strconv.ParseFloat(text, 32)
-	case k == schema.Byte:
-		return integer(8)
-	case k == schema.Short:
-		return integer(16)
-	case k == schema.Integer:
-		return integer(32)
-	case k == schema.Long:
-		return integer(64)
 	}
-	return nil, errRefused
+	if k == schema.Float {
+		return strconv.ParseFloat(text, 32)
+	}
+	if integerBits[k] == 0 || !integerText.MatchString(text) {
+		return nil, errRefused
+	}
+	return strconv.ParseInt(text, 10, integerBits[k])
 }
 
 func oracleTime(text string, truncate bool) (any, error) {
@@ -284,10 +276,17 @@ func valid(t interface {
 			t.Fatal("list offsets", from, to, a.ListValues().Len())
 		}
 		valid(t, a.ListValues())
+		if !a.DataType().(*arrow.ListType).ElemField().Nullable && a.ListValues().NullN() > 0 {
+			t.Fatal("null elements where none may be")
+		}
 	case *array.Struct:
 		for i := range a.NumField() {
 			if a.Field(i).Len() != a.Len() {
 				t.Fatal("length of a struct field")
+			}
+			// A NOT NULL field has no value below a null struct, and says nothing of it.
+			if !a.DataType().(*arrow.StructType).Field(i).Nullable && a.Field(i).NullN() > 0 {
+				t.Fatal("null fields where none may be")
 			}
 			valid(t, a.Field(i))
 		}

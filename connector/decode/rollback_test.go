@@ -145,7 +145,7 @@ func TestRollback(t *testing.T) {
 		for range 2 { // chunks
 			var rows [][]any
 			good := func(text string, want []any) {
-				if err := clean.add([]byte(text)); err != nil {
+				if err := clean.addValue([]byte(text)); err != nil {
 					t.Fatal(err)
 				}
 				rows = append(rows, want)
@@ -159,7 +159,7 @@ func TestRollback(t *testing.T) {
 						bad = drawSpoiled(t, drawObject(t, s.Fields()[4:], 1_000_000))
 					}
 					want, err := oracle(s, JSON{}, []byte(bad))
-					if got := dirty.add([]byte(bad)); (got == nil) != (err == nil) {
+					if got := dirty.addValue([]byte(bad)); (got == nil) != (err == nil) {
 						t.Fatalf("%s\n   got: %v\noracle: %v", bad, got, err)
 					}
 					if err != nil {
@@ -173,7 +173,7 @@ func TestRollback(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", record, err)
 				}
-				if err := dirty.add([]byte(record)); err != nil {
+				if err := dirty.addValue([]byte(record)); err != nil {
 					t.Fatalf("%s: %v", record, err)
 				}
 				good(record, want)
@@ -214,12 +214,12 @@ func TestRollback(t *testing.T) {
 // TestRollbackOfLargeRecord: a refused record leaves no size either.
 func TestRollbackOfLargeRecord(t *testing.T) {
 	d := open(t, parse(t, "s string, l array<string>"), JSON{}, maxDistinct)
-	if err := d.add([]byte(`{"s":"x"}`)); err != nil {
+	if err := d.addValue([]byte(`{"s":"x"}`)); err != nil {
 		t.Fatal(err)
 	}
 	before := d.Bytes()
 	large := `{"s":"` + strings.Repeat("y", 100_000) + `","l":[` + strings.Repeat(`"zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz",`, 10_000) + `}`
-	if err := d.add([]byte(large)); err == nil || d.Bytes() != before {
+	if err := d.addValue([]byte(large)); err == nil || d.Bytes() != before {
 		t.Fatalf("%v, %d bytes instead of %d", err, d.Bytes(), before)
 	}
 	var b connector.Builder = d
