@@ -101,12 +101,12 @@ func (t *Table) admits(table string, files *staged) error {
 }
 
 // fenced marks err: the cut is dropped and everything resumes from the log.
-func fenced(err error) error { return classify.Mark(asText{err}, classify.Fenced) }
+func fenced(err error) error { return classify.Mark(textError{err}, classify.Fenced) }
 
-// asText keeps an error's text and hides what it is: a HoldError inside a fence must not be taken for a hold.
-type asText struct{ err error }
+// textError keeps an error's text and hides what it is: a HoldError inside a fence must not be taken for a hold.
+type textError struct{ err error }
 
-func (e asText) Error() string { return e.err.Error() }
+func (e textError) Error() string { return e.err.Error() }
 
 func replaced(format string, args ...any) error {
 	return connector.Held(connector.ReasonTableReplaced, "another table is in the place of the one that was written: "+fmt.Sprintf(format, args...), nil)

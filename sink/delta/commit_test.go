@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/sink/delta"
@@ -15,17 +17,22 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// script gives the operations of one kind on version 2 their faults, one after the other.
-func script(t *testing.T, byKind map[objstore.OpKind][]objstoretest.Fault) (*world, *trace) {
+// faults of the operations on version 2, one after the other.
+type faultList struct{ puts, gets []objstoretest.Fault }
+
+func script(t *testing.T, list faultList) (*world, *trace) {
 	tr := &trace{}
-	used := map[objstore.OpKind]int{}
 	w := newWorld(t, false, func(_ int, op objstore.Op) objstoretest.Fault {
-		list, i := byKind[op.Kind], used[op.Kind]
-		if op.Key != deltalog.CommitKey(2) || i >= len(list) {
+		faults := &list.gets
+		if op.Kind == objstore.OpPutIfAbsent {
+			faults = &list.puts
+		}
+		if op.Key != deltalog.CommitKey(2) || len(*faults) == 0 {
 			return objstoretest.Fault{}
 		}
-		used[op.Kind]++
-		return list[i]
+		f := (*faults)[0]
+		*faults = (*faults)[1:]
+		return f
 	})
 	load(t, open(t, w.mem))
 	foreign(t, w.mem)
@@ -46,48 +53,48 @@ var (
 // Whatever the store answers to the put of a version, it is put again as it is until it is known whose it is, and never
 // at another version.
 func TestOutcomes(t *testing.T) {
-	type faults = map[objstore.OpKind][]objstoretest.Fault
+	type list = []objstoretest.Fault
 	for name, c := range map[string]struct {
-		faults faults
+		faults faultList
 		want   []string // what is done with version 2
 	}{
-		"200": {nil, []string{"put-if-absent ok"}},
+		"200": {faultList{}, []string{"put-if-absent ok"}},
 		"500, it happened": {
-			faults{objstore.OpPutIfAbsent: {applied}},
+			faultList{puts: list{applied}},
 			[]string{"put-if-absent failed", "get ok"},
 		},
 		"503, nothing happened": {
-			faults{objstore.OpPutIfAbsent: {unavailable}},
+			faultList{puts: list{unavailable}},
 			[]string{"put-if-absent failed", "get not_found", "put-if-absent ok"},
 		},
 		"412 by our own put": {
-			faults{objstore.OpPutIfAbsent: {exists}},
+			faultList{puts: list{exists}},
 			[]string{"put-if-absent exists", "get ok"},
 		},
 		"409 three times": {
-			faults{objstore.OpPutIfAbsent: {conflict, conflict, conflict}},
+			faultList{puts: list{conflict, conflict, conflict}},
 			[]string{
 				"put-if-absent failed", "get not_found", "put-if-absent failed", "get not_found",
 				"put-if-absent failed", "get not_found", "put-if-absent ok",
 			},
 		},
 		"lands after it was read back": {
-			faults{objstore.OpPutIfAbsent: {lost5s, unavailable, unavailable}},
+			faultList{puts: list{lost5s, unavailable, unavailable}},
 			[]string{
 				"put-if-absent failed", "get not_found", "put-if-absent failed", "get not_found",
 				"put-if-absent failed", "get not_found", "put-if-absent exists", "get ok",
 			},
 		},
 		"denied after an unresolved put": {
-			faults{objstore.OpPutIfAbsent: {applied, denied}, objstore.OpGet: {ok, ok, denied}},
+			faultList{puts: list{applied, denied}, gets: list{ok, ok, denied}},
 			[]string{"put-if-absent failed", "get refused", "put-if-absent refused", "get ok"},
 		},
 		"the answer of the read back breaks off": {
-			faults{objstore.OpPutIfAbsent: {applied}, objstore.OpGet: {ok, ok, broken}},
+			faultList{puts: list{applied}, gets: list{ok, ok, broken}},
 			[]string{"put-if-absent failed", "get ok", "put-if-absent exists", "get ok"},
 		},
 		"nothing answers for long": {
-			faults{objstore.OpPutIfAbsent: {{Linger: time.Hour}}, objstore.OpGet: {ok, ok, {Linger: time.Hour}}},
+			faultList{puts: list{{Linger: time.Hour}}, gets: list{ok, ok, {Linger: time.Hour}}},
 			[]string{"put-if-absent failed", "get failed", "put-if-absent exists", "get ok"},
 		},
 	} {
@@ -125,7 +132,7 @@ func TestOutcomes(t *testing.T) {
 // A put that was certainly refused is a hold, and its files can go.
 func TestDenied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		w, _ := script(t, map[objstore.OpKind][]objstoretest.Fault{objstore.OpPutIfAbsent: {denied}})
+		w, _ := script(t, faultList{puts: []objstoretest.Fault{denied}})
 		defer w.faulty.Close()
 		tab := open(t, w.faulty)
 		s := load(t, tab)
@@ -415,8 +422,8 @@ func (s *sleepy) Put(ctx context.Context, key string, body readSeeker, mode objs
 // A writer without conditional puts overwrites our commit. It is noticed at the next look, and Kafka is read again.
 func TestOverwrittenCommit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		mem := objstore.NewMem()
-		tab := open(t, mem)
+		mem, reg := objstore.NewMem(), prometheus.NewRegistry()
+		tab := open(t, mem, measured(reg))
 		s := appendCommits(t, tab, 2)
 		if s.Positions[app(0)] != 6 {
 			t.Fatal(s)
@@ -429,11 +436,11 @@ func TestOverwrittenCommit(t *testing.T) {
 		if s = load(t, tab); s.Positions[app(0)] != 3 {
 			t.Errorf("position %d", s.Positions[app(0)])
 		}
-		if got := metric(t, tab, "sluice_delta_commits_overwritten_total"); got != 1 {
+		if got := metric(t, reg, "sluice_delta_commits_overwritten_total"); got != 1 {
 			t.Errorf("counted %v", got)
 		}
 		appendCommits(t, tab, 2)
-		if got := metric(t, tab, "sluice_delta_commits_overwritten_total"); got != 1 {
+		if got := metric(t, reg, "sluice_delta_commits_overwritten_total"); got != 1 {
 			t.Errorf("counted %v", got)
 		}
 	})

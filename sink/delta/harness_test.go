@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,7 +33,7 @@ import (
 
 const ddl = "id bigint, name string"
 
-func parse(t testing.TB, text string) *schema.Schema {
+func parse(t *testing.T, text string) *schema.Schema {
 	t.Helper()
 	s, err := schema.ParseDDL(text)
 	if err != nil {
@@ -51,12 +50,18 @@ func guard() *reliability.Guard {
 	}, slog.New(slog.DiscardHandler), nil)
 }
 
-func open(t testing.TB, store objstore.Store, change ...func(*delta.Options)) *delta.Table {
+// open returns a table that is closed at the end of the test.
+func open(t *testing.T, store objstore.Store, change ...func(*delta.Options)) *delta.Table {
 	t.Helper()
-	reg := prometheus.NewRegistry()
-	o := delta.Options{
-		Pipeline: "p", Engine: "sluice/test", Schema: parse(t, ddl), Guard: guard(), Registerer: reg, TempDir: t.TempDir(),
-	}
+	tab := process(t, store, change...)
+	t.Cleanup(tab.Close)
+	return tab
+}
+
+// process returns a table as a process of its own would have it.
+func process(t *testing.T, store objstore.Store, change ...func(*delta.Options)) *delta.Table {
+	t.Helper()
+	o := delta.Options{Pipeline: "p", Engine: "sluice/test", Schema: parse(t, ddl), Guard: guard()}
 	for _, c := range change {
 		c(&o)
 	}
@@ -64,12 +69,15 @@ func open(t testing.TB, store objstore.Store, change ...func(*delta.Options)) *d
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(tab.Close)
-	registries.Store(tab, reg)
 	return tab
 }
 
-func load(t testing.TB, tab *delta.Table) *connector.Snapshot {
+// measured registers the metrics of a table.
+func measured(reg *prometheus.Registry) func(*delta.Options) {
+	return func(o *delta.Options) { o.Registerer = reg }
+}
+
+func load(t *testing.T, tab *delta.Table) *connector.Snapshot {
 	t.Helper()
 	s, err := tab.Load(t.Context())
 	if err != nil {
@@ -143,7 +151,7 @@ func (c cut) write(ctx context.Context, tab *delta.Table, s *connector.Snapshot)
 }
 
 // append writes n commits of 3 rows each to partition 0.
-func appendCommits(t testing.TB, tab *delta.Table, n int) *connector.Snapshot {
+func appendCommits(t *testing.T, tab *delta.Table, n int) *connector.Snapshot {
 	t.Helper()
 	s := load(t, tab)
 	for range n {
@@ -157,7 +165,7 @@ func appendCommits(t testing.TB, tab *delta.Table, n int) *connector.Snapshot {
 }
 
 // put writes an object as another program would.
-func put(t testing.TB, store objstore.Store, key, text string) {
+func put(t *testing.T, store objstore.Store, key, text string) {
 	t.Helper()
 	if err := store.Delete(t.Context(), key); err != nil {
 		t.Fatal(err)
@@ -167,7 +175,7 @@ func put(t testing.TB, store objstore.Store, key, text string) {
 	}
 }
 
-func get(t testing.TB, store objstore.Store, key string) string {
+func get(t *testing.T, store objstore.Store, key string) string {
 	t.Helper()
 	r, err := store.Get(t.Context(), key, 0, -1)
 	if err != nil {
@@ -182,7 +190,7 @@ func get(t testing.TB, store objstore.Store, key string) string {
 }
 
 // foreign commits actions as another program does that follows the protocol.
-func foreign(t testing.TB, store objstore.Store, actions ...deltalog.Action) {
+func foreign(t *testing.T, store objstore.Store, actions ...deltalog.Action) {
 	t.Helper()
 	s, err := deltalog.Load(t.Context(), store)
 	if err != nil {
@@ -198,7 +206,7 @@ func foreign(t testing.TB, store objstore.Store, actions ...deltalog.Action) {
 }
 
 // alter is the newest metaData with another schema.
-func alter(t testing.TB, store objstore.Store, text string) deltalog.Metadata {
+func alter(t *testing.T, store objstore.Store, text string) deltalog.Metadata {
 	t.Helper()
 	s, err := deltalog.Load(t.Context(), store)
 	if err != nil {
@@ -211,7 +219,7 @@ func alter(t testing.TB, store objstore.Store, text string) deltalog.Metadata {
 
 // check reads the whole table, as a stranger would, and holds it against the positions that its txns state: contiguous
 // versions, every record before the position exactly once and in order, ids unique, every file there.
-func check(t testing.TB, store objstore.Store, positions ...int64) {
+func check(t *testing.T, store objstore.Store, positions ...int64) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	s, err := deltalog.Load(ctx, store)
@@ -267,7 +275,7 @@ func check(t testing.TB, store objstore.Store, positions ...int64) {
 }
 
 // files are the data files in the store, named by a version or not.
-func files(t testing.TB, store objstore.Store) (keys []string) {
+func files(t *testing.T, store objstore.Store) (keys []string) {
 	t.Helper()
 	for o, err := range store.List(context.WithoutCancel(t.Context()), "part-", "") {
 		if err != nil {
@@ -279,7 +287,7 @@ func files(t testing.TB, store objstore.Store) (keys []string) {
 }
 
 // holds says whether err is a hold with a reason and a text.
-func holds(t testing.TB, err error, reason connector.Reason, text string) {
+func holds(t *testing.T, err error, reason connector.Reason, text string) {
 	t.Helper()
 	var held *connector.HoldError
 	if !errors.As(err, &held) || held.Reason != reason || !strings.Contains(err.Error(), text) || classify.Of(err) != classify.Fatal {
@@ -313,14 +321,10 @@ func bubble(t *testing.T, f func(*testing.T)) {
 // readSeeker is the body of a put.
 type readSeeker = io.ReadSeeker
 
-// registries are those of the open tables.
-var registries sync.Map
-
-// metric is the value of a counter of a table.
-func metric(t testing.TB, tab *delta.Table, name string) (sum float64) {
+// metric is the value of a counter.
+func metric(t *testing.T, reg *prometheus.Registry, name string) (sum float64) {
 	t.Helper()
-	reg, _ := registries.Load(tab)
-	families, err := reg.(*prometheus.Registry).Gather()
+	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

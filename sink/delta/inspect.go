@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -205,7 +206,7 @@ func offsets(ctx context.Context, store objstore.Store, key string, yield func(R
 	for {
 		var batch arrow.RecordBatch
 		err := sound(object, func() (err error) { batch, err = rows.Read(); return err })
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -77,7 +77,7 @@ func (t *Table) offer(ctx context.Context, p *proposal, files *staged) (outcome,
 		if errors.Is(err, errGone) {
 			class, t.head = classify.Fenced, nil
 		}
-		return lost, classify.Mark(fmt.Errorf("%w: version %d: %w", connector.ErrUndecided, p.version, asText{err}), class)
+		return lost, classify.Mark(fmt.Errorf("%w: version %d: %w", connector.ErrUndecided, p.version, textError{err}), class)
 	}
 	files.offered(false)
 	if errors.Is(err, errGone) {
@@ -192,7 +192,7 @@ func (p *proposal) stillOpen(err error) error {
 	if p.unresolved.IsZero() || errors.Is(err, errGone) {
 		return err
 	}
-	return classify.Mark(asText{err}, classify.Transient)
+	return classify.Mark(textError{err}, classify.Transient)
 }
 
 // doubt notes that the outcome of a put is unknown, for people to see.

@@ -28,9 +28,12 @@ func manyWriters(t *testing.T, seed uint64) {
 		return dice.Int64N(n)
 	}
 	kinds := []objstoretest.Fault{
-		{Err: objstoretest.ErrUnavailable}, {Err: objstoretest.ErrUnavailable, Effect: objstoretest.Done},
-		{Err: objstoretest.ErrTimeout, Effect: objstoretest.Late, Land: 3 * time.Second}, {Err: objstoretest.ErrConflict},
-		{Err: objstoretest.ErrTimeout, Effect: objstoretest.Late, Land: 5 * time.Minute}, {Linger: time.Minute},
+		{Err: objstoretest.ErrUnavailable},
+		{Err: objstoretest.ErrUnavailable, Effect: objstoretest.Done},
+		{Err: objstoretest.ErrTimeout, Effect: objstoretest.Late, Land: 3 * time.Second},
+		{Err: objstoretest.ErrConflict},
+		{Err: objstoretest.ErrTimeout, Effect: objstoretest.Late, Land: 5 * time.Minute},
+		{Linger: time.Minute},
 	}
 	w := newWorld(t, true, func(int, objstore.Op) objstoretest.Fault {
 		f := objstoretest.Fault{}
@@ -65,7 +68,7 @@ func manyWriters(t *testing.T, seed uint64) {
 
 // drive is one life of a writer of a partition. It says whether the partition arrived.
 func drive(ctx context.Context, t *testing.T, store objstore.Store, partition int32, target int64, roll func(int64) int64) bool {
-	tab := open(t, store)
+	tab := process(t, store)
 	defer tab.Close()
 	for ctx.Err() == nil {
 		s, err := tab.Load(ctx)
@@ -100,7 +103,7 @@ func TestSixteenWriters(t *testing.T) {
 		var all sync.WaitGroup
 		for p := range int32(writers) {
 			all.Go(func() {
-				tab := open(t, w.faulty)
+				tab := process(t, w.faulty)
 				defer tab.Close()
 				_, err := tab.Load(t.Context())
 				for i := int64(0); i < commits && err == nil; i++ {
@@ -128,7 +131,7 @@ func TestSixteenWriters(t *testing.T) {
 		if v := w.mem.Violations(); len(v) > 0 {
 			t.Error(v)
 		}
-		t.Logf("%d commits in %v of the store's time, %d operations", writers*commits, time.Since(began), w.n)
+		t.Logf("%d commits in %v of the store's time, %d operations", writers*commits, time.Since(began), len(w.ops))
 	})
 }
 

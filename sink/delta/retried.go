@@ -113,7 +113,7 @@ type body struct {
 func (b *body) Read(p []byte) (int, error) {
 	if b.err == nil {
 		n, err := b.took(b.part.Read(p))
-		if err == nil || err == io.EOF {
+		if err == nil || errors.Is(err, io.EOF) {
 			return n, err
 		}
 		if b.err = err; n > 0 {
@@ -135,7 +135,7 @@ func (b *body) Read(p []byte) (int, error) {
 		}
 		b.part = part
 		n, err = b.took(part.Read(p))
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			end, err = io.EOF, nil
 		}
 		return err

@@ -19,7 +19,7 @@ func TestCheckpointKeepsTxnsAndMetadata(t *testing.T) {
 	tab.commit(deltalog.Metadata{
 		ID: "table-1", Name: "orders", Description: "d", Format: deltalog.Format{Provider: "parquet", Options: map[string]string{"o": "1"}},
 		SchemaString: `{"type":"struct","fields":[]}`, PartitionColumns: []string{"a", "b"},
-		Configuration: map[string]string{"delta.appendOnly": "true", "foreign": ""}, CreatedTime: ptr(int64(77)),
+		Configuration: map[string]string{"delta.appendOnly": "true", "foreign": ""}, CreatedTime: new(int64(77)),
 	}, deltalog.Txn{AppID: "no time", Version: 3})
 	tab.append(5)
 	before := tab.load()

@@ -14,8 +14,6 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 func collect[T any](t *testing.T, seq iter.Seq2[T, error]) []T {
 	t.Helper()
 	var all []T
@@ -32,13 +30,13 @@ func collect[T any](t *testing.T, seq iter.Seq2[T, error]) []T {
 func TestEncodeShapes(t *testing.T) {
 	got, err := deltalog.Encode([]deltalog.Action{
 		deltalog.Add{Path: deltalog.URI("p=a%2Fb c/x.parquet"), Size: 3, ModificationTime: 4, DataChange: true, Stats: `{"numRecords":1}`},
-		deltalog.Remove{Path: "old.parquet", DeletionTimestamp: 5, DataChange: true, ExtendedFileMetadata: true, Size: ptr(int64(9))},
-		deltalog.Txn{AppID: "kd1:p:c:t:-:0", Version: 42, LastUpdated: ptr(int64(7))},
-		deltalog.Metadata{ID: "id", SchemaString: `{"type":"struct"}`, Format: deltalog.Format{Provider: "parquet"}, CreatedTime: ptr(int64(6))},
+		deltalog.Remove{Path: "old.parquet", DeletionTimestamp: 5, DataChange: true, ExtendedFileMetadata: true, Size: new(int64(9))},
+		deltalog.Txn{AppID: "kd1:p:c:t:-:0", Version: 42, LastUpdated: new(int64(7))},
+		deltalog.Metadata{ID: "id", SchemaString: `{"type":"struct"}`, Format: deltalog.Format{Provider: "parquet"}, CreatedTime: new(int64(6))},
 		deltalog.Protocol{MinReaderVersion: 1, MinWriterVersion: 2},
 		deltalog.CommitInfo{
 			Timestamp: 8, Operation: "STREAMING UPDATE", OperationParameters: map[string]string{"outputMode": "Append"},
-			ReadVersion: ptr(int64(0)), IsolationLevel: "Serializable", IsBlindAppend: true,
+			ReadVersion: new(int64(0)), IsolationLevel: "Serializable", IsBlindAppend: true,
 			OperationMetrics: map[string]string{"numAddedFiles": "1"}, EngineInfo: "sluice/<&>", TxnID: "u-1",
 			Sluice: []byte(`{"ranges":[]}`),
 		},
@@ -94,7 +92,7 @@ func TestParseForeign(t *testing.T) {
 		deltalog.CommitInfo{Timestamp: 1, Operation: "WRITE", OperationParameters: map[string]string{"mode": "Append", "partitionBy": "[]", "n": "7"}, TxnID: "f"},
 		deltalog.Protocol{MinReaderVersion: 3, MinWriterVersion: 7, ReaderFeatures: []string{"deletionVectors"}, WriterFeatures: []string{"deletionVectors"}},
 		deltalog.Metadata{ID: "m", Format: deltalog.Format{Provider: "parquet"}, SchemaString: "{}", PartitionColumns: []string{"d"}, Configuration: map[string]string{"delta.appendOnly": "true"}},
-		deltalog.Add{Path: "x", PartitionValues: map[string]*string{"d": nil, "e": ptr("1")}, Size: 1, ModificationTime: 2, Tags: map[string]*string{"INSERTION_TIME": ptr("9")}, DeletionVector: []byte(`{"storageType":"u"}`)},
+		deltalog.Add{Path: "x", PartitionValues: map[string]*string{"d": nil, "e": new("1")}, Size: 1, ModificationTime: 2, Tags: map[string]*string{"INSERTION_TIME": new("9")}, DeletionVector: []byte(`{"storageType":"u"}`)},
 		deltalog.Remove{Path: "y", DataChange: true},
 		deltalog.Txn{AppID: "", Version: -3},
 	}
@@ -123,7 +121,7 @@ func TestParseCorrupt(t *testing.T) {
 		"commitInfo text":    `{"commitInfo":"x"}`,
 	} {
 		var err error
-		for _, err = range deltalog.Parse(strings.NewReader(text+"\n"), deltalog.All) { //nolint:revive // the last one counts
+		for _, err = range deltalog.Parse(strings.NewReader(text+"\n"), deltalog.All) {
 		}
 		if !errors.Is(err, deltalog.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
@@ -138,7 +136,7 @@ func TestParseReadError(t *testing.T) {
 	for _, n := range []int{0, 1, 33, 34, 35, 60, 16 << 10, len(text) - 1, len(text)} {
 		r := io.MultiReader(strings.NewReader(text[:n]), iotest.ErrReader(io.ErrUnexpectedEOF))
 		var err error
-		for _, err = range deltalog.Parse(r, deltalog.All) { //nolint:revive // the last one counts
+		for _, err = range deltalog.Parse(r, deltalog.All) {
 		}
 		if !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, deltalog.ErrCorrupt) {
 			t.Errorf("after %d bytes: %v", n, err)

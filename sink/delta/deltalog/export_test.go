@@ -54,7 +54,7 @@ func Tombstones(ctx context.Context, store objstore.Store, s *State, now time.Ti
 }
 
 // NewSpool returns a spool in dir.
-func NewSpool(dir string) *spool { return newSpool(dir) } //nolint:revive // for the test of this package only
+func NewSpool(dir string) *spool { return newSpool(dir) }
 
 // Reader returns what was written.
 func (s *spool) Reader() (interface {

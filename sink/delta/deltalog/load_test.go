@@ -82,7 +82,7 @@ func (tab *table) append(n int) {
 		v := tab.next
 		tab.commit(
 			deltalog.CommitInfo{TxnID: fmt.Sprint("t", v)},
-			deltalog.Txn{AppID: fmt.Sprint("app", v%3), Version: v, LastUpdated: ptr(v)},
+			deltalog.Txn{AppID: fmt.Sprint("app", v%3), Version: v, LastUpdated: new(v)},
 			deltalog.Add{Path: fmt.Sprintf("part-%d.parquet", v), Size: v, DataChange: true, Stats: fmt.Sprintf(`{"numRecords":%d}`, v)},
 		)
 	}

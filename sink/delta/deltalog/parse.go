@@ -37,7 +37,7 @@ func Parse(r io.Reader, want Kinds) iter.Seq2[Action, error] {
 		lines := bufio.NewReaderSize(r, 16<<10)
 		for n := 1; ; n++ {
 			text, end := readLine(lines)
-			if end != nil && end != io.EOF {
+			if end != nil && !errors.Is(end, io.EOF) {
 				yield(nil, end)
 				return
 			}
@@ -53,7 +53,7 @@ func Parse(r io.Reader, want Kinds) iter.Seq2[Action, error] {
 					}
 				}
 			}
-			if end == io.EOF {
+			if end != nil {
 				return
 			}
 		}
@@ -63,11 +63,11 @@ func Parse(r io.Reader, want Kinds) iter.Seq2[Action, error] {
 // readLine returns the next line, valid until the next call, and io.EOF with the last one.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
-	if err != bufio.ErrBufferFull {
+	if !errors.Is(err, bufio.ErrBufferFull) {
 		return line, err
 	}
 	long := bytes.Clone(line)
-	for err == bufio.ErrBufferFull {
+	for errors.Is(err, bufio.ErrBufferFull) {
 		if len(long) > maxLine {
 			return nil, corrupt("a line of more than %d bytes", maxLine)
 		}

@@ -31,7 +31,7 @@ func readCheckpoint(ctx context.Context, store objstore.Store, c Checkpoint, wan
 			}
 			for {
 				rows, err := p.next(ctx, want)
-				if err == io.EOF {
+				if errors.Is(err, io.EOF) {
 					break
 				}
 				if err != nil {
@@ -88,7 +88,7 @@ func (p *parquetFile) sound(read func() error) (err error) {
 			err = fmt.Errorf("panic: %v", r)
 		}
 		switch {
-		case err == nil || err == io.EOF:
+		case err == nil, errors.Is(err, io.EOF) && p.source.err == nil:
 		case p.source.err != nil:
 			err = p.source.err
 		default:
@@ -128,18 +128,21 @@ func (p *parquetFile) next(ctx context.Context, want Kinds) (rows checkpointRows
 }
 
 // leavesOf are the columns that the actions of a kind need, by their path; a trailing dot takes all below it.
-var leavesOf = map[Kinds][]string{
-	KindProtocol: {"protocol."},
-	KindMetadata: {"metaData."},
-	KindTxn:      {"txn."},
-	KindAdd: {
+var leavesOf = []struct {
+	kind  Kinds
+	paths []string
+}{
+	{KindProtocol, []string{"protocol."}},
+	{KindMetadata, []string{"metaData."}},
+	{KindTxn, []string{"txn."}},
+	{KindAdd, []string{
 		"add.path", "add.partitionValues.", "add.size", "add.modificationTime", "add.dataChange", "add.stats", "add.tags.",
 		"add.deletionVector.storageType",
-	},
-	KindRemove: {
+	}},
+	{KindRemove, []string{
 		"remove.path", "remove.deletionTimestamp", "remove.dataChange", "remove.extendedFileMetadata",
 		"remove.partitionValues.", "remove.size",
-	},
+	}},
 }
 
 func wantedLeaves(r *pqarrow.FileReader, want Kinds) []int {
@@ -147,9 +150,9 @@ func wantedLeaves(r *pqarrow.FileReader, want Kinds) []int {
 	columns := r.ParquetReader().MetaData().Schema
 	for i := range columns.NumColumns() {
 		path := columns.Column(i).Path()
-		for kind, names := range leavesOf {
-			for _, name := range names {
-				if want&kind != 0 && (path == name || strings.HasSuffix(name, ".") && strings.HasPrefix(path, name)) {
+		for _, of := range leavesOf {
+			for _, p := range of.paths {
+				if want&of.kind != 0 && (path == p || strings.HasSuffix(p, ".") && strings.HasPrefix(path, p)) {
 					leaves = append(leaves, i)
 				}
 			}

@@ -1,0 +1,373 @@
+package delta_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/connector"
+	"sluice/sink/delta"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/objstore/objstoretest"
+)
+
+func TestSupported(t *testing.T) {
+	columns := parse(t, ddl).WithKafkaColumns().DeltaJSON()
+	with := func(key, value string) deltalog.Metadata {
+		return deltalog.Metadata{ID: "i", SchemaString: columns, Configuration: map[string]string{key: value}}
+	}
+	plain := deltalog.Protocol{MinReaderVersion: 1, MinWriterVersion: 2}
+	for name, m := range map[string]deltalog.Metadata{
+		"nothing":               {ID: "i", SchemaString: columns},
+		"append only":           with("delta.appendOnly", "true"),
+		"change data feed":      with("delta.enableChangeDataFeed", "true"), // appends need no change files
+		"foreign property":      with("owner", "x"),
+		"no column mapping":     with("delta.columnMapping.mode", "none"),
+		"no iceberg":            with("delta.enableIcebergCompatV2", "false"),
+		"txns kept for a month": with("delta.setTransactionRetentionDuration", "interval 30 days"),
+		"classic checkpoints":   with("delta.checkpointPolicy", "classic"),
+	} {
+		if err := delta.Supported(plain, m); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := delta.Supported(deltalog.Protocol{MinReaderVersion: 1, MinWriterVersion: 1}, with("a", "b")); err != nil {
+		t.Error(err)
+	}
+	for text, p := range map[string]deltalog.Protocol{
+		"changeDataFeed, checkConstraints, generatedColumns": {MinReaderVersion: 1, MinWriterVersion: 4},
+		"reader 2, writer 5":       {MinReaderVersion: 2, MinWriterVersion: 5},
+		"deletionVectors, variant": {MinReaderVersion: 3, MinWriterVersion: 7, ReaderFeatures: []string{"deletionVectors"}, WriterFeatures: []string{"variant", "deletionVectors"}},
+		"catalogManaged":           {MinReaderVersion: 3, MinWriterVersion: 7, ReaderFeatures: []string{"catalogManaged"}, WriterFeatures: []string{"catalogManaged"}},
+		"writer 99":                {MinReaderVersion: 1, MinWriterVersion: 99},
+	} {
+		holds(t, delta.Supported(p, with("a", "b")), connector.ReasonTableUnsupported, text)
+	}
+	partitioned := with("a", "b")
+	partitioned.PartitionColumns = []string{"name"}
+	csv := with("a", "b")
+	csv.Format.Provider = "csv"
+	for text, m := range map[string]deltalog.Metadata{
+		"CHECK constraint (delta.constraints.c)": with("delta.constraints.c", "id > 0"),
+		"column mapping":                         with("delta.columnMapping.mode", "name"),
+		"delta.enableRowTracking":                with("delta.enableRowTracking", "true"),
+		"delta.enableIcebergCompatV1":            with("delta.enableIcebergCompatV1", "true"),
+		"delta.universalFormat":                  with("delta.universalFormat.enabledFormats", "iceberg"),
+		"another service":                        with("delta.coordinatedCommits.commitCoordinator-preview", "dynamodb"),
+		"checkpoints of another kind":            with("delta.checkpointPolicy", "v2"),
+		"a feature":                              with("delta.feature.deletionVectors", "supported"),
+		`= "interval 6 days"`:                    with("delta.setTransactionRetentionDuration", "interval 6 days"),
+		`= "soon"`:                               with("delta.setTransactionRetentionDuration", "soon"),
+		"partitioned by (name)":                  partitioned,
+		"csv":                                    csv,
+		"cannot be read":                         {ID: "i", SchemaString: "?"},
+		"invariant":                              {ID: "i", SchemaString: strings.Replace(columns, `"metadata":{}`, `"metadata":{"delta.invariants":"{}"}`, 1)},
+	} {
+		holds(t, delta.Supported(plain, m), connector.ReasonTableUnsupported, text)
+	}
+	holds(t, delta.Supported(plain, deltalog.Metadata{ID: "i", SchemaString: parse(t, ddl).DeltaJSON()}), connector.ReasonSchemaConflict, "_kafka_offset")
+}
+
+// What a configuration asks for and what a table has.
+func TestOpenExisting(t *testing.T) {
+	mem := objstore.NewMem()
+	load(t, open(t, mem))
+	for text, want := range map[string]string{
+		"id bigint":                        "", // the table has more
+		ddl:                                "",
+		"id bigint, name string, x string": "column x is not in the table",
+		"id string, name string":           "column id",
+	} {
+		_, err := open(t, mem, func(o *delta.Options) { o.Schema = parse(t, text) }).Load(t.Context())
+		if want == "" && err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		if want != "" {
+			holds(t, err, connector.ReasonSchemaConflict, want)
+		}
+	}
+	s := load(t, open(t, mem, func(o *delta.Options) { o.Schema = nil }))
+	if err := s.Schema.Fits(parse(t, ddl).WithKafkaColumns()); err != nil {
+		t.Error(err)
+	}
+	_, err := open(t, objstore.NewMem(), func(o *delta.Options) { o.Schema = nil }).Load(t.Context())
+	holds(t, err, connector.ReasonSchemaConflict, "there is no table")
+}
+
+// A table that cannot be written is looked at again; once it can, it is.
+func TestRefusalEnds(t *testing.T) {
+	mem := objstore.NewMem()
+	tab := open(t, mem)
+	before := load(t, tab)
+	m := alter(t, mem, ddl)
+	m.Configuration = map[string]string{"delta.constraints.c": "id > 0"}
+	foreign(t, mem, m)
+	_, err := tab.Load(t.Context())
+	holds(t, err, connector.ReasonTableUnsupported, "constraint")
+	foreign(t, mem, alter(t, mem, ddl), deltalog.Txn{AppID: "x", Version: 1})
+	m.Configuration = nil
+	foreign(t, mem, m)
+	if s := load(t, tab); s.Version != 3 || s.Schema.Fits(before.Schema) != nil {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestTableVanished(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		mem := objstore.NewMem()
+		tab := open(t, mem)
+		load(t, tab)
+		if err := mem.Delete(t.Context(), deltalog.CommitKey(0)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		for range 2 { // and it is never made anew by who knew it
+			_, err := tab.Load(t.Context())
+			holds(t, err, connector.ReasonTableReplaced, "is gone")
+		}
+	})
+}
+
+func TestDamagedLog(t *testing.T) {
+	mem := objstore.NewMem()
+	load(t, open(t, mem))
+	put(t, mem, deltalog.CommitKey(2), `{"txn":{"appId":"a","version":1}}`)
+	_, err := open(t, mem).Load(t.Context())
+	holds(t, err, connector.ReasonTableUnsupported, "version 1 is missing")
+	if err := mem.Delete(t.Context(), deltalog.CommitKey(2)); err != nil {
+		t.Fatal(err)
+	}
+	put(t, mem, deltalog.CommitKey(0), "garbage")
+	_, err = open(t, mem).Load(t.Context())
+	holds(t, err, connector.ReasonTableUnsupported, "corrupt")
+}
+
+func TestDeniedLoad(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := objstoretest.NewFaulty(objstore.NewMem(), func(objstore.Op) objstoretest.Fault { return denied })
+		_, err := open(t, store).Load(t.Context())
+		holds(t, err, connector.ReasonStoreDenied, "403")
+	})
+}
+
+// Table properties that concern the statistics in the log.
+func TestStatisticsProperties(t *testing.T) {
+	for property, want := range map[string]string{
+		"delta.dataSkippingNumIndexedCols":         `{"numRecords":3}`,
+		"delta.dataSkippingStringPrefixLength":     `"name":"n"`,
+		"delta.dataSkippingNumIndexedCols.foreign": `"name":"n0"`,
+	} {
+		mem := objstore.NewMem()
+		tab := open(t, mem)
+		load(t, tab)
+		m := alter(t, mem, ddl)
+		m.Configuration = map[string]string{property: "0"}
+		if strings.HasSuffix(property, "PrefixLength") {
+			m.Configuration[property] = "1"
+		}
+		foreign(t, mem, m)
+		s := appendCommits(t, tab, 1)
+		c, err := deltalog.ReadCommit(t.Context(), mem, s.Version, deltalog.KindAdd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Actions[0].(deltalog.Add).Stats; !strings.Contains(got, want) {
+			t.Errorf("%s: %s", property, got)
+		}
+	}
+}
+
+// Rows of several pieces and files keep their order.
+func TestStageSeveralFiles(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		mem := objstore.NewMem()
+		tab := open(t, mem, func(o *delta.Options) { o.FileSize = 1 })
+		s := load(t, tab)
+		pieces := []connector.Piece{rows(s.Schema, 0, 0, 5), rows(s.Schema, 0, 5, 6), rows(s.Schema, 0, 6, 20)}
+		staged, err := tab.Stage(t.Context(), s, pieces)
+		if err != nil || staged.Rows != 20 || staged.Bytes == 0 {
+			t.Fatal(staged, err)
+		}
+		if _, err := tab.Commit(t.Context(), cut{0, 0, 20}.commit(staged), cut{0, 0, 20}.pre); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(files(t, mem)); n != 3 {
+			t.Errorf("%d files", n)
+		}
+		check(t, mem, 20)
+	})
+}
+
+// What breaks off is continued, by the guard's rules.
+func TestBrokenReads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		mem := objstore.NewMem()
+		appendCommits(t, open(t, mem), 25) // two checkpoints, commits after them
+		synctest.Wait()
+		n := 0
+		store := objstoretest.NewFaulty(mem, func(op objstore.Op) objstoretest.Fault {
+			n++
+			if n%2 == 0 && (op.Kind == objstore.OpGet || op.Kind == objstore.OpList) {
+				return broken
+			}
+			return ok
+		})
+		if s := load(t, open(t, store)); s.Version != 25 || s.Positions[app(0)] != 75 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// Checkpoints come by themselves, one at a time, and their failure harms nobody.
+func TestCheckpoints(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		mem := objstore.NewMem()
+		failing := true
+		store := objstoretest.NewFaulty(mem, func(op objstore.Op) objstoretest.Fault {
+			if failing && strings.Contains(op.Key, "checkpoint.parquet") {
+				return unavailable
+			}
+			return ok
+		})
+		reg := prometheus.NewRegistry()
+		tab := open(t, store, measured(reg))
+		load(t, tab)
+		step := func(n int, written, failed float64) {
+			t.Helper()
+			for range n {
+				appendCommits(t, tab, 1)
+				synctest.Wait()
+			}
+			s, err := deltalog.Load(t.Context(), mem)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := metric(t, reg, "sluice_delta_checkpoints_total"); got != written+failed {
+				t.Errorf("version %d: %v checkpoints, want %v and %v that failed", s.Version, got, written, failed)
+			}
+		}
+		step(8, 0, 0)
+		step(1, 0, 1)
+		step(9, 0, 1)
+		step(1, 0, 2)
+		failing = false
+		step(9, 0, 2)
+		step(1, 1, 2)
+		step(9, 1, 2)
+		step(1, 2, 2) // by now the JSON since is more than a quarter of the last one
+
+		// Another member's checkpoint counts.
+		stranger := open(t, mem)
+		appendCommits(t, stranger, 10)
+		synctest.Wait()
+		step(9, 2, 2)
+
+		// A checkpoint that is gone is not built on.
+		s, err := deltalog.Load(t.Context(), mem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := mem.Delete(t.Context(), deltalog.CheckpointKey(s.Checkpoint.Version)); err != nil {
+			t.Fatal(err)
+		}
+		step(10, 3, 2)
+		check(t, mem, (s.Version+10)*3)
+		tab.Close()
+		step(30, 3, 2)
+	})
+}
+
+func TestInspect(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		mem := objstore.NewMem()
+		if _, err := delta.Inspect(t.Context(), mem); !errors.Is(err, deltalog.ErrNoTable) {
+			t.Error(err)
+		}
+		tab := open(t, mem)
+		appendCommits(t, tab, 12)
+		synctest.Wait()
+		foreign(t, mem, deltalog.Add{Path: "foreign.parquet", Size: 5}, deltalog.Remove{Path: "none.parquet"})
+		i, err := delta.Inspect(t.Context(), mem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i.Version != 13 || i.Checkpoint != 9 || i.Files != 13 || i.Rows != 36 || i.FilesWithoutRows != 1 || i.Refusal != nil ||
+			len(i.Txns) != 1 || i.Schema == nil || i.Created.IsZero() {
+			t.Errorf("%+v", i)
+		}
+		m := alter(t, mem, ddl)
+		m.PartitionColumns = []string{"name"}
+		foreign(t, mem, m)
+		if i, err = delta.Inspect(t.Context(), mem); err != nil || i.Refusal == nil || i.Schema == nil {
+			t.Errorf("%+v, %v", i, err)
+		}
+
+		var history []delta.Entry
+		for e, err := range delta.History(t.Context(), mem) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			history = append(history, e)
+		}
+		if e := history[12]; len(history) != 15 || e.Rows != 3 || e.Files != 1 || len(e.Ranges) != 1 || e.Ranges[0].From != 33 || e.Operation != "STREAMING UPDATE" || e.Time.IsZero() {
+			t.Errorf("%d entries, %+v", len(history), e)
+		}
+		if e := history[13]; e.Ranges != nil || e.Removed != 1 || e.Rows != 0 {
+			t.Errorf("%+v", e)
+		}
+		versions := map[int64]int{}
+		for f, err := range delta.Adds(t.Context(), mem) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			versions[f.Version]++
+		}
+		if versions[-1] != 9 || versions[12] != 1 || versions[13] != 1 {
+			t.Errorf("files by version: %v", versions)
+		}
+		for e, err := range delta.History(t.Context(), mem) { // an iterator may be left
+			if err != nil || e.Version > 0 {
+				t.Error(e, err)
+			}
+			break
+		}
+	})
+}
+
+func TestOffsetsOfDamagedFiles(t *testing.T) {
+	mem := objstore.NewMem()
+	appendCommits(t, open(t, mem), 1)
+	whole := get(t, mem, files(t, mem)[0])
+	for name, text := range map[string]string{
+		"missing": "", "garbage": "garbage", "cut off": whole[:len(whole)/2], "no columns": "",
+		"a hole": whole[:40] + strings.Repeat("\x00", 40) + whole[80:],
+	} {
+		key := strings.ReplaceAll(name, " ", "-") + ".parquet"
+		if name != "missing" {
+			if err := mem.Put(t.Context(), key, bytes.NewReader([]byte(text)), objstore.Replace); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var err error
+		for _, err = range delta.Offsets(t.Context(), mem, deltalog.File{Add: deltalog.Add{Path: key}}) {
+			if err != nil {
+				break
+			}
+		}
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	deleted := deltalog.File{Add: deltalog.Add{Path: files(t, mem)[0], DeletionVector: []byte("{}")}}
+	for _, err := range delta.Offsets(t.Context(), mem, deleted) {
+		if err == nil {
+			t.Error("rows of a file with a deletion vector")
+		}
+	}
+}
