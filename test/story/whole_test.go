@@ -169,6 +169,9 @@ func whole(t *testing.T, s uint64) int {
 	b.calm.Store(true)
 	calm(t, w, s)
 	w.Close()
+	if broken := judge(w, versionsIn(t, w, b.mem)); broken != "" {
+		t.Errorf("seed %d: %s", s, broken)
+	}
 	judgeTable(t, w, b.mem, s)
 	for _, v := range b.mem.Violations() {
 		t.Errorf("seed %d: %s", s, v)
