@@ -140,88 +140,7 @@ func TestGroupHeartbeatLost(t *testing.T) {
 	})
 }
 
-// hang has the cluster never answer requests of these kinds, or any.
-func hang(s *scene, keys ...kmsg.Key) {
-	s.fake.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
-		s.fake.KeepControl()
-		return nil, nil, len(keys) == 0 || slices.Contains(keys, kmsg.Key(r.Key()))
-	})
-}
-
-const leaveBound = defaultLeave + 10*time.Millisecond
-
-// TestGroupLeavesHungCluster: leaving is bounded, whatever was under way, and leaves no goroutine behind.
-func TestGroupLeavesHungCluster(t *testing.T) {
-	check := func(s *scene, m *member) {
-		s.t.Helper()
-		if took := m.stop(); took > leaveBound {
-			s.t.Errorf("left in %v", took)
-		}
-		if m.err != nil {
-			s.t.Errorf("run: %v", m.err)
-		}
-	}
-	t.Run("Joined", func(t *testing.T) {
-		inBubble(t, func(_ *testing.T, s *scene) {
-			s.create("t", 2)
-			a := s.start(nil, "t")
-			s.until("joined", a.has(2))
-			hang(s)
-			check(s, a)
-		})
-	})
-	for _, key := range []kmsg.Key{kmsg.Metadata, kmsg.FindCoordinator, kmsg.JoinGroup, kmsg.SyncGroup, kmsg.ApiVersions} {
-		t.Run(key.Name(), func(t *testing.T) {
-			inBubble(t, func(_ *testing.T, s *scene) {
-				s.create("t", 2)
-				hang(s, key)
-				a := s.start(nil, "t")
-				time.Sleep(2 * time.Second)
-				check(s, a)
-			})
-		})
-	}
-	t.Run("Rebalance", func(t *testing.T) { // the join waits for a member that is silent
-		inBubble(t, func(_ *testing.T, s *scene) {
-			s.create("t", 2)
-			a := s.start(nil, "t")
-			s.until("joined", a.has(2))
-			a.mute.Store(true)
-			b := s.start(nil, "t")
-			time.Sleep(2 * time.Second)
-			check(s, b)
-			check(s, a)
-		})
-	})
-}
-
 // TestGroupLeavesAtOnce: others do not wait for the session of a member that left, even if it left in the middle of a
-// rebalance.
-func TestGroupLeavesAtOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
-		s.create("t", 4)
-		a := s.start(nil, "t")
-		s.until("a joined", a.has(4))
-		silent := s.start(nil, "t")
-		s.until("both joined", func() bool { return a.has(2)() && silent.has(2)() })
-		silent.mute.Store(true)
-		b := s.start(nil, "t") // now all wait for the silent one
-		s.until("the generation ended", func() bool { return !a.now().Joined })
-		time.Sleep(time.Second)
-		name := a.newest().member
-		a.stop()
-		if slices.Contains(describe(s), name) {
-			t.Error("still a member")
-		}
-		s.until("b has all", b.has(4))
-		for _, g := range describe(s) {
-			if g != b.newest().member {
-				t.Errorf("still a member: %s", g)
-			}
-		}
-	})
-}
-
 // TestGroupForgottenMember: when kafka-go takes a new name after an error, the coordinator need not wait for the old one.
 func TestGroupForgottenMember(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *scene) {
@@ -250,66 +169,6 @@ func TestGroupForgottenMember(t *testing.T) {
 		}
 		if diff := cmp.Diff(before, a.now()); diff != "" {
 			t.Errorf("partitions moved (-before +after):\n%s", diff)
-		}
-	})
-}
-
-// TestGroupLeavesWithoutJoining: the way out leads through no other generation.
-func TestGroupLeavesWithoutJoining(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
-		s.create("t", 4)
-		a, b := s.start(nil, "t"), s.start(nil, "t")
-		s.until("joined", func() bool { return a.has(2)() && b.has(2)() })
-		name := a.newest().member
-		joins := s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Observe: true, Count: -1, When: func(r kmsg.Request) bool {
-			return r.(*kmsg.JoinGroupRequest).MemberID != b.newest().member
-		}})
-		if took := a.stop(); took > 0 {
-			t.Errorf("left in %v", took)
-		}
-		if slices.Contains(describe(s), name) {
-			t.Error("still a member")
-		}
-		s.until("b has all", b.has(4))
-		if joins.Hits() > 0 {
-			t.Error("joined once more")
-		}
-	})
-}
-
-// TestGroupLeavesWhileJoining: a join that has not been sent yet is not.
-func TestGroupLeavesWhileJoining(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
-		s.create("t", 4)
-		a, b := s.start(nil, "t"), s.start(nil, "t")
-		s.until("joined", func() bool { return a.has(2)() && b.has(2)() })
-		name := a.newest().member
-		hang(s, kmsg.Metadata)
-		s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.RebalanceInProgress, When: func(r kmsg.Request) bool {
-			return r.(*kmsg.HeartbeatRequest).MemberID == name
-		}})
-		s.until("the generation ended", func() bool { return !a.now().Joined })
-		time.Sleep(time.Second)
-		if took := a.stop(); took > 0 {
-			t.Errorf("left in %v", took)
-		}
-		if slices.Contains(describe(s), name) {
-			t.Error("still a member")
-		}
-	})
-}
-
-// TestGroupLeavesBlackHole: dials that nobody answers end with the membership.
-func TestGroupLeavesBlackHole(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
-		s.create("t", 1)
-		a := s.start(nil, "t")
-		s.until("joined", a.has(1))
-		a.black.Store(true)
-		s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.IllegalGeneration})
-		s.until("the generation ended", func() bool { return !a.now().Joined })
-		if took := a.stop(); took > leaveBound {
-			t.Errorf("left in %v", took)
 		}
 	})
 }
@@ -395,18 +254,6 @@ func TestGroupHungAuthentication(t *testing.T) {
 		hung.Store(false)
 		s.until("joined again", a.has(2))
 	}, kfake.EnableSASL(), kfake.Superuser("PLAIN", "sluice", "right"), kfake.SeedTopics(2, "t"))
-}
-
-// describe returns the members that the coordinator knows.
-func describe(s *scene) (members []string) {
-	groups, err := s.admin.DescribeGroups(s.t.Context(), s.prefix+"g")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, m := range groups[s.prefix+"g"].Members {
-		members = append(members, m.MemberID)
-	}
-	return members
 }
 
 // TestGroupRefused: what a person has to mend ends Run with the hold that stands for it. It can be run again.
