@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"time"
@@ -25,7 +26,8 @@ import (
 type system struct {
 	config    *Config
 	registry  *prometheus.Registry
-	store     objstore.Store
+	bucket    objstore.Store // as opened, to close it
+	store     objstore.Store // the same, measured
 	storing   *reliability.Guard // before the store
 	asking    *reliability.Guard // before questions to Kafka
 	client    *kafka.Client
@@ -48,11 +50,11 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 	name, topic := c.Topic()
 
 	// The table: a store, its guard, the schema, the Delta log on top.
-	raw, err := openStore(ctx, c, topic)
-	if err != nil {
+	var err error
+	if s.bucket, err = openStore(ctx, c, topic); err != nil {
 		return nil, err
 	}
-	if s.store, err = objstore.Measured(raw, s.registry); err != nil {
+	if s.store, err = objstore.Measured(s.bucket, s.registry); err != nil {
 		return nil, fmt.Errorf("metrics of the store: %w", err)
 	}
 	s.storing = reliability.NewGuard("store", c.Guard(), logger, s.registry, objstore.ErrNotFound, objstore.ErrExists)
@@ -187,7 +189,7 @@ func (s *system) live() error {
 func (s *system) close() {
 	s.table.Close()
 	s.client.Close()
-	if c, ok := s.store.(interface{ Close() error }); ok {
+	if c, ok := s.bucket.(io.Closer); ok {
 		_ = c.Close() // nothing is written behind it
 	}
 }
