@@ -26,8 +26,8 @@ import (
 type system struct {
 	config    *Config
 	registry  *prometheus.Registry
-	bucket    objstore.Store // as opened, to close it
-	store     objstore.Store // the same, measured
+	bucket    objstore.Store     // as opened, to close it
+	store     objstore.Store     // the same, measured
 	storing   *reliability.Guard // before the store
 	asking    *reliability.Guard // before questions to Kafka
 	client    *kafka.Client
