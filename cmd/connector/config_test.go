@@ -45,6 +45,15 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
 // TestShippedFile keeps config.yaml equal to the defaults and complete: every key stands in it, each with a comment.
 func TestShippedFile(t *testing.T) {
 	got, problems := LoadConfig(shipped, noEnv)

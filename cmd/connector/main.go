@@ -67,6 +67,9 @@ func (c *cli) commands() []*cobra.Command {
 		c.validateCommand(),
 		c.configCommand(),
 		c.probeCommand(),
+		c.tableCommand(),
+		c.offsetsCommand(),
+		c.verifyCommand(),
 		c.versionCommand(),
 	}
 }

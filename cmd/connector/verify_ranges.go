@@ -23,13 +23,16 @@ func compareSources(a, b source) int {
 
 // A finding is something that contradicts exactly once, in words for an operator.
 type finding struct {
-	Topic     string `json:"topic"`
+	Topic     string `json:"topic"` // empty for what concerns the table
 	Partition int32  `json:"partition"`
-	Kind      string `json:"kind"` // gap, overlap, position, duplicate, uncovered, missing
+	Kind      string `json:"kind"` // gap, overlap, position, duplicate, uncovered, missing, file
 	Detail    string `json:"detail"`
 }
 
 func (f finding) String() string {
+	if f.Topic == "" {
+		return f.Kind + ": " + f.Detail
+	}
 	return fmt.Sprintf("%s: %s-%d: %s", f.Kind, f.Topic, f.Partition, f.Detail)
 }
 
@@ -48,12 +51,17 @@ type covered struct {
 	findings  []finding
 }
 
+// chain is a partition as one pipeline knows it: the ranges of its commits follow each other.
+type chain struct {
+	source
+	appID string // "" if the commit has no txn for its range
+}
+
 // coverage follows the ranges of all commits, oldest first.
-type coverage map[source]*covered
+type coverage map[chain]*covered
 
 // add takes the next commit's range of a partition: the rule of PRE, looked at afterwards.
-func (c coverage) add(version int64, r connector.Range) {
-	at := source{r.Topic, r.Partition}
+func (c coverage) add(version int64, at chain, r connector.Range) {
 	p := c[at]
 	first := p == nil
 	if first {
@@ -129,12 +137,10 @@ type offsetSet struct {
 	pages map[int64]*page
 	last  *page // of the offset before; rows come in order
 	index int64 // of last
-	rows  int64
 }
 
 // add tells whether the offset is new.
 func (s *offsetSet) add(offset int64) bool {
-	s.rows++
 	index := offset / pageBits
 	p := s.last
 	if p == nil || s.index != index {
@@ -164,44 +170,57 @@ func (s *offsetSet) add(offset int64) bool {
 
 // rowCheck counts the rows of one partition against what its commits cover.
 type rowCheck struct {
+	chains     []*covered // nearly always one
+	rows       int64
 	seen       offsetSet
-	duplicates int64
+	repeated   int64
 	uncovered  int64
 	firstTwice int64
 	firstBare  int64
 }
 
-// add takes one row. covered is nil if no commit names the partition.
-func (r *rowCheck) add(offset int64, in *covered) {
+// add takes one row.
+func (r *rowCheck) add(offset int64) {
+	r.rows++
 	if offset < 0 || !r.seen.add(offset) {
-		if r.duplicates++; r.duplicates == 1 {
+		if r.repeated++; r.repeated == 1 {
 			r.firstTwice = offset
 		}
 	}
-	if in == nil || in.whole && !in.holds(offset) || offset >= in.next {
-		if r.uncovered++; r.uncovered == 1 {
-			r.firstBare = offset
+	for _, in := range r.chains {
+		if offset < in.next && (!in.whole || in.holds(offset)) {
+			return
 		}
+	}
+	if r.uncovered++; r.uncovered == 1 {
+		r.firstBare = offset
 	}
 }
 
 // findings says what the rows contradict. altered tells that others changed the table's rows, so that missing ones may
-// be meant.
-func (r *rowCheck) findings(at source, in *covered, altered bool) []finding {
+// be meant. Two chains (two pipelines, or a topic created again) may hold the same offset once each.
+func (r *rowCheck) findings(at source, altered bool) []finding {
 	var all []finding
 	find := func(kind, format string, args ...any) {
 		all = append(all, finding{at.Topic, at.Partition, kind, fmt.Sprintf(format, args...)})
 	}
-	if r.duplicates > 0 {
-		find("duplicate", "%d rows repeat an offset, the first one %d", r.duplicates, r.firstTwice)
+	committed, whole := int64(0), len(r.chains) > 0
+	for _, in := range r.chains {
+		committed += in.rows
+		whole = whole && in.whole
+	}
+	if r.repeated > 0 && len(r.chains) < 2 {
+		find("duplicate", "%d rows repeat an offset, the first one %d", r.repeated, r.firstTwice)
 	}
 	if r.uncovered > 0 {
 		find("uncovered", "%d rows have an offset that no commit covers, the first one %d", r.uncovered, r.firstBare)
 	}
-	if in != nil && in.whole && !altered {
-		if found := r.seen.rows - r.duplicates; found < in.rows {
-			find("missing", "the commits hold %d rows, the table has %d", in.rows, found)
-		}
+	found := r.rows
+	if len(r.chains) < 2 {
+		found -= r.repeated
+	}
+	if whole && !altered && found < committed {
+		find("missing", "the commits hold %d rows, the table has %d", committed, found)
 	}
 	return all
 }

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"sluice/connector"
+	"sluice/connector/kafka"
+	"sluice/health"
+	"sluice/idempotency"
+	"sluice/reliability"
+	"sluice/sink/delta"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/schema"
+)
+
+func (c *cli) offsetsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "offsets",
+		Short: "Look at positions",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	var timeout time.Duration
+	show := &cobra.Command{
+		Use:   "show",
+		Short: "Show position, group offset, log ends, lag and hold of each partition",
+		Long: `Shows for each partition the position in the table, the group's offset (a hint
+that lags behind), where the log starts and ends, and the lag. A partition that
+a connector would hold is shown with the reason and with what ends it: as far as
+the table and Kafka tell; no running connector is asked, see /health for that.
+Exit code 1 if a partition is held.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return c.showOffsets(ctx)
+		},
+	}
+	show.Flags().DurationVar(&timeout, "timeout", 15*time.Second, "how long to wait for Kafka and the store")
+	c.configFlag(show)
+	c.outputFlag(show)
+	cmd.AddCommand(show)
+	return cmd
+}
+
+// partitionOffsets is a line of offsets show. What is unknown is nil.
+type partitionOffsets struct {
+	Topic     string     `json:"topic"`
+	Partition int32      `json:"partition"`
+	Position  *int64     `json:"position"` // in the table
+	Group     *int64     `json:"group_offset"`
+	LogStart  *int64     `json:"log_start"`
+	End       *int64     `json:"last_stable_offset"`
+	Lag       *int64     `json:"lag"`
+	Hold      *shownHold `json:"hold"`
+}
+
+// shownHold is why a partition stands still.
+type shownHold struct {
+	Reason connector.Reason `json:"reason"`
+	Detail string           `json:"detail"`
+	EndsBy string           `json:"ends_by"`
+}
+
+func showHold(reason connector.Reason, detail string) *shownHold {
+	return &shownHold{reason, detail, health.Ends(string(reason))}
+}
+
+func (c *cli) showOffsets(ctx context.Context) error {
+	o, err := c.openTable(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	snapshot, standing, err := o.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	lines, err := partitionLines(ctx, o, snapshot)
+	if err != nil {
+		return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+	}
+	held := false
+	for i := range lines {
+		if lines[i].Hold == nil {
+			lines[i].Hold = standing
+		}
+		held = held || lines[i].Hold != nil
+	}
+	if c.output == "json" {
+		err = writeJSON(c.stdout, lines)
+	} else {
+		err = printOffsets(c.stdout, lines)
+	}
+	if err == nil && held {
+		err = exit(exitFound)
+	}
+	return err
+}
+
+// snapshot reads what the table says of progress, and what would hold all of its partitions. A table that does not exist
+// yet is an empty one.
+func (o *opened) snapshot(ctx context.Context) (*connector.Snapshot, *shownHold, error) {
+	s := &connector.Snapshot{Positions: map[string]int64{}}
+	if o.store == nil {
+		return s, nil, nil
+	}
+	info, err := delta.Inspect(ctx, o.store)
+	if errors.Is(err, deltalog.ErrNoTable) {
+		return s, nil, nil
+	}
+	if err != nil {
+		return nil, nil, o.failed(err)
+	}
+	s.TableID, s.Version = info.ID, info.Version
+	for _, t := range info.Txns {
+		s.Positions[t.AppID] = t.Version
+	}
+	refusal := info.Refusal
+	if refusal == nil && info.Schema != nil {
+		refusal = o.fits(info.Schema)
+	}
+	if held, ok := errors.AsType[*connector.HoldError](refusal); ok {
+		return s, showHold(held.Reason, held.Detail), nil
+	}
+	return s, nil, nil
+}
+
+// fits says whether the table has the columns that the configuration asks for.
+func (o *opened) fits(table *schema.Schema) error {
+	if err := table.HasKafkaColumns(); err != nil {
+		return err
+	}
+	configured, err := schema.ParseDDL(o.table.Schema)
+	if err != nil {
+		return err
+	}
+	return table.Fits(configured.WithKafkaColumns())
+}
+
+// partitionLines asks Kafka for what it knows of the topic and holds it against the table.
+func partitionLines(ctx context.Context, o *opened, s *connector.Snapshot) ([]partitionOffsets, error) {
+	k, quiet := o.config.Kafka, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
+	client, err := kafka.NewClient(kafka.Config{Brokers: k.Brokers, Session: k.Session})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	log := kafka.NewLog(client, kafka.LogConfig{}, quiet, prometheus.NewRegistry()) // nobody asks for these metrics
+	group := kafka.NewGroup(client, kafka.GroupConfig{Group: k.Group, Topics: []string{o.topic}, Session: k.Session}, quiet, nil)
+
+	ask := patience(ctx, reliability.NewGuard("kafka", o.config.Guard(), quiet, nil))
+
+	var topic connector.Topic
+	err = ask(func(ctx context.Context) (err error) { topic, err = log.Topic(ctx, o.topic); return err })
+	if held, ok := errors.AsType[*connector.HoldError](err); ok {
+		return knownLines(o, s, showHold(held.Reason, held.Detail)), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var offsets map[int32]connector.GroupOffset
+	err = ask(func(ctx context.Context) (err error) { offsets, err = group.Offsets(ctx, o.topic); return err })
+	if err != nil {
+		return nil, err
+	}
+	var at []connector.Position
+	for _, id := range topic.Partitions {
+		p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
+		next, known := s.Positions[p.AppID(o.config.Pipeline)]
+		if !known {
+			next = -1 // the ends alone
+		}
+		at = append(at, connector.Position{Partition: p, Next: next, Epoch: epochOf(offsets, id, next)})
+	}
+	var bounds map[connector.Partition]connector.Bounds
+	err = ask(func(ctx context.Context) (err error) { bounds, err = log.Bounds(ctx, at); return err })
+	if err != nil {
+		return nil, fmt.Errorf("ends of the partitions: %w", err)
+	}
+	var lines []partitionOffsets
+	for _, pos := range at {
+		p := pos.Partition
+		line := partitionOffsets{Topic: p.Topic, Partition: p.ID}
+		if pos.Next >= 0 {
+			line.Position = &pos.Next
+		}
+		if g, ok := offsets[p.ID]; ok {
+			line.Group = &g.Next
+		}
+		if b, ok := bounds[p]; ok {
+			line.LogStart, line.End = &b.LogStart, &b.LastStable
+			if lag := max(0, b.LastStable-pos.Next); pos.Next >= 0 {
+				line.Lag = &lag
+			}
+		}
+		if h := connector.Derive(s, o.config.Pipeline, p, offsets, bounds); h != nil {
+			line.Hold = showHold(h.Reason, h.Detail)
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
+}
+
+// patience returns a way to ask that repeats what fails in passing (a coordinator that moves, a broker that starts) until
+// ctx ends, and then tells what failed.
+func patience(ctx context.Context, g *reliability.Guard) func(func(context.Context) error) error {
+	return func(question func(context.Context) error) error {
+		err := g.Do(ctx, question)
+		if last := g.Status().Err; err != nil && ctx.Err() != nil && last != nil {
+			return fmt.Errorf("%w: %w", context.Cause(ctx), last)
+		}
+		return err
+	}
+}
+
+// epochOf is the leader epoch that the group keeps beside its offset, if that is the table's.
+func epochOf(offsets map[int32]connector.GroupOffset, id int32, next int64) int32 {
+	if g, ok := offsets[id]; ok && g.Next == next {
+		return g.Epoch
+	}
+	return -1
+}
+
+// knownLines are the partitions that the table knows of a topic that cannot be asked about.
+func knownLines(o *opened, s *connector.Snapshot, hold *shownHold) []partitionOffsets {
+	positions := map[int32]int64{}
+	for appID, next := range s.Positions {
+		id, err := idempotency.ParseAppID(appID)
+		if err == nil && id.TableID == "" && id.Pipeline == o.config.Pipeline && id.Partition.Topic == o.topic {
+			positions[id.Partition.ID] = next
+		}
+	}
+	if len(positions) == 0 {
+		return []partitionOffsets{{Topic: o.topic, Partition: -1, Hold: hold}}
+	}
+	var lines []partitionOffsets
+	for _, id := range slices.Sorted(maps.Keys(positions)) {
+		next := positions[id]
+		lines = append(lines, partitionOffsets{Topic: o.topic, Partition: id, Position: &next, Hold: hold})
+	}
+	return lines
+}
+
+func printOffsets(w io.Writer, lines []partitionOffsets) error {
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	show := func(n *int64) string {
+		if n == nil {
+			return "-"
+		}
+		return strconv.FormatInt(*n, 10)
+	}
+	_, _ = fmt.Fprintln(tw, "PARTITION\tPOSITION\tGROUP OFFSET\tLOG START\tLAST STABLE\tLAG\tHOLD") // Flush has the error
+	for _, l := range lines {
+		name, hold := l.Topic, "-"
+		if l.Partition >= 0 {
+			name += "-" + strconv.Itoa(int(l.Partition))
+		}
+		if l.Hold != nil {
+			hold = string(l.Hold.Reason)
+		}
+		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, show(l.Position), show(l.Group), show(l.LogStart), show(l.End), show(l.Lag), hold)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	// Partitions that are held for the same reason are explained once.
+	explained := map[shownHold]bool{}
+	for _, l := range slices.SortedStableFunc(slices.Values(lines), func(a, b partitionOffsets) int { return cmp.Compare(a.Partition, b.Partition) }) {
+		if l.Hold == nil || explained[*l.Hold] {
+			continue
+		}
+		explained[*l.Hold] = true
+		if _, err := fmt.Fprintf(w, "\n%s: %s\n  ends by: %s\n", l.Hold.Reason, l.Hold.Detail, l.Hold.EndsBy); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/connector"
+	"sluice/connector/kafka"
+	"sluice/health"
+)
+
+// broker is a Kafka broker in this process with a topic orders of two partitions, and five records in each.
+type broker struct {
+	t         *testing.T
+	addresses []string
+	client    *kgo.Client
+	topic     connector.Topic
+}
+
+func newBroker(t *testing.T) *broker {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "orders"), kfake.SeedTopics(1, "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	b := &broker{t: t, addresses: cluster.ListenAddrs()}
+	if b.client, err = kgo.NewClient(kgo.SeedBrokers(b.addresses...), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.client.Close)
+	for i := range 10 {
+		r := &kgo.Record{Topic: "orders", Partition: int32(i % 2), Value: []byte(`{"n":1}`)}
+		if err := b.client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client, err := kafka.NewClient(kafka.Config{Brokers: b.addresses})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if b.topic, err = client.Topic(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
+	b.commit("other", 0, 0) // this broker, unlike Kafka, denies a group that never was
+	return b
+}
+
+// commit sets the group's offset of a partition.
+func (b *broker) commit(topic string, id int32, next int64) {
+	b.t.Helper()
+	var offsets kadm.Offsets
+	offsets.AddOffset(topic, id, next, -1)
+	if err := kadm.NewClient(b.client).CommitAllOffsets(b.t.Context(), "p", offsets); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// shown runs offsets show.
+func shown(t *testing.T, w *written) (code int, lines []partitionOffsets) {
+	t.Helper()
+	code, out, errs := connectorRun(t, "offsets", "show", "--config", w.config, "-o", "json")
+	if err := json.Unmarshal([]byte(out), &lines); err != nil || errs != "" {
+		t.Fatalf("exit code %d: %v\n%s%s", code, err, out, errs)
+	}
+	return code, lines
+}
+
+func TestOffsetsShow(t *testing.T) {
+	b := newBroker(t)
+	w := newTable(t, b.topic, b.addresses...)
+
+	t.Run("before the first start", func(t *testing.T) {
+		code, got := shown(t, w)
+		want := []partitionOffsets{
+			{Topic: "orders", Partition: 0, LogStart: new(int64(0)), End: new(int64(5))},
+			{Topic: "orders", Partition: 1, LogStart: new(int64(0)), End: new(int64(5))},
+		}
+		if d := cmp.Diff(want, got); d != "" || code != 0 {
+			t.Errorf("exit code %d (-want +got):\n%s", code, d)
+		}
+	})
+
+	w.create().append(0, 0, 3, 3, 0, 1, 2)
+	b.commit("orders", 0, 2) // behind, as a hint may be
+	t.Run("at work", func(t *testing.T) {
+		code, got := shown(t, w)
+		want := []partitionOffsets{
+			{Topic: "orders", Partition: 0, Position: new(int64(3)), Group: new(int64(2)), LogStart: new(int64(0)), End: new(int64(5)), Lag: new(int64(2))},
+			{Topic: "orders", Partition: 1, Position: new(int64(0)), LogStart: new(int64(0)), End: new(int64(5)), Lag: new(int64(5))},
+		}
+		if d := cmp.Diff(want, got); d != "" || code != 0 {
+			t.Errorf("exit code %d (-want +got):\n%s", code, d)
+		}
+		expect(t, 0, "PARTITION  POSITION  GROUP OFFSET  LOG START  LAST STABLE  LAG  HOLD\n"+
+			"orders-0   3         2             0          5            2    -\n"+
+			"orders-1   0         -             0          5            5    -\n", "", "offsets", "show", "--config", w.config)
+	})
+
+	t.Run("a schema that the table does not have", func(t *testing.T) {
+		other := *w
+		other.config = write(t, strings.ReplaceAll(read(t, w.config), "n int", "n int, more string"))
+		code, got := shown(t, &other)
+		if code != 1 || got[0].Hold == nil || got[0].Hold.Reason != connector.ReasonSchemaConflict {
+			t.Errorf("exit code %d %+v", code, got)
+		}
+	})
+}
+
+// TestOffsetsShowHolds: what the table and Kafka alone show to be wrong.
+func TestOffsetsShowHolds(t *testing.T) {
+	b := newBroker(t)
+	b.commit("orders", 1, 4)
+
+	t.Run("a group offset and no table", func(t *testing.T) {
+		w := newTable(t, b.topic, b.addresses...)
+		code, got := shown(t, w)
+		if code != 1 {
+			t.Errorf("exit code %d", code)
+		}
+		for _, l := range got {
+			if l.Hold == nil || l.Hold.Reason != connector.ReasonUnknownHistory || l.Hold.EndsBy != health.Ends("unknown_history") {
+				t.Errorf("%+v", l)
+			}
+		}
+		expect(t, 1, "unknown_history: the table has no position for topic \"orders\", but the group has offsets for 1 of its partitions\n"+
+			"  ends by: an operator: ", "", "offsets", "show", "--config", w.config)
+	})
+	t.Run("another cluster", func(t *testing.T) {
+		elsewhere := b.topic
+		elsewhere.Cluster = "another"
+		w := newTable(t, elsewhere, b.addresses...).create()
+		if code, got := shown(t, w); code != 1 || got[1].Hold == nil || got[1].Hold.Reason != connector.ReasonClusterChanged {
+			t.Errorf("exit code %d %+v", code, got)
+		}
+	})
+	t.Run("no topic", func(t *testing.T) {
+		w := newTable(t, b.topic, b.addresses...).create()
+		w.append(0, 0, 3, 3, 0, 1, 2)
+		if _, err := kadm.NewClient(b.client).DeleteTopic(t.Context(), "orders"); err != nil {
+			t.Fatal(err)
+		}
+		code, got := shown(t, w)
+		if code != 1 || len(got) != 2 || *got[0].Position != 3 || got[0].Hold == nil || got[0].Hold.Reason != connector.ReasonTopicMissing {
+			t.Errorf("exit code %d %+v", code, got)
+		}
+	})
+}
+
+func TestOffsetsShowWithoutKafka(t *testing.T) {
+	w := newTable(t, noTopic).create()
+	expect(t, 3, "", "connector: kafka: ", "offsets", "show", "--config", w.config, "--timeout", "300ms")
+}

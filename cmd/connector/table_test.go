@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/connector"
+	"sluice/connector/decode"
+	"sluice/idempotency"
+	"sluice/reliability"
+	"sluice/sink/delta"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/schema"
+)
+
+// written is a real table on the local disk, and a config.yaml for it.
+type written struct {
+	t       *testing.T
+	config  string // path of config.yaml
+	dir     string // of the table
+	store   objstore.Store
+	table   *delta.Table
+	at      *connector.Snapshot
+	columns *schema.Schema
+	topic   connector.Topic
+}
+
+// newTable returns a place for the table of topic orders, which Kafka has at brokers. Nothing is created yet.
+func newTable(t *testing.T, topic connector.Topic, brokers ...string) *written {
+	t.Helper()
+	dir := t.TempDir()
+	if brokers == nil {
+		brokers = []string{"127.0.0.1:1"}
+	}
+	w := &written{t: t, config: filepath.Join(dir, "config.yaml"), dir: filepath.Join(dir, "lake", "orders"), topic: topic}
+	text := fmt.Sprintf("pipeline: p\nkafka: {brokers: [%s], session: 10s}\nstorage: {url: \"file://%s/lake\"}\n"+
+		"defaults: {schema: \"n int\"}\ntopics: {orders: {}}\n", strings.Join(brokers, ", "), filepath.ToSlash(dir))
+	if err := os.WriteFile(w.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// create creates the table and commits the START of partitions 0 and 1 at offset 0.
+func (w *written) create() *written {
+	w.t.Helper()
+	var err error
+	if w.store, err = objstore.NewLocal(w.t.Context(), w.dir); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = w.store.(*objstore.Local).Close() })
+	if w.columns, err = schema.ParseDDL("n int"); err != nil {
+		w.t.Fatal(err)
+	}
+	guard := reliability.NewGuard("store", NewConfig().Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
+	w.table, err = delta.Open(w.store, delta.Options{Pipeline: "p", Engine: "sluice/test", Schema: w.columns, Guard: guard, TempDir: w.t.TempDir()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(w.table.Close)
+	if w.at, err = w.table.Load(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	c := &connector.Commit{Operation: "SLUICE START", Txns: []connector.Txn{{AppID: idempotency.TableAppID("p", w.at.TableID)}}}
+	for id := range int32(2) {
+		c.Txns = append(c.Txns, connector.Txn{AppID: w.partition(id).AppID("p")})
+		c.Ranges = append(c.Ranges, connector.Range{Topic: "orders", Partition: id, From: -1, Epoch: -1})
+	}
+	w.commit(c)
+	return w
+}
+
+func (w *written) partition(id int32) connector.Partition {
+	return connector.Partition{Cluster: w.topic.Cluster, Topic: "orders", TopicID: w.topic.ID, ID: id}
+}
+
+func (w *written) commit(c *connector.Commit) {
+	w.t.Helper()
+	s, err := w.table.Commit(w.t.Context(), c, func(*connector.Snapshot) error { return nil })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.at = s
+}
+
+// append commits rows of a partition with a range that need not fit them.
+func (w *written) append(id int32, from, next, position int64, offsets ...int64) {
+	w.t.Helper()
+	s := w.at.Schema
+	b, err := decode.JSON{}.Builder(s)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, o := range offsets {
+		r := &connector.Record{Offset: o, Timestamp: 1, Value: fmt.Appendf(nil, `{"n":%d}`, o)}
+		if err := b.Add(w.partition(id), r); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	c := &connector.Commit{
+		Operation: "STREAMING UPDATE", Txns: []connector.Txn{{AppID: w.partition(id).AppID("p"), Version: position}},
+		Ranges: []connector.Range{{Topic: "orders", Partition: id, From: from, Next: next, Rows: int64(len(offsets)), Epoch: -1}},
+	}
+	if rows := b.Seal(); rows != nil {
+		defer rows.Release()
+		if c.Staged, err = w.table.Stage(w.t.Context(), w.at, []connector.Piece{{Rows: rows, To: rows.NumRows()}}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.commit(c)
+}
+
+var noTopic = connector.Topic{Cluster: "c", Name: "orders", ID: idempotency.TopicID{1}}
+
+func TestVerify(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(*written)
+		code int
+		want []string // lines of the output
+	}{
+		{"only started", func(*written) {}, 0, []string{"ok: no gap, no overlap, no duplicate"}},
+		{
+			"sound", func(w *written) {
+				w.append(0, 0, 5, 5, 0, 1, 2, 4) // 3 is a control record
+				w.append(1, 0, 2, 2, 0, 1)
+				w.append(0, 5, 9, 9)
+				w.append(0, 9, 10, 10, 9)
+			}, 0,
+			[]string{
+				"orders-0   [0, 10)          10        5               5", "orders-1   [0, 2)           2         2               2",
+				"versions 0 to 5, 2 partitions, 7 rows", "ok: no gap, no overlap, no duplicate",
+			},
+		},
+		{
+			"a gap", func(w *written) { w.append(0, 3, 5, 5, 3, 4) }, 1,
+			[]string{"gap: orders-0: offsets [0, 3) are in no commit: version 2 begins at 3", "1 findings"},
+		},
+		{
+			"committed twice", func(w *written) {
+				w.append(1, 0, 2, 2, 0, 1)
+				w.append(1, 0, 2, 2, 0, 1)
+			}, 1,
+			[]string{
+				"overlap: orders-1: offsets [0, 2) are in two commits, the second one is version 3",
+				"duplicate: orders-1: 2 rows repeat an offset, the first one 0", "missing: orders-1: the commits hold 4 rows, the table has 2",
+			},
+		},
+		{
+			"rows that were not committed", func(w *written) { w.append(0, 0, 2, 2, 0, 1, 7) }, 1,
+			[]string{"uncovered: orders-0: 1 rows have an offset that no commit covers, the first one 7"},
+		},
+		{
+			"a position that no commit explains", func(w *written) { w.append(0, 0, 2, 3, 0, 1) }, 1,
+			[]string{"position: orders-0: the table's position is 3, the last commit ended at 2"},
+		},
+		{
+			"a data file is gone", func(w *written) {
+				w.append(0, 0, 2, 2, 0, 1)
+				for f, err := range delta.Adds(w.t.Context(), w.store) {
+					if err == nil {
+						err = w.store.Delete(w.t.Context(), f.Path)
+					}
+					if err != nil {
+						w.t.Fatal(err)
+					}
+				}
+			}, 1,
+			[]string{" is in the table and does not exist", "missing: orders-0: the commits hold 2 rows, the table has 0"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newTable(t, noTopic).create()
+			c.do(w)
+			code, out, errs := connectorRun(t, "verify", "--config", w.config)
+			if code != c.code || errs != "" {
+				t.Errorf("exit code %d, want %d; stderr %q", code, c.code, errs)
+			}
+			for _, line := range c.want {
+				if !strings.Contains(out, line) {
+					t.Errorf("no %q in\n%s", line, out)
+				}
+			}
+			code, out, _ = connectorRun(t, "verify", "--config", w.config, "-o", "json")
+			var v verification
+			if err := json.Unmarshal([]byte(out), &v); err != nil || code != c.code || (len(v.Findings) > 0) != (c.code == 1) {
+				t.Errorf("%d %v\n%s", code, err, out)
+			}
+		})
+	}
+}
+
+func TestNoTable(t *testing.T) {
+	w := newTable(t, noTopic)
+	for _, args := range [][]string{{"verify"}, {"table", "inspect"}} {
+		expect(t, 1, "", "connector: there is no table at file://", append(args, "--config", w.config)...)
+	}
+	if _, err := os.Stat(filepath.Dir(w.dir)); err == nil {
+		t.Error("looking made a directory")
+	}
+	if err := os.MkdirAll(w.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"verify"}, {"table", "inspect"}} {
+		expect(t, 1, "", "connector: there is no table at file://", append(args, "--config", w.config)...)
+	}
+	expect(t, 2, "", "cannot be opened", "verify", "--config", "nowhere.yaml")
+}
+
+func TestTableInspect(t *testing.T) {
+	w := newTable(t, noTopic).create()
+	w.append(0, 0, 3, 3, 0, 1, 2)
+	expect(t, 0, "position    orders-0 next offset 3 (pipeline p)\n", "", "table", "inspect", "--config", w.config)
+	code, out, _ := connectorRun(t, "table", "inspect", "--config", w.config, "-o", "json")
+	var got inspection
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
+		t.Fatal(code, err, out)
+	}
+	zero, one := int32(0), int32(1)
+	want := inspection{
+		URL: "file://" + filepath.ToSlash(w.dir), ID: w.at.TableID, Created: got.Created, Version: 2, Checkpoint: -1, Reader: 1, Writer: 2,
+		Files: 1, Bytes: got.Bytes, Rows: 3, Properties: got.Properties,
+		Schema: got.Schema,
+		Positions: []tablePosition{
+			{AppID: w.partition(0).AppID("p"), Pipeline: "p", Topic: "orders", Partition: &zero, Version: 3},
+			{AppID: w.partition(1).AppID("p"), Pipeline: "p", Topic: "orders", Partition: &one},
+			{AppID: idempotency.TableAppID("p", w.at.TableID), Pipeline: "p"},
+		},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if !strings.HasPrefix(got.Schema, "_kafka_topic string") || !strings.HasSuffix(got.Schema, ", n int") {
+		t.Error(got.Schema)
+	}
+}
+
+// TestInspectRefusal: a table that must not be written is shown all the same, with exit code 1.
+func TestInspectRefusal(t *testing.T) {
+	w := newTable(t, noTopic).create()
+	body := `{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["deletionVectors"],"writerFeatures":["deletionVectors"]}}`
+	if err := w.store.Put(context.WithoutCancel(t.Context()), fmt.Sprintf("_delta_log/%020d.json", 2), strings.NewReader(body), objstore.IfAbsent); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, 1, "not writable", "", "table", "inspect", "--config", w.config)
+	expect(t, 1, "features deletionVectors", "", "table", "inspect", "--config", w.config)
+}

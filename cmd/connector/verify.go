@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/sink/delta"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+)
+
+func (c *cli) verifyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Prove the table against its own log",
+		Long: `Reads the whole log and the offsets of all rows, and compares them: the ranges
+of the commits of each partition must follow each other without a gap or an
+overlap up to the position, each row's offset must lie in a range, and none may
+come twice. Kafka is not asked. Needs one bit of memory for each offset at most.
+Exit code 1 names each finding.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := c.openTable(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer o.close()
+			v, err := verifyTable(cmd.Context(), o)
+			if err != nil {
+				return o.failed(err)
+			}
+			if c.output == "json" {
+				err = writeJSON(c.stdout, v)
+			} else {
+				err = v.print(c.stdout)
+			}
+			if err == nil && len(v.Findings) > 0 {
+				err = exit(exitFound)
+			}
+			return err
+		},
+	}
+	c.configFlag(cmd)
+	c.outputFlag(cmd)
+	return cmd
+}
+
+// verification is what verify prints.
+type verification struct {
+	URL        string              `json:"url"`
+	Version    int64               `json:"version"`
+	Oldest     int64               `json:"oldest_version"` // whose commit still exists
+	Rows       int64               `json:"rows"`
+	Partitions []verifiedPartition `json:"partitions"`
+	Findings   []finding           `json:"findings"`
+	// Notes are facts that make the proof smaller, and contradict nothing.
+	Notes []string `json:"notes"`
+}
+
+// verifiedPartition is what the log covers of one partition.
+type verifiedPartition struct {
+	Topic     string     `json:"topic"`
+	Partition int32      `json:"partition"`
+	AppID     string     `json:"app_id"`
+	Ranges    []interval `json:"ranges"`
+	Position  *int64     `json:"position"` // null if the table has no txn for it
+	Committed int64      `json:"rows_committed"`
+	Rows      int64      `json:"rows"` // of all chains of the partition
+}
+
+// verifyTable reads the table as of one version. The error is of the store or the log.
+func verifyTable(ctx context.Context, o *opened) (*verification, error) {
+	if o.store == nil {
+		return nil, deltalog.ErrNoTable
+	}
+	state, err := deltalog.Load(ctx, o.store)
+	if err != nil {
+		return nil, err
+	}
+	v := &verification{URL: o.url, Version: state.Version, Oldest: -1, Partitions: []verifiedPartition{}, Findings: []finding{}, Notes: []string{}}
+	ranges, altered, err := v.readHistory(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	checks, err := v.readRows(ctx, o, state, ranges)
+	if err != nil {
+		return nil, err
+	}
+	for _, at := range slices.SortedFunc(maps.Keys(ranges), compareChains) {
+		in := ranges[at]
+		p := verifiedPartition{Topic: at.Topic, Partition: at.Partition, AppID: at.appID, Ranges: in.intervals, Committed: in.rows, Rows: checks[at.source].rows}
+		if p.Ranges == nil {
+			p.Ranges = []interval{}
+		}
+		if t, ok := state.Txns[at.appID]; ok {
+			p.Position = &t.Version
+		}
+		v.Partitions = append(v.Partitions, p)
+		v.Findings = append(v.Findings, in.findings...)
+		v.Findings = append(v.Findings, position(at, in, p.Position)...)
+	}
+	v.Findings = append(v.Findings, v.bare(state, ranges)...)
+	for _, at := range slices.SortedFunc(maps.Keys(checks), compareSources) {
+		v.Findings = append(v.Findings, checks[at].findings(at, altered)...)
+	}
+	return v, nil
+}
+
+func compareChains(a, b chain) int {
+	if c := compareSources(a.source, b.source); c != 0 {
+		return c
+	}
+	return strings.Compare(a.appID, b.appID)
+}
+
+// readHistory follows the ranges of all commits. altered tells that others added or removed files.
+func (v *verification) readHistory(ctx context.Context, o *opened) (ranges coverage, altered bool, err error) {
+	ranges = coverage{}
+	var foreign int
+	for e, err := range delta.History(ctx, o.store) {
+		if err != nil {
+			return nil, false, err
+		}
+		if e.Version > v.Version { // it came after we began
+			break
+		}
+		if v.Oldest < 0 {
+			v.Oldest = e.Version
+		}
+		if e.Ranges == nil && (e.Files > 0 || e.Removed > 0) {
+			foreign++
+		}
+		for _, r := range e.Ranges {
+			ranges.add(e.Version, chain{source{r.Topic, r.Partition}, appIDOf(e.Txns, r)}, r)
+		}
+	}
+	if foreign > 0 {
+		v.note("%d commits of other programs changed rows: rows that are missing are not counted as findings", foreign)
+	}
+	if v.Oldest > 0 {
+		v.note("the log begins at version %d: what the commits before it covered is unknown", v.Oldest)
+	}
+	return ranges, foreign > 0, nil
+}
+
+func (v *verification) note(format string, args ...any) {
+	v.Notes = append(v.Notes, fmt.Sprintf(format, args...))
+}
+
+// appIDOf finds the txn by which a commit moved the position of a range.
+func appIDOf(txns []deltalog.Txn, r connector.Range) (appID string) {
+	for _, t := range txns {
+		id, err := idempotency.ParseAppID(t.AppID)
+		if err != nil || id.TableID != "" || id.Partition.Topic != r.Topic || id.Partition.ID != r.Partition {
+			continue
+		}
+		if appID = t.AppID; t.Version == r.Next {
+			break
+		}
+	}
+	return appID
+}
+
+// readRows counts the rows of each partition, those without commits included.
+func (v *verification) readRows(ctx context.Context, o *opened, state *deltalog.State, ranges coverage) (map[source]*rowCheck, error) {
+	checks := map[source]*rowCheck{}
+	for at, in := range ranges {
+		if checks[at.source] == nil {
+			checks[at.source] = &rowCheck{}
+		}
+		checks[at.source].chains = append(checks[at.source].chains, in)
+	}
+	var others int64
+	for f, err := range deltalog.Files(ctx, o.store, state) {
+		if err != nil {
+			return nil, err
+		}
+		var check *rowCheck // of the row before; rows of a partition lie together
+		var at source
+		for row, err := range delta.Offsets(ctx, o.store, f) {
+			if errors.Is(err, objstore.ErrNotFound) {
+				v.Findings = append(v.Findings, finding{Kind: "file", Detail: f.Path + " is in the table and does not exist"})
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			v.Rows++
+			if !row.FromKafka {
+				others++
+				continue
+			}
+			if here := (source{row.Topic, row.Partition}); check == nil || here != at {
+				at = here
+				if check = checks[at]; check == nil {
+					check = &rowCheck{}
+					checks[at] = check
+				}
+			}
+			check.add(row.Offset)
+		}
+	}
+	if others > 0 {
+		v.note("%d rows have no Kafka coordinates: another program wrote them", others)
+	}
+	return checks, nil
+}
+
+// position compares the table's position with the end of the last commit.
+func position(at chain, in *covered, position *int64) []finding {
+	switch {
+	case position == nil:
+		return []finding{{at.Topic, at.Partition, "position", fmt.Sprintf("commits cover offsets up to %d, but the table has no position", in.next)}}
+	case *position != in.next:
+		return []finding{{at.Topic, at.Partition, "position", fmt.Sprintf("the table's position is %d, the last commit ended at %d", *position, in.next)}}
+	}
+	return nil
+}
+
+// bare finds positions that no commit explains, if the whole log was there to read.
+func (v *verification) bare(state *deltalog.State, ranges coverage) []finding {
+	var all []finding
+	for _, appID := range slices.Sorted(maps.Keys(state.Txns)) {
+		id, err := idempotency.ParseAppID(appID)
+		if err != nil || id.TableID != "" || v.Oldest != 0 {
+			continue
+		}
+		at := chain{source{id.Partition.Topic, id.Partition.ID}, appID}
+		if ranges[at] == nil {
+			all = append(all, finding{
+				at.Topic, at.Partition, "position", fmt.Sprintf("the table's position is %d, and no commit says how it came there", state.Txns[appID].Version),
+			})
+		}
+	}
+	return all
+}
+
+func (v *verification) print(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(tw, "PARTITION\tOFFSETS COVERED\tPOSITION\tROWS COMMITTED\tROWS") // Flush has the error
+	for _, p := range v.Partitions {
+		var covered []string
+		for _, r := range p.Ranges {
+			covered = append(covered, fmt.Sprintf("[%d, %d)", r.From, r.Next))
+		}
+		if covered == nil {
+			covered = []string{"none"}
+		}
+		position := "-"
+		if p.Position != nil {
+			position = fmt.Sprint(*p.Position)
+		}
+		_, _ = fmt.Fprintf(tw, "%s-%d\t%s\t%s\t%d\t%d\n", p.Topic, p.Partition, strings.Join(covered, " "), position, p.Committed, p.Rows)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s: versions %d to %d, %d partitions, %d rows\n", v.URL, v.Oldest, v.Version, len(v.Partitions), v.Rows)
+	for _, n := range v.Notes {
+		fmt.Fprintf(&b, "note: %s\n", n)
+	}
+	for _, f := range v.Findings {
+		fmt.Fprintf(&b, "%s\n", f)
+	}
+	if len(v.Findings) == 0 {
+		b.WriteString("ok: no gap, no overlap, no duplicate\n")
+	} else {
+		fmt.Fprintf(&b, "%d findings\n", len(v.Findings))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,50 @@
+package connector
+
+import (
+	"testing"
+
+	"sluice/idempotency"
+)
+
+func TestDerive(t *testing.T) {
+	p := Partition{Cluster: "c", Topic: "orders", TopicID: idempotency.TopicID{1}, ID: 0}
+	other := func(change func(*Partition)) Partition {
+		o := p
+		change(&o)
+		return o
+	}
+	table := func(positions map[string]int64) *Snapshot { return &Snapshot{TableID: "t", Positions: positions} }
+	mark := idempotency.TableAppID("a", "t")
+	fine := map[Partition]Bounds{p: {LogStart: 5, LastStable: 10, HighWatermark: 10, DivergedAt: -1}}
+	for _, c := range []struct {
+		name    string
+		s       *Snapshot
+		offsets map[int32]GroupOffset
+		bounds  map[Partition]Bounds
+		want    Reason
+	}{
+		{"first start", table(nil), nil, fine, ""},
+		{"at work", table(map[string]int64{mark: 0, p.AppID("a"): 7}), nil, fine, ""},
+		{"a partition that was added", table(map[string]int64{mark: 0, other(func(o *Partition) { o.ID = 1 }).AppID("a"): 7}), nil, fine, ""},
+		{"behind the log's start", table(map[string]int64{mark: 0, p.AppID("a"): 4}), nil, fine, ReasonBehindLogStart},
+		{"ahead of its end", table(map[string]int64{mark: 0, p.AppID("a"): 11}), nil, fine, ReasonAheadOfLogEnd},
+		{"truncated", table(map[string]int64{mark: 0, p.AppID("a"): 7}), nil, map[Partition]Bounds{p: {HighWatermark: 10, DivergedAt: 6}}, ReasonTruncated},
+		{"gone", table(map[string]int64{mark: 0, p.AppID("a"): 7}), nil, nil, ReasonTopicRecreated},
+		{"another topic id", table(map[string]int64{mark: 0, other(func(o *Partition) { o.TopicID[0] = 2 }).AppID("a"): 7}), nil, fine, ReasonTopicRecreated},
+		{"another cluster", table(map[string]int64{mark: 0, other(func(o *Partition) { o.Cluster = "d" }).AppID("a"): 7}), nil, fine, ReasonClusterChanged},
+		{"another pipeline", table(map[string]int64{p.AppID("b"): 7}), nil, fine, ReasonUnknownHistory},
+		{"a group offset alone", table(nil), map[int32]GroupOffset{0: {Next: 3}}, fine, ReasonUnknownHistory},
+		{"another table", table(map[string]int64{p.AppID("a"): 7}), nil, fine, ReasonTableReplaced},
+	} {
+		got := Reason("")
+		if h := Derive(c.s, "a", p, c.offsets, c.bounds); h != nil {
+			got = h.Reason
+			if h.Partition != p || h.Detail == "" {
+				t.Errorf("%s: %+v", c.name, h)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
