@@ -19,7 +19,9 @@ import (
 
 var orderSchema = func() *arrow.Schema {
 	str, f64 := arrow.BinaryTypes.String, arrow.PrimitiveTypes.Float64
-	f := func(name string, t arrow.DataType) arrow.Field { return arrow.Field{Name: name, Type: t, Nullable: true} }
+	f := func(name string, t arrow.DataType) arrow.Field {
+		return arrow.Field{Name: name, Type: t, Nullable: true}
+	}
 	return arrow.NewSchema([]arrow.Field{
 		f("_kafka_topic", str), f("_kafka_partition", arrow.PrimitiveTypes.Int32), f("_kafka_offset", arrow.PrimitiveTypes.Int64),
 		f("_kafka_timestamp", timestamp),

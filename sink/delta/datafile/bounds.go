@@ -128,7 +128,7 @@ func (s *stat) values(a arrow.Array, v valid) error {
 			}
 		})
 		// The Parquet writer would cut them to the bytes that the precision needs.
-		if s.seen && !(s.minDec.FitsInPrecision(t.Precision) && s.maxDec.FitsInPrecision(t.Precision)) {
+		if s.seen && (!s.minDec.FitsInPrecision(t.Precision) || !s.maxDec.FitsInPrecision(t.Precision)) {
 			return fmt.Errorf("a decimal has more than %d digits", t.Precision)
 		}
 	case *array.String:

@@ -116,7 +116,7 @@ func buildText(t arrow.DataType, n int, value func(i int) (text []byte, ok bool)
 // slicing, would only make the file larger.
 func usable(d *array.Dictionary) bool {
 	dict := d.Dictionary()
-	if d.Len() == 0 || dict.Len() == 0 || dict.NullN() > 0 || dict.Data().Offset() != 0 {
+	if d.Len() == 0 || dict.Len() == 0 || dict.NullN() > 0 {
 		return false
 	}
 	offsets, _ := textOf(dict)

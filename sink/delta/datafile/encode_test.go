@@ -22,50 +22,57 @@ import (
 
 // TestRoundTrip: whatever the rows, they come back in order, every bound holds every value, null counts are exact, the
 // footer agrees, and neither Parallel nor the form of text columns makes a difference.
-func TestRoundTrip(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		r := newRandom(rapid.Uint64().Draw(rt, "seed"))
-		sc, o := r.schema(), Options{TargetSize: int64(1 + r.IntN(20_000)), Parallel: 1, IndexedLeaves: []int{-1, 0, 3}[r.IntN(3)]}
-		if r.chance(2) {
-			o.TargetSize = 0
+func TestRoundTrip(t *testing.T) { rapid.Check(t, roundTrip) }
+
+// FuzzRoundTrip looks for rows that break it.
+func FuzzRoundTrip(f *testing.F) { f.Fuzz(rapid.MakeFuzz(roundTrip)) }
+
+func roundTrip(t *rapid.T) {
+	r := newRandom(rapid.Uint64().Draw(t, "seed"))
+	sc, o := r.schema(), Options{TargetSize: int64(1 + r.IntN(20_000)), Parallel: 1, IndexedLeaves: []int{-1, 0, 3}[r.IntN(3)]}
+	if r.chance(2) {
+		o.TargetSize = 0
+	}
+	if r.chance(3) {
+		o.StringPrefix = 1 + r.IntN(40)
+	}
+	pieces := r.pieces(sc)
+	files := encodeAllFiles(t, sc, pieces, o)
+	var got [][]any
+	for i := range files {
+		files[i].read(t, sc)
+		got = append(got, files[i].rows...)
+		checkStats(t, sc, &files[i], o)
+		checkFooter(t, sc, &files[i])
+		if i+1 < len(files) && files[i].Size < o.TargetSize {
+			t.Fatalf("file %d was closed at %d bytes, before its target of %d", i, files[i].Size, o.TargetSize)
 		}
-		if r.chance(3) {
-			o.StringPrefix = 1 + r.IntN(40)
+	}
+	want := rowsOf(sc, pieces)
+	sameRows(t, want, got)
+	o.Parallel = 1 + r.IntN(5)
+	again := encodeAllFiles(t, sc, pieces, o)
+	if len(again) != len(files) {
+		t.Fatalf("%d files with Parallel %d, %d with 1", len(again), o.Parallel, len(files))
+	}
+	for i, f := range again {
+		if !bytes.Equal(f.bytes, files[i].bytes) || f.Stats != files[i].Stats || f.Rows != files[i].Rows {
+			t.Fatalf("file %d differs with Parallel %d", i, o.Parallel)
 		}
-		pieces := r.pieces(sc)
-		files := encodeAllFiles(t, sc, pieces, o)
-		var got [][]any
-		for i := range files {
-			files[i].read(t, sc)
-			got = append(got, files[i].rows...)
-			checkStats(t, sc, &files[i], o)
-			checkFooter(t, sc, &files[i])
-			if i+1 < len(files) && files[i].Size < o.TargetSize {
-				t.Fatalf("file %d was closed at %d bytes, before its target of %d", i, files[i].Size, o.TargetSize)
-			}
+	}
+	o.TargetSize = 0 // plain text may be larger in Parquet, and the files cut elsewhere
+	dict, plain := encodeAllFiles(t, sc, pieces, o), encodeAllFiles(t, sc, plainPieces(t, pieces), o)
+	for i := range dict {
+		if d := cmp.Diff(dict[i].Stats, plain[i].Stats); d != "" {
+			t.Fatalf("statistics differ for plain columns: %s", d)
 		}
-		want := rowsOf(sc, pieces)
-		sameRows(t, want, got)
-		o.Parallel = 1 + r.IntN(5)
-		for i, f := range encodeAllFiles(t, sc, pieces, o) {
-			if !bytes.Equal(f.bytes, files[i].bytes) || f.Stats != files[i].Stats || f.Rows != files[i].Rows {
-				t.Fatalf("file %d differs with Parallel %d", i, o.Parallel)
-			}
-		}
-		o.TargetSize = 0 // plain text may be larger in Parquet, and the files cut elsewhere
-		dict, plain := encodeAllFiles(t, sc, pieces, o), encodeAllFiles(t, sc, plainPieces(t, pieces), o)
-		for i := range dict {
-			if d := cmp.Diff(dict[i].Stats, plain[i].Stats); d != "" {
-				t.Fatalf("statistics differ for plain columns: %s", d)
-			}
-			plain[i].read(t, sc)
-			sameRows(t, want, plain[i].rows)
-		}
-	})
+		plain[i].read(t, sc)
+		sameRows(t, want, plain[i].rows)
+	}
 }
 
 // plainPieces replaces the dictionary columns at the top by plain ones.
-func plainPieces(tb testing.TB, pieces []connector.Piece) []connector.Piece {
+func plainPieces(tb tester, pieces []connector.Piece) []connector.Piece {
 	tb.Helper()
 	known := map[arrow.RecordBatch]arrow.RecordBatch{}
 	out := make([]connector.Piece, len(pieces))
@@ -90,7 +97,7 @@ func plainPieces(tb testing.TB, pieces []connector.Piece) []connector.Piece {
 }
 
 // checkStats holds Delta's statistics of a file against its values.
-func checkStats(tb testing.TB, sc *arrow.Schema, f *result, o Options) {
+func checkStats(tb tester, sc *arrow.Schema, f *result, o Options) {
 	tb.Helper()
 	s := parseStats(tb, f.Stats)
 	if s.NumRecords != f.Rows {
@@ -174,17 +181,17 @@ func expectedBounds(l leafValues, prefix int) (low, high bool) {
 			hi = v
 		}
 	}
-	switch l.typ.ID() {
-	case arrow.FLOAT32, arrow.FLOAT64:
+	switch l.typ.(type) {
+	case *arrow.Float32Type, *arrow.Float64Type:
 		return !math.IsInf(lo.(float64), 0), !nan && !math.IsInf(hi.(float64), 0)
-	case arrow.DATE32:
+	case *arrow.Date32Type:
 		inYears := func(days int64) bool { y := time.Unix(days*86400, 0).UTC().Year(); return y >= 1 && y <= 9999 }
 		return inYears(lo.(int64)), inYears(hi.(int64))
-	case arrow.TIMESTAMP:
+	case *arrow.TimestampType:
 		year := func(us int64) int { return time.UnixMicro(us).UTC().Year() }
 		h := hi.(int64)
 		return year(lo.(int64)) >= 1 && year(lo.(int64)) <= 9999, year(h) >= 1 && h <= 253402300799_999000
-	case arrow.STRING:
+	case *arrow.StringType:
 		_, low = lowerBound([]byte(lo.(string)), prefix)
 		_, high = upperBound([]byte(hi.(string)), prefix) // text_test.go looks at these two
 		return low, high
@@ -232,7 +239,7 @@ func ratOf(s string) *big.Rat { r, _ := new(big.Rat).SetString(s); return r }
 
 // compareBound parses a bound as readers do and compares it with a value. 0 means that this value gives this bound, so
 // it allows for what rounding away (to side) makes of the value.
-func compareBound(tb testing.TB, t arrow.DataType, bound, v any, side int) int {
+func compareBound(tb tester, t arrow.DataType, bound, v any, side int) int {
 	tb.Helper()
 	number := func() string { return string(bound.(json.Number)) }
 	switch t := t.(type) {
@@ -288,7 +295,7 @@ func compareBound(tb testing.TB, t arrow.DataType, bound, v any, side int) int {
 
 // checkFooter holds the footer's statistics of each row group against its values: an engine that prunes by them loses
 // nothing. It also checks what must not be there.
-func checkFooter(tb testing.TB, sc *arrow.Schema, f *result) {
+func checkFooter(tb tester, sc *arrow.Schema, f *result) {
 	tb.Helper()
 	next, row := int64(len(magic)), int64(0)
 	for g, group := range f.meta.RowGroups {

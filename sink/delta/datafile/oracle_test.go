@@ -9,7 +9,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -29,6 +28,14 @@ type (
 	blob   string
 	digits string // a decimal
 )
+
+// tester is a test or a property under test.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Context() context.Context
+}
 
 // cell returns value i of an array as the schema's type has it.
 func cell(t arrow.DataType, a arrow.Array, i int) any {
@@ -117,7 +124,7 @@ type result struct {
 	meta  *metadata.FileMetaData
 }
 
-func encodeAllFiles(tb testing.TB, sc *arrow.Schema, pieces []connector.Piece, o Options) []result {
+func encodeAllFiles(tb tester, sc *arrow.Schema, pieces []connector.Piece, o Options) []result {
 	tb.Helper()
 	var files []result
 	err := Encode(tb.Context(), sc, pieces, o, func(f File) error {
@@ -131,7 +138,7 @@ func encodeAllFiles(tb testing.TB, sc *arrow.Schema, pieces []connector.Piece, o
 	return files
 }
 
-func (r *result) read(tb testing.TB, sc *arrow.Schema) {
+func (r *result) read(tb tester, sc *arrow.Schema) {
 	tb.Helper()
 	if int64(len(r.bytes)) != r.Size {
 		tb.Fatalf("Size says %d, the body has %d bytes", r.Size, len(r.bytes))
@@ -142,7 +149,7 @@ func (r *result) read(tb testing.TB, sc *arrow.Schema) {
 	}
 	defer func() { _ = fr.Close() }()
 	r.meta = fr.MetaData()
-	table, err := pqarrow.ReadTable(context.Background(), bytes.NewReader(r.bytes), parquet.NewReaderProperties(nil), pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
+	table, err := pqarrow.ReadTable(tb.Context(), bytes.NewReader(r.bytes), parquet.NewReaderProperties(nil), pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -175,7 +182,7 @@ func leavesOf(sc *arrow.Schema, rows [][]any) []leafValues {
 	var walk func(fields []arrow.Field, path []string, column func(row []any) []any)
 	walk = func(fields []arrow.Field, path []string, at func([]any) []any) {
 		for i, f := range fields {
-			path := append(path[:len(path):len(path)], f.Name)
+			path := append(slices.Clip(path), f.Name)
 			value := func(row []any) any {
 				if s := at(row); s != nil {
 					return s[i]
@@ -227,7 +234,7 @@ type statsJSON struct {
 	MinValues, MaxValues, NullCount map[string]any
 }
 
-func parseStats(tb testing.TB, text string) statsJSON {
+func parseStats(tb tester, text string) statsJSON {
 	tb.Helper()
 	var s statsJSON
 	d := json.NewDecoder(strings.NewReader(text))
@@ -276,7 +283,7 @@ func same(a, b any) bool {
 	return a == b
 }
 
-func sameRows(tb testing.TB, want, got [][]any) {
+func sameRows(tb tester, want, got [][]any) {
 	tb.Helper()
 	if len(want) != len(got) {
 		tb.Fatalf("%d rows, want %d", len(got), len(want))

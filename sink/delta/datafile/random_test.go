@@ -83,14 +83,23 @@ func (r *random) column(t arrow.DataType, nullable bool, n int) arrow.Array {
 	switch t := t.(type) {
 	case *arrow.StructType:
 		fields, children := r.row(t.Fields(), n)
+		rows := r.validity(nullable, n)
 		data := make([]arrow.ArrayData, len(children))
 		for i, c := range children {
 			data[i] = c.Data()
+			if rows != nil && data[i].Buffers()[0] == nil && data[i].Offset() == 0 && r.chance(2) {
+				// As builders do it: a null struct has null fields, required ones, too.
+				below := array.NewData(c.DataType(), n, append([]*memory.Buffer{rows}, data[i].Buffers()[1:]...), data[i].Children(), array.UnknownNullCount, 0)
+				if d, ok := c.(*array.Dictionary); ok {
+					below.SetDictionary(d.Dictionary().Data())
+				}
+				data[i] = below
+			}
 			if !fields[i].Nullable && nullable && r.chance(2) {
 				fields[i].Nullable = true // the array may say so, as long as the values keep to the schema
 			}
 		}
-		return fromData(arrow.StructOf(fields...), n, []*memory.Buffer{r.validity(nullable, n)}, data, array.UnknownNullCount)
+		return fromData(arrow.StructOf(fields...), n, []*memory.Buffer{rows}, data, array.UnknownNullCount)
 	case *arrow.ListType:
 		offsets, total := r.offsets(n)
 		element := t.ElemField()

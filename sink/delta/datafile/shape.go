@@ -59,6 +59,11 @@ func (e *encoder) shape(c *column, a arrow.Array, above valid) (arrow.Array, err
 			return nil, fmt.Errorf("column %s: %w", c.path, err)
 		}
 	}
+	if d, ok := a.(*array.Decimal128); ok && own != nil {
+		// The Parquet writer takes long decimals below null structs for values unless they are null themselves.
+		values := memory.NewBufferBytes(arrow.Decimal128Traits.CastToBytes(d.Values()))
+		return fromData(a.DataType(), a.Len(), []*memory.Buffer{own.buffer(), values}, nil, nulls), nil
+	}
 	a.Retain()
 	return a, nil
 }

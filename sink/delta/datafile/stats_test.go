@@ -1,0 +1,265 @@
+package datafile
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/decimal128"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/connector"
+)
+
+func nullable(name string, t arrow.DataType) arrow.Field {
+	return arrow.Field{Name: name, Type: t, Nullable: true}
+}
+
+func schemaOf(fields ...arrow.Field) *arrow.Schema { return arrow.NewSchema(fields, nil) }
+
+// batchOf makes rows of values as [cell] returns them; int is taken for int64.
+func batchOf(sc *arrow.Schema, rows ...[]any) arrow.RecordBatch {
+	b := array.NewRecordBuilder(memory.DefaultAllocator, sc)
+	for _, row := range rows {
+		for i, v := range row {
+			appendValue(b.Field(i), v)
+		}
+	}
+	return b.NewRecordBatch()
+}
+
+func appendValue(b array.Builder, v any) {
+	if v == nil {
+		b.AppendNull()
+		return
+	}
+	integer := func() int64 { return int64(v.(int)) }
+	switch b := b.(type) {
+	case *array.BooleanBuilder:
+		b.Append(v.(bool))
+	case *array.Int8Builder:
+		b.Append(int8(integer()))
+	case *array.Int16Builder:
+		b.Append(int16(integer()))
+	case *array.Int32Builder:
+		b.Append(int32(integer()))
+	case *array.Int64Builder:
+		b.Append(integer())
+	case *array.Date32Builder:
+		b.Append(arrow.Date32(integer()))
+	case *array.TimestampBuilder:
+		b.Append(arrow.Timestamp(integer()))
+	case *array.Float32Builder:
+		b.Append(float32(v.(float64)))
+	case *array.Float64Builder:
+		b.Append(v.(float64))
+	case *array.StringBuilder:
+		b.Append(v.(string))
+	case *array.BinaryBuilder:
+		b.Append([]byte(v.(string)))
+	case *array.BinaryDictionaryBuilder:
+		if err := b.AppendString(v.(string)); err != nil {
+			panic(err)
+		}
+	case *array.Decimal128Builder:
+		t := b.Type().(*arrow.Decimal128Type)
+		d, err := decimal128.FromString(v.(string), t.Precision, t.Scale)
+		if err != nil {
+			panic(err)
+		}
+		b.Append(d)
+	case *array.StructBuilder:
+		b.Append(true)
+		for i, x := range v.([]any) {
+			appendValue(b.FieldBuilder(i), x)
+		}
+	case *array.ListBuilder:
+		b.Append(true)
+		for _, x := range v.([]any) {
+			appendValue(b.ValueBuilder(), x)
+		}
+	default:
+		panic(b)
+	}
+}
+
+// one encodes batches into one file, a row group each.
+func one(t *testing.T, sc *arrow.Schema, o Options, batches ...arrow.RecordBatch) result {
+	t.Helper()
+	var pieces []connector.Piece
+	for _, b := range batches {
+		pieces = append(pieces, connector.Piece{Rows: b, To: b.NumRows()})
+	}
+	files := encodeAllFiles(t, sc, pieces, o)
+	if len(files) != 1 {
+		t.Fatalf("%d files", len(files))
+	}
+	files[0].read(t, sc)
+	return files[0]
+}
+
+func columnOf(t arrow.DataType, values ...any) (*arrow.Schema, arrow.RecordBatch) {
+	sc := schemaOf(nullable("x", t))
+	var rows [][]any
+	for _, v := range values {
+		rows = append(rows, []any{v})
+	}
+	return sc, batchOf(sc, rows...)
+}
+
+func TestDeltaBounds(t *testing.T) {
+	f64, f32, str := arrow.PrimitiveTypes.Float64, arrow.PrimitiveTypes.Float32, arrow.BinaryTypes.String
+	nan, inf, zero := math.NaN(), math.Inf(1), math.Copysign(0, -1)
+	day, year1, year10000 := 86_400_000_000, -62135596800_000000, 253402300800_000000
+	for _, c := range []struct {
+		name      string
+		typ       arrow.DataType
+		values    []any
+		low, high string // JSON, "" for none
+	}{
+		{"integers", arrow.PrimitiveTypes.Int64, []any{5, nil, -3, math.MaxInt64}, "-3", "9223372036854775807"},
+		{"the smallest byte", arrow.PrimitiveTypes.Int8, []any{-128, 127}, "-128", "127"},
+		{"all null", arrow.PrimitiveTypes.Int64, []any{nil, nil}, "", ""},
+		{"booleans have counts only", arrow.FixedWidthTypes.Boolean, []any{true, false, nil}, "", ""},
+		{"binary has counts only", arrow.BinaryTypes.Binary, []any{"a", nil}, "", ""},
+		{"dates", arrow.FixedWidthTypes.Date32, []any{0, 20_000, -1}, `"1969-12-31"`, `"2024-10-04"`},
+		{"the first and last day of four digits", arrow.FixedWidthTypes.Date32, []any{-719162, 2932896}, `"0001-01-01"`, `"9999-12-31"`},
+		{"days before and after them", arrow.FixedWidthTypes.Date32, []any{-719163, 2932897}, "", ""},
+		{"timestamps go down and up to milliseconds", timestamp, []any{1, day + 1}, `"1970-01-01T00:00:00.000Z"`, `"1970-01-02T00:00:00.001Z"`},
+		{"so do those before 1970", timestamp, []any{-1, -day - 999}, `"1969-12-30T23:59:59.999Z"`, `"1970-01-01T00:00:00.000Z"`},
+		{"whole milliseconds stay", timestamp, []any{-1000, 1000}, `"1969-12-31T23:59:59.999Z"`, `"1970-01-01T00:00:00.001Z"`},
+		{"without time zone", timestampNTZ, []any{1500}, `"1970-01-01T00:00:00.001"`, `"1970-01-01T00:00:00.002"`},
+		{"the last year is left by going up", timestamp, []any{year1, year10000 - 1}, `"0001-01-01T00:00:00.000Z"`, ""},
+		{"its last millisecond is in it", timestamp, []any{year1 - 1, year10000 - 1000}, "", `"9999-12-31T23:59:59.999Z"`},
+		{"the ends of time", timestamp, []any{math.MinInt64, math.MaxInt64}, "", ""},
+		{"doubles", f64, []any{0.1, 2.0, nil}, "0.1", "2.0"},
+		{"large and small doubles", f64, []any{-1e300, 5e-324}, "-1e+300", "5e-324"},
+		{"floats as the doubles that they are", f32, []any{0.1}, "0.10000000149011612", "0.10000000149011612"},
+		{"any NaN leaves out the maximum", f64, []any{1.0, nan}, "1.0", ""},
+		{"nothing but NaN", f64, []any{nan, nil}, "", ""},
+		{"+Inf leaves out the maximum", f64, []any{1.0, inf}, "1.0", ""},
+		{"-Inf leaves out the minimum", f64, []any{1.0, -inf}, "", "1.0"},
+		{"nothing but +Inf", f64, []any{inf}, "", ""},
+		{"nothing but -Inf", f32, []any{-inf}, "", ""},
+		{"zero bounds hold both zeros", f64, []any{0.0}, "-0.0", "0.0"},
+		{"negative zero, too", f64, []any{zero}, "-0.0", "0.0"},
+		{"zero as minimum", f64, []any{0.0, 1.0}, "-0.0", "1.0"},
+		{"negative zero as maximum", f64, []any{zero, -1.0}, "-1.0", "0.0"},
+		{
+			"decimals with all digits", &arrow.Decimal128Type{Precision: 38, Scale: 4},
+			[]any{"-1.5", "1234567890123456789012345678901234.5678"},
+			"-1.5000", "1234567890123456789012345678901234.5678",
+		},
+		{"decimals below one", &arrow.Decimal128Type{Precision: 9, Scale: 9}, []any{"-0.000000001", "0.5"}, "-0.000000001", "0.500000000"},
+		{"strings", str, []any{"b", "", "c<&>\"\n\u2028"}, `""`, `"c<&>\"\n\u2028"`},
+		{"strings in the order of UTF-8", str, []any{"\uffff", "😀"}, `"` + "\uffff" + `"`, `"😀"`},
+		{"long strings", str, []any{strings.Repeat("a", 40)}, `"` + strings.Repeat("a", 32) + `"`, `"` + strings.Repeat("a", 32) + "\x7f" + `"`},
+		{"strings that are not UTF-8", str, []any{"\xfe", "b", "\xc0"}, `"b"`, ""},
+		{"lists have counts only", arrow.ListOf(str), []any{[]any{"a"}, []any{}, nil}, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sc, b := columnOf(c.typ, c.values...)
+			object := func(bound string) string {
+				if bound == "" {
+					return "{}"
+				}
+				return `{"x":` + bound + "}"
+			}
+			nulls := "0"
+			if slices.Contains(c.values, nil) {
+				nulls = "1"
+			}
+			if c.name == "all null" {
+				nulls = "2"
+			}
+			want := `{"numRecords":` + string(rune('0'+len(c.values))) + `,"minValues":` + object(c.low) + `,"maxValues":` + object(c.high) +
+				`,"nullCount":{"x":` + nulls + `}}`
+			if d := cmp.Diff(want, one(t, sc, Options{}, b).Stats); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// TestStatsNest: the statistics have the shape of the schema, nulls of a struct count as nulls of its fields, several
+// row groups make one set of bounds, and leaves beyond the indexed ones are not named.
+func TestStatsNest(t *testing.T) {
+	i64, str := arrow.PrimitiveTypes.Int64, arrow.BinaryTypes.String
+	sc := schemaOf(
+		arrow.Field{Name: "id", Type: i64},
+		nullable("s", arrow.StructOf(nullable("a", i64), nullable("t", arrow.StructOf(nullable("b", str), nullable("l", arrow.ListOf(i64)))))),
+		nullable("v", arrow.StructOf(nullable("none", i64))),
+		nullable("quote\"d", str),
+	)
+	f := one(t, sc, Options{IndexedLeaves: 5},
+		batchOf(sc, []any{3, []any{7, []any{"x", []any{1}}}, nil, "z"}, []any{2, nil, nil, nil}),
+		batchOf(sc, []any{5, []any{nil, nil}, []any{nil}, "y"}, []any{9, []any{-7, []any{nil, nil}}, nil, "y"}))
+	want := `{"numRecords":4,"minValues":{"id":2,"s":{"a":-7,"t":{"b":"x"}}},"maxValues":{"id":9,"s":{"a":7,"t":{"b":"x"}}},` +
+		`"nullCount":{"id":0,"s":{"a":2,"t":{"b":3,"l":3}},"v":{"none":4}}}`
+	if d := cmp.Diff(want, f.Stats); d != "" {
+		t.Error(d)
+	}
+	all := one(t, sc, Options{IndexedLeaves: -1}, batchOf(sc, []any{3, nil, nil, "z"})).Stats
+	if !strings.Contains(all, `"quote\"d":"z"`) {
+		t.Error(all)
+	}
+}
+
+// TestNaNInAnotherRowGroup: what a bound must not say is known only of the whole file.
+func TestNaNInAnotherRowGroup(t *testing.T) {
+	sc, a := columnOf(arrow.PrimitiveTypes.Float64, 1.0, 2.0)
+	_, b := columnOf(arrow.PrimitiveTypes.Float64, math.NaN())
+	want := `{"numRecords":3,"minValues":{"x":1.0},"maxValues":{},"nullCount":{"x":0}}`
+	for _, order := range [][]arrow.RecordBatch{{a, b}, {b, a}} {
+		if d := cmp.Diff(want, one(t, sc, Options{}, order...).Stats); d != "" {
+			t.Error(d)
+		}
+	}
+}
+
+// TestRowGroupsPrune: the footer tells row groups apart, for integers, timestamps and strings in either form.
+func TestRowGroupsPrune(t *testing.T) {
+	i64, dict := arrow.PrimitiveTypes.Int64, &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
+	sc := schemaOf(nullable("n", i64), nullable("t", timestamp), nullable("s", arrow.BinaryTypes.String), nullable("d", arrow.BinaryTypes.String))
+	in := schemaOf(nullable("n", i64), nullable("t", timestamp), nullable("s", arrow.BinaryTypes.String), nullable("d", dict))
+	var batches []arrow.RecordBatch
+	for g := range 5 {
+		var rows [][]any
+		for i := range 100 {
+			text := string(rune('a'+g)) + strings.Repeat("x", i%20)
+			rows = append(rows, []any{g*100 + i, g*1_000_000 + i, text, text})
+		}
+		batches = append(batches, batchOf(in, rows...))
+	}
+	f := one(t, sc, Options{}, batches...)
+	for c, probe := range []any{int64(250), int64(2_000_050), "cx", "cx"} {
+		var hit []int
+		for g, group := range f.meta.RowGroups {
+			s, typ := group.Columns[c].MetaData.Statistics, sc.Field(c).Type
+			if compare(typ, plainValue(typ, s.MinValue), probe) <= 0 && compare(typ, plainValue(typ, s.MaxValue), probe) >= 0 {
+				hit = append(hit, g)
+			}
+		}
+		if !slices.Equal(hit, []int{2}) {
+			t.Errorf("column %d: row groups %v may hold %v", c, hit, probe)
+		}
+	}
+}
+
+func TestDecimalsBelowNullStructs(t *testing.T) {
+	typ := &arrow.Decimal128Type{Precision: 20, Scale: 2}
+	sc := schemaOf(nullable("s", arrow.StructOf(nullable("d", typ))))
+	b := array.NewDecimal128Builder(memory.DefaultAllocator, typ)
+	for i := range 5 {
+		b.Append(decimal128.FromI64(int64(100 * i)))
+	}
+	rows := newValid(5)
+	rows[0] = 0b10110
+	s := fromData(sc.Field(0).Type, 5, []*memory.Buffer{rows.buffer()}, []arrow.ArrayData{b.NewArray().Data()}, array.UnknownNullCount)
+	f := one(t, sc, Options{}, array.NewRecordBatch(sc, []arrow.Array{s}, 5))
+	sameRows(t, [][]any{{nil}, {[]any{digits("1.00")}}, {[]any{digits("2.00")}}, {nil}, {[]any{digits("4.00")}}}, f.rows)
+}
