@@ -129,7 +129,10 @@ func (c *columns) column(f arrow.Field, path string, repeated bool) (*column, er
 	if !ok {
 		return nil, fmt.Errorf("data file: column %s has type %s, which is not written", path, f.Type)
 	}
-	col := &column{name: f.Name, path: path, key: jsonString(nil, []byte(f.Name)), typ: f.Type, kind: k, nullable: f.Nullable, leaf: -1, stat: -1}
+	col := &column{
+		name: f.Name, path: path, key: jsonString(nil, []byte(f.Name)),
+		typ: f.Type, kind: k, nullable: f.Nullable, leaf: -1, stat: -1,
+	}
 	if k != kindStruct && !repeated {
 		col.stat = c.bounds
 		c.bounds++

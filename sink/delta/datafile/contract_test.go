@@ -38,8 +38,8 @@ func noFile(t *testing.T) func(File) error {
 func pieceOf(b arrow.RecordBatch) connector.Piece { return connector.Piece{Rows: b, To: b.NumRows()} }
 
 func TestNoRowsNoFile(t *testing.T) {
-	sc, b := columnOf(arrow.PrimitiveTypes.Int64, 1, 2)
-	_, empty := columnOf(arrow.PrimitiveTypes.Int64)
+	sc, b := columnOf(i64, 1, 2)
+	_, empty := columnOf(i64)
 	for _, pieces := range [][]connector.Piece{nil, {}, {{Rows: b, From: 1, To: 1}}, {pieceOf(empty), {Rows: b}}, {{}}} {
 		if err := Encode(t.Context(), sc, pieces, Options{}, noFile(t)); err != nil {
 			t.Error(err)
@@ -49,8 +49,8 @@ func TestNoRowsNoFile(t *testing.T) {
 
 // TestRowGroups: the pieces of a batch that follow each other share a row group, and their rows keep the order given.
 func TestRowGroups(t *testing.T) {
-	sc, a := columnOf(arrow.PrimitiveTypes.Int64, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
-	_, b := columnOf(arrow.PrimitiveTypes.Int64, 10, 11)
+	sc, a := columnOf(i64, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+	_, b := columnOf(i64, 10, 11)
 	pieces := []connector.Piece{
 		{Rows: a, From: 2, To: 4},
 		{Rows: a, From: 4, To: 5},
@@ -80,23 +80,20 @@ func TestRowGroups(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	i64, str := arrow.PrimitiveTypes.Int64, arrow.BinaryTypes.String
 	required := func(name string, typ arrow.DataType) arrow.Field { return arrow.Field{Name: name, Type: typ} }
-	dict := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: str}
 	sc, ok := columnOf(i64, 1)
 	badIndex := func() arrow.RecordBatch {
 		b := array.NewInt32Builder(memory.DefaultAllocator)
 		b.AppendValues([]int32{0, 1}, nil)
 		_, one := columnOf(str, "only")
-		d := array.NewData(dict, 2, b.NewArray().Data().Buffers(), nil, 0, 0)
+		d := array.NewData(dictionary, 2, b.NewArray().Data().Buffers(), nil, 0, 0)
 		d.SetDictionary(one.Column(0).Data())
-		return array.NewRecordBatch(schemaOf(nullable("x", dict)), []arrow.Array{array.NewDictionaryData(d)}, 2)
+		return array.NewRecordBatch(schemaOf(nullable("x", dictionary)), []arrow.Array{array.NewDictionaryData(d)}, 2)
 	}
 	tooLarge := func() arrow.RecordBatch {
-		typ := &arrow.Decimal128Type{Precision: 20, Scale: 2}
-		b := array.NewDecimal128Builder(memory.DefaultAllocator, typ)
+		b := array.NewDecimal128Builder(memory.DefaultAllocator, decimal202)
 		b.Append(decimal128.GetMaxValue(21))
-		return array.NewRecordBatch(schemaOf(nullable("x", typ)), []arrow.Array{b.NewArray()}, 1)
+		return array.NewRecordBatch(schemaOf(nullable("x", decimal202)), []arrow.Array{b.NewArray()}, 1)
 	}
 	nested := arrow.StructOf(nullable("f", i64))
 	for _, c := range []struct {
@@ -108,38 +105,86 @@ func TestRefused(t *testing.T) {
 		{"range beyond the batch", sc, connector.Piece{Rows: ok, To: 2}, "piece 0 is [0,2) of 1 rows"},
 		{"range before the batch", sc, connector.Piece{Rows: ok, From: -1, To: 1}, "piece 0 is [-1,1) of 1 rows"},
 		{"range that goes back", sc, connector.Piece{Rows: ok, From: 1, To: 0}, "piece 0 is [1,0) of 1 rows"},
-		{"a column too many", sc, pieceOf(batchOf(schemaOf(nullable("x", i64), nullable("y", i64)), []any{1, 2})), "column that the table has not: y"},
+		{
+			"a column too many", sc,
+			pieceOf(batchOf(schemaOf(nullable("x", i64), nullable("y", i64)), []any{1, 2})),
+			"column that the table has not: y",
+		},
 		{
 			"a field too many", schemaOf(nullable("s", nested)),
 			pieceOf(batchOf(schemaOf(nullable("s", arrow.StructOf(nullable("f", i64), nullable("g", i64)))), []any{[]any{1, 2}})),
 			"column s: the rows have a field that the table has not: g",
 		},
-		{"another type", sc, pieceOf(batchOf(schemaOf(nullable("x", str)), []any{"1"})), "column x is int64, the rows have utf8"},
-		{"a dictionary of another type", sc, pieceOf(batchOf(schemaOf(nullable("x", dict)), []any{"1"})), "column x is int64, the rows have dictionary"},
 		{
-			"another unit", schemaOf(nullable("x", timestamp)), pieceOf(batchOf(schemaOf(nullable("x", arrow.FixedWidthTypes.Timestamp_ms)), []any{1})),
+			"another type", sc,
+			pieceOf(batchOf(schemaOf(nullable("x", str)), []any{"1"})),
+			"column x is int64, the rows have utf8",
+		},
+		{
+			"a dictionary of another type", sc,
+			pieceOf(batchOf(schemaOf(nullable("x", dictionary)), []any{"1"})),
+			"column x is int64, the rows have dictionary",
+		},
+		{
+			"another unit", schemaOf(nullable("x", timestamp)),
+			pieceOf(batchOf(schemaOf(nullable("x", arrow.FixedWidthTypes.Timestamp_ms)), []any{1})),
 			"the rows have timestamp[ms",
 		},
-		{"with and without time zone", schemaOf(nullable("x", timestamp)), pieceOf(batchOf(schemaOf(nullable("x", timestampNTZ)), []any{1})), "the rows have timestamp[us]"},
+		{
+			"with and without time zone", schemaOf(nullable("x", timestamp)),
+			pieceOf(batchOf(schemaOf(nullable("x", timestampNTZ)), []any{1})),
+			"the rows have timestamp[us]",
+		},
 		{
 			"another scale", schemaOf(nullable("x", &arrow.Decimal128Type{Precision: 5, Scale: 2})),
-			pieceOf(batchOf(schemaOf(nullable("x", &arrow.Decimal128Type{Precision: 5, Scale: 3})), []any{"1"})), "the rows have decimal(5, 3)",
+			pieceOf(batchOf(schemaOf(nullable("x", &arrow.Decimal128Type{Precision: 5, Scale: 3})), []any{"1"})),
+			"the rows have decimal(5, 3)",
 		},
-		{"null in a required column", schemaOf(required("x", i64)), pieceOf(batchOf(sc, []any{1}, []any{nil})), "column x must not be null, 1 rows are"},
-		{"a required column is missing", schemaOf(nullable("x", i64), required("y", i64)), pieceOf(ok), "column y must not be null, 1 rows are"},
+		{
+			"null in a required column", schemaOf(required("x", i64)),
+			pieceOf(batchOf(sc, []any{1}, []any{nil})),
+			"column x must not be null, 1 rows are",
+		},
+		{
+			"a required column is missing", schemaOf(nullable("x", i64), required("y", i64)),
+			pieceOf(ok),
+			"column y must not be null, 1 rows are",
+		},
 		{
 			"null in a required field", schemaOf(nullable("s", arrow.StructOf(required("f", i64)))),
-			pieceOf(batchOf(schemaOf(nullable("s", nested)), []any{nil}, []any{[]any{nil}}, []any{[]any{1}})), "column s.f must not be null, 1 rows are",
+			pieceOf(batchOf(schemaOf(nullable("s", nested)), []any{nil}, []any{[]any{nil}}, []any{[]any{1}})),
+			"column s.f must not be null, 1 rows are",
 		},
 		{
 			"null among required elements", schemaOf(nullable("l", arrow.ListOfNonNullable(str))),
-			pieceOf(batchOf(schemaOf(nullable("l", arrow.ListOf(str))), []any{[]any{"a", nil}})), "column l[] must not be null, 1 rows are",
+			pieceOf(batchOf(schemaOf(nullable("l", arrow.ListOf(str))), []any{[]any{"a", nil}})),
+			"column l[] must not be null, 1 rows are",
 		},
-		{"an index outside of its dictionary", schemaOf(nullable("x", str)), pieceOf(badIndex()), "column x: an index is outside of its dictionary"},
-		{"a decimal with too many digits", schemaOf(nullable("x", &arrow.Decimal128Type{Precision: 20, Scale: 2})), pieceOf(tooLarge()), "column x: a decimal has more than 20 digits"},
-		{"a type that is not written", schemaOf(nullable("x", arrow.PrimitiveTypes.Uint64)), pieceOf(ok), "column x has type uint64"},
-		{"a unit that is not written", schemaOf(nullable("x", arrow.FixedWidthTypes.Timestamp_ns)), pieceOf(ok), "column x has type timestamp[ns"},
-		{"a nested type that is not written", schemaOf(nullable("s", arrow.StructOf(nullable("l", arrow.ListOf(arrow.Null))))), pieceOf(ok), "column s.l[] has type null"},
+		{
+			"an index outside of its dictionary", schemaOf(nullable("x", str)),
+			pieceOf(badIndex()),
+			"column x: an index is outside of its dictionary",
+		},
+		{
+			"a decimal with too many digits", schemaOf(nullable("x", decimal202)),
+			pieceOf(tooLarge()),
+			"column x: a decimal has more than 20 digits",
+		},
+		{
+			"a type that is not written", schemaOf(nullable("x", arrow.PrimitiveTypes.Uint64)),
+			pieceOf(ok),
+			"column x has type uint64",
+		},
+		{
+			"a unit that is not written", schemaOf(nullable("x", arrow.FixedWidthTypes.Timestamp_ns)),
+			pieceOf(ok),
+			"column x has type timestamp[ns",
+		},
+		{
+			"a nested type that is not written", schemaOf(nullable("s", arrow.StructOf(nullable("l", arrow.ListOf(arrow.Null))))),
+			pieceOf(ok),
+			"column s.l[] has type null",
+		},
 		{"an empty struct", schemaOf(nullable("s", arrow.StructOf())), pieceOf(ok), "struct without fields"},
 		{"two columns of one name", schemaOf(nullable("x", i64), nullable("x", i64)), pieceOf(ok), "two columns x"},
 		{"no column", schemaOf(), pieceOf(ok), "without columns"},
@@ -155,7 +200,7 @@ func TestRefused(t *testing.T) {
 
 // many returns pieces of n batches, and a schema, for files of one row group each.
 func many(n int) (*arrow.Schema, []connector.Piece, Options) {
-	sc, b := columnOf(arrow.PrimitiveTypes.Int64, 1, 2, 3)
+	sc, b := columnOf(i64, 1, 2, 3)
 	pieces := make([]connector.Piece, n)
 	for i := range pieces {
 		pieces[i] = pieceOf(b.NewSlice(0, 3))
@@ -295,15 +340,16 @@ func TestWindow(t *testing.T) {
 
 // TestNothingRefersToTheRows: a file can be kept while the rows' memory is given back or written over.
 func TestNothingRefersToTheRows(t *testing.T) {
-	sc := schemaOf(nullable("n", arrow.PrimitiveTypes.Int64), nullable("s", arrow.BinaryTypes.String))
+	sc := schemaOf(nullable("n", i64), nullable("s", str))
 	make1 := func() (numbers, text []byte, b arrow.RecordBatch) {
 		numbers, text = make([]byte, 8*1000), []byte(strings.Repeat("abcdefgh", 1000))
 		offsets := make([]int32, 1001)
 		for i := range offsets {
 			offsets[i] = int32(8 * i)
 		}
-		n := fromData(arrow.PrimitiveTypes.Int64, 1000, []*memory.Buffer{nil, memory.NewBufferBytes(numbers)}, nil, 0)
-		s := fromData(arrow.BinaryTypes.String, 1000, []*memory.Buffer{nil, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets)), memory.NewBufferBytes(text)}, nil, 0)
+		n := fromData(i64, 1000, []*memory.Buffer{nil, memory.NewBufferBytes(numbers)}, nil, 0)
+		starts := memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets))
+		s := fromData(str, 1000, []*memory.Buffer{nil, starts, memory.NewBufferBytes(text)}, nil, 0)
 		return numbers, text, array.NewRecordBatch(sc, []arrow.Array{n, s}, 1000)
 	}
 	var files []File
@@ -355,8 +401,8 @@ func TestDetach(t *testing.T) {
 func TestReferences(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
-		sc := schemaOf(nullable("s", arrow.BinaryTypes.String),
-			nullable("l", arrow.ListOf(arrow.StructOf(nullable("a", arrow.BinaryTypes.String), nullable("b", arrow.PrimitiveTypes.Float64)))))
+		sc := schemaOf(nullable("s", str),
+			nullable("l", arrow.ListOf(arrow.StructOf(nullable("a", str), nullable("b", f64)))))
 		b := array.NewRecordBuilder(mem, sc)
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		for range 200 {

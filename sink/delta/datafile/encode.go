@@ -152,7 +152,7 @@ func (e *encoder) compact(meta *metadata.FileMetaData) ([]byte, error) {
 	for i, chunk := range group.Columns {
 		md := chunk.MetaData
 		if chunk.OffsetIndexOffset != nil || chunk.ColumnIndexOffset != nil || md.BloomFilterOffset != nil {
-			return nil, fmt.Errorf("leaf %s: page index and bloom filters have offsets that are not moved", e.cols.leaves[i].path)
+			return nil, fmt.Errorf("leaf %s: offsets of page index and bloom filter are not moved", e.cols.leaves[i].path)
 		}
 		from := md.DataPageOffset
 		if d := md.DictionaryPageOffset; d != nil && *d > 0 && *d < from {

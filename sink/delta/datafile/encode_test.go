@@ -29,7 +29,8 @@ func FuzzRoundTrip(f *testing.F) { f.Fuzz(rapid.MakeFuzz(roundTrip)) }
 
 func roundTrip(t *rapid.T) {
 	r := newRandom(rapid.Uint64().Draw(t, "seed"))
-	sc, o := r.schema(), Options{TargetSize: int64(1 + r.IntN(20_000)), Parallel: 1, IndexedLeaves: []int{-1, 0, 3}[r.IntN(3)]}
+	sc := r.schema()
+	o := Options{TargetSize: int64(1 + r.IntN(20_000)), Parallel: 1, IndexedLeaves: []int{-1, 0, 3}[r.IntN(3)]}
 	if r.chance(2) {
 		o.TargetSize = 0
 	}
@@ -120,7 +121,8 @@ func checkStats(tb tester, sc *arrow.Schema, f *result, o Options) {
 		high, haveHigh := at(s.MaxValues, l.path)
 		wantLow, wantHigh := expectedBounds(l, prefix)
 		if haveLow != wantLow || haveHigh != wantHigh {
-			tb.Fatalf("%v: bounds present: %t %t, want %t %t\n%s\n%v", l.path, haveLow, haveHigh, wantLow, wantHigh, f.Stats, l.values)
+			tb.Fatalf("%v: bounds present: %t %t, want %t %t\n%s\n%v",
+				l.path, haveLow, haveHigh, wantLow, wantHigh, f.Stats, l.values)
 		}
 		for _, have := range []bool{haveLow, haveHigh} {
 			if have {
@@ -280,7 +282,8 @@ func compareBound(tb tester, t arrow.DataType, bound, v any, side int) int {
 		if side < 0 && bytes.HasPrefix(s, b) {
 			return 0
 		}
-		if last, size := utf8.DecodeLastRune(b); side > 0 && c > 0 && (last == 0x7F || last == utf8.MaxRune) && bytes.HasPrefix(s, b[:len(b)-size]) {
+		last, size := utf8.DecodeLastRune(b)
+		if side > 0 && c > 0 && (last == 0x7F || last == utf8.MaxRune) && bytes.HasPrefix(s, b[:len(b)-size]) {
 			return 0
 		}
 		return c
@@ -355,7 +358,8 @@ func checkFooter(tb tester, sc *arrow.Schema, f *result) {
 				}
 			}
 			some := nullsOf(l.values) < int64(len(l.values))
-			if low == nil && some && !longLow || high == nil && some && !longHigh || low != nil && !atLow || high != nil && !atHigh {
+			missing := some && (low == nil && !longLow || high == nil && !longHigh)
+			if missing || low != nil && !atLow || high != nil && !atHigh {
 				tb.Fatalf("%v: footer bounds %v and %v of %v", l.path, low, high, l.values)
 			}
 		}

@@ -23,11 +23,11 @@ func TestLayout(t *testing.T) {
 	a, b := orders(0, 12_000), orders(12_000, 3_000)
 	plain := []connector.Piece{pieceOf(a), {Rows: b, From: 100, To: 1000}, {Rows: b, From: 1001, To: 3000}}
 	da, db := dictionaryOrders(a), dictionaryOrders(b)
-	dict := []connector.Piece{pieceOf(da), {Rows: db, From: 100, To: 1000}, {Rows: db, From: 1001, To: 3000}}
-	mixed := []connector.Piece{plain[0], dict[1], dict[2]}
+	interned := []connector.Piece{pieceOf(da), {Rows: db, From: 100, To: 1000}, {Rows: db, From: 1001, To: 3000}}
+	mixed := []connector.Piece{plain[0], interned[1], interned[2]}
 	want := rowsOf(orderSchema, plain)
 	var stats string
-	for name, pieces := range map[string][]connector.Piece{"plain": plain, "dictionary": dict, "mixed": mixed} {
+	for name, pieces := range map[string][]connector.Piece{"plain": plain, "dictionary": interned, "mixed": mixed} {
 		files := encodeAllFiles(t, orderSchema, pieces, Options{})
 		if len(files) != 1 {
 			t.Fatalf("%s: %d files", name, len(files))
@@ -49,12 +49,12 @@ func TestLayout(t *testing.T) {
 
 func checkEncodings(t *testing.T, f *result) {
 	t.Helper()
-	const dictionary, delta, length, bare = "dictionary", "delta", "delta length", "plain"
+	const dict, delta, length, bare = "dictionary", "delta", "delta length", "plain"
 	want := map[string]string{
-		"_kafka_topic": dictionary, "_kafka_partition": delta, "_kafka_offset": delta, "_kafka_timestamp": delta, "order_id": length,
-		"store_id": delta, "quantity": delta, "total": bare, "discount": dictionary, "created_at": delta, "paid": bare, "status": dictionary,
-		"coupon": length, "shipping.city": dictionary, "shipping.zip": length, "shipping.country": dictionary, "shipping.lat": bare,
-		"shipping.note": dictionary, "tags.list.element": dictionary,
+		"_kafka_topic": dict, "_kafka_partition": delta, "_kafka_offset": delta, "_kafka_timestamp": delta,
+		"order_id": length, "store_id": delta, "quantity": delta, "total": bare, "discount": dict, "created_at": delta,
+		"paid": bare, "status": dict, "coupon": length, "shipping.city": dict, "shipping.zip": length,
+		"shipping.country": dict, "shipping.lat": bare, "shipping.note": dict, "tags.list.element": dict,
 	}
 	r, err := file.NewParquetReader(bytes.NewReader(f.bytes))
 	if err != nil {
@@ -86,7 +86,7 @@ func checkEncodings(t *testing.T, f *result) {
 					t.Fatalf("%s: page %T", path, pageReader.Page())
 				}
 				got := map[parquet.Encoding]string{
-					parquet.Encodings.RLEDict: dictionary, parquet.Encodings.PlainDict: dictionary, parquet.Encodings.Plain: bare,
+					parquet.Encodings.RLEDict: dict, parquet.Encodings.PlainDict: dict, parquet.Encodings.Plain: bare,
 					parquet.Encodings.DeltaBinaryPacked: delta, parquet.Encodings.DeltaLengthByteArray: length,
 				}[parquet.Encoding(p.Encoding())]
 				if ok && g == 0 && got != kind { // the other row group is small, so less repeats in it
@@ -112,10 +112,11 @@ func checkEncodings(t *testing.T, f *result) {
 
 // TestAmbiguousPaths: a column may be named like a path into another. The Parquet writer knows options by path only.
 func TestAmbiguousPaths(t *testing.T) {
-	sc := schemaOf(nullable("b.a", arrow.BinaryTypes.String), nullable("b", arrow.StructOf(nullable("a", arrow.PrimitiveTypes.Int64))))
+	sc := schemaOf(nullable("b.a", str), nullable("b", arrow.StructOf(nullable("a", i64))))
 	f := one(t, sc, Options{}, batchOf(sc, []any{"x", []any{1}}, []any{"x", []any{2}}, []any{"x", nil}))
 	sameRows(t, [][]any{{"x", []any{int64(1)}}, {"x", []any{int64(2)}}, {"x", nil}}, f.rows)
-	want := `{"numRecords":3,"minValues":{"b.a":"x","b":{"a":1}},"maxValues":{"b.a":"x","b":{"a":2}},"nullCount":{"b.a":0,"b":{"a":1}}}`
+	want := `{"numRecords":3,"minValues":{"b.a":"x","b":{"a":1}},"maxValues":{"b.a":"x","b":{"a":2}},` +
+		`"nullCount":{"b.a":0,"b":{"a":1}}}`
 	if d := cmp.Diff(want, f.Stats); d != "" {
 		t.Error(d)
 	}
@@ -128,7 +129,7 @@ func TestDictionaryGivenUp(t *testing.T) {
 	for i := range 270_000 {
 		b.Append(float64(i * (i % 2)))
 	}
-	sc := schemaOf(nullable("x", arrow.PrimitiveTypes.Float64))
+	sc := schemaOf(nullable("x", f64))
 	rows := array.NewRecordBatch(sc, []arrow.Array{b.NewArray()}, 270_000)
 	first := one(t, sc, Options{}, rows)
 	sameRows(t, rowsOf(sc, []connector.Piece{pieceOf(rows)}), first.rows)
@@ -136,7 +137,8 @@ func TestDictionaryGivenUp(t *testing.T) {
 		t.Errorf("%d kinds of pages, the dictionary was not given up half way", n)
 	}
 	for range 10 {
-		if again := encodeAllFiles(t, sc, []connector.Piece{pieceOf(rows)}, Options{}); !bytes.Equal(first.bytes, again[0].bytes) {
+		again := encodeAllFiles(t, sc, []connector.Piece{pieceOf(rows)}, Options{})
+		if !bytes.Equal(first.bytes, again[0].bytes) {
 			t.Fatal("equal rows gave different bytes")
 		}
 	}
@@ -144,8 +146,7 @@ func TestDictionaryGivenUp(t *testing.T) {
 
 // TestLargeDictionary: one that is too large for its page from the start is written as plain text.
 func TestLargeDictionary(t *testing.T) {
-	typ := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
-	in, sc := schemaOf(nullable("x", typ)), schemaOf(nullable("x", arrow.BinaryTypes.String))
+	in, sc := schemaOf(nullable("x", dictionary)), schemaOf(nullable("x", str))
 	var rows [][]any
 	for i := range 1000 {
 		rows = append(rows, []any{strings.Repeat(string(rune('a'+i%26)), 4000) + fmt.Sprint(i%400)})

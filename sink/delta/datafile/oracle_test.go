@@ -90,7 +90,8 @@ func cell(t arrow.DataType, a arrow.Array, i int) any {
 		from, to := a.ValueOffsets(i)
 		list := []any{}
 		for k := from; k < to; k++ {
-			list = append(list, []any{cell(arrow.BinaryTypes.String, a.Keys(), int(k)), cell(t.(*arrow.MapType).ItemType(), a.Items(), int(k))})
+			key, item := cell(str, a.Keys(), int(k)), cell(t.(*arrow.MapType).ItemType(), a.Items(), int(k))
+			list = append(list, []any{key, item})
 		}
 		return list
 	}
@@ -149,7 +150,8 @@ func (r *result) read(tb tester, sc *arrow.Schema) {
 	}
 	defer func() { _ = fr.Close() }()
 	r.meta = fr.MetaData()
-	table, err := pqarrow.ReadTable(tb.Context(), bytes.NewReader(r.bytes), parquet.NewReaderProperties(nil), pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
+	table, err := pqarrow.ReadTable(tb.Context(), bytes.NewReader(r.bytes), parquet.NewReaderProperties(nil),
+		pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -89,7 +89,8 @@ func (r *random) column(t arrow.DataType, nullable bool, n int) arrow.Array {
 			data[i] = c.Data()
 			if rows != nil && data[i].Buffers()[0] == nil && data[i].Offset() == 0 && r.chance(2) {
 				// As builders do it: a null struct has null fields, required ones, too.
-				below := array.NewData(c.DataType(), n, append([]*memory.Buffer{rows}, data[i].Buffers()[1:]...), data[i].Children(), array.UnknownNullCount, 0)
+				buffers := append([]*memory.Buffer{rows}, data[i].Buffers()[1:]...)
+				below := array.NewData(c.DataType(), n, buffers, data[i].Children(), array.UnknownNullCount, 0)
 				if d, ok := c.(*array.Dictionary); ok {
 					below.SetDictionary(d.Dictionary().Data())
 				}
@@ -108,14 +109,18 @@ func (r *random) column(t arrow.DataType, nullable bool, n int) arrow.Array {
 		if r.chance(2) {
 			element.Name = "item"
 		}
-		return fromData(arrow.ListOfField(element), n, []*memory.Buffer{r.validity(nullable, n), offsets}, []arrow.ArrayData{values.Data()}, array.UnknownNullCount)
+		buffers := []*memory.Buffer{r.validity(nullable, n), offsets}
+		return fromData(arrow.ListOfField(element), n, buffers, []arrow.ArrayData{values.Data()}, array.UnknownNullCount)
 	case *arrow.MapType:
 		offsets, total := r.offsets(n)
-		keys, items := r.column(arrow.BinaryTypes.String, false, total), r.column(t.ItemType(), t.ItemField().Nullable, total)
+		keys, items := r.column(str, false, total), r.column(t.ItemType(), t.ItemField().Nullable, total)
 		item := t.ItemField()
 		item.Type = items.DataType()
-		kv := fromData(arrow.StructOf(t.KeyField(), item), total, []*memory.Buffer{nil}, []arrow.ArrayData{keys.Data(), items.Data()}, 0)
-		return fromData(arrow.MapOfFields(t.KeyField(), item), n, []*memory.Buffer{r.validity(nullable, n), offsets}, []arrow.ArrayData{kv.Data()}, array.UnknownNullCount)
+		below := []arrow.ArrayData{keys.Data(), items.Data()}
+		kv := fromData(arrow.StructOf(t.KeyField(), item), total, []*memory.Buffer{nil}, below, 0)
+		buffers := []*memory.Buffer{r.validity(nullable, n), offsets}
+		m := arrow.MapOfFields(t.KeyField(), item)
+		return fromData(m, n, buffers, []arrow.ArrayData{kv.Data()}, array.UnknownNullCount)
 	}
 	b := array.NewBuilder(memory.DefaultAllocator, t)
 	for range n {
@@ -179,7 +184,7 @@ func (r *random) maybeDictionary(a arrow.Array) arrow.Array {
 	if id := a.DataType().ID(); id != arrow.STRING && id != arrow.BINARY || r.chance(2) {
 		return a
 	}
-	index := []arrow.DataType{arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Uint16, arrow.PrimitiveTypes.Int64}[r.IntN(3)]
+	index := []arrow.DataType{arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Uint16, i64}[r.IntN(3)]
 	first, entries := map[string]int{}, array.NewBuilder(memory.DefaultAllocator, a.DataType())
 	n, repeats, nullEntry := 0, r.chance(4), -1
 	add := func(s string) int {
@@ -229,7 +234,8 @@ func (r *random) maybeDictionary(a arrow.Array) arrow.Array {
 		}
 		dict = array.NewSlice(more, int64(a.Len()), int64(more.Len()))
 	}
-	return array.NewDictionaryArray(&arrow.DictionaryType{IndexType: index, ValueType: a.DataType()}, indices.NewArray(), dict)
+	t := &arrow.DictionaryType{IndexType: index, ValueType: a.DataType()}
+	return array.NewDictionaryArray(t, indices.NewArray(), dict)
 }
 
 func (r *random) value(b array.Builder) {
@@ -256,7 +262,10 @@ func (r *random) value(b array.Builder) {
 	case *array.TimestampBuilder:
 		v := signed % 4e15
 		if edge {
-			v = []int64{math.MinInt64, math.MaxInt64, -62135596800_000000, -62135596800_000001, 253402300799_999000, 253402300799_999001}[r.IntN(6)]
+			v = []int64{
+				math.MinInt64, math.MaxInt64, -62135596800_000000, -62135596800_000001,
+				253402300799_999000, 253402300799_999001,
+			}[r.IntN(6)]
 		}
 		b.Append(arrow.Timestamp(v))
 	case *array.Float32Builder:
@@ -298,7 +307,10 @@ func (r *random) float(x uint64, edge bool) float64 {
 // differently in UTF-8 and UTF-16, and around those that bounds end with.
 func (r *random) text(x uint64) string {
 	var b strings.Builder
-	alphabet := []string{"a", "b", "~", "\x7f", "\u0080", "é", "\u07ff", "日", "\ufffd", "\uffff", "😀", "\U0010FFFE", "\U0010FFFF", "\x00", "\"", "<"}
+	alphabet := []string{
+		"a", "b", "~", "\x7f", "\u0080", "é", "\u07ff", "日", "\ufffd", "\uffff", "😀", "\U0010FFFE", "\U0010FFFF",
+		"\x00", "\"", "<",
+	}
 	if r.broken {
 		alphabet = append(alphabet, "\xff", "\xf0\x9f", "\xed\xa0\x80")
 	}

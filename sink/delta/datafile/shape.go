@@ -92,7 +92,8 @@ func (e *encoder) shapeStruct(c *column, a *array.Struct, own valid, nulls int) 
 		data[i] = shaped.Data()
 	}
 	if found < t.NumFields() {
-		return nil, fmt.Errorf("column %s: the rows have a field that the table has not: %s", c.path, unknown(t.Fields(), c.children))
+		extra := unknown(t.Fields(), c.children)
+		return nil, fmt.Errorf("column %s: the rows have a field that the table has not: %s", c.path, extra)
 	}
 	return fromData(arrow.StructOf(fields...), a.Len(), []*memory.Buffer{own.buffer()}, data, nulls), nil
 }

@@ -9,16 +9,22 @@ import (
 )
 
 // deltaStats renders Delta's statistics of a file: the number of rows, and per indexed leaf, nested as the schema is,
-// the bounds and the number of nulls. A bound that cannot be written without leaving a value out is not written: engines
-// pass over files by it, and one takes a column for a constant if its bounds are equal and nothing is null.
+// the bounds and the number of nulls. A bound that cannot be written without leaving a value out is not written:
+// engines pass over files by it, and one takes a column for a constant if its bounds are equal and nothing is null.
 func deltaStats(cols *columns, stats []stat, rows int64, stringPrefix int) string {
 	b := strconv.AppendInt([]byte(`{"numRecords":`), rows, 10)
 	b = append(b, `,"minValues":`...)
-	b = appendObject(b, cols.root, func(b []byte, c *column) []byte { return appendMin(b, c, &stats[c.stat], stringPrefix) })
+	b = appendObject(b, cols.root, func(b []byte, c *column) []byte {
+		return appendMin(b, c, &stats[c.stat], stringPrefix)
+	})
 	b = append(b, `,"maxValues":`...)
-	b = appendObject(b, cols.root, func(b []byte, c *column) []byte { return appendMax(b, c, &stats[c.stat], stringPrefix) })
+	b = appendObject(b, cols.root, func(b []byte, c *column) []byte {
+		return appendMax(b, c, &stats[c.stat], stringPrefix)
+	})
 	b = append(b, `,"nullCount":`...)
-	b = appendObject(b, cols.root, func(b []byte, c *column) []byte { return strconv.AppendInt(b, stats[c.stat].nulls, 10) })
+	b = appendObject(b, cols.root, func(b []byte, c *column) []byte {
+		return strconv.AppendInt(b, stats[c.stat].nulls, 10)
+	})
 	return string(append(b, '}'))
 }
 

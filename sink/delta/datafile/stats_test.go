@@ -1,6 +1,7 @@
 package datafile
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -13,6 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/connector"
+)
+
+var (
+	i64, f64, str = arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Float64, arrow.BinaryTypes.String
+	dictionary    = &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: str}
+	decimal202    = &arrow.Decimal128Type{Precision: 20, Scale: 2}
 )
 
 func nullable(name string, t arrow.DataType) arrow.Field {
@@ -112,7 +119,7 @@ func columnOf(t arrow.DataType, values ...any) (*arrow.Schema, arrow.RecordBatch
 }
 
 func TestDeltaBounds(t *testing.T) {
-	f64, f32, str := arrow.PrimitiveTypes.Float64, arrow.PrimitiveTypes.Float32, arrow.BinaryTypes.String
+	day32, f32 := arrow.FixedWidthTypes.Date32, arrow.PrimitiveTypes.Float32
 	nan, inf, zero := math.NaN(), math.Inf(1), math.Copysign(0, -1)
 	day, year1, year10000 := 86_400_000_000, -62135596800_000000, 253402300800_000000
 	for _, c := range []struct {
@@ -121,17 +128,26 @@ func TestDeltaBounds(t *testing.T) {
 		values    []any
 		low, high string // JSON, "" for none
 	}{
-		{"integers", arrow.PrimitiveTypes.Int64, []any{5, nil, -3, math.MaxInt64}, "-3", "9223372036854775807"},
+		{"integers", i64, []any{5, nil, -3, math.MaxInt64}, "-3", "9223372036854775807"},
 		{"the smallest byte", arrow.PrimitiveTypes.Int8, []any{-128, 127}, "-128", "127"},
-		{"all null", arrow.PrimitiveTypes.Int64, []any{nil, nil}, "", ""},
+		{"all null", i64, []any{nil, nil}, "", ""},
 		{"booleans have counts only", arrow.FixedWidthTypes.Boolean, []any{true, false, nil}, "", ""},
 		{"binary has counts only", arrow.BinaryTypes.Binary, []any{"a", nil}, "", ""},
-		{"dates", arrow.FixedWidthTypes.Date32, []any{0, 20_000, -1}, `"1969-12-31"`, `"2024-10-04"`},
-		{"the first and last day of four digits", arrow.FixedWidthTypes.Date32, []any{-719162, 2932896}, `"0001-01-01"`, `"9999-12-31"`},
-		{"days before and after them", arrow.FixedWidthTypes.Date32, []any{-719163, 2932897}, "", ""},
-		{"timestamps go down and up to milliseconds", timestamp, []any{1, day + 1}, `"1970-01-01T00:00:00.000Z"`, `"1970-01-02T00:00:00.001Z"`},
-		{"so do those before 1970", timestamp, []any{-1, -day - 999}, `"1969-12-30T23:59:59.999Z"`, `"1970-01-01T00:00:00.000Z"`},
-		{"whole milliseconds stay", timestamp, []any{-1000, 1000}, `"1969-12-31T23:59:59.999Z"`, `"1970-01-01T00:00:00.001Z"`},
+		{"dates", day32, []any{0, 20_000, -1}, `"1969-12-31"`, `"2024-10-04"`},
+		{"the first and last day of four digits", day32, []any{-719162, 2932896}, `"0001-01-01"`, `"9999-12-31"`},
+		{"days before and after them", day32, []any{-719163, 2932897}, "", ""},
+		{
+			"timestamps go down and up to milliseconds", timestamp, []any{1, day + 1},
+			`"1970-01-01T00:00:00.000Z"`, `"1970-01-02T00:00:00.001Z"`,
+		},
+		{
+			"so do those before 1970", timestamp, []any{-1, -day - 999},
+			`"1969-12-30T23:59:59.999Z"`, `"1970-01-01T00:00:00.000Z"`,
+		},
+		{
+			"whole milliseconds stay", timestamp, []any{-1000, 1000},
+			`"1969-12-31T23:59:59.999Z"`, `"1970-01-01T00:00:00.001Z"`,
+		},
 		{"without time zone", timestampNTZ, []any{1500}, `"1970-01-01T00:00:00.001"`, `"1970-01-01T00:00:00.002"`},
 		{"the last year is left by going up", timestamp, []any{year1, year10000 - 1}, `"0001-01-01T00:00:00.000Z"`, ""},
 		{"its last millisecond is in it", timestamp, []any{year1 - 1, year10000 - 1000}, "", `"9999-12-31T23:59:59.999Z"`},
@@ -154,10 +170,16 @@ func TestDeltaBounds(t *testing.T) {
 			[]any{"-1.5", "1234567890123456789012345678901234.5678"},
 			"-1.5000", "1234567890123456789012345678901234.5678",
 		},
-		{"decimals below one", &arrow.Decimal128Type{Precision: 9, Scale: 9}, []any{"-0.000000001", "0.5"}, "-0.000000001", "0.500000000"},
+		{
+			"decimals below one", &arrow.Decimal128Type{Precision: 9, Scale: 9},
+			[]any{"-0.000000001", "0.5"}, "-0.000000001", "0.500000000",
+		},
 		{"strings", str, []any{"b", "", "c<&>\"\n\u2028"}, `""`, `"c<&>\"\n\u2028"`},
 		{"strings in the order of UTF-8", str, []any{"\uffff", "😀"}, `"` + "\uffff" + `"`, `"😀"`},
-		{"long strings", str, []any{strings.Repeat("a", 40)}, `"` + strings.Repeat("a", 32) + `"`, `"` + strings.Repeat("a", 32) + "\x7f" + `"`},
+		{
+			"long strings", str, []any{strings.Repeat("a", 40)},
+			`"` + strings.Repeat("a", 32) + `"`, `"` + strings.Repeat("a", 32) + "\x7f" + `"`,
+		},
 		{"strings that are not UTF-8", str, []any{"\xfe", "b", "\xc0"}, `"b"`, ""},
 		{"lists have counts only", arrow.ListOf(str), []any{[]any{"a"}, []any{}, nil}, "", ""},
 	} {
@@ -176,8 +198,8 @@ func TestDeltaBounds(t *testing.T) {
 			if c.name == "all null" {
 				nulls = "2"
 			}
-			want := `{"numRecords":` + string(rune('0'+len(c.values))) + `,"minValues":` + object(c.low) + `,"maxValues":` + object(c.high) +
-				`,"nullCount":{"x":` + nulls + `}}`
+			want := fmt.Sprintf(`{"numRecords":%d,"minValues":%s,"maxValues":%s,"nullCount":{"x":%s}}`,
+				len(c.values), object(c.low), object(c.high), nulls)
 			if d := cmp.Diff(want, one(t, sc, Options{}, b).Stats); d != "" {
 				t.Error(d)
 			}
@@ -188,17 +210,18 @@ func TestDeltaBounds(t *testing.T) {
 // TestStatsNest: the statistics have the shape of the schema, nulls of a struct count as nulls of its fields, several
 // row groups make one set of bounds, and leaves beyond the indexed ones are not named.
 func TestStatsNest(t *testing.T) {
-	i64, str := arrow.PrimitiveTypes.Int64, arrow.BinaryTypes.String
 	sc := schemaOf(
 		arrow.Field{Name: "id", Type: i64},
-		nullable("s", arrow.StructOf(nullable("a", i64), nullable("t", arrow.StructOf(nullable("b", str), nullable("l", arrow.ListOf(i64)))))),
+		nullable("s", arrow.StructOf(nullable("a", i64),
+			nullable("t", arrow.StructOf(nullable("b", str), nullable("l", arrow.ListOf(i64)))))),
 		nullable("v", arrow.StructOf(nullable("none", i64))),
 		nullable("quote\"d", str),
 	)
 	f := one(t, sc, Options{IndexedLeaves: 5},
 		batchOf(sc, []any{3, []any{7, []any{"x", []any{1}}}, nil, "z"}, []any{2, nil, nil, nil}),
 		batchOf(sc, []any{5, []any{nil, nil}, []any{nil}, "y"}, []any{9, []any{-7, []any{nil, nil}}, nil, "y"}))
-	want := `{"numRecords":4,"minValues":{"id":2,"s":{"a":-7,"t":{"b":"x"}}},"maxValues":{"id":9,"s":{"a":7,"t":{"b":"x"}}},` +
+	want := `{"numRecords":4,"minValues":{"id":2,"s":{"a":-7,"t":{"b":"x"}}},` +
+		`"maxValues":{"id":9,"s":{"a":7,"t":{"b":"x"}}},` +
 		`"nullCount":{"id":0,"s":{"a":2,"t":{"b":3,"l":3}},"v":{"none":4}}}`
 	if d := cmp.Diff(want, f.Stats); d != "" {
 		t.Error(d)
@@ -211,8 +234,8 @@ func TestStatsNest(t *testing.T) {
 
 // TestNaNInAnotherRowGroup: what a bound must not say is known only of the whole file.
 func TestNaNInAnotherRowGroup(t *testing.T) {
-	sc, a := columnOf(arrow.PrimitiveTypes.Float64, 1.0, 2.0)
-	_, b := columnOf(arrow.PrimitiveTypes.Float64, math.NaN())
+	sc, a := columnOf(f64, 1.0, 2.0)
+	_, b := columnOf(f64, math.NaN())
 	want := `{"numRecords":3,"minValues":{"x":1.0},"maxValues":{},"nullCount":{"x":0}}`
 	for _, order := range [][]arrow.RecordBatch{{a, b}, {b, a}} {
 		if d := cmp.Diff(want, one(t, sc, Options{}, order...).Stats); d != "" {
@@ -223,9 +246,8 @@ func TestNaNInAnotherRowGroup(t *testing.T) {
 
 // TestRowGroupsPrune: the footer tells row groups apart, for integers, timestamps and strings in either form.
 func TestRowGroupsPrune(t *testing.T) {
-	i64, dict := arrow.PrimitiveTypes.Int64, &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
-	sc := schemaOf(nullable("n", i64), nullable("t", timestamp), nullable("s", arrow.BinaryTypes.String), nullable("d", arrow.BinaryTypes.String))
-	in := schemaOf(nullable("n", i64), nullable("t", timestamp), nullable("s", arrow.BinaryTypes.String), nullable("d", dict))
+	sc := schemaOf(nullable("n", i64), nullable("t", timestamp), nullable("s", str), nullable("d", str))
+	in := schemaOf(nullable("n", i64), nullable("t", timestamp), nullable("s", str), nullable("d", dictionary))
 	var batches []arrow.RecordBatch
 	for g := range 5 {
 		var rows [][]any
@@ -251,15 +273,15 @@ func TestRowGroupsPrune(t *testing.T) {
 }
 
 func TestDecimalsBelowNullStructs(t *testing.T) {
-	typ := &arrow.Decimal128Type{Precision: 20, Scale: 2}
-	sc := schemaOf(nullable("s", arrow.StructOf(nullable("d", typ))))
-	b := array.NewDecimal128Builder(memory.DefaultAllocator, typ)
+	sc := schemaOf(nullable("s", arrow.StructOf(nullable("d", decimal202))))
+	b := array.NewDecimal128Builder(memory.DefaultAllocator, decimal202)
 	for i := range 5 {
 		b.Append(decimal128.FromI64(int64(100 * i)))
 	}
 	rows := newValid(5)
 	rows[0] = 0b10110
-	s := fromData(sc.Field(0).Type, 5, []*memory.Buffer{rows.buffer()}, []arrow.ArrayData{b.NewArray().Data()}, array.UnknownNullCount)
+	below := []arrow.ArrayData{b.NewArray().Data()}
+	s := fromData(sc.Field(0).Type, 5, []*memory.Buffer{rows.buffer()}, below, array.UnknownNullCount)
 	f := one(t, sc, Options{}, array.NewRecordBatch(sc, []arrow.Array{s}, 5))
 	sameRows(t, [][]any{{nil}, {[]any{digits("1.00")}}, {[]any{digits("2.00")}}, {nil}, {[]any{digits("4.00")}}}, f.rows)
 }
