@@ -455,11 +455,11 @@ func TestBody(t *testing.T) {
 		if at, err := b.Seek(100, io.SeekStart); at != 100 || err != nil {
 			t.Error("seek beyond the end:", at, err)
 		}
-		if n, err := b.Read(make([]byte, 3)); n != 0 || err != io.EOF {
+		if n, err := b.Read(make([]byte, 3)); n != 0 || !errors.Is(err, io.EOF) {
 			t.Error("read beyond the end:", n, err)
 		}
 	}
-	if n, err := newBody(nil).Read(make([]byte, 1)); n != 0 || err != io.EOF {
+	if n, err := newBody(nil).Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Error("read of nothing:", n, err)
 	}
 }

@@ -213,10 +213,11 @@ func (r *random) maybeDictionary(a arrow.Array) arrow.Array {
 		}
 		k := nullEntry
 		if a.IsValid(i) {
-			s, known := a.ValueStr(i), false
+			s := a.ValueStr(i)
 			if b, ok := a.(*array.Binary); ok {
 				s = string(b.Value(i))
 			}
+			var known bool
 			if k, known = first[s]; !known || repeats && r.chance(9) {
 				k = add(s)
 				first[s] = k

@@ -137,15 +137,18 @@ func TestDeltaBounds(t *testing.T) {
 		{"the first and last day of four digits", day32, []any{-719162, 2932896}, `"0001-01-01"`, `"9999-12-31"`},
 		{"days before and after them", day32, []any{-719163, 2932897}, "", ""},
 		{
-			"timestamps go down and up to milliseconds", timestamp, []any{1, day + 1},
+			"timestamps go down and up to milliseconds", timestamp,
+			[]any{1, day + 1},
 			`"1970-01-01T00:00:00.000Z"`, `"1970-01-02T00:00:00.001Z"`,
 		},
 		{
-			"so do those before 1970", timestamp, []any{-1, -day - 999},
+			"so do those before 1970", timestamp,
+			[]any{-1, -day - 999},
 			`"1969-12-30T23:59:59.999Z"`, `"1970-01-01T00:00:00.000Z"`,
 		},
 		{
-			"whole milliseconds stay", timestamp, []any{-1000, 1000},
+			"whole milliseconds stay", timestamp,
+			[]any{-1000, 1000},
 			`"1969-12-31T23:59:59.999Z"`, `"1970-01-01T00:00:00.001Z"`,
 		},
 		{"without time zone", timestampNTZ, []any{1500}, `"1970-01-01T00:00:00.001"`, `"1970-01-01T00:00:00.002"`},
@@ -172,12 +175,14 @@ func TestDeltaBounds(t *testing.T) {
 		},
 		{
 			"decimals below one", &arrow.Decimal128Type{Precision: 9, Scale: 9},
-			[]any{"-0.000000001", "0.5"}, "-0.000000001", "0.500000000",
+			[]any{"-0.000000001", "0.5"},
+			"-0.000000001", "0.500000000",
 		},
 		{"strings", str, []any{"b", "", "c<&>\"\n\u2028"}, `""`, `"c<&>\"\n\u2028"`},
 		{"strings in the order of UTF-8", str, []any{"\uffff", "😀"}, `"` + "\uffff" + `"`, `"😀"`},
 		{
-			"long strings", str, []any{strings.Repeat("a", 40)},
+			"long strings", str,
+			[]any{strings.Repeat("a", 40)},
 			`"` + strings.Repeat("a", 32) + `"`, `"` + strings.Repeat("a", 32) + "\x7f" + `"`,
 		},
 		{"strings that are not UTF-8", str, []any{"\xfe", "b", "\xc0"}, `"b"`, ""},
