@@ -115,7 +115,7 @@ var seeds = []string{
 	`{"f":1.}`, `{"f":.5}`, `{"f":00}`, `{"f":-}`, `{"f":1e}`, `{"f":1e+}`, `{"f":NaN}`, `{"f32":16777217}`, `{"f32":0.1}`, `{"f32":3.5e38}`, `{"f32":1e-46}`, `{"f":5e-1,"f32":7.038531e-26}`, `{"f":8.41e+21}`, `{"f":9223372036854775807e-19}`, `{"f32":1.00000005960464484}`,
 	`{"b":true}`, `{"b":false}`, `{"b":tru}`, `{"b":1}`, `{"b":null}`, `{"b":nul}`, `{"b":falsehood}`,
 	`{"t":"2026-02-28T23:59:59.123456Z"}`, `{"t":"2026-02-29T00:00:00Z"}`, `{"t":"2024-02-29t00:00:00z"}`, `{"t":"2026-01-01T00:00:00.1234567Z"}`, `{"t":"2026-01-01T00:00:00.1234560000000Z"}`, `{"t":"2026-01-01T00:00:00+23:59"}`, `{"t":"2026-01-01 00:00:00-08:00"}`,
-	`{"t":"2026-01-01T00:00:60Z"}`, `{"t":"2026-01-01T24:00:00Z"}`, `{"t":"2026-01-01T00:00:00"}`, `{"t":"0000-01-01T00:00:00Z"}`, `{"t":"9999-12-31T23:59:59.999999Z"}`, `{"t":"2026\u002d01-01T00:00:00Z"}`, `{"t":"2026-01-01T00:00:00.Z"}`, `{"t":"2026-01-01T00:00:00Zx"}`, `{"t":"2026-01-01T00:00`,
+	`{"t":"2026-01-01T00:00:60Z"}`, `{"t":"2026-01-01T24:00:00Z"}`, `{"t":"2026-01-01T00:00:00"}`, `{"t":"0000-01-01T00:00:00Z"}`, `{"t":"9999-12-31T23:59:59.999999Z"}`, `{"t":"2026\u002d01-01T00:00:00Z"}`, `{"t":"2026-01-01T00:00:00.Z"}`, `{"t":"2026-01-01T00:00:00Zx"}`, `{"t":"2026-01-01T00:00:00Zx}`, `{"t":"2026\u002d01-01T00:00:00Zx"}`, `{"t":"2026-01-01T00:00`,
 	`{"t":"2026-01-01T00:00:00+24:00"}`, `{"t":"2026-01-01T00:00:00+01:60"}`, `{"t":"2026-01-01T00:00:00.12345600000000001Z"}`, `{"t":1}`, `{"d":"2026-12-31"}`, `{"d":"2026-02-30"}`, `{"d":"2026-12-31T"}`, `{"d":"1969-12-31"}`, `{"d":"2026-1-31"}`, `{"d":20260101}`,
 	`{"o":{"r":1,"n":null,"deep":{"x":1,"l":["a",null,""]}}}`, `{"o":{"n":"x"}}`, `{"o":{"r":null}}`, `{"o":null}`, `{"o":[]}`, `{"l":[1,2,null]}`, `{"l":[]}`, `{"l":[1,]}`, `{"l":[,1]}`, `{"l":[1 2]}`, `{"l":{}}`, `{"strict":[1,2]}`, `{"strict":[1,null]}`,
 	`{"items":[{"sku":"a","tags":["x"],"q":1},{"sku":"b"}]}`, `{"items":[null]}`, `{"items":[{"q":1}]}`, `{"m":[[true,false],[],null,[null]]}`, `{"quo\"te":"x","ü":3,"a_rather_long_column_name":"yy","sechzehn_bytes":5,"tab\t":"z"}`,
@@ -460,8 +460,44 @@ func TestChunkFull(t *testing.T) {
 		t.Fatalf("%v with %d rows", err, d.Rows())
 	}
 	d.Seal()
-	if err := d.addValue(record); err != nil {
-		t.Fatal(err)
+	for range 2 { // the next chunk has all the room
+		if err := d.addValue(record); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestNeighbours: what lies behind a record is no part of it, though it may be loaded with it.
+func TestNeighbours(t *testing.T) {
+	d := open(t, parse(t, "s string, i bigint"), JSON{}, maxDistinct)
+	for _, c := range []struct {
+		record, behind string
+		why            Reason
+	}{
+		{`{"i":1`, `}`, Truncated},
+		{`{"i":1`, "\x00}", Truncated},
+		{`{"s":"x`, `y"}`, Truncated},
+		{`{"i":1}`, `}`, 0},
+		{`{"i":1}`, "\x00}", 0},
+		{`{"i":1} `, "\x00 }", 0},
+	} {
+		b := padded(c.record + c.behind)
+		if err := d.addValue(b[:len(c.record)]); c.why != 0 {
+			checkError(t, err, c.why, map[bool]string{true: "s"}[strings.Contains(c.record, `"s"`)])
+		} else if err != nil {
+			t.Errorf("%s in front of %q: %v", c.record, c.behind, err)
+		}
+	}
+}
+
+// TestLimitsAreOfOneRecord: each record has the whole of MaxValues and MaxBytes.
+func TestLimitsAreOfOneRecord(t *testing.T) {
+	d := open(t, parse(t, "l array<int>"), JSON{MaxValues: 4, MaxBytes: 30}, maxDistinct)
+	for range 3 {
+		if err := d.addValue([]byte(`{"l":[1,2],"u":[3]}`)); err != nil {
+			t.Fatal(err)
+		}
+		checkError(t, d.addValue([]byte(`{"l":[1,2],"u":[3,4]}`)), TooManyValues, "")
 	}
 }
 
@@ -492,5 +528,26 @@ func TestBytes(t *testing.T) {
 		if got > said+slack || distinct == 0 && said > got+slack {
 			t.Errorf("%d distinct: Bytes said %d, the arrays have %d", distinct, said, got)
 		}
+	}
+}
+
+// TestManyColumns: an object of more than 64 fields needs more than one word of bits.
+func TestManyColumns(t *testing.T) {
+	var ddl, record []string
+	for i := range 70 {
+		ddl = append(ddl, fmt.Sprintf("c%d int", i))
+		record = append(record, fmt.Sprintf(`"c%d":%d`, i, i))
+	}
+	ddl[68] += " not null"
+	d := open(t, parse(t, strings.Join(ddl, ",")), JSON{}, maxDistinct)
+	for range 2 {
+		if err := d.addValue([]byte("{" + strings.Join(record, ",") + "}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkError(t, d.addValue([]byte(`{}`)), RequiredMissing, "c68")
+	checkError(t, d.addValue([]byte(`{"c68":1,"c69":1,"c69":1}`)), DuplicateKey, "c69")
+	if got := rowOf(d.Seal(), 1)[4+69]; got != int64(69) {
+		t.Errorf("c69 is %v", got)
 	}
 }
