@@ -151,7 +151,8 @@ func disturb(t *testing.T, w *story.World, other func()) {
 // calm waits until the member that has it all has brought everything into the table.
 func calm(t *testing.T, w *story.World, s uint64) {
 	t.Helper()
-	for range 900 { // a claim that ends in control records waits ten minutes for its commit
+	// A claim that ends in control records waits ten minutes for its commit; a fence at that commit, and it waits again.
+	for range 1500 {
 		if w.AtEnd() {
 			return
 		}
