@@ -24,10 +24,13 @@ func TestCommitOfUnknownOutcome(t *testing.T) {
 			s := newScene(t, 4)
 			s.produce(5000)
 			proxy := s.proxy()
-			proxy.Break(lab.CommitPut, 3, action)
+			fault := proxy.Break(lab.CommitPut, 3, action)
 			path, _ := s.config(through(proxy))
 			if code, text := s.command("run", "--until-current", "--config", path); code != 0 {
 				t.Fatalf("exit code %d: %s", code, tail([]byte(text)))
+			}
+			if left := proxy.Left(fault); left != 0 {
+				t.Errorf("%d faults met no commit", left)
 			}
 			s.wantUniqueCommits()
 			s.check("--readers", "polars")

@@ -103,6 +103,13 @@ func (p *S3Proxy) Break(match Match, count int, action Action) *Fault {
 	return f
 }
 
+// Left returns how many more requests the fault waits for.
+func (p *S3Proxy) Left(f *Fault) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return f.left
+}
+
 // Heal removes all faults. Requests that are held never take effect.
 func (p *S3Proxy) Heal() {
 	p.mu.Lock()
