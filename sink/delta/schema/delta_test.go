@@ -230,3 +230,18 @@ func FuzzFromDelta(f *testing.F) {
 		}
 	})
 }
+
+// TestLeavesMayBeKept: the paths do not share memory.
+func TestLeavesMayBeKept(t *testing.T) {
+	var kept []string
+	var paths [][]string
+	for l := range parse(t, "a struct<b:struct<c:struct<x:int, y:int, z:struct<u:int, v:int>>, d:int>>").Leaves() {
+		paths = append(paths, l.Path)
+		kept = append(kept, strings.Join(l.Path, "."))
+	}
+	for i, p := range paths {
+		if strings.Join(p, ".") != kept[i] {
+			t.Errorf("%s became %v", kept[i], p)
+		}
+	}
+}
