@@ -112,8 +112,6 @@ type setting func(*settings)
 type settings struct {
 	brokers string
 	store   string
-	every   time.Duration
-	rows    int
 	listen  string
 }
 
@@ -123,9 +121,6 @@ func through(p *lab.S3Proxy) setting { return func(c *settings) { c.store = p.En
 // overCable connects a member to Kafka by the proxy that can be cut.
 func overCable(c *settings) { c.brokers = shared.cable.Addr }
 
-// commitEvery sets the age at which a batch is closed.
-func commitEvery(d time.Duration) setting { return func(c *settings) { c.every = d } }
-
 // config writes a configuration and returns its path and where its member listens.
 func (s *scene) config(change ...setting) (path, listen string) {
 	s.t.Helper()
@@ -133,7 +128,7 @@ func (s *scene) config(change ...setting) (path, listen string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	c := settings{shared.kafka.Addr, shared.minio.Endpoint, time.Second, 20_000, listen}
+	c := settings{shared.kafka.Addr, shared.minio.Endpoint, listen}
 	for _, f := range change {
 		f(&c)
 	}
@@ -148,11 +143,11 @@ retry: {initial: 100ms, max: 1s}
 breaker: {open_for: 2s, successes: 1}
 defaults:
   schema: %[6]q
-  commit: {every: %[7]s, rows: %[8]d}
+  commit: {every: 1s, rows: 20000}
 topics: {%[1]s: {}}
-health: {listen: %[9]q}
+health: {listen: %[7]q}
 shutdown: {drain: 10s}
-`, s.name, c.brokers, shared.bucket.Name, c.store, lab.Region, gen.DDL, c.every, c.rows, c.listen)
+`, s.name, c.brokers, shared.bucket.Name, c.store, lab.Region, gen.DDL, c.listen)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"sync"
 )
@@ -64,11 +65,7 @@ func (l *Ledger) Len() int64 {
 func (l *Ledger) Ends() map[int32]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ends := make(map[int32]int64, len(l.ends))
-	for partition, end := range l.ends {
-		ends[partition] = end
-	}
-	return ends
+	return maps.Clone(l.ends)
 }
 
 // Flush makes the file complete for readers.

@@ -215,7 +215,7 @@ func (k *Kafka) Admin() *kadm.Client { return k.admin }
 
 // CreateTopic creates a topic without retention and waits until each partition has a leader.
 func (k *Kafka) CreateTopic(ctx context.Context, topic string, partitions int32, configs map[string]string) error {
-	all := map[string]*string{"retention.ms": kadm.StringPtr("-1")}
+	all := map[string]*string{"retention.ms": new("-1")}
 	for key, value := range configs {
 		all[key] = &value
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"regexp"
@@ -26,7 +27,6 @@ type S3Proxy struct {
 	faults   []*Fault
 	requests int64
 	ends     []func() // what releases requests that are held
-	closed   bool
 }
 
 // Match chooses requests.
@@ -198,9 +198,7 @@ func (p *S3Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(action.status)
 		_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code><Message>made by the test lab</Message></Error>", errorCode(action.status))
 	default:
-		for key, values := range resp.Header {
-			w.Header()[key] = values
-		}
+		maps.Copy(w.Header(), resp.Header)
 		w.WriteHeader(resp.StatusCode)
 		if _, err := io.Copy(w, resp.Body); err != nil {
 			panic(http.ErrAbortHandler)
