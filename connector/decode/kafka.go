@@ -1,3 +1,4 @@
+//nolint:gosec // G115: bits of integers are moved into words on purpose; the ranges are checked where they matter.
 package decode
 
 import (

@@ -1,3 +1,4 @@
+//nolint:gosec // G115: bits of integers are moved into words on purpose; the ranges are checked where they matter.
 package decode
 
 // minute remembers the last "YYYY-MM-DDTHH:MM" of a column: records come nearly in order of time, so that comparing two

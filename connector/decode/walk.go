@@ -1,3 +1,4 @@
+//nolint:gosec // G115: lengths and rows fit 32 bits by ErrChunkFull, and words are taken apart on purpose.
 package decode
 
 import (
