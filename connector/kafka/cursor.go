@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -82,6 +83,13 @@ func (c *cursor) stands(reason connector.Reason) bool {
 	return now.Sub(c.findingAt) >= confirm
 }
 
+// clear drops a finding of these reasons: what it found is not there any more.
+func (c *cursor) clear(reasons ...connector.Reason) {
+	if slices.Contains(reasons, c.finding) {
+		c.finding = ""
+	}
+}
+
 // served notes that the position was served.
 func (c *cursor) served() {
 	c.failures, c.finding, c.refused = 0, "", time.Time{}
@@ -132,12 +140,7 @@ func (l *Log) enqueue(c *cursor) {
 	}
 	c.ticket++
 	c.state = queued
-	e := entry{c, c.ticket}
-	if c.maxBytes > 0 { // only the first of a request is sure to get a whole batch of any size
-		q.entries = append([]entry{e}, q.entries...)
-	} else {
-		q.entries = append(q.entries, e)
-	}
+	q.entries = append(q.entries, entry{c, c.ticket})
 	wake(q.wake)
 }
 

@@ -164,7 +164,7 @@ func (c *Client) askVersions(ctx context.Context, broker int32) (map[protocol.Ap
 	if code := kafka.Error(d.i16()); code != 0 {
 		return nil, code
 	}
-	m := map[protocol.ApiKey]versionRange{}
+	m := make(map[protocol.ApiKey]versionRange)
 	for n := d.array(); n > 0; n-- {
 		key := protocol.ApiKey(d.i16())
 		m[key] = versionRange{d.i16(), d.i16()}

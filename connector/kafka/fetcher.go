@@ -223,6 +223,7 @@ func (l *Log) fetchFailed(ctx context.Context, f *fetcher, flights []flight, err
 			l.trouble(troubled{broker: f.broker}, err)
 		}
 	}
+	var again time.Time // the same for all, so that they look for their leaders together
 	for i := range flights {
 		c := flights[i].c
 		if !l.landed(&flights[i]) {
@@ -240,7 +241,10 @@ func (l *Log) fetchFailed(ctx context.Context, f *fetcher, flights []flight, err
 			l.enqueue(c)
 		default:
 			c.replicaUntil = time.Time{}
-			l.lose(c, c.retry(err))
+			if at := c.retry(err); again.IsZero() {
+				again = at
+			}
+			l.lose(c, again)
 		}
 	}
 }

@@ -70,14 +70,16 @@ func (l *Log) decide(c *cursor, r reading) {
 			r.bounds = noBounds()
 		}
 		l.conclude(c, r.hold, r.bounds, l.suspect)
-	case c.refused.IsZero():
-		c.refused = time.Now()
-		l.lose(c, c.retry(nil))
-	case time.Since(c.refused) < confirm:
+	case c.refused.IsZero() || time.Since(c.refused) < confirm:
+		if c.refused.IsZero() {
+			c.refused = time.Now()
+		}
+		c.clear(connector.ReasonBehindLogStart, connector.ReasonAheadOfLogEnd, connector.ReasonTruncated)
 		l.lose(c, c.retry(nil))
 	default:
 		// Brokers refuse a position also if they do not know the epoch that it was read in.
-		l.answer(c, connector.Fetched{Bounds: r.bounds, Next: c.req.Next, Epoch: c.req.Epoch,
+		l.answer(c, connector.Fetched{
+			Bounds: r.bounds, Next: c.req.Next, Epoch: c.req.Epoch,
 			Err: connector.Held(connector.ReasonTruncated, fmt.Sprintf(
 				"the broker refuses position %d, read in leader epoch %d, though its log reaches from %d to %d",
 				c.req.Next, c.req.Epoch, r.bounds.LogStart, r.bounds.HighWatermark), nil),

@@ -19,8 +19,7 @@ var errOldMetadata = errors.New("metadata of an older leader epoch")
 // locating finds the leaders of partitions that have none or were refused by it, and starts their fetchers in g.
 func (l *Log) locating(ctx context.Context, g *errgroup.Group) error {
 	for failures := 0; ; {
-		asked := time.Now()
-		names, next := l.dueTopics(asked)
+		names, next := l.dueTopics(time.Now())
 		if len(names) == 0 {
 			if err := wait(ctx, l.locate, next); err != nil {
 				return err
@@ -33,7 +32,10 @@ func (l *Log) locating(ctx context.Context, g *errgroup.Group) error {
 			return ctx.Err()
 		case err == nil:
 			failures = 0
-			l.place(ctx, g, m, asked)
+			l.place(ctx, g, m)
+			if err := sleep(ctx, metadataGap); err != nil {
+				return err
+			}
 			continue
 		}
 		failures++
@@ -65,13 +67,14 @@ func (l *Log) dueTopics(now time.Time) (names []string, next time.Time) {
 }
 
 // place gives the lost partitions of m's topics their leaders.
-func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata, asked time.Time) {
+func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := time.Now()
 	l.endTrouble(troubled{broker: noBroker})
 	for p, c := range l.cursors {
 		t := m.topic(p.Topic)
-		if c.state != lost || c.retryAt.After(asked) || t == nil {
+		if c.state != lost || c.retryAt.After(now) || t == nil {
 			continue
 		}
 		led, hold, err := leaderOf(p, m, t)
@@ -89,6 +92,7 @@ func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata, 
 		default:
 			l.endTrouble(troubled{broker: noBroker, topic: p.Topic})
 			c.leader, c.epoch = led.Leader, led.Epoch
+			c.clear(connector.ReasonTopicMissing, connector.ReasonTopicRecreated, connector.ReasonClusterChanged)
 			if id := c.source(); l.fetchers[id] == nil {
 				l.start(ctx, g, id)
 			}

@@ -43,6 +43,8 @@ const (
 	// Back-off after a transient error of a partition: retryFirst, doubled up to retryMost, jittered by a quarter.
 	retryFirst = 100 * time.Millisecond
 	retryMost  = 5 * time.Second
+	// metadataGap is the shortest time between two requests for leaders, so that many partitions share one.
+	metadataGap = 100 * time.Millisecond
 	// retryDenied is how often a refusal is looked at again.
 	retryDenied = time.Minute
 	// refreshBounds is how often an answer without records may tell new bounds.
@@ -248,8 +250,7 @@ func (l *Log) Status() []Trouble {
 // trouble notes an error; the first one of its kind since the last success is logged. The lock is held.
 func (l *Log) trouble(where troubled, err error) {
 	reason := connector.ReasonKafkaDown
-	var hold *connector.HoldError
-	if errors.As(Held("reading", err), &hold) {
+	if hold, ok := errors.AsType[*connector.HoldError](Held("reading", err)); ok {
 		reason = hold.Reason
 	}
 	t := l.troubles[where]

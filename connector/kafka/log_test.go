@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -51,21 +52,48 @@ func answer(req *kmsg.FetchRequest, fill func(kmsg.FetchRequestTopicPartition, *
 	return resp
 }
 
+// logConformance is what a Log does with any cluster: the in-process one in virtual time, and a real one in the lab.
+var logConformance = []struct {
+	name string
+	run  func(*testing.T, *scene)
+}{
+	{"Reads", testLogReads},
+	{"Transactions", testLogTransactions},
+	{"RecreatedTopic", testLogRecreatedTopic},
+	{"OutOfRange", testLogOutOfRange},
+}
+
+func TestLog(t *testing.T) {
+	for _, tt := range logConformance {
+		t.Run(tt.name, func(t *testing.T) { inBubble(t, tt.run) })
+	}
+}
+
+// deleteRecords moves the start of a log.
+func (w *scene) deleteRecords(topic string, partition int32, to int64) {
+	w.t.Helper()
+	offsets := kadm.Offsets{}
+	offsets.Add(kadm.Offset{Topic: w.prefix + topic, Partition: partition, At: to})
+	if _, err := w.admin.DeleteRecords(w.t.Context(), offsets); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // Two topics on two brokers, every codec: all records in order, many partitions per request.
-func TestLogReads(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
-		w.create("a", 6)
-		w.create("b", 3)
-		codecs := []kgo.CompressionCodec{
-			kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression(),
+func testLogReads(t *testing.T, w *scene) {
+	w.create("a", 6)
+	w.create("b", 3)
+	codecs := []kgo.CompressionCodec{
+		kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression(),
+	}
+	for p := range int32(6) {
+		for round := range 3 {
+			w.produce("a", p, 100, fmt.Sprint("a", round, "-"), kgo.ProducerBatchCompression(codecs[int(p)%5]))
 		}
-		for p := range int32(6) {
-			for round := range 3 {
-				w.produce("a", p, 100, fmt.Sprint("a", round, "-"), kgo.ProducerBatchCompression(codecs[int(p)%5]))
-			}
-		}
-		w.produce("b", 2, 5, "b")
-		var most atomic.Int64
+	}
+	w.produce("b", 2, 5, "b")
+	var most atomic.Int64
+	if w.fake != nil {
 		w.onFetch(func(req *kmsg.FetchRequest) *kmsg.FetchResponse {
 			n := 0
 			for _, t := range req.Topics {
@@ -74,119 +102,117 @@ func TestLogReads(t *testing.T) {
 			most.Store(max(most.Load(), int64(n)))
 			return nil
 		})
-		r := w.read(LogConfig{})
-		for _, p := range r.partitions("a", "b") {
-			r.from(p, 0, -1)
+	}
+	r := w.read(LogConfig{})
+	for _, p := range r.partitions("a", "b") {
+		r.from(p, 0, -1)
+	}
+	r.until(time.Minute, func() bool { return r.records() == 6*300+5 && r.answers >= 9 })
+	for _, p := range r.partitions("a") {
+		want := slices.Concat(tagged("a0-", 100), tagged("a1-", 100), tagged("a2-", 100))
+		if !slices.Equal(r.values(p), want) || r.at[p].Next != 300 {
+			t.Errorf("%v: %d records, next %d", p, len(r.got[p]), r.at[p].Next)
 		}
-		r.until(time.Minute, func() bool { return r.records() == 6*300+5 && r.answers >= 9 })
-		for _, p := range r.partitions("a") {
-			want := slices.Concat(tagged("a0-", 100), tagged("a1-", 100), tagged("a2-", 100))
-			if !slices.Equal(r.values(p), want) || r.at[p].Next != 300 {
-				t.Errorf("%v: %d records, next %d", p, len(r.got[p]), r.at[p].Next)
-			}
-			want2 := connector.Bounds{HighWatermark: 300, LastStable: 300, DivergedAt: -1}
-			if b := r.last[p].Bounds; b != want2 {
-				t.Errorf("%v: %+v", p, b)
-			}
+		want2 := connector.Bounds{HighWatermark: 300, LastStable: 300, DivergedAt: -1}
+		if b := r.last[p].Bounds; b != want2 {
+			t.Errorf("%v: %+v", p, b)
 		}
-		if n := most.Load(); n < 3 {
-			t.Errorf("%d partitions in a request at most", n)
-		}
-		empty := r.partitions("b")[0]
-		if a := r.last[empty]; a.Next != 0 || a.Records != nil || a.Epoch != -1 || a.Bounds.DivergedAt != -1 {
-			t.Errorf("an empty partition: %+v", a)
-		}
-	})
+	}
+	if n := most.Load(); n < 3 && w.fake != nil {
+		t.Errorf("%d partitions in a request at most", n)
+	}
+	empty := r.partitions("b")[0]
+	if a := r.last[empty]; a.Next != 0 || a.Records != nil || a.Epoch != -1 || a.Bounds.DivergedAt != -1 {
+		t.Errorf("an empty partition: %+v", a)
+	}
 }
 
 // Transactions of interleaved producers, a third of them aborted, all codecs, against franz-go, at several sizes.
-func TestLogTransactions(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
-		w.create("t", 2)
-		rnd := rand.New(rand.NewPCG(7, 7))
-		codecs := []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()}
-		var producers []*kgo.Client
-		for i := range codecs {
-			producers = append(producers, w.franz(kgo.TransactionalID(fmt.Sprint("tx", i)), kgo.ProducerBatchCompression(codecs[i]), kgo.ProducerLinger(0)))
+func testLogTransactions(t *testing.T, w *scene) {
+	w.create("t", 2)
+	rnd := rand.New(rand.NewPCG(7, 7))
+	codecs := []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()}
+	var producers []*kgo.Client
+	for i := range codecs {
+		producers = append(producers, w.franz(kgo.TransactionalID(fmt.Sprint(w.prefix, "tx", i)), kgo.ProducerBatchCompression(codecs[i]), kgo.ProducerLinger(0)))
+	}
+	open := make([]bool, len(producers))
+	committed, aborted, pending := 0, 0, make([]int, len(producers))
+	end := func(i int, commit bool) {
+		if err := producers[i].EndTransaction(t.Context(), kgo.TransactionEndTry(commit)); err != nil {
+			t.Fatal(err)
 		}
-		open := make([]bool, len(producers))
-		committed, aborted, pending := 0, 0, make([]int, len(producers))
-		end := func(i int, commit bool) {
-			if err := producers[i].EndTransaction(t.Context(), kgo.TransactionEndTry(commit)); err != nil {
+		if commit {
+			committed += pending[i]
+		} else {
+			aborted += pending[i]
+		}
+		open[i], pending[i] = false, 0
+	}
+	for step := range 150 {
+		i := rnd.IntN(len(producers))
+		if !open[i] {
+			if err := producers[i].BeginTransaction(); err != nil {
 				t.Fatal(err)
 			}
-			if commit {
-				committed += pending[i]
-			} else {
-				aborted += pending[i]
-			}
-			open[i], pending[i] = false, 0
+			open[i] = true
 		}
-		for step := range 150 {
-			i := rnd.IntN(len(producers))
-			if !open[i] {
-				if err := producers[i].BeginTransaction(); err != nil {
-					t.Fatal(err)
-				}
-				open[i] = true
+		for part := range int32(2) {
+			var recs []*kgo.Record
+			for range 1 + rnd.IntN(5) {
+				recs = append(recs, &kgo.Record{
+					Topic: w.prefix + "t", Partition: part,
+					Key: fmt.Appendf(nil, "%d", step), Value: []byte(strings.Repeat("x", rnd.IntN(300))),
+					Headers: []kgo.RecordHeader{{Key: "codec", Value: []byte{byte(i)}}},
+				})
 			}
-			for part := range int32(2) {
-				var recs []*kgo.Record
-				for range 1 + rnd.IntN(5) {
-					recs = append(recs, &kgo.Record{
-						Topic: "t", Partition: part,
-						Key: fmt.Appendf(nil, "%d", step), Value: []byte(strings.Repeat("x", rnd.IntN(300))),
-						Headers: []kgo.RecordHeader{{Key: "codec", Value: []byte{byte(i)}}},
-					})
-				}
-				if err := producers[i].ProduceSync(t.Context(), recs...).FirstErr(); err != nil {
-					t.Fatal(err)
-				}
-				pending[i] += len(recs)
-			}
-			if rnd.IntN(3) == 0 {
-				end(i, rnd.IntN(3) > 0)
-			}
-		}
-		for i := range producers {
-			if open[i] {
-				end(i, false)
-			}
-		}
-		if committed == 0 || aborted == 0 {
-			t.Fatal(committed, aborted)
-		}
-		want := w.oracle("t", committed)
-		for _, size := range []int{1 << 20, 5000, 300, 1} {
-			// kfake leaves out aborted transactions where a response reaches MaxBytes, so that stays large.
-			r := w.read(LogConfig{PartitionBytes: size})
-			ends, err := r.Bounds(t.Context(), ends(r.partitions("t")))
-			if err != nil {
+			if err := producers[i].ProduceSync(t.Context(), recs...).FirstErr(); err != nil {
 				t.Fatal(err)
 			}
-			for p := range ends {
-				r.from(p, 0, -1)
-			}
-			r.until(time.Minute, func() bool {
-				for p, b := range ends {
-					if r.at[p].Next < b.LastStable {
-						return false
-					}
-				}
-				return true
-			})
-			for p := range ends {
-				if got := sums(r.got[p]); !slices.Equal(got, want[p.ID]) {
-					t.Errorf("%d bytes: %v differs: %d records, franz-go has %d", size, p, len(got), len(want[p.ID]))
-				}
-			}
-			if r.records() != committed {
-				t.Errorf("%d bytes: %d of %d records", size, r.records(), committed)
-			}
-			t.Logf("%d bytes: %d committed records exact in %d answers, %d aborted ones dropped", size, committed, r.answers, aborted)
-			r.stop()
+			pending[i] += len(recs)
 		}
-	})
+		if rnd.IntN(3) == 0 {
+			end(i, rnd.IntN(3) > 0)
+		}
+	}
+	for i := range producers {
+		if open[i] {
+			end(i, false)
+		}
+	}
+	if committed == 0 || aborted == 0 {
+		t.Fatal(committed, aborted)
+	}
+	want := w.oracle("t", committed)
+	for _, size := range []int{1 << 20, 5000, 300, 1} {
+		// kfake leaves out aborted transactions where a response reaches MaxBytes, so that stays large.
+		r := w.read(LogConfig{PartitionBytes: size})
+		ends, err := r.Bounds(t.Context(), ends(r.partitions("t")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p := range ends {
+			r.from(p, 0, -1)
+		}
+		r.until(time.Minute, func() bool {
+			for p, b := range ends {
+				if r.at[p].Next < b.LastStable {
+					return false
+				}
+			}
+			return true
+		})
+		for p := range ends {
+			if got := sums(r.got[p]); !slices.Equal(got, want[p.ID]) {
+				t.Errorf("%d bytes: %v differs: %d records, franz-go has %d", size, p, len(got), len(want[p.ID]))
+			}
+		}
+		if r.records() != committed {
+			t.Errorf("%d bytes: %d of %d records", size, r.records(), committed)
+		}
+		t.Logf("%d bytes: %d committed records exact in %d answers, %d aborted ones dropped", size, committed, r.answers, aborted)
+		r.stop()
+	}
 }
 
 // ends are positions that ask for the bounds alone.
@@ -214,7 +240,7 @@ func sums(records []connector.Record) (sums []uint64) {
 func (w *scene) oracle(topic string, n int) map[int32][]uint64 {
 	w.t.Helper()
 	got := map[int32][]connector.Record{}
-	cl := w.franz(kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	cl := w.franz(kgo.ConsumeTopics(w.prefix+topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.WithDecompressor(decompressor{kgo.DefaultDecompressor()}), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	defer cl.Close()
 	for seen := 0; seen < n; {
@@ -294,6 +320,14 @@ func TestLogLeaderMoves(t *testing.T) {
 		for _, p := range parts {
 			r.from(p, 0, -1)
 		}
+		w.onFetch(func(req *kmsg.FetchRequest) *kmsg.FetchResponse {
+			for _, p := range req.Topics[0].Partitions {
+				if p.CurrentLeaderEpoch < 0 {
+					t.Error("a request without the leader's epoch")
+				}
+			}
+			return nil
+		})
 		var want []string
 		for round := range 6 {
 			tag := fmt.Sprintf("r%d-", round)
@@ -324,84 +358,130 @@ func TestLogLeaderMoves(t *testing.T) {
 	})
 }
 
-// A topic that was deleted holds as missing, one that was created again as that, each after two readings.
-func TestLogRecreatedTopic(t *testing.T) {
+// A broker that lags behind still names the old leader: nothing is asked there.
+func TestLogOldMetadata(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *scene) {
-		for _, again := range []bool{false, true} {
-			w.create("t", 1)
-			w.produce("t", 0, 10, "old")
-			r := w.read(LogConfig{})
-			p := r.partitions("t")[0]
-			r.from(p, 0, -1)
-			r.until(time.Minute, func() bool { return r.records() == 10 })
-			w.delete("t")
-			want := connector.ReasonTopicMissing
-			if again {
-				w.create("t", 1)
-				w.produce("t", 0, 20, "new")
-				want = connector.ReasonTopicRecreated
+		w.create("t", 1)
+		w.produce("t", 0, 10, "v")
+		r := w.read(LogConfig{})
+		p := r.partitions("t")[0]
+		for range 2 { // there and back: epoch 2
+			if err := w.fake.MoveTopicPartition("t", 0, 1-w.fake.LeaderFor("t", 0)); err != nil {
+				t.Fatal(err)
 			}
-			began := time.Now()
-			r.holds(time.Minute, p, want)
-			if since := time.Since(began); since < confirm {
-				t.Errorf("%s after %v: nobody looked twice", want, since)
+		}
+		r.from(p, 0, -1)
+		r.until(time.Minute, func() bool { return r.records() == 10 })
+		old := w.fake.LeaderFor("t", 0)
+		until := time.Now().Add(5 * time.Second)
+		w.fake.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			w.fake.KeepControl()
+			m := req.(*kmsg.MetadataRequest)
+			if m.Version < metadataVersion || time.Now().After(until) {
+				return nil, nil, false
 			}
-			if r.records() != 10 || r.at[p].Next != 10 {
-				t.Errorf("%d records, next %d", r.records(), r.at[p].Next)
+			resp := m.ResponseKind().(*kmsg.MetadataResponse)
+			resp.ClusterID = &p.Cluster
+			mt, mp := kmsg.NewMetadataResponseTopic(), kmsg.NewMetadataResponseTopicPartition()
+			mt.Topic, mt.TopicID = &p.Topic, p.TopicID
+			mp.Leader, mp.LeaderEpoch = old, 1
+			mt.Partitions = append(mt.Partitions, mp)
+			resp.Topics = append(resp.Topics, mt)
+			return resp, nil, true
+		})
+		if err := w.fake.MoveTopicPartition("t", 0, 1-old); err != nil {
+			t.Fatal(err)
+		}
+		var late atomic.Int32
+		began := time.Now()
+		w.onFetch(func(*kmsg.FetchRequest) *kmsg.FetchResponse {
+			if w.fake.CurrentNode() == old && time.Since(began) > time.Second {
+				late.Add(1)
 			}
-			// Whoever asks once a minute hears at once that it is still so.
-			time.Sleep(time.Minute)
-			began = time.Now()
-			r.from(p, 10, 0)
-			r.holds(time.Minute, p, want)
-			if since := time.Since(began); since > time.Second {
-				t.Errorf("the standing finding took %v", since)
-			}
-			bounds, err := r.Bounds(t.Context(), []connector.Position{{Partition: p, Next: 10, Epoch: 0}})
-			if err != nil || len(bounds) != 0 {
-				t.Errorf("bounds of a partition that is gone: %v %v", bounds, err)
-			}
-			r.stop()
+			return nil
+		})
+		w.produce("t", 0, 10, "w")
+		r.until(time.Minute, func() bool { return r.records() == 20 })
+		if n := late.Load(); n > 0 || time.Since(began) < 4*time.Second {
+			t.Errorf("%d requests to the old leader, read after %v", n, time.Since(began))
 		}
 	})
 }
 
-// Positions outside the log hold after two readings five seconds apart; the others go on.
-func TestLogOutOfRange(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
-		w.create("t", 3)
-		for p := range int32(3) {
-			for range 5 {
-				w.produce("t", p, 10, "v")
-			}
-		}
-		if err := w.fake.DeleteRecords("t", 0, 30); err != nil {
-			t.Fatal(err)
-		}
+// A topic that was deleted holds as missing, one that was created again as that, each after two readings.
+func testLogRecreatedTopic(t *testing.T, w *scene) {
+	for _, again := range []bool{false, true} {
+		w.create("t", 1)
+		w.produce("t", 0, 10, "old")
 		r := w.read(LogConfig{})
-		parts := r.partitions("t")
+		p := r.partitions("t")[0]
+		r.from(p, 0, -1)
+		r.until(time.Minute, func() bool { return r.records() == 10 })
+		w.delete("t")
+		want := connector.ReasonTopicMissing
+		if again {
+			w.create("t", 1)
+			w.produce("t", 0, 20, "new")
+			want = connector.ReasonTopicRecreated
+		}
 		began := time.Now()
-		r.from(parts[0], 20, -1)
-		r.from(parts[1], 51, -1)
-		r.from(parts[2], 0, -1)
-		r.holds(time.Minute, parts[0], connector.ReasonBehindLogStart)
-		r.holds(time.Minute, parts[1], connector.ReasonAheadOfLogEnd)
-		if since := time.Since(began); since < confirm || since > 2*confirm {
-			t.Errorf("after %v", since)
+		r.holds(time.Minute, p, want)
+		if since := time.Since(began); since < confirm {
+			t.Errorf("%s after %v: nobody looked twice", want, since)
 		}
-		if b := r.last[parts[0]].Bounds; b.LogStart != 30 || b.HighWatermark != 50 {
-			t.Errorf("%+v", b)
+		if r.records() != 10 || r.at[p].Next != 10 {
+			t.Errorf("%d records, next %d", r.records(), r.at[p].Next)
 		}
-		if len(r.got[parts[2]]) != 50 || r.records() != 50 {
-			t.Errorf("%d records, %d of the good partition", r.records(), len(r.got[parts[2]]))
+		// Whoever asks once a minute hears at once that it is still so.
+		if w.fake != nil {
+			time.Sleep(time.Minute)
 		}
-		// The end itself is inside, and so is the start.
-		r.from(parts[0], 30, -1)
-		r.from(parts[1], 50, -1)
-		r.until(time.Minute, func() bool { return len(r.got[parts[0]]) == 20 })
-		w.produce("t", 1, 1, "more")
-		r.until(time.Minute, func() bool { return len(r.got[parts[1]]) == 1 })
-	})
+		began = time.Now()
+		r.from(p, 10, 0)
+		r.holds(time.Minute, p, want)
+		if since := time.Since(began); since > time.Second {
+			t.Errorf("the standing finding took %v", since)
+		}
+		bounds, err := r.Bounds(t.Context(), []connector.Position{{Partition: p, Next: 10, Epoch: 0}})
+		if err != nil || len(bounds) != 0 {
+			t.Errorf("bounds of a partition that is gone: %v %v", bounds, err)
+		}
+		r.stop()
+	}
+}
+
+// Positions outside the log hold after two readings five seconds apart; the others go on.
+func testLogOutOfRange(t *testing.T, w *scene) {
+	w.create("t", 3)
+	for p := range int32(3) {
+		for range 5 {
+			w.produce("t", p, 10, "v")
+		}
+	}
+	w.deleteRecords("t", 0, 30)
+	r := w.read(LogConfig{})
+	parts := r.partitions("t")
+	began := time.Now()
+	r.from(parts[0], 20, -1)
+	r.from(parts[1], 51, -1)
+	r.from(parts[2], 0, -1)
+	r.holds(time.Minute, parts[0], connector.ReasonBehindLogStart)
+	r.holds(time.Minute, parts[1], connector.ReasonAheadOfLogEnd)
+	if since := time.Since(began); since < confirm || since > 3*confirm {
+		t.Errorf("after %v", since)
+	}
+	if b := r.last[parts[0]].Bounds; b.LogStart != 30 || b.HighWatermark != 50 {
+		t.Errorf("%+v", b)
+	}
+	if len(r.got[parts[2]]) != 50 || r.records() != 50 {
+		t.Errorf("%d records, %d of the good partition", r.records(), len(r.got[parts[2]]))
+	}
+	// The end itself is inside, and so is the start.
+	r.from(parts[0], 30, -1)
+	r.from(parts[1], 50, -1)
+	r.until(time.Minute, func() bool { return len(r.got[parts[0]]) == 20 })
+	w.produce("t", 1, 1, "more")
+	r.until(time.Minute, func() bool { return len(r.got[parts[1]]) == 1 })
 }
 
 // What a broker says once is not yet a finding.
@@ -587,6 +667,15 @@ func TestLogSessions(t *testing.T) {
 		ask(parts[0], 7, 4)
 		a := <-r.Fetched()
 		if a.Session != 4 || a.Next != 10 || len(readRecords(t, a.Records)) != 3 {
+			t.Errorf("%+v", a)
+		}
+		// Replaced while its request is under way, which then finds a record: it is not the answer for the new place.
+		ask(parts[0], 10, 4)
+		time.Sleep(100 * time.Millisecond)
+		ask(parts[0], 5, 5)
+		w.produce("t", 0, 1, "late")
+		a = <-r.Fetched()
+		if a.Session != 5 || a.Next != 11 || len(readRecords(t, a.Records)) != 6 {
 			t.Errorf("%+v", a)
 		}
 	})

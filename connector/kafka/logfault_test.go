@@ -96,7 +96,7 @@ func (s *stage) refuse(yes bool) {
 	s.refused = yes
 	if yes {
 		for _, c := range s.conns {
-			_ = c.Conn.Close()
+			_ = c.Close()
 		}
 	}
 }

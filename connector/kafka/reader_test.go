@@ -23,6 +23,7 @@ type reader struct {
 	reg    *prometheus.Registry
 	logs   *logBuffer
 	stop   func()
+	prefix string // of the names of topics
 
 	session  uint64
 	at       map[connector.Partition]connector.Position
@@ -45,7 +46,7 @@ func (w *scene) read(cfg LogConfig, change ...func(*Config)) *reader {
 		w.t.Fatal(err)
 	}
 	r := &reader{
-		t: w.t, client: client, reg: prometheus.NewRegistry(), logs: &logBuffer{}, session: 1,
+		t: w.t, prefix: w.prefix, client: client, reg: prometheus.NewRegistry(), logs: &logBuffer{}, session: 1,
 		at:   map[connector.Partition]connector.Position{},
 		got:  map[connector.Partition][]connector.Record{},
 		last: map[connector.Partition]connector.Fetched{},
@@ -75,12 +76,12 @@ func (w *scene) read(cfg LogConfig, change ...func(*Config)) *reader {
 func (r *reader) partitions(topics ...string) (all []connector.Partition) {
 	r.t.Helper()
 	for _, name := range topics {
-		t, err := r.Topic(r.t.Context(), name)
+		t, err := r.Topic(r.t.Context(), r.prefix+name)
 		if err != nil {
 			r.t.Fatal(err)
 		}
 		for _, id := range t.Partitions {
-			all = append(all, connector.Partition{Cluster: t.Cluster, Topic: name, TopicID: t.ID, ID: id})
+			all = append(all, connector.Partition{Cluster: t.Cluster, Topic: t.Name, TopicID: t.ID, ID: id})
 		}
 	}
 	return all
@@ -183,8 +184,7 @@ func (r *reader) records() (n int) {
 
 // reason is that of the hold of a partition, "" if it is not held.
 func (r *reader) reason(p connector.Partition) connector.Reason {
-	var h *connector.HoldError
-	if errors.As(r.held[p], &h) {
+	if h, ok := errors.AsType[*connector.HoldError](r.held[p]); ok {
 		return h.Reason
 	}
 	return ""
@@ -247,7 +247,7 @@ func (w *scene) produce(topic string, partition int32, n int, tag string, opts .
 	w.t.Helper()
 	var recs []*kgo.Record
 	for i := range n {
-		recs = append(recs, &kgo.Record{Topic: topic, Partition: partition, Value: fmt.Appendf(nil, "%s%d", tag, i)})
+		recs = append(recs, &kgo.Record{Topic: w.prefix + topic, Partition: partition, Value: fmt.Appendf(nil, "%s%d", tag, i)})
 	}
 	cl := w.franz(append([]kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression())}, opts...)...)
 	defer cl.Close()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/snappy/xerial"
@@ -43,8 +44,6 @@ func (l Limits) batch(compressed int) int {
 var (
 	errTooLarge = errors.New("decompressed batch too large")
 	errLie      = errors.New("it claims to hold more than its format can")
-	// errFull says that the output did not fit into the room that a decoder was given.
-	errFull = errors.New("buffer full")
 )
 
 // The codecs of record batches, by the number in their attributes.
@@ -253,7 +252,7 @@ func (a *arena) keep(out []byte) []byte {
 	n := len(a.chunk)
 	a.chunk = a.chunk[:n+len(out)]
 	a.used += len(out)
-	return out[:len(out):len(out)]
+	return slices.Clip(out)
 }
 
 // describe names a codec and what went wrong with it.

@@ -21,7 +21,7 @@ import (
 )
 
 // readAll reads records in blocks of n until the end.
-func readAll(t testing.TB, b *Batches, n int) (all []connector.Record) {
+func readAll(t *testing.T, b *Batches, n int) (all []connector.Record) {
 	t.Helper()
 	block := make([]connector.Record, n)
 	for {
@@ -40,7 +40,7 @@ func readAll(t testing.TB, b *Batches, n int) (all []connector.Record) {
 }
 
 // open opens raw and returns the offsets of its records.
-func open(t testing.TB, limits Limits, raw []byte, from int64, aborted ...Aborted) (b *Batches, offsets []int64, err error) {
+func open(t *testing.T, limits Limits, raw []byte, from int64, aborted ...Aborted) (b *Batches, offsets []int64, err error) {
 	t.Helper()
 	b, err = NewOpener(limits).Open(raw, from, aborted)
 	count := b.Count

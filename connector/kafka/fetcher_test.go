@@ -1,0 +1,78 @@
+package kafka
+
+import (
+	"log/slog"
+	"slices"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/connector"
+)
+
+// Requests take what is queued in its order; what needs a response of its own gets one, and stale entries are passed.
+func TestTake(t *testing.T) {
+	client, err := NewClient(Config{Brokers: []string{"localhost:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	l := NewLog(client, LogConfig{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	f := &fetcher{ahead: newQueue(), tail: newQueue()}
+	l.fetchers[7] = f
+	cursors := make([]*cursor, 7)
+	for i := range cursors {
+		c := &cursor{leader: 7, wanted: true, behind: true, alone: i == 2 || i == 3}
+		c.req.Partition.ID = int32(i)
+		cursors[i] = c
+		l.enqueue(c)
+	}
+	l.enqueue(cursors[1])         // again, to the end
+	cursors[4].wanted = false     // forgotten
+	cursors[5].behind = false     // to the other queue
+	l.enqueue(cursors[5])         //
+	cursors[6].maxBytes = 9 << 20 // more than a response should have
+	var got [][]int32
+	var sizes []int
+	for {
+		size, _ := l.front(f, f.ahead)
+		if size == 0 {
+			break
+		}
+		var req fetchRequest
+		var ids []int32
+		for _, flight := range l.take(f.ahead, size, &req, nil) {
+			ids = append(ids, flight.c.req.Partition.ID)
+			if flight.c.state != flying {
+				t.Errorf("partition %d is not flying", flight.c.req.Partition.ID)
+			}
+		}
+		got, sizes = append(got, ids), append(sizes, req.maxBytes)
+	}
+	want := [][]int32{{0}, {2}, {3}, {6, 1}}
+	if !slices.EqualFunc(got, want, slices.Equal) || sizes[3] != 9<<20 {
+		t.Errorf("%v, sizes %v", got, sizes)
+	}
+	if size, _ := l.front(f, f.tail); size != 8<<20 {
+		t.Errorf("the tail has %d", size)
+	}
+}
+
+// Without a fetcher for the leader, the leader is looked for.
+func TestEnqueueWithoutFetcher(t *testing.T) {
+	client, err := NewClient(Config{Brokers: []string{"localhost:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	l := NewLog(client, LogConfig{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	p := connector.Partition{Topic: "t"}
+	l.Fetch(connector.FetchRequest{Position: connector.Position{Partition: p}})
+	if c := l.cursors[p]; c.state != lost || len(l.locate) != 1 {
+		t.Errorf("%+v", c)
+	}
+	l.Forget(p)
+	if len(l.cursors) != 0 {
+		t.Error("it was not forgotten")
+	}
+}
