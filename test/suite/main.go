@@ -131,6 +131,9 @@ func (s *suite) goTest(args []string) error {
 	if err != nil && len(result.failed) == 0 {
 		return s.count(err, args, stderr.Bytes())
 	}
+	if err != nil { // what the go command itself complains of, such as a package that it cannot load
+		fmt.Fprintf(s.out, "%s", stderr.Bytes()[:min(stderr.Len(), 2000)])
+	}
 	return nil
 }
 
