@@ -1,8 +1,10 @@
 package delta_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -17,11 +19,11 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// faults of the operations on version 2, one after the other.
+// faultList are the faults of the operations on version 2, one after the other.
 type faultList struct{ puts, gets []objstoretest.Fault }
 
-func script(t *testing.T, list faultList) (*world, *trace) {
-	tr := &trace{}
+// script is a world whose table is at version 1.
+func script(t *testing.T, list faultList) *world {
 	w := newWorld(t, false, func(_ int, op objstore.Op) objstoretest.Fault {
 		faults := &list.gets
 		if op.Kind == objstore.OpPutIfAbsent {
@@ -36,7 +38,7 @@ func script(t *testing.T, list faultList) (*world, *trace) {
 	})
 	load(t, open(t, w.mem))
 	foreign(t, w.mem)
-	return w, tr
+	return w
 }
 
 var (
@@ -100,7 +102,7 @@ func TestOutcomes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				w, tr := script(t, c.faults)
+				w, tr := script(t, c.faults), &trace{}
 				defer w.faulty.Close()
 				tab := open(t, objstore.Traced(w.faulty, tr.line))
 				s := load(t, tab)
@@ -129,10 +131,70 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// An answer to the read back that is whole by its form and damaged all the same is not another's commit.
+func TestDamagedReadBack(t *testing.T) {
+	for name, keep := range map[string]int{"empty": 0, "cut off": 50} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := script(t, faultList{puts: []objstoretest.Fault{applied}})
+				defer w.faulty.Close()
+				reads := 0
+				tab := open(t, &truncated{Store: w.faulty, cut: func(key string) bool {
+					if key == deltalog.CommitKey(2) {
+						reads++
+					}
+					return key == deltalog.CommitKey(2) && reads == 3 // after two looks that found nothing
+				}, keep: keep})
+				s := load(t, tab)
+				if _, err := (cut{0, 0, 4}).write(t.Context(), tab, s); err != nil {
+					t.Fatal(err)
+				}
+				check(t, w.mem, 4)
+				noOrphans(t, w.mem)
+				if reads < 4 {
+					t.Errorf("read %d times", reads)
+				}
+			})
+		})
+	}
+}
+
+// truncated answers some gets with a part of the object.
+type truncated struct {
+	objstore.Store
+	cut  func(key string) bool
+	keep int
+}
+
+func (s *truncated) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	cut := s.cut(key)
+	r, err := s.Store.Get(ctx, key, off, n)
+	if err != nil || !cut {
+		return r, err
+	}
+	b, err := io.ReadAll(r)
+	return io.NopCloser(bytes.NewReader(b[:min(s.keep, len(b))])), errors.Join(err, r.Close())
+}
+
+// A commit without files is for the table that the caller has seen, too.
+func TestReplacedTableWithoutFiles(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		mem := objstore.NewMem()
+		tab := open(t, mem)
+		load(t, tab)
+		m := alter(t, mem, ddl)
+		m.ID = "another"
+		foreign(t, mem, m)
+		c := cut{0, 0, 4}
+		_, err := tab.Commit(t.Context(), c.commit(nil), c.pre)
+		holds(t, err, connector.ReasonTableReplaced, "another")
+	})
+}
+
 // A put that was certainly refused is a hold, and its files can go.
 func TestDenied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		w, _ := script(t, faultList{puts: []objstoretest.Fault{denied}})
+		w := script(t, faultList{puts: []objstoretest.Fault{denied}})
 		defer w.faulty.Close()
 		tab := open(t, w.faulty)
 		s := load(t, tab)
@@ -411,7 +473,7 @@ type sleepy struct {
 	before func(key string)
 }
 
-func (s *sleepy) Put(ctx context.Context, key string, body readSeeker, mode objstore.Mode) error {
+func (s *sleepy) Put(ctx context.Context, key string, body io.ReadSeeker, mode objstore.Mode) error {
 	s.before(key)
 	if err := objstore.LastCheck(context.WithoutCancel(ctx)); err != nil {
 		return err

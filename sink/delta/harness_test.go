@@ -318,9 +318,6 @@ func bubble(t *testing.T, f func(*testing.T)) {
 	synctest.Test(t, f)
 }
 
-// readSeeker is the body of a put.
-type readSeeker = io.ReadSeeker
-
 // metric is the value of a counter.
 func metric(t *testing.T, reg *prometheus.Registry, name string) (sum float64) {
 	t.Helper()

@@ -54,7 +54,7 @@ var errStale = errors.New("the snapshot is older than a minute")
 // Canceled if ctx ended, with connector.ErrUndecided in the last two if a put is unresolved.
 func (t *Table) offer(ctx context.Context, p *proposal, files *staged) (outcome, error) {
 	var known outcome
-	files.offered(true)
+	files.setMayBeNamed(true)
 	err := t.guard.Do(ctx, func(ctx context.Context) (err error) {
 		known, err = t.try(ctx, p)
 		return err
@@ -62,11 +62,11 @@ func (t *Table) offer(ctx context.Context, p *proposal, files *staged) (outcome,
 	t.setUndecided(nil)
 	switch {
 	case err == nil && known == won:
-		files.landed()
+		files.setNamed()
 		t.resolved(ctx, p, "ours")
 		return won, nil
 	case err == nil:
-		files.offered(false)
+		files.setMayBeNamed(false)
 		t.resolved(ctx, p, "another's")
 		return lost, nil
 	case !p.unresolved.IsZero():
@@ -79,7 +79,7 @@ func (t *Table) offer(ctx context.Context, p *proposal, files *staged) (outcome,
 		}
 		return lost, classify.Mark(fmt.Errorf("%w: version %d: %w", connector.ErrUndecided, p.version, textError{err}), class)
 	}
-	files.offered(false)
+	files.setMayBeNamed(false)
 	if errors.Is(err, errGone) {
 		t.head = nil
 		return lost, fenced(err)

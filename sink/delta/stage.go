@@ -31,18 +31,18 @@ type staged struct {
 	rows   int64
 	bytes  int64
 
-	// mayBeNamed is true while a version may name them that was offered and is not known to be another's. named is true
-	// once one does.
+	// mayBeNamed is true from the offer of a version that names them until that version is known to be another's; named
+	// is true once it is known to be ours.
 	mayBeNamed, named, discarded bool
 }
 
-func (f *staged) offered(open bool) {
+func (f *staged) setMayBeNamed(may bool) {
 	if f != nil {
-		f.mayBeNamed = open
+		f.mayBeNamed = may
 	}
 }
 
-func (f *staged) landed() {
+func (f *staged) setNamed() {
 	if f != nil {
 		f.named = true
 	}
