@@ -161,7 +161,7 @@ func checkStats(tb tester, sc *arrow.Schema, f *result, o Options) {
 
 // expectedBounds says which bounds the rules ask for.
 func expectedBounds(l leafValues, prefix int) (low, high bool) {
-	if l.repeated || l.typ.ID() == arrow.BOOL || l.typ.ID() == arrow.BINARY {
+	if l.repeated || l.typ.ID() == arrow.BINARY {
 		return false, false
 	}
 	var values []any
@@ -276,6 +276,8 @@ func compareBound(tb tester, t arrow.DataType, bound, v any, side int) int {
 			return 0
 		}
 		return cmpOf(d.UnixMicro(), v.(int64))
+	case *arrow.BooleanType:
+		return cmpOf(btoi(bound.(bool)), btoi(v.(bool)))
 	case *arrow.StringType:
 		b, s := []byte(bound.(string)), []byte(v.(string))
 		c := bytes.Compare(b, s)

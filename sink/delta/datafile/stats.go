@@ -62,6 +62,10 @@ func appendMin(b []byte, c *column, s *stat, stringPrefix int) []byte {
 		return b
 	}
 	switch c.kind {
+	case kindBool:
+		// Spark counts only their nulls. But deltalake takes a missing bound of a column for one that holds no value,
+		// where it hands a table to pyarrow, and writes these bounds itself.
+		return strconv.AppendBool(b, s.minInt == 1)
 	case kindInt:
 		return strconv.AppendInt(b, s.minInt, 10)
 	case kindDate:
@@ -87,7 +91,7 @@ func appendMin(b []byte, c *column, s *stat, stringPrefix int) []byte {
 			return jsonString(b, bound)
 		}
 		return b
-	case kindBool, kindBinary, kindStruct, kindList, kindMap: // only their nulls are counted, as Spark does
+	case kindBinary, kindStruct, kindList, kindMap: // only their nulls are counted
 	}
 	return b
 }
@@ -97,6 +101,8 @@ func appendMax(b []byte, c *column, s *stat, stringPrefix int) []byte {
 		return b
 	}
 	switch c.kind {
+	case kindBool:
+		return strconv.AppendBool(b, s.maxInt == 1)
 	case kindInt:
 		return strconv.AppendInt(b, s.maxInt, 10)
 	case kindDate:
@@ -123,7 +129,7 @@ func appendMax(b []byte, c *column, s *stat, stringPrefix int) []byte {
 			return jsonString(b, bound)
 		}
 		return b
-	case kindBool, kindBinary, kindStruct, kindList, kindMap:
+	case kindBinary, kindStruct, kindList, kindMap:
 	}
 	return b
 }
