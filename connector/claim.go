@@ -27,10 +27,12 @@ type claim struct {
 	bounds Bounds
 	target int64 // until-current: where it may end
 	hold   *Hold // why it stands still; shown until records flow again
-	checks time.Time
-	fences int   // since the last won commit
-	still  int   // contested: how often the position was seen unmoved
-	seen   int64 // contested: where
+	// unproven says that a commit found the hold, so that only a won commit ends it.
+	unproven bool
+	checks   time.Time
+	fences   int   // how often others moved it since the last won commit of the table
+	still    int   // contested: how often the position was seen unmoved
+	seen     int64 // contested: where
 }
 
 type claimState uint8
@@ -70,9 +72,7 @@ func (r *reader) begin(c *claim, at Position) {
 func (r *reader) end(c *claim) {
 	r.sessions++
 	c.session = r.sessions
-	if c.fetching {
-		r.log.Forget(c.Partition)
-	}
+	r.log.Forget(c.Partition)
 	if c.parsed != nil {
 		r.blocks.put(c.parsed)
 	}
@@ -92,18 +92,18 @@ func (r *reader) stand(c *claim, h Hold) {
 	h.Partition = c.Partition
 	c.hold, c.state = &h, held
 	c.checks = time.Now().Add(c.checkEvery())
-	if c.fetching {
-		r.log.Forget(c.Partition)
-		c.fetching = false
-	}
-	c.queue = nil
+	r.log.Forget(c.Partition)
+	c.queue, c.fetching = nil, false
 }
 
 // checkEvery is how often a held claim is compared with the table. Who is contested waits for a position that stands
 // still for two commit intervals.
 func (c *claim) checkEvery() time.Duration {
-	if c.hold != nil && c.hold.Reason == ReasonContested {
+	switch {
+	case c.hold != nil && c.hold.Reason == ReasonContested:
 		return c.table.limits.Every
+	case c.hold != nil && c.hold.Reason == ReasonKafkaDown:
+		return recheck / 2 // it passes by itself, mostly soon
 	}
 	return recheck
 }
@@ -114,7 +114,7 @@ func (r *reader) release(c *claim) {
 		return
 	}
 	r.logger.Info("hold ended", "topic", c.Topic, "partition", c.ID, "reason", string(c.hold.Reason), "after", time.Since(c.hold.Since).Round(time.Second))
-	c.hold = nil
+	c.hold, c.unproven = nil, false
 }
 
 // resume asks the writer where claims stand.

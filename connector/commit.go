@@ -35,8 +35,8 @@ func (w *writer) commit(ctx context.Context, p *Plan) (*Snapshot, error) {
 	c.Staged = staged
 	s, err := w.table.Commit(ctx, &c, p.pre)
 	if err != nil {
-		if staged != nil && classify.Of(err) == classify.Fenced {
-			w.table.Discard(ctx, staged)
+		if class := classify.Of(err); staged != nil && (class == classify.Fenced || class == classify.Fatal) {
+			w.table.Discard(ctx, staged) // keeps what may be in the log
 		}
 		return nil, fmt.Errorf("commit: %w", err)
 	}

@@ -16,7 +16,7 @@ func (r *reader) due(t *tableState) string {
 		return ""
 	}
 	rows, age := t.filled.rows.Load(), time.Since(t.opened)
-	empty := rows == 0 && t.filled.bad.Load() == 0 && r.valve.queued.Load() == 0
+	empty := rows == 0 && t.filled.bad.Load() == 0 && r.valve.queued.Load() == 0 && !r.heldOpen(t)
 	switch {
 	case r.draining:
 		return "drain"
@@ -32,6 +32,16 @@ func (r *reader) due(t *tableState) string {
 		return "positions"
 	}
 	return ""
+}
+
+// heldOpen tells whether a claim that holds waits for what it read before to settle.
+func (r *reader) heldOpen(t *tableState) bool {
+	for _, c := range r.claims {
+		if c.table == t && c.state == held && c.next > c.from {
+			return true
+		}
+	}
+	return false
 }
 
 // gathered is how many offsets the batch that fills covers.
@@ -125,9 +135,7 @@ func (r *reader) drain(ctx context.Context) {
 	began := time.Now()
 	r.draining = true
 	for _, c := range r.claims {
-		if c.fetching {
-			r.log.Forget(c.Partition)
-		}
+		r.log.Forget(c.Partition)
 		if c.parsed != nil {
 			r.blocks.put(c.parsed)
 		}

@@ -17,7 +17,7 @@ func (r *reader) heard(o outcome) {
 	case fenced:
 		r.fenced(t, o.err)
 	case failed:
-		r.failed(t, o.err)
+		r.failed(t, o.err, o.cut != nil)
 	case resumed:
 		for p, f := range o.resumed {
 			if c, ok := r.claims[p]; ok && c.session == f.session {
@@ -32,7 +32,7 @@ func (r *reader) heard(o outcome) {
 // settled notes what is in the table now.
 func (r *reader) settled(t *tableState, p *Plan) {
 	cut := t.cutting.claims
-	t.cutting, t.looking = nil, false
+	t.cutting = nil
 	for partition, span := range p.Next {
 		c, ours := r.claims[partition]
 		if !ours {
@@ -40,14 +40,29 @@ func (r *reader) settled(t *tableState, p *Plan) {
 		}
 		r.offsets.note(partition, GroupOffset{span.Next, span.Epoch})
 		if c.session == span.Session {
-			c.position, c.fences = span.Next, 0
+			c.position = span.Next
 		}
+	}
+	if len(p.Next) > 0 {
+		r.proved(t)
 	}
 	for _, h := range p.Holds {
 		if c, ours := r.claims[h.Partition]; ours && c.session == cut[h.Partition].Session {
 			c.position = h.Offset
 			r.end(c)
 			r.stand(c, h)
+		}
+	}
+}
+
+// proved ends what a won commit disproves.
+func (r *reader) proved(t *tableState) {
+	for _, c := range r.claims {
+		if c.table != t {
+			continue
+		}
+		if c.fences = 0; c.unproven && c.state == reading {
+			r.release(c)
 		}
 	}
 }
@@ -68,12 +83,7 @@ func (r *reader) fenced(t *tableState, err error) {
 			continue
 		}
 		r.end(c)
-		if c.fences++; c.fences >= 3 && c.hold == nil {
-			c.still, c.seen = 0, -1
-			r.stand(c, Hold{Reason: ReasonContested, Detail: "others move this position again and again; last: " + err.Error(), Offset: c.position})
-			continue
-		}
-		if c.hold == nil {
+		if c.hold == nil || c.state == reading { // a held claim that was just being tried again, too
 			c.state = resuming
 		}
 		again = append(again, c)
@@ -81,14 +91,16 @@ func (r *reader) fenced(t *tableState, err error) {
 	r.resume(t, again...)
 }
 
-// failed holds all claims of a table that cannot be written.
-func (r *reader) failed(t *tableState, err error) {
+// failed holds all claims of a table that cannot be written. If it was a commit that said so, only a commit can take it
+// back: that the table can be read proves nothing.
+func (r *reader) failed(t *tableState, err error, atCommit bool) {
 	reason, detail, _ := reasonOf(err)
 	r.dropAll(t)
 	for _, c := range r.claims {
 		if c.table == t {
 			r.end(c)
 			r.stand(c, Hold{Reason: reason, Detail: detail, Offset: c.position})
+			c.unproven = c.unproven || atCommit
 		}
 	}
 }
@@ -106,15 +118,21 @@ func (r *reader) resumed(c *claim, f found) {
 		return
 	}
 	c.bounds = f.bounds
+	moved := false
 	if f.at.Partition == c.Partition {
+		moved = c.position >= 0 && f.at.Next != c.position
 		c.position = f.at.Next
 	}
 	if f.hold != nil {
-		if c.target < 0 {
-			c.target = 0
-		}
 		r.stand(c, *f.hold)
 		return
+	}
+	if moved && c.hold == nil {
+		if c.fences++; c.fences >= 3 {
+			c.fences, c.still, c.seen = 0, 0, f.at.Next
+			r.stand(c, Hold{Reason: ReasonContested, Detail: "others moved this position three times between our commits", Offset: f.at.Next})
+			return
+		}
 	}
 	if c.target < 0 {
 		c.target = f.bounds.LastStable
@@ -125,8 +143,8 @@ func (r *reader) resumed(c *claim, f found) {
 	if c.hold != nil && !r.maySucceed(c, f) {
 		return
 	}
-	if c.hold != nil && c.hold.Reason != ReasonCorruptBatch && c.hold.Reason != ReasonOversize {
-		r.release(c) // of these two only reading on can tell
+	if c.hold != nil && !c.unproven && (moved || c.hold.Reason != ReasonCorruptBatch && c.hold.Reason != ReasonOversize) {
+		r.release(c) // of these two only reading on can tell, unless it is read from elsewhere now
 	}
 	r.end(c)
 	r.begin(c, f.at)
@@ -145,7 +163,6 @@ func (r *reader) maySucceed(c *claim, f found) bool {
 			c.hold.Offset = f.at.Next
 			return false
 		}
-		c.fences = 0
 	default: // the finding is gone, or only reading on can tell
 	}
 	return true
@@ -157,7 +174,7 @@ func (r *reader) check(t *tableState) {
 	var again []*claim
 	for _, c := range r.claims {
 		// Not while rows of it are open: what it read before the hold must settle first.
-		if c.table == t && c.state == held && !now.Before(c.checks) && c.next == c.from && t.cutting == nil {
+		if c.table == t && c.state == held && !now.Before(c.checks) && c.next == c.from && !t.cuts(c.Partition) {
 			c.checks = now.Add(c.checkEvery())
 			again = append(again, c)
 		}
@@ -168,13 +185,13 @@ func (r *reader) check(t *tableState) {
 	if t.checks.IsZero() {
 		t.checks = now.Add(recheck)
 	}
-	if now.Before(t.checks) || t.looking || t.cutting != nil {
+	if now.Before(t.checks) || t.looking {
 		return
 	}
 	t.checks = now.Add(recheck)
 	expected := map[Partition]int64{}
 	for p, c := range r.claims {
-		if c.table == t && c.state == reading && c.next == c.from {
+		if c.table == t && c.state == reading && c.next == c.from && !t.cuts(p) {
 			expected[p] = c.from
 		}
 	}

@@ -57,6 +57,15 @@ type tableState struct {
 	checks  time.Time // when idle claims are looked at again
 }
 
+// cuts tells whether a claim is part of the cut on its way.
+func (t *tableState) cuts(p Partition) bool {
+	if t.cutting == nil {
+		return false
+	}
+	_, in := t.cutting.claims[p]
+	return in
+}
+
 const (
 	// A cut without rows moves only positions; it waits until so many offsets or so much time have gathered.
 	emptyOffsets = 1_000_000
@@ -121,7 +130,7 @@ func (r *reader) assign(a Assignment) {
 		if _, have := r.claims[p]; have || !ours {
 			continue
 		}
-		c := &claim{Partition: p, table: t, lane: r.leastLoaded(), state: resuming, target: -1}
+		c := &claim{Partition: p, table: t, lane: r.leastLoaded(), state: resuming, position: -1, target: -1}
 		r.end(c) // gives it its first session
 		r.claims[p] = c
 		fresh[t] = append(fresh[t], c)
@@ -258,7 +267,7 @@ func (r *reader) handOverFrom(c *claim) bool {
 	if t.opened.IsZero() {
 		t.opened = time.Now()
 	}
-	if c.hold != nil {
+	if c.hold != nil && !c.unproven {
 		r.release(c)
 	}
 	r.metrics.read.Add(float64(ready))
@@ -302,9 +311,9 @@ func (r *reader) finish(c *claim, f *Fetched, err error) {
 		if c.table.opened.IsZero() {
 			c.table.opened = time.Now()
 		}
-	}
-	if c.hold != nil && c.state == reading {
-		r.release(c)
+		if c.hold != nil && !c.unproven {
+			r.release(c)
+		}
 	}
 	r.request(c)
 }

@@ -23,34 +23,37 @@ const (
 	StartLatest   Start = "latest"   // the last stable offset: behind every committed record of now
 )
 
-// secondLook is the time after which a finding about a position must show again before it counts: a leader that has just
-// been elected may not know its own end yet.
-const secondLook = 5 * time.Second
+const (
+	// secondLook is the time after which a finding about a position must show again before it counts: a leader that has
+	// just been elected may not know its own end yet.
+	secondLook = 5 * time.Second
+	// askFor bounds a question to Kafka: the commits of the table wait behind it.
+	askFor = 10 * time.Second
+)
 
 // resume finds where claims stand. Where the table has a position that is it; where it has none, START or a hold. The
 // order of the looks matters: group offsets first, the snapshot after, so that a START that another member commits in
 // between is seen.
+//
+// A question that Kafka does not answer in time holds the claims that it was about, and nobody else.
 func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest) outcome {
-	offsets, err := w.groupOffsets(ctx, claims)
-	if err != nil {
-		return w.unsettled(ctx, nil, err)
+	result := map[Partition]found{}
+	hold := func(p Partition, reason Reason, detail string) {
+		result[p] = found{session: claims[p].session, hold: &Hold{Partition: p, Reason: reason, Detail: detail, Offset: -1}}
 	}
+	offsets, unanswered := w.groupOffsets(ctx, claims)
 	s, err := w.table.Load(ctx)
 	if err != nil {
 		return w.unsettled(ctx, nil, err)
 	}
 	w.snapshot = s
-	result := map[Partition]found{}
-	hold := func(p Partition, reason Reason, detail string) {
-		result[p] = found{session: claims[p].session, hold: &Hold{Partition: p, Reason: reason, Detail: detail, Offset: -1}}
-	}
 	if detail := w.replaced(); detail != "" {
 		for p := range claims {
 			hold(p, ReasonTableReplaced, detail)
 		}
 		return outcome{kind: resumed, resumed: result}
 	}
-	if err := w.startMissing(ctx, claims, offsets, hold); err != nil {
+	if err := w.startMissing(ctx, claims, offsets, unanswered, hold); err != nil {
 		if classify.Of(err) == classify.Fenced { // another member's START came first: its positions are ours now
 			return w.resume(ctx, claims)
 		}
@@ -58,12 +61,16 @@ func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest)
 	}
 	var at []Position
 	for p := range claims {
-		if next, ok := w.snapshot.Positions[p.AppID(w.pipeline)]; ok {
+		next, known := w.snapshot.Positions[p.AppID(w.pipeline)]
+		switch {
+		case known:
 			epoch := int32(-1)
 			if o, ok := offsets[p.Topic][p.ID]; ok && o.Next == next {
 				epoch = o.Epoch
 			}
 			at = append(at, Position{p, next, epoch})
+		case result[p].hold == nil:
+			hold(p, ReasonKafkaDown, "the cluster's metadata do not show this partition yet")
 		}
 	}
 	if err := w.findings(ctx, at, claims, result); err != nil {
@@ -76,6 +83,23 @@ func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest)
 		}
 	}
 	return outcome{kind: resumed, resumed: result}
+}
+
+// ask puts a question to Kafka. The error is a HoldError if there was no answer.
+func (w *writer) ask(ctx context.Context, what string, op func(context.Context) error) error {
+	asking, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	err := w.kafka.Do(asking, op)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return classify.Mark(context.Cause(ctx), classify.Canceled)
+	}
+	if _, _, held := reasonOf(err); held {
+		return err
+	}
+	return Held(ReasonKafkaDown, "no answer about "+what, err)
 }
 
 // replaced says why the table is not the one that this pipeline wrote, or "".
@@ -92,26 +116,30 @@ func (w *writer) replaced() string {
 	return ""
 }
 
-func (w *writer) groupOffsets(ctx context.Context, claims map[Partition]resumeRequest) (map[string]map[int32]GroupOffset, error) {
-	offsets := map[string]map[int32]GroupOffset{}
+// groupOffsets asks for the group's offsets of the claims' topics. They are a hint, except for a START: a topic without
+// an answer is in unanswered.
+func (w *writer) groupOffsets(ctx context.Context, claims map[Partition]resumeRequest) (offsets map[string]map[int32]GroupOffset, unanswered map[string]error) {
+	offsets, unanswered = map[string]map[int32]GroupOffset{}, map[string]error{}
 	for p := range claims {
-		if offsets[p.Topic] != nil {
+		if offsets[p.Topic] != nil || unanswered[p.Topic] != nil {
 			continue
 		}
-		err := w.kafka.Do(ctx, func(ctx context.Context) (err error) {
+		err := w.ask(ctx, "the group's offsets", func(ctx context.Context) (err error) {
 			offsets[p.Topic], err = w.group.Offsets(ctx, p.Topic)
 			return err
 		})
 		if err != nil {
-			return nil, fmt.Errorf("group offsets of topic %q: %w", p.Topic, err)
+			unanswered[p.Topic] = err
 		}
 	}
-	return offsets, nil
+	return offsets, unanswered
 }
 
 // startMissing commits a START for claims without a position, or holds them where it is not ours to decide: no txn is
 // not first start.
-func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRequest, offsets map[string]map[int32]GroupOffset, hold func(Partition, Reason, string)) error {
+func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRequest, offsets map[string]map[int32]GroupOffset,
+	unanswered map[string]error, hold func(Partition, Reason, string),
+) error {
 	missing := map[string][]Partition{}
 	for p := range claims {
 		if _, ok := w.snapshot.Positions[p.AppID(w.pipeline)]; !ok {
@@ -120,18 +148,36 @@ func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRe
 	}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		partitions := slices.SortedFunc(slices.Values(missing[name]), comparePartitions)
+		holdAll := func(reason Reason, detail string) {
+			for _, p := range partitions {
+				hold(p, reason, detail)
+			}
+		}
+		if reason, detail, held := reasonOf(unanswered[name]); held {
+			holdAll(reason, detail)
+			continue
+		}
 		first := partitions[0]
 		known := history(w.snapshot, name)
 		late := slices.ContainsFunc(known, func(h past) bool { return w.same(h, first) })
 		if reason, detail := w.judgePast(first, known, offsets[name], late, partitions); reason != "" {
-			for _, p := range partitions {
-				hold(p, reason, detail)
-			}
+			holdAll(reason, detail)
 			continue
 		}
-		if err := w.startTopic(ctx, name, first, late, partitions, hold); err != nil {
+		plan, err := w.planStart(ctx, name, first, late, partitions)
+		if reason, detail, held := reasonOf(err); held {
+			holdAll(reason, detail)
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("START of topic %q: %w", name, err)
 		}
+		s, err := w.commit(ctx, plan)
+		if err != nil {
+			return fmt.Errorf("START of topic %q: %w", name, err)
+		}
+		w.snapshot = s
+		w.logger.InfoContext(ctx, "START", "topic", name, "from", w.start[name], "partitions", len(plan.Next), "version", s.Version)
 	}
 	return nil
 }
@@ -169,21 +215,19 @@ func (w *writer) judgePast(p Partition, known []past, offsets map[int32]GroupOff
 	return "", ""
 }
 
-// startTopic commits the first positions: of all partitions of a topic, or of those that were added to it since.
-func (w *writer) startTopic(ctx context.Context, name string, like Partition, late bool, added []Partition, hold func(Partition, Reason, string)) error {
+// planStart plans the first positions: of all partitions of a topic, or of those that were added to it since. The error
+// is a HoldError if Kafka does not say what is needed.
+func (w *writer) planStart(ctx context.Context, name string, like Partition, late bool, added []Partition) (*Plan, error) {
 	var topic Topic
-	err := w.kafka.Do(ctx, func(ctx context.Context) (err error) {
+	err := w.ask(ctx, "topic "+name, func(ctx context.Context) (err error) {
 		topic, err = w.log.Topic(ctx, name)
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if topic.ID != like.TopicID || topic.Cluster != like.Cluster {
-		for _, p := range added {
-			hold(p, ReasonTopicRecreated, fmt.Sprintf("topic %q was created again while its claims resumed", name))
-		}
-		return nil
+		return nil, Held(ReasonTopicRecreated, fmt.Sprintf("topic %q was created again while its claims resumed", name), nil)
 	}
 	partitions := added
 	if !late {
@@ -192,9 +236,9 @@ func (w *writer) startTopic(ctx context.Context, name string, like Partition, la
 			partitions = append(partitions, Partition{Cluster: topic.Cluster, Topic: name, TopicID: topic.ID, ID: id})
 		}
 	}
-	bounds, err := w.bounds(ctx, positionsAt(partitions, 0))
+	bounds, err := w.bounds(ctx, positionsAt(partitions))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	starts := map[Partition]int64{}
 	for p, b := range bounds {
@@ -204,34 +248,26 @@ func (w *writer) startTopic(ctx context.Context, name string, like Partition, la
 		}
 	}
 	if len(starts) < len(partitions) {
-		return classify.Mark(fmt.Errorf("topic %q changed while it was looked at", name), classify.Fenced)
+		return nil, Held(ReasonKafkaDown, fmt.Sprintf("topic %q changed while it was looked at", name), nil)
 	}
-	plan := decideStart(name, starts, w.snapshot, w.pipeline)
 	if late {
-		plan = decideLateStart(starts, w.snapshot, w.pipeline)
+		return decideLateStart(starts, w.snapshot, w.pipeline), nil
 	}
-	s, err := w.commit(ctx, plan)
-	if err != nil {
-		return err
-	}
-	w.snapshot = s
-	w.logger.InfoContext(ctx, "START", "topic", name, "from", w.start[name], "partitions", len(starts), "version", s.Version)
-	return nil
+	return decideStart(name, starts, w.snapshot, w.pipeline), nil
 }
 
-func positionsAt(partitions []Partition, next int64) []Position {
+// positionsAt asks for the ends alone.
+func positionsAt(partitions []Partition) []Position {
 	at := make([]Position, len(partitions))
 	for i, p := range partitions {
-		at[i] = Position{p, next, -1}
+		at[i] = Position{p, -1, -1}
 	}
 	return at
 }
 
+// bounds asks for the ends of partitions. With an error it returns what was answered.
 func (w *writer) bounds(ctx context.Context, at []Position) (bounds map[Partition]Bounds, err error) {
-	if len(at) == 0 {
-		return nil, nil
-	}
-	err = w.kafka.Do(ctx, func(ctx context.Context) (err error) {
+	err = w.ask(ctx, "the ends of partitions", func(ctx context.Context) (err error) {
 		bounds, err = w.log.Bounds(ctx, at)
 		return err
 	})
@@ -242,14 +278,16 @@ func (w *writer) bounds(ctx context.Context, at []Position) (bounds map[Partitio
 func (w *writer) findings(ctx context.Context, at []Position, claims map[Partition]resumeRequest, result map[Partition]found) error {
 	for again := false; len(at) > 0; again = true {
 		bounds, err := w.bounds(ctx, at)
-		if err != nil {
-			return fmt.Errorf("bounds: %w", err)
+		if ctx.Err() != nil {
+			return err
 		}
 		var doubtful []Position
 		for _, pos := range at {
 			b, there := bounds[pos.Partition]
 			f := found{session: claims[pos.Partition].session, at: pos, bounds: b}
-			if f.hold = finding(pos, b, there); f.hold != nil && !again && claims[pos.Partition].standing != f.hold.Reason {
+			if reason, detail, held := reasonOf(err); held && !there {
+				f.hold = &Hold{Partition: pos.Partition, Reason: reason, Detail: detail, Offset: pos.Next}
+			} else if f.hold = finding(pos, b, there); f.hold != nil && !again && claims[pos.Partition].standing != f.hold.Reason {
 				doubtful = append(doubtful, pos)
 				continue
 			}
@@ -257,7 +295,7 @@ func (w *writer) findings(ctx context.Context, at []Position, claims map[Partiti
 		}
 		if at = doubtful; len(at) > 0 {
 			if err := reliability.Wait(ctx, secondLook); err != nil {
-				return err
+				return classify.Mark(err, classify.Canceled)
 			}
 		}
 	}

@@ -61,8 +61,9 @@ type Log interface {
 	// Topic returns the topic as it is now, from the cluster's metadata. A missing topic is a [HoldError] with
 	// ReasonTopicMissing.
 	Topic(ctx context.Context, name string) (Topic, error)
-	// Bounds asks the leaders for the ends of partitions. A partition whose topic id is no longer the topic's is left
-	// out. lastEpoch >= 0 also asks whether the log was truncated below the position (KIP-320).
+	// Bounds asks the leaders once for the ends of partitions. A partition whose topic id is no longer the topic's is left
+	// out. An epoch >= 0 also asks whether the log was truncated below the position (KIP-320). With an error it returns
+	// what was answered. A negative Next asks for the ends alone.
 	Bounds(ctx context.Context, partitions []Position) (map[Partition]Bounds, error)
 }
 

@@ -67,7 +67,9 @@ func (r *reader) show() {
 			s.Resumed = false
 			cs.Position, cs.Next, cs.End = -1, -1, -1
 		}
-		cs.Lag = max(cs.End-cs.Position, 0)
+		if cs.Position >= 0 {
+			cs.Lag = max(cs.End-cs.Position, 0)
+		}
 		s.Claims = append(s.Claims, cs)
 	}
 	r.metrics.queued.Set(float64(s.Queued))

@@ -116,11 +116,14 @@ func (w *writer) run(ctx context.Context) {
 			o := w.write(ctx, todo.cut)
 			o.cut = todo.cut
 			w.say(ctx, o)
-			todo.cut, todo.look = nil, nil // the cut moved what was to be looked at
+			for p := range todo.cut.claims { // the cut moved what was to be looked at
+				delete(todo.look, p)
+			}
+			todo.cut = nil
 		case len(todo.resume) > 0:
 			w.say(ctx, w.resume(ctx, todo.resume))
 			todo.resume = nil
-		case len(todo.look) > 0:
+		case todo.look != nil:
 			w.say(ctx, w.look(ctx, todo.look))
 			todo.look = nil
 		default:
@@ -188,11 +191,11 @@ func (w *writer) write(ctx context.Context, open *openCut) outcome {
 // unsettled says what becomes of the claims of a commit that did not happen, or not surely.
 func (w *writer) unsettled(ctx context.Context, plan *Plan, err error) outcome {
 	held := (*HoldError)(nil)
-	switch {
+	switch class := classify.Of(err); {
+	case class == classify.Fenced, class == classify.Canceled:
+		return outcome{kind: fenced, plan: plan, err: err}
 	case errors.As(err, &held):
 		return outcome{kind: failed, plan: plan, err: err}
-	case classify.Of(err) == classify.Fenced, classify.Of(err) == classify.Canceled:
-		return outcome{kind: fenced, plan: plan, err: err}
 	}
 	// Unknown: nothing about the cut is trusted any more. Resume from the log, after a pause that grows.
 	w.failures++

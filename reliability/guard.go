@@ -152,7 +152,9 @@ func (g *Guard) note(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil || g.answer(err) || classify.Of(err) != classify.Transient {
-		g.status.Failing, g.status.Err = time.Time{}, nil
+		if !g.status.Open { // a late answer of a request from before does not close the breaker
+			g.status.Failing, g.status.Err = time.Time{}, nil
+		}
 		return
 	}
 	if g.status.Failing.IsZero() {

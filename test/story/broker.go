@@ -67,6 +67,11 @@ type Broker struct {
 	Chance  *Chance
 	// Flaky makes questions (Bounds, Offsets, Topic, CommitOffsets) fail once in so many times; 0 never.
 	Flaky atomic.Int64
+	// Silent partitions get no answer to Bounds, Slow is how long a damaged batch takes to be told; by Lock.
+	Silent map[int32]bool
+	Slow   time.Duration
+	// Shown is how many partitions the metadata show, 0 for all; by Lock.
+	Shown int
 	// Value makes the value of a record; nil makes its kind.
 	Value func(k Kind, offset int64) []byte
 
@@ -126,6 +131,13 @@ func (b *Broker) Change(name string, id int32, logStart, corrupt int64) {
 	defer b.mu.Unlock()
 	p := b.topics[name].partitions[id]
 	p.logStart, p.corrupt = logStart, corrupt
+}
+
+// Lock runs f while nobody asks the broker.
+func (b *Broker) Lock(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f()
 }
 
 // Kinds returns what a partition holds, from offset 0 on.
@@ -304,7 +316,9 @@ func (m *Member) Topic(ctx context.Context, name string) (connector.Topic, error
 	}
 	answer := connector.Topic{Cluster: m.b.Cluster, Name: name, ID: t.id}
 	for i := range t.partitions {
-		answer.Partitions = append(answer.Partitions, int32(i))
+		if m.b.Shown == 0 || i < m.b.Shown {
+			answer.Partitions = append(answer.Partitions, int32(i))
+		}
 	}
 	return answer, nil
 }
@@ -317,13 +331,18 @@ func (m *Member) Bounds(ctx context.Context, at []connector.Position) (map[conne
 	m.b.mu.Lock()
 	defer m.b.mu.Unlock()
 	bounds := map[connector.Partition]connector.Bounds{}
+	var err error
 	for _, pos := range at {
+		if m.b.Silent[pos.Partition.ID] {
+			err = classify.Mark(errors.New("no leader"), classify.Transient)
+			continue
+		}
 		if t := m.b.topics[pos.Partition.Topic]; t != nil && t.id == pos.Partition.TopicID {
 			bounds[pos.Partition] = t.partitions[pos.Partition.ID].bounds()
 		}
 	}
 	m.trace("bounds of %d partitions", len(at))
-	return bounds, nil
+	return bounds, err
 }
 
 func (p *partition) bounds() connector.Bounds {
@@ -362,6 +381,15 @@ func (m *Member) answer(q connector.FetchRequest, n uint64) {
 			return
 		}
 		f, grown := m.b.read(q)
+		if slow := m.b.slow(f); slow > 0 {
+			t := time.NewTimer(slow)
+			select {
+			case <-t.C:
+			case <-m.end.Done():
+				t.Stop()
+				return
+			}
+		}
 		if grown != nil {
 			select {
 			case <-grown:
@@ -382,6 +410,16 @@ func (m *Member) answer(q connector.FetchRequest, n uint64) {
 		}
 		return
 	}
+}
+
+// slow is how long an answer takes to be given.
+func (b *Broker) slow(f connector.Fetched) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r, ok := f.Records.(*records); ok && r.err != nil && len(r.left) == 0 {
+		return b.Slow
+	}
+	return 0
 }
 
 // read returns an answer, or a channel that says when to try again.

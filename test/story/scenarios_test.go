@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sluice/classify"
 	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/test/story"
@@ -296,23 +295,116 @@ func TestAnUnknownFailureResumesFromTheTable(t *testing.T) {
 	})
 }
 
-func TestWhoIsFencedAgainAndAgainIsContested(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
+func TestWhoIsMovedAgainAndAgainIsContested(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
 		var alone atomic.Bool
-		w.Broken = func(step string) error {
-			if !alone.Load() && step == "stage" {
-				return classify.Mark(errors.New("somebody else"), classify.Fenced)
+		var at atomic.Int64
+		started := false
+		w.Broken = func(step string) error { // one process, one writer: no lock needed for started
+			if step == "refresh" && started && !alone.Load() {
+				w.Log.Append(story.Version{Commit: w.Forged(0, at.Add(1))})
 			}
+			started = started || step == "answer"
 			return nil
 		}
-		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 100), "k")
 		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
+		p.Member.Assign(joined(w, 0, 1))
 		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonContested})
 		alone.Store(true)
 		eventually(t, "end, once the position stood still", w.AtEnd)
 		wantHolds(t, p, map[int32]connector.Reason{})
+		wantRows(t, w, 0, w.Want(0, at.Load(), 100))
+	})
+}
+
+// TestAFenceWhileAHoldIsTriedAgain: the claim is being read again, with its hold still shown, when everything of the
+// table is dropped.
+func TestAFenceWhileAHoldIsTriedAgain(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		w.Broker.Change(story.Topic, 0, 0, 2)
+		w.Broker.Lock(func() { w.Broker.Slow = 20 * time.Second })
+		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonCorruptBatch})
+		eventually(t, "tried again", func() bool { return p.Connector.Status().Claims[0].State == "reading" })
+		w.Log.Append(story.Version{Commit: w.Forged(1, 0)})
+		w.Broker.Produce(story.Topic, 1, "r", "k")
+		w.Log.Append(story.Version{Commit: w.Forged(1, 1)}) // whoever commits or looks now is fenced
+		time.Sleep(2 * time.Minute)
+		w.Broker.Change(story.Topic, 0, 0, -1)
+		eventually(t, "end", w.AtEnd)
+		wantHolds(t, p, map[int32]connector.Reason{})
+		wantRows(t, w, 0, []int64{0, 1, 2, 3})
+	})
+}
+
+// TestAPartitionWithoutAnswerStopsNobodyElse: at a start, and while the others go on.
+func TestAPartitionWithoutAnswerStopsNobodyElse(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "r", "k")
+		w.Broker.Produce(story.Topic, 1, "r", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		eventually(t, "end", w.AtEnd)
+		w.Stop(p)
+		w.Broker.Lock(func() { w.Broker.Silent = map[int32]bool{0: true} })
+		w.Broker.Produce(story.Topic, 0, "r", "k")
+		w.Broker.Produce(story.Topic, 1, "r", "k")
+		p = w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		eventually(t, "the other partition at its end", func() bool { return w.Position(1) == 2 })
+		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonKafkaDown})
+		w.Broker.Lock(func() { w.Broker.Silent = nil })
+		eventually(t, "end", w.AtEnd)
+		wantHolds(t, p, map[int32]connector.Reason{})
+		wantRows(t, w, 0, []int64{0, 1})
+	})
+}
+
+// TestARefusedCommitHoldsUntilOneIsWon: that the table can be read does not end the hold.
+func TestARefusedCommitHoldsUntilOneIsWon(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		var granted atomic.Bool
+		granted.Store(true)
+		w.Broken = func(step string) error {
+			if step == "refresh" && !granted.Load() {
+				return connector.Held(connector.ReasonStoreDenied, "403", nil)
+			}
+			return nil
+		}
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "START", func() bool { return len(w.Started()) == 1 })
+		granted.Store(false)
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonStoreDenied})
+		since := p.Connector.Status().Claims[0].Hold.Since
+		for range 600 {
+			time.Sleep(time.Second)
+			if h := p.Connector.Status().Claims[0].Hold; h == nil || h.Since != since {
+				t.Fatalf("the hold came and went: %+v, since %v", h, since)
+			}
+		}
+		granted.Store(true)
+		eventually(t, "end", w.AtEnd)
+		wantHolds(t, p, map[int32]connector.Reason{})
 		wantRows(t, w, 0, []int64{0, 1, 2})
+	})
+}
+
+// TestAClaimThatMetadataDoNotShowYet is not forgotten.
+func TestAClaimThatMetadataDoNotShowYet(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		w.Broker.Lock(func() { w.Broker.Shown = 1 })
+		w.Broker.Produce(story.Topic, 1, "rr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		wantHolds(t, p, map[int32]connector.Reason{1: connector.ReasonKafkaDown})
+		w.Broker.Lock(func() { w.Broker.Shown = 0 })
+		eventually(t, "end", w.AtEnd)
+		wantRows(t, w, 1, []int64{0, 1})
 	})
 }
 
