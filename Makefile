@@ -42,11 +42,11 @@ adapters: ## the adapters' conformance suites against real Kafka and MinIO
 
 lab: adapters ## the connector against real Kafka and MinIO, with faults (minutes)
 	@$(SUITE) -name oracle go test -tags lab -count=1 -timeout 20m ./test/oracle
-	@$(SUITE) -name lab go test -tags lab -count=1 -timeout 40m ./test/e2e
+	@$(SUITE) -name lab go test -tags lab -count=1 -timeout 40m -parallel 3 ./test/e2e
 
-lab-all: adapters ## lab with Spark and the long rows
+lab-all: adapters ## lab with Spark, the long rows and a binary with the race detector
 	@$(SUITE) -name oracle-long go test -tags lab,long -count=1 -timeout 40m ./test/oracle
-	@$(SUITE) -name lab-long go test -tags lab,long -count=1 -timeout 80m ./test/e2e
+	@E2E_RACE=1 $(SUITE) -name lab-long go test -tags lab,long -count=1 -timeout 80m -parallel 3 ./test/e2e
 
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@$(SUITE) -name fuzz -fuzz $(FUZZTIME) ./...
@@ -58,7 +58,7 @@ bench: ## the whole way into Kafka and MinIO beside a tuned Python pipeline
 	go run ./test/bench
 
 golden: ## rewrite testdata, then show what changed
-	go test ./cmd/connector ./test/story -update
+	go test ./cmd/connector ./sink/delta ./test/story -update
 	git diff --stat -- '*testdata*' docs
 
 lab-install: ## everything the lab needs, into the cache

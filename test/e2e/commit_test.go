@@ -12,6 +12,7 @@ import (
 // A commit whose outcome the store hides, or reports wrongly, happens exactly once: the creation of the table, the START
 // and the first commit with rows meet each fault.
 func TestCommitOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
 	for name, action := range map[string]lab.Action{
 		"answer dropped":     lab.DropAnswer,
 		"request dropped":    lab.DropRequest,
@@ -21,6 +22,7 @@ func TestCommitOfUnknownOutcome(t *testing.T) {
 		"500 after applying": lab.Answer(500, true),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newScene(t, 4)
 			s.produce(5000)
 			proxy := s.proxy()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 	"testing"
 
 	"sluice/test/tablelog"
@@ -45,6 +46,7 @@ func (s *scene) wantHeld(m *member, partition int32, at int64) {
 
 // Kafka deleted records before they were read.
 func TestBehindLogStart(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 4)
 	s.produce(4000)
 	s.untilCurrent()
@@ -63,6 +65,7 @@ func TestBehindLogStart(t *testing.T) {
 
 // The position lies beyond the log's end: a commit that nobody should have made.
 func TestAheadOfLogEnd(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 4)
 	s.produce(4000)
 	s.untilCurrent()
@@ -76,10 +79,15 @@ func TestAheadOfLogEnd(t *testing.T) {
 	}
 	s.wantHeld(m, 1, at+100_000)
 	s.checkSets("--held", fmt.Sprintf("1:%d", at))
+	// No commit's range leads to the forged position: verify names it.
+	if text := s.wants(1, "verify"); !strings.Contains(text, fmt.Sprint(at+100_000)) {
+		t.Errorf("verify does not name the forged position: %s", text)
+	}
 }
 
 // The topic was deleted and created again.
 func TestTopicRecreated(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 4)
 	s.produce(4000)
 	s.untilCurrent()
@@ -110,6 +118,7 @@ func TestTopicRecreated(t *testing.T) {
 
 // The broker's disk has a record batch with flipped bits.
 func TestCorruptBatch(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 4)
 	s.produce(4000)
 	s.untilCurrent()

@@ -11,6 +11,7 @@ import (
 
 // A member that dies at any moment loses nothing and repeats nothing.
 func TestKilledAtRandomMoments(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 8)
 	end := s.stream(2000)
 	for range killsAtRandom {
@@ -32,6 +33,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 // A member dies while the PUT of its commit is on its way. The PUT lands at once, when the next member is at work, or
 // never.
 func TestKilledWhileCommitting(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 8)
 	end := s.stream(2000)
 	// The table exists, so that what is held is a commit with rows.

@@ -4,7 +4,8 @@
 // table with what was produced.
 //
 // The tests share one broker, one S3 server and one build of the binary; each has its topic, its table and its consumer
-// group. The build tag long adds rows that take minutes.
+// group, so most run side by side: they spend their time waiting for sessions. Those that stop the broker, or need both
+// cores, run before, alone. The build tag long adds rows that take minutes.
 package e2e
 
 import (

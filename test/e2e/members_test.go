@@ -16,8 +16,10 @@ func (s *scene) rows() int64 {
 
 // A member that was frozen past its session, while it flushed, is fenced by the log when it goes on.
 func TestFrozenMemberIsFenced(t *testing.T) {
+	t.Parallel()
 	for name, during := range map[string]lab.Match{"data": lab.DataPut, "commit": lab.CommitPut} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newScene(t, 4)
 			end := s.stream(1000)
 			proxy := s.proxy()
@@ -47,6 +49,7 @@ func TestFrozenMemberIsFenced(t *testing.T) {
 
 // A member joins while another one commits, and leaves while the other one commits. Both go on.
 func TestJoinAndLeaveDuringCommit(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 8)
 	end := s.stream(2000)
 	proxy := s.proxy()

@@ -43,6 +43,7 @@ func TestProducedIsTable(t *testing.T) {
 
 // The codecs that the large test leaves out, and records without compression.
 func TestEveryCodec(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 3)
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		if err := s.producer(2000, codec).Run(s.ctx, s.ledger); err != nil {

@@ -69,8 +69,8 @@ var list = []mutant{
 	{
 		name: "files of an undecided commit are deleted",
 		file: "sink/delta/stage.go",
-		old:  "case f.mayBeNamed:", new: "case f.mayBeNamed && f.named:",
-		pkg: "./sink/delta", test: "^TestUndecidedOnEndOfContext$",
+		old:  "case f.mayBeNamed:", new: "case f.mayBeNamed && f.discarded:",
+		pkg: "./sink/delta", test: "^Test(EveryStepMayFail|ManyWritersUnderFaults|FilesAreCommittedOnce)$",
 	},
 
 	// What becomes of a batch.
@@ -99,13 +99,6 @@ var list = []mutant{
 		file: "connector/resume.go",
 		old:  "ok && o.Next == next {\n\t\t\t\tepoch = o.Epoch", new: "ok {\n\t\t\t\tnext, epoch = o.Next, o.Epoch",
 		pkg: "./test/story", test: "^TestGroupOffsetsFollowTheTableAndAreMended$",
-	},
-	{
-		name: "group offsets are written before the commit",
-		file: "connector/reader.go",
-		old:  "c.next, c.epoch = last+1, f.Epoch\n",
-		new:  "c.next, c.epoch = last+1, f.Epoch\n\tr.offsets.note(c.Partition, GroupOffset{c.next, c.epoch})\n",
-		pkg:  "./test/story", test: "^TestSchedules$",
 	},
 	{
 		name: "what retention deleted is skipped",
