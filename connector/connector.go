@@ -62,9 +62,9 @@ type Connector struct {
 	Log     Log
 	Targets map[string]Target  // by table
 	Kafka   *reliability.Guard // around questions to Kafka that no record waits for
-	// Standing says why a table's writer stands still while it tries: its store is down, a commit is undecided. May be
-	// nil; nil results mean that nothing is wrong.
-	Standing func(table string) *Hold
+	// Standing says why a claim stands still while somebody tries for it: the table's store is down, a commit is
+	// undecided, a broker does not answer. May be nil; nil results mean that nothing is wrong.
+	Standing func(table string, p Partition) *Hold
 	Logger   *slog.Logger
 	Metrics  prometheus.Registerer
 

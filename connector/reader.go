@@ -25,7 +25,7 @@ type reader struct {
 	byTopic  map[string]*tableState
 	offsets  *offsetKeeper
 	publish  func(*Status)
-	standing func(table string) *Hold
+	standing func(table string, p Partition) *Hold
 
 	assignments chan Assignment
 	outcomes    chan outcome

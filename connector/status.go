@@ -45,23 +45,16 @@ func (r *reader) show() {
 	}
 	r.shown = now
 	s := &Status{At: now, Joined: r.joined, Resumed: r.assigned, Draining: r.draining, Paused: r.valve.closed, Queued: r.valve.queued.Load()}
-	standing := map[string]*Hold{}
-	if r.standing != nil {
-		for _, t := range r.tables {
-			standing[t.name] = r.standing(t.name)
-		}
-	}
 	for _, p := range slices.SortedFunc(maps.Keys(r.claims), comparePartitions) {
 		c := r.claims[p]
 		cs := ClaimStatus{Partition: p, Table: c.table.name, State: c.state.String(), Position: c.position, Next: c.next, End: c.bounds.LastStable, Hold: c.hold}
-		if cs.Hold == nil && standing[c.table.name] != nil {
-			h := *standing[c.table.name]
-			h.Partition, h.Offset = p, c.position
-			cs.Hold = &h
-		}
 		if cs.Hold != nil { // a copy: the claim's own goes on changing
 			h := *cs.Hold
 			cs.Hold = &h
+		} else if r.standing != nil {
+			if cs.Hold = r.standing(c.table.name, p); cs.Hold != nil {
+				cs.Hold.Partition, cs.Hold.Offset = p, c.position
+			}
 		}
 		if c.state == resuming && cs.Hold == nil {
 			s.Resumed = false

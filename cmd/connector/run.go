@@ -85,6 +85,11 @@ func runConnector(ctx context.Context, config *Config, o wireOptions, logger *sl
 		}
 	})
 
+	if o.untilCurrent {
+		if err := s.topicThere(ctx); err != nil {
+			return err
+		}
+	}
 	logger.InfoContext(ctx, "starting", "pipeline", config.Pipeline, "group", config.Kafka.Group, "version", readBuild().Version)
 	if err := s.connector.Run(ctx); err != nil {
 		return exitError{exitUsage, err}
@@ -99,17 +104,34 @@ func (s *system) testStore(ctx context.Context, logger *slog.Logger) error {
 		err := s.storing.Do(ctx, func(ctx context.Context) error { return objstore.SelfTest(ctx, s.store) })
 		switch {
 		case err == nil:
+			s.refused.Store(nil)
 			return nil
 		case ctx.Err() != nil:
 			return err
 		case errors.Is(err, objstore.ErrUnsafe):
 			return exitError{exitRefused, fmt.Errorf("storage.url: %w", err)}
 		}
+		if s.refused.Load() == nil {
+			s.refused.Store(&connector.Hold{Reason: connector.ReasonStoreDenied, Detail: err.Error(), Since: time.Now()})
+		}
 		logger.ErrorContext(ctx, "HOLD", "reason", string(connector.ReasonStoreDenied), "class", classify.Of(err).String(), "detail", err)
 		if err := reliability.Wait(ctx, time.Minute); err != nil {
 			return err
 		}
 	}
+}
+
+// topicThere says that a run until current has no end to reach: a topic that is not there has none.
+func (s *system) topicThere(ctx context.Context) error {
+	name, _ := s.config.Topic()
+	err := s.asking.Do(ctx, func(ctx context.Context) error {
+		_, err := s.log.Topic(ctx, name)
+		return err
+	})
+	if held := (*connector.HoldError)(nil); errors.As(err, &held) {
+		return exitError{exitFound, err}
+	}
+	return nil // anything else is met again on the way, and waited for
 }
 
 // result is the exit code of a run that ended.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +36,7 @@ type system struct {
 	log       *kafka.Log
 	table     *delta.Table
 	connector *connector.Connector
+	refused   atomic.Pointer[connector.Hold] // why the store's self-test does not pass
 }
 
 // wireOptions are what tests and the demo say differently.
@@ -120,25 +122,34 @@ func openStore(ctx context.Context, c *Config, topic TopicConfig) (objstore.Stor
 	return store, nil
 }
 
-// standing says why the table's writer stands still while it tries, or nil.
-func (s *system) standing(string) *connector.Hold {
+// standing says why a claim stands still while somebody tries for it, or nil.
+func (s *system) standing(_ string, p connector.Partition) *connector.Hold {
 	if h, undecided := s.table.Undecided(); undecided {
 		return &h
 	}
-	for _, d := range []struct {
-		guard  *reliability.Guard
-		reason connector.Reason
-	}{{s.storing, connector.ReasonStoreDown}, {s.asking, connector.ReasonKafkaDown}} {
-		if st := d.guard.Status(); st.Open {
-			return &connector.Hold{Reason: d.reason, Detail: st.Err.Error(), Since: st.Failing}
-		}
+	if h := waiting(s.storing, connector.ReasonStoreDown); h != nil {
+		return h
 	}
-	for _, trouble := range s.log.Status() {
-		if time.Since(trouble.Since) >= troubling {
-			return &connector.Hold{Reason: trouble.Reason, Detail: trouble.Err.Error(), Since: trouble.Since}
-		}
+	if h := waiting(s.asking, connector.ReasonKafkaDown); h != nil {
+		return h
+	}
+	if trouble, ok := s.log.TroubleOf(p); ok && time.Since(trouble.Since) >= troubling {
+		return &connector.Hold{Reason: trouble.Reason, Detail: trouble.Err.Error(), Since: trouble.Since}
 	}
 	return nil
+}
+
+// waiting is the hold of everything behind an open breaker, or nil.
+func waiting(g *reliability.Guard, reason connector.Reason) *connector.Hold {
+	st := g.Status()
+	if !st.Open {
+		return nil
+	}
+	h := &connector.Hold{Reason: reason, Detail: "the circuit breaker is open", Since: st.Failing}
+	if st.Err != nil {
+		h.Detail = st.Err.Error()
+	}
+	return h
 }
 
 // troubling is how long a broker may not answer before its claims are said to stand: a leader that moves takes less.
@@ -161,19 +172,44 @@ func (s *system) report() health.Report {
 			Topic: topic, Partition: -1, Reason: string(connector.ReasonTopicMissing), Detail: "the cluster has no topic of this name", Offset: -1,
 		})
 	}
-	for _, g := range []*reliability.Guard{s.storing, s.asking} {
-		d := health.Dependency{Name: g.Status().Name, Open: g.Status().Open}
-		if gs := g.Status(); gs.Err != nil {
-			d.Failing, d.Error = &gs.Failing, gs.Err.Error()
-		}
-		r.Dependencies = append(r.Dependencies, d)
+	if h := s.refused.Load(); h != nil {
+		r.Holds = append(r.Holds, health.Hold{Partition: -1, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Offset: -1})
 	}
-	for _, trouble := range s.log.Status() {
-		r.Dependencies = append(r.Dependencies, health.Dependency{
-			Name: fmt.Sprintf("kafka broker %d", trouble.Broker), Failing: &trouble.Since, Error: trouble.Err.Error(),
+	if trouble, ok := s.group.Trouble(); ok && len(st.Claims) == 0 { // with claims, each says for itself why it stands
+		r.Holds = append(r.Holds, health.Hold{
+			Partition: -1, Reason: string(trouble.Reason), Detail: trouble.Err.Error(), Since: trouble.Since, Offset: -1,
 		})
 	}
+	r.Dependencies = s.dependencies()
 	return r
+}
+
+func (s *system) dependencies() (all []health.Dependency) {
+	for _, g := range []*reliability.Guard{s.storing, s.asking} {
+		st := g.Status()
+		d := health.Dependency{Name: st.Name, Open: st.Open}
+		if st.Err != nil {
+			d.Failing, d.Error = &st.Failing, st.Err.Error()
+		}
+		all = append(all, d)
+	}
+	failing := func(name string, t kafka.Trouble) {
+		all = append(all, health.Dependency{Name: name, Failing: &t.Since, Error: t.Err.Error()})
+	}
+	if trouble, ok := s.group.Trouble(); ok {
+		failing("kafka group", trouble)
+	}
+	for _, trouble := range s.log.Status() {
+		name := "kafka"
+		switch {
+		case trouble.Broker >= 0:
+			name = fmt.Sprintf("kafka broker %d", trouble.Broker)
+		case trouble.Partition.Topic != "":
+			name = "kafka " + trouble.Partition.String()
+		}
+		failing(name, trouble)
+	}
+	return all
 }
 
 // live says why the process should be restarted: its reader does not turn any more.

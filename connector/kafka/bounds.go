@@ -21,43 +21,26 @@ type reading struct {
 	err    error // nothing was read; passes
 }
 
-// Bounds asks the leaders for the ends of partitions; see [connector.Log]. A position outside its log, and a partition
-// that is gone, is read again after five seconds at the newest leader epoch: what is returned stands. A position with a
-// negative Next asks for the ends alone. Transient errors are mended for the length of the group's session.
+// Bounds asks the leaders for the ends of partitions; see [connector.Log]. What it finds is what the leaders say now:
+// whoever acts on a position outside its log, or on a partition that is gone, asks again after a while. A position with
+// a negative Next asks for the ends alone. Transient errors are mended for the length of the group's session, or until
+// ctx ends; then what was read comes with the error.
 //
 // DivergedAt is the end of the log's common part as the leader knows it. It is one below the position if the leader
 // cannot say more than that it has other records there.
 func (l *Log) Bounds(ctx context.Context, positions []connector.Position) (map[connector.Partition]connector.Bounds, error) {
 	readings, err := l.readings(ctx, positions)
-	if err != nil {
-		return nil, err
-	}
-	var doubtful []connector.Position
-	for _, p := range positions {
-		if readings[p.Partition].hold != nil {
-			doubtful = append(doubtful, p)
-		}
-	}
-	if len(doubtful) > 0 {
-		if err := sleep(ctx, confirm); err != nil {
-			return nil, err
-		}
-		again, err := l.readings(ctx, doubtful)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(readings, again)
-	}
 	bounds := make(map[connector.Partition]connector.Bounds, len(readings))
 	for p, r := range readings {
-		if !r.gone {
+		if !r.gone && r.err == nil {
 			bounds[p] = r.bounds
 		}
 	}
-	return bounds, nil
+	return bounds, err
 }
 
-// readings reads positions until all are read, a person is needed or a session has passed.
+// readings reads positions until all are read, a person is needed or a session has passed. Those that were not read say
+// why, and the error is of one of them.
 func (l *Log) readings(ctx context.Context, positions []connector.Position) (map[connector.Partition]reading, error) {
 	all := make(map[connector.Partition]reading, len(positions))
 	until := time.Now().Add(l.client.cfg.Session)
@@ -78,10 +61,10 @@ func (l *Log) readings(ctx context.Context, positions []connector.Position) (map
 		last = Held("reading the bounds of partitions", fmt.Errorf("bounds of %w", last))
 		var hold *connector.HoldError
 		if errors.As(last, &hold) || !time.Now().Before(until) {
-			return nil, last
+			return all, last
 		}
 		if err := sleep(ctx, backoff(failures)); err != nil {
-			return nil, last
+			return all, last
 		}
 		positions = missed
 	}

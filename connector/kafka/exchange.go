@@ -69,12 +69,13 @@ func (x *exchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if _, err := io.ReadFull(rw, h[:]); err != nil {
 		return nil, err
 	}
-	n := int(int32(be.Uint32(h[:]))) - 4
+	d := decoder{b: h[:]}
+	n, corr := int(d.i32())-4, d.i32()
 	if n < 0 || n > x.limit {
 		return nil, fmt.Errorf("%w: %d bytes, limit %d", errResponseSize, n, x.limit)
 	}
-	if got := int32(be.Uint32(h[4:])); got != x.corr {
-		return nil, fmt.Errorf("%w: correlation id %d, want %d", errMalformed, got, x.corr)
+	if corr != x.corr {
+		return nil, fmt.Errorf("%w: correlation id %d, want %d", errMalformed, corr, x.corr)
 	}
 	if cap(x.in) < n {
 		x.in = make([]byte, n+n/4)
@@ -108,8 +109,7 @@ func (c *Client) send(ctx context.Context, x *exchange, e *encoder, wait time.Du
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout()+wait)
 	defer cancel()
-	x.out = e.b
-	be.PutUint32(x.out, uint32(len(x.out)-4))
+	x.out = e.request()
 	broker := x.broker
 	if _, err := c.transport.RoundTrip(ctx, c.addr, x); err != nil {
 		// A broker closes the connection on a version that it does not know: it may have been up- or downgraded.

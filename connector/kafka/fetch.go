@@ -91,9 +91,9 @@ func (c *Client) fetch(ctx context.Context, req *fetchRequest, f *fetchResponse)
 
 func encodeFetch(e *encoder, req *fetchRequest) {
 	e.i32(-1) // replica id: a consumer
-	e.i32(int32(req.wait.Milliseconds()))
-	e.i32(int32(req.minBytes))
-	e.i32(int32(req.maxBytes))
+	e.size(int(req.wait.Milliseconds()))
+	e.size(req.minBytes)
+	e.size(req.maxBytes)
 	e.i8(1)   // read_committed
 	e.i32(0)  // session id
 	e.i32(-1) // session epoch: no session
@@ -118,7 +118,7 @@ func encodeFetch(e *encoder, req *fetchRequest) {
 			e.i64(p.offset)
 			e.i32(p.lastEpoch)
 			e.i64(-1) // log start: for followers
-			e.i32(int32(p.maxBytes))
+			e.size(p.maxBytes)
 			e.tags()
 		}
 		e.tags()

@@ -284,12 +284,12 @@ func (l *Log) settle(f *fetcher, opener *recordbatch.Opener, flight *flight, p *
 		l.metrics.failed(p.err)
 		c.replicaUntil = time.Time{}
 		l.lose(c, c.retry(p.err))
-		l.troubleTopic(c, p.err)
+		l.troublePartition(c, p.err)
 	case p.preferred >= 0 && p.preferred != f.broker && len(p.records) == 0:
 		c.replica, c.replicaUntil = p.preferred, time.Now().Add(followReplica)
 		l.lose(c, time.Now())
 	default:
-		l.endTrouble(troubled{broker: noBroker, topic: c.req.Partition.Topic})
+		l.endTrouble(troubled{broker: noBroker, partition: c.req.Partition})
 		l.served(c, p, batches, bad, first)
 	}
 }

@@ -3,6 +3,7 @@ package kafka
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -58,6 +59,7 @@ type Group struct {
 	missing     []string
 	missingSaid time.Time  // in the log
 	last        generation // the newest one, be it over
+	trouble     *Trouble   // since the last generation or look that worked
 }
 
 var _ connector.Group = (*Group)(nil)
@@ -93,6 +95,33 @@ func (g *Group) Missing() []string {
 	return slices.Clone(g.missing)
 }
 
+// Trouble returns what keeps this member out of the group, or its topics unknown.
+func (g *Group) Trouble() (Trouble, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.trouble == nil {
+		return Trouble{}, false
+	}
+	return *g.trouble, true
+}
+
+// troubles notes a failure, nil a success.
+func (g *Group) troubles(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err == nil {
+		g.trouble = nil
+		return
+	}
+	if g.trouble == nil {
+		g.trouble = &Trouble{Broker: noBroker, Since: time.Now()}
+	}
+	g.trouble.Err, g.trouble.Reason = err, connector.ReasonKafkaDown
+	if hold, ok := errors.AsType[*connector.HoldError](err); ok {
+		g.trouble.Reason = hold.Reason
+	}
+}
+
 // Run joins the group, delivers each new assignment and leaves when ctx ends; then it returns nil. When a generation ends
 // its claims are delivered again, not joined; while there are no topics nothing is, not joined. It returns only for a
 // Fatal error besides: a [connector.HoldError] with ReasonKafkaDenied or ReasonKafkaDown. It may be called again then,
@@ -100,6 +129,7 @@ func (g *Group) Missing() []string {
 func (g *Group) Run(ctx context.Context, deliver func(connector.Assignment)) error {
 	for ctx.Err() == nil {
 		if err := g.serve(ctx, deliver); err != nil && ctx.Err() == nil {
+			g.troubles(err)
 			return err
 		}
 	}
@@ -127,11 +157,13 @@ func (g *Group) awaitTopics(ctx context.Context, deliver func(connector.Assignme
 				return nil, err
 			}
 			failures++
+			g.troubles(err)
 			pause = g.backoff.Pause(failures)
 			g.logger.WarnContext(ctx, "looking for topics failed, will try again", "err", err, "pause", pause)
 		case len(found) > 0:
 			return found, nil
 		case !told:
+			g.troubles(nil)
 			told, failures = true, 0
 			deliver(connector.Assignment{})
 		}
@@ -175,6 +207,7 @@ func (g *Group) belong(ctx context.Context, topics topics, deliver func(connecto
 // begin makes a generation the newest one.
 func (g *Group) begin(id int32, member string, claims []connector.Partition) []connector.Partition {
 	g.metrics.generations.Inc()
+	g.troubles(nil)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.last = generation{id, member, claims}

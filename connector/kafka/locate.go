@@ -88,9 +88,8 @@ func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) 
 		case err != nil:
 			l.metrics.failed(err)
 			l.lose(c, c.retry(err))
-			l.troubleTopic(c, err)
+			l.troublePartition(c, err)
 		default:
-			l.endTrouble(troubled{broker: noBroker, topic: p.Topic})
 			c.leader, c.epoch = led.Leader, led.Epoch
 			c.clear(connector.ReasonTopicMissing, connector.ReasonTopicRecreated, connector.ReasonClusterChanged)
 			if id := c.source(); l.fetchers[id] == nil {

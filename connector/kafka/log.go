@@ -219,21 +219,32 @@ func (l *Log) answer(c *cursor, a connector.Fetched) {
 }
 
 // Trouble is what keeps partitions from being read and passes by itself, or with the help of somebody else: the
-// cluster, a broker or a topic that does not answer, or refuses us.
+// cluster, a broker or a partition that does not answer, or refuses us.
 type Trouble struct {
-	Broker int32            // -1 if it is not about one broker
-	Topic  string           // "" if it is not about one topic
-	Reason connector.Reason // kafka_down or kafka_denied
-	Since  time.Time
-	Err    error // the newest one
+	Broker    int32               // -1 if it is not about one broker
+	Partition connector.Partition // zero if it is not about one partition
+	Reason    connector.Reason    // kafka_down or kafka_denied
+	Since     time.Time
+	Err       error // the newest one
 }
 
 type troubled struct {
-	broker int32
-	topic  string
+	broker    int32
+	partition connector.Partition
 }
 
-// Status returns what is wrong now, ordered by broker and topic; nil if nothing is.
+// attrs say in the log what a trouble is about.
+func (w troubled) attrs() []any {
+	switch {
+	case w.partition != connector.Partition{}:
+		return []any{"topic", w.partition.Topic, "partition", w.partition.ID}
+	case w.broker != noBroker:
+		return []any{"broker", w.broker}
+	}
+	return nil // the cluster
+}
+
+// Status returns what is wrong now, ordered by broker and partition; nil if nothing is.
 func (l *Log) Status() []Trouble {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,9 +253,26 @@ func (l *Log) Status() []Trouble {
 		all = append(all, *t)
 	}
 	slices.SortFunc(all, func(a, b Trouble) int {
-		return cmp.Or(cmp.Compare(a.Broker, b.Broker), cmp.Compare(a.Topic, b.Topic))
+		p, q := a.Partition, b.Partition
+		return cmp.Or(cmp.Compare(a.Broker, b.Broker), cmp.Compare(p.Topic, q.Topic), cmp.Compare(p.ID, q.ID))
 	})
 	return all
+}
+
+// TroubleOf returns what keeps a partition from being read: its own trouble, its broker's or the cluster's.
+func (l *Log) TroubleOf(p connector.Partition) (Trouble, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	places := []troubled{{broker: noBroker, partition: p}, {broker: noBroker}}
+	if c := l.cursors[p]; c != nil {
+		places = append(places, troubled{broker: c.source()})
+	}
+	for _, where := range places {
+		if t := l.troubles[where]; t != nil {
+			return *t, true
+		}
+	}
+	return Trouble{}, false
 }
 
 // trouble notes an error; the first one of its kind since the last success is logged. The lock is held.
@@ -255,20 +283,20 @@ func (l *Log) trouble(where troubled, err error) {
 	}
 	t := l.troubles[where]
 	if t == nil {
-		t = &Trouble{Broker: where.broker, Topic: where.topic, Since: time.Now()}
+		t = &Trouble{Broker: where.broker, Partition: where.partition, Since: time.Now()}
 		l.troubles[where] = t
 	}
 	if t.Reason != reason {
-		l.logger.Warn("reading from Kafka fails", "broker", where.broker, "topic", where.topic, "reason", reason, "error", err)
+		l.logger.Warn("reading from Kafka fails", append(where.attrs(), "reason", reason, "error", err)...)
 	}
 	t.Reason, t.Err = reason, err
 }
 
-// troubleTopic notes an error of one partition, unless it is likely to pass at once as the move of a leader does. The
+// troublePartition notes an error of one partition, unless it is likely to pass at once as the move of a leader does. The
 // lock is held.
-func (l *Log) troubleTopic(c *cursor, err error) {
+func (l *Log) troublePartition(c *cursor, err error) {
 	if c.failures >= 4 || isRefusal(err) {
-		l.trouble(troubled{broker: noBroker, topic: c.req.Partition.Topic}, err)
+		l.trouble(troubled{broker: noBroker, partition: c.req.Partition}, err)
 	}
 }
 
@@ -279,17 +307,20 @@ func (l *Log) endTrouble(where troubled) {
 		return
 	}
 	delete(l.troubles, where)
-	l.logger.Info("reading from Kafka works again", "broker", where.broker, "topic", where.topic, "after", time.Since(t.Since))
+	l.logger.Info("reading from Kafka works again", append(where.attrs(), "after", time.Since(t.Since))...)
 }
 
 // prune forgets troubles that none of our partitions has any more, and ends fetchers that nothing is read from. The lock
 // is held.
 func (l *Log) prune() {
-	brokers, topics := map[int32]bool{noBroker: true}, map[string]bool{"": true}
-	for p, c := range l.cursors {
-		brokers[c.source()], topics[p.Topic] = true, true
+	brokers := map[int32]bool{noBroker: true}
+	for _, c := range l.cursors {
+		brokers[c.source()] = true
 	}
-	maps.DeleteFunc(l.troubles, func(w troubled, _ *Trouble) bool { return !brokers[w.broker] || !topics[w.topic] })
+	maps.DeleteFunc(l.troubles, func(w troubled, _ *Trouble) bool {
+		_, ours := l.cursors[w.partition]
+		return !brokers[w.broker] || w.partition != (connector.Partition{}) && !ours
+	})
 	for id, f := range l.fetchers {
 		if !brokers[id] {
 			f.end()

@@ -254,6 +254,9 @@ func BenchmarkLogLab(b *testing.B) {
 						if errors.Is(err, io.EOF) {
 							break
 						}
+						if err != nil {
+							b.Fatal(err)
+						}
 					}
 				}
 				cancel()

@@ -149,6 +149,7 @@ func (m *membership) next(ctx context.Context) (*kafka.Generation, error) {
 		m.stale = m.group.newest().member
 		failures++
 		m.group.metrics.joinFailures.Inc()
+		m.group.troubles(err)
 		pause := m.group.backoff.Pause(failures)
 		m.group.logger.WarnContext(ctx, "joining failed, will try again", "err", err, "pause", pause)
 		if err := reliability.Wait(ctx, pause); err != nil {

@@ -1,8 +1,10 @@
+//nolint:gosec // G115: Kafka's integers have fixed widths, and lengths are checked against the bytes that are there
 package kafka
 
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 
 	"sluice/idempotency"
 )
@@ -24,6 +26,15 @@ func (e *encoder) i16(v int16)                { e.b = be.AppendUint16(e.b, uint1
 func (e *encoder) i32(v int32)                { e.b = be.AppendUint32(e.b, uint32(v)) }
 func (e *encoder) i64(v int64)                { e.b = be.AppendUint64(e.b, uint64(v)) }
 func (e *encoder) uuid(v idempotency.TopicID) { e.b = append(e.b, v[:]...) }
+
+// size writes a number of bytes or milliseconds as 32 bits.
+func (e *encoder) size(n int) { e.i32(int32(min(n, math.MaxInt32))) }
+
+// request ends a request, whose first four bytes are its length without them.
+func (e *encoder) request() []byte {
+	be.PutUint32(e.b, uint32(len(e.b)-4))
+	return e.b
+}
 
 func (e *encoder) bool(v bool) {
 	if v {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/klauspost/compress/gzip"
@@ -108,7 +109,7 @@ func snappySize(src []byte) (size int) {
 		return decodedLen(src)
 	}
 	for p := framing; p+frame <= len(src); {
-		n := int(int32(be.Uint32(src[p:])))
+		n := i32(src[p:])
 		p += frame
 		if n < 0 || n > len(src)-p {
 			break // malformed, the decoder says so
@@ -143,10 +144,11 @@ func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
 	}
 	size := 4 * len(src)
 	if h := (zstd.Header{}); h.Decode(src) == nil && h.HasFCS {
-		if h.FrameContentSize > uint64(limit) {
+		claim := int(min(h.FrameContentSize, math.MaxInt))
+		if claim > limit {
 			return nil, errTooLarge // by its own word, so before the buffer grows
 		}
-		size = min(int(h.FrameContentSize), max(64*len(src), trusted)) // the word alone sizes no large buffer
+		size = min(claim, max(64*len(src), trusted)) // the word alone sizes no large buffer
 	}
 	for {
 		a.reserve(min(size, limit))

@@ -1,3 +1,4 @@
+//nolint:gosec // G115: the integers of a record batch have fixed widths, and are checked before they are used
 package recordbatch
 
 import "fmt"
@@ -15,6 +16,9 @@ type header struct {
 	count      int
 }
 
+// i32 is the 32-bit integer at the start of b.
+func i32(b []byte) int { return int(int32(be.Uint32(b))) }
+
 // parseHeader reads the header at the start of raw, of which there are more than 16 bytes. If the size is beyond raw,
 // the other fields are not set. The error names the offset next where the batch itself cannot be believed.
 func parseHeader(raw []byte, next int64) (header, error) {
@@ -27,7 +31,7 @@ func parseHeader(raw []byte, next int64) (header, error) {
 	case magic > 2:
 		return header{}, corrupt(next, fmt.Sprintf("unknown message format v%d", magic), nil)
 	}
-	h := header{size: int(int32(be.Uint32(raw[8:]))) + 12}
+	h := header{size: i32(raw[8:]) + 12}
 	if h.size < headerLen {
 		return header{}, corrupt(next, fmt.Sprintf("a length of %d bytes", h.size), nil)
 	}
@@ -38,15 +42,14 @@ func parseHeader(raw []byte, next int64) (header, error) {
 	h.epoch = int32(be.Uint32(raw[12:]))
 	h.crc = be.Uint32(raw[17:])
 	h.attrs = be.Uint16(raw[crcFrom:])
-	delta := int64(int32(be.Uint32(raw[23:])))
+	delta := int64(i32(raw[23:]))
 	h.last = h.base + delta
 	h.firstTime = int64(be.Uint64(raw[27:]))
 	h.maxTime = int64(be.Uint64(raw[35:]))
 	h.producer = int64(be.Uint64(raw[43:]))
-	count := int32(be.Uint32(raw[57:]))
-	h.count = int(count)
-	if h.base < 0 || delta < 0 || h.last < h.base || h.last == 1<<63-1 || count < 0 {
-		return header{}, corrupt(next, fmt.Sprintf("base offset %d, last offset delta %d, %d records", h.base, delta, count), nil)
+	h.count = i32(raw[57:])
+	if h.base < 0 || delta < 0 || h.last < h.base || h.last == 1<<63-1 || h.count < 0 {
+		return header{}, corrupt(next, fmt.Sprintf("base offset %d, last offset delta %d, %d records", h.base, delta, h.count), nil)
 	}
 	return h, nil
 }

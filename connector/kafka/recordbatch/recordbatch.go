@@ -115,7 +115,7 @@ func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, erro
 		raw = raw[h.size:]
 	}
 	if len(raw) >= 12 {
-		if size := int(int32(be.Uint32(raw[8:]))) + 12; size > len(raw) {
+		if size := i32(raw[8:]) + 12; size > len(raw) {
 			b.Cut = size
 		}
 	}
