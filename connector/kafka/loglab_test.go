@@ -260,7 +260,9 @@ func BenchmarkLogLab(b *testing.B) {
 					}
 				}
 				cancel()
-				<-ended
+				if err := <-ended; err != nil {
+					b.Fatal(err)
+				}
 			}
 			b.ReportMetric(float64(b.N)*records/(cpu()-start).Seconds()/1e6, "Mrec/cpu-s")
 		})
