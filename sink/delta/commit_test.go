@@ -508,6 +508,26 @@ func TestOverwrittenCommit(t *testing.T) {
 	})
 }
 
+// Our commit is gone, as after a bucket was restored to an older state.
+func TestVanishedCommit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		mem, reg := objstore.NewMem(), prometheus.NewRegistry()
+		tab := open(t, mem, measured(reg))
+		appendCommits(t, tab, 2)
+		if err := mem.Delete(t.Context(), deltalog.CommitKey(2)); err != nil {
+			t.Fatal(err)
+		}
+		if s := load(t, tab); s.Version != 1 || s.Positions[app(0)] != 3 {
+			t.Errorf("%+v", s)
+		}
+		if got := metric(t, reg, "sluice_delta_commits_overwritten_total"); got != 1 {
+			t.Errorf("counted %v", got)
+		}
+		appendCommits(t, tab, 1)
+		check(t, mem, 6)
+	})
+}
+
 func TestFilesAreCommittedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()

@@ -20,6 +20,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/parquet/compress"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"sluice/classify"
 	"sluice/connector"
@@ -318,8 +319,8 @@ func bubble(t *testing.T, f func(*testing.T)) {
 	synctest.Test(t, f)
 }
 
-// metric is the value of a counter.
-func metric(t *testing.T, reg *prometheus.Registry, name string) (sum float64) {
+// metric is the value of a counter, of all its labels or those that have one of these values.
+func metric(t *testing.T, reg *prometheus.Registry, name string, values ...string) (sum float64) {
 	t.Helper()
 	families, err := reg.Gather()
 	if err != nil {
@@ -328,6 +329,9 @@ func metric(t *testing.T, reg *prometheus.Registry, name string) (sum float64) {
 	for _, f := range families {
 		if f.GetName() == name {
 			for _, m := range f.GetMetric() {
+				if len(values) > 0 && !slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return slices.Contains(values, l.GetValue()) }) {
+					continue
+				}
 				sum += m.GetCounter().GetValue()
 			}
 		}

@@ -254,8 +254,9 @@ func TestCheckpoints(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := metric(t, reg, "sluice_delta_checkpoints_total"); got != written+failed {
-				t.Errorf("version %d: %v checkpoints, want %v and %v that failed", s.Version, got, written, failed)
+			const name = "sluice_delta_checkpoints_total"
+			if ok, no := metric(t, reg, name, "ok"), metric(t, reg, name, "failed"); ok != written || no != failed {
+				t.Errorf("version %d: %v checkpoints and %v failed, want %v and %v", s.Version, ok, no, written, failed)
 			}
 		}
 		step(8, 0, 0)

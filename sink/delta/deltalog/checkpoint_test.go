@@ -73,7 +73,7 @@ func TestTombstonesUntilRetention(t *testing.T) {
 			tab.commit(deltalog.Remove{Path: "part-1.parquet", DeletionTimestamp: ago(8 * 24 * time.Hour)})
 			tab.checkpoint()
 			tab.append(1)
-			got, err := deltalog.Tombstones(t.Context(), tab.store, tab.load(), now)
+			got, err := deltalog.Tombstones(t.Context(), tab.store, tab.load())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,14 +121,17 @@ func TestCheckpointTwice(t *testing.T) {
 func TestCheckpointIsReadBack(t *testing.T) {
 	tab := newTable(t)
 	tab.append(2)
-	other, err := deltalog.EncodeParts([]deltalog.Action{
-		deltalog.Protocol{MinReaderVersion: 1, MinWriterVersion: 2}, deltalog.Metadata{ID: "table-1", SchemaString: "{}"},
-	})
+	s := tab.load()
+	other := s.Metadata
+	other.SchemaString = "{}"
+	parts, err := deltalog.EncodeParts(
+		[]deltalog.Action{s.Protocol, s.Metadata, s.Txns["app1"]},
+		[]deltalog.Action{s.Protocol, other, s.Txns["app1"], s.Txns["app2"]},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := tab.load()
-	for name, body := range map[string][]byte{"garbage": []byte("?"), "another table's": other[0]} {
+	for name, body := range map[string][]byte{"garbage": []byte("?"), "without a txn": parts[0], "of another schema": parts[1]} {
 		tab.put(deltalog.CheckpointKey(2), body)
 		if _, err := deltalog.WriteCheckpoint(t.Context(), tab.store, s, time.Now(), ""); err == nil {
 			t.Errorf("%s: no error", name)

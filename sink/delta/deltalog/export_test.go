@@ -3,7 +3,6 @@ package deltalog
 import (
 	"bytes"
 	"context"
-	"time"
 
 	"sluice/sink/delta/objstore"
 )
@@ -39,16 +38,14 @@ func EncodeParts(parts ...[]Action) ([][]byte, error) {
 	return files, nil
 }
 
-// Tombstones returns what a checkpoint of s would say of removed files.
-func Tombstones(ctx context.Context, store objstore.Store, s *State, now time.Time) ([]string, error) {
+// Tombstones returns the removed files that the newest checkpoint and the commits after it name.
+func Tombstones(ctx context.Context, store objstore.Store, s *State) ([]string, error) {
 	var paths []string
 	for e, err := range reconcile(ctx, store, s, KindRemove) {
 		if err != nil {
 			return nil, err
 		}
-		if r := e.action.(Remove); r.DeletionTimestamp > s.tombstonesUntil(now).UnixMilli() {
-			paths = append(paths, r.Path)
-		}
+		paths = append(paths, e.action.(Remove).Path)
 	}
 	return paths, nil
 }
