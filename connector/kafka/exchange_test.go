@@ -180,8 +180,8 @@ func TestNewClientChecks(t *testing.T) {
 	}
 }
 
-// FuzzDecode gives responses of any content to the decoders: they must not panic, nor believe a count beyond the bytes.
-func FuzzDecode(f *testing.F) {
+// FuzzResponse gives responses of any content to the decoders: they must not panic, nor believe a count beyond the bytes.
+func FuzzResponse(f *testing.F) {
 	req := &fetchRequest{asks: []fetchAsk{{topic: idempotency.TopicID{1}, id: 0}, {topic: idempotency.TopicID{1}, id: 1}}}
 	resp := kmsg.FetchResponse{Version: fetchVersion}
 	rt := kmsg.NewFetchResponseTopic()
