@@ -3,8 +3,6 @@ package connector
 import (
 	"context"
 	"fmt"
-
-	"sluice/classify"
 )
 
 // commit makes a plan permanent. The order of its steps is the guarantee; after each it says what a crash there means.
@@ -35,7 +33,7 @@ func (w *writer) commit(ctx context.Context, p *Plan) (*Snapshot, error) {
 	c.Staged = staged
 	s, err := w.table.Commit(ctx, &c, p.pre)
 	if err != nil {
-		if class := classify.Of(err); staged != nil && (class == classify.Fenced || class == classify.Fatal) {
+		if staged != nil {
 			w.table.Discard(ctx, staged) // keeps what may be in the log
 		}
 		return nil, fmt.Errorf("commit: %w", err)

@@ -107,12 +107,38 @@ func (r *reader) current() bool {
 			return false
 		}
 	}
+	holds := false
 	for _, c := range r.claims {
 		if c.hold == nil && c.position < c.target {
 			return false
 		}
+		holds = holds || c.hold != nil
+	}
+	if holds {
+		return true // it will say so
+	}
+	// Our claims are there. The table is current only if everybody's are: what a dead member had comes to us soon.
+	for _, t := range r.tables {
+		switch {
+		case t.measuring:
+			return false
+		case t.behind != 0 || time.Since(t.measured) >= measureEvery:
+			if time.Since(t.measured) >= measureEvery {
+				t.measure()
+			}
+			return false
+		}
 	}
 	return true
+}
+
+// measureEvery is how often a run until current looks at what is not its own.
+const measureEvery = time.Second
+
+// measure asks the writer how far the whole table is.
+func (t *tableState) measure() {
+	t.measuring = true
+	t.writer.post(func(w *work) { w.ends = true })
 }
 
 // untilDue is when something becomes due by time alone.

@@ -26,6 +26,8 @@ func (r *reader) heard(o outcome) {
 		}
 	case looked:
 		t.looking = false
+	case measured:
+		t.behind, t.measuring, t.measured = o.behind, false, time.Now()
 	}
 }
 
@@ -45,6 +47,7 @@ func (r *reader) settled(t *tableState, p *Plan) {
 	}
 	if len(p.Next) > 0 {
 		r.proved(t)
+		t.measured = time.Time{} // what was measured is old now
 	}
 	for _, h := range p.Holds {
 		if c, ours := r.claims[h.Partition]; ours && c.session == cut[h.Partition].Session {

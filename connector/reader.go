@@ -55,6 +55,11 @@ type tableState struct {
 	cutting *openCut  // the cut on its way, nil if there is none
 	looking bool
 	checks  time.Time // when idle claims are looked at again
+
+	// Of a run until current: how many partitions of the topics are behind their ends, and when that was known.
+	behind    int
+	measuring bool
+	measured  time.Time
 }
 
 // cuts tells whether a claim is part of the cut on its way.
@@ -117,6 +122,11 @@ func (r *reader) assign(a Assignment) {
 	if !a.Joined {
 		r.offsets.soon()
 		return
+	}
+	if r.config.UntilCurrent && !r.assigned {
+		for _, t := range r.tables {
+			t.measure() // so that the ends are those of the start
+		}
 	}
 	r.assigned = true
 	for p, c := range r.claims {

@@ -218,11 +218,7 @@ func (w *writer) judgePast(p Partition, known []past, offsets map[int32]GroupOff
 // planStart plans the first positions: of all partitions of a topic, or of those that were added to it since. The error
 // is a HoldError if Kafka does not say what is needed.
 func (w *writer) planStart(ctx context.Context, name string, like Partition, late bool, added []Partition) (*Plan, error) {
-	var topic Topic
-	err := w.ask(ctx, "topic "+name, func(ctx context.Context) (err error) {
-		topic, err = w.log.Topic(ctx, name)
-		return err
-	})
+	topic, err := w.topic(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -231,10 +227,7 @@ func (w *writer) planStart(ctx context.Context, name string, like Partition, lat
 	}
 	partitions := added
 	if !late {
-		partitions = nil
-		for _, id := range topic.Partitions {
-			partitions = append(partitions, Partition{Cluster: topic.Cluster, Topic: name, TopicID: topic.ID, ID: id})
-		}
+		partitions = topic.all()
 	}
 	bounds, err := w.bounds(ctx, positionsAt(partitions))
 	if err != nil {
@@ -254,6 +247,23 @@ func (w *writer) planStart(ctx context.Context, name string, like Partition, lat
 		return decideLateStart(starts, w.snapshot, w.pipeline), nil
 	}
 	return decideStart(name, starts, w.snapshot, w.pipeline), nil
+}
+
+func (w *writer) topic(ctx context.Context, name string) (topic Topic, err error) {
+	err = w.ask(ctx, "topic "+name, func(ctx context.Context) (err error) {
+		topic, err = w.log.Topic(ctx, name)
+		return err
+	})
+	return topic, err
+}
+
+// all returns the partitions of a topic.
+func (t Topic) all() []Partition {
+	all := make([]Partition, len(t.Partitions))
+	for i, id := range t.Partitions {
+		all[i] = Partition{Cluster: t.Cluster, Topic: t.Name, TopicID: t.ID, ID: id}
+	}
+	return all
 }
 
 // positionsAt asks for the ends alone.

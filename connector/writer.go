@@ -32,8 +32,9 @@ type writer struct {
 	wake chan struct{}
 
 	// Owned by run:
-	snapshot *Snapshot // newest known; nil before the first resume
-	failures int       // consecutive cuts that failed for an unknown reason
+	snapshot *Snapshot           // newest known; nil before the first resume
+	failures int                 // consecutive cuts that failed for an unknown reason
+	ends     map[Partition]int64 // of all partitions of the topics, when they were first asked for
 }
 
 // work is what the reader wants of a writer. Each kind exists at most once at a time.
@@ -41,6 +42,7 @@ type work struct {
 	cut    *openCut
 	resume map[Partition]resumeRequest
 	look   map[Partition]int64
+	ends   bool // how far the whole table is from where its topics ended at the first such question
 }
 
 // openCut is a cut whose marker is on its way through the lanes.
@@ -71,17 +73,19 @@ type outcome struct {
 	plan    *Plan               // of settled and fenced cuts, if it came so far
 	resumed map[Partition]found // of resumed
 	err     error               // of fenced and failed
+	behind  int                 // of measured; -1 if nobody could say
 	schema  Schema
 }
 
 type outcomeKind uint8
 
 const (
-	settled outcomeKind = iota // a cut is in the log, or had nothing to commit
-	fenced                     // positions moved: everything of this table is dropped and resumed
-	failed                     // the table cannot be written: its claims hold
-	resumed                    // claims know where they stand
-	looked                     // idle claims stand where they were
+	settled  outcomeKind = iota // a cut is in the log, or had nothing to commit
+	fenced                      // positions moved: everything of this table is dropped and resumed
+	failed                      // the table cannot be written: its claims hold
+	resumed                     // claims know where they stand
+	looked                      // idle claims stand where they were
+	measured                    // how many partitions, of whatever member, are behind the ends
 )
 
 // found is where a claim stands.
@@ -126,6 +130,9 @@ func (w *writer) run(ctx context.Context) {
 		case todo.look != nil:
 			w.say(ctx, w.look(ctx, todo.look))
 			todo.look = nil
+		case todo.ends:
+			w.say(ctx, outcome{kind: measured, behind: w.measure(ctx)})
+			todo.ends = false
 		default:
 			select {
 			case <-w.wake:
@@ -154,6 +161,7 @@ func (now *work) keep(old work) {
 	if now.look == nil {
 		now.look = old.look
 	}
+	now.ends = now.ends || old.ends
 }
 
 func (w *writer) say(ctx context.Context, o outcome) {
@@ -247,4 +255,45 @@ func (w *writer) look(ctx context.Context, expected map[Partition]int64) outcome
 		}
 	}
 	return outcome{kind: looked}
+}
+
+// measure counts the partitions of the topics that the table has not taken to where they ended when this was first
+// asked: all of them, not only our claims. A member that died a moment ago may still have its share, and nobody reads it.
+func (w *writer) measure(ctx context.Context) int {
+	if w.ends == nil {
+		ends, err := w.currentEnds(ctx)
+		if err != nil {
+			return -1
+		}
+		w.ends = ends
+	}
+	s, err := w.table.Load(ctx)
+	if err != nil {
+		return -1
+	}
+	behind := 0
+	for p, end := range w.ends {
+		if at, ok := s.Positions[p.AppID(w.pipeline)]; !ok || at < end {
+			behind++
+		}
+	}
+	return behind
+}
+
+func (w *writer) currentEnds(ctx context.Context) (map[Partition]int64, error) {
+	ends := map[Partition]int64{}
+	for name := range w.start {
+		topic, err := w.topic(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		bounds, err := w.bounds(ctx, positionsAt(topic.all()))
+		if err != nil {
+			return nil, err
+		}
+		for p, b := range bounds {
+			ends[p] = b.LastStable
+		}
+	}
+	return ends, nil
 }

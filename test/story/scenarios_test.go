@@ -482,6 +482,27 @@ func TestUntilCurrentEndsByItself(t *testing.T) {
 	})
 }
 
+// TestUntilCurrentWaitsForWhatOthersHave: a member that died a moment ago still has its share of the partitions, and
+// nobody reads them.
+func TestUntilCurrentWaitsForWhatOthersHave(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		w.UntilCurrent = true
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		w.Broker.Produce(story.Topic, 1, "rrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		time.Sleep(time.Minute)
+		if p.Connector.Status().Draining {
+			t.Fatal("ended without the other partition")
+		}
+		p.Member.Assign(joined(w, 0, 1))
+		w.Done(p)
+		if !w.AtEnd() {
+			t.Errorf("ended early\n%s", history(w))
+		}
+	})
+}
+
 // TestAHotKeyStopsItsPartitionOnly: the valve and the bound per key of seed scenarios 4 and 5, small.
 func TestAHotKeyStopsItsPartitionOnly(t *testing.T) {
 	scene(t, 4, func(t *testing.T, w *story.World) {
