@@ -1,3 +1,4 @@
+//nolint:gosec // G115: bits of numbers are moved into words on purpose.
 package datafile
 
 import (
