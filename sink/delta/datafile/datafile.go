@@ -3,7 +3,7 @@
 //
 // Row groups are encoded side by side and put together in order, so that a file does not depend on scheduling: equal
 // pieces give equal bytes. The bounds of every column are computed once, from Arrow, and used for the Parquet footer
-// and for Delta alike. The way of a row group: [columns] says what is written, shape.go brings the arrays to it and
+// and for Delta alike. The way of a row group: columns.go says what is written, shape.go brings the arrays to it and
 // computes bounds, encode.go makes Parquet of them, assemble.go puts files together, stats.go writes the JSON.
 package datafile
 
