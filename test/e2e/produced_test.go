@@ -3,9 +3,12 @@
 package e2e
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -41,6 +44,40 @@ func TestProducedIsTable(t *testing.T) {
 	}
 }
 
+// wantSchema compares the table's schema with what the DDL means in Delta's own words.
+func (s *scene) wantSchema() {
+	s.t.Helper()
+	var found struct {
+		Fields []struct {
+			Name     string          `json:"name"`
+			Type     json.RawMessage `json:"type"`
+			Nullable bool            `json:"nullable"`
+		} `json:"fields"`
+	}
+	if err := json.Unmarshal([]byte(s.commits()[0].Schema), &found); err != nil {
+		s.t.Fatal(err)
+	}
+	var got []string
+	for _, f := range found.Fields {
+		kind := string(f.Type)
+		for _, nested := range []string{"struct", "array"} {
+			if strings.Contains(kind, `"type":"`+nested+`"`) {
+				kind = nested
+			}
+		}
+		got = append(got, fmt.Sprintf("%s %s %t", f.Name, strings.Trim(kind, `"`), f.Nullable))
+	}
+	want := []string{
+		"_kafka_topic string true", "_kafka_partition integer true", "_kafka_offset long true", "_kafka_timestamp timestamp true",
+		"order_id string false", "customer_id string true", "store_id long true", "quantity integer true", "total double true",
+		"discount double true", "created_at timestamp true", "paid boolean true", "status string true", "coupon string true",
+		"shipping struct true", "tags array true",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.t.Errorf("columns (name, type, nullable): %s", diff)
+	}
+}
+
 // The codecs that the large test leaves out, and records without compression.
 func TestEveryCodec(t *testing.T) {
 	t.Parallel()
@@ -52,6 +89,7 @@ func TestEveryCodec(t *testing.T) {
 	}
 	s.untilCurrent()
 	s.check()
+	s.wantSchema()
 	// Nothing new: the run ends at once and the table stays.
 	before := len(s.commits())
 	s.untilCurrent()

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -36,10 +35,6 @@ type KafkaOptions struct {
 	Dir string // an empty folder for its data
 	// Advertise is the address that the second listener's metadata name, "" for no second listener.
 	Advertise string
-	// Heap is the largest heap of its JVM, 1g by default.
-	Heap string
-	// Extra are more lines of server.properties.
-	Extra []string
 }
 
 // StartKafka formats a new cluster and starts its broker. The caller ends it with Stop or Kill.
@@ -89,7 +84,7 @@ func (k *Kafka) configure(o KafkaOptions) error {
 		listeners += ",PROXIED://" + k.Proxied
 		advertised += ",PROXIED://" + o.Advertise
 	}
-	lines := append([]string{
+	lines := []string{
 		"process.roles=broker,controller",
 		"node.id=1",
 		"controller.quorum.voters=1@" + controller,
@@ -115,10 +110,6 @@ func (k *Kafka) configure(o KafkaOptions) error {
 		"log.retention.check.interval.ms=1000",
 		"file.delete.delay.ms=100",
 		"log.cleaner.dedupe.buffer.size=33554432",
-	}, o.Extra...)
-	heap := o.Heap
-	if heap == "" {
-		heap = "1g"
 	}
 	root, err := Root()
 	if err != nil {
@@ -131,7 +122,6 @@ func (k *Kafka) configure(o KafkaOptions) error {
 	for name, text := range map[string]string{
 		"server.properties": strings.Join(lines, "\n") + "\n",
 		"log4j2.properties": string(log4j),
-		"heap":              heap,
 	} {
 		if err := os.WriteFile(filepath.Join(k.Dir, name), []byte(text), 0o644); err != nil {
 			return fmt.Errorf("configure Kafka: %w", err)
@@ -142,12 +132,9 @@ func (k *Kafka) configure(o KafkaOptions) error {
 
 // Start starts the broker again on its data. It returns when the broker serves.
 func (k *Kafka) Start(ctx context.Context) error {
-	heap, err := os.ReadFile(filepath.Join(k.Dir, "heap"))
-	if err != nil {
-		return fmt.Errorf("start Kafka: %w", err)
-	}
 	log := filepath.Join(k.Dir, "kafka-"+time.Now().Format("150405.000")+".log")
-	k.proc, err = StartProcess("Kafka", log, nil, "java", "-Xms256m", "-Xmx"+string(heap), "-XX:+UseG1GC",
+	var err error
+	k.proc, err = StartProcess("Kafka", log, nil, "java", "-Xms256m", "-Xmx1g", "-XX:+UseG1GC",
 		"-XX:MaxGCPauseMillis=50", "-Djava.awt.headless=true", "-Dlog4j2.configurationFile="+k.log4j(),
 		"-cp", k.libs+"/*", "kafka.Kafka", k.properties())
 	if err != nil {
@@ -201,17 +188,8 @@ func (k *Kafka) closeAdmin() {
 	}
 }
 
-// Pause stops the broker's process from running until Resume: connections stay open, nothing answers.
-func (k *Kafka) Pause() error { return k.proc.Signal(syscall.SIGSTOP) }
-
-// Resume lets a paused broker go on.
-func (k *Kafka) Resume() error { return k.proc.Signal(syscall.SIGCONT) }
-
 // Pid returns the broker's process id.
 func (k *Kafka) Pid() int { return k.proc.Pid() }
-
-// Admin returns a client for what tests ask of the broker besides the methods here.
-func (k *Kafka) Admin() *kadm.Client { return k.admin }
 
 // CreateTopic creates a topic without retention and waits until each partition has a leader.
 func (k *Kafka) CreateTopic(ctx context.Context, topic string, partitions int32, configs map[string]string) error {
@@ -250,19 +228,6 @@ func (k *Kafka) DeleteRecords(ctx context.Context, topic string, partition int32
 		return fmt.Errorf("delete records of %s/%d: %w", topic, partition, err)
 	}
 	return nil
-}
-
-// Ends returns the offsets after the last committed record of each partition (the last stable offsets).
-func (k *Kafka) Ends(ctx context.Context, topic string) (map[int32]int64, error) {
-	list, err := k.admin.ListCommittedOffsets(ctx, topic)
-	if err = errors.Join(err, list.Error()); err != nil {
-		return nil, fmt.Errorf("read the ends of %s: %w", topic, err)
-	}
-	ends := make(map[int32]int64)
-	for partition, offset := range list[topic] {
-		ends[partition] = offset.Offset
-	}
-	return ends, nil
 }
 
 // Segments returns the log segment files of a partition, oldest first.

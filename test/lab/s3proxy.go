@@ -23,10 +23,9 @@ type S3Proxy struct {
 	server    *http.Server
 	transport *http.Transport
 
-	mu       sync.Mutex
-	faults   []*Fault
-	requests int64
-	ends     []func() // what releases requests that are held
+	mu     sync.Mutex
+	faults []*Fault
+	ends   []func() // what releases requests that are held
 }
 
 // Match chooses requests.
@@ -121,13 +120,6 @@ func (p *S3Proxy) Heal() {
 	}
 }
 
-// Requests returns how many requests the proxy has seen.
-func (p *S3Proxy) Requests() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.requests
-}
-
 // Close ends the proxy.
 func (p *S3Proxy) Close() error {
 	p.Heal()
@@ -157,7 +149,6 @@ func (f *Fault) Release(takeEffect bool) {
 func (p *S3Proxy) choose(r *http.Request) *Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.requests++
 	for _, f := range p.faults {
 		if f.left > 0 && f.match(r) {
 			f.left--
