@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,14 +96,18 @@ func TestGuardReturnsWhatDoesNotPass(t *testing.T) {
 
 func TestBreakerOpensHoldsProbesAndCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, n := guard(t), 0
-		healthy := false
-		var tries []time.Duration
+		g := guard(t)
+		var (
+			mu      sync.Mutex
+			healthy bool
+			tries   []time.Duration
+		)
 		began := time.Now()
 		done := make(chan error)
 		go func() {
 			done <- g.Do(t.Context(), func(context.Context) error {
-				n++
+				mu.Lock()
+				defer mu.Unlock()
 				tries = append(tries, time.Since(began))
 				if healthy {
 					return nil
@@ -110,19 +115,26 @@ func TestBreakerOpensHoldsProbesAndCloses(t *testing.T) {
 				return hiccup
 			})
 		}()
+		tried := func() int {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return len(tries)
+		}
 		time.Sleep(40 * time.Second)
-		synctest.Wait()
+		n := tried()
 		if s := g.Status(); !s.Open || n != 5 || s.Failing != began || s.Err == nil {
 			t.Fatalf("after 5 failures: %d tries, %+v", n, s)
 		}
 		time.Sleep(60 * time.Second) // one probe, which fails
-		synctest.Wait()
-		if !g.Status().Open || n != 6 {
+		if n := tried(); !g.Status().Open || n != 6 {
 			t.Fatalf("after a failed probe: %d tries, open %v", n, g.Status().Open)
 		}
+		mu.Lock()
 		healthy = true
-		if err := <-done; err != nil || n != 7 {
-			t.Fatalf("%v after %d tries", err, n)
+		mu.Unlock()
+		if err := <-done; err != nil || tried() != 7 {
+			t.Fatalf("%v after %d tries", err, tried())
 		}
 		if gap := tries[6] - tries[5]; gap < time.Minute {
 			t.Errorf("probe after %v, want the breaker's minute", gap)
@@ -134,6 +146,33 @@ func TestBreakerOpensHoldsProbesAndCloses(t *testing.T) {
 		}
 		if s := g.Status(); s.Open || !s.Failing.IsZero() || s.Err != nil {
 			t.Errorf("healthy again: %+v", s)
+		}
+	})
+}
+
+// TestALateSuccessDoesNotCloseTheBreaker: a request from before it opened may still succeed; the last failure stays known
+// as long as requests wait.
+func TestALateSuccessDoesNotCloseTheBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guard(t)
+		slow := make(chan error)
+		go func() {
+			slow <- g.Try(t.Context(), func(context.Context) error {
+				time.Sleep(time.Minute)
+				return nil
+			})
+		}()
+		synctest.Wait()
+		for range 5 {
+			if err := g.Try(t.Context(), func(context.Context) error { return hiccup }); !errors.Is(err, hiccup) {
+				t.Fatal(err)
+			}
+		}
+		if err := <-slow; err != nil {
+			t.Fatal(err)
+		}
+		if s := g.Status(); !s.Open || s.Err == nil || s.Failing.IsZero() {
+			t.Errorf("open, and nothing says why: %+v", s)
 		}
 	})
 }

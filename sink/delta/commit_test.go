@@ -110,7 +110,7 @@ func TestOutcomes(t *testing.T) {
 					t.Fatal(err)
 				}
 				var got []string
-				for _, line := range tr.lines {
+				for _, line := range tr.all() {
 					kind, rest, _ := strings.Cut(line, " ")
 					if key, outcome, _ := strings.Cut(rest, " -> "); key == deltalog.CommitKey(2) {
 						got = append(got, kind+" "+outcome)
@@ -383,7 +383,7 @@ func TestOldSnapshot(t *testing.T) {
 					return cut{0, 0, 4}.pre(s)
 				})
 				heads := 0
-				for _, line := range tr.lines {
+				for _, line := range tr.all() {
 					if strings.HasPrefix(line, "head "+deltalog.CommitKey(1)) {
 						heads++
 					}
@@ -461,7 +461,7 @@ func TestSleepBeforeThePutLeaves(t *testing.T) {
 		}
 		check(t, w.mem, 4)
 		want := "put-if-absent " + deltalog.CommitKey(2) + " -> not_sent\nhead " + deltalog.CommitKey(1) + " -> ok\nput-if-absent " + deltalog.CommitKey(2) + " -> ok"
-		if got := strings.Join(tr.lines, "\n"); !strings.Contains(got, want) {
+		if got := strings.Join(tr.all(), "\n"); !strings.Contains(got, want) {
 			t.Errorf("got\n%s", got)
 		}
 	})

@@ -223,7 +223,7 @@ func TestBrokenReads(t *testing.T) {
 		if s := load(t, open(t, objstore.Traced(store, tr.line))); s.Version != 25 || s.Positions[app(0)] != 75 {
 			t.Errorf("%+v", s)
 		}
-		lists := slices.DeleteFunc(tr.lines, func(l string) bool { return !strings.HasPrefix(l, "list") })
+		lists := slices.DeleteFunc(tr.all(), func(l string) bool { return !strings.HasPrefix(l, "list") })
 		if len(lists) != 2 || lists[0] == lists[1] || !strings.Contains(lists[1], ".json") {
 			t.Errorf("a list that broke off was not continued: %q", lists)
 		}

@@ -33,21 +33,29 @@ func (tr *trace) line(s string) {
 	tr.lines = append(tr.lines, uuids.ReplaceAllString(s, "<uuid>"))
 }
 
+// all returns the lines so far. What the table does in the background may still add to them.
+func (tr *trace) all() []string {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return slices.Clone(tr.lines)
+}
+
 // say puts a line of the test between those of the store.
 func (tr *trace) say(s string) { tr.line("# " + s) }
 
 // golden compares a trace with testdata.
 func golden(t *testing.T, name string, tr *trace) {
 	t.Helper()
+	lines := tr.all()
 	// Commits that are read side by side are asked for in any order.
-	for i := 0; i < len(tr.lines); i++ {
+	for i := 0; i < len(lines); i++ {
 		from := i
-		for i < len(tr.lines) && reads.MatchString(tr.lines[i]) {
+		for i < len(lines) && reads.MatchString(lines[i]) {
 			i++
 		}
-		slices.Sort(tr.lines[from:i])
+		slices.Sort(lines[from:i])
 	}
-	got := strings.Join(tr.lines, "\n") + "\n"
+	got := strings.Join(lines, "\n") + "\n"
 	path := filepath.Join("testdata", name)
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
