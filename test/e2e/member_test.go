@@ -129,9 +129,12 @@ func (m *member) metric(name string) float64 {
 	return sum
 }
 
-// kill ends the member with SIGKILL.
+// kill ends the member with SIGKILL. One that has ended before by itself fails the test.
 func (m *member) kill() {
 	m.s.t.Helper()
+	if !m.Running() {
+		m.s.t.Errorf("%s has ended with exit code %d: %s", m.Name, m.ExitCode(), m.Tail())
+	}
 	if err := m.Kill(); err != nil {
 		m.s.t.Fatal(err)
 	}

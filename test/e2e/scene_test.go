@@ -154,8 +154,9 @@ shutdown: {drain: 10s}
 	return path, listen
 }
 
-func credentials() []string {
-	return []string{"AWS_ACCESS_KEY_ID=" + lab.AccessKey, "AWS_SECRET_ACCESS_KEY=" + lab.SecretKey}
+// environment is what every connector gets. A data race ends one that was built to see it.
+func environment() []string {
+	return []string{"AWS_ACCESS_KEY_ID=" + lab.AccessKey, "AWS_SECRET_ACCESS_KEY=" + lab.SecretKey, "GORACE=halt_on_error=1"}
 }
 
 // start starts a member. It is killed at the end of the test if it still runs.
@@ -163,7 +164,7 @@ func (s *scene) start(change ...setting) *member {
 	s.t.Helper()
 	path, listen := s.config(change...)
 	name := fmt.Sprintf("member %d", s.members)
-	p, err := lab.StartProcess(name, filepath.Join(s.dir, fmt.Sprintf("member-%d.log", s.members)), credentials(),
+	p, err := lab.StartProcess(name, filepath.Join(s.dir, fmt.Sprintf("member-%d.log", s.members)), environment(),
 		shared.binary, "run", "--config", path)
 	if err != nil {
 		s.t.Fatal(err)
@@ -179,7 +180,7 @@ func (s *scene) command(args ...string) (code int, text string) {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, shared.binary, args...)
-	cmd.Env = append(os.Environ(), credentials()...)
+	cmd.Env = append(os.Environ(), environment()...)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
