@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -211,10 +212,9 @@ func TestBrokenReads(t *testing.T) {
 		mem := objstore.NewMem()
 		appendCommits(t, open(t, mem), 25) // two checkpoints, commits after them
 		synctest.Wait()
-		n := 0
+		var n atomic.Int64 // commits are read side by side
 		store := objstoretest.NewFaulty(mem, func(op objstore.Op) objstoretest.Fault {
-			n++
-			if n%2 == 0 && (op.Kind == objstore.OpGet || op.Kind == objstore.OpList) {
+			if n.Add(1)%2 == 0 && (op.Kind == objstore.OpGet || op.Kind == objstore.OpList) {
 				return broken
 			}
 			return ok
