@@ -101,6 +101,13 @@ var list = []mutant{
 		pkg: "./test/story", test: "^TestGroupOffsetsFollowTheTableAndAreMended$",
 	},
 	{
+		name: "group offsets are written before the commit",
+		file: "connector/reader.go",
+		old:  "c.next, c.epoch = last+1, f.Epoch\n",
+		new:  "c.next, c.epoch = last+1, f.Epoch\n\tr.offsets.note(c.Partition, GroupOffset{c.next, c.epoch})\n",
+		pkg:  "./test/story", test: "^TestSchedules$",
+	},
+	{
 		name: "what retention deleted is skipped",
 		file: "connector/resume.go",
 		old:  "b, there := bounds[pos.Partition]\n",

@@ -6,6 +6,7 @@ package story
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -79,6 +80,7 @@ type Broker struct {
 	topics map[string]*topic
 	group  map[string]map[int32]connector.GroupOffset
 	grown  chan struct{} // closed and renewed when records come
+	blames []string
 }
 
 type topic struct {
@@ -176,6 +178,19 @@ func (b *Broker) SetGroupOffset(name string, id int32, next int64) {
 	b.set(name, id, connector.GroupOffset{Next: next, Epoch: -1})
 }
 
+// Violations are what members did to the group that they must never do.
+func (b *Broker) Violations() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.blames)
+}
+
+func (b *Broker) blame(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.blames = append(b.blames, fmt.Sprintf(format, args...))
+}
+
 func (b *Broker) set(name string, id int32, o connector.GroupOffset) {
 	if b.group[name] == nil {
 		b.group[name] = map[int32]connector.GroupOffset{}
@@ -194,6 +209,8 @@ type Member struct {
 	requests map[connector.Partition]uint64 // the newest request of each partition
 	n        uint64
 	joined   bool
+	// Position says where the table stands; group offsets must never be ahead of it. Set before use.
+	Position func(id int32) int64
 	// Trace takes a line for each thing that the world outside can see. May be nil; set before use.
 	Trace   func(format string, args ...any)
 	pending sync.WaitGroup
@@ -293,6 +310,11 @@ func (m *Member) CommitOffsets(ctx context.Context, offsets map[connector.Partit
 	m.mu.Unlock()
 	if !joined {
 		return classify.Mark(errors.New("no generation"), classify.Fenced)
+	}
+	for p, o := range offsets {
+		if at := m.Position(p.ID); o.Next > at {
+			m.b.blame("group offset %d of %v, and the table stands at %d", o.Next, p, at)
+		}
 	}
 	m.b.mu.Lock()
 	for p, o := range offsets {

@@ -74,7 +74,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 	p := &Process{Name: fmt.Sprintf("m%d", w.born), stop: cancel, done: make(chan struct{})}
 	p.Member = w.Broker.NewMember(context.WithoutCancel(ctx))
 	p.Table = &Table{Log: w.Log, Member: p.Name, Chance: w.Chance, Late: &w.late, Broken: w.Broken, Trace: w.Trace}
-	p.Member.Trace = w.Trace
+	p.Member.Trace, p.Member.Position = w.Trace, w.Position
 	target := connector.Target{Table: p.Table, Decoder: Decoder{}}
 	p.crash, p.end = p.Table.Kill, func() {}
 	if w.Open != nil {

@@ -60,6 +60,9 @@ func schedule(t *testing.T, s uint64) (versions, handed int) {
 	calm(t, w, s)
 	all := w.Broker.Partitions(story.Topic)
 	w.Close()
+	for _, v := range w.Broker.Violations() {
+		t.Errorf("seed %d: %s", s, v)
+	}
 	if broken := judge(w, versionsOf(w)); broken != "" {
 		t.Errorf("seed %d: %s\n%s", s, broken, history(w))
 	}

@@ -169,6 +169,9 @@ func whole(t *testing.T, s uint64) int {
 	b.calm.Store(true)
 	calm(t, w, s)
 	w.Close()
+	for _, v := range w.Broker.Violations() {
+		t.Errorf("seed %d: %s", s, v)
+	}
 	if broken := judge(w, versionsIn(t, w, b.mem)); broken != "" {
 		t.Errorf("seed %d: %s", s, broken)
 	}
