@@ -13,11 +13,19 @@ func newLogger(c LogConfig, w io.Writer) (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
 		return nil, fmt.Errorf("log.level: %w", err)
 	}
-	o := &slog.HandlerOptions{Level: level}
+	o := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
 	if c.Format == "text" || c.Format == "auto" && isTerminal(w) {
 		return slog.New(slog.NewTextHandler(w, o)), nil
 	}
 	return slog.New(slog.NewJSONHandler(w, o)), nil
+}
+
+// readable writes durations as people do: 1.5s, not 1500000000.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 // isTerminal tells whether w is a character device, which is near enough: the others do not keep what they are given.
