@@ -70,7 +70,7 @@ var list = []mutant{
 		name: "files of an undecided commit are deleted",
 		file: "sink/delta/stage.go",
 		old:  "case f.mayBeNamed:", new: "case f.mayBeNamed && f.discarded:",
-		pkg: "./sink/delta", test: "^Test(EveryStepMayFail|ManyWritersUnderFaults|FilesAreCommittedOnce)$",
+		pkg: "./sink/delta", test: "^TestOldSnapshot$",
 	},
 
 	// What becomes of a batch.
