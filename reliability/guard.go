@@ -94,8 +94,7 @@ func (g *Guard) Do(ctx context.Context, op func(context.Context) error) error {
 	}
 }
 
-// Try runs op once if the breaker lets it. An error while the breaker is open is Transient and says so; use [Guard.Open]
-// to wait.
+// Try runs op once if the breaker lets it. An error while the breaker is open is Transient and says so.
 func (g *Guard) Try(ctx context.Context, op func(context.Context) error) error {
 	_, err := g.breaker.Execute(func() (struct{}, error) {
 		err := op(ctx)
@@ -114,14 +113,6 @@ func (g *Guard) Try(ctx context.Context, op func(context.Context) error) error {
 
 // errOpen is what Try returns instead of trying.
 var errOpen = classify.Mark(errors.New("circuit breaker is open"), classify.Transient)
-
-// Open tells whether err is the answer of Try that the breaker did not let it.
-func (g *Guard) Open(err error) (pause time.Duration, open bool) {
-	if !errors.Is(err, errOpen) {
-		return 0, false
-	}
-	return g.untilProbe(), true
-}
 
 // Status returns how the dependency is now.
 func (g *Guard) Status() Status {
