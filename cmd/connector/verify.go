@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,14 +21,21 @@ import (
 )
 
 func (c *cli) verifyCommand() *cobra.Command {
+	var (
+		withTopic bool
+		timeout   time.Duration
+	)
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Prove the table against its own log",
 		Long: `Reads the whole log and the offsets of all rows, and compares them: the ranges
 of the commits of each partition must follow each other without a gap or an
 overlap up to the position, each row's offset must lie in a range, and none may
-come twice. Kafka is not asked. Needs one bit of memory for each offset at most.
-Exit code 1 names each finding.`,
+come twice. Needs one bit of memory for each offset at most.
+
+With --kafka it also reads the topic, from its start to the positions, and
+compares: each committed record that has a value must have its row, and each row
+its record. Exit code 1 names each finding.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := c.openTable(cmd.Context())
@@ -35,9 +43,14 @@ Exit code 1 names each finding.`,
 				return err
 			}
 			defer o.close()
-			v, err := verifyTable(cmd.Context(), o)
+			v, checks, err := verifyTable(cmd.Context(), o)
 			if err != nil {
 				return o.failed(err)
+			}
+			if withTopic {
+				if err := v.compareTopic(cmd.Context(), o, checks, timeout); err != nil {
+					return exitError{exitDependency, fmt.Errorf("compare with topic %s: %w", o.topic, err)}
+				}
 			}
 			if c.output == "json" {
 				err = writeJSON(c.stdout, v)
@@ -50,6 +63,8 @@ Exit code 1 names each finding.`,
 			return err
 		},
 	}
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for each answer of Kafka, with --kafka")
+	cmd.Flags().BoolVar(&withTopic, "kafka", false, "compare the rows with the records of the topic, too")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
 	return cmd
@@ -76,25 +91,27 @@ type verifiedPartition struct {
 	Position  *int64     `json:"position"` // null if the table has no txn for it
 	Committed int64      `json:"rows_committed"`
 	Rows      int64      `json:"rows"` // of all chains of the partition
+	// Compared is what was read of the topic, null without --kafka.
+	Compared *comparison `json:"compared,omitempty"`
 }
 
-// verifyTable reads the table as of one version. The error is of the store or the log.
-func verifyTable(ctx context.Context, o *opened) (*verification, error) {
+// verifyTable reads the table as of one version, and returns what it saw of the rows. The error is of the store or the log.
+func verifyTable(ctx context.Context, o *opened) (*verification, map[source]*rowCheck, error) {
 	if o.store == nil {
-		return nil, deltalog.ErrNoTable
+		return nil, nil, deltalog.ErrNoTable
 	}
 	state, err := deltalog.Load(ctx, o.store)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	v := &verification{URL: o.url, Version: state.Version, Oldest: -1, Partitions: []verifiedPartition{}, Findings: []finding{}, Notes: []string{}}
 	ranges, altered, err := v.readHistory(ctx, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	checks, err := v.readRows(ctx, o, state, ranges)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(ranges), compareChains) {
 		in := ranges[at]
@@ -113,7 +130,7 @@ func verifyTable(ctx context.Context, o *opened) (*verification, error) {
 	for _, at := range slices.SortedFunc(maps.Keys(checks), compareSources) {
 		v.Findings = append(v.Findings, checks[at].findings(at, altered)...)
 	}
-	return v, nil
+	return v, checks, nil
 }
 
 func compareChains(a, b chain) int {
@@ -247,7 +264,12 @@ func (v *verification) bare(state *deltalog.State, ranges coverage) []finding {
 
 func (v *verification) print(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	_, _ = fmt.Fprintln(tw, "PARTITION\tOFFSETS COVERED\tPOSITION\tROWS COMMITTED\tROWS") // Flush has the error
+	compared := slices.ContainsFunc(v.Partitions, func(p verifiedPartition) bool { return p.Compared != nil })
+	title := "PARTITION\tOFFSETS COVERED\tPOSITION\tROWS COMMITTED\tROWS"
+	if compared {
+		title += "\tRECORDS COMPARED\tTOMBSTONES"
+	}
+	_, _ = fmt.Fprintln(tw, title) // Flush has the error
 	for _, p := range v.Partitions {
 		var covered []string
 		for _, r := range p.Ranges {
@@ -260,7 +282,14 @@ func (v *verification) print(w io.Writer) error {
 		if p.Position != nil {
 			position = fmt.Sprint(*p.Position)
 		}
-		_, _ = fmt.Fprintf(tw, "%s-%d\t%s\t%s\t%d\t%d\n", p.Topic, p.Partition, strings.Join(covered, " "), position, p.Committed, p.Rows)
+		_, _ = fmt.Fprintf(tw, "%s-%d\t%s\t%s\t%d\t%d", p.Topic, p.Partition, strings.Join(covered, " "), position, p.Committed, p.Rows)
+		switch k := p.Compared; {
+		case k != nil:
+			_, _ = fmt.Fprintf(tw, "\t%d in [%d, %d)\t%d", k.Records, k.From, k.Next, k.Tombstones)
+		case compared:
+			_, _ = fmt.Fprint(tw, "\t-\t-")
+		}
+		_, _ = fmt.Fprintln(tw)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -274,7 +303,11 @@ func (v *verification) print(w io.Writer) error {
 		fmt.Fprintf(&b, "%s\n", f)
 	}
 	if len(v.Findings) == 0 {
-		b.WriteString("ok: no gap, no overlap, no duplicate\n")
+		b.WriteString("ok: no gap, no overlap, no duplicate")
+		if compared {
+			b.WriteString("; the rows are those of the topic")
+		}
+		b.WriteString("\n")
 	} else {
 		fmt.Fprintf(&b, "%d findings\n", len(v.Findings))
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -135,8 +137,9 @@ type page struct {
 // highest. A thousand million rows with holes cost 125 MB.
 type offsetSet struct {
 	pages map[int64]*page
-	last  *page // of the offset before; rows come in order
-	index int64 // of last
+	last  *page   // of the offset before; rows come in order
+	index int64   // of last
+	order []int64 // the indexes of pages, once they are asked for in order
 }
 
 // add tells whether the offset is new.
@@ -149,7 +152,7 @@ func (s *offsetSet) add(offset int64) bool {
 		}
 		if p = s.pages[index]; p == nil {
 			p = &page{bits: new([pageBits / 64]uint64)}
-			s.pages[index] = p
+			s.pages[index], s.order = p, nil
 		}
 		s.last, s.index = p, index
 	}
@@ -166,6 +169,36 @@ func (s *offsetSet) add(offset int64) bool {
 		p.bits = nil
 	}
 	return true
+}
+
+// has tells whether the offset is in the set.
+func (s *offsetSet) has(offset int64) bool {
+	p := s.pages[offset/pageBits]
+	return offset >= 0 && p != nil && (p.bits == nil || p.bits[offset%pageBits/64]&(1<<(offset%64)) != 0)
+}
+
+// from returns the lowest offset of the set that is not below offset.
+func (s *offsetSet) from(offset int64) (at int64, ok bool) {
+	if s.order == nil {
+		s.order = slices.Sorted(maps.Keys(s.pages))
+	}
+	first, _ := slices.BinarySearch(s.order, offset/pageBits)
+	for _, index := range s.order[first:] {
+		p, begin := s.pages[index], max(offset, index*pageBits)
+		if p.bits == nil {
+			return begin, true
+		}
+		word := begin % pageBits / 64
+		left := p.bits[word] >> (begin % 64) << (begin % 64)
+		for left == 0 && word < pageBits/64-1 {
+			word++
+			left = p.bits[word]
+		}
+		if left != 0 {
+			return index*pageBits + word*64 + int64(bits.TrailingZeros64(left)), true
+		}
+	}
+	return 0, false
 }
 
 // rowCheck counts the rows of one partition against what its commits cover.

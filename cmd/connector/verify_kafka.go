@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/connector"
+	"sluice/connector/kafka"
+	"sluice/reliability"
+)
+
+// compareTopic reads the topic from its start to the table's positions and compares records with rows. It reads as any
+// reader of committed records and leaves no trace: no group, no offsets. An answer may take as long as within.
+func (v *verification) compareTopic(ctx context.Context, o *opened, checks map[source]*rowCheck, within time.Duration) error {
+	k, quiet := o.config.Kafka, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
+	client, err := kafka.NewClient(kafka.Config{Brokers: k.Brokers, Session: k.Session})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	log := kafka.NewLog(client, kafka.LogConfig{PartitionBytes: int(k.Fetch.MaxBytes), MaxBytes: int(k.Fetch.MaxBytes)}, quiet, prometheus.NewRegistry())
+	reading, end := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = log.Run(reading) }) // it ends with its context
+	defer running.Wait()
+	defer end()
+	guard := reliability.NewGuard("kafka", o.config.Guard(), quiet, nil)
+	r := &topicReader{log: log, within: within, ask: func(question func(context.Context) error) error {
+		asking, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		return patience(asking, guard)(question)
+	}}
+
+	var topic connector.Topic
+	if err := r.ask(func(ctx context.Context) (err error) { topic, err = log.Topic(ctx, o.topic); return err }); err != nil {
+		return err
+	}
+	var settings kafka.TopicSettings
+	if err := r.ask(func(ctx context.Context) (err error) { settings, err = client.TopicSettings(ctx, o.topic); return err }); err != nil {
+		v.note("whether the topic is compacted is unknown, so a row without a record counts as a finding: %v", err)
+	} else if settings.Compact {
+		v.note("topic %s is compacted: a row without a record is no finding", o.topic)
+	}
+	for i := range v.Partitions {
+		p := &v.Partitions[i]
+		of := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: p.Partition}
+		switch check := checks[source{p.Topic, p.Partition}]; {
+		case p.Topic != topic.Name || p.Position == nil:
+		case p.AppID != of.AppID(o.config.Pipeline):
+			v.note("%s-%d: rows of %s are not compared: the topic is another one now, or another pipeline's", p.Topic, p.Partition, p.AppID)
+		case len(check.chains) > 1:
+			v.note("%s-%d: rows are not compared: several pipelines or topics of this name filled it", p.Topic, p.Partition)
+		default:
+			c, err := r.compare(ctx, of, *p.Position, check)
+			if err != nil {
+				return fmt.Errorf("%s-%d: %w", p.Topic, p.Partition, err)
+			}
+			p.Compared = &comparison{c.from, c.next, c.records, c.tombstones}
+			v.Findings = append(v.Findings, c.findings(source{p.Topic, p.Partition}, settings.Compact)...)
+		}
+	}
+	return nil
+}
+
+// comparison is what verify --kafka read of a partition: the records at [From, Next).
+type comparison struct {
+	From       int64 `json:"from"`
+	Next       int64 `json:"next"`
+	Records    int64 `json:"records"`
+	Tombstones int64 `json:"tombstones"` // of Records, those without a value
+}
+
+// topicReader reads partitions one after the other.
+type topicReader struct {
+	log     *kafka.Log
+	ask     func(func(context.Context) error) error
+	within  time.Duration
+	session uint64
+	block   [1000]connector.Record
+}
+
+// compare reads a partition from the start of its log to a position.
+func (r *topicReader) compare(ctx context.Context, p connector.Partition, position int64, rows *rowCheck) (*topicCheck, error) {
+	defer r.log.Forget(p)
+	bounds, err := r.bounds(p)
+	if err != nil {
+		return nil, err
+	}
+	c := newTopicCheck(rows, bounds.LogStart)
+	// Rows at or behind the last stable offset have no committed record. That is for the end of this to find.
+	for at := bounds.LogStart; at < min(position, bounds.LastStable); {
+		f, err := r.fetch(ctx, p, at)
+		if reason := reasonOf(err); reason == connector.ReasonBehindLogStart { // retention went on meanwhile
+			if bounds, err = r.bounds(p); err == nil {
+				at = max(at, bounds.LogStart)
+				c.skip(at)
+				continue
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := r.records(&f, position, c); err != nil {
+			return nil, err
+		}
+		at = f.Next
+	}
+	c.pass(position)
+	return c, nil
+}
+
+func reasonOf(err error) connector.Reason {
+	if held, ok := errors.AsType[*connector.HoldError](err); ok {
+		return held.Reason
+	}
+	return ""
+}
+
+func (r *topicReader) bounds(p connector.Partition) (connector.Bounds, error) {
+	var all map[connector.Partition]connector.Bounds
+	err := r.ask(func(ctx context.Context) (err error) {
+		all, err = r.log.Bounds(ctx, []connector.Position{{Partition: p, Next: -1, Epoch: -1}})
+		return err
+	})
+	b, there := all[p]
+	if err == nil && !there {
+		err = errors.New("the topic was deleted or created again meanwhile")
+	}
+	return b, err
+}
+
+// fetch waits for the next answer.
+func (r *topicReader) fetch(ctx context.Context, p connector.Partition, at int64) (connector.Fetched, error) {
+	r.session++
+	r.log.Fetch(connector.FetchRequest{Position: connector.Position{Partition: p, Next: at, Epoch: -1}, Session: r.session})
+	patience := time.NewTimer(r.within)
+	defer patience.Stop()
+	for {
+		select {
+		case f := <-r.log.Fetched():
+			if f.Partition == p && f.Session == r.session {
+				return f, f.Err
+			}
+		case <-patience.C:
+			err := fmt.Errorf("no records from offset %d on within %v", at, r.within)
+			if trouble, ok := r.log.TroubleOf(p); ok {
+				err = fmt.Errorf("%w: %w", err, trouble.Err)
+			}
+			return connector.Fetched{}, err
+		case <-ctx.Done():
+			return connector.Fetched{}, context.Cause(ctx)
+		}
+	}
+}
+
+// records compares what an answer holds before position.
+func (r *topicReader) records(f *connector.Fetched, position int64, c *topicCheck) error {
+	for f.Records != nil {
+		n, err := f.Records.Read(r.block[:])
+		for i := range r.block[:n] {
+			if r.block[i].Offset < position {
+				c.record(&r.block[i])
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.pass(min(f.Next, position))
+	return nil
+}

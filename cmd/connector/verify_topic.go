@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+
+	"sluice/connector"
+)
+
+// topicCheck compares the rows of one partition with its committed records, which come in the order of their offsets.
+// Every record with a value that a commit covers must have a row, and every row a record.
+type topicCheck struct {
+	rows   *offsetSet
+	chains []*covered // what the commits cover, nearly always one chain
+	from   int64      // where the log starts: what lies before it cannot be compared
+	next   int64      // what lies before was compared
+
+	records, tombstones int64
+	lost, foreign       int64
+	firstLost           int64
+	firstForeign        int64
+}
+
+func newTopicCheck(rows *rowCheck, from int64) *topicCheck {
+	return &topicCheck{rows: &rows.seen, chains: rows.chains, from: from, next: from}
+}
+
+// record takes the next committed record.
+func (c *topicCheck) record(r *connector.Record) {
+	c.pass(r.Offset)
+	c.next = r.Offset + 1
+	c.records++
+	has := c.rows.has(r.Offset)
+	switch {
+	case r.Value == nil:
+		if c.tombstones++; has {
+			c.bare(r.Offset)
+		}
+	case !has && c.covered(r.Offset):
+		if c.lost++; c.lost == 1 {
+			c.firstLost = r.Offset
+		}
+	}
+}
+
+// pass notes that there is no committed record up to an offset.
+func (c *topicCheck) pass(to int64) {
+	for at, ok := c.rows.from(c.next); ok && at < to; at, ok = c.rows.from(at + 1) {
+		c.bare(at)
+	}
+	c.next = max(c.next, to)
+}
+
+// skip passes over offsets that the log has lost meanwhile: their rows cannot be compared.
+func (c *topicCheck) skip(to int64) { c.next = max(c.next, to) }
+
+// bare notes rows without a record.
+func (c *topicCheck) bare(offset int64) {
+	if c.foreign == 0 {
+		c.firstForeign = offset
+	}
+	c.foreign++
+}
+
+// covered tells whether a commit says that it holds the offset.
+func (c *topicCheck) covered(offset int64) bool {
+	for _, in := range c.chains {
+		if in.holds(offset) {
+			return true
+		}
+	}
+	return false
+}
+
+// findings says what contradicts the topic. In a compacted topic records go, and their rows rightly stay.
+func (c *topicCheck) findings(at source, compacted bool) []finding {
+	var all []finding
+	if c.lost > 0 {
+		all = append(all, finding{at.Topic, at.Partition, "lost", fmt.Sprintf(
+			"%d committed records of the topic have no row, the first one at offset %d", c.lost, c.firstLost)})
+	}
+	if c.foreign > 0 && !compacted {
+		all = append(all, finding{at.Topic, at.Partition, "foreign", fmt.Sprintf(
+			"%d rows have no committed record with a value in the topic, the first one at offset %d", c.foreign, c.firstForeign)})
+	}
+	return all
+}

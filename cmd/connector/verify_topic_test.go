@@ -1,0 +1,127 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sluice/connector"
+)
+
+// compareTopic holds rows against records, given as offsets; those in tombstones have no value.
+func compareTopic(in *covered, from, to int64, rows, records, tombstones []int64) *topicCheck {
+	var r rowCheck
+	r.chains = append(r.chains, in)
+	for _, o := range rows {
+		r.add(o)
+	}
+	c := newTopicCheck(&r, from)
+	for _, o := range records {
+		rec := connector.Record{Offset: o}
+		if !slices.Contains(tombstones, o) {
+			rec.Value = []byte("{}")
+		}
+		c.record(&rec)
+	}
+	c.pass(to)
+	return c
+}
+
+func TestTopicCheck(t *testing.T) {
+	in := followRanges(t, "0 -1 10 0\n1 10 20 8")
+	for _, c := range []struct {
+		name                      string
+		from                      int64
+		rows, records, tombstones []int64
+		want                      []string
+	}{
+		{"the same", 10, []int64{10, 11, 19}, []int64{10, 11, 19}, nil, nil},
+		{"nothing", 10, nil, nil, nil, nil},
+		{"a tombstone has no row", 10, []int64{10, 12}, []int64{10, 11, 12}, []int64{11}, nil},
+		{"before START", 0, []int64{10}, []int64{3, 4, 10}, nil, nil},
+		{"before the log's start", 15, []int64{10, 11, 16}, []int64{16}, nil, nil},
+		{
+			"lost", 10,
+			[]int64{10, 13},
+			[]int64{10, 11, 12, 13},
+			nil,
+			[]string{"lost: orders-3: 2 committed records of the topic have no row, the first one at offset 11"},
+		},
+		{
+			"an aborted record became a row", 10,
+			[]int64{10, 14, 17, 19},
+			[]int64{10, 17},
+			nil,
+			[]string{"foreign: orders-3: 2 rows have no committed record with a value in the topic, the first one at offset 14"},
+		},
+		{
+			"a tombstone became a row", 10,
+			[]int64{10, 11},
+			[]int64{10, 11},
+			[]int64{11},
+			[]string{"foreign: orders-3: 1 rows have no committed record with a value in the topic, the first one at offset 11"},
+		},
+	} {
+		got := compareTopic(in, c.from, 20, c.rows, c.records, c.tombstones)
+		if d := cmp.Diff(c.want, texts(got.findings(source{"orders", 3}, false))); d != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, d)
+		}
+		if got.records != int64(len(c.records)) || got.tombstones != int64(len(c.tombstones)) {
+			t.Errorf("%s: %d records, %d tombstones", c.name, got.records, got.tombstones)
+		}
+	}
+	got := compareTopic(in, 10, 20, []int64{10, 14}, []int64{10}, nil)
+	if all := got.findings(source{"orders", 3}, true); all != nil {
+		t.Errorf("a row whose record was compacted away is a finding: %v", all)
+	}
+}
+
+// The comparison is that of sets, whatever the holes and the pages.
+func TestTopicCheckSets(t *testing.T) {
+	in := followRanges(t, "0 -1 0 0\n1 0 1000000000 0")
+	rapid.Check(t, func(t *rapid.T) {
+		offset := rapid.OneOf(rapid.Int64Range(0, 200), rapid.Int64Range(pageBits-100, pageBits+100), rapid.Int64Range(0, 5*pageBits))
+		set := func(label string) []int64 {
+			all := rapid.SliceOfDistinct(offset, func(o int64) int64 { return o }).Draw(t, label)
+			slices.Sort(all)
+			return all
+		}
+		rows, records := set("rows"), set("records")
+		got := compareTopic(in, 0, 5*pageBits+1, rows, records, nil)
+		var lost, foreign int64
+		for _, o := range records {
+			if !slices.Contains(rows, o) {
+				lost++
+			}
+		}
+		for _, o := range rows {
+			if !slices.Contains(records, o) {
+				foreign++
+			}
+		}
+		if got.lost != lost || got.foreign != foreign {
+			t.Fatalf("lost %d, foreign %d, want %d and %d", got.lost, got.foreign, lost, foreign)
+		}
+	})
+}
+
+func TestOffsetSetFullPages(t *testing.T) {
+	var s offsetSet
+	for o := range int64(2*pageBits + 10) {
+		s.add(o)
+	}
+	s.add(3*pageBits + 5)
+	for _, c := range []struct{ from, at int64 }{{0, 0}, {pageBits + 7, pageBits + 7}, {2*pageBits + 10, 3*pageBits + 5}} {
+		if at, ok := s.from(c.from); !ok || at != c.at {
+			t.Errorf("from %d: %d %t, want %d", c.from, at, ok, c.at)
+		}
+	}
+	if at, ok := s.from(3*pageBits + 6); ok {
+		t.Errorf("behind the last one there is %d", at)
+	}
+	if !s.has(pageBits) || s.has(2*pageBits+10) || s.has(-1) {
+		t.Error("has does not tell what was added")
+	}
+}
