@@ -250,7 +250,7 @@ func (s *scene) awaitPosition(partition int32, next int64) {
 func (s *scene) check(args ...string) {
 	s.t.Helper()
 	s.checkSets(args...)
-	s.wants(0, "verify")
+	s.wants(0, "verify", "--kafka")
 }
 
 // checkSets compares the table with the ledger by independent readers.
