@@ -39,6 +39,8 @@ scripts: ## Python and shell scripts parse
 adapters: ## the adapters' conformance suites against real Kafka and MinIO
 	@go run ./test/lab/with kafka,minio $(SUITE) -name adapters \
 		go test -tags lab -count=1 -run 'MinIO|Lab$$' ./sink/delta/objstore ./connector/kafka
+	@go run ./test/lab/with kafka-3.9.1 $(SUITE) -name adapters-3.9 \
+		go test -tags lab -count=1 -run 'Lab$$' ./connector/kafka
 
 lab: adapters ## the connector against real Kafka and MinIO, with faults (minutes)
 	@$(SUITE) -name oracle go test -tags lab -count=1 -timeout 20m ./test/oracle

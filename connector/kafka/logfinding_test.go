@@ -120,6 +120,7 @@ func testLogRecreatedTopic(t *testing.T, w *scene) {
 		p := r.partitions("t")[0]
 		r.from(p, 0, -1)
 		r.until(time.Minute, func() bool { return r.records() == 10 })
+		began := time.Now()
 		w.delete("t")
 		want := connector.ReasonTopicMissing
 		if again {
@@ -127,7 +128,6 @@ func testLogRecreatedTopic(t *testing.T, w *scene) {
 			w.produce("t", 0, 20, "new")
 			want = connector.ReasonTopicRecreated
 		}
-		began := time.Now()
 		r.holds(time.Minute, p, want)
 		if since := time.Since(began); since < confirm {
 			t.Errorf("%s after %v: nobody looked twice", want, since)

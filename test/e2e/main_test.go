@@ -5,7 +5,8 @@
 //
 // The tests share one broker, one S3 server and one build of the binary; each has its topic, its table and its consumer
 // group, so most run side by side: they spend their time waiting for sessions. Those that stop the broker, or need both
-// cores, run before, alone. The build tag long adds rows that take minutes.
+// cores, run before, alone. The build tag long adds rows that take minutes. E2E_KAFKA=3.9.1 runs them with that version of
+// the broker.
 package e2e
 
 import (
@@ -60,7 +61,9 @@ func runAll(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	shared.kafka, err = lab.StartKafka(ctx, lab.KafkaOptions{Dir: dir, Advertise: shared.cable.Addr})
+	shared.kafka, err = lab.StartKafka(ctx, lab.KafkaOptions{
+		Dir: dir, Version: os.Getenv("E2E_KAFKA"), Advertise: shared.cable.Addr,
+	})
 	if err != nil {
 		return 1, err
 	}

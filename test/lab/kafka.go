@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -30,16 +31,23 @@ type Kafka struct {
 	admin *kadm.Client
 }
 
+// The versions of Kafka that the lab has: the newest, and the last one before 4.0.
+const (
+	KafkaNewest = "4.3.1"
+	KafkaOlder  = "3.9.1"
+)
+
 // KafkaOptions are what a broker may be told.
 type KafkaOptions struct {
-	Dir string // an empty folder for its data
+	Dir     string // an empty folder for its data
+	Version string // KafkaNewest if empty
 	// Advertise is the address that the second listener's metadata name, "" for no second listener.
 	Advertise string
 }
 
 // StartKafka formats a new cluster and starts its broker. The caller ends it with Stop or Kill.
 func StartKafka(ctx context.Context, o KafkaOptions) (*Kafka, error) {
-	libs, err := Install(ctx, "kafka")
+	libs, err := Install(ctx, "kafka-"+cmp.Or(o.Version, KafkaNewest))
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func Root() (string, error) {
 	}
 }
 
-// Install makes a part of the lab present ("kafka", "minio", "readers", "spark") and returns where it lies.
+// Install makes a part of the lab present ("kafka-4.3.1", "minio", "readers", "spark") and returns where it lies.
 func Install(ctx context.Context, part string) (string, error) {
 	root, err := Root()
 	if err != nil {

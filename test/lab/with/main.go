@@ -2,7 +2,8 @@
 //
 //	go run ./test/lab/with kafka,minio COMMAND ARGUMENT...
 //
-// In the command's environment SLUICE_TEST_KAFKA is the broker's address, SLUICE_TEST_S3 the URL of the S3 server.
+// kafka-3.9.1 in place of kafka is a broker of that version. In the command's environment SLUICE_TEST_KAFKA is the
+// broker's address, SLUICE_TEST_S3 the URL of the S3 server.
 package main
 
 import (
@@ -45,9 +46,9 @@ func run(ctx context.Context, servers, args []string) (err error) {
 		if err := os.Mkdir(own, 0o755); err != nil {
 			return err
 		}
-		switch name {
+		switch name, version, _ := strings.Cut(name, "-"); name {
 		case "kafka":
-			kafka, err := lab.StartKafka(ctx, lab.KafkaOptions{Dir: own})
+			kafka, err := lab.StartKafka(ctx, lab.KafkaOptions{Dir: own, Version: version})
 			if err != nil {
 				return err
 			}
