@@ -14,15 +14,6 @@ import (
 	"sluice/reliability"
 )
 
-// Start says where a topic that the table does not know yet is read from.
-type Start string
-
-// The starts of this version.
-const (
-	StartEarliest Start = "earliest" // the first record that the log still has
-	StartLatest   Start = "latest"   // the last stable offset: behind every committed record of now
-)
-
 const (
 	// secondLook is the time after which a finding about a position must show again before it counts: a leader that has
 	// just been elected may not know its own end yet.
@@ -177,7 +168,7 @@ func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRe
 			return fmt.Errorf("START of topic %q: %w", name, err)
 		}
 		w.snapshot = s
-		w.logger.InfoContext(ctx, "START", "topic", name, "from", w.start[name], "partitions", len(plan.Next), "version", s.Version)
+		w.logger.InfoContext(ctx, "START", "topic", name, "from", w.start[name].String(), "partitions", len(plan.Next), "version", s.Version)
 	}
 	return nil
 }
@@ -213,40 +204,6 @@ func (w *writer) judgePast(p Partition, known []past, offsets map[int32]GroupOff
 		return ReasonUnknownHistory, fmt.Sprintf("the table has no position for topic %q, but the group has offsets for %d of its partitions", p.Topic, len(offsets))
 	}
 	return "", ""
-}
-
-// planStart plans the first positions: of all partitions of a topic, or of those that were added to it since. The error
-// is a HoldError if Kafka does not say what is needed.
-func (w *writer) planStart(ctx context.Context, name string, like Partition, late bool, added []Partition) (*Plan, error) {
-	topic, err := w.topic(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if topic.ID != like.TopicID || topic.Cluster != like.Cluster {
-		return nil, Held(ReasonTopicRecreated, fmt.Sprintf("topic %q was created again while its claims resumed", name), nil)
-	}
-	partitions := added
-	if !late {
-		partitions = topic.all()
-	}
-	bounds, err := w.bounds(ctx, positionsAt(partitions))
-	if err != nil {
-		return nil, err
-	}
-	starts := map[Partition]int64{}
-	for p, b := range bounds {
-		starts[p] = b.LogStart
-		if w.start[name] == StartLatest && !late {
-			starts[p] = b.LastStable
-		}
-	}
-	if len(starts) < len(partitions) {
-		return nil, Held(ReasonKafkaDown, fmt.Sprintf("topic %q changed while it was looked at", name), nil)
-	}
-	if late {
-		return decideLateStart(starts, w.snapshot, w.pipeline), nil
-	}
-	return decideStart(name, starts, w.snapshot, w.pipeline), nil
 }
 
 func (w *writer) topic(ctx context.Context, name string) (topic Topic, err error) {

@@ -48,7 +48,7 @@ type GroupOffset struct {
 }
 
 // Log reads partitions. Every call may be made from another goroutine than the one that receives Fetched.
-type Log interface {
+type Log interface { //nolint:interfacebloat // three that read, three questions about what there is to read
 	// Fetch asks once for committed records from an offset on. The answer comes on Fetched, with the session of the
 	// request, as soon as there is a record batch, a control batch to pass or an error that concerns the position.
 	// Transient errors (connections, leader moves) are mended inside with jittered back-off and never answered.
@@ -65,6 +65,9 @@ type Log interface {
 	// out. An epoch >= 0 also asks whether the log was truncated below the position (KIP-320). With an error it returns
 	// what was answered. A negative Next asks for the ends alone.
 	Bounds(ctx context.Context, partitions []Position) (map[Partition]Bounds, error)
+	// OffsetsAt asks the leaders for the first committed record of each partition whose timestamp is not before at. A
+	// partition without such a record is left out, and so is one whose topic id is no longer the topic's.
+	OffsetsAt(ctx context.Context, partitions []Partition, at time.Time) (map[Partition]int64, error)
 }
 
 // Topic is a topic as the cluster's metadata show it.

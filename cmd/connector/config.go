@@ -93,7 +93,8 @@ type BreakerConfig struct {
 type TopicConfig struct {
 	Table           string // path of the table below storage.url
 	Format          string
-	Start           string // earliest or latest
+	Start           string // earliest, latest, timestamp or explicit
+	StartAt         StartAt
 	Schema          string // DDL text, as written or read from SchemaFile
 	SchemaFile      string // where Schema was read from, "" if it stands in config.yaml
 	UnknownFields   string
@@ -240,7 +241,8 @@ func (t *TopicConfig) keys() []key {
 	return []key{
 		{"table", text(&t.Table, nil), ""},
 		{"format", choice(&t.Format, []string{"avro", "protobuf", "raw", "string", "csv", "dead_letter"}, "json"), ""},
-		{"start", choice(&t.Start, []string{"timestamp", "explicit"}, "earliest", "latest"), ""},
+		{"start", choice(&t.Start, nil, "earliest", "latest", "timestamp", "explicit"), ""},
+		{"start_at", startAt(&t.StartAt), ""},
 		{"schema", text(&t.Schema, schemaText), ""},
 		{"unknown_fields", choice(&t.UnknownFields, []string{"add", "dead_letter"}, "ignore"), ""},
 		{"tombstones", choice(&t.Tombstones, []string{"row", "dead_letter"}, "skip"), ""},

@@ -123,6 +123,7 @@ func (l *loader) checkTopic(name string, t *TopicConfig) {
 	if at := l.set(name, "metadata_columns"); len(t.MetadataColumns) != len(metadataColumns) && !l.failed(at) {
 		l.report(l.at(at), "this version writes all four columns: write [%s], or remove it", strings.Join(metadataColumns[:], ", "))
 	}
+	l.checkStart(name, t)
 	at := l.set(name, "schema")
 	if l.failed(at) {
 		return

@@ -353,8 +353,14 @@ func (l *loader) field(f key, shown string, line int, n *yaml.Node) {
 			}
 			texts = append(texts, t)
 		}
+	case n.Kind == yaml.MappingNode && f.pairs:
+		var ok bool
+		if texts, ok = l.pairs(shown, n, &origin); !ok {
+			l.config.origins[shown] = origin // it is not missing
+			return
+		}
 	case n.Kind == yaml.MappingNode && strings.HasSuffix(shown, ".start"):
-		l.problem(n.Line, shown, "a start by timestamp or by offsets comes in a later version: write earliest or latest")
+		l.problem(n.Line, shown, "is a word: write start: timestamp or start: explicit, and the rest below start_at")
 		return
 	case f.list:
 		l.problem(n.Line, shown, "not a list: write a %s", f.allowed)
@@ -373,6 +379,29 @@ func (l *loader) field(f key, shown string, line int, n *yaml.Node) {
 			"a secret stands in the file: write ${VARIABLE}, or use %s_file", f.path[strings.LastIndexByte(f.path, '.')+1:])
 	}
 	l.config.origins[shown] = origin
+}
+
+// pairs returns the texts of a mapping of scalars, each as "key: value".
+func (l *loader) pairs(shown string, n *yaml.Node, origin *Origin) (texts []string, ok bool) {
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := n.Content[i], follow(n.Content[i+1])
+		if k.Kind != yaml.ScalarNode || v.Kind != yaml.ScalarNode || isNull(v) {
+			l.problem(k.Line, shown, "not a mapping of single values: write key: value")
+			return nil, false
+		}
+		if seen[k.Value] {
+			l.problem(k.Line, shown, "%s is given twice: remove one", k.Value)
+			return nil, false
+		}
+		seen[k.Value] = true
+		t, ok := l.scalar(shown, v, origin)
+		if !ok {
+			return nil, false
+		}
+		texts = append(texts, k.Value+": "+t)
+	}
+	return texts, true
 }
 
 func splitList(t string) []string {

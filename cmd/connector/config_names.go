@@ -12,7 +12,7 @@ var (
 		"memory", "kafka.tls", "kafka.sasl", "health.lag", "health.liveness_file", "health.canary", "members", "ops", "traces",
 	}
 	laterTopicKeys = [...]string{
-		"start_at", "new_columns", "partition_by", "statistics", "record_retry", "dead_letters", "identity", "health_records", "lag",
+		"new_columns", "partition_by", "statistics", "record_retry", "dead_letters", "identity", "health_records", "lag",
 	}
 )
 

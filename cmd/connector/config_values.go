@@ -17,8 +17,9 @@ type value struct {
 	// allowed says in a few words what may be written.
 	allowed string
 	list    bool
+	pairs   bool // a mapping may be written too; its texts are "key: value"
 	secret  bool
-	// set takes exactly one text unless list is true. Its error says what to write.
+	// set takes exactly one text unless list or pairs is true. Its error says what to write.
 	set  func(texts []string) error
 	node func() *yaml.Node
 }

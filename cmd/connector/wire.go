@@ -88,7 +88,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 		Config: connector.Config{
 			Pipeline: c.Pipeline,
 			Topics: []connector.TopicConfig{{
-				Topic: name, Table: topic.Table, Start: connector.Start(topic.Start),
+				Topic: name, Table: topic.Table, Start: topic.start(),
 				Commit: connector.Limits{Every: topic.Commit.Every, Rows: topic.Commit.Rows, Bytes: topic.Commit.Bytes},
 			}},
 			Queue: connector.QueueConfig{

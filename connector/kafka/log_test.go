@@ -59,6 +59,7 @@ var logConformance = []struct {
 	{"Transactions", testLogTransactions},
 	{"RecreatedTopic", testLogRecreatedTopic},
 	{"OutOfRange", testLogOutOfRange},
+	{"OffsetsAt", testLogOffsetsAt},
 }
 
 func TestLog(t *testing.T) {

@@ -75,6 +75,8 @@ type Broker struct {
 	Shown int
 	// Value makes the value of a record; nil makes its kind.
 	Value func(k Kind, offset int64) []byte
+	// OnOffsets is called when a member asks for the group's offsets, before it is answered. May be nil.
+	OnOffsets func()
 
 	mu     sync.Mutex
 	topics map[string]*topic
@@ -91,6 +93,7 @@ type topic struct {
 type partition struct {
 	kinds    []Kind
 	keys     []string
+	times    []time.Time
 	logStart int64
 	corrupt  int64 // offset of a damaged record batch, -1 for none
 }
@@ -114,6 +117,16 @@ func (b *Broker) Create(name string, id byte, partitions int) {
 	b.topics[name] = t
 }
 
+// Grow adds partitions to a topic until it has n.
+func (b *Broker) Grow(name string, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.topics[name]
+	for len(t.partitions) < n {
+		t.partitions = append(t.partitions, &partition{corrupt: -1})
+	}
+}
+
 // Produce appends records of these kinds.
 func (b *Broker) Produce(name string, id int32, kinds string, key string) {
 	b.mu.Lock()
@@ -122,6 +135,7 @@ func (b *Broker) Produce(name string, id int32, kinds string, key string) {
 	for _, k := range []byte(kinds) {
 		p.kinds = append(p.kinds, Kind(k))
 		p.keys = append(p.keys, key)
+		p.times = append(p.times, time.Now())
 	}
 	close(b.grown)
 	b.grown = make(chan struct{})
@@ -290,6 +304,9 @@ func (m *Member) Offsets(ctx context.Context, name string) (map[int32]connector.
 	if err := m.ask(ctx); err != nil {
 		return nil, err
 	}
+	if m.b.OnOffsets != nil {
+		m.b.OnOffsets()
+	}
 	m.trace("group offsets of %s", name)
 	return m.b.GroupOffsets(name), nil
 }
@@ -365,6 +382,25 @@ func (m *Member) Bounds(ctx context.Context, at []connector.Position) (map[conne
 	}
 	m.trace("bounds of %d partitions", len(at))
 	return bounds, err
+}
+
+// OffsetsAt returns the first record of each partition that is not older than at.
+func (m *Member) OffsetsAt(ctx context.Context, partitions []connector.Partition, at time.Time) (map[connector.Partition]int64, error) {
+	if err := m.ask(ctx); err != nil {
+		return nil, err
+	}
+	m.b.mu.Lock()
+	defer m.b.mu.Unlock()
+	offsets := map[connector.Partition]int64{}
+	for _, p := range partitions {
+		if t := m.b.topics[p.Topic]; t != nil && t.id == p.TopicID {
+			times := t.partitions[p.ID].times
+			if i := slices.IndexFunc(times, func(t time.Time) bool { return !t.Before(at) }); i >= 0 {
+				offsets[p] = int64(i)
+			}
+		}
+	}
+	return offsets, nil
 }
 
 func (p *partition) bounds() connector.Bounds {

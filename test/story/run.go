@@ -49,7 +49,7 @@ func NewWorld(seed uint64, partitions int) *World {
 	chance := NewChance(seed)
 	w := &World{
 		Broker: NewBroker(chance), Log: NewTableLog("table-1"), Chance: chance, Logger: slog.New(slog.DiscardHandler),
-		Start: connector.StartEarliest, Every: time.Second,
+		Every: time.Second,
 	}
 	w.Broker.Create(Topic, 1, partitions)
 	return w

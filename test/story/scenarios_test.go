@@ -72,7 +72,7 @@ func TestStartIsOneCommitForAllPartitions(t *testing.T) {
 
 func TestStartLatestBeginsBehindWhatIsThere(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
-		w.Start = connector.StartLatest
+		w.Start = connector.Start{Policy: connector.StartLatest}
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
@@ -87,7 +87,7 @@ func TestStartLatestBeginsBehindWhatIsThere(t *testing.T) {
 
 func TestTwoMembersStartAtOnce(t *testing.T) {
 	scene(t, 4, func(t *testing.T, w *story.World) {
-		w.Start = connector.StartLatest
+		w.Start = connector.Start{Policy: connector.StartLatest}
 		a, b := w.Begin(t.Context()), w.Begin(t.Context())
 		a.Member.Assign(joined(w, 0, 1))
 		b.Member.Assign(joined(w, 2, 3))
@@ -113,7 +113,7 @@ func TestTwoMembersStartAtOnce(t *testing.T) {
 
 func TestAPartitionAddedLaterStartsAtItsEarliestOffset(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.Start = connector.StartLatest
+		w.Start = connector.Start{Policy: connector.StartLatest}
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0))
 		eventually(t, "START", func() bool { return len(w.Started()) == 1 })

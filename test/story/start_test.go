@@ -1,0 +1,150 @@
+package story_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/test/story"
+)
+
+func TestStartByTimestamp(t *testing.T) {
+	for name, start := range map[string]func(since time.Time) connector.Start{
+		"a time": func(since time.Time) connector.Start {
+			return connector.Start{Policy: connector.StartTimestamp, At: since}
+		},
+		"a while back": func(time.Time) connector.Start {
+			return connector.Start{Policy: connector.StartTimestamp, Back: 30 * time.Minute}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene(t, 3, func(t *testing.T, w *story.World) {
+				w.Broker.Produce(story.Topic, 0, "rrr", "k")
+				w.Broker.Produce(story.Topic, 1, "r", "k")
+				time.Sleep(time.Hour)
+				since := time.Now()
+				w.Broker.Produce(story.Topic, 0, "rr", "k")
+				time.Sleep(10 * time.Minute)
+				w.Start = start(since)
+				p := w.Begin(t.Context())
+				p.Member.Assign(joined(w, 0, 1, 2))
+				eventually(t, "START", func() bool { return len(w.Started()) == 3 })
+				if got, want := w.Started(), map[int32]int64{0: 3, 1: 1, 2: 0}; !maps.Equal(got, want) {
+					t.Errorf("started %v, want %v", got, want)
+				}
+				w.Broker.Produce(story.Topic, 1, "rr", "k")
+				eventually(t, "end", w.AtEnd)
+				wantRows(t, w, 0, []int64{3, 4})
+				wantRows(t, w, 1, []int64{1, 2})
+			})
+		})
+	}
+}
+
+// Two members, of which one has no partition of the START's, and a partition that comes later.
+func TestStartAtOffsetsIsOneCommitForAllPartitions(t *testing.T) {
+	scene(t, 3, func(t *testing.T, w *story.World) {
+		for id := range int32(3) {
+			w.Broker.Produce(story.Topic, id, "rrrr", "k")
+		}
+		w.Start = connector.Start{Policy: connector.StartExplicit, Offsets: map[int32]int64{0: 3, 1: 1}, Others: connector.StartLatest}
+		a, b := w.Begin(t.Context()), w.Begin(t.Context())
+		a.Member.Assign(joined(w, 0))
+		b.Member.Assign(joined(w, 1, 2))
+		eventually(t, "end", w.AtEnd)
+		if got, want := w.Started(), map[int32]int64{0: 3, 1: 1, 2: 4}; !maps.Equal(got, want) {
+			t.Errorf("started %v, want %v", got, want)
+		}
+		starts := 0
+		for _, v := range w.Log.Versions() {
+			if v.Commit.Operation == "SLUICE START" {
+				starts++
+			}
+		}
+		if starts != 1 || !w.Marked("table-1") {
+			t.Errorf("%d START commits, want 1; table marked: %v\n%s", starts, w.Marked("table-1"), history(w))
+		}
+		wantRows(t, w, 0, []int64{3})
+		wantRows(t, w, 1, []int64{1, 2, 3})
+		wantRows(t, w, 2, nil)
+
+		w.Broker.Grow(story.Topic, 4) // the same topic id; its first records come before anybody looks
+		w.Broker.Produce(story.Topic, 3, "rr", "k")
+		b.Member.Assign(joined(w, 1, 2, 3))
+		eventually(t, "end", w.AtEnd)
+		wantRows(t, w, 3, []int64{0, 1})
+	})
+}
+
+func TestStartOutsideOfTheLogHoldsTheTopic(t *testing.T) {
+	for name, c := range map[string]struct {
+		offsets map[int32]int64
+		reason  connector.Reason
+		detail  string
+	}{
+		"before it": {map[int32]int64{0: 1, 1: 0}, connector.ReasonBehindLogStart, "[2, 5]"},
+		"beyond it": {map[int32]int64{0: 6, 1: 0}, connector.ReasonAheadOfLogEnd, "[2, 5]"},
+		"elsewhere": {map[int32]int64{2: 0}, connector.ReasonAheadOfLogEnd, "2 partitions"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene(t, 2, func(t *testing.T, w *story.World) {
+				w.Broker.Produce(story.Topic, 0, "rrrrr", "k")
+				w.Broker.Change(story.Topic, 0, 2, -1)
+				w.Start = connector.Start{Policy: connector.StartExplicit, Offsets: c.offsets}
+				p := w.Begin(t.Context())
+				p.Member.Assign(joined(w, 0, 1))
+				wantHolds(t, p, map[int32]connector.Reason{0: c.reason, 1: c.reason})
+				time.Sleep(5 * time.Minute)
+				if n := len(w.Started()); n > 0 {
+					t.Errorf("%d partitions were started\n%s", n, history(w))
+				}
+				for _, claim := range p.Connector.Status().Claims {
+					if claim.Hold == nil || !strings.Contains(claim.Hold.Detail, c.detail) {
+						t.Errorf("the hold of %v does not name the bounds %s: %+v", claim.Partition, c.detail, claim.Hold)
+					}
+				}
+				if name == "beyond it" { // the log grows
+					w.Broker.Produce(story.Topic, 0, "rr", "k")
+					eventually(t, "end", w.AtEnd)
+					wantRows(t, w, 0, []int64{6})
+				}
+			})
+		})
+	}
+}
+
+// The group's offsets are read first, the snapshot after. Here another member starts and commits group offsets while
+// this one asks for them: in the other order it would see an offset and no txn, and hold.
+func TestGroupOffsetsAreReadBeforeTheSnapshot(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		here := w.Broker.Partitions(story.Topic)[0]
+		first := true
+		w.Broker.OnOffsets = func() {
+			if !first {
+				return
+			}
+			first = false
+			w.Log.Append(story.Version{Commit: connector.Commit{
+				Operation: "SLUICE START",
+				Txns:      []connector.Txn{{AppID: idempotency.TableAppID(story.Pipeline, "table-1")}, {AppID: here.AppID(story.Pipeline), Version: 2}},
+				Ranges:    []connector.Range{{Topic: story.Topic, From: -1, Next: 2}},
+			}})
+			w.Broker.SetGroupOffset(story.Topic, 0, 2)
+		}
+		p := w.Begin(t.Context())
+		held := false
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "end", func() bool {
+			held = held || len(p.Holds()) > 0
+			return w.AtEnd()
+		})
+		if held {
+			t.Error("held for a history that is its own")
+		}
+		wantRows(t, w, 0, []int64{2})
+	})
+}
