@@ -113,7 +113,11 @@ type settings struct {
 	brokers string
 	store   string
 	listen  string
+	start   string
 }
+
+// from lets a topic that the table does not know begin elsewhere than at its first record.
+func from(start string) setting { return func(c *settings) { c.start = start } }
 
 // through sends a member's requests to the store through a proxy.
 func through(p *lab.S3Proxy) setting { return func(c *settings) { c.store = p.Endpoint } }
@@ -128,7 +132,7 @@ func (s *scene) config(change ...setting) (path, listen string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	c := settings{shared.kafka.Addr, shared.minio.Endpoint, listen}
+	c := settings{shared.kafka.Addr, shared.minio.Endpoint, listen, "earliest"}
 	for _, f := range change {
 		f(&c)
 	}
@@ -143,11 +147,12 @@ retry: {initial: 100ms, max: 1s}
 breaker: {open_for: 2s, successes: 1}
 defaults:
   schema: %[6]q
+  start: %[8]s
   commit: {every: 1s, rows: 20000}
 topics: {%[1]s: {}}
 health: {listen: %[7]q}
 shutdown: {drain: 10s}
-`, s.name, c.brokers, shared.bucket.Name, c.store, lab.Region, gen.DDL, c.listen)
+`, s.name, c.brokers, shared.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}

@@ -1,0 +1,48 @@
+//go:build lab
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+)
+
+// Members that meet a new topic at the same time, while records come, agree on one START for all partitions: there is no
+// second one that would move a partition's beginning behind records that were already awaited.
+func TestMembersStartAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 8)
+	s.produce(2_000) // before the start: not wanted
+	end := s.stream(500)
+	members := []*member{s.start(from("latest")), s.start(from("latest"))}
+	s.awaitRows(2_000)
+	for _, m := range members {
+		m.await("it has its share", func(r report) bool { return r.Ready && len(r.Partitions) == 4 })
+	}
+	end()
+	for _, m := range members {
+		m.drain()
+	}
+	s.untilCurrent()
+
+	starts, positions := 0, 0
+	for _, c := range s.commits() {
+		if c.Info.Operation != "SLUICE START" {
+			continue
+		}
+		starts++
+		for _, x := range c.Txns {
+			if _, ok := x.Partition(); ok {
+				positions++
+			}
+		}
+	}
+	if starts != 1 || positions != 8 {
+		t.Errorf("%d START commits with %d positions, want one with 8", starts, positions)
+	}
+	// Every record from START on has its row, none before it has one.
+	text := s.wants(0, "verify", "--kafka")
+	if !strings.Contains(text, "the rows are those of the topic") {
+		t.Error(text)
+	}
+}
