@@ -1,6 +1,8 @@
 package objstore_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"sluice/sink/delta/objstore"
@@ -25,6 +27,39 @@ func TestLocal(t *testing.T) {
 		})
 		return s
 	})
+}
+
+func TestSub(t *testing.T) {
+	objstoretest.Run(t, func(t *testing.T) objstore.Store {
+		t.Helper()
+		whole := objstore.NewMem()
+		for _, key := range []string{"a", "lake/orders", "lake/orders-2/x", "lake/ordersx", "lake/x", "z"} {
+			if err := whole.Put(t.Context(), key, strings.NewReader("not below"), objstore.Replace); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return objstore.Sub(whole, "lake/orders")
+	})
+}
+
+// TestSubShares: what one part puts the whole has, and no key leaves the part.
+func TestSubShares(t *testing.T) {
+	whole := objstore.NewMem()
+	part := objstore.Sub(whole, "orders")
+	if err := part.Put(t.Context(), "x/y", strings.NewReader("1"), objstore.IfAbsent); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := whole.Head(t.Context(), "orders/x/y"); err != nil {
+		t.Error(err)
+	}
+	if i, err := part.Head(t.Context(), "x/y"); err != nil || i.Key != "x/y" {
+		t.Error(i, err)
+	}
+	for _, key := range []string{"../other", "", "/x"} {
+		if err := part.Put(t.Context(), key, strings.NewReader("1"), objstore.Replace); !errors.Is(err, objstore.ErrRefused) {
+			t.Errorf("key %q: %v", key, err)
+		}
+	}
 }
 
 func TestS3(t *testing.T) {
