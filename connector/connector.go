@@ -18,8 +18,9 @@ import (
 
 // Config is what steers the story. cmd/connector fills it from config.yaml, where each key is explained.
 type Config struct {
-	Pipeline             string
-	Topics               []TopicConfig
+	Pipeline string
+	// Topics are those known before any assignment. A run until current ends at their ends; others come by assignment.
+	Topics               []string
 	Queue                QueueConfig
 	OffsetCommitInterval time.Duration // group offsets are at most this stale
 	Drain                time.Duration // from the signal to stop to the end
@@ -31,7 +32,7 @@ type Config struct {
 // TopicConfig is one topic and the table that it feeds.
 type TopicConfig struct {
 	Topic  string
-	Table  string // a key of Connector.Tables
+	Table  string // its name; one table may be fed by many topics, which agree on Commit
 	Start  Start
 	Commit Limits
 }
@@ -58,10 +59,12 @@ type Target struct {
 // Connector moves every record of its topics into their tables.
 type Connector struct {
 	Config
-	Group   Group
-	Log     Log
-	Targets map[string]Target  // by table
-	Kafka   *reliability.Guard // around questions to Kafka that no record waits for
+	Group Group
+	Log   Log
+	// Route says which table a topic feeds, false if none. It is asked once for each topic, by one goroutine, and answers
+	// at once, without asking anybody. Topics of one table get the same Target.
+	Route func(topic string) (TopicConfig, Target, bool)
+	Kafka *reliability.Guard // around questions to Kafka that no record waits for
 	// Standing says why a claim stands still while somebody tries for it: the table's store is down, a commit is
 	// undecided, a broker does not answer. May be nil; nil results mean that nothing is wrong.
 	Standing func(table string, p Partition) *Hold
@@ -90,8 +93,9 @@ func (c *Connector) Run(ctx context.Context) error {
 	for _, l := range r.lanes {
 		goroutines.Go(func() { l.run(working) })
 	}
+	r.begun = func(w *writer) { goroutines.Go(func() { w.run(working) }) }
 	for _, t := range r.tables {
-		goroutines.Go(func() { t.writer.run(working) })
+		r.begun(t.writer)
 	}
 	goroutines.Go(func() { r.offsets.run(working) })
 	member, leave := context.WithCancel(working)
@@ -136,6 +140,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 	if n == 0 {
 		n = runtime.GOMAXPROCS(0)
 	}
+	outcomes := make(chan outcome)
 	r := &reader{
 		config:      c.Config,
 		log:         c.Log,
@@ -144,13 +149,20 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		valve:       newValve(c.Queue),
 		blocks:      newBlockPool(2*int(c.Queue.PauseAt)/blockRecords + n),
 		assignments: make(chan Assignment),
-		outcomes:    make(chan outcome),
+		outcomes:    outcomes,
 		progress:    make(chan struct{}, 1),
 		claims:      map[Partition]*claim{},
 		byTopic:     map[string]*tableState{},
-		offsets:     newOffsetKeeper(c.Group, c.OffsetCommitInterval, c.Logger, m),
-		publish:     func(s *Status) { c.status.Store(s) },
-		standing:    c.Standing,
+		route:       c.Route,
+		newWriter: func(t *tableState, target Target) *writer {
+			return &writer{
+				table: target.Table, group: c.Group, log: c.Log, kafka: c.Kafka, pipeline: c.Pipeline, start: map[string]Start{},
+				out: outcomes, lanes: n, logger: c.Logger.With("table", t.name), metrics: m, wake: make(chan struct{}, 1), state: t,
+			}
+		},
+		offsets:  newOffsetKeeper(c.Group, c.OffsetCommitInterval, c.Logger, m),
+		publish:  func(s *Status) { c.status.Store(s) },
+		standing: c.Standing,
 	}
 	for id := range n {
 		r.lanes = append(r.lanes, &lane{
@@ -158,24 +170,10 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 			open: map[*tableState]*openChunk{},
 		})
 	}
-	byTable := map[string]*tableState{}
 	for _, topic := range c.Topics {
-		t := byTable[topic.Table]
-		if t == nil {
-			target, ok := c.Targets[topic.Table]
-			if !ok {
-				return nil, fmt.Errorf("topic %q feeds table %q, which is not there", topic.Topic, topic.Table)
-			}
-			t = &tableState{name: topic.Table, decoder: target.Decoder, limits: topic.Commit}
-			t.writer = &writer{
-				table: target.Table, group: c.Group, log: c.Log, kafka: c.Kafka, pipeline: c.Pipeline, start: map[string]Start{},
-				out: r.outcomes, lanes: n, logger: c.Logger.With("table", topic.Table), metrics: m, wake: make(chan struct{}, 1), state: t,
-			}
-			byTable[topic.Table] = t
-			r.tables = append(r.tables, t)
+		if r.feeds(topic) == nil {
+			return nil, fmt.Errorf("topic %q feeds no table", topic)
 		}
-		t.writer.start[topic.Topic] = topic.Start
-		r.byTopic[topic.Topic] = t
 	}
 	return r, nil
 }

@@ -22,10 +22,14 @@ type reader struct {
 	blocks   *blockPool
 	lanes    []*lane
 	tables   []*tableState
-	byTopic  map[string]*tableState
+	byTopic  map[string]*tableState // nil for a topic that feeds none
 	offsets  *offsetKeeper
 	publish  func(*Status)
 	standing func(table string, p Partition) *Hold
+
+	route     func(topic string) (TopicConfig, Target, bool)
+	newWriter func(*tableState, Target) *writer
+	begun     func(*writer) // starts a writer; nil before the run, which starts those that are there
 
 	assignments chan Assignment
 	outcomes    chan outcome
@@ -136,8 +140,11 @@ func (r *reader) assign(a Assignment) {
 	}
 	fresh := map[*tableState][]*claim{}
 	for _, p := range a.Partitions {
-		t, ours := r.byTopic[p.Topic]
-		if _, have := r.claims[p]; have || !ours {
+		if _, have := r.claims[p]; have {
+			continue
+		}
+		t := r.feeds(p.Topic)
+		if t == nil {
 			continue
 		}
 		c := &claim{Partition: p, table: t, lane: r.leastLoaded(), state: resuming, position: -1, target: -1}
@@ -150,6 +157,38 @@ func (r *reader) assign(a Assignment) {
 		r.resume(t, claims...)
 	}
 	r.logger.Info("assigned", "claims", len(r.claims))
+}
+
+// feeds returns the table of a topic, with a writer at work. nil if the topic feeds none: a leader that is configured in
+// another way assigned it.
+func (r *reader) feeds(topic string) *tableState {
+	if t, known := r.byTopic[topic]; known {
+		return t
+	}
+	conf, target, ok := r.route(topic)
+	if !ok {
+		r.byTopic[topic] = nil
+		r.logger.Error("a topic was assigned that is not configured here: all members of a group need the same topics", "topic", topic)
+		return nil
+	}
+	i := slices.IndexFunc(r.tables, func(t *tableState) bool { return t.name == conf.Table })
+	if i < 0 {
+		t := &tableState{name: conf.Table, decoder: target.Decoder, limits: conf.Commit}
+		t.writer = r.newWriter(t, target)
+		i, r.tables = len(r.tables), append(r.tables, t)
+		if r.begun != nil {
+			r.begun(t.writer)
+		}
+	}
+	t := r.tables[i]
+	t.writer.post(func(w *work) {
+		if w.topics == nil {
+			w.topics = map[string]Start{}
+		}
+		w.topics[topic] = conf.Start
+	})
+	r.byTopic[topic] = t
+	return t
 }
 
 // lose forgets a claim. Its rows in the batch that fills are masked at the cut, because its session is not in it.

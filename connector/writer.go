@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -20,7 +21,6 @@ type writer struct {
 	log      Log
 	kafka    *reliability.Guard
 	pipeline string
-	start    map[string]Start // by topic
 	out      chan<- outcome
 	lanes    int
 	state    *tableState // the reader's; only passed back to it
@@ -32,6 +32,7 @@ type writer struct {
 	wake chan struct{}
 
 	// Owned by run:
+	start    map[string]Start    // by topic
 	snapshot *Snapshot           // newest known; nil before the first resume
 	failures int                 // consecutive cuts that failed for an unknown reason
 	ends     map[Partition]int64 // of all partitions of the topics, when they were first asked for
@@ -39,6 +40,7 @@ type writer struct {
 
 // work is what the reader wants of a writer. Each kind exists at most once at a time.
 type work struct {
+	topics map[string]Start // that feed the table from now on, too
 	cut    *openCut
 	resume map[Partition]resumeRequest
 	look   map[Partition]int64
@@ -115,6 +117,7 @@ func (w *writer) run(ctx context.Context) {
 		todo := w.todo
 		w.todo = work{}
 		w.mu.Unlock()
+		maps.Copy(w.start, todo.topics)
 		switch {
 		case todo.cut != nil:
 			o := w.write(ctx, todo.cut)

@@ -57,6 +57,8 @@ type Partition struct {
 // Dependency is how Kafka or the store is.
 type Dependency struct {
 	Name string `json:"name"`
+	// Table is the path of the only table that depends on it, "" if all do.
+	Table string `json:"table,omitempty"`
 	// Open is true while nobody asks it, since it failed too often.
 	Open bool `json:"open"`
 	// Failing is since when nothing succeeded, nil if the last request did.

@@ -84,7 +84,7 @@ func TestComposeFitsConfig(t *testing.T) {
 	if !slices.Contains(strings.Split(kafka.Environment["KAFKA_ADVERTISED_LISTENERS"], ","), "HOST://"+broker) {
 		t.Errorf("Kafka does not call itself %s", broker)
 	}
-	name, table := config.Topic()
+	name, table := onlyTopic(t, config)
 	if !slices.Contains(topic.Command, "--topic="+name) || topic.DependsOn["kafka"].Condition != "service_healthy" {
 		t.Errorf("topic %s is not created", name)
 	}

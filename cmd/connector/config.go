@@ -21,7 +21,7 @@ type Config struct {
 	// Defaults hold for every topic that does not say otherwise.
 	Defaults TopicConfig
 	// Topics are the topics by name, complete: what a topic leaves out is taken from Defaults, {topic} in Table is
-	// filled in. This version has exactly one.
+	// filled in.
 	Topics   map[string]TopicConfig
 	Health   HealthConfig
 	Shutdown ShutdownConfig
@@ -178,14 +178,6 @@ func (c *Config) Guard() reliability.Config {
 	}
 }
 
-// Topic returns the one topic of this version. The configuration must have passed [LoadConfig].
-func (c *Config) Topic() (name string, topic TopicConfig) {
-	for name, topic = range c.Topics {
-		break
-	}
-	return name, topic
-}
-
 // TableURL is where the table of a topic lies.
 func (c *Config) TableURL(t TopicConfig) string {
 	return strings.TrimSuffix(c.Storage.URL, "/") + "/" + t.Table
@@ -253,6 +245,11 @@ func (t *TopicConfig) keys() []key {
 		{"commit.file_size", size(&t.Commit.FileSize, 64<<10, 16<<30), ""},
 		{"bad_records", choice(&t.BadRecords, []string{"dead_letter"}, "hold"), ""},
 	}
+}
+
+// tableScoped are the keys of a topic that say something about its table: topics that share one must agree on them.
+var tableScoped = [...]string{
+	"format", "schema", "unknown_fields", "metadata_columns", "commit.every", "commit.rows", "commit.bytes", "commit.file_size",
 }
 
 // topicNames returns the names of the topics, sorted.

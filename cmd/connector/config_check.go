@@ -77,20 +77,20 @@ func (l *loader) failed(path string) bool {
 
 func (l *loader) checkTopics() {
 	c := l.config
-	switch names := c.topicNames(); {
-	case len(names) > 1:
-		l.problem(l.places["topics"], "topics", "%d topics (%s): this version moves one topic into one table; run one process for each",
-			len(names), strings.Join(names, ", "))
-	case len(names) == 0:
-		if !l.failed("topics") && len(l.topics) == 0 && !l.failedBelow("topics.") {
-			l.problem(l.places["topics"], "topics", "is missing: write topics: {orders: {}} with the name of your topic")
-		}
-	default:
-		t := c.Topics[names[0]]
-		l.checkTopic(names[0], &t)
-		c.Topics[names[0]] = t
+	names := c.topicNames()
+	for _, name := range names {
+		t := c.Topics[name]
+		l.checkTopic(name, &t)
+		c.Topics[name] = t
 	}
-	if len(c.Topics) != 1 && !l.failed("defaults.schema") {
+	if len(names) > 0 {
+		l.checkTables(names)
+		return
+	}
+	if !l.failed("topics") && len(l.topics) == 0 && !l.failedBelow("topics.") {
+		l.problem(l.places["topics"], "topics", "is missing: write topics: {orders: {}} with the name of your topic")
+	}
+	if !l.failed("defaults.schema") {
 		l.checkSchema("defaults.schema", &c.Defaults)
 	}
 }

@@ -34,7 +34,7 @@ func TestStartOfTopics(t *testing.T) {
 		}
 		text += "\npipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///data}"
 		c := mustLoad(t, write(t, text), map[string]string{"FIRST": "77"})
-		_, topic := c.Topic()
+		_, topic := onlyTopic(t, c)
 		if d := cmp.Diff(want, topic.start()); d != "" {
 			t.Errorf("%s (-want +got):\n%s", text, d)
 		}
@@ -43,7 +43,7 @@ func TestStartOfTopics(t *testing.T) {
 		if err := c.printYAML(&printed); err != nil {
 			t.Fatal(err)
 		}
-		_, again := mustLoad(t, write(t, printed.String()), nil).Topic()
+		_, again := onlyTopic(t, mustLoad(t, write(t, printed.String()), nil))
 		if d := cmp.Diff(want, again.start()); d != "" {
 			t.Errorf("printed:\n%s\n(-want +got):\n%s", printed.String(), d)
 		}

@@ -36,6 +36,16 @@ func mustLoad(t *testing.T, path string, env map[string]string) *Config {
 	return c
 }
 
+// onlyTopic returns the one topic of a configuration.
+func onlyTopic(t *testing.T, c *Config) (string, TopicConfig) {
+	t.Helper()
+	names := c.topicNames()
+	if len(names) != 1 {
+		t.Fatalf("topics %q, want one", names)
+	}
+	return names[0], c.Topics[names[0]]
+}
+
 func write(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
@@ -97,7 +107,7 @@ defaults: {table: "bronze/{topic}", schema: a int, commit: {rows: 7}}
 	want := NewConfig().Defaults
 	want.Table, want.Start, want.Schema = "bronze/orders.v1", "latest", "b bigint"
 	want.Commit.Every, want.Commit.Rows = 5*time.Second, 7
-	name, got := c.Topic()
+	name, got := onlyTopic(t, c)
 	if d := cmp.Diff(want, got); d != "" || name != "orders.v1" {
 		t.Errorf("topic %s (-want +got):\n%s", name, d)
 	}
@@ -166,7 +176,7 @@ defaults: {schema: a int}
 topics: {orders: {}, users: {start: latest}}
 `)
 	c := mustLoad(t, path, map[string]string{"KAFKA_TOPIC": "users", "HEALTH_CHECK_PORT": ""})
-	if name, topic := c.Topic(); name != "users" || topic.Start != "latest" || topic.Table != "users" {
+	if name, topic := onlyTopic(t, c); name != "users" || topic.Start != "latest" || topic.Table != "users" {
 		t.Errorf("%s %+v", name, topic)
 	}
 }
@@ -209,7 +219,7 @@ topics: {orders: {}}
 		t.Fatal(err)
 	}
 	c := mustLoad(t, path, nil)
-	if _, topic := c.Topic(); topic.Schema != "a int,\nb string\n" || topic.SchemaFile != "ddl/orders.ddl" {
+	if _, topic := onlyTopic(t, c); topic.Schema != "a int,\nb string\n" || topic.SchemaFile != "ddl/orders.ddl" {
 		t.Errorf("%q from %q", topic.Schema, topic.SchemaFile)
 	}
 }

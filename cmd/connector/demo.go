@@ -86,12 +86,12 @@ func (c *cli) demo(ctx context.Context, records int, dir string) error {
 	if ctx.Err() != nil {
 		return exitError{exitFound, errors.New("interrupted; what was committed stays in " + table)}
 	}
-	store, err := objstore.NewLocal(ctx, table)
+	store, err := objstore.NewLocal(ctx, dir)
 	if err != nil {
 		return exitError{exitDependency, err}
 	}
 	defer store.Close()
-	info, err := delta.Inspect(ctx, store)
+	info, err := delta.Inspect(ctx, objstore.Sub(store, demoTopic))
 	if err != nil {
 		return exitError{exitDependency, err}
 	}

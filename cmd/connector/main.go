@@ -57,6 +57,7 @@ type cli struct {
 
 	config string // flag --config
 	output string // flag --output
+	topic  string // flag --topic
 }
 
 // commands is the table of subcommands.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -51,6 +51,7 @@ Exit code 1 if a partition is held.`,
 	}
 	show.Flags().DurationVar(&timeout, "timeout", 15*time.Second, "how long to wait for Kafka and the store")
 	c.configFlag(show)
+	c.topicFlag(show)
 	c.outputFlag(show)
 	cmd.AddCommand(show)
 	return cmd
@@ -80,32 +81,42 @@ func showHold(reason connector.Reason, detail string) *shownHold {
 }
 
 func (c *cli) showOffsets(ctx context.Context) error {
-	o, err := c.openTable(ctx)
+	all, end, err := c.openTables(ctx)
 	if err != nil {
 		return err
 	}
-	defer o.close()
-	snapshot, standing, err := o.snapshot(ctx)
-	if err != nil {
-		return err
-	}
-	lines, err := partitionLines(ctx, o, snapshot)
+	defer end()
+	ask, err := newQuestions(ctx, all[0].config)
 	if err != nil {
 		return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
 	}
-	held := false
-	for i := range lines {
-		if lines[i].Hold == nil {
-			lines[i].Hold = standing
+	defer ask.close()
+	var lines []partitionOffsets
+	for _, o := range all {
+		snapshot, standing, err := o.snapshot(ctx)
+		if err != nil {
+			return err
 		}
-		held = held || lines[i].Hold != nil
+		for _, name := range o.topics {
+			of, err := ask.lines(o, name, snapshot)
+			if err != nil {
+				return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+			}
+			for i := range of {
+				if of[i].Hold == nil {
+					of[i].Hold = standing
+				}
+			}
+			lines = append(lines, of...)
+		}
 	}
+	slices.SortStableFunc(lines, func(a, b partitionOffsets) int { return strings.Compare(a.Topic, b.Topic) })
 	if c.output == "json" {
 		err = writeJSON(c.stdout, lines)
 	} else {
 		err = printOffsets(c.stdout, lines)
 	}
-	if err == nil && held {
+	if err == nil && slices.ContainsFunc(lines, func(l partitionOffsets) bool { return l.Hold != nil }) {
 		err = exit(exitFound)
 	}
 	return err
@@ -151,29 +162,42 @@ func (o *opened) fits(table *schema.Schema) error {
 	return table.Fits(configured.WithKafkaColumns())
 }
 
-// partitionLines asks Kafka for what it knows of the topic and holds it against the table.
-func partitionLines(ctx context.Context, o *opened, s *connector.Snapshot) ([]partitionOffsets, error) {
-	k, quiet := o.config.Kafka, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
+// questions are what commands ask Kafka, each repeated until there is an answer or ctx ends.
+type questions struct {
+	ask    func(func(context.Context) error) error
+	client *kafka.Client
+	log    *kafka.Log
+	group  *kafka.Group
+}
+
+func newQuestions(ctx context.Context, c *Config) (*questions, error) {
+	k, quiet := c.Kafka, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
 	client, err := kafka.NewClient(kafka.Config{Brokers: k.Brokers, Session: k.Session})
 	if err != nil {
 		return nil, err
 	}
-	defer client.Close()
-	log := kafka.NewLog(client, kafka.LogConfig{}, quiet, prometheus.NewRegistry()) // nobody asks for these metrics
-	group := kafka.NewGroup(client, kafka.GroupConfig{Group: k.Group, Topics: []string{o.topic}, Session: k.Session}, quiet, nil)
+	return &questions{
+		ask:    patience(ctx, reliability.NewGuard("kafka", c.Guard(), quiet, nil)),
+		client: client,
+		log:    kafka.NewLog(client, kafka.LogConfig{}, quiet, prometheus.NewRegistry()), // nobody asks for these metrics
+		group:  kafka.NewGroup(client, kafka.GroupConfig{Group: k.Group, Session: k.Session}, quiet, nil),
+	}, nil
+}
 
-	ask := patience(ctx, reliability.NewGuard("kafka", o.config.Guard(), quiet, nil))
+func (q *questions) close() { q.client.Close() }
 
+// lines asks Kafka for what it knows of a topic and holds it against the table.
+func (q *questions) lines(o *opened, name string, s *connector.Snapshot) ([]partitionOffsets, error) {
 	var topic connector.Topic
-	err = ask(func(ctx context.Context) (err error) { topic, err = log.Topic(ctx, o.topic); return err })
+	err := q.ask(func(ctx context.Context) (err error) { topic, err = q.log.Topic(ctx, name); return err })
 	if held, ok := errors.AsType[*connector.HoldError](err); ok {
-		return knownLines(o, s, showHold(held.Reason, held.Detail)), nil
+		return knownLines(o, name, s, showHold(held.Reason, held.Detail)), nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	var offsets map[int32]connector.GroupOffset
-	err = ask(func(ctx context.Context) (err error) { offsets, err = group.Offsets(ctx, o.topic); return err })
+	err = q.ask(func(ctx context.Context) (err error) { offsets, err = q.group.Offsets(ctx, name); return err })
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +211,7 @@ func partitionLines(ctx context.Context, o *opened, s *connector.Snapshot) ([]pa
 		at = append(at, connector.Position{Partition: p, Next: next, Epoch: epochOf(offsets, id, next)})
 	}
 	var bounds map[connector.Partition]connector.Bounds
-	err = ask(func(ctx context.Context) (err error) { bounds, err = log.Bounds(ctx, at); return err })
+	err = q.ask(func(ctx context.Context) (err error) { bounds, err = q.log.Bounds(ctx, at); return err })
 	if err != nil {
 		return nil, fmt.Errorf("ends of the partitions: %w", err)
 	}
@@ -236,21 +260,21 @@ func epochOf(offsets map[int32]connector.GroupOffset, id int32, next int64) int3
 }
 
 // knownLines are the partitions that the table knows of a topic that cannot be asked about.
-func knownLines(o *opened, s *connector.Snapshot, hold *shownHold) []partitionOffsets {
+func knownLines(o *opened, topic string, s *connector.Snapshot, hold *shownHold) []partitionOffsets {
 	positions := map[int32]int64{}
 	for appID, next := range s.Positions {
 		id, err := idempotency.ParseAppID(appID)
-		if err == nil && id.TableID == "" && id.Pipeline == o.config.Pipeline && id.Partition.Topic == o.topic {
+		if err == nil && id.TableID == "" && id.Pipeline == o.config.Pipeline && id.Partition.Topic == topic {
 			positions[id.Partition.ID] = next
 		}
 	}
 	if len(positions) == 0 {
-		return []partitionOffsets{{Topic: o.topic, Partition: -1, Hold: hold}}
+		return []partitionOffsets{{Topic: topic, Partition: -1, Hold: hold}}
 	}
 	var lines []partitionOffsets
 	for _, id := range slices.Sorted(maps.Keys(positions)) {
 		next := positions[id]
-		lines = append(lines, partitionOffsets{Topic: o.topic, Partition: id, Position: &next, Hold: hold})
+		lines = append(lines, partitionOffsets{Topic: topic, Partition: id, Position: &next, Hold: hold})
 	}
 	return lines
 }
@@ -279,7 +303,7 @@ func printOffsets(w io.Writer, lines []partitionOffsets) error {
 	}
 	// Partitions that are held for the same reason are explained once.
 	explained := map[shownHold]bool{}
-	for _, l := range slices.SortedStableFunc(slices.Values(lines), func(a, b partitionOffsets) int { return cmp.Compare(a.Partition, b.Partition) }) {
+	for _, l := range lines {
 		if l.Hold == nil || explained[*l.Hold] {
 			continue
 		}

@@ -22,11 +22,11 @@ func (c *cli) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Move records until told to stop",
-		Long: `Joins the consumer group and moves records into the table until SIGTERM or
+		Long: `Joins the consumer group and moves records into the tables until SIGTERM or
 Ctrl-C; then it commits what is open within shutdown.drain and leaves the group.
 A second signal ends it at once, which is safe: the table knows where it stands.
 
-With --until-current it ends by itself once the table has everything up to the
+With --until-current it ends by itself once the tables have everything up to the
 end offsets of its start: exit code 0, or 1 if a partition holds.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -86,7 +86,7 @@ func runConnector(ctx context.Context, config *Config, o wireOptions, logger *sl
 	})
 
 	if o.untilCurrent {
-		if err := s.topicThere(ctx); err != nil {
+		if err := s.topicsThere(ctx); err != nil {
 			return err
 		}
 	}
@@ -100,8 +100,8 @@ func runConnector(ctx context.Context, config *Config, o wireOptions, logger *sl
 // testStore looks whether the store keeps the promise on which every commit stands. A store that is down or denies is
 // waited for, since an outage must not need a restart; one that breaks the promise is refused.
 func (s *system) testStore(ctx context.Context, logger *slog.Logger) error {
-	for {
-		err := s.storing.Do(ctx, func(ctx context.Context) error { return objstore.SelfTest(ctx, s.store) })
+	for failures := 1; ; failures++ {
+		err := objstore.SelfTest(ctx, s.store)
 		switch {
 		case err == nil:
 			s.refused.Store(nil)
@@ -111,25 +111,32 @@ func (s *system) testStore(ctx context.Context, logger *slog.Logger) error {
 		case errors.Is(err, objstore.ErrUnsafe):
 			return exitError{exitRefused, fmt.Errorf("storage.url: %w", err)}
 		}
-		if s.refused.Load() == nil {
-			s.refused.Store(&connector.Hold{Reason: connector.ReasonStoreDenied, Detail: err.Error(), Since: time.Now()})
+		hold := &connector.Hold{Reason: connector.ReasonStoreDenied, Detail: err.Error(), Since: time.Now(), Offset: -1}
+		pause := time.Minute
+		if classify.Of(err) == classify.Transient {
+			hold.Reason, pause = connector.ReasonStoreDown, s.config.Guard().Pause(failures)
 		}
-		logger.ErrorContext(ctx, "HOLD", "reason", string(connector.ReasonStoreDenied), "class", classify.Of(err).String(), "detail", err)
-		if err := reliability.Wait(ctx, time.Minute); err != nil {
+		if before := s.refused.Load(); before != nil && before.Reason == hold.Reason {
+			hold.Since = before.Since
+		}
+		s.refused.Store(hold)
+		logger.ErrorContext(ctx, "HOLD", "reason", string(hold.Reason), "class", classify.Of(err).String(), "detail", err, "pause", pause)
+		if err := reliability.Wait(ctx, pause); err != nil {
 			return err
 		}
 	}
 }
 
-// topicThere says that a run until current has no end to reach: a topic that is not there has none.
-func (s *system) topicThere(ctx context.Context) error {
-	name, _ := s.config.Topic()
-	err := s.asking.Do(ctx, func(ctx context.Context) error {
-		_, err := s.log.Topic(ctx, name)
-		return err
-	})
-	if held := (*connector.HoldError)(nil); errors.As(err, &held) {
-		return exitError{exitFound, err}
+// topicsThere says that a run until current has no end to reach: a topic that is not there has none.
+func (s *system) topicsThere(ctx context.Context) error {
+	for _, name := range s.config.topicNames() {
+		err := s.asking.Do(ctx, func(ctx context.Context) error {
+			_, err := s.log.Topic(ctx, name)
+			return err
+		})
+		if held := (*connector.HoldError)(nil); errors.As(err, &held) {
+			return exitError{exitFound, err}
+		}
 	}
 	return nil // anything else is met again on the way, and waited for
 }

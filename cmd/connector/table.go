@@ -24,44 +24,71 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// opened is the table that a command reads.
+// opened is a table that a command reads, with the topics that feed it.
 type opened struct {
 	config *Config
-	topic  string
-	table  TopicConfig
+	topics []string
+	table  TopicConfig // what the topics agree on
 	url    string
 	store  objstore.Store // nil if there is no place that could hold a table
 }
 
-// openTable opens the table of the configuration for reading. It makes nothing: a local directory that does not exist
-// is no store. The caller closes it.
-func (c *cli) openTable(ctx context.Context) (*opened, error) {
+// openTables opens the tables of the configuration for reading, or the one of c.topic. It makes nothing: a local directory
+// that does not exist is no store. The caller calls end when it is done with them.
+func (c *cli) openTables(ctx context.Context) (all []*opened, end func(), err error) {
 	config, err := c.load()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	o := &opened{config: config}
-	o.topic, o.table = config.Topic()
-	o.url = config.TableURL(o.table)
-	if u, err := url.Parse(o.url); err == nil && u.Scheme == "file" {
-		if _, err := os.Stat(filepath.FromSlash(u.Path)); errors.Is(err, fs.ErrNotExist) {
-			return o, nil
+	if _, known := config.Topics[c.topic]; c.topic != "" && !known {
+		return nil, nil, exitError{exitUsage, fmt.Errorf("--topic %s is not in topics: write one of %s", c.topic, strings.Join(config.topicNames(), ", "))}
+	}
+	byPath := map[string]*opened{}
+	for _, name := range config.topicNames() {
+		if c.topic != "" && c.topic != name {
+			continue
 		}
+		topic := config.Topics[name]
+		o := byPath[topic.Table]
+		if o == nil {
+			o = &opened{config: config, table: topic, url: config.TableURL(topic)}
+			byPath[topic.Table] = o
+			all = append(all, o)
+		}
+		o.topics = append(o.topics, name)
 	}
-	if o.store, err = openStore(ctx, config, o.table); err != nil {
-		return nil, exitError{exitDependency, err}
+	end = func() {}
+	for _, o := range all {
+		if u, err := url.Parse(o.url); err == nil && u.Scheme == "file" {
+			if _, err := os.Stat(filepath.FromSlash(u.Path)); errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+		}
+		store, err := openStore(ctx, config)
+		if err != nil {
+			return nil, nil, exitError{exitDependency, err}
+		}
+		for _, o := range all { // those of a directory that is missing are empty, now that others are there
+			o.store = objstore.Sub(store, o.table.Table)
+		}
+		if c, ok := store.(io.Closer); ok {
+			end = func() { _ = c.Close() } // it was only read
+		}
+		break
 	}
-	return o, nil
+	return all, end, nil
 }
 
-func (o *opened) close() {
-	if c, ok := o.store.(io.Closer); ok {
-		_ = c.Close() // it was only read
-	}
+// topicFlag adds --topic.
+func (c *cli) topicFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.topic, "topic", "", "only this topic, or the table that it feeds (default all)")
 }
 
 // failed is the error of a command that could not read the table.
 func (o *opened) failed(err error) error {
+	if e, said := errors.AsType[exitError](err); said {
+		return e
+	}
 	if errors.Is(err, deltalog.ErrNoTable) {
 		return exitError{exitFound, fmt.Errorf("there is no table at %s", o.url)}
 	}
@@ -74,30 +101,91 @@ func (o *opened) failed(err error) error {
 func (c *cli) tableCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "table",
-		Short: "Look at the table",
+		Short: "Look at the tables",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	inspect := &cobra.Command{
+	show := &cobra.Command{
 		Use:   "inspect",
-		Short: "Show version, files, schema and positions of the table",
-		Long: `Reads the log of the configured table and shows its newest version, what it
+		Short: "Show version, files, schema and positions of the tables",
+		Long: `Reads the log of each configured table and shows its newest version, what it
 holds, its schema, and the position of each partition. Exit code 1 if there is
-no table, or if this version must not write it.`,
+no table, or if this version must not write it. As JSON several tables are a
+list, one is an object.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o, err := c.openTable(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer o.close()
-			return c.inspect(cmd.Context(), o)
+			return c.eachTable(cmd.Context(), func(o *opened) (answer, error) { return inspect(cmd.Context(), o) })
 		},
 	}
-	c.configFlag(inspect)
-	c.outputFlag(inspect)
-	cmd.AddCommand(inspect)
+	c.configFlag(show)
+	c.topicFlag(show)
+	c.outputFlag(show)
+	cmd.AddCommand(show)
 	return cmd
+}
+
+// answer is what a command found out about a table. As JSON it is itself.
+type answer interface {
+	print(io.Writer) error
+	wrong() bool // exit code 1
+}
+
+// eachTable prints what look finds out about each table.
+func (c *cli) eachTable(ctx context.Context, look func(*opened) (answer, error)) error {
+	all, end, err := c.openTables(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	found := false
+	var answers []answer
+	var failures []error
+	for i, o := range all {
+		a, err := look(o)
+		if err != nil {
+			failures = append(failures, o.failed(err))
+			continue
+		}
+		found, answers = found || a.wrong(), append(answers, a)
+		if c.output == "json" {
+			continue
+		}
+		if i > 0 {
+			if _, err := fmt.Fprintln(c.stdout); err != nil {
+				return err
+			}
+		}
+		if err := a.print(c.stdout); err != nil {
+			return err
+		}
+	}
+	if c.output == "json" && len(answers) > 0 {
+		var v any = answers
+		if len(all) == 1 {
+			v = answers[0]
+		}
+		if err := writeJSON(c.stdout, v); err != nil {
+			return err
+		}
+	}
+	if len(failures) > 0 {
+		return joined(failures)
+	}
+	if found {
+		return exit(exitFound)
+	}
+	return nil
+}
+
+// joined is one error of several commands' worth, with the code of the gravest.
+func joined(failures []error) error {
+	worst := exitError{err: errors.Join(failures...)}
+	for _, err := range failures {
+		if e, ok := errors.AsType[exitError](err); ok {
+			worst.code = max(worst.code, e.code)
+		}
+	}
+	return worst
 }
 
 // inspection is what table inspect prints.
@@ -122,6 +210,8 @@ type inspection struct {
 	Refusal          string            `json:"refusal,omitempty"` // why this version must not write it
 }
 
+func (i *inspection) wrong() bool { return i.Refusal != "" }
+
 // tablePosition is one txn of the table. Other programs' have only an app id and a version.
 type tablePosition struct {
 	AppID     string `json:"app_id"`
@@ -131,15 +221,15 @@ type tablePosition struct {
 	Version   int64  `json:"version"` // the next offset to read, for a partition
 }
 
-func (c *cli) inspect(ctx context.Context, o *opened) error {
+func inspect(ctx context.Context, o *opened) (*inspection, error) {
 	if o.store == nil {
-		return o.failed(deltalog.ErrNoTable)
+		return nil, deltalog.ErrNoTable
 	}
 	info, err := delta.Inspect(ctx, o.store)
 	if err != nil {
-		return o.failed(err)
+		return nil, err
 	}
-	i := inspection{
+	i := &inspection{
 		URL: o.url, ID: info.ID, Name: info.Name, Version: info.Version, Checkpoint: info.Checkpoint,
 		Reader: info.Protocol.MinReaderVersion, Writer: info.Protocol.MinWriterVersion,
 		Files: info.Files, Bytes: info.Bytes, Rows: info.Rows, FilesWithoutRows: info.FilesWithoutRows,
@@ -165,15 +255,7 @@ func (c *cli) inspect(ctx context.Context, o *opened) error {
 		}
 		i.Positions = append(i.Positions, p)
 	}
-	if c.output == "json" {
-		err = writeJSON(c.stdout, i)
-	} else {
-		err = i.print(c.stdout)
-	}
-	if err == nil && i.Refusal != "" {
-		err = exit(exitFound)
-	}
-	return err
+	return i, nil
 }
 
 func (i *inspection) print(w io.Writer) error {

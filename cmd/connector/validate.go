@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 )
@@ -39,9 +40,19 @@ func (c *cli) validate() error {
 	if err != nil {
 		return err
 	}
-	name, topic := config.Topic()
-	_, err = fmt.Fprintf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, name, config.TableURL(topic), config.Kafka.Group)
-	return err
+	names := config.topicNames()
+	if len(names) == 1 {
+		_, err = fmt.Fprintf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, names[0], config.TableURL(config.Topics[names[0]]), config.Kafka.Group)
+		return err
+	}
+	if _, err := fmt.Fprintf(c.stdout, "%s: ok: %d topics as %s\n", c.config, len(names), config.Kafka.Group); err != nil {
+		return err
+	}
+	tw := tabwriter.NewWriter(c.stdout, 0, 4, 2, ' ', 0)
+	for _, name := range names {
+		_, _ = fmt.Fprintf(tw, "%s\t%s\n", name, config.TableURL(config.Topics[name])) // Flush has the error
+	}
+	return tw.Flush()
 }
 
 func (c *cli) configCommand() *cobra.Command {

@@ -27,45 +27,31 @@ func (c *cli) verifyCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Prove the table against its own log",
+		Short: "Prove each table against its own log",
 		Long: `Reads the whole log and the offsets of all rows, and compares them: the ranges
 of the commits of each partition must follow each other without a gap or an
 overlap up to the position, each row's offset must lie in a range, and none may
 come twice. Needs one bit of memory for each offset at most.
 
-With --kafka it also reads the topic, from its start to the positions, and
+With --kafka it also reads the topics, from their start to the positions, and
 compares: each committed record that has a value must have its row, and each row
-its record. Exit code 1 names each finding.`,
+its record. Exit code 1 names each finding. As JSON several tables are a list,
+one is an object.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o, err := c.openTable(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer o.close()
-			v, checks, err := verifyTable(cmd.Context(), o)
-			if err != nil {
-				return o.failed(err)
-			}
-			if withTopic {
-				if err := v.compareTopic(cmd.Context(), o, checks, timeout); err != nil {
-					return exitError{exitDependency, fmt.Errorf("compare with topic %s: %w", o.topic, err)}
+			return c.eachTable(cmd.Context(), func(o *opened) (answer, error) {
+				v, checks, err := verifyTable(cmd.Context(), o)
+				if err == nil && withTopic {
+					err = v.compareTopics(cmd.Context(), o, checks, timeout)
 				}
-			}
-			if c.output == "json" {
-				err = writeJSON(c.stdout, v)
-			} else {
-				err = v.print(c.stdout)
-			}
-			if err == nil && len(v.Findings) > 0 {
-				err = exit(exitFound)
-			}
-			return err
+				return v, err
+			})
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for each answer of Kafka, with --kafka")
-	cmd.Flags().BoolVar(&withTopic, "kafka", false, "compare the rows with the records of the topic, too")
+	cmd.Flags().BoolVar(&withTopic, "kafka", false, "compare the rows with the records of the topics, too")
 	c.configFlag(cmd)
+	c.topicFlag(cmd)
 	c.outputFlag(cmd)
 	return cmd
 }
@@ -81,6 +67,8 @@ type verification struct {
 	// Notes are facts that make the proof smaller, and contradict nothing.
 	Notes []string `json:"notes"`
 }
+
+func (v *verification) wrong() bool { return len(v.Findings) > 0 }
 
 // verifiedPartition is what the log covers of one partition.
 type verifiedPartition struct {

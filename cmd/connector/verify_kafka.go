@@ -16,9 +16,10 @@ import (
 	"sluice/reliability"
 )
 
-// compareTopic reads the topic from its start to the table's positions and compares records with rows. It reads as any
-// reader of committed records and leaves no trace: no group, no offsets. An answer may take as long as within.
-func (v *verification) compareTopic(ctx context.Context, o *opened, checks map[source]*rowCheck, within time.Duration) error {
+// compareTopics reads the topics of a table from their start to the table's positions and compares records with rows. It
+// reads as any reader of committed records and leaves no trace: no group, no offsets. An answer may take as long as
+// within.
+func (v *verification) compareTopics(ctx context.Context, o *opened, checks map[source]*rowCheck, within time.Duration) error {
 	k, quiet := o.config.Kafka, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
 	client, err := kafka.NewClient(kafka.Config{Brokers: k.Brokers, Session: k.Session})
 	if err != nil {
@@ -37,16 +38,24 @@ func (v *verification) compareTopic(ctx context.Context, o *opened, checks map[s
 		defer cancel()
 		return patience(asking, guard)(question)
 	}}
+	for _, name := range o.topics {
+		if err := v.compareTopic(ctx, o, name, checks, r, client); err != nil {
+			return exitError{exitDependency, fmt.Errorf("compare with topic %s: %w", name, err)}
+		}
+	}
+	return nil
+}
 
+func (v *verification) compareTopic(ctx context.Context, o *opened, name string, checks map[source]*rowCheck, r *topicReader, client *kafka.Client) error {
 	var topic connector.Topic
-	if err := r.ask(func(ctx context.Context) (err error) { topic, err = log.Topic(ctx, o.topic); return err }); err != nil {
+	if err := r.ask(func(ctx context.Context) (err error) { topic, err = r.log.Topic(ctx, name); return err }); err != nil {
 		return err
 	}
 	var settings kafka.TopicSettings
-	if err := r.ask(func(ctx context.Context) (err error) { settings, err = client.TopicSettings(ctx, o.topic); return err }); err != nil {
+	if err := r.ask(func(ctx context.Context) (err error) { settings, err = client.TopicSettings(ctx, name); return err }); err != nil {
 		v.note("whether the topic is compacted is unknown, so a row without a record counts as a finding: %v", err)
 	} else if settings.Compact {
-		v.note("topic %s is compacted: a row without a record is no finding", o.topic)
+		v.note("topic %s is compacted: a row without a record is no finding", name)
 	}
 	for i := range v.Partitions {
 		p := &v.Partitions[i]

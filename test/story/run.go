@@ -81,12 +81,13 @@ func (w *World) Begin(ctx context.Context) *Process {
 		target, p.crash, p.end = w.Open(p.Name)
 	}
 	logger := w.Logger.With("member", p.Name)
+	feed := connector.TopicConfig{
+		Topic: Topic, Table: "t", Start: w.Start, Commit: connector.Limits{Every: w.Every, Rows: 20, Bytes: 1 << 20},
+	}
 	p.Connector = &connector.Connector{
 		Config: connector.Config{
-			Pipeline: Pipeline,
-			Topics: []connector.TopicConfig{{
-				Topic: Topic, Table: "t", Start: w.Start, Commit: connector.Limits{Every: w.Every, Rows: 20, Bytes: 1 << 20},
-			}},
+			Pipeline:             Pipeline,
+			Topics:               []string{Topic},
 			Queue:                connector.QueueConfig{PauseAt: 12, ResumeAt: 6, PerKey: 4},
 			OffsetCommitInterval: 500 * time.Millisecond,
 			Drain:                5 * time.Second,
@@ -94,7 +95,9 @@ func (w *World) Begin(ctx context.Context) *Process {
 			UntilCurrent:         w.UntilCurrent,
 		},
 		Group: p.Member, Log: p.Member, Logger: logger,
-		Targets: map[string]connector.Target{"t": target},
+		Route: func(topic string) (connector.TopicConfig, connector.Target, bool) {
+			return feed, target, topic == Topic
+		},
 		Kafka: reliability.NewGuard("kafka", reliability.Config{
 			Backoff:  reliability.Backoff{Initial: 50 * time.Millisecond, Max: time.Second, Jitter: 0.25},
 			Failures: 5, OpenFor: 2 * time.Second, Successes: 1,

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/sink/delta"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+)
+
+// lake is a broker in this process, a directory for tables, and a config.yaml for both.
+type lake struct {
+	t      *testing.T
+	client *kgo.Client
+	admin  *kadm.Client
+	dir    string
+	config string
+	store  objstore.Store
+	made   map[string]int // records produced to each topic and partition
+}
+
+// newLake returns a lake without topics and tables. sections are what config.yaml says besides, topics at least.
+func newLake(t *testing.T, sections string) *lake {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	l := &lake{t: t, dir: t.TempDir(), made: map[string]int{}}
+	if l.client, err = kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.client.Close)
+	l.admin = kadm.NewClient(l.client)
+	l.config = filepath.Join(l.dir, "config.yaml")
+	text := fmt.Sprintf("pipeline: p\nkafka: {brokers: [%s], session: 10s}\nstorage: {url: \"file://%s/lake\"}\nhealth: {enabled: false}\n%s",
+		strings.Join(cluster.ListenAddrs(), ", "), filepath.ToSlash(l.dir), sections)
+	if !strings.Contains(sections, "defaults:") {
+		text += "\ndefaults: {schema: \"n int\", commit: {every: 100ms}}"
+	}
+	if err := os.WriteFile(l.config, []byte(text+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	local, err := objstore.NewLocal(t.Context(), filepath.Join(l.dir, "lake"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = local.Close() })
+	l.store = local
+	return l
+}
+
+// create creates a topic.
+func (l *lake) create(topic string, partitions int32) {
+	l.t.Helper()
+	if _, err := l.admin.CreateTopic(l.t.Context(), partitions, 1, nil, topic); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// produce produces n records to each of the partitions.
+func (l *lake) produce(topic string, n int, partitions ...int32) {
+	l.t.Helper()
+	for _, id := range partitions {
+		for range n {
+			r := &kgo.Record{Topic: topic, Partition: id, Value: []byte(`{"n":1}`)}
+			if err := l.client.ProduceSync(l.t.Context(), r).FirstErr(); err != nil {
+				l.t.Fatal(err)
+			}
+			l.made[fmt.Sprintf("%s-%d", topic, id)]++
+		}
+	}
+}
+
+// rows returns the offsets of the rows of a table by topic and partition, ascending. Nothing if there is no table.
+func (l *lake) rows(table string) map[string][]int64 {
+	l.t.Helper()
+	rows := map[string][]int64{}
+	store := objstore.Sub(l.store, table)
+	state, err := deltalog.Load(l.t.Context(), store)
+	if err != nil {
+		return rows
+	}
+	for f, err := range deltalog.Files(l.t.Context(), store, state) {
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		for row, err := range delta.Offsets(l.t.Context(), store, f) {
+			if err != nil {
+				l.t.Fatal(err)
+			}
+			at := fmt.Sprintf("%s-%d", row.Topic, row.Partition)
+			rows[at] = append(rows[at], row.Offset)
+		}
+	}
+	for _, offsets := range rows {
+		slices.Sort(offsets)
+	}
+	return rows
+}
+
+// upTo returns the offsets [0, n) for each of these partitions.
+func upTo(n int64, partitions ...string) map[string][]int64 {
+	rows := map[string][]int64{}
+	for _, p := range partitions {
+		for o := range n {
+			rows[p] = append(rows[p], o)
+		}
+	}
+	return rows
+}
+
+// has compares a table with the rows that it should have.
+func (l *lake) has(table string, want map[string][]int64) {
+	l.t.Helper()
+	if d := cmp.Diff(want, l.rows(table)); d != "" {
+		l.t.Errorf("table %s (-want +got):\n%s", table, d)
+	}
+}
+
+// runs runs the program with this configuration and expects an exit code.
+func (l *lake) runs(code int, args ...string) (stdout, stderr string) {
+	l.t.Helper()
+	got, out, errs := connectorRun(l.t, append(args, "--config", l.config)...)
+	if got != code {
+		l.t.Errorf("%v: exit code %d, want %d\n%s\n%s", args, got, code, out, errs)
+	}
+	return out, errs
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestTwoTopicsTwoTables: each topic has its own table, and the commands show both or one of them.
+func TestTwoTopicsTwoTables(t *testing.T) {
+	l := newLake(t, `topics: {orders: {}, users: {table: "people/{topic}"}}`)
+	l.create("orders", 2)
+	l.create("users", 1)
+	l.produce("orders", 5, 0, 1)
+	l.produce("users", 3, 0)
+	l.runs(0, "run", "--until-current")
+	l.has("orders", upTo(5, "orders-0", "orders-1"))
+	l.has("people/users", upTo(3, "users-0"))
+
+	out, _ := l.runs(0, "verify")
+	if strings.Count(out, "ok: no gap") != 2 || !strings.Contains(out, "lake/people/users: versions") {
+		t.Error(out)
+	}
+	var several []verification
+	out, _ = l.runs(0, "verify", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &several); err != nil || len(several) != 2 || several[0].Rows != 10 || several[1].Rows != 3 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	var one inspection
+	out, _ = l.runs(0, "table", "inspect", "--topic", "users", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &one); err != nil || one.Rows != 3 || !strings.HasSuffix(one.URL, "/lake/people/users") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, _ = l.runs(0, "offsets", "show")
+	want := "PARTITION  POSITION  GROUP OFFSET  LOG START  LAST STABLE  LAG  HOLD\n" +
+		"orders-0   5         5             0          5            0    -\n" +
+		"orders-1   5         5             0          5            0    -\n" +
+		"users-0    3         3             0          3            0    -\n"
+	if d := cmp.Diff(want, out); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if out, _ = l.runs(0, "offsets", "show", "--topic", "users"); strings.Contains(out, "orders") || !strings.Contains(out, "users-0") {
+		t.Error(out)
+	}
+	if _, errs := l.runs(2, "offsets", "show", "--topic", "nobody"); !strings.Contains(errs, "--topic nobody is not in topics: write one of orders, users") {
+		t.Error(errs)
+	}
+	out, _ = l.runs(0, "validate")
+	if !strings.Contains(out, "config.yaml: ok: 2 topics as p\n") || !strings.Contains(out, "\nusers   file://") {
+		t.Error(out)
+	}
+}
+
+// TestTwoTopicsOneTable: topics that name the same table become one, row for row, and one command's answer.
+func TestTwoTopicsOneTable(t *testing.T) {
+	l := newLake(t, `topics: {orders: {table: all}, users: {table: all}}`)
+	l.create("orders", 2)
+	l.create("users", 2)
+	l.produce("orders", 4, 0, 1)
+	l.produce("users", 6, 0, 1)
+	l.runs(0, "run", "--until-current")
+	want := upTo(4, "orders-0", "orders-1")
+	maps.Copy(want, upTo(6, "users-0", "users-1"))
+	l.has("all", want)
+	out, _ := l.runs(0, "verify")
+	if strings.Count(out, "ok: no gap") != 1 || !strings.Contains(out, "4 partitions, 20 rows") {
+		t.Error(out)
+	}
+}
+
+// TestHeldTableAlone: a table that cannot be written holds its topics; the others go on.
+func TestHeldTableAlone(t *testing.T) {
+	l := newLake(t, `
+topics: {orders: {}, users: {}}
+defaults: {schema: "n int", commit: {every: 100ms}}`)
+	l.create("orders", 1)
+	l.create("users", 1)
+	l.produce("orders", 2, 0)
+	l.produce("users", 2, 0)
+	l.runs(0, "run", "--until-current")
+	other := *l
+	other.config = write(t, strings.ReplaceAll(read(t, l.config), "users: {}", "users: {schema: \"n int, more string\"}"))
+	l.produce("orders", 3, 0)
+	l.produce("users", 3, 0)
+	_, errs := other.runs(1, "run", "--until-current")
+	if !strings.Contains(errs, `"held at the end","topic":"users","partition":0,"reason":"schema_conflict"`) {
+		t.Error(errs)
+	}
+	l.has("orders", upTo(5, "orders-0"))
+	l.has("users", upTo(2, "users-0"))
+}
+
+// TestManyTables: twenty tables in one process.
+func TestManyTables(t *testing.T) {
+	var topics []string
+	for i := range 20 {
+		topics = append(topics, fmt.Sprintf("t%02d: {}", i))
+	}
+	l := newLake(t, "topics: {"+strings.Join(topics, ", ")+"}")
+	for i := range 20 {
+		l.create(fmt.Sprintf("t%02d", i), 2)
+		l.produce(fmt.Sprintf("t%02d", i), 1+i%3, 0, 1)
+	}
+	l.runs(0, "run", "--until-current")
+	for i := range 20 {
+		name := fmt.Sprintf("t%02d", i)
+		l.has(name, upTo(int64(1+i%3), name+"-0", name+"-1"))
+	}
+}
+
+// TestMetricsOfTables: what belongs to a table is told apart by its label, what all share is there once.
+func TestMetricsOfTables(t *testing.T) {
+	l := newLake(t, `topics: {orders: {}, users: {}, visits: {table: users}}`)
+	s, err := wire(t.Context(), mustLoad(t, l.config, nil), wireOptions{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string][]string{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			found[f.GetName()] = append(found[f.GetName()], strings.Join(labels, " "))
+		}
+	}
+	for name, want := range map[string][]string{
+		"sluice_delta_table_version": {"table=orders", "table=users"},
+		"sluice_breaker_state":       {"dependency=kafka table=", "dependency=store table=orders", "dependency=store table=users"},
+	} {
+		if d := cmp.Diff(want, found[name]); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+	var names []string
+	for _, d := range s.report().Dependencies {
+		names = append(names, d.Name+" "+d.Table)
+	}
+	if d := cmp.Diff([]string{"store orders", "store users", "kafka "}, names); d != "" {
+		t.Error(d)
+	}
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"sluice/connector"
+	"sluice/connector/kafka"
+	"sluice/health"
+	"sluice/reliability"
+)
+
+// What a running system says about itself, in health's words.
+
+// standing says why a claim stands still while somebody tries for it, or nil.
+func (s *system) standing(table string, p connector.Partition) *connector.Hold {
+	if t := s.tables.get(table); t != nil {
+		if h, undecided := t.Undecided(); undecided {
+			return &h
+		}
+		if h := waiting(t.storing, connector.ReasonStoreDown); h != nil {
+			return h
+		}
+	}
+	if h := waiting(s.asking, connector.ReasonKafkaDown); h != nil {
+		return h
+	}
+	if trouble, ok := s.log.TroubleOf(p); ok && time.Since(trouble.Since) >= troubling {
+		return &connector.Hold{Reason: trouble.Reason, Detail: trouble.Err.Error(), Since: trouble.Since}
+	}
+	return nil
+}
+
+// waiting is the hold of everything behind an open breaker, or nil.
+func waiting(g *reliability.Guard, reason connector.Reason) *connector.Hold {
+	st := g.Status()
+	if !st.Open {
+		return nil
+	}
+	h := &connector.Hold{Reason: reason, Detail: "the circuit breaker is open", Since: st.Failing}
+	if st.Err != nil {
+		h.Detail = st.Err.Error()
+	}
+	return h
+}
+
+// troubling is how long a broker may not answer before its claims are said to stand: a leader that moves takes less.
+const troubling = 30 * time.Second
+
+// report is what health shows: the story's status in health's words.
+func (s *system) report() health.Report {
+	st := s.connector.Status()
+	r := health.Report{Pipeline: s.config.Pipeline, Group: s.config.Kafka.Group, Joined: st.Joined, Resumed: st.Resumed, Draining: st.Draining}
+	for _, c := range st.Claims {
+		r.Partitions = append(r.Partitions, health.Partition{Topic: c.Partition.Topic, ID: c.Partition.ID, Position: c.Position, End: c.End})
+		if h := c.Hold; h != nil {
+			r.Holds = append(r.Holds, health.Hold{
+				Topic: c.Partition.Topic, Partition: c.Partition.ID, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Offset: h.Offset,
+			})
+		}
+	}
+	for _, topic := range s.group.Missing() {
+		r.Holds = append(r.Holds, health.Hold{
+			Topic: topic, Partition: -1, Reason: string(connector.ReasonTopicMissing), Detail: "the cluster has no topic of this name", Offset: -1,
+		})
+	}
+	if h := s.refused.Load(); h != nil {
+		r.Holds = append(r.Holds, health.Hold{Partition: -1, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Offset: -1})
+	}
+	if trouble, ok := s.group.Trouble(); ok && len(st.Claims) == 0 { // with claims, each says for itself why it stands
+		r.Holds = append(r.Holds, health.Hold{
+			Partition: -1, Reason: string(trouble.Reason), Detail: trouble.Err.Error(), Since: trouble.Since, Offset: -1,
+		})
+	}
+	r.Dependencies = s.dependencies()
+	return r
+}
+
+func (s *system) dependencies() (all []health.Dependency) {
+	guarded := func(g *reliability.Guard, table string) {
+		st := g.Status()
+		d := health.Dependency{Name: st.Name, Table: table, Open: st.Open}
+		if st.Err != nil {
+			d.Failing, d.Error = &st.Failing, st.Err.Error()
+		}
+		all = append(all, d)
+	}
+	for _, t := range s.tables.all() {
+		guarded(t.storing, t.path)
+	}
+	guarded(s.asking, "")
+	failing := func(name string, t kafka.Trouble) {
+		all = append(all, health.Dependency{Name: name, Failing: &t.Since, Error: t.Err.Error()})
+	}
+	if trouble, ok := s.group.Trouble(); ok {
+		failing("kafka group", trouble)
+	}
+	for _, trouble := range s.log.Status() {
+		name := "kafka"
+		switch {
+		case trouble.Broker >= 0:
+			name = fmt.Sprintf("kafka broker %d", trouble.Broker)
+		case trouble.Partition.Topic != "":
+			name = "kafka " + trouble.Partition.String()
+		}
+		failing(name, trouble)
+	}
+	return all
+}
+
+// live says why the process should be restarted: its reader does not turn any more.
+func (s *system) live() error {
+	st := s.connector.Status()
+	if st.At.IsZero() { // not started yet
+		return nil
+	}
+	return health.Live(time.Now(), health.Loop{Name: "reader", Working: true, Tick: st.At})
+}
