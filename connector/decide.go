@@ -73,6 +73,8 @@ const (
 	operationWrite = "STREAMING UPDATE"
 	operationStart = "SLUICE START"
 	operationMove  = "SLUICE POSITIONS"
+	// operationOffsets is an operator's, who moved positions that were there.
+	operationOffsets = "SLUICE OFFSETS"
 )
 
 // decide says what a cut commits, in offset order of each claim. It is pure: nothing outside its arguments steers it.

@@ -7,7 +7,7 @@ import "slices"
 // that the table does not know and may START is no hold. Nothing is changed, so tools may ask.
 func Derive(s *Snapshot, pipeline string, p Partition, offsets map[int32]GroupOffset, bounds map[Partition]Bounds) *Hold {
 	w := &writer{pipeline: pipeline, snapshot: s}
-	if detail := w.replaced(); detail != "" {
+	if detail := Replaced(s, pipeline); detail != "" {
 		return &Hold{Partition: p, Reason: ReasonTableReplaced, Detail: detail, Offset: -1}
 	}
 	if next, known := s.Positions[p.AppID(pipeline)]; known {

@@ -38,7 +38,7 @@ func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest)
 		return w.unsettled(ctx, nil, err)
 	}
 	w.snapshot = s
-	if detail := w.replaced(); detail != "" {
+	if detail := Replaced(w.snapshot, w.pipeline); detail != "" {
 		for p := range claims {
 			hold(p, ReasonTableReplaced, detail)
 		}
@@ -93,15 +93,14 @@ func (w *writer) ask(ctx context.Context, what string, op func(context.Context) 
 	return Held(ReasonKafkaDown, "no answer about "+what, err)
 }
 
-// replaced says why the table is not the one that this pipeline wrote, or "".
-func (w *writer) replaced() string {
-	s := w.snapshot
-	if _, marked := s.Positions[idempotency.TableAppID(w.pipeline, s.TableID)]; marked {
+// Replaced says why the table is not the one that a pipeline wrote, or "".
+func Replaced(s *Snapshot, pipeline string) string {
+	if _, marked := s.Positions[idempotency.TableAppID(pipeline, s.TableID)]; marked {
 		return ""
 	}
 	for appID := range s.Positions {
-		if id, err := idempotency.ParseAppID(appID); err == nil && id.Pipeline == w.pipeline {
-			return fmt.Sprintf("pipeline %q wrote another table here; the one with id %s was not started by it", w.pipeline, s.TableID)
+		if id, err := idempotency.ParseAppID(appID); err == nil && id.Pipeline == pipeline {
+			return fmt.Sprintf("pipeline %q wrote another table here; the one with id %s was not started by it", pipeline, s.TableID)
 		}
 	}
 	return ""

@@ -218,6 +218,7 @@ type Staged struct {
 // Commit is what one version of the table will say.
 type Commit struct {
 	Operation string // "STREAMING UPDATE", "SLUICE START", …
+	Moved     *Moved // by an operator, else nil
 	Txns      []Txn
 	Staged    *Staged // nil for a commit without rows
 	Ranges    []Range
@@ -230,7 +231,7 @@ type Txn struct {
 }
 
 // Range says in commitInfo which offsets of a partition a commit covers: [From, Next), with this many rows. From is -1
-// at a START.
+// at a START. In a commit that was [Moved] it is the position before and after, and covers nothing.
 type Range struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`

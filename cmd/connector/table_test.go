@@ -118,6 +118,20 @@ func (w *written) append(id int32, from, next, position int64, offsets ...int64)
 	w.commit(c)
 }
 
+// move sets a position as an operator does.
+func (w *written) move(id int32, from, next int64) {
+	w.t.Helper()
+	m := connector.Moves{
+		Moved: connector.Moved{Command: "offsets set", Operator: "somebody", Reason: "a test"}, Pipeline: "p", TableID: w.at.TableID,
+		Moves: []connector.Move{{Partition: w.partition(id), From: from, Next: next}},
+	}
+	s, err := m.Apply(w.t.Context(), w.table)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.at = s
+}
+
 var noTopic = connector.Topic{Cluster: "c", Name: "orders", ID: idempotency.TopicID{1}}
 
 func TestVerify(t *testing.T) {
@@ -157,6 +171,30 @@ func TestVerify(t *testing.T) {
 		{
 			"rows that were not committed", func(w *written) { w.append(0, 0, 2, 2, 0, 1, 7) }, 1,
 			[]string{"uncovered: orders-0: 1 rows have an offset that no commit covers, the first one 7"},
+		},
+		{
+			"an operator left offsets out, and had others read again", func(w *written) {
+				w.append(0, 0, 2, 2, 0, 1)
+				w.move(0, 2, 4)
+				w.append(0, 4, 6, 6, 4, 5)
+				w.move(0, 6, 5)
+				w.append(0, 5, 7, 7, 5, 6)
+				w.append(1, 0, 3, 3, 0, 1, 2)
+				w.move(1, 3, 1) // and nothing was read since
+			}, 0,
+			[]string{
+				"note: orders-0: version 3 moved the position to 4, offsets [2, 4) were left out: offsets set by somebody, \"a test\"",
+				"note: orders-0: version 5 moved the position to 5, offsets [5, 6) were read again: offsets set by somebody, \"a test\"",
+				"ok: no gap, no overlap, no duplicate",
+			},
+		},
+		{
+			"rows repeat where no operator had them read again", func(w *written) {
+				w.append(0, 0, 6, 6, 0, 1, 2, 3, 4, 5)
+				w.move(0, 6, 4)
+				w.append(0, 4, 6, 6, 3, 4, 5)
+			}, 1,
+			[]string{"duplicate: orders-0: 1 rows repeat an offset, the first one 3"},
 		},
 		{
 			"a position that no commit explains", func(w *written) { w.append(0, 0, 2, 3, 0, 1) }, 1,

@@ -146,7 +146,10 @@ func (v *verification) readHistory(ctx context.Context, o *opened) (ranges cover
 			foreign++
 		}
 		for _, r := range e.Ranges {
-			ranges.add(e.Version, chain{source{r.Topic, r.Partition}, appIDOf(e.Txns, r)}, r)
+			ranges.add(e.Version, chain{source{r.Topic, r.Partition}, appIDOf(e.Txns, r)}, r, e.Moved != nil)
+			if e.Moved != nil {
+				v.noteMoved(e, r)
+			}
 		}
 	}
 	if foreign > 0 {
@@ -156,6 +159,19 @@ func (v *verification) readHistory(ctx context.Context, o *opened) (ranges cover
 		v.note("the log begins at version %d: what the commits before it covered is unknown", v.Oldest)
 	}
 	return ranges, foreign > 0, nil
+}
+
+// noteMoved tells of a position that an operator moved.
+func (v *verification) noteMoved(e delta.Entry, r connector.Range) {
+	what := "it began there"
+	switch {
+	case r.From >= 0 && r.Next > r.From:
+		what = fmt.Sprintf("offsets [%d, %d) were left out", r.From, r.Next)
+	case r.From >= 0:
+		what = fmt.Sprintf("offsets [%d, %d) were read again", r.Next, r.From)
+	}
+	v.note("%s-%d: version %d moved the position to %d, %s: %s by %s, %q",
+		r.Topic, r.Partition, e.Version, r.Next, what, e.Moved.Command, e.Moved.Operator, e.Moved.Reason)
 }
 
 func (v *verification) note(format string, args ...any) {

@@ -47,6 +47,7 @@ type interval struct {
 // covered is what the commits in a table's log say about one partition.
 type covered struct {
 	intervals []interval // ascending, apart from each other
+	again     []interval // that an operator had read once more: rows may repeat there
 	next      int64      // of the newest commit, -1 if there is none
 	rows      int64      // that the commits say they hold
 	whole     bool       // the log reaches back to START
@@ -62,8 +63,9 @@ type chain struct {
 // coverage follows the ranges of all commits, oldest first.
 type coverage map[chain]*covered
 
-// add takes the next commit's range of a partition: the rule of PRE, looked at afterwards.
-func (c coverage) add(version int64, at chain, r connector.Range) {
+// add takes the next commit's range of a partition: the rule of PRE, looked at afterwards. A position that an operator
+// moved covers nothing: forwards it leaves offsets out, backwards they are read again.
+func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
 	p := c[at]
 	first := p == nil
 	if first {
@@ -83,7 +85,7 @@ func (c coverage) add(version int64, at chain, r connector.Range) {
 		return
 	}
 	switch {
-	case r.Next < r.From:
+	case r.Next < r.From && !moved:
 		find("overlap", "version %d goes backwards, from %d to %d", version, r.From, r.Next)
 	case first:
 	case r.From > p.next:
@@ -92,19 +94,24 @@ func (c coverage) add(version int64, at chain, r connector.Range) {
 		find("overlap", "offsets [%d, %d) are in two commits, the second one is version %d", r.From, min(p.next, r.Next), version)
 	}
 	p.next = r.Next
-	p.cover(interval{r.From, r.Next})
+	switch {
+	case !moved:
+		p.intervals = cover(p.intervals, interval{r.From, r.Next})
+	case r.Next < r.From:
+		p.again = cover(p.again, interval{r.Next, r.From})
+	}
 }
 
-// cover adds offsets to the intervals. They nearly always continue the last one.
-func (p *covered) cover(in interval) {
+// cover adds offsets to intervals, which stay ascending and apart. They nearly always continue the last one.
+func cover(to []interval, in interval) []interval {
 	if in.Next <= in.From {
-		return
+		return to
 	}
-	if n := len(p.intervals); n > 0 && p.intervals[n-1].Next == in.From {
-		p.intervals[n-1].Next = in.Next
-		return
+	if n := len(to); n > 0 && to[n-1].Next == in.From {
+		to[n-1].Next = in.Next
+		return to
 	}
-	all := append(p.intervals, in)
+	all := append(to, in)
 	slices.SortFunc(all, func(a, b interval) int { return cmp.Compare(a.From, b.From) })
 	merged := all[:1]
 	for _, i := range all[1:] {
@@ -115,13 +122,15 @@ func (p *covered) cover(in interval) {
 		}
 		merged = append(merged, i)
 	}
-	p.intervals = merged
+	return merged
 }
 
 // holds tells whether the offset is in a commit.
-func (p *covered) holds(offset int64) bool {
-	i, found := slices.BinarySearchFunc(p.intervals, offset, func(in interval, o int64) int { return cmp.Compare(in.From, o) })
-	return found || i > 0 && offset < p.intervals[i-1].Next
+func (p *covered) holds(offset int64) bool { return holds(p.intervals, offset) }
+
+func holds(all []interval, offset int64) bool {
+	i, found := slices.BinarySearchFunc(all, offset, func(in interval, o int64) int { return cmp.Compare(in.From, o) })
+	return found || i > 0 && offset < all[i-1].Next
 }
 
 // pageBits is how many offsets a page of the set holds.
@@ -215,19 +224,24 @@ type rowCheck struct {
 // add takes one row.
 func (r *rowCheck) add(offset int64) {
 	r.rows++
-	if offset < 0 || !r.seen.add(offset) {
+	if offset < 0 || !r.seen.add(offset) && !r.again(offset) {
 		if r.repeated++; r.repeated == 1 {
 			r.firstTwice = offset
 		}
 	}
 	for _, in := range r.chains {
-		if offset < in.next && (!in.whole || in.holds(offset)) {
+		if (offset < in.next || holds(in.again, offset)) && (!in.whole || in.holds(offset)) {
 			return
 		}
 	}
 	if r.uncovered++; r.uncovered == 1 {
 		r.firstBare = offset
 	}
+}
+
+// again tells whether an operator had the offset read once more.
+func (r *rowCheck) again(offset int64) bool {
+	return slices.ContainsFunc(r.chains, func(in *covered) bool { return holds(in.again, offset) })
 }
 
 // findings says what the rows contradict. altered tells that others changed the table's rows, so that missing ones may

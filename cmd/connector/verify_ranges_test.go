@@ -12,17 +12,18 @@ import (
 	"sluice/connector"
 )
 
-// follow reads lines "version from next rows" into a coverage of one partition.
+// followRanges reads lines "version from next rows" (and "moved" for an operator's) into a coverage of one partition.
 func followRanges(t *testing.T, lines string) *covered {
 	t.Helper()
 	c := coverage{}
 	for line := range strings.Lines(lines) {
 		r := connector.Range{Topic: "orders", Partition: 3}
 		var version int64
+		line, moved := strings.CutSuffix(strings.TrimSpace(line), " moved")
 		if _, err := fmt.Sscan(line, &version, &r.From, &r.Next, &r.Rows); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
-		c.add(version, chain{source: source{"orders", 3}}, r)
+		c.add(version, chain{source: source{"orders", 3}}, r, moved)
 	}
 	return c[chain{source: source{"orders", 3}}]
 }
@@ -44,6 +45,14 @@ func TestCoverage(t *testing.T) {
 	}{
 		{"a whole log", "0 -1 5 0\n1 5 9 4\n2 9 9 0\n3 9 20 8", []interval{{5, 20}}, 20, nil},
 		{"nothing but START", "0 -1 0 0", nil, 0, nil},
+		{"an operator left offsets out", "0 -1 0 0\n1 0 5 5\n2 5 9 0 moved\n3 9 12 3", []interval{{0, 5}, {9, 12}}, 12, nil},
+		{"an operator went back", "0 -1 0 0\n1 0 9 9\n2 9 4 0 moved\n3 4 6 2", []interval{{0, 9}}, 6, nil},
+		{
+			"a member goes back", "0 -1 0 0\n1 0 9 9\n2 9 4 0",
+			[]interval{{0, 9}},
+			4,
+			[]string{"overlap: orders-3: version 2 goes backwards, from 9 to 4"},
+		},
 		{"a log that was cleaned up", "7 100 120 20\n8 120 130 10", []interval{{100, 130}}, 130, nil},
 		{
 			"a gap", "0 -1 0 0\n1 0 5 5\n2 7 9 2",
@@ -190,7 +199,7 @@ func TestIntervals(t *testing.T) {
 		for range rapid.IntRange(0, 12).Draw(t, "ranges") {
 			in := interval{From: rapid.Int64Range(0, 60).Draw(t, "from")}
 			in.Next = in.From + rapid.Int64Range(0, 9).Draw(t, "length")
-			c.cover(in)
+			c.intervals = cover(c.intervals, in)
 			for o := in.From; o < in.Next; o++ {
 				seen[o] = true
 			}

@@ -103,7 +103,9 @@ type Entry struct {
 	TxnID     string
 	Txns      []deltalog.Txn
 	// Ranges are the offsets that the commit covers, nil for commits of other programs.
-	Ranges   []connector.Range
+	Ranges []connector.Range
+	// Moved is the operator who moved positions by the commit, nil for the commits of members.
+	Moved    *connector.Moved
 	Files    int   // added
 	Removed  int   // files
 	Rows     int64 // in added files with statistics
@@ -134,7 +136,7 @@ func entry(c deltalog.Commit) Entry {
 	}
 	var own ours
 	if len(info.Sluice) > 0 && json.Unmarshal(info.Sluice, &own) == nil {
-		e.Ranges = own.Ranges
+		e.Ranges, e.Moved = own.Ranges, own.Moved
 	}
 	for _, a := range c.Actions {
 		switch a := a.(type) {

@@ -139,7 +139,7 @@ func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
 	if ranges == nil {
 		ranges = []connector.Range{}
 	}
-	own, err := json.Marshal(ours{Ranges: ranges})
+	own, err := json.Marshal(ours{Ranges: ranges, Moved: c.Moved})
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
@@ -177,4 +177,6 @@ func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
 type ours struct {
 	// Ranges are the offsets that the commit covers.
 	Ranges []connector.Range `json:"ranges"`
+	// Moved is who moved positions and why, null for the commits of members.
+	Moved *connector.Moved `json:"moved,omitempty"`
 }

@@ -203,6 +203,11 @@ func (w *World) Started() map[int32]int64 {
 	return starts
 }
 
+// Operator returns the way to the table of somebody with a command line.
+func (w *World) Operator() *Table {
+	return &Table{Log: w.Log, Member: "operator", Chance: w.Chance, Late: &w.late}
+}
+
 // Forged returns the commit of an operator who sets a position.
 func (w *World) Forged(id int32, next int64) connector.Commit {
 	p := w.Broker.Partitions(Topic)[id]

@@ -18,8 +18,14 @@ import (
 // scene runs a scenario in virtual time.
 func scene(t *testing.T, partitions int, play func(t *testing.T, w *story.World)) {
 	t.Helper()
+	seeded(t, 7, partitions, play)
+}
+
+// seeded is scene under the schedule of a seed.
+func seeded(t *testing.T, seed uint64, partitions int, play func(t *testing.T, w *story.World)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := story.NewWorld(7, partitions)
+		w := story.NewWorld(seed, partitions)
 		defer w.Close()
 		play(t, w)
 	})

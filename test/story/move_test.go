@@ -1,0 +1,236 @@
+package story_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/test/story"
+)
+
+func moves(w *story.World, all ...connector.Move) *connector.Moves {
+	return &connector.Moves{
+		Moved:    connector.Moved{Command: "offsets set", Operator: "somebody", Reason: "a test"},
+		Pipeline: story.Pipeline, TableID: "table-1", Moves: all,
+	}
+}
+
+func move(w *story.World, id int32, from, next int64) connector.Move {
+	return connector.Move{Partition: w.Broker.Partitions(story.Topic)[id], From: from, Next: next}
+}
+
+// A running member is moved backwards and forwards while it commits: it is fenced, and goes on from where it was set.
+func TestAnOperatorMovesPositionsBesideARunningMember(t *testing.T) {
+	for seed := range uint64(20) {
+		seeded(t, seed, 2, func(t *testing.T, w *story.World) {
+			p := w.Begin(t.Context())
+			p.Member.Assign(joined(w, 0, 1))
+			eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+			won := 0
+			for range 8 {
+				w.Broker.Produce(story.Topic, 0, "rrrrr", "k")
+				w.Broker.Produce(story.Topic, 1, "rrr", "k")
+				time.Sleep(time.Duration(w.Chance.N(3000)) * time.Millisecond)
+				from, end := w.Position(0), len(w.Broker.Kinds(story.Topic, 0))
+				next := int64(w.Chance.N(end + 1))
+				switch _, err := moves(w, move(w, 0, from, next)).Apply(t.Context(), w.Operator()); {
+				case err == nil:
+					won++
+				case classify.Of(err) != classify.Fenced:
+					t.Fatal(err)
+				}
+			}
+			if won == 0 {
+				t.Error("no move was won")
+			}
+			eventually(t, "end", w.AtEnd)
+			// What the log says, replayed: each commit reads on from the position that the one before left.
+			at, want := int64(-1), []int64(nil)
+			for _, v := range w.Log.Versions() {
+				for _, r := range v.Commit.Ranges {
+					if r.Partition != 0 {
+						continue
+					}
+					if r.From != at {
+						t.Errorf("a commit starts at %d, the position was %d\n%s", r.From, at, history(w))
+					}
+					if v.Commit.Moved == nil {
+						want = append(want, w.Want(0, r.From, r.Next)...)
+					}
+					at = r.Next
+				}
+			}
+			wantRows(t, w, 0, want)
+			wantRows(t, w, 1, w.Want(1, 0, 1<<40))
+		})
+	}
+}
+
+// Moves are compared with what was shown, all of them, and commit together or not at all.
+func TestMovesCompareWhatWasShown(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		w.Broker.Produce(story.Topic, 1, "rrrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		eventually(t, "end", w.AtEnd)
+		w.Stop(p)
+		before := len(w.Log.Versions())
+		for name, m := range map[string]*connector.Moves{
+			"another position":      moves(w, move(w, 0, 4, 2), move(w, 1, 3, 2)),
+			"no position":           moves(w, move(w, 0, 4, 2), move(w, 1, -1, 2)),
+			"another table":         {Moved: connector.Moved{Command: "c"}, Pipeline: story.Pipeline, TableID: "table-0", Moves: []connector.Move{move(w, 0, 4, 2)}},
+			"one that is not there": {Moved: connector.Moved{Command: "c"}, Pipeline: "other", TableID: "table-1", Moves: []connector.Move{move(w, 0, 4, 2)}},
+		} {
+			if _, err := m.Apply(t.Context(), w.Operator()); classify.Of(err) != classify.Fenced {
+				t.Errorf("%s: %v, want a fence", name, err)
+			}
+		}
+		if n := len(w.Log.Versions()); n != before {
+			t.Errorf("%d versions were written", n-before)
+		}
+		s, err := moves(w, move(w, 0, 4, 2), move(w, 1, 4, 0)).Apply(t.Context(), w.Operator())
+		if err != nil || w.Position(0) != 2 || w.Position(1) != 0 {
+			t.Fatal(s, err)
+		}
+		last := w.Log.Versions()[before]
+		if c := last.Commit; c.Operation != "SLUICE OFFSETS" || c.Moved == nil || *c.Moved != (connector.Moved{Command: "offsets set", Operator: "somebody", Reason: "a test"}) ||
+			!slices.Equal(c.Ranges, []connector.Range{{Topic: story.Topic, Partition: 0, From: 4, Next: 2, Epoch: -1}, {Topic: story.Topic, Partition: 1, From: 4, Next: 0, Epoch: -1}}) {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// A command and a START of a running member at once: one of them is first, and the other one sees it.
+func TestAnOperatorStartsWhileAMemberDoes(t *testing.T) {
+	byOperator, byMember := 0, 0
+	for seed := range uint64(40) {
+		seeded(t, seed, 2, func(t *testing.T, w *story.World) {
+			w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+			p := w.Begin(t.Context())
+			p.Member.Assign(joined(w, 0, 1))
+			time.Sleep(time.Duration(w.Chance.N(300)) * time.Millisecond)
+			m := moves(w, move(w, 0, -1, 2), move(w, 1, -1, 0))
+			m.Accept = true
+			_, err := m.Apply(t.Context(), w.Operator())
+			eventually(t, "end", w.AtEnd)
+			if !w.Marked("table-1") {
+				t.Error("the table is not marked")
+			}
+			switch {
+			case err == nil:
+				byOperator++
+				wantRows(t, w, 0, []int64{2, 3})
+			case classify.Of(err) == classify.Fenced:
+				byMember++
+				wantRows(t, w, 0, []int64{0, 1, 2, 3})
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	if byOperator == 0 || byMember == 0 {
+		t.Errorf("the operator was first %d times, the member %d times: want both", byOperator, byMember)
+	}
+}
+
+// What ends the holds of a table that was replaced: a command that accepts it; one that does not is refused.
+func TestATableThatWasReplacedIsAccepted(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		eventually(t, "end", w.AtEnd)
+		w.Log.Replace("table-2")
+		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonTableReplaced, 1: connector.ReasonTableReplaced})
+		m := moves(w, move(w, 0, 4, 0), move(w, 1, 0, 0))
+		m.TableID = "table-2"
+		held := (*connector.HoldError)(nil)
+		if _, err := m.Apply(t.Context(), w.Operator()); !errors.As(err, &held) || held.Reason != connector.ReasonTableReplaced {
+			t.Fatalf("%v, want the hold table_replaced", err)
+		}
+		m.Accept = true
+		if _, err := m.Apply(t.Context(), w.Operator()); err != nil {
+			t.Fatal(err)
+		}
+		wantHolds(t, p, map[int32]connector.Reason{})
+		eventually(t, "end", w.AtEnd)
+		wantRows(t, w, 0, []int64{0, 1, 2, 3, 0, 1, 2, 3})
+	})
+}
+
+// The ways out of a past that forbids a START: positions of this pipeline, cluster and topic id.
+func TestAnOperatorStartsOverAPast(t *testing.T) {
+	for name, past := range map[string]func(w *story.World, here connector.Partition) connector.Txn{
+		"another pipeline": func(_ *story.World, p connector.Partition) connector.Txn {
+			return connector.Txn{AppID: p.AppID("other"), Version: 2}
+		},
+		"another topic id": func(_ *story.World, p connector.Partition) connector.Txn {
+			p.TopicID[15] = 9
+			return connector.Txn{AppID: p.AppID(story.Pipeline), Version: 2}
+		},
+		"another cluster": func(_ *story.World, p connector.Partition) connector.Txn {
+			p.Cluster = "elsewhere"
+			return connector.Txn{AppID: p.AppID(story.Pipeline), Version: 2}
+		},
+		"a group offset": func(w *story.World, _ connector.Partition) connector.Txn {
+			w.Broker.SetGroupOffset(story.Topic, 0, 1)
+			return connector.Txn{AppID: "of another program", Version: 1}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene(t, 2, func(t *testing.T, w *story.World) {
+				w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+				w.Broker.Produce(story.Topic, 1, "rr", "k")
+				txn := past(w, w.Broker.Partitions(story.Topic)[0])
+				w.Log.Append(story.Version{Commit: connector.Commit{Txns: []connector.Txn{{AppID: idempotency.TableAppID(story.Pipeline, "table-1")}, txn}}})
+				p := w.Begin(t.Context())
+				p.Member.Assign(joined(w, 0, 1))
+				eventually(t, "both hold", func() bool { return len(p.Holds()) == 2 })
+				m := moves(w, move(w, 0, -1, 3), move(w, 1, -1, 0))
+				m.Accept = true
+				if _, err := m.Apply(t.Context(), w.Operator()); err != nil {
+					t.Fatal(err)
+				}
+				wantHolds(t, p, map[int32]connector.Reason{})
+				eventually(t, "end", w.AtEnd)
+				wantRows(t, w, 0, []int64{3})
+				wantRows(t, w, 1, []int64{0, 1})
+			})
+		})
+	}
+}
+
+// An operator who does not wait for the outcome is told so, and the log shows it.
+func TestMovesOfUnknownOutcome(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "end", w.AtEnd)
+		w.Stop(p)
+		undecided := 0
+		for range 30 {
+			at := w.Position(0)
+			next := 3 - at%2
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(w.Chance.N(700))*time.Millisecond)
+			_, err := moves(w, move(w, 0, at, next)).Apply(ctx, w.Operator())
+			cancel()
+			if errors.Is(err, connector.ErrUndecided) {
+				undecided++
+			}
+			time.Sleep(time.Minute)
+			if now := w.Position(0); err == nil && now != next || err != nil && !errors.Is(err, connector.ErrUndecided) && now != at {
+				t.Fatalf("from %d to %d: %v, and the position is %d", at, next, err, now)
+			}
+		}
+		if undecided == 0 {
+			t.Error("every outcome was known")
+		}
+	})
+}
