@@ -60,6 +60,10 @@ type cursor struct {
 	findingOn int64
 	// refused is since when the broker has refused a position that the bounds allow.
 	refused time.Time
+	// unchecked says that the position is suspected only because its broker is too old to compare its epoch; checked is
+	// the leader's epoch in which it was compared.
+	unchecked bool
+	checked   int32
 
 	told   connector.Bounds // by the last answer
 	toldAt time.Time        // zero if this session had none

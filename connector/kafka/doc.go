@@ -1,6 +1,6 @@
 // Package kafka speaks to Kafka: it implements [connector.Group] and [connector.Log].
 //
-//	Client  connections, metadata by topic id           dial.go exchange.go metadata.go wire.go
+//	Client  connections, metadata by topic id           dial.go exchange.go metadata.go byname.go wire.go
 //	Group   who reads what: membership, group offsets    group.go membership.go watcher.go balancer.go offsets.go
 //	Log     records and the ends of logs                 log.go and what it names
 //	errors  what an error code means                     errors.go

@@ -147,7 +147,7 @@ func (c *Client) version(ctx context.Context, broker int32, key protocol.ApiKey,
 	if v := min(highest, r.max); ok && v >= lowest && v >= r.min {
 		return v, nil
 	}
-	err := fmt.Errorf("%w: it offers %v v%d to v%d, needed is v%d to v%d (Kafka 4.0 and newer have it)",
+	err := fmt.Errorf("%w: it offers %v v%d to v%d, needed is v%d to v%d (Kafka 2.8 and newer have it)",
 		errVersion, key, r.min, r.max, lowest, highest)
 	return 0, classify.Mark(err, classify.Fatal)
 }

@@ -182,10 +182,10 @@ func TestNewClientChecks(t *testing.T) {
 
 // FuzzResponse gives responses of any content to the decoders: they must not panic, nor believe a count beyond the bytes.
 func FuzzResponse(f *testing.F) {
-	req := &fetchRequest{asks: []fetchAsk{{topic: idempotency.TopicID{1}, id: 0}, {topic: idempotency.TopicID{1}, id: 1}}}
-	resp := kmsg.FetchResponse{Version: fetchVersion}
+	id := idempotency.TopicID{1}
+	req := &fetchRequest{asks: []fetchAsk{{topic: id, name: "t", id: 0}, {topic: id, name: "t", id: 1}}}
 	rt := kmsg.NewFetchResponseTopic()
-	rt.TopicID = req.asks[0].topic
+	rt.Topic, rt.TopicID = "t", id
 	for i := range req.asks {
 		rp := kmsg.NewFetchResponseTopicPartition()
 		rp.Partition = req.asks[i].id
@@ -194,16 +194,25 @@ func FuzzResponse(f *testing.F) {
 		rp.DivergingEpoch.EndOffset = 3
 		rt.Partitions = append(rt.Partitions, rp)
 	}
-	resp.Topics = append(resp.Topics, rt)
-	f.Add(append([]byte{0}, resp.AppendTo(nil)...))
+	for v := int16(fetchOldest); v <= fetchVersion; v++ {
+		resp := kmsg.FetchResponse{Version: v, Topics: []kmsg.FetchResponseTopic{rt}}
+		var header []byte
+		if v >= fetchEpochs {
+			header = []byte{0}
+		}
+		f.Add(append(header, resp.AppendTo(nil)...))
+	}
 	meta := kmsg.MetadataResponse{Version: metadataVersion}
 	mt := kmsg.NewMetadataResponseTopic()
 	mt.Partitions = append(mt.Partitions, kmsg.NewMetadataResponseTopicPartition())
 	meta.Topics, meta.Brokers = append(meta.Topics, mt), append(meta.Brokers, kmsg.NewMetadataResponseBroker())
 	f.Add(append([]byte{0}, meta.AppendTo(nil)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var resp fetchResponse
-		if err := resp.decode(b, req); err == nil {
+		for v := int16(fetchOldest); v <= fetchVersion; v++ {
+			resp := fetchResponse{version: v}
+			if err := resp.decode(b, req); err != nil {
+				continue
+			}
 			for _, p := range resp.parts {
 				if p.index < 0 || p.index >= len(req.asks) || len(p.records) > len(b) || len(p.aborted) > len(b) {
 					t.Errorf("%+v", p)

@@ -13,9 +13,13 @@ import (
 	"sluice/idempotency"
 )
 
-// fetchVersion is the first Fetch version that names topics by id (KIP-516), from Kafka 3.1 on. By name, a topic that
-// was deleted and created again is read on silently at the old offsets; so older versions are not spoken.
-const fetchVersion = 13
+// The versions of Fetch that are spoken. The newest one that we need names topics by id (KIP-516), from Kafka 3.1 on;
+// older ones by name, so that a broker cannot tell a topic from the one that was deleted before it: see byname.go.
+const (
+	fetchVersion = 13
+	fetchEpochs  = 12 // the first one in which a broker compares the epoch of what was read (KIP-320), Kafka 2.7
+	fetchOldest  = 11 // the first one with a rack (KIP-392), Kafka 2.3
+)
 
 // fetchRequest reads committed records of partitions from one broker, without a session of the broker's (KIP-227).
 // A broker fills a response in the order of the request, and the first partition always gets a whole batch (KIP-74).
@@ -32,11 +36,12 @@ type fetchRequest struct {
 // fetchAsk is a partition to fetch, and where.
 type fetchAsk struct {
 	topic idempotency.TopicID
+	name  string // of the topic
 	id    int32
 	// leaderEpoch is the epoch of the metadata that named the broker, which refuses another one.
 	leaderEpoch int32
 	// lastEpoch is the epoch of the last batch consumed, -1 if unknown. The broker then reports a log that was truncated
-	// below offset (KIP-320).
+	// below offset (KIP-320), from fetchEpochs on.
 	lastEpoch int32
 	offset    int64
 	maxBytes  int
@@ -44,6 +49,7 @@ type fetchAsk struct {
 
 // fetchResponse is a response. Reused, it reuses its buffers.
 type fetchResponse struct {
+	version  int16 // of the exchange
 	throttle time.Duration
 	parts    []fetchPart
 	x        *exchange
@@ -61,35 +67,43 @@ type fetchPart struct {
 	logStart      int64
 	preferred     int32 // replica to read from, -1 for this one (KIP-392)
 	divergedAt    int64 // where the log parts from what was read, -1 if it does not
+	unchecked     bool  // the broker does not look for divergence
 	aborted       []recordbatch.Aborted
 	records       []byte // whole batches, perhaps a part of one; aliases the response
 }
 
-// fetch sends req and fills f. Its records stay valid until f is used again.
+// fetch sends req and fills f. Its records stay valid until f is used again. A topic that is not the one asked for any
+// more is an error of its partitions, whatever version the broker speaks.
 func (c *Client) fetch(ctx context.Context, req *fetchRequest, f *fetchResponse) error {
-	if _, err := c.version(ctx, req.broker, protocol.Fetch, fetchVersion, fetchVersion); err != nil {
+	version, err := c.version(ctx, req.broker, protocol.Fetch, fetchOldest, fetchVersion)
+	if err != nil {
 		return err
 	}
 	x := f.x
-	f.x, f.parts = nil, f.parts[:0] // an exchange that fails is never used again
+	f.x, f.parts, f.version = nil, f.parts[:0], version // an exchange that fails is never used again
 	if x == nil {
 		x = &exchange{}
 	}
 	x.limit = req.limit
-	e := c.begin(x, req.broker, protocol.Fetch, fetchVersion, true)
-	encodeFetch(&e, req)
+	e := c.begin(x, req.broker, protocol.Fetch, version, version >= fetchEpochs)
+	encodeFetch(&e, req, version)
 	if err := c.send(ctx, x, &e, req.wait); err != nil {
 		return err
 	}
 	f.x = x
-	err := f.decode(x.in, req)
-	if errors.Is(err, kafka.UnsupportedVersion) {
-		c.forget(req.broker)
+	if err := f.decode(x.in, req); err != nil {
+		if errors.Is(err, kafka.UnsupportedVersion) {
+			c.forget(req.broker)
+		}
+		return err
 	}
-	return err
+	if version < fetchVersion {
+		return c.compareTopics(ctx, req, f)
+	}
+	return nil
 }
 
-func encodeFetch(e *encoder, req *fetchRequest) {
+func encodeFetch(e *encoder, req *fetchRequest, version int16) {
 	e.i32(-1) // replica id: a consumer
 	e.size(int(req.wait.Milliseconds()))
 	e.size(req.minBytes)
@@ -109,14 +123,20 @@ func encodeFetch(e *encoder, req *fetchRequest) {
 		for n < len(req.asks) && req.asks[n].topic == req.asks[i].topic {
 			n++
 		}
-		e.uuid(req.asks[i].topic)
+		if version >= fetchVersion {
+			e.uuid(req.asks[i].topic)
+		} else {
+			e.str(req.asks[i].name)
+		}
 		e.array(n - i)
 		for ; i < n; i++ {
 			p := &req.asks[i]
 			e.i32(p.id)
 			e.i32(p.leaderEpoch)
 			e.i64(p.offset)
-			e.i32(p.lastEpoch)
+			if version >= fetchEpochs {
+				e.i32(p.lastEpoch)
+			}
 			e.i64(-1) // log start: for followers
 			e.size(p.maxBytes)
 			e.tags()
@@ -129,8 +149,8 @@ func encodeFetch(e *encoder, req *fetchRequest) {
 }
 
 func (f *fetchResponse) decode(b []byte, req *fetchRequest) error {
-	d := decoder{b: b, flexible: true}
-	d.tags() // response header v1
+	d := decoder{b: b, flexible: f.version >= fetchEpochs}
+	d.tags() // response header v1, or v0 where the body is not flexible
 	f.throttle = time.Duration(d.i32()) * time.Millisecond
 	code := kafka.Error(d.i16())
 	d.i32() // session id
@@ -139,7 +159,13 @@ func (f *fetchResponse) decode(b []byte, req *fetchRequest) error {
 	}
 	at := 0 // brokers mostly answer in the order of the request
 	for n := d.array(); n > 0 && d.err == nil; n-- {
-		topic := d.uuid()
+		var topic idempotency.TopicID
+		var name string
+		if f.version >= fetchVersion {
+			topic = d.uuid()
+		} else {
+			name = d.str()
+		}
 		for n := d.array(); n > 0 && d.err == nil; n-- {
 			id, p := f.decodePart(&d)
 			if d.err != nil {
@@ -147,12 +173,12 @@ func (f *fetchResponse) decode(b []byte, req *fetchRequest) error {
 			}
 			for tries := 0; ; tries, at = tries+1, at+1 {
 				if tries == len(req.asks) {
-					return fmt.Errorf("%w: partition %d of topic %v was not asked for", errMalformed, id, topic)
+					return fmt.Errorf("%w: partition %d of topic %v%q was not asked for", errMalformed, id, topic, name)
 				}
 				if at >= len(req.asks) {
 					at = 0
 				}
-				if req.asks[at].id == id && req.asks[at].topic == topic {
+				if a := &req.asks[at]; a.id == id && (a.topic == topic && name == "" || a.name == name && name != "") {
 					break
 				}
 			}
@@ -192,6 +218,6 @@ func (f *fetchResponse) grow() *fetchPart {
 		f.parts = append(f.parts, fetchPart{})
 	}
 	p := &f.parts[n]
-	*p = fetchPart{aborted: p.aborted[:0], divergedAt: -1}
+	*p = fetchPart{aborted: p.aborted[:0], divergedAt: -1, unchecked: f.version < fetchEpochs}
 	return p
 }

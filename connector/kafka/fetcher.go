@@ -142,7 +142,7 @@ func (l *Log) take(q *queue, size int, req *fetchRequest, flights []flight) []fl
 		c.state = flying
 		flights = append(flights, flight{c: c, seq: c.seq, next: c.req.Next})
 		req.asks = append(req.asks, fetchAsk{
-			topic: c.req.Partition.TopicID, id: c.req.Partition.ID, leaderEpoch: c.epoch,
+			topic: c.req.Partition.TopicID, name: c.req.Partition.Topic, id: c.req.Partition.ID, leaderEpoch: c.epoch,
 			offset: c.req.Next, lastEpoch: c.req.Epoch, maxBytes: max(l.cfg.PartitionBytes, c.maxBytes),
 		})
 		req.limit += 1 << 10
@@ -167,6 +167,7 @@ func (l *Log) roundTrip(ctx context.Context, f *fetcher, req *fetchRequest, resp
 	l.metrics.fetched(resp.bytes(), resp.throttle)
 	l.mu.Lock()
 	l.endTrouble(troubled{broker: f.broker})
+	l.spoke(f.broker, resp.version)
 	if until := time.Now().Add(resp.throttle); until.After(f.throttled) {
 		f.throttled = until
 	}
@@ -273,7 +274,10 @@ func (l *Log) settle(f *fetcher, opener *recordbatch.Opener, flight *flight, p *
 	switch {
 	case p.err == kafka.OffsetOutOfRange, p.err == 0 && p.divergedAt >= 0:
 		l.metrics.failed(kafka.OffsetOutOfRange)
-		c.replicaUntil = time.Time{}
+		c.replicaUntil, c.unchecked = time.Time{}, false
+		l.suspect(c, time.Now())
+	case p.unchecked && p.err == 0 && c.req.Epoch >= 0 && c.req.Epoch < c.epoch && c.checked != c.epoch:
+		c.unchecked = true
 		l.suspect(c, time.Now())
 	case p.err == kafka.InvalidMessage:
 		l.metrics.failed(p.err)

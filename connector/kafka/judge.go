@@ -70,6 +70,9 @@ func (l *Log) decide(c *cursor, r reading) {
 			r.bounds = noBounds()
 		}
 		l.conclude(c, r.hold, r.bounds, l.suspect)
+	case c.unchecked:
+		c.unchecked, c.checked = false, r.bounds.LeaderEpoch
+		l.lose(c, c.retry(nil))
 	case c.refused.IsZero() || time.Since(c.refused) < confirm:
 		if c.refused.IsZero() {
 			c.refused = time.Now()

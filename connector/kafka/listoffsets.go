@@ -9,9 +9,9 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// The versions spoken by every Kafka from 3.0 on: the first flexible ones that carry leader epochs (KIP-320).
+// The versions spoken by every Kafka from 2.8 on: the first flexible ones, which carry leader epochs (KIP-320).
 const (
-	listOffsetsVersion    = 7
+	listOffsetsVersion    = 6
 	offsetForEpochVersion = 4
 )
 

@@ -79,6 +79,7 @@ type Log struct {
 	fetchers map[int32]*fetcher
 	answered []*cursor // with an answer to deliver, oldest first
 	troubles map[troubled]*Trouble
+	old      map[int32]int16 // the brokers that are read by topic name, with their version of Fetch
 }
 
 // NewLog returns a Log, which reads while Run runs.
@@ -102,6 +103,7 @@ func NewLog(client *Client, cfg LogConfig, logger *slog.Logger, reg prometheus.R
 		cursors:  map[connector.Partition]*cursor{},
 		fetchers: map[int32]*fetcher{},
 		troubles: map[troubled]*Trouble{},
+		old:      map[int32]int16{},
 	}
 }
 
@@ -325,6 +327,7 @@ func (l *Log) prune() {
 		if !brokers[id] {
 			f.end()
 			delete(l.fetchers, id)
+			delete(l.old, id)
 		}
 	}
 }

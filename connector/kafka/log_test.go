@@ -37,7 +37,7 @@ func answer(req *kmsg.FetchRequest, fill func(kmsg.FetchRequestTopicPartition, *
 	resp := req.ResponseKind().(*kmsg.FetchResponse)
 	for _, t := range req.Topics {
 		rt := kmsg.NewFetchResponseTopic()
-		rt.TopicID = t.TopicID
+		rt.Topic, rt.TopicID = t.Topic, t.TopicID
 		for _, p := range t.Partitions {
 			rp := kmsg.NewFetchResponseTopicPartition()
 			rp.Partition = p.Partition

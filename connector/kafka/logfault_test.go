@@ -17,7 +17,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"github.com/twmb/franz-go/pkg/kversion"
 
 	"sluice/connector"
 	"sluice/connector/kafka/recordbatch"
@@ -395,33 +394,6 @@ func TestLogThrottle(t *testing.T) {
 			t.Errorf("%v s throttled", got)
 		}
 	})
-}
-
-// A broker that is too old is named, and nothing is read by name in its place.
-func TestLogOldBroker(t *testing.T) {
-	names := kversion.V4_0_0() // topic ids are known, but not fetched by
-	names.SetMaxKeyVersion(int16(kmsg.Fetch), 12)
-	inBubble(t, func(t *testing.T, w *scene) {
-		w.create("t", 1)
-		w.produce("t", 0, 10, "v")
-		r := w.read(LogConfig{})
-		r.from(r.partitions("t")[0], 0, -1)
-		r.within(time.Minute, func() bool { return false })
-		status := r.Status()
-		if r.answers > 0 || len(status) != 1 || !errors.Is(status[0].Err, errVersion) ||
-			!strings.Contains(status[0].Err.Error(), "Fetch v4 to v12, needed is v13") {
-			t.Errorf("%d answers, status %+v", r.answers, status)
-		}
-	}, kfake.MaxVersions(names))
-	inBubble(t, func(t *testing.T, w *scene) {
-		w.create("t", 1)
-		r := w.read(LogConfig{})
-		_, err := r.Topic(t.Context(), "t")
-		var hold *connector.HoldError
-		if !errors.As(err, &hold) || !errors.Is(err, errVersion) {
-			t.Error(err)
-		}
-	}, kfake.MaxVersions(kversion.V2_7_0()))
 }
 
 // With a rack, the leader may name a replica to read from; an error there leads back.

@@ -12,8 +12,10 @@ import (
 	"sluice/idempotency"
 )
 
-// metadataVersion is the first Metadata version that can be asked for topics by id (KIP-516). It needs Kafka 3.1.
-const metadataVersion = 12
+// metadataVersion is the first Metadata version with topic ids (KIP-516), from Kafka 2.8 on. Newer ones have nothing that
+// is needed; this one every broker speaks that can be read, so that the broker that answers need not be the one that was
+// asked for its versions.
+const metadataVersion = 10
 
 // clusterMetadata is what brokers say about the cluster and some of its topics.
 type clusterMetadata struct {
@@ -70,20 +72,20 @@ type partitionMetadata struct {
 // metadata asks any broker for topics by name, for the cluster alone without names. It asks by name because an answer by
 // id cannot tell a topic that was created again from one that is gone. It never creates a topic.
 func (c *Client) metadata(ctx context.Context, names ...string) (*clusterMetadata, error) {
-	m, err := c.askMetadata(ctx, names)
+	m, err := c.askMetadata(ctx, anyBroker, names)
 	if err != nil {
 		return nil, fmt.Errorf("metadata: %w", Classify(err))
 	}
 	return m, nil
 }
 
-func (c *Client) askMetadata(ctx context.Context, names []string) (*clusterMetadata, error) {
-	v, err := c.version(ctx, anyBroker, protocol.Metadata, metadataVersion, metadataVersion)
+func (c *Client) askMetadata(ctx context.Context, broker int32, names []string) (*clusterMetadata, error) {
+	v, err := c.version(ctx, broker, protocol.Metadata, metadataVersion, metadataVersion)
 	if err != nil {
 		return nil, err
 	}
 	x := &exchange{}
-	e := c.begin(x, anyBroker, protocol.Metadata, v, true)
+	e := c.begin(x, broker, protocol.Metadata, v, true)
 	e.array(len(names)) // zero is none; null would be all
 	for _, name := range names {
 		e.uuid(idempotency.TopicID{})
@@ -91,12 +93,22 @@ func (c *Client) askMetadata(ctx context.Context, names []string) (*clusterMetad
 		e.tags()
 	}
 	e.bool(false) // allow_auto_topic_creation: a reader's typing error must not create a topic
+	e.bool(false) // cluster authorized operations
 	e.bool(false) // topic authorized operations
 	e.tags()
 	if err := c.send(ctx, x, &e, 0); err != nil {
 		return nil, err
 	}
-	return decodeMetadata(x.in)
+	m, err := decodeMetadata(x.in)
+	if err != nil {
+		return nil, err
+	}
+	for i := range m.Topics {
+		if err := m.Topics[i].requireID(); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
 }
 
 func decodeMetadata(b []byte) (*clusterMetadata, error) {

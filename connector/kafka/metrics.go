@@ -15,8 +15,8 @@ import (
 
 // logMetrics counts what a Log does.
 type logMetrics struct {
-	requests, responseBytes, records, recordBytes, throttled prometheus.Counter
-	errors                                                   *prometheus.CounterVec
+	requests, byName, responseBytes, records, recordBytes, throttled prometheus.Counter
+	errors                                                           *prometheus.CounterVec
 }
 
 func newLogMetrics(reg prometheus.Registerer) *logMetrics {
@@ -27,6 +27,7 @@ func newLogMetrics(reg prometheus.Registerer) *logMetrics {
 	}
 	m := &logMetrics{
 		requests:      counter("requests_total", "Fetch requests that a broker answered."),
+		byName:        counter("by_name_requests_total", "Of these, those to a broker that is read by topic name because it is older than Kafka 3.1."),
 		responseBytes: counter("response_bytes_total", "Bytes of the responses to fetch requests."),
 		records:       counter("records_total", "Committed records read."),
 		recordBytes:   counter("record_bytes_total", "Bytes of memory that the records read have taken, decompressed."),
