@@ -32,6 +32,7 @@ var layers = map[string][]string{
 	"sink/delta/objstore":              {"classify"},
 	"sink/delta/objstore/objstoretest": {"classify", "sink/delta/objstore"},
 	"sink/delta/schema":                {"connector", "classify"},
+	"sink/opslog":                      {"classify", "reliability", "sink/delta/objstore"},
 	"health/ops":                       {"health"},
 }
 

@@ -28,12 +28,16 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// isTerminal tells whether w is a character device, which is near enough: the others do not keep what they are given.
+// isTerminal tells whether w is a character device and not the null device, which is near enough.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return false
 	}
 	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }

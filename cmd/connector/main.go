@@ -31,7 +31,8 @@ func main() {
 
 // run is the program: it returns the exit code. What was asked for goes to stdout, everything else to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	c := &cli{env: os.LookupEnv, stdout: stdout, stderr: stderr}
+	c := &cli{env: os.LookupEnv, stdin: os.Stdin, stdout: stdout, stderr: stderr}
+	c.terminal = func() bool { return isTerminal(os.Stdin) && isTerminal(stderr) }
 	root := c.root()
 	root.SetArgs(append([]string{}, args...)) // cobra takes nil for the arguments of the process
 	root.SetOut(stdout)
@@ -53,7 +54,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // cli is the world of the commands.
 type cli struct {
 	env            func(string) (string, bool)
+	stdin          io.Reader
 	stdout, stderr io.Writer
+	terminal       func() bool // somebody is there who can be asked
 
 	config string // flag --config
 	output string // flag --output

@@ -1,0 +1,236 @@
+package opslog
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Body is the part of an operation that belongs to its kind: [Pause], [Resume], [OffsetsIntent] or [OffsetsDone].
+type Body interface {
+	Kind() Kind
+	check() error
+}
+
+// ErrUnknownKind says that an entry was written by a later version.
+var ErrUnknownKind = errors.New("unknown kind of operation")
+
+// Target is what a pause is about: one partition, a topic as a whole, or everything.
+type Target struct {
+	Topic     string // "" is everything
+	Partition int32  // -1 is the whole topic
+}
+
+// All is everything that the pipeline moves, now and later.
+func All() Target { return Target{"", -1} }
+
+// Topic is a topic as a whole.
+func Topic(name string) Target { return Target{name, -1} }
+
+// ParseTarget reads TOPIC or TOPIC:PARTITION. Names of topics have no colon.
+func ParseTarget(text string) (Target, error) {
+	topic, number, found := strings.Cut(text, ":")
+	t := Topic(topic)
+	if found {
+		id, err := strconv.ParseInt(number, 10, 32)
+		if err != nil || id < 0 {
+			return Target{}, fmt.Errorf("%q names no partition: write TOPIC or TOPIC:PARTITION, such as orders:3", text)
+		}
+		t.Partition = int32(id)
+	}
+	if topic == "" {
+		return Target{}, fmt.Errorf("%q names no topic: write TOPIC or TOPIC:PARTITION, such as orders:3", text)
+	}
+	return t, nil
+}
+
+// String returns orders, orders:3 or "everything".
+func (t Target) String() string {
+	switch {
+	case t == All():
+		return "everything"
+	case t.Partition < 0:
+		return t.Topic
+	}
+	return t.Topic + ":" + strconv.Itoa(int(t.Partition))
+}
+
+// covers tells whether what holds of t holds of other, too.
+func (t Target) covers(other Target) bool {
+	return t == All() || t == other || t.Partition < 0 && t.Topic == other.Topic
+}
+
+type targetJSON struct {
+	All       bool   `json:"all,omitempty"`
+	Topic     string `json:"topic,omitempty"`
+	Partition *int32 `json:"partition,omitempty"`
+}
+
+// MarshalJSON writes {"all":true}, {"topic":"orders"} or {"topic":"orders","partition":3}.
+func (t Target) MarshalJSON() ([]byte, error) {
+	j := targetJSON{All: t == All(), Topic: t.Topic}
+	if t.Partition >= 0 {
+		j.Partition = &t.Partition
+	}
+	return json.Marshal(j)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (t *Target) UnmarshalJSON(b []byte) error {
+	var j targetJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return err
+	}
+	if j.All == (j.Topic != "") || j.Topic == "" && j.Partition != nil || j.Partition != nil && *j.Partition < 0 {
+		return errors.New("a target names a topic, a partition of a topic, or all")
+	}
+	*t = Topic(j.Topic)
+	if j.Partition != nil {
+		t.Partition = *j.Partition
+	}
+	return nil
+}
+
+// Pause stops the reading of its targets. What was read before is committed; the positions stay.
+type Pause struct {
+	Targets []Target `json:"targets"`
+}
+
+// Resume ends the pauses of its targets and of what they cover: those of a topic's partitions with the topic's.
+type Resume struct {
+	Targets []Target `json:"targets"`
+}
+
+// Move is a position before and after. From -1 means that there was none.
+type Move struct {
+	Topic     string `json:"topic"`
+	TopicID   string `json:"topic_id,omitempty"`
+	Partition int32  `json:"partition"`
+	From      int64  `json:"from"`
+	To        int64  `json:"to"`
+}
+
+// OffsetsIntent is written before a command moves positions in the log of a table.
+type OffsetsIntent struct {
+	Command string `json:"command"` // "offsets set", …
+	Table   string `json:"table"`
+	Moves   []Move `json:"moves"`
+}
+
+// OffsetsDone is written when the command knows what became of it. Without one, the table's log tells.
+type OffsetsDone struct {
+	Intent  int64   `json:"intent"` // seq of the [OffsetsIntent]
+	Command string  `json:"command"`
+	Table   string  `json:"table"`
+	Moves   []Move  `json:"moves"`
+	Version int64   `json:"version"` // of the table that moved them, or that may have; -1 if there is none
+	Outcome Outcome `json:"outcome"`
+	Detail  string  `json:"detail,omitempty"` // why not won
+}
+
+// Outcome is what became of a commit.
+type Outcome string
+
+// The outcomes.
+const (
+	Won     Outcome = "won"     // the positions are moved
+	Lost    Outcome = "lost"    // they are not, and never will be by this command
+	Unknown Outcome = "unknown" // only the table's log tells
+)
+
+// Kind implements [Body].
+func (Pause) Kind() Kind { return KindPause }
+
+// Kind implements [Body].
+func (Resume) Kind() Kind { return KindResume }
+
+// Kind implements [Body].
+func (OffsetsIntent) Kind() Kind { return KindOffsetsIntent }
+
+// Kind implements [Body].
+func (OffsetsDone) Kind() Kind { return KindOffsetsDone }
+
+func (p Pause) check() error  { return checkTargets(p.Targets) }
+func (r Resume) check() error { return checkTargets(r.Targets) }
+
+func (i OffsetsIntent) check() error { return checkMoves(i.Command, i.Table, i.Moves) }
+
+func (d OffsetsDone) check() error {
+	switch d.Outcome {
+	case Won, Lost, Unknown:
+	default:
+		return fmt.Errorf("outcome %q is none of won, lost and unknown", d.Outcome)
+	}
+	if d.Intent < 1 {
+		return errors.New("the intent is missing")
+	}
+	return checkMoves(d.Command, d.Table, d.Moves)
+}
+
+func checkTargets(targets []Target) error {
+	if len(targets) == 0 {
+		return errors.New("there is no target")
+	}
+	for _, t := range targets {
+		if t.Partition < -1 || t.Topic == "" && t != All() {
+			return fmt.Errorf("target %+v names no topic", t)
+		}
+	}
+	return nil
+}
+
+func checkMoves(command, table string, moves []Move) error {
+	switch {
+	case command == "":
+		return errors.New("the command is missing")
+	case table == "":
+		return errors.New("the table is missing")
+	case len(moves) == 0:
+		return errors.New("there is no move")
+	}
+	for _, m := range moves {
+		if m.Topic == "" || m.Partition < 0 || m.From < -1 || m.To < 0 {
+			return fmt.Errorf("move %+v is none from one offset of a partition to another", m)
+		}
+	}
+	return nil
+}
+
+// decodeBody reads the body of a kind.
+func decodeBody(k Kind, raw json.RawMessage) (Body, error) {
+	switch k {
+	case KindPause:
+		return decodeAs[Pause](raw)
+	case KindResume:
+		return decodeAs[Resume](raw)
+	case KindOffsetsIntent:
+		return decodeAs[OffsetsIntent](raw)
+	case KindOffsetsDone:
+		return decodeAs[OffsetsDone](raw)
+	}
+	return nil, fmt.Errorf("%w: %q", ErrUnknownKind, k)
+}
+
+func decodeAs[B Body](raw json.RawMessage) (Body, error) {
+	var b B
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if err := d.Decode(&b); err != nil {
+		return nil, fmt.Errorf("read it: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is something behind it")
+	}
+	return b, b.check()
+}
+
+func marshal(b Body) (json.RawMessage, error) {
+	raw, err := json.Marshal(b)
+	if err != nil {
+		return nil, fmt.Errorf("encode the body: %w", err)
+	}
+	return raw, nil
+}

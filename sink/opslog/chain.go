@@ -1,0 +1,239 @@
+package opslog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"sluice/classify"
+	"sluice/reliability"
+	"sluice/sink/delta/objstore"
+)
+
+// BrokenError says that the log is not what was written: an entry was changed, taken away or written anew. Its class is
+// Fatal. Seq is the first bad one.
+type BrokenError struct {
+	Seq int64
+	Why string
+}
+
+func (e *BrokenError) Error() string {
+	return fmt.Sprintf("the operations log is broken at seq %d: %s", e.Seq, e.Why)
+}
+
+func broken(seq int64, format string, args ...any) error {
+	return classify.Mark(&BrokenError{seq, fmt.Sprintf(format, args...)}, classify.Fatal)
+}
+
+// ErrUndecided says that nobody knows whether an entry is in the log: a put of it may have landed or land yet.
+var ErrUndecided = errors.New("operation undecided")
+
+const (
+	// ahead is how many entries are read at once: a long log must not cost a request after the other.
+	ahead = 16
+	// maxAge is how old a look at the log may be when an entry is put behind what it showed.
+	maxAge = 60 * time.Second
+	// tryTimeout bounds one request: entries are small, and what takes longer has no answer to wait for.
+	tryTimeout = 20 * time.Second
+)
+
+// young says whether something known at a time is younger than maxAge. Both clocks must say so: the monotonic one stands
+// still while a machine sleeps, the wall clock may be set back.
+func young(at, now time.Time) bool {
+	mono, wall := now.Sub(at), now.Round(0).Sub(at.Round(0))
+	return mono < maxAge && wall < maxAge && wall > -time.Second
+}
+
+// bucket is where the entries of one pipeline lie. Reads are repeated by the guard until they have an answer; puts are not:
+// what their outcome means is for the offer to judge.
+type bucket struct {
+	store objstore.Store
+	guard *reliability.Guard
+	dir   string
+}
+
+// do repeats a question until it has an answer. That something is not there is one.
+func (b bucket) do(ctx context.Context, question func(context.Context) error) error {
+	var answer error
+	err := b.guard.Do(ctx, func(ctx context.Context) error {
+		if answer = question(ctx); errors.Is(answer, objstore.ErrNotFound) {
+			return nil
+		}
+		return answer
+	})
+	if err != nil {
+		return b.failed(ctx, err)
+	}
+	return answer
+}
+
+// failed says what the store's trouble was if ctx ended the wait for its end.
+func (b bucket) failed(ctx context.Context, err error) error {
+	if ctx.Err() == nil || classify.Of(err) == classify.Fatal {
+		return err
+	}
+	if last := b.guard.Status().Err; last != nil && !errors.Is(err, last) {
+		err = fmt.Errorf("%w: %w", err, last)
+	}
+	return classify.Mark(err, classify.Canceled)
+}
+
+// readOnce returns the object of an entry, or objstore.ErrNotFound. read asks until there is an answer.
+func (b bucket) readOnce(ctx context.Context, seq int64) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	r, err := b.store.Get(ctx, b.dir+name(seq), 0, MaxEntry+1) // one more, so that parse sees what is too large
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(r)
+}
+
+func (b bucket) read(ctx context.Context, seq int64) (object []byte, err error) {
+	err = b.do(ctx, func(ctx context.Context) (err error) {
+		object, err = b.readOnce(ctx, seq)
+		return err
+	})
+	return object, err
+}
+
+// listed is what lies behind a seq.
+type listed struct {
+	last    int64           // largest seq; the seq asked about if there is none behind it
+	stamps  map[int64]stamp // of all entries
+	foreign []string        // keys that are not of entries
+}
+
+// stamp is what a list says of an object. Another stamp means that it was written anew.
+type stamp struct {
+	size     int64
+	modified time.Time
+}
+
+// list looks for entries behind a seq, and behind 0 for everything that lies there.
+func (b bucket) list(ctx context.Context, behind int64) (found listed, err error) {
+	after := ""
+	if behind > 0 {
+		after = b.dir + name(behind)
+	}
+	err = b.do(ctx, func(ctx context.Context) error {
+		found = listed{last: behind, stamps: map[int64]stamp{}}
+		for o, err := range b.store.List(ctx, b.dir, after) {
+			if err != nil {
+				return err
+			}
+			seq, ok := seqOf(o.Key[len(b.dir):])
+			if !ok {
+				found.foreign = append(found.foreign, o.Key)
+				continue
+			}
+			found.last, found.stamps[seq] = seq, stamp{o.Size, o.Modified}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// readAll reads the objects [from, to], some at once, and gives them to take in order. A missing one is nil.
+func (b bucket) readAll(ctx context.Context, from, to int64, take func(seq int64, object []byte) error) error {
+	for ; from <= to; from += ahead {
+		n := min(ahead, to-from+1)
+		objects := make([][]byte, n)
+		group, reading := errgroup.WithContext(ctx)
+		for i := range n {
+			group.Go(func() error {
+				object, err := b.read(reading, from+i)
+				if err != nil && !errors.Is(err, objstore.ErrNotFound) {
+					return err
+				}
+				objects[i] = object
+				return nil
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		for i, object := range objects {
+			if err := take(from+int64(i), object); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// chain is what one reader knows of the log. It belongs to one goroutine at a time.
+type chain struct {
+	bucket
+	state *State
+	stamp stamp     // of the head's object, when it was read
+	seen  time.Time // when the head was last known to be the newest
+}
+
+// refresh brings the chain up to the newest entry. A BrokenError leaves it at the last good one.
+func (c *chain) refresh(ctx context.Context) error {
+	began := time.Now()
+	head := c.state.head
+	found, err := c.list(ctx, max(head.Seq-1, 0))
+	if err != nil {
+		return err
+	}
+	if head.Seq > 0 {
+		if err := c.stands(ctx, found.stamps[head.Seq]); err != nil {
+			return err
+		}
+	}
+	err = c.readAll(ctx, head.Seq+1, found.last, func(seq int64, object []byte) error {
+		e, err := link(c.state.head, seq, object)
+		if err != nil {
+			return err
+		}
+		c.state, c.stamp = c.state.after(e), found.stamps[seq]
+		return nil
+	})
+	if err == nil {
+		c.seen = began
+	}
+	return err
+}
+
+// stands looks whether the head is still the object that was read, if the list shows another one.
+func (c *chain) stands(ctx context.Context, now stamp) error {
+	if now == c.stamp {
+		return nil
+	}
+	head := c.state.head
+	object, err := c.read(ctx, head.Seq)
+	switch {
+	case errors.Is(err, objstore.ErrNotFound):
+		return broken(head.Seq, "it was there and is missing now")
+	case err != nil:
+		return err
+	case hashOf(object) != head.Hash:
+		return broken(head.Seq, "it was written anew")
+	}
+	c.stamp = now
+	return nil
+}
+
+// link reads the object of the entry behind a head. The error is a BrokenError.
+func link(head Head, seq int64, object []byte) (Entry, error) {
+	if object == nil {
+		return Entry{}, broken(seq, "it is missing, and there are later ones")
+	}
+	e, err := parse(object)
+	switch {
+	case err != nil:
+		return e, broken(seq, "%v", err)
+	case e.Seq != seq:
+		return e, broken(seq, "it says that it is seq %d", e.Seq)
+	case e.Prev != head.Hash:
+		return e, broken(head.Seq, "it was written anew: seq %d names another hash", seq)
+	}
+	return e, nil
+}

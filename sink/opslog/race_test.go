@@ -1,0 +1,224 @@
+package opslog_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"iter"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/objstore/objstoretest"
+	"sluice/sink/opslog"
+)
+
+var (
+	seeds = flag.Int("opslog.seeds", 1500, "how many seeded races to run")
+	seed  = flag.Uint64("opslog.seed", 0, "run only this race")
+)
+
+// TestRaces lets two processes append over a store that is late, fails before and after what it was asked to do, and lets
+// puts land long after their sender has given up. However it went: what was acknowledged is in the log once, what is in the
+// log was acknowledged or is undecided, and the chain is whole.
+func TestRaces(t *testing.T) {
+	from, to := uint64(1), uint64(*seeds)
+	if *seed != 0 {
+		from, to = *seed, *seed
+	}
+	var n tally
+	for s := from; s <= to && !t.Failed(); s++ {
+		synctest.Test(t, func(t *testing.T) { race(t, s, &n) })
+	}
+	t.Logf("%+v", n)
+	if *seed == 0 && (n.Undecided == 0 || n.Landed == 0 || n.Refused == 0) {
+		t.Error("the races do not reach everything that they are about")
+	}
+}
+
+// tally is what happened in all races.
+type tally struct{ Entries, Undecided, Landed, Refused int }
+
+func race(t *testing.T, s uint64, n *tally) {
+	mem := objstore.NewMem()
+	var (
+		mu                 sync.Mutex
+		rng                = rand.New(rand.NewPCG(s, 2))
+		acknowledged       = map[string]bool{}
+		undecided, refused = map[string]bool{}, 0
+	)
+	chance := func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return rng.IntN(n)
+	}
+	faulty := objstoretest.NewFaulty(mem, func(op objstore.Op) objstoretest.Fault {
+		f := objstoretest.Fault{Delay: time.Duration(chance(int(300 * time.Millisecond)))}
+		if chance(4) != 0 {
+			return f
+		}
+		f.Err = []error{objstoretest.ErrUnavailable, objstoretest.ErrTimeout, objstoretest.ErrConflict, objstoretest.ErrExists}[chance(4)]
+		if op.Kind != objstore.OpPutIfAbsent && errors.Is(f.Err, objstore.ErrExists) {
+			f.Err = objstoretest.ErrTimeout
+		}
+		f.Effect = []objstoretest.Effect{objstoretest.Never, objstoretest.Done, objstoretest.Late}[chance(3)]
+		if errors.Is(f.Err, objstore.ErrExists) {
+			f.Effect = objstoretest.Done // the answer to the second of two deliveries
+		}
+		if f.Effect == objstoretest.Late {
+			f.Land = time.Duration(1 + chance(int(40*time.Second)))
+		}
+		return f
+	})
+	var writers sync.WaitGroup
+	for w := range 2 {
+		writers.Go(func() {
+			l := open(faulty)
+			for i := range 4 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+chance(int(90*time.Second))))
+				e, err := l.Append(ctx, pause(fmt.Sprint(w, " ", i), opslog.Target{Topic: "t", Partition: int32(i)}), func(st *opslog.State) error {
+					if chance(20) == 0 {
+						return errPre
+					}
+					return nil
+				})
+				cancel()
+				mu.Lock()
+				switch {
+				case err == nil:
+					acknowledged[e.ID] = true
+				case errors.Is(err, opslog.ErrUndecided):
+					undecided[e.ID] = true
+				default: // not in the log, and it never will be
+					refused++
+				}
+				mu.Unlock()
+				if chance(6) == 0 { // another process
+					l = open(faulty)
+				}
+				time.Sleep(time.Duration(chance(int(20 * time.Second))))
+			}
+		})
+	}
+	writers.Wait()
+	time.Sleep(time.Minute) // what flies lands
+	if err := faulty.Close(); err != nil {
+		t.Error(err)
+	}
+	all := entries(t, mem)
+	for _, e := range all {
+		switch {
+		case acknowledged[e.ID]:
+			delete(acknowledged, e.ID)
+		case undecided[e.ID]:
+			delete(undecided, e.ID)
+			n.Landed++
+		default:
+			t.Errorf("seed %d: seq %d is in the log and was never acknowledged: %+v", s, e.Seq, e)
+		}
+	}
+	if len(acknowledged) > 0 {
+		t.Errorf("seed %d: acknowledged and not in the log: %v", s, acknowledged)
+	}
+	if r := verify(t, mem, opslog.Head{}); len(r.Findings) > 0 || r.Entries != int64(len(all)) {
+		t.Errorf("seed %d: %+v", s, r)
+	}
+	for _, v := range mem.Violations() {
+		t.Errorf("seed %d: %s", s, v)
+	}
+	n.Entries, n.Undecided, n.Refused = n.Entries+len(all), n.Undecided+len(undecided), n.Refused+refused
+}
+
+var errPre = errors.New("not like this")
+
+// sleeper is the store of a process that is stopped once, when its first put is about to leave. When it goes on its
+// deadlines have not been noticed yet.
+type sleeper struct {
+	objstore.Store
+	slept bool
+	looks int // since
+}
+
+func (s *sleeper) Put(ctx context.Context, key string, body io.ReadSeeker, mode objstore.Mode) error {
+	if !s.slept {
+		s.slept = true
+		time.Sleep(2 * time.Minute)
+	}
+	return s.Store.Put(context.WithoutCancel(ctx), key, body, mode)
+}
+
+func (s *sleeper) Head(ctx context.Context, key string) (objstore.Info, error) {
+	s.looks++
+	return s.Store.Head(ctx, key)
+}
+
+func (s *sleeper) List(ctx context.Context, prefix, after string) iter.Seq2[objstore.Info, error] {
+	if s.slept {
+		s.looks++
+	}
+	return s.Store.List(ctx, prefix, after)
+}
+
+// TestAWriterThatWokeUp slept between its look at the log and its put. Its request does not leave before it has looked
+// again, and what others wrote meanwhile stays.
+func TestAWriterThatWokeUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		others int // entries that others add meanwhile
+		before int // entries that were there
+		gone   bool
+	}{
+		"alone, first":           {0, 0, false},
+		"alone, later":           {0, 3, false},
+		"others came, first":     {2, 0, false},
+		"others came, later":     {2, 3, false},
+		"the log was moved away": {0, 3, true},
+		"moved away, begun anew": {2, 3, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem := objstore.NewMem()
+				store := &sleeper{Store: mem}
+				others := open(mem)
+				for i := range c.before {
+					add(t, others, pause(fmt.Sprint("before ", i), opslog.Topic("t")))
+				}
+				go func() {
+					time.Sleep(time.Minute)
+					if c.gone {
+						for i := range c.before {
+							if err := mem.Delete(t.Context(), key(int64(i)+1)); err != nil {
+								t.Error(err)
+							}
+						}
+						others = open(mem)
+					}
+					for i := range c.others {
+						add(t, others, pause(fmt.Sprint("meanwhile ", i), opslog.Topic("t")))
+					}
+				}()
+				e, err := open(store).Append(t.Context(), pause("mine", opslog.Topic("t")), nil)
+				if store.looks == 0 {
+					t.Error("it did not look again")
+				}
+				if broken := (*opslog.BrokenError)(nil); c.gone && c.before > 0 {
+					if !errors.As(err, &broken) || broken.Seq != int64(c.before) {
+						t.Fatalf("%+v %v, want it to miss seq %d", e, err, c.before)
+					}
+				} else if err != nil || e.Seq != int64(c.before+c.others)+1 {
+					t.Fatalf("%+v %v", e, err)
+				}
+				if r := verify(t, mem, opslog.Head{}); len(r.Findings) > 0 {
+					t.Errorf("%+v", r)
+				}
+				if v := mem.Violations(); len(v) > 0 {
+					t.Error(v)
+				}
+			})
+		})
+	}
+}

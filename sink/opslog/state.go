@@ -1,0 +1,87 @@
+package opslog
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// State is what the log says up to its head. It is immutable; the zero State is that of the empty log.
+type State struct {
+	head   Head
+	pauses map[Target]Paused
+}
+
+// Paused is a pause that stands.
+type Paused struct {
+	Target   Target    `json:"target"`
+	Since    time.Time `json:"since"`
+	Operator string    `json:"operator"`
+	Reason   string    `json:"reason"`
+	Seq      int64     `json:"seq"` // of the entry
+}
+
+// Head returns the last entry that the state knows of.
+func (s *State) Head() Head { return s.head }
+
+// Paused tells whether a partition is paused and why: by itself, with its topic, or with everything, whichever came first.
+func (s *State) Paused(topic string, partition int32) (first Paused, paused bool) {
+	for _, t := range []Target{{topic, partition}, Topic(topic), All()} {
+		if p, ok := s.pauses[t]; ok && (!paused || p.Seq < first.Seq) {
+			first, paused = p, true
+		}
+	}
+	return first, paused
+}
+
+// Covering returns the pauses of a target as a whole: its own, and those of what it is part of. All of them must end
+// before anything of it goes on.
+func (s *State) Covering(t Target) []Paused {
+	return s.pausesWhere(func(p Paused) bool { return p.Target.covers(t) })
+}
+
+// Under returns the pauses that resuming a target ends: its own, and those of its parts.
+func (s *State) Under(t Target) []Paused {
+	return s.pausesWhere(func(p Paused) bool { return t.covers(p.Target) })
+}
+
+// Pauses returns all pauses, everything first, then by topic and partition.
+func (s *State) Pauses() []Paused {
+	return s.pausesWhere(func(Paused) bool { return true })
+}
+
+func (s *State) pausesWhere(want func(Paused) bool) (all []Paused) {
+	for _, t := range slices.SortedFunc(maps.Keys(s.pauses), compareTargets) {
+		if p := s.pauses[t]; want(p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// after returns the state with one more entry. What is paused already stays as it was: since and why do not change.
+func (s *State) after(e Entry) *State {
+	next := &State{head: e.Head(), pauses: s.pauses}
+	body, err := e.Decode()
+	if err != nil {
+		return next // of a later version: parse lets nothing else through
+	}
+	switch b := body.(type) {
+	case Pause:
+		next.pauses = maps.Clone(s.pauses)
+		if next.pauses == nil {
+			next.pauses = map[Target]Paused{}
+		}
+		for _, t := range b.Targets {
+			if _, already := next.pauses[t]; !already {
+				next.pauses[t] = Paused{Target: t, Since: e.At, Operator: e.Operator, Reason: e.Reason, Seq: e.Seq}
+			}
+		}
+	case Resume:
+		next.pauses = maps.Clone(s.pauses)
+		for _, t := range b.Targets {
+			maps.DeleteFunc(next.pauses, func(paused Target, _ Paused) bool { return t.covers(paused) })
+		}
+	}
+	return next
+}

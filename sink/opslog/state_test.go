@@ -1,0 +1,106 @@
+package opslog
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// entry is one of a chain that nobody checks.
+func entry(t interface{ Fatal(...any) }, seq int64, body Body) Entry {
+	raw, err := marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Entry{Seq: seq, At: someTime.Add(time.Duration(seq) * time.Hour), Operator: fmt.Sprint("op", seq), Reason: fmt.Sprint("r", seq), Kind: body.Kind(), Body: raw}
+}
+
+func TestPausesAreFolded(t *testing.T) {
+	s := &State{}
+	add := func(b Body) { s = s.after(entry(t, s.head.Seq+1, b)) }
+	want := func(topic string, id int32, seq int64) {
+		t.Helper()
+		p, ok := s.Paused(topic, id)
+		if ok != (seq > 0) || p.Seq != seq {
+			t.Errorf("%s:%d is paused by %+v, want seq %d", topic, id, p, seq)
+		}
+	}
+	add(Pause{[]Target{{"a", 1}, Topic("b")}}) // 1
+	want("a", 1, 1)
+	want("a", 2, 0)
+	want("b", 7, 1)
+	add(Pause{[]Target{Topic("a"), {"a", 1}}}) // 2: a:1 stays as it was
+	want("a", 1, 1)
+	want("a", 2, 2)
+	before := s
+	add(Resume{[]Target{Topic("a")}}) // 3: with its partitions
+	want("a", 1, 0)
+	want("b", 0, 1)
+	if _, still := before.Paused("a", 1); !still {
+		t.Error("an older state changed")
+	}
+	add(Resume{[]Target{{"b", 7}}}) // 4: b is paused as a whole
+	want("b", 7, 1)
+	add(Pause{[]Target{All(), {"c", 0}}}) // 5
+	want("x", 0, 5)
+	add(Resume{[]Target{Topic("c")}}) // 6
+	want("c", 0, 5)
+	if got := s.Covering(Target{"b", 7}); len(got) != 2 || got[0].Target != All() || got[1].Target != Topic("b") {
+		t.Errorf("b:7 is covered by %+v", got)
+	}
+	if got := s.Under(All()); len(got) != 2 {
+		t.Errorf("%+v", got)
+	}
+	add(Resume{[]Target{All()}}) // 7
+	want("b", 7, 0)
+	if len(s.Pauses()) != 0 {
+		t.Errorf("%+v", s.Pauses())
+	}
+}
+
+// TestPausedIsWhatTheWordsSay holds the fold against the plain meaning: a partition is paused if some pause names it, its
+// topic or everything, and no later resume covers that pause.
+func TestPausedIsWhatTheWordsSay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		target := rapid.SampledFrom([]Target{All(), Topic("a"), Topic("b"), {"a", 0}, {"a", 1}, {"b", 0}})
+		type step struct {
+			pause   bool
+			targets []Target
+		}
+		var steps []step
+		s := &State{}
+		for range rapid.IntRange(0, 12).Draw(t, "steps") {
+			st := step{rapid.Bool().Draw(t, "pause"), rapid.SliceOfN(target, 1, 3).Draw(t, "targets")}
+			steps = append(steps, st)
+			var b Body = Resume{st.targets}
+			if st.pause {
+				b = Pause{st.targets}
+			}
+			s = s.after(entry(t, s.head.Seq+1, b))
+		}
+		for _, p := range []Target{{"a", 0}, {"a", 1}, {"b", 0}, {"c", 0}} {
+			want := false
+			for i, st := range steps {
+				for _, by := range st.targets {
+					if !st.pause || by != All() && by != Topic(p.Topic) && by != p {
+						continue
+					}
+					want = want || !slices.ContainsFunc(steps[i+1:], func(later step) bool {
+						return !later.pause && slices.ContainsFunc(later.targets, func(r Target) bool {
+							return r == All() || r == by || r.Partition == -1 && r.Topic == by.Topic
+						})
+					})
+				}
+			}
+			if _, got := s.Paused(p.Topic, p.Partition); got != want {
+				t.Fatalf("%v paused: %v, want %v after %+v", p, got, want, steps)
+			}
+			if got := len(s.Covering(p)) > 0; got != want {
+				t.Fatalf("%v covered: %v, want %v", p, got, want)
+			}
+		}
+	})
+}
