@@ -21,7 +21,11 @@ var layers = map[string][]string{
 	"connector": {"classify", "reliability", "idempotency"},
 	// Adapters: touch the world.
 	"connector/decode":            {"connector", "classify", "sink/delta/schema"},
-	"connector/kafka":             {"connector", "classify", "idempotency", "reliability", "connector/kafka/recordbatch"},
+	"connector/kafka": {
+		"connector", "classify", "idempotency", "reliability",
+		"connector/kafka/dial", "connector/kafka/recordbatch",
+	},
+	"connector/kafka/dial":        {},
 	"connector/kafka/recordbatch": {"connector", "classify"},
 	"sink/delta": {
 		"connector", "classify", "reliability", "idempotency",

@@ -3,17 +3,19 @@ package kafka
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/sasl"
+
+	"sluice/connector/kafka/dial"
 )
 
 // Config says how to reach a cluster.
@@ -26,10 +28,13 @@ type Config struct {
 	// with a broker may take, so that one hung exchange does not cost the membership.
 	Session time.Duration
 	// TLS is nil for PLAINTEXT, SASL nil for no authentication.
-	TLS  *tls.Config
-	SASL sasl.Mechanism
-	// Dial opens connections; nil means TCP. It must end when its context does.
+	TLS  *dial.TLS
+	SASL *dial.SASL
+	// Dial opens the connections below TLS; nil means TCP. It must end when its context does.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Logger hears of files that changed, Registerer counts connections. Both may be nil.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
 }
 
 const (
@@ -42,6 +47,7 @@ const (
 type Client struct {
 	cfg       Config
 	addr      net.Addr
+	dialer    *dial.Dialer
 	transport *kafka.Transport
 	closed    atomic.Bool
 	corr      atomic.Int32
@@ -62,18 +68,21 @@ func NewClient(cfg Config) (*Client, error) {
 	}
 	cfg.ClientID = cmp.Or(cfg.ClientID, "sluice")
 	cfg.Session = cmp.Or(cfg.Session, defaultSession)
-	if cfg.Dial == nil {
-		cfg.Dial = (&net.Dialer{Timeout: cfg.Session / 6}).DialContext
+	dialer, err := dial.New(dial.Config{
+		ClientID: cfg.ClientID, Timeout: cfg.Session / 6, TLS: cfg.TLS, SASL: cfg.SASL, Dial: cfg.Dial,
+		Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	if err != nil {
+		return nil, err
 	}
 	return &Client{
-		cfg:  cfg,
-		addr: kafka.TCP(cfg.Brokers...),
+		cfg:    cfg,
+		addr:   kafka.TCP(cfg.Brokers...),
+		dialer: dialer,
 		transport: &kafka.Transport{
-			Dial:        cfg.Dial,
+			Dial:        dialer.DialContext, // with TLS and SASL: kafka-go hides why a broker refuses
 			DialTimeout: cfg.Session / 6,
 			ClientID:    cfg.ClientID,
-			TLS:         cfg.TLS,
-			SASL:        cfg.SASL,
 			MetadataTTL: metadataTTL,
 			// Empty and not nil: brokers only, instead of all topics of the cluster every few seconds. Requests that
 			// kafka-go routes by topic (its Writer) need another transport.
@@ -96,15 +105,4 @@ func (c *Client) timeout() time.Duration { return c.cfg.Session / 2 }
 // context must have a deadline: only that reaches the socket.
 func (c *Client) requests() *kafka.Client {
 	return &kafka.Client{Addr: c.addr, Transport: c.transport, Timeout: c.timeout()}
-}
-
-// dialer opens connections for kafka-go's ConsumerGroup, which does not use the transport.
-func (c *Client) dialer() *kafka.Dialer {
-	return &kafka.Dialer{
-		ClientID:      c.cfg.ClientID,
-		Timeout:       c.cfg.Session / 6,
-		DialFunc:      c.cfg.Dial,
-		TLS:           c.cfg.TLS,
-		SASLMechanism: c.cfg.SASL,
-	}
 }

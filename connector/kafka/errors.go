@@ -10,6 +10,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/kafka/dial"
 )
 
 // Codes of Kafka's protocol for which kafka-go has no name.
@@ -130,8 +131,8 @@ func classOf(code kafka.Error) (class classify.Class, known bool) {
 // denied tells whether a code says that the cluster knows what we want and refuses it.
 func denied(code kafka.Error) bool { return slices.Contains(refusals[:], code) }
 
-// Classify marks an error of the Kafka client with its class: by the Kafka error code if there is one, by type for TLS
-// and for the end of a generation. A [connector.HoldError], nil and an error that says nothing of Kafka come back as they
+// Classify marks an error of the Kafka client with its class: by the Kafka error code if there is one, by type for a
+// connection that was refused and for the end of a generation. A [connector.HoldError], nil and an error that says nothing of Kafka come back as they
 // are; package classify judges those by their behaviour.
 func Classify(err error) error {
 	if _, held := errors.AsType[*connector.HoldError](err); held || err == nil {
@@ -170,8 +171,12 @@ func Held(doing string, err error) error {
 	return connector.Held(connector.ReasonKafkaDown, doing+" fails and needs a person", err)
 }
 
-// untrusted tells whether one side does not accept the other side's TLS identity or does not speak TLS at all.
+// untrusted tells whether one side refuses the other: by what a broker says of our credentials, by a TLS identity, or
+// because only one of them speaks TLS or SASL.
 func untrusted(err error) bool {
+	if e, ok := errors.AsType[*dial.Error](err); ok {
+		return e.Refused()
+	}
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
 	_, plaintext := errors.AsType[tls.RecordHeaderError](err)
 	// Package tls reports an alert of the other side as an operation of this name; the alert's own type is private.

@@ -95,7 +95,10 @@ func TestVersionsAreForgotten(t *testing.T) {
 		r.from(p, 0, -1)
 		r.until(time.Minute, func() bool { return r.records() == 1 && known() })
 		// It closes the connection on a version that it does not know.
-		w.fake.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) { return nil, errors.New("close"), true })
+		w.fake.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+			w.fake.KeepControl() // the reader asks too
+			return nil, errors.New("close"), true
+		})
 		err = r.client.fetch(t.Context(), &fetchRequest{broker: broker, limit: 1 << 20, asks: []fetchAsk{{topic: p.TopicID}}}, &resp)
 		if err == nil || known() {
 			t.Errorf("%v, its versions are still believed: %v", err, known())

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"sync"
 	"time"
@@ -12,12 +11,11 @@ import (
 )
 
 // groupConns are the connections of one kafka-go ConsumerGroup. Three things about it can only be mended below it: it
-// dials without a context, so that closing it waits for a broker that does not answer; it authenticates without a
-// deadline; and it asks for metadata in a way that creates missing topics.
+// dials without a context, so that closing it waits for a broker that does not answer; it exchanges some requests
+// without a deadline; and it asks for metadata in a way that creates missing topics.
 type groupConns struct {
 	dialer *kafka.Dialer
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
-	tls    *tls.Config
 	limit  time.Duration // of an exchange that kafka-go sets no deadline for
 
 	life context.Context // until abort
@@ -29,10 +27,9 @@ type groupConns struct {
 
 // newGroupConns returns connections that live until abort, and not longer than ctx.
 func newGroupConns(ctx context.Context, c *Client) *groupConns {
-	d := c.dialer()
-	g := &groupConns{dialer: d, dial: d.DialFunc, tls: d.TLS, limit: c.timeout(), open: make(map[*groupConn]struct{})}
+	g := &groupConns{dial: c.dialer.DialContext, limit: c.timeout(), open: make(map[*groupConn]struct{})}
+	g.dialer = &kafka.Dialer{ClientID: c.cfg.ClientID, Timeout: c.cfg.Session / 6, DialFunc: g.connect}
 	g.life, g.end = context.WithCancel(ctx)
-	d.DialFunc, d.TLS = g.connect, nil // requests are changed before they are encrypted
 	return g
 }
 
@@ -54,11 +51,6 @@ func (g *groupConns) connect(ctx context.Context, network, address string) (net.
 	if err != nil {
 		return nil, err
 	}
-	if g.tls != nil {
-		if conn, err = handshake(ctx, conn, address, g.tls); err != nil {
-			return nil, err
-		}
-	}
 	c := &groupConn{Conn: conn, group: g}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,26 +60,6 @@ func (g *groupConns) connect(ctx context.Context, network, address string) (net.
 	}
 	g.open[c] = struct{}{}
 	return c, nil
-}
-
-// handshake speaks TLS over conn, which it closes if that fails. The server's name is the address's unless it is
-// configured.
-func handshake(ctx context.Context, conn net.Conn, address string, config *tls.Config) (net.Conn, error) {
-	if config.ServerName == "" {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			_ = conn.Close()
-			return nil, err
-		}
-		config = config.Clone()
-		config.ServerName = host
-	}
-	secure := tls.Client(conn, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	return secure, nil
 }
 
 // groupConn is a connection to the group's coordinator, or to a broker that is asked for it.

@@ -1,13 +1,8 @@
 package kafka
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"math/big"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -15,13 +10,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/kafka/dial"
+	"sluice/test/certs"
 )
 
 // TestGroupCoordinatorErrors: what a coordinator answers while it starts, moves or forgets us only delays.
@@ -237,10 +233,12 @@ func TestGroupMetrics(t *testing.T) {
 	})
 }
 
-// TestGroupHungAuthentication: kafka-go waits without a deadline while it authenticates; we do not.
+// TestGroupHungAuthentication: a broker that does not answer while we authenticate is given up and asked again.
 func TestGroupHungAuthentication(t *testing.T) {
 	inBubble(t, func(_ *testing.T, s *scene) {
-		a := s.start(func(c *Config, _ *GroupConfig) { c.SASL = plain.Mechanism{Username: "sluice", Password: "right"} }, "t")
+		a := s.start(func(c *Config, _ *GroupConfig) {
+			c.SASL = &dial.SASL{Mechanism: dial.Plain, Username: "sluice", Password: "right", InsecurePlaintext: true}
+		}, "t")
 		s.until("joined", a.has(2))
 		var hung atomic.Bool
 		hung.Store(true)
@@ -398,54 +396,40 @@ func TestGroupMissingLog(t *testing.T) {
 
 // TestGroupSecure: the group's own connections speak TLS and authenticate, and a refusal is one.
 func TestGroupSecure(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
 	synctest.Test(t, func(t *testing.T) {
-		template := &x509.Certificate{
-			SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"},
-			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		}
-		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		certificate, err := x509.ParseCertificate(der)
-		if err != nil {
-			t.Fatal(err)
-		}
-		roots := x509.NewCertPool()
-		roots.AddCert(certificate)
+		dir := t.TempDir()
+		ca := certs.NewCA(t, "ours")
+		trusted := certs.Write(t, dir, "ca.pem", ca.PEM)
+		strange := certs.Write(t, dir, "other.pem", certs.NewCA(t, "theirs").PEM)
 
 		network := &kfake.VirtualNetwork{}
 		fake, err := kfake.NewCluster(kfake.Ports(9092), kfake.ListenFn(network.Listen), kfake.SeedTopics(2, "t"),
-			kfake.TLS(&tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}),
+			kfake.TLS(&tls.Config{Certificates: []tls.Certificate{ca.Issue(t, certs.Leaf{Hosts: []string{"localhost"}}).TLS(t)}}),
 			kfake.EnableSASL(), kfake.Superuser("PLAIN", "sluice", "right"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer fake.Close()
 		s := newScene(t, []string{"localhost:9092"}, network.DialContext)
-		with := func(roots *x509.CertPool, password string) func(*Config, *GroupConfig) {
+		with := func(ca, password string) func(*Config, *GroupConfig) {
 			return func(c *Config, _ *GroupConfig) {
-				c.TLS = &tls.Config{RootCAs: roots}
-				c.SASL = plain.Mechanism{Username: "sluice", Password: password}
+				c.TLS = &dial.TLS{CAFile: ca}
+				c.SASL = &dial.SASL{Mechanism: dial.Plain, Username: "sluice", Password: password}
 			}
 		}
-		a := s.start(with(roots, "right"), "t")
+		a := s.start(with(trusted, "right"), "t")
 		s.until("joined", a.has(2))
 		a.stop()
 
-		for name, change := range map[string]func(*Config, *GroupConfig){
-			"unknown authority": with(x509.NewCertPool(), "right"),
-		} {
-			b := s.start(change, "t")
-			<-b.ended
-			var hold *connector.HoldError
-			if !errors.As(b.err, &hold) || hold.Reason != connector.ReasonKafkaDenied {
-				t.Errorf("%s: %v", name, b.err)
-			}
+		b := s.start(with(strange, "right"), "t")
+		<-b.ended
+		var (
+			hold *connector.HoldError
+			why  *dial.Error
+		)
+		if !errors.As(b.err, &hold) || hold.Reason != connector.ReasonKafkaDenied ||
+			!errors.As(b.err, &why) || why.Cause != dial.UnknownCA {
+			t.Errorf("unknown authority: %v", b.err)
 		}
 	})
 }

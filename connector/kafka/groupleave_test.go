@@ -14,7 +14,8 @@ import (
 func hang(s *scene, keys ...kmsg.Key) {
 	s.fake.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
 		s.fake.KeepControl()
-		return nil, nil, len(keys) == 0 || slices.Contains(keys, kmsg.Key(r.Key()))
+		opening := kmsg.Key(r.Key()) == kmsg.Metadata && r.GetVersion() == 1 // of a connection
+		return nil, nil, len(keys) == 0 || slices.Contains(keys, kmsg.Key(r.Key())) && !opening
 	})
 }
 

@@ -1,0 +1,127 @@
+package dial
+
+import (
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+)
+
+// conn is a connection that is open, authenticated, and stays so: brokers end a session after a time that they tell
+// (connections.max.reauth.ms, or the end of a token), by closing the connection at the next request. So a request that
+// comes near that end is preceded by a new authentication on the same connection (KIP-368), with the credentials that
+// the files hold then. There is no timer: a connection that nobody uses does not need a session.
+//
+// One goroutine may write and another one read; both as with net.Conn.
+type conn struct {
+	net.Conn
+	d      *Dialer
+	opened *opening
+
+	lifetime time.Duration // of a session, 0 for ever; for the writer alone
+
+	mu          sync.Mutex
+	sent        framer
+	received    framer
+	pending     int       // requests without their responses
+	renew       time.Time // zero: never
+	read, write time.Time // deadlines
+}
+
+// renewed notes a new session. Between 85 and 95 % of it are used, so that connections do not renew in step.
+func (c *conn) renewed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.renew = time.Time{}
+	if c.lifetime > 0 {
+		c.renew = time.Now().Add(time.Duration(float64(c.lifetime) * (0.85 + rand.Float64()/10)))
+	}
+}
+
+// Write writes requests, in any pieces.
+func (c *conn) Write(b []byte) (int, error) {
+	if c.due() {
+		if err := c.reauthenticate(); err != nil {
+			_ = c.Close() // the broker does the same
+			return 0, err
+		}
+	}
+	n, err := c.Conn.Write(b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pending += c.sent.advance(b[:n])
+	return n, err
+}
+
+// Read reads responses.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pending -= c.received.advance(b[:n])
+	return n, err
+}
+
+// due tells whether it is time to authenticate again, and possible: nothing is under way.
+func (c *conn) due() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.renew.IsZero() && c.pending == 0 && c.sent.between() && c.received.between() && time.Now().After(c.renew)
+}
+
+func (c *conn) reauthenticate() (err error) {
+	defer func() { c.d.metrics.reauthenticated(err) }()
+	m, err := c.d.files.load()
+	if err != nil {
+		return err
+	}
+	o := *c.opened
+	o.m = m
+	until := time.Now().Add(c.d.cfg.Timeout)
+	c.mu.Lock()
+	read, write := c.read, c.write
+	if !write.IsZero() && write.Before(until) {
+		until = write
+	}
+	c.mu.Unlock()
+	if err := c.Conn.SetDeadline(until); err != nil {
+		return o.failed(StepSASL, Closed, "", err)
+	}
+	c.lifetime, err = o.authenticate(&session{conn: c.Conn, clientID: c.d.cfg.ClientID})
+	c.d.note(o.address, m.sum, err)
+	if err != nil {
+		return err
+	}
+	c.renewed()
+	if err := c.Conn.SetReadDeadline(read); err != nil {
+		return o.failed(StepSASL, Closed, "", err)
+	}
+	if err := c.Conn.SetWriteDeadline(write); err != nil {
+		return o.failed(StepSASL, Closed, "", err)
+	}
+	return nil
+}
+
+// SetDeadline implements [net.Conn].
+func (c *conn) SetDeadline(t time.Time) error {
+	c.mu.Lock()
+	c.read, c.write = t, t
+	c.mu.Unlock()
+	return c.Conn.SetDeadline(t)
+}
+
+// SetReadDeadline implements [net.Conn].
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	c.read = t
+	c.mu.Unlock()
+	return c.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline implements [net.Conn].
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	c.write = t
+	c.mu.Unlock()
+	return c.Conn.SetWriteDeadline(t)
+}

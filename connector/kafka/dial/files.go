@@ -1,0 +1,206 @@
+package dial
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxFile bounds the files that are read, in bytes.
+const maxFile = 1 << 20
+
+// fingerprint tells contents of files apart.
+type fingerprint [sha256.Size]byte
+
+// material is what the files held at one time.
+type material struct {
+	roots    *x509.CertPool   // nil: the system's
+	cert     *tls.Certificate // nil: none
+	password string
+	token    string
+	sum      fingerprint
+}
+
+// files reads the files of a configuration. What was usable last stays in force while a file is broken, as it is for a
+// moment when somebody writes a new one.
+type files struct {
+	tls     *TLS
+	sasl    *SASL
+	logger  *slog.Logger
+	metrics *metrics
+
+	mu    sync.Mutex
+	parts []*part
+}
+
+// part is what belongs together: the authorities; a certificate with its key; a secret.
+type part struct {
+	paths []string
+	// parse makes a change of the material; it must not keep contents.
+	parse func(contents [][]byte) (func(*material), error)
+
+	sum    fingerprint // of what is in force
+	apply  func(*material)
+	broken fingerprint // of what was last found broken
+}
+
+func newFiles(cfg Config, m *metrics) *files {
+	f := &files{tls: cfg.TLS, sasl: cfg.SASL, logger: cfg.Logger, metrics: m}
+	if t := cfg.TLS; t != nil && t.CAFile != "" {
+		f.parts = append(f.parts, &part{paths: []string{t.CAFile}, parse: parseRoots})
+	}
+	if t := cfg.TLS; t != nil && t.CertFile != "" {
+		f.parts = append(f.parts, &part{paths: []string{t.CertFile, t.KeyFile}, parse: parsePair})
+	}
+	if s := cfg.SASL; s != nil && s.PasswordFile != "" {
+		f.parts = append(f.parts, &part{paths: []string{s.PasswordFile}, parse: parseSecret(func(m *material, v string) { m.password = v })})
+	}
+	if s := cfg.SASL; s != nil && s.TokenFile != "" {
+		f.parts = append(f.parts, &part{paths: []string{s.TokenFile}, parse: parseSecret(func(m *material, v string) { m.token = v })})
+	}
+	return f
+}
+
+// load reads all files. The error is an [*Error] with cause [BadFile], of a file that never was usable.
+func (f *files) load() (*material, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := &material{}
+	if f.sasl != nil {
+		m.password = f.sasl.Password
+	}
+	all := sha256.New()
+	for _, p := range f.parts {
+		if err := f.refresh(p); err != nil {
+			return nil, &Error{Address: strings.Join(p.paths, ", "), Step: StepFiles, Cause: BadFile, Err: err}
+		}
+		p.apply(m)
+		all.Write(p.sum[:])
+	}
+	all.Sum(m.sum[:0])
+	return m, nil
+}
+
+// refresh takes what the files of p hold now. The error is nil as long as something usable is in force.
+func (f *files) refresh(p *part) error {
+	contents, sum, err := p.read()
+	if err == nil && p.apply != nil && sum == p.sum {
+		p.broken = fingerprint{}
+		return nil
+	}
+	var apply func(*material)
+	if err == nil {
+		apply, err = p.parse(contents)
+	}
+	switch {
+	case err == nil:
+		if p.apply != nil {
+			f.logger.Info("files for Kafka changed, new connections use them", "files", p.paths)
+		}
+		p.sum, p.apply, p.broken = sum, apply, fingerprint{}
+		return nil
+	case p.apply == nil:
+		return err
+	}
+	if p.broken != sum {
+		p.broken = sum
+		f.metrics.files.Inc()
+		f.logger.Warn("changed files for Kafka cannot be used, what they held before stays in force", "files", p.paths, "err", err)
+	}
+	return nil
+}
+
+// read returns the contents and their fingerprint; a file that cannot be read has one too, by its error.
+func (p *part) read() (contents [][]byte, sum fingerprint, err error) {
+	h := sha256.New()
+	for _, path := range p.paths {
+		b, readErr := readFile(path)
+		if readErr != nil {
+			err = errors.Join(err, readErr)
+			fmt.Fprintf(h, "%v", readErr)
+		}
+		own := sha256.Sum256(b)
+		h.Write(own[:])
+		contents = append(contents, b)
+	}
+	h.Sum(sum[:0])
+	return contents, sum, err
+}
+
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // read only
+	b, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = errors.New("larger than 1 MiB")
+	}
+	return b, err
+}
+
+func parseRoots(contents [][]byte) (func(*material), error) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(contents[0]) {
+		return nil, errors.New("holds no certificate: write PEM, from BEGIN CERTIFICATE to END CERTIFICATE")
+	}
+	return func(m *material) { m.roots = roots }, nil
+}
+
+func parsePair(contents [][]byte) (func(*material), error) {
+	cert, err := tls.X509KeyPair(contents[0], contents[1])
+	if err != nil {
+		if bytes.Contains(contents[1], []byte("ENCRYPTED")) {
+			return nil, errors.New("the key is encrypted: write it without a passphrase and protect the file")
+		}
+		return nil, err
+	}
+	return func(m *material) { m.cert = &cert }, nil
+}
+
+func parseSecret(set func(*material, string)) func([][]byte) (func(*material), error) {
+	return func(contents [][]byte) (func(*material), error) {
+		v := strings.TrimRight(string(contents[0]), "\r\n")
+		if strings.TrimSpace(v) == "" {
+			return nil, errors.New("is empty")
+		}
+		return func(m *material) { set(m, v) }, nil
+	}
+}
+
+// CheckCA says what is wrong with a file of authorities, before anything connects.
+func CheckCA(path string) error { return check(parseRoots, path) }
+
+// CheckPair checks a certificate and its key.
+func CheckPair(cert, key string) error { return check(parsePair, cert, key) }
+
+// CheckSecret checks a file that holds a password or a token.
+func CheckSecret(path string) error { return check(parseSecret(func(*material, string) {}), path) }
+
+func check(parse func([][]byte) (func(*material), error), paths ...string) error {
+	p := part{paths: paths}
+	contents, _, err := p.read()
+	if err != nil {
+		return err
+	}
+	_, err = parse(contents)
+	return err
+}
+
+// expired returns when our certificate has ended, if it has.
+func (m *material) expired() (at time.Time, ended bool) {
+	if m.cert == nil || m.cert.Leaf == nil {
+		return time.Time{}, false
+	}
+	return m.cert.Leaf.NotAfter, time.Now().After(m.cert.Leaf.NotAfter)
+}

@@ -1,0 +1,44 @@
+package dial
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	dials, reauthentications *prometheus.CounterVec
+	files                    prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		dials: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_kafka_connects_total", Help: "Connections to brokers that were opened, or why not.",
+		}, []string{"result"}),
+		reauthentications: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_kafka_reauthentications_total", Help: "Connections that were authenticated again before their session ended (KIP-368), or why not.",
+		}, []string{"result"}),
+		files: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_kafka_unusable_files_total", Help: "Changes of TLS and credentials files that could not be used; the content before stays in force.",
+		}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.dials, m.reauthentications, m.files)
+	}
+	return m
+}
+
+func (m *metrics) dialed(err error)          { m.dials.WithLabelValues(result(err)).Inc() }
+func (m *metrics) reauthenticated(err error) { m.reauthentications.WithLabelValues(result(err)).Inc() }
+
+// result is a label: ok, a cause, or other.
+func result(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return string(e.Cause)
+	}
+	return "other"
+}

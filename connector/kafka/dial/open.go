@@ -1,0 +1,329 @@
+package dial
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"reflect"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// opening is one attempt to open a connection.
+type opening struct {
+	d                *Dialer
+	m                *material
+	network, address string
+
+	// asked says that the broker wants a certificate of ours.
+	asked    bool
+	state    *tls.ConnectionState // after the handshake
+	versions map[protocol.ApiKey][2]int16
+}
+
+func (o *opening) failed(step Step, cause Cause, detail string, err error) *Error {
+	return &Error{Address: o.address, Step: step, Cause: cause, Detail: detail, Err: err}
+}
+
+// open goes through the steps. The connection is closed if one of them fails.
+func (o *opening) open(ctx context.Context) (_ *conn, err error) {
+	raw, err := o.d.cfg.Dial(ctx, o.network, o.address)
+	if err != nil {
+		return nil, o.unreached(err)
+	}
+	defer func() {
+		if err != nil {
+			_ = raw.Close()
+		}
+	}()
+	// The end of ctx reaches what is under way on the socket.
+	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = raw.SetDeadline(deadline) // a connection that cannot have one says so when it is used
+	}
+	secure := raw
+	if o.d.cfg.TLS != nil {
+		if secure, err = o.secure(ctx, raw); err != nil {
+			return nil, err
+		}
+	}
+	s := &session{conn: secure, clientID: o.d.cfg.ClientID}
+	if o.versions, err = s.versions(); err != nil {
+		return nil, o.unanswered(ctx, err)
+	}
+	c := &conn{Conn: secure, d: o.d, opened: o}
+	switch {
+	case o.d.cfg.SASL != nil:
+		if c.lifetime, err = o.authenticate(s); err != nil {
+			return nil, err
+		}
+		c.renewed()
+	case !o.d.serves(o.address):
+		if err := s.metadata(); err != nil {
+			return nil, o.unserved(ctx, err)
+		}
+		o.d.served(o.address)
+	}
+	if !stop() {
+		return nil, o.failed(StepServe, Silent, "", context.Cause(ctx))
+	}
+	if err := secure.SetDeadline(time.Time{}); err != nil {
+		return nil, o.failed(StepServe, Closed, "", err)
+	}
+	return c, nil
+}
+
+// unreached says why there is no TCP connection.
+func (o *opening) unreached(err error) *Error {
+	cause := Unreachable
+	dns, ok := errors.AsType[*net.DNSError](err)
+	switch {
+	case ok && dns.IsNotFound:
+		cause = UnknownHost
+	case timedOut(err):
+		cause = Silent
+	}
+	return o.failed(StepConnect, cause, "", err)
+}
+
+// secure makes the TLS handshake.
+func (o *opening) secure(ctx context.Context, raw net.Conn) (net.Conn, error) {
+	config, err := o.config()
+	if err != nil {
+		return nil, err
+	}
+	c := tls.Client(raw, config)
+	if err := c.HandshakeContext(ctx); err != nil {
+		return nil, o.insecure(ctx, err)
+	}
+	state := c.ConnectionState()
+	o.state = &state
+	return c, nil
+}
+
+// config is what TLS needs for one handshake, with what the files hold now.
+func (o *opening) config() (*tls.Config, error) {
+	t := o.d.cfg.TLS
+	name := t.ServerName
+	if name == "" {
+		host, _, err := net.SplitHostPort(o.address)
+		if err != nil {
+			return nil, o.failed(StepConnect, UnknownHost, "", err)
+		}
+		name = host
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		ServerName: name,
+		RootCAs:    o.m.roots,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			o.asked = true
+			if o.m.cert == nil {
+				return &tls.Certificate{}, nil
+			}
+			return o.m.cert, nil // also if the broker does not seem to like it: it says why
+		},
+		InsecureSkipVerify: t.InsecureSkipVerify, //nolint:gosec // only by a key named insecure_…
+	}, nil
+}
+
+// insecure says why a TLS handshake failed.
+func (o *opening) insecure(ctx context.Context, err error) *Error {
+	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		cause, detail := untrusted(bad)
+		return o.failed(StepTLS, cause, detail, err)
+	}
+	if alert, ok := alertOf(err); ok {
+		return o.alerted(alert, err)
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return o.failed(StepTLS, NoTLS, "", err)
+	}
+	if (closed(err) || timedOut(err)) && o.finds(ctx, false, func(_ context.Context, s *session) bool {
+		_, err := s.versions()
+		return err == nil
+	}) {
+		return o.failed(StepTLS, NoTLS, "", err) // Kafka takes a handshake for a request that is too large
+	}
+	return o.passing(StepTLS, err)
+}
+
+// untrusted says what is wrong with a broker's certificate.
+func untrusted(bad *tls.CertificateVerificationError) (Cause, string) {
+	detail := func(c *x509.Certificate, format string, args ...any) string {
+		if c == nil {
+			return ""
+		}
+		return "subject " + c.Subject.String() + ", " + fmt.Sprintf(format, args...)
+	}
+	if wrong, ok := errors.AsType[x509.HostnameError](bad.Err); ok {
+		var names []string
+		if c := wrong.Certificate; c != nil {
+			names = append(names, c.DNSNames...)
+			for _, ip := range c.IPAddresses {
+				names = append(names, ip.String())
+			}
+		}
+		return WrongHost, fmt.Sprintf("%s is not among its names [%s]", wrong.Host, strings.Join(names, " "))
+	}
+	if unknown, ok := errors.AsType[x509.UnknownAuthorityError](bad.Err); ok {
+		var issuer string
+		if unknown.Cert != nil {
+			issuer = unknown.Cert.Issuer.String()
+		}
+		return UnknownCA, detail(unknown.Cert, "issuer %s", issuer)
+	}
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](bad.Err); ok && invalid.Reason == x509.Expired {
+		if c := invalid.Cert; c != nil && time.Now().Before(c.NotBefore) {
+			return NotYetValid, detail(c, "from %s on", c.NotBefore.UTC().Format(time.RFC3339))
+		} else if c != nil {
+			return Expired, detail(c, "on %s", c.NotAfter.UTC().Format(time.RFC3339))
+		}
+		return Expired, ""
+	}
+	return BadCertificate, ""
+}
+
+// alertOf returns the alert (RFC 8446, 6) by which the other side ended a connection. Package tls wraps it in an
+// operation of this name; the type of the alert is private, its value is the number.
+func alertOf(err error) (alert uint8, ok bool) {
+	op, ok := errors.AsType[*net.OpError](err)
+	if !ok || op.Op != "remote error" {
+		return 0, false
+	}
+	if v := reflect.ValueOf(op.Err); v.Kind() == reflect.Uint8 {
+		return uint8(v.Uint()), true //nolint:gosec // of that kind
+	}
+	return 0, true
+}
+
+// Alerts that say something about versions and ciphers rather than about a certificate.
+const (
+	alertHandshakeFailure = 40
+	alertProtocolVersion  = 70
+	alertUnrecognizedName = 112
+)
+
+// alerted says what an alert of the broker means. Java sends one of several for a certificate that it does not accept.
+func (o *opening) alerted(alert uint8, err error) *Error {
+	at, ended := o.m.expired()
+	switch {
+	case alert == alertProtocolVersion, alert == alertHandshakeFailure && !o.asked:
+		return o.failed(StepTLS, TLSVersion, "", err)
+	case alert == alertUnrecognizedName:
+		return o.failed(StepTLS, WrongHost, "the broker has no certificate for the name", err)
+	case o.asked && o.m.cert == nil:
+		return o.failed(StepTLS, ClientCertMissing, "", err)
+	case o.asked && ended:
+		return o.failed(StepTLS, ClientCertExpired, "on "+at.UTC().Format(time.RFC3339), err)
+	case o.asked:
+		return o.failed(StepTLS, ClientCertRefused, "", err)
+	}
+	return o.failed(StepTLS, TLSVersion, "", err)
+}
+
+// unanswered says why the first request was not answered. With TLS 1.3 this is where the broker's judgement of our
+// certificate arrives.
+func (o *opening) unanswered(ctx context.Context, err error) *Error {
+	plaintext := o.d.cfg.TLS == nil
+	if alert, ok := alertOf(err); ok {
+		return o.alerted(alert, err)
+	}
+	switch {
+	case plaintext && errors.Is(err, errAlert):
+		return o.failed(StepVersions, WantsTLS, "", err)
+	case errors.Is(err, errNotKafka), errors.Is(err, errMalformed), errors.Is(err, errAlert):
+		return o.failed(StepVersions, NotKafka, "", err)
+	case plaintext && (closed(err) || timedOut(err)) && o.findsTLS(ctx):
+		return o.failed(StepVersions, WantsTLS, "", err)
+	case closed(err) && o.asked && o.m.cert == nil:
+		return o.failed(StepVersions, Closed, "it asked for a client certificate and we have none", err)
+	}
+	return o.passing(StepVersions, err)
+}
+
+// unserved says why the first request that needs no versions was not answered, without SASL.
+func (o *opening) unserved(ctx context.Context, err error) *Error {
+	var offered []string
+	demands := func(_ context.Context, s *session) bool {
+		code, mechanisms, err := s.handshake("none") // no mechanism of this name: nothing is tried
+		offered = mechanisms
+		return err == nil && kafka.Error(code) == kafka.UnsupportedSASLMechanism
+	}
+	if closed(err) && o.finds(ctx, o.d.cfg.TLS != nil, demands) {
+		return o.failed(StepServe, WantsSASL, "it offers "+strings.Join(offered, ", "), err)
+	}
+	return o.passing(StepServe, err)
+}
+
+// passing is an error of which nothing is known but that it may pass.
+func (o *opening) passing(step Step, err error) *Error {
+	switch {
+	case timedOut(err):
+		return o.failed(step, Silent, "", err)
+	case closed(err):
+		return o.failed(step, Closed, step.at(), err)
+	}
+	return o.failed(step, Protocol, step.at()+": "+err.Error(), err)
+}
+
+// finds opens a second connection to learn what the first one did not say, at most once a minute for an address.
+// It takes its own time: the first attempt may have used up that of ctx, and what is found is remembered.
+func (o *opening) finds(ctx context.Context, secure bool, look func(context.Context, *session) bool) bool {
+	if errors.Is(ctx.Err(), context.Canceled) || !o.d.mayDiagnose(o.address) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.d.cfg.Timeout)
+	defer cancel()
+	raw, err := o.d.cfg.Dial(ctx, o.network, o.address)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = raw.Close() }() // nothing is under way
+	defer context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })()
+	if secure {
+		if raw, err = o.secure(ctx, raw); err != nil {
+			return false
+		}
+	}
+	return look(ctx, &session{conn: raw, clientID: o.d.cfg.ClientID})
+}
+
+// findsTLS tells whether the address answers a TLS handshake.
+func (o *opening) findsTLS(ctx context.Context) bool {
+	return o.finds(ctx, false, func(ctx context.Context, s *session) bool {
+		host, _, err := net.SplitHostPort(o.address)
+		if err != nil {
+			return false
+		}
+		spoken := false
+		c := tls.Client(s.conn, &tls.Config{
+			MinVersion: tls.VersionTLS12, ServerName: host,
+			InsecureSkipVerify: true, //nolint:gosec // nothing is sent: this only looks whether there is TLS
+			VerifyConnection:   func(tls.ConnectionState) error { spoken = true; return nil },
+		})
+		err = c.HandshakeContext(ctx)
+		_, alert := alertOf(err)
+		return spoken || alert
+	})
+}
+
+// closed tells whether the other side ended a connection without a word.
+func closed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, net.ErrClosed)
+}
+
+func timedOut(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.Canceled)
+}

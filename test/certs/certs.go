@@ -1,0 +1,131 @@
+// Package certs makes certificates for tests.
+package certs
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// CA is an authority of one test.
+type CA struct {
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+	PEM  []byte
+}
+
+// Leaf says what a certificate is for. Hosts are names and addresses; the times default to an hour ago and in an hour.
+type Leaf struct {
+	Name     string
+	Hosts    []string
+	From, To time.Time
+}
+
+// Pair is a certificate with its key (PKCS #8), as PEM.
+type Pair struct{ Cert, Key []byte }
+
+// NewCA makes an authority.
+func NewCA(tb testing.TB, name string) *CA {
+	tb.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	key := newKey(tb)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &CA{key, cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+}
+
+func newKey(tb testing.TB) *ecdsa.PrivateKey {
+	tb.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return key
+}
+
+// Issue makes a certificate for servers and clients.
+func (ca *CA) Issue(tb testing.TB, l Leaf) Pair {
+	tb.Helper()
+	if l.From.IsZero() {
+		l.From = time.Now().Add(-time.Hour)
+	}
+	if l.To.IsZero() {
+		l.To = time.Now().Add(time.Hour)
+	}
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: l.Name}, NotBefore: l.From, NotAfter: l.To,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, h := range l.Hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, h)
+		}
+	}
+	key := newKey(tb)
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key.Public(), ca.key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return Pair{
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}),
+	}
+}
+
+// Pool holds the authority alone.
+func (ca *CA) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	return pool
+}
+
+// TLS is the pair as package tls has it.
+func (p Pair) TLS(tb testing.TB) tls.Certificate {
+	tb.Helper()
+	c, err := tls.X509KeyPair(p.Cert, p.Key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// Write writes a file and returns its path.
+func Write(tb testing.TB, dir, name string, content []byte) string {
+	tb.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
