@@ -43,6 +43,8 @@ type KafkaConfig struct {
 	Session              time.Duration
 	OffsetCommitInterval time.Duration
 	Fetch                FetchConfig
+	TLS                  TLSConfig
+	SASL                 SASLConfig
 }
 
 // FetchConfig is the section kafka.fetch.
@@ -149,6 +151,7 @@ func NewConfig() *Config {
 		Kafka: KafkaConfig{
 			Session: 30 * time.Second, OffsetCommitInterval: 10 * time.Second,
 			Fetch: FetchConfig{MaxBytes: 8 << 20, MaxWait: 500 * time.Millisecond},
+			SASL:  SASLConfig{Mechanism: "none"},
 		},
 		Queue:   QueueConfig{PauseAt: 10_000, ResumeAt: 5_000, PerKey: 1_000},
 		Retry:   RetryConfig{Initial: time.Second, Max: 30 * time.Second, Jitter: 0.25},
@@ -194,7 +197,7 @@ type key struct {
 // keys are all keys outside of defaults and topics, in the order of the file.
 func (c *Config) keys() []key {
 	k, s3 := &c.Kafka, &c.Storage.S3
-	return []key{
+	return slices.Concat([]key{
 		{"pipeline", text(&c.Pipeline, pipelineName), "write the name of this pipeline, such as orders"},
 		{"log.level", choice(&c.Log.Level, nil, "debug", "info", "warn", "error"), ""},
 		{"log.format", choice(&c.Log.Format, nil, "auto", "json", "text"), ""},
@@ -205,6 +208,7 @@ func (c *Config) keys() []key {
 		{"kafka.offset_commit_interval", duration(&k.OffsetCommitInterval, 100*time.Millisecond, time.Hour), ""},
 		{"kafka.fetch.max_bytes", size(&k.Fetch.MaxBytes, 64<<10, 1<<30), ""},
 		{"kafka.fetch.max_wait", duration(&k.Fetch.MaxWait, time.Millisecond, time.Minute), ""},
+	}, k.TLS.keys(), k.SASL.keys(), []key{
 		{"storage.url", text(&c.Storage.URL, storageURL), "write s3://bucket/prefix, or file:///dir"},
 		{"storage.s3.endpoint", text(&s3.Endpoint, endpointURL), ""},
 		{"storage.s3.region", text(&s3.Region, nil), ""},
@@ -225,7 +229,7 @@ func (c *Config) keys() []key {
 		{"health.enabled", boolean(&c.Health.Enabled), ""},
 		{"health.listen", text(&c.Health.Listen, listenAddress), ""},
 		{"shutdown.drain", duration(&c.Shutdown.Drain, time.Second, 10*time.Minute), ""},
-	}
+	})
 }
 
 // keys are the keys of defaults and of each topic.

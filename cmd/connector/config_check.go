@@ -23,6 +23,8 @@ func (l *loader) check() {
 	}
 	l.checkTopics()
 	l.checkKeys()
+	l.checkTLS()
+	l.checkSASL()
 	l.checkPairs()
 	if c.Kafka.Session < 10*time.Second {
 		l.warning(l.at("kafka.session"), "%s is short: a pause of this length costs a rebalance; 30s is usual", formatDuration(c.Kafka.Session))

@@ -9,7 +9,7 @@ import (
 // refused by name, so that nobody believes in a protection that this version does not have.
 var (
 	laterKeys = [...]string{
-		"memory", "kafka.tls", "kafka.sasl", "health.lag", "health.liveness_file", "health.canary", "members", "ops", "traces",
+		"memory", "health.lag", "health.liveness_file", "health.canary", "members", "ops", "traces",
 	}
 	laterTopicKeys = [...]string{
 		"new_columns", "partition_by", "statistics", "record_retry", "dead_letters", "identity", "health_records", "lag",
@@ -25,6 +25,16 @@ var usualNames = map[string]string{ //nolint:gosec // names of keys, not keys
 	"access_key_id": "storage.s3.access_key", "secret_access_key": "storage.s3.secret_key", "max_queued_messages": "queue.pause_at",
 	"resume_threshold": "queue.resume_at", "per_key_channel_capacity": "queue.per_key", "log_level": "log.level",
 	"flush_interval": "commit.every", "batch_size": "commit.rows", "port": "health.listen", "auto.offset.reset": "start",
+	"security.protocol": "kafka.tls.enabled", "ssl": "kafka.tls.enabled", "ssl.ca.location": "kafka.tls.ca_file",
+	"ssl.truststore.location": "kafka.tls.ca_file", "ssl.truststore.certificates": "kafka.tls.ca_file", "cafile": "kafka.tls.ca_file",
+	"ssl.certificate.location": "kafka.tls.cert_file", "ssl.keystore.location": "kafka.tls.cert_file",
+	"ssl.keystore.certificate.chain": "kafka.tls.cert_file", "ssl.key.location": "kafka.tls.key_file",
+	"ssl.keystore.key":                      "kafka.tls.key_file",
+	"ssl.endpoint.identification.algorithm": "kafka.tls.insecure_skip_verify",
+	"enable.ssl.certificate.verification":   "kafka.tls.insecure_skip_verify", "insecure": "kafka.tls.insecure_skip_verify",
+	"sasl.mechanism": "kafka.sasl.mechanism", "sasl.mechanisms": "kafka.sasl.mechanism", "sasl_mechanism": "kafka.sasl.mechanism",
+	"sasl.username": "kafka.sasl.username", "sasl.password": "kafka.sasl.password", "sasl.jaas.config": "kafka.sasl.username",
+	"user": "kafka.sasl.username", "sasl.oauthbearer.config": "kafka.sasl.token_file", "token": "kafka.sasl.token_file",
 	"auto_offset_reset": "start", "offset": "start", "columns": "schema",
 }
 

@@ -254,12 +254,12 @@ topics: {orders: {}}
 func TestSecretsStayHidden(t *testing.T) {
 	c := mustLoad(t, write(t, `
 pipeline: p
-kafka: {brokers: [a:1]}
+kafka: {brokers: [a:1], tls: {enabled: true}, sasl: {mechanism: plain, username: u, password: "${P}"}}
 storage: {url: "s3://lake", s3: {access_key: "${K}", secret_key: "${S}"}}
 defaults: {schema: a int}
 topics: {orders: {}}
-`), map[string]string{"K": "geheim1", "S": "geheim2"})
-	if c.Storage.S3.AccessKey != "geheim1" || string(c.Storage.S3.SecretKey) != "geheim2" {
+`), map[string]string{"K": "geheim1", "S": "geheim2", "P": "geheim3"})
+	if c.Storage.S3.AccessKey != "geheim1" || string(c.Storage.S3.SecretKey) != "geheim2" || c.Kafka.SASL.Password != "geheim3" {
 		t.Fatal("the secrets did not arrive")
 	}
 	var out bytes.Buffer
@@ -279,7 +279,7 @@ topics: {orders: {}}
 	if strings.Contains(out.String(), "geheim") {
 		t.Errorf("a secret is shown:\n%s", out.String())
 	}
-	if n := strings.Count(out.String(), "***"); n < 8 {
+	if n := strings.Count(out.String(), "***"); n < 12 {
 		t.Errorf("only %d of the places show ***:\n%s", n, out.String())
 	}
 }

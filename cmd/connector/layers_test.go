@@ -20,7 +20,7 @@ var layers = map[string][]string{
 	// Story: the way of a record.
 	"connector": {"classify", "reliability", "idempotency"},
 	// Adapters: touch the world.
-	"connector/decode":            {"connector", "classify", "sink/delta/schema"},
+	"connector/decode": {"connector", "classify", "sink/delta/schema"},
 	"connector/kafka": {
 		"connector", "classify", "idempotency", "reliability",
 		"connector/kafka/dial", "connector/kafka/recordbatch",

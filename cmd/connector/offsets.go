@@ -172,7 +172,7 @@ type questions struct {
 
 func newQuestions(ctx context.Context, c *Config) (*questions, error) {
 	k, quiet := c.Kafka, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
-	client, err := kafka.NewClient(kafka.Config{Brokers: k.Brokers, Session: k.Session})
+	client, err := c.newClient(nil, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,8 @@ func (s *system) standing(table string, p connector.Partition) *connector.Hold {
 	if h := waiting(s.asking, connector.ReasonKafkaDown); h != nil {
 		return h
 	}
-	if trouble, ok := s.log.TroubleOf(p); ok && time.Since(trouble.Since) >= troubling {
+	trouble, ok := s.log.TroubleOf(p)
+	if ok && (trouble.Reason == connector.ReasonKafkaDenied || time.Since(trouble.Since) >= troubling) {
 		return &connector.Hold{Reason: trouble.Reason, Detail: trouble.Err.Error(), Since: trouble.Since}
 	}
 	return nil

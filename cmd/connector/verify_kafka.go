@@ -21,7 +21,7 @@ import (
 // within.
 func (v *verification) compareTopics(ctx context.Context, o *opened, checks map[source]*rowCheck, within time.Duration) error {
 	k, quiet := o.config.Kafka, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
-	client, err := kafka.NewClient(kafka.Config{Brokers: k.Brokers, Session: k.Session})
+	client, err := o.config.newClient(nil, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -60,9 +60,8 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 	}
 
 	// Kafka: connections, membership, reading.
-	s.client, err = kafka.NewClient(kafka.Config{Brokers: c.Kafka.Brokers, Session: c.Kafka.Session, Dial: o.dial})
-	if err != nil {
-		return nil, fmt.Errorf("kafka: %w", err)
+	if s.client, err = c.newClient(o.dial, logger, s.registry); err != nil {
+		return nil, err
 	}
 	s.asking = s.guard("kafka", "")
 	s.group = kafka.NewGroup(s.client, kafka.GroupConfig{Group: c.Kafka.Group, Topics: c.topicNames(), Session: c.Kafka.Session}, logger, s.registry)

@@ -86,7 +86,7 @@ func (c Cause) explain() explanation {
 	case NotKafka:
 		return explanation{"does not speak Kafka's protocol", "correct the port", true}
 	case TooOld:
-		return explanation{"is too old", "Kafka 3.1 or newer is needed", true}
+		return explanation{"is too old", "Kafka 2.8 or newer is needed", true}
 	case BadFile:
 		return explanation{"a file of ours cannot be used", "correct the file; it is read again for each connection", true}
 	case NoTLS:

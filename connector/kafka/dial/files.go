@@ -193,8 +193,10 @@ func check(parse func([][]byte) (func(*material), error), paths ...string) error
 	if err != nil {
 		return err
 	}
-	_, err = parse(contents)
-	return err
+	if _, err = parse(contents); err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(paths, " and "), err)
+	}
+	return nil
 }
 
 // expired returns when our certificate has ended, if it has.

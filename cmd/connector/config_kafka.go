@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/connector/kafka"
+	"sluice/connector/kafka/dial"
+)
+
+// TLSConfig is the section kafka.tls.
+type TLSConfig struct {
+	Enabled            bool // also by any other key of the section
+	CAFile             string
+	CertFile           string
+	KeyFile            string
+	ServerName         string
+	InsecureSkipVerify bool
+}
+
+// SASLConfig is the section kafka.sasl.
+type SASLConfig struct {
+	Mechanism         string // none, plain, scram-sha-256, scram-sha-512 or oauthbearer
+	Username          string
+	Password          Secret
+	PasswordFile      string // read anew for each authentication
+	TokenFile         string // the same
+	InsecurePlaintext bool
+}
+
+func (t *TLSConfig) keys() []key {
+	return []key{
+		{"kafka.tls.enabled", boolean(&t.Enabled), ""},
+		{"kafka.tls.ca_file", text(&t.CAFile, nil), ""},
+		{"kafka.tls.cert_file", text(&t.CertFile, nil), ""},
+		{"kafka.tls.key_file", text(&t.KeyFile, nil), ""},
+		{"kafka.tls.server_name", text(&t.ServerName, nil), ""},
+		{"kafka.tls.insecure_skip_verify", boolean(&t.InsecureSkipVerify), ""},
+	}
+}
+
+func (s *SASLConfig) keys() []key {
+	return []key{
+		{"kafka.sasl.mechanism", choice(&s.Mechanism, nil, "none", "plain", "scram-sha-256", "scram-sha-512", "oauthbearer"), ""},
+		{"kafka.sasl.username", text(&s.Username, nil), ""},
+		{"kafka.sasl.password", secret(&s.Password), ""},
+		{"kafka.sasl.password_file", text(&s.PasswordFile, nil), ""},
+		{"kafka.sasl.token_file", text(&s.TokenFile, nil), ""},
+		{"kafka.sasl.insecure_plaintext", boolean(&s.InsecurePlaintext), ""},
+	}
+}
+
+// given tells whether a key that has no default has a value.
+func (k key) given() bool {
+	v := k.node().Value
+	return v != "" && v != "false"
+}
+
+// checkTLS completes and checks the section kafka.tls.
+func (l *loader) checkTLS() {
+	const at = "kafka.tls."
+	t := &l.config.Kafka.TLS
+	var given []string // besides enabled
+	for _, k := range t.keys()[1:] {
+		if k.given() {
+			given = append(given, strings.TrimPrefix(k.path, at))
+		}
+	}
+	switch {
+	case t.Enabled || len(given) == 0:
+	case l.has(at + "enabled"):
+		l.warning(l.at(at+"enabled"), "TLS is off, %s without effect", strings.Join(given, ", "))
+	default:
+		t.Enabled = true
+		l.config.origins[at+"enabled"] = Origin{Note: "on because of " + given[0]}
+	}
+	if t.CAFile != "" {
+		t.CAFile = l.beside(t.CAFile)
+		if err := dial.CheckCA(t.CAFile); err != nil {
+			l.report(l.at(at+"ca_file"), "%v", err)
+		}
+	}
+	switch {
+	case t.CertFile == "" && t.KeyFile != "":
+		l.report(l.at(at+"key_file"), "is given without cert_file: write both, or neither")
+	case t.CertFile != "" && t.KeyFile == "":
+		l.report(l.at(at+"cert_file"), "is given without key_file: write both, or neither")
+	case t.CertFile != "":
+		t.CertFile, t.KeyFile = l.beside(t.CertFile), l.beside(t.KeyFile)
+		if err := dial.CheckPair(t.CertFile, t.KeyFile); err != nil {
+			l.report(l.at(at+"cert_file"), "%v", err)
+		}
+	}
+	if t.InsecureSkipVerify && t.Enabled {
+		l.warning(l.at(at+"insecure_skip_verify"), "whoever answers is taken for the broker: use ca_file and server_name instead")
+	}
+}
+
+// checkSASL completes and checks the section kafka.sasl.
+func (l *loader) checkSASL() {
+	const at = "kafka.sasl."
+	s := &l.config.Kafka.SASL
+	if l.failedBelow(at) {
+		return
+	}
+	if s.Mechanism == "none" {
+		for _, k := range s.keys()[1:] {
+			if k.given() {
+				l.report(l.at(k.path), "is given without kafka.sasl.mechanism: write that too, or remove this")
+				return
+			}
+		}
+		return
+	}
+	bearer := s.Mechanism == "oauthbearer"
+	needs := func(ok bool, name, what string) {
+		if !ok {
+			l.report(l.at(at+"mechanism"), "%s needs %s: write %s", s.Mechanism, name, what)
+		}
+	}
+	idle := func(names ...string) {
+		for _, k := range s.keys() {
+			if k.given() && slices.Contains(names, strings.TrimPrefix(k.path, at)) {
+				l.report(l.at(k.path), "has no meaning for %s: remove it", s.Mechanism)
+			}
+		}
+	}
+	switch {
+	case bearer:
+		needs(s.TokenFile != "", "token_file", "the name of a file that holds the token; it is read for each authentication")
+		idle("username", "password", "password_file")
+	case s.Password != "" && s.PasswordFile != "":
+		l.report(l.at(at+"password_file"), "stands beside password: remove one of them")
+	default:
+		needs(s.Username != "", "username", "the user's name")
+		needs(s.Password != "" || s.PasswordFile != "", "a password", "password: ${VARIABLE}, or password_file")
+		idle("token_file")
+	}
+	l.secretFile(at+"password_file", &s.PasswordFile)
+	l.secretFile(at+"token_file", &s.TokenFile)
+	l.checkPlaintext()
+}
+
+// checkPlaintext says what is sent in the open.
+func (l *loader) checkPlaintext() {
+	s := &l.config.Kafka.SASL
+	p := l.at("kafka.sasl.mechanism")
+	readable := s.Mechanism == "plain" || s.Mechanism == "oauthbearer"
+	switch {
+	case l.config.Kafka.TLS.Enabled:
+	case !readable:
+		l.warning(p, "%s without TLS: the password is not sent, but weak ones can be guessed from what is; use kafka.tls", s.Mechanism)
+	case s.InsecurePlaintext:
+		l.warning(l.at("kafka.sasl.insecure_plaintext"), "%s without TLS: everybody on the way can read the secret", s.Mechanism)
+	default:
+		l.report(p, "%s without TLS sends the secret for everybody to read: set kafka.tls.enabled: true, or use scram-sha-512; "+
+			"kafka.sasl.insecure_plaintext: true allows it for a test", s.Mechanism)
+	}
+}
+
+// secretFile makes the path of a secret one seen from here, and looks whether it can be read.
+func (l *loader) secretFile(at string, path *string) {
+	if *path == "" {
+		return
+	}
+	*path = l.beside(*path)
+	if err := dial.CheckSecret(*path); err != nil {
+		l.report(l.at(at), "%v", err)
+	}
+}
+
+// newClient returns the connections to the configured cluster. dialer, logger and reg may be nil.
+func (c *Config) newClient(dialer func(ctx context.Context, network, address string) (net.Conn, error), logger *slog.Logger,
+	reg prometheus.Registerer,
+) (*kafka.Client, error) {
+	k := c.Kafka
+	cfg := kafka.Config{Brokers: k.Brokers, Session: k.Session, Dial: dialer, Logger: logger, Registerer: reg}
+	if t := k.TLS; t.Enabled {
+		cfg.TLS = &dial.TLS{
+			CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName,
+			InsecureSkipVerify: t.InsecureSkipVerify,
+		}
+	}
+	if s := k.SASL; s.Mechanism != "none" {
+		cfg.SASL = &dial.SASL{
+			Mechanism: dial.Mechanism(strings.ToUpper(s.Mechanism)), Username: s.Username, Password: string(s.Password),
+			PasswordFile: s.PasswordFile, TokenFile: s.TokenFile, InsecurePlaintext: s.InsecurePlaintext,
+		}
+	}
+	client, err := kafka.NewClient(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	if logger != nil && cfg.TLS != nil && cfg.TLS.InsecureSkipVerify {
+		logger.Warn("kafka.tls.insecure_skip_verify: whoever answers is taken for the broker")
+	}
+	if logger != nil && cfg.TLS == nil && cfg.SASL != nil && cfg.SASL.InsecurePlaintext {
+		logger.Warn("kafka.sasl.insecure_plaintext: everybody on the way can read the secret")
+	}
+	return client, nil
+}

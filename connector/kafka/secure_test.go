@@ -1,0 +1,131 @@
+package kafka
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+
+	"sluice/connector"
+	"sluice/connector/kafka/dial"
+)
+
+// secured is a scene whose brokers know one user, and end sessions after two seconds.
+func secured(t *testing.T, test func(t *testing.T, s *scene, with func(*Config))) {
+	t.Helper()
+	inBubble(t, func(t *testing.T, s *scene) {
+		test(t, s, func(c *Config) {
+			c.SASL = &dial.SASL{Mechanism: dial.Plain, Username: "sluice", Password: "right", InsecurePlaintext: true}
+		})
+	}, kfake.EnableSASL(), kfake.Superuser("PLAIN", "sluice", "right"), kfake.SeedTopics(2, "t"),
+		kfake.BrokerConfigs(map[string]string{"connections.max.reauth.ms": "2000"}))
+}
+
+// TestSessionsEnd: brokers that end sessions for re-authentication cost nothing: no generation, no trouble, no error.
+func TestSessionsEnd(t *testing.T) {
+	secured(t, func(t *testing.T, s *scene, with func(*Config)) {
+		a := s.start(func(c *Config, _ *GroupConfig) { with(c) }, "t")
+		s.until("joined", a.has(2))
+		r := s.read(LogConfig{}, with)
+		p := r.partitions("t")[0]
+		r.from(p, 0, -1)
+		for second := range 300 {
+			s.produceAs(t, "t", p.ID, "v")
+			r.until(time.Minute, func() bool { return r.records() == second+1 })
+			time.Sleep(time.Second)
+		}
+		a.told("joined t-0 t-1")
+		if n := a.metricValues()["sluice_group_generations_total"]; n != 1 {
+			t.Errorf("%v generations", n)
+		}
+		if trouble := r.Status(); trouble != nil {
+			t.Errorf("trouble: %v", trouble)
+		}
+		if logs := r.logs.String() + a.logs.String(); strings.Contains(logs, "WARN") || strings.Contains(logs, "ERROR") {
+			t.Errorf("said:\n%s", logs)
+		}
+	})
+}
+
+// TestRefusedCredentials: a password that brokers do not take any more is a refusal with its cause, for whoever asks; it
+// is tried twice a minute and broker, and everything goes on by itself when it is taken again.
+func TestRefusedCredentials(t *testing.T) {
+	secured(t, func(t *testing.T, s *scene, with func(*Config)) {
+		var refuse atomic.Bool
+		var tries atomic.Int64
+		s.fake.ControlKey(int16(kmsg.SASLAuthenticate), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			s.fake.KeepControl()
+			if !refuse.Load() {
+				return nil, nil, false
+			}
+			tries.Add(1)
+			resp := req.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+			resp.ErrorCode, resp.ErrorMessage = 58, new("Authentication failed: Invalid username or password")
+			return resp, nil, true
+		})
+		a := s.start(func(c *Config, _ *GroupConfig) { with(c) }, "t")
+		s.until("joined", a.has(2))
+		r := s.read(LogConfig{}, with)
+		p := r.partitions("t")[0]
+		r.from(p, 0, -1)
+		s.produceAs(t, "t", p.ID, "v")
+		r.until(time.Minute, func() bool { return r.records() == 1 })
+
+		refuse.Store(true)
+		<-a.ended
+		const text = "refuses the credentials (PLAIN as sluice: Authentication failed: Invalid username or password)"
+		denied := func(what string, err error) {
+			t.Helper()
+			var hold *connector.HoldError
+			if !errors.As(err, &hold) || hold.Reason != connector.ReasonKafkaDenied || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		denied("the group", a.err)
+		if trouble, ok := a.Trouble(); !ok || trouble.Reason != connector.ReasonKafkaDenied {
+			t.Errorf("the group's trouble: %v", trouble)
+		}
+		r.within(time.Minute, func() bool { _, troubled := r.TroubleOf(p); return troubled })
+		if trouble, ok := r.TroubleOf(p); !ok || trouble.Reason != connector.ReasonKafkaDenied || !strings.Contains(trouble.Err.Error(), text) {
+			t.Errorf("the partition's trouble: %v", trouble)
+		}
+		tries.Store(0)
+		const minutes = 20
+		for range minutes * 60 {
+			_, err := r.Topic(t.Context(), "t")
+			denied("metadata", err)
+			time.Sleep(time.Second)
+		}
+		if n := tries.Load(); n < minutes || n > 2*4*minutes { // two brokers under two names each
+			t.Errorf("%d attempts in %d minutes", n, minutes)
+		}
+		refuse.Store(false)
+		time.Sleep(time.Minute) // as the story does before it joins again
+		stop := s.rerun(a)
+		s.until("joined again", a.has(2))
+		s.produceAs(t, "t", p.ID, "w")
+		r.until(2*time.Minute, func() bool { return r.records() == 2 })
+		stop()
+	})
+}
+
+// produceAs produces a record as the user.
+func (w *scene) produceAs(t *testing.T, topic string, partition int32, value string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(w.addrs...), kgo.Dialer(w.dial), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.SASL(plain.Auth{User: "sluice", Pass: "right"}.AsMechanism()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	record := &kgo.Record{Topic: topic, Partition: partition, Value: []byte(value)}
+	if err := client.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
