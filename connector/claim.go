@@ -83,7 +83,9 @@ func (r *reader) end(c *claim) {
 // stand holds a claim. Its part of the batch that fills stays good: it ends before the place of the hold.
 func (r *reader) stand(c *claim, h Hold) {
 	if c.hold == nil || c.hold.Reason != h.Reason {
-		h.Since = time.Now()
+		if h.Since.IsZero() {
+			h.Since = time.Now()
+		}
 		r.logger.Warn("HOLD", "topic", c.Topic, "partition", c.ID, "reason", string(h.Reason), "detail", h.Detail, "offset", h.Offset)
 		r.metrics.holds.WithLabelValues(string(h.Reason)).Inc()
 	} else {
@@ -93,7 +95,10 @@ func (r *reader) stand(c *claim, h Hold) {
 	c.hold, c.state = &h, held
 	c.checks = time.Now().Add(c.checkEvery())
 	r.log.Forget(c.Partition)
-	c.queue, c.fetching = nil, false
+	if c.parsed != nil {
+		r.blocks.put(c.parsed)
+	}
+	c.queue, c.parsed, c.fetching = nil, nil, false
 }
 
 // checkEvery is how often a held claim is compared with the table. Who is contested waits for a position that stands
@@ -124,7 +129,7 @@ func (r *reader) resume(t *tableState, claims ...*claim) {
 			w.resume = map[Partition]resumeRequest{}
 		}
 		for _, c := range claims {
-			q := resumeRequest{session: c.session}
+			q := resumeRequest{session: c.session, paused: r.paused != nil && r.paused(c.Partition) != nil}
 			if c.hold != nil {
 				q.standing = c.hold.Reason
 			}

@@ -68,8 +68,11 @@ type Connector struct {
 	// Standing says why a claim stands still while somebody tries for it: the table's store is down, a commit is
 	// undecided, a broker does not answer. May be nil; nil results mean that nothing is wrong.
 	Standing func(table string, p Partition) *Hold
-	Logger   *slog.Logger
-	Metrics  prometheus.Registerer
+	// Paused says that an operator paused a partition, who and why: a hold with ReasonPaused, its Since that of the pause.
+	// It is asked often, by one goroutine, and answers at once. May be nil; nil results mean that it may be read.
+	Paused  func(Partition) *Hold
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
 
 	status atomic.Pointer[Status]
 }
@@ -163,6 +166,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		offsets:  newOffsetKeeper(c.Group, c.OffsetCommitInterval, c.Logger, m),
 		publish:  func(s *Status) { c.status.Store(s) },
 		standing: c.Standing,
+		paused:   c.Paused,
 	}
 	for id := range n {
 		r.lanes = append(r.lanes, &lane{

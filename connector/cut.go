@@ -22,6 +22,8 @@ func (r *reader) due(t *tableState) string {
 		return "drain"
 	case r.config.UntilCurrent && r.reached():
 		return "current"
+	case r.pausedOpen(t):
+		return "pause"
 	case rows >= t.limits.Rows:
 		return "rows"
 	case t.filled.bytes.Load() >= t.limits.Bytes:
@@ -32,6 +34,16 @@ func (r *reader) due(t *tableState) string {
 		return "positions"
 	}
 	return ""
+}
+
+// pausedOpen tells whether a paused claim waits for what it read before to settle.
+func (r *reader) pausedOpen(t *tableState) bool {
+	for _, c := range r.claims {
+		if c.table == t && c.isPaused() && c.next > c.from {
+			return true
+		}
+	}
+	return false
 }
 
 // heldOpen tells whether a claim that holds waits for what it read before to settle.

@@ -102,6 +102,9 @@ func (r *reader) failed(t *tableState, err error, atCommit bool) {
 	for _, c := range r.claims {
 		if c.table == t {
 			r.end(c)
+			if c.isPaused() && c.state == held {
+				continue // nobody tries for it
+			}
 			r.stand(c, Hold{Reason: reason, Detail: detail, Offset: c.position})
 			c.unproven = c.unproven || atCommit
 		}
@@ -125,6 +128,12 @@ func (r *reader) resumed(c *claim, f found) {
 	if f.at.Partition == c.Partition {
 		moved = c.position >= 0 && f.at.Next != c.position
 		c.position = f.at.Next
+	}
+	if r.paused != nil {
+		if h := r.paused(c.Partition); h != nil {
+			r.pause(c, h)
+			return
+		}
 	}
 	if f.hold != nil {
 		r.stand(c, *f.hold)

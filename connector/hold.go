@@ -30,6 +30,8 @@ const (
 	ReasonStoreDenied      Reason = "store_denied"
 	ReasonKafkaDown        Reason = "kafka_down"
 	ReasonKafkaDenied      Reason = "kafka_denied"
+	ReasonPaused           Reason = "paused"
+	ReasonOperationsLog    Reason = "operations_log"
 )
 
 // Hold is a partition that stands still, and why.

@@ -26,6 +26,7 @@ type reader struct {
 	offsets  *offsetKeeper
 	publish  func(*Status)
 	standing func(table string, p Partition) *Hold
+	paused   func(Partition) *Hold
 
 	route     func(topic string) (TopicConfig, Target, bool)
 	newWriter func(*tableState, Target) *writer
@@ -44,6 +45,8 @@ type reader struct {
 	assigned bool // there was one
 	draining bool
 	shown    time.Time // when the status was published
+	// pausesSeen is when the claims were last compared with what operators paused.
+	pausesSeen time.Time
 }
 
 // tableState is what the reader knows of a table. Only filled is shared: lanes count there what they hold.
@@ -89,6 +92,7 @@ func (r *reader) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		r.pauses()
 		r.handOver()
 		for _, t := range r.tables {
 			if reason := r.due(t); reason != "" {

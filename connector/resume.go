@@ -253,7 +253,7 @@ func (w *writer) findings(ctx context.Context, at []Position, claims map[Partiti
 			f := found{session: claims[pos.Partition].session, at: pos, bounds: b}
 			if reason, detail, held := reasonOf(err); held && !there {
 				f.hold = &Hold{Partition: pos.Partition, Reason: reason, Detail: detail, Offset: pos.Next}
-			} else if f.hold = finding(pos, b, there); f.hold != nil && !again && claims[pos.Partition].standing != f.hold.Reason {
+			} else if f.hold = finding(pos, b, there); f.hold != nil && !again && !claims[pos.Partition].paused && claims[pos.Partition].standing != f.hold.Reason {
 				doubtful = append(doubtful, pos)
 				continue
 			}

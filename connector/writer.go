@@ -65,6 +65,8 @@ type resumeRequest struct {
 	// standing is the reason of the hold that the claim is in, "" if none: a finding that is known already needs no
 	// second look.
 	standing Reason
+	// paused says that what is found only matters once an operator resumes the claim: it needs no second look, either.
+	paused bool
 }
 
 // outcome is what a writer says to the reader.

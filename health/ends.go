@@ -23,10 +23,12 @@ var ends = map[string]string{
 	"commit_undecided":  "by itself once the store answers whether the commit took effect",
 	"poison": "an operator: correct the schema in config.yaml if the record is right; skipping the record takes a later version " +
 		"(offsets skip)",
-	"corrupt_batch": "an operator: look at the broker's disk and replicas; skipping the record batch takes a later version (offsets skip)",
-	"oversize":      "an operator: give the process more memory; skipping the record batch takes a later version (offsets skip)",
-	"store_down":    "by itself once the store answers",
-	"store_denied":  "by itself once the store's permissions are right: keys and bucket policy. Looked at each minute",
-	"kafka_down":    "by itself once Kafka answers",
-	"kafka_denied":  "by itself once Kafka's permissions are right: Read and Describe on the topic, Read on the group. Looked at each minute",
+	"corrupt_batch":  "an operator: look at the broker's disk and replicas; skipping the record batch takes a later version (offsets skip)",
+	"oversize":       "an operator: give the process more memory; skipping the record batch takes a later version (offsets skip)",
+	"store_down":     "by itself once the store answers",
+	"store_denied":   "by itself once the store's permissions are right: keys and bucket policy. Looked at each minute",
+	"kafka_down":     "by itself once Kafka answers",
+	"paused":         "an operator: connector resume, with the topic or partition",
+	"operations_log": "an operator: put the entry that connector audit verify names back as it was; until then nobody knows what is paused",
+	"kafka_denied":   "by itself once Kafka's permissions are right: Read and Describe on the topic, Read on the group. Looked at each minute",
 }

@@ -73,6 +73,8 @@ type Broker struct {
 	Slow   time.Duration
 	// Shown is how many partitions the metadata show, 0 for all; by Lock.
 	Shown int
+	// Paused says since when nobody may ask for the records of a partition; set before use.
+	Paused func(id int32) (since time.Time, paused bool)
 	// Value makes the value of a record; nil makes its kind.
 	Value func(k Kind, offset int64) []byte
 	// OnOffsets is called when a member asks for the group's offsets, before it is answered. May be nil.
@@ -418,6 +420,9 @@ func (m *Member) Fetch(q connector.FetchRequest) {
 	m.mu.Unlock()
 	if dead {
 		return
+	}
+	if since, paused := m.b.Paused(q.Partition.ID); paused && time.Since(since) > HearsOfPauses {
+		m.b.blame("fetch of %v from %d, and it is paused for %v", q.Partition, q.Next, time.Since(since))
 	}
 	m.trace("fetch %v from %d", q.Partition, q.Next)
 	m.pending.Go(func() { m.answer(q, n) })

@@ -32,6 +32,8 @@ type World struct {
 	// UntilCurrent and Every steer the members started from now on.
 	UntilCurrent bool
 	Every        time.Duration
+	// Pauses are what an operator paused; members look at them as they are now.
+	Pauses Pauses
 	// Trace is given to the members and their tables.
 	Trace func(format string, args ...any)
 	// Open replaces the in-memory table of a process, if set. end is called when the process has ended, crash before.
@@ -52,6 +54,7 @@ func NewWorld(seed uint64, partitions int) *World {
 		Every: time.Second,
 	}
 	w.Broker.Create(Topic, 1, partitions)
+	w.Broker.Paused = w.Pauses.Since
 	return w
 }
 
@@ -94,7 +97,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 			Lanes:                2,
 			UntilCurrent:         w.UntilCurrent,
 		},
-		Group: p.Member, Log: p.Member, Logger: logger,
+		Group: p.Member, Log: p.Member, Paused: w.Pauses.hold, Logger: logger,
 		Route: func(topic string) (connector.TopicConfig, connector.Target, bool) {
 			return feed, target, topic == Topic
 		},

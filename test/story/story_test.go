@@ -110,7 +110,7 @@ func disturb(t *testing.T, w *story.World, other func()) {
 	for range 40 {
 		i := w.Chance.N(2)
 		m := members[i]
-		switch w.Chance.N(12) {
+		switch w.Chance.N(14) {
 		case 0, 1, 2, 3, 4:
 			kinds := make([]byte, 1+w.Chance.N(12))
 			for k := range kinds {
@@ -143,10 +143,15 @@ func disturb(t *testing.T, w *story.World, other func()) {
 			members[i] = w.Begin(t.Context())
 		case 11:
 			other()
+		case 12:
+			w.Pauses.Pause(int32(w.Chance.N(3)))
+		case 13:
+			w.Pauses.Resume(int32(w.Chance.N(3)))
 		}
 		time.Sleep(time.Duration(w.Chance.N(int(1500 * time.Millisecond))))
 	}
 	w.Broker.Flaky.Store(0)
+	w.Pauses.Resume(0, 1, 2)
 	w.Stop(members[1])
 	members[0].Member.Assign(connector.Assignment{Joined: true, Partitions: all})
 }
