@@ -1,0 +1,85 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/segmentio/kafka-go"
+
+	"sluice/connector"
+	"sluice/connector/kafka/recordbatch"
+)
+
+// Batch is a record batch that was looked at from outside, for somebody who wants to pass over it.
+type Batch struct {
+	recordbatch.Extent
+	// Unreadable says why none of its records can be read, nil if they can. It is a [connector.HoldError] with
+	// ReasonCorruptBatch or ReasonOversize.
+	Unreadable error
+	// Record tells whether there is a record at the very offset that was asked for. It is not known of a batch that is
+	// not readable.
+	Record bool
+}
+
+// largestBatch bounds what is fetched to look at one batch, in bytes: the broker sends the batch whole.
+const largestBatch = 1 << 30
+
+// BatchAt looks once at the record batch that holds an offset: where it begins and ends, and whether its records can be
+// read within the limits of this Log. The error is a [connector.HoldError] for an offset outside of the log, for a
+// partition that is gone, and for a batch of which not even that can be told.
+func (l *Log) BatchAt(ctx context.Context, p connector.Partition, offset int64) (Batch, error) {
+	m, err := l.client.metadata(ctx, p.Topic)
+	if err != nil {
+		return Batch{}, Held("looking at a record batch", err)
+	}
+	led, r := placed(connector.Position{Partition: p, Next: offset, Epoch: -1}, m)
+	if r.hold != nil {
+		return Batch{}, r.hold
+	}
+	if r.err != nil {
+		return Batch{}, Held("looking at a record batch", fmt.Errorf("%v: %w", p, r.err))
+	}
+	var f fetchResponse
+	err = l.client.fetch(ctx, &fetchRequest{
+		broker: led.Leader, minBytes: 1, maxBytes: l.cfg.PartitionBytes, limit: largestBatch, wait: l.cfg.MaxWait,
+		asks: []fetchAsk{{topic: p.TopicID, id: p.ID, leaderEpoch: led.Epoch, lastEpoch: -1, offset: offset, maxBytes: l.cfg.PartitionBytes}},
+	}, &f)
+	if err == nil && len(f.parts) != 1 {
+		err = errMalformed
+	}
+	if err != nil {
+		return Batch{}, Held("looking at a record batch", fmt.Errorf("%v: %w", p, err))
+	}
+	part := &f.parts[0]
+	switch {
+	case part.err == kafka.OffsetOutOfRange && offset < part.logStart:
+		return Batch{}, connector.Held(connector.ReasonBehindLogStart, fmt.Sprintf("offset %d was deleted, the log starts at %d", offset, part.logStart), nil)
+	case part.err == kafka.OffsetOutOfRange, part.err == 0 && len(part.records) == 0:
+		return Batch{}, connector.Held(connector.ReasonAheadOfLogEnd, fmt.Sprintf("there is no committed record at offset %d or behind it", offset), nil)
+	case part.err != 0:
+		return Batch{}, Held("looking at a record batch", fmt.Errorf("%v: %w", p, part.err))
+	}
+	b := Batch{}
+	if b.Extent, err = recordbatch.ExtentOf(part.records, offset); err != nil {
+		return Batch{}, err
+	}
+	if b.Unreadable = recordbatch.Readable(part.records, b.Extent, l.cfg.Limits); b.Unreadable != nil {
+		return b, nil
+	}
+	opened, err := recordbatch.NewOpener(l.cfg.Limits).Open(part.records[:b.Size], offset, part.aborted)
+	var record [1]connector.Record
+	for err == nil && !b.Record {
+		if _, err = opened.Read(record[:]); err == nil {
+			b.Record = record[0].Offset == offset
+			if record[0].Offset >= offset {
+				break
+			}
+		}
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return Batch{}, err
+	}
+	return b, nil
+}

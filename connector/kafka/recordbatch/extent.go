@@ -1,0 +1,50 @@
+package recordbatch
+
+import (
+	"fmt"
+
+	"sluice/connector"
+)
+
+// Extent is the place of a record batch, as its header tells it: the header of a damaged batch may be what is damaged.
+type Extent struct {
+	Base, Last int64 // the offsets that it holds, both included
+	Size       int   // in bytes, with its header
+}
+
+// ExtentOf reads the place of the first batch of raw, which a broker returned for the offset at. A batch in an old format
+// has no more than its last offset. Where the next batch follows in raw, its base bounds what the header says. The error
+// is a [connector.HoldError] with ReasonCorruptBatch if nothing can be told.
+func ExtentOf(raw []byte, at int64) (Extent, error) {
+	if len(raw) <= 16 {
+		return Extent{}, corrupt(at, fmt.Sprintf("the broker has %d bytes of it", len(raw)), nil)
+	}
+	base := int64(be.Uint64(raw)) //nolint:gosec // G115: looked at before it is used
+	e := Extent{Base: base, Last: base, Size: i32(raw[8:]) + 12}
+	if raw[16] >= 2 && len(raw) >= headerLen {
+		e.Last += int64(i32(raw[23:]))
+	}
+	if base < 0 || e.Last < base || e.Last == 1<<63-1 || e.Size <= 16 {
+		return Extent{}, corrupt(at, fmt.Sprintf("its header is damaged (base offset %d, last offset %d, %d bytes)", base, e.Last, e.Size), nil)
+	}
+	if raw[16] < 2 { // there the offset of a compressed batch is that of its last record
+		e.Base = min(e.Base, at)
+	}
+	e.Last = max(e.Last, at)
+	if next := e.Size + 16; len(raw) > next && raw[next] == 2 {
+		if after := int64(be.Uint64(raw[e.Size:])); after > at { //nolint:gosec // G115: compared, not trusted
+			e.Last = min(e.Last, after-1)
+		}
+	}
+	return e, nil
+}
+
+// Readable says why the records of the first batch of raw cannot be read within limits, nil if they can. An error is a
+// [connector.HoldError].
+func Readable(raw []byte, e Extent, limits Limits) error {
+	if e.Size > len(raw) {
+		return connector.Held(connector.ReasonOversize, fmt.Sprintf("record batch at offset %d has %d bytes", e.Base, e.Size), nil)
+	}
+	_, err := NewOpener(limits).Open(raw[:e.Size], e.Base, nil)
+	return err
+}
