@@ -9,10 +9,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/connector"
+	"sluice/connector/kafka"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -137,4 +140,56 @@ func (l *lake) runs(code int, args ...string) (stdout, stderr string) {
 		l.t.Errorf("%v: exit code %d, want %d\n%s\n%s", args, got, code, out, errs)
 	}
 	return out, errs
+}
+
+// partitionsOf asks for a topic as the product does.
+func (l *lake) partitionsOf(name string) (connector.Topic, error) {
+	client, err := kafka.NewClient(kafka.Config{Brokers: mustLoad(l.t, l.config, nil).Kafka.Brokers})
+	if err != nil {
+		return connector.Topic{}, err
+	}
+	defer client.Close()
+	return client.Topic(l.t.Context(), name)
+}
+
+// append appends a version to a table's log, as another program would.
+func (l *lake) append(table string, actions ...string) {
+	l.t.Helper()
+	store := objstore.Sub(l.store, table)
+	state, err := deltalog.Load(l.t.Context(), store)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	body := strings.NewReader(strings.Join(actions, "\n") + "\n")
+	if err := store.Put(l.t.Context(), deltalog.CommitKey(state.Version+1), body, objstore.IfAbsent); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// replaceTable gives a table another id, as CREATE OR REPLACE TABLE does: its txns stay.
+func (l *lake) replaceTable(table string) {
+	l.t.Helper()
+	store := objstore.Sub(l.store, table)
+	state, err := deltalog.Load(l.t.Context(), store)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	m := state.Metadata
+	m.ID = uuid.NewString()
+	body, err := deltalog.Encode([]deltalog.Action{deltalog.CommitInfo{Operation: "REPLACE TABLE"}, m})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.append(table, strings.TrimSpace(string(body)))
+}
+
+// forge sets a position of topic orders without a word of explanation.
+func (l *lake) forge(table string, id int32, next int64) {
+	l.t.Helper()
+	topic, err := l.partitionsOf("orders")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
+	l.append(table, fmt.Sprintf(`{"txn":{"appId":%q,"version":%d}}`, p.AppID("p"), next))
 }

@@ -29,7 +29,7 @@ import (
 func (c *cli) offsetsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "offsets",
-		Short: "Look at positions",
+		Short: "Look at positions, and move them",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -53,7 +53,7 @@ Exit code 1 if a partition is held.`,
 	c.configFlag(show)
 	c.topicFlag(show)
 	c.outputFlag(show)
-	cmd.AddCommand(show)
+	cmd.AddCommand(show, c.offsetsSetCommand(), c.offsetsStartCommand(), c.offsetsAcceptGapCommand(), c.offsetsSkipCommand())
 	return cmd
 }
 
@@ -188,50 +188,30 @@ func (q *questions) close() { q.client.Close() }
 
 // lines asks Kafka for what it knows of a topic and holds it against the table.
 func (q *questions) lines(o *opened, name string, s *connector.Snapshot) ([]partitionOffsets, error) {
-	var topic connector.Topic
-	err := q.ask(func(ctx context.Context) (err error) { topic, err = q.log.Topic(ctx, name); return err })
+	l, err := q.look(o, name, s)
 	if held, ok := errors.AsType[*connector.HoldError](err); ok {
 		return knownLines(o, name, s, showHold(held.Reason, held.Detail)), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	var offsets map[int32]connector.GroupOffset
-	err = q.ask(func(ctx context.Context) (err error) { offsets, err = q.group.Offsets(ctx, name); return err })
-	if err != nil {
-		return nil, err
-	}
-	var at []connector.Position
-	for _, id := range topic.Partitions {
-		p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
-		next, known := s.Positions[p.AppID(o.config.Pipeline)]
-		if !known {
-			next = -1 // the ends alone
-		}
-		at = append(at, connector.Position{Partition: p, Next: next, Epoch: epochOf(offsets, id, next)})
-	}
-	var bounds map[connector.Partition]connector.Bounds
-	err = q.ask(func(ctx context.Context) (err error) { bounds, err = q.log.Bounds(ctx, at); return err })
-	if err != nil {
-		return nil, fmt.Errorf("ends of the partitions: %w", err)
-	}
 	var lines []partitionOffsets
-	for _, pos := range at {
-		p := pos.Partition
+	for _, p := range l.partitions() {
 		line := partitionOffsets{Topic: p.Topic, Partition: p.ID}
-		if pos.Next >= 0 {
-			line.Position = &pos.Next
+		position := l.position(p)
+		if position >= 0 {
+			line.Position = &position
 		}
-		if g, ok := offsets[p.ID]; ok {
+		if g, ok := l.group[p.ID]; ok {
 			line.Group = &g.Next
 		}
-		if b, ok := bounds[p]; ok {
+		if b, ok := l.bounds[p]; ok {
 			line.LogStart, line.End = &b.LogStart, &b.LastStable
-			if lag := max(0, b.LastStable-pos.Next); pos.Next >= 0 {
+			if lag := max(0, b.LastStable-position); position >= 0 {
 				line.Lag = &lag
 			}
 		}
-		if h := connector.Derive(s, o.config.Pipeline, p, offsets, bounds); h != nil {
+		if h := l.hold(p); h != nil {
 			line.Hold = showHold(h.Reason, h.Detail)
 		}
 		lines = append(lines, line)

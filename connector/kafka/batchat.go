@@ -44,7 +44,7 @@ func (l *Log) BatchAt(ctx context.Context, p connector.Partition, offset int64) 
 	var f fetchResponse
 	err = l.client.fetch(ctx, &fetchRequest{
 		broker: led.Leader, minBytes: 1, maxBytes: l.cfg.PartitionBytes, limit: largestBatch, wait: l.cfg.MaxWait,
-		asks: []fetchAsk{{topic: p.TopicID, id: p.ID, leaderEpoch: led.Epoch, lastEpoch: -1, offset: offset, maxBytes: l.cfg.PartitionBytes}},
+		asks: []fetchAsk{{topic: p.TopicID, name: p.Topic, id: p.ID, leaderEpoch: led.Epoch, lastEpoch: -1, offset: offset, maxBytes: l.cfg.PartitionBytes}},
 	}, &f)
 	if err == nil && len(f.parts) != 1 {
 		err = errMalformed
@@ -65,21 +65,23 @@ func (l *Log) BatchAt(ctx context.Context, p connector.Partition, offset int64) 
 	if b.Extent, err = recordbatch.ExtentOf(part.records, offset); err != nil {
 		return Batch{}, err
 	}
-	if b.Unreadable = recordbatch.Readable(part.records, b.Extent, l.cfg.Limits); b.Unreadable != nil {
-		return b, nil
+	b.Unreadable = recordbatch.Readable(part.records, b.Extent, l.cfg.Limits)
+	if b.Unreadable == nil {
+		b.Record, err = recordAt(part, b.Extent, offset, l.cfg.Limits)
 	}
-	opened, err := recordbatch.NewOpener(l.cfg.Limits).Open(part.records[:b.Size], offset, part.aborted)
-	var record [1]connector.Record
-	for err == nil && !b.Record {
-		if _, err = opened.Read(record[:]); err == nil {
-			b.Record = record[0].Offset == offset
-			if record[0].Offset >= offset {
-				break
-			}
-		}
+	return b, err
+}
+
+// recordAt tells whether a readable batch has a committed record at an offset.
+func recordAt(part *fetchPart, e recordbatch.Extent, offset int64, limits recordbatch.Limits) (bool, error) {
+	opened, err := recordbatch.NewOpener(limits).Open(part.records[:e.Size], offset, part.aborted)
+	if err != nil {
+		return false, err
 	}
+	var first [1]connector.Record
+	n, err := opened.Read(first[:])
 	if err != nil && !errors.Is(err, io.EOF) {
-		return Batch{}, err
+		return false, err
 	}
-	return b, nil
+	return n > 0 && first[0].Offset == offset, nil
 }

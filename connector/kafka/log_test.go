@@ -60,6 +60,7 @@ var logConformance = []struct {
 	{"RecreatedTopic", testLogRecreatedTopic},
 	{"OutOfRange", testLogOutOfRange},
 	{"OffsetsAt", testLogOffsetsAt},
+	{"BatchAt", testLogBatchAt},
 }
 
 func TestLog(t *testing.T) {

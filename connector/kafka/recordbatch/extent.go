@@ -32,7 +32,7 @@ func ExtentOf(raw []byte, at int64) (Extent, error) {
 	}
 	e.Last = max(e.Last, at)
 	if next := e.Size + 16; len(raw) > next && raw[next] == 2 {
-		if after := int64(be.Uint64(raw[e.Size:])); after > at { //nolint:gosec // G115: compared, not trusted
+		if after := int64(be.Uint64(raw[e.Size:])); after > max(at, e.Base) { //nolint:gosec // G115: compared, not trusted
 			e.Last = min(e.Last, after-1)
 		}
 	}

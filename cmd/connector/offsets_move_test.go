@@ -1,0 +1,379 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/reliability"
+	"sluice/sink/delta"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/opslog"
+)
+
+// why are the flags of a command that somebody has thought about.
+var why = []string{"--yes", "--operator", "ann", "--reason", "a test"}
+
+// moves runs a command that moves positions and returns its result.
+func (l *lake) moves(code int, args ...string) (p movePlan) {
+	l.t.Helper()
+	out, errs := l.runs(code, slices.Concat([]string{"offsets"}, args, why, []string{"-o", "json"})...)
+	if code == 0 {
+		if err := json.Unmarshal([]byte(out), &p); err != nil || errs != "" {
+			l.t.Errorf("%v: %v\n%s%s", args, err, out, errs)
+		}
+	}
+	return p
+}
+
+// refuses runs a command that is refused, and leaves the table as it was.
+func (l *lake) refuses(code int, text string, args ...string) {
+	l.t.Helper()
+	before := l.versions("orders")
+	_, errs := l.runs(code, slices.Concat([]string{"offsets"}, args, why)...)
+	if !strings.Contains(errs, text) {
+		l.t.Errorf("%v: %q does not say %q", args, errs, text)
+	}
+	if after := l.versions("orders"); after != before {
+		l.t.Errorf("%v: %d versions were written", args, after-before)
+	}
+}
+
+// versions counts the versions of a table.
+func (l *lake) versions(table string) (n int) {
+	l.t.Helper()
+	for _, err := range delta.History(l.t.Context(), objstore.Sub(l.store, table)) {
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+// operations returns the operations log.
+func (l *lake) operations() (bodies []opslog.Body) {
+	l.t.Helper()
+	guard := reliability.NewGuard("store", NewConfig().Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
+	for e, err := range opslog.Open(l.store, "p", opslog.Options{Guard: guard}).Entries(l.t.Context(), 1) {
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		b, err := e.Decode()
+		if err != nil || e.Operator != "ann" || e.Reason != "a test" {
+			l.t.Errorf("%+v: %v", e, err)
+		}
+		bodies = append(bodies, b)
+	}
+	return bodies
+}
+
+// positions returns what offsets show says, by partition of the topic orders.
+func (l *lake) positions(code int) map[int32]int64 {
+	l.t.Helper()
+	out, _ := l.runs(code, "offsets", "show", "-o", "json")
+	var lines []partitionOffsets
+	if err := json.Unmarshal([]byte(out), &lines); err != nil {
+		l.t.Fatal(err, out)
+	}
+	at := map[int32]int64{}
+	for _, line := range lines {
+		if line.Topic == "orders" && line.Position != nil {
+			at[line.Partition] = *line.Position
+		}
+	}
+	return at
+}
+
+func (l *lake) stands(want map[int32]int64) {
+	l.t.Helper()
+	if d := cmp.Diff(want, l.positions(0)); d != "" {
+		l.t.Errorf("positions (-want +got):\n%s", d)
+	}
+}
+
+// newOrders returns a lake whose table orders has n records of each of two partitions.
+func newOrders(t *testing.T, n int) *lake {
+	t.Helper()
+	l := newLake(t, "topics: {orders: {}}")
+	l.create("orders", 2)
+	l.produce("orders", n, 0, 1)
+	l.runs(0, "run", "--until-current")
+	return l
+}
+
+func ids(offsets ...int64) []int64 { return offsets }
+
+func TestOffsetsSet(t *testing.T) {
+	t.Parallel()
+	l := newOrders(t, 5)
+	before := l.versions("orders")
+
+	out, errs := l.runs(0, "offsets", "set", "orders:0", "2", "orders:1", "5", "--dry-run")
+	want := "PARTITION  FROM  TO  EFFECT\n" +
+		"orders-0   5     2   offsets [2, 5) are read again, at most 3 rows repeat\n" +
+		"orders-1   5     5   stays\n"
+	if !strings.Contains(out, want) || !strings.Contains(errs, "dry run: nothing was changed") {
+		t.Errorf("%s%s", out, errs)
+	}
+	if n := l.versions("orders"); n != before || len(l.operations()) > 0 {
+		t.Errorf("a dry run wrote %d versions and %v", n-before, l.operations())
+	}
+
+	p := l.moves(0, "set", "orders:0", "2")
+	if p.Outcome != opslog.Won || *p.Version != int64(before) || p.Operation != 1 || p.Moves[0].Repeated != 3 {
+		t.Errorf("%+v %+v", p, p.Moves)
+	}
+	l.stands(map[int32]int64{0: 2, 1: 5})
+	moved := []opslog.Move{{Topic: "orders", TopicID: l.topicID("orders"), From: 5, To: 2}}
+	wantLog := []opslog.Body{
+		opslog.OffsetsIntent{Command: "offsets set", Table: "orders", Moves: moved},
+		opslog.OffsetsDone{Intent: 1, Command: "offsets set", Table: "orders", Moves: moved, Version: int64(before), Outcome: opslog.Won},
+	}
+	if d := cmp.Diff(wantLog, l.operations()); d != "" {
+		t.Errorf("operations log (-want +got):\n%s", d)
+	}
+	l.runs(0, "run", "--until-current")
+	l.has("orders", map[string][]int64{"orders-0": ids(0, 1, 2, 2, 3, 3, 4, 4), "orders-1": ids(0, 1, 2, 3, 4)})
+	l.runs(0, "verify", "--kafka")
+
+	l.produce("orders", 3, 0, 1)
+	if p = l.moves(0, "set", "orders:0", "7", "orders:1", "6"); p.Moves[0].LeftOut != 2 || p.Moves[1].LeftOut != 1 {
+		t.Errorf("%+v %+v", p.Moves[0], p.Moves[1])
+	}
+	l.runs(0, "run", "--until-current")
+	l.has("orders", map[string][]int64{"orders-0": ids(0, 1, 2, 2, 3, 3, 4, 4, 7), "orders-1": ids(0, 1, 2, 3, 4, 6, 7)})
+	l.runs(0, "verify", "--kafka")
+
+	l.refuses(4, "offset 9 is outside of the log of orders-0, which is [0, 8]", "set", "orders:0", "9")
+	l.refuses(4, "has no partition 7", "set", "orders:7", "0")
+	l.refuses(2, `"orders" names no partition`, "set", "orders", "0")
+	l.refuses(2, `"first" is no offset`, "set", "orders:0", "first")
+	l.refuses(2, "orders:1\" has no offset", "set", "orders:0", "1", "orders:1")
+	l.refuses(2, "orders:0 is given twice", "set", "orders:0", "1", "orders:0", "2")
+	l.refuses(2, "topic users is not in topics", "set", "users:0", "1")
+	if _, errs := l.runs(2, "offsets", "set", "orders:0", "1", "--yes"); !strings.Contains(errs, "the reason is missing") {
+		t.Error(errs)
+	}
+}
+
+func (l *lake) topicID(name string) string {
+	l.t.Helper()
+	p, err := l.partitionsOf(name)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return p.ID.String()
+}
+
+// The position moves between the look and the commit: the command says so, and the operations log has it.
+func TestOffsetsSetLosesARace(t *testing.T) {
+	t.Parallel()
+	l := newOrders(t, 5)
+	m, p := l.planned("set", "orders:0", "2")
+	l.moves(0, "set", "orders:0", "4")
+	err := m.apply(t.Context(), p)
+	if e, ok := errors.AsType[exitError](err); !ok || e.code != exitRefused || !strings.Contains(err.Error(), "stands at 4, this commit starts at 5") {
+		t.Errorf("%v", err)
+	}
+	l.stands(map[int32]int64{0: 4, 1: 5})
+	log := l.operations()
+	if done, ok := log[len(log)-1].(opslog.OffsetsDone); !ok || done.Outcome != opslog.Lost || done.Version != -1 || done.Intent != 3 {
+		t.Errorf("%+v", log[len(log)-1])
+	}
+	// A member commits in between: the same.
+	m, p = l.planned("set", "orders:0", "2")
+	l.runs(0, "run", "--until-current")
+	if err := m.apply(t.Context(), p); err == nil || p.Outcome != opslog.Lost {
+		t.Errorf("%v %v", err, p.Outcome)
+	}
+	l.runs(0, "verify")
+}
+
+// planned is a command that has looked and does not act yet.
+func (l *lake) planned(args ...string) (*mover, *movePlan) {
+	l.t.Helper()
+	c := &cli{env: func(string) (string, bool) { return "", false }, stdout: l.t.Output(), stderr: l.t.Output(), config: l.config, output: "table"}
+	m := &mover{cli: c, change: &change{yes: true, operator: "ann", reason: "a test"}, command: "offsets " + args[0], timeout: lookAgain * 4}
+	p, err := planSet(l.t.Context(), m, args[1:])
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return m, p
+}
+
+func TestOffsetsStart(t *testing.T) {
+	t.Parallel()
+	t.Run("a group offset without a txn", func(t *testing.T) {
+		t.Parallel()
+		l := newLake(t, "topics: {orders: {}}")
+		l.create("orders", 2)
+		l.produce("orders", 5, 0, 1)
+		l.group("p", "orders", 1, 3)
+		l.runs(1, "run", "--until-current")
+		l.refuses(4, "offsets start or offsets adopt begins it", "set", "orders:0", "0")
+		l.refuses(4, "leave out --partition", "start", "orders", "--partition", "0")
+		l.refuses(4, "has no position that could stay", "start", "orders", "--at", "position")
+		l.refuses(2, `--at "now" is not understood`, "start", "orders", "--at", "now")
+		l.refuses(2, "a topic is given twice", "start", "orders", "orders")
+		p := l.moves(0, "start", "orders", "--at", "latest")
+		if !strings.Contains(strings.Join(p.Notes, "\n"), "unknown_history: ") || p.Outcome != opslog.Won {
+			t.Errorf("%+v", p)
+		}
+		l.stands(map[int32]int64{0: 5, 1: 5})
+		l.produce("orders", 1, 0)
+		l.runs(0, "run", "--until-current")
+		l.has("orders", map[string][]int64{"orders-0": ids(5)})
+		l.refuses(4, "all partitions of topic orders have a position", "start", "orders")
+		l.refuses(4, "has a position already: write --again", "start", "orders", "--partition", "0")
+		l.moves(0, "start", "orders", "--partition", "0", "--again")
+		l.runs(0, "run", "--until-current")
+		l.has("orders", map[string][]int64{"orders-0": ids(0, 1, 2, 3, 4, 5, 5)})
+		l.runs(0, "verify")
+	})
+	t.Run("there is no table yet", func(t *testing.T) {
+		t.Parallel()
+		l := newLake(t, "topics: {orders: {}}")
+		l.create("orders", 1)
+		l.produce("orders", 3, 0)
+		l.group("p", "orders", 0, 3)
+		l.moves(0, "start", "orders", "--at", "1h")
+		l.runs(0, "run", "--until-current")
+		l.has("orders", upTo(3, "orders-0"))
+	})
+	t.Run("the topic was created again", func(t *testing.T) {
+		t.Parallel()
+		l := newOrders(t, 5)
+		if _, err := l.admin.DeleteTopic(t.Context(), "orders"); err != nil {
+			t.Fatal(err)
+		}
+		l.create("orders", 1)
+		l.client.PurgeTopicsFromProducing("orders") // it knows the other one's id
+		l.produce("orders", 2, 0)
+		l.runs(1, "run", "--until-current")
+		p := l.moves(0, "start", "orders")
+		if !strings.Contains(strings.Join(p.Notes, "\n"), "topic_recreated: ") {
+			t.Errorf("%+v", p)
+		}
+		l.runs(0, "run", "--until-current")
+		l.has("orders", map[string][]int64{"orders-0": ids(0, 0, 1, 1, 2, 3, 4), "orders-1": ids(0, 1, 2, 3, 4)})
+		l.runs(0, "verify")
+	})
+	t.Run("the table was created again", func(t *testing.T) {
+		t.Parallel()
+		l := newLake(t, "topics: {orders: {table: all}, users: {table: all}}")
+		l.create("orders", 1)
+		l.create("users", 1)
+		l.produce("orders", 3, 0)
+		l.produce("users", 3, 0)
+		l.runs(0, "run", "--until-current")
+		l.replaceTable("all")
+		l.produce("orders", 1, 0)
+		l.runs(1, "run", "--until-current")
+		l.refuses(4, "table_replaced: ", "set", "orders:0", "0")
+		l.refuses(4, "it has positions of users too", "start", "orders")
+		p := l.moves(0, "start", "orders", "users", "--at", "position")
+		if !p.Accept || len(p.Moves) != 2 || p.Moves[0].To != 3 {
+			t.Errorf("%+v", p)
+		}
+		l.runs(0, "run", "--until-current")
+		want := upTo(4, "orders-0")
+		want["users-0"] = ids(0, 1, 2)
+		l.has("all", want)
+	})
+}
+
+func TestOffsetsAcceptGap(t *testing.T) {
+	t.Parallel()
+	t.Run("behind the start of the log", func(t *testing.T) {
+		t.Parallel()
+		l := newOrders(t, 5)
+		l.produce("orders", 4, 0, 1)
+		l.deleteRecords("orders", 0, 7)
+		l.runs(1, "run", "--until-current")
+		l.refuses(4, "there is no gap to accept", "accept-gap", "orders:1")
+		out, _ := l.runs(0, "offsets", "accept-gap", "orders", "--dry-run")
+		if !strings.Contains(out, "orders-0   5     7   offsets [5, 7) are left out, at most 2 records; behind_log_start") {
+			t.Error(out)
+		}
+		l.moves(0, "accept-gap", "orders")
+		l.runs(0, "run", "--until-current")
+		l.has("orders", map[string][]int64{"orders-0": ids(0, 1, 2, 3, 4, 7, 8), "orders-1": ids(0, 1, 2, 3, 4, 5, 6, 7, 8)})
+		l.runs(0, "verify", "--kafka")
+	})
+	t.Run("ahead of the log's end", func(t *testing.T) {
+		t.Parallel()
+		w := newLake(t, "topics: {orders: {}}")
+		w.create("orders", 1)
+		w.produce("orders", 3, 0)
+		w.runs(0, "run", "--until-current")
+		w.forge("orders", 0, 9)
+		w.runs(1, "run", "--until-current")
+		p := w.moves(0, "accept-gap", "orders:0")
+		if len(p.Moves) != 1 || p.Moves[0].From != 9 || p.Moves[0].To != 3 || !strings.Contains(p.Moves[0].Note, "ahead_of_log_end: the log ends at 3") {
+			t.Errorf("%+v", p.Moves)
+		}
+		w.produce("orders", 1, 0)
+		w.runs(0, "run", "--until-current")
+		w.has("orders", upTo(4, "orders-0"))
+	})
+}
+
+func TestOffsetsSkip(t *testing.T) {
+	t.Parallel()
+	l := newLake(t, "topics: {orders: {}}")
+	l.create("orders", 2)
+	batch := []*kgo.Record{{Topic: "orders", Value: []byte(`{"n":0}`)}, {Topic: "orders", Value: []byte(`{"n":"poison"}`)}, {Topic: "orders", Value: []byte(`{"n":2}`)}}
+	if err := l.client.ProduceSync(t.Context(), batch...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	l.produce("orders", 2, 1)
+	l.runs(1, "run", "--until-current")
+	l.stands(map[int32]int64{0: 1, 1: 2})
+	l.refuses(4, "orders-0 stands at offset 1, not at 0", "skip", "orders:0", "0")
+	l.refuses(4, "there is no committed record at offset 2 of orders-1 yet", "skip", "orders:1", "2")
+	l.refuses(4, "has no partition 4", "skip", "orders:4", "2")
+	l.refuses(2, "--to 1 is not behind offset 1", "skip", "orders:0", "1", "--to", "1")
+	l.refuses(4, "--to 4 is behind the last stable offset 3", "skip", "orders:0", "1", "--to", "4")
+	l.refuses(2, "none of the others can be", "skip", "orders:0", "1", "--to", "2", "--batch")
+	for flag, to := range map[string]int64{"": 2, "--batch": 3, "--to=3": 3} {
+		args := []string{"offsets", "skip", "orders:0", "1", "--dry-run", "-o", "json"}
+		if flag != "" {
+			args = append(args, flag)
+		}
+		out, _ := l.runs(0, args...)
+		var p movePlan
+		if err := json.Unmarshal([]byte(out), &p); err != nil || len(p.Moves) != 1 || p.Moves[0].To != to || p.Moves[0].From != 1 {
+			t.Errorf("%s: %v\n%s", flag, err, out)
+		}
+	}
+	l.moves(0, "skip", "orders:0", "1")
+	l.runs(0, "run", "--until-current")
+	l.has("orders", map[string][]int64{"orders-0": ids(0, 2), "orders-1": ids(0, 1)})
+	l.runs(0, "verify", "--kafka")
+}
+
+func (l *lake) group(name, topic string, id int32, next int64) {
+	l.t.Helper()
+	var offsets kadm.Offsets
+	offsets.AddOffset(topic, id, next, -1)
+	if err := l.admin.CommitAllOffsets(l.t.Context(), name, offsets); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *lake) deleteRecords(topic string, id int32, before int64) {
+	l.t.Helper()
+	var offsets kadm.Offsets
+	offsets.AddOffset(topic, id, before, -1)
+	if _, err := l.admin.DeleteRecords(l.t.Context(), offsets); err != nil {
+		l.t.Fatal(err)
+	}
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"sluice/connector"
+	"sluice/connector/kafka"
+)
+
+func (c *cli) offsetsSkipCommand() *cobra.Command {
+	var (
+		to    int64
+		batch bool
+	)
+	cmd := &cobra.Command{
+		Use:   "skip TOPIC:PARTITION OFFSET",
+		Short: "Leave out the record that a partition stands at",
+		Long: `The way out of poison, corrupt_batch and oversize: the partition goes on behind
+the record at the offset, which must be its position. If the record batch that
+holds it cannot be read, the whole batch is left out: its header says how far it
+reaches. --batch leaves out the whole batch in any case, --to everything up to
+an offset. What is left out stays in Kafka as long as its retention says.`,
+		Example: `  connector offsets skip orders:3 1207 --reason "not JSON, the producer is told"`,
+		Args:    cobra.ExactArgs(2),
+	}
+	cmd.Flags().Int64Var(&to, "to", -1, "the next offset to read, instead of the one behind the record or the batch")
+	cmd.Flags().BoolVar(&batch, "batch", false, "leave out the whole record batch, also if it can be read (oversize)")
+	cmd.MarkFlagsMutuallyExclusive("to", "batch")
+	return c.moverCommand(cmd, func(ctx context.Context, m *mover, args []string) (*movePlan, error) {
+		return planSkip(ctx, m, args, to, batch)
+	})
+}
+
+func planSkip(ctx context.Context, m *mover, args []string, to int64, whole bool) (*movePlan, error) {
+	target, err := parsePartition(args[0])
+	if err != nil {
+		return nil, err
+	}
+	offset, err := parseOffset(args[1])
+	if err != nil {
+		return nil, err
+	}
+	seen, err := m.see(ctx, target.Topic)
+	if err != nil {
+		return nil, err
+	}
+	defer seen.end()
+	l := seen.looks[0]
+	p, ok := l.partition(target.Partition)
+	b := l.bounds[p]
+	switch at := l.position(p); {
+	case !ok:
+		return nil, refused("topic %s has no partition %d", target.Topic, target.Partition)
+	case at != offset:
+		return nil, refused("%v stands at offset %d, not at %d: only what it stands at can be skipped", p, at, offset)
+	case offset < b.LogStart:
+		return nil, refused("offset %d was deleted, the log of %v starts at %d: offsets accept-gap goes on there", offset, p, b.LogStart)
+	case offset >= b.LastStable:
+		return nil, refused("there is no committed record at offset %d of %v yet", offset, p)
+	case to >= 0 && to <= offset:
+		return nil, exitError{exitUsage, fmt.Errorf("--to %d is not behind offset %d", to, offset)}
+	case to > b.LastStable:
+		return nil, refused("--to %d is behind the last stable offset %d of %v", to, b.LastStable, p)
+	}
+	if h := l.hold(p); h != nil {
+		return nil, refused("%s: %s: skipping a record does not end that", h.Reason, h.Detail)
+	}
+	plan := m.newPlan(l)
+	if to >= 0 {
+		plan.move(l, p, to, "")
+		return plan, nil
+	}
+	var found kafka.Batch
+	err = seen.ask(func(ctx context.Context) (err error) { found, err = seen.log.BatchAt(ctx, p, offset); return err })
+	if held, ok := errors.AsType[*connector.HoldError](err); ok {
+		return nil, refused("%w: write --to with the offset to go on at", held)
+	}
+	if err != nil {
+		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+	}
+	switch end := min(found.Last+1, b.LastStable); {
+	case found.Unreadable != nil:
+		plan.move(l, p, end, "the whole record batch, offsets [%d, %d], %d bytes: %v", found.Base, found.Last, found.Size, found.Unreadable)
+	case whole:
+		plan.move(l, p, end, "the whole record batch, offsets [%d, %d], %d bytes", found.Base, found.Last, found.Size)
+	case !found.Record:
+		return nil, refused("there is no committed record at offset %d of %v, and its batch can be read: nothing keeps a member from going on", offset, p)
+	default:
+		plan.move(l, p, offset+1, "one record")
+	}
+	return plan, nil
+}

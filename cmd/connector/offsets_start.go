@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/connector"
+	"sluice/idempotency"
+)
+
+// startFlags are those of offsets start.
+type startFlags struct {
+	at         string
+	partitions []int32
+	again      bool
+}
+
+const atPosition = "position"
+
+func (c *cli) offsetsStartCommand() *cobra.Command {
+	f := &startFlags{}
+	cmd := &cobra.Command{
+		Use:   "start TOPIC ...",
+		Short: "Begin topics that may not begin by themselves",
+		Long: `The way out of unknown_history, topic_recreated, cluster_changed and
+table_replaced. It gives the partitions that have no position their first one:
+all of a topic that never began, else those that are missing.
+
+--at says where: earliest, latest (the last stable offset), a time such as
+2026-01-31T08:00:00Z, a duration back such as 24h, or position, which keeps the
+positions that the table has.
+
+A table that was created anew at the same place is accepted by it. Then all
+topics must be named that have positions in it, and --at decides: its rows may
+be gone (earliest reads everything again) or may have been copied into it
+(position goes on). Accept it only if you know which.`,
+		Example: `  connector offsets start orders --at earliest --reason "the topic was created anew"`,
+		Args:    cobra.MinimumNArgs(1),
+	}
+	cmd.Flags().StringVar(&f.at, "at", "earliest", "earliest, latest, position, a time or a duration back")
+	cmd.Flags().Int32SliceVar(&f.partitions, "partition", nil, "only these partitions, of a topic that has begun")
+	cmd.Flags().BoolVar(&f.again, "again", false, "also partitions that have a position")
+	return c.moverCommand(cmd, func(ctx context.Context, m *mover, args []string) (*movePlan, error) { return f.plan(ctx, m, args) })
+}
+
+// start is --at in the story's words; keep is true for position.
+func (f *startFlags) start() (s connector.Start, keep bool, err error) {
+	switch f.at {
+	case atPosition:
+		return s, true, nil
+	case string(connector.StartEarliest), string(connector.StartLatest):
+		return connector.Start{Policy: connector.StartPolicy(f.at)}, false, nil
+	}
+	a, err := parseStartAt([]string{f.at})
+	if err != nil || a.isZero() || a.explicit() {
+		return s, false, exitError{exitUsage, fmt.Errorf("--at %q is not understood: write earliest, latest, position, a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", f.at)}
+	}
+	return connector.Start{Policy: connector.StartTimestamp, At: a.Time, Back: a.Back}, false, nil
+}
+
+func (f *startFlags) plan(ctx context.Context, m *mover, names []string) (*movePlan, error) {
+	start, keep, err := f.start()
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	if len(slices.Compact(slices.Clone(names))) < len(names) {
+		return nil, exitError{exitUsage, fmt.Errorf("a topic is given twice: %s", strings.Join(names, ", "))}
+	}
+	if len(names) > 1 && len(f.partitions) > 0 {
+		return nil, exitError{exitUsage, fmt.Errorf("--partition is for one topic: write one command for each")}
+	}
+	seen, err := m.see(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	defer seen.end()
+	first := seen.looks[0]
+	plan := m.newPlan(first)
+	plan.Accept = true
+	replaced := connector.Replaced(first.snapshot, first.pipeline)
+	if replaced != "" {
+		if err := plan.acceptsAll(first, names); err != nil {
+			return nil, err
+		}
+		plan.note("table_replaced: %s. With this command it is; positions that stay say that its rows are those that this pipeline wrote", replaced)
+	}
+	for _, l := range seen.looks {
+		chosen, err := f.choose(l, replaced != "")
+		if err != nil {
+			return nil, err
+		}
+		if err := plan.start(seen, l, chosen, start, keep); err != nil {
+			return nil, err
+		}
+		plan.past(l)
+	}
+	return plan, nil
+}
+
+// acceptsAll makes sure that a table is accepted for all topics that go on in it, since they all would.
+func (p *movePlan) acceptsAll(l *look, names []string) error {
+	var left, gone []string
+	for appID := range l.snapshot.Positions {
+		id, err := idempotency.ParseAppID(appID)
+		name := id.Partition.Topic
+		switch {
+		case err != nil || id.TableID != "" || id.Pipeline != l.pipeline || slices.Contains(names, name):
+		case !slices.Contains(l.table.topics, name):
+			gone = append(gone, name)
+		default:
+			left = append(left, name)
+		}
+	}
+	slices.Sort(left)
+	slices.Sort(gone)
+	if left, gone = slices.Compact(left), slices.Compact(gone); len(gone) > 0 {
+		p.note("the table has positions of %s too, which the configuration does not name now: they would go on where they stand", strings.Join(gone, ", "))
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return refused("the table was replaced, and it has positions of %s too, which would go on where they stand: name all topics", strings.Join(left, ", "))
+}
+
+// choose says which partitions begin.
+func (f *startFlags) choose(l *look, all bool) ([]connector.Partition, error) {
+	var chosen []connector.Partition
+	begun := l.started()
+	for _, p := range l.partitions() {
+		named := slices.Contains(f.partitions, p.ID)
+		switch has := l.position(p) >= 0; {
+		case len(f.partitions) > 0 && !named:
+		case all, !has, f.again:
+			chosen = append(chosen, p)
+		case named:
+			return nil, refused("%v has a position already: write --again to begin it once more, or offsets set to move it", p)
+		}
+	}
+	for _, id := range f.partitions {
+		if _, ok := l.partition(id); !ok {
+			return nil, refused("topic %s has no partition %d", l.topic.Name, id)
+		}
+	}
+	switch {
+	case len(f.partitions) > 0 && !begun:
+		return nil, refused("topic %s has no position at all: its first ones are set for all partitions, leave out --partition", l.topic.Name)
+	case len(f.partitions) > 0 && all:
+		return nil, refused("the table was replaced and is accepted as a whole: leave out --partition")
+	case len(chosen) == 0:
+		return nil, refused("all partitions of topic %s have a position: write --again to begin them once more, or offsets set to move single ones", l.topic.Name)
+	}
+	return chosen, nil
+}
+
+// start adds the first positions of partitions.
+func (p *movePlan) start(ask *sight, l *look, chosen []connector.Partition, start connector.Start, keep bool) error {
+	bounds := map[connector.Partition]connector.Bounds{}
+	for _, of := range chosen {
+		b, there := l.bounds[of]
+		if !there {
+			return exitError{exitDependency, fmt.Errorf("kafka: the ends of %v are not known", of)}
+		}
+		bounds[of] = b
+	}
+	if keep {
+		for _, of := range chosen {
+			at := l.position(of)
+			if at < 0 {
+				return refused("%v has no position that could stay: write --at earliest, latest or a time", of)
+			}
+			p.move(l, of, at, "")
+		}
+		return nil
+	}
+	var at map[connector.Partition]int64
+	if start.Policy == connector.StartTimestamp {
+		since := start.At
+		if since.IsZero() {
+			since = time.Now().Add(-start.Back)
+		}
+		err := ask.ask(func(ctx context.Context) (err error) { at, err = ask.log.OffsetsAt(ctx, chosen, since); return err })
+		if err != nil {
+			return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+		}
+	}
+	first, err := start.First(bounds, at)
+	if err != nil {
+		return refused("%w", err)
+	}
+	for _, of := range chosen {
+		p.move(l, of, first[of], "the log is [%d, %d]", bounds[of].LogStart, bounds[of].HighWatermark)
+	}
+	return nil
+}
+
+// past notes what is known of the topic from before, so that nobody begins it by mistake.
+func (p *movePlan) past(l *look) {
+	for _, of := range l.partitions() {
+		if h := l.hold(of); h != nil && h.Reason != connector.ReasonTableReplaced {
+			p.note("%s: %s", h.Reason, h.Detail)
+			return
+		}
+	}
+}

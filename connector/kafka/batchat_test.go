@@ -1,0 +1,102 @@
+package kafka
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"sluice/connector"
+	"sluice/connector/kafka/recordbatch"
+)
+
+func heldFor(err error) connector.Reason {
+	held := (*connector.HoldError)(nil)
+	if errors.As(err, &held) {
+		return held.Reason
+	}
+	return ""
+}
+
+// A batch looked at from outside: where it ends, whether it can be read, and whether the record is there.
+func testLogBatchAt(t *testing.T, w *scene) {
+	w.create("t", 2)
+	w.produce("t", 0, 5, "a")
+	w.produce("t", 0, 3, "b")
+	tx := w.franz(kgo.TransactionalID(w.prefix+"tx"), kgo.ProducerLinger(0))
+	if err := tx.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.ProduceSync(t.Context(), &kgo.Record{Topic: w.prefix + "t", Partition: 0, Value: []byte("open")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	r := w.read(LogConfig{})
+	parts := r.partitions("t")
+	for _, c := range []struct {
+		offset, base, last int64
+	}{{0, 0, 4}, {3, 0, 4}, {4, 0, 4}, {5, 5, 7}, {7, 5, 7}} {
+		got, err := r.BatchAt(t.Context(), parts[0], c.offset)
+		if err != nil || got.Base != c.base || got.Last != c.last || got.Unreadable != nil || !got.Record {
+			t.Errorf("offset %d: %+v %v", c.offset, got, err)
+		}
+	}
+	for _, offset := range []int64{8, 9} { // not committed, and behind the end
+		if got, err := r.BatchAt(t.Context(), parts[0], offset); heldFor(err) != connector.ReasonAheadOfLogEnd {
+			t.Errorf("offset %d: %+v %v", offset, got, err)
+		}
+	}
+	if err := tx.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the transaction is over", func() bool { // its batch and its marker are there, and no record of a reader's
+		got, err := r.BatchAt(t.Context(), parts[0], 8)
+		return err == nil && got.Base == 8 && !got.Record && got.Unreadable == nil
+	})
+	if got, err := r.BatchAt(t.Context(), parts[1], 0); heldFor(err) != connector.ReasonAheadOfLogEnd {
+		t.Errorf("an empty partition: %+v %v", got, err)
+	}
+	gone := parts[0]
+	gone.TopicID[0] ^= 1
+	if got, err := r.BatchAt(t.Context(), gone, 0); heldFor(err) != connector.ReasonTopicRecreated {
+		t.Errorf("another topic: %+v %v", got, err)
+	}
+	w.deleteRecords("t", 0, 5)
+	if got, err := r.BatchAt(t.Context(), parts[0], 4); heldFor(err) != connector.ReasonBehindLogStart {
+		t.Errorf("a deleted record: %+v %v", got, err)
+	}
+}
+
+func TestBatchAtOfADamagedBatch(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("t", 1)
+		damaged := batch(t, 2, "c", "d", "e")
+		damaged[len(damaged)-1] ^= 1
+		var raw atomic.Pointer[[]byte]
+		w.onFetch(func(req *kmsg.FetchRequest) *kmsg.FetchResponse {
+			return answer(req, func(_ kmsg.FetchRequestTopicPartition, rp *kmsg.FetchResponseTopicPartition) {
+				rp.HighWatermark, rp.LastStableOffset, rp.RecordBatches = 9, 9, *raw.Load()
+			})
+		})
+		r := w.read(LogConfig{Limits: recordbatch.Limits{Batch: 1 << 10, Floor: 1 << 10}})
+		p := r.partitions("t")[0]
+		large := batch(t, 2, string(make([]byte, 4<<10)))
+		for name, c := range map[string]struct {
+			raw    []byte
+			last   int64
+			reason connector.Reason
+		}{
+			"damaged":              {slices.Concat(damaged, batch(t, 5, "f")), 4, connector.ReasonCorruptBatch},
+			"larger than may be":   {large, 2, connector.ReasonOversize},
+			"and the next is good": {slices.Concat(large, batch(t, 3, "f")), 2, connector.ReasonOversize},
+		} {
+			raw.Store(&c.raw)
+			got, err := r.BatchAt(t.Context(), p, 2)
+			if err != nil || got.Base != 2 || got.Last != c.last || heldFor(got.Unreadable) != c.reason {
+				t.Errorf("%s: %+v %v", name, got, err)
+			}
+		}
+	})
+}
