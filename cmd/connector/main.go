@@ -73,6 +73,9 @@ func (c *cli) commands() []*cobra.Command {
 		c.probeCommand(),
 		c.tableCommand(),
 		c.offsetsCommand(),
+		c.pauseCommand(),
+		c.resumeCommand(),
+		c.auditCommand(),
 		c.verifyCommand(),
 		c.versionCommand(),
 	}

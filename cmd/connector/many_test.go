@@ -137,7 +137,7 @@ func TestMetricsOfTables(t *testing.T) {
 	}
 	for name, want := range map[string][]string{
 		"sluice_delta_table_version": {"table=orders", "table=users"},
-		"sluice_breaker_state":       {"dependency=kafka table=", "dependency=store table=orders", "dependency=store table=users"},
+		"sluice_breaker_state":       {"dependency=kafka table=", "dependency=operations_log table=", "dependency=store table=orders", "dependency=store table=users"},
 	} {
 		if d := cmp.Diff(want, found[name]); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
@@ -147,7 +147,7 @@ func TestMetricsOfTables(t *testing.T) {
 	for _, d := range s.report().Dependencies {
 		names = append(names, d.Name+" "+d.Table)
 	}
-	if d := cmp.Diff([]string{"store orders", "store users", "kafka "}, names); d != "" {
+	if d := cmp.Diff([]string{"store orders", "store users", "kafka ", "operations_log "}, names); d != "" {
 		t.Error(d)
 	}
 }

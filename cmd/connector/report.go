@@ -65,6 +65,9 @@ func (s *system) report() health.Report {
 			Topic: topic, Partition: -1, Reason: string(connector.ReasonTopicMissing), Detail: "the cluster has no topic of this name", Offset: -1,
 		})
 	}
+	if h := s.unknownPauses(); h != nil {
+		r.Holds = append(r.Holds, health.Hold{Partition: -1, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Offset: -1})
+	}
 	if h := s.refused.Load(); h != nil {
 		r.Holds = append(r.Holds, health.Hold{Partition: -1, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Offset: -1})
 	}
@@ -90,6 +93,10 @@ func (s *system) dependencies() (all []health.Dependency) {
 		guarded(t.storing, t.path)
 	}
 	guarded(s.asking, "")
+	guarded(s.reading, "")
+	if trouble, ok := s.operations.Trouble(); ok {
+		all[len(all)-1].Failing, all[len(all)-1].Error = &trouble.Since, trouble.Err.Error()
+	}
 	failing := func(name string, t kafka.Trouble) {
 		all = append(all, health.Dependency{Name: name, Failing: &t.Since, Error: t.Err.Error()})
 	}

@@ -47,7 +47,7 @@ end offsets of its start: exit code 0, or 1 if a partition holds.`,
 }
 
 // runConnector runs a connector to its end. The order of its start is: HTTP, so that probes are answered; the store's
-// self-test; reading; the group. It ends in reverse, HTTP last, so that probes see the drain.
+// self-test; what operators paused; reading; the group. It ends in reverse, HTTP last, so that probes see the drain.
 func runConnector(ctx context.Context, config *Config, o wireOptions, logger *slog.Logger) error {
 	s, err := wire(ctx, config, o, logger)
 	if err != nil {
@@ -78,6 +78,10 @@ func runConnector(ctx context.Context, config *Config, o wireOptions, logger *sl
 			return nil // told to stop before anything began
 		}
 		return err
+	}
+	background.Go(func() { s.operations.Run(lasting) })
+	if err := s.awaitOperations(ctx); err != nil {
+		return nil // told to stop before anything began
 	}
 	background.Go(func() {
 		if err := s.log.Run(lasting); err != nil {

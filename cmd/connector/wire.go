@@ -15,23 +15,26 @@ import (
 	"sluice/connector/kafka"
 	"sluice/reliability"
 	"sluice/sink/delta/objstore"
+	"sluice/sink/opslog"
 )
 
 // system is a connector with everything that it stands on. Its constructor, read top to bottom, is the picture of
 // docs/architecture.md.
 type system struct {
-	config    *Config
-	logger    *slog.Logger
-	registry  *prometheus.Registry
-	bucket    objstore.Store     // as opened, to close it
-	store     objstore.Store     // the same, measured: all tables lie in it
-	asking    *reliability.Guard // before questions to Kafka
-	client    *kafka.Client
-	group     *kafka.Group
-	log       *kafka.Log
-	tables    tables
-	connector *connector.Connector
-	refused   atomic.Pointer[connector.Hold] // why the store's self-test does not pass
+	config     *Config
+	logger     *slog.Logger
+	registry   *prometheus.Registry
+	bucket     objstore.Store     // as opened, to close it
+	store      objstore.Store     // the same, measured: all tables lie in it
+	asking     *reliability.Guard // before questions to Kafka
+	reading    *reliability.Guard // before the operations log
+	client     *kafka.Client
+	group      *kafka.Group
+	log        *kafka.Log
+	tables     tables
+	operations *opslog.Follower
+	connector  *connector.Connector
+	refused    atomic.Pointer[connector.Hold] // why the store's self-test does not pass
 }
 
 // wireOptions are what tests and the demo say differently.
@@ -58,6 +61,9 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 			return nil, fmt.Errorf("topic %q: %w", name, err)
 		}
 	}
+	if err := s.follow(); err != nil {
+		return nil, err
+	}
 
 	// Kafka: connections, membership, reading.
 	if s.client, err = c.newClient(o.dial, logger, s.registry); err != nil {
@@ -81,7 +87,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 			Drain:                c.Shutdown.Drain,
 			UntilCurrent:         o.untilCurrent,
 		},
-		Group: s.group, Log: s.log, Kafka: s.asking, Route: s.route, Standing: s.standing,
+		Group: s.group, Log: s.log, Kafka: s.asking, Route: s.route, Standing: s.standing, Paused: s.paused,
 		Logger: logger, Metrics: s.registry,
 	}
 	return s, nil

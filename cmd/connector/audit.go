@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/sink/opslog"
+)
+
+func (c *cli) auditCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Look at what operators did",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(c.auditListCommand(), c.auditVerifyCommand())
+	return cmd
+}
+
+func (c *cli) auditListCommand() *cobra.Command {
+	var since, timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Show the operations log",
+		Long: `Shows who did what, when and why, from the operations log, and its head: keep
+that in another place, and audit verify --head finds an end that was cut off.
+Operations of later versions are shown, too. Exit code 1 if an entry cannot be
+read.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return c.auditList(ctx, since)
+		},
+	}
+	cmd.Flags().DurationVar(&since, "since", 0, "only what is not older, such as 24h (default all)")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the store")
+	c.configFlag(cmd)
+	c.outputFlag(cmd)
+	return cmd
+}
+
+// shownEntry is an entry with its hash.
+type shownEntry struct {
+	opslog.Entry
+	Hash string `json:"hash"`
+}
+
+// unreadable is an entry that is none.
+type unreadable struct {
+	Seq int64  `json:"seq"`
+	Why string `json:"why"`
+}
+
+// auditReport is what audit list prints as JSON.
+type auditReport struct {
+	Entries    []shownEntry `json:"entries"`
+	Unreadable []unreadable `json:"unreadable,omitempty"`
+	Head       *opslog.Head `json:"head"` // null if the log is empty
+}
+
+func (c *cli) auditList(ctx context.Context, since time.Duration) error {
+	config, err := c.load()
+	if err != nil {
+		return err
+	}
+	o, err := openOperations(ctx, config, false)
+	if err != nil {
+		return err
+	}
+	defer o.end()
+	r := auditReport{Entries: []shownEntry{}}
+	oldest := time.Time{}
+	if since > 0 {
+		oldest = time.Now().Add(-since)
+	}
+	for e, err := range o.Entries(ctx, 1) {
+		broken := (*opslog.BrokenError)(nil)
+		switch {
+		case errors.As(err, &broken):
+			r.Unreadable = append(r.Unreadable, unreadable{broken.Seq, broken.Why})
+			continue
+		case err != nil:
+			return failedOperation(opslog.Entry{}, err)
+		}
+		head := e.Head()
+		r.Head = &head
+		if !e.At.Before(oldest) {
+			r.Entries = append(r.Entries, shownEntry{e, e.Hash()})
+		}
+	}
+	if c.output == "json" {
+		err = writeJSON(c.stdout, r)
+	} else {
+		err = r.print(c.stdout)
+	}
+	if err == nil && len(r.Unreadable) > 0 {
+		err = exit(exitFound)
+	}
+	return err
+}
+
+func (r *auditReport) print(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(tw, "SEQ\tAT\tOPERATOR\tOPERATION\tREASON") // Flush has the error
+	for _, e := range r.Entries {
+		who := plain(e.Operator)
+		if e.Host != "" {
+			who += "@" + plain(e.Host)
+		}
+		_, _ = fmt.Fprintf(tw, "%d\t%s\t%s\t%s\t%s\n", e.Seq, e.At.Format(time.RFC3339), who, describe(e.Entry), plain(e.Reason))
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, u := range r.Unreadable {
+		if _, err := fmt.Fprintf(w, "seq %d: %s\n", u.Seq, u.Why); err != nil {
+			return err
+		}
+	}
+	head := "the log is empty"
+	if r.Head != nil {
+		head = "head " + r.Head.String()
+	}
+	_, err := fmt.Fprintln(w, head)
+	return err
+}
+
+// describe says in a line what an operation did.
+func describe(e opslog.Entry) string {
+	body, err := e.Decode()
+	if err != nil { // of a later version: as it is
+		var compact strings.Builder
+		_ = json.NewEncoder(&compact).Encode(e.Body) // it was parsed before
+		return plain(string(e.Kind)) + " " + plain(strings.TrimSpace(compact.String()))
+	}
+	switch b := body.(type) {
+	case opslog.Pause:
+		return "pause " + listTargets(b.Targets)
+	case opslog.Resume:
+		return "resume " + listTargets(b.Targets)
+	case opslog.OffsetsIntent:
+		return fmt.Sprintf("%s of table %s begins: %s", plain(b.Command), plain(b.Table), listMoves(b.Moves))
+	case opslog.OffsetsDone:
+		outcome := fmt.Sprintf("%s (operation %d)", b.Outcome, b.Intent)
+		if b.Outcome == opslog.Won {
+			outcome = fmt.Sprintf("version %d (operation %d)", b.Version, b.Intent)
+		}
+		if b.Detail != "" {
+			outcome += ": " + plain(b.Detail)
+		}
+		return fmt.Sprintf("%s of table %s: %s: %s", plain(b.Command), plain(b.Table), listMoves(b.Moves), outcome)
+	}
+	return string(e.Kind)
+}
+
+func listMoves(moves []opslog.Move) string {
+	var all []string
+	for _, m := range moves {
+		from := "no position"
+		if m.From >= 0 {
+			from = fmt.Sprint(m.From)
+		}
+		all = append(all, fmt.Sprintf("%s:%d from %s to %d", plain(m.Topic), m.Partition, from, m.To))
+	}
+	return strings.Join(all, ", ")
+}
+
+func (c *cli) auditVerifyCommand() *cobra.Command {
+	var head string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Prove that the operations log is what was written",
+		Long: `Reads the whole operations log and recomputes its chain of hashes. It finds
+entries that were changed, written anew or taken away, and objects that do not
+belong there; exit code 1 names them, the first bad one first. An end that was
+cut off, or a newest entry that was written anew, only shows against a head
+that was kept: --head takes it as audit list and audit verify print it.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return c.auditVerify(ctx, head)
+		},
+	}
+	cmd.Flags().StringVar(&head, "head", "", "SEQ:HASH that must be in the log")
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for the store")
+	c.configFlag(cmd)
+	c.outputFlag(cmd)
+	return cmd
+}
+
+func (c *cli) auditVerify(ctx context.Context, text string) error {
+	var pinned opslog.Head
+	var err error
+	if text != "" {
+		if pinned, err = opslog.ParseHead(text); err != nil {
+			return exitError{exitUsage, fmt.Errorf("--head: %w", err)}
+		}
+	}
+	config, err := c.load()
+	if err != nil {
+		return err
+	}
+	o, err := openOperations(ctx, config, false)
+	if err != nil {
+		return err
+	}
+	defer o.end()
+	r, err := o.Verify(ctx, pinned)
+	if err != nil {
+		return failedOperation(opslog.Entry{}, err)
+	}
+	if c.output == "json" {
+		err = writeJSON(c.stdout, r)
+	} else {
+		err = printVerified(c.stdout, r)
+	}
+	if err == nil && len(r.Findings) > 0 {
+		err = exit(exitFound)
+	}
+	return err
+}
+
+func printVerified(w io.Writer, r opslog.Report) error {
+	for _, f := range r.Findings {
+		what := fmt.Sprintf("seq %d", f.Seq)
+		if f.Key != "" {
+			what = plain(f.Key)
+		}
+		if _, err := fmt.Fprintf(w, "%s: %s\n", what, f.Why); err != nil {
+			return err
+		}
+	}
+	verdict := "is what was written"
+	if len(r.Findings) > 0 {
+		verdict = "is NOT what was written"
+	}
+	_, err := fmt.Fprintf(w, "the operations log %s: %d entries", verdict, r.Entries)
+	if err == nil && r.Head.Seq > 0 {
+		_, err = fmt.Fprintf(w, ", head %v", r.Head)
+	}
+	if err == nil {
+		_, err = fmt.Fprintln(w)
+	}
+	return err
+}

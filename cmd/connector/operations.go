@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"sluice/connector"
+	"sluice/reliability"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/opslog"
+)
+
+// pollOperations is how often a member looks at the operations log.
+const pollOperations = 10 * time.Second
+
+// follow makes the follower of the operations log.
+func (s *system) follow() (err error) {
+	s.reading = s.guard("operations_log", "", objstore.ErrNotFound, objstore.ErrExists)
+	s.operations, err = opslog.Open(s.store, s.config.Pipeline, opslog.Options{
+		Guard: s.reading, Logger: s.logger, Registerer: s.registry,
+	}).Follow(pollOperations)
+	return err
+}
+
+// awaitOperations waits until it is known what is paused: before that nothing may be read.
+func (s *system) awaitOperations(ctx context.Context) error {
+	select {
+	case <-s.operations.Ready():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// unknownPauses is the hold of everything while nobody knows yet what is paused, or nil.
+func (s *system) unknownPauses() *connector.Hold {
+	if s.operations.State() != nil {
+		return nil
+	}
+	if trouble, ok := s.operations.Trouble(); ok {
+		h := &connector.Hold{Reason: connector.ReasonStoreDenied, Detail: trouble.Err.Error(), Since: trouble.Since}
+		if broken := (*opslog.BrokenError)(nil); errors.As(trouble.Err, &broken) {
+			h.Reason = connector.ReasonOperationsLog
+		}
+		return h
+	}
+	return waiting(s.reading, connector.ReasonStoreDown)
+}
+
+// paused is the hold of a partition that an operator paused, or nil.
+func (s *system) paused(p connector.Partition) *connector.Hold {
+	by, paused := s.operations.State().Paused(p.Topic, p.ID)
+	if !paused {
+		return nil
+	}
+	return pausedHold(by)
+}
+
+// pausedHold puts a pause into a hold's words.
+func pausedHold(by opslog.Paused) *connector.Hold {
+	return &connector.Hold{
+		Reason: connector.ReasonPaused, Detail: fmt.Sprintf("%s paused %v: %s", plain(by.Operator), by.Target, plain(by.Reason)),
+		Since: by.Since, Offset: -1,
+	}
+}
+
+// plain keeps what a person wrote from steering a terminal.
+func plain(s string) string {
+	if quoted := strconv.Quote(s); quoted != `"`+s+`"` && strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return quoted
+	}
+	return s
+}
+
+// operationsLog is the operations log as a command opens it.
+type operationsLog struct {
+	*opslog.Log
+	store objstore.Store // that it lies in
+	guard *reliability.Guard
+	end   func()
+}
+
+// openOperations opens the operations log of a pipeline for a command, which calls end when it is done. Whoever only reads
+// makes nothing: a local directory that does not exist is an empty log.
+func openOperations(ctx context.Context, config *Config, write bool) (*operationsLog, error) {
+	o := &operationsLog{end: func() {}}
+	if !write && missingDirectory(config.Storage.URL) {
+		o.store = objstore.NewMem()
+	} else {
+		store, err := openStore(ctx, config)
+		if err != nil {
+			return nil, exitError{exitDependency, err}
+		}
+		o.store = store
+		if c, ok := store.(io.Closer); ok {
+			o.end = func() { _ = c.Close() } // nothing is under way any more
+		}
+	}
+	o.guard = reliability.NewGuard("operations log", config.Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
+	o.Log = opslog.Open(o.store, config.Pipeline, opslog.Options{Guard: o.guard})
+	return o, nil
+}
+
+// missingDirectory tells whether a URL names a local directory that is not there.
+func missingDirectory(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "file" {
+		return false
+	}
+	_, err = os.Stat(filepath.FromSlash(u.Path))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// exclusive makes sure that the store keeps the promise on which the log stands, before a command writes to it.
+func (o *operationsLog) exclusive(ctx context.Context) error {
+	err := o.guard.Do(ctx, func(ctx context.Context) error { return objstore.SelfTest(ctx, o.store) })
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, objstore.ErrUnsafe):
+		return exitError{exitRefused, fmt.Errorf("storage.url: %w", err)}
+	}
+	if last := o.guard.Status().Err; ctx.Err() != nil && last != nil {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), last)
+	}
+	return exitError{exitDependency, fmt.Errorf("storage.url: %w", err)}
+}
+
+// failedOperation is the error of a command that could not read or write the operations log.
+func failedOperation(e opslog.Entry, err error) error {
+	broken := (*opslog.BrokenError)(nil)
+	switch {
+	case errors.Is(err, opslog.ErrUndecided):
+		return exitError{exitDependency, fmt.Errorf("nobody knows whether the operation was written: look for seq %d, id %s in connector audit list: %w", e.Seq, e.ID, err)}
+	case errors.As(err, &broken):
+		return exitError{exitFound, fmt.Errorf("%w; see connector audit verify", err)}
+	}
+	return exitError{exitDependency, err}
+}
+
+// append writes an operation of the person at the command line, if pre admits it.
+func (o *operationsLog) append(ctx context.Context, ch *change, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {
+	if err := o.exclusive(ctx); err != nil {
+		return opslog.Entry{}, err
+	}
+	host, _ := os.Hostname() // may stay unknown
+	return o.Append(ctx, opslog.Operation{Operator: ch.operator, Host: host, Reason: ch.reason, Body: body}, pre)
+}

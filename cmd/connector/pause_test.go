@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/connector"
+	"sluice/health"
+	"sluice/sink/opslog"
+)
+
+const twoTopics = `topics: {orders: {}, users: {}}`
+
+// TestPauseHoldsUntilResume is a pause as an operator meets it, between runs.
+func TestPauseHoldsUntilResume(t *testing.T) {
+	l := newLake(t, twoTopics)
+	l.create("orders", 2)
+	l.create("users", 1)
+	l.produce("orders", 3, 0, 1)
+	l.produce("users", 3, 0)
+	out, errs := l.runs(0, "pause", "orders:1", "--operator", "ada", "--reason", "hot disk", "--yes")
+	if !strings.Contains(out, "paused orders:1 (operation 1)") || errs != "" {
+		t.Errorf("%q %q", out, errs)
+	}
+	_, errs = l.runs(1, "run", "--until-current")
+	if !strings.Contains(errs, `"held at the end","topic":"orders","partition":1,"reason":"paused","detail":"ada paused orders:1: hot disk","offset":0`) {
+		t.Error(errs)
+	}
+	l.has("orders", upTo(3, "orders-0"))
+	l.has("users", upTo(3, "users-0"))
+
+	l.runs(0, "pause", "--all", "--operator", "eva", "--reason", "maintenance", "--yes")
+	l.produce("users", 3, 0)
+	l.runs(1, "run", "--until-current")
+	l.has("users", upTo(3, "users-0"))
+
+	// What is paused as a whole is resumed as a whole.
+	_, errs = l.runs(4, "resume", "orders:1", "--reason", "cool", "--yes")
+	if !strings.Contains(errs, "orders:1 is paused with everything: by eva") || !strings.Contains(errs, "connector resume --all") {
+		t.Error(errs)
+	}
+	out, _ = l.runs(0, "resume", "--all", "--reason", "done", "--yes", "--output", "json")
+	var e shownEntry
+	if err := json.Unmarshal([]byte(out), &e); err != nil || e.Seq != 3 || e.Kind != opslog.KindResume || len(e.Hash) != 64 {
+		t.Errorf("%v: %s", err, out)
+	}
+	l.runs(0, "run", "--until-current")
+	l.has("orders", upTo(3, "orders-0", "orders-1"))
+	l.has("users", upTo(6, "users-0"))
+}
+
+func TestPauseAndResumeThatChangeNothing(t *testing.T) {
+	l := newLake(t, twoTopics)
+	pause := []string{"pause", "orders", "--operator", "ada", "--reason", "why", "--yes"}
+	l.runs(0, pause...)
+	if out, errs := l.runs(0, pause...); out != "" || !strings.Contains(errs, "orders is paused already: by ada since") || !strings.Contains(errs, "nothing to do") {
+		t.Errorf("%q %q", out, errs)
+	}
+	if out, errs := l.runs(0, "resume", "users", "--reason", "why", "--yes"); out != "" || !strings.Contains(errs, "users is not paused\nnothing to do") {
+		t.Errorf("%q %q", out, errs)
+	}
+	if out, errs := l.runs(4, "resume", "orders:0", "--reason", "why", "--yes"); out != "" || !strings.Contains(errs, "only as a whole it can be resumed: connector resume orders\n") {
+		t.Errorf("%q %q", out, errs)
+	}
+	// One of two is news.
+	if out, errs := l.runs(0, "pause", "orders", "users:0", "--reason", "why", "--yes"); !strings.Contains(out, "paused users:0 (operation 2)") || !strings.Contains(errs, "already") {
+		t.Errorf("%q %q", out, errs)
+	}
+	if out, _ := l.runs(0, "pause", "users", "--reason", "why", "--dry-run"); out != "pause of pipeline p: users\n" {
+		t.Errorf("%q", out)
+	}
+	if out, _ := l.runs(0, "audit", "list"); strings.Count(out, "pause") != 2 || !strings.Contains(out, "head 2:") {
+		t.Error(out)
+	}
+}
+
+func TestPauseUsage(t *testing.T) {
+	l := newLake(t, twoTopics)
+	for _, c := range []struct{ args, want string }{
+		{"pause --reason r --yes", "write TOPIC or TOPIC:PARTITION, or --all"},
+		{"pause orders --all --reason r --yes", "write TOPIC or TOPIC:PARTITION, or --all"},
+		{"pause order --reason r --yes", "topic order is not in topics: write one of orders, users"},
+		{"pause orders:x --reason r --yes", "names no partition"},
+		{"pause orders --yes", "--reason"},
+		{"resume orders --yes", "--reason"},
+		{"pause orders --reason r", "--yes"},
+		{"audit verify --head 3", "SEQ:HASH"},
+	} {
+		if out, errs := l.runs(2, strings.Fields(c.args)...); out != "" || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: %q %q, want %q", c.args, out, errs, c.want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(l.dir, "lake", "_sluice", "p")); err == nil {
+		t.Error("something was written")
+	}
+}
+
+func entryFile(l *lake, seq string) string {
+	return filepath.Join(l.dir, "lake", "_sluice", "p", "ops", strings.Repeat("0", 20-len(seq))+seq+".json")
+}
+
+func TestAudit(t *testing.T) {
+	l := newLake(t, twoTopics)
+	if out, _ := l.runs(0, "audit", "list"); !strings.Contains(out, "the log is empty") {
+		t.Error(out)
+	}
+	l.runs(0, "pause", "orders", "--operator", "ada\x1b[2J", "--reason", "first\nsecond", "--yes")
+	l.runs(0, "resume", "orders", "--operator", "eva", "--reason", "done", "--yes")
+	l.runs(0, "pause", "users", "--operator", "eva", "--reason", "later", "--yes")
+	out, _ := l.runs(0, "audit", "list")
+	for _, want := range []string{`"ada\x1b[2J"@`, `"first\nsecond"`, "resume orders", "pause users", "\nhead 3:"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	head := strings.TrimSpace(out[strings.LastIndex(out, "head ")+len("head "):])
+	if out, _ := l.runs(0, "audit", "verify", "--head", head); !strings.Contains(out, "is what was written: 3 entries, head "+head) {
+		t.Error(out)
+	}
+	out, _ = l.runs(0, "audit", "list", "--output", "json", "--since", "1ns")
+	var r auditReport
+	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Entries) != 0 || r.Head.String() != head {
+		t.Errorf("%v: %s", err, out)
+	}
+
+	// A changed byte in the middle.
+	good := read(t, entryFile(l, "2"))
+	if err := os.WriteFile(entryFile(l, "2"), []byte(strings.Replace(good, "done", "dune", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := l.runs(1, "audit", "verify"); !strings.HasPrefix(out, "seq 2: its bytes are not those") || !strings.Contains(out, "is NOT what was written") {
+		t.Error(out)
+	}
+	if out, _ := l.runs(1, "audit", "list"); !strings.Contains(out, "seq 2: its bytes") || !strings.Contains(out, "pause users") {
+		t.Error(out)
+	}
+	if _, errs := l.runs(1, "pause", "orders", "--reason", "r", "--yes"); !strings.Contains(errs, "broken at seq 2") || !strings.Contains(errs, "connector audit verify") {
+		t.Error(errs)
+	}
+	holdsEverything(t, l, connector.ReasonOperationsLog, "broken at seq 2")
+	if err := os.WriteFile(entryFile(l, "2"), []byte(good), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	// The end is cut off.
+	if err := os.Remove(entryFile(l, "3")); err != nil {
+		t.Fatal(err)
+	}
+	l.runs(0, "audit", "verify")
+	if out, _ := l.runs(1, "audit", "verify", "--head", head, "--output", "json"); !strings.Contains(out, `"seq": 3`) || !strings.Contains(out, "cut off") {
+		t.Error(out)
+	}
+}
+
+// holdsEverything wants a member that starts now to read nothing and to say why.
+func holdsEverything(t *testing.T, l *lake, reason connector.Reason, detail string) {
+	t.Helper()
+	s, err := wire(t.Context(), mustLoad(t, l.config, nil), wireOptions{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	done := make(chan struct{})
+	go func() { defer close(done); s.operations.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	for s.unknownPauses() == nil {
+		if err := ctx.Err(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	impatient, stop := context.WithTimeout(ctx, time.Millisecond)
+	defer stop()
+	if err := s.awaitOperations(impatient); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it would begin: %v", err)
+	}
+	r := s.report()
+	i := -1
+	for n, h := range r.Holds {
+		if h.Reason == string(reason) && strings.Contains(h.Detail, detail) && h.Partition == -1 {
+			i = n
+		}
+	}
+	if i < 0 {
+		t.Errorf("holds are %+v, want %s: %s", r.Holds, reason, detail)
+	}
+	if !anyDependency(r, "operations_log", detail) {
+		t.Errorf("dependencies are %+v", r.Dependencies)
+	}
+}
+
+func anyDependency(r health.Report, name, text string) bool {
+	for _, d := range r.Dependencies {
+		if d.Name == name && d.Failing != nil && strings.Contains(d.Error, text) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestOperationsInWords(t *testing.T) {
+	moves := []opslog.Move{{Topic: "orders", Partition: 3, From: 7, To: 9}, {Topic: "orders", Partition: 4, From: -1, To: 0}}
+	entry := func(b opslog.Body) opslog.Entry {
+		raw, err := json.Marshal(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return opslog.Entry{Kind: b.Kind(), Body: raw}
+	}
+	for want, e := range map[string]opslog.Entry{
+		"pause everything, orders:3": entry(opslog.Pause{Targets: []opslog.Target{opslog.All(), {Topic: "orders", Partition: 3}}}),
+		"offsets set of table t begins: orders:3 from 7 to 9, orders:4 from no position to 0": entry(opslog.OffsetsIntent{Command: "offsets set", Table: "t", Moves: moves}),
+		"offsets skip of table t: orders:3 from 7 to 9: version 12 (operation 5)": entry(opslog.OffsetsDone{
+			Intent: 5, Command: "offsets skip", Table: "t", Moves: moves[:1], Version: 12, Outcome: opslog.Won,
+		}),
+		"offsets skip of table t: orders:3 from 7 to 9: lost (operation 5): somebody moved it": entry(opslog.OffsetsDone{
+			Intent: 5, Command: "offsets skip", Table: "t", Moves: moves[:1], Version: -1, Outcome: opslog.Lost, Detail: "somebody moved it",
+		}),
+		`flood.allow {"topic":"a"}`: {Kind: "flood.allow", Body: json.RawMessage(`{"topic":"a"}`)},
+	} {
+		if got := describe(e); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
