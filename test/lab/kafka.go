@@ -12,14 +12,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Kafka is one broker that is its own controller.
+// Kafka is one broker that is a controller, too: alone, or one of a [KafkaCluster].
 type Kafka struct {
+	ID   int32
 	Addr string // bootstrap address
 	// Proxied is the bootstrap address of a second listener that clients reach only through a proxy: its metadata
 	// name the proxy that Options gave, so that every connection of such a client can be cut.
@@ -27,6 +29,7 @@ type Kafka struct {
 	Dir     string // data and log
 
 	libs  string
+	heap  []string // options of the virtual machine
 	proc  *Process
 	admin *kadm.Client
 }
@@ -51,18 +54,19 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*Kafka, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Kafka{Dir: o.Dir, libs: libs}
-	if err := k.configure(o); err != nil {
+	k := &Kafka{
+		ID: 1, Dir: o.Dir, libs: libs,
+		heap: []string{"-Xms256m", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=50"},
+	}
+	controller, err := k.listen(o.Advertise != "")
+	if err != nil {
 		return nil, err
 	}
-	id := make([]byte, 16)
-	_, _ = rand.Read(id) // never fails
-	id[0] &= 0x7f        // a name that starts with "-" would be an option
-	format := exec.CommandContext(ctx, "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-Dlog4j2.configurationFile="+k.log4j(), "-cp", libs+"/*", "kafka.tools.StorageTool",
-		"format", "-t", base64.RawURLEncoding.EncodeToString(id), "-c", k.properties())
-	if out, err := format.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("format Kafka's storage: %w: %s", err, out)
+	if err := k.configure(controller, o.Advertise, map[int32]string{1: controller}, singleBroker); err != nil {
+		return nil, err
+	}
+	if err := k.format(ctx); err != nil {
+		return nil, err
 	}
 	if err := k.Start(ctx); err != nil {
 		return nil, err
@@ -70,32 +74,60 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*Kafka, error) {
 	return k, nil
 }
 
+// format writes what a cluster of this node begins with into its data folder.
+func (k *Kafka) format(ctx context.Context) error {
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	id[0] &= 0x7f        // a name that starts with "-" would be an option
+	format := exec.CommandContext(ctx, "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-Dlog4j2.configurationFile="+k.log4j(), "-cp", k.libs+"/*", "kafka.tools.StorageTool",
+		"format", "-t", base64.RawURLEncoding.EncodeToString(id), "-c", k.properties())
+	if out, err := format.CombinedOutput(); err != nil {
+		return fmt.Errorf("format Kafka's storage: %w: %s", err, out)
+	}
+	return nil
+}
+
 func (k *Kafka) properties() string { return filepath.Join(k.Dir, "server.properties") }
 
 func (k *Kafka) log4j() string { return "file:" + filepath.Join(k.Dir, "log4j2.properties") }
 
-func (k *Kafka) configure(o KafkaOptions) error {
-	var addrs [3]string
-	for i := range addrs {
-		addr, err := FreeAddr()
-		if err != nil {
-			return err
-		}
-		addrs[i] = addr
+// listen chooses the node's addresses.
+func (k *Kafka) listen(proxied bool) (controller string, err error) {
+	if k.Addr, err = FreeAddr(); err != nil {
+		return "", err
 	}
-	k.Addr = addrs[0]
-	controller := addrs[1]
+	if proxied {
+		if k.Proxied, err = FreeAddr(); err != nil {
+			return "", err
+		}
+	}
+	return FreeAddr()
+}
+
+// singleBroker is what a broker without others needs.
+var singleBroker = []string{
+	"offsets.topic.replication.factor=1",
+	"transaction.state.log.replication.factor=1",
+	"share.coordinator.state.topic.replication.factor=1",
+}
+
+// configure writes the node's files. voters are the addresses of all controllers by node.
+func (k *Kafka) configure(controller, advertise string, voters map[int32]string, more []string) error {
 	listeners := "DIRECT://" + k.Addr + ",CONTROLLER://" + controller
 	advertised := "DIRECT://" + k.Addr
-	if o.Advertise != "" {
-		k.Proxied = addrs[2]
+	if advertise != "" {
 		listeners += ",PROXIED://" + k.Proxied
-		advertised += ",PROXIED://" + o.Advertise
+		advertised += ",PROXIED://" + advertise
+	}
+	quorum := make([]string, 0, len(voters))
+	for id, addr := range voters {
+		quorum = append(quorum, fmt.Sprintf("%d@%s", id, addr))
 	}
 	lines := []string{
 		"process.roles=broker,controller",
-		"node.id=1",
-		"controller.quorum.voters=1@" + controller,
+		fmt.Sprintf("node.id=%d", k.ID),
+		"controller.quorum.voters=" + strings.Join(quorum, ","),
 		"listeners=" + listeners,
 		"advertised.listeners=" + advertised,
 		"controller.listener.names=CONTROLLER",
@@ -103,11 +135,8 @@ func (k *Kafka) configure(o KafkaOptions) error {
 		"inter.broker.listener.name=DIRECT",
 		"log.dirs=" + filepath.Join(k.Dir, "logs"),
 		"offsets.topic.num.partitions=4",
-		"offsets.topic.replication.factor=1",
 		"transaction.state.log.num.partitions=4",
-		"transaction.state.log.replication.factor=1",
 		"transaction.state.log.min.isr=1",
-		"share.coordinator.state.topic.replication.factor=1",
 		"share.coordinator.state.topic.min.isr=1",
 		"group.initial.rebalance.delay.ms=0",
 		"group.min.session.timeout.ms=1000",
@@ -119,6 +148,7 @@ func (k *Kafka) configure(o KafkaOptions) error {
 		"file.delete.delay.ms=100",
 		"log.cleaner.dedupe.buffer.size=33554432",
 	}
+	lines = append(lines, more...)
 	root, err := Root()
 	if err != nil {
 		return err
@@ -140,21 +170,31 @@ func (k *Kafka) configure(o KafkaOptions) error {
 
 // Start starts the broker again on its data. It returns when the broker serves.
 func (k *Kafka) Start(ctx context.Context) error {
-	log := filepath.Join(k.Dir, "kafka-"+time.Now().Format("150405.000")+".log")
-	var err error
-	k.proc, err = StartProcess("Kafka", log, nil, "java", "-Xms256m", "-Xmx1g", "-XX:+UseG1GC",
-		"-XX:MaxGCPauseMillis=50", "-Djava.awt.headless=true", "-Dlog4j2.configurationFile="+k.log4j(),
-		"-cp", k.libs+"/*", "kafka.Kafka", k.properties())
-	if err != nil {
+	if err := k.launch(); err != nil {
 		return err
 	}
+	return k.await(ctx)
+}
+
+// launch starts the broker's process.
+func (k *Kafka) launch() (err error) {
+	log := filepath.Join(k.Dir, "kafka-"+time.Now().Format("150405.000")+".log")
+	argv := append([]string{"java"}, k.heap...)
+	argv = append(argv, "-Djava.awt.headless=true", "-Dlog4j2.configurationFile="+k.log4j(),
+		"-cp", k.libs+"/*", "kafka.Kafka", k.properties())
+	k.proc, err = StartProcess(fmt.Sprintf("Kafka broker %d", k.ID), log, nil, argv...)
+	return err
+}
+
+// await returns when a broker that was launched serves.
+func (k *Kafka) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
-	err = Until(ctx, func() (bool, error) {
+	err := Until(ctx, func() (bool, error) {
 		if !k.proc.Running() {
 			return false, errors.New("it ended")
 		}
-		text, err := os.ReadFile(log)
+		text, err := os.ReadFile(k.proc.Log)
 		// The broker writes this line when it is unfenced and its listeners accept.
 		if err != nil || !strings.Contains(string(text), "Kafka Server started") {
 			return false, err
@@ -189,6 +229,12 @@ func (k *Kafka) Kill() error {
 	return k.proc.Kill()
 }
 
+// Pause stops the broker's process from running: its ports stay open and nothing answers, until Resume.
+func (k *Kafka) Pause() error { return k.proc.Signal(syscall.SIGSTOP) }
+
+// Resume lets a paused broker go on.
+func (k *Kafka) Resume() error { return k.proc.Signal(syscall.SIGCONT) }
+
 func (k *Kafka) closeAdmin() {
 	if k.admin != nil {
 		k.admin.Close()
@@ -199,31 +245,24 @@ func (k *Kafka) closeAdmin() {
 // Pid returns the broker's process id.
 func (k *Kafka) Pid() int { return k.proc.Pid() }
 
-// Groups runs Kafka's own kafka-consumer-groups.sh and returns what it printed.
-func (k *Kafka) Groups(ctx context.Context, args ...string) (string, error) {
-	args = append([]string{
-		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.configurationFile=" + k.log4j(), "-cp", k.libs + "/*",
-		"org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", k.Addr,
-	}, args...)
-	out, err := exec.CommandContext(ctx, "java", args...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("kafka-consumer-groups: %w: %s", err, out)
-	}
-	return string(out), nil
-}
-
 // CreateTopic creates a topic without retention and waits until each partition has a leader.
 func (k *Kafka) CreateTopic(ctx context.Context, topic string, partitions int32, configs map[string]string) error {
+	return createTopic(ctx, k.admin, topic, partitions, 1, configs)
+}
+
+func createTopic(ctx context.Context, admin *kadm.Client, topic string, partitions int32, replicas int16,
+	configs map[string]string,
+) error {
 	all := map[string]*string{"retention.ms": new("-1")}
 	for key, value := range configs {
 		all[key] = &value
 	}
-	resp, err := k.admin.CreateTopic(ctx, partitions, 1, all, topic)
+	resp, err := admin.CreateTopic(ctx, partitions, replicas, all, topic)
 	if err = errors.Join(err, resp.Err); err != nil {
 		return fmt.Errorf("create topic %s: %w", topic, err)
 	}
 	return Until(ctx, func() (bool, error) {
-		ends, err := k.admin.ListEndOffsets(ctx, topic)
+		ends, err := admin.ListEndOffsets(ctx, topic)
 		return err == nil && ends.Error() == nil && len(ends[topic]) == int(partitions), nil
 	})
 }
