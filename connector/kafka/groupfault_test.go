@@ -76,6 +76,46 @@ func TestGroupCoordinatorMoves(t *testing.T) {
 	})
 }
 
+// TestGroupHungCoordinator: the coordinator hangs, takes connections and never answers, and is the broker that some members
+// would ask first; another one takes its place after a while. All join again soon, though it hangs on.
+func TestGroupHungCoordinator(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *scene) {
+		s.create("t", 6)
+		brokers := &stage{dial: s.dial, stopped: map[string]bool{}}
+		var members []*member
+		for range 6 {
+			members = append(members, s.start(func(c *Config, _ *GroupConfig) { c.Dial = brokers.connect }, "t"))
+		}
+		rejoins := func() (n int) {
+			for _, m := range members {
+				n += m.logs.count("msg=joined")
+			}
+			return n
+		}
+		all := func() bool {
+			for _, m := range members {
+				if !m.has(1)() {
+					return false
+				}
+			}
+			return true
+		}
+		s.until("joined", all)
+		n, node, began := rejoins(), s.fake.CoordinatorFor("g"), time.Now()
+		brokers.stop(s.addrs[node])
+		time.Sleep(9 * time.Second)
+		for s.fake.CoordinatorFor("g") == node {
+			s.fake.RehashCoordinators()
+		}
+		s.until("joined again", func() bool { return rejoins() >= n+6 && all() })
+		// A heartbeat waits for 15 s. Then two of three attempts go past the broker, and the last ones meet each other.
+		if took := time.Since(began); took > 45*time.Second {
+			t.Errorf("took %v", took)
+		}
+		brokers.resume(s.addrs[node])
+	})
+}
+
 // TestGroupClusterRestarts: while there is no cluster the claims go on, afterwards the same ones come back.
 func TestGroupClusterRestarts(t *testing.T) {
 	dir := t.TempDir()

@@ -2,12 +2,20 @@
 
 package e2e
 
-import "sluice/test/lab"
+import (
+	"time"
+
+	"sluice/test/lab"
+)
 
 // How often the long suite does what the short one does a few times.
 const (
 	killsAtRandom       = 20
 	killsWhileCommiting = 10
+
+	recordsOfThree = 1_000_000
+	lastsOfThree   = 200 * time.Second
+	awayOfThree    = time.Minute
 )
 
 // checkWithMore is for readers that only the long suite asks.

@@ -26,7 +26,8 @@ var shared struct {
 	dir    string
 	binary string
 	kafka  *lab.Kafka
-	cable  *lab.TCPProxy // before the broker's second listener
+	three  *lab.KafkaCluster // nil until a test wants it
+	cable  *lab.TCPProxy     // before the broker's second listener
 	minio  *lab.MinIO
 	bucket *lab.Bucket
 }
@@ -68,6 +69,11 @@ func runAll(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, shared.kafka.Stop()) }()
+	defer func() {
+		if shared.three != nil {
+			err = errors.Join(err, shared.three.Stop())
+		}
+	}()
 	shared.cable.Connect(shared.kafka.Proxied)
 	if dir, err = folder("minio"); err != nil {
 		return 1, err

@@ -27,7 +27,8 @@ const patience = 2 * time.Minute
 type scene struct {
 	t      *testing.T
 	ctx    context.Context
-	name   string // of topic, pipeline, group and the table's prefix
+	name   string   // of topic, pipeline, group and the table's prefix
+	addrs  []string // of the brokers
 	dir    string
 	ledger *gen.Ledger
 	log    *tablelog.Log
@@ -38,15 +39,25 @@ type scene struct {
 	members  int
 }
 
-// newScene creates a topic and everything that a test keeps in hand.
+// newScene creates a topic at the one broker that the tests share, and everything that a test keeps in hand.
 func newScene(t *testing.T, partitions int32) *scene {
 	t.Helper()
-	s := &scene{t: t, ctx: t.Context(), name: strings.NewReplacer("/", "-", "_", "-").Replace(strings.ToLower(t.Name()))}
-	var err error
-	if s.dir, err = folder(s.name); err != nil {
+	s := newSceneAt(t, shared.kafka.Addr)
+	if err := shared.kafka.CreateTopic(s.ctx, s.name, partitions, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := shared.kafka.CreateTopic(s.ctx, s.name, partitions, nil); err != nil {
+	return s
+}
+
+// newSceneAt is everything that a test keeps in hand but the topic.
+func newSceneAt(t *testing.T, addrs ...string) *scene {
+	t.Helper()
+	s := &scene{
+		t: t, ctx: t.Context(), addrs: addrs,
+		name: strings.NewReplacer("/", "-", "_", "-").Replace(strings.ToLower(t.Name())),
+	}
+	var err error
+	if s.dir, err = folder(s.name); err != nil {
 		t.Fatal(err)
 	}
 	s.ledger = s.newLedger("ledger.csv")
@@ -76,7 +87,7 @@ func (s *scene) newLedger(name string) *gen.Ledger {
 // producer returns a producer of the next n records.
 func (s *scene) producer(n int64, codec string) gen.Producer {
 	p := gen.Producer{
-		Brokers: []string{shared.kafka.Addr}, Topic: s.name, Orders: s.orders, From: s.produced, Records: n, Codec: codec,
+		Brokers: s.addrs, Topic: s.name, Orders: s.orders, From: s.produced, Records: n, Codec: codec,
 	}
 	s.produced += n
 	return p
@@ -111,6 +122,7 @@ type setting func(*settings)
 
 type settings struct {
 	brokers string
+	rack    string
 	store   string
 	listen  string
 	start   string
@@ -132,7 +144,9 @@ func (s *scene) config(change ...setting) (path, listen string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	c := settings{shared.kafka.Addr, shared.minio.Endpoint, listen, "earliest"}
+	c := settings{
+		brokers: strings.Join(s.addrs, ", "), store: shared.minio.Endpoint, listen: listen, start: "earliest",
+	}
 	for _, f := range change {
 		f(&c)
 	}
@@ -141,7 +155,7 @@ func (s *scene) config(change ...setting) (path, listen string) {
 	text := fmt.Sprintf(`
 pipeline: %[1]s
 log: {format: json}
-kafka: {brokers: [%[2]s], session: 6s, offset_commit_interval: 1s}
+kafka: {brokers: [%[2]s], rack: %[9]q, session: 6s, offset_commit_interval: 1s}
 storage: {url: s3://%[3]s/%[1]s, s3: {endpoint: %[4]s, region: %[5]s, path_style: true}}
 retry: {initial: 100ms, max: 1s}
 breaker: {open_for: 2s, successes: 1}
@@ -152,7 +166,7 @@ defaults:
 topics: {%[1]s: {}}
 health: {listen: %[7]q}
 shutdown: {drain: 10s}
-`, s.name, c.brokers, shared.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start)
+`, s.name, c.brokers, shared.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}

@@ -2,10 +2,16 @@
 
 package e2e
 
+import "time"
+
 // How often the short suite does what the long one does more often.
 const (
 	killsAtRandom       = 4
 	killsWhileCommiting = 2
+
+	recordsOfThree = 150_000
+	lastsOfThree   = 30 * time.Second
+	awayOfThree    = 8 * time.Second
 )
 
 // checkWithMore is for readers that only the long suite asks.

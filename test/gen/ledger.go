@@ -20,6 +20,7 @@ type Ledger struct {
 	out     *bufio.Writer
 	entries int64
 	ends    map[int32]int64 // after the last committed record of each partition
+	left    map[int32]bool  // partitions whose records do not enter any more
 	err     error
 }
 
@@ -35,7 +36,7 @@ func NewLedger(path string) (*Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create ledger: %w", err)
 	}
-	l := &Ledger{Path: path, file: file, out: bufio.NewWriter(file), ends: make(map[int32]int64)}
+	l := &Ledger{Path: path, file: file, out: bufio.NewWriter(file), ends: make(map[int32]int64), left: make(map[int32]bool)}
 	_, l.err = l.out.WriteString("topic,partition,offset,hash\n")
 	return l, nil
 }
@@ -45,6 +46,9 @@ func (l *Ledger) Add(entries ...Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range entries {
+		if l.left[e.Partition] {
+			continue
+		}
 		if _, err := fmt.Fprintf(l.out, "%s,%d,%d,%s\n", e.Topic, e.Partition, e.Offset, e.Hash); err != nil {
 			l.err = errors.Join(l.err, err)
 			return
@@ -52,6 +56,13 @@ func (l *Ledger) Add(entries ...Entry) {
 		l.entries++
 		l.ends[e.Partition] = max(l.ends[e.Partition], e.Offset+1)
 	}
+}
+
+// Leave ends the ledger of a partition: records that are produced to it from now on are not expected anywhere.
+func (l *Ledger) Leave(partition int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left[partition] = true
 }
 
 // Len returns the number of entries so far.

@@ -187,6 +187,15 @@ func (c *KafkaCluster) Partition(ctx context.Context, topic string, partition in
 	return p, nil
 }
 
+// End is the offset after the last record of a partition.
+func (c *KafkaCluster) End(ctx context.Context, topic string, partition int32) (int64, error) {
+	ends, err := c.admin.ListEndOffsets(ctx, topic)
+	if err = errors.Join(err, ends.Error()); err != nil {
+		return 0, fmt.Errorf("ends of %s: %w", topic, err)
+	}
+	return ends[topic][partition].Offset, nil
+}
+
 // Place gives a partition these replicas, the first one as leader, and waits until they are in sync and it leads.
 func (c *KafkaCluster) Place(ctx context.Context, topic string, partition int32, replicas ...int32) error {
 	var req kadm.AlterPartitionAssignmentsReq
@@ -219,11 +228,8 @@ func (c *KafkaCluster) ElectUnclean(ctx context.Context, topic string, partition
 		if err != nil {
 			return false, fmt.Errorf("elect a leader of %s/%d: %w", topic, partition, err)
 		}
-		if all[topic][partition].Err != nil { // not yet
-			return false, nil
-		}
 		p, err := c.Partition(ctx, topic, partition)
-		return err == nil && p.Leader > 0, nil
+		return all[topic][partition].Err == nil && err == nil && p.Leader > 0, nil // or not yet
 	})
 }
 

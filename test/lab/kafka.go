@@ -245,6 +245,19 @@ func (k *Kafka) closeAdmin() {
 // Pid returns the broker's process id.
 func (k *Kafka) Pid() int { return k.proc.Pid() }
 
+// Groups runs Kafka's own kafka-consumer-groups.sh and returns what it printed.
+func (k *Kafka) Groups(ctx context.Context, args ...string) (string, error) {
+	args = append([]string{
+		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.configurationFile=" + k.log4j(), "-cp", k.libs + "/*",
+		"org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", k.Addr,
+	}, args...)
+	out, err := exec.CommandContext(ctx, "java", args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("kafka-consumer-groups: %w: %s", err, out)
+	}
+	return string(out), nil
+}
+
 // CreateTopic creates a topic without retention and waits until each partition has a leader.
 func (k *Kafka) CreateTopic(ctx context.Context, topic string, partitions int32, configs map[string]string) error {
 	return createTopic(ctx, k.admin, topic, partitions, 1, configs)

@@ -1,0 +1,231 @@
+//go:build lab
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"sluice/test/lab"
+)
+
+// starting guards the start of the cluster.
+var starting sync.Mutex
+
+// three returns the cluster of three brokers, which all of its tests share one after the other, whole and in sync.
+func three(t *testing.T) *lab.KafkaCluster {
+	t.Helper()
+	starting.Lock()
+	defer starting.Unlock()
+	if shared.three == nil {
+		dir, err := folder("three")
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.three, err = lab.StartKafkaCluster(t.Context(), lab.KafkaClusterOptions{Dir: dir, Version: os.Getenv("E2E_KAFKA")})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return shared.three
+}
+
+// newSceneOn creates a topic with a replica on each broker of a cluster. An acknowledged record is on two of them.
+func newSceneOn(t *testing.T, c *lab.KafkaCluster, partitions int32) *scene {
+	t.Helper()
+	s := newSceneAt(t, c.Addrs()...)
+	if err := c.CreateTopic(s.ctx, s.name, partitions, map[string]string{"min.insync.replicas": "2"}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// awaitAll waits until the table has every record of the ledger: no partition is left behind.
+func (s *scene) awaitAll() {
+	s.t.Helper()
+	s.awaitOthers()
+}
+
+// Leaders move and brokers come and go, in an orderly way and not, while records come.
+func TestBrokersComeAndGo(t *testing.T) {
+	c := three(t)
+	s := newSceneOn(t, c, 6)
+	members := []*member{s.start(), s.start(inRack("r2"))}
+	for _, m := range members {
+		m.awaitReady()
+	}
+	producing := make(chan error, 1)
+	p := s.producer(recordsOfThree, "lz4")
+	p.PerSecond = recordsOfThree / int(lastsOfThree/time.Second)
+	go func() { producing <- p.Run(s.ctx, s.ledger) }()
+
+	move := func(n int) {
+		for range n {
+			partition := s.random.Int32N(6)
+			replicas := []int32{1, 2, 3}
+			s.random.Shuffle(3, func(i, j int) { replicas[i], replicas[j] = replicas[j], replicas[i] })
+			if err := c.Place(s.ctx, s.name, partition, replicas...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, k := range c.Brokers {
+		move(7) // 21 moves
+		var err error
+		if i == 1 {
+			err = k.Kill()
+		} else {
+			err = k.Stop()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		away := time.Second
+		if i == 2 {
+			away = awayOfThree
+		}
+		before := s.rows()
+		time.Sleep(away) // that it is away for so long is what is tested
+		s.awaitRows(before + 1)
+		if err := k.Start(s.ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.InSync(s.ctx, s.name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-producing; err != nil {
+		t.Fatal(err)
+	}
+	s.awaitAll()
+	for _, m := range members {
+		t.Logf("%s: %v records fetched, %v fences", m.Name, m.metric("sluice_fetch_records_total"), m.metric("sluice_fenced_total"))
+		m.drain()
+	}
+	s.check("--readers", "duckdb,polars")
+}
+
+// inRack lets a member read from the replicas of a rack.
+func inRack(rack string) setting { return func(c *settings) { c.rack = rack } }
+
+// A broker that hangs, the group's coordinator and a leader of partitions: while it does, the group finds together at
+// another one and all partitions go on.
+func TestBrokerHangs(t *testing.T) {
+	c := three(t)
+	s := newSceneOn(t, c, 6)
+	for partition := range int32(6) {
+		id := partition%3 + 1
+		if err := c.Place(s.ctx, s.name, partition, id, id%3+1, (id+1)%3+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	members := []*member{s.start(), s.start()}
+	for _, m := range members {
+		m.awaitReady()
+	}
+	end := s.stream(1000)
+	s.awaitRows(1000)
+	hung, err := c.Coordinator(s.ctx, s.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hung.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	resume := sync.OnceValue(hung.Resume)
+	t.Cleanup(func() { _ = resume() })
+	generations := func(m *member) float64 { return m.metric("sluice_group_generations_total") }
+	joined := []float64{generations(members[0]), generations(members[1])}
+	for i, m := range members {
+		m.await("it has joined without the broker", func(r report) bool {
+			return r.Joined && len(r.Partitions) == 3 && generations(m) > joined[i]
+		})
+	}
+	before := s.positions()
+	for partition := range int32(6) {
+		s.awaitPosition(partition, before[partition]+100)
+	}
+	t.Logf("joined again %v after broker %d hung", time.Since(began).Round(time.Second), hung.ID)
+	if err := resume(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.InSync(s.ctx, s.name); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	s.awaitAll()
+	for _, m := range members {
+		m.drain()
+	}
+	s.check("--readers", "polars")
+}
+
+// A replica that lacks acknowledged records becomes the leader, and other records take their offsets: the position that
+// was read before holds, running or resumed, and nothing of the new records passes for the old ones.
+func TestUncleanElection(t *testing.T) {
+	c := three(t)
+	for name, running := range map[string]bool{"running": true, "resumed": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newSceneAt(t, c.Addrs()...)
+			if err := c.CreateTopic(s.ctx, s.name, 3, map[string]string{"min.insync.replicas": "1"}); err != nil {
+				t.Fatal(err)
+			}
+			for partition, replicas := range [][]int32{{1, 2}, {3, 2}, {2, 3}} {
+				if err := c.Place(s.ctx, s.name, int32(partition), replicas...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m := s.start()
+			s.produce(3000)
+			s.awaitAll()
+			behind, ahead := c.Broker(2), c.Broker(1)
+			if err := behind.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			s.produce(3000)
+			s.awaitAll()
+			at := s.positions()[0]
+			if !running {
+				m.drain()
+			}
+			if err := ahead.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := behind.Start(s.ctx); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.ElectUnclean(s.ctx, s.name, 0); err != nil {
+				t.Fatal(err)
+			}
+			// Records of another life, past the offsets that the table has. None of this partition may reach the table.
+			s.ledger.Leave(0)
+			s.produce(9000)
+			if end, err := c.End(s.ctx, s.name, 0); err != nil || end <= at {
+				t.Fatalf("the other log ends at %d, the position is %d: %v", end, at, err)
+			}
+			if err := ahead.Start(s.ctx); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.InSync(s.ctx, s.name); err != nil {
+				t.Fatal(err)
+			}
+			if !running {
+				m = s.start()
+			}
+			if offset := m.awaitHold(0, "truncated"); offset != at {
+				t.Errorf("held at %d, want %d", offset, at)
+			}
+			s.awaitOthers(0)
+			if position := s.positions()[0]; position != at {
+				t.Errorf("the held position moved from %d to %d", at, position)
+			}
+			m.drain()
+			s.wants(1, "run", "--until-current")
+			s.checkSets("--readers", "polars", "--held", fmt.Sprintf("0:%d", at))
+		})
+	}
+}
