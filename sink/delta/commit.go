@@ -3,12 +3,10 @@ package delta
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"sluice/classify"
 	"sluice/connector"
-	"sluice/reliability"
 	"sluice/sink/delta/deltalog"
 )
 
@@ -26,6 +24,9 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 		return nil, err
 	}
 	table := t.tableID
+	if err := t.turn.yield(ctx); err != nil {
+		return nil, err
+	}
 	for losses := 0; ; losses++ {
 		// 1. Look at the log: every version that exists now becomes part of the snapshot. What winners in between mean
 		// for us is read off the prefix that they made, not off their commits.
@@ -56,13 +57,14 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 		if err != nil {
 			return nil, err
 		}
+		t.turn.offered(p)
 		if outcome == lost {
 			// 6a. N is another's, so this commit has not happened and no put of it can still land. The files are as
 			// good as before; the next version is N+1 or later, under a new id.
 			t.metrics.commits.WithLabelValues(resultLost).Inc()
 			t.log.DebugContext(ctx, "another commit came first", "version", p.version, "losses", losses+1)
-			if err := reliability.Wait(ctx, afterLoss(losses)); err != nil {
-				return nil, classify.Mark(err, classify.Canceled)
+			if err := t.turn.afterLoss(ctx, losses); err != nil {
+				return nil, err
 			}
 			continue
 		}
@@ -120,6 +122,7 @@ func (t *Table) won(p *proposal, c *connector.Commit, files *staged) error {
 	}
 	s.ReadAt = p.sent // it was the newest when it landed, which was not before
 	t.setHead(s)
+	t.turn.won = time.Now()
 	t.own = &ownCommit{version: p.version, txnID: p.txnID, txns: c.Txns}
 	if files != nil {
 		t.metrics.files.Add(float64(len(files.adds)))
@@ -128,12 +131,4 @@ func (t *Table) won(p *proposal, c *connector.Commit, files *staged) error {
 	t.metrics.commits.WithLabelValues(resultWon).Inc()
 	t.metrics.version.Set(float64(p.version))
 	return nil
-}
-
-// afterLoss is the pause after the n-th lost race, counted from 0: 20 ms to 2 s, wider with each, so that writers who
-// lost to the same one do not meet again.
-func afterLoss(n int) time.Duration {
-	const least, most = 20 * time.Millisecond, 2 * time.Second
-	wide := min(most, least<<min(n+2, 10))
-	return least + rand.N(wide-least+1)
 }

@@ -578,13 +578,3 @@ func TestYoung(t *testing.T) {
 		t.Error("a wall clock that was set back is trusted")
 	}
 }
-
-func TestAfterLoss(t *testing.T) {
-	for n := range 20 {
-		for range 100 {
-			if d := delta.AfterLoss(n); d < 20*time.Millisecond || d > 2*time.Second {
-				t.Fatalf("after %d losses: %v", n, d)
-			}
-		}
-	}
-}

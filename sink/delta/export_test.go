@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"context"
 	"time"
 
 	"sluice/sink/delta/deltalog"
@@ -9,8 +10,11 @@ import (
 // Young is the rule for the age of a snapshot.
 func Young(at, now time.Time) bool { return young(at, now) }
 
-// AfterLoss is the pause after a lost race.
-func AfterLoss(n int) time.Duration { return afterLoss(n) }
+// AfterLoss waits as after the n-th lost race, when a put takes so long.
+func AfterLoss(ctx context.Context, n int, took time.Duration) error {
+	t := turn{took: took}
+	return t.afterLoss(ctx, n)
+}
 
 // Supported says why this version must not write a table, nil if it may.
 func Supported(p deltalog.Protocol, m deltalog.Metadata) error {

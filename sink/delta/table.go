@@ -53,10 +53,11 @@ type Table struct {
 	metrics *metrics
 
 	// head is the newest version known, nil before the first load and after anything that made memory doubtful. own is
-	// the last version that this table's commit won. tableID outlives head. All owned by the writer.
+	// the last version that this table's commit won. tableID outlives head. turn says when to put. All owned by the writer.
 	head    *head
 	own     *ownCommit
 	tableID string
+	turn    turn
 
 	checkpoints checkpoints
 
