@@ -12,6 +12,7 @@ import (
 const (
 	killsAtRandom       = 20
 	killsWhileCommiting = 10
+	stormLasts          = 10 * time.Minute
 
 	recordsOfThree = 1_000_000
 	lastsOfThree   = 200 * time.Second

@@ -8,6 +8,7 @@ import "time"
 const (
 	killsAtRandom       = 4
 	killsWhileCommiting = 2
+	stormLasts          = 3 * time.Minute
 
 	recordsOfThree = 150_000
 	lastsOfThree   = 30 * time.Second

@@ -24,8 +24,15 @@ type S3Proxy struct {
 	transport *http.Transport
 
 	mu     sync.Mutex
+	slow   []slowness
 	faults []*Fault
 	ends   []func() // what releases requests that are held
+}
+
+// slowness is how long requests of a kind wait before they are forwarded.
+type slowness struct {
+	match Match
+	wait  time.Duration
 }
 
 // Match chooses requests.
@@ -102,6 +109,13 @@ func (p *S3Proxy) Break(match Match, count int, action Action) *Fault {
 	return f
 }
 
+// Slow lets every request that matches wait before it is forwarded, until Heal.
+func (p *S3Proxy) Slow(match Match, wait time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slow = append(p.slow, slowness{match, wait})
+}
+
 // Left returns how many more requests the fault waits for.
 func (p *S3Proxy) Left(f *Fault) int {
 	p.mu.Lock()
@@ -109,11 +123,11 @@ func (p *S3Proxy) Left(f *Fault) int {
 	return f.left
 }
 
-// Heal removes all faults. Requests that are held never take effect.
+// Heal removes all faults and slowness. Requests that are held never take effect.
 func (p *S3Proxy) Heal() {
 	p.mu.Lock()
 	ends := p.ends
-	p.faults, p.ends = nil, nil
+	p.faults, p.ends, p.slow = nil, nil, nil
 	p.mu.Unlock()
 	for _, end := range ends {
 		end()
@@ -146,6 +160,18 @@ func (f *Fault) Release(takeEffect bool) {
 	})
 }
 
+// pause is how long a request waits.
+func (p *S3Proxy) pause(r *http.Request) (wait time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.slow {
+		if s.match(r) {
+			wait += s.wait
+		}
+	}
+	return wait
+}
+
 func (p *S3Proxy) choose(r *http.Request) *Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,6 +191,7 @@ func (p *S3Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
+	time.Sleep(p.pause(r)) // a slow server answers as late to a client that has gone
 	fault := p.choose(r)
 	action := Action{forward: true}
 	if fault != nil {

@@ -1,0 +1,159 @@
+//go:build lab
+
+package e2e
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"sluice/test/lab"
+	"sluice/test/tablelog"
+)
+
+const (
+	// stormPace is the shortest time between two changes of a storm's membership; the longest is stormSpread more.
+	stormPace   = 2 * time.Second
+	stormSpread = 3 * time.Second
+	// stormWindow is the time in which positions must move, whatever happens. A partition whose owners die one after the
+	// other waits for their sessions to end: it gets twice that.
+	stormWindow = 30 * time.Second
+	// stormCommit is how long the PUT of a commit takes. One of all members' wins in that time.
+	stormCommit = 300 * time.Millisecond
+	// stormFreeze is longer than the session of 6 s and some commits.
+	stormFreeze = 12 * time.Second
+	// stormRereads is how often a record may be fetched on average: a member that dies before its commit leaves its share
+	// to be read again.
+	stormRereads = 10
+)
+
+// storm is a group whose members come and go.
+type storm struct {
+	*scene
+	members []*member
+	slow    *lab.S3Proxy // commits take their time behind it, for all alike: a slower member loses each race for a version
+	frozen  *member
+	thaws   time.Time
+	fetched map[string]float64 // records, by member
+	fenced  map[string]float64
+	moved   map[int32]time.Time // when each partition's position was last seen to move
+	at      map[int32]int64
+	longest time.Duration // that a position stood still
+}
+
+// look notes what the members have counted so far, and whether positions moved. The counters of a member that dies
+// between two looks are a little too low.
+func (s *storm) look() {
+	s.t.Helper()
+	for _, m := range s.members {
+		if r, err := m.health(); err != nil || !r.Joined && s.fetched[m.Name] == 0 {
+			continue // it starts
+		}
+		s.fetched[m.Name] = m.metric("sluice_fetch_records_total")
+		s.fenced[m.Name] = m.metric("sluice_fenced_total")
+	}
+	now := time.Now()
+	latest := now.Add(-stormWindow)
+	for id, next := range tablelog.Positions(s.commits()) {
+		if s.at[id] != next {
+			s.at[id], s.moved[id] = next, now
+		}
+	}
+	for id, moved := range s.moved {
+		s.longest = max(s.longest, now.Sub(moved))
+		if moved.After(latest) {
+			latest = moved
+		}
+		if stood := now.Sub(moved); stood > 2*stormWindow {
+			s.t.Errorf("partition %d stands at %d since %v", id, s.at[id], stood.Round(time.Second))
+			s.moved[id] = now // said once for each window
+		}
+	}
+	if now.Sub(latest) >= stormWindow {
+		s.t.Errorf("no position moved within %v", stormWindow)
+	}
+}
+
+// change lets a member come, go, die, or stand still for longer than its session.
+func (s *storm) change() {
+	s.t.Helper()
+	one := func() *member {
+		i := s.random.IntN(len(s.members))
+		m := s.members[i]
+		s.members = slices.Delete(s.members, i, i+1)
+		return m
+	}
+	switch n := len(s.members); {
+	case n < 2 || n < 4 && s.random.IntN(2) == 0:
+		s.members = append(s.members, s.start(through(s.slow)))
+	case s.frozen == nil && s.random.IntN(6) == 0:
+		s.frozen, s.thaws = one(), time.Now().Add(stormFreeze)
+		s.frozen.freeze()
+	case s.random.IntN(2) == 0:
+		one().kill()
+	default:
+		one().drain()
+	}
+}
+
+// thaw lets a frozen member go on when its time has come. It thinks that it still is who it was.
+func (s *storm) thaw() {
+	s.t.Helper()
+	if s.frozen != nil && time.Now().After(s.thaws) {
+		s.frozen.thaw()
+		s.members, s.frozen = append(s.members, s.frozen), nil
+	}
+}
+
+// Members join, leave, are killed and stand still every few seconds, with commits that take longer than the time between.
+// The work goes on: claims outlive generations, and the log decides whose commit counts.
+func TestMembershipStorm(t *testing.T) {
+	t.Parallel()
+	const partitions = 8
+	s := &storm{
+		scene: newScene(t, partitions), fetched: map[string]float64{}, fenced: map[string]float64{},
+		moved: map[int32]time.Time{}, at: map[int32]int64{},
+	}
+	s.slow = s.proxy()
+	s.slow.Slow(lab.CommitPut, stormCommit)
+	end := s.stream(1000)
+	s.members = append(s.members, s.start(through(s.slow)))
+	s.awaitRows(1)
+	began := time.Now()
+	for id := range int32(partitions) {
+		s.moved[id] = began
+	}
+	changes := 0
+	for time.Since(began) < stormLasts {
+		next := time.Now().Add(stormPace + time.Duration(s.random.Int64N(int64(stormSpread))))
+		s.change()
+		changes++
+		for time.Now().Before(next) {
+			s.thaw()
+			s.look()
+			time.Sleep(500 * time.Millisecond) // between two looks
+		}
+	}
+	s.thaws = time.Time{}
+	s.thaw()
+	s.look()
+	end()
+	for _, m := range s.members {
+		m.drain()
+	}
+	s.untilCurrent()
+	s.check("--readers", "duckdb,polars")
+
+	sum := func(all map[string]float64) (n float64) {
+		for _, v := range all {
+			n += v
+		}
+		return n
+	}
+	rereads := sum(s.fetched) / float64(s.ledger.Len())
+	t.Logf("%d changes of %d members in %v; fenced %v times; each record fetched %.2f times; a position stood still for %v at most",
+		changes, len(s.fetched), stormLasts, sum(s.fenced), rereads, s.longest.Round(time.Second))
+	if rereads > stormRereads {
+		t.Errorf("each record was fetched %.1f times on average", rereads)
+	}
+}
