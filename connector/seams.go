@@ -38,6 +38,9 @@ type Assignment struct {
 	// generation, which go on: the table's log is the fence.
 	Joined     bool
 	Partitions []Partition
+	// Appeared are the topics among them that did not exist when the group looked for the first time. All of their
+	// records came after the start, so they begin at the first one, even if others begin at their end.
+	Appeared []string
 }
 
 // GroupOffset is a committed offset of the group: the next offset to read and the leader epoch of the record batch

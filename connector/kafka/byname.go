@@ -52,7 +52,7 @@ func (c *Client) compareTopics(ctx context.Context, req *fetchRequest, f *fetchR
 	if len(names) == 0 {
 		return nil
 	}
-	m, err := c.askMetadata(ctx, req.broker, names)
+	m, err := c.askMetadata(ctx, req.broker, len(names), names)
 	if err != nil {
 		return fmt.Errorf("compare the ids of topics that were read by name: %w", err)
 	}

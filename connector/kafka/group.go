@@ -22,6 +22,9 @@ type GroupConfig struct {
 	Group string
 	// Topics are subscribed to as far as they exist. The others are waited for.
 	Topics []string
+	// Matches says which topics are subscribed to besides, those that are created later included. Kafka's internal ones
+	// are never asked about. nil: none, and only Topics are looked at.
+	Matches func(topic string) bool
 	// Session is how long the coordinator waits for a silent member: 30 s, or the client's. Heartbeats come ten times as
 	// often; an exchange with the coordinator may take half of it.
 	Session time.Duration
@@ -56,10 +59,11 @@ type Group struct {
 	backoff reliability.Backoff
 
 	mu          sync.Mutex
-	missing     []string
-	missingSaid time.Time  // in the log
-	last        generation // the newest one, be it over
-	trouble     *Trouble   // since the last generation or look that worked
+	absent      []Absent
+	missingSaid time.Time       // in the log
+	first       map[string]bool // the topics that were there at the first look
+	last        generation      // the newest one, be it over
+	trouble     *Trouble        // since the last generation or look that worked
 }
 
 var _ connector.Group = (*Group)(nil)
@@ -88,11 +92,23 @@ func NewGroup(client *Client, cfg GroupConfig, logger *slog.Logger, reg promethe
 	}
 }
 
-// Missing returns the configured topics that do not exist, as last seen by Run. They are held topic_missing.
-func (g *Group) Missing() []string {
+// Absent returns the configured topics that are not read, as last seen by Run. They are held.
+func (g *Group) Absent() []Absent {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Clone(g.missing)
+	return slices.Clone(g.absent)
+}
+
+// appeared returns those topics of claims that did not exist when Run looked for the first time.
+func (g *Group) appeared(claims []connector.Partition) (names []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range claims {
+		if !g.first[p.Topic] && !slices.Contains(names, p.Topic) {
+			names = append(names, p.Topic)
+		}
+	}
+	return names
 }
 
 // Trouble returns what keeps this member out of the group, or its topics unknown.
@@ -145,11 +161,11 @@ func (g *Group) serve(ctx context.Context, deliver func(connector.Assignment)) e
 	return g.belong(ctx, topics, deliver)
 }
 
-// awaitTopics returns the configured topics as soon as one of them exists.
+// awaitTopics returns the topics to subscribe to as soon as there is one.
 func (g *Group) awaitTopics(ctx context.Context, deliver func(connector.Assignment)) (topics, error) {
 	told, failures := false, 0
 	for {
-		found, err := g.look(ctx)
+		seen, err := g.look(ctx)
 		pause := g.pause()
 		switch {
 		case err != nil:
@@ -160,11 +176,12 @@ func (g *Group) awaitTopics(ctx context.Context, deliver func(connector.Assignme
 			g.troubles(err)
 			pause = g.backoff.Pause(failures)
 			g.logger.WarnContext(ctx, "looking for topics failed, will try again", "err", err, "pause", pause)
-		case len(found) > 0:
-			return found, nil
+		case len(seen.topics) > 0:
+			return seen.topics, nil
 		case !told:
 			g.troubles(nil)
 			told, failures = true, 0
+			g.logger.InfoContext(ctx, "there is no topic to read yet")
 			deliver(connector.Assignment{})
 		}
 		if err := reliability.Wait(ctx, pause); err != nil {
@@ -188,7 +205,7 @@ func (g *Group) belong(ctx context.Context, topics topics, deliver func(connecto
 		claims := g.begin(gen.ID, gen.MemberID, m.claims(gen))
 		g.metrics.joined.Set(1)
 		g.logger.InfoContext(ctx, "joined", "generation", gen.ID, "member", gen.MemberID, "claims", len(claims))
-		deliver(connector.Assignment{Joined: true, Partitions: claims})
+		deliver(connector.Assignment{Joined: true, Partitions: claims, Appeared: g.appeared(claims)})
 
 		why := m.watch(ctx, gen)
 		g.metrics.joined.Set(0)
@@ -264,7 +281,7 @@ func newGroupMetrics(reg prometheus.Registerer) *groupMetrics {
 			Name: "sluice_group_joined", Help: "1 while this member is part of a generation.",
 		}),
 		missing: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "sluice_group_missing_topics", Help: "Configured topics that do not exist.",
+			Name: "sluice_group_missing_topics", Help: "Configured topics that do not exist or are refused.",
 		}),
 	}
 	if reg != nil {

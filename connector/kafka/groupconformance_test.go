@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,6 +25,7 @@ var conformance = []struct {
 	{"PartitionsAdded", testPartitionsAdded},
 	{"TopicCreatedAnew", testTopicCreatedAnew},
 	{"TopicDeleted", testTopicDeleted},
+	{"Matches", testMatches},
 	{"Offsets", testOffsets},
 	{"CommitFenced", testCommitFenced},
 }
@@ -75,14 +77,14 @@ func testJoinAndLeave(_ *testing.T, s *scene) {
 func testMissingTopic(t *testing.T, s *scene) {
 	a := s.start(nil, "t", "u")
 	s.until("told of nothing", func() bool { return a.logs.count("topics do not exist") > 0 })
-	if diff := cmp.Diff([]string{s.prefix + "t", s.prefix + "u"}, a.Missing()); diff != "" {
+	if diff := cmp.Diff([]string{s.prefix + "t", s.prefix + "u"}, a.missing()); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
 	}
 	a.told("apart")
 
 	s.create("t", 2)
 	s.until("t is read", a.has(2))
-	if diff := cmp.Diff([]string{s.prefix + "u"}, a.Missing()); diff != "" {
+	if diff := cmp.Diff([]string{s.prefix + "u"}, a.missing()); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
 	}
 	a.told("joined t-0 t-1")
@@ -93,7 +95,7 @@ func testMissingTopic(t *testing.T, s *scene) {
 	s.create("u", 1)
 	s.until("u is read, too", a.has(3))
 	a.told("apart t-0 t-1", "joined t-0 t-1 u-0")
-	if missing := a.Missing(); len(missing) > 0 {
+	if missing := a.missing(); len(missing) > 0 {
 		t.Errorf("still missing: %v", missing)
 	}
 }
@@ -147,7 +149,7 @@ func testTopicDeleted(t *testing.T, s *scene) {
 	s.delete("t")
 	s.until("u is left", both(1))
 	s.until("both miss t", func() bool {
-		return cmp.Equal(a.Missing(), []string{s.prefix + "t"}) && cmp.Equal(b.Missing(), []string{s.prefix + "t"})
+		return cmp.Equal(a.missing(), []string{s.prefix + "t"}) && cmp.Equal(b.missing(), []string{s.prefix + "t"})
 	})
 	s.delete("u")
 	s.until("nothing is left", func() bool {
@@ -155,6 +157,54 @@ func testTopicDeleted(t *testing.T, s *scene) {
 	})
 	if s.exists("t") || s.exists("u") {
 		t.Error("a deleted topic was created again")
+	}
+}
+
+// testMatches: topics that match are read beside those that are named, as they come and go. Those of Kafka never match.
+func testMatches(t *testing.T, s *scene) {
+	s.create("t", 1)
+	s.create("sales.a", 2)
+	s.create("other", 1)
+	matches := func(topic string) bool {
+		return strings.HasPrefix(topic, s.prefix+"sales.") || strings.HasPrefix(topic, "__")
+	}
+	a := s.start(func(_ *Config, g *GroupConfig) { g.Matches = matches }, "t", "late")
+	s.until("joined", a.has(3))
+	a.told("joined sales.a-0 sales.a-1 t-0")
+	appeared := func(want ...string) {
+		t.Helper()
+		for i := range want {
+			want[i] = s.prefix + want[i]
+		}
+		if d := cmp.Diff(want, a.now().Appeared); d != "" {
+			t.Errorf("appeared (-want +got):\n%s", d)
+		}
+	}
+	appeared()
+	if d := cmp.Diff([]string{s.prefix + "late"}, a.missing()); d != "" {
+		t.Error(d)
+	}
+
+	s.create("sales.b", 1)
+	s.until("a topic that matches is read", a.has(4))
+	appeared("sales.b")
+	s.create("late", 1)
+	s.until("a topic that was waited for is read", a.has(5))
+	appeared("late", "sales.b")
+
+	s.delete("sales.a")
+	s.until("a topic that is gone is not read", a.has(3))
+	if missing := a.missing(); len(missing) > 0 {
+		t.Errorf("nobody named it: %v", missing)
+	}
+	id := s.create("sales.a", 3)
+	s.until("the new one is read", func() bool { return a.has(6)() && topicID(a.now(), s.prefix+"sales.a") == id })
+	appeared("late", "sales.b")
+
+	names, err := a.Topics(t.Context())
+	want := []string{s.prefix + "late", s.prefix + "sales.a", s.prefix + "sales.b", s.prefix + "t"}
+	if d := cmp.Diff(want, names); d != "" || err != nil {
+		t.Errorf("%v %s", err, d)
 	}
 }
 

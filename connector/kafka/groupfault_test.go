@@ -238,7 +238,7 @@ func TestGroupOldMetadata(t *testing.T) {
 		s.until("a look is answered wrong", func() bool { return once.Hits() > 0 })
 		time.Sleep(5 * time.Minute)
 		a.told("joined t-0 t-1")
-		if missing := a.Missing(); len(missing) > 0 {
+		if missing := a.missing(); len(missing) > 0 {
 			t.Errorf("still missing: %v", missing)
 		}
 	})
@@ -325,6 +325,40 @@ func TestGroupRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestGroupOneRefused: a topic that is refused is held, the others are read. It is read as soon as it may be, and its
+// claims are kept while the right to see it is gone.
+func TestGroupOneRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *scene) {
+		s.create("t", 2)
+		s.create("secret", 1)
+		refused := kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "secret", Err: kerr.TopicAuthorizationFailed, Count: -1}
+		fault := s.fake.Fault(refused)
+		a := s.start(nil, "t", "secret")
+		s.until("joined", a.has(2))
+		absent := a.Absent()
+		if len(absent) != 1 || absent[0].Topic != "secret" || absent[0].Reason != connector.ReasonKafkaDenied || absent[0].Since.IsZero() {
+			t.Errorf("absent: %+v", absent)
+		}
+		since := absent[0].Since
+		s.until("a second look", func() bool { return time.Since(since) > 3*time.Minute/2 })
+		if again := a.Absent(); len(again) != 1 || !again[0].Since.Equal(since) {
+			t.Errorf("since: %+v, first %v", again, since)
+		}
+		fault.Remove()
+		s.until("both are read", a.has(3))
+		if absent := a.Absent(); len(absent) > 0 {
+			t.Errorf("absent: %+v", absent)
+		}
+		if len(a.now().Appeared) > 0 {
+			t.Errorf("appeared: %v; it was there all the time", a.now().Appeared)
+		}
+		a.forget()
+		fault = s.fake.Fault(refused)
+		s.until("looks are refused", func() bool { return fault.Hits() >= 2 })
+		a.told()
+	})
 }
 
 // TestGroupCommitErrors: the class of a commit's error is that of the code, partition by partition.

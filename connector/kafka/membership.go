@@ -77,7 +77,7 @@ func (m *membership) onJoin() (owned, error) {
 	defer cancel()
 	if now, err := m.group.client.topics(ctx, m.names); err == nil { // else the last look does, it is older still
 		m.mu.Lock()
-		m.base = newer(m.base, now)
+		m.base = newer(m.base, now.topics)
 		m.mu.Unlock()
 	}
 	return m.group.owned(), m.joining.Err() // when we are leaving kafka-go would still join, and wait for the others
@@ -88,12 +88,14 @@ func (m *membership) lookup(names []string) map[string][]int32 {
 	ctx, cancel := context.WithTimeout(m.joining, m.group.client.timeout())
 	defer cancel()
 	found, err := m.group.client.topics(ctx, names)
-	if err != nil {
-		found = m.known()
-	}
+	base := m.known()
 	partitions := make(map[string][]int32)
 	for _, name := range names {
-		if t, ok := found[name]; ok {
+		t, ok := found.topics[name]
+		if err != nil || found.refused[name] != nil {
+			t, ok = base[name]
+		}
+		if ok {
 			partitions[name] = t.Partitions
 		}
 	}

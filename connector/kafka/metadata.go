@@ -44,6 +44,7 @@ type topicMetadata struct {
 	Err        kafka.Error
 	Name       string
 	ID         idempotency.TopicID
+	Internal   bool                // Kafka's own, such as __consumer_offsets
 	Partitions []partitionMetadata // ascending
 }
 
@@ -72,21 +73,24 @@ type partitionMetadata struct {
 // metadata asks any broker for topics by name, for the cluster alone without names. It asks by name because an answer by
 // id cannot tell a topic that was created again from one that is gone. It never creates a topic.
 func (c *Client) metadata(ctx context.Context, names ...string) (*clusterMetadata, error) {
-	m, err := c.askMetadata(ctx, anyBroker, names)
+	m, err := c.askMetadata(ctx, anyBroker, len(names), names)
 	if err != nil {
 		return nil, fmt.Errorf("metadata: %w", Classify(err))
 	}
 	return m, nil
 }
 
-func (c *Client) askMetadata(ctx context.Context, broker int32, names []string) (*clusterMetadata, error) {
+// everyTopic asks for all topics that we may describe. Others are not in the answer, not even with an error.
+const everyTopic = -1
+
+func (c *Client) askMetadata(ctx context.Context, broker int32, n int, names []string) (*clusterMetadata, error) {
 	v, err := c.version(ctx, broker, protocol.Metadata, metadataVersion, metadataVersion)
 	if err != nil {
 		return nil, err
 	}
 	x := &exchange{}
 	e := c.begin(x, broker, protocol.Metadata, v, true)
-	e.array(len(names)) // zero is none; null would be all
+	e.array(n) // zero is none
 	for _, name := range names {
 		e.uuid(idempotency.TopicID{})
 		e.str(name)
@@ -124,7 +128,7 @@ func decodeMetadata(b []byte) (*clusterMetadata, error) {
 	d.i32() // controller
 	for n := d.array(); n > 0 && d.err == nil; n-- {
 		t := topicMetadata{Err: kafka.Error(d.i16()), Name: d.str(), ID: d.uuid()}
-		d.i8() // internal
+		t.Internal = d.i8() != 0
 		for n := d.array(); n > 0 && d.err == nil; n-- {
 			t.Partitions = append(t.Partitions, partitionMetadata{
 				Err: kafka.Error(d.i16()), ID: d.i32(), Leader: d.i32(), Epoch: d.i32(),

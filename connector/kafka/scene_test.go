@@ -205,6 +205,9 @@ func (m *member) has(partitions int) func() bool {
 	}
 }
 
+// missing returns the topics that do not exist.
+func (m *member) missing() []string { return namesOf(m.Absent(), connector.ReasonTopicMissing) }
+
 // told compares what was delivered since the last call.
 func (m *member) told(want ...string) {
 	m.scene.t.Helper()

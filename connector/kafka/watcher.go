@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,11 +10,12 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"sluice/classify"
 	"sluice/connector"
 	"sluice/reliability"
 )
 
-// topics are the configured topics that exist, by name.
+// topics are topics that exist, by name.
 type topics map[string]connector.Topic
 
 // reason says why a generation ended.
@@ -63,60 +65,181 @@ func newer(base, now topics) topics {
 	return merged
 }
 
-// missingLogEvery is how often missing topics are mentioned in the log.
+// sight is what the cluster shows of the topics that we want.
+type sight struct {
+	topics  topics
+	refused map[string]error // a HoldError for each topic that may not be read
+}
+
+// Absent is a configured topic that is not read, since it is not there or is refused to us.
+type Absent struct {
+	Topic  string
+	Reason connector.Reason
+	Detail string
+	Since  time.Time
+}
+
+// missingLogEvery is how often absent topics are mentioned in the log.
 const missingLogEvery = time.Minute
 
-// look returns those of the configured topics that exist, and remembers the others. A Fatal error is a hold.
-func (g *Group) look(ctx context.Context) (topics, error) {
-	found, err := g.client.topics(ctx, g.cfg.Topics)
+// look returns what there is of the configured topics, and remembers what is absent. An error that is Fatal is a hold:
+// nothing can be read.
+func (g *Group) look(ctx context.Context) (sight, error) {
+	seen, err := g.client.wanted(ctx, g.cfg.Topics, g.cfg.Matches)
 	if err != nil {
-		return nil, err
+		return sight{}, err
 	}
-	var missing []string
+	var absent []Absent
+	var refusal error
 	for _, name := range g.cfg.Topics {
-		if _, ok := found[name]; !ok {
-			missing = append(missing, name)
+		if _, ok := seen.topics[name]; ok {
+			continue
+		}
+		a := Absent{Topic: name, Reason: connector.ReasonTopicMissing, Detail: "the cluster has no topic of this name", Since: time.Now()}
+		if err := seen.refused[name]; err != nil {
+			refusal = err
+			a.Reason, a.Detail = connector.ReasonKafkaDenied, err.Error()
+			if hold, ok := errors.AsType[*connector.HoldError](err); ok {
+				a.Reason = hold.Reason
+			}
+		}
+		absent = append(absent, a)
+	}
+	g.note(ctx, seen, absent)
+	if len(seen.topics) == 0 && refusal != nil {
+		return sight{}, refusal
+	}
+	return seen, nil
+}
+
+// note remembers a look, and says what has changed.
+func (g *Group) note(ctx context.Context, seen sight, absent []Absent) {
+	g.metrics.missing.Set(float64(len(absent)))
+	g.mu.Lock()
+	before := g.absent
+	for i := range absent {
+		was := slices.IndexFunc(before, func(b Absent) bool { return b.Topic == absent[i].Topic && b.Reason == absent[i].Reason })
+		if was >= 0 {
+			absent[i].Since = before[was].Since
 		}
 	}
-	g.mu.Lock()
-	before := g.missing
-	g.missing = missing
-	say := len(missing) > 0 && (!slices.Equal(before, missing) || time.Since(g.missingSaid) >= missingLogEvery)
+	g.absent = absent
+	if g.first == nil {
+		g.first = map[string]bool{}
+		for name := range seen.topics {
+			g.first[name] = true
+		}
+		for name := range seen.refused {
+			g.first[name] = true
+		}
+	}
+	same := slices.EqualFunc(before, absent, func(a, b Absent) bool { return a.Topic == b.Topic && a.Reason == b.Reason })
+	say := len(absent) > 0 && (!same || time.Since(g.missingSaid) >= missingLogEvery)
 	if say {
 		g.missingSaid = time.Now()
 	}
 	g.mu.Unlock()
-	g.metrics.missing.Set(float64(len(missing)))
-	switch {
-	case say:
+	if missing := namesOf(absent, connector.ReasonTopicMissing); say && len(missing) > 0 {
 		g.logger.WarnContext(ctx, "topics do not exist, waiting for them", "topics", missing)
-	case len(missing) == 0 && len(before) > 0:
-		g.logger.InfoContext(ctx, "topics exist now", "topics", before)
 	}
-	return found, nil
-}
-
-// topics asks for topics by name and returns those that exist. It never creates one.
-func (c *Client) topics(ctx context.Context, names []string) (topics, error) {
-	m, err := c.metadata(ctx, names...)
-	if err != nil {
-		return nil, Held("reading the metadata of topics", err)
-	}
-	found := make(topics)
-	for _, t := range m.Topics {
-		switch {
-		case t.missing():
-		case t.Err != 0:
-			return nil, Held("reading the metadata of topic "+t.Name, fmt.Errorf("topic %s: %w", t.Name, t.Err))
-		default:
-			topic := connector.Topic{Cluster: m.Cluster, Name: t.Name, ID: t.ID}
-			for _, p := range t.Partitions {
-				topic.Partitions = append(topic.Partitions, p.ID)
+	if say {
+		for _, a := range absent {
+			if a.Reason != connector.ReasonTopicMissing {
+				g.logger.ErrorContext(ctx, "a topic is refused, waiting for it", "topic", a.Topic, "reason", string(a.Reason), "err", seen.refused[a.Topic])
 			}
-			found[t.Name] = topic
 		}
 	}
-	return found, nil
+	if len(absent) == 0 && len(before) > 0 {
+		g.logger.InfoContext(ctx, "topics exist now", "topics", namesOf(before, ""))
+	}
+}
+
+// namesOf returns the names of absent topics, of one reason or of all.
+func namesOf(absent []Absent, reason connector.Reason) (names []string) {
+	for _, a := range absent {
+		if reason == "" || a.Reason == reason {
+			names = append(names, a.Topic)
+		}
+	}
+	return names
+}
+
+// wanted asks for topics by name and, unless matches is nil, for all others whose names match. Kafka's internal topics
+// never match.
+func (c *Client) wanted(ctx context.Context, names []string, matches func(string) bool) (sight, error) {
+	if matches == nil {
+		return c.topics(ctx, names)
+	}
+	m, err := c.askMetadata(ctx, anyBroker, everyTopic, nil)
+	if err != nil {
+		return sight{}, Held("reading the metadata of all topics", fmt.Errorf("metadata: %w", err))
+	}
+	seen, err := m.sight(func(t *topicMetadata) bool { return slices.Contains(names, t.Name) || !t.Internal && matches(t.Name) })
+	if err != nil {
+		return sight{}, err
+	}
+	var unseen []string // absent or refused: only a question by name tells
+	for _, name := range names {
+		if _, ok := seen.topics[name]; !ok {
+			unseen = append(unseen, name)
+		}
+	}
+	if len(unseen) == 0 {
+		return seen, nil
+	}
+	rest, err := c.topics(ctx, unseen)
+	maps.Copy(seen.topics, rest.topics)
+	seen.refused = rest.refused
+	return seen, err
+}
+
+// topics asks for topics by name. It never creates one.
+func (c *Client) topics(ctx context.Context, names []string) (sight, error) {
+	m, err := c.metadata(ctx, names...)
+	if err != nil {
+		return sight{}, Held("reading the metadata of topics", err)
+	}
+	return m.sight(func(*topicMetadata) bool { return true })
+}
+
+// sight returns those of the topics that are wanted and exist.
+func (m *clusterMetadata) sight(want func(*topicMetadata) bool) (sight, error) {
+	seen := sight{topics{}, map[string]error{}}
+	for i := range m.Topics {
+		t := &m.Topics[i]
+		if !want(t) || t.missing() {
+			continue
+		}
+		if t.Err != 0 {
+			err := Held("reading the metadata of topic "+t.Name, fmt.Errorf("topic %s: %w", t.Name, t.Err))
+			if classify.Of(err) != classify.Fatal {
+				return sight{}, err
+			}
+			seen.refused[t.Name] = err
+			continue
+		}
+		topic := connector.Topic{Cluster: m.Cluster, Name: t.Name, ID: t.ID}
+		for _, p := range t.Partitions {
+			topic.Partitions = append(topic.Partitions, p.ID)
+		}
+		seen.topics[t.Name] = topic
+	}
+	return seen, nil
+}
+
+// Topics returns the names of those of the configured topics that exist now, sorted: listed ones and those that match.
+// Nothing is joined for it. A listed one that is refused is an error.
+func (g *Group) Topics(ctx context.Context) ([]string, error) {
+	seen, err := g.client.wanted(ctx, g.cfg.Topics, g.cfg.Matches)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range g.cfg.Topics {
+		if err := seen.refused[name]; err != nil {
+			return nil, err
+		}
+	}
+	return slices.Sorted(maps.Keys(seen.topics)), nil
 }
 
 // watch waits for the end of a generation, and brings it about if the topics change. It returns why it ended, or anything
@@ -153,14 +276,20 @@ func (m *membership) watch(ctx context.Context, gen *kafka.Generation) reason {
 // something is gone.
 func (m *membership) check(ctx context.Context) reason {
 	for second := false; ; second = true {
-		now, err := m.group.look(ctx)
+		seen, err := m.group.look(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
 				m.group.logger.WarnContext(ctx, "looking for changed topics failed", "err", err)
 			}
 			return nothing
 		}
-		why, doubtful := changed(m.known(), now)
+		base := m.known()
+		for name := range seen.refused { // its claims stand by themselves, until we are let in again
+			if t, ours := base[name]; ours {
+				seen.topics[name] = t
+			}
+		}
+		why, doubtful := changed(base, seen.topics)
 		if !doubtful || second {
 			return why
 		}

@@ -44,7 +44,7 @@ func (e *encoder) bool(v bool) {
 	}
 }
 
-// array starts an array of n elements.
+// array starts an array of n elements, null if n is -1.
 func (e *encoder) array(n int) {
 	if e.flexible {
 		e.b = binary.AppendUvarint(e.b, uint64(n)+1)
