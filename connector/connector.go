@@ -156,6 +156,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		progress:    make(chan struct{}, 1),
 		claims:      map[Partition]*claim{},
 		byTopic:     map[string]*tableState{},
+		starts:      map[string]Start{},
 		route:       c.Route,
 		newWriter: func(t *tableState, target Target) *writer {
 			return &writer{

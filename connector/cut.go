@@ -16,13 +16,13 @@ func (r *reader) due(t *tableState) string {
 		return ""
 	}
 	rows, age := t.filled.rows.Load(), time.Since(t.opened)
-	empty := rows == 0 && t.filled.bad.Load() == 0 && r.valve.queued.Load() == 0 && !r.heldOpen(t)
+	empty := rows == 0 && t.filled.bad.Load() == 0 && t.filled.queued.Load() == 0 && !heldOpen(t)
 	switch {
 	case r.draining:
 		return "drain"
 	case r.config.UntilCurrent && r.reached():
 		return "current"
-	case r.pausedOpen(t):
+	case pausedOpen(t):
 		return "pause"
 	case rows >= t.limits.Rows:
 		return "rows"
@@ -30,16 +30,16 @@ func (r *reader) due(t *tableState) string {
 		return "bytes"
 	case !empty && age >= t.limits.Every:
 		return "age"
-	case empty && (age >= emptyEvery || r.gathered(t) >= emptyOffsets):
+	case empty && (age >= emptyEvery || gathered(t) >= emptyOffsets):
 		return "positions"
 	}
 	return ""
 }
 
 // pausedOpen tells whether a paused claim waits for what it read before to settle.
-func (r *reader) pausedOpen(t *tableState) bool {
-	for _, c := range r.claims {
-		if c.table == t && c.isPaused() && c.next > c.from {
+func pausedOpen(t *tableState) bool {
+	for _, c := range t.claims {
+		if c.isPaused() && c.next > c.from {
 			return true
 		}
 	}
@@ -47,9 +47,9 @@ func (r *reader) pausedOpen(t *tableState) bool {
 }
 
 // heldOpen tells whether a claim that holds waits for what it read before to settle.
-func (r *reader) heldOpen(t *tableState) bool {
-	for _, c := range r.claims {
-		if c.table == t && c.state == held && c.next > c.from {
+func heldOpen(t *tableState) bool {
+	for _, c := range t.claims {
+		if c.state == held && c.next > c.from {
 			return true
 		}
 	}
@@ -57,11 +57,9 @@ func (r *reader) heldOpen(t *tableState) bool {
 }
 
 // gathered is how many offsets the batch that fills covers.
-func (r *reader) gathered(t *tableState) (n int64) {
-	for _, c := range r.claims {
-		if c.table == t {
-			n += c.next - c.from
-		}
+func gathered(t *tableState) (n int64) {
+	for _, c := range t.claims {
+		n += c.next - c.from
 	}
 	return n
 }
@@ -69,8 +67,8 @@ func (r *reader) gathered(t *tableState) (n int64) {
 // cut closes the batch of a table: a marker through all lanes, behind everything handed over.
 func (r *reader) cut(t *tableState, reason string) {
 	claims := map[Partition]Span{}
-	for p, c := range r.claims {
-		if c.table == t && c.state != resuming && c.next > c.from {
+	for p, c := range t.claims {
+		if c.state != resuming && c.next > c.from {
 			claims[p] = Span{c.session, c.from, c.next, c.epoch}
 			c.from = c.next
 		}

@@ -60,10 +60,7 @@ func (r *reader) settled(t *tableState, p *Plan) {
 
 // proved ends what a won commit disproves.
 func (r *reader) proved(t *tableState) {
-	for _, c := range r.claims {
-		if c.table != t {
-			continue
-		}
+	for _, c := range t.claims {
 		if c.fences = 0; c.unproven && c.state == reading {
 			r.release(c)
 		}
@@ -77,10 +74,7 @@ func (r *reader) fenced(t *tableState, err error) {
 	r.logger.Warn("FENCED: everything read and not committed is dropped, its claims resume from the table", "table", t.name, "err", err)
 	r.dropAll(t)
 	var again []*claim
-	for _, c := range r.claims {
-		if c.table != t {
-			continue
-		}
+	for _, c := range t.claims {
 		if !r.joined && r.assigned { // no generation and a fence: somebody else works on them
 			r.lose(c)
 			continue
@@ -99,15 +93,13 @@ func (r *reader) fenced(t *tableState, err error) {
 func (r *reader) failed(t *tableState, err error, atCommit bool) {
 	reason, detail, _ := reasonOf(err)
 	r.dropAll(t)
-	for _, c := range r.claims {
-		if c.table == t {
-			r.end(c)
-			if c.isPaused() && c.state == held {
-				continue // nobody tries for it
-			}
-			r.stand(c, Hold{Reason: reason, Detail: detail, Offset: c.position})
-			c.unproven = c.unproven || atCommit
+	for _, c := range t.claims {
+		r.end(c)
+		if c.isPaused() && c.state == held {
+			continue // nobody tries for it
 		}
+		r.stand(c, Hold{Reason: reason, Detail: detail, Offset: c.position})
+		c.unproven = c.unproven || atCommit
 	}
 }
 
@@ -184,9 +176,9 @@ func (r *reader) maySucceed(c *claim, f found) bool {
 func (r *reader) check(t *tableState) {
 	now := time.Now()
 	var again []*claim
-	for _, c := range r.claims {
+	for _, c := range t.claims {
 		// Not while rows of it are open: what it read before the hold must settle first.
-		if c.table == t && c.state == held && !now.Before(c.checks) && c.next == c.from && !t.cuts(c.Partition) {
+		if c.state == held && !now.Before(c.checks) && c.next == c.from && !t.cuts(c.Partition) {
 			c.checks = now.Add(c.checkEvery())
 			again = append(again, c)
 		}
@@ -202,8 +194,8 @@ func (r *reader) check(t *tableState) {
 	}
 	t.checks = now.Add(recheck)
 	expected := map[Partition]int64{}
-	for p, c := range r.claims {
-		if c.table == t && c.state == reading && c.next == c.from && !t.cuts(p) {
+	for p, c := range t.claims {
+		if c.state == reading && c.next == c.from && !t.cuts(p) {
 			expected[p] = c.from
 		}
 	}

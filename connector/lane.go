@@ -74,6 +74,7 @@ func (o *openChunk) count(t *tableState, rows, bytes, bad int64) {
 type filled struct {
 	rows, bytes atomic.Int64
 	bad         atomic.Int64
+	queued      atomic.Int64 // records handed over and not looked at yet
 }
 
 func (l *lane) run(ctx context.Context) {
@@ -125,6 +126,7 @@ func (l *lane) decode(b *block) {
 		o.count(b.table, rowsNow-rows, bytesNow-bytes, 0)
 		l.metrics.ignored.Add(float64(o.builder.Ignored()))
 	}
+	b.table.filled.queued.Add(-int64(len(b.records)))
 	l.valve.give(b.taken)
 	l.blocks.put(b)
 	select {

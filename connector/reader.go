@@ -23,6 +23,7 @@ type reader struct {
 	lanes    []*lane
 	tables   []*tableState
 	byTopic  map[string]*tableState // nil for a topic that feeds none
+	starts   map[string]Start       // by topic, as configured
 	offsets  *offsetKeeper
 	publish  func(*Status)
 	standing func(table string, p Partition) *Hold
@@ -56,6 +57,7 @@ type tableState struct {
 	decoder Decoder
 	limits  Limits
 	filled  filled
+	claims  map[Partition]*claim // of this table
 
 	schema  Schema    // that lanes build for
 	opened  time.Time // when the batch that fills got its first record; zero if it has none
@@ -142,6 +144,11 @@ func (r *reader) assign(a Assignment) {
 			r.lose(c)
 		}
 	}
+	for _, topic := range a.Appeared {
+		if t := r.feeds(topic); t != nil {
+			t.begins(topic, r.starts[topic].ofNew())
+		}
+	}
 	fresh := map[*tableState][]*claim{}
 	for _, p := range a.Partitions {
 		if _, have := r.claims[p]; have {
@@ -153,7 +160,7 @@ func (r *reader) assign(a Assignment) {
 		}
 		c := &claim{Partition: p, table: t, lane: r.leastLoaded(), state: resuming, position: -1, target: -1}
 		r.end(c) // gives it its first session
-		r.claims[p] = c
+		r.claims[p], t.claims[p] = c, c
 		fresh[t] = append(fresh[t], c)
 	}
 	r.order = slices.SortedFunc(maps.Values(r.claims), func(a, b *claim) int { return comparePartitions(a.Partition, b.Partition) })
@@ -177,7 +184,7 @@ func (r *reader) feeds(topic string) *tableState {
 	}
 	i := slices.IndexFunc(r.tables, func(t *tableState) bool { return t.name == conf.Table })
 	if i < 0 {
-		t := &tableState{name: conf.Table, decoder: target.Decoder, limits: conf.Commit}
+		t := &tableState{name: conf.Table, decoder: target.Decoder, limits: conf.Commit, claims: map[Partition]*claim{}}
 		t.writer = r.newWriter(t, target)
 		i, r.tables = len(r.tables), append(r.tables, t)
 		if r.begun != nil {
@@ -185,20 +192,26 @@ func (r *reader) feeds(topic string) *tableState {
 		}
 	}
 	t := r.tables[i]
+	t.begins(topic, conf.Start)
+	r.byTopic[topic], r.starts[topic] = t, conf.Start
+	return t
+}
+
+// begins tells the writer where a topic starts.
+func (t *tableState) begins(topic string, at Start) {
 	t.writer.post(func(w *work) {
 		if w.topics == nil {
 			w.topics = map[string]Start{}
 		}
-		w.topics[topic] = conf.Start
+		w.topics[topic] = at
 	})
-	r.byTopic[topic] = t
-	return t
 }
 
 // lose forgets a claim. Its rows in the batch that fills are masked at the cut, because its session is not in it.
 func (r *reader) lose(c *claim) {
 	r.end(c)
 	delete(r.claims, c.Partition)
+	delete(c.table.claims, c.Partition)
 	r.order = slices.DeleteFunc(r.order, func(o *claim) bool { return o == c })
 }
 
@@ -308,9 +321,11 @@ func (r *reader) handOverFrom(c *claim) bool {
 	}
 	out.table, out.schema, out.partition, out.session = t, t.schema, c.Partition, c.session
 	last := out.records[ready-1].Offset // the lane owns the block once it has it
+	t.filled.queued.Add(int64(ready))
 	select {
 	case c.lane.in <- laneWork{block: out}:
 	default: // the lane is busy: it will say when it is not
+		t.filled.queued.Add(-int64(ready))
 		r.valve.give(out.taken)
 		out.taken = out.taken[:0]
 		c.parsed = r.join(out, c.parsed)

@@ -51,6 +51,17 @@ func (s Start) String() string {
 	return string(cmp.Or(s.Policy, StartEarliest))
 }
 
+// ofNew is the start of a topic that was created after the run began: its end was its first record then.
+func (s Start) ofNew() Start {
+	if s.Policy == StartLatest {
+		s.Policy = StartEarliest
+	}
+	if s.Others == StartLatest {
+		s.Others = StartEarliest
+	}
+	return s
+}
+
 // First says where each partition with bounds starts. at is what [Log.OffsetsAt] answered about the time of the start,
 // asked after bounds, so that no record of that time or later lies between: it is looked at for StartTimestamp only. The
 // error is a HoldError for an offset outside of its log, or of a partition that is not there.

@@ -331,6 +331,9 @@ func (m *Member) CommitOffsets(ctx context.Context, offsets map[connector.Partit
 		return classify.Mark(errors.New("no generation"), classify.Fenced)
 	}
 	for p, o := range offsets {
+		if p.Topic != Topic {
+			continue
+		}
 		if at := m.Position(p.ID); o.Next > at {
 			m.b.blame("group offset %d of %v, and the table stands at %d", o.Next, p, at)
 		}

@@ -34,6 +34,9 @@ type World struct {
 	Every        time.Duration
 	// Pauses are what an operator paused; members look at them as they are now.
 	Pauses Pauses
+	// Others are further topics that the members are configured for, with the log of the table that each feeds: the World's
+	// Log, or another one. Members learn of them by assignment.
+	Others map[string]*TableLog
 	// Trace is given to the members and their tables.
 	Trace func(format string, args ...any)
 	// Open replaces the in-memory table of a process, if set. end is called when the process has ended, crash before.
@@ -84,6 +87,13 @@ func (w *World) Begin(ctx context.Context) *Process {
 		target, p.crash, p.end = w.Open(p.Name)
 	}
 	logger := w.Logger.With("member", p.Name)
+	others := map[string]connector.Target{}
+	for topic, log := range w.Others {
+		if others[topic] = target; log != w.Log {
+			t := &Table{Log: log, Member: p.Name, Chance: w.Chance, Late: &w.late, Trace: w.Trace}
+			others[topic] = connector.Target{Table: t, Decoder: Decoder{}}
+		}
+	}
 	feed := connector.TopicConfig{
 		Topic: Topic, Table: "t", Start: w.Start, Commit: connector.Limits{Every: w.Every, Rows: 20, Bytes: 1 << 20},
 	}
@@ -99,7 +109,15 @@ func (w *World) Begin(ctx context.Context) *Process {
 		},
 		Group: p.Member, Log: p.Member, Paused: w.Pauses.hold, Logger: logger,
 		Route: func(topic string) (connector.TopicConfig, connector.Target, bool) {
-			return feed, target, topic == Topic
+			if topic == Topic {
+				return feed, target, true
+			}
+			other, ok := others[topic]
+			of := feed
+			if of.Topic = topic; other != target {
+				of.Table = topic
+			}
+			return of, other, ok
 		},
 		Kafka: reliability.NewGuard("kafka", reliability.Config{
 			Backoff:  reliability.Backoff{Initial: 50 * time.Millisecond, Max: time.Second, Jitter: 0.25},

@@ -1,0 +1,136 @@
+package story_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"sluice/connector"
+	"sluice/test/story"
+)
+
+// rowsOf returns the offsets of a topic's rows in a table, by partition.
+func rowsOf(log *story.TableLog, topic string) map[int32][]int64 {
+	rows := map[int32][]int64{}
+	for _, v := range log.Versions() {
+		for _, r := range v.Rows {
+			if r.Topic == topic {
+				rows[r.ID] = append(rows[r.ID], r.Offset)
+			}
+		}
+	}
+	return rows
+}
+
+func startsOf(log *story.TableLog) (starts []string) {
+	for _, v := range log.Versions() {
+		if v.Commit.Operation == "SLUICE START" {
+			starts = append(starts, fmt.Sprintf("%s from %d, %d partitions", v.Commit.Ranges[0].Topic, v.Commit.Ranges[0].Next, len(v.Commit.Ranges)))
+		}
+	}
+	return starts
+}
+
+// TestATopicComesByAssignment: a topic that nobody knew at the start feeds its table, or one that is there already, as
+// soon as it is assigned. One that is not configured feeds nothing, and says so.
+func TestATopicComesByAssignment(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprintf("shared %v", shared), func(t *testing.T) {
+			scene(t, 2, func(t *testing.T, w *story.World) {
+				log := story.NewTableLog("table-2")
+				if shared {
+					log = w.Log
+				}
+				w.Others = map[string]*story.TableLog{"late": log}
+				p := w.Begin(t.Context())
+				w.Broker.Produce(story.Topic, 0, "rr", "k")
+				p.Member.Assign(joined(w, 0, 1))
+				eventually(t, "end", w.AtEnd)
+
+				w.Broker.Create("late", 2, 2)
+				w.Broker.Create("stranger", 3, 1)
+				w.Broker.Produce("late", 0, "rrr", "k")
+				w.Broker.Produce("late", 1, "rt", "k")
+				a := joined(w, 0, 1)
+				a.Partitions = slices.Concat(a.Partitions, w.Broker.Partitions("late"), w.Broker.Partitions("stranger"))
+				p.Member.Assign(a)
+				want := map[int32][]int64{0: {0, 1, 2}, 1: {0}}
+				eventually(t, "rows of the late topic", func() bool { return maps.EqualFunc(rowsOf(log, "late"), want, slices.Equal) })
+				w.Broker.Produce(story.Topic, 1, "r", "k")
+				eventually(t, "the first topic goes on", w.AtEnd)
+				wantHolds(t, p, map[int32]connector.Reason{})
+				if claims := len(p.Connector.Status().Claims); claims != 4 {
+					t.Errorf("%d claims, want 4: the stranger feeds nothing", claims)
+				}
+				for _, c := range p.Connector.Status().Claims {
+					if own := c.Table == "late"; own != (c.Partition.Topic == "late" && !shared) {
+						t.Errorf("%v is said to feed %s", c.Partition, c.Table)
+					}
+				}
+
+				p.Member.Assign(joined(w, 0, 1)) // it was deleted
+				eventually(t, "its claims are gone", func() bool { return len(p.Connector.Status().Claims) == 2 })
+				w.Broker.Produce(story.Topic, 1, "r", "k")
+				eventually(t, "the first topic goes on", w.AtEnd)
+			})
+		})
+	}
+}
+
+// TestATopicThatAppearedIsReadFromItsFirstRecord: with start latest the records from before the START of a topic that was
+// there are left out; a topic that was created since has none that may be.
+func TestATopicThatAppearedIsReadFromItsFirstRecord(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		old, appeared := story.NewTableLog("table-2"), story.NewTableLog("table-3")
+		w.Others = map[string]*story.TableLog{"old": old, "appeared": appeared}
+		w.Start = connector.Start{Policy: connector.StartLatest}
+		for i, topic := range []string{"old", "appeared"} {
+			w.Broker.Create(topic, byte(2+i), 2)
+			w.Broker.Produce(topic, 0, "rrr", "k")
+		}
+		p := w.Begin(t.Context())
+		a := connector.Assignment{
+			Joined: true, Partitions: slices.Concat(w.Broker.Partitions("old"), w.Broker.Partitions("appeared")), Appeared: []string{"appeared"},
+		}
+		p.Member.Assign(a)
+		eventually(t, "START of both", func() bool { return len(startsOf(old)) == 1 && len(startsOf(appeared)) == 1 })
+		if got := strings.Join(startsOf(old), ""); got != "old from 3, 2 partitions" {
+			t.Error(got)
+		}
+		if got := strings.Join(startsOf(appeared), ""); got != "appeared from 0, 2 partitions" {
+			t.Error(got)
+		}
+		w.Broker.Produce("old", 1, "r", "k")
+		eventually(t, "rows", func() bool {
+			return len(rowsOf(old, "old")[1]) == 1 && slices.Equal(rowsOf(appeared, "appeared")[0], []int64{0, 1, 2})
+		})
+		if rows := rowsOf(old, "old"); len(rows) != 1 {
+			t.Errorf("rows from before the START: %v", rows)
+		}
+	})
+}
+
+// TestABusyTableDoesNotCutAnIdleOne: positions without rows wait for their ten minutes, whatever other tables do.
+func TestABusyTableDoesNotCutAnIdleOne(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		idle := story.NewTableLog("table-2")
+		w.Others = map[string]*story.TableLog{"idle": idle}
+		w.Broker.Create("idle", 2, 1)
+		p := w.Begin(t.Context())
+		a := joined(w, 0)
+		a.Partitions = append(a.Partitions, w.Broker.Partitions("idle")...)
+		p.Member.Assign(a)
+		eventually(t, "START of both", func() bool { return len(startsOf(w.Log)) == 1 && len(startsOf(idle)) == 1 })
+		versions := len(idle.Versions())
+		w.Broker.Produce("idle", 0, "t", "k")
+		for range 30 {
+			w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 30), "k")
+			eventually(t, "end", w.AtEnd)
+		}
+		if more := len(idle.Versions()) - versions; more != 0 {
+			t.Errorf("%d versions of the idle table", more)
+		}
+	})
+}
