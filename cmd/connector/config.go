@@ -22,7 +22,9 @@ type Config struct {
 	Defaults TopicConfig
 	// Topics are the topics by name, complete: what a topic leaves out is taken from Defaults, {topic} in Table is
 	// filled in.
-	Topics   map[string]TopicConfig
+	Topics map[string]TopicConfig
+	// Patterns are the entries of topics that have a pattern, in the order of the file.
+	Patterns []*PatternConfig
 	Health   HealthConfig
 	Shutdown ShutdownConfig
 

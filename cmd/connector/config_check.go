@@ -82,11 +82,21 @@ func (l *loader) checkTopics() {
 	names := c.topicNames()
 	for _, name := range names {
 		t := c.Topics[name]
+		if at := l.set(name, "table"); !l.failed(at) {
+			var err error
+			if t.Table, err = tablePath(t.Table, name); err != nil {
+				l.report(l.at(at), "%v", err)
+			}
+		}
 		l.checkTopic(name, &t)
 		c.Topics[name] = t
 	}
-	if len(names) > 0 {
-		l.checkTables(names)
+	for _, p := range c.Patterns {
+		l.checkPattern(p)
+		l.checkTopic(p.Name, &p.TopicConfig)
+	}
+	if len(names) > 0 || len(c.Patterns) > 0 {
+		l.checkTables()
 		return
 	}
 	if !l.failed("topics") && len(l.topics) == 0 && !l.failedBelow("topics.") {
@@ -114,14 +124,8 @@ func (l *loader) set(topic, name string) string {
 	return "defaults." + name
 }
 
+// checkTopic checks what an entry of topics says, but for its table.
 func (l *loader) checkTopic(name string, t *TopicConfig) {
-	if at := l.set(name, "table"); !l.failed(at) {
-		path, err := tablePath(t.Table, name)
-		if err != nil {
-			l.report(l.at(at), "%v", err)
-		}
-		t.Table = path
-	}
 	if at := l.set(name, "metadata_columns"); len(t.MetadataColumns) != len(metadataColumns) && !l.failed(at) {
 		l.report(l.at(at), "this version writes all four columns: write [%s], or remove it", strings.Join(metadataColumns[:], ", "))
 	}

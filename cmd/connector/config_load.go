@@ -222,6 +222,10 @@ func (l *loader) top(root *yaml.Node) {
 			continue
 		}
 		l.places[path] = k.Line
+		if isPattern(n) {
+			l.patternEntry(k.Value, n)
+			continue
+		}
 		if err := topicName(k.Value); err != nil || k.Kind != yaml.ScalarNode {
 			l.problem(k.Line, path, "%v", err)
 			continue

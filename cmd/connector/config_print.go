@@ -27,8 +27,8 @@ func (c *Config) settings() []setting {
 			all = append(all, s)
 		}
 	}
-	topic := func(t *TopicConfig, path []string, inherit bool) {
-		for _, k := range t.keys() {
+	topic := func(t *TopicConfig, keys []key, path []string, inherit bool) {
+		for _, k := range keys {
 			own, known := c.origins[strings.Join(path, ".")+"."+k.path]
 			origin := own.String()
 			if base, set := c.origins["defaults."+k.path]; !known && inherit && set {
@@ -40,10 +40,13 @@ func (c *Config) settings() []setting {
 			all = append(all, setting{append(slices.Clone(path), strings.Split(k.path, ".")...), k.node(), origin})
 		}
 	}
-	topic(&c.Defaults, []string{"defaults"}, false)
+	topic(&c.Defaults, c.Defaults.keys(), []string{"defaults"}, false)
 	for _, name := range c.topicNames() {
 		t := c.Topics[name]
-		topic(&t, []string{"topics", name}, true)
+		topic(&t, t.keys(), []string{"topics", name}, true)
+	}
+	for _, p := range c.Patterns {
+		topic(&p.TopicConfig, p.keys(), []string{"topics", p.Name}, true)
 	}
 	return append(all, last...)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -11,56 +10,127 @@ import (
 	"sluice/sink/delta/schema"
 )
 
-// What topics that meet in one table must agree on.
+// What entries of topics that meet in one table must agree on.
 
-// checkTables compares topics that feed one table, and refuses a table inside another one.
-func (l *loader) checkTables(names []string) {
-	first := map[string]string{} // the topic that is named first in the file, by table
-	order := slices.Clone(names)
-	slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(l.places["topics."+a], l.places["topics."+b]) })
-	for _, name := range order {
-		if l.failed(l.set(name, "table")) {
-			continue
+// feeder is an entry of topics as its table sees it.
+type feeder struct {
+	name    string
+	topic   *TopicConfig
+	pattern *PatternConfig // nil for the entry of one topic
+}
+
+// feeders returns the entries in the order of the file, without those whose table is wrong.
+func (l *loader) feeders() (all []feeder) {
+	add := func(f feeder) {
+		if !l.failed(l.set(f.name, "table")) {
+			all = append(all, f)
 		}
-		table := l.config.Topics[name].Table
-		if other, shared := first[table]; shared {
-			l.agree(other, name)
-			continue
+	}
+	for _, name := range l.config.topicNames() {
+		t := l.config.Topics[name]
+		add(feeder{name: name, topic: &t})
+	}
+	for _, p := range l.config.Patterns {
+		add(feeder{name: p.Name, topic: &p.TopicConfig, pattern: p})
+	}
+	slices.SortStableFunc(all, func(a, b feeder) int { return cmp.Compare(l.places["topics."+a.name], l.places["topics."+b.name]) })
+	return all
+}
+
+// checkTables compares each entry with the first one that may feed the same table, and refuses a table inside another one.
+func (l *loader) checkTables() {
+	all := l.feeders()
+	for i, b := range all {
+		if j := slices.IndexFunc(all[:i], func(a feeder) bool { return l.config.meet(a, b, false) }); j >= 0 {
+			l.agree(all[j], b)
 		}
-		first[table] = name
-		for _, path := range slices.Sorted(maps.Keys(first)) {
-			outer, inner := path, table
-			if len(outer) > len(inner) {
-				outer, inner = inner, outer
-			}
-			if strings.HasPrefix(inner, outer+"/") {
-				l.report(l.at(l.set(name, "table")), "the tables %q of topic %s and %q of topic %s lie one inside the other: give each its own folder",
-					table, name, path, first[path])
-			}
+		if j := slices.IndexFunc(all[:i], func(a feeder) bool { return l.config.meet(a, b, true) }); j >= 0 {
+			l.report(l.at(l.set(b.name, "table")), "the tables %q of topics.%s and %q of topics.%s lie one inside the other: give each its own folder",
+				b.topic.Table, b.name, all[j].topic.Table, all[j].name)
 		}
 	}
 }
 
-// agree reports what two topics that feed the same table say differently about it.
-func (l *loader) agree(a, b string) {
-	ta, tb := l.config.Topics[a], l.config.Topics[b]
-	ka, kb := ta.keys(), tb.keys()
+// meet tells whether the tables of two entries can be the same one or, with inside, one a folder in the other. Of two
+// patterns it says yes when the templates alone can tell no difference.
+func (c *Config) meet(a, b feeder, inside bool) bool {
+	x, y := strings.Split(a.topic.Table, "/"), strings.Split(b.topic.Table, "/")
+	switch {
+	case (len(x) == len(y)) == inside:
+		return false
+	case a.topic.Table == b.topic.Table:
+		return !strings.Contains(a.topic.Table, "{topic}") // else two topics never have one name
+	}
+	for i := range min(len(x), len(y)) {
+		if !c.alike(a, b, x[i], y[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// alike tells whether two parts of tables may be the same text.
+func (c *Config) alike(a, b feeder, x, y string) bool {
+	varies := func(part string) bool { return strings.Contains(part, "{topic}") }
+	switch {
+	case varies(x) && varies(y):
+		return unify(x, y)
+	case varies(x):
+		return c.canName(a.pattern, x, y)
+	case varies(y):
+		return c.canName(b.pattern, y, x)
+	}
+	return x == y
+}
+
+// canName tells whether a topic of the pattern makes the text out of a part of its template.
+func (c *Config) canName(p *PatternConfig, template, text string) bool {
+	n := strings.Count(template, "{topic}")
+	before := strings.Index(template, "{topic}")
+	size := (len(text) - len(template) + n*len("{topic}")) / n
+	if size <= 0 || before+size > len(text) {
+		return false
+	}
+	topic := text[before : before+size]
+	_, own := c.Topics[topic]
+	return strings.ReplaceAll(template, "{topic}", topic) == text && !own && p.standsFor(topic)
+}
+
+// unify tells whether two parts with {topic} may become the same text, with whatever topics.
+func unify(a, b string) bool {
+	ends := func(s string) (before, after string) {
+		return s[:strings.Index(s, "{topic}")], s[strings.LastIndex(s, "{topic}")+len("{topic}"):]
+	}
+	b1, a1 := ends(a)
+	b2, a2 := ends(b)
+	return (strings.HasPrefix(b1, b2) || strings.HasPrefix(b2, b1)) && (strings.HasSuffix(a1, a2) || strings.HasSuffix(a2, a1))
+}
+
+// agree reports what two entries that can feed the same table say differently about it.
+func (l *loader) agree(a, b feeder) {
+	ka, kb := a.topic.keys(), b.topic.keys()
 	for _, path := range tableScoped {
 		i := slices.IndexFunc(ka, func(k key) bool { return k.path == path })
 		if sameValue(ka[i], kb[i]) {
 			continue
 		}
-		at, other := l.set(b, path), l.set(a, path)
+		at, other := l.set(b.name, path), l.set(a.name, path)
 		if l.failed(at) || l.failed(other) {
 			continue
 		}
-		if !l.has("topics." + b + "." + path) {
+		if !l.has("topics." + b.name + "." + path) {
 			at, other = other, at
 		}
-		l.report(l.at(at), "topics %s and %s feed the table %q and must agree on %s, the other one is from %s: write the same for both, or another table",
-			a, b, ta.Table, path, l.config.origins[other])
+		tables := "the table " + quoted(b.topic.Table)
+		if a.topic.Table != b.topic.Table {
+			tables = "a table that both " + quoted(a.topic.Table) + " and " + quoted(b.topic.Table) + " can name"
+		}
+		l.report(l.at(at), "topics %s and %s feed %s and must agree on %s, the other one is from %s: write the same for both, or another table",
+			a.name, b.name, tables, path, l.config.origins[other])
 	}
 }
+
+func quoted(s string) string { return `"` + s + `"` }
 
 // sameValue tells whether two keys mean the same. Schemas are compared by their columns, not by their spelling.
 func sameValue(a, b key) bool {

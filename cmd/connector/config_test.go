@@ -20,7 +20,7 @@ import (
 const shipped = "../../config.yaml"
 
 // withoutOrigins compares what is configured, wherever it comes from.
-var withoutOrigins = cmpopts.IgnoreUnexported(Config{})
+var withoutOrigins = cmpopts.IgnoreUnexported(Config{}, PatternConfig{})
 
 func noEnv(string) (string, bool) { return "", false }
 
@@ -290,7 +290,7 @@ func TestPrintRoundTrip(t *testing.T) {
 pipeline: p
 kafka: {brokers: [a:1], rack: "true", group: "a: b # c"}
 storage: {url: "s3://lake"}
-defaults: {table: "b/{topic}"}
+defaults: {table: "b/{topic}", schema: c int}
 retry: {jitter: 12.5%, initial: 1500ms}
 topics:
   orders.v1:
@@ -298,6 +298,8 @@ topics:
     schema: |
       a int,
       b string
+  sales: {pattern: 'sales\..+', deny: [sales.x, 'sales\.y.*'], start: latest}
+  rest: {pattern: '.*', deny: []}
 `), map[string]string{"MAX_QUEUED_MESSAGES": "77777"})
 	var out bytes.Buffer
 	if err := first.printYAML(&out); err != nil {
@@ -345,6 +347,41 @@ func TestLaterKeysAreUnknown(t *testing.T) {
 	}
 }
 
+// TestRoute: an entry of its own comes before all patterns, of these the first in the file that does not deny the topic.
+func TestRoute(t *testing.T) {
+	c := mustLoad(t, write(t, `
+pipeline: p
+kafka: {brokers: [a:1]}
+storage: {url: file:///data}
+defaults: {table: "{topic}", schema: a int}
+topics:
+  sales: {pattern: 'sales\.[a-z]+', deny: [sales.test, 'sales\.tmp.*'], table: "s/{topic}"}
+  sales.own: {table: own}
+  orders-dlq: {table: letters}
+  plain: {pattern: plain.name, deny: []}
+  rest: {pattern: 'sales.*|zoo|.*dlq|__.*|.{249}', deny: [], table: "rest-{topic}"}
+`), nil)
+	for topic, want := range map[string]string{
+		"sales.eu": "s/sales.eu", "sales.own": "own", "sales.EU": "rest-sales.EU", "sales.eu.x": "rest-sales.eu.x", "xsales.eu": "",
+		"sales.test": "rest-sales.test", "sales.tmpx": "rest-sales.tmpx", "zoo": "rest-zoo", "zoom": "", "other": "",
+		"sales":      "rest-sales",                   // the entry of this name is a pattern, not a topic
+		"plain.name": "plain.name", "plainxname": "", // a legal name stands for itself
+		"orders-dlq": "letters", "users-dlq": "", "users.dlq": "", "usersdlq": "rest-usersdlq", "__consumer_offsets": "",
+	} {
+		got, meant, err := c.route(topic)
+		if err != nil || meant != (want != "") || got.Table != want {
+			t.Errorf("%s: %q %v %v, want %q", topic, got.Table, meant, err, want)
+		}
+	}
+	if _, meant, err := c.route(strings.Repeat("x", 249)); !meant || err == nil {
+		t.Errorf("a name that makes no folder: %v %v", meant, err)
+	}
+	only := mustLoad(t, c.origins["pipeline"].File, map[string]string{"KAFKA_TOPIC": "sales.eu"})
+	if name, topic := onlyTopic(t, only); name != "sales.eu" || topic.Table != "sales.eu" || len(only.Patterns) > 0 {
+		t.Errorf("KAFKA_TOPIC: %s %+v %v", name, topic, only.Patterns)
+	}
+}
+
 // FuzzLoadConfig: whatever the file holds, the loader returns, and either a configuration that prints or a reason.
 func FuzzLoadConfig(f *testing.F) {
 	data, err := os.ReadFile(shipped)
@@ -355,6 +392,7 @@ func FuzzLoadConfig(f *testing.F) {
 	f.Add("a: &a [*a]\nb: *a\n<<: *a\nkafka: *a\ntopics: {? [a] : b, c: *a}")
 	f.Add("topics: {o: {schema: a}}\nlog: {level: ${A:-x}}\n---\n")
 	f.Add("\ufeffpipeline: x\ndefaults: &d {schema: a int}\ntopics: {a: *d}\nkafka: {brokers: 'a:1'}\nstorage: {url: 'file:///x'}")
+	f.Add("pipeline: x\ntopics:\n  s: {pattern: 's.*', deny: [s.a, '(b'], table: 'x/{topic}'}\n  t: {pattern: '(', deny: }\n  s.y: {table: x/z}")
 	f.Fuzz(func(t *testing.T, text string) {
 		l := &loader{file: filepath.Join("testdata", "nowhere", "c.yaml"), env: lookup(map[string]string{"A": "1"}), config: NewConfig()}
 		c, problems := l.load([]byte(text))

@@ -43,7 +43,7 @@ func topicName(s string) error {
 	case legalName(s, 249):
 		return nil
 	case strings.ContainsAny(s, `*?[](){}|\^$+`):
-		return errors.New("patterns come in a later version: write the name of one topic")
+		return errors.New("is no name of a topic: for a pattern write a name of your choice, and write pattern: and deny: below it")
 	}
 	return errors.New("is no name of a topic: write 1 to 249 of letters, digits, dot, underscore and dash")
 }

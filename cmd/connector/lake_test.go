@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -29,7 +32,6 @@ type lake struct {
 	dir    string
 	config string
 	store  objstore.Store
-	made   map[string]int // records produced to each topic and partition
 }
 
 // newLake returns a lake without topics and tables. sections are what config.yaml says besides, topics at least.
@@ -40,8 +42,10 @@ func newLake(t *testing.T, sections string) *lake {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	l := &lake{t: t, dir: t.TempDir(), made: map[string]int{}}
-	if l.client, err = kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
+	l := &lake{t: t, dir: t.TempDir()}
+	l.client, err = kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.DisableIdempotentWrite()) // so that it may forget a topic
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.client.Close)
@@ -75,14 +79,15 @@ func (l *lake) create(topic string, partitions int32) {
 // produce produces n records to each of the partitions.
 func (l *lake) produce(topic string, n int, partitions ...int32) {
 	l.t.Helper()
+	l.client.PurgeTopicsFromProducing(topic) // it may have been created anew, and the client would keep to the old one
+	var records []*kgo.Record
 	for _, id := range partitions {
 		for range n {
-			r := &kgo.Record{Topic: topic, Partition: id, Value: []byte(`{"n":1}`)}
-			if err := l.client.ProduceSync(l.t.Context(), r).FirstErr(); err != nil {
-				l.t.Fatal(err)
-			}
-			l.made[fmt.Sprintf("%s-%d", topic, id)]++
+			records = append(records, &kgo.Record{Topic: topic, Partition: id, Value: []byte(`{"n":1}`)})
 		}
+	}
+	if err := l.client.ProduceSync(l.t.Context(), records...).FirstErr(); err != nil {
+		l.t.Fatal(err)
 	}
 }
 
@@ -192,4 +197,56 @@ func (l *lake) forge(table string, id int32, next int64) {
 	}
 	p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
 	l.append(table, fmt.Sprintf(`{"txn":{"appId":%q,"version":%d}}`, p.AppID("p"), next))
+}
+
+// start runs the connector until the test ends. It looks at topics all the time.
+func (l *lake) start() *system {
+	l.t.Helper()
+	s, err := wire(l.t.Context(), mustLoad(l.t, l.config, nil), wireOptions{watchEvery: 200 * time.Millisecond}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(l.t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.run(ctx, false) }()
+	l.t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			l.t.Error(err)
+		}
+		s.close()
+	})
+	return s
+}
+
+// await waits until check passes.
+func (l *lake) await(what string, check func() bool) {
+	l.t.Helper()
+	patience := time.NewTimer(time.Minute)
+	defer patience.Stop()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for !check() {
+		select {
+		case <-look.C:
+		case <-patience.C:
+			l.t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// awaits waits until a table has these rows.
+func (l *lake) awaits(table string, want map[string][]int64) {
+	l.t.Helper()
+	l.await("table "+table+" has its rows", func() bool { return cmp.Equal(want, l.rows(table)) })
+}
+
+// heldIn returns what a running system holds: the partitions of each topic and reason; -1 stands for all of a topic.
+func heldIn(s *system) map[string][]int32 {
+	held := map[string][]int32{}
+	for _, h := range s.report().Holds {
+		at := h.Topic + " " + h.Reason
+		held[at] = append(held[at], h.Partition)
+	}
+	return held
 }

@@ -51,7 +51,7 @@ func TestTwoTopicsTwoTables(t *testing.T) {
 		t.Error(errs)
 	}
 	out, _ = l.runs(0, "validate")
-	if !strings.Contains(out, "config.yaml: ok: 2 topics as p\n") || !strings.Contains(out, "\nusers   file://") {
+	if !strings.Contains(out, "config.yaml: ok: 2 topics and 0 patterns as p\n") || !strings.Contains(out, "\nusers   file://") {
 		t.Error(out)
 	}
 }

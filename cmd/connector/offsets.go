@@ -180,7 +180,9 @@ func newQuestions(ctx context.Context, c *Config) (*questions, error) {
 		ask:    patience(ctx, reliability.NewGuard("kafka", c.Guard(), quiet, nil)),
 		client: client,
 		log:    kafka.NewLog(client, kafka.LogConfig{}, quiet, prometheus.NewRegistry()), // nobody asks for these metrics
-		group:  kafka.NewGroup(client, kafka.GroupConfig{Group: k.Group, Session: k.Session}, quiet, nil),
+		group: kafka.NewGroup(client, kafka.GroupConfig{
+			Group: k.Group, Session: k.Session, Matches: func(topic string) bool { _, meant, err := c.route(topic); return meant && err == nil },
+		}, quiet, nil),
 	}, nil
 }
 

@@ -255,7 +255,6 @@ func TestOffsetsStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.create("orders", 1)
-		l.client.PurgeTopicsFromProducing("orders") // it knows the other one's id
 		l.produce("orders", 2, 0)
 		l.runs(1, "run", "--until-current")
 		p := l.moves(0, "start", "orders")

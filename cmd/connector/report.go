@@ -60,10 +60,8 @@ func (s *system) report() health.Report {
 			})
 		}
 	}
-	for _, topic := range s.group.Missing() {
-		r.Holds = append(r.Holds, health.Hold{
-			Topic: topic, Partition: -1, Reason: string(connector.ReasonTopicMissing), Detail: "the cluster has no topic of this name", Offset: -1,
-		})
+	for _, a := range s.group.Absent() {
+		r.Holds = append(r.Holds, health.Hold{Topic: a.Topic, Partition: -1, Reason: string(a.Reason), Detail: a.Detail, Since: a.Since, Offset: -1})
 	}
 	if h := s.unknownPauses(); h != nil {
 		r.Holds = append(r.Holds, health.Hold{Partition: -1, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Offset: -1})

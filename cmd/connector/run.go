@@ -46,15 +46,20 @@ end offsets of its start: exit code 0, or 1 if a partition holds.`,
 	return cmd
 }
 
-// runConnector runs a connector to its end. The order of its start is: HTTP, so that probes are answered; the store's
-// self-test; what operators paused; reading; the group. It ends in reverse, HTTP last, so that probes see the drain.
+// runConnector runs a connector to its end.
 func runConnector(ctx context.Context, config *Config, o wireOptions, logger *slog.Logger) error {
 	s, err := wire(ctx, config, o, logger)
 	if err != nil {
 		return exitError{exitUsage, err}
 	}
 	defer s.close()
+	return s.run(ctx, o.untilCurrent)
+}
 
+// run works to the end. The order of the start is: HTTP, so that probes are answered; the store's self-test; what
+// operators paused; reading; the group. It ends in reverse, HTTP last, so that probes see the drain.
+func (s *system) run(ctx context.Context, untilCurrent bool) error {
+	config, logger := s.config, s.logger
 	var background sync.WaitGroup
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer background.Wait()
@@ -89,8 +94,11 @@ func runConnector(ctx context.Context, config *Config, o wireOptions, logger *sl
 		}
 	})
 
-	if o.untilCurrent {
-		if err := s.topicsThere(ctx); err != nil {
+	if untilCurrent {
+		if err := s.fix(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil // told to stop before anything began
+			}
 			return err
 		}
 	}
@@ -98,7 +106,7 @@ func runConnector(ctx context.Context, config *Config, o wireOptions, logger *sl
 	if err := s.connector.Run(ctx); err != nil {
 		return exitError{exitUsage, err}
 	}
-	return s.result(ctx, o.untilCurrent, logger)
+	return s.result(ctx, untilCurrent, logger)
 }
 
 // testStore looks whether the store keeps the promise on which every commit stands. A store that is down or denies is
@@ -129,20 +137,6 @@ func (s *system) testStore(ctx context.Context, logger *slog.Logger) error {
 			return err
 		}
 	}
-}
-
-// topicsThere says that a run until current has no end to reach: a topic that is not there has none.
-func (s *system) topicsThere(ctx context.Context) error {
-	for _, name := range s.config.topicNames() {
-		err := s.asking.Do(ctx, func(ctx context.Context) error {
-			_, err := s.log.Topic(ctx, name)
-			return err
-		})
-		if held := (*connector.HoldError)(nil); errors.As(err, &held) {
-			return exitError{exitFound, err}
-		}
-	}
-	return nil // anything else is met again on the way, and waited for
 }
 
 // result is the exit code of a run that ended.

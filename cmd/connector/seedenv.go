@@ -95,7 +95,7 @@ func (l *loader) seedTopic() {
 		topic = l.config.Defaults
 		l.config.origins["topics."+name] = Origin{Variables: []string{seedTopic}}
 	}
-	l.config.Topics = map[string]TopicConfig{name: topic}
+	l.config.Topics, l.config.Patterns = map[string]TopicConfig{name: topic}, nil
 }
 
 // environment stands for the file in problems with variables.

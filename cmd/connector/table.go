@@ -40,15 +40,16 @@ func (c *cli) openTables(ctx context.Context) (all []*opened, end func(), err er
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, known := config.Topics[c.topic]; c.topic != "" && !known {
-		return nil, nil, exitError{exitUsage, fmt.Errorf("--topic %s is not in topics: write one of %s", c.topic, strings.Join(config.topicNames(), ", "))}
+	names, err := c.topics(ctx, config)
+	if err != nil {
+		return nil, nil, err
 	}
 	byPath := map[string]*opened{}
-	for _, name := range config.topicNames() {
-		if c.topic != "" && c.topic != name {
-			continue
+	for _, name := range names {
+		topic, _, err := config.route(name)
+		if err != nil {
+			return nil, nil, exitError{exitUsage, fmt.Errorf("topic %s can have no table: %w", name, err)}
 		}
-		topic := config.Topics[name]
 		o := byPath[topic.Table]
 		if o == nil {
 			o = &opened{config: config, table: topic, url: config.TableURL(topic)}
@@ -78,6 +79,44 @@ func (c *cli) openTables(ctx context.Context) (all []*opened, end func(), err er
 	}
 	return all, end, nil
 }
+
+// topics are those that a command is about: --topic, or all that are listed and, asked of Kafka, those that match a
+// pattern now.
+func (c *cli) topics(ctx context.Context, config *Config) ([]string, error) {
+	if c.topic != "" {
+		if _, meant, _ := config.route(c.topic); !meant {
+			meant := config.topicNames()
+			for _, p := range config.Patterns {
+				meant = append(meant, p.Pattern)
+			}
+			return nil, exitError{exitUsage, fmt.Errorf("--topic %s is not in topics: write one of %s", c.topic, strings.Join(meant, ", "))}
+		}
+		return []string{c.topic}, nil
+	}
+	if len(config.Patterns) == 0 {
+		return config.topicNames(), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, listing)
+	defer cancel()
+	ask, err := newQuestions(ctx, config)
+	if err != nil {
+		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+	}
+	defer ask.close()
+	var names []string
+	err = ask.ask(func(ctx context.Context) (err error) { names, err = ask.group.Topics(ctx); return err })
+	if err != nil {
+		return nil, exitError{exitDependency, fmt.Errorf("kafka: which topics match (name one with --topic to do without): %w", err)}
+	}
+	names = slices.Compact(slices.Sorted(slices.Values(slices.Concat(names, config.topicNames()))))
+	if len(names) == 0 {
+		return nil, exitError{exitFound, errors.New("no topic matches a pattern now")}
+	}
+	return names, nil
+}
+
+// listing bounds the question which topics match.
+const listing = 15 * time.Second
 
 // topicFlag adds --topic.
 func (c *cli) topicFlag(cmd *cobra.Command) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -78,15 +80,58 @@ func (s *system) open(topic TopicConfig) (*writtenTable, error) {
 	return t, nil
 }
 
+// matches tells whether a pattern stands for a topic. A run until current keeps to those of its start.
+func (s *system) matches(topic string) bool {
+	if s.fixed != nil {
+		return s.fixed[topic]
+	}
+	_, meant, err := s.config.route(topic)
+	if err != nil {
+		s.logger.Error("a topic that matches is not read: it can have no table", "topic", topic, "err", err)
+	}
+	return meant && err == nil
+}
+
+// fix finds the topics of a run until current: those that are listed, which must be there, and those that match now.
+func (s *system) fix(ctx context.Context) error {
+	var there []string
+	err := s.asking.Do(ctx, func(ctx context.Context) (err error) {
+		there, err = s.group.Topics(ctx)
+		return err
+	})
+	if err != nil {
+		if _, held := errors.AsType[*connector.HoldError](err); held {
+			return exitError{exitFound, err}
+		}
+		return err
+	}
+	for _, name := range s.config.topicNames() {
+		if !slices.Contains(there, name) {
+			return exitError{exitFound, fmt.Errorf("%s: topic %s is not there: create it, or correct the name", connector.ReasonTopicMissing, name)}
+		}
+	}
+	if len(there) == 0 {
+		return exitError{exitFound, errors.New("no topic matches a pattern now")}
+	}
+	s.fixed = map[string]bool{}
+	for _, name := range there {
+		s.fixed[name] = true
+	}
+	s.connector.Topics = there
+	return nil
+}
+
 // route says which table a topic feeds. It opens the table if it is the first topic to do so.
 func (s *system) route(name string) (connector.TopicConfig, connector.Target, bool) {
-	topic, ok := s.config.Topics[name]
-	if !ok {
-		return connector.TopicConfig{}, connector.Target{}, false
+	topic, meant, err := s.config.route(name)
+	var t *writtenTable
+	if meant && err == nil {
+		t, err = s.open(topic)
 	}
-	t, err := s.open(topic)
 	if err != nil { // the configuration was checked: only a mistake of ours is left
 		s.logger.Error("the table of a topic cannot be opened", "topic", name, "err", err)
+	}
+	if t == nil {
 		return connector.TopicConfig{}, connector.Target{}, false
 	}
 	return connector.TopicConfig{

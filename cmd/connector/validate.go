@@ -41,16 +41,19 @@ func (c *cli) validate() error {
 		return err
 	}
 	names := config.topicNames()
-	if len(names) == 1 {
+	if len(names) == 1 && len(config.Patterns) == 0 {
 		_, err = fmt.Fprintf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, names[0], config.TableURL(config.Topics[names[0]]), config.Kafka.Group)
 		return err
 	}
-	if _, err := fmt.Fprintf(c.stdout, "%s: ok: %d topics as %s\n", c.config, len(names), config.Kafka.Group); err != nil {
+	if _, err := fmt.Fprintf(c.stdout, "%s: ok: %d topics and %d patterns as %s\n", c.config, len(names), len(config.Patterns), config.Kafka.Group); err != nil {
 		return err
 	}
 	tw := tabwriter.NewWriter(c.stdout, 0, 4, 2, ' ', 0)
 	for _, name := range names {
 		_, _ = fmt.Fprintf(tw, "%s\t%s\n", name, config.TableURL(config.Topics[name])) // Flush has the error
+	}
+	for _, p := range config.Patterns {
+		_, _ = fmt.Fprintf(tw, "%s\t%s\n", p.Pattern, config.TableURL(p.TopicConfig))
 	}
 	return tw.Flush()
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -32,6 +33,7 @@ type system struct {
 	group      *kafka.Group
 	log        *kafka.Log
 	tables     tables
+	fixed      map[string]bool // the topics of a run until current, once they are known
 	operations *opslog.Follower
 	connector  *connector.Connector
 	refused    atomic.Pointer[connector.Hold] // why the store's self-test does not pass
@@ -41,6 +43,7 @@ type system struct {
 type wireOptions struct {
 	dial         func(ctx context.Context, network, address string) (net.Conn, error)
 	untilCurrent bool
+	watchEvery   time.Duration // how often topics are looked at
 }
 
 // wire builds a system. Nothing is connected yet; an error is a mistake in the configuration.
@@ -70,7 +73,11 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 		return nil, err
 	}
 	s.asking = s.guard("kafka", "")
-	s.group = kafka.NewGroup(s.client, kafka.GroupConfig{Group: c.Kafka.Group, Topics: c.topicNames(), Session: c.Kafka.Session}, logger, s.registry)
+	membership := kafka.GroupConfig{Group: c.Kafka.Group, Topics: c.topicNames(), Session: c.Kafka.Session, WatchEvery: o.watchEvery}
+	if len(c.Patterns) > 0 {
+		membership.Matches = s.matches
+	}
+	s.group = kafka.NewGroup(s.client, membership, logger, s.registry)
 	s.log = kafka.NewLog(s.client, kafka.LogConfig{
 		MaxBytes: int(c.Kafka.Fetch.MaxBytes), MaxWait: c.Kafka.Fetch.MaxWait, Rack: c.Kafka.Rack,
 	}, logger, s.registry)

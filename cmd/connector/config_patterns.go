@@ -1,0 +1,141 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// PatternConfig is an entry of topics that stands for all topics whose names match, those of later included.
+type PatternConfig struct {
+	Name        string   // of the entry
+	Pattern     string   // RE2, of the whole name
+	Deny        []string // names and patterns that the entry does not stand for
+	TopicConfig          // {topic} in Table is not filled in
+
+	matches *regexp.Regexp
+	denies  []*regexp.Regexp
+}
+
+// keys are the keys of a topic, and the two that make it a pattern.
+func (p *PatternConfig) keys() []key {
+	check := func(s string) error { _, err := wholeName(s); return err }
+	deny := list(&p.Deny, "names and patterns", check)
+	some := deny.set
+	deny.set = func(texts []string) error {
+		if len(texts) == 0 { // said, and nobody
+			p.Deny = []string{}
+			return nil
+		}
+		return some(texts)
+	}
+	return append([]key{
+		{"pattern", text(&p.Pattern, check), "write the pattern that names of topics match, such as sales\\..+"},
+		{"deny", deny, "write the topics that match and are not meant, such as [sales.test], or []"},
+	}, p.TopicConfig.keys()...)
+}
+
+// wholeName compiles a pattern that names match as a whole. A text that can be a name stands for itself alone.
+func wholeName(s string) (*regexp.Regexp, error) {
+	if s == "" {
+		return nil, errors.New("is empty: write a name or a pattern of RE2")
+	}
+	if legalName(s, 249) {
+		return regexp.Compile(`\A` + regexp.QuoteMeta(s) + `\z`)
+	}
+	if _, err := regexp.Compile(s); err != nil { // so that the text shown is the one that was written
+		return nil, fmt.Errorf("is no pattern of RE2: %w", err)
+	}
+	return regexp.Compile(`\A(?:` + s + `)\z`)
+}
+
+// compile makes the entry ready to be asked. Its texts were checked when they were read.
+func (p *PatternConfig) compile() {
+	p.matches, _ = wholeName(p.Pattern)
+	p.denies = nil
+	for _, d := range p.Deny {
+		if re, err := wholeName(d); err == nil {
+			p.denies = append(p.denies, re)
+		}
+	}
+}
+
+// standsFor tells whether a topic is one of the entry's.
+func (p *PatternConfig) standsFor(topic string) bool {
+	return p.matches != nil && p.matches.MatchString(topic) && !neverMatches(topic) &&
+		!slices.ContainsFunc(p.denies, func(d *regexp.Regexp) bool { return d.MatchString(topic) })
+}
+
+// neverMatches tells whether a topic needs an entry of its own: internal ones of Kafka and its tools, and dead letters,
+// which would feed themselves.
+func neverMatches(topic string) bool {
+	return strings.HasPrefix(topic, "__") || strings.HasSuffix(topic, "-dlq") || strings.HasSuffix(topic, ".dlq")
+}
+
+// route returns what holds for a topic: its own entry, or else that of the first pattern in the file that stands for it.
+// false if the topic is not meant. The error says why a topic that is meant can have no table.
+func (c *Config) route(topic string) (t TopicConfig, meant bool, err error) {
+	if t, ok := c.Topics[topic]; ok {
+		return t, true, nil
+	}
+	for _, p := range c.Patterns {
+		if p.standsFor(topic) {
+			t = p.TopicConfig
+			t.Table, err = tablePath(p.Table, topic)
+			return t, true, err
+		}
+	}
+	return t, false, nil
+}
+
+// patternEntry reads an entry that has a pattern.
+func (l *loader) patternEntry(name string, n *yaml.Node) {
+	p := &PatternConfig{Name: name, TopicConfig: l.config.Defaults}
+	path := "topics." + name
+	if !legalName(name, 249) {
+		l.problem(l.places[path], path, "is no name for a pattern: write letters, digits, dot, underscore and dash; the pattern itself stands behind pattern:")
+		return
+	}
+	keys := p.keys()
+	l.mapping(scope{prefix: path + ".", keys: keys, later: laterTopicKeys[:]}, "", n)
+	for _, k := range keys {
+		if at := path + "." + k.path; k.missing != "" && !l.has(at) && !l.failed(at) {
+			l.problem(l.places[path], at, "is missing: %s", k.missing)
+		}
+	}
+	p.compile()
+	l.config.Patterns = append(l.config.Patterns, p)
+}
+
+// isPattern tells whether an entry of topics has a key that only patterns have.
+func isPattern(n *yaml.Node) bool {
+	if n.Kind != yaml.MappingNode {
+		return false
+	}
+	for i := 0; i < len(n.Content); i += 2 {
+		if k := n.Content[i].Value; k == "pattern" || k == "deny" {
+			return true
+		}
+	}
+	return false
+}
+
+// checkPattern checks where the topics of a pattern go.
+func (l *loader) checkPattern(p *PatternConfig) {
+	at := l.set(p.Name, "table")
+	if l.failed(at) {
+		return
+	}
+	if _, err := tablePath(p.Table, "t"); err != nil {
+		l.report(l.at(at), "%v", err)
+		return
+	}
+	if !strings.Contains(p.Table, "{topic}") && strings.HasPrefix(at, "defaults.") {
+		l.report(l.at(at), "all topics that match %s would feed the table %q: write {topic} into it, or the table into topics.%s if they are meant to share it",
+			p.Pattern, p.Table, p.Name)
+	}
+}

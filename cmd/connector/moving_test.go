@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Topics and partitions that come and go while a connector runs.
+
+// TestPattern: topics that match feed their tables, those that are denied or never match do not. One that is created while
+// the connector runs is read from its first record, even if others begin at their end.
+func TestPattern(t *testing.T) {
+	l := newLake(t, `
+topics:
+  sales.own: {table: own}
+  sales: {pattern: 'sales\..+', deny: [sales.test], table: "s/{topic}"}
+defaults: {schema: "n int", commit: {every: 100ms}, start: latest}`)
+	for _, topic := range []string{"sales.own", "sales.a", "sales.test", "sales.a-dlq", "other"} {
+		l.create(topic, 1)
+		l.produce(topic, 2, 0)
+	}
+	s := l.start()
+	l.await("it has started", func() bool { return s.report().Resumed && len(s.report().Partitions) == 2 })
+	l.create("sales.b", 2)
+	l.produce("sales.b", 3, 0, 1)
+	l.produce("sales.a", 1, 0)
+	l.produce("sales.own", 1, 0)
+	l.awaits("s/sales.b", upTo(3, "sales.b-0", "sales.b-1"))
+	l.awaits("s/sales.a", map[string][]int64{"sales.a-0": {2}})
+	l.awaits("own", map[string][]int64{"sales.own-0": {2}})
+	for _, table := range []string{"s/sales.test", "s/sales.own", "s/sales.a-dlq", "s/other", "other"} {
+		l.has(table, map[string][]int64{})
+	}
+	if held := heldIn(s); len(held) > 0 {
+		t.Errorf("holds %v", held)
+	}
+}
+
+// TestPatternCommands: what commands say of topics that match.
+func TestPatternCommands(t *testing.T) {
+	l := newLake(t, `topics: {all: {pattern: ".*", deny: [nobody]}}`)
+	if _, errs := l.runs(1, "run", "--until-current"); !strings.Contains(errs, "no topic matches a pattern now") {
+		t.Error(errs)
+	}
+	l.create("orders", 1)
+	l.create("users", 2)
+	l.produce("orders", 2, 0)
+	l.produce("users", 3, 0, 1)
+	l.runs(0, "run", "--until-current")
+	l.has("orders", upTo(2, "orders-0"))
+	l.has("users", upTo(3, "users-0", "users-1"))
+	out, _ := l.runs(0, "verify")
+	if strings.Count(out, "ok: no gap") != 2 {
+		t.Error(out)
+	}
+	if out, _ = l.runs(0, "offsets", "show"); strings.Count(out, "\n") != 4 {
+		t.Error(out)
+	}
+	if out, _ = l.runs(0, "table", "inspect", "--topic", "users"); !strings.Contains(out, "/lake/users\n") || strings.Contains(out, "/lake/orders\n") {
+		t.Error(out)
+	}
+	if _, errs := l.runs(2, "verify", "--topic", "nobody"); !strings.Contains(errs, "--topic nobody is not in topics: write one of .*") {
+		t.Error(errs)
+	}
+	if out, _ = l.runs(0, "validate"); !strings.Contains(out, "ok: 0 topics and 1 patterns as p\n.*  file://") {
+		t.Error(out)
+	}
+}
+
+// TestPartitionsAdded: partitions that a topic gets are read from their first record.
+func TestPartitionsAdded(t *testing.T) {
+	l := newLake(t, `
+topics: {orders: {}}
+defaults: {schema: "n int", commit: {every: 100ms}, start: latest}`)
+	l.create("orders", 4)
+	s := l.start()
+	l.await("it has started", func() bool { return s.report().Resumed && len(s.report().Partitions) == 4 })
+	if _, err := l.admin.UpdatePartitions(t.Context(), 16, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for id := range int32(16) {
+		l.produce("orders", 3, id)
+		names = append(names, fmt.Sprintf("orders-%d", id))
+	}
+	l.awaits("orders", upTo(3, names...))
+}
+
+// TestTopicDeletedAndCreatedAnew: the claims of a topic that is deleted go; one that is listed is held until it is there
+// again. What is created under its name is another topic: its partitions hold, whether it has fewer records or more, and
+// the other topics go on.
+func TestTopicDeletedAndCreatedAnew(t *testing.T) {
+	for name, records := range map[string]int{"fewer records": 2, "more records": 9} {
+		t.Run(name, func(t *testing.T) {
+			l := newLake(t, `topics: {orders: {table: all}, rest: {pattern: '.+', deny: []}, users: {table: all}}`)
+			for _, topic := range []string{"orders", "users", "visits"} {
+				l.create(topic, 2)
+				l.produce(topic, 5, 0, 1)
+			}
+			s := l.start()
+			both := upTo(5, "orders-0", "orders-1", "users-0", "users-1")
+			l.awaits("all", both)
+			l.awaits("visits", upTo(5, "visits-0", "visits-1"))
+
+			for _, topic := range []string{"orders", "visits"} {
+				if _, err := l.admin.DeleteTopic(t.Context(), topic); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l.await("only what is listed is missed", func() bool {
+				return len(s.report().Partitions) == 2 && cmp.Equal(heldIn(s), map[string][]int32{"orders topic_missing": {-1}})
+			})
+			for _, topic := range []string{"orders", "visits"} {
+				l.create(topic, 2)
+				l.produce(topic, records, 0, 1)
+			}
+			want := map[string][]int32{"orders topic_recreated": {0, 1}, "visits topic_recreated": {0, 1}}
+			l.await("the new topics are held", func() bool { return cmp.Equal(heldIn(s), want) })
+			l.produce("users", 3, 0, 1)
+			maps.Copy(both, upTo(8, "users-0", "users-1"))
+			l.awaits("all", both)
+			l.has("visits", upTo(5, "visits-0", "visits-1"))
+			out, _ := l.runs(1, "offsets", "show", "--topic", "orders")
+			if !slices.Contains(strings.Fields(out), "topic_recreated") {
+				t.Error(out)
+			}
+		})
+	}
+}
