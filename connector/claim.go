@@ -129,7 +129,7 @@ func (r *reader) resume(t *tableState, claims ...*claim) {
 			w.resume = map[Partition]resumeRequest{}
 		}
 		for _, c := range claims {
-			q := resumeRequest{session: c.session, paused: r.paused != nil && r.paused(c.Partition) != nil}
+			q := resumeRequest{session: c.session, paused: r.pausedBy(c.Partition) != nil}
 			if c.hold != nil {
 				q.standing = c.hold.Reason
 			}

@@ -151,6 +151,24 @@ func (t *tableState) measure() {
 	t.writer.post(func(w *work) { w.ends = true })
 }
 
+// measured notes how far the whole table is. What is paused will not come to its end, whoever works on it.
+func (r *reader) measured(t *tableState, o outcome) {
+	t.behind, t.left, t.measuring, t.measured = 0, nil, false, time.Now()
+	if o.unknown {
+		t.behind = -1
+	}
+	for _, at := range o.behind {
+		_, ours := r.claims[at.Partition]
+		if h := r.pausedBy(at.Partition); h != nil && !ours {
+			left := *h
+			left.Partition, left.Offset = at.Partition, at.Next
+			t.left = append(t.left, left)
+			continue
+		}
+		t.behind++
+	}
+}
+
 // untilDue is when something becomes due by time alone.
 func (r *reader) untilDue() time.Duration {
 	now := time.Now()

@@ -27,7 +27,7 @@ func (r *reader) heard(o outcome) {
 	case looked:
 		t.looking = false
 	case measured:
-		t.behind, t.measuring, t.measured = o.behind, false, time.Now()
+		r.measured(t, o)
 	}
 }
 
@@ -121,11 +121,9 @@ func (r *reader) resumed(c *claim, f found) {
 		moved = c.position >= 0 && f.at.Next != c.position
 		c.position = f.at.Next
 	}
-	if r.paused != nil {
-		if h := r.paused(c.Partition); h != nil {
-			r.pause(c, h)
-			return
-		}
+	if h := r.pausedBy(c.Partition); h != nil {
+		r.pause(c, h)
+		return
 	}
 	if f.hold != nil {
 		r.stand(c, *f.hold)

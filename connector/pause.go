@@ -39,5 +39,13 @@ func (r *reader) pause(c *claim, h *Hold) {
 	r.stand(c, pause)
 }
 
+// pausedBy returns the hold of a partition that an operator paused, or nil.
+func (r *reader) pausedBy(p Partition) *Hold {
+	if r.paused == nil {
+		return nil
+	}
+	return r.paused(p)
+}
+
 // isPaused tells whether the claim is held by a pause.
 func (c *claim) isPaused() bool { return c.hold != nil && c.hold.Reason == ReasonPaused }

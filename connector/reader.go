@@ -65,8 +65,10 @@ type tableState struct {
 	looking bool
 	checks  time.Time // when idle claims are looked at again
 
-	// Of a run until current: how many partitions of the topics are behind their ends, and when that was known.
+	// Of a run until current: how many partitions of the topics are behind their ends, without those that are paused and
+	// not ours, which are left; -1 if nobody could say. And when that was known.
 	behind    int
+	left      []Hold
 	measuring bool
 	measured  time.Time
 }

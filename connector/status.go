@@ -15,6 +15,8 @@ type Status struct {
 	Paused   bool // the valve is closed
 	Queued   int64
 	Claims   []ClaimStatus
+	// Left are paused partitions that others may work on, behind the ends that a run until current is for.
+	Left []Hold
 }
 
 // ClaimStatus is one claim. Offsets are -1 while unknown.
@@ -64,6 +66,9 @@ func (r *reader) show() {
 			cs.Lag = max(cs.End-cs.Position, 0)
 		}
 		s.Claims = append(s.Claims, cs)
+	}
+	for _, t := range r.tables {
+		s.Left = append(s.Left, t.left...)
 	}
 	r.metrics.queued.Set(float64(s.Queued))
 	r.publish(s)

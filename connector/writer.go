@@ -77,7 +77,8 @@ type outcome struct {
 	plan    *Plan               // of settled and fenced cuts, if it came so far
 	resumed map[Partition]found // of resumed
 	err     error               // of fenced and failed
-	behind  int                 // of measured; -1 if nobody could say
+	behind  []Position          // of measured
+	unknown bool                // of measured: nobody could say
 	schema  Schema
 }
 
@@ -89,7 +90,7 @@ const (
 	failed                      // the table cannot be written: its claims hold
 	resumed                     // claims know where they stand
 	looked                      // idle claims stand where they were
-	measured                    // how many partitions, of whatever member, are behind the ends
+	measured                    // which partitions, of whatever member, are behind the ends
 )
 
 // found is where a claim stands.
@@ -136,7 +137,8 @@ func (w *writer) run(ctx context.Context) {
 			w.say(ctx, w.look(ctx, todo.look))
 			todo.look = nil
 		case todo.ends:
-			w.say(ctx, outcome{kind: measured, behind: w.measure(ctx)})
+			behind, ok := w.measure(ctx)
+			w.say(ctx, outcome{kind: measured, behind: behind, unknown: !ok})
 			todo.ends = false
 		default:
 			select {
@@ -262,27 +264,30 @@ func (w *writer) look(ctx context.Context, expected map[Partition]int64) outcome
 	return outcome{kind: looked}
 }
 
-// measure counts the partitions of the topics that the table has not taken to where they ended when this was first
+// measure returns the partitions of the topics that the table has not taken to where they ended when this was first
 // asked: all of them, not only our claims. A member that died a moment ago may still have its share, and nobody reads it.
-func (w *writer) measure(ctx context.Context) int {
+func (w *writer) measure(ctx context.Context) (behind []Position, ok bool) {
 	if w.ends == nil {
 		ends, err := w.currentEnds(ctx)
 		if err != nil {
-			return -1
+			return nil, false
 		}
 		w.ends = ends
 	}
 	s, err := w.table.Load(ctx)
 	if err != nil {
-		return -1
+		return nil, false
 	}
-	behind := 0
 	for p, end := range w.ends {
-		if at, ok := s.Positions[p.AppID(w.pipeline)]; !ok || at < end {
-			behind++
+		at, known := s.Positions[p.AppID(w.pipeline)]
+		switch {
+		case !known:
+			behind = append(behind, Position{p, -1, -1})
+		case at < end:
+			behind = append(behind, Position{p, at, -1})
 		}
 	}
-	return behind
+	return behind, true
 }
 
 func (w *writer) currentEnds(ctx context.Context) (map[Partition]int64, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -145,13 +146,18 @@ func (s *system) result(ctx context.Context, untilCurrent bool, logger *slog.Log
 	if !untilCurrent {
 		return nil
 	}
-	code := exitOK
+	holds := slices.Clone(st.Left)
 	for _, c := range st.Claims {
 		if c.Hold != nil {
-			logger.ErrorContext(ctx, "held at the end", "topic", c.Partition.Topic, "partition", c.Partition.ID,
-				"reason", string(c.Hold.Reason), "detail", c.Hold.Detail, "offset", c.Hold.Offset)
-			code = exitFound
+			holds = append(holds, *c.Hold)
 		}
 	}
-	return exit(code)
+	for _, h := range holds {
+		logger.ErrorContext(ctx, "held at the end", "topic", h.Partition.Topic, "partition", h.Partition.ID,
+			"reason", string(h.Reason), "detail", h.Detail, "offset", h.Offset)
+	}
+	if len(holds) > 0 {
+		return exit(exitFound)
+	}
+	return nil
 }

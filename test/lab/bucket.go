@@ -73,6 +73,14 @@ func (b *Bucket) Create(ctx context.Context, key string, body []byte) error {
 	return nil
 }
 
+// Overwrite writes an object whatever was there, as somebody does who does not keep to the rules.
+func (b *Bucket) Overwrite(ctx context.Context, key string, body []byte) error {
+	if _, err := b.client.PutObject(ctx, &s3.PutObjectInput{Bucket: &b.Name, Key: &key, Body: bytes.NewReader(body)}); err != nil {
+		return fmt.Errorf("overwrite %s: %w", key, err)
+	}
+	return nil
+}
+
 // Size returns the number of objects below prefix and the sum of their sizes.
 func (b *Bucket) Size(ctx context.Context, prefix string) (objects int, size int64, err error) {
 	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.Name, Prefix: &prefix})

@@ -268,6 +268,24 @@ func TestUntilCurrentDoesNotWaitForWhatIsPaused(t *testing.T) {
 	})
 }
 
+// TestUntilCurrentDoesNotWaitForWhatOthersHavePaused: the partition is another member's, and nobody reads it.
+func TestUntilCurrentDoesNotWaitForWhatOthersHavePaused(t *testing.T) {
+	scene(t, 3, func(t *testing.T, w *story.World) {
+		w.UntilCurrent = true
+		w.Pauses.Pause(0, 2)
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		w.Broker.Produce(story.Topic, 1, "rrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 1))
+		w.Done(p)
+		left := p.Connector.Status().Left
+		if len(left) != 1 || left[0].Partition.ID != 0 || left[0].Reason != connector.ReasonPaused || left[0].Offset != 0 {
+			t.Errorf("ended with %+v, want partition 0 left: 2 is paused and at its end", left)
+		}
+		wantRows(t, w, 1, []int64{0, 1, 2})
+	})
+}
+
 // TestSchedulesWithPauses: however everything else goes, while all is paused and what was read has settled no position
 // moves, and afterwards each record is in the table once. That nobody asks for what is paused, the broker sees.
 func TestSchedulesWithPauses(t *testing.T) {
