@@ -14,8 +14,10 @@ type claim struct {
 	// the leader epoch before next.
 	from, next int64
 	epoch      int32
-	// position is where the table stands, as far as we know: from, or less while a cut is under way.
-	position int64
+	// position is where the table stands, as far as we know: from, or less while a cut is under way. positionEp is the
+	// leader epoch before it, -1 unknown.
+	position   int64
+	positionEp int32
 
 	// Answers that wait for the hand-over, and the parsed records of the first one.
 	queue    []Fetched
@@ -63,7 +65,7 @@ func (r *reader) request(c *claim) {
 // begin starts a session at a position.
 func (r *reader) begin(c *claim, at Position) {
 	c.state = reading
-	c.from, c.next, c.epoch, c.position = at.Next, at.Next, at.Epoch, at.Next
+	c.from, c.next, c.epoch, c.position, c.positionEp = at.Next, at.Next, at.Epoch, at.Next, at.Epoch
 	c.ahead, c.aheadEp = at.Next, at.Epoch
 	r.request(c)
 }
@@ -129,7 +131,7 @@ func (r *reader) resume(t *tableState, claims ...*claim) {
 			w.resume = map[Partition]resumeRequest{}
 		}
 		for _, c := range claims {
-			q := resumeRequest{session: c.session, paused: r.pausedBy(c.Partition) != nil}
+			q := resumeRequest{session: c.session, last: Position{c.Partition, c.position, c.positionEp}, paused: r.pausedBy(c.Partition) != nil}
 			if c.hold != nil {
 				q.standing = c.hold.Reason
 			}

@@ -42,7 +42,7 @@ func (r *reader) settled(t *tableState, p *Plan) {
 		}
 		r.offsets.note(partition, GroupOffset{span.Next, span.Epoch})
 		if c.session == span.Session {
-			c.position = span.Next
+			c.position, c.positionEp = span.Next, span.Epoch
 		}
 	}
 	if len(p.Next) > 0 {
@@ -119,7 +119,7 @@ func (r *reader) resumed(c *claim, f found) {
 	moved := false
 	if f.at.Partition == c.Partition {
 		moved = c.position >= 0 && f.at.Next != c.position
-		c.position = f.at.Next
+		c.position, c.positionEp = f.at.Next, f.at.Epoch
 	}
 	if h := r.pausedBy(c.Partition); h != nil {
 		r.pause(c, h)

@@ -56,7 +56,10 @@ func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest)
 		switch {
 		case known:
 			epoch := int32(-1)
-			if o, ok := offsets[p.Topic][p.ID]; ok && o.Next == next {
+			if last := claims[p].last; last.Next == next {
+				epoch = last.Epoch
+			}
+			if o, ok := offsets[p.Topic][p.ID]; ok && o.Next == next && epoch < 0 {
 				epoch = o.Epoch
 			}
 			at = append(at, Position{p, next, epoch})

@@ -98,6 +98,9 @@ type partition struct {
 	times    []time.Time
 	logStart int64
 	corrupt  int64 // offset of a damaged record batch, -1 for none
+	// epoch is the leader's, of all records from diverged on: an election in which the old ones were lost.
+	epoch    int32
+	diverged int64
 }
 
 // NewBroker returns a cluster without topics.
@@ -149,6 +152,29 @@ func (b *Broker) Change(name string, id int32, logStart, corrupt int64) {
 	defer b.mu.Unlock()
 	p := b.topics[name].partitions[id]
 	p.logStart, p.corrupt = logStart, corrupt
+}
+
+// Truncate elects a leader that has a partition's records below an offset only, and others in the place of the rest.
+func (b *Broker) Truncate(name string, id int32, at int64, kinds string) {
+	b.mu.Lock()
+	p := b.topics[name].partitions[id]
+	p.kinds, p.keys, p.times = p.kinds[:at:at], p.keys[:at:at], p.times[:at:at]
+	p.epoch, p.diverged = p.epoch+1, at
+	b.mu.Unlock()
+	b.Produce(name, id, kinds, "k")
+}
+
+// lost tells whether a position was read from what a later election lost. Without its epoch nobody can know.
+func (p *partition) lost(at connector.Position) bool {
+	return at.Epoch >= 0 && at.Epoch < p.epoch && at.Next > p.diverged
+}
+
+// epochBefore is that of the record before an offset.
+func (p *partition) epochBefore(next int64) int32 {
+	if next > p.diverged {
+		return p.epoch
+	}
+	return 0
 }
 
 // Lock runs f while nobody asks the broker.
@@ -382,7 +408,12 @@ func (m *Member) Bounds(ctx context.Context, at []connector.Position) (map[conne
 			continue
 		}
 		if t := m.b.topics[pos.Partition.Topic]; t != nil && t.id == pos.Partition.TopicID {
-			bounds[pos.Partition] = t.partitions[pos.Partition.ID].bounds()
+			p := t.partitions[pos.Partition.ID]
+			b := p.bounds()
+			if p.lost(pos) {
+				b.DivergedAt = p.diverged
+			}
+			bounds[pos.Partition] = b
 		}
 	}
 	m.trace("bounds of %d partitions", len(at))
@@ -508,6 +539,9 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 	case q.Next > end:
 		f.Err = connector.Held(connector.ReasonAheadOfLogEnd, "offset out of range", nil)
 		return f, nil
+	case p.lost(q.Position):
+		f.Err = connector.Held(connector.ReasonTruncated, "other records stand there now", nil)
+		return f, nil
 	case q.Next == end:
 		return f, b.grown
 	}
@@ -534,6 +568,7 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 	if len(r.left) > 0 || r.err != nil {
 		f.Records = r
 	}
+	f.Epoch = p.epochBefore(f.Next)
 	return f, nil
 }
 

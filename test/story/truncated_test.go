@@ -1,0 +1,35 @@
+package story_test
+
+import (
+	"testing"
+	"time"
+
+	"sluice/connector"
+	"sluice/test/story"
+)
+
+// TestATruncatedLogHoldsUntilAnOperatorMoves: also if the group's offsets, which keep the leader epochs of positions, were
+// lost in the same election. Nothing that stands in the place of lost records is passed over.
+func TestATruncatedLogHoldsUntilAnOperatorMoves(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "end", w.AtEnd)
+		time.Sleep(5 * time.Second)
+		w.Broker.Truncate(story.Topic, 0, 3, "rrrrr")
+		w.Broker.SetGroupOffset(story.Topic, 0, 2)
+		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonTruncated})
+		for range 10 {
+			time.Sleep(time.Minute)
+			wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonTruncated})
+		}
+		wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5})
+		if _, err := moves(w, move(w, 0, 6, 3)).Apply(t.Context(), w.Operator()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "end again", w.AtEnd)
+		wantHolds(t, p, map[int32]connector.Reason{})
+		wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7})
+	})
+}
