@@ -45,10 +45,12 @@ adapters: ## the adapters' conformance suites against real Kafka and MinIO
 lab: adapters ## the connector against real Kafka and MinIO, with faults (minutes)
 	@$(SUITE) -name oracle go test -tags lab -count=1 -timeout 20m ./test/oracle
 	@$(SUITE) -name lab go test -tags lab -count=1 -timeout 40m -parallel 3 ./test/e2e
+	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
 
 lab-all: adapters ## lab with Spark, the long rows and a binary with the race detector
 	@$(SUITE) -name oracle-long go test -tags lab,long -count=1 -timeout 40m ./test/oracle
 	@E2E_RACE=1 $(SUITE) -name lab-long go test -tags lab,long -count=1 -timeout 80m -parallel 3 ./test/e2e
+	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
 
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@$(SUITE) -name fuzz -fuzz $(FUZZTIME) ./...

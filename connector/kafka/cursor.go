@@ -102,7 +102,7 @@ func (c *cursor) served() {
 // retry counts a failure and says when to try again.
 func (c *cursor) retry(err error) time.Time {
 	c.failures++
-	if isRefusal(err) {
+	if code := kafka.Error(0); errors.As(err, &code) && denied(code) && !untrusted(err) { // that is remembered by the dialer
 		return time.Now().Add(jitter(retryDenied))
 	}
 	return time.Now().Add(backoff(c.failures))

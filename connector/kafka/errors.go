@@ -166,10 +166,18 @@ func Held(doing string, err error) error {
 		return err
 	}
 	if code, ok := errors.AsType[kafka.Error](err); ok && denied(code) || untrusted(err) {
-		return connector.Held(connector.ReasonKafkaDenied, doing+" is refused", err)
+		return held{connector.Held(connector.ReasonKafkaDenied, doing+" is refused: "+err.Error(), nil), err}
 	}
-	return connector.Held(connector.ReasonKafkaDown, doing+" fails and needs a person", err)
+	return held{connector.Held(connector.ReasonKafkaDown, doing+" fails and needs a person: "+err.Error(), nil), err}
 }
+
+// held is a hold whose detail names its cause already: a hold is often shown without its error.
+type held struct {
+	error
+	cause error
+}
+
+func (h held) Unwrap() []error { return []error{h.error, h.cause} }
 
 // untrusted tells whether one side refuses the other: by what a broker says of our credentials, by a TLS identity, or
 // because only one of them speaks TLS or SASL.

@@ -141,11 +141,15 @@ func (g *Group) troubles(err error) {
 // Run joins the group, delivers each new assignment and leaves when ctx ends; then it returns nil. When a generation ends
 // its claims are delivered again, not joined; while there are no topics nothing is, not joined. It returns only for a
 // Fatal error besides: a [connector.HoldError] with ReasonKafkaDenied or ReasonKafkaDown. It may be called again then,
-// but not twice at a time.
+// but not twice at a time. While our certificate or credentials are refused and come from files, it returns a minute
+// later, and not if the files have changed by then.
 func (g *Group) Run(ctx context.Context, deliver func(connector.Assignment)) error {
 	for ctx.Err() == nil {
 		if err := g.serve(ctx, deliver); err != nil && ctx.Err() == nil {
 			g.troubles(err)
+			if untrusted(err) && g.client.dialer.Renewed(ctx, retryDenied) {
+				continue
+			}
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka/dial"
+	"sluice/test/certs"
 )
 
 // secured is a scene whose brokers know one user, and end sessions after two seconds.
@@ -112,6 +113,42 @@ func TestRefusedCredentials(t *testing.T) {
 		s.produceAs(t, "t", p.ID, "w")
 		r.until(2*time.Minute, func() bool { return r.records() == 2 })
 		stop()
+	})
+}
+
+// TestRenewedPassword: a refused member does not wait for its next regular attempt when the file with its password
+// changes, and its claims are kept meanwhile.
+func TestRenewedPassword(t *testing.T) {
+	secured(t, func(t *testing.T, s *scene, _ func(*Config)) {
+		var wants atomic.Value
+		wants.Store("\x00sluice\x00right")
+		s.fake.ControlKey(int16(kmsg.SASLAuthenticate), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			s.fake.KeepControl()
+			auth := req.(*kmsg.SASLAuthenticateRequest)
+			if string(auth.SASLAuthBytes) == wants.Load() {
+				auth.SASLAuthBytes = []byte("\x00sluice\x00right")
+				return nil, nil, false
+			}
+			resp := req.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+			resp.ErrorCode = 58
+			return resp, nil, true
+		})
+		dir := t.TempDir()
+		file := certs.Write(t, dir, "password", []byte("right"))
+		a := s.start(func(c *Config, _ *GroupConfig) {
+			c.SASL = &dial.SASL{Mechanism: dial.Plain, Username: "sluice", PasswordFile: file, InsecurePlaintext: true}
+		}, "t")
+		s.until("joined", a.has(2))
+		wants.Store("\x00sluice\x00new")
+		s.until("refused", func() bool { trouble, ok := a.Trouble(); return ok && trouble.Reason == connector.ReasonKafkaDenied })
+		began := time.Now()
+		certs.Write(t, dir, "password", []byte("new"))
+		s.until("joined again", a.has(2))
+		// The coordinator waits for the member that could not say good-bye until its session is over.
+		if took := time.Since(began); took > defaultSession {
+			t.Errorf("joined %v after the password was renewed", took)
+		}
+		a.told("joined t-0 t-1", "apart t-0 t-1", "joined t-0 t-1")
 	})
 }
 

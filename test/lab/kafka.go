@@ -27,6 +27,8 @@ type Kafka struct {
 	// name the proxy that Options gave, so that every connection of such a client can be cut.
 	Proxied string
 	Dir     string // data and log
+	// Addrs are the addresses of the further listeners by their names.
+	Addrs map[string]string
 
 	libs  string
 	heap  []string // options of the virtual machine
@@ -46,6 +48,10 @@ type KafkaOptions struct {
 	Version string // KafkaNewest if empty
 	// Advertise is the address that the second listener's metadata name, "" for no second listener.
 	Advertise string
+	// Listeners are further ones; not together with Advertise.
+	Listeners []Listener
+	// Scram are users as the storage tool takes them: SCRAM-SHA-256=[name=…,password=…].
+	Scram []string
 }
 
 // StartKafka formats a new cluster and starts its broker. The caller ends it with Stop or Kill.
@@ -62,10 +68,14 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*Kafka, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := k.configure(controller, o.Advertise, map[int32]string{1: controller}, singleBroker); err != nil {
+	further, err := k.further(o.Listeners, controller)
+	if err != nil {
 		return nil, err
 	}
-	if err := k.format(ctx); err != nil {
+	if err := k.configure(controller, o.Advertise, map[int32]string{1: controller}, append(further, singleBroker...)); err != nil {
+		return nil, err
+	}
+	if err := k.format(ctx, o.Scram...); err != nil {
 		return nil, err
 	}
 	if err := k.Start(ctx); err != nil {
@@ -74,14 +84,20 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*Kafka, error) {
 	return k, nil
 }
 
-// format writes what a cluster of this node begins with into its data folder.
-func (k *Kafka) format(ctx context.Context) error {
+// format writes what a cluster of this node begins with into its data folder, users of SCRAM included.
+func (k *Kafka) format(ctx context.Context, users ...string) error {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
 	id[0] &= 0x7f        // a name that starts with "-" would be an option
-	format := exec.CommandContext(ctx, "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-Dlog4j2.configurationFile="+k.log4j(), "-cp", k.libs+"/*", "kafka.tools.StorageTool",
-		"format", "-t", base64.RawURLEncoding.EncodeToString(id), "-c", k.properties())
+	args := []string{
+		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-Dlog4j2.configurationFile=" + k.log4j(), "-cp", k.libs + "/*", "kafka.tools.StorageTool",
+		"format", "-t", base64.RawURLEncoding.EncodeToString(id), "-c", k.properties(),
+	}
+	for _, user := range users {
+		args = append(args, "--add-scram", user)
+	}
+	format := exec.CommandContext(ctx, "java", args...)
 	if out, err := format.CombinedOutput(); err != nil {
 		return fmt.Errorf("format Kafka's storage: %w: %s", err, out)
 	}

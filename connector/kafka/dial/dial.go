@@ -176,6 +176,32 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	return conn, nil
 }
 
+// renewEvery is how often [Dialer.Renewed] looks at the files.
+const renewEvery = time.Second
+
+// Renewed waits until files that connections need hold something else than now, at most for a time. It tells whether
+// they do. For whoever was refused: a new password or certificate should not wait for the next regular attempt.
+func (d *Dialer) Renewed(ctx context.Context, within time.Duration) bool {
+	before, err := d.files.load()
+	if err != nil || len(d.files.parts) == 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	tick := time.NewTicker(renewEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+		if now, err := d.files.load(); err == nil && now.sum != before.sum {
+			return true
+		}
+	}
+}
+
 // refused returns the refusal that stands for an address and these files.
 func (d *Dialer) refused(address string, sum fingerprint) error {
 	d.mu.Lock()

@@ -25,6 +25,9 @@ type conversation interface {
 // errUnproven says that the server could not show that it knows the password.
 var errUnproven = errors.New("its signature is wrong")
 
+// errUnusable says that our credentials cannot even be sent.
+var errUnusable = errors.New("unusable")
+
 // errRefused says that the server refuses within the mechanism's own words.
 var errRefused = errors.New("refused")
 
@@ -80,6 +83,8 @@ func (o *opening) authenticate(s *session) (lifetime time.Duration, err error) {
 	switch {
 	case errors.Is(err, errUnproven):
 		return 0, o.failed(StepSASL, ServerUnproven, "", err)
+	case errors.Is(err, errUnusable):
+		return 0, o.failed(StepSASL, BadFile, fmt.Sprintf("%s: %v", cfg.TokenFile, err), err)
 	case errors.Is(err, errRefused):
 		return 0, o.refused(kafka.SASLAuthenticationFailed, err.Error())
 	}
@@ -112,7 +117,7 @@ type bearer struct{ token string }
 
 func (b bearer) first() ([]byte, error) {
 	if strings.ContainsAny(b.token, "\x01\r\n ") {
-		return nil, errors.New("the token holds characters that no token has")
+		return nil, fmt.Errorf("%w: the token holds characters that no token has", errUnusable)
 	}
 	return []byte("n,,\x01auth=Bearer " + b.token + "\x01\x01"), nil
 }

@@ -62,7 +62,7 @@ func TestBearer(t *testing.T) {
 		{jwt(time.Now().Add(time.Minute)), CredentialsRefused, "invalid_token"},
 		{"opaque", CredentialsRefused, file},
 		{"a.b.c", CredentialsRefused, file},
-		{"two words", Protocol, "characters"},
+		{"two words", BadFile, file + ": unusable: the token holds characters that no token has"},
 	} {
 		certs.Write(t, dir, "token", []byte(tt.token))
 		_, err := opens(t, d, address)

@@ -1,0 +1,148 @@
+//go:build lab
+
+package security
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/test/certs"
+)
+
+// rounds of half a second each are more than five sessions of two seconds.
+const rounds = 24
+
+// sessionsOfScram: a broker that ends sessions every two seconds costs nothing: one generation, no warning, and records
+// arrive all the time.
+func (w *world) sessionsOfScram(t *testing.T) {
+	t.Helper()
+	topic := w.topic(t)
+	path, listen := w.config(t, topic, w.kafka.Addrs[onScram], "tls: {ca_file: "+w.ca+
+		"}\nsasl: {mechanism: scram-sha-512, username: "+user+`, password: "${PASSWORD}"}`)
+	m := w.start(t, path, listen)
+	m.reads(t, records)
+	total := w.stream(t, m, topic, records)
+	m.undisturbed(t, total)
+}
+
+// sessionsOfTokens: each session ends with its token; somebody renews the file all the time. When nobody does the hold
+// says so, and a fresh token ends it.
+func (w *world) sessionsOfTokens(t *testing.T) {
+	t.Helper()
+	topic := w.topic(t)
+	dir := t.TempDir()
+	token := func(lasting time.Duration) {
+		t.Helper()
+		next := certs.Write(t, dir, "next", []byte(jws(time.Now().Add(lasting))))
+		if err := os.Rename(next, dir+"/token"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	token(time.Minute)
+	path, listen := w.config(t, topic, w.kafka.Addrs[onBearer], "tls: {ca_file: "+w.ca+
+		"}\nsasl: {mechanism: oauthbearer, token_file: "+dir+"/token}")
+	m := w.start(t, path, listen)
+	m.reads(t, records)
+	total := w.stream(t, m, topic, records)
+	m.undisturbed(t, total)
+
+	token(-time.Second)
+	await(t, func() (bool, error) {
+		h, err := m.health()
+		for _, hold := range h.Holds {
+			if hold.Reason == "kafka_denied" && strings.Contains(hold.Detail, "refuses the token, which has expired") {
+				return true, err
+			}
+		}
+		return false, err
+	})
+	w.produce(t, topic, total, 100)
+	token(time.Hour)
+	m.reads(t, total+100)
+}
+
+// renewed: a connector whose certificate is renewed while it runs uses the new one for new connections.
+func (w *world) renewed(t *testing.T) {
+	t.Helper()
+	topic := w.topic(t)
+	dir := t.TempDir()
+	install := func(cert, key string) {
+		t.Helper()
+		for name, from := range map[string]string{"cert.pem": cert, "key.pem": key} {
+			b, err := os.ReadFile(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			certs.Write(t, dir, name, b)
+		}
+	}
+	install(w.expiredCert, w.itsKey)
+	path, listen := w.config(t, topic, w.kafka.Addrs[onMutual],
+		"tls: {ca_file: "+w.ca+", cert_file: "+dir+"/cert.pem, key_file: "+dir+"/key.pem}")
+	m := w.start(t, path, listen)
+	await(t, func() (bool, error) {
+		h, err := m.health()
+		return len(h.Holds) > 0 && h.Holds[0].Reason == "kafka_denied" && strings.Contains(h.Holds[0].Detail, "which has expired"), err
+	})
+	install(w.cert, w.key)
+	m.reads(t, records)
+}
+
+// stream produces for rounds while the member reads, and returns how many records there are then.
+func (w *world) stream(t *testing.T, m *member, topic string, from int64) int64 {
+	t.Helper()
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for range rounds {
+		<-tick.C
+		w.produce(t, topic, from, 20)
+		from += 20
+	}
+	m.reads(t, from)
+	return from
+}
+
+// reads waits until the table has n records.
+func (m *member) reads(t *testing.T, n int64) {
+	t.Helper()
+	ctx := withPatience(t)
+	for ctx.Err() == nil {
+		if at, err := m.position(); err != nil {
+			t.Fatal(err)
+		} else if at >= n {
+			return
+		}
+		wait := time.NewTimer(50 * time.Millisecond)
+		<-wait.C
+	}
+	text, err := m.text()
+	t.Fatalf("does not reach %d records (%v):\n%s", n, err, text)
+}
+
+// undisturbed: sessions were renewed, and nobody noticed.
+func (m *member) undisturbed(t *testing.T, records int64) {
+	t.Helper()
+	for _, tt := range []struct {
+		name, label string
+		low, high   float64
+	}{
+		{"sluice_kafka_reauthentications_total", `result="ok"`, 5, 1000},
+		{"sluice_kafka_reauthentications_total", "", 5, 1000},
+		{"sluice_group_generations_total", "", 1, 1},
+		{"sluice_fetch_errors_total", "", 0, 0},
+		{"sluice_fetch_records_total", "", float64(records), float64(records)},
+	} {
+		v, err := m.metric(tt.name, tt.label)
+		if err != nil || v < tt.low || v > tt.high {
+			t.Errorf("%s{%s} is %v (%v), want %v to %v", tt.name, tt.label, v, err, tt.low, tt.high)
+		}
+		t.Logf("%s{%s} = %v", tt.name, tt.label, v)
+	}
+	text, err := m.text()
+	_, text, _ = strings.Cut(text, `"msg":"joined"`) // a cluster that is new has no coordinator at first
+	if err != nil || strings.Contains(text, `"level":"WARN"`) || strings.Contains(text, `"level":"ERROR"`) {
+		t.Errorf("%v, the log says:\n%s", err, text)
+	}
+}
