@@ -126,7 +126,11 @@ type settings struct {
 	store   string
 	listen  string
 	start   string
+	more    string // entries of topics besides the scene's own
 }
+
+// alsoReads adds entries to the topics.
+func alsoReads(entries string) setting { return func(c *settings) { c.more = ", " + entries } }
 
 // from lets a topic that the table does not know begin elsewhere than at its first record.
 func from(start string) setting { return func(c *settings) { c.start = start } }
@@ -163,10 +167,10 @@ defaults:
   schema: %[6]q
   start: %[8]s
   commit: {every: 1s, rows: 20000}
-topics: {%[1]s: {}}
+topics: {%[1]s: {}%[10]s}
 health: {listen: %[7]q}
 shutdown: {drain: 10s}
-`, s.name, c.brokers, shared.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack)
+`, s.name, c.brokers, shared.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}

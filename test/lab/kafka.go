@@ -296,6 +296,18 @@ func createTopic(ctx context.Context, admin *kadm.Client, topic string, partitio
 	})
 }
 
+// AddPartitions gives a topic more partitions, n in all, and waits until each has a leader.
+func (k *Kafka) AddPartitions(ctx context.Context, topic string, n int32) error {
+	resp, err := k.admin.UpdatePartitions(ctx, int(n), topic)
+	if err = errors.Join(err, resp.Error()); err != nil {
+		return fmt.Errorf("add partitions to %s: %w", topic, err)
+	}
+	return Until(ctx, func() (bool, error) {
+		ends, err := k.admin.ListEndOffsets(ctx, topic)
+		return err == nil && ends.Error() == nil && len(ends[topic]) == int(n), nil
+	})
+}
+
 // DeleteTopic deletes a topic and waits until the cluster has forgotten it.
 func (k *Kafka) DeleteTopic(ctx context.Context, topic string) error {
 	resp, err := k.admin.DeleteTopics(ctx, topic)

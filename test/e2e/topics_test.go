@@ -1,0 +1,71 @@
+//go:build lab
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"sluice/test/tablelog"
+)
+
+// What is added while members run is read from its first record, even if what they find at their start is read from its
+// end: partitions of a topic, and a topic that a pattern matches. A topic that goes is missed by nobody.
+func TestTopicsAndPartitionsAreAdded(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 4)
+	gone := s.name + ".gone"
+	if err := shared.kafka.CreateTopic(s.ctx, gone, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	matching := alsoReads(fmt.Sprintf(`added: {pattern: '%s\..+', deny: []}`, s.name))
+	members := []*member{s.start(from("latest"), matching), s.start(from("latest"), matching)}
+	claims := func(n int) func() (bool, error) {
+		return func() (bool, error) {
+			sum := 0
+			for _, m := range members {
+				r, err := m.health()
+				if err != nil {
+					return false, err
+				}
+				if !r.Ready || len(r.Holds) > 0 {
+					return false, nil
+				}
+				sum += len(r.Partitions)
+			}
+			return sum == n, nil
+		}
+	}
+	s.await("both have their share", claims(5))
+
+	end := s.stream(200)
+	s.produced = 200_000 // far behind what the stream comes to
+	s.awaitRows(200)
+	if err := shared.kafka.AddPartitions(s.ctx, s.name, 16); err != nil {
+		t.Fatal(err)
+	}
+	s.produce(8_000)
+	added := *s // the same members, another topic
+	added.name = s.name + ".new"
+	added.ledger = s.newLedger("new.csv")
+	added.log = &tablelog.Log{Store: shared.bucket, Table: s.name + "/" + added.name}
+	if err := shared.kafka.CreateTopic(s.ctx, added.name, 3, nil); err != nil {
+		t.Fatal(err)
+	}
+	added.produce(5_000)
+	if err := shared.kafka.DeleteTopic(s.ctx, gone); err != nil {
+		t.Fatal(err)
+	}
+	s.await("what was added is read, and nothing else", claims(19))
+	end()
+	s.awaitRows(s.ledger.Len())
+	added.awaitRows(added.ledger.Len())
+	for _, m := range members {
+		m.drain()
+	}
+	if n := len(tablelog.Positions(s.commits())); n != 16 {
+		t.Errorf("%d partitions have a position, want 16", n)
+	}
+	s.check()
+	added.checkSets()
+}
