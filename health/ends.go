@@ -1,7 +1,15 @@
 package health
 
+import (
+	"maps"
+	"slices"
+)
+
 // Ends says what ends a hold of this reason: by itself, or the command that does. An unknown reason gets an empty text.
 func Ends(reason string) string { return ends[reason] }
+
+// Reasons returns the reasons of all holds, sorted.
+func Reasons() []string { return slices.Sorted(maps.Keys(ends)) }
 
 var ends = map[string]string{
 	"behind_log_start": "an operator: Kafka deleted records before they were read, and they are lost: connector offsets accept-gap. Before the " +

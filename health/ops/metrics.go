@@ -10,13 +10,13 @@ import (
 
 // collector turns the report into metrics when they are asked for, so that they cannot get stale.
 type collector struct {
-	report                    func() health.Report
-	lag, total, healthy, held *prometheus.Desc
+	report                            func() health.Report
+	lag, total, healthy, held, reason *prometheus.Desc
 }
 
 // NewCollector returns the metrics of the report: kafka_consumer_lag of each partition whose lag is known,
-// kafka_consumer_total_lag, kafka_consumer_healthy (1 if the readiness check passes) and sluice_partition_held. report
-// is called for each scrape and must not block.
+// kafka_consumer_total_lag, kafka_consumer_healthy (1 if the readiness check passes), sluice_partition_held and
+// sluice_held_partitions, which is there for each reason, 0 too. report is called for each scrape and must not block.
 func NewCollector(report func() health.Report) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
@@ -27,12 +27,13 @@ func NewCollector(report func() health.Report) prometheus.Collector {
 		total:   desc("kafka_consumer_total_lag", "Sum of kafka_consumer_lag over the partitions of this member.", "group"),
 		healthy: desc("kafka_consumer_healthy", "1 if the readiness check passes, else 0.", "group"),
 		held:    desc("sluice_partition_held", "1 while a partition stands still for this reason.", "topic", "partition", "reason"),
+		reason:  desc("sluice_held_partitions", "Partitions that stand still, by reason. What holds all of a topic, or of the member, counts as one.", "reason"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.lag, c.total, c.healthy, c.held} {
+	for _, d := range []*prometheus.Desc{c.lag, c.total, c.healthy, c.held, c.reason} {
 		descs <- d
 	}
 }
@@ -48,8 +49,22 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 			gauge(c.lag, float64(lag), r.Group, p.Topic, strconv.Itoa(int(p.ID)))
 		}
 	}
+	type hold struct {
+		topic, reason string
+		partition     int32
+	}
+	held, byReason := map[hold]bool{}, map[string]int{}
 	for _, h := range r.Holds {
+		k := hold{h.Topic, h.Reason, h.Partition}
+		if held[k] {
+			continue // a second sample of the same labels would fail the scrape
+		}
+		held[k] = true
+		byReason[h.Reason]++
 		gauge(c.held, 1, h.Topic, strconv.Itoa(int(h.Partition)), h.Reason)
+	}
+	for _, reason := range health.Reasons() {
+		gauge(c.reason, float64(byReason[reason]), reason)
 	}
 	healthy := 0.0
 	if r.Ready() == nil {

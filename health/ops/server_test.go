@@ -228,7 +228,13 @@ func TestReport(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	c := &connector{report: health.Report{
 		Group: "g", Joined: true, Resumed: true,
-		Holds:      []health.Hold{{Topic: "orders", Partition: 1, Reason: "poison"}},
+		Holds: []health.Hold{
+			{Topic: "orders", Partition: 1, Reason: "poison"},
+			{Topic: "orders", Partition: 2, Reason: "poison"},
+			{Topic: "users", Partition: -1, Reason: "topic_missing"},
+			{Partition: -1, Reason: "store_down"},
+			{Partition: -1, Reason: "store_down", Detail: "again"},
+		},
 		Partitions: []health.Partition{{Topic: "orders", ID: 0, Position: 10, End: 15}, {Topic: "orders", ID: 1, Position: -1, End: 3}},
 	}}
 	base, _ := start(t, c)
@@ -236,6 +242,8 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		`kafka_consumer_lag{group="g",partition="0",topic="orders"} 5`, `kafka_consumer_total_lag{group="g"} 5`,
 		`kafka_consumer_healthy{group="g"} 1`, `sluice_partition_held{partition="1",reason="poison",topic="orders"} 1`,
+		`sluice_held_partitions{reason="poison"} 2`, `sluice_held_partitions{reason="topic_missing"} 1`, `sluice_held_partitions{reason="store_down"} 1`,
+		`sluice_held_partitions{reason="oversize"} 0`,
 	} {
 		if !strings.Contains(body, want+"\n") {
 			t.Errorf("no %s in\n%s", want, body)
