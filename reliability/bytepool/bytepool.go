@@ -1,0 +1,322 @@
+// Package bytepool is a budget of bytes that many goroutines share, and the buffers that live in it.
+//
+// What is used never exceeds the size, but for what [Pool.Adjust] says afterwards. Buffers that come back wait for the
+// next user as long as the budget has room for them, so that steady work makes no garbage.
+package bytepool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"sync"
+)
+
+var (
+	// ErrTooLarge says that a pool can never give so much.
+	ErrTooLarge = errors.New("more than the pool has")
+	// ErrTaken says that somebody else is the one who may wait before all others.
+	ErrTaken = errors.New("somebody waits already")
+)
+
+// Pool is a budget of bytes. All methods may be called from any goroutine.
+//
+// Two kinds wait for it: those of [Pool.Acquire], in their order, and before them at most one of [Pool.GetFirst]. While
+// that one waits nobody else gets anything, so that whoever gives back feeds it.
+type Pool struct {
+	size  int64
+	scrub bool
+	// pressed has room for one word: somebody began to wait.
+	pressed chan struct{}
+
+	mu        sync.Mutex
+	used      int64
+	first     *waiter
+	waiting   []*waiter
+	idle      map[int][][]byte // by capacity
+	idleBytes int64
+	waits     uint64
+}
+
+type waiter struct {
+	n     int64
+	ready chan struct{}
+}
+
+// New returns a pool of so many bytes.
+func New(size int64) *Pool {
+	return &Pool{size: size, pressed: make(chan struct{}, 1), idle: map[int][][]byte{}}
+}
+
+// NewScrubbing returns a pool that overwrites every buffer that comes back, so that a test sees who still reads it.
+func NewScrubbing(size int64) *Pool {
+	p := New(size)
+	p.scrub = true
+	return p
+}
+
+// Size is the budget in bytes.
+func (p *Pool) Size() int64 { return p.size }
+
+// Used is what is taken now, in bytes.
+func (p *Pool) Used() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.used
+}
+
+// Short tells whether somebody waits.
+func (p *Pool) Short() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.first != nil || len(p.waiting) > 0
+}
+
+// Pressed gets a word when somebody begins to wait. It is for one reader.
+func (p *Pool) Pressed() <-chan struct{} { return p.pressed }
+
+// TryAcquire takes n bytes if they are free. It does not wait its turn behind [Pool.Acquire]: who asks so holds other
+// bytes already and cannot wait.
+func (p *Pool) TryAcquire(n int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.first != nil || p.used+n > p.size {
+		return false
+	}
+	p.take(n)
+	return true
+}
+
+// Acquire takes n bytes, and waits for them in its turn until ctx ends.
+func (p *Pool) Acquire(ctx context.Context, n int64) error {
+	if n > p.size {
+		return fmt.Errorf("%w: %d of %d bytes", ErrTooLarge, n, p.size)
+	}
+	p.mu.Lock()
+	if p.first == nil && len(p.waiting) == 0 && p.used+n <= p.size {
+		p.take(n)
+		p.mu.Unlock()
+		return nil
+	}
+	w := p.wait(n)
+	p.waiting = append(p.waiting, w)
+	p.mu.Unlock()
+	p.press()
+	select {
+	case <-w.ready:
+		return nil
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.waiting, w)
+	if i < 0 { // it was served at the same moment
+		p.give(n)
+	} else {
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+		p.serve()
+	}
+	return context.Cause(ctx)
+}
+
+// Release gives n bytes back.
+func (p *Pool) Release(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.give(n)
+}
+
+// Adjust corrects what is used by n bytes, up or down, without asking: it is known only afterwards. More than the size
+// may be used then; nobody gets anything until that has passed.
+func (p *Pool) Adjust(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n > 0 {
+		p.take(n)
+		return
+	}
+	p.give(-n)
+}
+
+// TryGet lends a buffer of length 0 and of at least n bytes, if they are free. Its whole capacity is used until [Pool.Put].
+func (p *Pool) TryGet(n int) ([]byte, bool) {
+	b, _, ok := p.Draw(n, 0)
+	return b, ok
+}
+
+// Draw is TryGet for a caller that has acquired bytes in advance: they go first, and what is left of them is returned.
+func (p *Pool) Draw(n int, acquired int64) (b []byte, left int64, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if more := int64(n) - acquired; more > 0 && (p.first != nil || p.used+more > p.size) {
+		return nil, acquired, false
+	}
+	p.used -= acquired
+	b = p.get(n)
+	left = max(acquired-int64(cap(b)), 0)
+	p.used += left
+	return b, left, true
+}
+
+// GetFirst is TryGet, and waits before all others until ctx ends. held is what the caller has of the pool already: if n
+// does not fit beside it, waiting would not help, and the error is [ErrTooLarge]. It is [ErrTaken] while another caller
+// waits here, because two that hold something could wait for each other.
+func (p *Pool) GetFirst(ctx context.Context, n int, held int64) ([]byte, error) {
+	if held+int64(n) > p.size {
+		return nil, fmt.Errorf("%w: %d beside %d of %d bytes", ErrTooLarge, n, held, p.size)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.first != nil {
+		return nil, ErrTaken
+	}
+	if p.used+int64(n) <= p.size {
+		return p.get(n), nil
+	}
+	w := p.wait(int64(n))
+	p.first = w
+	p.mu.Unlock()
+	p.press()
+	var err error
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	p.mu.Lock()
+	switch {
+	case err == nil: // n bytes are ours; the buffer may use more
+		p.used -= int64(n)
+		return p.get(n), nil
+	case p.first == w:
+		p.first = nil
+		p.serve()
+	default: // it was served at the same moment
+		p.give(int64(n))
+	}
+	return nil, err
+}
+
+// Put gives a buffer back. Nobody may touch it afterwards.
+func (p *Pool) Put(b []byte) {
+	n := cap(b)
+	if p.scrub {
+		b = b[:n]
+		for i := range b {
+			b[i] = 0xDB
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n == class(n) && p.used+p.idleBytes <= p.size { // both count it once
+		p.idle[n] = append(p.idle[n], b[:0])
+		p.idleBytes += int64(n)
+	}
+	p.give(int64(n))
+}
+
+// get finds or makes a buffer. The lock is held, also while it is made: that is rare once work is steady.
+func (p *Pool) get(n int) []byte {
+	size := class(n)
+	if p.used+int64(size) > p.size {
+		size = n // the rounding must not be what fails
+	}
+	if b := p.reuse(size); b != nil {
+		return b
+	}
+	p.take(int64(size))
+	return make([]byte, 0, size)
+}
+
+// reuse returns the smallest idle buffer that is not much too large.
+func (p *Pool) reuse(size int) []byte {
+	best := 0
+	if list := p.idle[size]; len(list) > 0 {
+		return p.pop(size, list)
+	}
+	for n, list := range p.idle {
+		if len(list) > 0 && n >= size && n <= size+size/2 && (best == 0 || n < best) && p.used+int64(n) <= p.size {
+			best = n
+		}
+	}
+	if best == 0 {
+		return nil
+	}
+	return p.pop(best, p.idle[best])
+}
+
+func (p *Pool) pop(size int, list [][]byte) []byte {
+	b := list[len(list)-1]
+	list[len(list)-1] = nil
+	p.idle[size] = list[:len(list)-1]
+	p.idleBytes -= int64(size)
+	p.used += int64(size)
+	return b
+}
+
+func (p *Pool) wait(n int64) *waiter {
+	p.waits++
+	return &waiter{n, make(chan struct{})}
+}
+
+func (p *Pool) press() {
+	select {
+	case p.pressed <- struct{}{}:
+	default:
+	}
+}
+
+// take notes n bytes as used and drops idle buffers that have no room any more.
+func (p *Pool) take(n int64) {
+	p.used += n
+	for size, list := range p.idle {
+		for p.used+p.idleBytes > p.size && len(list) > 0 {
+			list[len(list)-1] = nil
+			list = list[:len(list)-1]
+			p.idleBytes -= int64(size)
+		}
+		if p.idle[size] = list; len(list) == 0 {
+			delete(p.idle, size)
+		}
+	}
+}
+
+func (p *Pool) give(n int64) {
+	if p.used -= n; p.used < 0 {
+		panic(fmt.Sprintf("bytepool: %d bytes more given back than taken", -p.used))
+	}
+	p.serve()
+}
+
+// serve lets those go on who wait, in order, as far as there is room.
+func (p *Pool) serve() {
+	if w := p.first; w != nil {
+		if p.used+w.n > p.size {
+			return
+		}
+		p.take(w.n)
+		p.first = nil
+		close(w.ready)
+	}
+	for len(p.waiting) > 0 && p.used+p.waiting[0].n <= p.size {
+		w := p.waiting[0]
+		p.take(w.n)
+		p.waiting[0] = nil
+		p.waiting = p.waiting[1:]
+		close(w.ready)
+	}
+}
+
+// class rounds a size up, so that buffers find users: to powers of two, and from 64 KiB on to quarters between them.
+func class(n int) int {
+	const smallest, fine = 4 << 10, 64 << 10
+	if n <= smallest {
+		return smallest
+	}
+	step := 1 << bits.Len(uint(n-1))
+	if n > fine {
+		step >>= 3 // n lies in (4 steps, 8 steps]
+	}
+	return (n + step - 1) / step * step
+}
