@@ -1,7 +1,7 @@
 // Command bench measures the whole way of a record, from real Kafka into a Delta table on MinIO, beside a tuned Python
 // pipeline (librdkafka, pyarrow, deltalake) on the same topic, in turns, and verifies the rows after each run.
 //
-//	go run ./test/bench [-records 2000000] [-rounds 3]
+//	go run ./test/bench [-records 2000000] [-rounds 3] [-against connector]
 //
 // It prints a line for each run and then the medians as rows of the table in docs/benchmarks.md. CPU is user and system
 // time of the measured process with all of its children; RSS is its peak. The broker and the S3 server share the machine.
@@ -33,10 +33,11 @@ const topic = "orders"
 func main() {
 	records := flag.Int64("records", 2_000_000, "records to produce")
 	rounds := flag.Int("rounds", 3, "runs of each pipeline")
+	against := flag.String("against", "", "another connector, as a binary, to run in turns with in place of the Python pipeline")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *records, *rounds); err != nil {
+	if err := run(ctx, *records, *rounds, *against); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		stop()
 		os.Exit(1)
@@ -54,7 +55,7 @@ type bench struct {
 	quantity int64 // sum over all records
 }
 
-func run(ctx context.Context, records int64, rounds int) (err error) {
+func run(ctx context.Context, records int64, rounds int, against string) (err error) {
 	b := &bench{records: records}
 	if b.dir, err = os.MkdirTemp("", "sluice-bench-"); err != nil {
 		return err
@@ -93,7 +94,10 @@ func run(ctx context.Context, records int64, rounds int) (err error) {
 	pipelines := []struct {
 		name string
 		run  func(context.Context, string) (result, error)
-	}{{"sluice", b.sluice}, {"Python + pyarrow + deltalake", b.peer}}
+	}{{"sluice", b.sluice(b.binary)}, {"Python + pyarrow + deltalake", b.peer}}
+	if against != "" {
+		pipelines[1].name, pipelines[1].run = against, b.sluice(against)
+	}
 	results := make(map[string][]result)
 	for round := range rounds {
 		for i, p := range pipelines {

@@ -15,8 +15,12 @@ import (
 	"sluice/test/lab"
 )
 
-// sluice runs the connector until it is current.
-func (b *bench) sluice(ctx context.Context, table string) (result, error) {
+// sluice runs a connector until it is current.
+func (b *bench) sluice(binary string) func(context.Context, string) (result, error) {
+	return func(ctx context.Context, table string) (result, error) { return b.connector(ctx, binary, table) }
+}
+
+func (b *bench) connector(ctx context.Context, binary, table string) (result, error) {
 	listen, err := lab.FreeAddr()
 	if err != nil {
 		return result{}, err
@@ -34,7 +38,7 @@ health: {listen: %[8]q}
 		return result{}, err
 	}
 	env := []string{"AWS_ACCESS_KEY_ID=" + lab.AccessKey, "AWS_SECRET_ACCESS_KEY=" + lab.SecretKey}
-	return b.measure(ctx, table, table+"/"+topic, "http://"+listen+"/metrics", env, b.binary, "run", "--until-current", "--config", config)
+	return b.measure(ctx, table, table+"/"+topic, "http://"+listen+"/metrics", env, binary, "run", "--until-current", "--config", config)
 }
 
 // peer runs the Python pipeline.
