@@ -20,7 +20,7 @@ type claim struct {
 	positionEp int32
 
 	// Answers that wait for the hand-over, and the parsed records of the first one.
-	queue    []Fetched
+	queue    []*answer
 	parsed   *block
 	fetching bool  // an answer is asked for
 	ahead    int64 // where the next request starts
@@ -52,7 +52,7 @@ const wanted = 2
 
 // request asks for what comes next, if there is room for it.
 func (r *reader) request(c *claim) {
-	if c.state != reading || c.fetching || len(c.queue) >= wanted || r.draining {
+	if c.state != reading || c.fetching || len(c.queue) >= wanted || r.draining || c.table.stuck {
 		return
 	}
 	if n := len(c.queue); n > 0 && c.queue[n-1].Err != nil {
@@ -75,10 +75,7 @@ func (r *reader) end(c *claim) {
 	r.sessions++
 	c.session = r.sessions
 	r.log.Forget(c.Partition)
-	if c.parsed != nil {
-		r.blocks.put(c.parsed)
-	}
-	c.queue, c.parsed, c.fetching = nil, nil, false
+	r.drop(c)
 	c.from, c.next = c.position, c.position // nothing of the batch that fills is its any more
 }
 
@@ -97,10 +94,7 @@ func (r *reader) stand(c *claim, h Hold) {
 	c.hold, c.state = &h, held
 	c.checks = time.Now().Add(c.checkEvery())
 	r.log.Forget(c.Partition)
-	if c.parsed != nil {
-		r.blocks.put(c.parsed)
-	}
-	c.queue, c.parsed, c.fetching = nil, nil, false
+	r.drop(c)
 }
 
 // checkEvery is how often a held claim is compared with the table. Who is contested waits for a position that stands

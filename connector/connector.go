@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"sluice/classify"
 	"sluice/reliability"
+	"sluice/reliability/bytepool"
 )
 
 // Config is what steers the story. cmd/connector fills it from config.yaml, where each key is explained.
@@ -56,6 +58,13 @@ type Target struct {
 	Decoder Decoder
 }
 
+// Pools are the budgets of memory. They never borrow from each other. nil is no bound.
+type Pools struct {
+	// Fetch holds responses of brokers and the records in them until they are rows. The reader only looks at it, to shed
+	// what waits; Log takes from it.
+	Fetch *bytepool.Pool
+}
+
 // Connector moves every record of its topics into their tables.
 type Connector struct {
 	Config
@@ -71,6 +80,7 @@ type Connector struct {
 	// Paused says that an operator paused a partition, who and why: a hold with ReasonPaused, its Since that of the pause.
 	// It is asked often, by one goroutine, and answers at once. May be nil; nil results mean that it may be read.
 	Paused  func(Partition) *Hold
+	Pools   Pools
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 
@@ -103,6 +113,7 @@ func (c *Connector) Run(ctx context.Context) error {
 	goroutines.Go(func() { r.offsets.run(working) })
 	member, leave := context.WithCancel(working)
 	left := make(chan struct{})
+	defer r.sweep()
 	go func() {
 		defer close(left)
 		c.member(member, r)
@@ -143,6 +154,9 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 	if n == 0 {
 		n = runtime.GOMAXPROCS(0)
 	}
+	if c.Pools.Fetch == nil {
+		c.Pools.Fetch = bytepool.New(math.MaxInt64)
+	}
 	outcomes := make(chan outcome)
 	r := &reader{
 		config:      c.Config,
@@ -150,6 +164,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		logger:      c.Logger,
 		metrics:     m,
 		valve:       newValve(c.Queue),
+		pools:       c.Pools,
 		blocks:      newBlockPool(2*int(c.Queue.PauseAt)/blockRecords + n),
 		assignments: make(chan Assignment),
 		outcomes:    outcomes,

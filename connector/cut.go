@@ -78,7 +78,7 @@ func (r *reader) cut(t *tableState, reason string) {
 		r.dropOpen(t)
 		return
 	}
-	open := &openCut{claims, make(chan part, len(r.lanes))}
+	open := &openCut{claims: claims, parts: make(chan part, len(r.lanes))}
 	for _, l := range r.lanes {
 		l.in <- laneWork{table: t, cut: open}
 	}
@@ -190,10 +190,7 @@ func (r *reader) drain(ctx context.Context) {
 	r.draining = true
 	for _, c := range r.claims {
 		r.log.Forget(c.Partition)
-		if c.parsed != nil {
-			r.blocks.put(c.parsed)
-		}
-		c.queue, c.parsed, c.fetching = nil, nil, false
+		r.drop(c)
 	}
 	end := time.NewTimer(r.config.Drain)
 	defer end.Stop()
@@ -214,7 +211,8 @@ func (r *reader) drain(ctx context.Context) {
 		case o := <-r.outcomes:
 			r.heard(o)
 		case <-r.assignments:
-		case <-r.log.Fetched():
+		case f := <-r.log.Fetched():
+			newAnswer(f).leave()
 		case <-r.progress:
 		case <-end.C:
 			r.logger.WarnContext(ctx, "drain: time is over, the open batch is dropped and will be read again", "after", r.config.Drain)

@@ -17,6 +17,7 @@ const (
 
 // A block is records of one claim on their way to a lane.
 type block struct {
+	answer    *answer // whose memory the records are in
 	table     *tableState
 	schema    Schema
 	partition Partition
@@ -87,6 +88,8 @@ func (l *lane) run(ctx context.Context) {
 				l.decode(w.block)
 			case w.cut != nil:
 				w.cut.parts <- l.close(w.table)
+				w.cut.passed.Add(1)
+				l.tell()
 			default:
 				release(l.close(w.table).chunks)
 			}
@@ -129,6 +132,11 @@ func (l *lane) decode(b *block) {
 	b.table.filled.queued.Add(-int64(len(b.records)))
 	l.valve.give(b.taken)
 	l.blocks.put(b)
+	l.tell()
+}
+
+// tell has the reader look again.
+func (l *lane) tell() {
 	select {
 	case l.progress <- struct{}{}:
 	default:
@@ -207,16 +215,21 @@ type blockPool struct{ free chan *block }
 
 func newBlockPool(n int) *blockPool { return &blockPool{make(chan *block, n)} }
 
-func (p *blockPool) get() *block {
+// get returns an empty block for records of an answer.
+func (p *blockPool) get(a *answer) (b *block) {
+	a.share()
 	select {
-	case b := <-p.free:
-		return b
+	case b = <-p.free:
 	default:
-		return &block{records: make([]Record, 0, blockRecords), taken: make([]uint16, 0, blockRecords)}
+		b = &block{records: make([]Record, 0, blockRecords), taken: make([]uint16, 0, blockRecords)}
 	}
+	b.answer = a
+	return b
 }
 
+// put takes back a block, of which nobody touches a record any more.
 func (p *blockPool) put(b *block) {
+	b.answer.leave()
 	clear(b.records) // they pin the fetch's memory
 	*b = block{records: b.records[:0], taken: b.taken[:0]}
 	select {

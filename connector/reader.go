@@ -20,6 +20,7 @@ type reader struct {
 	metrics  *metrics
 	valve    *valve
 	blocks   *blockPool
+	pools    Pools
 	lanes    []*lane
 	tables   []*tableState
 	byTopic  map[string]*tableState // nil for a topic that feeds none
@@ -62,6 +63,7 @@ type tableState struct {
 	schema  Schema    // that lanes build for
 	opened  time.Time // when the batch that fills got its first record; zero if it has none
 	cutting *openCut  // the cut on its way, nil if there is none
+	stuck   bool      // it can take no more for now
 	looking bool
 	checks  time.Time // when idle claims are looked at again
 
@@ -104,6 +106,7 @@ func (r *reader) run(ctx context.Context) {
 			}
 			r.check(t)
 		}
+		r.turnToFetching()
 		r.show()
 		if r.current() {
 			r.logger.InfoContext(ctx, "current: the table has what the topics held at the start")
@@ -118,6 +121,7 @@ func (r *reader) run(ctx context.Context) {
 		case o := <-r.outcomes:
 			r.heard(o)
 		case <-r.progress:
+		case <-r.pools.Fetch.Pressed():
 		case <-timer.C:
 		case <-ctx.Done():
 			r.drain(ctx)
@@ -225,15 +229,16 @@ func (r *reader) leastLoaded() *lane {
 	return r.lanes[slices.Index(load, slices.Min(load))]
 }
 
-// fetched takes an answer. One of an earlier session is dropped.
+// fetched takes an answer. One of an earlier session, or of a place that was shed, is dropped.
 func (r *reader) fetched(f Fetched) {
 	c, ok := r.claims[f.Partition]
-	if !ok || c.session != f.Session || !c.fetching {
+	if !ok || c.session != f.Session || !c.fetching || c.ahead != f.From {
+		newAnswer(f).leave()
 		return
 	}
 	c.fetching = false
 	c.bounds = f.Bounds
-	c.queue = append(c.queue, f)
+	c.queue = append(c.queue, newAnswer(f))
 	if f.Err == nil {
 		c.ahead, c.aheadEp = f.Next, f.Epoch
 	}
@@ -283,12 +288,12 @@ func (r *reader) handOverFrom(c *claim) bool {
 	if t.cutting != nil && r.full(t) {
 		return false // one cut on its way, one batch full: the rest waits in Kafka
 	}
-	f := &c.queue[0]
+	f := c.queue[0]
 	if c.parsed == nil {
-		b := r.blocks.get()
+		b := r.blocks.get(f)
 		var n int
 		err := io.EOF
-		if f.Records != nil {
+		if f.Records != nil && !f.read {
 			n, err = f.Records.Read(b.records[:blockRecords])
 		}
 		if n == 0 {
@@ -297,7 +302,7 @@ func (r *reader) handOverFrom(c *claim) bool {
 			return true
 		}
 		if err != nil { // the end, or a damaged batch behind these records
-			f.Records = nil
+			f.read = true
 			if !errors.Is(err, io.EOF) {
 				f.Err = err
 			}
@@ -346,7 +351,7 @@ func (r *reader) handOverFrom(c *claim) bool {
 
 // split moves the records that found room into a block of their own.
 func (r *reader) split(b *block, ready int) (out, rest *block) {
-	out, rest = r.blocks.get(), r.blocks.get()
+	out, rest = r.blocks.get(b.answer), r.blocks.get(b.answer)
 	out.records = append(out.records, b.records[:ready]...)
 	out.taken = append(out.taken, b.taken...)
 	rest.records = append(rest.records, b.records[ready:]...)
@@ -366,9 +371,10 @@ func (r *reader) join(out, rest *block) *block {
 
 // finish passes the end of an answer: control and aborted batches behind the last record, or the place where it cannot
 // go on.
-func (r *reader) finish(c *claim, f *Fetched, err error) {
-	done := *f
+func (r *reader) finish(c *claim, f *answer, err error) {
+	done := f.Fetched
 	c.queue = slices.Delete(c.queue, 0, 1)
+	f.leave()
 	if !errors.Is(err, io.EOF) { // a damaged batch: the records before it were handed over
 		done.Err = err
 	}

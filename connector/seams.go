@@ -109,6 +109,7 @@ type FetchRequest struct {
 type Fetched struct {
 	Partition Partition
 	Session   uint64
+	From      int64 // the offset that was asked for
 	Bounds    Bounds
 	// Next is the offset after the last record batch, control and aborted ones included. Epoch is that batch's.
 	Next  int64
@@ -120,12 +121,15 @@ type Fetched struct {
 	Err error
 }
 
-// Records are the records of one answer, parsed as they are read. The bytes of a record stay valid until the garbage
-// collector has no reference to them; nobody writes them again.
+// Records are the records of one answer, parsed as they are read. The bytes of a record stay valid and unwritten until
+// Release.
 type Records interface {
 	// Read parses the next records into block, which it fills from the start. It returns 0 and io.EOF at the end, and
 	// n > 0 with an error for those before a damaged one; that error is a HoldError with ReasonCorruptBatch.
 	Read(block []Record) (n int, err error)
+	// Release gives the memory of the answer back, from any goroutine, once. No record of it may be touched afterwards,
+	// nor its keys, values and headers.
+	Release()
 }
 
 // Record is a Kafka record. Key and Value are nil if they are null.

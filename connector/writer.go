@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sluice/classify"
@@ -51,7 +52,11 @@ type work struct {
 type openCut struct {
 	claims map[Partition]Span
 	parts  chan part // one from each lane, with room for all
+	passed atomic.Int32
 }
+
+// marked tells whether the marker is through all lanes.
+func (o *openCut) marked(lanes int) bool { return int(o.passed.Load()) == lanes }
 
 // part is what one lane had for a cut.
 type part struct {

@@ -13,6 +13,7 @@ import (
 type Config struct {
 	Pipeline string
 	Log      LogConfig
+	Memory   MemoryConfig
 	Kafka    KafkaConfig
 	Storage  StorageConfig
 	Queue    QueueConfig
@@ -29,12 +30,18 @@ type Config struct {
 	Shutdown ShutdownConfig
 
 	origins map[string]Origin
+	budget  budget // of Memory
 }
 
 // LogConfig is the section log.
 type LogConfig struct {
 	Level  string // debug, info, warn or error
 	Format string // auto, json or text
+}
+
+// MemoryConfig is the section memory.
+type MemoryConfig struct {
+	Limit int64 // of the process, in bytes; 0 for auto
 }
 
 // KafkaConfig is the section kafka.
@@ -167,6 +174,7 @@ func NewConfig() *Config {
 		Health:   HealthConfig{Enabled: true, Listen: ":8080"},
 		Shutdown: ShutdownConfig{Drain: 20 * time.Second},
 		origins:  map[string]Origin{},
+		budget:   usualBudget(),
 	}
 }
 
@@ -203,6 +211,7 @@ func (c *Config) keys() []key {
 		{"pipeline", text(&c.Pipeline, pipelineName), "write the name of this pipeline, such as orders"},
 		{"log.level", choice(&c.Log.Level, nil, "debug", "info", "warn", "error"), ""},
 		{"log.format", choice(&c.Log.Format, nil, "auto", "json", "text"), ""},
+		{"memory.limit", sizeOrAuto(&c.Memory.Limit, leastMemory, 1<<50), ""},
 		{"kafka.brokers", list(&k.Brokers, "host:port", brokerAddress), "write one or more of host:port, such as [kafka-1:9092]"},
 		{"kafka.group", text(&k.Group, groupName), ""},
 		{"kafka.rack", text(&k.Rack, nil), ""},

@@ -47,7 +47,7 @@ type Origin struct {
 	File      string   // "" for a default
 	Line      int      // in File
 	Variables []string // environment variables that it was taken or made from
-	Note      string   // for a default that is not a fixed one
+	Note      string   // for a value that is worked out
 }
 
 // String names the origin for people: default, config.yaml:7, env NAME.
@@ -56,6 +56,9 @@ func (o Origin) String() string {
 	switch {
 	case o.File != "":
 		parts = append(parts, o.File+":"+strconv.Itoa(o.Line))
+		if o.Note != "" {
+			parts = append(parts, o.Note)
+		}
 	case o.Note != "":
 		parts = append(parts, "default, "+o.Note)
 	case len(o.Variables) == 0:

@@ -179,6 +179,28 @@ func size(p *int64, low, high int64) value {
 	}, formatSize)
 }
 
+// sizeOrAuto is a size, or the word auto for 0.
+func sizeOrAuto(p *int64, low, high int64) value {
+	v := size(p, low, high)
+	set := v.set
+	v.allowed = "auto, or " + v.allowed
+	v.set = func(texts []string) error {
+		if texts[0] == "auto" {
+			*p = 0
+			return nil
+		}
+		return set(texts)
+	}
+	node := v.node
+	v.node = func() *yaml.Node {
+		if *p == 0 {
+			return scalar("!!str", "auto")
+		}
+		return node()
+	}
+	return v
+}
+
 func parseSize(s string, example int64) (int64, error) {
 	for _, u := range units {
 		number, ok := strings.CutSuffix(s, u.name)

@@ -13,16 +13,17 @@ const module = "sluice/"
 // likes, and nobody imports either. Keep it equal to the picture in docs/architecture.md.
 var layers = map[string][]string{
 	// Policy: decides; no vendor, no I/O.
-	"classify":    {},
-	"idempotency": {},
-	"reliability": {"classify"},
-	"health":      {},
+	"classify":             {},
+	"idempotency":          {},
+	"reliability":          {"classify"},
+	"reliability/bytepool": {},
+	"health":               {},
 	// Story: the way of a record.
-	"connector": {"classify", "reliability", "idempotency"},
+	"connector": {"classify", "reliability", "reliability/bytepool", "idempotency"},
 	// Adapters: touch the world.
 	"connector/decode": {"connector", "classify", "sink/delta/schema"},
 	"connector/kafka": {
-		"connector", "classify", "idempotency", "reliability",
+		"connector", "classify", "idempotency", "reliability", "reliability/bytepool",
 		"connector/kafka/dial", "connector/kafka/recordbatch",
 	},
 	"connector/kafka/dial":        {},

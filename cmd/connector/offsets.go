@@ -179,7 +179,7 @@ func newQuestions(ctx context.Context, c *Config) (*questions, error) {
 	return &questions{
 		ask:    patience(ctx, reliability.NewGuard("kafka", c.Guard(), quiet, nil)),
 		client: client,
-		log:    kafka.NewLog(client, kafka.LogConfig{}, quiet, prometheus.NewRegistry()), // nobody asks for these metrics
+		log:    kafka.NewLog(client, kafka.LogConfig{Memory: c.budget.pools().Fetch}, quiet, prometheus.NewRegistry()), // nobody asks for these metrics
 		group: kafka.NewGroup(client, kafka.GroupConfig{
 			Group: k.Group, Session: k.Session, Matches: func(topic string) bool { _, meant, err := c.route(topic); return meant && err == nil },
 		}, quiet, nil),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -49,6 +50,7 @@ end offsets of its start: exit code 0, or 1 if a partition holds.`,
 
 // runConnector runs a connector to its end.
 func runConnector(ctx context.Context, config *Config, o wireOptions, logger *slog.Logger) error {
+	config.budget.limitRuntime(logger, os.Getenv)
 	s, err := wire(ctx, config, o, logger)
 	if err != nil {
 		return exitError{exitUsage, err}

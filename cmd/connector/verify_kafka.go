@@ -157,6 +157,7 @@ func (r *topicReader) fetch(ctx context.Context, p connector.Partition, at int64
 			if f.Partition == p && f.Session == r.session {
 				return f, f.Err
 			}
+			release(&f)
 		case <-patience.C:
 			err := fmt.Errorf("no records from offset %d on within %v", at, r.within)
 			if trouble, ok := r.log.TroubleOf(p); ok {
@@ -169,8 +170,16 @@ func (r *topicReader) fetch(ctx context.Context, p connector.Partition, at int64
 	}
 }
 
+// release gives back the memory of an answer.
+func release(f *connector.Fetched) {
+	if f.Records != nil {
+		f.Records.Release()
+	}
+}
+
 // records compares what an answer holds before position.
 func (r *topicReader) records(f *connector.Fetched, position int64, c *topicCheck) error {
+	defer release(f)
 	for f.Records != nil {
 		n, err := f.Records.Read(r.block[:])
 		for i := range r.block[:n] {

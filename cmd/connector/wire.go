@@ -15,6 +15,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/kafka"
 	"sluice/reliability"
+	"sluice/reliability/bytepool"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
 )
@@ -78,7 +79,10 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 		membership.Matches = s.matches
 	}
 	s.group = kafka.NewGroup(s.client, membership, logger, s.registry)
+	pools := c.budget.pools()
+	s.registry.MustRegister(bytepool.Collector(map[string]*bytepool.Pool{"fetch": pools.Fetch}))
 	s.log = kafka.NewLog(s.client, kafka.LogConfig{
+		Memory:   pools.Fetch,
 		MaxBytes: int(c.Kafka.Fetch.MaxBytes), MaxWait: c.Kafka.Fetch.MaxWait, Rack: c.Kafka.Rack,
 	}, logger, s.registry)
 
@@ -94,7 +98,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 			Drain:                c.Shutdown.Drain,
 			UntilCurrent:         o.untilCurrent,
 		},
-		Group: s.group, Log: s.log, Kafka: s.asking, Route: s.route, Standing: s.standing, Paused: s.paused,
+		Group: s.group, Log: s.log, Kafka: s.asking, Pools: pools, Route: s.route, Standing: s.standing, Paused: s.paused,
 		Logger: logger, Metrics: s.registry,
 	}
 	return s, nil

@@ -65,7 +65,12 @@ func (l *Log) BatchAt(ctx context.Context, p connector.Partition, offset int64) 
 	if b.Extent, err = recordbatch.ExtentOf(part.records, offset); err != nil {
 		return Batch{}, err
 	}
-	b.Unreadable = recordbatch.Readable(part.records, b.Extent, l.cfg.Limits)
+	// What a run would have: the pool, less the buffer of the response, which is rounded up.
+	if memory := recordbatch.Bounded(int(l.cfg.Memory.Size()) - b.Size*5/4); b.Size > l.largest() {
+		b.Unreadable = l.oversizeAt(b.Base, "has %d bytes, the limit is %d", b.Size, l.largest())
+	} else {
+		b.Unreadable = recordbatch.Readable(part.records, b.Extent, l.cfg.Limits, memory)
+	}
 	if b.Unreadable == nil {
 		b.Record, err = recordAt(part, b.Extent, offset, l.cfg.Limits)
 	}
@@ -74,7 +79,7 @@ func (l *Log) BatchAt(ctx context.Context, p connector.Partition, offset int64) 
 
 // recordAt tells whether a readable batch has a committed record at an offset.
 func recordAt(part *fetchPart, e recordbatch.Extent, offset int64, limits recordbatch.Limits) (bool, error) {
-	opened, err := recordbatch.NewOpener(limits).Open(part.records[:e.Size], offset, part.aborted)
+	opened, err := recordbatch.NewOpener(limits, nil).Open(part.records[:e.Size], offset, part.aborted)
 	if err != nil {
 		return false, err
 	}

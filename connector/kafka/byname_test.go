@@ -278,6 +278,8 @@ func TestLogByNameRecreatedUnseen(t *testing.T) {
 			r.from(p, 0, -1)
 			if a := <-r.Fetched(); a.Next != 10 || a.Epoch != 0 { // nothing is asked for after this
 				t.Fatalf("%+v", a)
+			} else {
+				a.Records.Release()
 			}
 			for again := true; again; again = w.fake.LeaderFor("t", 0) != leader {
 				w.delete("t")

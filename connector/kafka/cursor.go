@@ -77,6 +77,14 @@ func (c *cursor) source() int32 {
 	return c.leader
 }
 
+// drop forgets an answer that was not delivered.
+func (c *cursor) drop() {
+	if c.answer != nil && c.answer.Records != nil {
+		c.answer.Records.Release()
+	}
+	c.answer = nil
+}
+
 // stands notes a finding and tells whether it was already there long enough ago. What was read once can come from bytes
 // damaged on their way, or from a broker that does not know the newest state.
 func (c *cursor) stands(reason connector.Reason) bool {

@@ -39,9 +39,11 @@ type exchange struct {
 	key    protocol.ApiKey
 	broker int32
 	corr   int32
-	limit  int    // of in, in bytes
-	out    []byte // the whole request, with its size
-	in     []byte // the response after its correlation id
+	limit  int // of in, in bytes
+	// room says where a response of n bytes is read into; nil reads it into in, which grows.
+	room func(n int) ([]byte, error)
+	out  []byte // the whole request, with its size
+	in   []byte // the response after its correlation id
 }
 
 var (
@@ -77,7 +79,14 @@ func (x *exchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if corr != x.corr {
 		return nil, fmt.Errorf("%w: correlation id %d, want %d", errMalformed, corr, x.corr)
 	}
-	if cap(x.in) < n {
+	switch {
+	case x.room != nil:
+		in, err := x.room(n)
+		if err != nil {
+			return nil, err
+		}
+		x.in = in
+	case cap(x.in) < n:
 		x.in = make([]byte, n+n/4)
 	}
 	x.in = x.in[:n]

@@ -28,6 +28,7 @@ type fetchRequest struct {
 	minBytes int
 	maxBytes int // of the response; a first batch may exceed it
 	limit    int // beyond which a response is refused
+	room     func(n int) ([]byte, error)
 	wait     time.Duration
 	rack     string
 	asks     []fetchAsk // those of one topic should be adjacent
@@ -84,7 +85,7 @@ func (c *Client) fetch(ctx context.Context, req *fetchRequest, f *fetchResponse)
 	if x == nil {
 		x = &exchange{}
 	}
-	x.limit = req.limit
+	x.limit, x.room = req.limit, req.room
 	e := c.begin(x, req.broker, protocol.Fetch, version, version >= fetchEpochs)
 	encodeFetch(&e, req, version)
 	if err := c.send(ctx, x, &e, req.wait); err != nil {

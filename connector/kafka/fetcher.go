@@ -59,7 +59,10 @@ func (l *Log) start(ctx context.Context, g *errgroup.Group, broker int32) {
 func (l *Log) fetching(ctx context.Context, f *fetcher, q *queue, minBytes int, maxWait time.Duration) {
 	defer l.abandon(q)
 	var (
-		opener  = recordbatch.NewOpener(l.cfg.Limits)
+		memory = &lender{pool: l.cfg.Memory, wait: func(n int, held int64) ([]byte, error) {
+			return l.cfg.Memory.GetFirst(ctx, n, held)
+		}}
+		opener  = recordbatch.NewOpener(l.cfg.Limits, memory)
 		req     = fetchRequest{broker: f.broker, minBytes: minBytes, wait: maxWait, rack: l.cfg.Rack}
 		resp    fetchResponse
 		flights []flight
@@ -74,31 +77,34 @@ func (l *Log) fetching(ctx context.Context, f *fetcher, q *queue, minBytes int, 
 			_ = sleep(ctx, throttled)
 			continue
 		}
-		release, err := l.reserve(ctx, size)
+		room, err := l.reserve(ctx, size, q == f.ahead, opener)
 		if err != nil {
 			return
 		}
 		sent, idle := time.Now(), false
+		req.room, memory.room = room.buffer, room
 		if flights = l.take(q, size, &req, flights[:0]); len(flights) > 0 {
-			idle = l.roundTrip(ctx, f, &req, &resp, opener, flights)
+			idle, err = l.roundTrip(ctx, f, &req, &resp, opener, room, flights)
 		}
-		release()
-		if resp.x != nil && cap(resp.x.in) > 2*l.cfg.MaxBytes {
-			resp.x = nil // one large batch should not cost its size for ever
-		}
+		room.close(err)
 		if idle { // a broker that does not wait is asked no more often than one that does
 			_ = sleep(ctx, maxWait-time.Since(sent))
 		}
 	}
 }
 
-// reserve waits until so many bytes of a response may be asked for. What it returns gives them back.
-func (l *Log) reserve(ctx context.Context, bytes int) (release func(), err error) {
-	n := int64(min(bytes, l.cfg.InFlightBytes))
-	if err := l.inFlight.Acquire(ctx, n); err != nil {
+// reserve waits for the memory of a response, and of what it will probably become where something is to be expected.
+func (l *Log) reserve(ctx context.Context, size int, ahead bool, opener *recordbatch.Opener) (*room, error) {
+	pool := l.cfg.Memory
+	n := int64(size)
+	if ahead {
+		n = max(n, min(n+int64(opener.Expect(size)), pool.Size()/3))
+	}
+	n = min(n, pool.Size())
+	if err := pool.Acquire(ctx, n); err != nil {
 		return nil, err
 	}
-	return func() { l.inFlight.Release(n) }, nil
+	return &room{pool: pool, reserved: n}, nil
 }
 
 // front returns how many bytes the next request of q needs, 0 if there is none, and how long the broker wants none.
@@ -107,7 +113,11 @@ func (l *Log) front(f *fetcher, q *queue) (size int, throttled time.Duration) {
 	defer l.mu.Unlock()
 	for len(q.entries) > 0 {
 		if e := q.entries[0]; e.valid() {
-			return max(l.cfg.MaxBytes, e.c.maxBytes), time.Until(f.throttled)
+			most := l.cfg.MaxBytes
+			if q == f.tail { // what comes is little, and its memory is reserved while the broker waits
+				most = min(most, l.cfg.PartitionBytes)
+			}
+			return max(most, e.c.maxBytes), time.Until(f.throttled)
 		}
 		q.pop()
 	}
@@ -128,8 +138,8 @@ func (l *Log) take(q *queue, size int, req *fetchRequest, flights []flight) []fl
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	req.asks, req.maxBytes = req.asks[:0], size
-	// A first batch may be as large as we would open one; the rest is what the broker says of each partition.
-	req.limit = max(size, l.cfg.Limits.Batch) + 1<<20
+	// A first batch may be larger than what is asked for; the rest is what the broker says of each partition.
+	req.limit = max(size, l.largest()) + 1<<20
 	for ; len(q.entries) > 0; q.pop() {
 		e := q.entries[0]
 		if !e.valid() {
@@ -156,14 +166,14 @@ func (l *Log) take(q *queue, size int, req *fetchRequest, flights []flight) []fl
 
 // roundTrip sends a request and settles each of its partitions. It tells whether the broker had no record for any.
 func (l *Log) roundTrip(ctx context.Context, f *fetcher, req *fetchRequest, resp *fetchResponse, opener *recordbatch.Opener,
-	flights []flight,
-) (idle bool) {
-	err := l.client.fetch(ctx, req, resp)
-	if err != nil {
+	room *room, flights []flight,
+) (idle bool, err error) {
+	if err := l.client.fetch(ctx, req, resp); err != nil {
 		l.fetchFailed(ctx, f, flights, err)
-		return false
+		return false, err
 	}
 	idle = true
+	room.keep(opener.Expect(resp.bytes()))
 	l.metrics.fetched(resp.bytes(), resp.throttle)
 	l.mu.Lock()
 	l.endTrouble(troubled{broker: f.broker})
@@ -192,7 +202,7 @@ func (l *Log) roundTrip(ctx context.Context, f *fetcher, req *fetchRequest, resp
 			l.lose(c, c.retry(errMalformed))
 		}
 	}
-	return idle
+	return idle, nil
 }
 
 // landed ends the flight of a partition and tells whether the request is still the one that was sent. If not, the
@@ -233,13 +243,8 @@ func (l *Log) fetchFailed(ctx context.Context, f *fetcher, flights []flight, err
 		switch {
 		case ended:
 			l.lose(c, time.Now())
-		case errors.Is(err, errResponseSize) && c.alone:
-			hold := connector.Held(connector.ReasonOversize, fmt.Sprintf(
-				"the record batch at offset %d is larger than the limit of %d bytes", c.req.Next, l.cfg.Limits.Batch), err)
-			l.conclude(c, hold, noBounds(), l.lose)
-		case errors.Is(err, errResponseSize): // which of them is it?
-			c.alone, c.behind = true, true
-			l.enqueue(c)
+		case errors.Is(err, errResponseSize):
+			l.tooLarge(c, err)
 		default:
 			c.replicaUntil = time.Time{}
 			if at := c.retry(err); again.IsZero() {
@@ -248,6 +253,26 @@ func (l *Log) fetchFailed(ctx context.Context, f *fetcher, flights []flight, err
 			l.lose(c, again)
 		}
 	}
+}
+
+// largest is how large a record batch may be on the wire: beside it its content must find room, which is no smaller, and
+// buffers are rounded up.
+func (l *Log) largest() int { return min(l.cfg.Limits.Batch, int(l.cfg.Memory.Size()*2/5)) }
+
+// tooLarge asks for a partition alone after a response that there was no memory for: which of its partitions was it?
+// The lock is held.
+func (l *Log) tooLarge(c *cursor, err error) {
+	const frame = 64 << 10 // of what a response has around its record batches
+	var size *sizeError
+	known := errors.As(err, &size) && size.bytes <= l.largest()+frame
+	if c.alone && !known {
+		l.conclude(c, l.oversize(c, "is larger than %d bytes", l.largest()), noBounds(), l.lose)
+		return
+	}
+	if c.alone, c.behind = true, true; known {
+		c.maxBytes = max(c.maxBytes, size.bytes)
+	}
+	l.enqueue(c)
 }
 
 // settle judges the answer for one partition.
@@ -267,11 +292,29 @@ func (l *Log) settle(f *fetcher, opener *recordbatch.Opener, flight *flight, p *
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	answered := false
+	defer func() {
+		if !answered {
+			batches.Release()
+		}
+	}()
 	if !l.landed(flight) { // while it was opened
 		return
 	}
 	c := flight.c
 	switch {
+	case errors.Is(bad, recordbatch.ErrNeverRoom):
+		l.metrics.failed(bad)
+		if c.alone {
+			l.conclude(c, l.oversize(c, "does not fit into memory"), l.bounds(c, p), l.lose)
+			return
+		}
+		c.alone, c.behind = true, true
+		l.enqueue(c)
+	case bad != nil && !isHold(bad): // no memory now: another one waits for it, or this fetcher ends
+		l.metrics.failed(bad)
+		c.behind = true
+		l.enqueue(c)
 	case p.err == kafka.OffsetOutOfRange, p.err == 0 && p.divergedAt >= 0:
 		l.metrics.failed(kafka.OffsetOutOfRange)
 		c.replicaUntil, c.unchecked = time.Time{}, false
@@ -294,8 +337,14 @@ func (l *Log) settle(f *fetcher, opener *recordbatch.Opener, flight *flight, p *
 		l.lose(c, time.Now())
 	default:
 		l.endTrouble(troubled{broker: noBroker, partition: c.req.Partition})
+		answered = batches.Next > c.req.Next // the records are the answer's now
 		l.served(c, p, batches, bad, first)
 	}
+}
+
+func isHold(err error) bool {
+	var held *connector.HoldError
+	return errors.As(err, &held)
 }
 
 // bounds are those that came with an answer.
@@ -327,6 +376,7 @@ func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error,
 		c.served()
 		// A broker that has more and yet sent nothing in the first place has a reason: then wait there for it.
 		c.behind = next < p.lastStable && !first
+		c.maxBytes, c.alone = 0, false
 		if c.toldAt.IsZero() || bounds != c.told && time.Since(c.toldAt) >= refreshBounds {
 			l.answer(c, connector.Fetched{Bounds: bounds, Next: next, Epoch: c.req.Epoch})
 			return
@@ -341,10 +391,8 @@ func (l *Log) grow(c *cursor, b *recordbatch.Batches, bounds connector.Bounds) {
 	if need == 0 {
 		need = 2 * max(c.maxBytes, l.cfg.PartitionBytes)
 	}
-	if need > l.cfg.Limits.Batch {
-		hold := connector.Held(connector.ReasonOversize, fmt.Sprintf(
-			"the record batch at offset %d has %d bytes, the limit is %d", c.req.Next, need, l.cfg.Limits.Batch), nil)
-		l.conclude(c, hold, bounds, l.lose)
+	if need > l.largest() {
+		l.conclude(c, l.oversize(c, "has %d bytes, the limit is %d", need, l.largest()), bounds, l.lose)
 		return
 	}
 	c.alone = c.maxBytes >= need // it had the room, so others took it away

@@ -53,7 +53,7 @@ func TestTake(t *testing.T) {
 	if !slices.EqualFunc(got, want, slices.Equal) || sizes[3] != 9<<20 {
 		t.Errorf("%v, sizes %v", got, sizes)
 	}
-	if size, _ := l.front(f, f.tail); size != 8<<20 {
+	if size, _ := l.front(f, f.tail); size != 1<<20 {
 		t.Errorf("the tail has %d", size)
 	}
 }

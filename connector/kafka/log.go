@@ -13,15 +13,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 
 	"sluice/connector"
 	"sluice/connector/kafka/recordbatch"
+	"sluice/reliability/bytepool"
 )
 
 // LogConfig says how to read. Zero fields have defaults.
 type LogConfig struct {
-	// MaxBytes is what a response should hold at most, 8 MiB. A first batch may exceed it.
+	// MaxBytes is what a response should hold at most, 8 MiB or an eighth of Memory. A first batch may exceed it.
 	MaxBytes int
 	// PartitionBytes is what a response should hold of one partition at most, 1 MiB.
 	PartitionBytes int
@@ -29,8 +29,9 @@ type LogConfig struct {
 	// how long it does, 500 ms.
 	MinBytes int
 	MaxWait  time.Duration
-	// InFlightBytes is what all requests under way may ask for together, 16 times MaxBytes.
-	InFlightBytes int
+	// Memory is what responses and records may take until they are released, 128 MiB. The other sizes are bounded by
+	// shares of it.
+	Memory *bytepool.Pool
 	// Rack lets brokers name a nearer replica to read from (KIP-392).
 	Rack string
 	// Limits bound what one record batch and one answer may become in memory.
@@ -60,16 +61,15 @@ const (
 // those that were read to their end. So a partition that is wanted anew never waits behind the long poll of idle ones,
 // and idle ones cost two requests per second and broker, however many they are.
 //
-// A partition has one request or one undelivered answer, never more. What is in memory is bounded by that, by
-// Limits.Answer, and by InFlightBytes.
+// A partition has one request or one undelivered answer, never more. What is in memory is bounded by the pool: a request
+// is sent with room for its response reserved, batches are decompressed into buffers of the pool, and the records of an
+// answer keep theirs until they are released.
 type Log struct {
 	client  *Client
 	cfg     LogConfig
 	logger  *slog.Logger
 	metrics *logMetrics
-	// inFlight is reserved before a request is sent and given back when its answers are opened.
-	inFlight *semaphore.Weighted
-	fetched  chan connector.Fetched
+	fetched chan connector.Fetched
 
 	// Wake the goroutine of that name; each has room for one word.
 	locate, judge, deliver chan struct{}
@@ -84,18 +84,22 @@ type Log struct {
 
 // NewLog returns a Log, which reads while Run runs.
 func NewLog(client *Client, cfg LogConfig, logger *slog.Logger, reg prometheus.Registerer) *Log {
-	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 8<<20)
-	cfg.PartitionBytes = cmp.Or(cfg.PartitionBytes, 1<<20)
+	if cfg.Memory == nil {
+		cfg.Memory = bytepool.New(128 << 20)
+	}
+	size := int(cfg.Memory.Size())
+	cfg.MaxBytes = min(cmp.Or(cfg.MaxBytes, 8<<20, size/8), size/2)
+	cfg.PartitionBytes = cmp.Or(cfg.PartitionBytes, min(1<<20, size/64))
 	cfg.MinBytes = cmp.Or(cfg.MinBytes, 64<<10)
 	cfg.MaxWait = cmp.Or(cfg.MaxWait, 500*time.Millisecond)
-	cfg.InFlightBytes = max(cmp.Or(cfg.InFlightBytes, 16*cfg.MaxBytes), cfg.MaxBytes)
+	cfg.Limits.Answer = cmp.Or(cfg.Limits.Answer, min(8<<20, size/8))
+	cfg.Limits.Batch = cmp.Or(cfg.Limits.Batch, 2*size) // the pool is the bound
 	cfg.Limits = cfg.Limits.WithDefaults()
 	return &Log{
 		client:   client,
 		cfg:      cfg,
 		logger:   logger,
 		metrics:  newLogMetrics(reg),
-		inFlight: semaphore.NewWeighted(int64(cfg.InFlightBytes)),
 		fetched:  make(chan connector.Fetched),
 		locate:   make(chan struct{}, 1),
 		judge:    make(chan struct{}, 1),
@@ -113,10 +117,20 @@ func (l *Log) Run(ctx context.Context) error {
 	g.Go(func() error { return l.locating(ctx, g) })
 	g.Go(func() error { return l.judging(ctx) })
 	g.Go(func() error { return l.delivering(ctx) })
+	defer l.releaseAll()
 	if err := g.Wait(); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return nil
+}
+
+// releaseAll releases answers that nobody will receive.
+func (l *Log) releaseAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.answered {
+		c.drop()
+	}
 }
 
 // Fetch asks once for records; see [connector.Log]. Every answer ends its request, also one that only tells bounds.
@@ -136,7 +150,8 @@ func (l *Log) Fetch(req connector.FetchRequest) {
 		c.behind, c.failures, c.refused = true, 0, time.Time{}
 		c.maxBytes, c.alone = 0, false
 	}
-	c.req, c.next, c.answer, c.wanted = req, req.Next, nil, true
+	c.drop()
+	c.req, c.next, c.wanted = req, req.Next, true
 	c.seq++
 	switch c.state {
 	case resting:
@@ -162,7 +177,8 @@ func (l *Log) Forget(p connector.Partition) {
 		return
 	}
 	c.seq++
-	c.answer, c.wanted = nil, false
+	c.drop()
+	c.wanted = false
 	if c.state != flying { // else it goes when the request under way is answered
 		delete(l.cursors, p)
 	}
@@ -191,6 +207,9 @@ func (l *Log) delivering(ctx context.Context) error {
 		select {
 		case l.fetched <- a:
 		case <-ctx.Done():
+			if a.Records != nil {
+				a.Records.Release()
+			}
 			return ctx.Err()
 		}
 	}
@@ -213,7 +232,7 @@ func (l *Log) nextAnswer() (connector.Fetched, bool) {
 
 // answer ends a request. The lock is held.
 func (l *Log) answer(c *cursor, a connector.Fetched) {
-	a.Partition, a.Session = c.req.Partition, c.req.Session
+	a.Partition, a.Session, a.From = c.req.Partition, c.req.Session, c.req.Next
 	c.told, c.toldAt = a.Bounds, time.Now()
 	c.state, c.next, c.answer = resting, a.Next, &a
 	l.answered = append(l.answered, c)

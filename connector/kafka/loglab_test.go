@@ -267,6 +267,7 @@ func BenchmarkLogLab(b *testing.B) {
 							b.Fatal(err)
 						}
 					}
+					a.Records.Release()
 				}
 				cancel()
 				if err := <-ended; err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"sluice/connector"
+	"sluice/connector/kafka/recordbatch"
 )
 
 // logMetrics counts what a Log does.
@@ -70,6 +71,8 @@ func kindOf(err error) string {
 		return "version"
 	case errors.Is(err, errOldMetadata):
 		return "leader"
+	case errors.Is(err, recordbatch.ErrNoRoom), errors.Is(err, recordbatch.ErrNeverRoom):
+		return "memory"
 	case errors.Is(err, errMalformed), errors.Is(err, errResponseSize):
 		return "response"
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):

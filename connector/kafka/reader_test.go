@@ -1,11 +1,13 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/connector"
+	"sluice/reliability/bytepool"
 )
 
 // reader reads through a Log as the story's reader does: every answer is followed by the next request.
@@ -38,6 +41,9 @@ type reader struct {
 func (w *scene) read(cfg LogConfig, change ...func(*Config)) *reader {
 	w.t.Helper()
 	ccfg := Config{Brokers: w.addrs, Dial: w.dial}
+	if cfg.Memory == nil {
+		cfg.Memory = bytepool.NewScrubbing(128 << 20)
+	}
 	for _, fn := range change {
 		fn(&ccfg)
 	}
@@ -65,6 +71,9 @@ func (w *scene) read(cfg LogConfig, change ...func(*Config)) *reader {
 		cancel()
 		if err := <-ended; err != nil {
 			w.t.Error("Run:", err)
+		}
+		if n := cfg.Memory.Used(); n != 0 {
+			w.t.Errorf("%d bytes of memory were not given back", n)
 		}
 		client.Close()
 	}
@@ -154,10 +163,18 @@ func (r *reader) take(a connector.Fetched) {
 
 func readRecords(t *testing.T, records connector.Records) (all []connector.Record) {
 	t.Helper()
+	defer records.Release() // it overwrites what is not copied
 	block := make([]connector.Record, 100)
 	for {
 		n, err := records.Read(block)
-		all = append(all, block[:n]...)
+		for _, rec := range block[:n] {
+			rec.Key, rec.Value = bytes.Clone(rec.Key), bytes.Clone(rec.Value)
+			rec.Headers = slices.Clone(rec.Headers)
+			for i := range rec.Headers {
+				rec.Headers[i].Value = bytes.Clone(rec.Headers[i].Value)
+			}
+			all = append(all, rec)
+		}
 		if errors.Is(err, io.EOF) {
 			return all
 		}

@@ -18,6 +18,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/reliability/bytepool"
 )
 
 // Kind is what a record is to the table.
@@ -254,7 +255,9 @@ type Member struct {
 	// Position says where the table stands; group offsets must never be ahead of it. Set before use.
 	Position func(id int32) int64
 	// Trace takes a line for each thing that the world outside can see. May be nil; set before use.
-	Trace   func(format string, args ...any)
+	Trace func(format string, args ...any)
+	// Memory holds the records of answers. Set before use.
+	Memory  *bytepool.Pool
 	pending sync.WaitGroup
 	end     context.Context
 	stop    context.CancelFunc
@@ -477,13 +480,22 @@ func (m *Member) answer(q connector.FetchRequest, n uint64) {
 		if m.b.Chance.Pause(m.end, 30*time.Millisecond) != nil {
 			return
 		}
+		if m.Memory.Acquire(m.end, Response) != nil { // what is asked for is reserved before
+			return
+		}
 		f, grown := m.b.read(q)
+		again := !m.open(&f)
+		m.Memory.Release(Response)
+		if again {
+			continue
+		}
 		if slow := m.b.slow(f); slow > 0 {
 			t := time.NewTimer(slow)
 			select {
 			case <-t.C:
 			case <-m.end.Done():
 				t.Stop()
+				forget(f)
 				return
 			}
 		}
@@ -499,13 +511,56 @@ func (m *Member) answer(q connector.FetchRequest, n uint64) {
 		wanted := m.requests[q.Partition] == n
 		m.mu.Unlock()
 		if !wanted && !m.b.Chance.Is(4) { // an answer on its way may still come
+			forget(f)
 			return
 		}
 		select {
 		case m.fetched <- f:
 		case <-m.end.Done():
+			forget(f)
 		}
 		return
+	}
+}
+
+// Response is what a request reserves, in bytes.
+const Response = 4 << 10
+
+// open moves the records of an answer into the member's memory. It tells whether there was room.
+func (m *Member) open(f *connector.Fetched) bool {
+	r, ok := f.Records.(*records)
+	if !ok {
+		return true
+	}
+	size := 1
+	for _, rec := range r.left {
+		size += len(rec.Key) + len(rec.Value)
+	}
+	buf, ok := m.Memory.TryGet(size)
+	if !ok {
+		var err error
+		if buf, err = m.Memory.GetFirst(m.end, size, Response); err != nil {
+			return false
+		}
+	}
+	move := func(b []byte) []byte {
+		if b == nil {
+			return nil
+		}
+		n := len(buf)
+		buf = append(buf, b...)
+		return buf[n:len(buf):len(buf)]
+	}
+	for i := range r.left {
+		r.left[i].Key, r.left[i].Value = move(r.left[i].Key), move(r.left[i].Value)
+	}
+	r.release = func() { m.Memory.Put(buf) }
+	return true
+}
+
+func forget(f connector.Fetched) {
+	if f.Records != nil {
+		f.Records.Release()
 	}
 }
 
@@ -525,7 +580,7 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.topics[q.Partition.Topic]
-	f := connector.Fetched{Partition: q.Partition, Session: q.Session, Next: q.Next}
+	f := connector.Fetched{Partition: q.Partition, Session: q.Session, From: q.Next, Next: q.Next}
 	if t == nil || t.id != q.Partition.TopicID {
 		f.Err = connector.Held(connector.ReasonTopicRecreated, "another topic now", nil)
 		return f, nil
@@ -574,9 +629,13 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 
 // records is an answer's records.
 type records struct {
-	left []connector.Record
-	err  error
+	left    []connector.Record
+	err     error
+	release func() // the memory of the records is overwritten then
 }
+
+// Release gives the memory back.
+func (r *records) Release() { r.release() }
 
 // Read returns the next ones.
 func (r *records) Read(block []connector.Record) (int, error) {

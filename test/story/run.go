@@ -12,6 +12,7 @@ import (
 	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/reliability"
+	"sluice/reliability/bytepool"
 )
 
 // Pipeline is the pipeline of all members.
@@ -29,9 +30,12 @@ type World struct {
 	Start  connector.Start
 	// Broken is given to the tables of members.
 	Broken func(step string) error
-	// UntilCurrent and Every steer the members started from now on.
+	// UntilCurrent, Every and CommitRows steer the members started from now on.
 	UntilCurrent bool
 	Every        time.Duration
+	CommitRows   int64
+	// Fetch is the memory of a process for answers, in bytes.
+	Fetch int64
 	// Pauses are what an operator paused; members look at them as they are now.
 	Pauses Pauses
 	// Others are further topics that the members are configured for, with the log of the table that each feeds: the World's
@@ -54,7 +58,7 @@ func NewWorld(seed uint64, partitions int) *World {
 	chance := NewChance(seed)
 	w := &World{
 		Broker: NewBroker(chance), Log: NewTableLog("table-1"), Chance: chance, Logger: slog.New(slog.DiscardHandler),
-		Every: time.Second,
+		Every: time.Second, CommitRows: 20, Fetch: 1 << 20,
 	}
 	w.Broker.Create(Topic, 1, partitions)
 	w.Broker.Paused = w.Pauses.Since
@@ -81,6 +85,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 	p.Member = w.Broker.NewMember(context.WithoutCancel(ctx))
 	p.Table = &Table{Log: w.Log, Member: p.Name, Chance: w.Chance, Late: &w.late, Broken: w.Broken, Trace: w.Trace}
 	p.Member.Trace, p.Member.Position = w.Trace, w.Position
+	p.Member.Memory = bytepool.NewScrubbing(w.Fetch)
 	target := connector.Target{Table: p.Table, Decoder: Decoder{}}
 	p.crash, p.end = p.Table.Kill, func() {}
 	if w.Open != nil {
@@ -95,7 +100,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 		}
 	}
 	feed := connector.TopicConfig{
-		Topic: Topic, Table: "t", Start: w.Start, Commit: connector.Limits{Every: w.Every, Rows: 20, Bytes: 1 << 20},
+		Topic: Topic, Table: "t", Start: w.Start, Commit: connector.Limits{Every: w.Every, Rows: w.CommitRows, Bytes: 1 << 20},
 	}
 	p.Connector = &connector.Connector{
 		Config: connector.Config{
@@ -107,7 +112,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 			Lanes:                2,
 			UntilCurrent:         w.UntilCurrent,
 		},
-		Group: p.Member, Log: p.Member, Paused: w.Pauses.hold, Logger: logger,
+		Group: p.Member, Log: p.Member, Paused: w.Pauses.hold, Logger: logger, Pools: connector.Pools{Fetch: p.Member.Memory},
 		Route: func(topic string) (connector.TopicConfig, connector.Target, bool) {
 			if topic == Topic {
 				return feed, target, true
@@ -146,6 +151,9 @@ func (w *World) Stop(p *Process) {
 	p.stop()
 	<-p.done
 	p.Member.Wait()
+	if n := p.Member.Memory.Used(); n != 0 {
+		w.Broker.blame("%s has not given back %d bytes of memory", p.Name, n)
+	}
 	p.end()
 	w.members = slices.DeleteFunc(w.members, func(o *Process) bool { return o == p })
 }

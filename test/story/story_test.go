@@ -54,7 +54,12 @@ func logger() *slog.Logger {
 
 func schedule(t *testing.T, s uint64) (versions, handed int) {
 	t.Helper()
-	w := story.NewWorld(s, 3)
+	return play(t, story.NewWorld(s, 3), s)
+}
+
+// play runs a schedule in a world and judges what came of it.
+func play(t *testing.T, w *story.World, s uint64) (versions, handed int) {
+	t.Helper()
 	w.Logger = logger()
 	disturb(t, w, func() { w.Log.Append(story.Version{Member: "other"}) })
 	calm(t, w, s)

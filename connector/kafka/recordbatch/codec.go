@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/snappy/xerial"
@@ -64,6 +63,8 @@ type codecs struct {
 	gzip *gzip.Reader
 	lz4  *lz4.Reader
 	zstd *zstd.Decoder
+
+	beyond [1]byte // takes the byte that finds no room
 }
 
 // decompress appends the content of src to a and returns it.
@@ -74,7 +75,9 @@ func (c *codecs) decompress(codec int, src []byte, a *arena, limit int) (out []b
 			return nil, errTooLarge
 		}
 		// A copy, so that an answer of one partition does not keep the response with all the others alive.
-		a.reserve(len(src))
+		if err := a.reserve(len(src)); err != nil {
+			return nil, err
+		}
 		return a.keep(append(a.room(), src...)), nil
 	case codecGzip:
 		return c.stream(c.openGzip, src, a, limit)
@@ -88,7 +91,9 @@ func (c *codecs) decompress(codec int, src []byte, a *arena, limit int) (out []b
 		if size > limit {
 			return nil, errTooLarge
 		}
-		a.reserve(size)
+		if err := a.reserve(size); err != nil {
+			return nil, err
+		}
 		out, err := xerial.DecodeCapped(a.room(), src)
 		if err != nil {
 			return nil, err
@@ -151,7 +156,9 @@ func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
 		size = min(claim, max(64*len(src), trusted)) // the word alone sizes no large buffer
 	}
 	for {
-		a.reserve(min(size, limit))
+		if err := a.reserve(min(size, limit)); err != nil {
+			return nil, err
+		}
 		room := a.room()
 		room = room[:0:min(cap(room), limit)]
 		out, err := c.zstd.DecodeAll(src, room)
@@ -167,34 +174,58 @@ func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
 		if cap(room) >= limit {
 			return nil, errTooLarge
 		}
-		size = max(2*cap(room), size)
+		size = a.grow(max(cap(room), size/2), limit)
 	}
 }
 
-// stream reads a decoder to its end, up to one byte more than limit: the byte that proves an excess.
+// stream reads a decoder to its end. If the content does not fit it begins anew with more room, so that it never needs
+// the old room and the new one at once.
 func (c *codecs) stream(open func() (io.Reader, error), src []byte, a *arena, limit int) ([]byte, error) {
-	c.src.Reset(src)
-	r, err := open()
-	if err != nil {
-		return nil, err
-	}
-	a.reserve(min(2*len(src), limit+1))
-	out := a.room()
+	limit++ // the byte that proves an excess
+	size := min(max(2*len(src), a.expect(len(src))), limit)
 	for {
-		if len(out) == cap(out) {
-			a.reserve(min(limit+1, max(2*cap(out), minChunk)))
-			out = append(a.room(), out...)
+		if err := a.reserve(size); err != nil {
+			return nil, err
 		}
-		n, err := r.Read(out[len(out):min(cap(out), limit+1)])
-		out = out[:len(out)+n]
-		if len(out) > limit {
-			return nil, errTooLarge
-		}
-		if errors.Is(err, io.EOF) {
-			return a.keep(out), nil
-		}
+		room := a.room()
+		room = room[:0:min(cap(room), limit)]
+		c.src.Reset(src)
+		r, err := open()
 		if err != nil {
 			return nil, err
+		}
+		out, err := c.fill(r, room)
+		switch {
+		case len(out) == limit:
+			return nil, errTooLarge
+		case err == nil:
+			return a.keep(out), nil
+		case !errors.Is(err, errFull):
+			return nil, err
+		}
+		size = a.grow(max(cap(room), minRoom), limit)
+	}
+}
+
+var errFull = errors.New("the room is full")
+
+// fill reads r to its end into room.
+func (c *codecs) fill(r io.Reader, room []byte) ([]byte, error) {
+	for {
+		free := room[len(room):cap(room)]
+		if len(free) == 0 {
+			free = c.beyond[:]
+		}
+		n, err := r.Read(free)
+		if n > 0 && len(room) == cap(room) {
+			return room, errFull
+		}
+		room = room[:len(room)+n]
+		if errors.Is(err, io.EOF) {
+			return room, nil
+		}
+		if err != nil {
+			return room, err
 		}
 	}
 }
@@ -223,39 +254,8 @@ func (c *codecs) openLZ4() (io.Reader, error) {
 // trusted is how much a frame may claim without having the bytes for it.
 const trusted = 1 << 20
 
-// minChunk keeps a misjudged size from growing in tiny steps.
-const minChunk = 4 << 10
-
-// arena is the memory of one answer: chunks that are filled from the start and then belong to the answer's records.
-type arena struct {
-	chunk []byte // filled up to its length
-	bytes int    // of all chunks
-	used  int    // of those bytes
-	// likely is what the batches not yet opened will probably need: the size of a new chunk.
-	likely int
-}
-
-// reserve makes room for n bytes.
-func (a *arena) reserve(n int) {
-	if cap(a.chunk)-len(a.chunk) < n {
-		a.chunk = make([]byte, 0, max(n, a.likely))
-		a.bytes += cap(a.chunk)
-	}
-}
-
-// room is the free rest of the chunk: length zero, nothing before it can be reached.
-func (a *arena) room() []byte {
-	n := len(a.chunk)
-	return a.chunk[n:n:cap(a.chunk)]
-}
-
-// keep takes over what was appended to room.
-func (a *arena) keep(out []byte) []byte {
-	n := len(a.chunk)
-	a.chunk = a.chunk[:n+len(out)]
-	a.used += len(out)
-	return slices.Clip(out)
-}
+// minRoom keeps a misjudged size from growing in tiny steps.
+const minRoom = 4 << 10
 
 // describe names a codec and what went wrong with it.
 func describe(codec, size, limit int, err error) error {

@@ -39,12 +39,15 @@ func ExtentOf(raw []byte, at int64) (Extent, error) {
 	return e, nil
 }
 
-// Readable says why the records of the first batch of raw cannot be read within limits, nil if they can. An error is a
-// [connector.HoldError].
-func Readable(raw []byte, e Extent, limits Limits) error {
+// Readable says why the records of the first batch of raw cannot be read within limits and memory, nil if they can. An
+// error is a [connector.HoldError].
+func Readable(raw []byte, e Extent, limits Limits, m Memory) error {
 	if e.Size > len(raw) {
 		return connector.Held(connector.ReasonOversize, fmt.Sprintf("record batch at offset %d has %d bytes", e.Base, e.Size), nil)
 	}
-	_, err := NewOpener(limits).Open(raw[:e.Size], e.Base, nil)
+	b, err := NewOpener(limits, m).Open(raw[:e.Size], e.Base, nil)
+	if b.Release(); err != nil && reasonless(err) {
+		return connector.Held(connector.ReasonOversize, fmt.Sprintf("record batch at offset %d", e.Base), err)
+	}
 	return err
 }

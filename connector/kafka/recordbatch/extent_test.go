@@ -43,25 +43,29 @@ func TestExtentOf(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
 		}
 	}
-	if err := Readable(first, Extent{10, 14, len(first)}, Limits{}); err != nil {
+	if err := Readable(first, Extent{10, 14, len(first)}, Limits{}, nil); err != nil {
 		t.Error(err)
 	}
 	for name, c := range map[string]struct {
 		raw    []byte
 		limits Limits
+		memory Memory
 		want   connector.Reason
 	}{
-		"a flipped bit": {edit(first, len(first)-1, first[len(first)-1]^1), Limits{}, connector.ReasonCorruptBatch},
-		"a part of it":  {first[:len(first)-1], Limits{}, connector.ReasonOversize},
+		"a flipped bit": {edit(first, len(first)-1, first[len(first)-1]^1), Limits{}, nil, connector.ReasonCorruptBatch},
+		"a part of it":  {first[:len(first)-1], Limits{}, nil, connector.ReasonOversize},
 		"a bomb": {
-			(&spec{attrs: codecZstd, records: []testRecord{{value: make([]byte, 1<<20)}}}).encode(), Limits{Batch: 1 << 18}, connector.ReasonOversize,
+			(&spec{attrs: codecZstd, records: []testRecord{{value: make([]byte, 1<<20)}}}).encode(), Limits{Batch: 1 << 18}, nil, connector.ReasonOversize,
+		},
+		"a bomb in little memory": {
+			(&spec{attrs: codecZstd, records: []testRecord{{value: make([]byte, 1<<20)}}}).encode(), Limits{}, Bounded(1 << 19), connector.ReasonOversize,
 		},
 	} {
 		e, err := ExtentOf(c.raw, 10)
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		if err := Readable(c.raw, e, c.limits); reasonOf(err) != c.want {
+		if err := Readable(c.raw, e, c.limits, c.memory); reasonOf(err) != c.want {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
@@ -83,6 +87,6 @@ func FuzzExtent(f *testing.F) {
 		if e.Last < at || e.Base > e.Last || e.Size <= 16 {
 			t.Fatalf("%+v for offset %d", e, at)
 		}
-		_ = Readable(raw, e, Limits{Batch: 1 << 20, Floor: 1 << 18, Answer: 1 << 20})
+		_ = Readable(raw, e, Limits{Batch: 1 << 20, Floor: 1 << 18, Answer: 1 << 20}, nil)
 	})
 }

@@ -33,7 +33,7 @@ func FuzzBatch(f *testing.F) {
 			mend(p)
 			p = p[size:]
 		}
-		o := NewOpener(limits)
+		o := NewOpener(limits, nil)
 		last := from - 1
 		// Twice: an error must leave nothing behind that was delivered, and nothing out that was not.
 		for range 2 {

@@ -38,19 +38,26 @@ type Aborted struct{ Producer, First int64 }
 // Opener opens the record batches of responses. It keeps its decompressors and must not be used concurrently.
 type Opener struct {
 	limits Limits
+	memory Memory
 	codecs codecs
 	dead   map[int64]struct{} // producers inside an aborted transaction
 	// growth is how much larger than on the wire the last batches were, in sixteenths: it sizes the next answer.
 	growth int
 }
 
-// NewOpener returns an Opener within limits.
-func NewOpener(limits Limits) *Opener {
-	return &Opener{limits: limits.WithDefaults(), dead: map[int64]struct{}{}, growth: 4 * 16}
+// NewOpener returns an Opener within limits that takes its memory from m; nil is the heap.
+func NewOpener(limits Limits, m Memory) *Opener {
+	if m == nil {
+		m = heap{}
+	}
+	return &Opener{limits: limits.WithDefaults(), memory: m, dead: map[int64]struct{}{}, growth: 4 * 16}
 }
 
+// Expect is how large n bytes of a response will probably become.
+func (o *Opener) Expect(n int) int { return n * o.growth / 16 }
+
 // Batches are the opened batches of one response. They implement [connector.Records]. Their memory is theirs and the
-// records': nothing aliases the response.
+// records', until Release: nothing aliases the response.
 type Batches struct {
 	// Next is the offset after the last batch passed, control, aborted and empty ones included.
 	Next int64
@@ -63,6 +70,8 @@ type Batches struct {
 	// unknown. If Next did not move, the next request must allow for it.
 	Cut int
 
+	memory  Memory
+	chunks  [][]byte
 	batches []batch // with committed records
 	at      int     // the position in the first of them
 	left    int     // records of it
@@ -85,13 +94,14 @@ type batch struct {
 //
 // The error is a [connector.HoldError] about the batch at Next: reason corrupt_batch for a bad checksum, an old magic,
 // a codec that fails or records that do not parse, oversize for one beyond the limits. The batches before it are
-// returned with it, and no record of the bad one.
+// returned with it, and no record of the bad one. It is [ErrNoRoom], [ErrNeverRoom] or another error of the Memory if
+// that has nothing for the first batch; for a later one it only ends the answer.
 func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, error) {
-	b := &Batches{Next: from, Epoch: -1}
+	b := &Batches{Next: from, Epoch: -1, memory: o.memory}
 	clear(o.dead)
 	// Brokers list aborted transactions by the offset of their marker.
 	slices.SortFunc(aborted, func(x, y Aborted) int { return cmp.Compare(x.First, y.First) })
-	var a arena
+	a := arena{memory: o.memory, growth: o.growth}
 	var err error
 	opened := 0
 	for err == nil && len(raw) > 16 && a.bytes < o.limits.Answer {
@@ -103,7 +113,7 @@ func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, erro
 			o.dead[aborted[0].Producer] = struct{}{}
 			aborted = aborted[1:]
 		}
-		a.likely = min(len(raw)*o.growth/16, o.limits.Answer)
+		a.likely, a.opened = min(o.Expect(len(raw)), o.limits.Answer), b.Count > 0
 		before := b.Count
 		if err = o.open(raw[:h.size:h.size], &h, b, &a); err != nil {
 			break
@@ -119,11 +129,21 @@ func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, erro
 			b.Cut = size
 		}
 	}
-	b.Bytes = a.bytes
+	if err != nil && b.Next > from && reasonless(err) {
+		err = nil
+	}
+	a.close()
+	b.Bytes, b.chunks = a.bytes, a.chunks
 	if opened > 0 {
-		o.growth = min(max(a.used*18/opened, 16), 64*16) // with room for a bit more
+		o.growth = min(max(a.used*18/opened, 16), 256*16) // with room for a bit more
 	}
 	return b, err
+}
+
+// reasonless tells whether an error says nothing of the data.
+func reasonless(err error) bool {
+	var held *connector.HoldError
+	return !errors.As(err, &held)
 }
 
 // open adds one whole batch to b, or passes over it.
@@ -137,7 +157,7 @@ func (o *Opener) open(raw []byte, h *header, b *Batches, a *arena) error {
 		if !dead {
 			return nil
 		}
-		abort, err := o.isAbort(raw, h)
+		abort, err := o.isAbort(raw, h, a)
 		if err != nil {
 			return err
 		}
@@ -150,20 +170,15 @@ func (o *Opener) open(raw []byte, h *header, b *Batches, a *arena) error {
 	case h.count == 0 && len(raw) == headerLen: // compaction took all records, the header keeps the offsets
 		return nil
 	}
-	kept := *a
+	before := a.mark()
 	data, err := o.decompress(raw, h, a)
-	if err != nil {
-		*a = kept
-		return err
+	n := 0
+	if err == nil {
+		n, err = check(data, h, b.Next)
 	}
-	n, err := check(data, h, b.Next)
-	if err != nil {
-		*a = kept
+	if n == 0 || err != nil {
+		a.back(before)
 		return err
-	}
-	if n == 0 {
-		*a = kept
-		return nil
 	}
 	b.batches = append(b.batches, batch{
 		data: data, base: h.base, first: b.Next, time: h.time(), count: h.count, logTime: h.attrs&attrLogTime != 0,
@@ -182,6 +197,8 @@ func (o *Opener) decompress(raw []byte, h *header, a *arena) ([]byte, error) {
 	case errors.Is(err, errTooLarge):
 		return nil, connector.Held(connector.ReasonOversize,
 			fmt.Sprintf("record batch at offset %d", h.base), describe(codec, len(src), limit, err))
+	case a.failed != nil:
+		return nil, a.failed
 	}
 	return nil, corrupt(h.base, "it does not decompress", describe(codec, len(src), limit, err))
 }
@@ -215,9 +232,9 @@ func check(data []byte, h *header, from int64) (n int, err error) {
 }
 
 // isAbort tells an abort marker from other control records: its key is a version and a type, 0 for abort.
-func (o *Opener) isAbort(raw []byte, h *header) (bool, error) {
-	var scratch arena
-	data, err := o.decompress(raw, h, &scratch)
+func (o *Opener) isAbort(raw []byte, h *header, a *arena) (bool, error) {
+	defer a.back(a.mark())
+	data, err := o.decompress(raw, h, a)
 	if err != nil {
 		return false, err
 	}
@@ -263,7 +280,6 @@ func (b *Batches) Read(block []connector.Record) (n int, err error) {
 			n++
 		}
 		if b.left == 0 {
-			*cur = batch{} // the records alone keep the memory now
 			b.batches, b.at = b.batches[1:], 0
 		}
 	}
@@ -271,6 +287,14 @@ func (b *Batches) Read(block []connector.Record) (n int, err error) {
 		return 0, io.EOF
 	}
 	return n, nil
+}
+
+// Release implements [connector.Records].
+func (b *Batches) Release() {
+	for _, c := range b.chunks {
+		b.memory.Return(c)
+	}
+	b.chunks, b.batches = nil, nil
 }
 
 // headers decodes the headers of a record into a slab that many records share.

@@ -42,7 +42,7 @@ func readAll(t *testing.T, b *Batches, n int) (all []connector.Record) {
 // open opens raw and returns the offsets of its records.
 func open(t *testing.T, limits Limits, raw []byte, from int64, aborted ...Aborted) (b *Batches, offsets []int64, err error) {
 	t.Helper()
-	b, err = NewOpener(limits).Open(raw, from, aborted)
+	b, err = NewOpener(limits, nil).Open(raw, from, aborted)
 	count := b.Count
 	for _, r := range readAll(t, b, 7) {
 		offsets = append(offsets, r.Offset)
@@ -64,7 +64,7 @@ func reasonOf(err error) connector.Reason {
 // On random logs, cut at random places, the records are those that franz-go finds.
 func TestOracle(t *testing.T) {
 	const rounds = 500
-	o := NewOpener(Limits{})
+	o := NewOpener(Limits{}, nil)
 	var delivered, written int
 	for seed := range rounds {
 		rnd := rand.New(rand.NewPCG(uint64(seed), 1))
@@ -184,7 +184,7 @@ func TestTimestamps(t *testing.T) {
 		{0, []int64{1_700_000_000_005, 1_699_999_999_997}},
 		{attrLogTime, []int64{1_700_000_009_999, 1_700_000_009_999}},
 	} {
-		b, err := NewOpener(Limits{}).Open(concat(&spec{attrs: tt.attrs, records: recs}), 0, nil)
+		b, err := NewOpener(Limits{}, nil).Open(concat(&spec{attrs: tt.attrs, records: recs}), 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,7 +294,7 @@ func TestAnswerLimit(t *testing.T) {
 
 func TestReadShortBlocks(t *testing.T) {
 	raw := concat(&spec{base: 0, records: []testRecord{{offset: 0}, {offset: 1}, {offset: 2}}}, &spec{base: 9, records: []testRecord{{}}})
-	b, err := NewOpener(Limits{}).Open(raw, 1, nil)
+	b, err := NewOpener(Limits{}, nil).Open(raw, 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +317,7 @@ func TestReadShortBlocks(t *testing.T) {
 
 // A value may not be appended to over its neighbour.
 func TestRecordsEndWhereTheyEnd(t *testing.T) {
-	b, err := NewOpener(Limits{}).Open(concat(&spec{records: []testRecord{
+	b, err := NewOpener(Limits{}, nil).Open(concat(&spec{records: []testRecord{
 		{key: []byte("key"), value: []byte("value"), headers: []testHeader{{"h", []byte("v")}, {"h", nil}}},
 		{offset: 1, headers: []testHeader{{"h", []byte("w")}}},
 	}}), 0, nil)
@@ -344,7 +344,7 @@ func TestAllocations(t *testing.T) {
 			s.records = append(s.records, testRecord{offset: int64(i), value: value})
 		}
 		raw := s.encode()
-		o := NewOpener(Limits{})
+		o := NewOpener(Limits{}, nil)
 		perAnswer := testing.AllocsPerRun(20, func() {
 			b, err := o.Open(raw, 0, nil)
 			if err != nil {
@@ -461,10 +461,10 @@ func TestLimitAtEverySize(t *testing.T) {
 	for codec := codecGzip; codec <= codecZstd; codec++ {
 		z := compress(codec, false, src)
 		for size := 0; size < len(src); size += 1 + rnd.IntN(30000) {
-			if _, err := c.decompress(codec, z, &arena{}, size); !errors.Is(err, errTooLarge) {
+			if _, err := c.decompress(codec, z, &arena{memory: heap{}}, size); !errors.Is(err, errTooLarge) {
 				t.Fatalf("%s, limit %d: %v", codecNames[codec], size, err)
 			}
-			a := &arena{chunk: make([]byte, 0, size)}
+			a := &arena{memory: heap{}, chunks: [][]byte{make([]byte, 0, size)}}
 			out, err := c.decompress(codec, z, a, 1<<20)
 			if err != nil || !bytes.Equal(out, src) {
 				t.Fatalf("%s, from %d: %v", codecNames[codec], size, err)

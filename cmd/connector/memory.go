@@ -1,0 +1,165 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"sluice/connector"
+	"sluice/reliability/bytepool"
+)
+
+const (
+	// leastMemory is what the process needs to make progress with records of ordinary sizes.
+	leastMemory = 128 << 20
+	// usualMemory is the limit where nothing says how much there is.
+	usualMemory = 512 << 20
+)
+
+// A budget is how memory.limit is divided. What neither pool has is for encoding, for everything else in the process,
+// and for what the garbage collector has not yet taken.
+type budget struct {
+	limit  int64
+	source string
+	fetch  int64 // responses and the records in them
+	batch  int64 // rows and encoded files
+}
+
+// divide makes a budget of a configured limit; 0 is auto, for which cgroup is the container's limit, 0 if it has none.
+func divide(limit, cgroup int64) (budget, error) {
+	b := budget{limit: limit, source: "configured"}
+	switch {
+	case limit != 0:
+	case cgroup > 0:
+		b.limit, b.source = cgroup/5*4, "80% of the cgroup's "+formatSize(cgroup)
+	default:
+		b.limit, b.source = usualMemory, "no cgroup limit"
+	}
+	if b.limit < leastMemory {
+		return b, fmt.Errorf("%s (%s) is less than %s, which is needed to hold an answer of a broker, a batch of rows and its encoder",
+			formatSize(b.limit), b.source, formatSize(leastMemory))
+	}
+	const page = 64 << 10
+	b.fetch = b.limit * 15 / 100 / page * page
+	b.batch = b.limit * 40 / 100 / page * page
+	return b, nil
+}
+
+// usualBudget is that of a configuration that no file was read for.
+func usualBudget() budget {
+	b, err := divide(usualMemory, 0)
+	if err != nil {
+		panic(err) // a constant
+	}
+	return b
+}
+
+// String says how the limit is divided.
+func (b budget) String() string {
+	return fmt.Sprintf("%s, %s: %s to fetch, %s for batches", roundSize(b.limit), b.source, roundSize(b.fetch), roundSize(b.batch))
+}
+
+// roundSize is a size for people.
+func roundSize(n int64) string { return strconv.FormatInt(n>>20, 10) + "MiB" }
+
+// pools are the two pools of a budget.
+func (b budget) pools() connector.Pools {
+	return connector.Pools{Fetch: bytepool.New(b.fetch)}
+}
+
+// limitRuntime tells the garbage collector of the limit, unless the environment does.
+func (b budget) limitRuntime(logger *slog.Logger, env func(string) string) {
+	attrs := []any{"limit", roundSize(b.limit), "source", b.source, "fetch", roundSize(b.fetch), "batch", roundSize(b.batch)}
+	if v := env("GOMEMLIMIT"); v != "" {
+		logger.Info("memory", append(attrs, "gomemlimit", v+" (environment)")...)
+		return
+	}
+	debug.SetMemoryLimit(b.limit)
+	logger.Info("memory", attrs...)
+}
+
+// checkMemory divides the memory and derives what was not configured from its parts.
+func (l *loader) checkMemory() {
+	c := l.config
+	if l.failed("memory.limit") {
+		return
+	}
+	b, err := divide(c.Memory.Limit, cgroupLimit(os.DirFS("/")))
+	if err != nil {
+		l.report(l.at("memory.limit"), "%v: give the process more, or set memory.limit", err)
+		return
+	}
+	c.budget = b
+	if !l.has("memory.limit") || c.Memory.Limit == 0 {
+		o := c.origins["memory.limit"]
+		o.Note = b.String()
+		c.origins["memory.limit"] = o
+	}
+	const key = "kafka.fetch.max_bytes"
+	switch {
+	case l.failed(key):
+	case !l.has(key):
+		if most := b.fetch / 8; c.Kafka.Fetch.MaxBytes > most {
+			c.Kafka.Fetch.MaxBytes = most
+			c.origins[key] = Origin{Note: "an eighth of what memory.limit gives to fetching"}
+		}
+	case c.Kafka.Fetch.MaxBytes > b.fetch/2:
+		l.report(l.at(key), "%s is more than half of the %s that memory.limit (%s) gives to fetching: write %s or less, or raise memory.limit",
+			formatSize(c.Kafka.Fetch.MaxBytes), roundSize(b.fetch), roundSize(b.limit), roundSize(b.fetch/2))
+	}
+}
+
+// cgroupLimit is the memory limit of the container in bytes, 0 if it has none: the lowest one from our own group upwards,
+// of cgroup v2 or v1. root is the file system of the process.
+func cgroupLimit(root fs.FS) int64 {
+	groups, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return 0 // no Linux, or nothing mounted
+	}
+	least := int64(math.MaxInt64)
+	for line := range strings.Lines(string(groups)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		mount, file := "sys/fs/cgroup", "memory.max"
+		if parts[1] != "" { // v1
+			if !strings.Contains(","+parts[1]+",", ",memory,") {
+				continue
+			}
+			mount, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		}
+		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
+			if n, err := readLimit(root, path.Join(mount, group, file)); err == nil {
+				least = min(least, n)
+			}
+			if group == "/" {
+				break
+			}
+		}
+	}
+	const none = 1 << 60 // v1 says it with a number close to the largest
+	if least >= none {
+		return 0
+	}
+	return least
+}
+
+func readLimit(root fs.FS, name string) (int64, error) {
+	data, err := fs.ReadFile(root, name)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+	if err == nil && n <= 0 {
+		err = errors.New("not a limit")
+	}
+	return n, err // "max" is no number
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+func TestCgroupLimit(t *testing.T) {
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text + "\n")} }
+	for _, tt := range []struct {
+		name string
+		fs   fstest.MapFS
+		want int64
+	}{
+		{"no cgroups", fstest.MapFS{}, 0},
+		{"v2 in a container", fstest.MapFS{"proc/self/cgroup": file("0::/"), "sys/fs/cgroup/memory.max": file("1073741824")}, 1 << 30},
+		{"v2 without a limit", fstest.MapFS{"proc/self/cgroup": file("0::/"), "sys/fs/cgroup/memory.max": file("max")}, 0},
+		{"v2, the group above is narrower", fstest.MapFS{
+			"proc/self/cgroup":                          file("0::/kubepods/pod1/c1"),
+			"sys/fs/cgroup/kubepods/pod1/c1/memory.max": file("max"),
+			"sys/fs/cgroup/kubepods/pod1/memory.max":    file("268435456"),
+			"sys/fs/cgroup/kubepods/memory.max":         file("536870912"),
+		}, 256 << 20},
+		{"v1", fstest.MapFS{
+			"proc/self/cgroup": file("9:cpuset:/\n4:memory:/docker/abc\n0::/"),
+			"sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes": file("536870912"),
+			"sys/fs/cgroup/memory/memory.limit_in_bytes":            file("9223372036854771712"),
+		}, 512 << 20},
+		{"v1 without a limit", fstest.MapFS{
+			"proc/self/cgroup": file("4:cpu,memory:/"), "sys/fs/cgroup/memory/memory.limit_in_bytes": file("9223372036854771712"),
+		}, 0},
+		{"v1 in a container whose own path is not mounted", fstest.MapFS{
+			"proc/self/cgroup": file("4:memory:/docker/abc"), "sys/fs/cgroup/memory/memory.limit_in_bytes": file("1073741824"),
+		}, 1 << 30},
+		{"nonsense", fstest.MapFS{"proc/self/cgroup": file("0::/\nx\n1:memory"), "sys/fs/cgroup/memory.max": file("-5")}, 0},
+	} {
+		if got := cgroupLimit(tt.fs); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestDivide(t *testing.T) {
+	for _, tt := range []struct {
+		limit, cgroup int64
+		want          string // "" for an error
+	}{
+		{0, 0, "512MiB, no cgroup limit: 76MiB to fetch, 204MiB for batches"},
+		{0, 1 << 30, "819MiB, 80% of the cgroup's 1GiB: 122MiB to fetch, 327MiB for batches"},
+		{256 << 20, 1 << 30, "256MiB, configured: 38MiB to fetch, 102MiB for batches"},
+		{128 << 20, 0, "128MiB, configured: 19MiB to fetch, 51MiB for batches"},
+		{100 << 20, 0, ""},
+		{0, 128 << 20, ""},
+	} {
+		b, err := divide(tt.limit, tt.cgroup)
+		if err != nil && tt.want != "" || err == nil && b.String() != tt.want {
+			t.Errorf("divide(%d, %d): %v, %v", tt.limit, tt.cgroup, b, err)
+		}
+	}
+	_, err := divide(0, 128<<20)
+	if want := "102MiB (80% of the cgroup's 128MiB) is less than 128MiB"; err == nil || !strings.HasPrefix(strings.Replace(err.Error(), "107374180B", "102MiB", 1), want) {
+		t.Error(err)
+	}
+}
+
+// The runtime gets the limit, unless the environment has set one.
+func TestLimitRuntime(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	b, err := divide(300<<20, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&out, nil))
+	b.limitRuntime(logger, func(string) string { return "1GiB" })
+	if got := debug.SetMemoryLimit(-1); got != before || !strings.Contains(out.String(), "1GiB (environment)") {
+		t.Errorf("%d, want %d: %s", got, before, &out)
+	}
+	b.limitRuntime(logger, func(string) string { return "" })
+	if got := debug.SetMemoryLimit(-1); got != 300<<20 {
+		t.Errorf("%d before, %d now", before, got)
+	}
+	if !strings.Contains(out.String(), "limit=300MiB source=configured fetch=45MiB batch=120MiB") {
+		t.Error(&out)
+	}
+}
+
+// What the operator did not write is derived from the limit; what does not fit is refused.
+func TestFetchFitsMemory(t *testing.T) {
+	const rest = "\npipeline: p\nkafka: {brokers: [a:1]%s}\nstorage: {url: file:///x}\ndefaults: {schema: a int}\ntopics: {t: {}}\n"
+	with := func(fetch string) string { return "memory: {limit: 256MiB}" + strings.Replace(rest, "%s", fetch, 1) }
+	c := mustLoad(t, write(t, with("")), nil)
+	if c.Kafka.Fetch.MaxBytes != c.budget.fetch/8 || c.budget.limit != 256<<20 {
+		t.Errorf("%+v %+v", c.Kafka.Fetch, c.budget)
+	}
+	if c = mustLoad(t, write(t, with(", fetch: {max_bytes: 16MiB}")), nil); c.Kafka.Fetch.MaxBytes != 16<<20 {
+		t.Errorf("%+v", c.Kafka.Fetch)
+	}
+	_, problems := LoadConfig(write(t, with(", fetch: {max_bytes: 20MiB}")), noEnv)
+	const want = "kafka.fetch.max_bytes: 20MiB is more than half of the 38MiB that memory.limit (256MiB) gives to fetching: write 19MiB or less, or raise memory.limit"
+	if len(problems) != 1 || !strings.HasSuffix(problems[0].String(), want) {
+		t.Error(problems)
+	}
+}

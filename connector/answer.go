@@ -1,0 +1,92 @@
+package connector
+
+import "sync/atomic"
+
+// An answer is what was fetched on its way to the lanes. The reader and the blocks that hold its records share its
+// memory: whoever is last gives it back.
+type answer struct {
+	Fetched
+	read  bool // to its end
+	users atomic.Int32
+}
+
+func newAnswer(f Fetched) *answer {
+	a := &answer{Fetched: f}
+	a.users.Store(1) // the reader, as long as it is in a claim's queue
+	return a
+}
+
+// share adds a user.
+func (a *answer) share() { a.users.Add(1) }
+
+// leave ends the use of one user, who may not touch any record of the answer afterwards.
+func (a *answer) leave() {
+	if a.users.Add(-1) == 0 && a.Records != nil {
+		a.Records.Release()
+	}
+}
+
+// drop forgets what a claim has waiting. Blocks that are in lanes stay.
+func (r *reader) drop(c *claim) {
+	if c.parsed != nil {
+		r.blocks.put(c.parsed)
+	}
+	for _, a := range c.queue {
+		a.leave()
+	}
+	c.queue, c.parsed, c.fetching = nil, nil, false
+}
+
+// stuck tells whether a table can take no more for now: one cut is on its way, and behind it one batch is full.
+func (r *reader) stuck(t *tableState) bool {
+	return t.cutting != nil && t.cutting.marked(len(r.lanes)) && r.full(t)
+}
+
+// turnToFetching has claims ask again whose table can take more, and sheds what waits for tables that cannot while
+// others wait for memory to fetch with. What is shed is read again later.
+func (r *reader) turnToFetching() {
+	short := r.pools.Fetch.Short()
+	for _, t := range r.tables {
+		was := t.stuck
+		if t.stuck = r.stuck(t); t.stuck == was && (!t.stuck || !short) {
+			continue
+		}
+		for _, c := range r.claims {
+			switch {
+			case c.table != t:
+			case !t.stuck:
+				r.request(c)
+			case short && c.state == reading && (len(c.queue) > 0 || c.fetching):
+				r.shed(c)
+			}
+		}
+	}
+}
+
+// shed gives back the memory of what a claim has waiting. Its session goes on: it will be read on from where the
+// hand-over stands.
+func (r *reader) shed(c *claim) {
+	if n := len(c.queue); n > 0 && c.queue[n-1].Err != nil {
+		return // it ends in a finding, which takes no memory to speak of
+	}
+	if len(c.queue) > 0 {
+		r.metrics.shed.Inc()
+	}
+	r.log.Forget(c.Partition)
+	r.drop(c)
+	c.ahead, c.aheadEp = c.next, c.epoch
+}
+
+// sweep gives back what is left when everything has ended: blocks that no lane came to.
+func (r *reader) sweep() {
+	for _, c := range r.claims {
+		r.drop(c)
+	}
+	for _, l := range r.lanes {
+		for len(l.in) > 0 {
+			if w := <-l.in; w.block != nil {
+				r.blocks.put(w.block)
+			}
+		}
+	}
+}

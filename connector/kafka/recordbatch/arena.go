@@ -1,0 +1,155 @@
+package recordbatch
+
+import (
+	"errors"
+	"slices"
+)
+
+// Memory lends the buffers that batches are decompressed into. Lend is called by the goroutine of an Opener, Return by
+// whoever uses its Batches.
+type Memory interface {
+	// Lend returns an empty buffer of at least n bytes. held is what the answer holds already; may says that it may wait
+	// for more, because nothing of the answer is open yet. The error is [ErrNoRoom], [ErrNeverRoom] or that of a context.
+	Lend(n, held int, may bool) ([]byte, error)
+	// Most is the largest buffer that there could ever be beside what is held.
+	Most(held int) int
+	// Return takes a buffer back.
+	Return([]byte)
+}
+
+var (
+	// ErrNoRoom says that there is no memory for the next batch now.
+	ErrNoRoom = errors.New("no memory for the record batch now")
+	// ErrNeverRoom says that there is never enough memory for the next batch beside what is held.
+	ErrNeverRoom = errors.New("no memory for the record batch, ever")
+)
+
+// heap is Memory without a bound.
+type heap struct{}
+
+func (heap) Lend(n, _ int, _ bool) ([]byte, error) { return make([]byte, 0, n), nil }
+func (heap) Most(int) int                          { return 1 << 40 }
+func (heap) Return([]byte)                         {}
+
+// Bounded is Memory of so many bytes for one answer, from the heap.
+type Bounded int
+
+// Lend implements [Memory].
+func (m Bounded) Lend(n, held int, _ bool) ([]byte, error) {
+	if n > m.Most(held) {
+		return nil, ErrNeverRoom
+	}
+	return make([]byte, 0, n), nil
+}
+
+// Most implements [Memory].
+func (m Bounded) Most(held int) int { return int(m) - held }
+
+// Return implements [Memory].
+func (Bounded) Return([]byte) {}
+
+// chunkSize is the size of the pieces in which the memory of an answer grows.
+const chunkSize = 1 << 20
+
+// arena is the memory of one answer: chunks that are filled from the start.
+type arena struct {
+	memory Memory
+	chunks [][]byte // each filled up to its length; room is in the last one
+	bytes  int      // of all chunks
+	used   int      // of those bytes
+	// likely is what the batches not yet opened will probably need, growth how much larger than on the wire batches
+	// were, in sixteenths.
+	likely, growth int
+	opened         bool  // there are batches
+	failed         error // of the memory
+}
+
+func (a *arena) last() []byte {
+	if len(a.chunks) == 0 {
+		return nil
+	}
+	return a.chunks[len(a.chunks)-1]
+}
+
+// expect is how large a batch of n compressed bytes probably becomes.
+func (a *arena) expect(n int) int { return n * a.growth / 16 }
+
+// reserve makes room for n bytes.
+func (a *arena) reserve(n int) error {
+	last := a.last()
+	if cap(last)-len(last) >= n {
+		return nil
+	}
+	if len(a.chunks) > 0 && len(last) == 0 { // too small, and nobody's
+		a.drop()
+	}
+	size := max(n, min(a.likely, chunkSize))
+	chunk, err := a.memory.Lend(size, a.bytes, !a.opened && size == n)
+	if err != nil && size > n {
+		chunk, err = a.memory.Lend(n, a.bytes, !a.opened)
+	}
+	if a.failed = err; err != nil {
+		return err
+	}
+	a.chunks = append(a.chunks, chunk)
+	a.bytes += cap(chunk)
+	return nil
+}
+
+// grow is the size to try after one that was too small.
+func (a *arena) grow(size, limit int) int {
+	held := a.bytes
+	if last := a.last(); last != nil && len(last) == 0 {
+		held -= cap(last)
+	}
+	if most := a.memory.Most(held); size < most {
+		return min(2*size, limit, most)
+	}
+	return min(2*size, limit)
+}
+
+// drop returns the last chunk.
+func (a *arena) drop() {
+	last := a.last()
+	a.chunks = a.chunks[:len(a.chunks)-1]
+	a.bytes -= cap(last)
+	a.memory.Return(last)
+}
+
+// mark is a state of an arena to go back to.
+type mark struct{ chunks, filled, used int }
+
+func (a *arena) mark() mark { return mark{len(a.chunks), len(a.last()), a.used} }
+
+// back forgets what came after m.
+func (a *arena) back(m mark) {
+	for len(a.chunks) > m.chunks {
+		a.drop()
+	}
+	if n := len(a.chunks); n == m.chunks && n > 0 {
+		a.chunks[n-1] = a.chunks[n-1][:m.filled]
+	}
+	a.used = m.used
+}
+
+// close returns chunks that nothing is in.
+func (a *arena) close() {
+	for len(a.chunks) > 0 && len(a.last()) == 0 {
+		a.drop()
+	}
+}
+
+// room is the free rest of the last chunk: length zero, nothing before it can be reached.
+func (a *arena) room() []byte {
+	last := a.last()
+	n := len(last)
+	return last[n:n:cap(last)]
+}
+
+// keep takes over what was appended to room.
+func (a *arena) keep(out []byte) []byte {
+	last := a.last()
+	a.chunks[len(a.chunks)-1] = last[:len(last)+len(out)]
+	a.used += len(out)
+	return slices.Clip(out)
+}
