@@ -53,7 +53,7 @@ Exit code 1 if a partition is held.`,
 	c.configFlag(show)
 	c.topicFlag(show)
 	c.outputFlag(show)
-	cmd.AddCommand(show, c.offsetsSetCommand(), c.offsetsStartCommand(), c.offsetsAcceptGapCommand(), c.offsetsSkipCommand())
+	cmd.AddCommand(show, c.offsetsSetCommand(), c.offsetsStartCommand(), c.offsetsAdoptCommand(), c.offsetsAcceptGapCommand(), c.offsetsSkipCommand())
 	return cmd
 }
 

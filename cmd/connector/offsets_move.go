@@ -293,8 +293,9 @@ func (p *movePlan) moves() (all []opslog.Move) {
 // sight is what a command saw of some topics of one table, and whom it may ask more.
 type sight struct {
 	*questions
-	looks []*look
-	end   func() // to be called when nothing is asked any more
+	looks    []*look
+	standing *shownHold // why the table as a whole cannot be written, nil if it can
+	end      func()     // to be called when nothing is asked any more
 }
 
 // see looks at topics of one table.
@@ -318,10 +319,11 @@ func (m *mover) see(ctx context.Context, names ...string) (_ *sight, err error) 
 		}
 	}
 	o := tables[i]
-	s, _, err := o.snapshot(ctx)
+	s, standing, err := o.snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
+	seen.standing = standing
 	if seen.questions, err = newQuestions(ctx, o.config); err != nil {
 		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
 	}
