@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -113,6 +116,24 @@ type listed struct {
 type stamp struct {
 	size     int64
 	modified time.Time
+}
+
+// runs yields the seqs that are there as ranges without gaps, first and last, in order. What is missing between them costs
+// nothing: an object with a seq far away is no reason to ask for all that would lie before it.
+func (f listed) runs() iter.Seq2[int64, int64] {
+	return func(yield func(first, last int64) bool) {
+		seqs := slices.Sorted(maps.Keys(f.stamps))
+		for i := 0; i < len(seqs); {
+			end := i + 1
+			for end < len(seqs) && seqs[end] == seqs[end-1]+1 {
+				end++
+			}
+			if !yield(seqs[i], seqs[end-1]) {
+				return
+			}
+			i = end
+		}
+	}
 }
 
 // list looks for entries behind a seq, and behind 0 for everything that lies there.

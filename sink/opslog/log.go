@@ -57,7 +57,8 @@ func (l *Log) State(ctx context.Context) (*State, error) {
 }
 
 // Entries yields the entries from a seq on, in order, without looking at the chain. One that cannot be read as an entry, or
-// is missing, comes as a [BrokenError] with its seq in the entry, and the next ones follow. Any other error ends it.
+// is missing, comes as a [BrokenError] with its seq in the entry, and the next ones follow; several missing ones come as
+// the first of them. Any other error ends it.
 func (l *Log) Entries(ctx context.Context, from int64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		from = max(from, 1)
@@ -67,29 +68,36 @@ func (l *Log) Entries(ctx context.Context, from int64) iter.Seq2[Entry, error] {
 			return
 		}
 		stopped := errors.New("stopped")
-		err = l.readAll(ctx, from, found.last, func(seq int64, object []byte) error {
-			if object == nil {
-				if !yield(Entry{Seq: seq}, broken(seq, "it is missing, and there are later ones")) {
+		for first, last := range found.runs() {
+			if first > from && !yield(Entry{Seq: from}, broken(from, "%s", missing(from, first-1))) {
+				return
+			}
+			from = last + 1
+			err = l.readAll(ctx, first, last, func(seq int64, object []byte) error {
+				e, err := entryAt(seq, object)
+				if !yield(e, err) {
 					return stopped
 				}
 				return nil
-			}
-			e, err := parse(object)
-			if err == nil && e.Seq != seq {
-				err = fmt.Errorf("it says that it is seq %d", e.Seq)
+			})
+			if errors.Is(err, stopped) {
+				return
 			}
 			if err != nil {
-				e, err = Entry{Seq: seq}, broken(seq, "%v", err)
+				yield(Entry{}, fmt.Errorf("read the operations log: %w", err))
+				return
 			}
-			if !yield(e, err) {
-				return stopped
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, stopped) {
-			yield(Entry{}, fmt.Errorf("read the operations log: %w", err))
 		}
 	}
+}
+
+// entryAt reads the object that lies at a seq, nil if there is none any more. The error is a BrokenError.
+func entryAt(seq int64, object []byte) (Entry, error) {
+	s := look(seq, object)
+	if s.bad != "" {
+		return Entry{Seq: seq}, broken(seq, "%s", s.bad)
+	}
+	return parse(object)
 }
 
 // Append adds an operation behind the newest entry. pre is called with the state that the entry would follow, before each

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -31,20 +30,14 @@ func (l *Log) Verify(ctx context.Context, pinned Head) (Report, error) {
 		return Report{}, fmt.Errorf("list the operations log: %w", err)
 	}
 	var all []seen
-	seqs := slices.Sorted(maps.Keys(found.stamps))
-	for i := 0; i < len(seqs); {
-		end := i + 1
-		for end < len(seqs) && seqs[end] == seqs[end-1]+1 {
-			end++
-		}
-		err := l.readAll(ctx, seqs[i], seqs[end-1], func(seq int64, object []byte) error {
+	for first, last := range found.runs() {
+		err := l.readAll(ctx, first, last, func(seq int64, object []byte) error {
 			all = append(all, look(seq, object))
 			return nil
 		})
 		if err != nil {
 			return Report{}, fmt.Errorf("read the operations log: %w", err)
 		}
-		i = end
 	}
 	r := judge(all, pinned)
 	for _, key := range found.foreign {
@@ -75,6 +68,14 @@ func look(seq int64, object []byte) seen {
 	return seen{seq: seq, prev: e.Prev, hash: e.hash}
 }
 
+// missing says that seqs [first, last] are not there.
+func missing(first, last int64) string {
+	if first == last {
+		return "it is missing"
+	}
+	return fmt.Sprintf("it is missing, and so are all up to seq %d", last)
+}
+
 // judge recomputes the chain of objects that are given by seq.
 func judge(all []seen, pinned Head) Report {
 	r := Report{Findings: []Finding{}}
@@ -87,11 +88,8 @@ func judge(all []seen, pinned Head) Report {
 	}
 	last := int64(0)
 	for i, e := range all {
-		switch {
-		case e.seq == last+2:
-			add(last+1, "it is missing")
-		case e.seq > last+2:
-			add(last+1, "it is missing, and so are all up to seq %d", e.seq-1)
+		if e.seq > last+1 {
+			add(last+1, "%s", missing(last+1, e.seq-1))
 		}
 		last = e.seq
 		if e.bad != "" {

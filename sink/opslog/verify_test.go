@@ -176,3 +176,26 @@ func TestWhatDoesNotBelongThereIsFound(t *testing.T) {
 	put(t, mem4, key(2), bytes.Repeat([]byte(" "), opslog.MaxEntry+1))
 	finds(t, mem4, opslog.Head{}, 2, "larger")
 }
+
+// TestAnObjectFarAwayIsOneFinding: somebody put it there, and nobody asks for all the seqs before it.
+func TestAnObjectFarAwayIsOneFinding(t *testing.T) {
+	mem, _ := written(t, 3)
+	put(t, mem, key(1<<62), get(t, mem, key(2)))
+	put(t, mem, key(1<<62+1), get(t, mem, key(2)))
+	finds(t, mem, opslog.Head{}, 4, "all up to seq 4611686018427387903")
+	var bad []string
+	good := 0
+	for e, err := range open(mem).Entries(t.Context(), 1) {
+		if err != nil {
+			bad = append(bad, fmt.Sprint(e.Seq, " ", err))
+			continue
+		}
+		good++
+	}
+	if good != 3 || len(bad) != 3 || !strings.Contains(bad[0], "seq 4: it is missing, and so are all up to") || !strings.Contains(bad[1], "it says that it is seq 2") {
+		t.Errorf("%d entries, and %q", good, bad)
+	}
+	if _, err := open(mem).State(t.Context()); !isBroken(err, 4) {
+		t.Errorf("the state is read with %v", err)
+	}
+}
