@@ -123,7 +123,7 @@ func (r *auditReport) print(w io.Writer) error {
 		return err
 	}
 	for _, u := range r.Unreadable {
-		if _, err := fmt.Fprintf(w, "seq %d: %s\n", u.Seq, u.Why); err != nil {
+		if _, err := fmt.Fprintf(w, "seq %d: %s\n", u.Seq, plain(u.Why)); err != nil {
 			return err
 		}
 	}
@@ -238,7 +238,7 @@ func printVerified(w io.Writer, r opslog.Report) error {
 		if f.Key != "" {
 			what = plain(f.Key)
 		}
-		if _, err := fmt.Fprintf(w, "%s: %s\n", what, f.Why); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %s\n", what, plain(f.Why)); err != nil {
 			return err
 		}
 	}

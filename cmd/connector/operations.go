@@ -69,7 +69,7 @@ func (s *system) paused(p connector.Partition) *connector.Hold {
 // pausedHold puts a pause into a hold's words.
 func pausedHold(by opslog.Paused) *connector.Hold {
 	return &connector.Hold{
-		Reason: connector.ReasonPaused, Detail: fmt.Sprintf("%s paused %v: %s", plain(by.Operator), by.Target, plain(by.Reason)),
+		Reason: connector.ReasonPaused, Detail: fmt.Sprintf("%s paused %s: %s", plain(by.Operator), plain(by.Target.String()), plain(by.Reason)),
 		Since: by.Since, Offset: -1,
 	}
 }

@@ -164,7 +164,7 @@ func (c *cli) applyPausing(ctx context.Context, timeout time.Duration, config *C
 func listTargets(targets []opslog.Target) string {
 	var names []string
 	for _, t := range targets {
-		names = append(names, t.String())
+		names = append(names, plain(t.String()))
 	}
 	return strings.Join(names, ", ")
 }

@@ -13,6 +13,8 @@ import (
 
 	"sluice/connector"
 	"sluice/health"
+	"sluice/reliability"
+	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
 )
 
@@ -229,5 +231,32 @@ func TestOperationsInWords(t *testing.T) {
 		if got := describe(e); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// TestWhatSomebodyPutIntoTheLogSteersNoTerminal: who can write to the bucket can write any name of a topic.
+func TestWhatSomebodyPutIntoTheLogSteersNoTerminal(t *testing.T) {
+	target := opslog.Topic("a\x1b[2J")
+	log := opslog.Open(objstore.NewMem(), "p", opslog.Options{Guard: reliability.NewGuard("log", reliability.Config{}, slog.New(slog.DiscardHandler), nil)})
+	e, err := log.Append(t.Context(), opslog.Operation{Operator: "ada", Reason: "r", Body: opslog.Pause{Targets: []opslog.Target{target}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := auditReport{Entries: []shownEntry{{e, e.Hash()}}, Unreadable: []unreadable{{2, "move {a\x1b[2J}"}}}
+	var out strings.Builder
+	if err := report.print(&out); err != nil {
+		t.Fatal(err)
+	}
+	if err := printVerified(&out, opslog.Report{Findings: []opslog.Finding{{Seq: 2, Why: "move {a\x1b[2J}"}}}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := log.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	by, _ := s.Paused(target.Topic, 0)
+	out.WriteString(pausedHold(by).Detail)
+	if strings.Contains(out.String(), "\x1b") || !strings.Contains(out.String(), `a\x1b[2J`) {
+		t.Errorf("%q", out.String())
 	}
 }
