@@ -37,12 +37,16 @@ func (l *loader) feeders() (all []feeder) {
 	return all
 }
 
-// checkTables compares each entry with the first one that may feed the same table, and refuses a table inside another one.
+// checkTables compares each entry with those before it that may feed the same table, and refuses a table inside another
+// one. All of them, since a pattern may meet two that do not meet; without those that differ from others already.
 func (l *loader) checkTables() {
 	all := l.feeders()
+	differs := make([]bool, len(all))
 	for i, b := range all {
-		if j := slices.IndexFunc(all[:i], func(a feeder) bool { return l.config.meet(a, b, false) }); j >= 0 {
-			l.agree(all[j], b)
+		for j, a := range all[:i] {
+			if differs[i] = !differs[j] && l.config.meet(a, b, false) && !l.agree(a, b); differs[i] {
+				break
+			}
 		}
 		if j := slices.IndexFunc(all[:i], func(a feeder) bool { return l.config.meet(a, b, true) }); j >= 0 {
 			l.report(l.at(l.set(b.name, "table")), "the tables %q of topics.%s and %q of topics.%s lie one inside the other: give each its own folder",
@@ -106,14 +110,16 @@ func unify(a, b string) bool {
 	return (strings.HasPrefix(b1, b2) || strings.HasPrefix(b2, b1)) && (strings.HasSuffix(a1, a2) || strings.HasSuffix(a2, a1))
 }
 
-// agree reports what two entries that can feed the same table say differently about it.
-func (l *loader) agree(a, b feeder) {
+// agree reports what two entries that can feed the same table say differently about it, false if there is anything.
+func (l *loader) agree(a, b feeder) bool {
+	same := true
 	ka, kb := a.topic.keys(), b.topic.keys()
 	for _, path := range tableScoped {
 		i := slices.IndexFunc(ka, func(k key) bool { return k.path == path })
 		if sameValue(ka[i], kb[i]) {
 			continue
 		}
+		same = false
 		at, other := l.set(b.name, path), l.set(a.name, path)
 		if l.failed(at) || l.failed(other) {
 			continue
@@ -128,6 +134,7 @@ func (l *loader) agree(a, b feeder) {
 		l.report(l.at(at), "topics %s and %s feed %s and must agree on %s, the other one is from %s: write the same for both, or another table",
 			a.name, b.name, tables, path, l.config.origins[other])
 	}
+	return same
 }
 
 func quoted(s string) string { return `"` + s + `"` }
