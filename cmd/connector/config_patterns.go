@@ -92,6 +92,15 @@ func (c *Config) route(topic string) (t TopicConfig, meant bool, err error) {
 	return t, false, nil
 }
 
+// meant are the topics and patterns of the configuration, to say what could have been written.
+func (c *Config) meant() []string {
+	all := c.topicNames()
+	for _, p := range c.Patterns {
+		all = append(all, p.Pattern)
+	}
+	return all
+}
+
 // patternEntry reads an entry that has a pattern.
 func (l *loader) patternEntry(name string, n *yaml.Node) {
 	p := &PatternConfig{Name: name, TopicConfig: l.config.Defaults}

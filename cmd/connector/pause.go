@@ -37,12 +37,13 @@ needed. Members hear of it within ten seconds and read on from the positions in
 the tables. A topic is resumed with all of its partitions, --all ends every
 pause. What was paused as a whole is resumed as a whole: else exit code 4 says
 what to write.`,
-	}, pausing{verb: "resume", past: "resumed", body: func(t []opslog.Target) opslog.Body { return opslog.Resume{Targets: t} }, judge: resumable})
+	}, pausing{verb: "resume", past: "resumed", anyTopic: true, body: func(t []opslog.Target) opslog.Body { return opslog.Resume{Targets: t} }, judge: resumable})
 }
 
 // pausing is what pause and resume do differently.
 type pausing struct {
 	verb, past string
+	anyTopic   bool // also one that the configuration does not name any more: a pause outlives its entry
 	body       func([]opslog.Target) opslog.Body
 	// judge says which targets the operation would change something for, and what to tell about the others.
 	judge func(s *opslog.State, targets []opslog.Target) (effective []opslog.Target, notes []string, err error)
@@ -67,7 +68,7 @@ func (c *cli) pausingCommand(cmd *cobra.Command, p pausing) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		targets, err := targetsOf(config, args)
+		targets, err := targetsOf(config, args, p.anyTopic)
 		if err != nil {
 			return exitError{exitUsage, err}
 		}
@@ -79,8 +80,9 @@ func (c *cli) pausingCommand(cmd *cobra.Command, p pausing) *cobra.Command {
 	return cmd
 }
 
-// targetsOf reads the arguments of pause and resume: none is everything.
-func targetsOf(config *Config, args []string) (targets []opslog.Target, err error) {
+// targetsOf reads the arguments of pause and resume: none is everything. Unless any topic will do, it must be one of the
+// configuration.
+func targetsOf(config *Config, args []string, anyTopic bool) (targets []opslog.Target, err error) {
 	if len(args) == 0 {
 		return []opslog.Target{opslog.All()}, nil
 	}
@@ -89,8 +91,8 @@ func targetsOf(config *Config, args []string) (targets []opslog.Target, err erro
 		if err != nil {
 			return nil, err
 		}
-		if _, known := config.Topics[t.Topic]; !known {
-			return nil, fmt.Errorf("topic %s is not in topics: write one of %s", t.Topic, strings.Join(config.topicNames(), ", "))
+		if _, meant, _ := config.route(t.Topic); !meant && !anyTopic {
+			return nil, fmt.Errorf("topic %s is not in topics: write one of %s", t.Topic, strings.Join(config.meant(), ", "))
 		}
 		targets = append(targets, t)
 	}

@@ -260,3 +260,30 @@ func TestWhatSomebodyPutIntoTheLogSteersNoTerminal(t *testing.T) {
 		t.Errorf("%q", out.String())
 	}
 }
+
+// TestTopicsOfPatternsArePaused, one by one; a pause that outlives its entry can be ended.
+func TestTopicsOfPatternsArePaused(t *testing.T) {
+	l := newLake(t, "topics:\n  sales: {pattern: 'sales\\.[a-z]+', deny: []}")
+	l.create("sales.eu", 1)
+	l.create("sales.us", 1)
+	l.produce("sales.eu", 2, 0)
+	l.produce("sales.us", 2, 0)
+	l.runs(0, "pause", "sales.eu", "--reason", "r", "--yes")
+	if _, errs := l.runs(2, "pause", "users", "--reason", "r", "--yes"); !strings.Contains(errs, `write one of sales\.[a-z]+`) {
+		t.Error(errs)
+	}
+	l.runs(1, "run", "--until-current")
+	if eu, us := l.rows("sales.eu")["sales.eu-0"], l.rows("sales.us")["sales.us-0"]; len(eu) != 0 || len(us) != 2 {
+		t.Errorf("rows of what is paused: %v, of the other: %v", eu, us)
+	}
+	text := read(t, l.config)
+	if err := os.WriteFile(l.config, []byte(strings.Replace(text, "deny: []", "deny: [sales.eu]", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := l.runs(0, "resume", "sales.eu", "--reason", "r", "--yes"); !strings.Contains(out, "resumed sales.eu") {
+		t.Error(out)
+	}
+	if _, errs := l.runs(0, "resume", "users", "--reason", "r", "--yes"); !strings.Contains(errs, "users is not paused") {
+		t.Error(errs)
+	}
+}

@@ -85,11 +85,7 @@ func (c *cli) openTables(ctx context.Context) (all []*opened, end func(), err er
 func (c *cli) topics(ctx context.Context, config *Config) ([]string, error) {
 	if c.topic != "" {
 		if _, meant, _ := config.route(c.topic); !meant {
-			meant := config.topicNames()
-			for _, p := range config.Patterns {
-				meant = append(meant, p.Pattern)
-			}
-			return nil, exitError{exitUsage, fmt.Errorf("--topic %s is not in topics: write one of %s", c.topic, strings.Join(meant, ", "))}
+			return nil, exitError{exitUsage, fmt.Errorf("--topic %s is not in topics: write one of %s", c.topic, strings.Join(config.meant(), ", "))}
 		}
 		return []string{c.topic}, nil
 	}
