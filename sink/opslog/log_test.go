@@ -211,8 +211,8 @@ func TestADenialAfterATryOfUnknownOutcome(t *testing.T) {
 	})
 	t.Cleanup(func() { _ = faulty.Close() })
 	e, err := open(faulty).Append(ctx, pause("r", opslog.All()), nil)
-	if !errors.Is(err, opslog.ErrUndecided) || e.Seq != 1 || e.ID == "" {
-		t.Fatalf("%+v %v", e, err)
+	if !errors.Is(err, opslog.ErrUndecided) || e.Seq != 1 || e.ID == "" || puts != 3 {
+		t.Fatalf("%+v %v after %d puts", e, err, puts)
 	}
 	for _, op := range faulty.Flying() {
 		if err := faulty.Land(op.N); err != nil {
@@ -221,5 +221,27 @@ func TestADenialAfterATryOfUnknownOutcome(t *testing.T) {
 	}
 	if got := entries(t, mem); len(got) != 1 || got[0].ID != e.ID {
 		t.Errorf("%+v, want the one that was said to be undecided: %s", got, e.ID)
+	}
+}
+
+// TestWhatIsNoEntryIsNobodysSeq: it may be our own, damaged on its way back.
+func TestWhatIsNoEntryIsNobodysSeq(t *testing.T) {
+	mem := objstore.NewMem()
+	ctx, cancel := context.WithCancel(t.Context())
+	reads := 0
+	faulty := objstoretest.NewFaulty(mem, func(op objstore.Op) (f objstoretest.Fault) {
+		if op.Kind == objstore.OpGet && op.Key == key(1) {
+			if reads++; reads == 2 {
+				cancel()
+			}
+		}
+		return f
+	})
+	_, err := open(faulty).Append(ctx, pause("mine", opslog.All()), func(*opslog.State) error {
+		put(t, mem, key(1), []byte("what is this"))
+		return nil
+	})
+	if !errors.Is(err, opslog.ErrUndecided) || reads != 2 {
+		t.Errorf("%v after %d looks", err, reads)
 	}
 }

@@ -136,6 +136,23 @@ func race(t *testing.T, s uint64, n *tally) {
 
 var errPre = errors.New("not like this")
 
+// TestAPreThatTakesLong: the look before it is too old to put behind.
+func TestAPreThatTakesLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, _ := written(t, 2)
+		_, err := open(mem).Append(t.Context(), pause("mine", opslog.Topic("t")), func(*opslog.State) error {
+			time.Sleep(2 * time.Minute)
+			return errors.Join(mem.Delete(t.Context(), key(1)), mem.Delete(t.Context(), key(2)))
+		})
+		if !isBroken(err, 2) {
+			t.Errorf("%v, want it to miss seq 2", err)
+		}
+		if all := entries(t, mem); len(all) > 0 {
+			t.Errorf("it wrote %+v", all)
+		}
+	})
+}
+
 // sleeper is the store of a process that is stopped once, when its first put is about to leave. When it goes on its
 // deadlines have not been noticed yet.
 type sleeper struct {

@@ -128,4 +128,42 @@ var list = []mutant{
 		old:  "case h.last < b.Next, dead && h.attrs&attrTxn != 0:", new: "case h.last < b.Next:",
 		pkg: "./connector/kafka/recordbatch", test: "^TestOracle$",
 	},
+
+	// What operators decide.
+	{
+		name: "an operation of unknown outcome gives way",
+		file: "sink/opslog/offer.go",
+		old:  "return false, p.stillOpen(put)\n\tcase err != nil:", new: "return false, nil\n\tcase err != nil:",
+		pkg: "./sink/opslog", test: "^TestRaces$",
+	},
+	{
+		name: "an operation is put behind an old look",
+		file: "sink/opslog/offer.go",
+		old:  "if young(p.checked, time.Now()) {", new: "if !p.checked.IsZero() {",
+		pkg: "./sink/opslog", test: "^TestAWriterThatWokeUp$",
+	},
+	{
+		name: "the chain of operations is not checked",
+		file: "sink/opslog/chain.go",
+		old:  "case e.Prev != head.Hash:", new: "case e.Prev == e.hash:",
+		pkg: "./sink/opslog", test: "^TestWhatWasWrittenAnewIsFound$",
+	},
+	{
+		name: "a broken operations log ends all pauses",
+		file: "sink/opslog/follow.go",
+		old:  "f.state = f.chain.state // what", new: "f.state = &State{} // what",
+		pkg: "./sink/opslog", test: "^TestTroubleIsNotNoPauses$",
+	},
+	{
+		name: "a claim assigned while it is paused is read",
+		file: "connector/heard.go",
+		old:  "r.pause(c, h)\n\t\treturn", new: "_ = h",
+		pkg: "./test/story", test: "^TestAClaimAssignedWhileItIsPausedIsNotRead$",
+	},
+	{
+		name: "reading begins before it is known what is paused",
+		file: "cmd/connector/operations.go",
+		old:  "case <-s.operations.Ready():", new: "case <-ctx.Done():\n\t\treturn nil\n\tcase <-s.operations.Ready():",
+		pkg: "./cmd/connector", test: "^TestAudit$",
+	},
 }
