@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -285,5 +286,26 @@ func TestTopicsOfPatternsArePaused(t *testing.T) {
 	}
 	if _, errs := l.runs(0, "resume", "users", "--reason", "r", "--yes"); !strings.Contains(errs, "users is not paused") {
 		t.Error(errs)
+	}
+}
+
+// TestPauseWithoutAStore says what is wrong, and does not wait for ever.
+func TestPauseWithoutAStore(t *testing.T) {
+	l := newLake(t, twoTopics)
+	path := write(t, strings.ReplaceAll(read(t, l.config), "storage: {url: \"file://"+filepath.ToSlash(l.dir)+"/lake\"}",
+		"storage: {url: \"s3://bucket\", s3: {endpoint: \"http://127.0.0.1:1\", region: r, path_style: true, access_key: a, secret_key: s}}"))
+	for _, args := range []string{"pause orders --reason r --yes", "resume --all --reason r --yes", "audit list", "audit verify"} {
+		code, out, errs := connectorRun(t, append(strings.Fields(args), "--timeout", "300ms", "--config", path)...)
+		if code != exitDependency || out != "" || !strings.Contains(errs, "connection refused") {
+			t.Errorf("%s: exit code %d, %q %q", args, code, out, errs)
+		}
+	}
+}
+
+func TestAnOperationOfUnknownOutcomeSaysWhereToLook(t *testing.T) {
+	err := failedOperation(opslog.Entry{Seq: 7, ID: "some-id"}, fmt.Errorf("append: %w", opslog.ErrUndecided))
+	var code exitError
+	if !errors.As(err, &code) || code.code != exitDependency || !strings.Contains(err.Error(), "look for seq 7, id some-id in connector audit list") {
+		t.Error(err)
 	}
 }
