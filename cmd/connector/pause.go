@@ -128,6 +128,9 @@ func (c *cli) applyPausing(ctx context.Context, timeout time.Duration, config *C
 		return err
 	}
 	do, err := c.confirm(ctx, ch, func(w io.Writer) error {
+		if ch.dryRun && c.output == "json" {
+			return writeJSON(w, pausingPlan{config.Pipeline, p.verb, effective})
+		}
 		_, err := fmt.Fprintf(w, "%s of pipeline %s: %s\n", p.verb, config.Pipeline, listTargets(effective))
 		return err
 	})
@@ -161,6 +164,13 @@ func (c *cli) applyPausing(ctx context.Context, timeout time.Duration, config *C
 	}
 	_, err = fmt.Fprintf(c.stdout, "%s %s (operation %d); members hear of it within %v\n", p.past, listTargets(effective), e.Seq, pollOperations)
 	return err
+}
+
+// pausingPlan is what a dry run prints as JSON.
+type pausingPlan struct {
+	Pipeline string          `json:"pipeline"`
+	Kind     string          `json:"kind"`
+	Targets  []opslog.Target `json:"targets"`
 }
 
 func listTargets(targets []opslog.Target) string {

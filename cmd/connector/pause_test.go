@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,12 @@ func TestPauseAndResumeThatChangeNothing(t *testing.T) {
 	}
 	if out, _ := l.runs(0, "pause", "users", "--reason", "why", "--dry-run"); out != "pause of pipeline p: users\n" {
 		t.Errorf("%q", out)
+	}
+	out, _ := l.runs(0, "pause", "users", "users:3", "--dry-run", "--output", "json")
+	var plan pausingPlan
+	want := pausingPlan{"p", "pause", []opslog.Target{{Topic: "users", Partition: -1}, {Topic: "users", Partition: 3}}}
+	if err := json.Unmarshal([]byte(out), &plan); err != nil || !reflect.DeepEqual(plan, want) {
+		t.Errorf("%+v %v, want %+v", plan, err, want)
 	}
 	if out, _ := l.runs(0, "audit", "list"); strings.Count(out, "pause") != 2 || !strings.Contains(out, "head 2:") {
 		t.Error(out)
