@@ -97,7 +97,7 @@ var list = []mutant{
 	{
 		name: "the group's offset goes before the table's position",
 		file: "connector/resume.go",
-		old:  "ok && o.Next == next {\n\t\t\t\tepoch = o.Epoch", new: "ok {\n\t\t\t\tnext, epoch = o.Next, o.Epoch",
+		old:  "ok && o.Next == next && epoch < 0 {\n\t\t\t\tepoch = o.Epoch", new: "ok {\n\t\t\t\tnext, epoch = o.Next, o.Epoch",
 		pkg: "./test/story", test: "^TestGroupOffsetsFollowTheTableAndAreMended$",
 	},
 	{
