@@ -37,5 +37,6 @@ var ends = map[string]string{
 	"kafka_down":        "by itself once Kafka answers",
 	"paused":            "an operator: connector resume, with the topic or partition",
 	"operations_log":    "an operator: put the entry that connector audit verify names back as it was; until then nobody knows what is paused",
-	"kafka_denied":      "by itself once Kafka's permissions are right: Read and Describe on the topic, Read on the group. Looked at each minute",
+	"kafka_denied": "by itself once Kafka lets us: the certificate, password or token that the detail names is right, or we may Read and Describe " +
+		"the topic and Read the group. Looked at each minute",
 }

@@ -69,6 +69,7 @@ func (c *cli) commands() []*cobra.Command {
 		c.runCommand(),
 		c.demoCommand(),
 		c.validateCommand(),
+		c.checkCommand(),
 		c.configCommand(),
 		c.probeCommand(),
 		c.tableCommand(),

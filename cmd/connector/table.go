@@ -44,6 +44,11 @@ func (c *cli) openTables(ctx context.Context) (all []*opened, end func(), err er
 	if err != nil {
 		return nil, nil, err
 	}
+	return openAll(ctx, config, names)
+}
+
+// openAll opens the tables of topics; see openTables.
+func openAll(ctx context.Context, config *Config, names []string) (all []*opened, end func(), err error) {
 	byPath := map[string]*opened{}
 	for _, name := range names {
 		topic, _, err := config.route(name)

@@ -156,9 +156,13 @@ func (c *Client) version(ctx context.Context, broker int32, key protocol.ApiKey,
 	if v := min(highest, r.max); ok && v >= lowest && v >= r.min {
 		return v, nil
 	}
-	err := fmt.Errorf("%w: it offers %v v%d to v%d, needed is v%d to v%d (Kafka 2.8 and newer have it)",
-		errVersion, key, r.min, r.max, lowest, highest)
-	return 0, classify.Mark(err, classify.Fatal)
+	return 0, tooOld(key, r, lowest, highest)
+}
+
+// tooOld is the Fatal error that a broker does not speak what is needed of it.
+func tooOld(key protocol.ApiKey, offers versionRange, lowest, highest int16) error {
+	return classify.Mark(fmt.Errorf("%w: it offers %v v%d to v%d, needed is v%d to v%d (Kafka 2.8 and newer have it)",
+		errVersion, key, offers.min, offers.max, lowest, highest), classify.Fatal)
 }
 
 // askVersions asks a broker for its API versions. kafka-go asks too, on every connection, but keeps only the highest

@@ -89,17 +89,7 @@ func (c *Client) askMetadata(ctx context.Context, broker int32, n int, names []s
 		return nil, err
 	}
 	x := &exchange{}
-	e := c.begin(x, broker, protocol.Metadata, v, true)
-	e.array(n) // zero is none
-	for _, name := range names {
-		e.uuid(idempotency.TopicID{})
-		e.str(name)
-		e.tags()
-	}
-	e.bool(false) // allow_auto_topic_creation: a reader's typing error must not create a topic
-	e.bool(false) // cluster authorized operations
-	e.bool(false) // topic authorized operations
-	e.tags()
+	e := c.beginMetadata(x, broker, v, n, names)
 	if err := c.send(ctx, x, &e, 0); err != nil {
 		return nil, err
 	}
@@ -113,6 +103,21 @@ func (c *Client) askMetadata(ctx context.Context, broker int32, n int, names []s
 		}
 	}
 	return m, nil
+}
+
+func (c *Client) beginMetadata(x *exchange, broker int32, version int16, n int, names []string) encoder {
+	e := c.begin(x, broker, protocol.Metadata, version, true)
+	e.array(n) // zero is none
+	for _, name := range names {
+		e.uuid(idempotency.TopicID{})
+		e.str(name)
+		e.tags()
+	}
+	e.bool(false) // allow_auto_topic_creation: a reader's typing error must not create a topic
+	e.bool(false) // cluster authorized operations
+	e.bool(false) // topic authorized operations
+	e.tags()
+	return e
 }
 
 func decodeMetadata(b []byte) (*clusterMetadata, error) {

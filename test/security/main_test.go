@@ -28,7 +28,7 @@ const (
 	password = "right-7461"
 	records  = 500
 	// patience is how long a test waits for what must come. It is no measure of speed.
-	patience = time.Minute
+	patience = 2 * time.Minute
 )
 
 // The further listeners. All their certificates are for 127.0.0.1, except that of OTHER.

@@ -96,7 +96,7 @@ func (w *world) arrives(t *testing.T, c cell) {
 	t.Helper()
 	topic := w.topic(t)
 	path, _ := w.config(t, topic, c.address, c.kafka)
-	for _, command := range [][]string{{"run", "--until-current"}, {"verify", "--kafka"}, {"offsets", "show"}} {
+	for _, command := range [][]string{{"run", "--until-current"}, {"verify", "--kafka"}, {"offsets", "show"}, {"check"}} {
 		if code, text := w.command(t, append(command, "--config", path)...); code != 0 {
 			t.Errorf("%s: exit code %d: %s", command, code, text)
 		} else if command[0] == "verify" && !strings.Contains(text, "500") {
@@ -112,6 +112,9 @@ func (w *world) named(t *testing.T, c cell) {
 	path, listen := w.config(t, topic, c.address, c.kafka)
 	if code, text := w.command(t, "offsets", "show", "--config", path); code != 1 || !strings.Contains(text, c.want) {
 		t.Errorf("offsets show: exit code %d, want 1 and %q: %s", code, c.want, text)
+	}
+	if code, text := w.command(t, "check", "--config", path); code != 3 || !strings.Contains(text, c.want) || !strings.Contains(text, "to do: ") {
+		t.Errorf("check: exit code %d, want 3, a hint and %q: %s", code, c.want, text)
 	}
 	m := w.start(t, path, listen)
 	var found string

@@ -10,6 +10,8 @@ package dial
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,6 +20,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/segmentio/kafka-go/protocol"
 )
 
 // Config says how to open connections.
@@ -164,16 +167,50 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	if known := d.refused(address, m.sum); known != nil {
 		return nil, known
 	}
+	conn, err := d.open(ctx, m, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (d *Dialer) open(ctx context.Context, m *material, network, address string) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
 	o := &opening{d: d, m: m, network: network, address: address}
 	conn, err := o.open(ctx)
 	d.metrics.dialed(err)
 	d.note(address, m.sum, err)
+	return conn, err
+}
+
+// Opened is what is known of a connection that was opened.
+type Opened struct {
+	// TLS is its state, nil for plaintext.
+	TLS *tls.ConnectionState
+	// Certificate is ours, nil if the broker did not ask for one or there is none.
+	Certificate *x509.Certificate
+	// Session is how long the authentication counts, 0 for ever.
+	Session time.Duration
+	// Versions are those of the APIs that the broker speaks, the lowest and the highest.
+	Versions map[protocol.ApiKey][2]int16
+}
+
+// Probe opens a connection whatever is remembered of the address, and tells about it.
+func (d *Dialer) Probe(ctx context.Context, network, address string) (net.Conn, Opened, error) {
+	m, err := d.files.load()
 	if err != nil {
-		return nil, err
+		return nil, Opened{}, err
 	}
-	return conn, nil
+	c, err := d.open(ctx, m, network, address)
+	if err != nil {
+		return nil, Opened{}, err
+	}
+	o := Opened{TLS: c.opened.state, Session: c.lifetime, Versions: c.opened.versions}
+	if c.opened.asked && m.cert != nil {
+		o.Certificate = m.cert.Leaf
+	}
+	return c, o, nil
 }
 
 // renewEvery is how often [Dialer.Renewed] looks at the files.

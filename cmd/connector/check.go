@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func (c *cli) checkCommand() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Connect to everything that is configured and say what is wrong",
+		Long: `Looks at the configuration, connects to each broker and to the store, and looks
+at each topic, the consumer group, each table, the position of each partition
+and the operations log. Each line is ok, a warning, a problem (somebody has to
+do something before records move), failed (it could not be reached or refuses
+us) or skipped (it needs what failed); a hint says what to do.
+
+It changes nothing, except that it puts and deletes a small object below
+_sluice/selftest/ to find out whether the store is safe. No running connector is
+asked or disturbed. Exit code 1 for a problem, 2 for a configuration that
+cannot be used, 3 if something failed.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.check(cmd.Context(), timeout) },
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 15*time.Second, "how long to wait for Kafka, and for the store")
+	c.configFlag(cmd)
+	c.outputFlag(cmd)
+	return cmd
+}
+
+// status says how a finding stands.
+type status string
+
+const (
+	statusOK      status = "ok"
+	statusWarning status = "warning"
+	statusProblem status = "problem" // exit code 1
+	statusFailed  status = "failed"  // exit code 3
+	statusSkipped status = "skipped"
+)
+
+// checked is one finding of check.
+type checked struct {
+	Status  status `json:"status"`
+	Area    string `json:"area"`    // configuration, broker, topic, group, storage, table, position, operations
+	Subject string `json:"subject"` // which one
+	Text    string `json:"text"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+// checks is a run of check: what it has found, in the order in which it looked.
+type checks struct {
+	config   *Config
+	timeout  time.Duration
+	findings []checked
+}
+
+// everything looks at Kafka, the store, and at what lies between them. What needs a part that cannot be used is skipped.
+func (k *checks) everything(ctx context.Context) {
+	ask, end := k.kafka(ctx)
+	defer end()
+	safe := k.storage(ctx)
+	names := k.names(ctx, ask)
+	tables, closeTables := k.tables(ctx, names, safe)
+	defer closeTables()
+	k.topics(ctx, ask, tables)
+	k.group(ctx, ask)
+	k.operations(ctx, safe)
+}
+
+func (k *checks) add(s status, area, subject, hint, format string, args ...any) {
+	k.findings = append(k.findings, checked{s, area, subject, fmt.Sprintf(format, args...), hint})
+}
+
+// code is the exit code.
+func (k *checks) code() int {
+	code := exitOK
+	for _, f := range k.findings {
+		switch f.Status {
+		case statusFailed:
+			return exitDependency
+		case statusProblem:
+			code = exitFound
+		case statusOK, statusWarning, statusSkipped:
+		}
+	}
+	return code
+}
+
+func (c *cli) check(ctx context.Context, timeout time.Duration) error {
+	k := &checks{}
+	config, problems := LoadConfig(c.config, c.env)
+	for _, p := range problems {
+		s := statusProblem
+		if p.Warning {
+			s = statusWarning
+		}
+		k.findings = append(k.findings, checked{Status: s, Area: "configuration", Subject: p.place(), Text: p.what()})
+	}
+	if config == nil {
+		if err := c.report(k); err != nil {
+			return err
+		}
+		return exit(exitUsage)
+	}
+	k.add(statusOK, "configuration", c.config, "", "pipeline %s, group %s, %d topics and %d patterns", config.Pipeline, config.Kafka.Group,
+		len(config.Topics), len(config.Patterns))
+	k.config, k.timeout = config, timeout
+	k.everything(ctx)
+	if err := c.report(k); err != nil {
+		return err
+	}
+	return exit(k.code())
+}
+
+// place is where a problem stands, what is all that it says without that.
+func (p Problem) place() string {
+	place, _, _ := strings.Cut(Problem{File: p.File, Line: p.Line}.String(), ": ")
+	return place
+}
+
+func (p Problem) what() string {
+	if p.Key == "" {
+		return p.Text
+	}
+	return p.Key + ": " + p.Text
+}
+
+// report prints the findings.
+func (c *cli) report(k *checks) error {
+	if c.output == "json" {
+		return writeJSON(c.stdout, map[string]any{"findings": k.findings})
+	}
+	return k.print(c.stdout)
+}
+
+func (k *checks) print(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	for _, f := range k.findings {
+		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", f.Status, f.Area, f.Subject, plain(f.Text)) // Flush has the error
+		if f.Hint != "" {
+			_, _ = fmt.Fprintf(tw, "\t\t\tto do: %s\n", f.Hint)
+		}
+	}
+	return tw.Flush()
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"sluice/connector"
+	"sluice/health"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/opslog"
+)
+
+// checkedTable is a table with what it says of progress.
+type checkedTable struct {
+	*opened
+	snapshot *connector.Snapshot
+	known    bool // the snapshot was read
+}
+
+// storage lets the store show that it is safe, and tells whether it can be read.
+func (k *checks) storage(ctx context.Context) (usable bool) {
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	defer cancel()
+	url := k.config.Storage.URL
+	if missingDirectory(url) {
+		k.add(statusWarning, "storage", url, "nothing, if that is where tables should begin", "the directory is not there; connector run makes it")
+		return true
+	}
+	store, err := openStore(ctx, k.config)
+	if err != nil {
+		k.storageFailed(url, err)
+		return false
+	}
+	if c, ok := store.(io.Closer); ok {
+		defer func() { _ = c.Close() }() // nothing is under way
+	}
+	if err := objstore.SelfTest(ctx, store); err != nil {
+		k.storageFailed(url, err)
+		return errors.Is(err, objstore.ErrUnsafe)
+	}
+	k.add(statusOK, "storage", url, "", "puts if absent are exclusive; can be read, written and listed")
+	return true
+}
+
+func (k *checks) storageFailed(url string, err error) {
+	switch {
+	case errors.Is(err, objstore.ErrUnsafe):
+		k.add(statusProblem, "storage", url, "use a store with conditional puts; connector run refuses this one", "%v", err)
+	case errors.Is(err, objstore.ErrRefused):
+		k.add(statusFailed, "storage", url, "let the keys read, write, list and delete below the prefix; look at the bucket's name and region", "%v", err)
+	default:
+		k.add(statusFailed, "storage", url, "look at storage.s3.endpoint and the network", "%v", err)
+	}
+}
+
+// tables reads the tables of topics.
+func (k *checks) tables(ctx context.Context, names []string, usable bool) (tables []*checkedTable, end func()) {
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	end = cancel
+	empty := &connector.Snapshot{Positions: map[string]int64{}}
+	var all []*opened
+	if usable {
+		var err error
+		var closeAll func()
+		if all, closeAll, err = openAll(ctx, k.config, names); err != nil {
+			k.failed("table", k.config.Storage.URL, err)
+			return nil, end
+		}
+		end = func() { closeAll(); cancel() }
+	} else {
+		for _, name := range names {
+			topic, _, _ := k.config.route(name) // what it finds wrong, openAll would say, too
+			all = append(all, &opened{config: k.config, topics: []string{name}, table: topic, url: k.config.TableURL(topic)})
+			k.add(statusSkipped, "table", k.config.TableURL(topic), "", "the store cannot be used")
+		}
+	}
+	for _, o := range all {
+		t := &checkedTable{opened: o, snapshot: empty}
+		tables = append(tables, t)
+		if usable {
+			k.table(ctx, t)
+		}
+	}
+	return tables, end
+}
+
+func (k *checks) table(ctx context.Context, t *checkedTable) {
+	snapshot, held, err := t.opened.snapshot(ctx)
+	switch {
+	case err != nil:
+		k.failed("table", t.url, err)
+		return
+	case held != nil:
+		k.add(statusProblem, "table", t.url, held.EndsBy, "%s: %s", held.Reason, held.Detail)
+	case snapshot.TableID == "":
+		k.add(statusOK, "table", t.url, "", "not there yet")
+	default:
+		k.add(statusOK, "table", t.url, "", "version %d, has the columns of the schema and can be written", snapshot.Version)
+	}
+	t.snapshot, t.known = snapshot, true
+}
+
+// operations reads the operations log.
+func (k *checks) operations(ctx context.Context, usable bool) {
+	const area = "operations log"
+	if !usable {
+		k.add(statusSkipped, area, k.config.Pipeline, "", "the store cannot be used")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	defer cancel()
+	o, err := openOperations(ctx, k.config, false)
+	if err != nil {
+		k.failed(area, k.config.Pipeline, err)
+		return
+	}
+	defer o.end()
+	state, err := o.State(ctx)
+	if broken := (*opslog.BrokenError)(nil); errors.As(err, &broken) {
+		k.add(statusProblem, area, k.config.Pipeline, health.Ends("operations_log"), "%v", broken)
+		return
+	}
+	if err != nil {
+		k.failed(area, k.config.Pipeline, err)
+		return
+	}
+	k.add(statusOK, area, k.config.Pipeline, "", "%d entries", state.Head().Seq)
+	for _, p := range state.Pauses() {
+		k.add(statusWarning, area, p.Target.String(), "connector resume ends it", "paused by %s: %s", plain(p.Operator), plain(p.Reason))
+	}
+}

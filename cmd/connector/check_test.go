@@ -1,0 +1,312 @@
+package main
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"sluice/connector"
+	"sluice/test/certs"
+)
+
+// checkFound runs check and returns its findings as lines "status area subject: text".
+func checkFound(t *testing.T, wantCode int, config string, args ...string) (lines []string, all []checked) {
+	t.Helper()
+	code, out, errs := connectorRun(t, append([]string{"check", "--config", config, "-o", "json", "--timeout", "5s"}, args...)...)
+	var report struct {
+		Findings []checked `json:"findings"`
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil || errs != "" {
+		t.Fatalf("exit code %d: %v\n%s%s", code, err, out, errs)
+	}
+	dir := filepath.Dir(config)
+	for _, f := range report.Findings {
+		subject := strings.ReplaceAll(f.Subject, dir, "")
+		lines = append(lines, fmt.Sprintf("%s %s %s: %s", f.Status, f.Area, subject, strings.ReplaceAll(f.Text, dir, "")))
+	}
+	if code != wantCode {
+		t.Errorf("exit code %d, want %d:\n%s", code, wantCode, strings.Join(lines, "\n"))
+	}
+	return lines, report.Findings
+}
+
+// hasLine looks for a finding that begins and goes on like this.
+func hasLine(t *testing.T, lines []string, begin, contains string) {
+	t.Helper()
+	for _, l := range lines {
+		if strings.HasPrefix(l, begin) && strings.Contains(l, contains) {
+			return
+		}
+	}
+	t.Errorf("nothing begins with %q and says %q:\n%s", begin, contains, strings.Join(lines, "\n"))
+}
+
+// TestCheck: a pipeline that is in order, from before its first record to at work.
+func TestCheck(t *testing.T) {
+	b := newBroker(t)
+	w := newTable(t, b.topic, b.addresses...)
+	at := b.addresses[0]
+	lines, _ := checkFound(t, 0, w.config)
+	want := []string{
+		"ok configuration /config.yaml: pipeline p, group p, 1 topics and 0 patterns",
+		"ok broker " + at + ": cluster " + b.topic.Cluster + ", plaintext",
+		"ok broker " + at + " (0): read by Fetch v13",
+		"warning storage file:///lake: the directory is not there; connector run makes it",
+		"ok table file:///lake/orders: not there yet",
+		"ok topic orders: 2 partitions, kept for 168h to file:///lake/orders",
+		"ok position orders: not read yet, start: earliest",
+		"ok group p: no members",
+		"ok operations log p: 0 entries",
+	}
+	if d := cmp.Diff(want, lines); d != "" {
+		t.Errorf("before the first record (-want +got):\n%s", d)
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(w.config), "lake")); err == nil {
+		t.Error("check made the directory")
+	}
+
+	w.create().append(0, 0, 3, 3, 0, 1, 2)
+	lines, _ = checkFound(t, 0, w.config)
+	want[3] = "ok storage file:///lake: puts if absent are exclusive; can be read, written and listed"
+	want[4] = "ok table file:///lake/orders: version 2, has the columns of the schema and can be written"
+	want[6] = "ok position orders: 2 partitions in the table, 7 records behind"
+	if d := cmp.Diff(want, lines); d != "" {
+		t.Errorf("at work (-want +got):\n%s", d)
+	}
+	expect(t, 0, "2 partitions in the table, 7 records behind\n", "", "check", "--config", w.config)
+}
+
+// TestCheckPrints: the lines that people read.
+func TestCheckPrints(t *testing.T) {
+	k := &checks{}
+	k.add(statusOK, "broker", "a:9092", "", "cluster c, plaintext")
+	k.add(statusFailed, "broker", "b:9092", "look", "no answer\x1b[2J")
+	var b strings.Builder
+	if err := k.print(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := "ok      broker  a:9092  cluster c, plaintext\n" +
+		"failed  broker  b:9092  \"no answer\\x1b[2J\"\n" +
+		"                        to do: look\n"
+	if d := cmp.Diff(want, b.String()); d != "" || k.code() != exitDependency {
+		t.Errorf("exit code %d (-want +got):\n%s", k.code(), d)
+	}
+}
+
+// TestCheckFinds: what somebody has to mend is a problem with a hint, and exit code 1.
+func TestCheckFinds(t *testing.T) {
+	b := newBroker(t)
+	for _, tt := range []struct {
+		name        string
+		prepare     func(t *testing.T, w *written)
+		begin, text string
+	}{
+		{"a group offset and no table", func(*testing.T, *written) { b.commit("orders", 1, 4) }, "problem position orders: ", "2 partitions are held unknown_history, first the table has no position"},
+		{"another topic", func(t *testing.T, w *written) {
+			t.Helper()
+			w.topic.ID[0]++
+			w.create()
+		}, "problem position orders: ", "topic_recreated"},
+		{"a schema that the table does not have", func(t *testing.T, w *written) {
+			t.Helper()
+			w.create()
+			rewrite(t, w.config, "n int", "n int, more string")
+		}, "problem table file:///lake/orders: ", "schema_conflict: "},
+		{"no such topic", func(t *testing.T, w *written) {
+			t.Helper()
+			rewrite(t, w.config, "topics: {orders: {}}", "topics: {order: {}}")
+		}, "problem topic order: ", "has no topic order"},
+		{"a pattern that nothing matches", func(t *testing.T, w *written) {
+			t.Helper()
+			rewrite(t, w.config, "topics: {orders: {}}", `topics: {some: {pattern: "nothing-.*", deny: []}}`)
+		}, "problem topic patterns: ", "no topic matches"},
+		{"a damaged operations log", func(t *testing.T, w *written) {
+			t.Helper()
+			w.create()
+			dir := filepath.Join(filepath.Dir(w.dir), "_sluice", "p", "ops")
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			certs.Write(t, dir, fmt.Sprintf("%020d.json", 1), []byte("{}"))
+		}, "problem operations log p: ", "1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newTable(t, b.topic, b.addresses...)
+			tt.prepare(t, w)
+			lines, all := checkFound(t, 1, w.config)
+			hasLine(t, lines, tt.begin, tt.text)
+			for _, f := range all {
+				if f.Status == statusProblem && f.Hint == "" {
+					t.Errorf("a problem without a hint: %+v", f)
+				}
+			}
+		})
+	}
+}
+
+// rewrite changes a text in a file.
+func rewrite(t *testing.T, path, from, to string) {
+	t.Helper()
+	text := read(t, path)
+	if !strings.Contains(text, from) {
+		t.Fatalf("no %q in\n%s", from, text)
+	}
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, from, to)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCheckRetention: topics whose records go before a weekend is over, or by compaction.
+func TestCheckRetention(t *testing.T) {
+	b := newBroker(t)
+	admin := kadm.NewClient(b.client)
+	set := func(name, value string) kadm.AlterConfig {
+		return kadm.AlterConfig{Op: kadm.SetConfig, Name: name, Value: &value}
+	}
+	_, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{
+		set("retention.ms", "3600000"), set("retention.bytes", "1048576"), set("cleanup.policy", "compact,delete"),
+	}, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, _ := checkFound(t, 0, newTable(t, b.topic, b.addresses...).config)
+	hasLine(t, lines, "ok topic orders: ", "kept for 1h or 1MiB per partition")
+	hasLine(t, lines, "warning topic orders: ", "records are lost when the pipeline stands for longer than 1h")
+	hasLine(t, lines, "warning topic orders: ", "compacted")
+}
+
+// TestCheckFails: what cannot be reached, or refuses us, is named, what needs it is skipped, and the rest is looked at.
+func TestCheckFails(t *testing.T) {
+	t.Run("no broker", func(t *testing.T) {
+		w := newTable(t, noTopic).create()
+		lines, all := checkFound(t, 3, w.config)
+		hasLine(t, lines, "failed broker 127.0.0.1:1: ", "cannot be reached")
+		hasLine(t, lines, "ok storage ", "")
+		hasLine(t, lines, "ok table ", "version 1")
+		hasLine(t, lines, "skipped topic orders: ", "")
+		hasLine(t, lines, "skipped group p: ", "")
+		hasLine(t, lines, "ok operations log p: ", "")
+		if all[1].Hint == "" {
+			t.Error("no hint")
+		}
+	})
+	t.Run("one broker of two", func(t *testing.T) {
+		b := newBroker(t)
+		w := newTable(t, b.topic, "127.0.0.1:1", b.addresses[0])
+		lines, _ := checkFound(t, 3, w.config)
+		hasLine(t, lines, "failed broker 127.0.0.1:1: ", "cannot be reached")
+		hasLine(t, lines, "ok topic orders: ", "")
+	})
+	t.Run("the store is a file", func(t *testing.T) {
+		b := newBroker(t)
+		w := newTable(t, b.topic, b.addresses...)
+		certs.Write(t, filepath.Dir(w.config), "lake", nil)
+		lines, _ := checkFound(t, 3, w.config)
+		hasLine(t, lines, "failed storage file:///lake: ", "")
+		hasLine(t, lines, "skipped table file:///lake/orders: ", "")
+		hasLine(t, lines, "ok topic orders: ", "")
+		hasLine(t, lines, "skipped position orders: ", "")
+		hasLine(t, lines, "skipped operations log p: ", "")
+	})
+}
+
+// TestCheckConfiguration: a configuration that cannot be used is all that is looked at; a warning ends nothing.
+func TestCheckConfiguration(t *testing.T) {
+	path := write(t, "pipeline: p\nkafka: {brokers: [a]}\nstorage: {url: \"file:///nowhere\"}\ndefaults: {schema: a int}\ntopics: {orders: {}}\n")
+	lines, _ := checkFound(t, 2, path)
+	if d := cmp.Diff([]string{`problem configuration /config.yaml:2: kafka.brokers: "a" has no port: write a:9092`}, lines); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	b := newBroker(t)
+	w := newTable(t, b.topic, b.addresses...)
+	rewrite(t, w.config, "session: 10s", "session: 6s")
+	lines, _ = checkFound(t, 0, w.config)
+	hasLine(t, lines, "warning configuration /config.yaml:2: kafka.session: ", "")
+}
+
+// TestCheckSecurity: what check says of TLS and SASL, right and wrong.
+func TestCheckSecurity(t *testing.T) {
+	dir := t.TempDir()
+	ca := certs.NewCA(t, "ours")
+	strange := certs.Write(t, dir, "strange.pem", certs.NewCA(t, "theirs").PEM)
+	trusted := certs.Write(t, dir, "ca.pem", ca.PEM)
+	pair := ca.Issue(t, certs.Leaf{Hosts: []string{"127.0.0.1"}, To: time.Now().Add(48 * time.Hour)})
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"), kfake.TLS(serverTLS(t, pair)),
+		kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "sluice", "right"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	at := cluster.ListenAddrs()[0]
+	client, err := kgo.NewClient(kgo.SeedBrokers(at), kgo.DialTLSConfig(&tls.Config{RootCAs: ca.Pool()}),
+		kgo.SASL(scram.Auth{User: "sluice", Pass: "right"}.AsSha512Mechanism()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	(&broker{t: t, client: client}).commit("orders", 0, 0) // this broker, unlike Kafka, denies a group that never was
+	config := func(tls, sasl string) string {
+		w := newTable(t, connector.Topic{}, at)
+		rewrite(t, w.config, "session: 10s}", "session: 10s, tls: {"+tls+"}, sasl: {"+sasl+"}}")
+		return w.config
+	}
+	right := "mechanism: scram-sha-512, username: sluice, password_file: " + certs.Write(t, dir, "password", []byte("right"))
+
+	lines, _ := checkFound(t, 1, config("ca_file: "+trusted, right))
+	hasLine(t, lines, "ok broker "+at+": ", "TLS 1.3, scram-sha-512 as sluice")
+	hasLine(t, lines, "warning broker "+at+": ", "the broker's certificate ends on ")
+	hasLine(t, lines, "ok topic orders: ", "")
+	hasLine(t, lines, "problem position orders: ", "unknown_history") // by that offset
+
+	lines, all := checkFound(t, 3, config("ca_file: "+strange, right))
+	hasLine(t, lines, "failed broker "+at+": ", "signed by an authority that we do not trust")
+	if !strings.Contains(all[1].Hint, "kafka.tls.ca_file") {
+		t.Errorf("the hint: %q", all[1].Hint)
+	}
+	lines, _ = checkFound(t, 3, config("enabled: false", ""))
+	hasLine(t, lines, "failed broker "+at+": ", "speaks TLS and we do not")
+	lines, _ = checkFound(t, 3, config("ca_file: "+trusted, ""))
+	hasLine(t, lines, "failed broker "+at+": ", "demands SASL")
+}
+
+// TestCheckAdvertised: a broker that names an address at which nobody is.
+func TestCheckAdvertised(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	cluster.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		resp := req.ResponseKind().(*kmsg.MetadataResponse)
+		resp.ClusterID = new("c")
+		resp.Brokers = []kmsg.MetadataResponseBroker{{NodeID: 7, Host: "127.0.0.1", Port: 1}}
+		return resp, nil, true
+	})
+	lines, all := checkFound(t, 3, newTable(t, noTopic, cluster.ListenAddrs()[0]).config)
+	hasLine(t, lines, "ok broker "+cluster.ListenAddrs()[0]+": ", "cluster c")
+	hasLine(t, lines, "failed broker 127.0.0.1:1 (7): ", "cannot be reached")
+	for _, f := range all {
+		if strings.HasSuffix(f.Subject, "(7)") && !strings.Contains(f.Hint, "advertised.listeners") {
+			t.Errorf("the hint: %q", f.Hint)
+		}
+	}
+}
+
+// serverTLS is the TLS of a broker.
+func serverTLS(t *testing.T, p certs.Pair) *tls.Config {
+	t.Helper()
+	return &tls.Config{Certificates: []tls.Certificate{p.TLS(t)}}
+}
