@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"sluice/classify"
@@ -113,19 +114,44 @@ func Replaced(s *Snapshot, pipeline string) string {
 // an answer is in unanswered.
 func (w *writer) groupOffsets(ctx context.Context, claims map[Partition]resumeRequest) (offsets map[string]map[int32]GroupOffset, unanswered map[string]error) {
 	offsets, unanswered = map[string]map[int32]GroupOffset{}, map[string]error{}
+	topics := map[string]bool{}
 	for p := range claims {
-		if offsets[p.Topic] != nil || unanswered[p.Topic] != nil {
-			continue
-		}
+		topics[p.Topic] = true
+	}
+	var mu sync.Mutex
+	together(slices.Sorted(maps.Keys(topics)), func(topic string) {
+		var of map[int32]GroupOffset
 		err := w.ask(ctx, "the group's offsets", func(ctx context.Context) (err error) {
-			offsets[p.Topic], err = w.group.Offsets(ctx, p.Topic)
+			of, err = w.group.Offsets(ctx, topic)
 			return err
 		})
+		mu.Lock()
+		defer mu.Unlock()
 		if err != nil {
-			unanswered[p.Topic] = err
+			unanswered[topic] = err
+			return
 		}
-	}
+		offsets[topic] = of
+	})
 	return offsets, unanswered
+}
+
+// askAtOnce is how many topics Kafka is asked about at once.
+const askAtOnce = 16
+
+// together asks about topics, some at once: each question may stay without an answer for a while, and the commits of the
+// table wait behind all of them.
+func together(topics []string, ask func(topic string)) {
+	var asking sync.WaitGroup
+	room := make(chan struct{}, askAtOnce)
+	for _, topic := range topics {
+		room <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-room }()
+			ask(topic)
+		})
+	}
+	asking.Wait()
 }
 
 // startMissing commits a START for claims without a position, or holds them where it is not ours to decide: no txn is
@@ -139,27 +165,25 @@ func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRe
 			missing[p.Topic] = append(missing[p.Topic], p)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(missing)) {
+	var mu sync.Mutex
+	plans, failures := map[string]*Plan{}, map[string]error{}
+	together(slices.Sorted(maps.Keys(missing)), func(name string) {
 		partitions := slices.SortedFunc(slices.Values(missing[name]), comparePartitions)
-		holdAll := func(reason Reason, detail string) {
-			for _, p := range partitions {
+		var plan *Plan
+		err := unanswered[name]
+		if err == nil {
+			plan, err = w.mayStart(ctx, name, partitions, offsets[name])
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		plans[name], failures[name] = plan, err
+	})
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		plan, err := plans[name], failures[name]
+		if reason, detail, held := reasonOf(err); held {
+			for _, p := range missing[name] {
 				hold(p, reason, detail)
 			}
-		}
-		if reason, detail, held := reasonOf(unanswered[name]); held {
-			holdAll(reason, detail)
-			continue
-		}
-		first := partitions[0]
-		known := history(w.snapshot, name)
-		late := slices.ContainsFunc(known, func(h past) bool { return w.same(h, first) })
-		if reason, detail := w.judgePast(first, known, offsets[name], late, partitions); reason != "" {
-			holdAll(reason, detail)
-			continue
-		}
-		plan, err := w.planStart(ctx, name, first, late, partitions)
-		if reason, detail, held := reasonOf(err); held {
-			holdAll(reason, detail)
 			continue
 		}
 		if err != nil {
@@ -173,6 +197,17 @@ func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRe
 		w.logger.InfoContext(ctx, "START", "topic", name, "from", w.start[name].String(), "partitions", len(plan.Next), "version", s.Version)
 	}
 	return nil
+}
+
+// mayStart plans the START of claims without a position. The error is a HoldError where it is not ours to decide.
+func (w *writer) mayStart(ctx context.Context, name string, partitions []Partition, offsets map[int32]GroupOffset) (*Plan, error) {
+	first := partitions[0]
+	known := history(w.snapshot, name)
+	late := slices.ContainsFunc(known, func(h past) bool { return w.same(h, first) })
+	if reason, detail := w.judgePast(first, known, offsets, late, partitions); reason != "" {
+		return nil, Held(reason, detail, nil)
+	}
+	return w.planStart(ctx, name, first, late, partitions)
 }
 
 // same tells whether a txn is of this pipeline, cluster and topic id.

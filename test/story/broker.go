@@ -69,6 +69,8 @@ type Broker struct {
 	Chance  *Chance
 	// Flaky makes questions (Bounds, Offsets, Topic, CommitOffsets) fail once in so many times; 0 never.
 	Flaky atomic.Int64
+	// Hung is set while nobody is told the group's offsets.
+	Hung atomic.Bool
 	// Silent partitions get no answer to Bounds, Slow is how long a damaged batch takes to be told; by Lock.
 	Silent map[int32]bool
 	Slow   time.Duration
@@ -334,6 +336,10 @@ func (m *Member) Run(ctx context.Context, deliver func(connector.Assignment)) er
 func (m *Member) Offsets(ctx context.Context, name string) (map[int32]connector.GroupOffset, error) {
 	if err := m.ask(ctx); err != nil {
 		return nil, err
+	}
+	if m.b.Hung.Load() {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
 	}
 	if m.b.OnOffsets != nil {
 		m.b.OnOffsets()

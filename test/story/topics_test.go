@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/connector"
 	"sluice/test/story"
@@ -132,5 +133,38 @@ func TestABusyTableDoesNotCutAnIdleOne(t *testing.T) {
 		if more := len(idle.Versions()) - versions; more != 0 {
 			t.Errorf("%d versions of the idle table", more)
 		}
+	})
+}
+
+// TestManyTopicsOfOneTableWaitTogether: while the group's coordinator does not answer, what is committed waits for one
+// question, however many topics are asked about.
+func TestManyTopicsOfOneTableWaitTogether(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.Others = map[string]*story.TableLog{}
+		all := joined(w, 0)
+		for i := range 30 {
+			topic := fmt.Sprint("topic-", i)
+			w.Others[topic] = w.Log
+			w.Broker.Create(topic, byte(2+i), 1)
+			all.Partitions = append(all.Partitions, w.Broker.Partitions(topic)...)
+		}
+		p := w.Begin(t.Context())
+		p.Member.Assign(all)
+		eventually(t, "START of all", func() bool { return len(startsOf(w.Log)) == 31 })
+		wantHolds(t, p, map[int32]connector.Reason{})
+		p.Member.Assign(joined(w, 0))
+		time.Sleep(time.Second)
+		w.Broker.Hung.Store(true)
+		p.Member.Assign(all)
+		time.Sleep(time.Second)
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		time.Sleep(30 * time.Second)
+		if at := w.Position(0); at != 3 {
+			t.Errorf("the table stands at %d, 3 were produced half a minute ago", at)
+		}
+		w.Broker.Hung.Store(false)
+		eventually(t, "all are read", func() bool {
+			return !slices.ContainsFunc(p.Connector.Status().Claims, func(c connector.ClaimStatus) bool { return c.State != "reading" })
+		})
 	})
 }
