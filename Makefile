@@ -5,6 +5,8 @@ SHELL := /bin/bash
 
 SUITE := go run ./test/suite
 FUZZTIME ?= 30s
+# What `make test` runs on the older Kafka, too; `make test-all` runs everything there.
+ON_OLDER := ^(TestProducedIsTable|TestKilledAtRandomMoments|TestBehindLogStart|TestTopicRecreated|TestThreeBrokers)$$/^UncleanElection$$
 
 .PHONY: help build demo test test-all hermetic race lint fmt fuzz adapters lab lab-all scripts mutants bench golden lab-install clean
 
@@ -46,11 +48,13 @@ lab: adapters ## the connector against real Kafka and MinIO, with faults (minute
 	@$(SUITE) -name oracle go test -tags lab -count=1 -timeout 20m ./test/oracle
 	@$(SUITE) -name lab go test -tags lab -count=1 -timeout 40m -parallel 3 ./test/e2e
 	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
+	@E2E_KAFKA=3.9.1 $(SUITE) -name lab-3.9 go test -tags lab -count=1 -timeout 20m -parallel 3 -run '$(ON_OLDER)' ./test/e2e
 
 lab-all: adapters ## lab with Spark, the long rows and a binary with the race detector
 	@$(SUITE) -name oracle-long go test -tags lab,long -count=1 -timeout 40m ./test/oracle
 	@E2E_RACE=1 $(SUITE) -name lab-long go test -tags lab,long -count=1 -timeout 80m -parallel 3 ./test/e2e
 	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
+	@E2E_KAFKA=3.9.1 $(SUITE) -name lab-all-3.9 go test -tags lab -count=1 -timeout 60m -parallel 3 ./test/e2e
 
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@$(SUITE) -name fuzz -fuzz $(FUZZTIME) ./...

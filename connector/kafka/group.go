@@ -88,7 +88,8 @@ func NewGroup(client *Client, cfg GroupConfig, logger *slog.Logger, reg promethe
 		cfg:     cfg,
 		logger:  logger.With("group", cfg.Group),
 		metrics: newGroupMetrics(reg),
-		backoff: reliability.Backoff{Initial: 200 * time.Millisecond, Max: 10 * time.Second, Jitter: 0.25},
+		// Well within a session: a new coordinator gives every member one, and expels those that have not joined by then.
+		backoff: reliability.Backoff{Initial: 200 * time.Millisecond, Max: cfg.Session / 6, Jitter: 0.25},
 	}
 }
 

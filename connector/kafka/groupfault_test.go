@@ -446,7 +446,7 @@ func TestGroupUnreachable(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *scene) {
 		a := s.start(func(c *Config, _ *GroupConfig) { c.Brokers = []string{"localhost:1"} }, "t")
 		time.Sleep(5 * time.Minute)
-		if n := a.logs.count("will try again"); n < 20 || n > 60 {
+		if n := a.logs.count("will try again"); n < 20 || n > 90 {
 			t.Errorf("%d attempts in five minutes", n)
 		}
 		if took := a.stop(); took > time.Second || a.err != nil {

@@ -12,25 +12,33 @@ import (
 	"sluice/test/lab"
 )
 
-// starting guards the start of the cluster.
-var starting sync.Mutex
-
-// three returns the cluster of three brokers, which all of its tests share one after the other, whole and in sync.
-func three(t *testing.T) *lab.KafkaCluster {
-	t.Helper()
-	starting.Lock()
-	defer starting.Unlock()
-	if shared.three == nil {
-		dir, err := folder("three")
-		if err != nil {
-			t.Fatal(err)
-		}
-		shared.three, err = lab.StartKafkaCluster(t.Context(), lab.KafkaClusterOptions{Dir: dir, Version: os.Getenv("E2E_KAFKA")})
-		if err != nil {
-			t.Fatal(err)
-		}
+// Three brokers, which the tests share one after the other: each finds all of them running and leaves them so.
+func TestThreeBrokers(t *testing.T) {
+	t.Parallel()
+	dir, err := folder("three")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return shared.three
+	c, err := lab.StartKafkaCluster(t.Context(), lab.KafkaClusterOptions{Dir: dir, Version: os.Getenv("E2E_KAFKA")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, tt := range []struct {
+		name string
+		run  func(*testing.T, *lab.KafkaCluster)
+	}{
+		{"ComeAndGo", testBrokersComeAndGo},
+		{"Hang", testBrokerHangs},
+		{"UncleanElection", testUncleanElection},
+		{"Storm", testStorm},
+	} {
+		t.Run(tt.name, func(t *testing.T) { tt.run(t, c) })
+	}
 }
 
 // newSceneOn creates a topic with a replica on each broker of a cluster. An acknowledged record is on two of them.
@@ -43,15 +51,9 @@ func newSceneOn(t *testing.T, c *lab.KafkaCluster, partitions int32) *scene {
 	return s
 }
 
-// awaitAll waits until the table has every record of the ledger: no partition is left behind.
-func (s *scene) awaitAll() {
-	s.t.Helper()
-	s.awaitOthers()
-}
-
 // Leaders move and brokers come and go, in an orderly way and not, while records come.
-func TestBrokersComeAndGo(t *testing.T) {
-	c := three(t)
+func testBrokersComeAndGo(t *testing.T, c *lab.KafkaCluster) {
+	t.Helper()
 	s := newSceneOn(t, c, 6)
 	members := []*member{s.start(), s.start(inRack("r2"))}
 	for _, m := range members {
@@ -100,7 +102,7 @@ func TestBrokersComeAndGo(t *testing.T) {
 	if err := <-producing; err != nil {
 		t.Fatal(err)
 	}
-	s.awaitAll()
+	s.awaitOthers()
 	for _, m := range members {
 		t.Logf("%s: %v records fetched, %v fences", m.Name, m.metric("sluice_fetch_records_total"), m.metric("sluice_fenced_total"))
 		m.drain()
@@ -113,8 +115,8 @@ func inRack(rack string) setting { return func(c *settings) { c.rack = rack } }
 
 // A broker that hangs, the group's coordinator and a leader of partitions: while it does, the group finds together at
 // another one and all partitions go on.
-func TestBrokerHangs(t *testing.T) {
-	c := three(t)
+func testBrokerHangs(t *testing.T, c *lab.KafkaCluster) {
+	t.Helper()
 	s := newSceneOn(t, c, 6)
 	for partition := range int32(6) {
 		id := partition%3 + 1
@@ -157,7 +159,7 @@ func TestBrokerHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	end()
-	s.awaitAll()
+	s.awaitOthers()
 	for _, m := range members {
 		m.drain()
 	}
@@ -166,8 +168,8 @@ func TestBrokerHangs(t *testing.T) {
 
 // A replica that lacks acknowledged records becomes the leader, and other records take their offsets: the position that
 // was read before holds, running or resumed, and nothing of the new records passes for the old ones.
-func TestUncleanElection(t *testing.T) {
-	c := three(t)
+func testUncleanElection(t *testing.T, c *lab.KafkaCluster) {
+	t.Helper()
 	for name, running := range map[string]bool{"running": true, "resumed": false} {
 		t.Run(name, func(t *testing.T) {
 			s := newSceneAt(t, c.Addrs()...)
@@ -181,13 +183,13 @@ func TestUncleanElection(t *testing.T) {
 			}
 			m := s.start()
 			s.produce(3000)
-			s.awaitAll()
+			s.awaitOthers()
 			behind, ahead := c.Broker(2), c.Broker(1)
 			if err := behind.Stop(); err != nil {
 				t.Fatal(err)
 			}
 			s.produce(3000)
-			s.awaitAll()
+			s.awaitOthers()
 			at := s.positions()[0]
 			if !running {
 				m.drain()
@@ -198,7 +200,7 @@ func TestUncleanElection(t *testing.T) {
 			if err := behind.Start(s.ctx); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.ElectUnclean(s.ctx, s.name, 0); err != nil {
+			if err := c.ElectUnclean(s.ctx, s.name, 0, behind.ID); err != nil {
 				t.Fatal(err)
 			}
 			// Records of another life, past the offsets that the table has. None of this partition may reach the table.

@@ -14,9 +14,10 @@ const (
 	killsWhileCommiting = 10
 	stormLasts          = 10 * time.Minute
 
-	recordsOfThree = 1_000_000
-	lastsOfThree   = 200 * time.Second
-	awayOfThree    = time.Minute
+	recordsOfThree    = 1_000_000
+	lastsOfThree      = 200 * time.Second
+	stormOfThreeLasts = 5 * time.Minute
+	awayOfThree       = time.Minute
 )
 
 // checkWithMore is for readers that only the long suite asks.

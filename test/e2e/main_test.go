@@ -26,8 +26,7 @@ var shared struct {
 	dir    string
 	binary string
 	kafka  *lab.Kafka
-	three  *lab.KafkaCluster // nil until a test wants it
-	cable  *lab.TCPProxy     // before the broker's second listener
+	cable  *lab.TCPProxy // before the broker's second listener
 	minio  *lab.MinIO
 	bucket *lab.Bucket
 }
@@ -69,11 +68,6 @@ func runAll(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, shared.kafka.Stop()) }()
-	defer func() {
-		if shared.three != nil {
-			err = errors.Join(err, shared.three.Stop())
-		}
-	}()
 	shared.cable.Connect(shared.kafka.Proxied)
 	if dir, err = folder("minio"); err != nil {
 		return 1, err

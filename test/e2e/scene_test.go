@@ -123,6 +123,7 @@ type setting func(*settings)
 type settings struct {
 	brokers string
 	rack    string
+	group   string
 	store   string
 	listen  string
 	start   string
@@ -149,7 +150,7 @@ func (s *scene) config(change ...setting) (path, listen string) {
 		s.t.Fatal(err)
 	}
 	c := settings{
-		brokers: strings.Join(s.addrs, ", "), store: shared.minio.Endpoint, listen: listen, start: "earliest",
+		brokers: strings.Join(s.addrs, ", "), group: s.name, store: shared.minio.Endpoint, listen: listen, start: "earliest",
 	}
 	for _, f := range change {
 		f(&c)
@@ -159,7 +160,7 @@ func (s *scene) config(change ...setting) (path, listen string) {
 	text := fmt.Sprintf(`
 pipeline: %[1]s
 log: {format: json}
-kafka: {brokers: [%[2]s], rack: %[9]q, session: 6s, offset_commit_interval: 1s}
+kafka: {brokers: [%[2]s], group: %[11]s, rack: %[9]q, session: 6s, offset_commit_interval: 1s}
 storage: {url: s3://%[3]s/%[1]s, s3: {endpoint: %[4]s, region: %[5]s, path_style: true}}
 retry: {initial: 100ms, max: 1s}
 breaker: {open_for: 2s, successes: 1}
@@ -170,7 +171,7 @@ defaults:
 topics: {%[1]s: {}%[10]s}
 health: {listen: %[7]q}
 shutdown: {drain: 10s}
-`, s.name, c.brokers, shared.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more)
+`, s.name, c.brokers, shared.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more, c.group)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}

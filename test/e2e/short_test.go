@@ -10,9 +10,10 @@ const (
 	killsWhileCommiting = 2
 	stormLasts          = 3 * time.Minute
 
-	recordsOfThree = 150_000
-	lastsOfThree   = 30 * time.Second
-	awayOfThree    = 8 * time.Second
+	recordsOfThree    = 150_000
+	lastsOfThree      = 30 * time.Second
+	stormOfThreeLasts = 90 * time.Second
+	awayOfThree       = 8 * time.Second
 )
 
 // checkWithMore is for readers that only the long suite asks.

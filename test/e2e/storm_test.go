@@ -109,27 +109,39 @@ func (s *storm) thaw() {
 // The work goes on: claims outlive generations, and the log decides whose commit counts.
 func TestMembershipStorm(t *testing.T) {
 	t.Parallel()
-	const partitions = 8
-	s := &storm{
-		scene: newScene(t, partitions), fetched: map[string]float64{}, fenced: map[string]float64{},
+	newScene(t, 8).storm(8, stormLasts, func() {})
+}
+
+// storm is what TestMembershipStorm says, for a while. disturb is called between two looks.
+func (s *scene) storm(partitions int32, lasts time.Duration, disturb func()) {
+	s.t.Helper()
+	w := &storm{
+		scene: s, fetched: map[string]float64{}, fenced: map[string]float64{},
 		moved: map[int32]time.Time{}, at: map[int32]int64{},
 	}
+	w.run(partitions, lasts, disturb)
+}
+
+func (s *storm) run(partitions int32, lasts time.Duration, disturb func()) {
+	s.t.Helper()
+	t := s.t
 	s.slow = s.proxy()
 	s.slow.Slow(lab.CommitPut, stormCommit)
 	end := s.stream(1000)
 	s.members = append(s.members, s.start(through(s.slow)))
 	s.awaitRows(1)
 	began := time.Now()
-	for id := range int32(partitions) {
+	for id := range partitions {
 		s.moved[id] = began
 	}
 	changes := 0
-	for time.Since(began) < stormLasts {
+	for time.Since(began) < lasts {
 		next := time.Now().Add(stormPace + time.Duration(s.random.Int64N(int64(stormSpread))))
 		s.change()
 		changes++
 		for time.Now().Before(next) {
 			s.thaw()
+			disturb()
 			s.look()
 			time.Sleep(500 * time.Millisecond) // between two looks
 		}
@@ -152,8 +164,84 @@ func TestMembershipStorm(t *testing.T) {
 	}
 	rereads := sum(s.fetched) / float64(s.ledger.Len())
 	t.Logf("%d changes of %d members in %v; fenced %v times; each record fetched %.2f times; a position stood still for %v at most",
-		changes, len(s.fetched), stormLasts, sum(s.fenced), rereads, s.longest.Round(time.Second))
+		changes, len(s.fetched), lasts, sum(s.fenced), rereads, s.longest.Round(time.Second))
 	if rereads > stormRereads {
 		t.Errorf("each record was fetched %.1f times on average", rereads)
 	}
 }
+
+// The storm while the broker that coordinates the group is killed now and then, and starts again.
+func testStorm(t *testing.T, c *lab.KafkaCluster) {
+	t.Helper()
+	s := newSceneOn(t, c, 8)
+	next := time.Now().Add(20 * time.Second)
+	bounced := make(chan error, 1)
+	bounced <- nil
+	s.storm(8, stormOfThreeLasts, func() {
+		if time.Now().Before(next) {
+			return
+		}
+		next = time.Now().Add(time.Minute)
+		if err := <-bounced; err != nil {
+			t.Error(err)
+		}
+		go func() { bounced <- s.bounceCoordinator(c) }()
+	})
+	if err := <-bounced; err != nil {
+		t.Error(err)
+	}
+}
+
+// bounceCoordinator kills the broker that coordinates the group, and starts it again.
+func (s *scene) bounceCoordinator(c *lab.KafkaCluster) error {
+	k, err := c.Coordinator(s.ctx, s.name)
+	if err != nil {
+		return err
+	}
+	if err := k.Kill(); err != nil {
+		return err
+	}
+	if err := k.Start(s.ctx); err != nil {
+		return err
+	}
+	return c.InSync(s.ctx, s.name)
+}
+
+// Two members that both own every partition, because they are in two groups: each commit of one fences the other. Whoever
+// loses again and again is contested and stands back; when the other one leaves, it goes on by itself.
+func TestContested(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 4)
+	end := s.stream(1000)
+	wins := s.start()
+	s.awaitRows(1)
+	loses := s.start(inGroup(s.name + "-other"))
+	contested := func(m *member) bool {
+		r, err := m.health()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(r.Holds) > 0 && r.Holds[0].Reason == "contested"
+	}
+	s.await("one of the two is contested", func() (bool, error) {
+		if contested(wins) {
+			wins, loses = loses, wins
+			return true, nil
+		}
+		return contested(loses), nil
+	})
+	before := s.rows()
+	s.awaitRows(before + 2000)
+	wins.drain()
+	loses.await("it goes on", func(r report) bool { return len(r.Holds) == 0 && r.Ready })
+	before = s.rows()
+	s.awaitRows(before + 2000)
+	t.Logf("fenced %v times", loses.metric("sluice_fenced_total"))
+	end()
+	loses.drain()
+	s.untilCurrent()
+	s.check("--readers", "polars")
+}
+
+// inGroup lets a member join another group than its pipeline's.
+func inGroup(group string) setting { return func(c *settings) { c.group = group } }

@@ -34,15 +34,15 @@ type KafkaClusterOptions struct {
 	Brokers int    // 3 if zero
 }
 
-// clusterMembers is what brokers with others need. A broker that hangs is missed after six seconds.
+// clusterMembers is what brokers with others need. A broker that hangs is missed after four seconds.
 var clusterMembers = []string{
 	"offsets.topic.replication.factor=3",
 	"transaction.state.log.replication.factor=3",
 	"share.coordinator.state.topic.replication.factor=3",
 	"replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
-	"broker.heartbeat.interval.ms=1000",
-	"broker.session.timeout.ms=6000",
-	"replica.lag.time.max.ms=6000",
+	"broker.heartbeat.interval.ms=500",
+	"broker.session.timeout.ms=4000",
+	"replica.lag.time.max.ms=4000",
 	"replica.fetch.wait.max.ms=100",
 	"auto.leader.rebalance.enable=false",
 	"unclean.leader.election.enable=false",
@@ -204,7 +204,7 @@ func (c *KafkaCluster) Place(ctx context.Context, topic string, partition int32,
 	if err = errors.Join(err, resp.Error()); err != nil {
 		return fmt.Errorf("place %s/%d on %v: %w", topic, partition, replicas, err)
 	}
-	return Until(ctx, func() (bool, error) {
+	return patiently(ctx, func(ctx context.Context) (bool, error) {
 		p, err := c.Partition(ctx, topic, partition)
 		if err != nil || !slices.Equal(p.Replicas, replicas) || len(p.ISR) != len(replicas) {
 			return false, nil //nolint:nilerr // not yet
@@ -220,17 +220,28 @@ func (c *KafkaCluster) Place(ctx context.Context, topic string, partition int32,
 }
 
 // ElectUnclean makes a live replica the leader of a partition though it lacks records that were acknowledged.
-func (c *KafkaCluster) ElectUnclean(ctx context.Context, topic string, partition int32) error {
+func (c *KafkaCluster) ElectUnclean(ctx context.Context, topic string, partition, leader int32) error {
 	set := make(kadm.TopicsSet)
 	set.Add(topic, partition)
-	return Until(ctx, func() (bool, error) {
-		all, err := c.admin.ElectLeaders(ctx, kadm.ElectLiveReplica, set)
+	err := patiently(ctx, func(ctx context.Context) (bool, error) {
+		_, err := c.admin.ElectLeaders(ctx, kadm.ElectLiveReplica, set)
 		if err != nil {
-			return false, fmt.Errorf("elect a leader of %s/%d: %w", topic, partition, err)
+			return false, err
 		}
-		p, err := c.Partition(ctx, topic, partition)
-		return all[topic][partition].Err == nil && err == nil && p.Leader > 0, nil // or not yet
+		p, err := c.Partition(ctx, topic, partition) // the old leader, until the cluster misses it
+		return err == nil && p.Leader == leader, nil
 	})
+	if err != nil {
+		return fmt.Errorf("elect broker %d as leader of %s/%d: %w", leader, topic, partition, err)
+	}
+	return nil
+}
+
+// patiently waits until check says true, two minutes at most.
+func patiently(ctx context.Context, check func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	return Until(ctx, func() (bool, error) { return check(ctx) })
 }
 
 // Coordinator returns the broker that coordinates a consumer group.
@@ -244,7 +255,7 @@ func (c *KafkaCluster) Coordinator(ctx context.Context, group string) (*Kafka, e
 
 // InSync waits until every replica of a topic is in sync.
 func (c *KafkaCluster) InSync(ctx context.Context, topic string) error {
-	return Until(ctx, func() (bool, error) {
+	return patiently(ctx, func(ctx context.Context) (bool, error) {
 		m, err := c.admin.Metadata(ctx, topic)
 		if err != nil || len(m.Topics[topic].Partitions) == 0 {
 			return false, nil //nolint:nilerr // not yet
