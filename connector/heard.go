@@ -157,6 +157,10 @@ func (r *reader) maySucceed(c *claim, f found) bool {
 	switch c.hold.Reason {
 	case ReasonPoison:
 		return f.at.Next != c.hold.Offset // the same bytes would fail again
+	case ReasonAheadOfLogEnd, ReasonTruncated:
+		// That the log reaches the position now proves nothing: other records may have taken the place of those that were
+		// read. Only the epoch tells, or an operator.
+		return f.at.Next != c.hold.Offset || f.at.Epoch >= 0
 	case ReasonContested:
 		if c.still++; f.at.Next != c.seen {
 			c.still, c.seen = 0, f.at.Next

@@ -33,3 +33,33 @@ func TestATruncatedLogHoldsUntilAnOperatorMoves(t *testing.T) {
 		wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7})
 	})
 }
+
+// TestAPositionBeyondTheLogIsNotMetByItsGrowth: a member finds the position beyond the log's end and does not know in which
+// epoch it was read. When the log has grown past it, other records stand before it: it stays held until an operator moves.
+func TestAPositionBeyondTheLogIsNotMetByItsGrowth(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
+		first := w.Begin(t.Context())
+		first.Member.Assign(joined(w, 0))
+		eventually(t, "end", w.AtEnd)
+		time.Sleep(5 * time.Second)
+		w.Crash(first)
+		w.Broker.Truncate(story.Topic, 0, 3, "")
+		w.Broker.SetGroupOffset(story.Topic, 0, 2) // the epoch of the position is lost
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonAheadOfLogEnd})
+		w.Broker.Produce(story.Topic, 0, "rrrrr", "k")
+		for range 10 {
+			time.Sleep(time.Minute)
+			wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonAheadOfLogEnd})
+		}
+		wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5})
+		if _, err := moves(w, move(w, 0, 6, 3)).Apply(t.Context(), w.Operator()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "end again", w.AtEnd)
+		wantHolds(t, p, map[int32]connector.Reason{})
+		wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7})
+	})
+}
