@@ -3,6 +3,7 @@ package health
 import (
 	"maps"
 	"slices"
+	"strconv"
 )
 
 // Ends says what ends a hold of this reason: by itself, or the command that does. An unknown reason gets an empty text.
@@ -10,6 +11,36 @@ func Ends(reason string) string { return ends[reason] }
 
 // Reasons returns the reasons of all holds, sorted.
 func Reasons() []string { return slices.Sorted(maps.Keys(ends)) }
+
+// Command is the command line that ends a hold, "" if it ends by itself or otherwise. partition is -1 for a whole topic,
+// topic "" for everything, offset -1 if unknown.
+func Command(reason, topic string, partition int32, offset int64) string {
+	target := topic
+	if partition >= 0 {
+		target += ":" + strconv.Itoa(int(partition))
+	}
+	switch reason {
+	case "behind_log_start", "ahead_of_log_end", "truncated":
+		return "connector offsets accept-gap " + target
+	case "topic_recreated", "cluster_changed", "unknown_history", "table_replaced":
+		return "connector offsets start " + topic
+	case "poison", "corrupt_batch", "oversize":
+		if offset < 0 || partition < 0 {
+			return ""
+		}
+		command := "connector offsets skip " + target + " " + strconv.FormatInt(offset, 10)
+		if reason == "oversize" {
+			command += " --batch"
+		}
+		return command
+	case "paused":
+		if topic == "" {
+			return "connector resume --all"
+		}
+		return "connector resume " + target
+	}
+	return ""
+}
 
 var ends = map[string]string{
 	"behind_log_start": "an operator: Kafka deleted records before they were read, and they are lost: connector offsets accept-gap. Before the " +

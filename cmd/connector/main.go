@@ -74,6 +74,7 @@ func (c *cli) commands() []*cobra.Command {
 		c.probeCommand(),
 		c.tableCommand(),
 		c.offsetsCommand(),
+		c.holdsCommand(),
 		c.pauseCommand(),
 		c.resumeCommand(),
 		c.auditCommand(),

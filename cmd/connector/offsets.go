@@ -140,6 +140,9 @@ func (o *opened) snapshot(ctx context.Context) (*connector.Snapshot, *shownHold,
 	for _, t := range info.Txns {
 		s.Positions[t.AppID] = t.Version
 	}
+	if info.Schema != nil {
+		s.Schema = info.Schema
+	}
 	refusal := info.Refusal
 	if refusal == nil && info.Schema != nil {
 		refusal = o.fits(info.Schema)

@@ -87,7 +87,7 @@ func planSkip(ctx context.Context, m *mover, args []string, to int64, whole bool
 		plan.move(l, p, end, "the whole record batch, offsets [%d, %d], %d bytes: %v", found.Base, found.Last, found.Size, found.Unreadable)
 	case whole:
 		plan.move(l, p, end, "the whole record batch, offsets [%d, %d], %d bytes", found.Base, found.Last, found.Size)
-	case !found.Record:
+	case found.Record == nil || found.Record.Offset != offset:
 		return nil, refused("there is no committed record at offset %d of %v, and its batch can be read: nothing keeps a member from going on", offset, p)
 	default:
 		plan.move(l, p, offset+1, "one record")

@@ -18,9 +18,9 @@ type Batch struct {
 	// Unreadable says why none of its records can be read, nil if they can. It is a [connector.HoldError] with
 	// ReasonCorruptBatch or ReasonOversize.
 	Unreadable error
-	// Record tells whether there is a record at the very offset that was asked for. It is not known of a batch that is
-	// not readable.
-	Record bool
+	// Record is the first committed record that is not before the offset asked for, nil if the batch has none or cannot
+	// be read.
+	Record *connector.Record
 }
 
 // largestBatch bounds what is fetched to look at one batch, in bytes: the broker sends the batch whole.
@@ -77,16 +77,19 @@ func (l *Log) BatchAt(ctx context.Context, p connector.Partition, offset int64) 
 	return b, err
 }
 
-// recordAt tells whether a readable batch has a committed record at an offset.
-func recordAt(part *fetchPart, e recordbatch.Extent, offset int64, limits recordbatch.Limits) (bool, error) {
+// recordAt returns the first committed record of a readable batch at or behind an offset, nil if there is none.
+func recordAt(part *fetchPart, e recordbatch.Extent, offset int64, limits recordbatch.Limits) (*connector.Record, error) {
 	opened, err := recordbatch.NewOpener(limits, nil).Open(part.records[:e.Size], offset, part.aborted)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	var first [1]connector.Record
 	n, err := opened.Read(first[:])
 	if err != nil && !errors.Is(err, io.EOF) {
-		return false, err
+		return nil, err
 	}
-	return n > 0 && first[0].Offset == offset, nil
+	if n == 0 {
+		return nil, nil
+	}
+	return &first[0], nil
 }

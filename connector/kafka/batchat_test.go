@@ -39,7 +39,7 @@ func testLogBatchAt(t *testing.T, w *scene) {
 		offset, base, last int64
 	}{{0, 0, 4}, {3, 0, 4}, {4, 0, 4}, {5, 5, 7}, {7, 5, 7}} {
 		got, err := r.BatchAt(t.Context(), parts[0], c.offset)
-		if err != nil || got.Base != c.base || got.Last != c.last || got.Unreadable != nil || !got.Record {
+		if err != nil || got.Base != c.base || got.Last != c.last || got.Unreadable != nil || got.Record == nil || got.Record.Offset != c.offset {
 			t.Errorf("offset %d: %+v %v", c.offset, got, err)
 		}
 	}
@@ -53,7 +53,7 @@ func testLogBatchAt(t *testing.T, w *scene) {
 	}
 	w.until("the transaction is over", func() bool { // its batch and its marker are there, and no record of a reader's
 		got, err := r.BatchAt(t.Context(), parts[0], 8)
-		return err == nil && got.Base == 8 && !got.Record && got.Unreadable == nil
+		return err == nil && got.Base == 8 && got.Record == nil && got.Unreadable == nil
 	})
 	if got, err := r.BatchAt(t.Context(), parts[1], 0); heldFor(err) != connector.ReasonAheadOfLogEnd {
 		t.Errorf("an empty partition: %+v %v", got, err)

@@ -1,0 +1,359 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/connector/decode"
+	"sluice/connector/kafka"
+	"sluice/health"
+	"sluice/sink/opslog"
+)
+
+func (c *cli) holdsCommand() *cobra.Command {
+	var (
+		members []string
+		timeout time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "holds",
+		Short: "Show what stands still, why, and the command that ends it",
+		Long: `Lists every hold: those that the tables, Kafka and the operations log show by
+themselves, and those that running members tell of (a store that is down, a
+commit without an outcome). The member at health.listen of this configuration is
+asked, and those named with --member. FROM says who told.
+
+A partition that nobody reads now is looked at as a member would: is its
+position in the log, can the record there be read, does it fit the table?
+Exit code 1 if something is held.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return c.showHolds(ctx, members)
+		},
+	}
+	cmd.Flags().StringSliceVar(&members, "member", nil, "also ask the member at this address, such as http://host:8080")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait for Kafka, the store and members")
+	c.configFlag(cmd)
+	c.topicFlag(cmd)
+	c.outputFlag(cmd)
+	return cmd
+}
+
+// heldPartition is a hold as the command shows it.
+type heldPartition struct {
+	Topic     string           `json:"topic"`     // "" for what concerns everything
+	Partition int32            `json:"partition"` // -1 for all of the topic
+	Reason    connector.Reason `json:"reason"`
+	Detail    string           `json:"detail"`
+	Since     *time.Time       `json:"since"`  // null if nobody knows
+	Offset    *int64           `json:"offset"` // where it stands, null if unknown
+	EndsBy    string           `json:"ends_by"`
+	Command   string           `json:"command,omitempty"` // that ends it, if one does
+	From      []string         `json:"from"`
+}
+
+// held are the holds found so far. One partition may be held for several reasons.
+type held struct{ all []*heldPartition }
+
+// add notes a hold, or who else knows of one that is known.
+func (h *held) add(from, topic string, id int32, reason connector.Reason, detail string, since time.Time, offset int64) {
+	i := slices.IndexFunc(h.all, func(p *heldPartition) bool {
+		if reason == connector.ReasonPaused && p.Reason == reason { // a member tells of the partitions, the operation is about the topic
+			return (p.Topic == "" || p.Topic == topic) && (p.Partition < 0 || p.Partition == id)
+		}
+		return p.Topic == topic && p.Partition == id && p.Reason == reason
+	})
+	if i < 0 {
+		i = len(h.all)
+		h.all = append(h.all, &heldPartition{Topic: topic, Partition: id, Reason: reason, Detail: detail, EndsBy: health.Ends(string(reason))})
+	}
+	p := h.all[i]
+	if !slices.Contains(p.From, from) {
+		p.From = append(p.From, from)
+	}
+	if !since.IsZero() && (p.Since == nil || since.Before(*p.Since)) {
+		p.Since = &since
+	}
+	if p.Offset == nil && offset >= 0 {
+		p.Offset = &offset
+	}
+	if p.Offset != nil {
+		offset = *p.Offset
+	}
+	p.Command = health.Command(string(reason), p.Topic, p.Partition, offset)
+}
+
+// The words for who told of a hold.
+const (
+	fromLook       = "table and Kafka"
+	fromOperations = "operations log"
+)
+
+func (c *cli) showHolds(ctx context.Context, members []string) error {
+	config, err := c.load()
+	if err != nil {
+		return err
+	}
+	found := &held{}
+	failures := c.lookForHolds(ctx, config, found)
+	own := "http://" + reachable(config.Health.Listen)
+	if config.Health.Enabled && !slices.Contains(members, own) {
+		if err := askMember(ctx, own, config.Pipeline, found); err != nil && !errors.Is(err, errNobody) {
+			failures = append(failures, err)
+		}
+	}
+	for _, url := range members {
+		if err := askMember(ctx, strings.TrimSuffix(url, "/"), config.Pipeline, found); err != nil {
+			failures = append(failures, err)
+		}
+	}
+	slices.SortStableFunc(found.all, func(a, b *heldPartition) int {
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), strings.Compare(string(a.Reason), string(b.Reason)))
+	})
+	if c.output == "json" {
+		if found.all == nil {
+			found.all = []*heldPartition{}
+		}
+		err = writeJSON(c.stdout, found.all)
+	} else {
+		err = found.print(c.stdout, len(failures) == 0)
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(failures) > 0:
+		return exitError{exitDependency, errors.Join(failures...)}
+	case len(found.all) > 0:
+		return exit(exitFound)
+	}
+	return nil
+}
+
+// lookForHolds finds the holds that need no member. What could not be asked comes back.
+func (c *cli) lookForHolds(ctx context.Context, config *Config, found *held) (failures []error) {
+	state, err := stateOfOperations(ctx, config)
+	broken := (*opslog.BrokenError)(nil)
+	switch {
+	case errors.As(err, &broken):
+		found.add(fromOperations, "", -1, connector.ReasonOperationsLog, err.Error(), time.Time{}, -1)
+	case err != nil:
+		failures = append(failures, fmt.Errorf("operations log: %w", err))
+	default:
+		for _, p := range state.Pauses() {
+			h := pausedHold(p)
+			found.add(fromOperations, p.Target.Topic, p.Target.Partition, h.Reason, h.Detail, h.Since, h.Offset)
+		}
+	}
+	tables, end, err := c.openTables(ctx)
+	if err != nil {
+		return append(failures, err)
+	}
+	defer end()
+	ask, err := newQuestions(ctx, config)
+	if err != nil {
+		return append(failures, fmt.Errorf("kafka: %w", err))
+	}
+	defer ask.close()
+	for _, o := range tables {
+		s, standing, err := o.snapshot(ctx)
+		if err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		for _, name := range o.topics {
+			if standing != nil {
+				found.add(fromLook, name, -1, standing.Reason, standing.Detail, time.Time{}, -1)
+			}
+			l, err := ask.look(o, name, s)
+			if held, ok := errors.AsType[*connector.HoldError](err); ok {
+				found.add(fromLook, name, -1, held.Reason, held.Detail, time.Time{}, -1)
+				continue
+			}
+			if err != nil {
+				failures = append(failures, fmt.Errorf("kafka: topic %s: %w", name, err))
+				continue
+			}
+			failures = append(failures, ask.holds(ctx, l, standing == nil, found)...)
+		}
+	}
+	return failures
+}
+
+func stateOfOperations(ctx context.Context, config *Config) (*opslog.State, error) {
+	o, err := openOperations(ctx, config, false)
+	if err != nil {
+		return nil, err
+	}
+	defer o.end()
+	return o.State(ctx)
+}
+
+// holds finds those of a topic's partitions. records says whether the records at the positions can be held against the
+// table.
+func (q *questions) holds(ctx context.Context, l *look, records bool, found *held) (failures []error) {
+	for _, p := range l.partitions() {
+		at, b := l.position(p), l.bounds[p]
+		if h := l.hold(p); h != nil {
+			found.add(fromLook, p.Topic, p.ID, h.Reason, h.Detail, h.Since, h.Offset)
+			continue
+		}
+		if at < 0 || at >= b.LastStable || !records {
+			continue
+		}
+		reason, detail, offset, err := q.recordAt(ctx, l, p, at)
+		switch {
+		case err != nil:
+			failures = append(failures, fmt.Errorf("kafka: %v: %w", p, err))
+		case reason != "":
+			found.add(fromLook, p.Topic, p.ID, reason, detail, time.Time{}, offset)
+		}
+	}
+	return failures
+}
+
+// recordAt says why the record at a position cannot become a row, or "". What lies behind it is not looked at: a partition
+// that is held stands at what it is held for.
+func (q *questions) recordAt(ctx context.Context, l *look, p connector.Partition, at int64) (connector.Reason, string, int64, error) {
+	var b kafka.Batch
+	err := q.ask(func(ctx context.Context) (err error) { b, err = q.log.BatchAt(ctx, p, at); return err })
+	if err == nil {
+		err = b.Unreadable
+	}
+	if held, ok := errors.AsType[*connector.HoldError](err); ok {
+		if held.Reason == connector.ReasonAheadOfLogEnd { // nothing but markers and aborted records
+			return "", "", 0, nil
+		}
+		return held.Reason, held.Detail, at, nil
+	}
+	if err != nil || b.Record == nil || b.Record.Value == nil || l.snapshot.Schema == nil {
+		return "", "", 0, err
+	}
+	builder, err := decode.JSON{}.Builder(l.snapshot.Schema)
+	if err != nil {
+		return "", "", 0, fmt.Errorf("rows of %v: %w", p, err)
+	}
+	switch err := builder.Add(p, b.Record); {
+	case err == nil:
+		if rows := builder.Seal(); rows != nil {
+			rows.Release()
+		}
+		return "", "", 0, nil
+	case classify.Of(err) == classify.Poison:
+		return connector.ReasonPoison, err.Error(), b.Record.Offset, ctx.Err()
+	default:
+		return "", "", 0, err
+	}
+}
+
+// errNobody says that no member answers at an address.
+var errNobody = errors.New("no member answers")
+
+// largestReport bounds the answer of a member, in bytes.
+const largestReport = 64 << 20
+
+// askMember asks a member for its holds.
+func askMember(ctx context.Context, url, pipeline string, found *held) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
+	if err != nil {
+		return exitError{exitUsage, fmt.Errorf("--member: %w", err)}
+	}
+	client := &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("%w at %s: %w", errNobody, url, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // read only
+	var report struct {
+		Pipeline string        `json:"pipeline"`
+		Holds    []health.Hold `json:"holds"`
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, largestReport))
+	if err == nil {
+		err = json.Unmarshal(body, &report)
+	}
+	if err != nil || resp.StatusCode != http.StatusOK || report.Pipeline == "" {
+		return fmt.Errorf("what answers at %s/health (%s) is no connector", url, resp.Status)
+	}
+	if report.Pipeline != pipeline {
+		return fmt.Errorf("the member at %s is of pipeline %q, not %q", url, report.Pipeline, pipeline)
+	}
+	for _, h := range report.Holds {
+		found.add(url, h.Topic, h.Partition, connector.Reason(h.Reason), h.Detail, h.Since, h.Offset)
+	}
+	return nil
+}
+
+// print writes the holds. all says whether everybody was asked.
+func (h *held) print(w io.Writer, all bool) error {
+	if len(h.all) == 0 {
+		text := "nothing is held"
+		if !all {
+			text = "no hold is known, and not everybody answered"
+		}
+		_, err := fmt.Fprintln(w, text)
+		return err
+	}
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(tw, "PARTITION\tREASON\tSINCE\tOFFSET\tFROM") // Flush has the error
+	for _, p := range h.all {
+		since, offset := "-", "-"
+		if p.Since != nil {
+			since = p.Since.UTC().Format(time.RFC3339)
+		}
+		if p.Offset != nil {
+			offset = strconv.FormatInt(*p.Offset, 10)
+		}
+		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", p.name(), p.Reason, since, offset, strings.Join(p.From, ", "))
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for i, p := range h.all {
+		same := func(o *heldPartition) bool {
+			return o.Reason == p.Reason && o.Detail == p.Detail && o.Command == p.Command
+		}
+		if slices.IndexFunc(h.all, same) < i { // explained above
+			continue
+		}
+		var b strings.Builder
+		fmt.Fprintf(&b, "\n%s %s: %s\n  ends by: %s\n", p.name(), p.Reason, p.Detail, p.EndsBy)
+		if p.Command != "" {
+			fmt.Fprintf(&b, "  command: %s\n", p.Command)
+		}
+		if _, err := io.WriteString(w, b.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *heldPartition) name() string {
+	switch {
+	case p.Topic == "":
+		return "everything"
+	case p.Partition < 0:
+		return p.Topic
+	}
+	return p.Topic + "-" + strconv.Itoa(int(p.Partition))
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// holds runs the command and returns what it lists, one line for each hold.
+func (l *lake) holds(code int, args ...string) (lines []string) {
+	l.t.Helper()
+	out, errs := l.runs(code, append([]string{"holds", "-o", "json"}, args...)...)
+	var all []heldPartition
+	if err := json.Unmarshal([]byte(out), &all); err != nil {
+		l.t.Fatalf("%v\n%s%s", err, out, errs)
+	}
+	for _, h := range all {
+		offset := "-"
+		if h.Offset != nil {
+			offset = fmt.Sprint(*h.Offset)
+		}
+		lines = append(lines, fmt.Sprintf("%s %s at %s from %s: %s", h.name(), h.Reason, offset, strings.Join(h.From, "+"), h.Command))
+		if h.Detail == "" || h.EndsBy == "" {
+			l.t.Errorf("%+v", h)
+		}
+	}
+	return lines
+}
+
+func (l *lake) wantHolds(code int, want []string, args ...string) {
+	l.t.Helper()
+	if d := cmp.Diff(want, l.holds(code, args...)); d != "" {
+		l.t.Errorf("holds (-want +got):\n%s", d)
+	}
+}
+
+// Every hold that needs no member is found without one, with the command that ends it, and gone after that.
+func TestHolds(t *testing.T) {
+	t.Parallel()
+	l := newOrders(t, 5)
+	l.wantHolds(0, nil)
+	if out, _ := l.runs(0, "holds"); out != "nothing is held\n" {
+		t.Error(out)
+	}
+	bad := &kgo.Record{Topic: "orders", Partition: 1, Value: []byte(`{"n":"poison"}`)}
+	l.produce("orders", 2, 0)
+	if err := l.client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	l.wantHolds(1, []string{"orders-1 poison at 5 from table and Kafka: connector offsets skip orders:1 5"}) // and orders-0 only lags
+	l.deleteRecords("orders", 0, 6)
+	l.runs(0, "pause", "orders", "--yes", "--reason", "a test", "--operator", "ann")
+	l.wantHolds(1, []string{
+		"orders paused at - from operations log: connector resume orders",
+		"orders-0 behind_log_start at 5 from table and Kafka: connector offsets accept-gap orders:0",
+		"orders-1 poison at 5 from table and Kafka: connector offsets skip orders:1 5",
+	})
+	out, _ := l.runs(1, "holds")
+	for _, want := range []string{
+		"orders-0   behind_log_start  -  ", "orders-1 poison: ", "  ends by: an operator: ", "  command: connector offsets skip orders:1 5\n",
+		"orders paused: ann paused orders: a test\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	l.runs(0, "resume", "orders", "--yes", "--reason", "a test", "--operator", "ann")
+	l.moves(0, "accept-gap", "orders:0")
+	l.moves(0, "skip", "orders:1", "5")
+	l.wantHolds(0, nil)
+}
+
+func TestHoldsBeforeTheFirstStart(t *testing.T) {
+	t.Parallel()
+	l := newLake(t, "topics: {orders: {}, users: {}}")
+	l.create("orders", 1)
+	l.group("p", "orders", 0, 0)
+	l.wantHolds(1, []string{
+		"orders-0 unknown_history at - from table and Kafka: connector offsets start orders",
+		"users topic_missing at - from table and Kafka: ",
+	})
+}
+
+// Members are asked for what only they know, and for the since of what everybody sees.
+func TestHoldsOfMembers(t *testing.T) {
+	t.Parallel()
+	l := newOrders(t, 5)
+	l.deleteRecords("orders", 0, 5)
+	l.produce("orders", 2, 0)
+	l.deleteRecords("orders", 0, 6)
+	l.runs(0, "pause", "orders:1", "--yes", "--reason", "a test", "--operator", "ann")
+	pipeline := "p"
+	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/health" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"pipeline":%q,"holds":[
+			{"topic":"orders","partition":0,"reason":"behind_log_start","detail":"d","since":"2026-01-31T08:00:00Z","offset":5,"ends_by":"x"},
+			{"topic":"orders","partition":1,"reason":"paused","detail":"d","since":"2026-01-31T08:00:00Z","offset":5},
+			{"topic":"orders","partition":1,"reason":"store_down","detail":"no route","since":"2026-01-31T09:00:00Z","offset":-1}]}`, pipeline)
+	}))
+	t.Cleanup(member.Close)
+	l.wantHolds(1, []string{
+		"orders-0 behind_log_start at 5 from table and Kafka+" + member.URL + ": connector offsets accept-gap orders:0",
+		"orders-1 paused at 5 from operations log+" + member.URL + ": connector resume orders:1",
+		"orders-1 store_down at - from " + member.URL + ": ",
+	}, "--member", member.URL+"/")
+	out, _ := l.runs(1, "holds", "--member", member.URL, "-o", "json")
+	var all []heldPartition
+	if err := json.Unmarshal([]byte(out), &all); err != nil || all[0].Since == nil || !all[0].Since.Equal(time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)) {
+		t.Errorf("%v\n%s", err, out)
+	}
+
+	pipeline = "other"
+	for text, url := range map[string]string{
+		`is of pipeline "other", not "p"`: member.URL,
+		"is no connector":                 member.URL + "/nothing",
+		"no member answers at":            "http://127.0.0.1:1",
+	} {
+		if _, errs := l.runs(3, "holds", "--member", url); !strings.Contains(errs, text) {
+			t.Errorf("%q does not say %q", errs, text)
+		}
+	}
+}
+
+func TestHoldsWithoutKafka(t *testing.T) {
+	t.Parallel()
+	w := newTable(t, noTopic).create()
+	code, out, errs := connectorRun(t, "holds", "--config", w.config, "--timeout", "300ms")
+	if code != 3 || !strings.Contains(errs, "kafka: topic orders: ") || out != "no hold is known, and not everybody answered\n" {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+}
