@@ -96,6 +96,9 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 			logger.ErrorContext(ctx, "reading ended", "err", err)
 		}
 	})
+	if err := s.watchDataLoss(lasting, &background); err != nil {
+		return exitError{exitUsage, err}
+	}
 
 	if untilCurrent {
 		if err := s.fix(ctx); err != nil {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 
+	"sluice/classify"
 	"sluice/connector"
 	"sluice/connector/kafka/recordbatch"
 )
@@ -30,36 +32,9 @@ const largestBatch = 1 << 30
 // read within the limits of this Log. The error is a [connector.HoldError] for an offset outside of the log, for a
 // partition that is gone, and for a batch of which not even that can be told.
 func (l *Log) BatchAt(ctx context.Context, p connector.Partition, offset int64) (Batch, error) {
-	m, err := l.client.metadata(ctx, p.Topic)
+	part, err := l.batchAt(ctx, p, offset, l.cfg.PartitionBytes, largestBatch)
 	if err != nil {
-		return Batch{}, Held("looking at a record batch", err)
-	}
-	led, r := placed(connector.Position{Partition: p, Next: offset, Epoch: -1}, m)
-	if r.hold != nil {
-		return Batch{}, r.hold
-	}
-	if r.err != nil {
-		return Batch{}, Held("looking at a record batch", fmt.Errorf("%v: %w", p, r.err))
-	}
-	var f fetchResponse
-	err = l.client.fetch(ctx, &fetchRequest{
-		broker: led.Leader, minBytes: 1, maxBytes: l.cfg.PartitionBytes, limit: largestBatch, wait: l.cfg.MaxWait,
-		asks: []fetchAsk{{topic: p.TopicID, name: p.Topic, id: p.ID, leaderEpoch: led.Epoch, lastEpoch: -1, offset: offset, maxBytes: l.cfg.PartitionBytes}},
-	}, &f)
-	if err == nil && len(f.parts) != 1 {
-		err = errMalformed
-	}
-	if err != nil {
-		return Batch{}, Held("looking at a record batch", fmt.Errorf("%v: %w", p, err))
-	}
-	part := &f.parts[0]
-	switch {
-	case part.err == kafka.OffsetOutOfRange && offset < part.logStart:
-		return Batch{}, connector.Held(connector.ReasonBehindLogStart, fmt.Sprintf("offset %d was deleted, the log starts at %d", offset, part.logStart), nil)
-	case part.err == kafka.OffsetOutOfRange, part.err == 0 && len(part.records) == 0:
-		return Batch{}, connector.Held(connector.ReasonAheadOfLogEnd, fmt.Sprintf("there is no committed record at offset %d or behind it", offset), nil)
-	case part.err != 0:
-		return Batch{}, Held("looking at a record batch", fmt.Errorf("%v: %w", p, part.err))
+		return Batch{}, err
 	}
 	b := Batch{}
 	if b.Extent, err = recordbatch.ExtentOf(part.records, offset); err != nil {
@@ -75,6 +50,68 @@ func (l *Log) BatchAt(ctx context.Context, p connector.Partition, offset int64) 
 		b.Record, err = recordAt(part, b.Extent, offset, l.cfg.Limits)
 	}
 	return b, err
+}
+
+// batchAt fetches once from an offset on: one whole batch at least, more of them up to maxBytes. A response beyond limit
+// is an error.
+func (l *Log) batchAt(ctx context.Context, p connector.Partition, offset int64, maxBytes, limit int) (*fetchPart, error) {
+	const doing = "looking at a record batch"
+	m, err := l.client.metadata(ctx, p.Topic)
+	if err != nil {
+		return nil, Held(doing, err)
+	}
+	led, r := placed(connector.Position{Partition: p, Next: offset, Epoch: -1}, m)
+	if r.hold != nil {
+		return nil, r.hold
+	}
+	if r.err != nil {
+		return nil, Held(doing, fmt.Errorf("%v: %w", p, r.err))
+	}
+	var f fetchResponse
+	err = l.client.fetch(ctx, &fetchRequest{
+		broker: led.Leader, minBytes: 1, maxBytes: maxBytes, limit: limit, wait: l.cfg.MaxWait,
+		asks: []fetchAsk{{topic: p.TopicID, name: p.Topic, id: p.ID, leaderEpoch: led.Epoch, lastEpoch: -1, offset: offset, maxBytes: maxBytes}},
+	}, &f)
+	if err == nil && len(f.parts) != 1 {
+		err = errMalformed
+	}
+	if err != nil {
+		return nil, Held(doing, fmt.Errorf("%v: %w", p, err))
+	}
+	part := &f.parts[0]
+	switch {
+	case part.err == kafka.OffsetOutOfRange && offset < part.logStart:
+		return nil, connector.Held(connector.ReasonBehindLogStart, fmt.Sprintf("offset %d was deleted, the log starts at %d", offset, part.logStart), nil)
+	case part.err == kafka.OffsetOutOfRange, part.err == 0 && len(part.records) == 0:
+		return nil, connector.Held(connector.ReasonAheadOfLogEnd, fmt.Sprintf("there is no committed record at offset %d or behind it", offset), nil)
+	case part.err != 0:
+		return nil, Held(doing, fmt.Errorf("%v: %w", p, part.err))
+	}
+	return part, nil
+}
+
+// errNoMemory says that there was no room for a look that can be had another time.
+var errNoMemory = classify.Mark(errors.New("no memory for it now"), classify.Transient)
+
+// TimeAt looks once at the newest timestamp of the record batch at an offset, to the millisecond: the brokers keep the
+// batch at least for the topic's retention time after it. largest is how large batches of the topic may be, in bytes; that
+// much of the fetch pool is taken for the moment, and the error is Transient if it is not free. The error is a
+// [connector.HoldError] as for [Log.BatchAt].
+func (l *Log) TimeAt(ctx context.Context, p connector.Partition, offset, largest int64) (time.Time, error) {
+	limit := min(largest, int64(l.largest())) + 64<<10 // and what stands around it
+	if !l.cfg.Memory.TryAcquire(limit) {
+		return time.Time{}, errNoMemory
+	}
+	defer l.cfg.Memory.Release(limit)
+	part, err := l.batchAt(ctx, p, offset, 1, int(limit))
+	if err != nil {
+		return time.Time{}, err
+	}
+	ms, ok := recordbatch.NewestOf(part.records)
+	if !ok {
+		return time.Time{}, connector.Held(connector.ReasonCorruptBatch, fmt.Sprintf("record batch at offset %d: its header has no time", offset), nil)
+	}
+	return time.UnixMilli(ms), nil
 }
 
 // recordAt returns the first committed record of a readable batch at or behind an offset, nil if there is none.

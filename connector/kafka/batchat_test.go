@@ -5,12 +5,15 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"sluice/classify"
 	"sluice/connector"
 	"sluice/connector/kafka/recordbatch"
+	"sluice/reliability/bytepool"
 )
 
 func heldFor(err error) connector.Reason {
@@ -99,4 +102,47 @@ func TestBatchAtOfADamagedBatch(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The newest timestamp of the batch at an offset, without more memory than is said.
+func testLogTimeAt(t *testing.T, w *scene) {
+	w.create("t", 2)
+	at := time.UnixMilli(1_700_000_000_000)
+	var records []*kgo.Record
+	for i := range 5 {
+		records = append(records, &kgo.Record{Topic: w.prefix + "t", Value: []byte("v"), Timestamp: at.Add(time.Duration(i) * time.Second)})
+	}
+	producer := w.franz(kgo.ProducerLinger(50*time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err := producer.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	r := w.read(LogConfig{})
+	parts := r.partitions("t")
+	for _, offset := range []int64{0, 3} {
+		if got, err := r.TimeAt(t.Context(), parts[0], offset, 1<<20); err != nil || !got.Equal(at.Add(4*time.Second)) {
+			t.Errorf("offset %d: %v %v", offset, got, err)
+		}
+	}
+	if _, err := r.TimeAt(t.Context(), parts[0], 5, 1<<20); heldFor(err) != connector.ReasonAheadOfLogEnd {
+		t.Errorf("at the end: %v", err)
+	}
+	w.deleteRecords("t", 0, 2)
+	if _, err := r.TimeAt(t.Context(), parts[0], 1, 1<<20); heldFor(err) != connector.ReasonBehindLogStart {
+		t.Errorf("deleted: %v", err)
+	}
+	pool := bytepool.New(1 << 20)
+	little := w.read(LogConfig{Memory: pool})
+	if _, err := little.TimeAt(t.Context(), parts[0], 2, 1<<18); err != nil {
+		t.Error(err)
+	}
+	if used := pool.Used(); used != 0 {
+		t.Errorf("%d bytes are kept", used)
+	}
+	if !pool.TryAcquire(1 << 20) {
+		t.Fatal("the pool is not free")
+	}
+	if _, err := little.TimeAt(t.Context(), parts[0], 2, 1<<18); classify.Of(err) != classify.Transient {
+		t.Errorf("without memory: %v", err)
+	}
+	pool.Release(1 << 20)
 }

@@ -61,6 +61,7 @@ var logConformance = []struct {
 	{"OutOfRange", testLogOutOfRange},
 	{"OffsetsAt", testLogOffsetsAt},
 	{"BatchAt", testLogBatchAt},
+	{"TimeAt", testLogTimeAt},
 }
 
 func TestLog(t *testing.T) {

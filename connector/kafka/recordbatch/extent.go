@@ -51,3 +51,13 @@ func Readable(raw []byte, e Extent, limits Limits, m Memory) error {
 	}
 	return err
 }
+
+// NewestOf returns the newest timestamp of the first batch of raw as its header tells it, in milliseconds since 1970; false
+// if there is none: the formats before Kafka 0.11 have none for a batch.
+func NewestOf(raw []byte) (ms int64, ok bool) {
+	if len(raw) < headerLen || raw[16] != 2 {
+		return 0, false
+	}
+	ms = int64(be.Uint64(raw[35:])) //nolint:gosec // G115: looked at before it is used
+	return ms, ms >= 0
+}
