@@ -220,7 +220,7 @@ func (g *Group) belong(ctx context.Context, topics topics, deliver func(connecto
 		g.metrics.rejoins.WithLabelValues(string(why)).Inc()
 		g.logger.InfoContext(ctx, "generation ended, claims go on", "generation", gen.ID, "reason", string(why))
 		deliver(connector.Assignment{Joined: false, Partitions: slices.Clone(claims)})
-		if why == topicsChanged {
+		if why == topicsOutgrown {
 			return nil
 		}
 	}

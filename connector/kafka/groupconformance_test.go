@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -26,6 +27,7 @@ var conformance = []struct {
 	{"TopicCreatedAnew", testTopicCreatedAnew},
 	{"TopicDeleted", testTopicDeleted},
 	{"Matches", testMatches},
+	{"ClaimsStay", testClaimsStay},
 	{"Offsets", testOffsets},
 	{"CommitFenced", testCommitFenced},
 }
@@ -171,6 +173,7 @@ func testMatches(t *testing.T, s *scene) {
 	a := s.start(func(_ *Config, g *GroupConfig) { g.Matches = matches }, "t", "late")
 	s.until("joined", a.has(3))
 	a.told("joined sales.a-0 sales.a-1 t-0")
+	name := a.newest().member
 	appeared := func(want ...string) {
 		t.Helper()
 		for i := range want {
@@ -201,10 +204,55 @@ func testMatches(t *testing.T, s *scene) {
 	s.until("the new one is read", func() bool { return a.has(6)() && topicID(a.now(), s.prefix+"sales.a") == id })
 	appeared("late", "sales.b")
 
+	if now := a.newest().member; now != name {
+		t.Errorf("the group was left for topics that came and went: member %s, then %s", name, now)
+	}
+
 	names, err := a.Topics(t.Context())
 	want := []string{s.prefix + "late", s.prefix + "sales.a", s.prefix + "sales.b", s.prefix + "t"}
 	if d := cmp.Diff(want, names); d != "" || err != nil {
 		t.Errorf("%v %s", err, d)
+	}
+
+	for i := range roomToMatch { // more than there is room for: sales.b is there already
+		s.create(fmt.Sprintf("sales.more%d", i), 1)
+	}
+	s.until("all are read", a.has(6+roomToMatch))
+	if a.newest().member == name {
+		t.Error("the room never ends")
+	}
+}
+
+// testClaimsStay: members keep what they have while topics come and go.
+func testClaimsStay(t *testing.T, s *scene) {
+	s.create("t", 4)
+	matching := func(_ *Config, g *GroupConfig) {
+		g.Matches = func(topic string) bool { return strings.HasPrefix(topic, s.prefix+"sales.") }
+	}
+	a, b := s.start(matching, "t"), s.start(matching, "t")
+	s.until("both have two", func() bool { return a.has(2)() && b.has(2)() })
+	members := []*member{a, b}
+	var kept []string
+	for _, m := range members {
+		var names []string
+		for _, p := range m.now().Partitions {
+			names = append(names, strings.TrimPrefix(p.String(), s.prefix))
+		}
+		kept = append(kept, strings.Join(names, " "))
+		m.forget()
+	}
+	s.create("sales.b", 2)
+	s.until("both have three", func() bool { return a.has(3)() && b.has(3)() })
+	s.delete("sales.b")
+	s.until("both have two again", func() bool { return a.has(2)() && b.has(2)() })
+	for i, m := range members {
+		m.mu.Lock()
+		for _, line := range m.trace {
+			if !strings.Contains(line, kept[i]) {
+				t.Errorf("member %d lost %s: %s", i, kept[i], line)
+			}
+		}
+		m.mu.Unlock()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -18,10 +19,13 @@ import (
 	"sluice/reliability"
 )
 
-// membership is one kafka-go ConsumerGroup, from joining to leaving: a fixed subscription and any number of generations.
+// membership is one kafka-go ConsumerGroup, from joining to leaving: any number of generations.
 type membership struct {
 	group *Group
-	names []string // subscribed to
+	// names are the topics subscribed to, with room for more: places that nobody needs hold the first name again. kafka-go
+	// reads this very slice for each join, right after it has asked the balancer for its user data, on the same goroutine.
+	// So that is where it is rewritten: who leaves to join with another subscription gives its claims away meanwhile.
+	names []string
 	conns *groupConns
 	inner *kafka.ConsumerGroup
 
@@ -41,10 +45,12 @@ type membership struct {
 // join starts to join the group. The result must be left.
 func (g *Group) join(ctx context.Context, topics topics) (*membership, error) {
 	m := &membership{group: g, base: topics}
-	for name := range topics {
-		m.names = append(m.names, name)
+	more := len(g.Absent())
+	if g.cfg.Matches != nil {
+		more += roomToMatch
 	}
-	slices.Sort(m.names)
+	m.names = make([]string, len(topics)+more)
+	m.fill()
 	m.joining, m.stop = context.WithCancel(ctx)
 	m.conns = newGroupConns(context.WithoutCancel(ctx), g.client)
 	brokers := slices.Clone(g.client.cfg.Brokers)
@@ -70,16 +76,50 @@ func (g *Group) join(ctx context.Context, topics topics) (*membership, error) {
 	return m, nil
 }
 
+// roomToMatch is how many more topics may match before the group is left to join it anew.
+const roomToMatch = 8
+
+// fill writes what is wanted into the subscription.
+func (m *membership) fill() {
+	wanted := slices.Sorted(maps.Keys(m.known()))
+	copy(m.names, wanted)
+	for i := len(wanted); i < len(m.names); i++ {
+		m.names[i] = wanted[0]
+	}
+}
+
+// resubscribe makes the next join one for the topics that were seen. false if that takes leaving the group first.
+func (m *membership) resubscribe(seen topics) bool {
+	if len(seen) == 0 || len(seen) > len(m.names) {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept := topics{}
+	for name, t := range m.base {
+		if _, still := seen[name]; still {
+			kept[name] = t
+		}
+	}
+	m.base = newer(kept, seen)
+	return true
+}
+
 // onJoin is called before each join. What it sees of the topics is older than what the leader will deal out, so that a
-// partition that is added meanwhile is noticed later as one too many. An error ends the attempt.
+// partition that is added meanwhile is noticed later as one too many. Topics that came are joined for at once: if one
+// member joins for them all do, or else the first to see them would give claims away for them. An error ends the attempt.
 func (m *membership) onJoin() (owned, error) {
 	ctx, cancel := context.WithTimeout(m.joining, m.group.client.timeout())
 	defer cancel()
-	if now, err := m.group.client.topics(ctx, m.names); err == nil { // else the last look does, it is older still
+	if seen, err := m.group.look(ctx); err == nil { // else the last look does, it is older still
 		m.mu.Lock()
-		m.base = newer(m.base, now.topics)
+		if len(newer(m.base, seen.topics)) > len(m.names) { // the watcher will have us leave for them
+			maps.DeleteFunc(seen.topics, func(name string, _ connector.Topic) bool { _, known := m.base[name]; return !known })
+		}
+		m.base = newer(m.base, seen.topics)
 		m.mu.Unlock()
 	}
+	m.fill()
 	return m.group.owned(), m.joining.Err() // when we are leaving kafka-go would still join, and wait for the others
 }
 

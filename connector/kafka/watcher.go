@@ -23,7 +23,8 @@ type reason string
 
 const (
 	rebalanced       reason = "rebalance"          // the coordinator ended it, or was lost
-	topicsChanged    reason = "topics"             // one came or went: the subscription is another one now
+	topicsChanged    reason = "topics"             // one came or went
+	topicsOutgrown   reason = "topics_outgrown"    // so many came that the subscription has no room for them
 	partitionsAdded  reason = "partitions_added"   // nobody reads them yet
 	topicCreatedAnew reason = "topic_created_anew" // the claims are of a topic that is gone
 	nothing          reason = ""
@@ -32,21 +33,22 @@ const (
 // changed compares what a generation was built on with what is there now. doubtful says that a broker with old
 // metadata could have made us believe it.
 func changed(base, now topics) (why reason, doubtful bool) {
+	for name := range base {
+		if _, still := now[name]; !still {
+			return topicsChanged, true
+		}
+	}
 	why = nothing
 	for name, is := range now {
 		was, known := base[name]
 		switch {
+		case !known && why != topicCreatedAnew:
+			why = topicsChanged
 		case !known:
-			return topicsChanged, false
 		case was.ID != is.ID || was.Cluster != is.Cluster:
 			why, doubtful = topicCreatedAnew, true
 		case len(is.Partitions) > len(was.Partitions) && why == nothing:
 			why = partitionsAdded
-		}
-	}
-	for name := range base {
-		if _, still := now[name]; !still {
-			return topicsChanged, true
 		}
 	}
 	return why, doubtful
@@ -243,7 +245,7 @@ func (g *Group) Topics(ctx context.Context) ([]string, error) {
 }
 
 // watch waits for the end of a generation, and brings it about if the topics change. It returns why it ended, or anything
-// if ctx ended. A generation that ended because of ctx or [topicsChanged] goes on until the group is left.
+// if ctx ended. A generation that ended because of ctx or [topicsOutgrown] goes on until the group is left.
 func (m *membership) watch(ctx context.Context, gen *kafka.Generation) reason {
 	live, over := context.WithCancel(ctx)
 	again := make(chan struct{})
@@ -261,7 +263,7 @@ func (m *membership) watch(ctx context.Context, gen *kafka.Generation) reason {
 	for reliability.Wait(live, m.group.pause()) == nil {
 		switch why := m.check(live); why {
 		case nothing:
-		case topicsChanged:
+		case topicsOutgrown:
 			return why
 		default:
 			close(again)
@@ -291,6 +293,9 @@ func (m *membership) check(ctx context.Context) reason {
 		}
 		why, doubtful := changed(base, seen.topics)
 		if !doubtful || second {
+			if why == topicsChanged && !m.resubscribe(seen.topics) {
+				why = topicsOutgrown
+			}
 			return why
 		}
 		if reliability.Wait(ctx, m.group.cfg.Confirm) != nil {
