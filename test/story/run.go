@@ -41,6 +41,8 @@ type World struct {
 	// Others are further topics that the members are configured for, with the log of the table that each feeds: the World's
 	// Log, or another one. Members learn of them by assignment.
 	Others map[string]*TableLog
+	// Follow replaces Pauses for a process, if set: it begins once ready is closed, and ctx ends with it.
+	Follow func(ctx context.Context, process string) (ready <-chan struct{}, paused func(connector.Partition) *connector.Hold)
 	// Trace is given to the members and their tables.
 	Trace func(format string, args ...any)
 	// Open replaces the in-memory table of a process, if set. end is called when the process has ended, crash before.
@@ -91,6 +93,13 @@ func (w *World) Begin(ctx context.Context) *Process {
 	if w.Open != nil {
 		target, p.crash, p.end = w.Open(p.Name)
 	}
+	begin := make(chan struct{})
+	close(begin)
+	var ready <-chan struct{} = begin
+	paused := w.Pauses.hold
+	if w.Follow != nil {
+		ready, paused = w.Follow(ctx, p.Name)
+	}
 	logger := w.Logger.With("member", p.Name)
 	others := map[string]connector.Target{}
 	for topic, log := range w.Others {
@@ -112,7 +121,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 			Lanes:                2,
 			UntilCurrent:         w.UntilCurrent,
 		},
-		Group: p.Member, Log: p.Member, Paused: w.Pauses.hold, Logger: logger, Pools: connector.Pools{Fetch: p.Member.Memory},
+		Group: p.Member, Log: p.Member, Paused: paused, Logger: logger, Pools: connector.Pools{Fetch: p.Member.Memory},
 		Route: func(topic string) (connector.TopicConfig, connector.Target, bool) {
 			if topic == Topic {
 				return feed, target, true
@@ -132,6 +141,11 @@ func (w *World) Begin(ctx context.Context) *Process {
 	w.members = append(w.members, p)
 	go func() {
 		defer close(p.done)
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return
+		}
 		if err := p.Connector.Run(ctx); err != nil {
 			panic(err)
 		}

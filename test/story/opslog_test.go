@@ -1,0 +1,144 @@
+package story_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/connector"
+	"sluice/reliability"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/objstore/objstoretest"
+	"sluice/sink/opslog"
+	"sluice/test/story"
+)
+
+// operators are people who pause and resume by the operations log, over a store that fails wherever it can.
+type operators struct {
+	store objstore.Store
+	log   *opslog.Log
+
+	mu    sync.Mutex
+	since map[int32]time.Time // of pauses that were acknowledged
+}
+
+func storeGuard() *reliability.Guard {
+	return reliability.NewGuard("operations log", reliability.Config{
+		Backoff:  reliability.Backoff{Initial: 50 * time.Millisecond, Max: time.Second, Jitter: 0.25},
+		Failures: 5, OpenFor: 2 * time.Second, Successes: 1,
+	}, slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
+}
+
+// follow is what cmd/connector wires between the operations log and the story.
+func (o *operators) follow(ctx context.Context, _ string) (<-chan struct{}, func(connector.Partition) *connector.Hold) {
+	f, err := opslog.Open(o.store, story.Pipeline, opslog.Options{Guard: storeGuard()}).Follow(10 * time.Second)
+	if err != nil {
+		panic(err)
+	}
+	go f.Run(ctx)
+	return f.Ready(), func(p connector.Partition) *connector.Hold {
+		by, paused := f.State().Paused(p.Topic, p.ID)
+		if !paused {
+			return nil
+		}
+		return &connector.Hold{Reason: connector.ReasonPaused, Detail: by.Reason, Since: by.Since, Offset: -1}
+	}
+}
+
+// hears is how long after an acknowledged pause nobody may ask for records: a look each 11 s, over a store that fails.
+const hears = 25 * time.Second
+
+func (o *operators) paused(id int32) (time.Time, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	since, paused := o.since[id]
+	return since.Add(hears), paused
+}
+
+// do appends, however long it takes.
+func (o *operators) do(t *testing.T, pause bool, ids ...int32) {
+	t.Helper()
+	var targets []opslog.Target
+	for _, id := range ids {
+		targets = append(targets, opslog.Target{Topic: story.Topic, Partition: id})
+	}
+	var body opslog.Body = opslog.Pause{Targets: targets}
+	if !pause {
+		body = opslog.Resume{Targets: targets}
+		o.mu.Lock()
+		for _, id := range ids {
+			delete(o.since, id) // from here on somebody may have heard of it
+		}
+		o.mu.Unlock()
+	}
+	if _, err := o.log.Append(t.Context(), opslog.Operation{Operator: "ada", Reason: "a test", Body: body}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if pause {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		for _, id := range ids {
+			if _, already := o.since[id]; !already {
+				o.since[id] = time.Now()
+			}
+		}
+	}
+}
+
+// TestSchedulesWithAnOperationsLog is TestSchedules with pauses that members hear of by the shipped operations log. Whoever
+// starts knows them before it reads.
+func TestSchedulesWithAnOperationsLog(t *testing.T) {
+	operations := int64(0)
+	for s := uint64(1); s <= uint64(*seeds)/4 && !t.Failed(); s++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := story.NewWorld(s, 3)
+			b := &bucket{mem: objstore.NewMem(), world: w}
+			faulty := objstoretest.NewFaulty(b.mem, b.fault)
+			o := &operators{store: faulty, log: opslog.Open(faulty, story.Pipeline, opslog.Options{Guard: storeGuard()}), since: map[int32]time.Time{}}
+			w.Follow, w.Broker.Paused = o.follow, o.paused
+			disturb(t, w, func() {
+				o.do(t, w.Chance.Is(2), int32(w.Chance.N(3)))
+				if w.Chance.Is(3) {
+					o.do(t, true, 0, 1, 2)
+					time.Sleep(hears + 20*time.Second)
+					before := []int64{w.Position(0), w.Position(1), w.Position(2)}
+					w.Broker.Produce(story.Topic, 1, "rr", "k")
+					time.Sleep(time.Minute)
+					for id, was := range before {
+						if at := w.Position(int32(id)); at != was && was != -1 {
+							t.Errorf("seed %d: partition %d is paused and moved from %d to %d\n%s", s, id, was, at, history(w))
+						}
+					}
+				}
+			})
+			o.do(t, false, 0, 1, 2)
+			calm(t, w, s)
+			w.Close()
+			if err := faulty.Close(); err != nil {
+				t.Error(err)
+			}
+			for _, v := range w.Broker.Violations() {
+				t.Errorf("seed %d: %s", s, v)
+			}
+			if broken := judge(w, versionsOf(w)); broken != "" {
+				t.Errorf("seed %d: %s\n%s", s, broken, history(w))
+			}
+			starts := w.Started()
+			for id := range int32(3) {
+				if got, want := w.Rows(id), w.Want(id, starts[id], 1<<40); !slices.Equal(got, want) {
+					t.Errorf("seed %d: partition %d has rows %v, want %v\n%s", s, id, got, want, history(w))
+				}
+			}
+			r, err := opslog.Open(b.mem, story.Pipeline, opslog.Options{Guard: storeGuard()}).Verify(context.WithoutCancel(t.Context()), opslog.Head{})
+			if err != nil || len(r.Findings) > 0 {
+				t.Errorf("seed %d: %+v %v", s, r, err)
+			}
+			operations += r.Entries
+		})
+	}
+	t.Logf("%d operations", operations)
+}
