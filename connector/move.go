@@ -3,6 +3,7 @@ package connector
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"sluice/classify"
 	"sluice/idempotency"
@@ -30,6 +31,8 @@ type Moves struct {
 	// TableID is the table that was shown, "" if there was none yet.
 	TableID string
 	Moves   []Move
+	// Others are txns of other programs that the moves were taken from, by appId, -1 for none. They must still be the same.
+	Others map[string]int64
 	// Accept marks the table as one of the pipeline's. Without it a table that was not marked refuses: see
 	// [ReasonTableReplaced].
 	Accept bool
@@ -62,6 +65,7 @@ func (m *Moves) plan(s *Snapshot) *Plan {
 	if _, marked := s.Positions[mark]; m.Accept && !marked {
 		p.Commit.Txns = append(p.Commit.Txns, Txn{mark, 0})
 	}
+	maps.Copy(p.expects, m.Others)
 	for _, move := range m.Moves {
 		p.add(move.Partition, move.From, Span{From: move.From, Next: move.Next, Epoch: -1}, 0)
 		if move.From >= 0 {

@@ -50,7 +50,8 @@ A partition without a position begins at its earliest offset; it says so.`,
 // adopted are positions of another program.
 type adopted struct {
 	next  map[int32]int64
-	what  string // said of each position, "committed by group g"
+	from  map[string]int64 // the txns of it in the table, by appId, -1 for none
+	what  string           // said of each position, "committed by group g"
 	notes []string
 }
 
@@ -104,7 +105,7 @@ func (f *adoptFlags) plan(ctx context.Context, m *mover, topic string) (*movePla
 		return nil, err
 	}
 	plan := m.newPlan(l)
-	plan.Accept, plan.Notes = true, a.notes
+	plan.Accept, plan.Notes, plan.others = true, a.notes, a.from
 	if seen.standing != nil {
 		plan.note("the topic would be held: %s: %s", seen.standing.Reason, seen.standing.Detail)
 	}
@@ -195,5 +196,12 @@ func (f *adoptFlags) fromIngest(l *look) (*adopted, error) {
 	if found[name] == nil {
 		return nil, refused("the table has no txn of kafka-delta-ingest, whose appId is <app_id>-<partition>, for app id %q", name)
 	}
-	return &adopted{next: found[name], what: "behind the last record of kafka-delta-ingest's " + name}, nil
+	from := map[string]int64{}
+	for _, p := range l.partitions() {
+		from[fmt.Sprintf("%s-%d", name, p.ID)] = -1
+	}
+	for id, next := range found[name] {
+		from[fmt.Sprintf("%s-%d", name, id)] = next - 1
+	}
+	return &adopted{next: found[name], from: from, what: "behind the last record of kafka-delta-ingest's " + name}, nil
 }

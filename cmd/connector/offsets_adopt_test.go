@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -239,6 +240,54 @@ func TestOffsetsAdoptFromSpark(t *testing.T) {
 		l.adopts(map[int32]int64{0: 4, 1: 4, 2: 2}, nil, "--from", "spark", "--checkpoint", "file://"+filepath.ToSlash(spark(t, 3, batches...)))
 	})
 }
+
+// A program that was not stopped writes on while somebody reads what would be done: its position was another one then.
+func TestOffsetsAdoptComparesTheOtherProgramsPosition(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before, after map[string]int64
+		args          []string
+	}{
+		"kdi, further":      {map[string]int64{"i-0": 2, "i-1": 4}, map[string]int64{"i-0": 3}, []string{"--from", "kdi"}},
+		"kdi, once more":    {map[string]int64{"i-0": 2}, map[string]int64{"i-2": 0}, []string{"--from", "kdi"}},
+		"spark, further":    {map[string]int64{query: 1}, map[string]int64{query: 2}, []string{"--from", "spark"}},
+		"spark, first txn":  {nil, map[string]int64{query: 1}, []string{"--from", "spark"}},
+		"another program's": {map[string]int64{"i-0": 2}, map[string]int64{"j": 2}, []string{"--from", "kdi", "--app-id", "i"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newForeign(t, c.before)
+			args := slices.Concat([]string{"offsets", "adopt", "orders", "--reason", "r", "--config", l.config}, c.args)
+			if c.args[1] == "spark" {
+				args = append(args, "--checkpoint", spark(t, 2, map[int32]int64{0: 1}, map[int32]int64{0: 2}, map[int32]int64{0: 4}))
+			}
+			cli, _, errs := asked(true, "")
+			cli.stdin = readFunc(func(b []byte) (int, error) {
+				for appID, version := range c.after {
+					l.append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":%d,"lastUpdated":1}}`, appID, version))
+				}
+				return copy(b, "y\n"), nil
+			})
+			root := cli.root()
+			root.SetArgs(args)
+			err := root.ExecuteContext(t.Context())
+			if name == "another program's" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			var code exitError
+			if !errors.As(err, &code) || code.code != exitRefused || !strings.Contains(err.Error(), "look again") {
+				t.Errorf("%v\n%s", err, errs)
+			}
+		})
+	}
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(b []byte) (int, error) { return f(b) }
 
 func TestOffsetsAdoptFlags(t *testing.T) {
 	t.Parallel()

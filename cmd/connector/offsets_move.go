@@ -73,6 +73,7 @@ type movePlan struct {
 
 	of      *opened
 	tableID string
+	others  map[string]int64 // see connector.Moves
 }
 
 // shownMove is a position before and after, and what that means.
@@ -274,7 +275,7 @@ func (p *movePlan) open(store objstore.Store, guard *reliability.Guard) (*delta.
 func (p *movePlan) commit(m *mover) *connector.Moves {
 	all := &connector.Moves{
 		Moved:    connector.Moved{Command: m.command, Operator: m.change.operator, Reason: m.change.reason},
-		Pipeline: p.of.config.Pipeline, TableID: p.tableID, Accept: p.Accept,
+		Pipeline: p.of.config.Pipeline, TableID: p.tableID, Accept: p.Accept, Others: p.others,
 	}
 	for _, s := range p.Moves {
 		all.Moves = append(all.Moves, connector.Move{Partition: s.partition, From: s.From, Next: s.To})

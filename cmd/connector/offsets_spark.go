@@ -58,6 +58,10 @@ func (f *adoptFlags) fromSpark(ctx context.Context, l *look) (*adopted, error) {
 	}
 	a := &adopted{}
 	batch, inTable := l.snapshot.Positions[appID]
+	a.from = map[string]int64{appID: -1}
+	if inTable {
+		a.from[appID] = batch
+	}
 	if err := c.judge(a, appID, &batch, inTable); err != nil {
 		return nil, err
 	}
