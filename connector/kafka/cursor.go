@@ -60,8 +60,8 @@ type cursor struct {
 	findingOn int64
 	// refused is since when the broker has refused a position that the bounds allow.
 	refused time.Time
-	// unchecked says that the position is suspected only because its broker is too old to compare its epoch; checked is
-	// the leader's epoch in which it was compared.
+	// unchecked says that the position is suspected only because its broker is too old to compare its epoch, or is not the
+	// leader; checked is the leader's epoch in which it was compared.
 	unchecked bool
 	checked   int32
 

@@ -317,7 +317,8 @@ func (l *Log) settle(f *fetcher, opener *recordbatch.Opener, flight *flight, p *
 		l.enqueue(c)
 	case p.err == kafka.OffsetOutOfRange, p.err == 0 && p.divergedAt >= 0:
 		l.metrics.failed(kafka.OffsetOutOfRange)
-		c.replicaUntil, c.unchecked = time.Time{}, false
+		// That a replica lags behind its leader is no finding; the leader is asked whether there is one.
+		c.replicaUntil, c.unchecked = time.Time{}, f.broker != c.leader
 		l.suspect(c, time.Now())
 	case p.unchecked && p.err == 0 && c.req.Epoch >= 0 && c.req.Epoch < c.epoch && c.checked != c.epoch:
 		c.unchecked = true

@@ -438,6 +438,58 @@ func TestLogFollowsReplica(t *testing.T) {
 	})
 }
 
+// A replica that the leader names and that lags behind, or cannot be reached, is left for the leader; nothing spins between
+// the two, and nothing is lost.
+func TestLogReplicaLags(t *testing.T) {
+	for _, code := range []*kerr.Error{kerr.OffsetNotAvailable, kerr.OffsetOutOfRange, kerr.NotLeaderForPartition, nil} {
+		name := "away"
+		if code != nil {
+			name = code.Message
+		}
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *scene) {
+				w.create("t", 1)
+				leader := w.fake.LeaderFor("t", 0)
+				w.fake.SetFollowers("t", 0, []int32{1 - leader})
+				var requests atomic.Int32
+				lags := time.Now().Add(30 * time.Second)
+				w.fake.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+					w.fake.KeepControl()
+					requests.Add(1)
+					fetch := req.(*kmsg.FetchRequest)
+					switch {
+					case fetch.Rack == "":
+						t.Error("a request without the rack")
+					case w.fake.CurrentNode() == leader:
+						return answer(fetch, func(_ kmsg.FetchRequestTopicPartition, rp *kmsg.FetchResponseTopicPartition) {
+							rp.PreferredReadReplica = 1 - leader
+						}), nil, true
+					case time.Now().After(lags):
+						return nil, nil, false
+					case code == nil:
+						return nil, errors.New("gone"), true
+					}
+					return answer(fetch, func(_ kmsg.FetchRequestTopicPartition, rp *kmsg.FetchResponseTopicPartition) {
+						rp.ErrorCode = code.Code
+					}), nil, true
+				})
+				w.produce("t", 0, 10, "v")
+				r := w.read(LogConfig{Rack: "r1"})
+				p := r.partitions("t")[0]
+				r.from(p, 0, -1)
+				r.within(30*time.Second, func() bool { return false })
+				if n := requests.Load(); n > 60 {
+					t.Errorf("%d requests in 30 s", n)
+				}
+				if r.held[p] != nil {
+					t.Fatal(r.held[p])
+				}
+				r.until(30*time.Second, func() bool { return r.records() == 10 })
+			})
+		})
+	}
+}
+
 // The Log ends at once while requests are under way; late answers meet nobody. The bubble fails if something stays.
 func TestLogCancel(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *scene) {

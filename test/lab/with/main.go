@@ -3,7 +3,7 @@
 //	go run ./test/lab/with kafka,minio COMMAND ARGUMENT...
 //
 // kafka-3.9.1 in place of kafka is a broker of that version. In the command's environment SLUICE_TEST_KAFKA is the
-// broker's address, SLUICE_TEST_S3 the URL of the S3 server.
+// broker's address and SLUICE_TEST_KAFKA_VERSION its version, if one was named, SLUICE_TEST_S3 the URL of the S3 server.
 package main
 
 import (
@@ -53,7 +53,7 @@ func run(ctx context.Context, servers, args []string) (err error) {
 				return err
 			}
 			defer func() { err = errors.Join(err, kafka.Stop()) }()
-			env = append(env, "SLUICE_TEST_KAFKA="+kafka.Addr)
+			env = append(env, "SLUICE_TEST_KAFKA="+kafka.Addr, "SLUICE_TEST_KAFKA_VERSION="+version)
 		case "minio":
 			minio, err := lab.StartMinIO(ctx, own)
 			if err != nil {

@@ -1,0 +1,114 @@
+//go:build lab
+
+package kafka
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"sluice/connector"
+	"sluice/test/lab"
+)
+
+// TestClusterLab is what only several real brokers do. It starts them, of the version that SLUICE_TEST_KAFKA_VERSION
+// names, the newest without it.
+func TestClusterLab(t *testing.T) {
+	c, err := lab.StartKafkaCluster(t.Context(), lab.KafkaClusterOptions{
+		Dir: t.TempDir(), Version: os.Getenv("SLUICE_TEST_KAFKA_VERSION"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, run := range map[string]func(*testing.T, *scene, *lab.KafkaCluster){
+		"NearestReplica": testClusterNearestReplica,
+		"Throttled":      testClusterThrottled,
+	} {
+		t.Run(name, func(t *testing.T) { run(t, newScene(t, c.Addrs(), (&net.Dialer{}).DialContext), c) })
+	}
+}
+
+// source is the broker that a partition is read from now.
+func (r *reader) source(p connector.Partition) int32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.cursors[p]; c != nil {
+		return c.source()
+	}
+	return noBroker
+}
+
+// A member in a rack reads from the replica there, from the leader while that one is away, and from the replica again.
+func testClusterNearestReplica(t *testing.T, w *scene, c *lab.KafkaCluster) {
+	w.create("near", 1)
+	if err := c.Place(t.Context(), "near", 0, 1, 2, 3); err != nil {
+		t.Fatal(err)
+	}
+	r := w.read(LogConfig{Rack: "r3"}, func(cfg *Config) { cfg.Session = 6 * time.Second })
+	p := r.partitions("near")[0]
+	r.from(p, 0, -1)
+	records := 0
+	more := func(from int32) {
+		t.Helper()
+		r.until(time.Minute, func() bool {
+			if r.source(p) == from && r.records() == records {
+				return true
+			}
+			w.produce("near", 0, 10, fmt.Sprint(records, "-"))
+			records += 10
+			r.within(300*time.Millisecond, func() bool { return r.records() == records })
+			return false
+		})
+	}
+	more(3)
+	if err := c.Broker(3).Kill(); err != nil {
+		t.Fatal(err)
+	}
+	more(1)
+	if err := c.Broker(3).Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.InSync(t.Context(), "near"); err != nil {
+		t.Fatal(err)
+	}
+	more(3) // the leader names the replica again when it is asked
+	if r.held[p] != nil || int(r.at[p].Next) != records {
+		t.Errorf("held by %v at %d of %d", r.held[p], r.at[p].Next, records)
+	}
+}
+
+// A broker that wants fewer requests, because of a quota, gets fewer.
+func testClusterThrottled(t *testing.T, w *scene, _ *lab.KafkaCluster) {
+	const client = "throttled"
+	name := client
+	_, err := w.admin.AlterClientQuotas(t.Context(), []kadm.AlterClientQuotaEntry{{
+		Entity: kadm.ClientQuotaEntity{{Type: "client-id", Name: &name}},
+		Ops:    []kadm.AlterClientQuotaOp{{Key: "consumer_byte_rate", Value: 200_000}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.create("quota", 1)
+	for range 10 {
+		w.produce("quota", 0, 1000, string(make([]byte, 100))) // ten times 110 kB
+	}
+	r := w.read(LogConfig{PartitionBytes: 200_000}, func(cfg *Config) { cfg.ClientID = client })
+	p := r.partitions("quota")[0]
+	began := time.Now()
+	r.from(p, 0, -1)
+	r.until(2*time.Minute, func() bool { return r.records() == 10_000 })
+	throttled, requests := r.metric("sluice_fetch_throttled_seconds_total"), r.metric("sluice_fetch_requests_total")
+	t.Logf("1.1 MB in %v, %v requests, throttled for %v s", time.Since(began).Round(time.Second), requests, throttled)
+	if throttled < 1 || requests > 30 {
+		t.Errorf("%v requests, throttled for %v s", requests, throttled)
+	}
+}
