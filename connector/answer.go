@@ -51,9 +51,8 @@ func (r *reader) turnToFetching() {
 		if t.stuck = r.stuck(t); t.stuck == was && (!t.stuck || !short) {
 			continue
 		}
-		for _, c := range r.claims {
+		for _, c := range t.claims {
 			switch {
-			case c.table != t:
 			case !t.stuck:
 				r.request(c)
 			case short && c.state == reading && (len(c.queue) > 0 || c.fetching):
@@ -75,18 +74,4 @@ func (r *reader) shed(c *claim) {
 	r.log.Forget(c.Partition)
 	r.drop(c)
 	c.ahead, c.aheadEp = c.next, c.epoch
-}
-
-// sweep gives back what is left when everything has ended: blocks that no lane came to.
-func (r *reader) sweep() {
-	for _, c := range r.claims {
-		r.drop(c)
-	}
-	for _, l := range r.lanes {
-		for len(l.in) > 0 {
-			if w := <-l.in; w.block != nil {
-				r.blocks.put(w.block)
-			}
-		}
-	}
 }

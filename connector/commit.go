@@ -7,7 +7,7 @@ import (
 
 // commit makes a plan permanent. The order of its steps is the guarantee; after each it says what a crash there means.
 // The letters are those of docs/guarantees.md.
-func (w *writer) commit(ctx context.Context, p *Plan) (*Snapshot, error) {
+func (w *writer) commit(ctx context.Context, p *Plan, progress func(done int, encoded int64)) (*Snapshot, error) {
 	// (a) PRE on the snapshot at hand: not worth encoding what the log has passed already.
 	// A crash: nothing happened, the claims resume at their positions.
 	if err := p.pre(w.snapshot); err != nil {
@@ -19,7 +19,7 @@ func (w *writer) commit(ctx context.Context, p *Plan) (*Snapshot, error) {
 	var staged *Staged
 	if len(p.Pieces) > 0 {
 		var err error
-		if staged, err = w.table.Stage(ctx, w.snapshot, p.Pieces); err != nil {
+		if staged, err = w.table.Stage(ctx, w.snapshot, p.Pieces, progress); err != nil {
 			return nil, fmt.Errorf("data files: %w", err)
 		}
 	}

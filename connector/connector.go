@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -15,7 +14,6 @@ import (
 
 	"sluice/classify"
 	"sluice/reliability"
-	"sluice/reliability/bytepool"
 )
 
 // Config is what steers the story. cmd/connector fills it from config.yaml, where each key is explained.
@@ -56,13 +54,6 @@ type QueueConfig struct {
 type Target struct {
 	Table   Table
 	Decoder Decoder
-}
-
-// Pools are the budgets of memory. They never borrow from each other. nil is no bound.
-type Pools struct {
-	// Fetch holds responses of brokers and the records in them until they are rows. The reader only looks at it, to shed
-	// what waits; Log takes from it.
-	Fetch *bytepool.Pool
 }
 
 // Connector moves every record of its topics into their tables.
@@ -154,21 +145,19 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 	if n == 0 {
 		n = runtime.GOMAXPROCS(0)
 	}
-	if c.Pools.Fetch == nil {
-		c.Pools.Fetch = bytepool.New(math.MaxInt64)
-	}
-	outcomes := make(chan outcome)
+	pools := c.Pools.withDefaults()
+	outcomes, progress := make(chan outcome), make(chan struct{}, 1)
 	r := &reader{
 		config:      c.Config,
 		log:         c.Log,
 		logger:      c.Logger,
 		metrics:     m,
 		valve:       newValve(c.Queue),
-		pools:       c.Pools,
+		pools:       pools,
 		blocks:      newBlockPool(2*int(c.Queue.PauseAt)/blockRecords + n),
 		assignments: make(chan Assignment),
 		outcomes:    outcomes,
-		progress:    make(chan struct{}, 1),
+		progress:    progress,
 		claims:      map[Partition]*claim{},
 		byTopic:     map[string]*tableState{},
 		starts:      map[string]Start{},
@@ -176,7 +165,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		newWriter: func(t *tableState, target Target) *writer {
 			return &writer{
 				table: target.Table, group: c.Group, log: c.Log, kafka: c.Kafka, pipeline: c.Pipeline, start: map[string]Start{},
-				out: outcomes, lanes: n, logger: c.Logger.With("table", t.name), metrics: m, wake: make(chan struct{}, 1), state: t,
+				out: outcomes, lanes: n, batch: pools.Batch, tell: func() { wake(progress) }, logger: c.Logger.With("table", t.name), metrics: m, wake: make(chan struct{}, 1), state: t,
 			}
 		},
 		offsets:  newOffsetKeeper(c.Group, c.OffsetCommitInterval, c.Logger, m),
@@ -184,9 +173,11 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		standing: c.Standing,
 		paused:   c.Paused,
 	}
+	r.chunk.set(pools.Batch.Size(), n, len(c.Topics))
 	for id := range n {
 		r.lanes = append(r.lanes, &lane{
 			id: id, in: make(chan laneWork, laneQueue), progress: r.progress, valve: r.valve, blocks: r.blocks, metrics: m,
+			batch: pools.Batch, chunk: &r.chunk,
 			open: map[*tableState]*openChunk{},
 		})
 	}

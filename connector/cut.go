@@ -7,7 +7,8 @@ import (
 
 // full tells whether the batch that fills is as large as a commit may be.
 func (r *reader) full(t *tableState) bool {
-	return t.filled.rows.Load() >= t.limits.Rows || t.filled.bytes.Load() >= t.limits.Bytes
+	return t.filled.rows.Load() >= t.limits.Rows || t.filled.bytes.Load() >= t.limits.Bytes ||
+		t.filled.held.Load() >= r.batchShare() || t.cutting != nil && r.crowding(t)
 }
 
 // due says why the batch of a table should be cut now, or "".
@@ -28,6 +29,8 @@ func (r *reader) due(t *tableState) string {
 		return "rows"
 	case t.filled.bytes.Load() >= t.limits.Bytes:
 		return "bytes"
+	case t.filled.held.Load() >= r.batchShare(), r.pressed == t:
+		return "memory"
 	case !empty && age >= t.limits.Every:
 		return "age"
 	case empty && (age >= emptyEvery || gathered(t) >= emptyOffsets):

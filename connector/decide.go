@@ -18,6 +18,7 @@ type Chunk struct {
 	Rows   arrow.RecordBatch
 	Schema Schema // that the rows were built for
 	Runs   []Run  // all rows, in order
+	held   int64  // of the batch pool, in bytes
 }
 
 // Run is rows [From, To) of a chunk, which stem from offsets [First, Last] of one session of a claim.

@@ -105,8 +105,13 @@ func (r *reader) failed(t *tableState, err error, atCommit bool) {
 
 // dropAll drops the batch that fills and the cut behind which nothing can follow any more.
 func (r *reader) dropAll(t *tableState) {
+	open := t.cutting
 	t.cutting, t.opened, t.looking = nil, time.Time{}, false
-	t.writer.post(func(w *work) { w.cut, w.look = nil, nil })
+	t.writer.post(func(w *work) {
+		if w.cut, w.look = nil, nil; open != nil {
+			w.dropped = append(w.dropped, open)
+		}
+	})
 	r.dropOpen(t)
 }
 

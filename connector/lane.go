@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+
+	"sluice/reliability/bytepool"
 )
 
 const (
@@ -22,6 +24,8 @@ type block struct {
 	schema    Schema
 	partition Partition
 	session   uint64
+	reserved  int64 // of the batch pool, in bytes
+	values    int64 // bytes of values
 	records   []Record
 	taken     []uint16 // the valve's slot of each record
 }
@@ -42,6 +46,8 @@ type lane struct {
 	valve    *valve
 	blocks   *blockPool
 	metrics  *metrics
+	batch    *bytepool.Pool
+	chunk    *chunkLimit
 
 	open map[*tableState]*openChunk
 }
@@ -54,12 +60,13 @@ type openChunk struct {
 	runs       []Run
 	chunks     []Chunk
 	candidates []Candidate
-	// sealedRows and sealedBytes are those of chunks.
-	sealedRows, sealedBytes int64
+	// sealedRows, sealedBytes and sealedHeld are those of chunks.
+	sealedRows, sealedBytes, sealedHeld int64
+	fed                                 int64 // bytes of values in the chunk that fills
 	// stopped are sessions with a bad record: what follows it would be dropped by decide.
 	stopped map[uint64]bool
 	// counted is this lane's share of the table's filled.
-	counted struct{ rows, bytes, bad int64 }
+	counted struct{ rows, bytes, bad, held int64 }
 }
 
 func (o *openChunk) count(t *tableState, rows, bytes, bad int64) {
@@ -76,10 +83,12 @@ type filled struct {
 	rows, bytes atomic.Int64
 	bad         atomic.Int64
 	queued      atomic.Int64 // records handed over and not looked at yet
+	held        atomic.Int64 // of the batch pool, blocks on their way included
+	ratio       ratio
 }
 
 func (l *lane) run(ctx context.Context) {
-	defer l.drop()
+	defer l.dropAll()
 	for {
 		select {
 		case w := <-l.in:
@@ -87,11 +96,13 @@ func (l *lane) run(ctx context.Context) {
 			case w.block != nil:
 				l.decode(w.block)
 			case w.cut != nil:
-				w.cut.parts <- l.close(w.table)
+				p, held := l.close(w.table)
+				w.cut.held.Add(held)
+				w.cut.parts <- p
 				w.cut.passed.Add(1)
 				l.tell()
 			default:
-				release(l.close(w.table).chunks)
+				l.drop(w.table)
 			}
 		case <-ctx.Done():
 			return
@@ -99,11 +110,18 @@ func (l *lane) run(ctx context.Context) {
 	}
 }
 
-// drop releases what is still open at the end.
-func (l *lane) drop() {
+// dropAll releases what is still open at the end.
+func (l *lane) dropAll() {
 	for t := range l.open {
-		release(l.close(t).chunks)
+		l.drop(t)
 	}
+}
+
+// drop releases what is open for a table.
+func (l *lane) drop(t *tableState) {
+	p, _ := l.close(t)
+	releaseRows(l.batch, p.chunks)
+	l.tell()
 }
 
 func (l *lane) decode(b *block) {
@@ -113,7 +131,7 @@ func (l *lane) decode(b *block) {
 		l.open[b.table] = o
 	}
 	if o.schema != b.schema {
-		o.seal()
+		o.seal(b.table)
 		o.schema = b.schema
 		o.builder, o.broken = b.table.decoder.Builder(b.schema)
 	}
@@ -124,6 +142,7 @@ func (l *lane) decode(b *block) {
 		}
 		l.row(b, &b.records[i], o)
 	}
+	l.settle(b.table, o, b.reserved)
 	if o.builder != nil {
 		rowsNow, bytesNow := o.size()
 		o.count(b.table, rowsNow-rows, bytesNow-bytes, 0)
@@ -136,9 +155,11 @@ func (l *lane) decode(b *block) {
 }
 
 // tell has the reader look again.
-func (l *lane) tell() {
+func (l *lane) tell() { wake(l.progress) }
+
+func wake(ch chan<- struct{}) {
 	select {
-	case l.progress <- struct{}{}:
+	case ch <- struct{}{}:
 	default:
 	}
 }
@@ -154,7 +175,7 @@ func (l *lane) row(b *block, r *Record, o *openChunk) {
 		err = o.builder.Add(b.partition, r)
 	}
 	if errors.Is(err, ErrChunkFull) && o.builder.Rows() > 0 {
-		o.seal()
+		o.seal(b.table)
 		err = o.builder.Add(b.partition, r)
 	}
 	if err != nil {
@@ -163,6 +184,7 @@ func (l *lane) row(b *block, r *Record, o *openChunk) {
 		o.count(b.table, 0, 0, 1)
 		return
 	}
+	o.fed += int64(len(r.Value))
 	at := int64(o.builder.Rows())
 	if n := len(o.runs); n > 0 && o.runs[n-1].Partition == b.partition && o.runs[n-1].Session == b.session {
 		o.runs[n-1].Last, o.runs[n-1].To = r.Offset, at
@@ -170,8 +192,8 @@ func (l *lane) row(b *block, r *Record, o *openChunk) {
 		o.runs = append(o.runs, Run{b.partition, b.session, r.Offset, r.Offset, at - 1, at})
 	}
 	// Bytes are counted column by column: not for each row, but before many large records can gather.
-	if at >= chunkRows || (at%16 == 0 || len(r.Value) > chunkBytes/64) && o.builder.Bytes() >= chunkBytes {
-		o.seal()
+	if at >= chunkRows || (at%16 == 0 || len(r.Value) > leastChunk/64) && o.builder.Bytes() >= l.chunk.Load() {
+		o.seal(b.table)
 	}
 }
 
@@ -185,29 +207,51 @@ func (o *openChunk) size() (rows, bytes int64) {
 	return rows, bytes
 }
 
+// settle has the batch pool hold what the lane really has for a table, in place of what was reserved.
+func (l *lane) settle(t *tableState, o *openChunk, reserved int64) {
+	held := o.sealedHeld
+	if o.builder != nil {
+		held += o.builder.Held()
+	}
+	change := held - o.counted.held
+	o.counted.held = held
+	t.filled.held.Add(change - reserved)
+	l.batch.Adjust(change - reserved)
+}
+
 // seal closes the chunk that fills.
-func (o *openChunk) seal() {
+func (o *openChunk) seal(t *tableState) {
 	if o.builder == nil || o.builder.Rows() == 0 {
 		return
 	}
 	o.sealedRows += int64(o.builder.Rows())
 	o.sealedBytes += o.builder.Bytes()
-	o.chunks = append(o.chunks, Chunk{o.builder.Seal(), o.schema, o.runs})
-	o.runs = nil
+	rows := o.builder.Seal()
+	held := o.builder.Sealed()
+	o.chunks = append(o.chunks, Chunk{Rows: rows, Schema: o.schema, Runs: o.runs, held: held})
+	o.sealedHeld += held
+	t.filled.ratio.learn(held, o.fed)
+	o.runs, o.fed = nil, 0
 }
 
-// close ends this lane's part of a batch.
-func (l *lane) close(t *tableState) part {
+// close ends this lane's part of a batch, which has so many bytes of the batch pool.
+func (l *lane) close(t *tableState) (p part, held int64) {
 	o := l.open[t]
 	if o == nil {
-		return part{lane: l.id}
+		return part{lane: l.id}, 0
 	}
-	o.seal()
-	p := part{l.id, o.chunks, o.candidates}
+	o.seal(t)
+	l.settle(t, o, 0)
+	p, held = part{l.id, o.chunks, o.candidates}, o.sealedHeld
+	t.filled.held.Add(-held)
+	o.counted.held, o.sealedHeld = 0, 0
+	if p.chunks == nil {
+		delete(l.open, t) // nothing came: its builder need not wait for more
+	}
 	o.count(t, -o.counted.rows, -o.counted.bytes, -o.counted.bad)
 	o.chunks, o.candidates, o.sealedRows, o.sealedBytes = nil, nil, 0, 0
 	clear(o.stopped)
-	return p
+	return p, held
 }
 
 // blockPool lends blocks, so that a record costs no allocation on its way.

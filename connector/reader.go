@@ -21,6 +21,7 @@ type reader struct {
 	valve    *valve
 	blocks   *blockPool
 	pools    Pools
+	chunk    chunkLimit
 	lanes    []*lane
 	tables   []*tableState
 	byTopic  map[string]*tableState // nil for a topic that feeds none
@@ -42,6 +43,7 @@ type reader struct {
 	claims   map[Partition]*claim
 	order    []*claim // of the hand-over; turned, so that no claim starves another
 	turn     int
+	pressed  *tableState // to cut for want of memory
 	sessions uint64
 	joined   bool // a generation is valid
 	assigned bool // there was one
@@ -100,6 +102,7 @@ func (r *reader) run(ctx context.Context) {
 	for {
 		r.pauses()
 		r.handOver()
+		r.pressed = r.pressing()
 		for _, t := range r.tables {
 			if reason := r.due(t); reason != "" {
 				r.cut(t, reason)
@@ -193,6 +196,7 @@ func (r *reader) feeds(topic string) *tableState {
 		t := &tableState{name: conf.Table, decoder: target.Decoder, limits: conf.Commit, claims: map[Partition]*claim{}}
 		t.writer = r.newWriter(t, target)
 		i, r.tables = len(r.tables), append(r.tables, t)
+		r.chunk.set(r.pools.Batch.Size(), len(r.lanes), len(r.tables))
 		if r.begun != nil {
 			r.begun(t.writer)
 		}
@@ -265,7 +269,7 @@ func (r *reader) handOver() {
 // open tells whether the valve is, and says so when it stays closed.
 func (r *reader) open() bool {
 	was, now := r.valve.closed, time.Now()
-	open := r.valve.isOpen(now)
+	open := r.valve.isOpen(now, r.pools.Batch.Size()-r.pools.Batch.Used())
 	switch {
 	case open && was:
 		r.metrics.closedSeconds.Add(now.Sub(r.valve.since).Seconds())
@@ -277,7 +281,8 @@ func (r *reader) open() bool {
 		r.metrics.paused.Inc()
 	case !open && !r.valve.told && now.Sub(r.valve.since) >= closedTold:
 		r.valve.told = true
-		r.logger.Warn("BACKPRESSURE: PAUSED", "queued", r.valve.queued.Load(), "pause_at", r.config.Queue.PauseAt, "resume_at", r.config.Queue.ResumeAt)
+		r.logger.Warn("BACKPRESSURE: PAUSED", "queued", r.valve.queued.Load(), "pause_at", r.config.Queue.PauseAt, "resume_at", r.config.Queue.ResumeAt,
+			"batch_bytes", r.pools.Batch.Used(), "batch_limit", r.pools.Batch.Size())
 	}
 	return open
 }
@@ -311,7 +316,12 @@ func (r *reader) handOverFrom(c *claim) bool {
 		c.parsed = b
 	}
 	b := c.parsed
-	for _, rec := range b.records[len(b.taken):] {
+	values := 0
+	for _, rec := range b.records {
+		if values > 0 && values+len(rec.Value) > blockBytes {
+			break
+		}
+		values += len(rec.Value)
 		slot := r.valve.slot(c.Partition, rec.Key)
 		if !r.valve.take(slot) {
 			break // this key has its share queued: this partition waits, others go on
@@ -322,17 +332,24 @@ func (r *reader) handOverFrom(c *claim) bool {
 	if ready == 0 {
 		return false
 	}
+	reserved, ok := r.reserve(t, values, ready)
+	if !ok {
+		r.valve.give(b.taken)
+		b.taken = b.taken[:0]
+		return false
+	}
 	out := b
 	if c.parsed = nil; ready < len(b.records) {
 		out, c.parsed = r.split(b, ready)
 	}
-	out.table, out.schema, out.partition, out.session = t, t.schema, c.Partition, c.session
+	out.table, out.schema, out.partition, out.session, out.reserved = t, t.schema, c.Partition, c.session, reserved
 	last := out.records[ready-1].Offset // the lane owns the block once it has it
 	t.filled.queued.Add(int64(ready))
 	select {
 	case c.lane.in <- laneWork{block: out}:
 	default: // the lane is busy: it will say when it is not
 		t.filled.queued.Add(-int64(ready))
+		r.unreserve(t, reserved)
 		r.valve.give(out.taken)
 		out.taken = out.taken[:0]
 		c.parsed = r.join(out, c.parsed)

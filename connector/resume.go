@@ -189,7 +189,7 @@ func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRe
 		if err != nil {
 			return fmt.Errorf("START of topic %q: %w", name, err)
 		}
-		s, err := w.commit(ctx, plan)
+		s, err := w.commit(ctx, plan, nil)
 		if err != nil {
 			return fmt.Errorf("START of topic %q: %w", name, err)
 		}

@@ -162,8 +162,12 @@ type Builder interface {
 	// Rows and Bytes tell what Seal would return; Bytes counts the column buffers.
 	Rows() int
 	Bytes() int64
+	// Held is what the chunk that fills takes in memory now, its unused capacity included; 0 before its first row.
+	Held() int64
 	// Seal returns the rows and starts the next chunk. The caller releases them. nil if there are none.
 	Seal() arrow.RecordBatch
+	// Sealed is what the rows of the last Seal take in memory.
+	Sealed() int64
 	// Ignored is the number of unknown fields passed over since the last call.
 	Ignored() int64
 }
@@ -176,9 +180,10 @@ var ErrChunkFull = errors.New("chunk is full")
 type Table interface {
 	// Load returns the newest snapshot. It creates the table if it does not exist and may be created.
 	Load(ctx context.Context) (*Snapshot, error)
-	// Stage encodes chunks into data files and puts them, step (b) of a commit. The order of rows in chunks, spans and
-	// adds is the order given.
-	Stage(ctx context.Context, s *Snapshot, chunks []Piece) (*Staged, error)
+	// Stage encodes pieces into data files and puts them, step (b) of a commit. The order of rows in pieces, row groups and
+	// adds is the order given. progress is called by the same goroutine: the first done pieces are encoded and not
+	// touched any more, and files of so many bytes wait in memory until they are put.
+	Stage(ctx context.Context, s *Snapshot, pieces []Piece, progress func(done int, encoded int64)) (*Staged, error)
 	// Commit appends one version to the log, step (d). pre is called with each log prefix that the version would
 	// extend, the one before the first try included; its error ends the commit and is returned as it is. The result is
 	// the snapshot with the commit in it. Fenced also if a version in between made the staged files invalid.

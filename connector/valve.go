@@ -20,6 +20,7 @@ type valve struct {
 
 	// Owned by the reader:
 	closed bool
+	wants  int64 // bytes of the batch pool that are waited for; 0 none
 	since  time.Time
 	told   bool // PAUSED was logged
 }
@@ -55,13 +56,17 @@ func (v *valve) give(taken []uint16) {
 	v.queued.Add(-int64(len(taken)))
 }
 
-// isOpen looks at the thresholds: closed at pauseAt, open again at resumeAt.
-func (v *valve) isOpen(now time.Time) bool {
+// isOpen looks at the thresholds: closed at pauseAt, open again at resumeAt; and closed as long as the batch pool, of
+// which so much is free, has not what is waited for.
+func (v *valve) isOpen(now time.Time, free int64) bool {
 	queued := v.queued.Load()
+	if v.wants <= free {
+		v.wants = 0
+	}
 	switch {
-	case !v.closed && queued >= v.pauseAt:
+	case !v.closed && (queued >= v.pauseAt || v.wants > 0):
 		v.closed, v.since = true, now
-	case v.closed && queued <= v.resumeAt:
+	case v.closed && queued <= v.resumeAt && v.wants == 0:
 		v.closed = false
 	}
 	return !v.closed

@@ -11,6 +11,7 @@ import (
 
 	"sluice/classify"
 	"sluice/reliability"
+	"sluice/reliability/bytepool"
 )
 
 // A writer carries the cuts of one table into its log. It alone looks at the table: resume, START, decide, commit run
@@ -23,6 +24,8 @@ type writer struct {
 	kafka    *reliability.Guard
 	pipeline string
 	out      chan<- outcome
+	batch    *bytepool.Pool
+	tell     func() // has the reader look again
 	lanes    int
 	state    *tableState // the reader's; only passed back to it
 	logger   *slog.Logger
@@ -43,9 +46,11 @@ type writer struct {
 type work struct {
 	topics map[string]Start // that feed the table from now on, too
 	cut    *openCut
-	resume map[Partition]resumeRequest
-	look   map[Partition]int64
-	ends   bool // how far the whole table is from where its topics ended at the first such question
+	// dropped are cuts that nobody wants any more; what the lanes had for them is given back.
+	dropped []*openCut
+	resume  map[Partition]resumeRequest
+	look    map[Partition]int64
+	ends    bool // how far the whole table is from where its topics ended at the first such question
 }
 
 // openCut is a cut whose marker is on its way through the lanes.
@@ -53,6 +58,8 @@ type openCut struct {
 	claims map[Partition]Span
 	parts  chan part // one from each lane, with room for all
 	passed atomic.Int32
+	held   atomic.Int64 // of the batch pool, in bytes
+	taken  bool         // by its writer, who owns this
 }
 
 // marked tells whether the marker is through all lanes.
@@ -129,6 +136,10 @@ func (w *writer) run(ctx context.Context) {
 		w.todo = work{}
 		w.mu.Unlock()
 		maps.Copy(w.start, todo.topics)
+		for _, open := range todo.dropped {
+			w.discard(ctx, open)
+		}
+		todo.dropped = nil
 		switch {
 		case todo.cut != nil:
 			o := w.write(ctx, todo.cut)
@@ -196,13 +207,15 @@ func (w *writer) write(ctx context.Context, open *openCut) outcome {
 	if cut == nil {
 		return outcome{kind: fenced, err: context.Cause(ctx)}
 	}
-	defer release(cut.Chunks)
+	holding := w.hold(open, cut)
+	defer holding.end()
 	plan := decide(cut, w.snapshot, w.pipeline)
+	holding.plan(plan.Pieces)
 	if len(plan.Next) == 0 {
 		return outcome{kind: settled, plan: plan}
 	}
 	began := time.Now()
-	s, err := w.commit(ctx, plan)
+	s, err := w.commit(ctx, plan, holding.progress)
 	if err == nil {
 		w.snapshot, w.failures = s, 0
 		w.metrics.committed(plan, time.Since(began))
@@ -230,12 +243,16 @@ func (w *writer) unsettled(ctx context.Context, plan *Plan, err error) outcome {
 
 // gather waits for the part of every lane. nil if ctx ended first.
 func (w *writer) gather(ctx context.Context, open *openCut) *Cut {
+	open.taken = true
 	parts := make([]part, w.lanes)
 	for range w.lanes {
 		select {
 		case p := <-open.parts:
 			parts[p.lane] = p
 		case <-ctx.Done():
+			for _, p := range parts {
+				releaseRows(w.batch, p.chunks)
+			}
 			return nil
 		}
 	}
@@ -247,9 +264,13 @@ func (w *writer) gather(ctx context.Context, open *openCut) *Cut {
 	return cut
 }
 
-func release(chunks []Chunk) {
-	for _, c := range chunks {
-		c.Rows.Release()
+// discard gives back what the lanes have for a cut that was dropped before it was taken.
+func (w *writer) discard(ctx context.Context, open *openCut) {
+	if open.taken {
+		return
+	}
+	if cut := w.gather(ctx, open); cut != nil {
+		w.hold(open, cut).end()
 	}
 }
 

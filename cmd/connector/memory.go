@@ -71,7 +71,7 @@ func roundSize(n int64) string { return strconv.FormatInt(n>>20, 10) + "MiB" }
 
 // pools are the two pools of a budget.
 func (b budget) pools() connector.Pools {
-	return connector.Pools{Fetch: bytepool.New(b.fetch)}
+	return connector.Pools{Fetch: bytepool.New(b.fetch), Batch: bytepool.New(b.batch)}
 }
 
 // limitRuntime tells the garbage collector of the limit, unless the environment does.

@@ -80,7 +80,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 	}
 	s.group = kafka.NewGroup(s.client, membership, logger, s.registry)
 	pools := c.budget.pools()
-	s.registry.MustRegister(bytepool.Collector(map[string]*bytepool.Pool{"fetch": pools.Fetch}))
+	s.registry.MustRegister(bytepool.Collector(map[string]*bytepool.Pool{"fetch": pools.Fetch, "batch": pools.Batch}))
 	s.log = kafka.NewLog(s.client, kafka.LogConfig{
 		Memory:   pools.Fetch,
 		MaxBytes: int(c.Kafka.Fetch.MaxBytes), MaxWait: c.Kafka.Fetch.MaxWait, Rack: c.Kafka.Rack,

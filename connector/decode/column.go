@@ -229,6 +229,22 @@ func (c *column) size(n int) int64 {
 	return int64(size)
 }
 
+// held is what the column takes in memory, its unused capacity included.
+func (c *column) held() int64 {
+	const offset, row = 4, 16 // bytes of an int32 and of a span
+	size := cap(c.fixed) + cap(c.data) + offset*(cap(c.offsets)+cap(c.indices)) + row*cap(c.nulls)
+	if c.dict != nil {
+		size += c.dict.held()
+	}
+	switch {
+	case c.kind == schema.Array:
+		return int64(size) + c.elem.held()
+	case c.kind == schema.Struct:
+		return int64(size) + c.object.held()
+	}
+	return int64(size)
+}
+
 // reserve prepares an empty column for a chunk like the last one.
 func (c *column) reserve() {
 	const slack = 64 // whole words are written; chunks of as many rows differ in bytes

@@ -38,6 +38,12 @@ func newInterner(limit int) *interner {
 	return &interner{slots: make([]slot, 64), limit: limit, offsets: make([]int32, 1, 65)}
 }
 
+// held is what the dictionary takes in memory.
+func (t *interner) held() int {
+	const slot, offset = 24, 4
+	return slot*cap(t.slots) + cap(t.data) + offset*(cap(t.offsets)+cap(t.firstRow))
+}
+
 func (t *interner) count() int         { return len(t.offsets) - 1 }
 func (t *interner) value(i int) []byte { return t.data[t.offsets[i]:t.offsets[i+1]] }
 

@@ -105,6 +105,7 @@ type jsonDecoder struct {
 	rows    int
 	fed     int // bytes of records in the chunk: bounds every offset
 	ignored int64
+	sealed  int64 // bytes of the last batch
 
 	// Of the record at hand.
 	record  []byte
@@ -254,6 +255,17 @@ func (d *jsonDecoder) Bytes() (size int64) {
 	return size
 }
 
+// Held implements [connector.Builder].
+func (d *jsonDecoder) Held() (size int64) {
+	if !d.open {
+		return 0
+	}
+	for _, c := range d.columns {
+		size += c.held()
+	}
+	return size + int64(cap(d.copied)+cap(d.scratch))
+}
+
 // Ignored implements [connector.Builder]. Fields of refused records do not count.
 func (d *jsonDecoder) Ignored() int64 {
 	n := d.ignored
@@ -263,7 +275,7 @@ func (d *jsonDecoder) Ignored() int64 {
 
 // Seal implements [connector.Builder].
 func (d *jsonDecoder) Seal() arrow.RecordBatch {
-	if d.rows == 0 {
+	if d.sealed = 0; d.rows == 0 {
 		return nil
 	}
 	fields, arrays := make([]arrow.Field, len(d.columns)), make([]arrow.Array, len(d.columns))
@@ -271,6 +283,7 @@ func (d *jsonDecoder) Seal() arrow.RecordBatch {
 		var data arrow.ArrayData
 		fields[i], data = c.finishField(d.rows)
 		arrays[i] = array.MakeFromData(data)
+		d.sealed += heldBy(data)
 		data.Release()
 	}
 	batch := array.NewRecordBatch(arrow.NewSchema(fields, nil), arrays, int64(d.rows))
@@ -282,9 +295,28 @@ func (d *jsonDecoder) Seal() arrow.RecordBatch {
 	return batch
 }
 
+// Sealed implements [connector.Builder].
+func (d *jsonDecoder) Sealed() int64 { return d.sealed }
+
+// heldBy is what the buffers of an array take, their unused capacity included.
+func heldBy(data arrow.ArrayData) (size int64) {
+	for _, b := range data.Buffers() {
+		if b != nil {
+			size += int64(cap(b.Buf()))
+		}
+	}
+	for _, child := range data.Children() {
+		size += heldBy(child)
+	}
+	if d, ok := data.Dictionary().(*array.Data); ok && d != nil {
+		size += heldBy(d)
+	}
+	return size
+}
+
 // trim gives the memory of an unusually large record back.
 func (d *jsonDecoder) trim() {
-	const usual = 1 << 20
+	const usual = 64 << 10
 	if cap(d.copied) > usual {
 		d.copied = nil
 	}

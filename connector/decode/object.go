@@ -135,6 +135,13 @@ func (o *object) size(n int) (size int64) {
 	return size
 }
 
+func (o *object) held() (size int64) {
+	for i := range o.members {
+		size += o.members[i].held()
+	}
+	return size
+}
+
 // finish also returns the fields with the types of this chunk.
 func (o *object) finish(n int) ([]arrow.Field, []arrow.ArrayData) {
 	fields, data := make([]arrow.Field, len(o.members)), make([]arrow.ArrayData, len(o.members))

@@ -50,14 +50,16 @@ func (f *staged) setNamed() {
 
 // Stage implements connector.Table. Each file has a name that was never used and never will be, so that it can be put
 // again without harm.
-func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, pieces []connector.Piece) (*connector.Staged, error) {
+func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, pieces []connector.Piece, progress func(done int, encoded int64)) (*connector.Staged, error) {
 	columns, ok := s.Schema.(*schema.Schema)
 	if !ok || t.head == nil {
 		return nil, errors.New("stage: the snapshot is not one of this table")
 	}
 	f := &staged{table: s.TableID, schema: columns, at: time.Now()}
 	out := &connector.Staged{Files: f}
-	err := datafile.Encode(ctx, columns.Arrow(), pieces, t.encoding(), func(file datafile.File) error {
+	encoding := t.encoding()
+	encoding.Progress = progress
+	err := datafile.Encode(ctx, columns.Arrow(), pieces, encoding, func(file datafile.File) error {
 		key := fmt.Sprintf("part-%05d-%s.c000.zstd.parquet", len(f.adds), uuid.New())
 		// It is listed before it is put: a put that failed may have had its effect.
 		f.adds = append(f.adds, deltalog.Add{

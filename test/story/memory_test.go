@@ -2,27 +2,143 @@ package story_test
 
 import (
 	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"sluice/connector"
 	"sluice/test/story"
 )
 
-var tights = flag.Int("story.tights", 300, "how many seeded schedules to run with hardly any memory")
+var tights = flag.Int("story.tights", defaultTights, "how many seeded schedules to run with hardly any memory")
 
-// TestSchedulesInLittleMemory is TestSchedules where each process has memory for one to four answers: every wait for memory
-// ends, nothing is used after it was given back (it is overwritten then), and in the end everything was given back once.
-func TestSchedulesInLittleMemory(t *testing.T) {
+// tight runs play once for each schedule.
+func tight(t *testing.T, play func(t *testing.T, s uint64)) {
+	t.Helper()
 	first, last := uint64(1), uint64(*tights)
 	if *seed != 0 {
 		first, last = *seed, *seed
 	}
 	for s := first; s <= last && !t.Failed(); s++ {
-		synctest.Test(t, func(t *testing.T) {
-			w := story.NewWorld(s, 3)
-			w.Fetch = story.Response + 4<<10*int64(1+s%4)
-			w.CommitRows = 1 + int64(s%7)
-			play(t, w, s)
-		})
+		synctest.Test(t, func(t *testing.T) { play(t, s) })
 	}
+}
+
+// TestSchedulesInLittleMemory is TestSchedules where each process has memory for one to four answers and a few rows: every
+// wait for memory ends, nothing is used after it was given back (it is overwritten then), and in the end everything was
+// given back once.
+func TestSchedulesInLittleMemory(t *testing.T) {
+	tight(t, func(t *testing.T, s uint64) {
+		w := story.NewWorld(s, 3)
+		w.Fetch = story.Response + 4<<10*int64(1+s%4)
+		w.Batch = 100 << (s % 6)
+		w.CommitRows = 1 + int64(s%7)
+		play(t, w, s)
+	})
+}
+
+// TestTablesInLittleMemory: three tables share the memory of a process, and one of them commits slowly for a while. The
+// others go on meanwhile, and in the end every table has every row once.
+func TestTablesInLittleMemory(t *testing.T) {
+	var meanwhile int
+	tight(t, func(t *testing.T, s uint64) {
+		w := story.NewWorld(s, 2)
+		w.Logger = logger()
+		w.Fetch = story.Response + 4<<10*int64(1+s%4)
+		w.Batch = 400 << (s % 5)
+		w.CommitRows = 2 + int64(s%9)
+		logs := map[string]*story.TableLog{story.Topic: w.Log, "b": story.NewTableLog("table-b"), "c": story.NewTableLog("table-c")}
+		w.Others = map[string]*story.TableLog{"b": logs["b"], "c": logs["c"]}
+		w.Broker.Create("b", 2, 2)
+		w.Broker.Create("c", 3, 1)
+		var slow atomic.Bool
+		w.Broken = func(step string) error { // of the first table
+			if slow.Load() && step == "put data files" {
+				time.Sleep(time.Minute)
+			}
+			return nil
+		}
+		p := w.Begin(t.Context())
+		all := connector.Assignment{Joined: true}
+		for _, name := range slices.Sorted(maps.Keys(logs)) {
+			all.Partitions = append(all.Partitions, w.Broker.Partitions(name)...)
+		}
+		p.Member.Assign(all)
+		produced := map[string]int{}
+		for step := range 30 {
+			name := []string{story.Topic, "b", "c"}[w.Chance.N(3)]
+			id := int32(w.Chance.N(len(w.Broker.Partitions(name))))
+			kinds := make([]byte, 1+w.Chance.N(12))
+			for k := range kinds {
+				if kinds[k] = "rrrrt"[w.Chance.N(5)]; kinds[k] == 'r' {
+					produced[name]++
+				}
+			}
+			w.Broker.Produce(name, id, string(kinds), fmt.Sprint(w.Chance.N(3)))
+			slow.Store(step >= 10 && step < 20)
+			if w.Chance.Is(15) {
+				w.Crash(p)
+				p = w.Begin(t.Context())
+				p.Member.Assign(all)
+			}
+			time.Sleep(time.Duration(w.Chance.N(int(time.Second))))
+		}
+		rows := func(name string) (n int) {
+			for _, r := range rowsOf(logs[name], name) {
+				n += len(r)
+			}
+			return n
+		}
+		done := func(names ...string) bool {
+			for _, name := range names {
+				if rows(name) < produced[name] {
+					return false
+				}
+			}
+			return true
+		}
+		slow.Store(true)
+		for range 600 {
+			if done("b", "c") {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		if !done(story.Topic) {
+			meanwhile++
+		}
+		slow.Store(false)
+		for range 3600 {
+			if done(story.Topic, "b", "c") {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		w.Close()
+		for _, v := range w.Broker.Violations() {
+			t.Errorf("seed %d: %s", s, v)
+		}
+		for name, log := range logs {
+			got := rowsOf(log, name)
+			for _, part := range w.Broker.Partitions(name) {
+				var want []int64
+				for o, k := range w.Broker.Kinds(name, part.ID) {
+					if k == story.Row {
+						want = append(want, int64(o))
+					}
+				}
+				if !slices.Equal(got[part.ID], want) {
+					t.Errorf("seed %d: %v has rows %v, want %v", s, part, got[part.ID], want)
+				}
+			}
+		}
+	})
+	if meanwhile == 0 && *seed == 0 {
+		t.Error("no table was ever done before the slow one")
+	}
+	t.Logf("%d schedules, in %d of them the other tables were done before the slow one", *tights, meanwhile)
 }

@@ -34,8 +34,8 @@ type World struct {
 	UntilCurrent bool
 	Every        time.Duration
 	CommitRows   int64
-	// Fetch is the memory of a process for answers, in bytes.
-	Fetch int64
+	// Fetch and Batch are the memory of a process for answers and for rows, in bytes.
+	Fetch, Batch int64
 	// Pauses are what an operator paused; members look at them as they are now.
 	Pauses Pauses
 	// Others are further topics that the members are configured for, with the log of the table that each feeds: the World's
@@ -60,7 +60,7 @@ func NewWorld(seed uint64, partitions int) *World {
 	chance := NewChance(seed)
 	w := &World{
 		Broker: NewBroker(chance), Log: NewTableLog("table-1"), Chance: chance, Logger: slog.New(slog.DiscardHandler),
-		Every: time.Second, CommitRows: 20, Fetch: 1 << 20,
+		Every: time.Second, CommitRows: 20, Fetch: 1 << 20, Batch: 1 << 30,
 	}
 	w.Broker.Create(Topic, 1, partitions)
 	w.Broker.Paused = w.Pauses.Since
@@ -121,7 +121,8 @@ func (w *World) Begin(ctx context.Context) *Process {
 			Lanes:                2,
 			UntilCurrent:         w.UntilCurrent,
 		},
-		Group: p.Member, Log: p.Member, Paused: paused, Logger: logger, Pools: connector.Pools{Fetch: p.Member.Memory},
+		Group: p.Member, Log: p.Member, Paused: paused, Logger: logger,
+		Pools: connector.Pools{Fetch: p.Member.Memory, Batch: bytepool.New(w.Batch)},
 		Route: func(topic string) (connector.TopicConfig, connector.Target, bool) {
 			if topic == Topic {
 				return feed, target, true
@@ -165,8 +166,8 @@ func (w *World) Stop(p *Process) {
 	p.stop()
 	<-p.done
 	p.Member.Wait()
-	if n := p.Member.Memory.Used(); n != 0 {
-		w.Broker.blame("%s has not given back %d bytes of memory", p.Name, n)
+	if fetch, batch := p.Member.Memory.Used(), p.Connector.Pools.Batch.Used(); fetch != 0 || batch != 0 {
+		w.Broker.blame("%s has not given back %d bytes of answers, %d of rows", p.Name, fetch, batch)
 	}
 	p.end()
 	w.members = slices.DeleteFunc(w.members, func(o *Process) bool { return o == p })

@@ -125,8 +125,9 @@ func (t *Table) step(ctx context.Context, name string) error {
 		return classify.Mark(err, classify.Canceled)
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.dead {
+	dead := t.dead
+	t.mu.Unlock()
+	if dead {
 		return errDead
 	}
 	if t.Broken != nil {
@@ -152,14 +153,19 @@ func (t *Table) trace(format string, args ...any) {
 }
 
 // Stage remembers which rows the pieces hold.
-func (t *Table) Stage(ctx context.Context, _ *connector.Snapshot, pieces []connector.Piece) (*connector.Staged, error) {
+func (t *Table) Stage(ctx context.Context, _ *connector.Snapshot, pieces []connector.Piece, progress func(done int, encoded int64)) (*connector.Staged, error) {
 	if err := t.step(ctx, "stage"); err != nil {
 		return nil, err
 	}
 	var rows []Source
-	for _, p := range pieces {
+	for i, p := range pieces {
 		rows = append(rows, sources(p)...)
+		progress(i+1, int64(len(rows)))
 	}
+	if err := t.step(ctx, "put data files"); err != nil {
+		return nil, err
+	}
+	progress(len(pieces), 0)
 	t.trace("put data files: %d rows in %d pieces", len(rows), len(pieces))
 	return &connector.Staged{Files: rows, Rows: int64(len(rows))}, nil
 }
@@ -226,6 +232,8 @@ func (Decoder) Builder(connector.Schema) (connector.Builder, error) { return &bu
 type builder struct {
 	from []connector.Partition
 	at   []int64
+
+	sealed int64
 }
 
 var rowSchema = arrow.NewSchema([]arrow.Field{
@@ -250,6 +258,8 @@ func (b *builder) Add(p connector.Partition, r *connector.Record) error {
 func (b *builder) Rows() int      { return len(b.at) }
 func (b *builder) Bytes() int64   { return int64(len(b.at) * 32) }
 func (b *builder) Ignored() int64 { return 0 }
+func (b *builder) Held() int64    { return int64(cap(b.at) * 32) }
+func (b *builder) Sealed() int64  { return b.sealed }
 
 // Seal returns the chunk.
 func (b *builder) Seal() arrow.RecordBatch {
@@ -261,7 +271,7 @@ func (b *builder) Seal() arrow.RecordBatch {
 		rb.Field(2).(*array.Int32Builder).Append(p.ID)
 		rb.Field(3).(*array.Int64Builder).Append(b.at[i])
 	}
-	*b = builder{}
+	*b = builder{sealed: b.Bytes()}
 	return rb.NewRecordBatch()
 }
 

@@ -99,7 +99,7 @@ func orders(first, n int) arrow.RecordBatch {
 func dictionaryOrders(b arrow.RecordBatch) arrow.RecordBatch {
 	e := newEncoder(mustColumns(orderSchema), 32)
 	e.stats = make([]stat, e.cols.bounds)
-	arrays, err := e.shapeAll(chunk{b, [][2]int64{{0, b.NumRows()}}})
+	arrays, err := e.shapeAll(chunk{rows: b, ranges: [][2]int64{{0, b.NumRows()}}})
 	if err != nil {
 		panic(err)
 	}

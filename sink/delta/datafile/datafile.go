@@ -32,6 +32,9 @@ type Options struct {
 	IndexedLeaves int
 	// StringPrefix is the length of string bounds in UTF-16 code units. Default: 32, Delta's own.
 	StringPrefix int
+	// Progress is called by the goroutine of Encode: the first done pieces are not touched any more, and the file that is
+	// put together has so many bytes in memory, which are gone when yield has returned. May be nil.
+	Progress func(done int, encoded int64)
 }
 
 func (o Options) withDefaults() Options {
@@ -46,6 +49,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.StringPrefix <= 0 {
 		o.StringPrefix = 32
+	}
+	if o.Progress == nil {
+		o.Progress = func(int, int64) {}
 	}
 	return o
 }
@@ -128,6 +134,7 @@ func encodeAll(ctx context.Context, cols *columns, chunks []chunk, o Options, yi
 		if err := file.add(g); err != nil {
 			return fmt.Errorf("encode data file: %w", err)
 		}
+		o.Progress(chunks[i].pieces, file.size())
 		if i+1 < len(chunks) && file.size() < o.TargetSize && !file.full() {
 			continue
 		}
@@ -139,6 +146,8 @@ func encodeAll(ctx context.Context, cols *columns, chunks []chunk, o Options, yi
 		if err := yield(whole); err != nil {
 			return err
 		}
+		whole = File{}
+		o.Progress(chunks[i].pieces, 0)
 	}
 	return nil
 }
@@ -163,6 +172,7 @@ func (e *encoder) protected(ctx context.Context, c chunk) (g encoded) {
 type chunk struct {
 	rows   arrow.RecordBatch
 	ranges [][2]int64
+	pieces int // of all, up to the end of this chunk
 }
 
 // groupPieces gathers pieces that follow each other and stem from the same record batch.
@@ -179,6 +189,7 @@ func groupPieces(pieces []connector.Piece) ([]chunk, error) {
 			chunks = append(chunks, chunk{rows: p.Rows})
 		}
 		c := &chunks[len(chunks)-1]
+		c.pieces = i + 1
 		if n := len(c.ranges); n > 0 && c.ranges[n-1][1] == p.From {
 			c.ranges[n-1][1] = p.To
 			continue

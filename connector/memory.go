@@ -1,0 +1,210 @@
+package connector
+
+import (
+	"math"
+	"sync/atomic"
+
+	"sluice/reliability/bytepool"
+)
+
+// Pools are the budgets of memory. They never borrow from each other. nil is no bound.
+//
+// Fetch holds responses of brokers and the records in them until they are rows. The reader only looks at it, to shed
+// what waits; Log takes from it.
+//
+// Batch holds rows: blocks on their way to a lane by an estimate, chunks by what their columns take, encoded files until
+// they are put. The reader alone asks for it, before it hands a block over; lanes correct the estimate afterwards, and
+// writers give back. So nobody who holds a part of it ever waits for more.
+type Pools struct {
+	Fetch, Batch *bytepool.Pool
+}
+
+func (p Pools) withDefaults() Pools {
+	if p.Fetch == nil {
+		p.Fetch = bytepool.New(math.MaxInt64 / 2)
+	}
+	if p.Batch == nil {
+		p.Batch = bytepool.New(math.MaxInt64 / 2)
+	}
+	return p
+}
+
+const (
+	// blockBytes is what the values of a block come to at most, unless it has one record.
+	blockBytes = 1 << 20
+	// Before a table's first chunk has shown better: how many bytes of columns a byte of value becomes, and a row beside.
+	usualRatio, usualRow = 1.25, 128
+	leastChunk           = 512 << 10
+)
+
+// chunkLimit is the size at which lanes seal a chunk, shared by all of them: with few bytes, many lanes and many tables
+// the chunks that are open at the same time must not be the whole pool.
+type chunkLimit struct{ atomic.Int64 }
+
+func (c *chunkLimit) set(pool int64, lanes, tables int) {
+	c.Store(min(max(pool/int64(4*lanes*max(tables, 1)), leastChunk), chunkBytes))
+}
+
+// ratio is what lanes learned of a table: bytes of columns for a byte of value.
+type ratio struct{ bits atomic.Uint64 }
+
+func (r *ratio) learn(held, values int64) {
+	if values > 0 {
+		r.bits.Store(math.Float64bits(float64(held) / float64(values)))
+	}
+}
+
+// estimate is what rows of so many bytes of values will take.
+func (r *ratio) estimate(values, rows int) int64 {
+	if bits := r.bits.Load(); bits != 0 {
+		return int64(float64(values)*math.Float64frombits(bits)) + 1
+	}
+	return int64(float64(values)*usualRatio) + int64(rows*usualRow)
+}
+
+// releaseRows gives back chunks that nobody needs any more.
+func releaseRows(pool *bytepool.Pool, chunks []Chunk) {
+	for _, c := range chunks {
+		c.Rows.Release()
+		pool.Adjust(-c.held)
+	}
+}
+
+// batchShare is the part of the batch pool that the rows of one table may take before they are cut: the cut and the
+// batch behind it fit together.
+func (r *reader) batchShare() int64 { return r.pools.Batch.Size() / 100 * 45 }
+
+// crowding tells whether a table that has a cut on its way takes more than its part, while others need theirs.
+func (r *reader) crowding(t *tableState) bool {
+	pool := r.pools.Batch
+	return len(r.tables) > 1 && pool.Used() > pool.Size()/2 &&
+		t.cutting.held.Load()+t.filled.held.Load() >= pool.Size()/int64(2*len(r.tables))
+}
+
+// pressing is the table to cut so that the batch pool gets room, nil if it has enough or soon will have: the largest one,
+// then, while that is on its way, the one that has waited longest.
+func (r *reader) pressing() *tableState {
+	pool := r.pools.Batch
+	if pool.Used() < pool.Size()/100*85 && r.valve.wants == 0 {
+		return nil
+	}
+	var onTheWay int64
+	var largest, oldest *tableState
+	for _, t := range r.tables {
+		held := t.filled.held.Load()
+		switch {
+		case t.cutting != nil:
+			if onTheWay += t.cutting.held.Load(); !t.cutting.marked(len(r.lanes)) {
+				onTheWay += held
+			}
+		case t.opened.IsZero() || held == 0:
+		default:
+			if largest == nil || held > largest.filled.held.Load() {
+				largest = t
+			}
+			if oldest == nil || t.opened.Before(oldest.opened) {
+				oldest = t
+			}
+		}
+	}
+	switch {
+	case onTheWay == 0:
+		return largest
+	case onTheWay < pool.Size()/3:
+		return oldest
+	}
+	return nil
+}
+
+// reserve takes room in the batch pool for a block, or closes the valve until there is that much.
+func (r *reader) reserve(t *tableState, values, rows int) (int64, bool) {
+	pool := r.pools.Batch
+	n := min(t.filled.ratio.estimate(values, rows), pool.Size())
+	if !pool.TryAcquire(n) {
+		r.valve.wants = n
+		return 0, false
+	}
+	t.filled.held.Add(n)
+	return n, true
+}
+
+// unreserve gives the room of a block back that was not handed over.
+func (r *reader) unreserve(t *tableState, n int64) {
+	t.filled.held.Add(-n)
+	r.pools.Batch.Release(n)
+}
+
+// sweep gives back what is left when everything has ended: blocks that no lane came to, cuts that no writer took.
+func (r *reader) sweep() {
+	for _, c := range r.claims {
+		r.drop(c)
+	}
+	for _, l := range r.lanes {
+		for len(l.in) > 0 {
+			if w := <-l.in; w.block != nil {
+				r.pools.Batch.Release(w.block.reserved)
+				r.blocks.put(w.block)
+			}
+		}
+	}
+	for _, t := range r.tables {
+		for _, open := range append(t.writer.todo.dropped, t.cutting, t.writer.todo.cut) {
+			for open != nil && len(open.parts) > 0 {
+				releaseRows(r.pools.Batch, (<-open.parts).chunks)
+			}
+		}
+	}
+}
+
+// holding is what a cut has of the batch pool while it is written. Its rows are given back as they are encoded, the
+// encoded bytes as they are put.
+type holding struct {
+	pool    *bytepool.Pool
+	cut     *openCut
+	chunks  []Chunk
+	last    []int // of each chunk: the number of pieces up to its end
+	freed   int   // chunks
+	encoded int64
+	tell    func()
+}
+
+func (w *writer) hold(open *openCut, cut *Cut) *holding {
+	return &holding{pool: w.batch, cut: open, chunks: cut.Chunks, tell: w.tell}
+}
+
+// plan notes which pieces the chunks became.
+func (h *holding) plan(pieces []Piece) {
+	h.last = make([]int, len(h.chunks))
+	n := 0
+	for i, c := range h.chunks {
+		for n < len(pieces) && pieces[n].Rows == c.Rows {
+			n++
+		}
+		h.last[i] = n
+	}
+}
+
+// progress is told while the pieces are encoded: nobody needs the first done of them any more, and so many bytes of files
+// are in memory.
+func (h *holding) progress(done int, encoded int64) {
+	to := h.freed
+	for to < len(h.chunks) && h.last[to] <= done {
+		to++
+	}
+	h.give(to, encoded)
+}
+
+func (h *holding) give(to int, encoded int64) {
+	change := encoded - h.encoded
+	for _, c := range h.chunks[h.freed:to] {
+		change -= c.held
+	}
+	releaseRows(h.pool, h.chunks[h.freed:to])
+	h.pool.Adjust(encoded - h.encoded)
+	h.cut.held.Add(change)
+	h.freed, h.encoded = to, encoded
+	h.tell()
+}
+
+// end gives back what is left.
+func (h *holding) end() { h.give(len(h.chunks), 0) }

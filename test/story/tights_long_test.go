@@ -1,0 +1,5 @@
+//go:build long
+
+package story_test
+
+const defaultTights = 10_000
