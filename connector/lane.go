@@ -25,7 +25,6 @@ type block struct {
 	partition Partition
 	session   uint64
 	reserved  int64 // of the batch pool, in bytes
-	values    int64 // bytes of values
 	records   []Record
 	taken     []uint16 // the valve's slot of each record
 }

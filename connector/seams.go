@@ -155,7 +155,7 @@ type Decoder interface {
 }
 
 // Builder fills the columns of one chunk after the other. It belongs to one lane.
-type Builder interface {
+type Builder interface { //nolint:interfacebloat // what goes in, what comes out, and four numbers about it
 	// Add appends the record as one row. A Poison error leaves the chunk as it was; its text says what is wrong and
 	// where, never with bytes of the record. ErrChunkFull asks for Seal and says nothing of the record.
 	Add(Partition, *Record) error

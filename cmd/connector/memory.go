@@ -74,6 +74,14 @@ func (b budget) pools() connector.Pools {
 	return connector.Pools{Fetch: bytepool.New(b.fetch), Batch: bytepool.New(b.batch)}
 }
 
+// encoders is how many row groups may be encoded at the same time, over all tables: one for each core, as far as what the
+// pools leave has room for twice a chunk of rows for each.
+func (b budget) encoders(cores int) int {
+	const rest = 48 << 20 // for everything else in the process
+	chunk := min(max(b.batch/int64(4*cores), 512<<10), 16<<20)
+	return int(min(max((b.limit-b.fetch-b.batch-rest)/(2*chunk), 1), int64(cores)))
+}
+
 // limitRuntime tells the garbage collector of the limit, unless the environment does.
 func (b budget) limitRuntime(logger *slog.Logger, env func(string) string) {
 	attrs := []any{"limit", roundSize(b.limit), "source", b.source, "fetch", roundSize(b.fetch), "batch", roundSize(b.batch)}

@@ -67,6 +67,22 @@ func TestDivide(t *testing.T) {
 	}
 }
 
+// As many encoders as cores, if there is memory for them.
+func TestEncoders(t *testing.T) {
+	for _, tt := range []struct {
+		limit       int64
+		cores, want int
+	}{{512 << 20, 2, 2}, {256 << 20, 2, 2}, {128 << 20, 2, 1}, {128 << 20, 64, 9}, {512 << 20, 8, 8}, {8 << 30, 64, 64}} {
+		b, err := divide(tt.limit, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := b.encoders(tt.cores); got != tt.want {
+			t.Errorf("%d bytes, %d cores: %d, want %d", tt.limit, tt.cores, got, tt.want)
+		}
+	}
+}
+
 // The runtime gets the limit, unless the environment has set one.
 func TestLimitRuntime(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)

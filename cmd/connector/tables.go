@@ -67,7 +67,8 @@ func (s *system) open(topic TopicConfig) (*writtenTable, error) {
 	t.storing = s.guard("store", t.path, objstore.ErrNotFound, objstore.ErrExists)
 	t.Table, err = delta.Open(objstore.Sub(s.store, t.path), delta.Options{
 		Pipeline: s.config.Pipeline, Engine: "sluice/" + readBuild().Version, Schema: columns, FileSize: topic.Commit.FileSize,
-		Guard: t.storing, Logger: s.logger.With("table", t.path),
+		Encoders: s.encoders,
+		Guard:    t.storing, Logger: s.logger.With("table", t.path),
 		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"table": t.path}, s.registry),
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"sluice/connector/kafka"
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
+	"sluice/sink/delta/datafile"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
 )
@@ -33,6 +35,7 @@ type system struct {
 	client     *kafka.Client
 	group      *kafka.Group
 	log        *kafka.Log
+	encoders   *datafile.Shares
 	tables     tables
 	fixed      map[string]bool // the topics of a run until current, once they are known
 	operations *opslog.Follower
@@ -49,7 +52,10 @@ type wireOptions struct {
 
 // wire builds a system. Nothing is connected yet; an error is a mistake in the configuration.
 func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*system, error) {
-	s := &system{config: c, logger: logger, registry: prometheus.NewRegistry()}
+	s := &system{
+		config: c, logger: logger, registry: prometheus.NewRegistry(),
+		encoders: datafile.NewShares(c.budget.encoders(runtime.GOMAXPROCS(0))),
+	}
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	// The store, and in it the tables that the configuration names.

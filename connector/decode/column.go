@@ -236,10 +236,10 @@ func (c *column) held() int64 {
 	if c.dict != nil {
 		size += c.dict.held()
 	}
-	switch {
-	case c.kind == schema.Array:
+	if c.elem != nil {
 		return int64(size) + c.elem.held()
-	case c.kind == schema.Struct:
+	}
+	if c.object != nil {
 		return int64(size) + c.object.held()
 	}
 	return int64(size)

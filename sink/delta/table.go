@@ -33,6 +33,8 @@ type Options struct {
 	Schema *schema.Schema
 	// FileSize is the size in bytes at which a data file is closed. 0 takes the encoder's default.
 	FileSize int64
+	// Encoders is what row groups are encoded with, shared by all tables of a process. nil makes some for each commit.
+	Encoders *datafile.Shares
 	// Guard stands before the table's store. It retries and breaks; nothing below it does.
 	Guard *reliability.Guard
 	// TempDir is where a large checkpoint is spooled, "" for the system's directory.
@@ -169,7 +171,7 @@ func (t *Table) setHead(s *deltalog.State) {
 // encoding is how data files are encoded, by the options and the table's properties.
 func (t *Table) encoding() datafile.Options {
 	config := t.head.Metadata.Configuration
-	o := datafile.Options{TargetSize: t.opt.FileSize}
+	o := datafile.Options{TargetSize: t.opt.FileSize, Shares: t.opt.Encoders}
 	if n, ok := intProperty(config, "delta.dataSkippingNumIndexedCols", -1, math.MaxInt32); ok {
 		o.IndexedLeaves = n // 0 is taken care of where the statistics enter the log
 	}

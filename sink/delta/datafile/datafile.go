@@ -32,6 +32,8 @@ type Options struct {
 	IndexedLeaves int
 	// StringPrefix is the length of string bounds in UTF-16 code units. Default: 32, Delta's own.
 	StringPrefix int
+	// Shares are the working memory of encoders, for all tables of a process. Default: Parallel of them for this call.
+	Shares *Shares
 	// Progress is called by the goroutine of Encode: the first done pieces are not touched any more, and the file that is
 	// put together has so many bytes in memory, which are gone when yield has returned. May be nil.
 	Progress func(done int, encoded int64)
@@ -49,6 +51,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.StringPrefix <= 0 {
 		o.StringPrefix = 32
+	}
+	if o.Shares == nil {
+		o.Shares = NewShares(o.Parallel)
 	}
 	if o.Progress == nil {
 		o.Progress = func(int, int64) {}
@@ -77,7 +82,7 @@ type File struct {
 // Columns are found by name, at any depth. One that a batch lacks is null there; one that sc lacks is an error. A
 // string or binary column may come as a dictionary array, in any batch.
 //
-// Memory: the encoded row groups of one file, and what Parallel row groups take while they are encoded. All goroutines
+// Memory: the encoded row groups of one file, and what Shares take. All goroutines
 // have ended and nothing refers to the pieces when Encode returns.
 func Encode(ctx context.Context, sc *arrow.Schema, pieces []connector.Piece, o Options, yield func(File) error) error {
 	o = o.withDefaults()
@@ -110,7 +115,7 @@ func encodeAll(ctx context.Context, cols *columns, chunks []chunk, o Options, yi
 		encoders.Go(func() {
 			e := newEncoder(cols, o.StringPrefix)
 			for i := range todo {
-				done[i%window] <- e.protected(ctx, chunks[i])
+				done[i%window] <- e.shared(ctx, o.Shares, chunks[i])
 			}
 		})
 	}
@@ -146,10 +151,20 @@ func encodeAll(ctx context.Context, cols *columns, chunks []chunk, o Options, yi
 		if err := yield(whole); err != nil {
 			return err
 		}
-		whole = File{}
 		o.Progress(chunks[i].pieces, 0)
 	}
 	return nil
+}
+
+// shared encodes a chunk when there is a share for it.
+func (e *encoder) shared(ctx context.Context, shares *Shares, c chunk) encoded {
+	s, err := shares.take(ctx)
+	if err != nil {
+		return encoded{err: err}
+	}
+	defer shares.put(s)
+	e.share = s
+	return e.protected(ctx, c)
 }
 
 // protected encodes a chunk and turns a panic into its error: one in a goroutine would end the process whatever the

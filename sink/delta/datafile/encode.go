@@ -1,7 +1,6 @@
 package datafile
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -22,7 +21,7 @@ type encoder struct {
 	cutAt        int
 	dictionaries *dictionaries
 	sample       *sample
-	buf          bytes.Buffer // a file of one row group; kept, as regrowing it is a third of all allocation
+	share        *share // while it encodes
 
 	// Of the chunk at work, filled by shape.
 	stats   []stat
@@ -109,11 +108,11 @@ func (e *encoder) shapeAll(c chunk) ([]arrow.Array, error) {
 	return arrays, nil
 }
 
-// write makes a Parquet file of one row group in e.buf.
+// write makes a Parquet file of one row group in the share's buffer.
 func (e *encoder) write(ctx context.Context, arrays []arrow.Array) (*metadata.FileMetaData, error) {
-	e.buf.Reset()
-	props := writerProperties(e.cols.leaves, e.choices)
-	w, err := pqarrow.NewFileWriter(e.cols.sc, &e.buf, props, pqarrow.DefaultWriterProps())
+	e.share.buf.Reset()
+	props := writerProperties(e.cols.leaves, e.choices, parquet.WithAllocator(&e.share.memory))
+	w, err := pqarrow.NewFileWriter(e.cols.sc, &e.share.buf, props, pqarrow.DefaultWriterProps())
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +133,7 @@ func (e *encoder) write(ctx context.Context, arrays []arrow.Array) (*metadata.Fi
 	return w.FileMetadata()
 }
 
-// compact copies the column chunks out of e.buf, makes the offsets in the footer relative to the copy, and puts our
+// compact copies the column chunks out of the share's buffer, makes the offsets in the footer relative to the copy, and puts our
 // statistics there. The Parquet writer leaves bytes behind each chunk that nobody reads. A column chunk holds no
 // absolute offset of its own, so the copy is exact.
 //
@@ -143,7 +142,7 @@ func (e *encoder) compact(meta *metadata.FileMetaData) ([]byte, error) {
 	if len(meta.RowGroups) != 1 || len(meta.RowGroups[0].Columns) != len(e.cols.leaves) {
 		return nil, fmt.Errorf("the Parquet writer made %d row groups", len(meta.RowGroups))
 	}
-	group, data := meta.RowGroups[0], e.buf.Bytes()
+	group, data := meta.RowGroups[0], e.share.buf.Bytes()
 	size := int64(0)
 	for _, chunk := range group.Columns {
 		size += chunk.MetaData.TotalCompressedSize
@@ -208,7 +207,7 @@ func choiceOf(k kind) choice {
 }
 
 // writerProperties are Parquet's options for one row group. Leaves that share a path share the defaults.
-func writerProperties(leaves []leaf, choices []choice) *parquet.WriterProperties {
+func writerProperties(leaves []leaf, choices []choice, more ...parquet.WriterProperty) *parquet.WriterProperties {
 	o := []parquet.WriterProperty{
 		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCompressionLevel(zstdLevel),
 		// Pages wait in memory until the first one is cut. Small ones cost less of it, and of time.
@@ -232,7 +231,7 @@ func writerProperties(leaves []leaf, choices []choice) *parquet.WriterProperties
 			o = append(o, parquet.WithCompressionFor(path, compress.Codecs.Uncompressed))
 		}
 	}
-	return parquet.NewWriterProperties(o...)
+	return parquet.NewWriterProperties(append(o, more...)...)
 }
 
 // zstdLevel 1 is the fastest. Level 3 costs a sixth more and saves nothing on rows like ours.

@@ -1,0 +1,107 @@
+package datafile
+
+import (
+	"bytes"
+	"context"
+	"math/bits"
+)
+
+// Shares are what row groups are encoded with: as many at the same time as there are, over all tables that have the same
+// Shares, which take turns. Each keeps its buffers for the next row group.
+type Shares struct{ free chan *share }
+
+// NewShares returns n shares.
+func NewShares(n int) *Shares {
+	s := &Shares{make(chan *share, max(n, 1))}
+	for range cap(s.free) {
+		s.free <- &share{}
+	}
+	return s
+}
+
+// take waits for a share. Whoever has one needs nothing else to come to its end.
+func (s *Shares) take(ctx context.Context) (*share, error) {
+	select {
+	case x := <-s.free:
+		return x, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *Shares) put(x *share) {
+	if x.buf.Cap() > keptBytes {
+		x.buf = bytes.Buffer{}
+	}
+	s.free <- x
+}
+
+// share is the working memory of one encoder.
+type share struct {
+	buf    bytes.Buffer // a file of one row group; kept, as regrowing it is a third of all allocation
+	memory recycler
+}
+
+// keptBytes is what a share keeps of each kind of buffer.
+const keptBytes = 16 << 20
+
+// recycler is an [memory.Allocator] that keeps what is freed, for one goroutine.
+type recycler struct {
+	free  [bits.UintSize][][]byte // by the power of two that is their size
+	kept  int
+	scrub bool // in tests: what is freed is overwritten
+}
+
+const smallest = 6 // 64 bytes, what Arrow aligns to
+
+// Allocate implements [memory.Allocator]. The memory is zero, as Go's is.
+func (r *recycler) Allocate(size int) []byte {
+	b, fresh := r.get(size)
+	if !fresh {
+		clear(b)
+	}
+	return b
+}
+
+func (r *recycler) get(size int) (b []byte, fresh bool) {
+	class := max(bits.Len(uint(max(size, 1)-1)), smallest)
+	if list := r.free[class]; len(list) > 0 {
+		b = list[len(list)-1]
+		list[len(list)-1] = nil
+		r.free[class] = list[:len(list)-1]
+		r.kept -= cap(b)
+		return b[:size], false
+	}
+	return make([]byte, size, 1<<class), true
+}
+
+// Reallocate implements [memory.Allocator].
+func (r *recycler) Reallocate(size int, b []byte) []byte {
+	if cap(b) >= size {
+		return b[:size]
+	}
+	larger, fresh := r.get(size)
+	n := copy(larger, b)
+	if !fresh {
+		clear(larger[n:])
+	}
+	r.Free(b)
+	return larger
+}
+
+// Free implements [memory.Allocator].
+func (r *recycler) Free(b []byte) {
+	n := cap(b)
+	if r.scrub {
+		b = b[:n]
+		for i := range b {
+			b[i] = 0xDB
+		}
+	}
+	if n < 1<<smallest || n&(n-1) != 0 || r.kept+n > keptBytes {
+		return
+	}
+	class := bits.Len(uint(n - 1))
+	r.free[class] = append(r.free[class], b[:0])
+	r.kept += n
+}
