@@ -6,7 +6,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"syscall"
 	"testing"
 
 	"github.com/segmentio/kafka-go"
@@ -14,6 +16,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/kafka/dial"
 )
 
 func TestClassify(t *testing.T) {
@@ -44,6 +47,12 @@ func TestClassify(t *testing.T) {
 		{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, classify.Fatal},
 		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, classify.Fatal},
 		{&net.OpError{Op: "dial", Err: errors.New("no route")}, classify.Transient},
+		{&dial.Error{Cause: dial.CredentialsRefused, Err: kafka.SASLAuthenticationFailed}, classify.Fatal},
+		{&dial.Error{Cause: dial.WantsTLS, Err: io.EOF}, classify.Fatal},
+		{&dial.Error{Cause: dial.UnknownCA}, classify.Fatal},
+		{&dial.Error{Cause: dial.Unreachable, Err: syscall.ECONNREFUSED}, classify.Transient},
+		{&dial.Error{Cause: dial.Closed, Err: io.EOF}, classify.Transient},
+		{&dial.Error{Cause: dial.Silent, Err: context.Canceled}, classify.Canceled},
 		{kafka.ErrGroupClosed, classify.Canceled},
 		{context.Canceled, classify.Canceled},
 		{context.DeadlineExceeded, classify.Transient},
@@ -87,6 +96,8 @@ func TestHeld(t *testing.T) {
 	}{
 		{kafka.GroupAuthorizationFailed, connector.ReasonKafkaDenied},
 		{tls.RecordHeaderError{}, connector.ReasonKafkaDenied},
+		{&dial.Error{Cause: dial.NoTLS}, connector.ReasonKafkaDenied},
+		{&dial.Error{Cause: dial.Unreachable}, ""},
 		{kafka.InvalidSessionTimeout, connector.ReasonKafkaDown},
 		{connector.Held(connector.ReasonTopicMissing, "", nil), connector.ReasonTopicMissing},
 		{kafka.LeaderNotAvailable, ""},

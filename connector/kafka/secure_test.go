@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -31,15 +32,22 @@ func secured(t *testing.T, test func(t *testing.T, s *scene, with func(*Config))
 // TestSessionsEnd: brokers that end sessions for re-authentication cost nothing: no generation, no trouble, no error.
 func TestSessionsEnd(t *testing.T) {
 	secured(t, func(t *testing.T, s *scene, with func(*Config)) {
-		a := s.start(func(c *Config, _ *GroupConfig) { with(c) }, "t")
+		member, reading := prometheus.NewRegistry(), prometheus.NewRegistry()
+		a := s.start(func(c *Config, _ *GroupConfig) { with(c); c.Registerer = member }, "t")
 		s.until("joined", a.has(2))
-		r := s.read(LogConfig{}, with)
+		r := s.read(LogConfig{}, with, func(c *Config) { c.Registerer = reading })
 		p := r.partitions("t")[0]
 		r.from(p, 0, -1)
 		for second := range 300 {
 			s.produceAs(t, "t", p.ID, "v")
 			r.until(time.Minute, func() bool { return r.records() == second+1 })
 			time.Sleep(time.Second)
+		}
+		// Heartbeats come every 3 s, fetches twice a second: their connections renew at the first use after 1.9 s.
+		for reg, least := range map[*prometheus.Registry]float64{member: 95, reading: 120} {
+			if n := renewals(t, reg); n < least {
+				t.Errorf("authenticated again %v times in 300 s, want %v or more", n, least)
+			}
 		}
 		a.told("joined t-0 t-1")
 		if n := a.metricValues()["sluice_group_generations_total"]; n != 1 {
@@ -52,6 +60,23 @@ func TestSessionsEnd(t *testing.T) {
 			t.Errorf("said:\n%s", logs)
 		}
 	})
+}
+
+// renewals is how often connections were authenticated again.
+func renewals(t *testing.T, reg *prometheus.Registry) (n float64) {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "sluice_kafka_reauthentications_total" && m.GetLabel()[0].GetValue() == "ok" {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
 }
 
 // TestRefusedCredentials: a password that brokers do not take any more is a refusal with its cause, for whoever asks; it

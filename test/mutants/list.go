@@ -186,4 +186,42 @@ var list = []mutant{
 		old:  "if sameValue(ka[i], kb[i]) {", new: "if sameValue(ka[i], kb[i]) || true {",
 		pkg: "./cmd/connector", test: "^TestBadConfigs$",
 	},
+
+	// The wire.
+	{
+		name: "certificates are not verified",
+		file: "connector/kafka/dial/open.go",
+		old:  "InsecureSkipVerify: t.InsecureSkipVerify,", new: "InsecureSkipVerify: true,",
+		pkg: "./connector/kafka/dial", test: "^TestCauses$",
+	},
+	{
+		name: "the server need not know the password",
+		file: "connector/kafka/dial/scram.go",
+		old:  "subtle.ConstantTimeCompare(shown, s.signature) != 1 {", new: "len(shown) == 1 {",
+		pkg: "./connector/kafka/dial", test: "^TestScram$",
+	},
+	{
+		name: "passwords are sent without TLS",
+		file: "connector/kafka/dial/dial.go",
+		old:  "&& !s.InsecurePlaintext {", new: "&& s.InsecurePlaintext {",
+		pkg: "./connector/kafka/dial", test: "^TestCheck$",
+	},
+	{
+		name: "refused credentials are tried again at once",
+		file: "connector/kafka/dial/dial.go",
+		old:  "time.Since(p.at) >= remember {", new: "time.Since(p.at) >= 0 {",
+		pkg: "./connector/kafka/dial", test: "^TestRemembered$",
+	},
+	{
+		name: "a half written file takes the good one out of force",
+		file: "connector/kafka/dial/files.go",
+		old:  "case p.apply == nil:\n\t\treturn err", new: "default:\n\t\treturn err",
+		pkg: "./connector/kafka/dial", test: "^TestRotation$",
+	},
+	{
+		name: "sessions end",
+		file: "connector/kafka/dial/conn.go",
+		old:  "return !c.renew.IsZero() &&", new: "return false && !c.renew.IsZero() &&",
+		pkg: "./connector/kafka", test: "^TestSessionsEnd$",
+	},
 }
