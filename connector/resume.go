@@ -75,6 +75,10 @@ func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest)
 		if o, ok := offsets[p.Topic][p.ID]; f.hold == nil && (!ok || o.Next != f.at.Next) {
 			f.mend = true
 			result[p] = f
+			if ok && o.Next > f.at.Next {
+				w.logger.WarnContext(ctx, "the group's offset is ahead of the table's position: the table was set back or restored, or the position was; the table decides",
+					"topic", p.Topic, "partition", p.ID, "position", f.at.Next, "group_offset", o.Next)
+			}
 		}
 	}
 	return outcome{kind: resumed, resumed: result}

@@ -193,7 +193,7 @@ func (k *checks) topic(ctx context.Context, ask *questions, t *checkedTable, nam
 	defer cancel()
 	asking := *ask
 	asking.ask = k.patience(ctx)
-	l, err := asking.look(t.opened, name, t.snapshot)
+	l, err := asking.look(ctx, t.opened, name, t.snapshot)
 	held, isHold := errors.AsType[*connector.HoldError](err)
 	switch {
 	case isHold && held.Reason == connector.ReasonTopicMissing:

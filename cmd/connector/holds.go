@@ -180,7 +180,7 @@ func (c *cli) lookForHolds(ctx context.Context, config *Config, found *held) (fa
 			if standing != nil {
 				found.add(fromLook, name, -1, standing.Reason, standing.Detail, time.Time{}, -1)
 			}
-			l, err := ask.look(o, name, s)
+			l, err := ask.look(ctx, o, name, s)
 			if held, ok := errors.AsType[*connector.HoldError](err); ok {
 				found.add(fromLook, name, -1, held.Reason, held.Detail, time.Time{}, -1)
 				continue

@@ -98,7 +98,7 @@ func (c *cli) showOffsets(ctx context.Context) error {
 			return err
 		}
 		for _, name := range o.topics {
-			of, err := ask.lines(o, name, snapshot)
+			of, err := ask.lines(ctx, o, name, snapshot)
 			if err != nil {
 				return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
 			}
@@ -192,8 +192,8 @@ func newQuestions(ctx context.Context, c *Config) (*questions, error) {
 func (q *questions) close() { q.client.Close() }
 
 // lines asks Kafka for what it knows of a topic and holds it against the table.
-func (q *questions) lines(o *opened, name string, s *connector.Snapshot) ([]partitionOffsets, error) {
-	l, err := q.look(o, name, s)
+func (q *questions) lines(ctx context.Context, o *opened, name string, s *connector.Snapshot) ([]partitionOffsets, error) {
+	l, err := q.look(ctx, o, name, s)
 	if held, ok := errors.AsType[*connector.HoldError](err); ok {
 		return knownLines(o, name, s, showHold(held.Reason, held.Detail)), nil
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"sluice/connector"
+	"sluice/sink/delta"
 )
 
 // look is what a command saw of a topic: where the table stands, and what Kafka says.
@@ -18,7 +19,7 @@ type look struct {
 }
 
 // look asks Kafka for what it knows of a topic. A topic that is missing is a HoldError.
-func (q *questions) look(o *opened, name string, s *connector.Snapshot) (*look, error) {
+func (q *questions) look(ctx context.Context, o *opened, name string, s *connector.Snapshot) (*look, error) {
 	l := &look{pipeline: o.config.Pipeline, table: o, snapshot: s}
 	err := q.ask(func(ctx context.Context) (err error) { l.topic, err = q.log.Topic(ctx, name); return err })
 	if err != nil {
@@ -28,16 +29,54 @@ func (q *questions) look(o *opened, name string, s *connector.Snapshot) (*look, 
 	if err != nil {
 		return nil, err
 	}
-	var at []connector.Position
-	for _, p := range l.partitions() {
-		next := l.position(p)
-		at = append(at, connector.Position{Partition: p, Next: next, Epoch: epochOf(l.group, p.ID, next)})
+	at, err := l.positions(ctx)
+	if err != nil {
+		return nil, o.failed(err)
 	}
 	err = q.ask(func(ctx context.Context) (err error) { l.bounds, err = q.log.Bounds(ctx, at); return err })
 	if err != nil {
 		return nil, fmt.Errorf("ends of the partitions: %w", err)
 	}
 	return l, nil
+}
+
+// recentCommits is how many versions are read to find the leader epochs of positions.
+const recentCommits = 20
+
+// positions are those of the table, with the leader epoch of the batch before: a log that was truncated shows by it. The
+// group's offset has it if it is the table's position; the commit that set the position has it, too.
+func (l *look) positions(ctx context.Context) (at []connector.Position, err error) {
+	unknown := map[string]int{} // by appId, where in at
+	for _, p := range l.partitions() {
+		next := l.position(p)
+		epoch := epochOf(l.group, p.ID, next)
+		if next >= 0 && epoch < 0 {
+			unknown[p.AppID(l.pipeline)] = len(at)
+		}
+		at = append(at, connector.Position{Partition: p, Next: next, Epoch: epoch})
+	}
+	if len(unknown) == 0 {
+		return at, nil
+	}
+	read := 0
+	for e, err := range delta.Recent(ctx, l.table.store, l.snapshot.Version) {
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range e.Ranges {
+			appID := appIDOf(e.Txns, r)
+			if i, ok := unknown[appID]; ok {
+				delete(unknown, appID)
+				if r.Next == at[i].Next {
+					at[i].Epoch = r.Epoch
+				}
+			}
+		}
+		if read++; read == recentCommits || len(unknown) == 0 {
+			break
+		}
+	}
+	return at, nil
 }
 
 // partitions are those that the topic has now.

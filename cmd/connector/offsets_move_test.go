@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/connector"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
@@ -374,5 +375,43 @@ func (l *lake) deleteRecords(topic string, id int32, before int64) {
 	offsets.AddOffset(topic, id, before, -1)
 	if _, err := l.admin.DeleteRecords(l.t.Context(), offsets); err != nil {
 		l.t.Fatal(err)
+	}
+}
+
+// The leader does not have what was read: its log goes on from where it parts. The epoch that tells is the group's, or,
+// where the group's offset is older than the position, that of the commit.
+func TestOffsetsAcceptGapOfATruncatedLog(t *testing.T) {
+	t.Parallel()
+	for name, forge := range map[string]func(l *lake){
+		"by the group": func(l *lake) {
+			var offsets kadm.Offsets
+			offsets.Add(kadm.Offset{Topic: "orders", Partition: 0, At: 5, LeaderEpoch: 7, Metadata: "epoch=7"})
+			if err := l.admin.CommitAllOffsets(l.t.Context(), "p", offsets); err != nil {
+				l.t.Fatal(err)
+			}
+		},
+		"by the commit": func(l *lake) {
+			l.group("p", "orders", 0, 3)
+			topic, err := l.partitionsOf("orders")
+			if err != nil {
+				l.t.Fatal(err)
+			}
+			appID := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID}.AppID("p")
+			l.append("orders", `{"commitInfo":{"operation":"STREAMING UPDATE","sluice":{"ranges":[{"topic":"orders","partition":0,"from":5,"next":5,"rows":0,"epoch":7}]}}}`,
+				`{"txn":{"appId":"`+appID+`","version":5}}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newOrders(t, 5)
+			forge(l)
+			l.wantHolds(1, []string{"orders-0 truncated at 5 from table and Kafka: connector offsets accept-gap orders:0"})
+			p := l.moves(0, "accept-gap", "orders")
+			if len(p.Moves) != 1 || p.Moves[0].From != 5 || p.Moves[0].To != 4 || !strings.Contains(p.Moves[0].Note, "truncated: from offset 4 on") {
+				t.Errorf("%+v", p.Moves)
+			}
+			l.runs(0, "run", "--until-current")
+			l.has("orders", map[string][]int64{"orders-0": ids(0, 1, 2, 3, 4, 4), "orders-1": ids(0, 1, 2, 3, 4)})
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
 )
 
 // Commit implements connector.Table: it appends one version to the log, whatever the store answers and whoever else
@@ -121,7 +122,7 @@ func (t *Table) won(p *proposal, c *connector.Commit, files *staged) error {
 		return fmt.Errorf("version %d is ours and cannot be replayed: %w", p.version, err)
 	}
 	s.ReadAt = p.sent // it was the newest when it landed, which was not before
-	t.setHead(s)
+	t.setHead(s, objstore.Info{})
 	t.turn.won = time.Now()
 	t.own = &ownCommit{version: p.version, txnID: p.txnID, txns: c.Txns}
 	if files != nil {

@@ -128,6 +128,25 @@ func History(ctx context.Context, store objstore.Store) iter.Seq2[Entry, error] 
 	}
 }
 
+// Recent yields the commits from a version on backwards, newest first, as far as their files exist.
+func Recent(ctx context.Context, store objstore.Store, version int64) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for ; version >= 0; version-- {
+			c, err := deltalog.ReadCommit(ctx, store, version, deltalog.All)
+			if errors.Is(err, objstore.ErrNotFound) {
+				return
+			}
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			if !yield(entry(c), nil) {
+				return
+			}
+		}
+	}
+}
+
 func entry(c deltalog.Commit) Entry {
 	info := c.Info()
 	e := Entry{Version: c.Version, Operation: info.Operation, Engine: info.EngineInfo, TxnID: info.TxnID}

@@ -45,7 +45,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "sluice_delta_table_version", Help: "Newest version of the table that is known.",
 		}),
 		overwritten: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_delta_commits_overwritten_total", Help: "Won commits that another writer overwrote.",
+			Name: "sluice_delta_commits_overwritten_total", Help: "Times that commits which were in the log were overwritten or taken away by somebody else.",
 		}),
 		orphans: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_delta_orphan_files_total", Help: "Data files left behind because a version may name them, or that could not be deleted.",

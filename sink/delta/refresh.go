@@ -31,6 +31,19 @@ func (t *Table) refresh(ctx context.Context) error {
 	case !stands:
 		return t.reload(ctx)
 	}
+	switch stands, err := t.headStands(ctx); {
+	case err != nil:
+		return err
+	case !stands:
+		before := t.head.Version
+		if err := t.reload(ctx); err != nil {
+			return err
+		}
+		t.metrics.overwritten.Inc()
+		t.log.ErrorContext(ctx, "the table's log was set back or rewritten; what it does not have any more is read again from Kafka, as far as that has it",
+			"version_before", before, "version_now", t.head.Version)
+		return nil
+	}
 	s, err := deltalog.Refresh(ctx, t.store, t.checkpoints.known(t.head.State))
 	if err != nil {
 		return err
@@ -45,8 +58,38 @@ func (t *Table) refresh(ctx context.Context) error {
 			return err
 		}
 	}
-	t.setHead(s)
+	if s.Version == t.head.Version {
+		t.setHead(s, t.head.stamp)
+		return nil
+	}
+	return t.stamped(ctx, s)
+}
+
+// stamped makes s the newest version known, with what tells its commit from another one at the same place.
+func (t *Table) stamped(ctx context.Context, s *deltalog.State) error {
+	stamp, err := t.store.Head(ctx, deltalog.CommitKey(s.Version))
+	if err != nil && !errors.Is(err, objstore.ErrNotFound) { // cleaned up, and known from a checkpoint
+		return err
+	}
+	t.setHead(s, stamp)
 	return nil
+}
+
+// headStands looks whether the newest version that we know is still the one that we read. Whoever restores an older copy
+// of the table takes it away, or writes another one in its place: the next version would follow a hole, and positions that
+// the table does not have any more would be gone on from. A version of our own is known by its id: see ownStands.
+func (t *Table) headStands(ctx context.Context) (bool, error) {
+	if t.own != nil && t.own.version == t.head.Version || t.head.stamp.Key == "" {
+		return true, nil
+	}
+	now, err := t.store.Head(ctx, deltalog.CommitKey(t.head.Version))
+	if errors.Is(err, objstore.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return now.Size == t.head.stamp.Size && now.Modified.Equal(t.head.stamp.Modified), nil
 }
 
 // reload forgets everything and reads the log anew.
@@ -59,7 +102,9 @@ func (t *Table) reload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.setHead(s)
+	if err := t.stamped(ctx, s); err != nil {
+		return err
+	}
 	if own := t.own; own != nil {
 		t.own = nil
 		for _, txn := range own.txns {

@@ -71,6 +71,8 @@ type Table struct {
 type head struct {
 	*deltalog.State
 	snapshot *connector.Snapshot
+	// stamp is the object of the version as it was read, zero if it is not known: our own commits have an id instead.
+	stamp objstore.Info
 	// schema is nil if the table must not be written; refusal says why.
 	schema  *schema.Schema
 	refusal error
@@ -148,9 +150,9 @@ func (t *Table) setUndecided(h *connector.Hold) {
 	t.undecided = h
 }
 
-// setHead makes s the newest version known.
-func (t *Table) setHead(s *deltalog.State) {
-	h := &head{State: s}
+// setHead makes s the newest version known, whose commit is the object of stamp.
+func (t *Table) setHead(s *deltalog.State, stamp objstore.Info) {
+	h := &head{State: s, stamp: stamp}
 	if old := t.head; old != nil && sameTable(old.State, s) {
 		h.schema, h.refusal = old.schema, old.refusal // one value per schema: the decoder keeps builders by it
 	} else {
