@@ -64,7 +64,10 @@ type Connector struct {
 	// Route says which table a topic feeds, false if none. It is asked once for each topic, by one goroutine, and answers
 	// at once, without asking anybody. Topics of one table get the same Target.
 	Route func(topic string) (TopicConfig, Target, bool)
-	Kafka *reliability.Guard // around questions to Kafka that no record waits for
+	// Retire takes back a Target that no topic has fed for a while: Route makes another one if it must. Same goroutine. What
+	// it returns is called when nobody uses the old one any more. May be nil.
+	Retire func(table string) (closed func())
+	Kafka  *reliability.Guard // around questions to Kafka that no record waits for
 	// Standing says why a claim stands still while somebody tries for it: the table's store is down, a commit is
 	// undecided, a broker does not answer. May be nil; nil results mean that nothing is wrong.
 	Standing func(table string, p Partition) *Hold
@@ -97,7 +100,16 @@ func (c *Connector) Run(ctx context.Context) error {
 	for _, l := range r.lanes {
 		goroutines.Go(func() { l.run(working) })
 	}
-	r.begun = func(w *writer) { goroutines.Go(func() { w.run(working) }) }
+	r.begun = func(w *writer) {
+		writing, end := context.WithCancelCause(working)
+		w.stop = func() { end(classify.Mark(errors.New("no topic feeds the table"), classify.Canceled)) }
+		goroutines.Go(func() {
+			w.run(writing)
+			if w.closed != nil {
+				w.closed()
+			}
+		})
+	}
 	for _, t := range r.tables {
 		r.begun(t.writer)
 	}
@@ -162,6 +174,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		byTopic:     map[string]*tableState{},
 		starts:      map[string]Start{},
 		route:       c.Route,
+		retired:     c.Retire,
 		newWriter: func(t *tableState, target Target) *writer {
 			return &writer{
 				table: target.Table, group: c.Group, log: c.Log, kafka: c.Kafka, pipeline: c.Pipeline, start: map[string]Start{},

@@ -32,6 +32,7 @@ type reader struct {
 	paused   func(Partition) *Hold
 
 	route     func(topic string) (TopicConfig, Target, bool)
+	retired   func(table string) (closed func())
 	newWriter func(*tableState, Target) *writer
 	begun     func(*writer) // starts a writer; nil before the run, which starts those that are there
 
@@ -67,6 +68,7 @@ type tableState struct {
 	cutting *openCut  // the cut on its way, nil if there is none
 	stuck   bool      // it can take no more for now
 	looking bool
+	vacant  time.Time // since when it has no claim
 	checks  time.Time // when idle claims are looked at again
 
 	// Of a run until current: how many partitions of the topics are behind their ends, without those that are paused and
@@ -108,6 +110,9 @@ func (r *reader) run(ctx context.Context) {
 				r.cut(t, reason)
 			}
 			r.check(t)
+		}
+		for _, t := range slices.Backward(r.tables) { // one may go
+			r.retire(t)
 		}
 		r.turnToFetching()
 		r.show()

@@ -31,6 +31,9 @@ type writer struct {
 	logger   *slog.Logger
 	metrics  *metrics
 
+	stop   func() // ends run
+	closed func() // what comes after run, if it was retired
+
 	mu   sync.Mutex
 	todo work
 	wake chan struct{}

@@ -143,6 +143,24 @@ func TestMetricsOfTables(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 	}
+	closed := s.retire("users")
+	closed()
+	if families, err = s.registry.Gather(); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetValue() == "users" {
+					t.Errorf("%s is left of a table that was retired", f.GetName())
+				}
+			}
+		}
+	}
+	if _, target, ok := s.route("visits"); !ok || target.Table == nil {
+		t.Error("a table that was retired does not come back")
+	}
+
 	var names []string
 	for _, d := range s.report().Dependencies {
 		names = append(names, d.Name+" "+d.Table)

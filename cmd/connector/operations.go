@@ -25,7 +25,7 @@ const pollOperations = 10 * time.Second
 
 // follow makes the follower of the operations log.
 func (s *system) follow() (err error) {
-	s.reading = s.guard("operations_log", "", objstore.ErrNotFound, objstore.ErrExists)
+	s.reading = s.guard("operations_log", objstore.ErrNotFound, objstore.ErrExists)
 	s.operations, err = opslog.Open(s.store, s.config.Pipeline, opslog.Options{
 		Guard: s.reading, Logger: s.logger, Registerer: s.registry,
 	}).Follow(pollOperations)

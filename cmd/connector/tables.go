@@ -24,6 +24,38 @@ type writtenTable struct {
 	path    string // below storage.url
 	storing *reliability.Guard
 	decoder connector.Decoder
+	metrics *revocable
+}
+
+// revocable is a registerer whose collectors can be taken back together.
+type revocable struct {
+	prometheus.Registerer
+	registered []prometheus.Collector
+}
+
+// Register implements prometheus.Registerer.
+func (r *revocable) Register(c prometheus.Collector) error {
+	err := r.Registerer.Register(c)
+	if err == nil {
+		r.registered = append(r.registered, c)
+	}
+	return err
+}
+
+// MustRegister implements prometheus.Registerer.
+func (r *revocable) MustRegister(all ...prometheus.Collector) {
+	for _, c := range all {
+		if err := r.Register(c); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func (r *revocable) revoke() {
+	for _, c := range r.registered {
+		r.Unregister(c)
+	}
+	r.registered = nil
 }
 
 // tables are those that are open, by path. Any goroutine may look.
@@ -63,13 +95,12 @@ func (s *system) open(topic TopicConfig) (*writtenTable, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	t := &writtenTable{path: topic.Table, decoder: decode.JSON{}}
-	t.storing = s.guard("store", t.path, objstore.ErrNotFound, objstore.ErrExists)
+	t := &writtenTable{path: topic.Table, decoder: decode.JSON{}, metrics: &revocable{Registerer: s.labelled(topic.Table)}}
+	logger := s.logger.With("table", t.path)
+	t.storing = reliability.NewGuard("store", s.config.Guard(), logger, t.metrics, objstore.ErrNotFound, objstore.ErrExists)
 	t.Table, err = delta.Open(objstore.Sub(s.store, t.path), delta.Options{
 		Pipeline: s.config.Pipeline, Engine: "sluice/" + readBuild().Version, Schema: columns, FileSize: topic.Commit.FileSize,
-		Encoders: s.encoders,
-		Guard:    t.storing, Logger: s.logger.With("table", t.path),
-		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"table": t.path}, s.registry),
+		Encoders: s.encoders, Guard: t.storing, Logger: logger, Registerer: t.metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("table %q: %w", t.path, err)
@@ -79,6 +110,16 @@ func (s *system) open(topic TopicConfig) (*writtenTable, error) {
 	}
 	s.tables.byPath[t.path] = t
 	return t, nil
+}
+
+// retire takes a table out of use, with its metrics. It is closed when its writer has ended.
+func (s *system) retire(path string) (closed func()) {
+	s.tables.mu.Lock()
+	defer s.tables.mu.Unlock()
+	t := s.tables.byPath[path]
+	delete(s.tables.byPath, path)
+	t.metrics.revoke()
+	return t.Close
 }
 
 // matches tells whether a pattern stands for a topic. A run until current keeps to those of its start.

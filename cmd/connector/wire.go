@@ -79,7 +79,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 	if s.client, err = c.newClient(o.dial, logger, s.registry); err != nil {
 		return nil, err
 	}
-	s.asking = s.guard("kafka", "")
+	s.asking = s.guard("kafka")
 	membership := kafka.GroupConfig{Group: c.Kafka.Group, Topics: c.topicNames(), Session: c.Kafka.Session, WatchEvery: o.watchEvery}
 	if len(c.Patterns) > 0 {
 		membership.Matches = s.matches
@@ -104,21 +104,21 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 			Drain:                c.Shutdown.Drain,
 			UntilCurrent:         o.untilCurrent,
 		},
-		Group: s.group, Log: s.log, Kafka: s.asking, Pools: pools, Route: s.route, Standing: s.standing, Paused: s.paused,
+		Group: s.group, Log: s.log, Kafka: s.asking, Pools: pools, Route: s.route, Retire: s.retire, Standing: s.standing, Paused: s.paused,
 		Logger: logger, Metrics: s.registry,
 	}
 	return s, nil
 }
 
-// guard returns the guard before a dependency, of one table or, with an empty name, of all. Its metrics have both names
-// as labels.
-func (s *system) guard(dependency, table string, answers ...error) *reliability.Guard {
-	labelled := prometheus.WrapRegistererWith(prometheus.Labels{"table": table}, s.registry)
-	logger := s.logger
-	if table != "" {
-		logger = logger.With("table", table)
-	}
-	return reliability.NewGuard(dependency, s.config.Guard(), logger, labelled, answers...)
+// guard returns the guard before a dependency of all tables.
+func (s *system) guard(dependency string, answers ...error) *reliability.Guard {
+	return reliability.NewGuard(dependency, s.config.Guard(), s.logger, s.labelled(""), answers...)
+}
+
+// labelled is where the metrics of a table are registered. Those of all tables have the label, too, and it is empty:
+// metrics of one name need the same labels.
+func (s *system) labelled(table string) prometheus.Registerer {
+	return prometheus.WrapRegistererWith(prometheus.Labels{"table": table}, s.registry)
 }
 
 // openStore opens the place where all tables lie.

@@ -77,6 +77,22 @@ type Process struct {
 	end       func()
 	stop      context.CancelFunc
 	done      chan struct{}
+
+	mu      sync.Mutex
+	retired []string
+}
+
+func (p *Process) note(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.retired = append(p.retired, what)
+}
+
+// Retired returns what happened to tables that no topic feeds.
+func (p *Process) Retired() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.retired)
 }
 
 // Begin starts a process without claims.
@@ -133,6 +149,10 @@ func (w *World) Begin(ctx context.Context) *Process {
 				of.Table = topic
 			}
 			return of, other, ok
+		},
+		Retire: func(table string) func() {
+			p.note("retired " + table)
+			return func() { p.note("closed " + table) }
 		},
 		Kafka: reliability.NewGuard("kafka", reliability.Config{
 			Backoff:  reliability.Backoff{Initial: 50 * time.Millisecond, Max: time.Second, Jitter: 0.25},

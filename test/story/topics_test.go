@@ -113,6 +113,44 @@ func TestATopicThatAppearedIsReadFromItsFirstRecord(t *testing.T) {
 	})
 }
 
+// TestATableWithoutTopicsIsRetired: its writer ends after a while, and another one begins if a topic of it comes back.
+// Tables of topics that are named stay, whoever has their claims.
+func TestATableWithoutTopicsIsRetired(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		log := story.NewTableLog("table-2")
+		w.Others = map[string]*story.TableLog{"late": log}
+		p := w.Begin(t.Context())
+		w.Broker.Create("late", 2, 1)
+		w.Broker.Produce("late", 0, "rr", "k")
+		late := w.Broker.Partitions("late")
+		p.Member.Assign(connector.Assignment{Joined: true, Partitions: late})
+		eventually(t, "rows", func() bool { return len(rowsOf(log, "late")[0]) == 2 })
+
+		p.Member.Assign(connector.Assignment{Joined: true})
+		time.Sleep(9 * time.Minute)
+		if got := p.Retired(); len(got) > 0 {
+			t.Errorf("too soon: %v", got)
+		}
+		p.Member.Assign(connector.Assignment{Joined: true, Partitions: late})
+		time.Sleep(30 * time.Minute)
+		if got := p.Retired(); len(got) > 0 {
+			t.Errorf("while it has a claim: %v", got)
+		}
+		p.Member.Assign(connector.Assignment{Joined: true})
+		time.Sleep(11 * time.Minute)
+		if got := p.Retired(); !slices.Equal(got, []string{"retired late", "closed late"}) {
+			t.Errorf("retired: %v", got)
+		}
+
+		w.Broker.Produce("late", 0, "rrr", "k")
+		w.Broker.Produce(story.Topic, 0, "r", "k")
+		a := joined(w, 0, 1)
+		a.Partitions = append(a.Partitions, late...)
+		p.Member.Assign(a)
+		eventually(t, "rows again", func() bool { return len(rowsOf(log, "late")[0]) == 5 && w.AtEnd() })
+	})
+}
+
 // TestABusyTableDoesNotCutAnIdleOne: positions without rows wait for their ten minutes, whatever other tables do.
 func TestABusyTableDoesNotCutAnIdleOne(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {

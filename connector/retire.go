@@ -1,0 +1,46 @@
+package connector
+
+import (
+	"slices"
+	"time"
+)
+
+// vacancy is how long a table keeps its writer without a claim. Claims come and go with members, topics that match a
+// pattern for good.
+const vacancy = 10 * time.Minute
+
+// retire ends the work for a table that no claim has fed for a while. Those of topics that were known before any
+// assignment stay. Should a topic of it be assigned again, Route is asked again.
+func (r *reader) retire(t *tableState) {
+	now := time.Now()
+	switch {
+	case len(t.claims) > 0 || t.cutting != nil || t.looking || t.measuring:
+		t.vacant = time.Time{}
+		return
+	case t.vacant.IsZero():
+		t.vacant = now
+		return
+	case now.Sub(t.vacant) < vacancy || slices.ContainsFunc(r.config.Topics, func(topic string) bool { return r.byTopic[topic] == t }):
+		return
+	}
+	for topic, of := range r.byTopic {
+		if of == t {
+			delete(r.byTopic, topic)
+			delete(r.starts, topic)
+		}
+	}
+	r.tables = slices.DeleteFunc(r.tables, func(o *tableState) bool { return o == t })
+	r.dropOpen(t)
+	var closed func()
+	if r.retired != nil {
+		closed = r.retired(t.name)
+	}
+	t.writer.retire(closed)
+	r.logger.Info("table retired: no partition has fed it for a while", "table", t.name)
+}
+
+// retire ends the writer. closed, if it is not nil, is called when that has happened.
+func (w *writer) retire(closed func()) {
+	w.closed = closed
+	w.stop()
+}
