@@ -153,6 +153,9 @@ func (r *reader) resumed(c *claim, f found) {
 	if c.hold != nil && !c.unproven && (moved || c.hold.Reason != ReasonCorruptBatch && c.hold.Reason != ReasonOversize) {
 		r.release(c) // of these two only reading on can tell, unless it is read from elsewhere now
 	}
+	if f.at.Epoch < 0 && f.at.Next > f.bounds.LogStart { // else nothing was read before it
+		r.metrics.unchecked.Inc()
+	}
 	r.end(c)
 	r.begin(c, f.at)
 }

@@ -13,7 +13,7 @@ type metrics struct {
 	rows, commits, fenced     prometheus.Counter
 	failed, offsetFailures    prometheus.Counter
 	paused, closedSeconds     prometheus.Counter
-	shed                      prometheus.Counter
+	shed, unchecked           prometheus.Counter
 	cuts, holds               *prometheus.CounterVec
 	commitSeconds             prometheus.Histogram
 }
@@ -37,6 +37,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		paused:         counter("sluice_paused_total", "Times that the valve closed."),
 		closedSeconds:  counter("sluice_paused_seconds_total", "Time that the valve was closed."),
 		shed:           counter("sluice_shed_total", "Times that what a partition had waiting was dropped for want of memory; it is read again."),
+		unchecked:      counter("sluice_positions_unchecked_total", "Positions that were read on from without their leader epoch: nobody could see whether the log was truncated below them."),
 		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_cuts_total", Help: "Batches closed, by what made them due.",
 		}, []string{"reason"}),
@@ -49,7 +50,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	if reg != nil {
 		reg.MustRegister(m.queued, m.read, m.tombstones, m.ignored, m.rows, m.commits, m.fenced,
-			m.failed, m.offsetFailures, m.paused, m.closedSeconds, m.shed, m.cuts, m.holds, m.commitSeconds)
+			m.failed, m.offsetFailures, m.paused, m.closedSeconds, m.shed, m.unchecked, m.cuts, m.holds, m.commitSeconds)
 	}
 	return m
 }

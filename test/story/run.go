@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/reliability"
@@ -73,6 +75,7 @@ type Process struct {
 	Member    *Member
 	Table     *Table
 	Connector *connector.Connector
+	Metrics   *prometheus.Registry
 	crash     func()
 	end       func()
 	stop      context.CancelFunc
@@ -99,7 +102,9 @@ func (p *Process) Retired() []string {
 func (w *World) Begin(ctx context.Context) *Process {
 	w.born++
 	ctx, cancel := context.WithCancel(ctx)
-	p := &Process{Name: fmt.Sprintf("m%d", w.born), stop: cancel, done: make(chan struct{})}
+	p := &Process{
+		Name: fmt.Sprintf("m%d", w.born), stop: cancel, done: make(chan struct{}), Metrics: prometheus.NewRegistry(),
+	}
 	p.Member = w.Broker.NewMember(context.WithoutCancel(ctx))
 	p.Table = &Table{Log: w.Log, Member: p.Name, Chance: w.Chance, Late: &w.late, Broken: w.Broken, Trace: w.Trace}
 	p.Member.Trace, p.Member.Position = w.Trace, w.Position
@@ -137,7 +142,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 			Lanes:                2,
 			UntilCurrent:         w.UntilCurrent,
 		},
-		Group: p.Member, Log: p.Member, Paused: paused, Logger: logger,
+		Group: p.Member, Log: p.Member, Paused: paused, Logger: logger, Metrics: p.Metrics,
 		Pools: connector.Pools{Fetch: p.Member.Memory, Batch: bytepool.New(w.Batch)},
 		Route: func(topic string) (connector.TopicConfig, connector.Target, bool) {
 			if topic == Topic {
@@ -172,6 +177,22 @@ func (w *World) Begin(ctx context.Context) *Process {
 		}
 	}()
 	return p
+}
+
+// Counted is the value of a counter of the process, the sum over its labels.
+func (p *Process) Counted(name string) (sum float64) {
+	families, err := p.Metrics.Gather()
+	if err != nil {
+		panic(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
 }
 
 // Crash ends a process at once: nothing that it still tries has an effect, but what it sent may land.

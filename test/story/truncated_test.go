@@ -63,3 +63,28 @@ func TestAPositionBeyondTheLogIsNotMetByItsGrowth(t *testing.T) {
 		wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7})
 	})
 }
+
+// TestAnUncheckedPositionIsCounted: a position whose epoch is lost is read on from, where nothing speaks against it; the
+// counter says that nobody could know.
+func TestAnUncheckedPositionIsCounted(t *testing.T) {
+	for lost, want := range map[bool]float64{false: 0, true: 1} {
+		scene(t, 1, func(t *testing.T, w *story.World) {
+			w.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
+			first := w.Begin(t.Context())
+			first.Member.Assign(joined(w, 0))
+			eventually(t, "end", w.AtEnd)
+			time.Sleep(5 * time.Second)
+			w.Crash(first)
+			if lost {
+				w.Broker.SetGroupOffset(story.Topic, 0, 2)
+			}
+			p := w.Begin(t.Context())
+			p.Member.Assign(joined(w, 0))
+			w.Broker.Produce(story.Topic, 0, "rrr", "k")
+			eventually(t, "end again", w.AtEnd)
+			if got := p.Counted("sluice_positions_unchecked_total"); got != want || first.Counted("sluice_positions_unchecked_total") != 0 {
+				t.Errorf("epoch lost %t: %v positions counted, want %v", lost, got, want)
+			}
+		})
+	}
+}
