@@ -128,6 +128,30 @@ var list = []mutant{
 		old:  "case h.last < b.Next, dead && h.attrs&attrTxn != 0:", new: "case h.last < b.Next:",
 		pkg: "./connector/kafka/recordbatch", test: "^TestOracle$",
 	},
+	{
+		name: "a topic that was created again is read on by its name",
+		file: "connector/kafka/fetch.go",
+		old:  "return c.compareTopics(ctx, req, f)", new: "return nil",
+		pkg: "./connector/kafka", test: "^TestLogByNameRecreatedUnseen$",
+	},
+	{
+		name: "an old broker's word is taken for a log that was truncated",
+		file: "connector/kafka/fetcher.go",
+		old:  "case p.unchecked && p.err == 0 &&", new: "case false && p.unchecked && p.err == 0 &&",
+		pkg: "./connector/kafka", test: "^TestLogTruncatedUnseenByBroker$",
+	},
+	{
+		name: "growth of the log ends a hold of what it lost",
+		file: "connector/heard.go",
+		old:  "return f.at.Next != c.hold.Offset || f.at.Epoch >= 0", new: "return true",
+		pkg: "./test/story", test: "^TestAPositionBeyondTheLogIsNotMetByItsGrowth$",
+	},
+	{
+		name: "a broker that hangs is asked for the group again and again",
+		file: "connector/kafka/groupconn.go",
+		old:  "if g.avoids(address) {", new: "if false && g.avoids(address) {",
+		pkg: "./connector/kafka", test: "^TestGroupHungCoordinator$",
+	},
 
 	// What operators decide.
 	{
