@@ -2,11 +2,7 @@ package kafka
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
-	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,38 +18,17 @@ type groupConns struct {
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	limit  time.Duration // of an exchange that kafka-go sets no deadline for
 
-	brokers []string      // to start from
-	session time.Duration // of the group
-
 	life context.Context // until abort
 	end  context.CancelFunc
 
 	mu   sync.Mutex
 	open map[*groupConn]struct{}
-	hung map[string]time.Time // when a broker last left us without an answer, by address
-}
-
-// errHung says that a broker is not asked because it has not answered lately.
-var errHung = errors.New("the broker has not answered lately")
-
-// avoids tells whether a broker is not to be asked now: it takes connections and does not answer. kafka-go would ask it
-// again at every attempt, since it takes the first broker that can be dialled, and a join at a coordinator that hangs
-// takes as long as a rebalance may. Nothing is avoided for longer than a session, nor if nobody else can be asked.
-func (g *groupConns) avoids(address string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	lately := func(address string) bool {
-		at, ok := g.hung[address]
-		return ok && time.Since(at) < g.session
-	}
-	return lately(address) && slices.ContainsFunc(g.brokers, func(b string) bool { return !lately(b) })
 }
 
 // newGroupConns returns connections that live until abort, and not longer than ctx.
 func newGroupConns(ctx context.Context, c *Client) *groupConns {
 	g := &groupConns{dial: c.dialer.DialContext, limit: c.timeout(), open: make(map[*groupConn]struct{})}
 	g.dialer = &kafka.Dialer{ClientID: c.cfg.ClientID, Timeout: c.cfg.Session / 6, DialFunc: g.connect}
-	g.brokers, g.session, g.hung = c.cfg.Brokers, c.cfg.Session, make(map[string]time.Time)
 	g.life, g.end = context.WithCancel(ctx)
 	return g
 }
@@ -69,9 +44,6 @@ func (g *groupConns) abort() {
 }
 
 func (g *groupConns) connect(ctx context.Context, network, address string) (net.Conn, error) {
-	if g.avoids(address) {
-		return nil, fmt.Errorf("dial %s: %w", address, errHung)
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(g.life, cancel)()
@@ -79,7 +51,7 @@ func (g *groupConns) connect(ctx context.Context, network, address string) (net.
 	if err != nil {
 		return nil, err
 	}
-	c := &groupConn{Conn: conn, group: g, address: address}
+	c := &groupConn{Conn: conn, group: g}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.life.Err() != nil {
@@ -93,8 +65,7 @@ func (g *groupConns) connect(ctx context.Context, network, address string) (net.
 // groupConn is a connection to the group's coordinator, or to a broker that is asked for it.
 type groupConn struct {
 	net.Conn
-	group   *groupConns
-	address string
+	group *groupConns
 
 	// Of the request that is being written; kafka-go writes one after the other.
 	head [8]byte // size, API key, version
@@ -142,17 +113,6 @@ func (c *groupConn) Write(b []byte) (int, error) {
 		changed = b
 	}
 	return c.Conn.Write(changed)
-}
-
-// Read notes a broker that does not answer.
-func (c *groupConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.group.mu.Lock()
-		c.group.hung[c.address] = time.Now()
-		c.group.mu.Unlock()
-	}
-	return n, err
 }
 
 func (c *groupConn) creates() bool {

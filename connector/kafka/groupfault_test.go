@@ -77,7 +77,8 @@ func TestGroupCoordinatorMoves(t *testing.T) {
 }
 
 // TestGroupHungCoordinator: the coordinator hangs, takes connections and never answers, and is the broker that some members
-// would ask first; another one takes its place after a while. All join again soon, though it hangs on.
+// would ask first; another one takes its place after a while. All join again soon, though it hangs on, because opening a
+// connection already asks the broker something: kafka-go takes the first one that can be opened.
 func TestGroupHungCoordinator(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *scene) {
 		s.create("t", 6)

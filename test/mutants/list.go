@@ -146,12 +146,6 @@ var list = []mutant{
 		old:  "return f.at.Next != c.hold.Offset || f.at.Epoch >= 0", new: "return true",
 		pkg: "./test/story", test: "^TestAPositionBeyondTheLogIsNotMetByItsGrowth$",
 	},
-	{
-		name: "a broker that hangs is asked for the group again and again",
-		file: "connector/kafka/groupconn.go",
-		old:  "if g.avoids(address) {", new: "if false && g.avoids(address) {",
-		pkg: "./connector/kafka", test: "^TestGroupHungCoordinator$",
-	},
 
 	// What operators decide.
 	{
