@@ -120,7 +120,9 @@ func (r *reader) resumed(c *claim, f found) {
 	if c.state == reading {
 		return
 	}
-	c.bounds = f.bounds
+	if f.bounds != (Bounds{}) { // else nobody asked, or was answered: what was known is the better guess at the lag
+		c.bounds = f.bounds
+	}
 	moved := false
 	if f.at.Partition == c.Partition {
 		moved = c.position >= 0 && f.at.Next != c.position

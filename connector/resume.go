@@ -40,8 +40,12 @@ func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest)
 	}
 	w.snapshot = s
 	if detail := Replaced(w.snapshot, w.pipeline); detail != "" {
+		ends, _ := w.bounds(ctx, positionsAt(slices.Collect(maps.Keys(claims)))) // only for the lag that is shown
 		for p := range claims {
 			hold(p, ReasonTableReplaced, detail)
+			f := result[p]
+			f.bounds = ends[p]
+			result[p] = f
 		}
 		return outcome{kind: resumed, resumed: result}
 	}

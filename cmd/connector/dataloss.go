@@ -121,7 +121,7 @@ func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.
 		return deadline{}, true
 	case !known:
 		return deadline{}, false
-	case c.Position >= c.End, !s.Delete, s.RetentionTime < 0:
+	case c.Hold == nil && c.Position >= c.End, !s.Delete, s.RetentionTime < 0: // the end that a held claim knows may be old
 		return deadline{never: true}, true
 	}
 	asking, cancel := context.WithTimeout(ctx, askLoss)

@@ -46,6 +46,10 @@ func TestSecondsToDataLoss(t *testing.T) {
 		}
 		behind := claim("week", 3, 5, 20)
 		behind.Hold = &connector.Hold{Reason: connector.ReasonBehindLogStart}
+		// Whoever is held is not read, so that its end is an old one, or not known.
+		held, heldAtEnd := claim("week", 6, 10, 10), claim("week", 7, 20, 0)
+		held.Hold = &connector.Hold{Reason: connector.ReasonTableReplaced}
+		heldAtEnd.Hold = held.Hold
 		week := kafka.TopicSettings{Delete: true, RetentionTime: 7 * 24 * time.Hour, RetentionBytes: 1000, MaxBatch: 77}
 		settings := map[string]kafka.TopicSettings{
 			"week": week, "ever": {Delete: true, RetentionTime: -1}, "compact": {Compact: true, RetentionTime: time.Hour},
@@ -57,7 +61,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 		w := &lossWatch{
 			status: func() connector.Status {
 				return connector.Status{Claims: []connector.ClaimStatus{
-					claim("week", 0, 10, 20), claim("week", 1, 20, 20), claim("week", 2, 11, 20), behind, claim("week", 4, -1, 20), claim("week", 5, 12, 20),
+					claim("week", 0, 10, 20), claim("week", 1, 20, 20), claim("week", 2, 11, 20), behind, claim("week", 4, -1, 20), claim("week", 5, 12, 20), held, heldAtEnd,
 					claim("ever", 0, 10, 20), claim("compact", 0, 10, 20), claim("secret", 0, 10, 20),
 				}}
 			},
@@ -77,6 +81,8 @@ func TestSecondsToDataLoss(t *testing.T) {
 					return begin.Add(-24 * time.Hour), busy
 				case 11:
 					return time.Time{}, connector.Held(connector.ReasonBehindLogStart, "gone", nil)
+				case 20:
+					return time.Time{}, connector.Held(connector.ReasonAheadOfLogEnd, "nothing there", nil)
 				}
 				return begin.Add(-8 * 24 * time.Hour), nil // overdue: brokers delete whole segments
 			},
@@ -89,7 +95,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 		time.Sleep(soonLoss + time.Second)
 		day := (24 * time.Hour).Seconds()
 		want := map[string]float64{
-			"week-0": 6*day - 11, "week-1": math.Inf(1), "week-2": 0, "week-3": 0, "week-5": 0, "ever-0": math.Inf(1), "compact-0": math.Inf(1),
+			"week-0": 6*day - 11, "week-1": math.Inf(1), "week-2": 0, "week-3": 0, "week-5": 0, "week-6": 6*day - 11, "week-7": math.Inf(1), "ever-0": math.Inf(1), "compact-0": math.Inf(1),
 		}
 		if d := cmp.Diff(want, losses(t, w)); d != "" {
 			t.Errorf("(-want +got):\n%s", d)
@@ -98,6 +104,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 		busy = classify.Mark(errors.New("no memory"), classify.Transient)
 		time.Sleep(2 * watchLoss)
 		want["week-0"] = 6*day - (soonLoss + time.Second + 2*watchLoss).Seconds()
+		want["week-6"] = want["week-0"]
 		if d := cmp.Diff(want, losses(t, w)); d != "" {
 			t.Errorf("later (-want +got):\n%s", d)
 		}

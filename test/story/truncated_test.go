@@ -88,3 +88,27 @@ func TestAnUncheckedPositionIsCounted(t *testing.T) {
 		})
 	}
 }
+
+// TestAHeldClaimKeepsItsLag: that nobody was asked for the end of the log does not mean that there is nothing to read.
+func TestAHeldClaimKeepsItsLag(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "rr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "end", w.AtEnd)
+		w.Log.Replace("table-2")
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonTableReplaced})
+		time.Sleep(5 * time.Minute)
+		if c := p.Connector.Status().Claims[0]; c.Position != 2 || c.End != 5 || c.Lag != 3 {
+			t.Errorf("it stands at %d of %d, and has a lag of %d", c.Position, c.End, c.Lag)
+		}
+		w.Broker.Produce(story.Topic, 0, "r", "k")
+		eventually(t, "the lag grows", func() bool { return p.Connector.Status().Claims[0].Lag == 4 })
+		w.Broker.Lock(func() { w.Broker.Silent = map[int32]bool{0: true} })
+		time.Sleep(5 * time.Minute)
+		if c := p.Connector.Status().Claims[0]; c.End != 6 || c.Lag != 4 {
+			t.Errorf("when nobody answers, it stands at %d of %d, and has a lag of %d", c.Position, c.End, c.Lag)
+		}
+	})
+}
