@@ -68,6 +68,8 @@ type Plan struct {
 	schemas []Schema
 	// start is the topic of a START, "" for any other plan.
 	start, pipeline string
+	// accepts says that this plan makes a table that was replaced one of the pipeline's.
+	accepts bool
 }
 
 const (
@@ -152,6 +154,10 @@ func (p *Plan) add(partition Partition, from int64, span Span, rows int64) {
 func (p *Plan) pre(s *Snapshot) error {
 	if s.TableID != p.tableID {
 		return Held(ReasonTableReplaced, fmt.Sprintf("the table has id %s, it was %s when its claims resumed", s.TableID, p.tableID), nil)
+	}
+	// That this is the table of the newest look is not enough: the look may have been at other claims.
+	if detail := Replaced(s, p.pipeline); detail != "" && !p.accepts {
+		return Held(ReasonTableReplaced, detail, nil)
 	}
 	for appID, want := range p.expects {
 		at, ok := s.Positions[appID]

@@ -108,7 +108,7 @@ func TestDecide(t *testing.T) {
 
 func TestPRE(t *testing.T) {
 	a := part0(0)
-	id := a.AppID("pipe")
+	id, mark := a.AppID("pipe"), idempotency.TableAppID("pipe", "T")
 	write := func() *Plan {
 		return decide(&Cut{
 			Claims: map[Partition]Span{a: {1, 10, 12, 0}},
@@ -125,25 +125,33 @@ func TestPRE(t *testing.T) {
 		class  classify.Class
 		ok     bool
 	}{
-		"stands where the cut starts":        {write(), func(s *Snapshot) { s.Positions[id] = 10 }, 0, true},
-		"another txn moved":                  {write(), func(s *Snapshot) { s.Positions[id] = 10; s.Positions["else"] = 3 }, 0, true},
-		"moved on":                           {write(), func(s *Snapshot) { s.Positions[id] = 12 }, classify.Fenced, false},
-		"moved back":                         {write(), func(s *Snapshot) { s.Positions[id] = 9 }, classify.Fenced, false},
-		"gone":                               {write(), func(*Snapshot) {}, classify.Fenced, false},
-		"another table":                      {write(), func(s *Snapshot) { s.Positions[id] = 10; s.TableID = "U" }, classify.Fatal, false},
-		"rows do not fit":                    {write(), func(s *Snapshot) { s.Positions[id] = 10; s.Schema = &fits{errors.New("dropped")} }, classify.Fenced, false},
-		"START of what nobody knows":         {start(), func(s *Snapshot) { s.Positions["spark"] = 1 }, 0, true},
-		"START over itself":                  {start(), func(s *Snapshot) { s.Positions[id] = 0 }, classify.Fenced, false},
-		"START beside another partition":     {start(), func(s *Snapshot) { s.Positions[other.AppID("pipe")] = 0 }, classify.Fenced, false},
-		"START over another pipeline":        {start(), func(s *Snapshot) { s.Positions[a.AppID("old")] = 0 }, classify.Fenced, false},
-		"START over another id":              {start(), func(s *Snapshot) { s.Positions[foreign.AppID("old")] = 0 }, classify.Fenced, false},
+		"stands where the cut starts":    {write(), func(s *Snapshot) { s.Positions[id] = 10 }, 0, true},
+		"another txn moved":              {write(), func(s *Snapshot) { s.Positions[id] = 10; s.Positions["else"] = 3 }, 0, true},
+		"moved on":                       {write(), func(s *Snapshot) { s.Positions[id] = 12 }, classify.Fenced, false},
+		"moved back":                     {write(), func(s *Snapshot) { s.Positions[id] = 9 }, classify.Fenced, false},
+		"gone":                           {write(), func(*Snapshot) {}, classify.Fenced, false},
+		"another table":                  {write(), func(s *Snapshot) { s.Positions[id] = 10; s.TableID = "U" }, classify.Fatal, false},
+		"rows do not fit":                {write(), func(s *Snapshot) { s.Positions[id] = 10; s.Schema = &fits{errors.New("dropped")} }, classify.Fenced, false},
+		"START of what nobody knows":     {start(), func(s *Snapshot) { s.Positions["spark"] = 1 }, 0, true},
+		"START over itself":              {start(), func(s *Snapshot) { s.Positions[id] = 0 }, classify.Fenced, false},
+		"START beside another partition": {start(), func(s *Snapshot) { s.Positions[other.AppID("pipe")] = 0 }, classify.Fenced, false},
+		"START over another pipeline":    {start(), func(s *Snapshot) { s.Positions[a.AppID("old")] = 0 }, classify.Fenced, false},
+		"START over another id":          {start(), func(s *Snapshot) { s.Positions[foreign.AppID("old")] = 0 }, classify.Fenced, false},
+		"no mark":                        {write(), func(s *Snapshot) { s.Positions[id] = 10; delete(s.Positions, mark) }, classify.Fatal, false},
+		"the mark of another pipeline": {write(), func(s *Snapshot) {
+			s.Positions[id] = 10
+			s.Positions[idempotency.TableAppID("old", "T")] = 0
+			delete(s.Positions, mark)
+		}, classify.Fatal, false},
+		"START without a mark":               {start(), func(s *Snapshot) { s.Positions["spark"] = 1; delete(s.Positions, mark) }, 0, true},
+		"late START without a mark":          {late(), func(s *Snapshot) { s.Positions[other.AppID("pipe")] = 5; delete(s.Positions, mark) }, classify.Fatal, false},
 		"START of another table":             {start(), func(s *Snapshot) { s.TableID = "U" }, classify.Fatal, false},
 		"late START beside others":           {late(), func(s *Snapshot) { s.Positions[other.AppID("pipe")] = 5 }, 0, true},
 		"late START over itself":             {late(), func(s *Snapshot) { s.Positions[id] = 0 }, classify.Fenced, false},
 		"a topic of another name is no past": {start(), func(s *Snapshot) { s.Positions[Partition{Topic: "orders2"}.AppID("pipe")] = 0 }, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := snapshotAt(map[string]int64{})
+			s := snapshotAt(map[string]int64{mark: 0})
 			c.change(s)
 			switch err := c.plan.pre(s); {
 			case c.ok && err != nil:

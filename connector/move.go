@@ -55,7 +55,7 @@ func (m *Moves) Apply(ctx context.Context, t Table) (*Snapshot, error) {
 
 // plan is the commit of the moves on a snapshot.
 func (m *Moves) plan(s *Snapshot) *Plan {
-	p := &Plan{Next: map[Partition]Span{}, tableID: m.TableID, pipeline: m.Pipeline, expects: map[string]int64{}}
+	p := &Plan{Next: map[Partition]Span{}, tableID: m.TableID, pipeline: m.Pipeline, accepts: m.Accept, expects: map[string]int64{}}
 	if p.tableID == "" {
 		p.tableID = s.TableID
 	}
@@ -79,9 +79,6 @@ func (m *Moves) plan(s *Snapshot) *Plan {
 func (m *Moves) pre(p *Plan, s *Snapshot) error {
 	if s.TableID != p.tableID {
 		return classify.Mark(fmt.Errorf("the table has id %s, shown was %s", s.TableID, p.tableID), classify.Fenced)
-	}
-	if detail := Replaced(s, m.Pipeline); detail != "" && !m.Accept {
-		return Held(ReasonTableReplaced, detail, nil)
 	}
 	return p.pre(s)
 }

@@ -285,7 +285,7 @@ func (w *writer) look(ctx context.Context, expected map[Partition]int64) outcome
 	}
 	before := w.snapshot
 	w.snapshot = s
-	if before != nil && before.TableID != s.TableID {
+	if before != nil && before.TableID != s.TableID || Replaced(s, w.pipeline) != "" {
 		return outcome{kind: fenced, err: classify.Mark(errors.New("the table was replaced"), classify.Fenced)}
 	}
 	for p, at := range expected {

@@ -22,6 +22,12 @@ var list = []mutant{
 		pkg: "./connector", test: "^TestPRE$",
 	},
 	{
+		name: "the table's mark is not looked at before a commit",
+		file: "connector/decide.go",
+		old:  "detail != \"\" && !p.accepts {", new: "detail != \"\" && len(detail) < 0 {",
+		pkg: "./test/story", test: "^TestATableThatWasReplacedTakesNoRowsOfAnyClaim$",
+	},
+	{
 		name: "a position is known by the topic's name alone",
 		file: "idempotency/coordinates.go",
 		old:  "escape(p.Topic), p.TopicID.String(), strconv", new: "escape(p.Topic), TopicID{}.String(), strconv",

@@ -234,3 +234,31 @@ func TestMovesOfUnknownOutcome(t *testing.T) {
 		}
 	})
 }
+
+// A table that was replaced with its txns kept is noticed by every claim, also if it was first seen when only one of them
+// was looked at.
+func TestATableThatWasReplacedTakesNoRowsOfAnyClaim(t *testing.T) {
+	for _, idle := range []bool{false, true} {
+		scene(t, 2, func(t *testing.T, w *story.World) {
+			w.Every = 5 * time.Minute
+			p := w.Begin(t.Context())
+			p.Member.Assign(joined(w, 0, 1))
+			eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+			w.Pauses.Pause(0) // a paused claim is looked at each minute, alone
+			if !idle {
+				w.Broker.Produce(story.Topic, 1, "r", "k")
+			}
+			time.Sleep(90 * time.Second)
+			w.Log.Replace("table-2")
+			versions := len(w.Log.Versions())
+			time.Sleep(3 * time.Minute)
+			if idle {
+				w.Broker.Produce(story.Topic, 1, "r", "k")
+			}
+			wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPaused, 1: connector.ReasonTableReplaced})
+			if n := len(w.Log.Versions()); n != versions {
+				t.Errorf("idle %v: %d versions of a table that nobody has accepted\n%s", idle, n-versions, history(w))
+			}
+		})
+	}
+}
