@@ -61,6 +61,7 @@ type cli struct {
 	config string // flag --config
 	output string // flag --output
 	topic  string // flag --topic
+	loaded *Config
 }
 
 // commands is the table of subcommands.
@@ -117,8 +118,11 @@ func (c *cli) outputFlag(cmd *cobra.Command) {
 	}
 }
 
-// load reads the configuration and writes what is wrong to stderr. The error is exit code 2.
+// load reads the configuration, once for a command, and writes what is wrong to stderr. The error is exit code 2.
 func (c *cli) load() (*Config, error) {
+	if c.loaded != nil {
+		return c.loaded, nil
+	}
 	config, problems := LoadConfig(c.config, c.env)
 	for _, p := range problems {
 		if _, err := fmt.Fprintln(c.stderr, p); err != nil {
@@ -128,6 +132,7 @@ func (c *cli) load() (*Config, error) {
 	if config == nil {
 		return nil, exitError{exitUsage, nil}
 	}
+	c.loaded = config
 	return config, nil
 }
 

@@ -4,11 +4,15 @@ package e2e
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/test/tablelog"
 )
@@ -59,8 +63,13 @@ func TestBehindLogStart(t *testing.T) {
 	if offset := m.awaitHold(0, "behind_log_start"); offset != at {
 		t.Errorf("held at %d, want %d", offset, at)
 	}
+	s.told(m, 0, "behind_log_start", at)
 	s.wantHeld(m, 0, at)
 	s.check("--held", fmt.Sprintf("0:%d", at))
+	if to := s.ends(0, "behind_log_start", at, "accept-gap", s.target(0)); to != at+100 {
+		t.Errorf("accept-gap goes on at %d, want %d", to, at+100)
+	}
+	s.check("--lost", fmt.Sprintf("0:%d:%d", at, at+100))
 }
 
 // The position lies beyond the log's end: a commit that nobody should have made.
@@ -77,12 +86,15 @@ func TestAheadOfLogEnd(t *testing.T) {
 	if offset := m.awaitHold(1, "ahead_of_log_end"); offset != at+100_000 {
 		t.Errorf("held at %d, want %d", offset, at+100_000)
 	}
+	s.told(m, 1, "ahead_of_log_end", at+100_000)
 	s.wantHeld(m, 1, at+100_000)
 	s.checkSets("--held", fmt.Sprintf("1:%d", at))
 	// No commit's range leads to the forged position: verify names it.
 	if text := s.wants(1, "verify"); !strings.Contains(text, fmt.Sprint(at+100_000)) {
 		t.Errorf("verify does not name the forged position: %s", text)
 	}
+	s.ends(1, "ahead_of_log_end", at+100_000, "set", s.target(1), fmt.Sprint(at))
+	s.checkSets()
 }
 
 // The topic was deleted and created again.
@@ -98,8 +110,9 @@ func TestTopicRecreated(t *testing.T) {
 	if err := shared.kafka.CreateTopic(s.ctx, s.name, 4, nil); err != nil {
 		t.Fatal(err)
 	}
+	recreated := s.newLedger("recreated.csv")
 	// Nothing of the new topic may reach the table, so it has a ledger of its own, which is never compared.
-	if err := s.producer(8000, "lz4").Run(s.ctx, s.newLedger("recreated.csv")); err != nil {
+	if err := s.producer(8000, "lz4").Run(s.ctx, recreated); err != nil {
 		t.Fatal(err)
 	}
 	m := s.start()
@@ -114,6 +127,11 @@ func TestTopicRecreated(t *testing.T) {
 		}
 	}
 	s.check()
+	s.ends(0, "topic_recreated", -1, "start", s.name)
+	if rows, want := tablelog.Rows(s.commits()), s.ledger.Len()+recreated.Len(); rows != want {
+		t.Errorf("the table has %d rows, want the %d of both topics", rows, want)
+	}
+	s.wants(0, "verify")
 }
 
 // The broker's disk has a record batch with flipped bits.
@@ -137,8 +155,166 @@ func TestCorruptBatch(t *testing.T) {
 		t.Errorf("held at %d, want %d", offset, at)
 	}
 	s.awaitPosition(2, at)
+	s.told(m, 2, "corrupt_batch", at)
 	s.wantHeld(m, 2, at)
 	s.check("--held", fmt.Sprintf("2:%d", at))
+	to := s.ends(2, "corrupt_batch", at, "skip", s.target(2), fmt.Sprint(at))
+	if to <= at+1 {
+		t.Errorf("skip goes on at %d: the batch at %d has more than one record", to, at)
+	}
+	s.checkSets("--lost", fmt.Sprintf("2:%d:%d", at, to)) // verify --kafka would meet the batch
+	s.wants(0, "verify")
+}
+
+// A record that fits no schema: exactly it is left out.
+func TestPoison(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 4)
+	s.produce(4000)
+	s.untilCurrent()
+	client, err := kgo.NewClient(kgo.SeedBrokers(shared.kafka.Addr), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	bad, err := client.ProduceSync(s.ctx, &kgo.Record{Topic: s.name, Partition: 3, Value: []byte("no JSON at all")}).First()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.produce(4000)
+	m := s.start()
+	if offset := m.awaitHold(3, "poison"); offset != bad.Offset {
+		t.Errorf("held at %d, want %d", offset, bad.Offset)
+	}
+	s.awaitPosition(3, bad.Offset)
+	s.told(m, 3, "poison", bad.Offset)
+	s.wantHeld(m, 3, bad.Offset)
+	s.check("--held", fmt.Sprintf("3:%d", bad.Offset))
+	if to := s.ends(3, "poison", bad.Offset, "skip", s.target(3), fmt.Sprint(bad.Offset)); to != bad.Offset+1 {
+		t.Errorf("skip goes on at %d, want %d", to, bad.Offset+1)
+	}
+	s.check()
+}
+
+// Another program has read the topic: it is held, and adopted where that one stopped, to the record.
+func TestUnknownHistory(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 4)
+	s.produce(4000)
+	client, err := kgo.NewClient(kgo.SeedBrokers(shared.kafka.Addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var offsets kadm.Offsets
+	var lost []string
+	for partition := range int32(3) { // of the fourth one it has read nothing
+		next := 100 * (int64(partition) + 1)
+		offsets.AddOffset(s.name, partition, next, -1)
+		lost = append(lost, "--lost", fmt.Sprintf("%d:0:%d", partition, next))
+	}
+	if err := kadm.NewClient(client).CommitAllOffsets(s.ctx, s.name, offsets); err != nil {
+		t.Fatal(err)
+	}
+	m := s.start()
+	for partition := range int32(4) {
+		m.awaitHold(partition, "unknown_history")
+	}
+	s.told(m, 0, "unknown_history", -1)
+	// A running member goes on by itself once the positions are there.
+	s.wants(0, "offsets", "adopt", s.name, "--from", "group", "--dry-run")
+	s.wants(0, "offsets", "adopt", s.name, "--from", "group", "--yes", "--operator", "ada", "--reason", "a test")
+	m.await("nothing is held", func(r report) bool { return len(r.Holds) == 0 })
+	s.awaitOthers()
+	m.drain()
+	s.check(lost...)
+	s.wants(0, "verify", "--kafka")
+}
+
+// target is a partition as commands name it.
+func (s *scene) target(partition int32) string { return fmt.Sprintf("%s:%d", s.name, partition) }
+
+// listed returns what holds says about a partition.
+func (s *scene) listed(partition int32, reason string, args ...string) (h struct {
+	Topic, Reason, Command string
+	Partition              int32
+	Offset                 *int64
+	From                   []string
+},
+) {
+	s.t.Helper()
+	all := []struct {
+		Topic, Reason, Command string
+		Partition              int32
+		Offset                 *int64
+		From                   []string
+	}{}
+	text := s.wants(1, append([]string{"holds", "-o", "json"}, args...)...)
+	if err := json.Unmarshal(answerOf(text), &all); err != nil {
+		s.t.Fatalf("holds: %v: %s", err, tail([]byte(text)))
+	}
+	for _, h := range all {
+		if h.Partition == partition && h.Reason == reason {
+			return h
+		}
+	}
+	s.t.Fatalf("holds does not name partition %d with %s: %s", partition, reason, text)
+	return h
+}
+
+// answerOf is the JSON that a command printed behind its warnings.
+func answerOf(text string) []byte {
+	for at := range text {
+		if (text[at] == '[' || text[at] == '{') && (at == 0 || text[at-1] == '\n') {
+			return []byte(text[at:])
+		}
+	}
+	return nil
+}
+
+// told expects holds to know of a hold by itself and from a member, with where it stands.
+func (s *scene) told(m *member, partition int32, reason string, at int64) {
+	s.t.Helper()
+	h := s.listed(partition, reason, "--member", m.url)
+	if len(h.From) != 2 || h.From[0] != "table and Kafka" || h.From[1] != m.url || h.Command == "" {
+		s.t.Errorf("holds says %+v", h)
+	}
+	if at >= 0 && (h.Offset == nil || *h.Offset != at) {
+		s.t.Errorf("holds says that it stands at %v, want %d", h.Offset, at)
+	}
+}
+
+// ends ends a hold by an offsets command while no member runs, and returns where it goes on. The hold is listed before and
+// gone after it, the operations log has it, and the table gets the rest.
+func (s *scene) ends(partition int32, reason string, at int64, command ...string) (to int64) {
+	s.t.Helper()
+	if h := s.listed(partition, reason); at >= 0 && (h.Offset == nil || *h.Offset != at) {
+		s.t.Errorf("without a member holds says %+v, want it at %d", h, at)
+	}
+	var plan struct {
+		Outcome string
+		Moves   []struct {
+			Partition int32
+			To        int64
+		}
+	}
+	text := s.wants(0, append(append([]string{"offsets"}, command...), "--yes", "--operator", "ada", "--reason", "a test", "-o", "json")...)
+	if err := json.Unmarshal(answerOf(text), &plan); err != nil || plan.Outcome != "won" {
+		s.t.Fatalf("offsets %v: %v: %s", command, err, text)
+	}
+	for _, m := range plan.Moves {
+		if m.Partition == partition {
+			to = m.To
+		}
+	}
+	s.wants(0, "holds")
+	s.untilCurrent()
+	s.wants(0, "holds")
+	if list := s.wants(0, "audit", "list"); !strings.Contains(list, " begins: ") || !strings.Contains(list, "(operation 1)") || strings.Count(list, "offsets "+command[0]) != 2 || strings.Count(list, "ada@") != 2 {
+		s.t.Errorf("audit list says %s", list)
+	}
+	s.wants(0, "audit", "verify")
+	return to
 }
 
 // corrupt flips a bit in the second record batch after an offset, in the broker's log segment, and returns its first

@@ -1,7 +1,7 @@
 """Compares a Delta table with the ledger of what was produced, by independent readers.
 
 usage: check.py --ledger FILE --table URL [--endpoint URL] [--readers deltalake,duckdb,polars,spark]
-                [--held PARTITION:OFFSET]... [--predicates N [--most M]] [--no-order]
+                [--held PARTITION:OFFSET]... [--lost PARTITION:FROM:NEXT]... [--predicates N [--most M]] [--no-order]
 
 Prints one JSON line for each comparison and exits 1 if one of them found something:
   sets        produced minus table and table minus produced, by topic, partition, offset and the hash of all columns
@@ -26,6 +26,11 @@ from readers import READERS
 def position(text):
     partition, offset = text.split(":")
     return int(partition), int(offset)
+
+
+def interval(text):
+    partition, begin, end = text.split(":")
+    return int(partition), int(begin), int(end)
 
 
 def check_predicates(reader, batches, per_column, most):
@@ -57,12 +62,13 @@ def main():
     args.add_argument("--endpoint")
     args.add_argument("--readers", default="deltalake,duckdb,polars")
     args.add_argument("--held", type=position, action="append", default=[])
+    args.add_argument("--lost", type=interval, action="append", default=[])
     args.add_argument("--predicates", type=int, default=0)
     args.add_argument("--most", type=int, default=1000)
     args.add_argument("--no-order", action="store_true")
     a = args.parse_args()
 
-    ledger = Ledger(a.ledger, a.held)
+    ledger = Ledger(a.ledger, a.held, a.lost)
     good = True
 
     def report(check, reader, version, begin, found):

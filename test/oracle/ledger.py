@@ -10,13 +10,16 @@ EXAMPLES = 5
 class Ledger:
     """Every committed record: {(topic, partition): {offset: hash}}."""
 
-    def __init__(self, path, held=()):
-        """held are (partition, offset) pairs: records from there on are expected to be missing."""
+    def __init__(self, path, held=(), lost=()):
+        """held are (partition, offset) pairs: records from there on are expected to be missing. lost are (partition, from,
+        next): those at [from, next) are."""
         self.entries = {}
         limit = dict(held)
         with open(path, newline="") as file:
             for row in csv.DictReader(file):
                 partition, offset = int(row["partition"]), int(row["offset"])
+                if any(p == partition and begin <= offset < end for p, begin, end in lost):
+                    continue
                 if offset < limit.get(partition, offset + 1):
                     self.entries.setdefault((row["topic"], partition), {})[offset] = row["hash"]
 
