@@ -29,6 +29,11 @@ func (q *questions) look(ctx context.Context, o *opened, name string, s *connect
 	if err != nil {
 		return nil, err
 	}
+	if !l.started() && len(l.group) > 0 { // a START that came after the look at the table is no unknown past
+		if l.snapshot, _, err = o.snapshot(ctx); err != nil {
+			return nil, err
+		}
+	}
 	at, err := l.positions(ctx)
 	if err != nil {
 		return nil, o.failed(err)

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -413,5 +414,41 @@ func TestOffsetsAcceptGapOfATruncatedLog(t *testing.T) {
 			l.runs(0, "run", "--until-current")
 			l.has("orders", map[string][]int64{"orders-0": ids(0, 1, 2, 3, 4, 4), "orders-1": ids(0, 1, 2, 3, 4)})
 		})
+	}
+}
+
+// TestALookSeesAStartThatComesBetween: the group's offsets of a START that came after the look at the table are no sign of
+// an unknown past.
+func TestALookSeesAStartThatComesBetween(t *testing.T) {
+	l := newLake(t, "topics: {orders: {}}")
+	l.create("orders", 1)
+	l.produce("orders", 3, 0)
+	cli := &cli{env: func(string) (string, bool) { return "", false }, stderr: io.Discard, config: l.config}
+	tables, end, err := cli.openTables(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	o := tables[0]
+	before, _, err := o.snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.runs(0, "run", "--until-current")
+	ask, err := newQuestions(t.Context(), o.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ask.close()
+	if o.store == nil { // the folder was made meanwhile
+		o.store = objstore.Sub(l.store, "orders")
+	}
+	seen, err := ask.look(t.Context(), o, "orders", before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := seen.partitions()[0]
+	if h := seen.hold(p); h != nil || seen.position(p) != 3 {
+		t.Errorf("it stands at %d and is held: %+v", seen.position(p), h)
 	}
 }
