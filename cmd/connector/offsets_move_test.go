@@ -280,12 +280,17 @@ func TestOffsetsStart(t *testing.T) {
 		l.runs(1, "run", "--until-current")
 		l.refuses(4, "table_replaced: ", "set", "orders:0", "0")
 		l.refuses(4, "it has positions of users too", "start", "orders")
+		if _, err := l.admin.CreatePartitions(t.Context(), 1, "orders"); err != nil {
+			t.Fatal(err)
+		}
+		l.produce("orders", 2, 1)
 		p := l.moves(0, "start", "orders", "users", "--at", "position")
-		if !p.Accept || len(p.Moves) != 2 || p.Moves[0].To != 3 {
+		if !p.Accept || len(p.Moves) != 2 || p.Moves[0].To != 3 || !strings.Contains(strings.Join(p.Notes, "\n"), "orders-1 has no position yet") {
 			t.Errorf("%+v", p)
 		}
 		l.runs(0, "run", "--until-current")
 		want := upTo(4, "orders-0")
+		want["orders-1"] = ids(0, 1)
 		want["users-0"] = ids(0, 1, 2)
 		l.has("all", want)
 	})

@@ -171,6 +171,10 @@ func (p *movePlan) start(ask *sight, l *look, chosen []connector.Partition, star
 	if keep {
 		for _, of := range chosen {
 			at := l.position(of)
+			if at < 0 && l.started() {
+				p.note("%v has no position yet: it was added to the topic, and begins at its first record by itself", of)
+				continue
+			}
 			if at < 0 {
 				return refused("%v has no position that could stay: write --at earliest, latest or a time", of)
 			}
