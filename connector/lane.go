@@ -169,6 +169,11 @@ func (l *lane) row(b *block, r *Record, o *openChunk) {
 		l.metrics.tombstones.Inc()
 		return
 	}
+	// What would be most of a chunk gets one of its own: encoding it takes several times its size.
+	alone := int64(len(r.Value)) > l.chunk.Load()/4
+	if alone {
+		o.seal(b.table)
+	}
 	err := o.broken
 	if err == nil {
 		err = o.builder.Add(b.partition, r)
@@ -191,7 +196,7 @@ func (l *lane) row(b *block, r *Record, o *openChunk) {
 		o.runs = append(o.runs, Run{b.partition, b.session, r.Offset, r.Offset, at - 1, at})
 	}
 	// Bytes are counted column by column: not for each row, but before many large records can gather.
-	if at >= chunkRows || (at%16 == 0 || len(r.Value) > leastChunk/64) && o.builder.Bytes() >= l.chunk.Load() {
+	if at >= chunkRows || alone || (at%16 == 0 || len(r.Value) > leastChunk/64) && o.builder.Bytes() >= l.chunk.Load() {
 		o.seal(b.table)
 	}
 }

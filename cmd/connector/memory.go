@@ -82,6 +82,10 @@ func (b budget) encoders(cores int) int {
 	return int(min(max((b.limit-b.fetch-b.batch-rest)/(2*chunk), 1), int64(cores)))
 }
 
+// runtime is the limit of the garbage collector. It does not know the pages of the binary, and learns late what became
+// garbage.
+func (b budget) runtime() int64 { return b.limit - min(b.limit/8, 32<<20) }
+
 // limitRuntime tells the garbage collector of the limit, unless the environment does.
 func (b budget) limitRuntime(logger *slog.Logger, env func(string) string) {
 	attrs := []any{"limit", roundSize(b.limit), "source", b.source, "fetch", roundSize(b.fetch), "batch", roundSize(b.batch)}
@@ -89,7 +93,7 @@ func (b budget) limitRuntime(logger *slog.Logger, env func(string) string) {
 		logger.Info("memory", append(attrs, "gomemlimit", v+" (environment)")...)
 		return
 	}
-	debug.SetMemoryLimit(b.limit)
+	debug.SetMemoryLimit(b.runtime())
 	logger.Info("memory", attrs...)
 }
 

@@ -98,7 +98,7 @@ func TestLimitRuntime(t *testing.T) {
 		t.Errorf("%d, want %d: %s", got, before, &out)
 	}
 	b.limitRuntime(logger, func(string) string { return "" })
-	if got := debug.SetMemoryLimit(-1); got != 300<<20 {
+	if got := debug.SetMemoryLimit(-1); got != 268<<20 {
 		t.Errorf("%d before, %d now", before, got)
 	}
 	if !strings.Contains(out.String(), "limit=300MiB source=configured fetch=45MiB batch=120MiB") {

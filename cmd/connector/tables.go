@@ -95,7 +95,7 @@ func (s *system) open(topic TopicConfig) (*writtenTable, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	t := &writtenTable{path: topic.Table, decoder: decode.JSON{}, metrics: &revocable{Registerer: s.labelled(topic.Table)}}
+	t := &writtenTable{path: topic.Table, decoder: decode.JSON{Spare: s.pools.Batch}, metrics: &revocable{Registerer: s.labelled(topic.Table)}}
 	logger := s.logger.With("table", t.path)
 	t.storing = reliability.NewGuard("store", s.config.Guard(), logger, t.metrics, objstore.ErrNotFound, objstore.ErrExists)
 	t.Table, err = delta.Open(objstore.Sub(s.store, t.path), delta.Options{

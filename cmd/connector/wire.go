@@ -35,6 +35,7 @@ type system struct {
 	client     *kafka.Client
 	group      *kafka.Group
 	log        *kafka.Log
+	pools      connector.Pools
 	encoders   *datafile.Shares
 	tables     tables
 	fixed      map[string]bool // the topics of a run until current, once they are known
@@ -54,6 +55,7 @@ type wireOptions struct {
 func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*system, error) {
 	s := &system{
 		config: c, logger: logger, registry: prometheus.NewRegistry(),
+		pools:    c.budget.pools(),
 		encoders: datafile.NewShares(c.budget.encoders(runtime.GOMAXPROCS(0))),
 	}
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -85,10 +87,9 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 		membership.Matches = s.matches
 	}
 	s.group = kafka.NewGroup(s.client, membership, logger, s.registry)
-	pools := c.budget.pools()
-	s.registry.MustRegister(bytepool.Collector(map[string]*bytepool.Pool{"fetch": pools.Fetch, "batch": pools.Batch}))
+	s.registry.MustRegister(bytepool.Collector(map[string]*bytepool.Pool{"fetch": s.pools.Fetch, "batch": s.pools.Batch}))
 	s.log = kafka.NewLog(s.client, kafka.LogConfig{
-		Memory:   pools.Fetch,
+		Memory:   s.pools.Fetch,
 		MaxBytes: int(c.Kafka.Fetch.MaxBytes), MaxWait: c.Kafka.Fetch.MaxWait, Rack: c.Kafka.Rack,
 	}, logger, s.registry)
 
@@ -104,7 +105,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 			Drain:                c.Shutdown.Drain,
 			UntilCurrent:         o.untilCurrent,
 		},
-		Group: s.group, Log: s.log, Kafka: s.asking, Pools: pools, Route: s.route, Retire: s.retire, Standing: s.standing, Paused: s.paused,
+		Group: s.group, Log: s.log, Kafka: s.asking, Pools: s.pools, Route: s.route, Retire: s.retire, Standing: s.standing, Paused: s.paused,
 		Logger: logger, Metrics: s.registry,
 	}
 	return s, nil

@@ -23,7 +23,8 @@ type column struct {
 	nullable bool
 	width    int // in bytes of a value in fixed; 1 for booleans, 0 for kinds that do not use it
 	field    arrow.Field
-	minute   minute  // of a timestamp
+	minute   minute // of a timestamp
+	spare    Spare
 	object   *object // of a struct
 	elem     *column // of a list
 
@@ -50,6 +51,8 @@ const (
 	retryDictionary = 16
 	// teachingRows is the size from which on a chunk says something about the next ones.
 	teachingRows = 1024
+	// longText is the size above which a text is not looked for in a dictionary.
+	longText = 4 << 10
 )
 
 // fillTo makes up the nulls before row.
@@ -115,6 +118,8 @@ func (c *column) putText(b []byte, start, end int) {
 	switch {
 	case c.dict == nil:
 		c.putPlain(b, start, end)
+	case end-start > longText: // it will hardly come again
+		c.putIndex(-1, b, start, end)
 	case end-start <= shortText:
 		c.putIndex(c.dict.short(load64(b, start), load64(b, start+8), end-start, c.n), b, start, end)
 	default:
@@ -157,12 +162,13 @@ func (c *column) endText() {
 
 // dropDictionary turns what is there into plain text, for this chunk and the next ones.
 func (c *column) dropDictionary() {
-	c.data = make([]byte, 0, max(c.text(), c.bytes)+shortText)
+	c.data = c.bytesOf(max(c.text(), c.bytes) + shortText)
 	for row, i := range c.indices {
 		if c.offsets[row] < c.offsets[row+1] { // neither null nor empty
 			c.data = append(c.data, c.dict.value(int(i))...)
 		}
 	}
+	c.keep(c.indices)
 	c.dict, c.indices = nil, nil
 	c.plainChunks = retryDictionary
 }
@@ -253,19 +259,19 @@ func (c *column) reserve() {
 		c.object.reserve()
 	case c.kind == schema.String && c.plainChunks == 0:
 		c.dict = newInterner(c.dictLimit)
-		c.indices = make([]int32, 0, c.rows)
-		c.offsets = make([]int32, 1, c.rows+1)
+		c.indices = c.int32sOf(c.rows)
+		c.offsets = append(c.int32sOf(c.rows+1), 0)
 	case c.kind == schema.String:
 		c.plainChunks--
-		c.data = make([]byte, 0, c.bytes+c.bytes/32+slack)
-		c.offsets = make([]int32, 1, c.rows+1)
+		c.data = c.bytesOf(c.bytes + c.bytes/32 + slack)
+		c.offsets = append(c.int32sOf(c.rows+1), 0)
 	case c.kind == schema.Array:
-		c.offsets = make([]int32, 1, c.rows+1)
+		c.offsets = append(c.int32sOf(c.rows+1), 0)
 		c.elem.reserve()
 	case c.kind == schema.Boolean:
-		c.fixed = make([]byte, 0, c.rows/8+1)
+		c.fixed = c.bytesOf(c.rows/8 + 1)
 	default:
-		c.fixed = make([]byte, 0, c.rows*c.width)
+		c.fixed = c.bytesOf(c.rows * c.width)
 	}
 }
 
@@ -283,23 +289,24 @@ func (c *column) finish(n int) arrow.ArrayData {
 			c.plainChunks = retry
 		}
 	}
-	c.rows = n
+	c.learn(n)
 	typ, buffers := c.field.Type, []*memory.Buffer{validity}
 	var children []arrow.ArrayData
 	var dictionary *array.Data
 	switch {
 	case c.width > 0:
-		buffers = append(buffers, memory.NewBufferBytes(c.fixed))
+		buffers = append(buffers, c.buffer(c.fixed))
 	case c.dict != nil:
 		typ = &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: typ}
-		buffers = append(buffers, int32Buffer(c.indices))
-		text := []*memory.Buffer{nil, int32Buffer(c.dict.offsets), memory.NewBufferBytes(c.dict.data)}
+		buffers = append(buffers, c.int32Buffer(c.indices))
+		text := []*memory.Buffer{nil, c.int32Buffer(c.dict.offsets), c.buffer(c.dict.data)}
 		dictionary = array.NewData(c.field.Type, c.dict.count(), text, nil, 0, 0)
+		release(text)
+		c.keep(c.offsets)
 	case c.kind == schema.String:
-		c.bytes = len(c.data)
-		buffers = append(buffers, int32Buffer(c.offsets), memory.NewBufferBytes(c.data))
+		buffers = append(buffers, c.int32Buffer(c.offsets), c.buffer(c.data))
 	case c.kind == schema.Array:
-		buffers = append(buffers, int32Buffer(c.offsets))
+		buffers = append(buffers, c.int32Buffer(c.offsets))
 		children = []arrow.ArrayData{c.elem.finish(c.elems)}
 		elem := c.elem.field
 		elem.Type = children[0].DataType()
@@ -310,10 +317,35 @@ func (c *column) finish(n int) arrow.ArrayData {
 		typ = arrow.StructOf(fields...)
 	}
 	c.n, c.elems, c.nulls, c.fixed, c.offsets, c.data, c.dict, c.indices = 0, 0, c.nulls[:0], nil, nil, nil, nil, nil
+	defer release(buffers) // the data has them now
 	if dictionary != nil {
+		defer dictionary.Release()
 		return array.NewDataWithDictionary(typ, n, buffers, nulls, 0, dictionary)
 	}
-	return array.NewData(typ, n, buffers, children, nulls, 0)
+	data := array.NewData(typ, n, buffers, children, nulls, 0)
+	for _, child := range children {
+		child.Release()
+	}
+	return data
+}
+
+// learn remembers what the next chunk will probably need. A chunk that was closed early says little, and an unusual one
+// should not reserve its size for ever.
+func (c *column) learn(n int) {
+	c.rows = max(n, c.rows/2)
+	if c.kind == schema.String && c.dict == nil {
+		if c.bytes /= 2; n >= teachingRows {
+			c.bytes = max(c.bytes, len(c.data))
+		}
+	}
+}
+
+func release(buffers []*memory.Buffer) {
+	for _, b := range buffers {
+		if b != nil {
+			b.Release()
+		}
+	}
 }
 
 // validity makes the bitmap, if there is a null.
@@ -343,8 +375,4 @@ func setBits(bits []byte, from, to int) {
 	for ; from < to; from++ {
 		bits[from/8] |= 1 << (from & 7)
 	}
-}
-
-func int32Buffer(v []int32) *memory.Buffer {
-	return memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(v))
 }

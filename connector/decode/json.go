@@ -54,6 +54,9 @@ type JSON struct {
 
 	// TruncateTime drops digits of a timestamp that are finer than a microsecond. Otherwise they must be zeros.
 	TruncateTime bool
+
+	// Spare has the buffers of columns, and gets them back when the rows are released; nil for Go's memory.
+	Spare Spare
 }
 
 var _ connector.Decoder = JSON{}
@@ -78,6 +81,9 @@ func (j JSON) Builder(s connector.Schema) (connector.Builder, error) {
 func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error) {
 	j.MaxBytes = min(cmp.Or(j.MaxBytes, DefaultMaxBytes), maxRecord)
 	j.MaxDepth = cmp.Or(j.MaxDepth, DefaultMaxDepth)
+	if j.Spare == nil {
+		j.Spare = heap{}
+	}
 	j.MaxValues = cmp.Or(j.MaxValues, DefaultMaxValues)
 	table, ok := s.(*schema.Schema)
 	if !ok {
@@ -86,7 +92,7 @@ func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error)
 	if err := table.HasKafkaColumns(); err != nil {
 		return nil, err
 	}
-	d := &jsonDecoder{limits: j, maxDistinct: distinct, names: nameSet{seed: maphash.MakeSeed()}}
+	d := &jsonDecoder{spare: j.Spare, limits: j, maxDistinct: distinct, names: nameSet{seed: maphash.MakeSeed()}}
 	if err := d.layOut(table.Written()); err != nil {
 		return nil, connector.Held(connector.ReasonSchemaConflict, "JSON records do not fit the table", err)
 	}
@@ -95,6 +101,7 @@ func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error)
 
 // jsonDecoder is the builder of one lane.
 type jsonDecoder struct {
+	spare       Spare
 	limits      JSON
 	maxDistinct int // 0 means no dictionaries
 

@@ -92,7 +92,7 @@ func (d *jsonDecoder) newObject(fields []schema.Field, types []arrow.Field, path
 
 // newColumn makes a column of a type; f is its Arrow field.
 func (d *jsonDecoder) newColumn(t schema.Type, f arrow.Field, path string, depth int) (*column, error) {
-	c := &column{name: f.Name, kind: t.Kind, field: f, nullable: f.Nullable}
+	c := &column{spare: d.spare, name: f.Name, kind: t.Kind, field: f, nullable: f.Nullable}
 	if fixed, ok := f.Type.(arrow.FixedWidthDataType); ok {
 		c.width = (fixed.BitWidth() + 7) / 8
 	}

@@ -59,6 +59,16 @@ type fetchResponse struct {
 // bytes is the size of the response.
 func (f *fetchResponse) bytes() int { return len(f.x.in) }
 
+// forget drops what refers to the buffer of the response.
+func (f *fetchResponse) forget() {
+	if f.x != nil {
+		f.x.in, f.x.room = nil, nil
+	}
+	for i := range f.parts {
+		f.parts[i].records = nil
+	}
+}
+
 // fetchPart is the answer for one partition.
 type fetchPart struct {
 	index         int // in fetchRequest.asks

@@ -86,6 +86,8 @@ func (l *Log) fetching(ctx context.Context, f *fetcher, q *queue, minBytes int, 
 		if flights = l.take(q, size, &req, flights[:0]); len(flights) > 0 {
 			idle, err = l.roundTrip(ctx, f, &req, &resp, opener, room, flights)
 		}
+		resp.forget() // its buffer is another's now
+		opener.Forget()
 		room.close(err)
 		if idle { // a broker that does not wait is asked no more often than one that does
 			_ = sleep(ctx, maxWait-time.Since(sent))

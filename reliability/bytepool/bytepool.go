@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"sync"
@@ -216,42 +217,77 @@ func (p *Pool) Put(b []byte) {
 	p.give(int64(n))
 }
 
+// Take returns an idle buffer of at least n bytes, or a new one. Unlike those of [Pool.TryGet] it is not used: whoever
+// takes it accounts for it, and need not give it back.
+func (p *Pool) Take(n int) []byte {
+	size := class(n)
+	p.mu.Lock()
+	b := p.find(size, math.MaxInt64)
+	p.mu.Unlock()
+	if b == nil {
+		b = make([]byte, 0, size)
+	}
+	return b
+}
+
+// Keep takes a buffer that nobody will touch any more, for the next one who needs one, as long as the budget has room for
+// it.
+func (p *Pool) Keep(b []byte) {
+	n := cap(b)
+	if p.scrub {
+		b = b[:n]
+		for i := range b {
+			b[i] = 0xDB
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.used+p.idleBytes+int64(n) <= p.size {
+		p.idle[n] = append(p.idle[n], b[:0])
+		p.idleBytes += int64(n)
+	}
+}
+
 // get finds or makes a buffer. The lock is held, also while it is made: that is rare once work is steady.
 func (p *Pool) get(n int) []byte {
 	size := class(n)
 	if p.used+int64(size) > p.size {
 		size = n // the rounding must not be what fails
 	}
-	if b := p.reuse(size); b != nil {
+	if b := p.find(size, p.size-p.used); b != nil {
+		p.used += int64(cap(b))
 		return b
 	}
 	p.take(int64(size))
 	return make([]byte, 0, size)
 }
 
-// reuse returns the smallest idle buffer that is not much too large.
-func (p *Pool) reuse(size int) []byte {
+// find returns the smallest idle buffer that is not much too large, nil if there is none. It must not exceed most.
+func (p *Pool) find(size int, most int64) []byte {
 	best := 0
-	if list := p.idle[size]; len(list) > 0 {
-		return p.pop(size, list)
+	if len(p.idle[size]) > 0 && int64(size) <= most {
+		best = size
 	}
 	for n, list := range p.idle {
-		if len(list) > 0 && n >= size && n <= size+size/2 && (best == 0 || n < best) && p.used+int64(n) <= p.size {
+		if best == size {
+			break
+		}
+		if len(list) > 0 && n >= size && n <= size+size/2 && (best == 0 || n < best) && int64(n) <= most {
 			best = n
 		}
 	}
 	if best == 0 {
 		return nil
 	}
-	return p.pop(best, p.idle[best])
-}
-
-func (p *Pool) pop(size int, list [][]byte) []byte {
+	list := p.idle[best]
 	b := list[len(list)-1]
 	list[len(list)-1] = nil
-	p.idle[size] = list[:len(list)-1]
-	p.idleBytes -= int64(size)
-	p.used += int64(size)
+	if list = list[:len(list)-1]; len(list) == 0 && best != class(best) {
+		delete(p.idle, best) // sizes of no class would become ever more
+	} else {
+		p.idle[best] = list
+	}
+	p.idleBytes -= int64(best)
 	return b
 }
 

@@ -140,6 +140,9 @@ func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, erro
 	return b, err
 }
 
+// Forget drops what refers to the response that was opened last.
+func (o *Opener) Forget() { o.codecs.src.Reset(nil) }
+
 // reasonless tells whether an error says nothing of the data.
 func reasonless(err error) bool {
 	var held *connector.HoldError

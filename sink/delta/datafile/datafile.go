@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"sluice/connector"
 )
@@ -158,12 +159,12 @@ func encodeAll(ctx context.Context, cols *columns, chunks []chunk, o Options, yi
 
 // shared encodes a chunk when there is a share for it.
 func (e *encoder) shared(ctx context.Context, shares *Shares, c chunk) encoded {
-	s, err := shares.take(ctx)
+	taken, err := shares.take(ctx, c.isLarge())
 	if err != nil {
 		return encoded{err: err}
 	}
-	defer shares.put(s)
-	e.share = s
+	defer shares.put(taken)
+	e.share = taken[0]
 	return e.protected(ctx, c)
 }
 
@@ -188,6 +189,38 @@ type chunk struct {
 	rows   arrow.RecordBatch
 	ranges [][2]int64
 	pieces int // of all, up to the end of this chunk
+}
+
+// largeRow is the size from which on rows make pages much larger than pages should be, of which the Parquet writer holds
+// several copies.
+const largeRow = 256 << 10
+
+func (c *chunk) isLarge() bool {
+	rows := c.rows.NumRows()
+	if rows >= 1<<10 {
+		return false
+	}
+	size := int64(0)
+	for _, column := range c.rows.Columns() {
+		size += sizeOf(column.Data())
+	}
+	return size >= rows*largeRow
+}
+
+// sizeOf is what the buffers of an array hold.
+func sizeOf(data arrow.ArrayData) (size int64) {
+	for _, b := range data.Buffers() {
+		if b != nil {
+			size += int64(b.Len())
+		}
+	}
+	for _, child := range data.Children() {
+		size += sizeOf(child)
+	}
+	if d, ok := data.Dictionary().(*array.Data); ok && d != nil {
+		size += sizeOf(d)
+	}
+	return size
 }
 
 // groupPieces gathers pieces that follow each other and stem from the same record batch.

@@ -8,32 +8,53 @@ import (
 
 // Shares are what row groups are encoded with: as many at the same time as there are, over all tables that have the same
 // Shares, which take turns. Each keeps its buffers for the next row group.
-type Shares struct{ free chan *share }
+type Shares struct {
+	free  chan *share
+	whole chan struct{} // for one at a time, who takes all of them
+}
 
 // NewShares returns n shares.
 func NewShares(n int) *Shares {
-	s := &Shares{make(chan *share, max(n, 1))}
+	s := &Shares{make(chan *share, max(n, 1)), make(chan struct{}, 1)}
 	for range cap(s.free) {
 		s.free <- &share{}
 	}
 	return s
 }
 
-// take waits for a share. Whoever has one needs nothing else to come to its end.
-func (s *Shares) take(ctx context.Context) (*share, error) {
-	select {
-	case x := <-s.free:
-		return x, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// take waits for a share, or for all of them. Whoever has one needs nothing else to come to its end, and only one at a time
+// takes them all.
+func (s *Shares) take(ctx context.Context, all bool) ([]*share, error) {
+	n := 1
+	if all {
+		n = cap(s.free)
+		select {
+		case s.whole <- struct{}{}:
+			defer func() { <-s.whole }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
+	var taken []*share
+	for range n {
+		select {
+		case x := <-s.free:
+			taken = append(taken, x)
+		case <-ctx.Done():
+			s.put(taken)
+			return nil, ctx.Err()
+		}
+	}
+	return taken, nil
 }
 
-func (s *Shares) put(x *share) {
-	if x.buf.Cap() > keptBytes {
-		x.buf = bytes.Buffer{}
+func (s *Shares) put(taken []*share) {
+	for _, x := range taken {
+		if x.buf.Cap() > keptBytes {
+			x.buf = bytes.Buffer{}
+		}
+		s.free <- x
 	}
-	s.free <- x
 }
 
 // share is the working memory of one encoder.

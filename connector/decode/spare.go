@@ -1,0 +1,71 @@
+package decode
+
+import (
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+)
+
+// Spare keeps buffers that nobody needs any more for their next use. Any goroutine may call it.
+type Spare interface {
+	// Take returns an empty buffer of at least n bytes, with any content behind its length.
+	Take(n int) []byte
+	// Keep takes a buffer that nobody will touch any more.
+	Keep([]byte)
+}
+
+// heap is Spare that keeps nothing.
+type heap struct{}
+
+func (heap) Take(n int) []byte { return make([]byte, 0, n) }
+func (heap) Keep([]byte)       {}
+
+// lease is how Arrow gives a buffer back: it implements [memory.Allocator], of which only Free is ever called.
+type lease struct{ Spare }
+
+var _ memory.Allocator = lease{}
+
+// Allocate implements [memory.Allocator].
+func (l lease) Allocate(n int) []byte { return make([]byte, n) }
+
+// Reallocate implements [memory.Allocator].
+func (l lease) Reallocate(n int, b []byte) []byte { return append(make([]byte, 0, n), b...)[:n] }
+
+// Free implements [memory.Allocator].
+func (l lease) Free(b []byte) { l.Keep(b[:0]) }
+
+// smallBuffer is the size below which a buffer is not worth keeping.
+const smallBuffer = 4 << 10
+
+func (c *column) bytesOf(n int) []byte {
+	if n < smallBuffer {
+		return make([]byte, 0, n)
+	}
+	return c.spare.Take(n)
+}
+
+func (c *column) int32sOf(n int) []int32 {
+	if 4*n < smallBuffer {
+		return make([]int32, 0, n)
+	}
+	b := c.spare.Take(4 * n)
+	return arrow.Int32Traits.CastFromBytes(b[:cap(b)&^3])[:0]
+}
+
+// keep gives back integers that no array has.
+func (c *column) keep(v []int32) {
+	if b := arrow.Int32Traits.CastToBytes(v[:cap(v)]); len(b) >= smallBuffer {
+		c.spare.Keep(b[:0])
+	}
+}
+
+// buffer hands bytes to Arrow, which gives them back when the last array that has them is released.
+func (c *column) buffer(b []byte) *memory.Buffer {
+	if cap(b) < smallBuffer {
+		return memory.NewBufferBytes(b)
+	}
+	return memory.NewBufferWithAllocator(b, lease{c.spare})
+}
+
+func (c *column) int32Buffer(v []int32) *memory.Buffer {
+	return c.buffer(arrow.Int32Traits.CastToBytes(v))
+}
