@@ -332,9 +332,10 @@ func (c *column) finish(n int) arrow.ArrayData {
 // learn remembers what the next chunk will probably need. A chunk that was closed early says little, and an unusual one
 // should not reserve its size for ever.
 func (c *column) learn(n int) {
-	c.rows = max(n, c.rows/2)
+	fade := func(size int) int { return size - size/8 }
+	c.rows = max(n, fade(c.rows))
 	if c.kind == schema.String && c.dict == nil {
-		if c.bytes /= 2; n >= teachingRows {
+		if c.bytes = fade(c.bytes); n >= teachingRows {
 			c.bytes = max(c.bytes, len(c.data))
 		}
 	}
