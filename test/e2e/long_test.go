@@ -17,7 +17,9 @@ const (
 	recordsOfThree    = 1_000_000
 	lastsOfThree      = 200 * time.Second
 	stormOfThreeLasts = 5 * time.Minute
-	awayOfThree       = time.Minute
+	memoryRecords     = 2_000_000
+
+	awayOfThree = time.Minute
 )
 
 // checkWithMore is for readers that only the long suite asks.

@@ -54,7 +54,7 @@ func newSceneAt(t *testing.T, addrs ...string) *scene {
 	t.Helper()
 	s := &scene{
 		t: t, ctx: t.Context(), addrs: addrs,
-		name: strings.NewReplacer("/", "-", "_", "-").Replace(strings.ToLower(t.Name())),
+		name: strings.NewReplacer("/", "-", "_", "-", ",", "").Replace(strings.ToLower(t.Name())),
 	}
 	var err error
 	if s.dir, err = folder(s.name); err != nil {
@@ -128,6 +128,8 @@ type settings struct {
 	listen  string
 	start   string
 	more    string // entries of topics besides the scene's own
+	memory  string
+	commit  string
 }
 
 // alsoReads adds entries to the topics.
@@ -151,6 +153,7 @@ func (s *scene) config(change ...setting) (path, listen string) {
 	}
 	c := settings{
 		brokers: strings.Join(s.addrs, ", "), group: s.name, store: shared.minio.Endpoint, listen: listen, start: "earliest",
+		memory: "auto", commit: "{every: 1s, rows: 20000}",
 	}
 	for _, f := range change {
 		f(&c)
@@ -160,6 +163,7 @@ func (s *scene) config(change ...setting) (path, listen string) {
 	text := fmt.Sprintf(`
 pipeline: %[1]s
 log: {format: json}
+memory: {limit: %[12]s}
 kafka: {brokers: [%[2]s], group: %[11]s, rack: %[9]q, session: 6s, offset_commit_interval: 1s}
 storage: {url: s3://%[3]s/%[1]s, s3: {endpoint: %[4]s, region: %[5]s, path_style: true}}
 retry: {initial: 100ms, max: 1s}
@@ -167,11 +171,11 @@ breaker: {open_for: 2s, successes: 1}
 defaults:
   schema: %[6]q
   start: %[8]s
-  commit: {every: 1s, rows: 20000}
+  commit: %[13]s
 topics: {%[1]s: {}%[10]s}
 health: {listen: %[7]q}
 shutdown: {drain: 10s}
-`, s.name, c.brokers, shared.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more, c.group)
+`, s.name, c.brokers, shared.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more, c.group, c.memory, c.commit)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import "time"
 
 // How often the short suite does what the long one does more often.
 const (
+	memoryRecords = 200_000
+
 	killsAtRandom       = 4
 	killsWhileCommiting = 2
 	stormLasts          = 3 * time.Minute

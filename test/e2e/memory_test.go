@@ -1,0 +1,232 @@
+//go:build lab && linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/test/gen"
+	"sluice/test/lab"
+	"sluice/test/tablelog"
+)
+
+// limited is memory.limit of the rows below; mostResident is 15 % more.
+const (
+	limited      = "256MiB"
+	mostResident = 295 << 20
+)
+
+// littleMemory gives a member the limit, and the batches that it makes by default.
+func littleMemory(c *settings) {
+	c.memory, c.commit = limited, "{every: 60s}"
+}
+
+// TestMemory: whatever lies in Kafka and however slow the store is, the process keeps within memory.limit and 15 %, and
+// every record becomes a row.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	t.Run("backlog with records of 8 MiB", func(t *testing.T) {
+		t.Parallel()
+		s := newSceneOf(t, 8)
+		s.backlog(memoryRecords, "zstd")
+		s.large(16)
+		s.untilCurrentWithin(littleMemory)
+	})
+	t.Run("512 partitions, 500 of them idle", func(t *testing.T) {
+		t.Parallel()
+		s := newSceneOf(t, 512)
+		s.backlogOf(12, memoryRecords)
+		s.untilCurrentWithin(littleMemory)
+	})
+	t.Run("the store answers after 2 s", func(t *testing.T) {
+		t.Parallel()
+		s := newSceneOf(t, 8)
+		s.backlog(memoryRecords, "lz4")
+		p := s.proxy()
+		p.Slow(lab.Any, 2*time.Second)
+		s.untilCurrentWithin(littleMemory, through(p))
+	})
+	t.Run("20 tables", func(t *testing.T) {
+		t.Parallel()
+		s := newSceneOf(t, 2)
+		s.backlog(memoryRecords/20, "lz4")
+		var more []string
+		for i := range 19 {
+			name := fmt.Sprintf("%s-%d", s.name, i)
+			if err := shared.kafka.CreateTopic(s.ctx, name, 2, nil); err != nil {
+				t.Fatal(err)
+			}
+			s.into(name, memoryRecords/20)
+			more = append(more, name+": {}")
+		}
+		s.untilCurrentWithin(littleMemory, alsoReads(strings.Join(more, ", ")))
+	})
+}
+
+// newSceneOf is a scene whose topic takes large batches.
+func newSceneOf(t *testing.T, partitions int32) *scene {
+	t.Helper()
+	s := newSceneAt(t, shared.kafka.Addr)
+	if err := shared.kafka.CreateTopic(s.ctx, s.name, partitions, map[string]string{"max.message.bytes": "20971520"}); err != nil {
+		t.Fatal(err)
+	}
+	s.orders.Odd = 0
+	return s
+}
+
+// backlog produces n records to the topic.
+func (s *scene) backlog(n int64, codec string) {
+	s.t.Helper()
+	p := s.producer(n, codec)
+	p.Chunk = 50_000
+	if err := p.Run(s.ctx, nil); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// into produces n records to another topic.
+func (s *scene) into(topic string, n int64) {
+	s.t.Helper()
+	p := gen.Producer{Brokers: s.addrs, Topic: topic, Orders: s.orders, Records: n, Codec: "lz4", Chunk: 50_000}
+	if err := p.Run(s.ctx, nil); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// client returns a producer that names the partition itself and takes batches of 12 MiB.
+func (s *scene) client() *kgo.Client {
+	s.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchMaxBytes(12<<20), kgo.ProducerBatchCompression(kgo.Lz4Compression()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(client.Close)
+	return client
+}
+
+// large produces n records of 8 MiB, which hardly shrink.
+func (s *scene) large(n int) {
+	s.t.Helper()
+	client := s.client()
+	note := make([]byte, 8<<20)
+	for i := range n {
+		for j := range note {
+			note[j] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-"[s.random.IntN(64)]
+		}
+		value := fmt.Appendf(nil, `{"order_id":"large-%d","coupon":"%s"}`, i, note)
+		rec := &kgo.Record{Topic: s.name, Partition: int32(i % 8), Value: value}
+		if err := client.ProduceSync(s.ctx, rec).FirstErr(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.produced += int64(n)
+}
+
+// backlogOf produces n records to the first partitions of the topic.
+func (s *scene) backlogOf(partitions int, n int64) {
+	s.t.Helper()
+	client := s.client()
+	for i := int64(0); i < n; {
+		var recs []*kgo.Record
+		for ; len(recs) < 20_000 && i < n; i++ {
+			r := s.orders.Record(i)
+			recs = append(recs, &kgo.Record{Topic: s.name, Partition: int32(i) % int32(partitions), Key: r.Key, Value: r.Value})
+		}
+		if err := client.ProduceSync(s.ctx, recs...).FirstErr(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.produced += n
+}
+
+// untilCurrentWithin lets a member bring everything to the table, looks at its memory meanwhile, and verifies the rows
+// against the topic.
+func (s *scene) untilCurrentWithin(change ...setting) {
+	s.t.Helper()
+	path, _ := s.config(change...)
+	log := filepath.Join(s.dir, "limited.log")
+	began := time.Now()
+	p, err := lab.StartProcess("limited", log, environment(), shared.binary, "run", "--until-current", "--config", path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = p.Kill() })
+	peak := s.watch(s.ctx, p, 30*time.Minute)
+	if code := p.ExitCode(); code != 0 {
+		s.t.Fatalf("exit code %d: %s", code, p.Tail())
+	}
+	s.t.Logf("%d records in %v, at most %d MiB resident", s.produced, time.Since(began).Round(time.Second), peak>>20)
+	if peak > mostResident && os.Getenv("E2E_RACE") == "" { // the race detector takes several times as much
+		s.t.Errorf("%d MiB resident, the limit and 15 %% are %d", peak>>20, mostResident>>20)
+	}
+	if rows := tablelog.Rows(s.commits()); rows != s.produced {
+		s.t.Errorf("%d rows of %d records", rows, s.produced)
+	}
+	path, _ = s.config(append(change, func(c *settings) { c.store = shared.minio.Endpoint })...)
+	if code, text := s.command("verify", "--kafka", "--config", path); code != 0 {
+		s.t.Errorf("verify: exit code %d: %s", code, tail([]byte(text)))
+	}
+}
+
+// watch looks at the resident memory of a process until it ends and returns the peak, in bytes.
+func (s *scene) watch(ctx context.Context, p *lab.Process, most time.Duration) (peak int64) {
+	s.t.Helper()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(most)
+	var series strings.Builder
+	for n := 0; ; n++ {
+		if now, high, err := resident(p.Pid()); err == nil {
+			if peak = max(peak, high); n%8 == 0 {
+				fmt.Fprintf(&series, " %d", now>>20)
+			}
+		}
+		select {
+		case <-p.Done():
+			s.t.Logf("MiB resident every 2 s:%s; peak %d", &series, peak>>20)
+			return peak
+		case <-tick.C:
+		case <-ctx.Done():
+			s.t.Fatal(ctx.Err())
+		case <-end:
+			s.t.Fatalf("not done after %v: %s", most, p.Tail())
+		}
+	}
+}
+
+// resident returns the resident memory of a process now, and the most that it had.
+func resident(pid int) (now, peak int64, err error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(data)) {
+		name, value, _ := strings.Cut(line, ":")
+		fields := strings.Fields(value)
+		if len(fields) != 2 {
+			continue
+		}
+		n, err := strconv.ParseInt(fields[0], 10, 64)
+		switch {
+		case err != nil:
+		case name == "VmRSS":
+			now = n << 10
+		case name == "VmHWM":
+			peak = n << 10
+		}
+	}
+	if peak == 0 { // it is ending
+		err = os.ErrProcessDone
+	}
+	return now, peak, err
+}
