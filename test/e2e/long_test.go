@@ -15,7 +15,6 @@ const (
 	stormLasts          = 10 * time.Minute
 
 	recordsOfThree    = 1_000_000
-	lastsOfThree      = 200 * time.Second
 	stormOfThreeLasts = 5 * time.Minute
 	memoryRecords     = 2_000_000
 

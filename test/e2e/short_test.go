@@ -12,8 +12,7 @@ const (
 	killsWhileCommiting = 2
 	stormLasts          = 3 * time.Minute
 
-	recordsOfThree    = 150_000
-	lastsOfThree      = 30 * time.Second
+	recordsOfThree    = 100_000
 	stormOfThreeLasts = 90 * time.Second
 	awayOfThree       = 8 * time.Second
 )
