@@ -120,7 +120,18 @@ func (l *lane) dropAll() {
 func (l *lane) drop(t *tableState) {
 	p, _ := l.close(t)
 	releaseRows(l.batch, p.chunks)
+	if o := l.open[t]; o != nil {
+		l.free(t, o)
+	}
 	l.tell()
+}
+
+// free gives up a table's builder, with the buffers that are left in it.
+func (l *lane) free(t *tableState, o *openChunk) {
+	delete(l.open, t)
+	t.filled.held.Add(-o.counted.held)
+	l.batch.Adjust(-o.counted.held)
+	o.counted.held = 0
 }
 
 func (l *lane) decode(b *block) {
@@ -248,9 +259,9 @@ func (l *lane) close(t *tableState) (p part, held int64) {
 	l.settle(t, o, 0)
 	p, held = part{l.id, o.chunks, o.candidates}, o.sealedHeld
 	t.filled.held.Add(-held)
-	o.counted.held, o.sealedHeld = 0, 0
-	if p.chunks == nil {
-		delete(l.open, t) // nothing came: its builder need not wait for more
+	o.counted.held, o.sealedHeld = o.counted.held-held, 0 // a bad record alone has left buffers in the builder
+	if p.chunks == nil { // nothing came: its builder need not wait for more
+		l.free(t, o)
 	}
 	o.count(t, -o.counted.rows, -o.counted.bytes, -o.counted.bad)
 	o.chunks, o.candidates, o.sealedRows, o.sealedBytes = nil, nil, 0, 0

@@ -530,3 +530,18 @@ func TestAHotKeyStopsItsPartitionOnly(t *testing.T) {
 		wantRows(t, w, 0, w.Want(0, 0, 200))
 	})
 }
+
+// TestABadRecordAloneKeepsNoMemory: a lane that built no row has buffers all the same. [story.World.Stop] looks whether all
+// is given back.
+func TestABadRecordAloneKeepsNoMemory(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "p", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPoison})
+		time.Sleep(time.Minute)
+		if n := p.Connector.Pools.Batch.Used(); n != 0 {
+			t.Errorf("%d bytes are taken while nothing is open", n)
+		}
+	})
+}

@@ -234,6 +234,7 @@ type builder struct {
 	at   []int64
 
 	sealed int64
+	open   bool // it has buffers, for the first record of a chunk
 }
 
 var rowSchema = arrow.NewSchema([]arrow.Field{
@@ -245,6 +246,7 @@ var rowSchema = arrow.NewSchema([]arrow.Field{
 
 // Add appends a row.
 func (b *builder) Add(p connector.Partition, r *connector.Record) error {
+	b.open = true
 	if len(r.Value) == 1 && Kind(r.Value[0]) == Poison {
 		return errPoison
 	}
@@ -258,8 +260,16 @@ func (b *builder) Add(p connector.Partition, r *connector.Record) error {
 func (b *builder) Rows() int      { return len(b.at) }
 func (b *builder) Bytes() int64   { return int64(len(b.at) * 32) }
 func (b *builder) Ignored() int64 { return 0 }
-func (b *builder) Held() int64    { return int64(cap(b.at) * 32) }
-func (b *builder) Sealed() int64  { return b.sealed }
+
+// Held is more than rows: buffers are there before the first one is.
+func (b *builder) Held() int64 {
+	if !b.open {
+		return 0
+	}
+	return int64(cap(b.at)*32) + 1000
+}
+
+func (b *builder) Sealed() int64 { return b.sealed }
 
 // Seal returns the chunk.
 func (b *builder) Seal() arrow.RecordBatch {
