@@ -79,6 +79,13 @@ func (l *Log) batchAt(ctx context.Context, p connector.Partition, offset int64, 
 		return nil, Held(doing, fmt.Errorf("%v: %w", p, err))
 	}
 	part := &f.parts[0]
+	if part.err == kafka.OffsetOutOfRange && part.logStart < 0 { // old brokers tell no bounds with an error
+		bounds, err := l.Bounds(ctx, []connector.Position{{Partition: p, Next: -1, Epoch: -1}})
+		if err != nil {
+			return nil, err
+		}
+		part.logStart = bounds[p].LogStart
+	}
 	switch {
 	case part.err == kafka.OffsetOutOfRange && offset < part.logStart:
 		return nil, connector.Held(connector.ReasonBehindLogStart, fmt.Sprintf("offset %d was deleted, the log starts at %d", offset, part.logStart), nil)
