@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,5 +162,39 @@ func TestAnOlderTableUnderARunningMember(t *testing.T) {
 		t.Errorf("nobody is told\n%s", log)
 	}
 	l.has("orders", upTo(int64(records), "orders-0", "orders-1"))
+	l.runs(0, "verify", "--kafka")
+}
+
+// Positions are moved beside a running member, again and again: each move is won or lost as a whole, and the table has what
+// the moves and the records make of it.
+func TestOffsetsSetBesideARunningMember(t *testing.T) {
+	t.Parallel()
+	l := newOrders(t, 5)
+	stop := l.member()
+	want := map[string][]int64{"orders-0": upTo(5, "o")["o"], "orders-1": upTo(5, "o")["o"]}
+	end := int64(5)
+	for range 3 {
+		p := l.moves(0, "set", "orders:0", fmt.Sprint(end-2))
+		if len(p.Moves) != 1 || p.Moves[0].From != end {
+			t.Errorf("%+v", p.Moves)
+		}
+		l.produce("orders", 3, 0, 1)
+		for o := end - 2; o < end+3; o++ {
+			want["orders-0"] = append(want["orders-0"], o)
+		}
+		for o := end; o < end+3; o++ {
+			want["orders-1"] = append(want["orders-1"], o)
+		}
+		end += 3
+		l.until("the member went on", func() bool {
+			rows := l.rows("orders")
+			return len(rows["orders-0"]) == len(want["orders-0"]) && len(rows["orders-1"]) == len(want["orders-1"])
+		})
+	}
+	stop()
+	for _, offsets := range want {
+		slices.Sort(offsets)
+	}
+	l.has("orders", want)
 	l.runs(0, "verify", "--kafka")
 }

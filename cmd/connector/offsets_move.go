@@ -186,9 +186,7 @@ func (m *mover) run(ctx context.Context, p *movePlan) error {
 	return m.show(p)(m.stdout)
 }
 
-// apply does what the plan says: the intent into the operations log, the positions into the table's, the outcome into the
-// operations log. Nothing is moved that was not written down before; if the outcome cannot be written down, the table's
-// log has it.
+// apply opens what it takes and does what the plan says.
 func (m *mover) apply(ctx context.Context, p *movePlan) error {
 	acting, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
@@ -213,6 +211,13 @@ func (m *mover) apply(ctx context.Context, p *movePlan) error {
 	}
 	defer table.Close()
 	log := opslog.Open(store, config.Pipeline, opslog.Options{Guard: guard})
+	return m.do(ctx, acting, p, table, log)
+}
+
+// do writes the intent into the operations log, the positions into the table's, and the outcome into the operations log.
+// Nothing is moved that was not written down before; if the outcome cannot be written down, the table's log has it. acting
+// ends when the command has waited long enough.
+func (m *mover) do(ctx, acting context.Context, p *movePlan, table connector.Table, log *opslog.Log) error {
 	host, _ := os.Hostname() // an entry without one is as good
 	record := func(ctx context.Context, body opslog.Body) (opslog.Entry, error) {
 		return log.Append(ctx, opslog.Operation{Operator: m.change.operator, Host: host, Reason: m.change.reason, Body: body}, nil)

@@ -1,19 +1,24 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/classify"
 	"sluice/connector"
+	"sluice/idempotency"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
@@ -455,5 +460,74 @@ func TestALookSeesAStartThatComesBetween(t *testing.T) {
 	p := seen.partitions()[0]
 	if h := seen.hold(p); h != nil || seen.position(p) != 3 {
 		t.Errorf("it stands at %d and is held: %+v", seen.position(p), h)
+	}
+}
+
+// silent is a table that does not say whether a commit took effect.
+type silent struct {
+	connector.Table
+	snapshot *connector.Snapshot
+	err      error
+}
+
+func (s silent) Load(context.Context) (*connector.Snapshot, error) { return s.snapshot, nil }
+
+func (s silent) Commit(_ context.Context, _ *connector.Commit, pre func(*connector.Snapshot) error) (*connector.Snapshot, error) {
+	if err := pre(s.snapshot); err != nil {
+		return nil, err
+	}
+	return nil, s.err
+}
+
+// What became of a commit decides what the command says, and what the operations log keeps.
+func TestOutcomesOfAMove(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err     error
+		outcome opslog.Outcome
+		code    int
+		text    string
+	}{
+		"unknown": {
+			fmt.Errorf("%w: version 7", connector.ErrUndecided), opslog.Unknown, exitDependency,
+			"nobody knows yet whether the positions are moved",
+		},
+		"moved on":     {classify.Mark(errors.New("stands at 4"), classify.Fenced), opslog.Lost, exitRefused, "nothing was changed, the table moved on since it was shown"},
+		"denied":       {connector.Held(connector.ReasonStoreDenied, "403", nil), opslog.Lost, exitDependency, "nothing was changed: "},
+		"unsupported":  {connector.Held(connector.ReasonTableUnsupported, "a feature", nil), opslog.Lost, exitRefused, "nothing was changed: "},
+		"out of reach": {context.DeadlineExceeded, opslog.Lost, exitDependency, "nothing was changed: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLake(t, "topics: {orders: {}}")
+			l.create("orders", 1)
+			topic, err := l.partitionsOf("orders")
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := connector.Partition{Cluster: topic.Cluster, Topic: "orders", TopicID: topic.ID}
+			config := mustLoad(t, l.config, nil)
+			guard := reliability.NewGuard("store", config.Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
+			log := opslog.Open(l.store, "p", opslog.Options{Guard: guard})
+			m := &mover{cli: &cli{stderr: t.Output()}, change: &change{operator: "ann", reason: "a test"}, command: "offsets set", timeout: time.Minute}
+			p := &movePlan{
+				of: &opened{config: config, table: config.Topics["orders"]}, tableID: "T",
+				Moves: []*shownMove{{Topic: "orders", From: 5, To: 2, partition: at}},
+			}
+			table := silent{err: c.err, snapshot: &connector.Snapshot{TableID: "T", Positions: map[string]int64{
+				at.AppID("p"): 5, idempotency.TableAppID("p", "T"): 0,
+			}}}
+			err = m.do(t.Context(), t.Context(), p, table, log)
+			if e, ok := errors.AsType[exitError](err); !ok || e.code != c.code || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("%v", err)
+			}
+			all := l.operations()
+			if len(all) != 2 {
+				t.Fatalf("%+v", all)
+			}
+			if done, ok := all[1].(opslog.OffsetsDone); !ok || done.Outcome != c.outcome || done.Intent != 1 || done.Version != -1 || done.Detail == "" {
+				t.Errorf("%+v", all[1])
+			}
+		})
 	}
 }

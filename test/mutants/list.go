@@ -248,4 +248,37 @@ var list = []mutant{
 		old:  "return !c.renew.IsZero() &&", new: "return false && !c.renew.IsZero() &&",
 		pkg: "./connector/kafka", test: "^TestSessionsEnd$",
 	},
+
+	// What operators move, and tables that change under a member.
+	{
+		name: "an operator's move is not compared with what was shown",
+		file: "connector/move.go",
+		old:  "p.add(move.Partition, move.From, Span{", new: "p.add(move.Partition, s.Positions[move.Partition.AppID(m.Pipeline)], Span{",
+		pkg: "./test/story", test: "^TestMovesCompareWhatWasShown$",
+	},
+	{
+		name: "the group's offsets are read after the snapshot",
+		file: "connector/resume.go",
+		old:  "offsets, unanswered := w.groupOffsets(ctx, claims)\n\ts, err := w.table.Load(ctx)",
+		new:  "s, err := w.table.Load(ctx)\n\toffsets, unanswered := w.groupOffsets(ctx, claims)",
+		pkg:  "./test/story", test: "^TestGroupOffsetsAreReadBeforeTheSnapshot$",
+	},
+	{
+		name: "a log that was set back is gone on with",
+		file: "sink/delta/refresh.go",
+		old:  "if errors.Is(err, objstore.ErrNotFound) {\n\t\treturn false, nil\n\t}\n\tif err != nil {", new: "if errors.Is(err, objstore.ErrNotFound) {\n\t\treturn true, nil\n\t}\n\tif err != nil {",
+		pkg: "./sink/delta", test: "^TestAnOlderTableIsRestored$",
+	},
+	{
+		name: "a version that was written anew counts as the one before",
+		file: "sink/delta/refresh.go",
+		old:  "now.Size == t.head.stamp.Size && now.Modified.Equal(t.head.stamp.Modified), nil", new: "now.Size >= 0, nil",
+		pkg: "./sink/delta", test: "^TestAnOlderTableIsRestored$",
+	},
+	{
+		name: "a position is adopted from the last record instead of behind it",
+		file: "cmd/connector/offsets_adopt.go",
+		old:  "= version + 1", new: "= version + 0",
+		pkg: "./cmd/connector", test: "^TestOffsetsAdoptFromIngest$",
+	},
 }
