@@ -260,7 +260,7 @@ func (l *lane) close(t *tableState) (p part, held int64) {
 	p, held = part{l.id, o.chunks, o.candidates}, o.sealedHeld
 	t.filled.held.Add(-held)
 	o.counted.held, o.sealedHeld = o.counted.held-held, 0 // a bad record alone has left buffers in the builder
-	if p.chunks == nil { // nothing came: its builder need not wait for more
+	if p.chunks == nil {                                  // nothing came: its builder need not wait for more
 		l.free(t, o)
 	}
 	o.count(t, -o.counted.rows, -o.counted.bytes, -o.counted.bad)
