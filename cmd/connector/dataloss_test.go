@@ -93,6 +93,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { defer close(ended); w.run(ctx) }()
 		time.Sleep(soonLoss + time.Second)
+		synctest.Wait()
 		day := (24 * time.Hour).Seconds()
 		want := map[string]float64{
 			"week-0": 6*day - 11, "week-1": math.Inf(1), "week-2": 0, "week-3": 0, "week-5": 0, "week-6": 6*day - 11, "week-7": math.Inf(1), "ever-0": math.Inf(1), "compact-0": math.Inf(1),
@@ -103,6 +104,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 		// What cannot be asked now stays as it was known, and goes on counting; a refusal is told once.
 		busy = classify.Mark(errors.New("no memory"), classify.Transient)
 		time.Sleep(2 * watchLoss)
+		synctest.Wait()
 		want["week-0"] = 6*day - (soonLoss + time.Second + 2*watchLoss).Seconds()
 		want["week-6"] = want["week-0"]
 		if d := cmp.Diff(want, losses(t, w)); d != "" {

@@ -100,6 +100,16 @@ func TestAheadOfLogEnd(t *testing.T) {
 // The topic was deleted and created again.
 func TestTopicRecreated(t *testing.T) {
 	t.Parallel()
+	for name, records := range map[string]int64{"more": 8000, "fewer": 1000} { // than the table has read of the old one
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topicRecreated(t, records)
+		})
+	}
+}
+
+func topicRecreated(t *testing.T, records int64) {
+	t.Helper()
 	s := newScene(t, 4)
 	s.produce(4000)
 	s.untilCurrent()
@@ -112,7 +122,7 @@ func TestTopicRecreated(t *testing.T) {
 	}
 	recreated := s.newLedger("recreated.csv")
 	// Nothing of the new topic may reach the table, so it has a ledger of its own, which is never compared.
-	if err := s.producer(8000, "lz4").Run(s.ctx, recreated); err != nil {
+	if err := s.producer(records, "lz4").Run(s.ctx, recreated); err != nil {
 		t.Fatal(err)
 	}
 	m := s.start()
