@@ -22,6 +22,7 @@ type spec struct {
 	attrs          uint16 // with the codec
 	bare           bool   // snappy without xerial's framing
 	delta          int32  // last offset delta; raised to the last record's
+	later          uint32 // leader epochs after the usual one
 	records        []testRecord
 }
 
@@ -70,7 +71,7 @@ func (s *spec) encode() []byte {
 func seal(s *spec, count int, body []byte) []byte {
 	b := be.AppendUint64(nil, uint64(s.base))
 	b = be.AppendUint32(b, uint32(headerLen-12+len(body)))
-	b = be.AppendUint32(b, 7) // leader epoch
+	b = be.AppendUint32(b, 7+s.later) // leader epoch
 	b = append(b, 2, 0, 0, 0, 0)
 	b = be.AppendUint16(b, s.attrs)
 	b = be.AppendUint32(b, uint32(s.delta))

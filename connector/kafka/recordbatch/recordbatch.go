@@ -61,7 +61,7 @@ func (o *Opener) Expect(n int) int { return n * o.growth / 16 }
 type Batches struct {
 	// Next is the offset after the last batch passed, control, aborted and empty ones included.
 	Next int64
-	// Epoch is the leader epoch of that batch, -1 if there was none.
+	// Epoch is the leader epoch of all batches passed, -1 if there was none.
 	Epoch int32
 	// Count is how many committed records there are, Bytes the memory that they hold.
 	Count int
@@ -90,7 +90,8 @@ type batch struct {
 }
 
 // Open checks and decompresses the whole batches of raw at or after the offset from. raw may end inside a batch, which
-// is left for the next fetch. aborted is sorted in place.
+// is left for the next fetch. aborted is sorted in place. All batches have one leader epoch: whoever takes a part of them
+// must not name the epoch of what comes behind it (KIP-320).
 //
 // The error is a [connector.HoldError] about the batch at Next: reason corrupt_batch for a bad checksum, an old magic,
 // a codec that fails or records that do not parse, oversize for one beyond the limits. The batches before it are
@@ -106,7 +107,7 @@ func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, erro
 	opened := 0
 	for err == nil && len(raw) > 16 && a.bytes < o.limits.Answer {
 		var h header
-		if h, err = parseHeader(raw, b.Next); err != nil || h.size > len(raw) {
+		if h, err = parseHeader(raw, b.Next); err != nil || h.size > len(raw) || b.Epoch >= 0 && h.epoch != b.Epoch {
 			break
 		}
 		for len(aborted) > 0 && aborted[0].First <= h.last {

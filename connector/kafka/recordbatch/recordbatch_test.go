@@ -292,6 +292,35 @@ func TestAnswerLimit(t *testing.T) {
 	}
 }
 
+// An answer ends where the leader changed, control and empty batches included: whoever stops in the middle of it knows
+// the epoch of what was read.
+func TestAnswerHasOneEpoch(t *testing.T) {
+	raw := concat(
+		&spec{base: 0, records: []testRecord{{}, {offset: 1}}}, &spec{base: 2, records: []testRecord{{}}},
+		&spec{base: 3, delta: 1, later: 2}, &spec{base: 5, later: 2, records: []testRecord{{}}},
+		&spec{base: 6, later: 3, records: []testRecord{{}}},
+	)
+	type answer struct {
+		offsets []int64
+		next    int64
+		epoch   int32
+	}
+	var all []answer
+	for next := int64(0); next < 7; {
+		b, got, err := open(t, Limits{}, raw, next)
+		if err != nil || b.Cut != 0 || b.Next <= next {
+			t.Fatalf("from %d: next %d, cut %d: %v", next, b.Next, b.Cut, err)
+		}
+		next = b.Next
+		all = append(all, answer{got, b.Next, b.Epoch})
+		raw = raw[bytes.Index(raw, be.AppendUint64(nil, uint64(min(next, 6)))):] // as a broker would begin
+	}
+	want := []answer{{[]int64{0, 1, 2}, 3, 7}, {[]int64{5}, 6, 9}, {[]int64{6}, 7, 10}}
+	if d := cmp.Diff(want, all, cmp.AllowUnexported(answer{})); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
 func TestReadShortBlocks(t *testing.T) {
 	raw := concat(&spec{base: 0, records: []testRecord{{offset: 0}, {offset: 1}, {offset: 2}}}, &spec{base: 9, records: []testRecord{{}}})
 	b, err := NewOpener(Limits{}, nil).Open(raw, 1, nil)
