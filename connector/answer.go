@@ -45,7 +45,7 @@ func (r *reader) stuck(t *tableState) bool {
 // turnToFetching has claims ask again whose table can take more, and sheds what waits for tables that cannot while
 // others wait for memory to fetch with. What is shed is read again later.
 func (r *reader) turnToFetching() {
-	short := r.pools.Fetch.Short()
+	short := r.pools.Fetch.Short() && r.starving()
 	for _, t := range r.tables {
 		was := t.stuck
 		if t.stuck = r.stuck(t); t.stuck == was && (!t.stuck || !short) {
@@ -60,6 +60,16 @@ func (r *reader) turnToFetching() {
 			}
 		}
 	}
+}
+
+// starving tells whether a claim waits for records that its table could take.
+func (r *reader) starving() bool {
+	for _, c := range r.claims {
+		if c.fetching && !c.table.stuck {
+			return true
+		}
+	}
+	return false
 }
 
 // shed gives back the memory of what a claim has waiting. Its session goes on: it will be read on from where the

@@ -1,0 +1,77 @@
+package decode
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"sluice/idempotency"
+	"sluice/reliability/bytepool"
+)
+
+// Chunks in used buffers, which are overwritten when they come back, are those in new ones, as long as they are not
+// released; each is as large as said, and memory is used again.
+func TestSpare(t *testing.T) {
+	records, _ := orders(9000)
+	p := idempotency.Partition{Topic: "orders", ID: 3}
+	for _, distinct := range []int{maxDistinct, 0} {
+		rnd := rand.New(rand.NewPCG(uint64(distinct), 1))
+		pool := bytepool.NewScrubbing(64 << 20)
+		fresh := open(t, parse(t, orderDDL), JSON{}, distinct)
+		used := open(t, parse(t, orderDDL), JSON{Spare: pool}, distinct)
+		type pair struct{ want, got arrow.RecordBatch }
+		var kept []pair
+		check := func(i int) {
+			t.Helper()
+			if !array.RecordEqual(kept[i].want, kept[i].got) {
+				t.Fatalf("chunk of %d rows differs", kept[i].want.NumRows())
+			}
+			kept[i].got.Release()
+			kept = append(kept[:i], kept[i+1:]...)
+		}
+		for range 40 {
+			from := rnd.IntN(len(records) - 1)
+			to := min(from+1+rnd.IntN(6000), len(records))
+			for i := from; i < to; i++ {
+				for _, d := range []*jsonDecoder{fresh, used} {
+					if err := d.Add(p, &records[i]); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if used.Held() < used.Bytes()/2 {
+				t.Errorf("%d held for %d bytes of %d rows", used.Held(), used.Bytes(), used.Rows())
+			}
+			kept = append(kept, pair{fresh.Seal(), used.Seal()})
+			if held := used.Held(); held != 0 {
+				t.Errorf("%d held by an empty builder", held)
+			}
+			if n := used.Sealed(); n < int64(100*(to-from)) || n > int64(2000*(to-from)+1<<20) {
+				t.Errorf("%d rows have %d bytes", to-from, n)
+			}
+			for len(kept) > rnd.IntN(4) {
+				check(rnd.IntN(len(kept)))
+			}
+		}
+		for len(kept) > 0 {
+			check(0)
+		}
+		// A chunk of a size that came before needs hardly anything new: dictionaries are made anew, and little else.
+		allocated := testing.Benchmark(func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				for i := range 5000 {
+					if err := used.Add(p, &records[i]); err != nil {
+						b.Fatal(err)
+					}
+				}
+				used.Seal().Release()
+			}
+		}).AllocedBytesPerOp()
+		if allocated > 5000*60 {
+			t.Errorf("%d bytes allocated for a chunk of 5000 rows", allocated)
+		}
+	}
+}
