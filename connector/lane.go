@@ -14,7 +14,9 @@ const (
 	// offsets need one more.
 	chunkRows  = 65_000
 	chunkBytes = 16 << 20
-	laneQueue  = 64 // blocks and markers; the valve bounds the records in them
+	// A record of this size or more may get a chunk of its own.
+	largeRecord = 2 << 20
+	laneQueue   = 64 // blocks and markers; the valve bounds the records in them
 )
 
 // A block is records of one claim on their way to a lane.
@@ -181,7 +183,7 @@ func (l *lane) row(b *block, r *Record, o *openChunk) {
 		return
 	}
 	// What would be most of a chunk gets one of its own: encoding it takes several times its size.
-	alone := int64(len(r.Value)) > l.chunk.Load()/4
+	alone := int64(len(r.Value)) > max(l.chunk.Load()/4, largeRecord)
 	if alone {
 		o.seal(b.table)
 	}

@@ -52,6 +52,9 @@ func divide(limit, cgroup int64) (budget, error) {
 	return b, nil
 }
 
+// exceeds tells whether a process with this budget may take more than its container has; 0 is no limit.
+func (b budget) exceeds(cgroup int64) bool { return cgroup > 0 && b.limit > cgroup/100*87 }
+
 // usualBudget is that of a configuration that no file was read for.
 func usualBudget() budget {
 	b, err := divide(usualMemory, 0)
@@ -103,12 +106,17 @@ func (l *loader) checkMemory() {
 	if l.failed("memory.limit") {
 		return
 	}
-	b, err := divide(c.Memory.Limit, cgroupLimit(os.DirFS("/")))
+	cgroup := cgroupLimit(os.DirFS("/"))
+	b, err := divide(c.Memory.Limit, cgroup)
 	if err != nil {
 		l.report(l.at("memory.limit"), "%v: give the process more, or set memory.limit", err)
 		return
 	}
 	c.budget = b
+	if b.exceeds(cgroup) {
+		l.warning(l.at("memory.limit"), "%s and the 15%% that may be added are more than the %s of the container, which kills at its limit: write %s or less",
+			roundSize(b.limit), roundSize(cgroup), roundSize(cgroup/5*4))
+	}
 	if !l.has("memory.limit") || c.Memory.Limit == 0 {
 		o := c.origins["memory.limit"]
 		o.Note = b.String()

@@ -67,6 +67,18 @@ func TestDivide(t *testing.T) {
 	}
 }
 
+func TestLimitOfContainer(t *testing.T) {
+	for _, tt := range []struct {
+		limit, cgroup int64
+		want          bool
+	}{{0, 1 << 30, false}, {800 << 20, 1 << 30, false}, {900 << 20, 1 << 30, true}, {2 << 30, 1 << 30, true}, {2 << 30, 0, false}} {
+		b, err := divide(tt.limit, tt.cgroup)
+		if err != nil || b.exceeds(tt.cgroup) != tt.want {
+			t.Errorf("%d of %d: %v, %v", tt.limit, tt.cgroup, !tt.want, err)
+		}
+	}
+}
+
 // As many encoders as cores, if there is memory for them.
 func TestEncoders(t *testing.T) {
 	for _, tt := range []struct {
