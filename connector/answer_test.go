@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/reliability/bytepool"
@@ -115,4 +116,60 @@ func TestPressing(t *testing.T) {
 	cut("c")
 	cut("a")
 	want("all on their way", nil)
+}
+
+// rows are released, and nothing else.
+type rows struct {
+	arrow.RecordBatch
+
+	id       int
+	released *int
+}
+
+func (r rows) Release() { *r.released++ }
+
+// What lanes had for a cut that nobody wants any more is given back once, whether its writer had taken it or not; what a
+// writer has is given back as it is encoded and put.
+func TestHoldings(t *testing.T) {
+	pool := bytepool.New(1000)
+	w := &writer{lanes: 2, batch: pool, tell: func() {}}
+	released := 0
+	cut := func() *openCut {
+		open := &openCut{parts: make(chan part, 2)}
+		for lane := range 2 {
+			a, b := Chunk{Rows: rows{id: 2 * lane, released: &released}, held: 100}, Chunk{Rows: rows{id: 2*lane + 1, released: &released}, held: 30}
+			open.parts <- part{lane: lane, chunks: []Chunk{a, b}}
+		}
+		open.held.Add(260)
+		pool.Adjust(260)
+		return open
+	}
+	dropped := cut()
+	w.discard(t.Context(), dropped)
+	w.discard(t.Context(), dropped)
+	if pool.Used() != 0 || released != 4 {
+		t.Errorf("%d used, %d released", pool.Used(), released)
+	}
+
+	released = 0
+	open := cut()
+	taken := w.gather(t.Context(), open)
+	h := w.hold(open, taken)
+	first, last := taken.Chunks[0].Rows, taken.Chunks[3].Rows
+	h.plan([]Piece{{Rows: first, To: 5}, {Rows: first, From: 7, To: 9}, {Rows: last, To: 1}}) // two chunks are masked
+	for _, step := range []struct {
+		done           int
+		encoded        int64
+		used, released int
+	}{{1, 0, 260, 0}, {2, 20, 50, 3}, {2, 0, 30, 3}, {3, 15, 15, 4}, {3, 0, 0, 4}} {
+		h.progress(step.done, step.encoded)
+		if open.held.Load() != pool.Used() || pool.Used() != int64(step.used) || released != step.released {
+			t.Errorf("%+v: %d used, %d of the cut, %d released", step, pool.Used(), open.held.Load(), released)
+		}
+	}
+	h.end()
+	w.discard(t.Context(), open)
+	if pool.Used() != 0 || released != 4 {
+		t.Errorf("%d used, %d released", pool.Used(), released)
+	}
 }

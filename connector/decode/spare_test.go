@@ -70,7 +70,7 @@ func TestSpare(t *testing.T) {
 				used.Seal().Release()
 			}
 		}).AllocedBytesPerOp()
-		if allocated > 5000*60 {
+		if allocated > 5000*100 {
 			t.Errorf("%d bytes allocated for a chunk of 5000 rows", allocated)
 		}
 	}

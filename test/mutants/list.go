@@ -281,4 +281,42 @@ var list = []mutant{
 		old:  "= version + 1", new: "= version + 0",
 		pkg: "./cmd/connector", test: "^TestOffsetsAdoptFromIngest$",
 	},
+
+	// Memory.
+	{
+		name: "a lane gives an answer back before it has decoded it",
+		file: "connector/lane.go",
+		old:  "\to := l.open[b.table]\n\tif o == nil {\n\t\to = &openChunk{stopped", new: "\tb.answer.leave()\n\tdefer b.answer.share()\n\to := l.open[b.table]\n\tif o == nil {\n\t\to = &openChunk{stopped",
+		pkg: "./test/story", test: "^TestSchedulesInLittleMemory$",
+	},
+	{
+		name: "answers of before a shedding are taken",
+		file: "connector/reader.go",
+		old:  " || c.ahead != f.From {", new: " {",
+		pkg: "./connector", test: "^TestAnswers$",
+	},
+	{
+		name: "a table that can take no more keeps what waits",
+		file: "connector/answer.go",
+		old:  "case short && c.state == reading &&", new: "case short && len(c.queue) < 0 &&",
+		pkg: "./test/story", test: "^TestAStoppedTableStarvesNobody$",
+	},
+	{
+		name: "a full batch pool cuts nothing",
+		file: "connector/cut.go",
+		old:  ", r.pressed == t:", new: ", r.pressed == t && r.draining:",
+		pkg: "./test/story", test: "^TestAFullPoolCuts$",
+	},
+	{
+		name: "a dropped cut keeps its memory",
+		file: "connector/writer.go",
+		old:  "w.hold(open, cut).end()", new: "_ = cut",
+		pkg: "./connector", test: "^TestHoldings$",
+	},
+	{
+		name: "a batch is decompressed beyond the pool",
+		file: "connector/kafka/memory.go",
+		old:  "if n > l.Most(held) {\n\t\treturn nil, recordbatch.ErrNeverRoom", new: "if n > l.Most(held) {\n\t\treturn make([]byte, 0, n), nil",
+		pkg: "./connector/kafka", test: "^TestLogOversize$",
+	},
 }

@@ -142,3 +142,98 @@ func TestTablesInLittleMemory(t *testing.T) {
 	}
 	t.Logf("%d schedules, in %d of them the other tables were done before the slow one", *tights, meanwhile)
 }
+
+// tables is a world of three topics, each with its table, and a process that has them all.
+func tables(t *testing.T, s uint64, shape func(w *story.World)) (w *story.World, rows func(topic string) int, end func()) {
+	t.Helper()
+	w = story.NewWorld(s, 2)
+	w.Logger = logger()
+	b, c := story.NewTableLog("table-b"), story.NewTableLog("table-c")
+	w.Others = map[string]*story.TableLog{"b": b, "c": c}
+	w.Broker.Create("b", 2, 2)
+	w.Broker.Create("c", 3, 1)
+	shape(w)
+	p := w.Begin(t.Context())
+	all := connector.Assignment{Joined: true}
+	for _, name := range []string{story.Topic, "b", "c"} {
+		all.Partitions = append(all.Partitions, w.Broker.Partitions(name)...)
+	}
+	p.Member.Assign(all)
+	logs := map[string]*story.TableLog{story.Topic: w.Log, "b": b, "c": c}
+	rows = func(topic string) (n int) {
+		for _, r := range rowsOf(logs[topic], topic) {
+			n += len(r)
+		}
+		return n
+	}
+	return w, rows, func() {
+		w.Close()
+		for _, v := range w.Broker.Violations() {
+			t.Errorf("seed %d: %s", s, v)
+		}
+	}
+}
+
+// within waits until cond is true, for so long at most.
+func within(most time.Duration, cond func() bool) bool {
+	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(time.Second) {
+		if cond() {
+			return true
+		}
+	}
+	return cond()
+}
+
+// TestAStoppedTableStarvesNobody: while one table's files cannot be put at all, what was read for it does not keep the
+// memory from the others.
+func TestAStoppedTableStarvesNobody(t *testing.T) {
+	tight(t, func(t *testing.T, s uint64) {
+		var stopped atomic.Bool
+		stopped.Store(true)
+		w, rows, end := tables(t, s, func(w *story.World) {
+			w.Fetch, w.Batch, w.CommitRows = story.Response+4<<10*int64(1+s%3), 20_000, 5
+			w.Broken = func(step string) error {
+				for step == "put data files" && stopped.Load() {
+					time.Sleep(time.Second)
+				}
+				return nil
+			}
+		})
+		for range 10 {
+			w.Broker.Produce(story.Topic, 0, "rrrrrrrrrr", "k")
+			w.Broker.Produce(story.Topic, 1, "rrrrrrrrrr", "l")
+		}
+		time.Sleep(10 * time.Second)
+		for range 3 {
+			w.Broker.Produce("b", 1, "rrrrr", "k")
+			w.Broker.Produce("c", 0, "rrrrr", "k")
+			time.Sleep(time.Second)
+		}
+		if !within(10*time.Minute, func() bool { return rows("b") == 15 && rows("c") == 15 }) {
+			t.Errorf("seed %d: %d and %d rows of 15", s, rows("b"), rows("c"))
+		}
+		stopped.Store(false)
+		if !within(time.Hour, func() bool { return rows(story.Topic) == 200 }) {
+			t.Errorf("seed %d: %d rows of 200", s, rows(story.Topic))
+		}
+		end()
+	})
+}
+
+// TestAFullPoolCuts: three tables that share a full batch pool, none of which has reached its limits or its age, are cut
+// so that reading goes on.
+func TestAFullPoolCuts(t *testing.T) {
+	tight(t, func(t *testing.T, s uint64) {
+		w, rows, end := tables(t, s, func(w *story.World) { w.Batch, w.CommitRows, w.Every = 4<<10, 1000, 24*time.Hour })
+		for range 20 {
+			for _, name := range []string{story.Topic, "b", "c"} {
+				w.Broker.Produce(name, 0, "rrrrrrrrrr", "k")
+			}
+		}
+		all := func() int { return rows(story.Topic) + rows("b") + rows("c") }
+		if !within(time.Hour, func() bool { return all() >= 600-4<<10/32 }) {
+			t.Errorf("seed %d: %d rows of 600", s, all())
+		}
+		end()
+	})
+}
