@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,7 +56,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 			"week": week, "ever": {Delete: true, RetentionTime: -1}, "compact": {Compact: true, RetentionTime: time.Hour},
 		}
 		denied := classify.Mark(errors.New("not authorized"), classify.Fatal)
-		var busy error
+		var busy atomic.Bool
 		begin := time.Now()
 		var log bytes.Buffer
 		w := &lossWatch{
@@ -78,7 +79,10 @@ func TestSecondsToDataLoss(t *testing.T) {
 				}
 				switch offset {
 				case 10:
-					return begin.Add(-24 * time.Hour), busy
+					if busy.Load() {
+						return time.Time{}, classify.Mark(errors.New("no memory"), classify.Transient)
+					}
+					return begin.Add(-24 * time.Hour), nil
 				case 11:
 					return time.Time{}, connector.Held(connector.ReasonBehindLogStart, "gone", nil)
 				case 20:
@@ -102,7 +106,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", d)
 		}
 		// What cannot be asked now stays as it was known, and goes on counting; a refusal is told once.
-		busy = classify.Mark(errors.New("no memory"), classify.Transient)
+		busy.Store(true)
 		time.Sleep(2 * watchLoss)
 		synctest.Wait()
 		want["week-0"] = 6*day - (soonLoss + time.Second + 2*watchLoss).Seconds()
