@@ -13,6 +13,7 @@ import (
 // 1 MiB a minute.
 func TestMemoryOverTime(t *testing.T) {
 	const lasts, warm, every = 20 * time.Minute, 5 * time.Minute, 2 * time.Second
+	t.Parallel()
 	s := newSceneOf(t, 8)
 	m := s.start(littleMemory, func(c *settings) { c.commit = "{every: 10s}" })
 	m.awaitReady()
@@ -28,7 +29,7 @@ func TestMemoryOverTime(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %s", err, m.Tail())
 		}
-		if peak > mostResident {
+		if peak > mostResident && bounded() {
 			t.Fatalf("%d MiB resident, the limit and 15 %% are %d", peak>>20, mostResident>>20)
 		}
 		if at := time.Since(began); at > warm {
@@ -41,7 +42,7 @@ func TestMemoryOverTime(t *testing.T) {
 	end()
 	growth := slope(minutes, sizes)
 	t.Logf("MiB resident every 30 s:%s; it grows by %.2f MiB a minute", &series, growth)
-	if growth >= 1 {
+	if growth >= 1 && bounded() {
 		t.Errorf("it grows by %.2f MiB a minute", growth)
 	}
 	s.awaitRows(s.ledger.Len())

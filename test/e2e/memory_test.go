@@ -166,7 +166,7 @@ func (s *scene) untilCurrentWithin(change ...setting) {
 		s.t.Fatalf("exit code %d: %s", code, p.Tail())
 	}
 	s.t.Logf("%d records in %v, at most %d MiB resident", s.produced, time.Since(began).Round(time.Second), peak>>20)
-	if peak > mostResident && os.Getenv("E2E_RACE") == "" { // the race detector takes several times as much
+	if peak > mostResident && bounded() {
 		s.t.Errorf("%d MiB resident, the limit and 15 %% are %d", peak>>20, mostResident>>20)
 	}
 	if rows := tablelog.Rows(s.commits()); rows != s.produced {
@@ -203,6 +203,9 @@ func (s *scene) watch(ctx context.Context, p *lab.Process, most time.Duration) (
 		}
 	}
 }
+
+// bounded is false for a binary with the race detector, which takes several times as much.
+func bounded() bool { return os.Getenv("E2E_RACE") == "" }
 
 // resident returns the resident memory of a process now, and the most that it had.
 func resident(pid int) (now, peak int64, err error) {

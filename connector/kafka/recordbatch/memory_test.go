@@ -58,7 +58,11 @@ func (m *budget) Return(b []byte) {
 // heap, and everything comes back.
 func TestBudget(t *testing.T) {
 	var refused, later int
-	for seed := range 300 {
+	rounds := 200
+	if testing.Short() {
+		rounds = 40
+	}
+	for seed := range rounds {
 		rnd := rand.New(rand.NewPCG(uint64(seed), 2))
 		log, aborted := randomLog(rnd)
 		raw, from := concat(log...), log[0].base
@@ -151,9 +155,9 @@ func abortedFrom(log []*spec, aborted []Aborted, next int64) (left []Aborted) {
 // A batch that shrank a hundredfold passes no budget: what is taken on the way stays within it, and comes back.
 func TestBombInABudget(t *testing.T) {
 	for codec := codecGzip; codec <= codecZstd; codec++ {
-		value := bytes.Repeat([]byte("0123456789abcdefghijklmnopqrstuvwxyz-0123456789abcdefghijklmnopqrstuvwxyz"), 30<<20/72)
+		value := bytes.Repeat([]byte("0123456789abcdefghijklmnopqrstuvwxyz-0123456789abcdefghijklmnopqrstuvwxyz"), 6<<20/72)
 		raw := (&spec{base: 7, attrs: uint16(codec), records: []testRecord{{value: value}}}).encode()
-		m := &budget{t: t, size: 16 << 20}
+		m := &budget{t: t, size: 3 << 20}
 		b, err := NewOpener(Limits{}, m).Open(raw, 7, nil)
 		if !errors.Is(err, ErrNeverRoom) || b.Next != 7 || m.used != 0 || m.waits == 0 {
 			t.Errorf("%s: next %d, %d used, %d waits: %v", codecNames[codec], b.Next, m.used, m.waits, err)
