@@ -23,6 +23,9 @@ const (
 	usualMemory = 512 << 20
 )
 
+// configured is the source of a limit that stands in the file.
+const configured = "configured"
+
 // A budget is how memory.limit is divided. What neither pool has is for encoding, for everything else in the process,
 // and for what the garbage collector has not yet taken.
 type budget struct {
@@ -34,7 +37,7 @@ type budget struct {
 
 // divide makes a budget of a configured limit; 0 is auto, for which cgroup is the container's limit, 0 if it has none.
 func divide(limit, cgroup int64) (budget, error) {
-	b := budget{limit: limit, source: "configured"}
+	b := budget{limit: limit, source: configured}
 	switch {
 	case limit != 0:
 	case cgroup > 0:
@@ -66,7 +69,11 @@ func usualBudget() budget {
 
 // String says how the limit is divided.
 func (b budget) String() string {
-	return fmt.Sprintf("%s, %s: %s to fetch, %s for batches", roundSize(b.limit), b.source, roundSize(b.fetch), roundSize(b.batch))
+	s := fmt.Sprintf("%s to fetch, %s for batches", roundSize(b.fetch), roundSize(b.batch))
+	if b.source == configured {
+		return s
+	}
+	return fmt.Sprintf("%s, %s: %s", roundSize(b.limit), b.source, s)
 }
 
 // roundSize is a size for people.
@@ -117,11 +124,9 @@ func (l *loader) checkMemory() {
 		l.warning(l.at("memory.limit"), "%s and the 15%% that may be added are more than the %s of the container, which kills at its limit: write %s or less",
 			roundSize(b.limit), roundSize(cgroup), roundSize(cgroup/5*4))
 	}
-	if !l.has("memory.limit") || c.Memory.Limit == 0 {
-		o := c.origins["memory.limit"]
-		o.Note = b.String()
-		c.origins["memory.limit"] = o
-	}
+	o := c.origins["memory.limit"]
+	o.Note = b.String()
+	c.origins["memory.limit"] = o
 	const key = "kafka.fetch.max_bytes"
 	switch {
 	case l.failed(key):
