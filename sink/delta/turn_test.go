@@ -46,6 +46,10 @@ func (d distant) Put(ctx context.Context, key string, content io.ReadSeeker, mod
 
 // Writers that always have something to commit share the log: none is kept away by the one who won before.
 func TestWritersTakeTurns(t *testing.T) {
+	puts := time.Duration(2000)
+	if testing.Short() {
+		puts = 400
+	}
 	for name, c := range map[string]struct {
 		writers int
 		put     time.Duration
@@ -58,7 +62,7 @@ func TestWritersTakeTurns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				ctx, end := context.WithTimeout(t.Context(), 2000*c.put)
+				ctx, end := context.WithTimeout(t.Context(), puts*c.put)
 				defer end()
 				store := distant{objstore.NewMem(), c.put}
 				load(t, open(t, store)) // creates the table
