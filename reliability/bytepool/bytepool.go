@@ -305,7 +305,9 @@ func (p *Pool) press() {
 
 // take notes n bytes as used and drops idle buffers that have no room any more.
 func (p *Pool) take(n int64) {
-	p.used += n
+	if p.used += n; p.used+p.idleBytes <= p.size {
+		return
+	}
 	for size, list := range p.idle {
 		for p.used+p.idleBytes > p.size && len(list) > 0 {
 			list[len(list)-1] = nil

@@ -104,6 +104,34 @@ func TestPool(t *testing.T) {
 	})
 }
 
+// Buffers that are only kept are nobody's use, never exceed the budget, and go when it is needed.
+func TestKeep(t *testing.T) {
+	p := NewScrubbing(1 << 20)
+	b := append(p.Take(100<<10), 1)
+	if p.Used() != 0 || cap(b) < 100<<10 {
+		t.Errorf("%d used, %d bytes", p.Used(), cap(b))
+	}
+	p.Keep(b)
+	if b[0] != 0xDB || p.idleBytes != int64(cap(b)) {
+		t.Errorf("%#x, %d idle", b[0], p.idleBytes)
+	}
+	if c := p.Take(90 << 10); &c[:1][0] != &b[0] || p.idleBytes != 0 {
+		t.Error("a new one")
+	}
+	for range 30 {
+		p.Keep(make([]byte, 0, 50_001)) // of no class
+	}
+	if p.idleBytes > p.size || p.idleBytes < p.size-50_001 {
+		t.Errorf("%d idle", p.idleBytes)
+	}
+	if !p.TryAcquire(1<<20) || p.idleBytes != 0 || len(p.idle) != 0 {
+		t.Errorf("%d idle in %d sizes beside a full budget", p.idleBytes, len(p.idle))
+	}
+	if p.Keep(b); p.idleBytes != 0 {
+		t.Error("kept beyond the budget")
+	}
+}
+
 // A buffer that came back is used again.
 func TestReuse(t *testing.T) {
 	p := New(10 << 20)
