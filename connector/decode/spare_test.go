@@ -60,6 +60,7 @@ func TestSpare(t *testing.T) {
 		}
 		// A chunk of a size that came before needs hardly anything new: dictionaries are made anew, and little else.
 		allocated := testing.Benchmark(func(b *testing.B) {
+			b.Helper()
 			b.ReportAllocs()
 			for b.Loop() {
 				for i := range 5000 {
