@@ -92,14 +92,14 @@ func testClusterThrottled(t *testing.T, w *scene, _ *lab.KafkaCluster) {
 	name := client
 	_, err := w.admin.AlterClientQuotas(t.Context(), []kadm.AlterClientQuotaEntry{{
 		Entity: kadm.ClientQuotaEntity{{Type: "client-id", Name: &name}},
-		Ops:    []kadm.AlterClientQuotaOp{{Key: "consumer_byte_rate", Value: 200_000}},
+		Ops:    []kadm.AlterClientQuotaOp{{Key: "consumer_byte_rate", Value: 80_000}},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.create("quota", 1)
 	for range 10 {
-		w.produce("quota", 0, 1000, string(make([]byte, 100))) // ten times 110 kB
+		w.produce("quota", 0, 1000, string(make([]byte, 100))) // ten times 110 kB; brokers average over ten seconds
 	}
 	r := w.read(LogConfig{PartitionBytes: 200_000}, func(cfg *Config) { cfg.ClientID = client })
 	p := r.partitions("quota")[0]
