@@ -46,7 +46,7 @@ func (d distant) Put(ctx context.Context, key string, content io.ReadSeeker, mod
 
 // Writers that always have something to commit share the log: none is kept away by the one who won before.
 func TestWritersTakeTurns(t *testing.T) {
-	puts := time.Duration(2000)
+	puts := 2000.0
 	if testing.Short() {
 		puts = 400
 	}
@@ -62,7 +62,7 @@ func TestWritersTakeTurns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				ctx, end := context.WithTimeout(t.Context(), puts*c.put)
+				ctx, end := context.WithTimeout(t.Context(), time.Duration(puts*float64(c.put)))
 				defer end()
 				store := distant{objstore.NewMem(), c.put}
 				load(t, open(t, store)) // creates the table
