@@ -1,0 +1,400 @@
+package story
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"sluice/classify"
+	"sluice/connector"
+)
+
+// NewMember returns a member that is in no generation yet. ctx ends its life.
+func (b *Broker) NewMember(ctx context.Context) *Member {
+	m := &Member{
+		b: b, assigned: make(chan connector.Assignment, 64), fetched: make(chan connector.Fetched), requests: map[connector.Partition]uint64{},
+	}
+	m.end, m.stop = context.WithCancel(ctx)
+	return m
+}
+
+// Assign gives the member claims, from another goroutine's point of view: at some time.
+func (m *Member) Assign(a connector.Assignment) { m.assigned <- a }
+
+// Kill makes every later call of the member fail without effect, as a crash would.
+func (m *Member) Kill() {
+	m.mu.Lock()
+	m.dead = true
+	m.mu.Unlock()
+	m.stop()
+}
+
+// Wait waits for what the member still has under way.
+func (m *Member) Wait() {
+	m.stop()
+	m.pending.Wait()
+}
+
+var (
+	errDead  = classify.Mark(errors.New("the process is gone"), classify.Canceled)
+	errFlaky = classify.Mark(errors.New("connection reset"), classify.Transient)
+)
+
+// ask waits for the cluster's answer and may fail instead.
+func (m *Member) ask(ctx context.Context) error {
+	if err := m.b.Chance.Pause(ctx, 20*time.Millisecond); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.dead:
+		return errDead
+	case m.b.Flaky.Load() > 0 && m.b.Chance.Is(int(m.b.Flaky.Load())):
+		return errFlaky
+	}
+	return nil
+}
+
+// Run delivers what Assign gives.
+func (m *Member) Run(ctx context.Context, deliver func(connector.Assignment)) error {
+	for {
+		select {
+		case a := <-m.assigned:
+			m.mu.Lock()
+			m.joined = a.Joined
+			m.mu.Unlock()
+			deliver(a)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Offsets returns the group's offsets.
+func (m *Member) Offsets(ctx context.Context, name string) (map[int32]connector.GroupOffset, error) {
+	if err := m.ask(ctx); err != nil {
+		return nil, err
+	}
+	if m.b.Hung.Load() {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	if m.b.OnOffsets != nil {
+		m.b.OnOffsets()
+	}
+	m.trace("group offsets of %s", name)
+	return m.b.GroupOffsets(name), nil
+}
+
+func (m *Member) trace(format string, args ...any) {
+	if m.Trace != nil {
+		m.Trace(format, args...)
+	}
+}
+
+// CommitOffsets moves them, if the member is in a generation. It may fail before and after it took effect.
+func (m *Member) CommitOffsets(ctx context.Context, offsets map[connector.Partition]connector.GroupOffset) error {
+	if err := m.ask(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	joined := m.joined
+	m.mu.Unlock()
+	if !joined {
+		return classify.Mark(errors.New("no generation"), classify.Fenced)
+	}
+	for p, o := range offsets {
+		if p.Topic != Topic {
+			continue
+		}
+		if at := m.Position(p.ID); o.Next > at {
+			m.b.blame("group offset %d of %v, and the table stands at %d", o.Next, p, at)
+		}
+	}
+	m.b.mu.Lock()
+	for p, o := range offsets {
+		m.b.set(p.Topic, p.ID, o)
+	}
+	m.b.mu.Unlock()
+	m.trace("commit %d group offsets", len(offsets))
+	return m.ask(ctx)
+}
+
+// Topic returns metadata.
+func (m *Member) Topic(ctx context.Context, name string) (connector.Topic, error) {
+	if err := m.ask(ctx); err != nil {
+		return connector.Topic{}, err
+	}
+	m.b.mu.Lock()
+	defer m.b.mu.Unlock()
+	t, ok := m.b.topics[name]
+	if !ok {
+		return connector.Topic{}, connector.Held(connector.ReasonTopicMissing, "no such topic", nil)
+	}
+	answer := connector.Topic{Cluster: m.b.Cluster, Name: name, ID: t.id}
+	for i := range t.partitions {
+		if m.b.Shown == 0 || i < m.b.Shown {
+			answer.Partitions = append(answer.Partitions, int32(i))
+		}
+	}
+	return answer, nil
+}
+
+// Bounds returns the ends of partitions.
+func (m *Member) Bounds(ctx context.Context, at []connector.Position) (map[connector.Partition]connector.Bounds, error) {
+	if err := m.ask(ctx); err != nil {
+		return nil, err
+	}
+	m.b.mu.Lock()
+	defer m.b.mu.Unlock()
+	bounds := map[connector.Partition]connector.Bounds{}
+	var err error
+	for _, pos := range at {
+		if m.b.Silent[pos.Partition.ID] {
+			err = classify.Mark(errors.New("no leader"), classify.Transient)
+			continue
+		}
+		if t := m.b.topics[pos.Partition.Topic]; t != nil && t.id == pos.Partition.TopicID {
+			p := t.partitions[pos.Partition.ID]
+			b := p.bounds()
+			if p.lost(pos) {
+				b.DivergedAt = p.diverged
+			}
+			bounds[pos.Partition] = b
+		}
+	}
+	m.trace("bounds of %d partitions", len(at))
+	return bounds, err
+}
+
+// OffsetsAt returns the first record of each partition that is not older than at.
+func (m *Member) OffsetsAt(ctx context.Context, partitions []connector.Partition, at time.Time) (map[connector.Partition]int64, error) {
+	if err := m.ask(ctx); err != nil {
+		return nil, err
+	}
+	m.b.mu.Lock()
+	defer m.b.mu.Unlock()
+	offsets := map[connector.Partition]int64{}
+	for _, p := range partitions {
+		if t := m.b.topics[p.Topic]; t != nil && t.id == p.TopicID {
+			times := t.partitions[p.ID].times
+			if i := slices.IndexFunc(times, func(t time.Time) bool { return !t.Before(at) }); i >= 0 {
+				offsets[p] = int64(i)
+			}
+		}
+	}
+	return offsets, nil
+}
+
+func (p *partition) bounds() connector.Bounds {
+	end := int64(len(p.kinds))
+	return connector.Bounds{LogStart: p.logStart, LastStable: end, HighWatermark: end, DivergedAt: -1}
+}
+
+// Fetch answers once there is something, late.
+func (m *Member) Fetch(q connector.FetchRequest) {
+	m.mu.Lock()
+	m.n++
+	n := m.n
+	m.requests[q.Partition] = n
+	dead := m.dead
+	m.mu.Unlock()
+	if dead {
+		return
+	}
+	if since, paused := m.b.Paused(q.Partition.ID); paused && time.Since(since) > HearsOfPauses {
+		m.b.blame("fetch of %v from %d, and it is paused for %v", q.Partition, q.Next, time.Since(since))
+	}
+	m.trace("fetch %v from %d", q.Partition, q.Next)
+	m.pending.Go(func() { m.answer(q, n) })
+}
+
+// Forget ends a request.
+func (m *Member) Forget(p connector.Partition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.requests, p)
+}
+
+// Fetched is where answers arrive.
+func (m *Member) Fetched() <-chan connector.Fetched { return m.fetched }
+
+func (m *Member) answer(q connector.FetchRequest, n uint64) {
+	for {
+		if m.b.Chance.Pause(m.end, 30*time.Millisecond) != nil {
+			return
+		}
+		if m.Memory.Acquire(m.end, Response) != nil { // what is asked for is reserved before
+			return
+		}
+		f, grown := m.b.read(q)
+		again := !m.open(&f)
+		m.Memory.Release(Response)
+		if again {
+			continue
+		}
+		if slow := m.b.slow(f); slow > 0 {
+			t := time.NewTimer(slow)
+			select {
+			case <-t.C:
+			case <-m.end.Done():
+				t.Stop()
+				forget(f)
+				return
+			}
+		}
+		if grown != nil {
+			select {
+			case <-grown:
+				continue
+			case <-m.end.Done():
+				return
+			}
+		}
+		m.mu.Lock()
+		wanted := m.requests[q.Partition] == n
+		m.mu.Unlock()
+		if !wanted && !m.b.Chance.Is(4) { // an answer on its way may still come
+			forget(f)
+			return
+		}
+		select {
+		case m.fetched <- f:
+		case <-m.end.Done():
+			forget(f)
+		}
+		return
+	}
+}
+
+// Response is what a request reserves, in bytes.
+const Response = 4 << 10
+
+// open moves the records of an answer into the member's memory. It tells whether there was room.
+func (m *Member) open(f *connector.Fetched) bool {
+	r, ok := f.Records.(*records)
+	if !ok {
+		return true
+	}
+	size := 1
+	for _, rec := range r.left {
+		size += len(rec.Key) + len(rec.Value)
+	}
+	buf, ok := m.Memory.TryGet(size)
+	if !ok {
+		var err error
+		if buf, err = m.Memory.GetFirst(m.end, size, Response); err != nil {
+			return false
+		}
+	}
+	move := func(b []byte) []byte {
+		if b == nil {
+			return nil
+		}
+		n := len(buf)
+		buf = append(buf, b...)
+		return buf[n:len(buf):len(buf)]
+	}
+	for i := range r.left {
+		r.left[i].Key, r.left[i].Value = move(r.left[i].Key), move(r.left[i].Value)
+	}
+	r.release = func() { m.Memory.Put(buf) }
+	return true
+}
+
+func forget(f connector.Fetched) {
+	if f.Records != nil {
+		f.Records.Release()
+	}
+}
+
+// slow is how long an answer takes to be given.
+func (b *Broker) slow(f connector.Fetched) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r, ok := f.Records.(*records); ok && r.err != nil && len(r.left) == 0 {
+		return b.Slow
+	}
+	return 0
+}
+
+// read returns an answer, or a channel that says when to try again.
+func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struct{}) {
+	most := 1 + b.Chance.N(6)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.topics[q.Partition.Topic]
+	f := connector.Fetched{Partition: q.Partition, Session: q.Session, From: q.Next, Next: q.Next}
+	if t == nil || t.id != q.Partition.TopicID {
+		f.Err = connector.Held(connector.ReasonTopicRecreated, "another topic now", nil)
+		return f, nil
+	}
+	p := t.partitions[q.Partition.ID]
+	f.Bounds = p.bounds()
+	switch end := f.Bounds.HighWatermark; {
+	case q.Next < p.logStart:
+		f.Err = connector.Held(connector.ReasonBehindLogStart, "offset out of range", nil)
+		return f, nil
+	case q.Next > end:
+		f.Err = connector.Held(connector.ReasonAheadOfLogEnd, "offset out of range", nil)
+		return f, nil
+	case p.lost(q.Position):
+		f.Err = connector.Held(connector.ReasonTruncated, "other records stand there now", nil)
+		return f, nil
+	case q.Next == end:
+		return f, b.grown
+	}
+	r := &records{}
+	for o := q.Next; o < int64(len(p.kinds)) && len(r.left) < most; o++ {
+		if o == p.corrupt {
+			r.err = connector.Held(connector.ReasonCorruptBatch, "checksum", nil)
+			break
+		}
+		f.Next = o + 1
+		rec := connector.Record{Offset: o, Key: []byte(p.keys[o]), Value: []byte{byte(p.kinds[o])}}
+		if b.Value != nil {
+			rec.Value = b.Value(p.kinds[o], o)
+		}
+		switch p.kinds[o] {
+		case Control:
+			continue
+		case Tombstone:
+			rec.Value = nil
+		default:
+		}
+		r.left = append(r.left, rec)
+	}
+	if len(r.left) > 0 || r.err != nil {
+		f.Records = r
+	}
+	f.Epoch = p.epochBefore(f.Next)
+	return f, nil
+}
+
+// records is an answer's records.
+type records struct {
+	left    []connector.Record
+	err     error
+	release func() // the memory of the records is overwritten then
+}
+
+// Release gives the memory back.
+func (r *records) Release() { r.release() }
+
+// Read returns the next ones.
+func (r *records) Read(block []connector.Record) (int, error) {
+	n := copy(block, r.left)
+	r.left = r.left[n:]
+	switch {
+	case len(r.left) > 0:
+		return n, nil
+	case r.err != nil:
+		return n, r.err
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
