@@ -56,6 +56,7 @@ func Held(reason Reason, detail string, cause error) error {
 	return classify.Mark(&HoldError{reason, detail, cause}, classify.Fatal)
 }
 
+// Error names the reason, the detail and the cause.
 func (e *HoldError) Error() string {
 	s := string(e.Reason) + ": " + e.Detail
 	if e.Err != nil {

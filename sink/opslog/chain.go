@@ -24,6 +24,7 @@ type BrokenError struct {
 	Why string
 }
 
+// Error names the seq and what is wrong with it.
 func (e *BrokenError) Error() string {
 	return fmt.Sprintf("the operations log is broken at seq %d: %s", e.Seq, e.Why)
 }

@@ -8,6 +8,23 @@ import (
 	"sluice/test/story"
 )
 
+// endsOnlyByAMove expects a hold of partition 0 at offset 6 to stay, and to end when an operator moves the position back to
+// where the logs parted; then the records behind that become rows.
+func endsOnlyByAMove(t *testing.T, w *story.World, p *story.Process, reason connector.Reason) {
+	t.Helper()
+	for range 10 {
+		time.Sleep(time.Minute)
+		wantHolds(t, p, map[int32]connector.Reason{0: reason})
+	}
+	wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5})
+	if _, err := moves(w, move(w, 0, 6, 3)).Apply(t.Context(), w.Operator()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "end again", w.AtEnd)
+	wantHolds(t, p, map[int32]connector.Reason{})
+	wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7})
+}
+
 // TestATruncatedLogHoldsUntilAnOperatorMoves: also if the group's offsets, which keep the leader epochs of positions, were
 // lost in the same election. Nothing that stands in the place of lost records is passed over.
 func TestATruncatedLogHoldsUntilAnOperatorMoves(t *testing.T) {
@@ -20,17 +37,7 @@ func TestATruncatedLogHoldsUntilAnOperatorMoves(t *testing.T) {
 		w.Broker.Truncate(story.Topic, 0, 3, "rrrrr")
 		w.Broker.SetGroupOffset(story.Topic, 0, 2)
 		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonTruncated})
-		for range 10 {
-			time.Sleep(time.Minute)
-			wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonTruncated})
-		}
-		wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5})
-		if _, err := moves(w, move(w, 0, 6, 3)).Apply(t.Context(), w.Operator()); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "end again", w.AtEnd)
-		wantHolds(t, p, map[int32]connector.Reason{})
-		wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7})
+		endsOnlyByAMove(t, w, p, connector.ReasonTruncated)
 	})
 }
 
@@ -50,17 +57,7 @@ func TestAPositionBeyondTheLogIsNotMetByItsGrowth(t *testing.T) {
 		p.Member.Assign(joined(w, 0))
 		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonAheadOfLogEnd})
 		w.Broker.Produce(story.Topic, 0, "rrrrr", "k")
-		for range 10 {
-			time.Sleep(time.Minute)
-			wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonAheadOfLogEnd})
-		}
-		wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5})
-		if _, err := moves(w, move(w, 0, 6, 3)).Apply(t.Context(), w.Operator()); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "end again", w.AtEnd)
-		wantHolds(t, p, map[int32]connector.Reason{})
-		wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7})
+		endsOnlyByAMove(t, w, p, connector.ReasonAheadOfLogEnd)
 	})
 }
 
