@@ -136,7 +136,8 @@ func TestLogHungBroker(t *testing.T) {
 			r.within(time.Second, func() bool { return false })
 		}
 		hung := w.fake.LeaderFor("t", 0)
-		if n := r.records(); n != 200 && n != 220 { // a request that was at the broker already is answered
+		// A request that was at the broker already is answered, with what came first to either of its partitions or to both.
+		if n := r.records(); n != 200 && n != 210 && n != 220 {
 			t.Errorf("%d records", n)
 		}
 		status := r.Status()
