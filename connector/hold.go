@@ -32,6 +32,11 @@ const (
 	ReasonKafkaDenied      Reason = "kafka_denied"
 	ReasonPaused           Reason = "paused"
 	ReasonOperationsLog    Reason = "operations_log"
+
+	// ReasonFlood: more records of a topic are bad than a person should let pass without a look.
+	ReasonFlood Reason = "flood"
+	// ReasonDeadLettersUnavailable: bad records have nowhere to go.
+	ReasonDeadLettersUnavailable Reason = "dead_letters_unavailable"
 )
 
 // Hold is a partition that stands still, and why.

@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"sluice/idempotency"
+	"sluice/reliability/deadletter"
 )
 
 // Partition is Kafka's partition with the identity of its topic and cluster.
@@ -192,6 +193,15 @@ type Table interface {
 	Commit(ctx context.Context, c *Commit, pre func(*Snapshot) error) (*Snapshot, error)
 	// Discard deletes the data files of a commit that has certainly not happened. Files that may be in the log stay.
 	Discard(ctx context.Context, s *Staged)
+}
+
+// DeadLetters takes records that cannot become rows, step (c) of a commit. Called by the table's writer alone.
+type DeadLetters interface {
+	// Write returns nil once every letter is durable: acknowledged by all replicas that must have it. Letters of one
+	// partition are written in the order given. A letter may become durable more than once, and some may be when the
+	// others fail. Failures that pass are retried inside, by a guard of their own, until ctx ends; what is returned is a
+	// HoldError with ReasonDeadLettersUnavailable, or Canceled.
+	Write(ctx context.Context, letters []deadletter.Letter) error
 }
 
 // ErrUndecided says that a commit was given up before its outcome was known.

@@ -33,6 +33,8 @@ func Command(reason, topic string, partition int32, offset int64) string {
 			command += " --batch"
 		}
 		return command
+	case "flood":
+		return "connector deadletters allow " + topic
 	case "paused":
 		if topic == "" {
 			return "connector resume --all"
@@ -66,8 +68,11 @@ var ends = map[string]string{
 	"store_down":        "by itself once the store answers",
 	"store_denied":      "by itself once the store's permissions are right: keys and bucket policy. Looked at each minute",
 	"kafka_down":        "by itself once Kafka answers",
-	"paused":            "an operator: connector resume, with the topic or partition",
-	"operations_log":    "an operator: put the entry that connector audit verify names back as it was; until then nobody knows what is paused",
+	"flood": "an operator: too many records of the topic are bad to be set aside unseen; correct the schema or the producer, else connector " +
+		"deadletters allow lets them become dead letters",
+	"dead_letters_unavailable": "by itself once the dead-letter topic takes records: it must exist, let us write, and have room for them. Looked at each minute",
+	"paused":                   "an operator: connector resume, with the topic or partition",
+	"operations_log":           "an operator: put the entry that connector audit verify names back as it was; until then nobody knows what is paused",
 	"kafka_denied": "by itself once Kafka lets us: the certificate, password or token that the detail names is right, or we may Read and Describe " +
 		"the topic and Read the group. Looked at each minute",
 }

@@ -13,17 +13,18 @@ const module = "sluice/"
 // likes, and nobody imports either. Keep it equal to the picture in docs/architecture.md.
 var layers = map[string][]string{
 	// Policy: decides; no vendor, no I/O.
-	"classify":             {},
-	"idempotency":          {},
-	"reliability":          {"classify"},
-	"reliability/bytepool": {},
-	"health":               {},
+	"classify":               {},
+	"idempotency":            {},
+	"reliability":            {"classify"},
+	"reliability/bytepool":   {},
+	"reliability/deadletter": {"classify", "idempotency"},
+	"health":                 {},
 	// Story: the way of a record.
-	"connector": {"classify", "reliability", "reliability/bytepool", "idempotency"},
+	"connector": {"classify", "reliability", "reliability/bytepool", "reliability/deadletter", "idempotency"},
 	// Adapters: touch the world.
-	"connector/decode": {"connector", "classify", "sink/delta/schema"},
+	"connector/decode": {"connector", "classify", "idempotency", "reliability/deadletter", "sink/delta/schema"},
 	"connector/kafka": {
-		"connector", "classify", "idempotency", "reliability", "reliability/bytepool",
+		"connector", "classify", "idempotency", "reliability", "reliability/bytepool", "reliability/deadletter",
 		"connector/kafka/dial", "connector/kafka/recordbatch",
 	},
 	"connector/kafka/dial":        {},
