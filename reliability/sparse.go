@@ -1,0 +1,47 @@
+package reliability
+
+import (
+	"sync"
+	"time"
+)
+
+// Sparse keeps a line that may come with every record from filling the log: it lets at most burst lines pass in each
+// interval and counts the others, so that the next line can say how many there were. It is for lines only; what must be
+// exact is a metric. Whoever logs once for each record asks one of these, mostly one for each topic:
+//
+//	if left, ok := s.Next(); ok {
+//		logger.Info("DEAD LETTER", …, "left_out", left)
+//	}
+//
+// Any goroutine may ask.
+type Sparse struct {
+	burst int
+	every time.Duration
+
+	mu    sync.Mutex
+	ends  time.Time // of the interval
+	lines int       // that passed in it
+	left  int64     // since the last line that passed
+}
+
+// NewSparse returns a Sparse that lets burst lines pass, at least one, in each interval of this length.
+func NewSparse(burst int, every time.Duration) *Sparse {
+	return &Sparse{burst: max(burst, 1), every: every}
+}
+
+// Next tells whether a line may be written now, and how many were left out since the last one that was.
+func (s *Sparse) Next() (left int64, ok bool) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !now.Before(s.ends) {
+		s.ends, s.lines = now.Add(s.every), 0
+	}
+	if s.lines >= s.burst {
+		s.left++
+		return 0, false
+	}
+	s.lines++
+	left, s.left = s.left, 0
+	return left, true
+}
