@@ -6,6 +6,7 @@ import "time"
 type claim struct {
 	Partition
 	table   *tableState
+	refuse  Refusals
 	lane    *lane
 	state   claimState
 	session uint64

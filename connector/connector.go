@@ -34,6 +34,7 @@ type TopicConfig struct {
 	Topic  string
 	Table  string // its name; one table may be fed by many topics, which agree on Commit
 	Start  Start
+	Refuse Refusals
 	Commit Limits
 }
 
@@ -173,6 +174,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		claims:      map[Partition]*claim{},
 		byTopic:     map[string]*tableState{},
 		starts:      map[string]Start{},
+		refusals:    map[string]Refusals{},
 		route:       c.Route,
 		retired:     c.Retire,
 		newWriter: func(t *tableState, target Target) *writer {

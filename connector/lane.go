@@ -26,6 +26,7 @@ type block struct {
 	schema    Schema
 	partition Partition
 	session   uint64
+	refuse    Refusals
 	reserved  int64 // of the batch pool, in bytes
 	records   []Record
 	taken     []uint16 // the valve's slot of each record
@@ -178,7 +179,8 @@ func wake(ch chan<- struct{}) {
 
 // row appends one record, or notes why it cannot be one.
 func (l *lane) row(b *block, r *Record, o *openChunk) {
-	if r.Value == nil {
+	err := b.refuse.Of(r)
+	if err == nil && r.Value == nil {
 		l.metrics.tombstones.Inc()
 		return
 	}
@@ -187,7 +189,9 @@ func (l *lane) row(b *block, r *Record, o *openChunk) {
 	if alone {
 		o.seal(b.table)
 	}
-	err := o.broken
+	if err == nil {
+		err = o.broken
+	}
 	if err == nil {
 		err = o.builder.Add(b.partition, r)
 	}

@@ -26,6 +26,7 @@ type reader struct {
 	tables   []*tableState
 	byTopic  map[string]*tableState // nil for a topic that feeds none
 	starts   map[string]Start       // by topic, as configured
+	refusals map[string]Refusals    // by topic
 	offsets  *offsetKeeper
 	publish  func(*Status)
 	standing func(table string, p Partition) *Hold
@@ -172,7 +173,7 @@ func (r *reader) assign(a Assignment) {
 		if t == nil {
 			continue
 		}
-		c := &claim{Partition: p, table: t, lane: r.leastLoaded(), state: resuming, position: -1, target: -1}
+		c := &claim{Partition: p, table: t, refuse: r.refusals[p.Topic], lane: r.leastLoaded(), state: resuming, position: -1, target: -1}
 		r.end(c) // gives it its first session
 		r.claims[p], t.claims[p] = c, c
 		fresh[t] = append(fresh[t], c)
@@ -208,7 +209,7 @@ func (r *reader) feeds(topic string) *tableState {
 	}
 	t := r.tables[i]
 	t.begins(topic, conf.Start)
-	r.byTopic[topic], r.starts[topic] = t, conf.Start
+	r.byTopic[topic], r.starts[topic], r.refusals[topic] = t, conf.Start, conf.Refuse
 	return t
 }
 
@@ -348,6 +349,7 @@ func (r *reader) handOverFrom(c *claim) bool {
 		out, c.parsed = r.split(b, ready)
 	}
 	out.table, out.schema, out.partition, out.session, out.reserved = t, t.schema, c.Partition, c.session, reserved
+	out.refuse = c.refuse
 	last := out.records[ready-1].Offset // the lane owns the block once it has it
 	t.filled.queued.Add(int64(ready))
 	select {

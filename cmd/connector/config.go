@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"sluice/connector"
+	"sluice/connector/decode"
 	"sluice/reliability"
 )
 
@@ -110,6 +112,7 @@ type TopicConfig struct {
 	SchemaFile      string // where Schema was read from, "" if it stands in config.yaml
 	UnknownFields   string
 	Tombstones      string
+	Keys            string
 	MetadataColumns []string
 	Commit          CommitConfig
 	BadRecords      string
@@ -166,7 +169,7 @@ func NewConfig() *Config {
 		Retry:   RetryConfig{Initial: time.Second, Max: 30 * time.Second, Jitter: 0.25},
 		Breaker: BreakerConfig{Failures: 5, OpenFor: 60 * time.Second, Successes: 3},
 		Defaults: TopicConfig{
-			Table: "{topic}", Format: "json", Start: "earliest", UnknownFields: "ignore", Tombstones: "skip",
+			Table: "{topic}", Format: "json", Start: "earliest", UnknownFields: "ignore", Tombstones: "skip", Keys: "any",
 			MetadataColumns: slices.Clone(metadataColumns[:]), BadRecords: "hold",
 			Commit: CommitConfig{Every: 60 * time.Second, Rows: 1_000_000, Bytes: 128 << 20, FileSize: 128 << 20},
 		},
@@ -194,6 +197,16 @@ func (c *Config) Guard() reliability.Config {
 // TableURL is where the table of a topic lies.
 func (c *Config) TableURL(t TopicConfig) string {
 	return strings.TrimSuffix(c.Storage.URL, "/") + "/" + t.Table
+}
+
+// refusals are the records of a topic that cannot become rows whatever their values are.
+func (t *TopicConfig) refusals() connector.Refusals {
+	return connector.Refusals{NullKeys: t.Keys == "required", Tombstones: t.Tombstones == "dead_letter"}
+}
+
+// decoder makes rows of what the table is fed with; spare may be nil.
+func (t *TopicConfig) decoder(spare decode.Spare) connector.Decoder {
+	return decode.JSON{Strict: t.UnknownFields == "dead_letter", Spare: spare}
 }
 
 // A key is one key of config.yaml that holds a value.
@@ -251,8 +264,9 @@ func (t *TopicConfig) keys() []key {
 		{"start", choice(&t.Start, nil, "earliest", "latest", "timestamp", "explicit"), ""},
 		{"start_at", startAt(&t.StartAt), ""},
 		{"schema", text(&t.Schema, schemaText), ""},
-		{"unknown_fields", choice(&t.UnknownFields, []string{"add", "dead_letter"}, "ignore"), ""},
-		{"tombstones", choice(&t.Tombstones, []string{"row", "dead_letter"}, "skip"), ""},
+		{"unknown_fields", choice(&t.UnknownFields, []string{"add"}, "ignore", "dead_letter"), ""},
+		{"tombstones", choice(&t.Tombstones, []string{"row"}, "skip", "dead_letter"), ""},
+		{"keys", choice(&t.Keys, nil, "any", "required"), ""},
 		{"metadata_columns", list(&t.MetadataColumns, "topic, partition, offset, timestamp", metadataColumn), ""},
 		{"commit.every", duration(&t.Commit.Every, 100*time.Millisecond, 24*time.Hour), ""},
 		{"commit.rows", count(&t.Commit.Rows, 1, 1_000_000_000), ""},

@@ -18,7 +18,6 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
-	"sluice/connector/decode"
 	"sluice/connector/kafka"
 	"sluice/health"
 	"sluice/sink/opslog"
@@ -241,24 +240,37 @@ func (q *questions) recordAt(ctx context.Context, l *look, p connector.Partition
 		}
 		return held.Reason, held.Detail, at, nil
 	}
-	if err != nil || b.Record == nil || b.Record.Value == nil || l.snapshot.Schema == nil {
+	if err != nil || b.Record == nil || l.snapshot.Schema == nil {
 		return "", "", 0, err
 	}
-	builder, err := decode.JSON{}.Builder(l.snapshot.Schema)
-	if err != nil {
-		return "", "", 0, fmt.Errorf("rows of %v: %w", p, err)
-	}
-	switch err := builder.Add(p, b.Record); {
+	switch err := l.rowOf(p, b.Record); {
 	case err == nil:
-		if rows := builder.Seal(); rows != nil {
-			rows.Release()
-		}
 		return "", "", 0, nil
 	case classify.Of(err) == classify.Poison:
 		return connector.ReasonPoison, err.Error(), b.Record.Offset, ctx.Err()
 	default:
 		return "", "", 0, err
 	}
+}
+
+// rowOf says why a record cannot become a row, nil if it can or need not.
+func (l *look) rowOf(p connector.Partition, r *connector.Record) error {
+	topic, _, err := l.table.config.route(p.Topic)
+	if err != nil {
+		return err
+	}
+	if err := topic.refusals().Of(r); err != nil || r.Value == nil {
+		return err
+	}
+	builder, err := topic.decoder(nil).Builder(l.snapshot.Schema)
+	if err != nil {
+		return fmt.Errorf("rows of %v: %w", p, err)
+	}
+	if err := builder.Add(p, r); err != nil {
+		return err
+	}
+	builder.Seal().Release()
+	return nil
 }
 
 // errNobody says that no member answers at an address.

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/connector"
-	"sluice/connector/decode"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
@@ -95,7 +94,7 @@ func (s *system) open(topic TopicConfig) (*writtenTable, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	t := &writtenTable{path: topic.Table, decoder: decode.JSON{Spare: s.pools.Batch}, metrics: &revocable{Registerer: s.labelled(topic.Table)}}
+	t := &writtenTable{path: topic.Table, decoder: topic.decoder(s.pools.Batch), metrics: &revocable{Registerer: s.labelled(topic.Table)}}
 	logger := s.logger.With("table", t.path)
 	t.storing = reliability.NewGuard("store", s.config.Guard(), logger, t.metrics, objstore.ErrNotFound, objstore.ErrExists)
 	t.Table, err = delta.Open(objstore.Sub(s.store, t.path), delta.Options{
@@ -177,7 +176,7 @@ func (s *system) route(name string) (connector.TopicConfig, connector.Target, bo
 		return connector.TopicConfig{}, connector.Target{}, false
 	}
 	return connector.TopicConfig{
-		Topic: name, Table: topic.Table, Start: topic.start(),
+		Topic: name, Table: topic.Table, Start: topic.start(), Refuse: topic.refusals(),
 		Commit: connector.Limits{Every: topic.Commit.Every, Rows: topic.Commit.Rows, Bytes: topic.Commit.Bytes},
 	}, connector.Target{Table: t, Decoder: t.decoder}, true
 }

@@ -36,8 +36,8 @@ const (
 // JSON is the decoder of JSON records. Its zero value is ready for use.
 //
 // A field of the record belongs to the column of exactly this name. A missing field and null are null; in a NOT NULL
-// column they are refused. Fields that the schema does not have are checked, ignored and counted; so are fields named
-// like a Kafka column, which only coordinates fill.
+// column they are refused. Fields that the schema does not have are checked, ignored and counted, or refused if Strict
+// says so; so are fields named like a Kafka column, which only coordinates fill.
 //
 //	string                   any string; \u0000 is data
 //	tinyint to bigint        digits only and in range; 1.0 and 1e2 are refused
@@ -54,6 +54,9 @@ type JSON struct {
 
 	// TruncateTime drops digits of a timestamp that are finer than a microsecond. Otherwise they must be zeros.
 	TruncateTime bool
+
+	// Strict refuses a record with a field that the schema does not have, instead of ignoring the field.
+	Strict bool
 
 	// Spare has the buffers of columns, and gets them back when the rows are released; nil for Go's memory.
 	Spare Spare

@@ -127,20 +127,22 @@ func TestSeeds(t *testing.T) {
 	for _, seed := range seeds {
 		checkRecord(t, s, JSON{}, maxDistinct, []byte(seed))
 		checkRecord(t, s, JSON{TruncateTime: true}, 0, []byte(seed))
+		checkRecord(t, s, JSON{Strict: true}, maxDistinct, []byte(seed))
 	}
 }
 
 func FuzzJSON(f *testing.F) {
 	for _, seed := range seeds {
-		f.Add([]byte(seed), false)
+		f.Add([]byte(seed), false, false)
+		f.Add([]byte(seed), true, true)
 	}
 	s, small := everything(f), parse(f, "s string")
-	f.Fuzz(func(t *testing.T, record []byte, truncate bool) {
+	f.Fuzz(func(t *testing.T, record []byte, truncate, strict bool) {
 		distinct := 0
 		if truncate {
 			distinct = maxDistinct
 		}
-		checkRecord(t, s, JSON{TruncateTime: truncate}, distinct, record)
+		checkRecord(t, s, JSON{TruncateTime: truncate, Strict: strict}, distinct, record)
 		if open(t, small, JSON{}, 0).addValue(record) == nil && !json.Valid(record) {
 			t.Fatalf("%q is no JSON", record)
 		}
@@ -285,6 +287,14 @@ func TestErrors(t *testing.T) {
 // TestErrorsNeverQuote: an error may be logged, so nothing of a record may be in it.
 func TestErrorsNeverQuote(t *testing.T) {
 	d := open(t, everything(t), JSON{}, maxDistinct)
+	strict := open(t, everything(t), JSON{Strict: true}, maxDistinct)
+	for _, r := range []string{
+		`{"secret":1}`, `{"o":{"secret":1}}`, `{"secret":{"secret":"secret"}}`,
+	} {
+		if err := strict.addValue([]byte(r)); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", r, err)
+		}
+	}
 	for _, r := range []string{
 		`{"secret":secret}`, `{"secret":1,"secret":2}`, `{"s":secret}`, `{"i":"secret"}`, `{"o":{"secret":[}}`, `{"t":"secret"}`, `secret`, `{"s":"secret\q"}`,
 	} {
@@ -296,7 +306,7 @@ func TestErrorsNeverQuote(t *testing.T) {
 
 func TestReasons(t *testing.T) {
 	seen := map[string]bool{}
-	for r := NoValue; r <= TooManyValues; r++ {
+	for r := NoValue; r <= UnknownField; r++ {
 		if s := r.String(); s == "" || seen[s] {
 			t.Errorf("reason %d is %q", r, s)
 		}

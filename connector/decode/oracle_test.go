@@ -7,6 +7,7 @@ import (
 	"io"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -131,6 +132,11 @@ func typed(t schema.Type, options JSON, v any) (any, error) {
 	case map[string]any:
 		if t.Kind != schema.Struct {
 			break
+		}
+		for name := range v {
+			if options.Strict && !slices.ContainsFunc(t.Fields, func(f schema.Field) bool { return f.Name == name }) {
+				return nil, errRefused
+			}
 		}
 		out := make([]any, len(t.Fields))
 		for i, f := range t.Fields {

@@ -1,6 +1,10 @@
 package decode
 
-import "fmt"
+import (
+	"fmt"
+
+	"sluice/reliability/deadletter"
+)
 
 // Reason says why a record cannot become a row. The list is closed and the texts are stable: they become labels of
 // metrics and parts of dead letters.
@@ -24,6 +28,7 @@ const (
 	TooLarge                          // too_large: JSON.MaxBytes
 	TooDeep                           // too_deep: JSON.MaxDepth
 	TooManyValues                     // too_many_values: JSON.MaxValues
+	UnknownField                      // unknown_field: the schema does not have it, and JSON.Strict is set
 )
 
 var reasons = [...]string{
@@ -32,10 +37,21 @@ var reasons = [...]string{
 	TypeMismatch: "type_mismatch", OutOfRange: "out_of_range", NotIntegral: "not_integral",
 	BadTimestamp: "bad_timestamp", TooPrecise: "too_precise", RequiredMissing: "required_missing",
 	TooLarge: "too_large", TooDeep: "too_deep", TooManyValues: "too_many_values",
+	UnknownField: string(deadletter.UnknownField),
 }
 
 // String returns the stable text.
 func (r Reason) String() string { return reasons[r] }
+
+// Codes returns every code of why a record cannot become a row: the reasons of this package and those of
+// [deadletter.Reasons], each once. The list is closed; docs/reason-codes.md explains each of them.
+func Codes() []deadletter.Reason {
+	codes := deadletter.Reasons()
+	for r := NoValue; r < UnknownField; r++ {
+		codes = append(codes, deadletter.Reason(r.String()))
+	}
+	return codes
+}
 
 // Error says why and where a record was refused. Its class is Poison. It never holds bytes of the record.
 type Error struct {
@@ -45,6 +61,9 @@ type Error struct {
 	Path   string
 	Offset int // in bytes from the start of the record's value
 }
+
+// Code returns the stable text of the reason, for letters and metrics.
+func (e *Error) Code() string { return e.Reason.String() }
 
 func (e *Error) Error() string {
 	if e.Path == "" {

@@ -6,6 +6,9 @@ import "hash/maphash"
 // undeclared passes over a field that the schema does not have, with its name at `at` and its value at p. The value is
 // checked like all others, so that what is valid does not depend on the schema.
 func (d *jsonDecoder) undeclared(o *object, b []byte, at, p, serial int, name []byte) int {
+	if d.limits.Strict {
+		return d.fail(UnknownField, at)
+	}
 	if d.names.add(serial, name) {
 		return d.fail(DuplicateKey, at)
 	}

@@ -51,3 +51,8 @@ const (
 	BadPartition     Reason = "bad_partition_value" // its value of a partition column cannot be one
 	Unspecified      Reason = "unspecified"         // an error that names no code
 )
+
+// Reasons returns the codes of this package, each once.
+func Reasons() []Reason {
+	return []Reason{Isolated, Tombstone, NullKey, UnknownField, RetriesExhausted, BadPartition, Unspecified}
+}

@@ -64,8 +64,8 @@ var oddInstants = []instant{
 }
 
 // odd makes an order of rare values. Each optional field is absent, null or there; unknown fields lie between them, and
-// fields come in another order than usual.
-func (rec *Record) odd(r *rand.Rand, i int64) {
+// fields come in another order than usual. Some keys are null. The policy may forbid either.
+func (rec *Record) odd(r *rand.Rand, i int64, p Policy) {
 	o := &rec.Order
 	o.OrderID = id(r)
 	var fields []string
@@ -100,7 +100,9 @@ func (rec *Record) odd(r *rand.Rand, i int64) {
 		add(name, n.json)
 		return &n.value
 	}
-	add("unknown", `{"a":[1,{"b":null}],"order_id":"not this one"}`)
+	if !p.Strict {
+		add("unknown", `{"a":[1,{"b":null}],"order_id":"not this one"}`)
+	}
 	o.CustomerID = str("customer_id")
 	if there("store_id") {
 		o.StoreID = new([]int64{0, -1, math.MaxInt64, math.MinInt64, 1 << 53, 1<<53 + 1}[r.IntN(6)])
@@ -145,7 +147,7 @@ func (rec *Record) odd(r *rand.Rand, i int64) {
 	add("order_id", `"`+o.OrderID+`"`)
 	r.Shuffle(len(fields), func(i, j int) { fields[i], fields[j] = fields[j], fields[i] })
 	rec.Value = []byte(space(r) + "{" + strings.Join(fields, ",") + space(r) + "}" + space(r))
-	if r.IntN(4) > 0 { // else a null key
+	if r.IntN(4) > 0 || p.Keys { // else a null key
 		rec.Key = fmt.Appendf(nil, "odd-%d", i%97)
 	}
 }

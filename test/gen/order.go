@@ -49,6 +49,8 @@ type Record struct {
 	Key   []byte
 	Value []byte
 	Order Order
+	// Code is why it cannot become a row, "" if it can: Order is empty then.
+	Code string
 	// Time is the record's timestamp, in milliseconds since 1970.
 	Time int64
 }
@@ -60,19 +62,28 @@ type Orders struct {
 	Span int64
 	// Odd is the share of records, of 1000, with rare values: escapes, long strings, extremes, absent fields.
 	Odd int
+	// Bad is the share of records, of 1000, that cannot become rows under Policy: all kinds of [Poisons] but for those that
+	// are large. The others are good under it.
+	Bad    int
+	Policy Policy
 }
 
 // Record returns record number i.
 func (o Orders) Record(i int64) Record {
-	r := rand.New(rand.NewPCG(o.Seed, uint64(i)))
+	r := o.rand(i)
 	rec := Record{Time: start.UnixMilli() + i}
-	if int(r.Uint32N(1000)) < o.Odd {
-		rec.odd(r, i)
-	} else {
+	switch share := int(r.Uint32N(1000)); {
+	case share < o.Bad:
+		return o.poison(r, i)
+	case share < o.Bad+o.Odd:
+		rec.odd(r, i, o.Policy)
+	default:
 		rec.plain(r, i, max(o.Span, 1))
 	}
 	return rec
 }
+
+func (o Orders) rand(i int64) *rand.Rand { return rand.New(rand.NewPCG(o.Seed, uint64(i))) }
 
 var (
 	start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -29,6 +29,8 @@ type Producer struct {
 	Transaction int
 	// Name is the transactional id.
 	Name string
+	// Letters takes the records that cannot become rows, by [Record.Raw]; the ledger of Run does not. May be nil.
+	Letters *Ledger
 	// Stop ends the stream before its last record, between two chunks, when it is closed. May be nil.
 	Stop <-chan struct{}
 }
@@ -91,6 +93,7 @@ func (p Producer) chunk(ctx context.Context, client *kgo.Client, from, n int64, 
 		wg      sync.WaitGroup
 		failed  error
 		entries = make([]Entry, 0, n)
+		letters []Entry
 	)
 	for i := from; i < from+n; i++ {
 		rec := p.Orders.Record(i)
@@ -101,13 +104,20 @@ func (p Producer) chunk(ctx context.Context, client *kgo.Client, from, n int64, 
 			defer wg.Done()
 			at := Coordinates{p.Topic, r.Partition, r.Offset}
 			var hash string
-			if err == nil && ledger != nil {
+			switch {
+			case rec.Code != "":
+				hash = rec.Raw()
+			case err == nil && ledger != nil:
 				hash = rec.Hash(at)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			if failed == nil {
 				failed = err
+			}
+			if rec.Code != "" {
+				letters = append(letters, Entry{at, hash})
+				return
 			}
 			entries = append(entries, Entry{at, hash})
 		})
@@ -125,6 +135,9 @@ func (p Producer) chunk(ctx context.Context, client *kgo.Client, from, n int64, 
 	}
 	if commit && ledger != nil {
 		ledger.Add(entries...)
+	}
+	if commit && p.Letters != nil {
+		p.Letters.Add(letters...)
 	}
 	return nil
 }
