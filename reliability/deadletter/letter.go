@@ -17,6 +17,9 @@ type Letter struct {
 	Key       []byte
 	Value     []byte
 	Headers   []Header
+	// Link says where the rest of the record lies if the letter is too large for its topic; zero if nothing is missing.
+	// What lies there is nil above until [Whole] brings it back.
+	Link Link
 
 	Class  classify.Class
 	Reason Reason
@@ -36,6 +39,15 @@ type Letter struct {
 type Header struct {
 	Key   string
 	Value []byte
+}
+
+// Link names an object below the place of all tables that holds a whole record; [Object] says in which form.
+type Link struct {
+	Key    string // as [LinkKey] makes it, "" for no link
+	Bytes  int64  // of the object
+	SHA256 string // of the object, in hex
+	// Record says that the letter lacks the record's key and headers, too, and not only its value.
+	Record bool
 }
 
 // Reason is the code of why a record cannot become a row. The list is closed: it becomes a label of metrics.

@@ -1,0 +1,360 @@
+package deadletter
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sluice/classify"
+	"sluice/idempotency"
+)
+
+// Version is the version of the form of letters, in headers and in JSON. A reader takes every 1.x.
+const Version = "1.0"
+
+// Record is a Kafka record that carries a letter. Key and Value are nil if they are null.
+type Record struct {
+	Timestamp int64 // milliseconds since 1970
+	Key       []byte
+	Value     []byte
+	Headers   []Header
+}
+
+// Envelope is where a record carries what is known of a letter.
+type Envelope string
+
+// The envelopes.
+const (
+	EnvelopeHeaders Envelope = "headers" // in headers behind those of the record; key, value and headers are unchanged
+	EnvelopeJSON    Envelope = "json"    // in the value, which is the JSON of [Letter.JSON]; the key is unchanged
+)
+
+// Form is how letters of one pipeline are written.
+type Form struct {
+	Pipeline string
+	Envelope Envelope // headers if empty
+}
+
+// ErrMalformed says that a record does not carry a letter, or a damaged one. It is Poison.
+var ErrMalformed = errors.New("not a dead letter")
+
+// The names of the headers of a letter. Those of Kafka Connect are KIP-298's, those that begin with _dlq. are
+// KIP-1317's; the others are ours. versionHeader is the first one of a letter: what stands before the last header of
+// this name are the record's own headers, among which may be those of an earlier letter.
+const (
+	versionHeader      = "sluice.version"
+	envelopeHeader     = "sluice.envelope" // json, or missing
+	clusterHeader      = "sluice.cluster"
+	topicHeader        = "sluice.topic"
+	topicIDHeader      = "sluice.topic_id"
+	partitionHeader    = "sluice.partition"
+	offsetHeader       = "sluice.offset"
+	classHeader        = "sluice.class"
+	reasonHeader       = "sluice.reason"
+	retriesHeader      = "sluice.retries"
+	firstFailureHeader = "sluice.first_failure"
+	lastFailureHeader  = "sluice.last_failure"
+	memberHeader       = "sluice.member"
+	correlationHeader  = "sluice.correlation"
+	batchHeader        = "sluice.batch"
+	linkHeader         = "sluice.link"
+	linkBytesHeader    = "sluice.link.bytes"
+	linkSHA256Header   = "sluice.link.sha256"
+	linkHoldsHeader    = "sluice.link.holds" // value, or record: key and headers, too
+
+	connectPrefix    = "__connect.errors."
+	messageHeader    = connectPrefix + "exception.message"
+	stacktraceHeader = connectPrefix + "exception.stacktrace"
+
+	kipPrefix = "_dlq.errors."
+)
+
+// The texts of a letter are cut to so many characters.
+const (
+	maxDetail = 1000
+	maxTrace  = 500
+)
+
+// Encode returns the record that carries a letter. Texts are cut: Detail to 1000 characters, Trace to 500.
+func (f Form) Encode(l Letter) Record {
+	l.Detail, l.Trace = cut(l.Detail, maxDetail), cut(l.Trace, maxTrace)
+	if f.Envelope == EnvelopeJSON {
+		return Record{
+			Timestamp: l.Timestamp, Key: l.Key, Value: l.JSON(),
+			Headers: []Header{text(versionHeader, Version), text(envelopeHeader, string(EnvelopeJSON))},
+		}
+	}
+	return Record{Timestamp: l.Timestamp, Key: l.Key, Value: l.Value, Headers: append(slices.Clone(l.Headers), f.context(l)...)}
+}
+
+// context returns the headers that follow those of the record.
+func (f Form) context(l Letter) []Header {
+	partition, offset := strconv.Itoa(int(l.Source.ID)), strconv.FormatInt(l.Source.Offset, 10)
+	all := []Header{
+		text(versionHeader, Version),
+		text(clusterHeader, l.Source.Cluster),
+		text(topicHeader, l.Source.Topic),
+		text(topicIDHeader, l.Source.TopicID.String()),
+		text(partitionHeader, partition),
+		text(offsetHeader, offset),
+		text(classHeader, l.Class.String()),
+		text(reasonHeader, string(l.Reason)),
+		text(retriesHeader, strconv.Itoa(l.Retries)),
+	}
+	for _, h := range []Header{
+		text(firstFailureHeader, formatTime(l.FirstFailure)),
+		text(lastFailureHeader, formatTime(l.LastFailure)),
+		text(memberHeader, l.Member),
+		text(correlationHeader, l.Correlation),
+		text(batchHeader, l.Batch),
+	} {
+		if len(h.Value) > 0 {
+			all = append(all, h)
+		}
+	}
+	if l.Link.Key != "" {
+		all = append(all,
+			text(linkHeader, l.Link.Key), text(linkBytesHeader, strconv.FormatInt(l.Link.Bytes, 10)),
+			text(linkSHA256Header, l.Link.SHA256), text(linkHoldsHeader, l.Link.holds()))
+	}
+	return append(all,
+		text(connectPrefix+"topic", l.Source.Topic),
+		text(connectPrefix+"partition", partition),
+		text(connectPrefix+"offset", offset),
+		text(connectPrefix+"connector.name", f.Pipeline),
+		text(connectPrefix+"task.id", l.Member),
+		text(connectPrefix+"stage", l.stage()),
+		text(connectPrefix+"class.name", "sluice"),
+		text(connectPrefix+"exception.class.name", l.exception()),
+		text(messageHeader, l.Detail),
+		text(stacktraceHeader, l.Trace),
+		text(kipPrefix+"disposition", l.disposition()),
+		text(kipPrefix+"original.topic", l.Source.Topic),
+		text(kipPrefix+"original.partition", partition),
+		text(kipPrefix+"original.offset", offset),
+	)
+}
+
+// stage is where it failed, in the words of Kafka Connect's class Stage.
+func (l *Letter) stage() string {
+	switch l.Reason {
+	case NullKey:
+		return "KEY_CONVERTER"
+	case Isolated, BadPartition:
+		return "TASK_PUT"
+	case RetriesExhausted:
+		return "TRANSFORMATION"
+	default:
+		return "VALUE_CONVERTER"
+	}
+}
+
+// exception stands for the name of a Java class: by it tools group errors.
+func (l *Letter) exception() string { return "sluice." + l.Class.String() + "." + string(l.Reason) }
+
+// disposition says why in KIP-1317's words, of which there are two.
+func (l *Letter) disposition() string {
+	if l.Reason == RetriesExhausted {
+		return "MAX_DELIVERY_ATTEMPTS_REACHED"
+	}
+	return "CLIENT_REJECTED"
+}
+
+func (k Link) holds() string {
+	if k.Record {
+		return "record"
+	}
+	return "value"
+}
+
+// Parse returns the letter that a record carries, in either envelope; a JSON value without headers of ours may have been
+// written by another program. It undoes Encode. The letter shares the memory of the record. The error is [ErrMalformed],
+// and its text holds no bytes of the record.
+func Parse(r Record) (Letter, error) {
+	i := len(r.Headers) - 1
+	for i >= 0 && r.Headers[i].Key != versionHeader {
+		i--
+	}
+	if i < 0 {
+		return parseJSON(r)
+	}
+	if v := string(r.Headers[i].Value); v != "1" && !strings.HasPrefix(v, "1.") {
+		return Letter{}, malformed("header %s is not 1.x", versionHeader)
+	}
+	block := block{headers: r.Headers[i+1:]}
+	if block.text(envelopeHeader) == string(EnvelopeJSON) {
+		return parseJSON(r)
+	}
+	l := Letter{Timestamp: r.Timestamp, Key: r.Key, Value: r.Value}
+	if i > 0 {
+		l.Headers = r.Headers[:i:i]
+	}
+	l.Source = idempotency.Coordinates{
+		Partition: idempotency.Partition{
+			Cluster: block.text(clusterHeader), Topic: block.text(topicHeader), TopicID: block.topicID(),
+			ID: int32(block.number(partitionHeader, math.MaxInt32)), //nolint:gosec // bounded
+		},
+		Offset: block.number(offsetHeader, math.MaxInt64),
+	}
+	l.Class, l.Reason = block.class(), Reason(block.text(reasonHeader))
+	if block.has(retriesHeader) {
+		l.Retries = int(block.number(retriesHeader, math.MaxInt32))
+	}
+	l.FirstFailure, l.LastFailure = block.time(firstFailureHeader), block.time(lastFailureHeader)
+	l.Member, l.Correlation, l.Batch = block.text(memberHeader), block.text(correlationHeader), block.text(batchHeader)
+	l.Detail, l.Trace = block.text(messageHeader), block.text(stacktraceHeader)
+	if block.has(linkHeader) {
+		l.Link = Link{
+			Key: block.text(linkHeader), Bytes: block.number(linkBytesHeader, math.MaxInt64), SHA256: block.text(linkSHA256Header),
+			Record: block.text(linkHoldsHeader) == (Link{Record: true}).holds(),
+		}
+	}
+	if block.err != nil {
+		return Letter{}, block.err
+	}
+	return l, l.check()
+}
+
+// check refuses what no letter can say.
+func (l *Letter) check() error {
+	switch {
+	case !validTopic(l.Source.Topic):
+		return malformed("the name of its topic is none that Kafka allows")
+	case l.Source.ID < 0 || l.Source.Offset < 0:
+		return malformed("its partition or offset is negative")
+	case !isCode(string(l.Reason)):
+		return malformed("its reason is no code")
+	case l.Link.Key != "" && !l.Link.of(l.Source):
+		return malformed("its link is not that of its coordinates")
+	}
+	return nil
+}
+
+// isCode tells whether a text may be a [Reason]: it becomes a column and a label.
+func isCode(s string) bool {
+	if s == "" || len(s) > 64 {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+func malformed(format string, args ...any) error {
+	return classify.Mark(fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...)), classify.Poison)
+}
+
+// block reads the headers of a letter. The first fault stays in err. Of headers that repeat the first counts: whoever
+// passes a letter on may append to it.
+type block struct {
+	headers []Header
+	err     error
+}
+
+func (b *block) has(name string) bool {
+	return slices.ContainsFunc(b.headers, func(h Header) bool { return h.Key == name })
+}
+
+func (b *block) text(name string) string {
+	for _, h := range b.headers {
+		if h.Key == name {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+func (b *block) fail(err error) {
+	if b.err == nil {
+		b.err = err
+	}
+}
+
+func (b *block) number(name string, most int64) int64 {
+	n, err := strconv.ParseInt(b.text(name), 10, 64)
+	if err != nil || n < 0 || n > most {
+		b.fail(malformed("header %s is not a number from 0 to %d", name, most))
+		return 0
+	}
+	return n
+}
+
+func (b *block) topicID() idempotency.TopicID {
+	s := b.text(topicIDHeader)
+	if s == "" {
+		return idempotency.TopicID{}
+	}
+	id, err := idempotency.ParseTopicID(s)
+	if err != nil {
+		b.fail(malformed("header %s is not the id of a topic", topicIDHeader))
+	}
+	return id
+}
+
+func (b *block) class() classify.Class {
+	c, ok := classNamed(b.text(classHeader))
+	if !ok {
+		b.fail(malformed("header %s is not a class", classHeader))
+	}
+	return c
+}
+
+func (b *block) time(name string) time.Time {
+	t, err := parseTime(b.text(name))
+	if err != nil {
+		b.fail(malformed("header %s is not a time", name))
+	}
+	return t
+}
+
+func classNamed(name string) (classify.Class, bool) {
+	for c := classify.Transient; c <= classify.Canceled; c++ {
+		if c.String() == name {
+			return c, true
+		}
+	}
+	return classify.Transient, false
+}
+
+func text(name, value string) Header { return Header{Key: name, Value: []byte(value)} }
+
+// formatTime writes a time as RFC 3339 in UTC, and none as "".
+func formatTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// parseTime reads a time, also one without a zone, which means UTC.
+func parseTime(s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		t, err = time.Parse("2006-01-02T15:04:05.999999999", s)
+	}
+	return t.UTC(), err
+}
+
+// cut returns the first n characters of a text, as UTF-8 in any case.
+func cut(s string, n int) string {
+	if len(s) > n {
+		at := 0
+		for i := range s {
+			if at++; at > n {
+				s = s[:i]
+				break
+			}
+		}
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
