@@ -8,6 +8,7 @@ type claim struct {
 	table   *tableState
 	refuse  Refusals
 	lane    *lane
+	health  *healthFilter
 	state   claimState
 	session uint64
 

@@ -36,6 +36,8 @@ type TopicConfig struct {
 	Start  Start
 	Refuse Refusals
 	Commit Limits
+	// HealthRecords are those of this topic alone, whatever else feeds the table.
+	HealthRecords HealthRecords
 }
 
 // Limits say when a batch is due: what comes first.
@@ -175,6 +177,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		byTopic:     map[string]*tableState{},
 		starts:      map[string]Start{},
 		refusals:    map[string]Refusals{},
+		health:      map[string]*healthFilter{},
 		route:       c.Route,
 		retired:     c.Retire,
 		newWriter: func(t *tableState, target Target) *writer {

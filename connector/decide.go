@@ -51,6 +51,7 @@ type Cut struct {
 	Claims     map[Partition]Span
 	Chunks     []Chunk
 	Candidates []Candidate
+	Dropped    []Dropped
 }
 
 // Plan is what a cut will commit.
@@ -100,6 +101,7 @@ func decide(cut *Cut, s *Snapshot, pipeline string) *Plan {
 		}
 		p.Pieces = append(p.Pieces, pieces...)
 	}
+	health := explained(cut.Dropped, p.Next)
 	for _, partition := range slices.SortedFunc(maps.Keys(p.Next), comparePartitions) {
 		span := p.Next[partition]
 		if span.Next == span.From {
@@ -107,6 +109,7 @@ func decide(cut *Cut, s *Snapshot, pipeline string) *Plan {
 			continue
 		}
 		p.add(partition, span.From, span, rows[partition])
+		p.Commit.Ranges[len(p.Commit.Ranges)-1].HealthRecords = health[partition]
 	}
 	p.Commit.Operation = operationWrite
 	if len(p.Pieces) == 0 {

@@ -43,7 +43,7 @@ func TestDecide(t *testing.T) {
 				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 11, 0, 2), run(b, 2, 0, 1, 2, 4), run(a, 1, 12, 13, 4, 6)}}},
 			},
 			[]Piece{{From: 0, To: 6}},
-			[]Range{{"orders", 0, 10, 14, 4, 3}, {"orders", 1, 0, 2, 2, 3}},
+			[]Range{{Topic: "orders", From: 10, Next: 14, Rows: 4, Epoch: 3}, {Topic: "orders", Partition: 1, From: 0, Next: 2, Rows: 2, Epoch: 3}},
 			nil,
 		},
 		"a lost claim is masked, and so is an earlier life of a claim": {
@@ -52,7 +52,7 @@ func TestDecide(t *testing.T) {
 				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 11, 0, 2), run(b, 2, 0, 1, 2, 4), run(a, 5, 10, 11, 4, 6)}}},
 			},
 			[]Piece{{From: 4, To: 6}},
-			[]Range{{"orders", 0, 10, 12, 2, 3}},
+			[]Range{{Topic: "orders", From: 10, Next: 12, Rows: 2, Epoch: 3}},
 			nil,
 		},
 		"a bad record truncates its claim": {
@@ -62,7 +62,7 @@ func TestDecide(t *testing.T) {
 				Candidates: []Candidate{{a, 1, 17, bad}, {a, 1, 13, bad}},
 			},
 			[]Piece{{From: 0, To: 5}},
-			[]Range{{"orders", 0, 10, 13, 3, 3}, {"orders", 1, 0, 2, 2, 3}},
+			[]Range{{Topic: "orders", From: 10, Next: 13, Rows: 3, Epoch: 3}, {Topic: "orders", Partition: 1, From: 0, Next: 2, Rows: 2, Epoch: 3}},
 			[]Hold{{Partition: a, Reason: ReasonPoison, Detail: "not JSON", Offset: 13}},
 		},
 		"a bad record at the start leaves the claim out": {
@@ -73,13 +73,13 @@ func TestDecide(t *testing.T) {
 		"a bad record of an earlier life says nothing": {
 			&Cut{Claims: map[Partition]Span{a: {5, 10, 11, 3}}, Candidates: []Candidate{{a, 1, 10, bad}, {c, 9, 0, bad}}},
 			nil,
-			[]Range{{"orders", 0, 10, 11, 0, 3}},
+			[]Range{{Topic: "orders", From: 10, Next: 11, Rows: 0, Epoch: 3}},
 			nil,
 		},
 		"offsets without rows move the position": {
 			&Cut{Claims: map[Partition]Span{a: {1, 10, 15, 3}}},
 			nil,
-			[]Range{{"orders", 0, 10, 15, 0, 3}},
+			[]Range{{Topic: "orders", From: 10, Next: 15, Rows: 0, Epoch: 3}},
 			nil,
 		},
 	} {
@@ -173,7 +173,7 @@ func TestStartMarksTheTableOnce(t *testing.T) {
 	if diff := cmp.Diff(want, p.Commit.Txns); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if diff := cmp.Diff([]Range{{"orders", 0, -1, 5, 0, -1}}, p.Commit.Ranges); diff != "" {
+	if diff := cmp.Diff([]Range{{Topic: "orders", From: -1, Next: 5, Rows: 0, Epoch: -1}}, p.Commit.Ranges); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	s.Positions["kd1:pipe:table:T"] = 0

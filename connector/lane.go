@@ -27,7 +27,8 @@ type block struct {
 	partition Partition
 	session   uint64
 	refuse    Refusals
-	reserved  int64 // of the batch pool, in bytes
+	health    *healthFilter // of the topic; nil drops nothing
+	reserved  int64         // of the batch pool, in bytes
 	records   []Record
 	taken     []uint16 // the valve's slot of each record
 }
@@ -62,6 +63,9 @@ type openChunk struct {
 	runs       []Run
 	chunks     []Chunk
 	candidates []Candidate
+	dropped    []Dropped
+	// lastDropped finds a session's newest in dropped.
+	lastDropped map[uint64]int
 	// sealedRows, sealedBytes and sealedHeld are those of chunks.
 	sealedRows, sealedBytes, sealedHeld int64
 	fed                                 int64 // bytes of values in the chunk that fills
@@ -179,6 +183,10 @@ func wake(ch chan<- struct{}) {
 
 // row appends one record, or notes why it cannot be one.
 func (l *lane) row(b *block, r *Record, o *openChunk) {
+	if len(r.Headers) > 0 && b.health != nil && b.health.drops(b.partition, r) {
+		o.drop(b.partition, b.session, r.Offset)
+		return
+	}
 	err := b.refuse.Of(r)
 	if err == nil && r.Value == nil {
 		l.metrics.tombstones.Inc()
@@ -263,7 +271,7 @@ func (l *lane) close(t *tableState) (p part, held int64) {
 	}
 	o.seal(t)
 	l.settle(t, o, 0)
-	p, held = part{l.id, o.chunks, o.candidates}, o.sealedHeld
+	p, held = part{l.id, o.chunks, o.candidates, o.dropped}, o.sealedHeld
 	t.filled.held.Add(-held)
 	o.counted.held, o.sealedHeld = o.counted.held-held, 0 // a bad record alone has left buffers in the builder
 	if p.chunks == nil {                                  // nothing came: its builder need not wait for more
@@ -271,6 +279,8 @@ func (l *lane) close(t *tableState) (p part, held int64) {
 	}
 	o.count(t, -o.counted.rows, -o.counted.bytes, -o.counted.bad)
 	o.chunks, o.candidates, o.sealedRows, o.sealedBytes = nil, nil, 0, 0
+	o.dropped = nil
+	clear(o.lastDropped)
 	clear(o.stopped)
 	return p, held
 }

@@ -15,6 +15,7 @@ type metrics struct {
 	paused, closedSeconds     prometheus.Counter
 	shed, unchecked           prometheus.Counter
 	cuts, holds               *prometheus.CounterVec
+	health, healthUnproven    *prometheus.CounterVec
 	commitSeconds             prometheus.Histogram
 }
 
@@ -41,6 +42,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_cuts_total", Help: "Batches closed, by what made them due.",
 		}, []string{"reason"}),
+		health: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_health_records_total", Help: "Records that are health checks (header HEALTHCHECK=TRUE), dropped.",
+		}, []string{"topic"}),
+		healthUnproven: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_health_records_unproven_total", Help: "Records that claim to be health checks without the secret; they are ordinary records.",
+		}, []string{"topic"}),
 		holds: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_holds_total", Help: "Claims that began to stand still, by reason.",
 		}, []string{"reason"}),
@@ -50,7 +57,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	if reg != nil {
 		reg.MustRegister(m.queued, m.read, m.tombstones, m.ignored, m.rows, m.commits, m.fenced,
-			m.failed, m.offsetFailures, m.paused, m.closedSeconds, m.shed, m.unchecked, m.cuts, m.holds, m.commitSeconds)
+			m.failed, m.offsetFailures, m.paused, m.closedSeconds, m.shed, m.unchecked, m.cuts, m.holds, m.commitSeconds, m.health, m.healthUnproven)
 	}
 	return m
 }

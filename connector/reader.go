@@ -27,6 +27,7 @@ type reader struct {
 	byTopic  map[string]*tableState // nil for a topic that feeds none
 	starts   map[string]Start       // by topic, as configured
 	refusals map[string]Refusals    // by topic
+	health   map[string]*healthFilter
 	offsets  *offsetKeeper
 	publish  func(*Status)
 	standing func(table string, p Partition) *Hold
@@ -173,7 +174,9 @@ func (r *reader) assign(a Assignment) {
 		if t == nil {
 			continue
 		}
-		c := &claim{Partition: p, table: t, refuse: r.refusals[p.Topic], lane: r.leastLoaded(), state: resuming, position: -1, target: -1}
+		c := &claim{
+			Partition: p, table: t, refuse: r.refusals[p.Topic], health: r.health[p.Topic], lane: r.leastLoaded(), state: resuming, position: -1, target: -1,
+		}
 		r.end(c) // gives it its first session
 		r.claims[p], t.claims[p] = c, c
 		fresh[t] = append(fresh[t], c)
@@ -210,6 +213,7 @@ func (r *reader) feeds(topic string) *tableState {
 	t := r.tables[i]
 	t.begins(topic, conf.Start)
 	r.byTopic[topic], r.starts[topic], r.refusals[topic] = t, conf.Start, conf.Refuse
+	r.health[topic] = newHealthFilter(topic, conf.HealthRecords, r.logger, r.metrics)
 	return t
 }
 
@@ -349,7 +353,7 @@ func (r *reader) handOverFrom(c *claim) bool {
 		out, c.parsed = r.split(b, ready)
 	}
 	out.table, out.schema, out.partition, out.session, out.reserved = t, t.schema, c.Partition, c.session, reserved
-	out.refuse = c.refuse
+	out.refuse, out.health = c.refuse, c.health
 	last := out.records[ready-1].Offset // the lane owns the block once it has it
 	t.filled.queued.Add(int64(ready))
 	select {

@@ -27,6 +27,9 @@ func (r *reader) retire(t *tableState) {
 		if of == t {
 			delete(r.byTopic, topic)
 			delete(r.starts, topic)
+			delete(r.health, topic)
+			r.metrics.health.DeleteLabelValues(topic)
+			r.metrics.healthUnproven.DeleteLabelValues(topic)
 		}
 	}
 	r.tables = slices.DeleteFunc(r.tables, func(o *tableState) bool { return o == t })

@@ -261,4 +261,6 @@ type Range struct {
 	Next      int64  `json:"next"`
 	Rows      int64  `json:"rows"`
 	Epoch     int32  `json:"epoch"`
+	// HealthRecords were dropped.
+	HealthRecords int64 `json:"health_records,omitempty"`
 }

@@ -73,6 +73,7 @@ type part struct {
 	lane       int
 	chunks     []Chunk
 	candidates []Candidate
+	dropped    []Dropped
 }
 
 type resumeRequest struct {
@@ -263,6 +264,7 @@ func (w *writer) gather(ctx context.Context, open *openCut) *Cut {
 	for _, p := range parts {
 		cut.Chunks = append(cut.Chunks, p.chunks...)
 		cut.Candidates = append(cut.Candidates, p.candidates...)
+		cut.Dropped = append(cut.Dropped, p.dropped...)
 	}
 	return cut
 }

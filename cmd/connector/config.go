@@ -116,6 +116,7 @@ type TopicConfig struct {
 	MetadataColumns []string
 	Commit          CommitConfig
 	BadRecords      string
+	HealthRecords   HealthRecordsConfig
 }
 
 // CommitConfig is the section commit of a topic: what closes a batch.
@@ -124,6 +125,12 @@ type CommitConfig struct {
 	Rows     int64
 	Bytes    int64 // of column buffers in memory
 	FileSize int64 // of Parquet, a target
+}
+
+// HealthRecordsConfig is the section health_records of a topic.
+type HealthRecordsConfig struct {
+	Drop       bool
+	SecretFile string // read again when it changes; "" asks for no secret
 }
 
 // HealthConfig is the section health.
@@ -171,7 +178,8 @@ func NewConfig() *Config {
 		Defaults: TopicConfig{
 			Table: "{topic}", Format: "json", Start: "earliest", UnknownFields: "ignore", Tombstones: "skip", Keys: "any",
 			MetadataColumns: slices.Clone(metadataColumns[:]), BadRecords: "hold",
-			Commit: CommitConfig{Every: 60 * time.Second, Rows: 1_000_000, Bytes: 128 << 20, FileSize: 128 << 20},
+			HealthRecords: HealthRecordsConfig{Drop: true},
+			Commit:        CommitConfig{Every: 60 * time.Second, Rows: 1_000_000, Bytes: 128 << 20, FileSize: 128 << 20},
 		},
 		Topics:   map[string]TopicConfig{},
 		Health:   HealthConfig{Enabled: true, Listen: ":8080"},
@@ -273,6 +281,8 @@ func (t *TopicConfig) keys() []key {
 		{"commit.bytes", size(&t.Commit.Bytes, 64<<10, 16<<30), ""},
 		{"commit.file_size", size(&t.Commit.FileSize, 64<<10, 16<<30), ""},
 		{"bad_records", choice(&t.BadRecords, []string{"dead_letter"}, "hold"), ""},
+		{"health_records.drop", boolean(&t.HealthRecords.Drop), ""},
+		{"health_records.secret_file", text(&t.HealthRecords.SecretFile, nil), ""},
 	}
 }
 

@@ -131,6 +131,9 @@ func (l *loader) checkTopic(name string, t *TopicConfig) {
 		l.report(l.at(at), "this version writes all four columns: write [%s], or remove it", strings.Join(metadataColumns[:], ", "))
 	}
 	l.checkStart(name, t)
+	if at := l.set(name, "health_records.secret_file"); !l.failed(at) {
+		l.secretFile(at, &t.HealthRecords.SecretFile)
+	}
 	at := l.set(name, "schema")
 	if l.failed(at) {
 		return

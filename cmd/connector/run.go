@@ -88,6 +88,7 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 		return err
 	}
 	background.Go(func() { s.operations.Run(lasting) })
+	background.Go(func() { s.secrets.watch(lasting, logger) })
 	if err := s.awaitOperations(ctx); err != nil {
 		return nil // told to stop before anything began
 	}

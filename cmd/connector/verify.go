@@ -35,8 +35,9 @@ come twice. Needs one bit of memory for each offset at most.
 
 With --kafka it also reads the topics, from their start to the positions, and
 compares: each committed record that has a value must have its row, and each row
-its record. Exit code 1 names each finding. As JSON several tables are a list,
-one is an object.`,
+its record; health-check records without a row must be no more than the commits
+say they dropped. Exit code 1 names each finding. As JSON several tables are a
+list, one is an object.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.eachTable(cmd.Context(), func(o *opened) (answer, error) {
@@ -271,7 +272,7 @@ func (v *verification) print(w io.Writer) error {
 	compared := slices.ContainsFunc(v.Partitions, func(p verifiedPartition) bool { return p.Compared != nil })
 	title := "PARTITION\tOFFSETS COVERED\tPOSITION\tROWS COMMITTED\tROWS"
 	if compared {
-		title += "\tRECORDS COMPARED\tTOMBSTONES"
+		title += "\tRECORDS COMPARED\tTOMBSTONES\tHEALTH"
 	}
 	_, _ = fmt.Fprintln(tw, title) // Flush has the error
 	for _, p := range v.Partitions {
@@ -289,9 +290,9 @@ func (v *verification) print(w io.Writer) error {
 		_, _ = fmt.Fprintf(tw, "%s-%d\t%s\t%s\t%d\t%d", p.Topic, p.Partition, strings.Join(covered, " "), position, p.Committed, p.Rows)
 		switch k := p.Compared; {
 		case k != nil:
-			_, _ = fmt.Fprintf(tw, "\t%d in [%d, %d)\t%d", k.Records, k.From, k.Next, k.Tombstones)
+			_, _ = fmt.Fprintf(tw, "\t%d in [%d, %d)\t%d\t%d", k.Records, k.From, k.Next, k.Tombstones, k.HealthRecords)
 		case compared:
-			_, _ = fmt.Fprint(tw, "\t-\t-")
+			_, _ = fmt.Fprint(tw, "\t-\t-\t-")
 		}
 		_, _ = fmt.Fprintln(tw)
 	}

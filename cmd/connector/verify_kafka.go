@@ -71,7 +71,7 @@ func (v *verification) compareTopic(ctx context.Context, o *opened, name string,
 			if err != nil {
 				return fmt.Errorf("%s-%d: %w", p.Topic, p.Partition, err)
 			}
-			p.Compared = &comparison{c.from, c.next, c.records, c.tombstones}
+			p.Compared = &comparison{c.from, c.next, c.records, c.tombstones, c.health}
 			v.Findings = append(v.Findings, c.findings(source{p.Topic, p.Partition}, settings.Compact)...)
 		}
 	}
@@ -84,6 +84,8 @@ type comparison struct {
 	Next       int64 `json:"next"`
 	Records    int64 `json:"records"`
 	Tombstones int64 `json:"tombstones"` // of Records, those without a value
+	// HealthRecords are those of Records that have a value, the header HEALTHCHECK=TRUE, and no row.
+	HealthRecords int64 `json:"health_records"`
 }
 
 // topicReader reads partitions one after the other.

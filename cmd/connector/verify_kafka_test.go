@@ -32,7 +32,7 @@ func TestVerifyKafka(t *testing.T) {
 		if code != exitOK || len(v.Findings) != 0 || len(v.Notes) != 0 {
 			t.Fatalf("exit code %d, findings %v, notes %v", code, v.Findings, v.Notes)
 		}
-		want := []*comparison{{0, 3, 3, 0}, {0, 6, 6, 1}}
+		want := []*comparison{{Next: 3, Records: 3}, {Next: 6, Records: 6, Tombstones: 1}}
 		if d := cmp.Diff(want, []*comparison{v.Partitions[0].Compared, v.Partitions[1].Compared}); d != "" {
 			t.Errorf("compared (-want +got):\n%s", d)
 		}

@@ -50,6 +50,7 @@ type covered struct {
 	again     []interval // that an operator had read once more: rows may repeat there
 	next      int64      // of the newest commit, -1 if there is none
 	rows      int64      // that the commits say they hold
+	health    int64      // health-check records that the commits say they dropped
 	whole     bool       // the log reaches back to START
 	findings  []finding
 }
@@ -76,6 +77,7 @@ func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
 		p.findings = append(p.findings, finding{at.Topic, at.Partition, kind, fmt.Sprintf(format, args...)})
 	}
 	p.rows += r.Rows
+	p.health += r.HealthRecords
 	if r.From < 0 { // START holds no records
 		if !first {
 			find("overlap", "version %d starts again at %d, the commit before ended at %d", version, r.Next, p.next)

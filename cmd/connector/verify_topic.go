@@ -7,7 +7,8 @@ import (
 )
 
 // topicCheck compares the rows of one partition with its committed records, which come in the order of their offsets.
-// Every record with a value that a commit covers must have a row, and every row a record.
+// Every record with a value that a commit covers must have a row, and every row a record. Health-check records without a
+// row must be among those that the commits say they dropped.
 type topicCheck struct {
 	rows   *offsetSet
 	chains []*covered // what the commits cover, nearly always one chain
@@ -15,7 +16,9 @@ type topicCheck struct {
 	next   int64      // what lies before was compared
 
 	records, tombstones int64
+	health              int64 // have a value and no row, and claim to be health checks
 	lost, foreign       int64
+	firstHealth         int64
 	firstLost           int64
 	firstForeign        int64
 }
@@ -34,6 +37,10 @@ func (c *topicCheck) record(r *connector.Record) {
 	case r.Value == nil:
 		if c.tombstones++; has {
 			c.bare(r.Offset)
+		}
+	case !has && c.covered(r.Offset) && connector.ClaimsHealthCheck(r.Headers):
+		if c.health++; c.health == 1 {
+			c.firstHealth = r.Offset
 		}
 	case !has && c.covered(r.Offset):
 		if c.lost++; c.lost == 1 {
@@ -74,6 +81,15 @@ func (c *topicCheck) covered(offset int64) bool {
 // findings says what contradicts the topic. In a compacted topic records go, and their rows rightly stay.
 func (c *topicCheck) findings(at source, compacted bool) []finding {
 	var all []finding
+	dropped := int64(0)
+	for _, in := range c.chains {
+		dropped += in.health
+	}
+	if c.health > dropped {
+		all = append(all, finding{at.Topic, at.Partition, "lost", fmt.Sprintf(
+			"%d committed records with the header %s=%s have no row, the first one at offset %d; the commits say that they dropped %d",
+			c.health, connector.HealthHeader, connector.HealthValue, c.firstHealth, dropped)})
+	}
 	if c.lost > 0 {
 		all = append(all, finding{at.Topic, at.Partition, "lost", fmt.Sprintf(
 			"%d committed records of the topic have no row, the first one at offset %d", c.lost, c.firstLost)})

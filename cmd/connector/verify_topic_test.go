@@ -78,6 +78,47 @@ func TestTopicCheck(t *testing.T) {
 	}
 }
 
+// Health-check records without a row are explained by the commits, up to the number that they say.
+func TestTopicCheckHealthRecords(t *testing.T) {
+	check := []connector.Header{{Key: connector.HealthHeader, Value: []byte(connector.HealthValue)}}
+	for _, c := range []struct {
+		name    string
+		dropped int64 // as the commits say
+		rows    []int64
+		plain   bool // the records without a row claim nothing
+		want    []string
+	}{
+		{"explained", 2, []int64{10}, false, nil},
+		{"the log of the topic has forgotten some", 9, []int64{10}, false, nil},
+		{"kept as rows", 0, []int64{10, 11, 12}, false, nil},
+		{"one too many", 1, []int64{10}, false, []string{
+			"lost: orders-3: 2 committed records with the header HEALTHCHECK=TRUE have no row, the first one at offset 11; the commits say that they dropped 1",
+		}},
+		{"no health checks", 2, []int64{10}, true, []string{"lost: orders-3: 2 committed records of the topic have no row, the first one at offset 11"}},
+	} {
+		all := coverage{}
+		at := chain{source: source{"orders", 3}}
+		all.add(0, at, connector.Range{Topic: "orders", Partition: 3, From: -1, Next: 10}, false)
+		all.add(1, at, connector.Range{Topic: "orders", Partition: 3, From: 10, Next: 20, Rows: 1, HealthRecords: c.dropped}, false)
+		r := rowCheck{chains: []*covered{all[at]}}
+		for _, o := range c.rows {
+			r.add(o)
+		}
+		got := newTopicCheck(&r, 10)
+		for o := range int64(3) {
+			rec := connector.Record{Offset: 10 + o, Value: []byte("{}")}
+			if o > 0 && !c.plain {
+				rec.Headers = check
+			}
+			got.record(&rec)
+		}
+		got.pass(20)
+		if d := cmp.Diff(c.want, texts(got.findings(source{"orders", 3}, false))); d != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, d)
+		}
+	}
+}
+
 // The comparison is that of sets, whatever the holes and the pages.
 func TestTopicCheckSets(t *testing.T) {
 	in := followRanges(t, "0 -1 0 0\n1 0 1000000000 0")

@@ -37,6 +37,7 @@ type system struct {
 	log        *kafka.Log
 	pools      connector.Pools
 	encoders   *datafile.Shares
+	secrets    heldSecrets // of health-check records
 	tables     tables
 	fixed      map[string]bool // the topics of a run until current, once they are known
 	operations *opslog.Follower
@@ -67,6 +68,9 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 	}
 	if s.store, err = objstore.Measured(s.bucket, s.registry); err != nil {
 		return nil, fmt.Errorf("metrics of the store: %w", err)
+	}
+	if s.secrets, err = openSecrets(ctx, c, logger); err != nil {
+		return nil, err
 	}
 	for _, name := range c.topicNames() {
 		if _, err := s.open(c.Topics[name]); err != nil {

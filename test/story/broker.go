@@ -26,6 +26,7 @@ const (
 	Row       Kind = 'r'
 	Tombstone Kind = 't' // a declared drop
 	Poison    Kind = 'p'
+	Health    Kind = 'h' // a health-check record: a declared drop, too
 	Control   Kind = 'c' // an offset that no reader of committed records sees
 )
 

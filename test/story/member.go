@@ -363,6 +363,8 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 			continue
 		case Tombstone:
 			rec.Value = nil
+		case Health:
+			rec.Headers = []connector.Header{{Key: connector.HealthHeader, Value: []byte(connector.HealthValue)}}
 		default:
 		}
 		r.left = append(r.left, rec)

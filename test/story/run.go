@@ -131,6 +131,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 	}
 	feed := connector.TopicConfig{
 		Topic: Topic, Table: "t", Start: w.Start, Commit: connector.Limits{Every: w.Every, Rows: w.CommitRows, Bytes: 1 << 20},
+		HealthRecords: connector.HealthRecords{Drop: true},
 	}
 	p.Connector = &connector.Connector{
 		Config: connector.Config{

@@ -247,6 +247,29 @@ func TestPoisonTruncatesItsClaimAndOthersCommit(t *testing.T) {
 	})
 }
 
+// TestHealthRecordsAreExplained: a commit says how many health-check records it passed, and not those behind a bad record
+// that it stops at; they are passed once the operator lets it go on.
+func TestHealthRecordsAreExplained(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "hrhphhr", "k")
+		w.Broker.Produce(story.Topic, 1, "hhhh", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		eventually(t, "up to the bad record", func() bool { return w.Position(0) == 3 })
+		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPoison})
+		w.Log.Append(story.Version{Commit: w.Forged(0, 4)}) // the operator skips it
+		eventually(t, "end", func() bool { return w.Position(0) == 7 && w.Position(1) == 4 })
+		wantRows(t, w, 0, []int64{1, 6})
+		wantRows(t, w, 1, nil)
+		if wrong := unexplained(w); wrong != "" {
+			t.Errorf("%s\n%s", wrong, history(w))
+		}
+		if n := p.Counted("sluice_health_records_total"); n != 8 {
+			t.Errorf("counted %v, want 8", n)
+		}
+	})
+}
+
 func TestADamagedBatchHoldsAndGoesOnWhenItIsMended(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Change(story.Topic, 0, 0, 3)

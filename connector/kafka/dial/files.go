@@ -185,7 +185,26 @@ func CheckCA(path string) error { return check(parseRoots, path) }
 func CheckPair(cert, key string) error { return check(parsePair, cert, key) }
 
 // CheckSecret checks a file that holds a password or a token.
-func CheckSecret(path string) error { return check(parseSecret(func(*material, string) {}), path) }
+func CheckSecret(path string) error {
+	_, err := ReadSecret(path)
+	return err
+}
+
+// ReadSecret returns what a file of a secret holds, without the line's end. The error does not quote it.
+func ReadSecret(path string) (secret string, err error) {
+	m := &material{}
+	parse := parseSecret(func(m *material, v string) { m.password = v })
+	b, err := readFile(path)
+	if err != nil {
+		return "", err
+	}
+	set, err := parse([][]byte{b})
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	set(m)
+	return m.password, nil
+}
 
 func check(parse func([][]byte) (func(*material), error), paths ...string) error {
 	p := part{paths: paths}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/connector"
+)
+
+// check produces a record with headers; its value is one that the table takes.
+func (l *lake) check(topic string, headers ...string) {
+	l.t.Helper()
+	r := &kgo.Record{Topic: topic, Value: []byte(`{"n":7}`)}
+	for i := 0; i < len(headers); i += 2 {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: headers[i], Value: []byte(headers[i+1])})
+	}
+	if err := l.client.ProduceSync(l.t.Context(), r).FirstErr(); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// counted returns the values of a counter by topic.
+func counted(t *testing.T, reg prometheus.Gatherer, name string) map[string]float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if f.GetName() == name && label.GetName() == "topic" {
+					values[label.GetValue()] = m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return values
+}
+
+// TestHealthCheckRecords: a record with HEALTHCHECK=TRUE becomes no row, is counted, and verify can tell it from a lost
+// one. Where a secret is asked for, only who knows it has records dropped; a new secret needs no restart.
+func TestHealthCheckRecords(t *testing.T) {
+	t.Parallel()
+	l := newLake(t, `
+defaults: {schema: "n int", commit: {every: 100ms}, health_records: {secret_file: secret}}
+topics: {orders: {health_records: {secret_file: ""}}, guarded: {}, kept: {health_records: {drop: false}}}`)
+	secret := filepath.Join(l.dir, "secret")
+	write := func(text string) {
+		if err := os.WriteFile(secret, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first\n")
+	for _, topic := range []string{"orders", "guarded", "kept"} {
+		l.create(topic, 1)
+		l.produce(topic, 1, 0)                                                        // 0
+		l.check(topic, "HEALTHCHECK", "TRUE")                                         // 1
+		l.check(topic, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "first")  // 2
+		l.check(topic, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "second") // 3
+		l.check(topic, "HEALTHCHECK", "FALSE", connector.HealthSecretHeader, "first") // 4
+		l.produce(topic, 1, 0)                                                        // 5
+	}
+	s := l.start()
+	l.awaits("orders", map[string][]int64{"orders-0": {0, 4, 5}})
+	l.awaits("guarded", map[string][]int64{"guarded-0": {0, 1, 3, 4, 5}})
+	l.awaits("kept", upTo(6, "kept-0"))
+	if d := cmp.Diff(map[string]float64{"orders": 3, "guarded": 1}, counted(t, s.registry, "sluice_health_records_total")); d != "" {
+		t.Errorf("dropped (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(map[string]float64{"orders": 0, "guarded": 2}, counted(t, s.registry, "sluice_health_records_unproven_total")); d != "" {
+		t.Errorf("without the secret (-want +got):\n%s", d)
+	}
+
+	// The file is replaced; half written it says nothing.
+	look := func() {
+		t.Helper()
+		for _, h := range s.secrets {
+			if err := h.refresh(t.Context(), s.logger); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	write("")
+	look()
+	l.check("guarded", "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "first") // 6
+	l.produce("guarded", 1, 0)                                                       // 7
+	l.awaits("guarded", map[string][]int64{"guarded-0": {0, 1, 3, 4, 5, 7}})
+	write("second\n")
+	look()
+	l.check("guarded", "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "first")  // 8
+	l.check("guarded", "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "second") // 9
+	l.produce("guarded", 1, 0)                                                        // 10
+	l.awaits("guarded", map[string][]int64{"guarded-0": {0, 1, 3, 4, 5, 7, 8, 10}})
+
+	for topic, dropped := range map[string]int64{"orders": 3, "guarded": 3, "kept": 0} {
+		out, _ := l.runs(exitOK, "verify", "--kafka", "--topic", topic, "-o", "json")
+		var v verification
+		if err := json.Unmarshal([]byte(out), &v); err != nil {
+			t.Fatal(err)
+		}
+		if got := v.Partitions[0].Compared; got == nil || got.HealthRecords != dropped {
+			t.Errorf("%s: compared %+v, want %d health-check records", topic, got, dropped)
+		}
+	}
+}
+
+// TestHealthSecretFile: a file that cannot be used is a mistake at the start and a line later; neither shows the secret.
+func TestHealthSecretFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&out, nil))
+	h := &heldSecret{path: path}
+	if err := h.refresh(t.Context(), logger); err == nil || h.get() != "" {
+		t.Errorf("no file: %v, %q", err, h.get())
+	}
+	write("\n")
+	if err := h.refresh(t.Context(), logger); err == nil || h.get() != "" {
+		t.Errorf("an empty file: %v, %q", err, h.get())
+	}
+	for _, c := range []struct{ text, want, line string }{
+		{"geheim one\r\n", "geheim one", ""},
+		{"geheim one", "geheim one", ""},
+		{"", "geheim one", "cannot be used"},
+		{" ", "geheim one", ""}, // said already
+		{"geheim two", "geheim two", "the new one is in force"},
+		{"", "geheim two", "cannot be used"},
+	} {
+		out.Reset()
+		write(c.text)
+		if err := h.refresh(t.Context(), logger); err != nil || h.get() != c.want {
+			t.Errorf("%q: %v, %q", c.text, err, h.get())
+		}
+		if got := out.String(); (got != "") != (c.line != "") || !strings.Contains(got, c.line) || strings.Contains(got, "geheim") {
+			t.Errorf("%q: the log says %q, want %q", c.text, got, c.line)
+		}
+	}
+}
+
+// TestDeadLettersAreNoHealthChecks: a letter keeps the headers of its record, which was not dropped where it came from.
+func TestDeadLettersAreNoHealthChecks(t *testing.T) {
+	t1 := TopicConfig{Format: "dead_letter", HealthRecords: HealthRecordsConfig{Drop: true}}
+	if (heldSecrets{}).of(t1).Drop {
+		t.Error("letters are dropped")
+	}
+	t1.Format = "json"
+	if !(heldSecrets{}).of(t1).Drop {
+		t.Error("records are not dropped")
+	}
+}
