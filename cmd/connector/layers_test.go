@@ -15,6 +15,7 @@ var layers = map[string][]string{
 	// Policy: decides; no vendor, no I/O.
 	"classify":               {},
 	"idempotency":            {},
+	"idempotency/storetest":  {"idempotency"},
 	"reliability":            {"classify"},
 	"reliability/bytepool":   {},
 	"reliability/deadletter": {"classify", "idempotency"},

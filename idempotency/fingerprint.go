@@ -1,0 +1,158 @@
+package idempotency
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"math"
+)
+
+// Fingerprint is the first half of the SHA-256 of an identity. Zero says that the record has none: nothing is known to
+// be the same as it. It can be a map key.
+type Fingerprint [16]byte
+
+// IsZero tells whether there is no identity.
+func (f Fingerprint) IsZero() bool { return f == Fingerprint{} }
+
+// String renders the fingerprint as 32 hexadecimal digits, and none as "".
+func (f Fingerprint) String() string {
+	if f.IsZero() {
+		return ""
+	}
+	return hex.EncodeToString(f[:])
+}
+
+// ParseFingerprint reads what [Fingerprint.String] wrote.
+func ParseFingerprint(s string) (Fingerprint, error) {
+	var f Fingerprint
+	if s == "" {
+		return f, nil
+	}
+	if len(s) != 2*len(f) {
+		return f, errors.New("not a fingerprint: 32 hexadecimal digits were expected")
+	}
+	if _, err := hex.Decode(f[:], []byte(s)); err != nil {
+		return Fingerprint{}, errors.New("not a fingerprint: 32 hexadecimal digits were expected")
+	}
+	return f, nil
+}
+
+// domain keeps these hashes apart from all others; its number changes if the encoding ever does.
+const domain = "sluice identity 1\x00"
+
+// Tags of the values that are hashed. A value of one type never equals one of another, save that integers of all widths
+// are the same numbers: widening a column must not make yesterday's records strangers.
+const (
+	tagInteger byte = 'i'
+	tagFloat   byte = 'f'
+	tagBoolean byte = 'b'
+	tagText    byte = 's'
+	tagDate    byte = 'd'
+	tagTime    byte = 't'
+	tagHeader  byte = 'h'
+	tagContent byte = 'c'
+)
+
+// Hasher makes the fingerprints of one identity. What is hashed says what kind of identity it is, of which name, and of
+// which type the value is. It belongs to one goroutine.
+//
+// A text or header that is empty is no identity: a producer that leaves its id empty has not said that all of its
+// records are one.
+type Hasher struct {
+	prefix []byte
+	buffer []byte
+	hash   hash.Hash
+}
+
+// NewHasher returns the hasher of an identity.
+func NewHasher(id Identity) *Hasher {
+	p := append([]byte(domain), byte(id.By))
+	p = binary.AppendUvarint(p, uint64(len(id.Name)))
+	return &Hasher{prefix: append(p, id.Name...), hash: sha256.New()}
+}
+
+// Integer is the fingerprint of an integer of any width.
+func (h *Hasher) Integer(v int64) Fingerprint { return h.word(tagInteger, uint64(v)) } //nolint:gosec // its bits
+
+// Boolean is the fingerprint of a truth value.
+func (h *Hasher) Boolean(v bool) Fingerprint {
+	if v {
+		return h.word(tagBoolean, 1)
+	}
+	return h.word(tagBoolean, 0)
+}
+
+// Float is the fingerprint of a floating-point number: 0 and -0 are the same, and so are all that are not a number.
+func (h *Hasher) Float(v float64) Fingerprint {
+	switch {
+	case v == 0:
+		v = 0
+	case math.IsNaN(v):
+		v = math.NaN()
+	}
+	return h.word(tagFloat, math.Float64bits(v))
+}
+
+// Date is the fingerprint of a date, in days since 1970-01-01.
+func (h *Hasher) Date(days int32) Fingerprint { return h.word(tagDate, uint64(days)) } //nolint:gosec // its bits
+
+// Time is the fingerprint of a point in time, in microseconds since 1970-01-01T00:00:00Z.
+func (h *Hasher) Time(micros int64) Fingerprint { return h.word(tagTime, uint64(micros)) } //nolint:gosec // its bits
+
+// Text is the fingerprint of a text; the empty one is no identity.
+func (h *Hasher) Text(v []byte) Fingerprint {
+	if len(v) == 0 {
+		return Fingerprint{}
+	}
+	return h.bytes(tagText, v)
+}
+
+// Header is the fingerprint of a header's value; null and empty ones are no identity.
+func (h *Hasher) Header(v []byte) Fingerprint {
+	if len(v) == 0 {
+		return Fingerprint{}
+	}
+	return h.bytes(tagHeader, v)
+}
+
+// Content is the fingerprint of a record's key and value. A null key is not an empty one.
+func (h *Hasher) Content(key, value []byte) Fingerprint {
+	h.start(tagContent)
+	if key == nil {
+		h.buffer = append(h.buffer, 0)
+	} else {
+		h.buffer = binary.AppendUvarint(append(h.buffer, 1), uint64(len(key)))
+		h.buffer = append(h.buffer, key...)
+	}
+	return h.sum(value)
+}
+
+func (h *Hasher) start(tag byte) {
+	h.buffer = append(append(h.buffer[:0], h.prefix...), tag)
+}
+
+func (h *Hasher) word(tag byte, v uint64) Fingerprint {
+	h.start(tag)
+	h.buffer = binary.BigEndian.AppendUint64(h.buffer, v)
+	return h.sum(nil)
+}
+
+func (h *Hasher) bytes(tag byte, v []byte) Fingerprint {
+	h.start(tag)
+	return h.sum(v)
+}
+
+// sum hashes what is in the buffer and the rest, which comes last and needs no length.
+func (h *Hasher) sum(rest []byte) Fingerprint {
+	h.hash.Reset()
+	h.hash.Write(h.buffer) // never fails
+	h.hash.Write(rest)
+	h.buffer = h.hash.Sum(h.buffer[:0])
+	f := Fingerprint(h.buffer[:16])
+	if f.IsZero() {
+		f[15] = 1 // zero means none
+	}
+	return f
+}

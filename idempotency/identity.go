@@ -1,0 +1,66 @@
+package idempotency
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// By is what two records must have in common to be the same record for their producer.
+type By uint8
+
+// The zero value declares nothing: coordinates alone identify a record.
+const (
+	ByNone    By = iota
+	ByField      // a column of the table
+	ByHeader     // the last header of a name
+	ByContent    // key and value
+)
+
+// Identity says how a producer's repeats are told from new records: two records of one source partition with the same
+// identity are one record that was sent twice.
+type Identity struct {
+	By   By
+	Name string // dotted path of the column, or name of the header
+}
+
+// ParseIdentity reads none, field:<path>, header:<name> or content.
+func ParseIdentity(s string) (Identity, error) {
+	by, name, named := strings.Cut(s, ":")
+	switch {
+	case s == "none":
+		return Identity{}, nil
+	case s == "content":
+		return Identity{By: ByContent}, nil
+	case by == "field" && named:
+		for part := range strings.SplitSeq(name, ".") {
+			if part == "" {
+				return Identity{}, fmt.Errorf("%q names no column: write field:<column>, or field:<column>.<field> for a field of a struct", s)
+			}
+		}
+		return Identity{ByField, name}, nil
+	case by == "header" && named:
+		if name == "" {
+			return Identity{}, errors.New("header: needs the name of a header, like header:event-id")
+		}
+		return Identity{ByHeader, name}, nil
+	}
+	return Identity{}, fmt.Errorf("%q is none of none, field:<path>, header:<name>, content", s)
+}
+
+// String is what [ParseIdentity] reads.
+func (i Identity) String() string {
+	switch i.By {
+	case ByField:
+		return "field:" + i.Name
+	case ByHeader:
+		return "header:" + i.Name
+	case ByContent:
+		return "content"
+	case ByNone:
+	}
+	return "none"
+}
+
+// Stored tells whether fingerprints need a column of their own: what they are made of is not in the table.
+func (i Identity) Stored() bool { return i.By == ByHeader || i.By == ByContent }

@@ -1,0 +1,224 @@
+package idempotency
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Memory is the [Store] of one process: an [index] for each scope, within a limit for all of them together.
+//
+// At the limit the oldest hours of the largest window are forgotten: the stream goes on, with a shorter memory, and
+// somebody is told each time. Holding it instead would trade a possible duplicate for a certain standstill. What a
+// limit can hold is computed before (see [SizeOf]), so that this is what happens when a declared rate was wrong.
+type Memory struct {
+	limit     int64
+	forgotten func(Forgotten)
+
+	mu      sync.Mutex
+	windows map[Scope]*window
+	bytes   int64
+	lost    int64
+}
+
+// Forgotten says that a limit shortened a window.
+type Forgotten struct {
+	Scope   Scope
+	Entries int64
+	// Before is the time, in milliseconds, from which on the window is still whole.
+	Before int64
+}
+
+// window is what is remembered of one scope.
+type window struct {
+	index
+	through int64
+	hours   map[int64]int64 // entries by the hour of their time
+	bytes   int64           // as counted in Memory
+}
+
+const hour = int64(time.Hour / time.Millisecond)
+
+var _ Store = (*Memory)(nil)
+
+// NewMemory returns an empty store with a limit in bytes. forgotten is told when the limit makes a window shorter, by
+// whoever remembers more; nil tells nobody.
+func NewMemory(limit int64, forgotten func(Forgotten)) *Memory {
+	if forgotten == nil {
+		forgotten = func(Forgotten) {}
+	}
+	return &Memory{limit: limit, forgotten: forgotten, windows: map[Scope]*window{}}
+}
+
+// BytesPerEntry is what an entry takes on average.
+const BytesPerEntry = 24
+
+// SizeOf is the memory in bytes that a rate of records per second needs over a window.
+func SizeOf(rate float64, length time.Duration) int64 {
+	const slack = 1 // hour: the sweep comes once in a while
+	return int64(rate * (length.Seconds() + slack*time.Hour.Seconds()) * BytesPerEntry)
+}
+
+// Through implements [Store].
+func (m *Memory) Through(_ context.Context, s Scope) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.windows[s]; w != nil {
+		return w.through, nil
+	}
+	return 0, nil
+}
+
+// Seen implements [Store].
+func (m *Memory) Seen(_ context.Context, s Scope, entries iter.Seq[Entry]) (map[Fingerprint]int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen := map[Fingerprint]int64{}
+	w := m.windows[s]
+	if w == nil {
+		return seen, nil
+	}
+	for e := range entries {
+		if at, ok := w.get(e.Fingerprint); ok {
+			seen[e.Fingerprint] = at
+		}
+	}
+	return seen, nil
+}
+
+// Remember implements [Store].
+func (m *Memory) Remember(_ context.Context, s Scope, from, next int64, entries iter.Seq[Entry]) error {
+	told, err := m.remember(s, from, next, entries)
+	for _, f := range told {
+		m.forgotten(f)
+	}
+	return err
+}
+
+func (m *Memory) remember(s Scope, from, next int64, entries iter.Seq[Entry]) (told []Forgotten, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.windows[s]
+	switch {
+	case w == nil && from != 0, w != nil && w.through != from:
+		return nil, ErrMoved
+	case w == nil:
+		w = &window{hours: map[int64]int64{}}
+		m.windows[s] = w
+	}
+	n := 0
+	for e := range entries {
+		w.remember(e)
+		if n++; n%1024 == 0 { // not long beyond the limit
+			m.account(w)
+			told = append(told, m.shorten()...)
+		}
+	}
+	w.through = next
+	m.account(w)
+	return append(told, m.shorten()...), nil
+}
+
+func (w *window) remember(e Entry) {
+	before, stored := w.put(e.Fingerprint, e.At, w.forget)
+	switch {
+	case !stored || before >= e.At:
+		return
+	case before != Never:
+		w.forget(before)
+	}
+	w.hours[e.At/hour]++
+}
+
+// forget notes that an entry of a time is gone.
+func (w *window) forget(at int64) {
+	if w.hours[at/hour]--; w.hours[at/hour] == 0 {
+		delete(w.hours, at/hour)
+	}
+}
+
+// account brings the sum up to date.
+func (m *Memory) account(w *window) {
+	now := w.size()
+	m.bytes += now - w.bytes
+	w.bytes = now
+}
+
+// shorten forgets the oldest hours of the largest windows until all of them fit.
+func (m *Memory) shorten() (told []Forgotten) {
+	for m.bytes > m.limit {
+		largest, scope := (*window)(nil), Scope{}
+		for s, w := range m.windows {
+			if w.count > 0 && (largest == nil || w.bytes > largest.bytes) {
+				largest, scope = w, s
+			}
+		}
+		if largest == nil {
+			return told // the windows themselves are more than the limit
+		}
+		// An eighth at once: it is a pass over the whole window.
+		before, count, going := int64(0), largest.count, int64(0)
+		for _, h := range slices.Sorted(maps.Keys(largest.hours)) {
+			before = (h + 1) * hour
+			if going += largest.hours[h]; going >= int64(count/8) {
+				break
+			}
+		}
+		largest.sweep(before, largest.forget)
+		m.account(largest)
+		gone := int64(count - largest.count)
+		m.lost += gone
+		told = append(told, Forgotten{scope, gone, before})
+	}
+	return told
+}
+
+// Sweep implements [Store].
+func (m *Memory) Sweep(_ context.Context, s Scope, before int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.windows[s]; w != nil {
+		w.sweep(before, w.forget)
+		m.account(w)
+	}
+	return nil
+}
+
+// Reset implements [Store].
+func (m *Memory) Reset(_ context.Context, s Scope) error {
+	m.Release(s)
+	return nil
+}
+
+// Release implements [Store]: nobody else could use what is remembered here.
+func (m *Memory) Release(s Scope) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.windows[s]; w != nil {
+		m.bytes -= w.bytes
+		delete(m.windows, s)
+	}
+}
+
+// MemoryStats are numbers about a [Memory].
+type MemoryStats struct {
+	Scopes  int
+	Entries int64
+	Bytes   int64
+	Limit   int64
+	Lost    int64 // entries that the limit cost, ever
+}
+
+// Stats returns the numbers of now.
+func (m *Memory) Stats() MemoryStats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := MemoryStats{Scopes: len(m.windows), Bytes: m.bytes, Limit: m.limit, Lost: m.lost}
+	for _, w := range m.windows {
+		s.Entries += int64(w.count)
+	}
+	return s
+}
