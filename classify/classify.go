@@ -1,14 +1,16 @@
 // Package classify decides what an error means for the work that met it.
 //
-// It knows errors by type and by behaviour, never by their text: a text can quote a record. Adapters mark what they
-// know better with [Mark]; everything else is judged by the methods that it offers. The table of the classes is the
-// doc of [Class], the test of this package and the table in docs/guarantees.md.
+// It knows errors by type and by behaviour, never by their text: a text can quote a record, or be in any language.
+// Adapters mark what they know better with [Mark], by the codes of their protocols; everything else is judged by its type
+// and by the methods that it offers. The table of all classes is classtest/classes.txt: the adapters' tests hold them
+// against it, and docs/guarantees.md shows it.
 package classify
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 )
 
 // A Class says what to do next. The zero Class is the safe one: try again.
@@ -69,6 +71,7 @@ func Known(err error) (class Class, known bool) {
 		status interface{ HTTPStatusCode() int }
 		timed  interface{ Timeout() bool }
 		passes interface{ Temporary() bool }
+		name   *net.DNSError
 	)
 	switch {
 	case errors.As(err, &m):
@@ -79,19 +82,25 @@ func Known(err error) (class Class, known bool) {
 		return Transient, true
 	case errors.As(err, &status):
 		return OfStatus(status.HTTPStatusCode())
+	case errors.As(err, &name):
+		return Transient, true // a name that is not there may come: of a pod that starts, of a record that propagates
 	case errors.As(err, &timed) && timed.Timeout(), errors.As(err, &passes) && passes.Temporary():
 		return Transient, true
+	}
+	if class, known := ofTLS(err); known {
+		return class, true
 	}
 	return ofSyscall(err)
 }
 
-// OfStatus is the class of an HTTP status code that means failure.
+// OfStatus is the class of an HTTP status code that means failure. What the request was decides what other codes mean:
+// 404 and 412 are answers to some.
 func OfStatus(code int) (class Class, known bool) {
-	switch {
-	case code == 401, code == 403:
+	switch code {
+	case 401, 403, 407, 501, 505:
 		return Fatal, true
-	case code == 408, code == 409, code == 425, code == 429, code >= 500 && code <= 599:
+	case 408, 409, 421, 423, 425, 429:
 		return Transient, true
 	}
-	return Transient, false
+	return Transient, code >= 500 && code <= 599
 }

@@ -2,15 +2,20 @@ package classify_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
+	"strconv"
 	"syscall"
 	"testing"
 
 	"sluice/classify"
+	"sluice/classify/classtest"
 )
 
 type status int
@@ -18,43 +23,104 @@ type status int
 func (s status) Error() string       { return fmt.Sprintf("answered %d", int(s)) }
 func (s status) HTTPStatusCode() int { return int(s) }
 
-// TestTable is the table of docs/guarantees.md, as far as this version meets its rows.
+// temporary is an error that says so of itself, as some of package net do.
+type temporary struct{ error }
+
+func (temporary) Temporary() bool { return true }
+
+func refused(call string, e syscall.Errno) error {
+	return &url.Error{Op: "Put", URL: "http://store", Err: &net.OpError{Op: "dial", Err: os.NewSyscallError(call, e)}}
+}
+
+// alert is an alert of the other side as package tls reports it: the type of the alert itself is private, and prints so.
+func alert(code tls.AlertError) error {
+	return &net.OpError{Op: "remote error", Err: errors.New(code.Error())}
+}
+
+// TestTable holds what this package knows against the table. Each error is wrapped, as errors are.
 func TestTable(t *testing.T) {
-	plain := errors.New("connection timeout 503 AccessDenied") // a text must not steer: it can quote a record
+	known := map[string]error{
+		"context.Canceled":                   context.Canceled,
+		"context.DeadlineExceeded":           context.DeadlineExceeded,
+		"os.ErrDeadlineExceeded":             &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded},
+		"io.EOF":                             io.EOF,
+		"io.ErrUnexpectedEOF":                io.ErrUnexpectedEOF,
+		"io.ErrClosedPipe":                   io.ErrClosedPipe,
+		"net.ErrClosed":                      net.ErrClosed,
+		"net.Error that timed out":           &url.Error{Op: "Get", Err: os.ErrDeadlineExceeded},
+		"net.Error that is temporary":        temporary{errors.New("hiccup")},
+		"DNS: no such host":                  &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", IsNotFound: true}},
+		"DNS: temporary failure":             &net.DNSError{Err: "server misbehaving", IsTemporary: true},
+		"DNS: timeout":                       &net.DNSError{Err: "i/o timeout", IsTimeout: true},
+		"DNS: another failure of the server": &net.DNSError{Err: "cannot unmarshal DNS message"},
+		"TLS: certificate not verified":      &tls.CertificateVerificationError{Err: errors.New("not for this use")},
+		"x509.UnknownAuthorityError":         x509.UnknownAuthorityError{},
+		"x509.HostnameError":                 x509.HostnameError{Certificate: &x509.Certificate{}, Host: "store"},
+		"x509.CertificateInvalidError":       x509.CertificateInvalidError{Reason: x509.Expired},
+		"x509.SystemRootsError":              x509.SystemRootsError{},
+		"TLS: the other side speaks none":    tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"},
+		"TLS alert, any other":               alert(42),
+		"TLS alert bad_record_mac":           alert(20),
+		"TLS alert internal_error":           tls.AlertError(80),
+		"TLS alert user_canceled":            alert(90),
+		"any other error":                    errors.New("connection timeout 503 AccessDenied SlowDown throttl unavailable rate limit"),
+	}
+	for name, errno := range map[string]syscall.Errno{
+		"ECONNREFUSED": syscall.ECONNREFUSED, "ECONNRESET": syscall.ECONNRESET, "ECONNABORTED": syscall.ECONNABORTED,
+		"EPIPE": syscall.EPIPE, "ETIMEDOUT": syscall.ETIMEDOUT, "ENETRESET": syscall.ENETRESET,
+		"EHOSTUNREACH": syscall.EHOSTUNREACH, "EHOSTDOWN": syscall.EHOSTDOWN, "ENETUNREACH": syscall.ENETUNREACH,
+		"ENETDOWN": syscall.ENETDOWN, "EADDRNOTAVAIL": syscall.EADDRNOTAVAIL, "ENOSPC": syscall.ENOSPC,
+		"EDQUOT": syscall.EDQUOT, "EMFILE": syscall.EMFILE, "ENFILE": syscall.ENFILE, "ENOMEM": syscall.ENOMEM,
+		"ENOBUFS": syscall.ENOBUFS, "EAGAIN": syscall.EAGAIN, "EINTR": syscall.EINTR, "EBUSY": syscall.EBUSY,
+		"EIO": syscall.EIO, "ESTALE": syscall.ESTALE, "EACCES": syscall.EACCES, "EPERM": syscall.EPERM, "EROFS": syscall.EROFS,
+	} {
+		known[name] = refused("connect", errno)
+		if c := classtest.Class(&os.PathError{Op: "write", Err: errno}); c != classtest.Class(known[name]) {
+			t.Errorf("%s of a file is %s", name, c)
+		}
+	}
+	for key, err := range known {
+		known[key] = fmt.Errorf("put: %w", errors.Join(errors.New("besides"), err))
+	}
+	classtest.Check(t, "go", known)
+}
+
+func TestStatus(t *testing.T) {
+	known := map[string]error{}
+	for _, row := range classtest.Rows("http") {
+		code, err := strconv.Atoi(row.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known[row.Key] = status(code)
+		class, sure := classify.OfStatus(code)
+		if c, k := classify.Known(status(code)); c != class || k != sure {
+			t.Errorf("%d: %v, %v as an error and %v, %v as a number", code, c, k, class, sure)
+		}
+	}
+	classtest.Check(t, "http", known)
+	for code := 500; code < 600; code++ { // a code that somebody invents
+		if class, known := classify.OfStatus(code); !known || class != classify.Transient && code != 501 && code != 505 {
+			t.Errorf("%d: %v, %v", code, class, known)
+		}
+	}
+}
+
+// TestMarksGoFirst: who marks an error knows more than its behaviour says.
+func TestMarksGoFirst(t *testing.T) {
+	plain := errors.New("plain")
 	for _, c := range []struct {
 		err   error
 		class classify.Class
-		known bool
 	}{
-		{status(401), classify.Fatal, true},
-		{status(403), classify.Fatal, true},
-		{status(404), classify.Transient, false},
-		{status(408), classify.Transient, true},
-		{status(409), classify.Transient, true},
-		{status(429), classify.Transient, true},
-		{status(500), classify.Transient, true},
-		{status(503), classify.Transient, true},
-		{context.Canceled, classify.Canceled, true},
-		{context.DeadlineExceeded, classify.Transient, true},
-		{os.ErrDeadlineExceeded, classify.Transient, true},
-		{&net.DNSError{IsTimeout: true}, classify.Transient, true},
-		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, classify.Transient, true},
-		{syscall.ECONNRESET, classify.Transient, true},
-		{syscall.EPIPE, classify.Transient, true},
-		{io.ErrUnexpectedEOF, classify.Transient, true},
-		{&os.PathError{Op: "write", Err: syscall.ENOSPC}, classify.Transient, true},
-		{syscall.EMFILE, classify.Transient, true},
-		{&os.PathError{Op: "open", Err: syscall.EACCES}, classify.Fatal, true},
-		{syscall.EROFS, classify.Fatal, true},
-		{plain, classify.Transient, false},
-		{classify.Mark(plain, classify.Poison), classify.Poison, true},
-		{classify.Mark(status(503), classify.Fenced), classify.Fenced, true},
-		{fmt.Errorf("put: %w", classify.Mark(plain, classify.Fatal)), classify.Fatal, true},
-		{classify.Mark(classify.Mark(plain, classify.Transient), classify.Fatal), classify.Fatal, true},
+		{classify.Mark(plain, classify.Poison), classify.Poison},
+		{classify.Mark(status(503), classify.Fenced), classify.Fenced},
+		{fmt.Errorf("put: %w", classify.Mark(plain, classify.Fatal)), classify.Fatal},
+		{classify.Mark(classify.Mark(plain, classify.Transient), classify.Fatal), classify.Fatal},
+		{classify.Mark(context.Canceled, classify.Fenced), classify.Fenced},
 	} {
-		class, known := classify.Known(c.err)
-		if class != c.class || known != c.known || classify.Of(c.err) != class {
-			t.Errorf("%v: %v, known %v; want %v, %v", c.err, class, known, c.class, c.known)
+		if class, known := classify.Known(c.err); class != c.class || !known || classify.Of(c.err) != class {
+			t.Errorf("%v: %v, known %v; want %v", c.err, class, known, c.class)
 		}
 	}
 }

@@ -9,9 +9,11 @@ import (
 
 // passing are the system's errors that go away by themselves or by somebody freeing room.
 var passing = [...]error{
-	io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
-	syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT,
-	syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN,
+	io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed,
+	syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT, syscall.ENETRESET,
+	syscall.EHOSTUNREACH, syscall.EHOSTDOWN, syscall.ENETUNREACH, syscall.ENETDOWN, syscall.EADDRNOTAVAIL,
+	syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS,
+	syscall.EAGAIN, syscall.EINTR, syscall.EBUSY, syscall.EIO, syscall.ESTALE,
 }
 
 // denied are those that a person has to mend.

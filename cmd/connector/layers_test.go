@@ -14,6 +14,7 @@ const module = "sluice/"
 var layers = map[string][]string{
 	// Policy: decides; no vendor, no I/O.
 	"classify":               {},
+	"classify/classtest":     {"classify"},
 	"idempotency":            {},
 	"idempotency/storetest":  {"idempotency"},
 	"reliability":            {"classify"},

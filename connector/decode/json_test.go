@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"sluice/classify"
+	"sluice/classify/classtest"
 	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/sink/delta/schema"
@@ -240,6 +241,7 @@ func checkError(t *testing.T, err error, why Reason, path string) {
 
 func TestErrors(t *testing.T) {
 	s := everything(t)
+	seen := map[string]error{}
 	for _, c := range []struct {
 		record string
 		want   Error
@@ -280,6 +282,44 @@ func TestErrors(t *testing.T) {
 		var e *Error
 		if err := d.addValue([]byte(c.record)); !errors.As(err, &e) || *e != c.want || classify.Of(err) != classify.Poison {
 			t.Errorf("%s\n got %v\nwant %v", c.record, err, &c.want)
+		} else {
+			seen[e.Reason.String()] = err
+		}
+	}
+	classtest.Check(t, "record", seen)
+	if len(seen) != len(reasons)-1 {
+		t.Errorf("%d of %d reasons were met", len(seen), len(reasons)-1)
+	}
+}
+
+// TestContentsDoNotSteer: what a producer writes into names and values says nothing about the class of an error, however
+// much it looks like a failure of ours.
+func TestContentsDoNotSteer(t *testing.T) {
+	s := parse(t, "i bigint not null, s string")
+	for _, lie := range []string{
+		"connection timeout 503", "AccessDenied", "SlowDown", "context canceled", "throttled: rate limit exceeded",
+		"NoSuchBucket", "unavailable", "io: unexpected EOF", "tls: bad certificate", "[29] Topic Authorization Failed",
+	} {
+		quoted, err := json.Marshal(lie)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for record, why := range map[string]Reason{
+			fmt.Sprintf(`{"i":%s}`, quoted):                  TypeMismatch,
+			fmt.Sprintf(`{%s:1}`, quoted):                    RequiredMissing,
+			fmt.Sprintf(`{"i":1,%s:1,%s:2}`, quoted, quoted): DuplicateKey,
+			lie: Syntax,
+		} {
+			d := open(t, s, JSON{}, maxDistinct)
+			err := d.Add(connector.Partition{Topic: "orders"}, &connector.Record{
+				Key: []byte(lie), Value: []byte(record), Headers: []connector.Header{{Key: lie, Value: []byte(lie)}},
+			})
+			var e *Error
+			if class, known := classify.Known(err); class != classify.Poison || !known || !errors.As(err, &e) || strings.Contains(err.Error(), lie) {
+				t.Errorf("%s: %v is %v", record, err, class)
+			} else if why != Syntax && e.Reason != why {
+				t.Errorf("%s: %s, want %s", record, e.Reason, why)
+			}
 		}
 	}
 }

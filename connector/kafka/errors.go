@@ -1,9 +1,7 @@
 package kafka
 
 import (
-	"crypto/tls"
 	"errors"
-	"net"
 	"slices"
 
 	"github.com/segmentio/kafka-go"
@@ -13,19 +11,22 @@ import (
 	"sluice/connector/kafka/dial"
 )
 
-// Codes of Kafka's protocol for which kafka-go has no name.
+// Codes of Kafka's protocol for which kafka-go has no name, or another one.
 const (
-	errFencedMemberEpoch kafka.Error = 110 // KIP-848
-	errStaleMemberEpoch  kafka.Error = 113 // KIP-848
+	errOperationNotAttempted kafka.Error = 55  // part of a request that failed as a whole
+	errFencedMemberEpoch     kafka.Error = 110 // KIP-848
+	errStaleMemberEpoch      kafka.Error = 113 // KIP-848
+	errRebootstrapRequired   kafka.Error = 129 // KIP-1102
 )
 
-// The tables below say what a Kafka error code means for the work that met it. A code in none of them is Transient. Some
-// codes mean more to a caller that knows what it asked for: for the fetcher an offset out of range is a hold with a
-// reason of its own.
+// The tables below say what a Kafka error code means for the work that met it. A code in none of them answers nothing
+// that we ask: it is Transient, as unknown. Some codes mean more to a caller that knows what it asked for: for the
+// fetcher an offset out of range is a hold with a reason of its own.
 // Source: https://kafka.apache.org/protocol#protocol_error_codes.
 
 // passing: the cluster is busy with itself, or one side knows less than the other.
 var passing = [...]kafka.Error{
+	kafka.Unknown,                 // the broker's own word for an error that it did not expect
 	kafka.InvalidMessage,          // a CRC that failed on the way (KAFKA-1367)
 	kafka.UnknownTopicOrPartition, // brokers learn of a new topic one after the other
 	kafka.LeaderNotAvailable,
@@ -40,8 +41,10 @@ var passing = [...]kafka.Error{
 	kafka.NotCoordinatorForGroup,
 	kafka.NotEnoughReplicas,
 	kafka.NotEnoughReplicasAfterAppend,
+	kafka.TopicAlreadyExists, // somebody created it meanwhile
 	kafka.NotController,
 	kafka.ConcurrentTransactions,
+	errOperationNotAttempted,
 	kafka.KafkaStorageError,
 	kafka.ReassignmentInProgress,
 	kafka.FetchSessionIDNotFound,
@@ -59,6 +62,7 @@ var passing = [...]kafka.Error{
 	kafka.UnknownTopicID, // only metadata decide whether the topic was created again
 	kafka.InconsistentTopicID,
 	kafka.FetchSessionTopicIDError,
+	errRebootstrapRequired,
 }
 
 // fenced: somebody else has what we thought was ours.
@@ -66,6 +70,7 @@ var fenced = [...]kafka.Error{
 	kafka.IllegalGeneration,
 	kafka.UnknownMemberId,
 	kafka.RebalanceInProgress,
+	kafka.GroupIdNotFound, // older versions of the request call it an illegal generation
 	kafka.FencedInstanceID,
 	kafka.InvalidProducerEpoch,
 	kafka.ProducerFenced,
@@ -79,7 +84,6 @@ var refusals = [...]kafka.Error{
 	kafka.GroupAuthorizationFailed,
 	kafka.ClusterAuthorizationFailed,
 	kafka.TransactionalIDAuthorizationFailed,
-	kafka.BrokerAuthorizationFailed,
 	kafka.UnsupportedSASLMechanism,
 	kafka.IllegalSASLState,
 	kafka.SASLAuthenticationFailed,
@@ -97,22 +101,28 @@ var refusals = [...]kafka.Error{
 // hopeless: the same request will fail again until a person changes something.
 var hopeless = [...]kafka.Error{
 	kafka.OffsetOutOfRange,
+	kafka.InvalidMessageSize,  // of a fetch
+	kafka.MessageSizeTooLarge, // max.message.bytes
 	kafka.OffsetMetadataTooLarge,
 	kafka.InvalidTopic,
+	kafka.RecordListTooLarge, // segment.bytes
 	kafka.InvalidRequiredAcks,
 	kafka.InconsistentGroupProtocol, // the group belongs to another program
 	kafka.InvalidGroupId,
 	kafka.InvalidSessionTimeout, // outside the broker's group.{min,max}.session.timeout.ms
 	kafka.InvalidCommitOffsetSize,
+	kafka.InvalidTimestamp, // outside the topic's message.timestamp.{before,after}.max.ms
 	kafka.UnsupportedVersion,
 	kafka.InvalidPartitionNumber,
 	kafka.InvalidReplicationFactor,
+	kafka.InvalidReplicaAssignment,
 	kafka.InvalidConfiguration,
 	kafka.InvalidRequest,
 	kafka.UnsupportedForMessageFormat,
 	kafka.PolicyViolation,
 	kafka.UnsupportedCompressionType,
 	kafka.GroupMaxSizeReached,
+	kafka.InvalidRecord, // a record without a key for a compacted topic, and the like
 	kafka.InconsistentClusterID,
 }
 
@@ -152,6 +162,10 @@ func Classify(err error) error {
 	case untrusted(err):
 		return classify.Mark(err, classify.Fatal)
 	}
+	_, unopened := errors.AsType[*dial.Error](err)
+	if _, known := classify.Known(err); unopened && !known {
+		return classify.Mark(err, classify.Transient)
+	}
 	return err
 }
 
@@ -185,9 +199,5 @@ func untrusted(err error) bool {
 	if e, ok := errors.AsType[*dial.Error](err); ok {
 		return e.Refused()
 	}
-	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
-	_, plaintext := errors.AsType[tls.RecordHeaderError](err)
-	// Package tls reports an alert of the other side as an operation of this name; the alert's own type is private.
-	remote, ok := errors.AsType[*net.OpError](err)
-	return certificate || plaintext || ok && remote.Op == "remote error"
+	return classify.Untrusted(err)
 }

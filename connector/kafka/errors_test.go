@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"sluice/classify"
+	"sluice/classify/classtest"
 	"sluice/connector"
 	"sluice/connector/kafka/dial"
 )
@@ -68,23 +69,49 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// TestClassifyRetriable compares the table with what Kafka itself calls retriable.
-func TestClassifyRetriable(t *testing.T) {
-	unasked := map[int16]string{ // retriable codes that answer nothing we ask
-		84:  "ElectionNotNeeded",
-		133: "ShareSessionLimitReached",
+// TestEveryCode holds the classes of all codes that Kafka has against the table: those that kafka-go names, and the newer
+// ones of another client. A code that either learns is noticed here.
+func TestEveryCode(t *testing.T) {
+	known := map[string]error{
+		"the group was closed": Classify(kafka.ErrGroupClosed),
+		"the generation ended": Classify(kafka.ErrGenerationEnded),
 	}
-	for code := int16(-1); code < 200; code++ {
+	last := -1
+	for code := -100; code < 2000; code++ {
+		if named := kerr.TypedErrorForCode(int16(code)); named != nil && int(named.Code) == code {
+			known[fmt.Sprintf("%d %s", code, named.Message)] = Classify(fmt.Errorf("ask: %w", kafka.Error(code)))
+			last = max(last, code)
+		} else if title := kafka.Error(code).Title(); code != 0 && title != "" {
+			t.Errorf("%d: kafka-go knows it as %q, and the list of codes does not", code, title)
+		} else if class, sure := classify.Known(Classify(kafka.Error(code))); class != classify.Transient || sure {
+			t.Errorf("%d is no code of Kafka, and is %v", code, class)
+		}
+	}
+	known[fmt.Sprintf("%d and above, below -1", last+1)] = kafka.Error(last + 1)
+	classtest.Check(t, "kafka", known)
+}
+
+// TestWhatKafkaCallsRetriable: what Kafka's own clients try again is no reason to stop.
+func TestWhatKafkaCallsRetriable(t *testing.T) {
+	for code := int16(-1); code < 2000; code++ {
 		err := kerr.TypedErrorForCode(code)
-		if err == nil {
+		if err == nil || !err.Retriable {
 			continue
 		}
-		class, known := classOf(kafka.Error(code))
-		switch {
-		case err.Retriable && class != classify.Transient && class != classify.Fenced:
+		if class, _ := classOf(kafka.Error(code)); class != classify.Transient && class != classify.Fenced {
 			t.Errorf("%s: Kafka would retry, we call it %v", err.Message, class)
-		case err.Retriable && !known && unasked[code] == "":
-			t.Errorf("%s is missing", err.Message)
+		}
+	}
+}
+
+// TestOneListEach: a code that stands in two lists would mean what the first of them says.
+func TestOneListEach(t *testing.T) {
+	seen := map[int]int{}
+	for _, list := range [][]kafka.Error{passing[:], fenced[:], refusals[:], hopeless[:]} {
+		for _, code := range list {
+			if seen[int(code)]++; seen[int(code)] > 1 {
+				t.Errorf("%d %s stands twice", code, code.Title())
+			}
 		}
 	}
 }

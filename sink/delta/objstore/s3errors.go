@@ -2,7 +2,6 @@ package objstore
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,22 +11,48 @@ import (
 	"sluice/classify"
 )
 
-// s3Codes are API codes whose class is not the one of their HTTP status.
+// s3Codes are API codes whose class is not the one of their HTTP status, or that come with one that is not always the
+// same: throttling has many names, and some services answer it with 400.
+// Sources: the error responses of the S3 API, aws/retry of the SDK, the API errors of MinIO.
 var s3Codes = map[string]classify.Class{
-	"RequestTimeout":               classify.Transient, // 400: a body that stalled
-	"IncompleteBody":               classify.Transient, // 400: a body that was cut off
-	"BadDigest":                    classify.Transient, // 400: damaged on its way
-	"XAmzContentSHA256Mismatch":    classify.Transient, // 400: the same
-	"SlowDown":                     classify.Transient,
-	"OperationAborted":             classify.Transient,
-	"ConditionalRequestConflict":   classify.Transient,
+	"RequestTimeout":            classify.Transient, // 400: a body that stalled
+	"RequestTimeoutException":   classify.Transient,
+	"IncompleteBody":            classify.Transient, // 400: a body that was cut off
+	"BadDigest":                 classify.Transient, // 400: damaged on its way
+	"XAmzContentSHA256Mismatch": classify.Transient, // 400: the same
+
+	"SlowDown":                               classify.Transient,
+	"SlowDownRead":                           classify.Transient,
+	"SlowDownWrite":                          classify.Transient,
+	"Throttling":                             classify.Transient, // 400
+	"ThrottlingException":                    classify.Transient, // 400
+	"ThrottledException":                     classify.Transient,
+	"RequestThrottled":                       classify.Transient,
+	"RequestThrottledException":              classify.Transient,
+	"RequestLimitExceeded":                   classify.Transient,
+	"BandwidthLimitExceeded":                 classify.Transient,
+	"LimitExceededException":                 classify.Transient,
+	"TooManyRequestsException":               classify.Transient,
+	"ProvisionedThroughputExceededException": classify.Transient,
+	"PriorRequestNotComplete":                classify.Transient,
+	"TransactionInProgressException":         classify.Transient,
+	"EC2ThrottledException":                  classify.Transient,
+
+	"OperationAborted":           classify.Transient,
+	"ConditionalRequestConflict": classify.Transient,
+
+	"QuotaExceeded":                  classify.Transient, // 403: full, like a disk
+	"XMinioAdminBucketQuotaExceeded": classify.Transient, // 400: the same
+
 	"NoSuchBucket":                 classify.Fatal, // 404
 	"PermanentRedirect":            classify.Fatal, // 301: the bucket is in another region
 	"AuthorizationHeaderMalformed": classify.Fatal, // 400: the same
 }
 
 // s3Stale are API codes of temporary credentials that are over, answered with 400.
-var s3Stale = map[string]bool{"ExpiredToken": true, "InvalidToken": true, "TokenRefreshRequired": true}
+var s3Stale = map[string]bool{
+	"ExpiredToken": true, "ExpiredTokenException": true, "InvalidToken": true, "TokenRefreshRequired": true,
+}
 
 // translate brings an error of the SDK under the contract of [Store].
 func (s *S3) translate(r *request, kind OpKind, err error) error {
@@ -48,9 +73,9 @@ func (s *S3) translate(r *request, kind OpKind, err error) error {
 
 // answer is what the store answered: 0 if nothing came that could be read.
 func answer(err error) (status int, code string) {
-	var http interface{ HTTPStatusCode() int }
-	if errors.As(err, &http) {
-		status = http.HTTPStatusCode()
+	var answered interface{ HTTPStatusCode() int }
+	if errors.As(err, &answered) {
+		status = answered.HTTPStatusCode()
 	}
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		code = api.ErrorCode()
@@ -76,7 +101,7 @@ func s3Answer(kind OpKind, status int, code string, err error) error {
 		return errNotFound
 	case status == http.StatusNotFound: // no answer of S3 to a put; something in between
 		return classify.Mark(err, classify.Transient)
-	case status == http.StatusNotImplemented:
+	case status == http.StatusNotImplemented, status == http.StatusHTTPVersionNotSupported:
 		return classify.Mark(fmt.Errorf("%w: %w", ErrRefused, err), classify.Fatal)
 	case status < 300, status >= 500:
 		return classify.Mark(err, classify.Transient)
@@ -95,13 +120,12 @@ func beyondEnd(err error) bool {
 
 // noAnswer is the error of a request that nobody answered. Only a request that never left is known to have no effect.
 func (r *request) noAnswer(err error) error {
-	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case r.parent.Err() != nil:
 		err = fmt.Errorf("%w: %v", r.parent.Err(), err) //nolint:errorlint // ours is the reason
 	case errors.Is(context.Cause(r.ctx), errStalled):
 		err = classify.Mark(fmt.Errorf("%w: %v", errStalled, err), classify.Transient) //nolint:errorlint // the SDK says "canceled"
-	case untrusted:
+	case classify.Untrusted(err), errors.Is(err, http.ErrSchemeMismatch):
 		err = classify.Mark(err, classify.Fatal)
 	case errors.Is(err, ErrNotSent):
 		return err

@@ -1,0 +1,56 @@
+package classify
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+)
+
+// passingAlerts are what the other side says of one connection; the next one may work. All other alerts (RFC 8446,
+// section 6.2) are about certificates, versions and names, which a person has to mend.
+var passingAlerts = [...]tls.AlertError{
+	20, // bad_record_mac: bytes were damaged on their way
+	80, // internal_error
+	90, // user_canceled
+}
+
+// Untrusted tells whether one side of a connection refuses the other: because of a certificate, by an alert, or because
+// only one of them speaks TLS.
+func Untrusted(err error) bool {
+	class, known := ofTLS(err)
+	return known && class == Fatal
+}
+
+func ofTLS(err error) (class Class, known bool) {
+	if alert, ok := alertOf(err); ok {
+		for _, a := range passingAlerts {
+			if alert == a.Error() {
+				return Transient, true
+			}
+		}
+		return Fatal, true
+	}
+	_, verification := errors.AsType[*tls.CertificateVerificationError](err)
+	_, plaintext := errors.AsType[tls.RecordHeaderError](err)
+	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
+	_, host := errors.AsType[x509.HostnameError](err)
+	_, invalid := errors.AsType[x509.CertificateInvalidError](err)
+	_, roots := errors.AsType[x509.SystemRootsError](err)
+	if verification || plaintext || authority || host || invalid || roots {
+		return Fatal, true
+	}
+	return Transient, false
+}
+
+// alertOf returns the name that package tls gives an alert of the other side. It reports one as an operation, and the
+// type of the alert in it is private.
+func alertOf(err error) (name string, ok bool) {
+	if a, ok := errors.AsType[tls.AlertError](err); ok {
+		return a.Error(), true
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" && op.Err != nil {
+		return op.Err.Error(), true
+	}
+	return "", false
+}
