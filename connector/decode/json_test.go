@@ -286,6 +286,7 @@ func TestErrors(t *testing.T) {
 			seen[e.Reason.String()] = err
 		}
 	}
+	seen[UnknownField.String()] = open(t, s, JSON{Strict: true}, maxDistinct).addValue([]byte(`{"nobody":1}`))
 	classtest.Check(t, "record", seen)
 	if len(seen) != len(reasons)-1 {
 		t.Errorf("%d of %d reasons were met", len(seen), len(reasons)-1)
