@@ -11,6 +11,7 @@ type claim struct {
 	health  *healthFilter
 	state   claimState
 	session uint64
+	letters bool // bad records may become letters
 
 	// The batch that fills holds [from, next); next is where the next record to hand over lies, or a later one. epoch is
 	// the leader epoch before next.
@@ -37,6 +38,7 @@ type claim struct {
 	fences   int   // how often others moved it since the last won commit of the table
 	still    int   // contested: how often the position was seen unmoved
 	seen     int64 // contested: where
+	passes   bool  // flood: it was looked at since an operator lets it pass
 }
 
 type claimState uint8
@@ -93,7 +95,7 @@ func (r *reader) stand(c *claim, h Hold) {
 		h.Since = c.hold.Since
 	}
 	h.Partition = c.Partition
-	c.hold, c.state = &h, held
+	c.hold, c.state, c.passes = &h, held, false
 	c.checks = time.Now().Add(c.checkEvery())
 	r.log.Forget(c.Partition)
 	r.drop(c)

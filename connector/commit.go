@@ -6,8 +6,8 @@ import (
 )
 
 // commit makes a plan permanent. The order of its steps is the guarantee; after each it says what a crash there means.
-// The letters are those of docs/guarantees.md.
-func (w *writer) commit(ctx context.Context, p *Plan, progress func(done int, encoded int64)) (*Snapshot, error) {
+// The letters are those of docs/guarantees.md. holding is what the plan's cut has of the batch pool; nil for a START.
+func (w *writer) commit(ctx context.Context, p *Plan, holding *holding) (*Snapshot, error) {
 	// (a) PRE on the snapshot at hand: not worth encoding what the log has passed already.
 	// A crash: nothing happened, the claims resume at their positions.
 	if err := p.pre(w.snapshot); err != nil {
@@ -19,12 +19,26 @@ func (w *writer) commit(ctx context.Context, p *Plan, progress func(done int, en
 	var staged *Staged
 	if len(p.Pieces) > 0 {
 		var err error
-		if staged, err = w.table.Stage(ctx, w.snapshot, p.Pieces, progress); err != nil {
+		if staged, err = w.table.Stage(ctx, w.snapshot, p.Pieces, holding.progress); err != nil {
 			return nil, fmt.Errorf("data files: %w", err)
 		}
 	}
 
-	// (c) Dead letters would be produced and awaited here, before any txn passes them. This version holds instead.
+	// (c) Write the dead letters and await them, before any txn passes their offsets.
+	// A crash: letters without a txn behind them, which are void. The next owner reads the records again and writes the
+	// letters again, or makes rows of the records if the table's schema was changed for them; readers collapse repeats by
+	// their coordinates.
+	if len(p.Letters) > 0 {
+		if err := w.letters.Write(ctx, p.Letters); err != nil {
+			if staged != nil {
+				w.table.Discard(ctx, staged)
+			}
+			return nil, fmt.Errorf("dead letters: %w", err)
+		}
+		w.written(ctx, p.Letters)
+		p.Letters = nil
+		holding.lettered()
+	}
 
 	// (d) One put-if-absent of the next version: rows and positions become visible together. PRE is looked at again on
 	// every prefix that the version would extend.

@@ -27,6 +27,8 @@ type Config struct {
 	Lanes                int           // 0: one per core
 	// UntilCurrent ends the run once the table has what the topics held at its start, or holds.
 	UntilCurrent bool
+	// Member names this process in dead letters and in the ids of batches: unlike any other's, now and before.
+	Member string
 }
 
 // TopicConfig is one topic and the table that it feeds.
@@ -38,6 +40,8 @@ type TopicConfig struct {
 	Commit Limits
 	// HealthRecords are those of this topic alone, whatever else feeds the table.
 	HealthRecords HealthRecords
+	// Letters are the rules by which bad records of the topic become dead letters; nil: a bad record holds its partition.
+	Letters *LetterRules
 }
 
 // Limits say when a batch is due: what comes first.
@@ -57,6 +61,8 @@ type QueueConfig struct {
 type Target struct {
 	Table   Table
 	Decoder Decoder
+	// Letters takes bad records of the topics that have rules for them. Without it every bad record holds its partition.
+	Letters DeadLetters
 }
 
 // Connector moves every record of its topics into their tables.
@@ -76,10 +82,13 @@ type Connector struct {
 	Standing func(table string, p Partition) *Hold
 	// Paused says that an operator paused a partition, who and why: a hold with ReasonPaused, its Since that of the pause.
 	// It is asked often, by one goroutine, and answers at once. May be nil; nil results mean that it may be read.
-	Paused  func(Partition) *Hold
-	Pools   Pools
-	Logger  *slog.Logger
-	Metrics prometheus.Registerer
+	Paused func(Partition) *Hold
+	// FloodAllowed tells whether an operator lets a flood of bad records of a topic pass now. It is asked often, by several
+	// goroutines, and answers at once. May be nil: none is.
+	FloodAllowed func(topic string) bool
+	Pools        Pools
+	Logger       *slog.Logger
+	Metrics      prometheus.Registerer
 
 	status atomic.Pointer[Status]
 }
@@ -161,6 +170,10 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		n = runtime.GOMAXPROCS(0)
 	}
 	pools := c.Pools.withDefaults()
+	floodAllowed := c.FloodAllowed
+	if floodAllowed == nil {
+		floodAllowed = func(string) bool { return false }
+	}
 	outcomes, progress := make(chan outcome), make(chan struct{}, 1)
 	r := &reader{
 		config:      c.Config,
@@ -175,14 +188,14 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		progress:    progress,
 		claims:      map[Partition]*claim{},
 		byTopic:     map[string]*tableState{},
-		starts:      map[string]Start{},
-		refusals:    map[string]Refusals{},
+		feeding:     map[string]TopicConfig{},
 		health:      map[string]*healthFilter{},
 		route:       c.Route,
 		retired:     c.Retire,
 		newWriter: func(t *tableState, target Target) *writer {
 			return &writer{
-				table: target.Table, group: c.Group, log: c.Log, kafka: c.Kafka, pipeline: c.Pipeline, start: map[string]Start{},
+				table: target.Table, letters: target.Letters, group: c.Group, log: c.Log, kafka: c.Kafka, pipeline: c.Pipeline, member: c.Member,
+				start: map[string]Start{}, rules: map[string]LetterRules{}, floodAllowed: floodAllowed, told: newLetterLog(),
 				out: outcomes, lanes: n, batch: pools.Batch, tell: func() { wake(progress) }, logger: c.Logger.With("table", t.name), metrics: m, wake: make(chan struct{}, 1), state: t,
 			}
 		},
@@ -190,6 +203,8 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		publish:  func(s *Status) { c.status.Store(s) },
 		standing: c.Standing,
 		paused:   c.Paused,
+
+		floodAllowed: floodAllowed,
 	}
 	r.chunk.set(pools.Batch.Size(), n, len(c.Topics))
 	for id := range n {

@@ -2,12 +2,13 @@ package connector
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
 // full tells whether the batch that fills is as large as a commit may be.
 func (r *reader) full(t *tableState) bool {
-	return t.filled.rows.Load() >= t.limits.Rows || t.filled.bytes.Load() >= t.limits.Bytes ||
+	return t.filled.records() >= t.limits.Rows || t.filled.bytes.Load() >= t.limits.Bytes ||
 		t.filled.held.Load() >= r.batchShare() || t.cutting != nil && r.crowding(t)
 }
 
@@ -16,8 +17,8 @@ func (r *reader) due(t *tableState) string {
 	if t.cutting != nil || t.opened.IsZero() {
 		return ""
 	}
-	rows, age := t.filled.rows.Load(), time.Since(t.opened)
-	empty := rows == 0 && t.filled.bad.Load() == 0 && t.filled.queued.Load() == 0 && !heldOpen(t)
+	records, age := t.filled.records(), time.Since(t.opened)
+	empty := records == 0 && t.filled.queued.Load() == 0 && !heldOpen(t)
 	switch {
 	case r.draining:
 		return "drain"
@@ -25,7 +26,7 @@ func (r *reader) due(t *tableState) string {
 		return "current"
 	case pausedOpen(t):
 		return "pause"
-	case rows >= t.limits.Rows:
+	case records >= t.limits.Rows:
 		return "rows"
 	case t.filled.bytes.Load() >= t.limits.Bytes:
 		return "bytes"
@@ -81,7 +82,8 @@ func (r *reader) cut(t *tableState, reason string) {
 		r.dropOpen(t)
 		return
 	}
-	open := &openCut{claims: claims, parts: make(chan part, len(r.lanes))}
+	r.batches++
+	open := &openCut{id: fmt.Sprintf("%s-%d", r.config.Member, r.batches), claims: claims, parts: make(chan part, len(r.lanes))}
 	for _, l := range r.lanes {
 		l.in <- laneWork{table: t, cut: open}
 	}
@@ -116,7 +118,7 @@ func (r *reader) current() bool {
 		return false
 	}
 	for _, t := range r.tables {
-		if t.cutting != nil || t.filled.rows.Load() > 0 {
+		if t.cutting != nil || t.filled.records() > 0 {
 			return false
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"sluice/classify"
 	"sluice/idempotency"
+	"sluice/reliability/deadletter"
 )
 
 // Chunk is rows of one lane and table, with what each of them stems from. It becomes a row group.
@@ -29,14 +30,6 @@ type Run struct {
 	From, To    int64
 }
 
-// Candidate is a record that could not become a row.
-type Candidate struct {
-	Partition Partition
-	Session   uint64
-	Offset    int64
-	Err       error
-}
-
 // Span is the part of a claim that a cut covers: offsets [From, Next) of one session. Epoch is the leader epoch of the
 // last record batch.
 type Span struct {
@@ -48,6 +41,7 @@ type Span struct {
 // Cut is a batch closed: what the claims read, and what the lanes made of it. Chunks hold every lane's in its order; a
 // claim belongs to one lane, so its rows are in the order of their offsets.
 type Cut struct {
+	Batch      string // its id, in log lines and letters
 	Claims     map[Partition]Span
 	Chunks     []Chunk
 	Candidates []Candidate
@@ -57,7 +51,10 @@ type Cut struct {
 // Plan is what a cut will commit.
 type Plan struct {
 	Pieces []Piece
-	Commit Commit
+	// Letters are the records that become dead letters, in the order of claims and offsets. The commit drops them once
+	// they are durable.
+	Letters []deadletter.Letter
+	Commit  Commit
 	// Next is where each claim of the plan will stand.
 	Next map[Partition]Span
 	// Holds are the claims that a bad record stops, each at its offset.
@@ -83,17 +80,22 @@ const (
 
 // decide says what a cut commits, in offset order of each claim. It is pure: nothing outside its arguments steers it.
 //
-// Rows whose session is not the cut's are masked: their claim was lost, fenced or held after they were read. A bad record
-// truncates its claim at its offset; the other claims commit.
-func decide(cut *Cut, s *Snapshot, pipeline string) *Plan {
-	p := &Plan{Next: maps.Clone(cut.Claims), tableID: s.TableID, pipeline: pipeline, expects: map[string]int64{}}
-	for _, bad := range firstBad(cut) {
-		span := p.Next[bad.Partition]
-		span.Next = bad.Offset
-		p.Next[bad.Partition] = span
-		p.Holds = append(p.Holds, holdOf(bad))
+// Rows and letters whose session is not the cut's are masked: their claim was lost, fenced or held after they were read. A
+// bad record that can have no letter truncates its claim at its offset, and so does a flood of those that could; the other
+// claims commit.
+func decide(cut *Cut, s *Snapshot, t terms) *Plan {
+	p := &Plan{Next: maps.Clone(cut.Claims), tableID: s.TableID, pipeline: t.pipeline, expects: map[string]int64{}}
+	for _, bad := range stops(cut) {
+		p.hold(holdOf(bad))
 	}
-	rows := map[Partition]int64{}
+	for _, h := range floods(cut, p.Next, lettered(cut, p.Next), t) {
+		p.hold(h)
+	}
+	letters, rows := map[Partition]int64{}, map[Partition]int64{}
+	for _, c := range lettered(cut, p.Next) {
+		letters[c.Partition]++
+		p.Letters = append(p.Letters, c.letter(t.member, cut.Batch))
+	}
 	for _, c := range cut.Chunks {
 		pieces := unmasked(c, p.Next, rows)
 		if len(pieces) > 0 && !slices.Contains(p.schemas, c.Schema) {
@@ -108,7 +110,7 @@ func decide(cut *Cut, s *Snapshot, pipeline string) *Plan {
 			delete(p.Next, partition)
 			continue
 		}
-		p.add(partition, span.From, span, rows[partition])
+		p.add(partition, span.From, span, rows[partition], letters[partition])
 		p.Commit.Ranges[len(p.Commit.Ranges)-1].HealthRecords = health[partition]
 	}
 	p.Commit.Operation = operationWrite
@@ -128,7 +130,7 @@ func decideStart(topic string, starts map[Partition]int64, s *Snapshot, pipeline
 		p.Commit.Txns = append(p.Commit.Txns, Txn{mark, 0})
 	}
 	for _, partition := range slices.SortedFunc(maps.Keys(starts), comparePartitions) {
-		p.add(partition, -1, Span{From: starts[partition], Next: starts[partition], Epoch: -1}, 0)
+		p.add(partition, -1, Span{From: starts[partition], Next: starts[partition], Epoch: -1}, 0, 0)
 		p.Next[partition] = Span{From: -1, Next: starts[partition], Epoch: -1}
 	}
 	return p
@@ -140,12 +142,20 @@ func decideLateStart(starts map[Partition]int64, s *Snapshot, pipeline string) *
 	return decideStart("", starts, s, pipeline)
 }
 
+// hold truncates a claim at the place of a hold.
+func (p *Plan) hold(h Hold) {
+	span := p.Next[h.Partition]
+	span.Next = h.Offset
+	p.Next[h.Partition] = span
+	p.Holds = append(p.Holds, h)
+}
+
 // add puts the new position of a claim into the plan.
-func (p *Plan) add(partition Partition, from int64, span Span, rows int64) {
+func (p *Plan) add(partition Partition, from int64, span Span, rows, letters int64) {
 	appID := partition.AppID(p.pipeline)
 	p.Commit.Txns = append(p.Commit.Txns, Txn{appID, span.Next})
 	p.Commit.Ranges = append(p.Commit.Ranges, Range{
-		Topic: partition.Topic, Partition: partition.ID, From: from, Next: span.Next, Rows: rows, Epoch: span.Epoch,
+		Topic: partition.Topic, Partition: partition.ID, From: from, Next: span.Next, Rows: rows, Letters: letters, Epoch: span.Epoch,
 	})
 	if p.start == "" {
 		p.expects[appID] = from
@@ -184,28 +194,12 @@ func (p *Plan) pre(s *Snapshot) error {
 	return nil
 }
 
-// firstBad returns the first bad record of each claim of the cut, ordered by claim.
-func firstBad(cut *Cut) []Candidate {
-	first := map[Partition]Candidate{}
-	for _, c := range cut.Candidates {
-		span, ok := cut.Claims[c.Partition]
-		if !ok || span.Session != c.Session || c.Offset >= span.Next {
-			continue
-		}
-		if old, ok := first[c.Partition]; !ok || c.Offset < old.Offset {
-			first[c.Partition] = c
-		}
-	}
-	return slices.SortedFunc(maps.Values(first), func(a, b Candidate) int { return comparePartitions(a.Partition, b.Partition) })
-}
-
 // unmasked returns the rows of a chunk that belong to the plan and counts them by partition. A run never spans a bad
 // record, so that it is in or out as a whole.
 func unmasked(c Chunk, next map[Partition]Span, rows map[Partition]int64) []Piece {
 	var pieces []Piece
 	for _, r := range c.Runs {
-		span, ok := next[r.Partition]
-		if !ok || span.Session != r.Session || r.First >= span.Next {
+		if !r.within(next) {
 			continue
 		}
 		rows[r.Partition] += r.To - r.From
@@ -216,6 +210,12 @@ func unmasked(c Chunk, next map[Partition]Span, rows map[Partition]int64) []Piec
 		pieces = append(pieces, Piece{c.Rows, r.From, r.To})
 	}
 	return pieces
+}
+
+// within tells whether a run belongs to a claim as far as that goes.
+func (r *Run) within(next map[Partition]Span) bool {
+	span, ok := next[r.Partition]
+	return ok && span.Session == r.Session && r.First < span.Next
 }
 
 func holdOf(c Candidate) Hold {

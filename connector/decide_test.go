@@ -25,6 +25,11 @@ func snapshotAt(positions map[string]int64) *Snapshot {
 
 func ranges(p *Plan) []Range { return p.Commit.Ranges }
 
+// stopper is a bad record that can have no letter.
+func stopper(p Partition, session uint64, offset int64, err error) Candidate {
+	return Candidate{Partition: p, Session: session, Offset: offset, Err: err}
+}
+
 func TestDecide(t *testing.T) {
 	bad := classify.Mark(errors.New("not JSON"), classify.Poison)
 	a, b, c := part0(0), part0(1), part0(2)
@@ -59,19 +64,19 @@ func TestDecide(t *testing.T) {
 			&Cut{
 				Claims:     map[Partition]Span{a: {1, 10, 20, 3}, b: {2, 0, 2, 3}},
 				Chunks:     []Chunk{{Runs: []Run{run(a, 1, 10, 12, 0, 3), run(b, 2, 0, 1, 3, 5), run(a, 1, 14, 19, 5, 11)}}},
-				Candidates: []Candidate{{a, 1, 17, bad}, {a, 1, 13, bad}},
+				Candidates: []Candidate{stopper(a, 1, 17, bad), stopper(a, 1, 13, bad)},
 			},
 			[]Piece{{From: 0, To: 5}},
 			[]Range{{Topic: "orders", From: 10, Next: 13, Rows: 3, Epoch: 3}, {Topic: "orders", Partition: 1, From: 0, Next: 2, Rows: 2, Epoch: 3}},
 			[]Hold{{Partition: a, Reason: ReasonPoison, Detail: "not JSON", Offset: 13}},
 		},
 		"a bad record at the start leaves the claim out": {
-			&Cut{Claims: map[Partition]Span{a: {1, 10, 11, 3}}, Candidates: []Candidate{{a, 1, 10, bad}}},
+			&Cut{Claims: map[Partition]Span{a: {1, 10, 11, 3}}, Candidates: []Candidate{stopper(a, 1, 10, bad)}},
 			nil, nil,
 			[]Hold{{Partition: a, Reason: ReasonPoison, Detail: "not JSON", Offset: 10}},
 		},
 		"a bad record of an earlier life says nothing": {
-			&Cut{Claims: map[Partition]Span{a: {5, 10, 11, 3}}, Candidates: []Candidate{{a, 1, 10, bad}, {c, 9, 0, bad}}},
+			&Cut{Claims: map[Partition]Span{a: {5, 10, 11, 3}}, Candidates: []Candidate{stopper(a, 1, 10, bad), stopper(c, 9, 0, bad)}},
 			nil,
 			[]Range{{Topic: "orders", From: 10, Next: 11, Rows: 0, Epoch: 3}},
 			nil,
@@ -84,7 +89,7 @@ func TestDecide(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := decide(tc.cut, snapshotAt(nil), "pipe")
+			p := decide(tc.cut, snapshotAt(nil), terms{pipeline: "pipe"})
 			if diff := cmp.Diff(tc.pieces, p.Pieces, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("pieces: -want +got\n%s", diff)
 			}
@@ -113,7 +118,7 @@ func TestPRE(t *testing.T) {
 		return decide(&Cut{
 			Claims: map[Partition]Span{a: {1, 10, 12, 0}},
 			Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{{a, 1, 10, 11, 0, 2}}}},
-		}, snapshotAt(nil), "pipe")
+		}, snapshotAt(nil), terms{pipeline: "pipe"})
 	}
 	start := func() *Plan { return decideStart("orders", map[Partition]int64{a: 0}, snapshotAt(nil), "pipe") }
 	late := func() *Plan { return decideLateStart(map[Partition]int64{a: 0}, snapshotAt(nil), "pipe") }

@@ -167,6 +167,8 @@ func (r *reader) maySucceed(c *claim, f found) bool {
 	switch c.hold.Reason {
 	case ReasonPoison:
 		return f.at.Next != c.hold.Offset // the same bytes would fail again
+	case ReasonFlood:
+		return f.at.Next != c.hold.Offset || r.floodAllowed(c.Topic) // the same batch would be judged again
 	case ReasonAheadOfLogEnd, ReasonTruncated:
 		// That the log reaches the position now proves nothing: other records may have taken the place of those that were
 		// read. Only the epoch tells, or an operator.
@@ -184,14 +186,22 @@ func (r *reader) maySucceed(c *claim, f found) bool {
 	return true
 }
 
+// floodPasses tells whether an operator lets pass what a claim holds for, and it was not looked at since.
+func (r *reader) floodPasses(c *claim) bool {
+	return c.hold.Reason == ReasonFlood && !c.passes && r.floodAllowed(c.Topic)
+}
+
 // check has held claims and idle ones compared with the table from time to time.
 func (r *reader) check(t *tableState) {
 	now := time.Now()
 	var again []*claim
 	for _, c := range t.claims {
 		// Not while rows of it are open: what it read before the hold must settle first.
-		if c.state == held && !now.Before(c.checks) && c.next == c.from && !t.cuts(c.Partition) {
-			c.checks = now.Add(c.checkEvery())
+		if c.state != held || c.next != c.from || t.cuts(c.Partition) {
+			continue
+		}
+		if passes := r.floodPasses(c); passes || !now.Before(c.checks) {
+			c.checks, c.passes = now.Add(c.checkEvery()), passes || c.passes
 			again = append(again, c)
 		}
 	}

@@ -28,6 +28,7 @@ type block struct {
 	session   uint64
 	refuse    Refusals
 	health    *healthFilter // of the topic; nil drops nothing
+	letters   bool          // bad records may become letters
 	reserved  int64         // of the batch pool, in bytes
 	records   []Record
 	taken     []uint16 // the valve's slot of each record
@@ -68,8 +69,10 @@ type openChunk struct {
 	lastDropped map[uint64]int
 	// sealedRows, sealedBytes and sealedHeld are those of chunks.
 	sealedRows, sealedBytes, sealedHeld int64
+	letters                             int64 // bytes of candidates
 	fed                                 int64 // bytes of values in the chunk that fills
-	// stopped are sessions with a bad record: what follows it would be dropped by decide.
+	apart                               bool  // the next row starts a run: a bad record lies before it
+	// stopped are sessions with a bad record that can have no letter: what follows it would be dropped by decide.
 	stopped map[uint64]bool
 	// counted is this lane's share of the table's filled.
 	counted struct{ rows, bytes, bad, held int64 }
@@ -86,12 +89,15 @@ func (o *openChunk) count(t *tableState, rows, bytes, bad int64) {
 
 // filled is what all lanes hold open for a table. The reader looks at it to know when a batch is due.
 type filled struct {
-	rows, bytes atomic.Int64
+	rows, bytes atomic.Int64 // bytes of columns, and of bad records
 	bad         atomic.Int64
 	queued      atomic.Int64 // records handed over and not looked at yet
 	held        atomic.Int64 // of the batch pool, blocks on their way included
 	ratio       ratio
 }
+
+// records is how many records the batch has so far, as rows or as candidates.
+func (f *filled) records() int64 { return f.rows.Load() + f.bad.Load() }
 
 func (l *lane) run(ctx context.Context) {
 	defer l.dropAll()
@@ -126,7 +132,7 @@ func (l *lane) dropAll() {
 // drop releases what is open for a table.
 func (l *lane) drop(t *tableState) {
 	p, _ := l.close(t)
-	releaseRows(l.batch, p.chunks)
+	p.release(l.batch)
 	if o := l.open[t]; o != nil {
 		l.free(t, o)
 	}
@@ -208,17 +214,19 @@ func (l *lane) row(b *block, r *Record, o *openChunk) {
 		err = o.builder.Add(b.partition, r)
 	}
 	if err != nil {
-		o.candidates = append(o.candidates, Candidate{b.partition, b.session, r.Offset, err})
-		o.stopped[b.session] = true
-		o.count(b.table, 0, 0, 1)
+		c, pass := candidate(b, r, err)
+		o.candidates, o.letters = append(o.candidates, c), o.letters+c.held
+		o.stopped[b.session], o.apart = !pass, true
+		o.count(b.table, 0, c.held, 1)
 		return
 	}
 	o.fed += int64(len(r.Value))
 	at := int64(o.builder.Rows())
-	if n := len(o.runs); n > 0 && o.runs[n-1].Partition == b.partition && o.runs[n-1].Session == b.session {
+	if n := len(o.runs); n > 0 && !o.apart && o.runs[n-1].Partition == b.partition && o.runs[n-1].Session == b.session {
 		o.runs[n-1].Last, o.runs[n-1].To = r.Offset, at
 	} else {
 		o.runs = append(o.runs, Run{b.partition, b.session, r.Offset, r.Offset, at - 1, at})
+		o.apart = false
 	}
 	// Bytes are counted column by column: not for each row, but before many large records can gather.
 	if at >= chunkRows || alone || (at%16 == 0 || len(r.Value) > leastChunk/64) && o.builder.Bytes() >= l.chunk.Load() {
@@ -238,7 +246,7 @@ func (o *openChunk) size() (rows, bytes int64) {
 
 // settle has the batch pool hold what the lane really has for a table, in place of what was reserved.
 func (l *lane) settle(t *tableState, o *openChunk, reserved int64) {
-	held := o.sealedHeld
+	held := o.sealedHeld + o.letters
 	if o.builder != nil {
 		held += o.builder.Held()
 	}
@@ -271,10 +279,10 @@ func (l *lane) close(t *tableState) (p part, held int64) {
 	}
 	o.seal(t)
 	l.settle(t, o, 0)
-	p, held = part{l.id, o.chunks, o.candidates, o.dropped}, o.sealedHeld
+	p, held = part{l.id, o.chunks, o.candidates, o.dropped}, o.sealedHeld+o.letters
 	t.filled.held.Add(-held)
-	o.counted.held, o.sealedHeld = o.counted.held-held, 0 // a bad record alone has left buffers in the builder
-	if p.chunks == nil {                                  // nothing came: its builder need not wait for more
+	o.counted.held, o.sealedHeld, o.letters = o.counted.held-held, 0, 0 // a bad record alone has left buffers in the builder
+	if p.chunks == nil {                                                // nothing came: its builder need not wait for more
 		l.free(t, o)
 	}
 	o.count(t, -o.counted.rows, -o.counted.bytes, -o.counted.bad)

@@ -13,7 +13,7 @@ import (
 // what waits; Log takes from it.
 //
 // Batch holds rows: blocks on their way to a lane by an estimate, chunks by what their columns take, encoded files until
-// they are put. The reader alone asks for it, before it hands a block over; lanes correct the estimate afterwards, and
+// they are put; and bad records until their letters are durable. The reader alone asks for it, before it hands a block over; lanes correct the estimate afterwards, and
 // writers give back. So nobody who holds a part of it ever waits for more.
 type Pools struct {
 	Fetch, Batch *bytepool.Pool
@@ -116,10 +116,11 @@ func (r *reader) pressing() *tableState {
 	return nil
 }
 
-// reserve takes room in the batch pool for a block, or closes the valve until there is that much.
-func (r *reader) reserve(t *tableState, values, rows int) (int64, bool) {
+// reserve takes room in the batch pool for a block that will come to so many bytes, or closes the valve until there is
+// that much.
+func (r *reader) reserve(t *tableState, estimate int64) (int64, bool) {
 	pool := r.pools.Batch
-	n := min(t.filled.ratio.estimate(values, rows), pool.Size())
+	n := min(estimate, pool.Size())
 	if !pool.TryAcquire(n) {
 		r.valve.wants = n
 		return 0, false
@@ -150,14 +151,15 @@ func (r *reader) sweep() {
 	for _, t := range r.tables {
 		for _, open := range append(t.writer.todo.dropped, t.cutting, t.writer.todo.cut) {
 			for open != nil && len(open.parts) > 0 {
-				releaseRows(r.pools.Batch, (<-open.parts).chunks)
+				p := <-open.parts
+				p.release(r.pools.Batch)
 			}
 		}
 	}
 }
 
 // holding is what a cut has of the batch pool while it is written. Its rows are given back as they are encoded, the
-// encoded bytes as they are put.
+// encoded bytes as they are put, its bad records when their letters are durable.
 type holding struct {
 	pool    *bytepool.Pool
 	cut     *openCut
@@ -165,11 +167,12 @@ type holding struct {
 	last    []int // of each chunk: the number of pieces up to its end
 	freed   int   // chunks
 	encoded int64
+	letters int64 // bytes of candidates
 	tell    func()
 }
 
 func (w *writer) hold(open *openCut, cut *Cut) *holding {
-	return &holding{pool: w.batch, cut: open, chunks: cut.Chunks, tell: w.tell}
+	return &holding{pool: w.batch, cut: open, chunks: cut.Chunks, letters: heldBy(cut.Candidates), tell: w.tell}
 }
 
 // plan notes which pieces the chunks became.
@@ -206,5 +209,16 @@ func (h *holding) give(to int, encoded int64) {
 	h.tell()
 }
 
+// lettered gives back what the bad records took: nobody needs them any more.
+func (h *holding) lettered() {
+	h.pool.Adjust(-h.letters)
+	h.cut.held.Add(-h.letters)
+	h.letters = 0
+	h.tell()
+}
+
 // end gives back what is left.
-func (h *holding) end() { h.give(len(h.chunks), 0) }
+func (h *holding) end() {
+	h.lettered()
+	h.give(len(h.chunks), 0)
+}

@@ -16,6 +16,7 @@ type metrics struct {
 	shed, unchecked           prometheus.Counter
 	cuts, holds               *prometheus.CounterVec
 	health, healthUnproven    *prometheus.CounterVec
+	lettersOf, letters        *prometheus.CounterVec
 	commitSeconds             prometheus.Histogram
 }
 
@@ -51,13 +52,20 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		holds: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_holds_total", Help: "Claims that began to stand still, by reason.",
 		}, []string{"reason"}),
+		lettersOf: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "worker_dlq_messages_total", Help: "Dead letters that are durable, by the topic of the record. One that is written again after a lost commit counts again.",
+		}, []string{"topic"}),
+		letters: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_dead_letters_total", Help: "Dead letters that are durable, by the topic of the record and why it cannot be a row. One that is written again after a lost commit counts again.",
+		}, []string{"topic", "reason"}),
 		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "sluice_commit_seconds", Help: "From decision to won commit.", Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 10),
 		}),
 	}
 	if reg != nil {
 		reg.MustRegister(m.queued, m.read, m.tombstones, m.ignored, m.rows, m.commits, m.fenced,
-			m.failed, m.offsetFailures, m.paused, m.closedSeconds, m.shed, m.unchecked, m.cuts, m.holds, m.commitSeconds, m.health, m.healthUnproven)
+			m.failed, m.offsetFailures, m.paused, m.closedSeconds, m.shed, m.unchecked, m.cuts, m.holds, m.lettersOf, m.letters, m.commitSeconds,
+			m.health, m.healthUnproven)
 	}
 	return m
 }

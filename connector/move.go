@@ -67,7 +67,7 @@ func (m *Moves) plan(s *Snapshot) *Plan {
 	}
 	maps.Copy(p.expects, m.Others)
 	for _, move := range m.Moves {
-		p.add(move.Partition, move.From, Span{From: move.From, Next: move.Next, Epoch: -1}, 0)
+		p.add(move.Partition, move.From, Span{From: move.From, Next: move.Next, Epoch: -1}, 0, 0)
 		if move.From >= 0 {
 			p.Commit.Operation = operationOffsets
 		}

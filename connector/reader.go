@@ -25,13 +25,14 @@ type reader struct {
 	lanes    []*lane
 	tables   []*tableState
 	byTopic  map[string]*tableState // nil for a topic that feeds none
-	starts   map[string]Start       // by topic, as configured
-	refusals map[string]Refusals    // by topic
+	feeding  map[string]TopicConfig // by topic, of those that feed a table
 	health   map[string]*healthFilter
 	offsets  *offsetKeeper
 	publish  func(*Status)
 	standing func(table string, p Partition) *Hold
 	paused   func(Partition) *Hold
+
+	floodAllowed func(topic string) bool
 
 	route     func(topic string) (TopicConfig, Target, bool)
 	retired   func(table string) (closed func())
@@ -48,8 +49,9 @@ type reader struct {
 	turn     int
 	pressed  *tableState // to cut for want of memory
 	sessions uint64
-	joined   bool // a generation is valid
-	assigned bool // there was one
+	batches  uint64 // cut so far
+	joined   bool   // a generation is valid
+	assigned bool   // there was one
 	draining bool
 	shown    time.Time // when the status was published
 	// pausesSeen is when the claims were last compared with what operators paused.
@@ -162,7 +164,9 @@ func (r *reader) assign(a Assignment) {
 	}
 	for _, topic := range a.Appeared {
 		if t := r.feeds(topic); t != nil {
-			t.begins(topic, r.starts[topic].ofNew())
+			conf := r.feeding[topic]
+			conf.Start = conf.Start.ofNew()
+			t.begins(conf)
 		}
 	}
 	fresh := map[*tableState][]*claim{}
@@ -174,8 +178,10 @@ func (r *reader) assign(a Assignment) {
 		if t == nil {
 			continue
 		}
+		conf := r.feeding[p.Topic]
 		c := &claim{
-			Partition: p, table: t, refuse: r.refusals[p.Topic], health: r.health[p.Topic], lane: r.leastLoaded(), state: resuming, position: -1, target: -1,
+			Partition: p, table: t, refuse: conf.Refuse, health: r.health[p.Topic], letters: conf.Letters != nil,
+			lane: r.leastLoaded(), state: resuming, position: -1, target: -1,
 		}
 		r.end(c) // gives it its first session
 		r.claims[p], t.claims[p] = c, c
@@ -211,19 +217,22 @@ func (r *reader) feeds(topic string) *tableState {
 		}
 	}
 	t := r.tables[i]
-	t.begins(topic, conf.Start)
-	r.byTopic[topic], r.starts[topic], r.refusals[topic] = t, conf.Start, conf.Refuse
+	if target.Letters == nil {
+		conf.Letters = nil // nobody would take them
+	}
+	t.begins(conf)
+	r.byTopic[topic], r.feeding[topic] = t, conf
 	r.health[topic] = newHealthFilter(topic, conf.HealthRecords, r.logger, r.metrics)
 	return t
 }
 
-// begins tells the writer where a topic starts.
-func (t *tableState) begins(topic string, at Start) {
+// begins tells the writer of a topic.
+func (t *tableState) begins(conf TopicConfig) {
 	t.writer.post(func(w *work) {
 		if w.topics == nil {
-			w.topics = map[string]Start{}
+			w.topics = map[string]TopicConfig{}
 		}
-		w.topics[topic] = at
+		w.topics[conf.Topic] = conf
 	})
 }
 
@@ -326,12 +335,16 @@ func (r *reader) handOverFrom(c *claim) bool {
 		c.parsed = b
 	}
 	b := c.parsed
-	values := 0
-	for _, rec := range b.records {
+	values, worst := 0, int64(0)
+	for i := range b.records {
+		rec := &b.records[i]
 		if values > 0 && values+len(rec.Value) > blockBytes {
 			break
 		}
 		values += len(rec.Value)
+		if c.letters {
+			worst += weight(rec)
+		}
 		slot := r.valve.slot(c.Partition, rec.Key)
 		if !r.valve.take(slot) {
 			break // this key has its share queued: this partition waits, others go on
@@ -342,7 +355,7 @@ func (r *reader) handOverFrom(c *claim) bool {
 	if ready == 0 {
 		return false
 	}
-	reserved, ok := r.reserve(t, values, ready)
+	reserved, ok := r.reserve(t, max(t.filled.ratio.estimate(values, ready), worst))
 	if !ok {
 		r.valve.give(b.taken)
 		b.taken = b.taken[:0]
@@ -353,7 +366,7 @@ func (r *reader) handOverFrom(c *claim) bool {
 		out, c.parsed = r.split(b, ready)
 	}
 	out.table, out.schema, out.partition, out.session, out.reserved = t, t.schema, c.Partition, c.session, reserved
-	out.refuse, out.health = c.refuse, c.health
+	out.refuse, out.health, out.letters = c.refuse, c.health, c.letters
 	last := out.records[ready-1].Offset // the lane owns the block once it has it
 	t.filled.queued.Add(int64(ready))
 	select {

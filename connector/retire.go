@@ -26,7 +26,7 @@ func (r *reader) retire(t *tableState) {
 	for topic, of := range r.byTopic {
 		if of == t {
 			delete(r.byTopic, topic)
-			delete(r.starts, topic)
+			delete(r.feeding, topic)
 			delete(r.health, topic)
 			r.metrics.health.DeleteLabelValues(topic)
 			r.metrics.healthUnproven.DeleteLabelValues(topic)

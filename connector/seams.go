@@ -252,14 +252,15 @@ type Txn struct {
 	Version int64
 }
 
-// Range says in commitInfo which offsets of a partition a commit covers: [From, Next), with this many rows. From is -1
-// at a START. In a commit that was [Moved] it is the position before and after, and covers nothing.
+// Range says in commitInfo which offsets of a partition a commit covers: [From, Next), with this many rows and dead
+// letters. From is -1 at a START. In a commit that was [Moved] it is the position before and after, and covers nothing.
 type Range struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
 	From      int64  `json:"from"`
 	Next      int64  `json:"next"`
 	Rows      int64  `json:"rows"`
+	Letters   int64  `json:"letters,omitempty"`
 	Epoch     int32  `json:"epoch"`
 	// HealthRecords were dropped.
 	HealthRecords int64 `json:"health_records,omitempty"`

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,10 +18,12 @@ import (
 // outcome on out.
 type writer struct {
 	table    Table
+	letters  DeadLetters // nil if no topic of the table has them
 	group    Group
 	log      Log
 	kafka    *reliability.Guard
 	pipeline string
+	member   string
 	out      chan<- outcome
 	batch    *bytepool.Pool
 	tell     func() // has the reader look again
@@ -30,6 +31,8 @@ type writer struct {
 	state    *tableState // the reader's; only passed back to it
 	logger   *slog.Logger
 	metrics  *metrics
+
+	floodAllowed func(topic string) bool
 
 	stop   func() // ends run
 	closed func() // what comes after run, if it was retired
@@ -39,7 +42,9 @@ type writer struct {
 	wake chan struct{}
 
 	// Owned by run:
-	start    map[string]Start    // by topic
+	start    map[string]Start // by topic
+	rules    map[string]LetterRules
+	told     letterLog
 	snapshot *Snapshot           // newest known; nil before the first resume
 	failures int                 // consecutive cuts that failed for an unknown reason
 	ends     map[Partition]int64 // of all partitions of the topics, when they were first asked for
@@ -47,7 +52,7 @@ type writer struct {
 
 // work is what the reader wants of a writer. Each kind exists at most once at a time.
 type work struct {
-	topics map[string]Start // that feed the table from now on, too
+	topics map[string]TopicConfig // that feed the table from now on, too
 	cut    *openCut
 	// dropped are cuts that nobody wants any more; what the lanes had for them is given back.
 	dropped []*openCut
@@ -58,6 +63,7 @@ type work struct {
 
 // openCut is a cut whose marker is on its way through the lanes.
 type openCut struct {
+	id     string // of the batch
 	claims map[Partition]Span
 	parts  chan part // one from each lane, with room for all
 	passed atomic.Int32
@@ -139,7 +145,7 @@ func (w *writer) run(ctx context.Context) {
 		todo := w.todo
 		w.todo = work{}
 		w.mu.Unlock()
-		maps.Copy(w.start, todo.topics)
+		w.follow(todo.topics)
 		for _, open := range todo.dropped {
 			w.discard(ctx, open)
 		}
@@ -174,6 +180,16 @@ func (w *writer) run(ctx context.Context) {
 		w.post(func(now *work) { now.keep(todo) })
 		if ctx.Err() != nil {
 			return
+		}
+	}
+}
+
+// follow notes topics that feed the table.
+func (w *writer) follow(topics map[string]TopicConfig) {
+	for name, conf := range topics {
+		w.start[name] = conf.Start
+		if conf.Letters != nil {
+			w.rules[name] = *conf.Letters
 		}
 	}
 }
@@ -213,19 +229,31 @@ func (w *writer) write(ctx context.Context, open *openCut) outcome {
 	}
 	holding := w.hold(open, cut)
 	defer holding.end()
-	plan := decide(cut, w.snapshot, w.pipeline)
+	plan := decide(cut, w.snapshot, w.terms(cut))
 	holding.plan(plan.Pieces)
 	if len(plan.Next) == 0 {
 		return outcome{kind: settled, plan: plan}
 	}
 	began := time.Now()
-	s, err := w.commit(ctx, plan, holding.progress)
+	s, err := w.commit(ctx, plan, holding)
 	if err == nil {
 		w.snapshot, w.failures = s, 0
 		w.metrics.committed(plan, time.Since(began))
 		return outcome{kind: settled, plan: plan}
 	}
 	return w.unsettled(ctx, plan, err)
+}
+
+// terms are those of now.
+func (w *writer) terms(cut *Cut) terms {
+	t := terms{pipeline: w.pipeline, member: w.member, letters: w.rules, allowed: map[string]bool{}}
+	for i := range cut.Candidates {
+		topic := cut.Candidates[i].Partition.Topic
+		if _, asked := t.allowed[topic]; !asked {
+			t.allowed[topic] = w.floodAllowed(topic)
+		}
+	}
+	return t
 }
 
 // unsettled says what becomes of the claims of a commit that did not happen, or not surely.
@@ -255,12 +283,12 @@ func (w *writer) gather(ctx context.Context, open *openCut) *Cut {
 			parts[p.lane] = p
 		case <-ctx.Done():
 			for _, p := range parts {
-				releaseRows(w.batch, p.chunks)
+				p.release(w.batch)
 			}
 			return nil
 		}
 	}
-	cut := &Cut{Claims: open.claims}
+	cut := &Cut{Batch: open.id, Claims: open.claims}
 	for _, p := range parts {
 		cut.Chunks = append(cut.Chunks, p.chunks...)
 		cut.Candidates = append(cut.Candidates, p.candidates...)

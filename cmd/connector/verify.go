@@ -79,7 +79,8 @@ type verifiedPartition struct {
 	Ranges    []interval `json:"ranges"`
 	Position  *int64     `json:"position"` // null if the table has no txn for it
 	Committed int64      `json:"rows_committed"`
-	Rows      int64      `json:"rows"` // of all chains of the partition
+	Letters   int64      `json:"letters"` // dead ones, that the commits passed
+	Rows      int64      `json:"rows"`    // of all chains of the partition
 	// Compared is what was read of the topic, null without --kafka.
 	Compared *comparison `json:"compared,omitempty"`
 }
@@ -104,7 +105,7 @@ func verifyTable(ctx context.Context, o *opened) (*verification, map[source]*row
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(ranges), compareChains) {
 		in := ranges[at]
-		p := verifiedPartition{Topic: at.Topic, Partition: at.Partition, AppID: at.appID, Ranges: in.intervals, Committed: in.rows, Rows: checks[at.source].rows}
+		p := verifiedPartition{Topic: at.Topic, Partition: at.Partition, AppID: at.appID, Ranges: in.intervals, Committed: in.rows, Letters: in.letters, Rows: checks[at.source].rows}
 		if p.Ranges == nil {
 			p.Ranges = []interval{}
 		}
@@ -271,6 +272,10 @@ func (v *verification) print(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	compared := slices.ContainsFunc(v.Partitions, func(p verifiedPartition) bool { return p.Compared != nil })
 	title := "PARTITION\tOFFSETS COVERED\tPOSITION\tROWS COMMITTED\tROWS"
+	letters := slices.ContainsFunc(v.Partitions, func(p verifiedPartition) bool { return p.Letters > 0 })
+	if letters {
+		title += "\tDEAD LETTERS"
+	}
 	if compared {
 		title += "\tRECORDS COMPARED\tTOMBSTONES\tHEALTH"
 	}
@@ -288,6 +293,9 @@ func (v *verification) print(w io.Writer) error {
 			position = fmt.Sprint(*p.Position)
 		}
 		_, _ = fmt.Fprintf(tw, "%s-%d\t%s\t%s\t%d\t%d", p.Topic, p.Partition, strings.Join(covered, " "), position, p.Committed, p.Rows)
+		if letters {
+			_, _ = fmt.Fprintf(tw, "\t%d", p.Letters)
+		}
 		switch k := p.Compared; {
 		case k != nil:
 			_, _ = fmt.Fprintf(tw, "\t%d in [%d, %d)\t%d\t%d", k.Records, k.From, k.Next, k.Tombstones, k.HealthRecords)

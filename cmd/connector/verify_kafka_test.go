@@ -46,7 +46,7 @@ func TestVerifyKafka(t *testing.T) {
 		expect(t, exitOK, "ok: no gap, no overlap, no duplicate", "", "verify", "--config", w.config)
 		code, v := verify(t, w)
 		want := []string{
-			"lost: orders-0: 1 committed records of the topic have no row, the first one at offset 3",
+			"lost: orders-0: 1 committed records of the topic have neither a row nor a dead letter, the first one at offset 3",
 			"foreign: orders-1: 1 rows have no committed record with a value in the topic, the first one at offset 7",
 		}
 		if d := cmp.Diff(want, texts(v.Findings)); d != "" || code != exitFound {

@@ -51,8 +51,16 @@ type covered struct {
 	next      int64      // of the newest commit, -1 if there is none
 	rows      int64      // that the commits say they hold
 	health    int64      // health-check records that the commits say they dropped
+	letters   int64      // that they say they passed
+	lettered  []lettered // in the order of the log
 	whole     bool       // the log reaches back to START
 	findings  []finding
+}
+
+// lettered are the offsets of a commit that passed so many dead letters.
+type lettered struct {
+	interval
+	letters int64
 }
 
 // chain is a partition as one pipeline knows it: the ranges of its commits follow each other.
@@ -78,6 +86,10 @@ func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
 	}
 	p.rows += r.Rows
 	p.health += r.HealthRecords
+	if r.Letters > 0 {
+		p.letters += r.Letters
+		p.lettered = append(p.lettered, lettered{interval{r.From, r.Next}, r.Letters})
+	}
 	if r.From < 0 { // START holds no records
 		if !first {
 			find("overlap", "version %d starts again at %d, the commit before ended at %d", version, r.Next, p.next)

@@ -12,7 +12,8 @@ import (
 	"sluice/connector"
 )
 
-// followRanges reads lines "version from next rows" (and "moved" for an operator's) into a coverage of one partition.
+// followRanges reads lines "version from next rows letters" (letters may be left out, "moved" is for an operator's) into a
+// coverage of one partition.
 func followRanges(t *testing.T, lines string) *covered {
 	t.Helper()
 	c := coverage{}
@@ -20,7 +21,7 @@ func followRanges(t *testing.T, lines string) *covered {
 		r := connector.Range{Topic: "orders", Partition: 3}
 		var version int64
 		line, moved := strings.CutSuffix(strings.TrimSpace(line), " moved")
-		if _, err := fmt.Sscan(line, &version, &r.From, &r.Next, &r.Rows); err != nil {
+		if n, err := fmt.Sscan(line, &version, &r.From, &r.Next, &r.Rows, &r.Letters); n < 4 {
 			t.Fatalf("%q: %v", line, err)
 		}
 		c.add(version, chain{source: source{"orders", 3}}, r, moved)

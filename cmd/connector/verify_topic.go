@@ -1,19 +1,24 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"sluice/connector"
 )
 
 // topicCheck compares the rows of one partition with its committed records, which come in the order of their offsets.
-// Every record with a value that a commit covers must have a row, and every row a record. Health-check records without a
-// row must be among those that the commits say they dropped.
+// Every record with a value that a commit covers must have a row, or be one of the dead letters that the commit passed, and
+// every row a record. Health-check records without a row must be among those that the commits say they dropped.
 type topicCheck struct {
 	rows   *offsetSet
 	chains []*covered // what the commits cover, nearly always one chain
 	from   int64      // where the log starts: what lies before it cannot be compared
 	next   int64      // what lies before was compared
+
+	lettered []lettered // by offset, each with the letters that are not found yet
+	unfound  int64      // letters of those before
 
 	records, tombstones int64
 	health              int64 // have a value and no row, and claim to be health checks
@@ -24,7 +29,12 @@ type topicCheck struct {
 }
 
 func newTopicCheck(rows *rowCheck, from int64) *topicCheck {
-	return &topicCheck{rows: &rows.seen, chains: rows.chains, from: from, next: from}
+	c := &topicCheck{rows: &rows.seen, chains: rows.chains, from: from, next: from}
+	for _, in := range rows.chains {
+		c.lettered = append(c.lettered, in.lettered...)
+	}
+	slices.SortStableFunc(c.lettered, func(a, b lettered) int { return cmp.Compare(a.From, b.From) })
+	return c
 }
 
 // record takes the next committed record.
@@ -42,7 +52,7 @@ func (c *topicCheck) record(r *connector.Record) {
 		if c.health++; c.health == 1 {
 			c.firstHealth = r.Offset
 		}
-	case !has && c.covered(r.Offset):
+	case !has && c.covered(r.Offset) && !c.letter(r.Offset):
 		if c.lost++; c.lost == 1 {
 			c.firstLost = r.Offset
 		}
@@ -78,6 +88,24 @@ func (c *topicCheck) covered(offset int64) bool {
 	return false
 }
 
+// letter tells whether a record without a row can be a dead letter: of a commit that passed more than were found so far.
+func (c *topicCheck) letter(offset int64) bool {
+	for len(c.lettered) > 0 && c.lettered[0].Next <= offset {
+		c.unfound += c.lettered[0].letters
+		c.lettered = c.lettered[1:]
+	}
+	for i := range c.lettered {
+		switch l := &c.lettered[i]; {
+		case l.From > offset:
+			return false
+		case offset < l.Next && l.letters > 0:
+			l.letters--
+			return true
+		}
+	}
+	return false
+}
+
 // findings says what contradicts the topic. In a compacted topic records go, and their rows rightly stay.
 func (c *topicCheck) findings(at source, compacted bool) []finding {
 	var all []finding
@@ -85,14 +113,19 @@ func (c *topicCheck) findings(at source, compacted bool) []finding {
 	for _, in := range c.chains {
 		dropped += in.health
 	}
-	if c.health > dropped {
+	unfound := c.unfound
+	for _, l := range c.lettered {
+		unfound += l.letters
+	}
+	if c.health > dropped+unfound { // who only claims to be a health check may be a letter
+
 		all = append(all, finding{at.Topic, at.Partition, "lost", fmt.Sprintf(
 			"%d committed records with the header %s=%s have no row, the first one at offset %d; the commits say that they dropped %d",
 			c.health, connector.HealthHeader, connector.HealthValue, c.firstHealth, dropped)})
 	}
 	if c.lost > 0 {
 		all = append(all, finding{at.Topic, at.Partition, "lost", fmt.Sprintf(
-			"%d committed records of the topic have no row, the first one at offset %d", c.lost, c.firstLost)})
+			"%d committed records of the topic have neither a row nor a dead letter, the first one at offset %d", c.lost, c.firstLost)})
 	}
 	if c.foreign > 0 && !compacted {
 		all = append(all, finding{at.Topic, at.Partition, "foreign", fmt.Sprintf(

@@ -47,7 +47,7 @@ func TestTopicCheck(t *testing.T) {
 			[]int64{10, 13},
 			[]int64{10, 11, 12, 13},
 			nil,
-			[]string{"lost: orders-3: 2 committed records of the topic have no row, the first one at offset 11"},
+			[]string{"lost: orders-3: 2 committed records of the topic have neither a row nor a dead letter, the first one at offset 11"},
 		},
 		{
 			"an aborted record became a row", 10,
@@ -94,7 +94,7 @@ func TestTopicCheckHealthRecords(t *testing.T) {
 		{"one too many", 1, []int64{10}, false, []string{
 			"lost: orders-3: 2 committed records with the header HEALTHCHECK=TRUE have no row, the first one at offset 11; the commits say that they dropped 1",
 		}},
-		{"no health checks", 2, []int64{10}, true, []string{"lost: orders-3: 2 committed records of the topic have no row, the first one at offset 11"}},
+		{"no health checks", 2, []int64{10}, true, []string{"lost: orders-3: 2 committed records of the topic have neither a row nor a dead letter, the first one at offset 11"}},
 	} {
 		all := coverage{}
 		at := chain{source: source{"orders", 3}}
@@ -116,6 +116,36 @@ func TestTopicCheckHealthRecords(t *testing.T) {
 		if d := cmp.Diff(c.want, texts(got.findings(source{"orders", 3}, false))); d != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, d)
 		}
+	}
+}
+
+// Records without a row are as many as the commits say they passed as dead letters, each commit for itself.
+func TestTopicCheckLetters(t *testing.T) {
+	in := followRanges(t, "0 -1 0 0\n1 0 5 3 2\n2 5 9 3 0\n3 9 12 2 1\n4 12 2 0 moved\n5 2 6 3 1")
+	records := []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+	for _, c := range []struct {
+		name string
+		from int64
+		rows []int64
+		want []string
+	}{
+		{"all of them", 0, []int64{0, 3, 4, 5, 6, 7, 8, 9, 11}, nil},
+		{"one more in the second commit", 0, []int64{0, 3, 4, 5, 6, 8, 9, 11}, []string{
+			"lost: orders-3: 1 committed records of the topic have neither a row nor a dead letter, the first one at offset 7",
+		}},
+		{"one more in the third", 0, []int64{0, 3, 4, 5, 6, 7, 8, 9}, []string{
+			"lost: orders-3: 1 committed records of the topic have neither a row nor a dead letter, the first one at offset 11",
+		}},
+		{"behind the log's start", 8, []int64{8, 9, 11}, nil},
+	} {
+		at := slices.Index(records, c.from)
+		got := compareTopic(in, c.from, 12, c.rows, records[at:], nil)
+		if d := cmp.Diff(c.want, texts(got.findings(source{"orders", 3}, false))); d != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, d)
+		}
+	}
+	if in.letters != 4 {
+		t.Errorf("%d letters, want 4", in.letters)
 	}
 }
 

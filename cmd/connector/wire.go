@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -108,11 +110,22 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 			OffsetCommitInterval: c.Kafka.OffsetCommitInterval,
 			Drain:                c.Shutdown.Drain,
 			UntilCurrent:         o.untilCurrent,
+			Member:               memberName(),
 		},
 		Group: s.group, Log: s.log, Kafka: s.asking, Pools: s.pools, Route: s.route, Retire: s.retire, Standing: s.standing, Paused: s.paused,
 		Logger: logger, Metrics: s.registry,
 	}
 	return s, nil
+}
+
+// memberName names this process, unlike any other: by host and process id for people, and a random part for containers,
+// whose processes all have number 1.
+func memberName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s-%d-%08x", host, os.Getpid(), rand.Uint32())
 }
 
 // guard returns the guard before a dependency of all tables.

@@ -28,6 +28,8 @@ const (
 	Poison    Kind = 'p'
 	Health    Kind = 'h' // a health-check record: a declared drop, too
 	Control   Kind = 'c' // an offset that no reader of committed records sees
+	Was       Kind = 'w' // a row until the table is altered, bad then
+	Becomes   Kind = 'b' // bad until the table is altered, a row then
 )
 
 // Chance is a seeded generator that goroutines share.

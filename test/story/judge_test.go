@@ -14,14 +14,23 @@ import (
 	"sluice/test/story"
 )
 
-// judge holds what a run left in the log against the rules of the model, and says what breaks them.
+// judge holds what a run left in the log and among the dead letters against the rules of the model, and says what breaks
+// them.
 func judge(w *story.World, versions []model.Version) string {
 	h := model.History{Versions: versions}
+	if w.Letters != nil {
+		for _, l := range w.Letters.All() {
+			id := idempotency.TopicID{15: l.TopicID}
+			at := model.Partition{Topic: l.Topic, TopicID: id.String(), Number: l.ID}
+			h.Letters = append(h.Letters, model.Letter{Partition: at, Offset: l.Offset, Before: int64(l.Before)})
+		}
+	}
 	for _, p := range w.Broker.Partitions(story.Topic) {
 		s := model.Source{Partition: inModel(p), Start: model.AtStart, Position: model.AtStart, Records: map[int64]model.Kind{}}
 		for offset, kind := range w.Broker.Kinds(story.Topic, p.ID) {
 			s.Records[int64(offset)] = map[story.Kind]model.Kind{
 				story.Row: model.Row, story.Tombstone: model.Dropped, story.Health: model.Dropped, story.Poison: model.Poison, story.Control: model.Control,
+				story.Was: model.Row, story.Becomes: model.Row, // of tables that are altered: not judged here
 			}[kind]
 		}
 		h.Sources = append(h.Sources, s)

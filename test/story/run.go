@@ -38,6 +38,12 @@ type World struct {
 	CommitRows   int64
 	// Fetch and Batch are the memory of a process for answers and for rows, in bytes.
 	Fetch, Batch int64
+	// Letters is where bad records go, nil if they hold their partitions. HoldAbove is the share that holds them first, Allowed
+	// what an operator lets pass; LettersBroken is given to the ways there. Set before Begin.
+	Letters       *LetterLog
+	HoldAbove     float64
+	Allowed       func(topic string) bool
+	LettersBroken func(step string) error
 	// Pauses are what an operator paused; members look at them as they are now.
 	Pauses Pauses
 	// Others are further topics that the members are configured for, with the log of the table that each feeds: the World's
@@ -114,6 +120,13 @@ func (w *World) Begin(ctx context.Context) *Process {
 	if w.Open != nil {
 		target, p.crash, p.end = w.Open(p.Name)
 	}
+	var rules *connector.LetterRules
+	if w.Letters != nil {
+		letters := &DeadLetters{Log: w.Letters, Table: w.Log, Broker: w.Broker, Member: p.Name, Broken: w.LettersBroken, Late: &w.late, Trace: w.Trace}
+		crash := p.crash
+		target.Letters, p.crash = letters, func() { letters.Kill(); crash() }
+		rules = &connector.LetterRules{HoldAbove: w.HoldAbove}
+	}
 	begin := make(chan struct{})
 	close(begin)
 	var ready <-chan struct{} = begin
@@ -132,6 +145,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 	feed := connector.TopicConfig{
 		Topic: Topic, Table: "t", Start: w.Start, Commit: connector.Limits{Every: w.Every, Rows: w.CommitRows, Bytes: 1 << 20},
 		HealthRecords: connector.HealthRecords{Drop: true},
+		Letters:       rules,
 	}
 	p.Connector = &connector.Connector{
 		Config: connector.Config{
@@ -142,8 +156,9 @@ func (w *World) Begin(ctx context.Context) *Process {
 			Drain:                5 * time.Second,
 			Lanes:                2,
 			UntilCurrent:         w.UntilCurrent,
+			Member:               p.Name,
 		},
-		Group: p.Member, Log: p.Member, Paused: paused, Logger: logger, Metrics: p.Metrics,
+		Group: p.Member, Log: p.Member, Paused: paused, FloodAllowed: w.Allowed, Logger: logger, Metrics: p.Metrics,
 		Pools: connector.Pools{Fetch: p.Member.Memory, Batch: bytepool.New(w.Batch)},
 		Route: func(topic string) (connector.TopicConfig, connector.Target, bool) {
 			if topic == Topic {

@@ -84,6 +84,7 @@ func play(t *testing.T, w *story.World, s uint64) (versions, handed int) {
 	if !w.Marked("table-1") {
 		t.Errorf("seed %d: no mark of the pipeline on the table", s)
 	}
+	judgeLetters(t, w, s)
 	last := map[int32]string{}
 	for _, v := range w.Log.Versions() {
 		versions++
@@ -121,6 +122,9 @@ func history(w *story.World) string {
 		fmt.Fprintf(&b, "%3d %s %-4s %s", n, v.At.Format("04:05.000"), v.Member, v.Commit.Operation)
 		for _, r := range v.Commit.Ranges {
 			fmt.Fprintf(&b, " %d:[%d,%d)", r.Partition, r.From, r.Next)
+			if r.Letters > 0 {
+				fmt.Fprintf(&b, " %d letters", r.Letters)
+			}
 		}
 		fmt.Fprintln(&b, " rows", v.Rows)
 	}
@@ -132,6 +136,10 @@ func disturb(t *testing.T, w *story.World, other func()) {
 	t.Helper()
 	w.Broker.Flaky.Store(6)
 	all := w.Broker.Partitions(story.Topic)
+	mix := "rrrrrrhtcc"
+	if w.Letters != nil {
+		mix = "rrrrhpprtc"
+	}
 	members := []*story.Process{w.Begin(t.Context()), w.Begin(t.Context())}
 	for range 40 {
 		i := w.Chance.N(2)
@@ -140,7 +148,7 @@ func disturb(t *testing.T, w *story.World, other func()) {
 		case 0, 1, 2, 3, 4:
 			kinds := make([]byte, 1+w.Chance.N(12))
 			for k := range kinds {
-				kinds[k] = "rrrrrrhtcc"[w.Chance.N(10)]
+				kinds[k] = mix[w.Chance.N(10)]
 			}
 			w.Broker.Produce(story.Topic, int32(w.Chance.N(3)), string(kinds), fmt.Sprint(w.Chance.N(3)))
 		case 5, 6, 7: // a new generation; now and then both believe they own a claim

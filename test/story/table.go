@@ -38,6 +38,7 @@ type Version struct {
 type TableLog struct {
 	mu       sync.Mutex
 	id       string
+	altered  int // schemas before this one
 	versions []Version
 }
 
@@ -67,6 +68,14 @@ func (l *TableLog) Replace(id string) {
 	l.versions = append(l.versions, Version{Table: id})
 }
 
+// Alter gives the table another schema, to which rows of the one before do not fit. See [Was] and [Becomes].
+func (l *TableLog) Alter() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.altered++
+	l.versions = append(l.versions, Version{Table: l.id, Member: "ALTER"})
+}
+
 // put is put-if-absent of version n.
 func (l *TableLog) put(n int, v Version) bool {
 	l.mu.Lock()
@@ -82,7 +91,7 @@ func (l *TableLog) put(n int, v Version) bool {
 func (l *TableLog) snapshot() *connector.Snapshot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := &connector.Snapshot{TableID: l.id, Version: int64(len(l.versions) - 1), Positions: map[string]int64{}, Schema: schema{}, ReadAt: time.Now()}
+	s := &connector.Snapshot{TableID: l.id, Version: int64(len(l.versions) - 1), Positions: map[string]int64{}, Schema: schema{l.altered}, ReadAt: time.Now()}
 	for _, v := range l.versions {
 		for _, t := range v.Commit.Txns {
 			s.Positions[t.AppID] = t.Version
@@ -91,9 +100,14 @@ func (l *TableLog) snapshot() *connector.Snapshot {
 	return s
 }
 
-type schema struct{}
+type schema struct{ altered int }
 
-func (schema) Fits(connector.Schema) error { return nil }
+func (s schema) Fits(built connector.Schema) error {
+	if s != built {
+		return errors.New("built for another schema")
+	}
+	return nil
+}
 
 // Table is a member's way to a TableLog.
 type Table struct {
@@ -203,6 +217,9 @@ func covered(c *connector.Commit) string {
 	var b strings.Builder
 	for _, r := range c.Ranges {
 		fmt.Fprintf(&b, " %s-%d [%d,%d) %d rows", r.Topic, r.Partition, r.From, r.Next, r.Rows)
+		if r.Letters > 0 {
+			fmt.Fprintf(&b, " %d letters", r.Letters)
+		}
 	}
 	return b.String()
 }
@@ -224,17 +241,18 @@ func (t *Table) Discard(context.Context, *connector.Staged) {}
 // Decoder makes rows of two columns, which say where a row stems from. Poison fails.
 type Decoder struct{}
 
-var errPoison = classify.Mark(errors.New("poison"), classify.Poison)
-
 // Builder returns a builder.
-func (Decoder) Builder(connector.Schema) (connector.Builder, error) { return &builder{}, nil }
+func (Decoder) Builder(s connector.Schema) (connector.Builder, error) {
+	return &builder{altered: s.(schema).altered > 0}, nil
+}
 
 type builder struct {
 	from []connector.Partition
 	at   []int64
 
-	sealed int64
-	open   bool // it has buffers, for the first record of a chunk
+	sealed  int64
+	altered bool
+	open    bool // it has buffers, for the first record of a chunk
 }
 
 var rowSchema = arrow.NewSchema([]arrow.Field{
@@ -247,8 +265,11 @@ var rowSchema = arrow.NewSchema([]arrow.Field{
 // Add appends a row.
 func (b *builder) Add(p connector.Partition, r *connector.Record) error {
 	b.open = true
-	if len(r.Value) == 1 && Kind(r.Value[0]) == Poison {
-		return errPoison
+	if len(r.Value) == 1 {
+		switch k := Kind(r.Value[0]); {
+		case k == Poison, k == Was && b.altered, k == Becomes && !b.altered:
+			return errPoison
+		}
 	}
 	if len(b.at) == 5 { // small, so that chunks end everywhere
 		return connector.ErrChunkFull
@@ -281,7 +302,7 @@ func (b *builder) Seal() arrow.RecordBatch {
 		rb.Field(2).(*array.Int32Builder).Append(p.ID)
 		rb.Field(3).(*array.Int64Builder).Append(b.at[i])
 	}
-	*b = builder{sealed: b.Bytes()}
+	*b = builder{sealed: b.Bytes(), altered: b.altered}
 	return rb.NewRecordBatch()
 }
 

@@ -18,17 +18,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // TestWay is what the world outside sees of a record's way, in order.
 func TestWay(t *testing.T) {
-	var (
-		mu    sync.Mutex
-		trace strings.Builder
-	)
-	say := func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintf(&trace, format+"\n", args...)
-	}
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.Trace = say
+	trace := traced(t, nil, func(t *testing.T, w *story.World, say func(format string, args ...any)) {
 		say("# joins, and finds an empty table")
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0))
@@ -46,9 +36,62 @@ func TestWay(t *testing.T) {
 		eventually(t, "resumed", func() bool { s := p.Connector.Status(); return len(s.Claims) == 1 && s.Claims[0].Position == 5 })
 		w.Stop(p)
 	})
-	golden := filepath.Join("testdata", "way.txt")
+	wantGolden(t, "way.txt", trace)
+}
+
+// TestWayOfABadRecord: its letter is durable before the position passes it, and written again by whoever finds the position
+// before it.
+func TestWayOfABadRecord(t *testing.T) {
+	trace := traced(t, &story.LetterLog{}, func(t *testing.T, w *story.World, say func(format string, args ...any)) {
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "START", func() bool { return w.Position(0) == 0 && w.Offsets()[0] == 0 && len(w.Offsets()) == 1 })
+		say("# good and bad records come")
+		w.Broker.Produce(story.Topic, 0, "rprrp", "a")
+		eventually(t, "end", func() bool { return w.AtEnd() && w.Offsets()[0] == 5 })
+		say("# a bad record comes alone")
+		w.Broker.Produce(story.Topic, 0, "p", "a")
+		eventually(t, "end", func() bool { return w.AtEnd() && w.Offsets()[0] == 6 })
+		say("# others set the position back between the letters and their commit")
+		moved := false
+		p.Table.Broken = func(step string) error {
+			if step == "refresh" && !moved {
+				moved = true
+				w.Log.Append(story.Version{Commit: w.Forged(0, 5)})
+			}
+			return nil
+		}
+		w.Broker.Produce(story.Topic, 0, "p", "a")
+		eventually(t, "end", func() bool { return w.AtEnd() && w.Offsets()[0] == 7 })
+		w.Stop(p)
+	})
+	wantGolden(t, "letters.txt", trace)
+}
+
+// traced plays a scene and returns what the world outside saw.
+func traced(t *testing.T, letters *story.LetterLog, play func(t *testing.T, w *story.World, say func(format string, args ...any))) string {
+	t.Helper()
+	var (
+		mu    sync.Mutex
+		trace strings.Builder
+	)
+	say := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(&trace, format+"\n", args...)
+	}
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.Trace, w.Letters = say, letters
+		play(t, w, say)
+	})
+	return trace.String()
+}
+
+func wantGolden(t *testing.T, name, trace string) {
+	t.Helper()
+	golden := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(golden, []byte(trace.String()), 0o600); err != nil {
+		if err := os.WriteFile(golden, []byte(trace), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,7 +99,7 @@ func TestWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), trace.String()); diff != "" {
+	if diff := cmp.Diff(string(want), trace); diff != "" {
 		t.Errorf("-want +got (go test -update writes it anew)\n%s", diff)
 	}
 }

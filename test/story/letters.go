@@ -1,0 +1,174 @@
+package story
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/reliability/deadletter"
+)
+
+// Letter is a dead letter that is durable.
+type Letter struct {
+	Source
+	By     string
+	Batch  string
+	Before int // the number that the table's next version had then
+}
+
+// LetterLog is a dead-letter topic: whatever is appended stays.
+type LetterLog struct {
+	mu      sync.Mutex
+	letters []Letter
+}
+
+// All returns the letters so far.
+func (l *LetterLog) All() []Letter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]Letter(nil), l.letters...)
+}
+
+// Distinct returns the offsets of a partition that have a letter, each with the number of its repeats.
+func (l *LetterLog) Distinct(id int32) map[int64]int {
+	offsets := map[int64]int{}
+	for _, letter := range l.All() {
+		if letter.ID == id {
+			offsets[letter.Offset]++
+		}
+	}
+	return offsets
+}
+
+// DeadLetters is a member's way to a LetterLog.
+type DeadLetters struct {
+	Log    *LetterLog
+	Table  *TableLog // whose next version tells when a letter was durable
+	Broker *Broker
+	Member string
+	// Broken, if set, is asked before each step and may fail it: what is Transient is tried again, as a guard would.
+	Broken func(step string) error
+	// Late takes letters that nobody waits for any more.
+	Late  *sync.WaitGroup
+	Trace func(format string, args ...any)
+
+	mu   sync.Mutex
+	dead bool
+}
+
+var _ connector.DeadLetters = (*DeadLetters)(nil)
+
+// Kill ends the process in front of the topic.
+func (d *DeadLetters) Kill() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dead = true
+}
+
+// Write appends the letters one after the other. It may fail before, between and after them, and tries again then.
+func (d *DeadLetters) Write(ctx context.Context, letters []deadletter.Letter) error {
+	for {
+		err := d.try(ctx, letters)
+		if err == nil {
+			d.trace("dead letters: %d durable", len(letters))
+			return nil
+		}
+		if classify.Of(err) != classify.Transient {
+			return err
+		}
+	}
+}
+
+func (d *DeadLetters) trace(format string, args ...any) {
+	if d.Trace != nil {
+		d.Trace(format, args...)
+	}
+}
+
+func (d *DeadLetters) try(ctx context.Context, letters []deadletter.Letter) error {
+	chance := d.Broker.Chance
+	if err := d.step(ctx, "letters"); err != nil {
+		return err
+	}
+	for i := range letters {
+		// A few at a time, so that somebody else comes in between.
+		if chance.Is(4) {
+			if err := d.step(ctx, "next letters"); err != nil {
+				d.stray(letters[i:])
+				return err
+			}
+		}
+		d.append(&letters[i])
+	}
+	return d.step(ctx, "letters answered")
+}
+
+func (d *DeadLetters) step(ctx context.Context, name string) error {
+	if err := d.Broker.Chance.Pause(ctx, 100*time.Millisecond); err != nil {
+		return classify.Mark(err, classify.Canceled)
+	}
+	d.mu.Lock()
+	dead := d.dead
+	d.mu.Unlock()
+	switch flaky := int(d.Broker.Flaky.Load()); {
+	case dead:
+		return errDead
+	case flaky > 0 && d.Broker.Chance.Is(flaky):
+		return classify.Mark(errors.New("not enough replicas"), classify.Transient)
+	case d.Broken != nil:
+		return d.Broken(name)
+	}
+	return nil
+}
+
+// stray lets a letter land that was on its way when its sender died or gave up.
+func (d *DeadLetters) stray(letters []deadletter.Letter) {
+	if d.Broker.Chance.Is(2) {
+		return
+	}
+	late := letters[0]
+	late.Value = bytes.Clone(late.Value) // as sent: the sender may have given its memory back
+	d.Late.Go(func() {
+		_ = d.Broker.Chance.Pause(context.WithoutCancel(context.Background()), 3*time.Second)
+		d.append(&late)
+	})
+}
+
+func (d *DeadLetters) append(l *deadletter.Letter) {
+	if want := d.Broker.value(l.Source.Topic, l.Source.ID, l.Source.Offset); !bytes.Equal(want, l.Value) {
+		d.Broker.blame("letter of %v holds %q, its record %q", l.Source, l.Value, want)
+	}
+	before := len(d.Table.Versions())
+	d.Log.mu.Lock()
+	defer d.Log.mu.Unlock()
+	d.Log.letters = append(d.Log.letters, Letter{
+		Source: Source{l.Source.Topic, l.Source.TopicID[15], l.Source.ID, l.Source.Offset}, By: d.Member, Batch: l.Batch, Before: before,
+	})
+	if l.Member != d.Member || l.Reason != "poison" || l.Class != classify.Poison {
+		d.Broker.blame("letter of %v by %s is %v, %s, by %s", l.Source, d.Member, l.Class, l.Reason, l.Member)
+	}
+}
+
+// value is what a record holds now.
+func (b *Broker) value(topic string, id int32, offset int64) []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k := b.topics[topic].partitions[id].kinds[offset]
+	if b.Value != nil {
+		return b.Value(k, offset)
+	}
+	return []byte{byte(k)}
+}
+
+// poison is why the records of this world are bad.
+type poison struct{}
+
+func (poison) Error() string { return "poison" }
+func (poison) Code() string  { return "poison" }
+
+var errPoison = fmt.Errorf("row: %w", classify.Mark(poison{}, classify.Poison))

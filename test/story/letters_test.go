@@ -1,0 +1,346 @@
+package story_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/test/story"
+)
+
+// judgeLetters holds dead letters against the records: every bad one that a position passed has a letter and no row, no good
+// one has a letter, and commits say how many they passed.
+func judgeLetters(t *testing.T, w *story.World, s uint64) {
+	t.Helper()
+	if w.Letters == nil {
+		return
+	}
+	for _, p := range w.Broker.Partitions(story.Topic) {
+		kinds, letters := w.Broker.Kinds(story.Topic, p.ID), w.Letters.Distinct(p.ID)
+		rows := map[int64]bool{}
+		for _, o := range w.Rows(p.ID) {
+			rows[o] = true
+		}
+		for o := range letters {
+			if kinds[o] != story.Poison {
+				t.Errorf("seed %d: a letter of %v@%d, which is of kind %c", s, p, o, kinds[o])
+			}
+		}
+		for o := w.Started()[p.ID]; o < w.Position(p.ID); o++ {
+			if kinds[o] == story.Poison && (letters[o] == 0 || rows[o]) {
+				t.Errorf("seed %d: %v@%d is bad and passed: %d letters, row %v\n%s", s, p, o, letters[o], rows[o], history(w))
+			}
+		}
+		for _, v := range w.Log.Versions() {
+			for _, r := range v.Commit.Ranges {
+				if r.Partition != p.ID || r.From < 0 {
+					continue
+				}
+				var bad int64
+				for _, k := range kinds[r.From:r.Next] {
+					if k == story.Poison {
+						bad++
+					}
+				}
+				if bad != r.Letters {
+					t.Errorf("seed %d: %+v passes %d bad records", s, r, bad)
+				}
+			}
+		}
+	}
+}
+
+// TestSchedulesWithLetters is TestSchedules with bad records that become dead letters, whose topic fails before, between
+// and after them, loses answers and takes letters late.
+func TestSchedulesWithLetters(t *testing.T) {
+	first, last := uint64(1), uint64(*seeds)
+	if *seed != 0 {
+		first, last = *seed, *seed
+	}
+	letters, distinct := 0, 0
+	for s := first; s <= last && !t.Failed(); s++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := story.NewWorld(s, 3)
+			w.Letters = &story.LetterLog{}
+			play(t, w, s)
+			letters += len(w.Letters.All())
+			for id := range int32(3) {
+				distinct += len(w.Letters.Distinct(id))
+			}
+		})
+	}
+	t.Logf("%d schedules, %d letters of %d records", last-first+1, letters, distinct)
+	if *seed == 0 && letters == distinct {
+		t.Error("no letter was ever written twice")
+	}
+}
+
+// TestLettersInLittleMemory is TestSchedulesInLittleMemory with bad records.
+func TestLettersInLittleMemory(t *testing.T) {
+	tight(t, func(t *testing.T, s uint64) {
+		w := story.NewWorld(s, 3)
+		w.Letters = &story.LetterLog{}
+		w.Fetch = story.Response + 4<<10*int64(1+s%4)
+		w.Batch = 100 << (s % 6)
+		w.CommitRows = 1 + int64(s%7)
+		play(t, w, s)
+	})
+}
+
+// withLetters is scene with a dead-letter topic.
+func withLetters(t *testing.T, partitions int, play func(t *testing.T, w *story.World)) {
+	t.Helper()
+	scene(t, partitions, func(t *testing.T, w *story.World) {
+		w.Letters = &story.LetterLog{}
+		play(t, w)
+		if broken := judge(w, versionsOf(w)); broken != "" {
+			t.Errorf("%s\n%s", broken, history(w))
+		}
+	})
+}
+
+func wantLetters(t *testing.T, w *story.World, id int32, want ...int64) {
+	t.Helper()
+	if got := slices.Sorted(maps.Keys(w.Letters.Distinct(id))); !slices.Equal(got, want) {
+		t.Errorf("partition %d has letters %v, want %v\n%s", id, got, want, history(w))
+	}
+}
+
+func TestABadRecordBecomesALetterAndOthersPass(t *testing.T) {
+	withLetters(t, 2, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "prrpprtp", "k")
+		w.Broker.Produce(story.Topic, 1, "pp", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		eventually(t, "end", w.AtEnd)
+		wantRows(t, w, 0, []int64{1, 2, 5})
+		wantLetters(t, w, 0, 0, 3, 4, 7)
+		wantLetters(t, w, 1, 0, 1)
+		wantHolds(t, p, map[int32]connector.Reason{})
+		if got := p.Counted("worker_dlq_messages_total"); got != 6 {
+			t.Errorf("%v letters counted by topic", got)
+		}
+		if got := p.Counted("sluice_dead_letters_total"); got != 6 {
+			t.Errorf("%v letters counted by reason", got)
+		}
+	})
+}
+
+// TestBadRecordsAloneAreCommittedWhenTheyAreDue: not as late as positions alone.
+func TestBadRecordsAloneAreCommittedWhenTheyAreDue(t *testing.T) {
+	withLetters(t, 1, func(t *testing.T, w *story.World) {
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "START", func() bool { return len(w.Started()) == 1 })
+		w.Broker.Produce(story.Topic, 0, "pp", "k")
+		time.Sleep(10 * time.Second)
+		if at := w.Position(0); at != 2 {
+			t.Errorf("after ten commit intervals the table stands at %d", at)
+		}
+		w.Broker.Produce(story.Topic, 0, strings.Repeat("p", 55), "k")
+		w.Stop(p)
+		for _, v := range w.Log.Versions() {
+			for _, r := range v.Commit.Ranges {
+				if r.Letters > w.CommitRows+12 { // and what was queued
+					t.Errorf("a cut of %d letters, a commit takes %d records", r.Letters, w.CommitRows)
+				}
+			}
+		}
+	})
+}
+
+// TestALetterWithoutItsTxnIsVoid: between the letters and their commit the member is killed, is fenced, or the table is
+// altered so that what is bad and what is good change places.
+func TestALetterWithoutItsTxnIsVoid(t *testing.T) {
+	for name, c := range map[string]struct {
+		between func(w *story.World, p *story.Process)
+		produce string
+		rows    []int64
+		letters []int64
+		void    []int64
+	}{
+		"killed": {func(w *story.World, p *story.Process) {
+			p.Table.Kill()
+		}, "rprp", []int64{0, 2}, []int64{1, 3}, nil},
+		"fenced": {func(w *story.World, _ *story.Process) {
+			w.Log.Append(story.Version{Commit: w.Forged(0, 0)})
+		}, "rprp", []int64{0, 2}, []int64{1, 3}, nil},
+		"fenced by one who passed them": {func(w *story.World, _ *story.Process) {
+			w.Log.Append(story.Version{Commit: w.Forged(0, 2)})
+		}, "rprp", []int64{2}, []int64{1, 3}, nil},
+		"altered": {func(w *story.World, _ *story.Process) {
+			w.Log.Alter()
+		}, "rbwp", []int64{0, 1}, []int64{1, 2, 3}, []int64{1}},
+		"altered, and no rows": {func(w *story.World, _ *story.Process) {
+			w.Log.Alter()
+		}, "bp", nil, []int64{0, 1}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene(t, 1, func(t *testing.T, w *story.World) {
+				w.Letters = &story.LetterLog{}
+				var lettered atomic.Bool
+				var first *story.Process
+				w.LettersBroken = func(step string) error {
+					if step == "letters answered" {
+						lettered.Store(true)
+					}
+					return nil
+				}
+				done := false // one writer at a time
+				w.Broken = func(step string) error {
+					if step == "refresh" && lettered.Load() && !done {
+						done = true
+						c.between(w, first)
+						if name == "killed" {
+							return classify.Mark(errors.New("the process is gone"), classify.Canceled)
+						}
+					}
+					return nil
+				}
+				first = w.Begin(t.Context())
+				first.Member.Assign(joined(w, 0))
+				eventually(t, "START", func() bool { return len(w.Started()) == 1 })
+				w.Broker.Produce(story.Topic, 0, c.produce, "k")
+				if name == "killed" {
+					eventually(t, "letters", lettered.Load)
+					w.Crash(first)
+					first = w.Begin(t.Context())
+					first.Member.Assign(joined(w, 0))
+				}
+				eventually(t, "end", w.AtEnd)
+				wantRows(t, w, 0, c.rows)
+				wantLetters(t, w, 0, c.letters...)
+				var void []int64
+				for _, o := range c.letters {
+					if slices.Contains(w.Rows(0), o) {
+						void = append(void, o)
+					}
+				}
+				if !slices.Equal(void, c.void) {
+					t.Errorf("letters of rows: %v, want %v", void, c.void)
+				}
+				for o := range int64(len(c.produce)) { // what an operator passed by hand is not the story's
+					if !slices.Contains(c.rows, o) && !slices.Contains(c.letters, o) && o >= 2 {
+						t.Errorf("@%d is neither row nor letter", o)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestTheDeadLetterTopicIsDown: nothing passes, nothing is dropped, what is read is bounded, and it goes on by itself. Once
+// it only lasts, once it is refused.
+func TestTheDeadLetterTopicIsDown(t *testing.T) {
+	for name, down := range map[string]error{
+		"does not answer": classify.Mark(errors.New("no leader"), classify.Transient),
+		"refuses":         connector.Held(connector.ReasonDeadLettersUnavailable, "not allowed", nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			withLetters(t, 2, func(t *testing.T, w *story.World) {
+				var mended atomic.Bool
+				w.Batch, w.CommitRows = 64<<10, 20
+				w.LettersBroken = func(string) error {
+					if mended.Load() {
+						return nil
+					}
+					return down
+				}
+				p := w.Begin(t.Context())
+				p.Member.Assign(joined(w, 0, 1))
+				eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+				for range 20 {
+					w.Broker.Produce(story.Topic, 0, "rrrprrrrrr", "k")
+					w.Broker.Produce(story.Topic, 1, "rrrrrrrrrr", "l")
+				}
+				refused := classify.Of(down) == classify.Fatal
+				if refused {
+					wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonDeadLettersUnavailable, 1: connector.ReasonDeadLettersUnavailable})
+				}
+				time.Sleep(20 * time.Minute)
+				st := p.Connector.Status()
+				for _, c := range st.Claims {
+					if refused && (c.Hold == nil || time.Since(c.Hold.Since) < 20*time.Minute) {
+						t.Errorf("%v: the hold came and went: %+v", c.Partition, c.Hold)
+					}
+					if c.Next > 80 {
+						t.Errorf("%v is read to %d while nothing is committed", c.Partition, c.Next)
+					}
+				}
+				if at := w.Position(0); at > 3 {
+					t.Errorf("the table stands at %d, behind a record without a letter", at)
+				}
+				mended.Store(true)
+				eventually(t, "end", w.AtEnd)
+				wantHolds(t, p, map[int32]connector.Reason{})
+				wantRows(t, w, 0, w.Want(0, 0, 1<<40))
+				wantRows(t, w, 1, w.Want(1, 0, 1<<40))
+				if n := len(w.Letters.Distinct(0)); n != 20 {
+					t.Errorf("%d letters of 20", n)
+				}
+				if refused && len(w.Letters.All()) > 40 {
+					t.Errorf("%d letters of 20 records", len(w.Letters.All()))
+				}
+			})
+		})
+	}
+}
+
+// TestAFloodHoldsUntilItIsAllowed: the topic's bad partitions stop before any letter, a calm one goes on, and what is held is
+// not read again and again.
+func TestAFloodHoldsUntilItIsAllowed(t *testing.T) {
+	withLetters(t, 2, func(t *testing.T, w *story.World) {
+		var allowed atomic.Bool
+		w.HoldAbove, w.CommitRows, w.Every = 0.5, 1000, 30*time.Second
+		w.Allowed = func(topic string) bool { return topic == story.Topic && allowed.Load() }
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+		for i := range 15 {
+			w.Broker.Produce(story.Topic, 0, "pppppppppp", fmt.Sprint(i))
+		}
+		w.Broker.Produce(story.Topic, 1, "rrrr", "l")
+		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonFlood})
+		eventually(t, "the calm partition at its end", func() bool { return w.Position(1) == 4 })
+		wantLetters(t, w, 0)
+		read := p.Counted("sluice_records_read_total")
+		time.Sleep(time.Hour)
+		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonFlood})
+		if again := p.Counted("sluice_records_read_total") - read; again > 0 {
+			t.Errorf("%v records were read again", again)
+		}
+		wantLetters(t, w, 0)
+		if h := p.Connector.Status().Claims[0].Hold; !strings.Contains(h.Detail, "150 of the 154 records") || !strings.Contains(h.Detail, "150 of them for poison") {
+			t.Errorf("the hold says %q", h.Detail)
+		}
+		allowed.Store(true)
+		time.Sleep(5 * time.Second)
+		wantHolds(t, p, map[int32]connector.Reason{})
+		eventually(t, "end", w.AtEnd)
+		if n := len(w.Letters.Distinct(0)); n != 150 {
+			t.Errorf("%d letters of 150", n)
+		}
+	})
+}
+
+// TestSomebodyElsesLettersAreVoid: two members believe that they own the claim, and each writes its letters.
+func TestSomebodyElsesLettersAreVoid(t *testing.T) {
+	withLetters(t, 1, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "rprpr", "k")
+		a, b := w.Begin(t.Context()), w.Begin(t.Context())
+		a.Member.Assign(joined(w, 0))
+		b.Member.Assign(joined(w, 0)) // by mistake
+		eventually(t, "end", w.AtEnd)
+		time.Sleep(5 * time.Minute)
+		wantRows(t, w, 0, []int64{0, 2, 4})
+		wantLetters(t, w, 0, 1, 3)
+	})
+}
