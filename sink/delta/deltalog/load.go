@@ -58,6 +58,30 @@ func load(ctx context.Context, store objstore.Store) (*State, error) {
 	return Refresh(ctx, store, s)
 }
 
+// LoadAt reads the state as of a version, from the newest checkpoint that is not younger. The error is [ErrCorrupt] if
+// the log does not reach back that far any more, or not that far yet.
+func LoadAt(ctx context.Context, store objstore.Store, version int64) (*State, error) {
+	dir, err := list(ctx, store, 0)
+	if err != nil {
+		return nil, err
+	}
+	if dir.empty {
+		return nil, ErrNoTable
+	}
+	dir.checkpoints = slices.DeleteFunc(dir.checkpoints, func(c Checkpoint) bool { return c.Version > version })
+	s, err := newestCheckpoint(ctx, store, dir)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		s = empty()
+	}
+	if dir.newest < version && s.Version < version {
+		return nil, corrupt("version %d does not exist", version)
+	}
+	return until(ctx, store, s, version)
+}
+
 // readHint returns the version that _last_checkpoint names, -1 if there is none to be read: a hint that is missing or
 // damaged costs a longer list, nothing else.
 func readHint(ctx context.Context, store objstore.Store) int64 {

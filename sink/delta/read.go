@@ -1,0 +1,61 @@
+package delta
+
+import (
+	"context"
+	"errors"
+
+	"sluice/connector"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/scan"
+)
+
+// Scan reads columns of the table as of a snapshot that this table returned: see [scan.Run]. Failures of the store are
+// retried by its guard until ctx ends. Errors: those of each, as they are; a HoldError with ReasonTableUnsupported for a
+// table or file that cannot be read, ReasonStoreDenied; Canceled.
+func (t *Table) Scan(ctx context.Context, s *connector.Snapshot, q scan.Query, each func(scan.Rows) error) error {
+	var state *deltalog.State // as we know the log, then as a list shows it
+	if t.head != nil && t.head.Version == s.Version && t.head.Metadata.ID == s.TableID {
+		state = t.checkpoints.known(t.head.State)
+	}
+	var own error // of each
+	handed := false
+	for listed := false; ; {
+		var err error
+		if state == nil {
+			listed = true
+			state, err = deltalog.LoadAt(ctx, t.store, s.Version)
+		}
+		if err == nil {
+			err = scan.Run(ctx, t.store, state, q, func(r scan.Rows) error {
+				handed = true
+				own = each(r)
+				return own
+			})
+		}
+		switch {
+		case err == nil:
+			return nil
+		case own != nil:
+			return own
+		case listed || handed || !logMoved(err):
+			return t.failed(canceledBy(ctx, err))
+		}
+		state = nil
+	}
+}
+
+// logMoved says that a checkpoint or commit that was known of is gone or damaged.
+func logMoved(err error) bool {
+	return errors.Is(err, deltalog.ErrCorrupt) || errors.Is(err, objstore.ErrNotFound) && !errors.Is(err, scan.ErrVanished)
+}
+
+// Scan reads columns of the newest version of any table, for tools: see [scan.Run]. The error is deltalog.ErrNoTable if
+// there is none. Each operation of the store is done once.
+func Scan(ctx context.Context, store objstore.Store, q scan.Query, each func(scan.Rows) error) error {
+	s, err := deltalog.Load(ctx, store)
+	if err != nil {
+		return err
+	}
+	return scan.Run(ctx, store, s, q, each)
+}

@@ -1,0 +1,290 @@
+package scan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/metadata"
+
+	"sluice/sink/delta/deltalog"
+)
+
+// How the bytes of a query are shared: a quarter for what is fetched ahead, a sixteenth for the rows of a batch, which take
+// thrice that while they grow; the rest is for pages.
+const (
+	shareAhead  = 4
+	shareBatch  = 16
+	shareBuffer = 16 // of the column chunks that are read without being fetched ahead
+
+	batchRows = 64 << 10
+)
+
+// reader reads one data file.
+type reader struct {
+	scan *scan
+	f    deltalog.File
+	mem  *budget
+	src  *source
+
+	content *file.Reader
+	leaves  []int // of the columns of the query, -1 for those that the file has not
+	buffer  int64 // of each column
+	out     *builders
+}
+
+// readFile hands over the rows of the wanted row groups of a file.
+func readFile(ctx context.Context, s *scan, f deltalog.File) error {
+	mem := &budget{limit: s.query.Bytes}
+	r := &reader{
+		scan: s, f: f, mem: mem, out: newBuilders(mem, s.columns),
+		src: &source{ctx: ctx, store: s.store, key: deltalog.Key(f.Path), size: f.Size},
+	}
+	defer r.out.release()
+	if err := r.sound(r.open); err != nil {
+		return err
+	}
+	groups := r.wanted()
+	for len(groups) > 0 {
+		var n int
+		if err := r.sound(func() (err error) { n, err = r.ahead(groups); return err }); err != nil {
+			return err
+		}
+		for _, g := range groups[:n] {
+			if err := r.group(g); err != nil {
+				return err
+			}
+		}
+		groups = groups[n:]
+	}
+	return nil
+}
+
+// sound runs a piece of the Parquet reader, which may panic on bytes that are no Parquet. An error of the store comes
+// before what the reader made of it.
+func (r *reader) sound(read func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = unsound("%v", p)
+		}
+		switch {
+		case err == nil:
+		case r.src.err != nil:
+			err = r.src.err
+		case !errors.Is(err, ErrUnsound):
+			err = unsound("%v", err)
+		}
+		if err != nil {
+			err = fmt.Errorf("scan %s: %w", r.f.Path, err)
+		}
+	}()
+	return read()
+}
+
+// open reads the footer and finds the columns.
+func (r *reader) open() error {
+	if r.src.size < 12 { // two marks and a length
+		return unsound("the log says that it has %d bytes", r.src.size)
+	}
+	if err := r.src.open(r.mem); err != nil {
+		return err
+	}
+	props := parquet.NewReaderProperties(r.mem)
+	r.buffer = min(max(r.mem.limit/shareBuffer/int64(len(r.scan.columns)), 16<<10), 1<<20)
+	props.BufferedStreamEnabled, props.BufferSize = true, r.buffer
+	props.MaxCompressedPageSize, props.MaxUncompressedPageSize = r.mem.limit, r.mem.limit
+	content, err := file.NewParquetReader(io.NewSectionReader(r.src, 0, r.src.size), file.WithReadProps(props))
+	if err != nil {
+		return err
+	}
+	r.content = content
+	r.leaves = make([]int, len(r.scan.columns))
+	for i, c := range r.scan.columns {
+		r.leaves[i] = -1
+		if !c.partitioned {
+			if r.leaves[i], err = findLeaf(content.MetaData().Schema, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// wanted are the row groups that may hold rows of interest.
+func (r *reader) wanted() (groups []int) {
+	md := r.content.MetaData()
+	for g := range r.content.NumRowGroups() {
+		if group := md.RowGroup(g); group.NumRows() > 0 && (r.scan.filter.all() || !r.scan.filter.excludes(groupBounds(group, md.Schema))) {
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
+
+// ahead fetches the columns of as many row groups as may be held at once, and returns how many they are. The columns of one
+// that is larger by itself are read piece by piece.
+func (r *reader) ahead(groups []int) (n int, err error) {
+	var all, fetch []piece
+	for n < len(groups) {
+		ranges, err := r.ranges(groups[n])
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, ranges...)
+		joined := r.src.joined(all)
+		var sum int64
+		for _, p := range joined {
+			sum += p.to - p.from
+		}
+		if sum > r.mem.limit/shareAhead {
+			break
+		}
+		fetch = joined
+		n++
+	}
+	return max(n, 1), r.src.prefetch(fetch, r.mem)
+}
+
+// ranges are where the columns of a row group lie.
+func (r *reader) ranges(g int) ([]piece, error) {
+	var ranges []piece
+	group := r.content.MetaData().RowGroup(g)
+	for _, i := range r.leaves {
+		if i < 0 {
+			continue
+		}
+		chunk, err := group.ColumnChunk(i)
+		if err != nil {
+			return nil, err
+		}
+		from := chunk.DataPageOffset()
+		if d := chunk.DictionaryPageOffset(); chunk.HasDictionaryPage() && d > 0 && d < from {
+			from = d
+		}
+		to := from + chunk.TotalCompressedSize()
+		if from < 0 || to < from || to > r.src.size {
+			return nil, unsound("row group %d lies outside of the file", g)
+		}
+		ranges = append(ranges, piece{from, to})
+	}
+	return ranges, nil
+}
+
+// group hands over the rows of one row group.
+func (r *reader) group(g int) error {
+	md := r.content.MetaData().RowGroup(g)
+	var in *rowGroup
+	if err := r.sound(func() (err error) { in, err = r.openGroup(g, md); return err }); err != nil {
+		return err
+	}
+	defer in.close()
+	for in.left > 0 {
+		var batch arrow.RecordBatch
+		if err := r.sound(func() (err error) { batch, err = r.batch(in); return err }); err != nil {
+			return err
+		}
+		err := r.scan.hand(r.f, batch)
+		batch.Release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rowGroup is a row group that is being read, all columns in step.
+type rowGroup struct {
+	mem     *budget
+	buffers int64
+	leaves  []*leaf // of the columns of the query, nil for those that the file has not
+	left    int64   // rows
+}
+
+func (r *reader) openGroup(g int, md *metadata.RowGroupMetaData) (*rowGroup, error) {
+	in := &rowGroup{mem: r.mem, leaves: make([]*leaf, len(r.leaves)), left: md.NumRows()}
+	whole := false
+	defer func() {
+		if !whole {
+			in.close()
+		}
+	}()
+	rows := r.content.RowGroup(g)
+	for i, at := range r.leaves {
+		if at < 0 {
+			continue
+		}
+		r.mem.take(r.buffer)
+		in.buffers += r.buffer
+		column, err := rows.Column(at)
+		if err != nil {
+			return nil, err
+		}
+		if in.leaves[i], err = newLeaf(r.scan.columns[i], column, r.out.of[i]); err != nil {
+			return nil, errors.Join(err, column.Close())
+		}
+	}
+	whole = true
+	return in, nil
+}
+
+func (in *rowGroup) close() {
+	in.mem.take(-in.buffers)
+	for _, l := range in.leaves {
+		if l != nil {
+			_ = l.end() // what was read was read
+		}
+	}
+}
+
+// batch reads as many rows as a batch may hold, one at least.
+func (r *reader) batch(in *rowGroup) (arrow.RecordBatch, error) {
+	room := r.mem.limit / shareBatch
+	var rows, bytes int64
+	for in.left > 0 && rows < batchRows && bytes < room {
+		n := min(in.left, batchRows-rows, most)
+		for _, l := range in.leaves {
+			if l == nil {
+				continue
+			}
+			have, err := l.have(room - bytes)
+			if err != nil {
+				return nil, err
+			}
+			n = min(n, int64(have))
+		}
+		for i := range in.leaves {
+			size, err := r.take(in.leaves[i], i, int(n))
+			if err != nil {
+				return nil, err
+			}
+			bytes += size
+		}
+		rows, in.left = rows+n, in.left-n
+	}
+	return r.out.batch(rows), nil
+}
+
+// take appends the next n rows of a column and returns what they take.
+func (r *reader) take(l *leaf, column, n int) (bytes int64, err error) {
+	const number = 8
+	into, c := r.out.of[column], r.scan.columns[column]
+	switch {
+	case l != nil:
+		bytes, err = l.take(n)
+	case c.partitioned:
+		value := r.f.PartitionValues[c.path[0]]
+		if err = appendConstant(into, value, n); err != nil {
+			return 0, unsound("the value of table partition %s is no %s", c.name(), c.typ)
+		}
+		if value != nil {
+			bytes = int64(n) * int64(len(*value))
+		}
+	default:
+		into.AppendNulls(n)
+	}
+	return bytes + int64(n)*number, err
+}

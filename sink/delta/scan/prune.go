@@ -1,0 +1,178 @@
+package scan
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/apache/arrow-go/v18/parquet/metadata"
+	pq "github.com/apache/arrow-go/v18/parquet/schema"
+
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/schema"
+)
+
+// filter is what of a query can be held against statistics.
+type filter struct {
+	where []Where
+	since int64 // microseconds since 1970
+	timed bool
+	// named are those of the Kafka columns that the table is partitioned by.
+	named map[string]bool
+}
+
+func newFilter(q Query, m deltalog.Metadata) filter {
+	f := filter{where: q.Where, named: map[string]bool{}}
+	if !q.Since.IsZero() {
+		f.since, f.timed = q.Since.Truncate(time.Millisecond).UnixMicro(), true
+	}
+	for _, name := range []string{schema.KafkaTopic, schema.KafkaPartition} {
+		f.named[name] = slices.Contains(m.PartitionColumns, name)
+	}
+	return f
+}
+
+// all says that there is nothing to look for.
+func (f filter) all() bool { return !f.timed && len(f.where) == 0 }
+
+// span are bounds of a number, as wide as can be if they are unknown.
+type span struct{ low, high int64 }
+
+func anything() span { return span{math.MinInt64, math.MaxInt64} }
+
+// bounds are what statistics say of the rows of a file or row group: no row is outside of them.
+type bounds struct {
+	partition, offset, timestamp span // timestamp in microseconds since 1970
+	topicLow, topicHigh          string
+	topicKnown                   bool
+}
+
+func unknownBounds() bounds {
+	return bounds{partition: anything(), offset: anything(), timestamp: anything()}
+}
+
+// excludes says that certainly no row within b is of interest.
+func (f filter) excludes(b bounds) bool {
+	if f.timed && b.timestamp.high < f.since {
+		return true
+	}
+	if len(f.where) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(f.where, func(w Where) bool {
+		return w.From < w.Next && b.partition.low <= int64(w.Partition) && int64(w.Partition) <= b.partition.high &&
+			b.offset.low < w.Next && w.From <= b.offset.high && b.mayHoldTopic(w.Topic)
+	})
+}
+
+// mayHoldTopic allows for bounds that were cut: Delta's statistics hold the start of a text, and not all writers make an
+// upper bound greater than what they cut.
+func (b bounds) mayHoldTopic(topic string) bool {
+	return !b.topicKnown || b.topicLow <= topic && (topic <= b.topicHigh || strings.HasPrefix(topic, b.topicHigh))
+}
+
+// passes says that a file can be passed over by what the log says of it.
+func (f filter) passes(a deltalog.Add) bool {
+	if f.all() {
+		return false
+	}
+	b := fileBounds(a.Stats)
+	if f.named[schema.KafkaTopic] {
+		if v := a.PartitionValues[schema.KafkaTopic]; v != nil {
+			b.topicLow, b.topicHigh, b.topicKnown = *v, *v+string(utf8.MaxRune), true
+		}
+	}
+	if f.named[schema.KafkaPartition] {
+		if v := a.PartitionValues[schema.KafkaPartition]; v != nil {
+			if n, err := strconv.ParseInt(*v, 10, 32); err == nil {
+				b.partition = span{n, n}
+			}
+		}
+	}
+	return f.excludes(b)
+}
+
+// fileBounds reads Delta's statistics of a file. What is missing or in words that nobody understands excludes nothing.
+func fileBounds(text string) bounds {
+	b := unknownBounds()
+	var stats struct {
+		Min map[string]json.RawMessage `json:"minValues"`
+		Max map[string]json.RawMessage `json:"maxValues"`
+	}
+	if text == "" || json.Unmarshal([]byte(text), &stats) != nil {
+		return b
+	}
+	number := func(name string) span {
+		s := anything()
+		if n, ok := parseNumber(stats.Min[name]); ok {
+			s.low = n
+		}
+		if n, ok := parseNumber(stats.Max[name]); ok {
+			s.high = n
+		}
+		return s
+	}
+	b.partition, b.offset = number(schema.KafkaPartition), number(schema.KafkaOffset)
+	var low, high *string
+	if json.Unmarshal(stats.Min[schema.KafkaTopic], &low) == nil && json.Unmarshal(stats.Max[schema.KafkaTopic], &high) == nil &&
+		low != nil && high != nil {
+		b.topicLow, b.topicHigh, b.topicKnown = *low, *high, true
+	}
+	var last *string
+	if json.Unmarshal(stats.Max[schema.KafkaTimestamp], &last) == nil && last != nil {
+		if at, ok := parseTime(*last); ok {
+			// Statistics have milliseconds, and most writers cut what is below.
+			b.timestamp.high = at.UnixMicro() + 1000
+		}
+	}
+	return b
+}
+
+// groupBounds reads the statistics of a row group in the footer of a file.
+func groupBounds(group *metadata.RowGroupMetaData, columns *pq.Schema) bounds {
+	b := unknownBounds()
+	for name, into := range map[string]*span{
+		schema.KafkaPartition: &b.partition, schema.KafkaOffset: &b.offset, schema.KafkaTimestamp: &b.timestamp,
+	} {
+		i := leafIndex(columns, []string{name})
+		if i < 0 {
+			continue
+		}
+		chunk, err := group.ColumnChunk(i)
+		if err != nil {
+			continue
+		}
+		stats, err := chunk.Statistics()
+		if err != nil || stats == nil || !stats.HasMinMax() {
+			continue
+		}
+		switch s := stats.(type) {
+		case *metadata.Int32Statistics:
+			*into = span{int64(s.Min()), int64(s.Max())}
+		case *metadata.Int64Statistics:
+			*into = span{s.Min(), s.Max()}
+		}
+		if name == schema.KafkaTimestamp {
+			*into = microsecondSpan(*into, columns.Column(i))
+		}
+	}
+	return b
+}
+
+// microsecondSpan takes bounds in a file's unit to microseconds.
+func microsecondSpan(s span, c *pq.Column) span {
+	unit, ok := unitOf(c)
+	if !ok {
+		return anything()
+	}
+	low, ok1 := unit.micros(s.low)
+	high, ok2 := unit.micros(s.high)
+	if !ok1 || !ok2 {
+		return anything()
+	}
+	return span{low, high}
+}

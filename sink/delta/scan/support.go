@@ -1,0 +1,38 @@
+package scan
+
+import (
+	"slices"
+	"strings"
+
+	"sluice/sink/delta/deltalog"
+)
+
+// readFeatures are the reader features under which the rows of a file without deletion vector are the rows of the table,
+// and its columns have the names of the table's: what the others of a table mean is looked at file by file.
+var readFeatures = []string{
+	"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck",
+}
+
+// readable returns a HoldError with ReasonTableUnsupported that names what this version cannot read.
+func readable(s *deltalog.State) error {
+	p := s.Protocol
+	if p.MinReaderVersion > 3 {
+		return unsupported("its protocol is reader %d", p.MinReaderVersion)
+	}
+	var unknown []string
+	for _, feature := range p.ReaderFeatures {
+		if !slices.Contains(readFeatures, feature) {
+			unknown = append(unknown, feature)
+		}
+	}
+	if len(unknown) > 0 {
+		return unsupported("its readers must know the features %s", strings.Join(unknown, ", "))
+	}
+	if mode := s.Metadata.Configuration["delta.columnMapping.mode"]; mode != "" && !strings.EqualFold(mode, "none") {
+		return unsupported("it has column mapping (delta.columnMapping.mode)")
+	}
+	if provider := s.Metadata.Format.Provider; provider != "" && provider != "parquet" {
+		return unsupported("its data files are %s", provider)
+	}
+	return nil
+}
