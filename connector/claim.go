@@ -89,7 +89,7 @@ func (r *reader) stand(c *claim, h Hold) {
 		if h.Since.IsZero() {
 			h.Since = time.Now()
 		}
-		r.logger.Warn("HOLD", "topic", c.Topic, "partition", c.ID, "reason", string(h.Reason), "detail", h.Detail, "offset", h.Offset)
+		h.Reason.tell(r.logger)("HOLD", "topic", c.Topic, "partition", c.ID, "reason", string(h.Reason), "detail", h.Detail, "offset", h.Offset)
 		r.metrics.holds.WithLabelValues(string(h.Reason)).Inc()
 	} else {
 		h.Since = c.hold.Since

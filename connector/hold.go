@@ -1,6 +1,7 @@
 package connector
 
 import (
+	"log/slog"
 	"time"
 
 	"sluice/classify"
@@ -38,6 +39,18 @@ const (
 	// ReasonDeadLettersUnavailable: bad records have nowhere to go.
 	ReasonDeadLettersUnavailable Reason = "dead_letters_unavailable"
 )
+
+// tell is how loud a hold is said: ERROR if it needs a person, WARN if it ends by itself, INFO if a person wanted it.
+func (r Reason) tell(l *slog.Logger) func(msg string, args ...any) {
+	switch r {
+	case ReasonPaused:
+		return l.Info
+	case ReasonTopicMissing, ReasonContested, ReasonCommitUndecided, ReasonStoreDown, ReasonKafkaDown, ReasonDeadLettersUnavailable:
+		return l.Warn
+	default:
+		return l.Error
+	}
+}
 
 // Hold is a partition that stands still, and why.
 type Hold struct {

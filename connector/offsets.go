@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,16 +64,29 @@ func (k *offsetKeeper) write(ctx context.Context) {
 	offsets := maps.Clone(k.noted)
 	k.mu.Unlock()
 	if len(offsets) == 0 {
+		k.logger.DebugContext(ctx, "Nothing to be checkpointed")
 		return
 	}
 	if err := k.group.CommitOffsets(ctx, offsets); err != nil {
 		k.metrics.offsetFailures.Inc()
+		class := classify.Of(err)
 		level := slog.LevelWarn
-		if class := classify.Of(err); class == classify.Fenced || class == classify.Canceled {
+		switch class {
+		case classify.Fenced, classify.Canceled:
 			level = slog.LevelDebug // between generations there is nobody to write for
+		case classify.Fatal, classify.Poison:
+			level = slog.LevelError
+		case classify.Transient:
 		}
-		k.logger.Log(ctx, level, "group offsets not written, kept for the next turn", "partitions", len(offsets), "err", err)
+		k.logger.Log(ctx, level, "Exception during checkpointing loop: group offsets are not written, and kept for the next turn",
+			"partitions", len(offsets), "class", class.String(), "err", err)
 		return
+	}
+	k.logger.InfoContext(ctx, "Scheduled checkpointing", "partitions", len(offsets))
+	if k.logger.Enabled(ctx, slog.LevelDebug) {
+		for _, p := range slices.SortedFunc(maps.Keys(offsets), comparePartitions) {
+			k.logger.DebugContext(ctx, "Scheduled checkpointing of a partition", "topic", p.Topic, "partition", p.ID, "offset", offsets[p].Next)
+		}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -32,27 +32,34 @@ type lake struct {
 	dir    string
 	config string
 	store  objstore.Store
+	logger *slog.Logger // of what start runs
 }
 
 // newLake returns a lake without topics and tables. sections are what config.yaml says besides, topics at least.
 func newLake(t *testing.T, sections string) *lake {
 	t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	return newLakeOn(t, sections, "", nil)
+}
+
+// newLakeOn is newLake with more said about the broker, to our clients and in the section kafka.
+func newLakeOn(t *testing.T, sections, section string, producer []kgo.Opt, broker ...kfake.Opt) *lake {
+	t.Helper()
+	cluster, err := kfake.NewCluster(append(broker, kfake.NumBrokers(1))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	l := &lake{t: t, dir: t.TempDir()}
-	l.client, err = kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.DisableIdempotentWrite()) // so that it may forget a topic
+	l := &lake{t: t, dir: t.TempDir(), logger: slog.New(slog.DiscardHandler)}
+	l.client, err = kgo.NewClient(append(producer, kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.DisableIdempotentWrite())...) // so that it may forget a topic
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.client.Close)
 	l.admin = kadm.NewClient(l.client)
 	l.config = filepath.Join(l.dir, "config.yaml")
-	text := fmt.Sprintf("pipeline: p\nkafka: {brokers: [%s], session: 10s}\nstorage: {url: \"file://%s/lake\"}\nhealth: {enabled: false}\n%s",
-		strings.Join(cluster.ListenAddrs(), ", "), filepath.ToSlash(l.dir), sections)
+	text := fmt.Sprintf("pipeline: p\nkafka: {brokers: [%s], session: 10s%s}\nstorage: {url: \"file://%s/lake\"}\nhealth: {enabled: false}\n%s",
+		strings.Join(cluster.ListenAddrs(), ", "), section, filepath.ToSlash(l.dir), sections)
 	if !strings.Contains(sections, "defaults:") {
 		text += "\ndefaults: {schema: \"n int\", commit: {every: 100ms}}"
 	}
@@ -202,7 +209,7 @@ func (l *lake) forge(table string, id int32, next int64) {
 // start runs the connector until the test ends. It looks at topics all the time.
 func (l *lake) start() *system {
 	l.t.Helper()
-	s, err := wire(l.t.Context(), mustLoad(l.t, l.config, nil), wireOptions{watchEvery: 200 * time.Millisecond}, slog.New(slog.DiscardHandler))
+	s, err := wire(l.t.Context(), mustLoad(l.t, l.config, nil), wireOptions{watchEvery: 200 * time.Millisecond}, l.logger)
 	if err != nil {
 		l.t.Fatal(err)
 	}

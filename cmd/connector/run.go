@@ -63,6 +63,10 @@ func runConnector(ctx context.Context, config *Config, o wireOptions, logger *sl
 // operators paused; reading; the group. It ends in reverse, HTTP last, so that probes see the drain.
 func (s *system) run(ctx context.Context, untilCurrent bool) error {
 	config, logger := s.config, s.logger
+	said := whenStopped(ctx, func() {
+		logger.InfoContext(ctx, "Shutting down gracefully", "drain", config.Shutdown.Drain)
+	})
+	defer said()
 	var background sync.WaitGroup
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer background.Wait()
@@ -116,6 +120,20 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 	return s.result(ctx, untilCurrent, logger)
 }
 
+// whenStopped calls say when ctx ends, at whatever stage of the work. end returns once that has been said, or never will be.
+func whenStopped(ctx context.Context, say func()) (end func()) {
+	said := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(said)
+		say()
+	})
+	return func() {
+		if !stop() {
+			<-said
+		}
+	}
+}
+
 // testStore looks whether the store keeps the promise on which every commit stands. A store that is down or denies is
 // waited for, since an outage must not need a restart; one that breaks the promise is refused.
 func (s *system) testStore(ctx context.Context, logger *slog.Logger) error {
@@ -131,15 +149,15 @@ func (s *system) testStore(ctx context.Context, logger *slog.Logger) error {
 			return exitError{exitRefused, fmt.Errorf("storage.url: %w", err)}
 		}
 		hold := &connector.Hold{Reason: connector.ReasonStoreDenied, Detail: err.Error(), Since: time.Now(), Offset: -1}
-		pause := time.Minute
+		pause, level := time.Minute, slog.LevelError
 		if classify.Of(err) == classify.Transient {
-			hold.Reason, pause = connector.ReasonStoreDown, s.config.Guard().Pause(failures)
+			hold.Reason, pause, level = connector.ReasonStoreDown, s.config.Guard().Pause(failures), slog.LevelWarn
 		}
 		if before := s.refused.Load(); before != nil && before.Reason == hold.Reason {
 			hold.Since = before.Since
 		}
 		s.refused.Store(hold)
-		logger.ErrorContext(ctx, "HOLD", "reason", string(hold.Reason), "class", classify.Of(err).String(), "detail", err, "pause", pause)
+		logger.Log(ctx, level, "HOLD", "reason", string(hold.Reason), "class", classify.Of(err).String(), "detail", err, "pause", pause)
 		if err := reliability.Wait(ctx, pause); err != nil {
 			return err
 		}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	saslplain "github.com/twmb/franz-go/pkg/sasl/plain"
+
+	"sluice/connector"
+)
+
+// logged is a JSON log that may be read while it is written.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// line is one line of a JSON log.
+type line map[string]any
+
+// lines returns the lines that say msg.
+func (l *logged) lines(t *testing.T, msg string) (all []line) {
+	t.Helper()
+	for text := range strings.Lines(l.String()) {
+		var at line
+		if err := json.Unmarshal([]byte(text), &at); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		if at["msg"] == msg {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// newLogged returns a logger of everything, as --config makes it.
+func newLogged(t *testing.T) (*slog.Logger, *logged) {
+	t.Helper()
+	out := &logged{}
+	logger, err := newLogger(LogConfig{Level: "debug", Format: "json"}, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logger, out
+}
+
+// hush stands in everything that nobody may see: keys, values, names and values of headers, names of fields, secrets of
+// the configuration.
+const hush = "hush7f3a"
+
+// badValues are values that the schema of TestNothingSecretIsLogged does not take, one for each kind.
+var badValues = map[string]string{
+	"bad_json":      `{"n": hush7f3a`,
+	"bad_tail":      `{"n":1} hush7f3a`,
+	"bad_array":     `["hush7f3a"]`,
+	"bad_type":      `{"n":"hush7f3a"}`,
+	"bad_nested":    `{"n":1,"o":{"p":"hush7f3a","hush7f3a":1}}`,
+	"bad_range":     `{"n":99999999999999999999,"s":"hush7f3a"}`,
+	"bad_timestamp": `{"n":1,"at":"hush7f3a"}`,
+	"bad_missing":   `{"s":"hush7f3a"}`,
+	"bad_null":      `{"n":null,"hush7f3a":1}`,
+	"bad_utf8":      "{\"n\":1,\"s\":\"hush7f3a\xff\"}",
+	"bad_escape":    `{"n":1,"s":"hush7f3a\ud800"}`,
+	"bad_deep":      `{"n":1,"hush7f3a":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`,
+	"bad_twice":     `{"n":1,"n":2,"hush7f3a":"hush7f3a"}`,
+}
+
+// TestNothingSecretIsLogged runs the whole connector at debug over good, bad and odd records that are marked in every
+// place that producers fill, with marked secrets in its configuration: no line, metric or answer of HTTP shows a mark.
+func TestNothingSecretIsLogged(t *testing.T) {
+	t.Parallel()
+	topics := []string{"orders: {health_records: {secret_file: secret}}"}
+	for topic := range badValues {
+		topics = append(topics, topic+": {}")
+	}
+	l := newLakeOn(t, `
+defaults: {schema: "n int not null, s string, at timestamp, o struct<p:int>", commit: {every: 100ms}}
+topics: {`+strings.Join(topics, ", ")+`}`,
+		", offset_commit_interval: 100ms, sasl: {mechanism: plain, username: sluice, password: "+hush+"-sasl, insecure_plaintext: true}",
+		[]kgo.Opt{kgo.SASL(saslplain.Auth{User: "sluice", Pass: hush + "-sasl"}.AsMechanism())},
+		kfake.EnableSASL(), kfake.Superuser("PLAIN", "sluice", hush+"-sasl"))
+	text := strings.ReplaceAll(read(t, l.config), "health: {enabled: false}", `health: {listen: "127.0.0.1:0"}`)
+	if err := os.WriteFile(l.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(l.dir, "secret"), []byte(hush+"-health"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	record := func(topic, value string, headers ...string) *kgo.Record {
+		r := &kgo.Record{Topic: topic, Key: []byte(hush + "-key"), Headers: []kgo.RecordHeader{{Key: hush + "-name", Value: []byte(hush)}}}
+		if value != "" {
+			r.Value = []byte(value)
+		}
+		for i := 0; i < len(headers); i += 2 {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: headers[i], Value: []byte(headers[i+1])})
+		}
+		return r
+	}
+	good := fmt.Sprintf(`{"n":1,"s":%q,"%s-field":{"%s":1}}`, hush, hush, hush)
+	l.create("orders", 1)
+	records := []*kgo.Record{
+		record("orders", good), record("orders", ""), // a tombstone
+		record("orders", good, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, hush+"-health"),
+		record("orders", good, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, hush+"-wrong"),
+	}
+	for topic, value := range badValues {
+		l.create(topic, 1)
+		records = append(records, record(topic, good), record(topic, value), record(topic, good))
+	}
+	if err := l.client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	logger, out := newLogged(t)
+	l.logger = logger
+	s := l.start()
+	l.awaits("orders", map[string][]int64{"orders-0": {0, 3}})
+	l.await("every bad record is met", func() bool { return len(heldIn(s)) == len(badValues) })
+	l.await("group offsets are written", func() bool { return len(out.lines(t, "Scheduled checkpointing of a partition")) > 0 })
+
+	address := out.lines(t, "health")[0]["address"].(string)
+	get := func(path string) string {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = answer.Body.Close() }()
+		body, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	for where, said := range map[string]string{
+		"/health": get("/health"), "/health/ready": get("/health/ready"), "/metrics": get("/metrics"),
+		"the report": fmt.Sprintf("%+v", s.report()), "the configuration": fmt.Sprintf("%+v %#v", s.config, s.config.Kafka),
+	} {
+		if strings.Contains(said, hush) {
+			t.Errorf("%s shows a secret:\n%s", where, around(said))
+		}
+		if where == "/health" && !strings.Contains(said, "poison") {
+			t.Errorf("%s does not tell of bad records: %s", where, said)
+		}
+	}
+	if said := out.String(); strings.Contains(said, hush) {
+		t.Errorf("the log shows a secret:\n%s", around(said))
+	}
+	for _, said := range out.lines(t, "HOLD") {
+		if said["level"] != "ERROR" || said["reason"] != "poison" {
+			t.Errorf("a hold that needs a person: %v", said)
+		}
+	}
+}
+
+// around is the first place of a text that shows what it must not.
+func around(s string) string {
+	i := strings.Index(s, hush)
+	return s[max(0, i-200):min(len(s), i+100)]
+}
+
+// TestShuttingDownIsSaid: the signal to stop is a line, once; an end that nobody asked for is none.
+func TestShuttingDownIsSaid(t *testing.T) {
+	t.Parallel()
+	l := newLake(t, "topics: {orders: {}}")
+	l.create("orders", 1)
+	l.produce("orders", 3, 0)
+	const msg = "Shutting down gracefully"
+	if _, errs := l.runs(exitOK, "run", "--until-current"); strings.Contains(errs, msg) {
+		t.Errorf("nobody asked to stop:\n%s", errs)
+	}
+	l.produce("orders", 3, 0)
+	logger, out := newLogged(t)
+	s, err := wire(t.Context(), mustLoad(t, l.config, nil), wireOptions{}, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.run(ctx, false) }()
+	l.awaits("orders", upTo(6, "orders-0"))
+	if n := len(out.lines(t, msg)); n != 0 {
+		t.Errorf("said %d times before anybody asked", n)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if said := out.lines(t, msg); len(said) != 1 || said[0]["level"] != "INFO" {
+		t.Errorf("%v", said)
+	}
+	if n := len(out.lines(t, "drained")); n != 1 {
+		t.Errorf("drained is said %d times", n)
+	}
+}
