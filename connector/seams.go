@@ -173,6 +173,13 @@ type Builder interface { //nolint:interfacebloat // what goes in, what comes out
 	Ignored() int64
 }
 
+// Identifier is a [Builder] of rows that have an identity, if the table declares one.
+type Identifier interface {
+	// Entries are those of the rows of the last Seal, one for each: nil if the table declares no identity. The caller owns
+	// them.
+	Entries() []idempotency.Entry
+}
+
 // ErrChunkFull says that a chunk has no room for one more row of this size.
 var ErrChunkFull = errors.New("chunk is full")
 

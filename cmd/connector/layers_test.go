@@ -40,7 +40,7 @@ var layers = map[string][]string{
 	"sink/delta/objstore":              {"classify"},
 	"sink/delta/objstore/objstoretest": {"classify", "sink/delta/objstore"},
 	"sink/delta/scan":                  {"connector", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/schema"},
-	"sink/delta/schema":                {"connector", "classify"},
+	"sink/delta/schema":                {"connector", "classify", "idempotency"},
 	"sink/opslog":                      {"classify", "reliability", "sink/delta/objstore"},
 	"health/ops":                       {"health"},
 }

@@ -23,6 +23,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/idempotency"
 	"sluice/sink/delta/schema"
 )
 
@@ -57,6 +58,9 @@ type JSON struct {
 
 	// Strict refuses a record with a field that the schema does not have, instead of ignoring the field.
 	Strict bool
+
+	// Identity says which records are the same for their producer. The rows then have entries.
+	Identity idempotency.Identity
 
 	// Spare has the buffers of columns, and gets them back when the rows are released; nil for Go's memory.
 	Spare Spare
@@ -96,6 +100,10 @@ func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error)
 		return nil, err
 	}
 	d := &jsonDecoder{spare: j.Spare, limits: j, maxDistinct: distinct, names: nameSet{seed: maphash.MakeSeed()}}
+	var err error
+	if d.identities, err = newIdentities(j.Identity, table); err != nil {
+		return nil, err
+	}
 	if err := d.layOut(table.Written()); err != nil {
 		return nil, connector.Held(connector.ReasonSchemaConflict, "JSON records do not fit the table", err)
 	}
@@ -111,6 +119,7 @@ type jsonDecoder struct {
 	columns []*column // of the batch, in order
 	root    *object   // those that the record's value fills
 	kafka   kafkaColumns
+	identities
 	open    bool // buffers of the chunk are reserved
 	rows    int
 	fed     int // bytes of records in the chunk: bounds every offset
@@ -147,6 +156,9 @@ func (d *jsonDecoder) layOut(s *schema.Schema) error {
 		if err != nil {
 			return err
 		}
+		if f.Name == schema.KafkaFingerprint {
+			c.plainChunks = math.MaxInt // they hardly repeat
+		}
 		d.columns[i] = c
 		d.kafka.set(c)
 	}
@@ -182,6 +194,9 @@ func (d *jsonDecoder) add(p connector.Partition, r *connector.Record) error {
 		return connector.ErrChunkFull
 	case d.kafka.fits(d, r) && d.decode():
 		d.kafka.put(p, r)
+		if c := d.kafka.fingerprint; c != nil {
+			d.print(c, d.rows, r)
+		}
 		d.rows++
 		d.fed += len(r.Value)
 		d.ignored += d.unknown
@@ -300,6 +315,7 @@ func (d *jsonDecoder) Seal() arrow.RecordBatch {
 	for _, a := range arrays {
 		a.Release()
 	}
+	d.of(batch)
 	d.rows, d.fed, d.open = 0, 0, false
 	d.trim()
 	return batch

@@ -14,6 +14,7 @@ const noTimestamp = -1
 // kafkaColumns are filled from where a record comes from.
 type kafkaColumns struct {
 	topic, partition, offset, timestamp *column
+	fingerprint                         *column // nil: the table has none
 
 	name string // the last topic
 	text []byte // the same with padding
@@ -29,6 +30,8 @@ func (k *kafkaColumns) set(c *column) {
 		k.offset = c
 	case schema.KafkaTimestamp:
 		k.timestamp = c
+	case schema.KafkaFingerprint:
+		k.fingerprint = c
 	}
 }
 

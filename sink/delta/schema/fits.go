@@ -38,7 +38,10 @@ func fieldsFit(table, rows []Field, above string) error {
 	for _, r := range rows {
 		path := above + r.Name
 		f, ok := byName[r.Name]
-		if !ok {
+		switch {
+		case !ok && path == KafkaFingerprint:
+			return conflict("column %s is not in the table, and the identity that is configured needs it: add it with ALTER TABLE … ADD COLUMNS (%s string), or let another table be created", path, path)
+		case !ok:
 			return conflict("column %s is not in the table: dropped, renamed, or never added", path)
 		}
 		delete(byName, r.Name)

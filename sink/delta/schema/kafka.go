@@ -15,6 +15,9 @@ const (
 	KafkaPartition = "_kafka_partition"
 	KafkaOffset    = "_kafka_offset"
 	KafkaTimestamp = "_kafka_timestamp"
+	// KafkaFingerprint is the one column of them that not every table has: the fingerprint of a row whose identity is in no
+	// other column, as 32 hexadecimal digits.
+	KafkaFingerprint = "_kafka_fingerprint"
 
 	kafkaPrefix = "_kafka_"
 )
@@ -23,28 +26,39 @@ const (
 // Kafka, a column can be added to an existing table only as nullable, and NOT NULL columns are what readers and
 // engines differ in most. What makes rows unique is the txn in the log, not a constraint of these columns.
 func kafkaColumns() []Field {
-	column := func(name string, k Kind, comment string) Field {
-		return Field{Name: name, Type: Type{Kind: k}, Nullable: true, Metadata: json.RawMessage(`{"comment":"` + comment + `"}`)}
-	}
 	return []Field{
-		column(KafkaTopic, String, "topic of the Kafka record"),
-		column(KafkaPartition, Integer, "partition of the Kafka record"),
-		column(KafkaOffset, Long, "offset of the Kafka record in its partition"),
-		column(KafkaTimestamp, Timestamp, "timestamp of the Kafka record"),
+		kafkaColumn(KafkaTopic, String, "topic of the Kafka record"),
+		kafkaColumn(KafkaPartition, Integer, "partition of the Kafka record"),
+		kafkaColumn(KafkaOffset, Long, "offset of the Kafka record in its partition"),
+		kafkaColumn(KafkaTimestamp, Timestamp, "timestamp of the Kafka record"),
 	}
+}
+
+func fingerprintColumn() Field {
+	return kafkaColumn(KafkaFingerprint, String, "fingerprint of what makes two Kafka records the same")
+}
+
+func kafkaColumn(name string, k Kind, comment string) Field {
+	return Field{Name: name, Type: Type{Kind: k}, Nullable: true, Metadata: json.RawMessage(`{"comment":"` + comment + `"}`)}
 }
 
 // WithKafkaColumns returns the schema of a new table: the Kafka columns come first, so that statistics always cover
-// them. Columns of these names that are there already are left out.
+// them. Columns of these names that are there already are left out. A column for fingerprints stays if it is there, as
+// the last of them.
 func (s *Schema) WithKafkaColumns() *Schema {
+	first := kafkaColumns()
+	if slices.ContainsFunc(s.fields, func(f Field) bool { return f.Name == KafkaFingerprint }) {
+		first = append(first, fingerprintColumn())
+	}
 	rest := slices.DeleteFunc(slices.Clone(s.fields), func(f Field) bool { return IsKafkaColumn(f.Name) })
-	return &Schema{append(kafkaColumns(), rest...), s.partitions}
+	return &Schema{append(first, rest...), s.partitions}
 }
 
-// IsKafkaColumn says whether a column is filled from the coordinates of the record and not from its value.
+// IsKafkaColumn says whether a column is filled by us and not from the record's value: from its coordinates, or with
+// its fingerprint.
 func IsKafkaColumn(name string) bool {
 	switch name {
-	case KafkaTopic, KafkaPartition, KafkaOffset, KafkaTimestamp:
+	case KafkaTopic, KafkaPartition, KafkaOffset, KafkaTimestamp, KafkaFingerprint:
 		return true
 	}
 	return false
@@ -62,6 +76,11 @@ func (s *Schema) HasKafkaColumns() error {
 		}
 		if got := s.fields[i].Type; got.Kind != want.Type.Kind {
 			return conflict("column %s is %s and must be %s", want.Name, got, want.Type)
+		}
+	}
+	for _, f := range s.fields {
+		if f.Name == KafkaFingerprint && f.Type.Kind != String {
+			return conflict("column %s is %s and must be string", f.Name, f.Type)
 		}
 	}
 	if len(missing) > 0 {

@@ -1,0 +1,68 @@
+package decode
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/sink/delta/schema"
+)
+
+var _ connector.Identifier = (*jsonDecoder)(nil)
+
+// identities makes the fingerprints of rows. What they are made of is a column of the table already, or the record has it
+// and its fingerprint becomes one.
+type identities struct {
+	identity   idempotency.Identity
+	identifier *schema.Identifier // nil: rows have none
+	hasher     *idempotency.Hasher
+	text       [2*len(idempotency.Fingerprint{}) + padding]byte
+	entries    []idempotency.Entry // of the last chunk
+}
+
+func newIdentities(id idempotency.Identity, table *schema.Schema) (identities, error) {
+	identifier, err := table.Identifier(id)
+	return identities{identity: id, identifier: identifier, hasher: idempotency.NewHasher(id)}, err
+}
+
+// print puts the fingerprint of a record into its column. Without an identity it stays null.
+func (i *identities) print(c *column, row int, r *connector.Record) {
+	var f idempotency.Fingerprint
+	switch i.identity.By {
+	case idempotency.ByHeader:
+		for _, h := range slices.Backward(r.Headers) { // the last one counts, as for Kafka's own clients
+			if h.Key == i.identity.Name {
+				f = i.hasher.Header(h.Value)
+				break
+			}
+		}
+	case idempotency.ByContent:
+		f = i.hasher.Content(r.Key, r.Value)
+	case idempotency.ByNone, idempotency.ByField:
+	}
+	if f.IsZero() {
+		return
+	}
+	hex.Encode(i.text[:], f[:])
+	c.fillMissed(row)
+	c.putText(i.text[:], 0, 2*len(f))
+}
+
+// of notes the entries of a chunk.
+func (i *identities) of(rows arrow.RecordBatch) {
+	i.entries = nil
+	if i.identifier == nil {
+		return
+	}
+	var err error
+	if i.entries, err = i.identifier.Of(rows, make([]idempotency.Entry, 0, rows.NumRows())); err != nil {
+		panic(fmt.Sprintf("decode: the identity of rows that were built for it: %v", err)) // a mistake of ours
+	}
+}
+
+// Entries implements [connector.Identifier].
+func (d *jsonDecoder) Entries() []idempotency.Entry { return d.entries }

@@ -1,0 +1,215 @@
+package decode
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/sink/delta/schema"
+)
+
+const everyScalar = "s string, i bigint, i32 int, i16 smallint, i8 tinyint, f double, f32 float, b boolean, d date, t timestamp, o struct<id:string, deep:struct<n:int>>, l array<int>"
+
+func identified(tb testing.TB, text, ddl string) (*jsonDecoder, idempotency.Identity, error) {
+	tb.Helper()
+	id, err := idempotency.ParseIdentity(text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s, err := schema.ParseDDL(ddl)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if id.Stored() {
+		s = s.WithFingerprint()
+	}
+	d, err := JSON{Identity: id}.newDecoder(s.WithKafkaColumns(), maxDistinct)
+	return d, id, err
+}
+
+// sealed decodes records and returns the entries of the chunk, and its column of fingerprints, nil if it has none.
+func sealed(t *testing.T, d *jsonDecoder, records ...connector.Record) (entries []idempotency.Entry, column []string) {
+	t.Helper()
+	for i := range records {
+		if err := d.Add(connector.Partition{Topic: "orders", ID: 1}, &records[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := d.Seal()
+	defer rows.Release()
+	if at := rows.Schema().FieldIndices(schema.KafkaFingerprint); len(at) == 1 {
+		texts, ok := rows.Column(at[0]).(*array.String)
+		if !ok {
+			t.Fatalf("fingerprints come as %s", rows.Column(at[0]).DataType())
+		}
+		for row := range texts.Len() {
+			text := "null"
+			if texts.IsValid(row) {
+				text = texts.Value(row)
+			}
+			column = append(column, text)
+		}
+	}
+	return d.Entries(), column
+}
+
+func TestIdentityByField(t *testing.T) {
+	for _, c := range []struct {
+		path, same, other string
+		want              func(*idempotency.Hasher) idempotency.Fingerprint
+	}{
+		{"s", `{"s":"x"}`, `{"s":"X"}`, func(h *idempotency.Hasher) idempotency.Fingerprint { return h.Text([]byte("x")) }},
+		{"i", `{"i":7}`, `{"i":8}`, func(h *idempotency.Hasher) idempotency.Fingerprint { return h.Integer(7) }},
+		{"i32", `{"i32":-7}`, `{"i32":7}`, func(h *idempotency.Hasher) idempotency.Fingerprint { return h.Integer(-7) }},
+		{"i16", `{"i16":7}`, `{"i16":0}`, func(h *idempotency.Hasher) idempotency.Fingerprint { return h.Integer(7) }},
+		{"i8", `{"i8":7}`, `{"i8":1}`, func(h *idempotency.Hasher) idempotency.Fingerprint { return h.Integer(7) }},
+		{"f", `{"f":1.5}`, `{"f":1.25}`, func(h *idempotency.Hasher) idempotency.Fingerprint { return h.Float(1.5) }},
+		{"f32", `{"f32":1.5}`, `{"f32":0}`, func(h *idempotency.Hasher) idempotency.Fingerprint { return h.Float(1.5) }},
+		{"b", `{"b":true}`, `{"b":false}`, func(h *idempotency.Hasher) idempotency.Fingerprint { return h.Boolean(true) }},
+		{"d", `{"d":"1970-01-03"}`, `{"d":"1970-01-04"}`, func(h *idempotency.Hasher) idempotency.Fingerprint { return h.Date(2) }},
+		{"t", `{"t":"1970-01-01T00:00:01Z"}`, `{"t":"1970-01-01T00:00:01.000001Z"}`, func(h *idempotency.Hasher) idempotency.Fingerprint { return h.Time(1_000_000) }},
+		{"o.id", `{"o":{"id":"x"}}`, `{"o":{"id":"y"}}`, func(h *idempotency.Hasher) idempotency.Fingerprint { return h.Text([]byte("x")) }},
+		{"o.deep.n", `{"o":{"deep":{"n":0}}}`, `{"o":{"deep":{"n":1}}}`, func(h *idempotency.Hasher) idempotency.Fingerprint { return h.Integer(0) }},
+	} {
+		t.Run(c.path, func(t *testing.T) {
+			d, id, err := identified(t, "field:"+c.path, everyScalar)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // a chunk after the other
+				top, _, _ := strings.Cut(c.path, ".")
+				got, column := sealed(t, d,
+					connector.Record{Offset: 10, Timestamp: 5, Value: []byte(c.same)},
+					connector.Record{Offset: 12, Timestamp: -1, Value: []byte(`{}`)},
+					connector.Record{Offset: 13, Timestamp: 6, Value: []byte(c.same)},
+					connector.Record{Offset: 14, Timestamp: 7, Value: []byte(`{"` + top + `":null}`)},
+					connector.Record{Offset: 15, Timestamp: -5, Value: []byte(c.other)})
+				want := c.want(idempotency.NewHasher(id))
+				wanted := []idempotency.Entry{
+					{Fingerprint: want, Offset: 10, At: 5}, {Offset: 12, At: -1}, {Fingerprint: want, Offset: 13, At: 6}, {Offset: 14, At: 7},
+					{Fingerprint: got[4].Fingerprint, Offset: 15, At: -1},
+				}
+				if diff := cmp.Diff(wanted, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				if got[4].Fingerprint == want || got[4].Fingerprint.IsZero() {
+					t.Error("another value is not another identity")
+				}
+				if column != nil {
+					t.Error("a column of fingerprints, although a column has the identity")
+				}
+			}
+		})
+	}
+}
+
+func TestIdentityByHeaderAndContent(t *testing.T) {
+	header := func(pairs ...string) (all []connector.Header) {
+		for i := 0; i < len(pairs); i += 2 {
+			all = append(all, connector.Header{Key: pairs[i], Value: []byte(pairs[i+1])})
+		}
+		return all
+	}
+	value := []byte(`{"s":"x"}`)
+	for _, c := range []struct {
+		identity string
+		want     func(*idempotency.Hasher) idempotency.Fingerprint // of records 0 and 1, and of no other
+		records  []connector.Record
+	}{
+		{"header:id", func(h *idempotency.Hasher) idempotency.Fingerprint { return h.Header([]byte("e-1")) }, []connector.Record{
+			{Value: value, Headers: header("id", "e-1")},
+			{Value: value, Headers: header("id", "e-0", "other", "x", "id", "e-1", "ID", "e-2")},
+			{Value: value, Headers: header("Id", "e-1")},
+			{Value: value, Headers: header("id", "e-1", "id", "")},
+			{Value: value, Headers: []connector.Header{{Key: "id"}}},
+			{Value: value, Headers: header("id", "e-2")},
+		}},
+		{"content", func(h *idempotency.Hasher) idempotency.Fingerprint { return h.Content([]byte("k"), value) }, []connector.Record{
+			{Key: []byte("k"), Value: value, Headers: header("id", "1")},
+			{Key: []byte("k"), Value: value},
+			{Value: value},
+			{Key: []byte{}, Value: value},
+			{Key: []byte("k"), Value: []byte(`{"s": "x"}`)},
+		}},
+	} {
+		t.Run(c.identity, func(t *testing.T) {
+			d, id, err := identified(t, c.identity, "s string")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := c.want(idempotency.NewHasher(id))
+			entries, column := sealed(t, d, c.records...)
+			for i, e := range entries {
+				if (e.Fingerprint == want) != (i < 2) {
+					t.Errorf("record %d has %s, %s is the first one's", i, e.Fingerprint, want)
+				}
+				text := e.Fingerprint.String()
+				if text == "" {
+					text = "null"
+				}
+				if column[i] != text {
+					t.Errorf("record %d: the column has %s, the entry %s", i, column[i], text)
+				}
+			}
+			// The first rows of a chunk may be those without one.
+			if entries, column = sealed(t, d, c.records[2], c.records[0]); entries[1].Fingerprint != want || column[1] != want.String() {
+				t.Errorf("in the next chunk: %v, %v", entries, column)
+			}
+		})
+	}
+}
+
+func TestARecordCannotChooseItsFingerprint(t *testing.T) {
+	d, _, err := identified(t, "header:id", "s string")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, column := sealed(t, d, connector.Record{Value: []byte(`{"_kafka_fingerprint":"00000000000000000000000000000001"}`)})
+	if !entries[0].Fingerprint.IsZero() || column[0] != "null" {
+		t.Errorf("%v, %v", entries, column)
+	}
+	if n := d.Ignored(); n != 1 {
+		t.Errorf("%d fields were passed over", n)
+	}
+}
+
+func TestWithoutIdentityThereAreNoEntries(t *testing.T) {
+	d, _, err := identified(t, "none", "s string")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if entries, column := sealed(t, d, connector.Record{Value: []byte(`{"s":"x"}`)}); entries != nil || column != nil {
+		t.Errorf("%v, %v", entries, column)
+	}
+	// The column may be there from another time.
+	s := parse(t, "s string").WithFingerprint()
+	if _, column := sealed(t, open(t, s, JSON{}, 10), connector.Record{Value: []byte(`{"s":"x"}`)}); column[0] != "null" {
+		t.Errorf("%v", column)
+	}
+}
+
+func TestATableMustHaveWhatTheIdentityNeeds(t *testing.T) {
+	for _, c := range []struct{ identity, ddl, want string }{
+		{"field:x", "s string", "needs column x, which the table does not have"},
+		{"field:o.x", "o struct<id:string>", "needs column o.x, which the table does not have"},
+		{"field:s.x", "s string", "leads through column s, which is string"},
+		{"field:o", "o struct<id:string>", "o is struct"},
+		{"field:l", "l array<int>, s string", "l is array"},
+	} {
+		_, _, err := identified(t, c.identity, c.ddl)
+		held := (*connector.HoldError)(nil)
+		if !errors.As(err, &held) || held.Reason != connector.ReasonSchemaConflict || !strings.Contains(held.Detail, c.want) {
+			t.Errorf("%s over %s: %v, want %s", c.identity, c.ddl, err, c.want)
+		}
+	}
+	_, err := JSON{Identity: idempotency.Identity{By: idempotency.ByContent}}.newDecoder(parse(t, "s string"), 10)
+	if want := "ALTER TABLE … ADD COLUMNS (_kafka_fingerprint string)"; !strings.Contains(fmt.Sprint(err), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

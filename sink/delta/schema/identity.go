@@ -1,0 +1,193 @@
+package schema
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"sluice/idempotency"
+)
+
+// WithFingerprint returns the schema of a table whose rows keep their fingerprint: it is a Kafka column like the others.
+func (s *Schema) WithFingerprint() *Schema {
+	if slices.ContainsFunc(s.fields, func(f Field) bool { return f.Name == KafkaFingerprint }) {
+		return s
+	}
+	return &Schema{append(slices.Clone(s.fields), fingerprintColumn()), s.partitions}
+}
+
+// Identifier makes the fingerprints of rows, the same ones while they are built and when they are read again: it looks at
+// nothing but columns of the table. It belongs to one goroutine.
+type Identifier struct {
+	path   []string
+	stored bool
+	hasher *idempotency.Hasher
+	of     []idempotency.Fingerprint // of the texts of a dictionary
+}
+
+// Identifier returns what makes the fingerprints of an identity, nil for none. The error is a HoldError with
+// ReasonSchemaConflict if the table lacks the column that it takes, or it has no values that can be compared.
+func (s *Schema) Identifier(id idempotency.Identity) (*Identifier, error) {
+	i := &Identifier{path: []string{KafkaFingerprint}, stored: id.Stored(), hasher: idempotency.NewHasher(id)}
+	switch {
+	case id.By == idempotency.ByNone:
+		return nil, nil //nolint:nilnil // no identity is no mistake
+	case !i.stored:
+		i.path = strings.Split(id.Name, ".")
+	}
+	fields := s.fields
+	for depth, name := range i.path {
+		at := slices.IndexFunc(fields, func(f Field) bool { return f.Name == name })
+		switch {
+		case at < 0 && i.stored:
+			return nil, conflict("the identity %s needs a column for fingerprints, which the table does not have: add it with ALTER TABLE … ADD COLUMNS (%s string), or let another table be created",
+				id, KafkaFingerprint)
+		case at < 0:
+			return nil, conflict("the identity %s needs column %s, which the table does not have", id, strings.Join(i.path[:depth+1], "."))
+		case depth < len(i.path)-1:
+			if fields[at].Type.Kind != Struct {
+				return nil, conflict("the identity %s leads through column %s, which is %s and has no fields", id, strings.Join(i.path[:depth+1], "."), fields[at].Type)
+			}
+			fields = fields[at].Type.Fields
+			continue
+		}
+		if t := fields[at].Type; !identifies(t.Kind) || i.stored && t.Kind != String {
+			return nil, conflict("the identity %s needs a column of numbers, texts, booleans, dates or timestamps; %s is %s", id, strings.Join(i.path, "."), t)
+		}
+	}
+	return i, nil
+}
+
+// identifies tells whether values of a kind can be an identity.
+func identifies(k Kind) bool {
+	switch k {
+	case String, Long, Integer, Short, Byte, Double, Float, Boolean, Date, Timestamp:
+		return true
+	case Other, Struct, Array:
+	}
+	return false
+}
+
+// Path is the column that the fingerprints are made of, by its names from the table's column down.
+func (i *Identifier) Path() []string { return i.path }
+
+// Of appends an entry for each row of a batch that holds the columns of the table.
+func (i *Identifier) Of(rows arrow.RecordBatch, to []idempotency.Entry) ([]idempotency.Entry, error) {
+	find := func(name string) arrow.Array {
+		if at := rows.Schema().FieldIndices(name); len(at) == 1 {
+			return rows.Column(at[0])
+		}
+		return nil
+	}
+	values, nulls := find(i.path[0]), []arrow.Array(nil)
+	for _, name := range i.path[1:] {
+		parent, ok := values.(*array.Struct)
+		if !ok {
+			break
+		}
+		at, ok := parent.DataType().(*arrow.StructType).FieldIdx(name)
+		if !ok {
+			values = nil
+			break
+		}
+		nulls, values = append(nulls, parent), parent.Field(at)
+	}
+	if values == nil || find(KafkaOffset) == nil || find(KafkaTimestamp) == nil {
+		return to, fmt.Errorf("the rows have no columns %s, %s and %s", strings.Join(i.path, "."), KafkaOffset, KafkaTimestamp)
+	}
+	n := len(to)
+	to, err := i.Entries(values, find(KafkaOffset), find(KafkaTimestamp), to)
+	for _, parent := range nulls { // a field of a struct that is null is null, whatever its array says
+		for row := range to[n:] {
+			if parent.IsNull(row) {
+				to[n+row].Fingerprint = idempotency.Fingerprint{}
+			}
+		}
+	}
+	return to, err
+}
+
+// Entries appends an entry for each row, of three columns of the table: what [Identifier.Path] names, offsets and
+// timestamps. A row without a timestamp has time -1.
+func (i *Identifier) Entries(values, offsets, timestamps arrow.Array, to []idempotency.Entry) ([]idempotency.Entry, error) {
+	at, isOffset := offsets.(*array.Int64)
+	stamps, isTime := timestamps.(*array.Timestamp)
+	if !isOffset || !isTime {
+		return to, fmt.Errorf("columns of %s and %s are no offsets and timestamps", offsets.DataType(), timestamps.DataType())
+	}
+	of, err := i.prints(values)
+	if err != nil {
+		return to, err
+	}
+	to = slices.Grow(to, values.Len())
+	for row := range values.Len() {
+		e := idempotency.Entry{Offset: at.Value(row), At: -1}
+		if stamps.IsValid(row) {
+			e.At = floorMillis(int64(stamps.Value(row)))
+		}
+		if values.IsValid(row) {
+			e.Fingerprint = of(row)
+		}
+		to = append(to, e)
+	}
+	return to, nil
+}
+
+// floorMillis turns microseconds into milliseconds: before 1970 they must not become 0.
+func floorMillis(micros int64) int64 {
+	if micros < 0 {
+		return -1
+	}
+	return micros / 1000
+}
+
+// prints returns what makes the fingerprint of a row.
+func (i *Identifier) prints(values arrow.Array) (func(row int) idempotency.Fingerprint, error) {
+	h := i.hasher
+	text := func(s string) idempotency.Fingerprint { return h.Text([]byte(s)) }
+	if i.stored {
+		text = func(s string) idempotency.Fingerprint {
+			f, err := idempotency.ParseFingerprint(s)
+			if err != nil {
+				return idempotency.Fingerprint{} // somebody else's
+			}
+			return f
+		}
+	}
+	switch v := values.(type) {
+	case *array.String:
+		return func(row int) idempotency.Fingerprint { return text(v.Value(row)) }, nil
+	case *array.Dictionary:
+		words, ok := v.Dictionary().(*array.String)
+		if !ok {
+			break
+		}
+		i.of = i.of[:0]
+		for n := range words.Len() {
+			i.of = append(i.of, text(words.Value(n)))
+		}
+		return func(row int) idempotency.Fingerprint { return i.of[v.GetValueIndex(row)] }, nil
+	case *array.Int64:
+		return func(row int) idempotency.Fingerprint { return h.Integer(v.Value(row)) }, nil
+	case *array.Int32:
+		return func(row int) idempotency.Fingerprint { return h.Integer(int64(v.Value(row))) }, nil
+	case *array.Int16:
+		return func(row int) idempotency.Fingerprint { return h.Integer(int64(v.Value(row))) }, nil
+	case *array.Int8:
+		return func(row int) idempotency.Fingerprint { return h.Integer(int64(v.Value(row))) }, nil
+	case *array.Float64:
+		return func(row int) idempotency.Fingerprint { return h.Float(v.Value(row)) }, nil
+	case *array.Float32:
+		return func(row int) idempotency.Fingerprint { return h.Float(float64(v.Value(row))) }, nil
+	case *array.Boolean:
+		return func(row int) idempotency.Fingerprint { return h.Boolean(v.Value(row)) }, nil
+	case *array.Date32:
+		return func(row int) idempotency.Fingerprint { return h.Date(int32(v.Value(row))) }, nil
+	case *array.Timestamp:
+		return func(row int) idempotency.Fingerprint { return h.Time(int64(v.Value(row))) }, nil
+	}
+	return nil, fmt.Errorf("values of %s are no identity", values.DataType())
+}
