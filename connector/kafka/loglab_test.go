@@ -62,17 +62,6 @@ func TestLogLab(t *testing.T) {
 	}
 }
 
-func (w *scene) createWith(topic string, partitions int32, configs ...string) {
-	w.t.Helper()
-	all := map[string]*string{}
-	for i := 0; i < len(configs); i += 2 {
-		all[configs[i]] = &configs[i+1]
-	}
-	if _, err := w.admin.CreateTopic(w.t.Context(), partitions, -1, all, w.prefix+topic); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 // A topic's compression.type makes the broker compress with Java's codecs: snappy with xerial's framing, zstd at a
 // level with a window of 128 MiB.
 func testLogJavaCodecs(t *testing.T, w *scene) {

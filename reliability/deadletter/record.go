@@ -53,6 +53,7 @@ const (
 	topicIDHeader      = "sluice.topic_id"
 	partitionHeader    = "sluice.partition"
 	offsetHeader       = "sluice.offset"
+	timestampHeader    = "sluice.timestamp" // the record's own, in milliseconds: a topic may stamp letters anew
 	classHeader        = "sluice.class"
 	reasonHeader       = "sluice.reason"
 	retriesHeader      = "sluice.retries"
@@ -101,6 +102,7 @@ func (f Form) context(l Letter) []Header {
 		text(topicIDHeader, l.Source.TopicID.String()),
 		text(partitionHeader, partition),
 		text(offsetHeader, offset),
+		text(timestampHeader, strconv.FormatInt(l.Timestamp, 10)),
 		text(classHeader, l.Class.String()),
 		text(reasonHeader, string(l.Reason)),
 		text(retriesHeader, strconv.Itoa(l.Retries)),
@@ -199,6 +201,13 @@ func Parse(r Record) (Letter, error) {
 			ID: int32(block.number(partitionHeader, math.MaxInt32)), //nolint:gosec // bounded
 		},
 		Offset: block.number(offsetHeader, math.MaxInt64),
+	}
+	if block.has(timestampHeader) {
+		ms, err := strconv.ParseInt(block.text(timestampHeader), 10, 64)
+		if err != nil {
+			return Letter{}, malformed("header %s is not a number of milliseconds", timestampHeader)
+		}
+		l.Timestamp = ms
 	}
 	l.Class, l.Reason = block.class(), Reason(block.text(reasonHeader))
 	if block.has(retriesHeader) {

@@ -31,6 +31,7 @@ func TestHeaders(t *testing.T) {
 		{"sluice.topic_id", "AQIDAAAAAAAAAAAAAAAAAA"},
 		{"sluice.partition", "3"},
 		{"sluice.offset", "12345"},
+		{"sluice.timestamp", "1705314600123"},
 		{"sluice.class", "poison"},
 		{"sluice.reason", "required_missing"},
 		{"sluice.retries", "2"},
@@ -113,6 +114,15 @@ func TestAppendedHeaders(t *testing.T) {
 	r.Headers = append(r.Headers, deadletter.Header{Key: "mirror", Value: []byte("x")}, deadletter.Header{Key: "sluice.offset", Value: []byte("1")},
 		deadletter.Header{Key: "__connect.errors.exception.message", Value: []byte("another")})
 	same(t, l, mustParse(t, r))
+}
+
+// A letter keeps the record's timestamp where its topic stamps anew.
+func TestTimestampOfTheRecord(t *testing.T) {
+	for _, e := range []deadletter.Envelope{deadletter.EnvelopeHeaders, deadletter.EnvelopeJSON} {
+		r := deadletter.Form{Envelope: e}.Encode(some())
+		r.Timestamp++
+		same(t, some(), mustParse(t, r))
+	}
 }
 
 func TestTextsAreCut(t *testing.T) {

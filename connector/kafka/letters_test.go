@@ -1,0 +1,757 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/reliability"
+	"sluice/reliability/deadletter"
+)
+
+// lettersConformance is what a writer of letters does with any cluster: the in-process one in virtual time, and a real
+// one in the lab.
+var lettersConformance = []struct {
+	name string
+	run  func(*testing.T, *scene)
+}{
+	{"CreatedOnRequest", testLettersCreatedOnRequest},
+	{"Missing", testLettersMissing},
+	{"Compacted", testLettersCompacted},
+	{"LargeForTheTopic", testLettersLargeForTheTopic},
+	{"LimitLowered", testLettersLimitLowered},
+	{"Order", testLettersOrder},
+	{"OldRecords", testLettersOldRecords},
+	{"JSON", testLettersJSON},
+}
+
+func TestLetters(t *testing.T) {
+	for _, tt := range lettersConformance {
+		t.Run(tt.name, func(t *testing.T) { inBubble(t, tt.run) })
+	}
+}
+
+func (w *scene) createWith(topic string, partitions int32, configs ...string) {
+	w.t.Helper()
+	all := map[string]*string{}
+	for i := 0; i < len(configs); i += 2 {
+		all[configs[i]] = &configs[i+1]
+	}
+	if _, err := w.admin.CreateTopic(w.t.Context(), partitions, -1, all, w.prefix+topic); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// shelf is a bucket for records that are too large.
+type shelf struct {
+	mu      sync.Mutex
+	objects map[string][]byte
+	err     error
+}
+
+func (s *shelf) Put(_ context.Context, key string, object []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.objects[key] = bytes.Clone(object)
+	}
+	return s.err
+}
+
+// desk writes letters to "<source>-dlq".
+type desk struct {
+	*DeadLetters
+	w     *scene
+	shelf *shelf
+	guard *reliability.Guard
+	logs  *logBuffer
+	now   int64
+}
+
+func (w *scene) desk(change ...func(*LetterTopic)) *desk {
+	w.t.Helper()
+	return w.deskWith(func(*Config) {}, change...)
+}
+
+func (w *scene) deskWith(configure func(*Config), change ...func(*LetterTopic)) *desk {
+	w.t.Helper()
+	cfg := Config{Brokers: w.addrs, Dial: w.dial}
+	configure(&cfg)
+	client, err := NewClient(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(client.Close)
+	d := &desk{w: w, shelf: &shelf{objects: map[string][]byte{}}, logs: &logBuffer{}, now: time.Now().UnixMilli()}
+	logger := slog.New(slog.NewTextHandler(d.logs, nil))
+	d.guard = reliability.NewGuard("dead_letters", reliability.Config{
+		Backoff: reliability.Backoff{Initial: 100 * time.Millisecond, Max: time.Second, Jitter: 0.25}, Failures: 5, OpenFor: 2 * time.Second, Successes: 3,
+	}, logger, nil)
+	d.DeadLetters = NewDeadLetters(client, DeadLettersConfig{
+		Pipeline: "p", Objects: d.shelf, Guard: d.guard,
+		Topic: func(source string) (LetterTopic, error) {
+			t := LetterTopic{Name: source + "-dlq", Create: true, Retention: 30 * 24 * time.Hour}
+			for _, fn := range change {
+				fn(&t)
+			}
+			return t, nil
+		},
+	}, logger, prometheus.NewRegistry())
+	return d
+}
+
+// letter makes one of a source partition.
+func (d *desk) letter(topic string, partition int32, offset int64, value string) deadletter.Letter {
+	at := time.UnixMilli(d.now).UTC()
+	return deadletter.Letter{
+		Source: idempotency.Coordinates{
+			Partition: connector.Partition{Cluster: "c", Topic: d.w.prefix + topic, TopicID: idempotency.TopicID{7}, ID: partition}, Offset: offset,
+		},
+		Timestamp: d.now - 1000 + offset, Key: []byte{0xff, byte(offset)}, Value: []byte(value),
+		Headers: []deadletter.Header{{Key: "h", Value: []byte("x")}, {Key: "null"}},
+		Class:   classify.Poison, Reason: "syntax", Detail: "not JSON", Trace: "decode", FirstFailure: at, LastFailure: at, Member: "m",
+	}
+}
+
+func (d *desk) write(letters ...deadletter.Letter) {
+	d.w.t.Helper()
+	if err := d.Write(d.w.t.Context(), letters); err != nil {
+		d.w.t.Fatalf("%v\n%s", err, d.logs)
+	}
+}
+
+// holds writes and wants a hold whose detail has all of these words.
+func (d *desk) holds(letters []deadletter.Letter, words ...string) {
+	d.w.t.Helper()
+	err := d.Write(d.w.t.Context(), letters)
+	hold, ok := errors.AsType[*connector.HoldError](err)
+	if !ok || hold.Reason != connector.ReasonDeadLettersUnavailable || classify.Of(err) != classify.Fatal {
+		d.w.t.Fatalf("no hold: %v", err)
+	}
+	for _, word := range words {
+		if !strings.Contains(hold.Detail, word) {
+			d.w.t.Errorf("%q is not in: %s", word, hold.Detail)
+		}
+	}
+}
+
+// records reads what n records a topic has, by partition.
+func (w *scene) records(topic string, n int) map[int32][]deadletter.Record {
+	w.t.Helper()
+	w.until(fmt.Sprintf("%d records in %s", n, topic), func() bool {
+		ends, err := w.admin.ListEndOffsets(w.t.Context(), w.prefix+topic)
+		if err != nil {
+			return false
+		}
+		sum := int64(0)
+		ends.Each(func(o kadm.ListedOffset) { sum += o.Offset })
+		if sum > int64(n) {
+			w.t.Fatalf("%s has %d records, want %d", topic, sum, n)
+		}
+		return sum == int64(n)
+	})
+	all := map[int32][]deadletter.Record{}
+	cl := w.franz(kgo.ConsumeTopics(w.prefix+topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	defer cl.Close()
+	for got := 0; got < n; {
+		fetches := cl.PollFetches(w.t.Context())
+		if err := fetches.Err(); err != nil {
+			w.t.Fatal(err)
+		}
+		fetches.EachRecord(func(k *kgo.Record) {
+			r := deadletter.Record{Timestamp: k.Timestamp.UnixMilli(), Key: k.Key, Value: k.Value}
+			for _, h := range k.Headers {
+				r.Headers = append(r.Headers, deadletter.Header{Key: h.Key, Value: h.Value})
+			}
+			all[k.Partition] = append(all[k.Partition], r)
+			got++
+		})
+	}
+	return all
+}
+
+// letters reads n letters, in the order of partitions and offsets.
+func (w *scene) letters(topic string, n int) (all []deadletter.Letter) {
+	w.t.Helper()
+	records := w.records(topic, n)
+	for _, p := range slices.Sorted(maps.Keys(records)) {
+		for _, r := range records[p] {
+			l, err := deadletter.Parse(r)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+func (w *scene) same(want, got []deadletter.Letter) {
+	w.t.Helper()
+	if d := cmp.Diff(want, got); d != "" {
+		w.t.Errorf("other letters (-want +got):\n%s", d)
+	}
+}
+
+// The topic is created with the first letter: delete, the retention, as many partitions as the source, room for its
+// largest record. Key, value, headers and timestamp are those of the source.
+func testLettersCreatedOnRequest(t *testing.T, w *scene) {
+	w.createWith("s", 3, "max.message.bytes", "2000000")
+	w.createWith("wide", 20)
+	d := w.desk()
+	l := d.letter("s", 2, 17, "not json")
+	null := d.letter("s", 0, 18, "")
+	null.Key, null.Value, null.Headers = nil, nil, nil
+	d.write(l, null, d.letter("wide", 19, 1, "v"))
+	w.same([]deadletter.Letter{null, l}, w.letters("s-dlq", 2))
+	records := w.records("s-dlq", 2)
+	if r := records[2][0]; !bytes.Equal(r.Key, l.Key) || !bytes.Equal(r.Value, l.Value) || r.Timestamp != l.Timestamp ||
+		!cmp.Equal(r.Headers[:2], l.Headers) {
+		t.Errorf("the record is another one: %+v", r)
+	}
+	if r := records[0][0]; r.Key != nil || r.Value != nil {
+		t.Errorf("null became %v, %v", r.Key, r.Value)
+	}
+	s, err := d.client.TopicSettings(t.Context(), w.prefix+"s-dlq")
+	if want := (TopicSettings{Delete: true, RetentionTime: 30 * 24 * time.Hour, RetentionBytes: -1, MaxBatch: 2_000_000 + 64<<10}); err != nil || s != want {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for name, want := range map[string]int{"s-dlq": 3, "wide-dlq": 16} {
+		if topic, err := d.client.Topic(t.Context(), w.prefix+name); err != nil || len(topic.Partitions) != want {
+			t.Errorf("%s: %v, %v", name, topic.Partitions, err)
+		}
+	}
+	forever := w.desk(func(t *LetterTopic) { t.Name, t.Retention = strings.Replace(t.Name, "-dlq", ".dlq", 1), -1 })
+	forever.write(l)
+	if s, err := d.client.TopicSettings(t.Context(), w.prefix+"s.dlq"); err != nil || s.RetentionTime != -1 {
+		t.Errorf("for ever: %+v, %v", s, err)
+	}
+}
+
+// Without the right to create it, a topic that is missing holds until somebody makes it. A shorter retention is told.
+func testLettersMissing(t *testing.T, w *scene) {
+	w.create("s", 1)
+	d := w.desk(func(t *LetterTopic) { t.Create = false })
+	l := []deadletter.Letter{d.letter("s", 0, 1, "v")}
+	d.holds(l, w.prefix+"s-dlq does not exist", "create it", "dead_letters.create: true")
+	if w.exists("s-dlq") {
+		t.Error("it was created")
+	}
+	w.createWith("s-dlq", 1, "retention.ms", "3600000")
+	for d.Write(t.Context(), l) != nil { // brokers learn of it one after the other
+		if err := reliability.Wait(t.Context(), 100*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.same(l, w.letters("s-dlq", 1))
+	if n := d.logs.count("keeps letters for less than dead_letters.retention"); n != 1 {
+		t.Errorf("%d warnings:\n%s", n, d.logs)
+	}
+}
+
+func testLettersCompacted(t *testing.T, w *scene) {
+	w.create("s", 1)
+	w.createWith("s-dlq", 1, "cleanup.policy", "compact,delete")
+	d := w.desk()
+	d.holds([]deadletter.Letter{d.letter("s", 0, 1, "v")}, "cleanup.policy=compact", "set cleanup.policy=delete")
+	w.records("s-dlq", 0)
+}
+
+// A record that is too large for the topic goes into the bucket, and is whole again with what lies there.
+func testLettersLargeForTheTopic(t *testing.T, w *scene) {
+	w.create("s", 1)
+	w.createWith("s-dlq", 1, "max.message.bytes", "3000")
+	w.createWith("tiny", 1)
+	w.createWith("tiny-dlq", 1, "max.message.bytes", "700")
+	d := w.desk()
+	small, large := d.letter("s", 0, 1, "small"), d.letter("s", 0, 2, strings.Repeat("x", 5000))
+	tight := d.letter("s", 0, 3, strings.Repeat("y", 1000))
+	tight.Trace = strings.Repeat("t", 500)
+	tight.Detail = strings.Repeat("d", 900)
+	d.write(small, large, tight, d.letter("s", 0, 4, "last"))
+	got := w.letters("s-dlq", 4)
+	if got[1].Value != nil || !bytes.Equal(got[1].Key, large.Key) || len(d.shelf.objects) != 1 {
+		t.Errorf("the large one is %+v, with %d objects", got[1], len(d.shelf.objects))
+	}
+	whole, err := deadletter.Whole(got[1], d.shelf.objects[got[1].Link.Key])
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.same([]deadletter.Letter{small, large}, []deadletter.Letter{got[0], whole})
+	if string(got[2].Value) != string(tight.Value) || len(got[2].Trace) >= 500 || got[2].Detail == "" {
+		t.Errorf("the texts should have given way: %+v", got[2])
+	}
+	tiny := []deadletter.Letter{d.letter("tiny", 0, 1, "v")}
+	d.holds(tiny, "tiny-dlq", "at most 700 bytes", "raise its max.message.bytes")
+	d.shelf.err = connector.Held(connector.ReasonStoreDenied, "no", nil)
+	d.holds([]deadletter.Letter{large}, "cannot be put into the bucket", "store_denied")
+	w.records("s-dlq", 4)
+}
+
+// A limit that is lowered while letters are written is met by making less of it.
+func testLettersLimitLowered(t *testing.T, w *scene) {
+	w.create("s", 1)
+	d := w.desk()
+	var want []deadletter.Letter
+	for i := range int64(20) {
+		want = append(want, d.letter("s", 0, i, strings.Repeat("v", 3000)))
+	}
+	d.write(want[0])
+	value := "10000"
+	if _, err := w.admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &value}}, w.prefix+"s-dlq"); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the lower limit", func() bool {
+		s, err := d.client.TopicSettings(t.Context(), w.prefix+"s-dlq")
+		return err == nil && s.MaxBatch == 10_000
+	})
+	d.write(want[1:]...)
+	w.same(want, w.letters("s-dlq", 20))
+	if w.fake != nil && d.logs.count("takes smaller batches than it says") == 0 {
+		t.Error("no batch was too large")
+	}
+}
+
+// Letters of one source partition keep their order, whatever the number of partitions and batches.
+func testLettersOrder(t *testing.T, w *scene) {
+	w.createWith("s-dlq", 3)
+	d := w.desk()
+	var all []deadletter.Letter
+	want := map[int32][]int64{}
+	for i := range int64(3000) {
+		p := int32(i % 7)
+		all = append(all, d.letter("s", p, i, strings.Repeat("v", int(i%5)*1000)))
+		want[p] = append(want[p], i)
+	}
+	d.write(all...)
+	got, at := map[int32][]int64{}, map[int32]int32{}
+	for in, records := range w.records("s-dlq", len(all)) {
+		for _, r := range records {
+			l, err := deadletter.Parse(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := l.Source.ID
+			if before, ok := at[p]; ok && before != in {
+				t.Fatalf("letters of partition %d are in %d and %d", p, before, in)
+			}
+			at[p], got[p] = in, append(got[p], l.Source.Offset)
+		}
+	}
+	if !cmp.Equal(want, got) {
+		t.Error("the order is another one")
+	}
+}
+
+// A topic deletes by the timestamps of its records. A letter of an old one would be gone at once, so it is stamped anew and
+// keeps the record's own in a header.
+func testLettersOldRecords(t *testing.T, w *scene) {
+	w.create("s", 1)
+	d := w.desk()
+	old, young := d.letter("s", 0, 1, "old"), d.letter("s", 0, 2, "young")
+	old.Timestamp -= (16 * 24 * time.Hour).Milliseconds()
+	young.Timestamp -= (14 * 24 * time.Hour).Milliseconds()
+	began := time.Now().UnixMilli()
+	d.write(old, young)
+	records := w.records("s-dlq", 2)[0]
+	if records[0].Timestamp < began || records[1].Timestamp != young.Timestamp {
+		t.Errorf("stamped %d and %d, the records %d and %d", records[0].Timestamp, records[1].Timestamp, old.Timestamp, young.Timestamp)
+	}
+	w.same([]deadletter.Letter{old, young}, w.letters("s-dlq", 2))
+}
+
+func testLettersJSON(t *testing.T, w *scene) {
+	w.create("s", 1)
+	d := w.desk(func(t *LetterTopic) { t.Envelope = deadletter.EnvelopeJSON })
+	l := d.letter("s", 0, 1, "not json")
+	d.write(l)
+	r := w.records("s-dlq", 1)[0][0]
+	if !bytes.Equal(r.Key, l.Key) || !bytes.Contains(r.Value, []byte(`"original_value":"not json"`)) {
+		t.Errorf("key %x, value %s", r.Key, r.Value)
+	}
+	w.same([]deadletter.Letter{l}, w.letters("s-dlq", 1))
+}
+
+// onProduce calls fn for every produce request from now on. What it returns is the answer; with after it first takes
+// effect. An answer of an error code is for all partitions.
+func (w *scene) onProduce(fn func(n int, req *kmsg.ProduceRequest) (code int16, answer bool)) {
+	n := 0
+	w.fake.ControlKey(int16(kmsg.Produce), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		w.fake.KeepControl()
+		req := kreq.(*kmsg.ProduceRequest)
+		n++
+		code, yes := fn(n, req)
+		if !yes {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.ProduceResponse)
+		for _, t := range req.Topics {
+			rt := kmsg.NewProduceResponseTopic()
+			rt.Topic = t.Topic
+			for _, p := range t.Partitions {
+				rp := kmsg.NewProduceResponseTopicPartition()
+				rp.Partition, rp.ErrorCode = p.Partition, code
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			resp.Topics = append(resp.Topics, rt)
+		}
+		return resp, nil, true
+	})
+}
+
+// What every code that a produce can answer does: it is tried again, makes another batch, or holds.
+func TestLettersCodes(t *testing.T) {
+	const again, another, hold = "again", "another", "hold"
+	want := map[*kerr.Error]string{
+		kerr.UnknownServerError: again, kerr.CorruptMessage: again, kerr.UnknownTopicOrPartition: again, kerr.LeaderNotAvailable: again,
+		kerr.NotLeaderForPartition: again, kerr.RequestTimedOut: again, kerr.BrokerNotAvailable: again, kerr.ReplicaNotAvailable: again,
+		kerr.NetworkException: again, kerr.NotEnoughReplicas: again, kerr.NotEnoughReplicasAfterAppend: again, kerr.KafkaStorageError: again,
+		kerr.FencedLeaderEpoch: again, kerr.UnknownLeaderEpoch: again, kerr.ThrottlingQuotaExceeded: again, kerr.UnknownTopicID: again,
+		kerr.NotController: again, kerr.ReassignmentInProgress: again,
+		kerr.MessageTooLarge: another, kerr.RecordListTooLarge: another, kerr.InvalidTimestamp: another,
+		kerr.TopicAuthorizationFailed: hold, kerr.ClusterAuthorizationFailed: hold, kerr.InvalidTopicException: hold,
+		kerr.InvalidRequiredAcks: hold, kerr.UnsupportedForMessageFormat: hold, kerr.PolicyViolation: hold, kerr.InvalidRecord: hold,
+		kerr.UnsupportedCompressionType: hold, kerr.InvalidRequest: hold, kerr.UnsupportedVersion: hold, kerr.InvalidProducerEpoch: hold,
+		kerr.TransactionalIDAuthorizationFailed: hold, kerr.SaslAuthenticationFailed: hold, kerr.InvalidConfig: hold,
+	}
+	for code, kind := range want {
+		t.Run(code.Message, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *scene) {
+				w.create("s", 1)
+				d := w.desk()
+				l := []deadletter.Letter{d.letter("s", 0, 1, "a"), d.letter("s", 0, 2, "b"), d.letter("s", 0, 3, "c")}
+				asked := 0
+				w.onProduce(func(n int, _ *kmsg.ProduceRequest) (int16, bool) {
+					asked = n
+					return code.Code, n == 1 || kind == hold
+				})
+				if kind == hold {
+					d.holds(l, w.prefix+"s-dlq")
+					if asked != 1 {
+						t.Errorf("asked %d times", asked)
+					}
+					return
+				}
+				d.write(l...)
+				w.same(l, w.letters("s-dlq", 3))
+				failed := d.logs.count("msg=retry") > 0
+				if asked < 2 || asked > 2 && kind == again || failed != (kind == again) {
+					t.Errorf("asked %d times, failures of the dependency %v", asked, failed)
+				}
+			})
+		})
+	}
+}
+
+// A topic that refuses the record's timestamp gets the time of writing; one that refuses that too holds.
+func TestLettersTimestampRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("s", 1)
+		d := w.desk()
+		l := d.letter("s", 0, 1, "v")
+		l.Timestamp = time.Now().Add(1000 * time.Hour).UnixMilli()
+		all := false
+		w.onProduce(func(n int, _ *kmsg.ProduceRequest) (int16, bool) { return kerr.InvalidTimestamp.Code, n == 1 || all })
+		began := time.Now().UnixMilli()
+		d.write(l)
+		if r := w.records("s-dlq", 1)[0][0]; r.Timestamp < began || r.Timestamp > time.Now().UnixMilli() {
+			t.Errorf("stamped %d", r.Timestamp)
+		}
+		w.same([]deadletter.Letter{l}, w.letters("s-dlq", 1))
+		all = true
+		d.holds([]deadletter.Letter{l}, "needs a person")
+	})
+}
+
+// Creation that the cluster refuses holds and says what to do.
+func TestLettersCreationRefused(t *testing.T) {
+	for code, words := range map[*kerr.Error][]string{
+		kerr.TopicAuthorizationFailed:   {"creating", "is refused", "grant Create"},
+		kerr.ClusterAuthorizationFailed: {"creating", "is refused", "grant Create"},
+		kerr.PolicyViolation:            {"a policy", "by hand"},
+		kerr.InvalidReplicationFactor:   {"cannot be created"},
+		kerr.InvalidConfig:              {"cannot be created"},
+	} {
+		t.Run(code.Message, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *scene) {
+				w.create("s", 1)
+				d := w.desk()
+				w.fake.ControlKey(int16(kmsg.CreateTopics), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+					req := kreq.(*kmsg.CreateTopicsRequest)
+					resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+					rt := kmsg.NewCreateTopicsResponseTopic()
+					rt.Topic, rt.ErrorCode = req.Topics[0].Topic, code.Code
+					resp.Topics = append(resp.Topics, rt)
+					return resp, nil, true
+				})
+				l := []deadletter.Letter{d.letter("s", 0, 1, "v")}
+				d.holds(l, append(words, w.prefix+"s-dlq")...)
+				d.write(l...) // the next time it is allowed
+				w.same(l, w.letters("s-dlq", 1))
+			})
+		})
+	}
+}
+
+// Somebody else creates the topic at the same moment.
+func TestLettersCreatedBySomebodyElse(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("s", 1)
+		d := w.desk()
+		w.fake.ControlKey(int16(kmsg.CreateTopics), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			req := kreq.(*kmsg.CreateTopicsRequest)
+			resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+			rt := kmsg.NewCreateTopicsResponseTopic()
+			rt.Topic, rt.ErrorCode = req.Topics[0].Topic, kerr.TopicAlreadyExists.Code
+			resp.Topics = append(resp.Topics, rt)
+			return resp, nil, true
+		})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := reliability.Wait(t.Context(), 2*time.Second); err == nil {
+				w.create("s-dlq", 2)
+			}
+		}()
+		l := []deadletter.Letter{d.letter("s", 1, 1, "v")}
+		d.write(l...)
+		<-done
+		w.same(l, w.letters("s-dlq", 1))
+	})
+}
+
+// An answer that is lost may be to a batch that took effect or not: it is written again, and nothing is missing.
+func TestLettersAnswerLost(t *testing.T) {
+	for name, takes := range map[string]bool{"before it took effect": false, "after it took effect": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *scene) {
+				w.create("s", 1)
+				var mute mutableSwitch
+				d := w.deskWith(func(c *Config) { c.Dial, c.Session = mute.dial(w.dial), 6*time.Second })
+				d.write(d.letter("s", 0, 0, "first"))
+				w.onProduce(func(n int, _ *kmsg.ProduceRequest) (int16, bool) {
+					if n == 1 {
+						mute.answers(false)
+					}
+					return kerr.RequestTimedOut.Code, n == 1 && !takes
+				})
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					if err := reliability.Wait(t.Context(), 10*time.Second); err == nil {
+						mute.answers(true)
+					}
+				}()
+				l := []deadletter.Letter{d.letter("s", 0, 1, "a"), d.letter("s", 0, 2, "b")}
+				d.write(l...)
+				<-done
+				want := []deadletter.Letter{d.letter("s", 0, 0, "first"), l[0], l[1]}
+				if takes { // twice, with the same coordinates
+					want = append(want, l...)
+				}
+				w.same(want, w.letters("s-dlq", len(want)))
+			})
+		})
+	}
+}
+
+// A cluster that is gone is waited for, behind the breaker; then the letters are written.
+func TestLettersBrokerGoneAndBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("s", 4)
+		s := &stage{dial: w.dial, stopped: map[string]bool{}}
+		d := w.deskWith(func(c *Config) { c.Dial, c.Session = s.connect, 6*time.Second })
+		d.write(d.letter("s", 0, 0, "first"))
+		s.refuse(true)
+		var want []deadletter.Letter
+		for i := range int64(8) {
+			want = append(want, d.letter("s", int32(i%4), 1+i, "v"))
+		}
+		done := make(chan error, 1)
+		go func() { done <- d.Write(t.Context(), want) }()
+		w.until("an open breaker", func() bool { return d.guard.Status().Open })
+		select {
+		case err := <-done:
+			t.Fatalf("it did not wait: %v", err)
+		default:
+		}
+		s.refuse(false)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		w.records("s-dlq", 9)
+	})
+}
+
+// While leaders move, letters are written to the new ones, in order.
+func TestLettersLeaderMoves(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("s", 2)
+		d := w.desk()
+		var want []deadletter.Letter
+		for i := range int64(40) {
+			l := d.letter("s", 0, i, "v")
+			want = append(want, l)
+			d.write(l)
+			if i%3 == 0 {
+				if err := w.fake.MoveTopicPartition(w.prefix+"s-dlq", 0, int32(i/3%2)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		w.same(want, w.letters("s-dlq", 40))
+	})
+}
+
+// The topic is deleted between two letters and created anew, with fewer partitions.
+func TestLettersTopicCreatedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("s", 5)
+		d := w.desk()
+		d.write(d.letter("s", 4, 1, "a"))
+		w.delete("s-dlq")
+		w.create("s-dlq", 2)
+		l := d.letter("s", 4, 2, "b")
+		d.write(l)
+		w.same([]deadletter.Letter{l}, w.letters("s-dlq", 1))
+	})
+}
+
+// Settings that may not be read are guessed, told once, and found out.
+func TestLettersSettingsDenied(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("s", 1)
+		w.createWith("s-dlq", 1, "max.message.bytes", "4000")
+		w.fake.ControlKey(int16(kmsg.DescribeConfigs), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			w.fake.KeepControl()
+			resp := kreq.ResponseKind().(*kmsg.DescribeConfigsResponse)
+			r := kmsg.NewDescribeConfigsResponseResource()
+			r.ErrorCode, r.ResourceName, r.ResourceType = kerr.TopicAuthorizationFailed.Code, w.prefix+"s-dlq", kmsg.ConfigResourceTypeTopic
+			resp.Resources = append(resp.Resources, r)
+			return resp, nil, true
+		})
+		d := w.desk()
+		l := []deadletter.Letter{d.letter("s", 0, 1, strings.Repeat("v", 20_000)), d.letter("s", 0, 2, "small")}
+		d.write(l...)
+		got := w.letters("s-dlq", 2)
+		whole, err := deadletter.Whole(got[0], d.shelf.objects[got[0].Link.Key])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[0] = whole
+		w.same(l, got)
+		if n := d.logs.count("grant DescribeConfigs"); n != 1 {
+			t.Errorf("%d warnings", n)
+		}
+	})
+}
+
+// Nothing is sent at once that is larger than a batch and a round may be.
+func TestLettersAreSentInParts(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.createWith("s-dlq", 8)
+		largest := 0
+		w.onProduce(func(_ int, req *kmsg.ProduceRequest) (int16, bool) {
+			sum := 0
+			for _, p := range req.Topics[0].Partitions {
+				sum += len(p.Records)
+				if len(p.Records) > letterBatchBytes {
+					t.Errorf("a batch of %d bytes", len(p.Records))
+				}
+			}
+			largest = max(largest, sum)
+			if req.Acks != -1 {
+				t.Errorf("acks %d", req.Acks)
+			}
+			return 0, false
+		})
+		d := w.desk()
+		var all []deadletter.Letter
+		for i := range int64(160) {
+			all = append(all, d.letter("s", int32(i%8), i, strings.Repeat("v", 100_000)))
+		}
+		d.write(all...)
+		w.records("s-dlq", len(all))
+		if largest > letterRoundBytes+200_000 {
+			t.Errorf("%d bytes at once", largest)
+		}
+	})
+}
+
+// Write ends with its context, as cancelled, also while it waits for the cluster.
+func TestLettersCanceled(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		s := &stage{dial: w.dial, stopped: map[string]bool{}}
+		s.refuse(true)
+		d := w.deskWith(func(c *Config) { c.Dial = s.connect })
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		err := d.Write(ctx, []deadletter.Letter{d.letter("s", 0, 1, "v")})
+		if err == nil || classify.Of(err) != classify.Canceled {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// mutableSwitch lets answers of brokers be lost.
+type mutableSwitch struct {
+	mu    sync.Mutex
+	muted bool
+}
+
+func (m *mutableSwitch) answers(yes bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.muted = !yes
+}
+
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
+func (m *mutableSwitch) dial(next dialFunc) dialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		m.mu.Lock()
+		muted := m.muted
+		m.mu.Unlock()
+		if muted {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("connection refused")}
+		}
+		conn, err := next(ctx, network, address)
+		return &deafConn{conn, m}, err
+	}
+}
+
+// deafConn loses what comes in while its switch is muted.
+type deafConn struct {
+	net.Conn
+	m *mutableSwitch
+}
+
+func (c *deafConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	if c.m.muted {
+		_ = c.Close()
+		return 0, net.ErrClosed
+	}
+	return n, err
+}

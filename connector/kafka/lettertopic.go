@@ -1,0 +1,228 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/reliability/deadletter"
+)
+
+// letterTopic is a dead-letter topic and what is believed of it. It belongs to one [DeadLetters].
+type letterTopic struct {
+	LetterTopic
+	source string // one of the topics whose letters it takes
+	form   deadletter.Form
+
+	stale     bool
+	leaders   []int32       // by partition, -1 while there is none
+	limit     int           // of a batch in bytes, 0 if not known
+	retention time.Duration // negative if it keeps everything, or if that is not known
+	looked    time.Time     // when its settings were read
+	told      TopicSettings // of what the log was told
+	refused   bool          // its settings may not be read, and the log was told
+}
+
+const (
+	// lookEvery is how often the settings of a topic are read again.
+	lookEvery = 5 * time.Minute
+	// defaultLimit is Kafka's max.message.bytes for a topic that does not say otherwise.
+	defaultLimit = 1_048_588
+	// mostLetterPartitions bounds what a topic is created with. Letters keep their order whatever the number is; they are
+	// few, and each partition costs the cluster.
+	mostLetterPartitions = 16
+	// letterOverhead is more than what a letter adds to its record, in bytes.
+	letterOverhead = 64 << 10
+	// createdLooks is how often a topic that was just created is looked for, until its leaders are known.
+	createdLooks = 8
+)
+
+// forget makes the next look read everything.
+func (t *letterTopic) forget() { t.stale, t.limit, t.leaders = true, 0, nil }
+
+// leader returns the leader of a partition, -1 if there is none.
+func (t *letterTopic) leader(partition int32) int32 {
+	if int(partition) >= len(t.leaders) {
+		return -1
+	}
+	return t.leaders[partition]
+}
+
+// wouldExpire tells whether the topic would delete a letter of this timestamp before half of its retention is over:
+// Kafka counts from the timestamp, not from the time of writing.
+func (t *letterTopic) wouldExpire(ms int64) bool {
+	return t.retention >= 0 && ms < time.Now().Add(-t.retention/2).UnixMilli()
+}
+
+// look brings what is believed of a topic up to date if it is stale. It creates the topic if it may.
+func (d *DeadLetters) look(ctx context.Context, t *letterTopic) error {
+	if t.stale {
+		if err := d.lookForLeaders(ctx, t); err != nil {
+			return err
+		}
+		t.stale = false
+	}
+	if t.limit > 0 {
+		return nil
+	}
+	return d.lookAtSettings(ctx, t)
+}
+
+func (d *DeadLetters) lookForLeaders(ctx context.Context, t *letterTopic) error {
+	for looks := 0; ; looks++ {
+		m, err := d.client.metadata(ctx, t.Name)
+		if err != nil {
+			return err
+		}
+		topic := m.topic(t.Name)
+		switch {
+		case topic == nil:
+			return fmt.Errorf("metadata: %w: no word on topic %s", errMalformed, t.Name)
+		case topic.missing() && !t.Create:
+			return unavailable("dead-letter topic %s does not exist: create it with cleanup.policy=delete, or set dead_letters.create: true", t.Name)
+		case topic.missing() && looks == 0:
+			t.limit = 0
+			if err := d.create(ctx, t); err != nil {
+				return err
+			}
+		case topic.missing(), topic.Err == kafka.LeaderNotAvailable, topic.Err == 0 && len(topic.Partitions) == 0:
+			if looks == 0 || looks >= createdLooks {
+				return Classify(kafka.LeaderNotAvailable)
+			}
+		case topic.Err != 0:
+			return fmt.Errorf("metadata: %w", Classify(topic.Err))
+		default:
+			leaders, led := make([]int32, len(topic.Partitions)), true
+			for i, p := range topic.Partitions {
+				leaders[i] = p.Leader
+				led = led && p.Leader >= 0
+			}
+			t.leaders = leaders
+			if led || looks == 0 || looks >= createdLooks {
+				return nil
+			}
+		}
+		if err := sleep(ctx, backoff(looks+1)); err != nil {
+			return err
+		}
+	}
+}
+
+// create creates the topic. That somebody else was faster is no error.
+func (d *DeadLetters) create(ctx context.Context, t *letterTopic) error {
+	partitions := 1
+	if m, err := d.client.metadata(ctx, t.source); err == nil {
+		if source := m.topic(t.source); source != nil && source.Err == 0 {
+			partitions = min(max(len(source.Partitions), 1), mostLetterPartitions)
+		}
+	}
+	retention := int64(-1)
+	if t.Retention >= 0 {
+		retention = t.Retention.Milliseconds()
+	}
+	settings := []kafka.ConfigEntry{
+		{ConfigName: "cleanup.policy", ConfigValue: "delete"},
+		{ConfigName: "retention.ms", ConfigValue: strconv.FormatInt(retention, 10)},
+	}
+	if s, err := d.client.TopicSettings(ctx, t.source); err == nil && s.MaxBatch > 0 && s.MaxBatch < 1<<30 {
+		// The largest record of the source has room, with what comes with it.
+		settings = append(settings, kafka.ConfigEntry{ConfigName: "max.message.bytes", ConfigValue: strconv.FormatInt(s.MaxBatch+letterOverhead, 10)})
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.client.timeout())
+	defer cancel()
+	response, err := d.client.requests().CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+		Topic: t.Name, NumPartitions: partitions, ReplicationFactor: -1, ConfigEntries: settings,
+	}}})
+	if err == nil {
+		err = response.Errors[t.Name]
+	}
+	switch {
+	case err == nil:
+		d.logger.InfoContext(ctx, "dead-letter topic created", "topic", t.Name, "partitions", partitions, "retention_ms", retention)
+		return nil
+	case errors.Is(err, kafka.TopicAlreadyExists):
+		return nil
+	}
+	return &createError{Classify(err)}
+}
+
+// createError says that a topic could not be created.
+type createError struct{ error }
+
+func (e *createError) Unwrap() error { return e.error }
+
+// lookAtSettings reads how large a batch may be and how long letters stay. Who may not read that believes in Kafka's
+// defaults.
+func (d *DeadLetters) lookAtSettings(ctx context.Context, t *letterTopic) error {
+	s, err := d.client.TopicSettings(ctx, t.Name)
+	switch {
+	case err != nil && classify.Of(err) == classify.Transient:
+		return err
+	case err != nil:
+		if !t.refused {
+			d.logger.WarnContext(ctx, "the settings of the dead-letter topic may not be read: grant DescribeConfigs on it", "topic", t.Name, "err", err)
+		}
+		t.refused, t.limit, t.retention, t.looked = true, defaultLimit, t.Retention, time.Now()
+		return nil
+	case s.Compact:
+		return unavailable("dead-letter topic %s has cleanup.policy=compact, which deletes letters that have newer ones of the same key: "+
+			"set cleanup.policy=delete", t.Name)
+	}
+	if t.limit = int(s.MaxBatch); t.limit <= 0 {
+		t.limit = defaultLimit
+	}
+	t.retention, t.refused, t.looked = -1, false, time.Now()
+	if s.Delete {
+		t.retention = s.RetentionTime
+	}
+	if t.retention >= 0 && (t.Retention < 0 || t.retention < t.Retention) && s != t.told {
+		d.logger.WarnContext(ctx, "dead-letter topic keeps letters for less than dead_letters.retention: raise its retention.ms",
+			"topic", t.Name, "retention", t.retention, "wanted", t.Retention)
+	}
+	t.told = s
+	return nil
+}
+
+// unavailable is the hold that stands until somebody mends the dead-letter topic.
+func unavailable(format string, args ...any) error {
+	return connector.Held(connector.ReasonDeadLettersUnavailable, fmt.Sprintf(format, args...), nil)
+}
+
+// held turns an error into the hold that says what to do about it.
+func (t *letterTopic) held(err error) error {
+	if hold, ok := errors.AsType[*connector.HoldError](err); ok && hold.Reason == connector.ReasonDeadLettersUnavailable {
+		return err
+	}
+	var (
+		code, coded  = errors.AsType[kafka.Error](err)
+		_, creating  = errors.AsType[*createError](err)
+		_, storing   = errors.AsType[*objectError](err)
+		detail       string
+		tooSmall     = errors.Is(err, deadletter.ErrNoRoom)
+		refusedToUs  = coded && denied(code)
+		policyForbid = coded && code == kafka.PolicyViolation
+	)
+	switch {
+	case storing:
+		detail = fmt.Sprintf("a record too large for dead-letter topic %s cannot be put into the bucket: %v", t.Name, err)
+	case tooSmall:
+		detail = fmt.Sprintf("dead-letter topic %s: %v: raise its max.message.bytes", t.Name, err)
+	case creating && refusedToUs:
+		detail = fmt.Sprintf("creating dead-letter topic %s is refused (%v): create it with cleanup.policy=delete, or grant Create on it", t.Name, err)
+	case creating && policyForbid:
+		detail = fmt.Sprintf("a policy of the cluster forbids to create dead-letter topic %s (%v): create it by hand", t.Name, err)
+	case creating:
+		detail = fmt.Sprintf("dead-letter topic %s cannot be created (%v): create it with cleanup.policy=delete", t.Name, err)
+	case refusedToUs:
+		detail = fmt.Sprintf("writing to dead-letter topic %s is refused (%v): grant Write and Describe on it", t.Name, err)
+	default:
+		detail = fmt.Sprintf("writing to dead-letter topic %s fails and needs a person: %v", t.Name, err)
+	}
+	return held{unavailable("%s", detail), err}
+}
