@@ -1,8 +1,10 @@
 package connector
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ import (
 
 	"sluice/classify"
 	"sluice/idempotency"
+	"sluice/reliability"
 	"sluice/reliability/deadletter"
 )
 
@@ -289,6 +292,50 @@ func TestEveryRecordOfTheCutHasOnePlace(t *testing.T) {
 			}
 		}
 	})
+}
+
+// answered is an HTTP answer.
+type answered int
+
+func (a answered) Error() string       { return fmt.Sprintf("answered %d", int(a)) }
+func (a answered) HTTPStatusCode() int { return int(a) }
+
+// TestOnlyPoisonBecomesALetter: what a dependency says, or nobody knows, is never the record's fault.
+func TestOnlyPoisonBecomesALetter(t *testing.T) {
+	guard := reliability.NewGuard("registry", reliability.Config{
+		Backoff: reliability.Backoff{Initial: time.Millisecond, Max: time.Millisecond}, Failures: 1, OpenFor: time.Hour, Successes: 1,
+	}, slog.New(slog.DiscardHandler), nil)
+	lookup := func(context.Context) error { return answered(503) }
+	down := guard.Try(t.Context(), lookup)
+	open := guard.Try(t.Context(), lookup)
+	if errors.Is(open, down) || !guard.Status().Open {
+		t.Fatalf("the breaker is not open: %v", open)
+	}
+	r := &Record{Offset: 3, Value: []byte("x")}
+	for name, c := range map[string]struct {
+		err    error
+		letter bool
+	}{
+		"poison":               {syntax, true},
+		"poison, wrapped":      {fmt.Errorf("row: %w", syntax), true},
+		"unknown":              {errors.New("what is this"), false},
+		"a 503":                {down, false},
+		"an open breaker":      {open, false},
+		"a 403":                {answered(403), false},
+		"a hold":               {Held(ReasonSchemaConflict, "no", nil), false},
+		"a hold by poison":     {Held(ReasonSchemaConflict, "no", syntax), false},
+		"told to stop":         {context.Canceled, false},
+		"a position moved":     {classify.Mark(errors.New("moved"), classify.Fenced), false},
+		"a chunk that is full": {ErrChunkFull, false},
+	} {
+		got, pass := candidate(&block{partition: part0(0), session: 4, letters: true}, r, c.err)
+		if (got.Record != nil) != c.letter || pass != c.letter || (got.held > 0) != c.letter {
+			t.Errorf("%s: record %v, %d bytes, pass %v", name, got.Record, got.held, pass)
+		}
+		if got, pass := candidate(&block{partition: part0(0), session: 4}, r, c.err); got.Record != nil || pass || got.held != 0 {
+			t.Errorf("%s, of a topic without dead letters: record %v, %d bytes, pass %v", name, got.Record, got.held, pass)
+		}
+	}
 }
 
 func TestClone(t *testing.T) {

@@ -83,7 +83,7 @@ var list = []mutant{
 	{
 		name: "rows of a lost or fenced session are committed",
 		file: "connector/decide.go",
-		old:  "if !ok || span.Session != r.Session || r.First >= span.Next {", new: "if !ok || r.First >= span.Next {",
+		old:  "return ok && span.Session == r.Session && r.First < span.Next", new: "return ok && r.First < span.Next",
 		pkg: "./connector", test: "^TestDecide$",
 	},
 	{
@@ -95,8 +95,59 @@ var list = []mutant{
 	{
 		name: "a bad record is skipped",
 		file: "connector/decide.go",
-		old:  "span.Next = bad.Offset\n", new: "span.Next = bad.Offset + 1\n",
+		old:  "span.Next = h.Offset\n", new: "span.Next = h.Offset + 1\n",
 		pkg: "./connector", test: "^TestDecide$",
+	},
+
+	// Dead letters.
+	{
+		name: "an error of a dependency whose breaker is open makes a letter",
+		file: "connector/candidate.go",
+		old:  "classify.Of(err) == classify.Poison", new: "classify.Of(err) <= classify.Poison",
+		pkg: "./connector", test: "^TestOnlyPoisonBecomesALetter$",
+	},
+	{
+		name: "a 403 makes a letter",
+		file: "connector/candidate.go",
+		old:  "classify.Of(err) == classify.Poison", new: "classify.Of(err) == classify.Poison || classify.Of(err) == classify.Fatal",
+		pkg: "./connector", test: "^TestOnlyPoisonBecomesALetter$",
+	},
+	{
+		name: "a commit passes what has no letter yet",
+		file: "connector/commit.go",
+		old:  "if err := w.letters.Write(ctx, p.Letters); err != nil {",
+		new:  "late := p.Letters\n\t\tgo func() { _ = w.letters.Write(ctx, late) }()\n\t\tif err := ctx.Err(); err != nil {",
+		pkg:  "./test/story", test: "^TestSchedulesWithLetters$",
+	},
+	{
+		name: "a letter of a lost or fenced session",
+		file: "connector/letters.go",
+		old:  "return ok && span.Session == c.Session && c.Offset < span.Next", new: "return ok && c.Offset < span.Next",
+		pkg: "./connector", test: "^TestDecideLetters$",
+	},
+	{
+		name: "a flood is judged after its letters",
+		file: "connector/decide.go",
+		old:  "floods(cut, p.Next, lettered(cut, p.Next), t) {\n\t\tp.hold(h)", new: "floods(cut, p.Next, lettered(cut, p.Next), t) {\n\t\tp.Holds = append(p.Holds, h)",
+		pkg: "./connector", test: "^TestFloods$",
+	},
+	{
+		name: "a run spans a bad record",
+		file: "connector/lane.go",
+		old:  "n > 0 && !o.apart && o.runs", new: "n > 0 && o.runs",
+		pkg: "./test/story", test: "^TestAFloodStopsInTheMiddle$",
+	},
+	{
+		name: "a letter shares the memory of what was fetched",
+		file: "connector/candidate.go",
+		old:  "c.Record, c.held = r.clone(), weight(r)", new: "shared := *r\n\t\tc.Record, c.held = &shared, weight(r)",
+		pkg: "./test/story", test: "^TestLettersInLittleMemory$",
+	},
+	{
+		name: "bad records do not count as memory",
+		file: "connector/lane.go",
+		old:  "held := o.sealedHeld + o.letters\n", new: "held := o.sealedHeld\n",
+		pkg: "./test/story", test: "^TestLettersInLittleMemory$",
 	},
 
 	// Where a claim begins.
@@ -112,6 +163,13 @@ var list = []mutant{
 		old:  "c.next, c.epoch = last+1, f.Epoch\n",
 		new:  "c.next, c.epoch = last+1, f.Epoch\n\tr.offsets.note(c.Partition, GroupOffset{c.next, c.epoch})\n",
 		pkg:  "./test/story", test: "^TestSchedules$",
+	},
+	{
+		name: "a position is told to the group when its batch is cut",
+		file: "connector/cut.go",
+		old:  "\t\t\tc.from = c.next\n",
+		new:  "\t\t\tc.from = c.next\n\t\t\tr.offsets.note(p, GroupOffset{c.next, c.epoch})\n",
+		pkg:  "./test/story", test: "^TestSchedulesWithLetters$",
 	},
 	{
 		name: "what retention deleted is skipped",
@@ -195,7 +253,7 @@ var list = []mutant{
 	{
 		name: "a topic that appeared begins at its end",
 		file: "connector/reader.go",
-		old:  "r.starts[topic].ofNew()", new: "r.starts[topic]",
+		old:  "conf.Start = conf.Start.ofNew()", new: "_ = conf.Start.ofNew()",
 		pkg: "./test/story", test: "^TestATopicThatAppeared",
 	},
 	{

@@ -48,7 +48,7 @@ func (l *LetterLog) Distinct(id int32) map[int64]int {
 // DeadLetters is a member's way to a LetterLog.
 type DeadLetters struct {
 	Log    *LetterLog
-	Table  *TableLog // whose next version tells when a letter was durable
+	Next   func() int // the number of the table's next version, which tells when a letter was durable
 	Broker *Broker
 	Member string
 	// Broken, if set, is asked before each step and may fail it: what is Transient is tried again, as a guard would.
@@ -143,13 +143,13 @@ func (d *DeadLetters) append(l *deadletter.Letter) {
 	if want := d.Broker.value(l.Source.Topic, l.Source.ID, l.Source.Offset); !bytes.Equal(want, l.Value) {
 		d.Broker.blame("letter of %v holds %q, its record %q", l.Source, l.Value, want)
 	}
-	before := len(d.Table.Versions())
+	before := d.Next()
 	d.Log.mu.Lock()
 	defer d.Log.mu.Unlock()
 	d.Log.letters = append(d.Log.letters, Letter{
 		Source: Source{l.Source.Topic, l.Source.TopicID[15], l.Source.ID, l.Source.Offset}, By: d.Member, Batch: l.Batch, Before: before,
 	})
-	if l.Member != d.Member || l.Reason != "poison" || l.Class != classify.Poison {
+	if l.Member != d.Member || l.Reason == deadletter.Unspecified || l.Class != classify.Poison {
 		d.Broker.blame("letter of %v by %s is %v, %s, by %s", l.Source, d.Member, l.Class, l.Reason, l.Member)
 	}
 }

@@ -55,8 +55,9 @@ type World struct {
 	Trace func(format string, args ...any)
 	// Open replaces the in-memory table of a process, if set. end is called when the process has ended, crash before.
 	Open func(process string) (t connector.Target, crash, end func())
-	// Positions replaces the look into the in-memory log, if set: all txns of the table.
+	// Positions and Next replace looks into the in-memory log, if set: all txns of the table, the number of its next version.
 	Positions func() map[string]int64
+	Next      func() int
 
 	late    sync.WaitGroup
 	members []*Process
@@ -122,7 +123,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 	}
 	var rules *connector.LetterRules
 	if w.Letters != nil {
-		letters := &DeadLetters{Log: w.Letters, Table: w.Log, Broker: w.Broker, Member: p.Name, Broken: w.LettersBroken, Late: &w.late, Trace: w.Trace}
+		letters := &DeadLetters{Log: w.Letters, Next: w.next, Broker: w.Broker, Member: p.Name, Broken: w.LettersBroken, Late: &w.late, Trace: w.Trace}
 		crash := p.crash
 		target.Letters, p.crash = letters, func() { letters.Kill(); crash() }
 		rules = &connector.LetterRules{HoldAbove: w.HoldAbove}
@@ -242,6 +243,13 @@ func (w *World) Close() {
 		w.Stop(w.members[0])
 	}
 	w.late.Wait()
+}
+
+func (w *World) next() int {
+	if w.Next != nil {
+		return w.Next()
+	}
+	return len(w.Log.Versions())
 }
 
 // Position returns where the table stands.

@@ -84,7 +84,11 @@ func play(t *testing.T, w *story.World, s uint64) (versions, handed int) {
 	if !w.Marked("table-1") {
 		t.Errorf("seed %d: no mark of the pipeline on the table", s)
 	}
-	judgeLetters(t, w, s)
+	var ranges []connector.Range
+	for _, v := range w.Log.Versions() {
+		ranges = append(ranges, v.Commit.Ranges...)
+	}
+	judgeLetters(t, w, ranges, s)
 	last := map[int32]string{}
 	for _, v := range w.Log.Versions() {
 		versions++

@@ -265,7 +265,7 @@ var rowSchema = arrow.NewSchema([]arrow.Field{
 // Add appends a row.
 func (b *builder) Add(p connector.Partition, r *connector.Record) error {
 	b.open = true
-	if len(r.Value) == 1 {
+	if len(r.Value) > 0 {
 		switch k := Kind(r.Value[0]); {
 		case k == Poison, k == Was && b.altered, k == Becomes && !b.altered:
 			return errPoison

@@ -137,7 +137,15 @@ func whole(t *testing.T, s uint64) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Broker.Value = func(_ story.Kind, offset int64) []byte { return fmt.Appendf(nil, `{"v":%d}`, offset*3) }
+	w.Broker.Value = func(k story.Kind, offset int64) []byte {
+		if k == story.Poison {
+			return fmt.Appendf(nil, `{"v":"%d"}`, offset*3)
+		}
+		return fmt.Appendf(nil, `{"v":%d}`, offset*3)
+	}
+	if s%2 == 0 {
+		w.Letters = &story.LetterLog{}
+	}
 	w.Open = func(process string) (connector.Target, func(), func()) {
 		faulty := objstoretest.NewFaulty(b.mem, b.fault)
 		m := &mortal{Store: faulty}
@@ -153,6 +161,13 @@ func whole(t *testing.T, s uint64) int {
 			panic(err)
 		}
 		return connector.Target{Table: table, Decoder: decode.JSON{}}, func() { m.dead.Store(true) }, table.Close
+	}
+	w.Next = func() int {
+		info, err := delta.Inspect(t.Context(), b.mem)
+		if err != nil {
+			panic(err)
+		}
+		return int(info.Version) + 1
 	}
 	w.Positions = func() map[string]int64 {
 		at := map[string]int64{}
@@ -192,10 +207,12 @@ func judgeTable(t *testing.T, w *story.World, store objstore.Store, s uint64) {
 	t.Helper()
 	starts, next := map[int32]int64{}, map[int32]int64{}
 	var log strings.Builder
+	var ranges []connector.Range
 	for e, err := range delta.History(t.Context(), store) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		ranges = append(ranges, e.Ranges...)
 		fmt.Fprintf(&log, "%d %s %v\n", e.Version, e.Operation, e.Ranges)
 		for _, r := range e.Ranges {
 			if r.From == -1 {
@@ -209,6 +226,7 @@ func judgeTable(t *testing.T, w *story.World, store objstore.Store, s uint64) {
 			next[r.Partition] = r.Next
 		}
 	}
+	judgeLetters(t, w, ranges, s)
 	rows := map[int32][]int64{}
 	for f, err := range delta.Adds(t.Context(), store) {
 		if err != nil {
