@@ -2,6 +2,7 @@
 package reliability
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -24,5 +25,9 @@ func (b Backoff) Pause(n int) time.Duration {
 		}
 	}
 	d = max(min(d, b.Max), 0)
-	return max(0, d+time.Duration(float64(d)*b.Jitter*(2*rand.Float64()-1)))
+	spread := float64(d) * b.Jitter * (2*rand.Float64() - 1)
+	if spread >= float64(math.MaxInt64-d) {
+		return math.MaxInt64
+	}
+	return max(0, d+time.Duration(spread))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -22,37 +23,47 @@ type Config struct {
 }
 
 // A Guard stands before one dependency (a table's store, the Kafka cluster). It retries what is Transient, without
-// limit, behind a circuit breaker. While the breaker is open callers wait inside [Guard.Do]; when its time is over a
-// waiting caller is the probe. Exactly this layer retries: nothing below it does.
+// limit, behind a circuit breaker. Exactly this layer retries: nothing below it does.
+//
+// While the breaker is open callers wait inside [Guard.Do]. When its time is over, each of them goes on at a moment of
+// its own within the ramp, a tenth of that time: the first is the probe, the others find the breaker open again or
+// closed, and a dependency that comes back meets them one after the other. Members spread in the same way.
 type Guard struct {
 	name    string
 	backoff Backoff
 	openFor time.Duration
+	ramp    time.Duration
 	answers []error
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	log     *slog.Logger
 	metrics metrics
 
-	mu     sync.Mutex
-	status Status
+	mu      sync.Mutex
+	status  Status
+	opened  time.Time // when the breaker last did
+	waiting int       // callers that wait to ask again
 }
 
 // Status says how a dependency is.
 type Status struct {
 	Name string
-	// Open is true while requests wait for the breaker.
+	// Open is true while the breaker is open: nothing is asked. Once its time is over and nobody waits, nobody wants
+	// anything either, and the next request is let through: it is not open then.
 	Open bool
 	// Failing is since when nothing succeeded, zero if the last request did.
 	Failing time.Time
 	// Err is the last failure, nil if the last request succeeded.
-	Err    error
-	opened time.Time
+	Err error
 }
 
 // NewGuard returns a guard for the dependency called name. answers are errors that are answers rather than failures
-// ("not found"): they are returned at once and count as success. reg may be nil.
+// ("not found"): they are returned at once and count as success. reg may be nil. What c leaves zero is the least that
+// works: one failure opens the breaker, one success closes it.
 func NewGuard(name string, c Config, log *slog.Logger, reg prometheus.Registerer, answers ...error) *Guard {
-	g := &Guard{name: name, backoff: c.Backoff, openFor: c.OpenFor, answers: answers, log: log, metrics: newMetrics(reg, name)}
+	c.Failures, c.Successes, c.OpenFor = max(c.Failures, 1), max(c.Successes, 1), max(c.OpenFor, time.Millisecond)
+	g := &Guard{
+		name: name, backoff: c.Backoff, openFor: c.OpenFor, ramp: c.OpenFor / 10, answers: answers, log: log, metrics: newMetrics(reg, name),
+	}
 	g.status.Name = name
 	g.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:        name,
@@ -79,7 +90,11 @@ func (g *Guard) Do(ctx context.Context, op func(context.Context) error) error {
 		pause := g.backoff.Pause(failures)
 		switch {
 		case errors.Is(err, errOpen):
-			pause, failures = g.untilProbe(), failures-1
+			if err := g.untilProbe(ctx); err != nil {
+				return err
+			}
+			failures--
+			continue
 		case err == nil, g.answer(err), classify.Of(err) != classify.Transient:
 			return err
 		case ctx.Err() != nil:
@@ -88,7 +103,7 @@ func (g *Guard) Do(ctx context.Context, op func(context.Context) error) error {
 			g.metrics.retries.Inc()
 			g.log.WarnContext(ctx, "retry", "dependency", g.name, "failures", failures, "pause", pause, "err", err)
 		}
-		if err := Wait(ctx, pause); err != nil {
+		if err := g.wait(ctx, pause); err != nil {
 			return err
 		}
 	}
@@ -118,16 +133,31 @@ var errOpen = classify.Mark(errors.New("circuit breaker is open"), classify.Tran
 func (g *Guard) Status() Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.status
+	s := g.status
+	s.Open = s.Open && (g.waiting > 0 || time.Since(g.opened) < g.openFor)
+	return s
 }
 
-// untilProbe is how long to wait for an open breaker, with a spread so that members do not probe in step.
-func (g *Guard) untilProbe() time.Duration {
+// untilProbe waits until the breaker's time is over and then for a part of the ramp. The error is the cause of ctx.
+func (g *Guard) untilProbe(ctx context.Context) error {
 	g.mu.Lock()
-	left := time.Until(g.status.opened.Add(g.openFor))
+	left := time.Until(g.opened.Add(g.openFor))
 	g.mu.Unlock()
-	spread := Backoff{Initial: g.openFor / 20, Max: g.openFor / 20, Jitter: 1}
-	return max(left, 0) + spread.Pause(1) + time.Millisecond
+	// One millisecond more: the breaker's time must be over, not just reached.
+	return g.wait(ctx, max(left, 0)+rand.N(g.ramp+1)+time.Millisecond)
+}
+
+// wait is [Wait] of somebody who wants something of the dependency.
+func (g *Guard) wait(ctx context.Context, d time.Duration) error {
+	g.waits(1)
+	defer g.waits(-1)
+	return Wait(ctx, d)
+}
+
+func (g *Guard) waits(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting += n
 }
 
 func (g *Guard) answer(err error) bool {
@@ -161,7 +191,7 @@ func (g *Guard) changed(_ string, from, to gobreaker.State) {
 	g.mu.Lock()
 	g.status.Open = to == gobreaker.StateOpen
 	if g.status.Open {
-		g.status.opened = time.Now()
+		g.opened = time.Now()
 	}
 	g.mu.Unlock()
 	g.metrics.state.Set(float64(to))
@@ -177,6 +207,9 @@ func Wait(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-t.C:
+		if ctx.Err() != nil { // in the same moment
+			return context.Cause(ctx)
+		}
 		return nil
 	}
 }

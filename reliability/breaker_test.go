@@ -1,0 +1,474 @@
+package reliability_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"pgregory.net/rapid"
+
+	"sluice/classify"
+	"sluice/reliability"
+)
+
+// dependency is what a guard stands before, seen from its own side: who asks when, and what the breaker said of itself.
+type dependency struct {
+	successes int
+
+	mu        sync.Mutex
+	began     time.Time
+	state     string // of the breaker, as it logged it
+	changes   []string
+	first     time.Duration   // when it opened first, since began
+	asked     []time.Duration // since began
+	flying    int             // requests that began while it was half-open and are under way
+	round     int             // of the breaker
+	whileOpen int
+	crowded   int // half-open, and more under way than may be
+}
+
+func watch(successes int) *dependency {
+	return &dependency{successes: successes, began: time.Now(), state: "closed"}
+}
+
+// guard returns a guard whose log tells d how its breaker stands.
+func (d *dependency) guard(c reliability.Config, reg prometheus.Registerer) *reliability.Guard {
+	return reliability.NewGuard("store", c, slog.New(d), reg, errGone)
+}
+
+// Enabled, Handle, WithAttrs and WithGroup make d the handler of the guard's log.
+func (d *dependency) Enabled(context.Context, slog.Level) bool { return true }
+
+func (d *dependency) WithAttrs([]slog.Attr) slog.Handler { return d }
+
+func (d *dependency) WithGroup(string) slog.Handler { return d }
+
+func (d *dependency) Handle(_ context.Context, r slog.Record) error {
+	if r.Message != "circuit breaker" {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "to" {
+			d.state = a.Value.String()
+		}
+		return true
+	})
+	d.changes = append(d.changes, fmt.Sprintf("%v %s", r.Level, d.state))
+	d.round, d.flying = d.round+1, 0
+	if d.state == "open" && d.first == 0 {
+		d.first = time.Since(d.began)
+	}
+	return nil
+}
+
+// enter notes a request, leave its end.
+func (d *dependency) enter() (round int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = append(d.asked, time.Since(d.began))
+	switch d.state {
+	case "open":
+		d.whileOpen++
+	case "half-open":
+		if d.flying++; d.flying > d.successes {
+			d.crowded++
+		}
+	}
+	return d.round
+}
+
+func (d *dependency) leave(round int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if round == d.round && d.flying > 0 {
+		d.flying--
+	}
+}
+
+// world is one dependency with callers that come, are cancelled, and come again.
+type world struct {
+	config  reliability.Config
+	callers int
+	seed    uint64
+	downs   []time.Duration // when it goes down, up, down, …; it is up in the end
+	slowest time.Duration   // request
+	deaf    bool            // requests do not notice that their callers have gone
+}
+
+func drawWorld(t *rapid.T) world {
+	w := world{
+		config: reliability.Config{
+			Backoff:   config.Backoff,
+			Failures:  rapid.Uint32Range(1, 5).Draw(t, "failures"),
+			OpenFor:   time.Duration(rapid.IntRange(1, 60).Draw(t, "open for")) * time.Second,
+			Successes: rapid.Uint32Range(1, 3).Draw(t, "successes"),
+		},
+		callers: rapid.IntRange(1, 8).Draw(t, "callers"),
+		seed:    rapid.Uint64().Draw(t, "seed"),
+		slowest: time.Duration(rapid.IntRange(0, 40).Draw(t, "slowest")) * time.Second,
+		deaf:    rapid.Bool().Draw(t, "deaf"),
+	}
+	at := time.Duration(0)
+	for range 2 * rapid.IntRange(0, 3).Draw(t, "outages") {
+		at += time.Duration(rapid.IntRange(1, 200).Draw(t, "for")) * time.Second
+		w.downs = append(w.downs, at)
+	}
+	return w
+}
+
+func (w world) down(at time.Duration) bool {
+	n := 0
+	for _, d := range w.downs {
+		if d <= at {
+			n++
+		}
+	}
+	return n%2 == 1
+}
+
+// run lets the callers work, and cancels many of their calls, until the last outage is over; then somebody comes who
+// stays. It returns how long that one waited and what must not have happened.
+func (w world) run(t *testing.T) (waited time.Duration, d *dependency, status reliability.Status) {
+	t.Helper()
+	d = watch(int(w.config.Successes))
+	g := d.guard(w.config, nil)
+	request := func(random *rand.Rand) func(context.Context) error {
+		return func(ctx context.Context) error {
+			round := d.enter()
+			defer d.leave(round)
+			took := time.Duration(0)
+			if w.slowest > 0 {
+				took = upTo(random, w.slowest)
+			}
+			if w.deaf {
+				time.Sleep(took)
+			} else if err := reliability.Wait(ctx, took); err != nil {
+				return err
+			}
+			switch n := random.IntN(20); {
+			case w.down(time.Since(d.began)):
+				return hiccup
+			case n == 0:
+				return errGone
+			case n == 1:
+				return classify.Mark(errors.New("bad"), classify.Poison)
+			}
+			return nil
+		}
+	}
+	work, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i := range w.callers {
+		random := rand.New(rand.NewPCG(w.seed, uint64(i)))
+		all.Go(func() {
+			for work.Err() == nil {
+				ctx, cancel := context.WithTimeout(work, upTo(random, 100*time.Second))
+				_ = g.Do(ctx, request(random))
+				cancel()
+				_ = reliability.Wait(work, upTo(random, 10*time.Second))
+			}
+		})
+	}
+	last := time.Duration(0)
+	if len(w.downs) > 0 {
+		last = w.downs[len(w.downs)-1]
+	}
+	time.Sleep(last)
+	began := time.Now()
+	if err := g.Do(t.Context(), request(rand.New(rand.NewPCG(w.seed, 1000)))); err != nil && !errors.Is(err, errGone) && classify.Of(err) != classify.Poison {
+		t.Errorf("who stays gets %v", err)
+	}
+	waited = time.Since(began)
+	stop()
+	all.Wait()
+	time.Sleep(2 * w.config.OpenFor)
+	return waited, d, g.Status()
+}
+
+func upTo(random *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(random.Int64N(int64(d)))
+}
+
+// TestBreakerProperties: whoever is cancelled, however slow requests are and whatever they fail of: nothing is asked
+// while the breaker is open, no more than the probes while it is half-open, it always gets them, and only failures of the
+// dependency open it.
+func TestBreakerProperties(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := drawWorld(rt)
+		var (
+			waited time.Duration
+			d      *dependency
+			status reliability.Status
+		)
+		synctest.Test(t, func(t *testing.T) { waited, d, status = w.run(t) })
+		// A failure that began before, its breaker's time and ramp, a pause, a round of others, and once more in a crowd.
+		bound := 4*w.slowest + 3*w.config.OpenFor + time.Minute
+		switch {
+		case d.whileOpen > 0:
+			rt.Fatalf("%d requests while it was open", d.whileOpen)
+		case d.crowded > 0:
+			rt.Fatalf("%d requests too many while it was half-open", d.crowded)
+		case len(w.downs) == 0 && len(d.changes) > 0:
+			rt.Fatalf("a dependency that never failed: %v", d.changes)
+		case waited > bound:
+			rt.Fatalf("who stayed waited %v, at most %v was thought", waited, bound)
+		case status.Open:
+			rt.Fatalf("open, and nobody waits: %+v", status)
+		}
+	})
+}
+
+// TestOpenMeansQuiet: while the dependency is down, however many wait, at most the probes of each round reach it.
+func TestOpenMeansQuiet(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		c := config
+		c.Successes = rapid.Uint32Range(1, 3).Draw(rt, "successes")
+		c.OpenFor = time.Duration(rapid.IntRange(5, 60).Draw(rt, "open for")) * time.Second
+		callers := rapid.IntRange(1, 20).Draw(rt, "callers")
+		stall := time.Duration(rapid.IntRange(0, 30).Draw(rt, "stall")) * time.Second
+		var asked []time.Duration
+		synctest.Test(t, func(t *testing.T) {
+			d := watch(int(c.Successes))
+			g := d.guard(c, nil)
+			ctx, stop := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			for range callers {
+				all.Go(func() {
+					_ = g.Do(ctx, func(ctx context.Context) error {
+						d.enter()
+						_ = reliability.Wait(ctx, stall)
+						return hiccup
+					})
+				})
+			}
+			time.Sleep(10 * time.Minute)
+			stop()
+			all.Wait()
+			for _, at := range d.asked {
+				if at > d.first { // what opened it came before
+					asked = append(asked, at)
+				}
+			}
+		})
+		rounds := int(10*time.Minute/c.OpenFor) + 1
+		if most := rounds * int(c.Successes); len(asked) > most || len(asked) > 10*60 {
+			rt.Fatalf("%d requests in ten minutes, at most %d in %d rounds", len(asked), most, rounds)
+		}
+		if len(asked) < int(10*time.Minute/(c.OpenFor+c.OpenFor/10+stall+40*time.Second))-1 {
+			rt.Fatalf("%d requests in ten minutes: somebody waited and was no probe", len(asked))
+		}
+	})
+}
+
+// TestRecoveryIsNoStampede: when the breaker's time is over, those who wait go on one after the other.
+func TestRecoveryIsNoStampede(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers = 200
+		d := watch(3)
+		g := d.guard(config, nil)
+		for range config.Failures {
+			if err := g.Try(t.Context(), func(context.Context) error { return hiccup }); !errors.Is(err, hiccup) {
+				t.Fatal(err)
+			}
+		}
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() {
+				if err := g.Do(t.Context(), func(context.Context) error { d.enter(); return nil }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if got := most(d.asked, 300*time.Millisecond); len(d.asked) != callers || got > callers/5 {
+			t.Errorf("%d of %d requests within 300 ms; they were to be spread over 6 s", got, len(d.asked))
+		}
+		if first, last := d.asked[0], d.asked[callers-1]; first < config.OpenFor || last > config.OpenFor*6/5 {
+			t.Errorf("the first after %v, the last after %v", first, last)
+		}
+	})
+}
+
+// TestMembersDoNotProbeInStep: members whose breakers opened in the same moment look again at different ones, each time.
+func TestMembersDoNotProbeInStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const members = 40
+		d := watch(1)
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range members {
+			g := guard(t) // not d's: only the requests are of interest
+			for range config.Failures {
+				_ = g.Try(ctx, func(context.Context) error { return hiccup })
+			}
+			all.Go(func() { _ = g.Do(ctx, func(context.Context) error { d.enter(); return hiccup }) })
+		}
+		time.Sleep(5 * time.Minute)
+		stop()
+		all.Wait()
+		slices.Sort(d.asked)
+		if n := len(slices.Compact(slices.Clone(d.asked))); n != len(d.asked) || n < 3*members {
+			t.Errorf("%d probes at %d moments", len(d.asked), n)
+		}
+		if got := most(d.asked, 300*time.Millisecond); got > members/4 {
+			t.Errorf("%d of %d members probe within 300 ms", got, members)
+		}
+	})
+}
+
+// most is how many of the moments lie within one window, at most.
+func most(at []time.Duration, window time.Duration) (n int) {
+	slices.Sort(at)
+	for i, from := range at {
+		for j := i; j < len(at) && at[j] < from+window; j++ {
+			n = max(n, j-i+1)
+		}
+	}
+	return n
+}
+
+// TestStateChangesAreSeen: in the log at WARN, in the gauge, in the counter.
+func TestStateChangesAreSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, reg := watch(3), prometheus.NewPedanticRegistry()
+		g := d.guard(config, reg)
+		fails := true
+		for range 12 {
+			_ = g.Do(t.Context(), func(context.Context) error {
+				if fails && d.state != "closed" {
+					fails = false
+				}
+				if fails {
+					return hiccup
+				}
+				return nil
+			})
+		}
+		want := []string{"WARN open", "WARN half-open", "WARN closed"}
+		if !slices.Equal(d.changes, want) {
+			t.Errorf("logged %q, want %q", d.changes, want)
+		}
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				name := f.GetName()
+				for _, l := range m.GetLabel() {
+					if l.GetName() != "dependency" {
+						name += " " + l.GetValue()
+					}
+				}
+				got[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+		wanted := map[string]float64{
+			"sluice_breaker_state": 0, "sluice_breaker_changes_total open": 1, "sluice_breaker_changes_total half-open": 1,
+			"sluice_breaker_changes_total closed": 1, "sluice_retries_total": 5, "sluice_unknown_errors_total": 0,
+		}
+		if d := cmp.Diff(wanted, got); d != "" {
+			t.Errorf("metrics (-want +got):\n%s", d)
+		}
+	})
+}
+
+// TestPoisonNeverCounts: a thousand bad records between failures neither open the breaker nor hide that it should open.
+func TestPoisonNeverCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := watch(3)
+		g := d.guard(config, nil)
+		for range 1000 {
+			err := g.Try(t.Context(), func(context.Context) error { return classify.Mark(errors.New("503 timeout"), classify.Poison) })
+			if classify.Of(err) != classify.Poison {
+				t.Fatal(err)
+			}
+		}
+		if len(d.changes) > 0 || g.Status().Err != nil {
+			t.Errorf("%v, %+v", d.changes, g.Status())
+		}
+	})
+}
+
+// TestCancelledCallsDoNotCount: a call whose caller has gone says nothing about the dependency, neither that it fails nor
+// that it works.
+func TestCancelledCallsDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := watch(3)
+		g := d.guard(config, nil)
+		try := func(want error) {
+			t.Helper()
+			if err := g.Try(t.Context(), func(context.Context) error { return want }); !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		}
+		cancelled := func() {
+			t.Helper()
+			ctx, cancel := context.WithCancel(t.Context())
+			err := g.Try(ctx, func(ctx context.Context) error { cancel(); return ctx.Err() })
+			if classify.Of(err) != classify.Canceled {
+				t.Errorf("cancelled: %v", err)
+			}
+		}
+		for range config.Failures - 1 {
+			try(hiccup)
+			cancelled()
+		}
+		try(hiccup)
+		if d.state != "open" {
+			t.Fatalf("%s after %d failures", d.state, config.Failures)
+		}
+		time.Sleep(config.OpenFor + time.Second)
+		for range 5 {
+			cancelled()
+		}
+		for range 2 {
+			try(nil)
+			cancelled()
+		}
+		if d.state != "half-open" {
+			t.Fatalf("%s after two of three successes", d.state)
+		}
+		try(nil)
+		if d.state != "closed" {
+			t.Fatalf("%s after three successes", d.state)
+		}
+	})
+}
+
+// TestALeftBreakerIsNotOpen: when all who waited have gone, nobody is held, and the next one is let through.
+func TestALeftBreakerIsNotOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guard(t)
+		for range config.Failures {
+			_ = g.Try(t.Context(), func(context.Context) error { return hiccup })
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := g.Do(ctx, func(context.Context) error { return nil }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if !g.Status().Open {
+			t.Error("not open within its time")
+		}
+		time.Sleep(config.OpenFor)
+		if s := g.Status(); s.Open || s.Err == nil {
+			t.Errorf("its time is over and nobody waits: %+v", s)
+		}
+		if err := g.Try(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+}
