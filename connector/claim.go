@@ -1,6 +1,11 @@
 package connector
 
-import "time"
+import (
+	"time"
+
+	"sluice/idempotency"
+	"sluice/reliability/deadletter"
+)
 
 // A claim is a partition that this member works on. Owned by the reader.
 type claim struct {
@@ -84,12 +89,18 @@ func (r *reader) end(c *claim) {
 }
 
 // stand holds a claim. Its part of the batch that fills stays good: it ends before the place of the hold.
-func (r *reader) stand(c *claim, h Hold) {
+//
+// said is what its line says beside: the batch that it was found in.
+func (r *reader) stand(c *claim, h Hold, said ...any) {
 	if c.hold == nil || c.hold.Reason != h.Reason {
 		if h.Since.IsZero() {
 			h.Since = time.Now()
 		}
-		h.Reason.tell(r.logger)("HOLD", "topic", c.Topic, "partition", c.ID, "reason", string(h.Reason), "detail", h.Detail, "offset", h.Offset)
+		line := []any{"topic", c.Topic, "partition", c.ID, "reason", string(h.Reason), "detail", h.Detail, "offset", h.Offset}
+		if h.Reason == ReasonPoison {
+			line = append(line, "correlation_id", deadletter.Correlation(idempotency.Coordinates{Partition: c.Partition, Offset: h.Offset}))
+		}
+		h.Reason.tell(r.logger)("HOLD", append(line, said...)...)
 		r.metrics.holds.WithLabelValues(string(h.Reason)).Inc()
 	} else {
 		h.Since = c.hold.Since

@@ -19,9 +19,10 @@ func (w *writer) commit(ctx context.Context, p *Plan, holding *holding) (*Snapsh
 	var staged *Staged
 	if len(p.Pieces) > 0 {
 		var err error
-		if staged, err = w.table.Stage(ctx, w.snapshot, p.Pieces, holding.progress); err != nil {
+		if staged, err = w.table.Stage(ctx, w.snapshot, p.Commit.Batch, p.Pieces, holding.progress); err != nil {
 			return nil, fmt.Errorf("data files: %w", err)
 		}
+		w.logger.DebugContext(ctx, "staged", "batch_id", p.Commit.Batch, "files", staged.Count, "rows", staged.Rows, "bytes", staged.Bytes)
 	}
 
 	// (c) Write the dead letters and await them, before any txn passes their offsets.
@@ -43,9 +44,8 @@ func (w *writer) commit(ctx context.Context, p *Plan, holding *holding) (*Snapsh
 	// (d) One put-if-absent of the next version: rows and positions become visible together. PRE is looked at again on
 	// every prefix that the version would extend.
 	// A crash before it lands: as in (b). After: the commit is whole, and whoever resumes finds its positions.
-	c := p.Commit
-	c.Staged = staged
-	s, err := w.table.Commit(ctx, &c, p.pre)
+	p.Commit.Staged = staged
+	s, err := w.table.Commit(ctx, &p.Commit, p.pre)
 	if err != nil {
 		if staged != nil {
 			w.table.Discard(ctx, staged) // keeps what may be in the log

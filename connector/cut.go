@@ -90,6 +90,7 @@ func (r *reader) cut(t *tableState, reason string) {
 	t.cutting = open
 	t.writer.post(func(w *work) { w.cut = open })
 	r.metrics.cuts.WithLabelValues(reason).Inc()
+	r.logger.Debug("cut", "table", t.name, "batch_id", open.id, "reason", reason, "partitions", len(claims))
 }
 
 // dropOpen tells the lanes to drop what they hold for a table.

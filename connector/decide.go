@@ -20,6 +20,8 @@ type Chunk struct {
 	Schema Schema // that the rows were built for
 	Runs   []Run  // all rows, in order
 	held   int64  // of the batch pool, in bytes
+	// oldest is the least timestamp of the records, 0 if none has one.
+	oldest int64
 }
 
 // Run is rows [From, To) of a chunk, which stem from offsets [First, Last] of one session of a claim.
@@ -57,6 +59,8 @@ type Plan struct {
 	Commit  Commit
 	// Next is where each claim of the plan will stand.
 	Next map[Partition]Span
+	// oldest is the least timestamp of the records behind the rows, in milliseconds; 0 if none has one.
+	oldest int64
 	// Holds are the claims that a bad record stops, each at its offset.
 	Holds []Hold
 
@@ -101,6 +105,9 @@ func decide(cut *Cut, s *Snapshot, t terms) *Plan {
 		if len(pieces) > 0 && !slices.Contains(p.schemas, c.Schema) {
 			p.schemas = append(p.schemas, c.Schema)
 		}
+		if len(pieces) > 0 {
+			p.oldest = older(p.oldest, c.oldest)
+		}
 		p.Pieces = append(p.Pieces, pieces...)
 	}
 	health := explained(cut.Dropped, p.Next)
@@ -113,7 +120,7 @@ func decide(cut *Cut, s *Snapshot, t terms) *Plan {
 		p.add(partition, span.From, span, rows[partition], letters[partition])
 		p.Commit.Ranges[len(p.Commit.Ranges)-1].HealthRecords = health[partition]
 	}
-	p.Commit.Operation = operationWrite
+	p.Commit.Operation, p.Commit.Batch = operationWrite, cut.Batch
 	if len(p.Pieces) == 0 {
 		p.Commit.Operation = operationMove
 	}

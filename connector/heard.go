@@ -15,9 +15,9 @@ func (r *reader) heard(o outcome) {
 	case settled:
 		r.settled(t, o.plan)
 	case fenced:
-		r.fenced(t, o.err)
+		r.fenced(t, o)
 	case failed:
-		r.failed(t, o.err, o.cut != nil)
+		r.failed(t, o)
 	case resumed:
 		for p, f := range o.resumed {
 			if c, ok := r.claims[p]; ok && c.session == f.session {
@@ -31,16 +31,24 @@ func (r *reader) heard(o outcome) {
 	}
 }
 
+// batch names the cut that an outcome is about, for log lines.
+func (o *outcome) batch() []any {
+	if o.cut == nil {
+		return nil
+	}
+	return []any{"batch_id", o.cut.id}
+}
+
 // settled notes what is in the table now.
 func (r *reader) settled(t *tableState, p *Plan) {
-	cut := t.cutting.claims
+	cut, batch := t.cutting.claims, t.cutting.id
 	t.cutting = nil
 	for partition, span := range p.Next {
 		c, ours := r.claims[partition]
 		if !ours {
 			continue // its new owner resumes where we left the table
 		}
-		r.offsets.note(partition, GroupOffset{span.Next, span.Epoch})
+		r.offsets.note(partition, GroupOffset{span.Next, span.Epoch}, batch)
 		if c.session == span.Session {
 			c.position, c.positionEp = span.Next, span.Epoch
 		}
@@ -53,7 +61,7 @@ func (r *reader) settled(t *tableState, p *Plan) {
 		if c, ours := r.claims[h.Partition]; ours && c.session == cut[h.Partition].Session {
 			c.position = h.Offset
 			r.end(c)
-			r.stand(c, h)
+			r.stand(c, h, "batch_id", batch)
 		}
 	}
 }
@@ -69,9 +77,10 @@ func (r *reader) proved(t *tableState) {
 
 // fenced drops the cut and everything behind it. Positions moved, or nobody knows whether they did: all claims of the
 // table resume from the log.
-func (r *reader) fenced(t *tableState, err error) {
+func (r *reader) fenced(t *tableState, o outcome) {
 	r.metrics.fenced.Inc()
-	r.logger.Warn("FENCED: everything read and not committed is dropped, its claims resume from the table", "table", t.name, "err", err)
+	r.logger.Warn("FENCED: everything read and not committed is dropped, its claims resume from the table",
+		append([]any{"table", t.name, "err", o.err}, o.batch()...)...)
 	r.dropAll(t)
 	var again []*claim
 	for _, c := range t.claims {
@@ -90,22 +99,25 @@ func (r *reader) fenced(t *tableState, err error) {
 
 // failed holds all claims of a table that cannot be written. If it was a commit that said so, only a commit can take it
 // back: that the table can be read proves nothing.
-func (r *reader) failed(t *tableState, err error, atCommit bool) {
-	reason, detail, _ := reasonOf(err)
+func (r *reader) failed(t *tableState, o outcome) {
+	reason, detail, _ := reasonOf(o.err)
 	r.dropAll(t)
 	for _, c := range t.claims {
 		r.end(c)
 		if c.isPaused() && c.state == held {
 			continue // nobody tries for it
 		}
-		r.stand(c, Hold{Reason: reason, Detail: detail, Offset: c.position})
-		c.unproven = c.unproven || atCommit
+		r.stand(c, Hold{Reason: reason, Detail: detail, Offset: c.position}, o.batch()...)
+		c.unproven = c.unproven || o.cut != nil
 	}
 }
 
 // dropAll drops the batch that fills and the cut behind which nothing can follow any more.
 func (r *reader) dropAll(t *tableState) {
 	open := t.cutting
+	if open != nil {
+		r.logger.Debug("cut dropped", "table", t.name, "batch_id", open.id)
+	}
 	t.cutting, t.opened, t.looking = nil, time.Time{}, false
 	t.writer.post(func(w *work) {
 		if w.cut, w.look = nil, nil; open != nil {
@@ -147,7 +159,7 @@ func (r *reader) resumed(c *claim, f found) {
 		c.target = f.bounds.LastStable
 	}
 	if f.mend {
-		r.offsets.note(c.Partition, GroupOffset{f.at.Next, f.at.Epoch})
+		r.offsets.note(c.Partition, GroupOffset{f.at.Next, f.at.Epoch}, "")
 	}
 	if c.hold != nil && !r.maySucceed(c, f) {
 		return

@@ -71,6 +71,7 @@ type openChunk struct {
 	sealedRows, sealedBytes, sealedHeld int64
 	letters                             int64 // bytes of candidates
 	fed                                 int64 // bytes of values in the chunk that fills
+	oldest                              int64 // least timestamp in it, 0 if there is none
 	apart                               bool  // the next row starts a run: a bad record lies before it
 	// stopped are sessions with a bad record that can have no letter: what follows it would be dropped by decide.
 	stopped map[uint64]bool
@@ -221,6 +222,7 @@ func (l *lane) row(b *block, r *Record, o *openChunk) {
 		return
 	}
 	o.fed += int64(len(r.Value))
+	o.oldest = older(o.oldest, r.Timestamp)
 	at := int64(o.builder.Rows())
 	if n := len(o.runs); n > 0 && !o.apart && o.runs[n-1].Partition == b.partition && o.runs[n-1].Session == b.session {
 		o.runs[n-1].Last, o.runs[n-1].To = r.Offset, at
@@ -232,6 +234,14 @@ func (l *lane) row(b *block, r *Record, o *openChunk) {
 	if at >= chunkRows || alone || (at%16 == 0 || len(r.Value) > leastChunk/64) && o.builder.Bytes() >= l.chunk.Load() {
 		o.seal(b.table)
 	}
+}
+
+// older is the lesser of two timestamps; one that is not positive is none.
+func older(a, b int64) int64 {
+	if a <= 0 || b > 0 && b < a {
+		return max(b, 0)
+	}
+	return a
 }
 
 // size is what the lane holds of the batch: rows, and bytes of Arrow buffers.
@@ -265,10 +275,10 @@ func (o *openChunk) seal(t *tableState) {
 	o.sealedBytes += o.builder.Bytes()
 	rows := o.builder.Seal()
 	held := o.builder.Sealed()
-	o.chunks = append(o.chunks, Chunk{Rows: rows, Schema: o.schema, Runs: o.runs, held: held})
+	o.chunks = append(o.chunks, Chunk{Rows: rows, Schema: o.schema, Runs: o.runs, held: held, oldest: o.oldest})
 	o.sealedHeld += held
 	t.filled.ratio.learn(held, o.fed)
-	o.runs, o.fed = nil, 0
+	o.runs, o.fed, o.oldest = nil, 0, 0
 }
 
 // close ends this lane's part of a batch, which has so many bytes of the batch pool.

@@ -22,18 +22,24 @@ type offsetKeeper struct {
 	early   chan struct{}
 
 	mu    sync.Mutex
-	noted map[Partition]GroupOffset
+	noted map[Partition]noted
+}
+
+// noted is an offset to write, and the batch that brought the table there, "" if none did.
+type noted struct {
+	GroupOffset
+	batch string
 }
 
 func newOffsetKeeper(g Group, every time.Duration, logger *slog.Logger, m *metrics) *offsetKeeper {
-	return &offsetKeeper{group: g, every: every, logger: logger, metrics: m, early: make(chan struct{}, 1), noted: map[Partition]GroupOffset{}}
+	return &offsetKeeper{group: g, every: every, logger: logger, metrics: m, early: make(chan struct{}, 1), noted: map[Partition]noted{}}
 }
 
 // note keeps an offset for the next turn.
-func (k *offsetKeeper) note(p Partition, o GroupOffset) {
+func (k *offsetKeeper) note(p Partition, o GroupOffset, batch string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.noted[p] = o
+	k.noted[p] = noted{o, batch}
 }
 
 // soon asks for a turn now: the generation is about to end.
@@ -61,11 +67,15 @@ func (k *offsetKeeper) run(ctx context.Context) {
 // write commits what was noted. A failure keeps it for the next turn.
 func (k *offsetKeeper) write(ctx context.Context) {
 	k.mu.Lock()
-	offsets := maps.Clone(k.noted)
+	all := maps.Clone(k.noted)
 	k.mu.Unlock()
-	if len(offsets) == 0 {
+	if len(all) == 0 {
 		k.logger.DebugContext(ctx, "Nothing to be checkpointed")
 		return
+	}
+	offsets := make(map[Partition]GroupOffset, len(all))
+	for p, o := range all {
+		offsets[p] = o.GroupOffset
 	}
 	if err := k.group.CommitOffsets(ctx, offsets); err != nil {
 		k.metrics.offsetFailures.Inc()
@@ -85,12 +95,13 @@ func (k *offsetKeeper) write(ctx context.Context) {
 	k.logger.InfoContext(ctx, "Scheduled checkpointing", "partitions", len(offsets))
 	if k.logger.Enabled(ctx, slog.LevelDebug) {
 		for _, p := range slices.SortedFunc(maps.Keys(offsets), comparePartitions) {
-			k.logger.DebugContext(ctx, "Scheduled checkpointing of a partition", "topic", p.Topic, "partition", p.ID, "offset", offsets[p].Next)
+			k.logger.DebugContext(ctx, "Scheduled checkpointing of a partition", "topic", p.Topic, "partition", p.ID,
+				"offset", all[p].Next, "batch_id", all[p].batch)
 		}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for p, o := range offsets {
+	for p, o := range all {
 		if k.noted[p] == o {
 			delete(k.noted, p)
 		}

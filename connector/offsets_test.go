@@ -53,8 +53,8 @@ func TestScheduledCheckpointing(t *testing.T) {
 	}
 	turn(`level=DEBUG msg="Nothing to be checkpointed"`)
 
-	k.note(part0(1), GroupOffset{Next: 12, Epoch: 3})
-	k.note(part0(0), GroupOffset{Next: 7, Epoch: 3})
+	k.note(part0(1), GroupOffset{Next: 12, Epoch: 3}, "m-4")
+	k.note(part0(0), GroupOffset{Next: 7, Epoch: 3}, "")
 	const failed = `msg="Exception during checkpointing loop: group offsets are not written, and kept for the next turn" partitions=2 class=`
 	for _, c := range []struct {
 		class classify.Class
@@ -71,8 +71,8 @@ func TestScheduledCheckpointing(t *testing.T) {
 	g.err = nil
 	turn(
 		`level=INFO msg="Scheduled checkpointing" partitions=2`,
-		`level=DEBUG msg="Scheduled checkpointing of a partition" topic=orders partition=0 offset=7`,
-		`level=DEBUG msg="Scheduled checkpointing of a partition" topic=orders partition=1 offset=12`,
+		`level=DEBUG msg="Scheduled checkpointing of a partition" topic=orders partition=0 offset=7 batch_id=""`,
+		`level=DEBUG msg="Scheduled checkpointing of a partition" topic=orders partition=1 offset=12 batch_id=m-4`,
 	)
 	turn(`level=DEBUG msg="Nothing to be checkpointed"`)
 	want := []map[Partition]GroupOffset{{part0(0): {Next: 7, Epoch: 3}, part0(1): {Next: 12, Epoch: 3}}}

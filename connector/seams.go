@@ -189,9 +189,9 @@ type Table interface {
 	// Load returns the newest snapshot. It creates the table if it does not exist and may be created.
 	Load(ctx context.Context) (*Snapshot, error)
 	// Stage encodes pieces into data files and puts them, step (b) of a commit. The order of rows in pieces, row groups and
-	// adds is the order given. progress is called by the same goroutine: the first done pieces are encoded and not
+	// adds is the order given. batch is the id of the cut, for log lines. progress is called by the same goroutine: the first done pieces are encoded and not
 	// touched any more, and files of so many bytes wait in memory until they are put.
-	Stage(ctx context.Context, s *Snapshot, pieces []Piece, progress func(done int, encoded int64)) (*Staged, error)
+	Stage(ctx context.Context, s *Snapshot, batch string, pieces []Piece, progress func(done int, encoded int64)) (*Staged, error)
 	// Commit appends one version to the log, step (d). pre is called with each log prefix that the version would
 	// extend, the one before the first try included; its error ends the commit and is returned as it is. The result is
 	// the snapshot with the commit in it. Fenced also if a version in between made the staged files invalid.
@@ -240,6 +240,7 @@ type Piece struct {
 // Staged are data files that were put and are not in the log yet; the table knows what is in them.
 type Staged struct {
 	Files any
+	Count int // of files
 	Rows  int64
 	Bytes int64
 }
@@ -247,6 +248,7 @@ type Staged struct {
 // Commit is what one version of the table will say.
 type Commit struct {
 	Operation string // "STREAMING UPDATE", "SLUICE START", …
+	Batch     string // the id of the cut, "" if there is none
 	Moved     *Moved // by an operator, else nil
 	Txns      []Txn
 	Staged    *Staged // nil for a commit without rows

@@ -227,21 +227,42 @@ func (w *writer) write(ctx context.Context, open *openCut) outcome {
 	if cut == nil {
 		return outcome{kind: fenced, err: context.Cause(ctx)}
 	}
+	logger := w.logger.With("batch_id", open.id)
 	holding := w.hold(open, cut)
 	defer holding.end()
 	plan := decide(cut, w.snapshot, w.terms(cut))
 	holding.plan(plan.Pieces)
 	if len(plan.Next) == 0 {
+		logger.DebugContext(ctx, "nothing to commit", "holds", len(plan.Holds))
 		return outcome{kind: settled, plan: plan}
 	}
 	began := time.Now()
 	s, err := w.commit(ctx, plan, holding)
 	if err == nil {
 		w.snapshot, w.failures = s, 0
-		w.metrics.committed(plan, time.Since(began))
+		took := time.Since(began)
+		w.metrics.committed(plan, took)
+		logger.InfoContext(ctx, "committed", plan.told(s.Version, took)...)
 		return outcome{kind: settled, plan: plan}
 	}
 	return w.unsettled(ctx, plan, err)
+}
+
+// told is what a line says of a plan that was committed.
+func (p *Plan) told(version int64, took time.Duration) []any {
+	var rows, letters, health int64
+	for _, r := range p.Commit.Ranges {
+		rows, letters, health = rows+r.Rows, letters+r.Letters, health+r.HealthRecords
+	}
+	said := []any{"version", version, "partitions", len(p.Next), "rows", rows}
+	if s := p.Commit.Staged; s != nil {
+		said = append(said, "files", s.Count, "bytes", s.Bytes)
+	}
+	said = append(said, "letters", letters, "health_records", health, "took", took.Round(time.Millisecond))
+	if p.oldest > 0 {
+		said = append(said, "oldest_age", time.Since(time.UnixMilli(p.oldest)).Round(time.Millisecond))
+	}
+	return said
 }
 
 // terms are those of now.
@@ -268,7 +289,11 @@ func (w *writer) unsettled(ctx context.Context, plan *Plan, err error) outcome {
 	// Unknown: nothing about the cut is trusted any more. Resume from the log, after a pause that grows.
 	w.failures++
 	w.metrics.failed.Inc()
-	w.logger.ErrorContext(ctx, "commit failed for an unknown reason, its claims resume from the table", "err", err, "failures", w.failures)
+	logger := w.logger
+	if plan != nil {
+		logger = logger.With("batch_id", plan.Commit.Batch)
+	}
+	logger.ErrorContext(ctx, "commit failed for an unknown reason, its claims resume from the table", "err", err, "failures", w.failures)
 	_ = reliability.Wait(ctx, w.kafka.Backoff().Pause(w.failures)) // ends early with ctx, as it should
 	return outcome{kind: fenced, plan: plan, err: err}
 }

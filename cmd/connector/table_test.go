@@ -111,7 +111,7 @@ func (w *written) append(id int32, from, next, position int64, offsets ...int64)
 	}
 	if rows := b.Seal(); rows != nil {
 		defer rows.Release()
-		if c.Staged, err = w.table.Stage(w.t.Context(), w.at, []connector.Piece{{Rows: rows, To: rows.NumRows()}}, nil); err != nil {
+		if c.Staged, err = w.table.Stage(w.t.Context(), w.at, "b-1", []connector.Piece{{Rows: rows, To: rows.NumRows()}}, nil); err != nil {
 			w.t.Fatal(err)
 		}
 	}

@@ -63,7 +63,7 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 			// 6a. N is another's, so this commit has not happened and no put of it can still land. The files are as
 			// good as before; the next version is N+1 or later, under a new id.
 			t.metrics.commits.WithLabelValues(resultLost).Inc()
-			t.log.DebugContext(ctx, "another commit came first", "version", p.version, "losses", losses+1)
+			t.log.DebugContext(ctx, "another commit came first", "batch_id", p.batch, "version", p.version, "losses", losses+1)
 			if err := t.turn.afterLoss(ctx, losses); err != nil {
 				return nil, err
 			}

@@ -270,7 +270,7 @@ func TestLostRace(t *testing.T) {
 				tab := open(t, w.faulty)
 				s := load(t, tab)
 				first := true
-				staged, err := tab.Stage(t.Context(), s, []connector.Piece{rows(s.Schema, 0, 0, 4)}, nil)
+				staged, err := tab.Stage(t.Context(), s, "b-1", []connector.Piece{rows(s.Schema, 0, 0, 4)}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -346,7 +346,7 @@ func TestOldSnapshot(t *testing.T) {
 				tr := &trace{}
 				tab := open(t, objstore.Traced(w.faulty, tr.line))
 				s := load(t, tab)
-				staged, err := tab.Stage(t.Context(), s, []connector.Piece{rows(s.Schema, 0, 0, 4)}, nil)
+				staged, err := tab.Stage(t.Context(), s, "b-1", []connector.Piece{rows(s.Schema, 0, 0, 4)}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -533,7 +533,7 @@ func TestFilesAreCommittedOnce(t *testing.T) {
 		mem := objstore.NewMem()
 		tab := open(t, mem)
 		s := load(t, tab)
-		staged, err := tab.Stage(t.Context(), s, []connector.Piece{rows(s.Schema, 0, 0, 3)}, nil)
+		staged, err := tab.Stage(t.Context(), s, "b-1", []connector.Piece{rows(s.Schema, 0, 0, 3)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -555,7 +555,7 @@ func TestOldFiles(t *testing.T) {
 		mem := objstore.NewMem()
 		tab := open(t, mem)
 		s := load(t, tab)
-		staged, err := tab.Stage(t.Context(), s, []connector.Piece{rows(s.Schema, 0, 0, 3)}, nil)
+		staged, err := tab.Stage(t.Context(), s, "b-1", []connector.Piece{rows(s.Schema, 0, 0, 3)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

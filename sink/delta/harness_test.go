@@ -140,7 +140,7 @@ func (c cut) pre(s *connector.Snapshot) error {
 
 // write stages and commits a cut, as the story does.
 func (c cut) write(ctx context.Context, tab *delta.Table, s *connector.Snapshot) (*connector.Snapshot, error) {
-	files, err := tab.Stage(ctx, s, []connector.Piece{rows(s.Schema, c.partition, c.from, c.next)}, nil)
+	files, err := tab.Stage(ctx, s, "b-1", []connector.Piece{rows(s.Schema, c.partition, c.from, c.next)}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 type proposal struct {
 	version int64
 	txnID   string
+	batch   string // for log lines
 	body    []byte
 	heads   []deltalog.Action // what a reader of heads would find in body
 
@@ -72,7 +73,7 @@ func (t *Table) offer(ctx context.Context, p *proposal, files *staged) (outcome,
 	case !p.unresolved.IsZero():
 		t.metrics.commits.WithLabelValues(resultUndecided).Inc()
 		t.log.WarnContext(ctx, "a commit is given up undecided; its files stay, the position comes from the log",
-			"version", p.version, "txn_id", p.txnID, "since", p.unresolved, "err", err)
+			"batch_id", p.batch, "version", p.version, "txn_id", p.txnID, "since", p.unresolved, "err", err)
 		class := classify.Canceled
 		if errors.Is(err, errGone) {
 			class, t.head = classify.Fenced, nil
@@ -208,14 +209,14 @@ func (t *Table) doubt(ctx context.Context, p *proposal, cause error) {
 	if !p.warned && time.Since(p.unresolved) >= undecidedAfter {
 		p.warned = true
 		t.log.WarnContext(ctx, "the outcome of a commit is unknown for a minute; the same version is put again until it is known",
-			"version", p.version, "txn_id", p.txnID, "err", cause)
+			"batch_id", p.batch, "version", p.version, "txn_id", p.txnID, "err", cause)
 	}
 }
 
 // resolved logs the end of a doubt.
 func (t *Table) resolved(ctx context.Context, p *proposal, whose string) {
 	if p.doubted {
-		t.log.InfoContext(ctx, "the outcome of a commit is known", "version", p.version, "whose", whose,
+		t.log.InfoContext(ctx, "the outcome of a commit is known", "batch_id", p.batch, "version", p.version, "whose", whose,
 			"unknown_for", time.Since(p.unresolved))
 	}
 }

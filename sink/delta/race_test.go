@@ -198,7 +198,7 @@ func TestUndecidedOnEndOfContext(t *testing.T) {
 				tab := open(t, w.faulty)
 				s := load(t, tab)
 				c := cut{0, 0, 5}
-				staged, err := tab.Stage(t.Context(), s, []connector.Piece{rows(s.Schema, 0, 0, 5)}, nil)
+				staged, err := tab.Stage(t.Context(), s, "b-1", []connector.Piece{rows(s.Schema, 0, 0, 5)}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -24,6 +24,7 @@ const maxStaged = 12 * time.Hour
 
 // staged are data files that were put, and what is known of their fate.
 type staged struct {
+	batch  string         // for log lines
 	table  string         // id of the table whose schema they have
 	schema *schema.Schema // that they were encoded for
 	at     time.Time      // when the first one was put
@@ -50,12 +51,12 @@ func (f *staged) setNamed() {
 
 // Stage implements connector.Table. Each file has a name that was never used and never will be, so that it can be put
 // again without harm.
-func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, pieces []connector.Piece, progress func(done int, encoded int64)) (*connector.Staged, error) {
+func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, batch string, pieces []connector.Piece, progress func(done int, encoded int64)) (*connector.Staged, error) {
 	columns, ok := s.Schema.(*schema.Schema)
 	if !ok || t.head == nil {
 		return nil, errors.New("stage: the snapshot is not one of this table")
 	}
-	f := &staged{table: s.TableID, schema: columns, at: time.Now()}
+	f := &staged{batch: batch, table: s.TableID, schema: columns, at: time.Now()}
 	out := &connector.Staged{Files: f}
 	encoding := t.encoding()
 	encoding.Progress = progress
@@ -75,7 +76,7 @@ func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, pieces []conne
 		}
 		return nil
 	})
-	out.Rows, out.Bytes = f.rows, f.bytes
+	out.Count, out.Rows, out.Bytes = len(f.adds), f.rows, f.bytes
 	if err != nil {
 		t.Discard(ctx, out)
 		return nil, canceledBy(ctx, err)
@@ -104,7 +105,7 @@ func (t *Table) Discard(ctx context.Context, s *connector.Staged) {
 		return
 	case f.mayBeNamed:
 		t.metrics.orphans.Add(float64(len(f.adds)))
-		t.log.InfoContext(ctx, "data files stay, a version that names them may exist", "files", len(f.adds))
+		t.log.InfoContext(ctx, "data files stay, a version that names them may exist", "batch_id", f.batch, "files", len(f.adds))
 		return
 	}
 	f.discarded = true
@@ -113,7 +114,7 @@ func (t *Table) Discard(ctx context.Context, s *connector.Staged) {
 	for i, add := range f.adds {
 		if err := t.raw.Delete(ctx, deltalog.Key(add.Path)); err != nil {
 			t.metrics.orphans.Add(float64(len(f.adds) - i))
-			t.log.WarnContext(ctx, "data files of a dropped commit stay behind", "files", len(f.adds)-i, "err", err)
+			t.log.WarnContext(ctx, "data files of a dropped commit stay behind", "batch_id", f.batch, "files", len(f.adds)-i, "err", err)
 			return
 		}
 	}
@@ -141,7 +142,7 @@ func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
 	if ranges == nil {
 		ranges = []connector.Range{}
 	}
-	own, err := json.Marshal(ours{Ranges: ranges, Moved: c.Moved})
+	own, err := json.Marshal(ours{Batch: c.Batch, Ranges: ranges, Moved: c.Moved})
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
@@ -172,11 +173,13 @@ func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
-	return &proposal{version: version, txnID: info.TxnID, body: body, heads: heads, checked: t.head.ReadAt}, nil
+	return &proposal{version: version, txnID: info.TxnID, batch: c.Batch, body: body, heads: heads, checked: t.head.ReadAt}, nil
 }
 
 // ours is what commitInfo says under the name of this program.
 type ours struct {
+	// Batch is what log lines and dead letters call it.
+	Batch string `json:"batch,omitempty"`
 	// Ranges are the offsets that the commit covers.
 	Ranges []connector.Range `json:"ranges"`
 	// Moved is who moved positions and why, null for the commits of members.

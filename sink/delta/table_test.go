@@ -192,7 +192,7 @@ func TestStageSeveralFiles(t *testing.T) {
 		tab := open(t, mem, func(o *delta.Options) { o.FileSize = 1 })
 		s := load(t, tab)
 		pieces := []connector.Piece{rows(s.Schema, 0, 0, 5), rows(s.Schema, 0, 5, 6), rows(s.Schema, 0, 6, 20)}
-		staged, err := tab.Stage(t.Context(), s, pieces, nil)
+		staged, err := tab.Stage(t.Context(), s, "b-1", pieces, nil)
 		if err != nil || staged.Rows != 20 || staged.Bytes == 0 {
 			t.Fatal(staged, err)
 		}

@@ -167,7 +167,7 @@ func (t *Table) trace(format string, args ...any) {
 }
 
 // Stage remembers which rows the pieces hold.
-func (t *Table) Stage(ctx context.Context, _ *connector.Snapshot, pieces []connector.Piece, progress func(done int, encoded int64)) (*connector.Staged, error) {
+func (t *Table) Stage(ctx context.Context, _ *connector.Snapshot, _ string, pieces []connector.Piece, progress func(done int, encoded int64)) (*connector.Staged, error) {
 	if err := t.step(ctx, "stage"); err != nil {
 		return nil, err
 	}

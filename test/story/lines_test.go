@@ -1,0 +1,161 @@
+package story_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sluice/connector"
+	"sluice/test/story"
+)
+
+// said is a log that may be read while it is written.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+// lines returns the lines that begin with msg.
+func (s *said) lines(t *testing.T, msg string) (all []map[string]any) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for text := range strings.Lines(s.text.String()) {
+		var line map[string]any
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(line["msg"].(string), msg) {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// batches are the ids on such lines, each once.
+func (s *said) batches(t *testing.T, msg string) (ids []string) {
+	t.Helper()
+	for _, line := range s.lines(t, msg) {
+		if id, _ := line["batch_id"].(string); id != "" && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func hear(w *story.World) *said {
+	out := &said{}
+	w.Logger = slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return out
+}
+
+// TestOneIDNamesABatchOnItsWay: from the cut to the group's offset each line of a batch has its id, and the line of the
+// commit says what became of it.
+func TestOneIDNamesABatchOnItsWay(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		out := hear(w)
+		w.Broker.Produce(story.Topic, 0, "rrtrh", "k")
+		w.Broker.Produce(story.Topic, 1, "rr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		eventually(t, "end", w.AtEnd)
+		w.Stop(p)
+		cut := out.batches(t, "cut")
+		if len(cut) == 0 {
+			t.Fatal("no cut has an id")
+		}
+		for _, msg := range []string{"staged", "committed"} {
+			if got := out.batches(t, msg); !slices.Equal(got, cut) {
+				t.Errorf("%s: batches %v, cut were %v", msg, got, cut)
+			}
+		}
+		for _, id := range out.batches(t, "Scheduled checkpointing of a partition") {
+			if !slices.Contains(cut, id) {
+				t.Errorf("group offsets of batch %q, cut were %v", id, cut)
+			}
+		}
+		var rows, health, version float64
+		for _, line := range out.lines(t, "committed") {
+			rows, health = rows+line["rows"].(float64), health+line["health_records"].(float64)
+			if at := line["version"].(float64); at <= version || line["level"] != "INFO" || line["oldest_age"].(float64) <= 0 {
+				t.Errorf("behind version %v: %v", version, line)
+			} else {
+				version = at
+			}
+		}
+		if rows != 5 || health != 1 {
+			t.Errorf("the commits say %v rows and %v health-check records", rows, health)
+		}
+		for _, v := range w.Log.Versions() {
+			if id := v.Commit.Batch; len(v.Rows) > 0 && !slices.Contains(cut, id) {
+				t.Errorf("a version of batch %q, cut were %v", id, cut)
+			}
+		}
+	})
+}
+
+// TestWhatBecameOfABatchIsSaidWithItsID: one that was fenced, that failed, that was held, and that met a bad record.
+func TestWhatBecameOfABatchIsSaidWithItsID(t *testing.T) {
+	for _, c := range []struct {
+		name, kinds, line string
+		broken            func(w *story.World, step string) error
+	}{
+		{"fenced", "rr", "FENCED", func(w *story.World, step string) error {
+			if step == "put data files" {
+				w.Log.Append(story.Version{Commit: w.Forged(0, 1)})
+			}
+			return nil
+		}},
+		{"failed for an unknown reason", "rr", "commit failed for an unknown reason", func(_ *story.World, step string) error {
+			if step == "put data files" {
+				return errors.New("what is this")
+			}
+			return nil
+		}},
+		{"held", "rr", "HOLD", func(_ *story.World, step string) error {
+			if step == "put data files" {
+				return connector.Held(connector.ReasonStoreDenied, "403", nil)
+			}
+			return nil
+		}},
+		{"a bad record", "rp", "HOLD", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			scene(t, 1, func(t *testing.T, w *story.World) {
+				out := hear(w)
+				var once atomic.Bool
+				w.Broken = func(step string) error {
+					if c.broken == nil || step != "put data files" || once.Swap(true) {
+						return nil
+					}
+					return c.broken(w, step)
+				}
+				w.Broker.Produce(story.Topic, 0, c.kinds, "k")
+				p := w.Begin(t.Context())
+				p.Member.Assign(joined(w, 0))
+				eventually(t, c.line, func() bool { return len(out.lines(t, c.line)) > 0 })
+				cut := out.batches(t, "cut")
+				if got := out.batches(t, c.line); len(got) != 1 || !slices.Contains(cut, got[0]) {
+					t.Errorf("%s of batches %v, cut were %v: %v", c.line, got, cut, out.lines(t, c.line))
+				}
+				if line := out.lines(t, c.line)[0]; c.broken == nil && line["correlation_id"] == nil {
+					t.Errorf("the bad record has no correlation id: %v", line)
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
