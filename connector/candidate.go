@@ -1,6 +1,7 @@
 package connector
 
 import (
+	"slices"
 	"time"
 
 	"sluice/classify"
@@ -23,16 +24,23 @@ type Candidate struct {
 	held int64 // of the batch pool, in bytes
 }
 
-// candidateBytes is what a candidate takes beside the bytes of its record: itself, its error, the letter.
-const candidateBytes, headerBytes = 768, 64
+const (
+	// candidateBytes is what a candidate takes beside the bytes of its record: itself, its error, the letter; headerBytes
+	// what each header takes, in record and letter.
+	candidateBytes, headerBytes = 1088, 88
+	// pageBytes is what Go rounds large pieces of memory up to. Small ones lose an eighth at most.
+	pageBytes = 8 << 10
+)
 
 // weight is what a record takes of memory as a candidate.
 func weight(r *Record) int64 {
-	n := candidateBytes + len(r.Key) + len(r.Value)
-	for _, h := range r.Headers {
-		n += headerBytes + len(h.Key) + len(h.Value)
+	bytes := len(r.Key) + len(r.Value)
+	names := 0
+	for i := range r.Headers {
+		bytes += len(r.Headers[i].Value)
+		names += headerBytes + len(r.Headers[i].Key)
 	}
-	return int64(n)
+	return int64(candidateBytes + names + bytes + min(bytes/8, pageBytes))
 }
 
 // candidate notes why a record of a block is none of the rows. It tells whether the lane may go on behind it: only a
@@ -62,6 +70,7 @@ func (r *Record) clone() *Record {
 		return memory[from:len(memory):len(memory)]
 	}
 	c := &Record{Offset: r.Offset, Timestamp: r.Timestamp, Key: keep(r.Key), Value: keep(r.Value)}
+	c.Headers = slices.Grow(c.Headers, len(r.Headers))
 	for _, h := range r.Headers {
 		c.Headers = append(c.Headers, Header{Key: h.Key, Value: keep(h.Value)})
 	}

@@ -92,13 +92,18 @@ func decide(cut *Cut, s *Snapshot, t terms) *Plan {
 	for _, bad := range stops(cut) {
 		p.hold(holdOf(bad))
 	}
-	for _, h := range floods(cut, p.Next, lettered(cut, p.Next), t) {
-		p.hold(h)
+	bad := lettered(cut, p.Next)
+	if holds := floods(cut, p.Next, bad, t); len(holds) > 0 {
+		for _, h := range holds {
+			p.hold(h)
+		}
+		bad = lettered(cut, p.Next)
 	}
 	letters, rows := map[Partition]int64{}, map[Partition]int64{}
-	for _, c := range lettered(cut, p.Next) {
+	p.Letters = make([]deadletter.Letter, len(bad))
+	for i, c := range bad {
 		letters[c.Partition]++
-		p.Letters = append(p.Letters, c.letter(t.member, cut.Batch))
+		p.Letters[i] = c.letter(t.member, cut.Batch)
 	}
 	for _, c := range cut.Chunks {
 		pieces := unmasked(c, p.Next, rows)

@@ -86,6 +86,7 @@ func floods(cut *Cut, next map[Partition]Span, bad []*Candidate, t terms) []Hold
 		}
 	}
 	var holds []Hold
+	details := map[string]string{} // by topic
 	for i, c := range bad {
 		topic := c.Partition.Topic
 		first := i == 0 || bad[i-1].Partition != c.Partition
@@ -93,11 +94,14 @@ func floods(cut *Cut, next map[Partition]Span, bad []*Candidate, t terms) []Hold
 		if !first || spoiled[topic] < floodLeast || share <= t.letters[topic].HoldAbove || t.allowed[topic] {
 			continue
 		}
-		reason, n := mostFrequent(bad, topic)
+		if details[topic] == "" {
+			reason, n := mostFrequent(bad, topic)
+			details[topic] = fmt.Sprintf("%d of the %d records of topic %q in one batch are bad, %d of them for %s",
+				spoiled[topic], records[topic], topic, n, reason)
+		}
 		holds = append(holds, Hold{
 			Partition: c.Partition, Reason: ReasonFlood, Offset: c.Offset,
-			Detail: fmt.Sprintf("%d of the %d records of topic %q in one batch are bad, %d of them for %s; the first one here: %s",
-				spoiled[topic], records[topic], topic, n, reason, clip(c.Err.Error(), detailBytes)),
+			Detail: details[topic] + "; the first one here: " + clip(c.Err.Error(), detailBytes),
 		})
 	}
 	return holds
@@ -128,6 +132,7 @@ func (c *Candidate) letter(member, batch string) deadletter.Letter {
 		Retries: c.Retries, FirstFailure: c.First, LastFailure: c.Last,
 		Member: member, Correlation: deadletter.Correlation(at), Batch: batch,
 	}
+	l.Headers = slices.Grow(l.Headers, len(c.Record.Headers))
 	for _, h := range c.Record.Headers {
 		l.Headers = append(l.Headers, deadletter.Header{Key: h.Key, Value: h.Value})
 	}

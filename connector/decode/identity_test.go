@@ -92,7 +92,10 @@ func TestIdentityByField(t *testing.T) {
 					connector.Record{Offset: 15, Timestamp: -5, Value: []byte(c.other)})
 				want := c.want(idempotency.NewHasher(id))
 				wanted := []idempotency.Entry{
-					{Fingerprint: want, Offset: 10, At: 5}, {Offset: 12, At: -1}, {Fingerprint: want, Offset: 13, At: 6}, {Offset: 14, At: 7},
+					{Fingerprint: want, Offset: 10, At: 5},
+					{Offset: 12, At: -1},
+					{Fingerprint: want, Offset: 13, At: 6},
+					{Offset: 14, At: 7},
 					{Fingerprint: got[4].Fingerprint, Offset: 15, At: -1},
 				}
 				if diff := cmp.Diff(wanted, got); diff != "" {

@@ -128,7 +128,7 @@ var list = []mutant{
 	{
 		name: "a flood is judged after its letters",
 		file: "connector/decide.go",
-		old:  "floods(cut, p.Next, lettered(cut, p.Next), t) {\n\t\tp.hold(h)", new: "floods(cut, p.Next, lettered(cut, p.Next), t) {\n\t\tp.Holds = append(p.Holds, h)",
+		old:  "for _, h := range holds {\n\t\t\tp.hold(h)", new: "for _, h := range holds {\n\t\t\tp.Holds = append(p.Holds, h)",
 		pkg: "./connector", test: "^TestFloods$",
 	},
 	{

@@ -89,6 +89,10 @@ func withLetters(t *testing.T, partitions int, play func(t *testing.T, w *story.
 	scene(t, partitions, func(t *testing.T, w *story.World) {
 		w.Letters = &story.LetterLog{}
 		play(t, w)
+		w.Close()
+		for _, v := range w.Broker.Violations() {
+			t.Error(v)
+		}
 		if broken := judge(w, versionsOf(w)); broken != "" {
 			t.Errorf("%s\n%s", broken, history(w))
 		}
@@ -280,6 +284,39 @@ func TestTheDeadLetterTopicIsDown(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestADrainWhileTheDeadLetterTopicIsDown ends in its time; what it could not write is read again.
+func TestADrainWhileTheDeadLetterTopicIsDown(t *testing.T) {
+	withLetters(t, 2, func(t *testing.T, w *story.World) {
+		var mended atomic.Bool
+		w.LettersBroken = func(string) error {
+			if mended.Load() {
+				return nil
+			}
+			return classify.Mark(errors.New("no leader"), classify.Transient)
+		}
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+		w.Broker.Produce(story.Topic, 0, "rprr", "k")
+		w.Broker.Produce(story.Topic, 1, "rr", "k")
+		time.Sleep(time.Minute)
+		began := time.Now()
+		w.Stop(p)
+		if took := time.Since(began); took > 7*time.Second {
+			t.Errorf("the drain took %v, it has 5 s", took)
+		}
+		if w.Position(0) != 0 || w.Position(1) != 0 {
+			t.Errorf("the table stands at %d and %d", w.Position(0), w.Position(1))
+		}
+		mended.Store(true)
+		p = w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		eventually(t, "end", w.AtEnd)
+		wantRows(t, w, 0, []int64{0, 2, 3})
+		wantLetters(t, w, 0, 1)
+	})
 }
 
 // TestAFloodHoldsUntilItIsAllowed: the topic's bad partitions stop before any letter, a calm one goes on, and what is held is

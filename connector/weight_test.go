@@ -1,0 +1,66 @@
+package connector
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"sluice/classify"
+)
+
+// refused is as large as a decoder's error.
+type refused struct {
+	code   string
+	path   string
+	offset int
+}
+
+func (r *refused) Error() string {
+	return fmt.Sprintf("json: %s at byte %d in column %s", r.code, r.offset, r.path)
+}
+func (r *refused) Code() string { return r.code }
+
+// TestCandidatesTakeWhatTheyWeigh: the batch pool holds what bad records really take, from the lane until their letters are
+// durable, whatever their size.
+func TestCandidatesTakeWhatTheyWeigh(t *testing.T) {
+	for name, r := range map[string]*Record{
+		"no value":     {},
+		"small":        {Key: []byte("key"), Value: make([]byte, 100)},
+		"many headers": {Value: make([]byte, 10), Headers: make([]Header, 40)},
+		"large":        {Value: make([]byte, 100_000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := int64(20_000)
+			if len(r.Value) > 1000 {
+				n = 200
+			}
+			before := heap()
+			cut := &Cut{Batch: "member-1", Claims: map[Partition]Span{part0(0): {1, 0, n, 0}}}
+			b := &block{partition: part0(0), session: 1, letters: true}
+			for i := range n {
+				rec := *r
+				rec.Offset = i
+				c, _ := candidate(b, &rec, classify.Mark(&refused{"type_mismatch", "shipping.address.lines[3].text", 17}, classify.Poison))
+				cut.Candidates = append(cut.Candidates, c)
+			}
+			p := decide(cut, snapshotAt(nil), halves("orders"))
+			taken := heap() - before
+			if held := heldBy(cut.Candidates); taken > held || taken < held/4 {
+				t.Errorf("%d bytes are taken, %d held: %d and %d for each", taken, held, taken/n, held/n)
+			}
+			if len(p.Letters) != int(n) {
+				t.Errorf("%d letters", len(p.Letters))
+			}
+			runtime.KeepAlive(cut)
+		})
+	}
+}
+
+// heap is what lives.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
