@@ -79,6 +79,7 @@ type S3Config struct {
 	AccessKeyFile string // read anew whenever credentials are needed
 	SecretKey     Secret
 	SecretKeyFile string
+	Timeout       time.Duration // without any progress of a request
 }
 
 // QueueConfig is the section queue. The unit is records.
@@ -172,6 +173,7 @@ func NewConfig() *Config {
 			Fetch: FetchConfig{MaxBytes: 8 << 20, MaxWait: 500 * time.Millisecond},
 			SASL:  SASLConfig{Mechanism: "none"},
 		},
+		Storage: StorageConfig{S3: S3Config{Timeout: 30 * time.Second}},
 		Queue:   QueueConfig{PauseAt: 10_000, ResumeAt: 5_000, PerKey: 1_000},
 		Retry:   RetryConfig{Initial: time.Second, Max: 30 * time.Second, Jitter: 0.25},
 		Breaker: BreakerConfig{Failures: 5, OpenFor: 60 * time.Second, Successes: 3},
@@ -245,6 +247,7 @@ func (c *Config) keys() []key {
 		{"storage.s3.endpoint", text(&s3.Endpoint, endpointURL), ""},
 		{"storage.s3.region", text(&s3.Region, nil), ""},
 		{"storage.s3.path_style", boolean(&s3.PathStyle), ""},
+		{"storage.s3.timeout", duration(&s3.Timeout, time.Second, 10*time.Minute), ""},
 		{"storage.s3.access_key", secret(&s3.AccessKey), ""},
 		{"storage.s3.access_key_file", text(&s3.AccessKeyFile, nil), ""},
 		{"storage.s3.secret_key", secret(&s3.SecretKey), ""},

@@ -144,7 +144,7 @@ func openStore(ctx context.Context, c *Config) (objstore.Store, error) {
 	s3 := c.Storage.S3
 	o := objstore.S3Config{
 		Endpoint: s3.Endpoint, Region: s3.Region, PathStyle: s3.PathStyle,
-		AccessKey: string(s3.AccessKey), SecretKey: string(s3.SecretKey),
+		AccessKey: string(s3.AccessKey), SecretKey: string(s3.SecretKey), Timeout: s3.Timeout,
 	}
 	if s3.AccessKeyFile != "" {
 		o.Keys = objstore.KeysFromFiles(s3.AccessKeyFile, s3.SecretKeyFile)

@@ -5,6 +5,8 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
@@ -163,6 +166,52 @@ func TestNamesDoNotSteer(t *testing.T) {
 			if got := classify.Of(err); got != classify.Transient || errors.Is(err, objstore.ErrRefused) {
 				t.Errorf("a bucket named %q where nobody listens: %v is %v", lie, err, got)
 			}
+		}
+	}
+}
+
+// TestOneTryIsOneRequest: only the guard repeats. Neither the SDK nor the transport below it does, whether a store
+// answers that it is overrun, resets a connection, or closes one that was used before. One thing net/http does, and
+// should: a read (never a put) that meets a connection which the store closed since its last use goes on another one, as
+// HTTP allows (RFC 9110, section 9.2.2).
+func TestOneTryIsOneRequest(t *testing.T) {
+	for name, do := range operations {
+		for failure, fail := range map[string]func(http.ResponseWriter){
+			"overrun": func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) },
+			"throttled": func(w http.ResponseWriter) {
+				w.Header().Set("Retry-After", "0")
+				w.WriteHeader(http.StatusTooManyRequests)
+			},
+			"reset": func(w http.ResponseWriter) {
+				if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+					_ = c.(*net.TCPConn).SetLinger(0)
+					_ = c.Close()
+				}
+			},
+			"closed": func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+		} {
+			t.Run(name+"/"+failure, func(t *testing.T) {
+				var requests atomic.Int32
+				s := s3Serving(t, func(w http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					if requests.Add(1) == 1 { // the connection works, and is used again
+						w.WriteHeader(http.StatusNoContent)
+						return
+					}
+					fail(w)
+				})
+				if err := operations["put"](t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+				checkError(t, do(t.Context(), s), nil, classify.Transient, false)
+				most := int32(1)
+				if read := name == "get" || name == "head" || name == "list"; read && (failure == "reset" || failure == "closed") {
+					most = 2
+				}
+				if n := requests.Load() - 1; n < 1 || n > most {
+					t.Errorf("one try made %d requests", n)
+				}
+			})
 		}
 	}
 }
