@@ -76,6 +76,7 @@ func (c *cli) commands() []*cobra.Command {
 		c.tableCommand(),
 		c.offsetsCommand(),
 		c.holdsCommand(),
+		c.deadLettersCommand(),
 		c.pauseCommand(),
 		c.resumeCommand(),
 		c.auditCommand(),

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -99,71 +98,21 @@ func targetsOf(config *Config, args []string, anyTopic bool) (targets []opslog.T
 	return targets, nil
 }
 
-// errNothingToDo says that the log says already what an operation would say.
-var errNothingToDo = errors.New("nothing to do")
-
 func (c *cli) applyPausing(ctx context.Context, timeout time.Duration, config *Config, ch *change, p pausing, targets []opslog.Target) error {
-	o, err := openOperations(ctx, config, !ch.dryRun)
-	if err != nil {
-		return err
-	}
-	defer o.end()
-	looking, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	s, err := o.State(looking)
-	if err != nil {
-		return failedOperation(opslog.Entry{}, err)
-	}
-	effective, notes, err := p.judge(s, targets)
-	if err != nil {
-		return exitError{exitRefused, err}
-	}
-	for _, note := range notes {
-		if _, err := fmt.Fprintln(c.stderr, note); err != nil {
-			return err
-		}
-	}
-	if len(effective) == 0 {
-		_, err := fmt.Fprintln(c.stderr, errNothingToDo)
-		return err
-	}
-	do, err := c.confirm(ctx, ch, func(w io.Writer) error {
-		if ch.dryRun && c.output == "json" {
-			return writeJSON(w, pausingPlan{config.Pipeline, p.verb, effective})
-		}
-		_, err := fmt.Fprintf(w, "%s of pipeline %s: %s\n", p.verb, config.Pipeline, listTargets(effective))
-		return err
+	var effective []opslog.Target
+	return c.decide(ctx, timeout, config, ch, decision{
+		body: func() opslog.Body { return p.body(targets) },
+		judge: func(s *opslog.State) (notes []string, err error) {
+			if effective, notes, err = p.judge(s, targets); err == nil && len(effective) == 0 {
+				err = errNothingToDo
+			}
+			return notes, err
+		},
+		plan: func() (string, any) {
+			return fmt.Sprintf("%s of pipeline %s: %s", p.verb, config.Pipeline, listTargets(effective)), pausingPlan{config.Pipeline, p.verb, effective}
+		},
+		done: func() string { return p.past + " " + listTargets(effective) },
 	})
-	if !do {
-		return err
-	}
-	writing, cancel := context.WithTimeout(ctx, timeout) // the question took its time
-	defer cancel()
-	e, err := o.append(writing, ch, p.body(targets), func(s *opslog.State) error {
-		effective, _, err := p.judge(s, targets)
-		switch {
-		case err != nil:
-			return exitError{exitRefused, err}
-		case len(effective) == 0:
-			return errNothingToDo // somebody else did it meanwhile
-		}
-		return nil
-	})
-	var said exitError
-	switch {
-	case errors.Is(err, errNothingToDo):
-		_, err := fmt.Fprintln(c.stderr, errNothingToDo)
-		return err
-	case errors.As(err, &said):
-		return err
-	case err != nil:
-		return failedOperation(e, err)
-	}
-	if c.output == "json" {
-		return writeJSON(c.stdout, shownEntry{e, e.Hash()})
-	}
-	_, err = fmt.Fprintf(c.stdout, "%s %s (operation %d); members hear of it within %v\n", p.past, listTargets(effective), e.Seq, pollOperations)
-	return err
 }
 
 // pausingPlan is what a dry run prints as JSON.

@@ -8,9 +8,11 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// Body is the part of an operation that belongs to its kind: [Pause], [Resume], [OffsetsIntent] or [OffsetsDone].
+// Body is the part of an operation that belongs to its kind: [Pause], [Resume], [OffsetsIntent], [OffsetsDone]
+// or [FloodAllow].
 type Body interface {
 	Kind() Kind
 	check() error
@@ -132,6 +134,13 @@ type OffsetsDone struct {
 	Detail  string  `json:"detail,omitempty"` // why not won
 }
 
+// FloodAllow lets the bad records of a topic become dead letters until a time, however many they are. The newest one of
+// a topic is what holds, so that a shorter one takes an earlier one back.
+type FloodAllow struct {
+	Topic string    `json:"topic"`
+	Until time.Time `json:"until"` // by the clock of who wrote it
+}
+
 // Outcome is what became of a commit.
 type Outcome string
 
@@ -154,10 +163,23 @@ func (OffsetsIntent) Kind() Kind { return KindOffsetsIntent }
 // Kind implements [Body].
 func (OffsetsDone) Kind() Kind { return KindOffsetsDone }
 
+// Kind implements [Body].
+func (FloodAllow) Kind() Kind { return KindFloodAllow }
+
 func (p Pause) check() error  { return checkTargets(p.Targets) }
 func (r Resume) check() error { return checkTargets(r.Targets) }
 
 func (i OffsetsIntent) check() error { return checkMoves(i.Command, i.Table, i.Moves) }
+
+func (f FloodAllow) check() error {
+	switch {
+	case f.Topic == "":
+		return errors.New("the topic is missing")
+	case f.Until.IsZero():
+		return errors.New("it does not say until when")
+	}
+	return nil
+}
 
 func (d OffsetsDone) check() error {
 	switch d.Outcome {
@@ -211,6 +233,8 @@ func decodeBody(k Kind, raw json.RawMessage) (Body, error) {
 		return decodeAs[OffsetsIntent](raw)
 	case KindOffsetsDone:
 		return decodeAs[OffsetsDone](raw)
+	case KindFloodAllow:
+		return decodeAs[FloodAllow](raw)
 	}
 	return nil, fmt.Errorf("%w: %q", ErrUnknownKind, k)
 }

@@ -24,6 +24,7 @@ const (
 	KindResume        Kind = "resume"
 	KindOffsetsIntent Kind = "offsets.intent"
 	KindOffsetsDone   Kind = "offsets.done"
+	KindFloodAllow    Kind = "flood.allow"
 )
 
 // Operation is what an operator wants to be known of. Its kind is that of Body.

@@ -104,7 +104,7 @@ func signed(text string) []byte { return []byte(text + sumBefore + hashOf([]byte
 
 // TestEntriesOfLaterVersions have other kinds and more fields.
 func TestEntriesOfLaterVersions(t *testing.T) {
-	text := `{"seq":1,"id":"` + someID + `","prev":"","at":"2026-03-01T12:00:00Z","operator":"ada","kind":"flood.allow","reason":"r","body":[7],"more":{"a":1}`
+	text := `{"seq":1,"id":"` + someID + `","prev":"","at":"2026-03-01T12:00:00Z","operator":"ada","kind":"letters.replay","reason":"r","body":[7],"more":{"a":1}`
 	e, err := parse(signed(text))
 	if err != nil {
 		t.Fatal(err)
@@ -134,13 +134,15 @@ func drawBody(t *rapid.T) Body {
 		}
 	})
 	targets, moves := rapid.SliceOfN(target, 1, 4), rapid.SliceOfN(move, 1, 4)
-	switch rapid.IntRange(0, 3).Draw(t, "kind") {
+	switch rapid.IntRange(0, 4).Draw(t, "kind") {
 	case 0:
 		return Pause{targets.Draw(t, "targets")}
 	case 1:
 		return Resume{targets.Draw(t, "targets")}
 	case 2:
 		return OffsetsIntent{"offsets set", "orders", moves.Draw(t, "moves")}
+	case 3:
+		return FloodAllow{"orders", time.UnixMilli(rapid.Int64Range(1, 1<<40).Draw(t, "until")).UTC()}
 	}
 	return OffsetsDone{
 		Intent: rapid.Int64Min(1).Draw(t, "intent"), Command: "offsets set", Table: "orders", Moves: moves.Draw(t, "moves"),

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -168,6 +169,8 @@ func TestAppendRefusesWhatSaysNothing(t *testing.T) {
 		"no reason":   {Operator: "a", Body: opslog.Pause{Targets: []opslog.Target{opslog.All()}}},
 		"no target":   {Operator: "a", Reason: "r", Body: opslog.Resume{}},
 		"no move":     {Operator: "a", Reason: "r", Body: opslog.OffsetsIntent{Command: "offsets set", Table: "t"}},
+		"no topic":    {Operator: "a", Reason: "r", Body: opslog.FloodAllow{Until: time.Now()}},
+		"no end":      {Operator: "a", Reason: "r", Body: opslog.FloodAllow{Topic: "a"}},
 		"no outcome":  {Operator: "a", Reason: "r", Body: opslog.OffsetsDone{Intent: 1, Command: "c", Table: "t", Moves: []opslog.Move{{Topic: "a"}}}},
 	} {
 		if e, err := l.Append(t.Context(), op, nil); err == nil || classify.Of(err) != classify.Fatal {

@@ -10,12 +10,23 @@ import (
 type State struct {
 	head   Head
 	pauses map[Target]Paused
+	floods map[string]FloodAllowance // by topic
 }
 
 // Paused is a pause that stands.
 type Paused struct {
 	Target   Target    `json:"target"`
 	Since    time.Time `json:"since"`
+	Operator string    `json:"operator"`
+	Reason   string    `json:"reason"`
+	Seq      int64     `json:"seq"` // of the entry
+}
+
+// FloodAllowance is a [FloodAllow] with who wrote it and why. It may be over.
+type FloodAllowance struct {
+	Topic    string    `json:"topic"`
+	Since    time.Time `json:"since"`
+	Until    time.Time `json:"until"`
 	Operator string    `json:"operator"`
 	Reason   string    `json:"reason"`
 	Seq      int64     `json:"seq"` // of the entry
@@ -50,6 +61,22 @@ func (s *State) Pauses() []Paused {
 	return s.pausesWhere(func(Paused) bool { return true })
 }
 
+// FloodAllowed tells whether an operator allows that any number of a topic's records become dead letters now. The nil
+// State, of a log that nobody has read yet, allows nothing.
+func (s *State) FloodAllowed(topic string, now time.Time) bool {
+	a, ok := s.FloodAllowance(topic)
+	return ok && now.Before(a.Until)
+}
+
+// FloodAllowance returns the newest allowance of a topic, which may be over.
+func (s *State) FloodAllowance(topic string) (FloodAllowance, bool) {
+	if s == nil {
+		return FloodAllowance{}, false
+	}
+	a, ok := s.floods[topic]
+	return a, ok
+}
+
 func (s *State) pausesWhere(want func(Paused) bool) (all []Paused) {
 	for _, t := range slices.SortedFunc(maps.Keys(s.pauses), compareTargets) {
 		if p := s.pauses[t]; want(p) {
@@ -61,7 +88,7 @@ func (s *State) pausesWhere(want func(Paused) bool) (all []Paused) {
 
 // after returns the state with one more entry. What is paused already stays as it was: since and why do not change.
 func (s *State) after(e Entry) *State {
-	next := &State{head: e.Head(), pauses: s.pauses}
+	next := &State{head: e.Head(), pauses: s.pauses, floods: s.floods}
 	body, err := e.Decode()
 	if err != nil {
 		return next // of a later version: parse lets nothing else through
@@ -81,6 +108,14 @@ func (s *State) after(e Entry) *State {
 		next.pauses = maps.Clone(s.pauses)
 		for _, t := range b.Targets {
 			maps.DeleteFunc(next.pauses, func(paused Target, _ Paused) bool { return t.covers(paused) })
+		}
+	case FloodAllow:
+		next.floods = maps.Clone(s.floods)
+		if next.floods == nil {
+			next.floods = map[string]FloodAllowance{}
+		}
+		next.floods[b.Topic] = FloodAllowance{
+			Topic: b.Topic, Since: e.At, Until: b.Until, Operator: e.Operator, Reason: e.Reason, Seq: e.Seq,
 		}
 	}
 	return next

@@ -61,6 +61,38 @@ func TestPausesAreFolded(t *testing.T) {
 	}
 }
 
+func TestFloodAllowancesEnd(t *testing.T) {
+	s := &State{}
+	add := func(b Body) { s = s.after(entry(t, s.head.Seq+1, b)) }
+	until := someTime.Add(3 * time.Hour)
+	want := func(topic string, now time.Time, allowed bool) {
+		t.Helper()
+		if s.FloodAllowed(topic, now) != allowed {
+			t.Errorf("%s at %v: allowed is %v", topic, now, !allowed)
+		}
+	}
+	want("a", someTime, false)
+	add(FloodAllow{Topic: "a", Until: until})
+	before := s
+	want("a", until.Add(-1), true)
+	want("a", until, false)
+	want("b", someTime, false)
+	add(Pause{[]Target{Topic("b")}}) // other kinds leave it alone
+	want("a", until.Add(-1), true)
+	if a, ok := s.FloodAllowance("a"); !ok || a.Seq != 1 || a.Operator != "op1" || a.Reason != "r1" || a.Until != until {
+		t.Errorf("the allowance is %+v", a)
+	}
+	add(FloodAllow{Topic: "a", Until: someTime.Add(time.Hour)}) // the newest one holds: it takes the first one back
+	want("a", until.Add(-1), false)
+	want("a", someTime, true)
+	if !before.FloodAllowed("a", until.Add(-1)) {
+		t.Error("an older state changed")
+	}
+	if (*State)(nil).FloodAllowed("a", someTime) {
+		t.Error("a log that nobody has read allows something")
+	}
+}
+
 // TestPausedIsWhatTheWordsSay holds the fold against the plain meaning: a partition is paused if some pause names it, its
 // topic or everything, and no later resume covers that pause.
 func TestPausedIsWhatTheWordsSay(t *testing.T) {

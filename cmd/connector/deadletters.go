@@ -1,0 +1,17 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func (c *cli) deadLettersCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "deadletters",
+		Aliases: []string{"dlq"},
+		Short:   "Look at dead letters, and allow a flood of them",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(c.deadLettersAllowCommand())
+	return cmd
+}
