@@ -22,6 +22,9 @@ type GroupConfig struct {
 	Group string
 	// Topics are subscribed to as far as they exist. The others are waited for.
 	Topics []string
+	// Optional are topics that are subscribed to once they exist, and not missed before. It is asked at each look and may
+	// be nil.
+	Optional func() []string
 	// Matches says which topics are subscribed to besides, those that are created later included. Kafka's internal ones
 	// are never asked about. nil: none, and only Topics are looked at.
 	Matches func(topic string) bool

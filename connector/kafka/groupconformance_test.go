@@ -27,6 +27,7 @@ var conformance = []struct {
 	{"TopicCreatedAnew", testTopicCreatedAnew},
 	{"TopicDeleted", testTopicDeleted},
 	{"Matches", testMatches},
+	{"Optional", testOptional},
 	{"ClaimsStay", testClaimsStay},
 	{"Offsets", testOffsets},
 	{"CommitFenced", testCommitFenced},
@@ -220,6 +221,39 @@ func testMatches(t *testing.T, s *scene) {
 	s.until("all are read", a.has(6+roomToMatch))
 	if a.newest().member == name {
 		t.Error("the room never ends")
+	}
+}
+
+// testOptional: a topic that need not be there is not missed, read once it is, from its first record, and let go of when it
+// is deleted. The group stays as it is meanwhile.
+func testOptional(t *testing.T, s *scene) {
+	s.create("t", 1)
+	a := s.start(func(_ *Config, g *GroupConfig) {
+		g.Optional = func() []string { return []string{s.prefix + "t-dlq", s.prefix + "u-dlq"} }
+	}, "t")
+	s.until("joined", a.has(1))
+	calm := func() {
+		t.Helper()
+		if missing := a.missing(); len(missing) > 0 || strings.Contains(a.logs.String(), "do not exist") {
+			t.Errorf("%v is missed:\n%s", missing, a.logs)
+		}
+	}
+	calm()
+	name := a.newest().member
+	s.create("t-dlq", 2)
+	s.until("it is read", a.has(3))
+	if d := cmp.Diff([]string{s.prefix + "t-dlq"}, a.now().Appeared); d != "" {
+		t.Errorf("appeared (-want +got):\n%s", d)
+	}
+	names, err := a.Topics(t.Context())
+	if d := cmp.Diff([]string{s.prefix + "t", s.prefix + "t-dlq"}, names); d != "" || err != nil {
+		t.Errorf("%v %s", err, d)
+	}
+	s.delete("t-dlq")
+	s.until("it is let go of", a.has(1))
+	calm()
+	if now := a.newest().member; now != name {
+		t.Errorf("the group was left for a topic that came and went: member %s, then %s", name, now)
 	}
 }
 

@@ -45,7 +45,12 @@ type membership struct {
 // join starts to join the group. The result must be left.
 func (g *Group) join(ctx context.Context, topics topics) (*membership, error) {
 	m := &membership{group: g, base: topics}
-	more := len(g.Absent())
+	more := 0
+	for _, name := range g.names() {
+		if _, there := topics[name]; !there {
+			more++
+		}
+	}
 	if g.cfg.Matches != nil {
 		more += roomToMatch
 	}

@@ -87,14 +87,16 @@ const missingLogEvery = time.Minute
 // look returns what there is of the configured topics, and remembers what is absent. An error that is Fatal is a hold:
 // nothing can be read.
 func (g *Group) look(ctx context.Context) (sight, error) {
-	seen, err := g.client.wanted(ctx, g.cfg.Topics, g.cfg.Matches)
+	names := g.names()
+	seen, err := g.client.wanted(ctx, names, g.cfg.Matches)
 	if err != nil {
 		return sight{}, err
 	}
 	var absent []Absent
 	var refusal error
-	for _, name := range g.cfg.Topics {
-		if _, ok := seen.topics[name]; ok {
+	for _, name := range names {
+		_, listed := slices.BinarySearch(g.cfg.Topics, name)
+		if _, ok := seen.topics[name]; ok || !listed && seen.refused[name] == nil {
 			continue
 		}
 		a := Absent{Topic: name, Reason: connector.ReasonTopicMissing, Detail: "the cluster has no topic of this name", Since: time.Now()}
@@ -112,6 +114,14 @@ func (g *Group) look(ctx context.Context) (sight, error) {
 		return sight{}, refusal
 	}
 	return seen, nil
+}
+
+// names are the topics to ask for by name.
+func (g *Group) names() []string {
+	if g.cfg.Optional == nil {
+		return g.cfg.Topics
+	}
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(g.cfg.Topics, g.cfg.Optional()))))
 }
 
 // note remembers a look, and says what has changed.
@@ -229,14 +239,15 @@ func (m *clusterMetadata) sight(want func(*topicMetadata) bool) (sight, error) {
 	return seen, nil
 }
 
-// Topics returns the names of those of the configured topics that exist now, sorted: listed ones and those that match.
-// Nothing is joined for it. A listed one that is refused is an error.
+// Topics returns the names of those of the configured topics that exist now, sorted: listed ones, optional ones and those
+// that match. Nothing is joined for it. One that was asked for by name and is refused is an error.
 func (g *Group) Topics(ctx context.Context) ([]string, error) {
-	seen, err := g.client.wanted(ctx, g.cfg.Topics, g.cfg.Matches)
+	names := g.names()
+	seen, err := g.client.wanted(ctx, names, g.cfg.Matches)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range g.cfg.Topics {
+	for _, name := range names {
 		if err := seen.refused[name]; err != nil {
 			return nil, err
 		}
