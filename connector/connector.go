@@ -37,6 +37,8 @@ type TopicConfig struct {
 	Table  string // its name; one table may be fed by many topics, which agree on Commit
 	Start  Start
 	Refuse Refusals
+	// Rare says that the topic has few records, if any: its table does not count among those that share memory.
+	Rare   bool
 	Commit Limits
 	// HealthRecords are those of this topic alone, whatever else feeds the table.
 	HealthRecords HealthRecords
@@ -63,6 +65,8 @@ type Target struct {
 	Decoder Decoder
 	// Letters takes bad records of the topics that have rules for them. Without it every bad record holds its partition.
 	Letters DeadLetters
+	// Nulls says that the decoder makes rows of records without a value, too. Else they are passed over and counted.
+	Nulls bool
 }
 
 // Connector moves every record of its topics into their tables.

@@ -195,7 +195,7 @@ func (l *lane) row(b *block, r *Record, o *openChunk) {
 		return
 	}
 	err := b.refuse.Of(r)
-	if err == nil && r.Value == nil {
+	if err == nil && r.Value == nil && !b.table.nulls {
 		l.metrics.tombstones.Inc()
 		return
 	}

@@ -77,8 +77,23 @@ func (r *reader) batchShare() int64 { return r.pools.Batch.Size() / 100 * 45 }
 // crowding tells whether a table that has a cut on its way takes more than its part, while others need theirs.
 func (r *reader) crowding(t *tableState) bool {
 	pool := r.pools.Batch
-	return len(r.tables) > 1 && pool.Used() > pool.Size()/2 &&
-		t.cutting.held.Load()+t.filled.held.Load() >= pool.Size()/int64(2*len(r.tables))
+	sharing := r.sharing()
+	if t.rare {
+		sharing++
+	}
+	return sharing > 1 && pool.Used() > pool.Size()/2 &&
+		t.cutting.held.Load()+t.filled.held.Load() >= pool.Size()/int64(2*sharing)
+}
+
+// sharing is how many tables the batch pool is for. Those that are hardly ever fed do not count: when they are, what they
+// need is taken by cutting others early, and otherwise it would lie idle.
+func (r *reader) sharing() (n int) {
+	for _, t := range r.tables {
+		if !t.rare {
+			n++
+		}
+	}
+	return n
 }
 
 // pressing is the table to cut so that the batch pool gets room, nil if it has enough or soon will have: the largest one,

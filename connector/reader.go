@@ -63,6 +63,8 @@ type tableState struct {
 	name    string
 	writer  *writer
 	decoder Decoder
+	nulls   bool // the decoder takes records without a value
+	rare    bool // hardly ever fed
 	limits  Limits
 	filled  filled
 	claims  map[Partition]*claim // of this table
@@ -208,10 +210,10 @@ func (r *reader) feeds(topic string) *tableState {
 	}
 	i := slices.IndexFunc(r.tables, func(t *tableState) bool { return t.name == conf.Table })
 	if i < 0 {
-		t := &tableState{name: conf.Table, decoder: target.Decoder, limits: conf.Commit, claims: map[Partition]*claim{}}
+		t := &tableState{name: conf.Table, decoder: target.Decoder, nulls: target.Nulls, rare: conf.Rare, limits: conf.Commit, claims: map[Partition]*claim{}}
 		t.writer = r.newWriter(t, target)
 		i, r.tables = len(r.tables), append(r.tables, t)
-		r.chunk.set(r.pools.Batch.Size(), len(r.lanes), len(r.tables))
+		r.chunk.set(r.pools.Batch.Size(), len(r.lanes), r.sharing())
 		if r.begun != nil {
 			r.begun(t.writer)
 		}

@@ -37,7 +37,7 @@ func (r *reader) retire(t *tableState) {
 		}
 	}
 	r.tables = slices.DeleteFunc(r.tables, func(o *tableState) bool { return o == t })
-	r.chunk.set(r.pools.Batch.Size(), len(r.lanes), len(r.tables))
+	r.chunk.set(r.pools.Batch.Size(), len(r.lanes), r.sharing())
 	r.dropOpen(t)
 	var closed func()
 	if r.retired != nil {
