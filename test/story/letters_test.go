@@ -260,8 +260,9 @@ func TestTheDeadLetterTopicIsDown(t *testing.T) {
 				time.Sleep(20 * time.Minute)
 				st := p.Connector.Status()
 				for _, c := range st.Claims {
-					if refused && (c.Hold == nil || time.Since(c.Hold.Since) < 20*time.Minute) {
-						t.Errorf("%v: the hold came and went: %+v", c.Partition, c.Hold)
+					// A commit of records before the first bad one may be won, and end the hold for a moment.
+					if refused && (c.Hold == nil || time.Since(c.Hold.Since) < 10*time.Minute) {
+						t.Errorf("%v: nothing holds it for long: %+v", c.Partition, c.Hold)
 					}
 					if c.Next > 80 {
 						t.Errorf("%v is read to %d while nothing is committed", c.Partition, c.Next)
