@@ -117,6 +117,7 @@ type TopicConfig struct {
 	MetadataColumns []string
 	Commit          CommitConfig
 	BadRecords      string
+	DeadLetters     DeadLettersConfig
 	HealthRecords   HealthRecordsConfig
 }
 
@@ -179,7 +180,7 @@ func NewConfig() *Config {
 		Breaker: BreakerConfig{Failures: 5, OpenFor: 60 * time.Second, Successes: 3},
 		Defaults: TopicConfig{
 			Table: "{topic}", Format: "json", Start: "earliest", UnknownFields: "ignore", Tombstones: "skip", Keys: "any",
-			MetadataColumns: slices.Clone(metadataColumns[:]), BadRecords: "hold",
+			MetadataColumns: slices.Clone(metadataColumns[:]), BadRecords: "dead_letter", DeadLetters: usualDeadLetters(),
 			HealthRecords: HealthRecordsConfig{Drop: true},
 			Commit:        CommitConfig{Every: 60 * time.Second, Rows: 1_000_000, Bytes: 128 << 20, FileSize: 128 << 20},
 		},
@@ -269,7 +270,7 @@ func (c *Config) keys() []key {
 
 // keys are the keys of defaults and of each topic.
 func (t *TopicConfig) keys() []key {
-	return []key{
+	return slices.Concat([]key{
 		{"table", text(&t.Table, nil), ""},
 		{"format", choice(&t.Format, []string{"avro", "protobuf", "raw", "string", "csv", "dead_letter"}, "json"), ""},
 		{"start", choice(&t.Start, nil, "earliest", "latest", "timestamp", "explicit"), ""},
@@ -283,10 +284,11 @@ func (t *TopicConfig) keys() []key {
 		{"commit.rows", count(&t.Commit.Rows, 1, 1_000_000_000), ""},
 		{"commit.bytes", size(&t.Commit.Bytes, 64<<10, 16<<30), ""},
 		{"commit.file_size", size(&t.Commit.FileSize, 64<<10, 16<<30), ""},
-		{"bad_records", choice(&t.BadRecords, []string{"dead_letter"}, "hold"), ""},
+		{"bad_records", choice(&t.BadRecords, nil, "dead_letter", "hold"), ""},
+	}, t.DeadLetters.keys(), []key{
 		{"health_records.drop", boolean(&t.HealthRecords.Drop), ""},
 		{"health_records.secret_file", text(&t.HealthRecords.SecretFile, nil), ""},
-	}
+	})
 }
 
 // tableScoped are the keys of a topic that say something about its table: topics that share one must agree on them.

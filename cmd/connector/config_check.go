@@ -98,6 +98,7 @@ func (l *loader) checkTopics() {
 	}
 	if len(names) > 0 || len(c.Patterns) > 0 {
 		l.checkTables()
+		l.checkLetters()
 		return
 	}
 	if !l.failed("topics") && len(l.topics) == 0 && !l.failedBelow("topics.") {

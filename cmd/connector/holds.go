@@ -253,11 +253,14 @@ func (q *questions) recordAt(ctx context.Context, l *look, p connector.Partition
 	}
 }
 
-// rowOf says why a record cannot become a row, nil if it can or need not.
+// rowOf says why a record cannot become a row and holds, nil if it can, need not, or becomes a dead letter.
 func (l *look) rowOf(p connector.Partition, r *connector.Record) error {
 	topic, _, err := l.table.config.route(p.Topic)
 	if err != nil {
 		return err
+	}
+	if topic.writesLetters() {
+		return nil
 	}
 	if err := topic.refusals().Of(r); err != nil || r.Value == nil {
 		return err

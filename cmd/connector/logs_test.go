@@ -98,7 +98,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		topics = append(topics, topic+": {}")
 	}
 	l := newLakeOn(t, `
-defaults: {schema: "n int not null, s string, at timestamp, o struct<p:int>", commit: {every: 100ms}}
+defaults: {schema: "n int not null, s string, at timestamp, o struct<p:int>", commit: {every: 100ms}, bad_records: hold}
 topics: {`+strings.Join(topics, ", ")+`}`,
 		", offset_commit_interval: 100ms, sasl: {mechanism: plain, username: sluice, password: "+hush+"-sasl, insecure_plaintext: true}",
 		[]kgo.Opt{kgo.SASL(saslplain.Auth{User: "sluice", Pass: hush + "-sasl"}.AsMechanism())},

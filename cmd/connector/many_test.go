@@ -137,7 +137,10 @@ func TestMetricsOfTables(t *testing.T) {
 	}
 	for name, want := range map[string][]string{
 		"sluice_delta_table_version": {"table=orders", "table=users"},
-		"sluice_breaker_state":       {"dependency=kafka table=", "dependency=operations_log table=", "dependency=store table=orders", "dependency=store table=users"},
+		"sluice_breaker_state": {
+			"dependency=dead_letters table=orders", "dependency=dead_letters table=users", "dependency=kafka table=",
+			"dependency=operations_log table=", "dependency=store table=orders", "dependency=store table=users",
+		},
 	} {
 		if d := cmp.Diff(want, found[name]); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
@@ -165,7 +168,7 @@ func TestMetricsOfTables(t *testing.T) {
 	for _, d := range s.report().Dependencies {
 		names = append(names, d.Name+" "+d.Table)
 	}
-	if d := cmp.Diff([]string{"store orders", "store users", "kafka ", "operations_log "}, names); d != "" {
+	if d := cmp.Diff([]string{"store orders", "dead_letters orders", "store users", "dead_letters users", "kafka ", "operations_log "}, names); d != "" {
 		t.Error(d)
 	}
 }

@@ -109,7 +109,7 @@ func (l *lake) stands(want map[int32]int64) {
 // newOrders returns a lake whose table orders has n records of each of two partitions.
 func newOrders(t *testing.T, n int) *lake {
 	t.Helper()
-	l := newLake(t, "topics: {orders: {}}")
+	l := newLake(t, "topics: {orders: {bad_records: hold}}")
 	l.create("orders", 2)
 	l.produce("orders", n, 0, 1)
 	l.runs(0, "run", "--until-current")
@@ -339,7 +339,7 @@ func TestOffsetsAcceptGap(t *testing.T) {
 
 func TestOffsetsSkip(t *testing.T) {
 	t.Parallel()
-	l := newLake(t, "topics: {orders: {}}")
+	l := newLake(t, "topics: {orders: {bad_records: hold}}")
 	l.create("orders", 2)
 	batch := []*kgo.Record{{Topic: "orders", Value: []byte(`{"n":0}`)}, {Topic: "orders", Value: []byte(`{"n":"poison"}`)}, {Topic: "orders", Value: []byte(`{"n":2}`)}}
 	if err := l.client.ProduceSync(t.Context(), batch...).FirstErr(); err != nil {

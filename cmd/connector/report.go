@@ -21,6 +21,9 @@ func (s *system) standing(table string, p connector.Partition) *connector.Hold {
 		if h := waiting(t.storing, connector.ReasonStoreDown); h != nil {
 			return h
 		}
+		if h := waiting(t.letters.guard, connector.ReasonDeadLettersUnavailable); h != nil {
+			return h
+		}
 	}
 	if h := waiting(s.asking, connector.ReasonKafkaDown); h != nil {
 		return h
@@ -89,6 +92,7 @@ func (s *system) dependencies() (all []health.Dependency) {
 	}
 	for _, t := range s.tables.all() {
 		guarded(t.storing, t.path)
+		guarded(t.letters.guard, t.path)
 	}
 	guarded(s.asking, "")
 	guarded(s.reading, "")

@@ -22,6 +22,7 @@ type writtenTable struct {
 	*delta.Table
 	path    string // below storage.url
 	storing *reliability.Guard
+	letters *letterWriter
 	decoder connector.Decoder
 	metrics *revocable
 }
@@ -104,6 +105,7 @@ func (s *system) open(topic TopicConfig) (*writtenTable, error) {
 	if err != nil {
 		return nil, fmt.Errorf("table %q: %w", t.path, err)
 	}
+	t.letters = s.letterWriter(t, logger)
 	if s.tables.byPath == nil {
 		s.tables.byPath = map[string]*writtenTable{}
 	}
@@ -176,8 +178,8 @@ func (s *system) route(name string) (connector.TopicConfig, connector.Target, bo
 		return connector.TopicConfig{}, connector.Target{}, false
 	}
 	return connector.TopicConfig{
-		Topic: name, Table: topic.Table, Start: topic.start(), Refuse: topic.refusals(),
+		Topic: name, Table: topic.Table, Start: topic.start(), Refuse: topic.refusals(), Letters: topic.rules(),
 		Commit:        connector.Limits{Every: topic.Commit.Every, Rows: topic.Commit.Rows, Bytes: topic.Commit.Bytes},
 		HealthRecords: s.secrets.of(topic),
-	}, connector.Target{Table: t, Decoder: t.decoder}, true
+	}, connector.Target{Table: t, Decoder: t.decoder, Letters: t.letters}, true
 }

@@ -63,8 +63,13 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 	}
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	// The store, and in it the tables that the configuration names.
+	// Connections to Kafka, where tables send their dead letters, too.
 	var err error
+	if s.client, err = c.newClient(o.dial, logger, s.registry); err != nil {
+		return nil, err
+	}
+
+	// The store, and in it the tables that the configuration names.
 	if s.bucket, err = openStore(ctx, c); err != nil {
 		return nil, err
 	}
@@ -83,10 +88,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 		return nil, err
 	}
 
-	// Kafka: connections, membership, reading.
-	if s.client, err = c.newClient(o.dial, logger, s.registry); err != nil {
-		return nil, err
-	}
+	// Kafka: membership, reading.
 	s.asking = s.guard("kafka")
 	membership := kafka.GroupConfig{Group: c.Kafka.Group, Topics: c.topicNames(), Session: c.Kafka.Session, WatchEvery: o.watchEvery}
 	if len(c.Patterns) > 0 {

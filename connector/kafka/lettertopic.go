@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -116,35 +115,11 @@ func (d *DeadLetters) lookForLeaders(ctx context.Context, t *letterTopic) error 
 
 // create creates the topic. That somebody else was faster is no error.
 func (d *DeadLetters) create(ctx context.Context, t *letterTopic) error {
-	partitions := 1
-	if m, err := d.client.metadata(ctx, t.source); err == nil {
-		if source := m.topic(t.source); source != nil && source.Err == 0 {
-			partitions = min(max(len(source.Partitions), 1), mostLetterPartitions)
-		}
-	}
-	retention := int64(-1)
-	if t.Retention >= 0 {
-		retention = t.Retention.Milliseconds()
-	}
-	settings := []kafka.ConfigEntry{
-		{ConfigName: "cleanup.policy", ConfigValue: "delete"},
-		{ConfigName: "retention.ms", ConfigValue: strconv.FormatInt(retention, 10)},
-	}
-	if s, err := d.client.TopicSettings(ctx, t.source); err == nil && s.MaxBatch > 0 && s.MaxBatch < 1<<30 {
-		// The largest record of the source has room, with what comes with it.
-		settings = append(settings, kafka.ConfigEntry{ConfigName: "max.message.bytes", ConfigValue: strconv.FormatInt(s.MaxBatch+letterOverhead, 10)})
-	}
-	ctx, cancel := context.WithTimeout(ctx, d.client.timeout())
-	defer cancel()
-	response, err := d.client.requests().CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
-		Topic: t.Name, NumPartitions: partitions, ReplicationFactor: -1, ConfigEntries: settings,
-	}}})
-	if err == nil {
-		err = response.Errors[t.Name]
-	}
+	topic := d.client.newLetterTopic(ctx, t.LetterTopic, t.source)
+	err := d.client.createTopic(ctx, topic, false)
 	switch {
 	case err == nil:
-		d.logger.InfoContext(ctx, "dead-letter topic created", "topic", t.Name, "partitions", partitions, "retention_ms", retention)
+		d.logger.InfoContext(ctx, "dead-letter topic created", "topic", t.Name, "partitions", topic.partitions, "retention", t.Retention)
 		return nil
 	case errors.Is(err, kafka.TopicAlreadyExists):
 		return nil

@@ -19,9 +19,10 @@ const metadataVersion = 10
 
 // clusterMetadata is what brokers say about the cluster and some of its topics.
 type clusterMetadata struct {
-	Cluster string // the cluster's id
-	Brokers []brokerMetadata
-	Topics  []topicMetadata // in the order of the names asked for
+	Cluster    string // the cluster's id
+	Controller int32  // -1 if there is none
+	Brokers    []brokerMetadata
+	Topics     []topicMetadata // in the order of the names asked for
 }
 
 // topic returns a topic by name, nil if it was not asked for.
@@ -130,7 +131,7 @@ func decodeMetadata(b []byte) (*clusterMetadata, error) {
 		d.tags()
 	}
 	m.Cluster = d.str()
-	d.i32() // controller
+	m.Controller = d.i32()
 	for n := d.array(); n > 0 && d.err == nil; n-- {
 		t := topicMetadata{Err: kafka.Error(d.i16()), Name: d.str(), ID: d.uuid()}
 		t.Internal = d.i8() != 0

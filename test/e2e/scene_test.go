@@ -172,6 +172,7 @@ defaults:
   schema: %[6]q
   start: %[8]s
   commit: %[13]s
+  bad_records: hold
 topics: {%[1]s: {}%[10]s}
 health: {listen: %[7]q}
 shutdown: {drain: 10s}
