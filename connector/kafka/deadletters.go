@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,6 +54,7 @@ type DeadLetters struct {
 	logger *slog.Logger
 	linked prometheus.Counter
 	topics map[LetterTopic]*letterTopic
+	failed *letterTopic // the last time
 }
 
 var _ connector.DeadLetters = (*DeadLetters)(nil)
@@ -93,11 +95,28 @@ func (d *DeadLetters) Write(ctx context.Context, letters []deadletter.Letter) er
 		}
 		waiting[t] = enqueue(waiting[t], l)
 	}
+	// Whoever calls tries again each minute, with all of the letters: first where it failed, so that the other topics do not
+	// get theirs again each time.
+	slices.SortStableFunc(topics, func(a, b *letterTopic) int {
+		switch {
+		case a == b:
+			return 0
+		case a == d.failed:
+			return -1
+		case b == d.failed:
+			return 1
+		}
+		return 0
+	})
 	for _, t := range topics {
 		err := d.write(ctx, t, waiting[t])
 		if err == nil {
+			if t == d.failed {
+				d.failed = nil
+			}
 			continue
 		}
+		d.failed = t
 		t.forget() // whoever mends it may change anything
 		if ctx.Err() != nil {
 			return classify.Mark(context.Cause(ctx), classify.Canceled)

@@ -37,6 +37,7 @@ var lettersConformance = []struct {
 	{"CreatedOnRequest", testLettersCreatedOnRequest},
 	{"Missing", testLettersMissing},
 	{"Compacted", testLettersCompacted},
+	{"FailedFirst", testLettersFailedFirst},
 	{"LargeForTheTopic", testLettersLargeForTheTopic},
 	{"LimitLowered", testLettersLimitLowered},
 	{"Order", testLettersOrder},
@@ -277,6 +278,32 @@ func testLettersCompacted(t *testing.T, w *scene) {
 }
 
 // A record that is too large for the topic goes into the bucket, and is whole again with what lies there.
+// What cannot be written to one topic is not repeated in the others each time that it is tried again.
+func testLettersFailedFirst(t *testing.T, w *scene) {
+	for _, source := range []string{"a", "b", "c"} {
+		w.create(source, 1)
+	}
+	w.createWith("b-dlq", 1, "cleanup.policy", "compact")
+	d := w.desk()
+	letters := []deadletter.Letter{d.letter("a", 0, 1, "one"), d.letter("b", 0, 2, "two"), d.letter("c", 0, 3, "three")}
+	for range 3 {
+		d.holds(letters, "b-dlq")
+	}
+	w.same(letters[:1], w.letters("a-dlq", 1))
+	value := "delete"
+	if _, err := w.admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "cleanup.policy", Value: &value}}, w.prefix+"b-dlq"); err != nil {
+		t.Fatal(err)
+	}
+	for d.Write(t.Context(), letters) != nil { // brokers learn of it one after the other
+		if err := reliability.Wait(t.Context(), 100*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.same(letters[1:2], w.letters("b-dlq", 1))
+	w.same(letters[2:], w.letters("c-dlq", 1))
+	w.letters("a-dlq", 2)
+}
+
 func testLettersLargeForTheTopic(t *testing.T, w *scene) {
 	w.create("s", 1)
 	w.createWith("s-dlq", 1, "max.message.bytes", "3000")
