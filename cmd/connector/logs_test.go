@@ -5,11 +5,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -219,5 +226,145 @@ func TestShuttingDownIsSaid(t *testing.T) {
 	}
 	if n := len(out.lines(t, "drained")); n != 1 {
 		t.Errorf("drained is said %d times", n)
+	}
+}
+
+// A spoken line is what the source says in one place.
+type spoken struct {
+	where string
+	level string // "" if it is decided while running
+	keys  []string
+	open  bool // it may have more keys
+}
+
+// spokenLines finds the lines of the log in the sources of the product.
+func spokenLines(t *testing.T) map[string][]spoken {
+	t.Helper()
+	found := map[string][]spoken{}
+	const root = "../.."
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (path == filepath.Join(root, "test") || strings.HasPrefix(d.Name(), ".") && path != root):
+			return fs.SkipDir
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "test/"):
+			return nil
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, path, nil, 0)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			level, at := speaks(call)
+			if at < 0 || at >= len(call.Args) {
+				return true
+			}
+			if msg, ok := literal(call.Args[at]); ok {
+				s := spoken{where: fmt.Sprintf("%s:%d", path, fset.Position(call.Pos()).Line), level: level, open: call.Ellipsis.IsValid()}
+				for _, arg := range call.Args[at+1:] {
+					if key, ok := literal(arg); ok {
+						s.keys = append(s.keys, key)
+					}
+				}
+				found[msg] = append(found[msg], s)
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// speaks tells whether a call writes a line, at which level, and which argument is its text; -1 if it does not.
+func speaks(call *ast.CallExpr) (level string, at int) {
+	switch f := call.Fun.(type) {
+	case *ast.SelectorExpr:
+		name, inContext := strings.CutSuffix(f.Sel.Name, "Context")
+		switch {
+		case name == "Log":
+			return "", 2
+		case !slices.Contains([]string{"Debug", "Info", "Warn", "Error"}, name):
+		case inContext:
+			return strings.ToUpper(name), 1
+		default:
+			return strings.ToUpper(name), 0
+		}
+	case *ast.CallExpr: // what Reason.tell returned
+		if of, ok := f.Fun.(*ast.SelectorExpr); ok && of.Sel.Name == "tell" {
+			return "", 0
+		}
+	}
+	return "", -1
+}
+
+func literal(e ast.Expr) (string, bool) {
+	lit, ok := e.(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return "", false
+	}
+	s, err := strconv.Unquote(lit.Value)
+	return s, err == nil
+}
+
+// TestLogTable keeps the tables of docs/operations.md and the lines of the source together: texts, levels and keys.
+func TestLogTable(t *testing.T) {
+	_, section, _ := strings.Cut(read(t, "../../docs/operations.md"), "\n## What the log says\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	source := spokenLines(t)
+	ticked := regexp.MustCompile("`([^`]+)`")
+	names := func(cell string) (all []string) {
+		for _, m := range ticked.FindAllStringSubmatch(cell, -1) {
+			all = append(all, m[1])
+		}
+		return all
+	}
+	documented := map[string]bool{}
+	for row := range strings.Lines(section) {
+		cells := strings.Split(strings.TrimSpace(row), "|")
+		if len(cells) != 6 || !strings.HasPrefix(row, "| `") {
+			continue
+		}
+		levels, keys := strings.Split(strings.TrimSpace(cells[2]), ", "), names(cells[3])
+		for _, msg := range names(cells[1]) {
+			if documented[msg] {
+				t.Errorf("%q has two rows", msg)
+			}
+			documented[msg] = true
+			if len(source[msg]) == 0 {
+				t.Errorf("%q is not in the source", msg)
+			}
+			said := []string{"batch_id", "table"} // which a logger may bring along
+			for _, s := range source[msg] {
+				said = append(said, s.keys...)
+				if s.open {
+					said = append(said, keys...)
+				}
+				if s.level != "" && !slices.Contains(levels, s.level) {
+					t.Errorf("%s: %q is %s, its row says %v", s.where, msg, s.level, levels)
+				}
+				for _, key := range s.keys {
+					if !slices.Contains(keys, key) {
+						t.Errorf("%s: %q has the key %s, its row has %v", s.where, msg, key, keys)
+					}
+				}
+			}
+			for _, key := range keys {
+				if !slices.Contains(said, key) {
+					t.Errorf("the row of %q has the key %s, which no line says", msg, key)
+				}
+			}
+		}
+	}
+	if len(documented) < 80 {
+		t.Errorf("only %d rows were found", len(documented))
 	}
 }

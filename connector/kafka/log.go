@@ -308,7 +308,7 @@ func (l *Log) trouble(where troubled, err error) {
 		l.troubles[where] = t
 	}
 	if t.Reason != reason {
-		l.logger.Warn("reading from Kafka fails", append(where.attrs(), "reason", reason, "error", err)...)
+		l.logger.Warn("reading from Kafka fails", append(where.attrs(), "reason", reason, "err", err)...)
 	}
 	t.Reason, t.Err = reason, err
 }
