@@ -55,5 +55,10 @@ func (w *writer) commit(ctx context.Context, p *Plan, holding *holding) (*Snapsh
 
 	// (e) The reader notes the group offsets of what has settled, and writes them at its next turn.
 	// A crash: the group offsets are old. The table is right, the next resume mends them.
+
+	// (f) Remember the fingerprints of the rows. Never before (d): those of rows that are not in the table would make the
+	// records that are read again duplicates of nothing.
+	// A crash: the next owner reads them from the table.
+	w.remember(ctx, p)
 	return s, nil
 }

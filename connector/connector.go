@@ -67,6 +67,8 @@ type Target struct {
 	Letters DeadLetters
 	// Nulls says that the decoder makes rows of records without a value, too. Else they are passed over and counted.
 	Nulls bool
+	// Duplicates says which records of the table are the same for their producer; nil: coordinates alone tell records apart.
+	Duplicates *Duplicates
 }
 
 // Connector moves every record of its topics into their tables.
@@ -201,6 +203,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 				table: target.Table, letters: target.Letters, group: c.Group, log: c.Log, kafka: c.Kafka, pipeline: c.Pipeline, member: c.Member,
 				start: map[string]Start{}, rules: map[string]LetterRules{}, floodAllowed: floodAllowed, told: newLetterLog(),
 				out: outcomes, lanes: n, batch: pools.Batch, tell: func() { wake(progress) }, logger: c.Logger.With("table", t.name), metrics: m, wake: make(chan struct{}, 1), state: t,
+				recollection: newRecollection(target.Duplicates),
 			}
 		},
 		offsets:  newOffsetKeeper(c.Group, c.OffsetCommitInterval, c.Logger, m),

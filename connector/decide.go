@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -19,9 +20,12 @@ type Chunk struct {
 	Rows   arrow.RecordBatch
 	Schema Schema // that the rows were built for
 	Runs   []Run  // all rows, in order
-	held   int64  // of the batch pool, in bytes
 	// oldest is the least timestamp of the records, 0 if none has one.
 	oldest int64
+	// Entries are what the rows are known by for their producer, one for each; nil if the table declares no identity.
+	Entries []idempotency.Entry
+	held    int64 // of the batch pool, in bytes
+	entries int64 // the same of Entries, and of judging them
 }
 
 // Run is rows [From, To) of a chunk, which stem from offsets [First, Last] of one session of a claim.
@@ -48,6 +52,8 @@ type Cut struct {
 	Chunks     []Chunk
 	Candidates []Candidate
 	Dropped    []Dropped
+	// Seen is when those of the fingerprints of its rows that are remembered were, in milliseconds.
+	Seen map[Partition]map[idempotency.Fingerprint]int64
 }
 
 // Plan is what a cut will commit.
@@ -63,6 +69,12 @@ type Plan struct {
 	oldest int64
 	// Holds are the claims that a bad record stops, each at its offset.
 	Holds []Hold
+
+	// Of duplicates: what is kept is remembered once the plan is in the log, as of now; some of what was skipped.
+	kept    map[Partition][][]idempotency.Entry
+	judged  map[Partition]idempotency.Counts
+	skipped []idempotency.Coordinates
+	now     time.Time
 
 	tableID string
 	// expects are the positions that PRE compares, by appId.
@@ -105,8 +117,9 @@ func decide(cut *Cut, s *Snapshot, t terms) *Plan {
 		letters[c.Partition]++
 		p.Letters[i] = c.letter(t.member, cut.Batch)
 	}
+	d := deduct(cut, p, s, &t)
 	for _, c := range cut.Chunks {
-		pieces := unmasked(c, p.Next, rows)
+		pieces := p.unmasked(c, d, rows)
 		if len(pieces) > 0 && !slices.Contains(p.schemas, c.Schema) {
 			p.schemas = append(p.schemas, c.Schema)
 		}
@@ -115,6 +128,7 @@ func decide(cut *Cut, s *Snapshot, t terms) *Plan {
 		}
 		p.Pieces = append(p.Pieces, pieces...)
 	}
+	d.done(p, s)
 	health := explained(cut.Dropped, p.Next)
 	for _, partition := range slices.SortedFunc(maps.Keys(p.Next), comparePartitions) {
 		span := p.Next[partition]
@@ -123,7 +137,8 @@ func decide(cut *Cut, s *Snapshot, t terms) *Plan {
 			continue
 		}
 		p.add(partition, span.From, span, rows[partition], letters[partition])
-		p.Commit.Ranges[len(p.Commit.Ranges)-1].HealthRecords = health[partition]
+		r := &p.Commit.Ranges[len(p.Commit.Ranges)-1]
+		r.HealthRecords, r.Duplicates = health[partition], p.judged[partition].Hits
 	}
 	p.Commit.Operation, p.Commit.Batch = operationWrite, cut.Batch
 	if len(p.Pieces) == 0 {
@@ -206,20 +221,22 @@ func (p *Plan) pre(s *Snapshot) error {
 	return nil
 }
 
-// unmasked returns the rows of a chunk that belong to the plan and counts them by partition. A run never spans a bad
-// record, so that it is in or out as a whole.
-func unmasked(c Chunk, next map[Partition]Span, rows map[Partition]int64) []Piece {
+// unmasked returns the rows of a chunk that belong to the plan, without duplicates, and counts them by partition. A run
+// never spans a bad record that stops its claim, so that it is in or out as a whole.
+func (p *Plan) unmasked(c Chunk, d *deduction, rows map[Partition]int64) []Piece {
 	var pieces []Piece
 	for _, r := range c.Runs {
-		if !r.within(next) {
+		if !r.within(p.Next) {
 			continue
 		}
-		rows[r.Partition] += r.To - r.From
-		if n := len(pieces); n > 0 && pieces[n-1].To == r.From {
-			pieces[n-1].To = r.To
-			continue
+		for from, to := range d.rows(p, &c, r) {
+			rows[r.Partition] += to - from
+			if n := len(pieces); n > 0 && pieces[n-1].To == from {
+				pieces[n-1].To = to
+				continue
+			}
+			pieces = append(pieces, Piece{c.Rows, from, to})
 		}
-		pieces = append(pieces, Piece{c.Rows, r.From, r.To})
 	}
 	return pieces
 }

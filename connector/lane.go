@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"sluice/idempotency"
 	"sluice/reliability/bytepool"
 )
 
@@ -274,10 +275,14 @@ func (o *openChunk) seal(t *tableState) {
 	o.sealedRows += int64(o.builder.Rows())
 	o.sealedBytes += o.builder.Bytes()
 	rows := o.builder.Seal()
-	held := o.builder.Sealed()
-	o.chunks = append(o.chunks, Chunk{Rows: rows, Schema: o.schema, Runs: o.runs, held: held, oldest: o.oldest})
-	o.sealedHeld += held
-	t.filled.ratio.learn(held, o.fed)
+	c := Chunk{Rows: rows, Schema: o.schema, Runs: o.runs, held: o.builder.Sealed(), oldest: o.oldest}
+	if b, ok := o.builder.(Identifier); ok {
+		c.Entries = b.Entries()
+		c.entries = int64(len(c.Entries)) * (idempotency.EntryBytes + idempotency.JudgeBytes)
+	}
+	o.chunks = append(o.chunks, c)
+	o.sealedHeld += c.held + c.entries
+	t.filled.ratio.learn(c.held+c.entries, o.fed)
 	o.runs, o.fed, o.oldest = nil, 0, 0
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"sluice/classify"
@@ -34,6 +35,8 @@ type terms struct {
 	member   string                 // who gives records up
 	letters  map[string]LetterRules // by topic
 	allowed  map[string]bool        // topics whose floods an operator lets pass now
+	window   time.Duration          // of duplicates; 0: the table declares no identity
+	now      time.Time              // only duplicates ask
 }
 
 // stops returns the first bad record of each claim of the cut that can have no letter, ordered by claim.

@@ -66,7 +66,7 @@ func (r *ratio) estimate(values, rows int) int64 {
 func releaseRows(pool *bytepool.Pool, chunks []Chunk) {
 	for _, c := range chunks {
 		c.Rows.Release()
-		pool.Adjust(-c.held)
+		pool.Adjust(-c.held - c.entries)
 	}
 }
 
@@ -183,11 +183,17 @@ type holding struct {
 	freed   int   // chunks
 	encoded int64
 	letters int64 // bytes of candidates
+	entries int64 // bytes of what duplicates are told by, which outlives the rows
 	tell    func()
 }
 
 func (w *writer) hold(open *openCut, cut *Cut) *holding {
-	return &holding{pool: w.batch, cut: open, chunks: cut.Chunks, letters: heldBy(cut.Candidates), tell: w.tell}
+	h := &holding{pool: w.batch, cut: open, chunks: cut.Chunks, letters: heldBy(cut.Candidates), tell: w.tell}
+	for i := range h.chunks {
+		h.entries += h.chunks[i].entries
+		h.chunks[i].entries = 0
+	}
+	return h
 }
 
 // plan notes which pieces the chunks became.
@@ -235,5 +241,8 @@ func (h *holding) lettered() {
 // end gives back what is left.
 func (h *holding) end() {
 	h.lettered()
+	h.pool.Adjust(-h.entries)
+	h.cut.held.Add(-h.entries)
+	h.entries = 0
 	h.give(len(h.chunks), 0)
 }

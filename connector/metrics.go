@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/idempotency"
 )
 
 type metrics struct {
@@ -18,6 +20,8 @@ type metrics struct {
 	health, healthUnproven    *prometheus.CounterVec
 	lettersOf, letters        *prometheus.CounterVec
 	commitSeconds             prometheus.Histogram
+	duplicates, lookups       *prometheus.CounterVec
+	rebuilt                   prometheus.Histogram
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -61,11 +65,20 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "sluice_commit_seconds", Help: "From decision to won commit.", Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 10),
 		}),
+		duplicates: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_duplicates_total", Help: "Records left out because their identity was in the window already.",
+		}, []string{"topic"}),
+		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_fingerprint_lookups_total", Help: "Records looked up in the window: hit, miss, none (no identity), undated (no timestamp).",
+		}, []string{"topic", "result"}),
+		rebuilt: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "sluice_fingerprint_rebuild_seconds", Help: "Time to read fingerprints back from a table.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 9),
+		}),
 	}
 	if reg != nil {
 		reg.MustRegister(m.queued, m.read, m.tombstones, m.ignored, m.rows, m.commits, m.fenced,
 			m.failed, m.offsetFailures, m.paused, m.closedSeconds, m.shed, m.unchecked, m.cuts, m.holds, m.lettersOf, m.letters, m.commitSeconds,
-			m.health, m.healthUnproven)
+			m.health, m.healthUnproven, m.duplicates, m.lookups, m.rebuilt)
 	}
 	return m
 }
@@ -75,5 +88,13 @@ func (m *metrics) committed(p *Plan, took time.Duration) {
 	m.commitSeconds.Observe(took.Seconds())
 	for _, r := range p.Commit.Ranges {
 		m.rows.Add(float64(r.Rows))
+	}
+}
+
+// judged counts what became of the records of a claim that were looked up.
+func (m *metrics) judged(topic string, n idempotency.Counts) {
+	m.duplicates.WithLabelValues(topic).Add(float64(n.Hits))
+	for result, n := range map[string]int64{"hit": n.Hits, "miss": n.Misses, "none": n.None, "undated": n.Undated} {
+		m.lookups.WithLabelValues(topic, result).Add(float64(n))
 	}
 }

@@ -75,6 +75,9 @@ func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest)
 	if err := w.findings(ctx, at, claims, result); err != nil {
 		return w.unsettled(ctx, nil, err)
 	}
+	if err := w.ready(ctx, claims, result); err != nil {
+		return w.unsettled(ctx, nil, err)
+	}
 	for p, f := range result {
 		if o, ok := offsets[p.Topic][p.ID]; f.hold == nil && (!ok || o.Next != f.at.Next) {
 			f.mend = true

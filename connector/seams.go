@@ -211,6 +211,34 @@ type DeadLetters interface {
 	Write(ctx context.Context, letters []deadletter.Letter) error
 }
 
+// Recaller is a [Table] that can read the fingerprints of its rows. Called by the table's writer alone.
+type Recaller interface {
+	// Recall prepares to read, as of a snapshot that this table returned. An error is a HoldError: the table has no such
+	// column.
+	Recall(s *Snapshot, q Recall) (Reading, error)
+}
+
+// Reading reads what was prepared, on any goroutine, once. It yields every row that was asked for, and possibly others.
+// Failures of the store are retried inside until ctx ends. Its error is a HoldError or Canceled, or that of each.
+type Reading func(ctx context.Context, each func(Recalled) error) error
+
+// Recall says which rows to read: those of any of the claims at offsets [From, Next) that are not older than Since, in
+// milliseconds since 1970.
+type Recall struct {
+	Identity idempotency.Identity
+	Claims   map[Partition]Span
+	Since    int64
+}
+
+// Recalled are some rows of a partition, in no order. Written is when their file was, in milliseconds. Entries stay valid
+// until the call returns.
+type Recalled struct {
+	Topic     string
+	Partition int32
+	Written   int64
+	Entries   []idempotency.Entry
+}
+
 // ErrUndecided says that a commit was given up before its outcome was known.
 var ErrUndecided = errors.New("commit undecided")
 
@@ -273,4 +301,6 @@ type Range struct {
 	Epoch     int32  `json:"epoch"`
 	// HealthRecords were dropped.
 	HealthRecords int64 `json:"health_records,omitempty"`
+	// Duplicates of a record before were left out.
+	Duplicates int64 `json:"duplicates,omitempty"`
 }

@@ -48,6 +48,8 @@ type writer struct {
 	snapshot *Snapshot           // newest known; nil before the first resume
 	failures int                 // consecutive cuts that failed for an unknown reason
 	ends     map[Partition]int64 // of all partitions of the topics, when they were first asked for
+
+	recollection *recollection // of duplicates; nil if the table declares no identity
 }
 
 // work is what the reader wants of a writer. Each kind exists at most once at a time.
@@ -58,7 +60,9 @@ type work struct {
 	dropped []*openCut
 	resume  map[Partition]resumeRequest
 	look    map[Partition]int64
-	ends    bool // how far the whole table is from where its topics ended at the first such question
+	lost    []Partition     // claims that are not this member's any more
+	filled  []filledWindows // of fingerprints
+	ends    bool            // how far the whole table is from where its topics ended at the first such question
 }
 
 // openCut is a cut whose marker is on its way through the lanes.
@@ -140,6 +144,7 @@ func (w *writer) post(add func(*work)) {
 
 // run works until ctx ends.
 func (w *writer) run(ctx context.Context) {
+	defer w.recollection.close()
 	for {
 		w.mu.Lock()
 		todo := w.todo
@@ -150,6 +155,15 @@ func (w *writer) run(ctx context.Context) {
 			w.discard(ctx, open)
 		}
 		todo.dropped = nil
+		if todo.cut == nil { // it may hold rows of claims that were lost behind it
+			w.release(todo.lost)
+			todo.lost = nil
+		}
+		if len(todo.filled) > 0 {
+			again := w.heardFilled(ctx, todo.filled)
+			todo.filled = nil
+			todo.keep(work{resume: again})
+		}
 		switch {
 		case todo.cut != nil:
 			o := w.write(ctx, todo.cut)
@@ -158,7 +172,9 @@ func (w *writer) run(ctx context.Context) {
 			for p := range todo.cut.claims { // the cut moved what was to be looked at
 				delete(todo.look, p)
 			}
-			todo.cut = nil
+			w.release(todo.lost)
+			todo.cut, todo.lost = nil, nil
+			w.sweep(ctx)
 		case len(todo.resume) > 0:
 			w.say(ctx, w.resume(ctx, todo.resume))
 			todo.resume = nil
@@ -230,6 +246,9 @@ func (w *writer) write(ctx context.Context, open *openCut) outcome {
 	logger := w.logger.With("batch_id", open.id)
 	holding := w.hold(open, cut)
 	defer holding.end()
+	if err := w.recall(ctx, cut); err != nil {
+		return w.unsettled(ctx, nil, err)
+	}
 	plan := decide(cut, w.snapshot, w.terms(cut))
 	holding.plan(plan.Pieces)
 	if len(plan.Next) == 0 {
@@ -268,6 +287,9 @@ func (p *Plan) told(version int64, took time.Duration) []any {
 // terms are those of now.
 func (w *writer) terms(cut *Cut) terms {
 	t := terms{pipeline: w.pipeline, member: w.member, letters: w.rules, allowed: map[string]bool{}}
+	if w.recollection != nil {
+		t.window, t.now = w.recollection.Window, time.Now()
+	}
 	for i := range cut.Candidates {
 		topic := cut.Candidates[i].Partition.Topic
 		if _, asked := t.allowed[topic]; !asked {

@@ -82,6 +82,12 @@ func TableAppID(pipeline, tableID string) string {
 	return strings.Join([]string{scheme, escape(pipeline), "table", escape(tableID)}, ":")
 }
 
+// NewestAppID is the key of the Delta txn that holds the newest timestamp among the rows of p, in milliseconds, where
+// fingerprints are remembered (see [Judge]): the appId of p with one part more.
+func (p Partition) NewestAppID(pipeline string) string { return p.AppID(pipeline) + ":" + newest }
+
+const newest = "newest"
+
 // AppID is a parsed appId of ours: of a partition, or of a table if TableID is set.
 type AppID struct {
 	Pipeline  string
@@ -89,10 +95,15 @@ type AppID struct {
 	TableID   string
 }
 
-// ErrForeign says that an appId is not one of ours.
-var ErrForeign = errors.New("not an appId of this scheme")
+var (
+	// ErrForeign says that an appId is not one of ours.
+	ErrForeign = errors.New("not an appId of this scheme")
+	// ErrNewest says that an appId is one of ours and holds no position: see [Partition.NewestAppID].
+	ErrNewest = errors.New("an appId of a partition's newest timestamp")
+)
 
-// ParseAppID reads an appId. The error is [ErrForeign] for another program's, and another one for a damaged one of ours.
+// ParseAppID reads an appId of a position or of a table's mark. The error is [ErrForeign] for another program's,
+// [ErrNewest] for one that holds a timestamp, and another one for a damaged one of ours.
 func ParseAppID(s string) (AppID, error) {
 	parts := strings.Split(s, ":")
 	if parts[0] != scheme {
@@ -107,6 +118,8 @@ func ParseAppID(s string) (AppID, error) {
 		text[i] = t
 	}
 	switch {
+	case len(parts) == 7 && parts[6] == newest:
+		return AppID{}, ErrNewest
 	case len(parts) == 4 && parts[2] == "table":
 		return AppID{Pipeline: text[1], TableID: text[3]}, nil
 	case len(parts) == 6:

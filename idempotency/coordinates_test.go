@@ -43,6 +43,9 @@ func TestAppIDsRoundTripAndNeverCollide(t *testing.T) {
 		if same := a == b && pipeA == pipeB; (a.AppID(pipeA) == b.AppID(pipeB)) != same {
 			t.Fatalf("%q %+v and %q %+v: %s", pipeA, a, pipeB, b, a.AppID(pipeA))
 		}
+		if _, err := idempotency.ParseAppID(a.NewestAppID(pipeA)); !errors.Is(err, idempotency.ErrNewest) {
+			t.Fatalf("%q: %v", a.NewestAppID(pipeA), err)
+		}
 		table, err := idempotency.ParseAppID(idempotency.TableAppID(pipeA, a.Topic))
 		if err != nil || table.Pipeline != pipeA || table.TableID != a.Topic {
 			t.Fatalf("table %q came back as %+v, %v", a.Topic, table, err)

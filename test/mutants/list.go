@@ -377,4 +377,18 @@ var list = []mutant{
 		old:  "if n > l.Most(held) {\n\t\treturn nil, recordbatch.ErrNeverRoom", new: "if n > l.Most(held) {\n\t\treturn make([]byte, 0, n), nil",
 		pkg: "./connector/kafka", test: "^TestLogOversize$",
 	},
+
+	// Duplicates that producers make.
+	{
+		name: "fingerprints are remembered before the commit",
+		file: "connector/commit.go",
+		old:  "\tp.Commit.Staged = staged\n", new: "\tp.Commit.Staged = staged\n\tw.remember(ctx, p)\n",
+		pkg: "./connector", test: "^TestFingerprintsAreRememberedBehindTheCommit$",
+	},
+	{
+		name: "a window that ends before the position is taken for whole",
+		file: "connector/recall.go",
+		old:  "\t\tif through == position {", new: "\t\tif through == position || through > 0 {",
+		pkg: "./test/story", test: "^TestSchedulesOfDuplicates$",
+	},
 }

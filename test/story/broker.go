@@ -27,6 +27,7 @@ const (
 	Tombstone Kind = 't' // a declared drop
 	Poison    Kind = 'p'
 	Health    Kind = 'h' // a health-check record: a declared drop, too
+	Duplicate Kind = 'd' // a row, were it not for one before: a declared drop
 	Control   Kind = 'c' // an offset that no reader of committed records sees
 	Was       Kind = 'w' // a row until the table is altered, bad then
 	Becomes   Kind = 'b' // bad until the table is altered, a row then
@@ -80,6 +81,10 @@ type Broker struct {
 	Paused func(id int32) (since time.Time, paused bool)
 	// Value makes the value of a record; nil makes its kind.
 	Value func(k Kind, offset int64) []byte
+	// Stamp is told of each record that is produced and says what kind it is; nil leaves it as it is. By Lock.
+	Stamp func(id int32, offset int64, k Kind) Kind
+	// Stamped gives records an identity and a timestamp. May be nil; set before use.
+	Stamped func(id int32, offset int64) Stamp
 	// OnOffsets is called when a member asks for the group's offsets, before it is answered. May be nil.
 	OnOffsets func()
 
@@ -141,7 +146,11 @@ func (b *Broker) Produce(name string, id int32, kinds string, key string) {
 	defer b.mu.Unlock()
 	p := b.topics[name].partitions[id]
 	for _, k := range []byte(kinds) {
-		p.kinds = append(p.kinds, Kind(k))
+		kind := Kind(k)
+		if b.Stamp != nil {
+			kind = b.Stamp(id, int64(len(p.kinds)), kind)
+		}
+		p.kinds = append(p.kinds, kind)
 		p.keys = append(p.keys, key)
 		p.times = append(p.times, time.Now())
 	}

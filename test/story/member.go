@@ -367,6 +367,13 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 			rec.Headers = []connector.Header{{Key: connector.HealthHeader, Value: []byte(connector.HealthValue)}}
 		default:
 		}
+		if b.Stamped != nil {
+			s := b.Stamped(q.Partition.ID, o)
+			rec.Timestamp = s.At
+			if s.ID != "" {
+				rec.Headers = append(rec.Headers, connector.Header{Key: "id", Value: []byte(s.ID)})
+			}
+		}
 		r.left = append(r.left, rec)
 	}
 	if len(r.left) > 0 || r.err != nil {

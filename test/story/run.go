@@ -44,6 +44,8 @@ type World struct {
 	HoldAbove     float64
 	Allowed       func(topic string) bool
 	LettersBroken func(step string) error
+	// Twins are the identities of rows, nil if they have none. Set before Begin.
+	Twins *Twins
 	// Pauses are what an operator paused; members look at them as they are now.
 	Pauses Pauses
 	// Others are further topics that the members are configured for, with the log of the table that each feeds: the World's
@@ -83,6 +85,7 @@ type Process struct {
 	Table     *Table
 	Connector *connector.Connector
 	Metrics   *prometheus.Registry
+	Memory    *idempotency.Memory // of fingerprints; nil without Twins
 	crash     func()
 	end       func()
 	stop      context.CancelFunc
@@ -120,6 +123,17 @@ func (w *World) Begin(ctx context.Context) *Process {
 	p.crash, p.end = p.Table.Kill, func() {}
 	if w.Open != nil {
 		target, p.crash, p.end = w.Open(p.Name)
+	}
+	if w.Twins != nil {
+		crash := p.crash
+		duplicates, own, kill := w.Twins.duplicates(w.Chance)
+		target.Duplicates, p.Memory = duplicates, own
+		p.crash = func() { kill(); crash() }
+		p.Table.Twins = w.Twins
+		w.Broker.Stamped = w.Twins.Stamp
+		if w.Open == nil {
+			target.Decoder = Decoder{Identity: true}
+		}
 	}
 	var rules *connector.LetterRules
 	if w.Letters != nil {

@@ -106,11 +106,18 @@ func play(t *testing.T, w *story.World, s uint64) (versions, handed int) {
 func unexplained(w *story.World) string {
 	for n, v := range w.Log.Versions() {
 		for _, r := range v.Commit.Ranges {
-			var passed int64
+			var passed, duplicates int64
 			for o, k := range w.Broker.Kinds(story.Topic, r.Partition) {
-				if k == story.Health && r.From >= 0 && int64(o) >= r.From && int64(o) < r.Next {
+				within := r.From >= 0 && int64(o) >= r.From && int64(o) < r.Next
+				if k == story.Health && within {
 					passed++
 				}
+				if k == story.Duplicate && within {
+					duplicates++
+				}
+			}
+			if duplicates != r.Duplicates {
+				return fmt.Sprintf("version %d leaves out %d duplicates of partition %d and says %d", n, duplicates, r.Partition, r.Duplicates)
 			}
 			if passed != r.HealthRecords {
 				return fmt.Sprintf("version %d passes %d health-check records of partition %d and says %d", n, passed, r.Partition, r.HealthRecords)

@@ -15,6 +15,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/idempotency"
 )
 
 // Source identifies a row by where it stems from.
@@ -116,6 +117,8 @@ type Table struct {
 	Chance *Chance
 	// Broken, if set, is asked before each step and may fail it.
 	Broken func(step string) error
+	// Twins knows what rows are the same by; nil if nothing is.
+	Twins *Twins
 	// Late takes PUTs that nobody waits for any more.
 	Late *sync.WaitGroup
 
@@ -220,6 +223,9 @@ func covered(c *connector.Commit) string {
 		if r.Letters > 0 {
 			fmt.Fprintf(&b, " %d letters", r.Letters)
 		}
+		if r.Duplicates > 0 {
+			fmt.Fprintf(&b, " %d duplicates", r.Duplicates)
+		}
 	}
 	return b.String()
 }
@@ -239,16 +245,21 @@ func (t *Table) stray(n int, v Version) {
 func (t *Table) Discard(context.Context, *connector.Staged) {}
 
 // Decoder makes rows of two columns, which say where a row stems from. Poison fails.
-type Decoder struct{}
+type Decoder struct {
+	Identity bool // rows have one
+}
 
 // Builder returns a builder.
-func (Decoder) Builder(s connector.Schema) (connector.Builder, error) {
-	return &builder{altered: s.(schema).altered > 0}, nil
+func (d Decoder) Builder(s connector.Schema) (connector.Builder, error) {
+	return &builder{altered: s.(schema).altered > 0, identity: d.Identity}, nil
 }
 
 type builder struct {
 	from []connector.Partition
 	at   []int64
+
+	identity             bool
+	entries, sealedEntry []idempotency.Entry
 
 	sealed  int64
 	altered bool
@@ -275,8 +286,18 @@ func (b *builder) Add(p connector.Partition, r *connector.Record) error {
 		return connector.ErrChunkFull
 	}
 	b.from, b.at = append(b.from, p), append(b.at, r.Offset)
+	if b.identity {
+		s := Stamp{At: r.Timestamp}
+		if n := len(r.Headers); n > 0 {
+			s.ID = string(r.Headers[n-1].Value)
+		}
+		b.entries = append(b.entries, s.entry(r.Offset))
+	}
 	return nil
 }
+
+// Entries implements connector.Identifier.
+func (b *builder) Entries() []idempotency.Entry { return b.sealedEntry }
 
 func (b *builder) Rows() int      { return len(b.at) }
 func (b *builder) Bytes() int64   { return int64(len(b.at) * 32) }
@@ -302,7 +323,7 @@ func (b *builder) Seal() arrow.RecordBatch {
 		rb.Field(2).(*array.Int32Builder).Append(p.ID)
 		rb.Field(3).(*array.Int64Builder).Append(b.at[i])
 	}
-	*b = builder{sealed: b.Bytes(), altered: b.altered}
+	*b = builder{sealed: b.Bytes(), altered: b.altered, identity: b.identity, sealedEntry: b.entries}
 	return rb.NewRecordBatch()
 }
 

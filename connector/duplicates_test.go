@@ -1,0 +1,248 @@
+package connector
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/classify"
+	"sluice/idempotency"
+	"sluice/reliability/bytepool"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// prints makes entries of offsets from on: one for each letter, which is its identity; a dot has none. Each comes a second
+// after the other.
+func prints(from int64, text string) []idempotency.Entry {
+	h := idempotency.NewHasher(idempotency.Identity{By: idempotency.ByHeader, Name: "id"})
+	var all []idempotency.Entry
+	for i, r := range text {
+		e := idempotency.Entry{Offset: from + int64(i), At: noon.UnixMilli() + (from+int64(i))*1000}
+		if r != '.' {
+			e.Fingerprint = h.Header([]byte(string(r)))
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+func judging() terms {
+	return terms{pipeline: "pipe", window: 24 * time.Hour, now: noon.Add(time.Hour)}
+}
+
+func TestDecideLeavesDuplicatesOut(t *testing.T) {
+	bad := classify.Mark(errors.New("not JSON"), classify.Poison)
+	a, b := part0(0), part0(1)
+	second := func(n int64) int64 { return noon.UnixMilli() + n*1000 }
+	run := func(p Partition, session uint64, first, from, to int64) Run {
+		return Run{Partition: p, Session: session, First: first, Last: first + to - from - 1, From: from, To: to}
+	}
+	for name, tc := range map[string]struct {
+		cut     *Cut
+		newest  map[Partition]int64
+		pieces  []Piece
+		dropped map[Partition]int64 // as the ranges say
+		kept    string              // offsets that will be remembered
+		after   map[Partition]int64 // newest
+	}{
+		"in one chunk, and pieces split around them": {
+			cut: &Cut{
+				Claims: map[Partition]Span{a: {1, 10, 17, 3}},
+				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 0, 7)}, Entries: prints(10, "xyxz.xx")}},
+			},
+			pieces:  []Piece{{From: 0, To: 2}, {From: 3, To: 5}},
+			dropped: map[Partition]int64{a: 3}, kept: "orders-0@10 orders-0@11 orders-0@13", after: map[Partition]int64{a: second(14)},
+		},
+		"of the chunk before, and never of another partition": {
+			cut: &Cut{
+				Claims: map[Partition]Span{a: {1, 10, 16, 3}, b: {2, 10, 12, 3}},
+				Chunks: []Chunk{
+					{Runs: []Run{run(a, 1, 10, 0, 2), run(b, 2, 10, 2, 4)}, Entries: slices.Concat(prints(10, "xy"), prints(10, "xy"))},
+					{Runs: []Run{run(a, 1, 12, 0, 4)}, Entries: prints(12, "zyxz")},
+				},
+			},
+			pieces:  []Piece{{From: 0, To: 4}, {From: 0, To: 1}},
+			dropped: map[Partition]int64{a: 3}, kept: "orders-0@10 orders-0@11 orders-0@12 orders-1@10 orders-1@11", after: map[Partition]int64{a: second(12), b: second(11)},
+		},
+		"of what is remembered": {
+			cut: &Cut{
+				Claims: map[Partition]Span{a: {1, 10, 13, 3}},
+				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 0, 3)}, Entries: prints(10, "xyz")}},
+				Seen: map[Partition]map[idempotency.Fingerprint]int64{a: {
+					prints(0, "x")[0].Fingerprint: second(11) - 24*3600_000, // just in the window
+					prints(0, "z")[0].Fingerprint: second(11) - 24*3600_000, // just out of it, as y came in between
+				}},
+			},
+			newest:  map[Partition]int64{a: second(5)},
+			pieces:  []Piece{{From: 1, To: 3}},
+			dropped: map[Partition]int64{a: 1}, kept: "orders-0@11 orders-0@12", after: map[Partition]int64{a: second(12)},
+		},
+		"rows that are masked or cut off are neither counted nor remembered": {
+			cut: &Cut{
+				Claims: map[Partition]Span{a: {5, 10, 20, 3}, b: {2, 10, 12, 3}},
+				Chunks: []Chunk{
+					{Runs: []Run{run(a, 1, 8, 0, 2), run(a, 5, 10, 2, 4)}, Entries: slices.Concat(prints(8, "xy"), prints(10, "xy"))},
+					{Runs: []Run{run(a, 5, 15, 0, 2), run(part0(9), 7, 3, 2, 4)}, Entries: slices.Concat(prints(15, "xq"), prints(3, "xx"))},
+				},
+				Candidates: []Candidate{stopper(a, 5, 14, bad)},
+			},
+			pieces:  []Piece{{From: 2, To: 4}},
+			dropped: map[Partition]int64{}, kept: "orders-0@10 orders-0@11", after: map[Partition]int64{a: second(11)},
+		},
+		"a newest timestamp that does not move is not written again": {
+			cut: &Cut{
+				Claims: map[Partition]Span{a: {1, 10, 12, 3}},
+				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 0, 2)}, Entries: prints(10, "xx")}},
+			},
+			newest:  map[Partition]int64{a: second(10)},
+			pieces:  []Piece{{From: 0, To: 1}},
+			dropped: map[Partition]int64{a: 1}, kept: "orders-0@10", after: map[Partition]int64{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := map[string]int64{}
+			for p, newest := range tc.newest {
+				at[p.NewestAppID("pipe")] = newest
+			}
+			p := decide(tc.cut, snapshotAt(at), judging())
+			if diff := cmp.Diff(tc.pieces, p.Pieces); diff != "" {
+				t.Errorf("pieces: -want +got\n%s", diff)
+			}
+			var rows int64
+			dropped, after, kept := map[Partition]int64{}, map[Partition]int64{}, ""
+			for _, r := range p.Commit.Ranges {
+				rows += r.Rows
+				if r.Duplicates > 0 {
+					dropped[part0(r.Partition)] = r.Duplicates
+				}
+			}
+			for _, partition := range []Partition{a, b, part0(9)} {
+				for _, txn := range p.Commit.Txns {
+					if txn.AppID == partition.NewestAppID("pipe") {
+						after[partition] = txn.Version
+					}
+				}
+				for e := range p.remembered(partition) {
+					if kept != "" {
+						kept += " "
+					}
+					kept += idempotency.Coordinates{Partition: partition, Offset: e.Offset}.String()
+				}
+			}
+			var want int64
+			for _, piece := range tc.pieces {
+				want += piece.To - piece.From
+			}
+			if rows != want {
+				t.Errorf("the ranges say %d rows, the pieces have %d", rows, want)
+			}
+			if diff := cmp.Diff(tc.dropped, dropped); diff != "" {
+				t.Errorf("dropped: -want +got\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.after, after); diff != "" {
+				t.Errorf("newest: -want +got\n%s", diff)
+			}
+			if kept != tc.kept {
+				t.Errorf("remembered will be %s, want %s", kept, tc.kept)
+			}
+		})
+	}
+}
+
+func TestABadRecordIsNeverADuplicate(t *testing.T) {
+	a := part0(0)
+	letter := bad(a, 1, 11, classify.Mark(coded("wrong_type"), classify.Poison))
+	p := decide(&Cut{
+		Claims:     map[Partition]Span{a: {1, 10, 13, 3}},
+		Chunks:     []Chunk{{Runs: []Run{{a, 1, 10, 10, 0, 1}, {a, 1, 12, 12, 1, 2}}, Entries: slices.Concat(prints(10, "x"), prints(12, "x"))}},
+		Candidates: []Candidate{letter},
+	}, snapshotAt(nil), judging())
+	r := p.Commit.Ranges[0]
+	if len(p.Letters) != 1 || r.Letters != 1 || r.Rows != 1 || r.Duplicates != 1 {
+		t.Errorf("%d letters, range %+v", len(p.Letters), r)
+	}
+}
+
+func TestACutOfDuplicatesAloneMovesThePosition(t *testing.T) {
+	a := part0(0)
+	p := decide(&Cut{
+		Claims: map[Partition]Span{a: {1, 10, 12, 3}},
+		Chunks: []Chunk{{Runs: []Run{{a, 1, 10, 11, 0, 2}}, Entries: prints(10, "xx")}},
+		Seen:   map[Partition]map[idempotency.Fingerprint]int64{a: {prints(0, "x")[0].Fingerprint: noon.UnixMilli()}},
+	}, snapshotAt(nil), judging())
+	if want := []Range{{Topic: "orders", From: 10, Next: 12, Duplicates: 2, Epoch: 3}}; len(p.Pieces) > 0 || cmp.Diff(want, p.Commit.Ranges) != "" {
+		t.Errorf("pieces %v, ranges %+v", p.Pieces, p.Commit.Ranges)
+	}
+}
+
+// observed is a table whose commits are looked at.
+type observed struct {
+	Table
+	at     *Snapshot
+	commit func() error
+}
+
+func (o *observed) Commit(_ context.Context, c *Commit, pre func(*Snapshot) error) (*Snapshot, error) {
+	if err := errors.Join(pre(o.at), o.commit()); err != nil {
+		return nil, err
+	}
+	o.at.Positions[c.Txns[len(c.Txns)-1].AppID] = c.Txns[len(c.Txns)-1].Version
+	return o.at, nil
+}
+
+func (o *observed) Stage(context.Context, *Snapshot, string, []Piece, func(int, int64)) (*Staged, error) {
+	return &Staged{}, nil
+}
+func (o *observed) Discard(context.Context, *Staged) {}
+
+// TestFingerprintsAreRememberedBehindTheCommit: what is remembered is in the table, at every moment.
+func TestFingerprintsAreRememberedBehindTheCommit(t *testing.T) {
+	a, entries := part0(0), prints(10, "xy")
+	scope := idempotency.Scope{Pipeline: "pipe", TableID: "T", Partition: a}
+	for _, lost := range []error{nil, classify.Mark(errors.New("another member was first"), classify.Fenced)} {
+		store := idempotency.NewMemory(1<<20, nil)
+		table := &observed{at: snapshotAt(map[string]int64{a.AppID("pipe"): 10, idempotency.TableAppID("pipe", "T"): 0})}
+		w := &writer{
+			table: table, pipeline: "pipe", snapshot: table.at, logger: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
+			recollection: newRecollection(&Duplicates{Window: 24 * time.Hour, Store: store}),
+		}
+		known := func() (through int64, seen int) {
+			through, err := store.Through(t.Context(), scope)
+			all, seenErr := store.Seen(t.Context(), scope, slices.Values(entries))
+			if err := errors.Join(err, seenErr); err != nil {
+				t.Fatal(err)
+			}
+			return through, len(all)
+		}
+		table.commit = func() error {
+			if through, seen := known(); through != 10 || seen != 0 {
+				t.Errorf("before the commit %d are remembered, up to offset %d", seen, through)
+			}
+			return lost
+		}
+		cut := &Cut{
+			Claims: map[Partition]Span{a: {1, 10, 12, 0}},
+			Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{{a, 1, 10, 11, 0, 2}}, Entries: entries}},
+		}
+		if err := w.recall(t.Context(), cut); err != nil {
+			t.Fatal(err)
+		}
+		p := decide(cut, w.snapshot, w.terms(cut))
+		_, err := w.commit(t.Context(), p, &holding{pool: bytepool.New(1), tell: func() {}, cut: &openCut{}})
+		through, seen := known()
+		switch {
+		case !errors.Is(err, lost):
+			t.Fatal(err)
+		case lost == nil && (through != 12 || seen != 2):
+			t.Errorf("behind the commit %d are remembered, up to offset %d", seen, through)
+		case lost != nil && (through != 10 || seen != 0):
+			t.Errorf("behind a lost commit %d are remembered, up to offset %d", seen, through)
+		}
+	}
+}
