@@ -448,6 +448,44 @@ func TestCancelledCallsDoNotCount(t *testing.T) {
 	})
 }
 
+// TestASlowProbeIsNoEnd: while a probe takes its time, nothing is known to be better, and since when stays the first
+// failure.
+func TestASlowProbeIsNoEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, began := guard(t), time.Now()
+		slow := make(chan error, 1)
+		go func() { // of before; it succeeds while the probe is under way
+			slow <- g.Try(t.Context(), func(context.Context) error {
+				time.Sleep(config.OpenFor + 30*time.Second)
+				return nil
+			})
+		}()
+		synctest.Wait()
+		for range config.Failures {
+			_ = g.Try(t.Context(), func(context.Context) error { return hiccup })
+		}
+		done := make(chan error, 1)
+		go func() {
+			done <- g.Do(t.Context(), func(context.Context) error {
+				time.Sleep(time.Minute)
+				return nil
+			})
+		}()
+		for range 110 {
+			time.Sleep(time.Second)
+			if s := g.Status(); !s.Open || !s.Failing.Equal(began) || s.Err == nil {
+				t.Fatalf("after %v: %+v", time.Since(began), s)
+			}
+		}
+		if err := errors.Join(<-done, <-slow); err != nil {
+			t.Error(err)
+		}
+		if s := g.Status(); s.Open || s.Err != nil {
+			t.Errorf("the probe succeeded: %+v", s)
+		}
+	})
+}
+
 // TestALeftBreakerIsNotOpen: when all who waited have gone, nobody is held, and the next one is let through.
 func TestALeftBreakerIsNotOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -40,15 +40,17 @@ type Guard struct {
 
 	mu      sync.Mutex
 	status  Status
+	state   gobreaker.State
+	round   int       // how often the state changed
 	opened  time.Time // when the breaker last did
-	waiting int       // callers that wait to ask again
+	wanting int       // callers inside of Do
 }
 
 // Status says how a dependency is.
 type Status struct {
 	Name string
-	// Open is true while the breaker is open: nothing is asked. Once its time is over and nobody waits, nobody wants
-	// anything either, and the next request is let through: it is not open then.
+	// Open is true from when the breaker opens until a probe succeeds, however long that takes. Once the breaker's time is
+	// over and nobody waits, nobody is held up, and the next request is let through: it is not open then.
 	Open bool
 	// Failing is since when nothing succeeded, zero if the last request did.
 	Failing time.Time
@@ -85,6 +87,8 @@ func (g *Guard) Backoff() Backoff { return g.backoff }
 // Do runs op until it succeeds or returns something else than a Transient error, and returns that. It returns the
 // cause of ctx when ctx ends while it waits.
 func (g *Guard) Do(ctx context.Context, op func(context.Context) error) error {
+	g.wants(1)
+	defer g.wants(-1)
 	for failures := 1; ; failures++ {
 		err := g.Try(ctx, op)
 		pause := g.backoff.Pause(failures)
@@ -103,7 +107,7 @@ func (g *Guard) Do(ctx context.Context, op func(context.Context) error) error {
 			g.metrics.retries.Inc()
 			g.log.WarnContext(ctx, "retry", "dependency", g.name, "failures", failures, "pause", pause, "err", err)
 		}
-		if err := g.wait(ctx, pause); err != nil {
+		if err := Wait(ctx, pause); err != nil {
 			return err
 		}
 	}
@@ -112,12 +116,13 @@ func (g *Guard) Do(ctx context.Context, op func(context.Context) error) error {
 // Try runs op once if the breaker lets it. An error while the breaker is open is Transient and says so.
 func (g *Guard) Try(ctx context.Context, op func(context.Context) error) error {
 	_, err := g.breaker.Execute(func() (struct{}, error) {
+		round := g.now()
 		err := op(ctx)
 		if err != nil && ctx.Err() != nil && !g.answer(err) && classify.Of(err) == classify.Transient {
 			// The end of ctx is not the dependency's failure.
 			return struct{}{}, classify.Mark(err, classify.Canceled)
 		}
-		g.note(err)
+		g.note(err, round)
 		return struct{}{}, err
 	})
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
@@ -134,7 +139,7 @@ func (g *Guard) Status() Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.status
-	s.Open = s.Open && (g.waiting > 0 || time.Since(g.opened) < g.openFor)
+	s.Open = s.Open && (g.wanting > 0 || time.Since(g.opened) < g.openFor)
 	return s
 }
 
@@ -144,20 +149,20 @@ func (g *Guard) untilProbe(ctx context.Context) error {
 	left := time.Until(g.opened.Add(g.openFor))
 	g.mu.Unlock()
 	// One millisecond more: the breaker's time must be over, not just reached.
-	return g.wait(ctx, max(left, 0)+rand.N(g.ramp+1)+time.Millisecond)
+	return Wait(ctx, max(left, 0)+rand.N(g.ramp+1)+time.Millisecond)
 }
 
-// wait is [Wait] of somebody who wants something of the dependency.
-func (g *Guard) wait(ctx context.Context, d time.Duration) error {
-	g.waits(1)
-	defer g.waits(-1)
-	return Wait(ctx, d)
-}
-
-func (g *Guard) waits(n int) {
+func (g *Guard) wants(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.waiting += n
+	g.wanting += n
+}
+
+// now returns the round that a request begins in.
+func (g *Guard) now() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.round
 }
 
 func (g *Guard) answer(err error) bool {
@@ -169,12 +174,14 @@ func (g *Guard) answer(err error) bool {
 	return false
 }
 
-func (g *Guard) note(err error) {
+// note keeps what a request that began in a round showed.
+func (g *Guard) note(err error, round int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil || g.answer(err) || classify.Of(err) != classify.Transient {
-		if !g.status.Open { // a late answer of a request from before does not close the breaker
-			g.status.Failing, g.status.Err = time.Time{}, nil
+		// The late answer of a request from before says nothing about now, nor does any while the breaker is open.
+		if round == g.round && g.state != gobreaker.StateOpen {
+			g.status.Open, g.status.Failing, g.status.Err = false, time.Time{}, nil
 		}
 		return
 	}
@@ -189,9 +196,9 @@ func (g *Guard) note(err error) {
 
 func (g *Guard) changed(_ string, from, to gobreaker.State) {
 	g.mu.Lock()
-	g.status.Open = to == gobreaker.StateOpen
-	if g.status.Open {
-		g.opened = time.Now()
+	g.state, g.round = to, g.round+1
+	if to == gobreaker.StateOpen {
+		g.status.Open, g.opened = true, time.Now()
 	}
 	g.mu.Unlock()
 	g.metrics.state.Set(float64(to))

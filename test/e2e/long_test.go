@@ -14,6 +14,12 @@ const (
 	killsWhileCommiting = 10
 	stormLasts          = 10 * time.Minute
 
+	// What the documents of the connector promise by default.
+	outageLasts   = 3 * time.Minute
+	outageRate    = 1000 // records per second
+	outagePatient = "retry: {initial: 1s, max: 30s}\nbreaker: {failures: 5, open_for: 60s, successes: 3}"
+	outageTimeout = "30s"
+
 	recordsOfThree    = 1_000_000
 	stormOfThreeLasts = 5 * time.Minute
 	memoryRecords     = 2_000_000

@@ -30,6 +30,8 @@ type scene struct {
 	name   string   // of topic, pipeline, group and the table's prefix
 	addrs  []string // of the brokers
 	dir    string
+	minio  *lab.MinIO
+	bucket *lab.Bucket
 	ledger *gen.Ledger
 	log    *tablelog.Log
 	random *rand.Rand
@@ -53,7 +55,7 @@ func newScene(t *testing.T, partitions int32) *scene {
 func newSceneAt(t *testing.T, addrs ...string) *scene {
 	t.Helper()
 	s := &scene{
-		t: t, ctx: t.Context(), addrs: addrs,
+		t: t, ctx: t.Context(), addrs: addrs, minio: shared.minio, bucket: shared.bucket,
 		name: strings.NewReplacer("/", "-", "_", "-", ",", "").Replace(strings.ToLower(t.Name())),
 	}
 	var err error
@@ -61,7 +63,7 @@ func newSceneAt(t *testing.T, addrs ...string) *scene {
 		t.Fatal(err)
 	}
 	s.ledger = s.newLedger("ledger.csv")
-	s.log = &tablelog.Log{Store: shared.bucket, Table: s.name + "/" + s.name}
+	s.log = &tablelog.Log{Store: s.bucket, Table: s.name + "/" + s.name}
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("E2E_SEED"); text != "" {
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
@@ -130,6 +132,8 @@ type settings struct {
 	more    string // entries of topics besides the scene's own
 	memory  string
 	commit  string
+	patient string // retry, breaker
+	timeout string // storage.s3.timeout
 }
 
 // alsoReads adds entries to the topics.
@@ -152,8 +156,9 @@ func (s *scene) config(change ...setting) (path, listen string) {
 		s.t.Fatal(err)
 	}
 	c := settings{
-		brokers: strings.Join(s.addrs, ", "), group: s.name, store: shared.minio.Endpoint, listen: listen, start: "earliest",
-		memory: "auto", commit: "{every: 1s, rows: 20000}",
+		brokers: strings.Join(s.addrs, ", "), group: s.name, store: s.minio.Endpoint, listen: listen, start: "earliest",
+		memory: "auto", commit: "{every: 1s, rows: 20000}", timeout: "30s",
+		patient: "retry: {initial: 100ms, max: 1s}\nbreaker: {open_for: 2s, successes: 1}",
 	}
 	for _, f := range change {
 		f(&c)
@@ -165,9 +170,8 @@ pipeline: %[1]s
 log: {format: json}
 memory: {limit: %[12]s}
 kafka: {brokers: [%[2]s], group: %[11]s, rack: %[9]q, session: 6s, offset_commit_interval: 1s}
-storage: {url: s3://%[3]s/%[1]s, s3: {endpoint: %[4]s, region: %[5]s, path_style: true}}
-retry: {initial: 100ms, max: 1s}
-breaker: {open_for: 2s, successes: 1}
+storage: {url: s3://%[3]s/%[1]s, s3: {endpoint: %[4]s, region: %[5]s, path_style: true, timeout: %[15]s}}
+%[14]s
 defaults:
   schema: %[6]q
   start: %[8]s
@@ -176,7 +180,7 @@ defaults:
 topics: {%[1]s: {}%[10]s}
 health: {listen: %[7]q}
 shutdown: {drain: 10s}
-`, s.name, c.brokers, shared.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more, c.group, c.memory, c.commit)
+`, s.name, c.brokers, s.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more, c.group, c.memory, c.commit, c.patient, c.timeout)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
@@ -294,8 +298,8 @@ func (s *scene) checkWith(run func(context.Context, string, ...string) ([]byte, 
 		s.t.Fatal(err)
 	}
 	args = append([]string{
-		"--ledger", s.ledger.Path, "--table", "s3://" + shared.bucket.Name + "/" + s.log.Table,
-		"--endpoint", shared.minio.Endpoint,
+		"--ledger", s.ledger.Path, "--table", "s3://" + s.bucket.Name + "/" + s.log.Table,
+		"--endpoint", s.minio.Endpoint,
 	}, args...)
 	out, err := run(s.ctx, "oracle/check.py", args...)
 	s.t.Logf("%d records in the ledger\n%s", s.ledger.Len(), out)
@@ -307,7 +311,7 @@ func (s *scene) checkWith(run func(context.Context, string, ...string) ([]byte, 
 // proxy starts a proxy before the store.
 func (s *scene) proxy() *lab.S3Proxy {
 	s.t.Helper()
-	p, err := lab.StartS3Proxy(shared.minio.Endpoint)
+	p, err := lab.StartS3Proxy(s.minio.Endpoint)
 	if err != nil {
 		s.t.Fatal(err)
 	}

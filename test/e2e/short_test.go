@@ -12,6 +12,11 @@ const (
 	killsWhileCommiting = 2
 	stormLasts          = 3 * time.Minute
 
+	outageLasts   = 12 * time.Second
+	outageRate    = 200 // records per second
+	outagePatient = "retry: {initial: 100ms, max: 1s}\nbreaker: {open_for: 5s}"
+	outageTimeout = "1s"
+
 	recordsOfThree    = 100_000
 	stormOfThreeLasts = 90 * time.Second
 	awayOfThree       = 8 * time.Second

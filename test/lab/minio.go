@@ -19,6 +19,9 @@ const (
 // MinIO is an S3 server on one folder.
 type MinIO struct {
 	Endpoint string // http://127.0.0.1:port
+	dir      string
+	addr     string
+	bin      string
 	proc     *Process
 }
 
@@ -32,17 +35,26 @@ func StartMinIO(ctx context.Context, dir string) (*MinIO, error) {
 	if err != nil {
 		return nil, err
 	}
+	m := &MinIO{Endpoint: "http://" + addr, dir: dir, addr: addr, bin: bin}
+	if err := m.Start(ctx); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Start starts a server that was stopped, at the same address and with what it kept.
+func (m *MinIO) Start(ctx context.Context) error {
 	env := []string{
 		"MINIO_ROOT_USER=" + AccessKey, "MINIO_ROOT_PASSWORD=" + SecretKey, "MINIO_UPDATE=off", "MINIO_BROWSER=off",
 		"MINIO_CALLHOME_ENABLE=off", "MINIO_PROMETHEUS_AUTH_TYPE=public",
-		"MINIO_CONFIG_ENV_FILE=", "HOME=" + dir,
+		"MINIO_CONFIG_ENV_FILE=", "HOME=" + m.dir,
 	}
-	proc, err := StartProcess("MinIO", filepath.Join(dir, "minio.log"), env,
-		bin, "server", filepath.Join(dir, "data"), "--address", addr)
+	proc, err := StartProcess("MinIO", filepath.Join(m.dir, "minio.log"), env,
+		m.bin, "server", filepath.Join(m.dir, "data"), "--address", m.addr)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m := &MinIO{Endpoint: "http://" + addr, proc: proc}
+	m.proc = proc
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	err = Until(ctx, func() (bool, error) {
@@ -60,13 +72,16 @@ func StartMinIO(ctx context.Context, dir string) (*MinIO, error) {
 		return resp.StatusCode == http.StatusOK, resp.Body.Close()
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start MinIO: %w: %s", err, proc.Tail()), proc.Kill())
+		return errors.Join(fmt.Errorf("start MinIO: %w: %s", err, proc.Tail()), proc.Kill())
 	}
-	return m, nil
+	return nil
 }
 
 // Stop ends the server.
 func (m *MinIO) Stop() error { return m.proc.Stop(10 * time.Second) }
+
+// Kill ends the server at once, as a crash does.
+func (m *MinIO) Kill() error { return m.proc.Kill() }
 
 // Pid returns the server's process id.
 func (m *MinIO) Pid() int { return m.proc.Pid() }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +21,7 @@ type S3Proxy struct {
 	Endpoint string // http://127.0.0.1:port
 
 	upstream  string
+	requests  atomic.Int64
 	server    *http.Server
 	transport *http.Transport
 
@@ -116,6 +118,9 @@ func (p *S3Proxy) Slow(match Match, wait time.Duration) {
 	p.slow = append(p.slow, slowness{match, wait})
 }
 
+// Requests returns how many requests have come so far, whatever became of them.
+func (p *S3Proxy) Requests() int64 { return p.requests.Load() }
+
 // Left returns how many more requests the fault waits for.
 func (p *S3Proxy) Left(f *Fault) int {
 	p.mu.Lock()
@@ -187,6 +192,7 @@ func (p *S3Proxy) choose(r *http.Request) *Fault {
 
 // ServeHTTP is the proxy's way of a request.
 func (p *S3Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.requests.Add(1)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler)

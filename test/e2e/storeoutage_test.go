@@ -1,0 +1,328 @@
+//go:build lab && linux
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/test/lab"
+	"sluice/test/tablelog"
+)
+
+// storeOutage is a way in which a store fails, and what is expected of a member meanwhile.
+type storeOutage struct {
+	s     *scene
+	m     *member
+	begin func()
+	end   func()
+	// requests counts what reaches the store.
+	requests func() int64
+	// reason is the hold's; store_denied comes without a breaker, since a store that refuses us works.
+	reason string
+	// within is how long the first commit may take after the first request that succeeds.
+	within time.Duration
+}
+
+// TestStoreOutages: the store is stopped, silent, overrun, or refuses us, while records come. The member holds, says why
+// and since when, stays within its memory, leaves the store alone but for the probes, and goes on by itself; no record
+// is lost, doubled or made a dead letter.
+func TestStoreOutages(t *testing.T) {
+	t.Parallel()
+	t.Run("Stopped", func(t *testing.T) {
+		t.Parallel()
+		s := newSceneWithStore(t, 4)
+		m := s.start(outageSettings)
+		(&storeOutage{
+			s: s, m: m, reason: "store_down", within: 10 * time.Second,
+			requests: func() int64 { return int64(m.metric("sluice_store_operation_seconds_count")) },
+			begin: func() {
+				if err := s.minio.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			},
+			end: func() {
+				if err := s.minio.Start(s.ctx); err != nil {
+					t.Fatal(err)
+				}
+			},
+		}).run()
+	})
+	broken := func(t *testing.T, action lab.Action, reason string) {
+		t.Helper()
+		t.Parallel()
+		s := newScene(t, 4)
+		p := s.proxy()
+		m := s.start(outageSettings, through(p))
+		(&storeOutage{
+			s: s, m: m, reason: reason, within: 10 * time.Second, requests: p.Requests,
+			begin: func() { p.Break(lab.Any, 1<<16, action) }, end: p.Heal,
+		}).run()
+	}
+	t.Run("Silent", func(t *testing.T) { broken(t, lab.Hold, "store_down") })
+	t.Run("Overrun", func(t *testing.T) { broken(t, lab.Answer(503, false), "store_down") })
+	t.Run("Denied", func(t *testing.T) { broken(t, lab.Answer(403, false), "store_denied") })
+}
+
+func outageSettings(c *settings) { c.patient, c.timeout, c.memory = outagePatient, outageTimeout, limited }
+
+// newSceneWithStore is a scene with an S3 server of its own, to be stopped.
+func newSceneWithStore(t *testing.T, partitions int32) *scene {
+	t.Helper()
+	s := newScene(t, partitions)
+	dir, err := folder(s.name + "/minio")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.minio, err = lab.StartMinIO(s.ctx, dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.minio.Stop() })
+	if s.bucket, err = lab.CreateBucket(s.ctx, s.minio.Endpoint, "own"); err != nil {
+		t.Fatal(err)
+	}
+	s.log.Store = s.bucket
+	return s
+}
+
+func (o *storeOutage) run() {
+	s, m := o.s, o.m
+	s.t.Helper()
+	s.produce(2000)
+	s.awaitRows(2000)
+	pid := m.Pid()
+	endStream := s.stream(outageRate)
+	s.awaitRows(2000 + 2*outageRate) // it runs
+
+	o.begin()
+	began := time.Now()
+	o.awaitHeld(began)
+	still, asked, from := o.positions(), o.requests(), time.Now()
+	o.watch(from)
+	if n, seconds := o.requests()-asked, time.Since(from).Seconds(); float64(n) >= seconds {
+		s.t.Errorf("%d requests reached the store in %.0f s, while it was held", n, seconds)
+	} else {
+		s.t.Logf("%d requests in %.0f s", n, seconds)
+	}
+	if now := o.positions(); still != nil && !maps.Equal(still, now) {
+		s.t.Errorf("positions moved from %v to %v", still, now)
+	}
+	o.end()
+	ended := time.Now()
+	versions := len(s.commits())
+	s.await("it commits", func() (bool, error) {
+		commits, err := s.log.Read(s.ctx)
+		return len(commits) > versions, err
+	})
+	first := time.Now()
+	endStream()
+	if err := s.ledger.Flush(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.awaitRows(int64(s.ledger.Len()))
+	m.await("it says that all is well", func(r report) bool { return r.Status == "ok" && len(r.Holds) == 0 })
+	o.checkTrace(ended, first)
+	_, peak, err := resident(m.Pid())
+	if err != nil || m.Pid() != pid {
+		s.t.Fatal(err)
+	}
+	s.t.Logf("first commit %v after the end, at most %d MiB resident", first.Sub(ended).Round(time.Millisecond), peak>>20)
+	if peak > mostResident && bounded() {
+		s.t.Errorf("%d MiB resident, the limit and 15 %% are %d", peak>>20, mostResident>>20)
+	}
+	if n := s.letters(); n != 0 {
+		s.t.Errorf("%d dead letters", n)
+	}
+	m.drain()
+	s.check("--readers", "deltalake")
+}
+
+// awaitHeld waits until every partition is held and nobody asks the store any more than now and then.
+func (o *storeOutage) awaitHeld(began time.Time) {
+	o.s.t.Helper()
+	o.s.await("every partition is held: "+o.reason, func() (bool, error) {
+		r, err := o.m.standing()
+		held := 0
+		for _, h := range r.Holds {
+			if h.Reason == o.reason && h.Partition >= 0 {
+				held++
+				if h.Since.Before(began.Add(-5*time.Second)) || h.Detail == "" {
+					o.s.t.Errorf("hold %+v, the outage began %v", h, began)
+				}
+			}
+		}
+		quiet := true
+		for _, d := range r.Dependencies {
+			if d.Name == "store" || d.Name == "operations_log" {
+				quiet = quiet && (d.Open || o.reason == "store_denied")
+			}
+		}
+		return held == 4 && quiet, err
+	})
+}
+
+// watch looks at the member while the store fails: it runs, is a member, is alive.
+func (o *storeOutage) watch(from time.Time) {
+	o.s.t.Helper()
+	for time.Since(from) < outageLasts {
+		r, err := o.m.standing()
+		switch {
+		case err != nil:
+			o.s.t.Fatal(err)
+		case !r.Joined:
+			o.s.t.Error("it left the group")
+		case !slices.ContainsFunc(r.Holds, func(h heldPartition) bool { return h.Reason == o.reason }) && r.open("store"):
+			o.s.t.Errorf("it does not say why it stands: %+v", r)
+		}
+		resp, err := o.m.get("/health/live")
+		if err != nil {
+			o.s.t.Fatal(err)
+		}
+		if _ = resp.Body.Close(); resp.StatusCode != 200 {
+			o.s.t.Errorf("/health/live answers %d", resp.StatusCode)
+		}
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-o.s.ctx.Done():
+			o.s.t.Fatal(o.s.ctx.Err())
+		}
+	}
+}
+
+// checkTrace reads the breaker's way from the log: open, any number of probes that failed, closed; and how long the first
+// commit took after the probe that succeeded.
+func (o *storeOutage) checkTrace(ended, first time.Time) {
+	o.s.t.Helper()
+	var trace []string
+	var probe time.Time
+	for _, l := range o.m.lines("circuit breaker") {
+		if l.Dependency != "store" {
+			continue
+		}
+		trace = append(trace, l.To)
+		if l.To == "half-open" && l.Time.Before(first) {
+			probe = l.Time
+		}
+	}
+	o.s.t.Logf("breaker: closed %s", strings.Join(trace, " "))
+	if o.reason == "store_denied" {
+		if len(trace) > 0 {
+			o.s.t.Errorf("a store that refuses us works; its breaker went %v", trace)
+		}
+		return
+	}
+	ok := len(trace) >= 3 && len(trace)%2 == 1 && trace[len(trace)-1] == "closed"
+	for i := 0; ok && i+1 < len(trace); i += 2 {
+		ok = trace[i] == "open" && trace[i+1] == "half-open"
+	}
+	if !ok {
+		o.s.t.Errorf("the breaker went closed %v", trace)
+	}
+	if d := first.Sub(probe); d > o.within {
+		o.s.t.Errorf("the first commit came %v after the probe that succeeded (the outage ended %v)", d, ended)
+	}
+}
+
+// positions are those in the table, nil while nobody can look.
+func (o *storeOutage) positions() map[int32]int64 {
+	o.s.t.Helper()
+	commits, err := o.s.log.Read(o.s.ctx)
+	if err != nil {
+		return nil
+	}
+	return tablelog.Positions(commits)
+}
+
+// letters is how many records lie in the topic's dead-letter topic.
+func (s *scene) letters() (n int64) {
+	s.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer client.Close()
+	ends, err := kadm.NewClient(client).ListEndOffsets(s.ctx, s.name+"-dlq")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ends.Each(func(o kadm.ListedOffset) {
+		if o.Err == nil {
+			n += o.Offset
+		}
+	})
+	return n
+}
+
+// heldPartition and standingReport are what /health says of why a member stands.
+type heldPartition struct {
+	Partition int32
+	Reason    string
+	Detail    string
+	Since     time.Time
+}
+
+type standingReport struct {
+	Status       string
+	Joined       bool
+	Holds        []heldPartition
+	Dependencies []struct {
+		Name string
+		Open bool
+	}
+}
+
+func (r standingReport) open(name string) bool {
+	for _, d := range r.Dependencies {
+		if d.Name == name && d.Open {
+			return true
+		}
+	}
+	return false
+}
+
+// standing reads the whole report.
+func (m *member) standing() (r standingReport, err error) {
+	resp, err := m.get("/health")
+	if err != nil {
+		return r, err
+	}
+	defer resp.Body.Close()
+	return r, json.NewDecoder(resp.Body).Decode(&r)
+}
+
+// line is a line of a member's log.
+type line struct {
+	Time       time.Time
+	Level      string
+	Msg        string
+	Dependency string
+	From       string
+	To         string
+}
+
+// lines returns the lines of the log with a message.
+func (m *member) lines(msg string) (all []line) {
+	m.s.t.Helper()
+	text, err := os.ReadFile(m.Log)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		m.s.t.Fatal(err)
+	}
+	for scan := bufio.NewScanner(bytes.NewReader(text)); scan.Scan(); {
+		var l line
+		if json.Unmarshal(scan.Bytes(), &l) == nil && l.Msg == msg {
+			all = append(all, l)
+		}
+	}
+	return all
+}
