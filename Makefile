@@ -38,9 +38,9 @@ fmt: ## format the code
 scripts: ## Python and shell scripts parse
 	@$(SUITE) -name scripts test/lab/parse
 
-adapters: ## the adapters' conformance suites against real Kafka and MinIO
-	@go run ./test/lab/with kafka,minio $(SUITE) -name adapters \
-		go test -tags lab -count=1 -run 'MinIO|Lab$$' ./sink/delta/objstore ./connector/kafka
+adapters: ## the adapters' conformance suites against real Kafka, MinIO and Postgres, and deltalake's tables
+	@go run ./test/lab/with kafka,minio,postgres $(SUITE) -name adapters \
+		go test -tags lab -count=1 -run 'MinIO|Lab$$' ./sink/delta/objstore ./sink/delta/scan ./connector/kafka
 	@go run ./test/lab/with kafka-3.9.1 $(SUITE) -name adapters-3.9 \
 		go test -tags lab -count=1 -run 'Lab$$' ./connector/kafka
 
@@ -72,7 +72,7 @@ golden: ## rewrite testdata, then show what changed
 	git diff --stat -- '*testdata*' docs
 
 lab-install: ## everything the lab needs, into the cache
-	@test/lab/install kafka minio readers spark lint
+	@test/lab/install kafka minio postgres readers spark lint
 
 clean: ## what was built here
 	rm -rf dist

@@ -23,6 +23,11 @@ type Process struct {
 // StartProcess starts a program with env added to the environment. Its output is appended to logPath. The child dies
 // with its parent where the system can promise that.
 func StartProcess(name, logPath string, env []string, argv ...string) (*Process, error) {
+	return startAs(nil, name, logPath, "", env, argv...)
+}
+
+// startAs is [StartProcess] in a folder and as another user. nil is this one, "" this folder.
+func startAs(user *account, name, logPath, dir string, env []string, argv ...string) (*Process, error) {
 	if err := os.MkdirAll(filepath.Dir(logPath), 0o755); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -34,7 +39,10 @@ func StartProcess(name, logPath string, env []string, argv ...string) (*Process,
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = append(os.Environ(), env...)
-	cmd.SysProcAttr = dieWithParent()
+	cmd.Dir, cmd.SysProcAttr = dir, dieWithParent()
+	if user != nil {
+		user.become(cmd.SysProcAttr)
+	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -45,6 +53,9 @@ func StartProcess(name, logPath string, env []string, argv ...string) (*Process,
 	}()
 	return p, nil
 }
+
+// account is a user of the system.
+type account struct{ uid, gid int }
 
 // Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }

@@ -1,9 +1,10 @@
 // Command with runs a command beside servers of the test lab.
 //
-//	go run ./test/lab/with kafka,minio COMMAND ARGUMENT...
+//	go run ./test/lab/with kafka,minio,postgres COMMAND ARGUMENT...
 //
 // kafka-3.9.1 in place of kafka is a broker of that version. In the command's environment SLUICE_TEST_KAFKA is the
-// broker's address and SLUICE_TEST_KAFKA_VERSION its version, if one was named, SLUICE_TEST_S3 the URL of the S3 server.
+// broker's address and SLUICE_TEST_KAFKA_VERSION its version, if one was named, SLUICE_TEST_S3 the URL of the S3 server,
+// SLUICE_TEST_POSTGRES that of a database.
 package main
 
 import (
@@ -22,7 +23,7 @@ import (
 
 func main() {
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: with kafka,minio COMMAND ARGUMENT...")
+		fmt.Fprintln(os.Stderr, "usage: with kafka,minio,postgres COMMAND ARGUMENT...")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -48,19 +49,26 @@ func run(ctx context.Context, servers, args []string) (err error) {
 		}
 		switch name, version, _ := strings.Cut(name, "-"); name {
 		case "kafka":
-			kafka, err := lab.StartKafka(ctx, lab.KafkaOptions{Dir: own, Version: version})
-			if err != nil {
-				return err
+			kafka, failed := lab.StartKafka(ctx, lab.KafkaOptions{Dir: own, Version: version})
+			if failed != nil {
+				return failed
 			}
 			defer func() { err = errors.Join(err, kafka.Stop()) }()
 			env = append(env, "SLUICE_TEST_KAFKA="+kafka.Addr, "SLUICE_TEST_KAFKA_VERSION="+version)
 		case "minio":
-			minio, err := lab.StartMinIO(ctx, own)
-			if err != nil {
-				return err
+			minio, failed := lab.StartMinIO(ctx, own)
+			if failed != nil {
+				return failed
 			}
 			defer func() { err = errors.Join(err, minio.Stop()) }()
 			env = append(env, "SLUICE_TEST_S3="+minio.Endpoint)
+		case "postgres":
+			postgres, failed := lab.StartPostgres(ctx, own)
+			if failed != nil {
+				return failed
+			}
+			defer func() { err = errors.Join(err, postgres.Stop()) }()
+			env = append(env, "SLUICE_TEST_POSTGRES="+postgres.URL)
 		default:
 			return fmt.Errorf("the lab has no server %q", name)
 		}
