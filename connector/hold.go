@@ -38,6 +38,8 @@ const (
 	ReasonFlood Reason = "flood"
 	// ReasonDeadLettersUnavailable: bad records have nowhere to go.
 	ReasonDeadLettersUnavailable Reason = "dead_letters_unavailable"
+	// ReasonFingerprintsUnavailable: nobody can say what is a duplicate.
+	ReasonFingerprintsUnavailable Reason = "fingerprints_unavailable"
 )
 
 // tell is how loud a hold is said: ERROR if it needs a person, WARN if it ends by itself, INFO if a person wanted it.
@@ -45,7 +47,8 @@ func (r Reason) tell(l *slog.Logger) func(msg string, args ...any) {
 	switch r {
 	case ReasonPaused:
 		return l.Info
-	case ReasonTopicMissing, ReasonContested, ReasonCommitUndecided, ReasonStoreDown, ReasonKafkaDown, ReasonDeadLettersUnavailable:
+	case ReasonTopicMissing, ReasonContested, ReasonCommitUndecided, ReasonStoreDown, ReasonKafkaDown, ReasonDeadLettersUnavailable,
+		ReasonFingerprintsUnavailable:
 		return l.Warn
 	default:
 		return l.Error

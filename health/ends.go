@@ -71,6 +71,7 @@ var ends = map[string]string{
 	"flood": "an operator: too many records of the topic are bad to be set aside unseen; correct the schema or the producer, else connector " +
 		"deadletters allow lets them become dead letters",
 	"dead_letters_unavailable": "by itself once the dead-letter topic takes records: it must exist, let us write, and have room for them. Looked at each minute",
+	"fingerprints_unavailable": "by itself once the Postgres database of fingerprints answers and lets us. Looked at each minute",
 	"paused":                   "an operator: connector resume, with the topic or partition",
 	"operations_log":           "an operator: put the entry that connector audit verify names back as it was; until then nobody knows what is paused",
 	"kafka_denied": "by itself once Kafka lets us: the certificate, password or token that the detail names is right, or we may Read and Describe " +

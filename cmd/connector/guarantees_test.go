@@ -47,6 +47,7 @@ func classTables(t *testing.T) string {
 		{"kafka", "Kafka's error codes"},
 		{"kafka connection", "Connections to Kafka"},
 		{"s3", "Answers of S3"},
+		{"postgres", "Answers of Postgres, by SQLSTATE"},
 		{"record", "Records ([reason codes](reason-codes.md))"},
 	} {
 		fmt.Fprintf(&b, "\n%s:\n\n| class | errors |\n|---|---|\n", source.title)

@@ -31,6 +31,7 @@ var layers = map[string][]string{
 	},
 	"connector/kafka/dial":        {},
 	"connector/kafka/recordbatch": {"connector", "classify"},
+	"idempotency/postgres":        {"connector", "classify", "idempotency", "reliability"},
 	"sink/delta": {
 		"connector", "classify", "reliability", "idempotency",
 		"sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/delta/schema",

@@ -1,0 +1,68 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"sluice/classify"
+	"sluice/classify/classtest"
+	"sluice/idempotency"
+	"sluice/reliability"
+)
+
+func TestClasses(t *testing.T) {
+	known := map[string]error{}
+	for _, row := range classtest.Rows("postgres") {
+		code, _, _ := strings.Cut(row.Key, " ")
+		if classes[code] != 0 || len(code) == 5 || len(code) == 2 && code != "no" {
+			known[row.Key] = classified(fmt.Errorf("ask: %w", &pgconn.PgError{Code: (code + "000")[:5], Message: "connection refused"}))
+		}
+	}
+	known["any other"] = classified(&pgconn.PgError{Code: "0A000"})
+	known["no answer"] = classified(errors.New("unexpected message"))
+	known["the window moved"] = classified(fmt.Errorf("remember: %w", idempotency.ErrMoved))
+	classtest.Check(t, "postgres", known)
+	for code := range classes {
+		found := false
+		for _, row := range classtest.Rows("postgres") {
+			found = found || strings.HasPrefix(row.Key, code+" ")
+		}
+		if !found {
+			t.Errorf("SQLSTATE %s does not stand in classes.txt", code)
+		}
+	}
+	if classified(nil) != nil {
+		t.Error("success has a class")
+	}
+}
+
+func TestOpen(t *testing.T) {
+	const secret = "hunter2"
+	for _, url := range []string{"postgres://u:" + secret + "@h:port/db", "postgres://u:" + secret + "@h/db?sslrootcert=/nowhere&sslmode=verify-full", "host=" + secret + " port"} {
+		if _, err := Open(t.Context(), Options{URL: url}); err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("%v", err)
+		}
+	}
+	guard := reliability.NewGuard("fingerprints", reliability.Config{
+		Backoff: reliability.Backoff{Initial: time.Millisecond, Max: time.Millisecond}, Failures: 2, OpenFor: time.Millisecond,
+	}, discard(), nil)
+	s, err := Open(t.Context(), Options{URL: "postgres://u:" + secret + "@127.0.0.1:1/db", Guard: guard})
+	if err != nil {
+		t.Fatalf("nothing is connected at the start: %v", err)
+	}
+	defer s.Close()
+	ctx, cancel := contextUntil(t, func() bool { return guard.Status().Open })
+	defer cancel()
+	_, err = s.Through(ctx, scope)
+	if err == nil || classify.Of(err) != classify.Canceled || strings.Contains(err.Error(), secret) {
+		t.Errorf("nobody answers: %v", err)
+	}
+	if st := guard.Status(); st.Err == nil || strings.Contains(st.Err.Error(), secret) {
+		t.Errorf("the guard says %v", st.Err)
+	}
+}

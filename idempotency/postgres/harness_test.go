@@ -1,0 +1,52 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"testing"
+	"time"
+
+	"sluice/idempotency"
+)
+
+var scope = idempotency.Scope{Pipeline: "p", TableID: "t", Partition: idempotency.Partition{Cluster: "c", Topic: "orders", ID: 3}}
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func fingerprint(n uint64) (f idempotency.Fingerprint) {
+	binary.BigEndian.PutUint64(f[:8], n+1)
+	return f
+}
+
+// rows are entries at offsets [from, next), one hour apart from the start of time.
+func rows(from, next int64) func(func(idempotency.Entry) bool) {
+	return func(yield func(idempotency.Entry) bool) {
+		for o := from; o < next; o++ {
+			if !yield(idempotency.Entry{Fingerprint: fingerprint(uint64(o)), Offset: o, At: o * time.Hour.Milliseconds()}) {
+				return
+			}
+		}
+	}
+}
+
+// contextUntil ends when done says so.
+func contextUntil(t *testing.T, done func() bool) (context.Context, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if done() {
+					cancel()
+				}
+			}
+		}
+	}()
+	return ctx, cancel
+}

@@ -1,0 +1,63 @@
+package postgres
+
+import (
+	"context"
+	"iter"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"sluice/idempotency"
+)
+
+// columns are some entries as arrays for a statement.
+type columns struct {
+	texts   []string
+	offsets []int64
+	times   []int64
+}
+
+// chunked yields entries as many at a time as go into a statement. Each is valid until the next.
+func chunked(entries iter.Seq[idempotency.Entry]) iter.Seq[columns] {
+	return func(yield func(columns) bool) {
+		var c columns
+		for e := range entries {
+			c.texts, c.offsets, c.times = append(c.texts, e.Fingerprint.String()), append(c.offsets, e.Offset), append(c.times, e.At)
+			if len(c.texts) == chunk {
+				if !yield(c) {
+					return
+				}
+				c = columns{c.texts[:0], c.offsets[:0], c.times[:0]}
+			}
+		}
+		if len(c.texts) > 0 {
+			yield(c)
+		}
+	}
+}
+
+// timed is a transaction whose statements must each be answered in time.
+type timed struct{ pgx.Tx }
+
+// Exec implements pgx.Tx.
+func (t timed) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	return t.Tx.Exec(ctx, sql, args...)
+}
+
+// QueryRow implements pgx.Tx. The time ends when the row is scanned.
+func (t timed) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	return timedRow{t.Tx.QueryRow(ctx, sql, args...), cancel}
+}
+
+type timedRow struct {
+	pgx.Row
+	cancel context.CancelFunc
+}
+
+func (r timedRow) Scan(into ...any) error {
+	defer r.cancel()
+	return r.Row.Scan(into...)
+}

@@ -1,0 +1,305 @@
+// Package postgres keeps fingerprints in a PostgreSQL database, in the table processed_events: for those who want to see
+// them there, or whose windows are larger than memory. It costs a question and a transaction for each cut and brings a
+// dependency along; what it knows can be lost at any time and is filled again from the table of rows.
+//
+// Its tables are made by one script of statements that may be run again, under a lock, at the first use of a store and
+// when they turn out to be gone: there is one version of them, which needs no program to bring it about. schema.sql has
+// them.
+package postgres
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/reliability"
+)
+
+//go:embed schema.sql
+var schema string
+
+// The lock under which the tables are made, any number that no other program is likely to use.
+const schemaLock = 0x534c5549434531
+
+const (
+	// statementTimeout bounds one statement, so that a server that does not answer counts as a failure.
+	statementTimeout = 30 * time.Second
+	// connections is how many a store has at most: tables ask side by side.
+	connections = 4
+	// chunk is how many fingerprints go into one statement.
+	chunk = 5000
+)
+
+// Options of a store.
+type Options struct {
+	// URL of the database, with user, password and what else libpq's URLs say: sslmode=verify-full and sslrootcert make
+	// the connection safe.
+	URL string
+	// Guard stands before the database. It retries and breaks; nothing below it does.
+	Guard *reliability.Guard
+}
+
+// Store implements [idempotency.Store] in a database that members share. Failures that pass are retried by its guard
+// until ctx ends; what is returned is ErrMoved, a HoldError with ReasonFingerprintsUnavailable, or Canceled.
+type Store struct {
+	pool  *pgxpool.Pool
+	guard *reliability.Guard
+	ready atomic.Bool // the tables are there
+}
+
+var _ idempotency.Store = (*Store)(nil)
+
+// Open returns a store. Nothing is connected yet: the error is a mistake in the URL, which it does not quote.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	config, err := pgxpool.ParseConfig(o.URL)
+	if err != nil {
+		return nil, errors.New("the URL of the Postgres database cannot be read: postgres://user:password@host:port/database?sslmode=verify-full is how it looks, and files that it names must be there")
+	}
+	return open(ctx, config, o.Guard)
+}
+
+func open(ctx context.Context, config *pgxpool.Config, guard *reliability.Guard) (*Store, error) {
+	config.MaxConns = connections
+	config.ConnConfig.ConnectTimeout = statementTimeout / 3
+	if _, named := config.ConnConfig.RuntimeParams["application_name"]; !named {
+		config.ConnConfig.RuntimeParams["application_name"] = "sluice"
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("fingerprints in Postgres: %w", err)
+	}
+	return &Store{pool: pool, guard: guard}, nil
+}
+
+// Close ends the connections.
+func (s *Store) Close() { s.pool.Close() }
+
+// do runs op behind the guard, with the tables there.
+func (s *Store) do(ctx context.Context, what string, op func(context.Context) error) error {
+	err := s.guard.Do(ctx, func(ctx context.Context) error {
+		err := s.prepare(ctx)
+		if err == nil {
+			err = op(ctx)
+		}
+		if gone(err) {
+			s.ready.Store(false)
+		}
+		return classified(err)
+	})
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("%s: %w", what, err)
+	if classify.Of(err) == classify.Fatal {
+		return connector.Held(connector.ReasonFingerprintsUnavailable, "Postgres refuses; look at user, password, database and its tables", err)
+	}
+	return fmt.Errorf("fingerprints in Postgres: %w", err)
+}
+
+// prepare makes the tables once.
+func (s *Store) prepare(ctx context.Context) error {
+	if s.ready.Load() {
+		return nil
+	}
+	err := s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(schemaLock)); err != nil {
+			return err
+		}
+		// Who may not make tables can still use those that somebody else made.
+		var there bool
+		err := tx.QueryRow(ctx, `SELECT count(*) = 3 FROM pg_attribute WHERE NOT attisdropped AND (attrelid, attname) IN (
+			(to_regclass('processed_events'), 'recorded_at'), (to_regclass('processed_events'), 'scope'), (to_regclass('processed_scopes'), 'through'))`).Scan(&there)
+		if err != nil || there {
+			return err
+		}
+		_, err = tx.Exec(ctx, schema, pgx.QueryExecModeSimpleProtocol)
+		return err
+	})
+	if err == nil {
+		s.ready.Store(true)
+	}
+	return err
+}
+
+// transaction runs op in one, each statement of it within the timeout of one. unsure is in the chain of the error if it
+// may have been committed all the same.
+func (s *Store) transaction(ctx context.Context, op func(context.Context, pgx.Tx) error) error {
+	begin, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	tx, err := s.pool.Begin(begin)
+	if err != nil {
+		return err
+	}
+	if err := op(ctx, timed{tx}); err != nil {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout/6)
+		defer cancel()
+		_ = tx.Rollback(end) // a connection that cannot is closed, which is a rollback too
+		return err
+	}
+	end, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	if err := tx.Commit(end); err != nil {
+		return unsure{err}
+	}
+	return nil
+}
+
+// unsure is an error of a commit: the answer may have been lost.
+type unsure struct{ error }
+
+func (u unsure) Unwrap() error { return u.error }
+
+// Through implements [idempotency.Store].
+func (s *Store) Through(ctx context.Context, scope idempotency.Scope) (through int64, err error) {
+	err = s.do(ctx, "how far they go", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+		defer cancel()
+		err := s.pool.QueryRow(ctx, "SELECT through FROM processed_scopes WHERE scope = $1", scope.String()).Scan(&through)
+		if errors.Is(err, pgx.ErrNoRows) {
+			through, err = 0, nil
+		}
+		return err
+	})
+	return through, err
+}
+
+// Seen implements [idempotency.Store].
+func (s *Store) Seen(ctx context.Context, scope idempotency.Scope, entries iter.Seq[idempotency.Entry]) (map[idempotency.Fingerprint]int64, error) {
+	seen := map[idempotency.Fingerprint]int64{}
+	for some := range chunked(entries) {
+		err := s.do(ctx, "look up", func(ctx context.Context) error { return s.lookUp(ctx, scope, some, seen) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return seen, nil
+}
+
+// lookUp resolves the scope in the statement that uses it: an id that was kept could be another's after a restore.
+func (s *Store) lookUp(ctx context.Context, scope idempotency.Scope, some columns, seen map[idempotency.Fingerprint]int64) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	rows, err := s.pool.Query(ctx, `SELECT f.text, e.recorded_at
+		FROM processed_scopes s CROSS JOIN unnest($2::text[]) AS f(text) JOIN processed_events e ON e.event_id = s.id || '/' || f.text
+		WHERE s.scope = $1`, scope.String(), some.texts)
+	if err != nil {
+		return err
+	}
+	var text string
+	var at int64
+	_, err = pgx.ForEachRow(rows, []any{&text, &at}, func() error {
+		f, err := idempotency.ParseFingerprint(text)
+		seen[f] = at
+		return err
+	})
+	return err
+}
+
+// Remember implements [idempotency.Store]. entries are iterated once for each try.
+func (s *Store) Remember(ctx context.Context, scope idempotency.Scope, from, next int64, entries iter.Seq[idempotency.Entry]) error {
+	lost := false // the answer to an earlier try of ours may have been
+	return s.do(ctx, "remember", func(ctx context.Context) error {
+		err := s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
+			id, through, err := locked(ctx, tx, scope)
+			switch {
+			case err != nil:
+				return err
+			case lost && from < next && through == next:
+				return nil // by us, or by another with the same rows: those of the offsets before next
+			case through != from:
+				return idempotency.ErrMoved
+			}
+			for some := range chunked(entries) {
+				if err := insert(ctx, tx, id, some); err != nil {
+					return err
+				}
+			}
+			_, err = tx.Exec(ctx, "UPDATE processed_scopes SET through = $2 WHERE id = $1", id, next)
+			return err
+		})
+		lost = lost || errors.As(err, new(unsure))
+		return err
+	})
+}
+
+// locked makes the scope if it is new and keeps others from moving it until the transaction ends.
+func locked(ctx context.Context, tx pgx.Tx, scope idempotency.Scope) (id, through int64, err error) {
+	const find = "SELECT id, through FROM processed_scopes WHERE scope = $1 FOR UPDATE"
+	err = tx.QueryRow(ctx, find, scope.String()).Scan(&id, &through)
+	if errors.Is(err, pgx.ErrNoRows) {
+		_, err = tx.Exec(ctx, "INSERT INTO processed_scopes (scope) VALUES ($1) ON CONFLICT DO NOTHING", scope.String())
+		if err == nil {
+			err = tx.QueryRow(ctx, find, scope.String()).Scan(&id, &through)
+		}
+	}
+	return id, through, err
+}
+
+// insert adds rows. Of those with one fingerprint the newest time stays.
+func insert(ctx context.Context, tx pgx.Tx, id int64, some columns) error {
+	_, err := tx.Exec(ctx, `INSERT INTO processed_events AS e (event_id, "offset", scope, recorded_at)
+		SELECT DISTINCT ON (f.text) $1::bigint || '/' || f.text, f.row, $1, f.at
+		FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS f(text, row, at) ORDER BY f.text, f.at DESC
+		ON CONFLICT (event_id) DO UPDATE SET "offset" = excluded."offset", recorded_at = excluded.recorded_at, processed_at = now()
+		WHERE e.recorded_at < excluded.recorded_at`, id, some.texts, some.offsets, some.times)
+	return err
+}
+
+// Sweep implements [idempotency.Store].
+func (s *Store) Sweep(ctx context.Context, scope idempotency.Scope, before int64) error {
+	return s.forget(ctx, "sweep", `SELECT event_id FROM processed_events
+		WHERE scope = (SELECT id FROM processed_scopes WHERE scope = $1) AND recorded_at < $2 LIMIT $3`, scope.String(), before, chunk)
+}
+
+// Reset implements [idempotency.Store]. The scope is forgotten first, and with it the way to its rows; they are deleted
+// afterwards. What is left of them if that ends early is never found again and does no harm.
+func (s *Store) Reset(ctx context.Context, scope idempotency.Scope) error {
+	var ids []int64
+	err := s.do(ctx, "reset", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+		defer cancel()
+		var id int64
+		err := s.pool.QueryRow(ctx, "DELETE FROM processed_scopes WHERE scope = $1 RETURNING id", scope.String()).Scan(&id)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return nil
+		case err == nil:
+			ids = append(ids, id)
+		}
+		return err
+	})
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	return s.forget(ctx, "reset", "SELECT event_id FROM processed_events WHERE scope = $1 LIMIT $2", ids[0], chunk)
+}
+
+// forget deletes the rows that a query finds, some at a time, until it finds none.
+func (s *Store) forget(ctx context.Context, what, query string, args ...any) error {
+	for more := true; more; {
+		err := s.do(ctx, what, func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+			defer cancel()
+			done, err := s.pool.Exec(ctx, "DELETE FROM processed_events WHERE event_id = ANY (ARRAY("+query+"))", args...)
+			more = err == nil && done.RowsAffected() == chunk
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Release implements [idempotency.Store]: the rows stay, for whoever works on the scope next.
+func (s *Store) Release(idempotency.Scope) {}
