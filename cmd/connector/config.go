@@ -217,6 +217,9 @@ func (t *TopicConfig) refusals() connector.Refusals {
 
 // decoder makes rows of what the table is fed with; spare may be nil.
 func (t *TopicConfig) decoder(spare decode.Spare) connector.Decoder {
+	if t.isLetters() {
+		return decode.DeadLetters{}
+	}
 	return decode.JSON{Strict: t.UnknownFields == "dead_letter", Spare: spare}
 }
 
@@ -272,7 +275,7 @@ func (c *Config) keys() []key {
 func (t *TopicConfig) keys() []key {
 	return slices.Concat([]key{
 		{"table", text(&t.Table, nil), ""},
-		{"format", choice(&t.Format, []string{"avro", "protobuf", "raw", "string", "csv", "dead_letter"}, "json"), ""},
+		{"format", choice(&t.Format, []string{"avro", "protobuf", "raw", "string", "csv"}, "json", formatLetters), ""},
 		{"start", choice(&t.Start, nil, "earliest", "latest", "timestamp", "explicit"), ""},
 		{"start_at", startAt(&t.StartAt), ""},
 		{"schema", text(&t.Schema, schemaText), ""},

@@ -97,6 +97,7 @@ func (l *loader) checkTopics() {
 		l.checkTopic(p.Name, &p.TopicConfig)
 	}
 	if len(names) > 0 || len(c.Patterns) > 0 {
+		l.checkLetterTopics()
 		l.checkTables()
 		l.checkLetters()
 		return
@@ -135,8 +136,10 @@ func (l *loader) checkTopic(name string, t *TopicConfig) {
 	if at := l.set(name, "health_records.secret_file"); !l.failed(at) {
 		l.secretFile(at, &t.HealthRecords.SecretFile)
 	}
+	l.checkLetterFormat(name, t)
+	l.checkArchive(name, t)
 	at := l.set(name, "schema")
-	if l.failed(at) {
+	if l.failed(at) || t.isLetters() {
 		return
 	}
 	l.checkSchema(at, t)

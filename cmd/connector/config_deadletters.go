@@ -19,12 +19,14 @@ type DeadLettersConfig struct {
 	Class     string // standard or financial
 	Retention time.Duration
 	HoldAbove float64 // a share: 0.5 is 50%
+	Archive   string  // table of the letters, or none; {topic} is the topic
 }
 
 // usualDeadLetters are the defaults.
 func usualDeadLetters() DeadLettersConfig {
 	return DeadLettersConfig{
 		Topic: "{topic}-dlq", Create: true, Envelope: string(deadletter.EnvelopeHeaders), Class: "standard", Retention: 30 * day, HoldAbove: 0.5,
+		Archive: "{topic}_letters",
 	}
 }
 
@@ -36,6 +38,7 @@ func (d *DeadLettersConfig) keys() []key {
 		{"dead_letters.class", choice(&d.Class, nil, "standard", "financial"), ""},
 		{"dead_letters.retention", days(&d.Retention, time.Hour, 3650*day), ""},
 		{"dead_letters.hold_above", percent(&d.HoldAbove, 0, 1), ""},
+		{"dead_letters.archive", text(&d.Archive, nil), ""},
 	}
 }
 

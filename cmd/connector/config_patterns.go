@@ -70,22 +70,28 @@ func (p *PatternConfig) standsFor(topic string) bool {
 		!slices.ContainsFunc(p.denies, func(d *regexp.Regexp) bool { return d.MatchString(topic) })
 }
 
-// neverMatches tells whether a topic needs an entry of its own: internal ones of Kafka and its tools, and dead letters,
+// neverMatches tells whether a pattern must not stand for a topic: internal ones of Kafka and its tools, and dead letters,
 // which would feed themselves.
 func neverMatches(topic string) bool {
 	return strings.HasPrefix(topic, "__") || strings.HasSuffix(topic, "-dlq") || strings.HasSuffix(topic, ".dlq")
 }
 
-// route returns what holds for a topic: its own entry, or else that of the first pattern in the file that stands for it.
+// route returns what holds for a topic: its own entry, or else what follows from the entry whose dead letters it takes, or
+// else that of the first pattern in the file that stands for it.
 // false if the topic is not meant. The error says why a topic that is meant can have no table.
 func (c *Config) route(topic string) (t TopicConfig, meant bool, err error) {
 	if t, ok := c.Topics[topic]; ok {
 		return t, true, nil
 	}
+	if t, archived, dead, err := c.letters(topic); dead {
+		return t, archived, err // patterns do not match it, whatever its name is
+	}
 	for _, p := range c.Patterns {
 		if p.standsFor(topic) {
 			t = p.TopicConfig
-			t.Table, err = tablePath(p.Table, topic)
+			if t.Table, err = tablePath(p.Table, topic); err == nil {
+				err = c.lettersHave(t.Table)
+			}
 			return t, true, err
 		}
 	}

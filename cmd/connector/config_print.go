@@ -37,6 +37,9 @@ func (c *Config) settings() []setting {
 			if k.path == "schema" && t.SchemaFile != "" {
 				origin += ", read from " + t.SchemaFile
 			}
+			if k.path == "dead_letters.archive" && len(path) > 1 {
+				origin += c.archiveNote(path[1], t)
+			}
 			all = append(all, setting{append(slices.Clone(path), strings.Split(k.path, ".")...), k.node(), origin})
 		}
 	}

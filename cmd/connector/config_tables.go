@@ -17,12 +17,17 @@ type feeder struct {
 	name    string
 	topic   *TopicConfig
 	pattern *PatternConfig // nil for the entry of one topic
+	key     string         // of the entry, that names the table
+	letters bool           // the table of the entry's dead letters
 }
 
 // feeders returns the entries in the order of the file, without those whose table is wrong.
 func (l *loader) feeders() (all []feeder) {
 	add := func(f feeder) {
-		if !l.failed(l.set(f.name, "table")) {
+		if f.key == "" {
+			f.key = "table"
+		}
+		if !l.failed(l.set(f.name, f.key)) {
 			all = append(all, f)
 		}
 	}
@@ -32,6 +37,9 @@ func (l *loader) feeders() (all []feeder) {
 	}
 	for _, p := range l.config.Patterns {
 		add(feeder{name: p.Name, topic: &p.TopicConfig, pattern: p})
+	}
+	for _, f := range l.letterFeeders() {
+		add(f)
 	}
 	slices.SortStableFunc(all, func(a, b feeder) int { return cmp.Compare(l.places["topics."+a.name], l.places["topics."+b.name]) })
 	return all
@@ -44,15 +52,25 @@ func (l *loader) checkTables() {
 	differs := make([]bool, len(all))
 	for i, b := range all {
 		for j, a := range all[:i] {
-			if differs[i] = !differs[j] && l.config.meet(a, b, false) && !l.agree(a, b); differs[i] {
+			if differs[i] = !differs[j] && !perhaps(a, b) && l.config.meet(a, b, false) && !l.agree(a, b); differs[i] {
 				break
 			}
 		}
-		if j := slices.IndexFunc(all[:i], func(a feeder) bool { return l.config.meet(a, b, true) }); j >= 0 {
-			l.report(l.at(l.set(b.name, "table")), "the tables %q of topics.%s and %q of topics.%s lie one inside the other: give each its own folder",
+		if j := slices.IndexFunc(all[:i], func(a feeder) bool { return !perhaps(a, b) && l.config.meet(a, b, true) }); j >= 0 {
+			l.report(l.at(l.set(b.name, b.key)), "the tables %q of topics.%s and %q of topics.%s lie one inside the other: give each its own folder",
 				b.topic.Table, b.name, all[j].topic.Table, all[j].name)
 		}
 	}
+}
+
+// perhaps tells whether a letter table and a pattern's table meet only if some topic is named like a letter table. Then
+// the letters have it, and the topic is refused when it is there: see [Config.route].
+func perhaps(a, b feeder) bool {
+	if b.letters {
+		a, b = b, a
+	}
+	within := strings.HasPrefix(a.topic.Table+"/", b.topic.Table+"/")
+	return a.letters && !b.letters && b.pattern != nil && (a.pattern != b.pattern || !within)
 }
 
 // meet tells whether the tables of two entries can be the same one or, with inside, one a folder in the other. Of two
@@ -63,7 +81,7 @@ func (c *Config) meet(a, b feeder, inside bool) bool {
 	case (len(x) == len(y)) == inside:
 		return false
 	case a.topic.Table == b.topic.Table:
-		return !strings.Contains(a.topic.Table, "{topic}") // else two topics never have one name
+		return !strings.Contains(a.topic.Table, "{topic}") || a.letters != b.letters // else two topics never have one name
 	}
 	for i := range min(len(x), len(y)) {
 		if !c.alike(a, b, x[i], y[i]) {
@@ -112,6 +130,15 @@ func unify(a, b string) bool {
 
 // agree reports what two entries that can feed the same table say differently about it, false if there is anything.
 func (l *loader) agree(a, b feeder) bool {
+	if a.letters != b.letters && a.topic.isLetters() != b.topic.isLetters() {
+		letters, other := a, b
+		if b.letters {
+			letters, other = b, a
+		}
+		l.report(l.at(l.set(letters.name, letters.key)), "the letter table %q of topics.%s may be that of topics.%s, too: write another dead_letters.archive, or another table",
+			letters.topic.Table, letters.name, other.name)
+		return false
+	}
 	same := true
 	ka, kb := a.topic.keys(), b.topic.keys()
 	for _, path := range tableScoped {

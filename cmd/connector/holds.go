@@ -180,6 +180,9 @@ func (c *cli) lookForHolds(ctx context.Context, config *Config, found *held) (fa
 				found.add(fromLook, name, -1, standing.Reason, standing.Detail, time.Time{}, -1)
 			}
 			l, err := ask.look(ctx, o, name, s)
+			if notYet(config, name, s, err) {
+				continue
+			}
 			if held, ok := errors.AsType[*connector.HoldError](err); ok {
 				found.add(fromLook, name, -1, held.Reason, held.Detail, time.Time{}, -1)
 				continue
@@ -262,7 +265,7 @@ func (l *look) rowOf(p connector.Partition, r *connector.Record) error {
 	if topic.writesLetters() {
 		return nil
 	}
-	if err := topic.refusals().Of(r); err != nil || r.Value == nil {
+	if err := topic.refusals().Of(r); err != nil || r.Value == nil && !topic.isLetters() {
 		return err
 	}
 	builder, err := topic.decoder(nil).Builder(l.snapshot.Schema)

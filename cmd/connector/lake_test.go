@@ -61,7 +61,7 @@ func newLakeOn(t *testing.T, sections, section string, producer []kgo.Opt, broke
 	text := fmt.Sprintf("pipeline: p\nkafka: {brokers: [%s], session: 10s%s}\nstorage: {url: \"file://%s/lake\"}\nhealth: {enabled: false}\n%s",
 		strings.Join(cluster.ListenAddrs(), ", "), section, filepath.ToSlash(l.dir), sections)
 	if !strings.Contains(sections, "defaults:") {
-		text += "\ndefaults: {schema: \"n int\", commit: {every: 100ms}}"
+		text += "\ndefaults: {schema: \"n int\", commit: {every: 100ms}, bad_records: hold}"
 	}
 	if err := os.WriteFile(l.config, []byte(text+"\n"), 0o600); err != nil {
 		t.Fatal(err)

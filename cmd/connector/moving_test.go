@@ -19,7 +19,7 @@ func TestPattern(t *testing.T) {
 topics:
   sales.own: {table: own}
   sales: {pattern: 'sales\..+', deny: [sales.test], table: "s/{topic}"}
-defaults: {schema: "n int", commit: {every: 100ms}, start: latest}`)
+defaults: {schema: "n int", commit: {every: 100ms}, start: latest, bad_records: hold}`)
 	for _, topic := range []string{"sales.own", "sales.a", "sales.test", "sales.a-dlq", "other"} {
 		l.create(topic, 1)
 		l.produce(topic, 2, 0)
@@ -76,7 +76,7 @@ func TestPatternCommands(t *testing.T) {
 func TestPartitionsAdded(t *testing.T) {
 	l := newLake(t, `
 topics: {orders: {}}
-defaults: {schema: "n int", commit: {every: 100ms}, start: latest}`)
+defaults: {schema: "n int", commit: {every: 100ms}, start: latest, bad_records: hold}`)
 	l.create("orders", 4)
 	s := l.start()
 	l.await("it has started", func() bool { return s.report().Resumed && len(s.report().Partitions) == 4 })

@@ -67,6 +67,7 @@ type partitionOffsets struct {
 	End       *int64     `json:"last_stable_offset"`
 	Lag       *int64     `json:"lag"`
 	Hold      *shownHold `json:"hold"`
+	Note      string     `json:"note,omitempty"` // of a topic that is not there yet
 }
 
 // shownHold is why a partition stands still.
@@ -184,7 +185,7 @@ func newQuestions(ctx context.Context, c *Config) (*questions, error) {
 		client: client,
 		log:    kafka.NewLog(client, kafka.LogConfig{Memory: c.budget.pools().Fetch}, quiet, prometheus.NewRegistry()), // nobody asks for these metrics
 		group: kafka.NewGroup(client, kafka.GroupConfig{
-			Group: k.Group, Session: k.Session, Matches: func(topic string) bool { _, meant, err := c.route(topic); return meant && err == nil },
+			Group: k.Group, Optional: c.letterTopics, Session: k.Session, Matches: func(topic string) bool { _, meant, err := c.route(topic); return meant && err == nil },
 		}, quiet, nil),
 	}, nil
 }
@@ -194,6 +195,9 @@ func (q *questions) close() { q.client.Close() }
 // lines asks Kafka for what it knows of a topic and holds it against the table.
 func (q *questions) lines(ctx context.Context, o *opened, name string, s *connector.Snapshot) ([]partitionOffsets, error) {
 	l, err := q.look(ctx, o, name, s)
+	if notYet(o.config, name, s, err) {
+		return []partitionOffsets{{Topic: name, Partition: -1, Note: "the topic comes with the first dead letter"}}, nil
+	}
 	if held, ok := errors.AsType[*connector.HoldError](err); ok {
 		return knownLines(o, name, s, showHold(held.Reason, held.Detail)), nil
 	}
@@ -222,6 +226,20 @@ func (q *questions) lines(ctx context.Context, o *opened, name string, s *connec
 		lines = append(lines, line)
 	}
 	return lines, nil
+}
+
+// notYet tells whether an error says no more than that nothing became a dead letter yet: the topic of the letters is not
+// there, and the table has never heard of it.
+func notYet(c *Config, topic string, s *connector.Snapshot, err error) bool {
+	if reasonOf(err) != connector.ReasonTopicMissing || !c.comesLater(topic) {
+		return false
+	}
+	for appID := range s.Positions {
+		if id, err := idempotency.ParseAppID(appID); err == nil && id.TableID == "" && id.Partition.Topic == topic {
+			return false
+		}
+	}
+	return true
 }
 
 // patience returns a way to ask that repeats what fails in passing (a coordinator that moves, a broker that starts) until
@@ -285,6 +303,14 @@ func printOffsets(w io.Writer, lines []partitionOffsets) error {
 	}
 	if err := tw.Flush(); err != nil {
 		return err
+	}
+	for _, l := range lines {
+		if l.Note == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "\n%s: %s\n", l.Topic, l.Note); err != nil {
+			return err
+		}
 	}
 	// Partitions that are held for the same reason are explained once.
 	explained := map[shownHold]bool{}

@@ -66,6 +66,11 @@ func (s *system) paused(p connector.Partition) *connector.Hold {
 	return pausedHold(by)
 }
 
+// floodAllowed tells whether an operator lets any number of a topic's records become dead letters now.
+func (s *system) floodAllowed(topic string) bool {
+	return s.operations.State().FloodAllowed(topic, time.Now())
+}
+
 // pausedHold puts a pause into a hold's words.
 func pausedHold(by opslog.Paused) *connector.Hold {
 	return &connector.Hold{

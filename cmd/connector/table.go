@@ -31,6 +31,7 @@ type opened struct {
 	table  TopicConfig // what the topics agree on
 	url    string
 	store  objstore.Store // nil if there is no place that could hold a table
+	later  bool           // it comes with the first dead letter: that it is not there is nothing wrong
 }
 
 // openTables opens the tables of the configuration for reading, or the one of c.topic. It makes nothing: a local directory
@@ -57,11 +58,12 @@ func openAll(ctx context.Context, config *Config, names []string) (all []*opened
 		}
 		o := byPath[topic.Table]
 		if o == nil {
-			o = &opened{config: config, table: topic, url: config.TableURL(topic)}
+			o = &opened{config: config, table: topic, url: config.TableURL(topic), later: true}
 			byPath[topic.Table] = o
 			all = append(all, o)
 		}
 		o.topics = append(o.topics, name)
+		o.later = o.later && config.comesLater(name)
 	}
 	end = func() {}
 	for _, o := range all {
@@ -85,8 +87,8 @@ func openAll(ctx context.Context, config *Config, names []string) (all []*opened
 	return all, end, nil
 }
 
-// topics are those that a command is about: --topic, or all that are listed and, asked of Kafka, those that match a
-// pattern now.
+// topics are those that a command is about: --topic, or all that are listed, the dead-letter topics that follow from them
+// and, asked of Kafka, those that match a pattern now.
 func (c *cli) topics(ctx context.Context, config *Config) ([]string, error) {
 	if c.topic != "" {
 		if _, meant, _ := config.route(c.topic); !meant {
@@ -94,8 +96,9 @@ func (c *cli) topics(ctx context.Context, config *Config) ([]string, error) {
 		}
 		return []string{c.topic}, nil
 	}
+	listed := slices.Sorted(slices.Values(slices.Concat(config.topicNames(), config.letterTopics())))
 	if len(config.Patterns) == 0 {
-		return config.topicNames(), nil
+		return listed, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, listing)
 	defer cancel()
@@ -109,7 +112,7 @@ func (c *cli) topics(ctx context.Context, config *Config) ([]string, error) {
 	if err != nil {
 		return nil, exitError{exitDependency, fmt.Errorf("kafka: which topics match (name one with --topic to do without): %w", err)}
 	}
-	names = slices.Compact(slices.Sorted(slices.Values(slices.Concat(names, config.topicNames()))))
+	names = slices.Compact(slices.Sorted(slices.Values(slices.Concat(names, listed))))
 	if len(names) == 0 {
 		return nil, exitError{exitFound, errors.New("no topic matches a pattern now")}
 	}
@@ -180,8 +183,14 @@ func (c *cli) eachTable(ctx context.Context, look func(*opened) (answer, error))
 	found := false
 	var answers []answer
 	var failures []error
-	for i, o := range all {
+	for _, o := range all {
 		a, err := look(o)
+		if o.later && c.topic == "" && errors.Is(err, deltalog.ErrNoTable) {
+			if _, err := fmt.Fprintf(c.stderr, "%s: there is no table, since there was no dead letter yet\n", o.url); err != nil {
+				return err
+			}
+			continue
+		}
 		if err != nil {
 			failures = append(failures, o.failed(err))
 			continue
@@ -190,7 +199,7 @@ func (c *cli) eachTable(ctx context.Context, look func(*opened) (answer, error))
 		if c.output == "json" {
 			continue
 		}
-		if i > 0 {
+		if len(answers) > 1 {
 			if _, err := fmt.Fprintln(c.stdout); err != nil {
 				return err
 			}

@@ -42,7 +42,7 @@ func newTable(t *testing.T, topic connector.Topic, brokers ...string) *written {
 	}
 	w := &written{t: t, config: filepath.Join(dir, "config.yaml"), dir: filepath.Join(dir, "lake", "orders"), topic: topic}
 	text := fmt.Sprintf("pipeline: p\nkafka: {brokers: [%s], session: 10s}\nstorage: {url: \"file://%s/lake\"}\n"+
-		"defaults: {schema: \"n int\"}\ntopics: {orders: {}}\n", strings.Join(brokers, ", "), filepath.ToSlash(dir))
+		"defaults: {schema: \"n int\", bad_records: hold}\ntopics: {orders: {}}\n", strings.Join(brokers, ", "), filepath.ToSlash(dir))
 	if err := os.WriteFile(w.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -135,7 +135,18 @@ func (s *system) matches(topic string) bool {
 	return meant && err == nil
 }
 
-// fix finds the topics of a run until current: those that are listed, which must be there, and those that match now.
+// letterTopics are the dead-letter topics that may come with their first letter. A run until current keeps to those of its
+// start.
+func (s *system) letterTopics() []string {
+	names := s.config.letterTopics()
+	if s.fixed == nil {
+		return names
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !s.fixed[name] })
+}
+
+// fix finds the topics of a run until current: those that are listed, which must be there, those that match now, and the
+// dead-letter topics that are there.
 func (s *system) fix(ctx context.Context) error {
 	var there []string
 	err := s.asking.Do(ctx, func(ctx context.Context) (err error) {
@@ -178,8 +189,8 @@ func (s *system) route(name string) (connector.TopicConfig, connector.Target, bo
 		return connector.TopicConfig{}, connector.Target{}, false
 	}
 	return connector.TopicConfig{
-		Topic: name, Table: topic.Table, Start: topic.start(), Refuse: topic.refusals(), Letters: topic.rules(),
+		Topic: name, Table: topic.Table, Start: topic.start(), Refuse: topic.refusals(), Letters: topic.rules(), Rare: topic.isLetters(),
 		Commit:        connector.Limits{Every: topic.Commit.Every, Rows: topic.Commit.Rows, Bytes: topic.Commit.Bytes},
 		HealthRecords: s.secrets.of(topic),
-	}, connector.Target{Table: t, Decoder: t.decoder, Letters: t.letters}, true
+	}, connector.Target{Table: t, Decoder: t.decoder, Letters: t.letters, Nulls: topic.isLetters()}, true
 }

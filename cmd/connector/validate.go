@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -43,7 +44,10 @@ func (c *cli) validate() error {
 	names := config.topicNames()
 	if len(names) == 1 && len(config.Patterns) == 0 {
 		_, err = fmt.Fprintf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, names[0], config.TableURL(config.Topics[names[0]]), config.Kafka.Group)
-		return err
+		if err != nil {
+			return err
+		}
+		return c.sayLetters(config)
 	}
 	if _, err := fmt.Fprintf(c.stdout, "%s: ok: %d topics and %d patterns as %s\n", c.config, len(names), len(config.Patterns), config.Kafka.Group); err != nil {
 		return err
@@ -54,6 +58,36 @@ func (c *cli) validate() error {
 	}
 	for _, p := range config.Patterns {
 		_, _ = fmt.Fprintf(tw, "%s\t%s\n", p.Pattern, config.TableURL(p.TopicConfig))
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	return c.sayLetters(config)
+}
+
+// sayLetters says where dead letters go.
+func (c *cli) sayLetters(config *Config) error {
+	tw := tabwriter.NewWriter(c.stdout, 0, 4, 2, ' ', 0)
+	say := func(t *TopicConfig, name string) {
+		switch topic := strings.ReplaceAll(t.DeadLetters.Topic, topicPlaceholder, name); {
+		case !t.writesLetters():
+		case !t.archives():
+			_, _ = fmt.Fprintf(tw, "dead letters of %s\ttopic %s\t-\n", name, topic) // Flush has the error
+		default:
+			of := letterSource{topic: name, TopicConfig: t}
+			table, _ := of.archiveIn(topic) // the configuration was checked
+			if own, ok := config.Topics[topic]; ok {
+				table = own.Table
+			}
+			_, _ = fmt.Fprintf(tw, "dead letters of %s\ttopic %s\t%s\n", name, topic, config.TableURL(TopicConfig{Table: table}))
+		}
+	}
+	for _, name := range config.topicNames() {
+		t := config.Topics[name]
+		say(&t, name)
+	}
+	for _, p := range config.Patterns {
+		say(&p.TopicConfig, p.Pattern)
 	}
 	return tw.Flush()
 }

@@ -20,39 +20,26 @@ import (
 // reads as any reader of committed records and leaves no trace: no group, no offsets. An answer may take as long as
 // within.
 func (v *verification) compareTopics(ctx context.Context, o *opened, checks map[source]*rowCheck, within time.Duration) error {
-	k, quiet := o.config.Kafka, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
-	client, err := o.config.newClient(nil, nil, nil)
+	r, end, err := newTopicReader(ctx, o.config, within)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	log := kafka.NewLog(client, kafka.LogConfig{PartitionBytes: int(k.Fetch.MaxBytes), MaxBytes: int(k.Fetch.MaxBytes)}, quiet, prometheus.NewRegistry())
-	reading, end := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() { _ = log.Run(reading) }) // it ends with its context
-	defer running.Wait()
 	defer end()
-	guard := reliability.NewGuard("kafka", o.config.Guard(), quiet, nil)
-	r := &topicReader{log: log, within: within, ask: func(question func(context.Context) error) error {
-		asking, cancel := context.WithTimeout(ctx, within)
-		defer cancel()
-		return patience(asking, guard)(question)
-	}}
 	for _, name := range o.topics {
-		if err := v.compareTopic(ctx, o, name, checks, r, client); err != nil {
+		if err := v.compareTopic(ctx, o, name, checks, r); err != nil {
 			return exitError{exitDependency, fmt.Errorf("compare with topic %s: %w", name, err)}
 		}
 	}
 	return nil
 }
 
-func (v *verification) compareTopic(ctx context.Context, o *opened, name string, checks map[source]*rowCheck, r *topicReader, client *kafka.Client) error {
+func (v *verification) compareTopic(ctx context.Context, o *opened, name string, checks map[source]*rowCheck, r *topicReader) error {
 	var topic connector.Topic
 	if err := r.ask(func(ctx context.Context) (err error) { topic, err = r.log.Topic(ctx, name); return err }); err != nil {
 		return err
 	}
 	var settings kafka.TopicSettings
-	if err := r.ask(func(ctx context.Context) (err error) { settings, err = client.TopicSettings(ctx, name); return err }); err != nil {
+	if err := r.ask(func(ctx context.Context) (err error) { settings, err = r.client.TopicSettings(ctx, name); return err }); err != nil {
 		v.note("whether the topic is compacted is unknown, so a row without a record counts as a finding: %v", err)
 	} else if settings.Compact {
 		v.note("topic %s is compacted: a row without a record is no finding", name)
@@ -67,7 +54,7 @@ func (v *verification) compareTopic(ctx context.Context, o *opened, name string,
 		case len(check.chains) > 1:
 			v.note("%s-%d: rows are not compared: several pipelines or topics of this name filled it", p.Topic, p.Partition)
 		default:
-			c, err := r.compare(ctx, of, *p.Position, check)
+			c, err := r.compare(ctx, of, *p.Position, check, o.table.isLetters())
 			if err != nil {
 				return fmt.Errorf("%s-%d: %w", p.Topic, p.Partition, err)
 			}
@@ -90,6 +77,7 @@ type comparison struct {
 
 // topicReader reads partitions one after the other.
 type topicReader struct {
+	client  *kafka.Client
 	log     *kafka.Log
 	ask     func(func(context.Context) error) error
 	within  time.Duration
@@ -97,14 +85,87 @@ type topicReader struct {
 	block   [1000]connector.Record
 }
 
-// compare reads a partition from the start of its log to a position.
-func (r *topicReader) compare(ctx context.Context, p connector.Partition, position int64, rows *rowCheck) (*topicCheck, error) {
+// newTopicReader returns a reader that works until end is called. An answer may take as long as within.
+func newTopicReader(ctx context.Context, c *Config, within time.Duration) (r *topicReader, end func(), err error) {
+	quiet := slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
+	client, err := c.newClient(nil, nil, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	size := int(c.Kafka.Fetch.MaxBytes)
+	log := kafka.NewLog(client, kafka.LogConfig{PartitionBytes: size, MaxBytes: size}, quiet, prometheus.NewRegistry())
+	reading, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = log.Run(reading) }) // it ends with its context
+	guard := reliability.NewGuard("kafka", c.Guard(), quiet, nil)
+	r = &topicReader{client: client, log: log, within: within, ask: func(question func(context.Context) error) error {
+		asking, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		return patience(asking, guard)(question)
+	}}
+	return r, func() { stop(); running.Wait(); client.Close() }, nil
+}
+
+// each calls do with every committed record of a partition, in order, until it returns an error, which is returned as it
+// is. What retention takes away meanwhile is passed over.
+func (r *topicReader) each(ctx context.Context, p connector.Partition, do func(*connector.Record) error) error {
+	defer r.log.Forget(p)
+	bounds, err := r.bounds(p)
+	if err != nil {
+		return err
+	}
+	end := bounds.LastStable
+	for at := bounds.LogStart; at < end; {
+		f, err := r.fetch(ctx, p, at)
+		if reasonOf(err) == connector.ReasonBehindLogStart {
+			if bounds, err = r.bounds(p); err == nil {
+				at = max(at, bounds.LogStart)
+				continue
+			}
+		}
+		if err == nil {
+			err = r.eachOf(&f, end, do)
+		}
+		if err != nil {
+			return err
+		}
+		at = f.Next
+	}
+	return nil
+}
+
+// eachOf does it with the records of an answer before an offset.
+func (r *topicReader) eachOf(f *connector.Fetched, end int64, do func(*connector.Record) error) error {
+	defer release(f)
+	for f.Records != nil {
+		n, err := f.Records.Read(r.block[:])
+		for i := range r.block[:n] {
+			if r.block[i].Offset >= end {
+				return nil
+			}
+			if err := do(&r.block[i]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare reads a partition from the start of its log to a position. nulls says that records without a value have rows.
+func (r *topicReader) compare(ctx context.Context, p connector.Partition, position int64, rows *rowCheck, nulls bool) (*topicCheck, error) {
 	defer r.log.Forget(p)
 	bounds, err := r.bounds(p)
 	if err != nil {
 		return nil, err
 	}
 	c := newTopicCheck(rows, bounds.LogStart)
+	c.nulls = nulls
 	// Rows at or behind the last stable offset have no committed record. That is for the end of this to find.
 	for at := bounds.LogStart; at < min(position, bounds.LastStable); {
 		f, err := r.fetch(ctx, p, at)

@@ -13,6 +13,7 @@ import (
 // every row a record. Health-check records without a row must be among those that the commits say they dropped.
 type topicCheck struct {
 	rows   *offsetSet
+	nulls  bool       // a record without a value has a row like any other
 	chains []*covered // what the commits cover, nearly always one chain
 	from   int64      // where the log starts: what lies before it cannot be compared
 	next   int64      // what lies before was compared
@@ -44,7 +45,7 @@ func (c *topicCheck) record(r *connector.Record) {
 	c.records++
 	has := c.rows.has(r.Offset)
 	switch {
-	case r.Value == nil:
+	case r.Value == nil && !c.nulls:
 		if c.tombstones++; has {
 			c.bare(r.Offset)
 		}

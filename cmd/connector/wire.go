@@ -90,7 +90,9 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 
 	// Kafka: membership, reading.
 	s.asking = s.guard("kafka")
-	membership := kafka.GroupConfig{Group: c.Kafka.Group, Topics: c.topicNames(), Session: c.Kafka.Session, WatchEvery: o.watchEvery}
+	membership := kafka.GroupConfig{
+		Group: c.Kafka.Group, Topics: c.topicNames(), Optional: s.letterTopics, Session: c.Kafka.Session, WatchEvery: o.watchEvery,
+	}
 	if len(c.Patterns) > 0 {
 		membership.Matches = s.matches
 	}
@@ -114,7 +116,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 			UntilCurrent:         o.untilCurrent,
 			Member:               memberName(),
 		},
-		Group: s.group, Log: s.log, Kafka: s.asking, Pools: s.pools, Route: s.route, Retire: s.retire, Standing: s.standing, Paused: s.paused,
+		Group: s.group, Log: s.log, Kafka: s.asking, Pools: s.pools, Route: s.route, Retire: s.retire, Standing: s.standing, Paused: s.paused, FloodAllowed: s.floodAllowed,
 		Logger: logger, Metrics: s.registry,
 	}
 	return s, nil

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"sluice/connector/decode"
+	"sluice/reliability/deadletter"
+)
+
+// Letters become rows of a letter table: a dead-letter topic has an entry that nobody wrote, unless somebody did.
+
+const (
+	formatLetters    = "dead_letter"
+	badHold          = "hold"
+	badDeadLetter    = "dead_letter"
+	archiveNone      = "none"
+	topicPlaceholder = "{topic}"
+)
+
+// archives tells whether its letters become rows of a table.
+func (t *TopicConfig) archives() bool {
+	return t.writesLetters() && t.DeadLetters.Archive != archiveNone
+}
+
+// isLetters tells whether the topic is a dead-letter topic.
+func (t *TopicConfig) isLetters() bool { return t.Format == formatLetters }
+
+// readsLetters makes an entry one of a dead-letter topic: only its table, its start and its commits are its own. A bad
+// record there holds its partition: there is no letter of a letter.
+func (t *TopicConfig) readsLetters() {
+	d := NewConfig().Defaults
+	d.Table, d.Start, d.StartAt, d.Commit = t.Table, t.Start, t.StartAt, t.Commit
+	d.Format, d.Schema, d.BadRecords = formatLetters, decode.DeadLetterDDL, badHold
+	d.HealthRecords = HealthRecordsConfig{} // a letter has the headers of its record
+	*t = d
+}
+
+// letterSource is what sends letters to a dead-letter topic: an entry of topics, and the topic in it.
+type letterSource struct {
+	entry string
+	topic string // "" if the dead-letter topic is the same for all topics of a pattern
+	*TopicConfig
+}
+
+// sources returns the entries whose letters go to a topic, in the order of their names, those of patterns last.
+func (c *Config) sources(deadLetters string) (all []letterSource) {
+	for _, name := range c.topicNames() {
+		t := c.Topics[name]
+		if t.writesLetters() && fills(t.DeadLetters.Topic, name, deadLetters) {
+			all = append(all, letterSource{name, name, &t})
+		}
+	}
+	for _, p := range c.Patterns {
+		if !p.writesLetters() {
+			continue
+		}
+		template := p.DeadLetters.Topic
+		if !strings.Contains(template, topicPlaceholder) {
+			if template == deadLetters {
+				all = append(all, letterSource{p.Name, "", &p.TopicConfig})
+			}
+			continue
+		}
+		if topic := unfill(template, deadLetters); topic != "" && c.patternOf(topic) == p {
+			all = append(all, letterSource{p.Name, topic, &p.TopicConfig})
+		}
+	}
+	return all
+}
+
+// patternOf returns the pattern that stands for a topic, nil if none does or if it has an entry of its own.
+func (c *Config) patternOf(topic string) *PatternConfig {
+	if _, own := c.Topics[topic]; own {
+		return nil
+	}
+	for _, p := range c.Patterns {
+		if p.standsFor(topic) {
+			return p
+		}
+	}
+	return nil
+}
+
+// fills tells whether a template makes a text of a topic.
+func fills(template, topic, text string) bool {
+	before, after, once := strings.Cut(template, topicPlaceholder)
+	if !once || strings.Contains(after, topicPlaceholder) {
+		return strings.ReplaceAll(template, topicPlaceholder, topic) == text
+	}
+	return len(text) == len(before)+len(topic)+len(after) && strings.HasPrefix(text, before) && strings.HasSuffix(text, after) &&
+		text[len(before):len(before)+len(topic)] == topic
+}
+
+// unfill returns the topic of which a template makes a text, "" if there is none.
+func unfill(template, text string) string {
+	n := strings.Count(template, topicPlaceholder)
+	before := strings.Index(template, topicPlaceholder)
+	size := (len(text) - len(template) + n*len(topicPlaceholder)) / n
+	if size <= 0 || before+size > len(text) {
+		return ""
+	}
+	topic := text[before : before+size]
+	if !fills(template, topic, text) {
+		return ""
+	}
+	return topic
+}
+
+// letters returns what holds for a dead-letter topic that has no entry of its own: dead tells that it is one, archived that
+// its letters become rows. An error says why they can have no table.
+func (c *Config) letters(name string) (t TopicConfig, archived, dead bool, err error) {
+	for _, s := range c.sources(name) {
+		dead = true
+		if !s.archives() {
+			continue
+		}
+		t.Table, err = s.archiveIn(name)
+		t.Start, t.Commit = "earliest", c.Defaults.Commit
+		t.readsLetters()
+		return t, true, true, err
+	}
+	return t, false, dead, nil
+}
+
+// archiveIn is the letter table for letters in a dead-letter topic. {topic} is the topic that they stem from, or the
+// dead-letter topic itself if that takes letters of many.
+func (s *letterSource) archiveIn(deadLetters string) (string, error) {
+	topic := s.topic
+	if !strings.Contains(s.DeadLetters.Topic, topicPlaceholder) {
+		topic = deadLetters
+	}
+	return tablePath(s.DeadLetters.Archive, topic)
+}
+
+// letterTopics are the dead-letter topics whose letters become rows by themselves, sorted: those that can be named. They
+// come with their first letter. Those of patterns show when they are there.
+func (c *Config) letterTopics() []string {
+	names := map[string]bool{}
+	note := func(t *TopicConfig, topic string) {
+		if !t.archives() {
+			return
+		}
+		name, err := deadletter.TopicName(t.DeadLetters.Topic, topic)
+		if _, own := c.Topics[name]; err == nil && !own {
+			names[name] = true
+		}
+	}
+	for topic, t := range c.Topics {
+		note(&t, topic)
+	}
+	for _, p := range c.Patterns {
+		if !strings.Contains(p.DeadLetters.Topic, topicPlaceholder) {
+			note(&p.TopicConfig, "")
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// lettersHave returns an error if a table is that of some topic's letters, or inside it or around it.
+func (c *Config) lettersHave(table string) error {
+	taken := func(topic, letters string) error {
+		if !strings.HasPrefix(table+"/", letters+"/") && !strings.HasPrefix(letters+"/", table+"/") {
+			return nil
+		}
+		return fmt.Errorf("its table %s meets %s, which has the dead letters of topic %s: deny the topic in its pattern, or write another dead_letters.archive",
+			table, letters, topic)
+	}
+	for _, name := range c.letterTopics() {
+		t, _, _, err := c.letters(name)
+		if from := c.sources(name); err == nil {
+			if err := taken(from[0].entry, t.Table); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range c.Patterns {
+		if !p.archives() || !strings.Contains(p.DeadLetters.Topic, topicPlaceholder) || !strings.Contains(p.DeadLetters.Archive, topicPlaceholder) {
+			continue
+		}
+		if topic := unfill(p.DeadLetters.Archive, table); topic != "" && c.patternOf(topic) == p {
+			return taken(topic, table)
+		}
+	}
+	return nil
+}
+
+// comesLater tells whether a topic need not be there yet: it comes with the first dead letter.
+func (c *Config) comesLater(topic string) bool {
+	if _, own := c.Topics[topic]; own {
+		return false
+	}
+	_, archived, _, _ := c.letters(topic)
+	return archived
+}
+
+// archiveNote says what follows from an entry's archive: a topic that feeds a table though nobody wrote it down.
+func (c *Config) archiveNote(name string, t *TopicConfig) string {
+	if !t.archives() {
+		return ""
+	}
+	topic := strings.ReplaceAll(t.DeadLetters.Topic, topicPlaceholder, name)
+	if _, own := c.Topics[topic]; own {
+		return ", " + topic + " has an entry of its own"
+	}
+	s := letterSource{topic: name, TopicConfig: t}
+	if _, one := c.Topics[name]; !one {
+		topic, s.topic = t.DeadLetters.Topic, topicPlaceholder
+	}
+	table := s.DeadLetters.Archive
+	if !strings.Contains(s.topic, topicPlaceholder) {
+		table, _ = s.archiveIn(topic) // the configuration was checked
+	}
+	return ": topic " + topic + " feeds table " + table
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/connector"
+	"sluice/connector/decode"
+	"sluice/idempotency"
+	"sluice/reliability/deadletter"
+)
+
+// What commands know of dead letters comes from the dead-letter topics themselves: letters are there before any position
+// passes them, and no member needs to run.
+
+// foundLetter is a letter without the record that it is about. Repeats are one: the newest, with their number.
+type foundLetter struct {
+	deadletter.Letter
+	topic     string // where the newest of its repeats lies
+	partition int32
+	offset    int64
+	copies    int
+	linked    bool
+	state     letterState
+	why       string // of a state that is unknown
+}
+
+// notLetters are records of a dead-letter topic that are none.
+type notLetters struct {
+	n     int64
+	first string // where, and why
+}
+
+// letterBook are the letters of some dead-letter topics, repeats collapsed.
+type letterBook struct {
+	all    map[idempotency.Coordinates]*foundLetter
+	count  int64 // repeats included
+	others map[string]*notLetters
+	absent []string // dead-letter topics that are not there
+}
+
+// readLetters reads dead-letter topics from start to end. Letters that want refuses are passed over.
+func readLetters(ctx context.Context, r *topicReader, topics []string, want func(*deadletter.Letter) bool) (*letterBook, error) {
+	book := &letterBook{all: map[idempotency.Coordinates]*foundLetter{}, others: map[string]*notLetters{}}
+	for _, name := range topics {
+		var topic connector.Topic
+		err := r.ask(func(ctx context.Context) (err error) { topic, err = r.log.Topic(ctx, name); return err })
+		if reasonOf(err) == connector.ReasonTopicMissing {
+			book.absent = append(book.absent, name)
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("dead-letter topic %s: %w", name, err)
+		}
+		for _, id := range topic.Partitions {
+			p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
+			err := r.each(ctx, p, func(record *connector.Record) error { book.add(p, record, want); return nil })
+			if err != nil {
+				return nil, fmt.Errorf("dead-letter topic %v: %w", p, err)
+			}
+		}
+	}
+	return book, nil
+}
+
+// add takes a record of a dead-letter topic.
+func (b *letterBook) add(p connector.Partition, r *connector.Record, want func(*deadletter.Letter) bool) {
+	l, err := decode.ParseLetter(r)
+	if err != nil {
+		of := b.others[p.Topic]
+		if of == nil {
+			of = &notLetters{first: fmt.Sprintf("%v@%d: %v", p, r.Offset, err)}
+			b.others[p.Topic] = of
+		}
+		of.n++
+		return
+	}
+	if !want(&l) {
+		return
+	}
+	b.count++
+	f := &foundLetter{Letter: l, topic: p.Topic, partition: p.ID, offset: r.Offset, copies: 1, linked: l.Link.Key != ""}
+	f.Key, f.Value, f.Headers = nil, nil, nil // they share the memory of what was fetched
+	f.Source.Topic = strings.Clone(f.Source.Topic)
+	if before := b.all[f.Source]; before != nil {
+		f.copies += before.copies
+		if before.LastFailure.After(f.LastFailure) {
+			before.copies = f.copies
+			return
+		}
+	}
+	b.all[f.Source] = f
+}
+
+// newest returns the letters, the newest first.
+func (b *letterBook) newest() []*foundLetter {
+	return slices.SortedFunc(maps.Values(b.all), func(x, y *foundLetter) int {
+		return cmp.Or(y.LastFailure.Compare(x.LastFailure), strings.Compare(x.Source.Topic, y.Source.Topic),
+			cmp.Compare(x.Source.ID, y.Source.ID), cmp.Compare(x.Source.Offset, y.Source.Offset), slices.Compare(x.Source.TopicID[:], y.Source.TopicID[:]))
+	})
+}
+
+// letterScope is what a command about letters looks at.
+type letterScope struct {
+	topics []string // dead-letter topics
+	source string   // only letters of this topic, "" for all
+}
+
+// wants tells whether a letter is in the scope.
+func (s *letterScope) wants(l *deadletter.Letter) bool {
+	return s.source == "" || l.Source.Topic == s.source
+}
+
+// letterScopeOf finds the dead-letter topics of a topic, which may be one itself; of all topics if it is "".
+func (c *cli) letterScopeOf(ctx context.Context, config *Config, topic string) (*letterScope, error) {
+	if topic == "" {
+		names, err := c.topics(ctx, config)
+		if err != nil {
+			return nil, err
+		}
+		s := &letterScope{}
+		for _, name := range names {
+			s.topics = append(s.topics, config.lettersOf(name)...)
+		}
+		s.topics = slices.Compact(slices.Sorted(slices.Values(s.topics)))
+		if len(s.topics) == 0 {
+			return nil, exitError{exitUsage, errors.New("no topic has bad_records: dead_letter, so there are no dead letters")}
+		}
+		return s, nil
+	}
+	t, meant, _ := config.route(topic)
+	switch of := config.lettersOf(topic); {
+	case len(config.sources(topic)) > 0 || meant && t.isLetters():
+		return &letterScope{topics: []string{topic}}, nil
+	case !meant:
+		return nil, exitError{exitUsage, fmt.Errorf("topic %s is not in topics: write one of %s", topic, strings.Join(config.meant(), ", "))}
+	case len(of) == 0:
+		return nil, exitError{exitUsage, fmt.Errorf("topic %s has bad_records: %s, so it has no dead letters; name the dead-letter topic if there are old ones", topic, t.BadRecords)}
+	default:
+		return &letterScope{of, topic}, nil
+	}
+}
+
+// lettersOf are the dead-letter topics that a topic stands for: its own, or itself.
+func (c *Config) lettersOf(topic string) []string {
+	t, meant, err := c.route(topic)
+	switch {
+	case !meant || err != nil:
+		return nil
+	case t.isLetters():
+		return []string{topic}
+	case t.writesLetters():
+		if name, err := deadletter.TopicName(t.DeadLetters.Topic, topic); err == nil {
+			return []string{name}
+		}
+	}
+	return nil
+}
+
+// parseSince reads a time, or a duration back from now.
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q: write a duration back such as 24h, or a time such as 2026-01-31T08:00:00Z", text)
+	}
+	return t, nil
+}

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/reliability/deadletter"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+)
+
+// letterAbout is a letter about a record of topic orders.
+func letterAbout(t *testing.T, l *lake, partition int32, offset int64, value []byte) deadletter.Letter {
+	t.Helper()
+	topic, err := l.partitionsOf("orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 3, 1, 12, 0, int(offset), 0, time.UTC)
+	return deadletter.Letter{
+		Source: idempotency.Coordinates{
+			Partition: connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: partition}, Offset: offset,
+		},
+		Timestamp: 1000, Key: []byte("k"), Value: value, Headers: []deadletter.Header{{Key: "h", Value: []byte("v")}},
+		Class: classify.Poison, Reason: "type_mismatch", Detail: "json: type_mismatch at byte 5 in column n", FirstFailure: at, LastFailure: at,
+		Member: "m1", Correlation: "c1", Batch: "b1",
+	}
+}
+
+// write produces letters as they are, and objects that they link.
+func (l *lake) write(form deadletter.Form, topic string, letters ...deadletter.Letter) {
+	l.t.Helper()
+	var records []*kgo.Record
+	for _, letter := range letters {
+		r, object, err := form.Fit(letter, 1<<20)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		if object != nil {
+			if err := l.store.Put(l.t.Context(), object.Key, strings.NewReader(string(object.Bytes)), objstore.IfAbsent); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+		record := &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value, Timestamp: time.UnixMilli(r.Timestamp)}
+		for _, h := range r.Headers {
+			record.Headers = append(record.Headers, kgo.RecordHeader(h))
+		}
+		records = append(records, record)
+	}
+	if err := l.client.ProduceSync(l.t.Context(), records...).FirstErr(); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// TestLetterTables: dead letters become rows by themselves, as soon as there are any.
+func TestLetterTables(t *testing.T) {
+	l := newLake(t, `topics: {orders: {bad_records: dead_letter}}`)
+	l.create("orders", 2)
+	l.produce("orders", 3, 0, 1)
+
+	// Nothing is wrong before the first letter.
+	out, _ := l.runs(0, "validate")
+	if !strings.Contains(out, "dead letters of orders  topic orders-dlq  file://") || !strings.Contains(out, "/lake/orders_letters") {
+		t.Error(out)
+	}
+	l.runs(0, "run", "--until-current")
+	if out, errs := l.runs(0, "table", "inspect"); !strings.Contains(out, "/lake/orders\n") || !strings.Contains(errs, "orders_letters: there is no table, since there was no dead letter yet") {
+		t.Errorf("%s%s", out, errs)
+	}
+	l.runs(0, "verify")
+	if out, _ := l.runs(0, "offsets", "show"); !strings.Contains(out, "orders-dlq: the topic comes with the first dead letter") {
+		t.Error(out)
+	}
+	if out, _ := l.runs(0, "holds"); out != "nothing is held\n" {
+		t.Error(out)
+	}
+	if out, _ := l.runs(0, "deadletters", "list"); out != "0 letters of 0 records: 0 unresolved\nnote: topic orders-dlq does not exist yet: it comes with the first dead letter\n" {
+		t.Error(out)
+	}
+
+	l.create("orders-dlq", 1)
+	l.write(deadletter.Form{Pipeline: "p"}, "orders-dlq", letterAbout(t, l, 0, 1, []byte("{]")), letterAbout(t, l, 1, 1, nil))
+	l.write(deadletter.Form{Pipeline: "p", Envelope: deadletter.EnvelopeJSON}, "orders-dlq", letterAbout(t, l, 0, 2, []byte{0xff}))
+	l.runs(0, "run", "--until-current")
+	l.has("orders", upTo(3, "orders-0", "orders-1"))
+	l.has("orders_letters", upTo(3, "orders-dlq-0"))
+	l.runs(0, "verify", "--kafka")
+	if out, _ := l.runs(0, "table", "inspect", "--topic", "orders-dlq"); !strings.Contains(out, "original_value string") || !strings.Contains(out, "orders-dlq-0 next offset 3 (pipeline p)") {
+		t.Error(out)
+	}
+	if out, _ := l.runs(0, "offsets", "show"); !strings.Contains(out, "orders-dlq-0  3") {
+		t.Error(out)
+	}
+
+	// What is no letter holds its partition, and no letter is written about it.
+	l.produce("orders-dlq", 1, 0)
+	_, errs := l.runs(1, "run", "--until-current")
+	if !strings.Contains(errs, `"topic":"orders-dlq","partition":0,"reason":"poison"`) || !strings.Contains(errs, "dead letter: not a dead letter") {
+		t.Error(errs)
+	}
+	if out, _ := l.runs(1, "holds"); !strings.Contains(out, "orders-dlq-0 poison: dead letter: not a dead letter") {
+		t.Error(out)
+	}
+	l.runs(0, "offsets", "skip", "orders-dlq:0", "3", "--reason", "a test", "--yes")
+	l.runs(0, "run", "--until-current")
+	if _, err := l.partitionsOf("orders-dlq-dlq"); err == nil {
+		t.Error("a letter of a letter")
+	}
+}
+
+func listed(t *testing.T, l *lake, code int, args ...string) *letterList {
+	t.Helper()
+	out, _ := l.runs(code, append([]string{"deadletters", "list", "--output", "json"}, args...)...)
+	var list letterList
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return &list
+}
+
+// states are the letters that are listed, as partition@offset state copies.
+func (l *letterList) states() (all []string) {
+	for _, s := range l.Listed {
+		all = append(all, fmt.Sprintf("%d@%d %s %d", s.Partition, s.Offset, s.State, s.Copies))
+	}
+	return all
+}
+
+// TestDeadLettersList tells void letters from those that stand.
+func TestDeadLettersList(t *testing.T) {
+	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: hold}}`)
+	l.create("orders", 2)
+	l.create("users", 1)
+	l.create("orders-dlq", 2)
+	l.produce("orders", 3, 0)
+	l.runs(0, "run", "--until-current")
+	l.produce("orders", 5, 0)
+	l.runs(0, "offsets", "set", "orders:0", "5", "--reason", "as if two letters were passed", "--yes")
+
+	form := deadletter.Form{Pipeline: "p"}
+	l.write(form, "orders-dlq",
+		letterAbout(t, l, 0, 1, []byte("x")), // has a row
+		letterAbout(t, l, 0, 3, []byte("x")), // passed, no row
+		letterAbout(t, l, 0, 3, []byte("x")), // again
+		letterAbout(t, l, 0, 7, []byte("x")), // not passed yet
+		letterAbout(t, l, 1, 0, []byte("x")), // a partition that nobody started
+	)
+	old := letterAbout(t, l, 0, 2, []byte("x"))
+	old.Source.TopicID = idempotency.TopicID{7} // of a topic of this name that is gone
+	foreign := letterAbout(t, l, 0, 9, []byte("x"))
+	foreign.Source.Topic, foreign.Reason = "elsewhere", "syntax"
+	l.write(form, "orders-dlq", old, foreign)
+	l.client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders-dlq", Value: []byte("no letter")})
+
+	all := listed(t, l, 0, "--void")
+	want := []string{"0@9 unknown 1", "0@7 pending 1", "0@3 unresolved 2", "0@2 pending 1", "0@1 void 1", "1@0 pending 1"}
+	if d := cmp.Diff(want, all.states()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if all.Letters != 7 || all.Distinct != 6 || all.Unresolved != 1 || all.Void != 1 || all.Pending != 3 || all.Unknown != 1 {
+		t.Errorf("%+v", all)
+	}
+	if notes := strings.Join(all.Notes, "\n"); !strings.Contains(notes, "1 records of topic orders-dlq are no letters, the first one at orders-dlq-") ||
+		!strings.Contains(notes, "the state of 1 letters is unknown: topic elsewhere is not in topics") {
+		t.Error(notes)
+	}
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, []string{"0@9 unknown 1", "0@3 unresolved 2"}},
+		{[]string{"orders"}, []string{"0@3 unresolved 2"}},
+		{[]string{"orders-dlq"}, []string{"0@9 unknown 1", "0@3 unresolved 2"}},
+		{[]string{"--reason", "syntax"}, []string{"0@9 unknown 1"}},
+		{[]string{"--limit", "1"}, []string{"0@9 unknown 1"}},
+		{[]string{"--since", "2026-03-01T12:00:04Z"}, []string{"0@9 unknown 1"}},
+		{[]string{"--since", "0s"}, nil},
+	} {
+		if d := cmp.Diff(c.want, listed(t, l, 0, c.args...).states()); d != "" {
+			t.Errorf("%v (-want +got):\n%s", c.args, d)
+		}
+	}
+	out, _ := l.runs(0, "dlq", "list", "orders")
+	if !strings.Contains(out, "orders  0          3       unresolved  type_mismatch  2026-03-01T12:00:03Z  2       orders-dlq-") ||
+		!strings.Contains(out, "6 letters of 5 records: 1 unresolved, 1 void, 3 pending\n") || strings.Contains(out, "\n  x") {
+		t.Error(out)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"list nothing", "topic nothing is not in topics"},
+		{"list users", "bad_records: hold, so it has no dead letters"},
+		{"list --since yesterday", "--since: \"yesterday\": write a duration back"},
+		{"list --limit -1", "--limit -1"},
+	} {
+		if _, errs := l.runs(2, strings.Fields("deadletters "+c.args)...); !strings.Contains(errs, c.want) {
+			t.Errorf("%s: %s", c.args, errs)
+		}
+	}
+}
+
+// TestATableThatCannotTell lacks the columns by which rows are found.
+func TestATableThatCannotTell(t *testing.T) {
+	l := newLake(t, `topics: {orders: {bad_records: dead_letter}}`)
+	l.create("orders", 1)
+	l.create("orders-dlq", 1)
+	l.produce("orders", 3, 0)
+	l.runs(0, "run", "--until-current")
+	l.write(deadletter.Form{}, "orders-dlq", letterAbout(t, l, 0, 1, []byte("x")))
+	l.alter("orders", "_kafka_offset", "_moved_offset")
+	list := listed(t, l, 0, "orders")
+	if d := cmp.Diff([]string{"0@1 unknown 1"}, list.states()); d != "" || !strings.Contains(strings.Join(list.Notes, "\n"), "_kafka_offset") {
+		t.Errorf("%s\n%v", d, list.Notes)
+	}
+}
+
+func TestDeadLettersShow(t *testing.T) {
+	l := newLake(t, `topics: {orders: {bad_records: dead_letter}}`)
+	l.create("orders", 1)
+	l.create("orders-dlq", 1)
+	value := []byte("a\x00\xffb")
+	large := make([]byte, 2<<20)
+	for i := range large {
+		large[i] = byte(i * 7)
+	}
+	l.write(deadletter.Form{Pipeline: "p"}, "orders-dlq", letterAbout(t, l, 0, 4, []byte("older")), letterAbout(t, l, 0, 4, value), letterAbout(t, l, 0, 5, large), letterAbout(t, l, 0, 6, nil))
+	for _, at := range [][]string{{"orders", "0", "4"}, {"orders-dlq", "0", "1"}} {
+		out, errs := l.runs(0, append([]string{"deadletters", "show"}, at...)...)
+		var doc map[string]any
+		if err := json.Unmarshal([]byte(out), &doc); err != nil || doc["original_topic"] != "orders" || doc["original_offset"] != 4.0 || doc["dlq_version"] != "1.0" ||
+			doc["original_value_encoding"] != "base64" || errs != "" {
+			t.Errorf("%v: %v\n%s%s", at, err, out, errs)
+		}
+		if out, _ := l.runs(0, append([]string{"deadletters", "show", "--value"}, at...)...); out != string(value) {
+			t.Errorf("%v: the value is %q", at, out)
+		}
+	}
+	if out, _ := l.runs(0, "deadletters", "show", "orders", "0", "5"); !strings.Contains(out, `"original_value_link"`) || len(out) > 10_000 {
+		t.Error(out)
+	}
+	if out, _ := l.runs(0, "deadletters", "show", "orders", "0", "5", "--value"); out != string(large) {
+		t.Errorf("%d bytes came back of %d", len(out), len(large))
+	}
+	if out, errs := l.runs(0, "deadletters", "show", "orders", "0", "6", "--value"); out != "" || errs != "the value is null\n" {
+		t.Errorf("%q %q", out, errs)
+	}
+	again := letterAbout(t, l, 0, 5, []byte("of the new topic"))
+	again.Source.TopicID, again.LastFailure = idempotency.TopicID{9}, again.LastFailure.Add(time.Hour)
+	l.write(deadletter.Form{}, "orders-dlq", again)
+	if out, errs := l.runs(0, "deadletters", "show", "orders", "0", "5", "--value"); out != "of the new topic" || !strings.Contains(errs, "letters of 2 topics of this name") {
+		t.Errorf("%.20q %s", out, errs)
+	}
+	link := letterAbout(t, l, 0, 5, nil).Source
+	if out, errs := l.runs(0, "deadletters", "show", "orders", "0", "5", "--value", "--topic-id", link.TopicID.String()); out != string(large) || errs != "" {
+		t.Errorf("%d bytes, %s", len(out), errs)
+	}
+	if err := l.store.Delete(t.Context(), deadletter.LinkKey("p", link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		code       int
+		args, want string
+	}{
+		{1, "orders 0 99", "there is no letter for orders-0@99"},
+		{1, "orders-dlq 0 99", "there is no letter for orders-dlq-0@99"},
+		{1, "orders 0 5 --value --topic-id " + link.TopicID.String(), "not in the bucket any more"},
+		{2, "orders x 5", "no partition"},
+		{2, "orders 0 x", "no offset"},
+		{2, "users 0 1", "not in topics"},
+	} {
+		if out, errs := l.runs(c.code, append([]string{"deadletters", "show"}, strings.Fields(c.args)...)...); out != "" || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: %.100q %q", c.args, out, errs)
+		}
+	}
+}
+
+// alter renames a column in a table's schema, as another program might.
+func (l *lake) alter(table, from, to string) {
+	l.t.Helper()
+	store := objstore.Sub(l.store, table)
+	state, err := deltalog.Load(l.t.Context(), store)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	m := state.Metadata
+	m.SchemaString = strings.ReplaceAll(m.SchemaString, `"`+from+`"`, `"`+to+`"`)
+	body, err := deltalog.Encode([]deltalog.Action{deltalog.CommitInfo{Operation: "RENAME COLUMN"}, m})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.append(table, strings.TrimSpace(string(body)))
+}
