@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -93,19 +94,30 @@ var badValues = map[string]string{
 	"bad_utf8":      "{\"n\":1,\"s\":\"hush7f3a\xff\"}",
 	"bad_escape":    `{"n":1,"s":"hush7f3a\ud800"}`,
 	"bad_deep":      `{"n":1,"hush7f3a":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`,
+	"bad_field":     `{"n":1,"hush7f3a":1}`,   // with unknown_fields: dead_letter
+	"bad_key":       `{"n":1,"s":"hush7f3a"}`, // with keys: required
+	"bad_tombstone": "",                       // with tombstones: dead_letter
 	"bad_twice":     `{"n":1,"n":2,"hush7f3a":"hush7f3a"}`,
 }
 
-// TestNothingSecretIsLogged runs the whole connector at debug over good, bad and odd records that are marked in every
-// place that producers fill, with marked secrets in its configuration: no line, metric or answer of HTTP shows a mark.
-func TestNothingSecretIsLogged(t *testing.T) {
-	t.Parallel()
+// marked is a lake whose configuration and records are marked wherever somebody fills something in.
+func marked(t *testing.T, defaults string) *lake {
+	t.Helper()
 	topics := []string{"orders: {health_records: {secret_file: secret}}"}
 	for topic := range badValues {
-		topics = append(topics, topic+": {}")
+		more := ""
+		switch topic {
+		case "bad_field":
+			more = "unknown_fields: dead_letter"
+		case "bad_key":
+			more = "keys: required"
+		case "bad_tombstone":
+			more = "tombstones: dead_letter"
+		}
+		topics = append(topics, topic+": {"+more+"}")
 	}
 	l := newLakeOn(t, `
-defaults: {schema: "n int not null, s string, at timestamp, o struct<p:int>", commit: {every: 100ms}, bad_records: hold}
+defaults: {schema: "n int not null, s string, at timestamp, o struct<p:int>", commit: {every: 100ms}, `+defaults+`}
 topics: {`+strings.Join(topics, ", ")+`}`,
 		", offset_commit_interval: 100ms, sasl: {mechanism: plain, username: sluice, password: "+hush+"-sasl, insecure_plaintext: true}",
 		[]kgo.Opt{kgo.SASL(saslplain.Auth{User: "sluice", Pass: hush + "-sasl"}.AsMechanism())},
@@ -127,35 +139,44 @@ topics: {`+strings.Join(topics, ", ")+`}`,
 		}
 		return r
 	}
-	good := fmt.Sprintf(`{"n":1,"s":%q,"%s-field":{"%s":1}}`, hush, hush, hush)
+	good := fmt.Sprintf(`{"n":1,"s":%q}`, hush)
+	odd := fmt.Sprintf(`{"n":1,"s":%q,"%s-field":{"%s":1}}`, hush, hush, hush)
 	l.create("orders", 1)
 	records := []*kgo.Record{
-		record("orders", good), record("orders", ""), // a tombstone
-		record("orders", good, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, hush+"-health"),
-		record("orders", good, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, hush+"-wrong"),
+		record("orders", odd), record("orders", ""), // a tombstone
+		record("orders", odd, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, hush+"-health"),
+		record("orders", odd, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, hush+"-wrong"),
 	}
 	for topic, value := range badValues {
 		l.create(topic, 1)
-		records = append(records, record(topic, good), record(topic, value), record(topic, good))
+		bad := record(topic, value)
+		if topic == "bad_key" {
+			bad.Key = nil
+		}
+		records = append(records, record(topic, good), bad, record(topic, good))
 	}
 	if err := l.client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	logger, out := newLogged(t)
-	l.logger = logger
-	s := l.start()
-	l.awaits("orders", map[string][]int64{"orders-0": {0, 3}})
-	l.await("every bad record is met", func() bool { return len(heldIn(s)) == len(badValues) })
-	l.await("group offsets are written", func() bool { return len(out.lines(t, "Scheduled checkpointing of a partition")) > 0 })
+	return l
+}
 
-	address := out.lines(t, "health")[0]["address"].(string)
+// tellsNothing fails if a system, whose log out is, shows a mark anywhere. It returns what /health says.
+func tellsNothing(t *testing.T, s *system, out *logged) (report string) {
+	t.Helper()
+	address, ok := out.lines(t, "health")[0]["address"].(string)
+	if !ok {
+		t.Fatal("no line says where probes are answered")
+	}
 	get := func(path string) string {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := http.DefaultClient.Do(request)
+		client := &http.Client{}
+		defer client.CloseIdleConnections()
+		answer, err := client.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,31 +187,98 @@ topics: {`+strings.Join(topics, ", ")+`}`,
 		}
 		return string(body)
 	}
+	report = get("/health")
 	for where, said := range map[string]string{
-		"/health": get("/health"), "/health/ready": get("/health/ready"), "/metrics": get("/metrics"),
+		"/health": report, "/health/ready": get("/health/ready"), "/metrics": get("/metrics"), "the log": out.String(),
 		"the report": fmt.Sprintf("%+v", s.report()), "the configuration": fmt.Sprintf("%+v %#v", s.config, s.config.Kafka),
 	} {
-		if strings.Contains(said, hush) {
-			t.Errorf("%s shows a secret:\n%s", where, around(said))
-		}
-		if where == "/health" && !strings.Contains(said, "poison") {
-			t.Errorf("%s does not tell of bad records: %s", where, said)
+		if i := strings.Index(said, hush); i >= 0 {
+			t.Errorf("%s shows a secret:\n%s", where, said[max(0, i-200):min(len(said), i+100)])
 		}
 	}
-	if said := out.String(); strings.Contains(said, hush) {
-		t.Errorf("the log shows a secret:\n%s", around(said))
-	}
-	for _, said := range out.lines(t, "HOLD") {
-		if said["level"] != "ERROR" || said["reason"] != "poison" {
-			t.Errorf("a hold that needs a person: %v", said)
-		}
-	}
+	return report
 }
 
-// around is the first place of a text that shows what it must not.
-func around(s string) string {
-	i := strings.Index(s, hush)
-	return s[max(0, i-200):min(len(s), i+100)]
+// TestNothingSecretIsLogged runs the whole connector at debug over good, bad and odd records that are marked in every
+// place that producers fill, with marked secrets in its configuration: no line, metric or answer of HTTP shows a mark, and
+// of a dead letter only what is the record's own.
+func TestNothingSecretIsLogged(t *testing.T) {
+	t.Parallel()
+	t.Run("hold", func(t *testing.T) {
+		t.Parallel()
+		l := marked(t, "bad_records: hold")
+		logger, out := newLogged(t)
+		l.logger = logger
+		s := l.start()
+		l.awaits("orders", map[string][]int64{"orders-0": {0, 3}})
+		l.await("every bad record is met", func() bool { return len(heldIn(s)) == len(badValues) })
+		l.await("group offsets are written", func() bool { return len(out.lines(t, "Scheduled checkpointing of a partition")) > 0 })
+		if report := tellsNothing(t, s, out); !strings.Contains(report, "poison") {
+			t.Errorf("/health does not tell of bad records: %s", report)
+		}
+		for _, said := range out.lines(t, "HOLD") {
+			if id, _ := said["correlation_id"].(string); said["level"] != "ERROR" || said["reason"] != "poison" || len(id) != 16 {
+				t.Errorf("a hold that needs a person: %v", said)
+			}
+		}
+	})
+	t.Run("dead letters", func(t *testing.T) {
+		t.Parallel()
+		l := marked(t, "bad_records: dead_letter")
+		logger, out := newLogged(t)
+		l.logger = logger
+		s := l.start()
+		l.awaits("orders", map[string][]int64{"orders-0": {0, 3}})
+		for topic := range badValues {
+			l.awaits(topic, map[string][]int64{topic + "-0": {0, 2}})
+		}
+		tellsNothing(t, s, out)
+		batches := map[any]bool{}
+		for _, said := range out.lines(t, "committed") {
+			batches[said["batch_id"]] = true
+		}
+		ids := map[any]bool{}
+		for _, said := range out.lines(t, "DEAD LETTER") {
+			ids[said["correlation_id"]] = true
+			if said["level"] != "INFO" || !batches[said["batch_id"]] || said["offset"] != 1.0 {
+				t.Errorf("a letter of no commit: %v", said)
+			}
+		}
+		if causes := out.lines(t, "non-retriable failure: such records become dead letters"); len(ids) != len(badValues) ||
+			len(causes) != len(badValues) || causes[0]["level"] != "ERROR" {
+			t.Errorf("%d letters and %d causes, want %d each", len(ids), len(causes), len(badValues))
+		}
+		for topic := range badValues {
+			for _, h := range l.letter(topic + "-dlq").Headers {
+				if h.Key != hush+"-name" && strings.Contains(h.Key+string(h.Value), hush) {
+					t.Errorf("%s: header %s says more than why: %s", topic, h.Key, h.Value)
+				}
+				if id := string(h.Value); h.Key == "sluice.correlation" && !ids[id] {
+					t.Errorf("%s: no line has correlation id %s", topic, id)
+				}
+			}
+		}
+	})
+}
+
+// letter returns the first record of a dead-letter topic.
+func (l *lake) letter(topic string) *kgo.Record {
+	l.t.Helper()
+	l.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}})
+	defer l.client.PurgeTopicsFromConsuming(topic)
+	ctx, cancel := context.WithTimeout(l.t.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		fetches := l.client.PollFetches(ctx)
+		if err := ctx.Err(); err != nil {
+			l.t.Fatalf("no letter in %s: %v", topic, err)
+		}
+		for _, r := range fetches.Records() {
+			if r.Topic == topic {
+				return r
+			}
+		}
+	}
 }
 
 // TestShuttingDownIsSaid: the signal to stop is a line, once; an end that nobody asked for is none.
