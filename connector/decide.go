@@ -169,12 +169,12 @@ func decideLateStart(starts map[Partition]int64, s *Snapshot, pipeline string) *
 	return decideStart("", starts, s, pipeline)
 }
 
-// hold truncates a claim at the place of a hold.
+// hold truncates a claim at the place of a hold. One that comes before takes the place of a later one.
 func (p *Plan) hold(h Hold) {
 	span := p.Next[h.Partition]
 	span.Next = h.Offset
 	p.Next[h.Partition] = span
-	p.Holds = append(p.Holds, h)
+	p.Holds = append(slices.DeleteFunc(p.Holds, func(later Hold) bool { return later.Partition == h.Partition }), h)
 }
 
 // add puts the new position of a claim into the plan.

@@ -196,6 +196,18 @@ func TestFloods(t *testing.T) {
 	}
 }
 
+// TestOneHoldForAClaim: a claim that a bad record stops, and a flood before it, stands at the flood. The other finding would
+// be shown in its place, at an offset that the table does not have, and end and come again each minute.
+func TestOneHoldForAClaim(t *testing.T) {
+	a := topicPart("orders", 0)
+	cut := cutOf(map[Partition][2]int64{a: {0, 200}}, syntax)
+	cut.Candidates = append(cut.Candidates, stopper(a, 1, 1150, Held(ReasonSchemaConflict, "no", nil)))
+	p := decide(cut, snapshotAt(nil), halves())
+	if len(p.Holds) != 1 || p.Holds[0].Reason != ReasonFlood || p.Holds[0].Offset != 1000 || len(p.Next) != 0 {
+		t.Errorf("holds %+v, next %v: want the flood at 1000 alone", p.Holds, p.Next)
+	}
+}
+
 func TestAFloodSaysHowManyAndWhy(t *testing.T) {
 	a := topicPart("orders", 0)
 	cut := cutOf(map[Partition][2]int64{a: {20, 60}}, typed)

@@ -269,15 +269,15 @@ func (w *writer) write(ctx context.Context, open *openCut) outcome {
 
 // told is what a line says of a plan that was committed.
 func (p *Plan) told(version int64, took time.Duration) []any {
-	var rows, letters, health int64
+	var rows, letters, duplicates, health int64
 	for _, r := range p.Commit.Ranges {
-		rows, letters, health = rows+r.Rows, letters+r.Letters, health+r.HealthRecords
+		rows, letters, duplicates, health = rows+r.Rows, letters+r.Letters, duplicates+r.Duplicates, health+r.HealthRecords
 	}
 	said := []any{"version", version, "partitions", len(p.Next), "rows", rows}
 	if s := p.Commit.Staged; s != nil {
 		said = append(said, "files", s.Count, "bytes", s.Bytes)
 	}
-	said = append(said, "letters", letters, "health_records", health, "took", took.Round(time.Millisecond))
+	said = append(said, "letters", letters, "duplicates", duplicates, "health_records", health, "took", took.Round(time.Millisecond))
 	if p.oldest > 0 {
 		said = append(said, "oldest_age", time.Since(time.UnixMilli(p.oldest)).Round(time.Millisecond))
 	}
