@@ -244,7 +244,7 @@ func (w *writer) remember(ctx context.Context, p *Plan) {
 		}
 		if err := r.Store.Remember(ctx, scope, span.From, span.Next, p.remembered(partition)); err != nil && !errors.Is(err, idempotency.ErrMoved) {
 			w.logger.WarnContext(ctx, "fingerprints of a commit are not remembered yet: they will be read from the table",
-				"topic", partition.Topic, "partition", partition.ID, "err", err)
+				"batch_id", p.Commit.Batch, "topic", partition.Topic, "partition", partition.ID, "err", err)
 		}
 	}
 	for partition, n := range p.judged {
@@ -253,7 +253,7 @@ func (w *writer) remember(ctx context.Context, p *Plan) {
 	for _, at := range p.skipped {
 		if left, ok := r.lines.Next(); ok {
 			w.logger.InfoContext(ctx, "Skipping duplicate", "topic", at.Topic, "partition", at.ID, "offset", at.Offset,
-				"correlation_id", deadletter.Correlation(at), "left_out", left)
+				"correlation_id", deadletter.Correlation(at), "batch_id", p.Commit.Batch, "left_out", left)
 		}
 	}
 }
