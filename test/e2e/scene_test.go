@@ -36,6 +36,8 @@ type scene struct {
 	log    *tablelog.Log
 	random *rand.Rand
 	orders gen.Orders
+	// badLedger takes the records that cannot become rows; see spoil.
+	badLedger *gen.Ledger
 
 	produced int64 // number of the next record
 	members  int
@@ -89,7 +91,7 @@ func (s *scene) newLedger(name string) *gen.Ledger {
 // producer returns a producer of the next n records.
 func (s *scene) producer(n int64, codec string) gen.Producer {
 	p := gen.Producer{
-		Brokers: s.addrs, Topic: s.name, Orders: s.orders, From: s.produced, Records: n, Codec: codec,
+		Brokers: s.addrs, Topic: s.name, Orders: s.orders, From: s.produced, Records: n, Codec: codec, Letters: s.badLedger,
 	}
 	s.produced += n
 	return p
@@ -134,6 +136,7 @@ type settings struct {
 	commit  string
 	patient string // retry, breaker
 	timeout string // storage.s3.timeout
+	bad     string // bad_records
 }
 
 // alsoReads adds entries to the topics.
@@ -157,7 +160,7 @@ func (s *scene) config(change ...setting) (path, listen string) {
 	}
 	c := settings{
 		brokers: strings.Join(s.addrs, ", "), group: s.name, store: s.minio.Endpoint, listen: listen, start: "earliest",
-		memory: "auto", commit: "{every: 1s, rows: 20000}", timeout: "30s",
+		memory: "auto", commit: "{every: 1s, rows: 20000}", timeout: "30s", bad: "hold",
 		patient: "retry: {initial: 100ms, max: 1s}\nbreaker: {open_for: 2s, successes: 1}",
 	}
 	for _, f := range change {
@@ -176,11 +179,11 @@ defaults:
   schema: %[6]q
   start: %[8]s
   commit: %[13]s
-  bad_records: hold
+  bad_records: %[16]s
 topics: {%[1]s: {}%[10]s}
 health: {listen: %[7]q}
 shutdown: {drain: 10s}
-`, s.name, c.brokers, s.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more, c.group, c.memory, c.commit, c.patient, c.timeout)
+`, s.name, c.brokers, s.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more, c.group, c.memory, c.commit, c.patient, c.timeout, c.bad)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
@@ -236,9 +239,12 @@ func (s *scene) wants(code int, args ...string) string {
 func tail(text []byte) string { return string(text[max(0, len(text)-3000):]) }
 
 // untilCurrent lets a new member bring everything that lies in Kafka now to the table, and end by itself.
-func (s *scene) untilCurrent() {
+func (s *scene) untilCurrent(change ...setting) {
 	s.t.Helper()
-	s.wants(0, "run", "--until-current")
+	path, _ := s.config(change...)
+	if code, text := s.command("run", "--until-current", "--config", path); code != 0 {
+		s.t.Errorf("connector run --until-current: exit code %d: %s", code, tail([]byte(text)))
+	}
 }
 
 // await waits until check says true.

@@ -75,7 +75,9 @@ func TestStoreOutages(t *testing.T) {
 	t.Run("Denied", func(t *testing.T) { broken(t, lab.Answer(403, false), "store_denied") })
 }
 
-func outageSettings(c *settings) { c.patient, c.timeout, c.memory = outagePatient, outageTimeout, limited }
+func outageSettings(c *settings) {
+	c.patient, c.timeout, c.memory = outagePatient, outageTimeout, limited
+}
 
 // newSceneWithStore is a scene with an S3 server of its own, to be stopped.
 func newSceneWithStore(t *testing.T, partitions int32) *scene {
