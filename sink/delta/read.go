@@ -14,17 +14,28 @@ import (
 // retried by its guard until ctx ends. Errors: those of each, as they are; a HoldError with ReasonTableUnsupported for a
 // table or file that cannot be read, ReasonStoreDenied; Canceled.
 func (t *Table) Scan(ctx context.Context, s *connector.Snapshot, q scan.Query, each func(scan.Rows) error) error {
+	return t.scanner(s)(ctx, q, each)
+}
+
+// scanner prepares a Scan, which may run on another goroutine than the writer's then.
+func (t *Table) scanner(s *connector.Snapshot) func(context.Context, scan.Query, func(scan.Rows) error) error {
 	var state *deltalog.State // as we know the log, then as a list shows it
 	if t.head != nil && t.head.Version == s.Version && t.head.Metadata.ID == s.TableID {
 		state = t.checkpoints.known(t.head.State)
 	}
+	return func(ctx context.Context, q scan.Query, each func(scan.Rows) error) error {
+		return t.scan(ctx, s.Version, state, q, each)
+	}
+}
+
+func (t *Table) scan(ctx context.Context, version int64, state *deltalog.State, q scan.Query, each func(scan.Rows) error) error {
 	var own error // of each
 	handed := false
 	for listed := false; ; {
 		var err error
 		if state == nil {
 			listed = true
-			state, err = deltalog.LoadAt(ctx, t.store, s.Version)
+			state, err = deltalog.LoadAt(ctx, t.store, version)
 		}
 		if err == nil {
 			err = scan.Run(ctx, t.store, state, q, func(r scan.Rows) error {

@@ -85,6 +85,8 @@ type Broker struct {
 	Stamp func(id int32, offset int64, k Kind) Kind
 	// Stamped gives records an identity and a timestamp. May be nil; set before use.
 	Stamped func(id int32, offset int64) Stamp
+	// Carries puts an identity into a value; nil: only a header has it.
+	Carries func(value []byte, id string) []byte
 	// OnOffsets is called when a member asks for the group's offsets, before it is answered. May be nil.
 	OnOffsets func()
 

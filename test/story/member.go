@@ -370,6 +370,9 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 		if b.Stamped != nil {
 			s := b.Stamped(q.Partition.ID, o)
 			rec.Timestamp = s.At
+			if s.ID != "" && b.Carries != nil {
+				rec.Value = b.Carries(rec.Value, s.ID)
+			}
 			if s.ID != "" {
 				rec.Headers = append(rec.Headers, connector.Header{Key: "id", Value: []byte(s.ID)})
 			}

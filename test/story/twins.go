@@ -21,6 +21,8 @@ type Twins struct {
 	Shared idempotency.Store
 	// Reset is given to the members. May be nil.
 	Reset func(connector.Partition) int64
+	// Identity is what the members are told, a header by default.
+	Identity idempotency.Identity
 	// Limit is what a member's own memory may take.
 	Limit int64
 
@@ -44,7 +46,7 @@ type Stamp struct {
 
 // NewTwins gives random identities and timestamps, many of them the same.
 func NewTwins(chance *Chance, window time.Duration) *Twins {
-	return &Twins{Window: window, Limit: 1 << 30, chance: chance, at: map[int32]*stamped{}}
+	return &Twins{Identity: idempotency.Identity{By: idempotency.ByHeader, Name: "id"}, Window: window, Limit: 1 << 30, chance: chance, at: map[int32]*stamped{}}
 }
 
 // Add appends records with given identities and timestamps.
@@ -128,7 +130,7 @@ func (t *Twins) duplicates(chance *Chance) (d *connector.Duplicates, own *idempo
 		s.Store, s.shared = t.Shared, true
 	}
 	return &connector.Duplicates{
-		Identity: idempotency.Identity{By: idempotency.ByHeader, Name: "id"}, Window: t.Window, Sweep: 2 * time.Second, Store: s, Reset: t.Reset,
+		Identity: t.Identity, Window: t.Window, Sweep: 2 * time.Second, Store: s, Reset: t.Reset,
 	}, own, s.kill
 }
 

@@ -133,7 +133,7 @@ func whole(t *testing.T, s uint64) int {
 	w := story.NewWorld(s, 3)
 	w.Logger = logger()
 	b := &bucket{mem: objstore.NewMem(), world: w}
-	columns, err := schema.ParseDDL("v bigint not null")
+	columns, err := schema.ParseDDL("v bigint not null, o struct<id:string>")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,6 +145,20 @@ func whole(t *testing.T, s uint64) int {
 	}
 	if s%2 == 0 {
 		w.Letters = &story.LetterLog{}
+	}
+	var identity idempotency.Identity
+	if s%3 > 0 {
+		w.Twins = story.NewTwins(w.Chance, 24*time.Hour)
+		w.Twins.Random(w.Broker)
+		if s%3 == 1 { // by a column of the record's own; else by one made for it
+			w.Twins.Identity = idempotency.Identity{By: idempotency.ByField, Name: "o.id"}
+			w.Broker.Carries = func(value []byte, id string) []byte {
+				return fmt.Appendf(nil, `%s,"o":{"id":%q}}`, value[:len(value)-1], id)
+			}
+		}
+		if identity = w.Twins.Identity; identity.Stored() {
+			columns = columns.WithFingerprint()
+		}
 	}
 	w.Open = func(process string) (connector.Target, func(), func()) {
 		faulty := objstoretest.NewFaulty(b.mem, b.fault)
@@ -160,7 +174,7 @@ func whole(t *testing.T, s uint64) int {
 		if err != nil {
 			panic(err)
 		}
-		return connector.Target{Table: table, Decoder: decode.JSON{}}, func() { m.dead.Store(true) }, table.Close
+		return connector.Target{Table: table, Decoder: decode.JSON{Identity: identity}}, func() { m.dead.Store(true) }, table.Close
 	}
 	w.Next = func() int {
 		info, err := delta.Inspect(t.Context(), b.mem)

@@ -56,6 +56,7 @@ type Where struct {
 type Rows struct {
 	Path    string // of the file, as the log names it
 	Version int64  // that added the file, -1 if only a checkpoint knows it
+	Written int64  // when the file was, as the log says; milliseconds since 1970
 	// Batch has one array for each column of the query, in its order and named by its names joined with dots, of the Arrow
 	// type of the table's schema: see [sluice/sink/delta/schema.Schema.Arrow]; binary columns are Arrow binaries. It is
 	// valid until the call returns, unless it is retained.
@@ -165,7 +166,7 @@ func (s *scan) file(ctx context.Context, f deltalog.File) error {
 func (s *scan) hand(f deltalog.File, batch arrow.RecordBatch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.each(Rows{Path: f.Path, Version: f.Version, Batch: batch})
+	return s.each(Rows{Path: f.Path, Version: f.Version, Written: f.ModificationTime, Batch: batch})
 }
 
 func unsupported(format string, args ...any) error {

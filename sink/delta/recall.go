@@ -1,0 +1,74 @@
+package delta
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/sink/delta/scan"
+	"sluice/sink/delta/schema"
+)
+
+var _ connector.Recaller = (*Table)(nil)
+
+// recallBytes is what is held of data files while fingerprints are read back.
+const recallBytes = 32 << 20
+
+// Recall implements connector.Recaller: it reads the identity and the Kafka columns of the files that may hold such rows.
+func (t *Table) Recall(s *connector.Snapshot, q connector.Recall) (connector.Reading, error) {
+	table, ok := s.Schema.(*schema.Schema)
+	if !ok {
+		return nil, fmt.Errorf("recall: a schema of another kind (%T)", s.Schema)
+	}
+	identifier, err := table.Identifier(q.Identity)
+	if err != nil {
+		return nil, err
+	}
+	query := scan.Query{
+		Columns: [][]string{
+			identifier.Path(), {schema.KafkaTopic}, {schema.KafkaPartition}, {schema.KafkaOffset}, {schema.KafkaTimestamp},
+		},
+		Since: time.UnixMilli(q.Since), Bytes: recallBytes,
+	}
+	for p, span := range q.Claims {
+		query.Where = append(query.Where, scan.Where{Topic: p.Topic, Partition: p.ID, From: span.From, Next: span.Next})
+	}
+	read := t.scanner(s)
+	return func(ctx context.Context, each func(connector.Recalled) error) error {
+		var entries []idempotency.Entry
+		return read(ctx, query, func(rows scan.Rows) (err error) {
+			columns := rows.Batch.Columns()
+			if entries, err = identifier.Entries(columns[0], columns[3], columns[4], entries[:0]); err != nil {
+				return fmt.Errorf("%s: %w", rows.Path, err)
+			}
+			topics, isText := columns[1].(*array.String)
+			partitions, isInteger := columns[2].(*array.Int32)
+			if !isText || !isInteger {
+				return fmt.Errorf("%s: columns of %s and %s are no topics and partitions", rows.Path, columns[1].DataType(), columns[2].DataType())
+			}
+			// Rows of a partition lie together.
+			for from, to := 0, 0; from < len(entries); from = to {
+				same := func(row int) bool {
+					return topics.IsValid(row) && partitions.IsValid(row) && columns[3].IsValid(row) &&
+						topics.Value(row) == topics.Value(from) && partitions.Value(row) == partitions.Value(from)
+				}
+				if to = from + 1; !same(from) {
+					continue // it stems from nowhere in Kafka
+				}
+				for to < len(entries) && same(to) {
+					to++
+				}
+				if err := each(connector.Recalled{
+					Topic: topics.Value(from), Partition: partitions.Value(from), Written: rows.Written, Entries: entries[from:to],
+				}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}, nil
+}
