@@ -119,6 +119,7 @@ type TopicConfig struct {
 	BadRecords      string
 	DeadLetters     DeadLettersConfig
 	HealthRecords   HealthRecordsConfig
+	Identity        IdentityConfig
 }
 
 // CommitConfig is the section commit of a topic: what closes a batch.
@@ -181,8 +182,8 @@ func NewConfig() *Config {
 		Defaults: TopicConfig{
 			Table: "{topic}", Format: "json", Start: "earliest", UnknownFields: "ignore", Tombstones: "skip", Keys: "any",
 			MetadataColumns: slices.Clone(metadataColumns[:]), BadRecords: "dead_letter", DeadLetters: usualDeadLetters(),
-			HealthRecords: HealthRecordsConfig{Drop: true},
-			Commit:        CommitConfig{Every: 60 * time.Second, Rows: 1_000_000, Bytes: 128 << 20, FileSize: 128 << 20},
+			HealthRecords: HealthRecordsConfig{Drop: true}, Identity: usualIdentity(),
+			Commit: CommitConfig{Every: 60 * time.Second, Rows: 1_000_000, Bytes: 128 << 20, FileSize: 128 << 20},
 		},
 		Topics:   map[string]TopicConfig{},
 		Health:   HealthConfig{Enabled: true, Listen: ":8080"},
@@ -220,7 +221,7 @@ func (t *TopicConfig) decoder(spare decode.Spare) connector.Decoder {
 	if t.isLetters() {
 		return decode.DeadLetters{}
 	}
-	return decode.JSON{Strict: t.UnknownFields == "dead_letter", Spare: spare}
+	return decode.JSON{Strict: t.UnknownFields == "dead_letter", Identity: t.identity(), Spare: spare}
 }
 
 // A key is one key of config.yaml that holds a value.
@@ -288,7 +289,7 @@ func (t *TopicConfig) keys() []key {
 		{"commit.bytes", size(&t.Commit.Bytes, 64<<10, 16<<30), ""},
 		{"commit.file_size", size(&t.Commit.FileSize, 64<<10, 16<<30), ""},
 		{"bad_records", choice(&t.BadRecords, nil, "dead_letter", "hold"), ""},
-	}, t.DeadLetters.keys(), []key{
+	}, t.DeadLetters.keys(), t.Identity.keys(), []key{
 		{"health_records.drop", boolean(&t.HealthRecords.Drop), ""},
 		{"health_records.secret_file", text(&t.HealthRecords.SecretFile, nil), ""},
 	})
@@ -296,7 +297,7 @@ func (t *TopicConfig) keys() []key {
 
 // tableScoped are the keys of a topic that say something about its table: topics that share one must agree on them.
 var tableScoped = [...]string{
-	"format", "schema", "unknown_fields", "metadata_columns", "commit.every", "commit.rows", "commit.bytes", "commit.file_size",
+	"format", "schema", "unknown_fields", "metadata_columns", "identity.by", "identity.window", "identity.sweep", "commit.every", "commit.rows", "commit.bytes", "commit.file_size",
 }
 
 // topicNames returns the names of the topics, sorted.

@@ -143,6 +143,7 @@ func (l *loader) checkTopic(name string, t *TopicConfig) {
 		return
 	}
 	l.checkSchema(at, t)
+	l.checkIdentity(name, t)
 	if at == "defaults.schema" {
 		l.config.Defaults.Schema, l.config.Defaults.SchemaFile = t.Schema, t.SchemaFile
 	}

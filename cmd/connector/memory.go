@@ -33,6 +33,8 @@ type budget struct {
 	source string
 	fetch  int64 // responses and the records in them
 	batch  int64 // rows and encoded files
+	// fingerprints is what remembers records that were there before; 0 if no table declares an identity.
+	fingerprints int64
 }
 
 // divide makes a budget of a configured limit; 0 is auto, for which cgroup is the container's limit, 0 if it has none.
@@ -49,10 +51,15 @@ func divide(limit, cgroup int64) (budget, error) {
 		return b, fmt.Errorf("%s (%s) is less than %s, which is needed to hold an answer of a broker, a batch of rows and its encoder",
 			formatSize(b.limit), b.source, formatSize(leastMemory))
 	}
-	const page = 64 << 10
-	b.fetch = b.limit * 15 / 100 / page * page
-	b.batch = b.limit * 40 / 100 / page * page
+	b.share()
 	return b, nil
+}
+
+// share divides what fingerprints leave.
+func (b *budget) share() {
+	const page = 64 << 10
+	b.fetch = (b.limit - b.fingerprints) * 15 / 100 / page * page
+	b.batch = (b.limit - b.fingerprints) * 40 / 100 / page * page
 }
 
 // exceeds tells whether a process with this budget may take more than its container has; 0 is no limit.
@@ -70,6 +77,9 @@ func usualBudget() budget {
 // String says how the limit is divided.
 func (b budget) String() string {
 	s := fmt.Sprintf("%s to fetch, %s for batches", roundSize(b.fetch), roundSize(b.batch))
+	if b.fingerprints > 0 {
+		s += fmt.Sprintf(", %s for fingerprints", roundSize(b.fingerprints))
+	}
 	if b.source == configured {
 		return s
 	}
@@ -89,7 +99,7 @@ func (b budget) pools() connector.Pools {
 func (b budget) encoders(cores int) int {
 	const rest = 48 << 20 // for everything else in the process
 	chunk := min(max(b.batch/int64(4*cores), 512<<10), 16<<20)
-	return int(min(max((b.limit-b.fetch-b.batch-rest)/(2*chunk), 1), int64(cores)))
+	return int(min(max((b.limit-b.fingerprints-b.fetch-b.batch-rest)/(2*chunk), 1), int64(cores)))
 }
 
 // runtime is the limit of the garbage collector. It does not know the pages of the binary, and learns late what became
@@ -98,7 +108,7 @@ func (b budget) runtime() int64 { return b.limit - min(b.limit/8, 32<<20) }
 
 // limitRuntime tells the garbage collector of the limit, unless the environment does.
 func (b budget) limitRuntime(logger *slog.Logger, env func(string) string) {
-	attrs := []any{"limit", roundSize(b.limit), "source", b.source, "fetch", roundSize(b.fetch), "batch", roundSize(b.batch)}
+	attrs := []any{"limit", roundSize(b.limit), "source", b.source, "fetch", roundSize(b.fetch), "batch", roundSize(b.batch), "fingerprints", roundSize(b.fingerprints)}
 	if v := env("GOMEMLIMIT"); v != "" {
 		logger.Info("memory", append(attrs, "gomemlimit", v+" (environment)")...)
 		return
@@ -119,6 +129,7 @@ func (l *loader) checkMemory() {
 		l.report(l.at("memory.limit"), "%v: give the process more, or set memory.limit", err)
 		return
 	}
+	b = l.reserve(b)
 	c.budget = b
 	if b.exceeds(cgroup) {
 		l.warning(l.at("memory.limit"), "%s and the 15%% that may be added are more than the %s of the container, which kills at its limit: write %s or less",

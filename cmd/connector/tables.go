@@ -14,17 +14,17 @@ import (
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
-	"sluice/sink/delta/schema"
 )
 
 // writtenTable is a table with its own guard: what one table's store answers says nothing about the others'.
 type writtenTable struct {
 	*delta.Table
-	path    string // below storage.url
-	storing *reliability.Guard
-	letters *letterWriter
-	decoder connector.Decoder
-	metrics *revocable
+	path       string // below storage.url
+	storing    *reliability.Guard
+	letters    *letterWriter
+	decoder    connector.Decoder
+	duplicates *connector.Duplicates // nil: the topics of the table declare no identity
+	metrics    *revocable
 }
 
 // revocable is a registerer whose collectors can be taken back together.
@@ -91,11 +91,11 @@ func (s *system) open(topic TopicConfig) (*writtenTable, error) {
 	if t := s.tables.byPath[topic.Table]; t != nil {
 		return t, nil
 	}
-	columns, err := schema.ParseDDL(topic.Schema)
+	columns, err := topic.columns()
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	t := &writtenTable{path: topic.Table, decoder: topic.decoder(s.pools.Batch), metrics: &revocable{Registerer: s.labelled(topic.Table)}}
+	t := &writtenTable{path: topic.Table, duplicates: s.duplicates(topic), decoder: topic.decoder(s.pools.Batch), metrics: &revocable{Registerer: s.labelled(topic.Table)}}
 	logger := s.logger.With("table", t.path)
 	t.storing = reliability.NewGuard("store", s.config.Guard(), logger, t.metrics, objstore.ErrNotFound, objstore.ErrExists)
 	t.Table, err = delta.Open(objstore.Sub(s.store, t.path), delta.Options{
@@ -192,5 +192,5 @@ func (s *system) route(name string) (connector.TopicConfig, connector.Target, bo
 		Topic: name, Table: topic.Table, Start: topic.start(), Refuse: topic.refusals(), Letters: topic.rules(), Rare: topic.isLetters(),
 		Commit:        connector.Limits{Every: topic.Commit.Every, Rows: topic.Commit.Rows, Bytes: topic.Commit.Bytes},
 		HealthRecords: s.secrets.of(topic),
-	}, connector.Target{Table: t, Decoder: t.decoder, Letters: t.letters, Nulls: topic.isLetters()}, true
+	}, connector.Target{Table: t, Decoder: t.decoder, Letters: t.letters, Nulls: topic.isLetters(), Duplicates: t.duplicates}, true
 }

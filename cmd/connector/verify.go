@@ -35,8 +35,8 @@ come twice. Needs one bit of memory for each offset at most.
 
 With --kafka it also reads the topics, from their start to the positions, and
 compares: each committed record that has a value must have its row, and each row
-its record; health-check records without a row must be no more than the commits
-say they dropped. Exit code 1 names each finding. As JSON several tables are a
+its record; health-check records, dead letters and duplicates without a row must
+be no more than the commits say. Exit code 1 names each finding. As JSON several tables are a
 list, one is an object.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -79,8 +79,9 @@ type verifiedPartition struct {
 	Ranges    []interval `json:"ranges"`
 	Position  *int64     `json:"position"` // null if the table has no txn for it
 	Committed int64      `json:"rows_committed"`
-	Letters   int64      `json:"letters"` // dead ones, that the commits passed
-	Rows      int64      `json:"rows"`    // of all chains of the partition
+	Letters   int64      `json:"letters"`    // dead ones, that the commits passed
+	Twins     int64      `json:"duplicates"` // that the commits left out
+	Rows      int64      `json:"rows"`       // of all chains of the partition
 	// Compared is what was read of the topic, null without --kafka.
 	Compared *comparison `json:"compared,omitempty"`
 }
@@ -105,7 +106,7 @@ func verifyTable(ctx context.Context, o *opened) (*verification, map[source]*row
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(ranges), compareChains) {
 		in := ranges[at]
-		p := verifiedPartition{Topic: at.Topic, Partition: at.Partition, AppID: at.appID, Ranges: in.intervals, Committed: in.rows, Letters: in.letters, Rows: checks[at.source].rows}
+		p := verifiedPartition{Topic: at.Topic, Partition: at.Partition, AppID: at.appID, Ranges: in.intervals, Committed: in.rows, Letters: in.letters, Twins: in.twins, Rows: checks[at.source].rows}
 		if p.Ranges == nil {
 			p.Ranges = []interval{}
 		}
@@ -276,6 +277,10 @@ func (v *verification) print(w io.Writer) error {
 	if letters {
 		title += "\tDEAD LETTERS"
 	}
+	twins := slices.ContainsFunc(v.Partitions, func(p verifiedPartition) bool { return p.Twins > 0 })
+	if twins {
+		title += "\tDUPLICATES"
+	}
 	if compared {
 		title += "\tRECORDS COMPARED\tTOMBSTONES\tHEALTH"
 	}
@@ -295,6 +300,9 @@ func (v *verification) print(w io.Writer) error {
 		_, _ = fmt.Fprintf(tw, "%s-%d\t%s\t%s\t%d\t%d", p.Topic, p.Partition, strings.Join(covered, " "), position, p.Committed, p.Rows)
 		if letters {
 			_, _ = fmt.Fprintf(tw, "\t%d", p.Letters)
+		}
+		if twins {
+			_, _ = fmt.Fprintf(tw, "\t%d", p.Twins)
 		}
 		switch k := p.Compared; {
 		case k != nil:

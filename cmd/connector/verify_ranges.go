@@ -52,12 +52,13 @@ type covered struct {
 	rows      int64      // that the commits say they hold
 	health    int64      // health-check records that the commits say they dropped
 	letters   int64      // that they say they passed
-	lettered  []lettered // in the order of the log
+	twins     int64      // duplicates that they say they left out
+	lettered  []lettered // and duplicates; in the order of the log
 	whole     bool       // the log reaches back to START
 	findings  []finding
 }
 
-// lettered are the offsets of a commit that passed so many dead letters.
+// lettered are the offsets of a commit that passed so many dead letters, or left so many duplicates out.
 type lettered struct {
 	interval
 	letters int64
@@ -86,9 +87,10 @@ func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
 	}
 	p.rows += r.Rows
 	p.health += r.HealthRecords
-	if r.Letters > 0 {
+	if r.Letters+r.Duplicates > 0 {
 		p.letters += r.Letters
-		p.lettered = append(p.lettered, lettered{interval{r.From, r.Next}, r.Letters})
+		p.twins += r.Duplicates
+		p.lettered = append(p.lettered, lettered{interval{r.From, r.Next}, r.Letters + r.Duplicates})
 	}
 	if r.From < 0 { // START holds no records
 		if !first {

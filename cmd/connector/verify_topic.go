@@ -9,8 +9,8 @@ import (
 )
 
 // topicCheck compares the rows of one partition with its committed records, which come in the order of their offsets.
-// Every record with a value that a commit covers must have a row, or be one of the dead letters that the commit passed, and
-// every row a record. Health-check records without a row must be among those that the commits say they dropped.
+// Every record with a value that a commit covers must have a row, or be one of the dead letters that the commit passed or of
+// the duplicates that it left out, and every row a record. Health-check records without a row must be among those that the commits say they dropped.
 type topicCheck struct {
 	rows   *offsetSet
 	nulls  bool       // a record without a value has a row like any other

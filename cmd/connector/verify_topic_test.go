@@ -196,3 +196,37 @@ func TestOffsetSetFullPages(t *testing.T) {
 		t.Error("has does not tell what was added")
 	}
 }
+
+// Duplicates that a commit left out are explained, each commit for itself.
+func TestTopicCheckDuplicates(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		left [2]int64 // out of [10, 15) and [15, 20)
+		rows []int64
+		want []string
+	}{
+		{"explained", [2]int64{2, 1}, []int64{10, 13, 14, 15, 16, 18, 19}, nil},
+		{"one too many", [2]int64{1, 2}, []int64{10, 13, 14, 15, 16, 18, 19}, []string{
+			"lost: orders-3: 1 committed records of the topic have neither a row nor a dead letter, the first one at offset 12",
+		}},
+	} {
+		all, at := coverage{}, chain{source: source{"orders", 3}}
+		all.add(0, at, connector.Range{Topic: "orders", Partition: 3, From: -1, Next: 10}, false)
+		all.add(1, at, connector.Range{Topic: "orders", Partition: 3, From: 10, Next: 15, Rows: 3, Duplicates: c.left[0]}, false)
+		all.add(2, at, connector.Range{Topic: "orders", Partition: 3, From: 15, Next: 20, Rows: 4, Duplicates: c.left[1]}, false)
+		r := rowCheck{chains: []*covered{all[at]}}
+		for _, o := range c.rows {
+			r.add(o)
+		}
+		got := newTopicCheck(&r, 10)
+		for o := range int64(10) {
+			got.record(&connector.Record{Offset: 10 + o, Value: []byte("{}")})
+		}
+		if d := cmp.Diff(c.want, texts(got.findings(source{"orders", 3}, false))); d != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, d)
+		}
+		if all[at].twins != 3 {
+			t.Errorf("%s: %d duplicates", c.name, all[at].twins)
+		}
+	}
+}

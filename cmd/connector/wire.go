@@ -17,6 +17,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/idempotency"
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
 	"sluice/sink/delta/datafile"
@@ -27,24 +28,25 @@ import (
 // system is a connector with everything that it stands on. Its constructor, read top to bottom, is the picture of
 // docs/architecture.md.
 type system struct {
-	config     *Config
-	logger     *slog.Logger
-	registry   *prometheus.Registry
-	bucket     objstore.Store     // as opened, to close it
-	store      objstore.Store     // the same, measured: all tables lie in it
-	asking     *reliability.Guard // before questions to Kafka
-	reading    *reliability.Guard // before the operations log
-	client     *kafka.Client
-	group      *kafka.Group
-	log        *kafka.Log
-	pools      connector.Pools
-	encoders   *datafile.Shares
-	secrets    heldSecrets // of health-check records
-	tables     tables
-	fixed      map[string]bool // the topics of a run until current, once they are known
-	operations *opslog.Follower
-	connector  *connector.Connector
-	refused    atomic.Pointer[connector.Hold] // why the store's self-test does not pass
+	config       *Config
+	logger       *slog.Logger
+	registry     *prometheus.Registry
+	bucket       objstore.Store     // as opened, to close it
+	store        objstore.Store     // the same, measured: all tables lie in it
+	asking       *reliability.Guard // before questions to Kafka
+	reading      *reliability.Guard // before the operations log
+	client       *kafka.Client
+	group        *kafka.Group
+	log          *kafka.Log
+	pools        connector.Pools
+	encoders     *datafile.Shares
+	fingerprints *idempotency.Memory
+	secrets      heldSecrets // of health-check records
+	tables       tables
+	fixed        map[string]bool // the topics of a run until current, once they are known
+	operations   *opslog.Follower
+	connector    *connector.Connector
+	refused      atomic.Pointer[connector.Hold] // why the store's self-test does not pass
 }
 
 // wireOptions are what tests and the demo say differently.
@@ -58,9 +60,11 @@ type wireOptions struct {
 func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*system, error) {
 	s := &system{
 		config: c, logger: logger, registry: prometheus.NewRegistry(),
-		pools:    c.budget.pools(),
-		encoders: datafile.NewShares(c.budget.encoders(runtime.GOMAXPROCS(0))),
+		pools:        c.budget.pools(),
+		fingerprints: newFingerprints(c, logger),
+		encoders:     datafile.NewShares(c.budget.encoders(runtime.GOMAXPROCS(0))),
 	}
+	s.registry.MustRegister(newFingerprintMetrics(s.fingerprints))
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	// Connections to Kafka, where tables send their dead letters, too.

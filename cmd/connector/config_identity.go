@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"sluice/idempotency"
+	"sluice/sink/delta/schema"
+)
+
+// IdentityConfig is the section identity of a topic: which of its records are the same for their producer.
+type IdentityConfig struct {
+	By     string // what idempotency.ParseIdentity reads
+	Window time.Duration
+	Sweep  time.Duration
+	Rate   int // records per second, 0 if it is not declared
+}
+
+func usualIdentity() IdentityConfig {
+	return IdentityConfig{By: "none", Window: 24 * time.Hour, Sweep: time.Hour}
+}
+
+func (i *IdentityConfig) keys() []key {
+	return []key{
+		{"identity.by", text(&i.By, func(s string) error {
+			if _, err := idempotency.ParseIdentity(s); err != nil {
+				return fmt.Errorf("%w: write one of them", err)
+			}
+			return nil
+		}), ""},
+		{"identity.window", duration(&i.Window, time.Minute, idempotency.MaxWindow), ""},
+		{"identity.sweep", duration(&i.Sweep, time.Minute, 24*time.Hour), ""},
+		{"identity.rate", count(&i.Rate, 0, 100_000_000), ""},
+	}
+}
+
+// identity is the declared one. The loader has parsed it. Letters have coordinates and nothing else.
+func (t *TopicConfig) identity() idempotency.Identity {
+	id, err := idempotency.ParseIdentity(t.Identity.By)
+	if err != nil || t.isLetters() {
+		return idempotency.Identity{}
+	}
+	return id
+}
+
+// columns are those that the table of a topic has for its records. Its schema is known to be one.
+func (t *TopicConfig) columns() (*schema.Schema, error) {
+	columns, err := schema.ParseDDL(t.Schema)
+	if err == nil && t.identity().Stored() {
+		columns = columns.WithFingerprint()
+	}
+	return columns, err
+}
+
+// checkIdentity makes sure that the table has the column that an identity is taken from.
+func (l *loader) checkIdentity(name string, t *TopicConfig) {
+	at := l.set(name, "identity.by")
+	if l.failed(at) || l.failed(l.set(name, "schema")) || t.Schema == "" || t.isLetters() {
+		return
+	}
+	columns, err := t.columns()
+	if err != nil {
+		return // reported with the schema
+	}
+	if _, err := columns.WithKafkaColumns().Identifier(t.identity()); err != nil {
+		_, text, _ := strings.Cut(err.Error(), ": ")
+		l.report(l.at(at), "%s: write a column of the schema, or field.of.a.struct", text)
+	}
+}
+
+// fingerprintNeed is the memory that the declared rates need, and where the first one was declared. identities tells
+// whether any table remembers fingerprints. A rate is that of all partitions: one member may have to work on all of them.
+func (c *Config) fingerprintNeed(l *loader) (bytes int64, at string, identities bool) {
+	add := func(name string, t *TopicConfig) {
+		if t.identity().By == idempotency.ByNone {
+			return
+		}
+		identities = true
+		if n := idempotency.SizeOf(float64(t.Identity.Rate), t.Identity.Window); n > 0 {
+			if bytes += n; at == "" {
+				at = l.set(name, "identity.rate")
+			}
+		}
+	}
+	for _, name := range c.topicNames() {
+		t := c.Topics[name]
+		add(name, &t)
+	}
+	for _, p := range c.Patterns {
+		add(p.Name, &p.TopicConfig)
+	}
+	return bytes, at, identities
+}
+
+// reserve gives fingerprints their share of the memory: a fifth, or what the declared rates need.
+func (l *loader) reserve(b budget) budget {
+	need, at, identities := l.config.fingerprintNeed(l)
+	if !identities {
+		return b
+	}
+	share := max(b.limit/5, need)
+	if need > b.limit/5 && b.limit-share < leastMemory {
+		l.report(l.at(at), "the fingerprints of the declared rates take %s (about %d bytes for each record of a window, and of an hour more); memory.limit is %s, of which %s are needed for everything else: "+
+			"give the process %s, or write a shorter window",
+			roundSize(need), idempotency.BytesPerEntry, roundSize(b.limit), roundSize(leastMemory), roundSize(need+leastMemory+1<<20))
+		return b
+	}
+	b.fingerprints = share
+	b.share()
+	return b
+}
