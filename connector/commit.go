@@ -19,7 +19,7 @@ func (w *writer) commit(ctx context.Context, p *Plan, holding *holding) (*Snapsh
 	var staged *Staged
 	if len(p.Pieces) > 0 {
 		var err error
-		if staged, err = w.table.Stage(ctx, w.snapshot, p.Commit.Batch, p.Pieces, holding.progress); err != nil {
+		if staged, err = w.stage(ctx, p, holding.progress); err != nil {
 			return nil, fmt.Errorf("data files: %w", err)
 		}
 		w.logger.DebugContext(ctx, "staged", "batch_id", p.Commit.Batch, "files", staged.Count, "rows", staged.Rows, "bytes", staged.Bytes)

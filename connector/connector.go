@@ -38,7 +38,9 @@ type TopicConfig struct {
 	Start  Start
 	Refuse Refusals
 	// Rare says that the topic has few records, if any: its table does not count among those that share memory.
-	Rare   bool
+	Rare bool
+	// Retry is for what fails with single records; topics of one table agree on it.
+	Retry  reliability.RecordRetry
 	Commit Limits
 	// HealthRecords are those of this topic alone, whatever else feeds the table.
 	HealthRecords HealthRecords

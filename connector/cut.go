@@ -26,6 +26,10 @@ func (r *reader) due(t *tableState) string {
 		return "current"
 	case pausedOpen(t):
 		return "pause"
+	case t.filled.failed.Load() > 0:
+		return "failure"
+	case t.there():
+		return "retry"
 	case records >= t.limits.Rows:
 		return "rows"
 	case t.filled.bytes.Load() >= t.limits.Bytes:
@@ -38,6 +42,16 @@ func (r *reader) due(t *tableState) string {
 		return "positions"
 	}
 	return ""
+}
+
+// there tells whether everything of a cut that is to be made once more is read again, as far as it can be.
+func (t *tableState) there() bool {
+	for p, next := range t.again {
+		if c, ours := t.claims[p]; ours && c.state != held && c.next < next {
+			return false
+		}
+	}
+	return t.again != nil
 }
 
 // pausedOpen tells whether a paused claim waits for what it read before to settle.
@@ -77,7 +91,7 @@ func (r *reader) cut(t *tableState, reason string) {
 			c.from = c.next
 		}
 	}
-	t.opened = time.Time{}
+	t.opened, t.again = time.Time{}, nil
 	if len(claims) == 0 {
 		r.dropOpen(t)
 		return
@@ -194,6 +208,9 @@ func (r *reader) untilDue() time.Duration {
 func (r *reader) drain(ctx context.Context) {
 	began := time.Now()
 	r.draining = true
+	for _, t := range r.tables {
+		t.writer.post(func(w *work) { w.hurry = true })
+	}
 	for _, c := range r.claims {
 		r.log.Forget(c.Partition)
 		r.drop(c)

@@ -53,7 +53,8 @@ type Cut struct {
 	Candidates []Candidate
 	Dropped    []Dropped
 	// Seen is when those of the fingerprints of its rows that are remembered were, in milliseconds.
-	Seen map[Partition]map[idempotency.Fingerprint]int64
+	Seen     map[Partition]map[idempotency.Fingerprint]int64
+	failures []failure // of lanes: nothing of the cut is usable
 }
 
 // Plan is what a cut will commit.

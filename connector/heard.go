@@ -78,10 +78,18 @@ func (r *reader) proved(t *tableState) {
 // fenced drops the cut and everything behind it. Positions moved, or nobody knows whether they did: all claims of the
 // table resume from the log.
 func (r *reader) fenced(t *tableState, o outcome) {
-	r.metrics.fenced.Inc()
-	r.logger.Warn("FENCED: everything read and not committed is dropped, its claims resume from the table",
-		append([]any{"table", t.name, "err", o.err}, o.batch()...)...)
+	if !o.broken {
+		r.metrics.fenced.Inc()
+		r.logger.Warn("FENCED: everything read and not committed is dropped, its claims resume from the table",
+			append([]any{"table", t.name, "err", o.err}, o.batch()...)...)
+	}
 	r.dropAll(t)
+	if t.again = nil; o.again {
+		t.again = map[Partition]int64{}
+		for p, span := range o.cut.claims {
+			t.again[p] = span.Next
+		}
+	}
 	var again []*claim
 	for _, c := range t.claims {
 		if !r.joined && r.assigned { // no generation and a fence: somebody else works on them

@@ -73,7 +73,8 @@ type openChunk struct {
 	letters                             int64 // bytes of candidates
 	fed                                 int64 // bytes of values in the chunk that fills
 	oldest                              int64 // least timestamp in it, 0 if there is none
-	apart                               bool  // the next row starts a run: a bad record lies before it
+	failed                              *failure
+	apart                               bool // the next row starts a run: a bad record lies before it
 	// stopped are sessions with a bad record that can have no letter: what follows it would be dropped by decide.
 	stopped map[uint64]bool
 	// counted is this lane's share of the table's filled.
@@ -94,6 +95,8 @@ type filled struct {
 	rows, bytes atomic.Int64 // bytes of columns, and of bad records
 	bad         atomic.Int64
 	queued      atomic.Int64 // records handed over and not looked at yet
+	failed      atomic.Int64 // lanes whose decoder failed: what is open is not usable
+	passed      atomic.Bool  // a record became a row, ever
 	held        atomic.Int64 // of the batch pool, blocks on their way included
 	ratio       ratio
 }
@@ -161,11 +164,12 @@ func (l *lane) decode(b *block) {
 		o.builder, o.broken = b.table.decoder.Builder(b.schema)
 	}
 	rows, bytes := o.size()
+	known := b.table.isolated.in(b.partition)
 	for i := range b.records {
-		if o.stopped[b.session] {
+		if o.stopped[b.session] || o.failed != nil {
 			break
 		}
-		l.row(b, &b.records[i], o)
+		l.row(b, &b.records[i], o, known)
 	}
 	l.settle(b.table, o, b.reserved)
 	if o.builder != nil {
@@ -189,8 +193,8 @@ func wake(ch chan<- struct{}) {
 	}
 }
 
-// row appends one record, or notes why it cannot be one.
-func (l *lane) row(b *block, r *Record, o *openChunk) {
+// row appends one record, or notes why it cannot be one. known is what was found about records of its partition before.
+func (l *lane) row(b *block, r *Record, o *openChunk, known map[int64]verdict) {
 	if len(r.Headers) > 0 && b.health != nil && b.health.drops(b.partition, r) {
 		o.drop(b.partition, b.session, r.Offset)
 		return
@@ -205,18 +209,29 @@ func (l *lane) row(b *block, r *Record, o *openChunk) {
 	if alone {
 		o.seal(b.table)
 	}
+	v, isKnown := known[r.Offset]
+	if err == nil {
+		err = v.err
+	}
 	if err == nil {
 		err = o.broken
 	}
 	if err == nil {
-		err = o.builder.Add(b.partition, r)
+		err = add(o.builder, b.partition, r)
 	}
 	if errors.Is(err, ErrChunkFull) && o.builder.Rows() > 0 {
 		o.seal(b.table)
-		err = o.builder.Add(b.partition, r)
+		err = add(o.builder, b.partition, r)
+	}
+	if isLocal(err) {
+		l.fail(b, r, o, err)
+		return
 	}
 	if err != nil {
 		c, pass := candidate(b, r, err)
+		if isKnown {
+			c.Retries, c.First, c.Last = v.retries, v.first, v.last
+		}
 		o.candidates, o.letters = append(o.candidates, c), o.letters+c.held
 		o.stopped[b.session], o.apart = !pass, true
 		o.count(b.table, 0, c.held, 1)
@@ -225,6 +240,9 @@ func (l *lane) row(b *block, r *Record, o *openChunk) {
 	o.fed += int64(len(r.Value))
 	o.oldest = older(o.oldest, r.Timestamp)
 	at := int64(o.builder.Rows())
+	if at == 1 {
+		b.table.filled.passed.Store(true)
+	}
 	if n := len(o.runs); n > 0 && !o.apart && o.runs[n-1].Partition == b.partition && o.runs[n-1].Session == b.session {
 		o.runs[n-1].Last, o.runs[n-1].To = r.Offset, at
 	} else {
@@ -243,6 +261,56 @@ func older(a, b int64) int64 {
 		return max(b, 0)
 	}
 	return a
+}
+
+// add appends a record. What a decoder neither does nor explains, a panic included, is a failure of our own.
+func add(to Builder, p Partition, r *Record) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = Recovered(decoding, v)
+		}
+	}()
+	if err = to.Add(p, r); err == nil || errors.Is(err, ErrChunkFull) {
+		return err
+	}
+	return Local(decoding, err)
+}
+
+// fail gives up what is open for a table: a builder that failed may hold anything, and the rows in it are of records that
+// are gone. The cut that comes will be dropped, and all of it is read again.
+func (l *lane) fail(b *block, r *Record, o *openChunk, err error) {
+	o.failed = &failure{b.partition, b.session, r.Offset, err, l.othersPass(b, r)}
+	o.builder, o.runs = nil, nil
+	b.table.filled.failed.Add(1)
+}
+
+// othersPass tells whether records beside the one that failed do become rows: others of its block if it has any, else any
+// record since the start of the process.
+func (l *lane) othersPass(b *block, failed *Record) bool {
+	const most = 100 // each one that fails costs a builder
+	var builder Builder
+	failures := 0
+	for i := range b.records {
+		r := &b.records[i]
+		if r == failed || r.Value == nil || failures == most {
+			continue
+		}
+		if builder == nil {
+			var err error
+			if builder, err = b.table.decoder.Builder(b.schema); err != nil {
+				return false
+			}
+		}
+		switch err := add(builder, b.partition, r); {
+		case err == nil:
+			builder.Seal().Release()
+			return true
+		case isLocal(err):
+			builder = nil
+			failures++
+		}
+	}
+	return failures == 0 && b.table.filled.passed.Load()
 }
 
 // size is what the lane holds of the batch: rows, and bytes of Arrow buffers.
@@ -294,10 +362,13 @@ func (l *lane) close(t *tableState) (p part, held int64) {
 	}
 	o.seal(t)
 	l.settle(t, o, 0)
-	p, held = part{l.id, o.chunks, o.candidates, o.dropped}, o.sealedHeld+o.letters
+	p, held = part{l.id, o.chunks, o.candidates, o.dropped, o.failed}, o.sealedHeld+o.letters
 	t.filled.held.Add(-held)
 	o.counted.held, o.sealedHeld, o.letters = o.counted.held-held, 0, 0 // a bad record alone has left buffers in the builder
-	if p.chunks == nil {                                                // nothing came: its builder need not wait for more
+	if o.failed != nil {
+		t.filled.failed.Add(-1)
+	}
+	if p.chunks == nil || o.failed != nil { // nothing came: its builder need not wait for more
 		l.free(t, o)
 	}
 	o.count(t, -o.counted.rows, -o.counted.bytes, -o.counted.bad)

@@ -12,8 +12,10 @@ import (
 // letterLog tells of dead letters without filling the log: so many lines a minute for each table, and a cause once in a
 // while. The counters are exact. Owned by a writer.
 type letterLog struct {
-	lines  *reliability.Sparse
-	causes map[cause]*reliability.Sparse // as many as there are topics and reasons
+	lines *reliability.Sparse
+	// givenUp is for records that are given up after attempts.
+	givenUp *reliability.Sparse
+	causes  map[cause]*reliability.Sparse // as many as there are topics and reasons
 }
 
 type cause struct {
@@ -28,7 +30,8 @@ const (
 )
 
 func newLetterLog() letterLog {
-	return letterLog{reliability.NewSparse(letterLines, letterLinesEach), map[cause]*reliability.Sparse{}}
+	lines := func() *reliability.Sparse { return reliability.NewSparse(letterLines, letterLinesEach) }
+	return letterLog{lines(), lines(), map[cause]*reliability.Sparse{}}
 }
 
 // written counts letters that are durable, and tells of them.

@@ -19,6 +19,7 @@ type metrics struct {
 	cuts, holds               *prometheus.CounterVec
 	health, healthUnproven    *prometheus.CounterVec
 	lettersOf, letters        *prometheus.CounterVec
+	retries                   *prometheus.CounterVec
 	commitSeconds             prometheus.Histogram
 	duplicates, lookups       *prometheus.CounterVec
 	rebuilt                   prometheus.Histogram
@@ -62,6 +63,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		letters: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_dead_letters_total", Help: "Dead letters that are durable, by the topic of the record and why it cannot be a row. One that is written again after a lost commit counts again.",
 		}, []string{"topic", "reason"}),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "worker_retry_count_total", Help: "Attempts after failures of single records, or of batches for a reason that nobody knows, by record_retry.",
+		}, []string{"worker", "error", "topic"}),
 		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "sluice_commit_seconds", Help: "From decision to won commit.", Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 10),
 		}),
@@ -78,7 +82,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	if reg != nil {
 		reg.MustRegister(m.queued, m.read, m.tombstones, m.ignored, m.rows, m.commits, m.fenced,
 			m.failed, m.offsetFailures, m.paused, m.closedSeconds, m.shed, m.unchecked, m.cuts, m.holds, m.lettersOf, m.letters, m.commitSeconds,
-			m.health, m.healthUnproven, m.duplicates, m.lookups, m.rebuilt)
+			m.health, m.healthUnproven, m.duplicates, m.lookups, m.rebuilt, m.retries)
 	}
 	return m
 }

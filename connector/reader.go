@@ -67,12 +67,16 @@ type tableState struct {
 	rare    bool // hardly ever fed
 	limits  Limits
 	filled  filled
-	claims  map[Partition]*claim // of this table
+	// isolated are records that cannot become rows, as the writer found.
+	isolated isolated
+	claims   map[Partition]*claim // of this table
 
 	schema  Schema    // that lanes build for
 	opened  time.Time // when the batch that fills got its first record; zero if it has none
 	cutting *openCut  // the cut on its way, nil if there is none
 	stuck   bool      // it can take no more for now
+	// again is how far claims were in a cut that is to be made once more, soon; nil if there is none.
+	again   map[Partition]int64
 	looking bool
 	vacant  time.Time // since when it has no claim
 	checks  time.Time // when idle claims are looked at again

@@ -30,14 +30,24 @@ func (f Refusals) Of(r *Record) error {
 type RefusedError struct {
 	Reason deadletter.Reason
 	Detail string // for a person; never bytes of the record
+	Err    error  // the cause, or nil; never with bytes of the record
 }
 
 func refuse(reason deadletter.Reason, detail string) error {
-	return classify.Mark(&RefusedError{reason, detail}, classify.Poison)
+	return classify.Mark(&RefusedError{Reason: reason, Detail: detail}, classify.Poison)
 }
 
-// Error returns the code and the detail.
-func (e *RefusedError) Error() string { return string(e.Reason) + ": " + e.Detail }
+// Error returns the code, the detail and the cause.
+func (e *RefusedError) Error() string {
+	s := string(e.Reason) + ": " + e.Detail
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.Err }
 
 // Code returns the reason, for letters and metrics.
 func (e *RefusedError) Code() string { return string(e.Reason) }

@@ -184,14 +184,20 @@ type Identifier interface {
 var ErrChunkFull = errors.New("chunk is full")
 
 // Table is where rows end up. All of its methods are called by the table's writer alone. Store failures are retried
-// inside, by the store's guard, until ctx ends; what is returned is a HoldError, Fenced or Canceled.
-type Table interface {
+// inside, by the store's guard, until ctx ends; what is returned is a HoldError, Fenced or Canceled, or a [LocalError] of
+// Stage.
+type Table interface { //nolint:interfacebloat // one way to write, and two questions about rows that cannot be
 	// Load returns the newest snapshot. It creates the table if it does not exist and may be created.
 	Load(ctx context.Context) (*Snapshot, error)
 	// Stage encodes pieces into data files and puts them, step (b) of a commit. The order of rows in pieces, row groups and
 	// adds is the order given. batch is the id of the cut, for log lines. progress is called by the same goroutine: the first done pieces are encoded and not
 	// touched any more, and files of so many bytes wait in memory until they are put.
 	Stage(ctx context.Context, s *Snapshot, batch string, pieces []Piece, progress func(done int, encoded int64)) (*Staged, error)
+	// Rehearse encodes pieces as Stage would, and puts and keeps nothing. Nothing refers to the pieces when it returns, and
+	// they may be encoded again. Its errors are those of Stage, without the store's.
+	Rehearse(ctx context.Context, s *Snapshot, pieces []Piece) error
+	// OffsetOf returns the offset that a row stems from, by its Kafka columns; false if it has none.
+	OffsetOf(rows arrow.RecordBatch, row int64) (offset int64, ok bool)
 	// Commit appends one version to the log, step (d). pre is called with each log prefix that the version would
 	// extend, the one before the first try included; its error ends the commit and is returned as it is. The result is
 	// the snapshot with the commit in it. Fenced also if a version in between made the staged files invalid.

@@ -45,8 +45,11 @@ type writer struct {
 	start    map[string]Start // by topic
 	rules    map[string]LetterRules
 	told     letterLog
-	snapshot *Snapshot           // newest known; nil before the first resume
-	failures int                 // consecutive cuts that failed for an unknown reason
+	snapshot *Snapshot // newest known; nil before the first resume
+	failures int       // consecutive cuts that failed for an unknown reason
+	retry    reliability.RecordRetry
+	trouble  trouble
+	hurry    bool                // the process ends: no pause is worth it
 	ends     map[Partition]int64 // of all partitions of the topics, when they were first asked for
 
 	recollection *recollection // of duplicates; nil if the table declares no identity
@@ -63,6 +66,7 @@ type work struct {
 	lost    []Partition     // claims that are not this member's any more
 	filled  []filledWindows // of fingerprints
 	ends    bool            // how far the whole table is from where its topics ended at the first such question
+	hurry   bool            // do not wait for anything but the world: the process ends
 }
 
 // openCut is a cut whose marker is on its way through the lanes.
@@ -84,6 +88,7 @@ type part struct {
 	chunks     []Chunk
 	candidates []Candidate
 	dropped    []Dropped
+	failed     *failure // nothing of the part is usable, nor of the cut
 }
 
 type resumeRequest struct {
@@ -109,6 +114,8 @@ type outcome struct {
 	behind  []Position          // of measured
 	unknown bool                // of measured: nobody could say
 	schema  Schema
+	broken  bool // of fenced: the cut failed in our own work, which the writer has said
+	again   bool // of fenced: the same records are wanted once more, and soon
 }
 
 type outcomeKind uint8
@@ -146,10 +153,7 @@ func (w *writer) post(add func(*work)) {
 func (w *writer) run(ctx context.Context) {
 	defer w.recollection.close()
 	for {
-		w.mu.Lock()
-		todo := w.todo
-		w.todo = work{}
-		w.mu.Unlock()
+		todo, pause := w.take()
 		w.follow(todo.topics)
 		for _, open := range todo.dropped {
 			w.discard(ctx, open)
@@ -186,9 +190,7 @@ func (w *writer) run(ctx context.Context) {
 			w.say(ctx, outcome{kind: measured, behind: behind, unknown: !ok})
 			todo.ends = false
 		default:
-			select {
-			case <-w.wake:
-			case <-ctx.Done():
+			if !w.sleep(ctx, pause) {
 				return
 			}
 			continue
@@ -200,10 +202,40 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
+// take returns what there is to do. A cut that came too early after one that failed stays where it is, for pause.
+func (w *writer) take() (todo work, pause time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	todo, w.todo = w.todo, work{}
+	w.hurry = w.hurry || todo.hurry
+	if pause = time.Until(w.trouble.notBefore); todo.cut == nil || pause <= 0 || w.hurry {
+		return todo, 0
+	}
+	w.todo.cut, todo.cut = todo.cut, nil
+	return todo, pause
+}
+
+// sleep waits for more to do, or for so long if it is not 0. It tells whether there is a reason to go on.
+func (w *writer) sleep(ctx context.Context, pause time.Duration) bool {
+	var over <-chan time.Time
+	if pause > 0 {
+		t := time.NewTimer(pause)
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-w.wake:
+	case <-over:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
 // follow notes topics that feed the table.
 func (w *writer) follow(topics map[string]TopicConfig) {
 	for name, conf := range topics {
-		w.start[name] = conf.Start
+		w.start[name], w.retry = conf.Start, conf.Retry
 		if conf.Letters != nil {
 			w.rules[name] = *conf.Letters
 		}
@@ -246,6 +278,9 @@ func (w *writer) write(ctx context.Context, open *openCut) outcome {
 	logger := w.logger.With("batch_id", open.id)
 	holding := w.hold(open, cut)
 	defer holding.end()
+	if _, err := cut.failedAt(); err != nil {
+		return w.broken(ctx, cut, err)
+	}
 	if err := w.recall(ctx, cut); err != nil {
 		return w.unsettled(ctx, nil, err)
 	}
@@ -255,14 +290,24 @@ func (w *writer) write(ctx context.Context, open *openCut) outcome {
 		logger.DebugContext(ctx, "nothing to commit", "holds", len(plan.Holds))
 		return outcome{kind: settled, plan: plan}
 	}
+	if len(plan.Pieces) > 0 && w.searches() {
+		if o := w.rehearsed(ctx, cut, plan); o != nil {
+			return *o
+		}
+	}
 	began := time.Now()
 	s, err := w.commit(ctx, plan, holding)
 	if err == nil {
 		w.snapshot, w.failures = s, 0
+		w.trouble.settle()
+		w.state.isolated.passed(plan.Next)
 		took := time.Since(began)
 		w.metrics.committed(plan, took)
 		logger.InfoContext(ctx, "committed", plan.told(s.Version, took)...)
 		return outcome{kind: settled, plan: plan}
+	}
+	if isLocal(err) {
+		return w.broken(ctx, cut, err)
 	}
 	return w.unsettled(ctx, plan, err)
 }
@@ -340,6 +385,9 @@ func (w *writer) gather(ctx context.Context, open *openCut) *Cut {
 		cut.Chunks = append(cut.Chunks, p.chunks...)
 		cut.Candidates = append(cut.Candidates, p.candidates...)
 		cut.Dropped = append(cut.Dropped, p.dropped...)
+		if p.failed != nil {
+			cut.failures = append(cut.failures, *p.failed)
+		}
 	}
 	return cut
 }

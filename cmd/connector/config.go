@@ -116,6 +116,7 @@ type TopicConfig struct {
 	Keys            string
 	MetadataColumns []string
 	Commit          CommitConfig
+	RecordRetry     RecordRetryConfig
 	BadRecords      string
 	DeadLetters     DeadLettersConfig
 	HealthRecords   HealthRecordsConfig
@@ -134,6 +135,14 @@ type CommitConfig struct {
 type HealthRecordsConfig struct {
 	Drop       bool
 	SecretFile string // read again when it changes; "" asks for no secret
+}
+
+// RecordRetryConfig is the section record_retry of a topic.
+type RecordRetryConfig struct {
+	Max      int
+	Wait     time.Duration
+	Backoff  string // exponential, linear or schedule
+	Schedule []time.Duration
 }
 
 // HealthConfig is the section health.
@@ -183,7 +192,8 @@ func NewConfig() *Config {
 			Table: "{topic}", Format: "json", Start: "earliest", UnknownFields: "ignore", Tombstones: "skip", Keys: "any",
 			MetadataColumns: slices.Clone(metadataColumns[:]), BadRecords: "dead_letter", DeadLetters: usualDeadLetters(),
 			HealthRecords: HealthRecordsConfig{Drop: true}, Identity: usualIdentity(),
-			Commit: CommitConfig{Every: 60 * time.Second, Rows: 1_000_000, Bytes: 128 << 20, FileSize: 128 << 20},
+			Commit:      CommitConfig{Every: 60 * time.Second, Rows: 1_000_000, Bytes: 128 << 20, FileSize: 128 << 20},
+			RecordRetry: RecordRetryConfig{Max: 3, Wait: time.Second, Backoff: string(reliability.Exponential)},
 		},
 		Topics:   map[string]TopicConfig{},
 		Health:   HealthConfig{Enabled: true, Listen: ":8080"},
@@ -288,6 +298,10 @@ func (t *TopicConfig) keys() []key {
 		{"commit.rows", count(&t.Commit.Rows, 1, 1_000_000_000), ""},
 		{"commit.bytes", size(&t.Commit.Bytes, 64<<10, 16<<30), ""},
 		{"commit.file_size", size(&t.Commit.FileSize, 64<<10, 16<<30), ""},
+		{"record_retry.max", count(&t.RecordRetry.Max, 0, 100), ""},
+		{"record_retry.wait", duration(&t.RecordRetry.Wait, time.Millisecond, 24*time.Hour), ""},
+		{"record_retry.backoff", choice(&t.RecordRetry.Backoff, nil, curves...), ""},
+		{"record_retry.schedule", pauses(&t.RecordRetry.Schedule), ""},
 		{"bad_records", choice(&t.BadRecords, nil, "dead_letter", "hold"), ""},
 	}, t.DeadLetters.keys(), t.Identity.keys(), []key{
 		{"health_records.drop", boolean(&t.HealthRecords.Drop), ""},
@@ -298,6 +312,7 @@ func (t *TopicConfig) keys() []key {
 // tableScoped are the keys of a topic that say something about its table: topics that share one must agree on them.
 var tableScoped = [...]string{
 	"format", "schema", "unknown_fields", "metadata_columns", "identity.by", "identity.window", "identity.sweep", "commit.every", "commit.rows", "commit.bytes", "commit.file_size",
+	"record_retry.max", "record_retry.wait", "record_retry.backoff", "record_retry.schedule",
 }
 
 // topicNames returns the names of the topics, sorted.

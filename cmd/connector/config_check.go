@@ -138,6 +138,7 @@ func (l *loader) checkTopic(name string, t *TopicConfig) {
 	}
 	l.checkLetterFormat(name, t)
 	l.checkArchive(name, t)
+	l.checkRecordRetry(name, t)
 	at := l.set(name, "schema")
 	if l.failed(at) || t.isLetters() {
 		return

@@ -12,7 +12,7 @@ var (
 		"health.lag", "health.liveness_file", "health.canary", "members", "ops", "traces",
 	}
 	laterTopicKeys = [...]string{
-		"new_columns", "partition_by", "statistics", "record_retry", "lag",
+		"new_columns", "partition_by", "statistics", "lag",
 	}
 )
 

@@ -190,6 +190,7 @@ func (s *system) route(name string) (connector.TopicConfig, connector.Target, bo
 	}
 	return connector.TopicConfig{
 		Topic: name, Table: topic.Table, Start: topic.start(), Refuse: topic.refusals(), Letters: topic.rules(), Rare: topic.isLetters(),
+		Retry:         s.config.recordRetry(topic),
 		Commit:        connector.Limits{Every: topic.Commit.Every, Rows: topic.Commit.Rows, Bytes: topic.Commit.Bytes},
 		HealthRecords: s.secrets.of(topic),
 	}, connector.Target{Table: t, Decoder: t.decoder, Letters: t.letters, Nulls: topic.isLetters(), Duplicates: t.duplicates}, true

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/google/uuid"
 
 	"sluice/connector"
@@ -58,9 +60,7 @@ func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, batch string, 
 	}
 	f := &staged{batch: batch, table: s.TableID, schema: columns, at: time.Now()}
 	out := &connector.Staged{Files: f}
-	encoding := t.encoding()
-	encoding.Progress = progress
-	err := datafile.Encode(ctx, columns.Arrow(), pieces, encoding, func(file datafile.File) error {
+	err := t.encode(ctx, columns, pieces, t.encoding(), progress, func(file datafile.File) error {
 		key := fmt.Sprintf("part-%05d-%s.c000.zstd.parquet", len(f.adds), uuid.New())
 		// It is listed before it is put: a put that failed may have had its effect.
 		f.adds = append(f.adds, deltalog.Add{
@@ -82,6 +82,56 @@ func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, batch string, 
 		return nil, canceledBy(ctx, err)
 	}
 	return out, nil
+}
+
+// Rehearse implements connector.Table.
+func (t *Table) Rehearse(ctx context.Context, s *connector.Snapshot, pieces []connector.Piece) error {
+	columns, ok := s.Schema.(*schema.Schema)
+	if !ok || t.head == nil {
+		return errors.New("rehearse: the snapshot is not one of this table")
+	}
+	options := t.encoding()
+	options.TargetSize = 1 // so that one row group at a time is in memory
+	if err := t.encode(ctx, columns, pieces, options, nil, func(datafile.File) error { return nil }); err != nil {
+		return canceledBy(ctx, err)
+	}
+	return nil
+}
+
+// OffsetOf implements connector.Table.
+func (t *Table) OffsetOf(rows arrow.RecordBatch, row int64) (offset int64, ok bool) {
+	at := rows.Schema().FieldIndices(schema.KafkaOffset)
+	if len(at) != 1 {
+		return 0, false
+	}
+	offsets, ok := rows.Column(at[0]).(*array.Int64)
+	if !ok || row < 0 || row >= int64(offsets.Len()) || offsets.IsNull(int(row)) {
+		return 0, false
+	}
+	return offsets.Value(int(row)), true
+}
+
+// encode makes data files of pieces. What fails but yield, and the end of ctx, is a connector.LocalError.
+func (t *Table) encode(
+	ctx context.Context, columns *schema.Schema, pieces []connector.Piece, options datafile.Options, progress func(int, int64),
+	yield func(datafile.File) error,
+) (err error) {
+	const doing = "encode"
+	defer func() {
+		if v := recover(); v != nil {
+			err = connector.Recovered(doing, v)
+		}
+	}()
+	options.Progress = progress
+	var refused error // by yield
+	err = datafile.Encode(ctx, columns.Arrow(), pieces, options, func(file datafile.File) error {
+		refused = yield(file)
+		return refused
+	})
+	if err == nil || refused != nil || ctx.Err() != nil {
+		return err
+	}
+	return connector.Local(doing, err)
 }
 
 // statistics are those of a file as the table wants them in its log.

@@ -28,10 +28,15 @@ const (
 	Poison    Kind = 'p'
 	Health    Kind = 'h' // a health-check record: a declared drop, too
 	Duplicate Kind = 'd' // a row, were it not for one before: a declared drop
+	Breaks    Kind = 'x' // the decoder fails on it for a reason that it does not tell, or panics
+	Unfit     Kind = 'e' // the encoder panics on its row
 	Control   Kind = 'c' // an offset that no reader of committed records sees
 	Was       Kind = 'w' // a row until the table is altered, bad then
 	Becomes   Kind = 'b' // bad until the table is altered, a row then
 )
+
+// Bad tells whether a record can never become a row.
+func (k Kind) Bad() bool { return k == Poison || k == Breaks || k == Unfit }
 
 // Chance is a seeded generator that goroutines share.
 type Chance struct {

@@ -30,6 +30,7 @@ func judge(w *story.World, versions []model.Version) string {
 		for offset, kind := range w.Broker.Kinds(story.Topic, p.ID) {
 			s.Records[int64(offset)] = map[story.Kind]model.Kind{
 				story.Row: model.Row, story.Tombstone: model.Dropped, story.Health: model.Dropped, story.Duplicate: model.Dropped, story.Poison: model.Poison, story.Control: model.Control,
+				story.Breaks: model.Poison, story.Unfit: model.Poison,
 				story.Was: model.Row, story.Becomes: model.Row, // of tables that are altered: not judged here
 			}[kind]
 		}

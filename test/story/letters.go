@@ -51,6 +51,8 @@ type DeadLetters struct {
 	Next   func() int // the number of the table's next version, which tells when a letter was durable
 	Broker *Broker
 	Member string
+	// Attempts are those before a record counts as isolated.
+	Attempts int
 	// Broken, if set, is asked before each step and may fail it: what is Transient is tried again, as a guard would.
 	Broken func(step string) error
 	// Late takes letters that nobody waits for any more.
@@ -149,8 +151,15 @@ func (d *DeadLetters) append(l *deadletter.Letter) {
 	d.Log.letters = append(d.Log.letters, Letter{
 		Source: Source{l.Source.Topic, l.Source.TopicID[15], l.Source.ID, l.Source.Offset}, By: d.Member, Batch: l.Batch, Before: before,
 	})
-	if l.Member != d.Member || l.Reason == deadletter.Unspecified || l.Class != classify.Poison {
-		d.Broker.blame("letter of %v by %s is %v, %s, by %s", l.Source, d.Member, l.Class, l.Reason, l.Member)
+	k := d.Broker.kind(l.Source.Topic, l.Source.ID, l.Source.Offset)
+	isolated, retries := k == Breaks || k == Unfit, 0
+	if isolated {
+		retries = d.Attempts
+	}
+	if l.Member != d.Member || l.Reason == deadletter.Unspecified || l.Class != classify.Poison || isolated != (l.Reason == deadletter.Isolated) ||
+		l.Retries != retries || l.LastFailure.Before(l.FirstFailure) {
+		d.Broker.blame("letter of %v by %s is %v, %s, by %s after %d retries from %v to %v",
+			l.Source, d.Member, l.Class, l.Reason, l.Member, l.Retries, l.FirstFailure, l.LastFailure)
 	}
 }
 
@@ -163,6 +172,13 @@ func (b *Broker) value(topic string, id int32, offset int64) []byte {
 		return b.Value(k, offset)
 	}
 	return []byte{byte(k)}
+}
+
+// kind is what a record is.
+func (b *Broker) kind(topic string, id int32, offset int64) Kind {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.topics[topic].partitions[id].kinds[offset]
 }
 
 // poison is why the records of this world are bad.

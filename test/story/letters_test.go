@@ -24,7 +24,7 @@ func judgeLetters(t *testing.T, w *story.World, ranges []connector.Range, s uint
 		kinds := w.Broker.Kinds(story.Topic, p.ID)
 		if w.Letters != nil {
 			for o := range w.Letters.Distinct(p.ID) {
-				if kinds[o] != story.Poison {
+				if !kinds[o].Bad() {
 					t.Errorf("seed %d: a letter of %v@%d, which is of kind %c", s, p, o, kinds[o])
 				}
 			}
@@ -35,7 +35,7 @@ func judgeLetters(t *testing.T, w *story.World, ranges []connector.Range, s uint
 			}
 			var bad int64
 			for _, k := range kinds[r.From:r.Next] {
-				if k == story.Poison {
+				if k.Bad() {
 					bad++
 				}
 			}
@@ -400,7 +400,7 @@ func TestBadRecordsStayWithinThePool(t *testing.T) {
 			withLetters(t, 2, func(t *testing.T, w *story.World) {
 				w.Fetch, w.Batch, w.CommitRows = 1<<20, 12*large, 1000
 				w.Broker.Value = func(k story.Kind, _ int64) []byte {
-					if k == story.Poison {
+					if k.Bad() {
 						return append([]byte{byte(k)}, make([]byte, large)...)
 					}
 					return append([]byte{byte(k)}, make([]byte, 100)...)

@@ -53,6 +53,10 @@ type World struct {
 	Others map[string]*TableLog
 	// Follow replaces Pauses for a process, if set: it begins once ready is closed, and ctx ends with it.
 	Follow func(ctx context.Context, process string) (ready <-chan struct{}, paused func(connector.Partition) *connector.Hold)
+	// Retry is for cuts that fail for a reason that nobody knows.
+	Retry reliability.RecordRetry
+	// Odd replaces what the encoder does with rows, which is to panic on those of kind Unfit.
+	Odd func(Source)
 	// Trace is given to the members and their tables.
 	Trace func(format string, args ...any)
 	// Open replaces the in-memory table of a process, if set. end is called when the process has ended, crash before.
@@ -116,7 +120,10 @@ func (w *World) Begin(ctx context.Context) *Process {
 		Name: fmt.Sprintf("m%d", w.born), stop: cancel, done: make(chan struct{}), Metrics: prometheus.NewRegistry(),
 	}
 	p.Member = w.Broker.NewMember(context.WithoutCancel(ctx))
-	p.Table = &Table{Log: w.Log, Member: p.Name, Chance: w.Chance, Late: &w.late, Broken: w.Broken, Trace: w.Trace}
+	p.Table = &Table{Log: w.Log, Member: p.Name, Chance: w.Chance, Late: &w.late, Broken: w.Broken, Trace: w.Trace, Odd: w.unfit}
+	if w.Odd != nil {
+		p.Table.Odd = w.Odd
+	}
 	p.Member.Trace, p.Member.Position = w.Trace, w.Position
 	p.Member.Memory = bytepool.NewScrubbing(w.Fetch)
 	target := connector.Target{Table: p.Table, Decoder: Decoder{}}
@@ -137,7 +144,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 	}
 	var rules *connector.LetterRules
 	if w.Letters != nil {
-		letters := &DeadLetters{Log: w.Letters, Next: w.next, Broker: w.Broker, Member: p.Name, Broken: w.LettersBroken, Late: &w.late, Trace: w.Trace}
+		letters := &DeadLetters{Log: w.Letters, Next: w.next, Broker: w.Broker, Member: p.Name, Attempts: w.Retry.Attempts(), Broken: w.LettersBroken, Late: &w.late, Trace: w.Trace}
 		crash := p.crash
 		target.Letters, p.crash = letters, func() { letters.Kill(); crash() }
 		rules = &connector.LetterRules{HoldAbove: w.HoldAbove}
@@ -159,8 +166,8 @@ func (w *World) Begin(ctx context.Context) *Process {
 	}
 	feed := connector.TopicConfig{
 		Topic: Topic, Table: "t", Start: w.Start, Commit: connector.Limits{Every: w.Every, Rows: w.CommitRows, Bytes: 1 << 20},
-		HealthRecords: connector.HealthRecords{Drop: true},
-		Letters:       rules,
+		HealthRecords: connector.HealthRecords{Drop: true}, Retry: w.Retry,
+		Letters: rules,
 	}
 	p.Connector = &connector.Connector{
 		Config: connector.Config{
@@ -208,6 +215,13 @@ func (w *World) Begin(ctx context.Context) *Process {
 		}
 	}()
 	return p
+}
+
+// unfit is what the encoder does with a row.
+func (w *World) unfit(s Source) {
+	if s.Topic == Topic && w.Broker.Kinds(Topic, s.ID)[s.Offset] == Unfit {
+		panic(fmt.Sprintf("the encoder breaks on %v", s))
+	}
 }
 
 // Counted is the value of a counter of the process, the sum over its labels.

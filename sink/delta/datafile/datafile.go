@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"runtime/debug"
 	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -173,7 +172,7 @@ func (e *encoder) shared(ctx context.Context, shares *Shares, c chunk) encoded {
 func (e *encoder) protected(ctx context.Context, c chunk) (g encoded) {
 	defer func() {
 		if r := recover(); r != nil {
-			g = encoded{err: fmt.Errorf("panic: %v\n%s", r, debug.Stack())}
+			g = encoded{err: connector.Recovered("encode", r)}
 		}
 	}()
 	g, err := e.encode(ctx, c)

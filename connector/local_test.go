@@ -1,0 +1,68 @@
+package connector
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"sluice/classify"
+)
+
+func TestLocal(t *testing.T) {
+	for _, err := range []error{
+		nil, classify.Mark(io.EOF, classify.Poison), classify.Mark(io.EOF, classify.Fenced), classify.Mark(io.EOF, classify.Canceled),
+		fmt.Errorf("with a cause: %w", Held(ReasonStoreDown, "no route", nil)), Local("encode", io.EOF),
+	} {
+		if got := Local("decode", err); got != err { //nolint:errorlint // the very same
+			t.Errorf("%v became %v", err, got)
+		}
+	}
+	for _, err := range []error{io.EOF, classify.Mark(io.EOF, classify.Transient), classify.Mark(io.EOF, classify.Fatal)} {
+		local := (*LocalError)(nil)
+		if got := Local("decode", err); !errors.As(got, &local) || local.Doing != "decode" || !errors.Is(got, err) {
+			t.Errorf("%v became %v", err, got)
+		}
+	}
+}
+
+// TestRecovered: what is kept of a panic says where it was and nothing of what it was about.
+func TestRecovered(t *testing.T) {
+	secret := "geheim"
+	deep := func(f func()) (err error) {
+		defer func() { err = Recovered("decode", recover()) }()
+		f()
+		return nil
+	}
+	var none []int
+	for _, c := range []struct {
+		f    func()
+		want string
+	}{
+		{func() {}, ""},
+		{func() { _ = none[len(secret)] }, "decode: panic: runtime error: index out of range [6] with length 0"},
+		{func() { panic("value " + secret) }, "decode: panic of type string"},
+		{func() { panic(errors.New(secret)) }, "decode: panic of type *errors.errorString"},
+	} {
+		err := deep(c.f)
+		if c.want == "" {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		local := (*LocalError)(nil)
+		if !errors.As(err, &local) || err.Error() != c.want {
+			t.Errorf("got %v, want %s", err, c.want)
+			continue
+		}
+		at := errors.Unwrap(errors.Unwrap(err)).Error()
+		if first, _, _ := strings.Cut(at, "\n"); !strings.Contains(first, "TestRecovered.func") || !strings.Contains(first, "local_test.go:") {
+			t.Errorf("the first frame is %s of\n%s", first, at)
+		}
+		if strings.Contains(err.Error()+at, secret) {
+			t.Errorf("quotes: %v\n%s", err, at)
+		}
+	}
+}

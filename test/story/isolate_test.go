@@ -1,0 +1,283 @@
+package story_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/connector"
+	"sluice/reliability"
+	"sluice/test/story"
+)
+
+// thrice is patient for 1, 2 and 3 seconds.
+var thrice = reliability.RecordRetry{Max: 3, Wait: time.Second, Curve: reliability.Linear}
+
+// ours is scene with a dead-letter topic and record_retry.
+func ours(t *testing.T, partitions int, play func(t *testing.T, w *story.World)) {
+	t.Helper()
+	withLetters(t, partitions, func(t *testing.T, w *story.World) {
+		w.Retry = thrice
+		play(t, w)
+		w.Close()
+		for _, v := range w.Broker.Violations() {
+			t.Error(v)
+		}
+	})
+}
+
+// TestSchedulesOfOurOwnFailures is TestSchedules with records on which the decoder breaks or panics, and with rows on which
+// the encoder panics. Each of them becomes a letter, nothing else does, and nothing is lost.
+func TestSchedulesOfOurOwnFailures(t *testing.T) {
+	first, last := uint64(1), uint64(*seeds)/3
+	if *seed != 0 {
+		first, last = *seed, *seed
+	}
+	letters := 0
+	for s := first; s <= last && !t.Failed(); s++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := story.NewWorld(s, 3)
+			w.Letters = &story.LetterLog{}
+			w.Retry = reliability.RecordRetry{Max: int(s % 3), Wait: 100 * time.Millisecond, Curve: reliability.Linear}
+			play(t, w, s)
+			letters += len(w.Letters.All())
+		})
+	}
+	t.Logf("%d schedules, %d letters", last-first+1, letters)
+}
+
+func TestARecordAtFaultIsIsolated(t *testing.T) {
+	for name, c := range map[string]struct {
+		produce [2]string
+		rows    [2][]int64
+		letters [2][]int64
+	}{
+		"the encoder panics on a row": {
+			[2]string{"rrrrerrrrrr", "rrr"}, [2][]int64{{0, 1, 2, 3, 5, 6, 7, 8, 9, 10}, {0, 1, 2}}, [2][]int64{{4}, nil},
+		},
+		"on two rows of one cut": {
+			[2]string{"rerrrrrrerrr", "rrr"}, [2][]int64{{0, 2, 3, 4, 5, 6, 7, 9, 10, 11}, {0, 1, 2}}, [2][]int64{{1, 8}, nil},
+		},
+		"on rows of two partitions": {
+			[2]string{"errr", "rrre"}, [2][]int64{{1, 2, 3}, {0, 1, 2}}, [2][]int64{{0}, {3}},
+		},
+		"offsets have holes": {
+			[2]string{"rctrecctrr", "rcerr"}, [2][]int64{{0, 3, 8, 9}, {0, 3, 4}}, [2][]int64{{4}, {2}},
+		},
+		"the decoder panics": {
+			[2]string{"rrrrxrr", "rrr"}, [2][]int64{{0, 1, 2, 3, 5, 6}, {0, 1, 2}}, [2][]int64{{4}, nil},
+		},
+		"the decoder fails without a reason": {
+			[2]string{"rrrxrrr", "rrr"}, [2][]int64{{0, 1, 2, 4, 5, 6}, {0, 1, 2}}, [2][]int64{{3}, nil},
+		},
+		"all kinds": {
+			[2]string{"rxprerrxpe", "rrxx"}, [2][]int64{{0, 3, 5, 6}, {0, 1}}, [2][]int64{{1, 2, 4, 7, 8, 9}, {2, 3}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours(t, 2, func(t *testing.T, w *story.World) {
+				for id, kinds := range c.produce {
+					w.Broker.Produce(story.Topic, int32(id), kinds, "k")
+				}
+				began := time.Now()
+				p := w.Begin(t.Context())
+				p.Member.Assign(joined(w, 0, 1))
+				eventually(t, "end", w.AtEnd)
+				for id := range c.produce {
+					wantRows(t, w, int32(id), c.rows[id])
+					wantLetters(t, w, int32(id), c.letters[id]...)
+				}
+				wantHolds(t, p, map[int32]connector.Reason{})
+				if took := time.Since(began); took < 6*time.Second {
+					t.Errorf("given up after %v, want at least the pauses of 1, 2 and 3 s", took)
+				}
+				if got := p.Counted("worker_retry_count_total"); got < 3 {
+					t.Errorf("%v attempts counted", got)
+				}
+			})
+		})
+	}
+}
+
+// TestAFailureThatPassesLeavesNoLetter: the second try works.
+func TestAFailureThatPassesLeavesNoLetter(t *testing.T) {
+	ours(t, 1, func(t *testing.T, w *story.World) {
+		var failed atomic.Int64
+		w.Odd = func(s story.Source) {
+			if s.Offset == 2 && failed.Add(1) == 1 {
+				panic("once")
+			}
+		}
+		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "end", w.AtEnd)
+		wantRows(t, w, 0, []int64{0, 1, 2, 3})
+		wantLetters(t, w, 0)
+		if got := p.Counted("worker_retry_count_total"); got != 1 {
+			t.Errorf("%v attempts counted, want 1", got)
+		}
+	})
+}
+
+// TestNobodyAtFault: where every row fails, or only some of them together, there is no letter, however long it lasts. It is
+// tried on, counted, and goes on by itself.
+func TestNobodyAtFault(t *testing.T) {
+	for name, odd := range map[string]func(inCut map[int64]bool, s story.Source){
+		"all rows fail": func(map[int64]bool, story.Source) { panic("all") },
+		"two rows fail only": func(in map[int64]bool, _ story.Source) {
+			if in[1] && in[6] {
+				panic("together")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours(t, 1, func(t *testing.T, w *story.World) {
+				var (
+					healed atomic.Bool
+					mu     sync.Mutex
+					in     = map[int64]bool{}
+				)
+				w.Odd = func(s story.Source) {
+					mu.Lock()
+					defer mu.Unlock()
+					if s.Offset < 0 {
+						clear(in)
+						return
+					}
+					in[s.Offset] = true
+					if !healed.Load() {
+						odd(in, s)
+					}
+				}
+				w.Broker.Produce(story.Topic, 0, "rrrrrrrr", "k")
+				p := w.Begin(t.Context())
+				p.Member.Assign(joined(w, 0))
+				time.Sleep(5 * time.Minute)
+				wantLetters(t, w, 0)
+				wantRows(t, w, 0, nil)
+				if at := w.Position(0); at != 0 {
+					t.Errorf("the table stands at %d", at)
+				}
+				if got := p.Counted("sluice_commit_failures_total"); got < 10 {
+					t.Errorf("%v failures counted", got)
+				}
+				if got := p.Counted("worker_retry_count_total"); got != 3 {
+					t.Errorf("%v attempts counted, want 3", got)
+				}
+				healed.Store(true)
+				eventually(t, "end", w.AtEnd)
+				wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5, 6, 7})
+				wantLetters(t, w, 0)
+			})
+		})
+	}
+}
+
+// TestADecoderThatAlwaysFails: nothing is at fault by itself.
+func TestADecoderThatAlwaysFails(t *testing.T) {
+	ours(t, 1, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, strings.Repeat("x", 200), "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		time.Sleep(5 * time.Minute)
+		wantLetters(t, w, 0)
+		if at := w.Position(0); at != 0 {
+			t.Errorf("the table stands at %d", at)
+		}
+	})
+}
+
+// TestIsolatedRecordsHoldWithoutLetters: bad_records: hold.
+func TestIsolatedRecordsHoldWithoutLetters(t *testing.T) {
+	for _, kinds := range []string{"rrerr", "rrxrr"} {
+		scene(t, 2, func(t *testing.T, w *story.World) {
+			w.Retry = thrice
+			w.Broker.Produce(story.Topic, 0, kinds, "k")
+			w.Broker.Produce(story.Topic, 1, "rrr", "k")
+			p := w.Begin(t.Context())
+			p.Member.Assign(joined(w, 0, 1))
+			wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPoison})
+			eventually(t, "the others pass", func() bool { return w.Position(0) == 2 && w.Position(1) == 3 })
+			for _, c := range p.Connector.Status().Claims {
+				if c.Hold != nil && (c.Hold.Offset != 2 || !strings.Contains(c.Hold.Detail, "isolated: ")) {
+					t.Errorf("held at %d: %s", c.Hold.Offset, c.Hold.Detail)
+				}
+			}
+			wantRows(t, w, 0, []int64{0, 1})
+			failures := p.Counted("sluice_commit_failures_total")
+			time.Sleep(10 * time.Minute) // looked at each minute, and not tried again
+			if got := p.Counted("sluice_commit_failures_total"); got != failures {
+				t.Errorf("%v failures, %v before it was held", got, failures)
+			}
+		})
+	}
+}
+
+// TestAPauseDoesNotDelayTheEnd: a stop between two attempts is not a matter of the pause.
+func TestAPauseDoesNotDelayTheEnd(t *testing.T) {
+	ours(t, 1, func(t *testing.T, w *story.World) {
+		w.Retry = reliability.RecordRetry{Curve: reliability.Scheduled, Schedule: []time.Duration{30 * time.Minute}}
+		w.Broker.Produce(story.Topic, 0, "rrer", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "the first failure", func() bool { return p.Counted("worker_retry_count_total") == 1 })
+		time.Sleep(10 * time.Second)
+		began := time.Now()
+		w.Stop(p)
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("stopped after %v", took)
+		}
+		wantRows(t, w, 0, nil)
+		wantLetters(t, w, 0)
+	})
+}
+
+// TestWayOfAnIsolatedRecord is what the world outside sees of it.
+func TestWayOfAnIsolatedRecord(t *testing.T) {
+	var (
+		mu    sync.Mutex
+		trace strings.Builder
+	)
+	ours(t, 1, func(t *testing.T, w *story.World) {
+		began := time.Now()
+		w.Retry = reliability.RecordRetry{Curve: reliability.Scheduled, Schedule: []time.Duration{5 * time.Second, 60 * time.Second}}
+		w.Trace = func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			if line := fmt.Sprintf(format, args...); !strings.HasPrefix(line, "bounds") && !strings.HasPrefix(line, "load") && !strings.HasPrefix(line, "fetch") {
+				fmt.Fprintf(&trace, "%3.0fs %s\n", time.Since(began).Seconds(), line)
+			}
+		}
+		w.Broker.Produce(story.Topic, 0, "rrerrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "end", w.AtEnd)
+		if got := slices.Sorted(maps.Keys(w.Letters.Distinct(0))); !slices.Equal(got, []int64{2}) {
+			t.Errorf("letters %v", got)
+		}
+	})
+	golden := filepath.Join("testdata", "isolated.txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(trace.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), trace.String()); diff != "" {
+		t.Errorf("-want +got (go test -update writes it anew)\n%s", diff)
+	}
+}
