@@ -129,10 +129,7 @@ func (o *storeOutage) run() {
 	})
 	first := time.Now()
 	endStream()
-	if err := s.ledger.Flush(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.awaitRows(int64(s.ledger.Len()))
+	s.awaitRows(s.ledger.Len())
 	m.await("it says that all is well", func(r report) bool { return r.Status == "ok" && len(r.Holds) == 0 })
 	o.checkTrace(ended, first)
 	_, peak, err := resident(m.Pid())
@@ -249,12 +246,7 @@ func (o *storeOutage) positions() map[int32]int64 {
 // letters is how many records lie in the topic's dead-letter topic.
 func (s *scene) letters() (n int64) {
 	s.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer client.Close()
-	ends, err := kadm.NewClient(client).ListEndOffsets(s.ctx, s.name+"-dlq")
+	ends, err := s.admin().ListEndOffsets(s.ctx, s.name+"-dlq")
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -264,6 +256,17 @@ func (s *scene) letters() (n int64) {
 		}
 	})
 	return n
+}
+
+// admin returns a client for questions to Kafka.
+func (s *scene) admin() *kadm.Client {
+	s.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(client.Close)
+	return kadm.NewClient(client)
 }
 
 // heldPartition and standingReport are what /health says of why a member stands.
@@ -311,6 +314,8 @@ type line struct {
 	Dependency string
 	From       string
 	To         string
+	Failures   int
+	Pause      string
 }
 
 // lines returns the lines of the log with a message.

@@ -48,7 +48,7 @@ var list = []mutant{
 		pkg: "./sink/delta", test: "^TestOutcomes$",
 	},
 	{
-		name: "an existing version is always ours",
+		name: "412 as success: an existing version is always ours",
 		file: "sink/delta/offer.go",
 		old:  "case id == p.txnID:", new: "case id != \"\":",
 		pkg: "./sink/delta", test: "^TestLostRace$",
@@ -267,6 +267,26 @@ var list = []mutant{
 		file: "cmd/connector/config_tables.go",
 		old:  "if sameValue(ka[i], kb[i]) {", new: "if sameValue(ka[i], kb[i]) || true {",
 		pkg: "./cmd/connector", test: "^TestBadConfigs$",
+	},
+
+	// What fails.
+	{
+		name: "poison is counted by the breaker",
+		file: "reliability/guard.go",
+		old:  "return err == nil || g.answer(err) || classify.Of(err) != classify.Transient\n\t\t},", new: "return err == nil || g.answer(err)\n\t\t},",
+		pkg: "./reliability", test: "^TestPoisonNeverCounts$",
+	},
+	{
+		name: "jitter comes before the cap",
+		file: "reliability/backoff.go",
+		old:  "return max(0, d+time.Duration(spread))", new: "return max(0, min(d+time.Duration(spread), b.Max))",
+		pkg: "./reliability", test: "^TestBackoffIsSpreadAtTheCapToo$",
+	},
+	{
+		name: "a cancelled request counts as a success",
+		file: "reliability/guard.go",
+		old:  "return err != nil && classify.Of(err) == classify.Canceled }", new: "return err != nil && classify.Of(err) == classify.Canceled && err == nil }",
+		pkg: "./reliability", test: "^TestCancelledCallsDoNotCount$",
 	},
 
 	// The wire.
