@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -188,7 +189,7 @@ func (o *storeOutage) watch(from time.Time) {
 		if err != nil {
 			o.s.t.Fatal(err)
 		}
-		if _ = resp.Body.Close(); resp.StatusCode != 200 {
+		if _ = resp.Body.Close(); resp.StatusCode != http.StatusOK {
 			o.s.t.Errorf("/health/live answers %d", resp.StatusCode)
 		}
 		select {
