@@ -38,8 +38,22 @@ func TestMemory(t *testing.T) {
 		t.Parallel()
 		s := newSceneOf(t, 8)
 		s.backlog(memoryRecords, "zstd")
-		s.large(16)
+		s.large(16, largeOrder)
 		s.untilCurrentWithin(littleMemory)
+	})
+	t.Run("bad records of 8 MiB", func(t *testing.T) {
+		t.Parallel()
+		s := newSceneOf(t, 8)
+		s.backlog(memoryRecords/4, "zstd")
+		s.large(64, strings.TrimSuffix(largeOrder, "}"))
+		s.untilCurrentWithin(littleMemory, withLetters)
+	})
+	t.Run("two of five are bad", func(t *testing.T) {
+		t.Parallel()
+		s := newSceneOf(t, 8)
+		s.orders.Bad = 400
+		s.backlog(memoryRecords/2, "lz4")
+		s.untilCurrentWithin(littleMemory, withLetters)
 	})
 	t.Run("512 partitions, 500 of them idle", func(t *testing.T) {
 		t.Parallel()
@@ -114,8 +128,11 @@ func (s *scene) client() *kgo.Client {
 	return client
 }
 
+// largeOrder has a number and a text.
+const largeOrder = `{"order_id":"large-%d","coupon":"%s"}`
+
 // large produces n records of 8 MiB, which hardly shrink.
-func (s *scene) large(n int) {
+func (s *scene) large(n int, format string) {
 	s.t.Helper()
 	client := s.client()
 	note := make([]byte, 8<<20)
@@ -123,7 +140,7 @@ func (s *scene) large(n int) {
 		for j := range note {
 			note[j] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-"[s.random.IntN(64)]
 		}
-		value := fmt.Appendf(nil, `{"order_id":"large-%d","coupon":"%s"}`, i, note)
+		value := fmt.Appendf(nil, format, i, note)
 		rec := &kgo.Record{Topic: s.name, Partition: int32(i % 8), Value: value}
 		if err := client.ProduceSync(s.ctx, rec).FirstErr(); err != nil {
 			s.t.Fatal(err)
@@ -169,8 +186,8 @@ func (s *scene) untilCurrentWithin(change ...setting) {
 	if peak > mostResident && bounded() {
 		s.t.Errorf("%d MiB resident, the limit and 15 %% are %d", peak>>20, mostResident>>20)
 	}
-	if rows := tablelog.Rows(s.commits()); rows != s.produced {
-		s.t.Errorf("%d rows of %d records", rows, s.produced)
+	if rows, letters := tablelog.Rows(s.commits()), s.passed(); rows+letters != s.produced {
+		s.t.Errorf("%d rows and %d dead letters of %d records", rows, letters, s.produced)
 	}
 	path, _ = s.config(append(change, func(c *settings) { c.store = shared.minio.Endpoint })...)
 	if code, text := s.command("verify", "--kafka", "--config", path); code != 0 {
