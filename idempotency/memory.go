@@ -203,6 +203,16 @@ func (m *Memory) Release(s Scope) {
 	}
 }
 
+// Entries is how many fingerprints of a scope are remembered.
+func (m *Memory) Entries(s Scope) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.windows[s]; w != nil {
+		return int64(w.count)
+	}
+	return 0
+}
+
 // MemoryStats are numbers about a [Memory].
 type MemoryStats struct {
 	Scopes  int

@@ -150,6 +150,8 @@ func describe(e opslog.Entry) string {
 		return "resume " + listTargets(b.Targets)
 	case opslog.FloodAllow:
 		return fmt.Sprintf("deadletters allow %s until %s", plain(b.Topic), b.Until.UTC().Format(time.RFC3339))
+	case opslog.Forget:
+		return fmt.Sprintf("fingerprints reset %s in table %s: %s", plain(b.Topic), plain(b.Table), listBelow(b.Below))
 	case opslog.OffsetsIntent:
 		return fmt.Sprintf("%s of table %s begins: %s", plain(b.Command), plain(b.Table), listMoves(b.Moves))
 	case opslog.OffsetsDone:

@@ -31,6 +31,9 @@ func (s *system) duplicates(t TopicConfig) *connector.Duplicates {
 	}
 	return &connector.Duplicates{
 		Identity: id, Window: t.Identity.Window, Sweep: t.Identity.Sweep, Store: s.fingerprints,
+		Reset: func(p connector.Partition) int64 {
+			return s.operations.State().Forgotten(p.Topic, p.TopicID.String(), p.ID)
+		},
 	}
 }
 

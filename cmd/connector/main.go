@@ -77,6 +77,7 @@ func (c *cli) commands() []*cobra.Command {
 		c.offsetsCommand(),
 		c.holdsCommand(),
 		c.deadLettersCommand(),
+		c.fingerprintsCommand(),
 		c.pauseCommand(),
 		c.resumeCommand(),
 		c.auditCommand(),

@@ -159,7 +159,7 @@ func (o *opened) fits(table *schema.Schema) error {
 	if err := table.HasKafkaColumns(); err != nil {
 		return err
 	}
-	configured, err := schema.ParseDDL(o.table.Schema)
+	configured, err := o.table.columns()
 	if err != nil {
 		return err
 	}

@@ -39,36 +39,41 @@ func (t *Table) Recall(s *connector.Snapshot, q connector.Recall) (connector.Rea
 	}
 	read := t.scanner(s)
 	return func(ctx context.Context, each func(connector.Recalled) error) error {
-		var entries []idempotency.Entry
-		return read(ctx, query, func(rows scan.Rows) (err error) {
-			columns := rows.Batch.Columns()
-			if entries, err = identifier.Entries(columns[0], columns[3], columns[4], entries[:0]); err != nil {
-				return fmt.Errorf("%s: %w", rows.Path, err)
-			}
-			topics, isText := columns[1].(*array.String)
-			partitions, isInteger := columns[2].(*array.Int32)
-			if !isText || !isInteger {
-				return fmt.Errorf("%s: columns of %s and %s are no topics and partitions", rows.Path, columns[1].DataType(), columns[2].DataType())
-			}
-			// Rows of a partition lie together.
-			for from, to := 0, 0; from < len(entries); from = to {
-				same := func(row int) bool {
-					return topics.IsValid(row) && partitions.IsValid(row) && columns[3].IsValid(row) &&
-						topics.Value(row) == topics.Value(from) && partitions.Value(row) == partitions.Value(from)
-				}
-				if to = from + 1; !same(from) {
-					continue // it stems from nowhere in Kafka
-				}
-				for to < len(entries) && same(to) {
-					to++
-				}
-				if err := each(connector.Recalled{
-					Topic: topics.Value(from), Partition: partitions.Value(from), Written: rows.Written, Entries: entries[from:to],
-				}); err != nil {
-					return err
-				}
-			}
-			return nil
+		return read(ctx, query, func(rows scan.Rows) error {
+			return Recalled(identifier, rows, func(topic string, partition int32, entries []idempotency.Entry) error {
+				return each(connector.Recalled{Topic: topic, Partition: partition, Written: rows.Written, Entries: entries})
+			})
 		})
 	}, nil
+}
+
+// Recalled turns rows of a scan into entries and hands over those that lie together, of one partition. The columns of the
+// scan are what identifier names, then topic, partition, offset and timestamp.
+func Recalled(identifier *schema.Identifier, rows scan.Rows, each func(topic string, partition int32, entries []idempotency.Entry) error) error {
+	columns := rows.Batch.Columns()
+	entries, err := identifier.Entries(columns[0], columns[3], columns[4], nil)
+	if err != nil {
+		return fmt.Errorf("%s: %w", rows.Path, err)
+	}
+	topics, isText := columns[1].(*array.String)
+	partitions, isInteger := columns[2].(*array.Int32)
+	if !isText || !isInteger {
+		return fmt.Errorf("%s: columns of %s and %s are no topics and partitions", rows.Path, columns[1].DataType(), columns[2].DataType())
+	}
+	for from, to := 0, 0; from < len(entries); from = to {
+		same := func(row int) bool {
+			return topics.IsValid(row) && partitions.IsValid(row) && columns[3].IsValid(row) &&
+				topics.Value(row) == topics.Value(from) && partitions.Value(row) == partitions.Value(from)
+		}
+		if to = from + 1; !same(from) {
+			continue // it stems from nowhere in Kafka
+		}
+		for to < len(entries) && same(to) {
+			to++
+		}
+		if err := each(topics.Value(from), partitions.Value(from), entries[from:to]); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Body is the part of an operation that belongs to its kind: [Pause], [Resume], [OffsetsIntent], [OffsetsDone]
-// or [FloodAllow].
+// [FloodAllow] or [Forget].
 type Body interface {
 	Kind() Kind
 	check() error
@@ -141,6 +141,20 @@ type FloodAllow struct {
 	Until time.Time `json:"until"` // by the clock of who wrote it
 }
 
+// Forget has the fingerprints of a topic forgotten: those of rows below offsets. Records behind them are remembered again.
+type Forget struct {
+	Topic string  `json:"topic"`
+	Table string  `json:"table"`
+	Below []Below `json:"below"`
+}
+
+// Below is an offset of a partition.
+type Below struct {
+	TopicID   string `json:"topic_id,omitempty"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+}
+
 // Outcome is what became of a commit.
 type Outcome string
 
@@ -165,6 +179,26 @@ func (OffsetsDone) Kind() Kind { return KindOffsetsDone }
 
 // Kind implements [Body].
 func (FloodAllow) Kind() Kind { return KindFloodAllow }
+
+// Kind implements [Body].
+func (Forget) Kind() Kind { return KindForget }
+
+func (f Forget) check() error {
+	switch {
+	case f.Topic == "":
+		return errors.New("the topic is missing")
+	case f.Table == "":
+		return errors.New("the table is missing")
+	case len(f.Below) == 0:
+		return errors.New("there is no partition")
+	}
+	for _, b := range f.Below {
+		if b.Partition < 0 || b.Offset < 0 {
+			return fmt.Errorf("%+v is no offset of a partition", b)
+		}
+	}
+	return nil
+}
 
 func (p Pause) check() error  { return checkTargets(p.Targets) }
 func (r Resume) check() error { return checkTargets(r.Targets) }
@@ -235,6 +269,8 @@ func decodeBody(k Kind, raw json.RawMessage) (Body, error) {
 		return decodeAs[OffsetsDone](raw)
 	case KindFloodAllow:
 		return decodeAs[FloodAllow](raw)
+	case KindForget:
+		return decodeAs[Forget](raw)
 	}
 	return nil, fmt.Errorf("%w: %q", ErrUnknownKind, k)
 }

@@ -25,6 +25,7 @@ const (
 	KindOffsetsIntent Kind = "offsets.intent"
 	KindOffsetsDone   Kind = "offsets.done"
 	KindFloodAllow    Kind = "flood.allow"
+	KindForget        Kind = "fingerprints.reset"
 )
 
 // Operation is what an operator wants to be known of. Its kind is that of Body.

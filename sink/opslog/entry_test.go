@@ -134,13 +134,18 @@ func drawBody(t *rapid.T) Body {
 		}
 	})
 	targets, moves := rapid.SliceOfN(target, 1, 4), rapid.SliceOfN(move, 1, 4)
-	switch rapid.IntRange(0, 4).Draw(t, "kind") {
+	switch rapid.IntRange(0, 5).Draw(t, "kind") {
 	case 0:
 		return Pause{targets.Draw(t, "targets")}
 	case 1:
 		return Resume{targets.Draw(t, "targets")}
 	case 2:
 		return OffsetsIntent{"offsets set", "orders", moves.Draw(t, "moves")}
+	case 4:
+		below := rapid.Custom(func(t *rapid.T) Below {
+			return Below{rapid.SampledFrom([]string{"", "AAAA"}).Draw(t, "id"), rapid.Int32Range(0, 1<<30).Draw(t, "partition"), rapid.Int64Min(0).Draw(t, "offset")}
+		})
+		return Forget{"orders", "orders", rapid.SliceOfN(below, 1, 4).Draw(t, "below")}
 	case 3:
 		return FloodAllow{"orders", time.UnixMilli(rapid.Int64Range(1, 1<<40).Draw(t, "until")).UTC()}
 	}

@@ -164,14 +164,16 @@ func TestPreSeesTheStateThatTheEntryFollows(t *testing.T) {
 func TestAppendRefusesWhatSaysNothing(t *testing.T) {
 	l := open(objstore.NewMem())
 	for name, op := range map[string]opslog.Operation{
-		"no body":     {Operator: "a", Reason: "r"},
-		"no operator": {Reason: "r", Body: opslog.Pause{Targets: []opslog.Target{opslog.All()}}},
-		"no reason":   {Operator: "a", Body: opslog.Pause{Targets: []opslog.Target{opslog.All()}}},
-		"no target":   {Operator: "a", Reason: "r", Body: opslog.Resume{}},
-		"no move":     {Operator: "a", Reason: "r", Body: opslog.OffsetsIntent{Command: "offsets set", Table: "t"}},
-		"no topic":    {Operator: "a", Reason: "r", Body: opslog.FloodAllow{Until: time.Now()}},
-		"no end":      {Operator: "a", Reason: "r", Body: opslog.FloodAllow{Topic: "a"}},
-		"no outcome":  {Operator: "a", Reason: "r", Body: opslog.OffsetsDone{Intent: 1, Command: "c", Table: "t", Moves: []opslog.Move{{Topic: "a"}}}},
+		"no body":                {Operator: "a", Reason: "r"},
+		"no operator":            {Reason: "r", Body: opslog.Pause{Targets: []opslog.Target{opslog.All()}}},
+		"no reason":              {Operator: "a", Body: opslog.Pause{Targets: []opslog.Target{opslog.All()}}},
+		"no target":              {Operator: "a", Reason: "r", Body: opslog.Resume{}},
+		"no move":                {Operator: "a", Reason: "r", Body: opslog.OffsetsIntent{Command: "offsets set", Table: "t"}},
+		"no topic":               {Operator: "a", Reason: "r", Body: opslog.FloodAllow{Until: time.Now()}},
+		"nothing to forget":      {Operator: "a", Reason: "r", Body: opslog.Forget{Topic: "a", Table: "t"}},
+		"forget below no offset": {Operator: "a", Reason: "r", Body: opslog.Forget{Topic: "a", Table: "t", Below: []opslog.Below{{Offset: -1}}}},
+		"no end":                 {Operator: "a", Reason: "r", Body: opslog.FloodAllow{Topic: "a"}},
+		"no outcome":             {Operator: "a", Reason: "r", Body: opslog.OffsetsDone{Intent: 1, Command: "c", Table: "t", Moves: []opslog.Move{{Topic: "a"}}}},
 	} {
 		if e, err := l.Append(t.Context(), op, nil); err == nil || classify.Of(err) != classify.Fatal {
 			t.Errorf("%s: %+v %v", name, e, err)

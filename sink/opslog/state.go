@@ -11,6 +11,13 @@ type State struct {
 	head   Head
 	pauses map[Target]Paused
 	floods map[string]FloodAllowance // by topic
+	forget map[source]int64          // the offset below which fingerprints are forgotten
+}
+
+// source is a partition of a topic as it exists.
+type source struct {
+	topic, topicID string
+	partition      int32
 }
 
 // Paused is a pause that stands.
@@ -77,6 +84,15 @@ func (s *State) FloodAllowance(topic string) (FloodAllowance, bool) {
 	return a, ok
 }
 
+// Forgotten is the offset of a partition below which its fingerprints are forgotten, 0 if an operator never said so. The nil
+// State has forgotten nothing.
+func (s *State) Forgotten(topic, topicID string, partition int32) int64 {
+	if s == nil {
+		return 0
+	}
+	return s.forget[source{topic, topicID, partition}]
+}
+
 func (s *State) pausesWhere(want func(Paused) bool) (all []Paused) {
 	for _, t := range slices.SortedFunc(maps.Keys(s.pauses), compareTargets) {
 		if p := s.pauses[t]; want(p) {
@@ -88,7 +104,7 @@ func (s *State) pausesWhere(want func(Paused) bool) (all []Paused) {
 
 // after returns the state with one more entry. What is paused already stays as it was: since and why do not change.
 func (s *State) after(e Entry) *State {
-	next := &State{head: e.Head(), pauses: s.pauses, floods: s.floods}
+	next := &State{head: e.Head(), pauses: s.pauses, floods: s.floods, forget: s.forget}
 	body, err := e.Decode()
 	if err != nil {
 		return next // of a later version: parse lets nothing else through
@@ -116,6 +132,14 @@ func (s *State) after(e Entry) *State {
 		}
 		next.floods[b.Topic] = FloodAllowance{
 			Topic: b.Topic, Since: e.At, Until: b.Until, Operator: e.Operator, Reason: e.Reason, Seq: e.Seq,
+		}
+	case Forget:
+		next.forget = maps.Clone(s.forget)
+		if next.forget == nil {
+			next.forget = map[source]int64{}
+		}
+		for _, below := range b.Below {
+			next.forget[source{b.Topic, below.TopicID, below.Partition}] = below.Offset
 		}
 	}
 	return next

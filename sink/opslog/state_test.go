@@ -136,3 +136,29 @@ func TestPausedIsWhatTheWordsSay(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatIsForgotten(t *testing.T) {
+	s := &State{}
+	add := func(b Body) { s = s.after(entry(t, s.head.Seq+1, b)) }
+	want := func(topic, id string, partition int32, below int64) {
+		t.Helper()
+		if got := s.Forgotten(topic, id, partition); got != below {
+			t.Errorf("%s %s %d is forgotten below %d, want %d", topic, id, partition, got, below)
+		}
+	}
+	want("a", "X", 0, 0)
+	add(Forget{"a", "t", []Below{{"X", 0, 7}, {"X", 1, 9}}})
+	before := s
+	add(Pause{[]Target{Topic("a")}})
+	add(Forget{"a", "t", []Below{{"X", 0, 12}}})
+	want("a", "X", 0, 12)
+	want("a", "X", 1, 9)
+	want("a", "Y", 0, 0) // another topic under the old name
+	want("b", "X", 0, 0)
+	if before.Forgotten("a", "X", 0) != 7 {
+		t.Error("an older state changed")
+	}
+	if (*State)(nil).Forgotten("a", "X", 0) != 0 {
+		t.Error("a log that nobody has read has forgotten something")
+	}
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/idempotency"
+	"sluice/sink/opslog"
+)
+
+func (c *cli) fingerprintsResetCommand() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "reset TOPIC --reason TEXT",
+		Short: "Have the fingerprints of a topic forgotten",
+		Long: `Writes to the operations log that what the table has of a topic now is not
+remembered any more; no running connector is needed. Members hear of it within
+ten seconds and remember what comes behind, and so does whoever takes over. A
+record that was there before becomes a row once more if it is sent again.`,
+		Example: `  connector fingerprints reset orders --reason "the producer sends yesterday's orders again, corrected"`,
+		Args:    cobra.ExactArgs(1),
+	}
+	ch := c.changeFlags(cmd)
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait for the store")
+	c.configFlag(cmd)
+	c.outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		config, err := c.load()
+		if err != nil {
+			return err
+		}
+		topic, meant, _ := config.route(args[0])
+		switch {
+		case !meant:
+			return exitError{exitUsage, fmt.Errorf("topic %s is not in topics: write one of %v", args[0], config.meant())}
+		case topic.identity().By == idempotency.ByNone:
+			return exitError{exitUsage, fmt.Errorf("topic %s has identity.by: none, so that nothing of it is remembered", args[0])}
+		}
+		if err := c.checkChange(ch); err != nil {
+			return err
+		}
+		reset, err := whatIsThere(cmd.Context(), timeout, config, args[0])
+		if err != nil {
+			return err
+		}
+		line := fmt.Sprintf("the fingerprints of %s are forgotten, as far as table %s goes: %s", plain(reset.Topic), plain(reset.Table), listBelow(reset.Below))
+		return c.decide(cmd.Context(), timeout, config, ch, decision{
+			judge: func(s *opslog.State) ([]string, error) {
+				if !slices.ContainsFunc(reset.Below, func(b opslog.Below) bool { return b.Offset > s.Forgotten(reset.Topic, b.TopicID, b.Partition) }) {
+					return []string{"nothing of " + plain(reset.Topic) + " is remembered"}, errNothingToDo
+				}
+				return nil, nil
+			},
+			body: func() opslog.Body { return reset },
+			plan: func() (string, any) {
+				return fmt.Sprintf("pipeline %s: %s", config.Pipeline, line), resetPlan{config.Pipeline, opslog.KindForget, reset}
+			},
+			done: func() string { return line },
+		})
+	}
+	return cmd
+}
+
+// resetPlan is what a dry run prints as JSON.
+type resetPlan struct {
+	Pipeline string      `json:"pipeline"`
+	Kind     opslog.Kind `json:"kind"`
+	opslog.Forget
+}
+
+func listBelow(all []opslog.Below) string {
+	s := ""
+	for i, b := range all {
+		if i > 0 {
+			s += ", "
+		}
+		s += fmt.Sprintf("partition %d below offset %d", b.Partition, b.Offset)
+	}
+	return s
+}
+
+// whatIsThere says how far the table of a topic is. Rows that are committed between this and the operation are remembered.
+func whatIsThere(ctx context.Context, timeout time.Duration, config *Config, topic string) (f opslog.Forget, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	all, end, err := openAll(ctx, config, []string{topic})
+	if err != nil {
+		return f, err
+	}
+	defer end()
+	s, _, err := all[0].snapshot(ctx)
+	if err != nil {
+		return f, err
+	}
+	f = opslog.Forget{Topic: topic, Table: all[0].table.Table}
+	for appID, next := range s.Positions {
+		id, err := idempotency.ParseAppID(appID)
+		if err == nil && id.TableID == "" && id.Pipeline == config.Pipeline && id.Partition.Topic == topic {
+			f.Below = append(f.Below, opslog.Below{TopicID: id.Partition.TopicID.String(), Partition: id.Partition.ID, Offset: next})
+		}
+	}
+	if len(f.Below) == 0 {
+		return f, exitError{exitRefused, fmt.Errorf("table %s has no position of topic %s: nothing is remembered", f.Table, topic)}
+	}
+	slices.SortFunc(f.Below, func(a, b opslog.Below) int {
+		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.TopicID, b.TopicID))
+	})
+	return f, nil
+}

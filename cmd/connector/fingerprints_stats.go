@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/idempotency"
+	"sluice/sink/delta"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/scan"
+	"sluice/sink/delta/schema"
+	"sluice/sink/opslog"
+)
+
+func (c *cli) fingerprintsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fingerprints",
+		Short: "Look at what duplicates are told by, and have it forgotten",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(c.fingerprintsStatsCommand(), c.fingerprintsResetCommand())
+	return cmd
+}
+
+func (c *cli) fingerprintsStatsCommand() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "Show the windows of fingerprints as the tables have them",
+		Long: `Reads what a member would read that takes the partitions over now: the identity
+of the rows of each window, from the tables alone; no running connector is
+needed. What running members hold is in their metrics sluice_fingerprint*.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			var forgotten *opslog.State
+			return c.eachTable(ctx, func(o *opened) (answer, error) {
+				if forgotten == nil {
+					s, err := stateOfOperations(ctx, o.config)
+					if err != nil {
+						return nil, err
+					}
+					forgotten = s
+				}
+				return readWindows(ctx, o, forgotten)
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to read")
+	c.configFlag(cmd)
+	c.topicFlag(cmd)
+	c.outputFlag(cmd)
+	return cmd
+}
+
+// windows is what fingerprints stats prints of a table.
+type windows struct {
+	URL        string            `json:"url"`
+	Identity   string            `json:"identity"`
+	Partitions []partitionWindow `json:"partitions"`
+	Bytes      int64             `json:"bytes"`           // that a member would take for all of them
+	Limit      int64             `json:"limit"`           // that one may take, for all of its tables
+	Forgotten  int64             `json:"beyond_limit"`    // entries that would be forgotten for want of memory
+	Seconds    float64           `json:"rebuild_seconds"` // that reading took here
+}
+
+// partitionWindow is the window of a partition.
+type partitionWindow struct {
+	Topic     string     `json:"topic"`
+	Partition int32      `json:"partition"`
+	Entries   int64      `json:"entries"`
+	None      int64      `json:"rows_without_identity"`
+	From      *time.Time `json:"from"` // null if nothing was remembered yet
+	Newest    *time.Time `json:"newest"`
+	Reset     int64      `json:"reset_below"`
+}
+
+func (w *windows) wrong() bool { return false }
+
+func (w *windows) print(out io.Writer) error {
+	if _, err := fmt.Fprintf(out, "%s: identity %s\n", w.URL, w.Identity); err != nil || len(w.Partitions) == 0 {
+		return err
+	}
+	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(tw, "PARTITION\tFINGERPRINTS\tROWS WITHOUT IDENTITY\tFROM\tNEWEST\tRESET BELOW") // Flush has the error
+	for _, p := range w.Partitions {
+		show := func(at *time.Time) string {
+			if at == nil {
+				return "-"
+			}
+			return at.Format(time.RFC3339)
+		}
+		_, _ = fmt.Fprintf(tw, "%s-%d\t%d\t%d\t%s\t%s\t%d\n", plain(p.Topic), p.Partition, p.Entries, p.None, show(p.From), show(p.Newest), p.Reset)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "%s of memory of %s, read in %.1fs\n", roundSize(w.Bytes+1<<20-1), roundSize(w.Limit), w.Seconds)
+	if err == nil && w.Forgotten > 0 {
+		_, err = fmt.Fprintf(out, "%d fingerprints do not fit: the oldest duplicates would become rows; raise memory.limit, or declare identity.rate\n", w.Forgotten)
+	}
+	return err
+}
+
+// readWindows fills the windows of a table as a member would.
+func readWindows(ctx context.Context, o *opened, operations *opslog.State) (*windows, error) {
+	began, id := time.Now(), o.table.identity()
+	w := &windows{URL: o.url, Identity: id.String(), Partitions: []partitionWindow{}, Limit: o.config.budget.fingerprints}
+	if id.By == idempotency.ByNone {
+		return w, nil
+	}
+	if o.store == nil {
+		return nil, deltalog.ErrNoTable
+	}
+	info, err := delta.Inspect(ctx, o.store)
+	if err != nil {
+		return nil, err
+	}
+	if info.Schema == nil {
+		return nil, info.Refusal
+	}
+	identifier, err := info.Schema.Identifier(id)
+	if err != nil {
+		return nil, err
+	}
+	type window struct {
+		scope      idempotency.Scope
+		next       int64
+		from       int64
+		newest     int64
+		shown      *partitionWindow
+		remembered bool
+	}
+	type source struct {
+		topic     string
+		partition int32
+	}
+	at := map[string]int64{}
+	for _, t := range info.Txns {
+		at[t.AppID] = t.Version
+	}
+	all, q := map[source]*window{}, scan.Query{Columns: append([][]string{identifier.Path()}, kafkaPaths...)}
+	oldest := int64(-1)
+	for _, t := range info.Txns {
+		app, err := idempotency.ParseAppID(t.AppID)
+		if err != nil || app.TableID != "" || app.Pipeline != o.config.Pipeline || !slices.Contains(o.topics, app.Partition.Topic) {
+			continue
+		}
+		p := app.Partition
+		below := operations.Forgotten(p.Topic, p.TopicID.String(), p.ID)
+		win := &window{
+			scope: idempotency.Scope{Pipeline: app.Pipeline, TableID: info.ID, Partition: p}, next: t.Version,
+			shown: &partitionWindow{Topic: p.Topic, Partition: p.ID, Reset: below},
+		}
+		if newest, ok := at[p.NewestAppID(app.Pipeline)]; ok {
+			win.remembered, win.newest = true, newest
+			win.from = max(newest-o.table.Identity.Window.Milliseconds(), 0)
+			first, last := time.UnixMilli(win.from).UTC(), time.UnixMilli(newest).UTC()
+			win.shown.From, win.shown.Newest = &first, &last
+			if oldest < 0 || win.from < oldest {
+				oldest = win.from
+			}
+			q.Where = append(q.Where, scan.Where{Topic: p.Topic, Partition: p.ID, From: below, Next: t.Version})
+		}
+		all[source{p.Topic, p.ID}] = win
+	}
+	memory := idempotency.NewMemory(w.Limit, nil)
+	if len(q.Where) > 0 {
+		q.Since = time.UnixMilli(oldest)
+		err = delta.Scan(ctx, o.store, q, func(rows scan.Rows) error {
+			return delta.Recalled(identifier, rows, func(topic string, partition int32, entries []idempotency.Entry) error {
+				win := all[source{topic, partition}]
+				if win == nil || !win.remembered {
+					return nil
+				}
+				return memory.Remember(ctx, win.scope, 0, 0, func(yield func(idempotency.Entry) bool) {
+					for _, e := range entries {
+						at, dated := idempotency.Effective(e.At, rows.Written)
+						if at = min(at, win.newest); !dated || at < win.from || e.Offset < win.shown.Reset || e.Offset >= win.next {
+							continue
+						}
+						if e.Fingerprint.IsZero() {
+							win.shown.None++
+						} else if e.At = at; !yield(e) {
+							return
+						}
+					}
+				})
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, win := range all {
+		win.shown.Entries = memory.Entries(win.scope)
+		w.Partitions = append(w.Partitions, *win.shown)
+	}
+	slices.SortFunc(w.Partitions, func(a, b partitionWindow) int {
+		if a.Topic != b.Topic {
+			return strings.Compare(a.Topic, b.Topic)
+		}
+		return int(a.Partition) - int(b.Partition)
+	})
+	s := memory.Stats()
+	w.Bytes, w.Forgotten, w.Seconds = s.Bytes, s.Lost, time.Since(began).Seconds()
+	return w, nil
+}
+
+// kafkaPaths are the columns that entries need beside their identity, in the order of delta.Recalled.
+var kafkaPaths = [][]string{{schema.KafkaTopic}, {schema.KafkaPartition}, {schema.KafkaOffset}, {schema.KafkaTimestamp}}
