@@ -39,7 +39,9 @@ func pauses(p *[]time.Duration) value {
 			if len(all) > mostPauses {
 				return fmt.Errorf("has %d pauses: write %d at most", len(all), mostPauses)
 			}
-			*p = all
+			if *p = nil; len(all) > 0 {
+				*p = all
+			}
 			return nil
 		},
 		node: func() *yaml.Node {
