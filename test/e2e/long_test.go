@@ -25,6 +25,10 @@ const (
 	memoryRecords     = 2_000_000
 
 	awayOfThree = time.Minute
+
+	poisonRecords = 200_000
+	poisonRate    = 4_000
+	flapEvery     = 5 * time.Second
 )
 
 // checkWithMore is for readers that only the long suite asks.

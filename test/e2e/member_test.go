@@ -106,12 +106,21 @@ func (m *member) awaitHold(partition int32, reason string) (offset int64) {
 // metric returns a counter or gauge without labels, or the sum over its labels.
 func (m *member) metric(name string) float64 {
 	m.s.t.Helper()
+	sum, found := m.sum(name)
+	if !found {
+		m.s.t.Fatalf("%s has no metric %s", m.Name, name)
+	}
+	return sum
+}
+
+// sum is the sum of a metric over its labels, and whether there is any of it.
+func (m *member) sum(name string) (sum float64, found bool) {
+	m.s.t.Helper()
 	resp, err := m.get("/metrics")
 	if err != nil {
 		m.s.t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	sum, found := 0.0, false
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		series, value, ok := strings.Cut(lines.Text(), " ")
 		if bare, _, _ := strings.Cut(series, "{"); !ok || bare != name {
@@ -123,10 +132,7 @@ func (m *member) metric(name string) float64 {
 		}
 		sum, found = sum+n, true
 	}
-	if !found {
-		m.s.t.Fatalf("%s has no metric %s", m.Name, name)
-	}
-	return sum
+	return sum, found
 }
 
 // kill ends the member with SIGKILL. One that has ended before by itself fails the test.

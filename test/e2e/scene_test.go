@@ -136,7 +136,7 @@ type settings struct {
 	commit  string
 	patient string // retry, breaker
 	timeout string // storage.s3.timeout
-	bad     string // bad_records
+	bad     string // bad_records, and what else makes a record a bad one
 }
 
 // alsoReads adds entries to the topics.
@@ -162,6 +162,12 @@ func (s *scene) config(change ...setting) (path, listen string) {
 		brokers: strings.Join(s.addrs, ", "), group: s.name, store: s.minio.Endpoint, listen: listen, start: "earliest",
 		memory: "auto", commit: "{every: 1s, rows: 20000}", timeout: "30s", bad: "hold",
 		patient: "retry: {initial: 100ms, max: 1s}\nbreaker: {open_for: 2s, successes: 1}",
+	}
+	if s.badLedger != nil {
+		c.bad = "dead_letter"
+	}
+	if p := s.orders.Policy; p != (gen.Policy{}) {
+		c.bad += strictly(p)
 	}
 	for _, f := range change {
 		f(&c)

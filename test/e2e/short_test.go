@@ -20,6 +20,11 @@ const (
 	recordsOfThree    = 100_000
 	stormOfThreeLasts = 90 * time.Second
 	awayOfThree       = 8 * time.Second
+
+	// Records of which one in ten cannot become a row, so many a second, while the store comes and goes.
+	poisonRecords = 20_000
+	poisonRate    = 2_000
+	flapEvery     = 2 * time.Second
 )
 
 // checkWithMore is for readers that only the long suite asks.

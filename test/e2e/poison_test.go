@@ -1,0 +1,417 @@
+//go:build lab
+
+package e2e
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/test/gen"
+	"sluice/test/lab"
+	"sluice/test/tablelog"
+)
+
+// strictly is what a configuration says so that records are bad that a policy calls so.
+func strictly(p gen.Policy) (text string) {
+	if p.Strict {
+		text += "\n  unknown_fields: dead_letter"
+	}
+	if p.Keys {
+		text += "\n  keys: required"
+	}
+	if p.Tombstones {
+		text += "\n  tombstones: dead_letter"
+	}
+	return text
+}
+
+// poisoned makes one in ten records a bad one, of all kinds.
+func (s *scene) poisoned() *scene {
+	s.badLedger = s.newLedger("bad.csv")
+	s.orders.Bad, s.orders.Policy = 100, gen.Policy{Strict: true, Keys: true, Tombstones: true}
+	return s
+}
+
+// awaitPassed waits until the table is past every record that was produced, the bad ones included.
+func (s *scene) awaitPassed() {
+	s.t.Helper()
+	for _, ends := range []map[int32]int64{s.ledger.Ends(), s.badLedger.Ends()} {
+		for partition, end := range ends {
+			s.awaitPosition(partition, end)
+		}
+	}
+}
+
+// deadLetters is the topic of the letters.
+func (s *scene) deadLetters() string { return s.name + "-dlq" }
+
+// inDeadLetterTopic returns what the dead-letter topic holds, by an independent reader: the hash of each copy of a letter.
+func (s *scene) inDeadLetterTopic() map[gen.Coordinates][]string {
+	s.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...), kgo.ConsumeTopics(s.deadLetters()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer client.Close()
+	listed, err := kadm.NewClient(client).ListEndOffsets(s.ctx, s.deadLetters())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	left := map[int32]int64{}
+	listed.Each(func(o kadm.ListedOffset) {
+		switch {
+		case o.Err == kerr.UnknownTopicOrPartition: //nolint:errorlint // as it is
+		case o.Err != nil:
+			s.t.Fatal(o.Err)
+		case o.Offset > 0:
+			left[o.Partition] = o.Offset
+		}
+	})
+	letters := map[gen.Coordinates][]string{}
+	for len(left) > 0 {
+		fetched := client.PollFetches(s.ctx)
+		if err := fetched.Err(); err != nil {
+			s.t.Fatal(err)
+		}
+		fetched.EachRecord(func(r *kgo.Record) {
+			at, hash := s.letterOf(r)
+			letters[at] = append(letters[at], hash)
+			if r.Offset+1 >= left[r.Partition] {
+				delete(left, r.Partition)
+			}
+		})
+	}
+	return letters
+}
+
+// letterOf reads a letter by its headers. Before them there must be none: the records that are produced have none.
+func (s *scene) letterOf(r *kgo.Record) (gen.Coordinates, string) {
+	s.t.Helper()
+	if len(r.Headers) == 0 || r.Headers[0].Key != "sluice.version" {
+		s.t.Fatalf("%s-%d@%d is no letter of a record without headers", r.Topic, r.Partition, r.Offset)
+	}
+	headers := map[string]string{}
+	for _, h := range r.Headers {
+		headers[h.Key] = string(h.Value)
+	}
+	number := func(name string) int64 {
+		n, err := strconv.ParseInt(headers[name], 10, 64)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return n
+	}
+	record := gen.Record{Key: r.Key, Value: r.Value, Code: headers["sluice.reason"]}
+	return gen.Coordinates{Topic: headers["sluice.topic"], Partition: int32(number("sluice.partition")), Offset: number("sluice.offset")}, record.Raw()
+}
+
+// lines reads a ledger.
+func (s *scene) lines(l *gen.Ledger) map[gen.Coordinates]string {
+	s.t.Helper()
+	if err := l.Flush(); err != nil {
+		s.t.Fatal(err)
+	}
+	file, err := os.Open(l.Path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer file.Close()
+	lines, err := csv.NewReader(file).ReadAll()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	all := map[gen.Coordinates]string{}
+	for _, line := range lines[1:] {
+		partition, err := strconv.ParseInt(line[1], 10, 32)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		offset, err := strconv.ParseInt(line[2], 10, 64)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		all[gen.Coordinates{Topic: line[0], Partition: int32(partition), Offset: offset}] = line[3]
+	}
+	return all
+}
+
+// letterCounts is what deadletters list counts.
+type letterCounts struct {
+	Letters, Distinct, Unresolved, Void, Pending, Unknown int
+}
+
+func (s *scene) countLetters(change ...setting) (c letterCounts) {
+	s.t.Helper()
+	path, _ := s.config(change...)
+	code, text := s.command("deadletters", "list", s.name, "--limit", "1", "--output", "json", "--config", path)
+	object := text[max(0, strings.Index(text, "{\n")):] // behind warnings
+	if err := json.Unmarshal([]byte(object), &c); err != nil || code != 0 {
+		s.t.Fatalf("exit code %d: %v: %s", code, err, tail([]byte(text)))
+	}
+	return c
+}
+
+// checkLetters compares the dead-letter topic and the letter table with what was produced, each by independent readers:
+// every bad record has a letter, to the byte, and each record is in the table or a letter, but for void ones not both.
+func (s *scene) checkLetters(void int) {
+	s.t.Helper()
+	bad, letters := s.lines(s.badLedger), s.inDeadLetterTopic()
+	for at, copies := range letters {
+		if i := slices.IndexFunc(copies, func(hash string) bool { return hash != bad[at] }); i >= 0 {
+			s.t.Errorf("the letter about %v is %s, the record was %q", at, copies[i], bad[at])
+		}
+	}
+	if err := s.ledger.Flush(); err != nil {
+		s.t.Fatal(err)
+	}
+	args := []string{
+		"--ledger", s.ledger.Path, "--bad", s.badLedger.Path, "--letters", s.tableURL(s.name + "_letters"), "--endpoint", s.minio.Endpoint, "--void", strconv.Itoa(void),
+	}
+	if s.ledger.Len() > 0 {
+		args = append(args, "--table", s.tableURL(s.name))
+	}
+	out, err := lab.Python(s.ctx, "oracle/letters.py", args...)
+	s.t.Logf("%d bad records, %d of them letters in the topic\n%s", len(bad), len(letters), out)
+	if err != nil {
+		s.t.Errorf("rows and letters are not what was produced: %v", err)
+	}
+}
+
+// tableURL is where a table of the pipeline lies.
+func (s *scene) tableURL(table string) string {
+	return "s3://" + s.bucket.Name + "/" + filepath.Dir(s.log.Table) + "/" + table
+}
+
+// flap lets the store come and go until it is told to stop, which it does with a store that is there.
+func flap(p *lab.S3Proxy) (end func()) {
+	stop := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		defer p.Heal()
+		for there := false; ; there = !there {
+			if there {
+				p.Heal()
+			} else {
+				p.Break(lab.Any, 1<<16, lab.Answer(http.StatusServiceUnavailable, false))
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(flapEvery):
+			}
+		}
+	})
+	return func() { close(stop); done.Wait() }
+}
+
+// TestPoisonWhileTheStoreFlaps: one record in ten is bad, of every kind, while the store comes and goes. Each record ends
+// in exactly one place, and nothing of it is changed on the way.
+func TestPoisonWhileTheStoreFlaps(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 4).poisoned()
+	proxy := s.proxy()
+	m := s.start(through(proxy))
+	s.produce(1000)
+	s.awaitPassed()
+	calm := flap(proxy)
+	p := s.producer(poisonRecords, "zstd")
+	p.PerSecond = poisonRate
+	if err := p.Run(s.ctx, s.ledger); err != nil {
+		t.Fatal(err)
+	}
+	calm()
+	s.awaitPassed()
+	m.drain()
+	s.untilCurrent() // the letter table, too
+	s.check("--readers", "duckdb", "--no-order")
+	s.checkLetters(0)
+	c := s.countLetters()
+	if n := int(s.badLedger.Len()); c.Distinct != n || c.Unresolved != n || c.Letters < n {
+		t.Errorf("%+v, want %d letters that stand", c, n)
+	}
+}
+
+// TestPoisonIsNoOutage: no breaker ever hears of a bad record.
+func TestPoisonIsNoOutage(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 4).poisoned()
+	m := s.start()
+	s.produce(poisonRecords / 2)
+	s.awaitPassed()
+	if n, known := m.sum("sluice_breaker_changes_total"); n != 0 {
+		t.Errorf("breakers changed %v times (%v)", n, known)
+	}
+	if n := m.metric("sluice_breaker_state"); n != 0 {
+		t.Errorf("a breaker is not closed: %v", n)
+	}
+	if r, err := m.health(); err != nil || r.Status != "ok" || len(r.Holds) > 0 {
+		t.Errorf("%+v %v", r, err)
+	}
+	m.drain()
+	s.untilCurrent()
+	s.checkLetters(0)
+}
+
+// TestFlood: a topic of nothing but bad records is held before a letter is written, and the topic beside it goes on; once
+// an operator allows it, letters are written and the hold ends.
+func TestFlood(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 2)
+	s.badLedger = s.newLedger("bad.csv")
+	flood := *s
+	flood.name = s.name + ".flood"
+	flood.ledger, flood.badLedger = s.newLedger("flood.csv"), s.newLedger("flood-bad.csv")
+	flood.log = &tablelog.Log{Store: s.bucket, Table: s.name + "/" + flood.name}
+	flood.orders.Bad = 1000
+	if err := shared.kafka.CreateTopic(s.ctx, flood.name, 2, nil); err != nil {
+		t.Fatal(err)
+	}
+	both := alsoReads(flood.name + ": {}")
+	m := s.start(both)
+	s.produce(2000)
+	flood.produce(1000)
+	m.await("the flood is held", func(r report) bool {
+		n := 0
+		for _, h := range r.Holds {
+			if h.Reason == "flood" && h.Offset == 0 {
+				n++
+			}
+		}
+		return n == 2 && len(r.Holds) == 2
+	})
+	s.produce(2000)
+	s.awaitRows(4000)
+	if letters := flood.inDeadLetterTopic(); len(letters) > 0 {
+		t.Errorf("%d letters were written before anybody allowed it", len(letters))
+	}
+
+	path, _ := s.config(both)
+	if code, text := s.command("deadletters", "allow", flood.name, "--for", "10m", "--operator", "e2e", "--reason", "they are bad indeed", "--yes", "--config", path); code != 0 {
+		t.Fatalf("exit code %d: %s", code, text)
+	}
+	m.await("the hold is over", func(r report) bool { return r.Status == "ok" && len(r.Holds) == 0 })
+	flood.awaitPassed()
+	m.drain()
+	if code, text := s.command("run", "--until-current", "--config", path); code != 0 {
+		t.Fatalf("exit code %d: %s", code, tail([]byte(text)))
+	}
+	flood.checkLetters(0)
+	s.checkSets("--readers", "polars", "--no-order")
+}
+
+// holdsCommit has the next commit to the scene's own table wait before it reaches the store.
+func (s *scene) holdsCommit(p *lab.S3Proxy) *lab.Fault {
+	return p.Break(func(r *http.Request) bool {
+		return lab.CommitPut(r) && strings.Contains(r.URL.Path, "/"+s.log.Table+"/_delta_log/")
+	}, 1, lab.Hold)
+}
+
+// TestAlterBetweenLettersAndCommit: another writer changes the table's columns after letters were written and before the
+// commit that passes them.
+func TestAlterBetweenLettersAndCommit(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 2).poisoned()
+	proxy := s.proxy()
+	m := s.start(through(proxy))
+	s.produce(1000)
+	s.awaitPassed()
+	before := len(s.inDeadLetterTopic())
+	commit := s.holdsCommit(proxy)
+	s.produce(2000)
+	s.met(commit)
+	if after := len(s.inDeadLetterTopic()); after <= before {
+		t.Errorf("a commit is on its way, and there are %d letters, as before", after)
+	}
+	s.addColumn("note")
+	commit.Release(true)
+	s.awaitPassed()
+	m.drain()
+	s.untilCurrent()
+	s.wants(0, "verify", "--kafka")
+	s.checkLetters(s.countLetters().Void)
+}
+
+// addColumn changes the table as another writer does: one more column, and none is NOT NULL any more.
+func (s *scene) addColumn(name string) {
+	s.t.Helper()
+	commits := s.commits()
+	body, err := s.bucket.Get(s.ctx, fmt.Sprintf("%s/_delta_log/%020d.json", s.log.Table, 0))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(body)) {
+		var action struct {
+			Metadata map[string]any `json:"metaData"`
+		}
+		if err := json.Unmarshal([]byte(line), &action); err != nil {
+			s.t.Fatal(err)
+		}
+		if action.Metadata == nil {
+			continue
+		}
+		columns := strings.ReplaceAll(action.Metadata["schemaString"].(string), `"nullable":false`, `"nullable":true`)
+		column := fmt.Sprintf(`,{"name":%q,"type":"string","nullable":true,"metadata":{}}]}`, name)
+		action.Metadata["schemaString"] = strings.TrimSuffix(columns, "]}") + column
+		text, err := json.Marshal(action)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		text = append(text, "\n"+`{"commitInfo":{"timestamp":1,"operation":"ADD COLUMNS"}}`+"\n"...)
+		if err := s.bucket.Create(s.ctx, fmt.Sprintf("%s/_delta_log/%020d.json", s.log.Table, len(commits)), text); err != nil {
+			s.t.Fatal(err)
+		}
+		return
+	}
+	s.t.Fatal("the table has no metadata in its first version")
+}
+
+// TestVoidLetters: a member dies between letters and their commit, and the next one is told to take what the first one
+// refused. The letters of those records are void: they are told apart, and the others have one letter each, however often
+// it was written.
+func TestVoidLetters(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 2).poisoned()
+	proxy := s.proxy()
+	m := s.start(through(proxy))
+	s.produce(1000)
+	s.awaitPassed()
+	commit := s.holdsCommit(proxy)
+	s.produce(2000)
+	s.met(commit)
+	m.kill()
+	commit.Release(false)
+	unread := 0
+	for at, copies := range s.inDeadLetterTopic() {
+		if next := tablelog.Positions(s.commits())[at.Partition]; at.Offset >= next && strings.HasPrefix(copies[0], "unknown_field ") {
+			unread++
+		}
+	}
+	lax := func(c *settings) {
+		c.bad = "dead_letter" + strictly(gen.Policy{Keys: true, Tombstones: true})
+	}
+	path, _ := s.config(lax)
+	for range 2 { // the letters of the first are there when the second begins
+		if code, text := s.command("run", "--until-current", "--config", path); code != 0 {
+			t.Fatalf("exit code %d: %s", code, tail([]byte(text)))
+		}
+	}
+	c := s.countLetters(lax)
+	if c.Void != unread || unread == 0 || c.Letters <= c.Distinct || c.Pending+c.Unknown != 0 || c.Unresolved != c.Distinct-unread {
+		t.Errorf("%+v, want %d void letters, and repeats of others", c, unread)
+	}
+	s.checkLetters(unread)
+}
