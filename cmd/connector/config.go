@@ -21,6 +21,8 @@ type Config struct {
 	Queue    QueueConfig
 	Retry    RetryConfig
 	Breaker  BreakerConfig
+	// Fingerprints says what remembers them, for all topics that declare an identity.
+	Fingerprints FingerprintsConfig
 	// Defaults hold for every topic that does not say otherwise.
 	Defaults TopicConfig
 	// Topics are the topics by name, complete: what a topic leaves out is taken from Defaults, {topic} in Table is
@@ -184,10 +186,11 @@ func NewConfig() *Config {
 			Fetch: FetchConfig{MaxBytes: 8 << 20, MaxWait: 500 * time.Millisecond},
 			SASL:  SASLConfig{Mechanism: "none"},
 		},
-		Storage: StorageConfig{S3: S3Config{Timeout: 30 * time.Second}},
-		Queue:   QueueConfig{PauseAt: 10_000, ResumeAt: 5_000, PerKey: 1_000},
-		Retry:   RetryConfig{Initial: time.Second, Max: 30 * time.Second, Jitter: 0.25},
-		Breaker: BreakerConfig{Failures: 5, OpenFor: 60 * time.Second, Successes: 3},
+		Storage:      StorageConfig{S3: S3Config{Timeout: 30 * time.Second}},
+		Queue:        QueueConfig{PauseAt: 10_000, ResumeAt: 5_000, PerKey: 1_000},
+		Retry:        RetryConfig{Initial: time.Second, Max: 30 * time.Second, Jitter: 0.25},
+		Fingerprints: FingerprintsConfig{Store: "memory"},
+		Breaker:      BreakerConfig{Failures: 5, OpenFor: 60 * time.Second, Successes: 3},
 		Defaults: TopicConfig{
 			Table: "{topic}", Format: "json", Start: "earliest", UnknownFields: "ignore", Tombstones: "skip", Keys: "any",
 			MetadataColumns: slices.Clone(metadataColumns[:]), BadRecords: "dead_letter", DeadLetters: usualDeadLetters(),
@@ -276,6 +279,8 @@ func (c *Config) keys() []key {
 		{"breaker.failures", count(&c.Breaker.Failures, 1, 1_000), ""},
 		{"breaker.open_for", duration(&c.Breaker.OpenFor, 100*time.Millisecond, time.Hour), ""},
 		{"breaker.successes", count(&c.Breaker.Successes, 1, 1_000), ""},
+		{"fingerprints.store", choice(&c.Fingerprints.Store, nil, "memory", "postgres"), ""},
+		{"fingerprints.url_file", text(&c.Fingerprints.URLFile, nil), ""},
 		{"health.enabled", boolean(&c.Health.Enabled), ""},
 		{"health.listen", text(&c.Health.Listen, listenAddress), ""},
 		{"shutdown.drain", duration(&c.Shutdown.Drain, time.Second, 10*time.Minute), ""},

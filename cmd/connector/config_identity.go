@@ -17,6 +17,12 @@ type IdentityConfig struct {
 	Rate   int // records per second, 0 if it is not declared
 }
 
+// FingerprintsConfig is the section fingerprints.
+type FingerprintsConfig struct {
+	Store   string // memory or postgres
+	URLFile string // of the database; read at the start
+}
+
 func usualIdentity() IdentityConfig {
 	return IdentityConfig{By: "none", Window: 24 * time.Hour, Sweep: time.Hour}
 }
@@ -93,10 +99,24 @@ func (c *Config) fingerprintNeed(l *loader) (bytes int64, at string, identities 
 	return bytes, at, identities
 }
 
+// checkFingerprints checks where fingerprints are remembered.
+func (l *loader) checkFingerprints() {
+	f, at := &l.config.Fingerprints, "fingerprints.url_file"
+	switch {
+	case l.failed(at) || l.failed("fingerprints.store"):
+	case f.Store == "postgres" && f.URLFile == "":
+		l.report(l.at("fingerprints.store"), "postgres needs fingerprints.url_file: write the name of a file that holds postgres://user:password@host:port/database?sslmode=verify-full")
+	case f.Store == "memory" && f.URLFile != "":
+		l.report(l.at(at), "does not count with store: memory: write store: postgres, or remove it")
+	default:
+		l.secretFile(at, &f.URLFile)
+	}
+}
+
 // reserve gives fingerprints their share of the memory: a fifth, or what the declared rates need.
 func (l *loader) reserve(b budget) budget {
 	need, at, identities := l.config.fingerprintNeed(l)
-	if !identities {
+	if !identities || l.config.Fingerprints.Store != "memory" {
 		return b
 	}
 	share := max(b.limit/5, need)

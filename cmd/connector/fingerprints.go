@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/connector"
+	"sluice/connector/kafka/dial"
 	"sluice/idempotency"
+	"sluice/idempotency/postgres"
 	"sluice/reliability"
 )
 
@@ -23,6 +27,27 @@ func newFingerprints(c *Config, logger *slog.Logger) *idempotency.Memory {
 	})
 }
 
+// remember opens what remembers fingerprints.
+func (s *system) remember(ctx context.Context) error {
+	s.fingerprints = newFingerprints(s.config, s.logger)
+	s.registry.MustRegister(newFingerprintMetrics(s.fingerprints))
+	s.remembering = s.fingerprints
+	if s.config.Fingerprints.Store != "postgres" {
+		return nil
+	}
+	url, err := dial.ReadSecret(s.config.Fingerprints.URLFile)
+	if err != nil {
+		return fmt.Errorf("fingerprints.url_file: %w", err)
+	}
+	s.database = s.guard("postgres")
+	store, err := postgres.Open(ctx, postgres.Options{URL: url, Guard: s.database})
+	if err != nil {
+		return fmt.Errorf("fingerprints.url_file: %w", err)
+	}
+	s.remembering, s.forget = store, store.Close
+	return nil
+}
+
 // duplicates says how a table that a topic feeds tells duplicates, nil if it does not.
 func (s *system) duplicates(t TopicConfig) *connector.Duplicates {
 	id := t.identity()
@@ -30,7 +55,7 @@ func (s *system) duplicates(t TopicConfig) *connector.Duplicates {
 		return nil
 	}
 	return &connector.Duplicates{
-		Identity: id, Window: t.Identity.Window, Sweep: t.Identity.Sweep, Store: s.fingerprints,
+		Identity: id, Window: t.Identity.Window, Sweep: t.Identity.Sweep, Store: s.remembering,
 		Reset: func(p connector.Partition) int64 {
 			return s.operations.State().Forgotten(p.Topic, p.TopicID.String(), p.ID)
 		},

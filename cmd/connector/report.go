@@ -25,6 +25,11 @@ func (s *system) standing(table string, p connector.Partition) *connector.Hold {
 			return h
 		}
 	}
+	if t := s.tables.get(table); s.database != nil && t != nil && t.duplicates != nil {
+		if h := waiting(s.database, connector.ReasonFingerprintsUnavailable); h != nil {
+			return h
+		}
+	}
 	if h := waiting(s.asking, connector.ReasonKafkaDown); h != nil {
 		return h
 	}

@@ -40,8 +40,11 @@ type system struct {
 	log          *kafka.Log
 	pools        connector.Pools
 	encoders     *datafile.Shares
-	fingerprints *idempotency.Memory
-	secrets      heldSecrets // of health-check records
+	fingerprints *idempotency.Memory // of this process; empty if a database remembers
+	remembering  idempotency.Store
+	database     *reliability.Guard // before the database; nil if there is none
+	forget       func()             // ends its connections; may be nil
+	secrets      heldSecrets        // of health-check records
 	tables       tables
 	fixed        map[string]bool // the topics of a run until current, once they are known
 	operations   *opslog.Follower
@@ -60,12 +63,15 @@ type wireOptions struct {
 func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*system, error) {
 	s := &system{
 		config: c, logger: logger, registry: prometheus.NewRegistry(),
-		pools:        c.budget.pools(),
-		fingerprints: newFingerprints(c, logger),
-		encoders:     datafile.NewShares(c.budget.encoders(runtime.GOMAXPROCS(0))),
+		pools:    c.budget.pools(),
+		encoders: datafile.NewShares(c.budget.encoders(runtime.GOMAXPROCS(0))),
 	}
-	s.registry.MustRegister(newFingerprintMetrics(s.fingerprints))
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	// What remembers the fingerprints of rows.
+	if err := s.remember(ctx); err != nil {
+		return nil, err
+	}
 
 	// Connections to Kafka, where tables send their dead letters, too.
 	var err error
@@ -170,6 +176,9 @@ func (s *system) close() {
 		t.Close()
 	}
 	s.client.Close()
+	if s.forget != nil {
+		s.forget()
+	}
 	if c, ok := s.bucket.(io.Closer); ok {
 		_ = c.Close() // nothing is written behind it
 	}
