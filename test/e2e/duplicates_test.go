@@ -1,0 +1,148 @@
+//go:build lab
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/test/lab"
+	"sluice/test/tablelog"
+)
+
+// identified has a member tell duplicates by the order's id, and remember them in a database if a URL is given.
+func (s *scene) identified(database string) setting {
+	s.t.Helper()
+	fingerprints := ""
+	if database != "" {
+		file := filepath.Join(s.dir, "database-url")
+		if err := os.WriteFile(file, []byte(database+"\n"), 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+		fingerprints = fmt.Sprintf("\nfingerprints: {store: postgres, url_file: %q}", file)
+	}
+	return func(c *settings) {
+		c.bad += "\n  identity: {by: 'field:order_id'}"
+		c.patient += fingerprints
+	}
+}
+
+// send produces orders that say nothing but their id, at a time.
+func (s *scene) send(n int, id string, at time.Time) {
+	s.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer client.Close()
+	records := make([]*kgo.Record, n)
+	for i := range records {
+		records[i] = &kgo.Record{Topic: s.name, Key: []byte("k"), Value: fmt.Appendf(nil, `{"order_id":%q}`, id), Timestamp: at}
+	}
+	if err := client.ProduceSync(s.ctx, records...).FirstErr(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// A producer that sends an order again a second and 23 h 59 m later is heard once; 24 h 01 m later it is another one. It
+// makes no difference that the member restarts, is killed, or gives the partition to another one in between.
+func TestDuplicates(t *testing.T) {
+	t.Parallel()
+	for _, store := range []string{"memory", "postgres"} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			s, database := newScene(t, 1), ""
+			if store == "postgres" {
+				server, err := lab.StartPostgres(s.ctx, s.dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = server.Stop() })
+				database = server.URL
+			}
+			identified := s.identified(database)
+			first := time.Now().Add(-48 * time.Hour).Truncate(time.Millisecond)
+
+			m := s.start(identified)
+			s.send(1, "e-1", first)
+			s.awaitPosition(0, 1)
+			m.drain()
+
+			m = s.start(identified)
+			s.send(1, "e-1", first.Add(time.Second))
+			s.awaitPosition(0, 2)
+			if n := m.metric("sluice_duplicates_total"); n != 1 {
+				t.Errorf("%v duplicates behind a restart, want 1", n)
+			}
+			m.kill()
+
+			m = s.start(identified)
+			s.send(1, "e-1", first.Add(24*time.Hour-time.Minute))
+			s.awaitPosition(0, 3)
+			if n := m.metric("sluice_duplicates_total"); n != 1 {
+				t.Errorf("%v duplicates behind kill -9, want 1", n)
+			}
+
+			other := s.start(identified)
+			other.await("it has joined", func(r report) bool { return r.Joined })
+			m.drain()
+			s.send(1, "e-1", first.Add(24*time.Hour+time.Minute))
+			s.awaitPosition(0, 4)
+			s.send(1, "e-1", first.Add(24*time.Hour+2*time.Minute))
+			s.awaitPosition(0, 5)
+			if n := other.metric("sluice_duplicates_total"); n != 1 {
+				t.Errorf("%v duplicates behind a rebalance, want 1", n)
+			}
+			other.drain()
+
+			var offsets []int64
+			for _, c := range s.commits() {
+				for _, add := range c.Adds {
+					var stats struct {
+						Min struct {
+							Offset int64 `json:"_kafka_offset"`
+						} `json:"minValues"`
+					}
+					if err := json.Unmarshal([]byte(add.Stats), &stats); err != nil {
+						t.Fatal(err)
+					}
+					offsets = append(offsets, stats.Min.Offset)
+				}
+			}
+			if n := tablelog.Rows(s.commits()); n != 2 || !slices.Equal(offsets, []int64{0, 3}) {
+				t.Errorf("%d rows, of offsets %v; want those of 0 and 3", n, offsets)
+			}
+			path, _ := s.config(identified)
+			for args, want := range map[string]string{
+				"verify --kafka":     "DUPLICATES",
+				"fingerprints stats": "identity field:order_id",
+			} {
+				if code, text := s.command(append(strings.Fields(args), "--config", path)...); code != 0 || !strings.Contains(text, want) {
+					t.Errorf("connector %s: exit code %d: %s", args, code, text)
+				}
+			}
+		})
+	}
+}
+
+// Nothing is the same as anything unless somebody says so.
+func TestIdenticalPayloadsWithoutIdentity(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 1)
+	s.send(1000, "e-1", time.Now())
+	s.untilCurrent()
+	if n := tablelog.Rows(s.commits()); n != 1000 {
+		t.Errorf("%d rows of 1000 records", n)
+	}
+	if text := s.wants(0, "verify", "--kafka"); strings.Contains(text, "DUPLICATES") {
+		t.Error(text)
+	}
+}
