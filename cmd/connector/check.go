@@ -17,7 +17,7 @@ func (c *cli) checkCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Connect to everything that is configured and say what is wrong",
 		Long: `Looks at the configuration, connects to each broker and to the store, and looks
-at each topic, the consumer group, each table, the position of each partition
+at each topic and where its dead letters go, the consumer group, each table, the position of each partition
 and the operations log. Each line is ok, a warning, a problem (somebody has to
 do something before records move), failed (it could not be reached or refuses
 us) or skipped (it needs what failed); a hint says what to do.
@@ -49,7 +49,7 @@ const (
 // checked is one finding of check.
 type checked struct {
 	Status  status `json:"status"`
-	Area    string `json:"area"`    // configuration, broker, topic, group, storage, table, position, operations
+	Area    string `json:"area"`    // configuration, broker, topic, dead letters, group, storage, table, position, operations
 	Subject string `json:"subject"` // which one
 	Text    string `json:"text"`
 	Hint    string `json:"hint,omitempty"`
@@ -71,6 +71,7 @@ func (k *checks) everything(ctx context.Context) {
 	tables, closeTables := k.tables(ctx, names, safe)
 	defer closeTables()
 	k.topics(ctx, ask, tables)
+	k.letters(ctx, ask, names)
 	k.group(ctx, ask)
 	k.operations(ctx, safe)
 }

@@ -84,7 +84,7 @@ func (d *DeadLetters) lookForLeaders(ctx context.Context, t *letterTopic) error 
 		case topic == nil:
 			return fmt.Errorf("metadata: %w: no word on topic %s", errMalformed, t.Name)
 		case topic.missing() && !t.Create:
-			return unavailable("dead-letter topic %s does not exist: create it with cleanup.policy=delete, or set dead_letters.create: true", t.Name)
+			return t.missing()
 		case topic.missing() && looks == 0:
 			t.limit = 0
 			if err := d.create(ctx, t); err != nil {
@@ -146,8 +146,7 @@ func (d *DeadLetters) lookAtSettings(ctx context.Context, t *letterTopic) error 
 		t.refused, t.limit, t.retention, t.looked = true, defaultLimit, t.Retention, time.Now()
 		return nil
 	case s.Compact:
-		return unavailable("dead-letter topic %s has cleanup.policy=compact, which deletes letters that have newer ones of the same key: "+
-			"set cleanup.policy=delete", t.Name)
+		return t.compacted()
 	}
 	if t.limit = int(s.MaxBatch); t.limit <= 0 {
 		t.limit = defaultLimit
@@ -167,6 +166,15 @@ func (d *DeadLetters) lookAtSettings(ctx context.Context, t *letterTopic) error 
 // unavailable is the hold that stands until somebody mends the dead-letter topic.
 func unavailable(format string, args ...any) error {
 	return connector.Held(connector.ReasonDeadLettersUnavailable, fmt.Sprintf(format, args...), nil)
+}
+
+func (t *letterTopic) missing() error {
+	return unavailable("dead-letter topic %s does not exist: create it with cleanup.policy=delete, or set dead_letters.create: true", t.Name)
+}
+
+func (t *letterTopic) compacted() error {
+	return unavailable("dead-letter topic %s has cleanup.policy=compact, which deletes letters that have newer ones of the same key: "+
+		"set cleanup.policy=delete", t.Name)
 }
 
 // held turns an error into the hold that says what to do about it.

@@ -46,6 +46,7 @@ type topicMetadata struct {
 	Name       string
 	ID         idempotency.TopicID
 	Internal   bool                // Kafka's own, such as __consumer_offsets
+	Rights     int32               // what we may do with it, a bit for each operation (KIP-430), if that was asked for
 	Partitions []partitionMetadata // ascending
 }
 
@@ -90,7 +91,7 @@ func (c *Client) askMetadata(ctx context.Context, broker int32, n int, names []s
 		return nil, err
 	}
 	x := &exchange{}
-	e := c.beginMetadata(x, broker, v, n, names)
+	e := c.beginMetadata(x, broker, v, n, names, false)
 	if err := c.send(ctx, x, &e, 0); err != nil {
 		return nil, err
 	}
@@ -106,7 +107,7 @@ func (c *Client) askMetadata(ctx context.Context, broker int32, n int, names []s
 	return m, nil
 }
 
-func (c *Client) beginMetadata(x *exchange, broker int32, version int16, n int, names []string) encoder {
+func (c *Client) beginMetadata(x *exchange, broker int32, version int16, n int, names []string, rights bool) encoder {
 	e := c.begin(x, broker, protocol.Metadata, version, true)
 	e.array(n) // zero is none
 	for _, name := range names {
@@ -116,7 +117,7 @@ func (c *Client) beginMetadata(x *exchange, broker int32, version int16, n int, 
 	}
 	e.bool(false) // allow_auto_topic_creation: a reader's typing error must not create a topic
 	e.bool(false) // cluster authorized operations
-	e.bool(false) // topic authorized operations
+	e.bool(rights)
 	e.tags()
 	return e
 }
@@ -144,7 +145,7 @@ func decodeMetadata(b []byte) (*clusterMetadata, error) {
 			}
 			d.tags()
 		}
-		d.i32() // topic authorized operations
+		t.Rights = d.i32()
 		d.tags()
 		slices.SortFunc(t.Partitions, func(a, b partitionMetadata) int { return int(a.ID) - int(b.ID) })
 		m.Topics = append(m.Topics, t)

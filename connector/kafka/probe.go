@@ -56,7 +56,7 @@ func (c *Client) Probe(ctx context.Context, address string) (Probed, error) {
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	x := &exchange{}
-	e := c.beginMetadata(x, anyBroker, metadataVersion, 0, nil)
+	e := c.beginMetadata(x, anyBroker, metadataVersion, 0, nil, false)
 	x.out = e.request()
 	if _, err := x.RawExchange(conn); err != nil {
 		return p, fmt.Errorf("metadata: %w", err)

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"sluice/connector"
+	"sluice/connector/kafka"
+)
+
+// letters looks at where the dead letters of the topics go, at each such topic once.
+func (k *checks) letters(ctx context.Context, ask *questions, names []string) {
+	seen := map[string]bool{}
+	for _, name := range names {
+		t, meant, err := k.config.route(name)
+		if err != nil || !meant || !t.writesLetters() {
+			continue
+		}
+		to, err := t.letterTopic(name)
+		if err != nil {
+			k.failed("dead letters", name, err)
+			continue
+		}
+		if seen[to.Name] {
+			continue
+		}
+		seen[to.Name] = true
+		if ask == nil {
+			k.add(statusSkipped, "dead letters", to.Name, "", "no broker can be asked")
+			continue
+		}
+		k.letterTopic(ctx, ask, to, name)
+	}
+}
+
+func (k *checks) letterTopic(ctx context.Context, ask *questions, to kafka.LetterTopic, source string) {
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	defer cancel()
+	var s kafka.LetterTopicState
+	err := k.patience(ctx)(func(ctx context.Context) (err error) {
+		s, err = ask.client.LetterTopicState(ctx, to, source)
+		return err
+	})
+	if err != nil {
+		k.failed("dead letters", to.Name, err)
+		return
+	}
+	if err := errors.Join(s.CreateErr, s.WriteErr); err != nil {
+		detail := err.Error()
+		if held, ok := errors.AsType[*connector.HoldError](err); ok {
+			detail = held.Detail
+		}
+		k.add(statusProblem, "dead letters", to.Name, "a bad record would stall its table until then", "%s", detail)
+		return
+	}
+	switch kept := s.Settings.RetentionTime; {
+	case s.Partitions == 0:
+		k.add(statusOK, "dead letters", to.Name, "", "does not exist yet: it is created with the first letter")
+	case s.SettingsErr != nil:
+		what, _ := said(s.SettingsErr)
+		k.add(statusWarning, "dead letters", to.Name, "allow DescribeConfigs on it: how large letters may be and how long they stay is guessed", "%s", what)
+	case s.Settings.Delete && kept >= 0 && (to.Retention < 0 || kept < to.Retention):
+		wanted := "for ever"
+		if to.Retention >= 0 {
+			wanted = formatDays(to.Retention)
+		}
+		k.add(statusWarning, "dead letters", to.Name, "raise its retention.ms", "letters are kept for %s, wanted is %s", formatDays(kept), wanted)
+	default:
+		k.add(statusOK, "dead letters", to.Name, "", "%d partitions, %s, letters of up to %s", s.Partitions, retention(s.Settings), formatSize(s.Settings.MaxBatch))
+	}
+}

@@ -1,0 +1,76 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// LetterTopicState is what there is to know of a dead-letter topic before the first letter.
+type LetterTopicState struct {
+	// Partitions is 0 if the topic does not exist. CreateErr then says why it would not be created, nil if it would.
+	Partitions int
+	CreateErr  error
+	// WriteErr says why letters cannot be written to one that exists, nil if they can as far as is known.
+	WriteErr error
+	// Settings are those of one that exists, SettingsErr why they may not be read.
+	Settings    TopicSettings
+	SettingsErr error
+}
+
+// writeBit is the right to write among the rights of a topic (Kafka's AclOperation).
+const writeBit = 1 << 4
+
+// LetterTopicState looks at the dead-letter topic of a source topic. It changes nothing. CreateErr and WriteErr are
+// [connector.HoldError]s, those that a writer of letters would hold for.
+func (c *Client) LetterTopicState(ctx context.Context, to LetterTopic, source string) (s LetterTopicState, err error) {
+	t := &letterTopic{LetterTopic: to, source: source}
+	topic, err := c.topicWithRights(ctx, to.Name)
+	switch {
+	case err != nil:
+		return s, Held("reading the metadata of topic "+to.Name, err)
+	case topic.missing() && !to.Create:
+		s.CreateErr = t.held(t.missing())
+		return s, nil
+	case topic.missing():
+		err := c.createTopic(ctx, c.newLetterTopic(ctx, to, source), true)
+		if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
+			s.CreateErr = t.held(&createError{Classify(err)})
+		}
+		return s, nil
+	case topic.Err != 0 && !denied(topic.Err):
+		return s, Held("reading the metadata of topic "+to.Name, topic.Err)
+	}
+	s.Partitions = max(len(topic.Partitions), 1)
+	if denied(topic.Err) || topic.Rights != math.MinInt32 && topic.Rights&writeBit == 0 {
+		s.WriteErr = t.held(kafka.TopicAuthorizationFailed)
+	}
+	if s.Settings, s.SettingsErr = c.TopicSettings(ctx, to.Name); s.SettingsErr == nil && s.Settings.Compact {
+		s.WriteErr = t.compacted()
+	}
+	return s, nil
+}
+
+func (c *Client) topicWithRights(ctx context.Context, name string) (*topicMetadata, error) {
+	if _, err := c.version(ctx, anyBroker, protocol.Metadata, metadataVersion, metadataVersion); err != nil {
+		return nil, err
+	}
+	x := &exchange{}
+	e := c.beginMetadata(x, anyBroker, metadataVersion, 1, []string{name}, true)
+	if err := c.send(ctx, x, &e, 0); err != nil {
+		return nil, err
+	}
+	m, err := decodeMetadata(x.in)
+	if err != nil {
+		return nil, err
+	}
+	t := m.topic(name)
+	if t == nil {
+		return nil, fmt.Errorf("metadata: %w: no word on topic %s", errMalformed, name)
+	}
+	return t, nil
+}
