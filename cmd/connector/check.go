@@ -17,10 +17,11 @@ func (c *cli) checkCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Connect to everything that is configured and say what is wrong",
 		Long: `Looks at the configuration, connects to each broker and to the store, and looks
-at each topic and where its dead letters go, the consumer group, each table, the position of each partition
-and the operations log. Each line is ok, a warning, a problem (somebody has to
-do something before records move), failed (it could not be reached or refuses
-us) or skipped (it needs what failed); a hint says what to do.
+at each topic and where its dead letters go, the consumer group, each table, the
+position of each partition and the operations log. Each line is ok, a warning, a
+problem (somebody has to do something before records move), failed (it could not
+be reached or refuses us) or skipped (it needs what failed); a hint says what to
+do.
 
 It changes nothing, except that it puts and deletes a small object below
 _sluice/selftest/ to find out whether the store is safe. No running connector is

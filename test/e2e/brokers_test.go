@@ -36,6 +36,7 @@ func TestThreeBrokers(t *testing.T) {
 		{"Hang", testBrokerHangs},
 		{"UncleanElection", testUncleanElection},
 		{"Storm", testStorm},
+		{"LettersWait", testLettersWaitForABroker},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, c) })
 		whole(t, c)

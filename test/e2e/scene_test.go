@@ -131,7 +131,9 @@ type settings struct {
 	store   string
 	listen  string
 	start   string
+	own     string // what the entry of the scene's topic says
 	more    string // entries of topics besides the scene's own
+	sasl    string // kafka.sasl
 	memory  string
 	commit  string
 	patient string // retry, breaker
@@ -178,7 +180,7 @@ func (s *scene) config(change ...setting) (path, listen string) {
 pipeline: %[1]s
 log: {format: json}
 memory: {limit: %[12]s}
-kafka: {brokers: [%[2]s], group: %[11]s, rack: %[9]q, session: 6s, offset_commit_interval: 1s}
+kafka: {brokers: [%[2]s], group: %[11]s, rack: %[9]q, sasl: {%[18]s}, session: 6s, offset_commit_interval: 1s}
 storage: {url: s3://%[3]s/%[1]s, s3: {endpoint: %[4]s, region: %[5]s, path_style: true, timeout: %[15]s}}
 %[14]s
 defaults:
@@ -186,10 +188,11 @@ defaults:
   start: %[8]s
   commit: %[13]s
   bad_records: %[16]s
-topics: {%[1]s: {}%[10]s}
+topics: {%[1]s: {%[17]s}%[10]s}
 health: {listen: %[7]q}
 shutdown: {drain: 10s}
-`, s.name, c.brokers, s.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more, c.group, c.memory, c.commit, c.patient, c.timeout, c.bad)
+`, s.name, c.brokers, s.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more, c.group, c.memory, c.commit, c.patient, c.timeout,
+		c.bad, c.own, c.sasl)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}

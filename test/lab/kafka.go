@@ -50,6 +50,8 @@ type KafkaOptions struct {
 	Advertise string
 	// Listeners are further ones; not together with Advertise.
 	Listeners []Listener
+	// Settings are further lines of the broker's configuration.
+	Settings []string
 	// Scram are users as the storage tool takes them: SCRAM-SHA-256=[name=…,password=…].
 	Scram []string
 }
@@ -72,7 +74,7 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*Kafka, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := k.configure(controller, o.Advertise, map[int32]string{1: controller}, append(further, singleBroker...)); err != nil {
+	if err := k.configure(controller, o.Advertise, map[int32]string{1: controller}, append(append(further, singleBroker...), o.Settings...)); err != nil {
 		return nil, err
 	}
 	if err := k.format(ctx, o.Scram...); err != nil {
