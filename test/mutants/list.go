@@ -120,6 +120,24 @@ var list = []mutant{
 		pkg:  "./test/story", test: "^TestSchedulesWithLetters$",
 	},
 	{
+		name: "a letter is not awaited: any answer settles it",
+		file: "connector/kafka/deadletters.go",
+		old:  "if answers[i].err == 0 {", new: "if answers[i].err > -100 {",
+		pkg: "./connector/kafka", test: "^TestLettersCodes$",
+	},
+	{
+		name: "a letter is awaited from its leader alone",
+		file: "connector/kafka/produce.go",
+		old:  "const allReplicas int16 = -1", new: "const allReplicas int16 = 1",
+		pkg: "./connector/kafka", test: "^TestLettersAreSentInParts$",
+	},
+	{
+		name: "a letter of a record that cannot be told from its headers",
+		file: "reliability/deadletter/record.go",
+		old:  "i := len(r.Headers) - 1\n\tfor i >= 0 && r.Headers[i].Key != versionHeader {\n\t\ti--\n\t}", new: "i := 0\n\tfor i < len(r.Headers) && r.Headers[i].Key != versionHeader {\n\t\ti++\n\t}\n\tif i == len(r.Headers) {\n\t\ti = -1\n\t}",
+		pkg: "./reliability/deadletter", test: "^TestLetterOfALetter$",
+	},
+	{
 		name: "a letter of a lost or fenced session",
 		file: "connector/letters.go",
 		old:  "return ok && span.Session == c.Session && c.Offset < span.Next", new: "return ok && c.Offset < span.Next",
