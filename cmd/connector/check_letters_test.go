@@ -16,7 +16,7 @@ import (
 func TestCheckLetters(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...)
-	rewrite(t, w.config, "topics: {orders: {}}", "topics: {orders: {dead_letters: {create: false}}}")
+	rewrite(t, w.config, "topics: {orders: {}}", "topics: {orders: {bad_records: dead_letter, dead_letters: {create: false, archive: none}}}")
 	lines, _ := checkFound(t, 1, w.config)
 	hasLine(t, lines, "problem dead letters orders-dlq: ", "does not exist: create it with cleanup.policy=delete")
 
@@ -41,7 +41,9 @@ func TestCheckLetters(t *testing.T) {
 	lines, _ = checkFound(t, 0, w.config)
 	hasLine(t, lines, "ok dead letters orders-dlq: ", "2 partitions, kept for ever, letters of up to 2MiB")
 
-	rewrite(t, w.config, "dead_letters: {create: false}", "bad_records: hold")
+	rewrite(t, w.config, "create: false", "create: true")
+	hasLine(t, lines, "ok dead letters orders-dlq: ", "")
+	rewrite(t, w.config, "bad_records: dead_letter", "bad_records: hold")
 	for _, line := range func() []string { lines, _ := checkFound(t, 0, w.config); return lines }() {
 		if len(line) > 15 && line[3:15] == "dead letters" {
 			t.Errorf("with bad_records: hold: %s", line)
@@ -84,7 +86,7 @@ func TestCheckLettersDenied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newTable(t, connector.Topic{}, cluster.ListenAddrs()[0])
 			rewrite(t, w.config, "session: 10s}", "session: 10s, sasl: {mechanism: plain, username: sluice, password: secret, insecure_plaintext: true}}")
-			rewrite(t, w.config, "topics: {orders: {}}", "topics: {orders: {dead_letters: {topic: "+name+"}}}")
+			rewrite(t, w.config, "topics: {orders: {}}", "topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none, topic: "+name+"}}}")
 			lines, _ := checkFound(t, 1, w.config) // by that offset
 			hasLine(t, lines, want[0], want[1])
 		})

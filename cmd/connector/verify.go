@@ -36,8 +36,8 @@ come twice. Needs one bit of memory for each offset at most.
 With --kafka it also reads the topics, from their start to the positions, and
 compares: each committed record that has a value must have its row, and each row
 its record; health-check records, dead letters and duplicates without a row must
-be no more than the commits say. Exit code 1 names each finding. As JSON several tables are a
-list, one is an object.`,
+be no more than the commits say. Exit code 1 names each finding. As JSON several
+tables are a list, one is an object.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.eachTable(cmd.Context(), func(o *opened) (answer, error) {
