@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -193,6 +194,27 @@ func (s *scene) untilCurrentWithin(change ...setting) {
 	if code, text := s.command("verify", "--kafka", "--config", path); code != 0 {
 		s.t.Errorf("verify: exit code %d: %s", code, tail([]byte(text)))
 	}
+}
+
+// passed returns how many dead letters the commits say that they passed.
+func (s *scene) passed() (n int64) {
+	s.t.Helper()
+	for _, c := range s.commits() {
+		var own struct {
+			Ranges []struct {
+				Letters int64 `json:"letters"`
+			} `json:"ranges"`
+		}
+		if len(c.Info.Sluice) > 0 {
+			if err := json.Unmarshal(c.Info.Sluice, &own); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+		for _, r := range own.Ranges {
+			n += r.Letters
+		}
+	}
+	return n
 }
 
 // watch looks at the resident memory of a process until it ends and returns the peak, in bytes.

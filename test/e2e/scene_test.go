@@ -36,7 +36,7 @@ type scene struct {
 	log    *tablelog.Log
 	random *rand.Rand
 	orders gen.Orders
-	// badLedger takes the records that cannot become rows; see spoil.
+	// badLedger takes the records that cannot become rows; nil: they are held.
 	badLedger *gen.Ledger
 
 	produced int64 // number of the next record
@@ -146,6 +146,9 @@ func alsoReads(entries string) setting { return func(c *settings) { c.more = ", 
 
 // from lets a topic that the table does not know begin elsewhere than at its first record.
 func from(start string) setting { return func(c *settings) { c.start = start } }
+
+// withLetters lets bad records become dead letters.
+func withLetters(c *settings) { c.bad = "dead_letter" }
 
 // through sends a member's requests to the store through a proxy.
 func through(p *lab.S3Proxy) setting { return func(c *settings) { c.store = p.Endpoint } }
