@@ -258,6 +258,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 				}
 			}
 		}
+		l.runs(exitOK, "verify", "--kafka") // each record is a row, a letter, or explained
 	})
 }
 
