@@ -163,4 +163,19 @@ func TestDeadLettersAreNoHealthChecks(t *testing.T) {
 	if !(heldSecrets{}).of(t1).Drop {
 		t.Error("records are not dropped")
 	}
+
+	l := newLake(t, "topics: {orders: {bad_records: dead_letter, health_records: {secret_file: secret}}}")
+	if err := os.WriteFile(filepath.Join(l.dir, "secret"), []byte("right"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.create("orders", 1)
+	bad := &kgo.Record{Topic: "orders", Value: []byte("?"), Headers: []kgo.RecordHeader{{Key: "HEALTHCHECK", Value: []byte("TRUE")}}}
+	if err := l.client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	l.produce("orders", 1, 0)
+	l.start()
+	l.awaits("orders", map[string][]int64{"orders-0": {1}})
+	l.awaits("orders_letters", upTo(1, "orders-dlq-0"))
+	l.runs(exitOK, "verify", "--kafka", "--topic", "orders") // it claims to be a health check, and is a letter
 }
