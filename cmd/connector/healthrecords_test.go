@@ -244,7 +244,12 @@ topics: {orders: {dead_letters: {archive: none, hold_above: 100%}}}`)
 		if err := l.client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
-		l.runs(exitOK, "run", "--until-current")
+		_, log := l.runs(exitOK, "run", "--until-current")
+		for _, line := range []string{"Skipping duplicate", "DEAD LETTER", "health-check records are dropped", "committed"} {
+			if !strings.Contains(log, `"level":"INFO","msg":"`+line+`"`) {
+				t.Errorf("no line says %q", line)
+			}
+		}
 		l.has("orders", rows)
 		l.runs(exitOK, "verify", "--kafka")
 	}

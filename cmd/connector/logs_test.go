@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -402,6 +403,35 @@ func literal(e ast.Expr) (string, bool) {
 	}
 	s, err := strconv.Unquote(lit.Value)
 	return s, err == nil
+}
+
+// TestLinesThatOthersLookFor: whoever has alarms and searches for the words of the connectors that this one replaces finds
+// them, at their levels. Each line is shown by a test of its own.
+func TestLinesThatOthersLookFor(t *testing.T) {
+	source := spokenLines(t)
+	for _, c := range []struct{ begins, level string }{
+		{"Scheduled checkpointing", "INFO"},
+		{"Nothing to be checkpointed", "DEBUG"}, // a warning elsewhere, where it means a mistake; here it means that nothing came
+		{"Exception during checkpointing loop", ""},
+		{"Received a healthcheck message. Discarding message", "DEBUG"},
+		{"Skipping duplicate", "INFO"},
+		{"Retry attempt", "WARN"},
+		{"Giving up", "ERROR"},
+		{"DEAD LETTER", "INFO"},
+		{"Shutting down gracefully", "INFO"},
+		{"BACKPRESSURE: PAUSED", "WARN"},
+		{"BACKPRESSURE: RESUMED", "INFO"},
+		{"Readiness check FAILED", "WARN"},
+	} {
+		i := slices.IndexFunc(slices.Sorted(maps.Keys(source)), func(msg string) bool { return strings.HasPrefix(msg, c.begins) })
+		if i < 0 {
+			t.Errorf("no line begins with %q", c.begins)
+			continue
+		}
+		if s := source[slices.Sorted(maps.Keys(source))[i]][0]; s.level != c.level {
+			t.Errorf("%s: %q is %s, want %s", s.where, c.begins, s.level, c.level)
+		}
+	}
 }
 
 // TestLogTable keeps the tables of docs/operations.md and the lines of the source together: texts, levels and keys.

@@ -125,6 +125,9 @@ func TestWhatBecameOfABatchIsSaidWithItsID(t *testing.T) {
 			}
 			return nil
 		}},
+		{"failed in our own work", "rr", "Retry attempt", func(*story.World, string) error {
+			return connector.Local("encode", errors.New("what is this"))
+		}},
 		{"held", "rr", "HOLD", func(_ *story.World, step string) error {
 			if step == "put data files" {
 				return connector.Held(connector.ReasonStoreDenied, "403", nil)
@@ -136,6 +139,7 @@ func TestWhatBecameOfABatchIsSaidWithItsID(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			scene(t, 1, func(t *testing.T, w *story.World) {
 				out := hear(w)
+				w.Retry = thrice
 				var once atomic.Bool
 				w.Broken = func(step string) error {
 					if c.broken == nil || step != "put data files" || once.Swap(true) {
@@ -158,4 +162,31 @@ func TestWhatBecameOfABatchIsSaidWithItsID(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRetryAttemptsAreSaid: a record at which our own decoder breaks is tried as often as record_retry says, each attempt a
+// line, and given up in one that names it.
+func TestRetryAttemptsAreSaid(t *testing.T) {
+	ours(t, 1, func(t *testing.T, w *story.World) {
+		out := hear(w)
+		w.Broker.Produce(story.Topic, 0, "rrxr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "end", w.AtEnd)
+		var attempts []string
+		for _, line := range out.lines(t, "Retry attempt") {
+			attempts = append(attempts, line["attempt"].(string))
+			if line["level"] != "WARN" || line["batch_id"] == nil {
+				t.Errorf("%v", line)
+			}
+		}
+		if !slices.Equal(attempts, []string{"1/3", "2/3", "3/3"}) {
+			t.Errorf("attempts %v", attempts)
+		}
+		given, letters := out.lines(t, "Giving up"), out.lines(t, "DEAD LETTER")
+		if len(given) != 1 || len(letters) != 1 || given[0]["level"] != "ERROR" || given[0]["offset"] != 2.0 ||
+			given[0]["correlation_id"] != letters[0]["correlation_id"] {
+			t.Errorf("given up: %v, letters: %v", given, letters)
+		}
+	})
 }
