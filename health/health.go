@@ -32,6 +32,8 @@ type Report struct {
 	Holds        []Hold
 	Partitions   []Partition
 	Dependencies []Dependency
+	// Canary is nil if there is none.
+	Canary *Canary
 }
 
 // Hold is a partition that stands still.

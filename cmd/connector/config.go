@@ -151,6 +151,7 @@ type RecordRetryConfig struct {
 type HealthConfig struct {
 	Enabled bool
 	Listen  string
+	Canary  CanaryConfig
 }
 
 // ShutdownConfig is the section shutdown.
@@ -199,7 +200,7 @@ func NewConfig() *Config {
 			RecordRetry: RecordRetryConfig{Max: 3, Wait: time.Second, Backoff: string(reliability.Exponential)},
 		},
 		Topics:   map[string]TopicConfig{},
-		Health:   HealthConfig{Enabled: true, Listen: ":8080"},
+		Health:   HealthConfig{Enabled: true, Listen: ":8080", Canary: CanaryConfig{Every: 60 * time.Second}},
 		Shutdown: ShutdownConfig{Drain: 20 * time.Second},
 		origins:  map[string]Origin{},
 		budget:   usualBudget(),
@@ -283,6 +284,7 @@ func (c *Config) keys() []key {
 		{"fingerprints.url_file", text(&c.Fingerprints.URLFile, nil), ""},
 		{"health.enabled", boolean(&c.Health.Enabled), ""},
 		{"health.listen", text(&c.Health.Listen, listenAddress), ""},
+	}, c.Health.Canary.keys(), []key{
 		{"shutdown.drain", duration(&c.Shutdown.Drain, time.Second, 10*time.Minute), ""},
 	})
 }

@@ -22,6 +22,7 @@ func (l *loader) check() {
 		c.origins["kafka.group"] = Origin{Note: "the pipeline's name"}
 	}
 	l.checkTopics()
+	l.checkCanary()
 	l.checkKeys()
 	l.checkTLS()
 	l.checkSASL()

@@ -187,13 +187,14 @@ func (c *Config) lettersHave(table string) error {
 	return nil
 }
 
-// comesLater tells whether a topic need not be there yet: it comes with the first dead letter.
+// comesLater tells whether a topic need not be there yet: it comes with the first dead letter, or the first canary.
 func (c *Config) comesLater(topic string) bool {
 	if _, own := c.Topics[topic]; own {
 		return false
 	}
+	_, canary := c.canary(topic)
 	_, archived, _, _ := c.letters(topic)
-	return archived
+	return archived || canary
 }
 
 // archiveNote says what follows from an entry's archive: a topic that feeds a table though nobody wrote it down.

@@ -70,10 +70,10 @@ func (p *PatternConfig) standsFor(topic string) bool {
 		!slices.ContainsFunc(p.denies, func(d *regexp.Regexp) bool { return d.MatchString(topic) })
 }
 
-// neverMatches tells whether a pattern must not stand for a topic: internal ones of Kafka and its tools, and dead letters,
-// which would feed themselves.
+// neverMatches tells whether a pattern must not stand for a topic: internal ones of Kafka and its tools, dead letters, which
+// would feed themselves, and canaries.
 func neverMatches(topic string) bool {
-	return strings.HasPrefix(topic, "__") || strings.HasSuffix(topic, "-dlq") || strings.HasSuffix(topic, ".dlq")
+	return strings.HasPrefix(topic, "__") || strings.HasSuffix(topic, "-dlq") || strings.HasSuffix(topic, ".dlq") || isCanary(topic)
 }
 
 // route returns what holds for a topic: its own entry, or else what follows from the entry whose dead letters it takes, or
@@ -81,6 +81,9 @@ func neverMatches(topic string) bool {
 // false if the topic is not meant. The error says why a topic that is meant can have no table.
 func (c *Config) route(topic string) (t TopicConfig, meant bool, err error) {
 	if t, ok := c.Topics[topic]; ok {
+		return t, true, nil
+	}
+	if t, ok := c.canary(topic); ok {
 		return t, true, nil
 	}
 	if t, archived, dead, err := c.letters(topic); dead {

@@ -43,6 +43,7 @@ var layers = map[string][]string{
 	"sink/delta/scan":                  {"connector", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/schema"},
 	"sink/delta/schema":                {"connector", "classify", "idempotency"},
 	"sink/opslog":                      {"classify", "reliability", "sink/delta/objstore"},
+	"health/canary":                    {"health"},
 	"health/ops":                       {"health"},
 }
 

@@ -83,6 +83,10 @@ func (s *system) report() health.Report {
 		})
 	}
 	r.Dependencies = s.dependencies()
+	if s.canary != nil {
+		state := s.canary.State()
+		r.Canary = &state
+	}
 	return r
 }
 

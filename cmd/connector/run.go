@@ -113,6 +113,9 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 			return err
 		}
 	}
+	if s.canary != nil {
+		background.Go(func() { s.canary.Run(ctx) })
+	}
 	logger.InfoContext(ctx, "starting", "pipeline", config.Pipeline, "group", config.Kafka.Group, "version", readBuild().Version)
 	if err := s.connector.Run(ctx); err != nil {
 		return exitError{exitUsage, err}

@@ -96,7 +96,7 @@ func (c *cli) topics(ctx context.Context, config *Config) ([]string, error) {
 		}
 		return []string{c.topic}, nil
 	}
-	listed := slices.Sorted(slices.Values(slices.Concat(config.topicNames(), config.letterTopics())))
+	listed := slices.Sorted(slices.Values(slices.Concat(config.topicNames(), config.laterTopics())))
 	if len(config.Patterns) == 0 {
 		return listed, nil
 	}

@@ -135,10 +135,10 @@ func (s *system) matches(topic string) bool {
 	return meant && err == nil
 }
 
-// letterTopics are the dead-letter topics that may come with their first letter. A run until current keeps to those of its
+// laterTopics are the topics that may come with their first record: dead letters, canaries. A run until current keeps to those of its
 // start.
-func (s *system) letterTopics() []string {
-	names := s.config.letterTopics()
+func (s *system) laterTopics() []string {
+	names := s.config.laterTopics()
 	if s.fixed == nil {
 		return names
 	}

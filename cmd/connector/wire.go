@@ -17,6 +17,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/health/canary"
 	"sluice/idempotency"
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
@@ -48,6 +49,7 @@ type system struct {
 	tables       tables
 	fixed        map[string]bool // the topics of a run until current, once they are known
 	operations   *opslog.Follower
+	canary       *canary.Canary // nil if there is none
 	connector    *connector.Connector
 	refused      atomic.Pointer[connector.Hold] // why the store's self-test does not pass
 }
@@ -101,7 +103,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 	// Kafka: membership, reading.
 	s.asking = s.guard("kafka")
 	membership := kafka.GroupConfig{
-		Group: c.Kafka.Group, Topics: c.topicNames(), Optional: s.letterTopics, Session: c.Kafka.Session, WatchEvery: o.watchEvery,
+		Group: c.Kafka.Group, Topics: c.topicNames(), Optional: s.laterTopics, Session: c.Kafka.Session, WatchEvery: o.watchEvery,
 	}
 	if len(c.Patterns) > 0 {
 		membership.Matches = s.matches
@@ -128,6 +130,11 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 		},
 		Group: s.group, Log: s.log, Kafka: s.asking, Pools: s.pools, Route: s.route, Retire: s.retire, Standing: s.standing, Paused: s.paused, FloodAllowed: s.floodAllowed,
 		Logger: logger, Metrics: s.registry,
+	}
+	if c.Health.Canary.Topic != "" && !o.untilCurrent {
+		if s.canary, err = s.newCanary(); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
 }

@@ -61,7 +61,7 @@ func (c *Client) createTopic(ctx context.Context, t newTopic, dry bool) error {
 	case n != 1 || name != t.name:
 		return fmt.Errorf("%w: no word on topic %s", errMalformed, t.name)
 	case code != 0:
-		return &produceError{produced{code, detail}}
+		return &produceError{produced{err: code, detail: detail}}
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ type produceBatch struct {
 type produced struct {
 	err    kafka.Error
 	detail string // the broker's words, "" if it has none
+	offset int64  // of the first record, -1 if the broker does not say
 }
 
 // produce sends batches of one topic to the leader of their partitions, each partition once, and waits for all in-sync
@@ -72,7 +73,8 @@ func decodeProduced(in []byte, topic string, batches []produceBatch) ([]produced
 		name := d.str()
 		for n := d.array(); n > 0 && d.err == nil; n-- {
 			id, a := d.i32(), produced{err: kafka.Error(d.i16())}
-			d.take(3 * 8) // base offset, log append time, log start offset
+			a.offset = d.i64()
+			d.take(2 * 8) // log append time, log start offset
 			for n := d.array(); n > 0 && d.err == nil; n-- {
 				d.i32() // index of a record
 				d.str() // what is wrong with it

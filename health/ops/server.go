@@ -163,6 +163,7 @@ type reportAnswer struct {
 	Holds        []holdAnswer        `json:"holds"`
 	Partitions   []partitionAnswer   `json:"partitions"`
 	Dependencies []health.Dependency `json:"dependencies"`
+	Canary       *health.Canary      `json:"canary,omitempty"`
 }
 
 type holdAnswer struct {
@@ -184,7 +185,7 @@ func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
 	a := reportAnswer{
 		answer: answer{Status: report.Status()}, Ready: true, Pipeline: report.Pipeline, Group: report.Group,
 		Joined: report.Joined, Resumed: report.Resumed, Draining: report.Draining, TotalLag: report.TotalLag(),
-		Holds: []holdAnswer{}, Partitions: []partitionAnswer{}, Dependencies: report.Dependencies,
+		Holds: []holdAnswer{}, Partitions: []partitionAnswer{}, Dependencies: report.Dependencies, Canary: report.Canary,
 	}
 	if err := report.Ready(); err != nil {
 		a.Ready, a.Reason = false, err.Error()

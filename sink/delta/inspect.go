@@ -280,6 +280,13 @@ func openOffsets(ctx context.Context, object *deltalog.Object) (pqarrow.RecordRe
 
 // readRows yields the rows of a batch that has the three columns, in whichever order.
 func readRows(batch arrow.RecordBatch, yield func(Row) bool) (more bool, err error) {
+	more = true
+	err = columnsOf(batch, func(r Row, _ int) { more = more && yield(r) })
+	return more, err
+}
+
+// columnsOf calls each for the rows of a batch that has the three columns, in whichever order.
+func columnsOf(batch arrow.RecordBatch, each func(r Row, i int)) error {
 	column := func(name string) arrow.Array {
 		return batch.Column(batch.Schema().FieldIndices(name)[0])
 	}
@@ -287,16 +294,14 @@ func readRows(batch arrow.RecordBatch, yield func(Row) bool) (more bool, err err
 	partitions, ok1 := column(schema.KafkaPartition).(*array.Int32)
 	offsets, ok2 := column(schema.KafkaOffset).(*array.Int64)
 	if !ok1 || !ok2 {
-		return false, fmt.Errorf("the Kafka columns are %v", batch.Schema())
+		return fmt.Errorf("the Kafka columns are %v", batch.Schema())
 	}
 	for i := range int(batch.NumRows()) {
 		r := Row{}
 		if topics.IsValid(i) && partitions.IsValid(i) && offsets.IsValid(i) {
 			r = Row{topics.ValueStr(i), partitions.Value(i), offsets.Value(i), true}
 		}
-		if !yield(r) {
-			return false, nil
-		}
+		each(r, i)
 	}
-	return true, nil
+	return nil
 }

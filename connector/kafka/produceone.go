@@ -1,0 +1,58 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/segmentio/kafka-go"
+
+	"sluice/reliability/deadletter"
+)
+
+// ProduceOne sends a record to some partition of a topic that has a leader, once, and returns where it is when all in-sync
+// replicas have it. The error has a class; after one that passes the record may be there all the same.
+func (c *Client) ProduceOne(ctx context.Context, topic string, r deadletter.Record) (partition int32, offset int64, err error) {
+	m, err := c.metadata(ctx, topic)
+	if err != nil {
+		return 0, 0, Classify(err)
+	}
+	t := m.topic(topic)
+	switch {
+	case t == nil:
+		return 0, 0, Classify(fmt.Errorf("metadata: %w: no word on topic %s", errMalformed, topic))
+	case t.missing():
+		return 0, 0, Classify(kafka.UnknownTopicOrPartition)
+	case t.Err != 0:
+		return 0, 0, Classify(t.Err)
+	}
+	leader := int32(-1)
+	for _, i := range rand.Perm(len(t.Partitions)) {
+		if p := t.Partitions[i]; p.Leader >= 0 {
+			partition, leader = p.ID, p.Leader
+			break
+		}
+	}
+	if leader < 0 {
+		return 0, 0, Classify(kafka.LeaderNotAvailable)
+	}
+	answers, err := c.produce(ctx, leader, topic, []produceBatch{{partition, appendBatch(nil, []deadletter.Record{r})}})
+	switch {
+	case err != nil:
+		return 0, 0, Classify(err)
+	case answers[0].err != 0:
+		return 0, 0, Classify(&produceError{answers[0]})
+	}
+	return partition, answers[0].offset, nil
+}
+
+// CreateTopic creates a topic with the cluster's usual number of replicas. One that is there already is left as it is. The
+// error has a class.
+func (c *Client) CreateTopic(ctx context.Context, name string, partitions int, settings ...[2]string) error {
+	err := c.createTopic(ctx, newTopic{name: name, partitions: partitions, settings: settings}, false)
+	if err == nil || errors.Is(err, kafka.TopicAlreadyExists) {
+		return nil
+	}
+	return Classify(err)
+}

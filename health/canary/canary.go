@@ -1,0 +1,165 @@
+// Package canary sends a record of our own on the way of all records, again and again, and times it until a reader of the
+// table can see it. It knows neither Kafka nor tables: who wires it says how to produce and how to look.
+package canary
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/health"
+)
+
+// Place is where a record was put.
+type Place struct {
+	Partition int32
+	Offset    int64
+}
+
+// Config of a canary. All fields are needed.
+type Config struct {
+	Topic string
+	// Every is how often a record is sent. One is under way at a time: a late one delays the next.
+	Every time.Duration
+	// Deadline is how long a record may take, from before it is sent until it is seen.
+	Deadline time.Duration
+	// Poll is how often the table is looked at while a record is under way.
+	Poll time.Duration
+	// Produce sends the n-th record, once, and returns its place when it is durable.
+	Produce func(ctx context.Context, n int64, sent time.Time) (Place, error)
+	// Visible says whether the record at a place can be read from the table: as a reader reads it, not as a writer knows it.
+	Visible func(ctx context.Context, n int64, at Place) (bool, error)
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// The stages in which a record may fail.
+const (
+	stageProduce = "produce"
+	stageVisible = "visible"
+)
+
+// A Canary is one member's. Its own failures hold and stop nothing.
+type Canary struct {
+	Config
+	took     prometheus.Histogram
+	success  prometheus.Gauge
+	failures *prometheus.CounterVec
+
+	mu    sync.Mutex
+	state health.Canary
+}
+
+// New returns a canary that is not sent yet. An error means that its metrics cannot be registered.
+func New(c Config) (*Canary, error) {
+	k := &Canary{
+		Config: c,
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "sluice_canary_seconds",
+			Help:    "How long canaries took from before they were produced until a reader of their table could see them.",
+			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300},
+		}),
+		success: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "sluice_canary_last_success_timestamp_seconds",
+			Help: "When the last canary was seen in its table, 0 if none was.",
+		}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_canary_failures_total",
+			Help: "Canaries that were not produced, or not visible in time, by stage.",
+		}, []string{"stage"}),
+		state: health.Canary{Topic: c.Topic},
+	}
+	for _, stage := range []string{stageProduce, stageVisible} {
+		k.failures.WithLabelValues(stage)
+	}
+	for _, m := range []prometheus.Collector{k.took, k.success, k.failures} {
+		if err := c.Registerer.Register(m); err != nil {
+			return nil, fmt.Errorf("metrics of the canary: %w", err)
+		}
+	}
+	return k, nil
+}
+
+// State returns how the last canaries fared. Any goroutine may ask.
+func (k *Canary) State() health.Canary {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state
+}
+
+// Run sends canaries until ctx ends.
+func (k *Canary) Run(ctx context.Context) {
+	for n := int64(0); ; n++ {
+		sent := time.Now()
+		stage, err := k.send(ctx, n, sent)
+		if ctx.Err() != nil {
+			return
+		}
+		k.note(ctx, sent, stage, err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Until(sent.Add(k.Every))):
+		}
+	}
+}
+
+// send sends one canary and waits until it is seen. stage is where err came up.
+func (k *Canary) send(ctx context.Context, n int64, sent time.Time) (stage string, err error) {
+	ctx, cancel := context.WithDeadline(ctx, sent.Add(k.Deadline))
+	defer cancel()
+	at, err := k.Produce(ctx, n, sent)
+	if err != nil {
+		return stageProduce, err
+	}
+	poll := time.NewTicker(k.Poll)
+	defer poll.Stop()
+	var last error
+	for {
+		seen, err := k.Visible(ctx, n, at)
+		if seen {
+			return "", nil
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			if last == nil {
+				last = errors.New("it is not in the table")
+			}
+			return stageVisible, fmt.Errorf("partition %d, offset %d, after %v: %w", at.Partition, at.Offset, k.Deadline, last)
+		case <-poll.C:
+		}
+	}
+}
+
+// note records how a canary fared, and says so when that changed.
+func (k *Canary) note(ctx context.Context, sent time.Time, stage string, err error) {
+	now := time.Now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	failing := k.state.Failing
+	if err == nil {
+		seconds := now.Sub(sent).Seconds()
+		k.took.Observe(seconds)
+		k.success.Set(float64(now.UnixMilli()) / 1e3)
+		k.state = health.Canary{Topic: k.Topic, Seen: &now, Seconds: &seconds}
+		if failing != nil {
+			k.Logger.InfoContext(ctx, "canaries arrive again", "topic", k.Topic, "took", now.Sub(sent), "failing_since", *failing)
+		}
+		return
+	}
+	k.failures.WithLabelValues(stage).Inc()
+	k.state.Stage, k.state.Error = stage, err.Error()
+	if failing == nil {
+		k.state.Failing = &sent
+		k.Logger.WarnContext(ctx, "UNHEALTHY: a canary did not arrive", "topic", k.Topic, "stage", stage, "err", err)
+	}
+}
