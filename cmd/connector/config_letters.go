@@ -38,6 +38,15 @@ func (t *TopicConfig) readsLetters() {
 	*t = d
 }
 
+// ofLetters tells whether a key says something about an entry with format: dead_letter.
+func ofLetters(key string) bool {
+	switch section, _, _ := strings.Cut(key, "."); section {
+	case "pattern", "deny", "table", "format", "start", "start_at", "commit":
+		return true
+	}
+	return false
+}
+
 // letterSource is what sends letters to a dead-letter topic: an entry of topics, and the topic in it.
 type letterSource struct {
 	entry string

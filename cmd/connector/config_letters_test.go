@@ -145,6 +145,35 @@ func TestLetterTablesInTheFile(t *testing.T) {
 	}
 }
 
+// TestLettersInPrint: what config print shows can be loaded again, and says what follows from the archive.
+func TestLettersInPrint(t *testing.T) {
+	c := lettersConfig(t, `
+defaults: {schema: a int, start: latest}
+topics: {orders: {}, users: {}, users-dlq: {format: dead_letter, table: t}, sales: {pattern: "s.+", deny: []}}
+`)
+	var b strings.Builder
+	if err := c.printYAML(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"archive: '{topic}_letters' # default: topic orders-dlq feeds table orders_letters",
+		"archive: '{topic}_letters' # default, users-dlq has an entry of its own",
+		"archive: '{topic}_letters' # default: topic {topic}-dlq feeds table {topic}_letters",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %s in\n%s", want, b.String())
+		}
+	}
+	again := mustLoad(t, write(t, b.String()), nil)
+	for _, topic := range []string{"orders-dlq", "users-dlq", "s1-dlq"} {
+		was, _, _ := c.route(topic)
+		is, meant, err := again.route(topic)
+		if d := cmp.Diff(was, is); d != "" || !meant || err != nil {
+			t.Errorf("%s: %v %v %s", topic, meant, err, d)
+		}
+	}
+}
+
 // TestFills holds the two directions of a template against each other.
 func TestFills(t *testing.T) {
 	for _, c := range []struct{ template, topic, text string }{

@@ -29,6 +29,9 @@ func (c *Config) settings() []setting {
 	}
 	topic := func(t *TopicConfig, keys []key, path []string, inherit bool) {
 		for _, k := range keys {
+			if t.isLetters() && !ofLetters(k.path) {
+				continue // it follows from the format
+			}
 			own, known := c.origins[strings.Join(path, ".")+"."+k.path]
 			origin := own.String()
 			if base, set := c.origins["defaults."+k.path]; !known && inherit && set {

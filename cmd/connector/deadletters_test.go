@@ -117,6 +117,60 @@ func TestLetterTables(t *testing.T) {
 	}
 }
 
+// TestLetterTopicsAppear: a member that runs reads dead-letter topics as soon as they are there, those of patterns, too, and
+// their tables come with them. Nothing is missed or disturbed before.
+func TestLetterTopicsAppear(t *testing.T) {
+	l := newLake(t, `
+topics:
+  orders: {}
+  sales: {pattern: 'sales\..+', deny: [], dead_letters: {topic: "dead.{topic}"}}
+defaults: {schema: "n int not null", commit: {every: 100ms}}`)
+	l.create("orders", 1)
+	l.create("sales.eu", 1)
+	l.produce("orders", 2, 0)
+	s := l.start()
+	l.awaits("orders", upTo(2, "orders-0"))
+	rejoins := func() float64 { return sumOf(t, s, "sluice_group_rejoins_total") }
+	before := rejoins()
+	l.awaits("sales.eu", map[string][]int64{})
+	if held := heldIn(s); len(held) > 0 || rejoins() != before {
+		t.Errorf("holds %v, %v rejoins", held, rejoins())
+	}
+	if tables := s.tables.all(); len(tables) != 2 {
+		t.Errorf("%d tables are open before there is a letter", len(tables))
+	}
+	for _, topic := range []string{"orders", "sales.eu"} {
+		l.client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("bad")}, &kgo.Record{Topic: topic, Value: []byte(`{"n":1}`)})
+	}
+	l.awaits("orders", map[string][]int64{"orders-0": {0, 1, 3}})
+	l.awaits("sales.eu", map[string][]int64{"sales.eu-0": {1}})
+	l.awaits("orders_letters", upTo(1, "orders-dlq-0"))
+	l.awaits("sales.eu_letters", upTo(1, "dead.sales.eu-0"))
+	if held := heldIn(s); len(held) > 0 || rejoins() > before+2 {
+		t.Errorf("holds %v, %v rejoins", held, rejoins()-before)
+	}
+	if c := listed(t, l, 0); c.Unresolved != 2 || c.Distinct != 2 || c.Letters != 2 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// sumOf adds up a metric over its labels.
+func sumOf(t *testing.T, s *system, name string) (sum float64) {
+	t.Helper()
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
 func listed(t *testing.T, l *lake, code int, args ...string) *letterList {
 	t.Helper()
 	out, _ := l.runs(code, append([]string{"deadletters", "list", "--output", "json"}, args...)...)

@@ -68,26 +68,23 @@ func (c *cli) validate() error {
 // sayLetters says where dead letters go.
 func (c *cli) sayLetters(config *Config) error {
 	tw := tabwriter.NewWriter(c.stdout, 0, 4, 2, ' ', 0)
-	say := func(t *TopicConfig, name string) {
-		switch topic := strings.ReplaceAll(t.DeadLetters.Topic, topicPlaceholder, name); {
+	say := func(t *TopicConfig, name, topic, table string) {
+		switch {
 		case !t.writesLetters():
 		case !t.archives():
 			_, _ = fmt.Fprintf(tw, "dead letters of %s\ttopic %s\t-\n", name, topic) // Flush has the error
 		default:
-			of := letterSource{topic: name, TopicConfig: t}
-			table, _ := of.archiveIn(topic) // the configuration was checked
-			if own, ok := config.Topics[topic]; ok {
-				table = own.Table
-			}
 			_, _ = fmt.Fprintf(tw, "dead letters of %s\ttopic %s\t%s\n", name, topic, config.TableURL(TopicConfig{Table: table}))
 		}
 	}
 	for _, name := range config.topicNames() {
 		t := config.Topics[name]
-		say(&t, name)
+		topic := strings.ReplaceAll(t.DeadLetters.Topic, topicPlaceholder, name)
+		letters, _, _ := config.route(topic) // the configuration was checked
+		say(&t, name, topic, letters.Table)
 	}
 	for _, p := range config.Patterns {
-		say(&p.TopicConfig, p.Pattern)
+		say(&p.TopicConfig, p.Pattern, p.DeadLetters.Topic, p.DeadLetters.Archive)
 	}
 	return tw.Flush()
 }
