@@ -429,4 +429,30 @@ var list = []mutant{
 		old:  "\t\tif through == position {", new: "\t\tif through == position || through > 0 {",
 		pkg: "./test/story", test: "^TestSchedulesOfDuplicates$",
 	},
+
+	// Dead letters, behind their topic.
+	{
+		name: "a flood is allowed for ever",
+		file: "sink/opslog/state.go",
+		old:  "return ok && now.Before(a.Until)", new: "return ok && (now.Before(a.Until) || a.Seq > 0)",
+		pkg: "./sink/opslog", test: "^TestFloodAllowancesEnd$",
+	},
+	{
+		name: "a letter whose record has a row stands",
+		file: "cmd/connector/deadletters_state.go",
+		old:  "l.state = letterVoid", new: "l.state = letterUnresolved",
+		pkg: "./cmd/connector", test: "^TestDeadLettersList$",
+	},
+	{
+		name: "a letter table keeps the text of a value and not its bytes",
+		file: "connector/decode/letter.go",
+		old:  "if utf8.Valid(b) {", new: "if utf8.Valid(b) || len(b) > 0 {",
+		pkg: "./connector/decode", test: "^TestLettersKeepEverything$",
+	},
+	{
+		name: "a record of a dead-letter topic without a value is passed over",
+		file: "connector/lane.go",
+		old:  "r.Value == nil && !b.table.nulls", new: "r.Value == nil",
+		pkg: "./cmd/connector", test: "^TestLetterTables$",
+	},
 }
