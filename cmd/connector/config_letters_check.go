@@ -9,15 +9,16 @@ func (l *loader) checkLetterFormat(name string, t *TopicConfig) {
 	if !t.isLetters() {
 		return
 	}
-	for _, k := range [...]struct{ path, why string }{
-		{"schema", "a letter table has columns of its own"},
-		{"unknown_fields", "a letter has no unknown fields"},
-		{"tombstones", "a letter about a tombstone is a row, and another record without a value holds its partition"},
-		{"keys", "a letter has the key of its record"},
-	} {
-		if at := "topics." + name + "." + k.path; l.has(at) && !l.failed(at) {
-			l.report(l.at(at), "does not go with format: %s: %s: remove it", formatLetters, k.why)
+	for _, k := range t.keys() {
+		at := "topics." + name + "." + k.path
+		if !l.has(at) || l.failed(at) || ofLetters(k.path) || k.path == "bad_records" {
+			continue
 		}
+		why := "letters are taken as they are"
+		if k.path == "schema" {
+			why = "a letter table has columns of its own"
+		}
+		l.report(l.at(at), "does not go with format: %s: %s: remove it", formatLetters, why)
 	}
 	if at := "topics." + name + ".bad_records"; t.writesLetters() && l.has(at) {
 		l.report(l.at(at), "does not go with format: %s: there is no letter of a letter: write hold, or remove it", formatLetters)

@@ -98,6 +98,10 @@ func TestLetterTablesInTheFile(t *testing.T) {
 			"topics: {orders-dlq: {format: dead_letter, schema: a int}}",
 			"topics.orders-dlq.schema: does not go with format: dead_letter: a letter table has columns of its own: remove it",
 		},
+		"what letters have not": {
+			"topics: {orders-dlq: {format: dead_letter, tombstones: skip, health_records: {drop: true}}}",
+			"topics.orders-dlq.health_records.drop: does not go with format: dead_letter: letters are taken as they are: remove it",
+		},
 		"letters of letters": {
 			"topics: {orders-dlq: {format: dead_letter, bad_records: dead_letter}}",
 			"topics.orders-dlq.bad_records: does not go with format: dead_letter: there is no letter of a letter: write hold, or remove it",
