@@ -182,13 +182,14 @@ type holding struct {
 	last    []int // of each chunk: the number of pieces up to its end
 	freed   int   // chunks
 	encoded int64
+	from    *Cut
 	letters int64 // bytes of candidates
 	entries int64 // bytes of what duplicates are told by, which outlives the rows
 	tell    func()
 }
 
 func (w *writer) hold(open *openCut, cut *Cut) *holding {
-	h := &holding{pool: w.batch, cut: open, chunks: cut.Chunks, letters: heldBy(cut.Candidates), tell: w.tell}
+	h := &holding{pool: w.batch, cut: open, chunks: cut.Chunks, from: cut, letters: heldBy(cut.Candidates), tell: w.tell}
 	for i := range h.chunks {
 		h.entries += h.chunks[i].entries
 		h.chunks[i].entries = 0
@@ -232,6 +233,7 @@ func (h *holding) give(to int, encoded int64) {
 
 // lettered gives back what the bad records took: nobody needs them any more.
 func (h *holding) lettered() {
+	h.from.Candidates = nil // else they would live as long as the cut
 	h.pool.Adjust(-h.letters)
 	h.cut.held.Add(-h.letters)
 	h.letters = 0

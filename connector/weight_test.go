@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"sluice/classify"
+	"sluice/reliability/bytepool"
 )
 
 // refused is as large as a decoder's error.
@@ -51,7 +52,17 @@ func TestCandidatesTakeWhatTheyWeigh(t *testing.T) {
 			if len(p.Letters) != int(n) {
 				t.Errorf("%d letters", len(p.Letters))
 			}
+			// Once the letters are durable all of it is free, although the cut lives on.
+			pool := bytepool.New(1 << 40)
+			pool.Adjust(heldBy(cut.Candidates))
+			holding := (&writer{batch: pool, tell: func() {}}).hold(&openCut{}, cut)
+			holding.lettered()
+			p.Letters = nil
+			if left := heap() - before; left > n*40 || pool.Used() != 0 {
+				t.Errorf("%d bytes are left, the pool has %d", left, pool.Used())
+			}
 			runtime.KeepAlive(cut)
+			runtime.KeepAlive(p)
 		})
 	}
 }
