@@ -24,6 +24,8 @@
 //	coordinates  cluster, topic id, partition, offset: what makes a record itself
 //	block        at most 1000 records of one claim on their way to a lane
 //	row          a decoded record
+//	candidate    a record that could not become a row
+//	dead letter  a candidate's record, unchanged, with why; in a topic of its own before a position passes it
 //	chunk        rows of one lane and table; becomes a row group
 //	run          rows of a chunk that lie side by side and stem from one claim
 //	batch        what fills, per table
