@@ -66,13 +66,16 @@ func (c *Client) createTopic(ctx context.Context, t newTopic, dry bool) error {
 	return nil
 }
 
-// newLetterTopic is what a dead-letter topic is created as, beside its source.
-func (c *Client) newLetterTopic(ctx context.Context, t LetterTopic, source string) newTopic {
+// newLetterTopic is what a dead-letter topic is created as, beside its source. A source that is gone gives it one
+// partition.
+func (c *Client) newLetterTopic(ctx context.Context, t LetterTopic, source string) (newTopic, error) {
 	n := newTopic{name: t.Name, partitions: 1}
-	if m, err := c.metadata(ctx, source); err == nil {
-		if s := m.topic(source); s != nil && s.Err == 0 {
-			n.partitions = min(max(len(s.Partitions), 1), mostLetterPartitions)
-		}
+	m, err := c.metadata(ctx, source)
+	if err != nil {
+		return n, err
+	}
+	if s := m.topic(source); s != nil && s.Err == 0 {
+		n.partitions = min(max(len(s.Partitions), 1), mostLetterPartitions)
 	}
 	retention := int64(-1)
 	if t.Retention >= 0 {
@@ -83,5 +86,5 @@ func (c *Client) newLetterTopic(ctx context.Context, t LetterTopic, source strin
 		// The largest record of the source has room, with what comes with it.
 		n.settings = append(n.settings, [2]string{"max.message.bytes", strconv.FormatInt(s.MaxBatch+letterOverhead, 10)})
 	}
-	return n
+	return n, nil
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+
+	"sluice/classify"
 )
 
 // LetterTopicState is what there is to know of a dead-letter topic before the first letter.
@@ -37,10 +39,17 @@ func (c *Client) LetterTopicState(ctx context.Context, to LetterTopic, source st
 		s.CreateErr = t.held(t.missing())
 		return s, nil
 	case topic.missing():
-		err := c.createTopic(ctx, c.newLetterTopic(ctx, to, source), true)
-		if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
-			s.CreateErr = t.held(&createError{Classify(err)})
+		n, err := c.newLetterTopic(ctx, to, source)
+		if err == nil {
+			err = c.createTopic(ctx, n, true)
 		}
+		switch err = Classify(err); {
+		case err == nil, errors.Is(err, kafka.TopicAlreadyExists):
+			return s, nil
+		case classify.Of(err) == classify.Transient:
+			return s, err
+		}
+		s.CreateErr = t.held(&createError{err})
 		return s, nil
 	case topic.Err != 0 && !denied(topic.Err):
 		return s, Held("reading the metadata of topic "+to.Name, topic.Err)

@@ -219,6 +219,14 @@ func testLettersCreatedOnRequest(t *testing.T, w *scene) {
 	w.createWith("s", 3, "max.message.bytes", "2000000")
 	w.createWith("wide", 20)
 	d := w.desk()
+	w.until("the brokers know the topics", func() bool {
+		for _, name := range []string{"s", "wide"} {
+			if _, err := d.client.Topic(t.Context(), w.prefix+name); err != nil {
+				return false
+			}
+		}
+		return true
+	})
 	l := d.letter("s", 2, 17, "not json")
 	null := d.letter("s", 0, 18, "")
 	null.Key, null.Value, null.Headers = nil, nil, nil

@@ -115,8 +115,10 @@ func (d *DeadLetters) lookForLeaders(ctx context.Context, t *letterTopic) error 
 
 // create creates the topic. That somebody else was faster is no error.
 func (d *DeadLetters) create(ctx context.Context, t *letterTopic) error {
-	topic := d.client.newLetterTopic(ctx, t.LetterTopic, t.source)
-	err := d.client.createTopic(ctx, topic, false)
+	topic, err := d.client.newLetterTopic(ctx, t.LetterTopic, t.source)
+	if err == nil {
+		err = d.client.createTopic(ctx, topic, false)
+	}
 	switch {
 	case err == nil:
 		d.logger.InfoContext(ctx, "dead-letter topic created", "topic", t.Name, "partitions", topic.partitions, "retention", t.Retention)
