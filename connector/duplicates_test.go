@@ -3,6 +3,7 @@ package connector
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"slices"
 	"testing"
@@ -243,6 +244,67 @@ func TestFingerprintsAreRememberedBehindTheCommit(t *testing.T) {
 			t.Errorf("behind the commit %d are remembered, up to offset %d", seen, through)
 		case lost != nil && (through != 10 || seen != 0):
 			t.Errorf("behind a lost commit %d are remembered, up to offset %d", seen, through)
+		}
+	}
+}
+
+// meddled is a store that another member resets, who believes in an older position: between our look at the window and
+// our question about what is in it.
+type meddled struct {
+	idempotency.Store
+	resets int
+}
+
+func (m *meddled) Seen(ctx context.Context, s idempotency.Scope, entries iter.Seq[idempotency.Entry]) (map[idempotency.Fingerprint]int64, error) {
+	if m.resets > 0 {
+		m.resets--
+		if err := m.Reset(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	return m.Store.Seen(ctx, s, entries)
+}
+
+// recalling is a table with these rows.
+type recalling struct {
+	observed
+	rows Recalled
+}
+
+func (r *recalling) Recall(*Snapshot, Recall) (Reading, error) {
+	return func(_ context.Context, each func(Recalled) error) error { return each(r.rows) }, nil
+}
+
+// TestASharedWindowIsWholeWhenItIsAsked: a duplicate stays one although somebody resets the window meanwhile; if that does
+// not end, nothing is decided.
+func TestASharedWindowIsWholeWhenItIsAsked(t *testing.T) {
+	a := part0(0)
+	for resets, whole := range map[int]bool{0: true, 1: true, 2: true, 9: false} {
+		store := &meddled{Store: idempotency.NewMemory(1<<20, nil), resets: resets}
+		table := &recalling{rows: Recalled{Topic: a.Topic, Partition: a.ID, Written: noon.Add(time.Minute).UnixMilli(), Entries: prints(0, "abcdexghij")}}
+		table.at = snapshotAt(map[string]int64{
+			a.AppID("pipe"): 10, a.NewestAppID("pipe"): noon.UnixMilli() + 9000, idempotency.TableAppID("pipe", "T"): 0,
+		})
+		w := &writer{
+			table: table, pipeline: "pipe", snapshot: table.at, logger: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
+			recollection: newRecollection(&Duplicates{Window: 24 * time.Hour, Store: store}),
+		}
+		cut := &Cut{
+			Claims: map[Partition]Span{a: {1, 10, 12, 0}},
+			Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{{a, 1, 10, 11, 0, 2}}, Entries: prints(10, "xy")}},
+		}
+		err := w.recall(t.Context(), cut)
+		if !whole {
+			if classify.Of(err) != classify.Fenced {
+				t.Errorf("reset %d times: %v, want a fence", resets, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := decide(cut, w.snapshot, w.terms(cut)).Commit.Ranges[0]; r.Duplicates != 1 || r.Rows != 1 {
+			t.Errorf("reset %d times: %+v, want one row and one duplicate", resets, r)
 		}
 	}
 }

@@ -193,24 +193,50 @@ func (w *writer) recall(ctx context.Context, cut *Cut) error {
 			}
 		}
 	}
-	gaps, err := w.gaps(ctx, ours)
+	for range mostLooks {
+		whole, err := w.lookUp(ctx, cut, ours)
+		if whole || err != nil {
+			return err
+		}
+	}
+	return classify.Mark(errors.New("others keep moving the windows of fingerprints"), classify.Fenced)
+}
+
+// mostLooks is how often fingerprints are looked up again because somebody moved a window meanwhile.
+const mostLooks = 3
+
+// lookUp fills the windows of a cut's claims and asks for its fingerprints. It tells whether the windows were whole all the
+// while: a member that believes in an older position resets one that it shares with us, between our look and our question.
+func (w *writer) lookUp(ctx context.Context, cut *Cut, claims iter.Seq[Partition]) (whole bool, err error) {
+	r := w.recollection
+	gaps, err := w.gaps(ctx, claims)
 	if err != nil {
-		return err
+		return false, err
 	}
 	read, err := w.prepare(gaps)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := w.fill(ctx, gaps, read); err != nil {
-		return err
+		if errors.Is(err, idempotency.ErrMoved) {
+			return false, nil
+		}
+		return false, err
 	}
 	cut.Seen = map[Partition]map[idempotency.Fingerprint]int64{}
-	for p := range ours {
+	for p := range claims {
 		if cut.Seen[p], err = r.Store.Seen(ctx, r.scopes[p], cut.entries(p)); err != nil {
-			return fmt.Errorf("look up the fingerprints of %v: %w", p, err)
+			return false, fmt.Errorf("look up the fingerprints of %v: %w", p, err)
+		}
+		through, err := r.Store.Through(ctx, r.scopes[p])
+		if err != nil {
+			return false, fmt.Errorf("remembered fingerprints of %v: %w", p, err)
+		}
+		if through != cut.Claims[p].From {
+			return false, nil
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // entries yields the rows of a claim that have an identity.
