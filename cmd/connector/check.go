@@ -18,15 +18,15 @@ func (c *cli) checkCommand() *cobra.Command {
 		Short: "Connect to everything that is configured and say what is wrong",
 		Long: `Looks at the configuration, connects to each broker and to the store, and looks
 at each topic and where its dead letters go, the consumer group, each table, the
-position of each partition and the operations log. Each line is ok, a warning, a
-problem (somebody has to do something before records move), failed (it could not
-be reached or refuses us) or skipped (it needs what failed); a hint says what to
-do.
+position of each partition, the operations log and, if there is one, the
+database of fingerprints. Each line is ok, a warning, a problem (somebody has to
+do something before records move), failed (it could not be reached or refuses
+us) or skipped (it needs what failed); a hint says what to do.
 
 It changes nothing, except that it puts and deletes a small object below
-_sluice/selftest/ to find out whether the store is safe. No running connector is
-asked or disturbed. Exit code 1 for a problem, 2 for a configuration that
-cannot be used, 3 if something failed.`,
+_sluice/selftest/ to find out whether the store is safe, and makes the tables for
+fingerprints. No running connector is asked or disturbed. Exit code 1 for a
+problem, 2 for a configuration that cannot be used, 3 if something failed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.check(cmd.Context(), timeout) },
 	}
@@ -50,7 +50,7 @@ const (
 // checked is one finding of check.
 type checked struct {
 	Status  status `json:"status"`
-	Area    string `json:"area"`    // configuration, broker, topic, dead letters, group, storage, table, position, operations
+	Area    string `json:"area"`    // configuration, broker, topic, dead letters, group, storage, table, position, operations, fingerprints
 	Subject string `json:"subject"` // which one
 	Text    string `json:"text"`
 	Hint    string `json:"hint,omitempty"`
@@ -75,6 +75,7 @@ func (k *checks) everything(ctx context.Context) {
 	k.letters(ctx, ask, names)
 	k.group(ctx, ask)
 	k.operations(ctx, safe)
+	k.fingerprints(ctx)
 }
 
 func (k *checks) add(s status, area, subject, hint, format string, args ...any) {

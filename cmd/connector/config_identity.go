@@ -126,7 +126,5 @@ func (l *loader) reserve(b budget) budget {
 			roundSize(need), idempotency.BytesPerEntry, roundSize(b.limit), roundSize(leastMemory), roundSize(need+leastMemory+1<<20))
 		return b
 	}
-	b.fingerprints = share
-	b.share()
-	return b
+	return b.beside(share)
 }

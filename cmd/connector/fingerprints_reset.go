@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,14 +75,11 @@ type resetPlan struct {
 }
 
 func listBelow(all []opslog.Below) string {
-	s := ""
+	texts := make([]string, len(all))
 	for i, b := range all {
-		if i > 0 {
-			s += ", "
-		}
-		s += fmt.Sprintf("partition %d below offset %d", b.Partition, b.Offset)
+		texts[i] = fmt.Sprintf("partition %d below offset %d", b.Partition, b.Offset)
 	}
-	return s
+	return strings.Join(texts, ", ")
 }
 
 // whatIsThere says how far the table of a topic is. Rows that are committed between this and the operation are remembered.

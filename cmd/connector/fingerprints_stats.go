@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -68,7 +70,7 @@ type windows struct {
 	Identity   string            `json:"identity"`
 	Partitions []partitionWindow `json:"partitions"`
 	Bytes      int64             `json:"bytes"`           // that a member would take for all of them
-	Limit      int64             `json:"limit"`           // that one may take, for all of its tables
+	Limit      int64             `json:"limit"`           // that one may take, for all of its tables; 0 if a database remembers
 	Forgotten  int64             `json:"beyond_limit"`    // entries that would be forgotten for want of memory
 	Seconds    float64           `json:"rebuild_seconds"` // that reading took here
 }
@@ -104,7 +106,11 @@ func (w *windows) print(out io.Writer) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%s of memory of %s, read in %.1fs\n", roundSize(w.Bytes+1<<20-1), roundSize(w.Limit), w.Seconds)
+	limit := ""
+	if w.Limit > 0 {
+		limit = " of " + roundSize(w.Limit)
+	}
+	_, err := fmt.Fprintf(out, "%s of memory%s, read in %.1fs\n", roundSize(w.Bytes+1<<20-1), limit, w.Seconds)
 	if err == nil && w.Forgotten > 0 {
 		_, err = fmt.Fprintf(out, "%d fingerprints do not fit: the oldest duplicates would become rows; raise memory.limit, or declare identity.rate\n", w.Forgotten)
 	}
@@ -173,7 +179,7 @@ func readWindows(ctx context.Context, o *opened, operations *opslog.State) (*win
 		}
 		all[source{p.Topic, p.ID}] = win
 	}
-	memory := idempotency.NewMemory(w.Limit, nil)
+	memory := idempotency.NewMemory(cmp.Or(w.Limit, math.MaxInt64), nil)
 	if len(q.Where) > 0 {
 		q.Since = time.UnixMilli(oldest)
 		err = delta.Scan(ctx, o.store, q, func(rows scan.Rows) error {

@@ -51,15 +51,16 @@ func divide(limit, cgroup int64) (budget, error) {
 		return b, fmt.Errorf("%s (%s) is less than %s, which is needed to hold an answer of a broker, a batch of rows and its encoder",
 			formatSize(b.limit), b.source, formatSize(leastMemory))
 	}
-	b.share()
-	return b, nil
+	return b.beside(0), nil
 }
 
-// share divides what fingerprints leave.
-func (b *budget) share() {
+// beside divides what fingerprints leave.
+func (b budget) beside(fingerprints int64) budget {
 	const page = 64 << 10
-	b.fetch = (b.limit - b.fingerprints) * 15 / 100 / page * page
-	b.batch = (b.limit - b.fingerprints) * 40 / 100 / page * page
+	b.fingerprints = fingerprints
+	b.fetch = (b.limit - fingerprints) * 15 / 100 / page * page
+	b.batch = (b.limit - fingerprints) * 40 / 100 / page * page
+	return b
 }
 
 // exceeds tells whether a process with this budget may take more than its container has; 0 is no limit.

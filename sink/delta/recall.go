@@ -60,7 +60,8 @@ func Recalled(identifier *schema.Identifier, rows scan.Rows, each func(topic str
 	if !isText || !isInteger {
 		return fmt.Errorf("%s: columns of %s and %s are no topics and partitions", rows.Path, columns[1].DataType(), columns[2].DataType())
 	}
-	for from, to := 0, 0; from < len(entries); from = to {
+	to := 0
+	for from := 0; from < len(entries); from = to {
 		same := func(row int) bool {
 			return topics.IsValid(row) && partitions.IsValid(row) && columns[3].IsValid(row) &&
 				topics.Value(row) == topics.Value(from) && partitions.Value(row) == partitions.Value(from)

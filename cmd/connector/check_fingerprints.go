@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"sluice/connector/kafka/dial"
+	"sluice/idempotency"
+	"sluice/idempotency/postgres"
+	"sluice/reliability"
+)
+
+// fingerprints connects to the database that remembers them, if there is one. It makes its tables if they are not there, as
+// connector run does.
+func (k *checks) fingerprints(ctx context.Context) {
+	const area, subject = "fingerprints", "postgres"
+	if k.config.Fingerprints.Store != subject {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	defer cancel()
+	guard := reliability.NewGuard(subject, k.config.Guard(), slog.New(slog.DiscardHandler), nil)
+	hint := "look at fingerprints.url_file, the rights of its user, and the network"
+	url, err := dial.ReadSecret(k.config.Fingerprints.URLFile)
+	if err == nil {
+		var store *postgres.Store
+		if store, err = postgres.Open(ctx, postgres.Options{URL: url, Guard: guard}); err == nil {
+			defer store.Close()
+			_, err = store.Through(ctx, idempotency.Scope{Pipeline: k.config.Pipeline})
+		}
+	}
+	if last := guard.Status().Err; err != nil && ctx.Err() != nil && last != nil {
+		err = last // why there was no answer in time
+	}
+	if err != nil {
+		k.add(statusFailed, area, subject, hint, "%v", err)
+		return
+	}
+	k.add(statusOK, area, subject, "", "can be asked")
+}
