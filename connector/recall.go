@@ -69,7 +69,7 @@ func (w *writer) gaps(ctx context.Context, claims iter.Seq[Partition]) (map[Part
 		if !ok {
 			continue
 		}
-		scope := idempotency.Scope{Pipeline: w.pipeline, TableID: w.snapshot.TableID, Partition: p}
+		scope := idempotency.Scope{Pipeline: w.pipeline, TableID: w.snapshot.TableID, Identity: r.Identity, Partition: p}
 		if old, ok := r.scopes[p]; ok && old != scope {
 			r.Store.Release(old) // of the table before
 		}

@@ -10,11 +10,14 @@ import (
 type Scope struct {
 	Pipeline  string
 	TableID   string
+	Identity  Identity // by another one other records are the same
 	Partition Partition
 }
 
 // String is a key for the scope: nothing else has the same.
-func (s Scope) String() string { return escape(s.TableID) + "/" + s.Partition.AppID(s.Pipeline) }
+func (s Scope) String() string {
+	return escape(s.TableID) + "/" + escape(s.Identity.String()) + "/" + s.Partition.AppID(s.Pipeline)
+}
 
 // Store remembers the fingerprints of rows. It only ever hears of rows that are in the table, so that forgetting makes a
 // duplicate possible and nothing can make it lose a record.

@@ -161,6 +161,9 @@ func scopesAreApart(t *testing.T, s idempotency.Store) {
 	others := []func(*idempotency.Scope){
 		func(s *idempotency.Scope) { s.Pipeline = "q" },
 		func(s *idempotency.Scope) { s.TableID = "u" },
+		func(s *idempotency.Scope) { s.Identity = idempotency.Identity{By: idempotency.ByContent} },
+		func(s *idempotency.Scope) { s.Identity = idempotency.Identity{By: idempotency.ByField, Name: "id"} },
+		func(s *idempotency.Scope) { s.Identity = idempotency.Identity{By: idempotency.ByHeader, Name: "id"} },
 		func(s *idempotency.Scope) { s.Partition.Cluster = "d" },
 		func(s *idempotency.Scope) { s.Partition.Topic = "payments" },
 		func(s *idempotency.Scope) { s.Partition.TopicID[0] = 1 },
