@@ -11,18 +11,21 @@ import (
 //
 // Fingerprints are random already, so that the first 64 bits say where one belongs. Open addressing keeps those of a
 // shard in ascending order: a look-up ends at the first greater one, growing and sweeping are one pass in order, and a
-// shard grows by an eighth alone. So nothing ever needs twice the memory.
+// shard grows by an eighth alone. So nothing ever needs twice the memory. A small index is one shard.
 type index struct {
 	base   int64 // milliseconds; the times of slots count from here
 	count  int
-	shards []shard
+	shift  uint8   // 2^shift shards, by the first bits
+	shards []shard // none as long as it is empty
 }
 
 const (
-	shardBits = 6
-	slotBytes = 20
+	slotBytes  = 20
+	shardBytes = 40
 	// indexBytes is what an index with no entry takes.
-	indexBytes = 1<<shardBits*32 + 128
+	indexBytes = 128
+	// An index of so many entries is split into shards.
+	splitAt, splitBits = 8192, 6
 	// A shard is grown when it is filled to 9/10, by an eighth.
 	fillNum, fillDen = 9, 10
 )
@@ -35,20 +38,20 @@ type slot struct {
 type shard struct {
 	slots []slot // those where entries belong, and a tail for what the last of them push on
 	n     int
+	shift uint8 // the first bits, which all of its entries share
 }
 
 // newIndex returns an index with room for so many entries, if they are many.
 func newIndex(entries int) index {
 	var x index
-	if entries > 0 {
-		x.shards = make([]shard, 1<<shardBits)
-		// Fingerprints spread like a draw: six deviations more than the mean.
-		mean := float64(entries) / (1 << shardBits)
-		if each := int(mean + 6*math.Sqrt(mean) + 1); mean >= 1000 {
-			for i := range x.shards {
-				x.shards[i].slots = make([]slot, width(each))
-			}
-		}
+	// Fingerprints spread like a draw: six deviations more than the mean.
+	mean := float64(entries) / (1 << splitBits)
+	if mean < 1000 {
+		return x
+	}
+	x.shift, x.shards = splitBits, make([]shard, 1<<splitBits)
+	for i := range x.shards {
+		x.shards[i] = shard{slots: make([]slot, width(int(mean+6*math.Sqrt(mean)+1))), shift: splitBits}
 	}
 	return x
 }
@@ -69,8 +72,8 @@ func (s *shard) homes() int {
 
 // home is where a fingerprint belongs. It never decreases from one fingerprint to the next greater one.
 func (s *shard) home(f *Fingerprint) int {
-	hi, _ := bits.Mul64(binary.BigEndian.Uint64(f[:8])<<shardBits, uint64(s.homes())) //nolint:gosec // not negative
-	return int(hi)                                                                    //nolint:gosec // below homes
+	hi, _ := bits.Mul64(binary.BigEndian.Uint64(f[:8])<<s.shift, uint64(s.homes())) //nolint:gosec // not negative
+	return int(hi)                                                                  //nolint:gosec // below homes
 }
 
 // find returns where a fingerprint is, or the slot that it would take.
@@ -92,11 +95,32 @@ func words(f *Fingerprint) (hi, lo uint64) {
 	return binary.BigEndian.Uint64(f[:8]), binary.BigEndian.Uint64(f[8:])
 }
 
-func (x *index) shard(f *Fingerprint) *shard {
-	if x.shards == nil {
-		x.shards = make([]shard, 1<<shardBits)
+// shard is where a fingerprint belongs.
+func (x *index) shard(f *Fingerprint) *shard { return &x.shards[f[0]>>(8-x.shift)] }
+
+// split makes one shard many. Its entries come in order, so that those of each lie side by side.
+func (x *index) split() {
+	old := x.shards[0].slots
+	x.shift, x.shards = splitBits, make([]shard, 1<<splitBits)
+	for from := 0; from < len(old); {
+		if old[from].f.IsZero() {
+			from++
+			continue
+		}
+		s := x.shard(&old[from].f)
+		to, n := from, 0
+		for ; to < len(old) && (old[to].f.IsZero() || x.shard(&old[to].f) == s); to++ {
+			if !old[to].f.IsZero() {
+				n++
+			}
+		}
+		*s = shard{slots: old[from:to], shift: splitBits}
+		s.resize(n + n/8 + 4)
+		from = to
 	}
-	return &x.shards[f[0]>>(8-shardBits)]
+	for i := range x.shards {
+		x.shards[i].shift = splitBits
+	}
 }
 
 func (x *index) get(f Fingerprint) (at int64, ok bool) {
@@ -104,9 +128,6 @@ func (x *index) get(f Fingerprint) (at int64, ok bool) {
 		return 0, false
 	}
 	s := x.shard(&f)
-	if s.n == 0 {
-		return 0, false
-	}
 	i, ok := s.find(&f)
 	if !ok {
 		return 0, false
@@ -126,6 +147,9 @@ func (x *index) put(f Fingerprint, at int64, forgotten func(at int64)) (before i
 	case at-x.base > span:
 		x.rebase(at, forgotten)
 	}
+	if x.shards == nil {
+		x.shards = make([]shard, 1)
+	}
 	s := x.shard(&f)
 	if len(s.slots) == 0 {
 		s.slots = make([]slot, width(4))
@@ -140,7 +164,9 @@ func (x *index) put(f Fingerprint, at int64, forgotten func(at int64)) (before i
 			return before, true
 		}
 		if s.n < s.homes()*fillNum/fillDen && s.insert(i, slot{f, uint32(at - x.base)}) { //nolint:gosec // it fits
-			x.count++
+			if x.count++; x.count == splitAt && x.shift == 0 {
+				x.split()
+			}
 			return Never, true
 		}
 		s.resize(s.n + max(s.n/8, 4))
@@ -172,7 +198,7 @@ func (s *shard) insert(i int, e slot) bool {
 func (s *shard) resize(entries int) {
 	old := s.slots
 	for {
-		to := shard{slots: make([]slot, width(entries))}
+		to := shard{slots: make([]slot, width(entries)), shift: s.shift}
 		if to.fill(old) {
 			*s = to
 			return
@@ -250,7 +276,7 @@ func (x *index) rebase(at int64, forgotten func(at int64)) {
 
 // size is what the index takes, in bytes.
 func (x *index) size() int64 {
-	n := int64(indexBytes)
+	n := int64(indexBytes) + int64(len(x.shards))*shardBytes
 	for i := range x.shards {
 		n += int64(cap(x.shards[i].slots)) * slotBytes
 	}
