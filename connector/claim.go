@@ -30,8 +30,9 @@ type claim struct {
 	// Answers that wait for the hand-over, and the parsed records of the first one.
 	queue    []*answer
 	parsed   *block
-	fetching bool  // an answer is asked for
-	ahead    int64 // where the next request starts
+	asking   *asking // what the first block needs is being looked up; it is not parsed then
+	fetching bool    // an answer is asked for
+	ahead    int64   // where the next request starts
 	aheadEp  int32
 
 	bounds Bounds

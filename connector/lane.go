@@ -28,9 +28,11 @@ type block struct {
 	partition Partition
 	session   uint64
 	refuse    Refusals
-	health    *healthFilter // of the topic; nil drops nothing
-	letters   bool          // bad records may become letters
-	reserved  int64         // of the batch pool, in bytes
+	health    *healthFilter     // of the topic; nil drops nothing
+	letters   bool              // bad records may become letters
+	reserved  int64             // of the batch pool, in bytes
+	ready     bool              // nothing has to be looked up for its records any more
+	verdicts  map[int64]verdict // of look-ups, by offset
 	records   []Record
 	taken     []uint16 // the valve's slot of each record
 }
@@ -210,6 +212,9 @@ func (l *lane) row(b *block, r *Record, o *openChunk, known map[int64]verdict) {
 		o.seal(b.table)
 	}
 	v, isKnown := known[r.Offset]
+	if !isKnown && b.verdicts != nil {
+		v, isKnown = b.verdicts[r.Offset]
+	}
 	if err == nil {
 		err = v.err
 	}

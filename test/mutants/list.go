@@ -455,4 +455,42 @@ var list = []mutant{
 		old:  "r.Value == nil && !b.table.nulls", new: "r.Value == nil",
 		pkg: "./cmd/connector", test: "^TestLetterTables$",
 	},
+
+	// Failures of our own work, and look-ups.
+	{
+		name: "records that fail together are isolated",
+		file: "connector/isolate.go",
+		old:  "isLocal(stopped) {\n\t\t\treturn nil, nil", new: "isLocal(stopped) {\n\t\t\tstopped = nil",
+		pkg: "./test/story", test: "^TestOnlyWithOthers$",
+	},
+	{
+		name: "everything fails, and all of it is isolated",
+		file: "connector/isolate.go",
+		old:  "} else if !w.trouble.encoded || len(s.found) > 1 {", new: "} else if w.hurry {",
+		pkg: "./test/story", test: "^TestNobodyAtFault$",
+	},
+	{
+		name: "rows that stood beside a failure of the decoder are committed",
+		file: "connector/writer.go",
+		old:  "if _, err := cut.failedAt(); err != nil {", new: "if _, err := cut.failedAt(); err != nil && w.hurry {",
+		pkg: "./test/story", test: "^TestARecordAtFaultIsIsolated$",
+	},
+	{
+		name: "records pass one that waits for a look-up",
+		file: "connector/reader.go",
+		old:  "if c.asking != nil {\n\t\treturn false", new: "if c.asking != nil && r.draining {\n\t\treturn false",
+		pkg: "./test/story", test: "^TestALookupComesBeforeTheLane$",
+	},
+	{
+		name: "an outage is counted as an attempt for a record",
+		file: "connector/lookup.go",
+		old:  "\treturn errors.As(err, new(*HoldError))\n", new: "\treturn false\n",
+		pkg: "./test/story", test: "^TestTheRegistryIsDown$",
+	},
+	{
+		name: "a schedule of pauses is spread",
+		file: "reliability/recordretry.go",
+		old:  "return max(r.Schedule[n-1], 0)", new: "return Backoff{Initial: r.Schedule[n-1], Max: r.Schedule[n-1], Jitter: 0.25}.Pause(1)",
+		pkg: "./reliability", test: "^TestWorkers$",
+	},
 }

@@ -133,31 +133,16 @@ func TestAFailureThatPassesLeavesNoLetter(t *testing.T) {
 // TestNobodyAtFault: where every row fails, or only some of them together, there is no letter, however long it lasts. It is
 // tried on, counted, and goes on by itself.
 func TestNobodyAtFault(t *testing.T) {
-	for name, odd := range map[string]func(inCut map[int64]bool, s story.Source){
-		"all rows fail": func(map[int64]bool, story.Source) { panic("all") },
-		"two rows fail only": func(in map[int64]bool, _ story.Source) {
-			if in[1] && in[6] {
-				panic("together")
-			}
-		},
+	for name, fails := range map[string]func(rows []story.Source) bool{
+		"all rows fail":      func([]story.Source) bool { return true },
+		"two rows fail only": func(rows []story.Source) bool { return has(rows, 1) && has(rows, 6) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			ours(t, 1, func(t *testing.T, w *story.World) {
-				var (
-					healed atomic.Bool
-					mu     sync.Mutex
-					in     = map[int64]bool{}
-				)
-				w.Odd = func(s story.Source) {
-					mu.Lock()
-					defer mu.Unlock()
-					if s.Offset < 0 {
-						clear(in)
-						return
-					}
-					in[s.Offset] = true
-					if !healed.Load() {
-						odd(in, s)
+				var healed atomic.Bool
+				w.Together = func(rows []story.Source) {
+					if !healed.Load() && fails(rows) {
+						panic("nobody knows why")
 					}
 				}
 				w.Broker.Produce(story.Topic, 0, "rrrrrrrr", "k")
@@ -182,6 +167,31 @@ func TestNobodyAtFault(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOnlyWithOthers: one row fails by itself, and without it two others still fail together. Nobody is given up: that the
+// rest passes is part of what makes a record the one at fault.
+func TestOnlyWithOthers(t *testing.T) {
+	ours(t, 1, func(t *testing.T, w *story.World) {
+		w.Together = func(rows []story.Source) {
+			if has(rows, 0) || has(rows, 2) && has(rows, 6) {
+				panic("alone, or together")
+			}
+		}
+		w.Broker.Produce(story.Topic, 0, "rrrrrrrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		time.Sleep(5 * time.Minute)
+		wantLetters(t, w, 0)
+		wantRows(t, w, 0, nil)
+		if got := p.Counted("worker_retry_count_total"); got != 3 { // it would begin anew if somebody had been given up
+			t.Errorf("%v attempts counted, want 3", got)
+		}
+	})
+}
+
+func has(rows []story.Source, offset int64) bool {
+	return slices.ContainsFunc(rows, func(s story.Source) bool { return s.Offset == offset })
 }
 
 // TestADecoderThatAlwaysFails: nothing is at fault by itself.

@@ -153,7 +153,7 @@ func (d *DeadLetters) append(l *deadletter.Letter) {
 	})
 	k := d.Broker.kind(l.Source.Topic, l.Source.ID, l.Source.Offset)
 	isolated, retries := k == Breaks || k == Unfit, 0
-	if isolated {
+	if isolated || l.Reason == deadletter.RetriesExhausted {
 		retries = d.Attempts
 	}
 	if l.Member != d.Member || l.Reason == deadletter.Unspecified || l.Class != classify.Poison || isolated != (l.Reason == deadletter.Isolated) ||

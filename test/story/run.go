@@ -57,6 +57,10 @@ type World struct {
 	Retry reliability.RecordRetry
 	// Odd replaces what the encoder does with rows, which is to panic on those of kind Unfit.
 	Odd func(Source)
+	// Together looks at the rows of each encoding, and may panic.
+	Together func([]Source)
+	// Registry has what records need before they are decoded; nil: they need nothing.
+	Registry *Registry
 	// Trace is given to the members and their tables.
 	Trace func(format string, args ...any)
 	// Open replaces the in-memory table of a process, if set. end is called when the process has ended, crash before.
@@ -120,7 +124,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 		Name: fmt.Sprintf("m%d", w.born), stop: cancel, done: make(chan struct{}), Metrics: prometheus.NewRegistry(),
 	}
 	p.Member = w.Broker.NewMember(context.WithoutCancel(ctx))
-	p.Table = &Table{Log: w.Log, Member: p.Name, Chance: w.Chance, Late: &w.late, Broken: w.Broken, Trace: w.Trace, Odd: w.unfit}
+	p.Table = &Table{Log: w.Log, Member: p.Name, Chance: w.Chance, Late: &w.late, Broken: w.Broken, Trace: w.Trace, Odd: w.unfit, Together: w.Together}
 	if w.Odd != nil {
 		p.Table.Odd = w.Odd
 	}
@@ -141,6 +145,11 @@ func (w *World) Begin(ctx context.Context) *Process {
 		if w.Open == nil {
 			target.Decoder = Decoder{Identity: true}
 		}
+	}
+	if w.Registry != nil {
+		lookup := NewLookup(w.Registry)
+		target.Lookup = lookup
+		target.Decoder = Decoder{Lookup: lookup, Broker: w.Broker}
 	}
 	var rules *connector.LetterRules
 	if w.Letters != nil {

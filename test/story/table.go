@@ -119,6 +119,8 @@ type Table struct {
 	Broken func(step string) error
 	// Twins knows what rows are the same by; nil if nothing is.
 	Twins *Twins
+	// Together looks at all rows that are encoded together, and may panic. May be nil.
+	Together func([]Source)
 	// Odd looks at each row that is encoded, and may panic. May be nil.
 	Odd func(Source)
 	// Late takes PUTs that nobody waits for any more.
@@ -176,6 +178,7 @@ func (t *Table) Stage(ctx context.Context, _ *connector.Snapshot, _ string, piec
 	if err := t.step(ctx, "stage"); err != nil {
 		return nil, err
 	}
+	t.together(pieces)
 	var rows []Source
 	for i, p := range pieces {
 		rows = append(rows, t.encode(p)...)
@@ -194,12 +197,25 @@ func (t *Table) Rehearse(ctx context.Context, _ *connector.Snapshot, pieces []co
 	if err := t.step(ctx, "rehearse"); err != nil {
 		return err
 	}
+	t.together(pieces)
 	n := 0
 	for _, p := range pieces {
 		n += len(t.encode(p))
 	}
 	t.trace("rehearse %d rows", n)
 	return nil
+}
+
+// together is where Together looks at rows.
+func (t *Table) together(pieces []connector.Piece) {
+	if t.Together == nil {
+		return
+	}
+	var all []Source
+	for _, p := range pieces {
+		all = append(all, sources(p)...)
+	}
+	t.Together(all)
 }
 
 // encode is where Odd looks at rows.
@@ -278,17 +294,21 @@ func (t *Table) Discard(context.Context, *connector.Staged) {}
 // Decoder makes rows of two columns, which say where a row stems from. Poison fails.
 type Decoder struct {
 	Identity bool // rows have one
+	// Lookup must have what a record needs before it becomes a row, else Broker is told; nil: nothing is needed.
+	Lookup *Lookup
+	Broker *Broker
 }
 
 // Builder returns a builder.
 func (d Decoder) Builder(s connector.Schema) (connector.Builder, error) {
-	return &builder{altered: s.(schema).altered > 0, identity: d.Identity}, nil
+	return &builder{altered: s.(schema).altered > 0, identity: d.Identity, needs: d}, nil
 }
 
 type builder struct {
 	from []connector.Partition
 	at   []int64
 
+	needs                Decoder
 	identity             bool
 	entries, sealedEntry []idempotency.Entry
 
@@ -307,6 +327,9 @@ var rowSchema = arrow.NewSchema([]arrow.Field{
 // Add appends a row.
 func (b *builder) Add(p connector.Partition, r *connector.Record) error {
 	b.open = true
+	if b.needs.Lookup != nil && !b.needs.Lookup.has(r) {
+		b.needs.Broker.blame("%v@%d is decoded before what it needs is there", p, r.Offset)
+	}
 	if len(r.Value) > 0 {
 		switch k := Kind(r.Value[0]); {
 		case k == Breaks && r.Offset%2 == 0:
@@ -359,7 +382,7 @@ func (b *builder) Seal() arrow.RecordBatch {
 		rb.Field(2).(*array.Int32Builder).Append(p.ID)
 		rb.Field(3).(*array.Int64Builder).Append(b.at[i])
 	}
-	*b = builder{sealed: b.Bytes(), altered: b.altered, identity: b.identity, sealedEntry: b.entries}
+	*b = builder{sealed: b.Bytes(), altered: b.altered, identity: b.identity, needs: b.needs, sealedEntry: b.entries}
 	return rb.NewRecordBatch()
 }
 
