@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -151,7 +152,10 @@ func (o *storeOutage) run() {
 // awaitHeld waits until every partition is held and nobody asks the store any more than now and then.
 func (o *storeOutage) awaitHeld(began time.Time) {
 	o.s.t.Helper()
-	o.s.await("every partition is held: "+o.reason, func() (bool, error) {
+	// A silent store is given up request by request, and its breaker opens after the last of them.
+	ctx, cancel := context.WithTimeout(o.s.ctx, 10*time.Minute)
+	defer cancel()
+	err := lab.Until(ctx, func() (bool, error) {
 		r, err := o.m.standing()
 		held := 0
 		for _, h := range r.Holds {
@@ -170,6 +174,9 @@ func (o *storeOutage) awaitHeld(began time.Time) {
 		}
 		return held == 4 && quiet, err
 	})
+	if err != nil {
+		o.s.t.Fatalf("wait until every partition is held, %s: %v: %s", o.reason, err, o.m.Tail())
+	}
 }
 
 // watch looks at the member while the store fails: it runs, is a member, is alive.
