@@ -42,7 +42,8 @@ var layers = map[string][]string{
 	"sink/delta/objstore/objstoretest": {"classify", "sink/delta/objstore"},
 	"sink/delta/scan":                  {"connector", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/schema"},
 	"sink/delta/schema":                {"connector", "classify", "idempotency"},
-	"sink/opslog":                      {"classify", "reliability", "sink/delta/objstore"},
+	"sink/offer":                       {"classify", "sink/delta/objstore"},
+	"sink/opslog":                      {"classify", "reliability", "sink/delta/objstore", "sink/offer"},
 	"health/canary":                    {"health"},
 	"health/ops":                       {"health"},
 }

@@ -9,6 +9,7 @@ import (
 	"sluice/connector"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
+	"sluice/sink/offer"
 )
 
 // Commit implements connector.Table: it appends one version to the log, whatever the store answers and whoever else
@@ -103,13 +104,8 @@ func (t *Table) admits(table string, files *staged) error {
 	return nil
 }
 
-// fenced marks err: the cut is dropped and everything resumes from the log.
-func fenced(err error) error { return classify.Mark(textError{err}, classify.Fenced) }
-
-// textError keeps an error's text and hides what it is: a HoldError inside a fence must not be taken for a hold.
-type textError struct{ err error }
-
-func (e textError) Error() string { return e.err.Error() }
+// fenced marks err: the cut is dropped and everything resumes from the log. A hold inside of it is none.
+func fenced(err error) error { return classify.Mark(offer.Text(err), classify.Fenced) }
 
 func replaced(format string, args ...any) error {
 	return connector.Held(connector.ReasonTableReplaced, "another table is in the place of the one that was written: "+fmt.Sprintf(format, args...), nil)
@@ -117,11 +113,11 @@ func replaced(format string, args ...any) error {
 
 // won makes the version that is known to be ours the newest one.
 func (t *Table) won(p *proposal, c *connector.Commit, files *staged) error {
-	s, err := t.head.After(deltalog.Commit{Version: p.version, Bytes: int64(len(p.body)), Actions: p.heads})
+	s, err := t.head.After(deltalog.Commit{Version: p.version, Bytes: int64(len(p.Body)), Actions: p.heads})
 	if err != nil {
 		return fmt.Errorf("version %d is ours and cannot be replayed: %w", p.version, err)
 	}
-	s.ReadAt = p.sent // it was the newest when it landed, which was not before
+	s.ReadAt = p.Sent() // it was the newest when it landed, which was not before
 	t.setHead(s, objstore.Info{})
 	t.turn.won = time.Now()
 	t.own = &ownCommit{version: p.version, txnID: p.txnID, txns: c.Txns}

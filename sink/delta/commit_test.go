@@ -13,7 +13,6 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
-	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/objstore/objstoretest"
@@ -563,18 +562,4 @@ func TestOldFiles(t *testing.T) {
 		_, err = tab.Commit(t.Context(), cut{0, 0, 3}.commit(staged), cut{0, 0, 3}.pre)
 		fenced("vacuum")(t, err)
 	})
-}
-
-func TestYoung(t *testing.T) {
-	at := time.Now()
-	for d, want := range map[time.Duration]bool{0: true, 59 * time.Second: true, time.Minute: false, time.Hour: false} {
-		if got := delta.Young(at, at.Add(d)); got != want {
-			t.Errorf("after %v: %v", d, got)
-		}
-	}
-	// The monotonic clock stood still, or the wall clock was set back.
-	wall := at.Round(0)
-	if delta.Young(wall, wall.Add(-time.Minute)) {
-		t.Error("a wall clock that was set back is trusted")
-	}
 }

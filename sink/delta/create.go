@@ -32,7 +32,7 @@ func (t *Table) create(ctx context.Context, checked time.Time) error {
 	if err != nil {
 		return fmt.Errorf("create the table: %w", err)
 	}
-	result, err := t.offer(ctx, &proposal{version: 0, txnID: txn, body: body, checked: checked}, nil)
+	result, err := t.offer(ctx, t.proposal(0, txn, body, checked), nil)
 	if err != nil {
 		return fmt.Errorf("create the table: %w", err)
 	}

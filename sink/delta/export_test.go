@@ -7,9 +7,6 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// Young is the rule for the age of a snapshot.
-func Young(at, now time.Time) bool { return young(at, now) }
-
 // AfterLoss waits as after the n-th lost race, when a put takes so long.
 func AfterLoss(ctx context.Context, n int, took time.Duration) error {
 	t := turn{took: took}

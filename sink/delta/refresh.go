@@ -3,22 +3,11 @@ package delta
 import (
 	"context"
 	"errors"
-	"time"
 
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
+	"sluice/sink/offer"
 )
-
-// maxAge is how old the knowledge that a version is the newest may be when the next one is put. Log cleanup never takes
-// what is younger than a day, so within it "absent" means "not yet" and never "no more".
-const maxAge = 60 * time.Second
-
-// young says whether something known at a time is younger than maxAge. Both clocks must say so: the monotonic one stands
-// still while a machine sleeps, the wall clock may be set back.
-func young(at, now time.Time) bool {
-	mono, wall := now.Sub(at), now.Round(0).Sub(at.Round(0))
-	return mono < maxAge && wall < maxAge && wall > -time.Second
-}
 
 // refresh brings head up to the newest version. The error is deltalog.ErrNoTable if there is no table and never was one.
 func (t *Table) refresh(ctx context.Context) error {
@@ -48,7 +37,7 @@ func (t *Table) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.Version == t.head.Version && !young(t.head.ReadAt, s.ReadAt) {
+	if s.Version == t.head.Version && !offer.Young(t.head.ReadAt, s.ReadAt) {
 		// Nothing newer, says a log that we have not looked at for long. If it has been cleaned up beyond our version,
 		// what follows ours is gone as well.
 		switch _, err := t.store.Head(ctx, deltalog.CommitKey(s.Version)); {

@@ -223,7 +223,9 @@ func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
-	return &proposal{version: version, txnID: info.TxnID, batch: c.Batch, body: body, heads: heads, checked: t.head.ReadAt}, nil
+	p := t.proposal(version, info.TxnID, body, t.head.ReadAt)
+	p.batch, p.heads = c.Batch, heads
+	return p, nil
 }
 
 // ours is what commitInfo says under the name of this program.

@@ -38,7 +38,7 @@ func (t *turn) afterLoss(ctx context.Context, n int) error {
 // offered notes how long it took to decide a version. One that was in doubt says nothing of the store's usual speed.
 func (t *turn) offered(p *proposal) {
 	if !p.doubted {
-		t.took = time.Since(p.sent)
+		t.took = time.Since(p.Sent())
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"sluice/classify"
 	"sluice/reliability"
 	"sluice/sink/delta/objstore"
+	"sluice/sink/offer"
 )
 
 // BrokenError says that the log is not what was written: an entry was changed, taken away or written anew. Its class is
@@ -36,21 +37,8 @@ func broken(seq int64, format string, args ...any) error {
 // ErrUndecided says that nobody knows whether an entry is in the log: a put of it may have landed or land yet.
 var ErrUndecided = errors.New("operation undecided")
 
-const (
-	// ahead is how many entries are read at once: a long log must not cost a request after the other.
-	ahead = 16
-	// maxAge is how old a look at the log may be when an entry is put behind what it showed.
-	maxAge = 60 * time.Second
-	// tryTimeout bounds one request: entries are small, and what takes longer has no answer to wait for.
-	tryTimeout = 20 * time.Second
-)
-
-// young says whether something known at a time is younger than maxAge. Both clocks must say so: the monotonic one stands
-// still while a machine sleeps, the wall clock may be set back.
-func young(at, now time.Time) bool {
-	mono, wall := now.Sub(at), now.Round(0).Sub(at.Round(0))
-	return mono < maxAge && wall < maxAge && wall > -time.Second
-}
+// ahead is how many entries are read at once: a long log must not cost a request after the other.
+const ahead = 16
 
 // bucket is where the entries of one pipeline lie. Reads are repeated by the guard until they have an answer; puts are not:
 // what their outcome means is for the offer to judge.
@@ -88,7 +76,7 @@ func (b bucket) failed(ctx context.Context, err error) error {
 
 // readOnce returns the object of an entry, or objstore.ErrNotFound. read asks until there is an answer.
 func (b bucket) readOnce(ctx context.Context, seq int64) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, offer.TryTimeout)
 	defer cancel()
 	r, err := b.store.Get(ctx, b.dir+name(seq), 0, MaxEntry+1) // one more, so that parse sees what is too large
 	if err != nil {

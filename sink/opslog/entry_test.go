@@ -164,11 +164,11 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		if rapid.Bool().Draw(t, "later") {
 			head = Head{rapid.Int64Range(1, 1<<40).Draw(t, "seq"), hashOf([]byte("x"))}
 		}
-		p, err := propose(op, head, time.Now())
+		_, object, err := propose(op, head)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := parse(p.object)
+		e, err := parse(object)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,11 +179,11 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		if diff := cmp.Diff(body, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}
-		if e.Seq != head.Seq+1 || e.Prev != head.Hash || e.Kind != body.Kind() || e.hash != hashOf(p.object) || uuid.Validate(e.ID) != nil {
+		if e.Seq != head.Seq+1 || e.Prev != head.Hash || e.Kind != body.Kind() || e.hash != hashOf(object) || uuid.Validate(e.ID) != nil {
 			t.Fatalf("%+v", e)
 		}
-		if again := object2(e); string(again) != string(p.object) {
-			t.Fatalf("%s is written again as %s", p.object, again)
+		if again := object2(e); string(again) != string(object) {
+			t.Fatalf("%s is written again as %s", object, again)
 		}
 	})
 }

@@ -124,11 +124,12 @@ func (l *Log) Append(ctx context.Context, op Operation, pre func(*State) error) 
 			}
 		}
 		// 3. Write the entry down. From here on these bytes are all that is ever offered as this seq.
-		p, err := propose(op, l.own.state.head, l.own.seen)
+		e, object, err := propose(op, l.own.state.head)
 		if err != nil {
 			return Entry{}, classify.Mark(fmt.Errorf("append to the operations log: %w", err), classify.Fatal)
 		}
 		// 4. Put it if it is absent, until it is known whose the seq is.
+		p := l.proposal(e, object, l.own.seen)
 		won, err := l.offer(ctx, p)
 		if err != nil {
 			return p.entry, fmt.Errorf("append to the operations log: %w", err)
@@ -165,22 +166,21 @@ func (op Operation) check() error {
 	return op.Body.check()
 }
 
-// propose writes the entry that follows a head, which was last seen at the end at a time.
-func propose(op Operation, head Head, seen time.Time) (*proposal, error) {
+// propose writes the entry that follows a head.
+func propose(op Operation, head Head) (e Entry, object []byte, err error) {
 	body, err := marshal(op.Body)
 	if err != nil {
-		return nil, err
+		return e, nil, err
 	}
-	e := Entry{
+	e = Entry{
 		Seq: head.Seq + 1, ID: uuid.NewString(), Prev: head.Hash, At: time.Now().UTC().Round(0),
 		Operator: op.Operator, Host: op.Host, Kind: op.Body.Kind(), Reason: op.Reason, Body: body,
 	}
-	object, err := encode(e)
-	if err != nil {
-		return nil, err
+	if object, err = encode(e); err != nil {
+		return e, nil, err
 	}
 	if e, err = parse(object); err != nil { // what others will read
-		return nil, fmt.Errorf("the entry cannot be read back: %w", err)
+		return e, nil, fmt.Errorf("the entry cannot be read back: %w", err)
 	}
-	return &proposal{entry: e, object: object, checked: seen}, nil
+	return e, object, nil
 }

@@ -37,38 +37,38 @@ var list = []mutant{
 	// The outcome of a commit.
 	{
 		name: "a commit overwrites the version",
-		file: "sink/delta/offer.go",
-		old:  "bytes.NewReader(p.body), objstore.IfAbsent)", new: "bytes.NewReader(p.body), objstore.Replace)",
+		file: "sink/offer/offer.go",
+		old:  "bytes.NewReader(o.Body), objstore.IfAbsent)", new: "bytes.NewReader(o.Body), objstore.Replace)",
 		pkg: "./sink/delta", test: "^TestLostRace$",
 	},
 	{
 		name: "an existing version is always another's",
-		file: "sink/delta/offer.go",
-		old:  "case id == p.txnID:\n\t\treturn won, nil", new: "case id == p.txnID:\n\t\treturn lost, nil",
+		file: "sink/offer/offer.go",
+		old:  "case mine:\n\t\treturn true, nil", new: "case mine:\n\t\treturn false, nil",
 		pkg: "./sink/delta", test: "^TestOutcomes$",
 	},
 	{
 		name: "412 as success: an existing version is always ours",
-		file: "sink/delta/offer.go",
-		old:  "case id == p.txnID:", new: "case id != \"\":",
+		file: "sink/offer/offer.go",
+		old:  "case mine:", new: "case mine, err == nil:",
 		pkg: "./sink/delta", test: "^TestLostRace$",
 	},
 	{
 		name: "the next version while the outcome is unknown",
-		file: "sink/delta/offer.go",
-		old:  "t.doubt(ctx, p, put)\n\t\treturn lost, p.stillOpen(put)", new: "t.doubt(ctx, p, put)\n\t\treturn lost, nil",
+		file: "sink/offer/offer.go",
+		old:  "return false, o.stillOpen(put)\n\tcase err != nil:", new: "return false, nil\n\tcase err != nil:",
 		pkg: "./sink/delta", test: "^TestOutcomes$",
 	},
 	{
 		name: "a new id for a version that is not there yet",
 		file: "sink/delta/offer.go",
-		old:  "t.doubt(ctx, p, put)\n\t\treturn lost, p.stillOpen(put)",
-		new:  "t.doubt(ctx, p, put)\n\t\tp.txnID += \"-again\"\n\t\treturn lost, p.stillOpen(put)",
+		old:  "return id == p.txnID, err",
+		new:  "if errors.Is(err, objstore.ErrNotFound) {\n\t\t\t\tp.txnID += \"-again\"\n\t\t\t}\n\t\t\treturn id == p.txnID, err",
 		pkg:  "./sink/delta", test: "^TestOutcomes$",
 	},
 	{
 		name: "a commit on a snapshot of any age",
-		file: "sink/delta/refresh.go",
+		file: "sink/offer/offer.go",
 		old:  "return mono < maxAge && wall < maxAge && wall > -time.Second", new: "return mono <= mono+maxAge && wall <= wall+maxAge",
 		pkg: "./sink/delta", test: "^Test(OldSnapshot|SleptPastCleanup)$",
 	},
@@ -232,14 +232,14 @@ var list = []mutant{
 	// What operators decide.
 	{
 		name: "an operation of unknown outcome gives way",
-		file: "sink/opslog/offer.go",
-		old:  "return false, p.stillOpen(put)\n\tcase err != nil:", new: "return false, nil\n\tcase err != nil:",
+		file: "sink/offer/offer.go",
+		old:  "return false, o.stillOpen(put)\n\tcase err != nil:", new: "return false, nil\n\tcase err != nil:",
 		pkg: "./sink/opslog", test: "^TestRaces$",
 	},
 	{
 		name: "an operation is put behind an old look",
-		file: "sink/opslog/offer.go",
-		old:  "if young(p.checked, time.Now()) {", new: "if !p.checked.IsZero() {",
+		file: "sink/offer/offer.go",
+		old:  "if Young(o.Checked, time.Now()) {", new: "if !o.Checked.IsZero() {",
 		pkg: "./sink/opslog", test: "^TestAWriterThatWokeUp$",
 	},
 	{

@@ -1,0 +1,184 @@
+package offer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/classify"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/objstore/objstoretest"
+	"sluice/sink/offer"
+)
+
+const key = "log/00000000000000000005.json"
+
+// place is a store whose puts of the key fail in turn as they are told to, and an offer to it.
+type place struct {
+	*offer.Offer
+	t      *testing.T
+	store  objstore.Store
+	doubts int
+	gone   bool
+}
+
+func newPlace(t *testing.T, faults ...objstoretest.Fault) *place {
+	t.Helper()
+	mem, puts := objstore.NewMem(), 0
+	p := &place{t: t, store: mem}
+	faulty := objstoretest.NewFaulty(mem, func(op objstore.Op) objstoretest.Fault {
+		if op.Kind != objstore.OpPutIfAbsent {
+			return objstoretest.Fault{}
+		}
+		if puts++; puts > len(faults) {
+			return objstoretest.Fault{}
+		}
+		return faults[puts-1]
+	})
+	t.Cleanup(func() { _ = faulty.Close() })
+	p.Offer = &offer.Offer{
+		Store: faulty, Key: key, Body: []byte("mine"), Checked: time.Now(),
+		Before: func(context.Context) error {
+			if p.gone {
+				return offer.Gone(classify.Fenced, "no version 4")
+			}
+			return nil
+		},
+		Mine: func(ctx context.Context) (bool, error) {
+			r, err := faulty.Get(ctx, key, 0, -1)
+			if err != nil {
+				return false, err
+			}
+			defer r.Close()
+			there, err := io.ReadAll(r)
+			return bytes.Equal(there, p.Body), err
+		},
+		Doubt: func(context.Context, error) { p.doubts++ },
+	}
+	return p
+}
+
+func (p *place) put(body string) {
+	p.t.Helper()
+	if err := p.store.Put(p.t.Context(), key, strings.NewReader(body), objstore.IfAbsent); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// want tries once and compares: won, lost, or an error of a class.
+func (p *place) want(won bool, class classify.Class, unresolved bool) error {
+	p.t.Helper()
+	got, err := p.Try(p.t.Context())
+	switch {
+	case got != won:
+		p.t.Errorf("won is %v, want %v (%v)", got, won, err)
+	case err != nil && classify.Of(err) != class:
+		p.t.Errorf("%v is %v, want %v", err, classify.Of(err), class)
+	case p.Unresolved().IsZero() == unresolved:
+		p.t.Errorf("unresolved since %v, want %v", p.Unresolved(), unresolved)
+	}
+	return err
+}
+
+const decided = classify.Class(255) // no error is wanted
+
+func (p *place) decides(won, unresolved bool) {
+	p.t.Helper()
+	if err := p.want(won, decided, unresolved); err != nil {
+		p.t.Error(err)
+	}
+}
+
+func (p *place) fails(class classify.Class, unresolved bool) error {
+	p.t.Helper()
+	err := p.want(false, class, unresolved)
+	if err == nil {
+		p.t.Error("no error, so it is lost")
+	}
+	return err
+}
+
+// TestTry is the table of what the answer to a put means, and of what stays unknown.
+func TestTry(t *testing.T) {
+	done := func(err error) objstoretest.Fault { return objstoretest.Fault{Err: err, Effect: objstoretest.Done} }
+	never := func(err error) objstoretest.Fault { return objstoretest.Fault{Err: err, Effect: objstoretest.Never} }
+	t.Run("won", func(t *testing.T) {
+		p := newPlace(t)
+		p.decides(true, false)
+		if p.Sent().IsZero() || p.doubts != 0 {
+			t.Errorf("sent %v, %d doubts", p.Sent(), p.doubts)
+		}
+	})
+	t.Run("another's", func(t *testing.T) {
+		p := newPlace(t)
+		p.put("another's")
+		p.decides(false, true)
+	})
+	t.Run("exists, and is our own", func(t *testing.T) {
+		p := newPlace(t)
+		p.put("mine")
+		p.decides(true, true)
+	})
+	t.Run("took effect, and the answer was lost", func(t *testing.T) {
+		p := newPlace(t, done(objstoretest.ErrTimeout))
+		p.decides(true, true)
+	})
+	t.Run("unknown until somebody is there", func(t *testing.T) {
+		p := newPlace(t, never(objstoretest.ErrTimeout), never(objstoretest.ErrConflict), never(objstoretest.ErrDenied))
+		_ = p.fails(classify.Transient, true)
+		_ = p.fails(classify.Transient, true)
+		if err := p.fails(classify.Transient, true); errors.Is(err, objstore.ErrRefused) {
+			t.Error("a refusal after a put of unknown outcome passes for one without effect")
+		}
+		if p.doubts == 0 {
+			t.Error("nobody heard of the doubt")
+		}
+		p.put("another's")
+		p.decides(false, true)
+	})
+	t.Run("refused at once", func(t *testing.T) {
+		p := newPlace(t, never(objstoretest.ErrDenied))
+		if err := p.fails(classify.Fatal, false); !errors.Is(err, objstore.ErrRefused) {
+			t.Error(err)
+		}
+	})
+	t.Run("never left", func(t *testing.T) {
+		p := newPlace(t, never(objstore.ErrNotSent))
+		_ = p.fails(classify.Transient, false)
+		p.decides(true, false)
+	})
+}
+
+// TestOldLooksAreRepeated: what was known for a minute is looked at again before a put, and a put whose look has become too
+// old on its way does not leave.
+func TestOldLooksAreRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlace(t)
+		time.Sleep(time.Minute)
+		p.gone = true
+		if err := p.fails(classify.Fenced, false); !errors.Is(err, offer.ErrGone) || !p.Sent().IsZero() {
+			t.Errorf("%v, sent %v", err, p.Sent())
+		}
+		p.gone = false
+		p.decides(true, false)
+	})
+}
+
+func TestYoung(t *testing.T) {
+	at := time.Now()
+	for d, want := range map[time.Duration]bool{0: true, 59 * time.Second: true, time.Minute: false, time.Hour: false} {
+		if got := offer.Young(at, at.Add(d)); got != want {
+			t.Errorf("after %v: %v", d, got)
+		}
+	}
+	// The monotonic clock stood still, or the wall clock was set back.
+	wall := at.Round(0)
+	if offer.Young(wall, wall.Add(-time.Minute)) {
+		t.Error("a wall clock that was set back is trusted")
+	}
+}
