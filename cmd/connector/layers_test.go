@@ -34,7 +34,7 @@ var layers = map[string][]string{
 	"idempotency/postgres":        {"connector", "classify", "idempotency", "reliability"},
 	"sink/delta": {
 		"connector", "classify", "reliability", "idempotency",
-		"sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/delta/schema",
+		"sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/delta/schema", "sink/offer",
 	},
 	"sink/delta/datafile":              {"connector"},
 	"sink/delta/deltalog":              {"classify", "sink/delta/objstore"},
