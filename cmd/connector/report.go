@@ -104,6 +104,9 @@ func (s *system) dependencies() (all []health.Dependency) {
 		guarded(t.letters.guard, t.path)
 	}
 	guarded(s.asking, "")
+	if s.database != nil {
+		guarded(s.database, "")
+	}
 	guarded(s.reading, "")
 	if trouble, ok := s.operations.Trouble(); ok {
 		all[len(all)-1].Failing, all[len(all)-1].Error = &trouble.Since, trouble.Err.Error()

@@ -34,6 +34,12 @@ type report struct {
 		Detail    string
 	}
 	Partitions []struct{ Partition int32 }
+	Canary     *struct {
+		Seen    *time.Time
+		Seconds float64
+		Failing *time.Time `json:"failing_since"`
+		Error   string
+	}
 }
 
 // get asks an endpoint, whatever the status of its answer.

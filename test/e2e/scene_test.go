@@ -139,6 +139,7 @@ type settings struct {
 	patient string // retry, breaker
 	timeout string // storage.s3.timeout
 	bad     string // bad_records, and what else makes a record a bad one
+	health  string // what it says of health besides where it listens
 }
 
 // alsoReads adds entries to the topics.
@@ -192,10 +193,10 @@ defaults:
   commit: %[13]s
   bad_records: %[16]s
 topics: {%[1]s: {%[17]s}%[10]s}
-health: {listen: %[7]q}
+health: {listen: %[7]q%[19]s}
 shutdown: {drain: 10s}
 `, s.name, c.brokers, s.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more, c.group, c.memory, c.commit, c.patient, c.timeout,
-		c.bad, c.own, c.sasl)
+		c.bad, c.own, c.sasl, c.health)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}

@@ -146,3 +146,25 @@ func BenchmarkScan(b *testing.B) {
 		})
 	}
 }
+
+// FuzzFile reads any bytes as a data file: it may refuse them, and must not fall.
+func FuzzFile(f *testing.F) {
+	l := newLake(f, f.Context(), objstore.NewMem(), tableSchema(f))
+	for _, rows := range [][]row{records(0, 0, 1, ""), records(0, 0, 40, "text"), {{id: 1, partition: -1, offset: -1}}} {
+		a := l.write(rows)
+		r, err := l.store.Get(f.Context(), deltalog.Key(a.Path), 0, -1)
+		l.must(err)
+		body, err := io.ReadAll(r)
+		l.must(err)
+		f.Add(body, a.Stats)
+	}
+	f.Fuzz(func(t *testing.T, body []byte, stats string) {
+		l := newLake(t, t.Context(), objstore.NewMem(), tableSchema(t))
+		l.commit(l.put(body, stats))
+		for _, q := range []scan.Query{{Bytes: 4 << 20}, {Bytes: 4 << 20, Where: []scan.Where{{Topic: "orders", Partition: 0, From: 0, Next: 1}}}} {
+			if _, _, err := run(t.Context(), l.store, l.state(), q); err != nil {
+				refused(t, err, "")
+			}
+		}
+	})
+}

@@ -205,6 +205,12 @@ type rowGroup struct {
 }
 
 func (r *reader) openGroup(g int, md *metadata.RowGroupMetaData) (*rowGroup, error) {
+	// Without any of the columns nothing else would tell how many rows there really are.
+	if first, err := md.ColumnChunk(0); err != nil {
+		return nil, err
+	} else if first.NumValues() < md.NumRows() {
+		return nil, unsound("row group %d has %d rows, and fewer values", g, md.NumRows())
+	}
 	in := &rowGroup{mem: r.mem, leaves: make([]*leaf, len(r.leaves)), left: md.NumRows()}
 	whole := false
 	defer func() {

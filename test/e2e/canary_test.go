@@ -1,0 +1,52 @@
+//go:build lab
+
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"sluice/test/lab"
+	"sluice/test/tablelog"
+)
+
+// TestCanary: two members see their canaries arrive while records flow, also after one was killed; the canaries have a table
+// of their own, and none is in that of the records.
+func TestCanary(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 2)
+	topic := s.name + "-canary"
+	if err := shared.kafka.CreateTopic(s.ctx, topic, 2, nil); err != nil {
+		t.Fatal(err)
+	}
+	watched := func(c *settings) { c.health = ", canary: {topic: " + topic + ", every: 1s}" }
+	end := s.stream(200)
+	one, other := s.start(watched), s.start(watched)
+	seen := func(m *member, after time.Time) {
+		t.Helper()
+		m.await("its canary is seen", func(r report) bool {
+			return r.Canary != nil && r.Canary.Seen != nil && r.Canary.Seen.After(after) && r.Canary.Failing == nil
+		})
+	}
+	seen(one, time.Time{})
+	seen(other, time.Time{})
+	other.kill()
+	killed := time.Now()
+	seen(one, killed)
+	r, err := one.health()
+	if err != nil || r.Canary == nil || r.Canary.Seconds <= 0 || r.Canary.Seconds > patience.Seconds() {
+		t.Errorf("%+v, %v", r.Canary, err)
+	}
+	if n, at := one.metric("sluice_canary_seconds_count"), one.metric("sluice_canary_last_success_timestamp_seconds"); n < 2 || at < float64(killed.Unix()) {
+		t.Errorf("%v canaries were timed, the last one was seen at %v", n, at)
+	}
+	end()
+	s.awaitRows(s.ledger.Len())
+	one.drain()
+	log := tablelog.Log{Store: s.bucket, Table: s.name + "/_sluice/" + s.name + "/canary"}
+	commits, err := log.Read(s.ctx)
+	if err != nil || tablelog.Rows(commits) < 3 {
+		t.Errorf("%d canaries in their table, %v", tablelog.Rows(commits), err)
+	}
+	s.checkWith(lab.Python, "--readers", "deltalake")
+}
