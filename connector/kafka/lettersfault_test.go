@@ -1,0 +1,383 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"sluice/classify"
+	"sluice/reliability"
+	"sluice/reliability/deadletter"
+)
+
+// onProduce calls fn for every produce request from now on. What it returns is the answer; with after it first takes
+// effect. An answer of an error code is for all partitions.
+func (w *scene) onProduce(fn func(n int, req *kmsg.ProduceRequest) (code int16, answer bool)) {
+	n := 0
+	w.fake.ControlKey(int16(kmsg.Produce), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		w.fake.KeepControl()
+		req := kreq.(*kmsg.ProduceRequest)
+		n++
+		code, yes := fn(n, req)
+		if !yes {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.ProduceResponse)
+		for _, t := range req.Topics {
+			rt := kmsg.NewProduceResponseTopic()
+			rt.Topic = t.Topic
+			for _, p := range t.Partitions {
+				rp := kmsg.NewProduceResponseTopicPartition()
+				rp.Partition, rp.ErrorCode = p.Partition, code
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			resp.Topics = append(resp.Topics, rt)
+		}
+		return resp, nil, true
+	})
+}
+
+// What every code that a produce can answer does: it is tried again, makes another batch, or holds.
+func TestLettersCodes(t *testing.T) {
+	const again, another, hold = "again", "another", "hold"
+	want := map[*kerr.Error]string{
+		kerr.UnknownServerError: again, kerr.CorruptMessage: again, kerr.UnknownTopicOrPartition: again, kerr.LeaderNotAvailable: again,
+		kerr.NotLeaderForPartition: again, kerr.RequestTimedOut: again, kerr.BrokerNotAvailable: again, kerr.ReplicaNotAvailable: again,
+		kerr.NetworkException: again, kerr.NotEnoughReplicas: again, kerr.NotEnoughReplicasAfterAppend: again, kerr.KafkaStorageError: again,
+		kerr.FencedLeaderEpoch: again, kerr.UnknownLeaderEpoch: again, kerr.ThrottlingQuotaExceeded: again, kerr.UnknownTopicID: again,
+		kerr.NotController: again, kerr.ReassignmentInProgress: again,
+		kerr.MessageTooLarge: another, kerr.RecordListTooLarge: another, kerr.InvalidTimestamp: another,
+		kerr.TopicAuthorizationFailed: hold, kerr.ClusterAuthorizationFailed: hold, kerr.InvalidTopicException: hold,
+		kerr.InvalidRequiredAcks: hold, kerr.UnsupportedForMessageFormat: hold, kerr.PolicyViolation: hold, kerr.InvalidRecord: hold,
+		kerr.UnsupportedCompressionType: hold, kerr.InvalidRequest: hold, kerr.UnsupportedVersion: hold, kerr.InvalidProducerEpoch: hold,
+		kerr.TransactionalIDAuthorizationFailed: hold, kerr.SaslAuthenticationFailed: hold, kerr.InvalidConfig: hold,
+	}
+	for code, kind := range want {
+		t.Run(code.Message, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *scene) {
+				w.create("s", 1)
+				d := w.desk()
+				l := []deadletter.Letter{d.letter("s", 0, 1, "a"), d.letter("s", 0, 2, "b"), d.letter("s", 0, 3, "c")}
+				asked := 0
+				w.onProduce(func(n int, _ *kmsg.ProduceRequest) (int16, bool) {
+					asked = n
+					return code.Code, n == 1 || kind == hold
+				})
+				if kind == hold {
+					d.holds(l, w.prefix+"s-dlq")
+					if asked != 1 {
+						t.Errorf("asked %d times", asked)
+					}
+					return
+				}
+				d.write(l...)
+				w.same(l, w.letters("s-dlq", 3))
+				failed := d.logs.count("msg=retry") > 0
+				if asked < 2 || asked > 2 && kind == again || failed != (kind == again) {
+					t.Errorf("asked %d times, failures of the dependency %v", asked, failed)
+				}
+			})
+		})
+	}
+}
+
+// A topic that refuses the record's timestamp gets the time of writing; one that refuses that too holds.
+func TestLettersTimestampRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("s", 1)
+		d := w.desk()
+		l := d.letter("s", 0, 1, "v")
+		l.Timestamp = time.Now().Add(1000 * time.Hour).UnixMilli()
+		all := false
+		w.onProduce(func(n int, _ *kmsg.ProduceRequest) (int16, bool) { return kerr.InvalidTimestamp.Code, n == 1 || all })
+		began := time.Now().UnixMilli()
+		d.write(l)
+		if r := w.records("s-dlq", 1)[0][0]; r.Timestamp < began || r.Timestamp > time.Now().UnixMilli() {
+			t.Errorf("stamped %d", r.Timestamp)
+		}
+		w.same([]deadletter.Letter{l}, w.letters("s-dlq", 1))
+		all = true
+		d.holds([]deadletter.Letter{l}, "needs a person")
+	})
+}
+
+// Creation that the cluster refuses holds and says what to do.
+func TestLettersCreationRefused(t *testing.T) {
+	for code, words := range map[*kerr.Error][]string{
+		kerr.TopicAuthorizationFailed:   {"creating", "is refused", "grant Create"},
+		kerr.ClusterAuthorizationFailed: {"creating", "is refused", "grant Create"},
+		kerr.PolicyViolation:            {"a policy", "by hand"},
+		kerr.InvalidReplicationFactor:   {"cannot be created"},
+		kerr.InvalidConfig:              {"cannot be created"},
+	} {
+		t.Run(code.Message, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *scene) {
+				w.create("s", 1)
+				d := w.desk()
+				w.fake.ControlKey(int16(kmsg.CreateTopics), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+					req := kreq.(*kmsg.CreateTopicsRequest)
+					resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+					rt := kmsg.NewCreateTopicsResponseTopic()
+					rt.Topic, rt.ErrorCode = req.Topics[0].Topic, code.Code
+					resp.Topics = append(resp.Topics, rt)
+					return resp, nil, true
+				})
+				l := []deadletter.Letter{d.letter("s", 0, 1, "v")}
+				d.holds(l, append(words, w.prefix+"s-dlq")...)
+				d.write(l...) // the next time it is allowed
+				w.same(l, w.letters("s-dlq", 1))
+			})
+		})
+	}
+}
+
+// Somebody else creates the topic at the same moment.
+func TestLettersCreatedBySomebodyElse(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("s", 1)
+		d := w.desk()
+		w.fake.ControlKey(int16(kmsg.CreateTopics), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			req := kreq.(*kmsg.CreateTopicsRequest)
+			resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+			rt := kmsg.NewCreateTopicsResponseTopic()
+			rt.Topic, rt.ErrorCode = req.Topics[0].Topic, kerr.TopicAlreadyExists.Code
+			resp.Topics = append(resp.Topics, rt)
+			return resp, nil, true
+		})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := reliability.Wait(t.Context(), 2*time.Second); err == nil {
+				w.create("s-dlq", 2)
+			}
+		}()
+		l := []deadletter.Letter{d.letter("s", 1, 1, "v")}
+		d.write(l...)
+		<-done
+		w.same(l, w.letters("s-dlq", 1))
+	})
+}
+
+// An answer that is lost may be to a batch that took effect or not: it is written again, and nothing is missing.
+func TestLettersAnswerLost(t *testing.T) {
+	for name, takes := range map[string]bool{"before it took effect": false, "after it took effect": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *scene) {
+				w.create("s", 1)
+				var mute mutableSwitch
+				d := w.deskWith(func(c *Config) { c.Dial, c.Session = mute.dial(w.dial), 6*time.Second })
+				d.write(d.letter("s", 0, 0, "first"))
+				w.onProduce(func(n int, _ *kmsg.ProduceRequest) (int16, bool) {
+					if n == 1 {
+						mute.answers(false)
+					}
+					return kerr.RequestTimedOut.Code, n == 1 && !takes
+				})
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					if err := reliability.Wait(t.Context(), 10*time.Second); err == nil {
+						mute.answers(true)
+					}
+				}()
+				l := []deadletter.Letter{d.letter("s", 0, 1, "a"), d.letter("s", 0, 2, "b")}
+				d.write(l...)
+				<-done
+				want := []deadletter.Letter{d.letter("s", 0, 0, "first"), l[0], l[1]}
+				if takes { // twice, with the same coordinates
+					want = append(want, l...)
+				}
+				w.same(want, w.letters("s-dlq", len(want)))
+			})
+		})
+	}
+}
+
+// A cluster that is gone is waited for, behind the breaker; then the letters are written.
+func TestLettersBrokerGoneAndBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("s", 4)
+		s := &stage{dial: w.dial, stopped: map[string]bool{}}
+		d := w.deskWith(func(c *Config) { c.Dial, c.Session = s.connect, 6*time.Second })
+		d.write(d.letter("s", 0, 0, "first"))
+		s.refuse(true)
+		var want []deadletter.Letter
+		for i := range int64(8) {
+			want = append(want, d.letter("s", int32(i%4), 1+i, "v"))
+		}
+		done := make(chan error, 1)
+		go func() { done <- d.Write(t.Context(), want) }()
+		w.until("an open breaker", func() bool { return d.guard.Status().Open })
+		select {
+		case err := <-done:
+			t.Fatalf("it did not wait: %v", err)
+		default:
+		}
+		s.refuse(false)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		w.records("s-dlq", 9)
+	})
+}
+
+// While leaders move, letters are written to the new ones, in order.
+func TestLettersLeaderMoves(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("s", 2)
+		d := w.desk()
+		var want []deadletter.Letter
+		for i := range int64(40) {
+			l := d.letter("s", 0, i, "v")
+			want = append(want, l)
+			d.write(l)
+			if i%3 == 0 {
+				if err := w.fake.MoveTopicPartition(w.prefix+"s-dlq", 0, int32(i/3%2)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		w.same(want, w.letters("s-dlq", 40))
+	})
+}
+
+// The topic is deleted between two letters and created anew, with fewer partitions.
+func TestLettersTopicCreatedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("s", 5)
+		d := w.desk()
+		d.write(d.letter("s", 4, 1, "a"))
+		w.delete("s-dlq")
+		w.create("s-dlq", 2)
+		l := d.letter("s", 4, 2, "b")
+		d.write(l)
+		w.same([]deadletter.Letter{l}, w.letters("s-dlq", 1))
+	})
+}
+
+// Settings that may not be read are guessed, told once, and found out.
+func TestLettersSettingsDenied(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("s", 1)
+		w.createWith("s-dlq", 1, "max.message.bytes", "4000")
+		w.fake.ControlKey(int16(kmsg.DescribeConfigs), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			w.fake.KeepControl()
+			resp := kreq.ResponseKind().(*kmsg.DescribeConfigsResponse)
+			r := kmsg.NewDescribeConfigsResponseResource()
+			r.ErrorCode, r.ResourceName, r.ResourceType = kerr.TopicAuthorizationFailed.Code, w.prefix+"s-dlq", kmsg.ConfigResourceTypeTopic
+			resp.Resources = append(resp.Resources, r)
+			return resp, nil, true
+		})
+		d := w.desk()
+		l := []deadletter.Letter{d.letter("s", 0, 1, strings.Repeat("v", 20_000)), d.letter("s", 0, 2, "small")}
+		d.write(l...)
+		got := w.letters("s-dlq", 2)
+		whole, err := deadletter.Whole(got[0], d.shelf.objects[got[0].Link.Key])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[0] = whole
+		w.same(l, got)
+		if n := d.logs.count("grant DescribeConfigs"); n != 1 {
+			t.Errorf("%d warnings", n)
+		}
+	})
+}
+
+// Nothing is sent at once that is larger than a batch and a round may be.
+func TestLettersAreSentInParts(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.createWith("s-dlq", 8)
+		largest := 0
+		w.onProduce(func(_ int, req *kmsg.ProduceRequest) (int16, bool) {
+			sum := 0
+			for _, p := range req.Topics[0].Partitions {
+				sum += len(p.Records)
+				if len(p.Records) > letterBatchBytes {
+					t.Errorf("a batch of %d bytes", len(p.Records))
+				}
+			}
+			largest = max(largest, sum)
+			if req.Acks != -1 {
+				t.Errorf("acks %d", req.Acks)
+			}
+			return 0, false
+		})
+		d := w.desk()
+		var all []deadletter.Letter
+		for i := range int64(160) {
+			all = append(all, d.letter("s", int32(i%8), i, strings.Repeat("v", 100_000)))
+		}
+		d.write(all...)
+		w.records("s-dlq", len(all))
+		if largest > letterRoundBytes+200_000 {
+			t.Errorf("%d bytes at once", largest)
+		}
+	})
+}
+
+// Write ends with its context, as cancelled, also while it waits for the cluster.
+func TestLettersCanceled(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		s := &stage{dial: w.dial, stopped: map[string]bool{}}
+		s.refuse(true)
+		d := w.deskWith(func(c *Config) { c.Dial = s.connect })
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		err := d.Write(ctx, []deadletter.Letter{d.letter("s", 0, 1, "v")})
+		if err == nil || classify.Of(err) != classify.Canceled {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// mutableSwitch lets answers of brokers be lost.
+type mutableSwitch struct {
+	mu    sync.Mutex
+	muted bool
+}
+
+func (m *mutableSwitch) answers(yes bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.muted = !yes
+}
+
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
+func (m *mutableSwitch) dial(next dialFunc) dialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		m.mu.Lock()
+		muted := m.muted
+		m.mu.Unlock()
+		if muted {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("connection refused")}
+		}
+		conn, err := next(ctx, network, address)
+		return &deafConn{conn, m}, err
+	}
+}
+
+// deafConn loses what comes in while its switch is muted.
+type deafConn struct {
+	net.Conn
+	m *mutableSwitch
+}
+
+func (c *deafConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	if c.m.muted {
+		_ = c.Close()
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
