@@ -74,6 +74,7 @@ func (w *writer) gaps(ctx context.Context, claims iter.Seq[Partition]) (map[Part
 			r.Store.Release(old) // of the table before
 		}
 		r.scopes[p] = scope
+		w.metrics.duplicates.WithLabelValues(p.Topic) // 0 is something to see, too
 		reset := int64(0)
 		if r.Reset != nil {
 			reset = r.Reset(p)

@@ -60,14 +60,15 @@ func Recalled(identifier *schema.Identifier, rows scan.Rows, each func(topic str
 	if !isText || !isInteger {
 		return fmt.Errorf("%s: columns of %s and %s are no topics and partitions", rows.Path, columns[1].DataType(), columns[2].DataType())
 	}
-	to := 0
-	for from := 0; from < len(entries); from = to {
+	for from := 0; from < len(entries); {
 		same := func(row int) bool {
 			return topics.IsValid(row) && partitions.IsValid(row) && columns[3].IsValid(row) &&
 				topics.Value(row) == topics.Value(from) && partitions.Value(row) == partitions.Value(from)
 		}
-		if to = from + 1; !same(from) {
-			continue // it stems from nowhere in Kafka
+		to := from + 1
+		if !same(from) {
+			from = to // it stems from nowhere in Kafka
+			continue
 		}
 		for to < len(entries) && same(to) {
 			to++
@@ -75,6 +76,7 @@ func Recalled(identifier *schema.Identifier, rows scan.Rows, each func(topic str
 		if err := each(topics.Value(from), partitions.Value(from), entries[from:to]); err != nil {
 			return err
 		}
+		from = to
 	}
 	return nil
 }

@@ -79,17 +79,13 @@ func TestDuplicates(t *testing.T) {
 			m = s.start(identified)
 			s.send(1, "e-1", first.Add(time.Second))
 			s.awaitPosition(0, 2)
-			if n := m.metric("sluice_duplicates_total"); n != 1 {
-				t.Errorf("%v duplicates behind a restart, want 1", n)
-			}
+			m.awaitDuplicates(1, "behind a restart")
 			m.kill()
 
 			m = s.start(identified)
 			s.send(1, "e-1", first.Add(24*time.Hour-time.Minute))
 			s.awaitPosition(0, 3)
-			if n := m.metric("sluice_duplicates_total"); n != 1 {
-				t.Errorf("%v duplicates behind kill -9, want 1", n)
-			}
+			m.awaitDuplicates(1, "behind kill -9")
 
 			other := s.start(identified)
 			other.await("it has joined", func(r report) bool { return r.Joined })
@@ -98,9 +94,7 @@ func TestDuplicates(t *testing.T) {
 			s.awaitPosition(0, 4)
 			s.send(1, "e-1", first.Add(24*time.Hour+2*time.Minute))
 			s.awaitPosition(0, 5)
-			if n := other.metric("sluice_duplicates_total"); n != 1 {
-				t.Errorf("%v duplicates behind a rebalance, want 1", n)
-			}
+			other.awaitDuplicates(1, "behind a rebalance")
 			other.drain()
 
 			var offsets []int64
@@ -146,4 +140,12 @@ func TestIdenticalPayloadsWithoutIdentity(t *testing.T) {
 	if text := s.wants(0, "verify", "--kafka"); strings.Contains(text, "DUPLICATES") {
 		t.Error(text)
 	}
+}
+
+// awaitDuplicates waits until a member has counted so many: it does so a moment after its commit is in the log.
+func (m *member) awaitDuplicates(want float64, when string) {
+	m.s.t.Helper()
+	m.s.await(fmt.Sprintf("%s has left %v duplicates out, %s", m.Name, want, when), func() (bool, error) {
+		return m.metric("sluice_duplicates_total") == want, nil
+	})
 }
