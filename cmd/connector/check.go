@@ -24,8 +24,8 @@ do something before records move), failed (it could not be reached or refuses
 us) or skipped (it needs what failed); a hint says what to do.
 
 It changes nothing, except that it puts and deletes a small object below
-_sluice/selftest/ to find out whether the store is safe, and makes the tables for
-fingerprints. No running connector is asked or disturbed. Exit code 1 for a
+_sluice/selftest/ to find out whether the store is safe, and makes the tables
+for fingerprints. No running connector is asked or disturbed. Exit code 1 for a
 problem, 2 for a configuration that cannot be used, 3 if something failed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.check(cmd.Context(), timeout) },
