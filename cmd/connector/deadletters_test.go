@@ -117,6 +117,18 @@ func TestLetterTables(t *testing.T) {
 	}
 }
 
+// TestLettersOfARunUntilCurrent: it keeps to the topics of its start; the next run takes the letters that it wrote.
+func TestLettersOfARunUntilCurrent(t *testing.T) {
+	l := newLake(t, "topics: {orders: {}}\ndefaults: {schema: \"n int not null\", commit: {every: 100ms}}")
+	l.create("orders", 1)
+	l.client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("bad")}, &kgo.Record{Topic: "orders", Value: []byte(`{"n":1}`)})
+	l.runs(0, "run", "--until-current")
+	l.has("orders", map[string][]int64{"orders-0": {1}})
+	l.has("orders_letters", map[string][]int64{})
+	l.runs(0, "run", "--until-current")
+	l.has("orders_letters", upTo(1, "orders-dlq-0"))
+}
+
 // TestLetterTopicsAppear: a member that runs reads dead-letter topics as soon as they are there, those of patterns, too, and
 // their tables come with them. Nothing is missed or disturbed before.
 func TestLetterTopicsAppear(t *testing.T) {
@@ -268,6 +280,12 @@ func TestATableThatCannotTell(t *testing.T) {
 	l.produce("orders", 3, 0)
 	l.runs(0, "run", "--until-current")
 	l.write(deadletter.Form{}, "orders-dlq", letterAbout(t, l, 0, 1, []byte("x")))
+	other := letterAbout(t, l, 0, 1, nil).Source.Partition
+	other.TopicID = idempotency.TopicID{3} // of a topic of this name that was read before
+	l.append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":9}}`, other.AppID("p")))
+	if of := listed(t, l, 0, "orders"); len(of.Listed) != 1 || of.Listed[0].State != letterUnknown || !strings.Contains(of.Listed[0].Why, "the topic was created again") {
+		t.Errorf("%+v", of.Listed)
+	}
 	l.alter("orders", "_kafka_offset", "_moved_offset")
 	list := listed(t, l, 0, "orders")
 	if d := cmp.Diff([]string{"0@1 unknown 1"}, list.states()); d != "" || !strings.Contains(strings.Join(list.Notes, "\n"), "_kafka_offset") {
