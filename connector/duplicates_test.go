@@ -308,3 +308,76 @@ func TestASharedWindowIsWholeWhenItIsAsked(t *testing.T) {
 		}
 	}
 }
+
+// TestAClaimThatComesBackWhileItsWindowIsFilled: it was lost and regained before the filling was through. Nobody may take
+// away in between what was filled in so far: the window would be taken for whole.
+func TestAClaimThatComesBackWhileItsWindowIsFilled(t *testing.T) {
+	a := part0(0)
+	store := idempotency.NewMemory(1<<20, nil)
+	half, on := make(chan struct{}), make(chan struct{})
+	table := &halting{half: half, on: on, rows: Recalled{Topic: a.Topic, Partition: a.ID, Written: noon.Add(time.Minute).UnixMilli()}}
+	table.at = snapshotAt(map[string]int64{
+		a.AppID("pipe"): 10, a.NewestAppID("pipe"): noon.UnixMilli() + 9000, idempotency.TableAppID("pipe", "T"): 0,
+	})
+	w := &writer{
+		table: table, pipeline: "pipe", snapshot: table.at, logger: slog.New(slog.DiscardHandler), metrics: newMetrics(nil), wake: make(chan struct{}, 1),
+		recollection: newRecollection(&Duplicates{Window: 24 * time.Hour, Store: store}),
+	}
+	resume := func(session uint64) map[Partition]found {
+		t.Helper()
+		result := map[Partition]found{a: {session: session, at: Position{a, 10, 0}}}
+		if err := w.ready(t.Context(), map[Partition]resumeRequest{a: {session: session}}, result); err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	if len(resume(1)) != 0 {
+		t.Fatal("it resumed without its window")
+	}
+	<-half
+	w.release([]Partition{a})
+	if len(resume(2)) != 0 {
+		t.Fatal("it came back and resumed without its window")
+	}
+	close(on)
+	w.recollection.filling.Wait()
+	w.mu.Lock()
+	done := w.todo.filled
+	w.mu.Unlock()
+	if again := w.heardFilled(t.Context(), done); again[a].session != 2 {
+		t.Fatalf("resumes as %+v", again)
+	}
+	if len(resume(2)) != 1 {
+		t.Fatal("it does not resume")
+	}
+	cut := &Cut{
+		Claims: map[Partition]Span{a: {2, 10, 12, 0}},
+		Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{{a, 2, 10, 11, 0, 2}}, Entries: prints(10, "aj")}},
+	}
+	if err := w.recall(t.Context(), cut); err != nil {
+		t.Fatal(err)
+	}
+	if r := decide(cut, w.snapshot, w.terms(cut)).Commit.Ranges[0]; r.Duplicates != 2 {
+		t.Errorf("%+v: want two duplicates", r)
+	}
+}
+
+// halting is a table whose rows come in two parts, with a pause between them.
+type halting struct {
+	observed
+	rows     Recalled
+	half, on chan struct{}
+}
+
+func (h *halting) Recall(*Snapshot, Recall) (Reading, error) {
+	return func(_ context.Context, each func(Recalled) error) error {
+		first, second := h.rows, h.rows
+		first.Entries, second.Entries = prints(0, "abcde"), prints(5, "fghij")
+		if err := each(first); err != nil {
+			return err
+		}
+		close(h.half)
+		<-h.on
+		return each(second)
+	}, nil
+}

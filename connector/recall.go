@@ -403,9 +403,10 @@ func (w *writer) release(lost []Partition) {
 	}
 	for _, p := range lost {
 		if waits := r.waiting[p]; waits != nil {
+			// Who fills the window goes on, and would take what is left of it for the whole. It is released behind that, unless
+			// the claim has come back.
 			waits.lost = true
-		}
-		if scope, ok := r.scopes[p]; ok {
+		} else if scope, ok := r.scopes[p]; ok {
 			r.Store.Release(scope)
 		}
 		delete(r.scopes, p)
