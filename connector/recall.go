@@ -377,7 +377,7 @@ func (w *writer) heardFilled(ctx context.Context, done []filledWindows) (again m
 	r := w.recollection
 	again = map[Partition]resumeRequest{}
 	for _, d := range done {
-		if d.err != nil && classify.Of(d.err) != classify.Canceled {
+		if d.err != nil && classify.Of(d.err) != classify.Canceled && !errors.Is(d.err, idempotency.ErrMoved) {
 			w.logger.WarnContext(ctx, "the window of fingerprints cannot be filled from the table", "err", d.err)
 		}
 		for p := range d.gaps {
@@ -387,7 +387,8 @@ func (w *writer) heardFilled(ctx context.Context, done []filledWindows) (again m
 				r.Store.Release(d.gaps[p].scope)
 				continue
 			}
-			if again[p] = waited.resumeRequest; d.err != nil {
+			// If the window moved meanwhile (it was lost and came back), the gap is another one now.
+			if again[p] = waited.resumeRequest; d.err != nil && !errors.Is(d.err, idempotency.ErrMoved) {
 				r.failed[p] = d.err
 			}
 		}

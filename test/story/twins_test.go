@@ -229,3 +229,37 @@ func TestAWindowThatCannotBeFilledHoldsItsClaimsAlone(t *testing.T) {
 		wantRows(t, w, 0, []int64{0})
 	})
 }
+
+// TestAPartitionThatComesBackWhileItsWindowIsFilled: what was begun for its life before is begun anew.
+func TestAPartitionThatComesBackWhileItsWindowIsFilled(t *testing.T) {
+	for seed := range uint64(10) {
+		seeded(t, seed, 1, func(t *testing.T, w *story.World) {
+			w.Twins = story.NewTwins(w.Chance, 24*time.Hour)
+			now := time.Now().UnixMilli()
+			m := w.Begin(t.Context())
+			m.Member.Assign(joined(w, 0))
+			for i, id := range []string{"a", "b", "c"} {
+				w.Twins.Add(w.Broker, 0, story.Stamp{ID: id, At: now})
+				committed(t, w, int64(i+1))
+			}
+			// A commit of somebody else leaves a gap in a window that is there; while it is filled, the partition goes and comes.
+			other := w.Begin(t.Context())
+			other.Member.Assign(joined(w, 0))
+			w.Twins.Add(w.Broker, 0, story.Stamp{ID: "d", At: now})
+			committed(t, w, 4)
+			for range 8 {
+				m.Member.Assign(connector.Assignment{Joined: true})
+				time.Sleep(time.Duration(w.Chance.N(int(300 * time.Millisecond))))
+				m.Member.Assign(joined(w, 0))
+				time.Sleep(time.Duration(w.Chance.N(int(300 * time.Millisecond))))
+			}
+			w.Stop(other)
+			for _, id := range []string{"a", "d", "e"} {
+				w.Twins.Add(w.Broker, 0, story.Stamp{ID: id, At: now})
+			}
+			committed(t, w, 7)
+			wantHolds(t, m, map[int32]connector.Reason{})
+			wantRows(t, w, 0, []int64{0, 1, 2, 3, 6})
+		})
+	}
+}
