@@ -335,7 +335,7 @@ func TestAClaimThatComesBackWhileItsWindowIsFilled(t *testing.T) {
 		t.Fatal("it resumed without its window")
 	}
 	<-half
-	w.release([]Partition{a})
+	w.release(a)
 	if len(resume(2)) != 0 {
 		t.Fatal("it came back and resumed without its window")
 	}

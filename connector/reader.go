@@ -254,7 +254,12 @@ func (t *tableState) begins(conf TopicConfig) {
 // lose forgets a claim. Its rows in the batch that fills are masked at the cut, because its session is not in it.
 func (r *reader) lose(c *claim) {
 	r.end(c)
-	c.table.writer.post(func(w *work) { w.lost = append(w.lost, c.Partition) })
+	c.table.writer.post(func(w *work) {
+		if w.lost == nil {
+			w.lost = map[Partition]uint64{}
+		}
+		w.lost[c.Partition] = c.session
+	})
 	delete(r.claims, c.Partition)
 	delete(c.table.claims, c.Partition)
 	r.order = slices.DeleteFunc(r.order, func(o *claim) bool { return o == c })

@@ -384,7 +384,7 @@ func (w *writer) heardFilled(ctx context.Context, done []filledWindows) (again m
 			waited := r.waiting[p]
 			delete(r.waiting, p)
 			if waited.lost {
-				r.Store.Release(d.gaps[p].scope)
+				w.release(p)
 				continue
 			}
 			// If the window moved meanwhile (it was lost and came back), the gap is another one now.
@@ -396,24 +396,24 @@ func (w *writer) heardFilled(ctx context.Context, done []filledWindows) (again m
 	return again
 }
 
-// release forgets claims that were lost.
-func (w *writer) release(lost []Partition) {
+// release forgets a claim that was lost.
+func (w *writer) release(p Partition) {
 	r := w.recollection
 	if r == nil {
 		return
 	}
-	for _, p := range lost {
-		if waits := r.waiting[p]; waits != nil {
-			// Who fills the window goes on, and would take what is left of it for the whole. It is released behind that, unless
-			// the claim has come back.
-			waits.lost = true
-		} else if scope, ok := r.scopes[p]; ok {
-			r.Store.Release(scope)
-		}
-		delete(r.scopes, p)
-		delete(r.resets, p)
-		delete(r.failed, p)
+	if waits := r.waiting[p]; waits != nil {
+		// Who fills the window goes on, and would take what is left of it for the whole. It is released behind that, unless
+		// the claim has come back.
+		waits.lost = true
+		return
 	}
+	if scope, ok := r.scopes[p]; ok {
+		r.Store.Release(scope)
+	}
+	delete(r.scopes, p)
+	delete(r.resets, p)
+	delete(r.failed, p)
 }
 
 // close waits for what fills windows and forgets all of them.

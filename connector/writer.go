@@ -63,10 +63,10 @@ type work struct {
 	dropped []*openCut
 	resume  map[Partition]resumeRequest
 	look    map[Partition]int64
-	lost    []Partition     // claims that are not this member's any more
-	filled  []filledWindows // of fingerprints
-	ends    bool            // how far the whole table is from where its topics ended at the first such question
-	hurry   bool            // do not wait for anything but the world: the process ends
+	lost    map[Partition]uint64 // claims that are not this member's any more, with a session behind their last one
+	filled  []filledWindows      // of fingerprints
+	ends    bool                 // how far the whole table is from where its topics ended at the first such question
+	hurry   bool                 // do not wait for anything but the world: the process ends
 }
 
 // openCut is a cut whose marker is on its way through the lanes.
@@ -160,8 +160,7 @@ func (w *writer) run(ctx context.Context) {
 		}
 		todo.dropped = nil
 		if todo.cut == nil { // it may hold rows of claims that were lost behind it
-			w.release(todo.lost)
-			todo.lost = nil
+			w.leave(&todo)
 		}
 		if len(todo.filled) > 0 {
 			again := w.heardFilled(ctx, todo.filled)
@@ -176,8 +175,8 @@ func (w *writer) run(ctx context.Context) {
 			for p := range todo.cut.claims { // the cut moved what was to be looked at
 				delete(todo.look, p)
 			}
-			w.release(todo.lost)
-			todo.cut, todo.lost = nil, nil
+			w.leave(&todo)
+			todo.cut = nil
 			w.sweep(ctx)
 		case len(todo.resume) > 0:
 			w.say(ctx, w.resume(ctx, todo.resume))
@@ -240,6 +239,17 @@ func (w *writer) follow(topics map[string]TopicConfig) {
 			w.rules[name] = *conf.Letters
 		}
 	}
+}
+
+// leave gives up claims that were lost, and what was wanted to know of them: nobody would give back their windows.
+func (w *writer) leave(todo *work) {
+	for p, session := range todo.lost {
+		if q, ok := todo.resume[p]; ok && q.session < session {
+			delete(todo.resume, p)
+		}
+		w.release(p)
+	}
+	todo.lost = nil
 }
 
 // keep puts back what was taken and not done yet, unless something newer came.
