@@ -186,7 +186,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		floodAllowed = func(string) bool { return false }
 	}
 	answered := make(chan *asking)
-	outcomes, progress := make(chan outcome), make(chan struct{}, 1)
+	outcomes, progress, turns := make(chan outcome), make(chan struct{}, 1), make(chan struct{}, fillsAtOnce)
 	r := &reader{
 		config:      c.Config,
 		log:         c.Log,
@@ -206,12 +206,16 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		route:       c.Route,
 		retired:     c.Retire,
 		newWriter: func(t *tableState, target Target) *writer {
-			return &writer{
+			w := &writer{
 				table: target.Table, letters: target.Letters, group: c.Group, log: c.Log, kafka: c.Kafka, pipeline: c.Pipeline, member: c.Member,
 				start: map[string]Start{}, rules: map[string]LetterRules{}, floodAllowed: floodAllowed, told: newLetterLog(),
 				out: outcomes, lanes: n, batch: pools.Batch, tell: func() { wake(progress) }, logger: c.Logger.With("table", t.name), metrics: m, wake: make(chan struct{}, 1), state: t,
 				recollection: newRecollection(target.Duplicates),
 			}
+			if w.recollection != nil {
+				w.recollection.turns = turns
+			}
+			return w
 		},
 		offsets:  newOffsetKeeper(c.Group, c.OffsetCommitInterval, c.Logger, m),
 		publish:  func(s *Status) { c.status.Store(s) },

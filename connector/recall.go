@@ -25,6 +25,7 @@ type recollection struct {
 	resets map[Partition]int64             // the operator's resets that they obey
 	swept  time.Time
 	lines  *reliability.Sparse
+	turns  chan struct{} // of those that fill windows from tables, of all writers; nil if there is no other
 
 	filling sync.WaitGroup
 	waiting map[Partition]*waiting // claims whose windows are being filled
@@ -38,6 +39,10 @@ type waiting struct {
 }
 
 const (
+	// fillsAtOnce is how many windows are filled from tables at once. Each takes memory that no pool counts, and after a start
+	// all tables want to.
+	fillsAtOnce = 4
+
 	skippedLines     = 20
 	skippedLinesEach = time.Minute
 )
@@ -132,6 +137,14 @@ func (w *writer) fill(ctx context.Context, gaps map[Partition]gap, read Reading)
 	began, store := time.Now(), w.recollection.Store
 	var entries int64
 	if read != nil {
+		if turns := w.recollection.turns; turns != nil {
+			select {
+			case turns <- struct{}{}:
+				defer func() { <-turns }()
+			case <-ctx.Done():
+				return classify.Mark(context.Cause(ctx), classify.Canceled)
+			}
+		}
 		type source struct {
 			topic     string
 			partition int32

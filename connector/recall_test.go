@@ -3,10 +3,12 @@ package connector
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"sluice/classify"
 	"sluice/idempotency"
 	"sluice/reliability"
 )
@@ -109,3 +111,52 @@ func TestAClaimThatIsLostBeforeItResumesLeavesNoWindow(t *testing.T) {
 type forgetting struct{ Log }
 
 func (forgetting) Forget(Partition) {}
+
+// TestFewWindowsAreFilledAtOnce: each takes memory while it reads, and after a start all tables want to.
+func TestFewWindowsAreFilledAtOnce(t *testing.T) {
+	a := part0(0)
+	synctest.Test(t, func(t *testing.T) {
+		r, err := (&Connector{Config: Config{Queue: QueueConfig{PauseAt: 10, ResumeAt: 5, PerKey: 1}}, Logger: slog.New(slog.DiscardHandler)}).newReader(newMetrics(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reading, more := atomic.Int32{}, make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 20)
+		for range cap(ended) {
+			w := r.newWriter(&tableState{}, Target{Duplicates: &Duplicates{Window: time.Hour, Store: idempotency.NewMemory(1<<20, nil)}})
+			go func() {
+				ended <- w.fill(ctx, map[Partition]gap{a: {next: 12}}, func(context.Context, func(Recalled) error) error {
+					reading.Add(1)
+					defer reading.Add(-1)
+					<-more
+					return nil
+				})
+			}()
+		}
+		synctest.Wait()
+		if n := reading.Load(); n < 1 || n > 4 {
+			t.Errorf("%d windows are filled at once", n)
+		}
+		more <- struct{}{}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := reading.Load(); n < 1 || n > 4 {
+			t.Errorf("%d windows are filled behind the first", n)
+		}
+		cancel()
+		synctest.Wait()
+		close(more)
+		canceled := 0
+		for range cap(ended) - 1 {
+			if classify.Of(<-ended) == classify.Canceled {
+				canceled++
+			}
+		}
+		if canceled < cap(ended)-6 {
+			t.Errorf("%d of those that waited ended with the process", canceled)
+		}
+	})
+}
