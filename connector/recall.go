@@ -85,9 +85,10 @@ func (w *writer) gaps(ctx context.Context, claims iter.Seq[Partition]) (map[Part
 			reset = r.Reset(p)
 		}
 		through, err := r.Store.Through(ctx, scope)
-		if err == nil && (through > position || reset != r.resets[p]) {
+		restored := 0 < through && through < min(reset, position)
+		if err == nil && (through > position || reset != r.resets[p] || restored) {
 			// The position was set back: what lies behind it will come again, and is not a duplicate of itself. Or an operator
-			// had the window forgotten.
+			// had the window forgotten, and it may have come back with an older copy of a database.
 			through, err = 0, r.Store.Reset(ctx, scope)
 		}
 		if err != nil {

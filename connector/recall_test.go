@@ -2,7 +2,9 @@ package connector
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -159,4 +161,34 @@ func TestFewWindowsAreFilledAtOnce(t *testing.T) {
 			t.Errorf("%d of those that waited ended with the process", canceled)
 		}
 	})
+}
+
+// TestADatabaseThatWasRestoredKeepsToAReset: what an operator had forgotten does not come back with an older copy of it.
+func TestADatabaseThatWasRestoredKeepsToAReset(t *testing.T) {
+	a, entries := part0(0), prints(0, "xyz")
+	store := idempotency.NewMemory(1<<20, nil)
+	read := 0
+	w := filledBy(&Duplicates{Window: 24 * time.Hour, Store: store, Reset: func(Partition) int64 { return 12 }},
+		func(context.Context, func(Recalled) error) error { read++; return nil })
+	cut := &Cut{
+		Claims: map[Partition]Span{a: {1, 12, 14, 0}},
+		Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{{a, 1, 12, 13, 0, 2}}, Entries: prints(12, "xy")}},
+	}
+	scope := idempotency.Scope{Pipeline: "pipe", TableID: "T", Partition: a}
+	for _, through := range []int64{12, 3, 12} { // as before, of a copy, and as before
+		if through == 3 {
+			if err := errors.Join(store.Reset(t.Context(), scope), store.Remember(t.Context(), scope, 0, 3, slices.Values(entries))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.recall(t.Context(), cut); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(cut.Seen[a]); n > 0 {
+			t.Errorf("behind a store that stood at %d, %d are remembered that were forgotten", through, n)
+		}
+	}
+	if read > 0 {
+		t.Errorf("the table was read %d times for nothing", read)
+	}
 }
