@@ -40,11 +40,13 @@ type claim struct {
 	hold   *Hold // why it stands still; shown until records flow again
 	// unproven says that a commit found the hold, so that only a won commit ends it.
 	unproven bool
-	checks   time.Time
-	fences   int   // how often others moved it since the last won commit of the table
-	still    int   // contested: how often the position was seen unmoved
-	seen     int64 // contested: where
-	passes   bool  // flood: it was looked at since an operator lets it pass
+	// owing says that a commit with its records found it: they will show whether that is over.
+	owing  bool
+	checks time.Time
+	fences int   // how often others moved it since the last won commit of the table
+	still  int   // contested: how often the position was seen unmoved
+	seen   int64 // contested: where
+	passes bool  // flood: it was looked at since an operator lets it pass
 }
 
 type claimState uint8
@@ -131,7 +133,7 @@ func (r *reader) release(c *claim) {
 		return
 	}
 	r.logger.Info("hold ended", "topic", c.Topic, "partition", c.ID, "reason", string(c.hold.Reason), "after", time.Since(c.hold.Since).Round(time.Second))
-	c.hold, c.unproven = nil, false
+	c.hold, c.unproven, c.owing = nil, false, false
 }
 
 // resume asks the writer where claims stand.

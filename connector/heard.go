@@ -75,6 +75,22 @@ func (r *reader) proved(t *tableState) {
 	}
 }
 
+// absolve ends what a commit found if nothing of it is left: the records were lost with their claims, or somebody else took
+// the positions past them. No commit might come to disprove it.
+func (r *reader) absolve(t *tableState) {
+	for _, c := range t.claims {
+		if c.owing {
+			return
+		}
+	}
+	for _, c := range t.claims {
+		if c.unproven && c.state == reading {
+			r.release(c)
+		}
+		c.unproven = false
+	}
+}
+
 // fenced drops the cut and everything behind it. Positions moved, or nobody knows whether they did: all claims of the
 // table resume from the log.
 func (r *reader) fenced(t *tableState, o outcome) {
@@ -116,7 +132,10 @@ func (r *reader) failed(t *tableState, o outcome) {
 			continue // nobody tries for it
 		}
 		r.stand(c, Hold{Reason: reason, Detail: detail, Offset: c.position}, o.batch()...)
-		c.unproven = c.unproven || o.cut != nil
+		if o.cut != nil {
+			_, in := o.cut.claims[c.Partition]
+			c.unproven, c.owing = true, c.owing || in
+		}
 	}
 }
 
@@ -146,6 +165,7 @@ func (r *reader) resumed(c *claim, f found) {
 	moved := false
 	if f.at.Partition == c.Partition {
 		moved = c.position >= 0 && f.at.Next != c.position
+		c.owing = c.owing && !moved
 		c.position, c.positionEp = f.at.Next, f.at.Epoch
 	}
 	if h := r.pausedBy(c.Partition); h != nil {
@@ -180,6 +200,7 @@ func (r *reader) resumed(c *claim, f found) {
 	}
 	r.end(c)
 	r.begin(c, f.at)
+	r.absolve(c.table)
 }
 
 // maySucceed tells whether a held claim may be read again. The hold is shown until records flow.

@@ -262,6 +262,7 @@ func (r *reader) lose(c *claim) {
 	})
 	delete(r.claims, c.Partition)
 	delete(c.table.claims, c.Partition)
+	r.absolve(c.table)
 	r.order = slices.DeleteFunc(r.order, func(o *claim) bool { return o == c })
 }
 

@@ -287,6 +287,31 @@ func TestTheDeadLetterTopicIsDown(t *testing.T) {
 	}
 }
 
+// TestNobodyHasLettersAnyMore: what could not be written is somebody else's now, or an operator passed it. The claims that
+// are left have nothing to commit that would show that all is well, and hold for nothing.
+func TestNobodyHasLettersAnyMore(t *testing.T) {
+	for name, end := range map[string]func(*story.World, *story.Process){
+		"lost":   func(w *story.World, p *story.Process) { p.Member.Assign(joined(w, 1)) },
+		"passed": func(w *story.World, _ *story.Process) { w.Log.Append(story.Version{Commit: w.Forged(0, 1)}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withLetters(t, 2, func(t *testing.T, w *story.World) {
+				w.LettersBroken = func(string) error {
+					return connector.Held(connector.ReasonDeadLettersUnavailable, "not allowed", nil)
+				}
+				p := w.Begin(t.Context())
+				p.Member.Assign(joined(w, 0, 1))
+				eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+				w.Broker.Produce(story.Topic, 0, "p", "k")
+				wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonDeadLettersUnavailable, 1: connector.ReasonDeadLettersUnavailable})
+				end(w, p)
+				time.Sleep(10 * time.Minute)
+				wantHolds(t, p, map[int32]connector.Reason{})
+			})
+		})
+	}
+}
+
 // TestADrainWhileTheDeadLetterTopicIsDown ends in its time; what it could not write is read again.
 func TestADrainWhileTheDeadLetterTopicIsDown(t *testing.T) {
 	withLetters(t, 2, func(t *testing.T, w *story.World) {
