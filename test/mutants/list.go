@@ -186,7 +186,7 @@ var list = []mutant{
 		name: "a position is told to the group when its batch is cut",
 		file: "connector/cut.go",
 		old:  "\t\t\tc.from = c.next\n",
-		new:  "\t\t\tc.from = c.next\n\t\t\tr.offsets.note(p, GroupOffset{c.next, c.epoch})\n",
+		new:  "\t\t\tc.from = c.next\n\t\t\tr.offsets.note(p, GroupOffset{c.next, c.epoch}, \"\")\n",
 		pkg:  "./test/story", test: "^TestSchedulesWithLetters$",
 	},
 	{
