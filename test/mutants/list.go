@@ -179,7 +179,7 @@ var list = []mutant{
 		name: "group offsets are written before the commit",
 		file: "connector/reader.go",
 		old:  "c.next, c.epoch = last+1, f.Epoch\n",
-		new:  "c.next, c.epoch = last+1, f.Epoch\n\tr.offsets.note(c.Partition, GroupOffset{c.next, c.epoch})\n",
+		new:  "c.next, c.epoch = last+1, f.Epoch\n\tr.offsets.note(c.Partition, GroupOffset{c.next, c.epoch}, \"\")\n",
 		pkg:  "./test/story", test: "^TestSchedules$",
 	},
 	{
