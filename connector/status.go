@@ -29,6 +29,16 @@ type ClaimStatus struct {
 	End       int64 // last stable offset
 	Lag       int64 // End - Position
 	Hold      *Hold
+	// Consumed is the next offset behind the rows that are in the table or on their way there.
+	Consumed int64
+	// Waiting is since when rows of its table wait for their commit, the zero time if none do; Every is how long they should.
+	Waiting time.Time
+	Every   time.Duration
+	// Oldest is the timestamp of the oldest record read that is not in the table, Newest that of the newest one in it, as far
+	// as this member brought it there; the zero time if there is none.
+	Oldest, Newest time.Time
+	// LastRecord is when a record of it was last handed over.
+	LastRecord time.Time
 }
 
 // Status returns the latest status; it never waits for the work.
@@ -49,7 +59,10 @@ func (r *reader) show() {
 	s := &Status{At: now, Joined: r.joined, Resumed: r.assigned, Draining: r.draining, Paused: r.valve.closed, Queued: r.valve.queued.Load()}
 	for _, p := range slices.SortedFunc(maps.Keys(r.claims), comparePartitions) {
 		c := r.claims[p]
-		cs := ClaimStatus{Partition: p, Table: c.table.name, State: c.state.String(), Position: c.position, Next: c.next, End: c.bounds.LastStable, Hold: c.hold}
+		cs := ClaimStatus{
+			Partition: p, Table: c.table.name, State: c.state.String(), Position: c.position, Next: c.next, End: c.bounds.LastStable, Hold: c.hold,
+			Consumed: c.next, Waiting: c.table.opened, Every: c.table.limits.Every,
+		}
 		if cs.Hold != nil { // a copy: the claim's own goes on changing
 			h := *cs.Hold
 			cs.Hold = &h
@@ -60,7 +73,7 @@ func (r *reader) show() {
 		}
 		if c.state == resuming && cs.Hold == nil {
 			s.Resumed = false
-			cs.Position, cs.Next, cs.End = -1, -1, -1
+			cs.Position, cs.Next, cs.End, cs.Consumed = -1, -1, -1, -1
 		}
 		if cs.Position >= 0 {
 			cs.Lag = max(cs.End-cs.Position, 0)

@@ -34,6 +34,15 @@ type Report struct {
 	Dependencies []Dependency
 	// Canary is nil if there is none.
 	Canary *Canary
+	// Lag is nil while nobody watches it.
+	Lag *LagStatus
+	// Letters is nil while nobody counts dead letters.
+	Letters *Letters
+	// Members is nil if members do not register anywhere.
+	Members *Members
+	// Fingerprints are those of each topic that declares an identity, as far as this member has them.
+	Fingerprints []Fingerprints
+	Memory       []Pool
 }
 
 // Hold is a partition that stands still.
@@ -54,6 +63,14 @@ type Partition struct {
 	Position int64
 	// End is the last stable offset, where a reader of committed records ends. -1 if unknown.
 	End int64
+	// Table is the path of the table that it feeds.
+	Table string
+	// Verdict and what follows are of the last look at its lag, "" and nil before the first one.
+	Verdict Verdict
+	Level   Level
+	// Freshness is how old the oldest record is that is not in the table, in seconds, by its timestamp; 0 if all are in
+	// it, nil if unknown.
+	Freshness *float64
 }
 
 // Dependency is how Kafka or the store is.

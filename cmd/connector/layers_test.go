@@ -45,6 +45,7 @@ var layers = map[string][]string{
 	"sink/offer":                       {"classify", "sink/delta/objstore"},
 	"sink/opslog":                      {"classify", "reliability", "sink/delta/objstore", "sink/offer"},
 	"health/canary":                    {"health"},
+	"health/membership":                {"health"},
 	"health/ops":                       {"health"},
 }
 

@@ -1,0 +1,43 @@
+package health
+
+import "time"
+
+// Members is what the store of registrations says about the members of the group. It is told, never acted upon: the
+// table's log alone decides who may write.
+type Members struct {
+	Status MembersStatus `json:"status"`
+	// Reason says what Status means now: how many are active, who is stale, or why nobody knows.
+	Reason   string          `json:"reason"`
+	Members  []Member        `json:"members"`
+	Findings []MemberFinding `json:"findings"`
+}
+
+// MembersStatus sums the members up.
+type MembersStatus string
+
+// The statuses of members.
+const (
+	MembersOK       MembersStatus = "ok"
+	MembersDegraded MembersStatus = "degraded" // somebody is stale
+	MembersUnknown  MembersStatus = "unknown"  // the store does not answer
+)
+
+// Member is a member as its last beat shows it.
+type Member struct {
+	ID     string `json:"id"`
+	Status string `json:"status"` // RUNNING or SHUTTING_DOWN
+	// Seconds is the age of its last beat by the store's clock.
+	Seconds float64 `json:"heartbeat_age_seconds"`
+	Active  bool    `json:"active"` // the beat is not older than the member's ttl
+	// LastRecord is when it last took a record, nil if never.
+	LastRecord *time.Time `json:"last_message_at"`
+	// Lag is its total lag, nil if unknown.
+	Lag *int64 `json:"consumer_lag"`
+}
+
+// MemberFinding is something about a member that a person should see.
+type MemberFinding struct {
+	ID       string `json:"id"`
+	Severity Level  `json:"severity"` // warning or critical
+	Finding  string `json:"finding"`
+}
