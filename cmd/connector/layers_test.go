@@ -45,7 +45,8 @@ var layers = map[string][]string{
 	"sink/offer":                       {"classify", "sink/delta/objstore"},
 	"sink/opslog":                      {"classify", "reliability", "sink/delta/objstore", "sink/offer"},
 	"health/canary":                    {"health"},
-	"health/membership":                {"health"},
+	"health/membership":                {"health", "reliability"},
+	"health/membership/membershiptest": {"health/membership"},
 	"health/ops":                       {"health"},
 }
 

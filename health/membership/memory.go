@@ -1,0 +1,118 @@
+package membership
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Memory keeps the registrations of all scopes in this process, for tests: what it keeps is what every store does.
+type Memory struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	scopes map[Scope]map[string]*seen
+}
+
+// seen is a member in the last-seen index.
+type seen struct {
+	beat       Beat
+	at, since  time.Time // of the last beat, of its status
+	registered bool      // nobody removed the registration
+	counted    bool      // as swept
+}
+
+// stands tells whether the registration stands.
+func (m *seen) stands(now time.Time) bool { return m.registered && now.Sub(m.at) < m.beat.TTL }
+
+// NewMemory returns an empty Memory with a clock.
+func NewMemory(now func() time.Time) *Memory {
+	return &Memory{now: now, scopes: map[Scope]map[string]*seen{}}
+}
+
+// Store returns the store of a scope.
+func (m *Memory) Store(s Scope) Store { return memoryStore{m, s} }
+
+// Lose removes the registration of a member behind its back, as a store does that forgets.
+func (m *Memory) Lose(s Scope, id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.scopes[s][id]; known != nil {
+		known.registered = false
+	}
+}
+
+type memoryStore struct {
+	all   *Memory
+	scope Scope
+}
+
+// Beat implements [Store].
+func (s memoryStore) Beat(ctx context.Context, b Beat) (fresh bool, err error) {
+	return locked(ctx, s, func(now time.Time, members map[string]*seen) bool {
+		known := members[b.ID]
+		next := &seen{beat: b, at: now, since: now, registered: true}
+		if known != nil && known.beat.Status == b.Status {
+			next.since = known.since
+		}
+		members[b.ID] = next
+		return known == nil || !known.stands(now)
+	})
+}
+
+// Leave implements [Store].
+func (s memoryStore) Leave(ctx context.Context, id string) error {
+	_, err := locked(ctx, s, func(_ time.Time, members map[string]*seen) bool {
+		delete(members, id)
+		return true
+	})
+	return err
+}
+
+// Members implements [Store].
+func (s memoryStore) Members(ctx context.Context) ([]Member, error) {
+	return locked(ctx, s, func(now time.Time, members map[string]*seen) []Member {
+		var all []Member
+		for _, known := range members {
+			m := Member{Beat: known.beat, Registered: known.stands(now), Age: now.Sub(known.at), InStatus: now.Sub(known.since)}
+			if m.Idle >= 0 {
+				m.Idle += m.Age
+			}
+			all = append(all, m)
+		}
+		return slices.SortedFunc(slices.Values(all), func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	})
+}
+
+// Sweep implements [Store].
+func (s memoryStore) Sweep(ctx context.Context, forget time.Duration) (swept int, err error) {
+	return locked(ctx, s, func(now time.Time, members map[string]*seen) int {
+		for _, m := range members {
+			if now.Sub(m.at) >= m.beat.TTL && !m.counted {
+				m.registered, m.counted = false, true
+				swept++
+			}
+		}
+		maps.DeleteFunc(members, func(_ string, m *seen) bool { return !m.stands(now) && now.Sub(m.at) >= forget })
+		return swept
+	})
+}
+
+// Close implements [Store].
+func (s memoryStore) Close() error { return nil }
+
+// locked runs op on the members of the scope.
+func locked[T any](ctx context.Context, s memoryStore, op func(time.Time, map[string]*seen) T) (result T, err error) {
+	if err := ctx.Err(); err != nil {
+		return result, err
+	}
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	if s.all.scopes[s.scope] == nil {
+		s.all.scopes[s.scope] = map[string]*seen{}
+	}
+	return op(s.all.now(), s.all.scopes[s.scope]), nil
+}
