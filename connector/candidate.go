@@ -21,6 +21,8 @@ type Candidate struct {
 	Retries     int
 	First, Last time.Time
 
+	timestamp int64 // of the record
+
 	held int64 // of the batch pool, in bytes
 }
 
@@ -47,7 +49,7 @@ func weight(r *Record) int64 {
 // record that can have a letter lets others pass.
 func candidate(b *block, r *Record, err error) (c Candidate, pass bool) {
 	now := time.Now()
-	c = Candidate{Partition: b.partition, Session: b.session, Offset: r.Offset, Err: err, First: now, Last: now}
+	c = Candidate{Partition: b.partition, Session: b.session, Offset: r.Offset, Err: err, First: now, Last: now, timestamp: r.Timestamp}
 	if b.letters && classify.Of(err) == classify.Poison {
 		c.Record, c.held = r.clone(), weight(r)
 	}

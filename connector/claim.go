@@ -16,7 +16,8 @@ type claim struct {
 	health  *healthFilter
 	state   claimState
 	session uint64
-	letters bool // bad records may become letters
+	trail   *trail // of the session
+	letters bool   // bad records may become letters
 
 	// The batch that fills holds [from, next); next is where the next record to hand over lies, or a later one. epoch is
 	// the leader epoch before next.
@@ -34,6 +35,12 @@ type claim struct {
 	fetching bool    // an answer is asked for
 	ahead    int64   // where the next request starts
 	aheadEp  int32
+
+	flights []flight  // blocks that the lane is not done with
+	last    time.Time // when a record was handed over
+	// owed is the least timestamp of records from position on that an earlier session handed over, newest the greatest one
+	// of the rows that this member brought to the table; in milliseconds, 0 if there is none.
+	owed, newest int64
 
 	bounds Bounds
 	target int64 // until-current: where it may end
@@ -88,7 +95,11 @@ func (r *reader) end(c *claim) {
 	c.session = r.sessions
 	r.log.Forget(c.Partition)
 	r.drop(c)
+	if c.trail != nil {
+		c.owed = c.oldest()
+	}
 	c.from, c.next = c.position, c.position // nothing of the batch that fills is its any more
+	c.trail, c.flights = &trail{}, nil
 }
 
 // stand holds a claim. Its part of the batch that fills stays good: it ends before the place of the hold.

@@ -20,8 +20,6 @@ type Chunk struct {
 	Rows   arrow.RecordBatch
 	Schema Schema // that the rows were built for
 	Runs   []Run  // all rows, in order
-	// oldest is the least timestamp of the records, 0 if none has one.
-	oldest int64
 	// Entries are what the rows are known by for their producer, one for each; nil if the table declares no identity.
 	Entries []idempotency.Entry
 	held    int64 // of the batch pool, in bytes
@@ -34,6 +32,8 @@ type Run struct {
 	Session     uint64
 	First, Last int64
 	From, To    int64
+	// oldest and newest are the least and the greatest timestamp of the records, in milliseconds; not positive if none has one.
+	oldest, newest int64
 }
 
 // Span is the part of a claim that a cut covers: offsets [From, Next) of one session. Epoch is the leader epoch of the
@@ -68,6 +68,10 @@ type Plan struct {
 	Next map[Partition]Span
 	// oldest is the least timestamp of the records behind the rows, in milliseconds; 0 if none has one.
 	oldest int64
+	// newest is the greatest one of each claim that has any.
+	newest map[Partition]int64
+	// owed is the timestamp of the record that each of Holds stands at.
+	owed map[Partition]int64
 	// Holds are the claims that a bad record stops, each at its offset.
 	Holds []Hold
 
@@ -101,7 +105,10 @@ const (
 // bad record that can have no letter truncates its claim at its offset, and so does a flood of those that could; the other
 // claims commit.
 func decide(cut *Cut, s *Snapshot, t terms) *Plan {
-	p := &Plan{Next: maps.Clone(cut.Claims), tableID: s.TableID, pipeline: t.pipeline, expects: map[string]int64{}}
+	p := &Plan{
+		Next: maps.Clone(cut.Claims), tableID: s.TableID, pipeline: t.pipeline, expects: map[string]int64{},
+		newest: map[Partition]int64{}, owed: map[Partition]int64{},
+	}
 	for _, bad := range stops(cut) {
 		p.hold(holdOf(bad))
 	}
@@ -118,14 +125,18 @@ func decide(cut *Cut, s *Snapshot, t terms) *Plan {
 		letters[c.Partition]++
 		p.Letters[i] = c.letter(t.member, cut.Batch)
 	}
+	for _, h := range p.Holds {
+		for i := range cut.Candidates {
+			if c := &cut.Candidates[i]; c.Partition == h.Partition && c.Offset == h.Offset {
+				p.owed[h.Partition] = c.timestamp
+			}
+		}
+	}
 	d := deduct(cut, p, s, &t)
 	for _, c := range cut.Chunks {
 		pieces := p.unmasked(c, d, rows)
 		if len(pieces) > 0 && !slices.Contains(p.schemas, c.Schema) {
 			p.schemas = append(p.schemas, c.Schema)
-		}
-		if len(pieces) > 0 {
-			p.oldest = older(p.oldest, c.oldest)
 		}
 		p.Pieces = append(p.Pieces, pieces...)
 	}
@@ -231,6 +242,7 @@ func (p *Plan) unmasked(c Chunk, d *deduction, rows map[Partition]int64) []Piece
 			continue
 		}
 		for from, to := range d.rows(p, &c, r) {
+			p.oldest, p.newest[r.Partition] = older(p.oldest, r.oldest), max(p.newest[r.Partition], r.newest)
 			rows[r.Partition] += to - from
 			if n := len(pieces); n > 0 && pieces[n-1].To == from {
 				pieces[n-1].To = to

@@ -30,12 +30,13 @@ func stopper(p Partition, session uint64, offset int64, err error) Candidate {
 	return Candidate{Partition: p, Session: session, Offset: offset, Err: err}
 }
 
+func runOf(p Partition, session uint64, first, last, from, to int64) Run {
+	return Run{Partition: p, Session: session, First: first, Last: last, From: from, To: to}
+}
+
 func TestDecide(t *testing.T) {
 	bad := classify.Mark(errors.New("not JSON"), classify.Poison)
 	a, b, c := part0(0), part0(1), part0(2)
-	run := func(p Partition, session uint64, first, last, from, to int64) Run {
-		return Run{Partition: p, Session: session, First: first, Last: last, From: from, To: to}
-	}
 	for name, tc := range map[string]struct {
 		cut    *Cut
 		pieces []Piece
@@ -45,7 +46,7 @@ func TestDecide(t *testing.T) {
 		"all of it": {
 			&Cut{
 				Claims: map[Partition]Span{a: {1, 10, 14, 3}, b: {2, 0, 2, 3}},
-				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 11, 0, 2), run(b, 2, 0, 1, 2, 4), run(a, 1, 12, 13, 4, 6)}}},
+				Chunks: []Chunk{{Runs: []Run{runOf(a, 1, 10, 11, 0, 2), runOf(b, 2, 0, 1, 2, 4), runOf(a, 1, 12, 13, 4, 6)}}},
 			},
 			[]Piece{{From: 0, To: 6}},
 			[]Range{{Topic: "orders", From: 10, Next: 14, Rows: 4, Epoch: 3}, {Topic: "orders", Partition: 1, From: 0, Next: 2, Rows: 2, Epoch: 3}},
@@ -54,7 +55,7 @@ func TestDecide(t *testing.T) {
 		"a lost claim is masked, and so is an earlier life of a claim": {
 			&Cut{
 				Claims: map[Partition]Span{a: {5, 10, 12, 3}},
-				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 11, 0, 2), run(b, 2, 0, 1, 2, 4), run(a, 5, 10, 11, 4, 6)}}},
+				Chunks: []Chunk{{Runs: []Run{runOf(a, 1, 10, 11, 0, 2), runOf(b, 2, 0, 1, 2, 4), runOf(a, 5, 10, 11, 4, 6)}}},
 			},
 			[]Piece{{From: 4, To: 6}},
 			[]Range{{Topic: "orders", From: 10, Next: 12, Rows: 2, Epoch: 3}},
@@ -63,7 +64,7 @@ func TestDecide(t *testing.T) {
 		"a bad record truncates its claim": {
 			&Cut{
 				Claims:     map[Partition]Span{a: {1, 10, 20, 3}, b: {2, 0, 2, 3}},
-				Chunks:     []Chunk{{Runs: []Run{run(a, 1, 10, 12, 0, 3), run(b, 2, 0, 1, 3, 5), run(a, 1, 14, 19, 5, 11)}}},
+				Chunks:     []Chunk{{Runs: []Run{runOf(a, 1, 10, 12, 0, 3), runOf(b, 2, 0, 1, 3, 5), runOf(a, 1, 14, 19, 5, 11)}}},
 				Candidates: []Candidate{stopper(a, 1, 17, bad), stopper(a, 1, 13, bad)},
 			},
 			[]Piece{{From: 0, To: 5}},
@@ -117,7 +118,7 @@ func TestPRE(t *testing.T) {
 	write := func() *Plan {
 		return decide(&Cut{
 			Claims: map[Partition]Span{a: {1, 10, 12, 0}},
-			Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{{a, 1, 10, 11, 0, 2}}}},
+			Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{runOf(a, 1, 10, 11, 0, 2)}}},
 		}, snapshotAt(nil), terms{pipeline: "pipe"})
 	}
 	start := func() *Plan { return decideStart("orders", map[Partition]int64{a: 0}, snapshotAt(nil), "pipe") }

@@ -161,7 +161,7 @@ func TestABadRecordIsNeverADuplicate(t *testing.T) {
 	letter := bad(a, 1, 11, classify.Mark(coded("wrong_type"), classify.Poison))
 	p := decide(&Cut{
 		Claims:     map[Partition]Span{a: {1, 10, 13, 3}},
-		Chunks:     []Chunk{{Runs: []Run{{a, 1, 10, 10, 0, 1}, {a, 1, 12, 12, 1, 2}}, Entries: slices.Concat(prints(10, "x"), prints(12, "x"))}},
+		Chunks:     []Chunk{{Runs: []Run{runOf(a, 1, 10, 10, 0, 1), runOf(a, 1, 12, 12, 1, 2)}, Entries: slices.Concat(prints(10, "x"), prints(12, "x"))}},
 		Candidates: []Candidate{letter},
 	}, snapshotAt(nil), judging())
 	r := p.Commit.Ranges[0]
@@ -174,7 +174,7 @@ func TestACutOfDuplicatesAloneMovesThePosition(t *testing.T) {
 	a := part0(0)
 	p := decide(&Cut{
 		Claims: map[Partition]Span{a: {1, 10, 12, 3}},
-		Chunks: []Chunk{{Runs: []Run{{a, 1, 10, 11, 0, 2}}, Entries: prints(10, "xx")}},
+		Chunks: []Chunk{{Runs: []Run{runOf(a, 1, 10, 11, 0, 2)}, Entries: prints(10, "xx")}},
 		Seen:   map[Partition]map[idempotency.Fingerprint]int64{a: {prints(0, "x")[0].Fingerprint: noon.UnixMilli()}},
 	}, snapshotAt(nil), judging())
 	if want := []Range{{Topic: "orders", From: 10, Next: 12, Duplicates: 2, Epoch: 3}}; len(p.Pieces) > 0 || cmp.Diff(want, p.Commit.Ranges) != "" {
@@ -229,7 +229,7 @@ func TestFingerprintsAreRememberedBehindTheCommit(t *testing.T) {
 		}
 		cut := &Cut{
 			Claims: map[Partition]Span{a: {1, 10, 12, 0}},
-			Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{{a, 1, 10, 11, 0, 2}}, Entries: entries}},
+			Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{runOf(a, 1, 10, 11, 0, 2)}, Entries: entries}},
 		}
 		if err := w.recall(t.Context(), cut); err != nil {
 			t.Fatal(err)
@@ -291,7 +291,7 @@ func TestASharedWindowIsWholeWhenItIsAsked(t *testing.T) {
 		}
 		cut := &Cut{
 			Claims: map[Partition]Span{a: {1, 10, 12, 0}},
-			Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{{a, 1, 10, 11, 0, 2}}, Entries: prints(10, "xy")}},
+			Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{runOf(a, 1, 10, 11, 0, 2)}, Entries: prints(10, "xy")}},
 		}
 		err := w.recall(t.Context(), cut)
 		if !whole {
@@ -352,7 +352,7 @@ func TestAClaimThatComesBackWhileItsWindowIsFilled(t *testing.T) {
 	}
 	cut := &Cut{
 		Claims: map[Partition]Span{a: {2, 10, 12, 0}},
-		Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{{a, 2, 10, 11, 0, 2}}, Entries: prints(10, "aj")}},
+		Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{runOf(a, 2, 10, 11, 0, 2)}, Entries: prints(10, "aj")}},
 	}
 	if err := w.recall(t.Context(), cut); err != nil {
 		t.Fatal(err)

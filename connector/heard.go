@@ -43,6 +43,9 @@ func (o *outcome) batch() []any {
 func (r *reader) settled(t *tableState, p *Plan) {
 	cut, batch := t.cutting.claims, t.cutting.id
 	t.cutting = nil
+	for _, c := range t.claims {
+		c.trail.settled()
+	}
 	for partition, span := range p.Next {
 		c, ours := r.claims[partition]
 		if !ours {
@@ -51,6 +54,7 @@ func (r *reader) settled(t *tableState, p *Plan) {
 		r.offsets.note(partition, GroupOffset{span.Next, span.Epoch}, batch)
 		if c.session == span.Session {
 			c.position, c.positionEp = span.Next, span.Epoch
+			c.owed, c.newest = 0, max(c.newest, p.newest[partition])
 		}
 	}
 	if len(p.Next) > 0 {
@@ -61,6 +65,7 @@ func (r *reader) settled(t *tableState, p *Plan) {
 		if c, ours := r.claims[h.Partition]; ours && c.session == cut[h.Partition].Session {
 			c.position = h.Offset
 			r.end(c)
+			c.owed = p.owed[h.Partition]
 			r.stand(c, h, "batch_id", batch)
 		}
 	}
@@ -166,6 +171,9 @@ func (r *reader) resumed(c *claim, f found) {
 	if f.at.Partition == c.Partition {
 		moved = c.position >= 0 && f.at.Next != c.position
 		c.owing = c.owing && !moved
+		if moved {
+			c.owed = 0 // others brought it to the table, or nobody will
+		}
 		c.position, c.positionEp = f.at.Next, f.at.Epoch
 	}
 	if h := r.pausedBy(c.Partition); h != nil {

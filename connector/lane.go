@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"sluice/idempotency"
 	"sluice/reliability/bytepool"
@@ -27,12 +28,15 @@ type block struct {
 	schema    Schema
 	partition Partition
 	session   uint64
+	trail     *trail // of the session
 	refuse    Refusals
 	health    *healthFilter     // of the topic; nil drops nothing
 	letters   bool              // bad records may become letters
 	reserved  int64             // of the batch pool, in bytes
 	ready     bool              // nothing has to be looked up for its records any more
 	verdicts  map[int64]verdict // of look-ups, by offset
+	since     time.Time         // when it was handed over
+	oldest    int64             // the least timestamp of its records, 0 if none has one
 	records   []Record
 	taken     []uint16 // the valve's slot of each record
 }
@@ -72,9 +76,9 @@ type openChunk struct {
 	lastDropped map[uint64]int
 	// sealedRows, sealedBytes and sealedHeld are those of chunks.
 	sealedRows, sealedBytes, sealedHeld int64
-	letters                             int64 // bytes of candidates
-	fed                                 int64 // bytes of values in the chunk that fills
-	oldest                              int64 // least timestamp in it, 0 if there is none
+	letters                             int64    // bytes of candidates
+	fed                                 int64    // bytes of values in the chunk that fills
+	trails                              []*trail // with something in the batch that fills
 	failed                              *failure
 	apart                               bool // the next row starts a run: a bad record lies before it
 	// stopped are sessions with a bad record that can have no letter: what follows it would be dropped by decide.
@@ -115,7 +119,7 @@ func (l *lane) run(ctx context.Context) {
 			case w.block != nil:
 				l.decode(w.block)
 			case w.cut != nil:
-				p, held := l.close(w.table)
+				p, held := l.close(w.table, true)
 				w.cut.held.Add(held)
 				w.cut.parts <- p
 				w.cut.passed.Add(1)
@@ -138,7 +142,7 @@ func (l *lane) dropAll() {
 
 // drop releases what is open for a table.
 func (l *lane) drop(t *tableState) {
-	p, _ := l.close(t)
+	p, _ := l.close(t, false)
 	p.release(l.batch)
 	if o := l.open[t]; o != nil {
 		l.free(t, o)
@@ -166,6 +170,7 @@ func (l *lane) decode(b *block) {
 		o.builder, o.broken = b.table.decoder.Builder(b.schema)
 	}
 	rows, bytes := o.size()
+	bad := len(o.candidates)
 	known := b.table.isolated.in(b.partition)
 	for i := range b.records {
 		if o.stopped[b.session] || o.failed != nil {
@@ -178,6 +183,10 @@ func (l *lane) decode(b *block) {
 		rowsNow, bytesNow := o.size()
 		o.count(b.table, rowsNow-rows, bytesNow-bytes, 0)
 		l.metrics.ignored.Add(float64(o.builder.Ignored()))
+		rows = rowsNow - rows
+	}
+	if n := len(b.records); n > 0 && o.failed == nil && b.trail.done(b, b.records[n-1].Offset+1, rows > 0 || len(o.candidates) > bad) {
+		o.trails = append(o.trails, b.trail)
 	}
 	b.table.filled.queued.Add(-int64(len(b.records)))
 	l.valve.give(b.taken)
@@ -239,19 +248,23 @@ func (l *lane) row(b *block, r *Record, o *openChunk, known map[int64]verdict) {
 		}
 		o.candidates, o.letters = append(o.candidates, c), o.letters+c.held
 		o.stopped[b.session], o.apart = !pass, true
+		if !pass {
+			b.trail.stop(r.Offset)
+		}
 		o.count(b.table, 0, c.held, 1)
 		return
 	}
 	o.fed += int64(len(r.Value))
-	o.oldest = older(o.oldest, r.Timestamp)
 	at := int64(o.builder.Rows())
 	if at == 1 {
 		b.table.filled.passed.Store(true)
 	}
 	if n := len(o.runs); n > 0 && !o.apart && o.runs[n-1].Partition == b.partition && o.runs[n-1].Session == b.session {
-		o.runs[n-1].Last, o.runs[n-1].To = r.Offset, at
+		run := &o.runs[n-1]
+		run.Last, run.To = r.Offset, at
+		run.oldest, run.newest = older(run.oldest, r.Timestamp), max(run.newest, r.Timestamp)
 	} else {
-		o.runs = append(o.runs, Run{b.partition, b.session, r.Offset, r.Offset, at - 1, at})
+		o.runs = append(o.runs, Run{b.partition, b.session, r.Offset, r.Offset, at - 1, at, r.Timestamp, r.Timestamp})
 		o.apart = false
 	}
 	// Bytes are counted column by column: not for each row, but before many large records can gather.
@@ -348,7 +361,7 @@ func (o *openChunk) seal(t *tableState) {
 	o.sealedRows += int64(o.builder.Rows())
 	o.sealedBytes += o.builder.Bytes()
 	rows := o.builder.Seal()
-	c := Chunk{Rows: rows, Schema: o.schema, Runs: o.runs, held: o.builder.Sealed(), oldest: o.oldest}
+	c := Chunk{Rows: rows, Schema: o.schema, Runs: o.runs, held: o.builder.Sealed()}
 	if b, ok := o.builder.(Identifier); ok {
 		c.Entries = b.Entries()
 		c.entries = int64(len(c.Entries)) * (idempotency.EntryBytes + idempotency.JudgeBytes)
@@ -356,11 +369,11 @@ func (o *openChunk) seal(t *tableState) {
 	o.chunks = append(o.chunks, c)
 	o.sealedHeld += c.held + c.entries
 	t.filled.ratio.learn(c.held+c.entries, o.fed)
-	o.runs, o.fed, o.oldest = nil, 0, 0
+	o.runs, o.fed = nil, 0
 }
 
-// close ends this lane's part of a batch, which has so many bytes of the batch pool.
-func (l *lane) close(t *tableState) (p part, held int64) {
+// close ends this lane's part of a batch, which has so many bytes of the batch pool: for a cut, or to drop it.
+func (l *lane) close(t *tableState, cut bool) (p part, held int64) {
 	o := l.open[t]
 	if o == nil {
 		return part{lane: l.id}, 0
@@ -379,6 +392,14 @@ func (l *lane) close(t *tableState) (p part, held int64) {
 	o.count(t, -o.counted.rows, -o.counted.bytes, -o.counted.bad)
 	o.chunks, o.candidates, o.sealedRows, o.sealedBytes = nil, nil, 0, 0
 	o.dropped = nil
+	for _, t := range o.trails {
+		if cut {
+			t.close()
+		} else {
+			t.open.clear()
+		}
+	}
+	o.trails = nil
 	clear(o.lastDropped)
 	clear(o.stopped)
 	return p, held

@@ -66,7 +66,7 @@ func TestDecideLetters(t *testing.T) {
 	p := decide(&Cut{
 		Batch:  "m-7",
 		Claims: map[Partition]Span{a: {1, 10, 20, 3}, b: {2, 0, 9, 3}},
-		Chunks: []Chunk{{Runs: []Run{{a, 1, 10, 11, 0, 2}, {a, 1, 13, 16, 2, 6}, {lost, 5, 0, 3, 6, 10}, {b, 2, 3, 3, 10, 11}, {b, 2, 7, 8, 11, 13}}}},
+		Chunks: []Chunk{{Runs: []Run{runOf(a, 1, 10, 11, 0, 2), runOf(a, 1, 13, 16, 2, 6), runOf(lost, 5, 0, 3, 6, 10), runOf(b, 2, 3, 3, 10, 11), runOf(b, 2, 7, 8, 11, 13)}}},
 		Candidates: []Candidate{
 			bad(b, 2, 4, syntax), bad(b, 2, 2, typed), bad(b, 2, 6, syntax), stopper(b, 2, 5, conflict),
 			bad(a, 1, 17, errors.New("plain")), bad(a, 1, 12, syntax), bad(a, 9, 13, syntax), bad(lost, 5, 4, syntax), bad(a, 1, 20, syntax),
@@ -125,7 +125,7 @@ func cutOf(counts map[Partition][2]int64, err error) *Cut {
 	for p, n := range counts {
 		cut.Claims[p] = Span{Session: 1, From: 1000, Next: 1000 + n[0] + n[1]}
 		if n[0] > 0 {
-			c.Runs = append(c.Runs, Run{p, 1, 1000, 1000 + n[0] - 1, at, at + n[0]})
+			c.Runs = append(c.Runs, runOf(p, 1, 1000, 1000+n[0]-1, at, at+n[0]))
 			at += n[0]
 		}
 		for i := range n[1] {
@@ -252,7 +252,7 @@ func TestEveryRecordOfTheCutHasOnePlace(t *testing.T) {
 					continue
 				}
 				if produced[place{p, o}] = false; apart || rapid.IntRange(0, 20).Draw(t, "seal") == 0 {
-					c.Runs = append(c.Runs, Run{p, 1, o, o, rows, rows})
+					c.Runs = append(c.Runs, runOf(p, 1, o, o, rows, rows))
 				}
 				apart = false
 				run := &c.Runs[len(c.Runs)-1]

@@ -364,6 +364,7 @@ func (r *reader) handOverFrom(c *claim) bool {
 	}
 	b := c.parsed
 	values, worst := 0, int64(0)
+	var oldest int64
 	for i := range b.records {
 		rec := &b.records[i]
 		if values > 0 && values+len(rec.Value) > blockBytes {
@@ -378,6 +379,7 @@ func (r *reader) handOverFrom(c *claim) bool {
 			break // this key has its share queued: this partition waits, others go on
 		}
 		b.taken = append(b.taken, slot)
+		oldest = older(oldest, rec.Timestamp)
 	}
 	ready := len(b.taken)
 	if ready == 0 {
@@ -395,7 +397,8 @@ func (r *reader) handOverFrom(c *claim) bool {
 	}
 	out.table, out.schema, out.partition, out.session, out.reserved = t, t.schema, c.Partition, c.session, reserved
 	out.refuse, out.health, out.letters = c.refuse, c.health, c.letters
-	last := out.records[ready-1].Offset // the lane owns the block once it has it
+	out.trail, out.since, out.oldest = c.trail, time.Now(), oldest
+	last, since := out.records[ready-1].Offset, out.since // the lane owns the block once it has it
 	t.filled.queued.Add(int64(ready))
 	select {
 	case c.lane.in <- laneWork{block: out}:
@@ -407,9 +410,10 @@ func (r *reader) handOverFrom(c *claim) bool {
 		c.parsed = r.join(out, c.parsed)
 		return false
 	}
+	c.handed(flight{c.next, last + 1, oldest}, since)
 	c.next, c.epoch = last+1, f.Epoch
 	if t.opened.IsZero() {
-		t.opened = time.Now()
+		t.opened = since
 	}
 	if c.hold != nil && !c.unproven {
 		r.release(c)

@@ -172,7 +172,7 @@ func TestADatabaseThatWasRestoredKeepsToAReset(t *testing.T) {
 		func(context.Context, func(Recalled) error) error { read++; return nil })
 	cut := &Cut{
 		Claims: map[Partition]Span{a: {1, 12, 14, 0}},
-		Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{{a, 1, 12, 13, 0, 2}}, Entries: prints(12, "xy")}},
+		Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{runOf(a, 1, 12, 13, 0, 2)}, Entries: prints(12, "xy")}},
 	}
 	scope := idempotency.Scope{Pipeline: "pipe", TableID: "T", Partition: a}
 	for _, through := range []int64{12, 3, 12} { // as before, of a copy, and as before

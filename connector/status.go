@@ -29,13 +29,15 @@ type ClaimStatus struct {
 	End       int64 // last stable offset
 	Lag       int64 // End - Position
 	Hold      *Hold
-	// Consumed is the next offset behind the rows that are in the table or on their way there.
+	// Consumed is the next offset behind the records that are in the table, or that the open batch or the cut on its way has
+	// as rows. What waits for a lane is not, nor what lies behind a record that will hold the claim.
 	Consumed int64
-	// Waiting is since when rows of its table wait for their commit, the zero time if none do; Every is how long they should.
+	// Waiting is since when rows of its table wait for their commit, or letters, whichever claim they are of: those of the
+	// cut on its way, too. The zero time if none do. Every is how long they should.
 	Waiting time.Time
 	Every   time.Duration
-	// Oldest is the timestamp of the oldest record read that is not in the table, Newest that of the newest one in it, as far
-	// as this member brought it there; the zero time if there is none.
+	// Oldest is the timestamp of the oldest record that was handed over and is not in the table, as far as it will be. Newest
+	// is that of the newest row that this member brought there. The zero time if there is none.
 	Oldest, Newest time.Time
 	// LastRecord is when a record of it was last handed over.
 	LastRecord time.Time
@@ -57,11 +59,16 @@ func (r *reader) show() {
 	}
 	r.shown = now
 	s := &Status{At: now, Joined: r.joined, Resumed: r.assigned, Draining: r.draining, Paused: r.valve.closed, Queued: r.valve.queued.Load()}
+	waiting := map[*tableState]time.Time{}
+	for _, t := range r.tables {
+		waiting[t] = t.waits()
+	}
 	for _, p := range slices.SortedFunc(maps.Keys(r.claims), comparePartitions) {
 		c := r.claims[p]
 		cs := ClaimStatus{
 			Partition: p, Table: c.table.name, State: c.state.String(), Position: c.position, Next: c.next, End: c.bounds.LastStable, Hold: c.hold,
-			Consumed: c.next, Waiting: c.table.opened, Every: c.table.limits.Every,
+			Consumed: c.consumed(), Waiting: waiting[c.table], Every: c.table.limits.Every,
+			Oldest: stamped(c.oldest()), Newest: stamped(c.newest), LastRecord: c.last,
 		}
 		if cs.Hold != nil { // a copy: the claim's own goes on changing
 			h := *cs.Hold

@@ -1,0 +1,224 @@
+package story_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/connector"
+	"sluice/test/story"
+)
+
+// standing is what a status says of how far a claim has come. Times are since the scene began, -1 for none.
+type standing struct {
+	position, consumed               int64
+	waiting, oldest, newest, brought time.Duration
+}
+
+// clock tells the time of a scene.
+type clock struct{ began time.Time }
+
+func (c clock) since(at time.Time) time.Duration {
+	if at.IsZero() {
+		return -1
+	}
+	return at.Sub(c.began).Truncate(time.Second)
+}
+
+// at waits until so much of the scene is over, and for the status of then.
+func (c clock) at(d time.Duration) {
+	time.Sleep(time.Until(c.began.Add(d)))
+	synctest.Wait()
+}
+
+func (c clock) of(p *story.Process, claim int) standing {
+	s := p.Connector.Status().Claims[claim]
+	return standing{s.Position, s.Consumed, c.since(s.Waiting), c.since(s.Oldest), c.since(s.Newest), c.since(s.LastRecord)}
+}
+
+func (c clock) want(t *testing.T, what string, p *story.Process, claim int, want standing) {
+	t.Helper()
+	if got := c.of(p, claim); got != want {
+		t.Errorf("%s: %+v, want %+v", what, got, want)
+	}
+}
+
+const none = time.Duration(-1)
+
+// slowly is a scene whose batches are cut once a minute. It begins when the claims are at work, with the clock at 0.
+func slowly(t *testing.T, partitions int, set func(w *story.World), play func(t *testing.T, w *story.World, p *story.Process, c clock)) {
+	t.Helper()
+	scene(t, partitions, func(t *testing.T, w *story.World) {
+		w.Every, w.CommitRows = time.Minute, 1000
+		if set != nil {
+			set(w)
+		}
+		p := w.Begin(t.Context())
+		ids := make([]int, partitions)
+		for i := range ids {
+			ids[i] = i
+		}
+		p.Member.Assign(joined(w, ids...))
+		eventually(t, "claims at work", func() bool {
+			s := p.Connector.Status()
+			return s.Resumed && len(s.Claims) == partitions
+		})
+		play(t, w, p, clock{time.Now()})
+	})
+}
+
+func TestTheStatusOfABatch(t *testing.T) {
+	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
+		c.want(t, "before any record", p, 0, standing{0, 0, none, none, none, none})
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		c.at(10 * time.Second)
+		w.Broker.Produce(story.Topic, 0, "rrc", "k")
+		c.at(20 * time.Second)
+		c.want(t, "open", p, 0, standing{0, 6, 0, 0, none, 10 * time.Second})
+		c.want(t, "another claim of the table", p, 1, standing{0, 0, 0, none, none, none})
+		c.at(70 * time.Second)
+		c.want(t, "in the table", p, 0, standing{6, 6, none, none, 10 * time.Second, 10 * time.Second})
+		w.Broker.Produce(story.Topic, 1, "r", "k")
+		c.at(80 * time.Second)
+		c.want(t, "idle", p, 0, standing{6, 6, 70 * time.Second, none, 10 * time.Second, 10 * time.Second})
+		c.want(t, "open", p, 1, standing{0, 1, 70 * time.Second, 70 * time.Second, none, 70 * time.Second})
+	})
+}
+
+// TestTheStatusOfABatchWithoutRows: nobody waits for it.
+func TestTheStatusOfABatchWithoutRows(t *testing.T) {
+	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
+		w.Broker.Produce(story.Topic, 0, "thct", "k")
+		w.Broker.Produce(story.Topic, 1, "c", "k")
+		c.at(5 * time.Minute)
+		c.want(t, "tombstones and health records", p, 0, standing{0, 4, none, none, none, 0})
+		c.want(t, "nothing that a reader sees", p, 1, standing{0, 1, none, none, none, none})
+		w.Broker.Produce(story.Topic, 0, "r", "k")
+		c.at(5*time.Minute + 2*time.Second)
+		if got := c.of(p, 0); got.waiting != none && got.waiting != 5*time.Minute {
+			t.Errorf("the batch is older than its first row: %+v", got)
+		}
+		c.at(6 * time.Minute)
+		c.want(t, "in the table", p, 0, standing{5, 5, none, none, 5 * time.Minute, 5 * time.Minute})
+	})
+}
+
+func TestTheStatusOfLetters(t *testing.T) {
+	letters := func(w *story.World) { w.Letters = &story.LetterLog{} }
+	slowly(t, 1, letters, func(t *testing.T, w *story.World, p *story.Process, c clock) {
+		w.Broker.Produce(story.Topic, 0, "pp", "k")
+		c.at(10 * time.Second)
+		c.want(t, "open", p, 0, standing{0, 2, 0, 0, none, 0})
+		c.at(70 * time.Second)
+		c.want(t, "written", p, 0, standing{2, 2, none, none, none, 0})
+	})
+}
+
+// TestTheStatusOfACutOnItsWay: its rows wait since before those of the batch behind it.
+func TestTheStatusOfACutOnItsWay(t *testing.T) {
+	stalled := func(w *story.World) {
+		w.Broken = func(step string) error {
+			if step == "stage" {
+				time.Sleep(5 * time.Minute)
+			}
+			return nil
+		}
+	}
+	slowly(t, 1, stalled, func(t *testing.T, w *story.World, p *story.Process, c clock) {
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		c.at(2 * time.Minute)
+		c.want(t, "cut", p, 0, standing{0, 3, 0, 0, none, 0})
+		w.Broker.Produce(story.Topic, 0, "rr", "k")
+		c.at(3 * time.Minute)
+		c.want(t, "a batch behind it", p, 0, standing{0, 5, 0, 0, none, 2 * time.Minute})
+		c.at(6*time.Minute + 20*time.Second)
+		c.want(t, "in the table", p, 0, standing{3, 5, 2 * time.Minute, 2 * time.Minute, 0, 2 * time.Minute})
+	})
+}
+
+// TestTheStatusOfAHold: what lies behind a bad record is not on its way to the table, and nobody waits for it.
+func TestTheStatusOfAHold(t *testing.T) {
+	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
+		w.Broker.Produce(story.Topic, 0, "rr", "k")
+		c.at(10 * time.Second)
+		w.Broker.Produce(story.Topic, 0, "p", "k")
+		c.at(20 * time.Second)
+		w.Broker.Produce(story.Topic, 0, "rr", "k")
+		c.at(30 * time.Second)
+		c.want(t, "not found yet", p, 0, standing{0, 2, 0, 0, none, 20 * time.Second})
+		c.at(2 * time.Minute)
+		c.want(t, "held", p, 0, standing{2, 2, none, 10 * time.Second, 0, 20 * time.Second})
+		c.at(10 * time.Minute)
+		c.want(t, "held for long", p, 0, standing{2, 2, none, 10 * time.Second, 0, 20 * time.Second})
+		w.Log.Append(story.Version{Commit: w.Forged(0, 3)}) // the operator skips it
+		eventually(t, "end", func() bool { return w.Position(0) == 5 })
+		time.Sleep(time.Second)
+		if got := c.of(p, 0); got.position != 5 || got.consumed != 5 || got.waiting != none || got.oldest != none || got.newest != 20*time.Second {
+			t.Errorf("skipped: %+v", got)
+		}
+	})
+}
+
+// TestTheStatusOfAPause: what was read before it settles, and nobody waits any more.
+func TestTheStatusOfAPause(t *testing.T) {
+	slowly(t, 1, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		c.at(10 * time.Second)
+		w.Pauses.Pause(0)
+		c.at(30 * time.Second)
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		c.at(time.Minute)
+		c.want(t, "paused", p, 0, standing{3, 3, none, none, 0, 0})
+	})
+}
+
+// TestTheStatusOfAFence: everything uncommitted is forgotten, unless the same records are read again.
+func TestTheStatusOfAFence(t *testing.T) {
+	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
+		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		c.at(10 * time.Second)
+		w.Broker.Produce(story.Topic, 1, "r", "k")
+		c.at(20 * time.Second)
+		w.Log.Append(story.Version{Commit: w.Forged(0, 4)}) // the commit in a minute meets it
+		c.at(75 * time.Second)
+		c.want(t, "moved", p, 0, standing{4, 4, 60 * time.Second, none, none, 0})
+		c.want(t, "read again", p, 1, standing{0, 1, 60 * time.Second, 10 * time.Second, none, 60 * time.Second})
+		c.at(3 * time.Minute)
+		c.want(t, "in the table", p, 1, standing{1, 1, none, none, 10 * time.Second, 60 * time.Second})
+	})
+}
+
+// TestTheStatusOfATableThatCannotBeWritten: its claims stand at their positions, and the records that they had are as old as
+// ever.
+func TestTheStatusOfATableThatCannotBeWritten(t *testing.T) {
+	denied := func(w *story.World) {
+		w.Broken = func(step string) error {
+			if step == "stage" {
+				return connector.Held(connector.ReasonStoreDenied, "no", nil)
+			}
+			return nil
+		}
+	}
+	slowly(t, 1, denied, func(t *testing.T, w *story.World, p *story.Process, c clock) {
+		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		c.at(62 * time.Second)
+		c.want(t, "held", p, 0, standing{0, 0, none, 0, none, 0})
+	})
+}
+
+// TestTheStatusOfALostClaim: its rows are in the batch and will not be committed.
+func TestTheStatusOfALostClaim(t *testing.T) {
+	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
+		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		c.at(10 * time.Second)
+		p.Member.Assign(joined(w, 1))
+		c.at(20 * time.Second)
+		c.want(t, "what is left", p, 0, standing{0, 0, none, none, none, none})
+		p.Member.Assign(joined(w, 0, 1))
+		c.at(30 * time.Second)
+		c.want(t, "regained", p, 0, standing{0, 4, 20 * time.Second, 0, none, 20 * time.Second})
+		p.Member.Assign(connector.Assignment{}) // no generation: claims outlive it
+		c.at(40 * time.Second)
+		c.want(t, "between generations", p, 0, standing{0, 4, 20 * time.Second, 0, none, 20 * time.Second})
+	})
+}
