@@ -40,7 +40,7 @@ scripts: ## Python and shell scripts parse
 
 adapters: ## the adapters' conformance suites against real Kafka, MinIO and Postgres, and deltalake's tables
 	@go run ./test/lab/with kafka,minio,postgres $(SUITE) -name adapters \
-		go test -tags lab -count=1 -run 'MinIO|Lab$$' ./sink/delta/objstore ./sink/delta/scan ./connector/kafka ./idempotency/postgres
+		go test -tags lab -count=1 -run 'MinIO|Lab$$' ./sink/delta/objstore ./sink/delta/scan ./connector/kafka ./idempotency/postgres ./health/membership/postgres
 	@go run ./test/lab/with kafka-3.9.1 $(SUITE) -name adapters-3.9 \
 		go test -tags lab -count=1 -run 'Lab$$' ./connector/kafka
 

@@ -47,6 +47,7 @@ var layers = map[string][]string{
 	"health/canary":                    {"health"},
 	"health/membership":                {"health", "reliability"},
 	"health/membership/membershiptest": {"health/membership"},
+	"health/membership/postgres":       {"health/membership"},
 	"health/ops":                       {"health"},
 }
 

@@ -125,7 +125,7 @@ func (p *Postgres) start(ctx context.Context) error {
 		return fmt.Errorf("start Postgres: %w", err)
 	}
 	p.proc, err = startAs(p.account, "Postgres", p.log, p.data, nil, filepath.Join(p.bin, "postgres"), "-D", p.data,
-		"-h", "127.0.0.1", "-p", port, "-k", p.data, "-c", "fsync=off", "-c", "shared_buffers=32MB", "-c", "max_connections=40")
+		"-h", "127.0.0.1", "-p", port, "-k", p.data, "-c", "fsync=off", "-c", "shared_buffers=32MB", "-c", "max_connections=100")
 	if err != nil {
 		return err
 	}

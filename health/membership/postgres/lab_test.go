@@ -1,0 +1,394 @@
+//go:build lab
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"sluice/health/membership"
+	"sluice/health/membership/membershiptest"
+	"sluice/test/lab"
+)
+
+var schemas atomic.Int64
+
+// server is the database that the lab started, or the test fails.
+func server(t *testing.T) string {
+	t.Helper()
+	url := os.Getenv("SLUICE_TEST_POSTGRES")
+	if url == "" {
+		t.Fatal("SLUICE_TEST_POSTGRES is not set: go run ./test/lab/with postgres go test -tags lab ./health/membership/postgres")
+	}
+	return url
+}
+
+// ask runs a statement on a connection of its own.
+func ask(t *testing.T, url, sql string, into ...any) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	if len(into) > 0 {
+		err = conn.QueryRow(t.Context(), sql).Scan(into...)
+	} else {
+		_, err = conn.Exec(t.Context(), sql)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// own is the URL of a schema that nobody else uses, and its name.
+func own(t *testing.T) (url, schema string) {
+	t.Helper()
+	url, schema = server(t), fmt.Sprintf("members_%d_%d", os.Getpid(), schemas.Add(1))
+	ask(t, url, "CREATE SCHEMA "+schema)
+	return url + "&search_path=" + schema, schema
+}
+
+// poor is the URL of a user who may use a schema and nothing else, and the user's name.
+func poor(t *testing.T, rich, schema string) (string, string) {
+	t.Helper()
+	user := "poor_" + schema
+	ask(t, rich, "CREATE ROLE "+user+" LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA "+schema+" TO "+user)
+	u, err := url.Parse(rich)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(user, "x")
+	return u.String(), user
+}
+
+func store(t *testing.T, url string, of membership.Scope) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), Options{URL: url, Scope: of})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// works lets a member register, be seen, and leave.
+func works(t *testing.T, s *Store) {
+	t.Helper()
+	id := fmt.Sprintf("worker-%d", schemas.Add(1))
+	if fresh, err := s.Beat(t.Context(), membership.Beat{ID: id, Status: membership.Running, Idle: -1, Lag: 7, TTL: time.Minute}); err != nil || !fresh {
+		t.Errorf("the first beat: fresh %v, %v", fresh, err)
+	}
+	active, err := membership.IsActive(t.Context(), s, id)
+	if err != nil || !active {
+		t.Errorf("active %v, %v", active, err)
+	}
+	if _, err := s.Sweep(t.Context(), time.Hour); err != nil {
+		t.Error(err)
+	}
+	if err := s.Leave(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+}
+
+// refused wants an error that says each of some texts.
+func refused(t *testing.T, s *Store, texts ...string) {
+	t.Helper()
+	_, err := s.Beat(t.Context(), membership.Beat{ID: "a", Status: membership.Running, TTL: time.Minute})
+	if !errors.Is(err, membership.ErrUnavailable) || strings.Contains(err.Error(), "password=") {
+		t.Fatalf("got %v", err)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q is not in: %v", text, err)
+		}
+	}
+}
+
+func TestStoreLab(t *testing.T) {
+	t.Parallel()
+	url, _ := own(t)
+	membershiptest.Run(t, func(t *testing.T, _ string) membershiptest.Server {
+		t.Helper()
+		return membershiptest.Server{
+			Open: func(t *testing.T, s membership.Scope) membership.Store { t.Helper(); return store(t, url, s) },
+			Pass: func(d time.Duration) { <-time.After(d) },
+			Unit: 500 * time.Millisecond,
+			Lose: func(t *testing.T, s membership.Scope, id string) {
+				t.Helper()
+				conn, err := pgx.Connect(t.Context(), url)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close(context.WithoutCancel(t.Context()))
+				_, err = conn.Exec(t.Context(), "DELETE FROM consumer_registrations WHERE stream_name = $1 AND group_id = $2 AND consumer_id = $3", s.Pipeline, s.Group, id)
+				if err != nil {
+					t.Fatal(err)
+				}
+			},
+		}
+	})
+}
+
+// TestCleanupFunctionLab: an operator calls the function, as the documentation of the table says, from any schema. Rows that
+// were written by hand have what members need.
+func TestCleanupFunctionLab(t *testing.T) {
+	url, schema := own(t)
+	s := store(t, url, scope)
+	works(t, s)
+	var columns, key string
+	ask(t, url, `SELECT string_agg(column_name || ' ' || data_type, ', ' ORDER BY ordinal_position) FILTER (WHERE ordinal_position <= 5)
+		FROM information_schema.columns WHERE table_name = 'consumer_registrations' AND table_schema = current_schema()`, &columns)
+	ask(t, url, "SELECT indexdef FROM pg_indexes WHERE tablename = 'consumer_registrations' AND schemaname = current_schema()", &key)
+	if want := "stream_name text, group_id text, consumer_id text, last_heartbeat timestamp with time zone, session_timeout_ms bigint"; columns != want {
+		t.Errorf("columns %s", columns)
+	}
+	if !strings.Contains(key, "UNIQUE") || !strings.Contains(key, "(stream_name, group_id, consumer_id)") {
+		t.Errorf("key %s", key)
+	}
+	ask(t, url, `INSERT INTO consumer_registrations (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms) VALUES
+		('orders', 'sluice', 'worker-1', now() - interval '29 seconds', 30000),
+		('orders', 'sluice', 'worker-2', now() - interval '31 seconds', 30000),
+		('orders', 'email-notif', 'worker-3', now() - interval '1 day', 30000),
+		('payments', 'sluice', 'worker-4', now() - interval '50 seconds', 60000)`)
+	members, err := s.Members(t.Context())
+	if err != nil || len(members) != 2 || !members[0].Active() || members[1].Active() || members[0].Status != membership.Running ||
+		members[0].Lag != -1 || members[0].Idle >= 0 || members[0].Age < 29*time.Second || members[0].Age > 30*time.Second {
+		t.Errorf("%+v, %v", members, err)
+	}
+	var deleted int
+	ask(t, server(t), "SELECT "+schema+".cleanup_stale_consumers()", &deleted)
+	if deleted != 2 {
+		t.Errorf("%d were deleted", deleted)
+	}
+	var rest string
+	ask(t, url, "SELECT string_agg(consumer_id, ' ' ORDER BY consumer_id) FROM consumer_registrations", &rest)
+	if rest != "worker-1 worker-4" {
+		t.Errorf("left are %s", rest)
+	}
+	if fresh, err := s.Beat(t.Context(), membership.Beat{ID: "worker-1", Status: membership.Running, TTL: time.Minute}); err != nil || fresh {
+		t.Errorf("worker-1: fresh %v, %v", fresh, err)
+	}
+}
+
+// TestMigrationsLab: the tables are made from nothing, once; a second start changes nothing.
+func TestMigrationsLab(t *testing.T) {
+	url, _ := own(t)
+	works(t, store(t, url, scope))
+	shape := func() (text string) {
+		ask(t, url, `SELECT string_agg(relname || ' ' || oid || ' ' || xmin::text, ', ' ORDER BY relname) FROM pg_class
+			WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'`, &text)
+		return text
+	}
+	before := shape()
+	works(t, store(t, url, scope))
+	if after := shape(); after != before {
+		t.Errorf("%s became %s", before, after)
+	}
+	var applied string
+	ask(t, url, "SELECT string_agg(version_id::text, ' ' ORDER BY id) FROM consumer_registrations_version", &applied)
+	if applied != "0 1 2" {
+		t.Errorf("applied are %s", applied)
+	}
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil || len(files) != latest {
+		t.Errorf("%d migrations, the last is %d: %v", len(files), latest, err)
+	}
+}
+
+// TestMigrationsAtOnceLab: eight members start at once.
+func TestMigrationsAtOnceLab(t *testing.T) {
+	t.Parallel()
+	url, _ := own(t)
+	var members sync.WaitGroup
+	for range 8 {
+		s := store(t, url, scope)
+		members.Go(func() { works(t, s) })
+	}
+	members.Wait()
+	var applied int
+	ask(t, url, "SELECT count(*) FROM consumer_registrations_version", &applied)
+	if applied != 3 {
+		t.Errorf("%d versions are noted", applied)
+	}
+}
+
+// TestMigrationFromFirstLab: tables of the first version become ours of today, with their rows.
+func TestMigrationFromFirstLab(t *testing.T) {
+	url, _ := own(t)
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := stdlib.OpenDB(*config)
+	defer db.Close()
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := provider(db, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.UpTo(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	ask(t, url, "INSERT INTO consumer_registrations VALUES ('orders', 'sluice', 'old', now(), 30000)")
+	s := store(t, url, scope)
+	works(t, s)
+	if active, err := membership.IsActive(t.Context(), s, "old"); err != nil || !active {
+		t.Errorf("active %v, %v", active, err)
+	}
+	// A member of the first version goes on with its statements.
+	ask(t, url, "INSERT INTO consumer_registrations (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms) VALUES ('orders', 'sluice', 'older', now(), 30000)")
+
+	// Tables of a version to come are left alone, as long as they have what we need.
+	ask(t, url, "ALTER TABLE consumer_registrations ADD COLUMN more TEXT; INSERT INTO consumer_registrations_version (version_id, is_applied) VALUES (3, true)")
+	works(t, store(t, url, scope))
+}
+
+// TestWipedLab: what was dropped comes back by itself, and what was left stays.
+func TestWipedLab(t *testing.T) {
+	t.Parallel()
+	for _, wipe := range []string{
+		"DROP TABLE consumer_registrations",
+		"DROP TABLE consumer_registrations, consumer_last_seen",
+		"DROP TABLE consumer_registrations, consumer_last_seen, consumer_registrations_version; DROP FUNCTION cleanup_stale_consumers()",
+		"DROP FUNCTION cleanup_stale_consumers()",
+		"DROP FUNCTION cleanup_stale_consumers(TEXT, TEXT)",
+		"DROP TABLE consumer_registrations_version",
+		"ALTER TABLE consumer_registrations DROP COLUMN consumer_lag",
+		"TRUNCATE consumer_registrations, consumer_last_seen, consumer_registrations_version",
+		"DELETE FROM consumer_registrations_version WHERE version_id > 1",
+	} {
+		url, _ := own(t)
+		s := store(t, url, scope)
+		works(t, s)
+		ask(t, url, "INSERT INTO consumer_last_seen VALUES ('orders', 'sluice', 'missing', now() - interval '1 minute', 30000, 'RUNNING', now(), NULL, NULL)")
+		ask(t, url, wipe)
+		works(t, s)
+		works(t, store(t, url, scope))
+		members, err := s.Members(t.Context())
+		if kept := !strings.Contains(wipe, lastSeen); err != nil || kept != (len(members) == 1) {
+			t.Errorf("%s: %v, %v", wipe, members, err)
+		}
+	}
+}
+
+// TestRightsLab: who may not make the tables is told what to run, and works after that.
+func TestRightsLab(t *testing.T) {
+	t.Parallel()
+	rich, schema := own(t)
+	plain, user := poor(t, rich, schema)
+	s := store(t, plain, scope)
+	grant := `GRANT SELECT, INSERT, UPDATE, DELETE ON consumer_registrations, consumer_last_seen TO "` + user + `"`
+	refused(t, s, "may not make the tables in schema "+schema, `GRANT USAGE, CREATE ON SCHEMA "`+schema+`" TO "`+user+`"`, "connector members", grant)
+
+	works(t, store(t, rich, scope)) // the owner, with a URL of their own
+	refused(t, s, "may not use the tables", grant)
+	ask(t, rich, grant)
+	works(t, s)
+	works(t, store(t, plain, scope))
+
+	// Tables of an earlier version that belong to another user.
+	ask(t, rich, "GRANT CREATE ON SCHEMA "+schema+" TO "+user+"; GRANT SELECT, INSERT, DELETE ON consumer_registrations_version TO "+user+
+		"; DELETE FROM consumer_registrations_version WHERE version_id = 2")
+	refused(t, store(t, plain, scope), "may not make the tables in schema "+schema, "who owns those that are there", "SQLSTATE 42501")
+
+	second, schema := own(t)
+	plain, user = poor(t, second, schema)
+	s = store(t, plain, scope)
+	refused(t, s, "may not make the tables")
+	ask(t, second, "GRANT CREATE ON SCHEMA "+schema+" TO "+user)
+	works(t, s)
+
+	refused(t, store(t, strings.Replace(rich, "search_path="+schema, "search_path=nowhere", 1)+"&search_path=nowhere", scope), "no schema", "search_path")
+	refused(t, store(t, strings.Replace(plain, ":x@", ":y@", 1), scope), "28P01")
+	refused(t, store(t, strings.Replace(rich, "/postgres?", "/nodatabase?", 1), scope), "3D000")
+}
+
+// TestForeignTableLab: a table of another program is left as it is.
+func TestForeignTableLab(t *testing.T) {
+	for table, create := range map[string]string{
+		registrations: "CREATE TABLE consumer_registrations (stream_name TEXT, group_id TEXT, consumer_id TEXT, last_heartbeat TIMESTAMP, session_timeout_ms INTEGER)",
+		lastSeen:      "CREATE VIEW consumer_last_seen AS SELECT 1 AS id",
+	} {
+		url, schema := own(t)
+		ask(t, url, create)
+		refused(t, store(t, url, scope), "table "+table+" of schema "+schema+" is not ours", "search_path")
+		var n int
+		ask(t, url, "SELECT count(*) FROM pg_class WHERE relnamespace = current_schema()::regnamespace", &n)
+		if n != 1 {
+			t.Errorf("%d things in the schema of another program", n)
+		}
+	}
+}
+
+// TestFaultsLab: a server that is down, killed or locked ends calls with an error, and answers again when it can.
+func TestFaultsLab(t *testing.T) {
+	t.Parallel()
+	pg, err := lab.StartPostgres(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := pg.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	s := store(t, pg.URL, scope)
+	works(t, s)
+	for _, down := range []func() error{pg.Stopped, pg.Kill} {
+		if err := down(); err != nil {
+			t.Fatal(err)
+		}
+		var failed error
+		if err := lab.Until(t.Context(), func() (bool, error) { _, failed = s.Members(t.Context()); return failed != nil, nil }); err != nil {
+			t.Fatal(err)
+		}
+		if !errors.Is(failed, membership.ErrUnavailable) {
+			t.Error(failed)
+		}
+		if err := pg.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := lab.Until(t.Context(), func() (bool, error) { _, failed = s.Members(t.Context()); return failed == nil, nil }); err != nil {
+			t.Fatal(failed)
+		}
+		works(t, s)
+	}
+
+	// Locked: a call gives up by itself, and leaves nothing behind that waits.
+	conn, err := pgx.Connect(t.Context(), pg.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), "BEGIN; LOCK TABLE consumer_registrations"); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, s, errSlow.Error())
+	err = lab.Until(t.Context(), func() (bool, error) {
+		var waiting int
+		ask(t, pg.URL, "SELECT count(*) FROM pg_locks WHERE NOT granted", &waiting)
+		return waiting == 0, nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := conn.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	works(t, s)
+}

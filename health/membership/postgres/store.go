@@ -1,0 +1,268 @@
+// Package postgres keeps registrations of members in a PostgreSQL database, in the table consumer_registrations, with the
+// function cleanup_stale_consumers() that ends those that were not renewed in time. The clock is the server's, always.
+//
+// The tables come from the migrations in this package, which a store applies when it is first asked, under a lock, and again
+// when its tables turn out to be gone.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"sluice/health/membership"
+)
+
+const (
+	// callTimeout bounds what one call does at the server, migrateTimeout the migrations before it, connectTimeout a
+	// connection for either.
+	callTimeout    = 4 * time.Second
+	migrateTimeout = 30 * time.Second
+	connectTimeout = 3 * time.Second
+	// connections is how many a store has at most; one more while it migrates.
+	connections = 2
+	// connectionLife is how long a connection is used at most: after a failover, one to the old server may still answer.
+	connectionLife = 5 * time.Minute
+)
+
+// Options of a store.
+type Options struct {
+	// URL of the database, with user, password and what else libpq's URLs say: sslmode=verify-full and sslrootcert make
+	// the connection safe. Its first schema (search_path) takes the tables.
+	URL   string
+	Scope membership.Scope
+}
+
+// Store implements [membership.Store]. Every call is bounded in time, also without an end of its context; every error is a
+// [membership.ErrUnavailable]. It works behind a proxy that pools transactions: no prepared statements, no session locks.
+type Store struct {
+	pool      *pgxpool.Pool
+	scope     membership.Scope
+	ready     atomic.Bool   // the tables are there
+	preparing chan struct{} // full while somebody sees to that
+}
+
+var _ membership.Store = (*Store)(nil)
+
+// Open returns a store. Nothing is connected yet: the error is a mistake in the URL, which it does not quote.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	config, err := pgxpool.ParseConfig(o.URL)
+	if err != nil {
+		return nil, errors.New("the URL of the Postgres database cannot be read: postgres://user:password@host:port/database?sslmode=verify-full is how it looks, and files that it names must be there")
+	}
+	config.MinConns, config.MaxConns = 0, connections
+	config.MaxConnLifetime = connectionLife
+	config.ConnConfig.ConnectTimeout = connectTimeout
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	if _, named := config.ConnConfig.RuntimeParams["application_name"]; !named {
+		config.ConnConfig.RuntimeParams["application_name"] = "sluice"
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("registrations in Postgres: %w", err)
+	}
+	return &Store{pool: pool, scope: o.Scope, preparing: make(chan struct{}, 1)}, nil
+}
+
+// Close implements [membership.Store]. It waits for calls under way, which are bounded.
+func (s *Store) Close() error {
+	s.pool.Close()
+	return nil
+}
+
+// do runs op with the tables there. When it finds that they are gone, they are made again, once.
+func (s *Store) do(ctx context.Context, what string, op func(context.Context) error) error {
+	err := s.try(ctx, op)
+	if gone(err) {
+		s.ready.Store(false)
+		err = s.try(ctx, op)
+	}
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: Postgres: %s: %w", membership.ErrUnavailable, what, err)
+}
+
+func (s *Store) try(ctx context.Context, op func(context.Context) error) error {
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errSlow)
+	defer cancel()
+	err := op(ctx)
+	if err != nil && code(err) == insufficientPrivilege {
+		return fmt.Errorf("the user may not use the tables: %s: %w", s.rights(), err)
+	}
+	return because(ctx, err)
+}
+
+var errSlow = errors.New("the server did not answer in time")
+
+// because adds why the time of an error's call ended, if it did.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errSlow) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}
+
+// The SQLSTATEs that decide something (PostgreSQL, appendix A).
+const (
+	insufficientPrivilege = "42501"
+	undefinedTable        = "42P01"
+	undefinedColumn       = "42703"
+	undefinedFunction     = "42883"
+)
+
+// code is the SQLSTATE of what a server said, "" if it said nothing.
+func code(err error) string {
+	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return said.Code
+	}
+	return ""
+}
+
+// gone says that something of ours is not there: somebody dropped it, or the database was restored.
+func gone(err error) bool {
+	switch code(err) {
+	case undefinedTable, undefinedColumn, undefinedFunction:
+		return true
+	}
+	return false
+}
+
+// Beat implements [membership.Store]. A registration that was not renewed in time is lost, swept or not. Beats of one member
+// come one after the other, by a lock that ends with them: each sees what the one before it wrote.
+func (s *Store) Beat(ctx context.Context, b membership.Beat) (fresh bool, err error) {
+	var idle, lag *int64
+	if b.Idle >= 0 {
+		idle = new(b.Idle.Microseconds())
+	}
+	if b.Lag >= 0 {
+		lag = &b.Lag
+	}
+	err = s.do(ctx, "beat", func(ctx context.Context) error {
+		var batch pgx.Batch // one transaction, in one turn
+		batch.Queue("SELECT pg_advisory_xact_lock(hashtextextended($1, $2))", b.ID, int64(beatLock))
+		batch.Queue(beat, s.scope.Pipeline, s.scope.Group, b.ID, b.TTL.Milliseconds(), string(b.Status), idle, lag).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&fresh)
+		})
+		return s.pool.SendBatch(ctx, &batch).Close()
+	})
+	return fresh, err
+}
+
+const beat = `
+WITH moment AS (
+	SELECT clock_timestamp() AS now
+), standing AS (
+	SELECT FROM consumer_registrations, moment
+	WHERE stream_name = $1 AND group_id = $2 AND consumer_id = $3
+		AND last_heartbeat >= now - (session_timeout_ms || ' milliseconds')::INTERVAL
+), before AS (
+	SELECT status_since FROM consumer_last_seen WHERE stream_name = $1 AND group_id = $2 AND consumer_id = $3 AND status = $5
+), registered AS (
+	INSERT INTO consumer_registrations (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms,
+		status, status_since, last_message_at, consumer_lag)
+	SELECT $1, $2, $3, now, $4::BIGINT, $5, coalesce((SELECT status_since FROM before), now),
+		now - $6::BIGINT * INTERVAL '1 microsecond', $7::BIGINT
+	FROM moment
+	ON CONFLICT (stream_name, group_id, consumer_id) DO UPDATE SET
+		last_heartbeat = excluded.last_heartbeat, session_timeout_ms = excluded.session_timeout_ms, status = excluded.status,
+		status_since = excluded.status_since, last_message_at = excluded.last_message_at, consumer_lag = excluded.consumer_lag
+	RETURNING stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms,
+		status, status_since, last_message_at, consumer_lag
+), seen AS (
+	INSERT INTO consumer_last_seen (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms,
+		status, status_since, last_message_at, consumer_lag)
+	SELECT * FROM registered
+	ON CONFLICT (stream_name, group_id, consumer_id) DO UPDATE SET
+		last_heartbeat = excluded.last_heartbeat, session_timeout_ms = excluded.session_timeout_ms, status = excluded.status,
+		status_since = excluded.status_since, last_message_at = excluded.last_message_at, consumer_lag = excluded.consumer_lag
+)
+SELECT NOT EXISTS (SELECT FROM standing)`
+
+// Leave implements [membership.Store].
+func (s *Store) Leave(ctx context.Context, id string) error {
+	return s.do(ctx, "leave", func(ctx context.Context) error {
+		_, err := s.pool.Exec(ctx, `
+			WITH seen AS (DELETE FROM consumer_last_seen WHERE stream_name = $1 AND group_id = $2 AND consumer_id = $3)
+			DELETE FROM consumer_registrations WHERE stream_name = $1 AND group_id = $2 AND consumer_id = $3`,
+			s.scope.Pipeline, s.scope.Group, id)
+		return err
+	})
+}
+
+// Members implements [membership.Store].
+func (s *Store) Members(ctx context.Context) (members []membership.Member, err error) {
+	err = s.do(ctx, "list", func(ctx context.Context) error {
+		rows, err := s.pool.Query(ctx, list, s.scope.Pipeline, s.scope.Group)
+		if err != nil {
+			return err
+		}
+		members, err = pgx.CollectRows(rows, member)
+		return err
+	})
+	return members, err
+}
+
+const list = `
+WITH moment AS (
+	SELECT clock_timestamp() AS now
+), known AS (
+	SELECT consumer_id, status, session_timeout_ms, consumer_lag, last_heartbeat, status_since, last_message_at,
+		last_heartbeat >= now - (session_timeout_ms || ' milliseconds')::INTERVAL AS standing
+	FROM consumer_registrations, moment WHERE stream_name = $1 AND group_id = $2
+	UNION ALL
+	SELECT consumer_id, status, session_timeout_ms, consumer_lag, last_heartbeat, status_since, last_message_at, FALSE
+	FROM consumer_last_seen l WHERE stream_name = $1 AND group_id = $2 AND NOT EXISTS (
+		SELECT FROM consumer_registrations r WHERE (r.stream_name, r.group_id, r.consumer_id) = (l.stream_name, l.group_id, l.consumer_id))
+)
+SELECT consumer_id, status, session_timeout_ms, coalesce(consumer_lag, -1), standing,
+	(extract(epoch FROM now - last_heartbeat) * 1000000)::BIGINT,
+	(extract(epoch FROM now - status_since) * 1000000)::BIGINT,
+	(extract(epoch FROM now - last_message_at) * 1000000)::BIGINT
+FROM known, moment ORDER BY consumer_id COLLATE "C"`
+
+// member reads a row of the list.
+func member(row pgx.CollectableRow) (m membership.Member, err error) {
+	var status string
+	var ttl, age, inStatus int64
+	var idle *int64
+	if err := row.Scan(&m.ID, &status, &ttl, &m.Lag, &m.Registered, &age, &inStatus, &idle); err != nil {
+		return m, err
+	}
+	m.Status, m.TTL = membership.Status(status), time.Duration(ttl)*time.Millisecond
+	m.Age, m.InStatus, m.Idle = since(age), since(inStatus), -1
+	if idle != nil {
+		m.Idle = since(*idle)
+	}
+	return m, nil
+}
+
+// since is a time that passed, in microseconds. It is never negative: the server's clock may have been set back.
+func since(microseconds int64) time.Duration {
+	return max(0, time.Duration(microseconds)*time.Microsecond)
+}
+
+// Sweep implements [membership.Store]. Operators have the same function without arguments, for all groups at once.
+func (s *Store) Sweep(ctx context.Context, forget time.Duration) (swept int, err error) {
+	err = s.do(ctx, "sweep", func(ctx context.Context) error {
+		if err := s.pool.QueryRow(ctx, "SELECT cleanup_stale_consumers($1, $2)", s.scope.Pipeline, s.scope.Group).Scan(&swept); err != nil {
+			return err
+		}
+		_, err := s.pool.Exec(ctx, `
+			DELETE FROM consumer_last_seen l WHERE stream_name = $1 AND group_id = $2
+				AND last_heartbeat <= clock_timestamp() - $3::BIGINT * INTERVAL '1 microsecond' AND NOT EXISTS (
+				SELECT FROM consumer_registrations r WHERE (r.stream_name, r.group_id, r.consumer_id) = (l.stream_name, l.group_id, l.consumer_id))`,
+			s.scope.Pipeline, s.scope.Group, forget.Microseconds())
+		return err
+	})
+	return swept, err
+}
