@@ -8,7 +8,7 @@ FUZZTIME ?= 30s
 # What `make test` runs on the older Kafka, too; `make test-all` runs everything there.
 ON_OLDER := ^(TestProducedIsTable|TestKilledAtRandomMoments|TestBehindLogStart|TestTopicRecreated|TestThreeBrokers)$$/^UncleanElection$$
 
-.PHONY: help build demo test test-all hermetic race lint fmt fuzz adapters lab lab-all scripts mutants bench golden lab-install clean
+.PHONY: help build demo test test-all hermetic race lint fmt rules fuzz adapters lab lab-all scripts mutants bench golden lab-install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,9 +19,9 @@ build: ## the static binary, dist/connector
 demo: ## a Delta table on the local disk, from an in-process broker
 	go run ./cmd/connector demo
 
-test: hermetic race lint scripts lab ## every change passes this: Go alone, then lint, then real Kafka and MinIO
+test: hermetic race lint scripts rules lab ## every change passes this: Go alone, then lint, then real Kafka and MinIO
 
-test-all: hermetic race lint scripts lab-all fuzz mutants ## test with Spark, the long rows, fuzzing and mutants
+test-all: hermetic race lint scripts rules lab-all fuzz mutants ## test with Spark, the long rows, fuzzing and mutants
 
 hermetic: ## the tests that need nothing but Go
 	@$(SUITE) -name hermetic go test ./...
@@ -37,6 +37,9 @@ fmt: ## format the code
 
 scripts: ## Python and shell scripts parse
 	@$(SUITE) -name scripts test/lab/parse
+
+rules: ## promtool checks the alerts in deploy/ and runs their tests
+	@$(SUITE) -name rules go test -tags lab -count=1 ./test/rules
 
 adapters: ## the adapters' conformance suites against real Kafka, MinIO and Postgres, and deltalake's tables
 	@go run ./test/lab/with kafka,minio,postgres $(SUITE) -name adapters \
@@ -72,7 +75,7 @@ golden: ## rewrite testdata, then show what changed
 	git diff --stat -- '*testdata*' docs
 
 lab-install: ## everything the lab needs, into the cache
-	@test/lab/install kafka minio postgres readers spark lint
+	@test/lab/install kafka minio postgres promtool readers spark lint
 
 clean: ## what was built here
 	rm -rf dist

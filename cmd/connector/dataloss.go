@@ -36,12 +36,14 @@ type lossWatch struct {
 	settings func(ctx context.Context, topic string) (kafka.TopicSettings, error)
 	timeAt   func(ctx context.Context, p connector.Partition, offset, largest int64) (time.Time, error)
 	logger   *slog.Logger
-	desc     *prometheus.Desc
+	left     *prometheus.Desc
+	kept     *prometheus.Desc
 
 	refused map[string]bool // topics whose settings we may not see, as the log has it; owned by run
 
-	mu    sync.Mutex
-	until map[connector.Partition]deadline
+	mu        sync.Mutex
+	until     map[connector.Partition]deadline
+	retention map[string]float64 // by topic, in seconds
 }
 
 // deadline is when the brokers may delete what a claim has not read.
@@ -51,13 +53,20 @@ type deadline struct {
 }
 
 func newLossWatch(s *system) *lossWatch {
-	return &lossWatch{
+	w := &lossWatch{
 		status: s.connector.Status, settings: s.client.TopicSettings, timeAt: s.log.TimeAt, logger: s.logger,
-		desc: prometheus.NewDesc("sluice_seconds_to_data_loss",
-			"Time until retention.ms lets brokers delete the oldest record that is not in the table, 0 if they have, +Inf if they never do.",
-			[]string{"topic", "partition"}, nil),
-		refused: map[string]bool{}, until: map[connector.Partition]deadline{},
+		refused: map[string]bool{}, until: map[connector.Partition]deadline{}, retention: map[string]float64{},
 	}
+	w.describe()
+	return w
+}
+
+func (w *lossWatch) describe() {
+	w.left = prometheus.NewDesc("sluice_seconds_to_data_loss",
+		"Time until retention.ms lets brokers delete the oldest record that is not in the table, 0 if they have, +Inf if they never do.",
+		[]string{"topic", "partition"}, nil)
+	w.kept = prometheus.NewDesc("sluice_topic_retention_seconds",
+		"How long retention.ms lets records of a topic live, +Inf if they are never deleted for their age.", []string{"topic"}, nil)
 }
 
 // run looks once a minute until ctx ends.
@@ -75,14 +84,24 @@ func (w *lossWatch) look(ctx context.Context) {
 			topics[c.Partition.Topic] = append(topics[c.Partition.Topic], c)
 		}
 	}
-	found := map[connector.Partition]deadline{}
+	found, retention := map[connector.Partition]deadline{}, map[string]float64{}
 	for _, name := range slices.Sorted(maps.Keys(topics)) {
 		settings, err := w.topic(ctx, name)
 		if ctx.Err() != nil {
 			return
 		}
+		switch {
+		case err == nil && settings.Delete && settings.RetentionTime >= 0:
+			retention[name] = settings.RetentionTime.Seconds()
+		case err == nil:
+			retention[name] = math.Inf(1)
+		case !w.refused[name]:
+			if before, ok := w.retention[name]; ok { // which only this goroutine changes
+				retention[name] = before
+			}
+		}
 		for _, c := range topics[name] {
-			switch d, known := w.claim(ctx, c, settings, err == nil); {
+			switch d, known := w.claim(ctx, c, settings, err); {
 			case ctx.Err() != nil:
 				return
 			case known:
@@ -92,7 +111,7 @@ func (w *lossWatch) look(ctx context.Context) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.until = found
+	w.until, w.retention = found, retention
 }
 
 // topic asks for the settings of a topic. That we may not see them is told once.
@@ -114,13 +133,16 @@ func (w *lossWatch) topic(ctx context.Context, name string) (kafka.TopicSettings
 	return s, err
 }
 
-// claim finds the deadline of a claim. known says whether the topic's settings are.
-func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.TopicSettings, known bool) (deadline, bool) {
+// claim finds the deadline of a claim. failure is why the topic's settings are not known. An outage of Kafka, which brings
+// the loss nearer, leaves what was known before it.
+func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.TopicSettings, failure error) (deadline, bool) {
 	switch {
 	case c.Hold != nil && c.Hold.Reason == connector.ReasonBehindLogStart:
 		return deadline{}, true
-	case !known:
+	case w.refused[c.Partition.Topic]:
 		return deadline{}, false
+	case failure != nil:
+		return w.before(c.Partition)
 	case c.Hold == nil && c.Position >= c.End, !s.Delete, s.RetentionTime < 0: // the end that a held claim knows may be old
 		return deadline{never: true}, true
 	}
@@ -138,14 +160,23 @@ func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.
 		return deadline{never: true}, true
 	}
 	w.logger.DebugContext(ctx, "time of the record at a position", "topic", c.Partition.Topic, "partition", c.Partition.ID, "err", err)
+	return w.before(c.Partition)
+}
+
+// before is the deadline of an earlier position, so no later than the one that is not known. Of a claim that had nothing
+// unread nothing is known.
+func (w *lossWatch) before(p connector.Partition) (deadline, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before, ok := w.until[c.Partition] // of an earlier position, so no later than the one that is not known
-	return before, ok && !before.never
+	d, ok := w.until[p]
+	return d, ok && (!d.never || math.IsInf(w.retention[p.Topic], 1))
 }
 
 // Describe implements prometheus.Collector.
-func (w *lossWatch) Describe(descs chan<- *prometheus.Desc) { descs <- w.desc }
+func (w *lossWatch) Describe(descs chan<- *prometheus.Desc) {
+	descs <- w.left
+	descs <- w.kept
+}
 
 // Collect implements prometheus.Collector. The time goes on between the looks.
 func (w *lossWatch) Collect(metrics chan<- prometheus.Metric) {
@@ -161,7 +192,10 @@ func (w *lossWatch) Collect(metrics chan<- prometheus.Metric) {
 		if !d.never {
 			left = max(0, time.Until(d.at).Seconds())
 		}
-		metrics <- prometheus.MustNewConstMetric(w.desc, prometheus.GaugeValue, left, p.Topic, strconv.Itoa(int(p.ID)))
+		metrics <- prometheus.MustNewConstMetric(w.left, prometheus.GaugeValue, left, p.Topic, strconv.Itoa(int(p.ID)))
+	}
+	for topic, seconds := range w.retention {
+		metrics <- prometheus.MustNewConstMetric(w.kept, prometheus.GaugeValue, seconds, topic)
 	}
 }
 

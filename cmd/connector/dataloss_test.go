@@ -20,7 +20,7 @@ import (
 	"sluice/connector/kafka"
 )
 
-// losses gathers the gauge by topic and partition.
+// losses gathers the time that is left by topic and partition, and the retention of each topic.
 func losses(t *testing.T, w *lossWatch) map[string]float64 {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
@@ -34,6 +34,10 @@ func losses(t *testing.T, w *lossWatch) map[string]float64 {
 	found := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
+			if len(m.GetLabel()) == 1 {
+				found["retention of "+m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+				continue
+			}
 			found[m.GetLabel()[1].GetValue()+"-"+m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
 		}
 	}
@@ -56,7 +60,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 			"week": week, "ever": {Delete: true, RetentionTime: -1}, "compact": {Compact: true, RetentionTime: time.Hour},
 		}
 		denied := classify.Mark(errors.New("not authorized"), classify.Fatal)
-		var busy atomic.Bool
+		var busy, down atomic.Bool
 		begin := time.Now()
 		var log bytes.Buffer
 		w := &lossWatch{
@@ -68,7 +72,10 @@ func TestSecondsToDataLoss(t *testing.T) {
 			},
 			settings: func(_ context.Context, topic string) (kafka.TopicSettings, error) {
 				s, ok := settings[topic]
-				if !ok {
+				switch {
+				case down.Load():
+					return kafka.TopicSettings{}, classify.Mark(errors.New("no answer"), classify.Transient)
+				case !ok:
 					return s, denied
 				}
 				return s, nil
@@ -90,9 +97,10 @@ func TestSecondsToDataLoss(t *testing.T) {
 				}
 				return begin.Add(-8 * 24 * time.Hour), nil // overdue: brokers delete whole segments
 			},
-			logger: slog.New(slog.NewTextHandler(&log, nil)), desc: prometheus.NewDesc("sluice_seconds_to_data_loss", "h", []string{"topic", "partition"}, nil),
+			logger:  slog.New(slog.NewTextHandler(&log, nil)),
 			refused: map[string]bool{}, until: map[connector.Partition]deadline{},
 		}
+		w.describe()
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); w.run(ctx) }()
@@ -101,6 +109,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 		day := (24 * time.Hour).Seconds()
 		want := map[string]float64{
 			"week-0": 6*day - 11, "week-1": math.Inf(1), "week-2": 0, "week-3": 0, "week-5": 0, "week-6": 6*day - 11, "week-7": math.Inf(1), "ever-0": math.Inf(1), "compact-0": math.Inf(1),
+			"retention of week": 7 * day, "retention of ever": math.Inf(1), "retention of compact": math.Inf(1),
 		}
 		if d := cmp.Diff(want, losses(t, w)); d != "" {
 			t.Errorf("(-want +got):\n%s", d)
@@ -113,6 +122,18 @@ func TestSecondsToDataLoss(t *testing.T) {
 		want["week-6"] = want["week-0"]
 		if d := cmp.Diff(want, losses(t, w)); d != "" {
 			t.Errorf("later (-want +got):\n%s", d)
+		}
+		// While Kafka is down the clock goes on, too: it was right before, and nobody reads.
+		down.Store(true)
+		time.Sleep(2 * watchLoss)
+		synctest.Wait()
+		for _, never := range []string{"week-1", "week-7"} {
+			delete(want, never) // something may have come since
+		}
+		want["week-0"] -= (2 * watchLoss).Seconds()
+		want["week-6"] = want["week-0"]
+		if d := cmp.Diff(want, losses(t, w)); d != "" {
+			t.Errorf("while Kafka is down (-want +got):\n%s", d)
 		}
 		if n := strings.Count(log.String(), "the retention of a topic cannot be seen"); n != 1 || !strings.Contains(log.String(), "topic=secret") {
 			t.Errorf("told %d times\n%s", n, log.String())

@@ -78,7 +78,11 @@ func New(c Config) (*Canary, error) {
 	for _, stage := range []string{stageProduce, stageVisible} {
 		k.failures.WithLabelValues(stage)
 	}
-	for _, m := range []prometheus.Collector{k.took, k.success, k.failures} {
+	interval := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "sluice_canary_interval_seconds", Help: "How often canaries are sent.",
+	})
+	interval.Set(c.Every.Seconds())
+	for _, m := range []prometheus.Collector{k.took, k.success, k.failures, interval} {
 		if err := c.Registerer.Register(m); err != nil {
 			return nil, fmt.Errorf("metrics of the canary: %w", err)
 		}

@@ -1,0 +1,324 @@
+package main
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.yaml.in/yaml/v3"
+
+	"sluice/health"
+)
+
+const (
+	alertsFile     = "../../deploy/alerts.yaml"
+	alertTestsFile = "../../deploy/alerts_test.yaml"
+)
+
+// ruleFile is a Prometheus rule file.
+type ruleFile struct {
+	Groups []struct {
+		Name  string
+		Rules []rule
+	}
+}
+
+type rule struct {
+	Record, Alert, Expr, For string
+	Labels, Annotations      map[string]string
+}
+
+func (f ruleFile) rules(keep func(rule) bool) (all []rule) {
+	for _, g := range f.Groups {
+		for _, r := range g.Rules {
+			if keep(r) {
+				all = append(all, r)
+			}
+		}
+	}
+	return all
+}
+
+func (f ruleFile) alerts() []rule   { return f.rules(func(r rule) bool { return r.Alert != "" }) }
+func (f ruleFile) recorded() []rule { return f.rules(func(r rule) bool { return r.Record != "" }) }
+
+// strictYAML reads a file that may have no other keys than v has.
+func strictYAML(t *testing.T, path string, v any) {
+	t.Helper()
+	d := yaml.NewDecoder(bytes.NewReader([]byte(read(t, path))))
+	d.KnownFields(true)
+	if err := d.Decode(v); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+// known is each metric that expressions may use, with its labels.
+type known map[string][]string
+
+// targetLabels are those that Prometheus adds to what it scrapes.
+var targetLabels = []string{"job", "instance", "namespace", "pod", "container"}
+
+// knownMetrics are those of a connector that has everything that brings metrics of its own, the rules' and few of others.
+func knownMetrics(t *testing.T, rules ruleFile) known {
+	t.Helper()
+	k := known{
+		"up": nil,
+		"kube_pod_container_status_restarts_total": {"namespace", "pod", "container"}, // kube-state-metrics
+	}
+	maps.Copy(k, describedMetrics(t))
+	for _, r := range rules.recorded() {
+		var labels []string
+		for _, s := range parseQuery(t, r.Expr).selectors {
+			labels = append(labels, k[s.metric]...)
+		}
+		k[r.Record] = labels
+	}
+	return k
+}
+
+// describedMetrics are the metrics of a connector that has everything that brings metrics of its own.
+func describedMetrics(t *testing.T) known {
+	t.Helper()
+	l := newLake(t, `
+defaults: {schema: "n int", commit: {every: 100ms}, identity: {by: "field:n"}}
+topics: {orders: {}}`)
+	text := strings.ReplaceAll(read(t, l.config), "health: {enabled: false}", `health: {listen: "127.0.0.1:0", canary: {topic: p-canary}}`)
+	if err := os.WriteFile(l.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.create("orders", 1)
+	l.produce("orders", 3, 0)
+	s := l.start()
+	l.awaits("orders", map[string][]int64{"orders-0": {0}})
+	described := make(chan *prometheus.Desc)
+	go func() {
+		s.registry.Describe(described)
+		close(described)
+	}()
+	k := known{}
+	text0 := regexp.MustCompile(`fqName: "([^"]+)".* constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+	constant := regexp.MustCompile(`([a-z_]+)="`)
+	for d := range described {
+		m := text0.FindStringSubmatch(d.String())
+		if m == nil {
+			t.Fatalf("unknown form: %s", d)
+		}
+		labels := []string{}
+		for _, c := range constant.FindAllStringSubmatch(m[2], -1) {
+			labels = append(labels, c[1])
+		}
+		if m[3] != "" {
+			labels = append(labels, strings.Split(m[3], ",")...)
+		}
+		k[m[1]] = append(k[m[1]], labels...)
+	}
+	return k
+}
+
+// labels returns the labels of a metric, or of the histogram that it is a part of.
+func (k known) labels(metric string) ([]string, bool) {
+	if labels, ok := k[metric]; ok {
+		return labels, true
+	}
+	for _, part := range []string{"_bucket", "_sum", "_count"} {
+		if bare, ok := strings.CutSuffix(metric, part); ok {
+			labels, ok := k[bare]
+			return append(slices.Clone(labels), "le"), ok
+		}
+	}
+	return nil, false
+}
+
+// check says what is wrong with the names in an expression, and returns the labels that its result may have.
+func (k known) check(t *testing.T, where, expr string) (labels []string) {
+	t.Helper()
+	q := parseQuery(t, expr)
+	if len(q.selectors) == 0 {
+		t.Errorf("%s: no metric in %s", where, expr)
+	}
+	labels = slices.Clone(targetLabels)
+	for _, s := range q.selectors {
+		own, ok := k.labels(s.metric)
+		if !ok {
+			t.Errorf("%s: nobody has the metric %s", where, s.metric)
+		}
+		labels = append(labels, own...)
+		for _, m := range s.matchers {
+			if !slices.Contains(own, m.label) && !slices.Contains(targetLabels, m.label) {
+				t.Errorf("%s: %s has no label %s", where, s.metric, m.label)
+			}
+			if m.label == "reason" && strings.Contains(s.metric, "held") {
+				for reason := range strings.SplitSeq(m.value, "|") {
+					if !slices.Contains(health.Reasons(), reason) {
+						t.Errorf("%s: no hold has the reason %s", where, reason)
+					}
+				}
+			}
+		}
+	}
+	for _, label := range q.lists {
+		if !slices.Contains(labels, label) {
+			t.Errorf("%s: no metric of it has the label %s", where, label)
+		}
+	}
+	for _, metric := range q.rates {
+		if !regexp.MustCompile(`_(total|bucket|sum|count)$`).MatchString(metric) {
+			t.Errorf("%s: %s is no counter", where, metric)
+		}
+	}
+	return labels
+}
+
+// anchors are the places in a page that a link may lead to, as most viewers of Markdown name them.
+func anchors(text string) (all []string) {
+	dropped := regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+	for row := range strings.Lines(text) {
+		if title, ok := strings.CutPrefix(strings.TrimLeft(row, "#"), " "); ok && row[0] == '#' {
+			all = append(all, strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), ""), " ", "-"))
+		}
+	}
+	return all
+}
+
+// TestAlerts holds the rules to the code and to the page: each metric and label is one that a connector has, each alert
+// says what it is and what to do, and each reason of a hold raises one.
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	var rules ruleFile
+	strictYAML(t, alertsFile, &rules)
+	k := knownMetrics(t, rules)
+	inTemplate := regexp.MustCompile(`\$labels\.([a-z_]+)`)
+	row := regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\| ([a-z]+) \\|")
+	page := read(t, "../../docs/alerts.md")
+	documented := map[string]string{}
+	for _, m := range row.FindAllStringSubmatch(page, -1) {
+		documented[m[1]] = m[2]
+	}
+	seen := map[string]bool{}
+	raised := map[string]bool{}
+	for _, r := range rules.recorded() {
+		k.check(t, r.Record, r.Expr)
+	}
+	for _, a := range rules.alerts() {
+		if seen[a.Alert] {
+			t.Errorf("%s is there twice", a.Alert)
+		}
+		seen[a.Alert] = true
+		labels := k.check(t, a.Alert, a.Expr)
+		severity := a.Labels["severity"]
+		if !slices.Contains([]string{"critical", "warning", "info"}, severity) || len(a.Labels) != 1 {
+			t.Errorf("%s: labels %v, want a severity", a.Alert, a.Labels)
+		}
+		if documented[a.Alert] != severity {
+			t.Errorf("%s is %s, docs/alerts.md says %q", a.Alert, severity, documented[a.Alert])
+		}
+		delete(documented, a.Alert)
+		if got := slices.Sorted(maps.Keys(a.Annotations)); !slices.Equal(got, []string{"description", "runbook", "summary"}) {
+			t.Errorf("%s has the annotations %v", a.Alert, got)
+		}
+		for name, text := range a.Annotations {
+			for _, m := range inTemplate.FindAllStringSubmatch(text, -1) {
+				if !slices.Contains(labels, m[1]) {
+					t.Errorf("%s: %s names the label %s, which it has not", a.Alert, name, m[1])
+				}
+			}
+		}
+		file, anchor, _ := strings.Cut(a.Annotations["runbook"], "#")
+		if !slices.Contains(anchors(read(t, filepath.Join("../..", file))), anchor) {
+			t.Errorf("%s: %s has no %s", a.Alert, file, anchor)
+		}
+		for _, s := range parseQuery(t, a.Expr).selectors {
+			for _, m := range s.matchers {
+				if m.label == "reason" && strings.Contains(s.metric, "held") && m.op != "!=" && m.op != "!~" {
+					for reason := range strings.SplitSeq(m.value, "|") {
+						raised[reason] = true
+					}
+				}
+			}
+		}
+	}
+	for name := range documented {
+		t.Errorf("docs/alerts.md has %s, which is no alert", name)
+	}
+	for _, reason := range health.Reasons() {
+		if !raised[reason] {
+			t.Errorf("no alert is raised by the hold %s", reason)
+		}
+	}
+}
+
+// ruleTests is a file of promtool test rules.
+type ruleTests struct {
+	RuleFiles          []string `yaml:"rule_files"`
+	EvaluationInterval string   `yaml:"evaluation_interval"`
+	Tests              []ruleTest
+}
+
+type ruleTest struct {
+	Name        string
+	Interval    string
+	InputSeries []struct{ Series, Values string } `yaml:"input_series"`
+	Alerts      []struct {
+		Name string `yaml:"alertname"`
+		At   string `yaml:"eval_time"`
+		Want []struct {
+			Labels      map[string]string `yaml:"exp_labels"`
+			Annotations map[string]string `yaml:"exp_annotations"`
+		} `yaml:"exp_alerts"`
+	} `yaml:"alert_rule_test"`
+}
+
+// TestAlertTests: each alert has a test in which it is raised and one in which it is not although its metrics are there.
+func TestAlertTests(t *testing.T) {
+	var rules ruleFile
+	strictYAML(t, alertsFile, &rules)
+	var tests ruleTests
+	strictYAML(t, alertTestsFile, &tests)
+	made := map[string][]string{} // the metrics that recorded ones are made of
+	for _, r := range rules.recorded() {
+		for _, s := range parseQuery(t, r.Expr).selectors {
+			made[r.Record] = append(append(made[r.Record], s.metric), made[s.metric]...)
+		}
+	}
+	needs := map[string][]string{}
+	for _, a := range rules.alerts() {
+		for _, s := range parseQuery(t, a.Expr).selectors {
+			needs[a.Alert] = append(append(needs[a.Alert], s.metric), made[s.metric]...)
+		}
+	}
+	raised, silent, names := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, test := range tests.Tests {
+		if test.Name == "" || names[test.Name] {
+			t.Errorf("a test needs a name of its own, %q is none", test.Name)
+		}
+		names[test.Name] = true
+		for _, a := range test.Alerts {
+			if needs[a.Name] == nil {
+				t.Errorf("%s: there is no alert %s", test.Name, a.Name)
+			}
+			if len(a.Want) > 0 {
+				raised[a.Name] = true
+				continue
+			}
+			for _, in := range test.InputSeries {
+				if slices.Contains(needs[a.Name], promWord.FindString(in.Series)) {
+					silent[a.Name] = true
+				}
+			}
+		}
+	}
+	for _, a := range rules.alerts() {
+		if !raised[a.Alert] {
+			t.Errorf("no test raises %s", a.Alert)
+		}
+		if !silent[a.Alert] {
+			t.Errorf("no test has the metrics of %s and no alert", a.Alert)
+		}
+	}
+}
