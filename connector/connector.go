@@ -112,6 +112,9 @@ const recheck = time.Minute
 // A failing dependency never ends it: claims hold, with a reason, and go on by themselves.
 func (c *Connector) Run(ctx context.Context) error {
 	m := newMetrics(c.Metrics)
+	if c.Metrics != nil {
+		c.Metrics.MustRegister(newLastRecords(c.Status))
+	}
 	r, err := c.newReader(m)
 	if err != nil {
 		return err

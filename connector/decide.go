@@ -34,6 +34,8 @@ type Run struct {
 	From, To    int64
 	// oldest and newest are the least and the greatest timestamp of the records, in milliseconds; not positive if none has one.
 	oldest, newest int64
+	// handed is when the first of them was handed over, in nanoseconds.
+	handed int64
 }
 
 // Span is the part of a claim that a cut covers: offsets [From, Next) of one session. Epoch is the leader epoch of the
@@ -68,6 +70,8 @@ type Plan struct {
 	Next map[Partition]Span
 	// oldest is the least timestamp of the records behind the rows, in milliseconds; 0 if none has one.
 	oldest int64
+	// ways are how the runs behind the rows came here.
+	ways []way
 	// newest is the greatest one of each claim that has any.
 	newest map[Partition]int64
 	// owed is the timestamp of the record that each of Holds stands at.
@@ -241,7 +245,9 @@ func (p *Plan) unmasked(c Chunk, d *deduction, rows map[Partition]int64) []Piece
 		if !r.within(p.Next) {
 			continue
 		}
+		kept := false
 		for from, to := range d.rows(p, &c, r) {
+			kept = true
 			p.oldest, p.newest[r.Partition] = older(p.oldest, r.oldest), max(p.newest[r.Partition], r.newest)
 			rows[r.Partition] += to - from
 			if n := len(pieces); n > 0 && pieces[n-1].To == from {
@@ -250,9 +256,16 @@ func (p *Plan) unmasked(c Chunk, d *deduction, rows map[Partition]int64) []Piece
 			}
 			pieces = append(pieces, Piece{c.Rows, from, to})
 		}
+		if kept {
+			p.ways = append(p.ways, way{r.handed, r.oldest})
+		}
 	}
 	return pieces
 }
+
+// way is how a run came to its commit: when it was handed over, in nanoseconds, and the least timestamp of its records, in
+// milliseconds.
+type way struct{ handed, oldest int64 }
 
 // within tells whether a run belongs to a claim as far as that goes.
 func (r *Run) within(next map[Partition]Span) bool {

@@ -88,6 +88,8 @@ type failure struct {
 	err       error
 	// alone says that other records pass.
 	alone bool
+	// runs are the rows that went with the builder.
+	runs []Run
 }
 
 // trouble is what a writer knows of cuts that failed one after the other in our own work.
@@ -122,6 +124,7 @@ func (w *writer) broken(ctx context.Context, cut *Cut, err error) outcome {
 		t.first = now
 	}
 	w.metrics.failed.Inc()
+	w.metrics.broken(cut)
 	// In the end the batch is not the one that failed before, but what there is: more of it may show who is at fault.
 	o := outcome{kind: fenced, err: err, broken: true, again: t.failures <= attempts}
 	at, _ := cut.failedAt()
@@ -216,6 +219,7 @@ func (w *writer) rehearsed(ctx context.Context, cut *Cut, plan *Plan) *outcome {
 		o = w.unsettled(ctx, plan, stopped)
 	case len(at) > 0:
 		w.metrics.failed.Inc()
+		w.metrics.broken(cut)
 		w.isolate(ctx, cut, at)
 		o = outcome{kind: fenced, err: err, broken: true, again: true}
 	default:
@@ -286,7 +290,7 @@ func (w *writer) search(ctx context.Context, cut *Cut, pieces []Piece) (at []fai
 		if run == nil || !ok {
 			return nil, nil
 		}
-		at = append(at, failure{run.Partition, run.Session, offset, s.errs[i], true})
+		at = append(at, failure{run.Partition, run.Session, offset, s.errs[i], true, nil})
 	}
 	return at, nil
 }

@@ -264,7 +264,7 @@ func (l *lane) row(b *block, r *Record, o *openChunk, known map[int64]verdict) {
 		run.Last, run.To = r.Offset, at
 		run.oldest, run.newest = older(run.oldest, r.Timestamp), max(run.newest, r.Timestamp)
 	} else {
-		o.runs = append(o.runs, Run{b.partition, b.session, r.Offset, r.Offset, at - 1, at, r.Timestamp, r.Timestamp})
+		o.runs = append(o.runs, Run{b.partition, b.session, r.Offset, r.Offset, at - 1, at, r.Timestamp, r.Timestamp, b.since.UnixNano()})
 		o.apart = false
 	}
 	// Bytes are counted column by column: not for each row, but before many large records can gather.
@@ -297,7 +297,7 @@ func add(to Builder, p Partition, r *Record) (err error) {
 // fail gives up what is open for a table: a builder that failed may hold anything, and the rows in it are of records that
 // are gone. The cut that comes will be dropped, and all of it is read again.
 func (l *lane) fail(b *block, r *Record, o *openChunk, err error) {
-	o.failed = &failure{b.partition, b.session, r.Offset, err, l.othersPass(b, r)}
+	o.failed = &failure{b.partition, b.session, r.Offset, err, l.othersPass(b, r), o.runs}
 	o.builder, o.runs = nil, nil
 	b.table.filled.failed.Add(1)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/classify"
 	"sluice/idempotency"
 )
 
@@ -12,15 +13,19 @@ type metrics struct {
 	queued prometheus.Gauge
 
 	read, tombstones, ignored prometheus.Counter
-	rows, commits, fenced     prometheus.Counter
+	rows, spoiled             *prometheus.CounterVec
+	commits, fenced           prometheus.Counter
 	failed, offsetFailures    prometheus.Counter
-	paused, closedSeconds     prometheus.Counter
+	paused, resumed           prometheus.Counter
+	closedSeconds             prometheus.Counter
 	shed, unchecked           prometheus.Counter
 	cuts, holds               *prometheus.CounterVec
 	health, healthUnproven    *prometheus.CounterVec
 	lettersOf, letters        *prometheus.CounterVec
+	replayed                  *prometheus.CounterVec
 	retries                   *prometheus.CounterVec
-	commitSeconds             prometheus.Histogram
+	commitSeconds, batchRows  prometheus.Histogram
+	processing, freshness     prometheus.Histogram
 	duplicates, lookups       *prometheus.CounterVec
 	rebuilt                   prometheus.Histogram
 }
@@ -33,15 +38,22 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		queued: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "sluice_queued_records", Help: "Records handed over to the lanes that are not rows yet.",
 		}),
-		read:           counter("sluice_records_read_total", "Records handed over to the lanes."),
-		tombstones:     counter("sluice_tombstones_total", "Records without a value, passed over by the tombstones policy."),
-		ignored:        counter("sluice_unknown_fields_total", "Fields that the table does not have, passed over."),
-		rows:           counter("sluice_rows_committed_total", "Rows in won commits."),
+		read:       counter("sluice_records_read_total", "Records handed over to the lanes."),
+		tombstones: counter("sluice_tombstones_total", "Records without a value, passed over by the tombstones policy."),
+		ignored:    counter("sluice_unknown_fields_total", "Fields that the table does not have, passed over."),
+		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_rows_committed_total", Help: "Rows in won commits, by the topic of the records.",
+		}, []string{"topic"}),
+		spoiled: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_records_failed_total",
+			Help: "Records that were on their way to the table and did not come there, by the class of the error: poison ones cannot be rows, all others are read again.",
+		}, []string{"topic", "class"}),
 		commits:        counter("sluice_commits_total", "Won commits."),
 		fenced:         counter("sluice_fenced_total", "Times that everything uncommitted of a table was dropped because a position moved or an outcome stayed unknown."),
 		failed:         counter("sluice_commit_failures_total", "Commits that failed for an unknown reason."),
 		offsetFailures: counter("sluice_group_offset_failures_total", "Writes of group offsets that failed; they are tried again."),
 		paused:         counter("sluice_paused_total", "Times that the valve closed."),
+		resumed:        counter("sluice_resumed_total", "Times that the valve opened again."),
 		closedSeconds:  counter("sluice_paused_seconds_total", "Time that the valve was closed."),
 		shed:           counter("sluice_shed_total", "Times that what a partition had waiting was dropped for want of memory; it is read again."),
 		unchecked:      counter("sluice_positions_unchecked_total", "Positions that were read on from without their leader epoch: nobody could see whether the log was truncated below them."),
@@ -63,11 +75,25 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		letters: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_dead_letters_total", Help: "Dead letters that are durable, by the topic of the record and why it cannot be a row. One that is written again after a lost commit counts again.",
 		}, []string{"topic", "reason"}),
+		replayed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "worker_dlq_replayed_total", Help: "Dead letters that were brought to the table after all, by the topic of the record.",
+		}, []string{"topic"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "worker_retry_count_total", Help: "Attempts after failures of single records, or of batches for a reason that nobody knows, by record_retry.",
 		}, []string{"worker", "error", "topic"}),
 		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "sluice_commit_seconds", Help: "From decision to won commit.", Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 10),
+		}),
+		batchRows: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "sluice_batch_rows", Help: "Rows in a won commit that has any.", Buckets: prometheus.ExponentialBuckets(10, 10, 7),
+		}),
+		processing: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "sluice_processing_seconds", Help: "From the hand-over of records to the commit that has them in the table. Records that lie together count once.",
+			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 40, 60, 90, 120, 300, 900, 3600},
+		}),
+		freshness: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "sluice_freshness_seconds", Help: "From the timestamp of records to the commit that has them in the table. Records that lie together count once, as the oldest of them.",
+			Buckets: []float64{.5, 1, 2.5, 5, 10, 20, 40, 60, 90, 120, 300, 900, 3600, 14_400, 86_400, 604_800},
 		}),
 		duplicates: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_duplicates_total", Help: "Records left out because their identity was in the window already.",
@@ -80,19 +106,96 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.queued, m.read, m.tombstones, m.ignored, m.rows, m.commits, m.fenced,
-			m.failed, m.offsetFailures, m.paused, m.closedSeconds, m.shed, m.unchecked, m.cuts, m.holds, m.lettersOf, m.letters, m.commitSeconds,
+		reg.MustRegister(m.queued, m.read, m.tombstones, m.ignored, m.rows, m.spoiled, m.commits, m.fenced,
+			m.failed, m.offsetFailures, m.paused, m.resumed, m.closedSeconds, m.shed, m.unchecked, m.cuts, m.holds, m.lettersOf, m.letters, m.replayed, m.commitSeconds,
+			m.batchRows, m.processing, m.freshness,
 			m.health, m.healthUnproven, m.duplicates, m.lookups, m.rebuilt, m.retries)
 	}
 	return m
 }
 
+// follows shows what is counted by topic, from 0 on, for one that feeds a table.
+func (m *metrics) follows(topic string, letters bool) {
+	m.rows.WithLabelValues(topic)
+	for _, c := range []classify.Class{classify.Transient, classify.Poison, classify.Fatal, classify.Fenced} {
+		m.spoiled.WithLabelValues(topic, c.String())
+	}
+	if letters {
+		m.lettersOf.WithLabelValues(topic)
+		m.replayed.WithLabelValues(topic)
+	}
+}
+
+// leaves forgets a topic.
+func (m *metrics) leaves(topic string) {
+	for _, v := range []*prometheus.CounterVec{
+		m.rows, m.spoiled, m.health, m.healthUnproven, m.lettersOf, m.letters, m.replayed, m.retries, m.duplicates, m.lookups,
+	} {
+		v.DeletePartialMatch(prometheus.Labels{"topic": topic})
+	}
+}
+
+// committed counts what a plan brought to the table.
 func (m *metrics) committed(p *Plan, took time.Duration) {
 	m.commits.Inc()
 	m.commitSeconds.Observe(took.Seconds())
+	var rows int64
 	for _, r := range p.Commit.Ranges {
-		m.rows.Add(float64(r.Rows))
+		rows += r.Rows
+		m.rows.WithLabelValues(r.Topic).Add(float64(r.Rows))
+		m.spoils(r.Topic, classify.Poison, r.Letters)
 	}
+	if rows > 0 {
+		m.batchRows.Observe(float64(rows))
+	}
+	now := time.Now()
+	for _, w := range p.ways {
+		m.processing.Observe(now.Sub(time.Unix(0, w.handed)).Seconds())
+		if w.oldest > 0 {
+			m.freshness.Observe(max(now.Sub(time.UnixMilli(w.oldest)).Seconds(), 0))
+		}
+	}
+}
+
+// stopped counts the records that stop their claims behind a plan.
+func (m *metrics) stopped(p *Plan) {
+	for _, h := range p.Holds {
+		if h.Reason == ReasonPoison {
+			m.spoils(h.Partition.Topic, classify.Poison, 1)
+		}
+	}
+}
+
+// lost counts the records of a plan that did not come to the table.
+func (m *metrics) lost(p *Plan, class classify.Class) {
+	if class == classify.Canceled {
+		return // we were asked to stop
+	}
+	for _, r := range p.Commit.Ranges {
+		m.spoils(r.Topic, class, r.Rows+r.Letters)
+	}
+}
+
+// broken counts the records of a cut that failed in our own work.
+func (m *metrics) broken(c *Cut) {
+	rows := func(runs []Run) {
+		for i := range runs {
+			if r := &runs[i]; r.within(c.Claims) {
+				m.spoils(r.Partition.Topic, classify.Transient, r.To-r.From)
+			}
+		}
+	}
+	for _, chunk := range c.Chunks {
+		rows(chunk.Runs)
+	}
+	for _, f := range c.failures {
+		rows(f.runs)
+		m.spoils(f.partition.Topic, classify.Transient, 1)
+	}
+}
+
+func (m *metrics) spoils(topic string, class classify.Class, records int64) {
+	m.spoiled.WithLabelValues(topic, class.String()).Add(float64(records))
 }
 
 // judged counts what became of the records of a claim that were looked up.

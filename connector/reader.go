@@ -236,6 +236,7 @@ func (r *reader) feeds(topic string) *tableState {
 		conf.Letters = nil // nobody would take them
 	}
 	t.begins(conf)
+	r.metrics.follows(topic, conf.Letters != nil)
 	r.byTopic[topic], r.feeding[topic] = t, conf
 	r.health[topic] = newHealthFilter(topic, conf.HealthRecords, r.logger, r.metrics)
 	return t
@@ -313,6 +314,7 @@ func (r *reader) open() bool {
 	open := r.valve.isOpen(now, r.pools.Batch.Size()-r.pools.Batch.Used())
 	switch {
 	case open && was:
+		r.metrics.resumed.Inc()
 		r.metrics.closedSeconds.Add(now.Sub(r.valve.since).Seconds())
 		if r.valve.told {
 			r.logger.Info("BACKPRESSURE: RESUMED", "queued", r.valve.queued.Load(), "after", now.Sub(r.valve.since).Round(time.Millisecond))

@@ -3,8 +3,6 @@ package connector
 import (
 	"slices"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // vacancy is how long a table keeps its writer without a claim. Claims come and go with members, topics that match a
@@ -30,10 +28,7 @@ func (r *reader) retire(t *tableState) {
 			delete(r.byTopic, topic)
 			delete(r.feeding, topic)
 			delete(r.health, topic)
-			r.metrics.health.DeleteLabelValues(topic)
-			r.metrics.healthUnproven.DeleteLabelValues(topic)
-			r.metrics.lettersOf.DeleteLabelValues(topic)
-			r.metrics.letters.DeletePartialMatch(prometheus.Labels{"topic": topic})
+			r.metrics.leaves(topic)
 		}
 	}
 	r.tables = slices.DeleteFunc(r.tables, func(o *tableState) bool { return o == t })

@@ -33,7 +33,7 @@ func TestCandidatesTakeWhatTheyWeigh(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := int64(20_000)
 			if len(r.Value) > 1000 {
-				n = 200
+				n = 400
 			}
 			before := heap()
 			cut := &Cut{Batch: "member-1", Claims: map[Partition]Span{part0(0): {1, 0, n, 0}}}

@@ -297,6 +297,7 @@ func (w *writer) write(ctx context.Context, open *openCut) outcome {
 	plan := decide(cut, w.snapshot, w.terms(cut))
 	holding.plan(plan.Pieces)
 	if len(plan.Next) == 0 {
+		w.metrics.stopped(plan)
 		logger.DebugContext(ctx, "nothing to commit", "holds", len(plan.Holds))
 		return outcome{kind: settled, plan: plan}
 	}
@@ -313,6 +314,7 @@ func (w *writer) write(ctx context.Context, open *openCut) outcome {
 		w.state.isolated.passed(plan.Next)
 		took := time.Since(began)
 		w.metrics.committed(plan, took)
+		w.metrics.stopped(plan)
 		logger.InfoContext(ctx, "committed", plan.told(s.Version, took)...)
 		return outcome{kind: settled, plan: plan}
 	}
@@ -357,6 +359,9 @@ func (w *writer) terms(cut *Cut) terms {
 // unsettled says what becomes of the claims of a commit that did not happen, or not surely.
 func (w *writer) unsettled(ctx context.Context, plan *Plan, err error) outcome {
 	held := (*HoldError)(nil)
+	if plan != nil {
+		w.metrics.lost(plan, classify.Of(err))
+	}
 	switch class := classify.Of(err); {
 	case class == classify.Fenced, class == classify.Canceled:
 		return outcome{kind: fenced, plan: plan, err: err}

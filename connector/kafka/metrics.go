@@ -22,19 +22,19 @@ type logMetrics struct {
 
 func newLogMetrics(reg prometheus.Registerer) *logMetrics {
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "sluice", Subsystem: "fetch", Name: name, Help: help})
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 		reg.MustRegister(c)
 		return c
 	}
 	m := &logMetrics{
-		requests:      counter("requests_total", "Fetch requests that a broker answered."),
-		byName:        counter("by_name_requests_total", "Of these, those to a broker that is read by topic name because it is older than Kafka 3.1."),
-		responseBytes: counter("response_bytes_total", "Bytes of the responses to fetch requests."),
-		records:       counter("records_total", "Committed records read."),
-		recordBytes:   counter("record_bytes_total", "Bytes of memory that the records read have taken, decompressed."),
-		throttled:     counter("throttled_seconds_total", "Time for which brokers asked for no further fetch request."),
+		requests:      counter("sluice_fetch_requests_total", "Fetch requests that a broker answered."),
+		byName:        counter("sluice_fetch_by_name_requests_total", "Of these, those to a broker that is read by topic name because it is older than Kafka 3.1."),
+		responseBytes: counter("sluice_fetch_response_bytes_total", "Bytes of the responses to fetch requests."),
+		records:       counter("sluice_fetch_records_total", "Committed records read."),
+		recordBytes:   counter("sluice_fetch_record_bytes_total", "Bytes of memory that the records read have taken, decompressed."),
+		throttled:     counter("sluice_fetch_throttled_seconds_total", "Time for which brokers asked for no further fetch request."),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "sluice", Subsystem: "fetch", Name: "errors_total",
+			Name: "sluice_fetch_errors_total",
 			Help: "Errors met while reading from Kafka, by kind. They are mended, or lead to a hold.",
 		}, []string{"kind"}),
 	}

@@ -124,6 +124,9 @@ func (t *Table) won(p *proposal, c *connector.Commit, files *staged) error {
 	if files != nil {
 		t.metrics.files.Add(float64(len(files.adds)))
 		t.metrics.bytes.Add(float64(files.bytes))
+		for i := range files.adds {
+			t.metrics.size.Observe(float64(files.adds[i].Size))
+		}
 	}
 	t.metrics.commits.WithLabelValues(resultWon).Inc()
 	t.metrics.version.Set(float64(p.version))

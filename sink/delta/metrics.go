@@ -8,6 +8,7 @@ type metrics struct {
 	seconds     prometheus.Histogram
 	files       prometheus.Counter
 	bytes       prometheus.Counter
+	size        prometheus.Histogram
 	version     prometheus.Gauge
 	overwritten prometheus.Counter
 	orphans     prometheus.Counter
@@ -41,6 +42,9 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_delta_file_bytes_added_total", Help: "Bytes of data files in won commits.",
 		}),
+		size: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "sluice_delta_file_size_bytes", Help: "Sizes of data files in won commits.", Buckets: prometheus.ExponentialBuckets(16<<10, 4, 9),
+		}),
 		version: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "sluice_delta_table_version", Help: "Newest version of the table that is known.",
 		}),
@@ -64,7 +68,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
-		m.commits, m.unresolved, m.seconds, m.files, m.bytes, m.version, m.overwritten, m.orphans, m.checkpoints,
+		m.commits, m.unresolved, m.seconds, m.files, m.bytes, m.size, m.version, m.overwritten, m.orphans, m.checkpoints,
 	} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
