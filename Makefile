@@ -41,9 +41,9 @@ scripts: ## Python and shell scripts parse
 rules: ## promtool checks the alerts in deploy/ and runs their tests
 	@$(SUITE) -name rules go test -tags lab -count=1 ./test/rules
 
-adapters: ## the adapters' conformance suites against real Kafka, MinIO and Postgres, and deltalake's tables
-	@go run ./test/lab/with kafka,minio,postgres $(SUITE) -name adapters \
-		go test -tags lab -count=1 -run 'MinIO|Lab$$' ./sink/delta/objstore ./sink/delta/scan ./connector/kafka ./idempotency/postgres ./health/membership/postgres
+adapters: ## the adapters' conformance suites against real Kafka, MinIO, Postgres and Redis, and deltalake's tables
+	@go run ./test/lab/with kafka,minio,postgres,redis $(SUITE) -name adapters \
+		go test -tags lab -count=1 -run 'MinIO|Lab$$' ./sink/delta/objstore ./sink/delta/scan ./connector/kafka ./idempotency/postgres ./health/membership/...
 	@go run ./test/lab/with kafka-3.9.1 $(SUITE) -name adapters-3.9 \
 		go test -tags lab -count=1 -run 'Lab$$' ./connector/kafka
 
@@ -75,7 +75,7 @@ golden: ## rewrite testdata, then show what changed
 	git diff --stat -- '*testdata*' docs
 
 lab-install: ## everything the lab needs, into the cache
-	@test/lab/install kafka minio postgres promtool readers spark lint
+	@test/lab/install kafka minio postgres redis promtool readers spark lint
 
 clean: ## what was built here
 	rm -rf dist

@@ -48,6 +48,7 @@ var layers = map[string][]string{
 	"health/membership":                {"health", "reliability"},
 	"health/membership/membershiptest": {"health/membership"},
 	"health/membership/postgres":       {"health/membership"},
+	"health/membership/redis":          {"health/membership"},
 	"health/ops":                       {"health"},
 }
 

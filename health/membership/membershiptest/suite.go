@@ -32,8 +32,8 @@ type Server struct {
 	Lose func(t *testing.T, s membership.Scope, id string)
 }
 
-// Run holds stores against the contract of [membership.Store]. start returns a server, empty at least for scopes whose
-// pipeline begins with prefix, which no other test has.
+// Run holds stores against the contract of [membership.Store]. start returns a server that is empty, or at least, if ids
+// count for each scope, for scopes whose pipeline begins with prefix, which no other test has.
 func Run(t *testing.T, start func(t *testing.T, prefix string) Server) {
 	t.Helper()
 	for _, c := range []struct {
@@ -57,9 +57,9 @@ func Run(t *testing.T, start func(t *testing.T, prefix string) Server) {
 		{"EndsWithContext", endsWithContext},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			prefix := fmt.Sprintf("%s-%d", strings.ToLower(c.name), runs.Add(1))
 			f := &fixture{T: t, Server: start(t, prefix), scope: membership.Scope{Pipeline: prefix, Group: "group"}}
+			t.Parallel() // real servers wait for most of the time
 			f.store = f.open(f.scope)
 			c.test(f)
 		})
@@ -366,8 +366,12 @@ func shuttingDown(f *fixture) {
 
 func numbers(f *fixture) {
 	for i, want := range []membership.Beat{
-		{Idle: -1, Lag: -1}, {Idle: 0, Lag: 0}, {Idle: time.Millisecond, Lag: 1}, {Idle: 400 * 24 * time.Hour, Lag: math.MaxInt64},
-		{Idle: time.Hour, Lag: 1<<53 + 1}, {Idle: -time.Hour, Lag: 10_500},
+		{Idle: -1, Lag: -1},
+		{Idle: 0, Lag: 0},
+		{Idle: time.Millisecond, Lag: 1},
+		{Idle: 400 * 24 * time.Hour, Lag: math.MaxInt64},
+		{Idle: time.Hour, Lag: 1<<53 + 1},
+		{Idle: -time.Hour, Lag: 10_500},
 	} {
 		want.ID, want.Status, want.TTL = fmt.Sprint("m", i), membership.Running, 12345*time.Millisecond
 		then := time.Now()
@@ -395,8 +399,13 @@ func numbers(f *fixture) {
 func scopesAreApart(f *fixture) {
 	p := f.scope.Pipeline
 	scopes := []membership.Scope{
-		{Pipeline: p + ":a", Group: "b"}, {Pipeline: p, Group: "a:b"}, {Pipeline: p + ":a:b", Group: ""}, {Pipeline: p + "%3Aa", Group: "b"},
-		{Pipeline: p + ":a", Group: "B"}, {Pipeline: p + ":a", Group: "b "}, {Pipeline: p, Group: "b:a"},
+		{Pipeline: p + ":a", Group: "b"},
+		{Pipeline: p, Group: "a:b"},
+		{Pipeline: p + ":a:b", Group: ""},
+		{Pipeline: p + "%3Aa", Group: "b"},
+		{Pipeline: p + ":a", Group: "B"},
+		{Pipeline: p + ":a", Group: "b "},
+		{Pipeline: p, Group: "b:a"},
 	}
 	stores := make([]membership.Store, len(scopes))
 	for i, s := range scopes {

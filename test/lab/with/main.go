@@ -1,10 +1,10 @@
 // Command with runs a command beside servers of the test lab.
 //
-//	go run ./test/lab/with kafka,minio,postgres COMMAND ARGUMENT...
+//	go run ./test/lab/with kafka,minio,postgres,redis COMMAND ARGUMENT...
 //
 // kafka-3.9.1 in place of kafka is a broker of that version. In the command's environment SLUICE_TEST_KAFKA is the
 // broker's address and SLUICE_TEST_KAFKA_VERSION its version, if one was named, SLUICE_TEST_S3 the URL of the S3 server,
-// SLUICE_TEST_POSTGRES that of a database.
+// SLUICE_TEST_POSTGRES that of a database, SLUICE_TEST_REDIS that of a Redis server.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 
 func main() {
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: with kafka,minio,postgres COMMAND ARGUMENT...")
+		fmt.Fprintln(os.Stderr, "usage: with kafka,minio,postgres,redis COMMAND ARGUMENT...")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -69,6 +69,13 @@ func run(ctx context.Context, servers, args []string) (err error) {
 			}
 			defer func() { err = errors.Join(err, postgres.Stop()) }()
 			env = append(env, "SLUICE_TEST_POSTGRES="+postgres.URL)
+		case "redis":
+			redis, failed := lab.StartRedis(ctx, own)
+			if failed != nil {
+				return failed
+			}
+			defer func() { err = errors.Join(err, redis.Stop()) }()
+			env = append(env, "SLUICE_TEST_REDIS="+redis.URL)
 		default:
 			return fmt.Errorf("the lab has no server %q", name)
 		}

@@ -1,0 +1,121 @@
+//go:build lab
+
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"sluice/health/membership"
+	"sluice/health/membership/membershiptest"
+	"sluice/test/lab"
+)
+
+func TestStoreLab(t *testing.T) {
+	url := os.Getenv("SLUICE_TEST_REDIS")
+	if url == "" {
+		t.Fatal("SLUICE_TEST_REDIS is not set: go run ./test/lab/with redis go test -tags lab ./health/membership/redis")
+	}
+	databases := 0 // of the 16 that there are: ids count over all scopes of one
+	membershiptest.Run(t, func(t *testing.T, _ string) membershiptest.Server {
+		url := fmt.Sprint(url, "/", databases)
+		databases++
+		own := open(t, url, scope)
+		t.Cleanup(func() { _ = own.Close() })
+		return membershiptest.Server{
+			Open: func(t *testing.T, scope membership.Scope) membership.Store { return open(t, url, scope) },
+			Pass: time.Sleep, Unit: time.Second,
+			Lose: func(t *testing.T, _ membership.Scope, id string) {
+				if err := own.client.Del(t.Context(), "worker:connector:"+id).Err(); err != nil {
+					t.Fatal(err)
+				}
+			},
+		}
+	})
+}
+
+// TestFaultsLab: a server that is paused, killed, wiped or in a cluster is told, in time, and used again when it is back.
+func TestFaultsLab(t *testing.T) {
+	r, err := lab.StartRedis(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := r.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	store := open(t, r.URL, scope)
+	defer store.Close()
+	beat := func() (bool, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		return store.Beat(ctx, membership.Beat{ID: "a", Status: membership.Running, TTL: time.Hour})
+	}
+	works := func(when string, fresh bool) {
+		t.Helper()
+		if got, err := beat(); err != nil || got != fresh {
+			t.Errorf("%s: fresh %v, %v; want %v", when, got, err, fresh)
+		}
+	}
+	works("at first", true)
+	// The index lies where the scope says, and nothing else does.
+	keys, err := store.client.Keys(t.Context(), "*").Result()
+	slices.Sort(keys)
+	want := []string{"sluice:members:p:g:expires", "sluice:members:p:g:last", "sluice:members:p:g:seen", "sluice:members:p:g:status", "worker:connector:a"}
+	if err != nil || !slices.Equal(keys, want) {
+		t.Errorf("keys %q, %v", keys, err)
+	}
+
+	if err := r.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := beat(); !errors.Is(err, membership.ErrUnavailable) {
+		t.Errorf("paused: %v", err)
+	}
+	if err := r.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	// What the paused server had been sent it may answer first.
+	if err := lab.Until(t.Context(), func() (bool, error) { _, err := beat(); return err == nil, nil }); err != nil {
+		t.Fatal(err)
+	}
+	works("after a pause", false)
+
+	if err := r.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := beat(); !errors.Is(err, membership.ErrUnavailable) {
+		t.Errorf("killed: %v", err)
+	}
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := beat(); err != nil {
+		t.Errorf("after a crash: %v", err)
+	}
+
+	if err := r.Wipe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	works("wiped", true)
+
+	if err := store.client.Set(t.Context(), "worker:connector:a", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if members, err := store.Members(t.Context()); !errors.Is(err, membership.ErrForeign) || len(members) != 1 || members[0].Registered {
+		t.Errorf("text at the key: %+v, %v", members, err)
+	}
+	works("overwritten", true)
+	if err := store.client.Set(t.Context(), "sluice:members:p:g:status", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := beat(); !errors.Is(err, membership.ErrForeign) {
+		t.Errorf("another type in the index: %v", err)
+	}
+}

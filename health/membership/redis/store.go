@@ -1,0 +1,261 @@
+// Package redis keeps registrations in Redis, where other programs can read them: the key worker:connector:<id> is JSON
+// that expires with its member's TTL.
+//
+//	{"timestamp": …, "status": "RUNNING", "last_message_at": …, "consumer_lag": …, "id": …, "pipeline": …, "group": …, "ttl_ms": …}
+//
+// Times are milliseconds since 1970 by the server's clock; what is unknown is null. Beside the registrations each scope
+// has an index of four keys, sluice:members:<pipeline>:<group>:…, with names escaped as in URLs: seen and expires (sorted
+// sets of times), status and last (hashes). Nothing is ever found by KEYS or SCAN.
+//
+// Each call is one script, which is atomic and takes the time from the server. A script touches keys of several slots, so
+// Redis Cluster is refused; replicas behind one address are fine. Redis 5 or newer: before, scripts that ask for the time
+// could not write.
+package redis
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"sluice/health/membership"
+)
+
+const (
+	// registration is how the key of a member's registration begins.
+	registration = "worker:connector:"
+	// indexLasts is how long the index stays behind the last member's last beat.
+	indexLasts = 7 * 24 * time.Hour
+	// callTimeout bounds dialing, writing and reading: one call takes no longer than three of it, less if its context says.
+	callTimeout = 2 * time.Second
+	// connections is how many a store has at most: a member beats and looks, one after the other.
+	connections = 2
+	// mostMembers is how many are listed, those first that were seen last: a crash loop may leave many behind.
+	mostMembers = 5000
+	// quoted is how much of a foreign name an error shows.
+	quoted = 100
+)
+
+//go:embed beat.lua
+var beatScript string
+
+//go:embed leave.lua
+var leaveScript string
+
+//go:embed members.lua
+var membersScript string
+
+//go:embed sweep.lua
+var sweepScript string
+
+// Store implements [membership.Store] in Redis.
+type Store struct {
+	client                      *goredis.Client
+	scope                       membership.Scope
+	index                       []string // the keys seen, expires, status, last
+	beat, leave, members, sweep *goredis.Script
+}
+
+var _ membership.Store = (*Store)(nil)
+
+// Open returns the store of a scope. Nothing is connected yet: the error is a mistake in the URL, which it does not quote.
+func Open(address string, scope membership.Scope) (*Store, error) {
+	o, err := goredis.ParseURL(strings.TrimSpace(address))
+	if err != nil || o.Network != "tcp" {
+		return nil, errors.New("the URL of the Redis server cannot be read: rediss://user:password@host:port/database is how it looks, redis:// without TLS")
+	}
+	// No retries, at any level: the next beat is one.
+	o.MaxRetries, o.DialerRetries = -1, 1
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = callTimeout, callTimeout, callTimeout, callTimeout
+	o.ContextTimeoutEnabled = true
+	o.PoolSize, o.MaxActiveConns, o.MinIdleConns = connections, connections, 0
+	o.Protocol, o.DisableIdentity = 2, true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	logging.Disable() // it would write to stderr; what it says is in the errors, too
+	index := "sluice:members:" + url.QueryEscape(scope.Pipeline) + ":" + url.QueryEscape(scope.Group) + ":"
+	return &Store{
+		client: goredis.NewClient(o), scope: scope,
+		index: []string{index + "seen", index + "expires", index + "status", index + "last"},
+		beat:  goredis.NewScript(beatScript), leave: goredis.NewScript(leaveScript),
+		members: goredis.NewScript(membersScript), sweep: goredis.NewScript(sweepScript),
+	}, nil
+}
+
+// Close implements [membership.Store].
+func (s *Store) Close() error { return s.client.Close() }
+
+// entry is the JSON of a registration.
+type entry struct {
+	Timestamp     int64             `json:"timestamp"`
+	Status        membership.Status `json:"status"`
+	LastMessageAt *int64            `json:"last_message_at"`
+	ours
+}
+
+// ours is the part of it that needs no time of the server.
+type ours struct {
+	Lag      *int64 `json:"consumer_lag"`
+	ID       string `json:"id"`
+	Pipeline string `json:"pipeline"`
+	Group    string `json:"group"`
+	TTL      int64  `json:"ttl_ms"`
+}
+
+// Beat implements [membership.Store]. What another program wrote at the registration's key is overwritten.
+func (s *Store) Beat(ctx context.Context, b membership.Beat) (fresh bool, err error) {
+	o := ours{ID: b.ID, Pipeline: s.scope.Pipeline, Group: s.scope.Group, TTL: max(b.TTL.Milliseconds(), 1)}
+	if b.Lag >= 0 {
+		o.Lag = &b.Lag
+	}
+	rest, err := json.Marshal(o)
+	if err != nil {
+		return false, fmt.Errorf("register in Redis: %w", err)
+	}
+	idle := ""
+	if b.Idle >= 0 {
+		idle = strconv.FormatInt(b.Idle.Milliseconds(), 10)
+	}
+	before, err := s.beat.Run(ctx, s.client, append([]string{registration + b.ID}, s.index...),
+		b.ID, string(b.Status), idle, o.TTL, string(rest[1:]), max(indexLasts, b.TTL).Milliseconds()).Text()
+	if err != nil {
+		return false, s.failed("register in Redis", err)
+	}
+	_, err = s.parse(before)
+	return err != nil, nil
+}
+
+// Leave implements [membership.Store].
+func (s *Store) Leave(ctx context.Context, id string) error {
+	err := s.leave.Run(ctx, s.client, append([]string{registration + id}, s.index...), id).Err()
+	return s.failed("unregister from Redis", err)
+}
+
+// Sweep implements [membership.Store].
+func (s *Store) Sweep(ctx context.Context, forget time.Duration) (swept int, err error) {
+	swept, err = s.sweep.Run(ctx, s.client, s.index, registration, forget.Milliseconds()).Int()
+	return swept, s.failed("sweep registrations in Redis", err)
+}
+
+// fields is how many values the script returns for a member.
+const fields = 6
+
+// Members implements [membership.Store], for the mostMembers that were seen last.
+func (s *Store) Members(ctx context.Context) ([]membership.Member, error) {
+	answer, err := s.members.Run(ctx, s.client, s.index, registration, mostMembers).StringSlice()
+	if err != nil {
+		return nil, s.failed("list registrations in Redis", err)
+	}
+	now, err := strconv.ParseInt(answer[0], 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("list registrations in Redis: the server's time is %.*q", quoted, answer[0])
+	}
+	var members []membership.Member
+	var foreign error
+	for row := range slices.Chunk(answer[1:], fields) {
+		m, ok, wrong := s.member(now, row)
+		if ok {
+			members = append(members, m)
+		}
+		if foreign == nil {
+			foreign = wrong
+		}
+	}
+	slices.SortFunc(members, func(a, b membership.Member) int { return cmp.Compare(a.ID, b.ID) })
+	return members, foreign
+}
+
+// member reads what the script returns for one member. wrong says what is not ours; without ok nothing can be said of
+// the member.
+func (s *Store) member(now int64, row []string) (m membership.Member, ok bool, wrong error) {
+	id, seen, status, last, kind, value := row[0], row[1], row[2], row[3], row[4], row[5]
+	at, err := strconv.ParseInt(seen, 10, 64)
+	e, parsed := s.parse(last)
+	name, from, _ := strings.Cut(status, " ")
+	since, unknown := strconv.ParseInt(from, 10, 64)
+	if err != nil || parsed != nil || unknown != nil || e.ID != id || name != string(e.Status) {
+		return m, false, fmt.Errorf("%w: member %.*q in %s and beside it", membership.ErrForeign, quoted, id, s.index[0])
+	}
+	m = membership.Member{
+		Beat: membership.Beat{ID: id, Status: e.Status, Idle: -1, Lag: -1, TTL: time.Duration(e.TTL) * time.Millisecond},
+		Age:  between(at, now), InStatus: between(since, now),
+	}
+	if e.Lag != nil {
+		m.Lag = max(*e.Lag, -1)
+	}
+	if e.LastMessageAt != nil {
+		m.Idle = between(*e.LastMessageAt, now)
+	}
+	switch kind {
+	case "none":
+	case "string":
+		_, err := s.parse(value)
+		m.Registered = err == nil
+		wrong = err
+	default:
+		wrong = errors.New("it is no string")
+	}
+	if wrong != nil {
+		wrong = fmt.Errorf("%w: key %s%.*q: %w", membership.ErrForeign, registration, quoted, id, wrong)
+	}
+	return m, true, wrong
+}
+
+// longest is how many milliseconds a duration can have.
+const longest = int64(1<<63-1) / int64(time.Millisecond)
+
+// between is how much later now is, never negative: a server's clock may be set back.
+func between(then, now int64) time.Duration {
+	return time.Duration(min(max(now-then, 0), longest)) * time.Millisecond
+}
+
+// parse reads the JSON of a registration of this scope. The error does not quote it.
+func (s *Store) parse(text string) (e entry, err error) {
+	if json.Unmarshal([]byte(text), &e) != nil {
+		return e, errors.New("it is not the JSON of a registration")
+	}
+	if e.Pipeline != s.scope.Pipeline || e.Group != s.scope.Group || e.TTL <= 0 || e.TTL > longest ||
+		e.Status != membership.Running && e.Status != membership.ShuttingDown {
+		return e, errors.New("it is not a registration of this pipeline and group")
+	}
+	return e, nil
+}
+
+// failed says what went wrong, by the codes that the server puts before its errors; nil of no error.
+func (s *Store) failed(what string, err error) error {
+	said := ""
+	switch code := code(err); {
+	case err == nil:
+		return nil
+	case code == "WRONGTYPE" || strings.Contains(err.Error(), "WRONGTYPE "): // Redis 6 puts where it was in a script before it
+		return fmt.Errorf("%s: %w: a key that begins with %s is of another type; look at it, and delete it", what,
+			membership.ErrForeign, strings.TrimSuffix(s.index[0], "seen"))
+	case code == "NOAUTH" || code == "WRONGPASS" || code == "NOPERM":
+		said = "; look at user and password, and at what the user may do"
+	case code == "MOVED" || code == "CROSSSLOT" || code == "CLUSTERDOWN":
+		said = "; this is Redis Cluster, which cannot be used: name a server that is no part of one"
+	case code == "READONLY":
+		said = "; this is a replica: name its primary"
+	}
+	return fmt.Errorf("%s: %w%s: %w", what, membership.ErrUnavailable, said, err)
+}
+
+// code is the first word of what the server answered, "" if it did not.
+func code(err error) string {
+	answer, ok := errors.AsType[goredis.Error](err)
+	if !ok {
+		return ""
+	}
+	word, _, _ := strings.Cut(answer.Error(), " ")
+	return word
+}
