@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"sluice/connector"
-	"sluice/idempotency"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/scan"
@@ -105,7 +104,7 @@ func haveRows(ctx context.Context, o *opened, state *deltalog.State, topic strin
 		where = wherever(where, topic, l.Source.ID, l.Source.Offset)
 	}
 	several := topicIDs(state, topic) > 1
-	err := delta.Places(ctx, o.store, state, where, func(rowTopic string, partition int32, offset int64) {
+	err := delta.Places(ctx, o.store, state, where, func(rowTopic string, partition int32, offset int64) error {
 		for _, l := range byPlace[at{partition, offset}] {
 			switch {
 			case rowTopic != topic:
@@ -115,6 +114,7 @@ func haveRows(ctx context.Context, o *opened, state *deltalog.State, topic strin
 				l.state = letterVoid
 			}
 		}
+		return nil
 	})
 	if held, ok := errors.AsType[*connector.HoldError](err); ok {
 		unknown(letters, "the table cannot tell which records it has: "+held.Detail)
@@ -124,27 +124,4 @@ func haveRows(ctx context.Context, o *opened, state *deltalog.State, topic strin
 		return o.failed(err)
 	}
 	return nil
-}
-
-// apart is how far two letters must be from each other so that what lies between them is not read.
-const apart = 100_000
-
-// wherever adds an offset to what is read of a table. They come in order.
-func wherever(all []scan.Where, topic string, partition int32, offset int64) []scan.Where {
-	if n := len(all); n > 0 && all[n-1].Partition == partition && offset-all[n-1].Next < apart {
-		all[n-1].Next = max(all[n-1].Next, offset+1)
-		return all
-	}
-	return append(all, scan.Where{Topic: topic, Partition: partition, From: offset, Next: offset + 1})
-}
-
-// topicIDs counts the topics of a name that a table has positions of.
-func topicIDs(state *deltalog.State, topic string) int {
-	ids := map[idempotency.TopicID]bool{}
-	for appID := range state.Txns {
-		if id, err := idempotency.ParseAppID(appID); err == nil && id.TableID == "" && id.Partition.Topic == topic {
-			ids[id.Partition.TopicID] = true
-		}
-	}
-	return len(ids)
 }

@@ -49,6 +49,7 @@ var layers = map[string][]string{
 	"health/membership/membershiptest": {"health/membership"},
 	"health/membership/postgres":       {"health/membership"},
 	"health/membership/redis":          {"health/membership"},
+	"health/lettercount":               {"classify", "idempotency"},
 	"health/ops":                       {"health"},
 }
 

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"time"
 
 	"sluice/connector/kafka"
+	"sluice/health/lettercount"
 	"sluice/reliability"
+	"sluice/reliability/deadletter"
 	"sluice/sink/delta/objstore"
 )
 
@@ -15,13 +18,23 @@ import (
 type letterWriter struct {
 	*kafka.DeadLetters
 	guard *reliability.Guard
+	rate  *lettercount.Rate
+}
+
+// Write implements [connector.DeadLetters].
+func (w *letterWriter) Write(ctx context.Context, all []deadletter.Letter) error {
+	err := w.DeadLetters.Write(ctx, all)
+	if err == nil {
+		w.rate.Add(time.Now(), len(all))
+	}
+	return err
 }
 
 func (s *system) letterWriter(t *writtenTable, logger *slog.Logger) *letterWriter {
 	guard := reliability.NewGuard("dead_letters", s.config.Guard(), logger, t.metrics)
 	return &letterWriter{kafka.NewDeadLetters(s.client, kafka.DeadLettersConfig{
 		Pipeline: s.config.Pipeline, Topic: s.config.letterTopic, Objects: letterObjects{s.store, t.storing}, Guard: guard,
-	}, logger, t.metrics), guard}
+	}, logger, t.metrics), guard, &s.letterRate}
 }
 
 // letterObjects puts records that are too large for a dead-letter topic into the bucket, below _sluice.

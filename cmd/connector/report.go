@@ -83,6 +83,9 @@ func (s *system) report() health.Report {
 		})
 	}
 	r.Dependencies = s.dependencies()
+	if w := s.letters.Load(); w != nil {
+		r.Letters = w.report()
+	}
 	if s.canary != nil {
 		state := s.canary.State()
 		r.Canary = &state

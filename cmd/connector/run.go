@@ -104,6 +104,11 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 	if err := s.watchDataLoss(lasting, &background); err != nil {
 		return exitError{exitUsage, err}
 	}
+	if config.Health.Enabled { // else nobody could see it
+		if err := s.watchLetters(lasting, &background); err != nil {
+			return exitError{exitUsage, err}
+		}
+	}
 
 	if untilCurrent {
 		if err := s.fix(ctx); err != nil {

@@ -87,23 +87,29 @@ type topicReader struct {
 
 // newTopicReader returns a reader that works until end is called. An answer may take as long as within.
 func newTopicReader(ctx context.Context, c *Config, within time.Duration) (r *topicReader, end func(), err error) {
-	quiet := slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
 	client, err := c.newClient(nil, nil, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	size := int(c.Kafka.Fetch.MaxBytes)
-	log := kafka.NewLog(client, kafka.LogConfig{PartitionBytes: size, MaxBytes: size}, quiet, prometheus.NewRegistry())
+	r, stop := readTopics(ctx, client, kafka.LogConfig{PartitionBytes: size, MaxBytes: size}, c.Guard(), within)
+	return r, func() { stop(); client.Close() }, nil
+}
+
+// readTopics returns a reader that goes through a client of others and works until end is called.
+func readTopics(ctx context.Context, client *kafka.Client, o kafka.LogConfig, patient reliability.Config, within time.Duration) (r *topicReader, end func()) {
+	quiet := slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
+	log := kafka.NewLog(client, o, quiet, prometheus.NewRegistry())
 	reading, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { _ = log.Run(reading) }) // it ends with its context
-	guard := reliability.NewGuard("kafka", c.Guard(), quiet, nil)
+	guard := reliability.NewGuard("kafka", patient, quiet, nil)
 	r = &topicReader{client: client, log: log, within: within, ask: func(question func(context.Context) error) error {
 		asking, cancel := context.WithTimeout(ctx, within)
 		defer cancel()
 		return patience(asking, guard)(question)
 	}}
-	return r, func() { stop(); running.Wait(); client.Close() }, nil
+	return r, func() { stop(); running.Wait() }
 }
 
 // each calls do with every committed record of a partition, in order, until it returns an error, which is returned as it
@@ -114,22 +120,32 @@ func (r *topicReader) each(ctx context.Context, p connector.Partition, do func(*
 	if err != nil {
 		return err
 	}
-	end := bounds.LastStable
-	for at := bounds.LogStart; at < end; {
+	return r.span(ctx, p, bounds.LogStart, bounds.LastStable, do, func(int64) error { return nil })
+}
+
+// span calls do with every committed record of [from, to) of a partition, in order, and passed with the offset up to which
+// that is done, after each answer. An error of theirs ends it and is returned as it is.
+func (r *topicReader) span(ctx context.Context, p connector.Partition, from, to int64, do func(*connector.Record) error, passed func(int64) error) error {
+	defer r.log.Forget(p)
+	for at := from; at < to; {
 		f, err := r.fetch(ctx, p, at)
 		if reasonOf(err) == connector.ReasonBehindLogStart {
+			var bounds connector.Bounds
 			if bounds, err = r.bounds(p); err == nil {
 				at = max(at, bounds.LogStart)
 				continue
 			}
 		}
 		if err == nil {
-			err = r.eachOf(&f, end, do)
+			err = r.eachOf(&f, to, do)
+		}
+		if err == nil {
+			at = f.Next
+			err = passed(min(at, to))
 		}
 		if err != nil {
 			return err
 		}
-		at = f.Next
 	}
 	return nil
 }
@@ -212,8 +228,9 @@ func (r *topicReader) bounds(p connector.Partition) (connector.Bounds, error) {
 func (r *topicReader) fetch(ctx context.Context, p connector.Partition, at int64) (connector.Fetched, error) {
 	r.session++
 	r.log.Fetch(connector.FetchRequest{Position: connector.Position{Partition: p, Next: at, Epoch: -1}, Session: r.session})
-	patience := time.NewTimer(r.within)
+	patience, look := time.NewTimer(r.within), time.NewTicker(time.Second)
 	defer patience.Stop()
+	defer look.Stop()
 	for {
 		select {
 		case f := <-r.log.Fetched():
@@ -221,6 +238,10 @@ func (r *topicReader) fetch(ctx context.Context, p connector.Partition, at int64
 				return f, f.Err
 			}
 			release(&f)
+		case <-look.C: // a refusal does not pass by waiting
+			if trouble, ok := r.log.TroubleOf(p); ok && trouble.Reason == connector.ReasonKafkaDenied {
+				return connector.Fetched{}, trouble.Err
+			}
 		case <-patience.C:
 			err := fmt.Errorf("no records from offset %d on within %v", at, r.within)
 			if trouble, ok := r.log.TroubleOf(p); ok {

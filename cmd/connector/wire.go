@@ -18,6 +18,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/kafka"
 	"sluice/health/canary"
+	"sluice/health/lettercount"
 	"sluice/idempotency"
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
@@ -51,6 +52,8 @@ type system struct {
 	operations   *opslog.Follower
 	canary       *canary.Canary // nil if there is none
 	connector    *connector.Connector
+	letters      atomic.Pointer[letterWatch]    // nil while nobody counts dead letters
+	letterRate   lettercount.Rate               // of those that this member writes
 	refused      atomic.Pointer[connector.Hold] // why the store's self-test does not pass
 }
 

@@ -1,0 +1,422 @@
+package lettercount
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"sluice/classify"
+	"sluice/idempotency"
+)
+
+// Tally is what is known of the letters in some dead-letter topics. It is for one goroutine.
+//
+// Letters are kept in slices of the dead-letter log, so that those that retention takes away are forgotten without reading
+// the others again: a slice is forgotten whole, or read again from where the log starts now.
+type Tally struct {
+	most    int64 // bytes
+	bytes   int64 // of slices and sources
+	dead    map[idempotency.Partition]*deadPartition
+	sources map[idempotency.Partition]*source
+}
+
+// ErrFull says that there are more letters than a tally may keep.
+var ErrFull = errors.New("more dead letters than are kept in memory")
+
+const (
+	// perSlice is how many letters make a slice.
+	perSlice = 1 << 16
+	// mostFresh is how many letters of a source may wait to be judged one by one; with more of them all are judged again.
+	mostFresh = 1 << 16
+	// An entry of a slice and a source take about so much memory beside their offsets.
+	entryBytes, sourceBytes = 160, 512
+)
+
+// New returns a tally that takes about so many bytes at most.
+func New(most int64) *Tally {
+	return &Tally{most: most, dead: map[idempotency.Partition]*deadPartition{}, sources: map[idempotency.Partition]*source{}}
+}
+
+// deadPartition is what was read of a partition of a dead-letter topic: its slices in the order of their offsets.
+type deadPartition struct {
+	slices []*slice
+	open   *slice // that is read into
+	seen   int64  // everything below was read once, so that what is read there again is no news
+}
+
+// slice are the letters at offsets [from, to) of a dead-letter partition.
+type slice struct {
+	from, to int64
+	letters  int
+	bytes    int64
+	pending  map[entry][]int64 // while it is read into
+	sets     map[entry]set
+}
+
+type entry struct {
+	of    *source
+	class classify.Class
+}
+
+// source is a partition that letters are about.
+type source struct {
+	idempotency.Partition
+	judged int64   // its letters below were judged, but for those that are fresh
+	void   set     // of them, those with a row
+	fresh  []int64 // letters below judged that were read since
+	slices int     // that have letters of it
+}
+
+// Span are the offsets [From, To).
+type Span struct{ From, To int64 }
+
+// Keep forgets all dead-letter partitions but those.
+func (t *Tally) Keep(keep func(idempotency.Partition) bool) {
+	for p, d := range t.dead {
+		if !keep(p) {
+			t.drop(d.slices...)
+			delete(t.dead, p)
+		}
+	}
+}
+
+// Missing returns what has to be read of a dead-letter partition whose log has the offsets [start, end) now. What is not
+// there any more is forgotten.
+func (t *Tally) Missing(p idempotency.Partition, start, end int64) (missing []Span) {
+	d := t.dead[p]
+	if d == nil {
+		d = &deadPartition{}
+		t.dead[p] = d
+	}
+	d.open = nil
+	if n := len(d.slices); n > 0 && d.slices[n-1].to > end { // it was truncated: other records may stand there now
+		t.drop(d.slices...)
+		d.slices, d.seen = nil, 0
+	}
+	d.slices = slices.DeleteFunc(d.slices, func(s *slice) bool {
+		gone := s.from < start
+		if gone {
+			t.drop(s)
+		}
+		return gone
+	})
+	at := start
+	for i, s := range d.slices {
+		if s.pending != nil && i < len(d.slices)-1 { // only the last one goes on
+			t.seal(s)
+		}
+		if at < s.from {
+			missing = append(missing, Span{at, s.from})
+		}
+		at = s.to
+	}
+	if at < end {
+		missing = append(missing, Span{at, end})
+	}
+	return missing
+}
+
+// Begin says that a span which is missing is read now.
+func (t *Tally) Begin(p idempotency.Partition, from int64) {
+	d := t.dead[p]
+	if d == nil {
+		return
+	}
+	i := sort.Search(len(d.slices), func(i int) bool { return d.slices[i].from >= from })
+	if i > 0 && d.slices[i-1].to == from && d.slices[i-1].pending != nil {
+		d.open = d.slices[i-1]
+		return
+	}
+	d.open = &slice{from: from, to: from, pending: map[entry][]int64{}}
+	d.slices = slices.Insert(d.slices, i, d.open)
+}
+
+// Add takes a letter of the span that is read: at is its own offset.
+func (t *Tally) Add(p idempotency.Partition, at int64, about idempotency.Coordinates, class classify.Class) {
+	d := t.dead[p]
+	if d == nil || d.open == nil {
+		return
+	}
+	of := t.sources[about.Partition]
+	if of == nil {
+		key := about.Partition
+		key.Cluster, key.Topic = strings.Clone(key.Cluster), strings.Clone(key.Topic) // they share the memory of what was fetched
+		of = &source{Partition: key}
+		t.sources[key] = of
+		t.bytes += sourceBytes
+	}
+	in, cost := entry{of, class}, int64(8)
+	if _, there := d.open.pending[in]; !there {
+		cost += entryBytes
+		of.slices++
+	}
+	d.open.pending[in] = append(d.open.pending[in], about.Offset)
+	d.open.letters++
+	d.open.bytes, t.bytes = d.open.bytes+cost, t.bytes+cost
+	if about.Offset >= of.judged || at < d.seen {
+		return
+	}
+	if of.fresh = append(of.fresh, about.Offset); len(of.fresh) > mostFresh {
+		of.again(0)
+	}
+}
+
+// Passed says that the span was read up to an offset. The error is [ErrFull]: nothing more may be added then.
+func (t *Tally) Passed(p idempotency.Partition, next int64) error {
+	d := t.dead[p]
+	if d == nil || d.open == nil {
+		return fmt.Errorf("partition %v is not read", p)
+	}
+	d.open.to = max(d.open.to, next)
+	d.seen = max(d.seen, next)
+	if d.open.letters >= perSlice {
+		t.seal(d.open)
+		t.Begin(p, d.open.to)
+	}
+	return t.Full()
+}
+
+// Full returns [ErrFull] if nothing more may be added.
+func (t *Tally) Full() error {
+	if t.bytes > t.most {
+		return ErrFull
+	}
+	return nil
+}
+
+// Bytes is about what the letters take in memory.
+func (t *Tally) Bytes() int64 { return t.bytes }
+
+// seal ends a slice: what was read is packed.
+func (t *Tally) seal(s *slice) {
+	s.sets = make(map[entry]set, len(s.pending))
+	bytes := int64(0)
+	for at, offsets := range s.pending {
+		slices.Sort(offsets)
+		s.sets[at] = pack(offsets)
+		bytes += entryBytes + int64(len(s.sets[at].data))
+	}
+	t.bytes += bytes - s.bytes
+	s.bytes, s.pending = bytes, nil
+}
+
+// drop forgets slices, and sources that have no letter any more.
+func (t *Tally) drop(all ...*slice) {
+	for _, s := range all {
+		t.bytes -= s.bytes
+		for at := range s.pending {
+			t.leave(at.of)
+		}
+		for at := range s.sets {
+			t.leave(at.of)
+		}
+	}
+}
+
+func (t *Tally) leave(of *source) {
+	if of.slices--; of.slices == 0 {
+		t.bytes -= sourceBytes + int64(len(of.void.data))
+		delete(t.sources, of.Partition)
+	}
+}
+
+// again has the letters from an offset on judged anew.
+func (s *source) again(from int64) {
+	if from < s.judged {
+		s.judged = from
+		s.fresh = slices.DeleteFunc(s.fresh, func(offset int64) bool { return offset >= from })
+	}
+}
+
+// Topics returns the topics that letters are about, sorted.
+func (t *Tally) Topics() []string {
+	var all []string
+	for p := range t.sources {
+		all = append(all, p.Topic)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Back has the letters of a partition judged anew from an offset on: its position was set back there, and what is read once
+// more may become a row. A row that was found stays.
+func (t *Tally) Back(p idempotency.Partition, to int64) {
+	if s := t.sources[p]; s != nil {
+		s.again(max(to, 0))
+	}
+}
+
+// Again has all letters of a topic judged anew: others changed the rows of its table.
+func (t *Tally) Again(topic string) {
+	for _, s := range t.of(topic) {
+		s.again(0)
+		t.setVoid(s, set{})
+	}
+}
+
+func (t *Tally) setVoid(s *source, v set) {
+	t.bytes += int64(len(v.data) - len(s.void.data))
+	s.void = v
+}
+
+// cursors returns one for each set of letters about a source, from an offset on, tagged with its class.
+func (t *Tally) cursors(s *source, from int64) (all []cursor) {
+	for _, d := range t.dead {
+		for _, part := range d.slices {
+			for _, class := range classes {
+				at := entry{s, class}
+				letters, ok := part.sets[at]
+				if pending := part.pending[at]; len(pending) > 0 {
+					slices.Sort(pending) // in place: the order in which they came does not matter
+					letters, ok = pack(pending), true
+				}
+				if ok {
+					c := letters.from(from)
+					c.tag = int(class)
+					all = append(all, c)
+				}
+			}
+		}
+	}
+	return all
+}
+
+var classes = [...]classify.Class{classify.Transient, classify.Poison, classify.Fatal, classify.Fenced, classify.Canceled}
+
+// Part are letters of one partition to be judged.
+type Part struct {
+	Source  idempotency.Partition
+	Offsets []int64 // ascending
+	// next is where the letters go on that are not judged yet, -1 if these are fresh ones.
+	next int64
+}
+
+// Has tells whether a letter is one of the part.
+func (p *Part) Has(offset int64) bool {
+	_, ok := slices.BinarySearch(p.Offsets, offset)
+	return ok
+}
+
+// Unjudged returns letters about a topic that nobody has judged and that the table is past, most of them at most; nothing
+// if there are none. position is the next offset to read of a partition, 0 if the table has none.
+func (t *Tally) Unjudged(topic string, position func(idempotency.Partition) int64, most int) (parts []Part) {
+	for _, s := range t.of(topic) {
+		if most <= 0 {
+			return parts
+		}
+		at := position(s.Partition)
+		s.again(at) // nobody told that it was set back
+		if len(s.fresh) > 0 {
+			slices.Sort(s.fresh)
+			fresh := slices.Compact(s.fresh)
+			n := min(len(fresh), most)
+			parts = append(parts, Part{s.Partition, slices.Clone(fresh[:n]), -1})
+			if most -= n; most == 0 {
+				return parts
+			}
+		}
+		part := Part{Source: s.Partition, next: at}
+		union(t.cursors(s, s.judged), func(offset int64, _ int) bool {
+			if offset >= at {
+				return false
+			}
+			if len(part.Offsets) == most {
+				part.next = offset
+				return false
+			}
+			part.Offsets = append(part.Offsets, offset)
+			return true
+		})
+		if len(part.Offsets) == 0 {
+			s.judged = at
+			continue
+		}
+		parts = append(parts, part)
+		most -= len(part.Offsets)
+	}
+	return parts
+}
+
+// Judged notes which of a part's letters are void: their records have rows.
+func (t *Tally) Judged(part Part, void []int64) {
+	s := t.sources[part.Source]
+	if s == nil {
+		return
+	}
+	if part.next >= 0 {
+		s.judged = part.next
+	} else {
+		s.fresh = slices.DeleteFunc(s.fresh, part.Has)
+	}
+	if len(void) == 0 {
+		return
+	}
+	slices.Sort(void)
+	var p packer
+	union([]cursor{s.void.from(0), pack(void).from(0)}, func(offset int64, _ int) bool { p.add(offset); return true })
+	t.setVoid(s, p.done())
+}
+
+// Count counts the letters about a topic that stand, by class. A record with letters of several classes counts as the first
+// of them. What was not judged yet counts: ask when nothing is left that is [Tally.Unjudged].
+func (t *Tally) Count(topic string, position func(idempotency.Partition) int64) map[classify.Class]int64 {
+	counts := map[classify.Class]int64{}
+	for _, s := range t.of(topic) {
+		at, void, voids := position(s.Partition), s.void.from(0), 0
+		var stale bool // a letter that is void has gone
+		union(t.cursors(s, 0), func(offset int64, tag int) bool {
+			for void.ok && void.at < offset {
+				stale = true
+				void.next()
+			}
+			is := void.ok && void.at == offset
+			if is {
+				voids++
+				void.next()
+			}
+			if offset < at && !is {
+				counts[classify.Class(tag)]++ //nolint:gosec // it was made of one
+			}
+			return true
+		})
+		if stale || void.ok {
+			t.prune(s)
+		}
+	}
+	return counts
+}
+
+// prune forgets what was found out about letters that are gone.
+func (t *Tally) prune(s *source) {
+	letters := t.cursors(s, 0)
+	var p packer
+	void := s.void.from(0)
+	union(letters, func(offset int64, _ int) bool {
+		for void.ok && void.at < offset {
+			void.next()
+		}
+		if void.ok && void.at == offset {
+			p.add(offset)
+		}
+		return void.ok
+	})
+	t.setVoid(s, p.done())
+}
+
+// of returns the sources of a topic, in some fixed order.
+func (t *Tally) of(topic string) (all []*source) {
+	for p, s := range t.sources {
+		if p.Topic == topic {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b *source) int {
+		if a.ID != b.ID {
+			return int(a.ID) - int(b.ID)
+		}
+		return strings.Compare(a.Cluster+string(a.TopicID[:]), b.Cluster+string(b.TopicID[:]))
+	})
+	return all
+}

@@ -1,0 +1,292 @@
+package lettercount_test
+
+import (
+	"errors"
+	"maps"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sluice/classify"
+	"sluice/health/lettercount"
+	"sluice/idempotency"
+)
+
+func partition(topic string, id int32) idempotency.Partition {
+	return idempotency.Partition{Cluster: "c", Topic: topic, TopicID: idempotency.TopicID{byte(len(topic))}, ID: id}
+}
+
+// written is a letter in a dead-letter partition.
+type written struct {
+	about idempotency.Coordinates
+	class classify.Class
+}
+
+// world is what there is: dead-letter partitions, positions, rows. It counts as the definition says.
+type world struct {
+	dead      map[idempotency.Partition][]written // by offset
+	start     map[idempotency.Partition]int64
+	positions map[idempotency.Partition]int64
+	rows      map[idempotency.Coordinates]bool
+}
+
+func (w *world) position(p idempotency.Partition) int64 { return w.positions[p] }
+
+func (w *world) count(topic string) map[classify.Class]int64 {
+	class := map[idempotency.Coordinates]classify.Class{}
+	for p, all := range w.dead {
+		for _, l := range all[min(w.start[p], int64(len(all))):] {
+			if old, ok := class[l.about]; !ok || l.class < old {
+				class[l.about] = l.class
+			}
+		}
+	}
+	counts := map[classify.Class]int64{}
+	for at, c := range class {
+		if at.Topic == topic && at.Offset < w.positions[at.Partition] && !w.rows[at] {
+			counts[c]++
+		}
+	}
+	return counts
+}
+
+// look brings a tally to what there is now, as a watch does: bytes of the log per answer, letters per judgement.
+func (w *world) look(t rapid.TB, tally *lettercount.Tally, answer int64, most int) {
+	tally.Keep(func(p idempotency.Partition) bool { _, there := w.dead[p]; return there })
+	for p, all := range w.dead {
+		for _, span := range tally.Missing(p, w.start[p], int64(len(all))) {
+			tally.Begin(p, span.From)
+			for at := span.From; at < span.To; {
+				next := min(at+answer, span.To)
+				for ; at < next; at++ {
+					tally.Add(p, at, all[at].about, all[at].class)
+				}
+				if err := tally.Passed(p, next); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	for _, topic := range tally.Topics() {
+		for {
+			parts := tally.Unjudged(topic, w.position, most)
+			if len(parts) == 0 {
+				break
+			}
+			n := 0
+			for _, part := range parts {
+				var void []int64
+				for _, offset := range part.Offsets {
+					n++
+					if offset >= w.positions[part.Source] {
+						t.Fatalf("%v@%d is to be judged, the position is %d", part.Source, offset, w.positions[part.Source])
+					}
+					if w.rows[idempotency.Coordinates{Partition: part.Source, Offset: offset}] {
+						void = append(void, offset)
+					}
+				}
+				tally.Judged(part, void)
+			}
+			if n == 0 || n > most {
+				t.Fatalf("%d letters to judge at once, %d are allowed", n, most)
+			}
+		}
+	}
+}
+
+// TestTally: whatever happens to letters, positions, rows and the log, a tally that followed and one that starts now count
+// what the definition counts.
+func TestTally(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		dead := []idempotency.Partition{partition("dlq", 0), partition("dlq", 1), partition("dlq-2", 0)}
+		sources := []idempotency.Partition{partition("a", 0), partition("a", 1), partition("bb", 0), {Cluster: "c", Topic: "a", TopicID: idempotency.TopicID{9}}}
+		w := &world{
+			dead: map[idempotency.Partition][]written{}, start: map[idempotency.Partition]int64{},
+			positions: map[idempotency.Partition]int64{}, rows: map[idempotency.Coordinates]bool{},
+		}
+		tally := lettercount.New(1 << 20)
+		check := func() {
+			fresh := lettercount.New(1 << 20)
+			answer, most := rapid.Int64Range(1, 20).Draw(t, "answer"), rapid.IntRange(1, 30).Draw(t, "most")
+			w.look(t, fresh, answer, most)
+			w.look(t, tally, answer, most)
+			for _, topic := range []string{"a", "bb"} {
+				want := w.count(topic)
+				for range 2 { // asking changes nothing
+					if d := cmp.Diff(want, tally.Count(topic, w.position)); d != "" {
+						t.Fatalf("%s, followed (-want +got):\n%s", topic, d)
+					}
+				}
+				if d := cmp.Diff(want, fresh.Count(topic, w.position)); d != "" {
+					t.Fatalf("%s, started now (-want +got):\n%s", topic, d)
+				}
+			}
+		}
+		steps := map[string]func(*rapid.T){
+			"letters": func(t *rapid.T) {
+				p, of := rapid.SampledFrom(dead).Draw(t, "dead"), rapid.SampledFrom(sources).Draw(t, "of")
+				first := rapid.Int64Range(0, 60).Draw(t, "first")
+				for i := range rapid.Int64Range(1, 10).Draw(t, "n") {
+					class := classify.Poison
+					if rapid.IntRange(0, 9).Draw(t, "class") == 0 {
+						class = classify.Transient
+					}
+					w.dead[p] = append(w.dead[p], written{idempotency.Coordinates{Partition: of, Offset: first + i*rapid.Int64Range(0, 3).Draw(t, "gap")}, class})
+				}
+			},
+			"commit": func(t *rapid.T) {
+				of := rapid.SampledFrom(sources).Draw(t, "of")
+				for range rapid.IntRange(1, 10).Draw(t, "n") {
+					at := idempotency.Coordinates{Partition: of, Offset: w.positions[of]}
+					w.rows[at] = w.rows[at] || rapid.Bool().Draw(t, "row")
+					w.positions[of]++
+				}
+			},
+			"set back": func(t *rapid.T) {
+				of := rapid.SampledFrom(sources).Draw(t, "of")
+				to := rapid.Int64Range(0, w.positions[of]).Draw(t, "to")
+				tally.Back(of, to)
+				for range rapid.Int64Range(0, w.positions[of]-to).Draw(t, "again") { // rows may be added, none goes
+					at := idempotency.Coordinates{Partition: of, Offset: to}
+					w.rows[at] = w.rows[at] || rapid.Bool().Draw(t, "row")
+					to++
+				}
+				w.positions[of] = to
+			},
+			"rows go": func(t *rapid.T) {
+				topic := rapid.SampledFrom([]string{"a", "bb"}).Draw(t, "topic")
+				maps.DeleteFunc(w.rows, func(at idempotency.Coordinates, _ bool) bool { return at.Topic == topic && at.Offset%2 == 0 })
+				tally.Again(topic)
+			},
+			"retention": func(t *rapid.T) {
+				p := rapid.SampledFrom(dead).Draw(t, "dead")
+				w.start[p] = rapid.Int64Range(w.start[p], int64(len(w.dead[p]))).Draw(t, "start")
+			},
+			"created again": func(t *rapid.T) {
+				i := rapid.IntRange(0, len(dead)-1).Draw(t, "dead")
+				delete(w.dead, dead[i])
+				delete(w.start, dead[i])
+				dead[i].TopicID[1]++
+			},
+			"look": func(*rapid.T) { check() },
+		}
+		t.Repeat(steps)
+		check()
+	})
+}
+
+// TestTallyForgets: what retention takes away is read again only in part, and its memory comes back.
+func TestTallyForgets(t *testing.T) {
+	p, of := partition("dlq", 0), partition("a", 0)
+	tally := lettercount.New(64 << 20)
+	const n = 300_000
+	w := &world{
+		dead: map[idempotency.Partition][]written{}, start: map[idempotency.Partition]int64{},
+		positions: map[idempotency.Partition]int64{of: 10 * n}, rows: map[idempotency.Coordinates]bool{},
+	}
+	for i := range int64(n) {
+		w.dead[p] = append(w.dead[p], written{idempotency.Coordinates{Partition: of, Offset: 7 * i}, classify.Poison})
+	}
+	w.look(t, tally, 1000, 50_000)
+	if got := tally.Count("a", w.position)[classify.Poison]; got != n {
+		t.Errorf("%d", got)
+	}
+	before := tally.Bytes()
+	w.start[p] = 200_000
+	missing := tally.Missing(p, 200_000, n)
+	if read := missing[0].To - missing[0].From; len(missing) != 1 || missing[0].From != 200_000 || read > 1<<17 {
+		t.Errorf("%+v", missing)
+	}
+	w.look(t, tally, 1000, 50_000)
+	w.look(t, tally, 1000, 50_000)
+	if got := tally.Count("a", w.position)[classify.Poison]; got != n-200_000 || tally.Bytes() > before*2/3 {
+		t.Errorf("%d letters, %d bytes of %d", got, tally.Bytes(), before)
+	}
+	w.start[p] = n
+	w.look(t, tally, 1000, 50_000)
+	if got := tally.Count("a", w.position)[classify.Poison]; got != 0 || tally.Bytes() > 1000 {
+		t.Errorf("%d letters, %d bytes", got, tally.Bytes())
+	}
+}
+
+// TestTallyIsFull: whatever letters say they are about, memory is bounded.
+func TestTallyIsFull(t *testing.T) {
+	p := partition("dlq", 0)
+	tally := lettercount.New(1 << 20)
+	tally.Begin(p, 0) // nobody asked what is missing: nothing happens
+	tally.Missing(p, 0, 1<<30)
+	tally.Begin(p, 0)
+	var err error
+	at := int64(0)
+	for ; err == nil && at < 1<<20; at++ {
+		tally.Add(p, at, idempotency.Coordinates{Partition: idempotency.Partition{Topic: "a", ID: int32(at)}, Offset: at}, classify.Poison)
+		err = tally.Passed(p, at+1)
+	}
+	if !errors.Is(err, lettercount.ErrFull) || at > 2000 {
+		t.Errorf("%v after %d letters", err, at)
+	}
+	tally.Missing(p, 1<<20, 1<<30)
+	if err := tally.Full(); err != nil {
+		t.Errorf("the letters are gone: %v", err)
+	}
+}
+
+func TestRate(t *testing.T) {
+	var r lettercount.Rate
+	at := time.Unix(1_700_000_000, 0)
+	for i := range 60 {
+		r.Add(at.Add(time.Duration(i)*10*time.Second), 5)
+	}
+	end := at.Add(590 * time.Second)
+	for _, c := range []struct {
+		after time.Duration
+		want  float64
+	}{{0, 30}, {150 * time.Second, 15}, {5 * time.Minute, 0}, {time.Hour, 0}, {-time.Hour, 0}} {
+		if got := r.PerMinute(end.Add(c.after)); got != c.want {
+			t.Errorf("after %v: %v, want %v", c.after, got, c.want)
+		}
+	}
+}
+
+// BenchmarkMillion reads, judges and counts a million letters, each of them far from the next.
+func BenchmarkMillion(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		gap  int64
+	}{{"sparse", 100_003}, {"dense", 1}} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				p := partition("dlq", 0)
+				tally := lettercount.New(64 << 20)
+				tally.Missing(p, 0, 1e6)
+				tally.Begin(p, 0)
+				for i := range int64(1e6) {
+					tally.Add(p, i, idempotency.Coordinates{Partition: partition("a", int32(i%12)), Offset: i / 12 * c.gap}, classify.Poison)
+					if err := tally.Passed(p, i+1); err != nil {
+						b.Fatal(err)
+					}
+				}
+				position := func(idempotency.Partition) int64 { return 1 << 60 }
+				for parts := tally.Unjudged("a", position, 1<<18); len(parts) > 0; parts = tally.Unjudged("a", position, 1<<18) {
+					for _, part := range parts {
+						tally.Judged(part, nil)
+					}
+				}
+				began := time.Now()
+				if n := tally.Count("a", position)[classify.Poison]; n != 1e6 {
+					b.Fatal(n)
+				}
+				b.ReportMetric(time.Since(began).Seconds()*1000, "ms/count")
+				b.ReportMetric(float64(tally.Bytes()), "bytes")
+				runtime.GC()
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				b.ReportMetric(float64(m.HeapAlloc), "heap-bytes")
+				runtime.KeepAlive(tally)
+			}
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package delta
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"sluice/reliability"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/scan"
+	"sluice/sink/delta/schema"
+)
+
+// Follower follows a table as any reader would, for whoever keeps in mind which records have rows: it tells what happened
+// to rows and positions since it looked last. It is for one goroutine. The store's failures are retried by its guard until
+// ctx ends.
+type Follower struct {
+	store objstore.Store
+	state *deltalog.State // as of the last look, nil before the first one or without a table
+}
+
+// NewFollower returns a follower of the table at the root of store, which need not be there yet.
+func NewFollower(store objstore.Store, guard *reliability.Guard) *Follower {
+	return &Follower{store: retried{store, guard}}
+}
+
+// Change is what happened to a table since the last look.
+type Change struct {
+	// Anew says that nothing is known of what happened, since it was not looked before, the log does not reach back that far,
+	// or another table is in its place.
+	Anew bool
+	// Others says that others than members added or removed rows, or that rows tell their places now and did not, or no longer.
+	Others bool
+	// Back are the appIds whose positions were lower than before at some time, with the lowest that they were.
+	Back map[string]int64
+}
+
+const (
+	// mostFollowed is how many commits are read one by one, and longFollowed after how long the log may have been cleaned up
+	// beyond what is known; with more the table is looked at anew.
+	mostFollowed = 200
+	longFollowed = time.Hour
+)
+
+// Follow looks at the table as of now.
+func (f *Follower) Follow(ctx context.Context) (Change, error) {
+	if f.state == nil || time.Since(f.state.ReadAt) > longFollowed {
+		return f.anew(ctx)
+	}
+	change, s := Change{Back: map[string]int64{}}, f.state
+	for range mostFollowed {
+		at := time.Now()
+		c, err := deltalog.ReadCommit(ctx, f.store, s.Version+1, deltalog.All)
+		if errors.Is(err, objstore.ErrNotFound) {
+			last := *s
+			last.ReadAt = at
+			f.state = &last
+			return change, nil
+		}
+		if err != nil {
+			return change, err
+		}
+		next, err := s.After(c)
+		switch {
+		case err != nil:
+			return change, err
+		case next.Metadata.ID != s.Metadata.ID:
+			return f.anew(ctx)
+		}
+		change.note(s, c)
+		s = next
+	}
+	return f.anew(ctx)
+}
+
+func (f *Follower) anew(ctx context.Context) (Change, error) {
+	s, err := deltalog.Load(ctx, f.store)
+	if errors.Is(err, deltalog.ErrNoTable) {
+		f.state = nil
+		return Change{Anew: true}, nil
+	}
+	if err != nil {
+		return Change{}, err
+	}
+	f.state = s
+	return Change{Anew: true}, nil
+}
+
+// note takes what a commit does to the state before it.
+func (c *Change) note(s *deltalog.State, commit deltalog.Commit) {
+	var own ours
+	info := commit.Info()
+	member := len(info.Sluice) > 0 && json.Unmarshal(info.Sluice, &own) == nil && own.Ranges != nil
+	for _, a := range commit.Actions {
+		switch a := a.(type) {
+		case deltalog.Txn:
+			if before, ok := s.Txns[a.AppID]; ok && a.Version < before.Version {
+				lowest, ok := c.Back[a.AppID]
+				if !ok || a.Version < lowest {
+					c.Back[a.AppID] = a.Version
+				}
+			}
+		case deltalog.Metadata:
+			c.Others = c.Others || tells(a) != tells(s.Metadata)
+		case deltalog.Protocol:
+			c.Others = true
+		case deltalog.Add:
+			c.Others = c.Others || a.DataChange && !member || a.DeletionVector != nil
+		case deltalog.Remove:
+			c.Others = c.Others || a.DataChange
+		}
+	}
+}
+
+// tells says whether a table's rows tell their places.
+func tells(m deltalog.Metadata) bool {
+	columns, err := schema.FromDelta([]byte(m.SchemaString))
+	return err == nil && columns.HasKafkaColumns() == nil
+}
+
+// State is the table as of the last look, nil if there is none.
+func (f *Follower) State() *deltalog.State { return f.state }
+
+// Places is the function of that name as of the last look, with a bound on the memory that data files take.
+func (f *Follower) Places(ctx context.Context, bytes int64, where []scan.Where, each func(topic string, partition int32, offset int64) error) error {
+	if found, ok := deltalog.Hint(ctx, f.store); ok { // else the commits since a checkpoint of long ago are all read
+		f.state = f.state.Know(found)
+	}
+	err := places(ctx, f.store, f.state, bytes, where, each)
+	if err != nil && logMoved(err) {
+		f.state = nil // the next look is one anew
+	}
+	return err
+}
