@@ -45,11 +45,11 @@ var layers = map[string][]string{
 	"sink/offer":                       {"classify", "sink/delta/objstore"},
 	"sink/opslog":                      {"classify", "reliability", "sink/delta/objstore", "sink/offer"},
 	"health/canary":                    {"health"},
+	"health/lettercount":               {"classify", "idempotency"},
 	"health/membership":                {"health", "reliability"},
 	"health/membership/membershiptest": {"health/membership"},
 	"health/membership/postgres":       {"health/membership"},
 	"health/membership/redis":          {"health/membership"},
-	"health/lettercount":               {"classify", "idempotency"},
 	"health/ops":                       {"health"},
 }
 

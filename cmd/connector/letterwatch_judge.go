@@ -36,7 +36,7 @@ func (w *letterWatch) judge(ctx context.Context, o *outlook) {
 		o.notes = append(o.notes, fmt.Sprintf("letters about %d topics that are not there are not counted", strange-mostStrange))
 	}
 	for topic := range o.topics {
-		o.counts[topic] = map[classify.Class]int64{} // until a letter is about it
+		o.counts[topic] = make(map[classify.Class]int64) // until a letter is about it
 	}
 	maps.DeleteFunc(w.followers, func(table string, _ *delta.Follower) bool { return byTable[table] == nil })
 	for _, table := range slices.Sorted(maps.Keys(byTable)) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/classify"
@@ -32,10 +34,9 @@ func (w *letterWatch) Collect(metrics chan<- prometheus.Metric) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for topic, counts := range w.counted {
-		shown := map[classify.Class]int64{classify.Poison: 0} // what letters are of, nearly always
-		for class, n := range counts {
-			shown[class] = n
-		}
+		shown := make(map[classify.Class]int64)
+		shown[classify.Poison] = 0 // what letters are of, nearly always
+		maps.Copy(shown, counts)
 		for class, n := range shown {
 			metrics <- prometheus.MustNewConstMetric(w.descs.unresolved, prometheus.GaugeValue, float64(n), topic, class.String())
 		}

@@ -362,7 +362,7 @@ func (t *Tally) Judged(part Part, void []int64) {
 // Count counts the letters about a topic that stand, by class. A record with letters of several classes counts as the first
 // of them. What was not judged yet counts: ask when nothing is left that is [Tally.Unjudged].
 func (t *Tally) Count(topic string, position func(idempotency.Partition) int64) map[classify.Class]int64 {
-	counts := map[classify.Class]int64{}
+	counts := make(map[classify.Class]int64)
 	for _, s := range t.of(topic) {
 		at, void, voids := position(s.Partition), s.void.from(0), 0
 		var stale bool // a letter that is void has gone

@@ -44,7 +44,7 @@ func (w *world) count(topic string) map[classify.Class]int64 {
 			}
 		}
 	}
-	counts := map[classify.Class]int64{}
+	counts := make(map[classify.Class]int64)
 	for at, c := range class {
 		if at.Topic == topic && at.Offset < w.positions[at.Partition] && !w.rows[at] {
 			counts[c]++
