@@ -14,6 +14,7 @@ import (
 
 	"sluice/classify"
 	"sluice/reliability"
+	"sluice/reliability/pulse"
 )
 
 // Config is what steers the story. cmd/connector fills it from config.yaml, where each key is explained.
@@ -99,6 +100,8 @@ type Connector struct {
 	Pools        Pools
 	Logger       *slog.Logger
 	Metrics      prometheus.Registerer
+	// Loops is where the loops of a run are seen, nil if nobody looks.
+	Loops *pulse.Loops
 
 	status atomic.Pointer[Status]
 }
@@ -208,11 +211,12 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		health:      map[string]*healthFilter{},
 		route:       c.Route,
 		retired:     c.Retire,
+		loops:       c.Loops,
 		newWriter: func(t *tableState, target Target) *writer {
 			w := &writer{
-				table: target.Table, letters: target.Letters, group: c.Group, log: c.Log, kafka: c.Kafka, pipeline: c.Pipeline, member: c.Member,
+				table: outsideTable{target.Table}, letters: outsideLetters(target.Letters), group: c.Group, log: c.Log, kafka: c.Kafka, pipeline: c.Pipeline, member: c.Member,
 				start: map[string]Start{}, rules: map[string]LetterRules{}, floodAllowed: floodAllowed, told: newLetterLog(),
-				out: outcomes, lanes: n, batch: pools.Batch, tell: func() { wake(progress) }, logger: c.Logger.With("table", t.name), metrics: m, wake: make(chan struct{}, 1), state: t,
+				out: outcomes, lanes: n, batch: pools.Batch, tell: func() { wake(progress) }, logger: c.Logger.With("table", t.name), metrics: m, loops: c.Loops, name: t.name, wake: make(chan struct{}, 1), state: t,
 				recollection: newRecollection(target.Duplicates),
 			}
 			if w.recollection != nil {
@@ -220,7 +224,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 			}
 			return w
 		},
-		offsets:  newOffsetKeeper(c.Group, c.OffsetCommitInterval, c.Logger, m),
+		offsets:  newOffsetKeeper(c.Group, c.OffsetCommitInterval, c.Logger, m, c.Loops),
 		publish:  func(s *Status) { c.status.Store(s) },
 		standing: c.Standing,
 		paused:   c.Paused,
@@ -231,7 +235,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 	for id := range n {
 		r.lanes = append(r.lanes, &lane{
 			id: id, in: make(chan laneWork, laneQueue), progress: r.progress, valve: r.valve, blocks: r.blocks, metrics: m,
-			batch: pools.Batch, chunk: &r.chunk,
+			batch: pools.Batch, chunk: &r.chunk, loops: c.Loops,
 			open: map[*tableState]*openChunk{},
 		})
 	}

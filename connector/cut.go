@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"sluice/reliability/pulse"
 )
 
 // full tells whether the batch that fills is as large as a commit may be.
@@ -217,8 +219,11 @@ func (r *reader) drain(ctx context.Context) {
 	}
 	end := time.NewTimer(r.config.Drain)
 	defer end.Stop()
+	turn := time.NewTicker(showEvery)
+	defer turn.Stop()
 	for busy := true; busy; {
 		busy = false
+		r.loop.Turn()
 		for _, t := range r.tables {
 			if reason := r.due(t); reason != "" {
 				r.cut(t, reason)
@@ -237,6 +242,7 @@ func (r *reader) drain(ctx context.Context) {
 		case f := <-r.log.Fetched():
 			newAnswer(f).leave()
 		case <-r.progress:
+		case <-turn.C:
 		case <-end.C:
 			r.logger.WarnContext(ctx, "drain: time is over, the open batch is dropped and will be read again", "after", r.config.Drain)
 			return
@@ -244,6 +250,6 @@ func (r *reader) drain(ctx context.Context) {
 	}
 	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(r.config.Drain-time.Since(began), time.Second))
 	defer cancel()
-	r.offsets.flush(left)
+	r.offsets.flush(pulse.With(left, r.loop))
 	r.logger.InfoContext(ctx, "drained", "after", time.Since(began).Round(time.Millisecond))
 }

@@ -3,11 +3,13 @@ package connector
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"sluice/idempotency"
 	"sluice/reliability/bytepool"
+	"sluice/reliability/pulse"
 )
 
 const (
@@ -59,6 +61,7 @@ type lane struct {
 	metrics  *metrics
 	batch    *bytepool.Pool
 	chunk    *chunkLimit
+	loops    *pulse.Loops
 
 	open map[*tableState]*openChunk
 }
@@ -111,10 +114,14 @@ type filled struct {
 func (f *filled) records() int64 { return f.rows.Load() + f.bad.Load() }
 
 func (l *lane) run(ctx context.Context) {
+	loop := l.loops.Begin("lane " + strconv.Itoa(l.id))
+	defer loop.End()
 	defer l.dropAll()
 	for {
+		loop.Rest()
 		select {
 		case w := <-l.in:
+			loop.Work()
 			switch {
 			case w.block != nil:
 				l.decode(w.block)

@@ -10,6 +10,7 @@ import (
 
 	"sluice/classify"
 	"sluice/reliability"
+	"sluice/reliability/pulse"
 )
 
 // offsetKeeper writes group offsets: a hint for tools, always behind the table. What the reader notes is written at most
@@ -19,6 +20,7 @@ type offsetKeeper struct {
 	every   time.Duration
 	logger  *slog.Logger
 	metrics *metrics
+	loops   *pulse.Loops
 	early   chan struct{}
 
 	mu    sync.Mutex
@@ -31,8 +33,8 @@ type noted struct {
 	batch string
 }
 
-func newOffsetKeeper(g Group, every time.Duration, logger *slog.Logger, m *metrics) *offsetKeeper {
-	return &offsetKeeper{group: g, every: every, logger: logger, metrics: m, early: make(chan struct{}, 1), noted: map[Partition]noted{}}
+func newOffsetKeeper(g Group, every time.Duration, logger *slog.Logger, m *metrics, loops *pulse.Loops) *offsetKeeper {
+	return &offsetKeeper{group: g, every: every, logger: logger, metrics: m, loops: loops, early: make(chan struct{}, 1), noted: map[Partition]noted{}}
 }
 
 // note keeps an offset for the next turn.
@@ -51,15 +53,20 @@ func (k *offsetKeeper) soon() {
 }
 
 func (k *offsetKeeper) run(ctx context.Context) {
+	loop := k.loops.Begin("offsets")
+	defer loop.End()
+	ctx = pulse.With(ctx, loop)
 	turn := time.NewTicker(k.every)
 	defer turn.Stop()
 	for {
+		loop.Rest()
 		select {
 		case <-turn.C:
 		case <-k.early:
 		case <-ctx.Done():
 			return
 		}
+		loop.Work()
 		k.write(ctx)
 	}
 }
@@ -77,7 +84,11 @@ func (k *offsetKeeper) write(ctx context.Context) {
 	for p, o := range all {
 		offsets[p] = o.GroupOffset
 	}
-	if err := k.group.CommitOffsets(ctx, offsets); err != nil {
+	loop := pulse.Of(ctx)
+	loop.Wait()
+	err := k.group.CommitOffsets(ctx, offsets)
+	loop.Done()
+	if err != nil {
 		k.metrics.offsetFailures.Inc()
 		class := classify.Of(err)
 		level := slog.LevelWarn

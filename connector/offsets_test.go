@@ -43,7 +43,7 @@ func lines(out *bytes.Buffer) (all []string) {
 func TestScheduledCheckpointing(t *testing.T) {
 	var out bytes.Buffer
 	g := &writes{}
-	k := newOffsetKeeper(g, time.Second, slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})), newMetrics(nil))
+	k := newOffsetKeeper(g, time.Second, slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})), newMetrics(nil), nil)
 	turn := func(want ...string) {
 		t.Helper()
 		k.write(t.Context())

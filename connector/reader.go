@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"sluice/reliability/pulse"
 )
 
 // A reader knows all claims of this member. It alone moves their offsets: what may be fetched, what is handed over to
@@ -47,6 +49,8 @@ type reader struct {
 	// working ends with the work, launch starts a goroutine that ends with it.
 	working context.Context //nolint:containedctx // of Run, in which the reader lives
 	launch  func(func())
+	loops   *pulse.Loops
+	loop    *pulse.Loop
 
 	// Owned by run:
 	claims   map[Partition]*claim
@@ -115,9 +119,13 @@ const (
 
 // run works until ctx ends or the run is current, then drains.
 func (r *reader) run(ctx context.Context) {
+	r.loop = r.loops.Begin("reader")
+	defer r.loop.End()
+	r.loop.Work() // all the time: it turns at least every showEvery
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		r.loop.Turn()
 		r.pauses()
 		r.handOver()
 		r.pressed = r.pressing()

@@ -12,6 +12,7 @@ import (
 	"sluice/idempotency"
 	"sluice/reliability"
 	"sluice/reliability/deadletter"
+	"sluice/reliability/pulse"
 )
 
 // A recollection is what a table's writer knows of its windows of fingerprints. A window is good for a claim as long as
@@ -122,7 +123,7 @@ func (w *writer) prepare(gaps map[Partition]gap) (Reading, error) {
 	if len(q.Claims) == 0 {
 		return nil, nil //nolint:nilnil // nothing to read is no mistake
 	}
-	table, ok := w.table.(Recaller)
+	table, ok := inside(w.table).(Recaller)
 	if !ok {
 		return nil, Held(ReasonTableUnsupported, "the fingerprints of its rows cannot be read back", nil)
 	}
@@ -139,12 +140,17 @@ func (w *writer) fill(ctx context.Context, gaps map[Partition]gap, read Reading)
 	var entries int64
 	if read != nil {
 		if turns := w.recollection.turns; turns != nil {
-			select {
-			case turns <- struct{}{}:
-				defer func() { <-turns }()
-			case <-ctx.Done():
-				return classify.Mark(context.Cause(ctx), classify.Canceled)
+			if err := outside(ctx, func() error {
+				select {
+				case turns <- struct{}{}:
+					return nil
+				case <-ctx.Done():
+					return classify.Mark(context.Cause(ctx), classify.Canceled)
+				}
+			}); err != nil {
+				return err
 			}
+			defer func() { <-turns }()
 		}
 		type source struct {
 			topic     string
@@ -155,6 +161,7 @@ func (w *writer) fill(ctx context.Context, gaps map[Partition]gap, read Reading)
 			by[source{p.Topic, p.ID}] = g
 		}
 		err := read(ctx, func(rows Recalled) error {
+			pulse.Of(ctx).Turn()
 			g, ok := by[source{rows.Topic, rows.Partition}]
 			if !ok || g.newest == idempotency.Never {
 				return nil
@@ -363,7 +370,10 @@ func (w *writer) ready(ctx context.Context, claims map[Partition]resumeRequest, 
 		delete(result, p)
 	}
 	r.filling.Go(func() {
-		err := w.fill(ctx, gaps, read)
+		loop := w.loops.Begin("filling " + w.name)
+		defer loop.End()
+		loop.Work()
+		err := w.fill(pulse.With(ctx, loop), gaps, read)
 		w.post(func(todo *work) { todo.filled = append(todo.filled, filledWindows{gaps, err}) })
 	})
 	return nil

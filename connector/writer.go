@@ -11,6 +11,7 @@ import (
 	"sluice/classify"
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
+	"sluice/reliability/pulse"
 )
 
 // A writer carries the cuts of one table into its log. It alone looks at the table: resume, START, decide, commit run
@@ -31,6 +32,8 @@ type writer struct {
 	state    *tableState // the reader's; only passed back to it
 	logger   *slog.Logger
 	metrics  *metrics
+	loops    *pulse.Loops
+	name     string // of the table
 
 	floodAllowed func(topic string) bool
 
@@ -151,8 +154,12 @@ func (w *writer) post(add func(*work)) {
 
 // run works until ctx ends.
 func (w *writer) run(ctx context.Context) {
+	loop := w.loops.Begin("writer " + w.name)
+	defer loop.End()
+	ctx = pulse.With(ctx, loop)
 	defer w.recollection.close()
 	for {
+		loop.Work()
 		todo, pause := w.take()
 		w.follow(todo.topics)
 		for _, open := range todo.dropped {
@@ -189,6 +196,7 @@ func (w *writer) run(ctx context.Context) {
 			w.say(ctx, outcome{kind: measured, behind: behind, unknown: !ok})
 			todo.ends = false
 		default:
+			loop.Rest()
 			if !w.sleep(ctx, pause) {
 				return
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"sluice/classify"
+	"sluice/reliability/pulse"
 )
 
 // Config is how patient a guard is. See config.yaml for the defaults.
@@ -85,10 +86,13 @@ func NewGuard(name string, c Config, log *slog.Logger, reg prometheus.Registerer
 func (g *Guard) Backoff() Backoff { return g.backoff }
 
 // Do runs op until it succeeds or returns something else than a Transient error, and returns that. It returns the
-// cause of ctx when ctx ends while it waits.
+// cause of ctx when ctx ends while it waits. All of it is a wait of the loop of ctx, if there is one ([pulse.Of]).
 func (g *Guard) Do(ctx context.Context, op func(context.Context) error) error {
 	g.wants(1)
 	defer g.wants(-1)
+	loop := pulse.Of(ctx)
+	loop.Wait()
+	defer loop.Done()
 	for failures := 1; ; failures++ {
 		err := g.Try(ctx, op)
 		pause := g.backoff.Pause(failures)
@@ -115,6 +119,9 @@ func (g *Guard) Do(ctx context.Context, op func(context.Context) error) error {
 
 // Try runs op once if the breaker lets it. An error while the breaker is open is Transient and says so.
 func (g *Guard) Try(ctx context.Context, op func(context.Context) error) error {
+	loop := pulse.Of(ctx)
+	loop.Wait()
+	defer loop.Done()
 	_, err := g.breaker.Execute(func() (struct{}, error) {
 		round := g.now()
 		err := op(ctx)
@@ -206,10 +213,13 @@ func (g *Guard) changed(_ string, from, to gobreaker.State) {
 	g.log.Warn("circuit breaker", "dependency", g.name, "from", from.String(), "to", to.String())
 }
 
-// Wait pauses for d, or until ctx ends; then it returns the cause.
+// Wait pauses for d, or until ctx ends; then it returns the cause. The loop of ctx, if there is one, waits on purpose.
 func Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
+	loop := pulse.Of(ctx)
+	loop.Wait()
+	defer loop.Done()
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -19,9 +19,11 @@ import (
 	"sluice/connector/kafka"
 	"sluice/health/canary"
 	"sluice/health/lettercount"
+	"sluice/health/liveness"
 	"sluice/idempotency"
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
+	"sluice/reliability/pulse"
 	"sluice/sink/delta/datafile"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
@@ -52,8 +54,10 @@ type system struct {
 	operations   *opslog.Follower
 	canary       *canary.Canary // nil if there is none
 	connector    *connector.Connector
-	letters      atomic.Pointer[letterWatch]    // nil while nobody counts dead letters
-	letterRate   lettercount.Rate               // of those that this member writes
+	letters      atomic.Pointer[letterWatch] // nil while nobody counts dead letters
+	letterRate   lettercount.Rate            // of those that this member writes
+	loops        pulse.Loops
+	watchdog     *liveness.Watchdog
 	refused      atomic.Pointer[connector.Hold] // why the store's self-test does not pass
 }
 
@@ -62,6 +66,7 @@ type wireOptions struct {
 	dial         func(ctx context.Context, network, address string) (net.Conn, error)
 	untilCurrent bool
 	watchEvery   time.Duration // how often topics are looked at
+	stderr       io.Writer     // where goroutines are written down; nil: nowhere
 }
 
 // wire builds a system. Nothing is connected yet; an error is a mistake in the configuration.
@@ -71,6 +76,10 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 		pools:    c.budget.pools(),
 		encoders: datafile.NewShares(c.budget.encoders(runtime.GOMAXPROCS(0))),
 	}
+	if o.stderr == nil {
+		o.stderr = io.Discard
+	}
+	s.watchdog = liveness.NewWatchdog(&s.loops, nil, o.stderr, logger)
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	// What remembers the fingerprints of rows.
@@ -116,6 +125,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 	s.log = kafka.NewLog(s.client, kafka.LogConfig{
 		Memory:   s.pools.Fetch,
 		MaxBytes: int(c.Kafka.Fetch.MaxBytes), MaxWait: c.Kafka.Fetch.MaxWait, Rack: c.Kafka.Rack,
+		Loops: &s.loops,
 	}, logger, s.registry)
 
 	// The story.
@@ -132,7 +142,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 			Member:               memberName(),
 		},
 		Group: s.group, Log: s.log, Kafka: s.asking, Pools: s.pools, Route: s.route, Retire: s.retire, Standing: s.standing, Paused: s.paused, FloodAllowed: s.floodAllowed,
-		Logger: logger, Metrics: s.registry,
+		Logger: logger, Metrics: s.registry, Loops: &s.loops,
 	}
 	if c.Health.Canary.Topic != "" && !o.untilCurrent {
 		if s.canary, err = s.newCanary(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -11,6 +12,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka/recordbatch"
+	"sluice/reliability/pulse"
 )
 
 // fetcher reads from one broker.
@@ -57,9 +59,18 @@ func (l *Log) start(ctx context.Context, g *errgroup.Group, broker int32) {
 
 // fetching sends one request after the other for the partitions in q, until ctx ends.
 func (l *Log) fetching(ctx context.Context, f *fetcher, q *queue, minBytes int, maxWait time.Duration) {
+	name := "fetcher " + strconv.Itoa(int(f.broker))
+	if q == f.tail {
+		name += " tail"
+	}
+	loop := l.cfg.Loops.Begin(name)
+	defer loop.End()
+	ctx = pulse.With(ctx, loop)
 	defer l.abandon(q)
 	var (
 		memory = &lender{pool: l.cfg.Memory, wait: func(n int, held int64) ([]byte, error) {
+			loop.Wait()
+			defer loop.Done()
 			return l.cfg.Memory.GetFirst(ctx, n, held)
 		}}
 		opener  = recordbatch.NewOpener(l.cfg.Limits, memory)
@@ -68,12 +79,15 @@ func (l *Log) fetching(ctx context.Context, f *fetcher, q *queue, minBytes int, 
 		flights []flight
 	)
 	for ctx.Err() == nil {
+		loop.Work()
 		size, throttled := l.front(f, q)
 		if size == 0 {
+			loop.Rest()
 			_ = wait(ctx, q.wake, time.Time{})
 			continue
 		}
 		if throttled > 0 {
+			loop.Rest()
 			_ = sleep(ctx, throttled)
 			continue
 		}
@@ -90,6 +104,7 @@ func (l *Log) fetching(ctx context.Context, f *fetcher, q *queue, minBytes int, 
 		opener.Forget()
 		room.close(err)
 		if idle { // a broker that does not wait is asked no more often than one that does
+			loop.Rest()
 			_ = sleep(ctx, maxWait-time.Since(sent))
 		}
 	}
@@ -103,6 +118,9 @@ func (l *Log) reserve(ctx context.Context, size int, ahead bool, opener *recordb
 		n = max(n, min(n+int64(opener.Expect(size)), pool.Size()/3))
 	}
 	n = min(n, pool.Size())
+	loop := pulse.Of(ctx)
+	loop.Wait()
+	defer loop.Done()
 	if err := pool.Acquire(ctx, n); err != nil {
 		return nil, err
 	}
@@ -170,7 +188,11 @@ func (l *Log) take(q *queue, size int, req *fetchRequest, flights []flight) []fl
 func (l *Log) roundTrip(ctx context.Context, f *fetcher, req *fetchRequest, resp *fetchResponse, opener *recordbatch.Opener,
 	room *room, flights []flight,
 ) (idle bool, err error) {
-	if err := l.client.fetch(ctx, req, resp); err != nil {
+	loop := pulse.Of(ctx)
+	loop.Wait()
+	err = l.client.fetch(ctx, req, resp)
+	loop.Done()
+	if err != nil {
 		l.fetchFailed(ctx, f, flights, err)
 		return false, err
 	}
@@ -191,6 +213,7 @@ func (l *Log) roundTrip(ctx context.Context, f *fetcher, req *fetchRequest, resp
 		if !flight.done {
 			flight.done = true
 			l.settle(f, opener, flight, p, p.index == 0)
+			loop.Turn()
 		}
 	}
 	l.mu.Lock()

@@ -17,6 +17,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/kafka/recordbatch"
 	"sluice/reliability/bytepool"
+	"sluice/reliability/pulse"
 )
 
 // LogConfig says how to read. Zero fields have defaults.
@@ -36,6 +37,8 @@ type LogConfig struct {
 	Rack string
 	// Limits bound what one record batch and one answer may become in memory.
 	Limits recordbatch.Limits
+	// Loops is where the loops that fetch are seen, nil if nobody looks.
+	Loops *pulse.Loops
 }
 
 const (

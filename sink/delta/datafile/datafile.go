@@ -18,6 +18,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"sluice/connector"
+	"sluice/reliability/pulse"
 )
 
 // Options of the encoder. The zero value of each field means its default.
@@ -139,6 +140,7 @@ func encodeAll(ctx context.Context, cols *columns, chunks []chunk, o Options, yi
 		if err := file.add(g); err != nil {
 			return fmt.Errorf("encode data file: %w", err)
 		}
+		pulse.Of(ctx).Turn()
 		o.Progress(chunks[i].pieces, file.size())
 		if i+1 < len(chunks) && file.size() < o.TargetSize && !file.full() {
 			continue

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"math/bits"
+
+	"sluice/reliability/pulse"
 )
 
 // Shares are what row groups are encoded with: as many at the same time as there are, over all tables that have the same
@@ -25,6 +27,9 @@ func NewShares(n int) *Shares {
 // take waits for a share, or for all of them. Whoever has one needs nothing else to come to its end, and only one at a time
 // takes them all.
 func (s *Shares) take(ctx context.Context, all bool) ([]*share, error) {
+	loop := pulse.Of(ctx)
+	loop.Wait()
+	defer loop.Done()
 	n := 1
 	if all {
 		n = cap(s.free)

@@ -1,0 +1,137 @@
+// Package pulse lets the loops of a process be seen: whether each has work, waits for somebody, and turns. It judges
+// nothing; sluice/health/liveness does.
+//
+// A loop says of itself: [Loop.Work] when it takes up work, [Loop.Turn] when a part of it is done, [Loop.Rest] before it
+// waits for more, [Loop.Wait] and [Loop.Done] around what waits on purpose for a dependency, a pool or the clock. That
+// costs a few atomic operations, and none for a record. A nil Loop may be used and does nothing.
+//
+// What a loop calls finds it in the context, so that a guard deep below can say that the loop waits.
+package pulse
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Loops are the loops of a process that run now. The zero value has none; nil has none ever.
+type Loops struct {
+	mu     sync.Mutex
+	newest uint64
+	all    map[*Loop]struct{}
+}
+
+// Begin adds a loop, which rests. Whoever runs it ends it.
+func (l *Loops) Begin(name string) *Loop {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.newest++
+	loop := &Loop{of: l, id: l.newest, name: name}
+	if l.all == nil {
+		l.all = map[*Loop]struct{}{}
+	}
+	l.all[loop] = struct{}{}
+	return loop
+}
+
+// State is how a loop is at one moment.
+type State struct {
+	ID      uint64 // no other loop of the process has it, ever
+	Name    string
+	Working bool   // it has something to do
+	Waiting bool   // for somebody or something outside of the process's loops, on purpose
+	Turns   uint64 // so far; it only grows
+}
+
+// States returns how all loops are, in the order in which they began.
+func (l *Loops) States() []State {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]State, 0, len(l.all))
+	for loop := range l.all {
+		// In this order: a wait that ends in between has turned the loop before it is over.
+		waiting := loop.waits.Load() > 0
+		all = append(all, State{ID: loop.id, Name: loop.name, Working: loop.working.Load(), Waiting: waiting, Turns: loop.turns.Load()})
+	}
+	slices.SortFunc(all, func(a, b State) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// Loop is a goroutine that must keep turning while it has work. Its methods may be called from any goroutine that works
+// for it.
+type Loop struct {
+	of   *Loops
+	id   uint64
+	name string
+
+	working atomic.Bool
+	waits   atomic.Int32
+	turns   atomic.Uint64
+}
+
+// Work says that the loop has something to do from now on. It is a turn, too.
+func (l *Loop) Work() {
+	if l != nil {
+		l.turns.Add(1)
+		l.working.Store(true)
+	}
+}
+
+// Turn says that the loop has done a part of its work.
+func (l *Loop) Turn() {
+	if l != nil {
+		l.turns.Add(1)
+	}
+}
+
+// Rest says that the loop has nothing to do until it says otherwise.
+func (l *Loop) Rest() {
+	if l != nil {
+		l.working.Store(false)
+	}
+}
+
+// Wait says that the loop waits on purpose, until [Loop.Done] is called as often as Wait was. Not for what waits for
+// another loop of the process: if that one does not turn, both of them stand still.
+func (l *Loop) Wait() {
+	if l != nil {
+		l.waits.Add(1)
+	}
+}
+
+// Done ends a [Loop.Wait].
+func (l *Loop) Done() {
+	if l != nil {
+		l.turns.Add(1)
+		l.waits.Add(-1)
+	}
+}
+
+// End takes the loop out of the sight of others.
+func (l *Loop) End() {
+	if l == nil {
+		return
+	}
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	delete(l.of.all, l)
+}
+
+type key struct{}
+
+// With returns a context for what a loop calls.
+func With(ctx context.Context, l *Loop) context.Context { return context.WithValue(ctx, key{}, l) }
+
+// Of returns the loop on whose behalf something is called; nil if it is none, which may be used as any other.
+func Of(ctx context.Context) *Loop {
+	l, _ := ctx.Value(key{}).(*Loop)
+	return l
+}
