@@ -4,7 +4,6 @@ package health
 
 import (
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -134,28 +133,6 @@ func (r Report) Ready() error {
 		return ErrNotJoined
 	case !r.Resumed:
 		return ErrNotResumed
-	}
-	return nil
-}
-
-// Loop is a loop of the process that must keep turning while it has work.
-type Loop struct {
-	Name    string
-	Working bool      // it has something to do that does not wait for a dependency
-	Held    bool      // it waits on purpose, for a dependency or an operator
-	Tick    time.Time // when it last turned
-}
-
-// Stalled is how long a loop with work may stand still before a restart is the better choice.
-const Stalled = time.Minute
-
-// Live says why the process should be restarted, nil if it should not. Lag, Kafka and the store never count: a restart
-// mends none of them.
-func Live(now time.Time, loops ...Loop) error {
-	for _, l := range loops {
-		if still := now.Sub(l.Tick); l.Working && !l.Held && still >= Stalled {
-			return fmt.Errorf("loop %s has work and has not turned for %s", l.Name, still.Round(time.Second))
-		}
 	}
 	return nil
 }

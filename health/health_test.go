@@ -2,9 +2,7 @@ package health_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
-	"time"
 
 	"sluice/health"
 )
@@ -54,33 +52,5 @@ func TestLag(t *testing.T) {
 	}
 	if got := r.TotalLag(); got != 7 {
 		t.Errorf("total %d", got)
-	}
-}
-
-func TestLive(t *testing.T) {
-	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	at := func(ago time.Duration) time.Time { return now.Add(-ago) }
-	for _, c := range []struct {
-		name string
-		loop health.Loop
-		dead bool
-	}{
-		{"turns", health.Loop{Working: true, Tick: at(0)}, false},
-		{"nearly stalled", health.Loop{Working: true, Tick: at(health.Stalled - 1)}, false},
-		{"stalled", health.Loop{Working: true, Tick: at(health.Stalled)}, true},
-		{"nothing to do", health.Loop{Tick: at(time.Hour)}, false},
-		{"held", health.Loop{Working: true, Held: true, Tick: at(time.Hour)}, false},
-	} {
-		err := health.Live(now, health.Loop{Working: true, Tick: now}, c.loop)
-		if (err != nil) != c.dead {
-			t.Errorf("%s: %v", c.name, err)
-		}
-	}
-	if err := health.Live(now, health.Loop{Name: "writer", Working: true, Tick: at(90 * time.Second)}); err == nil ||
-		!strings.Contains(err.Error(), "loop writer has work and has not turned for 1m30s") {
-		t.Error(err)
-	}
-	if err := health.Live(now); err != nil {
-		t.Error(err)
 	}
 }

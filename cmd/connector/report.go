@@ -132,12 +132,3 @@ func (s *system) dependencies() (all []health.Dependency) {
 	}
 	return all
 }
-
-// live says why the process should be restarted: its reader does not turn any more.
-func (s *system) live() error {
-	st := s.connector.Status()
-	if st.At.IsZero() { // not started yet
-		return nil
-	}
-	return health.Live(time.Now(), health.Loop{Name: "reader", Working: true, Tick: st.At})
-}

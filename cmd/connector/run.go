@@ -40,7 +40,7 @@ end offsets of its start: exit code 0, or 1 if a partition holds.`,
 			if err != nil {
 				return exitError{exitUsage, err}
 			}
-			return runConnector(cmd.Context(), config, wireOptions{untilCurrent: untilCurrent}, logger)
+			return runConnector(cmd.Context(), config, wireOptions{untilCurrent: untilCurrent, stderr: c.stderr}, logger)
 		},
 	}
 	c.configFlag(cmd)
@@ -71,8 +71,9 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer background.Wait()
 	defer end()
+	background.Go(func() { s.watchdog.Run(lasting) })
 	if config.Health.Enabled {
-		server := ops.NewServer(config.Health.Listen, s.report, s.live, s.registry, logger)
+		server := ops.NewServer(config.Health.Listen, s.report, s.watchdog.Live, s.registry, logger)
 		s.registry.MustRegister(ops.NewCollector(s.report))
 		address, err := server.Listen(ctx)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"sluice/idempotency"
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
+	"sluice/reliability/pulse"
 )
 
 // Pipeline is the pipeline of all members.
@@ -69,7 +70,12 @@ type World struct {
 	Positions func() map[string]int64
 	Next      func() int
 
+	// Wedged says that members are expected to stand still; else that is a violation.
+	Wedged bool
+
 	late    sync.WaitGroup
+	mu      sync.Mutex
+	stalls  []string
 	members []*Process
 	born    int
 }
@@ -94,6 +100,7 @@ type Process struct {
 	Connector *connector.Connector
 	Metrics   *prometheus.Registry
 	Memory    *idempotency.Memory // of fingerprints; nil without Twins
+	Loops     *pulse.Loops
 	crash     func()
 	end       func()
 	stop      context.CancelFunc
@@ -121,7 +128,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 	w.born++
 	ctx, cancel := context.WithCancel(ctx)
 	p := &Process{
-		Name: fmt.Sprintf("m%d", w.born), stop: cancel, done: make(chan struct{}), Metrics: prometheus.NewRegistry(),
+		Name: fmt.Sprintf("m%d", w.born), stop: cancel, done: make(chan struct{}), Metrics: prometheus.NewRegistry(), Loops: &pulse.Loops{},
 	}
 	p.Member = w.Broker.NewMember(context.WithoutCancel(ctx))
 	p.Table = &Table{Log: w.Log, Member: p.Name, Chance: w.Chance, Late: &w.late, Broken: w.Broken, Trace: w.Trace, Odd: w.unfit, Together: w.Together}
@@ -189,7 +196,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 			UntilCurrent:         w.UntilCurrent,
 			Member:               p.Name,
 		},
-		Group: p.Member, Log: p.Member, Paused: paused, FloodAllowed: w.Allowed, Logger: logger, Metrics: p.Metrics,
+		Group: p.Member, Log: p.Member, Paused: paused, FloodAllowed: w.Allowed, Logger: logger, Metrics: p.Metrics, Loops: p.Loops,
 		Pools: connector.Pools{Fetch: p.Member.Memory, Batch: bytepool.New(w.Batch)},
 		Route: func(topic string) (connector.TopicConfig, connector.Target, bool) {
 			if topic == Topic {
@@ -212,6 +219,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 		}, slog.New(slog.DiscardHandler), nil),
 	}
 	w.members = append(w.members, p)
+	go w.watch(p)
 	go func() {
 		defer close(p.done)
 		select {

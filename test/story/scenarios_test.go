@@ -26,7 +26,12 @@ func seeded(t *testing.T, seed uint64, partitions int, play func(t *testing.T, w
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := story.NewWorld(seed, partitions)
-		defer w.Close()
+		defer func() {
+			w.Close()
+			for _, s := range w.Stalls() {
+				t.Error(s)
+			}
+		}()
 		play(t, w)
 	})
 }

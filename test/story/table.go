@@ -16,6 +16,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/reliability/pulse"
 )
 
 // Source identifies a row by where it stems from.
@@ -142,6 +143,9 @@ func (t *Table) Kill() {
 }
 
 func (t *Table) step(ctx context.Context, name string) error {
+	loop := pulse.Of(ctx) // what is in step waits for the store
+	loop.Wait()
+	defer loop.Done()
 	if err := t.Chance.Pause(ctx, 200*time.Millisecond); err != nil {
 		return classify.Mark(err, classify.Canceled)
 	}

@@ -1,0 +1,102 @@
+package liveness
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	// Touched is how often the file is written while the process is alive.
+	Touched = 5 * time.Second
+	// Stale is how old the file may be: two writes may be missed.
+	Stale = 3 * Touched
+)
+
+// File says that a process is alive: it is there, and the time in it is of now. A nil File does nothing.
+type File struct{ path string }
+
+// NewFile returns the file at path, nil if that is empty. One process may have it.
+func NewFile(path string) *File {
+	if path == "" {
+		return nil
+	}
+	return &File{path}
+}
+
+// Touch writes the file anew, with the time now. It appears as a whole; what a link of its name points to is never
+// written to.
+func (f *File) Touch(now time.Time) (err error) {
+	if f == nil {
+		return nil
+	}
+	next := filepath.Join(filepath.Dir(f.path), "."+filepath.Base(f.path)+".new")
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a process that was killed
+		return fmt.Errorf("liveness file: %w", err)
+	}
+	out, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // it tells nothing secret
+	if err != nil {
+		return fmt.Errorf("liveness file: %w", err)
+	}
+	_, err = io.WriteString(out, now.UTC().Format(time.RFC3339Nano)+"\n")
+	if err = errors.Join(err, out.Close()); err == nil {
+		err = os.Rename(next, f.path)
+	}
+	if err != nil {
+		return fmt.Errorf("liveness file: %w", errors.Join(err, os.Remove(next)))
+	}
+	return nil
+}
+
+// Remove deletes the file, if it is there.
+func (f *File) Remove() error {
+	if f == nil {
+		return nil
+	}
+	if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("liveness file: %w", err)
+	}
+	return nil
+}
+
+// Fresh says why the file at path does not show a process that is alive, nil if it does. A time that is as far ahead of
+// now as a stale one is behind is none: a clock that was set back must not keep a dead process alive. A living one has
+// written the file anew by then.
+func Fresh(path string, now time.Time) error {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("no file %s: the process is not alive, has ended or has not begun", path)
+	case err != nil:
+		return fmt.Errorf("liveness file: %w", err)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no regular file", path)
+	}
+	in, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("no file %s: the process is not alive any more", path)
+	}
+	if err != nil {
+		return fmt.Errorf("liveness file: %w", err)
+	}
+	defer func() { _ = in.Close() }() // read only
+	text, err := io.ReadAll(io.LimitReader(in, 100))
+	if err != nil {
+		return fmt.Errorf("liveness file: %w", err)
+	}
+	at, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(text)))
+	if err != nil {
+		return fmt.Errorf("%s does not hold a time: it is no liveness file", path)
+	}
+	switch age := now.Sub(at); {
+	case age > Stale:
+		return fmt.Errorf("%s is old: written %s ago, and a process that is alive writes it every %s", path, age.Round(time.Second), Touched)
+	case age < -Stale:
+		return fmt.Errorf("%s is of the future, by %s: the clock was set back, and no process that is alive has written it since", path, -age.Round(time.Second))
+	}
+	return nil
+}

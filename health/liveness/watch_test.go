@@ -1,0 +1,141 @@
+package liveness_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sluice/health/liveness"
+	"sluice/reliability/pulse"
+)
+
+// TestStates is the table of what makes a loop a stalled one, after a minute in which it did the same all the time.
+func TestStates(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		working, waiting bool
+		turns            uint64 // at each look
+		stalled          bool
+	}{
+		{"works and turns", true, false, 1, false},
+		{"works and does not turn", true, false, 0, true},
+		{"has nothing to do", false, false, 0, false},
+		{"waits on purpose", true, true, 0, false},
+		{"waits and has nothing to do", false, true, 0, false},
+	} {
+		var w liveness.Watch
+		now := time.Now()
+		state := pulse.State{ID: 1, Name: "lane 0", Working: c.working, Waiting: c.waiting}
+		w.Look(now, []pulse.State{state})
+		for range 59 {
+			now, state.Turns = now.Add(time.Second), state.Turns+c.turns
+			if got := w.Look(now, []pulse.State{state}); got != nil {
+				t.Fatalf("%s: stalled before its time: %v", c.name, got)
+			}
+		}
+		now, state.Turns = now.Add(time.Second), state.Turns+c.turns
+		var want []liveness.Stall
+		if c.stalled {
+			want = []liveness.Stall{{Loop: "lane 0", For: time.Minute}}
+		}
+		if diff := cmp.Diff(want, w.Look(now, []pulse.State{state})); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+}
+
+// TestAPause: what the watch itself did not see does not count, however often it happens.
+func TestAPause(t *testing.T) {
+	var w liveness.Watch
+	now := time.Now()
+	busy := []pulse.State{{ID: 1, Name: "reader", Working: true}}
+	w.Look(now, busy)
+	for range 29 {
+		now = now.Add(90 * time.Second) // SIGSTOP, a machine that moves, a laptop that sleeps
+		if got := w.Look(now, busy); got != nil {
+			t.Fatalf("stalled by a pause: %v", got)
+		}
+	}
+	if got := w.Look(now.Add(-time.Hour), busy); got != nil { // not by a monotonic clock
+		t.Fatalf("stalled by a clock that was set back: %v", got)
+	}
+	now = now.Add(-time.Hour)
+	for range 2 {
+		now = now.Add(time.Second)
+		w.Look(now, busy)
+	}
+	if got := w.Look(now, busy); len(got) != 1 {
+		t.Error("a loop that stands still for good is not found")
+	}
+}
+
+func TestTheLongestFirst(t *testing.T) {
+	var w liveness.Watch
+	now := time.Now()
+	all := []pulse.State{{ID: 1, Name: "reader", Working: true}, {ID: 2, Name: "lane 1", Working: true}, {ID: 3, Name: "lane 0"}}
+	w.Look(now, all)
+	all[0].Turns++ // a moment later than the lane
+	var got []liveness.Stall
+	for range 65 {
+		now = now.Add(time.Second)
+		got = w.Look(now, all)
+	}
+	want := []liveness.Stall{{Loop: "lane 1", For: 65 * time.Second}, {Loop: "reader", For: 64 * time.Second}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got := w.Look(now, all[2:]); got != nil { // they have ended
+		t.Error(got)
+	}
+}
+
+// TestAnyHistory: whatever loops do and however late the looks come, a loop is stalled if and only if it worked, waited for
+// nobody and did not turn during looks that are worth a minute.
+func TestAnyHistory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var w liveness.Watch
+		now := time.Now()
+		states := []pulse.State{{ID: 1, Name: "a"}, {ID: 2, Name: "b"}}
+		still := map[string]time.Duration{}
+		w.Look(now, states)
+		for range rapid.IntRange(1, 400).Draw(t, "looks") {
+			step := rapid.SampledFrom([]time.Duration{0, time.Second, time.Second, time.Second, 2 * time.Second, time.Hour}).Draw(t, "step")
+			now = now.Add(step)
+			for i := range states {
+				s := &states[i]
+				turned := false
+				switch rapid.IntRange(0, 60).Draw(t, "what") {
+				case 0:
+					s.Turns, turned = s.Turns+1, true
+				case 1:
+					s.Working = !s.Working
+				case 2:
+					s.Waiting = !s.Waiting
+				default: // as before
+				}
+				if still[s.Name] += min(step, 2*time.Second); turned || !s.Working || s.Waiting {
+					still[s.Name] = 0
+				}
+			}
+			var want []string
+			for _, s := range states {
+				if still[s.Name] >= time.Minute {
+					want = append(want, s.Name)
+				}
+			}
+			var got []string
+			for _, s := range w.Look(now, states) {
+				if got = append(got, s.Loop); s.For != still[s.Loop] {
+					t.Fatalf("%s for %v, want %v", s.Loop, s.For, still[s.Loop])
+				}
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatal(diff)
+			}
+		}
+	})
+}

@@ -1,0 +1,150 @@
+package liveness
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/reliability/pulse"
+)
+
+// Watchdog looks at the loops of a process all the time and says what it finds: to [Watchdog.Live], in the log, and in a
+// file.
+type Watchdog struct {
+	loops *pulse.Loops
+	file  *File
+	dump  io.Writer
+	log   *slog.Logger
+
+	watch   Watch
+	verdict atomic.Pointer[verdict]
+	changed chan struct{} // between alive and not; has room for one word
+
+	// Owned by who tells:
+	stalled time.Time // since when it was told that the process is not alive; zero while it is
+	failed  bool      // the file could not be written the last time
+}
+
+// verdict is what the last look found.
+type verdict struct{ err error }
+
+// NewWatchdog returns a watchdog of loops. file is kept while the process is alive, nil keeps none. What all goroutines do
+// is written to dump when a loop stalls.
+func NewWatchdog(loops *pulse.Loops, file *File, dump io.Writer, log *slog.Logger) *Watchdog {
+	return &Watchdog{loops: loops, file: file, dump: dump, log: log, changed: make(chan struct{}, 1)}
+}
+
+// Live says why the process should be restarted, nil if it should not: what the last look found. It never waits.
+func (w *Watchdog) Live() error {
+	if v := w.verdict.Load(); v != nil {
+		return v.err
+	}
+	return nil
+}
+
+// Run looks until ctx ends, and deletes the file then. Looking never waits for anything: what may (the log, the file) is
+// done beside it, so that the probe over HTTP tells the truth even if the standard error is blocked.
+func (w *Watchdog) Run(ctx context.Context) {
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	telling.Go(func() { w.tell(ctx) })
+	turn := time.NewTicker(Every)
+	defer turn.Stop()
+	for {
+		w.look()
+		select {
+		case <-turn.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *Watchdog) look() {
+	before := w.Live()
+	now := reason(w.watch.Look(time.Now(), w.loops.States()))
+	w.verdict.Store(&verdict{now})
+	if (before == nil) != (now == nil) {
+		select {
+		case w.changed <- struct{}{}:
+		default: // it will look anyway
+		}
+	}
+}
+
+// tell keeps the file, and logs what changes.
+func (w *Watchdog) tell(ctx context.Context) {
+	turn := time.NewTicker(Touched)
+	defer turn.Stop()
+	defer w.remove(ctx)
+	for {
+		switch err := w.Live(); {
+		case err != nil && w.stalled.IsZero():
+			w.stalled = time.Now()
+			w.remove(ctx)
+			w.log.ErrorContext(ctx, "Liveness check FAILED", "reason", err.Error())
+			w.dumpGoroutines(ctx)
+		case err == nil && !w.stalled.IsZero():
+			w.log.InfoContext(ctx, "Liveness check passed again", "after", time.Since(w.stalled).Round(time.Second))
+			w.stalled = time.Time{}
+			fallthrough
+		case err == nil:
+			w.touch(ctx)
+		}
+		select {
+		case <-turn.C:
+		case <-w.changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// touch keeps the file fresh. A probe that finds it old restarts the process, so failing is worth a line, once.
+func (w *Watchdog) touch(ctx context.Context) {
+	err := w.file.Touch(time.Now())
+	switch {
+	case err != nil && !w.failed:
+		w.log.WarnContext(ctx, "the liveness file cannot be written: a probe that looks at it will fail", "err", err)
+	case err == nil && w.failed:
+		w.log.InfoContext(ctx, "the liveness file is written again")
+	}
+	w.failed = err != nil
+}
+
+func (w *Watchdog) remove(ctx context.Context) {
+	if err := w.file.Remove(); err != nil {
+		w.log.WarnContext(ctx, "the liveness file cannot be deleted; it is old soon", "err", err)
+	}
+}
+
+func (w *Watchdog) dumpGoroutines(ctx context.Context) {
+	if _, err := w.dump.Write(Goroutines(dumpBytes)); err != nil {
+		w.log.WarnContext(ctx, "the goroutines cannot be written down", "err", err)
+	}
+}
+
+// Enforce ends a process that was told to stop and does not: a loop that does not turn must not need a SIGKILL. From the
+// end of stop on it waits for so long, until ended is closed; then it writes down what all goroutines do, deletes the
+// file and calls exit.
+func (w *Watchdog) Enforce(stop context.Context, within time.Duration, ended <-chan struct{}, exit func()) {
+	select {
+	case <-stop.Done():
+	case <-ended:
+		return
+	}
+	over := time.NewTimer(within)
+	defer over.Stop()
+	select {
+	case <-ended:
+	case <-over.C:
+		ctx := context.WithoutCancel(stop)
+		w.log.ErrorContext(ctx, "told to stop, and does not end: the process is ended", "after", within)
+		w.dumpGoroutines(ctx)
+		w.remove(ctx)
+		exit()
+	}
+}

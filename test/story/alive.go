@@ -1,0 +1,42 @@
+package story
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"sluice/health/liveness"
+)
+
+// Stalls returns the loops of members that were not alive, though nobody expected it. They are violations, too.
+func (w *World) Stalls() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.stalls)
+}
+
+// watch looks at the loops of a process until it has ended, as its liveness check does. Whatever happens to a member,
+// nobody may restart it for that.
+func (w *World) watch(p *Process) {
+	var watch liveness.Watch
+	told := map[string]bool{}
+	turn := time.NewTicker(liveness.Every)
+	defer turn.Stop()
+	for {
+		select {
+		case <-p.done:
+			return
+		case <-turn.C:
+		}
+		for _, s := range watch.Look(time.Now(), p.Loops.States()) {
+			if !told[s.Loop] && !w.Wedged {
+				told[s.Loop] = true
+				said := fmt.Sprintf("%s: loop %s has work and has not turned for %v", p.Name, s.Loop, s.For)
+				w.Broker.blame("%s", said)
+				w.mu.Lock()
+				w.stalls = append(w.stalls, said)
+				w.mu.Unlock()
+			}
+		}
+	}
+}
