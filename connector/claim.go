@@ -10,6 +10,7 @@ import (
 // A claim is a partition that this member works on. Owned by the reader.
 type claim struct {
 	Partition
+	since   time.Time // this member has it
 	table   *tableState
 	refuse  Refusals
 	lane    *lane

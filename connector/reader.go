@@ -202,7 +202,7 @@ func (r *reader) assign(a Assignment) {
 		}
 		conf := r.feeding[p.Topic]
 		c := &claim{
-			Partition: p, table: t, refuse: conf.Refuse, health: r.health[p.Topic], letters: conf.Letters != nil,
+			Partition: p, since: time.Now(), table: t, refuse: conf.Refuse, health: r.health[p.Topic], letters: conf.Letters != nil,
 			lane: r.leastLoaded(), state: resuming, position: -1, target: -1,
 		}
 		r.end(c) // gives it its first session

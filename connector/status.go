@@ -23,12 +23,14 @@ type Status struct {
 type ClaimStatus struct {
 	Partition Partition
 	Table     string
-	State     string
-	Position  int64 // in the table
-	Next      int64 // read so far
-	End       int64 // last stable offset
-	Lag       int64 // End - Position
-	Hold      *Hold
+	// Since is when this member got it: a claim that comes back is another one.
+	Since    time.Time
+	State    string
+	Position int64 // in the table
+	Next     int64 // read so far
+	End      int64 // last stable offset
+	Lag      int64 // End - Position
+	Hold     *Hold
 	// Consumed is the next offset behind the records that are in the table, or that the open batch or the cut on its way has
 	// as rows. What waits for a lane is not, nor what lies behind a record that will hold the claim.
 	Consumed int64
@@ -66,7 +68,7 @@ func (r *reader) show() {
 	for _, p := range slices.SortedFunc(maps.Keys(r.claims), comparePartitions) {
 		c := r.claims[p]
 		cs := ClaimStatus{
-			Partition: p, Table: c.table.name, State: c.state.String(), Position: c.position, Next: c.next, End: c.bounds.LastStable, Hold: c.hold,
+			Partition: p, Table: c.table.name, Since: c.since, State: c.state.String(), Position: c.position, Next: c.next, End: c.bounds.LastStable, Hold: c.hold,
 			Consumed: c.consumed(), Waiting: waiting[c.table], Every: c.table.limits.Every,
 			Oldest: stamped(c.oldest()), Newest: stamped(c.newest), LastRecord: c.last,
 		}

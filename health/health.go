@@ -10,12 +10,13 @@ import (
 // Status sums a connector up in one word.
 type Status string
 
-// The statuses. Held comes last: a connector that drains or starts is not judged by its holds.
+// The statuses, the first that fits. Held comes late: a connector that drains or starts is not judged by its holds.
 const (
-	Draining Status = "draining" // asked to stop, bringing the open batch to the table
-	Starting Status = "starting" // not in the group, or positions not read from the table yet
-	Held     Status = "held"     // at least one partition stands still, and says why
-	OK       Status = "ok"
+	Draining  Status = "draining"  // asked to stop, bringing the open batch to the table
+	Starting  Status = "starting"  // not in the group, or positions not read from the table yet
+	Unhealthy Status = "unhealthy" // the lag is too high, or rises; Report.Lag says which
+	Held      Status = "held"      // at least one partition stands still, and says why
+	OK        Status = "ok"
 )
 
 // Report is what a connector says about itself at one moment. Its slices are not changed afterwards.
@@ -64,9 +65,13 @@ type Partition struct {
 	End int64
 	// Table is the path of the table that it feeds.
 	Table string
-	// Verdict and what follows are of the last look at its lag, "" and nil before the first one.
+	// Verdict and Level are of the last look at its lag, "" before the first one.
 	Verdict Verdict
 	Level   Level
+	// Adjusted is the lag that readiness goes by, of the last look: rows of an open batch count as consumed while it is not
+	// overdue. nil if unknown.
+	Adjusted   *int64
+	Thresholds LagThresholds
 	// Freshness is how old the oldest record is that is not in the table, in seconds, by its timestamp; 0 if all are in
 	// it, nil if unknown.
 	Freshness *float64
@@ -110,6 +115,8 @@ func (r Report) Status() Status {
 		return Draining
 	case !r.Joined || !r.Resumed:
 		return Starting
+	case r.Lag != nil && !r.Lag.Healthy:
+		return Unhealthy
 	case len(r.Holds) > 0:
 		return Held
 	}
@@ -123,8 +130,8 @@ var (
 	ErrNotResumed = errors.New("not resumed: positions are not read from the table yet")
 )
 
-// Ready says why the connector is not ready, nil if it is. Holds do not count: a restart or another member would meet
-// the same hold, and the other partitions go on.
+// Ready says why the connector is not ready, nil if it is. An unhealthy lag is an [UnhealthyError]. Holds by themselves do
+// not count: a restart or another member would meet the same hold, and the other partitions go on.
 func (r Report) Ready() error {
 	switch {
 	case r.Draining:
@@ -133,6 +140,8 @@ func (r Report) Ready() error {
 		return ErrNotJoined
 	case !r.Resumed:
 		return ErrNotResumed
+	case r.Lag != nil && !r.Lag.Healthy:
+		return &UnhealthyError{r.Lag.Reason}
 	}
 	return nil
 }

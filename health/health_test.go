@@ -9,6 +9,7 @@ import (
 
 func TestStatusAndReady(t *testing.T) {
 	hold := []health.Hold{{Topic: "orders", Reason: "poison"}}
+	lag := &health.LagStatus{Reason: "Partition 0 lag consistently increasing"}
 	for _, c := range []struct {
 		name   string
 		report health.Report
@@ -22,6 +23,10 @@ func TestStatusAndReady(t *testing.T) {
 		{"one partition held", health.Report{Joined: true, Resumed: true, Holds: hold}, health.Held, nil},
 		{"held while starting", health.Report{Joined: true, Holds: hold}, health.Starting, health.ErrNotResumed},
 		{"draining", health.Report{Joined: true, Resumed: true, Draining: true, Holds: hold}, health.Draining, health.ErrDraining},
+		{"its lag is well", health.Report{Joined: true, Resumed: true, Lag: &health.LagStatus{Healthy: true}}, health.OK, nil},
+		{"draining with a lag", health.Report{Joined: true, Resumed: true, Draining: true, Lag: lag}, health.Draining, health.ErrDraining},
+		{"not joined, with a lag", health.Report{Resumed: true, Lag: lag}, health.Starting, health.ErrNotJoined},
+		{"not resumed, with a lag", health.Report{Joined: true, Lag: lag}, health.Starting, health.ErrNotResumed},
 		{"draining before it joined", health.Report{Draining: true}, health.Draining, health.ErrDraining},
 	} {
 		if got := c.report.Status(); got != c.status {
@@ -30,6 +35,14 @@ func TestStatusAndReady(t *testing.T) {
 		if got := c.report.Ready(); !errors.Is(got, c.ready) {
 			t.Errorf("%s: ready %v, want %v", c.name, got, c.ready)
 		}
+	}
+}
+
+func TestReadinessFollowsLag(t *testing.T) {
+	r := health.Report{Joined: true, Resumed: true, Holds: make([]health.Hold, 1), Lag: &health.LagStatus{Reason: "Partition 0 lag consistently increasing"}}
+	var unhealthy *health.UnhealthyError
+	if err := r.Ready(); !errors.As(err, &unhealthy) || err.Error() != r.Lag.Reason || r.Status() != health.Unhealthy {
+		t.Error(err, r.Status())
 	}
 }
 

@@ -1,6 +1,10 @@
 package health
 
-import "time"
+import (
+	"cmp"
+	"strconv"
+	"time"
+)
 
 // LagStatus is what the watch over the lag of this member's partitions found at its last look.
 type LagStatus struct {
@@ -9,19 +13,23 @@ type LagStatus struct {
 	Reason string `json:"reason,omitempty"`
 	// PartitionLags are end - position, by topic-partition.
 	PartitionLags map[string]int64 `json:"partition_lags"`
-	LastCheckTime time.Time        `json:"last_check_time"`
+	// LastCheckTime is when the ends were last learnt: what is said here is as old as that.
+	LastCheckTime time.Time `json:"last_check_time"`
+	// Error says why the ends could not be learnt since, for all partitions or some; "" if they could.
+	Error string `json:"error,omitempty"`
 }
 
-// Verdict says how a partition's lag moves, after Burrow's rules.
+// Verdict says how a partition's lag moves, after the rules of Burrow (linkedin/Burrow, "Consumer Lag Evaluation Rules").
 type Verdict string
 
-// The verdicts.
+// The verdicts. "Moves" is about the position, and about rows on their way while their commit is not overdue.
 const (
 	VerdictOK     Verdict = "OK"
-	VerdictWarn   Verdict = "WARN"   // positions move, and the lag never shrinks
-	VerdictStop   Verdict = "STOP"   // nothing has moved the position for longer than the window is
-	VerdictStall  Verdict = "STALL"  // the position does not move, and there is a lag
-	VerdictRewind Verdict = "REWIND" // the position went back
+	VerdictWarn   Verdict = "WARN"   // it moves, and over a whole window the lag never shrinks
+	VerdictStall  Verdict = "STALL"  // it did not move over a whole window, and there was a lag all along
+	VerdictStop   Verdict = "STOP"   // a STALL, and it has not moved for longer than two windows
+	VerdictRewind Verdict = "REWIND" // the position went back, and has not caught up with itself
+	VerdictHeld   Verdict = "HELD"   // it stands on purpose: a hold says why, and what ends it
 )
 
 // Level is how a partition's lag compares with the thresholds of its topic.
@@ -33,3 +41,51 @@ const (
 	LevelWarning  Level = "warning"
 	LevelCritical Level = "critical"
 )
+
+// LagThresholds are those of a topic, in records; 0 is none. A lag strictly above counts.
+type LagThresholds struct {
+	Warning, Critical int64
+}
+
+// Level compares a partition's adjusted lag with the thresholds.
+func (t LagThresholds) Level(lag int64) Level {
+	switch {
+	case t.Critical > 0 && lag > t.Critical:
+		return LevelCritical
+	case t.Warning > 0 && lag > t.Warning:
+		return LevelWarning
+	}
+	return LevelOK
+}
+
+// Freshness is how old the oldest record is that is not in the table, in seconds by its timestamp, of a partition with
+// this lag. oldest is the zero time if nobody knows it; then the answer is nil, unless there is no lag.
+func Freshness(now time.Time, lag int64, known bool, oldest time.Time) *float64 {
+	seconds := 0.0
+	switch {
+	case known && lag == 0:
+	case oldest.IsZero():
+		return nil
+	default:
+		seconds = max(0, now.Sub(oldest).Seconds())
+	}
+	return &seconds
+}
+
+// TopicPartition names a partition.
+type TopicPartition struct {
+	Topic     string
+	Partition int32
+}
+
+// String writes topic-partition.
+func (p TopicPartition) String() string { return p.Topic + "-" + strconv.Itoa(int(p.Partition)) }
+
+func compareTopicPartitions(a, b TopicPartition) int {
+	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+}
+
+// UnhealthyError is why a member is not ready although it works: its lag. The text is that of [LagStatus].
+type UnhealthyError struct{ Reason string }
+
+func (e *UnhealthyError) Error() string { return e.Reason }

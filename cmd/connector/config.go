@@ -8,6 +8,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/decode"
+	"sluice/health"
 	"sluice/reliability"
 )
 
@@ -123,6 +124,7 @@ type TopicConfig struct {
 	DeadLetters     DeadLettersConfig
 	HealthRecords   HealthRecordsConfig
 	Identity        IdentityConfig
+	Lag             health.LagThresholds
 }
 
 // CommitConfig is the section commit of a topic: what closes a batch.
@@ -149,8 +151,9 @@ type RecordRetryConfig struct {
 
 // HealthConfig is the section health.
 type HealthConfig struct {
-	Enabled bool
+	Enabled bool // without it nothing listens, and nobody watches the lag
 	Listen  string
+	Lag     LagConfig
 	Canary  CanaryConfig
 }
 
@@ -200,7 +203,7 @@ func NewConfig() *Config {
 			RecordRetry: RecordRetryConfig{Max: 3, Wait: time.Second, Backoff: string(reliability.Exponential)},
 		},
 		Topics:   map[string]TopicConfig{},
-		Health:   HealthConfig{Enabled: true, Listen: ":8080", Canary: CanaryConfig{Every: 60 * time.Second}},
+		Health:   HealthConfig{Enabled: true, Listen: ":8080", Lag: usualLag(), Canary: CanaryConfig{Every: 60 * time.Second}},
 		Shutdown: ShutdownConfig{Drain: 20 * time.Second},
 		origins:  map[string]Origin{},
 		budget:   usualBudget(),
@@ -284,7 +287,7 @@ func (c *Config) keys() []key {
 		{"fingerprints.url_file", text(&c.Fingerprints.URLFile, nil), ""},
 		{"health.enabled", boolean(&c.Health.Enabled), ""},
 		{"health.listen", text(&c.Health.Listen, listenAddress), ""},
-	}, c.Health.Canary.keys(), []key{
+	}, c.Health.Lag.keys(), c.Health.Canary.keys(), []key{
 		{"shutdown.drain", duration(&c.Shutdown.Drain, time.Second, 10*time.Minute), ""},
 	})
 }
@@ -313,7 +316,7 @@ func (t *TopicConfig) keys() []key {
 	}, t.DeadLetters.keys(), t.Identity.keys(), []key{
 		{"health_records.drop", boolean(&t.HealthRecords.Drop), ""},
 		{"health_records.secret_file", text(&t.HealthRecords.SecretFile, nil), ""},
-	})
+	}, thresholdKeys(&t.Lag))
 }
 
 // tableScoped are the keys of a topic that say something about its table: topics that share one must agree on them.

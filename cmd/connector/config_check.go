@@ -141,6 +141,7 @@ func (l *loader) checkTopic(name string, t *TopicConfig) {
 	l.checkLetterFormat(name, t)
 	l.checkArchive(name, t)
 	l.checkRecordRetry(name, t)
+	l.checkThresholds(name, t)
 	at := l.set(name, "schema")
 	if l.failed(at) || t.isLetters() {
 		return
@@ -228,6 +229,7 @@ func (l *loader) checkPairs() {
 	l.pair(c.Queue.ResumeAt < c.Queue.PauseAt, "queue.resume_at", "must be below", "queue.pause_at")
 	l.pair(c.Queue.PerKey <= c.Queue.PauseAt, "queue.per_key", "must not be above", "queue.pause_at")
 	l.pair(c.Retry.Initial <= c.Retry.Max, "retry.initial", "must not be above", "retry.max")
+	l.pair(c.Health.Lag.Rises < c.Health.Lag.Window, "health.lag.rises", "must be below", "health.lag.window")
 	l.pair(c.Kafka.Fetch.MaxWait < c.Kafka.Session/2, "kafka.fetch.max_wait", "must be below half of", "kafka.session")
 }
 

@@ -9,10 +9,10 @@ import (
 // refused by name, so that nobody believes in a protection that this version does not have.
 var (
 	laterKeys = [...]string{
-		"health.lag", "health.liveness_file", "members", "ops", "traces",
+		"health.liveness_file", "members", "ops", "traces",
 	}
 	laterTopicKeys = [...]string{
-		"new_columns", "partition_by", "statistics", "lag",
+		"new_columns", "partition_by", "statistics",
 	}
 )
 
@@ -23,7 +23,7 @@ var usualNames = map[string]string{ //nolint:gosec // names of keys, not keys
 	"consumer_group": "kafka.group", "client.rack": "kafka.rack", "session.timeout.ms": "kafka.session",
 	"session_timeout": "kafka.session", "topic": "topics", "bucket": "storage.url", "endpoint_url": "storage.s3.endpoint",
 	"access_key_id": "storage.s3.access_key", "secret_access_key": "storage.s3.secret_key", "max_queued_messages": "queue.pause_at",
-	"resume_threshold": "queue.resume_at", "per_key_channel_capacity": "queue.per_key", "log_level": "log.level",
+	"max_acceptable_lag": "health.lag.max", "lag_check_interval_seconds": "health.lag.every", "resume_threshold": "queue.resume_at", "per_key_channel_capacity": "queue.per_key", "log_level": "log.level",
 	"flush_interval": "commit.every", "batch_size": "commit.rows", "port": "health.listen", "auto.offset.reset": "start",
 	"security.protocol": "kafka.tls.enabled", "ssl": "kafka.tls.enabled", "ssl.ca.location": "kafka.tls.ca_file",
 	"ssl.truststore.location": "kafka.tls.ca_file", "ssl.truststore.certificates": "kafka.tls.ca_file", "cafile": "kafka.tls.ca_file",

@@ -126,13 +126,14 @@ func TestSeedVariables(t *testing.T) {
 	env := map[string]string{
 		"KAFKA_BOOTSTRAP_SERVERS": "kafka-1:9092,kafka-2:9092", "KAFKA_GROUP_ID": "korder-consumer-group", "KAFKA_TOPIC": "keyed-messages-topic",
 		"HEALTH_CHECK_PORT": "8081", "MAX_QUEUED_MESSAGES": "20000", "RESUME_THRESHOLD": "10000", "PER_KEY_CHANNEL_CAPACITY": "500",
-		"Logging__LogLevel__Default": "Warning",
+		"Logging__LogLevel__Default": "Warning", "MAX_ACCEPTABLE_LAG": "5000", "LAG_CHECK_INTERVAL_SECONDS": "15",
 	}
 	c := mustLoad(t, shipped, env)
 	want := mustLoad(t, shipped, nil)
 	want.Kafka.Brokers, want.Kafka.Group = []string{"kafka-1:9092", "kafka-2:9092"}, "korder-consumer-group"
 	want.Queue = QueueConfig{PauseAt: 20_000, ResumeAt: 10_000, PerKey: 500}
 	want.Health.Listen, want.Log.Level = ":8081", "warn"
+	want.Health.Lag.Max, want.Health.Lag.Every = 5000, 15*time.Second
 	topic := want.Topics["orders"]
 	topic.Table = "keyed-messages-topic"
 	want.Topics = map[string]TopicConfig{"keyed-messages-topic": topic}
@@ -140,7 +141,7 @@ func TestSeedVariables(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	for path, variable := range map[string]string{
-		"kafka.brokers": "KAFKA_BOOTSTRAP_SERVERS", "health.listen": "HEALTH_CHECK_PORT", "log.level": "Logging__LogLevel__Default",
+		"kafka.brokers": "KAFKA_BOOTSTRAP_SERVERS", "health.listen": "HEALTH_CHECK_PORT", "health.lag.every": "LAG_CHECK_INTERVAL_SECONDS", "log.level": "Logging__LogLevel__Default",
 		"topics.keyed-messages-topic": "KAFKA_TOPIC",
 	} {
 		if got := c.origins[path].String(); got != "env "+variable {

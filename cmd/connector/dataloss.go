@@ -50,6 +50,9 @@ type lossWatch struct {
 type deadline struct {
 	never bool
 	at    time.Time // the zero time: it is deleted already
+	// newest is the timestamp of the record batch at a position; zero if nobody asked for it.
+	newest   time.Time
+	position int64
 }
 
 func newLossWatch(s *system) *lossWatch {
@@ -150,7 +153,7 @@ func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.
 	defer cancel()
 	newest, err := w.timeAt(asking, c.Partition, c.Position, s.MaxBatch)
 	if err == nil {
-		return deadline{at: newest.Add(s.RetentionTime)}, true
+		return deadline{at: newest.Add(s.RetentionTime), newest: newest, position: c.Position}, true
 	}
 	held := (*connector.HoldError)(nil)
 	switch errors.As(err, &held); {
@@ -170,6 +173,19 @@ func (w *lossWatch) before(p connector.Partition) (deadline, bool) {
 	defer w.mu.Unlock()
 	d, ok := w.until[p]
 	return d, ok && (!d.never || math.IsInf(w.retention[p.Topic], 1))
+}
+
+// timeOf is the timestamp of the record batch at a position, the zero time if it was not asked for.
+func (w *lossWatch) timeOf(p connector.Partition, position int64) time.Time {
+	if w == nil {
+		return time.Time{}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d, ok := w.until[p]; ok && d.position == position {
+		return d.newest
+	}
+	return time.Time{}
 }
 
 // Describe implements prometheus.Collector.
@@ -201,10 +217,9 @@ func (w *lossWatch) Collect(metrics chan<- prometheus.Metric) {
 
 // watchDataLoss starts to say how long unread records live. It ends with ctx.
 func (s *system) watchDataLoss(ctx context.Context, background *sync.WaitGroup) error {
-	w := newLossWatch(s)
-	if err := s.registry.Register(w); err != nil {
+	if err := s.registry.Register(s.losses); err != nil {
 		return fmt.Errorf("metric of data loss: %w", err)
 	}
-	background.Go(func() { w.run(ctx) })
+	background.Go(func() { s.losses.run(ctx) })
 	return nil
 }

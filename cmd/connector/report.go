@@ -60,8 +60,12 @@ const troubling = 30 * time.Second
 func (s *system) report() health.Report {
 	st := s.connector.Status()
 	r := health.Report{Pipeline: s.config.Pipeline, Group: s.config.Kafka.Group, Joined: st.Joined, Resumed: st.Resumed, Draining: st.Draining}
+	found := s.lags.found()
+	if found != nil {
+		r.Lag = &found.Status
+	}
 	for _, c := range st.Claims {
-		r.Partitions = append(r.Partitions, health.Partition{Topic: c.Partition.Topic, ID: c.Partition.ID, Position: c.Position, End: c.End})
+		r.Partitions = append(r.Partitions, s.partition(c, found))
 		if h := c.Hold; h != nil {
 			r.Holds = append(r.Holds, health.Hold{
 				Topic: c.Partition.Topic, Partition: c.Partition.ID, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Offset: h.Offset,
@@ -91,6 +95,20 @@ func (s *system) report() health.Report {
 		r.Canary = &state
 	}
 	return r
+}
+
+// partition is how far the table has taken a claim, with what the last look at its lag found.
+func (s *system) partition(c connector.ClaimStatus, found *lagFindings) health.Partition {
+	p := found.of(c)
+	t, _, _ := s.config.route(p.Topic)
+	p.Thresholds = t.Lag
+	oldest := c.Oldest
+	if oldest.IsZero() {
+		oldest = s.losses.timeOf(c.Partition, c.Position)
+	}
+	lag, known := p.Lag()
+	p.Freshness = health.Freshness(time.Now(), lag, known, oldest)
+	return p
 }
 
 func (s *system) dependencies() (all []health.Dependency) {

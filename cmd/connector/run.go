@@ -74,7 +74,7 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 	background.Go(func() { s.watchdog.Run(lasting) })
 	if config.Health.Enabled {
 		server := ops.NewServer(config.Health.Listen, s.report, s.watchdog.Live, s.registry, logger)
-		s.registry.MustRegister(ops.NewCollector(s.report))
+		s.registry.MustRegister(ops.NewCollector(s.report), ops.NewLagCollector(s.report))
 		address, err := server.Listen(ctx)
 		if err != nil {
 			return exitError{exitUsage, fmt.Errorf("health.listen: %w", err)}
@@ -109,6 +109,9 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 		if err := s.watchLetters(lasting, &background); err != nil {
 			return exitError{exitUsage, err}
 		}
+	}
+	if s.lags != nil {
+		background.Go(func() { s.lags.run(lasting) })
 	}
 
 	if untilCurrent {

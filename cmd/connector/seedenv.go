@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -18,17 +19,16 @@ var seedKeys = [...]struct{ variable, key string }{
 	{"MAX_QUEUED_MESSAGES", "queue.pause_at"},
 	{"RESUME_THRESHOLD", "queue.resume_at"},
 	{"PER_KEY_CHANNEL_CAPACITY", "queue.per_key"},
+	{"MAX_ACCEPTABLE_LAG", "health.lag.max"},
 }
 
 const (
 	seedTopic      = "KAFKA_TOPIC"       // replaces the topics
 	seedPort       = "HEALTH_CHECK_PORT" // replaces the port of health.listen and keeps the host
+	seedLagEvery   = "LAG_CHECK_INTERVAL_SECONDS"
 	seedLevel      = "LOG_LEVEL"
 	seedLevelOfNET = "Logging__LogLevel__Default"
 )
-
-// seedLater are variables for keys of a later version.
-var seedLater = [...]string{"MAX_ACCEPTABLE_LAG", "LAG_CHECK_INTERVAL_SECONDS"}
 
 // seedLevels are .NET's names of log levels (Microsoft.Extensions.Logging.LogLevel), in lower case.
 var seedLevels = map[string]string{
@@ -60,6 +60,13 @@ func (l *loader) seedVariables() {
 			set(seedPort, "health.listen", net.JoinHostPort(host, v))
 		}
 	}
+	if v := l.seed(seedLagEvery); v != "" {
+		if _, err := strconv.ParseUint(v, 10, 32); err != nil {
+			l.variable(seedLagEvery, "%q is not a number of seconds: write a whole number such as 10", v)
+		} else {
+			set(seedLagEvery, "health.lag.every", v+"s")
+		}
+	}
 	for _, variable := range []string{seedLevelOfNET, seedLevel} { // the later one wins
 		v := l.seed(variable)
 		if v == "" {
@@ -73,11 +80,6 @@ func (l *loader) seedVariables() {
 		set(variable, "log.level", level)
 	}
 	l.seedTopic()
-	for _, variable := range seedLater {
-		if l.seed(variable) != "" {
-			l.warning(Problem{File: environment, Key: variable}, "belongs to a later version and has no effect in this one")
-		}
-	}
 }
 
 // seedTopic makes the topic of the variable the only one. An entry of the same name keeps its keys.

@@ -58,6 +58,8 @@ type system struct {
 	letterRate   lettercount.Rate            // of those that this member writes
 	loops        pulse.Loops
 	watchdog     *liveness.Watchdog
+	losses       *lossWatch
+	lags         *lagWatch                      // nil without health
 	refused      atomic.Pointer[connector.Hold] // why the store's self-test does not pass
 }
 
@@ -143,6 +145,10 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 		},
 		Group: s.group, Log: s.log, Kafka: s.asking, Pools: s.pools, Route: s.route, Retire: s.retire, Standing: s.standing, Paused: s.paused, FloodAllowed: s.floodAllowed,
 		Logger: logger, Metrics: s.registry, Loops: &s.loops,
+	}
+	s.losses = newLossWatch(s)
+	if c.Health.Enabled {
+		s.lags = newLagWatch(s)
 	}
 	if c.Health.Canary.Topic != "" && !o.untilCurrent {
 		if s.canary, err = s.newCanary(); err != nil {

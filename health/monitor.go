@@ -1,0 +1,244 @@
+package health
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// LagRules say when a lag makes a member unhealthy.
+type LagRules struct {
+	Max    int64         // of a partition's adjusted lag; strictly above is unhealthy
+	Every  time.Duration // from one look to the next
+	Window int           // looks that count
+	Rises  int           // so many rises, one after the other, mean a stuck partition
+	// Topic is the only topic that the pipeline is for, whose name reasons leave out; "" if there are several.
+	Topic string
+}
+
+// LagSample is what one look saw of a partition. Offsets are -1 if unknown.
+type LagSample struct {
+	TopicPartition
+	// Identity tells a partition from another one of the same name, and one that came back from the one that left: if it
+	// changes, what was seen before does not count.
+	Identity any
+	Table    string
+	End      int64 // last stable offset
+	Position int64 // in the table
+	Consumed int64 // behind the rows that are in the table or on their way there
+	// Hold is the reason of the hold in which the partition stands, "" if it does not.
+	Hold string
+	// Waiting is since when rows of the table wait for their commit, the zero time if none do; CommitEvery is how long they
+	// should.
+	Waiting     time.Time
+	CommitEvery time.Duration
+	Thresholds  LagThresholds
+}
+
+// PartitionLag is what is known of a partition after a look.
+type PartitionLag struct {
+	// Lag is end - position, Adjusted the lag that the rules judge. -1 as long as they were never known.
+	Lag, Adjusted int64
+	// Overdue says that rows of the partition wait for a commit that should have come long ago.
+	Overdue bool
+	Verdict Verdict // "" before the first known lag
+	Level   Level
+}
+
+// LagLook is the outcome of a look.
+type LagLook struct {
+	Status     LagStatus
+	Partitions map[TopicPartition]PartitionLag
+}
+
+// Monitor judges the lag of a member's partitions, look by look. It asks nobody and has no clock.
+//
+// The lag that it judges is adjusted: rows of an open batch count as consumed, so that a batch that fills for a minute is
+// not a stuck consumer, until the batch is overdue; from then on only the table counts. A partition in a hold stands on
+// purpose: it counts for the maximum, and never as stuck.
+type Monitor struct {
+	rules      LagRules
+	partitions map[TopicPartition]*lagHistory
+	checked    time.Time
+}
+
+// NewMonitor returns a monitor that has seen nothing yet.
+func NewMonitor(rules LagRules) *Monitor {
+	return &Monitor{rules: rules, partitions: map[TopicPartition]*lagHistory{}}
+}
+
+// Look takes the samples of all partitions that this member has now and judges them. A partition that is missing left:
+// if it comes back, it starts anew. A sample without an end or a position says nothing about the lag: what was known of the
+// partition stays.
+func (m *Monitor) Look(now time.Time, samples []LagSample) LagLook {
+	present := map[TopicPartition]bool{}
+	known := len(samples) == 0
+	for _, s := range samples {
+		present[s.TopicPartition] = true
+		h := m.partitions[s.TopicPartition]
+		if h == nil || h.sample.Identity != s.Identity {
+			h = &lagHistory{lag: PartitionLag{Lag: -1, Adjusted: -1, Level: LevelOK}}
+			m.partitions[s.TopicPartition] = h
+		}
+		if h.look(now, s, m.rules) {
+			known = true
+		}
+	}
+	maps.DeleteFunc(m.partitions, func(p TopicPartition, _ *lagHistory) bool { return !present[p] })
+	if known {
+		m.checked = now
+	}
+	return m.report()
+}
+
+// report sums up what is known.
+func (m *Monitor) report() LagLook {
+	l := LagLook{
+		Status:     LagStatus{PartitionLags: map[string]int64{}, LastCheckTime: m.checked},
+		Partitions: map[TopicPartition]PartitionLag{},
+	}
+	var reasons []string
+	for _, p := range slices.SortedFunc(maps.Keys(m.partitions), compareTopicPartitions) {
+		h := m.partitions[p]
+		l.Partitions[p] = h.lag
+		if h.lag.Lag < 0 {
+			continue
+		}
+		l.Status.PartitionLags[p.String()] = h.lag.Lag
+		reasons = append(reasons, h.reasons(m.rules)...)
+	}
+	l.Status.Healthy = len(reasons) == 0
+	l.Status.Reason = bounded(reasons)
+	return l
+}
+
+// mostReasons is how many reasons are worded. The others are counted.
+const mostReasons = 5
+
+func bounded(reasons []string) string {
+	if left := len(reasons) - mostReasons; left > 0 {
+		return fmt.Sprintf("%s; and %d more", strings.Join(reasons[:mostReasons], "; "), left)
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// lagHistory is what is remembered of a partition.
+type lagHistory struct {
+	sample LagSample  // the newest one
+	window []lagPoint // of the last looks that knew the lag, the oldest first; empty in a hold
+	moved  time.Time  // since when the furthest point of the window stands
+	lag    PartitionLag
+}
+
+// lagPoint is what one look adds to the window.
+type lagPoint struct {
+	at       time.Time
+	position int64 // in the table
+	progress int64 // the same, or behind rows on their way
+	lag      int64 // adjusted
+}
+
+// look takes a sample and tells whether the lag was in it.
+func (h *lagHistory) look(now time.Time, s LagSample, rules LagRules) (known bool) {
+	h.sample = s
+	known = s.End >= 0 && s.Position >= 0
+	overdue := s.overdue(now, rules.Every)
+	point := lagPoint{at: now, position: s.Position, progress: s.Position}
+	if !overdue {
+		point.progress = max(s.Position, s.Consumed)
+	}
+	if known {
+		point.lag = max(0, s.End-point.progress)
+		h.lag.Lag, h.lag.Adjusted = max(0, s.End-s.Position), point.lag
+		h.lag.Overdue = overdue && s.Consumed > s.Position
+		h.lag.Level = s.Thresholds.Level(point.lag)
+	}
+	switch {
+	case s.Hold != "":
+		h.window, h.lag.Verdict = nil, VerdictHeld
+	case known:
+		h.add(point, rules.Window)
+		h.lag.Verdict = h.verdict(rules.Window)
+	case h.lag.Verdict == VerdictHeld: // it has just ended
+		h.lag.Verdict = VerdictOK
+	}
+	return known
+}
+
+// overdue tells whether rows wait for longer than two of the intervals in which they should be committed. A look cannot
+// see less than the time between two of them.
+func (s *LagSample) overdue(now time.Time, every time.Duration) bool {
+	return !s.Waiting.IsZero() && now.Sub(s.Waiting) > max(2*s.CommitEvery, every)
+}
+
+func (h *lagHistory) add(p lagPoint, size int) {
+	if n := len(h.window); n == 0 || p.progress > h.window[n-1].progress {
+		h.moved = p.at
+	}
+	if h.window = append(h.window, p); len(h.window) > size {
+		h.window = slices.Delete(h.window, 0, len(h.window)-size)
+	}
+}
+
+// rises counts how often the lag rose without a pause, up to the newest point.
+func (h *lagHistory) rises() (n int) {
+	for i := len(h.window) - 1; i > 0 && h.window[i].lag > h.window[i-1].lag; i-- {
+		n++
+	}
+	return n
+}
+
+// verdict judges the window, which is not empty. One that is not full yet says only what a few points can prove.
+func (h *lagHistory) verdict(size int) Verdict {
+	first, last := h.window[0], h.window[len(h.window)-1]
+	furthest, least, moves, shrinks := last.position, last.lag, false, false
+	for i, p := range h.window[:len(h.window)-1] {
+		next := h.window[i+1]
+		furthest, least = max(furthest, p.position), min(least, p.lag)
+		moves = moves || next.progress > p.progress
+		shrinks = shrinks || next.lag < p.lag
+	}
+	// The next rows wait behind those on their way, whose commit is not overdue.
+	waits := last.progress > last.position
+	switch span := last.at.Sub(first.at); {
+	case last.position < furthest:
+		return VerdictRewind
+	case len(h.window) < size, least == 0:
+		return VerdictOK
+	case !moves && waits:
+		return VerdictOK
+	case !moves && last.at.Sub(h.moved) > 2*span:
+		return VerdictStop
+	case !moves:
+		return VerdictStall
+	case !shrinks:
+		return VerdictWarn
+	}
+	return VerdictOK
+}
+
+// reasons words what makes the member unhealthy.
+func (h *lagHistory) reasons(rules LagRules) (all []string) {
+	s := &h.sample
+	name := fmt.Sprintf("Partition %d", s.Partition)
+	if s.Topic != rules.Topic {
+		name = fmt.Sprintf("Topic %s partition %d", s.Topic, s.Partition)
+	}
+	if h.rises() >= rules.Rises {
+		all = append(all, name+" lag consistently increasing")
+	}
+	if h.lag.Adjusted > rules.Max {
+		all = append(all, fmt.Sprintf("%s lag (%d) exceeds maximum (%d)", name, h.lag.Adjusted, rules.Max))
+	}
+	if n := len(all); n > 0 {
+		switch {
+		case s.Hold != "":
+			all[n-1] += ", held: " + s.Hold
+		case h.lag.Overdue:
+			all[n-1] += ", commit overdue: table " + s.Table
+		}
+	}
+	return all
+}

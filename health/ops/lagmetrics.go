@@ -1,0 +1,82 @@
+package ops
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/health"
+)
+
+// lagCollector turns what the watch over the lag found into metrics when they are asked for. A partition that left has none.
+type lagCollector struct {
+	report                                                   func() health.Report
+	adjusted, freshness, verdict, warning, critical, checked *prometheus.Desc
+}
+
+// NewLagCollector returns the metrics of the lag besides those of [NewCollector]: sluice_adjusted_lag_records,
+// sluice_partition_freshness_seconds and sluice_partition_verdict of each partition, as far as they are known,
+// sluice_lag_warning_records and sluice_lag_critical_records of each topic that has such a threshold, and
+// sluice_lag_checked_timestamp_seconds. report is called for each scrape and must not block.
+func NewLagCollector(report func() health.Report) prometheus.Collector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return &lagCollector{
+		report: report,
+		adjusted: desc("sluice_adjusted_lag_records",
+			"Offsets of a partition that readiness goes by: rows of an open batch count as consumed while it is not overdue.", "group", "topic", "partition"),
+		freshness: desc("sluice_partition_freshness_seconds", "Age of the oldest record of a partition that is not in the table, by its timestamp.", "topic", "partition"),
+		verdict: desc("sluice_partition_verdict", "1 for the verdict on how a partition's lag moves: OK, WARN, STALL, STOP, REWIND, HELD.",
+			"topic", "partition", "verdict"),
+		warning:  desc("sluice_lag_warning_records", "lag.warning of a topic, if it has one.", "topic"),
+		critical: desc("sluice_lag_critical_records", "lag.critical of a topic, if it has one.", "topic"),
+		checked:  desc("sluice_lag_checked_timestamp_seconds", "When the ends of partitions were last learnt. What is said of their lag is as old."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *lagCollector) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.adjusted, c.freshness, c.verdict, c.warning, c.critical, c.checked} {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *lagCollector) Collect(metrics chan<- prometheus.Metric) {
+	r := c.report()
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	seen, topics := map[health.TopicPartition]bool{}, map[string]bool{}
+	for _, p := range r.Partitions {
+		k := health.TopicPartition{Topic: p.Topic, Partition: p.ID}
+		if seen[k] { // a topic that was created again: a second sample of the same labels would fail the scrape
+			continue
+		}
+		seen[k] = true
+		id := strconv.Itoa(int(p.ID))
+		if p.Adjusted != nil {
+			gauge(c.adjusted, float64(*p.Adjusted), r.Group, p.Topic, id)
+		}
+		if p.Freshness != nil {
+			gauge(c.freshness, *p.Freshness, p.Topic, id)
+		}
+		if p.Verdict != "" {
+			gauge(c.verdict, 1, p.Topic, id, string(p.Verdict))
+		}
+		if topics[p.Topic] {
+			continue
+		}
+		topics[p.Topic] = true
+		if p.Thresholds.Warning > 0 {
+			gauge(c.warning, float64(p.Thresholds.Warning), p.Topic)
+		}
+		if p.Thresholds.Critical > 0 {
+			gauge(c.critical, float64(p.Thresholds.Critical), p.Topic)
+		}
+	}
+	if r.Lag != nil && !r.Lag.LastCheckTime.IsZero() {
+		gauge(c.checked, float64(r.Lag.LastCheckTime.UnixMilli())/1000)
+	}
+}
