@@ -469,3 +469,33 @@ func TestExampleOfThresholds(t *testing.T) {
 		t.Errorf("%d topics, %+v", len(c.Topics), got)
 	}
 }
+
+// TestLagOfAClaimThatCameBack: between two looks a partition went to another member and came back, or its topic was created
+// again. Either way its history is not this claim's.
+func TestLagOfAClaimThatCameBack(t *testing.T) {
+	for name, change := range map[string]func(c *connector.ClaimStatus){
+		"the same claim": func(*connector.ClaimStatus) {},
+		"reassigned":     func(c *connector.ClaimStatus) { c.Since = c.Since.Add(time.Second) },
+		"created again":  func(c *connector.ClaimStatus) { c.Partition.TopicID[0]++ },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newLagScene(t, "orders")
+			stop := s.starts()
+			for _, lag := range []int64{1, 2, 3} {
+				s.lag("orders", 0, lag)
+				s.next()
+			}
+			s.set(func() {
+				c := &s.claims[0]
+				change(c)
+				s.ends[c.Partition] = 104
+			})
+			time.Sleep(s.rules.Every + s.grace)
+			synctest.Wait()
+			if l := s.report().Lag; l.PartitionLags["orders-0"] != 4 || l.Healthy != (name != "the same claim") {
+				t.Errorf("%s: %+v", name, l)
+			}
+			stop()
+		})
+	}
+}

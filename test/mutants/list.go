@@ -493,4 +493,30 @@ var list = []mutant{
 		old:  "return max(r.Schedule[n-1], 0)", new: "return Backoff{Initial: r.Schedule[n-1], Max: r.Schedule[n-1], Jitter: 0.25}.Pause(1)",
 		pkg: "./reliability", test: "^TestWorkers$",
 	},
+
+	// Lag.
+	{
+		name: "an equal lag is a rise",
+		file: "health/monitor.go",
+		old:  "h.window[i].lag > h.window[i-1].lag; i--", new: "h.window[i].lag >= h.window[i-1].lag; i--",
+		pkg: "./health", test: "^TestLagHistories$",
+	},
+	{
+		name: "a batch that fills is a lag",
+		file: "health/monitor.go",
+		old:  "\tif !overdue {", new: "\tif !overdue && s.Waiting.IsZero() {",
+		pkg: "./health", test: "^TestLagHistories$",
+	},
+	{
+		name: "a partition that is paused is stuck",
+		file: "health/monitor.go",
+		old:  "case s.Hold != \"\":\n\t\th.window, h.lag.Verdict = nil, VerdictHeld", new: "case s.Hold == \"x\":",
+		pkg: "./health", test: "^TestLagHistories$",
+	},
+	{
+		name: "what was known of a partition survives its revocation",
+		file: "cmd/connector/lagwatch.go",
+		old:  "since time.Time\n\t\t}{c.Partition, c.Since},", new: "since time.Time\n\t\t}{},",
+		pkg: "./cmd/connector", test: "^TestLagOfAClaimThatCameBack$",
+	},
 }
