@@ -519,4 +519,12 @@ var list = []mutant{
 		old:  "since time.Time\n\t\t}{c.Partition, c.Since},", new: "since time.Time\n\t\t}{},",
 		pkg: "./cmd/connector", test: "^TestLagOfAClaimThatCameBack$",
 	},
+
+	// Registrations.
+	{
+		name: "a table of another program is taken for ours",
+		file: "health/membership/postgres/migrate.go",
+		old:  "\tif f.version > 0 {\n\t\twant = first", new: "\tif f.version >= 0 {\n\t\twant = first",
+		pkg: "./health/membership/postgres", test: "^TestForeign$",
+	},
 }

@@ -225,6 +225,36 @@ func TestMigrationsAtOnceLab(t *testing.T) {
 	}
 }
 
+// TestMigrationsOutliveTheirCallLab: a server that is so far away that no call has the time for all migrations gets them.
+func TestMigrationsOutliveTheirCallLab(t *testing.T) {
+	t.Parallel()
+	far, _ := own(t)
+	u, err := url.Parse(far)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy, err := lab.StartTCPProxy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	proxy.Connect(u.Host)
+	proxy.Delay(40 * time.Millisecond)
+	u.Host = proxy.Addr
+	s := store(t, u.String(), scope)
+	calls := 0
+	err = lab.Until(t.Context(), func() (bool, error) {
+		calls++
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err := s.Members(ctx)
+		return err == nil, nil
+	})
+	if err != nil || calls == 1 {
+		t.Errorf("%d calls, %v", calls, err)
+	}
+}
+
 // TestMigrationFromFirstLab: tables of the first version become ours of today, with their rows.
 func TestMigrationFromFirstLab(t *testing.T) {
 	url, _ := own(t)

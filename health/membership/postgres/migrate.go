@@ -85,30 +85,50 @@ func (f found) foreign() error {
 		table, f.schema, strings.TrimPrefix(lacking[0], table+"."))
 }
 
-// prepare sees to the tables, once. Whoever waits for that is ended by its context.
+// preparation is work on the tables. err is set before done is closed.
+type preparation struct {
+	done chan struct{}
+	err  error
+}
+
+// prepare waits until the tables are there. The work goes on when ctx ends: callers with little time get there in the end.
 func (s *Store) prepare(ctx context.Context) error {
 	if s.ready.Load() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, migrateTimeout, errSlow)
-	defer cancel()
+	s.mu.Lock()
+	p := s.now
+	if p == nil && s.lasting.Err() == nil {
+		p = &preparation{done: make(chan struct{})}
+		s.now = p
+		s.working.Go(func() { s.work(p) })
+	}
+	s.mu.Unlock()
+	if p == nil {
+		return errors.New("the store is closed")
+	}
 	select {
-	case s.preparing <- struct{}{}:
+	case <-p.done:
+		return p.err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return fmt.Errorf("the tables are being looked for: %w", context.Cause(ctx))
 	}
-	defer func() { <-s.preparing }()
-	if s.ready.Load() {
-		return nil
-	}
+}
+
+// work sees to the tables.
+func (s *Store) work(p *preparation) {
+	ctx, cancel := context.WithTimeoutCause(s.lasting, migrateTimeout, errSlow)
+	defer cancel()
 	there, err := look(ctx, s.pool)
 	if err == nil && !there.current() {
 		err = s.migrate(ctx)
 	}
-	if err == nil {
-		s.ready.Store(true)
-	}
-	return because(ctx, err)
+	s.ready.Store(err == nil)
+	p.err = because(ctx, err)
+	s.mu.Lock()
+	s.now = nil
+	s.mu.Unlock()
+	close(p.done)
 }
 
 // current says that no migration is needed. One that we may not see is not ours to apply: what is there counts.

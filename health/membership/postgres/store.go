@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,10 +43,15 @@ type Options struct {
 // Store implements [membership.Store]. Every call is bounded in time, also without an end of its context; every error is a
 // [membership.ErrUnavailable]. It works behind a proxy that pools transactions: no prepared statements, no session locks.
 type Store struct {
-	pool      *pgxpool.Pool
-	scope     membership.Scope
-	ready     atomic.Bool   // the tables are there
-	preparing chan struct{} // full while somebody sees to that
+	pool  *pgxpool.Pool
+	scope membership.Scope
+	ready atomic.Bool // the tables are there
+
+	lasting context.Context // until Close
+	close   context.CancelFunc
+	working sync.WaitGroup
+	mu      sync.Mutex
+	now     *preparation // of the tables, nil if nobody is at it
 }
 
 var _ membership.Store = (*Store)(nil)
@@ -67,11 +73,17 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registrations in Postgres: %w", err)
 	}
-	return &Store{pool: pool, scope: o.Scope, preparing: make(chan struct{}, 1)}, nil
+	s := &Store{pool: pool, scope: o.Scope}
+	s.lasting, s.close = context.WithCancel(context.WithoutCancel(ctx))
+	return s, nil
 }
 
 // Close implements [membership.Store]. It waits for calls under way, which are bounded.
 func (s *Store) Close() error {
+	s.mu.Lock()
+	s.close() // nobody begins work behind this
+	s.mu.Unlock()
+	s.working.Wait()
 	s.pool.Close()
 	return nil
 }

@@ -65,6 +65,9 @@ func TestUnavailable(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+		if err := s.Leave(t.Context(), "a"); !errors.Is(err, membership.ErrUnavailable) {
+			t.Errorf("%s, closed: %v", what, err)
+		}
 	}
 }
 
