@@ -3,11 +3,13 @@ package lab
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // The proxies are tested without servers of their own kind: these tests belong to the hermetic suite.
@@ -128,5 +130,68 @@ func TestTCPProxyCuts(t *testing.T) {
 	proxy.Connect(server.Listener.Addr().String())
 	if !get() {
 		t.Error("no answer after the cut was mended")
+	}
+}
+
+func TestTCPProxy(t *testing.T) {
+	upstream, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer upstream.Close()
+	go func() {
+		for {
+			conn, err := upstream.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(conn, conn) }()
+		}
+	}()
+	proxy, err := StartTCPProxy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	dial := func() net.Conn {
+		t.Helper()
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", proxy.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	echo := func(conn net.Conn) error {
+		if _, err := io.WriteString(conn, "x"); err != nil {
+			return err
+		}
+		_, err := io.ReadFull(conn, make([]byte, 1))
+		return err
+	}
+	if echo(dial()) == nil {
+		t.Error("passed on without an upstream")
+	}
+	proxy.Connect(upstream.Addr().String())
+	conn := dial()
+	if err := echo(conn); err != nil {
+		t.Error(err)
+	}
+	const late = 50 * time.Millisecond
+	proxy.Delay(late)
+	if began := time.Now(); echo(conn) != nil || time.Since(began) < late {
+		t.Errorf("answered after %s", time.Since(began))
+	}
+	proxy.Delay(0)
+	if err := echo(conn); err != nil {
+		t.Error(err)
+	}
+	proxy.Cut()
+	if echo(conn) == nil || echo(dial()) == nil {
+		t.Error("passed on although it is cut")
+	}
+	proxy.Connect(upstream.Addr().String())
+	if err := echo(dial()); err != nil {
+		t.Error(err)
 	}
 }

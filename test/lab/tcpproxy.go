@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 )
 
 // TCPProxy passes connections on, until they are cut.
@@ -13,9 +14,12 @@ type TCPProxy struct {
 	Addr string
 
 	listener net.Listener
+	closed   chan struct{}
+	close    sync.Once
 	mu       sync.Mutex
 	upstream string
 	cut      bool
+	delay    time.Duration
 	conns    map[net.Conn]struct{}
 }
 
@@ -25,7 +29,7 @@ func StartTCPProxy() (*TCPProxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start TCP proxy: %w", err)
 	}
-	p := &TCPProxy{Addr: l.Addr().String(), listener: l, cut: true, conns: make(map[net.Conn]struct{})}
+	p := &TCPProxy{Addr: l.Addr().String(), listener: l, closed: make(chan struct{}), cut: true, conns: make(map[net.Conn]struct{})}
 	go p.accept()
 	return p, nil
 }
@@ -47,8 +51,16 @@ func (p *TCPProxy) Cut() {
 	}
 }
 
+// Delay passes on what the upstream sends only after some time, from now on; 0 at once.
+func (p *TCPProxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
 // Close ends the proxy and its connections.
 func (p *TCPProxy) Close() error {
+	p.close.Do(func() { close(p.closed) })
 	p.Cut()
 	return p.listener.Close()
 }
@@ -80,12 +92,14 @@ func (p *TCPProxy) pass(client net.Conn) {
 		return
 	}
 	ended := make(chan struct{}, 2)
-	for _, pair := range [][2]net.Conn{{client, server}, {server, client}} {
-		go func() {
-			_, _ = io.Copy(pair[0], pair[1])
-			ended <- struct{}{}
-		}()
-	}
+	go func() {
+		_, _ = io.Copy(server, client)
+		ended <- struct{}{}
+	}()
+	go func() {
+		_, _ = io.Copy(client, delayed{server, p})
+		ended <- struct{}{}
+	}()
 	<-ended
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,4 +115,24 @@ func (p *TCPProxy) keep(conns ...net.Conn) bool {
 		p.conns[conn] = struct{}{}
 	}
 	return !p.cut
+}
+
+// delayed reads late.
+type delayed struct {
+	from  net.Conn
+	proxy *TCPProxy
+}
+
+func (d delayed) Read(b []byte) (int, error) {
+	n, err := d.from.Read(b)
+	d.proxy.mu.Lock()
+	wait := d.proxy.delay
+	d.proxy.mu.Unlock()
+	if wait > 0 && n > 0 {
+		select {
+		case <-time.After(wait):
+		case <-d.proxy.closed:
+		}
+	}
+	return n, err
 }
