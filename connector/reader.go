@@ -62,6 +62,7 @@ type reader struct {
 	joined   bool   // a generation is valid
 	assigned bool   // there was one
 	draining bool
+	started  bool      // it was joined and every claim resumed, once
 	shown    time.Time // when the status was published
 	// pausesSeen is when the claims were last compared with what operators paused.
 	pausesSeen time.Time

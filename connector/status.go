@@ -11,6 +11,7 @@ type Status struct {
 	At       time.Time
 	Joined   bool // a generation is valid
 	Resumed  bool // every claim knows where it stands, or holds
+	Started  bool // both were true at once, now or before
 	Draining bool
 	Paused   bool // the valve is closed
 	Queued   int64
@@ -92,6 +93,8 @@ func (r *reader) show() {
 	for _, t := range r.tables {
 		s.Left = append(s.Left, t.left...)
 	}
+	r.started = r.started || s.Joined && s.Resumed
+	s.Started = r.started
 	r.metrics.queued.Set(float64(s.Queued))
 	r.publish(s)
 }

@@ -7,18 +7,6 @@ import (
 	"time"
 )
 
-// Status sums a connector up in one word.
-type Status string
-
-// The statuses, the first that fits. Held comes late: a connector that drains or starts is not judged by its holds.
-const (
-	Draining  Status = "draining"  // asked to stop, bringing the open batch to the table
-	Starting  Status = "starting"  // not in the group, or positions not read from the table yet
-	Unhealthy Status = "unhealthy" // the lag is too high, or rises; Report.Lag says which
-	Held      Status = "held"      // at least one partition stands still, and says why
-	OK        Status = "ok"
-)
-
 // Report is what a connector says about itself at one moment. Its slices are not changed afterwards.
 type Report struct {
 	Pipeline string
@@ -28,7 +16,12 @@ type Report struct {
 	// Resumed is true once every claim has its position from the table, or a hold instead.
 	Resumed bool
 	// Draining is true from the first signal to stop.
-	Draining     bool
+	Draining bool
+	// Started is true for ever once Joined and Resumed were true together.
+	Started bool
+	// Tested is true once the store passed its self-test.
+	Tested       bool
+	Brokers      []string // addresses, as configured
 	Holds        []Hold
 	Partitions   []Partition
 	Dependencies []Dependency
@@ -43,6 +36,12 @@ type Report struct {
 	// Fingerprints are those of each topic that declares an identity, as far as this member has them.
 	Fingerprints []Fingerprints
 	Memory       []Pool
+	// Queued are records that were handed over and are no rows yet. Paused is true while nothing is handed over, for there
+	// are too many or no memory is left.
+	Queued int64
+	Paused bool
+	// Operations is nil if no operations log is followed.
+	Operations *Operations
 }
 
 // Hold is a partition that stands still.
@@ -106,21 +105,6 @@ func (r Report) TotalLag() int64 {
 		total += lag
 	}
 	return total
-}
-
-// Status sums the report up.
-func (r Report) Status() Status {
-	switch {
-	case r.Draining:
-		return Draining
-	case !r.Joined || !r.Resumed:
-		return Starting
-	case r.Lag != nil && !r.Lag.Healthy:
-		return Unhealthy
-	case len(r.Holds) > 0:
-		return Held
-	}
-	return OK
 }
 
 // Why a connector is not ready.

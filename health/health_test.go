@@ -20,7 +20,7 @@ func TestStatusAndReady(t *testing.T) {
 		{"joined", health.Report{Joined: true}, health.Starting, health.ErrNotResumed},
 		{"resumed, generation ended", health.Report{Resumed: true}, health.Starting, health.ErrNotJoined},
 		{"at work", health.Report{Joined: true, Resumed: true}, health.OK, nil},
-		{"one partition held", health.Report{Joined: true, Resumed: true, Holds: hold}, health.Held, nil},
+		{"one partition held", health.Report{Joined: true, Resumed: true, Holds: hold}, health.Degraded, nil},
 		{"held while starting", health.Report{Joined: true, Holds: hold}, health.Starting, health.ErrNotResumed},
 		{"draining", health.Report{Joined: true, Resumed: true, Draining: true, Holds: hold}, health.Draining, health.ErrDraining},
 		{"its lag is well", health.Report{Joined: true, Resumed: true, Lag: &health.LagStatus{Healthy: true}}, health.OK, nil},
@@ -41,7 +41,7 @@ func TestStatusAndReady(t *testing.T) {
 func TestReadinessFollowsLag(t *testing.T) {
 	r := health.Report{Joined: true, Resumed: true, Holds: make([]health.Hold, 1), Lag: &health.LagStatus{Reason: "Partition 0 lag consistently increasing"}}
 	var unhealthy *health.UnhealthyError
-	if err := r.Ready(); !errors.As(err, &unhealthy) || err.Error() != r.Lag.Reason || r.Status() != health.Unhealthy {
+	if err := r.Ready(); !errors.As(err, &unhealthy) || err.Error() != r.Lag.Reason || r.Status() != health.Down {
 		t.Error(err, r.Status())
 	}
 }

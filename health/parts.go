@@ -30,3 +30,10 @@ type Pool struct {
 	Size int64  `json:"size"` // bytes, like Used
 	Used int64  `json:"used"`
 }
+
+// Operations is how well a member knows what operators decided.
+type Operations struct {
+	// Known is true once the log was read whole. Seq is the newest entry known then, 0 if there is none.
+	Known bool  `json:"known"`
+	Seq   int64 `json:"seq"`
+}

@@ -213,6 +213,25 @@ func (m *Memory) Entries(s Scope) int64 {
 	return 0
 }
 
+// Held is how much a [Memory] has of a topic.
+type Held struct {
+	Entries int64
+	Bytes   int64
+}
+
+// ByTopic returns how much there is of each topic that has a window.
+func (m *Memory) ByTopic() map[string]Held {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := map[string]Held{}
+	for s, w := range m.windows {
+		h := all[s.Partition.Topic]
+		h.Entries, h.Bytes = h.Entries+int64(w.count), h.Bytes+w.bytes
+		all[s.Partition.Topic] = h
+	}
+	return all
+}
+
 // MemoryStats are numbers about a [Memory].
 type MemoryStats struct {
 	Scopes  int

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -21,6 +22,7 @@ func TestCommandsInDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	member := sync.OnceValue(func() string { return listening(t) })
 	commands := 0
 	for _, file := range append(files, more...) {
 		text, err := os.ReadFile(file)
@@ -29,7 +31,7 @@ func TestCommandsInDocs(t *testing.T) {
 		}
 		for _, command := range shellBlocks(string(text)) {
 			commands++
-			t.Run(file+": "+command, func(t *testing.T) { execute(t, command) })
+			t.Run(file+": "+command, func(t *testing.T) { execute(t, command, member) })
 		}
 	}
 	if commands < 5 {
@@ -51,7 +53,8 @@ func shellBlocks(text string) (commands []string) {
 	return commands
 }
 
-func execute(t *testing.T, command string) {
+// execute executes a command. member starts a member, once, and returns where it listens.
+func execute(t *testing.T, command string, member func() string) {
 	t.Helper()
 	words := strings.Fields(command)
 	switch {
@@ -69,6 +72,8 @@ func execute(t *testing.T, command string) {
 		if code := run(ctx, args, &out, &errs); code != exitOK {
 			t.Errorf("exit code %d\n%s%s", code, out.String(), errs.String())
 		}
+	case words[0] == "curl":
+		curl(t, words[1:], member())
 	case command == "go test ./...":
 		wantText(t, ".ci/run", command)
 	case words[0] == "make" && len(words) == 2:

@@ -310,7 +310,8 @@ func askMember(ctx context.Context, url, pipeline string, found *held) error {
 	if err == nil {
 		err = json.Unmarshal(body, &report)
 	}
-	if err != nil || resp.StatusCode != http.StatusOK || report.Pipeline == "" {
+	said := resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusServiceUnavailable // one that is not ready has holds, too
+	if err != nil || !said || report.Pipeline == "" {
 		return fmt.Errorf("what answers at %s/health (%s) is no connector", url, resp.Status)
 	}
 	if report.Pipeline != pipeline {

@@ -59,7 +59,11 @@ const troubling = 30 * time.Second
 // report is what health shows: the story's status in health's words.
 func (s *system) report() health.Report {
 	st := s.connector.Status()
-	r := health.Report{Pipeline: s.config.Pipeline, Group: s.config.Kafka.Group, Joined: st.Joined, Resumed: st.Resumed, Draining: st.Draining}
+	r := health.Report{
+		Pipeline: s.config.Pipeline, Group: s.config.Kafka.Group, Brokers: s.config.Kafka.Brokers,
+		Joined: st.Joined, Resumed: st.Resumed, Started: st.Started, Draining: st.Draining, Tested: s.tested.Load(),
+		Fingerprints: s.remembered(), Memory: s.memory(), Queued: st.Queued, Paused: st.Paused, Operations: s.operated(),
+	}
 	found := s.lags.found()
 	if found != nil {
 		r.Lag = &found.Status

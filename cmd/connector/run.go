@@ -154,6 +154,7 @@ func (s *system) testStore(ctx context.Context, logger *slog.Logger) error {
 		switch {
 		case err == nil:
 			s.refused.Store(nil)
+			s.tested.Store(true)
 			return nil
 		case ctx.Err() != nil:
 			return err

@@ -61,6 +61,7 @@ type system struct {
 	losses       *lossWatch
 	lags         *lagWatch                      // nil without health
 	refused      atomic.Pointer[connector.Hold] // why the store's self-test does not pass
+	tested       atomic.Bool                    // it passed
 }
 
 // wireOptions are what tests and the demo say differently.

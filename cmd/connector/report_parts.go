@@ -1,0 +1,49 @@
+package main
+
+import (
+	"maps"
+	"slices"
+
+	"sluice/health"
+	"sluice/idempotency"
+	"sluice/reliability/bytepool"
+)
+
+// remembered is how much of each topic's window this member has in memory; nothing if a database remembers.
+func (s *system) remembered() (all []health.Fingerprints) {
+	if s.remembering != s.fingerprints {
+		return nil
+	}
+	held := s.fingerprints.ByTopic()
+	for _, name := range s.config.topicNames() { // those without a record so far, too
+		topic := s.config.Topics[name]
+		if _, there := held[name]; !there && topic.identity().By != idempotency.ByNone {
+			held[name] = idempotency.Held{}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		all = append(all, health.Fingerprints{Topic: name, Entries: held[name].Entries, Bytes: held[name].Bytes})
+	}
+	return all
+}
+
+// memory is how full the pools are.
+func (s *system) memory() []health.Pool {
+	pool := func(name string, p *bytepool.Pool) health.Pool {
+		return health.Pool{Name: name, Size: p.Size(), Used: p.Used()}
+	}
+	all := []health.Pool{pool("fetch", s.pools.Fetch), pool("batch", s.pools.Batch)}
+	if st := s.fingerprints.Stats(); st.Limit > 0 {
+		all = append(all, health.Pool{Name: "fingerprints", Size: st.Limit, Used: st.Bytes})
+	}
+	return all
+}
+
+// operated is how well the operations log is known.
+func (s *system) operated() *health.Operations {
+	o := &health.Operations{}
+	if state := s.operations.State(); state != nil {
+		o.Known, o.Seq = true, state.Head().Seq
+	}
+	return o
+}

@@ -1,0 +1,379 @@
+package health
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Component is a part of a connector's health.
+type Component struct {
+	Name   string
+	Status Status
+	// Reason says why Status is what it is. It is never empty if that is not OK.
+	Reason string
+	// Details is a struct with a JSON shape of its own; docs/health.md shows each.
+	Details any
+}
+
+// Components are the parts of the report, always in the same order. What is not configured has none.
+func (r Report) Components() (all []Component) {
+	for _, part := range []func(Report) (Component, bool){
+		Report.kafkaPart, Report.storePart, Report.breakersPart, Report.holdsPart, Report.lagPart, Report.membersPart, Report.lettersPart,
+		Report.fingerprintsPart, Report.memoryPart, Report.canaryPart, Report.operationsPart,
+	} {
+		if c, there := part(r); there {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// trouble is what a dependency has, and what stands for it.
+type trouble struct {
+	status Status
+	reason string
+	list   []Dependency // that fail, never nil
+}
+
+// trouble looks for what fails of a dependency. It is Down if all of its breakers are open, or if a hold of one of these
+// reasons stands before everything.
+func (r Report) trouble(is func(name string) bool, reasons ...string) trouble {
+	t := trouble{status: OK, list: []Dependency{}}
+	breakers, open := 0, 0
+	for _, d := range r.Dependencies {
+		if !is(d.Name) {
+			continue
+		}
+		breakers++
+		if d.Open {
+			open++
+		}
+		if d.Open || d.Failing != nil {
+			t.list = append(t.list, d)
+		}
+	}
+	if len(t.list) > 0 {
+		t.status, t.reason = Degraded, t.list[0].text()
+	}
+	for _, h := range r.Holds {
+		if !slices.Contains(reasons, h.Reason) {
+			continue
+		}
+		if t.status == OK {
+			t.status, t.reason = Degraded, h.Reason+": "+h.Detail
+		}
+		if h.Topic == "" {
+			t.status, t.reason = Down, h.Reason+": "+h.Detail
+		}
+	}
+	if breakers > 0 && open == breakers {
+		t.status = Down
+	}
+	return t
+}
+
+func (d Dependency) text() string {
+	name := d.Name
+	if d.Table != "" {
+		name += " of table " + d.Table
+	}
+	switch {
+	case d.Error != "":
+		return name + ": " + d.Error
+	case d.Open:
+		return name + ": the circuit breaker is open"
+	}
+	return name + " fails"
+}
+
+func isKafka(name string) bool { return name == "kafka" || strings.HasPrefix(name, "kafka ") }
+
+func (r Report) kafkaPart() (Component, bool) {
+	t := r.trouble(isKafka, "kafka_down", "kafka_denied")
+	c := Component{Name: "kafka", Status: t.status, Reason: t.reason, Details: struct {
+		Group    string       `json:"group"`
+		Joined   bool         `json:"joined"`
+		Brokers  []string     `json:"brokers"`
+		Troubles []Dependency `json:"troubles"`
+	}{r.Group, r.Joined, list(r.Brokers), t.list}}
+	switch {
+	case r.Joined || r.Draining:
+	case t.status != OK:
+		c.Status = Down
+	case r.Started:
+		c.Status, c.Reason = Degraded, ErrNotJoined.Error()
+	default:
+		c.Status, c.Reason = Starting, ErrNotJoined.Error()
+	}
+	return c, true
+}
+
+func (r Report) storePart() (Component, bool) {
+	t := r.trouble(func(name string) bool { return name == "store" }, "store_down", "store_denied", "commit_undecided")
+	c := Component{Name: "store", Status: t.status, Reason: t.reason, Details: struct {
+		Tested   bool         `json:"tested"`
+		Troubles []Dependency `json:"troubles"`
+	}{r.Tested, t.list}}
+	if !r.Tested && t.status == OK {
+		c.Status, c.Reason = Starting, "the self-test has not ended yet"
+	}
+	return c, true
+}
+
+func (r Report) breakersPart() (Component, bool) {
+	c := Component{Name: "breakers", Status: OK}
+	open := 0
+	for _, d := range r.Dependencies {
+		if d.Open {
+			open++
+			if c.Reason == "" {
+				c.Reason = "open: " + d.text()
+			}
+		}
+	}
+	if open > 0 {
+		c.Status = Degraded
+	}
+	c.Details = struct {
+		Open         int          `json:"open"`
+		Dependencies []Dependency `json:"dependencies"`
+	}{open, list(r.Dependencies)}
+	return c, true
+}
+
+func (r Report) holdsPart() (Component, bool) {
+	type partition struct {
+		topic string
+		id    int32
+	}
+	held, everything := map[partition]bool{}, false
+	byReason, all := map[string]int{}, []Held{}
+	for _, h := range r.Holds {
+		if h.Partition >= 0 {
+			held[partition{h.Topic, h.Partition}] = true
+		}
+		everything = everything || h.Topic == ""
+		byReason[h.Reason]++
+		all = append(all, h.Held())
+	}
+	c := Component{Name: "holds", Status: OK, Details: struct {
+		Held       int            `json:"held"` // partitions of this member
+		Partitions int            `json:"partitions"`
+		ByReason   map[string]int `json:"by_reason"`
+		Holds      []Held         `json:"holds"`
+	}{len(held), len(r.Partitions), byReason, all}}
+	if len(all) == 0 {
+		return c, true
+	}
+	first := all[0]
+	c.Status = Degraded
+	switch {
+	case everything:
+		c.Status, c.Reason = Down, "everything stands still"
+	case len(r.Partitions) > 0 && len(held) >= len(r.Partitions):
+		c.Status, c.Reason = Down, fmt.Sprintf("all %d partitions of this member stand still", len(r.Partitions))
+	case len(held) > 0:
+		c.Reason = fmt.Sprintf("%d of %d partitions stand still", len(held), len(r.Partitions))
+	default:
+		c.Reason = fmt.Sprintf("%d topics are not read", len(all))
+	}
+	c.Reason += ": " + first.Reason
+	if n := len(byReason) - 1; n > 0 {
+		c.Reason += fmt.Sprintf(" and %d more reasons", n)
+	}
+	return c, true
+}
+
+// lagging is a partition whose lag a person should see.
+type lagging struct {
+	Topic     string   `json:"topic"`
+	Partition int32    `json:"partition"`
+	Lag       *int64   `json:"lag"`
+	Adjusted  *int64   `json:"adjusted_lag"`
+	Verdict   Verdict  `json:"verdict,omitempty"`
+	Level     Level    `json:"level,omitempty"`
+	Freshness *float64 `json:"freshness_seconds"`
+}
+
+func (r Report) lagPart() (Component, bool) {
+	if r.Lag == nil {
+		return Component{}, false
+	}
+	c := Component{Name: "lag", Status: OK}
+	conspicuous := []lagging{}
+	for _, p := range r.Partitions {
+		level, verdict := p.Level == LevelWarning || p.Level == LevelCritical, p.Verdict != "" && p.Verdict != VerdictOK && p.Verdict != VerdictHeld
+		if !level && !verdict {
+			continue
+		}
+		l := lagging{Topic: p.Topic, Partition: p.ID, Adjusted: p.Adjusted, Verdict: p.Verdict, Level: p.Level, Freshness: p.Freshness}
+		if lag, known := p.Lag(); known {
+			l.Lag = &lag
+		}
+		conspicuous = append(conspicuous, l)
+		if level && c.Status == OK {
+			c.Status, c.Reason = Degraded, fmt.Sprintf("topic %s partition %d: the lag is %s", p.Topic, p.ID, p.Level)
+		}
+	}
+	switch {
+	case !r.Lag.Healthy:
+		c.Status, c.Reason = Down, r.Lag.Reason
+	case r.Lag.Error != "" && c.Status == OK:
+		c.Status, c.Reason = Unknown, r.Lag.Error
+	case r.Lag.LastCheckTime.IsZero() && c.Status == OK:
+		c.Status, c.Reason = Starting, "not looked at yet"
+	}
+	c.Details = struct {
+		Healthy       bool             `json:"healthy"`
+		TotalLag      int64            `json:"total_lag"`
+		PartitionLags map[string]int64 `json:"partition_lags"`
+		LastCheckTime *time.Time       `json:"last_check_time"`
+		Error         string           `json:"error,omitempty"`
+		Conspicuous   []lagging        `json:"conspicuous"` // partitions with a verdict or a level that is not well
+	}{r.Lag.Healthy, r.TotalLag(), r.Lag.lags(), r.Lag.checked(), r.Lag.Error, conspicuous}
+	return c, true
+}
+
+// lags are the partition's lags, never nil.
+func (l *LagStatus) lags() map[string]int64 {
+	if l == nil || l.PartitionLags == nil {
+		return map[string]int64{}
+	}
+	return l.PartitionLags
+}
+
+// checked is when the lag was looked at last, nil if never.
+func (l *LagStatus) checked() *time.Time {
+	if l == nil || l.LastCheckTime.IsZero() {
+		return nil
+	}
+	return &l.LastCheckTime
+}
+
+func (r Report) membersPart() (Component, bool) {
+	if r.Members == nil {
+		return Component{}, false
+	}
+	c := Component{Name: "members", Status: Status(r.Members.Status), Reason: r.Members.Reason, Details: struct {
+		Members  []Member        `json:"members"`
+		Findings []MemberFinding `json:"findings"`
+	}{list(r.Members.Members), list(r.Members.Findings)}}
+	switch r.Members.Status {
+	case MembersOK, MembersDegraded, MembersUnknown:
+	default: // nobody has asked the store yet
+		c.Status = Starting
+	}
+	return c, true
+}
+
+func (r Report) lettersPart() (Component, bool) {
+	t := r.trouble(func(name string) bool { return name == "dead_letters" }, "dead_letters_unavailable")
+	if r.Letters == nil && t.status == OK {
+		return Component{}, false
+	}
+	l := Letters{}
+	if r.Letters != nil {
+		l = *r.Letters
+	}
+	unresolved := int64(0)
+	for _, u := range l.Unresolved {
+		unresolved += u.Count
+	}
+	c := Component{Name: "letters", Status: t.status, Reason: t.reason, Details: struct {
+		Letters
+		Total    int64        `json:"unresolved_total"`
+		Troubles []Dependency `json:"troubles"`
+	}{l, unresolved, t.list}}
+	switch {
+	case t.status != OK:
+	case unresolved > 0:
+		c.Status, c.Reason = Degraded, fmt.Sprintf("%d unresolved dead letters", unresolved)
+	case l.PerMinute > 0:
+		c.Status, c.Reason = Degraded, "dead letters were written in the last minutes"
+	case l.Error != "":
+		c.Status, c.Reason = Unknown, l.Error
+	case l.Unresolved == nil:
+		c.Status, c.Reason = Starting, "not counted yet"
+	}
+	return c, true
+}
+
+func (r Report) fingerprintsPart() (Component, bool) {
+	t := r.trouble(func(name string) bool { return name == "postgres" }, "fingerprints_unavailable")
+	store := "memory"
+	for _, d := range r.Dependencies {
+		if d.Name == "postgres" {
+			store = "postgres"
+		}
+	}
+	if len(r.Fingerprints) == 0 && store == "memory" && t.status == OK {
+		return Component{}, false
+	}
+	return Component{Name: "fingerprints", Status: t.status, Reason: t.reason, Details: struct {
+		Store    string         `json:"store"`
+		Topics   []Fingerprints `json:"topics"`
+		Troubles []Dependency   `json:"troubles"`
+	}{store, list(r.Fingerprints), t.list}}, true
+}
+
+func (r Report) memoryPart() (Component, bool) {
+	c := Component{Name: "memory", Status: OK, Details: struct {
+		Pools  []Pool `json:"pools"`
+		Queued int64  `json:"queued"`
+		Paused bool   `json:"paused"`
+	}{list(r.Memory), r.Queued, r.Paused}}
+	for _, p := range r.Memory {
+		if p.Size > 0 && p.Used >= p.Size && c.Status == OK {
+			c.Status, c.Reason = Degraded, fmt.Sprintf("the pool %s is full: who needs more of it waits", p.Name)
+		}
+	}
+	return c, true
+}
+
+func (r Report) canaryPart() (Component, bool) {
+	if r.Canary == nil {
+		return Component{}, false
+	}
+	c := Component{Name: "canary", Status: OK, Details: *r.Canary}
+	switch {
+	case r.Canary.Failing != nil:
+		c.Status, c.Reason = Degraded, "a canary failed: "+r.Canary.Stage
+		if r.Canary.Error != "" {
+			c.Reason += ": " + r.Canary.Error
+		}
+	case r.Canary.Seen == nil:
+		c.Status, c.Reason = Starting, "the first canary is on its way"
+	}
+	return c, true
+}
+
+func (r Report) operationsPart() (Component, bool) {
+	if r.Operations == nil {
+		return Component{}, false
+	}
+	t := r.trouble(func(name string) bool { return name == "operations_log" }, "operations_log")
+	c := Component{Name: "operations_log", Status: t.status, Reason: t.reason, Details: struct {
+		Operations
+		Troubles []Dependency `json:"troubles"`
+	}{*r.Operations, t.list}}
+	switch {
+	case r.Operations.Known && c.Status == Down:
+		c.Status = Degraded // what is known of it stays in force
+	case r.Operations.Known:
+	case c.Status != OK:
+		c.Status = Down
+	default:
+		c.Status, c.Reason = Starting, "not read yet"
+	}
+	return c, true
+}
+
+// list makes an empty list of none: in JSON it is [], not null.
+func list[T any](all []T) []T {
+	if all == nil {
+		return []T{}
+	}
+	return all
+}

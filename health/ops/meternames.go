@@ -1,0 +1,40 @@
+package ops
+
+import "strings"
+
+// dotted are the names that some metrics have in requirements and in Micrometer's way, by their names in Prometheus.
+// Every other metric is known by its Prometheus name with dots.
+var dotted = map[string]string{
+	"worker_heartbeat_timestamp": "worker.heartbeat.timestamp",
+	"worker_dlq_messages_total":  "worker.dlq.messages",
+	"worker_dlq_replayed_total":  "worker.dlq.replayed",
+	"worker_retry_count_total":   "worker.retry.count",
+	"kafka_consumer_lag":         "kafka.consumer.lag",
+	"kafka_consumer_total_lag":   "kafka.consumer.total.lag",
+	"kafka_consumer_healthy":     "kafka.consumer.healthy",
+	"consumer_heartbeat_age":     "consumer.heartbeat.age",
+}
+
+// meterName is the name of a metric with dots.
+func meterName(prometheus string) string {
+	if name, known := dotted[prometheus]; known {
+		return name
+	}
+	return strings.ReplaceAll(prometheus, "_", ".")
+}
+
+// named tells whether a metric is asked for by this name: with dots, or as Prometheus has it.
+func named(prometheus, name string) bool {
+	return name == prometheus || name == meterName(prometheus) || name == strings.ReplaceAll(prometheus, "_", ".")
+}
+
+// baseUnit is the unit that a metric's name ends in, "" if it does not.
+func baseUnit(prometheus string) string {
+	name := strings.TrimSuffix(prometheus, "_total")
+	for _, unit := range []string{"seconds", "bytes"} {
+		if strings.HasSuffix(name, "_"+unit) {
+			return unit
+		}
+	}
+	return ""
+}

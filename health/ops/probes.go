@@ -1,0 +1,93 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"sluice/health"
+)
+
+// liveAnswer is what /health/live says.
+type liveAnswer struct {
+	Status health.Status `json:"status"`
+	Reason string        `json:"reason,omitempty"`
+}
+
+func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
+	if err := s.live(); err != nil {
+		s.logger.ErrorContext(r.Context(), "Liveness check FAILED", "reason", err.Error())
+		s.write(w, r, http.StatusServiceUnavailable, liveAnswer{health.Down, err.Error()})
+		return
+	}
+	s.write(w, r, http.StatusOK, liveAnswer{Status: health.OK})
+}
+
+// readyAnswer is what /health/ready says.
+type readyAnswer struct {
+	Status health.Status `json:"status"`
+	// Healthy is true exactly when the code is 200. Reason says why it is not.
+	Healthy bool   `json:"healthy"`
+	Reason  string `json:"reason,omitempty"`
+	// PartitionLags are end - position, by topic-partition, of the last look; LastCheckTime is null before it.
+	PartitionLags map[string]int64 `json:"partition_lags"`
+	LastCheckTime *time.Time       `json:"last_check_time"`
+}
+
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+	report := s.report()
+	s.logReady(r.Context(), report.Ready())
+	sum := report.Sum()
+	s.write(w, r, code(sum.Ready), readyAnswer{sum.Status, sum.Ready, sum.Reason, sum.PartitionLags, sum.LastCheckTime})
+}
+
+// startupAnswer is what /health/startup says.
+type startupAnswer struct {
+	Status health.Status `json:"status"`
+	Reason string        `json:"reason,omitempty"`
+	// WaitsFor are the holds that stand before the start.
+	WaitsFor []health.Held `json:"waits_for,omitempty"`
+}
+
+// serveStartup answers 200 from the member's first moment at work on, whatever comes later: that is what the other
+// probes are for.
+func (s *Server) serveStartup(w http.ResponseWriter, r *http.Request) {
+	report := s.report()
+	if report.Started {
+		s.write(w, r, http.StatusOK, startupAnswer{Status: health.OK})
+		return
+	}
+	a := startupAnswer{Status: report.Status(), WaitsFor: report.WaitsFor()}
+	if err := report.Ready(); err != nil {
+		a.Reason = err.Error()
+	}
+	s.write(w, r, http.StatusServiceUnavailable, a)
+}
+
+// code is 200 for a yes, 503 for a no.
+func code(yes bool) int {
+	if yes {
+		return http.StatusOK
+	}
+	return http.StatusServiceUnavailable
+}
+
+// logReady logs when readiness was lost and when it came back. Probes come every few seconds; one line says it.
+func (s *Server) logReady(ctx context.Context, err error) {
+	s.mu.Lock()
+	lost := err != nil && s.wasReady && !s.failed
+	back := err == nil && s.failed
+	if err == nil {
+		s.wasReady, s.failed = true, false
+	} else if lost {
+		s.failed = true
+	}
+	s.mu.Unlock()
+	switch {
+	case lost && !errors.Is(err, health.ErrDraining):
+		s.logger.WarnContext(ctx, "Readiness check FAILED", "reason", err.Error())
+	case back:
+		s.logger.InfoContext(ctx, "Readiness check passed again")
+	}
+}

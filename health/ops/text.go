@@ -1,0 +1,98 @@
+package ops
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// longestText bounds a text of an answer, in bytes: errors of dependencies may quote whole pages.
+const longestText = 2 << 10
+
+var (
+	// userinfo is what stands before the host of an address.
+	userinfo = regexp.MustCompile(`://[^\s"'<>]*@`)
+	// secret is a parameter that must not be seen: of a connection string, of a signed address, of JSON, of a printed struct.
+	secret = regexp.MustCompile(`(?i)((?:password|passwd|passphrase|pwd|secret|secret[_-]?(?:access[_-]?)?key|access[_-]?key(?:[_-]?id)?|` +
+		`api[_-]?key|token|x-amz-credential|signature|\bsig)(?:\s*=\s*|["']\s*:\s*|:))` +
+		`("[^"]*"|'[^']*'|[^\s,;&"'\]})]+)`)
+	// bearer is the value of an Authorization header.
+	bearer = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[a-z0-9+/_.=~-]{8,}`)
+)
+
+// clean makes a text one that may be told to whoever can reach the port: without secrets, and not too long.
+func clean(text string) string {
+	if len(text) <= longestText && !strings.ContainsAny(text, "=: ") { // a name, a word: most of an answer
+		return text
+	}
+	whole := len(text)
+	text = begin(text)
+	text = userinfo.ReplaceAllString(text, "://***@")
+	text = bearer.ReplaceAllString(text, "$1 ***")
+	text = secret.ReplaceAllString(text, "$1***")
+	if len(text) <= longestText && whole <= 4*longestText {
+		return text
+	}
+	end := min(longestText, len(text))
+	for end > 0 && end < len(text) && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return fmt.Sprintf("%s… (cut, of %d bytes)", text[:end], whole)
+}
+
+// begin is as much of a text as is looked through. It does not end within an address, whose secrets would not be known.
+func begin(text string) string {
+	if len(text) <= 4*longestText {
+		return text
+	}
+	text = text[:4*longestText]
+	if blank := strings.LastIndexByte(text, ' '); blank > 0 {
+		return text[:blank]
+	}
+	text, _, _ = strings.Cut(text, "://")
+	return text
+}
+
+// tell makes every text of a JSON answer one that may be told. The only way out of the server leads through here, so that
+// nobody who adds a field has to think of it.
+func tell(body []byte) []byte {
+	var out bytes.Buffer
+	for rest := body; len(rest) > 0; {
+		begin := bytes.IndexByte(rest, '"')
+		if begin < 0 {
+			out.Write(rest)
+			break
+		}
+		end := begin + 1
+		for rest[end] != '"' { // there is one: it is JSON that we wrote
+			if rest[end] == '\\' {
+				end++
+			}
+			end++
+		}
+		literal := rest[begin : end+1]
+		out.Write(rest[:begin])
+		out.Write(told(literal))
+		rest = rest[end+1:]
+	}
+	return out.Bytes()
+}
+
+func told(literal []byte) []byte {
+	var text string
+	if json.Unmarshal(literal, &text) != nil {
+		return literal
+	}
+	cleaned := clean(text)
+	if cleaned == text {
+		return literal
+	}
+	b, err := json.Marshal(cleaned)
+	if err != nil { // a string can always be written
+		return []byte(`""`)
+	}
+	return b
+}

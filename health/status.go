@@ -1,0 +1,92 @@
+package health
+
+import (
+	"errors"
+	"time"
+)
+
+// Status sums a connector, or a part of it, up in one word.
+type Status string
+
+// The statuses.
+const (
+	OK       Status = "ok"
+	Unknown  Status = "unknown"  // somebody who would know does not answer
+	Degraded Status = "degraded" // something is wrong and work goes on
+	Down     Status = "down"     // of the whole: not ready because of its lag. Of a part: nothing of it works
+	Starting Status = "starting" // of the whole: not in the group, or positions not read yet. Of a part: not looked at yet
+	Draining Status = "draining" // asked to stop, bringing the open batch to the table
+)
+
+// Status sums the report up. It is Draining, Starting or Down exactly when [Report.Ready] says that the connector is not
+// ready. Otherwise the worst part counts, but a part that is down makes the whole no worse than Degraded: what it is about
+// goes on as soon as the part is back, without a restart.
+func (r Report) Status() Status { return r.status(r.Components()) }
+
+func (r Report) status(components []Component) Status {
+	switch err := r.Ready(); {
+	case errors.Is(err, ErrDraining):
+		return Draining
+	case errors.Is(err, ErrNotJoined), errors.Is(err, ErrNotResumed):
+		return Starting
+	case err != nil:
+		return Down
+	}
+	whole := OK
+	for _, c := range components {
+		switch c.Status {
+		case Degraded, Down:
+			return Degraded
+		case Unknown:
+			whole = Unknown
+		case OK, Starting, Draining: // what nobody has looked at yet says nothing
+		}
+	}
+	return whole
+}
+
+// Sum is a report in words.
+type Sum struct {
+	Status Status
+	Ready  bool
+	// Reason says why the connector is not ready, "" if it is.
+	Reason     string
+	Components []Component
+	// PartitionLags and LastCheckTime are those of [LagStatus], empty and nil while nobody has looked.
+	PartitionLags map[string]int64
+	LastCheckTime *time.Time
+}
+
+// Sum sums the report up.
+func (r Report) Sum() Sum {
+	s := Sum{Components: r.Components(), Ready: true, PartitionLags: r.Lag.lags(), LastCheckTime: r.Lag.checked()}
+	s.Status = r.status(s.Components)
+	if err := r.Ready(); err != nil {
+		s.Ready, s.Reason = false, err.Error()
+	}
+	return s
+}
+
+// WaitsFor returns what keeps a member from its start: the holds that stand before every topic.
+func (r Report) WaitsFor() []Held {
+	waits := []Held{}
+	for _, h := range r.Holds {
+		if h.Topic == "" {
+			waits = append(waits, h.Held())
+		}
+	}
+	return waits
+}
+
+// Held is a hold with what ends it.
+type Held struct {
+	Hold
+	EndsBy string `json:"ends_by"`
+	// Command is the command line that ends it, "" if it ends by itself or otherwise.
+	Command string `json:"command,omitempty"`
+}
+
+// Held returns the hold with what ends it.
+func (h Hold) Held() Held {
+	return Held{Hold: h, EndsBy: Ends(h.Reason), Command: Command(h.Reason, h.Topic, h.Partition, h.Offset)}
+}
