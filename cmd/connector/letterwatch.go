@@ -26,7 +26,7 @@ import (
 const (
 	// lookLetters is how often the dead letters are counted at most. A watch rests restLetters times as long as it
 	// worked, mostRest at most, so that it is never a load.
-	lookLetters = 30 * time.Second
+	lookLetters = 15 * time.Second
 	restLetters = 20
 	mostRest    = 10 * time.Minute
 	// askLetters bounds one question to Kafka or to a table's log, and the wait for one answer with records.

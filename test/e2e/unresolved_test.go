@@ -1,0 +1,52 @@
+//go:build lab
+
+package e2e
+
+import "testing"
+
+// TestUnresolvedLetters: members that run, and one that takes the place of one that was killed, tell the number of letters
+// that stand: that of the generator's bad records, without those that became rows after all.
+func TestUnresolvedLetters(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 4).poisoned()
+	proxy := s.proxy()
+	m := s.start(through(proxy))
+	s.produce(1000)
+	s.awaitPassed()
+	commit := s.holdsCommit(proxy)
+	s.produce(1000)
+	s.met(commit)
+	m.kill() // its letters are written, and no commit has passed them
+	commit.Release(false)
+	void := s.willBeVoid()
+
+	first, second := s.start(lax), s.start(lax)
+	s.awaitPassed()
+	want := float64(int(s.badLedger.Len()) - void)
+	const gauge = "sluice_unresolved_letters"
+	for _, m := range []*member{first, second} {
+		m.awaitReady()
+		m.await("it counts the letters", func(report) bool {
+			n, _ := m.sum(gauge)
+			return n == want
+		})
+	}
+	second.kill()
+	third := s.start(lax)
+	third.awaitReady()
+	third.await("it counts", func(report) bool {
+		n, known := third.sum(gauge)
+		if known && n != want {
+			t.Errorf("a member that just started counts %v letters, want %v", n, want)
+		}
+		return known
+	})
+	if c := s.countLetters(lax); float64(c.Unresolved) != want || c.Void != void || void == 0 || c.Letters <= c.Distinct {
+		t.Errorf("list says %+v, want %v unresolved and %d void letters, and repeats", c, want, void)
+	}
+	if n := first.metric(gauge); n != want {
+		t.Errorf("the other one counts %v, want %v", n, want)
+	}
+	first.drain()
+	third.drain()
+}
