@@ -272,6 +272,17 @@ func (l *look) rowOf(p connector.Partition, r *connector.Record) error {
 	if err != nil {
 		return fmt.Errorf("rows of %v: %w", p, err)
 	}
+	return decodes(builder, p, r)
+}
+
+// decodes says why a record cannot become a row. A decoder that panics ends no command: where a member meets such a record,
+// it is found by itself and held or set aside.
+func decodes(builder connector.Builder, p connector.Partition, r *connector.Record) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = classify.Mark(connector.Recovered("decode", v), classify.Poison)
+		}
+	}()
 	if err := builder.Add(p, r); err != nil {
 		return err
 	}

@@ -11,6 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/classify"
+	"sluice/connector"
 )
 
 // holds runs the command and returns what it lists, one line for each hold.
@@ -137,5 +140,19 @@ func TestHoldsWithoutKafka(t *testing.T) {
 	code, out, errs := connectorRun(t, "holds", "--config", w.config, "--timeout", "300ms")
 	if code != 3 || !strings.Contains(errs, "kafka: topic orders: ") || out != "no hold is known, and not everybody answered\n" {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+}
+
+// panicking is a builder whose decoder has a mistake.
+type panicking struct{ connector.Builder }
+
+func (panicking) Add(connector.Partition, *connector.Record) error { panic("a value of a record") }
+
+// TestHoldsSurviveADecoder: a record that panics the decoder is a bad one, and nothing of it is told.
+func TestHoldsSurviveADecoder(t *testing.T) {
+	t.Parallel()
+	err := decodes(panicking{}, connector.Partition{Topic: "orders"}, &connector.Record{Value: []byte("x")})
+	if classify.Of(err) != classify.Poison || !strings.Contains(err.Error(), "decode: panic") || strings.Contains(err.Error(), "a value") {
+		t.Errorf("%v", err)
 	}
 }

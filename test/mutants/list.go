@@ -527,4 +527,30 @@ var list = []mutant{
 		old:  "\tif f.version > 0 {\n\t\twant = first", new: "\tif f.version >= 0 {\n\t\twant = first",
 		pkg: "./health/membership/postgres", test: "^TestForeign$",
 	},
+
+	// The number of letters that stand.
+	{
+		name: "a letter whose record has a row counts",
+		file: "health/lettercount/tally.go",
+		old:  "if offset < at && !is {", new: "if offset < at {",
+		pkg: "./health/lettercount", test: "^TestTally$",
+	},
+	{
+		name: "letters that a position was set back over are not judged anew",
+		file: "health/lettercount/tally.go",
+		old:  "s.again(max(to, 0))", new: "s.again(max(to, s.judged))",
+		pkg: "./health/lettercount", test: "^TestTally$",
+	},
+	{
+		name: "a position that went back and forth between two looks is not seen",
+		file: "sink/delta/follow.go",
+		old:  "ok && a.Version < before.Version {", new: "ok && a.Version < before.Version-1000 {",
+		pkg: "./sink/delta", test: "^TestFollower$",
+	},
+	{
+		name: "letters that cannot be counted now are none",
+		file: "cmd/connector/letterwatch.go",
+		old:  "if o.failures[topic] == nil {\n\t\t\tcounted", new: "if o.failures[topic] == nil || len(counts) == 0 {\n\t\t\tcounted",
+		pkg: "./cmd/connector", test: "^TestUnresolvedLettersThatCannotBeCounted$",
+	},
 }
