@@ -52,6 +52,8 @@ type Hold struct {
 	Detail    string    `json:"detail"`
 	Since     time.Time `json:"since"`
 	Offset    int64     `json:"offset"` // where it stands, -1 if unknown
+	// Ending is the command that ends it, "" if that is what [Command] says.
+	Ending string `json:"-"`
 }
 
 // Partition is how far the table has taken a partition.

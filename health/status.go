@@ -88,5 +88,9 @@ type Held struct {
 
 // Held returns the hold with what ends it.
 func (h Hold) Held() Held {
-	return Held{Hold: h, EndsBy: Ends(h.Reason), Command: Command(h.Reason, h.Topic, h.Partition, h.Offset)}
+	command := h.Ending
+	if command == "" {
+		command = Command(h.Reason, h.Topic, h.Partition, h.Offset)
+	}
+	return Held{Hold: h, EndsBy: Ends(h.Reason), Command: command}
 }

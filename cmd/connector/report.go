@@ -65,14 +65,18 @@ func (s *system) report() health.Report {
 		Fingerprints: s.remembered(), Memory: s.memory(), Queued: st.Queued, Paused: st.Paused, Operations: s.operated(),
 	}
 	found := s.lags.found()
-	if found != nil {
+	switch {
+	case found != nil:
 		r.Lag = &found.Status
+	case s.lags != nil: // before its first look
+		r.Lag = &health.LagStatus{Healthy: true}
 	}
 	for _, c := range st.Claims {
 		r.Partitions = append(r.Partitions, s.partition(c, found))
 		if h := c.Hold; h != nil {
 			r.Holds = append(r.Holds, health.Hold{
 				Topic: c.Partition.Topic, Partition: c.Partition.ID, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Offset: h.Offset,
+				Ending: s.ending(c.Partition, h.Reason),
 			})
 		}
 	}

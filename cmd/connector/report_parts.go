@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"sluice/connector"
 	"sluice/health"
 	"sluice/idempotency"
 	"sluice/reliability/bytepool"
@@ -46,4 +47,17 @@ func (s *system) operated() *health.Operations {
 		o.Known, o.Seq = true, state.Head().Seq
 	}
 	return o
+}
+
+// ending is the command that ends a hold, if it is not about the partition alone: what was paused as a whole is resumed as a
+// whole. "" otherwise.
+func (s *system) ending(p connector.Partition, reason connector.Reason) string {
+	if reason != connector.ReasonPaused {
+		return ""
+	}
+	by, paused := s.operations.State().Paused(p.Topic, p.ID)
+	if !paused { // resumed since; the member will notice
+		return ""
+	}
+	return health.Command(string(reason), by.Target.Topic, by.Target.Partition, -1)
 }

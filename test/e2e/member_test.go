@@ -34,6 +34,7 @@ type report struct {
 		Detail    string
 	}
 	Partitions []struct{ Partition int32 }
+	Components map[string]struct{ Status, Reason string }
 	Canary     *struct {
 		Seen    *time.Time
 		Seconds float64

@@ -258,8 +258,12 @@ func TestPoisonIsNoOutage(t *testing.T) {
 	if n := m.metric("sluice_breaker_state"); n != 0 {
 		t.Errorf("a breaker is not closed: %v", n)
 	}
-	if r, err := m.health(); err != nil || r.Status != "ok" || len(r.Holds) > 0 {
+	r, err := m.health()
+	if err != nil || r.Status != "degraded" || !r.Ready || len(r.Holds) > 0 {
 		t.Errorf("%+v %v", r, err)
+	}
+	if r.Components["breakers"].Status != "ok" || r.Components["letters"].Status != "degraded" {
+		t.Errorf("%+v", r.Components)
 	}
 	m.drain()
 	s.untilCurrent()
@@ -303,7 +307,7 @@ func TestFlood(t *testing.T) {
 	if code, text := s.command("deadletters", "allow", flood.name, "--for", "10m", "--operator", "e2e", "--reason", "they are bad indeed", "--yes", "--config", path); code != 0 {
 		t.Fatalf("exit code %d: %s", code, text)
 	}
-	m.await("the hold is over", func(r report) bool { return r.Status == "ok" && len(r.Holds) == 0 })
+	m.await("the hold is over", func(r report) bool { return r.Ready && len(r.Holds) == 0 })
 	flood.awaitPassed()
 	m.drain()
 	if code, text := s.command("run", "--until-current", "--config", path); code != 0 {
