@@ -40,6 +40,7 @@ func TestCanary(t *testing.T) {
 	if n, at := one.metric("sluice_canary_seconds_count"), one.metric("sluice_canary_last_success_timestamp_seconds"); n < 2 || at < float64(killed.Unix()) {
 		t.Errorf("%v canaries were timed, the last one was seen at %v", n, at)
 	}
+	one.lints()
 	end()
 	s.awaitRows(s.ledger.Len())
 	one.drain()

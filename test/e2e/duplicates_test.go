@@ -74,6 +74,7 @@ func TestDuplicates(t *testing.T) {
 			m := s.start(identified)
 			s.send(1, "e-1", first)
 			s.awaitPosition(0, 1)
+			m.lints()
 			m.drain()
 
 			m = s.start(identified)

@@ -297,6 +297,7 @@ func TestFlood(t *testing.T) {
 		}
 		return n == 2 && len(r.Holds) == 2
 	})
+	m.lints() // with holds
 	s.produce(2000)
 	s.awaitRows(4000)
 	if letters := flood.inDeadLetterTopic(); len(letters) > 0 {
@@ -309,6 +310,7 @@ func TestFlood(t *testing.T) {
 	}
 	m.await("the hold is over", func(r report) bool { return r.Ready && len(r.Holds) == 0 })
 	flood.awaitPassed()
+	m.lints() // with letters
 	m.drain()
 	if code, text := s.command("run", "--until-current", "--config", path); code != 0 {
 		t.Fatalf("exit code %d: %s", code, tail([]byte(text)))

@@ -553,4 +553,18 @@ var list = []mutant{
 		old:  "if o.failures[topic] == nil {\n\t\t\tcounted", new: "if o.failures[topic] == nil || len(counts) == 0 {\n\t\t\tcounted",
 		pkg: "./cmd/connector", test: "^TestUnresolvedLettersThatCannotBeCounted$",
 	},
+
+	// What tells operators.
+	{
+		name: "the clock of data loss is lost while Kafka is down",
+		file: "cmd/connector/dataloss.go",
+		old:  "case failure != nil:\n\t\treturn w.before(c.Partition)", new: "case failure != nil:\n\t\treturn deadline{}, false",
+		pkg: "./cmd/connector", test: "^TestSecondsToDataLoss$",
+	},
+	{
+		name: "an alert waits for a metric that nobody has",
+		file: "connector/metrics.go",
+		old:  `"sluice_paused_total"`, new: `"sluice_pauses_total"`,
+		pkg: "./cmd/connector", test: "^TestAlerts$",
+	},
 }
