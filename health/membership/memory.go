@@ -116,3 +116,10 @@ func locked[T any](ctx context.Context, s memoryStore, op func(time.Time, map[st
 	}
 	return op(s.all.now(), s.all.scopes[s.scope]), nil
 }
+
+// Wipe removes everything, as a store does that was made anew.
+func (m *Memory) Wipe() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.scopes)
+}

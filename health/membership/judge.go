@@ -1,0 +1,98 @@
+package membership
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"sluice/health"
+)
+
+// What is said of members, and from when on.
+const (
+	// Silent is how long a member that beats every few seconds may not be heard before a line says so.
+	Silent = 20 * time.Second
+	// Missing is from when on a member is stale, which somebody should look into.
+	Missing = time.Minute
+	// Idling is how long a member that runs may take no record before that is said.
+	Idling = 5 * time.Minute
+	// Stopping is how long a member may take to shut down.
+	Stopping = 2 * time.Minute
+	// Forget is how long a member that is gone is remembered.
+	Forget = time.Hour
+)
+
+// named is how many members a reason names.
+const named = 20
+
+// Judge says how the members of a scope are, as of the store's answer at now.
+func Judge(members []Member, now time.Time) health.Members {
+	h := health.Members{Status: health.MembersOK, Members: []health.Member{}, Findings: []health.MemberFinding{}}
+	active := 0
+	var stale []string
+	for _, m := range members {
+		h.Members = append(h.Members, shown(m, now))
+		h.Findings = append(h.Findings, Findings(m)...)
+		if m.Active() {
+			active++
+		}
+		if m.Age > Missing {
+			stale = append(stale, m.ID)
+		}
+	}
+	switch {
+	case len(stale) > 0:
+		h.Status = health.MembersDegraded
+		more := ""
+		if len(stale) > named {
+			more = fmt.Sprintf(" and %d more", len(stale)-named)
+			stale = stale[:named]
+		}
+		h.Reason = "Stale consumers: " + strings.Join(stale, ", ") + more
+	case active == 1:
+		h.Reason = "1 active consumer"
+	default:
+		h.Reason = fmt.Sprintf("%d active consumers", active)
+	}
+	return h
+}
+
+// shown is a member in health's words.
+func shown(m Member, now time.Time) health.Member {
+	s := health.Member{ID: m.ID, Status: string(m.Status), Seconds: m.Age.Seconds(), Active: m.Active()}
+	if m.Idle >= 0 {
+		s.LastRecord = new(now.Add(-m.Idle).UTC())
+	}
+	if m.Lag >= 0 {
+		s.Lag = &m.Lag
+	}
+	return s
+}
+
+// Findings are what a person should see of a member, the worst first.
+func Findings(m Member) (all []health.MemberFinding) {
+	found := func(severity health.Level, format string, args ...any) {
+		all = append(all, health.MemberFinding{ID: m.ID, Severity: severity, Finding: fmt.Sprintf(format, args...)})
+	}
+	if m.Age > Missing {
+		found(health.LevelCritical, "no heartbeat for %s", m.Age.Round(time.Second))
+	}
+	if m.Status == ShuttingDown && m.InStatus > Stopping {
+		found(health.LevelWarning, "shutting down for %s: it may have to be ended by force", m.InStatus.Round(time.Second))
+	}
+	idle := m.Idle
+	if idle < 0 {
+		idle = m.InStatus // it never took one
+	}
+	if m.Status == Running && m.Age <= Missing && idle > Idling {
+		switch long := idle.Round(time.Second); {
+		case m.Lag > 0:
+			found(health.LevelWarning, "no record for %s with a lag of %d: it may be stuck", long, m.Lag)
+		case m.Lag == 0:
+			found(health.LevelWarning, "no record for %s without a lag: it is idle", long)
+		default:
+			found(health.LevelWarning, "no record for %s with an unknown lag: it may be idle or stuck", long)
+		}
+	}
+	return all
+}

@@ -1,0 +1,273 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/health"
+)
+
+const (
+	// drainTTL is the TTL of a member that shuts down: its last beats outlive a drain that takes its time.
+	drainTTL = time.Minute
+	// callTimeout bounds each call: a store that is slower than this is one that does not answer.
+	callTimeout = 1500 * time.Millisecond
+	// hopeless bounds the last call to a store that did not answer the one before.
+	hopeless = 500 * time.Millisecond
+	// repeat is how often a failure that goes on is logged.
+	repeat = 5 * time.Minute
+)
+
+// Config of a [Keeper].
+type Config struct {
+	ID string // of this member, unlike any other's
+	// Beat is the time between heartbeats, TTL how long one holds, Sweep the time between sweeps.
+	Beat, TTL, Sweep time.Duration
+	// Look says how long ago this member last took a record, negative if never, and its lag, -1 if unknown. It does not wait.
+	Look       func() (idle time.Duration, lag int64)
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil for no metrics
+}
+
+// Keeper keeps the registration of one member and watches those of all others. Whatever it asks it asks in a goroutine of
+// its own, so that nothing else waits for the store.
+type Keeper struct {
+	Config
+	store    Store
+	metrics  metrics
+	beating  trouble // of heartbeats
+	looking  trouble // of looks at the members
+	sweeping trouble // of sweeps
+	foreign  trouble // of what other programs wrote
+	status   Status
+	heard    time.Time             // the last beat that the store took
+	silent   map[string]silentLine // members that were said not to be heard
+
+	mu   sync.Mutex
+	last answer
+	beat time.Time // heard, for others
+}
+
+// answer is what the store last said of the members.
+type answer struct {
+	members []Member
+	health  health.Members
+	at      time.Time // when it was asked, the zero time before the first answer
+	err     error     // of the last look, which may be a later one
+}
+
+// NewKeeper returns a keeper that does nothing before Run. The store stays the caller's.
+func NewKeeper(s Store, c Config) (*Keeper, error) {
+	k := &Keeper{Config: c, store: s, status: Running, silent: map[string]silentLine{}, metrics: newMetrics()}
+	if c.Registerer == nil {
+		return k, nil
+	}
+	for _, collector := range []prometheus.Collector{k.metrics.beats, series{k}} {
+		if err := c.Registerer.Register(collector); err != nil {
+			return nil, fmt.Errorf("metrics of members: %w", err)
+		}
+	}
+	return k, nil
+}
+
+// Run registers the member, keeps it registered and watches the others until ctx ends; then it unregisters the member. From
+// when draining is closed the member says that it shuts down. Behind the end of ctx it takes two seconds at most.
+func (k *Keeper) Run(ctx context.Context, draining <-chan struct{}) {
+	defer k.leave(ctx)
+	beats, sweeps := time.NewTicker(k.Beat), time.NewTicker(k.Sweep)
+	defer beats.Stop()
+	defer sweeps.Stop()
+	k.sendBeat(ctx)
+	k.look(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-draining:
+			draining = nil
+			k.status = ShuttingDown
+			k.sendBeat(ctx)
+		case <-beats.C:
+			k.sendBeat(ctx)
+			k.look(ctx)
+		case <-sweeps.C:
+			k.sweep(ctx)
+		}
+	}
+}
+
+// sendBeat says that the member is there.
+func (k *Keeper) sendBeat(ctx context.Context) {
+	b := Beat{ID: k.ID, Status: k.status, TTL: k.TTL}
+	if b.Status == ShuttingDown {
+		b.TTL = max(b.TTL, drainTTL)
+	}
+	b.Idle, b.Lag = k.Look()
+	sent := time.Now()
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	fresh, err := k.store.Beat(call, b)
+	cancel()
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		k.metrics.beats.WithLabelValues("failed").Inc()
+		if k.beating.fails() {
+			k.Logger.WarnContext(ctx, "heartbeat failed", "consumer_id", k.ID, "err", err, "failures", k.beating.failures)
+		}
+		return
+	}
+	if failures, since := k.beating.ends(); failures > 0 {
+		k.Logger.InfoContext(ctx, "heartbeats work again", "consumer_id", k.ID, "failures", failures, "failing_since", since)
+	}
+	result := "renewed"
+	if fresh {
+		result = "registered"
+		if k.heard.IsZero() {
+			k.Logger.InfoContext(ctx, "registered", "consumer_id", k.ID)
+		} else {
+			k.Logger.InfoContext(ctx, "registered again: the registration was lost", "consumer_id", k.ID,
+				"last_heartbeat", k.heard, "seconds", sent.Sub(k.heard).Seconds())
+		}
+	}
+	k.metrics.beats.WithLabelValues(result).Inc()
+	k.heard = sent
+	k.mu.Lock()
+	k.beat = sent
+	k.mu.Unlock()
+}
+
+// look lists the members.
+func (k *Keeper) look(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
+	asked := time.Now()
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	members, err := k.store.Members(call)
+	cancel()
+	if ctx.Err() != nil {
+		return
+	}
+	switch {
+	case err == nil:
+		k.foreign.ends()
+	case errors.Is(err, ErrForeign) && members != nil:
+		if k.foreign.fails() {
+			k.Logger.WarnContext(ctx, "another program wrote among the registrations", "err", err, "times", k.foreign.failures)
+		}
+	default:
+		if k.looking.fails() {
+			k.Logger.WarnContext(ctx, "members cannot be listed", "err", err, "failures", k.looking.failures)
+		}
+		k.mu.Lock()
+		k.last.err = err
+		k.mu.Unlock()
+		return
+	}
+	if failures, since := k.looking.ends(); failures > 0 {
+		k.Logger.InfoContext(ctx, "members can be listed again", "failures", failures, "failing_since", since)
+	}
+	k.mu.Lock()
+	k.last = answer{members: members, health: Judge(members, asked), at: asked}
+	k.mu.Unlock()
+	k.say(ctx, members)
+}
+
+// sweep ends the registrations that nobody renewed.
+func (k *Keeper) sweep(ctx context.Context) {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	swept, err := k.store.Sweep(call, Forget)
+	cancel()
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		if k.sweeping.fails() {
+			k.Logger.WarnContext(ctx, "stale consumers cannot be removed", "err", err, "failures", k.sweeping.failures)
+		}
+		return
+	case swept > 0:
+		k.Logger.InfoContext(ctx, "Removed stale consumers", "count", swept)
+	default:
+		k.Logger.DebugContext(ctx, "Removed stale consumers", "count", swept)
+	}
+	k.sweeping.ends()
+}
+
+// leave unregisters the member, if it may have registered.
+func (k *Keeper) leave(ctx context.Context) {
+	if k.heard.IsZero() && k.beating.failures == 0 {
+		return
+	}
+	timeout := callTimeout
+	if k.beating.failures > 0 || time.Since(k.heard) > 2*k.Beat {
+		timeout = hopeless
+	}
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	if err := k.store.Leave(call, k.ID); err != nil {
+		k.Logger.WarnContext(ctx, "could not unregister: others will miss this member", "consumer_id", k.ID, "err", err)
+	}
+}
+
+// Members says how the members are, as far as the last answer shows it.
+func (k *Keeper) Members() health.Members {
+	k.mu.Lock()
+	last := k.last
+	k.mu.Unlock()
+	h := last.health
+	switch why := k.unknown(last); {
+	case why == "":
+	case last.at.IsZero():
+		h = health.Members{Status: health.MembersUnknown, Reason: why, Members: []health.Member{}, Findings: []health.MemberFinding{}}
+	default: // what was known, as far as it may help, without a judgement
+		h.Status, h.Reason, h.Findings = health.MembersUnknown, why, []health.MemberFinding{}
+	}
+	return h
+}
+
+// unknown says why nobody knows how the members are, "" if it is known.
+func (k *Keeper) unknown(a answer) string {
+	switch old := time.Since(a.at); {
+	case a.err != nil:
+		return a.err.Error()
+	case a.at.IsZero():
+		return "the store of registrations has not answered yet"
+	case old > 3*k.Beat+callTimeout:
+		return fmt.Sprintf("what is known of members is %s old", old.Round(time.Second))
+	}
+	return ""
+}
+
+// trouble is a failure that may go on.
+type trouble struct {
+	failures int64
+	since    time.Time
+	said     time.Time
+}
+
+// fails counts a failure and tells whether it is to be logged: the first one, and then one now and then.
+func (t *trouble) fails() bool {
+	now := time.Now()
+	if t.failures++; t.failures == 1 {
+		t.since = now
+	} else if now.Sub(t.said) < repeat {
+		return false
+	}
+	t.said = now
+	return true
+}
+
+// ends says how many failures there were since when, and starts anew.
+func (t *trouble) ends() (failures int64, since time.Time) {
+	failures, since = t.failures, t.since
+	*t = trouble{}
+	return failures, since
+}

@@ -1,0 +1,518 @@
+package membership
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/health"
+)
+
+// faulty is a store that can be down, slow or hung.
+type faulty struct {
+	Store
+	mu    sync.Mutex
+	err   error
+	delay time.Duration
+}
+
+func (f *faulty) set(err error, delay time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err, f.delay = err, delay
+}
+
+func (f *faulty) fail(ctx context.Context) error {
+	f.mu.Lock()
+	err, delay := f.err, f.delay
+	f.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	case <-time.After(delay):
+	}
+	return err
+}
+
+func (f *faulty) Beat(ctx context.Context, b Beat) (bool, error) {
+	if err := f.fail(ctx); err != nil && !errors.Is(err, ErrForeign) {
+		return false, err
+	}
+	return f.Store.Beat(ctx, b)
+}
+
+func (f *faulty) Leave(ctx context.Context, id string) error {
+	if err := f.fail(ctx); err != nil && !errors.Is(err, ErrForeign) {
+		return err
+	}
+	return f.Store.Leave(ctx, id)
+}
+
+func (f *faulty) Members(ctx context.Context) ([]Member, error) {
+	err := f.fail(ctx)
+	if err != nil && !errors.Is(err, ErrForeign) {
+		return nil, err
+	}
+	members, _ := f.Store.Members(ctx)
+	return members, err
+}
+
+func (f *faulty) Sweep(ctx context.Context, forget time.Duration) (int, error) {
+	if err := f.fail(ctx); err != nil && !errors.Is(err, ErrForeign) {
+		return 0, err
+	}
+	return f.Store.Sweep(ctx, forget)
+}
+
+// lines are what was logged.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+// take returns the lines since the last call, as level, message and the named values.
+func (l *lines) take(keys ...string) (all []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.buf.String()) {
+		var m map[string]any
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			panic(err)
+		}
+		text := fmt.Sprint(m["level"], " ", m["msg"])
+		for _, k := range keys {
+			if v, ok := m[k]; ok {
+				text += fmt.Sprintf(" %s=%v", k, v)
+			}
+		}
+		all = append(all, text)
+	}
+	l.buf.Reset()
+	return all
+}
+
+// bench is a keeper beside the store that it uses, in virtual time.
+type bench struct {
+	*testing.T
+	memory   *Memory
+	store    *faulty
+	keeper   *Keeper
+	registry *prometheus.Registry
+	log      lines
+	drain    chan struct{}
+	stop     func()
+	idle     atomic.Int64
+	lag      atomic.Int64
+}
+
+var scope = Scope{Pipeline: "p", Group: "g"}
+
+// keep runs a keeper in a bubble.
+func keep(t *testing.T, test func(*bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, memory: NewMemory(time.Now), registry: prometheus.NewRegistry(), drain: make(chan struct{})}
+		b.idle.Store(-1)
+		b.lag.Store(-1)
+		b.store = &faulty{Store: b.memory.Store(scope)}
+		b.start()
+		test(b)
+		b.stop()
+	})
+}
+
+func (b *bench) start() {
+	k, err := NewKeeper(b.store, Config{
+		ID: "me", Beat: 10 * time.Second, TTL: 30 * time.Second, Sweep: 59 * time.Second, // between beats
+		Look:   func() (time.Duration, int64) { return time.Duration(b.idle.Load()), b.lag.Load() },
+		Logger: slog.New(slog.NewJSONHandler(&b.log, nil)), Registerer: b.registry,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.keeper = k
+	ctx, cancel := context.WithCancel(b.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.Run(ctx, b.drain)
+	}()
+	b.stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
+	synctest.Wait()
+}
+
+// pass lets time go on.
+func (b *bench) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// other sends a beat of another member.
+func (b *bench) other(id string, status Status, ttl time.Duration) {
+	b.Helper()
+	if _, err := b.memory.Store(scope).Beat(b.Context(), Beat{ID: id, Status: status, Idle: -1, Lag: -1, TTL: ttl}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) stored() map[string]Member {
+	b.Helper()
+	all, err := b.memory.Store(scope).Members(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	members := map[string]Member{}
+	for _, m := range all {
+		members[m.ID] = m
+	}
+	return members
+}
+
+func (b *bench) want(status health.MembersStatus, reason string) {
+	b.Helper()
+	if h := b.keeper.Members(); h.Status != status || h.Reason != reason {
+		b.Errorf("members are %s: %s; want %s: %s", h.Status, h.Reason, status, reason)
+	}
+}
+
+func (b *bench) wantLines(want []string, keys ...string) {
+	b.Helper()
+	if diff := cmp.Diff(want, b.log.take(keys...)); diff != "" {
+		b.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
+
+// gauges returns the values of a metric by its label.
+func (b *bench) gauges(name string) map[string]float64 {
+	b.Helper()
+	families, err := b.registry.Gather()
+	if err != nil {
+		b.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			label := ""
+			for _, l := range m.GetLabel() {
+				label = l.GetValue()
+			}
+			values[label] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return values
+}
+
+func (b *bench) wantGauges(name string, want map[string]float64) {
+	b.Helper()
+	if diff := cmp.Diff(want, b.gauges(name)); diff != "" {
+		b.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// TestLife: a member is registered, beats with what it knows of itself, says when it shuts down, and is gone at the end.
+func TestLife(t *testing.T) {
+	keep(t, func(b *bench) {
+		b.want(health.MembersOK, "1 active consumer")
+		b.idle.Store(int64(3 * time.Second))
+		b.lag.Store(42)
+		b.pass(10 * time.Second)
+		m := b.stored()["me"]
+		if m.Status != Running || m.Idle != 3*time.Second || m.Lag != 42 || m.TTL != 30*time.Second || m.Age != 0 {
+			b.Errorf("registered as %+v", m)
+		}
+		b.pass(25 * time.Second)
+		if m = b.stored()["me"]; m.Age != 5*time.Second || !m.Active() {
+			b.Errorf("35 s after the start: %+v", m)
+		}
+		close(b.drain)
+		synctest.Wait()
+		if m = b.stored()["me"]; m.Status != ShuttingDown || m.TTL != time.Minute || m.Age != 0 {
+			b.Errorf("while it drains: %+v", m)
+		}
+		b.pass(3 * time.Minute) // a long drain goes on beating, and is told
+		if m = b.stored()["me"]; m.Status != ShuttingDown || m.Age > 10*time.Second || m.InStatus != 3*time.Minute {
+			b.Errorf("at the end of a long drain: %+v", m)
+		}
+		if f := b.keeper.Members().Findings; len(f) != 1 || f[0].Severity != health.LevelWarning {
+			b.Errorf("findings of a long drain: %+v", f)
+		}
+		b.stop()
+		if left := b.stored(); len(left) != 0 {
+			b.Errorf("left behind: %+v", left)
+		}
+		b.wantLines([]string{"INFO registered consumer_id=me"}, "consumer_id")
+		b.wantGauges("sluice_member_beats_total", map[string]float64{"registered": 1, "renewed": 22})
+	})
+}
+
+// TestLost: a registration that is gone comes back with the next beat, with a line; a store that was wiped, too.
+func TestLost(t *testing.T) {
+	keep(t, func(b *bench) {
+		b.log.take()
+		b.memory.Lose(scope, "me")
+		b.pass(10 * time.Second)
+		b.wantLines([]string{"INFO registered again: the registration was lost seconds=10"}, "seconds")
+		if !b.stored()["me"].Active() {
+			b.Error("it is not active again")
+		}
+		b.memory.Wipe()
+		b.pass(10 * time.Second)
+		b.wantLines([]string{"INFO registered again: the registration was lost seconds=10"}, "seconds")
+		b.pass(time.Minute)
+		b.wantLines(nil)
+	})
+}
+
+// TestPartition: a member that the store cannot be reached from is missed by the others, registers again when it can, and
+// says both once.
+func TestPartition(t *testing.T) {
+	keep(t, func(b *bench) {
+		b.other("peer", Running, time.Hour)
+		b.pass(10 * time.Second)
+		b.log.take()
+		b.store.set(fmt.Errorf("%w: no route to host", ErrUnavailable), 0)
+		b.pass(40 * time.Second)
+		if b.stored()["me"].Registered {
+			b.Error("the registration outlived its ttl")
+		}
+		b.want(health.MembersUnknown, "the store of registrations is unavailable: no route to host")
+		b.wantLines([]string{
+			"WARN heartbeat failed failures=1", "WARN members cannot be listed failures=1",
+		}, "failures")
+		b.pass(10 * time.Minute)
+		b.wantLines([]string{
+			"WARN stale consumers cannot be removed failures=1",
+			"WARN heartbeat failed failures=31", "WARN members cannot be listed failures=31",
+			"WARN stale consumers cannot be removed failures=7",
+			"WARN heartbeat failed failures=61", "WARN members cannot be listed failures=61",
+		}, "failures")
+		b.store.set(nil, 0)
+		b.pass(10 * time.Second)
+		b.wantLines([]string{
+			"INFO heartbeats work again failures=64",
+			"INFO registered again: the registration was lost seconds=650",
+			"INFO members can be listed again failures=64",
+			"WARN Consumer has not sent heartbeat seconds=660",
+		}, "failures", "seconds")
+		if !b.stored()["me"].Active() {
+			b.Error("it is not active again")
+		}
+	})
+}
+
+// TestWatch: others that are not heard are said, counted and found, and have series as long as they are remembered.
+func TestWatch(t *testing.T) {
+	keep(t, func(b *bench) {
+		started := time.Now()
+		b.log.take()
+		b.other("a", Running, 30*time.Second)
+		b.other("b", Running, 30*time.Second)
+		b.other("stays", Running, 2*time.Hour)
+		b.other("stops", ShuttingDown, time.Minute)
+		b.pass(10 * time.Second)
+		b.want(health.MembersOK, "5 active consumers")
+		b.wantGauges("sluice_members", map[string]float64{"running": 4, "shutting_down": 1, "missing": 0})
+		b.pass(10 * time.Second)
+		b.wantLines(nil)
+		b.other("b", Running, 30*time.Second)
+		b.other("stops", ShuttingDown, time.Minute)
+		b.pass(10 * time.Second)
+		b.wantLines([]string{"WARN Consumer has not sent heartbeat consumer_id=a seconds=30", "WARN Consumer has not sent heartbeat consumer_id=stays seconds=30"}, "consumer_id", "seconds")
+		b.want(health.MembersOK, "4 active consumers")
+		b.wantGauges("sluice_members", map[string]float64{"running": 3, "shutting_down": 1, "missing": 1})
+		b.other("stays", Running, 2*time.Hour)
+		b.other("b", Running, 2*time.Hour)
+		b.other("stops", ShuttingDown, 2*time.Hour)
+		b.pass(35 * time.Second)
+		b.want(health.MembersOK, "4 active consumers") // a minute, not more
+		b.pass(5 * time.Second)
+		b.want(health.MembersDegraded, "Stale consumers: a")
+		if f := b.keeper.Members().Findings; len(f) != 1 || f[0].ID != "a" || f[0].Severity != health.LevelCritical {
+			b.Errorf("findings %+v", f)
+		}
+		b.wantLines([]string{
+			"INFO Consumer sends heartbeats again consumer_id=stays",
+			"INFO Removed stale consumers count=1",
+			"WARN Consumer has not sent heartbeat consumer_id=a seconds=60", // as of the look before
+			"WARN Consumer has not sent heartbeat consumer_id=b seconds=30",
+			"WARN Consumer has not sent heartbeat consumer_id=stays seconds=30",
+			"WARN Consumer has not sent heartbeat consumer_id=stops seconds=30",
+		}, "consumer_id", "seconds", "count")
+		timestamps, ages := b.gauges("worker_heartbeat_timestamp"), b.gauges("consumer_heartbeat_age")
+		if timestamps["a"] != float64(started.Unix()) || ages["a"] != 70 || len(timestamps) != 5 || len(ages) != 5 || ages["me"] != 0 {
+			b.Errorf("timestamps %v, ages %v", timestamps, ages)
+		}
+		// Leaving takes the series away, and so does being forgotten.
+		if err := b.memory.Store(scope).Leave(b.Context(), "stops"); err != nil {
+			b.Fatal(err)
+		}
+		b.pass(5 * time.Second)
+		if ages = b.gauges("consumer_heartbeat_age"); ages["a"] != 75 || ages["me"] != 5 {
+			b.Errorf("ages between looks: %v", ages)
+		}
+		b.pass(5 * time.Second)
+		if _, there := b.gauges("consumer_heartbeat_age")["stops"]; there {
+			b.Error("a member that left still has a series")
+		}
+		b.pass(Forget)
+		timestamps, ages = b.gauges("worker_heartbeat_timestamp"), b.gauges("consumer_heartbeat_age")
+		for _, values := range []map[string]float64{timestamps, ages} {
+			if _, there := values["a"]; there || len(values) != 3 {
+				b.Errorf("after an hour: %v", values)
+			}
+		}
+		b.want(health.MembersDegraded, "Stale consumers: b, stays")
+	})
+}
+
+// TestStoreDown: while nobody knows how members are, others have no series and the own one says when its last beat
+// arrived; a slow store and one that hangs are the same as one that is down, and then it is well again.
+func TestStoreDown(t *testing.T) {
+	for name, fault := range map[string]func(*faulty){
+		"down": func(f *faulty) { f.set(ErrUnavailable, 0) },
+		"slow": func(f *faulty) { f.set(nil, 5*time.Second) },
+		"hung": func(f *faulty) { f.set(nil, 100*time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			keep(t, func(b *bench) {
+				b.other("peer", Running, time.Hour)
+				b.pass(10 * time.Second)
+				b.wantGauges("sluice_members_store_up", map[string]float64{"": 1})
+				if len(b.gauges("worker_heartbeat_timestamp")) != 2 {
+					b.Error("the peer has no series")
+				}
+				last := time.Now()
+				fault(b.store)
+				b.pass(70 * time.Second)
+				if h := b.keeper.Members(); h.Status != health.MembersUnknown || h.Reason == "" || len(h.Findings) != 0 || len(h.Members) != 2 {
+					b.Errorf("members %+v", h)
+				}
+				b.wantGauges("sluice_members_store_up", map[string]float64{"": 0})
+				b.wantGauges("worker_heartbeat_timestamp", map[string]float64{"me": float64(last.Unix())})
+				b.wantGauges("consumer_heartbeat_age", map[string]float64{"me": 70})
+				b.wantGauges("sluice_members", map[string]float64{})
+				b.store.set(nil, 0)
+				b.other("peer", Running, time.Hour)
+				b.pass(15 * time.Second)
+				b.want(health.MembersOK, "2 active consumers")
+				b.wantGauges("sluice_members_store_up", map[string]float64{"": 1})
+			})
+		})
+	}
+}
+
+// TestEnd: whatever the store does, the end takes two seconds at most, and no time if it answers.
+func TestEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault func(*bench)
+		most  time.Duration
+		line  bool
+	}{
+		"well":                    {func(*bench) {}, 0, false},
+		"down":                    {func(b *bench) { b.store.set(ErrUnavailable, 0); b.pass(10 * time.Second) }, 0, true},
+		"hung in between":         {func(b *bench) { b.store.set(nil, time.Hour) }, callTimeout, true},
+		"hung for long":           {func(b *bench) { b.store.set(nil, time.Hour); b.pass(29 * time.Second) }, hopeless, true},
+		"hung in a call":          {func(b *bench) { b.pass(9 * time.Second); b.store.set(nil, time.Hour); b.pass(2 * time.Second) }, 2 * time.Second, true},
+		"hung in a call, drained": {func(b *bench) { b.store.set(nil, time.Hour); close(b.drain); b.pass(time.Second) }, 2 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			keep(t, func(b *bench) {
+				b.log.take()
+				c.fault(b)
+				b.log.take()
+				before := time.Now()
+				b.stop()
+				if took := time.Since(before); took > c.most {
+					b.Errorf("the end took %s, want %s at most", took, c.most)
+				}
+				if lines := b.log.take(); c.line != (len(lines) == 1 && strings.HasPrefix(lines[0], "WARN could not unregister")) {
+					b.Errorf("lines %q", lines)
+				}
+			})
+		})
+	}
+}
+
+// TestOldAnswer: a keeper that was not run for a while, since its process was suspended, knows that what it knows is old.
+func TestOldAnswer(t *testing.T) {
+	keep(t, func(b *bench) {
+		b.stop()
+		b.pass(31 * time.Second)
+		b.want(health.MembersOK, "1 active consumer")
+		b.pass(time.Second)
+		b.want(health.MembersUnknown, "what is known of members is 32s old")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		k, err := NewKeeper(NewMemory(time.Now).Store(scope), Config{ID: "me", Beat: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h := k.Members(); h.Status != health.MembersUnknown || h.Reason != "the store of registrations has not answered yet" || h.Members == nil {
+			t.Errorf("before the first answer: %+v", h)
+		}
+	})
+}
+
+// TestForeign: what others wrote is told once, and hides nobody.
+func TestForeign(t *testing.T) {
+	keep(t, func(b *bench) {
+		b.log.take()
+		b.store.set(fmt.Errorf("%w: key x", ErrForeign), 0)
+		b.pass(2 * time.Minute)
+		b.want(health.MembersOK, "1 active consumer")
+		b.wantLines([]string{"WARN another program wrote among the registrations times=1"}, "times")
+	})
+}
+
+// TestBoundedSeries: however many ids there are, and whatever they are, series are few, and those that are missed are
+// among them.
+func TestBoundedSeries(t *testing.T) {
+	keep(t, func(b *bench) {
+		b.other("oldest", Running, time.Second)
+		b.pass(time.Second)
+		for i := range 3000 {
+			b.other(fmt.Sprint("m", i), Running, time.Hour)
+		}
+		b.other("\xff", Running, time.Hour)
+		b.other(strings.Repeat("x", 10_000), Running, time.Hour)
+		b.pass(9 * time.Second)
+		b.log.take()
+		ages := b.gauges("consumer_heartbeat_age")
+		_, oldest := ages["oldest"]
+		_, own := ages["me"]
+		if len(ages) != mostSeries || !oldest || !own || len(b.gauges("worker_heartbeat_timestamp")) != mostSeries {
+			b.Errorf("%d series; oldest %v, own %v", len(ages), oldest, own)
+		}
+		b.wantGauges("sluice_members", map[string]float64{"running": 3003, "shutting_down": 0, "missing": 1})
+		// When all of them are silent, few lines say so.
+		b.pass(20 * time.Second)
+		b.pass(10 * time.Second)
+		if lines := b.log.take("count"); len(lines) > 2*(linesPerLook+1)+1 || !strings.HasPrefix(lines[len(lines)-1], "WARN more consumers have not sent heartbeat count=") {
+			b.Errorf("%d lines: %q", len(lines), lines)
+		}
+	})
+}

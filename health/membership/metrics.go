@@ -1,0 +1,122 @@
+package membership
+
+import (
+	"cmp"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// mostSeries is how many members have series of their own: this one, and those whose last beat is the longest ago. The
+// states of all are counted.
+const mostSeries = 256
+
+// mostLabel is how many bytes an id may have to be a label: a host's name has 64 on Linux.
+const mostLabel = 200
+
+// The states of members: the statuses of those that are active, and that of the others.
+const (
+	stateRunning      = "running"
+	stateShuttingDown = "shutting_down"
+	stateMissing      = "missing"
+)
+
+type metrics struct {
+	beats                            *prometheus.CounterVec
+	timestamp, age, members, storeUp *prometheus.Desc
+}
+
+func newMetrics() metrics {
+	id := []string{"consumer_id"}
+	return metrics{
+		beats: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_member_beats_total", Help: "Heartbeats of this member, by result.",
+		}, []string{"result"}),
+		timestamp: prometheus.NewDesc("worker_heartbeat_timestamp",
+			"Unix time of the last heartbeat that the store of registrations took, of each member that is registered or remembered.", id, nil),
+		age:     prometheus.NewDesc("consumer_heartbeat_age", "Seconds since the last heartbeat of a member, by the store's clock.", id, nil),
+		members: prometheus.NewDesc("sluice_members", "Members that are registered or remembered, by state.", []string{"state"}, nil),
+		storeUp: prometheus.NewDesc("sluice_members_store_up", "1 while the store of registrations answers, else 0.", nil, nil),
+	}
+}
+
+// series are the gauges, made from the last answer: what it does not name has none.
+type series struct{ *Keeper }
+
+// Describe implements prometheus.Collector.
+func (s series) Describe(out chan<- *prometheus.Desc) {
+	out <- s.metrics.timestamp
+	out <- s.metrics.age
+	out <- s.metrics.members
+	out <- s.metrics.storeUp
+}
+
+// Collect implements prometheus.Collector. Of others nothing is said while nobody knows how they are: a store that is down
+// is no reason to miss them. The member's own beats do not arrive then, which its timestamp shows.
+func (s series) Collect(out chan<- prometheus.Metric) {
+	s.mu.Lock()
+	last, own := s.last, s.beat
+	s.mu.Unlock()
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	known := s.unknown(last) == ""
+	if !known {
+		gauge(s.metrics.storeUp, 0)
+		if !own.IsZero() && labels(s.ID) {
+			gauge(s.metrics.timestamp, seconds(own), s.ID)
+			gauge(s.metrics.age, time.Since(own).Seconds(), s.ID)
+		}
+		return
+	}
+	gauge(s.metrics.storeUp, 1)
+	states := map[string]int{stateRunning: 0, stateShuttingDown: 0, stateMissing: 0}
+	for _, m := range last.members {
+		switch {
+		case !m.Active():
+			states[stateMissing]++
+		case m.Status == ShuttingDown:
+			states[stateShuttingDown]++
+		default:
+			states[stateRunning]++
+		}
+	}
+	for state, n := range states {
+		gauge(s.metrics.members, float64(n), state)
+	}
+	since := time.Since(last.at)
+	for _, m := range s.shown(last.members) {
+		gauge(s.metrics.timestamp, seconds(last.at.Add(-m.Age)), m.ID)
+		gauge(s.metrics.age, (m.Age + since).Seconds(), m.ID)
+	}
+}
+
+// shown are the members that have series.
+func (s series) shown(members []Member) []Member {
+	members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !labels(m.ID) })
+	if len(members) <= mostSeries {
+		return members
+	}
+	slices.SortFunc(members, func(a, b Member) int {
+		if own := cmp.Compare(btoi(b.ID == s.ID), btoi(a.ID == s.ID)); own != 0 {
+			return own
+		}
+		return cmp.Or(cmp.Compare(b.Age, a.Age), cmp.Compare(a.ID, b.ID))
+	})
+	return members[:mostSeries]
+}
+
+// labels tells whether an id can be a label: no member has another one, and other programs may write what they like.
+func labels(id string) bool { return len(id) <= mostLabel && utf8.ValidString(id) }
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// seconds is a time as Prometheus has it.
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }

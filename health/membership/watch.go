@@ -1,0 +1,49 @@
+package membership
+
+import (
+	"context"
+	"time"
+)
+
+// silentLine is what was said of a member that is not heard.
+type silentLine struct {
+	next time.Duration // the age at which the next line is due
+}
+
+// linesPerLook is how many members are named after one look.
+const linesPerLook = 10
+
+// say logs which members are not heard, each at once, after a minute, and then whenever the time has doubled; and who is
+// heard again.
+func (k *Keeper) say(ctx context.Context, members []Member) {
+	after := max(Silent, 2*k.Beat)
+	lines, left := 0, 0
+	there := make(map[string]bool, len(members))
+	for _, m := range members {
+		there[m.ID] = true
+		line, said := k.silent[m.ID]
+		switch {
+		case m.Age <= after:
+			if said {
+				delete(k.silent, m.ID)
+				k.Logger.InfoContext(ctx, "Consumer sends heartbeats again", "consumer_id", m.ID)
+			}
+		case m.Age < line.next:
+		case lines == linesPerLook:
+			left++
+		default:
+			lines++
+			k.silent[m.ID] = silentLine{next: max(Missing, 2*m.Age)}
+			k.Logger.WarnContext(ctx, "Consumer has not sent heartbeat", "consumer_id", m.ID, "seconds", int64(m.Age.Seconds()),
+				"status", string(m.Status))
+		}
+	}
+	if left > 0 {
+		k.Logger.WarnContext(ctx, "more consumers have not sent heartbeat", "count", left)
+	}
+	for id := range k.silent {
+		if !there[id] {
+			delete(k.silent, id)
+		}
+	}
+}
