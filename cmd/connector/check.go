@@ -50,7 +50,7 @@ const (
 // checked is one finding of check.
 type checked struct {
 	Status  status `json:"status"`
-	Area    string `json:"area"`    // configuration, broker, topic, dead letters, group, storage, table, position, operations, fingerprints
+	Area    string `json:"area"`    // configuration, broker, topic, dead letters, group, storage, table, position, operations, fingerprints, members
 	Subject string `json:"subject"` // which one
 	Text    string `json:"text"`
 	Hint    string `json:"hint,omitempty"`
@@ -76,6 +76,7 @@ func (k *checks) everything(ctx context.Context) {
 	k.group(ctx, ask)
 	k.operations(ctx, safe)
 	k.fingerprints(ctx)
+	k.members(ctx)
 }
 
 func (k *checks) add(s status, area, subject, hint, format string, args ...any) {

@@ -23,6 +23,7 @@ type composeFile struct {
 		Command     []string
 		Volumes     []string
 		HealthCheck struct{ Test []string }
+		Profiles    []string
 		DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
 	}
 	Volumes map[string]any
@@ -70,8 +71,28 @@ func TestComposeFitsConfig(t *testing.T) {
 			}
 		}
 	}
-	if len(kafka.HealthCheck.Test) == 0 || len(minio.HealthCheck.Test) == 0 {
-		t.Error("a server has no healthcheck")
+	for name, s := range compose.Services {
+		if len(s.HealthCheck.Test) == 0 && name != "topic" {
+			t.Errorf("%s has no healthcheck", name)
+		}
+	}
+	// Stores of members come on request, at the addresses that the file says.
+	for name, said := range map[string]string{"redis": "redis://127.0.0.1:6379", "postgres": "postgres://sluice:sluice@127.0.0.1:5432/sluice"} {
+		address, err := url.Parse(said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := compose.Services[name]; !slices.Equal(s.Profiles, []string{name}) || published[address.Host] != address.Port() || !strings.Contains(string(data), said) {
+			t.Errorf("%s: profiles %v, published %v", name, s.Profiles, published)
+		}
+		if memberURLs[name] == "" {
+			t.Errorf("%s is no store of members", name)
+		}
+	}
+	for key, want := range map[string]string{"POSTGRES_USER": "sluice", "POSTGRES_PASSWORD": "sluice", "POSTGRES_DB": "sluice"} {
+		if got, _, err := interpolate(compose.Services["postgres"].Environment[key], noEnv); err != nil || got != want {
+			t.Errorf("%s is %s, %v", key, got, err)
+		}
 	}
 
 	if len(config.Kafka.Brokers) != 1 {

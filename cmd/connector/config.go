@@ -32,6 +32,7 @@ type Config struct {
 	// Patterns are the entries of topics that have a pattern, in the order of the file.
 	Patterns []*PatternConfig
 	Health   HealthConfig
+	Members  MembersConfig
 	Shutdown ShutdownConfig
 
 	origins map[string]Origin
@@ -204,6 +205,7 @@ func NewConfig() *Config {
 		},
 		Topics:   map[string]TopicConfig{},
 		Health:   HealthConfig{Enabled: true, Listen: ":8080", Lag: usualLag(), Canary: CanaryConfig{Every: 60 * time.Second}},
+		Members:  usualMembers(),
 		Shutdown: ShutdownConfig{Drain: 20 * time.Second},
 		origins:  map[string]Origin{},
 		budget:   usualBudget(),
@@ -287,7 +289,7 @@ func (c *Config) keys() []key {
 		{"fingerprints.url_file", text(&c.Fingerprints.URLFile, nil), ""},
 		{"health.enabled", boolean(&c.Health.Enabled), ""},
 		{"health.listen", text(&c.Health.Listen, listenAddress), ""},
-	}, c.Health.Lag.keys(), c.Health.Canary.keys(), []key{
+	}, c.Health.Lag.keys(), c.Health.Canary.keys(), c.Members.keys(), []key{
 		{"shutdown.drain", duration(&c.Shutdown.Drain, time.Second, 10*time.Minute), ""},
 	})
 }

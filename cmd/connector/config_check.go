@@ -28,6 +28,7 @@ func (l *loader) check() {
 	l.checkSASL()
 	l.checkPairs()
 	l.checkFingerprints()
+	l.checkMembers()
 	l.checkMemory()
 	if c.Kafka.Session < 10*time.Second {
 		l.warning(l.at("kafka.session"), "%s is short: a pause of this length costs a rebalance; 30s is usual", formatDuration(c.Kafka.Session))

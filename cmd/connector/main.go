@@ -78,6 +78,7 @@ func (c *cli) commands() []*cobra.Command {
 		c.holdsCommand(),
 		c.deadLettersCommand(),
 		c.fingerprintsCommand(),
+		c.membersCommand(),
 		c.pauseCommand(),
 		c.resumeCommand(),
 		c.auditCommand(),

@@ -98,6 +98,10 @@ func (s *system) report() health.Report {
 	if w := s.letters.Load(); w != nil {
 		r.Letters = w.report()
 	}
+	if s.keeper != nil {
+		members := s.keeper.Members()
+		r.Members = &members
+	}
 	if s.canary != nil {
 		state := s.canary.State()
 		r.Canary = &state

@@ -86,6 +86,9 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 			}
 		})
 	}
+	if s.keeper != nil {
+		background.Go(func() { s.keeper.Run(lasting, ctx.Done()) })
+	}
 	if err := s.testStore(ctx, logger); err != nil {
 		if ctx.Err() != nil {
 			return nil // told to stop before anything began

@@ -20,6 +20,7 @@ import (
 	"sluice/health/canary"
 	"sluice/health/lettercount"
 	"sluice/health/liveness"
+	"sluice/health/membership"
 	"sluice/idempotency"
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
@@ -54,14 +55,17 @@ type system struct {
 	operations   *opslog.Follower
 	canary       *canary.Canary // nil if there is none
 	connector    *connector.Connector
-	letters      atomic.Pointer[letterWatch] // nil while nobody counts dead letters
-	letterRate   lettercount.Rate            // of those that this member writes
-	loops        pulse.Loops
-	watchdog     *liveness.Watchdog
-	losses       *lossWatch
-	lags         *lagWatch                      // nil without health
-	refused      atomic.Pointer[connector.Hold] // why the store's self-test does not pass
-	tested       atomic.Bool                    // it passed
+	// Where this member registers, and what keeps it registered; nil if it does not.
+	registrations membership.Store
+	keeper        *membership.Keeper
+	letters       atomic.Pointer[letterWatch] // nil while nobody counts dead letters
+	letterRate    lettercount.Rate            // of those that this member writes
+	loops         pulse.Loops
+	watchdog      *liveness.Watchdog
+	losses        *lossWatch
+	lags          *lagWatch                      // nil without health
+	refused       atomic.Pointer[connector.Hold] // why the store's self-test does not pass
+	tested        atomic.Bool                    // it passed
 }
 
 // wireOptions are what tests and the demo say differently.
@@ -117,13 +121,13 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 
 	// Kafka: membership, reading.
 	s.asking = s.guard("kafka")
-	membership := kafka.GroupConfig{
+	group := kafka.GroupConfig{
 		Group: c.Kafka.Group, Topics: c.topicNames(), Optional: s.laterTopics, Session: c.Kafka.Session, WatchEvery: o.watchEvery,
 	}
 	if len(c.Patterns) > 0 {
-		membership.Matches = s.matches
+		group.Matches = s.matches
 	}
-	s.group = kafka.NewGroup(s.client, membership, logger, s.registry)
+	s.group = kafka.NewGroup(s.client, group, logger, s.registry)
 	s.registry.MustRegister(bytepool.Collector(map[string]*bytepool.Pool{"fetch": s.pools.Fetch, "batch": s.pools.Batch}))
 	s.log = kafka.NewLog(s.client, kafka.LogConfig{
 		Memory:   s.pools.Fetch,
@@ -155,6 +159,9 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 		if s.canary, err = s.newCanary(); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.register(ctx); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -205,6 +212,9 @@ func (s *system) close() {
 	s.client.Close()
 	if s.forget != nil {
 		s.forget()
+	}
+	if s.registrations != nil {
+		_ = s.registrations.Close() // nothing is kept open for it
 	}
 	if c, ok := s.bucket.(io.Closer); ok {
 		_ = c.Close() // nothing is written behind it

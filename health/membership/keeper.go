@@ -185,20 +185,19 @@ func (k *Keeper) sweep(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	swept, err := k.store.Sweep(call, Forget)
 	cancel()
-	switch {
+	switch level := slog.LevelInfo; {
 	case ctx.Err() != nil:
-		return
 	case err != nil:
 		if k.sweeping.fails() {
 			k.Logger.WarnContext(ctx, "stale consumers cannot be removed", "err", err, "failures", k.sweeping.failures)
 		}
-		return
-	case swept > 0:
-		k.Logger.InfoContext(ctx, "Removed stale consumers", "count", swept)
 	default:
-		k.Logger.DebugContext(ctx, "Removed stale consumers", "count", swept)
+		k.sweeping.ends()
+		if swept == 0 {
+			level = slog.LevelDebug
+		}
+		k.Logger.Log(ctx, level, "Removed stale consumers", "count", swept)
 	}
-	k.sweeping.ends()
 }
 
 // leave unregisters the member, if it may have registered.

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"sluice/connector"
+	"sluice/connector/kafka/dial"
+	"sluice/health/membership"
+	"sluice/health/membership/postgres"
+	"sluice/health/membership/redis"
+)
+
+// openMembers opens the store where members register, nil if they do not. Nothing is connected yet.
+func openMembers(ctx context.Context, c *Config) (store membership.Store, err error) {
+	if c.Members.Store == "none" {
+		return nil, nil
+	}
+	url, err := dial.ReadSecret(c.Members.URLFile)
+	if err != nil {
+		return nil, fmt.Errorf("members.url_file: %w", err)
+	}
+	scope := membership.Scope{Pipeline: c.Pipeline, Group: c.Kafka.Group}
+	switch c.Members.Store {
+	case "redis":
+		store, err = redis.Open(url, scope)
+	case "postgres":
+		store, err = postgres.Open(ctx, postgres.Options{URL: url, Scope: scope})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("members.url_file: %w", err)
+	}
+	return store, nil
+}
+
+// register makes what keeps this member registered, if members register.
+func (s *system) register(ctx context.Context) error {
+	var err error
+	if s.registrations, err = openMembers(ctx, s.config); err != nil || s.registrations == nil {
+		return err
+	}
+	m := s.config.Members
+	s.keeper, err = membership.NewKeeper(s.registrations, membership.Config{
+		ID: s.connector.Member, Beat: m.Beat, TTL: m.TTL, Sweep: m.Sweep, Look: lookAtWork(s.connector.Status), Logger: s.logger, Registerer: s.registry,
+	})
+	return err
+}
+
+// lookAtWork returns what says how long ago this member took a record, from whatever partition it has or had, and how far
+// the tables are behind for those that it has. It never waits for the work.
+func lookAtWork(status func() connector.Status) func() (idle time.Duration, lag int64) {
+	var last time.Time
+	return func() (time.Duration, int64) {
+		st := status()
+		lag := int64(-1)
+		if !st.At.IsZero() && len(st.Claims) == 0 {
+			lag = 0
+		}
+		for _, c := range st.Claims {
+			if c.LastRecord.After(last) {
+				last = c.LastRecord
+			}
+			if c.Position >= 0 && c.End >= 0 {
+				lag = max(lag, 0) + c.Lag
+			}
+		}
+		if last.IsZero() {
+			return -1, lag
+		}
+		return max(time.Since(last), 0), lag
+	}
+}

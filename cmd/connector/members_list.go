@@ -1,0 +1,191 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/health"
+	"sluice/health/membership"
+)
+
+func (c *cli) membersCommand() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "members [ID]",
+		Short: "Show who registered, and who is missed",
+		Long: `Reads what members wrote into the store of registrations (members.store); no
+running connector is needed. With an ID it shows that member alone. Ages are by
+the store's clock. What is found decides nothing about the tables: those who
+write into that store can write anything.
+
+Exit code 1 if there is a finding, or if the member with that ID is not active.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return c.showMembers(ctx, args)
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the store")
+	c.configFlag(cmd)
+	c.outputFlag(cmd)
+	cmd.AddCommand(c.membersCleanupCommand())
+	return cmd
+}
+
+// withMembers runs do on the store of registrations. Mistakes of the configuration are exit code 2, a store that cannot be
+// used is 3.
+func (c *cli) withMembers(ctx context.Context, do func(store membership.Store, members []membership.Member) error) error {
+	config, err := c.load()
+	if err != nil {
+		return err
+	}
+	store, err := openMembers(ctx, config)
+	switch {
+	case err != nil:
+		return exitError{exitUsage, err}
+	case store == nil:
+		return exitError{exitUsage, errors.New("members register nowhere: write members.store and members.url_file")}
+	}
+	members, err := store.Members(ctx)
+	if errors.Is(err, membership.ErrForeign) && members != nil {
+		_, err = fmt.Fprintf(c.stderr, "connector: %v\n", err)
+	}
+	if err != nil {
+		err = exitError{exitDependency, err}
+	} else {
+		err = do(store, members)
+	}
+	return errors.Join(err, store.Close())
+}
+
+func (c *cli) showMembers(ctx context.Context, ids []string) error {
+	return c.withMembers(ctx, func(_ membership.Store, members []membership.Member) error {
+		if len(ids) > 0 {
+			members = slices.DeleteFunc(members, func(m membership.Member) bool { return m.ID != ids[0] })
+		}
+		h := membership.Judge(members, time.Now())
+		var err error
+		if c.output == "json" {
+			err = writeJSON(c.stdout, h)
+		} else {
+			err = printMembers(c.stdout, h)
+		}
+		inactive := len(ids) > 0 && !slices.ContainsFunc(members, membership.Member.Active)
+		if err == nil && (len(h.Findings) > 0 || inactive) {
+			err = exit(exitFound)
+		}
+		return err
+	})
+}
+
+// printMembers writes members for people.
+func printMembers(out io.Writer, h health.Members) error {
+	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	if len(h.Members) > 0 {
+		_, _ = fmt.Fprintln(tw, "ID\tSTATUS\tACTIVE\tHEARTBEAT\tLAST RECORD\tLAG") // Flush has the error
+	}
+	for _, m := range h.Members {
+		active, last, lag := "no", "-", "-"
+		if m.Active {
+			active = "yes"
+		}
+		if m.LastRecord != nil {
+			last = m.LastRecord.Format(time.RFC3339)
+		}
+		if m.Lag != nil {
+			lag = fmt.Sprint(*m.Lag)
+		}
+		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%.0fs ago\t%s\t%s\n", plain(m.ID), m.Status, active, m.Seconds, last, lag)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, f := range h.Findings {
+		if _, err := fmt.Fprintf(out, "%s: %s: %s\n", f.Severity, plain(f.ID), f.Finding); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(out, plain(h.Reason))
+	return err
+}
+
+func (c *cli) membersCleanupCommand() *cobra.Command {
+	var (
+		ch      change
+		timeout time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "cleanup",
+		Short: "Remove registrations that nobody renewed, and forget who is missed",
+		Long: `Ends the registrations whose time is over, as members do every members.sweep,
+and forgets the members that have none, so that nobody misses them any longer.
+A member that still runs registers again with its next heartbeat. No data, no
+position and no partition is touched.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return c.cleanMembers(ctx, &ch)
+		},
+	}
+	cmd.Flags().BoolVar(&ch.dryRun, "dry-run", false, "show what would be done, and do nothing")
+	cmd.Flags().BoolVarP(&ch.yes, "yes", "y", false, "do it without asking")
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for the store, and for an answer")
+	c.configFlag(cmd)
+	c.outputFlag(cmd)
+	return cmd
+}
+
+// cleaned is what members cleanup prints.
+type cleaned struct {
+	Removed   int      `json:"removed"`   // registrations whose time was over, and that nobody counted before
+	Forgotten []string `json:"forgotten"` // members that had none
+}
+
+func (c *cli) cleanMembers(ctx context.Context, ch *change) error {
+	return c.withMembers(ctx, func(store membership.Store, members []membership.Member) error {
+		gone := slices.DeleteFunc(members, func(m membership.Member) bool { return m.Registered })
+		if len(gone) == 0 && !ch.dryRun {
+			ch.yes = true // there is nothing to ask about
+		}
+		do, err := c.confirm(ctx, ch, func(w io.Writer) error {
+			for _, m := range gone {
+				if _, err := fmt.Fprintf(w, "forget %s, last seen %s ago\n", plain(m.ID), m.Age.Round(time.Second)); err != nil {
+					return err
+				}
+			}
+			_, err := fmt.Fprintf(w, "%d members without a registration\n", len(gone))
+			return err
+		})
+		if err != nil || !do {
+			return err
+		}
+		result := cleaned{Forgotten: []string{}}
+		if result.Removed, err = store.Sweep(ctx, 0); err != nil {
+			return exitError{exitDependency, err}
+		}
+		left, err := store.Members(ctx)
+		if err != nil && (left == nil || !errors.Is(err, membership.ErrForeign)) {
+			return exitError{exitDependency, err}
+		}
+		for _, m := range gone {
+			if _, still := slices.BinarySearchFunc(left, m.ID, func(m membership.Member, id string) int { return cmp.Compare(m.ID, id) }); !still {
+				result.Forgotten = append(result.Forgotten, m.ID)
+			}
+		}
+		if c.output == "json" {
+			return writeJSON(c.stdout, result)
+		}
+		_, err = fmt.Fprintf(c.stdout, "Removed %d stale consumers, forgot %d\n", result.Removed, len(result.Forgotten))
+		return err
+	})
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/connector"
+	"sluice/health"
+	"sluice/health/membership"
+	"sluice/health/membership/redis"
+)
+
+// newRegisteringLake is a lake whose members register at a Redis server of this address.
+func newRegisteringLake(t *testing.T, address string) *lake {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "url")
+	if err := os.WriteFile(file, []byte("redis://"+address+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return newLake(t, "topics: {orders: {}}\nmembers: {store: redis, url_file: "+filepath.ToSlash(file)+", beat: 1s, ttl: 10s}")
+}
+
+// registrations is the store as an observer opens it.
+func registrations(t *testing.T, address string) membership.Store {
+	t.Helper()
+	s, err := redis.Open("redis://"+address, membership.Scope{Pipeline: "p", Group: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestMembersCommand: who is there, who is missed, and how they are forgotten.
+func TestMembersCommand(t *testing.T) {
+	server := miniredis.RunT(t)
+	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	server.SetTime(start)
+	l := newRegisteringLake(t, server.Addr())
+	out, _ := l.runs(exitOK, "members")
+	if out != "0 active consumers\n" {
+		t.Errorf("nobody: %q", out)
+	}
+	store := registrations(t, server.Addr())
+	beat := func(id string, status membership.Status, idle time.Duration, lag int64, ttl time.Duration) {
+		t.Helper()
+		if _, err := store.Beat(t.Context(), membership.Beat{ID: id, Status: status, Idle: idle, Lag: lag, TTL: ttl}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pass := func(d time.Duration) {
+		start = start.Add(d)
+		server.SetTime(start)
+		server.FastForward(d)
+	}
+	beat("gone", membership.Running, time.Second, 5, 30*time.Second)
+	beat("sto\x1bps", membership.ShuttingDown, -1, -1, 10*time.Minute)
+	pass(2*time.Minute + time.Second)
+	beat("sto\x1bps", membership.ShuttingDown, -1, -1, 10*time.Minute)
+	beat("idle", membership.Running, 6*time.Minute, 0, 30*time.Second)
+	beat("well", membership.Running, 0, 3, 30*time.Second)
+
+	out, _ = l.runs(exitFound, "members")
+	for _, want := range []string{
+		"gone         RUNNING        no      121s ago", "\"sto\\x1bps\"  SHUTTING_DOWN  yes     0s ago     -",
+		"critical: gone: no heartbeat for 2m1s\n", "warning: \"sto\\x1bps\": shutting down for 2m1s", "warning: idle: no record for 6m0s without a lag: it is idle",
+		"Stale consumers: gone\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	var h health.Members
+	out, _ = l.runs(exitFound, "members", "--output", "json")
+	if err := json.Unmarshal([]byte(out), &h); err != nil || h.Status != health.MembersDegraded || len(h.Members) != 4 || len(h.Findings) != 3 || *h.Members[0].Lag != 5 {
+		t.Errorf("%v: %s", err, out)
+	}
+	for id, code := range map[string]int{"well": exitOK, "gone": exitFound, "idle": exitFound, "nobody": exitFound} {
+		if out, _ = l.runs(code, "members", id); strings.Contains(out, "sto") {
+			t.Errorf("%s: %s", id, out)
+		}
+	}
+
+	// Forgetting them is shown, asked for, and done.
+	out, errs := l.runs(exitOK, "members", "cleanup", "--dry-run")
+	if out != "forget gone, last seen 2m1s ago\n1 members without a registration\n" || !strings.Contains(errs, "dry run") {
+		t.Errorf("%s%s", out, errs)
+	}
+	if _, errs = l.runs(exitUsage, "members", "cleanup"); !strings.Contains(errs, "--yes") {
+		t.Error(errs)
+	}
+	var done cleaned
+	out, _ = l.runs(exitOK, "members", "cleanup", "--yes", "--output", "json")
+	if err := json.Unmarshal([]byte(out), &done); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(cleaned{Removed: 1, Forgotten: []string{"gone"}}, done); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if out, _ = l.runs(exitOK, "members", "cleanup"); out != "Removed 0 stale consumers, forgot 0\n" {
+		t.Errorf("once more: %s", out)
+	}
+	if out, _ = l.runs(exitFound, "members"); strings.Contains(out, "gone") || !strings.Contains(out, "3 active consumers") {
+		t.Error(out)
+	}
+	if ops := l.operations(); len(ops) != 0 {
+		t.Errorf("the operations log has %v", ops)
+	}
+
+	// What others wrote is told, and hides nobody.
+	if err := server.Set("worker:connector:well", "hello"); err != nil {
+		t.Fatal(err)
+	}
+	if out, errs = l.runs(exitFound, "members"); !strings.Contains(errs, "another program wrote") || !strings.Contains(out, "well") {
+		t.Errorf("%s%s", out, errs)
+	}
+	server.Close()
+	if _, errs = l.runs(exitDependency, "members"); !strings.Contains(errs, "unavailable") {
+		t.Error(errs)
+	}
+	if out, _ = l.runs(exitFound, "check", "--timeout", "5s"); !strings.Contains(out, "members") {
+		t.Error(out)
+	}
+	none := newLake(t, "topics: {orders: {}}")
+	if _, errs = none.runs(exitUsage, "members"); !strings.Contains(errs, "members.store") {
+		t.Error(errs)
+	}
+}
+
+// TestMemberRegisters: a running member is registered, with what it does, until it ends; while the store is away records
+// go on.
+func TestMemberRegisters(t *testing.T) {
+	server := miniredis.RunT(t)
+	l := newRegisteringLake(t, server.Addr())
+	logger, log := newLogged(t)
+	l.logger = logger
+	l.create("orders", 2)
+	l.produce("orders", 3, 0, 1)
+	store := registrations(t, server.Addr())
+	t.Run("run", func(t *testing.T) {
+		l := *l
+		l.t = t // it ends with this part of the test
+		s := l.start()
+		l.awaits("orders", upTo(3, "orders-0", "orders-1"))
+		l.await("the registration says so", func() bool {
+			members, err := store.Members(t.Context())
+			return err == nil && len(members) == 1 && members[0].Active() && members[0].Status == membership.Running &&
+				members[0].Idle >= 0 && members[0].Lag == 0 && members[0].TTL == 10*time.Second && members[0].ID == s.connector.Member
+		})
+		l.await("health says so", func() bool {
+			m := s.report().Members
+			return m != nil && m.Status == health.MembersOK && m.Reason == "1 active consumer" && m.Members[0].LastRecord != nil
+		})
+		server.Close()
+		l.await("nobody knows", func() bool { return s.report().Members.Status == health.MembersUnknown })
+		l.produce("orders", 2, 0)
+		l.awaits("orders", map[string][]int64{"orders-0": {0, 1, 2, 3, 4}, "orders-1": {0, 1, 2}})
+		if err := server.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		l.await("it is well again", func() bool { return s.report().Members.Status == health.MembersOK })
+		if out, _ := l.runs(exitOK, "members"); !strings.Contains(out, s.connector.Member) {
+			t.Error(out)
+		}
+	})
+	if keys := server.Keys(); len(keys) != 0 {
+		t.Errorf("left behind: %v", keys)
+	}
+	for _, want := range []string{"registered", "heartbeat failed", "heartbeats work again", "members can be listed again"} {
+		if n := len(log.lines(t, want)); n != 1 {
+			t.Errorf("%d lines %q", n, want)
+		}
+	}
+}
+
+// TestSilentStoreOfMembers: a store that takes connections and never answers keeps no record and no end from happening.
+func TestSilentStoreOfMembers(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	l := newRegisteringLake(t, silent.Addr().String())
+	l.create("orders", 1)
+	l.produce("orders", 5, 0)
+	l.runs(exitOK, "run", "--until-current")
+	l.has("orders", upTo(5, "orders-0"))
+}
+
+// TestLookAtWork: what a member says of itself is the sum of its partitions, and outlives those that it lost.
+func TestLookAtWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		time.Sleep(time.Hour)
+		at := func(d time.Duration) time.Time { return start.Add(time.Hour - d) }
+		var st connector.Status
+		look := lookAtWork(func() connector.Status { return st })
+		for _, c := range []struct {
+			what   string
+			status connector.Status
+			idle   time.Duration
+			lag    int64
+		}{
+			{"before it began", connector.Status{}, -1, -1},
+			{"without a partition", connector.Status{At: start}, -1, 0},
+			{"before it knows", connector.Status{At: start, Claims: []connector.ClaimStatus{{Position: -1, End: -1}}}, -1, -1},
+			{"one of two known", connector.Status{At: start, Claims: []connector.ClaimStatus{{Position: -1, End: 9}, {Position: 3, End: 5, Lag: 2}}}, -1, 2},
+			{"at work", connector.Status{At: start, Claims: []connector.ClaimStatus{
+				{Position: 1, End: 41, Lag: 40, LastRecord: at(time.Minute)}, {Position: 3, End: 5, Lag: 2, LastRecord: at(time.Second)},
+			}}, time.Second, 42},
+			{"it lost the newest", connector.Status{At: start, Claims: []connector.ClaimStatus{{Position: 1, End: 1, LastRecord: at(time.Minute)}}}, time.Second, 0},
+			{"it lost all", connector.Status{At: start}, time.Second, 0},
+			{"a clock that is ahead", connector.Status{At: start, Claims: []connector.ClaimStatus{{LastRecord: at(-time.Minute)}}}, 0, 0},
+		} {
+			st = c.status
+			if idle, lag := look(); idle != c.idle || lag != c.lag {
+				t.Errorf("%s: idle %s, lag %d; want %s, %d", c.what, idle, lag, c.idle, c.lag)
+			}
+		}
+	})
+}
