@@ -27,6 +27,7 @@ import (
 // lake is a broker in this process, a directory for tables, and a config.yaml for both.
 type lake struct {
 	t      *testing.T
+	broker *kfake.Cluster
 	client *kgo.Client
 	admin  *kadm.Client
 	dir    string
@@ -49,7 +50,7 @@ func newLakeOn(t *testing.T, sections, section string, producer []kgo.Opt, broke
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	l := &lake{t: t, dir: t.TempDir(), logger: slog.New(slog.DiscardHandler)}
+	l := &lake{t: t, broker: cluster, dir: t.TempDir(), logger: slog.New(slog.DiscardHandler)}
 	l.client, err = kgo.NewClient(append(producer, kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.DisableIdempotentWrite())...) // so that it may forget a topic
 	if err != nil {

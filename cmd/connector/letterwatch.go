@@ -31,9 +31,11 @@ const (
 	mostRest    = 10 * time.Minute
 	// askLetters bounds one question to Kafka or to a table's log, and the wait for one answer with records.
 	askLetters = 30 * time.Second
-	// judgeLetters bounds the reading of a table for judgeAtOnce letters, judgeBytes what it holds of data files.
+	// judgeLetters bounds the reading of a table for judgeAtOnce letters (fewer, if that takes too long), judgeBytes what it
+	// holds of data files.
 	judgeLetters = 15 * time.Minute
 	judgeAtOnce  = 1 << 18
+	judgeLeast   = 1 << 10
 	judgeBytes   = 16 << 20
 	// keepLetters bounds what is known of letters, in bytes: more than six million that lie far apart, or any number side by side.
 	keepLetters = 32 << 20
@@ -64,6 +66,7 @@ type letterWatch struct {
 	followers map[string]*delta.Follower // by table
 	ids       map[string]int             // by topic: how many topics of its name the table has positions of
 	untold    map[string]time.Time       // topics whose table could not tell, since when
+	atOnce    int                        // letters to judge
 	matched   []string
 	failing   bool // as the log has it
 
@@ -99,7 +102,7 @@ func newLetterWatch(ctx context.Context, s *system) (w *letterWatch, end func())
 		config: s.config, logger: s.logger, reader: reader, tables: s.store, rate: &s.letterRate, descs: newLetterDescs(),
 		guard: reliability.NewGuard("store", s.config.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists),
 		find:  s.client.Topics, stands: s.breaker,
-		tally: lettercount.New(keepLetters), followers: map[string]*delta.Follower{}, ids: map[string]int{}, untold: map[string]time.Time{},
+		tally: lettercount.New(keepLetters), followers: map[string]*delta.Follower{}, ids: map[string]int{}, untold: map[string]time.Time{}, atOnce: judgeAtOnce,
 		counted: map[string]map[classify.Class]int64{}, classes: map[string]string{},
 	}
 	if len(s.config.Patterns) > 0 {

@@ -68,7 +68,7 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 	}
 	for _, topic := range topics {
 		for {
-			parts := w.tally.Unjudged(topic, position, judgeAtOnce)
+			parts := w.tally.Unjudged(topic, position, w.atOnce)
 			if len(parts) == 0 {
 				break
 			}
@@ -76,7 +76,6 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 				return err
 			}
 		}
-		// Letters that an operator resolved or discarded are taken off here, once the operations log says which.
 		counts := w.tally.Count(topic, position)
 		if _, ours := o.topics[topic]; ours || len(counts) > 0 { // what letters only name makes no series
 			o.counts[topic] = counts
@@ -121,8 +120,8 @@ func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics
 
 // judgeParts looks which of the letters' records have rows. It judges as deadletters list does: a letter of which nobody
 // can tell stands.
-func (w *letterWatch) judgeParts(ctx context.Context, f *delta.Follower, topic string, parts []lettercount.Part) error {
-	ctx, cancel := context.WithTimeout(ctx, judgeLetters)
+func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic string, parts []lettercount.Part) error {
+	ctx, cancel := context.WithTimeout(whole, judgeLetters)
 	defer cancel()
 	var where []scan.Where
 	at := map[int32][]int{}
@@ -151,9 +150,14 @@ func (w *letterWatch) judgeParts(ctx context.Context, f *delta.Follower, topic s
 		w.untold[topic], void, err = time.Now(), make([][]int64, len(parts)), nil
 	}
 	if err != nil {
+		if ctx.Err() != nil && whole.Err() == nil { // what was judged stays: with fewer at once it comes to an end
+			w.atOnce = max(w.atOnce/8, judgeLeast)
+		}
 		return err
 	}
 	for i, part := range parts {
+		// Letters that an operator resolved or discarded are no more unresolved than void ones: they join them here, and
+		// whoever reads that from the operations log has the topic judged again.
 		if w.ids[topic] > 1 { // the row may be one of the other topic of this name
 			void[i] = nil
 		}

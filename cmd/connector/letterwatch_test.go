@@ -10,13 +10,16 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"sluice/classify"
 	"sluice/connector"
@@ -356,5 +359,46 @@ func TestALookIsBounded(t *testing.T) {
 	w.run(ctx)
 	if w.report().Unresolved != nil || w.report().Error != "" || time.Since(began) > time.Minute {
 		t.Errorf("%+v", w.report())
+	}
+}
+
+// TestUnresolvedLettersWithoutRead: who may see a dead-letter topic and not read it is told so soon, and the other topics are
+// counted.
+func TestUnresolvedLettersWithoutRead(t *testing.T) {
+	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
+	for _, topic := range []string{"orders", "users", "orders-dlq", "users-dlq"} {
+		l.create(topic, 1)
+	}
+	l.write(deadletter.Form{}, "orders-dlq", letterAbout(t, l, 0, 5, nil))
+	var refuses atomic.Bool
+	refuses.Store(true)
+	l.broker.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		l.broker.KeepControl()
+		if !refuses.Load() {
+			return nil, nil, false
+		}
+		fetch := req.(*kmsg.FetchRequest)
+		resp := fetch.ResponseKind().(*kmsg.FetchResponse)
+		for _, topic := range fetch.Topics {
+			of := kmsg.NewFetchResponseTopic()
+			of.Topic, of.TopicID = topic.Topic, topic.TopicID
+			for _, p := range topic.Partitions {
+				refused := kmsg.NewFetchResponseTopicPartition()
+				refused.Partition, refused.ErrorCode, refused.RecordBatches = p.Partition, kerr.TopicAuthorizationFailed.Code, []byte{}
+				of.Partitions = append(of.Partitions, refused)
+			}
+			resp.Topics = append(resp.Topics, of)
+		}
+		return resp, nil, true
+	})
+	w := l.watch()
+	w.look(t.Context())
+	if d := cmp.Diff([]string{"users poison 0"}, unresolved(t, w)); d != "" || !strings.Contains(w.report().Error, "topic orders: ") || strings.Contains(w.report().Error, "within") {
+		t.Errorf("%s\n%+v", d, w.report())
+	}
+	refuses.Store(false)
+	w.look(t.Context())
+	if d := cmp.Diff([]string{"orders poison 0", "users poison 0"}, unresolved(t, w)); d != "" || w.report().Error != "" {
+		t.Errorf("%s\n%+v", d, w.report())
 	}
 }

@@ -8,14 +8,13 @@ import (
 // set is an immutable set of offsets, ascending: for each run of offsets without a gap the gap before it and how many more
 // than one it has, both as varints. A letter that stands alone takes 3 to 5 bytes, a flood next to nothing.
 type set struct {
-	n    int
+	end  int64 // one after the last offset, 0 for none
 	data []byte
 }
 
 // packer makes a set of offsets that come in ascending order.
 type packer struct {
 	set
-	end  int64 // of the last run: one after its last offset
 	gap  int64 // before the run that is open
 	more int64 // offsets of that run beside its first one
 	open bool
@@ -33,7 +32,6 @@ func (p *packer) add(offset int64) {
 		p.gap, p.more, p.open = offset-p.end, 0, true
 	}
 	p.end = offset + 1
-	p.n++
 }
 
 func (p *packer) close() {
@@ -46,7 +44,7 @@ func (p *packer) close() {
 // done returns the set. The packer must not be used any more.
 func (p *packer) done() set {
 	p.close()
-	return set{p.n, append([]byte(nil), p.data...)}
+	return set{p.end, append([]byte(nil), p.data...)}
 }
 
 // pack makes a set of sorted offsets, which may repeat.

@@ -67,6 +67,20 @@ type source struct {
 	void   set     // of them, those with a row
 	fresh  []int64 // letters below judged that were read since
 	slices int     // that have letters of it
+
+	last *count // nil if something has changed since
+}
+
+// count is what was counted of a source at some position.
+type count struct {
+	at      int64
+	pending bool // there are letters from there on
+	counts  map[classify.Class]int64
+}
+
+// of tells whether the count is that at a position, too.
+func (c *count) of(at int64) bool {
+	return c != nil && (at == c.at || at > c.at && !c.pending)
 }
 
 // Span are the offsets [From, To).
@@ -153,6 +167,7 @@ func (t *Tally) Add(p idempotency.Partition, at int64, about idempotency.Coordin
 		of.slices++
 	}
 	d.open.pending[in] = append(d.open.pending[in], about.Offset)
+	of.last = nil
 	d.open.letters++
 	d.open.bytes, t.bytes = d.open.bytes+cost, t.bytes+cost
 	if about.Offset >= of.judged || at < d.seen {
@@ -216,6 +231,7 @@ func (t *Tally) drop(all ...*slice) {
 }
 
 func (t *Tally) leave(of *source) {
+	of.last = nil
 	if of.slices--; of.slices == 0 {
 		t.bytes -= sourceBytes + int64(len(of.void.data))
 		delete(t.sources, of.Partition)
@@ -258,7 +274,7 @@ func (t *Tally) Again(topic string) {
 
 func (t *Tally) setVoid(s *source, v set) {
 	t.bytes += int64(len(v.data) - len(s.void.data))
-	s.void = v
+	s.void, s.last = v, nil
 }
 
 // cursors returns one for each set of letters about a source, from an offset on, tagged with its class.
@@ -272,7 +288,7 @@ func (t *Tally) cursors(s *source, from int64) (all []cursor) {
 					slices.Sort(pending) // in place: the order in which they came does not matter
 					letters, ok = pack(pending), true
 				}
-				if ok {
+				if ok && letters.end > from {
 					c := letters.from(from)
 					c.tag = int(class)
 					all = append(all, c)
@@ -308,6 +324,9 @@ func (t *Tally) Unjudged(topic string, position func(idempotency.Partition) int6
 		}
 		at := position(s.Partition)
 		s.again(at) // nobody told that it was set back
+		if at == s.judged && len(s.fresh) == 0 {
+			continue
+		}
 		if len(s.fresh) > 0 {
 			slices.Sort(s.fresh)
 			fresh := slices.Compact(s.fresh)
@@ -364,28 +383,40 @@ func (t *Tally) Judged(part Part, void []int64) {
 func (t *Tally) Count(topic string, position func(idempotency.Partition) int64) map[classify.Class]int64 {
 	counts := make(map[classify.Class]int64)
 	for _, s := range t.of(topic) {
-		at, void, voids := position(s.Partition), s.void.from(0), 0
-		var stale bool // a letter that is void has gone
-		union(t.cursors(s, 0), func(offset int64, tag int) bool {
-			for void.ok && void.at < offset {
-				stale = true
-				void.next()
-			}
-			is := void.ok && void.at == offset
-			if is {
-				voids++
-				void.next()
-			}
-			if offset < at && !is {
-				counts[classify.Class(tag)]++ //nolint:gosec // it was made of one
-			}
-			return true
-		})
-		if stale || void.ok {
-			t.prune(s)
+		if at := position(s.Partition); !s.last.of(at) {
+			t.count(s, at)
+		}
+		for class, n := range s.last.counts {
+			counts[class] += n
 		}
 	}
 	return counts
+}
+
+// count counts the letters about a source.
+func (t *Tally) count(s *source, at int64) {
+	c := &count{at: at, counts: make(map[classify.Class]int64)}
+	var stale bool // a letter that is void has gone
+	void := s.void.from(0)
+	union(t.cursors(s, 0), func(offset int64, tag int) bool {
+		for void.ok && void.at < offset {
+			stale = true
+			void.next()
+		}
+		is := void.ok && void.at == offset
+		if is {
+			void.next()
+		}
+		c.pending = c.pending || offset >= at
+		if offset < at && !is {
+			c.counts[classify.Class(tag)]++ //nolint:gosec // it was made of one
+		}
+		return true
+	})
+	if stale || void.ok {
+		t.prune(s)
+	}
+	s.last = c
 }
 
 // prune forgets what was found out about letters that are gone.

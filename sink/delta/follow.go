@@ -38,16 +38,24 @@ type Change struct {
 }
 
 const (
-	// mostFollowed is how many commits are read one by one, and longFollowed after how long the log may have been cleaned up
-	// beyond what is known; with more the table is looked at anew.
-	mostFollowed = 200
+	// mostFollowed is how many commits are read one by one; with more the table is looked at anew. longFollowed is after how
+	// long the log may have been cleaned up beyond what is known.
+	mostFollowed = 2000
 	longFollowed = time.Hour
 )
 
 // Follow looks at the table as of now.
 func (f *Follower) Follow(ctx context.Context) (Change, error) {
-	if f.state == nil || time.Since(f.state.ReadAt) > longFollowed {
+	if f.state == nil {
 		return f.anew(ctx)
+	}
+	if time.Since(f.state.ReadAt) > longFollowed {
+		switch _, err := f.store.Head(ctx, deltalog.CommitKey(f.state.Version)); {
+		case errors.Is(err, objstore.ErrNotFound): // that a later one is missing says nothing then
+			return f.anew(ctx)
+		case err != nil:
+			return Change{}, err
+		}
 	}
 	change, s := Change{Back: map[string]int64{}}, f.state
 	for range mostFollowed {
