@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -171,18 +172,16 @@ func (r Report) holdsPart() (Component, bool) {
 	c.Status = Degraded
 	switch {
 	case everything:
-		c.Status, c.Reason = Down, "everything stands still"
+		c.Status, c.Reason = Down, "everything is held"
 	case len(r.Partitions) > 0 && len(held) >= len(r.Partitions):
-		c.Status, c.Reason = Down, fmt.Sprintf("all %d partitions of this member stand still", len(r.Partitions))
+		c.Status = Down
+		fallthrough
 	case len(held) > 0:
-		c.Reason = fmt.Sprintf("%d of %d partitions stand still", len(held), len(r.Partitions))
+		c.Reason = fmt.Sprintf("%d of %d partitions held", len(held), len(r.Partitions))
 	default:
-		c.Reason = fmt.Sprintf("%d topics are not read", len(all))
+		c.Reason = "topic " + first.Topic + " is not read"
 	}
-	c.Reason += ": " + first.Reason
-	if n := len(byReason) - 1; n > 0 {
-		c.Reason += fmt.Sprintf(" and %d more reasons", n)
-	}
+	c.Reason += ": " + strings.Join(slices.Sorted(maps.Keys(byReason)), ", ")
 	return c, true
 }
 
@@ -289,7 +288,7 @@ func (r Report) lettersPart() (Component, bool) {
 	switch {
 	case t.status != OK:
 	case unresolved > 0:
-		c.Status, c.Reason = Degraded, fmt.Sprintf("%d unresolved dead letters", unresolved)
+		c.Status, c.Reason = Degraded, fmt.Sprintf("unresolved dead letters: %d", unresolved)
 	case l.PerMinute > 0:
 		c.Status, c.Reason = Degraded, "dead letters were written in the last minutes"
 	case l.Error != "":

@@ -190,7 +190,8 @@ func tellsNothing(t *testing.T, s *system, out *logged) (report string) {
 	}
 	report = get("/health")
 	for where, said := range map[string]string{
-		"/health": report, "/health/ready": get("/health/ready"), "/metrics": get("/metrics"), "the log": out.String(),
+		"/health": report, "/health/ready": get("/health/ready"), "/metrics": get("/metrics"), "/actuator/health": get("/actuator/health"),
+		"/health/startup": get("/health/startup"), "/actuator/metrics": get("/actuator/metrics/worker.dlq.messages"), "the log": out.String(),
 		"the report": fmt.Sprintf("%+v", s.report()), "the configuration": fmt.Sprintf("%+v %#v", s.config, s.config.Kafka),
 	} {
 		if i := strings.Index(said, hush); i >= 0 {

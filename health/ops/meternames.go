@@ -2,17 +2,12 @@ package ops
 
 import "strings"
 
-// dotted are the names that some metrics have in requirements and in Micrometer's way, by their names in Prometheus.
-// Every other metric is known by its Prometheus name with dots.
+// dotted are the metrics that Micrometer's way of naming calls otherwise than by their Prometheus name with dots: counters
+// without _total.
 var dotted = map[string]string{
-	"worker_heartbeat_timestamp": "worker.heartbeat.timestamp",
-	"worker_dlq_messages_total":  "worker.dlq.messages",
-	"worker_dlq_replayed_total":  "worker.dlq.replayed",
-	"worker_retry_count_total":   "worker.retry.count",
-	"kafka_consumer_lag":         "kafka.consumer.lag",
-	"kafka_consumer_total_lag":   "kafka.consumer.total.lag",
-	"kafka_consumer_healthy":     "kafka.consumer.healthy",
-	"consumer_heartbeat_age":     "consumer.heartbeat.age",
+	"worker_dlq_messages_total": "worker.dlq.messages",
+	"worker_dlq_replayed_total": "worker.dlq.replayed",
+	"worker_retry_count_total":  "worker.retry.count",
 }
 
 // meterName is the name of a metric with dots.

@@ -554,6 +554,32 @@ var list = []mutant{
 		pkg: "./cmd/connector", test: "^TestUnresolvedLettersThatCannotBeCounted$",
 	},
 
+	// What a member says of itself.
+	{
+		name: "a component that is down leaves the whole well",
+		file: "health/status.go",
+		old:  "case Degraded, Down:\n\t\t\treturn Degraded", new: "case Degraded:\n\t\t\treturn Degraded\n\t\tcase Down:",
+		pkg: "./health", test: "^TestStatusesAgree$",
+	},
+	{
+		name: "health answers 200 whatever it says",
+		file: "health/ops/report.go",
+		old:  "s.write(w, r, code(sum.Ready), a)", new: "s.write(w, r, http.StatusOK, a)",
+		pkg: "./health/ops", test: "^TestAnswers$",
+	},
+	{
+		name: "an address is told with its password",
+		file: "health/ops/text.go",
+		old:  "text = userinfo.ReplaceAllString(text, \"://***@\")", new: "_ = userinfo",
+		pkg: "./health/ops", test: "^TestNothingSecretIsTold$",
+	},
+	{
+		name: "what was paused as a whole is to be resumed in parts",
+		file: "cmd/connector/report_parts.go",
+		old:  "if reason != connector.ReasonPaused {", new: "if reason != \"\" {",
+		pkg: "./cmd/connector", test: "^TestCommandOfAPause$",
+	},
+
 	// What tells operators.
 	{
 		name: "the clock of data loss is lost while Kafka is down",
