@@ -14,6 +14,24 @@ func (r *reader) full(t *tableState) bool {
 		t.filled.held.Load() >= r.batchShare() || t.cutting != nil && r.crowding(t)
 }
 
+// Why batches are cut.
+const (
+	dueDrain     = "drain"
+	dueCurrent   = "current"
+	duePause     = "pause"
+	dueFailure   = "failure"
+	dueRetry     = "retry"
+	dueRows      = "rows"
+	dueBytes     = "bytes"
+	dueMemory    = "memory"
+	dueAge       = "age"
+	duePositions = "positions"
+)
+
+func cutReasons() []string {
+	return []string{dueDrain, dueCurrent, duePause, dueFailure, dueRetry, dueRows, dueBytes, dueMemory, dueAge, duePositions}
+}
+
 // due says why the batch of a table should be cut now, or "".
 func (r *reader) due(t *tableState) string {
 	if t.cutting != nil || t.opened.IsZero() {
@@ -23,25 +41,25 @@ func (r *reader) due(t *tableState) string {
 	empty := records == 0 && t.filled.queued.Load() == 0 && !heldOpen(t)
 	switch {
 	case r.draining:
-		return "drain"
+		return dueDrain
 	case r.config.UntilCurrent && r.reached():
-		return "current"
+		return dueCurrent
 	case pausedOpen(t):
-		return "pause"
+		return duePause
 	case t.filled.failed.Load() > 0:
-		return "failure"
+		return dueFailure
 	case t.there():
-		return "retry"
+		return dueRetry
 	case records >= t.limits.Rows:
-		return "rows"
+		return dueRows
 	case t.filled.bytes.Load() >= t.limits.Bytes:
-		return "bytes"
+		return dueBytes
 	case t.filled.held.Load() >= r.batchShare(), r.pressed == t:
-		return "memory"
+		return dueMemory
 	case !empty && age >= t.limits.Every:
-		return "age"
+		return dueAge
 	case empty && (age >= emptyEvery || gathered(t) >= emptyOffsets):
-		return "positions"
+		return duePositions
 	}
 	return ""
 }

@@ -18,6 +18,9 @@ import (
 // then the records are found that alone make them fail while the rest passes. Such a record is remembered as isolated; when
 // a lane meets it again it is a bad one. Where no record is at fault by itself, nothing is skipped: the cut is tried on.
 
+// failedCode stands in metrics for what failed for a reason that nobody knows.
+const failedCode = "unknown"
+
 // verdict is why a record of these coordinates cannot become a row, as it was found before a lane met it.
 type verdict struct {
 	err         error // Poison
@@ -132,7 +135,7 @@ func (w *writer) broken(ctx context.Context, cut *Cut, err error) outcome {
 	case t.failures <= attempts:
 		pause := w.retry.Pause(t.failures)
 		t.notBefore = now.Add(pause)
-		w.metrics.retries.WithLabelValues(w.pipeline, "unknown", soleTopic(cut)).Inc()
+		w.metrics.retries.WithLabelValues(w.pipeline, failedCode, soleTopic(cut)).Inc()
 		w.logger.WarnContext(ctx, "Retry attempt", append([]any{
 			"attempt", attemptOf(t.failures, attempts), "pause", pause, "err", err, "batch_id", cut.Batch,
 		}, coordinatesOf(at)...)...)

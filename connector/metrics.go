@@ -105,6 +105,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "sluice_fingerprint_rebuild_seconds", Help: "Time to read fingerprints back from a table.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 9),
 		}),
 	}
+	for _, reason := range cutReasons() {
+		m.cuts.WithLabelValues(reason)
+	}
 	if reg != nil {
 		reg.MustRegister(m.queued, m.read, m.tombstones, m.ignored, m.rows, m.spoiled, m.commits, m.fenced,
 			m.failed, m.offsetFailures, m.paused, m.resumed, m.closedSeconds, m.shed, m.unchecked, m.cuts, m.holds, m.lettersOf, m.letters, m.replayed, m.commitSeconds,
@@ -115,8 +118,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 }
 
 // follows shows what is counted by topic, from 0 on, for one that feeds a table.
-func (m *metrics) follows(topic string, letters bool) {
+func (m *metrics) follows(topic, pipeline string, letters bool) {
 	m.rows.WithLabelValues(topic)
+	m.retries.WithLabelValues(pipeline, failedCode, topic)
 	for _, c := range []classify.Class{classify.Transient, classify.Poison, classify.Fatal, classify.Fenced} {
 		m.spoiled.WithLabelValues(topic, c.String())
 	}

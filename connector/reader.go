@@ -245,7 +245,7 @@ func (r *reader) feeds(topic string) *tableState {
 		conf.Letters = nil // nobody would take them
 	}
 	t.begins(conf)
-	r.metrics.follows(topic, conf.Letters != nil)
+	r.metrics.follows(topic, r.config.Pipeline, conf.Letters != nil)
 	r.byTopic[topic], r.feeding[topic] = t, conf
 	r.health[topic] = newHealthFilter(topic, conf.HealthRecords, r.logger, r.metrics)
 	return t

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -85,17 +84,7 @@ func knownMetrics(t *testing.T, rules ruleFile) known {
 // describedMetrics are the metrics of a connector that has everything that brings metrics of its own.
 func describedMetrics(t *testing.T) known {
 	t.Helper()
-	l := newLake(t, `
-defaults: {schema: "n int", commit: {every: 100ms}, identity: {by: "field:n"}}
-topics: {orders: {}}`)
-	text := strings.ReplaceAll(read(t, l.config), "health: {enabled: false}", `health: {listen: "127.0.0.1:0", canary: {topic: p-canary}}`)
-	if err := os.WriteFile(l.config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	l.create("orders", 1)
-	l.produce("orders", 3, 0)
-	s := l.start()
-	l.awaits("orders", map[string][]int64{"orders-0": {0}})
+	s, _ := everything(t)
 	described := make(chan *prometheus.Desc)
 	go func() {
 		s.registry.Describe(described)

@@ -64,7 +64,7 @@ func NewDeadLetters(client *Client, cfg DeadLettersConfig, logger *slog.Logger, 
 	d := &DeadLetters{
 		client: client, cfg: cfg, logger: logger, topics: map[LetterTopic]*letterTopic{},
 		linked: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "sluice", Name: "dead_letters_linked_total",
+			Name: "sluice_dead_letters_linked_total",
 			Help: "Dead letters too large for their topic, whose record was put into the bucket.",
 		}),
 	}

@@ -28,7 +28,7 @@ func newLogMetrics(reg prometheus.Registerer) *logMetrics {
 	}
 	m := &logMetrics{
 		requests:      counter("sluice_fetch_requests_total", "Fetch requests that a broker answered."),
-		byName:        counter("sluice_fetch_by_name_requests_total", "Of these, those to a broker that is read by topic name because it is older than Kafka 3.1."),
+		byName:        counter("sluice_fetch_by_name_requests_total", "Fetch requests to a broker that is read by topic name because it is older than Kafka 3.1; they are in sluice_fetch_requests_total, too."),
 		responseBytes: counter("sluice_fetch_response_bytes_total", "Bytes of the responses to fetch requests."),
 		records:       counter("sluice_fetch_records_total", "Committed records read."),
 		recordBytes:   counter("sluice_fetch_record_bytes_total", "Bytes of memory that the records read have taken, decompressed."),
