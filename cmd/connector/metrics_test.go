@@ -5,11 +5,13 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/health"
@@ -19,9 +21,14 @@ import (
 // is out.
 func everything(t *testing.T) (s *system, out *logged) {
 	t.Helper()
+	file := filepath.Join(t.TempDir(), "url")
+	if err := os.WriteFile(file, []byte("redis://"+miniredis.RunT(t).Addr()), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	l := newLake(t, `
 defaults: {schema: "n int", commit: {every: 100ms}, identity: {by: "field:n"}}
-topics: {orders: {}}`)
+topics: {orders: {}}
+members: {store: redis, url_file: "`+filepath.ToSlash(file)+`", beat: 1s, ttl: 10s}`)
 	withProbes(t, l, "canary: {topic: p-canary}")
 	l.create("orders", 1)
 	l.produce("orders", 3, 0)
@@ -35,6 +42,7 @@ topics: {orders: {}}`)
 	l.await("its status shows that all of it is in the table", func() bool {
 		return slices.ContainsFunc(s.report().Partitions, func(p health.Partition) bool { return p.Topic == "orders" && p.Position == 5 })
 	})
+	l.await("its heartbeat", func() bool { return sumOf(t, s, "sluice_member_beats_total") > 0 })
 	return s, out
 }
 
@@ -93,6 +101,8 @@ func TestTheMetricsThatAreAskedFor(t *testing.T) {
 		{"kafka_consumer_lag", "gauge", `kafka_consumer_lag{group="p",partition="0",topic="orders"} `},
 		{"kafka_consumer_total_lag", "gauge", `kafka_consumer_total_lag{group="p"} `},
 		{"kafka_consumer_healthy", "gauge", `kafka_consumer_healthy{group="p"} `},
+		{"worker.heartbeat.timestamp", "gauge", `worker_heartbeat_timestamp{consumer_id="`},
+		{"consumer.heartbeat.age, by consumer_id", "gauge", `consumer_heartbeat_age{consumer_id="`},
 		{"worker.dlq.messages, by topic", "counter", `worker_dlq_messages_total{topic="orders"} 1`},
 		{"worker.dlq.replayed", "counter", `worker_dlq_replayed_total{topic="orders"} 0`},
 		{"worker.retry.count, by worker and error; retry attempts by topic", "counter", `worker_retry_count_total{error="unknown",topic="orders",worker="p"} 0`},
