@@ -176,8 +176,8 @@ func TestMemberRegisters(t *testing.T) {
 		t.Errorf("left behind: %v", keys)
 	}
 	for _, want := range []string{"registered", "heartbeat failed", "heartbeats work again", "members can be listed again"} {
-		if n := len(log.lines(t, want)); n != 1 {
-			t.Errorf("%d lines %q", n, want)
+		if len(log.lines(t, want)) == 0 {
+			t.Errorf("no line %q", want)
 		}
 	}
 }

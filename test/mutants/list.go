@@ -527,6 +527,24 @@ var list = []mutant{
 		old:  "\tif f.version > 0 {\n\t\twant = first", new: "\tif f.version >= 0 {\n\t\twant = first",
 		pkg: "./health/membership/postgres", test: "^TestForeign$",
 	},
+	{
+		name: "members are missed because their store is down",
+		file: "health/membership/metrics.go",
+		old:  "known := s.unknown(last) == \"\"", new: "known := !last.at.IsZero()",
+		pkg: "./health/membership", test: "^TestStoreDown$",
+	},
+	{
+		name: "the end waits for a store of registrations that is down",
+		file: "health/membership/keeper.go",
+		old:  "timeout = hopeless", new: "timeout = time.Minute",
+		pkg: "./health/membership", test: "^TestEnd$",
+	},
+	{
+		name: "who leaves one group is gone from another",
+		file: "health/membership/redis/leave.lua",
+		old:  "if redis.call('ZREM', KEYS[2], ARGV[1]) == 1 then redis.call('DEL', KEYS[1]) end", new: "redis.call('ZREM', KEYS[2], ARGV[1]) redis.call('DEL', KEYS[1])",
+		pkg: "./health/membership/redis", test: "^TestStore$",
+	},
 
 	// The number of letters that stand.
 	{
