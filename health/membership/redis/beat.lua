@@ -6,6 +6,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function int(n) return string.format('%.0f', n) end
 
 local before = redis.pcall('GET', KEYS[1])
+if type(before) == 'table' and not string.find(before.err, 'WRONGTYPE', 1, true) then return before end
 if type(before) ~= 'string' then before = '' end
 
 local since = int(now)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,5 +118,65 @@ func TestFaultsLab(t *testing.T) {
 	}
 	if _, err := beat(); !errors.Is(err, membership.ErrForeign) {
 		t.Errorf("another type in the index: %v", err)
+	}
+}
+
+// TestRightsLab: the rights that the documentation names are enough, and one less is told as that.
+func TestRightsLab(t *testing.T) {
+	r, err := lab.StartRedis(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := r.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	page, err := os.ReadFile("../../../docs/members.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rights, _ := strings.Cut(string(page), "ACL SETUSER sluice on >")
+	rights, _, found := strings.Cut(rights, "\n")
+	if !found {
+		t.Fatal("the page does not say what a user needs")
+	}
+	admin := open(t, r.URL, scope)
+	defer admin.Close()
+	grant := func(rights ...string) {
+		t.Helper()
+		args := []any{"ACL", "SETUSER", "sluice", "reset", "on"}
+		for _, right := range rights {
+			args = append(args, right)
+		}
+		if err := errors.Join(admin.client.Do(t.Context(), args...).Err(), admin.client.FlushAll(t.Context()).Err(),
+			admin.client.ScriptFlush(t.Context()).Err()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	words := strings.Fields(">" + rights)
+	user := strings.Replace(r.URL, "redis://", "redis://sluice:"+words[0][1:]+"@", 1) + "/0"
+	all := func() error {
+		store := open(t, user, scope)
+		defer store.Close()
+		_, beatErr := store.Beat(t.Context(), membership.Beat{ID: "a", Status: membership.Running, TTL: time.Millisecond})
+		_, membersErr := store.Members(t.Context())
+		time.Sleep(5 * time.Millisecond) // the ttl
+		_, sweepErr := store.Sweep(t.Context(), 0)
+		_, againErr := store.Beat(t.Context(), membership.Beat{ID: "b", Status: membership.Running, TTL: time.Minute})
+		return errors.Join(beatErr, membersErr, sweepErr, againErr, store.Leave(t.Context(), "b"))
+	}
+	grant(words...)
+	if err := all(); err != nil {
+		t.Errorf("with %q: %v", words, err)
+	}
+	for i, word := range words[1:] {
+		if word[0] != '+' && word[0] != '~' {
+			continue
+		}
+		grant(slices.Delete(slices.Clone(words), i+1, i+2)...)
+		if err := all(); !errors.Is(err, membership.ErrUnavailable) || !strings.Contains(err.Error(), "what the user may do") {
+			t.Errorf("without %s: %v", word, err)
+		}
 	}
 }

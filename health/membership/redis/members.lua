@@ -11,6 +11,7 @@ for i = 1, #seen, 2 do
   if type(registration) == 'string' then
     kind, value = 'string', registration
   elseif registration then
+    if not string.find(registration.err, 'WRONGTYPE', 1, true) then return registration end
     kind = 'other'
   end
   all[#all + 1] = id

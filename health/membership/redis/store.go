@@ -240,7 +240,8 @@ func (s *Store) failed(what string, err error) error {
 	case code == "WRONGTYPE" || strings.Contains(err.Error(), "WRONGTYPE "): // Redis 6 puts where it was in a script before it
 		return fmt.Errorf("%s: %w: a key that begins with %s is of another type; look at it, and delete it", what,
 			membership.ErrForeign, strings.TrimSuffix(s.index[0], "seen"))
-	case code == "NOAUTH" || code == "WRONGPASS" || code == "NOPERM":
+	case code == "NOAUTH" || code == "WRONGPASS" || code == "NOPERM" ||
+		strings.Contains(err.Error(), "The user executing the script can't"): // so Redis 7 words it within a script
 		said = "; look at user and password, and at what the user may do"
 	case code == "MOVED" || code == "CROSSSLOT" || code == "CLUSTERDOWN":
 		said = "; this is Redis Cluster, which cannot be used: name a server that is no part of one"
