@@ -37,8 +37,10 @@ const (
 	judgeAtOnce  = 1 << 18
 	judgeLeast   = 1 << 10
 	judgeBytes   = 16 << 20
-	// keepLetters bounds what is known of letters, in bytes: more than six million that lie far apart, or any number side by side.
+	// keepLetters bounds what is known of letters, in bytes: more than six million that lie far apart, or any number side by
+	// side. keepShare is the share of memory.limit that it may be.
 	keepLetters = 32 << 20
+	keepShare   = 16
 	// mostStrange is how many topics are looked at that letters name, the configuration stands for, and Kafka does not have.
 	mostStrange = 100
 	// askAgain is how long a table that could not tell which records have rows is left alone.
@@ -102,7 +104,7 @@ func newLetterWatch(ctx context.Context, s *system) (w *letterWatch, end func())
 		config: s.config, logger: s.logger, reader: reader, tables: s.store, rate: &s.letterRate, descs: newLetterDescs(),
 		guard: reliability.NewGuard("store", s.config.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists),
 		find:  s.client.Topics, stands: s.breaker,
-		tally: lettercount.New(keepLetters), followers: map[string]*delta.Follower{}, ids: map[string]int{}, untold: map[string]time.Time{}, atOnce: judgeAtOnce,
+		tally: lettercount.New(min(keepLetters, s.config.budget.limit/keepShare)), followers: map[string]*delta.Follower{}, ids: map[string]int{}, untold: map[string]time.Time{}, atOnce: judgeAtOnce,
 		counted: map[string]map[classify.Class]int64{}, classes: map[string]string{},
 	}
 	if len(s.config.Patterns) > 0 {
@@ -251,7 +253,7 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 	w.mu.Unlock()
 	switch failing := trouble != ""; {
 	case failing && !w.failing:
-		w.logger.WarnContext(ctx, "dead letters cannot be counted, sluice_unresolved_letters is as it was counted last", "topics", failed, "err", trouble)
+		w.logger.WarnContext(ctx, "dead letters cannot be counted, sluice_unresolved_letters is as it was counted last", "topics", failed[:min(len(failed), 10)], "err", trouble)
 		w.failing = true
 	case !failing && w.failing:
 		w.logger.InfoContext(ctx, "dead letters are counted again")

@@ -28,8 +28,9 @@ var ErrFull = errors.New("more dead letters than are kept in memory")
 const (
 	// perSlice is how many letters make a slice.
 	perSlice = 1 << 16
-	// mostFresh is how many letters of a source may wait to be judged one by one; with more of them all are judged again.
-	mostFresh = 1 << 16
+	// mostFresh is how many letters of a source may wait to be judged one by one; with more of them all behind the first one
+	// are judged again. It takes repeats of old letters to make one.
+	mostFresh = 1 << 12
 	// An entry of a slice and a source take about so much memory beside their offsets.
 	entryBytes, sourceBytes = 160, 512
 )
@@ -110,7 +111,7 @@ func (t *Tally) Missing(p idempotency.Partition, start, end int64) (missing []Sp
 		d.slices, d.seen = nil, 0
 	}
 	d.slices = slices.DeleteFunc(d.slices, func(s *slice) bool {
-		gone := s.from < start
+		gone := s.from < start || s.from == s.to // nothing came of reading it
 		if gone {
 			t.drop(s)
 		}
@@ -174,7 +175,7 @@ func (t *Tally) Add(p idempotency.Partition, at int64, about idempotency.Coordin
 		return
 	}
 	if of.fresh = append(of.fresh, about.Offset); len(of.fresh) > mostFresh {
-		of.again(0)
+		of.again(slices.Min(of.fresh))
 	}
 }
 

@@ -234,6 +234,40 @@ func TestTallyIsFull(t *testing.T) {
 	}
 }
 
+// TestTallyOfWhatCannotBeRead: looks that come to nothing leave nothing behind.
+func TestTallyOfWhatCannotBeRead(t *testing.T) {
+	p := partition("dlq", 0)
+	tally := lettercount.New(1 << 20)
+	for range 100 {
+		for _, span := range tally.Missing(p, 5, 10) {
+			tally.Begin(p, span.From)
+		}
+	}
+	if n := tally.Slices(); n > 1 {
+		t.Errorf("%d slices of nothing", n)
+	}
+}
+
+// TestTallyOfRepeats: any number of old letters that come again are judged again, and counted once.
+func TestTallyOfRepeats(t *testing.T) {
+	p, of := partition("dlq", 0), partition("a", 0)
+	w := &world{
+		dead: map[idempotency.Partition][]written{}, start: map[idempotency.Partition]int64{},
+		positions: map[idempotency.Partition]int64{of: 100_000}, rows: map[idempotency.Coordinates]bool{},
+	}
+	tally := lettercount.New(16 << 20)
+	for _, first := range []int64{50_000, 50_000, 20_000, 0} {
+		for i := range int64(10_000) {
+			w.dead[p] = append(w.dead[p], written{idempotency.Coordinates{Partition: of, Offset: first + i}, classify.Poison})
+			w.rows[idempotency.Coordinates{Partition: of, Offset: first + i}] = i%10 == 0
+		}
+		w.look(t, tally, 1000, 1<<18)
+		if d := cmp.Diff(w.count("a"), tally.Count("a", w.position)); d != "" {
+			t.Errorf("after letters from %d on (-want +got):\n%s", first, d)
+		}
+	}
+}
+
 func TestRate(t *testing.T) {
 	var r lettercount.Rate
 	at := time.Unix(1_700_000_000, 0)
