@@ -154,8 +154,10 @@ type RecordRetryConfig struct {
 type HealthConfig struct {
 	Enabled bool // without it nothing listens, and nobody watches the lag
 	Listen  string
-	Lag     LagConfig
-	Canary  CanaryConfig
+	// LivenessFile is fresh while the process is alive, "" for none. See package liveness.
+	LivenessFile string
+	Lag          LagConfig
+	Canary       CanaryConfig
 }
 
 // ShutdownConfig is the section shutdown.
@@ -289,6 +291,7 @@ func (c *Config) keys() []key {
 		{"fingerprints.url_file", text(&c.Fingerprints.URLFile, nil), ""},
 		{"health.enabled", boolean(&c.Health.Enabled), ""},
 		{"health.listen", text(&c.Health.Listen, listenAddress), ""},
+		{"health.liveness_file", text(&c.Health.LivenessFile, livenessFile), ""},
 	}, c.Health.Lag.keys(), c.Health.Canary.keys(), c.Members.keys(), []key{
 		{"shutdown.drain", duration(&c.Shutdown.Drain, time.Second, 10*time.Minute), ""},
 	})

@@ -23,6 +23,7 @@ func (l *loader) check() {
 	}
 	l.checkTopics()
 	l.checkCanary()
+	l.checkLivenessFile()
 	l.checkKeys()
 	l.checkTLS()
 	l.checkSASL()

@@ -9,7 +9,7 @@ import (
 // refused by name, so that nobody believes in a protection that this version does not have.
 var (
 	laterKeys = [...]string{
-		"health.liveness_file", "ops", "traces",
+		"ops", "traces",
 	}
 	laterTopicKeys = [...]string{
 		"new_columns", "partition_by", "statistics",

@@ -31,7 +31,7 @@ func main() {
 
 // run is the program: it returns the exit code. What was asked for goes to stdout, everything else to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	c := &cli{env: os.LookupEnv, stdin: os.Stdin, stdout: stdout, stderr: stderr}
+	c := &cli{env: os.LookupEnv, stdin: os.Stdin, stdout: stdout, stderr: stderr, exit: os.Exit}
 	c.terminal = func() bool { return isTerminal(os.Stdin) && isTerminal(stderr) }
 	root := c.root()
 	root.SetArgs(append([]string{}, args...)) // cobra takes nil for the arguments of the process
@@ -57,6 +57,7 @@ type cli struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	terminal       func() bool // somebody is there who can be asked
+	exit           func(int)   // ends the process at once
 
 	config string // flag --config
 	output string // flag --output

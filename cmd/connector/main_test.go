@@ -193,7 +193,7 @@ func TestProbe(t *testing.T) {
 	expect(t, 3, "", "connector: probe: ", "probe", "--url", server.URL)
 	expect(t, 2, "", "--url", "probe", "--url", "http://a b")
 	expect(t, 2, "", `invalid argument "dead"`, "probe", "dead")
-	expect(t, 2, "", "if any flags in the group [config url] are set", "probe", "--url", server.URL, "--config", shipped)
+	expect(t, 2, "", "if any flags in the group [config url file] are set", "probe", "--url", server.URL, "--config", shipped)
 	t.Setenv("HEALTH_CHECK_PORT", "")
 	off := write(t, "health: {enabled: false}\npipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///d}\n"+
 		"defaults: {schema: a int}\ntopics: {t: {}}\n")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,24 +15,40 @@ import (
 
 func (c *cli) probeCommand() *cobra.Command {
 	var (
-		address string
-		timeout time.Duration
+		address, file string
+		timeout       time.Duration
 	)
 	cmd := &cobra.Command{
-		Use:   "probe [live|ready]",
+		Use:   "probe [live|ready|startup]",
 		Short: "Ask a running connector whether it lives or is ready",
 		Long: `Asks a running connector over HTTP, for containers without a shell and curl:
-/health/live (the default) or /health/ready, at the address that health.listen
-of the configuration names if --config is given, at --url otherwise.
-Exit code 0 for a yes, 1 for a no with its reason, 3 if nobody answers.`,
+/health/live (the default), /health/ready or /health/startup, at the address
+that health.listen of the configuration names if --config is given, at --url
+otherwise.
+
+With --file it looks at the file that health.liveness_file names instead, and
+asks nobody: a process that is alive writes the time into it every 5 s. It must
+be there and not older than 15 s. So does --config if health.enabled is false
+and the configuration names a file.
+
+Exit code 0 for a yes, 1 for a no with its reason, 2 for usage, 3 if nobody
+answers.`,
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
-		ValidArgs: []string{"live", "ready"},
+		ValidArgs: []string{"live", "ready", "startup"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := "/health/live"
 			if len(args) == 1 {
 				path = "/health/" + args[0]
 			}
 			switch {
+			case cmd.Flags().Changed("file"):
+				if file == "" {
+					return exitError{exitUsage, errors.New("--file is empty: name the file")}
+				}
+				if len(args) == 1 && args[0] != "live" {
+					return exitError{exitUsage, errOnlyLive}
+				}
+				return c.probeFile(file)
 			case cmd.Flags().Changed("url"):
 				if len(args) == 0 { // the address as it stands
 					path = ""
@@ -40,6 +57,12 @@ Exit code 0 for a yes, 1 for a no with its reason, 3 if nobody answers.`,
 				config, err := c.load()
 				if err != nil {
 					return err
+				}
+				if !config.Health.Enabled && config.Health.LivenessFile != "" {
+					if len(args) == 1 && args[0] != "live" {
+						return exitError{exitUsage, errOnlyLive}
+					}
+					return c.probeFile(config.Health.LivenessFile)
 				}
 				if !config.Health.Enabled {
 					return exitError{exitRefused, fmt.Errorf("health.enabled is false in %s: there is nobody to ask", c.config)}
@@ -52,7 +75,8 @@ Exit code 0 for a yes, 1 for a no with its reason, 3 if nobody answers.`,
 	c.configFlag(cmd)
 	cmd.Flags().StringVar(&address, "url", "http://127.0.0.1:8080", "address to ask; without live or ready, the complete one")
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait for the answer")
-	cmd.MarkFlagsMutuallyExclusive("config", "url")
+	cmd.Flags().StringVar(&file, "file", "", "liveness file to look at, instead of asking")
+	cmd.MarkFlagsMutuallyExclusive("config", "url", "file")
 	return cmd
 }
 

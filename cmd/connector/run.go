@@ -40,7 +40,7 @@ end offsets of its start: exit code 0, or 1 if a partition holds.`,
 			if err != nil {
 				return exitError{exitUsage, err}
 			}
-			return runConnector(cmd.Context(), config, wireOptions{untilCurrent: untilCurrent, stderr: c.stderr}, logger)
+			return runConnector(cmd.Context(), config, wireOptions{untilCurrent: untilCurrent, stderr: c.stderr, exit: c.exit}, logger)
 		},
 	}
 	c.configFlag(cmd)
@@ -54,6 +54,15 @@ func runConnector(ctx context.Context, config *Config, o wireOptions, logger *sl
 	s, err := wire(ctx, config, o, logger)
 	if err != nil {
 		return exitError{exitUsage, err}
+	}
+	if o.exit != nil {
+		ended := make(chan struct{})
+		var enforcing sync.WaitGroup
+		defer enforcing.Wait()
+		defer close(ended)
+		enforcing.Go(func() {
+			s.watchdog.Enforce(ctx, config.Shutdown.Drain+endWithin, ended, func() { o.exit(exitFound) })
+		})
 	}
 	defer s.close()
 	return s.run(ctx, o.untilCurrent)
@@ -71,6 +80,9 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer background.Wait()
 	defer end()
+	if err := s.watchdog.Begin(); err != nil {
+		return exitError{exitUsage, fmt.Errorf("health.liveness_file: %w", err)}
+	}
 	background.Go(func() { s.watchdog.Run(lasting) })
 	if config.Health.Enabled {
 		server := ops.NewServer(config.Health.Listen, s.report, s.watchdog.Live, s.registry, logger)

@@ -74,6 +74,7 @@ type wireOptions struct {
 	untilCurrent bool
 	watchEvery   time.Duration // how often topics are looked at
 	stderr       io.Writer     // where goroutines are written down; nil: nowhere
+	exit         func(int)     // ends a process that does not end by itself; nil: nobody does
 }
 
 // wire builds a system. Nothing is connected yet; an error is a mistake in the configuration.
@@ -86,7 +87,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 	if o.stderr == nil {
 		o.stderr = io.Discard
 	}
-	s.watchdog = liveness.NewWatchdog(&s.loops, nil, o.stderr, logger)
+	s.watchdog = liveness.NewWatchdog(&s.loops, liveness.NewFile(c.Health.LivenessFile), o.stderr, logger)
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	// What remembers the fingerprints of rows.

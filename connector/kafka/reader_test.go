@@ -15,7 +15,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/connector"
+	"sluice/health/liveness"
 	"sluice/reliability/bytepool"
+	"sluice/reliability/pulse"
 )
 
 // reader reads through a Log as the story's reader does: every answer is followed by the next request.
@@ -44,6 +46,8 @@ func (w *scene) read(cfg LogConfig, change ...func(*Config)) *reader {
 	if cfg.Memory == nil {
 		cfg.Memory = bytepool.NewScrubbing(128 << 20)
 	}
+	loops := &pulse.Loops{}
+	cfg.Loops = loops
 	for _, fn := range change {
 		fn(&ccfg)
 	}
@@ -60,8 +64,23 @@ func (w *scene) read(cfg LogConfig, change ...func(*Config)) *reader {
 	}
 	r.Log = NewLog(client, cfg, slog.New(slog.NewTextHandler(r.logs, nil)), r.reg)
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
+	ended, watched := make(chan error, 1), make(chan struct{})
 	go func() { ended <- r.Run(ctx) }()
+	go func() { // whatever happens to it, nobody may restart it for that
+		defer close(watched)
+		var watch liveness.Watch
+		turn := time.NewTicker(liveness.Every)
+		defer turn.Stop()
+		for ctx.Err() == nil {
+			for _, stall := range watch.Look(time.Now(), loops.States()) {
+				w.t.Errorf("loop %s has work and has not turned for %v", stall.Loop, stall.For)
+			}
+			select {
+			case <-turn.C:
+			case <-ctx.Done():
+			}
+		}
+	}()
 	stopped := false
 	r.stop = func() {
 		if stopped {
@@ -71,6 +90,10 @@ func (w *scene) read(cfg LogConfig, change ...func(*Config)) *reader {
 		cancel()
 		if err := <-ended; err != nil {
 			w.t.Error("Run:", err)
+		}
+		<-watched
+		if left := loops.States(); len(left) > 0 {
+			w.t.Errorf("loops that have ended are seen: %v", left)
 		}
 		if n := cfg.Memory.Used(); n != 0 {
 			w.t.Errorf("%d bytes of memory were not given back", n)

@@ -29,6 +29,35 @@ func NewFile(path string) *File {
 	return &File{path}
 }
 
+// Begin writes the file for the first time. It refuses to take the place of what is no liveness file.
+func (f *File) Begin(now time.Time) error {
+	if f == nil {
+		return nil
+	}
+	switch info, err := os.Lstat(f.path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("liveness file: %w", err)
+	case info.IsDir():
+		return fmt.Errorf("%s is a folder: name a file in it", f.path)
+	case info.Mode()&fs.ModeSymlink != 0:
+		return fmt.Errorf("%s is a symbolic link: name the file itself", f.path)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no regular file", f.path)
+	default: // of the process before, perhaps, which was killed
+		if _, err := written(f.path); errors.Is(err, errNoTime) {
+			return fmt.Errorf("%w: it would be overwritten; name another file, or delete it", err)
+		}
+	}
+	switch info, err := os.Stat(filepath.Dir(f.path)); {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no folder %s: create it, or mount one", filepath.Dir(f.path))
+	case err == nil && !info.IsDir():
+		return fmt.Errorf("%s is no folder", filepath.Dir(f.path))
+	}
+	return f.Touch(now)
+}
+
 // Touch writes the file anew, with the time now. It appears as a whole; what a link of its name points to is never
 // written to.
 func (f *File) Touch(now time.Time) (err error) {
@@ -76,21 +105,9 @@ func Fresh(path string, now time.Time) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is no regular file", path)
 	}
-	in, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("no file %s: the process is not alive any more", path)
-	}
+	at, err := written(path)
 	if err != nil {
-		return fmt.Errorf("liveness file: %w", err)
-	}
-	defer func() { _ = in.Close() }() // read only
-	text, err := io.ReadAll(io.LimitReader(in, 100))
-	if err != nil {
-		return fmt.Errorf("liveness file: %w", err)
-	}
-	at, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(text)))
-	if err != nil {
-		return fmt.Errorf("%s does not hold a time: it is no liveness file", path)
+		return err
 	}
 	switch age := now.Sub(at); {
 	case age > Stale:
@@ -99,4 +116,24 @@ func Fresh(path string, now time.Time) error {
 		return fmt.Errorf("%s is of the future, by %s: the clock was set back, and no process that is alive has written it since", path, -age.Round(time.Second))
 	}
 	return nil
+}
+
+var errNoTime = errors.New("it holds no time, so it is no liveness file")
+
+// written is the time in a file.
+func written(path string) (time.Time, error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("liveness file: %w", err)
+	}
+	defer func() { _ = in.Close() }() // read only
+	text, err := io.ReadAll(io.LimitReader(in, 100))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("liveness file: %w", err)
+	}
+	at, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(text)))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%s: %w", path, errNoTime)
+	}
+	return at, nil
 }

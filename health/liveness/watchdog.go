@@ -45,6 +45,9 @@ func (w *Watchdog) Live() error {
 	return nil
 }
 
+// Begin writes the file, if there is one, so that one that cannot be is known before anything else starts. Run keeps it.
+func (w *Watchdog) Begin() error { return w.file.Begin(time.Now()) }
+
 // Run looks until ctx ends, and deletes the file then. Looking never waits for anything: what may (the log, the file) is
 // done beside it, so that the probe over HTTP tells the truth even if the standard error is blocked.
 func (w *Watchdog) Run(ctx context.Context) {
@@ -127,9 +130,12 @@ func (w *Watchdog) dumpGoroutines(ctx context.Context) {
 	}
 }
 
+// tellWithin is how long the last words may take.
+const tellWithin = 1500 * time.Millisecond
+
 // Enforce ends a process that was told to stop and does not: a loop that does not turn must not need a SIGKILL. From the
 // end of stop on it waits for so long, until ended is closed; then it writes down what all goroutines do, deletes the
-// file and calls exit.
+// file and calls exit. A log that nobody reads may be what the process stands still at; it is not waited for long.
 func (w *Watchdog) Enforce(stop context.Context, within time.Duration, ended <-chan struct{}, exit func()) {
 	select {
 	case <-stop.Done():
@@ -142,9 +148,18 @@ func (w *Watchdog) Enforce(stop context.Context, within time.Duration, ended <-c
 	case <-ended:
 	case <-over.C:
 		ctx := context.WithoutCancel(stop)
-		w.log.ErrorContext(ctx, "told to stop, and does not end: the process is ended", "after", within)
-		w.dumpGoroutines(ctx)
-		w.remove(ctx)
+		told := make(chan struct{})
+		go func() { // which may be what the process stands still at: it goes with it then
+			defer close(told)
+			w.remove(ctx)
+			w.log.ErrorContext(ctx, "told to stop, and does not end: the process is ended", "after", within)
+			w.dumpGoroutines(ctx)
+		}()
+		over.Reset(tellWithin)
+		select {
+		case <-told:
+		case <-over.C:
+		}
 		exit()
 	}
 }

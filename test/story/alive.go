@@ -15,10 +15,17 @@ func (w *World) Stalls() []string {
 	return slices.Clone(w.stalls)
 }
 
+// Stalls returns the loops of the process that stood still at the last look.
+func (p *Process) Stalls() []liveness.Stall {
+	if stalls := p.stalls.Load(); stalls != nil {
+		return *stalls
+	}
+	return nil
+}
+
 // watch looks at the loops of a process until it has ended, as its liveness check does. Whatever happens to a member,
 // nobody may restart it for that.
 func (w *World) watch(p *Process) {
-	var watch liveness.Watch
 	told := map[string]bool{}
 	turn := time.NewTicker(liveness.Every)
 	defer turn.Stop()
@@ -28,8 +35,10 @@ func (w *World) watch(p *Process) {
 			return
 		case <-turn.C:
 		}
-		for _, s := range watch.Look(time.Now(), p.Loops.States()) {
-			if !told[s.Loop] && !w.Wedged {
+		stalls := p.watch.Look(time.Now(), p.Loops.States())
+		p.stalls.Store(&stalls)
+		for _, s := range stalls {
+			if !told[s.Loop] && !w.Wedged.Load() {
 				told[s.Loop] = true
 				said := fmt.Sprintf("%s: loop %s has work and has not turned for %v", p.Name, s.Loop, s.For)
 				w.Broker.blame("%s", said)

@@ -56,7 +56,9 @@ type DeadLetters struct {
 	// Broken, if set, is asked before each step and may fail it: what is Transient is tried again, as a guard would.
 	Broken func(step string) error
 	// Late takes letters that nobody waits for any more.
-	Late  *sync.WaitGroup
+	Late *sync.WaitGroup
+	// Hangs is called within each step. May be nil.
+	Hangs func(ctx context.Context, step string)
 	Trace func(format string, args ...any)
 
 	mu   sync.Mutex
@@ -113,6 +115,9 @@ func (d *DeadLetters) try(ctx context.Context, letters []deadletter.Letter) erro
 func (d *DeadLetters) step(ctx context.Context, name string) error {
 	if err := d.Broker.Chance.Pause(ctx, 100*time.Millisecond); err != nil {
 		return classify.Mark(err, classify.Canceled)
+	}
+	if d.Hangs != nil {
+		d.Hangs(ctx, name)
 	}
 	d.mu.Lock()
 	dead := d.dead

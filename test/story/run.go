@@ -7,11 +7,13 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/connector"
+	"sluice/health/liveness"
 	"sluice/idempotency"
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
@@ -71,7 +73,12 @@ type World struct {
 	Next      func() int
 
 	// Wedged says that members are expected to stand still; else that is a violation.
-	Wedged bool
+	Wedged atomic.Bool
+	// Wrap changes what a process is given; PausedBy replaces Pauses. Both may be nil, and are set before Begin.
+	Wrap     func(*connector.Target)
+	PausedBy func(connector.Partition) *connector.Hold
+	// Hangs is called within each step of a store or dead-letter topic, which lasts as long as it does. May be nil.
+	Hangs func(ctx context.Context, step string)
 
 	late    sync.WaitGroup
 	mu      sync.Mutex
@@ -101,6 +108,8 @@ type Process struct {
 	Metrics   *prometheus.Registry
 	Memory    *idempotency.Memory // of fingerprints; nil without Twins
 	Loops     *pulse.Loops
+	watch     liveness.Watch
+	stalls    atomic.Pointer[[]liveness.Stall]
 	crash     func()
 	end       func()
 	stop      context.CancelFunc
@@ -131,7 +140,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 		Name: fmt.Sprintf("m%d", w.born), stop: cancel, done: make(chan struct{}), Metrics: prometheus.NewRegistry(), Loops: &pulse.Loops{},
 	}
 	p.Member = w.Broker.NewMember(context.WithoutCancel(ctx))
-	p.Table = &Table{Log: w.Log, Member: p.Name, Chance: w.Chance, Late: &w.late, Broken: w.Broken, Trace: w.Trace, Odd: w.unfit, Together: w.Together}
+	p.Table = &Table{Log: w.Log, Member: p.Name, Chance: w.Chance, Late: &w.late, Broken: w.Broken, Trace: w.Trace, Odd: w.unfit, Together: w.Together, Hangs: w.Hangs}
 	if w.Odd != nil {
 		p.Table.Odd = w.Odd
 	}
@@ -160,7 +169,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 	}
 	var rules *connector.LetterRules
 	if w.Letters != nil {
-		letters := &DeadLetters{Log: w.Letters, Next: w.next, Broker: w.Broker, Member: p.Name, Attempts: w.Retry.Attempts(), Broken: w.LettersBroken, Late: &w.late, Trace: w.Trace}
+		letters := &DeadLetters{Log: w.Letters, Next: w.next, Broker: w.Broker, Member: p.Name, Attempts: w.Retry.Attempts(), Broken: w.LettersBroken, Late: &w.late, Trace: w.Trace, Hangs: w.Hangs}
 		crash := p.crash
 		target.Letters, p.crash = letters, func() { letters.Kill(); crash() }
 		rules = &connector.LetterRules{HoldAbove: w.HoldAbove}
@@ -169,6 +178,12 @@ func (w *World) Begin(ctx context.Context) *Process {
 	close(begin)
 	var ready <-chan struct{} = begin
 	paused := w.Pauses.hold
+	if w.PausedBy != nil {
+		paused = w.PausedBy
+	}
+	if w.Wrap != nil {
+		w.Wrap(&target)
+	}
 	if w.Follow != nil {
 		ready, paused = w.Follow(ctx, p.Name)
 	}

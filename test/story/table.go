@@ -126,6 +126,8 @@ type Table struct {
 	Odd func(Source)
 	// Late takes PUTs that nobody waits for any more.
 	Late *sync.WaitGroup
+	// Hangs is called within each step. May be nil.
+	Hangs func(ctx context.Context, step string)
 
 	mu   sync.Mutex
 	dead bool
@@ -143,11 +145,16 @@ func (t *Table) Kill() {
 }
 
 func (t *Table) step(ctx context.Context, name string) error {
-	loop := pulse.Of(ctx) // what is in step waits for the store
-	loop.Wait()
-	defer loop.Done()
+	if name == "stage" || name == "put data files" || strings.HasPrefix(name, "recall") { // within what a writer does not wait for as a whole
+		loop := pulse.Of(ctx)
+		loop.Wait()
+		defer loop.Done()
+	}
 	if err := t.Chance.Pause(ctx, 200*time.Millisecond); err != nil {
 		return classify.Mark(err, classify.Canceled)
+	}
+	if t.Hangs != nil {
+		t.Hangs(ctx, name)
 	}
 	t.mu.Lock()
 	dead := t.dead

@@ -1,0 +1,79 @@
+package delta_test
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"sluice/connector"
+	"sluice/reliability/pulse"
+	"sluice/sink/delta"
+	"sluice/sink/delta/datafile"
+	"sluice/sink/delta/objstore"
+)
+
+// watched is a store that looks at a loop while a data file is put.
+type watched struct {
+	objstore.Store
+	loops *pulse.Loops
+	puts  *[]pulse.State
+}
+
+func (w watched) Put(ctx context.Context, key string, body io.ReadSeeker, mode objstore.Mode) error {
+	if strings.HasPrefix(key, "part-") {
+		*w.puts = append(*w.puts, w.loops.States()[0])
+	}
+	return w.Store.Put(ctx, key, body, mode)
+}
+
+// TestALoopThatStages works and turns with each row group that is encoded, staged or rehearsed, and waits while a data file
+// is put and while others have what it needs to encode.
+func TestALoopThatStages(t *testing.T) {
+	var loops pulse.Loops
+	var puts []pulse.State
+	shares := datafile.NewShares(1)
+	tab := open(t, watched{objstore.NewMem(), &loops, &puts}, func(o *delta.Options) { o.FileSize, o.Encoders = 1, shares })
+	s := load(t, tab)
+	loop := loops.Begin("writer")
+	loop.Work()
+	ctx := pulse.With(t.Context(), loop)
+	var pieces []connector.Piece
+	for i := range int32(10) {
+		pieces = append(pieces, rows(s.Schema, i, 0, 5))
+	}
+	state := func() pulse.State { return loops.States()[0] }
+
+	before, turns := state(), []uint64{}
+	if _, err := tab.Stage(ctx, s, "b", pieces, func(int, int64) { turns = append(turns, state().Turns) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(puts) != 10 {
+		t.Fatalf("%d files", len(puts))
+	}
+	for i, p := range puts {
+		if !p.Waiting || !p.Working {
+			t.Errorf("while file %d is put: %+v", i, p)
+		}
+		if last := before.Turns; p.Turns <= last {
+			t.Errorf("it did not turn before file %d", i)
+		}
+		before = p
+	}
+	for i := 1; i < len(turns); i += 2 {
+		if turns[i] <= turns[i-1] {
+			t.Errorf("progress %d: %d turns, %d before", i, turns[i], turns[i-1])
+		}
+	}
+	if now := state(); now.Waiting || !now.Working {
+		t.Errorf("after Stage: %+v", now)
+	}
+
+	before = state()
+	if err := tab.Rehearse(ctx, s, pieces); err != nil {
+		t.Fatal(err)
+	}
+	if now := state(); now.Waiting || now.Turns < before.Turns+10 {
+		t.Errorf("after Rehearse: %+v, before %+v", now, before)
+	}
+}

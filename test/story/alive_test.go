@@ -1,0 +1,203 @@
+package story_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/connector"
+	"sluice/health/liveness"
+	"sluice/test/story"
+)
+
+// wedge is a place where a loop of a member stops turning, for no reason that anybody waits for.
+type wedge struct {
+	stuck atomic.Bool
+	free  chan struct{}
+	once  sync.Once
+}
+
+// stay is what whoever comes by does.
+func (w *wedge) stay() {
+	if w.stuck.Load() {
+		<-w.free
+	}
+}
+
+func (w *wedge) end() { w.once.Do(func() { close(w.free) }) }
+
+// stuckDecoder decodes for ever.
+type stuckDecoder struct {
+	connector.Decoder
+	*wedge
+}
+
+func (d stuckDecoder) Builder(s connector.Schema) (connector.Builder, error) {
+	b, err := d.Decoder.Builder(s)
+	return stuckBuilder{b, d.wedge}, err
+}
+
+type stuckBuilder struct {
+	connector.Builder
+	*wedge
+}
+
+func (b stuckBuilder) Add(p connector.Partition, r *connector.Record) error {
+	b.stay()
+	return b.Builder.Add(p, r)
+}
+
+// stuckTable encodes for ever.
+type stuckTable struct {
+	*story.Table
+	*wedge
+}
+
+func (t stuckTable) Stage(ctx context.Context, s *connector.Snapshot, batch string, pieces []connector.Piece, progress func(int, int64)) (*connector.Staged, error) {
+	t.stay()
+	return t.Table.Stage(ctx, s, batch, pieces, progress)
+}
+
+// TestALoopThatStandsStill: wherever a member wedges, its liveness check fails a minute later and names the loop, and it
+// passes again if the loop turns again.
+func TestALoopThatStandsStill(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		// place is where it stands still.
+		place func(w *story.World, at *wedge)
+		// loops are those that are named first: the one that wedges.
+		loops []string
+	}{
+		{"lane", func(w *story.World, at *wedge) {
+			w.Wrap = func(target *connector.Target) { target.Decoder = stuckDecoder{target.Decoder, at} }
+		}, []string{"lane 0", "lane 1"}},
+		{"writer", func(w *story.World, at *wedge) {
+			w.Wrap = func(target *connector.Target) { target.Table = stuckTable{target.Table.(*story.Table), at} }
+		}, []string{"writer t"}},
+		{"reader", func(w *story.World, at *wedge) {
+			w.PausedBy = func(connector.Partition) *connector.Hold { at.stay(); return nil }
+		}, []string{"reader"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := story.NewWorld(3, 2)
+				w.Logger = logger()
+				at := &wedge{free: make(chan struct{})}
+				c.place(w, at)
+				p := w.Begin(t.Context())
+				defer w.Close()
+				defer at.end()
+				p.Member.Assign(joined(w, 0, 1))
+				w.Broker.Produce(story.Topic, 0, "rrr", "k")
+				w.Broker.Produce(story.Topic, 1, "rrr", "k")
+				eventually(t, "end", w.AtEnd)
+				time.Sleep(time.Hour) // nothing to do
+				if stalls := w.Stalls(); len(stalls) > 0 {
+					t.Fatalf("not alive: %q", stalls)
+				}
+
+				w.Wedged.Store(true)
+				at.stuck.Store(true)
+				w.Broker.Produce(story.Topic, 0, "rrr", "k")
+				w.Broker.Produce(story.Topic, 1, "rrr", "k")
+				began := time.Now()
+				var stalls []liveness.Stall
+				for len(stalls) == 0 && time.Since(began) < 10*time.Minute {
+					time.Sleep(time.Second)
+					stalls = p.Stalls()
+				}
+				if len(stalls) == 0 || !slices.Contains(c.loops, stalls[0].Loop) {
+					t.Fatalf("stalled: %v, want one of %v first", stalls, c.loops)
+				}
+				if took := time.Since(began); took < time.Minute || took > 75*time.Second {
+					t.Errorf("found after %v", took)
+				}
+				at.stuck.Store(false)
+				at.end()
+				time.Sleep(2 * time.Second)
+				if stalls := p.Stalls(); len(stalls) > 0 {
+					t.Errorf("it turns again, and is not alive: %v", stalls)
+				}
+				eventually(t, "end again", w.AtEnd)
+			})
+		})
+	}
+}
+
+// TestNoOutageStopsALoop: what a member waits for may stay away for hours; it is not restarted for that, and goes on when
+// it is back.
+func TestNoOutageStopsALoop(t *testing.T) {
+	// hangs makes steps of a store or dead-letter topic wait as long as it is away.
+	hangs := func(steps ...string) func(w *story.World, away *atomic.Bool) {
+		return func(w *story.World, away *atomic.Bool) {
+			w.Hangs = func(ctx context.Context, step string) {
+				for away.Load() && slices.Contains(steps, step) && w.Chance.Pause(ctx, 2*time.Second) == nil {
+				}
+			}
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		begin func(w *story.World, away *atomic.Bool)
+		turn  func(w *story.World, away bool)
+	}{
+		{"the store does not answer", hangs("load", "refresh", "put", "put data files", "answer"), nil},
+		{"files cannot be put", hangs("put data files"), nil},
+		{"commits cannot be put", hangs("put"), nil},
+		{"dead letters cannot be written", func(w *story.World, away *atomic.Bool) {
+			w.Letters = &story.LetterLog{}
+			hangs("letters")(w, away)
+		}, nil},
+		{"Kafka answers no question", nil, func(w *story.World, away bool) {
+			w.Broker.Flaky.Store(map[bool]int64{true: 1}[away])
+		}},
+		{"an operator paused it", nil, func(w *story.World, away bool) {
+			if away {
+				w.Pauses.Pause(0, 1)
+				return
+			}
+			w.Pauses.Resume(0, 1)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			scene(t, 2, func(t *testing.T, w *story.World) {
+				var gone atomic.Bool
+				if c.begin != nil {
+					c.begin(w, &gone)
+				}
+				away := func(is bool) {
+					if gone.Store(is); c.turn != nil {
+						c.turn(w, is)
+					}
+				}
+				p := w.Begin(t.Context())
+				p.Member.Assign(joined(w, 0, 1))
+				w.Broker.Produce(story.Topic, 0, "rrrtrr", "k")
+				w.Broker.Produce(story.Topic, 1, "rrr", "k")
+				eventually(t, "end", w.AtEnd)
+				away(true)
+				time.Sleep(time.Second)
+				kinds := "rrrrrr"
+				if w.Letters != nil {
+					kinds = "rrprrr"
+				}
+				w.Broker.Produce(story.Topic, 0, kinds, "k")
+				time.Sleep(2 * time.Second)
+				p.Member.Assign(joined(w, 0)) // a claim goes and comes, so that it must resume
+				time.Sleep(time.Second)
+				p.Member.Assign(joined(w, 0, 1))
+				w.Broker.Produce(story.Topic, 1, kinds, "k")
+				time.Sleep(5 * time.Hour)
+				if w.AtEnd() {
+					t.Error("nothing was away")
+				}
+				away(false)
+				eventually(t, "end again", w.AtEnd)
+			})
+		})
+	}
+}
