@@ -1,0 +1,185 @@
+//go:build lab
+
+package e2e
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"sluice/health"
+	"sluice/health/membership"
+	"sluice/test/tablelog"
+)
+
+// takeover is how long others may take to work on the partitions of a member that died: the session of the scene's members
+// and ten seconds.
+const takeover = 6*time.Second + 10*time.Second
+
+// pair starts a member for each registry.
+func (s *scene) pair(in []*registry, byProxy bool, change ...setting) (pair []registered) {
+	s.t.Helper()
+	for _, r := range in {
+		pair = append(pair, s.registers(r, byProxy, change...))
+	}
+	for _, m := range pair {
+		m.awaitActive()
+		m.await("it works on partitions", func(r report) bool { return r.Ready && len(r.Partitions) > 0 })
+	}
+	return pair
+}
+
+// Members that stop unregister, and what they did is not done again. Those that are killed are missed: others remove their
+// registration and have taken over by then, and nothing is lost or doubled. Two of them register in Postgres, two in Redis.
+func TestRecoveryOfLeftAndKilled(t *testing.T) {
+	t.Parallel()
+	in := registries(t)
+	s := newScene(t, 8)
+	end := s.stream(1000)
+	stay := s.pair(in, false)
+
+	leave := s.pair(in, false)
+	for _, m := range leave {
+		m.drain()
+		m.awaitIn("it has unregistered", func(k *membership.Member) bool { return k == nil })
+	}
+	s.awaitAll(8, stay...)
+
+	die := s.pair(in, false)
+	for _, m := range die {
+		m.kill()
+	}
+	killed := time.Now()
+	s.awaitAll(8, stay...)
+	if took := time.Since(killed); took > takeover {
+		t.Errorf("others took over after %s", took)
+	}
+	before := s.rows()
+	s.awaitRows(before + 2000)
+	for _, m := range die {
+		m.awaitMissing()
+	}
+	end()
+	for _, m := range stay {
+		m.drain()
+		m.awaitIn("it has unregistered", func(k *membership.Member) bool { return k == nil })
+	}
+	s.untilCurrent()
+	s.await("the group has the positions of the table", func() (bool, error) {
+		lines, err := s.describe()
+		offsets := map[int32]int64{}
+		for id, d := range lines {
+			offsets[id] = d.offset
+		}
+		return maps.Equal(offsets, tablelog.Positions(s.commits())), err
+	})
+	s.check("--readers", "duckdb,polars")
+}
+
+// Members that reach neither Kafka nor their registry are missed there. When the network is back they register again by
+// themselves and go on, with nothing lost or doubled.
+func TestRecoveryOfCutOff(t *testing.T) {
+	t.Parallel()
+	in := registries(t)
+	s := newScene(t, 8)
+	end := s.stream(1000)
+	stay := s.pair(in, false)
+	cut := s.pair(in, true, overCable)
+	ids := map[string]string{}
+	for _, m := range cut {
+		ids[m.Name] = m.awaitActive().ID
+	}
+
+	shared.cable.Cut()
+	for _, r := range in {
+		r.proxy.Cut()
+	}
+	s.awaitAll(8, stay...)
+	before := s.rows()
+	s.awaitRows(before + 2000)
+	for _, m := range cut {
+		m.awaitMissing()
+		m.awaitStatus(health.MembersUnknown)
+	}
+
+	shared.cable.Connect(shared.kafka.Proxied)
+	for _, r := range in {
+		r.proxy.Connect(r.addr)
+	}
+	for _, m := range cut {
+		if id := m.awaitActive().ID; id != ids[m.Name] {
+			t.Errorf("%s was %s and is %s", m.Name, ids[m.Name], id)
+		}
+		m.await("it works again", func(r report) bool { return r.Ready && len(r.Partitions) > 0 })
+		m.awaitStatus(health.MembersOK)
+	}
+	before = s.rows()
+	s.awaitRows(before + 2000)
+	end()
+	for _, m := range append(cut, stay...) {
+		m.drain()
+	}
+	s.untilCurrent()
+	s.check("--readers", "duckdb,polars")
+}
+
+// Registries that are stopped, slow, or wiped make nobody wait: records go on into the table, members stay ready and say that
+// they know nothing of each other, until they do.
+func TestRegistriesFail(t *testing.T) {
+	t.Parallel()
+	in := registries(t)
+	s := newScene(t, 4)
+	end := s.stream(1000)
+	members := s.pair(in, true)
+	outage := func(what string, begin, heal func(*registry) error) {
+		t.Helper()
+		for _, m := range members {
+			m.awaitStatus(health.MembersOK)
+			if err := begin(m.in); err != nil {
+				t.Fatalf("%s: %s: %v", what, m.in.name, err)
+			}
+		}
+		for _, m := range members {
+			m.await(what+": it knows nothing of the others", func(r report) bool {
+				if !r.Ready {
+					t.Errorf("%s: %s is not ready", what, m.Name)
+				}
+				return r.Components.Members != nil && r.Components.Members.Status == health.MembersUnknown
+			})
+		}
+		before, commits := s.rows(), make([]float64, len(members))
+		for i, m := range members {
+			commits[i] = m.metric("sluice_commits_total")
+		}
+		s.awaitRows(before + 3000)
+		for i, m := range members {
+			s.await(what+": "+m.Name+" commits", func() (bool, error) { return m.metric("sluice_commits_total") > commits[i], nil })
+			m.awaitStatus(health.MembersUnknown) // it still was all the time
+			if err := heal(m.in); err != nil {
+				t.Fatalf("%s: %s: %v", what, m.in.name, err)
+			}
+		}
+		for _, m := range members {
+			m.awaitStatus(health.MembersOK)
+			m.awaitActive()
+		}
+	}
+	outage("stopped", func(r *registry) error { return r.stop(s.ctx) }, func(r *registry) error { return r.start(s.ctx) })
+	slower := func(d time.Duration) func(*registry) error {
+		return func(r *registry) error { r.proxy.Delay(d); return nil }
+	}
+	outage("slow", slower(5*time.Second), slower(0))
+	for _, m := range members {
+		if err := m.in.wipe(s.ctx); err != nil {
+			t.Fatal(err)
+		}
+		m.awaitActive()
+		m.awaitStatus(health.MembersOK)
+	}
+	end()
+	for _, m := range members {
+		m.drain()
+	}
+	s.untilCurrent()
+	s.check("--readers", "duckdb,polars")
+}

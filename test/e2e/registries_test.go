@@ -1,0 +1,221 @@
+//go:build lab
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"sluice/health"
+	"sluice/health/membership"
+	"sluice/health/membership/postgres"
+	"sluice/health/membership/redis"
+	"sluice/test/lab"
+)
+
+// registry is a server that members register in. What a test asks it goes past the proxy.
+type registry struct {
+	name              string // as members.store says
+	addr, url         string
+	proxy             *lab.TCPProxy // before it
+	stop, start, wipe func(context.Context) error
+	// rows is how many registrations the server has of an id, whether or not they are stale.
+	rows func(ctx context.Context, scope membership.Scope, id string) (int, error)
+}
+
+// registries starts a server of each kind.
+func registries(t *testing.T) []*registry {
+	t.Helper()
+	pg, err := lab.StartPostgres(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleanUp(t, pg.Stop)
+	rd, err := lab.StartRedis(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleanUp(t, rd.Stop)
+	all := []*registry{
+		{
+			name: "postgres", addr: pg.Addr, url: pg.URL, proxy: cable(t, pg.Addr),
+			stop: func(context.Context) error { return pg.Stopped() }, start: pg.Start,
+			wipe: func(ctx context.Context) error {
+				return ask(ctx, pg.URL, "DROP TABLE consumer_registrations; TRUNCATE consumer_last_seen")
+			},
+			rows: func(ctx context.Context, s membership.Scope, id string) (n int, err error) {
+				err = ask(ctx, pg.URL, "SELECT count(*) FROM consumer_registrations WHERE consumer_id = '"+id+"'", &n)
+				return n, err
+			},
+		},
+		{
+			name: "redis", addr: rd.Addr, url: rd.URL, proxy: cable(t, rd.Addr),
+			stop: func(context.Context) error { return rd.Stop() }, start: rd.Start, wipe: rd.Wipe,
+		},
+	}
+	for _, r := range all {
+		if r.rows == nil { // a key that has expired is not there
+			r.rows = func(ctx context.Context, s membership.Scope, id string) (int, error) {
+				m, err := r.member(ctx, s, func(of string) bool { return of == id })
+				if m == nil || !m.Registered {
+					return 0, err
+				}
+				return 1, err
+			}
+		}
+	}
+	return all
+}
+
+// cable is a proxy of the test's own.
+func cable(t *testing.T, upstream string) *lab.TCPProxy {
+	t.Helper()
+	p, err := lab.StartTCPProxy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleanUp(t, p.Close)
+	p.Connect(upstream)
+	return p
+}
+
+func cleanUp(t *testing.T, end func() error) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// ask runs a statement on a connection of its own.
+func ask(ctx context.Context, url, sql string, into ...any) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if len(into) > 0 {
+		return conn.QueryRow(ctx, sql).Scan(into...)
+	}
+	_, err = conn.Exec(ctx, sql)
+	return err
+}
+
+// member is what a registry knows of one member, nil if nothing.
+func (r *registry) member(ctx context.Context, s membership.Scope, is func(id string) bool) (*membership.Member, error) {
+	var store membership.Store
+	var err error
+	if r.name == "postgres" {
+		store, err = postgres.Open(ctx, postgres.Options{URL: r.url, Scope: s})
+	} else {
+		store, err = redis.Open(r.url, s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	members, err := store.Members(ctx)
+	for _, m := range members {
+		if is(m.ID) {
+			return &m, errors.Join(err, store.Close())
+		}
+	}
+	return nil, errors.Join(err, store.Close())
+}
+
+// registered is a member with the registry that it registers in.
+type registered struct {
+	*member
+	in *registry
+}
+
+// registers starts a member that registers, through the registry's proxy or past it.
+func (s *scene) registers(r *registry, byProxy bool, change ...setting) registered {
+	s.t.Helper()
+	url := r.url
+	if byProxy {
+		before, after, _ := strings.Cut(url, "127.0.0.1:")
+		_, after, _ = strings.Cut(after, "/")
+		url = before + r.proxy.Addr + "/" + after
+	}
+	file := filepath.Join(s.dir, fmt.Sprintf("%s-%v.url", r.name, byProxy))
+	if err := os.WriteFile(file, []byte(url), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return registered{s.start(append(change, func(c *settings) {
+		c.patient += fmt.Sprintf("\nmembers: {store: %s, url_file: %s, beat: 2s, ttl: 10s, sweep: 10s}", r.name, file)
+	})...), r}
+}
+
+func (s *scene) scope() membership.Scope { return membership.Scope{Pipeline: s.name, Group: s.name} }
+
+// look is what the member's registry knows of it, nil if nothing.
+func (m registered) look() (*membership.Member, error) {
+	return m.in.member(m.s.ctx, m.s.scope(), func(id string) bool { return strings.Contains(id, fmt.Sprintf("-%d-", m.Pid())) })
+}
+
+// awaitIn waits for what the member's registry knows of it.
+func (m registered) awaitIn(what string, check func(*membership.Member) bool) (last *membership.Member) {
+	m.s.t.Helper()
+	defer func() {
+		if m.s.t.Failed() {
+			m.s.t.Logf("%s in %s: %+v\n%s", m.Name, m.in.name, last, m.Tail())
+		}
+	}()
+	m.s.await(fmt.Sprintf("%s in %s: %s", m.Name, m.in.name, what), func() (bool, error) {
+		known, err := m.look()
+		last = known
+		return err == nil && check(known), err
+	})
+	return last
+}
+
+func (m registered) awaitActive() *membership.Member {
+	m.s.t.Helper()
+	return m.awaitIn("it is active", func(k *membership.Member) bool { return k != nil && k.Active() && k.Status == membership.Running })
+}
+
+// awaitMissing waits until the registration is gone, and the member still known as one that is missing.
+func (m registered) awaitMissing() {
+	m.s.t.Helper()
+	known := m.awaitIn("it is missing", func(k *membership.Member) bool { return k != nil && !k.Registered })
+	if known.Age < 10*time.Second {
+		m.s.t.Errorf("%s is missing in %s after %s", m.Name, m.in.name, known.Age)
+	}
+	m.s.await(fmt.Sprintf("the registration of %s in %s is removed", m.Name, m.in.name), func() (bool, error) {
+		n, err := m.in.rows(m.s.ctx, m.s.scope(), known.ID)
+		return n == 0, err
+	})
+}
+
+// awaitStatus waits for what the member itself says about members.
+func (m registered) awaitStatus(want health.MembersStatus) {
+	m.s.t.Helper()
+	m.await("it says of the members: "+string(want), func(r report) bool { return r.Components.Members != nil && r.Components.Members.Status == want })
+}
+
+// awaitAll waits until members share all partitions.
+func (s *scene) awaitAll(partitions int, members ...registered) {
+	s.t.Helper()
+	s.await("the others work on all partitions", func() (bool, error) {
+		n := 0
+		for _, m := range members {
+			r, err := m.health()
+			if err != nil {
+				return false, err
+			}
+			if r.Ready {
+				n += len(r.Partitions)
+			}
+		}
+		return n == partitions, nil
+	})
+}

@@ -1,0 +1,108 @@
+package story_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sluice/health"
+	"sluice/health/membership"
+	"sluice/test/story"
+)
+
+// deaf is a store of registrations that never answers: calls block until their context ends, or, if they do not look at it,
+// until the test does.
+type deaf struct {
+	blind bool
+	asked atomic.Int64
+	ends  chan struct{}
+}
+
+func (d *deaf) wait(ctx context.Context) error {
+	d.asked.Add(1)
+	ended := ctx.Done()
+	if d.blind {
+		ended = nil
+	}
+	select {
+	case <-d.ends:
+	case <-ended:
+	}
+	return membership.ErrUnavailable
+}
+
+func (d *deaf) Beat(ctx context.Context, _ membership.Beat) (bool, error) { return false, d.wait(ctx) }
+func (d *deaf) Leave(ctx context.Context, _ string) error                 { return d.wait(ctx) }
+func (d *deaf) Close() error                                              { return nil }
+
+func (d *deaf) Members(ctx context.Context) ([]membership.Member, error) { return nil, d.wait(ctx) }
+
+func (d *deaf) Sweep(ctx context.Context, _ time.Duration) (int, error) { return 0, d.wait(ctx) }
+
+// TestNobodyWaitsForRegistrations: beside a store of registrations that never answers, records come into the table as often as
+// beside none, and a member that is asked about the others says that it does not know.
+func TestNobodyWaitsForRegistrations(t *testing.T) {
+	const minutes = 10
+	versions := map[string]int{}
+	for _, beside := range []string{"none", "deaf", "deaf and blind"} {
+		seeded(t, 7, 2, func(t *testing.T, w *story.World) {
+			p := w.Begin(t.Context())
+			p.Member.Assign(joined(w, 0, 1))
+			store, keeping := &deaf{blind: beside == "deaf and blind", ends: make(chan struct{})}, sync.WaitGroup{}
+			ctx, end := context.WithCancel(t.Context())
+			var members func() health.Members
+			if beside != "none" {
+				k, err := membership.NewKeeper(store, membership.Config{
+					ID: p.Name, Beat: time.Second, TTL: 10 * time.Second, Sweep: time.Second, Logger: slog.New(slog.DiscardHandler), Registerer: p.Metrics,
+					Look: func() (time.Duration, int64) {
+						var lag int64
+						for _, c := range p.Connector.Status().Claims {
+							lag += c.Lag
+						}
+						return 0, lag
+					},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				members = k.Members
+				keeping.Go(func() { k.Run(ctx, nil) })
+			}
+			for range minutes * 60 {
+				w.Broker.Produce(story.Topic, 0, "r", "k")
+				w.Broker.Produce(story.Topic, 1, "r", "k")
+				time.Sleep(time.Second)
+			}
+			eventually(t, "end", w.AtEnd)
+			if members != nil {
+				if m := members(); m.Status != health.MembersUnknown || m.Reason == "" {
+					t.Errorf("it says %+v", m)
+				}
+				if p.Counted("sluice_commits_total") == 0 { // gathering asks what the keeper shows, too
+					t.Error("no commit is counted")
+				}
+				if store.asked.Load() == 0 {
+					t.Error("the store was never asked")
+				}
+			}
+			versions[beside] = len(w.Log.Versions())
+			w.Stop(p) // the member ends without it, too
+			end()
+			close(store.ends)
+			keeping.Wait()
+		})
+	}
+	t.Logf("versions: %v", versions)
+	none := versions["none"]
+	if none < minutes*60/3 {
+		t.Errorf("%d versions in %d minutes", none, minutes)
+	}
+	for beside, n := range versions {
+		if n < none*9/10 {
+			t.Errorf("%d versions beside a store that is %s, %d without one", n, beside, none)
+		}
+	}
+}
