@@ -144,7 +144,7 @@ func TestRegistriesFail(t *testing.T) {
 				if !r.Ready {
 					t.Errorf("%s: %s is not ready", what, m.Name)
 				}
-				return r.Components.Members != nil && r.Components.Members.Status == health.MembersUnknown
+				return r.Components["members"].Status == string(health.MembersUnknown)
 			})
 		}
 		before, commits := s.rows(), make([]float64, len(members))

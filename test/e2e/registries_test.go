@@ -199,7 +199,7 @@ func (m registered) awaitMissing() {
 // awaitStatus waits for what the member itself says about members.
 func (m registered) awaitStatus(want health.MembersStatus) {
 	m.s.t.Helper()
-	m.await("it says of the members: "+string(want), func(r report) bool { return r.Components.Members != nil && r.Components.Members.Status == want })
+	m.await("it says of the members: "+string(want), func(r report) bool { return r.Components["members"].Status == string(want) })
 }
 
 // awaitAll waits until members share all partitions.
