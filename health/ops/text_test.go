@@ -1,15 +1,21 @@
 package ops_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"sluice/health"
+	"sluice/health/ops"
 )
 
 // hush stands where secrets stand in what dependencies say.
@@ -131,5 +137,36 @@ func TestLongTexts(t *testing.T) {
 		if code != 503 || len(body) > 2200 || strings.Contains(body, hush) || !json.Valid([]byte(body)) || strings.ContainsRune(body, '\ufffd') {
 			t.Errorf("%d, %d bytes: %s", code, len(body), body)
 		}
+	}
+}
+
+// BenchmarkLargeReport asks for the health of a member with 5000 partitions, all of them held.
+func BenchmarkLargeReport(b *testing.B) {
+	var report health.Report
+	for id := range int32(5000) {
+		report.Partitions = append(report.Partitions, health.Partition{Topic: "orders", ID: id, Position: 1, End: 2, Table: "bronze/orders", Verdict: health.VerdictHeld})
+		report.Holds = append(report.Holds, health.Hold{
+			Topic: "orders", Partition: id, Reason: "store_down", Detail: "PUT https://s3.example/bucket/key: dial tcp 10.0.0.1:443: i/o timeout", Offset: 1,
+		})
+	}
+	s := ops.NewServer("127.0.0.1:0", func() health.Report { return report }, func() error { return nil }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	addr, err := s.Listen(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	go func() { _ = s.Run(ctx) }()
+	for b.Loop() {
+		resp, err := http.Get("http://" + addr.String() + "/health")
+		if err != nil {
+			b.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, resp.Body)
+		if err != nil {
+			b.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		b.SetBytes(n)
 	}
 }
