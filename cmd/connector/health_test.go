@@ -266,6 +266,13 @@ func TestStartWithoutServers(t *testing.T) {
 	if err := os.WriteFile(url, []byte("postgres://sluice:"+hush+"@127.0.0.1:1/fingerprints"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	cache := filepath.Join(dir, "cache")
+	if err := os.WriteFile(cache, []byte("redis://sluice:"+hush+"@127.0.0.1:1/0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	members := map[string]string{
+		"kafka": `{store: postgres, url_file: ` + filepath.ToSlash(url) + `}`, "store": `{store: redis, url_file: ` + filepath.ToSlash(cache) + `}`,
+	}
 	for name, storage := range map[string]string{
 		"kafka": `{url: "file://` + filepath.ToSlash(dir) + `/lake"}`,
 		"store": `{url: "s3://bucket/lake", s3: {endpoint: "http://127.0.0.1:1", region: r, access_key: ` + hush + `-id, secret_key: ` + hush + `-key}}`,
@@ -280,6 +287,7 @@ storage: ` + storage + `
 breaker: {failures: 1}
 health: {listen: "127.0.0.1:0"}
 fingerprints: {store: postgres, url_file: ` + filepath.ToSlash(url) + `}
+members: ` + members[name] + `
 topics: {orders: {schema: "n int", identity: {by: "field:n"}}}
 `
 			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
@@ -308,6 +316,10 @@ topics: {orders: {schema: "n int", identity: {by: "field:n"}}}
 			if code != 503 || a.Status != "starting" || a.Components[name].Status != "down" || a.Components["holds"].Status != "down" {
 				t.Errorf("%d %+v", code, a)
 			}
+			l.await("it says that members are not known", func() bool {
+				_, a := askHealth(t, base)
+				return a.Components["members"].Status == "unknown" && strings.Contains(a.Components["members"].Reason, "127.0.0.1:1")
+			})
 			for path, want := range map[string]int{"/health/live": 200, "/health/ready": 503, "/actuator/health": 503, "/actuator/health/" + name: 503} {
 				if code, _ := ask(t, http.MethodGet, base+path); code != want {
 					t.Errorf("%s: %d", path, code)
