@@ -50,7 +50,7 @@ func newLagWatch(s *system) *lagWatch {
 	c := s.config
 	rules := c.lagRules()
 	return &lagWatch{
-		rules: rules, grace: min(c.Kafka.Fetch.MaxWait+statusAge, rules.Every/2), status: s.connector.Status, bounds: s.log.Bounds, ask: s.asking.Try,
+		rules: rules, grace: min(c.Kafka.Fetch.MaxWait+statusAge, rules.Every), status: s.connector.Status, bounds: s.log.Bounds, ask: s.asking.Try,
 		thresholds: func(topic string) health.LagThresholds {
 			t, _, _ := c.route(topic) // of a topic that is not ours there are none
 			return t.Lag

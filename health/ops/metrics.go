@@ -44,8 +44,11 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
+	seen := map[health.TopicPartition]bool{}
 	for _, p := range r.Partitions {
-		if lag, known := p.Lag(); known {
+		k := health.TopicPartition{Topic: p.Topic, Partition: p.ID}
+		if lag, known := p.Lag(); known && !seen[k] { // a topic that was created again: a second sample would fail the scrape
+			seen[k] = true
 			gauge(c.lag, float64(lag), r.Group, p.Topic, strconv.Itoa(int(p.ID)))
 		}
 	}

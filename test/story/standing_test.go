@@ -222,3 +222,25 @@ func TestTheStatusOfALostClaim(t *testing.T) {
 		c.want(t, "between generations", p, 0, standing{0, 4, 20 * time.Second, 0, none, 20 * time.Second})
 	})
 }
+
+// TestTheStatusOfAClaimThatComesBack: it is another claim than the one that left, and who stayed is the same.
+func TestTheStatusOfAClaimThatComesBack(t *testing.T) {
+	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
+		since := func() (all []time.Duration) {
+			for _, s := range p.Connector.Status().Claims {
+				all = append(all, c.since(s.Since))
+			}
+			return all
+		}
+		p.Member.Assign(joined(w, 0))
+		c.at(10 * time.Second)
+		if got := since(); len(got) != 1 || got[0] > 0 {
+			t.Errorf("one left: since %v", got)
+		}
+		p.Member.Assign(joined(w, 0, 1))
+		c.at(20 * time.Second)
+		if got := since(); len(got) != 2 || got[0] > 0 || got[1] != 10*time.Second {
+			t.Errorf("it came back: since %v", got)
+		}
+	})
+}
