@@ -402,3 +402,47 @@ func TestUnresolvedLettersWithoutRead(t *testing.T) {
 		t.Errorf("%s\n%+v", d, w.report())
 	}
 }
+
+// TestUnresolvedLettersOfPatterns: topics that match are counted from when they are there. What letters only name makes no
+// series, and a letter of a topic that was created again stands even if a row has its offset.
+func TestUnresolvedLettersOfPatterns(t *testing.T) {
+	l := newLake(t, `
+topics: {sales: {pattern: 'sales\..+|orders', deny: [], bad_records: dead_letter, dead_letters: {topic: "dead", archive: none}}}
+defaults: {schema: "n int not null", commit: {every: 100ms}}`)
+	l.create("orders", 1)
+	l.create("dead", 1)
+	w := l.watch()
+	w.look(t.Context())
+	if d := cmp.Diff([]string{"orders poison 0"}, unresolved(t, w)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	l.create("sales.eu", 1)
+	l.produce("orders", 3, 0)
+	l.client.ProduceSync(t.Context(), &kgo.Record{Topic: "sales.eu", Value: []byte("bad")})
+	l.runs(0, "run", "--until-current")
+	var forged []deadletter.Letter
+	for i := range 2 * mostStrange {
+		letter := letterAbout(t, l, 0, 1, nil)
+		letter.Source.Topic = fmt.Sprintf("sales.of-nobody-%d", i)
+		forged = append(forged, letter)
+	}
+	l.write(deadletter.Form{}, "dead", append(forged, letterAbout(t, l, 0, 1, nil))...)
+	w.look(t.Context())
+	want := []string{"orders poison 0", "sales.eu poison 1"}
+	if d := cmp.Diff(want, unresolved(t, w)); d != "" || !strings.Contains(w.report().Error, "letters about 100 topics that are not there are not counted") {
+		t.Errorf("(-want +got):\n%s%s", d, w.report().Error)
+	}
+	if d := cmp.Diff([]string{"orders standard 1", "sales.eu standard 1"}, reordered(gathered(t, w, "sluice_topic_info"))); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+
+	other := letterAbout(t, l, 0, 1, nil).Source.Partition
+	other.TopicID = idempotency.TopicID{3} // of a topic of this name that was read before
+	l.append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":9}}`, other.AppID("p")))
+	for name, w := range map[string]*letterWatch{"followed": w, "new": l.watch()} {
+		w.look(t.Context())
+		if d := cmp.Diff([]string{"orders poison 1", "sales.eu poison 1"}, unresolved(t, w)); d != "" {
+			t.Errorf("%s, created again (-want +got):\n%s", name, d)
+		}
+	}
+}

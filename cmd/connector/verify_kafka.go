@@ -238,8 +238,8 @@ func (r *topicReader) fetch(ctx context.Context, p connector.Partition, at int64
 				return f, f.Err
 			}
 			release(&f)
-		case <-look.C: // a refusal does not pass by waiting
-			if trouble, ok := r.log.TroubleOf(p); ok && trouble.Reason == connector.ReasonKafkaDenied {
+		case <-look.C: // that a partition is refused does not pass by waiting
+			if trouble, ok := r.log.TroubleOf(p); ok && trouble.Partition == p && trouble.Reason == connector.ReasonKafkaDenied {
 				return connector.Fetched{}, trouble.Err
 			}
 		case <-patience.C:
