@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,8 +57,14 @@ func TestRecoveryOfLeftAndKilled(t *testing.T) {
 	}
 	before := s.rows()
 	s.awaitRows(before + 2000)
-	for _, m := range die {
+	for i, m := range die {
 		m.awaitMissing()
+		stay[i].awaitLine(`"msg":"Removed stale consumers","count":1`)
+		path, _ := s.config(s.registering(m.in, false))
+		if code, text := s.command("members", "cleanup", "--yes", "--config", path); code != 0 || !strings.Contains(text, "Removed 0 stale consumers, forgot 1") {
+			t.Errorf("%s: exit code %d: %s", m.in.name, code, text)
+		}
+		m.awaitIn("it is forgotten", func(k *membership.Member) bool { return k == nil })
 	}
 	end()
 	for _, m := range stay {
@@ -110,6 +117,7 @@ func TestRecoveryOfCutOff(t *testing.T) {
 		if id := m.awaitActive().ID; id != ids[m.Name] {
 			t.Errorf("%s was %s and is %s", m.Name, ids[m.Name], id)
 		}
+		m.awaitLine("registered again: the registration was lost")
 		m.await("it works again", func(r report) bool { return r.Ready && len(r.Partitions) > 0 })
 		m.awaitStatus(health.MembersOK)
 	}

@@ -134,25 +134,40 @@ func (r *registry) member(ctx context.Context, s membership.Scope, is func(id st
 // registered is a member with the registry that it registers in.
 type registered struct {
 	*member
-	in *registry
+	in  *registry
+	log string // its file
 }
 
-// registers starts a member that registers, through the registry's proxy or past it.
-func (s *scene) registers(r *registry, byProxy bool, change ...setting) registered {
+// registering lets a member register, through the registry's proxy or past it.
+func (s *scene) registering(r *registry, byProxy bool) setting {
 	s.t.Helper()
 	url := r.url
 	if byProxy {
-		before, after, _ := strings.Cut(url, "127.0.0.1:")
-		_, after, _ = strings.Cut(after, "/")
-		url = before + r.proxy.Addr + "/" + after
+		url = strings.Replace(url, r.addr, r.proxy.Addr, 1)
 	}
 	file := filepath.Join(s.dir, fmt.Sprintf("%s-%v.url", r.name, byProxy))
 	if err := os.WriteFile(file, []byte(url), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	return registered{s.start(append(change, func(c *settings) {
+	return func(c *settings) {
 		c.patient += fmt.Sprintf("\nmembers: {store: %s, url_file: %s, beat: 2s, ttl: 10s, sweep: 10s}", r.name, file)
-	})...), r}
+	}
+}
+
+// registers starts a member that registers.
+func (s *scene) registers(r *registry, byProxy bool, change ...setting) registered {
+	s.t.Helper()
+	m := s.start(append(change, s.registering(r, byProxy))...)
+	return registered{m, r, filepath.Join(s.dir, fmt.Sprintf("member-%d.log", s.members))}
+}
+
+// awaitLine waits until a line of the member's log has a text.
+func (m registered) awaitLine(text string) {
+	m.s.t.Helper()
+	m.s.await(m.Name+" says "+text, func() (bool, error) {
+		lines, err := os.ReadFile(m.log)
+		return strings.Contains(string(lines), text), err
+	})
 }
 
 func (s *scene) scope() membership.Scope { return membership.Scope{Pipeline: s.name, Group: s.name} }
