@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -55,6 +56,7 @@ func Run(t *testing.T, start func(t *testing.T, prefix string) Server) {
 		{"Many", many},
 		{"BeatsSideBySide", beatsSideBySide},
 		{"EndsWithContext", endsWithContext},
+		{"LikeMemory", likeMemory},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			prefix := fmt.Sprintf("%s-%d", strings.ToLower(c.name), runs.Add(1))
@@ -515,4 +517,49 @@ func endsWithContext(f *fixture) {
 		}
 	}
 	f.wantIDs(f.store, []string{"a"}, nil)
+}
+
+// likeMemory does the same to a store and to one in memory, step by step.
+func likeMemory(f *fixture) {
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test's
+	now := time.Now()
+	memory := membership.NewMemory(func() time.Time { return now })
+	model := memory.Store(f.scope)
+	for step := range 300 {
+		id := fmt.Sprint("m", random.IntN(5))
+		what := ""
+		switch random.IntN(8) {
+		case 0:
+			what = "leave"
+			f.wantLeft(f.store, id)
+			f.wantLeft(model, id)
+		case 1:
+			what = "lose"
+			f.Lose(f.T, f.scope, id)
+			memory.Lose(f.scope, id)
+		case 2:
+			what = "sweep"
+			f.wantSwept(0, 0)
+			if swept, err := model.Sweep(f.Context(), 0); swept != 0 || err != nil {
+				f.Fatal(swept, err)
+			}
+		default:
+			what = "beat"
+			b := beat(id)
+			b.Lag = random.Int64N(3) - 1
+			if random.IntN(3) == 0 {
+				b.Status = membership.ShuttingDown
+			}
+			fresh, err := model.Beat(f.Context(), b)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.beats(f.store, b, fresh)
+		}
+		diff := cmp.Diff(f.members(model), f.members(f.store), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(membership.Member{}, "Age", "InStatus"))
+		if diff != "" {
+			f.Fatalf("seed %d, step %d, %s %s (-memory +store):\n%s", seed, step, what, id, diff)
+		}
+	}
 }
