@@ -131,6 +131,40 @@ func TestRecoveryOfCutOff(t *testing.T) {
 	s.check("--readers", "duckdb,polars")
 }
 
+// Members whose processes are suspended are missed, and register again when they go on: the same members, in the same
+// status, with a heartbeat that is young.
+func TestRecoveryOfSuspended(t *testing.T) {
+	t.Parallel()
+	in := registries(t)
+	s := newScene(t, 4)
+	end := s.stream(1000)
+	frozen := s.pair(in, false)
+	ids := map[string]string{}
+	for _, m := range frozen {
+		ids[m.Name] = m.awaitActive().ID
+		m.freeze()
+	}
+	for _, m := range frozen {
+		m.awaitSilent()
+		m.thaw()
+	}
+	for _, m := range frozen {
+		if id := m.awaitActive().ID; id != ids[m.Name] {
+			t.Errorf("%s was %s and is %s", m.Name, ids[m.Name], id)
+		}
+		m.await("it says that it registered again", func(report) bool { return strings.Contains(m.Tail(), "registered again: the registration was lost") })
+		m.awaitStatus(health.MembersOK)
+	}
+	before := s.rows()
+	s.awaitRows(before + 2000)
+	end()
+	for _, m := range frozen {
+		m.drain()
+	}
+	s.untilCurrent()
+	s.check("--readers", "duckdb,polars")
+}
+
 // Registries that are stopped, slow, or wiped make nobody wait: records go on into the table, members stay ready and say that
 // they know nothing of each other, until they do.
 func TestRegistriesFail(t *testing.T) {

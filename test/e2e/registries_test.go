@@ -211,6 +211,12 @@ func (m registered) awaitMissing() {
 	})
 }
 
+// awaitSilent waits until the registration does not stand any more, whether or not anybody has removed it.
+func (m registered) awaitSilent() {
+	m.s.t.Helper()
+	m.awaitIn("its registration is over", func(k *membership.Member) bool { return k != nil && !k.Registered })
+}
+
 // awaitStatus waits for what the member itself says about members.
 func (m registered) awaitStatus(want health.MembersStatus) {
 	m.s.t.Helper()
