@@ -124,6 +124,16 @@ var reports = []struct {
 	{"kafka_fails", healthy(func(r *health.Report) {
 		r.Dependencies = append(r.Dependencies, health.Dependency{Name: "kafka broker 2", Failing: &since, Error: "connection refused"})
 	})},
+	{"kafka_down", healthy(func(r *health.Report) {
+		r.Dependencies[4].Open, r.Dependencies[4].Failing, r.Dependencies[4].Error = true, &since, "no broker answers"
+		r.Dependencies = append(r.Dependencies, health.Dependency{Name: "kafka broker 2", Failing: &since, Error: "connection refused"})
+		for _, p := range r.Partitions {
+			r.Holds = append(r.Holds, health.Hold{Topic: p.Topic, Partition: p.ID, Reason: "kafka_down", Detail: "no broker answers", Since: since, Offset: p.Position})
+		}
+	})},
+	{"members_idle", healthy(func(r *health.Report) {
+		r.Members.Findings = []health.MemberFinding{{ID: "host-2-5e6f7a8b", Severity: health.LevelWarning, Finding: "no record for 5m10s"}}
+	})},
 	{"lag_unhealthy", healthy(func(r *health.Report) {
 		r.Partitions[0].End, r.Partitions[0].Verdict, r.Partitions[0].Level = 10_510, health.VerdictWarn, health.LevelCritical
 		r.Lag.Healthy, r.Lag.Reason = false, "Partition 0 lag (10500) exceeds maximum (10000)"
