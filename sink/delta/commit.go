@@ -122,8 +122,6 @@ func (t *Table) won(p *proposal, c *connector.Commit, files *staged) error {
 	t.turn.won = time.Now()
 	t.own = &ownCommit{version: p.version, txnID: p.txnID, txns: c.Txns}
 	if files != nil {
-		t.metrics.files.Add(float64(len(files.adds)))
-		t.metrics.bytes.Add(float64(files.bytes))
 		for i := range files.adds {
 			t.metrics.size.Observe(float64(files.adds[i].Size))
 		}

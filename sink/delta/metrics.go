@@ -6,8 +6,6 @@ type metrics struct {
 	commits     *prometheus.CounterVec
 	unresolved  prometheus.Counter
 	seconds     prometheus.Histogram
-	files       prometheus.Counter
-	bytes       prometheus.Counter
 	size        prometheus.Histogram
 	version     prometheus.Gauge
 	overwritten prometheus.Counter
@@ -36,12 +34,6 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "sluice_delta_commit_duration_seconds", Help: "Duration of a commit, from the first look at the log to its outcome.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}),
-		files: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_delta_files_added_total", Help: "Data files in won commits.",
-		}),
-		bytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_delta_file_bytes_added_total", Help: "Bytes of data files in won commits.",
-		}),
 		size: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "sluice_delta_file_size_bytes", Help: "Sizes of data files in won commits.", Buckets: prometheus.ExponentialBuckets(16<<10, 4, 9),
 		}),
@@ -68,7 +60,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
-		m.commits, m.unresolved, m.seconds, m.files, m.bytes, m.size, m.version, m.overwritten, m.orphans, m.checkpoints,
+		m.commits, m.unresolved, m.seconds, m.size, m.version, m.overwritten, m.orphans, m.checkpoints,
 	} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
