@@ -522,13 +522,13 @@ func endsWithContext(f *fixture) {
 // likeMemory does the same to a store and to one in memory, step by step.
 func likeMemory(f *fixture) {
 	seed := rand.Uint64()
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test's
+	random := rand.New(rand.NewPCG(seed, 0))
 	now := time.Now()
 	memory := membership.NewMemory(func() time.Time { return now })
 	model := memory.Store(f.scope)
 	for step := range 300 {
 		id := fmt.Sprint("m", random.IntN(5))
-		what := ""
+		var what string
 		switch random.IntN(8) {
 		case 0:
 			what = "leave"
