@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -19,14 +20,19 @@ const (
 )
 
 // File says that a process is alive: it is there, and the time in it is of now. A nil File does nothing.
-type File struct{ path string }
+type File struct {
+	path string
+
+	mu    sync.Mutex
+	ended bool
+}
 
 // NewFile returns the file at path, nil if that is empty. One process may have it.
 func NewFile(path string) *File {
 	if path == "" {
 		return nil
 	}
-	return &File{path}
+	return &File{path: path}
 }
 
 // Begin writes the file for the first time. It refuses to take the place of what is no liveness file.
@@ -59,9 +65,14 @@ func (f *File) Begin(now time.Time) error {
 }
 
 // Touch writes the file anew, with the time now. It appears as a whole; what a link of its name points to is never
-// written to.
+// written to. Behind [File.End] it does nothing.
 func (f *File) Touch(now time.Time) (err error) {
 	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended {
 		return nil
 	}
 	next := filepath.Join(filepath.Dir(f.path), "."+filepath.Base(f.path)+".new")
@@ -91,6 +102,17 @@ func (f *File) Remove() error {
 		return fmt.Errorf("liveness file: %w", err)
 	}
 	return nil
+}
+
+// End deletes the file for good.
+func (f *File) End() error {
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+	return f.Remove()
 }
 
 // Fresh says why the file at path does not show a process that is alive, nil if it does. A time that is as far ahead of

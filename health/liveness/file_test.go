@@ -64,6 +64,9 @@ func TestFile(t *testing.T) {
 	}
 	wantError(t, f.Remove())
 	wantError(t, f.Remove()) // somebody else did
+	wantError(t, f.Touch(now))
+	wantError(t, f.End())
+	wantError(t, f.Touch(now)) // too late
 	wantError(t, liveness.Fresh(path, now), "no file")
 	if all := names(t, dir); len(all) != 0 {
 		t.Errorf("left behind: %v", all)
@@ -75,6 +78,7 @@ func TestNoFile(t *testing.T) {
 	wantError(t, f.Begin(time.Now()))
 	wantError(t, f.Touch(time.Now()))
 	wantError(t, f.Remove())
+	wantError(t, f.End())
 }
 
 // TestAge: a time is fresh as long as it is of now, before or behind: a clock that was set back keeps no dead process alive.

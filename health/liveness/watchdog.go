@@ -82,12 +82,12 @@ func (w *Watchdog) look() {
 func (w *Watchdog) tell(ctx context.Context) {
 	turn := time.NewTicker(Touched)
 	defer turn.Stop()
-	defer w.remove(ctx)
+	defer w.remove(ctx, w.file.End)
 	for {
 		switch err := w.Live(); {
 		case err != nil && w.stalled.IsZero():
 			w.stalled = time.Now()
-			w.remove(ctx)
+			w.remove(ctx, w.file.Remove)
 			w.log.ErrorContext(ctx, "Liveness check FAILED", "reason", err.Error())
 			w.dumpGoroutines(ctx)
 		case err == nil && !w.stalled.IsZero():
@@ -118,8 +118,8 @@ func (w *Watchdog) touch(ctx context.Context) {
 	w.failed = err != nil
 }
 
-func (w *Watchdog) remove(ctx context.Context) {
-	if err := w.file.Remove(); err != nil {
+func (w *Watchdog) remove(ctx context.Context, how func() error) {
+	if err := how(); err != nil {
 		w.log.WarnContext(ctx, "the liveness file cannot be deleted; it is old soon", "err", err)
 	}
 }
@@ -151,7 +151,7 @@ func (w *Watchdog) Enforce(stop context.Context, within time.Duration, ended <-c
 		told := make(chan struct{})
 		go func() { // which may be what the process stands still at: it goes with it then
 			defer close(told)
-			w.remove(ctx)
+			w.remove(ctx, w.file.End)
 			w.log.ErrorContext(ctx, "told to stop, and does not end: the process is ended", "after", within)
 			w.dumpGoroutines(ctx)
 		}()

@@ -1,4 +1,4 @@
-//go:build lab
+//go:build lab && linux
 
 package e2e
 
@@ -10,13 +10,15 @@ import (
 )
 
 // The store answers 503 to everything, then Kafka's connections are cut, then the broker is killed. The member waits each
-// time, stays alive and goes on by itself.
+// time, stays alive, over HTTP and in its file, and goes on by itself.
 func TestOutagesMakeItWait(t *testing.T) {
 	s := newScene(t, 4)
 	proxy := s.proxy()
-	m := s.start(through(proxy), overCable)
+	path, alive := s.livenessFile()
+	m := s.start(through(proxy), overCable, alive)
 	s.produce(4000)
 	s.awaitRows(4000)
+	stayed := m.keepsAlive(path)
 
 	fault := proxy.Break(lab.Any, 1<<16, lab.Answer(503, false))
 	s.produce(4000)
@@ -39,6 +41,7 @@ func TestOutagesMakeItWait(t *testing.T) {
 	}
 	s.produce(4000)
 	s.awaitRows(16_000)
+	stayed()
 	m.drain()
 	s.check("--readers", "deltalake")
 }

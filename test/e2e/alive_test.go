@@ -1,0 +1,199 @@
+//go:build lab && linux
+
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// livenessFile gives a member a liveness file in the scene's folder.
+func (s *scene) livenessFile() (path string, with setting) {
+	path = filepath.Join(s.dir, "alive")
+	return path, func(c *settings) { c.health = fmt.Sprintf(", liveness_file: %q", path) }
+}
+
+// awaitProbe waits until a probe of a liveness file ends with an exit code and says a text.
+func (s *scene) awaitProbe(path string, code int, says string) {
+	s.t.Helper()
+	s.await(fmt.Sprintf("a probe of %s has exit code %d", path, code), func() (bool, error) {
+		got, text := s.command("probe", "--file", path)
+		return got == code && strings.Contains(text, says), nil
+	})
+}
+
+// keepsAlive looks at a member until the function that it returns is called: over HTTP and in its file it must be alive all
+// the while.
+func (m *member) keepsAlive(path string) (end func()) {
+	stop, done := make(chan struct{}), make(chan string, 1)
+	go func() {
+		looks := 0
+		turn := time.NewTicker(500 * time.Millisecond)
+		defer turn.Stop()
+		for {
+			select {
+			case <-stop:
+				if looks == 0 {
+					done <- "nobody looked"
+				}
+				close(done)
+				return
+			case <-turn.C:
+			}
+			resp, err := m.get("/health/live")
+			if err != nil {
+				done <- err.Error()
+				return
+			}
+			_ = resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				done <- "/health/live: " + resp.Status
+				return
+			}
+			if out, err := exec.CommandContext(m.s.ctx, shared.binary, "probe", "--file", path).CombinedOutput(); err != nil {
+				done <- fmt.Sprintf("probe: %v: %s", err, out)
+				return
+			}
+			looks++
+		}
+	}()
+	return func() {
+		m.s.t.Helper()
+		close(stop)
+		if failed := <-done; failed != "" {
+			m.s.t.Errorf("%s is not alive: %s", m.Name, failed)
+		}
+	}
+}
+
+// TestAFrozenMember: a process that does not run does not touch its file, and a probe sees it; when it runs on it is alive
+// again, and nothing was stalled.
+func TestAFrozenMember(t *testing.T) {
+	t.Parallel()
+	frozen(t, 0)
+}
+
+// frozen freezes a member until a probe fails, and for so long.
+func frozen(t *testing.T, more time.Duration) {
+	t.Helper()
+	s := newScene(t, 4)
+	path, with := s.livenessFile()
+	s.awaitProbe(path, 1, "no file")
+	m := s.start(with)
+	m.awaitReady()
+	s.awaitProbe(path, 0, "ok")
+	s.produce(2000)
+	s.awaitRows(2000)
+
+	m.freeze()
+	s.awaitProbe(path, 1, "is old")
+	select {
+	case <-time.After(more):
+	case <-s.ctx.Done():
+	}
+	m.thaw()
+	s.awaitProbe(path, 0, "ok")
+	for range 20 { // also by the watchdog's first looks
+		resp, err := m.get("/health/live")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("it runs on, and is not alive: %s", resp.Status)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	s.produce(2000)
+	s.awaitRows(4000)
+	m.drain()
+	s.awaitProbe(path, 1, "no file")
+	log, err := os.ReadFile(m.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(log, []byte("Liveness check FAILED")) {
+		t.Errorf("it was judged by the time in which it did not run: %s", m.Tail())
+	}
+	s.checkSets("--readers", "deltalake")
+}
+
+// TestAWedgedMemberEnds: nobody reads what a member logs, so that everything in it that logs stands still. It cannot drain,
+// and ends all the same, by itself and before anybody kills it; the next one goes on.
+func TestAWedgedMemberEnds(t *testing.T) {
+	t.Parallel()
+	wedged(t, func(*scene, string, string) {})
+}
+
+// wedged lets a member stand still, looks at it, and tells it to stop.
+func wedged(t *testing.T, look func(s *scene, url, path string)) {
+	t.Helper()
+	s := newScene(t, 4)
+	path, with := s.livenessFile()
+	config, listen := s.config(with)
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = read.Close() }()
+	// A pipe as small as can be, so that a few lines fill it.
+	const setPipeSize, bytesThere = 1031, 0x541b // F_SETPIPE_SZ, FIONREAD
+	if _, _, failed := syscall.Syscall(syscall.SYS_FCNTL, write.Fd(), setPipeSize, 4096); failed != 0 {
+		t.Fatal(failed)
+	}
+	cmd := exec.CommandContext(s.ctx, shared.binary, "run", "--config", config)
+	cmd.Env = append(append(os.Environ(), environment()...), "LOG_LEVEL=debug")
+	cmd.Stderr = write
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = write.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	s.awaitProbe(path, 0, "ok")
+	s.produce(2000)
+	s.await("the pipe is full", func() (bool, error) {
+		var n int32
+		if _, _, failed := syscall.Syscall(syscall.SYS_IOCTL, read.Fd(), bytesThere, uintptr(unsafe.Pointer(&n))); failed != 0 {
+			return false, failed
+		}
+		return n > 3000, nil
+	})
+	look(s, "http://"+listen, path)
+
+	told := time.Now()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	select {
+	case err = <-ended:
+	case <-time.After(patience):
+		t.Fatal("it does not end")
+	}
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("it ended with %v, want exit code 1", err)
+	}
+	if took := time.Since(told); took < 18*time.Second { // shutdown.drain and 8 s
+		t.Errorf("it ended after %v: it was not wedged", took)
+	}
+	if _, err := os.Lstat(path); err == nil {
+		t.Error("its file is still there")
+	}
+	if text, err := io.ReadAll(read); err != nil || len(text) == 0 {
+		t.Errorf("it logged %q: %v", text, err)
+	}
+	s.untilCurrent()
+	s.checkSets("--readers", "deltalake")
+}
