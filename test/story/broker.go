@@ -80,6 +80,8 @@ type Broker struct {
 	// Silent partitions get no answer to Bounds, Slow is how long a damaged batch takes to be told; by Lock.
 	Silent map[int32]bool
 	Slow   time.Duration
+	// Answer is how many records an answer has at most; 0: a few, by chance. Set before use.
+	Answer int
 	// Shown is how many partitions the metadata show, 0 for all; by Lock.
 	Shown int
 	// Paused says since when nobody may ask for the records of a partition; set before use.

@@ -39,6 +39,8 @@ type World struct {
 	UntilCurrent bool
 	Every        time.Duration
 	CommitRows   int64
+	// Queue bounds what waits for the lanes.
+	Queue connector.QueueConfig
 	// Fetch and Batch are the memory of a process for answers and for rows, in bytes.
 	Fetch, Batch int64
 	// Letters is where bad records go, nil if they hold their partitions. HoldAbove is the share that holds them first, Allowed
@@ -93,6 +95,7 @@ func NewWorld(seed uint64, partitions int) *World {
 	w := &World{
 		Broker: NewBroker(chance), Log: NewTableLog("table-1"), Chance: chance, Logger: slog.New(slog.DiscardHandler),
 		Every: time.Second, CommitRows: 20, Fetch: 1 << 20, Batch: 1 << 30,
+		Queue: connector.QueueConfig{PauseAt: 12, ResumeAt: 6, PerKey: 4},
 	}
 	w.Broker.Create(Topic, 1, partitions)
 	w.Broker.Paused = w.Pauses.Since
@@ -204,7 +207,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 		Config: connector.Config{
 			Pipeline:             Pipeline,
 			Topics:               []string{Topic},
-			Queue:                connector.QueueConfig{PauseAt: 12, ResumeAt: 6, PerKey: 4},
+			Queue:                w.Queue,
 			OffsetCommitInterval: 500 * time.Millisecond,
 			Drain:                5 * time.Second,
 			Lanes:                2,

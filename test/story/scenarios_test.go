@@ -537,7 +537,7 @@ func TestUntilCurrentWaitsForWhatOthersHave(t *testing.T) {
 	})
 }
 
-// TestAHotKeyStopsItsPartitionOnly: the valve and the bound per key of seed scenarios 4 and 5, small.
+// TestAHotKeyStopsItsPartitionOnly: the valve and the bound per key, small.
 func TestAHotKeyStopsItsPartitionOnly(t *testing.T) {
 	scene(t, 4, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 200), "hot")

@@ -1,0 +1,158 @@
+package story_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/connector"
+	"sluice/test/story"
+)
+
+// shipped are the bounds of the shipped configuration.
+var shipped = connector.QueueConfig{PauseAt: 10_000, ResumeAt: 5_000, PerKey: 1_000}
+
+// slowDecoder takes a while for each row.
+type slowDecoder struct {
+	connector.Decoder
+	*slowness
+}
+
+type slowness struct {
+	takes func(connector.Partition) time.Duration
+}
+
+func slowed(w *story.World, takes func(connector.Partition) time.Duration) {
+	w.Wrap = func(target *connector.Target) { target.Decoder = slowDecoder{target.Decoder, &slowness{takes}} }
+}
+
+func (d slowDecoder) Builder(s connector.Schema) (connector.Builder, error) {
+	b, err := d.Decoder.Builder(s)
+	return slowBuilder{b, d.slowness}, err
+}
+
+type slowBuilder struct {
+	connector.Builder
+	*slowness
+}
+
+func (b slowBuilder) Add(p connector.Partition, r *connector.Record) error {
+	err := b.Builder.Add(p, r)
+	if err == nil {
+		time.Sleep(b.takes(p))
+	}
+	return err
+}
+
+// TestBackpressurePreventsMemoryOverflow: a thousand records a second arrive and five hundred are processed. The valve closes
+// at 10 000 that wait, not before, says so, and opens at 5 000.
+func TestBackpressurePreventsMemoryOverflow(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.Queue, w.CommitRows, w.Broker.Answer = shipped, 1_000_000, 500
+		slowed(w, func(connector.Partition) time.Duration { return 2 * time.Millisecond })
+		log := hear(w)
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "START", func() bool { return len(w.Started()) == 1 })
+		produced := 0
+		var fine int64 // the most that was queued while the valve was open
+		for second := 0; !p.Connector.Status().Paused; second++ {
+			if second == 60 {
+				t.Fatalf("a minute, %d records, and the valve is open", produced)
+			}
+			for key := range 100 {
+				w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 10), fmt.Sprintf("customer-%d", key))
+			}
+			produced += 1000
+			for range 10 {
+				time.Sleep(100 * time.Millisecond)
+				if s := p.Connector.Status(); !s.Paused {
+					fine = max(fine, s.Queued)
+					if n := len(log.lines(t, "BACKPRESSURE")); n > 0 || p.Counted("sluice_paused_total") > 0 && s.Queued < 9_000 {
+						t.Fatalf("%d queued, and it says PAUSED", s.Queued)
+					}
+				}
+			}
+		}
+		if fine < 9_000 || fine >= 10_000 {
+			t.Errorf("the valve was open with up to %d queued", fine)
+		}
+		closed, most := time.Now(), int64(0)
+		for p.Connector.Status().Paused {
+			if most = max(most, p.Connector.Status().Queued); time.Since(closed) > time.Minute {
+				t.Fatalf("closed for a minute, %d queued", p.Connector.Status().Queued)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if most > 10_000 || most < 9_500 {
+			t.Errorf("%d queued when it closed", most)
+		}
+		eventually(t, "end", w.AtEnd)
+		wantRows(t, w, 0, w.Want(0, 0, int64(produced)))
+		paused, resumed := log.lines(t, "BACKPRESSURE: PAUSED"), log.lines(t, "BACKPRESSURE: RESUMED")
+		if len(paused) != 1 || len(resumed) != 1 {
+			t.Fatalf("%d lines PAUSED, %d RESUMED", len(paused), len(resumed))
+		}
+		if n, _ := paused[0]["queued"].(float64); paused[0]["level"] != "WARN" || n > 10_000 || n < 9_000 || paused[0]["pause_at"] != 10_000.0 {
+			t.Errorf("it said %v", paused[0])
+		}
+		if n, _ := resumed[0]["queued"].(float64); resumed[0]["level"] != "INFO" || n > 5_000 || n < 4_000 {
+			t.Errorf("it said %v", resumed[0])
+		}
+		for name, want := range map[string]float64{"sluice_paused_total": 1, "sluice_resumed_total": 1} {
+			if n := p.Counted(name); n != want {
+				t.Errorf("%s is %v, want %v", name, n, want)
+			}
+		}
+		if s := p.Counted("sluice_paused_seconds_total"); s < 8 || s > 12 {
+			t.Errorf("5 000 records at 500 a second, and it was closed for %v s", s)
+		}
+	})
+}
+
+// TestPerKeyBoundProtectsOthers: the records of one customer take half a second each. A thousand of them wait, the partition
+// of that customer stops, and another one goes on; the valve stays open. There is room again, and it goes on, too.
+func TestPerKeyBoundProtectsOthers(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		w.Queue, w.CommitRows, w.Every, w.Broker.Answer = shipped, 1_000_000, 24*time.Hour, 100
+		slowed(w, func(p connector.Partition) time.Duration {
+			if p.ID == 0 {
+				return 500 * time.Millisecond
+			}
+			return 100 * time.Millisecond
+		})
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1)) // each in a lane of its own
+		eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+		claim := func(id int) connector.ClaimStatus { return p.Connector.Status().Claims[id] }
+		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 3000), "customer-123")
+		began := time.Now()
+		for n := int64(10); n <= 40; n += 10 {
+			w.Broker.Produce(story.Topic, 1, strings.Repeat("r", 10), "customer-456")
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if hot, other := claim(0), claim(1); hot.Next != 1000 || hot.Consumed != 0 || other.Consumed != n {
+				t.Errorf("after %v: of the hot customer %d are taken and %d rows, of the other %d", time.Since(began), hot.Next, hot.Consumed, other.Consumed)
+			}
+		}
+		if s := p.Connector.Status(); s.Paused || s.Queued != 1000 || p.Counted("sluice_paused_total") != 0 {
+			t.Errorf("the valve is closed: %v, %d queued", s.Paused, s.Queued)
+		}
+		// A hundred are done after 50 s: so many more are taken.
+		time.Sleep(time.Until(began.Add(55 * time.Second)))
+		if hot := claim(0); hot.Consumed != 100 || hot.Next != 1100 {
+			t.Errorf("when there is room again: %d taken, %d rows", hot.Next, hot.Consumed)
+		}
+		w.Broker.Produce(story.Topic, 1, strings.Repeat("r", 10), "customer-456")
+		eventually(t, "the other customer's", func() bool { return claim(1).Consumed == 50 })
+		time.Sleep(time.Until(began.Add(1510 * time.Second)))
+		if hot := claim(0); hot.Consumed != 3000 {
+			t.Errorf("in the end: %d taken, %d rows", hot.Next, hot.Consumed)
+		}
+		w.Stop(p)
+		wantRows(t, w, 0, w.Want(0, 0, 3000))
+		wantRows(t, w, 1, w.Want(1, 0, 50))
+	})
+}
