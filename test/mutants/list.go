@@ -87,10 +87,10 @@ var list = []mutant{
 		pkg: "./connector", test: "^TestDecide$",
 	},
 	{
-		name: "a fence keeps the batch behind it",
+		name: "a hold keeps the batch behind it",
 		file: "connector/claim.go",
 		old:  "c.session = r.sessions\n", new: "if c.session == 0 {\n\t\tc.session = r.sessions\n\t}\n",
-		pkg: "./test/story", test: "^TestSchedules$",
+		pkg: "./test/story", test: "^TestWhatWasReadBehindAHoldIsNotKept$",
 	},
 	{
 		name: "a bad record is skipped",
