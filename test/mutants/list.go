@@ -93,6 +93,18 @@ var list = []mutant{
 		pkg: "./test/story", test: "^TestWhatWasReadBehindAHoldIsNotKept$",
 	},
 	{
+		name: "what waits for a lane is consumed",
+		file: "connector/trail.go",
+		old:  "if c.land(); len(c.flights) > 0 {", new: "if c.land(); len(c.flights) > flights {",
+		pkg: "./connector", test: "^TestWhatWaitsForALaneIsNotConsumed$",
+	},
+	{
+		name: "rows that are in the table are waited for",
+		file: "connector/trail.go",
+		old:  "func (t *trail) settled() { t.cut.clear() }", new: "func (t *trail) settled() {}",
+		pkg: "./test/story", test: "^TestTheStatusOfABatch$",
+	},
+	{
 		name: "a bad record is skipped",
 		file: "connector/decide.go",
 		old:  "span.Next = h.Offset\n", new: "span.Next = h.Offset + 1\n",
@@ -405,7 +417,7 @@ var list = []mutant{
 	},
 	{
 		name: "a dropped cut keeps its memory",
-		file: "connector/writer.go",
+		file: "connector/write.go",
 		old:  "w.hold(open, cut).end()", new: "_ = cut",
 		pkg: "./connector", test: "^TestHoldings$",
 	},
@@ -471,7 +483,7 @@ var list = []mutant{
 	},
 	{
 		name: "rows that stood beside a failure of the decoder are committed",
-		file: "connector/writer.go",
+		file: "connector/write.go",
 		old:  "if _, err := cut.failedAt(); err != nil {", new: "if _, err := cut.failedAt(); err != nil && w.hurry {",
 		pkg: "./test/story", test: "^TestARecordAtFaultIsIsolated$",
 	},
