@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.yaml.in/yaml/v3"
 
 	"sluice/health"
@@ -173,6 +174,23 @@ func anchors(text string) (all []string) {
 		}
 	}
 	return all
+}
+
+// TestMetricNames: names, units and texts are as Prometheus has them. test/e2e asks promtool the same of real members.
+func TestMetricNames(t *testing.T) {
+	t.Parallel()
+	s, _ := everything(t)
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
 }
 
 // TestAlerts holds the rules to the code and to the page: each metric and label is one that a connector has, each alert
