@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"sluice/sink/delta/schema"
 )
@@ -20,6 +21,9 @@ func (l *loader) check() {
 	if c.Kafka.Group == "" {
 		c.Kafka.Group = c.Pipeline
 		c.origins["kafka.group"] = Origin{Note: "the pipeline's name"}
+	}
+	if !utf8.ValidString(c.Kafka.Group) { // it is a label of metrics, too
+		l.report(l.at("kafka.group"), "%q is not UTF-8", c.Kafka.Group)
 	}
 	l.checkTopics()
 	l.checkCanary()

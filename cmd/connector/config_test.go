@@ -251,6 +251,23 @@ topics: {orders: {}}
 	}
 }
 
+// TestGroupIsALabel: a name that cannot be one would end the process at the first scrape.
+func TestGroupIsALabel(t *testing.T) {
+	path := write(t, `
+pipeline: p
+kafka: {brokers: [a:1], group: "${G:-}"}
+storage: {url: "s3://lake"}
+defaults: {schema: a int}
+topics: {orders: {}}
+`)
+	for _, variable := range []string{"G", "KAFKA_GROUP_ID"} {
+		_, problems := LoadConfig(path, func(name string) (string, bool) { v, ok := map[string]string{variable: "a\xff"}[name]; return v, ok })
+		if len(problems) != 1 || problems[0].Key != "kafka.group" || !strings.Contains(problems[0].Text, "is not UTF-8") {
+			t.Errorf("%s: %v", variable, problems)
+		}
+	}
+}
+
 // TestSecretsStayHidden looks for the secret in everything that prints a Config.
 func TestSecretsStayHidden(t *testing.T) {
 	c := mustLoad(t, write(t, `
