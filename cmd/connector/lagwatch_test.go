@@ -18,9 +18,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/classify"
 	"sluice/connector"
 	"sluice/health"
 	"sluice/health/ops"
+	"sluice/reliability"
 )
 
 // lagScene is a watch over claims and ends under a test's control, in virtual time.
@@ -410,6 +412,37 @@ func TestLagSeries(t *testing.T) {
 	})
 }
 
+// TestAPartitionWithoutALeaderIsNoOutageOfKafka: the breaker before Kafka is for all questions to it, those of the data path,
+// too. What some leaders answer must not open it.
+func TestAPartitionWithoutALeaderIsNoOutageOfKafka(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newLagScene(t, "")
+		guard := reliability.NewGuard("kafka", reliability.Config{Failures: 2, OpenFor: time.Minute, Successes: 1}, slog.New(slog.DiscardHandler), nil)
+		s.ask = guard.Try
+		stop := s.starts()
+		s.lag("orders", 0, 7)
+		s.lag("users", 1, 5)
+		s.set(func() {
+			delete(s.ends, connector.Partition{Topic: "orders"})
+			s.err = classify.Mark(errors.New("bounds of orders-0: no leader"), classify.Transient)
+		})
+		for range 5 {
+			s.next()
+		}
+		if l := s.report().Lag; guard.Status().Open || l.PartitionLags["users-1"] != 5 || l.Error != s.err.Error() {
+			t.Errorf("one leader is missing: %+v, %+v", guard.Status(), l)
+		}
+		s.set(func() { clear(s.ends) })
+		for range 5 {
+			s.next()
+		}
+		if !guard.Status().Open {
+			t.Errorf("nobody answers: %+v", guard.Status())
+		}
+		stop()
+	})
+}
+
 // TestFreshnessOfAPartition: what knows how old the oldest record is, and that nobody may.
 func TestFreshnessOfAPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -424,7 +457,10 @@ func TestFreshnessOfAPartition(t *testing.T) {
 		}{
 			{"nothing unread", connector.ClaimStatus{Partition: p, Position: 5, End: 5, Oldest: time.Now().Add(-time.Minute)}, "0"},
 			{"read and on its way", connector.ClaimStatus{Partition: p, Position: 5, End: 9, Oldest: time.Now().Add(-time.Minute)}, "60"},
-			{"unread, and looked at", connector.ClaimStatus{Partition: p, Position: 5, End: 9}, "3600"},
+			{"unread, and looked at", connector.ClaimStatus{Partition: p, Position: 5, End: 9, Consumed: 5}, "3600"},
+			{"a part was read, and is no row", connector.ClaimStatus{Partition: p, Position: 5, End: 9, Consumed: 8}, "3600"},
+			{"all was read, and nothing of it will be a row", connector.ClaimStatus{Partition: p, Position: 5, End: 9, Consumed: 9}, "0"},
+			{"so it was, before it was held", connector.ClaimStatus{Partition: p, Position: 5, End: 9, Consumed: 9, Hold: &connector.Hold{}}, "3600"},
 			{"looked at elsewhere", connector.ClaimStatus{Partition: p, Position: 6, End: 9}, "nil"},
 			{"never looked at", connector.ClaimStatus{Partition: connector.Partition{Topic: "other"}, Position: 5, End: 9}, "nil"},
 		} {

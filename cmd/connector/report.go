@@ -119,6 +119,9 @@ func (s *system) partition(c connector.ClaimStatus, found *lagFindings) health.P
 		oldest = s.losses.timeOf(c.Partition, c.Position)
 	}
 	lag, known := p.Lag()
+	if c.Hold == nil && c.Oldest.IsZero() && c.Consumed >= p.End { // all was read, and nothing of it waits to be a row
+		lag = 0
+	}
 	p.Freshness = health.Freshness(time.Now(), lag, known, oldest)
 	return p
 }
