@@ -100,7 +100,7 @@ func (r *reader) end(c *claim) {
 		c.owed = c.oldest()
 	}
 	c.from, c.next = c.position, c.position // nothing of the batch that fills is its any more
-	c.trail, c.flights = &trail{}, nil
+	c.trail, c.flights = &trail{began: time.Now()}, nil
 }
 
 // stand holds a claim. Its part of the batch that fills stays good: it ends before the place of the hold.

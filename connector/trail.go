@@ -8,6 +8,7 @@ import (
 // A trail is how far the records of one session of a claim have come. The lane of the claim writes it, block by block, the
 // reader looks at it for the status. A trail ends with its session; nobody looks at it afterwards.
 type trail struct {
+	began   time.Time
 	decoded atomic.Int64 // next offset behind the blocks that the lane has done
 	// bad is one more than the offset of a record that no letter can stand for: nothing from it on will be a row. 0 if there
 	// is none.
@@ -18,7 +19,7 @@ type trail struct {
 
 // uncommitted is records that wait for a commit: those that are rows, or bad. Zeroes if there are none.
 type uncommitted struct {
-	since  atomic.Int64 // when the first of them was handed over, in nanoseconds
+	since  atomic.Int64 // when the first of them was handed over, in nanoseconds from began, by the clock that nobody sets
 	oldest atomic.Int64 // the least timestamp of them, in milliseconds
 }
 
@@ -35,7 +36,7 @@ func (t *trail) done(b *block, next int64, some bool) (first bool) {
 	if some {
 		since := t.open.since.Load()
 		if first = since == 0; first {
-			since = b.since.UnixNano()
+			since = max(b.since.Sub(t.began).Nanoseconds(), 1)
 		}
 		t.open.set(since, older(t.open.oldest.Load(), b.oldest))
 	}
@@ -59,7 +60,7 @@ func (t *trail) settled() { t.cut.clear() }
 func (t *trail) since() (at time.Time) {
 	open := t.open.since.Load() // in this order: a cut takes it over
 	if since := older(t.cut.since.Load(), open); since > 0 {
-		at = time.Unix(0, since)
+		at = t.began.Add(time.Duration(since))
 	}
 	return at
 }

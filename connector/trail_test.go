@@ -93,6 +93,9 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	want("two blocks queued", 10, 300, false)
 	decode()
 	want("one of them", 12, 300, true)
+	if since := published.Claims[0].Waiting; since.Round(0) == since {
+		t.Error("nothing but the wall clock says since when rows wait: one that is set, or a machine that slept, makes them overdue")
+	}
 	decode()
 	want("both, and what no reader sees", 14, 300, true)
 
