@@ -87,7 +87,7 @@ func Findings(m Member) (all []health.MemberFinding) {
 	if m.Status == Running && m.Age <= Missing && idle > Idling {
 		switch long := idle.Round(time.Second); {
 		case m.Lag > 0:
-			found(health.LevelWarning, "no record for %s with a lag of %d: it may be stuck", long, m.Lag)
+			found(health.LevelWarning, "no record for %s with a lag of %d: it may be stuck or held", long, m.Lag)
 		case m.Lag == 0:
 			found(health.LevelWarning, "no record for %s without a lag: it is idle", long)
 		default:

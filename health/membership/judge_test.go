@@ -44,7 +44,7 @@ func TestFindings(t *testing.T) {
 		"missing":                    {running("a", aged(61*time.Second)), []finding{{critical, "no heartbeat for 1m1s"}}},
 		"missing and idle is one":    {running("a", aged(time.Hour)), []finding{{critical, "no heartbeat for 1h0m0s"}}},
 		"five minutes":               {running("a", idle(5*time.Minute, 9)), nil},
-		"stuck":                      {running("a", idle(5*time.Minute+time.Second, 9)), []finding{{warning, "no record for 5m1s with a lag of 9: it may be stuck"}}},
+		"stuck":                      {running("a", idle(5*time.Minute+time.Second, 9)), []finding{{warning, "no record for 5m1s with a lag of 9: it may be stuck or held"}}},
 		"idle":                       {running("a", idle(6*time.Minute, 0)), []finding{{warning, "no record for 6m0s without a lag: it is idle"}}},
 		"unknown lag":                {running("a", idle(6*time.Minute, -1)), []finding{{warning, "no record for 6m0s with an unknown lag: it may be idle or stuck"}}},
 		"never a record":             {running("a", idle(-1, 0)), []finding{{warning, "no record for 1h0m0s without a lag: it is idle"}}},
