@@ -283,6 +283,7 @@ func TestCheckSecurity(t *testing.T) {
 
 // TestCheckAdvertised: a broker that names an address at which nobody is.
 func TestCheckAdvertised(t *testing.T) {
+	t.Parallel()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)

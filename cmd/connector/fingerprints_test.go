@@ -91,6 +91,7 @@ func TestDuplicatesAreLeftOut(t *testing.T) {
 
 // TestARunningMemberForgets: it hears of a reset by itself.
 func TestARunningMemberForgets(t *testing.T) {
+	t.Parallel()
 	l := newLake(t, lakeOfTwins)
 	now := time.Now().Truncate(time.Second)
 	for _, topic := range []string{"orders", "users", "plain"} {

@@ -139,6 +139,7 @@ func TestMembersCommand(t *testing.T) {
 // TestMemberRegisters: a running member is registered, with what it does, until it ends; while the store is away records
 // go on.
 func TestMemberRegisters(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t)
 	l := newRegisteringLake(t, server.Addr())
 	logger, log := newLogged(t)

@@ -95,6 +95,7 @@ defaults: {schema: "n int", commit: {every: 100ms}, start: latest, bad_records: 
 // again. What is created under its name is another topic: its partitions hold, whether it has fewer records or more, and
 // the other topics go on.
 func TestTopicDeletedAndCreatedAnew(t *testing.T) {
+	t.Parallel()
 	for name, records := range map[string]int{"fewer records": 2, "more records": 9} {
 		t.Run(name, func(t *testing.T) {
 			l := newLake(t, `topics: {orders: {table: all}, rest: {pattern: '.+', deny: []}, users: {table: all}}`)
