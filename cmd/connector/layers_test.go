@@ -34,7 +34,7 @@ var layers = map[string][]string{
 	"connector/kafka/recordbatch": {"connector", "classify"},
 	"idempotency/postgres":        {"connector", "classify", "idempotency", "reliability"},
 	"sink/delta": {
-		"connector", "classify", "reliability", "idempotency",
+		"connector", "classify", "reliability", "reliability/pulse", "idempotency",
 		"sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/delta/schema", "sink/offer",
 	},
 	"sink/delta/datafile":              {"connector", "reliability/pulse"},

@@ -77,3 +77,51 @@ func TestALoopThatStages(t *testing.T) {
 		t.Errorf("after Rehearse: %+v, before %+v", now, before)
 	}
 }
+
+// slow is a store that looks at a loop while the bytes of an object are on their way.
+type slow struct {
+	objstore.Store
+	loops *pulse.Loops
+	reads *[]pulse.State
+}
+
+func (s slow) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	body, err := s.Store.Get(ctx, key, off, n)
+	return &slowBody{body, s}, err
+}
+
+type slowBody struct {
+	io.ReadCloser
+	of slow
+}
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	if now := b.of.loops.States(); len(now) > 0 {
+		*b.of.reads = append(*b.of.reads, now[0])
+	}
+	return b.ReadCloser.Read(p)
+}
+
+// TestALoopThatReads waits for each byte of an object: a store may take minutes for a large one.
+func TestALoopThatReads(t *testing.T) {
+	var loops pulse.Loops
+	var reads []pulse.State
+	store := slow{objstore.NewMem(), &loops, &reads}
+	load(t, open(t, store)) // which makes it
+	loop := loops.Begin("writer")
+	loop.Work()
+	if _, err := open(t, store).Load(pulse.With(t.Context(), loop)); err != nil {
+		t.Fatal(err)
+	}
+	if len(reads) == 0 {
+		t.Fatal("nothing was read")
+	}
+	for i, r := range reads {
+		if !r.Waiting {
+			t.Errorf("read %d: %+v", i, r)
+		}
+	}
+	if now := loops.States()[0]; now.Waiting {
+		t.Errorf("behind it: %+v", now)
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	"sluice/classify"
 	"sluice/reliability"
+	"sluice/reliability/pulse"
 	"sluice/sink/delta/objstore"
 )
 
@@ -112,7 +113,7 @@ type body struct {
 
 func (b *body) Read(p []byte) (int, error) {
 	if b.err == nil {
-		n, err := b.took(b.part.Read(p))
+		n, err := b.took(b.wait(p))
 		if err == nil || errors.Is(err, io.EOF) {
 			return n, err
 		}
@@ -145,6 +146,15 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	b.err = nil
 	return n, end
+}
+
+// wait reads what comes next. That is a wait for the store, as all requests behind a guard are: an object may come for
+// minutes.
+func (b *body) wait(p []byte) (int, error) {
+	loop := pulse.Of(b.ctx)
+	loop.Wait()
+	defer loop.Done()
+	return b.part.Read(p)
 }
 
 func (b *body) took(n int, err error) (int, error) {
