@@ -104,7 +104,7 @@ func printMembers(out io.Writer, h health.Members) error {
 		if m.Lag != nil {
 			lag = fmt.Sprint(*m.Lag)
 		}
-		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%.0fs ago\t%s\t%s\n", plain(m.ID), m.Status, active, m.Seconds, last, lag)
+		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%.0fs ago\t%s\t%s\n", plain(m.ID), plain(m.Status), active, m.Seconds, last, lag)
 	}
 	if err := tw.Flush(); err != nil {
 		return err

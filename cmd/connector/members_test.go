@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"net"
 	"os"
@@ -228,4 +229,14 @@ func TestLookAtWork(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestMembersDoNotSteerTerminals: whoever writes into the database of registrations can write any status.
+func TestMembersDoNotSteerTerminals(t *testing.T) {
+	var out bytes.Buffer
+	h := health.Members{Members: []health.Member{{ID: "a\x1b[2J", Status: "RUN\x1b[2J"}}, Reason: "\x1b[2J"}
+	h.Findings = []health.MemberFinding{{ID: "\x1b[2J", Severity: health.LevelWarning, Finding: "is odd"}}
+	if err := printMembers(&out, h); err != nil || strings.Contains(out.String(), "\x1b") || !strings.Contains(out.String(), `"RUN\x1b[2J"`) {
+		t.Errorf("%v: %q", err, &out)
+	}
 }
