@@ -638,6 +638,20 @@ var list = []mutant{
 		pkg:  "./test/story", test: "TestNoOutageStopsALoop",
 	},
 	{
+		name: "a store that takes its time for the bytes of a file stalls its loop",
+		file: "sink/delta/retried.go",
+		old:  "b.took(b.wait(p))",
+		new:  "b.took(b.part.Read(p))",
+		pkg:  "./sink/delta", test: "TestALoopThatReads",
+	},
+	{
+		name: "one leader that is missing opens the breaker before Kafka",
+		file: "cmd/connector/lagwatch.go",
+		old:  "if len(ends) > 0 {",
+		new:  "if len(ends) > 1<<30 {",
+		pkg:  "./cmd/connector", test: "TestAPartitionWithoutALeaderIsNoOutageOfKafka",
+	},
+	{
 		name: "a lane that decodes one block for ever is well",
 		file: "connector/lane.go",
 		old:  "\t\t\tloop.Work()\n",
