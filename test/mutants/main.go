@@ -2,7 +2,7 @@
 //
 //	go run ./test/mutants [-run REGEXP]
 //
-// The list is in list.go. Everything happens in a temporary copy of the tree. Each test runs once on the code as it is,
+// The list is in list.go and the files beside it. Everything happens in a temporary copy of the tree. Each test runs once on the code as it is,
 // where it must pass, and then on each of its mutants, where it must fail by itself: a mutant that does not compile, or a
 // place that is not found, is an error of the list.
 package main

@@ -1,0 +1,171 @@
+package main
+
+// ofHealth are the rules of what a member says about itself and others.
+var ofHealth = []mutant{
+	// Lag.
+	{
+		name: "an equal lag is a rise",
+		file: "health/monitor.go",
+		old:  "h.window[i].lag > h.window[i-1].lag; i--", new: "h.window[i].lag >= h.window[i-1].lag; i--",
+		pkg: "./health", test: "^TestLagHistories$",
+	},
+	{
+		name: "a batch that fills is a lag",
+		file: "health/monitor.go",
+		old:  "\tif !overdue {", new: "\tif !overdue && s.Waiting.IsZero() {",
+		pkg: "./health", test: "^TestLagHistories$",
+	},
+	{
+		name: "a partition that is paused is stuck",
+		file: "health/monitor.go",
+		old:  "case s.Hold != \"\":\n\t\th.window, h.lag.Verdict = nil, VerdictHeld", new: "case s.Hold == \"x\":",
+		pkg: "./health", test: "^TestLagHistories$",
+	},
+	{
+		name: "what was known of a partition survives its revocation",
+		file: "cmd/connector/lagwatch.go",
+		old:  "since time.Time\n\t\t}{c.Partition, c.Since},", new: "since time.Time\n\t\t}{},",
+		pkg: "./cmd/connector", test: "^TestLagOfAClaimThatCameBack$",
+	},
+
+	// Registrations.
+	{
+		name: "a table of another program is taken for ours",
+		file: "health/membership/postgres/migrate.go",
+		old:  "\tif f.version > 0 {\n\t\twant = first", new: "\tif f.version >= 0 {\n\t\twant = first",
+		pkg: "./health/membership/postgres", test: "^TestForeign$",
+	},
+	{
+		name: "members are missed because their store is down",
+		file: "health/membership/metrics.go",
+		old:  "known := s.unknown(last) == \"\"", new: "known := !last.at.IsZero()",
+		pkg: "./health/membership", test: "^TestStoreDown$",
+	},
+	{
+		name: "the end waits for a store of registrations that is down",
+		file: "health/membership/keeper.go",
+		old:  "timeout = hopeless", new: "timeout = time.Minute",
+		pkg: "./health/membership", test: "^TestEnd$",
+	},
+	{
+		name: "who leaves one group is gone from another",
+		file: "health/membership/redis/leave.lua",
+		old:  "if redis.call('ZREM', KEYS[2], ARGV[1]) == 1 then redis.call('DEL', KEYS[1]) end", new: "redis.call('ZREM', KEYS[2], ARGV[1]) redis.call('DEL', KEYS[1])",
+		pkg: "./health/membership/redis", test: "^TestStore$",
+	},
+
+	// The number of letters that stand.
+	{
+		name: "a letter whose record has a row counts",
+		file: "health/lettercount/tally.go",
+		old:  "if offset < at && !is {", new: "if offset < at {",
+		pkg: "./health/lettercount", test: "^TestTally$",
+	},
+	{
+		name: "letters that a position was set back over are not judged anew",
+		file: "health/lettercount/tally.go",
+		old:  "s.again(max(to, 0))", new: "s.again(max(to, s.judged))",
+		pkg: "./health/lettercount", test: "^TestTally$",
+	},
+	{
+		name: "a position that went back and forth between two looks is not seen",
+		file: "sink/delta/follow.go",
+		old:  "ok && a.Version < before.Version {", new: "ok && a.Version < before.Version-1000 {",
+		pkg: "./sink/delta", test: "^TestFollower$",
+	},
+	{
+		name: "letters that cannot be counted now are none",
+		file: "cmd/connector/letterwatch.go",
+		old:  "if o.failures[topic] == nil {\n\t\t\tcounted", new: "if o.failures[topic] == nil || len(counts) == 0 {\n\t\t\tcounted",
+		pkg: "./cmd/connector", test: "^TestUnresolvedLettersThatCannotBeCounted$",
+	},
+
+	// What a member says of itself.
+	{
+		name: "a component that is down leaves the whole well",
+		file: "health/status.go",
+		old:  "case Degraded, Down:\n\t\t\treturn Degraded", new: "case Degraded:\n\t\t\treturn Degraded\n\t\tcase Down:",
+		pkg: "./health", test: "^TestStatusesAgree$",
+	},
+	{
+		name: "health answers 200 whatever it says",
+		file: "health/ops/report.go",
+		old:  "s.write(w, r, code(sum.Ready), a)", new: "s.write(w, r, http.StatusOK, a)",
+		pkg: "./health/ops", test: "^TestAnswers$",
+	},
+	{
+		name: "an address is told with its password",
+		file: "health/ops/text.go",
+		old:  "text = userinfo.ReplaceAllString(text, \"://***@\")", new: "_ = userinfo",
+		pkg: "./health/ops", test: "^TestNothingSecretIsTold$",
+	},
+	{
+		name: "what was paused as a whole is to be resumed in parts",
+		file: "cmd/connector/report_parts.go",
+		old:  "if reason != connector.ReasonPaused {", new: "if reason != \"\" {",
+		pkg: "./cmd/connector", test: "^TestCommandOfAPause$",
+	},
+
+	// What tells operators.
+	{
+		name: "the clock of data loss is lost while Kafka is down",
+		file: "cmd/connector/dataloss.go",
+		old:  "case failure != nil:\n\t\treturn w.before(c.Partition)", new: "case failure != nil:\n\t\treturn deadline{}, false",
+		pkg: "./cmd/connector", test: "^TestSecondsToDataLoss$",
+	},
+	{
+		name: "an alert waits for a metric that nobody has",
+		file: "connector/metrics.go",
+		old:  `"sluice_paused_total"`, new: `"sluice_pauses_total"`,
+		pkg: "./cmd/connector", test: "^TestAlerts$",
+	},
+	{
+		name: "time in which the process did not run stalls its loops",
+		file: "health/liveness/watch.go",
+		old:  "min(max(now.Sub(w.looked), 0), missed)",
+		new:  "max(now.Sub(w.looked), 0)",
+		pkg:  "./health/liveness", test: "TestAPause",
+	},
+	{
+		name: "a commit that the store does not answer stalls its loop",
+		file: "connector/outside.go",
+		old:  "err = outside(ctx, func() error { s, err = t.Table.Commit(ctx, c, pre); return err })",
+		new:  "s, err = t.Table.Commit(ctx, c, pre)",
+		pkg:  "./test/story", test: "TestNoOutageStopsALoop",
+	},
+	{
+		name: "a store that takes its time for the bytes of a file stalls its loop",
+		file: "sink/delta/retried.go",
+		old:  "b.took(b.wait(p))",
+		new:  "b.took(b.part.Read(p))",
+		pkg:  "./sink/delta", test: "TestALoopThatReads",
+	},
+	{
+		name: "one leader that is missing opens the breaker before Kafka",
+		file: "cmd/connector/lagwatch.go",
+		old:  "if len(ends) > 0 {",
+		new:  "if len(ends) > 1<<30 {",
+		pkg:  "./cmd/connector", test: "TestAPartitionWithoutALeaderIsNoOutageOfKafka",
+	},
+	{
+		name: "a lane that decodes one block for ever is well",
+		file: "connector/lane.go",
+		old:  "\t\t\tloop.Work()\n",
+		new:  "",
+		pkg:  "./test/story", test: "TestALoopThatStandsStill",
+	},
+	{
+		name: "a clock that was set back keeps a dead process alive",
+		file: "health/liveness/file.go",
+		old:  "case age < -Stale:",
+		new:  "case age < -time.Hour*24*365:",
+		pkg:  "./health/liveness", test: "TestAge",
+	},
+	{
+		name: "what goroutines were called with is written down",
+		file: "health/liveness/dump.go",
+		old:  "line = withoutArguments(bytes.TrimSuffix(line, []byte{'\\n'}))",
+		new:  "line = bytes.TrimSuffix(line, []byte{'\\n'})",
+		pkg:  "./health/liveness", test: "TestGoroutinesHoldNoValues",
+	},
+}

@@ -1,0 +1,151 @@
+package main
+
+// ofLetters are the rules of records that cannot become rows, or must not.
+var ofLetters = []mutant{
+	// Dead letters.
+	{
+		name: "an error of a dependency whose breaker is open makes a letter",
+		file: "connector/candidate.go",
+		old:  "classify.Of(err) == classify.Poison", new: "classify.Of(err) <= classify.Poison",
+		pkg: "./connector", test: "^TestOnlyPoisonBecomesALetter$",
+	},
+	{
+		name: "a 403 makes a letter",
+		file: "connector/candidate.go",
+		old:  "classify.Of(err) == classify.Poison", new: "classify.Of(err) == classify.Poison || classify.Of(err) == classify.Fatal",
+		pkg: "./connector", test: "^TestOnlyPoisonBecomesALetter$",
+	},
+	{
+		name: "a commit passes what has no letter yet",
+		file: "connector/commit.go",
+		old:  "if err := w.letters.Write(ctx, p.Letters); err != nil {",
+		new:  "late := p.Letters\n\t\tgo func() { _ = w.letters.Write(ctx, late) }()\n\t\tif err := ctx.Err(); err != nil {",
+		pkg:  "./test/story", test: "^TestSchedulesWithLetters$",
+	},
+	{
+		name: "a letter is not awaited: any answer settles it",
+		file: "connector/kafka/deadletters.go",
+		old:  "if answers[i].err == 0 {", new: "if answers[i].err > -100 {",
+		pkg: "./connector/kafka", test: "^TestLettersCodes$",
+	},
+	{
+		name: "a letter is awaited from its leader alone",
+		file: "connector/kafka/produce.go",
+		old:  "const allReplicas int16 = -1", new: "const allReplicas int16 = 1",
+		pkg: "./connector/kafka", test: "^TestLettersAreSentInParts$",
+	},
+	{
+		name: "a letter of a record that cannot be told from its headers",
+		file: "reliability/deadletter/record.go",
+		old:  "i := len(r.Headers) - 1\n\tfor i >= 0 && r.Headers[i].Key != versionHeader {\n\t\ti--\n\t}", new: "i := 0\n\tfor i < len(r.Headers) && r.Headers[i].Key != versionHeader {\n\t\ti++\n\t}\n\tif i == len(r.Headers) {\n\t\ti = -1\n\t}",
+		pkg: "./reliability/deadletter", test: "^TestLetterOfALetter$",
+	},
+	{
+		name: "a letter of a lost or fenced session",
+		file: "connector/letters.go",
+		old:  "return ok && span.Session == c.Session && c.Offset < span.Next", new: "return ok && c.Offset < span.Next",
+		pkg: "./connector", test: "^TestDecideLetters$",
+	},
+	{
+		name: "a flood is judged after its letters",
+		file: "connector/decide.go",
+		old:  "for _, h := range holds {\n\t\t\tp.hold(h)", new: "for _, h := range holds {\n\t\t\tp.Holds = append(p.Holds, h)",
+		pkg: "./connector", test: "^TestFloods$",
+	},
+	{
+		name: "a run spans a bad record",
+		file: "connector/lane.go",
+		old:  "n > 0 && !o.apart && o.runs", new: "n > 0 && o.runs",
+		pkg: "./test/story", test: "^TestAFloodStopsInTheMiddle$",
+	},
+	{
+		name: "a letter shares the memory of what was fetched",
+		file: "connector/candidate.go",
+		old:  "c.Record, c.held = r.clone(), weight(r)", new: "shared := *r\n\t\tc.Record, c.held = &shared, weight(r)",
+		pkg: "./test/story", test: "^TestLettersInLittleMemory$",
+	},
+	{
+		name: "bad records do not count as memory",
+		file: "connector/lane.go",
+		old:  "held := o.sealedHeld + o.letters\n", new: "held := o.sealedHeld\n",
+		pkg: "./test/story", test: "^TestLettersInLittleMemory$",
+	},
+
+	// Duplicates that producers make.
+	{
+		name: "fingerprints are remembered before the commit",
+		file: "connector/commit.go",
+		old:  "\tp.Commit.Staged = staged\n", new: "\tp.Commit.Staged = staged\n\tw.remember(ctx, p)\n",
+		pkg: "./connector", test: "^TestFingerprintsAreRememberedBehindTheCommit$",
+	},
+	{
+		name: "a window that ends before the position is taken for whole",
+		file: "connector/recall.go",
+		old:  "\t\tif through == position {", new: "\t\tif through == position || through > 0 {",
+		pkg: "./test/story", test: "^TestSchedulesOfDuplicates$",
+	},
+
+	// Dead letters, behind their topic.
+	{
+		name: "a flood is allowed for ever",
+		file: "sink/opslog/state.go",
+		old:  "return ok && now.Before(a.Until)", new: "return ok && (now.Before(a.Until) || a.Seq > 0)",
+		pkg: "./sink/opslog", test: "^TestFloodAllowancesEnd$",
+	},
+	{
+		name: "a letter whose record has a row stands",
+		file: "cmd/connector/deadletters_state.go",
+		old:  "l.state = letterVoid", new: "l.state = letterUnresolved",
+		pkg: "./cmd/connector", test: "^TestDeadLettersList$",
+	},
+	{
+		name: "a letter table keeps the text of a value and not its bytes",
+		file: "connector/decode/letter.go",
+		old:  "if utf8.Valid(b) {", new: "if utf8.Valid(b) || len(b) > 0 {",
+		pkg: "./connector/decode", test: "^TestLettersKeepEverything$",
+	},
+	{
+		name: "a record of a dead-letter topic without a value is passed over",
+		file: "connector/lane.go",
+		old:  "r.Value == nil && !b.table.nulls", new: "r.Value == nil",
+		pkg: "./cmd/connector", test: "^TestLetterTables$",
+	},
+
+	// Failures of our own work, and look-ups.
+	{
+		name: "records that fail together are isolated",
+		file: "connector/isolate.go",
+		old:  "isLocal(stopped) {\n\t\t\treturn nil, nil", new: "isLocal(stopped) {\n\t\t\tstopped = nil",
+		pkg: "./test/story", test: "^TestOnlyWithOthers$",
+	},
+	{
+		name: "everything fails, and all of it is isolated",
+		file: "connector/isolate.go",
+		old:  "} else if !w.trouble.encoded || len(s.found) > 1 {", new: "} else if w.hurry {",
+		pkg: "./test/story", test: "^TestNobodyAtFault$",
+	},
+	{
+		name: "rows that stood beside a failure of the decoder are committed",
+		file: "connector/write.go",
+		old:  "if _, err := cut.failedAt(); err != nil {", new: "if _, err := cut.failedAt(); err != nil && w.hurry {",
+		pkg: "./test/story", test: "^TestARecordAtFaultIsIsolated$",
+	},
+	{
+		name: "records pass one that waits for a look-up",
+		file: "connector/reader.go",
+		old:  "if c.asking != nil {\n\t\treturn false", new: "if c.asking != nil && r.draining {\n\t\treturn false",
+		pkg: "./test/story", test: "^TestALookupComesBeforeTheLane$",
+	},
+	{
+		name: "an outage is counted as an attempt for a record",
+		file: "connector/lookup.go",
+		old:  "\treturn errors.As(err, new(*HoldError))\n", new: "\treturn false\n",
+		pkg: "./test/story", test: "^TestTheRegistryIsDown$",
+	},
+	{
+		name: "a schedule of pauses is spread",
+		file: "reliability/recordretry.go",
+		old:  "return max(r.Schedule[n-1], 0)", new: "return Backoff{Initial: r.Schedule[n-1], Max: r.Schedule[n-1], Jitter: 0.25}.Pause(1)",
+		pkg: "./reliability", test: "^TestWorkers$",
+	},
+}

@@ -1,0 +1,361 @@
+package main
+
+// ofRecords are the rules of the way of a record into its table.
+var ofRecords = []mutant{
+	// The compare-and-set of positions.
+	{
+		name: "PRE does not compare positions",
+		file: "connector/decide.go",
+		old:  "if at != want {", new: "if at != want && at < 0 {",
+		pkg: "./connector", test: "^TestPRE$",
+	},
+	{
+		name: "PRE is judged on the first prefix only",
+		file: "sink/delta/commit.go",
+		old:  "if err := pre(t.head.snapshot); err != nil {", new: "if err := pre(t.head.snapshot); err != nil && losses == 0 {",
+		pkg: "./sink/delta", test: "^TestLostRace$",
+	},
+	{
+		name: "a START ignores the topic's history",
+		file: "connector/decide.go",
+		old:  "len(past) > 0 {\n\t\t\treturn classify.Mark(", new: "len(past) > 1000 {\n\t\t\treturn classify.Mark(",
+		pkg: "./connector", test: "^TestPRE$",
+	},
+	{
+		name: "the table's mark is not looked at before a commit",
+		file: "connector/decide.go",
+		old:  "detail != \"\" && !p.accepts {", new: "detail != \"\" && len(detail) < 0 {",
+		pkg: "./test/story", test: "^TestATableThatWasReplacedTakesNoRowsOfAnyClaim$",
+	},
+	{
+		name: "a position is known by the topic's name alone",
+		file: "idempotency/coordinates.go",
+		old:  "escape(p.Topic), p.TopicID.String(), strconv", new: "escape(p.Topic), TopicID{}.String(), strconv",
+		pkg: "./idempotency", test: ".",
+	},
+
+	// The outcome of a commit.
+	{
+		name: "a commit overwrites the version",
+		file: "sink/offer/offer.go",
+		old:  "bytes.NewReader(o.Body), objstore.IfAbsent)", new: "bytes.NewReader(o.Body), objstore.Replace)",
+		pkg: "./sink/delta", test: "^TestLostRace$",
+	},
+	{
+		name: "an existing version is always another's",
+		file: "sink/offer/offer.go",
+		old:  "case mine:\n\t\treturn true, nil", new: "case mine:\n\t\treturn false, nil",
+		pkg: "./sink/delta", test: "^TestOutcomes$",
+	},
+	{
+		name: "412 as success: an existing version is always ours",
+		file: "sink/offer/offer.go",
+		old:  "case mine:", new: "case mine, err == nil:",
+		pkg: "./sink/delta", test: "^TestLostRace$",
+	},
+	{
+		name: "the next version while the outcome is unknown",
+		file: "sink/offer/offer.go",
+		old:  "return false, o.stillOpen(put)\n\tcase err != nil:", new: "return false, nil\n\tcase err != nil:",
+		pkg: "./sink/delta", test: "^TestOutcomes$",
+	},
+	{
+		name: "a new id for a version that is not there yet",
+		file: "sink/delta/offer.go",
+		old:  "return id == p.txnID, err",
+		new:  "if errors.Is(err, objstore.ErrNotFound) {\n\t\t\t\tp.txnID += \"-again\"\n\t\t\t}\n\t\t\treturn id == p.txnID, err",
+		pkg:  "./sink/delta", test: "^TestOutcomes$",
+	},
+	{
+		name: "a commit on a snapshot of any age",
+		file: "sink/offer/offer.go",
+		old:  "return mono < maxAge && wall < maxAge && wall > -time.Second", new: "return mono <= mono+maxAge && wall <= wall+maxAge",
+		pkg: "./sink/delta", test: "^Test(OldSnapshot|SleptPastCleanup)$",
+	},
+	{
+		name: "files of an undecided commit are deleted",
+		file: "sink/delta/stage.go",
+		old:  "case f.mayBeNamed:", new: "case f.mayBeNamed && f.discarded:",
+		pkg: "./sink/delta", test: "^TestOldSnapshot$",
+	},
+
+	// What becomes of a batch.
+	{
+		name: "rows of a lost or fenced session are committed",
+		file: "connector/decide.go",
+		old:  "return ok && span.Session == r.Session && r.First < span.Next", new: "return ok && r.First < span.Next",
+		pkg: "./connector", test: "^TestDecide$",
+	},
+	{
+		name: "a hold keeps the batch behind it",
+		file: "connector/claim.go",
+		old:  "c.session = r.sessions\n", new: "if c.session == 0 {\n\t\tc.session = r.sessions\n\t}\n",
+		pkg: "./test/story", test: "^TestWhatWasReadBehindAHoldIsNotKept$",
+	},
+	{
+		name: "what waits for a lane is consumed",
+		file: "connector/trail.go",
+		old:  "if c.land(); len(c.flights) > 0 {", new: "if c.land(); len(c.flights) > flights {",
+		pkg: "./connector", test: "^TestWhatWaitsForALaneIsNotConsumed$",
+	},
+	{
+		name: "rows that are in the table are waited for",
+		file: "connector/trail.go",
+		old:  "func (t *trail) settled() { t.cut.clear() }", new: "func (t *trail) settled() {}",
+		pkg: "./test/story", test: "^TestTheStatusOfABatch$",
+	},
+	{
+		name: "a bad record is skipped",
+		file: "connector/decide.go",
+		old:  "span.Next = h.Offset\n", new: "span.Next = h.Offset + 1\n",
+		pkg: "./connector", test: "^TestDecide$",
+	},
+
+	// Where a claim begins.
+	{
+		name: "the group's offset goes before the table's position",
+		file: "connector/resume.go",
+		old:  "ok && o.Next == next && epoch < 0 {\n\t\t\t\tepoch = o.Epoch", new: "ok {\n\t\t\t\tnext, epoch = o.Next, o.Epoch",
+		pkg: "./test/story", test: "^TestGroupOffsetsFollowTheTableAndAreMended$",
+	},
+	{
+		name: "group offsets are written before the commit",
+		file: "connector/reader.go",
+		old:  "c.next, c.epoch = last+1, f.Epoch\n",
+		new:  "c.next, c.epoch = last+1, f.Epoch\n\tr.offsets.note(c.Partition, GroupOffset{c.next, c.epoch}, \"\")\n",
+		pkg:  "./test/story", test: "^TestSchedules$",
+	},
+	{
+		name: "a position is told to the group when its batch is cut",
+		file: "connector/cut.go",
+		old:  "\t\t\tc.from = c.next\n",
+		new:  "\t\t\tc.from = c.next\n\t\t\tr.offsets.note(p, GroupOffset{c.next, c.epoch}, \"\")\n",
+		pkg:  "./test/story", test: "^TestSchedulesWithLetters$",
+	},
+	{
+		name: "what retention deleted is skipped",
+		file: "connector/resume.go",
+		old:  "b, there := bounds[pos.Partition]\n",
+		new:  "b, there := bounds[pos.Partition]\n\t\t\tpos.Next = max(pos.Next, b.LogStart)\n",
+		pkg:  "./test/story", test: "^TestPositionsOutsideTheLogHoldAndOthersGoOn$",
+	},
+
+	// What a reader of committed records sees.
+	{
+		name: "checksums are not looked at",
+		file: "connector/kafka/recordbatch/recordbatch.go",
+		old:  "castagnoli) != h.crc {", new: "castagnoli) != h.crc && h.crc == 0 {",
+		pkg: "./connector/kafka/recordbatch", test: "^TestRefusals$",
+	},
+	{
+		name: "records of aborted transactions are delivered",
+		file: "connector/kafka/recordbatch/recordbatch.go",
+		old:  "case h.last < b.Next, dead && h.attrs&attrTxn != 0:", new: "case h.last < b.Next:",
+		pkg: "./connector/kafka/recordbatch", test: "^TestOracle$",
+	},
+	{
+		name: "a topic that was created again is read on by its name",
+		file: "connector/kafka/fetch.go",
+		old:  "return c.compareTopics(ctx, req, f)", new: "return nil",
+		pkg: "./connector/kafka", test: "^TestLogByNameRecreatedUnseen$",
+	},
+	{
+		name: "an old broker's word is taken for a log that was truncated",
+		file: "connector/kafka/fetcher.go",
+		old:  "case p.unchecked && p.err == 0 &&", new: "case false && p.unchecked && p.err == 0 &&",
+		pkg: "./connector/kafka", test: "^TestLogTruncatedUnseenByBroker$",
+	},
+	{
+		name: "growth of the log ends a hold of what it lost",
+		file: "connector/heard.go",
+		old:  "return f.at.Next != c.hold.Offset || f.at.Epoch >= 0", new: "return true",
+		pkg: "./test/story", test: "^TestAPositionBeyondTheLogIsNotMetByItsGrowth$",
+	},
+
+	// What operators decide.
+	{
+		name: "an operation of unknown outcome gives way",
+		file: "sink/offer/offer.go",
+		old:  "return false, o.stillOpen(put)\n\tcase err != nil:", new: "return false, nil\n\tcase err != nil:",
+		pkg: "./sink/opslog", test: "^TestRaces$",
+	},
+	{
+		name: "an operation is put behind an old look",
+		file: "sink/offer/offer.go",
+		old:  "if Young(o.Checked, time.Now()) {", new: "if !o.Checked.IsZero() {",
+		pkg: "./sink/opslog", test: "^TestAWriterThatWokeUp$",
+	},
+	{
+		name: "the chain of operations is not checked",
+		file: "sink/opslog/chain.go",
+		old:  "case e.Prev != head.Hash:", new: "case e.Prev == e.hash:",
+		pkg: "./sink/opslog", test: "^TestWhatWasWrittenAnewIsFound$",
+	},
+	{
+		name: "a broken operations log ends all pauses",
+		file: "sink/opslog/follow.go",
+		old:  "f.state = f.chain.state // what", new: "f.state = &State{} // what",
+		pkg: "./sink/opslog", test: "^TestTroubleIsNotNoPauses$",
+	},
+	{
+		name: "a claim assigned while it is paused is read",
+		file: "connector/heard.go",
+		old:  "r.pause(c, h)\n\t\treturn", new: "_ = h",
+		pkg: "./test/story", test: "^TestAClaimAssignedWhileItIsPausedIsNotRead$",
+	},
+	{
+		name: "reading begins before it is known what is paused",
+		file: "cmd/connector/operations.go",
+		old:  "case <-s.operations.Ready():", new: "case <-ctx.Done():\n\t\treturn nil\n\tcase <-s.operations.Ready():",
+		pkg: "./cmd/connector", test: "^TestAudit$",
+	},
+
+	// Topics that come and go.
+	{
+		name: "a topic that appeared begins at its end",
+		file: "connector/reader.go",
+		old:  "conf.Start = conf.Start.ofNew()", new: "_ = conf.Start.ofNew()",
+		pkg: "./test/story", test: "^TestATopicThatAppeared",
+	},
+	{
+		name: "a pattern stands for dead letters",
+		file: "cmd/connector/config_patterns.go",
+		old:  "p.matches.MatchString(topic) && !neverMatches(topic) &&", new: "p.matches.MatchString(topic) &&",
+		pkg: "./cmd/connector", test: "^TestRoute$",
+	},
+	{
+		name: "topics of one table need not agree on it",
+		file: "cmd/connector/config_tables.go",
+		old:  "if sameValue(ka[i], kb[i]) {", new: "if sameValue(ka[i], kb[i]) || true {",
+		pkg: "./cmd/connector", test: "^TestBadConfigs$",
+	},
+
+	// What fails.
+	{
+		name: "poison is counted by the breaker",
+		file: "reliability/guard.go",
+		old:  "return err == nil || g.answer(err) || classify.Of(err) != classify.Transient\n\t\t},", new: "return err == nil || g.answer(err)\n\t\t},",
+		pkg: "./reliability", test: "^TestPoisonNeverCounts$",
+	},
+	{
+		name: "jitter comes before the cap",
+		file: "reliability/backoff.go",
+		old:  "return max(0, d+time.Duration(spread))", new: "return max(0, min(d+time.Duration(spread), b.Max))",
+		pkg: "./reliability", test: "^TestBackoffIsSpreadAtTheCapToo$",
+	},
+	{
+		name: "a cancelled request counts as a success",
+		file: "reliability/guard.go",
+		old:  "return err != nil && classify.Of(err) == classify.Canceled }", new: "return err != nil && classify.Of(err) == classify.Canceled && err == nil }",
+		pkg: "./reliability", test: "^TestCancelledCallsDoNotCount$",
+	},
+
+	// The wire.
+	{
+		name: "certificates are not verified",
+		file: "connector/kafka/dial/open.go",
+		old:  "InsecureSkipVerify: t.InsecureSkipVerify,", new: "InsecureSkipVerify: true,",
+		pkg: "./connector/kafka/dial", test: "^TestCauses$",
+	},
+	{
+		name: "the server need not know the password",
+		file: "connector/kafka/dial/scram.go",
+		old:  "subtle.ConstantTimeCompare(shown, s.signature) != 1 {", new: "len(shown) == 1 {",
+		pkg: "./connector/kafka/dial", test: "^TestScram$",
+	},
+	{
+		name: "passwords are sent without TLS",
+		file: "connector/kafka/dial/dial.go",
+		old:  "&& !s.InsecurePlaintext {", new: "&& s.InsecurePlaintext {",
+		pkg: "./connector/kafka/dial", test: "^TestCheck$",
+	},
+	{
+		name: "refused credentials are tried again at once",
+		file: "connector/kafka/dial/dial.go",
+		old:  "time.Since(p.at) >= remember {", new: "time.Since(p.at) >= 0 {",
+		pkg: "./connector/kafka/dial", test: "^TestRemembered$",
+	},
+	{
+		name: "a half written file takes the good one out of force",
+		file: "connector/kafka/dial/files.go",
+		old:  "case p.apply == nil:\n\t\treturn err", new: "default:\n\t\treturn err",
+		pkg: "./connector/kafka/dial", test: "^TestRotation$",
+	},
+	{
+		name: "sessions end",
+		file: "connector/kafka/dial/conn.go",
+		old:  "return !c.renew.IsZero() &&", new: "return false && !c.renew.IsZero() &&",
+		pkg: "./connector/kafka", test: "^TestSessionsEnd$",
+	},
+
+	// What operators move, and tables that change under a member.
+	{
+		name: "an operator's move is not compared with what was shown",
+		file: "connector/move.go",
+		old:  "p.add(move.Partition, move.From, Span{", new: "p.add(move.Partition, s.Positions[move.Partition.AppID(m.Pipeline)], Span{",
+		pkg: "./test/story", test: "^TestMovesCompareWhatWasShown$",
+	},
+	{
+		name: "the group's offsets are read after the snapshot",
+		file: "connector/resume.go",
+		old:  "offsets, unanswered := w.groupOffsets(ctx, claims)\n\ts, err := w.table.Load(ctx)",
+		new:  "s, err := w.table.Load(ctx)\n\toffsets, unanswered := w.groupOffsets(ctx, claims)",
+		pkg:  "./test/story", test: "^TestGroupOffsetsAreReadBeforeTheSnapshot$",
+	},
+	{
+		name: "a log that was set back is gone on with",
+		file: "sink/delta/refresh.go",
+		old:  "if errors.Is(err, objstore.ErrNotFound) {\n\t\treturn false, nil\n\t}\n\tif err != nil {", new: "if errors.Is(err, objstore.ErrNotFound) {\n\t\treturn true, nil\n\t}\n\tif err != nil {",
+		pkg: "./sink/delta", test: "^TestAnOlderTableIsRestored$",
+	},
+	{
+		name: "a version that was written anew counts as the one before",
+		file: "sink/delta/refresh.go",
+		old:  "now.Size == t.head.stamp.Size && now.Modified.Equal(t.head.stamp.Modified), nil", new: "now.Size >= 0, nil",
+		pkg: "./sink/delta", test: "^TestAnOlderTableIsRestored$",
+	},
+	{
+		name: "a position is adopted from the last record instead of behind it",
+		file: "cmd/connector/offsets_adopt.go",
+		old:  "= version + 1", new: "= version + 0",
+		pkg: "./cmd/connector", test: "^TestOffsetsAdoptFromIngest$",
+	},
+
+	// Memory.
+	{
+		name: "a lane gives an answer back before it has decoded it",
+		file: "connector/lane.go",
+		old:  "\to := l.open[b.table]\n\tif o == nil {\n\t\to = &openChunk{stopped", new: "\tb.answer.leave()\n\tdefer b.answer.share()\n\to := l.open[b.table]\n\tif o == nil {\n\t\to = &openChunk{stopped",
+		pkg: "./test/story", test: "^TestSchedulesInLittleMemory$",
+	},
+	{
+		name: "answers of before a shedding are taken",
+		file: "connector/reader.go",
+		old:  " || c.ahead != f.From {", new: " {",
+		pkg: "./connector", test: "^TestAnswers$",
+	},
+	{
+		name: "a table that can take no more keeps what waits",
+		file: "connector/answer.go",
+		old:  "case short && c.state == reading &&", new: "case short && len(c.queue) < 0 &&",
+		pkg: "./test/story", test: "^TestAStoppedTableStarvesNobody$",
+	},
+	{
+		name: "a full batch pool cuts nothing",
+		file: "connector/cut.go",
+		old:  ", r.pressed == t:", new: ", r.pressed == t && r.draining:",
+		pkg: "./test/story", test: "^TestAFullPoolCuts$",
+	},
+	{
+		name: "a dropped cut keeps its memory",
+		file: "connector/write.go",
+		old:  "w.hold(open, cut).end()", new: "_ = cut",
+		pkg: "./connector", test: "^TestHoldings$",
+	},
+	{
+		name: "a batch is decompressed beyond the pool",
+		file: "connector/kafka/memory.go",
+		old:  "if n > l.Most(held) {\n\t\treturn nil, recordbatch.ErrNeverRoom", new: "if n > l.Most(held) {\n\t\treturn make([]byte, 0, n), nil",
+		pkg: "./connector/kafka", test: "^TestLogOversize$",
+	},
+}
