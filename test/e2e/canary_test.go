@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -40,9 +41,12 @@ func TestCanary(t *testing.T) {
 	if n, at := one.metric("sluice_canary_seconds_count"), one.metric("sluice_canary_last_success_timestamp_seconds"); n < 2 || at < float64(killed.Unix()) {
 		t.Errorf("%v canaries were timed, the last one was seen at %v", n, at)
 	}
-	one.lints()
 	end()
 	s.awaitRows(s.ledger.Len())
+	one.await("all partitions are its, and their lag is known", func(r report) bool {
+		return r.Ready && len(r.Partitions) == 4 && !slices.ContainsFunc(r.Partitions, func(p partitionReport) bool { return p.Lag == nil })
+	})
+	one.lints()
 	one.drain()
 	log := tablelog.Log{Store: s.bucket, Table: s.name + "/_sluice/" + s.name + "/canary"}
 	commits, err := log.Read(s.ctx)

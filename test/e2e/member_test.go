@@ -33,7 +33,7 @@ type report struct {
 		Offset    int64
 		Detail    string
 	}
-	Partitions []struct{ Partition int32 }
+	Partitions []partitionReport
 	Components map[string]struct{ Status, Reason string }
 	Canary     *struct {
 		Seen    *time.Time
@@ -41,6 +41,12 @@ type report struct {
 		Failing *time.Time `json:"failing_since"`
 		Error   string
 	}
+}
+
+// partitionReport is a partition in it. Lag is nil while nobody knows it.
+type partitionReport struct {
+	Partition int32
+	Lag       *int64
 }
 
 // get asks an endpoint, whatever the status of its answer.
