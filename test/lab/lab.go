@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -65,13 +66,25 @@ func Install(ctx context.Context, part string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// FreeAddr returns an address of 127.0.0.1 that nobody listens on now.
+// given are the addresses that this process was given by FreeAddr. The system gives a port again as soon as it is closed,
+// and a broker wants several before it listens on the first.
+var given sync.Map
+
+// FreeAddr returns an address of 127.0.0.1 that nobody listens on now, and another one each time.
 func FreeAddr() (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
+	for {
+		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", fmt.Errorf("find a free port: %w", err)
+		}
+		addr := l.Addr().String()
+		if err := l.Close(); err != nil {
+			return "", fmt.Errorf("find a free port: %w", err)
+		}
+		if _, twice := given.LoadOrStore(addr, true); !twice {
+			return addr, nil
+		}
 	}
-	return l.Addr().String(), l.Close()
 }
 
 // Until calls check every 50 ms until it says true. It ends with the error of check or of ctx.

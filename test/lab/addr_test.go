@@ -1,0 +1,22 @@
+package lab_test
+
+import (
+	"testing"
+
+	"sluice/test/lab"
+)
+
+// A broker is given several addresses before it listens on the first.
+func TestFreeAddr(t *testing.T) {
+	given := map[string]bool{}
+	for range 2000 {
+		addr, err := lab.FreeAddr()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if given[addr] {
+			t.Fatalf("%s was given twice", addr)
+		}
+		given[addr] = true
+	}
+}
