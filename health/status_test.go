@@ -135,3 +135,20 @@ func TestStatusesAgree(t *testing.T) {
 		}
 	})
 }
+
+// TestAComponentThatIsDown: nothing is degraded beside it, and the whole is.
+func TestAComponentThatIsDown(t *testing.T) {
+	r := health.Report{
+		Joined: true, Resumed: true, Started: true, Tested: true,
+		Partitions: []health.Partition{{Topic: "orders"}},
+		Holds:      []health.Hold{{Topic: "orders", Reason: "paused"}},
+	}
+	for _, c := range r.Components() {
+		if want := c.Name == "holds"; (c.Status == health.Down) != want || c.Status == health.Degraded {
+			t.Errorf("%s is %s", c.Name, c.Status)
+		}
+	}
+	if got := r.Status(); got != health.Degraded {
+		t.Errorf("the whole is %s", got)
+	}
+}

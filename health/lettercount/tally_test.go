@@ -212,6 +212,28 @@ func TestTallyForgets(t *testing.T) {
 	}
 }
 
+// TestTallyOfAPositionThatWasSetBack: a letter that stood is void once its record was read again and became a row.
+func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
+	p, of := partition("dlq", 0), partition("a", 0)
+	letter := idempotency.Coordinates{Partition: of, Offset: 5}
+	w := &world{
+		dead:      map[idempotency.Partition][]written{p: {{letter, classify.Poison}}},
+		start:     map[idempotency.Partition]int64{},
+		positions: map[idempotency.Partition]int64{of: 10}, rows: map[idempotency.Coordinates]bool{},
+	}
+	tally := lettercount.New(1 << 20)
+	w.look(t, tally, 10, 10)
+	if got := tally.Count("a", w.position)[classify.Poison]; got != 1 {
+		t.Fatalf("%d letters stand, want 1", got)
+	}
+	tally.Back(of, 3)
+	w.rows[letter] = true // and the position is past it again
+	w.look(t, tally, 10, 10)
+	if got := tally.Count("a", w.position)[classify.Poison]; got != 0 {
+		t.Errorf("%d letters stand, and the record has a row", got)
+	}
+}
+
 // TestTallyIsFull: whatever letters say they are about, memory is bounded.
 func TestTallyIsFull(t *testing.T) {
 	p := partition("dlq", 0)

@@ -65,7 +65,7 @@ var ofHealth = []mutant{
 		name: "letters that a position was set back over are not judged anew",
 		file: "health/lettercount/tally.go",
 		old:  "s.again(max(to, 0))", new: "s.again(max(to, s.judged))",
-		pkg: "./health/lettercount", test: "^TestTally$",
+		pkg: "./health/lettercount", test: "^TestTallyOfAPositionThatWasSetBack$",
 	},
 	{
 		name: "a position that went back and forth between two looks is not seen",
@@ -85,7 +85,7 @@ var ofHealth = []mutant{
 		name: "a component that is down leaves the whole well",
 		file: "health/status.go",
 		old:  "case Degraded, Down:\n\t\t\treturn Degraded", new: "case Degraded:\n\t\t\treturn Degraded\n\t\tcase Down:",
-		pkg: "./health", test: "^TestStatusesAgree$",
+		pkg: "./health", test: "^TestAComponentThatIsDown$",
 	},
 	{
 		name: "health answers 200 whatever it says",
