@@ -204,7 +204,7 @@ func serveScenario(t *testing.T, name string, reports []health.Report) {
 	var log bytes.Buffer
 	report := func() health.Report { return reports[step] }
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(ops.NewCollector(report), ops.NewLagCollector(report))
+	registry.MustRegister(ops.NewCollector(report))
 	server := ops.NewServer("127.0.0.1:0", report, func() error { return nil }, registry, slog.New(slog.NewTextHandler(&log, nil)))
 	address, err := server.Listen(t.Context())
 	if err != nil {
@@ -363,7 +363,7 @@ func TestLagSeries(t *testing.T) {
 			s.claims[1].End = 9_999 // of the time when it was read
 		})
 		r := prometheus.NewPedanticRegistry()
-		r.MustRegister(ops.NewCollector(s.report), ops.NewLagCollector(s.report))
+		r.MustRegister(ops.NewCollector(s.report))
 		series := func() map[string]float64 {
 			families, err := r.Gather()
 			if err != nil {

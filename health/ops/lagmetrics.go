@@ -8,22 +8,19 @@ import (
 	"sluice/health"
 )
 
-// lagCollector turns what the watch over the lag found into metrics when they are asked for. A partition that left has none.
-type lagCollector struct {
-	report                                                   func() health.Report
+// lagMetrics are those of what the watch over the lag found. A partition that left has none.
+type lagMetrics struct {
 	adjusted, freshness, verdict, warning, critical, checked *prometheus.Desc
 }
 
-// NewLagCollector returns the metrics of the lag besides those of [NewCollector]: sluice_adjusted_lag_records,
-// sluice_partition_freshness_seconds and sluice_partition_verdict of each partition, as far as they are known,
-// sluice_lag_warning_records and sluice_lag_critical_records of each topic that has such a threshold, and
-// sluice_lag_checked_timestamp_seconds. report is called for each scrape and must not block.
-func NewLagCollector(report func() health.Report) prometheus.Collector {
+// newLagMetrics describes sluice_adjusted_lag_records, sluice_partition_freshness_seconds and sluice_partition_verdict of each
+// partition, as far as they are known, sluice_lag_warning_records and sluice_lag_critical_records of each topic that has such
+// a threshold, and sluice_lag_checked_timestamp_seconds.
+func newLagMetrics() lagMetrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
-	return &lagCollector{
-		report: report,
+	return lagMetrics{
 		adjusted: desc("sluice_adjusted_lag_records",
 			"Offsets of a partition that readiness goes by: rows of an open batch count as consumed while it is not overdue.", "group", "topic", "partition"),
 		freshness: desc("sluice_partition_freshness_seconds", "Age of the oldest record of a partition that is not in the table, by its timestamp.", "topic", "partition"),
@@ -35,19 +32,12 @@ func NewLagCollector(report func() health.Report) prometheus.Collector {
 	}
 }
 
-// Describe implements prometheus.Collector.
-func (c *lagCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.adjusted, c.freshness, c.verdict, c.warning, c.critical, c.checked} {
-		descs <- d
-	}
+func (c *lagMetrics) descs() []*prometheus.Desc {
+	return []*prometheus.Desc{c.adjusted, c.freshness, c.verdict, c.warning, c.critical, c.checked}
 }
 
-// Collect implements prometheus.Collector.
-func (c *lagCollector) Collect(metrics chan<- prometheus.Metric) {
-	r := c.report()
-	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
-	}
+// collect gives what a report says of the lag to gauge.
+func (c *lagMetrics) collect(r *health.Report, gauge func(d *prometheus.Desc, value float64, labels ...string)) {
 	seen, topics := map[health.TopicPartition]bool{}, map[string]bool{}
 	for _, p := range r.Partitions {
 		k := health.TopicPartition{Topic: p.Topic, Partition: p.ID}

@@ -12,17 +12,19 @@ import (
 type collector struct {
 	report                            func() health.Report
 	lag, total, healthy, held, reason *prometheus.Desc
+	watched                           lagMetrics
 }
 
 // NewCollector returns the metrics of the report: kafka_consumer_lag of each partition whose lag is known,
 // kafka_consumer_total_lag, kafka_consumer_healthy (1 if the readiness check passes), sluice_partition_held and
-// sluice_held_partitions, which is there for each reason, 0 too. report is called for each scrape and must not block.
+// sluice_held_partitions, which is there for each reason, 0 too; and what the watch over the lag found. report is called once
+// for each scrape, so that all of one scrape is of one moment, and must not block.
 func NewCollector(report func() health.Report) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return &collector{
-		report:  report,
+		report: report, watched: newLagMetrics(),
 		lag:     desc("kafka_consumer_lag", "Offsets of a partition that are not in the table yet.", "group", "topic", "partition"),
 		total:   desc("kafka_consumer_total_lag", "Sum of kafka_consumer_lag over the partitions of this member.", "group"),
 		healthy: desc("kafka_consumer_healthy", "1 if the readiness check passes, else 0.", "group"),
@@ -33,7 +35,7 @@ func NewCollector(report func() health.Report) prometheus.Collector {
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.lag, c.total, c.healthy, c.held, c.reason} {
+	for _, d := range append(c.watched.descs(), c.lag, c.total, c.healthy, c.held, c.reason) {
 		descs <- d
 	}
 }
@@ -44,6 +46,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
+	c.watched.collect(&r, gauge)
 	seen := map[health.TopicPartition]bool{}
 	for _, p := range r.Partitions {
 		k := health.TopicPartition{Topic: p.Topic, Partition: p.ID}
