@@ -431,8 +431,12 @@ func TestCancelledCallsDoNotCount(t *testing.T) {
 			t.Fatalf("%s after %d failures", d.state, config.Failures)
 		}
 		time.Sleep(config.OpenFor + time.Second)
+		failing := g.Status()
 		for range 5 {
 			cancelled()
+		}
+		if st := g.Status(); st.Err == nil || !st.Failing.Equal(failing.Failing) {
+			t.Errorf("canceled probes ended the failure: %+v, before %+v", st, failing)
 		}
 		for range 2 {
 			try(nil)

@@ -185,7 +185,11 @@ func (g *Guard) answer(err error) bool {
 func (g *Guard) note(err error, round int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err == nil || g.answer(err) || classify.Of(err) != classify.Transient {
+	answered := err == nil || g.answer(err)
+	if !answered && classify.Of(err) == classify.Canceled {
+		return // a request that its caller gave up shows neither a failure nor a recovery
+	}
+	if answered || classify.Of(err) != classify.Transient {
 		// The late answer of a request from before says nothing about now, nor does any while the breaker is open.
 		if round == g.round && g.state != gobreaker.StateOpen {
 			g.status.Open, g.status.Failing, g.status.Err = false, time.Time{}, nil
