@@ -4,7 +4,7 @@
 //	go run ./test/bench [-records 2000000] [-rounds 3] [-against connector]
 //
 // It prints a line for each run and then the medians as rows of the table in docs/benchmarks.md. CPU is user and system
-// time of the measured process with all of its children; RSS is its peak. The broker and the S3 server share the machine.
+// time of the measured process with all of its children; RSS is its own peak. The broker and the S3 server share the machine.
 package main
 
 import (

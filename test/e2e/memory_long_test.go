@@ -25,7 +25,7 @@ func TestMemoryOverTime(t *testing.T) {
 	defer tick.Stop()
 	for n := 0; time.Since(began) < lasts; n++ {
 		<-tick.C
-		now, peak, err := resident(m.Pid())
+		now, peak, err := m.Resident()
 		if err != nil {
 			t.Fatalf("%v: %s", err, m.Tail())
 		}

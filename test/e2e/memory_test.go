@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -218,20 +217,19 @@ func (s *scene) passed() (n int64) {
 }
 
 // watch looks at the resident memory of a process until it ends and returns the peak, in bytes.
-func (s *scene) watch(ctx context.Context, p *lab.Process, most time.Duration) (peak int64) {
+func (s *scene) watch(ctx context.Context, p *lab.Process, most time.Duration) int64 {
 	s.t.Helper()
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	end := time.After(most)
 	var series strings.Builder
 	for n := 0; ; n++ {
-		if now, high, err := resident(p.Pid()); err == nil {
-			if peak = max(peak, high); n%8 == 0 {
-				fmt.Fprintf(&series, " %d", now>>20)
-			}
+		if now, _, err := p.Resident(); err == nil && n%8 == 0 {
+			fmt.Fprintf(&series, " %d", now>>20)
 		}
 		select {
 		case <-p.Done():
+			peak := p.PeakRSS()
 			s.t.Logf("MiB resident every 2 s:%s; peak %d", &series, peak>>20)
 			return peak
 		case <-tick.C:
@@ -245,30 +243,3 @@ func (s *scene) watch(ctx context.Context, p *lab.Process, most time.Duration) (
 
 // bounded is false for a binary with the race detector, which takes several times as much.
 func bounded() bool { return os.Getenv("E2E_RACE") == "" }
-
-// resident returns the resident memory of a process now, and the most that it had.
-func resident(pid int) (now, peak int64, err error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	for line := range strings.Lines(string(data)) {
-		name, value, _ := strings.Cut(line, ":")
-		fields := strings.Fields(value)
-		if len(fields) != 2 {
-			continue
-		}
-		n, err := strconv.ParseInt(fields[0], 10, 64)
-		switch {
-		case err != nil:
-		case name == "VmRSS":
-			now = n << 10
-		case name == "VmHWM":
-			peak = n << 10
-		}
-	}
-	if peak == 0 { // it is ending
-		err = os.ErrProcessDone
-	}
-	return now, peak, err
-}

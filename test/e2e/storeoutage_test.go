@@ -134,7 +134,7 @@ func (o *storeOutage) run() {
 	s.awaitRows(s.ledger.Len())
 	m.await("it says that all is well", func(r report) bool { return r.Status == "ok" && len(r.Holds) == 0 })
 	o.checkTrace(ended, first)
-	_, peak, err := resident(m.Pid())
+	_, peak, err := m.Resident()
 	if err != nil || m.Pid() != pid {
 		s.t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -17,7 +18,8 @@ type Process struct {
 
 	cmd  *exec.Cmd
 	done chan struct{}
-	err  error // set when done is closed
+	err  error        // set when done is closed
+	peak atomic.Int64 // the most resident memory that a sample showed, in bytes
 }
 
 // StartProcess starts a program with env added to the environment. Its output is appended to logPath. The child dies
@@ -47,10 +49,12 @@ func startAs(user *account, name, logPath, dir string, env []string, argv ...str
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	p := &Process{Name: name, Log: logPath, cmd: cmd, done: make(chan struct{})}
+	p.sample()
 	go func() {
 		defer close(p.done)
 		p.err = cmd.Wait()
 	}()
+	go p.sampleUntilEnd()
 	return p, nil
 }
 
@@ -85,18 +89,48 @@ func (p *Process) Usage() (user, system time.Duration) {
 	return p.cmd.ProcessState.UserTime(), p.cmd.ProcessState.SystemTime()
 }
 
-// PeakRSS returns the most memory that an ended process had resident, in bytes, or that one of its children had.
+// sampleEvery is how often the resident memory of a process is read while it runs.
+const sampleEvery = 50 * time.Millisecond
+
+// PeakRSS returns the most memory that an ended process had resident, in bytes, without its children. It is the VmHWM of
+// the last sample, so memory that a process takes in the last [sampleEvery] before it ends by itself may be missing.
+// The ru_maxrss that wait4 reports is of no use: on Linux it starts at the resident size of the parent.
 func (p *Process) PeakRSS() int64 {
 	<-p.done
-	usage, ok := p.cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if !ok {
-		return 0
+	return p.peak.Load()
+}
+
+// sample raises the peak to the VmHWM of the running process.
+func (p *Process) sample() {
+	_, high, err := p.Resident()
+	if err != nil {
+		return // the process has ended: the earlier samples stand
 	}
-	return usage.Maxrss * maxrssUnit
+	for {
+		before := p.peak.Load()
+		if high <= before || p.peak.CompareAndSwap(before, high) {
+			return
+		}
+	}
+}
+
+// sampleUntilEnd samples the memory until the process has ended.
+func (p *Process) sampleUntilEnd() {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.done:
+			return
+		case <-tick.C:
+			p.sample()
+		}
+	}
 }
 
 // Signal sends a signal. A process that has ended is no error.
 func (p *Process) Signal(sig syscall.Signal) error {
+	p.sample()
 	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("signal %s (pid %d): %w", p.Name, p.Pid(), err)
 	}

@@ -2,12 +2,17 @@
 
 package lab
 
-import "syscall"
+import (
+	"errors"
+	"syscall"
+)
 
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
 
 // become does nothing: only on Linux tests run as root.
 func (*account) become(*syscall.SysProcAttr) {}
 
-// maxrssUnit is what the system counts resident memory in.
-const maxrssUnit = 1
+// Resident is an error: only Linux has /proc.
+func (*Process) Resident() (current, peak int64, err error) {
+	return 0, 0, errors.New("resident memory is read on Linux only")
+}
