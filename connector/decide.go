@@ -193,10 +193,11 @@ func (p *Plan) hold(h Hold) {
 	p.Holds = append(slices.DeleteFunc(p.Holds, func(later Hold) bool { return later.Partition == h.Partition }), h)
 }
 
-// add puts the new position of a claim into the plan.
+// add puts the new position of a claim into the plan, and beside it the leader epoch of what was read before it: every
+// resume compares that with the log, whatever became of Kafka's committed offset.
 func (p *Plan) add(partition Partition, from int64, span Span, rows, letters int64) {
 	appID := partition.AppID(p.pipeline)
-	p.Commit.Txns = append(p.Commit.Txns, Txn{appID, span.Next})
+	p.Commit.Txns = append(p.Commit.Txns, Txn{appID, span.Next}, Txn{partition.EpochAppID(p.pipeline), int64(span.Epoch)})
 	p.Commit.Ranges = append(p.Commit.Ranges, Range{
 		Topic: partition.Topic, Partition: partition.ID, From: from, Next: span.Next, Rows: rows, Letters: letters, Epoch: span.Epoch,
 	})

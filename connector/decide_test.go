@@ -100,13 +100,12 @@ func TestDecide(t *testing.T) {
 			if diff := cmp.Diff(tc.holds, p.Holds, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("holds: -want +got\n%s", diff)
 			}
-			if len(p.Commit.Txns) != len(tc.ranges) {
-				t.Errorf("%d txns for %d ranges", len(p.Commit.Txns), len(tc.ranges))
+			var txns []Txn
+			for _, r := range tc.ranges {
+				txns = append(txns, Txn{part0(r.Partition).AppID("pipe"), r.Next}, Txn{part0(r.Partition).EpochAppID("pipe"), int64(r.Epoch)})
 			}
-			for i, r := range tc.ranges {
-				if want := (Txn{part0(r.Partition).AppID("pipe"), r.Next}); p.Commit.Txns[i] != want {
-					t.Errorf("txn %+v, want %+v", p.Commit.Txns[i], want)
-				}
+			if diff := cmp.Diff(txns, p.Commit.Txns); diff != "" {
+				t.Errorf("txns: -want +got\n%s", diff)
 			}
 		})
 	}
@@ -154,6 +153,7 @@ func TestPRE(t *testing.T) {
 		"START of another table":             {start(), func(s *Snapshot) { s.TableID = "U" }, classify.Fatal, false},
 		"late START beside others":           {late(), func(s *Snapshot) { s.Positions[other.AppID("pipe")] = 5 }, 0, true},
 		"late START over itself":             {late(), func(s *Snapshot) { s.Positions[id] = 0 }, classify.Fenced, false},
+		"START beside an epoch alone":        {start(), func(s *Snapshot) { s.Positions[a.EpochAppID("pipe")] = 3 }, 0, true},
 		"a topic of another name is no past": {start(), func(s *Snapshot) { s.Positions[Partition{Topic: "orders2"}.AppID("pipe")] = 0 }, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestStartMarksTheTableOnce(t *testing.T) {
 	a := part0(0)
 	s := snapshotAt(map[string]int64{})
 	p := decideStart("orders", map[Partition]int64{a: 5}, s, "pipe")
-	want := []Txn{{"kd1:pipe:table:T", 0}, {a.AppID("pipe"), 5}}
+	want := []Txn{{"kd1:pipe:table:T", 0}, {a.AppID("pipe"), 5}, {a.EpochAppID("pipe"), -1}}
 	if diff := cmp.Diff(want, p.Commit.Txns); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -183,7 +183,7 @@ func TestStartMarksTheTableOnce(t *testing.T) {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	s.Positions["kd1:pipe:table:T"] = 0
-	if p = decideStart("orders", map[Partition]int64{a: 5}, s, "pipe"); len(p.Commit.Txns) != 1 {
+	if p = decideStart("orders", map[Partition]int64{a: 5}, s, "pipe"); len(p.Commit.Txns) != 2 {
 		t.Errorf("marked again: %v", p.Commit.Txns)
 	}
 }

@@ -193,7 +193,9 @@ func (o *observed) Commit(_ context.Context, c *Commit, pre func(*Snapshot) erro
 	if err := errors.Join(pre(o.at), o.commit()); err != nil {
 		return nil, err
 	}
-	o.at.Positions[c.Txns[len(c.Txns)-1].AppID] = c.Txns[len(c.Txns)-1].Version
+	for _, txn := range c.Txns {
+		o.at.Positions[txn.AppID] = txn.Version
+	}
 	return o.at, nil
 }
 

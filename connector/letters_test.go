@@ -107,7 +107,7 @@ func TestALetterIsTheRecordWithWhy(t *testing.T) {
 	if diff := cmp.Diff(want, p.Letters); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if len(p.Commit.Txns) != 1 || p.Commit.Txns[0].Version != 13 || len(p.Pieces) != 0 {
+	if len(p.Commit.Txns) != 2 || p.Commit.Txns[0].Version != 13 || len(p.Pieces) != 0 {
 		t.Errorf("a cut of letters alone commits %+v", p.Commit)
 	}
 	c.Err = errors.New(strings.Repeat("ü", 600))

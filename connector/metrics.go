@@ -56,7 +56,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		resumed:        counter("sluice_resumed_total", "Times that the valve opened again."),
 		closedSeconds:  counter("sluice_paused_seconds_total", "Time that the valve was closed."),
 		shed:           counter("sluice_shed_total", "Times that what a partition had waiting was dropped for want of memory; it is read again."),
-		unchecked:      counter("sluice_positions_unchecked_total", "Positions that were read on from without their leader epoch: nobody could see whether the log was truncated below them."),
+		unchecked:      counter("sluice_positions_unchecked_total", "Positions that a member read on from without their leader epoch: it could not see whether the log was truncated below them."),
 		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_cuts_total", Help: "Batches closed, by what made them due.",
 		}, []string{"reason"}),

@@ -60,14 +60,7 @@ func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest)
 		next, known := w.snapshot.Positions[p.AppID(w.pipeline)]
 		switch {
 		case known:
-			epoch := int32(-1)
-			if last := claims[p].last; last.Next == next {
-				epoch = last.Epoch
-			}
-			if o, ok := offsets[p.Topic][p.ID]; ok && o.Next == next && epoch < 0 {
-				epoch = o.Epoch
-			}
-			at = append(at, Position{p, next, epoch})
+			at = append(at, Position{p, next, w.epochBefore(p, next, claims[p].last, offsets[p.Topic])})
 		case result[p].hold == nil:
 			hold(p, ReasonKafkaDown, "the cluster's metadata do not show this partition yet")
 		}
@@ -79,7 +72,7 @@ func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest)
 		return w.unsettled(ctx, nil, err)
 	}
 	for p, f := range result {
-		if o, ok := offsets[p.Topic][p.ID]; f.hold == nil && (!ok || o.Next != f.at.Next) {
+		if o, ok := offsets[p.Topic][p.ID]; f.hold == nil && (!ok || o != GroupOffset{f.at.Next, f.at.Epoch}) {
 			f.mend = true
 			result[p] = f
 			if ok && o.Next > f.at.Next {
@@ -89,6 +82,22 @@ func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest)
 		}
 	}
 	return outcome{kind: resumed, resumed: result}
+}
+
+// epochBefore returns the leader epoch of what was read before a position, -1 if it is unknown. The table's word wins, also
+// if that is "unknown": an operator who moved the position has looked. The reader's memory and the committed offset of the
+// group speak for tables of a version that kept no epochs, and only about this very position.
+func (w *writer) epochBefore(p Partition, next int64, last Position, offsets map[int32]GroupOffset) int32 {
+	if epoch, kept := w.snapshot.Epoch(w.pipeline, p); kept {
+		return epoch
+	}
+	if last.Next == next && last.Epoch >= 0 {
+		return last.Epoch
+	}
+	if o, ok := offsets[p.ID]; ok && o.Next == next {
+		return o.Epoch
+	}
+	return -1
 }
 
 // ask puts a question to Kafka. The error is a HoldError if there was no answer.

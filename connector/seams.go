@@ -3,6 +3,7 @@ package connector
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -252,11 +253,22 @@ var ErrUndecided = errors.New("commit undecided")
 type Snapshot struct {
 	TableID string
 	Version int64
-	// Positions are the versions of all txn actions by appId, our own and foreign ones.
+	// Positions are the versions of all txn actions by appId, our own and foreign ones. The leader epoch of a position is
+	// among them only if the commit that set the position set it, too: see [idempotency.EpochOf].
 	Positions map[string]int64
 	Schema    Schema
 	// ReadAt is when the newest version was known to be the newest.
 	ReadAt time.Time
+}
+
+// Epoch returns the leader epoch that the table keeps beside the position of a partition, -1 if it keeps that none is known.
+// It returns false if the table keeps nothing: the program that set the position keeps no epochs.
+func (s *Snapshot) Epoch(pipeline string, p Partition) (epoch int32, kept bool) {
+	version, kept := s.Positions[p.EpochAppID(pipeline)]
+	if !kept || version < 0 || version > math.MaxInt32 {
+		return -1, kept
+	}
+	return int32(version), true
 }
 
 // Schema is the schema of a table, opaque to the story; sink/delta/schema implements it and holds what can be asked.

@@ -72,7 +72,7 @@ type work struct {
 type resumeRequest struct {
 	session uint64
 	// last is where the claim stood as far as the reader knows. Its epoch is that of the position still, if the table has
-	// not moved: the group's offset may be older, or lost.
+	// not moved.
 	last Position
 	// standing is the reason of the hold that the claim is in, "" if none: a finding that is known already needs no
 	// second look.

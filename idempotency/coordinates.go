@@ -86,7 +86,22 @@ func TableAppID(pipeline, tableID string) string {
 // fingerprints are remembered (see [Judge]): the appId of p with one part more.
 func (p Partition) NewestAppID(pipeline string) string { return p.AppID(pipeline) + ":" + newest }
 
-const newest = "newest"
+// EpochAppID is the key of the Delta txn that holds the leader epoch of the last record batch before the position of p, -1
+// if it is unknown: the appId of p with one part more. It is written in the commit that sets the position, and says
+// nothing about a position of another commit (see [EpochOf]).
+func (p Partition) EpochAppID(pipeline string) string { return p.AppID(pipeline) + ":" + epoch }
+
+// EpochOf returns the appId of the position that an appId of [Partition.EpochAppID] stands beside, and false for any other
+// appId.
+func EpochOf(appID string) (position string, ok bool) {
+	position, ok = strings.CutSuffix(appID, ":"+epoch)
+	return position, ok && strings.HasPrefix(position, scheme+":") && strings.Count(position, ":") == 5
+}
+
+const (
+	newest = "newest"
+	epoch  = "epoch"
+)
 
 // AppID is a parsed appId of ours: of a partition, or of a table if TableID is set.
 type AppID struct {
@@ -100,10 +115,13 @@ var (
 	ErrForeign = errors.New("not an appId of this scheme")
 	// ErrNewest says that an appId is one of ours and holds no position: see [Partition.NewestAppID].
 	ErrNewest = errors.New("an appId of a partition's newest timestamp")
+	// ErrEpoch says that an appId is one of ours and holds no position: see [Partition.EpochAppID].
+	ErrEpoch = errors.New("an appId of a position's leader epoch")
 )
 
 // ParseAppID reads an appId of a position or of a table's mark. The error is [ErrForeign] for another program's,
-// [ErrNewest] for one that holds a timestamp, and another one for a damaged one of ours.
+// [ErrNewest] for one that holds a timestamp, [ErrEpoch] for one that holds a leader epoch, and another one for a damaged
+// one of ours.
 func ParseAppID(s string) (AppID, error) {
 	parts := strings.Split(s, ":")
 	if parts[0] != scheme {
@@ -120,6 +138,8 @@ func ParseAppID(s string) (AppID, error) {
 	switch {
 	case len(parts) == 7 && parts[6] == newest:
 		return AppID{}, ErrNewest
+	case len(parts) == 7 && parts[6] == epoch:
+		return AppID{}, ErrEpoch
 	case len(parts) == 4 && parts[2] == "table":
 		return AppID{Pipeline: text[1], TableID: text[3]}, nil
 	case len(parts) == 6:

@@ -46,6 +46,17 @@ func TestAppIDsRoundTripAndNeverCollide(t *testing.T) {
 		if _, err := idempotency.ParseAppID(a.NewestAppID(pipeA)); !errors.Is(err, idempotency.ErrNewest) {
 			t.Fatalf("%q: %v", a.NewestAppID(pipeA), err)
 		}
+		if _, err := idempotency.ParseAppID(a.EpochAppID(pipeA)); !errors.Is(err, idempotency.ErrEpoch) {
+			t.Fatalf("%q: %v", a.EpochAppID(pipeA), err)
+		}
+		if position, ok := idempotency.EpochOf(a.EpochAppID(pipeA)); !ok || position != a.AppID(pipeA) {
+			t.Fatalf("%q stands beside %q, %t", a.EpochAppID(pipeA), position, ok)
+		}
+		for _, other := range []string{a.AppID(pipeA), a.NewestAppID(pipeA), idempotency.TableAppID(pipeA, "epoch")} {
+			if position, ok := idempotency.EpochOf(other); ok {
+				t.Fatalf("%q is taken for the epoch of %q", other, position)
+			}
+		}
 		table, err := idempotency.ParseAppID(idempotency.TableAppID(pipeA, a.Topic))
 		if err != nil || table.Pipeline != pipeA || table.TableID != a.Topic {
 			t.Fatalf("table %q came back as %+v, %v", a.Topic, table, err)

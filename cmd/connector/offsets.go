@@ -137,10 +137,7 @@ func (o *opened) snapshot(ctx context.Context) (*connector.Snapshot, *shownHold,
 	if err != nil {
 		return nil, nil, o.failed(err)
 	}
-	s.TableID, s.Version = info.ID, info.Version
-	for _, t := range info.Txns {
-		s.Positions[t.AppID] = t.Version
-	}
+	s.TableID, s.Version, s.Positions = info.ID, info.Version, info.Positions
 	if info.Schema != nil {
 		s.Schema = info.Schema
 	}
@@ -254,7 +251,7 @@ func patience(ctx context.Context, g *reliability.Guard) func(func(context.Conte
 	}
 }
 
-// epochOf is the leader epoch that the group keeps beside its offset, if that is the table's.
+// epochOf returns the leader epoch that the group keeps beside its offset, if that offset is next, else -1.
 func epochOf(offsets map[int32]connector.GroupOffset, id int32, next int64) int32 {
 	if g, ok := offsets[id]; ok && g.Next == next {
 		return g.Epoch

@@ -45,17 +45,21 @@ func (q *questions) look(ctx context.Context, o *opened, name string, s *connect
 	return l, nil
 }
 
-// recentCommits is how many versions are read to find the leader epochs of positions.
+// recentCommits is how many versions are read to find the leader epochs of positions beside which the table keeps none.
 const recentCommits = 20
 
 // positions are those of the table, with the leader epoch of the batch before: a log that was truncated shows by it. The
-// group's offset has it if it is the table's position; the commit that set the position has it, too.
+// table keeps it beside the position. For a position that an older version set, the group's offset has it if it is the
+// table's position, and the commit that set the position has it, too.
 func (l *look) positions(ctx context.Context) (at []connector.Position, err error) {
 	unknown := map[string]int{} // by appId, where in at
 	for _, p := range l.partitions() {
 		next := l.position(p)
-		epoch := epochOf(l.group, p.ID, next)
-		if next >= 0 && epoch < 0 {
+		epoch, kept := l.snapshot.Epoch(l.pipeline, p)
+		if !kept {
+			epoch = epochOf(l.group, p.ID, next)
+		}
+		if next >= 0 && epoch < 0 && !kept {
 			unknown[p.AppID(l.pipeline)] = len(at)
 		}
 		at = append(at, connector.Position{Partition: p, Next: next, Epoch: epoch})

@@ -394,22 +394,23 @@ func (l *lake) deleteRecords(topic string, id int32, before int64) {
 func TestOffsetsAcceptGapOfATruncatedLog(t *testing.T) {
 	t.Parallel()
 	for name, forge := range map[string]func(l *lake){
-		"by the group": func(l *lake) {
+		"by the table": func(l *lake) {
+			p := ordersOf(l)
+			l.append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":5}}`, p.AppID("p")), fmt.Sprintf(`{"txn":{"appId":%q,"version":7}}`, p.EpochAppID("p")))
+			l.group("p", "orders", 0, 3)
+		},
+		"by the group, of a table that keeps no epochs": func(l *lake) {
+			l.append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":5}}`, ordersOf(l).AppID("p")))
 			var offsets kadm.Offsets
 			offsets.Add(kadm.Offset{Topic: "orders", Partition: 0, At: 5, LeaderEpoch: 7, Metadata: "epoch=7"})
 			if err := l.admin.CommitAllOffsets(l.t.Context(), "p", offsets); err != nil {
 				l.t.Fatal(err)
 			}
 		},
-		"by the commit": func(l *lake) {
+		"by the commit, of a table that keeps no epochs": func(l *lake) {
 			l.group("p", "orders", 0, 3)
-			topic, err := l.partitionsOf("orders")
-			if err != nil {
-				l.t.Fatal(err)
-			}
-			appID := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID}.AppID("p")
 			l.append("orders", `{"commitInfo":{"operation":"STREAMING UPDATE","sluice":{"ranges":[{"topic":"orders","partition":0,"from":5,"next":5,"rows":0,"epoch":7}]}}}`,
-				`{"txn":{"appId":"`+appID+`","version":5}}`)
+				fmt.Sprintf(`{"txn":{"appId":%q,"version":5}}`, ordersOf(l).AppID("p")))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -425,6 +426,16 @@ func TestOffsetsAcceptGapOfATruncatedLog(t *testing.T) {
 			l.has("orders", map[string][]int64{"orders-0": ids(0, 1, 2, 3, 4, 4), "orders-1": ids(0, 1, 2, 3, 4)})
 		})
 	}
+}
+
+// ordersOf is partition 0 of the topic orders.
+func ordersOf(l *lake) connector.Partition {
+	l.t.Helper()
+	topic, err := l.partitionsOf("orders")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID}
 }
 
 // TestALookSeesAStartThatComesBetween: the group's offsets of a START that came after the look at the table are no sign of

@@ -268,6 +268,8 @@ type tablePosition struct {
 	Topic     string `json:"topic,omitempty"`
 	Partition *int32 `json:"partition,omitempty"`
 	Version   int64  `json:"version"` // the next offset to read, for a partition
+	// LeaderEpoch is that of the last record batch before the position, -1 if it is unknown; nil if the table keeps none.
+	LeaderEpoch *int64 `json:"leader_epoch,omitempty"`
 }
 
 func inspect(ctx context.Context, o *opened) (*inspection, error) {
@@ -295,11 +297,17 @@ func inspect(ctx context.Context, o *opened) (*inspection, error) {
 		i.Refusal = info.Refusal.Error()
 	}
 	for _, t := range info.Txns {
+		if _, beside := idempotency.EpochOf(t.AppID); beside {
+			continue // shown with its position
+		}
 		p := tablePosition{AppID: t.AppID, Version: t.Version}
 		if id, err := idempotency.ParseAppID(t.AppID); err == nil {
 			p.Pipeline = id.Pipeline
 			if id.TableID == "" {
 				p.Topic, p.Partition = id.Partition.Topic, &id.Partition.ID
+				if epoch, kept := info.Positions[id.Partition.EpochAppID(id.Pipeline)]; kept {
+					p.LeaderEpoch = &epoch
+				}
 			}
 		}
 		i.Positions = append(i.Positions, p)
@@ -340,6 +348,8 @@ func (i *inspection) print(w io.Writer) error {
 	}
 	for _, p := range i.Positions {
 		switch {
+		case p.LeaderEpoch != nil && *p.LeaderEpoch >= 0:
+			row("position", "%s-%d next offset %d, leader epoch %d (pipeline %s)", p.Topic, *p.Partition, p.Version, *p.LeaderEpoch, p.Pipeline)
 		case p.Partition != nil:
 			row("position", "%s-%d next offset %d (pipeline %s)", p.Topic, *p.Partition, p.Version, p.Pipeline)
 		case p.Pipeline != "":

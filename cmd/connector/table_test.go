@@ -257,19 +257,22 @@ func TestTableInspect(t *testing.T) {
 	w := newTable(t, noTopic).create()
 	w.append(0, 0, 3, 3, 0, 1, 2)
 	expect(t, 0, "position    orders-0 next offset 3 (pipeline p)\n", "", "table", "inspect", "--config", w.config)
+	p := w.partition(1)
+	w.commit(&connector.Commit{Operation: "SLUICE POSITIONS", Txns: []connector.Txn{{AppID: p.AppID("p"), Version: 2}, {AppID: p.EpochAppID("p"), Version: 7}}})
+	expect(t, 0, "position    orders-1 next offset 2, leader epoch 7 (pipeline p)\n", "", "table", "inspect", "--config", w.config)
 	code, out, _ := connectorRun(t, "table", "inspect", "--config", w.config, "-o", "json")
 	var got inspection
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
 		t.Fatal(code, err, out)
 	}
-	zero, one := int32(0), int32(1)
+	zero, one, epoch := int32(0), int32(1), int64(7)
 	want := inspection{
-		URL: "file://" + filepath.ToSlash(w.dir), ID: w.at.TableID, Created: got.Created, Version: 2, Checkpoint: -1, Reader: 1, Writer: 2,
+		URL: "file://" + filepath.ToSlash(w.dir), ID: w.at.TableID, Created: got.Created, Version: 3, Checkpoint: -1, Reader: 1, Writer: 2,
 		Files: 1, Bytes: got.Bytes, Rows: 3, Properties: got.Properties,
 		Schema: got.Schema,
 		Positions: []tablePosition{
 			{AppID: w.partition(0).AppID("p"), Pipeline: "p", Topic: "orders", Partition: &zero, Version: 3},
-			{AppID: w.partition(1).AppID("p"), Pipeline: "p", Topic: "orders", Partition: &one},
+			{AppID: w.partition(1).AppID("p"), Pipeline: "p", Topic: "orders", Partition: &one, Version: 2, LeaderEpoch: &epoch},
 			{AppID: idempotency.TableAppID("p", w.at.TableID), Pipeline: "p"},
 		},
 	}

@@ -46,6 +46,8 @@ type Info struct {
 	FilesWithoutRows int64
 
 	Txns []deltalog.Txn // by appId
+	// Positions are the versions of Txns by appId, as a member sees them: see [connector.Snapshot].
+	Positions map[string]int64
 	// Refusal is why this version would not write the table, nil if it would.
 	Refusal error
 }
@@ -59,7 +61,8 @@ func Inspect(ctx context.Context, store objstore.Store) (Info, error) {
 	i := Info{
 		ID: s.Metadata.ID, Name: s.Metadata.Name, Version: s.Version, Checkpoint: s.Checkpoint.Version, Protocol: s.Protocol,
 		PartitionColumns: s.Metadata.PartitionColumns, Properties: s.Metadata.Configuration,
-		Txns: slices.SortedFunc(maps.Values(s.Txns), func(a, b deltalog.Txn) int { return cmp.Compare(a.AppID, b.AppID) }),
+		Txns:      slices.SortedFunc(maps.Values(s.Txns), func(a, b deltalog.Txn) int { return cmp.Compare(a.AppID, b.AppID) }),
+		Positions: positions(s.Txns),
 	}
 	if s.Metadata.CreatedTime != nil {
 		i.Created = time.UnixMilli(*s.Metadata.CreatedTime).UTC()

@@ -13,6 +13,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/idempotency"
 	"sluice/reliability"
 	"sluice/sink/delta/datafile"
 	"sluice/sink/delta/deltalog"
@@ -159,15 +160,33 @@ func (t *Table) setHead(s *deltalog.State, stamp objstore.Info) {
 		h.schema, h.refusal = supported(s)
 	}
 	h.snapshot = &connector.Snapshot{
-		TableID: s.Metadata.ID, Version: s.Version, Positions: make(map[string]int64, len(s.Txns)), ReadAt: s.ReadAt,
+		TableID: s.Metadata.ID, Version: s.Version, Positions: positions(s.Txns), ReadAt: s.ReadAt,
 	}
 	if h.schema != nil {
 		h.snapshot.Schema = h.schema
 	}
-	for app, txn := range s.Txns {
-		h.snapshot.Positions[app] = txn.Version
-	}
 	t.head, t.tableID = h, s.Metadata.ID
+}
+
+// positions are the versions of txns for a snapshot, without the leader epochs that do not belong to the position beside
+// them. A program that keeps no epochs moves a position alone; the epoch of the old one would then look like a truncated
+// log. The txns of one commit have one time.
+func positions(txns map[string]deltalog.Txn) map[string]int64 {
+	all := make(map[string]int64, len(txns))
+	for appID, txn := range txns {
+		if position, ok := idempotency.EpochOf(appID); ok && !sameTime(txn, txns[position]) {
+			continue
+		}
+		all[appID] = txn.Version
+	}
+	return all
+}
+
+func sameTime(a, b deltalog.Txn) bool {
+	if a.LastUpdated == nil || b.LastUpdated == nil {
+		return a.LastUpdated == b.LastUpdated
+	}
+	return *a.LastUpdated == *b.LastUpdated
 }
 
 // encoding is how data files are encoded, by the options and the table's properties.

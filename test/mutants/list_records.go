@@ -115,7 +115,8 @@ var ofRecords = []mutant{
 	{
 		name: "the group's offset goes before the table's position",
 		file: "connector/resume.go",
-		old:  "ok && o.Next == next && epoch < 0 {\n\t\t\t\tepoch = o.Epoch", new: "ok {\n\t\t\t\tnext, epoch = o.Next, o.Epoch",
+		old:  "at = append(at, Position{p, next, w.epoch",
+		new:  "if o, ok := offsets[p.Topic][p.ID]; ok {\n\t\t\t\tnext = o.Next\n\t\t\t}\n\t\t\tat = append(at, Position{p, next, w.epoch",
 		pkg: "./test/story", test: "^TestGroupOffsetsFollowTheTableAndAreMended$",
 	},
 	{

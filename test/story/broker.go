@@ -115,9 +115,9 @@ type partition struct {
 	times    []time.Time
 	logStart int64
 	corrupt  int64 // offset of a damaged record batch, -1 for none
-	// epoch is the leader's, of all records from diverged on: an election in which the old ones were lost.
-	epoch    int32
-	diverged int64
+	// epochs are the leader epochs in which the records were written, epoch is that of the leader.
+	epochs []int32
+	epoch  int32
 }
 
 // NewBroker returns a cluster without topics.
@@ -162,6 +162,7 @@ func (b *Broker) Produce(name string, id int32, kinds string, key string) {
 		p.kinds = append(p.kinds, kind)
 		p.keys = append(p.keys, key)
 		p.times = append(p.times, time.Now())
+		p.epochs = append(p.epochs, p.epoch)
 	}
 	close(b.grown)
 	b.grown = make(chan struct{})
@@ -175,27 +176,51 @@ func (b *Broker) Change(name string, id int32, logStart, corrupt int64) {
 	p.logStart, p.corrupt = logStart, corrupt
 }
 
+// Elect gives a partition another leader, which has all of its records.
+func (b *Broker) Elect(name string, id int32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.topics[name].partitions[id].epoch++
+}
+
 // Truncate elects a leader that has a partition's records below an offset only, and others in the place of the rest.
 func (b *Broker) Truncate(name string, id int32, at int64, kinds string) {
 	b.mu.Lock()
 	p := b.topics[name].partitions[id]
-	p.kinds, p.keys, p.times = p.kinds[:at:at], p.keys[:at:at], p.times[:at:at]
-	p.epoch, p.diverged = p.epoch+1, at
+	p.kinds, p.keys, p.times, p.epochs = p.kinds[:at:at], p.keys[:at:at], p.times[:at:at], p.epochs[:at:at]
+	p.epoch++
 	b.mu.Unlock()
 	b.Produce(name, id, kinds, "k")
 }
 
-// lost tells whether a position was read from what a later election lost. Without its epoch nobody can know.
-func (p *partition) lost(at connector.Position) bool {
-	return at.Epoch >= 0 && at.Epoch < p.epoch && at.Next > p.diverged
+// divergedAt is where the log parts from what was read before a position, as its leader tells it (KIP-320), or -1. A
+// leader that is not told the epoch of the position cannot know.
+func (p *partition) divergedAt(at connector.Position) int64 {
+	if at.Epoch < 0 || at.Next <= 0 || at.Epoch == p.epoch {
+		return -1
+	}
+	end, found := int64(0), at.Epoch // of the newest epoch in the log that is not newer than the position's
+	for o, e := range p.epochs {
+		if e > at.Epoch {
+			break
+		}
+		end, found = int64(o)+1, e
+	}
+	switch {
+	case end < at.Next:
+		return end
+	case found < at.Epoch:
+		return at.Next - 1
+	}
+	return -1
 }
 
-// epochBefore is that of the record before an offset.
+// epochBefore is that of the record before an offset, -1 if there is none.
 func (p *partition) epochBefore(next int64) int32 {
-	if next > p.diverged {
-		return p.epoch
+	if next == 0 {
+		return -1
 	}
-	return 0
+	return p.epochs[next-1]
 }
 
 // Lock runs f while nobody asks the broker.
@@ -239,6 +264,13 @@ func (b *Broker) SetGroupOffset(name string, id int32, next int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.set(name, id, connector.GroupOffset{Next: next, Epoch: -1})
+}
+
+// ForgetGroup drops the committed offsets of a topic.
+func (b *Broker) ForgetGroup(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.group, name)
 }
 
 // Violations are what members did to the group that they must never do.

@@ -160,9 +160,7 @@ func (m *Member) Bounds(ctx context.Context, at []connector.Position) (map[conne
 		if t := m.b.topics[pos.Partition.Topic]; t != nil && t.id == pos.Partition.TopicID {
 			p := t.partitions[pos.Partition.ID]
 			b := p.bounds()
-			if p.lost(pos) {
-				b.DivergedAt = p.diverged
-			}
+			b.DivergedAt = p.divergedAt(pos)
 			bounds[pos.Partition] = b
 		}
 	}
@@ -191,7 +189,7 @@ func (m *Member) OffsetsAt(ctx context.Context, partitions []connector.Partition
 
 func (p *partition) bounds() connector.Bounds {
 	end := int64(len(p.kinds))
-	return connector.Bounds{LogStart: p.logStart, LastStable: end, HighWatermark: end, DivergedAt: -1}
+	return connector.Bounds{LogStart: p.logStart, LastStable: end, HighWatermark: end, LeaderEpoch: p.epoch, DivergedAt: -1}
 }
 
 // Fetch answers once there is something, late.
@@ -344,7 +342,7 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 	case q.Next > end:
 		f.Err = connector.Held(connector.ReasonAheadOfLogEnd, "offset out of range", nil)
 		return f, nil
-	case p.lost(q.Position):
+	case p.divergedAt(q.Position) >= 0:
 		f.Err = connector.Held(connector.ReasonTruncated, "other records stand there now", nil)
 		return f, nil
 	case q.Next == end:
@@ -352,6 +350,9 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 	}
 	r := &records{}
 	for o := q.Next; o < int64(len(p.kinds)) && len(r.left) < most; o++ {
+		if p.epochs[o] != p.epochs[q.Next] { // an answer is of one epoch
+			break
+		}
 		if o == p.corrupt {
 			r.err = connector.Held(connector.ReasonCorruptBatch, "checksum", nil)
 			break

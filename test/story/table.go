@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,6 +43,8 @@ type TableLog struct {
 	id       string
 	altered  int // schemas before this one
 	versions []Version
+	// epochless leaves the leader epochs of positions out of commits, as versions of this program that kept none.
+	epochless bool
 }
 
 // NewTableLog returns the log of a table that exists since version 0.
@@ -70,6 +73,13 @@ func (l *TableLog) Replace(id string) {
 	l.versions = append(l.versions, Version{Table: id})
 }
 
+// ForgetEpochs makes the table one that keeps no leader epochs beside its positions.
+func (l *TableLog) ForgetEpochs() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.epochless = true
+}
+
 // Alter gives the table another schema, to which rows of the one before do not fit. See [Was] and [Becomes].
 func (l *TableLog) Alter() {
 	l.mu.Lock()
@@ -86,6 +96,12 @@ func (l *TableLog) put(n int, v Version) bool {
 		return false
 	}
 	v.Table, v.At = l.id, time.Now()
+	if l.epochless {
+		v.Commit.Txns = slices.DeleteFunc(slices.Clone(v.Commit.Txns), func(t connector.Txn) bool {
+			_, beside := idempotency.EpochOf(t.AppID)
+			return beside
+		})
+	}
 	l.versions = append(l.versions, v)
 	return true
 }
@@ -95,6 +111,12 @@ func (l *TableLog) snapshot() *connector.Snapshot {
 	defer l.mu.Unlock()
 	s := &connector.Snapshot{TableID: l.id, Version: int64(len(l.versions) - 1), Positions: map[string]int64{}, Schema: schema{l.altered}, ReadAt: time.Now()}
 	for _, v := range l.versions {
+		for _, t := range v.Commit.Txns { // an epoch belongs to the position of its own commit
+			maps.DeleteFunc(s.Positions, func(appID string, _ int64) bool {
+				position, beside := idempotency.EpochOf(appID)
+				return beside && position == t.AppID
+			})
+		}
 		for _, t := range v.Commit.Txns {
 			s.Positions[t.AppID] = t.Version
 		}

@@ -45,6 +45,7 @@ func TestATruncatedLogHoldsUntilAnOperatorMoves(t *testing.T) {
 // epoch it was read. When the log has grown past it, other records stand before it: it stays held until an operator moves.
 func TestAPositionBeyondTheLogIsNotMetByItsGrowth(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.Log.ForgetEpochs()
 		w.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
 		first := w.Begin(t.Context())
 		first.Member.Assign(joined(w, 0))
@@ -61,11 +62,12 @@ func TestAPositionBeyondTheLogIsNotMetByItsGrowth(t *testing.T) {
 	})
 }
 
-// TestAnUncheckedPositionIsCounted: a position whose epoch is lost is read on from, where nothing speaks against it; the
-// counter says that nobody could know.
+// TestAnUncheckedPositionIsCounted: a table that an older version wrote keeps no leader epochs, and the committed offset that
+// has one may be lost. Such a position is read on from, where nothing speaks against it, and counted.
 func TestAnUncheckedPositionIsCounted(t *testing.T) {
 	for lost, want := range map[bool]float64{false: 0, true: 1} {
 		scene(t, 1, func(t *testing.T, w *story.World) {
+			w.Log.ForgetEpochs()
 			w.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
 			first := w.Begin(t.Context())
 			first.Member.Assign(joined(w, 0))
@@ -108,4 +110,36 @@ func TestAHeldClaimKeepsItsLag(t *testing.T) {
 			t.Errorf("when nobody answers, it stands at %d of %d, and has a lag of %d", c.Position, c.End, c.Lag)
 		}
 	})
+}
+
+// TestTruncatedLog_OffsetNotCommitted: a member is killed between its commit and the committed offset, and the log is
+// truncated and regrown beyond the position meanwhile. The table itself keeps the leader epoch of the position.
+func TestTruncatedLog_OffsetNotCommitted(t *testing.T) {
+	for name, lose := range map[string]func(w *story.World){
+		"the committed offset is old":     func(w *story.World) { w.Broker.SetGroupOffset(story.Topic, 0, 2) },
+		"there is no committed offset":    func(w *story.World) { w.Broker.ForgetGroup(story.Topic) },
+		"its metadata are another tool's": func(w *story.World) { w.Broker.SetGroupOffset(story.Topic, 0, 6) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene(t, 1, func(t *testing.T, w *story.World) {
+				for range 5 {
+					w.Broker.Elect(story.Topic, 0)
+				}
+				w.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
+				first := w.Begin(t.Context())
+				first.Member.Assign(joined(w, 0))
+				eventually(t, "end", w.AtEnd)
+				w.Crash(first)
+				w.Broker.Truncate(story.Topic, 0, 3, "rrrrr")
+				lose(w)
+				p := w.Begin(t.Context())
+				p.Member.Assign(joined(w, 0))
+				wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonTruncated})
+				endsOnlyByAMove(t, w, p, connector.ReasonTruncated)
+				if n := p.Counted("sluice_positions_unchecked_total"); n != 1 { // the operator's
+					t.Errorf("%v positions counted as unchecked", n)
+				}
+			})
+		})
+	}
 }
