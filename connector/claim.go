@@ -21,9 +21,10 @@ type claim struct {
 	letters bool   // bad records may become letters
 
 	// The batch that fills holds [from, next); next is where the next record to hand over lies, or a later one. epoch is
-	// the leader epoch before next.
+	// the leader epoch before next, and before every place behind epochSince.
 	from, next int64
 	epoch      int32
+	epochSince int64
 	// position is where the table stands, as far as we know: from, or less while a cut is under way. positionEp is the
 	// leader epoch before it, -1 unknown.
 	position   int64
@@ -85,9 +86,18 @@ func (r *reader) request(c *claim) {
 // begin starts a session at a position.
 func (r *reader) begin(c *claim, at Position) {
 	c.state = reading
-	c.from, c.next, c.epoch, c.position, c.positionEp = at.Next, at.Next, at.Epoch, at.Next, at.Epoch
+	c.from, c.next, c.epoch, c.epochSince, c.position, c.positionEp = at.Next, at.Next, at.Epoch, at.Next-1, at.Next, at.Epoch
 	c.ahead, c.aheadEp = at.Next, at.Epoch
 	r.request(c)
+}
+
+// pass notes that everything before next was handed over or passed. epoch is that of the last record batch before it, and
+// of the record or the end of a batch at first.
+func (c *claim) pass(next int64, epoch int32, first int64) {
+	if c.epoch != epoch {
+		c.epochSince = first
+	}
+	c.next, c.epoch = next, epoch
 }
 
 // end ends a session: whatever carries it is dropped from now on.

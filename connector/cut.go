@@ -107,7 +107,7 @@ func (r *reader) cut(t *tableState, reason string) {
 	claims := map[Partition]Span{}
 	for p, c := range t.claims {
 		if c.state != resuming && c.next > c.from {
-			claims[p] = Span{c.session, c.from, c.next, c.epoch}
+			claims[p] = Span{c.session, c.from, c.next, c.epoch, c.epochSince}
 			c.from = c.next
 		}
 	}

@@ -39,11 +39,12 @@ type Run struct {
 }
 
 // Span is the part of a claim that a cut covers: offsets [From, Next) of one session. Epoch is the leader epoch of the
-// last record batch.
+// last record batch before Next, -1 if it is unknown; it is that of every place behind Since, too.
 type Span struct {
 	Session    uint64
 	From, Next int64
 	Epoch      int32
+	Since      int64
 }
 
 // Cut is a batch closed: what the claims read, and what the lanes made of it. Chunks hold every lane's in its order; a
@@ -185,10 +186,13 @@ func decideLateStart(starts map[Partition]int64, s *Snapshot, pipeline string) *
 	return decideStart("", starts, s, pipeline)
 }
 
-// hold truncates a claim at the place of a hold. One that comes before takes the place of a later one.
+// hold truncates a claim at the place of a hold. One that comes before takes the place of a later one. The epoch of what
+// lies behind that place must not go with it: if the log loses that part, what was read before the place is still there.
 func (p *Plan) hold(h Hold) {
 	span := p.Next[h.Partition]
-	span.Next = h.Offset
+	if span.Next = h.Offset; span.Next <= span.Since {
+		span.Epoch = -1
+	}
 	p.Next[h.Partition] = span
 	p.Holds = append(slices.DeleteFunc(p.Holds, func(later Hold) bool { return later.Partition == h.Partition }), h)
 }

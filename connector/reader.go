@@ -409,7 +409,7 @@ func (r *reader) handOverFrom(c *claim) bool {
 	out.table, out.schema, out.partition, out.session, out.reserved = t, t.schema, c.Partition, c.session, reserved
 	out.refuse, out.health, out.letters = c.refuse, c.health, c.letters
 	out.trail, out.since, out.oldest = c.trail, time.Now(), oldest
-	last, since := out.records[ready-1].Offset, out.since // the lane owns the block once it has it
+	first, last, since := out.records[0].Offset, out.records[ready-1].Offset, out.since // the lane owns the block once it has it
 	t.filled.queued.Add(int64(ready))
 	select {
 	case c.lane.in <- laneWork{block: out}:
@@ -422,7 +422,7 @@ func (r *reader) handOverFrom(c *claim) bool {
 		return false
 	}
 	c.handed(flight{c.next, last + 1, oldest}, since)
-	c.next, c.epoch = last+1, f.Epoch
+	c.pass(last+1, f.Epoch, first)
 	if t.opened.IsZero() {
 		t.opened = since
 	}
@@ -468,7 +468,7 @@ func (r *reader) finish(c *claim, f *answer, err error) {
 		return
 	}
 	if done.Next > c.next {
-		c.next, c.epoch = done.Next, done.Epoch
+		c.pass(done.Next, done.Epoch, done.Next-1)
 		if c.table.opened.IsZero() {
 			c.table.opened = time.Now()
 		}

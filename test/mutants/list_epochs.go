@@ -38,4 +38,16 @@ var ofEpochs = []mutant{
 		old:  "Next: move.Next, Epoch: -1}", new: "Next: move.Next, Epoch: 7}",
 		pkg: "./connector", test: "^TestMoves_EpochUnknown$",
 	},
+	{
+		name: "a claim that a hold truncates keeps the leader epoch of the batch's end",
+		file: "connector/decide.go",
+		old:  "span.Next <= span.Since {", new: "span.Next < span.From {",
+		pkg: "./test/story", test: "^TestTruncatedHold_EpochOfItsPlace$",
+	},
+	{
+		name: "a leader epoch holds for all of the batch in which it began",
+		file: "connector/claim.go",
+		old:  "\tif c.epoch != epoch {\n\t\tc.epochSince = first\n\t}\n", new: "",
+		pkg: "./test/story", test: "^TestTruncatedHold_EpochOfItsPlace$",
+	},
 }

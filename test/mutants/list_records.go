@@ -107,7 +107,7 @@ var ofRecords = []mutant{
 	{
 		name: "a bad record is skipped",
 		file: "connector/decide.go",
-		old:  "span.Next = h.Offset\n", new: "span.Next = h.Offset + 1\n",
+		old:  "if span.Next = h.Offset; span", new: "if span.Next = h.Offset + 1; span",
 		pkg: "./connector", test: "^TestDecide$",
 	},
 
@@ -117,13 +117,13 @@ var ofRecords = []mutant{
 		file: "connector/resume.go",
 		old:  "at = append(at, Position{p, next, w.epoch",
 		new:  "if o, ok := offsets[p.Topic][p.ID]; ok {\n\t\t\t\tnext = o.Next\n\t\t\t}\n\t\t\tat = append(at, Position{p, next, w.epoch",
-		pkg: "./test/story", test: "^TestGroupOffsetsFollowTheTableAndAreMended$",
+		pkg:  "./test/story", test: "^TestGroupOffsetsFollowTheTableAndAreMended$",
 	},
 	{
 		name: "group offsets are written before the commit",
 		file: "connector/reader.go",
-		old:  "c.next, c.epoch = last+1, f.Epoch\n",
-		new:  "c.next, c.epoch = last+1, f.Epoch\n\tr.offsets.note(c.Partition, GroupOffset{c.next, c.epoch}, \"\")\n",
+		old:  "c.pass(last+1, f.Epoch, first)\n",
+		new:  "c.pass(last+1, f.Epoch, first)\n\tr.offsets.note(c.Partition, GroupOffset{c.next, c.epoch}, \"\")\n",
 		pkg:  "./test/story", test: "^TestSchedules$",
 	},
 	{

@@ -143,3 +143,53 @@ func TestTruncatedLog_OffsetNotCommitted(t *testing.T) {
 		})
 	}
 }
+
+// TestTruncatedHold_EpochOfItsPlace: a bad record holds a claim whose batch reaches into a newer leader epoch. An election
+// that loses only the records of that epoch took nothing that the table has.
+func TestTruncatedHold_EpochOfItsPlace(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "rrpr", "k")
+		w.Broker.Elect(story.Topic, 0)
+		w.Broker.Produce(story.Topic, 0, "rr", "k")
+		first := w.Begin(t.Context())
+		first.Member.Assign(joined(w, 0))
+		wantHolds(t, first, map[int32]connector.Reason{0: connector.ReasonPoison})
+		eventually(t, "the committed offset", func() bool { return w.Broker.GroupOffsets(story.Topic)[0].Next == 2 })
+		if v := w.Log.Versions(); len(v[len(v)-1].Rows) != 2 || w.Position(0) != 2 {
+			t.Fatalf("the table stands at %d, its last version is %+v", w.Position(0), v[len(v)-1])
+		}
+		p := w.Broker.Partitions(story.Topic)[0]
+		versions := w.Log.Versions()
+		last := versions[len(versions)-1].Commit
+		for what, epoch := range map[string]int64{
+			"range": int64(last.Ranges[0].Epoch), "txn": txnOf(last, p.EpochAppID(story.Pipeline)), "committed offset": int64(w.Broker.GroupOffsets(story.Topic)[0].Epoch),
+		} {
+			if epoch > 0 {
+				t.Errorf("the %s carries leader epoch %d, the records before the hold were read in 0", what, epoch)
+			}
+		}
+		w.Crash(first)
+		w.Broker.Truncate(story.Topic, 0, 4, "rr")
+		again := w.Begin(t.Context())
+		again.Member.Assign(joined(w, 0))
+		for range 10 {
+			time.Sleep(time.Minute)
+			wantHolds(t, again, map[int32]connector.Reason{0: connector.ReasonPoison})
+		}
+		if _, err := moves(w, move(w, 0, 2, 3)).Apply(t.Context(), w.Operator()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "end", w.AtEnd)
+		wantRows(t, w, 0, []int64{0, 1, 3, 4, 5})
+	})
+}
+
+// txnOf is the version that a commit sets for an appId.
+func txnOf(c connector.Commit, appID string) int64 {
+	for _, x := range c.Txns {
+		if x.AppID == appID {
+			return x.Version
+		}
+	}
+	return -2
+}
