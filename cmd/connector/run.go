@@ -86,7 +86,7 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 	background.Go(func() { s.watchdog.Run(lasting) })
 	if config.Health.Enabled {
 		server := ops.NewServer(config.Health.Listen, s.report, s.watchdog.Live, s.registry, logger)
-		s.registry.MustRegister(ops.NewCollector(s.report))
+		s.registry.MustRegister(ops.NewCollector(s.report), server.Closed())
 		address, err := server.Listen(ctx)
 		if err != nil {
 			return exitError{exitUsage, fmt.Errorf("health.listen: %w", err)}

@@ -14,11 +14,11 @@ func (s *Server) aliases(routes *http.ServeMux, scrape http.Handler, metrics pro
 
 	m := &meters{server: s, metrics: metrics, gathering: make(chan struct{}, scrapes)}
 	routes.HandleFunc("GET /actuator", s.serveLinks)
-	routes.HandleFunc("GET /actuator/health", s.serveActuator)
+	routes.HandleFunc("GET /actuator/health", s.few(s.reports, s.serveActuator))
 	routes.HandleFunc("GET /actuator/health/liveness", s.serveLiveness)
 	routes.HandleFunc("GET /actuator/health/readiness", s.serveReadiness)
-	routes.HandleFunc("GET /actuator/health/{component}", s.serveComponent)
+	routes.HandleFunc("GET /actuator/health/{component}", s.few(s.reports, s.serveComponent))
 	routes.Handle("GET /actuator/prometheus", scrape)
-	routes.HandleFunc("GET /actuator/metrics", m.serveNames)
-	routes.HandleFunc("GET /actuator/metrics/{name}", m.serveMeter)
+	routes.HandleFunc("GET /actuator/metrics", s.few(s.scraped, m.serveNames))
+	routes.HandleFunc("GET /actuator/metrics/{name}", s.few(s.scraped, m.serveMeter))
 }

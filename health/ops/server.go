@@ -17,15 +17,19 @@ import (
 	"sluice/health"
 )
 
-// The bounds of a request. Nothing here waits for Kafka or the store, so all of them are generous.
+// The bounds of a request. Nothing here waits for Kafka or the store, so all of them are generous. With those of
+// connections they bound what clients can make the server hold: some 25 KiB for each connection, and the large answers.
 const (
 	headerTimeout   = 5 * time.Second
 	requestTimeout  = 10 * time.Second
-	answerTimeout   = 30 * time.Second
-	idleTimeout     = 2 * time.Minute
+	answerTimeout   = 15 * time.Second
+	idleTimeout     = 10 * time.Second
 	shutdownTimeout = 5 * time.Second
 	headerBytes     = 16 << 10
-	scrapes         = 4 // at the same time
+	connectionLimit = 256
+	scrapes         = 4  // that gather at the same time, of each kind
+	reportAnswers   = 8  // at the same time, until their clients have read them
+	metricAnswers   = 12 // the same
 )
 
 // Server answers GET and HEAD of /health, /health/live, /health/ready, /health/startup and /metrics, and of what other
@@ -36,6 +40,10 @@ type Server struct {
 	live   func() error
 	logger *slog.Logger
 	server *http.Server
+	conns  *connections
+
+	// Each has room for as many large answers as may exist at the same time.
+	reports, scraped chan struct{}
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -47,22 +55,43 @@ type Server struct {
 // each request, from any goroutine, and must not block. live says why the process should be restarted, nil if it should
 // not.
 func NewServer(listen string, report func() health.Report, live func() error, metrics prometheus.Gatherer, logger *slog.Logger) *Server {
-	s := &Server{listen: listen, report: report, live: live, logger: logger}
+	s := &Server{
+		listen: listen, report: report, live: live, logger: logger, conns: newConnections(connectionLimit, logger),
+		reports: make(chan struct{}, reportAnswers), scraped: make(chan struct{}, metricAnswers),
+	}
 	errorLog := slog.NewLogLogger(logger.Handler(), slog.LevelWarn)
 	s.server = &http.Server{
-		Handler: s.routes(metrics, errorLog), ErrorLog: errorLog, MaxHeaderBytes: headerBytes,
+		Handler: s.conns.marks(s.routes(metrics, errorLog)), ConnState: s.conns.follow, ErrorLog: errorLog, MaxHeaderBytes: headerBytes,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
 	}
 	return s
 }
 
+// Closed returns the counter of connections that the server closed to make room for newer ones.
+func (s *Server) Closed() prometheus.Collector { return s.conns.closed }
+
+// few lets as many requests at a time through to next as places has room for. A client that does not read its answer makes
+// the server hold it.
+func (s *Server) few(places chan struct{}, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+			next(w, r)
+		default:
+			w.Header().Set("Retry-After", "1")
+			s.fail(w, r, http.StatusTooManyRequests, fmt.Sprintf("%d others read such an answer: try again", cap(places)))
+		}
+	}
+}
+
 // routes are what the server answers.
 func (s *Server) routes(metrics prometheus.Gatherer, errorLog *log.Logger) http.Handler {
-	scrape := promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
+	scrape := s.few(s.scraped, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		ErrorLog: errorLog, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: scrapes, Timeout: requestTimeout,
-	})
+	}).ServeHTTP)
 	routes := http.NewServeMux()
-	routes.HandleFunc("GET /health", s.serveReport)
+	routes.HandleFunc("GET /health", s.few(s.reports, s.serveReport))
 	routes.HandleFunc("GET /health/live", s.serveLive)
 	routes.HandleFunc("GET /health/ready", s.serveReady)
 	routes.HandleFunc("GET /health/startup", s.serveStartup)
@@ -109,7 +138,7 @@ func (s *Server) Listen(ctx context.Context) (net.Addr, error) {
 		if err != nil {
 			return nil, fmt.Errorf("health: listen on %s: %w", s.listen, err)
 		}
-		s.listener = l
+		s.conns.Listener, s.listener = l, s.conns
 	}
 	return s.listener.Addr(), nil
 }

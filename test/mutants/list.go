@@ -3,4 +3,11 @@ package main
 import "slices"
 
 // list holds the rules that must not break unseen. Keep it next to docs/guarantees.md: each guarantee has a mutant.
-var list = slices.Concat(ofRecords, ofLetters, ofHealth, ofAlerts, ofEpochs)
+var list = slices.Concat(
+	ofRecords,
+	ofLetters,
+	ofHealth,
+	ofAlerts,
+	ofEpochs,
+	ofSurface,
+)

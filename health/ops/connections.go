@@ -1,0 +1,164 @@
+package ops
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// floodLogEvery is how often the log mentions that connections were closed to make room.
+const floodLogEvery = time.Minute
+
+// state is what a connection does.
+type state int
+
+// The order is the order in which connections are closed to make room.
+const (
+	idle    state = iota // its last request has its answer
+	reading              // its next request has not arrived as a whole
+	serving              // its request is being answered
+)
+
+// connections is a listener that holds at most limit connections. A new one is always let in: when all places are taken,
+// it closes the oldest idle connection, else the oldest one. So a client that opens connections and sends nothing cannot
+// keep a probe out, and costs a bounded number of sockets and goroutines.
+type connections struct {
+	net.Listener
+	limit  int
+	logger *slog.Logger
+	closed prometheus.Counter
+
+	mu     sync.Mutex
+	open   map[*conn]struct{}
+	turns  uint64    // counts changes of state
+	warned time.Time // of the last log line about closed connections
+}
+
+// conn is a connection that connections let in.
+type conn struct {
+	net.Conn
+	client string
+	ended  chan struct{} // closed when its goroutine in net/http ends
+
+	// Guarded by connections.mu.
+	state state
+	since uint64 // turn of its last change of state
+}
+
+func newConnections(limit int, logger *slog.Logger) *connections {
+	return &connections{limit: limit, logger: logger, open: map[*conn]struct{}{}, closed: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "sluice_health_connections_closed_total",
+		Help: "Connections that the health server closed to make room for newer ones.",
+	})}
+}
+
+// Accept implements net.Listener. Before it returns a connection it waits for the goroutine of the one that had to go:
+// goroutines stay bounded, and under a flood each connection gets its turn to read the request that it may have brought.
+func (l *connections) Accept() (net.Conn, error) {
+	inner, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // net/http tells the errors of a listener apart
+	}
+	c := &conn{Conn: inner, client: inner.RemoteAddr().String(), ended: make(chan struct{}), state: reading}
+	victim, busy := l.admit(c)
+	if victim == nil {
+		return c, nil
+	}
+	_ = victim.Close()
+	l.told()
+	if !busy { // a handler that hangs must not keep new connections out
+		<-victim.ended
+	}
+	return c, nil
+}
+
+// admit adds c and removes the connection that has to go for it, if any. busy tells that a handler works for that one.
+func (l *connections) admit(c *conn) (victim *conn, busy bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.open) >= l.limit {
+		for o := range l.open {
+			if victim == nil || o.state < victim.state || o.state == victim.state && o.since < victim.since {
+				victim = o
+			}
+		}
+		delete(l.open, victim)
+		busy = victim.state == serving
+	}
+	l.turns++
+	c.since = l.turns
+	l.open[c] = struct{}{}
+	return victim, busy
+}
+
+// told counts a connection that was closed, and logs the first one of a minute.
+func (l *connections) told() {
+	l.closed.Inc()
+	l.mu.Lock()
+	warn := time.Since(l.warned) >= floodLogEvery
+	if warn {
+		l.warned = time.Now()
+	}
+	l.mu.Unlock()
+	if warn {
+		l.logger.Warn("health: too many connections; closing the oldest ones", "limit", l.limit)
+	}
+}
+
+// note sets the state of a connection. It returns false for one that was closed to make room.
+func (l *connections) note(c *conn, s state) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.open[c]; !ok {
+		return false
+	}
+	l.turns++
+	c.state, c.since = s, l.turns
+	return true
+}
+
+// follow is the ConnState hook of the server.
+func (l *connections) follow(nc net.Conn, is http.ConnState) {
+	c, ok := nc.(*conn)
+	if !ok {
+		return
+	}
+	switch is {
+	case http.StateIdle:
+		l.note(c, idle)
+	case http.StateActive:
+		l.note(c, reading)
+	case http.StateClosed, http.StateHijacked:
+		l.mu.Lock()
+		delete(l.open, c)
+		l.mu.Unlock()
+		close(c.ended)
+	case http.StateNew: // Accept has added it
+	}
+}
+
+// marks lets the listener know which connections have a request that is being answered. A request finds its connection by
+// the address of its client.
+func (l *connections) marks(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c := l.from(r.RemoteAddr); c != nil && l.note(c, serving) {
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// from returns the connection of a client, nil if it was closed to make room.
+func (l *connections) from(client string) *conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.open {
+		if c.client == client {
+			return c
+		}
+	}
+	return nil
+}

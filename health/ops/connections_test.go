@@ -1,0 +1,231 @@
+package ops
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"sluice/health"
+)
+
+// flooded is a server with few places for connections.
+type flooded struct {
+	*Server
+	address string
+}
+
+func serveFlooded(t *testing.T, limit int, live func() error) flooded {
+	t.Helper()
+	report := func() health.Report { return health.Report{Joined: true, Resumed: true} }
+	s := NewServer("127.0.0.1:0", report, live, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	s.conns.limit = limit
+	addr, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return flooded{s, addr.String()}
+}
+
+// client is a connection with what it reads.
+type client struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+// dial connects and sends text. The connection stays open to the end of the test.
+func (f flooded) dial(t *testing.T, text string) client {
+	t.Helper()
+	var d net.Dialer
+	c, err := d.DialContext(t.Context(), "tcp", f.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if _, err := c.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return client{c, bufio.NewReader(c)}
+}
+
+// code reads the answer to a request.
+func (c client) code(t *testing.T) int {
+	t.Helper()
+	resp, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+// closed waits until the server closes the connection.
+func (c client) closed(t *testing.T) {
+	t.Helper()
+	if b, err := c.r.ReadByte(); err == nil {
+		t.Errorf("the server sent %q", b)
+	}
+}
+
+// is waits until n connections of the server are in a state.
+func (f flooded) is(t *testing.T, n int, s state) {
+	t.Helper()
+	for count := -1; count != n; {
+		if t.Context().Err() != nil {
+			t.Fatal(t.Context().Err())
+		}
+		count = 0
+		f.conns.mu.Lock()
+		for c := range f.conns.open {
+			if c.state == s {
+				count++
+			}
+		}
+		f.conns.mu.Unlock()
+		runtime.Gosched()
+	}
+}
+
+const live = "GET /health/live HTTP/1.1\r\nHost: x\r\n"
+
+// TestConnections_Flood opens many more connections than there are places, none of which leaves by itself: a probe gets
+// its answer at any time, and the server holds no more connections than it may.
+func TestConnections_Flood(t *testing.T) {
+	const limit, flood = 16, 150
+	for name, text := range map[string]string{"Silent": "", "SlowHeader": live, "KeepAlive": live + "\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			f := serveFlooded(t, limit, func() error { return nil })
+			for i := range flood {
+				c := f.dial(t, text)
+				if name == "KeepAlive" {
+					if code := c.code(t); code != http.StatusOK {
+						t.Fatalf("connection %d: %d", i, code)
+					}
+				}
+				if i%10 != 0 {
+					continue
+				}
+				if code := f.dial(t, live+"Connection: close\r\n\r\n").code(t); code != http.StatusOK {
+					t.Fatalf("probe beside %d connections: %d", i, code)
+				}
+			}
+			f.conns.mu.Lock()
+			open := len(f.conns.open)
+			f.conns.mu.Unlock()
+			var closed dto.Metric
+			if err := f.conns.closed.Write(&closed); err != nil {
+				t.Fatal(err)
+			}
+			if open > limit || closed.GetCounter().GetValue() == 0 {
+				t.Errorf("%d connections are open, %v were closed: want at most %d, and some", open, closed.GetCounter().GetValue(), limit)
+			}
+		})
+	}
+}
+
+// TestConnections_Order: an idle connection goes first, then one without a request, and the oldest of each.
+func TestConnections_Order(t *testing.T) {
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	first := sync.OnceFunc(func() {
+		close(asked)
+		<-goOn
+	})
+	f := serveFlooded(t, 4, func() error { first(); return nil })
+	working := f.dial(t, live+"\r\n")
+	<-asked
+	slow := f.dial(t, live)
+	f.is(t, 1, reading)
+	var rested [2]client
+	for i := range rested {
+		rested[i] = f.dial(t, "GET /health/ready HTTP/1.1\r\nHost: x\r\n\r\n")
+		if code := rested[i].code(t); code != http.StatusOK {
+			t.Fatal(code)
+		}
+		f.is(t, i+1, idle)
+	}
+	for _, next := range []client{rested[0], rested[1], slow} {
+		_ = f.dial(t, live)
+		next.closed(t)
+	}
+	close(goOn)
+	if code := working.code(t); code != http.StatusOK {
+		t.Errorf("the request under way: %d", code)
+	}
+}
+
+// TestConnections_HandlerHangs: requests that never end occupy all places; a probe still gets its answer.
+func TestConnections_HandlerHangs(t *testing.T) {
+	goOn := make(chan struct{})
+	var mu sync.Mutex
+	requests := 0
+	f := serveFlooded(t, 2, func() error {
+		mu.Lock()
+		requests++
+		hang := requests <= 2
+		mu.Unlock()
+		if hang {
+			<-goOn
+		}
+		return nil
+	})
+	defer close(goOn)
+	for i := range 2 {
+		_ = f.dial(t, live+"\r\n")
+		f.is(t, i+1, serving)
+	}
+	if code := f.dial(t, live+"\r\n").code(t); code != http.StatusOK {
+		t.Error(code)
+	}
+}
+
+// TestConnections_LargeAnswers: clients that do not read make the server hold few large answers, and no probe waits for them.
+func TestConnections_LargeAnswers(t *testing.T) {
+	f := serveFlooded(t, 16, func() error { return nil })
+	for range reportAnswers {
+		f.reports <- struct{}{}
+	}
+	for range metricAnswers {
+		f.scraped <- struct{}{}
+	}
+	want := func(path string, want int) {
+		t.Helper()
+		if code := f.dial(t, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)).code(t); code != want {
+			t.Errorf("%s: %d, want %d", path, code, want)
+		}
+	}
+	for _, path := range []string{"/health", "/metrics", "/actuator/health", "/actuator/prometheus", "/actuator/metrics"} {
+		want(path, http.StatusTooManyRequests)
+	}
+	for _, path := range []string{"/health/live", "/livez", "/health/ready", "/readyz", "/health/startup"} {
+		want(path, map[bool]int{true: http.StatusServiceUnavailable, false: http.StatusOK}[path == "/health/startup"])
+	}
+	<-f.reports
+	want("/health", http.StatusOK)
+	<-f.scraped
+	want("/metrics", http.StatusOK)
+}
+
+// TestServer_Bounds keeps the times and sizes that bound a connection.
+func TestServer_Bounds(t *testing.T) {
+	s := NewServer("", nil, nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler)).server
+	if s.IdleTimeout <= 0 || s.IdleTimeout.Seconds() > 10 || s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= 0 || s.WriteTimeout <= 0 || s.MaxHeaderBytes > 16<<10 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -1,0 +1,29 @@
+package main
+
+// ofSurface are the rules of what strangers can reach and operators read.
+var ofSurface = []mutant{
+	{
+		name: "connections to the health server have no limit",
+		file: "health/ops/connections.go",
+		old:  "if len(l.open) >= l.limit {", new: "if false {",
+		pkg: "./health/ops", test: "^TestConnections_Flood$",
+	},
+	{
+		name: "a request under way is closed before idle connections",
+		file: "health/ops/connections.go",
+		old:  "o.state < victim.state ||", new: "o.state > victim.state ||",
+		pkg: "./health/ops", test: "^TestConnections_Order$",
+	},
+	{
+		name: "a handler that hangs keeps new connections out",
+		file: "health/ops/connections.go",
+		old:  "if !busy {", new: "if busy || !busy {",
+		pkg: "./health/ops", test: "^TestConnections_HandlerHangs$", args: "-timeout=60s",
+	},
+	{
+		name: "large answers pile up while their clients do not read",
+		file: "health/ops/server.go",
+		old:  `"GET /health", s.few(s.reports, s.serveReport)`, new: `"GET /health", s.serveReport`,
+		pkg: "./health/ops", test: "^TestConnections_LargeAnswers$",
+	},
+}
