@@ -28,9 +28,10 @@ var layers = map[string][]string{
 	"connector/decode": {"connector", "classify", "idempotency", "reliability/deadletter", "sink/delta/schema"},
 	"connector/kafka": {
 		"connector", "classify", "idempotency", "reliability", "reliability/bytepool", "reliability/deadletter", "reliability/pulse",
-		"connector/kafka/dial", "connector/kafka/recordbatch",
+		"connector/kafka/dial", "connector/kafka/frame", "connector/kafka/recordbatch",
 	},
-	"connector/kafka/dial":        {},
+	"connector/kafka/dial":        {"connector/kafka/frame"},
+	"connector/kafka/frame":       {},
 	"connector/kafka/recordbatch": {"connector", "classify"},
 	"idempotency/postgres":        {"connector", "classify", "idempotency", "reliability"},
 	"sink/delta": {

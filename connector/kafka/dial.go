@@ -69,7 +69,7 @@ func NewClient(cfg Config) (*Client, error) {
 	cfg.ClientID = cmp.Or(cfg.ClientID, "sluice")
 	cfg.Session = cmp.Or(cfg.Session, defaultSession)
 	dialer, err := dial.New(dial.Config{
-		ClientID: cfg.ClientID, Timeout: cfg.Session / 6, TLS: cfg.TLS, SASL: cfg.SASL, Dial: cfg.Dial,
+		ClientID: cfg.ClientID, Timeout: cfg.Session / 6, TLS: cfg.TLS, SASL: cfg.SASL, Own: own, Dial: cfg.Dial,
 		Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {

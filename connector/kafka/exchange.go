@@ -14,6 +14,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 
 	"sluice/classify"
+	"sluice/connector/kafka/frame"
 )
 
 // errVersion says that a broker is too old for us.
@@ -25,8 +26,30 @@ var errResponseSize = errors.New("response too large")
 // anyBroker addresses a request to whichever broker answers first.
 const anyBroker int32 = -1
 
-// smallResponse is the limit for responses without records, in bytes.
-const smallResponse = 64 << 20
+// smallResponse is the limit for responses without records, in bytes. The largest is metadata: 16 MiB are about 350 000
+// partitions.
+const smallResponse = 16 << 20
+
+// own tells whether package kafka decodes the responses to an API's requests of a version itself. All others kafka-go
+// decodes, and the connection checks them first.
+func own(key protocol.ApiKey, version int16) bool {
+	switch key {
+	case protocol.Produce:
+		return version == produceVersion
+	case protocol.Fetch:
+		return version >= fetchOldest && version <= fetchVersion
+	case protocol.ListOffsets:
+		return version == listOffsetsVersion
+	case protocol.Metadata:
+		return version == metadataVersion
+	case protocol.CreateTopics:
+		return version == createTopicsVersion
+	case protocol.OffsetForLeaderEpoch:
+		return version == offsetForEpochVersion
+	default:
+		return false
+	}
+}
 
 type versionRange struct{ min, max int16 }
 
@@ -40,7 +63,7 @@ type exchange struct {
 	broker int32
 	corr   int32
 	limit  int // of in, in bytes
-	// room says where a response of n bytes is read into; nil reads it into in, which grows.
+	// room says where a response of n bytes is read into; nil reads it into a buffer that grows as bytes arrive.
 	room func(n int) ([]byte, error)
 	out  []byte // the whole request, with its size
 	in   []byte // the response after its correlation id
@@ -79,17 +102,19 @@ func (x *exchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if corr != x.corr {
 		return nil, fmt.Errorf("%w: correlation id %d, want %d", errMalformed, corr, x.corr)
 	}
-	switch {
-	case x.room != nil:
-		in, err := x.room(n)
+	if x.room == nil {
+		in, err := frame.Read(rw, n)
 		if err != nil {
 			return nil, err
 		}
 		x.in = in
-	case cap(x.in) < n:
-		x.in = make([]byte, n+n/4)
+		return x, nil
 	}
-	x.in = x.in[:n]
+	in, err := x.room(n)
+	if err != nil {
+		return nil, err
+	}
+	x.in = in[:n]
 	if _, err := io.ReadFull(rw, x.in); err != nil {
 		return nil, err
 	}

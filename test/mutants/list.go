@@ -10,4 +10,5 @@ var list = slices.Concat(
 	ofAlerts,
 	ofEpochs,
 	ofSurface,
+	ofNetwork,
 )

@@ -16,6 +16,7 @@ const (
 	StepVersions Step = "versions" // the first request, ApiVersions
 	StepSASL     Step = "sasl"     // the credentials
 	StepServe    Step = "serve"    // the first request that needs them
+	StepUse      Step = "use"      // any later request
 )
 
 // at says where in the opening a step is, for people.
@@ -29,6 +30,8 @@ func (s Step) at() string {
 		return "while authenticating"
 	case StepServe:
 		return "at the first request that needs to be allowed"
+	case StepUse:
+		return "at a request"
 	case StepFiles, StepConnect:
 	}
 	return string(s)
@@ -64,6 +67,7 @@ const (
 	TokenExpired       Cause = "token_expired"
 	ServerUnproven     Cause = "server_unproven"
 	Protocol           Cause = "protocol"
+	Malformed          Cause = "malformed_response"
 )
 
 // explanation is what a cause means, and what to do.
@@ -132,13 +136,18 @@ func (c Cause) explain() explanation {
 		return explanation{"refuses the token, which has expired", "write a fresh token into kafka.sasl.token_file; it is read again", true}
 	case ServerUnproven:
 		return explanation{"does not know the password it asks for", "somebody may be in the middle: look who answers at this address", true}
+	case Malformed:
+		return explanation{
+			"sends a response that cannot be read",
+			"find out what answers at this address: a proxy, a broken broker, or a stranger", false,
+		}
 	case Protocol:
 		return explanation{"answers in an unexpected way", "look into the broker's log", false}
 	}
 	return explanation{string(c), "", false}
 }
 
-// Error is a connection that could not be opened.
+// Error is a connection that could not be opened, or that a malformed response ended.
 type Error struct {
 	Address string
 	Step    Step

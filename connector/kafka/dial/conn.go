@@ -21,11 +21,12 @@ type conn struct {
 	lifetime time.Duration // of a session, 0 for ever; for the writer alone
 
 	mu          sync.Mutex
-	sent        framer
-	received    framer
-	pending     int       // requests without their responses
+	sent        requests
+	pending     []request // sent, and their responses not read to their end
 	renew       time.Time // zero: never
 	read, write time.Time // deadlines
+
+	received response // for the reader alone
 }
 
 // renewed notes a new session. Between 85 and 95 % of it are used, so that connections do not renew in step.
@@ -46,27 +47,17 @@ func (c *conn) Write(b []byte) (int, error) {
 			return 0, err
 		}
 	}
-	n, err := c.Conn.Write(b)
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pending += c.sent.advance(b[:n])
-	return n, err
-}
-
-// Read reads responses.
-func (c *conn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pending -= c.received.advance(b[:n])
-	return n, err
+	c.pending = append(c.pending, c.sent.advance(b)...) // before the response can come
+	c.mu.Unlock()
+	return c.Conn.Write(b)
 }
 
 // due tells whether it is time to authenticate again, and possible: nothing is under way.
 func (c *conn) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.renew.IsZero() && c.pending == 0 && c.sent.between() && c.received.between() && time.Now().After(c.renew)
+	return !c.renew.IsZero() && len(c.pending) == 0 && c.sent.between() && time.Now().After(c.renew)
 }
 
 func (c *conn) reauthenticate() (err error) {

@@ -32,6 +32,9 @@ type Config struct {
 	// TLS is nil for plaintext, SASL nil for no authentication.
 	TLS  *TLS
 	SASL *SASL
+	// Own tells whether the caller decodes and bounds the responses to an API's requests of a version itself. All others
+	// are checked before they are handed out; nil means all are.
+	Own func(key protocol.ApiKey, version int16) bool
 	// Dial opens the connection below; nil means TCP. It must end when its context does.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Logger and Registerer may be nil.
@@ -89,6 +92,8 @@ const (
 	remember = 30 * time.Second
 	// diagnoseEvery is how often the reason of an unexplained end is looked for at one address.
 	diagnoseEvery = time.Minute
+	// reportEvery is how often responses that are refused are logged for one address.
+	reportEvery = time.Minute
 )
 
 // Dialer opens connections. It is safe for concurrent use.
@@ -108,6 +113,7 @@ type place struct {
 	files   fingerprint
 
 	diagnosed time.Time
+	reported  time.Time
 	open      bool // it serves requests without authentication
 }
 
@@ -280,6 +286,18 @@ func (d *Dialer) mayDiagnose(address string) bool {
 		return false
 	}
 	p.diagnosed = time.Now()
+	return true
+}
+
+// mayReport tells whether a refused response of an address may be logged now.
+func (d *Dialer) mayReport(address string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.place(address)
+	if time.Since(p.reported) < reportEvery {
+		return false
+	}
+	p.reported = time.Now()
 	return true
 }
 

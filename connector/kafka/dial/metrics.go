@@ -8,7 +8,7 @@ import (
 
 type metrics struct {
 	dials, reauthentications *prometheus.CounterVec
-	files                    prometheus.Counter
+	files, malformed         prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -22,9 +22,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		files: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_kafka_unusable_files_total", Help: "Changes of TLS and credentials files that could not be used; the content before stays in force.",
 		}),
+		malformed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_kafka_malformed_responses_total", Help: "Responses of brokers that were refused because their sizes contradict their bytes; each ends its connection.",
+		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.dials, m.reauthentications, m.files)
+		reg.MustRegister(m.dials, m.reauthentications, m.files, m.malformed)
 	}
 	return m
 }

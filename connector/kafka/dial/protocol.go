@@ -8,6 +8,8 @@ import (
 	"net"
 
 	"github.com/segmentio/kafka-go/protocol"
+
+	"sluice/connector/kafka/frame"
 )
 
 // The four requests that opening a connection needs, in versions whose encoding is not flexible (KIP-482).
@@ -65,9 +67,7 @@ func (s *session) read() ([]byte, error) {
 	case n < 4 || n > maxResponse || be.Uint32(h[4:]) != uint32(s.corr): //nolint:gosec // as bits
 		return nil, errNotKafka
 	}
-	body := make([]byte, n-4)
-	_, err := io.ReadFull(s.conn, body)
-	return body, err
+	return frame.Read(s.conn, int(n-4))
 }
 
 // isAlert tells whether bytes begin a TLS alert (RFC 8446, 5.1), the answer of a TLS listener to anything else.
@@ -193,41 +193,6 @@ func (r *reader) bytes() []byte {
 		return nil
 	}
 	return r.take(int(n))
-}
-
-// framer follows requests or responses through a stream: four bytes of length, then so many.
-type framer struct {
-	head [4]byte
-	seen int // bytes of head
-	rest int // bytes after it
-}
-
-// between tells whether the stream stands between two frames.
-func (f *framer) between() bool { return f.seen == 0 && f.rest == 0 }
-
-// advance passes bytes and returns how many frames ended in them.
-func (f *framer) advance(b []byte) (ended int) {
-	for len(b) > 0 {
-		if f.rest > 0 {
-			n := min(f.rest, len(b))
-			f.rest -= n
-			b = b[n:]
-			if f.rest == 0 {
-				ended++
-			}
-			continue
-		}
-		n := copy(f.head[f.seen:], b)
-		f.seen += n
-		b = b[n:]
-		if f.seen == len(f.head) {
-			f.seen = 0
-			if f.rest = int(be.Uint32(f.head[:])); f.rest == 0 {
-				ended++
-			}
-		}
-	}
-	return ended
 }
 
 func kafkaError(code int16) error { return fmt.Errorf("error code %d", code) }

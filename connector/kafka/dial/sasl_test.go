@@ -5,12 +5,14 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/segmentio/kafka-go/protocol"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
@@ -227,26 +229,33 @@ func (l lateReader) Read(b []byte) (int, error) {
 	return l.conn.Read(b)
 }
 
-// TestFramer: in whatever pieces a stream comes, each frame is seen to end once.
-func TestFramer(t *testing.T) {
+// TestRequests: in whatever pieces a stream comes, each request is seen once, with what its response depends on.
+func TestRequests(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.IntRange(0, 20), 0, 6).Draw(t, "sizes")
 		var stream []byte
-		for _, n := range sizes {
-			stream = append(be.AppendUint32(stream, uint32(n)), make([]byte, n)...)
+		var want []request
+		for i, n := range sizes {
+			r := request{protocol.ApiKey(i), int16(i + 1), uint32(i + 2)}
+			stream = be.AppendUint32(stream, uint32(n+8))
+			stream = be.AppendUint16(stream, uint16(r.key))
+			stream = be.AppendUint16(stream, uint16(r.version))
+			stream = be.AppendUint32(stream, r.corr)
+			stream = append(stream, make([]byte, n)...)
+			want = append(want, r)
 		}
-		var f framer
-		ended := 0
+		var r requests
+		var got []request
 		for rest := stream; len(rest) > 0; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "piece")
-			ended += f.advance(rest[:n])
+			got = append(got, r.advance(rest[:n])...)
 			rest = rest[n:]
 		}
-		if ended != len(sizes) || !f.between() {
-			t.Fatalf("%d frames ended, want %d; between: %v", ended, len(sizes), f.between())
+		if !slices.Equal(got, want) || !r.between() {
+			t.Fatalf("saw %v, want %v; between: %v", got, want, r.between())
 		}
-		if f.advance([]byte{0}); f.between() {
-			t.Fatal("between frames after a byte of one")
+		if r.advance([]byte{0}); r.between() {
+			t.Fatal("between requests after a byte of one")
 		}
 	})
 }

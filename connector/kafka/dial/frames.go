@@ -1,0 +1,155 @@
+package dial
+
+import (
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/segmentio/kafka-go/protocol"
+
+	"sluice/connector/kafka/frame"
+)
+
+// request is what a response depends on.
+type request struct {
+	key     protocol.ApiKey
+	version int16
+	corr    uint32
+}
+
+// requests follows requests through a stream: four bytes of length, then API key, version, correlation id and the rest.
+type requests struct {
+	head [12]byte
+	seen int // bytes of head
+	rest int // bytes after it
+}
+
+// between tells whether the stream stands between two requests.
+func (r *requests) between() bool { return r.seen == 0 }
+
+// advance passes bytes and returns the requests whose head ended in them.
+func (r *requests) advance(b []byte) (began []request) {
+	for len(b) > 0 {
+		if r.seen < len(r.head) {
+			n := copy(r.head[r.seen:], b)
+			r.seen += n
+			b = b[n:]
+			if r.seen < len(r.head) {
+				break
+			}
+			r.rest = max(int(be.Uint32(r.head[:]))-8, 0)
+			began = append(began, request{
+				key:     protocol.ApiKey(be.Uint16(r.head[4:])), //nolint:gosec // as bits
+				version: int16(be.Uint16(r.head[6:])),           //nolint:gosec // as bits
+				corr:    be.Uint32(r.head[8:]),
+			})
+		}
+		n := min(r.rest, len(b))
+		b = b[n:]
+		if r.rest -= n; r.rest == 0 {
+			r.seen = 0
+		}
+	}
+	return began
+}
+
+// response is what has been read of the response to the oldest pending request.
+type response struct {
+	head  [8]byte     // size and correlation id
+	seen  int         // bytes of head
+	ready net.Buffers // may be handed out
+	rest  int         // bytes to read after ready
+	err   error       // ends the connection
+}
+
+// Read reads responses, those that are not the caller's own after a check. Brokers answer in the order of the requests.
+func (c *conn) Read(b []byte) (int, error) {
+	r := &c.received
+	if len(b) == 0 || r.err != nil {
+		return 0, r.err
+	}
+	if len(r.ready) == 0 && r.rest == 0 {
+		if err := c.next(); err != nil {
+			return 0, err
+		}
+	}
+	var n int
+	var err error
+	if len(r.ready) > 0 {
+		n, _ = r.ready.Read(b) // its end is no end of the connection
+	} else {
+		n, err = c.Conn.Read(b[:min(len(b), r.rest)])
+		r.rest -= n
+	}
+	if len(r.ready) == 0 && r.rest == 0 {
+		r.seen, r.ready = 0, nil
+		c.mu.Lock()
+		c.pending = c.pending[1:]
+		c.mu.Unlock()
+	}
+	return n, err
+}
+
+// next reads the head of a response, and all of it where it is to be checked.
+func (c *conn) next() error {
+	r := &c.received
+	n, err := io.ReadFull(c.Conn, r.head[r.seen:])
+	if r.seen += n; err != nil {
+		return err
+	}
+	c.mu.Lock()
+	var to request
+	if len(c.pending) > 0 {
+		to = c.pending[0]
+	}
+	asked := len(c.pending) > 0
+	c.mu.Unlock()
+	size, corr := int64(int32(be.Uint32(r.head[:]))), be.Uint32(r.head[4:]) //nolint:gosec // a signed number on the wire
+	switch {
+	case !asked:
+		return c.malformed("it answers without a request", nil)
+	case size < 4:
+		return c.malformed(fmt.Sprintf("%v v%d: %d bytes", to.key, to.version, size), nil)
+	case corr != to.corr:
+		return c.malformed(fmt.Sprintf("%v v%d: correlation id %d instead of %d", to.key, to.version, corr, to.corr), nil)
+	}
+	if own := c.d.cfg.Own; own != nil && own(to.key, to.version) {
+		r.ready, r.rest = net.Buffers{r.head[:]}, int(size)-4
+		return nil
+	}
+	return c.check(to, int(size)-4)
+}
+
+// check reads a response of n bytes after its head and has it handed out if a decoder can believe it.
+func (c *conn) check(to request, n int) error {
+	r := &c.received
+	what := fmt.Sprintf("%v v%d", to.key, to.version)
+	if n > frame.MaxSize {
+		return c.malformed(fmt.Sprintf("%s: %d bytes, the limit is %d", what, n, frame.MaxSize), frame.ErrTooLarge)
+	}
+	body, err := frame.Read(c.Conn, n)
+	if err != nil {
+		r.err = err // some of it is lost
+		return err
+	}
+	if err := frame.Check(int16(to.key), to.version, body); err != nil {
+		return c.malformed(fmt.Sprintf("%s: %v", what, err), err)
+	}
+	r.ready = net.Buffers{r.head[:], body}
+	return nil
+}
+
+// malformed ends the connection. kafka-go shows the error to some callers and others only that a broker is missing, so
+// it is counted and logged here, too.
+func (c *conn) malformed(detail string, err error) error {
+	if err == nil {
+		err = errMalformed
+	}
+	e := c.opened.failed(StepUse, Malformed, detail, err)
+	c.received.err = e
+	c.d.metrics.malformed.Inc()
+	if c.d.mayReport(c.opened.address) {
+		c.d.cfg.Logger.Warn("a broker's response is refused, its connection ends", "broker", c.opened.address, "response", detail)
+	}
+	return e
+}

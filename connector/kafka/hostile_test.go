@@ -1,0 +1,283 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go/protocol"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/connector/kafka/dial"
+)
+
+// lie changes a response, which begins with its size; nil leaves it as it is.
+type lie func(key protocol.ApiKey, version int16, frame []byte) []byte
+
+// liar is a connection to a broker whose responses are changed on the way.
+type liar struct {
+	net.Conn
+	lie lie
+
+	opened   bool // it has answered to ApiVersions: dial has opened it
+	mu       sync.Mutex
+	request  []byte // that is being written
+	asked    [][2]int16
+	response []byte // to be read
+}
+
+func (l *liar) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	l.request = append(l.request, b...)
+	for len(l.request) >= 8 && len(l.request) >= 4+int(be.Uint32(l.request)) {
+		l.asked = append(l.asked, [2]int16{int16(be.Uint16(l.request[4:])), int16(be.Uint16(l.request[6:]))})
+		l.request = l.request[4+be.Uint32(l.request):]
+	}
+	l.mu.Unlock()
+	return l.Conn.Write(b)
+}
+
+func (l *liar) Read(b []byte) (int, error) {
+	if len(l.response) == 0 {
+		var size [4]byte
+		if _, err := io.ReadFull(l.Conn, size[:]); err != nil {
+			return 0, err
+		}
+		frame := make([]byte, 4+be.Uint32(size[:]))
+		copy(frame, size[:])
+		if _, err := io.ReadFull(l.Conn, frame[4:]); err != nil {
+			return 0, err
+		}
+		l.mu.Lock()
+		to := l.asked[0]
+		l.asked = l.asked[1:]
+		l.mu.Unlock()
+		key := protocol.ApiKey(to[0])
+		if l.opened || key != protocol.ApiVersions {
+			if changed := l.lie(key, to[1], frame); changed != nil {
+				frame = changed
+			}
+		}
+		l.opened = l.opened || key == protocol.ApiVersions
+		l.response = frame
+	}
+	n := copy(b, l.response)
+	l.response = l.response[n:]
+	return n, nil
+}
+
+// lying makes every connection one of a liar.
+func lying(cfg *Config, l lie) {
+	inner := cfg.Dial
+	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := inner(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &liar{Conn: conn, lie: l}, nil
+	}
+}
+
+// count overwrites the number at a place of a response's body with an absurd one.
+func count(frame []byte, at int) []byte { copy(frame[8+at:], "\x7f\xff\xff\xff"); return frame }
+
+// absurd makes the responses that kafka-go decodes absurd: their counts, or what else it sizes allocations by.
+func absurd(key protocol.ApiKey, version int16, frame []byte) []byte {
+	throttle := 4
+	switch key {
+	case protocol.ApiVersions, protocol.SyncGroup:
+		return count(frame, 2)
+	case protocol.Metadata, protocol.DescribeConfigs, protocol.OffsetCommit:
+		return count(frame, throttle)
+	case protocol.OffsetFetch:
+		if version < 3 {
+			throttle = 0
+		}
+		return count(frame, throttle)
+	case protocol.JoinGroup:
+		at := throttle + 2 + 4
+		for range 3 { // strings
+			at += 2 + int(be.Uint16(frame[8+at:]))
+		}
+		return count(frame, at)
+	case protocol.FindCoordinator: // the last number is the port, before it a host
+		copy(frame[8:], "\x7f\xff\x7f\xff\x7f\xff\x7f\xff\x7f\xff\x7f\xff\x7f\xff\x7f\xff")
+		return frame
+	case protocol.Heartbeat, protocol.LeaveGroup: // no counts: it ends early
+		be.PutUint32(frame, 5)
+		return frame[:9]
+	case protocol.DescribeGroups: // more groups than there are bytes, as a number of variable length
+		copy(frame[8+1+throttle:], "\xff\xff\xff\xff\x0f")
+		return frame
+	default:
+		return nil
+	}
+}
+
+// endless gives a response a size of 2 GiB.
+func endless(_ protocol.ApiKey, _ int16, frame []byte) []byte {
+	copy(frame, "\x7f\xff\xff\xff")
+	return frame
+}
+
+// assigned is absurd in the bytes of an assignment, which kafka-go decodes apart.
+func assigned(_ protocol.ApiKey, _ int16, frame []byte) []byte { return count(frame, 2+4+2) }
+
+// allocates fails the test if fn allocates more than the memory of some responses that are checked.
+func allocates(t *testing.T, fn func()) {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	fn()
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 128<<20 {
+		t.Errorf("%d MiB were allocated", n>>20)
+	}
+}
+
+// TestGroup_AbsurdResponses: a response whose counts are absurd costs a member its connection and no more: it joins when
+// brokers answer well again, and its log names the response.
+func TestGroup_AbsurdResponses(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		key  protocol.ApiKey
+		lie  lie
+	}{
+		{"ApiVersions", protocol.ApiVersions, absurd},
+		{"Metadata", protocol.Metadata, absurd},
+		{"FindCoordinator", protocol.FindCoordinator, absurd},
+		{"JoinGroup", protocol.JoinGroup, absurd},
+		{"SyncGroup", protocol.SyncGroup, absurd},
+		{"SyncGroup's assignment", protocol.SyncGroup, assigned},
+		{"OffsetFetch", protocol.OffsetFetch, absurd},
+		{"Heartbeat", protocol.Heartbeat, absurd},
+		{"endless Metadata", protocol.Metadata, endless},
+		{"endless JoinGroup", protocol.JoinGroup, endless},
+		{"endless SyncGroup", protocol.SyncGroup, endless},
+		{"endless Heartbeat", protocol.Heartbeat, endless},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *scene) {
+				s.create("t", 2)
+				var lies atomic.Int32
+				const most = 3
+				allocates(t, func() {
+					m := s.start(func(cfg *Config, _ *GroupConfig) {
+						lying(cfg, func(key protocol.ApiKey, version int16, frame []byte) []byte {
+							opening := key == protocol.Metadata && (version == 1 || version >= metadataVersion) // of dial, and ours
+							if key != tt.key || opening || lies.Add(1) > most {
+								return nil
+							}
+							return tt.lie(key, version, frame)
+						})
+					}, "t")
+					s.until("the lies", func() bool { return lies.Load() > most })
+					s.until("joined", m.has(2))
+					m.stop()
+				})
+			})
+		})
+	}
+}
+
+// TestClient_AbsurdResponses: a request whose response has absurd counts, or is endless, fails with an error that may pass
+// and names the response.
+func TestClient_AbsurdResponses(t *testing.T) {
+	offsets := map[connector.Partition]connector.GroupOffset{}
+	for _, tt := range []struct {
+		key protocol.ApiKey
+		ask func(ctx context.Context, m *member) error
+	}{
+		{protocol.OffsetFetch, func(ctx context.Context, m *member) error { _, err := m.Offsets(ctx, "t"); return err }},
+		{protocol.FindCoordinator, func(ctx context.Context, m *member) error { _, err := m.Offsets(ctx, "t"); return err }},
+		{protocol.OffsetCommit, func(ctx context.Context, m *member) error { return m.CommitOffsets(ctx, offsets) }},
+		{protocol.DescribeConfigs, func(ctx context.Context, m *member) error { _, err := m.client.TopicSettings(ctx, "t"); return err }},
+		{protocol.DescribeGroups, func(ctx context.Context, m *member) error { _, err := m.State(ctx); return err }},
+		{protocol.LeaveGroup, func(ctx context.Context, m *member) error { return m.remove(ctx, "stranger") }},
+	} {
+		for name, l := range map[string]lie{"absurd": absurd, "endless": endless} {
+			t.Run(tt.key.String()+" "+name, func(t *testing.T) {
+				inBubble(t, func(t *testing.T, s *scene) {
+					s.create("t", 2)
+					var on atomic.Bool
+					m := s.start(func(cfg *Config, _ *GroupConfig) {
+						lying(cfg, func(key protocol.ApiKey, version int16, frame []byte) []byte {
+							if !on.Load() || key != tt.key {
+								return nil
+							}
+							return l(key, version, frame)
+						})
+					}, "t")
+					s.until("joined", m.has(2))
+					for _, p := range m.now().Partitions {
+						offsets[p] = connector.GroupOffset{Next: 1}
+					}
+					on.Store(true)
+					var err error
+					allocates(t, func() { err = tt.ask(t.Context(), m) })
+					bad, ok := errors.AsType[*dial.Error](Classify(err))
+					if !ok || bad.Cause != dial.Malformed || !strings.Contains(err.Error(), tt.key.String()+" v") || classify.Of(Classify(err)) != classify.Transient {
+						t.Errorf("class %v: %v", classify.Of(Classify(err)), err)
+					}
+					if n := m.logs.count("a broker's response is refused"); n != 0 { // its logger is the client's, which has none here
+						t.Errorf("%d lines", n)
+					}
+					on.Store(false)
+					if err := tt.ask(t.Context(), m); err != nil {
+						t.Errorf("afterwards: %v", err)
+					}
+					m.stop()
+				})
+			})
+		}
+	}
+}
+
+// TestLog_EndlessResponses: the responses that we decode ourselves are bounded, too.
+func TestLog_EndlessResponses(t *testing.T) {
+	for _, key := range []protocol.ApiKey{protocol.Fetch, protocol.Metadata} {
+		t.Run(key.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *scene) {
+				w.create("t", 1)
+				w.produce("t", 0, 1, "v")
+				var lies atomic.Int32
+				const most = 3
+				allocates(t, func() {
+					r := w.read(LogConfig{}, func(cfg *Config) {
+						lying(cfg, func(asked protocol.ApiKey, version int16, frame []byte) []byte {
+							if asked != key || asked == protocol.Metadata && version < metadataVersion || lies.Add(1) > most {
+								return nil
+							}
+							return endless(asked, version, frame)
+						})
+					})
+					for {
+						_, err := r.Topic(t.Context(), "t")
+						if err == nil {
+							break
+						}
+						if classify.Of(err) != classify.Transient || !errors.Is(err, errResponseSize) {
+							t.Fatalf("class %v: %v", classify.Of(err), err)
+						}
+					}
+					p := r.partitions("t")[0]
+					r.from(p, 0, -1)
+					r.until(time.Minute, func() bool {
+						if r.held[p] != nil { // it cannot be told from a record batch that is too large
+							r.from(p, 0, -1)
+						}
+						return r.records() == 1 && lies.Load() > most
+					})
+				})
+			})
+		})
+	}
+}
