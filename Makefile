@@ -58,6 +58,7 @@ lab-all: adapters ## lab with Spark, the long rows and a binary with the race de
 	@E2E_RACE=1 $(SUITE) -name lab-long go test -tags lab,long -count=1 -timeout 80m -parallel 3 -skip '^TestMemory' ./test/e2e
 	@$(SUITE) -name memory go test -tags lab,long -count=1 -timeout 60m -parallel 3 -run '^TestMemory' ./test/e2e
 	@$(SUITE) -name schedules go test -tags long -count=1 -timeout 30m -run 'LittleMemory|Starves|FullPool' ./test/story
+	@$(SUITE) -name model-long go test -tags long -count=1 -timeout 30m -run TestLongWorld ./test/model
 	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
 	@E2E_KAFKA=3.9.1 $(SUITE) -name lab-all-3.9 go test -tags lab -count=1 -timeout 60m -parallel 3 ./test/e2e
 

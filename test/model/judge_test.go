@@ -43,7 +43,7 @@ func agree(t *testing.T, w World) (red, early int) {
 // TestJudgeAgreesWithTheModel compares judge and model on random walks, of the protocol and of every mutant.
 func TestJudgeAgreesWithTheModel(t *testing.T) {
 	for name, w := range worlds {
-		if name == "Fickle" { // a history knows what a record is
+		if name == "Fickle" || w.Expiries > 0 { // a history knows what a record is, and no txn in it expires
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestJudgeAgreesWithTheModel(t *testing.T) {
 	}
 	caught := 0
 	for name, m := range mutants {
-		if name == "OnePlace" { // the same
+		if name == "OnePlace" || m.in.Expiries > 0 { // the same
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

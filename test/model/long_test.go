@@ -1,12 +1,20 @@
-//go:build lab
+//go:build long
 
 package model
 
 import "testing"
 
-// TestLongWorld is two claims with one record more each than in TestProtocol: millions of states.
+// TestLongWorld has worlds with more records than TestProtocol: millions of states.
 func TestLongWorld(t *testing.T) {
-	if r := search(t, World{Records: [2]string{"gg", "pg"}}); !r.Exhausted || r.Bad != "" {
-		t.Error("not proved")
+	for name, w := range map[string]World{
+		"TwoClaims": {Records: [2]string{"gg", "pg"}},
+		"Expiring":  expiring,
+		"Polled":    {Records: [2]string{"gg"}, Days: 2, Polls: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if r := search(t, w); !r.Exhausted || r.Bad != "" {
+				t.Error("not proved")
+			}
+		})
 	}
 }

@@ -19,11 +19,14 @@ var (
 	replaced  = World{Records: [2]string{"gg"}, Replaces: 1}
 	minutes   = World{Records: [2]string{"gg"}, Ticks: 2}
 	asleep    = World{Records: [2]string{"gg"}, Days: 2}
+	polled    = World{Records: [2]string{"g"}, Days: 2, Polls: true}
+	expired   = World{Records: [2]string{"gg"}, Group: true, Expiries: 2}
+	expiring  = World{Records: [2]string{"g", "g"}, Expiries: 1}
 	grouped   = World{Records: [2]string{"ggd"}, Group: true}
 	poisoned  = World{Records: [2]string{"gpg", "d"}, Hold: true}
 )
 
-func search(t *testing.T, w World) Result {
+func search[S comparable](t *testing.T, w Machine[S]) Result {
 	t.Helper()
 	began := time.Now()
 	r := Search(w, limit)
@@ -36,6 +39,7 @@ func search(t *testing.T, w World) Result {
 var worlds = map[string]World{
 	"Chained": chained, "TwoClaims": twoClaims, "Strays": strays, "Fickle": fickle, "First": first, "Recreated": recreated,
 	"Operated": operated, "Replaced": replaced, "Minutes": minutes, "Asleep": asleep, "Grouped": grouped, "Poisoned": poisoned,
+	"Polled": polled, "Expired": expired,
 	"Final404": with(minutes, Final404Last), "Final404Asleep": with(asleep, Final404Last),
 }
 
@@ -74,6 +78,10 @@ var mutants = map[string]struct {
 	"AnyOwnID":          {AnyOwnID, chained},
 	"DeniedDecides":     {DeniedDecides, minutes},
 	"HeadForgotten":     {HeadForgotten, asleep},
+	"NotFoundIsYoung":   {NotFoundIsYoung, polled},
+	"CheckpointIsYoung": {CheckpointIsYoung, polled},
+	"StatisticsUnread":  {StatisticsUnread, expiring},
+	"SiblingsVouch":     {SiblingsVouch, expiring},
 	"NoCAS":             {NoCAS, chained},
 	"NextOnUnknown":     {NextOnUnknown, chained},
 	"LostOn412":         {LostOn412, chained},

@@ -50,7 +50,7 @@ func (w World) others(s *State, do doer) {
 	}
 	fromZero := func(t *State, k *Cut, c int) {
 		k.From[c], k.Next[c] = t.Txn[c], 0
-		t.Txn[c], t.Start[c], t.Once[c], t.Twice[c] = 0, 0, 0, 0
+		t.Txn[c], t.Start[c], t.Once[c], t.Twice[c], t.Past[c] = 0, 0, 0, 0, 0
 	}
 	for c := range claims {
 		for o := int8(0); s.Sets > 0 && s.Txn[c] != absent && o <= w.end(c); o++ {
@@ -82,21 +82,52 @@ func (w World) others(s *State, do doer) {
 		})
 	}
 	if s.Days > 0 { // longer than the log is kept: no request flies that long, but a member may sleep
-		do("a day passes, old log entries go", -1, -1, 0, func(t *State, _ *Member) {
-			t.Days--
-			pass(t)
-			for m := range t.M {
-				if y := &t.M[m]; y.Phase >= ready && y.Phase <= unknown {
-					if y.Stale = 1; y.N == old {
-						y.N = gone
-					}
-				}
-			}
-		})
+		do("a day passes, old log entries go", -1, -1, 0, func(t *State, _ *Member) { w.day(t, old) })
+		if w.Polls && s.Bare == 0 {
+			do("a day passes, all log entries go, a checkpoint stands", -1, -1, 0, func(t *State, _ *Member) {
+				t.Bare = 1
+				w.day(t, 0)
+			})
+		}
+	}
+	for c := range claims {
+		if s.Expiries > 0 && s.Txn[c] != absent && !starting(s) {
+			do("the txn expires, another's checkpoint drops it, claim", -1, c, 0, func(t *State, _ *Member) {
+				t.Expiries--
+				pass(t) // it lasts a month
+				t.Past[c] |= t.Once[c]
+				t.Txn[c], t.Group[c], t.Once[c] = absent, absent, 0
+			})
+		}
 	}
 	if s.Ticks > 0 {
 		do("20 minutes pass", -1, -1, 0, func(t *State, _ *Member) { t.Ticks--; pass(t) })
 	}
+}
+
+// day takes the log entries up to version newest away.
+func (w World) day(t *State, newest int8) {
+	t.Days--
+	pass(t)
+	for m := range t.M {
+		y := &t.M[m]
+		if !w.knowsVersion(y) || y.Phase == won && !w.Polls {
+			continue
+		}
+		if y.Stale = 1; y.N != gone && y.N <= newest {
+			y.N = gone
+		}
+	}
+}
+
+// starting: a member has found no txn and is about to commit the first positions. It does not sleep for a month there.
+func starting(s *State) bool {
+	for _, y := range s.M {
+		if y.Cut.Kind == start || y.From[0] == absent || y.From[1] == absent {
+			return true
+		}
+	}
+	return false
 }
 
 // pass lets more time go by than a request can live.

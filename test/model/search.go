@@ -53,12 +53,25 @@ const (
 	arrived = -2
 )
 
+// Machine is a world that [Search] can visit.
+type Machine[S comparable] interface {
+	Init() S
+	// Next lists every step that some part of the world can take.
+	Next(s S, emit func(Step, S))
+	// Bad names a rule that the state breaks, empty if none.
+	Bad(s S) string
+	// Done is where the calm world must arrive.
+	Done(s S) bool
+	// Same returns the state with the two members exchanged: it counts as the same one.
+	Same(s S) S
+}
+
 // Search visits every state that w can reach, at most limit, and stops at the first violation. Without one it also says
 // whether each state reaches the end by calm steps. The two members are alike, so states that differ by their exchange
 // only count as one.
-func Search(w World, limit int) (r Result) {
+func Search[S comparable](w Machine[S], limit int) (r Result) {
 	seed := maphash.MakeSeed()
-	key := func(s State) uint64 { return min(maphash.Comparable(seed, s), maphash.Comparable(seed, swap(s))) }
+	key := func(s S) uint64 { return min(maphash.Comparable(seed, s), maphash.Comparable(seed, w.Same(s))) }
 	seen := map[uint64]int32{key(w.Init()): 0}
 	nodes := []node{{parent: -1, calm: nowhere}}
 	fail := func(why string, id int32) {
@@ -66,12 +79,12 @@ func Search(w World, limit int) (r Result) {
 			r.Trace = append([]string{nodes[id].by.String()}, r.Trace...)
 		}
 	}
-	for level := []State{w.Init()}; len(level) > 0 && r.Bad == ""; r.Depth++ {
+	for level := []S{w.Init()}; len(level) > 0 && r.Bad == ""; r.Depth++ {
 		first := int32(len(nodes) - len(level))
-		var next []State
+		var next []S
 		for i, s := range level {
 			id, best := first+int32(i), uint8(255)
-			w.Next(s, func(l Step, t State) {
+			w.Next(s, func(l Step, t S) {
 				r.Steps++
 				k := key(t)
 				to, old := seen[k]

@@ -38,6 +38,10 @@ const (
 	StartUnchecked                     // START wherever there is no txn
 	PlainPut                           // PUT without If-None-Match
 	PoisonPassed                       // a hold for poison does not stop the cut
+	NotFoundIsYoung                    // a poll that ends with 404 makes the snapshot young, however long the poll took
+	CheckpointIsYoung                  // a missing N-1 is acceptable if the snapshot came from its checkpoint, however long ago
+	StatisticsUnread                   // an initial commit looks at txns and group offsets only, not at the table's files
+	SiblingsVouch                      // the files are looked at only if no partition of the topic has a txn
 )
 
 // Phase is where the commit in flight is.
@@ -48,6 +52,7 @@ const (
 	idle     Phase = iota
 	closed         // a cut whose letters are to be produced
 	lettered       // ready for PRE and PUT
+	polling        // reads the log version by version, up to the first 404; only in worlds with Polls
 	ready          // PRE passed on the version before N, not sent yet
 	waiting        // PUT of N sent
 	unknown        // 412 or no clear answer
@@ -88,11 +93,12 @@ type Cut struct {
 type Member struct {
 	Phase       Phase
 	Fly         flight
-	N           int8
+	N           int8         // the version that is put; with Polls also the next one that a poll asks for
 	Cut         Cut          // being committed
 	From, Pos   [claims]int8 // of the batch that fills: base for its txn; where its records begin
 	Table       uint8        // id of the table it resumed from; 0 = never looked
-	Stale       uint8        // its PRE is older than the log is kept
+	Stale       uint8        // what it knows of version N-1 is older than the log is kept
+	Checkpoint  uint8        // 1 = its snapshot is a checkpoint's, without a commit behind it
 	First, Last uint8        // 1 = the first, the last PUT of N is older than a request can live
 	Saw404      uint8        // 1 = seen, 2 = that answer is older than a request can live
 	Twin        uint8        // version N holds an id that this process gave up
@@ -112,10 +118,13 @@ type State struct {
 	Once, Twice, Letters                   [claims]uint8 // offsets with a row, with two, with a letter
 	Group                                  [claims]int8  // group offsets
 	Table, Topic                           uint8         // ids
+	Past                                   [claims]uint8 // rows whose txn expired: only the files show them
 	Foreign                                uint8         // 1 = table replaced, accepted by no operator
+	Bare                                   uint8         // 1 = the newest version's entry is cleaned up, its checkpoint stands
 	M                                      [2]Member
 	Stray                                  [2]Put
 	Sets, Replaces, Recreates, Days, Ticks uint8 // how many are left
+	Expiries                               uint8
 	Err                                    uint8 // index into words
 }
 
@@ -162,6 +171,9 @@ type World struct {
 	Group                                  bool           // follow group offsets
 	Strays                                 int            // PUTs that outlive their sender, at a time; at least 1
 	Sets, Replaces, Recreates, Days, Ticks uint8          // how often each may happen
+	Expiries                               uint8          // how often a checkpoint of another writer drops an expired txn
+	// Polls: a member reads the log step by step, and sleeps between two steps. Otherwise a poll is one step.
+	Polls bool
 
 	// wrote hears of each version, for the record of a walk; nil in a search.
 	wrote func(written)
@@ -184,9 +196,9 @@ var nothing, noRows = [claims]int8{none, none}, [claims]uint8{}
 func noCut() Cut        { return Cut{From: nothing, Next: nothing} }
 func newMember() Member { return Member{Cut: noCut(), From: nothing, Pos: nothing} }
 
-// Init is the state in which a world begins.
+// Init implements [Machine]: the state in which a world begins.
 func (w World) Init() State {
-	s := State{Table: 1, Topic: 1, Sets: w.Sets, Replaces: w.Replaces, Recreates: w.Recreates, Days: w.Days, Ticks: w.Ticks}
+	s := State{Table: 1, Topic: 1, Sets: w.Sets, Replaces: w.Replaces, Recreates: w.Recreates, Days: w.Days, Ticks: w.Ticks, Expiries: w.Expiries}
 	for i := range 2 {
 		s.Group[i], s.M[i], s.Stray[i].Cut = absent, newMember(), noCut()
 		if w.Fresh || w.Records[i] == "" {
@@ -196,8 +208,8 @@ func (w World) Init() State {
 	return s
 }
 
-// swap exchanges the two members.
-func swap(s State) State {
+// Same implements [Machine]: it exchanges the two members.
+func (World) Same(s State) State {
 	s.M[0], s.M[1] = s.M[1], s.M[0]
 	for i := range s.Stray {
 		if s.Stray[i].Owner > 0 {
@@ -234,7 +246,7 @@ func (w World) offsets(c int, from, to int8, kinds string) (bits uint8) {
 	return bits
 }
 
-// Done is where the calm world must arrive.
+// Done implements [Machine]: where the calm world must arrive.
 func (w World) Done(s State) bool {
 	for c := range claims {
 		if w.current(&s, c) && s.Txn[c] != w.end(c) {
@@ -244,7 +256,7 @@ func (w World) Done(s State) bool {
 	return s.Foreign == 0
 }
 
-// Bad names a rule that the state breaks, empty if none: it holds the rows of every claim against [START, txn).
+// Bad implements [Machine]: it holds the rows of every claim against [START, txn).
 func (w World) Bad(s State) string {
 	if s.Err != 0 || s.Foreign == 1 { // a replaced table is the operator's until it is accepted
 		return words[s.Err]
@@ -293,12 +305,15 @@ func (w World) put(s *State, n int8, k Cut, files uint8) (taken bool) {
 		if k.From[c] == none {
 			continue
 		}
-		if k.Kind == start && w.history(s, c) {
+		if k.Kind == start && (w.history(s, c) || s.Past[c] != 0) {
 			s.Err = overHistory
 		}
 		if k.Kind != data {
 			s.Start[c], s.Once[c], s.Twice[c] = k.Next[c], 0, 0
+		} else if s.Txn[c] == absent { // sent before the txn expired: it goes on where that stood
+			s.Once[c] |= s.Past[c]
 		}
+		s.Past[c] = 0
 		s.Txn[c] = k.Next[c]
 		s.Twice[c] |= s.Once[c] & k.Rows[c]
 		s.Once[c] |= k.Rows[c]
@@ -316,10 +331,14 @@ func (w World) other(s *State, v written) {
 	w.grow(s)
 }
 
+// knowsVersion: N of this member means a version of the log.
+func (w World) knowsVersion(y *Member) bool { return y.Phase >= polling || w.Polls && y.Table != 0 }
+
 // grow counts every version from the new newest one. What can no longer land is forgotten.
 func (w World) grow(s *State) {
+	s.Bare = 0
 	for i := range 2 {
-		if y := &s.M[i]; y.Phase >= ready && y.N != gone {
+		if y := &s.M[i]; w.knowsVersion(y) && y.N != gone {
 			if y.N = max(y.N-1, old); w.Days == 0 {
 				y.N = max(y.N, 0)
 			}
@@ -342,7 +361,18 @@ func (w World) history(s *State, c int) bool {
 
 // unknownHistory: no txn, and yet a past: START is not ours to decide.
 func (w World) unknownHistory(s *State, c int) bool {
-	return s.Txn[c] == absent && (w.history(s, c) || s.Group[c] != absent || w.Generations && s.Group[1-c] != absent)
+	return s.Txn[c] == absent &&
+		(w.history(s, c) || s.Group[c] != absent || w.Generations && s.Group[1-c] != absent || w.showsRows(s, c))
+}
+
+// showsRows: the statistics of the table's files show rows of the partition, or of any partition of a topic without txn.
+func (w World) showsRows(s *State, c int) bool {
+	sibling := s.Txn[1-c] != absent
+	switch {
+	case w.is(StatisticsUnread), w.is(SiblingsVouch) && sibling:
+		return false
+	}
+	return s.Past[c] != 0 || s.Past[1-c] != 0 && !sibling
 }
 
 // held: no resuming and no START without an operator.

@@ -95,15 +95,21 @@ func (w World) commit(s *State, x Member, m int, do doer) {
 			}
 		})
 	case lettered:
+		if w.Polls {
+			do("polls the log", m, -1, 5, func(_ *State, y *Member) { y.Phase = polling })
+			return
+		}
 		do("PRE, PUT", m, -1, 5, w.pre)
+	case polling:
+		w.poll(s, x, m, do)
 	case ready: // only where a member can fall asleep here; elsewhere a PUT may fly as long
 		if x.Stale == 1 && !w.is(AgeCheckedInPRE) {
-			w.lookBefore(x, m, do)
+			w.lookBefore(s, x, m, do)
 			return
 		}
 		do("PUT", m, -1, 4, send)
 	case unknown:
-		w.readBack(x, m, do)
+		w.readBack(s, x, m, do)
 	case waiting: // see network
 	case won:
 		do("group offsets fail", m, -1, 0, w.settle)
@@ -233,21 +239,56 @@ func (w World) pre(t *State, y *Member) {
 	if !w.fits(t, y) {
 		return
 	}
-	forget(y)
+	w.forget(y, 1)
 	if y.Phase, y.N = ready, 1; w.Days == 0 {
 		send(t, y)
 	}
 }
 
-// forget drops what was learnt about version N.
-func forget(y *Member) {
-	y.N, y.Fly, y.Stale, y.First, y.Last, y.Saw404, y.Twin = 0, quiet, 0, 0, 0, 0, 0
+// poll is one request for version N. The first 404 ends the poll, PRE is judged on the versions before it.
+func (w World) poll(s *State, x Member, m int, do doer) {
+	if exists(x.N) {
+		do("GET of the poll: there", m, -1, 5, func(_ *State, y *Member) { y.N, y.Stale, y.Checkpoint = y.N+1, 0, 0 })
+		return
+	}
+	do("GET of the poll: 404", m, -1, 5, func(t *State, y *Member) {
+		// Of a log that was cleaned up beyond the member's versions, PRE may see a prefix that says anything. That it
+		// passes is the worst.
+		if y.N == 1 && !w.fits(t, y) {
+			return
+		}
+		if y.Phase = ready; w.is(NotFoundIsYoung) {
+			y.Stale = 0
+		}
+	})
+}
+
+// load lists the log and reads its newest checkpoint. A day may pass before the next request.
+func (w World) load(t *State, y *Member) { y.N, y.Stale, y.Checkpoint = 1, 0, t.Bare }
+
+// forget drops what was learnt about version N. With Polls the member goes on from version next.
+func (w World) forget(y *Member, next int8) {
+	y.N, y.Fly, y.First, y.Last, y.Saw404, y.Twin = 0, quiet, 0, 0, 0, 0
+	if w.Polls {
+		y.N = next
+	} else {
+		y.Stale = 0
+	}
+}
+
+// behind is the version after N, as a poll asks for it once N is known.
+func behind(n int8) int8 {
+	if exists(n) {
+		return n + 1
+	}
+	return n
 }
 
 // lookBefore makes an old snapshot young again by HEAD N-1. If that is gone, so may be N, and a PUT could win a version
 // that was written long ago.
-func (w World) lookBefore(x Member, m int, do doer) {
-	if x.N == gone && !w.is(HeadForgotten) {
+func (w World) lookBefore(s *State, x Member, m int, do doer) {
+	tolerated := w.is(HeadForgotten) || w.is(CheckpointIsYoung) && x.Checkpoint == 1
+	if (x.N == gone || x.N == 1 && s.Bare == 1) && !tolerated {
 		do("HEAD N-1: gone, cut dropped, files kept", m, -1, 3, func(t *State, y *Member) { w.fence(t, y, 0) })
 		return
 	}
@@ -255,7 +296,7 @@ func (w World) lookBefore(x Member, m int, do doer) {
 }
 
 // readBack resolves an unknown outcome by GET N.
-func (w World) readBack(x Member, m int, do doer) {
+func (w World) readBack(s *State, x Member, m int, do doer) {
 	final := x.Last == 1 && w.is(Final404Last|Final404Cleaned) || x.First == 1 && w.is(Final404First)
 	switch {
 	case exists(x.N) && (x.Fly == landed || x.Twin == 1 && w.is(AnyOwnID)):
@@ -263,7 +304,7 @@ func (w World) readBack(x Member, m int, do doer) {
 	case exists(x.N):
 		do("GET: another's", m, -1, 3, w.lose)
 	case x.Stale == 1 && !w.is(AgeCheckedInPRE) && (!final || !w.is(Final404Cleaned)):
-		w.lookBefore(x, m, do)
+		w.lookBefore(s, x, m, do)
 	case final:
 		do("GET: 404, final", m, -1, 3, w.never)
 	default:
@@ -295,7 +336,7 @@ func (w World) settle(t *State, y *Member) {
 			y.From[c], y.Pos[c] = y.Cut.Next[c], y.Cut.Next[c]
 		}
 	}
-	forget(y)
+	w.forget(y, behind(y.N))
 	y.Phase, y.Cut = idle, noCut()
 }
 
@@ -304,7 +345,7 @@ func (w World) lose(t *State, y *Member) {
 	if y.Fly == landed || y.Twin == 1 || y.Fly == flying && y.N > 0 {
 		t.Err = notLost
 	}
-	forget(y)
+	w.forget(y, behind(y.N))
 	y.Phase = lettered
 }
 
@@ -339,7 +380,7 @@ func (w World) abandon(t *State, y *Member, deleteFiles, owner uint8) {
 		t.Err = fileGone
 	}
 	w.stray(t, y, deleteFiles, owner)
-	forget(y)
+	w.forget(y, y.N)
 	y.Phase, y.Cut = idle, noCut()
 }
 
@@ -366,6 +407,9 @@ func (w World) resume(t *State, y *Member, c int) {
 		return
 	}
 	y.Table, y.From[c], y.Pos[c] = t.Table, t.Txn[c], t.Txn[c]
+	if w.Polls && y.Phase < polling {
+		w.load(t, y)
+	}
 	if w.is(GroupOverTxn) && t.Group[c] != absent && t.Txn[c] != absent {
 		y.Pos[c] = t.Group[c]
 	}

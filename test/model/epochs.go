@@ -1,0 +1,248 @@
+package model
+
+// The log of one Kafka partition, whose leader may be elected without the newest records, and a table that follows it.
+// world.go shows that a commit is one compare-and-set, so a commit is one step here.
+
+const (
+	maxOffset = 4  // records of the partition
+	maxEpoch  = 3  // leader epochs
+	unset     = -1 // no record, no row, no epoch
+)
+
+// EpochRule turns one sentence of the protocol into another. Zero is the protocol as it is built.
+type EpochRule uint8
+
+// Mistakes.
+const (
+	EpochOfGroupOffset EpochRule = 1 << iota // the epoch of a position comes only from a committed offset that equals it
+	NoLastFetchedEpoch                       // a fetch does not tell the broker the epoch of the record before it
+	EpochOfBatchEnd                          // a claim that a hold shortens carries the epoch of the last record that was read
+	EpochOfPoison                            // … of the record that holds it
+	EpochUnknown                             // … none
+	ResumeUnchecked                          // a resume compares the position with the log's end only
+)
+
+// Epochs is a world of one partition: how often its leader is elected, and which record is poison that holds it, -1 for none.
+type Epochs struct {
+	Rule      EpochRule
+	Elections uint8 // each keeps a prefix of the log, the whole of it included
+	Poison    int8
+}
+
+// epochMember is one process that reads the partition.
+type epochMember struct {
+	Reads     bool
+	From, Pos int8            // of its batch
+	Epoch     int8            // of the record before Pos, unset if unknown
+	Batch     [maxOffset]int8 // leader epochs of the records read, by offset
+}
+
+// EpochState is everything at one moment. A record is known by its offset and its leader epoch.
+type EpochState struct {
+	End, Leader      int8
+	Log              [maxOffset]int8 // leader epoch of the record at each offset
+	First            [maxEpoch]int8  // where each leader epoch of the log begins, unset if it is none of this log
+	Born, Before     [maxEpoch]int8  // of each leader epoch that ever was: its first offset, the epoch of the record before that
+	Txn, Epoch       int8            // the table's position and the epoch beside it
+	Rows             [maxOffset]int8 // leader epoch of the record that is the row of an offset
+	Group, GroupEpch int8            // the committed offset, and the epoch in its metadata
+	M                [2]epochMember
+	Elections        uint8
+	Fixed            bool // the poison does not hold any more
+	Err              uint8
+}
+
+// The words of its rules.
+const (
+	pastTruncation = "a commit goes on behind a truncation"
+	falseTruncated = "held as truncated, and nothing was lost"
+)
+
+var epochWords = [...]string{1: pastTruncation, 2: falseTruncated}
+
+func noEpochs() (e [maxOffset]int8) {
+	for i := range e {
+		e[i] = unset
+	}
+	return e
+}
+
+// Init implements [Machine].
+func (w Epochs) Init() EpochState {
+	s := EpochState{Log: noEpochs(), Rows: noEpochs(), Epoch: unset, Group: absent, GroupEpch: unset, Elections: w.Elections}
+	for i := range s.First {
+		s.First[i], s.Born[i], s.Before[i] = unset, unset, unset
+	}
+	s.First[0], s.Born[0] = 0, 0
+	for i := range s.M {
+		s.M[i] = newEpochMember()
+	}
+	return s
+}
+
+func newEpochMember() epochMember { return epochMember{Epoch: unset, Batch: noEpochs()} }
+
+// Same implements [Machine]: the two members are alike.
+func (w Epochs) Same(s EpochState) EpochState {
+	s.M[0], s.M[1] = s.M[1], s.M[0]
+	return s
+}
+
+// Bad implements [Machine].
+func (w Epochs) Bad(s EpochState) string { return epochWords[s.Err] }
+
+// Done implements [Machine]: all records have rows, or an operator is needed.
+func (w Epochs) Done(s EpochState) bool { return s.Txn == w.holdAt(&s) || s.lost() }
+
+// holdAt is the offset of the record that holds the partition, behind the end if there is none.
+func (w Epochs) holdAt(s *EpochState) int8 {
+	if w.Poison >= 0 && !s.Fixed {
+		return w.Poison
+	}
+	return maxOffset
+}
+
+// lost: the table has rows of records that the log has lost.
+func (s *EpochState) lost() bool {
+	for o := range s.Txn {
+		if o >= s.End || s.Rows[o] != s.Log[o] {
+			return true
+		}
+	}
+	return false
+}
+
+// endOf is what the leader answers about epoch e: the newest epoch of its log that is not after e, and where that ends.
+func (s *EpochState) endOf(e int8) (epoch, end int8) {
+	epoch, end = unset, s.End
+	for i, first := range s.First {
+		switch {
+		case first == unset:
+		case int8(i) <= e:
+			epoch = int8(i)
+		default:
+			return epoch, first
+		}
+	}
+	return epoch, end
+}
+
+// Next implements [Machine].
+func (w Epochs) Next(s EpochState, emit func(Step, EpochState)) {
+	do := func(what string, m, x int, calm uint8, f func(t *EpochState, y *epochMember)) {
+		t := s
+		f(&t, &t.M[max(m, 0)])
+		emit(Step{what, int8(m), int8(x), calm}, t)
+	}
+	if s.End < maxOffset {
+		do("a record is produced", -1, -1, 4, func(t *EpochState, _ *epochMember) {
+			t.Log[t.End] = t.Leader
+			t.End++
+		})
+	}
+	for keeps := int8(0); s.Elections > 0 && keeps <= s.End; keeps++ {
+		do("a leader is elected that has the records before", -1, int(keeps), 0, func(t *EpochState, _ *epochMember) {
+			t.elect(keeps)
+		})
+	}
+	if s.Txn > 0 {
+		do("the offset is committed to the group", -1, -1, 0, func(t *EpochState, _ *epochMember) {
+			t.Group, t.GroupEpch = t.Txn, t.Epoch
+		})
+	}
+	if w.holdAt(&s) < maxOffset {
+		do("the poison is fixed", -1, -1, 0, func(t *EpochState, _ *epochMember) { t.Fixed = true })
+	}
+	for m, x := range s.M {
+		if !x.Reads {
+			do("resumes", m, -1, 1, w.resume)
+			continue
+		}
+		if x.Pos < s.End {
+			do("fetches", m, int(x.Pos), 3, w.fetch)
+		}
+		if x.Pos > x.From {
+			do("commits", m, -1, 2, w.commit)
+		}
+		do("ends", m, -1, 0, func(_ *EpochState, y *epochMember) { *y = newEpochMember() })
+	}
+}
+
+// elect makes a replica the leader that has only the first records.
+func (s *EpochState) elect(keeps int8) {
+	s.Elections--
+	s.Leader++
+	for o := keeps; o < s.End; o++ {
+		s.Log[o] = unset
+	}
+	s.End = keeps
+	for e := range s.First {
+		if s.First[e] >= keeps { // the new leader has no record of it
+			s.First[e] = unset
+		}
+	}
+	s.First[s.Leader], s.Born[s.Leader] = keeps, keeps
+	if keeps > 0 {
+		s.Before[s.Leader] = s.Log[keeps-1]
+	}
+}
+
+// resume takes the position from the table and holds it against the log.
+func (w Epochs) resume(t *EpochState, y *epochMember) {
+	epoch := t.Epoch
+	if w.Rule&EpochOfGroupOffset != 0 && t.Group != t.Txn {
+		epoch = unset
+	}
+	if t.Txn > t.End || w.Rule&ResumeUnchecked == 0 && !t.has(t.Txn, epoch) {
+		if !t.lost() {
+			t.Err = 2
+		}
+		return // held
+	}
+	*y = epochMember{Reads: true, From: t.Txn, Pos: t.Txn, Epoch: epoch, Batch: noEpochs()}
+}
+
+// has: the log has what a reader has read that is at pos behind a record of this epoch, as a broker judges a fetch
+// (KIP-595, diverging epoch).
+func (s *EpochState) has(pos, epoch int8) bool {
+	newest, end := s.endOf(epoch)
+	return epoch == unset || newest == epoch && end >= pos
+}
+
+// fetch reads the record at Pos.
+func (w Epochs) fetch(t *EpochState, y *epochMember) {
+	if w.Rule&NoLastFetchedEpoch == 0 && !t.has(y.Pos, y.Epoch) {
+		*y = newEpochMember() // diverging: the batch is dropped, the claim resumes
+		return
+	}
+	y.Epoch = t.Log[y.Pos]
+	y.Batch[y.Pos] = y.Epoch
+	y.Pos++
+}
+
+// commit is the compare-and-set of the position, with the rows up to the poison that holds the partition.
+func (w Epochs) commit(t *EpochState, y *epochMember) {
+	defer func() { *y = newEpochMember() }()
+	next, epoch := y.Pos, y.Epoch
+	if hold := w.holdAt(t); next > hold {
+		switch next = hold; {
+		case w.Rule&EpochOfBatchEnd != 0:
+		case w.Rule&EpochUnknown != 0:
+			epoch = unset
+		case w.Rule&EpochOfPoison != 0:
+			epoch = y.Batch[next]
+		case next > y.From:
+			epoch = y.Batch[next-1]
+		}
+	}
+	if t.Txn != y.From || next <= y.From {
+		return
+	}
+	for o := y.From; o < next; o++ {
+		t.Rows[o] = y.Batch[o]
+		if e := t.Rows[o]; o > 0 && t.Rows[o-1] != e && (t.Born[e] != o || t.Before[e] != t.Rows[o-1]) {
+			t.Err = 1
+		}
+	}
+	t.Txn, t.Epoch = next, epoch
+}
