@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -170,5 +172,46 @@ func TestMetricsOfTables(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{"store orders", "dead_letters orders", "store users", "dead_letters users", "kafka ", "operations_log "}, names); d != "" {
 		t.Error(d)
+	}
+}
+
+// The watchers of dead letters and of the group ask which topics match while a run until current finds its topics. The race
+// detector shows a set of topics that is written while they read it.
+func TestFix_WatchersReadTopics(t *testing.T) {
+	l := newLake(t, `topics: {some: {pattern: "o.*", deny: []}}`)
+	l.create("orders", 1)
+	s, err := wire(t.Context(), mustLoad(t, l.config, nil), wireOptions{untilCurrent: true}, l.logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	started, found := make(chan struct{}), make(chan struct{})
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		s.matches("orders")
+		close(started)
+		for {
+			s.matches("orders")
+			s.laterTopics()
+			select {
+			case <-found:
+				return
+			default:
+			}
+		}
+	})
+	<-started
+	err = s.fix(t.Context())
+	close(found)
+	watcher.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.create("others", 1)
+	if !s.matches("orders") || s.matches("others") {
+		t.Error("a run until current does not keep to the topics of its start")
+	}
+	if !slices.Equal(s.connector.Topics, []string{"orders"}) {
+		t.Error(s.connector.Topics)
 	}
 }

@@ -125,8 +125,8 @@ func (s *system) retire(path string) (closed func()) {
 
 // matches tells whether a pattern stands for a topic. A run until current keeps to those of its start.
 func (s *system) matches(topic string) bool {
-	if s.fixed != nil {
-		return s.fixed[topic]
+	if names := s.fixed.Load(); names != nil {
+		return (*names)[topic]
 	}
 	_, meant, err := s.config.route(topic)
 	if err != nil {
@@ -139,10 +139,10 @@ func (s *system) matches(topic string) bool {
 // start.
 func (s *system) laterTopics() []string {
 	names := s.config.laterTopics()
-	if s.fixed == nil {
-		return names
+	if fixed := s.fixed.Load(); fixed != nil {
+		names = slices.DeleteFunc(names, func(name string) bool { return !(*fixed)[name] })
 	}
-	return slices.DeleteFunc(names, func(name string) bool { return !s.fixed[name] })
+	return names
 }
 
 // fix finds the topics of a run until current: those that are listed, which must be there, those that match now, and the
@@ -167,10 +167,11 @@ func (s *system) fix(ctx context.Context) error {
 	if len(there) == 0 {
 		return exitError{exitFound, errors.New("no topic matches a pattern now")}
 	}
-	s.fixed = map[string]bool{}
+	fixed := make(map[string]bool, len(there))
 	for _, name := range there {
-		s.fixed[name] = true
+		fixed[name] = true
 	}
+	s.fixed.Store(&fixed)
 	s.connector.Topics = there
 	return nil
 }

@@ -51,10 +51,12 @@ type system struct {
 	forget       func()             // ends its connections; may be nil
 	secrets      heldSecrets        // of health-check records
 	tables       tables
-	fixed        map[string]bool // the topics of a run until current, once they are known
-	operations   *opslog.Follower
-	canary       *canary.Canary // nil if there is none
-	connector    *connector.Connector
+	// fixed is the set of topics of a run until current, nil before fix has found them. Only fix stores it, once, and the set
+	// never changes afterwards: the group, and the watchers that start before it, read it at any time.
+	fixed      atomic.Pointer[map[string]bool]
+	operations *opslog.Follower
+	canary     *canary.Canary // nil if there is none
+	connector  *connector.Connector
 	// Where this member registers, and what keeps it registered; nil if it does not.
 	registrations membership.Store
 	keeper        *membership.Keeper
