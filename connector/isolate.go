@@ -28,10 +28,47 @@ type verdict struct {
 	first, last time.Time // when it failed
 }
 
-// isolated are the verdicts about records of a table. The table's writer makes them, lanes look. The map and what is in it
-// are never changed, only replaced.
+// isolated are the verdicts about records of a table, and the records that lanes try one by one. The table's writer makes
+// them, lanes look. The maps and what is in them are never changed, only replaced.
 type isolated struct {
-	of atomic.Pointer[map[Partition]map[int64]verdict]
+	of        atomic.Pointer[map[Partition]map[int64]verdict]
+	suspected atomic.Pointer[map[Partition]suspects]
+}
+
+// suspects are the offsets [from, to) of a partition, whose rows a lane could not seal together. Lanes try each of these
+// records by itself before they make a row of it. The zero value is none.
+type suspects struct{ from, to int64 }
+
+func (s suspects) has(offset int64) bool { return s.from <= offset && offset < s.to }
+
+// suspects returns those of a partition.
+func (i *isolated) suspects(p Partition) suspects {
+	if all := i.suspected.Load(); all != nil {
+		return (*all)[p]
+	}
+	return suspects{}
+}
+
+// suspect has lanes try the records of chunks that could not be sealed. The writer's alone.
+func (i *isolated) suspect(failures []failure) {
+	failures = slices.DeleteFunc(slices.Clone(failures), func(f failure) bool { return !f.sealing })
+	if len(failures) == 0 {
+		return
+	}
+	all := map[Partition]suspects{}
+	if old := i.suspected.Load(); old != nil {
+		maps.Copy(all, *old)
+	}
+	for _, f := range failures {
+		for _, run := range f.runs {
+			s, known := all[run.Partition]
+			if !known {
+				s = suspects{run.First, run.Last + 1}
+			}
+			all[run.Partition] = suspects{min(s.from, run.First), max(s.to, run.Last+1)}
+		}
+	}
+	i.suspected.Store(&all)
 }
 
 // in returns the verdicts about a partition, nil if there are none, which is nearly always.
@@ -57,8 +94,14 @@ func (i *isolated) add(p Partition, offset int64, v verdict) {
 	i.of.Store(&all)
 }
 
-// passed forgets the verdicts that the table's positions have passed. The writer's alone.
+// passed forgets the verdicts that the table's positions have passed, and the suspects of these partitions. The writer's
+// alone.
 func (i *isolated) passed(next map[Partition]Span) {
+	if all := i.suspected.Load(); all != nil {
+		left := maps.Clone(*all)
+		maps.DeleteFunc(left, func(p Partition, s suspects) bool { span, moved := next[p]; return moved && span.Next >= s.to })
+		i.suspected.Store(&left)
+	}
 	old := i.of.Load()
 	if old == nil {
 		return
@@ -83,7 +126,8 @@ func (i *isolated) passed(next map[Partition]Span) {
 	i.of.Store(&all)
 }
 
-// failure is a record at which a lane's decoder failed for a reason that nobody knows.
+// failure is a record at which a lane's decoder failed for a reason that nobody knows, or the first record of a chunk that
+// could not be sealed.
 type failure struct {
 	partition Partition
 	session   uint64
@@ -93,6 +137,8 @@ type failure struct {
 	alone bool
 	// runs are the rows that went with the builder.
 	runs []Run
+	// sealing says that the chunk of runs could not be sealed, whichever of its rows is at fault.
+	sealing bool
 }
 
 // trouble is what a writer knows of cuts that failed one after the other in our own work.
@@ -130,6 +176,9 @@ func (w *writer) broken(ctx context.Context, cut *Cut, err error) outcome {
 	w.metrics.broken(cut)
 	// In the end the batch is not the one that failed before, but what there is: more of it may show who is at fault.
 	o := outcome{kind: fenced, err: err, broken: true, again: t.failures <= attempts}
+	if t.failures >= attempts { // the next one is the last attempt, or behind it
+		w.state.isolated.suspect(cut.failures)
+	}
 	at, _ := cut.failedAt()
 	switch {
 	case t.failures <= attempts:
@@ -293,7 +342,7 @@ func (w *writer) search(ctx context.Context, cut *Cut, pieces []Piece) (at []fai
 		if run == nil || !ok {
 			return nil, nil
 		}
-		at = append(at, failure{run.Partition, run.Session, offset, s.errs[i], true, nil})
+		at = append(at, failure{partition: run.Partition, session: run.Session, offset: offset, err: s.errs[i], alone: true})
 	}
 	return at, nil
 }

@@ -172,18 +172,25 @@ func (l *lane) decode(b *block) {
 		l.open[b.table] = o
 	}
 	if o.schema != b.schema {
-		o.seal(b.table)
+		l.seal(b.table, o)
 		o.schema = b.schema
-		o.builder, o.broken = b.table.decoder.Builder(b.schema)
+		o.builder, o.broken = builderOf(b)
 	}
 	rows, bytes := o.size()
 	bad := len(o.candidates)
-	known := b.table.isolated.in(b.partition)
+	known, suspects := b.table.isolated.in(b.partition), b.table.isolated.suspects(b.partition)
 	for i := range b.records {
 		if o.stopped[b.session] || o.failed != nil {
 			break
 		}
-		l.row(b, &b.records[i], o, known)
+		r := &b.records[i]
+		if _, judged := known[r.Offset]; !judged && suspects.has(r.Offset) {
+			if err := probe(b, r); isLocal(err) {
+				l.fail(b, r, o, err)
+				break
+			}
+		}
+		l.row(b, r, o, known)
 	}
 	l.settle(b.table, o, b.reserved)
 	if o.builder != nil {
@@ -225,7 +232,7 @@ func (l *lane) row(b *block, r *Record, o *openChunk, known map[int64]verdict) {
 	// What would be most of a chunk gets one of its own: encoding it takes several times its size.
 	alone := int64(len(r.Value)) > max(l.chunk.Load()/4, largeRecord)
 	if alone {
-		o.seal(b.table)
+		l.seal(b.table, o)
 	}
 	v, isKnown := known[r.Offset]
 	if !isKnown && b.verdicts != nil {
@@ -237,12 +244,16 @@ func (l *lane) row(b *block, r *Record, o *openChunk, known map[int64]verdict) {
 	if err == nil {
 		err = o.broken
 	}
-	if err == nil {
+	if err == nil && o.failed == nil {
 		err = add(o.builder, b.partition, r)
 	}
 	if errors.Is(err, ErrChunkFull) && o.builder.Rows() > 0 {
-		o.seal(b.table)
-		err = add(o.builder, b.partition, r)
+		if l.seal(b.table, o); o.failed == nil {
+			err = add(o.builder, b.partition, r)
+		}
+	}
+	if o.failed != nil {
+		return // the chunk before this record could not be sealed: the record is read again with it
 	}
 	if isLocal(err) {
 		l.fail(b, r, o, err)
@@ -276,7 +287,7 @@ func (l *lane) row(b *block, r *Record, o *openChunk, known map[int64]verdict) {
 	}
 	// Bytes are counted column by column: not for each row, but before many large records can gather.
 	if at >= chunkRows || alone || (at%16 == 0 || len(r.Value) > leastChunk/64) && o.builder.Bytes() >= l.chunk.Load() {
-		o.seal(b.table)
+		l.seal(b.table, o)
 	}
 }
 
@@ -301,37 +312,76 @@ func add(to Builder, p Partition, r *Record) (err error) {
 	return Local(decoding, err)
 }
 
+// builderOf returns a builder for the rows of a block.
+func builderOf(b *block) (builder Builder, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			builder, err = nil, Recovered(decoding, v)
+		}
+	}()
+	return b.table.decoder.Builder(b.schema)
+}
+
+// sealed seals the chunk of a builder. A panic is a failure of our own, as it is for add.
+func sealed(of Builder) (c Chunk, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			c, err = Chunk{}, Recovered(decoding, v)
+		}
+	}()
+	c.Rows, c.held = of.Seal(), of.Sealed()
+	if b, ok := of.(Identifier); ok {
+		c.Entries = b.Entries()
+		c.entries = int64(len(c.Entries)) * (idempotency.EntryBytes + idempotency.JudgeBytes)
+	}
+	return c, nil
+}
+
+// probe makes a chunk of one record and drops it. Its error says whether the record fails by itself.
+func probe(b *block, r *Record) error {
+	if !b.table.nulls && r.Value == nil {
+		return nil // no row
+	}
+	builder, err := builderOf(b)
+	if err != nil {
+		return err
+	}
+	if err = add(builder, b.partition, r); err != nil {
+		return err
+	}
+	c, err := sealed(builder)
+	if err == nil {
+		c.Rows.Release()
+	}
+	return err
+}
+
 // fail gives up what is open for a table: a builder that failed may hold anything, and the rows in it are of records that
 // are gone. The cut that comes will be dropped, and all of it is read again.
 func (l *lane) fail(b *block, r *Record, o *openChunk, err error) {
-	o.failed = &failure{b.partition, b.session, r.Offset, err, l.othersPass(b, r), o.runs}
+	o.fail(b.table, failure{partition: b.partition, session: b.session, offset: r.Offset, err: err, alone: l.othersPass(b, r), runs: o.runs})
+}
+
+func (o *openChunk) fail(t *tableState, f failure) {
+	o.failed = &f
 	o.builder, o.runs = nil, nil
-	b.table.filled.failed.Add(1)
+	t.filled.failed.Add(1)
 }
 
 // othersPass tells whether records beside the one that failed do become rows: others of its block if it has any, else any
 // record since the start of the process.
 func (l *lane) othersPass(b *block, failed *Record) bool {
 	const most = 100 // each one that fails costs a builder
-	var builder Builder
 	failures := 0
 	for i := range b.records {
 		r := &b.records[i]
 		if r == failed || r.Value == nil || failures == most {
 			continue
 		}
-		if builder == nil {
-			var err error
-			if builder, err = b.table.decoder.Builder(b.schema); err != nil {
-				return false
-			}
-		}
-		switch err := add(builder, b.partition, r); {
+		switch err := probe(b, r); {
 		case err == nil:
-			builder.Seal().Release()
 			return true
 		case isLocal(err):
-			builder = nil
 			failures++
 		}
 	}
@@ -360,19 +410,21 @@ func (l *lane) settle(t *tableState, o *openChunk, reserved int64) {
 	l.batch.Adjust(change - reserved)
 }
 
-// seal closes the chunk that fills.
-func (o *openChunk) seal(t *tableState) {
+// seal closes the chunk that fills. Where the builder panics, the rows are lost, and with them the batch: see fail.
+func (l *lane) seal(t *tableState, o *openChunk) {
 	if o.builder == nil || o.builder.Rows() == 0 {
 		return
 	}
-	o.sealedRows += int64(o.builder.Rows())
-	o.sealedBytes += o.builder.Bytes()
-	rows := o.builder.Seal()
-	c := Chunk{Rows: rows, Schema: o.schema, Runs: o.runs, held: o.builder.Sealed()}
-	if b, ok := o.builder.(Identifier); ok {
-		c.Entries = b.Entries()
-		c.entries = int64(len(c.Entries)) * (idempotency.EntryBytes + idempotency.JudgeBytes)
+	rows, bytes := int64(o.builder.Rows()), o.builder.Bytes()
+	c, err := sealed(o.builder)
+	if err != nil {
+		first := &o.runs[0] // which row is at fault is found later
+		o.fail(t, failure{partition: first.Partition, session: first.Session, offset: first.First, err: err, runs: o.runs, sealing: true})
+		return
 	}
+	c.Schema, c.Runs = o.schema, o.runs
+	o.sealedRows += rows
+	o.sealedBytes += bytes
 	o.chunks = append(o.chunks, c)
 	o.sealedHeld += c.held + c.entries
 	t.filled.ratio.learn(c.held+c.entries, o.fed)
@@ -385,7 +437,7 @@ func (l *lane) close(t *tableState, cut bool) (p part, held int64) {
 	if o == nil {
 		return part{lane: l.id}, 0
 	}
-	o.seal(t)
+	l.seal(t, o)
 	l.settle(t, o, 0)
 	p, held = part{l.id, o.chunks, o.candidates, o.dropped, o.failed}, o.sealedHeld+o.letters
 	t.filled.held.Add(-held)

@@ -193,8 +193,9 @@ func (m *metrics) broken(c *Cut) {
 		rows(chunk.Runs)
 	}
 	for _, f := range c.failures {
-		rows(f.runs)
-		m.spoils(f.partition.Topic, classify.Transient, 1)
+		if rows(f.runs); !f.sealing { // else the record is one of the rows
+			m.spoils(f.partition.Topic, classify.Transient, 1)
+		}
 	}
 }
 

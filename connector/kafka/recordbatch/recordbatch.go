@@ -150,8 +150,17 @@ func reasonless(err error) bool {
 	return !errors.As(err, &held)
 }
 
-// open adds one whole batch to b, or passes over it.
-func (o *Opener) open(raw []byte, h *header, b *Batches, a *arena) error {
+// open adds one whole batch to b, or passes over it. A panic is an error about this batch: it must hold one partition and
+// not end the process.
+func (o *Opener) open(raw []byte, h *header, b *Batches, a *arena) (err error) {
+	before := a.mark()
+	defer func() {
+		if v := recover(); v != nil {
+			a.back(before)
+			o.codecs = codecs{} // the state of a decompressor that panicked is unknown
+			err = corrupt(h.base, "opening it panicked", connector.Recovered("codec "+codecNames[h.attrs&attrCodec], v))
+		}
+	}()
 	if crc32.Checksum(raw[crcFrom:], castagnoli) != h.crc {
 		return corrupt(h.base, "its checksum does not fit", nil)
 	}
@@ -174,7 +183,6 @@ func (o *Opener) open(raw []byte, h *header, b *Batches, a *arena) error {
 	case h.count == 0 && len(raw) == headerLen: // compaction took all records, the header keeps the offsets
 		return nil
 	}
-	before := a.mark()
 	data, err := o.decompress(raw, h, a)
 	n := 0
 	if err == nil {

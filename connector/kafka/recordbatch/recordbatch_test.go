@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -268,6 +269,33 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("second: next %d, %v, records %v", b.Next, err, got)
 			}
 		})
+	}
+}
+
+// A codec that panics is an error about its batch alone: batches before it are returned, the memory that it had goes back,
+// and other batches of the codec open afterwards.
+func TestOpen_CodecPanics(t *testing.T) {
+	batch := func(base int64) []byte {
+		return (&spec{base: base, attrs: codecLZ4, records: []testRecord{{value: []byte("x")}, {offset: 1}}}).encode()
+	}
+	first := (&spec{base: 5, records: []testRecord{{value: []byte("x")}, {offset: 1}}}).encode()
+	m := &budget{t: t, size: 4 << 20}
+	o := NewOpener(Limits{}, m)
+	o.codecs.lz4 = new(lz4.Reader) // not made by NewReader: it panics
+	b, err := o.Open(slices.Concat(first, batch(7), batch(9)), 5, nil)
+	if reasonOf(err) != connector.ReasonCorruptBatch || b.Next != 7 || b.Count != 2 ||
+		!strings.Contains(err.Error(), "offset 7: opening it panicked: codec lz4: panic: ") {
+		t.Errorf("next %d, %d records, %v", b.Next, b.Count, err)
+	}
+	b.Release()
+	if m.used != 0 {
+		t.Errorf("%d bytes are not returned", m.used)
+	}
+	if _, err = o.Open(concat(), 5, nil); err != nil {
+		t.Error(err)
+	}
+	if b, err = o.Open(batch(9), 9, nil); err != nil || b.Next != 11 || b.Count != 2 {
+		t.Errorf("the codec after its panic: next %d, %d records, %v", b.Next, b.Count, err)
 	}
 }
 

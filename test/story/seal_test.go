@@ -1,0 +1,110 @@
+package story_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"sluice/connector"
+	"sluice/test/story"
+)
+
+// sealBreaker is a decoder whose builders panic when they seal rows of the topic that fails names.
+type sealBreaker struct {
+	connector.Decoder
+	fails func(rows []story.Source) bool
+}
+
+func breakSeals(w *story.World, fails func(rows []story.Source) bool) {
+	w.Wrap = func(target *connector.Target) { target.Decoder = sealBreaker{target.Decoder, fails} }
+}
+
+func (d sealBreaker) Builder(s connector.Schema) (connector.Builder, error) {
+	b, err := d.Decoder.Builder(s)
+	return &sealBreaking{Builder: b, fails: d.fails}, err
+}
+
+type sealBreaking struct {
+	connector.Builder
+	fails func(rows []story.Source) bool
+	rows  []story.Source
+}
+
+func (b *sealBreaking) Add(p connector.Partition, r *connector.Record) error {
+	err := b.Builder.Add(p, r)
+	if err == nil {
+		b.rows = append(b.rows, story.Source{Topic: p.Topic, ID: p.ID, Offset: r.Offset})
+	}
+	return err
+}
+
+func (b *sealBreaking) Seal() (rows arrow.RecordBatch) {
+	if b.fails(b.rows) {
+		panic("a value that must not be logged")
+	}
+	b.rows = nil
+	return b.Builder.Seal()
+}
+
+func hasRow(rows []story.Source, id int32, offset int64) bool {
+	return slices.ContainsFunc(rows, func(s story.Source) bool { return s.ID == id && s.Offset == offset })
+}
+
+// TestSeal_Panics: a chunk that cannot be sealed is tried as record_retry says. Then lanes try its records one by one, the
+// one at fault becomes a dead letter, and all others become rows.
+func TestSeal_Panics(t *testing.T) {
+	for name, kinds := range map[string]string{"FirstRow": "errrrrrrrrr", "MiddleRow": "rrrrerrrrrr", "LastRow": "rrrrrrrrrre"} {
+		t.Run(name, func(t *testing.T) {
+			ours(t, 2, func(t *testing.T, w *story.World) {
+				offset := int64(strings.IndexByte(kinds, 'e'))
+				w.Odd = func(story.Source) {} // it could be encoded
+				breakSeals(w, func(rows []story.Source) bool { return hasRow(rows, 0, offset) })
+				w.Broker.Produce(story.Topic, 0, kinds, "k")
+				w.Broker.Produce(story.Topic, 1, "rrr", "k")
+				p := w.Begin(t.Context())
+				p.Member.Assign(joined(w, 0, 1))
+				eventually(t, "end", w.AtEnd)
+				want := []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
+				wantRows(t, w, 0, slices.DeleteFunc(want, func(o int64) bool { return o == offset }))
+				wantRows(t, w, 1, []int64{0, 1, 2})
+				wantLetters(t, w, 0, offset)
+				wantLetters(t, w, 1)
+				if got := p.Counted("worker_retry_count_total"); got < 3 {
+					t.Errorf("%v attempts counted, want at least 3", got)
+				}
+				// The records are ordinary again: a later chunk costs no builder for each of them.
+				w.Broker.Produce(story.Topic, 0, "rr", "k")
+				eventually(t, "end", w.AtEnd)
+			})
+		})
+	}
+}
+
+// TestSeal_PanicsOnRowsTogether: rows that cannot be sealed together, each of which can alone, are all kept and tried on.
+// Another table goes on meanwhile.
+func TestSeal_PanicsOnRowsTogether(t *testing.T) {
+	ours(t, 1, func(t *testing.T, w *story.World) {
+		breakSeals(w, func(rows []story.Source) bool {
+			return hasRow(rows, 0, 1) && hasRow(rows, 0, 2) && rows[0].Topic == story.Topic
+		})
+		other := story.NewTableLog("table-b")
+		w.Others = map[string]*story.TableLog{"b": other}
+		w.Broker.Create("b", 2, 1)
+		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		w.Broker.Produce("b", 0, "rrrr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(connector.Assignment{Joined: true, Partitions: slices.Concat(w.Broker.Partitions(story.Topic), w.Broker.Partitions("b"))})
+		time.Sleep(5 * time.Minute)
+		wantLetters(t, w, 0)
+		wantRows(t, w, 0, nil)
+		if got := len(rowsOf(other, "b")[0]); got != 4 {
+			t.Errorf("the other table has %d rows, want 4", got)
+		}
+		if got := p.Counted("worker_retry_count_total"); got != 3 {
+			t.Errorf("%v attempts counted, want 3", got)
+		}
+	})
+}
