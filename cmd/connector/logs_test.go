@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -21,6 +22,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -318,6 +320,41 @@ func TestShuttingDownIsSaid(t *testing.T) {
 	if n := len(out.lines(t, "drained")); n != 1 {
 		t.Errorf("drained is said %d times", n)
 	}
+	if text := out.String(); strings.Index(text, msg) > strings.Index(text, `"drained"`) {
+		t.Error("drained comes before the signal to stop")
+	}
+}
+
+// TestUntilSaid: the work learns of the signal to stop after the log did, however long the log takes.
+func TestUntilSaid(t *testing.T) {
+	t.Run("Stopped", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			stopped, stop := context.WithCancelCause(t.Context())
+			saying := make(chan struct{})
+			working, end := untilSaid(stopped, func() { <-saying })
+			reason := errors.New("terminated")
+			stop(reason)
+			synctest.Wait()
+			if working.Err() != nil {
+				t.Error("the work was stopped before the log said so")
+			}
+			close(saying)
+			<-working.Done()
+			if context.Cause(working) != reason {
+				t.Errorf("cause %v, want %v", context.Cause(working), reason)
+			}
+			end()
+		})
+	})
+	t.Run("Ended", func(t *testing.T) {
+		stopped, stop := context.WithCancel(t.Context())
+		working, end := untilSaid(stopped, func() { t.Error("nobody stopped it") })
+		end()
+		stop()
+		if working.Err() == nil {
+			t.Error("the context is not released")
+		}
+	})
 }
 
 // A spoken line is what the source says in one place.
