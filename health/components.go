@@ -206,7 +206,11 @@ func (r Report) lagPart() (Component, bool) {
 	conspicuous := []lagging{}
 	for _, p := range r.Partitions {
 		level, verdict := p.Level == LevelWarning || p.Level == LevelCritical, p.Verdict != "" && p.Verdict != VerdictOK && p.Verdict != VerdictHeld
-		if !level && !verdict {
+		if level && c.Status == OK {
+			c.Status, c.Reason = Degraded, fmt.Sprintf("topic %s: the lag is %s", p.Topic, p.Level)
+		}
+		current := p.Adjusted != nil && *p.Adjusted == 0 // its topic may be behind, it is not
+		if !verdict && (!level || current) {
 			continue
 		}
 		l := lagging{Topic: p.Topic, Partition: p.ID, Adjusted: p.Adjusted, Verdict: p.Verdict, Level: p.Level, Freshness: p.Freshness}
@@ -214,9 +218,6 @@ func (r Report) lagPart() (Component, bool) {
 			l.Lag = &lag
 		}
 		conspicuous = append(conspicuous, l)
-		if level && c.Status == OK {
-			c.Status, c.Reason = Degraded, fmt.Sprintf("topic %s partition %d: the lag is %s", p.Topic, p.ID, p.Level)
-		}
 	}
 	switch {
 	case !r.Lag.Healthy:
@@ -232,7 +233,7 @@ func (r Report) lagPart() (Component, bool) {
 		PartitionLags map[string]int64 `json:"partition_lags"`
 		LastCheckTime *time.Time       `json:"last_check_time"`
 		Error         string           `json:"error,omitempty"`
-		Conspicuous   []lagging        `json:"conspicuous"` // partitions with a verdict or a level that is not well
+		Conspicuous   []lagging        `json:"conspicuous"` // partitions with a verdict that is not well, or behind in a topic whose level is not
 	}{r.Lag.Healthy, r.TotalLag(), r.Lag.lags(), r.Lag.checked(), r.Lag.Error, conspicuous}
 	return c, true
 }

@@ -66,7 +66,8 @@ type Partition struct {
 	End int64
 	// Table is the path of the table that it feeds.
 	Table string
-	// Verdict and Level are of the last look at its lag, "" before the first one.
+	// Verdict and Level are of the last look at its lag, "" before the first one. Level is that of the topic, by the sum
+	// over the partitions of it that this member has.
 	Verdict Verdict
 	Level   Level
 	// Adjusted is the lag that readiness goes by, of the last look: rows of an open batch count as consumed while it is not

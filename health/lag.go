@@ -32,7 +32,7 @@ const (
 	VerdictHeld   Verdict = "HELD"   // it stands on purpose: a hold says why, and what ends it
 )
 
-// Level is how a partition's lag compares with the thresholds of its topic.
+// Level is how the lag of a topic compares with its thresholds.
 type Level string
 
 // The levels.
@@ -47,7 +47,7 @@ type LagThresholds struct {
 	Warning, Critical int64
 }
 
-// Level compares a partition's adjusted lag with the thresholds.
+// Level compares the adjusted lag of a topic with the thresholds.
 func (t LagThresholds) Level(lag int64) Level {
 	switch {
 	case t.Critical > 0 && lag > t.Critical:

@@ -44,7 +44,8 @@ type PartitionLag struct {
 	// Overdue says that rows of the partition wait for a commit that should have come long ago.
 	Overdue bool
 	Verdict Verdict // "" before the first known lag
-	Level   Level
+	// Level is that of the topic, by the sum over the partitions of it that this member has.
+	Level Level
 }
 
 // LagLook is the outcome of a look.
@@ -79,7 +80,7 @@ func (m *Monitor) Look(now time.Time, samples []LagSample) LagLook {
 		present[s.TopicPartition] = true
 		h := m.partitions[s.TopicPartition]
 		if h == nil || h.sample.Identity != s.Identity {
-			h = &lagHistory{lag: PartitionLag{Lag: -1, Adjusted: -1, Level: LevelOK}}
+			h = &lagHistory{lag: PartitionLag{Lag: -1, Adjusted: -1}}
 			m.partitions[s.TopicPartition] = h
 		}
 		if h.look(now, s, m.rules) {
@@ -100,9 +101,12 @@ func (m *Monitor) report() LagLook {
 		Partitions: map[TopicPartition]PartitionLag{},
 	}
 	var reasons []string
+	lags := m.topicLags()
 	for _, p := range slices.SortedFunc(maps.Keys(m.partitions), compareTopicPartitions) {
 		h := m.partitions[p]
-		l.Partitions[p] = h.lag
+		lag := h.lag
+		lag.Level = h.sample.Thresholds.Level(lags[p.Topic])
+		l.Partitions[p] = lag
 		if h.lag.Lag < 0 {
 			continue
 		}
@@ -112,6 +116,16 @@ func (m *Monitor) report() LagLook {
 	l.Status.Healthy = len(reasons) == 0
 	l.Status.Reason = bounded(reasons)
 	return l
+}
+
+// topicLags returns the sum of the adjusted lags of each topic, as far as they are known: thresholds are of a topic, so
+// many partitions that are each a little behind exceed them, too.
+func (m *Monitor) topicLags() map[string]int64 {
+	lags := map[string]int64{}
+	for p, h := range m.partitions {
+		lags[p.Topic] += max(0, h.lag.Adjusted)
+	}
+	return lags
 }
 
 // mostReasons is how many reasons are worded. The others are counted.
@@ -153,7 +167,6 @@ func (h *lagHistory) look(now time.Time, s LagSample, rules LagRules) (known boo
 		point.lag = max(0, s.End-point.progress)
 		h.lag.Lag, h.lag.Adjusted = max(0, s.End-s.Position), point.lag
 		h.lag.Overdue = overdue && s.Consumed > s.Position
-		h.lag.Level = s.Thresholds.Level(point.lag)
 	}
 	switch {
 	case s.Hold != "":

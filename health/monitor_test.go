@@ -183,18 +183,26 @@ func TestLagOfPartitions(t *testing.T) {
 		}
 	}
 	unread := sample("users", 3, -1)
-	l := m.Look(midnight, []health.LagSample{sample("users", 1, 20_010), sample("orders", 10, 110), sample("orders", 2, 111), sample("orders", 4, 511), unread})
+	l := m.Look(midnight, []health.LagSample{
+		sample("users", 1, 20_010), unread,
+		sample("orders", 10, 60), sample("orders", 2, 60), sample("orders", 4, 11), // no partition alone is above the threshold
+		sample("invoices", 0, 60), sample("invoices", 1, 60),
+	})
 	want := health.LagLook{
 		Status: health.LagStatus{
-			Reason:        "Topic users partition 1 lag (20000) exceeds maximum (10000)",
-			PartitionLags: map[string]int64{"users-1": 20_000, "orders-10": 100, "orders-2": 101, "orders-4": 501}, LastCheckTime: midnight,
+			Reason: "Topic users partition 1 lag (20000) exceeds maximum (10000)",
+			PartitionLags: map[string]int64{
+				"users-1": 20_000, "orders-10": 50, "orders-2": 50, "orders-4": 1, "invoices-0": 50, "invoices-1": 50,
+			}, LastCheckTime: midnight,
 		},
 		Partitions: map[health.TopicPartition]health.PartitionLag{
-			{Topic: "users", Partition: 1}:   {Lag: 20_000, Adjusted: 20_000, Verdict: health.VerdictOK, Level: health.LevelCritical},
-			{Topic: "orders", Partition: 10}: {Lag: 100, Adjusted: 100, Verdict: health.VerdictOK, Level: health.LevelOK},
-			{Topic: "orders", Partition: 2}:  {Lag: 101, Adjusted: 101, Verdict: health.VerdictOK, Level: health.LevelWarning},
-			{Topic: "orders", Partition: 4}:  {Lag: 501, Adjusted: 501, Verdict: health.VerdictOK, Level: health.LevelCritical},
-			{Topic: "users", Partition: 3}:   {Lag: -1, Adjusted: -1, Level: health.LevelOK},
+			{Topic: "users", Partition: 1}:    {Lag: 20_000, Adjusted: 20_000, Verdict: health.VerdictOK, Level: health.LevelCritical},
+			{Topic: "users", Partition: 3}:    {Lag: -1, Adjusted: -1, Level: health.LevelCritical},
+			{Topic: "orders", Partition: 10}:  {Lag: 50, Adjusted: 50, Verdict: health.VerdictOK, Level: health.LevelWarning},
+			{Topic: "orders", Partition: 2}:   {Lag: 50, Adjusted: 50, Verdict: health.VerdictOK, Level: health.LevelWarning},
+			{Topic: "orders", Partition: 4}:   {Lag: 1, Adjusted: 1, Verdict: health.VerdictOK, Level: health.LevelWarning},
+			{Topic: "invoices", Partition: 0}: {Lag: 50, Adjusted: 50, Verdict: health.VerdictOK, Level: health.LevelOK},
+			{Topic: "invoices", Partition: 1}: {Lag: 50, Adjusted: 50, Verdict: health.VerdictOK, Level: health.LevelOK},
 		},
 	}
 	if d := cmp.Diff(want, l); d != "" {
