@@ -38,7 +38,7 @@ fmt: ## format the code
 scripts: ## Python and shell scripts parse
 	@$(SUITE) -name scripts test/lab/parse
 
-rules: ## promtool checks the alerts in deploy/ and runs their tests
+rules: ## promtool and Alertmanager check the alerts in deploy/ and run their tests
 	@$(SUITE) -name rules go test -tags lab -count=1 ./test/rules
 
 adapters: ## the adapters' conformance suites against real Kafka, MinIO, Postgres and Redis, and deltalake's tables
@@ -76,7 +76,7 @@ golden: ## rewrite testdata, then show what changed
 	git diff --stat -- '*testdata*' docs
 
 lab-install: ## everything the lab needs, into the cache
-	@test/lab/install kafka minio postgres redis promtool readers spark lint
+	@test/lab/install kafka minio postgres redis promtool amtool alertmanager readers spark lint
 
 clean: ## what was built here
 	rm -rf dist

@@ -68,7 +68,8 @@ var targetLabels = []string{"job", "instance", "namespace", "pod", "container"}
 func knownMetrics(t *testing.T, rules ruleFile) known {
 	t.Helper()
 	k := known{
-		"up": nil,
+		"up":     nil,
+		"ALERTS": {"alertname", "alertstate", "severity", "reason"}, // Prometheus' own
 		"kube_pod_container_status_restarts_total": {"namespace", "pod", "container"}, // kube-state-metrics
 	}
 	maps.Copy(k, describedMetrics(t))

@@ -344,6 +344,7 @@ func TestWatch(t *testing.T) {
 		b.wantLines([]string{"WARN Consumer has not sent heartbeat consumer_id=a seconds=30", "WARN Consumer has not sent heartbeat consumer_id=stays seconds=30"}, "consumer_id", "seconds")
 		b.want(health.MembersOK, "4 active consumers")
 		b.wantGauges("sluice_members", map[string]float64{"running": 3, "shutting_down": 1, "missing": 1})
+		b.wantGauges("sluice_member_shutting_down_timestamp_seconds", map[string]float64{"stops": float64(started.Unix())})
 		b.other("stays", Running, 2*time.Hour)
 		b.other("b", Running, 2*time.Hour)
 		b.other("stops", ShuttingDown, 2*time.Hour)

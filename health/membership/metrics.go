@@ -24,8 +24,8 @@ const (
 )
 
 type metrics struct {
-	beats                            *prometheus.CounterVec
-	timestamp, age, members, storeUp *prometheus.Desc
+	beats                                    *prometheus.CounterVec
+	timestamp, age, ending, members, storeUp *prometheus.Desc
 }
 
 func newMetrics() metrics {
@@ -36,7 +36,9 @@ func newMetrics() metrics {
 		}, []string{"result"}),
 		timestamp: prometheus.NewDesc("worker_heartbeat_timestamp",
 			"Unix time of the last heartbeat that the store of registrations took, of each member that is registered or remembered.", id, nil),
-		age:     prometheus.NewDesc("consumer_heartbeat_age", "Seconds since the last heartbeat of a member, by the store's clock.", id, nil),
+		age: prometheus.NewDesc("consumer_heartbeat_age", "Seconds since the last heartbeat of a member, by the store's clock.", id, nil),
+		ending: prometheus.NewDesc("sluice_member_shutting_down_timestamp_seconds",
+			"Unix time since when a member has been SHUTTING_DOWN, of each member that is.", id, nil),
 		members: prometheus.NewDesc("sluice_members", "Members that are registered or remembered, by state.", []string{"state"}, nil),
 		storeUp: prometheus.NewDesc("sluice_members_store_up", "1 while the store of registrations answers, else 0.", nil, nil),
 	}
@@ -49,6 +51,7 @@ type series struct{ *Keeper }
 func (s series) Describe(out chan<- *prometheus.Desc) {
 	out <- s.metrics.timestamp
 	out <- s.metrics.age
+	out <- s.metrics.ending
 	out <- s.metrics.members
 	out <- s.metrics.storeUp
 }
@@ -90,6 +93,9 @@ func (s series) Collect(out chan<- prometheus.Metric) {
 	for _, m := range s.shown(last.members) {
 		gauge(s.metrics.timestamp, seconds(last.at.Add(-m.Age)), m.ID)
 		gauge(s.metrics.age, (m.Age + since).Seconds(), m.ID)
+		if m.Active() && m.Status == ShuttingDown {
+			gauge(s.metrics.ending, seconds(last.at.Add(-m.InStatus)), m.ID)
+		}
 	}
 }
 

@@ -9,6 +9,24 @@ var ofAlerts = []mutant{
 		pkg: "./reliability", test: "^TestCancelledCallsDoNotCount$",
 	},
 	{
+		name: "a topic is as late as its last partition",
+		file: "health/monitor.go",
+		old:  "lags[p.Topic] += max(0, h.lag.Adjusted)", new: "lags[p.Topic] = max(lags[p.Topic], h.lag.Adjusted)",
+		pkg: "./health", test: "^TestLagOfPartitions$",
+	},
+	{
+		name: "the work learns of the signal to stop before the log",
+		file: "cmd/connector/run.go",
+		old:  "\t\tsay()\n\t\tcancel(context.Cause(ctx))\n", new: "\t\tcancel(context.Cause(ctx))\n\t\tsay()\n",
+		pkg: "./cmd/connector", test: "^TestUntilSaid$",
+	},
+	{
+		name: "a member is ending since its last heartbeat",
+		file: "health/membership/metrics.go",
+		old:  "seconds(last.at.Add(-m.InStatus)), m.ID)", new: "seconds(last.at.Add(-m.Age)), m.ID)",
+		pkg: "./health/membership", test: "^TestWatch$",
+	},
+	{
 		name: "the peak of a process is that of its parent",
 		file: "test/lab/process.go",
 		old:  "\treturn p.peak.Load()\n", new: "\treturn p.cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10\n",
