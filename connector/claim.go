@@ -21,10 +21,10 @@ type claim struct {
 	letters bool   // bad records may become letters
 
 	// The batch that fills holds [from, next); next is where the next record to hand over lies, or a later one. epoch is
-	// the leader epoch before next, and before every place behind epochSince.
+	// the leader epoch before next; earlier are those before places further back in that batch.
 	from, next int64
 	epoch      int32
-	epochSince int64
+	earlier    []EpochUntil
 	// position is where the table stands, as far as we know: from, or less while a cut is under way. positionEp is the
 	// leader epoch before it, -1 unknown.
 	position   int64
@@ -86,7 +86,7 @@ func (r *reader) request(c *claim) {
 // begin starts a session at a position.
 func (r *reader) begin(c *claim, at Position) {
 	c.state = reading
-	c.from, c.next, c.epoch, c.epochSince, c.position, c.positionEp = at.Next, at.Next, at.Epoch, at.Next-1, at.Next, at.Epoch
+	c.from, c.next, c.epoch, c.earlier, c.position, c.positionEp = at.Next, at.Next, at.Epoch, nil, at.Next, at.Epoch
 	c.ahead, c.aheadEp = at.Next, at.Epoch
 	r.request(c)
 }
@@ -95,7 +95,7 @@ func (r *reader) begin(c *claim, at Position) {
 // of the record or the end of a batch at first.
 func (c *claim) pass(next int64, epoch int32, first int64) {
 	if c.epoch != epoch {
-		c.epochSince = first
+		c.earlier = append(c.earlier, EpochUntil{c.epoch, first})
 	}
 	c.next, c.epoch = next, epoch
 }

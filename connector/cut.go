@@ -107,8 +107,8 @@ func (r *reader) cut(t *tableState, reason string) {
 	claims := map[Partition]Span{}
 	for p, c := range t.claims {
 		if c.state != resuming && c.next > c.from {
-			claims[p] = Span{c.session, c.from, c.next, c.epoch, c.epochSince}
-			c.from = c.next
+			claims[p] = Span{c.session, c.from, c.next, c.epoch, c.earlier}
+			c.from, c.earlier = c.next, nil
 		}
 	}
 	t.opened, t.again = time.Time{}, nil

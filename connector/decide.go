@@ -39,12 +39,30 @@ type Run struct {
 }
 
 // Span is the part of a claim that a cut covers: offsets [From, Next) of one session. Epoch is the leader epoch of the
-// last record batch before Next, -1 if it is unknown; it is that of every place behind Since, too.
+// last record batch before Next, -1 if it is unknown. Earlier are those before places further back, if there are others.
 type Span struct {
 	Session    uint64
 	From, Next int64
 	Epoch      int32
-	Since      int64
+	Earlier    []EpochUntil
+}
+
+// EpochUntil is the leader epoch of the last record batch before each place up to Until, which is the last such place.
+type EpochUntil struct {
+	Epoch int32
+	Until int64
+}
+
+// endAt shortens the span to [From, next). It takes the leader epoch of what lies before next: the log may lose what lies
+// behind it, and what the table has is still there.
+func (s *Span) endAt(next int64) {
+	s.Next = next
+	for _, e := range s.Earlier {
+		if next <= e.Until {
+			s.Epoch = e.Epoch
+			return
+		}
+	}
 }
 
 // Cut is a batch closed: what the claims read, and what the lanes made of it. Chunks hold every lane's in its order; a
@@ -186,13 +204,10 @@ func decideLateStart(starts map[Partition]int64, s *Snapshot, pipeline string) *
 	return decideStart("", starts, s, pipeline)
 }
 
-// hold truncates a claim at the place of a hold. One that comes before takes the place of a later one. The epoch of what
-// lies behind that place must not go with it: if the log loses that part, what was read before the place is still there.
+// hold truncates a claim at the place of a hold. One that comes before takes the place of a later one.
 func (p *Plan) hold(h Hold) {
 	span := p.Next[h.Partition]
-	if span.Next = h.Offset; span.Next <= span.Since {
-		span.Epoch = -1
-	}
+	span.endAt(h.Offset)
 	p.Next[h.Partition] = span
 	p.Holds = append(slices.DeleteFunc(p.Holds, func(later Hold) bool { return later.Partition == h.Partition }), h)
 }

@@ -45,7 +45,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"all of it": {
 			&Cut{
-				Claims: map[Partition]Span{a: {1, 10, 14, 3, 0}, b: {2, 0, 2, 3, 0}},
+				Claims: map[Partition]Span{a: {1, 10, 14, 3, nil}, b: {2, 0, 2, 3, nil}},
 				Chunks: []Chunk{{Runs: []Run{runOf(a, 1, 10, 11, 0, 2), runOf(b, 2, 0, 1, 2, 4), runOf(a, 1, 12, 13, 4, 6)}}},
 			},
 			[]Piece{{From: 0, To: 6}},
@@ -54,7 +54,7 @@ func TestDecide(t *testing.T) {
 		},
 		"a lost claim is masked, and so is an earlier life of a claim": {
 			&Cut{
-				Claims: map[Partition]Span{a: {5, 10, 12, 3, 0}},
+				Claims: map[Partition]Span{a: {5, 10, 12, 3, nil}},
 				Chunks: []Chunk{{Runs: []Run{runOf(a, 1, 10, 11, 0, 2), runOf(b, 2, 0, 1, 2, 4), runOf(a, 5, 10, 11, 4, 6)}}},
 			},
 			[]Piece{{From: 4, To: 6}},
@@ -63,7 +63,7 @@ func TestDecide(t *testing.T) {
 		},
 		"a bad record truncates its claim": {
 			&Cut{
-				Claims:     map[Partition]Span{a: {1, 10, 20, 3, 0}, b: {2, 0, 2, 3, 0}},
+				Claims:     map[Partition]Span{a: {1, 10, 20, 3, nil}, b: {2, 0, 2, 3, nil}},
 				Chunks:     []Chunk{{Runs: []Run{runOf(a, 1, 10, 12, 0, 3), runOf(b, 2, 0, 1, 3, 5), runOf(a, 1, 14, 19, 5, 11)}}},
 				Candidates: []Candidate{stopper(a, 1, 17, bad), stopper(a, 1, 13, bad)},
 			},
@@ -73,17 +73,17 @@ func TestDecide(t *testing.T) {
 		},
 		"a bad record before the last epoch's first one": {
 			&Cut{
-				Claims:     map[Partition]Span{a: {1, 10, 20, 4, 13}},
+				Claims:     map[Partition]Span{a: {1, 10, 20, 4, []EpochUntil{{2, 12}, {3, 13}}}},
 				Chunks:     []Chunk{{Runs: []Run{runOf(a, 1, 10, 12, 0, 3), runOf(a, 1, 14, 19, 3, 9)}}},
 				Candidates: []Candidate{stopper(a, 1, 13, bad)},
 			},
 			[]Piece{{From: 0, To: 3}},
-			[]Range{{Topic: "orders", From: 10, Next: 13, Rows: 3, Epoch: -1}},
+			[]Range{{Topic: "orders", From: 10, Next: 13, Rows: 3, Epoch: 3}},
 			[]Hold{{Partition: a, Reason: ReasonPoison, Detail: "not JSON", Offset: 13}},
 		},
 		"a bad record behind the last epoch's first one": {
 			&Cut{
-				Claims:     map[Partition]Span{a: {1, 10, 20, 4, 12}},
+				Claims:     map[Partition]Span{a: {1, 10, 20, 4, []EpochUntil{{3, 12}}}},
 				Chunks:     []Chunk{{Runs: []Run{runOf(a, 1, 10, 12, 0, 3), runOf(a, 1, 14, 19, 3, 9)}}},
 				Candidates: []Candidate{stopper(a, 1, 13, bad)},
 			},
@@ -92,18 +92,18 @@ func TestDecide(t *testing.T) {
 			[]Hold{{Partition: a, Reason: ReasonPoison, Detail: "not JSON", Offset: 13}},
 		},
 		"a bad record at the start leaves the claim out": {
-			&Cut{Claims: map[Partition]Span{a: {1, 10, 11, 3, 0}}, Candidates: []Candidate{stopper(a, 1, 10, bad)}},
+			&Cut{Claims: map[Partition]Span{a: {1, 10, 11, 3, nil}}, Candidates: []Candidate{stopper(a, 1, 10, bad)}},
 			nil, nil,
 			[]Hold{{Partition: a, Reason: ReasonPoison, Detail: "not JSON", Offset: 10}},
 		},
 		"a bad record of an earlier life says nothing": {
-			&Cut{Claims: map[Partition]Span{a: {5, 10, 11, 3, 0}}, Candidates: []Candidate{stopper(a, 1, 10, bad), stopper(c, 9, 0, bad)}},
+			&Cut{Claims: map[Partition]Span{a: {5, 10, 11, 3, nil}}, Candidates: []Candidate{stopper(a, 1, 10, bad), stopper(c, 9, 0, bad)}},
 			nil,
 			[]Range{{Topic: "orders", From: 10, Next: 11, Rows: 0, Epoch: 3}},
 			nil,
 		},
 		"offsets without rows move the position": {
-			&Cut{Claims: map[Partition]Span{a: {1, 10, 15, 3, 0}}},
+			&Cut{Claims: map[Partition]Span{a: {1, 10, 15, 3, nil}}},
 			nil,
 			[]Range{{Topic: "orders", From: 10, Next: 15, Rows: 0, Epoch: 3}},
 			nil,
@@ -136,7 +136,7 @@ func TestPRE(t *testing.T) {
 	id, mark := a.AppID("pipe"), idempotency.TableAppID("pipe", "T")
 	write := func() *Plan {
 		return decide(&Cut{
-			Claims: map[Partition]Span{a: {1, 10, 12, 0, 0}},
+			Claims: map[Partition]Span{a: {1, 10, 12, 0, nil}},
 			Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{runOf(a, 1, 10, 11, 0, 2)}}},
 		}, snapshotAt(nil), terms{pipeline: "pipe"})
 	}

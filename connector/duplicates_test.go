@@ -54,7 +54,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 	}{
 		"in one chunk, and pieces split around them": {
 			cut: &Cut{
-				Claims: map[Partition]Span{a: {1, 10, 17, 3, 0}},
+				Claims: map[Partition]Span{a: {1, 10, 17, 3, nil}},
 				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 0, 7)}, Entries: prints(10, "xyxz.xx")}},
 			},
 			pieces:  []Piece{{From: 0, To: 2}, {From: 3, To: 5}},
@@ -62,7 +62,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 		},
 		"of the chunk before, and never of another partition": {
 			cut: &Cut{
-				Claims: map[Partition]Span{a: {1, 10, 16, 3, 0}, b: {2, 10, 12, 3, 0}},
+				Claims: map[Partition]Span{a: {1, 10, 16, 3, nil}, b: {2, 10, 12, 3, nil}},
 				Chunks: []Chunk{
 					{Runs: []Run{run(a, 1, 10, 0, 2), run(b, 2, 10, 2, 4)}, Entries: slices.Concat(prints(10, "xy"), prints(10, "xy"))},
 					{Runs: []Run{run(a, 1, 12, 0, 4)}, Entries: prints(12, "zyxz")},
@@ -73,7 +73,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 		},
 		"of what is remembered": {
 			cut: &Cut{
-				Claims: map[Partition]Span{a: {1, 10, 13, 3, 0}},
+				Claims: map[Partition]Span{a: {1, 10, 13, 3, nil}},
 				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 0, 3)}, Entries: prints(10, "xyz")}},
 				Seen: map[Partition]map[idempotency.Fingerprint]int64{a: {
 					prints(0, "x")[0].Fingerprint: second(11) - 24*3600_000, // just in the window
@@ -86,7 +86,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 		},
 		"rows that are masked or cut off are neither counted nor remembered": {
 			cut: &Cut{
-				Claims: map[Partition]Span{a: {5, 10, 20, 3, 0}, b: {2, 10, 12, 3, 0}},
+				Claims: map[Partition]Span{a: {5, 10, 20, 3, nil}, b: {2, 10, 12, 3, nil}},
 				Chunks: []Chunk{
 					{Runs: []Run{run(a, 1, 8, 0, 2), run(a, 5, 10, 2, 4)}, Entries: slices.Concat(prints(8, "xy"), prints(10, "xy"))},
 					{Runs: []Run{run(a, 5, 15, 0, 2), run(part0(9), 7, 3, 2, 4)}, Entries: slices.Concat(prints(15, "xq"), prints(3, "xx"))},
@@ -98,7 +98,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 		},
 		"a newest timestamp that does not move is not written again": {
 			cut: &Cut{
-				Claims: map[Partition]Span{a: {1, 10, 12, 3, 0}},
+				Claims: map[Partition]Span{a: {1, 10, 12, 3, nil}},
 				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 0, 2)}, Entries: prints(10, "xx")}},
 			},
 			newest:  map[Partition]int64{a: second(10)},
@@ -160,7 +160,7 @@ func TestABadRecordIsNeverADuplicate(t *testing.T) {
 	a := part0(0)
 	letter := bad(a, 1, 11, classify.Mark(coded("wrong_type"), classify.Poison))
 	p := decide(&Cut{
-		Claims:     map[Partition]Span{a: {1, 10, 13, 3, 0}},
+		Claims:     map[Partition]Span{a: {1, 10, 13, 3, nil}},
 		Chunks:     []Chunk{{Runs: []Run{runOf(a, 1, 10, 10, 0, 1), runOf(a, 1, 12, 12, 1, 2)}, Entries: slices.Concat(prints(10, "x"), prints(12, "x"))}},
 		Candidates: []Candidate{letter},
 	}, snapshotAt(nil), judging())
@@ -173,7 +173,7 @@ func TestABadRecordIsNeverADuplicate(t *testing.T) {
 func TestACutOfDuplicatesAloneMovesThePosition(t *testing.T) {
 	a := part0(0)
 	p := decide(&Cut{
-		Claims: map[Partition]Span{a: {1, 10, 12, 3, 0}},
+		Claims: map[Partition]Span{a: {1, 10, 12, 3, nil}},
 		Chunks: []Chunk{{Runs: []Run{runOf(a, 1, 10, 11, 0, 2)}, Entries: prints(10, "xx")}},
 		Seen:   map[Partition]map[idempotency.Fingerprint]int64{a: {prints(0, "x")[0].Fingerprint: noon.UnixMilli()}},
 	}, snapshotAt(nil), judging())
@@ -230,7 +230,7 @@ func TestFingerprintsAreRememberedBehindTheCommit(t *testing.T) {
 			return lost
 		}
 		cut := &Cut{
-			Claims: map[Partition]Span{a: {1, 10, 12, 0, 0}},
+			Claims: map[Partition]Span{a: {1, 10, 12, 0, nil}},
 			Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{runOf(a, 1, 10, 11, 0, 2)}, Entries: entries}},
 		}
 		if err := w.recall(t.Context(), cut); err != nil {
@@ -292,7 +292,7 @@ func TestASharedWindowIsWholeWhenItIsAsked(t *testing.T) {
 			recollection: newRecollection(&Duplicates{Window: 24 * time.Hour, Store: store}),
 		}
 		cut := &Cut{
-			Claims: map[Partition]Span{a: {1, 10, 12, 0, 0}},
+			Claims: map[Partition]Span{a: {1, 10, 12, 0, nil}},
 			Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{runOf(a, 1, 10, 11, 0, 2)}, Entries: prints(10, "xy")}},
 		}
 		err := w.recall(t.Context(), cut)
@@ -353,7 +353,7 @@ func TestAClaimThatComesBackWhileItsWindowIsFilled(t *testing.T) {
 		t.Fatal("it does not resume")
 	}
 	cut := &Cut{
-		Claims: map[Partition]Span{a: {2, 10, 12, 0, 0}},
+		Claims: map[Partition]Span{a: {2, 10, 12, 0, nil}},
 		Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{runOf(a, 2, 10, 11, 0, 2)}, Entries: prints(10, "aj")}},
 	}
 	if err := w.recall(t.Context(), cut); err != nil {

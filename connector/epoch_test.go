@@ -40,24 +40,19 @@ func TestEpochBefore(t *testing.T) {
 	}
 }
 
-// TestClaim_EpochSince: the epoch of a claim holds for every place behind the first record that is known to be of it.
-func TestClaim_EpochSince(t *testing.T) {
-	c := &claim{}
-	want := func(what string, next int64, epoch int32, since int64) {
-		t.Helper()
-		if c.next != next || c.epoch != epoch || c.epochSince != since {
-			t.Errorf("%s: next %d, epoch %d since %d; want %d, %d since %d", what, c.next, c.epoch, c.epochSince, next, epoch, since)
+// TestSpan_EndAt: each place in a batch has the leader epoch of what was read before it.
+func TestSpan_EndAt(t *testing.T) {
+	c := &claim{next: 10, epoch: 3}
+	c.pass(14, 3, 11)
+	c.pass(20, 5, 16)
+	c.pass(25, 5, 20)
+	c.pass(30, 6, 29) // a batch without records
+	for next, want := range map[int64]int32{10: 3, 14: 3, 16: 3, 17: 5, 25: 5, 29: 5, 30: 6} {
+		span := Span{From: 10, Next: c.next, Epoch: c.epoch, Earlier: c.earlier}
+		if span.endAt(next); span.Next != next || span.Epoch != want {
+			t.Errorf("shortened to %d: next %d, epoch %d; want epoch %d", next, span.Next, span.Epoch, want)
 		}
 	}
-	c.next, c.epoch, c.epochSince = 10, 3, 9
-	c.pass(14, 3, 11)
-	want("records of the same epoch", 14, 3, 9)
-	c.pass(20, 5, 16)
-	want("records of another one", 20, 5, 16)
-	c.pass(25, 5, 20)
-	want("more of them", 25, 5, 16)
-	c.pass(30, 6, 29)
-	want("a batch without records", 30, 6, 29)
 }
 
 // TestMoves_EpochUnknown: a member has not read up to the place that an operator moves a position to.

@@ -65,7 +65,7 @@ func TestDecideLetters(t *testing.T) {
 	conflict := Held(ReasonSchemaConflict, "no", nil)
 	p := decide(&Cut{
 		Batch:  "m-7",
-		Claims: map[Partition]Span{a: {1, 10, 20, 3, 0}, b: {2, 0, 9, 3, 0}},
+		Claims: map[Partition]Span{a: {1, 10, 20, 3, nil}, b: {2, 0, 9, 3, nil}},
 		Chunks: []Chunk{{Runs: []Run{runOf(a, 1, 10, 11, 0, 2), runOf(a, 1, 13, 16, 2, 6), runOf(lost, 5, 0, 3, 6, 10), runOf(b, 2, 3, 3, 10, 11), runOf(b, 2, 7, 8, 11, 13)}}},
 		Candidates: []Candidate{
 			bad(b, 2, 4, syntax), bad(b, 2, 2, typed), bad(b, 2, 6, syntax), stopper(b, 2, 5, conflict),
@@ -95,7 +95,7 @@ func TestALetterIsTheRecordWithWhy(t *testing.T) {
 		Partition: a, Session: 1, Offset: 12, Err: fmt.Errorf("row: %w", syntax), Retries: 3, First: first, Last: last,
 		Record: &Record{Offset: 12, Timestamp: 5, Value: []byte("{"), Headers: []Header{{"h", nil}, {"h", []byte("x")}}},
 	}
-	p := decide(&Cut{Batch: "m-7", Claims: map[Partition]Span{a: {1, 12, 13, 3, 0}}, Candidates: []Candidate{c}}, snapshotAt(nil), halves())
+	p := decide(&Cut{Batch: "m-7", Claims: map[Partition]Span{a: {1, 12, 13, 3, nil}}, Candidates: []Candidate{c}}, snapshotAt(nil), halves())
 	source := idempotency.Coordinates{Partition: a, Offset: 12}
 	want := []deadletter.Letter{{
 		Source: source, Timestamp: 5, Value: []byte("{"), Headers: []deadletter.Header{{Key: "h"}, {Key: "h", Value: []byte("x")}},
@@ -214,7 +214,7 @@ func TestAFloodSaysHowManyAndWhy(t *testing.T) {
 	for i := range int64(61) {
 		cut.Candidates = append(cut.Candidates, bad(a, 1, 1080+i, syntax))
 	}
-	cut.Claims[a] = Span{1, 1000, 1141, 0, 0}
+	cut.Claims[a] = Span{1, 1000, 1141, 0, nil}
 	p := decide(cut, snapshotAt(nil), halves())
 	want := `121 of the 141 records of topic "orders" in one batch are bad, 61 of them for syntax; the first one here: json: type_mismatch at byte 3`
 	if len(p.Holds) != 1 || p.Holds[0].Reason != ReasonFlood || p.Holds[0].Detail != want {
@@ -261,7 +261,7 @@ func TestEveryRecordOfTheCutHasOnePlace(t *testing.T) {
 				run.Last, run.To = o, rows
 			}
 			if rapid.IntRange(0, 4).Draw(t, "lost") > 0 && n > 0 {
-				cut.Claims[p] = Span{1, 0, n, 0, 0}
+				cut.Claims[p] = Span{1, 0, n, 0, nil}
 			}
 		}
 		cut.Chunks = []Chunk{c}

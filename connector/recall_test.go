@@ -171,7 +171,7 @@ func TestADatabaseThatWasRestoredKeepsToAReset(t *testing.T) {
 	w := filledBy(&Duplicates{Window: 24 * time.Hour, Store: store, Reset: func(Partition) int64 { return 12 }},
 		func(context.Context, func(Recalled) error) error { read++; return nil })
 	cut := &Cut{
-		Claims: map[Partition]Span{a: {1, 12, 14, 0, 0}},
+		Claims: map[Partition]Span{a: {1, 12, 14, 0, nil}},
 		Chunks: []Chunk{{Schema: &fits{}, Runs: []Run{runOf(a, 1, 12, 13, 0, 2)}, Entries: prints(12, "xy")}},
 	}
 	scope := idempotency.Scope{Pipeline: "pipe", TableID: "T", Partition: a}

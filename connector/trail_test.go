@@ -101,7 +101,7 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	want("both, and what no reader sees", 14, 300, true)
 
 	// A cut takes it over; what comes behind it is queued.
-	cut := &openCut{claims: map[Partition]Span{c.Partition: {c.session, 10, 14, 1, 0}}}
+	cut := &openCut{claims: map[Partition]Span{c.Partition: {c.session, 10, 14, 1, nil}}}
 	tab.cutting, c.from = cut, 14
 	l.close(tab, true)
 	want("cut", 14, 300, true)

@@ -36,7 +36,7 @@ func TestCandidatesTakeWhatTheyWeigh(t *testing.T) {
 				n = 400
 			}
 			before := heap()
-			cut := &Cut{Batch: "member-1", Claims: map[Partition]Span{part0(0): {1, 0, n, 0, 0}}}
+			cut := &Cut{Batch: "member-1", Claims: map[Partition]Span{part0(0): {1, 0, n, 0, nil}}}
 			b := &block{partition: part0(0), session: 1, letters: true}
 			for i := range n {
 				rec := *r

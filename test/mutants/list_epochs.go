@@ -41,13 +41,13 @@ var ofEpochs = []mutant{
 	{
 		name: "a claim that a hold truncates keeps the leader epoch of the batch's end",
 		file: "connector/decide.go",
-		old:  "span.Next <= span.Since {", new: "span.Next < span.From {",
+		old:  "if next <= e.Until {", new: "if next < 0 {",
 		pkg: "./test/story", test: "^TestTruncatedHold_EpochOfItsPlace$",
 	},
 	{
 		name: "a leader epoch holds for all of the batch in which it began",
 		file: "connector/claim.go",
-		old:  "\tif c.epoch != epoch {\n\t\tc.epochSince = first\n\t}\n", new: "",
+		old:  "\tif c.epoch != epoch {\n\t\tc.earlier = append(c.earlier, EpochUntil{c.epoch, first})\n\t}\n", new: "",
 		pkg: "./test/story", test: "^TestTruncatedHold_EpochOfItsPlace$",
 	},
 }
