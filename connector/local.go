@@ -2,12 +2,9 @@ package connector
 
 import (
 	"errors"
-	"fmt"
-	"path"
-	"runtime"
-	"strings"
 
 	"sluice/classify"
+	"sluice/reliability/panics"
 )
 
 // LocalError is a failure of our own work on rows for a reason that nobody knows: neither a bad record nor a dependency. A
@@ -37,48 +34,11 @@ func Local(doing string, err error) error {
 	return &LocalError{doing, err}
 }
 
-// Recovered makes what recover returned a LocalError, nil if it returned nil. The value of a panic may quote a record, so
-// only that of the runtime is kept, and of others their type.
+// Recovered makes what recover returned a LocalError, nil if it returned nil. The deferred function that recovered must
+// call it. The error quotes nothing of the data that caused the panic: see [panics.Error].
 func Recovered(doing string, v any) error {
 	if v == nil {
 		return nil
 	}
-	text := fmt.Sprintf("panic of type %T", v)
-	if own, ok := v.(runtime.Error); ok {
-		text = "panic: " + own.Error()
-	}
-	return &LocalError{doing, &panicked{text, frames()}}
-}
-
-// panicked is what is known of a panic.
-type panicked struct {
-	text  string
-	stack stack
-}
-
-func (p *panicked) Error() string { return p.text }
-func (p *panicked) Unwrap() error { return p.stack }
-
-// stack is the innermost functions of a panic, without their arguments, which may be parts of a record.
-type stack string
-
-func (s stack) Error() string { return string(s) }
-
-// frames are those of the goroutine that panics, from the place where it did.
-func frames() stack {
-	const most = 12
-	pcs := make([]uintptr, 64)
-	all := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
-	var lines []string
-	for {
-		f, more := all.Next()
-		if strings.HasPrefix(f.Function, "runtime.") && strings.HasSuffix(f.Function, "gopanic") {
-			lines = nil // what lies above only recovers
-		} else if !strings.HasPrefix(f.Function, "runtime.") {
-			lines = append(lines, fmt.Sprintf("%s %s:%d", f.Function, path.Base(f.File), f.Line))
-		}
-		if !more {
-			return stack(strings.Join(lines[:min(len(lines), most)], "\n"))
-		}
-	}
+	return &LocalError{doing, panics.Of(v)}
 }

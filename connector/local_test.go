@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"sluice/classify"
+	"sluice/reliability/panics"
 )
 
 func TestLocal(t *testing.T) {
@@ -57,7 +58,12 @@ func TestRecovered(t *testing.T) {
 			t.Errorf("got %v, want %s", err, c.want)
 			continue
 		}
-		at := errors.Unwrap(errors.Unwrap(err)).Error()
+		caught := (*panics.Error)(nil)
+		if !errors.As(err, &caught) {
+			t.Errorf("%v has no stack", err)
+			continue
+		}
+		at := caught.Stack
 		if first, _, _ := strings.Cut(at, "\n"); !strings.Contains(first, "TestRecovered.func") || !strings.Contains(first, "local_test.go:") {
 			t.Errorf("the first frame is %s of\n%s", first, at)
 		}

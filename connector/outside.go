@@ -2,8 +2,12 @@ package connector
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"sync"
 
 	"sluice/reliability/deadletter"
+	"sluice/reliability/panics"
 	"sluice/reliability/pulse"
 )
 
@@ -18,29 +22,74 @@ func outside(ctx context.Context, op func() error) error {
 	return op()
 }
 
-// outsideTable is a table whose reads and commits are waits.
-type outsideTable struct{ Table }
+// outsideTable is a table whose reads and commits are waits of the writer's loop.
+//
+// A panic of the table is a hold of that table. What others wrote into its log or its data files is the likely cause, the
+// other tables are sound, and a restart would meet the same bytes again. After a panic in Commit nobody knows whether the
+// version was written; the claims resume from the log, which does.
+type outsideTable struct {
+	Table
+	logger *slog.Logger
+
+	mu     sync.Mutex
+	logged string // text and stack of the last panic that was logged, so that a re-check each minute adds no line
+}
 
 // inside is the table itself.
 func inside(t Table) Table {
-	if o, ok := t.(outsideTable); ok {
+	if o, ok := t.(*outsideTable); ok {
 		return o.Table
 	}
 	return t
 }
 
-func (t outsideTable) Load(ctx context.Context) (s *Snapshot, err error) {
-	err = outside(ctx, func() error { s, err = t.Table.Load(ctx); return err })
+// Load implements Table.
+func (t *outsideTable) Load(ctx context.Context) (s *Snapshot, err error) {
+	err = t.call(ctx, func() error { s, err = t.Table.Load(ctx); return err })
 	return s, err
 }
 
-func (t outsideTable) Commit(ctx context.Context, c *Commit, pre func(*Snapshot) error) (s *Snapshot, err error) {
-	err = outside(ctx, func() error { s, err = t.Table.Commit(ctx, c, pre); return err })
+// Commit implements Table.
+func (t *outsideTable) Commit(ctx context.Context, c *Commit, pre func(*Snapshot) error) (s *Snapshot, err error) {
+	err = t.call(ctx, func() error { s, err = t.Table.Commit(ctx, c, pre); return err })
 	return s, err
 }
 
-func (t outsideTable) Discard(ctx context.Context, s *Staged) {
-	_ = outside(ctx, func() error { t.Table.Discard(ctx, s); return nil })
+// Discard implements Table.
+func (t *outsideTable) Discard(ctx context.Context, s *Staged) {
+	_ = t.call(ctx, func() error { t.Table.Discard(ctx, s); return nil })
+}
+
+// reading is a reading of the table whose panics are holds, too. It is no wait: who reads says when it waits.
+func (t *outsideTable) reading(read Reading) Reading {
+	return func(ctx context.Context, each func(Recalled) error) error {
+		return t.held(ctx, panics.Catch(func() error { return read(ctx, each) }))
+	}
+}
+
+// call runs op, which waits for the store and may panic.
+func (t *outsideTable) call(ctx context.Context, op func() error) error {
+	return t.held(ctx, outside(ctx, func() error { return panics.Catch(op) }))
+}
+
+// held makes a hold of an error that stems from a panic, and logs its stack once.
+func (t *outsideTable) held(ctx context.Context, err error) error {
+	var caught *panics.Error
+	if !errors.As(err, &caught) {
+		return err
+	}
+	t.mu.Lock()
+	anew := t.logged != caught.Text+caught.Stack
+	t.logged = caught.Text + caught.Stack
+	t.mu.Unlock()
+	if anew {
+		t.logger.ErrorContext(ctx, "a panic while the table was read or written is a hold of this table; report it with the stack",
+			"err", err, "stack", caught.Stack)
+	}
+	if errors.As(err, new(*HoldError)) {
+		return err
+	}
+	return Held(ReasonTableUnsupported, "this version fails on what is in the table; the log has the stack", err)
 }
 
 // lettersOutside are dead letters that are waited for.

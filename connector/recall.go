@@ -127,7 +127,11 @@ func (w *writer) prepare(gaps map[Partition]gap) (Reading, error) {
 	if !ok {
 		return nil, Held(ReasonTableUnsupported, "the fingerprints of its rows cannot be read back", nil)
 	}
-	return table.Recall(w.snapshot, q)
+	read, err := table.Recall(w.snapshot, q)
+	if outside, ok := w.table.(*outsideTable); ok && err == nil {
+		read = outside.reading(read)
+	}
+	return read, err
 }
 
 // fill has the store remember what gaps lack. The store goes to the positions only when everything is there. Any

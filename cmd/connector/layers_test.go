@@ -20,10 +20,11 @@ var layers = map[string][]string{
 	"reliability":            {"classify", "reliability/pulse"},
 	"reliability/pulse":      {},
 	"reliability/bytepool":   {},
+	"reliability/panics":     {},
 	"reliability/deadletter": {"classify", "idempotency"},
 	"health":                 {},
 	// Story: the way of a record.
-	"connector": {"classify", "reliability", "reliability/bytepool", "reliability/deadletter", "reliability/pulse", "idempotency"},
+	"connector": {"classify", "reliability", "reliability/bytepool", "reliability/deadletter", "reliability/panics", "reliability/pulse", "idempotency"},
 	// Adapters: touch the world.
 	"connector/decode": {"connector", "classify", "idempotency", "reliability/deadletter", "sink/delta/schema"},
 	"connector/kafka": {
@@ -35,14 +36,14 @@ var layers = map[string][]string{
 	"connector/kafka/recordbatch": {"connector", "classify"},
 	"idempotency/postgres":        {"connector", "classify", "idempotency", "reliability"},
 	"sink/delta": {
-		"connector", "classify", "reliability", "reliability/pulse", "idempotency",
+		"connector", "classify", "reliability", "reliability/panics", "reliability/pulse", "idempotency",
 		"sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/delta/schema", "sink/offer",
 	},
 	"sink/delta/datafile":              {"connector", "reliability/pulse"},
-	"sink/delta/deltalog":              {"classify", "sink/delta/objstore"},
+	"sink/delta/deltalog":              {"classify", "reliability/panics", "sink/delta/objstore"},
 	"sink/delta/objstore":              {"classify"},
 	"sink/delta/objstore/objstoretest": {"classify", "sink/delta/objstore"},
-	"sink/delta/scan":                  {"connector", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/schema"},
+	"sink/delta/scan":                  {"connector", "reliability/panics", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/schema"},
 	"sink/delta/schema":                {"connector", "classify", "idempotency"},
 	"sink/offer":                       {"classify", "sink/delta/objstore"},
 	"sink/opslog":                      {"classify", "reliability", "sink/delta/objstore", "sink/offer"},

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"sluice/reliability/panics"
 )
 
 // The exit codes of every command.
@@ -21,6 +23,8 @@ const (
 	exitUsage      = 2 // the command line or the configuration is wrong
 	exitDependency = 3 // Kafka, the store or the service asked could not be used
 	exitRefused    = 4 // what was asked for would do harm
+	// exitInternal says that the program has a bug: sysexits.h calls it EX_SOFTWARE. Go's own code after a panic is 2.
+	exitInternal = 70
 )
 
 func main() {
@@ -37,11 +41,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(append([]string{}, args...)) // cobra takes nil for the arguments of the process
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	return exitCodeOf(ctx, root, stderr)
+}
+
+// exitCodeOf runs a command and returns the exit code.
+func exitCodeOf(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
+	err := panics.Catch(func() error { return root.ExecuteContext(ctx) })
 	var code exitError
+	var caught *panics.Error
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &caught): // here, or below where a goroutine caught it
+		_, _ = fmt.Fprintf(stderr, "connector: internal error: %v\n%s\nThis is a bug: report it with these lines.\n", err, caught.Stack)
+		return exitInternal
 	case !errors.As(err, &code): // cobra's own: flags and arguments
 		_, _ = fmt.Fprintf(stderr, "connector: %v\nRun 'connector help' for usage.\n", err)
 		return exitUsage
@@ -95,7 +108,7 @@ func (c *cli) root() *cobra.Command {
 		Long: `Sluice moves keyed Kafka records into Delta Lake tables on S3, exactly once.
 
 Exit codes: 0 ok, 1 found something, 2 usage or configuration, 3 a dependency
-could not be used, 4 refused because it would do harm.`,
+could not be used, 4 refused because it would do harm, 70 internal error.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,

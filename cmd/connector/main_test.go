@@ -17,8 +17,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"sluice/health"
+	"sluice/reliability/panics"
 )
 
 // connectorRun runs the program in this process.
@@ -51,6 +53,24 @@ func TestUsage(t *testing.T) {
 	expect(t, 2, "", "connector: unknown flag: --nothing", "validate", "--nothing")
 	expect(t, 2, "", `unknown command "extra"`, "validate", "extra")
 	expect(t, 2, "", `--output "xml" is unknown: write table or json`, "version", "--output", "xml")
+}
+
+// TestExitCode_Panic: a panic has an exit code of its own, and says where it was without the data that caused it, whether the
+// command panics or a goroutine below it did and was caught there.
+func TestExitCode_Panic(t *testing.T) {
+	for name, op := range map[string]func() error{
+		"in the command":  func() error { panic("secret") },
+		"caught below it": func() error { return exitError{exitDependency, panics.Catch(func() error { panic("secret") })} },
+	} {
+		var errs bytes.Buffer
+		cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return op() }}
+		cmd.SetArgs([]string{})
+		code := exitCodeOf(t.Context(), cmd, &errs)
+		if code != exitInternal || !strings.Contains(errs.String(), "connector: internal error: panic of type string\nsluice/cmd/connector.") ||
+			!strings.Contains(errs.String(), "main_test.go:") || strings.Contains(errs.String(), "secret") {
+			t.Errorf("%s: exit code %d\n%s", name, code, &errs)
+		}
+	}
 }
 
 // TestHelp: every command explains itself, and every flag.

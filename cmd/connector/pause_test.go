@@ -316,3 +316,29 @@ func TestAnOperationOfUnknownOutcomeSaysWhereToLook(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAudit_AbsurdObject: an object with a seq that no log reaches neither ends audit list and audit verify in a panic nor
+// hides what is wrong with the entries.
+func TestAudit_AbsurdObject(t *testing.T) {
+	l := newLake(t, twoTopics)
+	l.runs(0, "pause", "orders", "--operator", "ada", "--reason", "why", "--yes")
+	stray := entryFile(l, "9223372036854775807")
+	if err := os.WriteFile(stray, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := l.runs(0, "audit", "list"); !strings.Contains(out, "pause orders") || !strings.Contains(out, "head 1:") {
+		t.Error(out)
+	}
+	if out, _ := l.runs(1, "audit", "verify"); !strings.Contains(out, "_sluice/p/ops/09223372036854775807.json: it is no entry") || !strings.Contains(out, "is NOT what was written: 1 entries, head 1:") {
+		t.Error(out)
+	}
+	changed := entryFile(l, "1")
+	body := []byte(read(t, changed))
+	body[20] ^= 1
+	if err := os.WriteFile(changed, body, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := l.runs(1, "audit", "verify"); !strings.Contains(out, "seq 1: its bytes are not") {
+		t.Error(out)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/reliability/panics"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 )
@@ -50,32 +51,41 @@ func (c *checkpoints) start(ctx context.Context, t *Table) {
 	})
 }
 
-// writeCheckpoint writes the checkpoint of s, unless another member has written one that makes it too early.
-func writeCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (deltalog.Checkpoint, error) {
-	began := time.Now()
+// writeCheckpoint writes the checkpoint of s, unless another member has written one that makes it too early, and says what
+// came of it. A panic is an error like others: the commits go on without a checkpoint.
+func writeCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (written deltalog.Checkpoint, err error) {
+	began, anew := time.Now(), false
+	err = panics.Catch(func() error {
+		written, anew, err = tryCheckpoint(ctx, t, s)
+		return err
+	})
+	switch {
+	case err != nil && ctx.Err() == nil:
+		t.metrics.checkpoints.WithLabelValues(resultFailed).Inc()
+		t.log.WarnContext(ctx, "checkpoint failed; the table is whole without it", "version", s.Version, "err", err)
+	case err == nil && anew:
+		t.metrics.checkpoints.WithLabelValues(resultOK).Inc()
+		t.log.InfoContext(ctx, "checkpoint written", "version", written.Version, "bytes", written.Size, "took", time.Since(began))
+	}
+	return written, err
+}
+
+// tryCheckpoint returns the newest checkpoint, and whether it wrote it.
+func tryCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (written deltalog.Checkpoint, anew bool, err error) {
 	if found, ok := deltalog.Hint(ctx, t.raw); ok && found.Version > s.Checkpoint.Version {
 		if s.Know(found) == s || !s.Know(found).CheckpointDue() {
-			return found, nil
+			return found, false, nil
 		}
 		s = s.Know(found)
 	}
-	written, err := deltalog.WriteCheckpoint(ctx, t.raw, s, time.Now(), t.opt.TempDir)
+	written, err = deltalog.WriteCheckpoint(ctx, t.raw, s, time.Now(), t.opt.TempDir)
 	if errors.Is(err, deltalog.ErrCorrupt) || errors.Is(err, objstore.ErrNotFound) {
 		// The checkpoint to build on is gone or damaged: what a list shows is what there is.
 		if s, err = deltalog.Load(ctx, t.raw); err == nil {
 			written, err = deltalog.WriteCheckpoint(ctx, t.raw, s, time.Now(), t.opt.TempDir)
 		}
 	}
-	if err != nil {
-		if ctx.Err() == nil {
-			t.metrics.checkpoints.WithLabelValues(resultFailed).Inc()
-			t.log.WarnContext(ctx, "checkpoint failed; the table is whole without it", "version", written.Version, "err", err)
-		}
-		return written, err
-	}
-	t.metrics.checkpoints.WithLabelValues(resultOK).Inc()
-	t.log.InfoContext(ctx, "checkpoint written", "version", written.Version, "bytes", written.Size, "took", time.Since(began))
-	return written, nil
+	return written, true, err
 }
 
 // known returns s with the newest checkpoint that is known here.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/reliability"
+	"sluice/reliability/panics"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
@@ -44,8 +45,22 @@ const (
 	longFollowed = time.Hour
 )
 
-// Follow looks at the table as of now.
-func (f *Follower) Follow(ctx context.Context) (Change, error) {
+// Follow looks at the table as of now. A panic over what is in the table is an error, and the next look is one anew.
+func (f *Follower) Follow(ctx context.Context) (change Change, err error) {
+	err = f.caught(func() error { change, err = f.follow(ctx); return err })
+	return change, err
+}
+
+// caught runs op. After a panic the follower trusts nothing that it knew.
+func (f *Follower) caught(op func() error) error {
+	err := panics.Catch(op)
+	if errors.As(err, new(*panics.Error)) {
+		f.state = nil
+	}
+	return err
+}
+
+func (f *Follower) follow(ctx context.Context) (Change, error) {
 	if f.state == nil {
 		return f.anew(ctx)
 	}
@@ -136,7 +151,7 @@ func (f *Follower) Places(ctx context.Context, bytes int64, where []scan.Where, 
 	if found, ok := deltalog.Hint(ctx, f.store); ok { // else the commits since a checkpoint of long ago are all read
 		f.state = f.state.Know(found)
 	}
-	err := places(ctx, f.store, f.state, bytes, where, each)
+	err := f.caught(func() error { return places(ctx, f.store, f.state, bytes, where, each) })
 	if err != nil && logMoved(err) {
 		f.state = nil // the next look is one anew
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -65,7 +66,7 @@ func Inspect(ctx context.Context, store objstore.Store) (Info, error) {
 		Positions: positions(s.Txns),
 	}
 	if s.Metadata.CreatedTime != nil {
-		i.Created = time.UnixMilli(*s.Metadata.CreatedTime).UTC()
+		i.Created = instant(*s.Metadata.CreatedTime)
 	}
 	if i.Schema, i.Refusal = supported(s); i.Schema == nil {
 		if columns, err := schema.FromDelta([]byte(s.Metadata.SchemaString)); err == nil {
@@ -76,14 +77,34 @@ func Inspect(ctx context.Context, store objstore.Store) (Info, error) {
 		if err != nil {
 			return i, err
 		}
-		i.Files, i.Bytes = i.Files+1, i.Bytes+f.Size
+		i.Files, i.Bytes = i.Files+1, sum(i.Bytes, f.Size)
 		if n, ok := numRecords(f.Add); ok {
-			i.Rows += n
+			i.Rows = sum(i.Rows, n)
 		} else {
 			i.FilesWithoutRows++
 		}
 	}
 	return i, nil
+}
+
+// sum adds two numbers that others wrote. A sum beyond an int64 stays at its end: a wrong sign would look like a small table.
+func sum(a, b int64) int64 {
+	switch {
+	case b > 0 && a > math.MaxInt64-b:
+		return math.MaxInt64
+	case b < 0 && a < math.MinInt64-b:
+		return math.MinInt64
+	}
+	return a + b
+}
+
+// instant is the time that another writer gave in milliseconds since 1970, zero outside of the years 1 to 9999: JSON has no
+// form for those.
+func instant(milliseconds int64) time.Time {
+	if at := time.UnixMilli(milliseconds).UTC(); 1 <= at.Year() && at.Year() <= 9999 {
+		return at
+	}
+	return time.Time{}
 }
 
 // numRecords is the number of rows of a file by its statistics.
@@ -154,7 +175,7 @@ func entry(c deltalog.Commit) Entry {
 	info := c.Info()
 	e := Entry{Version: c.Version, Operation: info.Operation, Engine: info.EngineInfo, TxnID: info.TxnID}
 	if info.Timestamp != 0 {
-		e.Time = time.UnixMilli(info.Timestamp).UTC()
+		e.Time = instant(info.Timestamp)
 	}
 	var own ours
 	if len(info.Sluice) > 0 && json.Unmarshal(info.Sluice, &own) == nil {
@@ -167,7 +188,7 @@ func entry(c deltalog.Commit) Entry {
 		case deltalog.Add:
 			e.Files++
 			n, _ := numRecords(a)
-			e.Rows += n
+			e.Rows = sum(e.Rows, n)
 		case deltalog.Remove:
 			e.Removed++
 		case deltalog.Metadata:

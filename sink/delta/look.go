@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"sluice/reliability/panics"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
@@ -21,8 +22,14 @@ type Look struct {
 // NewLook returns a look at the table at the root of store, which need not be there yet.
 func NewLook(store objstore.Store) *Look { return &Look{store: store} }
 
-// Has says whether a Kafka record is a row of the table as of now, with this text in a column.
-func (l *Look) Has(ctx context.Context, topic string, partition int32, offset int64, column, text string) (bool, error) {
+// Has says whether a Kafka record is a row of the table as of now, with this text in a column. A panic over what is in the
+// table is an error.
+func (l *Look) Has(ctx context.Context, topic string, partition int32, offset int64, column, text string) (found bool, err error) {
+	err = panics.Catch(func() error { found, err = l.has(ctx, topic, partition, offset, column, text); return err })
+	return found, err
+}
+
+func (l *Look) has(ctx context.Context, topic string, partition int32, offset int64, column, text string) (bool, error) {
 	now, err := l.newest(ctx)
 	if err != nil || now == nil || l.state != nil && now.Version == l.state.Version {
 		return false, err

@@ -54,11 +54,11 @@ const (
 func (t *Table) offer(ctx context.Context, p *proposal, files *staged) (outcome, error) {
 	var mine bool
 	files.setMayBeNamed(true)
+	defer t.setUndecided(nil) // however this ends: the next look at the log decides
 	err := t.guard.Do(ctx, func(ctx context.Context) (err error) {
 		mine, err = p.Try(ctx)
 		return err
 	})
-	t.setUndecided(nil)
 	switch {
 	case err == nil && mine:
 		files.setNamed()

@@ -15,6 +15,7 @@ import (
 	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/reliability"
+	"sluice/reliability/panics"
 	"sluice/sink/delta/datafile"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -208,7 +209,7 @@ func (t *Table) failed(err error) error {
 	switch class := classify.Of(err); {
 	case errors.As(err, &held):
 		return err
-	case errors.Is(err, deltalog.ErrCorrupt):
+	case errors.Is(err, deltalog.ErrCorrupt), errors.As(err, new(*panics.Error)):
 		return connector.Held(connector.ReasonTableUnsupported, "the table's log cannot be read", err)
 	case errors.Is(err, deltalog.ErrNoTable):
 		return connector.Held(connector.ReasonSchemaConflict, "there is no table, and no schema is configured to create it with", nil)

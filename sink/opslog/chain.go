@@ -98,8 +98,12 @@ func (b bucket) read(ctx context.Context, seq int64) (object []byte, err error) 
 type listed struct {
 	last    int64           // largest seq; the seq asked about if there is none behind it
 	stamps  map[int64]stamp // of all entries
-	foreign []string        // keys that are not of entries
+	foreign []string        // keys that are not of entries, the first maxForeign of them
+	more    int             // how many others there are
 }
+
+// maxForeign bounds how many keys of other objects a list keeps: anyone who may write to the bucket can add millions.
+const maxForeign = 1000
 
 // stamp is what a list says of an object. Another stamp means that it was written anew.
 type stamp struct {
@@ -114,7 +118,7 @@ func (f listed) runs() iter.Seq2[int64, int64] {
 		seqs := slices.Sorted(maps.Keys(f.stamps))
 		for i := 0; i < len(seqs); {
 			end := i + 1
-			for end < len(seqs) && seqs[end] == seqs[end-1]+1 {
+			for end < len(seqs) && seqs[end]-1 == seqs[end-1] {
 				end++
 			}
 			if !yield(seqs[i], seqs[end-1]) {
@@ -139,7 +143,11 @@ func (b bucket) list(ctx context.Context, behind int64) (found listed, err error
 			}
 			seq, ok := seqOf(o.Key[len(b.dir):])
 			if !ok {
-				found.foreign = append(found.foreign, o.Key)
+				if len(found.foreign) < maxForeign {
+					found.foreign = append(found.foreign, o.Key)
+				} else {
+					found.more++
+				}
 				continue
 			}
 			found.last, found.stamps[seq] = seq, stamp{o.Size, o.Modified}
@@ -152,7 +160,7 @@ func (b bucket) list(ctx context.Context, behind int64) (found listed, err error
 // readAll reads the objects [from, to], some at once, and gives them to take in order. A missing one is nil.
 func (b bucket) readAll(ctx context.Context, from, to int64, take func(seq int64, object []byte) error) error {
 	for ; from <= to; from += ahead {
-		n := min(ahead, to-from+1)
+		n := min(ahead-1, to-from) + 1
 		objects := make([][]byte, n)
 		group, reading := errgroup.WithContext(ctx)
 		for i := range n {

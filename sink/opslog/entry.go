@@ -73,7 +73,7 @@ func (h Head) String() string { return strconv.FormatInt(h.Seq, 10) + ":" + h.Ha
 func ParseHead(text string) (Head, error) {
 	number, hash, found := strings.Cut(text, ":")
 	seq, err := strconv.ParseInt(number, 10, 64)
-	if !found || err != nil || seq < 1 || !isHash(hash) {
+	if !found || err != nil || seq < 1 || seq > maxSeq || !isHash(hash) {
 		return Head{}, fmt.Errorf("%q is no head of an operations log: write SEQ:HASH as audit list prints it", text)
 	}
 	return Head{seq, hash}, nil
@@ -137,8 +137,8 @@ func parse(object []byte) (Entry, error) {
 // check holds the fields of an entry against their rules.
 func (e Entry) check() error {
 	switch id, err := uuid.Parse(e.ID); {
-	case e.Seq < 1:
-		return fmt.Errorf("seq %d is below 1", e.Seq)
+	case e.Seq < 1 || e.Seq > maxSeq:
+		return fmt.Errorf("seq %d is not within 1 and %d", e.Seq, int64(maxSeq))
 	case err != nil || id.String() != e.ID:
 		return errors.New("its id is no UUID")
 	case (e.Prev == "") != (e.Seq == 1), e.Prev != "" && !isHash(e.Prev):
@@ -158,7 +158,11 @@ func (e Entry) check() error {
 	return nil
 }
 
-const digits = 20
+const (
+	digits = 20
+	// maxSeq is the largest seq of an entry: every number up to it is exact in each reader's JSON, and no log reaches it.
+	maxSeq = 1<<53 - 1
+)
 
 // dir is where the entries of a pipeline are.
 func dir(pipeline string) string { return "_sluice/" + pipeline + "/ops/" }
@@ -166,11 +170,12 @@ func dir(pipeline string) string { return "_sluice/" + pipeline + "/ops/" }
 // name is the name of an entry's object. Seq 0 sorts before all of them.
 func name(seq int64) string { return fmt.Sprintf("%0*d.json", digits, seq) }
 
-// seqOf reads a name. Names that this package does not write have none.
+// seqOf reads a name. Names that this package does not write have none, those with a seq that no log reaches among them: such
+// an object is no entry, so that it hides none and none is missing before it.
 func seqOf(s string) (seq int64, ok bool) {
 	number, ok := strings.CutSuffix(s, ".json")
 	seq, err := strconv.ParseInt(number, 10, 64)
-	return seq, ok && err == nil && seq >= 1 && name(seq) == s
+	return seq, ok && err == nil && 1 <= seq && seq <= maxSeq && name(seq) == s
 }
 
 // compareTargets orders all before topics, and topics before their partitions.

@@ -3,6 +3,7 @@ package opslog
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -220,12 +221,12 @@ func TestHeads(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for _, seq := range []int64{1, 9, 10, 1 << 62} {
+	for _, seq := range []int64{1, 9, 10, maxSeq} {
 		if got, ok := seqOf(name(seq)); !ok || got != seq {
 			t.Errorf("%s is %d %v", name(seq), got, ok)
 		}
 	}
-	for _, s := range []string{"", name(0), "1.json", name(1) + ".bak", "x" + name(1), "99999999999999999999.json", "-0000000000000000001.json", "+0000000000000000001.json"} {
+	for _, s := range []string{"", name(0), "1.json", name(1) + ".bak", "x" + name(1), name(maxSeq + 1), name(math.MaxInt64), "99999999999999999999.json", "-0000000000000000001.json", "+0000000000000000001.json"} {
 		if seq, ok := seqOf(s); ok {
 			t.Errorf("%q is seq %d", s, seq)
 		}

@@ -43,6 +43,9 @@ func (l *Log) Verify(ctx context.Context, pinned Head) (Report, error) {
 	for _, key := range found.foreign {
 		r.Findings = append(r.Findings, Finding{Key: key, Why: "it is no entry and does not belong there"})
 	}
+	if found.more > 0 {
+		r.Findings = append(r.Findings, Finding{Key: l.dir, Why: fmt.Sprintf("%d more objects are no entries and do not belong there", found.more)})
+	}
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return cmp.Compare(a.Seq, b.Seq) })
 	return r, nil
 }

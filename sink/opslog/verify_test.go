@@ -167,8 +167,8 @@ func TestWhatDoesNotBelongThereIsFound(t *testing.T) {
 	put(t, mem2, key(4), one)
 	finds(t, mem2, opslog.Head{}, 4, "seq 1")
 	mem3, _ := written(t, 3)
-	put(t, mem3, key(1<<60), one)
-	finds(t, mem3, opslog.Head{}, 4, "up to seq 1152921504606846975")
+	put(t, mem3, key(1<<50), one)
+	finds(t, mem3, opslog.Head{}, 4, "up to seq 1125899906842623")
 	if _, err := open(mem3).State(t.Context()); !isBroken(err, 4) {
 		t.Errorf("%v", err)
 	}
@@ -180,9 +180,9 @@ func TestWhatDoesNotBelongThereIsFound(t *testing.T) {
 // TestAnObjectFarAwayIsOneFinding: somebody put it there, and nobody asks for all the seqs before it.
 func TestAnObjectFarAwayIsOneFinding(t *testing.T) {
 	mem, _ := written(t, 3)
-	put(t, mem, key(1<<62), get(t, mem, key(2)))
-	put(t, mem, key(1<<62+1), get(t, mem, key(2)))
-	finds(t, mem, opslog.Head{}, 4, "all up to seq 4611686018427387903")
+	put(t, mem, key(1<<52), get(t, mem, key(2)))
+	put(t, mem, key(1<<52+1), get(t, mem, key(2)))
+	finds(t, mem, opslog.Head{}, 4, "all up to seq 4503599627370495")
 	var bad []string
 	good := 0
 	for e, err := range open(mem).Entries(t.Context(), 1) {
@@ -197,5 +197,51 @@ func TestAnObjectFarAwayIsOneFinding(t *testing.T) {
 	}
 	if _, err := open(mem).State(t.Context()); !isBroken(err, 4) {
 		t.Errorf("the state is read with %v", err)
+	}
+}
+
+// TestVerify_AbsurdSeq: an object with a seq that no log reaches is a finding that names it. It stops neither members nor
+// the look for entries that were changed.
+func TestVerify_AbsurdSeq(t *testing.T) {
+	for _, name := range []string{"09223372036854775807.json", "09223372036854775806.json", "99999999999999999999.json", "00009007199254740992.json"} {
+		for _, entries := range []int{0, 3} {
+			mem, head := written(t, entries)
+			put(t, mem, folder+name, []byte("x"))
+			r := verify(t, mem, head)
+			if len(r.Findings) != 1 || r.Findings[0].Key != folder+name || r.Entries != int64(entries) || r.Head != head {
+				t.Errorf("%s: %+v", name, r)
+			}
+			if s, err := open(mem).State(t.Context()); err != nil || s.Head() != head {
+				t.Errorf("%s: members read %+v, %v", name, s, err)
+			}
+			for e, err := range open(mem).Entries(t.Context(), 1) {
+				if err != nil {
+					t.Errorf("%s: entry %d: %v", name, e.Seq, err)
+				}
+			}
+			add(t, open(mem), pause("goes on", opslog.All()))
+			if entries == 0 {
+				continue
+			}
+			forged := get(t, mem, key(2))
+			forged[20] ^= 1
+			put(t, mem, key(2), forged)
+			r = verify(t, mem, opslog.Head{})
+			if len(r.Findings) != 2 || r.Findings[0].Key != folder+name || r.Findings[1].Seq != 2 {
+				t.Errorf("%s hides a changed entry: %+v", name, r.Findings)
+			}
+		}
+	}
+}
+
+// TestVerify_ManyForeignObjects: the report and the memory for it stay small, and the number is told.
+func TestVerify_ManyForeignObjects(t *testing.T) {
+	mem, head := written(t, 2)
+	for i := range 1010 {
+		put(t, mem, fmt.Sprintf("%sx%04d", folder, i), nil)
+	}
+	r := verify(t, mem, head)
+	if n := len(r.Findings); n != 1001 || r.Findings[n-1] != (opslog.Finding{Key: folder, Why: "10 more objects are no entries and do not belong there"}) {
+		t.Errorf("%d findings, the last one %+v", n, r.Findings[n-1])
 	}
 }

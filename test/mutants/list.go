@@ -12,4 +12,5 @@ var list = slices.Concat(
 	ofEpochs,
 	ofSurface,
 	ofNetwork,
+	ofStorage,
 )

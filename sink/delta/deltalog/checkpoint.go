@@ -44,7 +44,7 @@ func WriteCheckpoint(ctx context.Context, store objstore.Store, s *State, now ti
 	if err := s.verify(ctx, store, &c, &written); err != nil {
 		return c, fmt.Errorf("checkpoint of version %d, read back: %w", s.Version, err)
 	}
-	if readHint(ctx, store) >= s.Version {
+	if named, ok := Hint(ctx, store); ok && named.Version >= s.Version {
 		return c, nil
 	}
 	hint, err := json.Marshal(pointer{

@@ -1,6 +1,7 @@
 package deltalog
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/reliability/panics"
 	"sluice/sink/delta/objstore"
 )
 
@@ -36,8 +38,8 @@ func load(ctx context.Context, store objstore.Store) (*State, error) {
 		return nil, err
 	}
 	s, err := newestCheckpoint(ctx, store, dir)
-	if err == nil && s == nil && hint > 0 {
-		// The hint names a checkpoint that is gone or was never whole.
+	if err == nil && hint > 0 && (s == nil || dir.newest < 0) {
+		// The hint names a checkpoint that is gone, was never whole, or has no commit beside or behind it.
 		if dir, err = list(ctx, store, 0); err == nil {
 			s, err = newestCheckpoint(ctx, store, dir)
 		}
@@ -45,6 +47,11 @@ func load(ctx context.Context, store objstore.Store) (*State, error) {
 	switch {
 	case err != nil:
 		return nil, err
+	case s != nil && 0 <= dir.newest && dir.newest < s.Version:
+		// Cleanup takes the oldest files first, so the commit of a checkpoint goes last. This is a stray file: believing it
+		// would hide the commits that exist, and the next version would follow a hole.
+		return nil, corrupt("checkpoint %s lies behind the newest commit, which is version %d: delete the checkpoint",
+			s.Checkpoint.key(0), dir.newest)
 	case dir.empty && s == nil:
 		return nil, ErrNoTable
 	case dir.newest < 0 && s == nil:
@@ -85,26 +92,44 @@ func LoadAt(ctx context.Context, store objstore.Store, version int64) (*State, e
 // readHint returns the version that _last_checkpoint names, -1 if there is none to be read: a hint that is missing or
 // damaged costs a longer list, nothing else.
 func readHint(ctx context.Context, store objstore.Store) int64 {
-	c, ok := Hint(ctx, store)
+	c, ok := parseHint(ctx, store)
 	if !ok {
 		return -1
 	}
 	return c.Version
 }
 
-// Hint returns the checkpoint that _last_checkpoint names. It may be old, or gone.
+// Hint returns the checkpoint that _last_checkpoint names, false if the hint is missing, damaged, or names a checkpoint that
+// does not exist. There may be a newer one.
 func Hint(ctx context.Context, store objstore.Store) (c Checkpoint, ok bool) {
-	body, err := readAll(ctx, store, lastCheckpoint)
-	var hint pointer
-	if err != nil || json.Unmarshal(body, &hint) != nil || hint.Version < 0 {
+	if c, ok = parseHint(ctx, store); !ok {
 		return c, false
 	}
-	c = Checkpoint{Version: hint.Version, Parts: 1, Size: hint.SizeInBytes}
-	if hint.Parts != nil && *hint.Parts > 1 && *hint.Parts < 1<<20 {
+	if _, err := store.Head(ctx, c.key(0)); errors.Is(err, objstore.ErrNotFound) {
+		return Checkpoint{}, false
+	}
+	return c, true
+}
+
+// parseHint returns what _last_checkpoint says.
+func parseHint(ctx context.Context, store objstore.Store) (c Checkpoint, ok bool) {
+	body, err := readAll(ctx, store, lastCheckpoint)
+	var hint pointer
+	if err != nil || json.Unmarshal(body, &hint) != nil || hint.Version < 0 || hint.Version > maxVersion {
+		return c, false
+	}
+	c = Checkpoint{Version: hint.Version, Parts: 1, Size: max(hint.SizeInBytes, 0)}
+	if hint.Parts != nil {
+		if *hint.Parts < 1 || *hint.Parts > maxParts {
+			return Checkpoint{}, false
+		}
 		c.Parts = int(*hint.Parts)
 	}
 	return c, true
 }
+
+// maxParts is the largest number of parts that a hint may give a checkpoint.
+const maxParts = 1 << 14
 
 // pointer is the content of _last_checkpoint.
 type pointer struct {
@@ -139,8 +164,10 @@ func list(ctx context.Context, store objstore.Store, from int64) (directory, err
 		if rest := o.Key[len(Dir):]; rest != "" && rest[0] >= '0' && rest[0] <= '9' {
 			dir.empty = false
 		}
-		f, ok := parseName(o.Key)
+		f, ok, err := parseName(o.Key)
 		switch {
+		case err != nil:
+			return dir, err
 		case !ok:
 		case !f.checkpoint:
 			dir.newest = max(dir.newest, f.version)
@@ -161,9 +188,9 @@ func list(ctx context.Context, store objstore.Store, from int64) (directory, err
 	}
 	slices.SortFunc(dir.checkpoints, func(a, b Checkpoint) int {
 		if a.Version != b.Version {
-			return int(b.Version - a.Version)
+			return cmp.Compare(b.Version, a.Version)
 		}
-		return a.Parts - b.Parts
+		return cmp.Compare(a.Parts, b.Parts)
 	})
 	return dir, nil
 }
@@ -243,23 +270,35 @@ func until(ctx context.Context, store objstore.Store, s *State, last int64) (*St
 	return s, nil
 }
 
-// ReadCommit reads one version. The error is objstore.ErrNotFound if it does not exist.
+// ReadCommit reads one version. The error is objstore.ErrNotFound if it does not exist. A panic over its content is
+// [ErrCorrupt]: commits are read on goroutines of their own, where a panic would end the process.
 func ReadCommit(ctx context.Context, store objstore.Store, version int64, want Kinds) (Commit, error) {
 	c := Commit{Version: version}
-	body, err := store.Get(ctx, CommitKey(version), 0, -1)
+	err := panics.Catch(func() error { return readCommit(ctx, store, want, &c) })
+	if caught := (*panics.Error)(nil); errors.As(err, &caught) {
+		err = fmt.Errorf("%w: %w", ErrCorrupt, caught)
+	}
 	if err != nil {
 		return c, fmt.Errorf("read version %d: %w", version, err)
+	}
+	return c, nil
+}
+
+func readCommit(ctx context.Context, store objstore.Store, want Kinds, c *Commit) error {
+	body, err := store.Get(ctx, CommitKey(c.Version), 0, -1)
+	if err != nil {
+		return err
 	}
 	defer body.Close()
 	count := &counter{r: body}
 	for a, err := range Parse(count, want) {
 		if err != nil {
-			return c, fmt.Errorf("read version %d: %w", version, err)
+			return err
 		}
 		c.Actions = append(c.Actions, a)
 	}
 	c.Bytes = count.n
-	return c, nil
+	return nil
 }
 
 // counter counts what passes.
@@ -281,7 +320,7 @@ const ahead = 8
 func commits(ctx context.Context, store objstore.Store, from, to int64, want Kinds) iter.Seq2[Commit, error] {
 	return func(yield func(Commit, error) bool) {
 		for ; from <= to; from += ahead {
-			some := make([]Commit, min(ahead, to-from+1))
+			some := make([]Commit, min(ahead-1, to-from)+1)
 			errs := make([]error, len(some))
 			var group sync.WaitGroup
 			for i := range some {

@@ -29,6 +29,10 @@ func partKey(version int64, part, parts int) string {
 // before sorts before every file of the versions from version on and behind those of earlier ones.
 func before(version int64) string { return fmt.Sprintf("%s%020d", Dir, version) }
 
+// maxVersion is the largest version that a log of this package may have: every number up to it is exact in each reader's
+// JSON, and the next version exists. A log that gained a version each millisecond would need 285 000 years to reach it.
+const maxVersion = 1<<53 - 1
+
 // logFile is a file of the log by its name.
 type logFile struct {
 	version     int64
@@ -37,28 +41,33 @@ type logFile struct {
 }
 
 // parseName tells what a key of the log is; ok is false for what this package does not read (checksums, compacted
-// commits, checkpoints with a UUID, other programs' files).
-func parseName(key string) (f logFile, ok bool) {
+// commits, checkpoints with a UUID, sidecars, other programs' files). Such files decide nothing, whatever version they name.
+//
+// The error is [ErrCorrupt] for the name of a commit or checkpoint whose version no log reaches. It must not be passed
+// over: other readers take it for a version, and fail or read another table than this package does.
+func parseName(key string) (f logFile, ok bool, err error) {
 	name, ok := strings.CutPrefix(key, Dir)
-	if !ok || len(name) < 21 || name[20] != '.' {
-		return f, false
-	}
-	if f.version, ok = number(name[:20]); !ok {
-		return f, false
+	if !ok || len(name) < 21 || name[20] != '.' || strings.Trim(name[:20], "0123456789") != "" {
+		return f, false, nil
 	}
 	switch rest := strings.Split(name[21:], "."); {
 	case len(rest) == 1 && rest[0] == "json":
-		return f, true
 	case len(rest) == 2 && rest[0] == "checkpoint" && rest[1] == "parquet":
 		f.checkpoint, f.part, f.parts = true, 1, 1
-		return f, true
 	case len(rest) == 4 && rest[0] == "checkpoint" && len(rest[1]) == 10 && len(rest[2]) == 10 && rest[3] == "parquet":
 		part, ok1 := number(rest[1])
 		parts, ok2 := number(rest[2])
 		f.checkpoint, f.part, f.parts = true, int(part), int(parts)
-		return f, ok1 && ok2 && part >= 1 && part <= parts
+		if !ok1 || !ok2 || part < 1 || part > parts {
+			return f, false, nil
+		}
+	default:
+		return f, false, nil
 	}
-	return f, false
+	if f.version, ok = number(name[:20]); !ok || f.version > maxVersion {
+		return f, false, corrupt("object %s names a version that no log reaches (the largest is %d): delete the object", key, int64(maxVersion))
+	}
+	return f, true, nil
 }
 
 // number reads digits and nothing else.

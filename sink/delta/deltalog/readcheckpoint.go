@@ -23,7 +23,8 @@ import (
 // read, a batch of rows at a time. The error is [ErrCorrupt] for what is no checkpoint, otherwise that of the store.
 func readCheckpoint(ctx context.Context, store objstore.Store, c Checkpoint, want Kinds) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
-		for _, key := range c.keys() {
+		for part := range c.Parts {
+			key := c.key(part)
 			p, err := openParquet(ctx, store, key)
 			if err != nil {
 				yield(nil, err)

@@ -29,16 +29,12 @@ type Checkpoint struct {
 	Size    int64 // in bytes, of all parts
 }
 
-// keys are the objects of the checkpoint.
-func (c Checkpoint) keys() []string {
+// key returns the object of a part, counted from 0.
+func (c Checkpoint) key(part int) string {
 	if c.Parts == 1 {
-		return []string{CheckpointKey(c.Version)}
+		return CheckpointKey(c.Version)
 	}
-	keys := make([]string, c.Parts)
-	for i := range keys {
-		keys[i] = partKey(c.Version, i+1, c.Parts)
-	}
-	return keys
+	return partKey(c.Version, part+1, c.Parts)
 }
 
 // empty is the state before version 0.
@@ -128,7 +124,7 @@ func (s *State) Know(c Checkpoint) *State {
 	}
 	known := *s
 	known.Checkpoint = c
-	known.JSONBytes = s.JSONBytes * (s.Version - c.Version) / (s.Version - s.Checkpoint.Version)
+	known.JSONBytes = int64(float64(s.JSONBytes) * float64(s.Version-c.Version) / float64(s.Version-s.Checkpoint.Version))
 	return &known
 }
 

@@ -48,7 +48,10 @@ func readFile(ctx context.Context, s *scan, f deltalog.File) error {
 	if err := r.sound(r.open); err != nil {
 		return err
 	}
-	groups := r.wanted()
+	var groups []int
+	if err := r.sound(func() error { groups = r.wanted(); return nil }); err != nil {
+		return err
+	}
 	for len(groups) > 0 {
 		var n int
 		if err := r.sound(func() (err error) { n, err = r.ahead(groups); return err }); err != nil {

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"sluice/connector"
+	"sluice/reliability/panics"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 )
@@ -115,32 +116,39 @@ func (s *scan) run(ctx context.Context, state *deltalog.State) error {
 	todo := make(chan deltalog.File)
 	for range s.query.Parallel {
 		readers.Go(func() error {
-			for f := range todo {
-				if err := s.file(ctx, f); err != nil {
-					return err
+			return panics.Catch(func() error { // on a goroutine of its own a panic would end the process
+				for f := range todo {
+					if err := s.file(ctx, f); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
+				return nil
+			})
 		})
 	}
 	readers.Go(func() error {
-		defer close(todo)
-		for f, err := range deltalog.Files(ctx, s.store, state) {
-			if err != nil {
-				return fmt.Errorf("scan: %w", err)
-			}
-			if s.filter.passes(f.Add) {
-				continue
-			}
-			select {
-			case todo <- f:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		return nil
+		return panics.Catch(func() error { return s.files(ctx, state, todo) })
 	})
 	return readers.Wait()
+}
+
+// files hands the files that may hold rows of interest to the readers.
+func (s *scan) files(ctx context.Context, state *deltalog.State, todo chan<- deltalog.File) error {
+	defer close(todo)
+	for f, err := range deltalog.Files(ctx, s.store, state) {
+		if err != nil {
+			return fmt.Errorf("scan: %w", err)
+		}
+		if s.filter.passes(f.Add) {
+			continue
+		}
+		select {
+		case todo <- f:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // file reads one data file.

@@ -1,0 +1,59 @@
+// Package panics turns a panic into an error that is safe to log: it says where the panic was, and quotes nothing of the
+// data that caused it.
+package panics
+
+import (
+	"fmt"
+	"path"
+	"runtime"
+	"strings"
+)
+
+// Error is a panic that was recovered. Text is the runtime's own message, or the type of any other value: that value may
+// quote a record. Stack names the innermost functions without their arguments, one on each line, for the same reason.
+type Error struct {
+	Text  string
+	Stack string
+}
+
+// Error returns the text without the stack.
+func (e *Error) Error() string { return e.Text }
+
+// Catch runs op and returns its error, or an [Error] if op panics.
+func Catch(op func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = Of(v)
+		}
+	}()
+	return op()
+}
+
+// Of returns the [Error] of a value that recover returned. The deferred function that recovered must call it, because the
+// stack is gone once that function returns.
+func Of(v any) *Error {
+	text := fmt.Sprintf("panic of type %T", v)
+	if own, ok := v.(runtime.Error); ok {
+		text = "panic: " + own.Error()
+	}
+	return &Error{text, frames()}
+}
+
+// frames lists the functions of the goroutine that panicked, from the place of the panic outwards.
+func frames() string {
+	const maxFrames = 12
+	pcs := make([]uintptr, 64)
+	all := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	var lines []string
+	for {
+		f, more := all.Next()
+		if strings.HasPrefix(f.Function, "runtime.") && strings.HasSuffix(f.Function, "gopanic") {
+			lines = nil // the frames so far are those that recover
+		} else if !strings.HasPrefix(f.Function, "runtime.") {
+			lines = append(lines, fmt.Sprintf("%s %s:%d", f.Function, path.Base(f.File), f.Line))
+		}
+		if !more {
+			return strings.Join(lines[:min(len(lines), maxFrames)], "\n")
+		}
+	}
+}

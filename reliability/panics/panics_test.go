@@ -1,0 +1,43 @@
+package panics_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"sluice/reliability/panics"
+)
+
+func TestCatch_NoPanic(t *testing.T) {
+	if err := panics.Catch(func() error { return nil }); err != nil {
+		t.Error(err)
+	}
+	if err := panics.Catch(func() error { return io.EOF }); !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+}
+
+// TestCatch: what is kept of a panic says where it was and nothing of what it was about.
+func TestCatch(t *testing.T) {
+	secret := "geheim"
+	var none []int
+	for want, op := range map[string]func() error{
+		"panic: runtime error: index out of range [6] with length 0": func() error { _ = none[len(secret)]; return nil },
+		"panic of type string":              func() error { panic("value " + secret) },
+		"panic of type *errors.errorString": func() error { panic(errors.New(secret)) },
+	} {
+		err := panics.Catch(op)
+		var caught *panics.Error
+		if !errors.As(err, &caught) || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+			continue
+		}
+		if first, _, _ := strings.Cut(caught.Stack, "\n"); !strings.Contains(first, "TestCatch.func") || !strings.Contains(first, "panics_test.go:") {
+			t.Errorf("the first frame is %s of\n%s", first, caught.Stack)
+		}
+		if strings.Contains(err.Error()+caught.Stack, secret) {
+			t.Errorf("quotes: %v\n%s", err, caught.Stack)
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package deltalog_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+)
+
+// TestNames_AbsurdVersion: a commit or checkpoint with a version that no log reaches makes the log unreadable, by its name,
+// for every way to read it. It is neither passed over nor believed.
+func TestNames_AbsurdVersion(t *testing.T) {
+	for _, version := range []string{"09223372036854775807", "09223372036854775806", "99999999999999999999", "00009007199254740992"} {
+		for _, rest := range []string{"json", "checkpoint.parquet", "checkpoint.0000000001.0000000001.parquet"} {
+			key := deltalog.Dir + version + "." + rest
+			t.Run(version+"."+rest, func(t *testing.T) {
+				tab := newTable(t)
+				tab.append(12)
+				tab.checkpoint()
+				old := tab.load()
+				tab.append(10) // more than a refresh reads by name
+				tab.put(key, []byte(tab.get(deltalog.CheckpointKey(12))))
+				_, loaded := deltalog.Load(t.Context(), tab.store)
+				_, refreshed := deltalog.Refresh(t.Context(), tab.store, old)
+				_, at := deltalog.LoadAt(t.Context(), tab.store, 5)
+				var commits error
+				for _, err := range deltalog.Commits(t.Context(), tab.store, deltalog.All) {
+					commits = err
+				}
+				for how, err := range map[string]error{"load": loaded, "refresh": refreshed, "load at": at, "commits": commits} {
+					if !errors.Is(err, deltalog.ErrCorrupt) || !strings.Contains(err.Error(), key+" names a version that no log reaches") {
+						t.Errorf("%s: %v", how, err)
+					}
+				}
+				tab.drop(key)
+				tab.load()
+			})
+		}
+	}
+}
+
+// TestNames_NoTable: an absurd object alone is no table, and no place for a new one either.
+func TestNames_NoTable(t *testing.T) {
+	store := objstore.NewMem()
+	if err := store.Put(t.Context(), deltalog.Dir+"09223372036854775807.json", bytes.NewReader(nil), objstore.Replace); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deltalog.Load(t.Context(), store); !errors.Is(err, deltalog.ErrCorrupt) {
+		t.Error(err)
+	}
+}
+
+// TestNames_NotRead: files of kinds that this package does not read decide nothing, whatever version they name.
+func TestNames_NotRead(t *testing.T) {
+	tab := newTable(t)
+	tab.append(12)
+	tab.checkpoint()
+	tab.append(2)
+	for _, name := range []string{
+		"09223372036854775807.crc", "99999999999999999999.crc", "09223372036854775807.00000000000000000001.compacted.json",
+		"00000000000000000003.09223372036854775807.compacted.json",
+		"09223372036854775807.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.parquet",
+		"09223372036854775807.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json",
+		"00000000000000000014.checkpoint.9999999999.9999999999.parquet", "00000000000000000014.checkpoint.0000000000.0000000001.parquet",
+		"00000000000000000014.checkpoint.0000000002.0000000001.parquet", "00000000000000000014.checkpoint.0000000001.9999999999.parquet",
+		"_sidecars/09223372036854775807.parquet", "_staged_commits/09223372036854775807.80a083e8.json", "9223372036854775807.json",
+		"009223372036854775807.json", "-9223372036854775808.json", "+0000000000000000001.json", "0000000000000000000x.json", "00000000000000000001.json.x",
+	} {
+		tab.put(deltalog.Dir+name, []byte("?"))
+	}
+	tab.load()
+}
+
+// TestCheckpoint_BehindTheNewestCommit: a checkpoint of a version that the commits do not reach hides none of them, and the
+// next version does not follow it, whatever the hint says.
+func TestCheckpoint_BehindTheNewestCommit(t *testing.T) {
+	for name, hint := range map[string]string{
+		"no hint": "", "hint at it": `{"version":1000}`, "older hint": `{"version":4}`, "hint behind it": `{"version":2000}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			tab := newTable(t)
+			tab.append(4)
+			tab.checkpoint()
+			tab.append(3)
+			body := []byte(tab.get(deltalog.CheckpointKey(4)))
+			tab.put(deltalog.CheckpointKey(1000), body)
+			tab.drop(deltalog.LastCheckpoint)
+			if hint != "" {
+				tab.put(deltalog.LastCheckpoint, []byte(hint))
+			}
+			_, err := deltalog.Load(t.Context(), tab.store)
+			want := "checkpoint " + deltalog.CheckpointKey(1000) + " lies behind the newest commit, which is version 7"
+			if !errors.Is(err, deltalog.ErrCorrupt) || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+			tab.drop(deltalog.CheckpointKey(1000))
+			tab.load()
+		})
+	}
+	t.Run("all commits cleaned up", func(t *testing.T) {
+		tab := newTable(t)
+		tab.append(4)
+		tab.checkpoint()
+		for v := range int64(5) {
+			tab.drop(deltalog.CommitKey(v))
+		}
+		tab.load()
+	})
+}
+
+// TestHint_Absurd: whatever the hint says, the log is read as if there were none, and the next checkpoint replaces it.
+func TestHint_Absurd(t *testing.T) {
+	for _, hint := range []string{
+		`{"version":9223372036854775807}`, `{"version":9223372036854775808}`, `{"version":1e30}`, `{"version":9007199254740992}`,
+		`{"version":-9223372036854775808}`, `{"version":12,"parts":0}`, `{"version":12,"parts":-1}`, `{"version":12,"parts":9223372036854775807}`,
+		`{"version":9000}`, `{"version":12,"parts":16384}`, `[]`, `null`, `{"version":null}`, strings.Repeat("[", 9000),
+	} {
+		tab := newTable(t)
+		tab.append(12)
+		tab.put(deltalog.LastCheckpoint, []byte(hint))
+		tab.load()
+		if c, ok := deltalog.Hint(t.Context(), tab.store); ok {
+			t.Errorf("%.40s: believed as %+v", hint, c)
+		}
+		tab.checkpoint()
+		if c, ok := deltalog.Hint(t.Context(), tab.store); !ok || c.Version != 12 {
+			t.Errorf("%.40s: the next checkpoint leaves %+v", hint, c)
+		}
+		tab.load()
+	}
+	// Sizes only say when the next checkpoint is due.
+	for _, size := range []string{"9223372036854775807", "-9223372036854775808"} {
+		tab := newTable(t)
+		tab.append(12)
+		tab.checkpoint()
+		tab.put(deltalog.LastCheckpoint, fmt.Appendf(nil, `{"version":12,"size":%s,"sizeInBytes":%s,"numOfAddFiles":%s}`, size, size, size))
+		tab.append(2)
+		s := tab.load()
+		if c, ok := deltalog.Hint(t.Context(), tab.store); !ok || c.Size < 0 || s.Know(c).CheckpointDue() {
+			t.Errorf("%s: %+v", size, c)
+		}
+	}
+}
+
+// TestNumbers_Absurd: numbers that fit no int64 make a commit corrupt; those that fit are what the writer says.
+func TestNumbers_Absurd(t *testing.T) {
+	for line, corrupt := range map[string]bool{
+		`{"txn":{"appId":"a","version":9223372036854775808}}`:                         true,
+		`{"txn":{"appId":"a","version":1e400}}`:                                       true,
+		`{"txn":{"appId":"a","version":1.5}}`:                                         true,
+		`{"txn":{"appId":"a","version":9223372036854775807}}`:                         false,
+		`{"txn":{"appId":"a","version":-9223372036854775808}}`:                        false,
+		`{"txn":{"appId":"a","version":1,"lastUpdated":9223372036854775807}}`:         false,
+		`{"add":{"path":"x","size":9223372036854775808}}`:                             true,
+		`{"add":{"path":"x","size":-1,"modificationTime":-9223372036854775808}}`:      false,
+		`{"add":{"path":"x","deletionVector":{"sizeInBytes":99999999999999999999}}}`:  false,
+		`{"remove":{"path":"x","deletionTimestamp":9223372036854775807,"size":-1}}`:   false,
+		`{"remove":{"path":"x","deletionTimestamp":99999999999999999999}}`:            true,
+		`{"protocol":{"minReaderVersion":2147483648,"minWriterVersion":2}}`:           true,
+		`{"protocol":{"minReaderVersion":-2147483648,"minWriterVersion":2147483647}}`: true,
+		`{"commitInfo":{"timestamp":99999999999999999999,"readVersion":-5}}`:          false,
+	} {
+		tab := newTable(t)
+		tab.put(deltalog.CommitKey(1), []byte(line))
+		var err error
+		s, err := deltalog.Load(t.Context(), tab.store)
+		for _, kinds := range []deltalog.Kinds{deltalog.Heads, deltalog.All} {
+			if _, failed := deltalog.ReadCommit(t.Context(), tab.store, 1, kinds); err == nil {
+				err = failed
+			}
+		}
+		if errors.Is(err, deltalog.ErrCorrupt) != corrupt || err != nil && !corrupt {
+			t.Errorf("%s: %v", line, err)
+		}
+		if err == nil {
+			_, _ = deltalog.WriteCheckpoint(t.Context(), tab.store, s, s.ReadAt, "") // it may be refused, and does not panic
+		}
+	}
+}
+
+// FuzzNames: whatever objects lie below the log, in whatever number, a reader never panics, never reads a version that has no
+// commit or checkpoint, and never misses a commit that follows the ones it read.
+//
+// The input is lines of NAME SOURCE: an object of this name with the bytes of the named object of a sound log, or with the
+// rest of the line.
+func FuzzNames(f *testing.F) {
+	for _, seed := range []string{
+		"09223372036854775807.json ", "99999999999999999999.checkpoint.parquet @00000000000000000004.checkpoint.parquet",
+		"00000000000000001000.checkpoint.parquet @00000000000000000004.checkpoint.parquet\n_last_checkpoint {\"version\":1000}",
+		"_last_checkpoint {\"version\":9223372036854775807,\"parts\":9223372036854775807}",
+		"00000000000000000006.checkpoint.0000000001.0000000002.parquet @00000000000000000004.checkpoint.parquet\n" +
+			"00000000000000000006.checkpoint.0000000002.0000000002.parquet @00000000000000000004.checkpoint.parquet",
+		"00000000000000000007.json {\"txn\":{\"appId\":\"a\",\"version\":9223372036854775807}}\n00000000000000000009.json ",
+		"00000000000000000002.json ",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, input string) {
+		tab := newTable(t)
+		tab.append(4)
+		tab.checkpoint()
+		tab.append(2)
+		names := map[string]bool{}
+		for line := range strings.Lines(input) {
+			name, body, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+			if source, ok := strings.CutPrefix(body, "@"); ok {
+				body = "?"
+				if slices.Contains([]string{"00000000000000000004.checkpoint.parquet", "00000000000000000005.json"}, source) {
+					body = tab.get(deltalog.Dir + source)
+				}
+			}
+			if err := tab.store.Put(t.Context(), deltalog.Dir+name, strings.NewReader(body), objstore.Replace); err == nil {
+				names[name] = true
+			}
+		}
+		s, err := deltalog.Load(t.Context(), tab.store)
+		if err != nil {
+			if !errors.Is(err, deltalog.ErrCorrupt) {
+				t.Fatal(err)
+			}
+			return
+		}
+		has := func(key string) bool {
+			_, err := tab.store.Head(t.Context(), key)
+			return err == nil
+		}
+		if s.Version < 6 || !has(deltalog.CommitKey(s.Version)) || has(deltalog.CommitKey(s.Version+1)) {
+			t.Fatalf("read version %d of 7 versions and %v", s.Version, names)
+		}
+		_, _ = describe(t, tab.store, s)
+		_, _ = deltalog.Hint(t.Context(), tab.store)
+		if refreshed, err := deltalog.Refresh(t.Context(), tab.store, s); err != nil || refreshed.Version != s.Version {
+			t.Fatalf("refreshed from %d: %v, %v", s.Version, refreshed, err)
+		}
+		_, _ = deltalog.WriteCheckpoint(t.Context(), tab.store, s, s.ReadAt, "")
+		for _, err := range deltalog.Commits(t.Context(), tab.store, deltalog.All) {
+			if err != nil && !errors.Is(err, deltalog.ErrCorrupt) {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,60 @@
+package main
+
+// ofStorage are the rules of what others put into the bucket.
+var ofStorage = []mutant{
+	{
+		name: "a version that no log reaches is believed",
+		file: "sink/delta/deltalog/path.go",
+		old:  "!ok || f.version > maxVersion {", new: "!ok {",
+		pkg: "./sink/delta/deltalog", test: "^TestNames_AbsurdVersion$",
+	},
+	{
+		name: "a name that no version fits into is passed over",
+		file: "sink/delta/deltalog/path.go",
+		old:  "if f.version, ok = number(name[:20]); !ok || f.version > maxVersion {",
+		new:  "if f.version, ok = number(name[:20]); !ok {\n\t\treturn f, false, nil\n\t} else if f.version > maxVersion {",
+		pkg:  "./sink/delta/deltalog", test: "^TestNames_AbsurdVersion$",
+	},
+	{
+		name: "a checkpoint behind the newest commit is believed",
+		file: "sink/delta/deltalog/load.go",
+		old:  "case s != nil && 0 <= dir.newest && dir.newest < s.Version:", new: "case false:",
+		pkg: "./sink/delta/deltalog", test: "^TestCheckpoint_BehindTheNewestCommit$",
+	},
+	{
+		name: "a hint hides the commits before a checkpoint that stands alone",
+		file: "sink/delta/deltalog/load.go",
+		old:  "hint > 0 && (s == nil || dir.newest < 0)", new: "hint > 0 && s == nil",
+		pkg: "./sink/delta/deltalog", test: "^TestCheckpoint_BehindTheNewestCommit$",
+	},
+	{
+		name: "a hint to a checkpoint that does not exist is believed",
+		file: "sink/delta/deltalog/load.go",
+		old:  "errors.Is(err, objstore.ErrNotFound) {\n\t\treturn Checkpoint{}, false", new: "errors.Is(err, objstore.ErrExists) {\n\t\treturn Checkpoint{}, false",
+		pkg: "./sink/delta/deltalog", test: "^TestHint_Absurd$",
+	},
+	{
+		name: "a panic of a table ends the process",
+		file: "connector/outside.go",
+		old:  "return panics.Catch(op) }", new: "return op() }",
+		pkg: "./connector", test: "^TestOutsideTable_PanicIsAHold$",
+	},
+	{
+		name: "the stack of a panic is logged with each check",
+		file: "connector/outside.go",
+		old:  "\tif anew {", new: "\tif anew || true {",
+		pkg: "./connector", test: "^TestOutsideTable_PanicIsAHold$",
+	},
+	{
+		name: "a seq that no log reaches is an entry",
+		file: "sink/opslog/entry.go",
+		old:  "1 <= seq && seq <= maxSeq", new: "1 <= seq",
+		pkg: "./sink/opslog", test: "^TestVerify_AbsurdSeq$",
+	},
+	{
+		name: "a panic of a command has the code of a wrong command line",
+		file: "cmd/connector/main.go",
+		old:  "\t\treturn exitInternal", new: "\t\treturn exitUsage",
+		pkg: "./cmd/connector", test: "^TestExitCode_Panic$",
+	},
+}
