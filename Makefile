@@ -5,10 +5,11 @@ SHELL := /bin/bash
 
 SUITE := go run ./test/suite
 FUZZTIME ?= 30s
+RUNS ?= 20
 # What `make test` runs on the older Kafka, too; `make test-all` runs everything there.
 ON_OLDER := ^(TestProducedIsTable|TestKilledAtRandomMoments|TestBehindLogStart|TestTopicRecreated|TestThreeBrokers)$$/^UncleanElection$$
 
-.PHONY: help build demo test test-all hermetic race lint fmt rules fuzz adapters lab lab-all scripts mutants bench golden lab-install clean
+.PHONY: help build demo test test-all hermetic race lint fmt rules fuzz flakes adapters lab lab-all scripts mutants bench golden lab-install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +65,9 @@ lab-all: adapters ## lab with Spark, the long rows and a binary with the race de
 
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@$(SUITE) -name fuzz -fuzz $(FUZZTIME) ./...
+
+flakes: ## the hermetic tests RUNS times (20) beside four busy loops; again: continues
+	@$(SUITE) -flakes $(RUNS) ./...
 
 mutants: ## break the code rule by rule: each named test must turn red
 	@$(SUITE) -name mutants go run ./test/mutants

@@ -2,10 +2,14 @@
 //
 //	go run ./test/suite [-name NAME] COMMAND ARGUMENT...
 //	go run ./test/suite -fuzz 30s PACKAGE...
+//	go run ./test/suite -flakes 20 PACKAGE...
 //
 // The output of `go test` is counted by its leaves: each test or subtest without subtests of its own. A test that was
 // skipped failed: what is missing must be said. Any other command counts as one. With -fuzz each fuzz target of the
 // packages runs for that long and counts as one.
+//
+// With -flakes the tests of the packages run that many times beside busy loops. Their binaries are built once; they, the
+// outcome of each run and its logs lie in the lab's cache, by commit: the same command continues what was interrupted.
 //
 // One line goes to stdout; what failed comes before it. The file that $SUITE_COUNTS names gets a line with the counts
 // and the command, the folder that $SUITE_LOGS names the whole output.
@@ -30,15 +34,25 @@ import (
 
 func main() {
 	name := flag.String("name", "", "name of the suite")
+	flaky := flag.Int("flakes", 0, "run the tests of the packages this many times beside busy loops")
 	fuzz := flag.Duration("fuzz", 0, "run each fuzz target of the packages for this long")
 	flag.Parse()
+	if os.Getenv(busyEnv) != "" {
+		busy()
+	}
 	if flag.NArg() == 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	good, err := run(ctx, *name, *fuzz, flag.Args(), os.Stdout)
+	var good bool
+	var err error
+	if *flaky > 0 {
+		good, err = flakes(ctx, *flaky, flag.Args(), os.Stdout)
+	} else {
+		good, err = run(ctx, *name, *fuzz, flag.Args(), os.Stdout)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "suite:", err)
 	}
