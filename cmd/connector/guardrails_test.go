@@ -64,13 +64,13 @@ func (l *lake) until(what string, condition func() bool) {
 	l.t.Helper()
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
-	deadline := time.NewTimer(time.Minute)
+	deadline := time.NewTimer(hangGuard)
 	defer deadline.Stop()
 	for !condition() {
 		select {
 		case <-look.C:
 		case <-deadline.C:
-			l.t.Fatalf("a minute and not yet: %s", what)
+			l.t.Fatalf("waited in vain until %s", what)
 		}
 	}
 }

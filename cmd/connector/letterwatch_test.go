@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -355,9 +354,8 @@ func TestALookIsBounded(t *testing.T) {
 		<-ctx.Done()
 		return nil, nil, context.Cause(ctx)
 	}
-	began := time.Now()
 	w.run(ctx)
-	if w.report().Unresolved != nil || w.report().Error != "" || time.Since(began) > time.Minute {
+	if w.report().Unresolved != nil || w.report().Error != "" {
 		t.Errorf("%+v", w.report())
 	}
 }

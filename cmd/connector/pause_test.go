@@ -177,7 +177,7 @@ func holdsEverything(t *testing.T, l *lake, reason connector.Reason, detail stri
 		t.Fatal(err)
 	}
 	defer s.close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hangGuard)
 	done := make(chan struct{})
 	go func() { defer close(done); s.operations.Run(ctx) }()
 	defer func() { cancel(); <-done }()
