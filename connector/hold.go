@@ -16,6 +16,7 @@ const (
 	ReasonAheadOfLogEnd    Reason = "ahead_of_log_end"
 	ReasonTruncated        Reason = "truncated"
 	ReasonTopicMissing     Reason = "topic_missing"
+	ReasonTooManyTopics    Reason = "too_many_topics"
 	ReasonTopicRecreated   Reason = "topic_recreated"
 	ReasonClusterChanged   Reason = "cluster_changed"
 	ReasonUnknownHistory   Reason = "unknown_history"

@@ -49,8 +49,9 @@ var ends = map[string]string{
 		"topic's START: correct start_at",
 	"ahead_of_log_end": "an operator: the log ends before the position, so it is not the log that was read; look first, then connector offsets " +
 		"accept-gap or offsets set. Before the topic's START: correct start_at",
-	"truncated":     "an operator: the broker lost records that the table has: connector offsets accept-gap reads on where the log parts from what was read",
-	"topic_missing": "by itself once the topic exists; else correct the name in topics",
+	"truncated":       "an operator: the broker lost records that the table has: connector offsets accept-gap reads on where the log parts from what was read",
+	"topic_missing":   "by itself once the topic exists; else correct the name in topics",
+	"too_many_topics": "an operator: raise max_topics of the pattern, or name topics that are not meant under its deny, and restart the members",
 	"topic_recreated": "an operator: the topic was deleted and created again: connector offsets start reads the new one into the same table, " +
 		"offsets adopt takes positions from elsewhere",
 	"cluster_changed": "an operator: correct kafka.brokers; if the cluster is meant, connector offsets start, or offsets adopt for positions from elsewhere",

@@ -164,13 +164,22 @@ func (k *checks) names(ctx context.Context, ask *questions) []string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
-	matching, err := ask.group.Topics(ctx)
+	matching, beyond, err := ask.group.Survey(ctx)
 	if err != nil {
 		k.failed("topic", "patterns", err)
 		return names
 	}
 	if len(matching) == 0 {
 		k.add(statusProblem, "topic", "patterns", "correct the patterns in topics, or create a topic", "no topic matches a pattern now")
+	}
+	for _, detail := range slices.Compact(slices.Sorted(func(yield func(string) bool) {
+		for _, a := range beyond {
+			if !yield(a.Detail) {
+				return
+			}
+		}
+	})) {
+		k.add(statusWarning, "topic", "patterns", "raise max_topics, or name topics that are not meant under deny", "%s", detail)
 	}
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(names, matching))))
 }

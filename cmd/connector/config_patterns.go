@@ -15,13 +15,17 @@ type PatternConfig struct {
 	Name        string   // of the entry
 	Pattern     string   // RE2, of the whole name
 	Deny        []string // names and patterns that the entry does not stand for
+	MaxTopics   int      // that the entry stands for at most
 	TopicConfig          // {topic} in Table is not filled in
 
 	matches *regexp.Regexp
 	denies  []*regexp.Regexp
 }
 
-// keys are the keys of a topic, and the two that make it a pattern.
+// defaultMaxTopics bounds what a pattern that matches more than was meant costs: each topic is a table with some 70 series.
+const defaultMaxTopics = 1000
+
+// keys are the keys of a topic, and those that make it a pattern.
 func (p *PatternConfig) keys() []key {
 	check := func(s string) error { _, err := wholeName(s); return err }
 	deny := list(&p.Deny, "names and patterns", check)
@@ -36,6 +40,7 @@ func (p *PatternConfig) keys() []key {
 	return append([]key{
 		{"pattern", text(&p.Pattern, check), "write the pattern that names of topics match, such as sales\\..+"},
 		{"deny", deny, "write the topics that match and are not meant, such as [sales.test], or []"},
+		{"max_topics", count(&p.MaxTopics, 1, 100_000), ""},
 	}, p.TopicConfig.keys()...)
 }
 
@@ -89,16 +94,33 @@ func (c *Config) route(topic string) (t TopicConfig, meant bool, err error) {
 	if t, archived, dead, err := c.letters(topic); dead {
 		return t, archived, err // patterns do not match it, whatever its name is
 	}
-	for _, p := range c.Patterns {
-		if p.standsFor(topic) {
-			t = p.TopicConfig
-			if t.Table, err = tablePath(p.Table, topic); err == nil {
-				err = c.lettersHave(t.Table)
-			}
-			return t, true, err
+	p := c.patternOf(topic)
+	if p == nil {
+		return t, false, nil
+	}
+	t = p.TopicConfig
+	if t.Table, err = tablePath(p.Table, topic); err == nil {
+		err = c.lettersHave(t.Table)
+	}
+	return t, true, err
+}
+
+// beyond returns those of the topics that are more than their pattern may stand for, and why. The first ones in names stay.
+func (c *Config) beyond(names []string) map[string]string {
+	matching := map[*PatternConfig][]string{}
+	for _, name := range names {
+		_, _, dead, _ := c.letters(name) // these and canaries feed tables of their own, whatever matches them
+		if p := c.patternOf(name); p != nil && !dead && !isCanary(name) {
+			matching[p] = append(matching[p], name)
 		}
 	}
-	return t, false, nil
+	found := map[string]string{}
+	for p, names := range matching {
+		for _, name := range names[min(len(names), p.MaxTopics):] {
+			found[name] = fmt.Sprintf("the pattern of topics.%s matches %d topics and may stand for %d (max_topics)", p.Name, len(names), p.MaxTopics)
+		}
+	}
+	return found
 }
 
 // meant are the topics and patterns of the configuration, to say what could have been written.
@@ -112,7 +134,7 @@ func (c *Config) meant() []string {
 
 // patternEntry reads an entry that has a pattern.
 func (l *loader) patternEntry(name string, n *yaml.Node) {
-	p := &PatternConfig{Name: name, TopicConfig: l.config.Defaults}
+	p := &PatternConfig{Name: name, MaxTopics: defaultMaxTopics, TopicConfig: l.config.Defaults}
 	path := "topics." + name
 	if !legalName(name, 249) {
 		l.problem(l.places[path], path, "is no name for a pattern: write letters, digits, dot, underscore and dash; the pattern itself stands behind pattern:")
@@ -135,7 +157,7 @@ func isPattern(n *yaml.Node) bool {
 		return false
 	}
 	for i := 0; i < len(n.Content); i += 2 {
-		if k := n.Content[i].Value; k == "pattern" || k == "deny" {
+		if k := n.Content[i].Value; k == "pattern" || k == "deny" || k == "max_topics" {
 			return true
 		}
 	}

@@ -365,6 +365,35 @@ func TestLaterKeysAreUnknown(t *testing.T) {
 	}
 }
 
+// TestBeyond: a pattern stands for at most max_topics topics; those with an entry of their own and dead letters do not count.
+func TestBeyond(t *testing.T) {
+	c := mustLoad(t, write(t, `
+pipeline: p
+kafka: {brokers: [a:1]}
+storage: {url: file:///data}
+defaults: {schema: a int}
+topics:
+  s.own: {}
+  some: {pattern: 's\..+', deny: [], max_topics: 2, dead_letters: {topic: "s.dead.{topic}"}}
+  rest: {pattern: '.*', deny: []}
+`), nil)
+	got := c.beyond([]string{"s.own", "s.c", "s.dead.s.c", "a", "s.b", "b", "c", "s.a", "s.x-canary", "s.d"})
+	want := map[string]string{
+		"s.a": "the pattern of topics.some matches 4 topics and may stand for 2 (max_topics)",
+		"s.d": "the pattern of topics.some matches 4 topics and may stand for 2 (max_topics)",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	many := make([]string, 1001)
+	for i := range many {
+		many[i] = fmt.Sprint("t", i)
+	}
+	if got := c.beyond(many); len(got) != 1 || got["t1000"] == "" {
+		t.Errorf("without the key: %v", got)
+	}
+}
+
 // TestRoute: an entry of its own comes before all patterns, of these the first in the file that does not deny the topic.
 func TestRoute(t *testing.T) {
 	c := mustLoad(t, write(t, `

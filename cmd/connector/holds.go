@@ -169,6 +169,9 @@ func (c *cli) lookForHolds(ctx context.Context, config *Config, found *held) (fa
 		return append(failures, fmt.Errorf("kafka: %w", err))
 	}
 	defer ask.close()
+	if err := ask.tooMany(config, c.topic, found); err != nil {
+		failures = append(failures, err)
+	}
 	for _, o := range tables {
 		s, standing, err := o.snapshot(ctx)
 		if err != nil {
@@ -195,6 +198,24 @@ func (c *cli) lookForHolds(ctx context.Context, config *Config, found *held) (fa
 		}
 	}
 	return failures
+}
+
+// tooMany finds the topics that match and are too many.
+func (q *questions) tooMany(config *Config, topic string, found *held) error {
+	if len(config.Patterns) == 0 {
+		return nil
+	}
+	var beyond []kafka.Absent
+	err := q.ask(func(ctx context.Context) (err error) { _, beyond, err = q.group.Survey(ctx); return err })
+	if err != nil {
+		return fmt.Errorf("kafka: which topics match: %w", err)
+	}
+	for _, a := range beyond {
+		if topic == "" || topic == a.Topic {
+			found.add(fromLook, a.Topic, -1, a.Reason, a.Detail, time.Time{}, -1)
+		}
+	}
+	return nil
 }
 
 func stateOfOperations(ctx context.Context, config *Config) (*opslog.State, error) {

@@ -72,6 +72,35 @@ func TestPatternCommands(t *testing.T) {
 	}
 }
 
+// TestTooManyTopics: what members, commands and a run until current say of topics beyond max_topics.
+func TestTooManyTopics(t *testing.T) {
+	t.Parallel()
+	l := newLake(t, `topics: {all: {pattern: "t.*", deny: [], max_topics: 1}}`)
+	l.create("tb", 1)
+	l.create("tc", 1)
+	l.produce("tb", 2, 0)
+	l.produce("tc", 2, 0)
+	if _, errs := l.runs(1, "run", "--until-current"); !strings.Contains(errs, "too_many_topics") {
+		t.Error(errs)
+	}
+	l.create("ta", 1)
+	l.has("tb", upTo(2, "tb-0"))
+	l.has("tc", map[string][]int64{})
+	ends := func(topic string) string {
+		return topic + " too_many_topics at - from table and Kafka: "
+	}
+	l.wantHolds(1, []string{ends("ta"), ends("tc")})
+	if out, _ := l.runs(0, "check"); !strings.Contains(out, "the pattern of topics.all matches 3 topics and may stand for 1 (max_topics)") {
+		t.Error(out)
+	}
+	s := l.start()
+	l.produce("tb", 1, 0)
+	l.awaits("tb", upTo(3, "tb-0"))
+	if d := cmp.Diff(map[string][]int32{"ta too_many_topics": {-1}, "tc too_many_topics": {-1}}, heldIn(s)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
 // TestPartitionsAdded: partitions that a topic gets are read from their first record.
 func TestPartitionsAdded(t *testing.T) {
 	l := newLake(t, `

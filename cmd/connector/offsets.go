@@ -183,6 +183,7 @@ func newQuestions(ctx context.Context, c *Config) (*questions, error) {
 		log:    kafka.NewLog(client, kafka.LogConfig{Memory: c.budget.pools().Fetch}, quiet, prometheus.NewRegistry()), // nobody asks for these metrics
 		group: kafka.NewGroup(client, kafka.GroupConfig{
 			Group: k.Group, Optional: c.laterTopics, Session: k.Session, Matches: func(topic string) bool { _, meant, err := c.route(topic); return meant && err == nil },
+			Beyond: c.beyond,
 		}, quiet, nil),
 	}, nil
 }

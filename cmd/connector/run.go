@@ -209,6 +209,9 @@ func (s *system) result(ctx context.Context, untilCurrent bool, logger *slog.Log
 			holds = append(holds, *c.Hold)
 		}
 	}
+	for _, a := range s.group.Absent() {
+		holds = append(holds, connector.Hold{Partition: connector.Partition{Topic: a.Topic, ID: -1}, Reason: a.Reason, Detail: a.Detail, Offset: -1})
+	}
 	for _, h := range holds {
 		logger.ErrorContext(ctx, "held at the end", "topic", h.Partition.Topic, "partition", h.Partition.ID,
 			"reason", string(h.Reason), "detail", h.Detail, "offset", h.Offset)

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/connector"
+	"sluice/connector/kafka"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
@@ -135,6 +136,21 @@ func (s *system) matches(topic string) bool {
 	return meant && err == nil
 }
 
+// beyond returns which topics are too many. A run until current keeps to what its start found.
+func (s *system) beyond(names []string) map[string]string {
+	over := s.over.Load()
+	if over == nil {
+		return s.config.beyond(names)
+	}
+	found := map[string]string{}
+	for _, name := range names {
+		if detail, held := (*over)[name]; held {
+			found[name] = detail
+		}
+	}
+	return found
+}
+
 // laterTopics are the topics that may come with their first record: dead letters, canaries. A run until current keeps to those of its
 // start.
 func (s *system) laterTopics() []string {
@@ -149,8 +165,9 @@ func (s *system) laterTopics() []string {
 // dead-letter topics that are there.
 func (s *system) fix(ctx context.Context) error {
 	var there []string
+	var beyond []kafka.Absent
 	err := s.asking.Do(ctx, func(ctx context.Context) (err error) {
-		there, err = s.group.Topics(ctx)
+		there, beyond, err = s.group.Survey(ctx)
 		return err
 	})
 	if err != nil {
@@ -171,6 +188,11 @@ func (s *system) fix(ctx context.Context) error {
 	for _, name := range there {
 		fixed[name] = true
 	}
+	over := make(map[string]string, len(beyond))
+	for _, a := range beyond { // they match and stay held to the end of the run
+		fixed[a.Topic], over[a.Topic] = true, a.Detail
+	}
+	s.over.Store(&over)
 	s.fixed.Store(&fixed)
 	s.connector.Topics = there
 	return nil

@@ -53,7 +53,9 @@ type system struct {
 	tables       tables
 	// fixed is the set of topics of a run until current, nil before fix has found them. Only fix stores it, once, and the set
 	// never changes afterwards: the group, and the watchers that start before it, read it at any time.
-	fixed      atomic.Pointer[map[string]bool]
+	fixed atomic.Pointer[map[string]bool]
+	// over says of those of fixed that are too many why. fix stores it before fixed.
+	over       atomic.Pointer[map[string]string]
 	operations *opslog.Follower
 	canary     *canary.Canary // nil if there is none
 	connector  *connector.Connector
@@ -128,7 +130,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 		Group: c.Kafka.Group, Topics: c.topicNames(), Optional: s.laterTopics, Session: c.Kafka.Session, WatchEvery: o.watchEvery,
 	}
 	if len(c.Patterns) > 0 {
-		group.Matches = s.matches
+		group.Matches, group.Beyond = s.matches, s.beyond
 	}
 	s.group = kafka.NewGroup(s.client, group, logger, s.registry)
 	s.registry.MustRegister(bytepool.Collector(map[string]*bytepool.Pool{"fetch": s.pools.Fetch, "batch": s.pools.Batch}))

@@ -28,6 +28,9 @@ type GroupConfig struct {
 	// Matches says which topics are subscribed to besides, those that are created later included. Kafka's internal ones
 	// are never asked about. nil: none, and only Topics are looked at.
 	Matches func(topic string) bool
+	// Beyond returns which of the topics are too many, and why. Of topics that share a limit the first ones in names stay.
+	// nil: none.
+	Beyond func(names []string) map[string]string
 	// Session is how long the coordinator waits for a silent member: 30 s, or the client's. Heartbeats come ten times as
 	// often; an exchange with the coordinator may take half of it.
 	Session time.Duration
@@ -65,6 +68,7 @@ type Group struct {
 	absent      []Absent
 	missingSaid time.Time       // in the log
 	first       map[string]bool // the topics that were there at the first look
+	within      map[string]bool // the topics of the last look that are read
 	last        generation      // the newest one, be it over
 	trouble     *Trouble        // since the last generation or look that worked
 }
@@ -96,7 +100,7 @@ func NewGroup(client *Client, cfg GroupConfig, logger *slog.Logger, reg promethe
 	}
 }
 
-// Absent returns the configured topics that are not read, as last seen by Run. They are held.
+// Absent returns the topics that are meant and not read, as last seen by Run. They are held.
 func (g *Group) Absent() []Absent {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -289,7 +293,7 @@ func newGroupMetrics(reg prometheus.Registerer) *groupMetrics {
 			Name: "sluice_group_joined", Help: "1 while this member is part of a generation.",
 		}),
 		missing: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "sluice_group_missing_topics", Help: "Configured topics that do not exist or are refused.",
+			Name: "sluice_group_missing_topics", Help: "Topics that are meant and not read: they do not exist, are refused, or lie beyond max_topics.",
 		}),
 	}
 	if reg != nil {

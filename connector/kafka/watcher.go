@@ -70,10 +70,11 @@ func newer(base, now topics) topics {
 // sight is what the cluster shows of the topics that we want.
 type sight struct {
 	topics  topics
-	refused map[string]error // a HoldError for each topic that may not be read
+	refused map[string]error  // a HoldError for each topic that may not be read
+	beyond  map[string]string // why, for each topic that matches and is too many; not in topics
 }
 
-// Absent is a configured topic that is not read, since it is not there or is refused to us.
+// Absent is a topic that is meant and not read, since it is not there, is refused to us, or is one too many.
 type Absent struct {
 	Topic  string
 	Reason connector.Reason
@@ -89,6 +90,9 @@ const missingLogEvery = time.Minute
 func (g *Group) look(ctx context.Context) (sight, error) {
 	names := g.names()
 	seen, err := g.client.wanted(ctx, names, g.cfg.Matches)
+	if err == nil {
+		err = g.limit(ctx, &seen)
+	}
 	if err != nil {
 		return sight{}, err
 	}
@@ -109,7 +113,7 @@ func (g *Group) look(ctx context.Context) (sight, error) {
 		}
 		absent = append(absent, a)
 	}
-	g.note(ctx, seen, absent)
+	g.note(ctx, seen, append(absent, seen.held()...))
 	if len(seen.topics) == 0 && refusal != nil {
 		return sight{}, refusal
 	}
@@ -126,7 +130,7 @@ func (g *Group) names() []string {
 
 // note remembers a look, and says what has changed.
 func (g *Group) note(ctx context.Context, seen sight, absent []Absent) {
-	g.metrics.missing.Set(float64(len(absent)))
+	g.metrics.missing.Set(float64(len(absent) - len(seen.held()) + len(seen.beyond)))
 	g.mu.Lock()
 	before := g.absent
 	for i := range absent {
@@ -135,7 +139,10 @@ func (g *Group) note(ctx context.Context, seen sight, absent []Absent) {
 			absent[i].Since = before[was].Since
 		}
 	}
-	g.absent = absent
+	g.absent, g.within = absent, map[string]bool{}
+	for name := range seen.topics {
+		g.within[name] = true
+	}
 	if g.first == nil {
 		g.first = map[string]bool{}
 		for name := range seen.topics {
@@ -155,8 +162,9 @@ func (g *Group) note(ctx context.Context, seen sight, absent []Absent) {
 		g.logger.WarnContext(ctx, "topics do not exist, waiting for them", "topics", missing)
 	}
 	if say {
+		g.sayBeyond(ctx, seen)
 		for _, a := range absent {
-			if a.Reason != connector.ReasonTopicMissing {
+			if a.Reason != connector.ReasonTopicMissing && a.Reason != connector.ReasonTooManyTopics {
 				g.logger.ErrorContext(ctx, "a topic is refused, waiting for it", "topic", a.Topic, "reason", string(a.Reason), "err", seen.refused[a.Topic])
 			}
 		}
@@ -216,7 +224,7 @@ func (c *Client) topics(ctx context.Context, names []string) (sight, error) {
 
 // sight returns those of the topics that are wanted and exist.
 func (m *clusterMetadata) sight(want func(*topicMetadata) bool) (sight, error) {
-	seen := sight{topics{}, map[string]error{}}
+	seen := sight{topics: topics{}, refused: map[string]error{}}
 	for i := range m.Topics {
 		t := &m.Topics[i]
 		if !want(t) || t.missing() {
@@ -237,22 +245,6 @@ func (m *clusterMetadata) sight(want func(*topicMetadata) bool) (sight, error) {
 		seen.topics[t.Name] = topic
 	}
 	return seen, nil
-}
-
-// Topics returns the names of those of the configured topics that exist now, sorted: listed ones, optional ones and those
-// that match. Nothing is joined for it. One that was asked for by name and is refused is an error.
-func (g *Group) Topics(ctx context.Context) ([]string, error) {
-	names := g.names()
-	seen, err := g.client.wanted(ctx, names, g.cfg.Matches)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		if err := seen.refused[name]; err != nil {
-			return nil, err
-		}
-	}
-	return slices.Sorted(maps.Keys(seen.topics)), nil
 }
 
 // watch waits for the end of a generation, and brings it about if the topics change. It returns why it ended, or anything

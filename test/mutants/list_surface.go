@@ -26,4 +26,22 @@ var ofSurface = []mutant{
 		old:  `"GET /health", s.few(s.reports, s.serveReport)`, new: `"GET /health", s.serveReport`,
 		pkg: "./health/ops", test: "^TestConnections_LargeAnswers$",
 	},
+	{
+		name: "a pattern has no ceiling",
+		file: "cmd/connector/config_patterns.go",
+		old:  "names[min(len(names), p.MaxTopics):]", new: "names[len(names):]",
+		pkg: "./cmd/connector", test: "^TestBeyond$",
+	},
+	{
+		name: "a new topic takes the place of one that is read",
+		file: "connector/kafka/toomany.go",
+		old:  "case committed[name]:", new: "case false:",
+		pkg: "./connector/kafka", test: "^TestTooManyTopics$",
+	},
+	{
+		name: "a new topic takes the place of one without an offset yet",
+		file: "connector/kafka/toomany.go",
+		old:  "case subscribed[name]:", new: "case false:",
+		pkg: "./connector/kafka", test: "^TestTooManyTopics$",
+	},
 }

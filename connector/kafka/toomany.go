@@ -1,0 +1,126 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"sluice/connector"
+)
+
+// listedBeyond is how many of the topics that are too many are held one by one, so that a cluster with a hundred thousand
+// topics makes neither as many holds nor as many series. The detail of each names the number of all.
+const listedBeyond = 100
+
+// limit takes the topics that are too many out of what was seen. Topics with offsets of the group come before others, so
+// that a new topic never displaces one that the pipeline reads, whatever its name is; then those that this member subscribed
+// to last, whose first offsets are on their way; then by name. All members see the same offsets, hence agree.
+func (g *Group) limit(ctx context.Context, seen *sight) error {
+	if g.cfg.Beyond == nil {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(seen.topics))
+	if len(g.cfg.Beyond(names)) == 0 {
+		return nil
+	}
+	committed, err := g.committed(ctx)
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	subscribed := g.within
+	g.mu.Unlock()
+	rank := func(name string) int {
+		switch {
+		case committed[name]:
+			return 0
+		case subscribed[name]:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	seen.beyond = g.cfg.Beyond(names)
+	for name := range seen.beyond {
+		delete(seen.topics, name)
+	}
+	return nil
+}
+
+// committed returns the topics for which the group has an offset.
+func (g *Group) committed(ctx context.Context) (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.client.timeout())
+	defer cancel()
+	doing := "reading the offsets of group " + g.cfg.Group
+	response, err := g.client.requests().OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: g.cfg.Group})
+	if err == nil {
+		err = response.Error
+	}
+	if errors.Is(err, kafka.GroupIdNotFound) {
+		return nil, nil //nolint:nilnil // a group without a past has no offsets
+	}
+	if err != nil {
+		return nil, Held(doing, fmt.Errorf("offsets of group %s: %w", g.cfg.Group, err))
+	}
+	found := map[string]bool{}
+	for name, partitions := range response.Topics {
+		found[name] = slices.ContainsFunc(partitions, func(p kafka.OffsetFetchPartition) bool { return p.Error == nil && p.CommittedOffset >= 0 })
+	}
+	return found, nil
+}
+
+// held are the holds of topics that are too many, at most [listedBeyond] of them.
+func (s *sight) held() []Absent {
+	var all []Absent
+	for _, name := range slices.Sorted(maps.Keys(s.beyond)) {
+		if len(all) == listedBeyond {
+			break
+		}
+		all = append(all, Absent{Topic: name, Reason: connector.ReasonTooManyTopics, Detail: s.beyond[name], Since: time.Now()})
+	}
+	return all
+}
+
+// sayBeyond logs that topics are too many.
+func (g *Group) sayBeyond(ctx context.Context, seen sight) {
+	details := map[string]int{}
+	for _, detail := range seen.beyond {
+		details[detail]++
+	}
+	for _, detail := range slices.SortedFunc(maps.Keys(details), strings.Compare) {
+		g.logger.ErrorContext(ctx, "topics beyond max_topics are not read", "topics", details[detail], "reason", string(connector.ReasonTooManyTopics), "detail", detail)
+	}
+}
+
+// Survey returns the names of those of the configured topics that exist now, sorted: listed ones, optional ones and those
+// that match, except those that are too many, which come back as holds. Nothing is joined for it. A topic that was asked
+// for by name and is refused is an error.
+func (g *Group) Survey(ctx context.Context) (names []string, beyond []Absent, err error) {
+	asked := g.names()
+	seen, err := g.client.wanted(ctx, asked, g.cfg.Matches)
+	if err == nil {
+		err = g.limit(ctx, &seen)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range asked {
+		if err := seen.refused[name]; err != nil {
+			return nil, nil, err
+		}
+	}
+	return slices.Sorted(maps.Keys(seen.topics)), seen.held(), nil
+}
+
+// Topics returns the names of [Group.Survey].
+func (g *Group) Topics(ctx context.Context) ([]string, error) {
+	names, _, err := g.Survey(ctx)
+	return names, err
+}

@@ -1,0 +1,94 @@
+package kafka
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/connector"
+)
+
+// atMost is a limit of n topics for all together.
+func atMost(n int) func(*Config, *GroupConfig) {
+	return func(_ *Config, g *GroupConfig) {
+		g.Matches = func(topic string) bool { return strings.HasPrefix(topic, "t.") }
+		g.Beyond = func(names []string) map[string]string {
+			found := map[string]string{}
+			for _, name := range names[min(len(names), n):] {
+				found[name] = fmt.Sprintf("%d topics", len(names))
+			}
+			return found
+		}
+	}
+}
+
+func (m *member) tooMany() []string { return namesOf(m.Absent(), connector.ReasonTooManyTopics) }
+
+// commit writes an offset for each partition of the topics.
+func (m *member) commit(t *testing.T, topics ...string) {
+	t.Helper()
+	offsets := map[connector.Partition]connector.GroupOffset{}
+	for _, p := range m.now().Partitions {
+		if slices.Contains(topics, p.Topic) {
+			offsets[p] = connector.GroupOffset{Next: 0, Epoch: -1}
+		}
+	}
+	if err := m.CommitOffsets(t.Context(), offsets); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTooManyTopics: topics beyond the limit are held, and none that is read loses its place to a new one, be it read by
+// a member that has just started.
+func TestTooManyTopics(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *scene) {
+		for _, name := range []string{"t.b", "t.c", "t.d", "other"} {
+			s.create(name, 1)
+		}
+		m := s.start(atMost(2))
+		s.until("the first two are read", m.has(2))
+		m.told("joined t.b-0 t.c-0")
+		held := func(m *member, want ...string) func() bool {
+			return func() bool { return slices.Equal(m.tooMany(), want) }
+		}
+		s.until("the third is held", held(m, "t.d"))
+		if a := m.Absent(); len(a) != 1 || a[0].Detail != "3 topics" {
+			t.Errorf("%+v", a)
+		}
+
+		s.create("t.a", 1) // comes first by name, before there is any offset
+		s.until("a new topic is held", held(m, "t.a", "t.d"))
+		m.commit(t, "t.b", "t.c")
+		second := s.start(atMost(2)) // knows nothing
+		s.until("a new member agrees", func() bool { return held(second, "t.a", "t.d")() && m.has(1)() && second.has(1)() })
+		second.stop()
+		m.stop()
+
+		m = s.start(atMost(2))
+		s.until("the same ones after a restart", m.has(2))
+		m.told("joined t.b-0 t.c-0")
+		names, beyond, err := m.Survey(t.Context())
+		if err != nil || !slices.Equal(names, []string{"t.b", "t.c"}) || !slices.Equal(namesOf(beyond, connector.ReasonTooManyTopics), []string{"t.a", "t.d"}) {
+			t.Errorf("%v %v %v", names, beyond, err)
+		}
+		s.delete("t.b")
+		s.until("a free place is taken", func() bool { return held(m, "t.d")() && m.has(2)() && m.now().Partitions[0].Topic == "t.a" })
+		if n := m.logs.count("topics beyond max_topics are not read"); n == 0 {
+			t.Error("the log is silent")
+		}
+	})
+}
+
+// TestTooManyTopics_Many: a hundred thousand topics that match are not as many holds.
+func TestTooManyTopics_Many(t *testing.T) {
+	seen := sight{beyond: map[string]string{}}
+	for i := range 1000 {
+		seen.beyond[fmt.Sprintf("t.%03d", i)] = "1002 topics"
+	}
+	held := seen.held()
+	if len(held) != listedBeyond || held[0].Topic != "t.000" || held[0].Reason != connector.ReasonTooManyTopics || held[0].Since.After(time.Now()) {
+		t.Errorf("%d %+v", len(held), held[0])
+	}
+}
