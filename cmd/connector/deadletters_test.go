@@ -94,7 +94,7 @@ func TestLetterTables(t *testing.T) {
 	l.has("orders", upTo(3, "orders-0", "orders-1"))
 	l.has("orders_letters", upTo(3, "orders-dlq-0"))
 	l.runs(0, "verify", "--kafka")
-	if out, _ := l.runs(0, "table", "inspect", "--topic", "orders-dlq"); !strings.Contains(out, "original_value string") || !strings.Contains(out, "orders-dlq-0 next offset 3 (pipeline p)") {
+	if out, _ := l.runs(0, "table", "inspect", "--topic", "orders-dlq"); !strings.Contains(out, "original_value string") || !strings.Contains(out, "orders-dlq-0 next offset 3, leader epoch 0 (pipeline p)") {
 		t.Error(out)
 	}
 	if out, _ := l.runs(0, "offsets", "show"); !strings.Contains(out, "orders-dlq-0  3") {
