@@ -40,7 +40,7 @@ var layers = map[string][]string{
 		"sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/delta/schema", "sink/offer",
 	},
 	"sink/delta/datafile":              {"connector", "reliability/pulse"},
-	"sink/delta/deltalog":              {"classify", "reliability/panics", "sink/delta/objstore"},
+	"sink/delta/deltalog":              {"classify", "reliability/panics", "sink/delta/objstore", "sink/offer"},
 	"sink/delta/objstore":              {"classify"},
 	"sink/delta/objstore/objstoretest": {"classify", "sink/delta/objstore"},
 	"sink/delta/scan":                  {"connector", "reliability/panics", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/schema"},

@@ -12,6 +12,7 @@ import (
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
 	"sluice/sink/delta/schema"
+	"sluice/sink/offer"
 )
 
 // Follower follows a table as any reader would, for whoever keeps in mind which records have rows: it tells what happened
@@ -38,12 +39,8 @@ type Change struct {
 	Back map[string]int64
 }
 
-const (
-	// mostFollowed is how many commits are read one by one; with more the table is looked at anew. longFollowed is after how
-	// long the log may have been cleaned up beyond what is known.
-	mostFollowed = 2000
-	longFollowed = time.Hour
-)
+// mostFollowed is how many commits are read one by one; with more the table is loaded anew.
+const mostFollowed = 2000
 
 // Follow looks at the table as of now. A panic over what is in the table is an error, and the next look is one anew.
 func (f *Follower) Follow(ctx context.Context) (change Change, err error) {
@@ -64,23 +61,12 @@ func (f *Follower) follow(ctx context.Context) (Change, error) {
 	if f.state == nil {
 		return f.anew(ctx)
 	}
-	if time.Since(f.state.ReadAt) > longFollowed {
-		switch _, err := f.store.Head(ctx, deltalog.CommitKey(f.state.Version)); {
-		case errors.Is(err, objstore.ErrNotFound): // that a later one is missing says nothing then
-			return f.anew(ctx)
-		case err != nil:
-			return Change{}, err
-		}
-	}
 	change, s := Change{Back: map[string]int64{}}, f.state
 	for range mostFollowed {
 		at := time.Now()
 		c, err := deltalog.ReadCommit(ctx, f.store, s.Version+1, deltalog.All)
 		if errors.Is(err, objstore.ErrNotFound) {
-			last := *s
-			last.ReadAt = at
-			f.state = &last
-			return change, nil
+			return f.end(ctx, s, at, change)
 		}
 		if err != nil {
 			return change, err
@@ -96,6 +82,22 @@ func (f *Follower) follow(ctx context.Context) (Change, error) {
 		s = next
 	}
 	return f.anew(ctx)
+}
+
+// end makes s the newest state, if the answer of a moment ago that no version follows it can be trusted.
+func (f *Follower) end(ctx context.Context, s *deltalog.State, at time.Time, change Change) (Change, error) {
+	if s != f.state || !offer.Young(s.ReadAt, at) {
+		switch _, err := deltalog.Stands(ctx, f.store, s); {
+		case errors.Is(err, deltalog.ErrCorrupt):
+			return f.anew(ctx)
+		case err != nil:
+			return change, err
+		}
+	}
+	last := *s
+	last.ReadAt = at
+	f.state = &last
+	return change, nil
 }
 
 func (f *Follower) anew(ctx context.Context) (Change, error) {

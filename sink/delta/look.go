@@ -54,7 +54,9 @@ func (l *Look) has(ctx context.Context, topic string, partition int32, offset in
 // newest returns the newest state, nil if there is no table.
 func (l *Look) newest(ctx context.Context) (s *deltalog.State, err error) {
 	if l.state != nil {
-		return deltalog.Refresh(ctx, l.store, l.state)
+		if s, err = deltalog.Refresh(ctx, l.store, l.state); !errors.Is(err, deltalog.ErrCorrupt) {
+			return s, err
+		}
 	}
 	s, err = deltalog.Load(ctx, l.store)
 	if errors.Is(err, deltalog.ErrNoTable) {

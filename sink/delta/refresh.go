@@ -6,7 +6,6 @@ import (
 
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
-	"sluice/sink/offer"
 )
 
 // refresh brings head up to the newest version. The error is deltalog.ErrNoTable if there is no table and never was one.
@@ -34,33 +33,17 @@ func (t *Table) refresh(ctx context.Context) error {
 		return nil
 	}
 	s, err := deltalog.Refresh(ctx, t.store, t.checkpoints.known(t.head.State))
+	if errors.Is(err, deltalog.ErrCorrupt) { // or the log was cleaned up meanwhile, which a load shows
+		return t.reload(ctx)
+	}
 	if err != nil {
 		return err
-	}
-	if s.Version == t.head.Version && !offer.Young(t.head.ReadAt, s.ReadAt) {
-		// Nothing newer, says a log that we have not looked at for long. If it has been cleaned up beyond our version,
-		// what follows ours is gone as well.
-		switch _, err := t.store.Head(ctx, deltalog.CommitKey(s.Version)); {
-		case errors.Is(err, objstore.ErrNotFound):
-			return t.reload(ctx)
-		case err != nil:
-			return err
-		}
 	}
 	if s.Version == t.head.Version {
 		t.setHead(s, t.head.stamp)
 		return nil
 	}
-	return t.stamped(ctx, s)
-}
-
-// stamped makes s the newest version known, with what tells its commit from another one at the same place.
-func (t *Table) stamped(ctx context.Context, s *deltalog.State) error {
-	stamp, err := t.store.Head(ctx, deltalog.CommitKey(s.Version))
-	if err != nil && !errors.Is(err, objstore.ErrNotFound) { // cleaned up, and known from a checkpoint
-		return err
-	}
-	t.setHead(s, stamp)
+	t.setHead(s, s.Object)
 	return nil
 }
 
@@ -91,9 +74,7 @@ func (t *Table) reload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.stamped(ctx, s); err != nil {
-		return err
-	}
+	t.setHead(s, s.Object)
 	if own := t.own; own != nil {
 		t.own = nil
 		for _, txn := range own.txns {

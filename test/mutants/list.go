@@ -13,4 +13,5 @@ var list = slices.Concat(
 	ofSurface,
 	ofNetwork,
 	ofStorage,
+	ofDelta,
 )

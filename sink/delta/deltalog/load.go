@@ -14,6 +14,7 @@ import (
 
 	"sluice/reliability/panics"
 	"sluice/sink/delta/objstore"
+	"sluice/sink/offer"
 )
 
 // ErrNoTable says that there is no log.
@@ -227,9 +228,10 @@ func readHeads(ctx context.Context, store objstore.Store, c Checkpoint) (*State,
 const few = 8
 
 // Refresh returns the state with all commits up to the newest one, and when that was known. It reads only what came
-// after s. It trusts that the answer "no such version" means "not yet": if s is older than the log is kept, the caller
-// must make sure that the commit of s still exists.
+// after s. The error is [ErrCorrupt] also if the log was cleaned up beyond what Refresh has read: then the caller must
+// load the state anew.
 func Refresh(ctx context.Context, store objstore.Store, s *State) (*State, error) {
+	before := s
 	for n := 0; ; n++ {
 		if n == few {
 			dir, err := list(ctx, store, s.Version+1)
@@ -246,6 +248,12 @@ func Refresh(ctx context.Context, store objstore.Store, s *State) (*State, error
 		if errors.Is(err, objstore.ErrNotFound) {
 			last := *s
 			last.ReadAt = at
+			if s == before && offer.Young(s.ReadAt, at) {
+				return &last, nil // a log keeps its versions for longer than that
+			}
+			if last.Object, err = Stands(ctx, store, s); err != nil {
+				return nil, err
+			}
 			return &last, nil
 		}
 		if err != nil {
@@ -255,6 +263,24 @@ func Refresh(ctx context.Context, store objstore.Store, s *State) (*State, error
 			return nil, err
 		}
 	}
+}
+
+// Stands checks that the version of s is still in the log. It is called after the store has answered that the next version
+// does not exist: that means "not yet" only if the log was not cleaned up in between, and a cleanup removes older versions
+// first. Stands returns the commit's object, zero if the log keeps the version as a checkpoint only. The error is
+// [ErrCorrupt] if the version is gone.
+func Stands(ctx context.Context, store objstore.Store, s *State) (objstore.Info, error) {
+	object, err := store.Head(ctx, CommitKey(s.Version))
+	if errors.Is(err, objstore.ErrNotFound) && s.Version == s.Checkpoint.Version {
+		_, err = store.Head(ctx, s.Checkpoint.key(0))
+	}
+	if errors.Is(err, objstore.ErrNotFound) {
+		return objstore.Info{}, corrupt("version %d is gone, the log was cleaned up while it was read", s.Version)
+	}
+	if err != nil {
+		return objstore.Info{}, fmt.Errorf("check version %d: %w", s.Version, err)
+	}
+	return object, nil
 }
 
 // until replays the commits after s up to version last, which a list has shown.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"sluice/sink/delta/objstore"
 )
 
 // State is a table as of one version without its data files: all that a writer who only appends must know. It is
@@ -20,6 +22,9 @@ type State struct {
 	JSONBytes int64
 	// ReadAt is when Version was known to be the newest one.
 	ReadAt time.Time
+	// Object is the commit of Version as the store showed it after ReadAt. It is zero if the store was not asked, and if
+	// the log keeps Version as a checkpoint only.
+	Object objstore.Info
 }
 
 // Checkpoint is one checkpoint of a log.
@@ -63,7 +68,7 @@ func (s *State) After(c Commit) (*State, error) {
 		return nil, corrupt("version %d cannot follow version %d", c.Version, s.Version)
 	}
 	next := *s
-	next.Version, next.JSONBytes = c.Version, s.JSONBytes+c.Bytes
+	next.Version, next.JSONBytes, next.Object = c.Version, s.JSONBytes+c.Bytes, objstore.Info{}
 	next.replay(c.Actions)
 	if err := next.complete(); err != nil {
 		return nil, err

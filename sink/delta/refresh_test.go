@@ -1,0 +1,226 @@
+package delta_test
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/sink/delta"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+)
+
+// stopping is a store whose process is stopped once, for six hours, after it has read an object or asked for it. Other
+// processes go on meanwhile: that is what happens.
+type stopping struct {
+	objstore.Store
+	at        string // the operation; "" once it has happened, and before it may
+	meanwhile func()
+}
+
+func (s *stopping) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	r, err := s.Store.Get(ctx, key, off, n)
+	s.stop("get "+key, err)
+	return r, err
+}
+
+func (s *stopping) Head(ctx context.Context, key string) (objstore.Info, error) {
+	info, err := s.Store.Head(ctx, key)
+	s.stop("head "+key, err)
+	return info, err
+}
+
+func (s *stopping) stop(op string, err error) {
+	if err == nil && op == s.at {
+		s.at = ""
+		s.meanwhile()
+		time.Sleep(6 * time.Hour)
+	}
+}
+
+// goOn has another process commit to partition 1 until there is a checkpoint beyond a version, and clean up the log below
+// it as far as the protocol allows.
+func goOn(t *testing.T, mem *objstore.Mem, beyond int64) {
+	t.Helper()
+	other := process(t, mem)
+	s := load(t, other)
+	for {
+		at := s.Positions[app(1)]
+		var err error
+		if s, err = (cut{1, at, at + 1}).write(t.Context(), other, s); err != nil {
+			t.Fatal(err)
+		}
+		now, err := deltalog.Load(t.Context(), mem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := now.Checkpoint.Version; c > beyond {
+			other.Close()
+			cleanUp(t, mem, c)
+			return
+		}
+	}
+}
+
+// cleanUp removes all of the log before a checkpoint.
+func cleanUp(t *testing.T, mem *objstore.Mem, checkpoint int64) {
+	t.Helper()
+	for v := range checkpoint {
+		for _, key := range []string{deltalog.CommitKey(v), deltalog.CheckpointKey(v)} {
+			if err := mem.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestRefresh_StoppedWhileTheLogIsCleanedUp: a process is stopped in the middle of a look at the log, for longer than the
+// log is kept. The version after the last one that it read is missing then because it was cleaned up. A commit must not
+// take its place: no reader would ever see it.
+func TestRefresh_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
+	// Each script returns the operation that is the last one of the process before it is stopped.
+	for name, script := range map[string]func(t *testing.T, mem *objstore.Mem, tab *delta.Table) string{
+		"after a version of another one": func(t *testing.T, mem *objstore.Mem, tab *delta.Table) string {
+			appendCommits(t, tab, 2)
+			must(t, open(t, mem), cut{1, 0, 1})
+			return "get " + deltalog.CommitKey(3)
+		},
+		"after many versions of others": func(t *testing.T, mem *objstore.Mem, tab *delta.Table) string {
+			appendCommits(t, tab, 2)
+			other := open(t, mem)
+			for i := range int64(8) {
+				must(t, other, cut{1, i, i + 1})
+			}
+			return "get " + deltalog.CommitKey(8) // the list that comes next shows a gap
+		},
+		"after the version that it wrote itself": func(t *testing.T, _ *objstore.Mem, tab *delta.Table) string {
+			appendCommits(t, tab, 2)
+			return "get " + deltalog.CommitKey(2)
+		},
+		"after the version that it has seen before": func(t *testing.T, mem *objstore.Mem, tab *delta.Table) string {
+			appendCommits(t, open(t, mem), 2)
+			load(t, tab)
+			return "head " + deltalog.CommitKey(2)
+		},
+		"after the newest version of a load": func(t *testing.T, mem *objstore.Mem, tab *delta.Table) string {
+			appendCommits(t, open(t, mem), 2)
+			return "get " + deltalog.CommitKey(2)
+		},
+		"after the newest checkpoint of a load": func(t *testing.T, mem *objstore.Mem, tab *delta.Table) string {
+			appendCommits(t, open(t, mem), 2)
+			s, err := deltalog.Load(t.Context(), mem)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := deltalog.WriteCheckpoint(t.Context(), mem, s, time.Now(), ""); err != nil {
+				t.Fatal(err)
+			}
+			cleanUp(t, mem, 2)
+			if err := mem.Delete(t.Context(), deltalog.CommitKey(2)); err != nil { // the checkpoint stands for it
+				t.Fatal(err)
+			}
+			return "get " + deltalog.CheckpointKey(2)
+		},
+	} {
+		for kind, withRows := range map[string]bool{"rows": true, "positions only": false} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				bubble(t, func(t *testing.T) { stoppedInRefresh(t, script, withRows) })
+			})
+		}
+	}
+}
+
+func stoppedInRefresh(t *testing.T, script func(*testing.T, *objstore.Mem, *delta.Table) string, withRows bool) {
+	mem := objstore.NewMem()
+	store := &stopping{Store: mem, meanwhile: func() { goOn(t, mem, 20) }}
+	tab := open(t, store)
+	at := script(t, mem, tab)
+
+	seen, err := deltalog.Load(t.Context(), mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pos := seen.Txns[app(0)].Version
+	k := cut{0, pos, pos + 3}
+	store.at = at
+	var got *connector.Snapshot
+	if withRows {
+		other := open(t, mem)
+		s := load(t, other)
+		staged, e := other.Stage(t.Context(), s, "b-1", []connector.Piece{rows(s.Schema, 0, k.from, k.next)}, nil)
+		if e != nil {
+			t.Fatal(e)
+		}
+		got, err = tab.Commit(t.Context(), k.commit(staged), k.pre)
+	} else {
+		got, err = tab.Commit(t.Context(), k.commit(nil), k.pre)
+	}
+	if store.at != "" {
+		t.Fatalf("the process was never stopped: %s was not done", at)
+	}
+	now, e := deltalog.Load(t.Context(), mem)
+	if e != nil {
+		t.Fatal(e)
+	}
+	switch {
+	case err != nil && classify.Of(err) != classify.Fenced:
+		t.Fatalf("got %v", err)
+	case err != nil:
+	case got.Version != now.Version || now.Txns[app(0)].Version != k.next:
+		t.Fatalf("the commit won version %d; any reader sees version %d with position %d, not %d",
+			got.Version, now.Version, now.Txns[app(0)].Version, k.next)
+	}
+	for v := range now.Checkpoint.Version {
+		if _, err := mem.Head(t.Context(), deltalog.CommitKey(v)); err == nil {
+			t.Fatalf("version %d was put where the log was cleaned up", v)
+		}
+	}
+	if s := load(t, tab); s.Version != now.Version {
+		t.Errorf("the next look shows version %d, newest is %d", s.Version, now.Version)
+	}
+}
+
+// TestFollower_StoppedWhileTheLogIsCleanedUp: who only reads must not take a hole in the log for its end, either: the hole
+// stays, and nothing would be seen any more.
+func TestFollower_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		mem := objstore.NewMem()
+		store := &stopping{Store: mem, meanwhile: func() { goOn(t, mem, 20) }}
+		f, look := delta.NewFollower(store, guard()), delta.NewLook(store)
+		tab := open(t, mem)
+		appendCommits(t, tab, 2)
+		if _, err := f.Follow(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		has := func() bool {
+			found, err := look.Has(t.Context(), "orders", 1, 20, "name", "n20")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return found
+		}
+		if has() {
+			t.Fatal("the row is there before it was written")
+		}
+		must(t, open(t, mem), cut{1, 0, 1})
+
+		store.at = "get " + deltalog.CommitKey(3)
+		change, err := f.Follow(t.Context())
+		if err != nil || !change.Anew {
+			t.Errorf("%+v, %v", change, err)
+		}
+		now, err := deltalog.Load(t.Context(), mem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.State().Version; got != now.Version {
+			t.Errorf("version %d, newest is %d", got, now.Version)
+		}
+		if !has() {
+			t.Error("the row is not found")
+		}
+	})
+}
