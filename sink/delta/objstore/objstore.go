@@ -3,6 +3,12 @@
 // A store does each operation once and says what happened. It never retries (the AWS SDK's retries are off): who
 // knows what an operation means decides whether to repeat it. Errors carry a class; those of a PUT with IfAbsent also
 // say what is known of its outcome.
+//
+// "Not found" is an answer that much depends on: the end of a log is where the next version is not found. So it counts only
+// if S3 itself gives it, with the code NoSuchKey or NotFound. A 404 without such a code comes from an ingress or a proxy
+// while the service behind it restarts; it is Transient, and after a PUT the outcome is unknown. The answer to a HEAD has no
+// body and so no code, and no header tells all S3 services from all proxies. A HEAD that is answered with 404 is therefore
+// followed by a GET of one byte, whose answer decides.
 package objstore
 
 import (

@@ -177,7 +177,8 @@ func httpRange(off, n int64) string {
 	return fmt.Sprintf("bytes=%d-%d", off, off+n-1)
 }
 
-// Head implements [Store]. A missing bucket looks like a missing object: the answer to a HEAD has no body that says more.
+// Head implements [Store]. The answer to a HEAD has no body, so its 404 says neither what is missing nor who answers. A
+// GET of the first byte decides then.
 func (s *S3) Head(ctx context.Context, key string) (Info, error) {
 	if err := begin(ctx.Err(), key); err != nil {
 		return Info{}, failed(OpHead, key, err)
@@ -185,10 +186,27 @@ func (s *S3) Head(ctx context.Context, key string) (Info, error) {
 	r := s.newRequest(ctx, 0)
 	defer r.end()
 	out, err := s.client.HeadObject(r.ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: s.key(key)})
+	if status, _ := answer(err); status == http.StatusNotFound {
+		return Info{}, failed(OpHead, key, s.missing(ctx, key))
+	}
 	if err != nil {
 		return Info{}, failed(OpHead, key, s.translate(r, OpHead, err))
 	}
 	return Info{Key: key, Size: aws.ToInt64(out.ContentLength), Modified: aws.ToTime(out.LastModified)}, nil
+}
+
+// missing returns the error of a HEAD that was answered with 404: that of a GET of the object's first byte.
+func (s *S3) missing(ctx context.Context, key string) error {
+	r := s.newRequest(ctx, 0)
+	defer r.end()
+	out, err := s.client.GetObject(r.ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: s.key(key), Range: aws.String(httpRange(0, 1))})
+	if err != nil && !beyondEnd(err) {
+		return s.translate(r, OpGet, err)
+	}
+	if err == nil {
+		_ = out.Body.Close() // its byte says nothing
+	}
+	return classify.Mark(errors.New("a HEAD is answered with 404, but a GET finds the object"), classify.Transient)
 }
 
 // Put implements [Store].

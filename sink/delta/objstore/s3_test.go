@@ -88,7 +88,9 @@ func TestS3Answers(t *testing.T) {
 		{403, "RequestTimeTooSkewed", refused, nil},
 		{404, "NoSuchBucket", refused, nil},
 		{404, "NoSuchKey", missing, absent},
-		{404, "", missing, absent},
+		{404, "NotFound", missing, absent},
+		{404, "NoSuchVersion", passes, nil}, // Sluice asks for no version
+		{404, "", passes, nil},
 		{405, "MethodNotAllowed", refused, nil},
 		{408, "", passes, nil},
 		{409, "ConditionalRequestConflict", passes, nil},
@@ -121,17 +123,74 @@ func TestS3Answers(t *testing.T) {
 				case special:
 				case name == "head" && c.status == 400: // an answer without a body says no code
 					w = refused
-				case name == "head" && c.status == 404:
-					w = missing
 				default:
 					w = c.all
 				}
 				checkError(t, do(t.Context(), s), w.is, w.class, w.none)
-				if n := requests.Load(); n != 1 {
-					t.Errorf("%d requests", n)
+				want := int32(1)
+				if name == "head" && c.status == 404 {
+					want = 2 // a GET says more
+				}
+				if n := requests.Load(); n != want {
+					t.Errorf("%d requests, want %d", n, want)
 				}
 			})
 		}
+	}
+}
+
+// TestS3NotFound_WithoutACode: a 404 that S3 did not give decides nothing. An ingress answers so while the service behind
+// it restarts.
+func TestS3NotFound_WithoutACode(t *testing.T) {
+	for name, body := range map[string]string{
+		"empty":        "",
+		"text":         "default backend - 404",
+		"page":         "<html>\r\n<head><title>404 Not Found</title></head>\r\n<body>\r\n<center><h1>404 Not Found</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n",
+		"sound page":   "<html><head><title>404 Not Found</title></head><body><h1>404 Not Found</h1></body></html>",
+		"JSON":         `{"code":"NoSuchKey","message":"no route"}`,
+		"another code": "<Error><Code>NoSuchRoute</Code><Message>no</Message></Error>",
+	} {
+		for operation, do := range operations {
+			t.Run(name+"/"+operation, func(t *testing.T) {
+				s := s3Serving(t, func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(http.StatusNotFound)
+					_, _ = io.WriteString(w, body)
+				})
+				checkError(t, do(t.Context(), s), nil, classify.Transient, false)
+			})
+		}
+	}
+}
+
+// TestS3Head_NotFound: the answer to a HEAD says no code, so that of a GET counts.
+func TestS3Head_NotFound(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		is     error
+		class  classify.Class
+	}{
+		"no object":           {404, "<Error><Code>NoSuchKey</Code><Message>no</Message></Error>", objstore.ErrNotFound, classify.Transient},
+		"no bucket":           {404, "<Error><Code>NoSuchBucket</Code><Message>no</Message></Error>", objstore.ErrRefused, classify.Fatal},
+		"denied":              {403, "<Error><Code>AccessDenied</Code><Message>no</Message></Error>", objstore.ErrRefused, classify.Fatal},
+		"down":                {503, "", nil, classify.Transient},
+		"an object":           {206, "x", nil, classify.Transient},
+		"an object, no bytes": {416, "<Error><Code>InvalidRange</Code><Message>no</Message></Error>", nil, classify.Transient},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := s3Serving(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodHead {
+					w.WriteHeader(http.StatusNotFound)
+					return
+				}
+				if got := r.Header.Get("Range"); got != "bytes=0-0" {
+					t.Errorf("asked for %q", got)
+				}
+				w.WriteHeader(c.status)
+				_, _ = io.WriteString(w, c.body)
+			})
+			checkError(t, operations["head"](t.Context(), s), c.is, c.class, false)
+		})
 	}
 }
 

@@ -66,6 +66,7 @@ func TestS3Codes(t *testing.T) {
 		}
 	}
 
+	known["404 of something else than S3"] = operations["put-if-absent"](t.Context(), s3Serving(t, http.NotFound))
 	gone := s3Serving(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	known["no answer"] = operations["put-if-absent"](t.Context(), gone)
 	plain := httptest.NewServer(http.NotFoundHandler())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/aws/smithy-go"
 
@@ -77,7 +78,7 @@ func answer(err error) (status int, code string) {
 	if errors.As(err, &answered) {
 		status = answered.HTTPStatusCode()
 	}
-	if api, ok := errors.AsType[smithy.APIError](err); ok {
+	if api, ok := errors.AsType[smithy.APIError](err); ok && !derived(api, status) {
 		code = api.ErrorCode()
 	}
 	if status >= 200 && status < 300 && code == "" {
@@ -85,6 +86,16 @@ func answer(err error) (status int, code string) {
 	}
 	return status, code
 }
+
+// derived reports whether the SDK made up the code of an answer from its HTTP status, since the body had none.
+func derived(api smithy.APIError, status int) bool {
+	text := http.StatusText(status)
+	return api.ErrorMessage() == text && api.ErrorCode() == strings.ReplaceAll(text, " ", "")
+}
+
+// s3Missing are the API codes by which a store says that there is no object. A 404 without one of them may come from
+// something in between: an ingress answers it for a service that restarts.
+var s3Missing = map[string]bool{"NoSuchKey": true, "NotFound": true}
 
 // s3Answer is the table of what answers mean.
 func s3Answer(kind OpKind, status int, code string, err error) error {
@@ -97,9 +108,9 @@ func s3Answer(kind OpKind, status int, code string, err error) error {
 		return classify.Mark(fmt.Errorf("%w: %w", ErrRefused, err), classify.Fatal)
 	case status == http.StatusPreconditionFailed && kind == OpPutIfAbsent:
 		return errExists
-	case status == http.StatusNotFound && !put:
+	case status == http.StatusNotFound && s3Missing[code] && !put:
 		return errNotFound
-	case status == http.StatusNotFound: // no answer of S3 to a put; something in between
+	case status == http.StatusNotFound: // no answer of S3 to this; the outcome of a put is unknown
 		return classify.Mark(err, classify.Transient)
 	case status == http.StatusNotImplemented, status == http.StatusHTTPVersionNotSupported:
 		return classify.Mark(fmt.Errorf("%w: %w", ErrRefused, err), classify.Fatal)
