@@ -103,6 +103,11 @@ const (
 	epoch  = "epoch"
 )
 
+// OfPipeline reports whether a txn is one of a pipeline: a position, what belongs to one, or the mark of a table.
+func OfPipeline(appID, pipeline string) bool {
+	return strings.HasPrefix(appID, scheme+":"+escape(pipeline)+":")
+}
+
 // AppID is a parsed appId of ours: of a partition, or of a table if TableID is set.
 type AppID struct {
 	Pipeline  string

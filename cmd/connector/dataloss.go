@@ -83,9 +83,7 @@ func (w *lossWatch) run(ctx context.Context) {
 func (w *lossWatch) look(ctx context.Context) {
 	topics := map[string][]connector.ClaimStatus{}
 	for _, c := range w.status().Claims {
-		if c.Position >= 0 {
-			topics[c.Partition.Topic] = append(topics[c.Partition.Topic], c)
-		}
+		topics[c.Partition.Topic] = append(topics[c.Partition.Topic], c)
 	}
 	found, retention := map[connector.Partition]deadline{}, map[string]float64{}
 	for _, name := range slices.Sorted(maps.Keys(topics)) {
@@ -104,6 +102,9 @@ func (w *lossWatch) look(ctx context.Context) {
 			}
 		}
 		for _, c := range topics[name] {
+			if c.Position < 0 {
+				continue
+			}
 			switch d, known := w.claim(ctx, c, settings, err); {
 			case ctx.Err() != nil:
 				return
@@ -173,6 +174,23 @@ func (w *lossWatch) before(p connector.Partition) (deadline, bool) {
 	defer w.mu.Unlock()
 	d, ok := w.until[p]
 	return d, ok && (!d.never || math.IsInf(w.retention[p.Topic], 1))
+}
+
+// longest returns the longest retention of the topics that are meant, 0 if that of none is known, math.MaxInt64 if records
+// are kept for ever.
+func (w *lossWatch) longest(meant func(topic string) bool) (longest time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for topic, seconds := range w.retention {
+		switch {
+		case !meant(topic):
+		case seconds >= math.MaxInt64/float64(time.Second):
+			return math.MaxInt64
+		default:
+			longest = max(longest, time.Duration(seconds*float64(time.Second)))
+		}
+	}
+	return longest
 }
 
 // timeOf is the timestamp of the record batch at a position, the zero time if it was not asked for.

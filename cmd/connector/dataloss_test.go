@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -113,6 +114,13 @@ func TestSecondsToDataLoss(t *testing.T) {
 		}
 		if d := cmp.Diff(want, losses(t, w)); d != "" {
 			t.Errorf("(-want +got):\n%s", d)
+		}
+		for topics, want := range map[string]time.Duration{
+			"week": week.RetentionTime, "week ever": math.MaxInt64, "compact": math.MaxInt64, "secret": 0, "week secret": week.RetentionTime, "none": 0,
+		} {
+			if got := w.longest(func(topic string) bool { return slices.Contains(strings.Fields(topics), topic) }); got != want {
+				t.Errorf("the longest retention of %s is %v, want %v", topics, got, want)
+			}
 		}
 		// What cannot be asked now stays as it was known, and goes on counting; a refusal is told once.
 		busy.Store(true)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -101,7 +102,8 @@ func (s *system) open(topic TopicConfig) (*writtenTable, error) {
 	t.storing = reliability.NewGuard("store", s.config.Guard(), logger, t.metrics, objstore.ErrNotFound, objstore.ErrExists)
 	t.Table, err = delta.Open(objstore.Sub(s.store, t.path), delta.Options{
 		Pipeline: s.config.Pipeline, Engine: "sluice/" + readBuild().Version, Schema: columns, FileSize: topic.Commit.FileSize,
-		Encoders: s.encoders, Guard: t.storing, Logger: logger, Registerer: t.metrics,
+		Retention: func() time.Duration { return s.retention(topic.Table) },
+		Encoders:  s.encoders, Guard: t.storing, Logger: logger, Registerer: t.metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("table %q: %w", t.path, err)
@@ -112,6 +114,18 @@ func (s *system) open(topic TopicConfig) (*writtenTable, error) {
 	}
 	s.tables.byPath[t.path] = t
 	return t, nil
+}
+
+// retention returns how long Kafka keeps records of the topics that feed a table: see [delta.Options.Retention]. It is
+// known of the topics that this member has claims of.
+func (s *system) retention(table string) time.Duration {
+	if s.losses == nil {
+		return 0
+	}
+	return s.losses.longest(func(name string) bool {
+		topic, meant, err := s.config.route(name)
+		return meant && err == nil && topic.Table == table
+	})
 }
 
 // retire takes a table out of use, with its metrics. It is closed when its writer has ended.

@@ -91,6 +91,11 @@ func (t *Table) admits(table string, files *staged) error {
 		return replaced("it was table %s, now it is %s", table, t.head.Metadata.ID)
 	case t.head.refusal != nil:
 		return t.head.refusal
+	}
+	if err := t.retained(); err != nil {
+		return err
+	}
+	switch {
 	case files == nil:
 		return nil
 	case files.table != t.head.Metadata.ID:

@@ -187,7 +187,8 @@ func offerable(s *connector.Staged) (*staged, error) {
 
 // propose writes a commit down as the version after head.
 func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
-	version, now := t.head.Version+1, time.Now().UnixMilli()
+	version, at := t.head.Version+1, time.Now()
+	now := at.UnixMilli()
 	ranges := c.Ranges
 	if ranges == nil {
 		ranges = []connector.Range{}
@@ -206,7 +207,7 @@ func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
 		EngineInfo:       t.opt.Engine, TxnID: uuid.NewString(), Sluice: own,
 	}
 	heads := make([]deltalog.Action, 0, len(c.Txns))
-	for _, x := range c.Txns {
+	for _, x := range t.withAging(c.Txns, at) {
 		heads = append(heads, deltalog.Txn{AppID: x.AppID, Version: x.Version, LastUpdated: &now})
 	}
 	actions := append([]deltalog.Action{}, heads...)

@@ -19,9 +19,14 @@ const (
 	writerVersion = 2
 )
 
-// minTxnRetention is the shortest delta.setTransactionRetentionDuration under which a position is safe: Spark drops txns
-// that are older, and with one the knowledge of what is in the table.
-const minTxnRetention = 7 * 24 * time.Hour
+const (
+	// minTxnRetention is the shortest delta.setTransactionRetentionDuration under which a position is safe: Spark drops
+	// txns that are older, and with one the knowledge of what is in the table. See keep.go.
+	minTxnRetention = 30 * 24 * time.Hour
+	// minLogRetention is the shortest delta.logRetentionDuration under which a commit is safe: a version that is absent has
+	// never existed if the one before it was seen within the last minute.
+	minLogRetention = time.Hour
+)
 
 // legacyFeatures are what the writer versions before feature lists add to the one before.
 var legacyFeatures = map[int32][]string{
@@ -89,9 +94,13 @@ func propertyUnsupported(key, value string) string {
 		return "column mapping (delta.columnMapping.mode)"
 	case key == "delta.checkpointPolicy" && on && !strings.EqualFold(value, "classic"):
 		return "checkpoints of another kind (delta.checkpointPolicy)"
-	case key == "delta.setTransactionRetentionDuration":
+	case key == propTxnRetention:
 		if d, err := deltalog.ParseInterval(value); err != nil || d < minTxnRetention {
-			return fmt.Sprintf("delta.setTransactionRetentionDuration = %q, after which positions may be dropped; unset it, or set 7 days or more and longer than the topic is kept", value)
+			return fmt.Sprintf("%s = %q, after which positions may be dropped; unset it, or set 30 days or more and at least as long as Kafka keeps the topic", key, value)
+		}
+	case key == "delta.logRetentionDuration":
+		if d, err := deltalog.ParseInterval(value); err != nil || d < minLogRetention {
+			return fmt.Sprintf("%s = %q, after which a version that exists may be missing; unset it, or set 1 hour or more", key, value)
 		}
 	case slices.Contains(refusedIfOn, key) && on:
 		return fmt.Sprintf("%s = %q", key, value)

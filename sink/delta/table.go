@@ -33,6 +33,10 @@ type Options struct {
 	// Schema is what the configuration asks for, without the Kafka columns. A missing table is created with it, an
 	// existing one must have these columns. nil takes the existing table as it is and creates none.
 	Schema *schema.Schema
+	// Retention returns how long Kafka keeps the records of the topics that feed the table, 0 while that is not known,
+	// math.MaxInt64 for ever. A table that drops positions earlier is refused, and the pipeline's txns are repeated before
+	// it drops them. nil is for commands, which do neither.
+	Retention func() time.Duration
 	// FileSize is the size in bytes at which a data file is closed. 0 takes the encoder's default.
 	FileSize int64
 	// Encoders is what row groups are encoded with, shared by all tables of a process. nil makes some for each commit.
@@ -121,10 +125,16 @@ func (t *Table) Load(ctx context.Context) (*connector.Snapshot, error) {
 	if t.head.refusal != nil {
 		return nil, t.head.refusal
 	}
+	if err := t.retained(); err != nil {
+		return nil, err
+	}
 	if t.opt.Schema != nil {
 		if err := t.head.schema.Fits(t.opt.Schema); err != nil {
 			return nil, fmt.Errorf("the configured schema and the table's: %w", err)
 		}
+	}
+	if err := t.keep(ctx); err != nil {
+		return nil, fmt.Errorf("repeat txns: %w", err)
 	}
 	return t.head.snapshot, nil
 }

@@ -26,14 +26,15 @@ func TestSupported(t *testing.T) {
 	}
 	plain := deltalog.Protocol{MinReaderVersion: 1, MinWriterVersion: 2}
 	for name, m := range map[string]deltalog.Metadata{
-		"nothing":               {ID: "i", SchemaString: columns},
-		"append only":           with("delta.appendOnly", "true"),
-		"change data feed":      with("delta.enableChangeDataFeed", "true"), // appends need no change files
-		"foreign property":      with("owner", "x"),
-		"no column mapping":     with("delta.columnMapping.mode", "none"),
-		"no iceberg":            with("delta.enableIcebergCompatV2", "false"),
-		"txns kept for a month": with("delta.setTransactionRetentionDuration", "interval 30 days"),
-		"classic checkpoints":   with("delta.checkpointPolicy", "classic"),
+		"nothing":                {ID: "i", SchemaString: columns},
+		"append only":            with("delta.appendOnly", "true"),
+		"change data feed":       with("delta.enableChangeDataFeed", "true"), // appends need no change files
+		"foreign property":       with("owner", "x"),
+		"no column mapping":      with("delta.columnMapping.mode", "none"),
+		"no iceberg":             with("delta.enableIcebergCompatV2", "false"),
+		"txns kept for a month":  with("delta.setTransactionRetentionDuration", "interval 30 days"),
+		"a log kept for an hour": with("delta.logRetentionDuration", "interval 1 hour"),
+		"classic checkpoints":    with("delta.checkpointPolicy", "classic"),
 	} {
 		if err := delta.Supported(plain, m); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -48,6 +49,8 @@ func TestSupported(t *testing.T) {
 		"deletionVectors, variant": {MinReaderVersion: 3, MinWriterVersion: 7, ReaderFeatures: []string{"deletionVectors"}, WriterFeatures: []string{"variant", "deletionVectors"}},
 		"catalogManaged":           {MinReaderVersion: 3, MinWriterVersion: 7, ReaderFeatures: []string{"catalogManaged"}, WriterFeatures: []string{"catalogManaged"}},
 		"writer 99":                {MinReaderVersion: 1, MinWriterVersion: 99},
+		"reader 2, writer 2":       {MinReaderVersion: 2, MinWriterVersion: 2},
+		"reader 1, writer 2: odd":  {MinReaderVersion: 1, MinWriterVersion: 2, WriterFeatures: []string{"odd"}},
 	} {
 		holds(t, delta.Supported(p, with("a", "b")), connector.ReasonTableUnsupported, text)
 	}
@@ -56,20 +59,25 @@ func TestSupported(t *testing.T) {
 	csv := with("a", "b")
 	csv.Format.Provider = "csv"
 	for text, m := range map[string]deltalog.Metadata{
-		"CHECK constraint (delta.constraints.c)": with("delta.constraints.c", "id > 0"),
-		"column mapping":                         with("delta.columnMapping.mode", "name"),
-		"delta.enableRowTracking":                with("delta.enableRowTracking", "true"),
-		"delta.enableIcebergCompatV1":            with("delta.enableIcebergCompatV1", "true"),
-		"delta.universalFormat":                  with("delta.universalFormat.enabledFormats", "iceberg"),
-		"another service":                        with("delta.coordinatedCommits.commitCoordinator-preview", "dynamodb"),
-		"checkpoints of another kind":            with("delta.checkpointPolicy", "v2"),
-		"a feature":                              with("delta.feature.deletionVectors", "supported"),
-		`= "interval 6 days"`:                    with("delta.setTransactionRetentionDuration", "interval 6 days"),
-		`= "soon"`:                               with("delta.setTransactionRetentionDuration", "soon"),
-		"partitioned by (name)":                  partitioned,
-		"csv":                                    csv,
-		"cannot be read":                         {ID: "i", SchemaString: "?"},
-		"invariant":                              {ID: "i", SchemaString: strings.Replace(columns, `"metadata":{}`, `"metadata":{"delta.invariants":"{}"}`, 1)},
+		"CHECK constraint (delta.constraints.c)":                     with("delta.constraints.c", "id > 0"),
+		"column mapping":                                             with("delta.columnMapping.mode", "name"),
+		"delta.enableRowTracking":                                    with("delta.enableRowTracking", "true"),
+		"delta.enableIcebergCompatV2":                                with("delta.enableIcebergCompatV2", "true"),
+		"delta.enableIcebergCompatV3":                                with("delta.enableIcebergCompatV3", "true"),
+		"delta.enableInCommitTimestamps":                             with("delta.enableInCommitTimestamps", "true"),
+		"delta.enableIcebergCompatV1":                                with("delta.enableIcebergCompatV1", "true"),
+		"delta.universalFormat":                                      with("delta.universalFormat.enabledFormats", "iceberg"),
+		"another service":                                            with("delta.coordinatedCommits.commitCoordinator-preview", "dynamodb"),
+		"checkpoints of another kind":                                with("delta.checkpointPolicy", "v2"),
+		"a feature":                                                  with("delta.feature.deletionVectors", "supported"),
+		`= "interval 29 days", after which positions may be dropped`: with("delta.setTransactionRetentionDuration", "interval 29 days"),
+		`= "soon"`: with("delta.setTransactionRetentionDuration", "soon"),
+		`= "interval 59 minutes", after which a version`: with("delta.logRetentionDuration", "interval 59 minutes"),
+		`= "later"`:             with("delta.logRetentionDuration", "later"),
+		"partitioned by (name)": partitioned,
+		"csv":                   csv,
+		"cannot be read":        {ID: "i", SchemaString: "?"},
+		"invariant":             {ID: "i", SchemaString: strings.Replace(columns, `"metadata":{}`, `"metadata":{"delta.invariants":"{}"}`, 1)},
 	} {
 		holds(t, delta.Supported(plain, m), connector.ReasonTableUnsupported, text)
 	}
