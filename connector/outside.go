@@ -55,6 +55,12 @@ func (t *outsideTable) Commit(ctx context.Context, c *Commit, pre func(*Snapshot
 	return s, err
 }
 
+// HasRows implements Table.
+func (t *outsideTable) HasRows(ctx context.Context, s *Snapshot, topics []string, thorough bool) (found map[string]bool, err error) {
+	err = t.call(ctx, func() error { found, err = t.Table.HasRows(ctx, s, topics, thorough); return err })
+	return found, err
+}
+
 // Discard implements Table.
 func (t *outsideTable) Discard(ctx context.Context, s *Staged) {
 	_ = t.call(ctx, func() error { t.Table.Discard(ctx, s); return nil })

@@ -198,6 +198,7 @@ func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRe
 		defer mu.Unlock()
 		plans[name], failures[name] = plan, err
 	})
+	w.withoutRows(ctx, plans, failures)
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		plan, err := plans[name], failures[name]
 		if reason, detail, held := reasonOf(err); held {

@@ -52,7 +52,8 @@ type writer struct {
 	hurry    bool                // the process ends: no pause is worth it
 	ends     map[Partition]int64 // of all partitions of the topics, when they were first asked for
 
-	recollection *recollection // of duplicates; nil if the table declares no identity
+	rows         map[string]rowsFound // by topic, of topics that are held for them
+	recollection *recollection        // of duplicates; nil if the table declares no identity
 }
 
 // work is what the reader wants of a writer. Each kind exists at most once at a time.

@@ -55,8 +55,8 @@ var ends = map[string]string{
 	"topic_recreated": "an operator: the topic was deleted and created again: connector offsets start reads the new one into the same table, " +
 		"offsets adopt takes positions from elsewhere",
 	"cluster_changed": "an operator: correct kafka.brokers; if the cluster is meant, connector offsets start, or offsets adopt for positions from elsewhere",
-	"unknown_history": "an operator: the topic was read before, by another pipeline or group, and the table does not say how far; correct " +
-		"pipeline, kafka.group or the table, or connector offsets adopt or offsets start",
+	"unknown_history": "an operator: the topic was read before, and the table does not say how far; correct " +
+		"pipeline, kafka.group or the table, or connector offsets adopt or offsets start (and offsets set, while the topic is paused)",
 	"table_replaced": "an operator: the table was created anew at the same place; restore it, use another table, or accept it: connector offsets " +
 		"start with --at earliest, or --at position if its rows were copied. Looked at each minute",
 	"table_unsupported": "an operator: take the feature or property named in the detail off the table, or use another table. Looked at each minute",

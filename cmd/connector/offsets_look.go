@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"sluice/connector"
 	"sluice/sink/delta"
+	"sluice/sink/delta/deltalog"
 )
 
 // look is what a command saw of a topic: where the table stands, and what Kafka says.
@@ -16,6 +18,7 @@ type look struct {
 	topic    connector.Topic
 	group    map[int32]connector.GroupOffset
 	bounds   map[connector.Partition]connector.Bounds
+	rows     bool // the table has rows of the topic, looked for only where it has no position of it
 }
 
 // look asks Kafka for what it knows of a topic. A topic that is missing is a HoldError.
@@ -41,6 +44,13 @@ func (q *questions) look(ctx context.Context, o *opened, name string, s *connect
 	err = q.ask(func(ctx context.Context) (err error) { l.bounds, err = q.log.Bounds(ctx, at); return err })
 	if err != nil {
 		return nil, fmt.Errorf("ends of the partitions: %w", err)
+	}
+	if !l.started() && o.store != nil {
+		rows, err := delta.HasRows(ctx, o.store, []string{name}, !connector.Follows(l.snapshot, l.pipeline))
+		if err != nil && !errors.Is(err, deltalog.ErrNoTable) {
+			return nil, o.failed(err)
+		}
+		l.rows = rows[name]
 	}
 	return l, nil
 }
@@ -126,5 +136,5 @@ func (l *look) started() bool {
 
 // hold is what a member that resumed the partition now would hold it for, or nil.
 func (l *look) hold(p connector.Partition) *connector.Hold {
-	return connector.Derive(l.snapshot, l.pipeline, p, l.group, l.bounds)
+	return connector.Derive(l.snapshot, l.pipeline, p, l.group, l.bounds, l.rows)
 }

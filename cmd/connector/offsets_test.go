@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -13,6 +14,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/kafka"
 	"sluice/health"
+	"sluice/sink/delta/deltalog"
 )
 
 // broker is a Kafka broker in this process with a topic orders of two partitions, and five records in each.
@@ -152,6 +154,39 @@ func TestOffsetsShowHolds(t *testing.T) {
 			t.Errorf("exit code %d %+v", code, got)
 		}
 	})
+}
+
+// TestOffsetsShow_RowsWithoutPosition: a table that has lost its positions is no table that was never filled.
+func TestOffsetsShow_RowsWithoutPosition(t *testing.T) {
+	b := newBroker(t)
+	w := newTable(t, b.topic, b.addresses...).create()
+	w.append(0, 0, 3, 3, 0, 1, 2)
+	s, err := deltalog.Load(t.Context(), w.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := *s
+	left.Txns = nil
+	if _, err := deltalog.WriteCheckpoint(t.Context(), w.store, &left, time.Now(), ""); err != nil {
+		t.Fatal(err)
+	}
+	code, got := shown(t, w)
+	if code != 1 || len(got) != 2 {
+		t.Fatalf("exit code %d %+v", code, got)
+	}
+	for _, l := range got {
+		if l.Hold == nil || l.Hold.Reason != connector.ReasonUnknownHistory || !strings.Contains(l.Hold.Detail, `the table has rows of topic "orders" and no position for it`) {
+			t.Errorf("%+v", l.Hold)
+		}
+	}
+	// The command that the detail names begins the topic where the operator says.
+	code, _, errs := connectorRun(t, "offsets", "start", "orders", "--at", "latest", "--config", w.config, "--yes", "--operator", "ada", "--reason", "a test")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	if code, got := shown(t, w); code != 0 || *got[0].Position != 5 {
+		t.Errorf("exit code %d %+v", code, got)
+	}
 }
 
 func TestOffsetsShowWithoutKafka(t *testing.T) {

@@ -94,13 +94,17 @@ func app(partition int32) string {
 
 // rows are the records [from, next) of a partition.
 func rows(s connector.Schema, partition int32, from, next int64) connector.Piece {
+	return rowsOf(s, "orders", partition, from, next)
+}
+
+func rowsOf(s connector.Schema, topic string, partition int32, from, next int64) connector.Piece {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, s.(*schema.Schema).Arrow())
 	defer b.Release()
 	for o := from; o < next; o++ {
 		for i, f := range b.Schema().Fields() {
 			switch f.Name {
 			case schema.KafkaTopic:
-				b.Field(i).(*array.StringBuilder).Append("orders")
+				b.Field(i).(*array.StringBuilder).Append(topic)
 			case schema.KafkaPartition:
 				b.Field(i).(*array.Int32Builder).Append(partition)
 			case schema.KafkaOffset, "id":

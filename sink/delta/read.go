@@ -19,13 +19,18 @@ func (t *Table) Scan(ctx context.Context, s *connector.Snapshot, q scan.Query, e
 
 // scanner prepares a Scan, which may run on another goroutine than the writer's then.
 func (t *Table) scanner(s *connector.Snapshot) func(context.Context, scan.Query, func(scan.Rows) error) error {
-	var state *deltalog.State // as we know the log, then as a list shows it
-	if t.head != nil && t.head.Version == s.Version && t.head.Metadata.ID == s.TableID {
-		state = t.checkpoints.known(t.head.State)
-	}
+	state := t.stateOf(s) // as we know the log, then as a list shows it
 	return func(ctx context.Context, q scan.Query, each func(scan.Rows) error) error {
 		return t.scan(ctx, s.Version, state, q, each)
 	}
+}
+
+// stateOf returns the state of a snapshot, nil if it is not the newest one known.
+func (t *Table) stateOf(s *connector.Snapshot) *deltalog.State {
+	if t.head == nil || t.head.Version != s.Version || t.head.Metadata.ID != s.TableID {
+		return nil
+	}
+	return t.checkpoints.known(t.head.State)
 }
 
 func (t *Table) scan(ctx context.Context, version int64, state *deltalog.State, q scan.Query, each func(scan.Rows) error) error {

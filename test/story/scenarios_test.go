@@ -169,6 +169,9 @@ func TestNoTxnIsNotFirstStart(t *testing.T) {
 				{AppID: idempotency.TableAppID(story.Pipeline, "table-0")}, {AppID: here(w).AppID(story.Pipeline), Version: 1},
 			}}})
 		}, connector.ReasonTableReplaced},
+		"rows": {func(w *story.World) {
+			w.Log.Append(story.Version{Rows: []story.Source{{Topic: story.Topic, TopicID: 7, ID: 1, Offset: 40}}})
+		}, connector.ReasonUnknownHistory},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene(t, 2, func(t *testing.T, w *story.World) {

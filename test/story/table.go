@@ -42,6 +42,7 @@ type TableLog struct {
 	mu       sync.Mutex
 	id       string
 	altered  int // schemas before this one
+	searches int // for rows of topics
 	versions []Version
 	// epochless leaves the leader epochs of positions out of commits, as versions of this program that kept none.
 	epochless bool
@@ -86,6 +87,19 @@ func (l *TableLog) Alter() {
 	defer l.mu.Unlock()
 	l.altered++
 	l.versions = append(l.versions, Version{Table: l.id, Member: "ALTER"})
+}
+
+func (l *TableLog) searched() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.searches++
+}
+
+// Searches is how often members have searched the table for rows of topics.
+func (l *TableLog) Searches() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.searches
 }
 
 // put is put-if-absent of version n.
@@ -265,6 +279,20 @@ func (t *Table) encode(p connector.Piece) []Source {
 // OffsetOf is the last column.
 func (t *Table) OffsetOf(rows arrow.RecordBatch, row int64) (int64, bool) {
 	return rows.Column(3).(*array.Int64).Value(int(row)), true
+}
+
+// HasRows looks at the rows of all versions of the table.
+func (t *Table) HasRows(_ context.Context, s *connector.Snapshot, topics []string, _ bool) (map[string]bool, error) {
+	t.Log.searched()
+	found := map[string]bool{}
+	for i, v := range t.Log.Versions() {
+		for _, row := range v.Rows {
+			if int64(i) <= s.Version && v.Table == s.TableID && slices.Contains(topics, row.Topic) {
+				found[row.Topic] = true
+			}
+		}
+	}
+	return found, nil
 }
 
 // Commit is the protocol's loop in short: PRE on a prefix, put-if-absent of the version behind it, which may land late

@@ -64,7 +64,7 @@ func (f filter) excludes(b bounds) bool {
 		return false
 	}
 	return !slices.ContainsFunc(f.where, func(w Where) bool {
-		return w.From < w.Next && b.partition.low <= int64(w.Partition) && int64(w.Partition) <= b.partition.high &&
+		return w.From < w.Next && (w.Partition == AnyPartition || b.partition.low <= int64(w.Partition) && int64(w.Partition) <= b.partition.high) &&
 			b.offset.low < w.Next && w.From <= b.offset.high && b.mayHoldTopic(w.Topic)
 	})
 }
@@ -77,9 +77,11 @@ func (b bounds) mayHoldTopic(topic string) bool {
 
 // passes says that a file can be passed over by what the log says of it.
 func (f filter) passes(a deltalog.Add) bool {
-	if f.all() {
-		return false
-	}
+	return !f.all() && f.excludes(f.boundsOf(a))
+}
+
+// boundsOf are the bounds of the rows of a file by what the log says of it.
+func (f filter) boundsOf(a deltalog.Add) bounds {
 	b := fileBounds(a.Stats)
 	if f.named[schema.KafkaTopic] {
 		if v := a.PartitionValues[schema.KafkaTopic]; v != nil {
@@ -93,7 +95,7 @@ func (f filter) passes(a deltalog.Add) bool {
 			}
 		}
 	}
-	return f.excludes(b)
+	return b
 }
 
 // fileBounds reads Delta's statistics of a file. What is missing or in words that nobody understands excludes nothing.

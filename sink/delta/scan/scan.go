@@ -45,10 +45,13 @@ type Query struct {
 	Parallel int
 }
 
+// AnyPartition stands for all partitions of a topic.
+const AnyPartition int32 = -1
+
 // Where are the offsets [From, Next) of a partition.
 type Where struct {
 	Topic     string
-	Partition int32
+	Partition int32 // or AnyPartition
 	From      int64
 	Next      int64
 }

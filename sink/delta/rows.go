@@ -1,0 +1,48 @@
+package delta
+
+import (
+	"context"
+
+	"sluice/connector"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/scan"
+)
+
+// HasRows implements connector.Table. A table that drops old txns is always searched thoroughly: there a topic can lose its
+// positions while others keep theirs.
+func (t *Table) HasRows(ctx context.Context, s *connector.Snapshot, topics []string, thorough bool) (map[string]bool, error) {
+	state, err := t.stateOf(s), error(nil)
+	listed := state == nil
+	if listed {
+		state, err = deltalog.LoadAt(ctx, t.store, s.Version)
+	}
+	var found map[string]bool
+	if err == nil {
+		found, err = hasRows(ctx, t.store, state, topics, thorough)
+	}
+	if err != nil && !listed && logMoved(err) {
+		if state, err = deltalog.LoadAt(ctx, t.store, s.Version); err == nil {
+			found, err = hasRows(ctx, t.store, state, topics, thorough)
+		}
+	}
+	if err != nil {
+		return nil, t.failed(canceledBy(ctx, err))
+	}
+	return found, nil
+}
+
+// HasRows returns which of the topics have rows in the newest version of any table, for tools: see [connector.Table]. Each
+// operation of the store is done once.
+func HasRows(ctx context.Context, store objstore.Store, topics []string, thorough bool) (map[string]bool, error) {
+	s, err := deltalog.Load(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	return hasRows(ctx, store, s, topics, thorough)
+}
+
+func hasRows(ctx context.Context, store objstore.Store, s *deltalog.State, topics []string, thorough bool) (map[string]bool, error) {
+	_, expire := txnRetention(s.Metadata)
+	return scan.TopicsIn(ctx, store, s, topics, thorough || expire)
+}

@@ -1,0 +1,49 @@
+package story_test
+
+import (
+	"testing"
+	"time"
+
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/test/story"
+)
+
+// TestRowsWithoutAPosition: a topic with rows and without a txn or a committed offset is held, once the txns were dropped
+// from the table and the group was forgotten. An operator's positions end the hold; a partition that is added later begins
+// by itself. The table is not searched each minute.
+func TestRowsWithoutAPosition(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		w.Log.Append(story.Version{Rows: []story.Source{{Topic: story.Topic, TopicID: 7, Offset: 90}}})
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		held := map[int32]connector.Reason{0: connector.ReasonUnknownHistory, 1: connector.ReasonUnknownHistory}
+		wantHolds(t, p, held)
+		time.Sleep(50 * time.Minute)
+		wantHolds(t, p, held)
+		if n := w.Log.Searches(); n != 1 {
+			t.Errorf("the table was searched %d times within an hour", n)
+		}
+		time.Sleep(time.Hour)
+		if n := w.Log.Searches(); n != 2 {
+			t.Errorf("the table was searched %d times within two hours", n)
+		}
+
+		commit := connector.Commit{Operation: "SLUICE START", Txns: []connector.Txn{{AppID: idempotency.TableAppID(story.Pipeline, "table-1")}}}
+		for _, here := range w.Broker.Partitions(story.Topic) {
+			commit.Txns = append(commit.Txns, connector.Txn{AppID: here.AppID(story.Pipeline), Version: 1 - int64(here.ID)})
+		}
+		w.Log.Append(story.Version{Commit: commit})
+		eventually(t, "end", w.AtEnd)
+		wantHolds(t, p, map[int32]connector.Reason{})
+		w.Broker.Grow(story.Topic, 3)
+		w.Broker.Produce(story.Topic, 2, "rr", "k")
+		p.Member.Assign(joined(w, 0, 1, 2))
+		eventually(t, "end", w.AtEnd)
+		wantRows(t, w, 2, []int64{0, 1})
+		if n := w.Log.Searches(); n != 2 {
+			t.Errorf("the table was searched %d times, the last one for a partition that was added", n)
+		}
+	})
+}
