@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -47,6 +49,8 @@ type world struct {
 	mem    *objstore.Mem
 	faulty *objstoretest.Faulty
 
+	others sync.WaitGroup // what others do meanwhile
+
 	mu  sync.Mutex
 	ops []objstore.Op // so far
 }
@@ -81,21 +85,38 @@ func (w *world) settle() {
 	}
 }
 
-var faults = map[string]struct {
+// stepFault is how a step fails.
+type stepFault struct {
 	objstoretest.Fault
 	onlyPuts bool
-}{
+	// cleanup says that others go on meanwhile, and that the log is cleaned up below their checkpoint.
+	cleanup bool
+}
+
+var faults = map[string]stepFault{
 	"503, nothing happened":     {Fault: objstoretest.Fault{Err: objstoretest.ErrUnavailable}},
 	"500, it happened":          {Fault: objstoretest.Fault{Err: objstoretest.ErrUnavailable, Effect: objstoretest.Done}},
 	"403":                       {Fault: objstoretest.Fault{Err: objstoretest.ErrDenied}},
 	"the answer takes an hour":  {Fault: objstoretest.Fault{Linger: time.Hour}},
 	"sent after two hours":      {Fault: objstoretest.Fault{Delay: 2 * time.Hour}},
-	"no answer, lands at once":  {objstoretest.Fault{Err: objstoretest.ErrTimeout, Effect: objstoretest.Late, Land: time.Millisecond}, true},
-	"no answer, lands too late": {objstoretest.Fault{Err: objstoretest.ErrTimeout, Effect: objstoretest.Late, Land: 5 * time.Second}, true},
-	"no answer, lands at last":  {objstoretest.Fault{Err: objstoretest.ErrTimeout, Effect: objstoretest.Late}, true},
-	"409":                       {objstoretest.Fault{Err: objstoretest.ErrConflict}, true},
-	"409, it happened":          {objstoretest.Fault{Err: objstoretest.ErrConflict, Effect: objstoretest.Done}, true},
-	"412 of nothing":            {objstoretest.Fault{Err: objstoretest.ErrExists}, true},
+	"no answer, lands at once":  {Fault: objstoretest.Fault{Err: objstoretest.ErrTimeout, Effect: objstoretest.Late, Land: time.Millisecond}, onlyPuts: true},
+	"no answer, lands too late": {Fault: objstoretest.Fault{Err: objstoretest.ErrTimeout, Effect: objstoretest.Late, Land: 5 * time.Second}, onlyPuts: true},
+	"no answer, lands at last":  {Fault: objstoretest.Fault{Err: objstoretest.ErrTimeout, Effect: objstoretest.Late}, onlyPuts: true},
+	"409":                       {Fault: objstoretest.Fault{Err: objstoretest.ErrConflict}, onlyPuts: true},
+	"409, it happened":          {Fault: objstoretest.Fault{Err: objstoretest.ErrConflict, Effect: objstoretest.Done}, onlyPuts: true},
+	"412 of nothing":            {Fault: objstoretest.Fault{Err: objstoretest.ErrExists}, onlyPuts: true},
+
+	"the answer takes two hours, and the log is cleaned up": {Fault: objstoretest.Fault{Linger: 2 * time.Hour}, cleanup: true},
+	"sent after two hours, to a log that was cleaned up":    {Fault: objstoretest.Fault{Delay: 2 * time.Hour}, cleanup: true},
+}
+
+// cleanupOf has another process commit to partition 1 until there is a checkpoint, and an hour and a half later cleans up
+// the log below it: so long a log is kept at least.
+func (w *world) cleanupOf(t *testing.T) {
+	time.Sleep(10 * time.Minute)
+	checkpoint := goOn(t, w.mem, -1)
+	time.Sleep(90 * time.Minute)
+	cleanUp(t, w.mem, checkpoint)
 }
 
 // Every operation fails in every way; the process goes on, or dies at that moment and another one takes over. The rows are
@@ -116,7 +137,7 @@ func TestEveryStepMayFail(t *testing.T) {
 							continue // it would be a 503 again
 						}
 						runs++
-						where := everyStep(t, exists, n, fault.Fault, crash, target)
+						where := everyStep(t, exists, n, fault, crash, target)
 						if t.Failed() {
 							t.Fatalf("exists=%v crash=%v operation %d %s: %s", exists, crash, n, where, name)
 						}
@@ -128,10 +149,11 @@ func TestEveryStepMayFail(t *testing.T) {
 	})
 }
 
-func everyStep(t *testing.T, exists bool, n int, fault objstoretest.Fault, crash bool, target int64) (where string) {
+func everyStep(t *testing.T, exists bool, n int, fault stepFault, crash bool, target int64) (where string) {
 	ctx, kill := context.WithCancel(t.Context())
 	defer kill()
-	w := newWorld(t, exists, func(i int, op objstore.Op) objstoretest.Fault {
+	var w *world
+	w = newWorld(t, exists, func(i int, op objstore.Op) objstoretest.Fault {
 		if i != n {
 			return objstoretest.Fault{}
 		}
@@ -139,10 +161,13 @@ func everyStep(t *testing.T, exists bool, n int, fault objstoretest.Fault, crash
 		if crash {
 			kill()
 		}
+		if fault.cleanup {
+			w.others.Go(func() { w.cleanupOf(t) })
+		}
 		if op.Kind != objstore.OpPutIfAbsent && errors.Is(fault.Err, objstore.ErrExists) {
 			return objstoretest.Fault{}
 		}
-		return fault
+		return fault.Fault
 	})
 	defer w.faulty.Close()
 	err := life(ctx, t, w.faulty, 3, target)
@@ -158,6 +183,11 @@ func everyStep(t *testing.T, exists bool, n int, fault objstoretest.Fault, crash
 			t.Errorf("the next life ended: %v", err)
 		}
 	}
+	if fault.cleanup {
+		w.others.Wait()
+		checkCleaned(t, w.mem, target)
+		return where
+	}
 	check(t, w.mem, target)
 	w.settle()
 	check(t, w.mem, target)
@@ -168,6 +198,31 @@ func everyStep(t *testing.T, exists bool, n int, fault objstoretest.Fault, crash
 		noOrphans(t, w.mem)
 	}
 	return where
+}
+
+// checkCleaned is check for a log that was cleaned up: nothing may be put into the place of what was taken away.
+func checkCleaned(t *testing.T, mem *objstore.Mem, target int64) {
+	t.Helper()
+	s := stateOf(t, mem)
+	checkRows(t, mem, s, target, s.Txns[app(1)].Version)
+	last := int64(-1)
+	for o, err := range mem.List(context.WithoutCancel(t.Context()), deltalog.Dir, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, commit := strings.CutSuffix(strings.TrimPrefix(o.Key, deltalog.Dir), ".json")
+		v, err := strconv.ParseInt(name, 10, 64)
+		if !commit || err != nil {
+			continue
+		}
+		if last >= 0 && v != last+1 {
+			t.Errorf("version %d follows version %d", v, last)
+		}
+		last = v
+	}
+	if v := mem.Violations(); len(v) > 0 {
+		t.Error(v)
+	}
 }
 
 // noOrphans says that every data file is named by a version.

@@ -104,15 +104,6 @@ func TestTable_RepeatsTxns(t *testing.T) {
 	}
 }
 
-func stateOf(t *testing.T, store objstore.Store) *deltalog.State {
-	t.Helper()
-	s, err := deltalog.Load(t.Context(), store)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // TestTable_RepeatsTxns_OfItsPipelineOnly: other txns are for other writers to keep, and those that stay for ever need no
 // repetition.
 func TestTable_RepeatsTxns_OfItsPipelineOnly(t *testing.T) {

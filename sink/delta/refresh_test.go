@@ -41,26 +41,21 @@ func (s *stopping) stop(op string, err error) {
 	}
 }
 
-// goOn has another process commit to partition 1 until there is a checkpoint beyond a version, and clean up the log below
-// it as far as the protocol allows.
-func goOn(t *testing.T, mem *objstore.Mem, beyond int64) {
+// goOn has another process commit to partition 1 until there is a new checkpoint beyond a version, which it returns.
+func goOn(t *testing.T, mem *objstore.Mem, beyond int64) (checkpoint int64) {
 	t.Helper()
 	other := process(t, mem)
+	defer other.Close()
 	s := load(t, other)
+	beyond = max(beyond, s.Version)
 	for {
 		at := s.Positions[app(1)]
 		var err error
 		if s, err = (cut{1, at, at + 1}).write(t.Context(), other, s); err != nil {
 			t.Fatal(err)
 		}
-		now, err := deltalog.Load(t.Context(), mem)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c := now.Checkpoint.Version; c > beyond {
-			other.Close()
-			cleanUp(t, mem, c)
-			return
+		if c := stateOf(t, mem).Checkpoint.Version; c > beyond {
+			return c
 		}
 	}
 }
@@ -135,7 +130,7 @@ func TestRefresh_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
 
 func stoppedInRefresh(t *testing.T, script func(*testing.T, *objstore.Mem, *delta.Table) string, withRows bool) {
 	mem := objstore.NewMem()
-	store := &stopping{Store: mem, meanwhile: func() { goOn(t, mem, 20) }}
+	store := &stopping{Store: mem, meanwhile: func() { cleanUp(t, mem, goOn(t, mem, 20)) }}
 	tab := open(t, store)
 	at := script(t, mem, tab)
 
@@ -188,7 +183,7 @@ func stoppedInRefresh(t *testing.T, script func(*testing.T, *objstore.Mem, *delt
 func TestFollower_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()
-		store := &stopping{Store: mem, meanwhile: func() { goOn(t, mem, 20) }}
+		store := &stopping{Store: mem, meanwhile: func() { cleanUp(t, mem, goOn(t, mem, 20)) }}
 		f, look := delta.NewFollower(store, guard()), delta.NewLook(store)
 		tab := open(t, mem)
 		appendCommits(t, tab, 2)
