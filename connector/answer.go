@@ -2,7 +2,9 @@ package connector
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
+	"time"
 
 	"sluice/classify"
 )
@@ -46,7 +48,8 @@ func (r *reader) drop(c *claim) {
 	for _, a := range c.queue {
 		a.leave()
 	}
-	c.queue, c.parsed, c.fetching = nil, nil, false
+	c.queue, c.parsed, c.fetching, c.shed = nil, nil, false, 0
+	r.unwait(c)
 }
 
 // stuck tells whether a table can take no more for now: one cut is on its way, and behind it one batch is full.
@@ -70,6 +73,38 @@ func (r *reader) turnToFetching() {
 			case short && c.state == reading && (len(c.queue) > 0 || c.fetching):
 				r.shed(c)
 			}
+		}
+	}
+	r.turnWaiting(short)
+}
+
+// turnWaiting sheds what waits for room in the batch pool that does not become free soon, while others wait for memory to
+// fetch with. It is fetched again once there may be room.
+func (r *reader) turnWaiting(short bool) {
+	if short {
+		for _, c := range slices.Clone(r.waiting) {
+			wants := c.wants
+			if c == r.first || c.state != reading {
+				continue
+			}
+			if r.shed(c); c.wants == 0 {
+				c.shed, r.sheds = wants, true
+			}
+		}
+	}
+	if !r.sheds {
+		return
+	}
+	r.sheds = false
+	now := time.Now()
+	for _, c := range r.order {
+		switch {
+		case c.shed == 0:
+		case c.shed <= r.freeable(now, c.patience(now)):
+			c.shed = 0
+			r.request(c)
+		default:
+			r.sheds = true
 		}
 	}
 }

@@ -101,7 +101,7 @@ func TestPressing(t *testing.T) {
 	want("above", tables["b"])
 	cut := func(name string) {
 		tab := tables[name]
-		tab.cutting = &openCut{}
+		tab.cutting = &openCut{began: now}
 		tab.cutting.held.Store(tab.filled.held.Swap(0))
 		tab.cutting.passed.Store(1)
 	}
@@ -111,7 +111,9 @@ func TestPressing(t *testing.T) {
 	want("10 % are on their way", tables["c"])
 	pools.Batch.Adjust(-60 * mib)
 	want("room again", nil)
-	r.valve.wants = 80 * mib
+	waits := &claim{table: tables["a"], wants: 80 * mib, wantsSince: now}
+	r.waiting = []*claim{waits}
+	r.first = r.foremost()
 	want("a block waits", tables["c"])
 	cut("c")
 	cut("a")

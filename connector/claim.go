@@ -38,6 +38,12 @@ type claim struct {
 	ahead    int64   // where the next request starts
 	aheadEp  int32
 
+	// wants is how much of the batch pool the next block waits for, 0 if it does not; since wantsSince. shed says that the
+	// block was given up meanwhile for want of memory to fetch with.
+	wants      int64
+	wantsSince time.Time
+	shed       int64
+
 	flights []flight  // blocks that the lane is not done with
 	last    time.Time // when a record was handed over
 	// owed is the least timestamp of records from position on that an earlier session handed over, newest the greatest one
@@ -73,7 +79,7 @@ const wanted = 2
 
 // request asks for what comes next, if there is room for it.
 func (r *reader) request(c *claim) {
-	if c.state != reading || c.fetching || len(c.queue) >= wanted || r.draining || c.table.stuck {
+	if c.state != reading || c.fetching || len(c.queue) >= wanted || r.draining || c.table.stuck || c.shed > 0 {
 		return
 	}
 	if n := len(c.queue); n > 0 && c.queue[n-1].Err != nil {

@@ -231,6 +231,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		paused:   c.Paused,
 
 		floodAllowed: floodAllowed,
+		pressure:     backpressure{lines: reliability.NewSparse(letterLines, letterLinesEach)},
 	}
 	r.chunk.set(pools.Batch.Size(), n, len(c.Topics))
 	for id := range n {

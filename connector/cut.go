@@ -117,7 +117,7 @@ func (r *reader) cut(t *tableState, reason string) {
 		return
 	}
 	r.batches++
-	open := &openCut{id: fmt.Sprintf("%s-%d", r.config.Member, r.batches), claims: claims, parts: make(chan part, len(r.lanes))}
+	open := &openCut{id: fmt.Sprintf("%s-%d", r.config.Member, r.batches), began: time.Now(), claims: claims, parts: make(chan part, len(r.lanes))}
 	for _, l := range r.lanes {
 		l.in <- laneWork{table: t, cut: open}
 	}

@@ -2,7 +2,9 @@ package connector
 
 import (
 	"math"
+	"slices"
 	"sync/atomic"
+	"time"
 
 	"sluice/reliability/bytepool"
 )
@@ -100,14 +102,19 @@ func (r *reader) sharing() (n int) {
 // then, while that is on its way, the one that has waited longest.
 func (r *reader) pressing() *tableState {
 	pool := r.pools.Batch
-	if pool.Used() < pool.Size()/100*85 && r.valve.wants == 0 {
+	if pool.Used() < pool.Size()/100*85 && r.first == nil {
 		return nil
+	}
+	now, patience := time.Now(), maxPatience
+	if r.first != nil {
+		patience = r.first.patience(now)
 	}
 	var onTheWay int64
 	var largest, oldest *tableState
 	for _, t := range r.tables {
 		held := t.filled.held.Load()
 		switch {
+		case t.late(now, patience): // no room comes from it soon
 		case t.cutting != nil:
 			if onTheWay += t.cutting.held.Load(); !t.cutting.marked(len(r.lanes)) {
 				onTheWay += held
@@ -131,17 +138,89 @@ func (r *reader) pressing() *tableState {
 	return nil
 }
 
-// reserve takes room in the batch pool for a block that will come to so many bytes, or closes the valve until there is
-// that much.
-func (r *reader) reserve(t *tableState, estimate int64) (int64, bool) {
+// reserve takes room in the batch pool for a claim's next block, which will come to so many bytes. If there is none, the claim
+// waits for it: see foremost.
+func (r *reader) reserve(c *claim, estimate int64) (int64, bool) {
 	pool := r.pools.Batch
 	n := min(estimate, pool.Size())
 	if !pool.TryAcquire(n) {
-		r.valve.wants = n
+		if c.wants == 0 {
+			c.wantsSince, r.waiting = time.Now(), append(r.waiting, c)
+		}
+		c.wants = n
+		if r.first == nil && r.attainable(c, time.Now()) {
+			r.first = c
+		}
 		return 0, false
 	}
-	t.filled.held.Add(n)
+	c.table.filled.held.Add(n)
+	r.unwait(c)
 	return n, true
+}
+
+// unwait ends a claim's wait for room.
+func (r *reader) unwait(c *claim) {
+	if c.wants == 0 {
+		return
+	}
+	c.wants = 0
+	r.waiting = slices.DeleteFunc(r.waiting, func(o *claim) bool { return o == c })
+	if r.first == c {
+		r.first = r.foremost()
+	}
+}
+
+const (
+	// A commit counts as late for a claim that waits for memory when it has taken half of the claim's wait, within these
+	// bounds. After the second one it is a hold, commit_undecided.
+	minPatience, maxPatience = time.Second, time.Minute
+)
+
+// patience is how long a commit may take while a claim waits for the memory that the commit will free. It grows with the
+// wait, so that commits that are only slow do not keep the claim waiting for ever.
+func (c *claim) patience(now time.Time) time.Duration {
+	return min(max(now.Sub(c.wantsSince)/2, minPatience), maxPatience)
+}
+
+// late tells whether the cut of a table has been on its way for longer than patience.
+func (t *tableState) late(now time.Time, patience time.Duration) bool {
+	return t.cutting != nil && now.Sub(t.cutting.began) >= patience
+}
+
+// foremost returns the claim for which all others stop handing over, so that small blocks cannot take the room of a large one
+// for ever: the one that has waited longest, of those whose room becomes free by commits that are not late. Where the room is
+// in the hands of a late commit the claim waits alone, and others go on with what is left.
+func (r *reader) foremost() *claim {
+	now := time.Now()
+	for _, c := range r.waiting {
+		if r.attainable(c, now) {
+			return c
+		}
+	}
+	return nil
+}
+
+// attainable tells whether a claim that waits gets its room if all others stop handing over.
+func (r *reader) attainable(c *claim, now time.Time) bool {
+	if t := c.table; t.cutting != nil && r.full(t) {
+		return false // it could not hand over anyway
+	}
+	return c.wants <= r.freeable(now, c.patience(now))
+}
+
+// freeable is how much of the batch pool is free, or becomes free without commits that are late.
+func (r *reader) freeable(now time.Time, patience time.Duration) int64 {
+	n := r.pools.Batch.Size() - r.pools.Batch.Used()
+	for _, t := range r.tables {
+		switch {
+		case t.late(now, patience): // what fills behind it cannot leave either
+		case t.cutting != nil:
+			n += t.cutting.held.Load() + t.filled.held.Load()
+		case !t.opened.IsZero(): // else there is nothing to cut
+			n += t.filled.held.Load()
+		}
+	}
+	return n
 }
 
 // unreserve gives the room of a block back that was not handed over.

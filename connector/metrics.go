@@ -17,7 +17,7 @@ type metrics struct {
 	commits, fenced           prometheus.Counter
 	failed, offsetFailures    prometheus.Counter
 	paused, resumed           prometheus.Counter
-	closedSeconds             prometheus.Counter
+	closedSeconds, longPauses prometheus.Counter
 	shed, unchecked           prometheus.Counter
 	cuts, holds               *prometheus.CounterVec
 	health, healthUnproven    *prometheus.CounterVec
@@ -52,9 +52,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		fenced:         counter("sluice_fenced_total", "Times that everything uncommitted of a table was dropped because a position moved or an outcome stayed unknown."),
 		failed:         counter("sluice_commit_failures_total", "Commits that failed for an unknown reason."),
 		offsetFailures: counter("sluice_group_offset_failures_total", "Writes of group offsets that failed; they are tried again."),
-		paused:         counter("sluice_paused_total", "Times that the valve closed."),
-		resumed:        counter("sluice_resumed_total", "Times that the valve opened again."),
-		closedSeconds:  counter("sluice_paused_seconds_total", "Time that the valve was closed."),
+		paused:         counter("sluice_paused_total", "Times that backpressure paused reading, of all tables or of one."),
+		resumed:        counter("sluice_resumed_total", "Times that reading resumed after backpressure."),
+		closedSeconds:  counter("sluice_paused_seconds_total", "Time in which backpressure paused reading, of one table at least."),
+		longPauses:     counter("sluice_long_pauses_total", "Pauses of reading that lasted a second or longer; the log has a line of each."),
 		shed:           counter("sluice_shed_total", "Times that what a partition had waiting was dropped for want of memory; it is read again."),
 		unchecked:      counter("sluice_positions_unchecked_total", "Positions that a member read on from without their leader epoch: it could not see whether the log was truncated below them."),
 		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -110,7 +111,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	if reg != nil {
 		reg.MustRegister(m.queued, m.read, m.tombstones, m.ignored, m.rows, m.spoiled, m.commits, m.fenced,
-			m.failed, m.offsetFailures, m.paused, m.resumed, m.closedSeconds, m.shed, m.unchecked, m.cuts, m.holds, m.lettersOf, m.letters, m.replayed, m.commitSeconds,
+			m.failed, m.offsetFailures, m.paused, m.resumed, m.closedSeconds, m.longPauses, m.shed, m.unchecked, m.cuts, m.holds, m.lettersOf, m.letters, m.replayed, m.commitSeconds,
 			m.batchRows, m.processing, m.freshness,
 			m.health, m.healthUnproven, m.duplicates, m.lookups, m.rebuilt, m.retries)
 	}

@@ -57,6 +57,10 @@ type reader struct {
 	order    []*claim // of the hand-over; turned, so that no claim starves another
 	turn     int
 	pressed  *tableState // to cut for want of memory
+	waiting  []*claim    // for room in the batch pool, in the order in which they began
+	first    *claim      // of waiting: it gets what becomes free, and nothing else is handed over; nil if there is none
+	sheds    bool        // a claim gave up its block while it waited
+	pressure backpressure
 	sessions uint64
 	batches  uint64 // cut so far
 	joined   bool   // a generation is valid
@@ -86,6 +90,7 @@ type tableState struct {
 	opened  time.Time // when the batch that fills got its first record; zero if it has none
 	cutting *openCut  // the cut on its way, nil if there is none
 	stuck   bool      // it can take no more for now
+	stopped pause     // of reading for it, while it is stuck
 	// again is how far claims were in a cut that is to be made once more, soon; nil if there is none.
 	again   map[Partition]int64
 	looking bool
@@ -113,9 +118,7 @@ const (
 	// A cut without rows moves only positions; it waits until so many offsets or so much time have gathered.
 	emptyOffsets = 1_000_000
 	emptyEvery   = 10 * time.Minute
-	// closedTold is how long the valve stays closed before it is worth a line.
-	closedTold = time.Second
-	showEvery  = 500 * time.Millisecond
+	showEvery    = 500 * time.Millisecond
 )
 
 // run works until ctx ends or the run is current, then drains.
@@ -140,6 +143,7 @@ func (r *reader) run(ctx context.Context) {
 			r.retire(t)
 		}
 		r.turnToFetching()
+		r.watchPauses()
 		r.show()
 		if r.current() {
 			r.logger.InfoContext(ctx, "current: the table has what the topics held at the start")
@@ -300,8 +304,10 @@ func (r *reader) fetched(f Fetched) {
 	r.request(c)
 }
 
-// handOver moves records from the claims to their lanes, block by block in turns, as long as the valve is open.
+// handOver moves records from the claims to their lanes, block by block in turns, as long as the valve is open. While a claim
+// waits for memory that becomes free soon, it alone hands over.
 func (r *reader) handOver() {
+	r.first = r.foremost()
 	for again := true; again; {
 		again = false
 		r.turn++
@@ -310,33 +316,11 @@ func (r *reader) handOver() {
 				return
 			}
 			c := r.order[(i+r.turn)%len(r.order)]
-			if len(c.queue) > 0 && r.handOverFrom(c) {
+			if len(c.queue) > 0 && (r.first == nil || r.first == c) && r.handOverFrom(c) {
 				again = true
 			}
 		}
 	}
-}
-
-// open tells whether the valve is, and says so when it stays closed.
-func (r *reader) open() bool {
-	was, now := r.valve.closed, time.Now()
-	open := r.valve.isOpen(now, r.pools.Batch.Size()-r.pools.Batch.Used())
-	switch {
-	case open && was:
-		r.metrics.resumed.Inc()
-		r.metrics.closedSeconds.Add(now.Sub(r.valve.since).Seconds())
-		if r.valve.told {
-			r.logger.Info("BACKPRESSURE: RESUMED", "queued", r.valve.queued.Load(), "after", now.Sub(r.valve.since).Round(time.Millisecond))
-		}
-		r.valve.told = false
-	case !open && !was:
-		r.metrics.paused.Inc()
-	case !open && !r.valve.told && now.Sub(r.valve.since) >= closedTold:
-		r.valve.told = true
-		r.logger.Warn("BACKPRESSURE: PAUSED", "queued", r.valve.queued.Load(), "pause_at", r.config.Queue.PauseAt, "resume_at", r.config.Queue.ResumeAt,
-			"batch_bytes", r.pools.Batch.Used(), "batch_limit", r.pools.Batch.Size())
-	}
-	return open
 }
 
 // handOverFrom hands over at most one block of a claim and tells whether anything moved.
@@ -396,7 +380,7 @@ func (r *reader) handOverFrom(c *claim) bool {
 	if ready == 0 {
 		return false
 	}
-	reserved, ok := r.reserve(t, max(t.filled.ratio.estimate(values, ready), worst))
+	reserved, ok := r.reserve(c, max(t.filled.ratio.estimate(values, ready), worst))
 	if !ok {
 		r.valve.give(b.taken)
 		b.taken = b.taken[:0]

@@ -13,7 +13,7 @@ type Status struct {
 	Resumed  bool // every claim knows where it stands, or holds
 	Started  bool // both were true at once, now or before
 	Draining bool
-	Paused   bool // the valve is closed
+	Paused   bool // backpressure stops reading, for one table at least
 	Queued   int64
 	Claims   []ClaimStatus
 	// Left are paused partitions that others may work on, behind the ends that a run until current is for.
@@ -61,7 +61,7 @@ func (r *reader) show() {
 		return
 	}
 	r.shown = now
-	s := &Status{At: now, Joined: r.joined, Resumed: r.assigned, Draining: r.draining, Paused: r.valve.closed, Queued: r.valve.queued.Load()}
+	s := &Status{At: now, Joined: r.joined, Resumed: r.assigned, Draining: r.draining, Paused: r.pressure.pauses > 0, Queued: r.valve.queued.Load()}
 	waiting := map[*tableState]time.Time{}
 	for _, t := range r.tables {
 		waiting[t] = t.waits()

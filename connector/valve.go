@@ -3,7 +3,6 @@ package connector
 import (
 	"hash/maphash"
 	"sync/atomic"
-	"time"
 )
 
 // slots is the number of counters that keys share. A key's bound may hit another key of the same slot; no map of keys
@@ -11,18 +10,14 @@ import (
 const slots = 4096
 
 // valve bounds what is queued: handed over to the lanes and not yet a row. The reader takes before it hands over, lanes
-// give back after decoding. Closing stops the hand-over; membership and heartbeats do not notice.
+// give back after decoding. Closing stops the hand-over; membership and heartbeats do not notice. See backpressure.
 type valve struct {
 	pauseAt, resumeAt, perKey int64
 	seed                      maphash.Seed
 	keys                      [slots]atomic.Int32
 	queued                    atomic.Int64
 
-	// Owned by the reader:
-	closed bool
-	wants  int64 // bytes of the batch pool that are waited for; 0 none
-	since  time.Time
-	told   bool // PAUSED was logged
+	closed bool // owned by the reader
 }
 
 func newValve(q QueueConfig) *valve {
@@ -56,18 +51,9 @@ func (v *valve) give(taken []uint16) {
 	v.queued.Add(-int64(len(taken)))
 }
 
-// isOpen looks at the thresholds: closed at pauseAt, open again at resumeAt; and closed as long as the batch pool, of
-// which so much is free, has not what is waited for.
-func (v *valve) isOpen(now time.Time, free int64) bool {
+// isOpen looks at the thresholds: closed at pauseAt, open again at resumeAt.
+func (v *valve) isOpen() bool {
 	queued := v.queued.Load()
-	if v.wants <= free {
-		v.wants = 0
-	}
-	switch {
-	case !v.closed && (queued >= v.pauseAt || v.wants > 0):
-		v.closed, v.since = true, now
-	case v.closed && queued <= v.resumeAt && v.wants == 0:
-		v.closed = false
-	}
+	v.closed = queued >= v.pauseAt || v.closed && queued > v.resumeAt
 	return !v.closed
 }

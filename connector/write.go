@@ -13,6 +13,7 @@ import (
 // openCut is a cut whose marker is on its way through the lanes.
 type openCut struct {
 	id     string // of the batch
+	began  time.Time
 	claims map[Partition]Span
 	parts  chan part // one from each lane, with room for all
 	passed atomic.Int32

@@ -36,8 +36,8 @@ type Report struct {
 	// Fingerprints are those of each topic that declares an identity, as far as this member has them.
 	Fingerprints []Fingerprints
 	Memory       []Pool
-	// Queued are records that were handed over and are no rows yet. Paused is true while nothing is handed over, for there
-	// are too many or no memory is left.
+	// Queued are records that were handed over and are no rows yet. Paused is true while backpressure stops reading, for one
+	// table at least: too many records are queued, no memory is left, or a batch is full while the one before it commits.
 	Queued int64
 	Paused bool
 	// Operations is nil if no operations log is followed.

@@ -32,4 +32,76 @@ var ofPipeline = []mutant{
 		old:  "runs: o.runs, sealing: true}", new: "runs: o.runs, sealing: true, alone: true}",
 		pkg: "./test/story", test: "^TestSeal_PanicsOnRowsTogether$",
 	},
+
+	// Memory between tables.
+	{
+		name: "all wait for the memory of a commit that is late",
+		file: "connector/memory.go",
+		old:  "return t.cutting != nil && now.Sub(t.cutting.began) >= patience", new: "return t.cutting != nil && patience < 0",
+		pkg: "./test/story", test: "^TestMemory_HeldByALateCommit$",
+	},
+	{
+		name: "small blocks take the room of a large one for ever",
+		file: "connector/memory.go",
+		old:  "return c.wants <= r.freeable(now, c.patience(now))", new: "return false",
+		pkg: "./test/story", test: "^TestMemory_LargeBesideSmall$",
+	},
+	{
+		name: "commits that are only slow are late for ever",
+		file: "connector/memory.go",
+		old:  "return min(max(now.Sub(c.wantsSince)/2, minPatience), maxPatience)", new: "return minPatience",
+		pkg: "./connector", test: "^TestForemost$",
+	},
+	{
+		name: "what waits for the batch pool keeps memory to fetch with",
+		file: "connector/answer.go",
+		old:  "r.turnWaiting(short)", new: "r.turnWaiting(false)",
+		pkg: "./test/story", test: "^TestMemory_HeldByALateCommit$",
+	},
+	{
+		name: "others take what the one wants that waits before all",
+		file: "reliability/bytepool/bytepool.go",
+		old:  "if p.first != nil || p.used+n > p.size {", new: "if p.used+n > p.size {",
+		pkg: "./reliability/bytepool", test: "^TestOrder$",
+	},
+
+	// Order: lane, piece, add.
+	{
+		name: "records of a partition pass through several lanes",
+		file: "connector/reader.go",
+		old:  "case c.lane.in <- laneWork{block: out}:", new: "case r.lanes[r.turn%len(r.lanes)].in <- laneWork{block: out}:",
+		pkg: "./test/story", test: "^TestSchedules$", args: "-story.seeds=50",
+	},
+	{
+		name: "pieces are not in the order of chunks",
+		file: "connector/decide.go",
+		old:  "p.Pieces = append(p.Pieces, pieces...)", new: "p.Pieces = append(pieces, p.Pieces...)",
+		pkg: "./test/story", test: "^TestSchedules$", args: "-story.seeds=50",
+	},
+	{
+		name: "adds are not in the order of pieces",
+		file: "sink/delta/stage.go",
+		old:  "for _, add := range files.adds {", new: "for i := range files.adds {\n\t\t\tadd := files.adds[len(files.adds)-1-i]",
+		pkg: "./sink/delta", test: "^TestStageSeveralFiles$",
+	},
+
+	// Backpressure that counts.
+	{
+		name: "a batch that is full while the one before it commits is no pause",
+		file: "connector/backpressure.go",
+		old:  "on := t.stuck && t.behindEnd();", new: "on := false;",
+		pkg: "./test/story", test: "^TestBackpressure_Commit$",
+	},
+	{
+		name: "a pause counts only once it is over",
+		file: "connector/backpressure.go",
+		old:  "\tr.pressure.count(r.metrics, time.Now())\n}", new: "}",
+		pkg: "./test/story", test: "^TestBackpressure_Commit$",
+	},
+	{
+		name: "each short pause is a line",
+		file: "connector/backpressure.go",
+		old:  "lasted >= longPause:", new: "lasted >= 0:",
+		pkg: "./test/story", test: "^TestBackpressure_Commit$",
+	},
 }

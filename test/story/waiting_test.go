@@ -1,0 +1,171 @@
+package story_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sluice/test/story"
+)
+
+// largeRecord makes the value of records of kind Was so large that its row is estimated at a part of the batch pool, in per
+// cent. Rows of all others take as much as is estimated for them.
+func largeRecord(w *story.World, percent int) {
+	w.Batch = 20_000
+	w.Broker.Value = func(k story.Kind, _ int64) []byte {
+		size := 26
+		if k == story.Was {
+			size = 160 * percent // and a quarter more is reserved
+		}
+		return append([]byte{byte(k)}, make([]byte, size-1)...)
+	}
+}
+
+// TestMemory_HeldByALateCommit: while the commit of one table holds most of the batch pool, a record that needs 60 % of it
+// waits. Other partitions of its table and a third table go on, also where memory to fetch with is scarce. The record goes
+// on once the commit has ended.
+func TestMemory_HeldByALateCommit(t *testing.T) {
+	tight(t, func(t *testing.T, s uint64) {
+		var late atomic.Bool
+		late.Store(true)
+		w, rows, end := tables(t, s, func(w *story.World) {
+			largeRecord(w, 60)
+			w.Fetch, w.CommitRows = story.Response+4<<10*int64(4+s%3), 1_000
+			w.Broken = func(step string) error {
+				for step == "stage" && late.Load() {
+					time.Sleep(time.Second)
+				}
+				return nil
+			}
+		})
+		for range 40 {
+			w.Broker.Produce(story.Topic, 0, "rrrrrrrrrr", "k")
+			w.Broker.Produce(story.Topic, 1, "rrrrrrrrrr", "l")
+		}
+		time.Sleep(20 * time.Second)
+		w.Broker.Produce("b", 0, string(story.Was), "large")
+		time.Sleep(time.Duration(w.Chance.N(int(3 * time.Second))))
+		for range 3 {
+			w.Broker.Produce("b", 1, "rrrrr", "k")
+			w.Broker.Produce("c", 0, "rrrrr", "k")
+			time.Sleep(time.Second)
+		}
+		if !within(time.Minute, func() bool { return rows("b") == 15 && rows("c") == 15 }) {
+			t.Errorf("seed %d: %d and %d rows, want 15 each", s, rows("b"), rows("c"))
+		}
+		late.Store(false)
+		if !within(5*time.Minute, func() bool { return rows("b") == 16 && rows(story.Topic) == 800 }) {
+			t.Errorf("seed %d: %d and %d rows, want 16 and 800", s, rows("b"), rows(story.Topic))
+		}
+		end()
+	})
+}
+
+// TestMemory_LargeBesideSmall: a record that needs 90 % of the batch pool gets it though two other tables have records all the
+// time, whose commits take several seconds.
+func TestMemory_LargeBesideSmall(t *testing.T) {
+	tight(t, func(t *testing.T, s uint64) {
+		w, rows, end := tables(t, s, func(w *story.World) {
+			largeRecord(w, 90)
+			w.CommitRows = 1_000
+			w.Broken = func(step string) error {
+				if step == "stage" {
+					time.Sleep(time.Duration(1+s%7) * time.Second)
+				}
+				return nil
+			}
+		})
+		done := make(chan struct{})
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for n := 0; ; n++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				for _, name := range []string{story.Topic, "c"} {
+					w.Broker.Produce(name, 0, "rrrrrrrrrrrrrrrrrrrr", fmt.Sprint(n%5))
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		}()
+		time.Sleep(20 * time.Second)
+		w.Broker.Produce("b", 0, string(story.Was), "large")
+		if !within(5*time.Minute, func() bool { return rows("b") == 1 }) {
+			t.Errorf("seed %d: the large record still waits after five minutes", s)
+		}
+		close(done)
+		<-stopped
+		end()
+	})
+}
+
+// TestBackpressure_Commit: while one sealed batch is on its way and the next one is full, reading pauses. That counts at once,
+// its seconds while they pass, and it is logged after one second.
+func TestBackpressure_Commit(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.CommitRows, w.Queue = 20, shipped
+		takes := make(chan time.Duration, 1)
+		takes <- 90 * time.Second
+		w.Broken = func(step string) error {
+			if step == "put data files" {
+				select {
+				case d := <-takes:
+					time.Sleep(d)
+				default:
+				}
+			}
+			return nil
+		}
+		log := hear(w)
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 200), "k")
+		eventually(t, "PAUSED", func() bool { return len(log.lines(t, "BACKPRESSURE: PAUSED")) > 0 })
+		line := log.lines(t, "BACKPRESSURE: PAUSED")[0]
+		if line["level"] != "WARN" || line["cause"] != "commit" || line["table"] != "t" {
+			t.Errorf("it said %v", line)
+		}
+		if !p.Connector.Status().Paused {
+			t.Error("the status does not say so")
+		}
+		time.Sleep(time.Minute)
+		for name, want := range map[string]float64{"sluice_paused_total": 1, "sluice_resumed_total": 0, "sluice_long_pauses_total": 1} {
+			if n := p.Counted(name); n != want {
+				t.Errorf("%s is %v, want %v", name, n, want)
+			}
+		}
+		if s := p.Counted("sluice_paused_seconds_total"); s < 59 || s > 65 {
+			t.Errorf("paused for a minute, and the counter says %v s", s)
+		}
+		eventually(t, "RESUMED", func() bool { return len(log.lines(t, "BACKPRESSURE: RESUMED")) > 0 })
+		if line := log.lines(t, "BACKPRESSURE: RESUMED")[0]; line["level"] != "INFO" || line["cause"] != "commit" || line["table"] != "t" {
+			t.Errorf("it said %v", line)
+		}
+		eventually(t, "end", w.AtEnd)
+		time.Sleep(time.Second)
+		if paused, resumed := p.Counted("sluice_paused_total"), p.Counted("sluice_resumed_total"); paused != resumed {
+			t.Errorf("paused %v times, resumed %v times", paused, resumed)
+		}
+		if p.Connector.Status().Paused {
+			t.Error("paused at the end")
+		}
+
+		// Where commits are quick, pauses count and are no lines.
+		long, lines := p.Counted("sluice_long_pauses_total"), len(log.lines(t, "BACKPRESSURE"))
+		before := p.Counted("sluice_paused_total")
+		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 400), "k")
+		eventually(t, "end", w.AtEnd)
+		if p.Counted("sluice_paused_total") == before || p.Counted("sluice_long_pauses_total") != long || len(log.lines(t, "BACKPRESSURE")) != lines {
+			t.Errorf("%v short pauses, %v long ones, %d lines", p.Counted("sluice_paused_total")-before, p.Counted("sluice_long_pauses_total")-long, len(log.lines(t, "BACKPRESSURE"))-lines)
+		}
+		if want := w.Want(0, 0, 600); !slices.Equal(w.Rows(0), want) {
+			t.Errorf("%d rows, want %d", len(w.Rows(0)), len(want))
+		}
+	})
+}
