@@ -167,23 +167,43 @@ func (r *reader) current() bool {
 	if holds {
 		return true // it will say so
 	}
-	// Our claims are there. The table is current only if everybody's are: what a dead member had comes to us soon.
+	// Our claims are there. A table is current only if everybody's are: what a dead member had comes to us soon.
+	all := true
 	for _, t := range r.tables {
-		switch {
-		case t.measuring:
-			return false
-		case t.behind != 0 || time.Since(t.measured) >= measureEvery:
-			if time.Since(t.measured) >= measureEvery {
-				t.measure()
-			}
+		if r.complete(t) {
+			continue
+		}
+		if all = false; !t.measuring && time.Since(t.measured) >= r.measureEvery() {
+			t.measure()
+		}
+	}
+	return all
+}
+
+// complete tells whether a table was once seen to have everything: the ends are those of the start, so it has it for good.
+// What is paused and not ours will not come, whoever works on it, and is left.
+func (r *reader) complete(t *tableState) bool {
+	if t.measured.IsZero() || t.behind == nil {
+		return false
+	}
+	t.left = nil
+	for _, at := range t.behind {
+		h := r.pausedBy(at.Partition)
+		if _, ours := r.claims[at.Partition]; h == nil || ours {
 			return false
 		}
+		left := *h
+		left.Partition, left.Offset = at.Partition, at.Next
+		t.left = append(t.left, left)
 	}
 	return true
 }
 
-// measureEvery is how often a run until current looks at what is not its own.
-const measureEvery = time.Second
+// measureEvery is how often a run until current looks at a table for what others have to bring to it. With many tables
+// it is less often: each look reads a table's log.
+func (r *reader) measureEvery() time.Duration {
+	return max(time.Second, time.Duration(len(r.tables))*10*time.Millisecond)
+}
 
 // measure asks the writer how far the whole table is.
 func (t *tableState) measure() {
@@ -191,21 +211,11 @@ func (t *tableState) measure() {
 	t.writer.post(func(w *work) { w.ends = true })
 }
 
-// measured notes how far the whole table is. What is paused will not come to its end, whoever works on it.
+// measured notes how far the whole table is.
 func (r *reader) measured(t *tableState, o outcome) {
-	t.behind, t.left, t.measuring, t.measured = 0, nil, false, time.Now()
-	if o.unknown {
-		t.behind = -1
-	}
-	for _, at := range o.behind {
-		_, ours := r.claims[at.Partition]
-		if h := r.pausedBy(at.Partition); h != nil && !ours {
-			left := *h
-			left.Partition, left.Offset = at.Partition, at.Next
-			t.left = append(t.left, left)
-			continue
-		}
-		t.behind++
+	t.measuring, t.measured = false, time.Now()
+	if t.behind = o.behind; t.behind == nil && !o.unknown {
+		t.behind = []Position{}
 	}
 }
 

@@ -59,7 +59,9 @@ func (r *reader) settled(t *tableState, p *Plan) {
 	}
 	if len(p.Next) > 0 {
 		r.proved(t)
-		t.measured = time.Time{} // what was measured is old now
+		if len(t.behind) > 0 {
+			t.measured = time.Time{} // what was measured is old now
+		}
 	}
 	for _, h := range p.Holds {
 		if c, ours := r.claims[h.Partition]; ours && c.session == cut[h.Partition].Session {

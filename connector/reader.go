@@ -97,9 +97,9 @@ type tableState struct {
 	vacant  time.Time // since when it has no claim
 	checks  time.Time // when idle claims are looked at again
 
-	// Of a run until current: how many partitions of the topics are behind their ends, without those that are paused and
-	// not ours, which are left; -1 if nobody could say. And when that was known.
-	behind    int
+	// Of a run until current: the partitions of the topics that are behind their ends, of whichever member, nil if unknown; those
+	// of them that are left, since they are paused and not ours; and when that was asked last.
+	behind    []Position
 	left      []Hold
 	measuring bool
 	measured  time.Time

@@ -104,4 +104,11 @@ var ofPipeline = []mutant{
 		old:  "lasted >= longPause:", new: "lasted >= 0:",
 		pkg: "./test/story", test: "^TestBackpressure_Commit$",
 	},
+
+	{
+		name: "a run until current looks at all tables again and again",
+		file: "connector/cut.go",
+		old:  "if t.measured.IsZero() || t.behind == nil {", new: "if time.Since(t.measured) >= time.Second || t.behind == nil {",
+		pkg: "./test/story", test: "^TestUntilCurrent_ManyTables$",
+	},
 }

@@ -1,0 +1,54 @@
+package story_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/test/story"
+)
+
+// TestUntilCurrent_ManyTables: a run until current of a thousand tables ends, though each look at a table takes up to 200 ms. It
+// looks at each one only as often as that says something new.
+func TestUntilCurrent_ManyTables(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tables = 1000
+		w := story.NewWorld(7, 1)
+		w.UntilCurrent, w.Every, w.Queue = true, time.Hour, shipped
+		w.Others = map[string]*story.TableLog{}
+		all := joined(w, 0)
+		for i := range tables - 1 {
+			name := fmt.Sprintf("topic-%03d", i)
+			w.Others[name] = story.NewTableLog("table-" + name)
+			w.Broker.Create(name, byte(2+i%250), 1)
+			w.Broker.Produce(name, 0, "rr", "k")
+			all.Partitions = append(all.Partitions, w.Broker.Partitions(name)...)
+		}
+		w.Broker.Produce(story.Topic, 0, "rr", "k")
+		ended := make(chan struct{})
+		p := w.Begin(t.Context())
+		p.Member.Assign(all)
+		go func() {
+			w.Done(p)
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(time.Hour):
+			t.Error("it has not ended after an hour")
+			w.Stop(p)
+			<-ended
+		}
+		for name, log := range w.Others {
+			if got := rowsOf(log, name)[0]; len(got) != 2 {
+				t.Errorf("%s has rows %v", name, got)
+			}
+		}
+		wantRows(t, w, 0, []int64{0, 1})
+		w.Close()
+		for _, v := range w.Broker.Violations() {
+			t.Error(v)
+		}
+	})
+}
