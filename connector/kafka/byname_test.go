@@ -188,9 +188,9 @@ func TestLogBrokersChangeVersion(t *testing.T) {
 			if highest.Swap(version) < version { // brokers end their connections when they are restarted
 				r.client.forget(0)
 				r.client.forget(1)
-				r.within(time.Second, func() bool { return false }) // what they hold is answered
 			}
 			asked.Store(0)
+			r.within(time.Second, func() bool { return false }) // the brokers answer what they hold, and are asked anew
 			for _, p := range parts {
 				w.produce("t", p.ID, 10, "v")
 			}
