@@ -27,6 +27,14 @@ func TestDerive(t *testing.T) {
 		{"first start", table(nil), nil, fine, "", false},
 		{"at work", table(map[string]int64{mark: 0, p.AppID("a"): 7}), nil, fine, "", false},
 		{"a partition that was added", table(map[string]int64{mark: 0, other(func(o *Partition) { o.ID = 1 }).AppID("a"): 7}), nil, fine, "", false},
+		{
+			"a partition that was added, and the group has an offset of it", table(map[string]int64{mark: 0, other(func(o *Partition) { o.ID = 1 }).AppID("a"): 7}),
+			map[int32]GroupOffset{0: {Next: 3}, 1: {Next: 7}}, fine, ReasonUnknownHistory, false,
+		},
+		{
+			"a partition that was added, and the group has offsets of the others", table(map[string]int64{mark: 0, other(func(o *Partition) { o.ID = 1 }).AppID("a"): 7}),
+			map[int32]GroupOffset{1: {Next: 7}}, fine, "", false,
+		},
 		{"behind the log's start", table(map[string]int64{mark: 0, p.AppID("a"): 4}), nil, fine, ReasonBehindLogStart, false},
 		{"ahead of its end", table(map[string]int64{mark: 0, p.AppID("a"): 11}), nil, fine, ReasonAheadOfLogEnd, false},
 		{"truncated", table(map[string]int64{mark: 0, p.AppID("a"): 7}), nil, map[Partition]Bounds{p: {HighWatermark: 10, DivergedAt: 6}}, ReasonTruncated, false},
@@ -35,6 +43,7 @@ func TestDerive(t *testing.T) {
 		{"another cluster", table(map[string]int64{mark: 0, other(func(o *Partition) { o.Cluster = "d" }).AppID("a"): 7}), nil, fine, ReasonClusterChanged, false},
 		{"another pipeline", table(map[string]int64{p.AppID("b"): 7}), nil, fine, ReasonUnknownHistory, false},
 		{"a group offset alone", table(nil), map[int32]GroupOffset{0: {Next: 3}}, fine, ReasonUnknownHistory, false},
+		{"a group offset of another partition alone", table(nil), map[int32]GroupOffset{1: {Next: 3}}, fine, ReasonUnknownHistory, false},
 		{"another table", table(map[string]int64{p.AppID("a"): 7}), nil, fine, ReasonTableReplaced, false},
 		{"rows alone", table(nil), nil, fine, ReasonUnknownHistory, true},
 		{"rows of a topic at work", table(map[string]int64{mark: 0, p.AppID("a"): 7}), nil, fine, "", true},

@@ -290,33 +290,69 @@ func positionsAt(partitions []Partition) []Position {
 	return at
 }
 
-// bounds asks for the ends of partitions. With an error it returns what was answered.
-func (w *writer) bounds(ctx context.Context, at []Position) (bounds map[Partition]Bounds, err error) {
-	err = w.ask(ctx, "the ends of partitions", func(ctx context.Context) (err error) {
-		bounds, err = w.log.Bounds(ctx, at)
+// bounds asks for the ends of partitions. With an error it returns what could be learnt; [unlearnt] tells the rest apart.
+func (w *writer) bounds(ctx context.Context, at []Position) (map[Partition]Bounds, error) {
+	bounds := map[Partition]Bounds{}
+	var unread *UnreadError
+	err := w.ask(ctx, "the ends of partitions", func(ctx context.Context) error {
+		got, err := w.log.Bounds(ctx, at)
+		maps.Copy(bounds, got)
+		if errors.As(err, &unread) {
+			return nil // the cluster answers: a missing leader must not open the breaker that all questions stand behind
+		}
+		unread = nil
 		return err
 	})
+	if err == nil && unread != nil {
+		err = unread
+	}
 	return bounds, err
 }
 
-// findings holds positions against the ends of their partitions. A new finding is looked at twice.
+// unlearnt returns why an error of bounds leaves the ends of a partition open, as a HoldError: nil if they are known, or if
+// the partition is gone.
+func unlearnt(err error, p Partition) error {
+	var unread *UnreadError
+	if !errors.As(err, &unread) {
+		return err
+	}
+	cause := unread.Causes[p]
+	if _, _, held := reasonOf(cause); cause == nil || held {
+		return cause
+	}
+	return Held(ReasonKafkaDown, "the ends of the partition cannot be learnt", cause)
+}
+
+// mostReadings is how often a position is compared with its log before a resume gives up: its leader keeps changing.
+const mostReadings = 4
+
+// findings holds positions against the ends of their partitions. A finding stands when it shows again after a while, at the
+// same leader: one that was elected in between may not know its own end yet.
 func (w *writer) findings(ctx context.Context, at []Position, claims map[Partition]resumeRequest, result map[Partition]found) error {
-	for again := false; len(at) > 0; again = true {
+	before := map[Partition]sighting{}
+	for reading := 1; len(at) > 0; reading++ {
 		bounds, err := w.bounds(ctx, at)
 		if ctx.Err() != nil {
 			return err
 		}
 		var doubtful []Position
 		for _, pos := range at {
-			b, there := bounds[pos.Partition]
-			f := found{session: claims[pos.Partition].session, at: pos, bounds: b}
-			if reason, detail, held := reasonOf(err); held && !there {
-				f.hold = &Hold{Partition: pos.Partition, Reason: reason, Detail: detail, Offset: pos.Next}
-			} else if f.hold = finding(pos, b, there); f.hold != nil && !again && !claims[pos.Partition].paused && claims[pos.Partition].standing != f.hold.Reason {
-				doubtful = append(doubtful, pos)
-				continue
+			p := pos.Partition
+			b, there := bounds[p]
+			f := found{session: claims[p].session, at: pos, bounds: b}
+			if reason, detail, held := reasonOf(unlearnt(err, p)); held && !there {
+				f.hold = &Hold{Partition: p, Reason: reason, Detail: detail, Offset: pos.Next}
+			} else if f.hold = finding(pos, b, there); f.hold != nil && !claims[p].knows(f.hold.Reason) {
+				seen, first := sighting{f.hold.Reason, b.LeaderEpoch}, before[p]
+				if seen != first && reading < mostReadings {
+					before[p], doubtful = seen, append(doubtful, pos)
+					continue
+				}
+				if seen != first {
+					f.hold = &Hold{Partition: p, Reason: ReasonKafkaDown, Detail: "its leader changes while the position is compared with the log", Offset: pos.Next}
+				}
 			}
-			result[pos.Partition] = f
+			result[p] = f
 		}
 		if at = doubtful; len(at) > 0 {
 			if err := reliability.Wait(ctx, secondLook); err != nil {
@@ -326,6 +362,15 @@ func (w *writer) findings(ctx context.Context, at []Position, claims map[Partiti
 	}
 	return nil
 }
+
+// sighting is what one reading found wrong with a position, and the leader epoch in which it was read.
+type sighting struct {
+	reason Reason
+	epoch  int32
+}
+
+// knows tells whether a finding needs no second reading: the claim is held for it already, or paused.
+func (q resumeRequest) knows(reason Reason) bool { return q.paused || q.standing == reason }
 
 // finding says why a position cannot be read from, or nil.
 func finding(at Position, b Bounds, there bool) *Hold {

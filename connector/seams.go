@@ -3,11 +3,15 @@ package connector
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"sluice/classify"
 	"sluice/idempotency"
 	"sluice/reliability/deadletter"
 )
@@ -66,9 +70,9 @@ type Log interface { //nolint:interfacebloat // three that read, three questions
 	// Topic returns the topic as it is now, from the cluster's metadata. A missing topic is a [HoldError] with
 	// ReasonTopicMissing.
 	Topic(ctx context.Context, name string) (Topic, error)
-	// Bounds asks the leaders once for the ends of partitions. A partition whose topic id is no longer the topic's is left
-	// out. An epoch >= 0 also asks whether the log was truncated below the position (KIP-320). With an error it returns
-	// what was answered. A negative Next asks for the ends alone.
+	// Bounds asks the leaders for the ends of partitions. A partition whose topic id is no longer the topic's is left out.
+	// An epoch >= 0 also asks whether the log was truncated below the position (KIP-320). A negative Next asks for the ends
+	// alone. With an error it returns what could be learnt; an [UnreadError] names what could not, while the cluster answers.
 	Bounds(ctx context.Context, partitions []Position) (map[Partition]Bounds, error)
 	// OffsetsAt asks the leaders for the first committed record of each partition whose timestamp is not before at. A
 	// partition without such a record is left out, and so is one whose topic id is no longer the topic's.
@@ -98,6 +102,33 @@ type Bounds struct {
 	LeaderEpoch   int32
 	// DivergedAt is where the log of the leader parts from what was read: the position is beyond it. -1 if it does not.
 	DivergedAt int64
+}
+
+// UnreadError says why [Log.Bounds] could not learn the ends of some partitions, though the cluster answers: a partition has
+// no leader, or its leader does not answer or refuses.
+type UnreadError struct {
+	// Causes are [HoldError]s, or errors that pass. There is at least one.
+	Causes map[Partition]error
+}
+
+// Error names the first of the partitions, with its cause, and how many there are.
+func (e *UnreadError) Error() string {
+	p := e.first()
+	return fmt.Sprintf("the ends of %d partitions cannot be learnt: %v: %v", len(e.Causes), p, e.Causes[p])
+}
+
+// Unwrap returns the cause that Error names.
+func (e *UnreadError) Unwrap() error { return e.Causes[e.first()] }
+
+// first is a partition whose cause passes, if there is one.
+func (e *UnreadError) first() Partition {
+	all := slices.SortedFunc(maps.Keys(e.Causes), comparePartitions)
+	for _, p := range all {
+		if classify.Of(e.Causes[p]) == classify.Transient {
+			return p
+		}
+	}
+	return all[0]
 }
 
 // FetchRequest asks for the records of one partition.

@@ -126,8 +126,10 @@ func (w *writer) planStart(ctx context.Context, name string, like Partition, lat
 		partitions, start = topic.all(), w.start[name]
 	}
 	bounds, err := w.bounds(ctx, positionsAt(partitions))
-	if err != nil {
-		return nil, err
+	if late && len(bounds) > 0 { // each begins for itself, and one without a leader is held
+		partitions = slices.Collect(maps.Keys(bounds))
+	} else if err != nil {
+		return nil, unstarted(err)
 	}
 	var at map[Partition]int64
 	if start.Policy == StartTimestamp {
@@ -146,6 +148,14 @@ func (w *writer) planStart(ctx context.Context, name string, like Partition, lat
 		return decideLateStart(starts, w.snapshot, w.pipeline), nil
 	}
 	return decideStart(name, starts, w.snapshot, w.pipeline), nil
+}
+
+// unstarted returns an error of bounds as a HoldError of an initial commit.
+func unstarted(err error) error {
+	if _, _, held := reasonOf(err); held {
+		return err
+	}
+	return Held(ReasonKafkaDown, "the initial positions cannot be found", err)
 }
 
 // offsetsAt asks where the time of a start is in the logs.

@@ -203,6 +203,9 @@ func (k *checks) topic(ctx context.Context, ask *questions, t *checkedTable, nam
 	asking := *ask
 	asking.ask = k.patience(ctx)
 	l, err := asking.look(ctx, t.opened, name, t.snapshot)
+	if err == nil {
+		err = l.whole()
+	}
 	held, isHold := errors.AsType[*connector.HoldError](err)
 	switch {
 	case isHold && held.Reason == connector.ReasonTopicMissing:

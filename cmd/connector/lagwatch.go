@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -122,8 +123,8 @@ func (w *lagWatch) ends(ctx context.Context, claims []connector.ClaimStatus) (ma
 		for p, b := range bounds {
 			ends[p] = b.LastStable
 		}
-		if len(ends) > 0 { // a leader that is missing must not open the breaker that all questions to Kafka stand behind
-			return nil
+		if _, unread := errors.AsType[*connector.UnreadError](missed); unread || len(ends) > 0 {
+			return nil // a leader that is missing must not open the breaker that all questions to Kafka stand behind
 		}
 		return missed
 	})

@@ -51,7 +51,10 @@ func planGap(ctx context.Context, m *mover, args []string) (*movePlan, error) {
 	if err := reliability.Wait(ctx, lookAgain); err != nil {
 		return nil, exitError{exitDependency, err}
 	}
-	if l, err = seen.look(ctx, l.table, target.Topic, l.snapshot); err != nil {
+	if l, err = seen.look(ctx, l.table, target.Topic, l.snapshot); err == nil {
+		err = l.whole()
+	}
+	if err != nil {
 		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
 	}
 	plan := m.newPlan(l)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,9 +20,12 @@ type look struct {
 	group    map[int32]connector.GroupOffset
 	bounds   map[connector.Partition]connector.Bounds
 	rows     bool // the table has rows of the topic, looked for only where it has no position of it
+	// unread says of which partitions there are no bounds though they exist; nil if there are none.
+	unread *connector.UnreadError
 }
 
-// look asks Kafka for what it knows of a topic. A topic that is missing is a HoldError.
+// look asks Kafka for what it knows of a topic. A topic that is missing is a HoldError. A partition whose leader does not
+// answer is left out: see [look.whole].
 func (q *questions) look(ctx context.Context, o *opened, name string, s *connector.Snapshot) (*look, error) {
 	l := &look{pipeline: o.config.Pipeline, table: o, snapshot: s}
 	err := q.ask(func(ctx context.Context) (err error) { l.topic, err = q.log.Topic(ctx, name); return err })
@@ -41,7 +45,12 @@ func (q *questions) look(ctx context.Context, o *opened, name string, s *connect
 	if err != nil {
 		return nil, o.failed(err)
 	}
-	err = q.ask(func(ctx context.Context) (err error) { l.bounds, err = q.log.Bounds(ctx, at); return err })
+	err = q.ask(func(ctx context.Context) (err error) {
+		if l.bounds, err = q.log.Bounds(ctx, at); errors.As(err, &l.unread) {
+			return nil
+		}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("ends of the partitions: %w", err)
 	}
@@ -134,7 +143,19 @@ func (l *look) started() bool {
 	return false
 }
 
+// whole returns an error if the ends of a partition could not be learnt.
+func (l *look) whole() error {
+	if l.unread == nil {
+		return nil
+	}
+	return l.unread
+}
+
 // hold is what a member that resumed the partition now would hold it for, or nil.
 func (l *look) hold(p connector.Partition) *connector.Hold {
+	if l.unread != nil && l.unread.Causes[p] != nil && l.position(p) >= 0 && connector.Replaced(l.snapshot, l.pipeline) == "" {
+		reason := cmp.Or(reasonOf(l.unread.Causes[p]), connector.ReasonKafkaDown)
+		return &connector.Hold{Partition: p, Reason: reason, Detail: l.unread.Causes[p].Error(), Offset: l.position(p)}
+	}
 	return connector.Derive(l.snapshot, l.pipeline, p, l.group, l.bounds, l.rows)
 }

@@ -336,6 +336,9 @@ func (m *mover) see(ctx context.Context, names ...string) (_ *sight, err error) 
 	seen.end = func() { seen.close(); end() }
 	for _, name := range names {
 		l, err := seen.look(ctx, o, name, s)
+		if err == nil {
+			err = l.whole()
+		}
 		if held, ok := errors.AsType[*connector.HoldError](err); ok && held.Reason == connector.ReasonTopicMissing {
 			return nil, refused("%w", err)
 		}

@@ -2,14 +2,17 @@ package main
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"sluice/connector"
 	"sluice/connector/kafka"
@@ -192,4 +195,26 @@ func TestOffsetsShow_RowsWithoutPosition(t *testing.T) {
 func TestOffsetsShowWithoutKafka(t *testing.T) {
 	w := newTable(t, noTopic).create()
 	expect(t, 3, "", "connector: kafka: ", "offsets", "show", "--config", w.config, "--timeout", "300ms")
+}
+
+// TestOffsets_PartitionWithoutLeader: the commands show what can be learnt, and name the partition that has no leader. What
+// moves positions does not act on half of the truth.
+func TestOffsets_PartitionWithoutLeader(t *testing.T) {
+	t.Parallel()
+	l := newOrders(t, 5)
+	l.broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "orders", Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
+	out, _ := l.runs(1, "offsets", "show")
+	for _, want := range []string{`(?m)^orders-0 +5 +5 +0 +5 +0`, `(?m)^orders-1 +5 .*kafka_down`, "LEADER_NOT_AVAILABLE|Leader Not Available"} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("no %s in\n%s", want, out)
+		}
+	}
+	if held := l.holds(1); len(held) != 1 || !strings.HasPrefix(held[0], "orders-1 kafka_down at 5") {
+		t.Errorf("holds: %v", held)
+	}
+	before := l.versions("orders")
+	l.runs(3, "offsets", "set", "orders:0", "0", "--reason", "again", "--yes")
+	if after := l.versions("orders"); after != before {
+		t.Errorf("a position was moved: %d versions, before %d", after, before)
+	}
 }

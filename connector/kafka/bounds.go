@@ -3,13 +3,13 @@ package kafka
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"sluice/classify"
 	"sluice/connector"
 )
 
@@ -23,8 +23,8 @@ type reading struct {
 
 // Bounds asks the leaders for the ends of partitions; see [connector.Log]. What it finds is what the leaders say now:
 // whoever acts on a position outside its log, or on a partition that is gone, asks again after a while. A position with
-// a negative Next asks for the ends alone. Transient errors are mended for the length of the group's session, or until
-// ctx ends; then what was read comes with the error.
+// a negative Next asks for the ends alone. Transient errors are mended until ctx ends: for a few seconds while the cluster
+// answers and only leaders are missing, else for the length of the group's session.
 //
 // DivergedAt is the end of the log's common part as the leader knows it. It is one below the position if the leader
 // cannot say more than that it has other records there.
@@ -39,40 +39,59 @@ func (l *Log) Bounds(ctx context.Context, positions []connector.Position) (map[c
 	return bounds, err
 }
 
-// readings reads positions until all are read, a person is needed or a session has passed. Those that were not read say
-// why, and the error is of one of them.
+const readingBounds = "reading the bounds of partitions"
+
+// readings reads positions until all are read, a person is needed or its time is over. The error is an UnreadError for
+// those that were not read while the cluster answered, and of another kind if it did not.
 func (l *Log) readings(ctx context.Context, positions []connector.Position) (map[connector.Partition]reading, error) {
 	all := make(map[connector.Partition]reading, len(positions))
-	until := time.Now().Add(l.client.cfg.Session)
+	began := time.Now()
 	for failures := 1; ; failures++ {
-		var last error
-		var missed []connector.Position
-		for p, r := range l.readOnce(ctx, positions) {
-			if all[p] = r; r.err == nil {
-				continue
+		read, err := l.readOnce(ctx, positions)
+		patience := l.client.cfg.Session
+		if err == nil {
+			maps.Copy(all, read)
+			if positions = unread(positions, read); len(positions) == 0 {
+				return all, nil
 			}
-			i := slices.IndexFunc(positions, func(q connector.Position) bool { return q.Partition == p })
-			missed, last = append(missed, positions[i]), fmt.Errorf("%v: %w", p, r.err)
+			err, patience = unreadError(positions, read), mendBounds
+		} else {
+			err = Held(readingBounds, err)
 		}
-		if last == nil {
-			return all, nil
+		l.metrics.failed(err)
+		if classify.Of(err) == classify.Fatal || time.Since(began) >= patience || sleep(ctx, backoff(failures)) != nil {
+			return all, err
 		}
-		l.metrics.failed(last)
-		last = Held("reading the bounds of partitions", fmt.Errorf("bounds of %w", last))
-		var hold *connector.HoldError
-		if errors.As(last, &hold) || !time.Now().Before(until) {
-			return all, last
-		}
-		if err := sleep(ctx, backoff(failures)); err != nil {
-			return all, last
-		}
-		positions = missed
 	}
 }
 
+// unread are the positions whose bounds were not read.
+func unread(positions []connector.Position, read map[connector.Partition]reading) (left []connector.Position) {
+	for _, p := range positions {
+		if read[p.Partition].err != nil {
+			left = append(left, p)
+		}
+	}
+	return left
+}
+
+// unreadError names positions that were not read. It is Fatal if a person is needed for each of them, else Transient.
+func unreadError(positions []connector.Position, read map[connector.Partition]reading) error {
+	e := &connector.UnreadError{Causes: map[connector.Partition]error{}}
+	class := classify.Fatal
+	for _, p := range positions {
+		cause := Held(readingBounds, fmt.Errorf("bounds of %v: %w", p.Partition, read[p.Partition].err))
+		if e.Causes[p.Partition] = cause; classify.Of(cause) != classify.Fatal {
+			class = classify.Transient
+		}
+	}
+	return classify.Mark(e, class)
+}
+
 // readOnce reads each position once: leaders from fresh metadata, ends from the leaders at the epochs named there, and
-// the topic ids again, because the ends are asked for by name.
-func (l *Log) readOnce(ctx context.Context, positions []connector.Position) map[connector.Partition]reading {
+// the topic ids again, because the ends are asked for by name. What a leader said that is deposed by then does not count.
+// The error is that the cluster did not answer.
+func (l *Log) readOnce(ctx context.Context, positions []connector.Position) (map[connector.Partition]reading, error) {
 	var names []string
 	for _, p := range positions {
 		names = append(names, p.Partition.Topic)
@@ -80,20 +99,14 @@ func (l *Log) readOnce(ctx context.Context, positions []connector.Position) map[
 	slices.Sort(names)
 	names = slices.Compact(names)
 	all := make(map[connector.Partition]reading, len(positions))
-	failed := func(err error) map[connector.Partition]reading {
-		for _, p := range positions {
-			all[p.Partition] = reading{err: err}
-		}
-		return all
-	}
 	before, err := l.client.metadata(ctx, names...)
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	leaders := map[int32][]connector.Position{}
 	epochs := map[connector.Partition]int32{}
 	for _, p := range positions {
-		led, r := placed(p, before)
+		led, r := l.placed(p, before)
 		if r.hold != nil || r.err != nil {
 			all[p.Partition] = r
 			continue
@@ -116,14 +129,34 @@ func (l *Log) readOnce(ctx context.Context, positions []connector.Position) map[
 	wg.Wait()
 	after, err := l.client.metadata(ctx, names...)
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	for _, p := range positions {
-		if _, r := placed(p, after); r.hold != nil && all[p.Partition].hold == nil {
-			all[p.Partition] = r
+		led, r := l.placed(p, after)
+		switch asked, ok := epochs[p.Partition]; {
+		case r.hold != nil:
+			if all[p.Partition].hold == nil {
+				all[p.Partition] = r
+			}
+		case r.err == nil && ok && led.Epoch > asked:
+			all[p.Partition] = reading{err: errOldMetadata}
 		}
 	}
-	return all
+	return all, nil
+}
+
+// placed is the leader of a position's partition in metadata, unless they are older than others that were seen.
+func (l *Log) placed(p connector.Position, m *clusterMetadata) (partitionMetadata, reading) {
+	led, r := placed(p, m)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case r.gone:
+		delete(l.epochs, p.Partition)
+	case r.err == nil && !l.newest(p.Partition, led.Epoch):
+		r.err = errOldMetadata
+	}
+	return led, r
 }
 
 // placed finds the leader of a position's partition in metadata.

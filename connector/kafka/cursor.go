@@ -54,10 +54,11 @@ type cursor struct {
 	maxBytes int
 	alone    bool
 
-	// finding is what was found wrong with the position findingOn, and when first.
-	finding   connector.Reason
-	findingAt time.Time
-	findingOn int64
+	// finding is what was found wrong with the position findingOn by the leader of findingEpoch, and when first.
+	finding      connector.Reason
+	findingAt    time.Time
+	findingOn    int64
+	findingEpoch int32
 	// refused is since when the broker has refused a position that the bounds allow.
 	refused time.Time
 	// unchecked says that the position is suspected only because its broker is too old to compare its epoch, or is not the
@@ -85,12 +86,13 @@ func (c *cursor) drop() {
 	c.answer = nil
 }
 
-// stands notes a finding and tells whether it was already there long enough ago. What was read once can come from bytes
-// damaged on their way, or from a broker that does not know the newest state.
-func (c *cursor) stands(reason connector.Reason) bool {
+// stands notes a finding and tells whether it was already there long enough ago, in the same leader epoch. What was read
+// once can come from bytes damaged on their way, or from a broker that does not know the newest state: a leader that was
+// just elected may not know its own end.
+func (c *cursor) stands(reason connector.Reason, epoch int32) bool {
 	now := time.Now()
-	if c.finding != reason || c.findingOn != c.req.Next {
-		c.finding, c.findingAt, c.findingOn = reason, now, c.req.Next
+	if c.finding != reason || c.findingOn != c.req.Next || c.findingEpoch != epoch {
+		c.finding, c.findingAt, c.findingOn, c.findingEpoch = reason, now, c.req.Next, epoch
 	}
 	return now.Sub(c.findingAt) >= confirm
 }
@@ -159,7 +161,7 @@ func (l *Log) enqueue(c *cursor) {
 // conclude ends a request with a finding if it stands, and else arranges the second reading. The lock is held.
 func (l *Log) conclude(c *cursor, hold error, bounds connector.Bounds, again func(*cursor, time.Time)) {
 	var h *connector.HoldError
-	if !errors.As(hold, &h) || c.stands(h.Reason) {
+	if !errors.As(hold, &h) || c.stands(h.Reason, bounds.LeaderEpoch) {
 		l.answer(c, connector.Fetched{Bounds: bounds, Next: c.req.Next, Epoch: c.req.Epoch, Err: hold})
 		return
 	}

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -29,14 +30,16 @@ func (l *Log) judging(ctx context.Context) error {
 		for i := range due {
 			positions[i] = due[i].position
 		}
-		readings := l.readOnce(ctx, positions)
+		readings, err := l.readOnce(ctx, positions)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		l.mu.Lock()
 		for _, s := range due {
 			if s.c.seq == s.seq && s.c.state == suspected {
-				l.decide(s.c, readings[s.position.Partition])
+				r := readings[s.position.Partition]
+				r.err = cmp.Or(err, r.err)
+				l.decide(s.c, r)
 			}
 		}
 		l.mu.Unlock()

@@ -78,12 +78,12 @@ func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) 
 			continue
 		}
 		led, hold, err := leaderOf(p, m, t)
-		if err == nil && hold == nil && led.Epoch < c.epoch {
-			// A broker that lags behind: going back to the old leader would not help.
-			err = errOldMetadata
+		if err == nil && hold == nil && !l.newest(p, led.Epoch) {
+			err = errOldMetadata // going back to the old leader would not help
 		}
 		switch {
 		case hold != nil:
+			delete(l.epochs, p)
 			l.conclude(c, hold, noBounds(), l.lose)
 		case err != nil:
 			l.metrics.failed(err)
@@ -99,6 +99,16 @@ func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) 
 		}
 	}
 	l.prune()
+}
+
+// newest notes the leader epoch that metadata name for a partition. It returns false if newer metadata were seen: the broker
+// that sent these lags behind, and the leader that they name is deposed, though it may not know. The lock is held.
+func (l *Log) newest(p connector.Partition, epoch int32) bool {
+	if seen, ok := l.epochs[p]; ok && epoch < seen {
+		return false
+	}
+	l.epochs[p] = epoch
+	return true
 }
 
 // leaderOf finds a partition in the metadata of its topic. hold says that it is not there any more; it is a finding that

@@ -44,6 +44,8 @@ type LogConfig struct {
 const (
 	// confirm is the time between the two readings that a finding about a position needs.
 	confirm = 5 * time.Second
+	// mendBounds is how long the ends of partitions are asked for again while the cluster answers and their leaders do not.
+	mendBounds = 5 * time.Second
 	// Back-off after a transient error of a partition: retryFirst, doubled up to retryMost, jittered by a quarter.
 	retryFirst = 100 * time.Millisecond
 	retryMost  = 5 * time.Second
@@ -82,7 +84,8 @@ type Log struct {
 	fetchers map[int32]*fetcher
 	answered []*cursor // with an answer to deliver, oldest first
 	troubles map[troubled]*Trouble
-	old      map[int32]int16 // the brokers that are read by topic name, with their version of Fetch
+	old      map[int32]int16               // the brokers that are read by topic name, with their version of Fetch
+	epochs   map[connector.Partition]int32 // the newest leader epoch that metadata named; without partitions that are gone
 }
 
 // NewLog returns a Log, which reads while Run runs.
@@ -111,6 +114,7 @@ func NewLog(client *Client, cfg LogConfig, logger *slog.Logger, reg prometheus.R
 		fetchers: map[int32]*fetcher{},
 		troubles: map[troubled]*Trouble{},
 		old:      map[int32]int16{},
+		epochs:   map[connector.Partition]int32{},
 	}
 }
 

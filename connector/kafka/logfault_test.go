@@ -13,11 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"sluice/classify"
 	"sluice/connector"
 	"sluice/connector/kafka/recordbatch"
 )
@@ -605,4 +607,119 @@ func TestDiverged(t *testing.T) {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}
+}
+
+// TestBounds_PartitionWithoutLeader: the ends of the others come soon, and the error names the one.
+func TestBounds_PartitionWithoutLeader(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("t", 3)
+		for p := range int32(3) {
+			w.produce("t", p, 10, "v")
+		}
+		r := w.read(LogConfig{})
+		parts := r.partitions("t")
+		w.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "t", Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
+		began := time.Now()
+		got, err := r.Bounds(t.Context(), ends(parts))
+		var unread *connector.UnreadError
+		if !errors.As(err, &unread) || len(unread.Causes) != 1 || !errors.Is(unread.Causes[parts[1]], kafka.LeaderNotAvailable) || classify.Of(err) != classify.Transient {
+			t.Fatalf("%v, which is %v", err, classify.Of(err))
+		}
+		if len(got) != 2 || got[parts[0]].HighWatermark != 10 || got[parts[2]].HighWatermark != 10 {
+			t.Errorf("%+v", got)
+		}
+		if took := time.Since(began); took < mendBounds || took > 2*mendBounds {
+			t.Errorf("after %v", took)
+		}
+	})
+}
+
+// naming is a metadata response that names an older leader of partition 0 than the cluster has.
+func naming(req kmsg.Request, p connector.Partition, leader int32) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.MetadataResponse)
+	resp.ClusterID = &p.Cluster
+	mt, mp := kmsg.NewMetadataResponseTopic(), kmsg.NewMetadataResponseTopicPartition()
+	mt.Topic, mt.TopicID = &p.Topic, p.TopicID
+	mp.Leader, mp.LeaderEpoch = leader, 0
+	mt.Partitions = append(mt.Partitions, mp)
+	resp.Topics = append(resp.Topics, mt)
+	return resp
+}
+
+// TestBounds_OldMetadata: a broker that lags behind still names a leader that was deposed, and that may not know. It is not
+// asked.
+func TestBounds_OldMetadata(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("t", 1)
+		w.produce("t", 0, 10, "v")
+		r := w.read(LogConfig{})
+		p := r.partitions("t")[0]
+		old := w.fake.LeaderFor("t", 0)
+		if err := w.fake.MoveTopicPartition("t", 0, 1-old); err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.Bounds(t.Context(), ends(r.partitions("t")))
+		if err != nil || got[p].LeaderEpoch != 1 {
+			t.Fatal(got, err)
+		}
+		until := time.Now().Add(3 * time.Second)
+		w.fake.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			w.fake.KeepControl()
+			if req.GetVersion() < metadataVersion || time.Now().After(until) {
+				return nil, nil, false
+			}
+			return naming(req, p, old), nil, true
+		})
+		w.fake.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+			w.fake.KeepControl()
+			if w.fake.CurrentNode() == old {
+				t.Error("the deposed leader was asked")
+			}
+			return nil, nil, false
+		})
+		began := time.Now()
+		got, err = r.Bounds(t.Context(), []connector.Position{{Partition: p, Next: -1, Epoch: -1}})
+		if err != nil || got[p].LeaderEpoch != 1 || time.Since(began) < 2*time.Second {
+			t.Errorf("%+v, %v after %v", got, err, time.Since(began))
+		}
+	})
+}
+
+// TestBounds_DeposedLeader: what a leader says counts only if it is the leader still when it has said it.
+func TestBounds_DeposedLeader(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("t", 1)
+		w.produce("t", 0, 10, "v")
+		r := w.read(LogConfig{})
+		p := r.partitions("t")[0]
+		old := w.fake.LeaderFor("t", 0)
+		if err := w.fake.MoveTopicPartition("t", 0, 1-old); err != nil {
+			t.Fatal(err)
+		}
+		var asked atomic.Int32
+		w.fake.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			w.fake.KeepControl()
+			if req.GetVersion() < metadataVersion || asked.Load() > 0 {
+				return nil, nil, false
+			}
+			return naming(req, p, old), nil, true
+		})
+		w.fake.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			w.fake.KeepControl()
+			if w.fake.CurrentNode() != old {
+				return nil, nil, false
+			}
+			asked.Add(1)
+			resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+			rt, rp := kmsg.NewListOffsetsResponseTopic(), kmsg.NewListOffsetsResponseTopicPartition()
+			rt.Topic, rp.Offset = "t", 5 // its log is shorter, and it does not know of the election
+			rt.Partitions = append(rt.Partitions, rp)
+			resp.Topics = append(resp.Topics, rt)
+			return resp, nil, true
+		})
+		got, err := r.Bounds(t.Context(), []connector.Position{{Partition: p, Next: -1, Epoch: -1}})
+		if err != nil || got[p].HighWatermark != 10 || got[p].LeaderEpoch != 1 || asked.Load() != 3 {
+			t.Errorf("%+v, %v; the deposed leader was asked %d times", got, err, asked.Load())
+		}
+	})
 }

@@ -216,6 +216,9 @@ func TestLogTruncated(t *testing.T) {
 		r := w.read(LogConfig{})
 		p := r.partitions("t")[0]
 		w.onFetch(func(req *kmsg.FetchRequest) *kmsg.FetchResponse { // kfake does not look at the last epoch
+			if req.IsolationLevel != 1 {
+				t.Error("a request that is not read_committed")
+			}
 			if asked := req.Topics[0].Partitions[0]; asked.LastFetchedEpoch != 5 || asked.FetchOffset != 8 {
 				t.Errorf("asked for %+v", asked)
 			}
@@ -247,6 +250,31 @@ func TestLogTruncated(t *testing.T) {
 		bounds, err := r.Bounds(t.Context(), []connector.Position{{Partition: p, Next: 8, Epoch: 5}})
 		if err != nil || bounds[p].DivergedAt != 4 || time.Since(began) > time.Second {
 			t.Errorf("%+v %v after %v", bounds, err, time.Since(began))
+		}
+	})
+}
+
+// TestLogFinding_LeaderMoves: the two readings of a finding are of one leader. One that was just elected may not know its own
+// end yet.
+func TestLogFinding_LeaderMoves(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *scene) {
+		w.create("t", 1)
+		w.produce("t", 0, 10, "v")
+		r := w.read(LogConfig{})
+		p := r.partitions("t")[0]
+		began := time.Now()
+		time.AfterFunc(3*time.Second, func() {
+			if err := w.fake.MoveTopicPartition("t", 0, 1-w.fake.LeaderFor("t", 0)); err != nil {
+				t.Error(err)
+			}
+		})
+		r.from(p, 11, -1)
+		r.holds(time.Minute, p, connector.ReasonAheadOfLogEnd)
+		if since := time.Since(began); since < 3*time.Second+confirm {
+			t.Errorf("after %v: one reading was the old leader's", since)
+		}
+		if b := r.last[p].Bounds; b.LeaderEpoch != 1 {
+			t.Errorf("%+v", b)
 		}
 	})
 }

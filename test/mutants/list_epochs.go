@@ -50,4 +50,86 @@ var ofEpochs = []mutant{
 		old:  "\tif c.epoch != epoch {\n\t\tc.earlier = append(c.earlier, EpochUntil{c.epoch, first})\n\t}\n", new: "",
 		pkg: "./test/story", test: "^TestTruncatedHold_EpochOfItsPlace$",
 	},
+
+	// Two readings at one leader, and what could not be read.
+	{
+		name: "a finding stands by the readings of two leaders",
+		file: "connector/resume.go",
+		old:  "sighting{f.hold.Reason, b.LeaderEpoch}", new: "sighting{f.hold.Reason, 0}",
+		pkg: "./connector", test: "^TestFindings_TwoReadingsAtOneLeader$",
+	},
+	{
+		name: "a finding of a fetch stands by the readings of two leaders",
+		file: "connector/kafka/cursor.go",
+		old:  " || c.findingEpoch != epoch {", new: " {",
+		pkg: "./connector/kafka", test: "^TestLogFinding_LeaderMoves$",
+	},
+	{
+		name: "a leader that old metadata name is asked for the ends",
+		file: "connector/kafka/locate.go",
+		old:  "ok && epoch < seen {", new: "ok && epoch < seen && false {",
+		pkg: "./connector/kafka", test: "^TestBounds_OldMetadata$",
+	},
+	{
+		name: "what a deposed leader says of its ends counts",
+		file: "connector/kafka/bounds.go",
+		old:  "ok && led.Epoch > asked:", new: "ok && led.Epoch > asked+1000:",
+		pkg: "./connector/kafka", test: "^TestBounds_DeposedLeader$",
+	},
+	{
+		name: "a missing leader opens the breaker before all questions to Kafka",
+		file: "connector/resume.go",
+		old:  "return nil // the cluster answers", new: "return err // the cluster answers",
+		pkg: "./connector", test: "^TestFindings_PartitionWithoutLeader$",
+	},
+	{
+		name: "a partition without a leader hides the ends of the others",
+		file: "connector/kafka/bounds.go",
+		old:  "\t\t\tmaps.Copy(all, read)\n", new: "\t\t\tif len(unread(positions, read)) == 0 {\n\t\t\t\tmaps.Copy(all, read)\n\t\t\t}\n",
+		pkg: "./connector/kafka", test: "^TestBounds_PartitionWithoutLeader$",
+	},
+	{
+		name: "a partition without a leader keeps those that were added beside it from beginning",
+		file: "connector/start.go",
+		old:  "if late && len(bounds) > 0 {", new: "if late && err == nil {",
+		pkg: "./test/story", test: "^TestLateStart_PartitionWithoutLeader$",
+	},
+
+	// What requests to Kafka carry, and what forbids an initial commit.
+	{
+		name: "a fetch does not say in which epoch the position was read",
+		file: "connector/kafka/fetch.go",
+		old:  "e.i32(p.lastEpoch)", new: "e.i32(-1)",
+		pkg: "./connector/kafka", test: "^TestLogTruncated$",
+	},
+	{
+		name: "a fetch asks for records that are not committed",
+		file: "connector/kafka/fetch.go",
+		old:  "e.i8(1)   // read_committed", new: "e.i8(0)   // read_uncommitted",
+		pkg: "./connector/kafka", test: "^TestLogTruncated$",
+	},
+	{
+		name: "offsets are committed without the generation",
+		file: "connector/kafka/offsets.go",
+		old:  "GenerationID: last.id, MemberID: last.member,", new: "GenerationID: max(last.id, 1), MemberID: last.member,",
+		pkg: "./connector/kafka", test: "^TestGroup$",
+	},
+	{
+		name: "offsets are committed without the member",
+		file: "connector/kafka/offsets.go",
+		old:  "GenerationID: last.id, MemberID: last.member,", new: "GenerationID: -1,",
+		pkg: "./connector/kafka", test: "^TestGroup$",
+	},
+	{
+		name: "a topic whose group has offsets begins by itself",
+		file: "connector/resume.go",
+		old:  "if len(offsets) > 0 {", new: "if len(offsets) > 1000 {",
+		pkg: "./connector", test: "^TestDerive$",
+	},
+	{
+		name: "a partition that was added begins by itself though the group has an offset of it",
+		file: "connector/resume.go",
+		old:  "if o, ok := offsets[m.ID]; ok {\n\t\t\t\treturn ReasonUnknownHistory", new: "if o, ok := offsets[m.ID]; ok && false {\n\t\t\t\treturn ReasonUnknownHistory",
+		pkg: "./connector", test: "^TestDerive$",
+	},
 }

@@ -143,8 +143,8 @@ var ofHealth = []mutant{
 	{
 		name: "one leader that is missing opens the breaker before Kafka",
 		file: "cmd/connector/lagwatch.go",
-		old:  "if len(ends) > 0 {",
-		new:  "if len(ends) > 1<<30 {",
+		old:  "unread || len(ends) > 0 {",
+		new:  "unread && len(ends) > 1<<30 {",
 		pkg:  "./cmd/connector", test: "TestAPartitionWithoutALeaderIsNoOutageOfKafka",
 	},
 	{

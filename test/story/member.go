@@ -151,10 +151,10 @@ func (m *Member) Bounds(ctx context.Context, at []connector.Position) (map[conne
 	m.b.mu.Lock()
 	defer m.b.mu.Unlock()
 	bounds := map[connector.Partition]connector.Bounds{}
-	var err error
+	unread := &connector.UnreadError{Causes: map[connector.Partition]error{}}
 	for _, pos := range at {
 		if m.b.Silent[pos.Partition.ID] {
-			err = classify.Mark(errors.New("no leader"), classify.Transient)
+			unread.Causes[pos.Partition] = classify.Mark(errors.New("no leader"), classify.Transient)
 			continue
 		}
 		if t := m.b.topics[pos.Partition.Topic]; t != nil && t.id == pos.Partition.TopicID {
@@ -165,7 +165,10 @@ func (m *Member) Bounds(ctx context.Context, at []connector.Position) (map[conne
 		}
 	}
 	m.trace("bounds of %d partitions", len(at))
-	return bounds, err
+	if len(unread.Causes) > 0 {
+		return bounds, unread
+	}
+	return bounds, nil
 }
 
 // OffsetsAt returns the first record of each partition that is not older than at.

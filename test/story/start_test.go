@@ -148,3 +148,24 @@ func TestGroupOffsetsAreReadBeforeTheSnapshot(t *testing.T) {
 		wantRows(t, w, 0, []int64{2})
 	})
 }
+
+// TestLateStart_PartitionWithoutLeader: of partitions that were added to a topic, those that have a leader begin.
+func TestLateStart_PartitionWithoutLeader(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "r", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0))
+		eventually(t, "end", w.AtEnd)
+		w.Broker.Grow(story.Topic, 3)
+		w.Broker.Lock(func() { w.Broker.Silent = map[int32]bool{1: true} })
+		w.Broker.Produce(story.Topic, 1, "rr", "k")
+		w.Broker.Produce(story.Topic, 2, "rrr", "k")
+		p.Member.Assign(joined(w, 0, 1, 2))
+		eventually(t, "the partition with a leader at its end", func() bool { return w.Position(2) == 3 })
+		wantHolds(t, p, map[int32]connector.Reason{1: connector.ReasonKafkaDown})
+		w.Broker.Lock(func() { w.Broker.Silent = nil })
+		eventually(t, "end", w.AtEnd)
+		wantHolds(t, p, map[int32]connector.Reason{})
+		wantRows(t, w, 1, []int64{0, 1})
+	})
+}

@@ -1,0 +1,145 @@
+package connector
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/classify"
+	"sluice/reliability"
+)
+
+// told is a Log that answers questions about the ends of partitions one after the other, the last answer for ever.
+type told struct {
+	Log
+	answers []func(at []Position) (map[Partition]Bounds, error)
+}
+
+func (l *told) Bounds(_ context.Context, at []Position) (map[Partition]Bounds, error) {
+	answer := l.answers[0]
+	if len(l.answers) > 1 {
+		l.answers = l.answers[1:]
+	}
+	return answer(at)
+}
+
+// writerOf is a writer that asks a Log.
+func writerOf(log Log) *writer {
+	guard := reliability.NewGuard("kafka", reliability.Config{
+		Backoff: reliability.Backoff{Initial: time.Second, Max: 30 * time.Second}, Failures: 5, OpenFor: time.Minute,
+	}, slog.New(slog.DiscardHandler), nil)
+	return &writer{log: log, kafka: guard, logger: slog.New(slog.DiscardHandler), pipeline: "pipe"}
+}
+
+// TestFindings_TwoReadingsAtOneLeader: a finding about a position stands when it shows again at the same leader. One that was
+// elected in between may not know its own end yet.
+func TestFindings_TwoReadingsAtOneLeader(t *testing.T) {
+	type answer struct {
+		end   int64
+		epoch int32
+	}
+	for name, c := range map[string]struct {
+		answers []answer
+		claim   resumeRequest
+		want    Reason
+		after   time.Duration
+	}{
+		"nothing is found":                     {[]answer{{10, 1}}, resumeRequest{}, "", 0},
+		"it shows again":                       {[]answer{{5, 1}, {5, 1}}, resumeRequest{}, ReasonAheadOfLogEnd, 5 * time.Second},
+		"it shows once":                        {[]answer{{5, 1}, {10, 1}}, resumeRequest{}, "", 5 * time.Second},
+		"another leader learns its end late":   {[]answer{{5, 1}, {5, 2}, {10, 2}}, resumeRequest{}, "", 10 * time.Second},
+		"it shows twice at the new leader":     {[]answer{{5, 1}, {5, 2}, {5, 2}}, resumeRequest{}, ReasonAheadOfLogEnd, 10 * time.Second},
+		"the leader keeps changing":            {[]answer{{5, 1}, {5, 2}, {5, 3}, {5, 4}, {10, 5}}, resumeRequest{}, ReasonKafkaDown, 15 * time.Second},
+		"the claim is held for it already":     {[]answer{{5, 1}, {10, 1}}, resumeRequest{standing: ReasonAheadOfLogEnd}, ReasonAheadOfLogEnd, 0},
+		"the claim is held for something else": {[]answer{{5, 1}, {10, 1}}, resumeRequest{standing: ReasonTruncated}, "", 5 * time.Second},
+		"the claim is paused":                  {[]answer{{5, 1}, {10, 1}}, resumeRequest{paused: true}, ReasonAheadOfLogEnd, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, log := part0(0), &told{}
+				for _, a := range c.answers {
+					log.answers = append(log.answers, func([]Position) (map[Partition]Bounds, error) {
+						return map[Partition]Bounds{p: {LastStable: a.end, HighWatermark: a.end, LeaderEpoch: a.epoch, DivergedAt: -1}}, nil
+					})
+				}
+				began, result := time.Now(), map[Partition]found{}
+				if err := writerOf(log).findings(t.Context(), []Position{{p, 10, -1}}, map[Partition]resumeRequest{p: c.claim}, result); err != nil {
+					t.Fatal(err)
+				}
+				got := Reason("")
+				if h := result[p].hold; h != nil {
+					got = h.Reason
+				}
+				if got != c.want || time.Since(began) != c.after {
+					t.Errorf("%q after %v, want %q after %v", got, time.Since(began), c.want, c.after)
+				}
+			})
+		})
+	}
+}
+
+// TestFindings_PartitionWithoutLeader: the ends of the others are known, each hold has its own cause, and the cluster that
+// answers is not taken for one that is down.
+func TestFindings_PartitionWithoutLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fine, leaderless, denied, gone := part0(0), part0(1), part0(2), part0(3)
+		log := &told{answers: []func([]Position) (map[Partition]Bounds, error){func(at []Position) (map[Partition]Bounds, error) {
+			bounds, unread := map[Partition]Bounds{}, &UnreadError{Causes: map[Partition]error{}}
+			for _, pos := range at {
+				switch pos.Partition {
+				case fine:
+					bounds[fine] = Bounds{LastStable: 10, HighWatermark: 10, DivergedAt: -1}
+				case leaderless:
+					unread.Causes[leaderless] = classify.Mark(errors.New("no leader"), classify.Transient)
+				case denied:
+					unread.Causes[denied] = Held(ReasonKafkaDenied, "not for you", nil)
+				}
+			}
+			if len(unread.Causes) == 0 {
+				return bounds, nil
+			}
+			return bounds, classify.Mark(unread, classify.Transient)
+		}}}
+		w := writerOf(log)
+		claims := map[Partition]resumeRequest{fine: {}, leaderless: {}, denied: {}, gone: {}}
+		began := time.Now()
+		for range 10 {
+			result := map[Partition]found{}
+			if err := w.findings(t.Context(), []Position{{fine, 10, -1}, {leaderless, 10, -1}, {denied, 10, -1}, {gone, 10, -1}}, claims, result); err != nil {
+				t.Fatal(err)
+			}
+			for p, want := range map[Partition]Reason{fine: "", leaderless: ReasonKafkaDown, denied: ReasonKafkaDenied, gone: ReasonTopicRecreated} {
+				got := Reason("")
+				if h := result[p].hold; h != nil {
+					got = h.Reason
+				}
+				if got != want {
+					t.Errorf("%v: held for %q, want %q", p, got, want)
+				}
+			}
+		}
+		if took := time.Since(began); took != 10*secondLook {
+			t.Errorf("ten resumes took %v, want that of the second readings: the writer waits for a leader", took)
+		}
+		if s := w.kafka.Status(); s.Open || !s.Failing.IsZero() {
+			t.Errorf("a missing leader counts as a failure of the cluster: %+v", s)
+		}
+	})
+}
+
+// TestUnreadError_NamesWhatPasses: what a person must look at does not hide what passes by itself.
+func TestUnreadError_NamesWhatPasses(t *testing.T) {
+	denied := Held(ReasonKafkaDenied, "not for you", nil)
+	passing := classify.Mark(errors.New("no leader"), classify.Transient)
+	e := &UnreadError{Causes: map[Partition]error{part0(0): denied, part0(1): passing}}
+	if want := "the ends of 2 partitions cannot be learnt: orders-1: no leader"; e.Error() != want || classify.Of(e) != classify.Transient {
+		t.Errorf("%v is %v, want %q", e, classify.Of(e), want)
+	}
+	delete(e.Causes, part0(1))
+	if reason, _, held := reasonOf(e); !held || reason != ReasonKafkaDenied || classify.Of(e) != classify.Fatal {
+		t.Errorf("%v is %v, %v", e, classify.Of(e), reason)
+	}
+}
