@@ -50,6 +50,12 @@ var ofEpochs = []mutant{
 		old:  "\tif c.epoch != epoch {\n\t\tc.earlier = append(c.earlier, EpochUntil{c.epoch, first})\n\t}\n", new: "",
 		pkg: "./test/story", test: "^TestTruncatedHold_EpochOfItsPlace$",
 	},
+	{
+		name: "a log that was truncated is read on from unchecked under some schedule",
+		file: "connector/resume.go",
+		old:  "w.snapshot.Epoch(w.pipeline, p); kept {", new: "w.snapshot.Epoch(w.pipeline, p); kept && epoch > 1000 {",
+		pkg: "./test/story", test: "^TestElections$",
+	},
 
 	// Two readings at one leader, and what could not be read.
 	{

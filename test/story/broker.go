@@ -193,6 +193,32 @@ func (b *Broker) Truncate(name string, id int32, at int64, kinds string) {
 	b.Produce(name, id, kinds, "k")
 }
 
+// Epochs returns the leader epochs of the records that a partition holds, from offset 0 on.
+func (b *Broker) Epochs(name string, id int32) []int32 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.topics[name].partitions[id].epochs)
+}
+
+// epochMark stands in the value of a record between its kind and the leader epoch in which it was written.
+const epochMark = 0xE0
+
+// valueOf is the value of a record: its kind, and its epoch if that is not the first one.
+func valueOf(k Kind, epoch int32) []byte {
+	if epoch == 0 {
+		return []byte{byte(k)}
+	}
+	return []byte{byte(k), epochMark, byte(epoch)}
+}
+
+// epochOf is the epoch in which a record of a value was written.
+func epochOf(value []byte) int32 {
+	if len(value) == 3 && value[1] == epochMark {
+		return int32(value[2])
+	}
+	return 0
+}
+
 // divergedAt is where the log parts from what was read before a position, as its leader tells it (KIP-320), or -1. A
 // leader that is not told the epoch of the position cannot know.
 func (p *partition) divergedAt(at connector.Position) int64 {

@@ -154,7 +154,7 @@ func (d *DeadLetters) append(l *deadletter.Letter) {
 	d.Log.mu.Lock()
 	defer d.Log.mu.Unlock()
 	d.Log.letters = append(d.Log.letters, Letter{
-		Source: Source{l.Source.Topic, l.Source.TopicID[15], l.Source.ID, l.Source.Offset}, By: d.Member, Batch: l.Batch, Before: before,
+		Source: Source{l.Source.Topic, l.Source.TopicID[15], l.Source.ID, l.Source.Offset, 0}, By: d.Member, Batch: l.Batch, Before: before,
 	})
 	k := d.Broker.kind(l.Source.Topic, l.Source.ID, l.Source.Offset)
 	isolated, retries := k == Breaks || k == Unfit, 0

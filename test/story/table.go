@@ -26,6 +26,8 @@ type Source struct {
 	TopicID byte
 	ID      int32
 	Offset  int64
+	// Epoch is the leader epoch in which the record was written: another record may have had this offset before.
+	Epoch int32
 }
 
 // Version is one version of a table.
@@ -276,7 +278,7 @@ func (t *Table) encode(p connector.Piece) []Source {
 	return rows
 }
 
-// OffsetOf is the last column.
+// OffsetOf is a column.
 func (t *Table) OffsetOf(rows arrow.RecordBatch, row int64) (int64, bool) {
 	return rows.Column(3).(*array.Int64).Value(int(row)), true
 }
@@ -366,8 +368,9 @@ func (d Decoder) Builder(s connector.Schema) (connector.Builder, error) {
 }
 
 type builder struct {
-	from []connector.Partition
-	at   []int64
+	from   []connector.Partition
+	at     []int64
+	epochs []int32
 
 	needs                Decoder
 	identity             bool
@@ -383,6 +386,7 @@ var rowSchema = arrow.NewSchema([]arrow.Field{
 	{Name: "topic_id", Type: arrow.PrimitiveTypes.Int32},
 	{Name: "partition", Type: arrow.PrimitiveTypes.Int32},
 	{Name: "offset", Type: arrow.PrimitiveTypes.Int64},
+	{Name: "epoch", Type: arrow.PrimitiveTypes.Int32},
 }, nil)
 
 // Add appends a row.
@@ -405,7 +409,7 @@ func (b *builder) Add(p connector.Partition, r *connector.Record) error {
 	if len(b.at) == 5 { // small, so that chunks end everywhere
 		return connector.ErrChunkFull
 	}
-	b.from, b.at = append(b.from, p), append(b.at, r.Offset)
+	b.from, b.at, b.epochs = append(b.from, p), append(b.at, r.Offset), append(b.epochs, epochOf(r.Value))
 	if b.identity {
 		s := Stamp{At: r.Timestamp}
 		if n := len(r.Headers); n > 0 {
@@ -442,6 +446,7 @@ func (b *builder) Seal() arrow.RecordBatch {
 		rb.Field(1).(*array.Int32Builder).Append(int32(p.TopicID[15]))
 		rb.Field(2).(*array.Int32Builder).Append(p.ID)
 		rb.Field(3).(*array.Int64Builder).Append(b.at[i])
+		rb.Field(4).(*array.Int32Builder).Append(b.epochs[i])
 	}
 	*b = builder{sealed: b.Bytes(), altered: b.altered, identity: b.identity, needs: b.needs, sealedEntry: b.entries}
 	return rb.NewRecordBatch()
@@ -453,7 +458,7 @@ func sources(p connector.Piece) []Source {
 		at := int(i)
 		all = append(all, Source{
 			p.Rows.Column(0).(*array.String).Value(at), byte(p.Rows.Column(1).(*array.Int32).Value(at)),
-			p.Rows.Column(2).(*array.Int32).Value(at), p.Rows.Column(3).(*array.Int64).Value(at),
+			p.Rows.Column(2).(*array.Int32).Value(at), p.Rows.Column(3).(*array.Int64).Value(at), p.Rows.Column(4).(*array.Int32).Value(at),
 		})
 	}
 	return all

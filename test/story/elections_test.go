@@ -1,0 +1,165 @@
+package story_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/connector"
+	"sluice/test/story"
+)
+
+// TestElections runs two members beside elections of leaders, clean ones and those that lose the tail of a log, which then
+// grows again. Members are killed before they write their committed offsets, and those are lost. No member passes records
+// that took the place of others: each record that the log has in the end becomes one row, once an operator has moved those
+// positions back that a hold names, and no hold names another one.
+func TestElections(t *testing.T) {
+	first, last := uint64(1), uint64(*seeds)
+	if *seed != 0 {
+		first, last = *seed, *seed
+	}
+	moved := 0
+	for s := first; s <= last && !t.Failed(); s++ {
+		synctest.Test(t, func(t *testing.T) { moved += elections(t, s) })
+	}
+	if moved == 0 && last-first > 50 {
+		t.Error("no election lost what the table has")
+	}
+	t.Logf("%d schedules, %d positions moved back behind lost records", last-first+1, moved)
+}
+
+func elections(t *testing.T, s uint64) (moved int) {
+	t.Helper()
+	w := story.NewWorld(s, 3)
+	w.Logger = logger()
+	w.Broker.Flaky.Store(6)
+	all := w.Broker.Partitions(story.Topic)
+	members := []*story.Process{w.Begin(t.Context()), w.Begin(t.Context())}
+	unchecked := 0.0
+	end := func(m *story.Process, how func(*story.Process)) {
+		how(m)
+		unchecked += m.Counted("sluice_positions_unchecked_total")
+	}
+	lose := func(id int32) { // the end of a log, and other records come
+		n := len(w.Broker.Kinds(story.Topic, id))
+		w.Broker.Truncate(story.Topic, id, int64(n-w.Chance.N(min(n, 6)+1)), strings.Repeat("r", w.Chance.N(9)))
+	}
+	for range 40 {
+		i, id := w.Chance.N(2), int32(w.Chance.N(3))
+		switch w.Chance.N(12) {
+		case 0, 1, 2, 3:
+			w.Broker.Produce(story.Topic, id, strings.Repeat("r", 1+w.Chance.N(9)), "k")
+		case 4:
+			w.Broker.Elect(story.Topic, id)
+		case 5:
+			lose(id)
+		case 6, 7:
+			var a, b []connector.Partition
+			for _, p := range all {
+				if w.Chance.Is(2) {
+					a = append(a, p)
+				} else {
+					b = append(b, p)
+				}
+			}
+			members[0].Member.Assign(connector.Assignment{Joined: true, Partitions: a})
+			members[1].Member.Assign(connector.Assignment{Joined: true, Partitions: b})
+		case 8, 9:
+			end(members[i], w.Crash)
+			lose(id)
+			members[i] = w.Begin(t.Context())
+		case 10:
+			end(members[i], w.Stop)
+			members[i] = w.Begin(t.Context())
+		case 11:
+			w.Broker.ForgetGroup(story.Topic)
+		}
+		time.Sleep(time.Duration(w.Chance.N(int(1500 * time.Millisecond))))
+	}
+	w.Broker.Flaky.Store(0)
+	end(members[1], w.Stop)
+	members[0].Member.Assign(connector.Assignment{Joined: true, Partitions: all})
+	time.Sleep(3 * time.Minute)
+	end(members[0], func(*story.Process) {})
+	if unchecked != 0 {
+		t.Errorf("seed %d: %v positions were read on from unchecked, and each was committed with its epoch", s, unchecked)
+	}
+	for range 100 {
+		if w.AtEnd() && len(members[0].Holds()) == 0 {
+			break
+		}
+		for id, reason := range members[0].Holds() {
+			if reason == connector.ReasonTruncated || reason == connector.ReasonAheadOfLogEnd {
+				moveBack(t, w, s, id)
+				moved++
+			}
+		}
+		time.Sleep(3 * time.Minute) // what was read before a hold is in the table by then
+	}
+	w.Close()
+	for _, v := range w.Broker.Violations() {
+		t.Errorf("seed %d: %s", s, v)
+	}
+	for _, p := range all {
+		judgeElections(t, w, s, p.ID)
+	}
+	return moved
+}
+
+// place is a record of a partition: an offset may have held others before.
+type place struct {
+	offset int64
+	epoch  int32
+}
+
+// places counts the rows of a partition by the records that they stem from.
+func places(w *story.World, id int32) map[place]int {
+	all := map[place]int{}
+	for _, v := range w.Log.Versions() {
+		for _, r := range v.Rows {
+			if r.ID == id {
+				all[place{r.Offset, r.Epoch}]++
+			}
+		}
+	}
+	return all
+}
+
+// moveBack is what an operator does about a position behind lost records: it goes back to the first record of the log that
+// the table does not have.
+func moveBack(t *testing.T, w *story.World, s uint64, id int32) {
+	t.Helper()
+	rows, at, next := places(w, id), w.Position(id), int64(0)
+	for _, epoch := range w.Broker.Epochs(story.Topic, id) {
+		if rows[place{next, epoch}] == 0 {
+			break
+		}
+		next++
+	}
+	if next >= at {
+		t.Errorf("seed %d: partition %d is held at %d, and the table has what the log has up to there\n%s", s, id, at, history(w))
+		return
+	}
+	if _, err := moves(w, move(w, id, at, next)).Apply(t.Context(), w.Operator()); err != nil {
+		t.Errorf("seed %d: %v", s, err)
+	}
+}
+
+// judgeElections expects each record of the log in the table once, and each lost one at most once.
+func judgeElections(t *testing.T, w *story.World, s uint64, id int32) {
+	t.Helper()
+	rows := places(w, id)
+	for offset, epoch := range w.Broker.Epochs(story.Topic, id) {
+		if n := rows[place{int64(offset), epoch}]; n != 1 {
+			t.Errorf("seed %d: record %d of partition %d, written in epoch %d, has %d rows\n%s", s, offset, id, epoch, n, history(w))
+			return
+		}
+	}
+	for at, n := range rows {
+		if n > 1 {
+			t.Errorf("seed %d: record %+v of partition %d has %d rows\n%s", s, at, id, n, history(w))
+			return
+		}
+	}
+}
