@@ -98,10 +98,14 @@ func (r *reader) begin(c *claim, at Position) {
 }
 
 // pass notes that everything before next was handed over or passed. epoch is that of the last record batch before it, and
-// of the record or the end of a batch at first.
+// of the record or the end of a batch at first. Which epoch the offsets between belong to is unknown: they may be markers
+// of either, or gone.
 func (c *claim) pass(next int64, epoch int32, first int64) {
 	if c.epoch != epoch {
-		c.earlier = append(c.earlier, EpochUntil{c.epoch, first})
+		c.earlier = append(c.earlier, EpochUntil{c.epoch, c.next})
+		if first > c.next {
+			c.earlier = append(c.earlier, EpochUntil{-1, first})
+		}
 	}
 	c.next, c.epoch = next, epoch
 }

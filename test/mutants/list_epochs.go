@@ -47,7 +47,7 @@ var ofEpochs = []mutant{
 	{
 		name: "a leader epoch holds for all of the batch in which it began",
 		file: "connector/claim.go",
-		old:  "\tif c.epoch != epoch {\n\t\tc.earlier = append(c.earlier, EpochUntil{c.epoch, first})\n\t}\n", new: "",
+		old:  "\tif c.epoch != epoch {\n", new: "\tif c.epoch != epoch && next < 0 {\n",
 		pkg: "./test/story", test: "^TestTruncatedHold_EpochOfItsPlace$",
 	},
 	{
@@ -55,6 +55,12 @@ var ofEpochs = []mutant{
 		file: "connector/resume.go",
 		old:  "w.snapshot.Epoch(w.pipeline, p); kept {", new: "w.snapshot.Epoch(w.pipeline, p); kept && epoch > 1000 {",
 		pkg: "./test/story", test: "^TestElections$",
+	},
+	{
+		name: "what a leader epoch begins with belongs to the one before",
+		file: "connector/claim.go",
+		old:  "EpochUntil{-1, first}", new: "EpochUntil{c.earlier[len(c.earlier)-1].Epoch, first}",
+		pkg: "./test/story", test: "^TestTruncatedHold_BehindMarkers$",
 	},
 
 	// Two readings at one leader, and what could not be read.

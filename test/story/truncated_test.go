@@ -193,3 +193,24 @@ func txnOf(c connector.Commit, appID string) int64 {
 	}
 	return -2
 }
+
+// TestTruncatedHold_BehindMarkers: a leader epoch begins with offsets that no reader sees, and its first record is bad. The
+// records before belong to the older epoch, which ends before the place of the hold.
+func TestTruncatedHold_BehindMarkers(t *testing.T) {
+	scene(t, 1, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "rr", "k")
+		w.Broker.Elect(story.Topic, 0)
+		w.Broker.Produce(story.Topic, 0, "cpr", "k")
+		first := w.Begin(t.Context())
+		first.Member.Assign(joined(w, 0))
+		wantHolds(t, first, map[int32]connector.Reason{0: connector.ReasonPoison})
+		eventually(t, "commit", func() bool { return w.Position(0) == 3 })
+		w.Crash(first)
+		again := w.Begin(t.Context())
+		again.Member.Assign(joined(w, 0))
+		for range 5 {
+			time.Sleep(time.Minute)
+			wantHolds(t, again, map[int32]connector.Reason{0: connector.ReasonPoison})
+		}
+	})
+}
