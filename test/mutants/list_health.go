@@ -129,7 +129,7 @@ var ofHealth = []mutant{
 	{
 		name: "a commit that the store does not answer stalls its loop",
 		file: "connector/outside.go",
-		old:  "err = outside(ctx, func() error { s, err = t.Table.Commit(ctx, c, pre); return err })",
+		old:  "err = t.call(ctx, func() error { s, err = t.Table.Commit(ctx, c, pre); return err })",
 		new:  "s, err = t.Table.Commit(ctx, c, pre)",
 		pkg:  "./test/story", test: "TestNoOutageStopsALoop",
 	},

@@ -107,7 +107,7 @@ var ofRecords = []mutant{
 	{
 		name: "a bad record is skipped",
 		file: "connector/decide.go",
-		old:  "if span.Next = h.Offset; span", new: "if span.Next = h.Offset + 1; span",
+		old:  "span.endAt(h.Offset)", new: "span.endAt(h.Offset + 1)",
 		pkg: "./connector", test: "^TestDecide$",
 	},
 
@@ -129,15 +129,15 @@ var ofRecords = []mutant{
 	{
 		name: "a position is told to the group when its batch is cut",
 		file: "connector/cut.go",
-		old:  "\t\t\tc.from = c.next\n",
-		new:  "\t\t\tc.from = c.next\n\t\t\tr.offsets.note(p, GroupOffset{c.next, c.epoch}, \"\")\n",
+		old:  "\t\t\tc.from, c.earlier = c.next, nil\n",
+		new:  "\t\t\tc.from, c.earlier = c.next, nil\n\t\t\tr.offsets.note(p, GroupOffset{c.next, c.epoch}, \"\")\n",
 		pkg:  "./test/story", test: "^TestSchedulesWithLetters$",
 	},
 	{
 		name: "what retention deleted is skipped",
 		file: "connector/resume.go",
-		old:  "b, there := bounds[pos.Partition]\n",
-		new:  "b, there := bounds[pos.Partition]\n\t\t\tpos.Next = max(pos.Next, b.LogStart)\n",
+		old:  "b, there := bounds[p]\n",
+		new:  "b, there := bounds[p]\n\t\t\tpos.Next = max(pos.Next, b.LogStart)\n",
 		pkg:  "./test/story", test: "^TestPositionsOutsideTheLogHoldAndOthersGoOn$",
 	},
 
