@@ -3,6 +3,7 @@ package reliability
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -85,8 +86,9 @@ func NewGuard(name string, c Config, log *slog.Logger, reg prometheus.Registerer
 // Backoff returns the guard's pauses, for loops that must try by themselves.
 func (g *Guard) Backoff() Backoff { return g.backoff }
 
-// Do runs op until it succeeds or returns something else than a Transient error, and returns that. It returns the
-// cause of ctx when ctx ends while it waits. All of it is a wait of the loop of ctx, if there is one ([pulse.Of]).
+// Do runs op until it succeeds or returns something else than a Transient error, and returns that. When ctx ends it
+// returns the cause of ctx, or the error of the op that ctx ended, marked Canceled. All of it is a wait of the loop of
+// ctx, if there is one ([pulse.Of]).
 func (g *Guard) Do(ctx context.Context, op func(context.Context) error) error {
 	g.wants(1)
 	defer g.wants(-1)
@@ -99,25 +101,37 @@ func (g *Guard) Do(ctx context.Context, op func(context.Context) error) error {
 		switch {
 		case errors.Is(err, errOpen):
 			if err := g.untilProbe(ctx); err != nil {
-				return err
+				return g.explained(err)
 			}
 			failures--
 			continue
 		case err == nil, g.answer(err), classify.Of(err) != classify.Transient:
 			return err
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return classify.Mark(err, classify.Canceled)
 		default:
 			g.metrics.retries.Inc()
 			g.log.WarnContext(ctx, "retry", "dependency", g.name, "failures", failures, "pause", pause, "err", err)
 		}
 		if err := Wait(ctx, pause); err != nil {
-			return err
+			return g.explained(err)
 		}
 	}
 }
 
-// Try runs op once if the breaker lets it. An error while the breaker is open is Transient and says so.
+// explained adds the last failure to the error of a wait that ended early, so that a person learns why there was one. The
+// class stays that of the wait's end.
+func (g *Guard) explained(err error) error {
+	last := g.Status().Err
+	if last == nil {
+		return err
+	}
+	return classify.Mark(fmt.Errorf("%w; the last failure: %w", err, last), classify.Of(err))
+}
+
+// Try runs op once if the breaker lets it. An error while the breaker is open is Transient, says so, and names the last
+// failure. An op that the deadline of ctx ended is a failure like any other: the dependency did not answer in time. An op
+// that was cancelled says nothing about the dependency.
 func (g *Guard) Try(ctx context.Context, op func(context.Context) error) error {
 	loop := pulse.Of(ctx)
 	loop.Wait()
@@ -125,14 +139,17 @@ func (g *Guard) Try(ctx context.Context, op func(context.Context) error) error {
 	_, err := g.breaker.Execute(func() (struct{}, error) {
 		round := g.now()
 		err := op(ctx)
-		if err != nil && ctx.Err() != nil && !g.answer(err) && classify.Of(err) == classify.Transient {
-			// The end of ctx is not the dependency's failure.
+		if err != nil && errors.Is(ctx.Err(), context.Canceled) && !g.answer(err) && classify.Of(err) == classify.Transient {
+			// The caller gave up, for a reason of its own.
 			return struct{}{}, classify.Mark(err, classify.Canceled)
 		}
 		g.note(err, round)
 		return struct{}{}, err
 	})
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
+		if last := g.Status().Err; last != nil {
+			return fmt.Errorf("%w; the last failure: %w", errOpen, last)
+		}
 		return errOpen
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -192,6 +193,87 @@ func TestCancellationIsNotAFailure(t *testing.T) {
 		}
 		if g.Status().Open || g.Status().Err != nil {
 			t.Errorf("cancelled calls opened the breaker: %+v", g.Status())
+		}
+	})
+}
+
+// TestGuard_NoAnswerInTime: a dependency that stays silent until the caller's deadline has failed; only a caller that
+// gives up for a reason of its own says nothing about it.
+func TestGuard_NoAnswerInTime(t *testing.T) {
+	silent := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	ways := map[string]func(*reliability.Guard, context.Context) error{
+		"try": func(g *reliability.Guard, ctx context.Context) error { return g.Try(ctx, silent) },
+		"do":  func(g *reliability.Guard, ctx context.Context) error { return g.Do(ctx, silent) },
+	}
+	for name, ask := range ways {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := guard(t)
+				for n := range config.Failures {
+					if g.Status().Open {
+						t.Fatalf("open after %d failures", n)
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+					if err := ask(g, ctx); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("%v", err)
+					}
+					cancel()
+				}
+				s := g.Status()
+				if !s.Open || !errors.Is(s.Err, context.DeadlineExceeded) || time.Since(s.Failing) != 40*time.Second {
+					t.Errorf("after %d questions without an answer: %+v", config.Failures, s)
+				}
+				if err := ask(g, expired(t)); err == nil || !strings.Contains(err.Error(), "deadline exceeded") {
+					t.Errorf("the breaker is open: %v", err)
+				}
+			})
+		})
+		t.Run(name+" given up", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := guard(t)
+				for range 2 * config.Failures {
+					ctx, cancel := context.WithCancel(t.Context())
+					asking, end := context.WithTimeout(ctx, 10*time.Second) // a bound of its own changes nothing
+					time.AfterFunc(time.Second, cancel)
+					if err := ask(g, asking); classify.Of(err) != classify.Canceled {
+						t.Errorf("%v", err)
+					}
+					end()
+				}
+				if s := g.Status(); s.Open || s.Err != nil {
+					t.Errorf("callers that gave up opened the breaker: %+v", s)
+				}
+			})
+		})
+	}
+}
+
+// expired is a context whose deadline comes at once.
+func expired(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// TestGuard_OpenBreakerNamesTheFailure: what a caller shows a person is why the breaker is open, not only that it is.
+func TestGuard_OpenBreakerNamesTheFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guard(t)
+		for range config.Failures {
+			_ = g.Try(t.Context(), func(context.Context) error { return hiccup })
+		}
+		never := func(context.Context) error { t.Error("asked"); return nil }
+		if err := g.Try(t.Context(), never); !errors.Is(err, hiccup) || classify.Of(err) != classify.Transient {
+			t.Errorf("try: %v", err)
+		}
+		if err := g.Do(expired(t), never); !errors.Is(err, hiccup) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("do: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if err := g.Do(ctx, never); !errors.Is(err, hiccup) || classify.Of(err) != classify.Canceled {
+			t.Errorf("do, given up: %v", err)
 		}
 	})
 }

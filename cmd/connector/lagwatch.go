@@ -15,7 +15,9 @@ import (
 
 const (
 	// askEnds bounds the question for all ends. A partition whose leader does not answer in this time has no end at this look.
-	askEnds = 10 * time.Second
+	// It is half of the usual interval: these questions are what opens the breaker while everything else only waits for
+	// Kafka, and five of them must fail within a minute.
+	askEnds = 5 * time.Second
 	// statusAge is how old the connector's status may be, with some room.
 	statusAge = time.Second
 	// tellLagAgain is how often it is logged that the lag is still unhealthy.

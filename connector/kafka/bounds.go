@@ -23,8 +23,9 @@ type reading struct {
 
 // Bounds asks the leaders for the ends of partitions; see [connector.Log]. What it finds is what the leaders say now:
 // whoever acts on a position outside its log, or on a partition that is gone, asks again after a while. A position with
-// a negative Next asks for the ends alone. Transient errors are mended until ctx ends: for a few seconds while the cluster
-// answers and only leaders are missing, else for the length of the group's session.
+// a negative Next asks for the ends alone. While the cluster answers and only leaders are missing, they are asked for again
+// for a few seconds, or until ctx ends. A cluster that does not answer is an outage and returned at once: the caller's guard
+// repeats that.
 //
 // DivergedAt is the end of the log's common part as the leader knows it. It is one below the position if the leader
 // cannot say more than that it has other records there.
@@ -41,25 +42,24 @@ func (l *Log) Bounds(ctx context.Context, positions []connector.Position) (map[c
 
 const readingBounds = "reading the bounds of partitions"
 
-// readings reads positions until all are read, a person is needed or its time is over. The error is an UnreadError for
+// readings reads positions until all are read, the cluster does not answer, a person is needed or its time is over. The error is an UnreadError for
 // those that were not read while the cluster answered, and of another kind if it did not.
 func (l *Log) readings(ctx context.Context, positions []connector.Position) (map[connector.Partition]reading, error) {
 	all := make(map[connector.Partition]reading, len(positions))
 	began := time.Now()
 	for failures := 1; ; failures++ {
 		read, err := l.readOnce(ctx, positions)
-		patience := l.client.cfg.Session
-		if err == nil {
-			maps.Copy(all, read)
-			if positions = unread(positions, read); len(positions) == 0 {
-				return all, nil
-			}
-			err, patience = unreadError(positions, read), mendBounds
-		} else {
-			err = Held(readingBounds, err)
+		if err != nil {
+			l.metrics.failed(err)
+			return all, Held(readingBounds, err)
 		}
+		maps.Copy(all, read)
+		if positions = unread(positions, read); len(positions) == 0 {
+			return all, nil
+		}
+		err = unreadError(positions, read)
 		l.metrics.failed(err)
-		if classify.Of(err) == classify.Fatal || time.Since(began) >= patience || sleep(ctx, backoff(failures)) != nil {
+		if classify.Of(err) == classify.Fatal || time.Since(began) >= mendBounds || sleep(ctx, backoff(failures)) != nil {
 			return all, err
 		}
 	}

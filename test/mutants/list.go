@@ -14,4 +14,5 @@ var list = slices.Concat(
 	ofNetwork,
 	ofStorage,
 	ofDelta,
+	ofOutages,
 )
