@@ -3,11 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +18,6 @@ import (
 	"sluice/connector"
 	"sluice/connector/kafka"
 	"sluice/health"
-	"sluice/sink/opslog"
 )
 
 func (c *cli) holdsCommand() *cobra.Command {
@@ -38,16 +35,17 @@ asked, and those named with --member. FROM says who told.
 
 A partition that nobody reads now is looked at as a member would: is its
 position in the log, can the record there be read, does it fit the table?
-Exit code 1 if something is held.`,
+Members, the store and Kafka get half of --timeout each, so that an outage of
+one hides nothing of the others: what did not answer is named with what is not
+known for it. Exit code 1 if something is held, 3 if nothing is known to be held
+and something did not answer.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			return c.showHolds(ctx, members)
+			return c.showHolds(cmd.Context(), members, timeout)
 		},
 	}
 	cmd.Flags().StringSliceVar(&members, "member", nil, "also ask the member at this address, such as http://host:8080")
-	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait for Kafka, the store and members")
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long the command may take")
 	c.configFlag(cmd)
 	c.topicFlag(cmd)
 	c.outputFlag(cmd)
@@ -98,29 +96,39 @@ func (h *held) add(from, topic string, id int32, reason connector.Reason, detail
 	p.Command = health.Command(string(reason), p.Topic, p.Partition, offset)
 }
 
+// merge adds what others found.
+func (h *held) merge(o *held) {
+	for _, p := range o.all {
+		since, offset := time.Time{}, int64(-1)
+		if p.Since != nil {
+			since = *p.Since
+		}
+		if p.Offset != nil {
+			offset = *p.Offset
+		}
+		for _, from := range p.From {
+			h.add(from, p.Topic, p.Partition, p.Reason, p.Detail, since, offset)
+		}
+	}
+}
+
 // The words for who told of a hold.
 const (
 	fromLook       = "table and Kafka"
 	fromOperations = "operations log"
 )
 
-func (c *cli) showHolds(ctx context.Context, members []string) error {
+func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Duration) error {
 	config, err := c.load()
 	if err != nil {
 		return err
 	}
+	asked := c.askForHolds(ctx, config, members, timeout)
 	found := &held{}
-	failures := c.lookForHolds(ctx, config, found)
-	own := "http://" + reachable(config.Health.Listen)
-	if config.Health.Enabled && !slices.Contains(members, own) {
-		if err := askMember(ctx, own, config.Pipeline, found); err != nil && !errors.Is(err, errNobody) {
-			failures = append(failures, err)
-		}
-	}
-	for _, url := range members {
-		if err := askMember(ctx, strings.TrimSuffix(url, "/"), config.Pipeline, found); err != nil {
-			failures = append(failures, err)
-		}
+	var missed []error
+	for _, a := range asked {
+		found.merge(&a.held)
+		missed = append(missed, a.missed...)
 	}
 	slices.SortStableFunc(found.all, func(a, b *heldPartition) int {
 		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), strings.Compare(string(a.Reason), string(b.Reason)))
@@ -131,123 +139,17 @@ func (c *cli) showHolds(ctx context.Context, members []string) error {
 		}
 		err = writeJSON(c.stdout, found.all)
 	} else {
-		err = found.print(c.stdout, len(failures) == 0)
+		err = found.print(c.stdout, len(missed) == 0)
 	}
 	switch {
 	case err != nil:
 		return err
-	case len(failures) > 0:
-		return exitError{exitDependency, errors.Join(failures...)}
 	case len(found.all) > 0:
-		return exit(exitFound)
+		return exitError{exitFound, errors.Join(missed...)}
+	case len(missed) > 0:
+		return exitError{exitDependency, errors.Join(missed...)}
 	}
 	return nil
-}
-
-// lookForHolds finds the holds that need no member. What could not be asked comes back.
-func (c *cli) lookForHolds(ctx context.Context, config *Config, found *held) (failures []error) {
-	state, err := stateOfOperations(ctx, config)
-	broken := (*opslog.BrokenError)(nil)
-	switch {
-	case errors.As(err, &broken):
-		found.add(fromOperations, "", -1, connector.ReasonOperationsLog, err.Error(), time.Time{}, -1)
-	case err != nil:
-		failures = append(failures, fmt.Errorf("operations log: %w", err))
-	default:
-		for _, p := range state.Pauses() {
-			h := pausedHold(p)
-			found.add(fromOperations, p.Target.Topic, p.Target.Partition, h.Reason, h.Detail, h.Since, h.Offset)
-		}
-	}
-	tables, end, err := c.openTables(ctx)
-	if err != nil {
-		return append(failures, err)
-	}
-	defer end()
-	ask, err := newQuestions(ctx, config)
-	if err != nil {
-		return append(failures, fmt.Errorf("kafka: %w", err))
-	}
-	defer ask.close()
-	if err := ask.tooMany(config, c.topic, found); err != nil {
-		failures = append(failures, err)
-	}
-	for _, o := range tables {
-		s, standing, err := o.snapshot(ctx)
-		if err != nil {
-			failures = append(failures, err)
-			continue
-		}
-		for _, name := range o.topics {
-			if standing != nil {
-				found.add(fromLook, name, -1, standing.Reason, standing.Detail, time.Time{}, -1)
-			}
-			l, err := ask.look(ctx, o, name, s)
-			if notYet(config, name, s, err) {
-				continue
-			}
-			if held, ok := errors.AsType[*connector.HoldError](err); ok {
-				found.add(fromLook, name, -1, held.Reason, held.Detail, time.Time{}, -1)
-				continue
-			}
-			if err != nil {
-				failures = append(failures, fmt.Errorf("kafka: topic %s: %w", name, err))
-				continue
-			}
-			failures = append(failures, ask.holds(ctx, l, standing == nil, found)...)
-		}
-	}
-	return failures
-}
-
-// tooMany finds the topics that match and are too many.
-func (q *questions) tooMany(config *Config, topic string, found *held) error {
-	if len(config.Patterns) == 0 {
-		return nil
-	}
-	var beyond []kafka.Absent
-	err := q.ask(func(ctx context.Context) (err error) { _, beyond, err = q.group.Survey(ctx); return err })
-	if err != nil {
-		return fmt.Errorf("kafka: which topics match: %w", err)
-	}
-	for _, a := range beyond {
-		if topic == "" || topic == a.Topic {
-			found.add(fromLook, a.Topic, -1, a.Reason, a.Detail, time.Time{}, -1)
-		}
-	}
-	return nil
-}
-
-func stateOfOperations(ctx context.Context, config *Config) (*opslog.State, error) {
-	o, err := openOperations(ctx, config, false)
-	if err != nil {
-		return nil, err
-	}
-	defer o.end()
-	return o.State(ctx)
-}
-
-// holds finds those of a topic's partitions. records says whether the records at the positions can be held against the
-// table.
-func (q *questions) holds(ctx context.Context, l *look, records bool, found *held) (failures []error) {
-	for _, p := range l.partitions() {
-		at, b := l.position(p), l.bounds[p]
-		if h := l.hold(p); h != nil {
-			found.add(fromLook, p.Topic, p.ID, h.Reason, h.Detail, h.Since, h.Offset)
-			continue
-		}
-		if at < 0 || at >= b.LastStable || !records {
-			continue
-		}
-		reason, detail, offset, err := q.recordAt(ctx, l, p, at)
-		switch {
-		case err != nil:
-			failures = append(failures, fmt.Errorf("kafka: %v: %w", p, err))
-		case reason != "":
-			found.add(fromLook, p.Topic, p.ID, reason, detail, time.Time{}, offset)
-		}
-	}
-	return failures
 }
 
 // recordAt says why the record at a position cannot become a row, or "". What lies behind it is not looked at: a partition
@@ -311,56 +213,12 @@ func decodes(builder connector.Builder, p connector.Partition, r *connector.Reco
 	return nil
 }
 
-// errNobody says that no member answers at an address.
-var errNobody = errors.New("no member answers")
-
-// largestReport bounds the answer of a member, in bytes.
-const largestReport = 64 << 20
-
-// askMember asks a member for its holds.
-func askMember(ctx context.Context, url, pipeline string, found *held) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
-	if err != nil {
-		return exitError{exitUsage, fmt.Errorf("--member: %w", err)}
-	}
-	client := &http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("%w at %s: %w", errNobody, url, err)
-	}
-	defer func() { _ = resp.Body.Close() }() // read only
-	var report struct {
-		Pipeline string        `json:"pipeline"`
-		Holds    []health.Hold `json:"holds"`
-	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, largestReport))
-	if err == nil {
-		err = json.Unmarshal(body, &report)
-	}
-	said := resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusServiceUnavailable // one that is not ready has holds, too
-	if err != nil || !said || report.Pipeline == "" {
-		return fmt.Errorf("what answers at %s/health (%s) is no connector", url, resp.Status)
-	}
-	if report.Pipeline != pipeline {
-		return fmt.Errorf("the member at %s is of pipeline %q, not %q", url, report.Pipeline, pipeline)
-	}
-	for _, h := range report.Holds {
-		found.add(url, h.Topic, h.Partition, connector.Reason(h.Reason), h.Detail, h.Since, h.Offset)
-	}
-	return nil
-}
-
-// print writes the holds. all says whether everybody was asked.
+// print writes the holds. all says whether everything answered that was asked.
 func (h *held) print(w io.Writer, all bool) error {
 	if len(h.all) == 0 {
 		text := "nothing is held"
 		if !all {
-			text = "no hold is known, and not everybody answered"
+			text = "whether something is held is not known: see what did not answer"
 		}
 		_, err := fmt.Fprintln(w, text)
 		return err

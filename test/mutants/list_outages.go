@@ -27,4 +27,24 @@ var ofOutages = []mutant{
 		old:  "askEnds = 5 * time.Second", new: "askEnds = 15 * time.Second",
 		pkg: "./cmd/connector", test: "^TestLagWatch_OutageOpensTheBreaker$",
 	},
+
+	// The command holds.
+	{
+		name: "holds: one dependency takes the time of all",
+		file: "cmd/connector/holds_ask.go",
+		old:  "\teach := timeout / 2", new: "\teach := timeout",
+		pkg: "./cmd/connector", test: "^TestHolds_NothingKnown$",
+	},
+	{
+		name: "holds: a member that hangs is taken for none",
+		file: "cmd/connector/holds_ask.go",
+		old:  "named || !errors.Is(err, syscall.ECONNREFUSED)", new: "named",
+		pkg: "./cmd/connector", test: "^TestHolds_NothingKnown$",
+	},
+	{
+		name: "holds: what did not answer hides what is held",
+		file: "cmd/connector/holds.go",
+		old:  "case len(found.all) > 0:", new: "case len(found.all) > 0 && len(missed) == 0:",
+		pkg: "./cmd/connector", test: "^TestHolds_Outages$",
+	},
 }

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// refusing is an address at which nothing listens.
+const refusing = "127.0.0.1:1"
+
+// silentServer is the address of a server that accepts connections and never answers, as a process that was stopped.
+func silentServer(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts for it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}
+
+// slowServer is the address of a store that answers late that it is busy.
+func slowServer(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(50 * time.Millisecond)
+		http.Error(w, "<Error><Code>SlowDown</Code></Error>", http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(s.Close)
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+// TestHolds_Outages: whatever does not answer, in whatever way, holds ends in time, shows what the others know, and says
+// for what it could not learn which dependency is the reason.
+func TestHolds_Outages(t *testing.T) {
+	t.Parallel()
+	const within = "6s" // of which each has a half; answers on the loopback take milliseconds
+	ways := map[string]func(*testing.T) string{
+		"silent": silentServer, "refusing": func(*testing.T) string { return refusing }, "slow": slowServer,
+	}
+	kafkaUnknown := "Kafka did not answer within 3s, and so it is not known whether the positions are in the log of the topics orders: "
+	storeUnknown := []string{
+		"the store did not answer within 3s, and so what is paused is not known: ",
+		"the store did not answer within 3s, and so the positions are not known of the tables orders: ",
+	}
+	for _, dependency := range []string{"kafka", "s3", "redis", "postgres"} {
+		for way, address := range ways {
+			t.Run(dependency+" "+way, func(t *testing.T) {
+				t.Parallel()
+				l := newOrders(t, 5)
+				l.deleteRecords("orders", 0, 5)
+				l.produce("orders", 2, 0)
+				l.deleteRecords("orders", 0, 6) // a hold that table and Kafka show
+				lost := "orders-0 behind_log_start at 5 from table and Kafka: connector offsets accept-gap orders:0"
+				var unknown []string
+				switch dependency {
+				case "kafka":
+					if way == "slow" {
+						l.broker.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
+							l.broker.KeepControl()
+							l.broker.SleepControl(func() { time.Sleep(50 * time.Millisecond) })
+							return nil, nil, false
+						})
+						break
+					}
+					rewrite(t, l.config, l.broker.ListenAddrs()[0], address(t))
+					lost, unknown = "", []string{kafkaUnknown}
+				case "s3":
+					rewrite(t, l.config, fmt.Sprintf("{url: \"file://%s/lake\"}", filepath.ToSlash(l.dir)),
+						fmt.Sprintf("{url: s3://bucket/lake, s3: {endpoint: \"http://%s\", region: r, access_key: a, secret_key: b}}", address(t)))
+					lost, unknown = "", storeUnknown
+				case "redis", "postgres": // observers, and asked by members alone
+					file := filepath.Join(l.dir, "url")
+					url := map[string]string{"redis": "redis://" + address(t), "postgres": "postgres://u:p@" + address(t) + "/d"}[dependency]
+					if err := os.WriteFile(file, []byte(url), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					rewrite(t, l.config, "pipeline: p\n", fmt.Sprintf("pipeline: p\nmembers: {store: %s, url_file: %s}\n", dependency, file))
+				}
+				member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					_, _ = fmt.Fprint(w, `{"pipeline":"p","holds":[{"topic":"orders","partition":1,"reason":"kafka_down","detail":"no route","since":"2026-01-31T09:00:00Z","offset":5}]}`)
+				}))
+				defer member.Close()
+
+				want := []string{"orders-1 kafka_down at 5 from " + member.URL + ": "}
+				if lost != "" {
+					want = append([]string{lost}, want...)
+				}
+				l.wantHolds(1, want, "--member", member.URL, "--timeout", within)
+				out, errs := l.runs(1, "holds", "--member", member.URL, "--timeout", within)
+				for _, text := range unknown {
+					if !strings.Contains(errs, text) {
+						t.Errorf("no %q in\n%s", text, errs)
+					}
+				}
+				if strings.Contains(out, "not known") || (unknown == nil) != (errs == "") {
+					t.Errorf("%s\n%s", out, errs)
+				}
+			})
+		}
+	}
+}
+
+// TestHolds_NothingKnown: a dependency that does not answer is no clean bill, with or without a member that answers.
+func TestHolds_NothingKnown(t *testing.T) {
+	t.Parallel()
+	w := newTable(t, noTopic).create()
+	rewrite(t, w.config, "topics: {orders: {}}", "topics: {orders: {}}\nhealth: {listen: \"127.0.0.1:1\"}")
+	code, out, errs := connectorRun(t, "holds", "--config", w.config, "--timeout", "3s")
+	if code != exitDependency || !strings.Contains(errs, "Kafka did not answer within 1.5s") || !strings.Contains(errs, "topic orders: ") ||
+		out != "whether something is held is not known: see what did not answer\n" {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	silent := silentServer(t)
+	code, _, errs = connectorRun(t, "holds", "--config", w.config, "--timeout", "3s", "--member", "http://"+silent)
+	if want := "the member at http://" + silent + " did not answer within 1.5s"; code != exitDependency || !strings.Contains(errs, want) {
+		t.Errorf("exit code %d, no %q in\n%s", code, want, errs)
+	}
+	rewrite(t, w.config, "127.0.0.1:1\"}", silent+"\"}") // the member of this configuration: there is one, and it hangs
+	code, _, errs = connectorRun(t, "holds", "--config", w.config, "--timeout", "3s")
+	if want := "the member at http://" + silent + " did not answer within 1.5s"; code != exitDependency || !strings.Contains(errs, want) {
+		t.Errorf("exit code %d, no %q in\n%s", code, want, errs)
+	}
+}
