@@ -320,7 +320,7 @@ func TestOnlyPoisonBecomesALetter(t *testing.T) {
 	lookup := func(context.Context) error { return answered(503) }
 	down := guard.Try(t.Context(), lookup)
 	open := guard.Try(t.Context(), lookup)
-	if errors.Is(open, down) || !guard.Status().Open {
+	if open == nil || strings.HasPrefix(open.Error(), down.Error()) || !guard.Status().Open {
 		t.Fatalf("the breaker is not open: %v", open)
 	}
 	r := &Record{Offset: 3, Value: []byte("x")}

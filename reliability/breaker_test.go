@@ -173,8 +173,10 @@ func (w world) run(t *testing.T) (waited time.Duration, d *dependency, status re
 		random := rand.New(rand.NewPCG(w.seed, uint64(i)))
 		all.Go(func() {
 			for work.Err() == nil {
-				ctx, cancel := context.WithTimeout(work, upTo(random, 100*time.Second))
+				ctx, cancel := context.WithCancel(work) // a deadline would be a failure of the dependency
+				gone := time.AfterFunc(upTo(random, 100*time.Second), cancel)
 				_ = g.Do(ctx, request(random))
+				gone.Stop()
 				cancel()
 				_ = reliability.Wait(work, upTo(random, 10*time.Second))
 			}
