@@ -21,6 +21,7 @@ type offsetKeeper struct {
 	logger  *slog.Logger
 	metrics *metrics
 	loops   *pulse.Loops
+	failing reliability.FailureLog
 	early   chan struct{}
 
 	mu    sync.Mutex
@@ -99,10 +100,15 @@ func (k *offsetKeeper) write(ctx context.Context) {
 			level = slog.LevelError
 		case classify.Transient:
 		}
-		k.logger.Log(ctx, level, "Exception during checkpointing loop: group offsets are not written, and kept for the next turn",
-			"partitions", len(offsets), "class", class.String(), "err", err)
+		about := []any{"partitions", len(offsets), "class", class.String(), "err", err}
+		if level != slog.LevelDebug {
+			k.failing.Failed(ctx, k.logger, level, "Exception during checkpointing loop: group offsets are not written, and kept for the next turn", about...)
+		} else {
+			k.logger.DebugContext(ctx, "Exception during checkpointing loop: group offsets are not written, and kept for the next turn", about...)
+		}
 		return
 	}
+	k.failing.Over(ctx, k.logger, "group offsets are written again")
 	k.logger.InfoContext(ctx, "Scheduled checkpointing", "partitions", len(offsets))
 	if k.logger.Enabled(ctx, slog.LevelDebug) {
 		for _, p := range slices.SortedFunc(maps.Keys(offsets), comparePartitions) {

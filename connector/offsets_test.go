@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -40,7 +41,10 @@ func lines(out *bytes.Buffer) (all []string) {
 
 // TestScheduledCheckpointing: what was noted is written at a turn and said; it is forgotten after that only, and how loud a
 // failure is depends on who has to do something.
-func TestScheduledCheckpointing(t *testing.T) {
+func TestScheduledCheckpointing(t *testing.T) { synctest.Test(t, testScheduledCheckpointing) }
+
+func testScheduledCheckpointing(t *testing.T) {
+	t.Helper()
 	var out bytes.Buffer
 	g := &writes{}
 	k := newOffsetKeeper(g, time.Second, slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})), newMetrics(nil), nil)
@@ -70,6 +74,7 @@ func TestScheduledCheckpointing(t *testing.T) {
 	}
 	g.err = nil
 	turn(
+		`level=INFO msg="group offsets are written again" after=0s left_out=0`,
 		`level=INFO msg="Scheduled checkpointing" partitions=2`,
 		`level=DEBUG msg="Scheduled checkpointing of a partition" topic=orders partition=0 offset=7 batch_id=""`,
 		`level=DEBUG msg="Scheduled checkpointing of a partition" topic=orders partition=1 offset=12 batch_id=m-4`,

@@ -357,7 +357,7 @@ func TestStateChangesAreSeen(t *testing.T) {
 				return nil
 			})
 		}
-		want := []string{"WARN open", "WARN half-open", "WARN closed"}
+		want := []string{"WARN open", "DEBUG half-open", "INFO closed"}
 		if !slices.Equal(d.changes, want) {
 			t.Errorf("logged %q, want %q", d.changes, want)
 		}

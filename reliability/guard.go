@@ -39,6 +39,8 @@ type Guard struct {
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	log     *slog.Logger
 	metrics metrics
+	failing FailureLog // lines about requests that are tried again
+	opening FailureLog // lines about the breaker
 
 	mu      sync.Mutex
 	status  Status
@@ -88,8 +90,8 @@ func (g *Guard) Backoff() Backoff { return g.backoff }
 
 // Do runs op until it succeeds or returns something else than a Transient error, and returns that. When ctx ends it
 // returns the cause of ctx, or the error of the op that ctx ended, marked Canceled. All of it is a wait of the loop of
-// ctx, if there is one ([pulse.Of]).
-func (g *Guard) Do(ctx context.Context, op func(context.Context) error) error {
+// ctx, if there is one ([pulse.Of]). about are attributes for the lines of the log: the batch that waits.
+func (g *Guard) Do(ctx context.Context, op func(context.Context) error, about ...any) error {
 	g.wants(1)
 	defer g.wants(-1)
 	loop := pulse.Of(ctx)
@@ -111,7 +113,8 @@ func (g *Guard) Do(ctx context.Context, op func(context.Context) error) error {
 			return classify.Mark(err, classify.Canceled)
 		default:
 			g.metrics.retries.Inc()
-			g.log.WarnContext(ctx, "retry", "dependency", g.name, "failures", failures, "pause", pause, "err", err)
+			g.failing.Failed(ctx, g.log, slog.LevelWarn, "retry",
+				append(about[:len(about):len(about)], "dependency", g.name, "failures", failures, "pause", pause, "err", err)...)
 		}
 		if err := Wait(ctx, pause); err != nil {
 			return g.explained(err)
@@ -143,7 +146,9 @@ func (g *Guard) Try(ctx context.Context, op func(context.Context) error) error {
 			// The caller gave up, for a reason of its own.
 			return struct{}{}, classify.Mark(err, classify.Canceled)
 		}
-		g.note(err, round)
+		if g.note(err, round) {
+			g.failing.Over(ctx, g.log, "requests succeed again", "dependency", g.name)
+		}
 		return struct{}{}, err
 	})
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
@@ -198,20 +203,21 @@ func (g *Guard) answer(err error) bool {
 	return false
 }
 
-// note keeps what a request that began in a round showed.
-func (g *Guard) note(err error, round int) {
+// note keeps what a request that began in a round showed. It tells whether the dependency works.
+func (g *Guard) note(err error, round int) (works bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	answered := err == nil || g.answer(err)
 	if !answered && classify.Of(err) == classify.Canceled {
-		return // a request that its caller gave up shows neither a failure nor a recovery
+		return false // a request that its caller gave up shows neither a failure nor a recovery
 	}
 	if answered || classify.Of(err) != classify.Transient {
 		// The late answer of a request from before says nothing about now, nor does any while the breaker is open.
 		if round == g.round && g.state != gobreaker.StateOpen {
 			g.status.Open, g.status.Failing, g.status.Err = false, time.Time{}, nil
+			return true
 		}
-		return
+		return false
 	}
 	if g.status.Failing.IsZero() {
 		g.status.Failing = time.Now()
@@ -220,6 +226,7 @@ func (g *Guard) note(err error, round int) {
 	if _, known := classify.Known(err); !known {
 		g.metrics.unknown.Inc()
 	}
+	return false
 }
 
 func (g *Guard) changed(_ string, from, to gobreaker.State) {
@@ -231,7 +238,15 @@ func (g *Guard) changed(_ string, from, to gobreaker.State) {
 	g.mu.Unlock()
 	g.metrics.state.Set(float64(to))
 	g.metrics.changes.WithLabelValues(to.String()).Inc()
-	g.log.Warn("circuit breaker", "dependency", g.name, "from", from.String(), "to", to.String())
+	ctx, about := context.Background(), []any{"dependency", g.name, "from", from.String(), "to", to.String()}
+	switch to {
+	case gobreaker.StateOpen: // once more for each probe that fails
+		g.opening.Failed(ctx, g.log, slog.LevelWarn, "circuit breaker", about...)
+	case gobreaker.StateClosed:
+		g.opening.Over(ctx, g.log, "circuit breaker", about...)
+	case gobreaker.StateHalfOpen:
+		g.log.Debug("circuit breaker", about...)
+	}
 }
 
 // Wait pauses for d, or until ctx ends; then it returns the cause. The loop of ctx, if there is one, waits on purpose.

@@ -1,6 +1,7 @@
 package reliability_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -274,6 +275,43 @@ func TestGuard_OpenBreakerNamesTheFailure(t *testing.T) {
 		time.AfterFunc(time.Second, cancel)
 		if err := g.Do(ctx, never); !errors.Is(err, hiccup) || classify.Of(err) != classify.Canceled {
 			t.Errorf("do, given up: %v", err)
+		}
+	})
+}
+
+// TestGuard_TenHours: an outage of ten hours that many requests wait for is a few hundred lines, the first of each kind at
+// once and with the batch that waits, and its end is one.
+func TestGuard_TenHours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		g := reliability.NewGuard("store", config, slog.New(slog.NewTextHandler(&out, nil)), nil)
+		began := time.Now()
+		var waiting sync.WaitGroup
+		for range 20 {
+			waiting.Go(func() {
+				err := g.Do(t.Context(), func(context.Context) error {
+					if time.Since(began) < 10*time.Hour {
+						return hiccup
+					}
+					return nil
+				}, "batch_id", "b-17")
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		waiting.Wait()
+		text := out.String()
+		if first, _, _ := strings.Cut(text, "\n"); !strings.Contains(first, "msg=retry batch_id=b-17 dependency=store") {
+			t.Error(first)
+		}
+		for msg, most := range map[string]int{`msg=retry`: 121, `msg="circuit breaker"`: 122, `msg="requests succeed again"`: 1} {
+			if n := strings.Count(text, msg); n == 0 || n > most {
+				t.Errorf("%s: %d lines, at most %d", msg, n, most)
+			}
+		}
+		if !strings.Contains(text, "to=closed after=10h") || !strings.Contains(text, "left_out=") {
+			t.Error(text[max(0, len(text)-2000):])
 		}
 	})
 }

@@ -420,6 +420,10 @@ func speaks(call *ast.CallExpr) (level string, at int) {
 		switch {
 		case name == "Log":
 			return "", 2
+		case name == "Failed" && len(call.Args) > 3: // of a reliability.FailureLog, like Over
+			return "", 3
+		case name == "Over" && len(call.Args) > 2:
+			return "", 2
 		case !slices.Contains([]string{"Debug", "Info", "Warn", "Error"}, name):
 		case inContext:
 			return strings.ToUpper(name), 1

@@ -201,9 +201,10 @@ func (d *DeadLetters) write(ctx context.Context, t *letterTopic, waiting []*back
 	if time.Since(t.looked) > lookEvery {
 		t.forget()
 	}
+	about := batchOf(waiting)
 	for {
 		// The topic first: how large a letter may be decides what it looks like.
-		if err := d.cfg.Guard.Do(ctx, func(ctx context.Context) error { return d.look(ctx, t) }); err != nil {
+		if err := d.cfg.Guard.Do(ctx, func(ctx context.Context) error { return d.look(ctx, t) }, about...); err != nil {
 			return err
 		}
 		batches, err := d.fill(ctx, t, waiting)
@@ -213,7 +214,7 @@ func (d *DeadLetters) write(ctx context.Context, t *letterTopic, waiting []*back
 		err = d.cfg.Guard.Do(ctx, func(ctx context.Context) (err error) {
 			batches, err = d.send(ctx, t, batches)
 			return err
-		})
+		}, about...)
 		if errors.Is(err, errRefused) {
 			err = d.mend(t, batches)
 		}
@@ -221,6 +222,16 @@ func (d *DeadLetters) write(ctx context.Context, t *letterTopic, waiting []*back
 			return err
 		}
 	}
+}
+
+// batchOf names the batch whose letters wait, for the lines of the log.
+func batchOf(waiting []*backlog) []any {
+	for _, w := range waiting {
+		for _, l := range w.letters {
+			return []any{"batch_id", l.letter.Batch}
+		}
+	}
+	return nil
 }
 
 // fill makes the batches of a round: one for each partition of the topic, none larger than the topic takes. What belongs

@@ -64,6 +64,8 @@ type Group struct {
 	metrics *groupMetrics
 	backoff reliability.Backoff
 
+	joinFailing, lookFailing reliability.FailureLog
+
 	mu          sync.Mutex
 	absent      []Absent
 	missingSaid time.Time       // in the log
@@ -187,8 +189,9 @@ func (g *Group) awaitTopics(ctx context.Context, deliver func(connector.Assignme
 			failures++
 			g.troubles(err)
 			pause = g.backoff.Pause(failures)
-			g.logger.WarnContext(ctx, "looking for topics failed, will try again", "err", err, "pause", pause)
+			g.lookFailing.Failed(ctx, g.logger, slog.LevelWarn, "looking for topics failed, will try again", "err", err, "pause", pause)
 		case len(seen.topics) > 0:
+			g.lookFailing.Over(ctx, g.logger, "topics are seen again")
 			return seen.topics, nil
 		case !told:
 			g.troubles(nil)
@@ -216,6 +219,7 @@ func (g *Group) belong(ctx context.Context, topics topics, deliver func(connecto
 		}
 		claims := g.begin(gen.ID, gen.MemberID, m.claims(gen))
 		g.metrics.joined.Set(1)
+		g.joinFailing.Over(ctx, g.logger, "joining works again")
 		g.logger.InfoContext(ctx, "joined", "generation", gen.ID, "member", gen.MemberID, "claims", len(claims))
 		deliver(connector.Assignment{Joined: true, Partitions: claims, Appeared: g.appeared(claims)})
 

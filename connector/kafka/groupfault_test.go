@@ -1,10 +1,13 @@
 package kafka
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -442,13 +445,23 @@ func TestGroupSlowDelivery(t *testing.T) {
 	})
 }
 
-// TestGroupUnreachable: a cluster that is not there is tried again, with growing pauses, and leaving needs no answer.
+// TestGroupUnreachable: a cluster that is not there is tried again, with growing pauses and few lines, and leaving needs no
+// answer.
 func TestGroupUnreachable(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *scene) {
-		a := s.start(func(c *Config, _ *GroupConfig) { c.Brokers = []string{"localhost:1"} }, "t")
+		var attempts atomic.Int32
+		a := s.start(func(c *Config, _ *GroupConfig) {
+			c.Dial = func(context.Context, string, string) (net.Conn, error) {
+				attempts.Add(1)
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+			}
+		}, "t")
 		time.Sleep(5 * time.Minute)
-		if n := a.logs.count("will try again"); n < 20 || n > 90 {
+		if n := attempts.Load(); n < 20 || n > 4*90 { // two brokers, two connections each
 			t.Errorf("%d attempts in five minutes", n)
+		}
+		if n := a.logs.count("will try again"); n != 2 {
+			t.Errorf("%d lines in five minutes: one at once, one after a minute", n)
 		}
 		if took := a.stop(); took > time.Second || a.err != nil {
 			t.Errorf("left in %v: %v", took, a.err)

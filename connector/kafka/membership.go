@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -198,7 +199,7 @@ func (m *membership) next(ctx context.Context) (*kafka.Generation, error) {
 		m.group.metrics.joinFailures.Inc()
 		m.group.troubles(err)
 		pause := m.group.backoff.Pause(failures)
-		m.group.logger.WarnContext(ctx, "joining failed, will try again", "err", err, "pause", pause)
+		m.group.joinFailing.Failed(ctx, m.group.logger, slog.LevelWarn, "joining failed, will try again", "err", err, "pause", pause)
 		if err := reliability.Wait(ctx, pause); err != nil {
 			return nil, err
 		}

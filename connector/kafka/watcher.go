@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -284,10 +285,11 @@ func (m *membership) check(ctx context.Context) reason {
 		seen, err := m.group.look(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				m.group.logger.WarnContext(ctx, "looking for changed topics failed", "err", err)
+				m.group.lookFailing.Failed(ctx, m.group.logger, slog.LevelWarn, "looking for changed topics failed", "err", err)
 			}
 			return nothing
 		}
+		m.group.lookFailing.Over(ctx, m.group.logger, "topics are seen again")
 		base := m.known()
 		for name := range seen.refused { // its claims stand by themselves, until we are let in again
 			if t, ours := base[name]; ours {

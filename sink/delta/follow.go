@@ -25,7 +25,7 @@ type Follower struct {
 
 // NewFollower returns a follower of the table at the root of store, which need not be there yet.
 func NewFollower(store objstore.Store, guard *reliability.Guard) *Follower {
-	return &Follower{store: retried{store, guard}}
+	return &Follower{store: retried{store: store, guard: guard}}
 }
 
 // Change is what happened to a table since the last look.

@@ -58,7 +58,7 @@ func (t *Table) offer(ctx context.Context, p *proposal, files *staged) (outcome,
 	err := t.guard.Do(ctx, func(ctx context.Context) (err error) {
 		mine, err = p.Try(ctx)
 		return err
-	})
+	}, "batch_id", p.batch)
 	switch {
 	case err == nil && mine:
 		files.setNamed()

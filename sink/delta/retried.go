@@ -20,6 +20,13 @@ import (
 type retried struct {
 	store objstore.Store
 	guard *reliability.Guard
+	about []any // for the log lines of what is tried again
+}
+
+// of is the same store for a batch: the lines of its retries name it.
+func (s retried) of(batch string) retried {
+	s.about = []any{"batch_id", batch}
+	return s
 }
 
 // do repeats op. That something is not there is an answer.
@@ -31,7 +38,7 @@ func (s retried) do(ctx context.Context, op func(context.Context) error) error {
 			return nil
 		}
 		return answer
-	})
+	}, s.about...)
 	if err != nil {
 		return canceledBy(ctx, err)
 	}

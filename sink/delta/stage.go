@@ -71,7 +71,7 @@ func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, batch string, 
 		if _, err := file.Body.Seek(0, io.SeekStart); err != nil {
 			return fmt.Errorf("put data file: %w", err)
 		}
-		if err := t.store.Put(ctx, key, file.Body, objstore.Replace); err != nil {
+		if err := t.store.of(batch).Put(ctx, key, file.Body, objstore.Replace); err != nil {
 			return t.failed(fmt.Errorf("put data file: %w", err))
 		}
 		return nil

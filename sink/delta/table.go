@@ -54,7 +54,7 @@ type Options struct {
 // writer's goroutine.
 type Table struct {
 	raw     objstore.Store // does each operation once: commits and checkpoints
-	store   objstore.Store // the same behind the guard: reads and data files
+	store   retried        // the same behind the guard: reads and data files
 	guard   *reliability.Guard
 	opt     Options
 	log     *slog.Logger
@@ -105,7 +105,7 @@ func Open(store objstore.Store, opt Options) (*Table, error) {
 		return nil, fmt.Errorf("register the metrics of a table: %w", err)
 	}
 	return &Table{
-		raw: store, store: retried{store, opt.Guard}, guard: opt.Guard, opt: opt, log: opt.Logger, metrics: m,
+		raw: store, store: retried{store: store, guard: opt.Guard}, guard: opt.Guard, opt: opt, log: opt.Logger, metrics: m,
 	}, nil
 }
 
