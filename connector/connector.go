@@ -168,12 +168,13 @@ func (c *Connector) member(ctx context.Context, r *reader) {
 		case <-ctx.Done():
 		}
 	}
+	var refused reliability.FailureLog
 	for {
 		err := c.Group.Run(ctx, deliver)
 		if ctx.Err() != nil {
 			return
 		}
-		c.Logger.ErrorContext(ctx, "left the group, will join again", "err", err, "class", classify.Of(err).String(), "pause", recheck)
+		refused.Failed(ctx, c.Logger, slog.LevelError, "left the group, will join again", "err", err, "class", classify.Of(err).String(), "pause", recheck)
 		deliver(Assignment{Joined: false})
 		if reliability.Wait(ctx, recheck) != nil {
 			return
@@ -206,6 +207,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		answered:    answered,
 		progress:    progress,
 		claims:      map[Partition]*claim{},
+		outage:      map[standing]*outage{},
 		byTopic:     map[string]*tableState{},
 		feeding:     map[string]TopicConfig{},
 		health:      map[string]*healthFilter{},

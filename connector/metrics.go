@@ -46,7 +46,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"topic"}),
 		spoiled: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_records_failed_total",
-			Help: "Records that were on their way to the table and did not come there, by the class of the error: poison ones cannot be rows, all others are read again.",
+			Help: "Records of batches that were given up and of records that cannot be rows, by the class of the error: poison ones cannot be rows, all others are read again. A batch that waits for a dependency is not given up.",
 		}, []string{"topic", "class"}),
 		commits:        counter("sluice_commits_total", "Won commits."),
 		fenced:         counter("sluice_fenced_total", "Times that everything uncommitted of a table was dropped because a position moved or an outcome stayed unknown."),
@@ -68,7 +68,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "sluice_health_records_unproven_total", Help: "Records that claim to be health checks without the secret; they are ordinary records.",
 		}, []string{"topic"}),
 		holds: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_holds_total", Help: "Claims that began to stand still, by reason.",
+			Name: "sluice_holds_total", Help: "Claims that began to stand still, by reason. A claim that waits for a dependency counts once for each outage.",
 		}, []string{"reason"}),
 		lettersOf: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "worker_dlq_messages_total", Help: "Dead letters that are durable, by the topic of the record. One that is written again after a lost commit counts again.",

@@ -68,6 +68,7 @@ type reader struct {
 	draining bool
 	started  bool      // it was joined and every claim resumed, once
 	shown    time.Time // when the status was published
+	outage   map[standing]*outage
 	// pausesSeen is when the claims were last compared with what operators paused.
 	pausesSeen time.Time
 }

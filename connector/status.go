@@ -62,6 +62,7 @@ func (r *reader) show() {
 	}
 	r.shown = now
 	s := &Status{At: now, Joined: r.joined, Resumed: r.assigned, Draining: r.draining, Paused: r.pressure.pauses > 0, Queued: r.valve.queued.Load()}
+	stand := map[standing][]*Hold{}
 	waiting := map[*tableState]time.Time{}
 	for _, t := range r.tables {
 		waiting[t] = t.waits()
@@ -79,6 +80,7 @@ func (r *reader) show() {
 		} else if r.standing != nil {
 			if cs.Hold = r.standing(c.table.name, p); cs.Hold != nil {
 				cs.Hold.Partition, cs.Hold.Offset = p, c.position
+				stand[standing{c.table.name, cs.Hold.Reason}] = append(stand[standing{c.table.name, cs.Hold.Reason}], cs.Hold)
 			}
 		}
 		if c.state == resuming && cs.Hold == nil {
@@ -90,6 +92,7 @@ func (r *reader) show() {
 		}
 		s.Claims = append(s.Claims, cs)
 	}
+	r.outages(stand)
 	for _, t := range r.tables {
 		s.Left = append(s.Left, t.left...)
 	}

@@ -30,14 +30,12 @@ func (s *system) standing(table string, p connector.Partition) *connector.Hold {
 			return h
 		}
 	}
-	if h := waiting(s.asking, connector.ReasonKafkaDown); h != nil {
-		return h
-	}
+	// The claim's own trouble first: it stays through each probe of the breaker, and knows best since when.
 	trouble, ok := s.log.TroubleOf(p)
 	if ok && (trouble.Reason == connector.ReasonKafkaDenied || time.Since(trouble.Since) >= troubling) {
 		return &connector.Hold{Reason: trouble.Reason, Detail: trouble.Err.Error(), Since: trouble.Since}
 	}
-	return nil
+	return waiting(s.asking, connector.ReasonKafkaDown)
 }
 
 // waiting is the hold of everything behind an open breaker, or nil.
