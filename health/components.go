@@ -91,10 +91,18 @@ func (d Dependency) text() string {
 	return name + " fails"
 }
 
+// The reasons of holds that stand for a dependency.
+var (
+	kafkaReasons = []string{"kafka_down", "kafka_denied"}
+	storeReasons = []string{"store_down", "store_denied", "commit_undecided"}
+)
+
+func isStore(name string) bool { return name == "store" }
+
 func isKafka(name string) bool { return name == "kafka" || strings.HasPrefix(name, "kafka ") }
 
 func (r Report) kafkaPart() (Component, bool) {
-	t := r.trouble(isKafka, "kafka_down", "kafka_denied")
+	t := r.trouble(isKafka, kafkaReasons...)
 	c := Component{Name: "kafka", Status: t.status, Reason: t.reason, Details: struct {
 		Group    string       `json:"group"`
 		Joined   bool         `json:"joined"`
@@ -114,7 +122,7 @@ func (r Report) kafkaPart() (Component, bool) {
 }
 
 func (r Report) storePart() (Component, bool) {
-	t := r.trouble(func(name string) bool { return name == "store" }, "store_down", "store_denied", "commit_undecided")
+	t := r.trouble(isStore, storeReasons...)
 	c := Component{Name: "store", Status: t.status, Reason: t.reason, Details: struct {
 		Tested   bool         `json:"tested"`
 		Troubles []Dependency `json:"troubles"`
@@ -291,9 +299,9 @@ func (r Report) lettersPart() (Component, bool) {
 	switch {
 	case t.status != OK:
 	case unresolved > 0:
-		c.Status, c.Reason = Degraded, fmt.Sprintf("unresolved dead letters: %d", unresolved)
+		c.Status, c.Reason = Degraded, fmt.Sprintf("unresolved dead letters: %d; see connector deadletters list", unresolved)
 	case l.PerMinute > 0:
-		c.Status, c.Reason = Degraded, "dead letters were written in the last minutes"
+		c.Status, c.Reason = Degraded, "dead letters were written in the last minutes; see connector deadletters list"
 	case l.Error != "":
 		c.Status, c.Reason = Unknown, l.Error
 	case l.Unresolved == nil:

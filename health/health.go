@@ -4,6 +4,7 @@ package health
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -118,17 +119,30 @@ var (
 )
 
 // Ready says why the connector is not ready, nil if it is. An unhealthy lag is an [UnhealthyError]. Holds by themselves do
-// not count: a restart or another member would meet the same hold, and the other partitions go on.
+// not count: a restart or another member would meet the same hold, and the other partitions go on. The error names the
+// dependency that does not answer.
 func (r Report) Ready() error {
 	switch {
 	case r.Draining:
 		return ErrDraining
 	case !r.Joined:
-		return ErrNotJoined
+		return because(ErrNotJoined, r.trouble(isKafka, kafkaReasons...))
 	case !r.Resumed:
-		return ErrNotResumed
+		t := r.trouble(isKafka, kafkaReasons...)
+		if t.status == OK {
+			t = r.trouble(isStore, storeReasons...)
+		}
+		return because(ErrNotResumed, t)
 	case r.Lag != nil && !r.Lag.Healthy:
 		return &UnhealthyError{r.Lag.Reason}
 	}
 	return nil
+}
+
+// because adds what a dependency has to why the connector is not ready.
+func because(err error, t trouble) error {
+	if t.status == OK {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, t.reason)
 }

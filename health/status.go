@@ -13,8 +13,8 @@ const (
 	OK       Status = "ok"
 	Unknown  Status = "unknown"  // somebody who would know does not answer
 	Degraded Status = "degraded" // something is wrong and work goes on
-	Down     Status = "down"     // of the whole: not ready because of its lag. Of a part: nothing of it works
-	Starting Status = "starting" // of the whole: not in the group, or positions not read yet. Of a part: not looked at yet
+	Down     Status = "down"     // of the whole: not ready because of its lag, or not at work any more. Of a part: nothing of it works
+	Starting Status = "starting" // of the whole: not at work so far. Of a part: not looked at yet
 	Draining Status = "draining" // asked to stop, bringing the open batch to the table
 )
 
@@ -27,7 +27,7 @@ func (r Report) status(components []Component) Status {
 	switch err := r.Ready(); {
 	case errors.Is(err, ErrDraining):
 		return Draining
-	case errors.Is(err, ErrNotJoined), errors.Is(err, ErrNotResumed):
+	case (errors.Is(err, ErrNotJoined) || errors.Is(err, ErrNotResumed)) && !r.Started:
 		return Starting
 	case err != nil:
 		return Down

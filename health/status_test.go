@@ -117,7 +117,7 @@ func TestStatusesAgree(t *testing.T) {
 		switch err := r.Ready(); {
 		case errors.Is(err, health.ErrDraining):
 			want = health.Draining
-		case errors.Is(err, health.ErrNotJoined), errors.Is(err, health.ErrNotResumed):
+		case (errors.Is(err, health.ErrNotJoined) || errors.Is(err, health.ErrNotResumed)) && !r.Started:
 			want = health.Starting
 		case err != nil:
 			want = health.Down
@@ -150,5 +150,32 @@ func TestAComponentThatIsDown(t *testing.T) {
 	}
 	if got := r.Status(); got != health.Degraded {
 		t.Errorf("the whole is %s", got)
+	}
+}
+
+// TestReady_NamesTheDependency: a member that has worked is not starting when Kafka goes, and says at once what is wrong.
+func TestReady_NamesTheDependency(t *testing.T) {
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	gone := health.Dependency{Name: "kafka group", Failing: &since, Error: "connection refused"}
+	store := health.Dependency{Name: "store", Table: "orders", Failing: &since, Error: "503"}
+	for _, c := range []struct {
+		name   string
+		report health.Report
+		status health.Status
+		reason string
+	}{
+		{"Kafka is away at the start", health.Report{Dependencies: []health.Dependency{gone}}, health.Starting,
+			"not joined: no generation of the consumer group: kafka group: connection refused"},
+		{"Kafka went", health.Report{Started: true, Resumed: true, Dependencies: []health.Dependency{gone}}, health.Down,
+			"not joined: no generation of the consumer group: kafka group: connection refused"},
+		{"a rebalance", health.Report{Started: true, Resumed: true}, health.Down, "not joined: no generation of the consumer group"},
+		{"the store went", health.Report{Started: true, Joined: true, Dependencies: []health.Dependency{store}}, health.Down,
+			"not resumed: positions are not read from the table yet: store of table orders: 503"},
+		{"both went", health.Report{Started: true, Joined: true, Dependencies: []health.Dependency{store, gone}}, health.Down,
+			"not resumed: positions are not read from the table yet: kafka group: connection refused"},
+	} {
+		if s := c.report.Sum(); s.Status != c.status || s.Reason != c.reason || s.Ready {
+			t.Errorf("%s: %+v", c.name, s)
+		}
 	}
 }

@@ -110,7 +110,7 @@ func demoConfig(brokers []string, dir string) *Config {
 	config.Pipeline = "demo"
 	config.Kafka.Brokers, config.Kafka.Group = brokers, "demo"
 	config.Storage.URL = (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String()
-	config.Health.Enabled = false
+	config.Health.Enabled = false // the demo ends within seconds, and a fixed port may be taken
 	topic := config.Defaults
 	topic.Table, topic.Schema = demoTopic, ordersDDL
 	topic.Commit.Rows = 50_000

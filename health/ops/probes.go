@@ -73,10 +73,18 @@ func code(yes bool) int {
 	return http.StatusServiceUnavailable
 }
 
+// startupGrace is how long a member may fail its readiness checks before that is worth a line, as long as it was never
+// ready: joining a group and reading positions take a while.
+const startupGrace = time.Minute
+
 // logReady logs when readiness was lost and when it came back. Probes come every few seconds; one line says it.
 func (s *Server) logReady(ctx context.Context, err error) {
+	now := time.Now()
 	s.mu.Lock()
-	lost := err != nil && s.wasReady && !s.failed
+	if s.checked.IsZero() {
+		s.checked = now
+	}
+	lost := err != nil && !s.failed && (s.wasReady || now.Sub(s.checked) >= startupGrace)
 	back := err == nil && s.failed
 	if err == nil {
 		s.wasReady, s.failed = true, false

@@ -47,6 +47,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	listener net.Listener
+	checked  time.Time // the first readiness check
 	wasReady bool
 	failed   bool // the last readiness check did, and it was logged
 }
