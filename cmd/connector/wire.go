@@ -75,6 +75,7 @@ type system struct {
 // wireOptions are what tests and the demo say differently.
 type wireOptions struct {
 	dial         func(ctx context.Context, network, address string) (net.Conn, error)
+	store        func(objstore.Store) objstore.Store // what stands before the store; nil: nothing
 	untilCurrent bool
 	watchEvery   time.Duration // how often topics are looked at
 	stderr       io.Writer     // where goroutines are written down; nil: nowhere
@@ -109,7 +110,11 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 	if s.bucket, err = openStore(ctx, c); err != nil {
 		return nil, err
 	}
-	if s.store, err = objstore.Measured(s.bucket, s.registry); err != nil {
+	store := s.bucket
+	if o.store != nil {
+		store = o.store(store)
+	}
+	if s.store, err = objstore.Measured(store, s.registry); err != nil {
 		return nil, fmt.Errorf("metrics of the store: %w", err)
 	}
 	if s.secrets, err = openSecrets(ctx, c, logger); err != nil {

@@ -47,4 +47,62 @@ var ofOutages = []mutant{
 		old:  "case len(found.all) > 0:", new: "case len(found.all) > 0 && len(missed) == 0:",
 		pkg: "./cmd/connector", test: "^TestHolds_Outages$",
 	},
+
+	// What the log and the counters say.
+	{
+		name: "a failure writes a line each minute",
+		file: "reliability/failurelog.go",
+		old:  "laterLines = 5 * time.Minute", new: "laterLines = time.Minute",
+		pkg: "./reliability", test: "^TestFailureLog_TenHours$",
+	},
+	{
+		name: "a failure that comes back is a new one",
+		file: "reliability/failurelog.go",
+		old:  "f.lines == 0 || now.Sub(f.ended) >= secondLine", new: "true",
+		pkg: "./reliability", test: "^TestFailureLog_NowAndThen$",
+	},
+	{
+		name: "each failed probe is a line",
+		file: "reliability/guard.go",
+		old:  "g.opening.Failed(ctx, g.log, slog.LevelWarn, \"circuit breaker\", about...)", new: "g.log.Warn(\"circuit breaker\", about...)",
+		pkg: "./reliability", test: "^TestGuard_TenHours$",
+	},
+	{
+		name: "a retry does not name its batch",
+		file: "reliability/guard.go",
+		old:  "append(about[:len(about):len(about)], \"dependency\"", new: "append([]any(nil), \"dependency\"",
+		pkg: "./reliability", test: "^TestGuard_TenHours$",
+	},
+	{
+		name: "a claim that waits for a dependency is not counted",
+		file: "connector/outage.go",
+		old:  "if !o.claims[h.Partition] {", new: "if o.claims[h.Partition] {",
+		pkg: "./connector", test: "^TestReader_OutageIsAHold$",
+	},
+	{
+		name: "the end of an outage is not said",
+		file: "connector/outage.go",
+		old:  "if len(now[why]) == 0 {", new: "if len(now[why]) < 0 {",
+		pkg: "./connector", test: "^TestReader_OutageIsAHold$",
+	},
+
+	// What health says.
+	{
+		name: "a member that has worked starts when Kafka goes",
+		file: "health/status.go",
+		old:  "errors.Is(err, ErrNotResumed)) && !r.Started:", new: "errors.Is(err, ErrNotResumed)):",
+		pkg: "./health", test: "^TestReady_NamesTheDependency$",
+	},
+	{
+		name: "readiness does not name the dependency",
+		file: "health/health.go",
+		old:  "if t.status == OK {\n\t\treturn err", new: "if t.status != \"\" {\n\t\treturn err",
+		pkg: "./health", test: "^TestReady_NamesTheDependency$",
+	},
+	{
+		name: "a member that was never ready does not say so",
+		file: "health/ops/probes.go",
+		old:  "(s.wasReady || now.Sub(s.checked) >= startupGrace)", new: "s.wasReady",
+		pkg: "./health/ops", test: "^TestReadiness_NeverReady$",
+	},
 }
