@@ -164,15 +164,31 @@ func TestReady_NamesTheDependency(t *testing.T) {
 		status health.Status
 		reason string
 	}{
-		{"Kafka is away at the start", health.Report{Dependencies: []health.Dependency{gone}}, health.Starting,
-			"not joined: no generation of the consumer group: kafka group: connection refused"},
-		{"Kafka went", health.Report{Started: true, Resumed: true, Dependencies: []health.Dependency{gone}}, health.Down,
-			"not joined: no generation of the consumer group: kafka group: connection refused"},
+		{
+			"Kafka is away at the start",
+			health.Report{Dependencies: []health.Dependency{gone}},
+			health.Starting,
+			"not joined: no generation of the consumer group: kafka group: connection refused",
+		},
+		{
+			"Kafka went",
+			health.Report{Started: true, Resumed: true, Dependencies: []health.Dependency{gone}},
+			health.Down,
+			"not joined: no generation of the consumer group: kafka group: connection refused",
+		},
 		{"a rebalance", health.Report{Started: true, Resumed: true}, health.Down, "not joined: no generation of the consumer group"},
-		{"the store went", health.Report{Started: true, Joined: true, Dependencies: []health.Dependency{store}}, health.Down,
-			"not resumed: positions are not read from the table yet: store of table orders: 503"},
-		{"both went", health.Report{Started: true, Joined: true, Dependencies: []health.Dependency{store, gone}}, health.Down,
-			"not resumed: positions are not read from the table yet: kafka group: connection refused"},
+		{
+			"the store went",
+			health.Report{Started: true, Joined: true, Dependencies: []health.Dependency{store}},
+			health.Down,
+			"not resumed: positions are not read from the table yet: store of table orders: 503",
+		},
+		{
+			"both went",
+			health.Report{Started: true, Joined: true, Dependencies: []health.Dependency{store, gone}},
+			health.Down,
+			"not resumed: positions are not read from the table yet: kafka group: connection refused",
+		},
 	} {
 		if s := c.report.Sum(); s.Status != c.status || s.Reason != c.reason || s.Ready {
 			t.Errorf("%s: %+v", c.name, s)

@@ -3,6 +3,7 @@ package reliability
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -25,7 +26,7 @@ type FailureLog struct {
 	failing bool
 	since   time.Time // of the failure; stays when it ends
 	ended   time.Time
-	next    time.Time // when a line may be written
+	next    time.Time  // when a line may be written
 	level   slog.Level // the worst so far
 	lines   int
 	left    int64 // lines since the last one
@@ -39,9 +40,9 @@ func (f *FailureLog) Failed(ctx context.Context, log *slog.Logger, level slog.Le
 	case !tell:
 		level = slog.LevelDebug
 	case !first:
-		args = append(args[:len(args):len(args)], "since", since, "left_out", left)
+		args = append(slices.Clip(args), "since", since, "left_out", left)
 	}
-	log.Log(ctx, level, msg, args...)
+	log.Log(ctx, level, msg, args...) //nolint:sloglint // callers give constants
 }
 
 // Over writes a line if there was a failure, at DEBUG if its lines were left out.
@@ -54,7 +55,7 @@ func (f *FailureLog) Over(ctx context.Context, log *slog.Logger, msg string, arg
 	if tell {
 		level = slog.LevelInfo
 	}
-	log.Log(ctx, level, msg, append(args[:len(args):len(args)], "after", after.Round(time.Millisecond), "left_out", left)...)
+	log.Log(ctx, level, msg, append(slices.Clip(args), "after", after.Round(time.Millisecond), "left_out", left)...) //nolint:sloglint // as in Failed
 }
 
 func (f *FailureLog) fails(now time.Time, level slog.Level) (since time.Time, left int64, first, tell bool) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -114,7 +115,7 @@ func (g *Guard) Do(ctx context.Context, op func(context.Context) error, about ..
 		default:
 			g.metrics.retries.Inc()
 			g.failing.Failed(ctx, g.log, slog.LevelWarn, "retry",
-				append(about[:len(about):len(about)], "dependency", g.name, "failures", failures, "pause", pause, "err", err)...)
+				append(slices.Clip(about), "dependency", g.name, "failures", failures, "pause", pause, "err", err)...)
 		}
 		if err := Wait(ctx, pause); err != nil {
 			return g.explained(err)
@@ -238,7 +239,8 @@ func (g *Guard) changed(_ string, from, to gobreaker.State) {
 	g.mu.Unlock()
 	g.metrics.state.Set(float64(to))
 	g.metrics.changes.WithLabelValues(to.String()).Inc()
-	ctx, about := context.Background(), []any{"dependency", g.name, "from", from.String(), "to", to.String()}
+	ctx := context.Background() //nolint:forbidigo // gobreaker calls this without one, and a line needs none
+	about := []any{"dependency", g.name, "from", from.String(), "to", to.String()}
 	switch to {
 	case gobreaker.StateOpen: // once more for each probe that fails
 		g.opening.Failed(ctx, g.log, slog.LevelWarn, "circuit breaker", about...)
