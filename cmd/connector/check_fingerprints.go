@@ -4,9 +4,7 @@ import (
 	"context"
 	"log/slog"
 
-	"sluice/connector/kafka/dial"
 	"sluice/idempotency"
-	"sluice/idempotency/postgres"
 	"sluice/reliability"
 )
 
@@ -21,13 +19,10 @@ func (k *checks) fingerprints(ctx context.Context) {
 	defer cancel()
 	guard := reliability.NewGuard(subject, k.config.Guard(), slog.New(slog.DiscardHandler), nil)
 	hint := "look at fingerprints.url_file, the rights of its user, and the network"
-	url, err := dial.ReadSecret(k.config.Fingerprints.URLFile)
+	store, err := openFingerprints(ctx, k.config, guard)
 	if err == nil {
-		var store *postgres.Store
-		if store, err = postgres.Open(ctx, postgres.Options{URL: url, Guard: guard}); err == nil {
-			defer store.Close()
-			_, err = store.Through(ctx, idempotency.Scope{Pipeline: k.config.Pipeline})
-		}
+		defer store.Close()
+		_, err = store.Through(ctx, idempotency.Scope{Pipeline: k.config.Pipeline})
 	}
 	if last := guard.Status().Err; err != nil && ctx.Err() != nil && last != nil {
 		err = last // why there was no answer in time

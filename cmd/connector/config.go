@@ -84,6 +84,9 @@ type S3Config struct {
 	SecretKey     Secret
 	SecretKeyFile string
 	Timeout       time.Duration // without any progress of a request
+	CAFile        string        // of authorities; read at the start
+	// InsecurePlaintext allows an endpoint without TLS.
+	InsecurePlaintext bool
 }
 
 // QueueConfig is the section queue. The unit is records.
@@ -273,6 +276,8 @@ func (c *Config) keys() []key {
 		{"storage.s3.endpoint", text(&s3.Endpoint, endpointURL), ""},
 		{"storage.s3.region", text(&s3.Region, nil), ""},
 		{"storage.s3.path_style", boolean(&s3.PathStyle), ""},
+		{"storage.s3.ca_file", text(&s3.CAFile, nil), ""},
+		{"storage.s3.insecure_plaintext", boolean(&s3.InsecurePlaintext), ""},
 		{"storage.s3.timeout", duration(&s3.Timeout, time.Second, 10*time.Minute), ""},
 		{"storage.s3.access_key", secret(&s3.AccessKey), ""},
 		{"storage.s3.access_key_file", text(&s3.AccessKeyFile, nil), ""},
@@ -289,6 +294,8 @@ func (c *Config) keys() []key {
 		{"breaker.successes", count(&c.Breaker.Successes, 1, 1_000), ""},
 		{"fingerprints.store", choice(&c.Fingerprints.Store, nil, "memory", "postgres"), ""},
 		{"fingerprints.url_file", text(&c.Fingerprints.URLFile, nil), ""},
+		{"fingerprints.ca_file", text(&c.Fingerprints.CAFile, nil), ""},
+		{"fingerprints.insecure_plaintext", boolean(&c.Fingerprints.InsecurePlaintext), ""},
 		{"health.enabled", boolean(&c.Health.Enabled), ""},
 		{"health.listen", text(&c.Health.Listen, listenAddress), ""},
 		{"health.liveness_file", text(&c.Health.LivenessFile, livenessFile), ""},

@@ -27,8 +27,13 @@ func TestBadConfigs(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("geheim"), 0o600); err != nil {
-		t.Fatal(err)
+	for name, content := range map[string]string{
+		"secret": "geheim", "rediss-url": "rediss://u:geheim@cache:6379", "redis-url": "redis://u:geheim@cache:6379",
+		"postgres-url": "postgres://u:geheim@db/x", "near-url": "postgres://u:geheim@127.0.0.1/x",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	head, rest, _ := strings.Cut(string(data), "\n=== ")
 	var got strings.Builder

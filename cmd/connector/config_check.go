@@ -29,6 +29,7 @@ func (l *loader) check() {
 	l.checkCanary()
 	l.checkLivenessFile()
 	l.checkKeys()
+	l.checkEndpoint()
 	l.checkTLS()
 	l.checkSASL()
 	l.checkPairs()

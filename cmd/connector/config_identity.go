@@ -21,6 +21,9 @@ type IdentityConfig struct {
 type FingerprintsConfig struct {
 	Store   string // memory or postgres
 	URLFile string // of the database; read at the start
+	CAFile  string // of authorities; the same
+	// InsecurePlaintext allows a password without TLS.
+	InsecurePlaintext bool
 }
 
 func usualIdentity() IdentityConfig {
@@ -110,6 +113,7 @@ func (l *loader) checkFingerprints() {
 		l.report(l.at(at), "does not count with store: memory: write store: postgres, or remove it")
 	default:
 		l.secretFile(at, &f.URLFile)
+		l.checkFingerprintsURL()
 	}
 }
 

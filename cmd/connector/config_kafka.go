@@ -144,24 +144,7 @@ func (l *loader) checkSASL() {
 	}
 	l.secretFile(at+"password_file", &s.PasswordFile)
 	l.secretFile(at+"token_file", &s.TokenFile)
-	l.checkPlaintext()
-}
-
-// checkPlaintext says what is sent in the open.
-func (l *loader) checkPlaintext() {
-	s := &l.config.Kafka.SASL
-	p := l.at("kafka.sasl.mechanism")
-	readable := s.Mechanism == "plain" || s.Mechanism == "oauthbearer"
-	switch {
-	case l.config.Kafka.TLS.Enabled:
-	case !readable:
-		l.warning(p, "%s without TLS: the password is not sent, but weak ones can be guessed from what is; use kafka.tls", s.Mechanism)
-	case s.InsecurePlaintext:
-		l.warning(l.at("kafka.sasl.insecure_plaintext"), "%s without TLS: everybody on the way can read the secret", s.Mechanism)
-	default:
-		l.report(p, "%s without TLS sends the secret for everybody to read: set kafka.tls.enabled: true, or use scram-sha-512; "+
-			"kafka.sasl.insecure_plaintext: true allows it for a test", s.Mechanism)
-	}
+	l.checkSASLPlaintext()
 }
 
 // secretFile makes the path of a secret one seen from here, and looks whether it can be read.
@@ -201,7 +184,7 @@ func (c *Config) newClient(dialer func(ctx context.Context, network, address str
 		logger.Warn("kafka.tls.insecure_skip_verify: whoever answers is taken for the broker")
 	}
 	if logger != nil && cfg.TLS == nil && cfg.SASL != nil && cfg.SASL.InsecurePlaintext {
-		logger.Warn("kafka.sasl.insecure_plaintext: everybody on the way can read the secret")
+		logger.Warn("kafka.sasl.insecure_plaintext: everyone on the way can read or guess the secret")
 	}
 	return client, nil
 }

@@ -8,9 +8,13 @@ import (
 type MembersConfig struct {
 	Store   string // none, redis or postgres
 	URLFile string // of the store; read at the start
-	Beat    time.Duration
-	TTL     time.Duration
-	Sweep   time.Duration
+	CAFile  string // of authorities; the same
+	// InsecurePlaintext allows a password without TLS.
+	InsecurePlaintext bool
+
+	Beat  time.Duration
+	TTL   time.Duration
+	Sweep time.Duration
 }
 
 func usualMembers() MembersConfig {
@@ -21,6 +25,8 @@ func (m *MembersConfig) keys() []key {
 	return []key{
 		{"members.store", choice(&m.Store, nil, "none", "redis", "postgres"), ""},
 		{"members.url_file", text(&m.URLFile, nil), ""},
+		{"members.ca_file", text(&m.CAFile, nil), ""},
+		{"members.insecure_plaintext", boolean(&m.InsecurePlaintext), ""},
 		{"members.beat", duration(&m.Beat, time.Second, 20*time.Second), ""},
 		{"members.ttl", duration(&m.TTL, 10*time.Second, 10*time.Minute), ""},
 		{"members.sweep", duration(&m.Sweep, 10*time.Second, time.Hour), ""},
@@ -44,6 +50,7 @@ func (l *loader) checkMembers() {
 		l.report(l.at(at), "does not count with store: none: write store: redis or store: postgres, or remove it")
 	default:
 		l.secretFile(at, &m.URLFile)
+		l.checkMembersURL()
 	}
 	if m.TTL > 2*m.Beat || l.failed("members.ttl") || l.failed("members.beat") {
 		return

@@ -35,17 +35,23 @@ func (s *system) remember(ctx context.Context) error {
 	if s.config.Fingerprints.Store != "postgres" {
 		return nil
 	}
-	url, err := dial.ReadSecret(s.config.Fingerprints.URLFile)
-	if err != nil {
-		return fmt.Errorf("fingerprints.url_file: %w", err)
-	}
 	s.database = s.guard("postgres")
-	store, err := postgres.Open(ctx, postgres.Options{URL: url, Guard: s.database})
+	store, err := openFingerprints(ctx, s.config, s.database)
 	if err != nil {
 		return fmt.Errorf("fingerprints.url_file: %w", err)
 	}
 	s.remembering, s.forget = store, store.Close
 	return nil
+}
+
+// openFingerprints opens the database that remembers fingerprints. Nothing is connected yet.
+func openFingerprints(ctx context.Context, c *Config, guard *reliability.Guard) (*postgres.Store, error) {
+	f := c.Fingerprints
+	url, err := dial.ReadSecret(f.URLFile)
+	if err != nil {
+		return nil, err
+	}
+	return postgres.Open(ctx, postgres.Options{URL: url, CAFile: f.CAFile, InsecurePlaintext: f.InsecurePlaintext, Guard: guard})
 }
 
 // duplicates says how a table that a topic feeds tells duplicates, nil if it does not.

@@ -23,6 +23,8 @@ var layers = map[string][]string{
 	"reliability/panics":     {},
 	"reliability/deadletter": {"classify", "idempotency"},
 	"health":                 {},
+	"secure":                 {},
+	"secure/pgconfig":        {"secure"},
 	// Story: the way of a record.
 	"connector": {"classify", "reliability", "reliability/bytepool", "reliability/deadletter", "reliability/panics", "reliability/pulse", "idempotency"},
 	// Adapters: touch the world.
@@ -31,17 +33,17 @@ var layers = map[string][]string{
 		"connector", "classify", "idempotency", "reliability", "reliability/bytepool", "reliability/deadletter", "reliability/pulse",
 		"connector/kafka/dial", "connector/kafka/frame", "connector/kafka/recordbatch",
 	},
-	"connector/kafka/dial":        {"connector/kafka/frame"},
+	"connector/kafka/dial":        {"connector/kafka/frame", "secure"},
 	"connector/kafka/frame":       {},
 	"connector/kafka/recordbatch": {"connector", "classify"},
-	"idempotency/postgres":        {"connector", "classify", "idempotency", "reliability"},
+	"idempotency/postgres":        {"connector", "classify", "idempotency", "reliability", "secure/pgconfig"},
 	"sink/delta": {
 		"connector", "classify", "reliability", "reliability/panics", "reliability/pulse", "idempotency",
 		"sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/delta/schema", "sink/offer",
 	},
 	"sink/delta/datafile":              {"connector", "reliability/pulse"},
 	"sink/delta/deltalog":              {"classify", "reliability/panics", "sink/delta/objstore", "sink/offer"},
-	"sink/delta/objstore":              {"classify"},
+	"sink/delta/objstore":              {"classify", "secure"},
 	"sink/delta/objstore/objstoretest": {"classify", "sink/delta/objstore"},
 	"sink/delta/scan":                  {"connector", "reliability/panics", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/schema"},
 	"sink/delta/schema":                {"connector", "classify", "idempotency"},
@@ -52,8 +54,8 @@ var layers = map[string][]string{
 	"health/liveness":                  {"reliability/pulse"},
 	"health/membership":                {"health", "reliability"},
 	"health/membership/membershiptest": {"health/membership"},
-	"health/membership/postgres":       {"health/membership"},
-	"health/membership/redis":          {"health/membership"},
+	"health/membership/postgres":       {"health/membership", "secure/pgconfig"},
+	"health/membership/redis":          {"health/membership", "secure"},
 	"health/ops":                       {"health"},
 }
 

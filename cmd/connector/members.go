@@ -21,12 +21,12 @@ func openMembers(ctx context.Context, c *Config) (store membership.Store, err er
 	if err != nil {
 		return nil, fmt.Errorf("members.url_file: %w", err)
 	}
-	scope := membership.Scope{Pipeline: c.Pipeline, Group: c.Kafka.Group}
-	switch c.Members.Store {
+	m, scope := c.Members, membership.Scope{Pipeline: c.Pipeline, Group: c.Kafka.Group}
+	switch m.Store {
 	case "redis":
-		store, err = redis.Open(url, scope)
+		store, err = redis.Open(redis.Options{URL: url, Scope: scope, CAFile: m.CAFile, InsecurePlaintext: m.InsecurePlaintext})
 	case "postgres":
-		store, err = postgres.Open(ctx, postgres.Options{URL: url, Scope: scope})
+		store, err = postgres.Open(ctx, postgres.Options{URL: url, Scope: scope, CAFile: m.CAFile, InsecurePlaintext: m.InsecurePlaintext})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("members.url_file: %w", err)

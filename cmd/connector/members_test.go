@@ -33,7 +33,7 @@ func newRegisteringLake(t *testing.T, address string) *lake {
 // registrations is the store as an observer opens it.
 func registrations(t *testing.T, address string) membership.Store {
 	t.Helper()
-	s, err := redis.Open("redis://"+address, membership.Scope{Pipeline: "p", Group: "p"})
+	s, err := redis.Open(redis.Options{URL: "redis://" + address, Scope: membership.Scope{Pipeline: "p", Group: "p"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,6 +102,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 
 	// Connections to Kafka, where tables send their dead letters, too.
 	var err error
+	c.warnPlaintext(logger)
 	if s.client, err = c.newClient(o.dial, logger, s.registry); err != nil {
 		return nil, err
 	}
@@ -203,6 +204,7 @@ func openStore(ctx context.Context, c *Config) (objstore.Store, error) {
 	o := objstore.S3Config{
 		Endpoint: s3.Endpoint, Region: s3.Region, PathStyle: s3.PathStyle,
 		AccessKey: string(s3.AccessKey), SecretKey: string(s3.SecretKey), Timeout: s3.Timeout,
+		CAFile: s3.CAFile, InsecurePlaintext: s3.InsecurePlaintext,
 	}
 	if s3.AccessKeyFile != "" {
 		o.Keys = objstore.KeysFromFiles(s3.AccessKeyFile, s3.SecretKeyFile)

@@ -23,6 +23,7 @@ import (
 	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/reliability"
+	"sluice/secure/pgconfig"
 )
 
 //go:embed schema.sql
@@ -42,9 +43,12 @@ const (
 
 // Options of a store.
 type Options struct {
-	// URL of the database, with user, password and what else libpq's URLs say: sslmode=verify-full and sslrootcert make
-	// the connection safe.
+	// URL of the database, with user, password and what else libpq's URLs say.
 	URL string
+	// CAFile holds the authorities that may have signed the server's certificate, InsecurePlaintext allows a password over
+	// connections that are not safe; see [pgconfig.Options].
+	CAFile            string
+	InsecurePlaintext bool
 	// Guard stands before the database. It retries and breaks; nothing below it does.
 	Guard *reliability.Guard
 }
@@ -61,9 +65,9 @@ var _ idempotency.Store = (*Store)(nil)
 
 // Open returns a store. Nothing is connected yet: the error is a mistake in the URL, which it does not quote.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	config, err := pgxpool.ParseConfig(o.URL)
+	config, err := pgconfig.Parse(pgconfig.Options{URL: o.URL, CAFile: o.CAFile, InsecurePlaintext: o.InsecurePlaintext})
 	if err != nil {
-		return nil, errors.New("the URL of the Postgres database cannot be read: postgres://user:password@host:port/database?sslmode=verify-full is how it looks, and files that it names must be there")
+		return nil, err
 	}
 	return open(ctx, config, o.Guard)
 }

@@ -117,7 +117,7 @@ func (r *registry) member(ctx context.Context, s membership.Scope, is func(id st
 	if r.name == "postgres" {
 		store, err = postgres.Open(ctx, postgres.Options{URL: r.url, Scope: s})
 	} else {
-		store, err = redis.Open(r.url, s)
+		store, err = redis.Open(redis.Options{URL: r.url, Scope: s})
 	}
 	if err != nil {
 		return nil, err

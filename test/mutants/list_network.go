@@ -38,4 +38,48 @@ var ofNetwork = []mutant{
 		old:  "	var b bytes.Buffer\n", new: "	var b bytes.Buffer\n	b.Grow(n)\n",
 		pkg: "./connector/kafka/frame", test: "^TestRead_AllocatesByBytes$",
 	},
+
+	// Secrets.
+	{
+		name: "a password goes to a Postgres without TLS",
+		file: "secure/pgconfig/pgconfig.go",
+		old:  "|| secure.Verifies(t.TLSConfig) {", new: "|| secure.Verifies(t.TLSConfig) || t.TLSConfig == nil {",
+		pkg: "./secure/pgconfig", test: "^TestParse$",
+	},
+	{
+		name: "a password goes to a Postgres with any certificate",
+		file: "secure/secure.go",
+		old:  "return c != nil && !c.InsecureSkipVerify", new: "return c != nil",
+		pkg: "./secure/pgconfig", test: "^TestPasswordStays$",
+	},
+	{
+		name: "ca_file leaves the way without TLS open",
+		file: "secure/pgconfig/pgconfig.go",
+		old:  "safe[0].TLSConfig, safe[1:]", new: "safe[0].TLSConfig, c.Fallbacks",
+		pkg: "./secure/pgconfig", test: "^TestParse$",
+	},
+	{
+		name: "a password goes to a Redis without TLS",
+		file: "health/membership/redis/store.go",
+		old:  "if c.Password == \"\" || o.InsecurePlaintext ||", new: "if c.Password == \"\" || c.TLSConfig == nil || o.InsecurePlaintext ||",
+		pkg: "./health/membership/redis", test: "^TestCheck$",
+	},
+	{
+		name: "brokers get a password without TLS",
+		file: "connector/kafka/dial/open.go",
+		old:  "&& !s.InsecurePlaintext && !secure.LoopbackAddress(o.address) {", new: "&& !s.InsecurePlaintext && s.Mechanism == \"\" {",
+		pkg: "./connector/kafka/dial", test: "^TestPlaintext$",
+	},
+	{
+		name: "an endpoint from the environment needs no TLS",
+		file: "sink/delta/objstore/s3wire.go",
+		old:  "if req.URL.Scheme != \"https\" && !w.plaintext", new: "if req.URL.Scheme == \"\" && !w.plaintext",
+		pkg: "./sink/delta/objstore", test: "^TestS3_PlaintextFromEnvironment$",
+	},
+	{
+		name: "a name that begins like this machine is this machine",
+		file: "secure/secure.go",
+		old:  "if strings.EqualFold(host, \"localhost\") {", new: "if strings.HasPrefix(strings.ToLower(host), \"localhost\") {",
+		pkg: "./secure", test: "^TestLoopback$",
+	},
 }

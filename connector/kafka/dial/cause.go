@@ -68,6 +68,7 @@ const (
 	ServerUnproven     Cause = "server_unproven"
 	Protocol           Cause = "protocol"
 	Malformed          Cause = "malformed_response"
+	Plaintext          Cause = "secret_without_tls"
 )
 
 // explanation is what a cause means, and what to do.
@@ -136,6 +137,11 @@ func (c Cause) explain() explanation {
 		return explanation{"refuses the token, which has expired", "write a fresh token into kafka.sasl.token_file; it is read again", true}
 	case ServerUnproven:
 		return explanation{"does not know the password it asks for", "somebody may be in the middle: look who answers at this address", true}
+	case Plaintext:
+		return explanation{
+			"would get our credentials without TLS",
+			"set kafka.tls, or kafka.sasl.insecure_plaintext: true if everyone on the way may have them", true,
+		}
 	case Malformed:
 		return explanation{
 			"sends a response that cannot be read",

@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -270,8 +271,6 @@ func TestCheck(t *testing.T) {
 	}{
 		{Config{TLS: &TLS{CertFile: "a"}}, "a certificate needs its key"},
 		{Config{SASL: &SASL{Mechanism: "GSSAPI"}}, "unknown mechanism"},
-		{Config{SASL: &SASL{Mechanism: Plain, Username: "u", Password: "p"}}, "without TLS"},
-		{Config{SASL: &SASL{Mechanism: OAuthBearer, TokenFile: token}}, "without TLS"},
 		{Config{SASL: &SASL{Mechanism: OAuthBearer}}, "token"},
 		{Config{SASL: &SASL{Mechanism: ScramSHA256, Username: "u"}}, "password"},
 		{Config{SASL: &SASL{Mechanism: ScramSHA256, Username: "u", Password: "p", PasswordFile: token}}, "password"},
@@ -292,5 +291,42 @@ func TestCheck(t *testing.T) {
 	}
 	if err := os.Remove(token); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestPlaintext: credentials reach another machine only over TLS, or by an explicit exception. An address that a broker
+// names counts like a configured one.
+func TestPlaintext(t *testing.T) {
+	pki := newPKI(t)
+	token := certs.Write(t, t.TempDir(), "token", []byte("token"))
+	for _, m := range []Mechanism{Plain, ScramSHA256, ScramSHA512, OAuthBearer} {
+		for _, tt := range []struct {
+			address  string
+			tls      *TLS
+			insecure bool
+			refused  bool
+		}{
+			{"kafka.example:9092", nil, false, true},
+			{"10.0.0.1:9092", nil, false, true},
+			{"kafka.example:9092", nil, true, false},
+			{"kafka.example:9092", &TLS{CAFile: pki.CAFile}, false, false},
+			{"127.0.0.1:9092", nil, false, false},
+			{"[::1]:9092", nil, false, false},
+			{"localhost:9092", nil, false, false},
+		} {
+			sasl := &SASL{Mechanism: m, Username: "sluice", Password: secretWord, InsecurePlaintext: tt.insecure}
+			if m == OAuthBearer {
+				sasl = &SASL{Mechanism: m, TokenFile: token, InsecurePlaintext: tt.insecure}
+			}
+			dialed := false
+			d, _, _ := dialer(t, Config{TLS: tt.tls, SASL: sasl, Dial: func(context.Context, string, string) (net.Conn, error) {
+				dialed = true
+				return nil, io.EOF
+			}})
+			_, err := d.DialContext(t.Context(), "tcp", tt.address)
+			if refused := causeOf(err) == Plaintext; refused != tt.refused || dialed == tt.refused {
+				t.Errorf("%s to %s, insecure %v: dialed %v, %v", m, tt.address, tt.insecure, dialed, err)
+			}
+		}
 	}
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+
+	"sluice/secure"
 )
 
 // opening is one attempt to open a connection.
@@ -36,6 +38,10 @@ func (o *opening) failed(step Step, cause Cause, detail string, err error) *Erro
 
 // open goes through the steps. The connection is closed if one of them fails.
 func (o *opening) open(ctx context.Context) (_ *conn, err error) {
+	// Not only of the configured addresses: brokers name others, which are dialed with the same credentials.
+	if s := o.d.cfg.SASL; s != nil && o.d.cfg.TLS == nil && !s.InsecurePlaintext && !secure.LoopbackAddress(o.address) {
+		return nil, o.failed(StepConnect, Plaintext, string(s.Mechanism), secure.ErrPlaintext)
+	}
 	raw, err := o.d.cfg.Dial(ctx, o.network, o.address)
 	if err != nil {
 		return nil, o.unreached(err)

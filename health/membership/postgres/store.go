@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sluice/health/membership"
+	"sluice/secure/pgconfig"
 )
 
 const (
@@ -34,10 +35,13 @@ const (
 
 // Options of a store.
 type Options struct {
-	// URL of the database, with user, password and what else libpq's URLs say: sslmode=verify-full and sslrootcert make
-	// the connection safe. Its first schema (search_path) takes the tables.
+	// URL of the database, with user, password and what else libpq's URLs say. Its first schema (search_path) takes the tables.
 	URL   string
 	Scope membership.Scope
+	// CAFile holds the authorities that may have signed the server's certificate, InsecurePlaintext allows a password over
+	// connections that are not safe; see [pgconfig.Options].
+	CAFile            string
+	InsecurePlaintext bool
 }
 
 // Store implements [membership.Store]. Every call is bounded in time, also without an end of its context; every error is a
@@ -58,9 +62,9 @@ var _ membership.Store = (*Store)(nil)
 
 // Open returns a store. Nothing is connected yet: the error is a mistake in the URL, which it does not quote.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	config, err := pgxpool.ParseConfig(o.URL)
+	config, err := pgconfig.Parse(pgconfig.Options{URL: o.URL, CAFile: o.CAFile, InsecurePlaintext: o.InsecurePlaintext})
 	if err != nil {
-		return nil, errors.New("the URL of the Postgres database cannot be read: postgres://user:password@host:port/database?sslmode=verify-full is how it looks, and files that it names must be there")
+		return nil, err
 	}
 	config.MinConns, config.MaxConns = 0, connections
 	config.MaxConnLifetime = connectionLife

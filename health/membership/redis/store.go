@@ -30,6 +30,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"sluice/health/membership"
+	"sluice/secure"
 )
 
 const (
@@ -69,12 +70,54 @@ type Store struct {
 
 var _ membership.Store = (*Store)(nil)
 
-// Open returns the store of a scope. Nothing is connected yet: the error is a mistake in the URL, which it does not quote.
-func Open(address string, scope membership.Scope) (*Store, error) {
-	o, err := goredis.ParseURL(strings.TrimSpace(address))
-	if err != nil || o.Network != "tcp" {
+// Options of a store.
+type Options struct {
+	// URL of the server, with user, password and database: rediss:// with TLS, redis:// without.
+	URL   string
+	Scope membership.Scope
+	// CAFile holds the authorities that may have signed the server's certificate; empty means those of the system.
+	CAFile string
+	// InsecurePlaintext allows a password over connections without TLS, or to an unverified host.
+	InsecurePlaintext bool
+}
+
+// Check says what is wrong with the URL, which it does not quote. It is a [secure.ErrPlaintext] if a password would reach
+// a host that is neither this machine nor verified.
+func (o Options) Check() error {
+	_, err := o.client()
+	return err
+}
+
+// client returns what the client needs.
+func (o Options) client() (*goredis.Options, error) {
+	c, err := goredis.ParseURL(strings.TrimSpace(o.URL))
+	if err != nil || c.Network != "tcp" {
 		return nil, errors.New("the URL of the Redis server cannot be read: rediss://user:password@host:port/database is how it looks, redis:// without TLS")
 	}
+	if o.CAFile != "" {
+		if c.TLSConfig == nil {
+			return nil, errors.New("ca_file does not count with redis://: write rediss:// into the URL, or remove ca_file")
+		}
+		if c.TLSConfig.RootCAs, err = secure.Roots(o.CAFile); err != nil {
+			return nil, fmt.Errorf("ca_file: %w", err)
+		}
+	}
+	if c.Password == "" || o.InsecurePlaintext || secure.LoopbackAddress(c.Addr) || secure.Verifies(c.TLSConfig) {
+		return c, nil
+	}
+	if c.TLSConfig != nil {
+		return nil, fmt.Errorf("%w: the URL lets the password go to %s without looking whose certificate it shows: remove skip_verify from it, and write ca_file if the authority is your own", secure.ErrPlaintext, c.Addr)
+	}
+	return nil, fmt.Errorf("%w: the URL lets the password go to %s without TLS: write rediss:// instead of redis://, and ca_file if the authority is your own", secure.ErrPlaintext, c.Addr)
+}
+
+// Open returns a store. Nothing is connected yet: the error is that of Check.
+func Open(options Options) (*Store, error) {
+	o, err := options.client()
+	if err != nil {
+		return nil, err
+	}
+	scope := options.Scope
 	// No retries, at any level: the next beat is one.
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = callTimeout, callTimeout, callTimeout, callTimeout

@@ -23,7 +23,7 @@ var scope = membership.Scope{Pipeline: "p", Group: "g"}
 
 func open(t *testing.T, address string, s membership.Scope) *Store {
 	t.Helper()
-	store, err := Open(address, s)
+	store, err := Open(Options{URL: address, Scope: s})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,11 +267,11 @@ func TestUnavailable(t *testing.T) {
 
 func TestURL(t *testing.T) {
 	for _, bad := range []string{"", "localhost:6379", "http://h", "redis://h:port", "redis://:s3cret%zz@h", "redis://h/x", "redis://h?color=s3cret", "unix:///run/redis.sock"} {
-		if _, err := Open(bad, scope); err == nil || strings.Contains(err.Error(), "s3cret") {
+		if _, err := Open(Options{URL: bad, Scope: scope}); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
-	s, err := Open(" rediss://u:p@h:6380/3?max_retries=9&read_timeout=1h \n", scope)
+	s, err := Open(Options{URL: " rediss://u:p@h:6380/3?max_retries=9&read_timeout=1h \n", Scope: scope})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func FuzzMember(f *testing.F) {
 	f.Add("a", "1", "RUNNING 1", good, "string", good)
 	f.Add("a", "-1", "RUNNING -9223372036854775808", good, "other", "")
 	f.Add("a", "inf", "RUNNING", "[]", "none", "\xff")
-	s, err := Open("redis://127.0.0.1:1", scope)
+	s, err := Open(Options{URL: "redis://127.0.0.1:1", Scope: scope})
 	if err != nil {
 		f.Fatal(err)
 	}

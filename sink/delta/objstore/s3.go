@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/aws/smithy-go/logging"
 
 	"sluice/classify"
+	"sluice/secure"
 )
 
 // S3Config says which bucket to use and how. Its zero value, with a bucket, is AWS with the default credential chain
@@ -38,6 +40,11 @@ type S3Config struct {
 	Keys func(context.Context) (Keys, error)
 	// Timeout is how long a request may make no progress, its answer or the next bytes of a body not coming. Default 30s.
 	Timeout time.Duration
+	// CAFile holds the authorities that may have signed the endpoint's certificate; empty means TLS or the system's. It is
+	// read once and not for the sources of credentials.
+	CAFile string
+	// InsecurePlaintext allows an http:// endpoint that is not this machine.
+	InsecurePlaintext bool
 	// TLS replaces the TLS settings, which are the system's authorities, those of AWS_CA_BUNDLE, and TLS 1.2 or newer.
 	TLS *tls.Config
 	// Transport replaces the HTTP transport, TLS settings included; for tests.
@@ -83,6 +90,9 @@ func newS3(ctx context.Context, c S3Config) (*S3, error) {
 	case (c.AccessKey == "") != (c.SecretKey == ""):
 		return nil, errors.New("access key and secret key belong together")
 	}
+	if err := c.plain(); err != nil {
+		return nil, err
+	}
 	s := &S3{bucket: c.Bucket, idle: cmp.Or(c.Timeout, defaultTimeout)}
 	if prefix := strings.Trim(c.Prefix, "/"); prefix != "" {
 		s.prefix = prefix + "/"
@@ -111,7 +121,7 @@ func newS3(ctx context.Context, c S3Config) (*S3, error) {
 		}
 		loaded.Region = defaultRegion
 	}
-	if s.wire, err = newWire(c.Transport, loaded.HTTPClient); err != nil {
+	if s.wire, err = newWire(&c, loaded.HTTPClient); err != nil {
 		return nil, err
 	}
 	s.client = s3.NewFromConfig(loaded, func(o *s3.Options) {
@@ -131,6 +141,20 @@ func newS3(ctx context.Context, c S3Config) (*S3, error) {
 		o.DisableLogOutputChecksumValidationSkipped = true
 	})
 	return s, nil
+}
+
+// local tells whether the endpoint is this machine.
+func (c *S3Config) local() bool {
+	u, err := url.Parse(c.Endpoint)
+	return err == nil && secure.Loopback(u.Hostname())
+}
+
+// plain refuses an endpoint without TLS.
+func (c *S3Config) plain() error {
+	if strings.HasPrefix(strings.ToLower(c.Endpoint), "http://") && !c.InsecurePlaintext && !c.local() {
+		return fmt.Errorf("%w: %s has no TLS: write https://, and ca_file if the authority is your own", secure.ErrPlaintext, c.Endpoint)
+	}
+	return nil
 }
 
 // Close closes idle connections. Requests that are under way go on.

@@ -351,7 +351,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 func TestS3LastCheckComesAfterSigning(t *testing.T) {
 	var order []string
 	s := openS3(t, objstore.S3Config{
-		Bucket: "b", Endpoint: "http://store.test", PathStyle: true,
+		Bucket: "b", Endpoint: "http://127.0.0.1:1", PathStyle: true,
 		Keys: func(context.Context) (objstore.Keys, error) {
 			order = append(order, "sign")
 			return objstore.Keys{Access: "a", Secret: "s"}, nil
@@ -462,7 +462,7 @@ func inBubble(t *testing.T, h http.HandlerFunc, test func(*testing.T, *objstore.
 		go func() { served <- server.Serve(p) }()
 		transport := &http.Transport{DialContext: p.DialContext}
 		s, err := objstore.NewS3(t.Context(), objstore.S3Config{
-			Bucket: "b", Endpoint: "http://store.test", PathStyle: true, AccessKey: "a", SecretKey: "s", Transport: transport,
+			Bucket: "b", Endpoint: "http://127.0.0.1:1", PathStyle: true, AccessKey: "a", SecretKey: "s", Transport: transport,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -15,22 +15,39 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 
 	"sluice/classify"
+	"sluice/secure"
 )
 
 // wire is the HTTP transport. It looks at the last check of a put when the request is signed and ready, and notes that a
 // request got a connection: before that nothing of it has left.
-type wire struct{ base http.RoundTripper }
+//
+// Without plaintext it refuses requests over http:// to another machine: the endpoint may come from the environment, too.
+type wire struct {
+	base      http.RoundTripper
+	plaintext bool
+}
 
-// newWire takes the transport given, else the one of the SDK's client, which knows AWS_CA_BUNDLE.
-func newWire(given http.RoundTripper, client any) (*wire, error) {
-	if given != nil {
-		return &wire{given}, nil
+// newWire takes the transport of c, else the one of the SDK's client, which knows AWS_CA_BUNDLE.
+func newWire(c *S3Config, client any) (*wire, error) {
+	w := &wire{base: c.Transport, plaintext: c.InsecurePlaintext || c.local()}
+	if w.base != nil {
+		return w, nil
 	}
 	b, ok := client.(*awshttp.BuildableClient)
 	if !ok {
 		return nil, fmt.Errorf("the HTTP client of the AWS configuration is a %T", client)
 	}
-	return &wire{b.GetTransport()}, nil
+	t := b.GetTransport()
+	if c.CAFile != "" { // for S3 alone: credentials may come from AWS
+		roots, err := secure.Roots(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("ca_file: %w", err)
+		}
+		t.TLSClientConfig = t.TLSClientConfig.Clone()
+		t.TLSClientConfig.RootCAs = roots
+	}
+	w.base = t
+	return w, nil
 }
 
 // buildable is the HTTP client for S3 and for the sources of credentials.
@@ -67,6 +84,9 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	r, ours := ctx.Value(requestKey{}).(*request)
 	if !ours { // a request of the credential chain
 		return w.base.RoundTrip(req)
+	}
+	if req.URL.Scheme != "https" && !w.plaintext && !secure.Loopback(req.URL.Hostname()) {
+		return nil, classify.Mark(fmt.Errorf("%w: %s has no TLS", secure.ErrPlaintext, req.URL.Host), classify.Fatal)
 	}
 	if req.Method == http.MethodPut {
 		if err := LastCheck(ctx); err != nil {

@@ -1,0 +1,196 @@
+package pgconfig
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"sluice/secure"
+	"sluice/test/certs"
+)
+
+const password = "s3cret-of-the-test"
+
+// TestParse: which URLs are refused because of the password, and which are not.
+func TestParse(t *testing.T) {
+	t.Setenv("PGSSLMODE", "")
+	ca := certs.Write(t, t.TempDir(), "ca.pem", certs.NewCA(t, "test").PEM)
+	const at = "postgres://u:" + password + "@"
+	for _, tt := range []struct {
+		o    Options
+		want string // of the error; "" for none
+	}{
+		{Options{URL: at + "db.example/x?sslmode=verify-full"}, ""},
+		{Options{URL: at + "db.example/x"}, "db.example without looking whose certificate"},
+		{Options{URL: at + "db.example/x?sslmode=prefer"}, "sslmode=verify-full"},
+		{Options{URL: at + "db.example/x?sslmode=disable"}, "db.example without TLS"},
+		{Options{URL: at + "db.example/x?sslmode=allow"}, "without TLS"},
+		{Options{URL: at + "db.example/x?sslmode=require"}, "without looking"},
+		{Options{URL: at + "db.example/x?sslmode=verify-ca&sslrootcert=" + ca}, "without looking"},
+		{Options{URL: at + "127.0.0.1,db.example/x?sslmode=disable"}, "db.example without TLS"},
+		{Options{URL: at + "db.example,127.0.0.1/x?sslmode=verify-full"}, ""},
+		{Options{URL: "host=db.example user=u password=" + password}, "db.example"},
+		{Options{URL: at + "127.0.0.1/x"}, ""},
+		{Options{URL: at + "[::1]/x?sslmode=disable"}, ""},
+		{Options{URL: at + "localhost/x?sslmode=disable"}, ""},
+		{Options{URL: "postgres:///x?host=/run/postgresql&password=" + password}, ""},
+		{Options{URL: "postgres://u@db.example/x"}, ""}, // no secret
+		{Options{URL: at + "db.example/x?sslmode=disable", InsecurePlaintext: true}, ""},
+		{Options{URL: at + "db.example/x", CAFile: ca}, ""},
+		{Options{URL: at + "a.example,b.example/x?sslmode=require", CAFile: ca}, ""},
+		{Options{URL: at + "db.example/x?sslmode=disable", CAFile: ca}, "ca_file does not count"},
+		{Options{URL: at + "db.example/x", CAFile: ca + ".none"}, "ca_file"},
+		{Options{URL: at + "db.example:port/x"}, "cannot be read"},
+	} {
+		config, err := Parse(tt.o)
+		if (err == nil) != (tt.want == "") || err != nil && (!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), password)) {
+			t.Errorf("%+v: %v, want %q", tt.o, err, tt.want)
+		}
+		if err != nil || tt.o.CAFile == "" {
+			continue
+		}
+		seen := map[string]bool{}
+		for _, target := range targets(&config.ConnConfig.Config) {
+			if c := target.TLSConfig; seen[target.Host] || !secure.Verifies(c) || c.RootCAs == nil || c.ServerName != target.Host {
+				t.Errorf("%+v: %s by %+v", tt.o, target.Host, c)
+			}
+			seen[target.Host] = true
+		}
+	}
+	t.Setenv("PGPASSWORD", password)
+	if _, err := Parse(Options{URL: "postgres://u@db.example/x"}); !errors.Is(err, secure.ErrPlaintext) {
+		t.Errorf("a password from the environment: %v", err)
+	}
+}
+
+// server is a Postgres that asks for the password in the clear, over TLS if it is given a certificate.
+type server struct {
+	mu   sync.Mutex
+	read bytes.Buffer // all that came, decrypted
+}
+
+func (s *server) heard(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Contains(s.read.String(), text)
+}
+
+func (s *server) serve(conn net.Conn, config *tls.Config) {
+	defer func() { _ = conn.Close() }()
+	message := func(head int) (body []byte, ok bool) {
+		b := make([]byte, head+4)
+		if _, err := io.ReadFull(conn, b); err != nil {
+			return nil, false
+		}
+		body = make([]byte, binary.BigEndian.Uint32(b[head:])-4)
+		if _, err := io.ReadFull(conn, body); err != nil {
+			return nil, false
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.read.Write(body)
+		return body, true
+	}
+	for {
+		body, ok := message(0)
+		if !ok {
+			return
+		}
+		if binary.BigEndian.Uint32(body) == 80877103 { // SSLRequest
+			if config == nil {
+				_, _ = conn.Write([]byte("N"))
+				continue
+			}
+			_, _ = conn.Write([]byte("S"))
+			conn = tls.Server(conn, config)
+			continue
+		}
+		_, _ = conn.Write([]byte("R\x00\x00\x00\x08\x00\x00\x00\x03")) // a password, in the clear
+		_, _ = message(1)
+		_, _ = conn.Write([]byte("R\x00\x00\x00\x08\x00\x00\x00\x00Z\x00\x00\x00\x05I")) // welcome
+	}
+}
+
+// connect connects to a server under the name db.example.
+func connect(t *testing.T, o Options, certificate *tls.Config) (*server, error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { s.serve(conn, certificate) })
+		}
+	})
+	defer all.Wait()
+	defer func() { _ = l.Close() }()
+	config, err := Parse(o)
+	if err != nil {
+		return s, err
+	}
+	c := config.ConnConfig
+	c.LookupFunc = func(context.Context, string) ([]string, error) { return []string{"192.0.2.1"}, nil }
+	c.DialFunc = pgconn.DialFunc(func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", l.Addr().String())
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, c)
+	if err == nil {
+		_ = conn.Close(ctx)
+	}
+	return s, err
+}
+
+// TestPasswordStays: a server without TLS, or with a certificate that cannot be trusted, never gets the password. One
+// with a certificate of the authority gets it, and one without TLS does if that is asked for.
+func TestPasswordStays(t *testing.T) {
+	t.Setenv("PGSSLMODE", "")
+	dir, own, other := t.TempDir(), certs.NewCA(t, "own"), certs.NewCA(t, "other")
+	ca := certs.Write(t, dir, "ca.pem", own.PEM)
+	certificate := func(ca *certs.CA, host string) *tls.Config {
+		return &tls.Config{Certificates: []tls.Certificate{ca.Issue(t, certs.Leaf{Name: "db", Hosts: []string{host}}).TLS(t)}}
+	}
+	const url = "postgres://u:" + password + "@db.example/x"
+	for _, tt := range []struct {
+		name        string
+		o           Options
+		certificate *tls.Config
+		gets        bool
+	}{
+		{"no sslmode, no TLS", Options{URL: url}, nil, false},
+		{"verify-full, no TLS", Options{URL: url + "?sslmode=verify-full"}, nil, false},
+		{"ca_file, no TLS", Options{URL: url, CAFile: ca}, nil, false},
+		{"ca_file and prefer, no TLS", Options{URL: url + "?sslmode=prefer", CAFile: ca}, nil, false},
+		{"ca_file, another authority", Options{URL: url, CAFile: ca}, certificate(other, "db.example"), false},
+		{"ca_file, another host", Options{URL: url, CAFile: ca}, certificate(own, "other.example"), false},
+		{"ca_file", Options{URL: url, CAFile: ca}, certificate(own, "db.example"), true},
+		{"sslrootcert", Options{URL: url + "?sslmode=verify-full&sslrootcert=" + ca}, certificate(own, "db.example"), true},
+		{"insecure", Options{URL: url + "?sslmode=disable", InsecurePlaintext: true}, nil, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := connect(t, tt.o, tt.certificate)
+			if (err == nil) != tt.gets || s.heard(password) != tt.gets {
+				t.Errorf("connected: %v; the server got the password: %v, want %v", err, s.heard(password), tt.gets)
+			}
+		})
+	}
+}
