@@ -113,17 +113,17 @@ func (r *auditReport) print(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintln(tw, "SEQ\tAT\tOPERATOR\tOPERATION\tREASON") // Flush has the error
 	for _, e := range r.Entries {
-		who := plain(e.Operator)
+		who := e.Operator
 		if e.Host != "" {
-			who += "@" + plain(e.Host)
+			who += "@" + e.Host
 		}
-		_, _ = fmt.Fprintf(tw, "%d\t%s\t%s\t%s\t%s\n", e.Seq, e.At.Format(time.RFC3339), who, describe(e.Entry), plain(e.Reason))
+		_, _ = printf(tw, "%d\t%s\t%s\t%s\t%s\n", e.Seq, e.At.Format(time.RFC3339), who, describe(e.Entry), e.Reason)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
 	for _, u := range r.Unreadable {
-		if _, err := fmt.Fprintf(w, "seq %d: %s\n", u.Seq, plain(u.Why)); err != nil {
+		if _, err := printf(w, "seq %d: %s\n", u.Seq, u.Why); err != nil {
 			return err
 		}
 	}
@@ -141,7 +141,7 @@ func describe(e opslog.Entry) string {
 	if err != nil { // of a later version: as it is
 		var compact strings.Builder
 		_ = json.NewEncoder(&compact).Encode(e.Body) // it was parsed before
-		return plain(string(e.Kind)) + " " + plain(strings.TrimSpace(compact.String()))
+		return string(e.Kind) + " " + strings.TrimSpace(compact.String())
 	}
 	switch b := body.(type) {
 	case opslog.Pause:
@@ -149,20 +149,20 @@ func describe(e opslog.Entry) string {
 	case opslog.Resume:
 		return "resume " + listTargets(b.Targets)
 	case opslog.FloodAllow:
-		return fmt.Sprintf("deadletters allow %s until %s", plain(b.Topic), b.Until.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("deadletters allow %s until %s", b.Topic, b.Until.UTC().Format(time.RFC3339))
 	case opslog.Forget:
-		return fmt.Sprintf("fingerprints reset %s in table %s: %s", plain(b.Topic), plain(b.Table), listBelow(b.Below))
+		return fmt.Sprintf("fingerprints reset %s in table %s: %s", b.Topic, b.Table, listBelow(b.Below))
 	case opslog.OffsetsIntent:
-		return fmt.Sprintf("%s of table %s begins: %s", plain(b.Command), plain(b.Table), listMoves(b.Moves))
+		return fmt.Sprintf("%s of table %s begins: %s", b.Command, b.Table, listMoves(b.Moves))
 	case opslog.OffsetsDone:
 		outcome := fmt.Sprintf("%s (operation %d)", b.Outcome, b.Intent)
 		if b.Outcome == opslog.Won {
 			outcome = fmt.Sprintf("version %d (operation %d)", b.Version, b.Intent)
 		}
 		if b.Detail != "" {
-			outcome += ": " + plain(b.Detail)
+			outcome += ": " + b.Detail
 		}
-		return fmt.Sprintf("%s of table %s: %s: %s", plain(b.Command), plain(b.Table), listMoves(b.Moves), outcome)
+		return fmt.Sprintf("%s of table %s: %s: %s", b.Command, b.Table, listMoves(b.Moves), outcome)
 	}
 	return string(e.Kind)
 }
@@ -174,7 +174,7 @@ func listMoves(moves []opslog.Move) string {
 		if m.From >= 0 {
 			from = fmt.Sprint(m.From)
 		}
-		all = append(all, fmt.Sprintf("%s:%d from %s to %d", plain(m.Topic), m.Partition, from, m.To))
+		all = append(all, fmt.Sprintf("%s:%d from %s to %d", m.Topic, m.Partition, from, m.To))
 	}
 	return strings.Join(all, ", ")
 }
@@ -240,9 +240,9 @@ func printVerified(w io.Writer, r opslog.Report) error {
 	for _, f := range r.Findings {
 		what := fmt.Sprintf("seq %d", f.Seq)
 		if f.Key != "" {
-			what = plain(f.Key)
+			what = f.Key
 		}
-		if _, err := fmt.Fprintf(w, "%s: %s\n", what, plain(f.Why)); err != nil {
+		if _, err := printf(w, "%s: %s\n", what, f.Why); err != nil {
 			return err
 		}
 	}
@@ -250,9 +250,9 @@ func printVerified(w io.Writer, r opslog.Report) error {
 	if len(r.Findings) > 0 {
 		verdict = "is NOT what was written"
 	}
-	_, err := fmt.Fprintf(w, "the operations log %s: %d entries", verdict, r.Entries)
+	_, err := printf(w, "the operations log %s: %d entries", verdict, r.Entries)
 	if err == nil && r.Head.Seq > 0 {
-		_, err = fmt.Fprintf(w, ", head %v", r.Head)
+		_, err = printf(w, ", head %v", r.Head)
 	}
 	if err == nil {
 		_, err = fmt.Fprintln(w)

@@ -148,9 +148,9 @@ func (c *cli) report(k *checks) error {
 func (k *checks) print(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	for _, f := range k.findings {
-		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", f.Status, f.Area, f.Subject, plain(f.Text)) // Flush has the error
+		_, _ = printf(tw, "%s\t%s\t%s\t%s\n", f.Status, f.Area, f.Subject, f.Text) // Flush has the error
 		if f.Hint != "" {
-			_, _ = fmt.Fprintf(tw, "\t\t\tto do: %s\n", f.Hint)
+			_, _ = printf(tw, "\t\t\tto do: %s\n", f.Hint)
 		}
 	}
 	return tw.Flush()

@@ -127,6 +127,6 @@ func (k *checks) operations(ctx context.Context, usable bool) {
 	}
 	k.add(statusOK, area, k.config.Pipeline, "", "%d entries", state.Head().Seq)
 	for _, p := range state.Pauses() {
-		k.add(statusWarning, area, p.Target.String(), "connector resume ends it", "paused by %s: %s", plain(p.Operator), plain(p.Reason))
+		k.add(statusWarning, area, p.Target.String(), "connector resume ends it", "paused by %s: %s", p.Operator, p.Reason)
 	}
 }

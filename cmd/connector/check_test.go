@@ -98,7 +98,7 @@ func TestCheckPrints(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "ok      broker  a:9092  cluster c, plaintext\n" +
-		"failed  broker  b:9092  \"no answer\\x1b[2J\"\n" +
+		"failed  broker  b:9092  no answer\\x1b[2J\n" +
 		"                        to do: look\n"
 	if d := cmp.Diff(want, b.String()); d != "" || k.code() != exitDependency {
 		t.Errorf("exit code %d (-want +got):\n%s", k.code(), d)

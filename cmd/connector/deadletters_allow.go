@@ -71,7 +71,7 @@ type allowPlan struct {
 }
 
 func allowance(f opslog.FloodAllow) string {
-	return fmt.Sprintf("any number of records of %s may become dead letters until %s", plain(f.Topic), f.Until.Format(time.RFC3339))
+	return fmt.Sprintf("any number of records of %s may become dead letters until %s", f.Topic, f.Until.Format(time.RFC3339))
 }
 
 // floodable tells whether a flood of a topic is anything that could be held.
@@ -94,7 +94,7 @@ func allowable(s *opslog.State, f opslog.FloodAllow) (notes []string, err error)
 	case stands && old.Until.Equal(f.Until):
 		return nil, errNothingToDo
 	case stands:
-		return []string{fmt.Sprintf("it was allowed until %s by %s: %s; this takes its place", old.Until.Format(time.RFC3339), plain(old.Operator), plain(old.Reason))}, nil
+		return []string{fmt.Sprintf("it was allowed until %s by %s: %s; this takes its place", old.Until.Format(time.RFC3339), old.Operator, old.Reason)}, nil
 	case !f.Until.After(time.Now()):
 		return []string{f.Topic + " has no allowance"}, errNothingToDo
 	}

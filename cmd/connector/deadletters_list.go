@@ -181,7 +181,7 @@ func (b *letterBook) list(scope *letterScope, o letterListing) *letterList {
 }
 
 func (l *letterList) note(format string, args ...any) {
-	l.Notes = append(l.Notes, plain(fmt.Sprintf(format, args...)))
+	l.Notes = append(l.Notes, fmt.Sprintf(format, args...))
 }
 
 func (l *foundLetter) shown() shownLetter {
@@ -207,8 +207,8 @@ func (l *letterList) print(w io.Writer) error {
 			if s.Failed != nil {
 				failed = s.Failed.Format(time.RFC3339)
 			}
-			_, _ = fmt.Fprintf(tw, "%s\t%d\t%d\t%s\t%s\t%s\t%d\t%s-%d@%d\t%s\n", s.Topic, s.Partition, s.Offset, s.State, s.Reason, failed, s.Copies,
-				s.Letter.Topic, s.Letter.Partition, s.Letter.Offset, plain(strings.ReplaceAll(s.Detail, "\n", " ")))
+			_, _ = printf(tw, "%s\t%d\t%d\t%s\t%s\t%s\t%d\t%s-%d@%d\t%s\n", s.Topic, s.Partition, s.Offset, s.State, s.Reason, failed, s.Copies,
+				s.Letter.Topic, s.Letter.Partition, s.Letter.Offset, strings.ReplaceAll(s.Detail, "\n", " "))
 		}
 		if err := tw.Flush(); err != nil {
 			return err
@@ -220,13 +220,13 @@ func (l *letterList) print(w io.Writer) error {
 			b.WriteString(", " + strconv.Itoa(n) + " " + what)
 		}
 	}
-	fmt.Fprintf(&b, "%d letters of %d records: %d unresolved", l.Letters, l.Distinct, l.Unresolved)
+	_, _ = printf(&b, "%d letters of %d records: %d unresolved", l.Letters, l.Distinct, l.Unresolved)
 	count(l.Void, "void")
 	count(l.Pending, "pending")
 	count(l.Unknown, "unknown")
 	b.WriteString("\n")
 	for _, n := range l.Notes {
-		b.WriteString("note: " + n + "\n")
+		_, _ = printf(&b, "note: %s\n", n) // memory takes it
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -87,7 +87,7 @@ func (c *cli) showLetter(ctx context.Context, o letterLook) error {
 		return err
 	}
 	for _, note := range notes {
-		if _, err := fmt.Fprintln(c.stderr, note); err != nil {
+		if _, err := printf(c.stderr, "%s\n", note); err != nil {
 			return err
 		}
 	}
@@ -193,6 +193,10 @@ func (c *cli) writeValue(ctx context.Context, config *Config, l *deadletter.Lett
 	}
 	if l.Value == nil {
 		_, err := fmt.Fprintln(c.stderr, "the value is null")
+		return err
+	}
+	if c.raw != nil { // a terminal gets it escaped
+		_, err := c.raw.Write(l.Value)
 		return err
 	}
 	_, err := c.stdout.Write(l.Value)

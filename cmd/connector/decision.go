@@ -38,7 +38,7 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, config *Config,
 	}
 	notes, refused := d.judge(s)
 	for _, note := range notes {
-		if _, err := fmt.Fprintln(c.stderr, note); err != nil {
+		if _, err := printf(c.stderr, "%s\n", note); err != nil {
 			return err
 		}
 	}
@@ -50,7 +50,7 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, config *Config,
 		if ch.dryRun && c.output == "json" {
 			return writeJSON(w, asJSON)
 		}
-		_, err := fmt.Fprintln(w, line)
+		_, err := printf(w, "%s\n", line)
 		return err
 	})
 	if !do {
@@ -75,7 +75,7 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, config *Config,
 	if c.output == "json" {
 		return writeJSON(c.stdout, shownEntry{e, e.Hash()})
 	}
-	_, err = fmt.Fprintf(c.stdout, "%s (operation %d); members hear of it within %v\n", d.done(), e.Seq, pollOperations)
+	_, err = printf(c.stdout, "%s (operation %d); members hear of it within %v\n", d.done(), e.Seq, pollOperations)
 	return err
 }
 

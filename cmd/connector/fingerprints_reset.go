@@ -49,11 +49,11 @@ record that was there before becomes a row once more if it is sent again.`,
 		if err != nil {
 			return err
 		}
-		line := fmt.Sprintf("the fingerprints of %s are forgotten, as far as table %s goes: %s", plain(reset.Topic), plain(reset.Table), listBelow(reset.Below))
+		line := fmt.Sprintf("the fingerprints of %s are forgotten, as far as table %s goes: %s", reset.Topic, reset.Table, listBelow(reset.Below))
 		return c.decide(cmd.Context(), timeout, config, ch, decision{
 			judge: func(s *opslog.State) ([]string, error) {
 				if !slices.ContainsFunc(reset.Below, func(b opslog.Below) bool { return b.Offset > s.Forgotten(reset.Topic, b.TopicID, b.Partition) }) {
-					return []string{"nothing of " + plain(reset.Topic) + " is remembered"}, errNothingToDo
+					return []string{"nothing of " + reset.Topic + " is remembered"}, errNothingToDo
 				}
 				return nil, nil
 			},

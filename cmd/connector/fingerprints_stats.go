@@ -89,7 +89,7 @@ type partitionWindow struct {
 func (w *windows) wrong() bool { return false }
 
 func (w *windows) print(out io.Writer) error {
-	if _, err := fmt.Fprintf(out, "%s: identity %s\n", w.URL, w.Identity); err != nil || len(w.Partitions) == 0 {
+	if _, err := printf(out, "%s: identity %s\n", w.URL, w.Identity); err != nil || len(w.Partitions) == 0 {
 		return err
 	}
 	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
@@ -101,7 +101,7 @@ func (w *windows) print(out io.Writer) error {
 			}
 			return at.Format(time.RFC3339)
 		}
-		_, _ = fmt.Fprintf(tw, "%s-%d\t%d\t%d\t%s\t%s\t%d\n", plain(p.Topic), p.Partition, p.Entries, p.None, show(p.From), show(p.Newest), p.Reset)
+		_, _ = printf(tw, "%s-%d\t%d\t%d\t%s\t%s\t%d\n", p.Topic, p.Partition, p.Entries, p.None, show(p.From), show(p.Newest), p.Reset)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -110,9 +110,9 @@ func (w *windows) print(out io.Writer) error {
 	if w.Limit > 0 {
 		limit = " of " + roundSize(w.Limit)
 	}
-	_, err := fmt.Fprintf(out, "%s of memory%s, read in %.1fs\n", roundSize(w.Bytes+1<<20-1), limit, w.Seconds)
+	_, err := printf(out, "%s of memory%s, read in %.1fs\n", roundSize(w.Bytes+1<<20-1), limit, w.Seconds)
 	if err == nil && w.Forgotten > 0 {
-		_, err = fmt.Fprintf(out, "%d fingerprints do not fit: the oldest duplicates would become rows; raise memory.limit, or declare identity.rate\n", w.Forgotten)
+		_, err = printf(out, "%d fingerprints do not fit: the oldest duplicates would become rows; raise memory.limit, or declare identity.rate\n", w.Forgotten)
 	}
 	return err
 }

@@ -233,7 +233,7 @@ func (h *held) print(w io.Writer, all bool) error {
 		if p.Offset != nil {
 			offset = strconv.FormatInt(*p.Offset, 10)
 		}
-		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", p.name(), p.Reason, since, offset, strings.Join(p.From, ", "))
+		_, _ = printf(tw, "%s\t%s\t%s\t%s\t%s\n", p.name(), p.Reason, since, offset, strings.Join(p.From, ", "))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -246,9 +246,9 @@ func (h *held) print(w io.Writer, all bool) error {
 			continue
 		}
 		var b strings.Builder
-		fmt.Fprintf(&b, "\n%s %s: %s\n  ends by: %s\n", p.name(), p.Reason, p.Detail, p.EndsBy)
+		_, _ = printf(&b, "\n%s %s: %s\n  ends by: %s\n", p.name(), p.Reason, p.Detail, p.EndsBy)
 		if p.Command != "" {
-			fmt.Fprintf(&b, "  command: %s\n", p.Command)
+			_, _ = printf(&b, "  command: %s\n", p.Command)
 		}
 		if _, err := io.WriteString(w, b.String()); err != nil {
 			return err

@@ -30,6 +30,9 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 
 // isTerminal tells whether w is a character device and not the null device, which is near enough.
 func isTerminal(w io.Writer) bool {
+	if s, escapes := w.(*screen); escapes {
+		w = s.w
+	}
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

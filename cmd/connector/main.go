@@ -35,13 +35,18 @@ func main() {
 
 // run is the program: it returns the exit code. What was asked for goes to stdout, everything else to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	c := &cli{env: os.LookupEnv, stdin: os.Stdin, stdout: stdout, stderr: stderr, exit: os.Exit}
+	out, errs := newScreen(stdout), newScreen(stderr)
+	defer func() { _, _ = out.Close(), errs.Close() }() // the program ends
+	c := &cli{env: os.LookupEnv, stdin: os.Stdin, stdout: out, stderr: errs, exit: os.Exit}
 	c.terminal = func() bool { return isTerminal(os.Stdin) && isTerminal(stderr) }
+	if !isTerminal(stdout) {
+		c.raw = stdout
+	}
 	root := c.root()
 	root.SetArgs(append([]string{}, args...)) // cobra takes nil for the arguments of the process
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	return exitCodeOf(ctx, root, stderr)
+	root.SetOut(out)
+	root.SetErr(errs)
+	return exitCodeOf(ctx, root, errs)
 }
 
 // exitCodeOf runs a command and returns the exit code.
@@ -56,10 +61,10 @@ func exitCodeOf(ctx context.Context, root *cobra.Command, stderr io.Writer) int 
 		_, _ = fmt.Fprintf(stderr, "connector: internal error: %v\n%s\nThis is a bug: report it with these lines.\n", err, caught.Stack)
 		return exitInternal
 	case !errors.As(err, &code): // cobra's own: flags and arguments
-		_, _ = fmt.Fprintf(stderr, "connector: %v\nRun 'connector help' for usage.\n", err)
+		_, _ = printf(stderr, "connector: %v\nRun 'connector help' for usage.\n", err)
 		return exitUsage
 	case code.err != nil:
-		_, _ = fmt.Fprintf(stderr, "connector: %v\n", code.err)
+		_, _ = printf(stderr, "connector: %v\n", code.err)
 	}
 	return code.code
 }
@@ -68,7 +73,8 @@ func exitCodeOf(ctx context.Context, root *cobra.Command, stderr io.Writer) int 
 type cli struct {
 	env            func(string) (string, bool)
 	stdin          io.Reader
-	stdout, stderr io.Writer
+	stdout, stderr io.Writer   // escape what could steer a terminal
+	raw            io.Writer   // stdout without escapes; nil if it is a terminal
 	terminal       func() bool // somebody is there who can be asked
 	exit           func(int)   // ends the process at once
 
@@ -142,7 +148,7 @@ func (c *cli) load() (*Config, error) {
 	}
 	config, problems := LoadConfig(c.config, c.env)
 	for _, p := range problems {
-		if _, err := fmt.Fprintln(c.stderr, p); err != nil {
+		if _, err := printf(c.stderr, "%s\n", p); err != nil {
 			return nil, exitError{exitUsage, err}
 		}
 	}

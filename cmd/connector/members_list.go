@@ -17,9 +17,16 @@ import (
 )
 
 func (c *cli) membersCommand() *cobra.Command {
+	cmd := c.membersListCommand("members [ID]")
+	cmd.AddCommand(c.membersListCommand("list [ID]"), c.membersCleanupCommand())
+	return cmd
+}
+
+// membersListCommand is what members does, under its own name and as members list.
+func (c *cli) membersListCommand(use string) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "members [ID]",
+		Use:   use,
 		Short: "Show who registered, and who is missed",
 		Long: `Reads what members wrote into the store of registrations (members.store); no
 running connector is needed. With an ID it shows that member alone. Ages are by
@@ -37,7 +44,6 @@ Exit code 1 if there is a finding, or if the member with that ID is not active.`
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the store")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
-	cmd.AddCommand(c.membersCleanupCommand())
 	return cmd
 }
 
@@ -57,7 +63,7 @@ func (c *cli) withMembers(ctx context.Context, do func(store membership.Store, m
 	}
 	members, err := store.Members(ctx)
 	if errors.Is(err, membership.ErrForeign) && members != nil {
-		_, err = fmt.Fprintf(c.stderr, "connector: %v\n", err)
+		_, err = printf(c.stderr, "connector: %v\n", err)
 	}
 	if err != nil {
 		err = exitError{exitDependency, err}
@@ -104,17 +110,17 @@ func printMembers(out io.Writer, h health.Members) error {
 		if m.Lag != nil {
 			lag = fmt.Sprint(*m.Lag)
 		}
-		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%.0fs ago\t%s\t%s\n", plain(m.ID), plain(m.Status), active, m.Seconds, last, lag)
+		_, _ = printf(tw, "%s\t%s\t%s\t%.0fs ago\t%s\t%s\n", m.ID, m.Status, active, m.Seconds, last, lag)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
 	for _, f := range h.Findings {
-		if _, err := fmt.Fprintf(out, "%s: %s: %s\n", f.Severity, plain(f.ID), f.Finding); err != nil {
+		if _, err := printf(out, "%s: %s: %s\n", f.Severity, f.ID, f.Finding); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintln(out, plain(h.Reason))
+	_, err := printf(out, "%s\n", h.Reason)
 	return err
 }
 
@@ -159,11 +165,11 @@ func (c *cli) cleanMembers(ctx context.Context, ch *change) error {
 		}
 		do, err := c.confirm(ctx, ch, func(w io.Writer) error {
 			for _, m := range gone {
-				if _, err := fmt.Fprintf(w, "forget %s, last seen %s ago\n", plain(m.ID), m.Age.Round(time.Second)); err != nil {
+				if _, err := printf(w, "forget %s, last seen %s ago\n", m.ID, m.Age.Round(time.Second)); err != nil {
 					return err
 				}
 			}
-			_, err := fmt.Fprintf(w, "%d members without a registration\n", len(gone))
+			_, err := printf(w, "%d members without a registration\n", len(gone))
 			return err
 		})
 		if err != nil || !do {
@@ -185,7 +191,7 @@ func (c *cli) cleanMembers(ctx context.Context, ch *change) error {
 		if c.output == "json" {
 			return writeJSON(c.stdout, result)
 		}
-		_, err = fmt.Fprintf(c.stdout, "Removed %d stale consumers, forgot %d\n", result.Removed, len(result.Forgotten))
+		_, err = printf(c.stdout, "Removed %d stale consumers, forgot %d\n", result.Removed, len(result.Forgotten))
 		return err
 	})
 }

@@ -297,7 +297,7 @@ func printOffsets(w io.Writer, lines []partitionOffsets) error {
 		if l.Hold != nil {
 			hold = string(l.Hold.Reason)
 		}
-		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, show(l.Position), show(l.Group), show(l.LogStart), show(l.End), show(l.Lag), hold)
+		_, _ = printf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, show(l.Position), show(l.Group), show(l.LogStart), show(l.End), show(l.Lag), hold)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -306,7 +306,7 @@ func printOffsets(w io.Writer, lines []partitionOffsets) error {
 		if l.Note == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "\n%s: %s\n", l.Topic, l.Note); err != nil {
+		if _, err := printf(w, "\n%s: %s\n", l.Topic, l.Note); err != nil {
 			return err
 		}
 	}
@@ -317,7 +317,7 @@ func printOffsets(w io.Writer, lines []partitionOffsets) error {
 			continue
 		}
 		explained[*l.Hold] = true
-		if _, err := fmt.Fprintf(w, "\n%s: %s\n  ends by: %s\n", l.Hold.Reason, l.Hold.Detail, l.Hold.EndsBy); err != nil {
+		if _, err := printf(w, "\n%s: %s\n  ends by: %s\n", l.Hold.Reason, l.Hold.Detail, l.Hold.EndsBy); err != nil {
 			return err
 		}
 	}

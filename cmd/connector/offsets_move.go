@@ -133,13 +133,13 @@ func (s *shownMove) effect() string {
 
 func (p *movePlan) print(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	_, _ = fmt.Fprintf(tw, "table %s\n\nPARTITION\tFROM\tTO\tEFFECT\n", p.Table) // Flush has the error
+	_, _ = printf(tw, "table %s\n\nPARTITION\tFROM\tTO\tEFFECT\n", p.Table) // Flush has the error
 	for _, s := range p.Moves {
 		from := "-"
 		if s.From >= 0 {
 			from = strconv.FormatInt(s.From, 10)
 		}
-		_, _ = fmt.Fprintf(tw, "%s-%d\t%s\t%d\t%s\n", s.Topic, s.Partition, from, s.To, s.effect())
+		_, _ = printf(tw, "%s-%d\t%s\t%d\t%s\n", s.Topic, s.Partition, from, s.To, s.effect())
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -149,10 +149,10 @@ func (p *movePlan) print(w io.Writer) error {
 		b.WriteString("\nThe table is taken for one of this pipeline's from now on.\n")
 	}
 	for _, n := range p.Notes {
-		fmt.Fprintf(&b, "\nnote: %s\n", n)
+		_, _ = printf(&b, "\nnote: %s\n", n)
 	}
 	if p.Outcome == opslog.Won {
-		fmt.Fprintf(&b, "\ndone: version %d of the table, operation %d. Members notice within a minute.\n", *p.Version, p.Operation)
+		_, _ = printf(&b, "\ndone: version %d of the table, operation %d. Members notice within a minute.\n", *p.Version, p.Operation)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -255,7 +255,7 @@ func (m *mover) do(ctx, acting context.Context, p *movePlan, table connector.Tab
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(m.timeout, 20*time.Second))
 	defer cancel()
 	if _, failed := record(ending, done); failed != nil {
-		_, _ = fmt.Fprintf(m.stderr, "connector: the outcome (%s) is not in the operations log: %v\n", done.Outcome, failed)
+		_, _ = printf(m.stderr, "connector: the outcome (%s) is not in the operations log: %v\n", done.Outcome, failed)
 	}
 	if err != nil {
 		return exitError{code, err}

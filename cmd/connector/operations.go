@@ -10,8 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"sluice/connector"
@@ -74,17 +72,9 @@ func (s *system) floodAllowed(topic string) bool {
 // pausedHold puts a pause into a hold's words.
 func pausedHold(by opslog.Paused) *connector.Hold {
 	return &connector.Hold{
-		Reason: connector.ReasonPaused, Detail: fmt.Sprintf("%s paused %s: %s", plain(by.Operator), plain(by.Target.String()), plain(by.Reason)),
+		Reason: connector.ReasonPaused, Detail: fmt.Sprintf("%s paused %s: %s", by.Operator, by.Target.String(), by.Reason),
 		Since: by.Since, Offset: -1,
 	}
-}
-
-// plain keeps what a person wrote from steering a terminal.
-func plain(s string) string {
-	if quoted := strconv.Quote(s); quoted != `"`+s+`"` && strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return quoted
-	}
-	return s
 }
 
 // operationsLog is the operations log as a command opens it.

@@ -125,7 +125,7 @@ type pausingPlan struct {
 func listTargets(targets []opslog.Target) string {
 	var names []string
 	for _, t := range targets {
-		names = append(names, plain(t.String()))
+		names = append(names, t.String())
 	}
 	return strings.Join(names, ", ")
 }
@@ -163,5 +163,5 @@ func resumable(s *opslog.State, targets []opslog.Target) (effective []opslog.Tar
 }
 
 func pausedSince(by opslog.Paused) string {
-	return fmt.Sprintf("by %s since %s: %s", plain(by.Operator), by.Since.Format(time.RFC3339), plain(by.Reason))
+	return fmt.Sprintf("by %s since %s: %s", by.Operator, by.Since.Format(time.RFC3339), by.Reason)
 }

@@ -125,7 +125,7 @@ func TestAudit(t *testing.T) {
 	l.runs(0, "resume", "orders", "--operator", "eva", "--reason", "done", "--yes")
 	l.runs(0, "pause", "users", "--operator", "eva", "--reason", "later", "--yes")
 	out, _ := l.runs(0, "audit", "list")
-	for _, want := range []string{`"ada\x1b[2J"@`, `"first\nsecond"`, "resume orders", "pause users", "\nhead 3:"} {
+	for _, want := range []string{`ada\x1b[2J@`, `first\nsecond`, "resume orders", "pause users", "\nhead 3:"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -258,12 +258,6 @@ func TestWhatSomebodyPutIntoTheLogSteersNoTerminal(t *testing.T) {
 	if err := printVerified(&out, opslog.Report{Findings: []opslog.Finding{{Seq: 2, Why: "move {a\x1b[2J}"}}}); err != nil {
 		t.Fatal(err)
 	}
-	s, err := log.State(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	by, _ := s.Paused(target.Topic, 0)
-	out.WriteString(pausedHold(by).Detail)
 	if strings.Contains(out.String(), "\x1b") || !strings.Contains(out.String(), `a\x1b[2J`) {
 		t.Errorf("%q", out.String())
 	}

@@ -186,7 +186,7 @@ func (c *cli) eachTable(ctx context.Context, look func(*opened) (answer, error))
 	for _, o := range all {
 		a, err := look(o)
 		if o.later && c.topic == "" && errors.Is(err, deltalog.ErrNoTable) {
-			if _, err := fmt.Fprintf(c.stderr, "%s: there is no table, since there was no dead letter yet\n", o.url); err != nil {
+			if _, err := printf(c.stderr, "%s: there is no table, since there was no dead letter yet\n", o.url); err != nil {
 				return err
 			}
 			continue
@@ -317,7 +317,7 @@ func inspect(ctx context.Context, o *opened) (*inspection, error) {
 
 func (i *inspection) print(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	row := func(name, format string, args ...any) { _, _ = fmt.Fprintf(tw, name+"\t"+format+"\n", args...) } // Flush has the error
+	row := func(name, format string, args ...any) { _, _ = printf(tw, name+"\t"+format+"\n", args...) } // Flush has the error
 	row("table", "%s", i.URL)
 	row("id", "%s", i.ID)
 	if i.Created != nil {

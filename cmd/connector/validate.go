@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"text/tabwriter"
 
@@ -43,21 +42,21 @@ func (c *cli) validate() error {
 	}
 	names := config.topicNames()
 	if len(names) == 1 && len(config.Patterns) == 0 {
-		_, err = fmt.Fprintf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, names[0], config.TableURL(config.Topics[names[0]]), config.Kafka.Group)
+		_, err = printf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, names[0], config.TableURL(config.Topics[names[0]]), config.Kafka.Group)
 		if err != nil {
 			return err
 		}
 		return c.sayLetters(config)
 	}
-	if _, err := fmt.Fprintf(c.stdout, "%s: ok: %d topics and %d patterns as %s\n", c.config, len(names), len(config.Patterns), config.Kafka.Group); err != nil {
+	if _, err := printf(c.stdout, "%s: ok: %d topics and %d patterns as %s\n", c.config, len(names), len(config.Patterns), config.Kafka.Group); err != nil {
 		return err
 	}
 	tw := tabwriter.NewWriter(c.stdout, 0, 4, 2, ' ', 0)
 	for _, name := range names {
-		_, _ = fmt.Fprintf(tw, "%s\t%s\n", name, config.TableURL(config.Topics[name])) // Flush has the error
+		_, _ = printf(tw, "%s\t%s\n", name, config.TableURL(config.Topics[name])) // Flush has the error
 	}
 	for _, p := range config.Patterns {
-		_, _ = fmt.Fprintf(tw, "%s\t%s\n", p.Pattern, config.TableURL(p.TopicConfig))
+		_, _ = printf(tw, "%s\t%s\n", p.Pattern, config.TableURL(p.TopicConfig))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -72,9 +71,9 @@ func (c *cli) sayLetters(config *Config) error {
 		switch {
 		case !t.writesLetters():
 		case !t.archives():
-			_, _ = fmt.Fprintf(tw, "dead letters of %s\ttopic %s\t-\n", name, topic) // Flush has the error
+			_, _ = printf(tw, "dead letters of %s\ttopic %s\t-\n", name, topic) // Flush has the error
 		default:
-			_, _ = fmt.Fprintf(tw, "dead letters of %s\ttopic %s\t%s\n", name, topic, config.TableURL(TopicConfig{Table: table}))
+			_, _ = printf(tw, "dead letters of %s\ttopic %s\t%s\n", name, topic, config.TableURL(TopicConfig{Table: table}))
 		}
 	}
 	for _, name := range config.topicNames() {

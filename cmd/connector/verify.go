@@ -297,16 +297,16 @@ func (v *verification) print(w io.Writer) error {
 		if p.Position != nil {
 			position = fmt.Sprint(*p.Position)
 		}
-		_, _ = fmt.Fprintf(tw, "%s-%d\t%s\t%s\t%d\t%d", p.Topic, p.Partition, strings.Join(covered, " "), position, p.Committed, p.Rows)
+		_, _ = printf(tw, "%s-%d\t%s\t%s\t%d\t%d", p.Topic, p.Partition, strings.Join(covered, " "), position, p.Committed, p.Rows)
 		if letters {
-			_, _ = fmt.Fprintf(tw, "\t%d", p.Letters)
+			_, _ = printf(tw, "\t%d", p.Letters)
 		}
 		if twins {
-			_, _ = fmt.Fprintf(tw, "\t%d", p.Twins)
+			_, _ = printf(tw, "\t%d", p.Twins)
 		}
 		switch k := p.Compared; {
 		case k != nil:
-			_, _ = fmt.Fprintf(tw, "\t%d in [%d, %d)\t%d\t%d", k.Records, k.From, k.Next, k.Tombstones, k.HealthRecords)
+			_, _ = printf(tw, "\t%d in [%d, %d)\t%d\t%d", k.Records, k.From, k.Next, k.Tombstones, k.HealthRecords)
 		case compared:
 			_, _ = fmt.Fprint(tw, "\t-\t-\t-")
 		}
@@ -316,12 +316,12 @@ func (v *verification) print(w io.Writer) error {
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s: versions %d to %d, %d partitions, %d rows\n", v.URL, v.Oldest, v.Version, len(v.Partitions), v.Rows)
+	_, _ = printf(&b, "\n%s: versions %d to %d, %d partitions, %d rows\n", v.URL, v.Oldest, v.Version, len(v.Partitions), v.Rows)
 	for _, n := range v.Notes {
-		fmt.Fprintf(&b, "note: %s\n", n)
+		_, _ = printf(&b, "note: %s\n", n)
 	}
 	for _, f := range v.Findings {
-		fmt.Fprintf(&b, "%s\n", f)
+		_, _ = printf(&b, "%s\n", f)
 	}
 	if len(v.Findings) == 0 {
 		b.WriteString("ok: no gap, no overlap, no duplicate")
@@ -330,7 +330,7 @@ func (v *verification) print(w io.Writer) error {
 		}
 		b.WriteString("\n")
 	} else {
-		fmt.Fprintf(&b, "%d findings\n", len(v.Findings))
+		_, _ = printf(&b, "%d findings\n", len(v.Findings))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

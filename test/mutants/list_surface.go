@@ -27,6 +27,18 @@ var ofSurface = []mutant{
 		pkg: "./health/ops", test: "^TestConnections_LargeAnswers$",
 	},
 	{
+		name: "the output of commands steers terminals",
+		file: "cmd/connector/main.go",
+		old:  "c := &cli{env: os.LookupEnv, stdin: os.Stdin, stdout: out,", new: "c := &cli{env: os.LookupEnv, stdin: os.Stdin, stdout: stdout,",
+		pkg: "./cmd/connector", test: "^TestHostileText_Lake$",
+	},
+	{
+		name: "a value begins a line of its own",
+		file: "cmd/connector/screen.go",
+		old:  "text = lineBreaks.Replace(text)", new: "",
+		pkg: "./cmd/connector", test: "^TestPrintf$",
+	},
+	{
 		name: "a pattern has no ceiling",
 		file: "cmd/connector/config_patterns.go",
 		old:  "names[min(len(names), p.MaxTopics):]", new: "names[len(names):]",

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+)
+
+// evil steers a terminal in each way that there is: an escape sequence, its C1 form, a bidirectional override, an
+// invisible character, separators of lines, and bytes that are no UTF-8.
+const evil = "\x1b[2J\u009b2J\u202e\u2066\u200b\u2028\x7f\r\x9b!"
+
+// steers returns the first character of a text that a terminal would take for more than text.
+func steers(text string) string {
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRuneInString(text[i:])
+		if r == utf8.RuneError && n == 1 || r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
+			return fmt.Sprintf("%q in %q", text[i:i+n], text[max(0, i-40):min(len(text), i+40)])
+		}
+		i += n
+	}
+	return ""
+}
+
+func TestScreen(t *testing.T) {
+	const want = `\x1b[2J\u009b2J\u202e\u2066\u200b\u2028\u007f\x0d\x9b!` + "\n\tключ 🦀\n" + `\udb40\udc01`
+	text := []byte(evil + "\n\tключ 🦀\n\U000e0001")
+	for size := 1; size <= len(text); size++ {
+		var out bytes.Buffer
+		s := newScreen(&out)
+		for part := range slices.Chunk(text, size) {
+			if n, err := s.Write(part); n != len(part) || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, out.String()); d != "" {
+			t.Errorf("%d bytes at a time (-want +got):\n%s", size, d)
+		}
+	}
+	var out bytes.Buffer
+	s := newScreen(&out)
+	if _, err := s.Write([]byte("x\xf0\x9f")); err != nil || s.Close() != nil || out.String() != `x\xf0\x9f` {
+		t.Errorf("a character that never ends: %q", &out)
+	}
+}
+
+// TestScreen_JSON: what is escaped in JSON means the same.
+func TestScreen_JSON(t *testing.T) {
+	want := map[string]string{"a" + evil[:len(evil)-2]: "\U000e0001" + strings.ToValidUTF8(evil, "?")}
+	var out bytes.Buffer
+	if err := writeJSON(newScreen(&out), want); err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]string
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" || steers(out.String()) != "" {
+		t.Errorf("%s (-want +got):\n%s", steers(out.String()), d)
+	}
+}
+
+// TestPrintf: a value begins no line and no column; an error may have several lines, which are indented.
+func TestPrintf(t *testing.T) {
+	var out bytes.Buffer
+	_, err := printf(&out, "%s|%-4s|%q|%d|%v\n", "a\nb\tc", "x", "y", 7, errors.New("one\ntwo"))
+	if err != nil || out.String() != "a\\nb\\tc|x   |\"y\"|7|one\n  two\n" {
+		t.Errorf("%v %q", err, &out)
+	}
+}
+
+// everyCommand calls do for each command that does something.
+func everyCommand(cmd *cobra.Command, do func(path []string)) {
+	if cmd.Runnable() && cmd.Name() != "help" && cmd.Name() != "completion" {
+		do(strings.Fields(cmd.CommandPath())[1:])
+	}
+	for _, sub := range cmd.Commands() {
+		everyCommand(sub, do)
+	}
+}
+
+// TestHostileText_EveryCommand: neither a file, a configuration nor an argument steers the terminal of an operator.
+func TestHostileText_EveryCommand(t *testing.T) {
+	dir := t.TempDir()
+	hostileConfig := filepath.Join(dir, "hostile.yaml")
+	text := "pipeline: \"p\\e[2J\\u202e\"\nkafka: {brokers: [\"a\\u009b:x\"]}\nstorage: {url: \"file://\\e[2J\"}\n\"key\\e[2J\\u202e\": 1\ntopics: {\"t\\u202e\\e\": {}}\n"
+	if err := os.WriteFile(hostileConfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	everyCommand((&cli{}).root(), func(path []string) {
+		commands++
+		for _, args := range [][]string{
+			{"--config", filepath.Join(dir, "no"+evil)},
+			{"--config", hostileConfig},
+			{"--" + evil},
+			{evil, evil, evil, evil},
+			{"--output", evil},
+			{"--topic", evil, "--config", hostileConfig},
+		} {
+			_, out, errs := connectorRun(t, append(slices.Clone(path), args...)...)
+			if bad := steers(out + errs); bad != "" {
+				t.Errorf("connector %q: %s", append(path, args...), bad)
+			}
+		}
+	})
+	if commands < 30 {
+		t.Errorf("%d commands", commands)
+	}
+}
+
+// TestHostileText_Lake: what others write into a table and the operations log is shown and steers nothing.
+func TestHostileText_Lake(t *testing.T) {
+	l := newLake(t, twoTopics)
+	l.create("orders", 2)
+	l.create("users", 1)
+	l.produce("orders", 3, 0, 1)
+	l.runs(0, "run", "--until-current")
+	l.runs(0, "pause", "orders", "--operator", "ada"+evil, "--reason", evil, "--yes")
+	state, err := deltalog.Load(t.Context(), objstore.Sub(l.store, "orders"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := state.Metadata
+	odd := strings.ToValidUTF8(evil, "?")
+	m.ID, m.Configuration = "id"+odd, map[string]string{"p" + odd: odd}
+	body, err := deltalog.Encode([]deltalog.Action{
+		deltalog.CommitInfo{Operation: "SET" + odd}, m, deltalog.Txn{AppID: "app" + odd, Version: 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.append("orders", strings.TrimSpace(string(body)))
+	for _, command := range [][]string{
+		{"table", "inspect"},
+		{"holds"},
+		{"offsets", "show"},
+		{"audit", "list"},
+		{"audit", "verify"},
+		{"check"},
+		{"verify"},
+		{"deadletters", "list", "orders"},
+		{"fingerprints", "stats"},
+		{"offsets", "adopt", "orders", "--dry-run"},
+		{"offsets", "start", "orders", "--dry-run"},
+		{"config", "print"},
+		{"validate"},
+	} {
+		for _, form := range []string{"table", "json"} {
+			_, out, errs := connectorRun(t, append(slices.Clone(command), "--config", l.config, "--output", form)...)
+			if bad := steers(out + errs); bad != "" {
+				t.Errorf("%v %s: %s", command, form, bad)
+			}
+			if form == "json" && out != "" && !json.Valid([]byte(out)) {
+				t.Errorf("%v: no JSON: %s", command, out)
+			}
+		}
+	}
+	_, out, _ := connectorRun(t, "table", "inspect", "--topic", "orders", "--config", l.config)
+	if !strings.Contains(out, `id\x1b[2J\u009b2J\u202e`) {
+		t.Errorf("the id is not shown:\n%s", out)
+	}
+}
