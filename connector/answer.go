@@ -1,12 +1,9 @@
 package connector
 
 import (
-	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"sluice/classify"
 )
 
 // An answer is what was fetched on its way to the lanes. The reader and the blocks that hold its records share its
@@ -33,17 +30,10 @@ func (a *answer) leave() {
 	}
 }
 
-// errDropped ends a look-up whose records nobody waits for any more.
-var errDropped = classify.Mark(errors.New("the records are not wanted any more"), classify.Canceled)
-
 // drop forgets what a claim has waiting. Blocks that are in lanes stay.
 func (r *reader) drop(c *claim) {
 	if c.parsed != nil {
 		r.blocks.put(c.parsed)
-	}
-	if c.asking != nil {
-		c.asking.cancel(errDropped) // its block comes back, and is dropped then
-		c.asking = nil
 	}
 	for _, a := range c.queue {
 		a.leave()

@@ -33,9 +33,8 @@ type claim struct {
 	// Answers that wait for the hand-over, and the parsed records of the first one.
 	queue    []*answer
 	parsed   *block
-	asking   *asking // what the first block needs is being looked up; it is not parsed then
-	fetching bool    // an answer is asked for
-	ahead    int64   // where the next request starts
+	fetching bool  // an answer is asked for
+	ahead    int64 // where the next request starts
 	aheadEp  int32
 
 	// wants is how much of the batch pool the next block waits for, 0 if it does not; since wantsSince. shed says that the

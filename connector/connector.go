@@ -70,8 +70,6 @@ type Target struct {
 	Letters DeadLetters
 	// Nulls says that the decoder makes rows of records without a value, too. Else they are passed over and counted.
 	Nulls bool
-	// Lookup brings what records need before they are handed to a lane; nil: they need nothing.
-	Lookup Lookup
 	// Duplicates says which records of the table are the same for their producer; nil: coordinates alone tell records apart.
 	Duplicates *Duplicates
 }
@@ -128,7 +126,6 @@ func (c *Connector) Run(ctx context.Context) error {
 	for _, l := range r.lanes {
 		goroutines.Go(func() { l.run(working) })
 	}
-	r.working, r.launch = working, goroutines.Go
 	r.begun = func(w *writer) {
 		writing, end := context.WithCancelCause(working)
 		w.stop = func() { end(classify.Mark(errors.New("no topic feeds the table"), classify.Canceled)) }
@@ -192,7 +189,6 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 	if floodAllowed == nil {
 		floodAllowed = func(string) bool { return false }
 	}
-	answered := make(chan *asking)
 	outcomes, progress, turns := make(chan outcome), make(chan struct{}, 1), make(chan struct{}, fillsAtOnce)
 	r := &reader{
 		config:      c.Config,
@@ -204,7 +200,6 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		blocks:      newBlockPool(2*int(c.Queue.PauseAt)/blockRecords + n),
 		assignments: make(chan Assignment),
 		outcomes:    outcomes,
-		answered:    answered,
 		progress:    progress,
 		claims:      map[Partition]*claim{},
 		outage:      map[standing]*outage{},

@@ -32,13 +32,11 @@ type block struct {
 	session   uint64
 	trail     *trail // of the session
 	refuse    Refusals
-	health    *healthFilter     // of the topic; nil drops nothing
-	letters   bool              // bad records may become letters
-	reserved  int64             // of the batch pool, in bytes
-	ready     bool              // nothing has to be looked up for its records any more
-	verdicts  map[int64]verdict // of look-ups, by offset
-	since     time.Time         // when it was handed over
-	oldest    int64             // the least timestamp of its records, 0 if none has one
+	health    *healthFilter // of the topic; nil drops nothing
+	letters   bool          // bad records may become letters
+	reserved  int64         // of the batch pool, in bytes
+	since     time.Time     // when it was handed over
+	oldest    int64         // the least timestamp of its records, 0 if none has one
 	records   []Record
 	taken     []uint16 // the valve's slot of each record
 }
@@ -235,9 +233,6 @@ func (l *lane) row(b *block, r *Record, o *openChunk, known map[int64]verdict) {
 		l.seal(b.table, o)
 	}
 	v, isKnown := known[r.Offset]
-	if !isKnown && b.verdicts != nil {
-		v, isKnown = b.verdicts[r.Offset]
-	}
 	if err == nil {
 		err = v.err
 	}

@@ -44,13 +44,9 @@ type reader struct {
 	assignments chan Assignment
 	outcomes    chan outcome
 	progress    chan struct{}
-	answered    chan *asking
 
-	// working ends with the work, launch starts a goroutine that ends with it.
-	working context.Context //nolint:containedctx // of Run, in which the reader lives
-	launch  func(func())
-	loops   *pulse.Loops
-	loop    *pulse.Loop
+	loops *pulse.Loops
+	loop  *pulse.Loop
 
 	// Owned by run:
 	claims   map[Partition]*claim
@@ -84,7 +80,6 @@ type tableState struct {
 	filled  filled
 	// isolated are records that cannot become rows, as the writer found.
 	isolated isolated
-	looker   *looker              // nil if records need nothing from elsewhere
 	claims   map[Partition]*claim // of this table
 
 	schema  Schema    // that lanes build for
@@ -158,8 +153,6 @@ func (r *reader) run(ctx context.Context) {
 			r.fetched(f)
 		case o := <-r.outcomes:
 			r.heard(o)
-		case a := <-r.answered:
-			r.brought(a)
 		case <-r.progress:
 		case <-r.pools.Fetch.Pressed():
 		case <-timer.C:
@@ -238,7 +231,6 @@ func (r *reader) feeds(topic string) *tableState {
 	if i < 0 {
 		t := &tableState{name: conf.Table, decoder: target.Decoder, nulls: target.Nulls, rare: conf.Rare, limits: conf.Commit, claims: map[Partition]*claim{}}
 		t.writer = r.newWriter(t, target)
-		t.looker = newLooker(target.Lookup, target.Nulls, conf.Retry, r.config.Pipeline, r.logger.With("table", t.name), r.metrics)
 		i, r.tables = len(r.tables), append(r.tables, t)
 		r.chunk.set(r.pools.Batch.Size(), len(r.lanes), r.sharing())
 		if r.begun != nil {
@@ -330,9 +322,6 @@ func (r *reader) handOverFrom(c *claim) bool {
 	if t.cutting != nil && r.full(t) {
 		return false // one cut on its way, one batch full: the rest waits in Kafka
 	}
-	if c.asking != nil {
-		return false // what follows needs something from elsewhere
-	}
 	f := c.queue[0]
 	if c.parsed == nil {
 		b := r.blocks.get(f)
@@ -354,9 +343,6 @@ func (r *reader) handOverFrom(c *claim) bool {
 		}
 		b.records = b.records[:n]
 		c.parsed = b
-	}
-	if !r.ready(c) {
-		return false
 	}
 	b := c.parsed
 	values, worst := 0, int64(0)
@@ -421,7 +407,6 @@ func (r *reader) handOverFrom(c *claim) bool {
 // split moves the records that found room into a block of their own.
 func (r *reader) split(b *block, ready int) (out, rest *block) {
 	out, rest = r.blocks.get(b.answer), r.blocks.get(b.answer)
-	out.ready, out.verdicts, rest.ready, rest.verdicts = b.ready, b.verdicts, b.ready, b.verdicts
 	out.records = append(out.records, b.records[:ready]...)
 	out.taken = append(out.taken, b.taken...)
 	rest.records = append(rest.records, b.records[ready:]...)

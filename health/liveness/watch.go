@@ -17,8 +17,7 @@
 //	               batch opened
 //
 // What is handed over between loops is no wait on purpose: whoever waits for another loop stands still with it, and both
-// are named. Membership of the group is no loop: all it does is wait for Kafka; neither are look-ups, which wait for what
-// they ask.
+// are named. Membership of the group is no loop: all it does is wait for Kafka.
 package liveness
 
 import (

@@ -111,7 +111,7 @@ var ofLetters = []mutant{
 		pkg: "./cmd/connector", test: "^TestLetterTables$",
 	},
 
-	// Failures of our own work, and look-ups.
+	// Failures of our own work.
 	{
 		name: "records that fail together are isolated",
 		file: "connector/isolate.go",
@@ -129,18 +129,6 @@ var ofLetters = []mutant{
 		file: "connector/write.go",
 		old:  "if _, err := cut.failedAt(); err != nil {", new: "if _, err := cut.failedAt(); err != nil && w.hurry {",
 		pkg: "./test/story", test: "^TestARecordAtFaultIsIsolated$",
-	},
-	{
-		name: "records pass one that waits for a look-up",
-		file: "connector/reader.go",
-		old:  "if c.asking != nil {\n\t\treturn false", new: "if c.asking != nil && r.draining {\n\t\treturn false",
-		pkg: "./test/story", test: "^TestALookupComesBeforeTheLane$",
-	},
-	{
-		name: "an outage is counted as an attempt for a record",
-		file: "connector/lookup.go",
-		old:  "\treturn errors.As(err, new(*HoldError))\n", new: "\treturn false\n",
-		pkg: "./test/story", test: "^TestTheRegistryIsDown$",
 	},
 	{
 		name: "a schedule of pauses is spread",

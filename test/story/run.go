@@ -64,8 +64,6 @@ type World struct {
 	Odd func(Source)
 	// Together looks at the rows of each encoding, and may panic.
 	Together func([]Source)
-	// Registry has what records need before they are decoded; nil: they need nothing.
-	Registry *Registry
 	// Trace is given to the members and their tables.
 	Trace func(format string, args ...any)
 	// Open replaces the in-memory table of a process, if set. end is called when the process has ended, crash before.
@@ -164,11 +162,6 @@ func (w *World) Begin(ctx context.Context) *Process {
 		if w.Open == nil {
 			target.Decoder = Decoder{Identity: true}
 		}
-	}
-	if w.Registry != nil {
-		lookup := NewLookup(w.Registry)
-		target.Lookup = lookup
-		target.Decoder = Decoder{Lookup: lookup, Broker: w.Broker}
 	}
 	var rules *connector.LetterRules
 	if w.Letters != nil {

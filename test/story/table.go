@@ -357,14 +357,11 @@ func (t *Table) Discard(context.Context, *connector.Staged) {}
 // Decoder makes rows of two columns, which say where a row stems from. Poison fails.
 type Decoder struct {
 	Identity bool // rows have one
-	// Lookup must have what a record needs before it becomes a row, else Broker is told; nil: nothing is needed.
-	Lookup *Lookup
-	Broker *Broker
 }
 
 // Builder returns a builder.
 func (d Decoder) Builder(s connector.Schema) (connector.Builder, error) {
-	return &builder{altered: s.(schema).altered > 0, identity: d.Identity, needs: d}, nil
+	return &builder{altered: s.(schema).altered > 0, identity: d.Identity}, nil
 }
 
 type builder struct {
@@ -372,7 +369,6 @@ type builder struct {
 	at     []int64
 	epochs []int32
 
-	needs                Decoder
 	identity             bool
 	entries, sealedEntry []idempotency.Entry
 
@@ -392,9 +388,6 @@ var rowSchema = arrow.NewSchema([]arrow.Field{
 // Add appends a row.
 func (b *builder) Add(p connector.Partition, r *connector.Record) error {
 	b.open = true
-	if b.needs.Lookup != nil && !b.needs.Lookup.has(r) {
-		b.needs.Broker.blame("%v@%d is decoded before what it needs is there", p, r.Offset)
-	}
 	if len(r.Value) > 0 {
 		switch k := Kind(r.Value[0]); {
 		case k == Breaks && r.Offset%2 == 0:
@@ -448,7 +441,7 @@ func (b *builder) Seal() arrow.RecordBatch {
 		rb.Field(3).(*array.Int64Builder).Append(b.at[i])
 		rb.Field(4).(*array.Int32Builder).Append(b.epochs[i])
 	}
-	*b = builder{sealed: b.Bytes(), altered: b.altered, identity: b.identity, needs: b.needs, sealedEntry: b.entries}
+	*b = builder{sealed: b.Bytes(), altered: b.altered, identity: b.identity, sealedEntry: b.entries}
 	return rb.NewRecordBatch()
 }
 
