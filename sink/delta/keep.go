@@ -66,6 +66,9 @@ func (t *Table) aging(now time.Time) (all []connector.Txn) {
 			continue
 		}
 		txn, age := t.head.Txns[appID], time.Duration(math.MaxInt64) // one that says no time is dropped at once
+		if position, beside := idempotency.EpochOf(appID); beside && !sameTime(txn, t.head.Txns[position]) {
+			continue // it belongs to a position before; repeated with the one of now it would belong to that
+		}
 		if txn.LastUpdated != nil {
 			age = now.Sub(time.UnixMilli(*txn.LastUpdated))
 		}

@@ -189,3 +189,30 @@ func TestTable_RetentionOfTopics(t *testing.T) {
 	foreign(t, mem, m)
 	appendCommits(t, tab, 1)
 }
+
+// TestTable_RepeatsTxns_NotAnOldEpoch: a position that another program moved alone leaves the leader epoch of the one before
+// behind. Repeated together with the position it would look like the epoch of that.
+func TestTable_RepeatsTxns_NotAnOldEpoch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		mem, unknown := objstore.NewMem(), time.Duration(0)
+		tab := open(t, mem, retaining(&unknown))
+		started(t, tab)
+		p := idempotency.Partition{Cluster: "c", Topic: "orders", TopicID: idempotency.TopicID{1}}
+		c := &connector.Commit{Operation: "SLUICE POSITIONS", Txns: []connector.Txn{{AppID: app(0), Version: 5}, {AppID: p.EpochAppID("p"), Version: 3}}}
+		if _, err := tab.Commit(t.Context(), c, func(*connector.Snapshot) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		now := time.Now().UnixMilli()
+		foreign(t, mem, deltalog.Txn{AppID: app(0), Version: 9, LastUpdated: &now})
+		forgetful(t, mem, "interval 40 days")
+		time.Sleep(15 * day)
+		s := load(t, tab)
+		if txn := stateOf(t, mem).Txns[app(0)]; time.Since(time.UnixMilli(*txn.LastUpdated)) > day {
+			t.Error("the position was not repeated")
+		}
+		if epoch, kept := s.Epoch("p", p); kept || s.Positions[app(0)] != 9 {
+			t.Errorf("position %d has epoch %d, of the position before", s.Positions[app(0)], epoch)
+		}
+	})
+}

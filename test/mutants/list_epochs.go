@@ -62,6 +62,12 @@ var ofEpochs = []mutant{
 		old:  "EpochUntil{-1, first}", new: "EpochUntil{c.earlier[len(c.earlier)-1].Epoch, first}",
 		pkg: "./test/story", test: "^TestTruncatedHold_BehindMarkers$",
 	},
+	{
+		name: "the leader epoch of an older position is repeated with the newer one",
+		file: "sink/delta/keep.go",
+		old:  "beside && !sameTime(txn, t.head.Txns[position]) {", new: "beside && false && !sameTime(txn, t.head.Txns[position]) {",
+		pkg: "./sink/delta", test: "^TestTable_RepeatsTxns_NotAnOldEpoch$",
+	},
 
 	// Two readings at one leader, and what could not be read.
 	{
