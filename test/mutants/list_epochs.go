@@ -103,7 +103,7 @@ var ofEpochs = []mutant{
 	{
 		name: "a partition without a leader hides the ends of the others",
 		file: "connector/kafka/bounds.go",
-		old:  "\t\t\tmaps.Copy(all, read)\n", new: "\t\t\tif len(unread(positions, read)) == 0 {\n\t\t\t\tmaps.Copy(all, read)\n\t\t\t}\n",
+		old:  "\t\tmaps.Copy(all, read)\n", new: "\t\tif len(unread(positions, read)) == 0 {\n\t\t\tmaps.Copy(all, read)\n\t\t}\n",
 		pkg: "./connector/kafka", test: "^TestBounds_PartitionWithoutLeader$",
 	},
 	{
