@@ -121,7 +121,7 @@ func newS3(ctx context.Context, c S3Config) (*S3, error) {
 		}
 		loaded.Region = defaultRegion
 	}
-	if s.wire, err = newWire(&c, loaded.HTTPClient); err != nil {
+	if s.wire, err = newWire(c, loaded.HTTPClient); err != nil {
 		return nil, err
 	}
 	s.client = s3.NewFromConfig(loaded, func(o *s3.Options) {
@@ -144,13 +144,13 @@ func newS3(ctx context.Context, c S3Config) (*S3, error) {
 }
 
 // local tells whether the endpoint is this machine.
-func (c *S3Config) local() bool {
+func (c S3Config) local() bool {
 	u, err := url.Parse(c.Endpoint)
 	return err == nil && secure.Loopback(u.Hostname())
 }
 
 // plain refuses an endpoint without TLS.
-func (c *S3Config) plain() error {
+func (c S3Config) plain() error {
 	if strings.HasPrefix(strings.ToLower(c.Endpoint), "http://") && !c.InsecurePlaintext && !c.local() {
 		return fmt.Errorf("%w: %s has no TLS: write https://, and ca_file if the authority is your own", secure.ErrPlaintext, c.Endpoint)
 	}

@@ -28,7 +28,7 @@ type wire struct {
 }
 
 // newWire takes the transport of c, else the one of the SDK's client, which knows AWS_CA_BUNDLE.
-func newWire(c *S3Config, client any) (*wire, error) {
+func newWire(c S3Config, client any) (*wire, error) {
 	w := &wire{base: c.Transport, plaintext: c.InsecurePlaintext || c.local()}
 	if w.base != nil {
 		return w, nil
