@@ -124,6 +124,20 @@ var hostileInputs = map[string]struct {
 		text = `{"type":"struct","fields":[{"name":"a","nullable":true,"metadata":{},"type":` + text + `}]}`
 		x.commit(fmt.Sprintf(`{"metaData":{"id":%q,"format":{"provider":"parquet"},"schemaString":%q}}`, x.state.Metadata.ID, text))
 	}},
+	"long-line": {"table_unsupported", "read version 3: the log is corrupt: a line of more than 8388608 bytes", func(x *tampered) {
+		x.commit(`{"commitInfo":{"x":"` + strings.Repeat("x", 9<<20) + `"}}`)
+	}},
+	"many-fields": {"table_unsupported", "a line that takes more than 33554432 bytes once it is parsed", func(x *tampered) {
+		x.commit(`{` + strings.Repeat(`"a":1,`, 1<<20) + `"b":1}`)
+	}},
+	"many-positions": {"table_unsupported", "its positions and metadata take more than 16777216 bytes", func(x *tampered) {
+		var lines []string
+		for i := range 200_000 {
+			lines = append(lines, fmt.Sprintf(`{"txn":{"appId":"%d","version":1}}`, i))
+		}
+		x.commit(lines...)
+	}},
+	"large-hint": {"", "", func(x *tampered) { x.put("_last_checkpoint", bytes.Repeat([]byte(" "), 20<<20)) }},
 	"absurd-hint": {"", "", func(x *tampered) {
 		x.put("_last_checkpoint", []byte(`{"version":9223372036854775807,"parts":9223372036854775807}`))
 	}},
@@ -166,6 +180,11 @@ func TestHostileLake(t *testing.T) {
 			want[topic] = input.reason
 		}
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("holds: %+v", s.report().Holds)
+		}
+	})
 	l.await("the tampered tables hold, and they alone", func() bool {
 		got := map[string]string{}
 		for _, h := range s.report().Holds {

@@ -3,6 +3,7 @@ package delta
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ type checkpoints struct {
 	closed bool
 	newest deltalog.Checkpoint // written by us or found by the hint
 	after  int64               // no try before this version
+	failed string              // why the last try failed, as it was logged; "" if it did not. Of the goroutine that writes
 	cancel context.CancelFunc  // of the one that is being written
 	done   sync.WaitGroup
 }
@@ -62,12 +64,25 @@ func writeCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (written 
 	switch {
 	case err != nil && ctx.Err() == nil:
 		t.metrics.checkpoints.WithLabelValues(resultFailed).Inc()
-		t.log.WarnContext(ctx, "checkpoint failed; the table is whole without it", "version", s.Version, "err", err)
+		level := slog.LevelDebug // the same cause as the last time adds no line
+		if t.checkpoints.failed != cause(err) {
+			t.checkpoints.failed, level = cause(err), slog.LevelWarn
+		}
+		t.log.Log(ctx, level, "checkpoint failed; the table is whole without it", "version", s.Version, "err", err)
 	case err == nil && anew:
+		t.checkpoints.failed = ""
 		t.metrics.checkpoints.WithLabelValues(resultOK).Inc()
 		t.log.InfoContext(ctx, "checkpoint written", "version", written.Version, "bytes", written.Size, "took", time.Since(began))
 	}
 	return written, err
+}
+
+// cause is the innermost text of an error: what wraps it names the version, and a temporary file has another name each time.
+func cause(err error) string {
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return err.Error()
 }
 
 // tryCheckpoint returns the newest checkpoint, and whether it wrote it.

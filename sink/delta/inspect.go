@@ -15,12 +15,12 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 
 	"sluice/connector"
+	"sluice/sink/delta/bounded"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/schema"
@@ -277,15 +277,23 @@ func sound(object *deltalog.Object, read func() error) (err error) {
 	return read()
 }
 
+// offsetsBytes bounds what is held of a data file while its Kafka columns are read.
+const offsetsBytes = 64 << 20
+
 // openOffsets reads the footer and chooses the three columns.
 func openOffsets(ctx context.Context, object *deltalog.Object) (pqarrow.RecordReader, error) {
-	props := parquet.NewReaderProperties(memory.DefaultAllocator)
+	mem := bounded.New(offsetsBytes)
+	if err := mem.CheckFooter(object, object.Size()); err != nil {
+		return nil, err
+	}
+	props := parquet.NewReaderProperties(mem)
+	props.MaxCompressedPageSize, props.MaxUncompressedPageSize = mem.Limit(), mem.Limit()
 	props.BufferedStreamEnabled, props.BufferSize = true, 1<<20
 	content, err := file.NewParquetReader(io.NewSectionReader(object, 0, object.Size()), file.WithReadProps(props))
 	if err != nil {
 		return nil, err
 	}
-	reader, err := pqarrow.NewFileReader(content, pqarrow.ArrowReadProperties{BatchSize: 16 << 10}, memory.DefaultAllocator)
+	reader, err := pqarrow.NewFileReader(content, pqarrow.ArrowReadProperties{BatchSize: 16 << 10}, mem)
 	if err != nil {
 		return nil, err
 	}

@@ -57,4 +57,34 @@ var ofStorage = []mutant{
 		old:  "\t\treturn exitInternal", new: "\t\treturn exitUsage",
 		pkg: "./cmd/connector", test: "^TestExitCode_Panic$",
 	},
+	{
+		name: "a hint is read whole, however large",
+		file: "sink/delta/deltalog/load.go",
+		old:  "readHead(ctx, store, lastCheckpoint, maxHint+1)", new: "readHead(ctx, store, lastCheckpoint, 1<<30)",
+		pkg: "./sink/delta/deltalog", test: "^TestBounds_Hint$",
+	},
+	{
+		name: "commits side by side hold what they like",
+		file: "sink/delta/deltalog/bounds.go",
+		old:  "n > 0 && used > maxTogether", new: "n > 0 && used > 100*maxTogether",
+		pkg: "./sink/delta/deltalog", test: "^TestBounds_SideBySide$",
+	},
+	{
+		name: "the positions of a table have no bound",
+		file: "sink/delta/deltalog/state.go",
+		old:  "case s.size() > maxState:", new: "case false:",
+		pkg: "./sink/delta/deltalog", test: "^TestBounds_Positions$",
+	},
+	{
+		name: "a checkpoint takes what memory it likes",
+		file: "sink/delta/deltalog/bounds.go",
+		old:  "checkpointBytes = 64 << 20", new: "checkpointBytes = 64 << 30",
+		pkg: "./sink/delta/deltalog", test: "^TestBounds_Checkpoint$",
+	},
+	{
+		name: "a checkpoint that fails is told with every try",
+		file: "sink/delta/checkpoint.go",
+		old:  "if t.checkpoints.failed != cause(err) {", new: "if t.checkpoints.failed != \"-\" {",
+		pkg: "./sink/delta", test: "^TestCheckpoints_NoTemporaryFile$",
+	},
 }

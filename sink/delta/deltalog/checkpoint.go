@@ -73,6 +73,7 @@ func (s *State) verify(ctx context.Context, store objstore.Store, c *Checkpoint,
 		return err
 	}
 	c.Size = f.source.size
+	defer f.close()
 	rows := f.reader.ParquetReader().NumRows()
 	if written.actions != 0 && written.actions != rows {
 		return corrupt("%d rows instead of %d", rows, written.actions)

@@ -9,7 +9,8 @@ import (
 )
 
 // Encode renders a commit: one action per line, commitInfo first, then protocol, metaData, txn, and the files in the
-// order given. A commit that the protocol forbids is an error: two actions for one thing.
+// order given. A commit that the protocol forbids is an error: two actions for one thing. So is one that this package would not
+// read back: it would make the table unreadable.
 func Encode(actions []Action) ([]byte, error) {
 	if err := unique(actions); err != nil {
 		return nil, err
@@ -17,11 +18,20 @@ func Encode(actions []Action) ([]byte, error) {
 	ordered := slices.Clone(actions)
 	slices.SortStableFunc(ordered, func(a, b Action) int { return cmp.Compare(rank(a), rank(b)) })
 	var buf bytes.Buffer
+	var heads int64
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	for _, a := range ordered {
+		from := buf.Len()
 		if err := enc.Encode(line(a)); err != nil {
 			return nil, fmt.Errorf("encode a commit: %w", err)
+		}
+		text := buf.Bytes()[from:]
+		if a.kind()&(KindAdd|KindRemove) == 0 {
+			heads += cost(text)
+		}
+		if len(text) > maxLine || cost(text) > maxParsed || heads > maxHeads {
+			return nil, fmt.Errorf("encode a commit: a %T or the positions of the commit are larger than this version reads back", a)
 		}
 	}
 	return buf.Bytes(), nil

@@ -3,6 +3,8 @@ package deltalog
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 
 	"sluice/sink/delta/objstore"
 )
@@ -63,3 +65,36 @@ func (s *spool) Reader() (interface {
 
 // Discard deletes it.
 func (s *spool) Discard() { s.discard() }
+
+// The bounds of what others write.
+const (
+	MaxHint     = maxHint
+	MaxLine     = maxLine
+	MaxHeads    = maxHeads
+	MaxTogether = maxTogether
+)
+
+// ReadTogether reads versions side by side and returns their errors and the largest number of bytes that they took.
+func ReadTogether(ctx context.Context, store objstore.Store, from, n int64, want Kinds) ([]error, int64) {
+	b := &budget{}
+	_, errs := readTogether(ctx, store, from, n, want, b)
+	return errs, b.peak.Load()
+}
+
+// CheckpointMemory reads a checkpoint in one file and returns the largest number of bytes that it took at a time, what it
+// still held at the end, and what was left once it was closed.
+func CheckpointMemory(ctx context.Context, store objstore.Store, version int64) (peak, atEnd, left int64, err error) {
+	p, err := openParquet(ctx, store, CheckpointKey(version))
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	for err == nil {
+		_, err = p.next(ctx, All)
+	}
+	if !errors.Is(err, io.EOF) {
+		return 0, 0, 0, err
+	}
+	peak, atEnd = p.mem.Peak(), p.mem.Used()
+	p.close()
+	return peak, atEnd, p.mem.Used(), nil
+}

@@ -38,11 +38,11 @@ func load(ctx context.Context, store objstore.Store) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := newestCheckpoint(ctx, store, dir)
+	s, err := newestCheckpoint(ctx, store, &dir)
 	if err == nil && hint > 0 && (s == nil || dir.newest < 0) {
 		// The hint names a checkpoint that is gone, was never whole, or has no commit beside or behind it.
 		if dir, err = list(ctx, store, 0); err == nil {
-			s, err = newestCheckpoint(ctx, store, dir)
+			s, err = newestCheckpoint(ctx, store, &dir)
 		}
 	}
 	switch {
@@ -56,11 +56,18 @@ func load(ctx context.Context, store objstore.Store) (*State, error) {
 	case dir.empty && s == nil:
 		return nil, ErrNoTable
 	case dir.newest < 0 && s == nil:
-		return nil, corrupt("there are files, but neither a commit nor a checkpoint that can be read")
+		err := corrupt("there are files, but neither a commit nor a checkpoint that can be read")
+		if dir.unsound != nil {
+			err = fmt.Errorf("%w: %w", err, dir.unsound)
+		}
+		return nil, err
 	case s == nil:
 		s = empty()
 	}
 	if s, err = until(ctx, store, s, dir.newest); err != nil {
+		if dir.unsound != nil {
+			err = fmt.Errorf("%w; a checkpoint is not used: %w", err, dir.unsound)
+		}
 		return nil, err
 	}
 	return Refresh(ctx, store, s)
@@ -77,7 +84,7 @@ func LoadAt(ctx context.Context, store objstore.Store, version int64) (*State, e
 		return nil, ErrNoTable
 	}
 	dir.checkpoints = slices.DeleteFunc(dir.checkpoints, func(c Checkpoint) bool { return c.Version > version })
-	s, err := newestCheckpoint(ctx, store, dir)
+	s, err := newestCheckpoint(ctx, store, &dir)
 	if err != nil {
 		return nil, err
 	}
@@ -114,9 +121,9 @@ func Hint(ctx context.Context, store objstore.Store) (c Checkpoint, ok bool) {
 
 // parseHint returns what _last_checkpoint says.
 func parseHint(ctx context.Context, store objstore.Store) (c Checkpoint, ok bool) {
-	body, err := readAll(ctx, store, lastCheckpoint)
+	body, err := readHead(ctx, store, lastCheckpoint, maxHint+1)
 	var hint pointer
-	if err != nil || json.Unmarshal(body, &hint) != nil || hint.Version < 0 || hint.Version > maxVersion {
+	if err != nil || len(body) > maxHint || json.Unmarshal(body, &hint) != nil || hint.Version < 0 || hint.Version > maxVersion {
 		return c, false
 	}
 	c = Checkpoint{Version: hint.Version, Parts: 1, Size: max(hint.SizeInBytes, 0)}
@@ -147,6 +154,7 @@ type directory struct {
 	oldest      int64        // version of a commit, -1 if there is none
 	newest      int64        // version of a commit, -1 if there is none
 	empty       bool         // not even files that this package does not read
+	unsound     error        // why the last checkpoint that was tried is not used
 }
 
 // list reads the names of the log from version from on.
@@ -197,14 +205,14 @@ func list(ctx context.Context, store objstore.Store, from int64) (directory, err
 }
 
 // newestCheckpoint reads the heads of the newest checkpoint that is sound, and returns nil if there is none.
-func newestCheckpoint(ctx context.Context, store objstore.Store, dir directory) (*State, error) {
+func newestCheckpoint(ctx context.Context, store objstore.Store, dir *directory) (*State, error) {
 	for _, c := range dir.checkpoints {
 		s, err := readHeads(ctx, store, c)
 		switch {
 		case err == nil:
 			return s, nil
 		case errors.Is(err, ErrCorrupt), errors.Is(err, objstore.ErrNotFound):
-			continue // an older one and more commits say the same
+			dir.unsound = err // an older one and more commits say the same
 		default:
 			return nil, fmt.Errorf("checkpoint of version %d: %w", c.Version, err)
 		}
@@ -214,12 +222,14 @@ func newestCheckpoint(ctx context.Context, store objstore.Store, dir directory) 
 
 // readHeads reads the state from a checkpoint, without touching the columns of data files.
 func readHeads(ctx context.Context, store objstore.Store, c Checkpoint) (*State, error) {
-	s := &State{Version: c.Version, Checkpoint: c}
+	s := &State{Version: c.Version, Checkpoint: c, Txns: map[string]Txn{}}
 	for a, err := range readCheckpoint(ctx, store, c, Heads) {
 		if err != nil {
 			return nil, err
 		}
-		s.replay([]Action{a})
+		if s.set(a); s.size() > maxState {
+			return nil, s.tooLarge()
+		}
 	}
 	return s, s.complete()
 }
@@ -299,25 +309,30 @@ func until(ctx context.Context, store objstore.Store, s *State, last int64) (*St
 // ReadCommit reads one version. The error is objstore.ErrNotFound if it does not exist. A panic over its content is
 // [ErrCorrupt]: commits are read on goroutines of their own, where a panic would end the process.
 func ReadCommit(ctx context.Context, store objstore.Store, version int64, want Kinds) (Commit, error) {
+	return readWith(ctx, store, version, want, &keeper{budget: &budget{}, alone: true})
+}
+
+func readWith(ctx context.Context, store objstore.Store, version int64, want Kinds, keep *keeper) (Commit, error) {
 	c := Commit{Version: version}
-	err := panics.Catch(func() error { return readCommit(ctx, store, want, &c) })
+	err := panics.Catch(func() error { return readCommit(ctx, store, want, keep, &c) })
 	if caught := (*panics.Error)(nil); errors.As(err, &caught) {
 		err = fmt.Errorf("%w: %w", ErrCorrupt, caught)
 	}
 	if err != nil {
-		return c, fmt.Errorf("read version %d: %w", version, err)
+		keep.giveUp()
+		return Commit{Version: version}, fmt.Errorf("read version %d: %w", version, err)
 	}
 	return c, nil
 }
 
-func readCommit(ctx context.Context, store objstore.Store, want Kinds, c *Commit) error {
+func readCommit(ctx context.Context, store objstore.Store, want Kinds, keep *keeper, c *Commit) error {
 	body, err := store.Get(ctx, CommitKey(c.Version), 0, -1)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
 	count := &counter{r: body}
-	for a, err := range Parse(count, want) {
+	for a, err := range parse(count, want, keep) {
 		if err != nil {
 			return err
 		}
@@ -346,15 +361,13 @@ const ahead = 8
 func commits(ctx context.Context, store objstore.Store, from, to int64, want Kinds) iter.Seq2[Commit, error] {
 	return func(yield func(Commit, error) bool) {
 		for ; from <= to; from += ahead {
-			some := make([]Commit, min(ahead-1, to-from)+1)
-			errs := make([]error, len(some))
-			var group sync.WaitGroup
-			for i := range some {
-				group.Go(func() { some[i], errs[i] = ReadCommit(ctx, store, from+int64(i), want) })
-			}
-			group.Wait()
+			some, errs := readTogether(ctx, store, from, min(ahead-1, to-from)+1, want, &budget{})
 			for i, c := range some {
 				err := errs[i]
+				if errors.Is(err, errTogether) { // it is large, or was read beside large ones
+					c, err = ReadCommit(ctx, store, c.Version, want)
+				}
+				some[i] = Commit{} // the caller has it
 				if errors.Is(err, objstore.ErrNotFound) {
 					err = corrupt("version %d is missing, version %d exists", c.Version, to)
 				}
@@ -364,6 +377,19 @@ func commits(ctx context.Context, store objstore.Store, from, to int64, want Kin
 			}
 		}
 	}
+}
+
+// readTogether reads n versions side by side, within a budget for all of them.
+func readTogether(ctx context.Context, store objstore.Store, from, n int64, want Kinds, together *budget) ([]Commit, []error) {
+	some, errs := make([]Commit, n), make([]error, n)
+	var group sync.WaitGroup
+	for i := range some {
+		group.Go(func() {
+			some[i], errs[i] = readWith(ctx, store, from+int64(i), want, &keeper{budget: together})
+		})
+	}
+	group.Wait()
+	return some, errs
 }
 
 // Commits yields the commits whose files still exist, oldest first. They must be contiguous.
@@ -378,11 +404,12 @@ func Commits(ctx context.Context, store objstore.Store, want Kinds) iter.Seq2[Co
 	}
 }
 
-func readAll(ctx context.Context, store objstore.Store, key string) ([]byte, error) {
-	r, err := store.Get(ctx, key, 0, -1)
+// readHead reads the first n bytes of an object.
+func readHead(ctx context.Context, store objstore.Store, key string, n int64) ([]byte, error) {
+	r, err := store.Get(ctx, key, 0, n)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	return io.ReadAll(r)
+	return io.ReadAll(io.LimitReader(r, n))
 }

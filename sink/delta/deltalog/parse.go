@@ -19,9 +19,6 @@ const (
 	nameRemove     = "remove"
 )
 
-// maxLine bounds one action of a commit. A metaData of a thousand columns is far below it.
-const maxLine = 64 << 20
-
 // ErrCorrupt says that a file of the log is not what the protocol says. No retry mends it.
 var ErrCorrupt = errors.New("the log is corrupt")
 
@@ -33,6 +30,10 @@ func corrupt(format string, args ...any) error {
 // error ends it: [ErrCorrupt] for what is no commit, otherwise that of r. What r gave of a line before it failed is never
 // taken for the line.
 func Parse(r io.Reader, want Kinds) iter.Seq2[Action, error] {
+	return parse(r, want, &keeper{budget: &budget{}, alone: true})
+}
+
+func parse(r io.Reader, want Kinds, keep *keeper) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
 		lines := bufio.NewReaderSize(r, 16<<10)
 		for n := 1; ; n++ {
@@ -42,7 +43,7 @@ func Parse(r io.Reader, want Kinds) iter.Seq2[Action, error] {
 				return
 			}
 			if text = bytes.TrimSpace(text); len(text) > 0 {
-				actions, err := parseLine(text, want)
+				actions, err := keep.line(text, want)
 				if err != nil {
 					yield(nil, fmt.Errorf("line %d: %w", n, err))
 					return
@@ -68,10 +69,9 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 	long := bytes.Clone(line)
 	for errors.Is(err, bufio.ErrBufferFull) {
-		if len(long) > maxLine {
-			return nil, corrupt("a line of more than %d bytes", maxLine)
+		if line, err = r.ReadSlice('\n'); len(long)+len(line) > maxLine {
+			return nil, corrupt("a line of more than %d bytes", int64(maxLine))
 		}
-		line, err = r.ReadSlice('\n')
 		long = append(long, line...)
 	}
 	return long, err

@@ -11,11 +11,11 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 
+	"sluice/sink/delta/bounded"
 	"sluice/sink/delta/objstore"
 )
 
@@ -24,31 +24,38 @@ import (
 func readCheckpoint(ctx context.Context, store objstore.Store, c Checkpoint, want Kinds) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
 		for part := range c.Parts {
-			key := c.key(part)
-			p, err := openParquet(ctx, store, key)
-			if err != nil {
-				yield(nil, err)
+			if !readPart(ctx, store, c.key(part), want, yield) {
 				return
 			}
-			for {
-				rows, err := p.next(ctx, want)
-				if errors.Is(err, io.EOF) {
-					break
-				}
-				if err != nil {
-					yield(nil, err)
-					return
-				}
-				for i := range rows.n {
-					a, err := rows.action(i)
-					if err != nil {
-						yield(nil, corrupt("%s: %v", key, err))
-						return
-					}
-					if a != nil && !yield(a, nil) {
-						return
-					}
-				}
+		}
+	}
+}
+
+// readPart yields the actions of one file and tells whether the caller wants more.
+func readPart(ctx context.Context, store objstore.Store, key string, want Kinds, yield func(Action, error) bool) (more bool) {
+	p, err := openParquet(ctx, store, key)
+	if err != nil {
+		yield(nil, err)
+		return false
+	}
+	defer p.close()
+	for {
+		rows, err := p.next(ctx, want)
+		if errors.Is(err, io.EOF) {
+			return true
+		}
+		if err != nil {
+			yield(nil, err)
+			return false
+		}
+		for i := range rows.n {
+			a, err := rows.action(i)
+			if err != nil {
+				yield(nil, corrupt("%s: %v", key, err))
+				return false
+			}
+			if a != nil && !yield(a, nil) {
+				return false
 			}
 		}
 	}
@@ -58,8 +65,17 @@ func readCheckpoint(ctx context.Context, store objstore.Store, c Checkpoint, wan
 type parquetFile struct {
 	key    string
 	source *Object
+	mem    *bounded.Allocator
 	reader *pqarrow.FileReader
 	rows   pqarrow.RecordReader
+}
+
+// close gives back the memory of the rows.
+func (p *parquetFile) close() {
+	if p.rows != nil {
+		p.rows.Release()
+		p.rows = nil
+	}
 }
 
 // openParquet reads the footer.
@@ -68,25 +84,40 @@ func openParquet(ctx context.Context, store objstore.Store, key string) (*parque
 	if err != nil {
 		return nil, err
 	}
-	p := &parquetFile{key: key, source: source}
+	p := &parquetFile{key: key, source: source, mem: bounded.New(checkpointBytes)}
 	err = p.sound(func() error {
-		props := parquet.NewReaderProperties(memory.DefaultAllocator)
+		if err := p.mem.CheckFooter(source, source.size); err != nil {
+			return err
+		}
+		props := parquet.NewReaderProperties(p.mem)
+		props.MaxCompressedPageSize, props.MaxUncompressedPageSize = p.mem.Limit(), p.mem.Limit()
 		props.BufferedStreamEnabled, props.BufferSize = true, 1<<20 // of each column, not a row group whole
 		f, err := file.NewParquetReader(io.NewSectionReader(source, 0, source.size), file.WithReadProps(props))
 		if err != nil {
 			return err
 		}
-		p.reader, err = pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{BatchSize: 4096}, memory.DefaultAllocator)
+		p.reader, err = pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{BatchSize: batchRows(f)}, p.mem)
 		return err
 	})
 	return p, err
+}
+
+// batchRows is how many rows are read at a time: so many that they take about a sixteenth of what may be held, and 4096 at
+// most. Builders of texts grow by doubling, and old and new stand side by side for a moment.
+func batchRows(f *file.Reader) int64 {
+	var bytes int64
+	rows := max(f.NumRows(), 1)
+	for g := range f.NumRowGroups() {
+		bytes += max(f.MetaData().RowGroup(g).TotalByteSize(), 0)
+	}
+	return min(max(checkpointBytes/16/max(bytes/rows, 1), 1), 4096)
 }
 
 // sound runs a piece of the Parquet reader, which may panic on bytes that are no Parquet.
 func (p *parquetFile) sound(read func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v", r)
+			err = fmt.Errorf("%v", r) // a bounded.TooLargeError, or what the reader thinks of the bytes
 		}
 		switch {
 		case err == nil, errors.Is(err, io.EOF) && p.source.err == nil:

@@ -22,20 +22,39 @@ func newSpool(dir string) *spool { return &spool{dir: dir} }
 
 func (s *spool) Write(p []byte) (int, error) {
 	if s.file == nil && s.buf.Len()+len(p) > spoolMemory {
-		file, err := os.CreateTemp(s.dir, "sluice-checkpoint-*")
-		if err != nil {
-			return 0, fmt.Errorf("spool: %w", err)
+		if err := s.toFile(); err != nil {
+			return 0, s.failed(err)
 		}
-		s.file = file
-		if _, err := s.buf.WriteTo(file); err != nil {
-			return 0, fmt.Errorf("spool: %w", err)
-		}
-		s.buf = bytes.Buffer{}
 	}
-	if s.file != nil {
-		return s.file.Write(p)
+	if s.file == nil {
+		return s.buf.Write(p)
 	}
-	return s.buf.Write(p)
+	n, err := s.file.Write(p)
+	if err != nil {
+		err = s.failed(err)
+	}
+	return n, err
+}
+
+// toFile moves what is in memory to a temporary file.
+func (s *spool) toFile() (err error) {
+	if s.file, err = os.CreateTemp(s.dir, "sluice-checkpoint-*"); err != nil {
+		s.file = nil
+		return err
+	}
+	_, err = s.buf.WriteTo(s.file)
+	s.buf = bytes.Buffer{}
+	return err
+}
+
+// failed says what to do about a directory that takes no file.
+func (s *spool) failed(err error) error {
+	dir := s.dir
+	if dir == "" {
+		dir = os.TempDir()
+	}
+	return fmt.Errorf("a checkpoint of more than %d MiB needs a temporary file, and %s takes none: set TMPDIR to a directory that can be written to: %w",
+		spoolMemory>>20, dir, err)
 }
 
 // reader returns what was written. It is valid until discard.

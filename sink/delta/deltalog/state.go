@@ -25,6 +25,21 @@ type State struct {
 	// Object is the commit of Version as the store showed it after ReadAt. It is zero if the store was not asked, and if
 	// the log keeps Version as a checkpoint only.
 	Object objstore.Info
+
+	ids int64 // bytes of the appIds
+}
+
+// size is about what the positions and the metadata take in memory.
+func (s *State) size() int64 {
+	n := s.ids + 2*perField*int64(len(s.Txns)) + int64(len(s.Metadata.SchemaString)+len(s.Metadata.Description))
+	for k, v := range s.Metadata.Configuration {
+		n += int64(len(k)+len(v)) + perField
+	}
+	return n
+}
+
+func (s *State) tooLarge() error {
+	return corrupt("the positions and metadata up to version %d take more than %d bytes", s.Version, int64(maxState))
 }
 
 // Checkpoint is one checkpoint of a log.
@@ -80,20 +95,27 @@ func (s *State) After(c Commit) (*State, error) {
 func (s *State) replay(actions []Action) {
 	shared := true
 	for _, a := range actions {
-		switch a := a.(type) {
-		case Protocol:
-			s.Protocol = a
-		case Metadata:
-			s.Metadata = a
-		case Txn:
-			if shared {
-				s.Txns, shared = maps.Clone(s.Txns), false
-			}
-			if s.Txns == nil {
+		if _, ok := a.(Txn); ok && shared {
+			if s.Txns, shared = maps.Clone(s.Txns), false; s.Txns == nil {
 				s.Txns = map[string]Txn{}
 			}
-			s.Txns[a.AppID] = a
 		}
+		s.set(a)
+	}
+}
+
+// set sets what an action says. The map of positions must be the state's own.
+func (s *State) set(a Action) {
+	switch a := a.(type) {
+	case Protocol:
+		s.Protocol = a
+	case Metadata:
+		s.Metadata = a
+	case Txn:
+		if _, known := s.Txns[a.AppID]; !known {
+			s.ids += int64(len(a.AppID))
+		}
+		s.Txns[a.AppID] = a
 	}
 }
 
@@ -104,6 +126,8 @@ func (s *State) complete() error {
 		return corrupt("no protocol up to version %d", s.Version)
 	case s.Metadata.ID == "":
 		return corrupt("no metaData up to version %d", s.Version)
+	case s.size() > maxState:
+		return s.tooLarge()
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/metadata"
 
+	"sluice/sink/delta/bounded"
 	"sluice/sink/delta/deltalog"
 )
 
@@ -28,7 +29,7 @@ const (
 type reader struct {
 	scan *scan
 	f    deltalog.File
-	mem  *budget
+	mem  *bounded.Allocator
 	src  *source
 
 	content *file.Reader
@@ -39,7 +40,7 @@ type reader struct {
 
 // readFile hands over the rows of the wanted row groups of a file.
 func readFile(ctx context.Context, s *scan, f deltalog.File) error {
-	mem := &budget{limit: s.query.Bytes}
+	mem := bounded.New(s.query.Bytes)
 	r := &reader{
 		scan: s, f: f, mem: mem, out: newBuilders(mem, s.columns),
 		src: &source{ctx: ctx, store: s.store, key: deltalog.Key(f.Path), size: f.Size},
@@ -96,10 +97,13 @@ func (r *reader) open() error {
 	if err := r.src.open(r.mem); err != nil {
 		return err
 	}
+	if err := r.mem.CheckFooter(r.src, r.src.size); err != nil {
+		return err
+	}
 	props := parquet.NewReaderProperties(r.mem)
-	r.buffer = min(max(r.mem.limit/shareBuffer/int64(len(r.scan.columns)), 16<<10), 1<<20)
+	r.buffer = min(max(r.mem.Limit()/shareBuffer/int64(len(r.scan.columns)), 16<<10), 1<<20)
 	props.BufferedStreamEnabled, props.BufferSize = true, r.buffer
-	props.MaxCompressedPageSize, props.MaxUncompressedPageSize = r.mem.limit, r.mem.limit
+	props.MaxCompressedPageSize, props.MaxUncompressedPageSize = r.mem.Limit(), r.mem.Limit()
 	content, err := file.NewParquetReader(io.NewSectionReader(r.src, 0, r.src.size), file.WithReadProps(props))
 	if err != nil {
 		return err
@@ -143,7 +147,7 @@ func (r *reader) ahead(groups []int) (n int, err error) {
 		for _, p := range joined {
 			sum += p.to - p.from
 		}
-		if sum > r.mem.limit/shareAhead {
+		if sum > r.mem.Limit()/shareAhead {
 			break
 		}
 		fetch = joined
@@ -201,7 +205,7 @@ func (r *reader) group(g int) error {
 
 // rowGroup is a row group that is being read, all columns in step.
 type rowGroup struct {
-	mem     *budget
+	mem     *bounded.Allocator
 	buffers int64
 	leaves  []*leaf // of the columns of the query, nil for those that the file has not
 	left    int64   // rows
@@ -226,7 +230,7 @@ func (r *reader) openGroup(g int, md *metadata.RowGroupMetaData) (*rowGroup, err
 		if at < 0 {
 			continue
 		}
-		r.mem.take(r.buffer)
+		r.mem.Take(r.buffer)
 		in.buffers += r.buffer
 		column, err := rows.Column(at)
 		if err != nil {
@@ -241,7 +245,7 @@ func (r *reader) openGroup(g int, md *metadata.RowGroupMetaData) (*rowGroup, err
 }
 
 func (in *rowGroup) close() {
-	in.mem.take(-in.buffers)
+	in.mem.Take(-in.buffers)
 	for _, l := range in.leaves {
 		if l != nil {
 			_ = l.end() // what was read was read
@@ -251,7 +255,7 @@ func (in *rowGroup) close() {
 
 // batch reads as many rows as a batch may hold, one at least.
 func (r *reader) batch(in *rowGroup) (arrow.RecordBatch, error) {
-	room := r.mem.limit / shareBatch
+	room := r.mem.Limit() / shareBatch
 	var rows, bytes int64
 	for in.left > 0 && rows < batchRows && bytes < room {
 		n := min(in.left, batchRows-rows, most)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"sluice/sink/delta/bounded"
 	"sluice/sink/delta/objstore"
 )
 
@@ -42,7 +43,7 @@ type part struct {
 func (p part) end() int64 { return p.from + int64(len(p.body)) }
 
 // open reads the end of the file.
-func (s *source) open(mem *budget) error {
+func (s *source) open(mem *bounded.Allocator) error {
 	n := min(s.size, tailSize)
 	s.tail = part{s.size - n, mem.Allocate(int(n))}
 	s.err = s.fetch(s.ctx, s.tail)
@@ -66,7 +67,7 @@ func (s *source) fetch(ctx context.Context, p part) error {
 }
 
 // prefetch fetches ranges side by side, in place of those of the last time.
-func (s *source) prefetch(ranges []piece, mem *budget) error {
+func (s *source) prefetch(ranges []piece, mem *bounded.Allocator) error {
 	s.drop(mem)
 	for _, r := range ranges {
 		s.ahead = append(s.ahead, part{r.from, mem.Allocate(int(r.to - r.from))})
@@ -81,7 +82,7 @@ func (s *source) prefetch(ranges []piece, mem *budget) error {
 }
 
 // drop gives back what was fetched ahead.
-func (s *source) drop(mem *budget) {
+func (s *source) drop(mem *bounded.Allocator) {
 	for _, p := range s.ahead {
 		mem.Free(p.body)
 	}
