@@ -70,7 +70,7 @@ var ofOutages = []mutant{
 	{
 		name: "a retry does not name its batch",
 		file: "reliability/guard.go",
-		old:  "append(slices.Clip(about), \"dependency\"", new: "append([]any(nil), \"dependency\"",
+		old:  "append(slices.Clip(about), \"dependency\"", new: "append(slices.Clip(about[:0]), \"dependency\"",
 		pkg: "./reliability", test: "^TestGuard_TenHours$",
 	},
 	{
