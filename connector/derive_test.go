@@ -29,11 +29,13 @@ func TestDerive(t *testing.T) {
 		{"a partition that was added", table(map[string]int64{mark: 0, other(func(o *Partition) { o.ID = 1 }).AppID("a"): 7}), nil, fine, "", false},
 		{
 			"a partition that was added, and the group has an offset of it", table(map[string]int64{mark: 0, other(func(o *Partition) { o.ID = 1 }).AppID("a"): 7}),
-			map[int32]GroupOffset{0: {Next: 3}, 1: {Next: 7}}, fine, ReasonUnknownHistory, false,
+			map[int32]GroupOffset{0: {Next: 3}, 1: {Next: 7}},
+			fine, ReasonUnknownHistory, false,
 		},
 		{
 			"a partition that was added, and the group has offsets of the others", table(map[string]int64{mark: 0, other(func(o *Partition) { o.ID = 1 }).AppID("a"): 7}),
-			map[int32]GroupOffset{1: {Next: 7}}, fine, "", false,
+			map[int32]GroupOffset{1: {Next: 7}},
+			fine, "", false,
 		},
 		{"behind the log's start", table(map[string]int64{mark: 0, p.AppID("a"): 4}), nil, fine, ReasonBehindLogStart, false},
 		{"ahead of its end", table(map[string]int64{mark: 0, p.AppID("a"): 11}), nil, fine, ReasonAheadOfLogEnd, false},

@@ -340,7 +340,7 @@ func TestUntilSaid(t *testing.T) {
 			}
 			close(saying)
 			<-working.Done()
-			if context.Cause(working) != reason {
+			if !errors.Is(context.Cause(working), reason) {
 				t.Errorf("cause %v, want %v", context.Cause(working), reason)
 			}
 			end()
