@@ -22,6 +22,7 @@ type stopping struct {
 }
 
 func (s *stopping) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	s.stop("before get "+key, nil)
 	r, err := s.Store.Get(ctx, key, off, n)
 	s.stop("get "+key, err)
 	return r, err
@@ -76,7 +77,7 @@ func cleanUp(t *testing.T, mem *objstore.Mem, checkpoint int64) {
 // log is kept. The version after the last one that it read is missing then because it was cleaned up. A commit must not
 // take its place: no reader would ever see it.
 func TestRefresh_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
-	// Each script returns the operation that is the last one of the process before it is stopped.
+	// Each script returns the operation after or before which the process is stopped.
 	for name, script := range map[string]func(t *testing.T, mem *objstore.Mem, tab *delta.Table) string{
 		"after a version of another one": func(t *testing.T, mem *objstore.Mem, tab *delta.Table) string {
 			appendCommits(t, tab, 2)
@@ -117,7 +118,7 @@ func TestRefresh_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
 			if err := mem.Delete(t.Context(), deltalog.CommitKey(2)); err != nil { // the checkpoint stands for it
 				t.Fatal(err)
 			}
-			return "get " + deltalog.CheckpointKey(2)
+			return "before get " + deltalog.CommitKey(3)
 		},
 	} {
 		for kind, withRows := range map[string]bool{"rows": true, "positions only": false} {
