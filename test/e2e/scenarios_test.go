@@ -26,6 +26,7 @@ func TestTransientS3Outage(t *testing.T) {
 	p := s.proxy()
 	m := s.start(through(p), func(c *settings) {
 		c.patient = "retry: {initial: 200ms, max: 2s}\nbreaker: {failures: 5, open_for: 2s, successes: 3}"
+		c.log = "debug" // the only level at which each retry has a line
 	})
 	s.produce(2000)
 	s.awaitRows(2000)

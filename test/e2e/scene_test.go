@@ -137,6 +137,7 @@ type settings struct {
 	memory  string
 	commit  string
 	patient string // retry, breaker
+	log     string // level
 	timeout string // storage.s3.timeout
 	bad     string // bad_records, and what else makes a record a bad one
 	health  string // what it says of health besides where it listens
@@ -167,6 +168,7 @@ func (s *scene) config(change ...setting) (path, listen string) {
 	c := settings{
 		brokers: strings.Join(s.addrs, ", "), group: s.name, store: s.minio.Endpoint, listen: listen, start: "earliest",
 		memory: "auto", commit: "{every: 1s, rows: 20000}", timeout: "30s", bad: "hold",
+		log:     "info",
 		patient: "retry: {initial: 100ms, max: 1s}\nbreaker: {open_for: 2s, successes: 1}",
 	}
 	if s.badLedger != nil {
@@ -180,9 +182,9 @@ func (s *scene) config(change ...setting) (path, listen string) {
 	}
 	s.members++
 	path = filepath.Join(s.dir, fmt.Sprintf("config-%d.yaml", s.members))
-	text := fmt.Sprintf(`
+	text := strings.Replace(fmt.Sprintf(`
 pipeline: %[1]s
-log: {format: json}
+log: {format: json, level: LEVEL}
 memory: {limit: %[12]s}
 kafka: {brokers: [%[2]s], group: %[11]s, rack: %[9]q, sasl: {%[18]s}, session: 6s, offset_commit_interval: 1s}
 storage: {url: s3://%[3]s/%[1]s, s3: {endpoint: %[4]s, region: %[5]s, path_style: true, timeout: %[15]s}}
@@ -196,7 +198,7 @@ topics: {%[1]s: {%[17]s}%[10]s}
 health: {listen: %[7]q%[19]s}
 shutdown: {drain: 10s}
 `, s.name, c.brokers, s.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more, c.group, c.memory, c.commit, c.patient, c.timeout,
-		c.bad, c.own, c.sasl, c.health)
+		c.bad, c.own, c.sasl, c.health), "LEVEL", c.log, 1)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
