@@ -42,8 +42,8 @@ func (l *Log) Bounds(ctx context.Context, positions []connector.Position) (map[c
 
 const readingBounds = "reading the bounds of partitions"
 
-// readings reads positions until all are read, the cluster does not answer, a person is needed or its time is over. The error is an UnreadError for
-// those that were not read while the cluster answered, and of another kind if it did not.
+// readings reads positions until all are read, the cluster does not answer, a person is needed or its time is over. The
+// error is an UnreadError for those that were not read while the cluster answered, and of another kind if it did not.
 func (l *Log) readings(ctx context.Context, positions []connector.Position) (map[connector.Partition]reading, error) {
 	all := make(map[connector.Partition]reading, len(positions))
 	began := time.Now()

@@ -182,9 +182,9 @@ func (s *scene) config(change ...setting) (path, listen string) {
 	}
 	s.members++
 	path = filepath.Join(s.dir, fmt.Sprintf("config-%d.yaml", s.members))
-	text := strings.Replace(fmt.Sprintf(`
+	text := fmt.Sprintf(`
 pipeline: %[1]s
-log: {format: json, level: LEVEL}
+log: {format: json, level: %[20]s}
 memory: {limit: %[12]s}
 kafka: {brokers: [%[2]s], group: %[11]s, rack: %[9]q, sasl: {%[18]s}, session: 6s, offset_commit_interval: 1s}
 storage: {url: s3://%[3]s/%[1]s, s3: {endpoint: %[4]s, region: %[5]s, path_style: true, timeout: %[15]s}}
@@ -198,7 +198,7 @@ topics: {%[1]s: {%[17]s}%[10]s}
 health: {listen: %[7]q%[19]s}
 shutdown: {drain: 10s}
 `, s.name, c.brokers, s.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more, c.group, c.memory, c.commit, c.patient, c.timeout,
-		c.bad, c.own, c.sasl, c.health), "LEVEL", c.log, 1)
+		c.bad, c.own, c.sasl, c.health, c.log)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
