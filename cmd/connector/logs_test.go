@@ -331,7 +331,7 @@ func TestUntilSaid(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			stopped, stop := context.WithCancelCause(t.Context())
 			saying := make(chan struct{})
-			working, end := untilSaid(stopped, func() { <-saying })
+			working, end := untilSaid(stopped, func(context.Context) { <-saying })
 			reason := errors.New("terminated")
 			stop(reason)
 			synctest.Wait()
@@ -348,7 +348,7 @@ func TestUntilSaid(t *testing.T) {
 	})
 	t.Run("Ended", func(t *testing.T) {
 		stopped, stop := context.WithCancel(t.Context())
-		working, end := untilSaid(stopped, func() { t.Error("nobody stopped it") })
+		working, end := untilSaid(stopped, func(context.Context) { t.Error("nobody stopped it") })
 		end()
 		stop()
 		if working.Err() == nil {

@@ -72,7 +72,7 @@ func runConnector(ctx context.Context, config *Config, o wireOptions, logger *sl
 // operators paused; reading; the group. It ends in reverse, HTTP last, so that probes see the drain.
 func (s *system) run(ctx context.Context, untilCurrent bool) error {
 	config, logger := s.config, s.logger
-	ctx, said := untilSaid(ctx, func() {
+	ctx, said := untilSaid(ctx, func(ctx context.Context) {
 		logger.InfoContext(ctx, "Shutting down gracefully", "drain", config.Shutdown.Drain)
 	})
 	defer said()
@@ -150,12 +150,12 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 // untilSaid returns a context that ends when ctx has ended and say has returned, so that the log shows the signal to stop
 // before anything that follows from it. Without that order the work may be over before say runs. end releases the context
 // and waits for a say under way.
-func untilSaid(ctx context.Context, say func()) (_ context.Context, end func()) {
+func untilSaid(ctx context.Context, say func(context.Context)) (_ context.Context, end func()) {
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	said := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(said)
-		say()
+		say(ctx)
 		cancel(context.Cause(ctx))
 	})
 	return working, func() {

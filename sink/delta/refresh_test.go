@@ -3,6 +3,7 @@ package delta_test
 import (
 	"context"
 	"io"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,8 +18,10 @@ import (
 // processes go on meanwhile: that is what happens.
 type stopping struct {
 	objstore.Store
-	at        string // the operation; "" once it has happened, and before it may
 	meanwhile func()
+
+	mu sync.Mutex
+	at string // the operation; "" once it has happened, and before it may
 }
 
 func (s *stopping) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
@@ -35,11 +38,27 @@ func (s *stopping) Head(ctx context.Context, key string) (objstore.Info, error) 
 }
 
 func (s *stopping) stop(op string, err error) {
-	if err == nil && op == s.at {
-		s.at = ""
+	if err == nil && s.due(op) {
 		s.meanwhile()
 		time.Sleep(6 * time.Hour)
 	}
+}
+
+func (s *stopping) stopAt(op string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = op
+}
+
+// due reports whether this is the operation to stop at, once.
+func (s *stopping) due(op string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if op == "" || op != s.at {
+		return false
+	}
+	s.at = ""
+	return true
 }
 
 // goOn has another process commit to partition 1 until there is a new checkpoint beyond a version, which it returns.
@@ -141,7 +160,7 @@ func stoppedInRefresh(t *testing.T, script func(*testing.T, *objstore.Mem, *delt
 	}
 	pos := seen.Txns[app(0)].Version
 	k := cut{0, pos, pos + 3}
-	store.at = at
+	store.stopAt(at)
 	var got *connector.Snapshot
 	if withRows {
 		other := open(t, mem)
@@ -154,7 +173,7 @@ func stoppedInRefresh(t *testing.T, script func(*testing.T, *objstore.Mem, *delt
 	} else {
 		got, err = tab.Commit(t.Context(), k.commit(nil), k.pre)
 	}
-	if store.at != "" {
+	if store.due(at) {
 		t.Fatalf("the process was never stopped: %s was not done", at)
 	}
 	now, e := deltalog.Load(t.Context(), mem)
@@ -203,7 +222,7 @@ func TestFollower_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
 		}
 		must(t, open(t, mem), cut{1, 0, 1})
 
-		store.at = "get " + deltalog.CommitKey(3)
+		store.stopAt("get " + deltalog.CommitKey(3))
 		change, err := f.Follow(t.Context())
 		if err != nil || !change.Anew {
 			t.Errorf("%+v, %v", change, err)
