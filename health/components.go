@@ -31,34 +31,30 @@ func (r Report) Components() (all []Component) {
 	return all
 }
 
-// trouble is what a dependency has, and what stands for it.
+// trouble is how a dependency is, by its requests and by the holds that it causes.
 type trouble struct {
 	status Status
 	reason string
-	list   []Dependency // that fail, never nil
 }
 
 // trouble looks for what fails of a dependency. It is Down if all of its breakers are open, or if a hold of one of these
 // reasons stands before everything.
 func (r Report) trouble(is func(name string) bool, reasons ...string) trouble {
-	t := trouble{status: OK, list: []Dependency{}}
+	t := trouble{status: OK}
 	breakers, open := 0, 0
 	for _, d := range r.Dependencies {
 		if !is(d.Name) {
 			continue
 		}
-		if !strings.Contains(d.Name, " ") { // "kafka broker 1" is seen failing, and has no breaker of its own
+		if d.guarded() {
 			breakers++
 		}
 		if d.Open {
 			open++
 		}
-		if d.Open || d.Failing != nil {
-			t.list = append(t.list, d)
+		if (d.Open || d.Failing != nil) && t.status == OK {
+			t.status, t.reason = Degraded, d.text()
 		}
-	}
-	if len(t.list) > 0 {
-		t.status, t.reason = Degraded, t.list[0].text()
 	}
 	for _, h := range r.Holds {
 		if !slices.Contains(reasons, h.Reason) {
@@ -76,6 +72,9 @@ func (r Report) trouble(is func(name string) bool, reasons ...string) trouble {
 	}
 	return t
 }
+
+// guarded reports whether the dependency has a circuit breaker. "kafka broker 1" is seen failing and has none of its own.
+func (d Dependency) guarded() bool { return !strings.Contains(d.Name, " ") }
 
 func (d Dependency) text() string {
 	name := d.Name
@@ -104,11 +103,10 @@ func isKafka(name string) bool { return name == "kafka" || strings.HasPrefix(nam
 func (r Report) kafkaPart() (Component, bool) {
 	t := r.trouble(isKafka, kafkaReasons...)
 	c := Component{Name: "kafka", Status: t.status, Reason: t.reason, Details: struct {
-		Group    string       `json:"group"`
-		Joined   bool         `json:"joined"`
-		Brokers  []string     `json:"brokers"`
-		Troubles []Dependency `json:"troubles"`
-	}{r.Group, r.Joined, list(r.Brokers), t.list}}
+		Group   string   `json:"group"`
+		Joined  bool     `json:"joined"`
+		Brokers []string `json:"brokers"`
+	}{r.Group, r.Joined, list(r.Brokers)}}
 	switch {
 	case r.Joined || r.Draining:
 	case t.status != OK:
@@ -124,9 +122,8 @@ func (r Report) kafkaPart() (Component, bool) {
 func (r Report) storePart() (Component, bool) {
 	t := r.trouble(isStore, storeReasons...)
 	c := Component{Name: "store", Status: t.status, Reason: t.reason, Details: struct {
-		Tested   bool         `json:"tested"`
-		Troubles []Dependency `json:"troubles"`
-	}{r.Tested, t.list}}
+		Tested bool `json:"tested"`
+	}{r.Tested}}
 	if !r.Tested && t.status == OK {
 		c.Status, c.Reason = Starting, "the self-test has not ended yet"
 	}
@@ -135,8 +132,11 @@ func (r Report) storePart() (Component, bool) {
 
 func (r Report) breakersPart() (Component, bool) {
 	c := Component{Name: "breakers", Status: OK}
-	open := 0
+	open, all := 0, 0
 	for _, d := range r.Dependencies {
+		if d.guarded() {
+			all++
+		}
 		if d.Open {
 			open++
 			if c.Reason == "" {
@@ -148,9 +148,9 @@ func (r Report) breakersPart() (Component, bool) {
 		c.Status = Degraded
 	}
 	c.Details = struct {
-		Open         int          `json:"open"`
-		Dependencies []Dependency `json:"dependencies"`
-	}{open, list(r.Dependencies)}
+		Open int `json:"open"`
+		All  int `json:"all"`
+	}{open, all}
 	return c, true
 }
 
@@ -160,25 +160,22 @@ func (r Report) holdsPart() (Component, bool) {
 		id    int32
 	}
 	held, everything := map[partition]bool{}, false
-	byReason, all := map[string]int{}, []Held{}
+	byReason := map[string]int{}
 	for _, h := range r.Holds {
 		if h.Partition >= 0 {
 			held[partition{h.Topic, h.Partition}] = true
 		}
 		everything = everything || h.Topic == ""
 		byReason[h.Reason]++
-		all = append(all, h.Held())
 	}
 	c := Component{Name: "holds", Status: OK, Details: struct {
 		Held       int            `json:"held"` // partitions of this member
 		Partitions int            `json:"partitions"`
 		ByReason   map[string]int `json:"by_reason"`
-		Holds      []Held         `json:"holds"`
-	}{len(held), len(r.Partitions), byReason, all}}
-	if len(all) == 0 {
+	}{len(held), len(r.Partitions), byReason}}
+	if len(r.Holds) == 0 {
 		return c, true
 	}
-	first := all[0]
 	c.Status = Degraded
 	switch {
 	case everything:
@@ -189,7 +186,7 @@ func (r Report) holdsPart() (Component, bool) {
 	case len(held) > 0:
 		c.Reason = fmt.Sprintf("%d of %d partitions held", len(held), len(r.Partitions))
 	default:
-		c.Reason = "topic " + first.Topic + " is not read"
+		c.Reason = "topic " + r.Holds[0].Topic + " is not read"
 	}
 	c.Reason += ": " + strings.Join(slices.Sorted(maps.Keys(byReason)), ", ")
 	return c, true
@@ -293,9 +290,8 @@ func (r Report) lettersPart() (Component, bool) {
 	}
 	c := Component{Name: "letters", Status: t.status, Reason: t.reason, Details: struct {
 		Letters
-		Total    int64        `json:"unresolved_total"`
-		Troubles []Dependency `json:"troubles"`
-	}{l, unresolved, t.list}}
+		Total int64 `json:"unresolved_total"`
+	}{l, unresolved}}
 	switch {
 	case t.status != OK:
 	case unresolved > 0:
@@ -322,10 +318,9 @@ func (r Report) fingerprintsPart() (Component, bool) {
 		return Component{}, false
 	}
 	return Component{Name: "fingerprints", Status: t.status, Reason: t.reason, Details: struct {
-		Store    string         `json:"store"`
-		Topics   []Fingerprints `json:"topics"`
-		Troubles []Dependency   `json:"troubles"`
-	}{store, list(r.Fingerprints), t.list}}, true
+		Store  string         `json:"store"`
+		Topics []Fingerprints `json:"topics"`
+	}{store, list(r.Fingerprints)}}, true
 }
 
 func (r Report) memoryPart() (Component, bool) {
@@ -364,10 +359,7 @@ func (r Report) operationsPart() (Component, bool) {
 		return Component{}, false
 	}
 	t := r.trouble(func(name string) bool { return name == "operations_log" }, "operations_log")
-	c := Component{Name: "operations_log", Status: t.status, Reason: t.reason, Details: struct {
-		Operations
-		Troubles []Dependency `json:"troubles"`
-	}{*r.Operations, t.list}}
+	c := Component{Name: "operations_log", Status: t.status, Reason: t.reason, Details: *r.Operations}
 	switch {
 	case r.Operations.Known && c.Status == Down:
 		c.Status = Degraded // what is known of it stays in force

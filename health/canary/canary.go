@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/health"
+	"sluice/reliability"
 )
 
 // Place is where a record was put.
@@ -52,8 +53,9 @@ type Canary struct {
 	success  prometheus.Gauge
 	failures *prometheus.CounterVec
 
-	mu    sync.Mutex
-	state health.Canary
+	mu      sync.Mutex
+	state   health.Canary
+	failing reliability.FailureLog
 }
 
 // New returns a canary that is not sent yet. An error means that its metrics cannot be registered.
@@ -144,26 +146,23 @@ func (k *Canary) send(ctx context.Context, n int64, sent time.Time) (stage strin
 	}
 }
 
-// note records how a canary fared, and says so when that changed.
+// note records how a canary fared.
 func (k *Canary) note(ctx context.Context, sent time.Time, stage string, err error) {
 	now := time.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	failing := k.state.Failing
 	if err == nil {
 		seconds := now.Sub(sent).Seconds()
 		k.took.Observe(seconds)
 		k.success.Set(float64(now.UnixMilli()) / 1e3)
 		k.state = health.Canary{Topic: k.Topic, Seen: &now, Seconds: &seconds}
-		if failing != nil {
-			k.Logger.InfoContext(ctx, "canaries arrive again", "topic", k.Topic, "took", now.Sub(sent), "failing_since", *failing)
-		}
+		k.failing.Over(ctx, k.Logger, "canaries arrive again", "topic", k.Topic, "took", now.Sub(sent))
 		return
 	}
 	k.failures.WithLabelValues(stage).Inc()
 	k.state.Stage, k.state.Error = stage, err.Error()
-	if failing == nil {
+	if k.state.Failing == nil {
 		k.state.Failing = &sent
-		k.Logger.WarnContext(ctx, "UNHEALTHY: a canary did not arrive", "topic", k.Topic, "stage", stage, "err", err)
 	}
+	k.failing.Failed(ctx, k.Logger, slog.LevelWarn, "UNHEALTHY: a canary did not arrive", "topic", k.Topic, "stage", stage, "err", err)
 }

@@ -167,7 +167,8 @@ func TestACanaryFails(t *testing.T) {
 				if s := k.State(); s.Failing != nil || s.Error != "" || s.Seen == seen {
 					t.Errorf("afterwards: %+v", s)
 				}
-				if n := strings.Count(log.String(), "UNHEALTHY"); n != 1 || !strings.Contains(log.String(), "arrive again") {
+				// One line at once, and one when it has failed for a minute.
+				if n := strings.Count(log.String(), "UNHEALTHY"); n != 2 || !strings.Contains(log.String(), "arrive again") {
 					t.Errorf("said %d times:\n%s", n, log)
 				}
 			})

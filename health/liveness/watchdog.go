@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/reliability"
 	"sluice/reliability/pulse"
 )
 
@@ -24,8 +25,8 @@ type Watchdog struct {
 	changed chan struct{} // between alive and not; has room for one word
 
 	// Owned by who tells:
-	stalled time.Time // since when it was told that the process is not alive; zero while it is
-	failed  bool      // the file could not be written the last time
+	stalled time.Time              // since when it was told that the process is not alive; zero while it is
+	failing reliability.FailureLog // to write the file
 }
 
 // verdict is what the last look found.
@@ -106,16 +107,14 @@ func (w *Watchdog) tell(ctx context.Context) {
 	}
 }
 
-// touch keeps the file fresh. A probe that finds it old restarts the process, so failing is worth a line, once.
+// touch keeps the file fresh. A probe that finds it old restarts the process, so failing is worth a line.
 func (w *Watchdog) touch(ctx context.Context) {
 	err := w.file.Touch(time.Now())
-	switch {
-	case err != nil && !w.failed:
-		w.log.WarnContext(ctx, "the liveness file cannot be written: a probe that looks at it will fail", "err", err)
-	case err == nil && w.failed:
-		w.log.InfoContext(ctx, "the liveness file is written again")
+	if err == nil {
+		w.failing.Over(ctx, w.log, "the liveness file is written again")
+		return
 	}
-	w.failed = err != nil
+	w.failing.Failed(ctx, w.log, slog.LevelWarn, "the liveness file cannot be written: a probe that looks at it will fail", "err", err)
 }
 
 func (w *Watchdog) remove(ctx context.Context, how func() error) {

@@ -3,6 +3,7 @@ package ops
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"slices"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"sluice/reliability"
 )
 
 // meters answers /actuator/metrics from what /metrics shows.
@@ -17,6 +20,7 @@ type meters struct {
 	server    *Server
 	metrics   prometheus.Gatherer
 	gathering chan struct{} // has room for as many as gather at the same time
+	failing   reliability.FailureLog
 }
 
 // gather returns all metrics, or false after it has answered that there are none now. What some collector fails to
@@ -31,7 +35,9 @@ func (m *meters) gather(w http.ResponseWriter, r *http.Request) ([]*dto.MetricFa
 	}
 	families, err := m.metrics.Gather()
 	if err != nil {
-		m.server.logger.WarnContext(r.Context(), "metrics are not complete", "err", err)
+		m.failing.Failed(r.Context(), m.server.logger, slog.LevelWarn, "metrics are not complete", "err", err)
+	} else {
+		m.failing.Over(r.Context(), m.server.logger, "metrics are complete again")
 	}
 	return families, true
 }

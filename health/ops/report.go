@@ -8,7 +8,7 @@ import (
 	"sluice/health"
 )
 
-// reportAnswer is what /health says.
+// reportAnswer is what /health says. A hold and a dependency stand in one place each, in the lists beside the components.
 type reportAnswer struct {
 	Status health.Status `json:"status"`
 	Reason string        `json:"reason,omitempty"`
@@ -24,7 +24,6 @@ type reportAnswer struct {
 	Holds        []health.Held       `json:"holds"`
 	Partitions   []partitionAnswer   `json:"partitions"`
 	Dependencies []health.Dependency `json:"dependencies"`
-	Canary       *health.Canary      `json:"canary,omitempty"`
 }
 
 type partitionAnswer struct {
@@ -46,7 +45,7 @@ func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
 	a := reportAnswer{
 		Status: sum.Status, Reason: sum.Reason, Ready: sum.Ready, Pipeline: report.Pipeline, Group: report.Group,
 		Joined: report.Joined, Resumed: report.Resumed, Draining: report.Draining, TotalLag: report.TotalLag(), Components: sum.Components,
-		Holds: []health.Held{}, Partitions: []partitionAnswer{}, Dependencies: report.Dependencies, Canary: report.Canary,
+		Holds: []health.Held{}, Partitions: []partitionAnswer{}, Dependencies: report.Dependencies,
 	}
 	if a.Dependencies == nil {
 		a.Dependencies = []health.Dependency{}
