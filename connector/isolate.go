@@ -3,6 +3,7 @@ package connector
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -194,8 +195,8 @@ func (w *writer) broken(ctx context.Context, cut *Cut, err error) outcome {
 	default:
 		pause := max(w.retry.Pause(attempts), w.kafka.Backoff().Pause(t.failures-attempts))
 		t.notBefore = now.Add(pause)
-		w.logger.ErrorContext(ctx, "a batch fails in our own work again and again, and no record is at fault by itself: nothing is skipped, it is tried on",
-			"failures", t.failures, "since", t.first, "pause", pause, "err", err, "batch_id", cut.Batch)
+		w.failing.broken.Failed(ctx, w.logger, slog.LevelError, "a batch fails in our own work again and again, and no record is at fault by itself: nothing is skipped, it is tried on",
+			"failures", t.failures, "failing_since", t.first, "pause", pause, "err", err, "batch_id", cut.Batch)
 	}
 	return o
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -289,15 +290,20 @@ func (w *writer) remember(ctx context.Context, p *Plan) {
 	if r == nil || p.judged == nil {
 		return
 	}
+	failed := false
 	for partition, span := range p.Next {
 		scope, ok := r.scopes[partition]
 		if !ok {
 			continue // it was lost meanwhile
 		}
 		if err := r.Store.Remember(ctx, scope, span.From, span.Next, p.remembered(partition)); err != nil && !errors.Is(err, idempotency.ErrMoved) {
-			w.logger.WarnContext(ctx, "fingerprints of a commit are not remembered yet: they will be read from the table",
+			failed = true
+			w.failing.remembering.Failed(ctx, w.logger, slog.LevelWarn, "fingerprints of a commit are not remembered yet: they will be read from the table",
 				"batch_id", p.Commit.Batch, "topic", partition.Topic, "partition", partition.ID, "err", err)
 		}
+	}
+	if !failed {
+		w.failing.remembering.Over(ctx, w.logger, "fingerprints of commits are remembered again")
 	}
 	for partition, n := range p.judged {
 		w.metrics.judged(partition.Topic, n)
@@ -317,14 +323,19 @@ func (w *writer) sweep(ctx context.Context) {
 		return
 	}
 	r.swept = time.Now()
+	failed := false
 	for p, scope := range r.scopes {
 		newest, ok := w.snapshot.Positions[p.NewestAppID(w.pipeline)]
 		if !ok || r.waiting[p] != nil {
 			continue
 		}
 		if err := r.Store.Sweep(ctx, scope, newest-r.Window.Milliseconds()); err != nil {
-			w.logger.WarnContext(ctx, "old fingerprints are not forgotten yet", "topic", p.Topic, "partition", p.ID, "err", err)
+			failed = true
+			w.failing.sweeping.Failed(ctx, w.logger, slog.LevelWarn, "old fingerprints are not forgotten yet", "topic", p.Topic, "partition", p.ID, "err", err)
 		}
+	}
+	if !failed {
+		w.failing.sweeping.Over(ctx, w.logger, "old fingerprints are forgotten again")
 	}
 }
 
@@ -405,8 +416,11 @@ func (w *writer) heardFilled(ctx context.Context, done []filledWindows) (again m
 	r := w.recollection
 	again = map[Partition]resumeRequest{}
 	for _, d := range done {
+		if d.err == nil {
+			w.failing.filling.Over(ctx, w.logger, "windows of fingerprints are filled again")
+		}
 		if d.err != nil && classify.Of(d.err) != classify.Canceled && !errors.Is(d.err, idempotency.ErrMoved) {
-			w.logger.WarnContext(ctx, "the window of fingerprints cannot be filled from the table", "err", d.err)
+			w.failing.filling.Failed(ctx, w.logger, slog.LevelWarn, "the window of fingerprints cannot be filled from the table", "err", d.err)
 		}
 		for p := range d.gaps {
 			waited := r.waiting[p]

@@ -3,6 +3,7 @@ package connector
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +66,8 @@ func (w *writer) write(ctx context.Context, open *openCut) outcome {
 	if err == nil {
 		w.snapshot, w.failures = s, 0
 		w.trouble.settle()
+		w.failing.unknown.Over(ctx, logger, "commits of unknown outcome are over")
+		w.failing.broken.Over(ctx, logger, "a batch that failed in our own work is in the table")
 		w.state.isolated.passed(plan.Next)
 		took := time.Since(began)
 		w.metrics.committed(plan, took)
@@ -129,7 +132,7 @@ func (w *writer) unsettled(ctx context.Context, plan *Plan, err error) outcome {
 	if plan != nil {
 		logger = logger.With("batch_id", plan.Commit.Batch)
 	}
-	logger.ErrorContext(ctx, "commit failed for an unknown reason, its claims resume from the table", "err", err, "failures", w.failures)
+	w.failing.unknown.Failed(ctx, logger, slog.LevelError, "commit failed for an unknown reason, its claims resume from the table", "err", err, "failures", w.failures)
 	_ = reliability.Wait(ctx, w.kafka.Backoff().Pause(w.failures)) // ends early with ctx, as it should
 	return outcome{kind: fenced, plan: plan, err: err}
 }

@@ -45,6 +45,7 @@ type writer struct {
 	start    map[string]Start // by topic
 	rules    map[string]LetterRules
 	told     letterLog
+	failing  failingWork
 	snapshot *Snapshot // newest known; nil before the first resume
 	failures int       // consecutive cuts that failed for an unknown reason
 	retry    reliability.RecordRetry
@@ -54,6 +55,15 @@ type writer struct {
 
 	rows         map[string]rowsFound // by topic, of topics that are held for them
 	recollection *recollection        // of duplicates; nil if the table declares no identity
+}
+
+// failingWork are the log lines of work that fails again and again.
+type failingWork struct {
+	unknown     reliability.FailureLog // commits, for a reason that no rule knows
+	broken      reliability.FailureLog // batches, in our own work
+	remembering reliability.FailureLog // fingerprints
+	sweeping    reliability.FailureLog
+	filling     reliability.FailureLog
 }
 
 // work is what the reader wants of a writer. Each kind exists at most once at a time.

@@ -39,9 +39,9 @@ type lagWatch struct {
 
 	// Owned by run:
 	monitor   *health.Monitor
-	unhealthy time.Time // since when, zero if it is not
-	told      time.Time // when that was last logged
-	deaf      bool      // the ends cannot be learnt, as the log has it
+	unhealthy time.Time              // since when, zero if it is not
+	told      time.Time              // when that was last logged
+	deaf      reliability.FailureLog // the ends cannot be learnt
 }
 
 // lagFindings are what the last look found. They are not changed afterwards.
@@ -167,13 +167,11 @@ func (w *lagWatch) tell(ctx context.Context, now time.Time, st *health.LagStatus
 		w.logger.InfoContext(ctx, "Consumer healthy again", "after", now.Sub(w.unhealthy).Round(time.Second))
 		w.unhealthy = time.Time{}
 	}
-	switch {
-	case err != nil && !w.deaf:
-		w.logger.WarnContext(ctx, "the ends of partitions cannot be learnt; their lag stays as it was known", "err", err)
-	case err == nil && w.deaf:
-		w.logger.InfoContext(ctx, "the ends of partitions are learnt again")
+	if err == nil {
+		w.deaf.Over(ctx, w.logger, "the ends of partitions are learnt again")
+		return
 	}
-	w.deaf = err != nil
+	w.deaf.Failed(ctx, w.logger, slog.LevelWarn, "the ends of partitions cannot be learnt; their lag stays as it was known", "err", err)
 }
 
 // found is what the last look found, nil before the first one and without a watch.

@@ -70,7 +70,7 @@ type letterWatch struct {
 	untold    map[string]time.Time       // topics whose table could not tell, since when
 	atOnce    int                        // letters to judge
 	matched   []string
-	failing   bool // as the log has it
+	failing   reliability.FailureLog
 
 	mu      sync.Mutex
 	counted map[string]map[classify.Class]int64 // by topic; those that were counted once
@@ -251,14 +251,12 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 		w.at = time.Now()
 	}
 	w.mu.Unlock()
-	switch failing := trouble != ""; {
-	case failing && !w.failing:
-		w.logger.WarnContext(ctx, "dead letters cannot be counted, sluice_unresolved_letters is as it was counted last", "topics", failed[:min(len(failed), 10)], "err", trouble)
-		w.failing = true
-	case !failing && w.failing:
-		w.logger.InfoContext(ctx, "dead letters are counted again")
-		w.failing = false
+	if trouble == "" {
+		w.failing.Over(ctx, w.logger, "dead letters are counted again")
+		return
 	}
+	w.failing.Failed(ctx, w.logger, slog.LevelWarn, "dead letters cannot be counted, sluice_unresolved_letters is as it was counted last",
+		"topics", failed[:min(len(failed), 10)], "err", trouble)
 }
 
 // report is what health shows.

@@ -169,12 +169,14 @@ func untilSaid(ctx context.Context, say func(context.Context)) (_ context.Contex
 // testStore looks whether the store keeps the promise on which every commit stands. A store that is down or denies is
 // waited for, since an outage must not need a restart; one that breaks the promise is refused.
 func (s *system) testStore(ctx context.Context, logger *slog.Logger) error {
+	var failing reliability.FailureLog
 	for failures := 1; ; failures++ {
 		err := objstore.SelfTest(ctx, s.store)
 		switch {
 		case err == nil:
 			s.refused.Store(nil)
 			s.tested.Store(true)
+			failing.Over(ctx, logger, "the store's self-test passes")
 			return nil
 		case ctx.Err() != nil:
 			return err
@@ -190,7 +192,7 @@ func (s *system) testStore(ctx context.Context, logger *slog.Logger) error {
 			hold.Since = before.Since
 		}
 		s.refused.Store(hold)
-		logger.Log(ctx, level, "HOLD", "reason", string(hold.Reason), "class", classify.Of(err).String(), "detail", err, "pause", pause)
+		failing.Failed(ctx, logger, level, "HOLD", "reason", string(hold.Reason), "class", classify.Of(err).String(), "detail", err, "pause", pause)
 		if err := reliability.Wait(ctx, pause); err != nil {
 			return err
 		}

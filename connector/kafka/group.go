@@ -66,13 +66,14 @@ type Group struct {
 
 	joinFailing, lookFailing reliability.FailureLog
 
-	mu          sync.Mutex
-	absent      []Absent
-	missingSaid time.Time       // in the log
-	first       map[string]bool // the topics that were there at the first look
-	within      map[string]bool // the topics of the last look that are read
-	last        generation      // the newest one, be it over
-	trouble     *Trouble        // since the last generation or look that worked
+	mu           sync.Mutex
+	absent       []Absent
+	missingSaid  time.Time // in the log
+	missingLines int
+	first        map[string]bool // the topics that were there at the first look
+	within       map[string]bool // the topics of the last look that are read
+	last         generation      // the newest one, be it over
+	trouble      *Trouble        // since the last generation or look that worked
 }
 
 var _ connector.Group = (*Group)(nil)

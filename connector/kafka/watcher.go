@@ -83,8 +83,11 @@ type Absent struct {
 	Since  time.Time
 }
 
-// missingLogEvery is how often absent topics are mentioned in the log.
-const missingLogEvery = time.Minute
+// Absent topics are mentioned in the log at once, a second time after missingLogSecond, then each missingLogEvery.
+const (
+	missingLogSecond = time.Minute
+	missingLogEvery  = 5 * time.Minute
+)
 
 // look returns what there is of the configured topics, and remembers what is absent. An error that is Fatal is a hold:
 // nothing can be read.
@@ -154,8 +157,16 @@ func (g *Group) note(ctx context.Context, seen sight, absent []Absent) {
 		}
 	}
 	same := slices.EqualFunc(before, absent, func(a, b Absent) bool { return a.Topic == b.Topic && a.Reason == b.Reason })
-	say := len(absent) > 0 && (!same || time.Since(g.missingSaid) >= missingLogEvery)
+	every := missingLogEvery
+	if g.missingLines == 1 {
+		every = missingLogSecond
+	}
+	say := len(absent) > 0 && (!same || time.Since(g.missingSaid) >= every)
+	if !same {
+		g.missingLines = 0
+	}
 	if say {
+		g.missingLines++
 		g.missingSaid = time.Now()
 	}
 	g.mu.Unlock()

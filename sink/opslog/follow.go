@@ -28,6 +28,7 @@ type Follower struct {
 	state   *State // nil before the first look that succeeded
 	polled  time.Time
 	trouble Trouble
+	failing reliability.FailureLog
 }
 
 // Trouble is why a follower does not keep up.
@@ -87,9 +88,7 @@ func (f *Follower) look(ctx context.Context) {
 		f.broken.Set(1)
 	}
 	if err == nil {
-		if f.trouble.Err != nil {
-			f.log.InfoContext(ctx, "the operations log is followed again", "seq", f.chain.state.head.Seq, "after", time.Since(f.trouble.Since))
-		}
+		f.failing.Over(ctx, f.log, "the operations log is followed again", "seq", f.chain.state.head.Seq)
 		if f.state == nil {
 			close(f.ready)
 		}
@@ -99,10 +98,8 @@ func (f *Follower) look(ctx context.Context) {
 		}
 		return
 	}
-	if f.trouble.Err == nil || f.trouble.Err.Error() != err.Error() {
-		f.log.ErrorContext(ctx, "the operations log cannot be followed, what is known of it stays in force",
-			"err", err, "class", classify.Of(err).String(), "seq", f.chain.state.head.Seq)
-	}
+	f.failing.Failed(ctx, f.log, slog.LevelError, "the operations log cannot be followed, what is known of it stays in force",
+		"err", err, "class", classify.Of(err).String(), "seq", f.chain.state.head.Seq)
 	if f.trouble.Since.IsZero() {
 		f.trouble.Since = time.Now()
 	}
