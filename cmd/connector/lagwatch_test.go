@@ -319,7 +319,7 @@ func TestLagWatchOutages(t *testing.T) {
 		if l := s.report().Lag; l.Reason != reason || !l.LastCheckTime.Equal(known) || l.Error == "" {
 			t.Errorf("nobody answers: %+v", l)
 		}
-		// The ends: once more after a minute. The lag: once more after ten.
+		// The ends: once more after a minute. The lag: each five minutes.
 		if got, want := s.logged(), `level=WARN msg="the ends of partitions cannot be learnt; their lag stays as it was known" err="bounds of orders-0: timeout" left_out=5`+"\n"+
 			`level=WARN msg="Consumer UNHEALTHY" reason="`+reason+`"`; got != want {
 			t.Errorf("in five minutes: %s", got)
