@@ -257,6 +257,8 @@ type meddled struct {
 	resets int
 }
 
+func (m *meddled) For(string) idempotency.Store { return m }
+
 func (m *meddled) Seen(ctx context.Context, s idempotency.Scope, entries iter.Seq[idempotency.Entry]) (map[idempotency.Fingerprint]int64, error) {
 	if m.resets > 0 {
 		m.resets--

@@ -250,12 +250,13 @@ func (w *writer) lookUp(ctx context.Context, cut *Cut, claims iter.Seq[Partition
 		}
 		return false, err
 	}
+	store := r.Store.For(cut.Batch)
 	cut.Seen = map[Partition]map[idempotency.Fingerprint]int64{}
 	for p := range claims {
-		if cut.Seen[p], err = r.Store.Seen(ctx, r.scopes[p], cut.entries(p)); err != nil {
+		if cut.Seen[p], err = store.Seen(ctx, r.scopes[p], cut.entries(p)); err != nil {
 			return false, fmt.Errorf("look up the fingerprints of %v: %w", p, err)
 		}
-		through, err := r.Store.Through(ctx, r.scopes[p])
+		through, err := store.Through(ctx, r.scopes[p])
 		if err != nil {
 			return false, fmt.Errorf("remembered fingerprints of %v: %w", p, err)
 		}
@@ -290,13 +291,13 @@ func (w *writer) remember(ctx context.Context, p *Plan) {
 	if r == nil || p.judged == nil {
 		return
 	}
-	failed := false
+	store, failed := r.Store.For(p.Commit.Batch), false
 	for partition, span := range p.Next {
 		scope, ok := r.scopes[partition]
 		if !ok {
 			continue // it was lost meanwhile
 		}
-		if err := r.Store.Remember(ctx, scope, span.From, span.Next, p.remembered(partition)); err != nil && !errors.Is(err, idempotency.ErrMoved) {
+		if err := store.Remember(ctx, scope, span.From, span.Next, p.remembered(partition)); err != nil && !errors.Is(err, idempotency.ErrMoved) {
 			failed = true
 			w.failing.remembering.Failed(ctx, w.logger, slog.LevelWarn, "fingerprints of a commit are not remembered yet: they will be read from the table",
 				"batch_id", p.Commit.Batch, "topic", partition.Topic, "partition", partition.ID, "err", err)

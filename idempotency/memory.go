@@ -193,6 +193,9 @@ func (m *Memory) Reset(_ context.Context, s Scope) error {
 	return nil
 }
 
+// For implements [Store]. Nothing is ever repeated here.
+func (m *Memory) For(string) Store { return m }
+
 // Release implements [Store]: nobody else could use what is remembered here.
 func (m *Memory) Release(s Scope) {
 	m.mu.Lock()

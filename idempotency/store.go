@@ -26,7 +26,7 @@ func (s Scope) String() string {
 // members that work on one partition never leave a gap between them. What it lacks is filled from the table.
 //
 // Scopes are independent; calls for one come one after the other. Errors carry a class.
-type Store interface { //nolint:interfacebloat // two to ask, four to change what is remembered
+type Store interface { //nolint:interfacebloat // two to ask, four to change what is remembered, one to name who asks
 	// Through is the offset below which the rows of a scope are remembered, as far as they lie in the window; 0 if none
 	// are.
 	Through(ctx context.Context, s Scope) (int64, error)
@@ -44,6 +44,8 @@ type Store interface { //nolint:interfacebloat // two to ask, four to change wha
 	// Release says that this member does not work on the scope any more. A store of this process alone forgets it; one
 	// that others share keeps it for them.
 	Release(s Scope)
+	// For returns the same store for a batch: log lines of what it repeats name the batch.
+	For(batch string) Store
 }
 
 // ErrMoved says that a store stands elsewhere than was thought: what lies between must be filled first.

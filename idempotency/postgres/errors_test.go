@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -48,9 +50,10 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
+	var log bytes.Buffer // read behind the last use of the guard
 	guard := reliability.NewGuard("fingerprints", reliability.Config{
 		Backoff: reliability.Backoff{Initial: time.Millisecond, Max: time.Millisecond}, Failures: 2, OpenFor: time.Millisecond,
-	}, discard(), nil)
+	}, slog.New(slog.NewTextHandler(&log, nil)), nil)
 	s, err := Open(t.Context(), Options{URL: "postgres://u:" + secret + "@127.0.0.1:1/db", Guard: guard})
 	if err != nil {
 		t.Fatalf("nothing is connected at the start: %v", err)
@@ -58,11 +61,14 @@ func TestOpen(t *testing.T) {
 	defer s.Close()
 	ctx, cancel := contextUntil(t, func() bool { return guard.Status().Open })
 	defer cancel()
-	_, err = s.Through(ctx, scope)
+	_, err = s.For("b-1").Through(ctx, scope)
 	if err == nil || classify.Of(err) != classify.Canceled || strings.Contains(err.Error(), secret) {
 		t.Errorf("nobody answers: %v", err)
 	}
 	if st := guard.Status(); st.Err == nil || strings.Contains(st.Err.Error(), secret) {
 		t.Errorf("the guard says %v", st.Err)
+	}
+	if !strings.Contains(log.String(), "msg=retry") || !strings.Contains(log.String(), "batch_id=b-1") {
+		t.Errorf("retries do not name their batch:\n%s", log.String())
 	}
 }

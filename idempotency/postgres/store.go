@@ -58,7 +58,8 @@ type Options struct {
 type Store struct {
 	pool  *pgxpool.Pool
 	guard *reliability.Guard
-	ready atomic.Bool // the tables are there
+	ready *atomic.Bool // the tables are there
+	about []any        // for the log lines of what is tried again
 }
 
 var _ idempotency.Store = (*Store)(nil)
@@ -82,11 +83,16 @@ func open(ctx context.Context, config *pgxpool.Config, guard *reliability.Guard)
 	if err != nil {
 		return nil, fmt.Errorf("fingerprints in Postgres: %w", err)
 	}
-	return &Store{pool: pool, guard: guard}, nil
+	return &Store{pool: pool, guard: guard, ready: new(atomic.Bool)}, nil
 }
 
 // Close ends the connections.
 func (s *Store) Close() { s.pool.Close() }
+
+// For implements [idempotency.Store]. Only the store that was opened is closed.
+func (s *Store) For(batch string) idempotency.Store {
+	return &Store{pool: s.pool, guard: s.guard, ready: s.ready, about: []any{"batch_id", batch}}
+}
 
 // do runs op behind the guard, with the tables there.
 func (s *Store) do(ctx context.Context, what string, op func(context.Context) error) error {
@@ -99,7 +105,7 @@ func (s *Store) do(ctx context.Context, what string, op func(context.Context) er
 			s.ready.Store(false)
 		}
 		return classified(err)
-	})
+	}, s.about...)
 	if err == nil {
 		return nil
 	}

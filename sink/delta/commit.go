@@ -33,7 +33,7 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 		// 1. Look at the log: every version that exists now becomes part of the snapshot. What winners in between mean
 		// for us is read off the prefix that they made, not off their commits.
 		// Durable: the data files, under names that nobody knows. A crash leaves them to a vacuum.
-		if err := t.refresh(ctx); err != nil {
+		if err := t.refresh(ctx, t.store.of(c.Batch)); err != nil {
 			return nil, t.failed(err)
 		}
 

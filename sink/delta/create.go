@@ -40,5 +40,5 @@ func (t *Table) create(ctx context.Context, checked time.Time) error {
 		t.log.InfoContext(ctx, "table created", "table_id", id, "schema", t.opt.Schema.DDL())
 		t.own = &ownCommit{version: 0, txnID: txn}
 	}
-	return t.reload(ctx)
+	return t.reload(ctx, t.store)
 }

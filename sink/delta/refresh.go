@@ -8,23 +8,24 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// refresh brings head up to the newest version. The error is deltalog.ErrNoTable if there is no table and never was one.
-func (t *Table) refresh(ctx context.Context) error {
+// refresh brings head up to the newest version. It reads from the table's store, which is the same one for a batch while a
+// batch waits for it. The error is deltalog.ErrNoTable if there is no table and never was one.
+func (t *Table) refresh(ctx context.Context, store retried) error {
 	if t.head == nil {
-		return t.reload(ctx)
+		return t.reload(ctx, store)
 	}
-	switch stands, err := t.ownStands(ctx); {
+	switch stands, err := t.ownStands(ctx, store); {
 	case err != nil:
 		return err
 	case !stands:
-		return t.reload(ctx)
+		return t.reload(ctx, store)
 	}
-	switch stands, err := t.headStands(ctx); {
+	switch stands, err := t.headStands(ctx, store); {
 	case err != nil:
 		return err
 	case !stands:
 		before := t.head.Version
-		if err := t.reload(ctx); err != nil {
+		if err := t.reload(ctx, store); err != nil {
 			return err
 		}
 		t.metrics.overwritten.Inc()
@@ -32,9 +33,9 @@ func (t *Table) refresh(ctx context.Context) error {
 			"version_before", before, "version_now", t.head.Version)
 		return nil
 	}
-	s, err := deltalog.Refresh(ctx, t.store, t.checkpoints.known(t.head.State))
+	s, err := deltalog.Refresh(ctx, store, t.checkpoints.known(t.head.State))
 	if errors.Is(err, deltalog.ErrCorrupt) { // or the log was cleaned up meanwhile, which a load shows
-		return t.reload(ctx)
+		return t.reload(ctx, store)
 	}
 	if err != nil {
 		return err
@@ -50,11 +51,11 @@ func (t *Table) refresh(ctx context.Context) error {
 // headStands looks whether the newest version that we know is still the one that we read. Whoever restores an older copy
 // of the table takes it away, or writes another one in its place: the next version would follow a hole, and positions that
 // the table does not have any more would be gone on from. A version of our own is known by its id: see ownStands.
-func (t *Table) headStands(ctx context.Context) (bool, error) {
+func (t *Table) headStands(ctx context.Context, store retried) (bool, error) {
 	if t.own != nil && t.own.version == t.head.Version || t.head.stamp.Key == "" {
 		return true, nil
 	}
-	now, err := t.store.Head(ctx, deltalog.CommitKey(t.head.Version))
+	now, err := store.Head(ctx, deltalog.CommitKey(t.head.Version))
 	if errors.Is(err, objstore.ErrNotFound) {
 		return false, nil
 	}
@@ -65,9 +66,9 @@ func (t *Table) headStands(ctx context.Context) (bool, error) {
 }
 
 // reload forgets everything and reads the log anew.
-func (t *Table) reload(ctx context.Context) error {
+func (t *Table) reload(ctx context.Context, store retried) error {
 	t.head = nil
-	s, err := deltalog.Load(ctx, t.store)
+	s, err := deltalog.Load(ctx, store)
 	if errors.Is(err, deltalog.ErrNoTable) && t.tableID != "" {
 		return replaced("table %s is gone", t.tableID)
 	}
@@ -89,11 +90,11 @@ func (t *Table) reload(ctx context.Context) error {
 
 // ownStands looks whether the version that we last won still holds our commit. A writer without conditional puts can
 // overwrite it; rows and positions are lost together then, and what follows from the log is right again.
-func (t *Table) ownStands(ctx context.Context) (bool, error) {
+func (t *Table) ownStands(ctx context.Context, store retried) (bool, error) {
 	if t.own == nil {
 		return true, nil
 	}
-	c, err := deltalog.ReadCommit(ctx, t.store, t.own.version, deltalog.KindCommitInfo)
+	c, err := deltalog.ReadCommit(ctx, store, t.own.version, deltalog.KindCommitInfo)
 	switch id := c.Info().TxnID; {
 	case errors.Is(err, objstore.ErrNotFound):
 		return false, nil // cleaned up, or worse: reload compares the positions

@@ -23,8 +23,11 @@ type retried struct {
 	about []any // for the log lines of what is tried again
 }
 
-// of is the same store for a batch: the lines of its retries name it.
+// of is the same store for a batch: the lines of its retries name it. A commit of positions alone has none.
 func (s retried) of(batch string) retried {
+	if batch == "" {
+		return s
+	}
 	s.about = []any{"batch_id", batch}
 	return s
 }

@@ -115,7 +115,7 @@ func Open(store objstore.Store, opt Options) (*Table, error) {
 // vanished, ReasonStoreDenied; Canceled when ctx ends.
 func (t *Table) Load(ctx context.Context) (*connector.Snapshot, error) {
 	began := time.Now()
-	err := t.refresh(ctx)
+	err := t.refresh(ctx, t.store)
 	if errors.Is(err, deltalog.ErrNoTable) {
 		err = t.create(ctx, began)
 	}

@@ -17,7 +17,7 @@ var ofAlerts = []mutant{
 	{
 		name: "the work learns of the signal to stop before the log",
 		file: "cmd/connector/run.go",
-		old:  "\t\tsay()\n\t\tcancel(context.Cause(ctx))\n", new: "\t\tcancel(context.Cause(ctx))\n\t\tsay()\n",
+		old:  "\t\tsay(ctx)\n\t\tcancel(context.Cause(ctx))\n", new: "\t\tcancel(context.Cause(ctx))\n\t\tsay(ctx)\n",
 		pkg: "./cmd/connector", test: "^TestUntilSaid$",
 	},
 	{

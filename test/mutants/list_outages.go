@@ -105,4 +105,16 @@ var ofOutages = []mutant{
 		old:  "(s.wasReady || now.Sub(s.checked) >= startupGrace)", new: "s.wasReady",
 		pkg: "./health/ops", test: "^TestReadiness_NeverReady$",
 	},
+	{
+		name: "retries of a commit do not name their batch",
+		file: "sink/delta/commit.go",
+		old:  "t.refresh(ctx, t.store.of(c.Batch))", new: "t.refresh(ctx, t.store)",
+		pkg: "./sink/delta", test: "^TestRetries_NameTheirBatch$",
+	},
+	{
+		name: "retries of fingerprints do not name their batch",
+		file: "idempotency/postgres/store.go",
+		old:  "	}, s.about...)", new: "	})",
+		pkg: "./idempotency/postgres", test: "^TestOpen$",
+	},
 }

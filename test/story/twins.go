@@ -188,6 +188,9 @@ func (s *mortalStore) Remember(ctx context.Context, sc idempotency.Scope, from, 
 	return s.Store.Remember(ctx, sc, from, next, entries)
 }
 
+// For implements idempotency.Store.
+func (s *mortalStore) For(string) idempotency.Store { return s }
+
 // Release implements idempotency.Store.
 func (s *mortalStore) Release(sc idempotency.Scope) {
 	if !s.shared {
