@@ -1,6 +1,6 @@
 // Command mutants breaks the code, one rule at a time, and expects a named test to notice.
 //
-//	go run ./test/mutants [-run REGEXP]
+//	go run ./test/mutants [-run REGEXP] [-after NAME]
 //
 // The list is in list.go and the files beside it. Everything happens in a temporary copy of the tree. Each test runs once on the code as it is,
 // where it must pass, and then on each of its mutants, where it must fail by itself: a mutant that does not compile, or a
@@ -20,9 +20,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 )
 
@@ -39,20 +39,29 @@ type mutant struct {
 
 func main() {
 	only := flag.String("run", "", "run the mutants whose name matches")
+	after := flag.String("after", "", "go on behind the mutant of this name, to continue a run that was stopped")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *only, os.Stdout); err != nil {
+	if err := run(ctx, *only, *after, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string, out io.Writer) error {
+func run(ctx context.Context, only, after string, out io.Writer) error {
 	choose, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("choose mutants: %w", err)
+	}
+	mutants := list
+	if after != "" {
+		at := slices.IndexFunc(list, func(m mutant) bool { return m.name == after })
+		if at < 0 {
+			return fmt.Errorf("there is no mutant %q", after)
+		}
+		mutants = list[at+1:]
 	}
 	dir, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
@@ -62,12 +71,9 @@ func run(ctx context.Context, only string, out io.Writer) error {
 	if err := copyTree(ctx, dir); err != nil {
 		return fmt.Errorf("copy the tree: %w", err)
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	defer table.Flush()
-	fmt.Fprintln(table, "MUTANT\tTEST\tRESULT\tSECONDS")
 	passed := make(map[string]error)
 	bad, ran := 0, 0
-	for _, m := range list {
+	for _, m := range mutants {
 		if !choose.MatchString(m.name) {
 			continue
 		}
@@ -79,19 +85,19 @@ func run(ctx context.Context, only string, out io.Writer) error {
 		}
 		result := "red"
 		if err := passed[key]; err != nil {
-			bad, result = bad+1, err.Error()
+			bad, result = bad+1, m.pkg+" "+m.test+": "+err.Error()
 		} else if err := m.fails(ctx, dir); err != nil {
-			bad, result = bad+1, err.Error()
+			bad, result = bad+1, m.pkg+" "+m.test+": "+err.Error()
 		}
-		fmt.Fprintf(table, "%s\t%s %s\t%s\t%.1f\n", m.name, m.pkg, m.test, result, time.Since(begin).Seconds())
+		fmt.Fprintf(out, "%5.1f s  %-72s  %s\n", time.Since(begin).Seconds(), m.name, result)
 		if err := ctx.Err(); err != nil {
-			return err
+			return fmt.Errorf("after %d mutants, %d of them not seen: %w", ran, bad, err)
 		}
 	}
 	if bad > 0 || ran == 0 {
 		return fmt.Errorf("%d of %d mutants were not seen", bad, ran)
 	}
-	fmt.Fprintf(table, "%d mutants, all red\n", ran)
+	fmt.Fprintf(out, "%d mutants, all red\n", ran)
 	return nil
 }
 
@@ -160,9 +166,10 @@ func (m mutant) fails(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// run runs the test and returns the name of the first one that failed. The error says that no test could run.
+// run runs the test and returns the name of the first one that failed. The error says that no test could run. What only
+// takes time is left out: vet, and the symbols of the linked binary.
 func (m mutant) run(ctx context.Context, dir string) (failed, text string, err error) {
-	args := append([]string{"test", "-json", "-count=1", "-timeout=5m", "-run", m.test, m.pkg}, strings.Fields(m.args)...)
+	args := append([]string{"test", "-json", "-count=1", "-vet=off", "-ldflags=-s -w", "-timeout=5m", "-run", m.test, m.pkg}, strings.Fields(m.args)...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	out, runErr := cmd.CombinedOutput()
