@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 
 	"sluice/reliability/deadletter"
 	"sluice/reliability/panics"
@@ -30,9 +29,7 @@ func outside(ctx context.Context, op func() error) error {
 type outsideTable struct {
 	Table
 	logger *slog.Logger
-
-	mu     sync.Mutex
-	logged string // text and stack of the last panic that was logged, so that a re-check each minute adds no line
+	logged panics.Seen // a re-check each minute adds no line
 }
 
 // inside is the table itself.
@@ -80,14 +77,10 @@ func (t *outsideTable) call(ctx context.Context, op func() error) error {
 
 // held makes a hold of an error that stems from a panic, and logs its stack once.
 func (t *outsideTable) held(ctx context.Context, err error) error {
-	var caught *panics.Error
-	if !errors.As(err, &caught) {
+	caught, anew := t.logged.Anew(err)
+	if caught == nil {
 		return err
 	}
-	t.mu.Lock()
-	anew := t.logged != caught.Text+caught.Stack
-	t.logged = caught.Text + caught.Stack
-	t.mu.Unlock()
 	if anew {
 		t.logger.ErrorContext(ctx, "a panic while the table was read or written is a hold of this table; report it with the stack",
 			"err", err, "stack", caught.Stack)

@@ -64,7 +64,10 @@ type answer struct {
 
 // NewKeeper returns a keeper that does nothing before Run. The store stays the caller's.
 func NewKeeper(s Store, c Config) (*Keeper, error) {
-	k := &Keeper{Config: c, store: s, status: Running, silent: map[string]silentLine{}, metrics: newMetrics()}
+	if len(c.ID) > MaxID {
+		return nil, fmt.Errorf("the id of this member has %d bytes: shorten the name of the host, %d are the most", len(c.ID), MaxID)
+	}
+	k := &Keeper{Config: c, store: &caughtStore{Store: s, logger: c.Logger}, status: Running, silent: map[string]silentLine{}, metrics: newMetrics()}
 	if c.Registerer == nil {
 		return k, nil
 	}

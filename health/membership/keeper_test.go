@@ -43,8 +43,14 @@ func (f *faulty) fail(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 	case <-time.After(delay):
 	}
+	if errors.Is(err, errPanics) {
+		panic("a secret of the server")
+	}
 	return err
 }
+
+// errPanics makes a faulty store panic.
+var errPanics = errors.New("panic")
 
 func (f *faulty) Beat(ctx context.Context, b Beat) (bool, error) {
 	if err := f.fail(ctx); err != nil && !errors.Is(err, ErrForeign) {
@@ -455,6 +461,37 @@ func TestEnd(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestKeeper_Panic: a store that panics is one that is down. The stack is logged once, the value nowhere, and the end of the
+// member is as quiet as with any store that fails.
+func TestKeeper_Panic(t *testing.T) {
+	keep(t, func(b *bench) {
+		b.log.take()
+		b.store.set(errPanics, 0)
+		b.pass(70 * time.Second)
+		b.want(health.MembersUnknown, "the store of registrations is unavailable: panic of type string")
+		b.wantLines([]string{
+			"ERROR a panic while the store of registrations was asked: members are unknown, records go on; report it with the stack err=panic of type string",
+			"WARN heartbeat failed err=the store of registrations is unavailable: panic of type string",
+			"WARN members cannot be listed err=the store of registrations is unavailable: panic of type string",
+			"WARN stale consumers cannot be removed err=the store of registrations is unavailable: panic of type string",
+		}, "err")
+		b.store.set(nil, 0)
+		b.pass(15 * time.Second)
+		b.want(health.MembersOK, "1 active consumer")
+		b.store.set(errPanics, 0)
+	})
+}
+
+// TestNewKeeper_LongID: a member whose registration others could not read does not start.
+func TestNewKeeper_LongID(t *testing.T) {
+	for n, want := range map[int]bool{MaxID: true, MaxID + 1: false} {
+		_, err := NewKeeper(NewMemory(time.Now).Store(scope), Config{ID: strings.Repeat("h", n)})
+		if (err == nil) != want {
+			t.Errorf("%d bytes: %v", n, err)
+		}
 	}
 }
 

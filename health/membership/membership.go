@@ -53,6 +53,16 @@ type Member struct {
 // Active tells whether the registration stands and the last beat is younger than its TTL.
 func (m Member) Active() bool { return m.Registered && m.Age < m.TTL }
 
+// Bounds of what a store returns: other programs may write into it, too.
+const (
+	// MaxID is how many bytes the id of a member may have. Ours are a host's name, which has 64 on Linux, and two numbers.
+	MaxID = 1 << 10
+	// MaxRegistration is how many bytes a registration may have. Ours have some hundred, by the bounds of the names in it.
+	MaxRegistration = 4 << 10
+	// MaxMembers is how many members a store lists, those first that were seen last: a crash loop may leave many behind.
+	MaxMembers = 5000
+)
+
 // Store keeps registrations of one [Scope], and behind them an index of who was last seen when: it outlives the
 // registration, whose end would else erase the evidence that somebody is missing. All calls end with ctx and may fail at
 // any time, without retries; nobody waits for one on the way of a record. Safe for several goroutines.
@@ -64,8 +74,9 @@ type Store interface {
 	Beat(ctx context.Context, b Beat) (fresh bool, err error)
 	// Leave ends a registration and takes it out of the last-seen index. One that is not there is no error.
 	Leave(ctx context.Context, id string) error
-	// Members returns all that are registered or in the last-seen index, by ID in the order of bytes. With an error that
-	// wraps [ErrForeign] it still returns those that could be read.
+	// Members returns all that are registered or in the last-seen index, by ID in the order of bytes, MaxMembers at most.
+	// With an error that wraps [ErrForeign] it still returns those that could be read. What exceeds MaxID or
+	// MaxRegistration stays in the server and is such an error.
 	Members(ctx context.Context) ([]Member, error)
 	// Sweep removes the registrations whose TTL is over and returns how many these were: each counts once, whoever sweeps,
 	// and whether or not the store let it expire by itself. Then it forgets those last seen at least forget ago that have

@@ -3,10 +3,12 @@
 package panics
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"runtime"
 	"strings"
+	"sync"
 )
 
 // Error is a panic that was recovered. Text is the runtime's own message, or the type of any other value: that value may
@@ -18,6 +20,26 @@ type Error struct {
 
 // Error returns the text without the stack.
 func (e *Error) Error() string { return e.Text }
+
+// Seen remembers the text and the place of the last panic, so that one that comes again with each try is logged once. The
+// zero Seen is ready to use, from any goroutine.
+type Seen struct {
+	mu   sync.Mutex
+	last string
+}
+
+// Anew returns the panic that err stems from, nil if it stems from none. anew is true unless it is the last one again.
+func (s *Seen) Anew(err error) (caught *Error, anew bool) {
+	if !errors.As(err, &caught) {
+		return nil, false
+	}
+	place, _, _ := strings.Cut(caught.Stack, "\n")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	anew = s.last != caught.Text+place
+	s.last = caught.Text + place
+	return caught, anew
+}
 
 // Catch runs op and returns its error, or an [Error] if op panics.
 func Catch(op func() error) (err error) {

@@ -2,6 +2,7 @@ package panics_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -38,6 +39,31 @@ func TestCatch(t *testing.T) {
 		}
 		if strings.Contains(err.Error()+caught.Stack, secret) {
 			t.Errorf("quotes: %v\n%s", err, caught.Stack)
+		}
+	}
+}
+
+// throws is the place of a panic: inlined, each of its calls would be one.
+//
+//go:noinline
+func throws(value any) error { panic(value) }
+
+// TestSeen: a panic counts as new at its first time, and behind another one.
+func TestSeen(t *testing.T) {
+	fails := func(value any) error { return panics.Catch(func() error { return throws(value) }) }
+	var s panics.Seen
+	for i, tt := range []struct {
+		err  error
+		anew bool
+	}{{fails(io.EOF), true}, {fails("a"), true}, {fails("b"), false}, {fmt.Errorf("load: %w", fails("c")), false}, {fails(io.EOF), true}} {
+		caught, anew := s.Anew(tt.err)
+		if caught == nil || anew != tt.anew {
+			t.Errorf("%d: %v, anew %v", i, caught, anew)
+		}
+	}
+	for _, err := range []error{nil, io.EOF} {
+		if caught, anew := s.Anew(err); caught != nil || anew {
+			t.Errorf("%v: %v, anew %v", err, caught, anew)
 		}
 	}
 }
