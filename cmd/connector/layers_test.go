@@ -53,10 +53,11 @@ var layers = map[string][]string{
 	"health/canary":                    {"health"},
 	"health/lettercount":               {"classify", "idempotency"},
 	"health/liveness":                  {"reliability/pulse"},
-	"health/membership":                {"health", "reliability"},
+	"health/membership":                {"health", "reliability", "reliability/panics"},
 	"health/membership/membershiptest": {"health/membership"},
 	"health/membership/postgres":       {"health/membership", "secure/pgconfig"},
-	"health/membership/redis":          {"health/membership", "secure"},
+	"health/membership/redis":          {"health/membership", "health/membership/redis/resp", "secure"},
+	"health/membership/redis/resp":     {},
 	"health/ops":                       {"health"},
 }
 

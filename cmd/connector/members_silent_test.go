@@ -2,14 +2,16 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net"
+	"strings"
 	"testing"
 
 	"sluice/health"
 )
 
-// mute takes connections and never answers.
-func mute(t *testing.T) (address string) {
+// parrot takes connections and answers each piece of what it is sent with the same text, or never if that is empty.
+func parrot(t *testing.T, text string) (address string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -23,18 +25,34 @@ func mute(t *testing.T) (address string) {
 				return
 			}
 			t.Cleanup(func() { _ = conn.Close() })
+			go func() {
+				piece := make([]byte, 4096)
+				for err == nil {
+					if _, err = conn.Read(piece); err == nil {
+						_, err = io.WriteString(conn, text)
+					}
+				}
+			}()
 		}
 	}()
 	return l.Addr().String()
 }
 
-// TestMembersStoreIsSilent: a store of registrations that takes connections and never answers keeps nobody waiting, from the
-// start to the end: records come into the table, the member is ready, and says that it knows nothing of the others.
-func TestMembersStoreIsSilent(t *testing.T) {
-	for store, url := range map[string]string{"redis": "redis://%s/0", "postgres": "postgres://u:p@%s/db?sslmode=disable"} {
-		t.Run(store, func(t *testing.T) {
+// TestMembersStoreIsHostile: a store of registrations that takes connections and never answers, or answers what no store
+// would, keeps nobody waiting and ends nothing, from the start to the end: records come into the table, the member is ready,
+// and says that it knows nothing of the others.
+func TestMembersStoreIsHostile(t *testing.T) {
+	const redis, postgres = "redis://%s/0", "postgres://u:p@%s/db?sslmode=disable"
+	for name, tt := range map[string]struct{ url, text, why string }{
+		"redis":            {redis, "", ""},
+		"postgres":         {postgres, "", ""},
+		"redis, length":    {redis, "$9223372036854775800\r\n", "reply too large: a bulk string of more than 65536 bytes"},
+		"redis, count":     {redis, "*2147483647\r\n", "reply too large: an array"},
+		"postgres, length": {postgres, "R\x7f\xff\xff\xff", "invalid"},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			file := write(t, fmt.Sprintf(url, mute(t)))
+			file, store := write(t, fmt.Sprintf(tt.url, parrot(t, tt.text))), strings.SplitN(tt.url, ":", 2)[0]
 			l := newLake(t, fmt.Sprintf("topics: {orders: {}}\nmembers: {store: %s, url_file: %q, beat: 1s, ttl: 10s}", store, file))
 			l.create("orders", 1)
 			s := l.start()
@@ -44,7 +62,8 @@ func TestMembersStoreIsSilent(t *testing.T) {
 			}
 			l.await("it does not know the others", func() bool {
 				r := s.report()
-				return r.Ready() == nil && r.Members != nil && r.Members.Status == health.MembersUnknown && r.Members.Reason != ""
+				return r.Ready() == nil && r.Members != nil && r.Members.Status == health.MembersUnknown &&
+					r.Members.Reason != "" && strings.Contains(r.Members.Reason, tt.why)
 			})
 			l.produce("orders", 1, 0)
 			l.awaits("orders", upTo(4, "orders-0"))

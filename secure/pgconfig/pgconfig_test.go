@@ -25,7 +25,7 @@ const password = "s3cret-of-the-test"
 // TestParse: which URLs are refused because of the password, and which are not.
 func TestParse(t *testing.T) {
 	t.Setenv("PGSSLMODE", "")
-	ca := certs.Write(t, t.TempDir(), "ca.pem", certs.NewCA(t, "test").PEM)
+	ca := certs.NewCA(t, "test").File(t)
 	const at = "postgres://u:" + password + "@"
 	for _, tt := range []struct {
 		o    Options
@@ -164,11 +164,8 @@ func connect(t *testing.T, o Options, certificate *tls.Config) (*server, error) 
 // with a certificate of the authority gets it, and one without TLS does if that is asked for.
 func TestPasswordStays(t *testing.T) {
 	t.Setenv("PGSSLMODE", "")
-	dir, own, other := t.TempDir(), certs.NewCA(t, "own"), certs.NewCA(t, "other")
-	ca := certs.Write(t, dir, "ca.pem", own.PEM)
-	certificate := func(ca *certs.CA, host string) *tls.Config {
-		return &tls.Config{Certificates: []tls.Certificate{ca.Issue(t, certs.Leaf{Name: "db", Hosts: []string{host}}).TLS(t)}}
-	}
+	own, other := certs.NewCA(t, "own"), certs.NewCA(t, "other")
+	ca := own.File(t)
 	const url = "postgres://u:" + password + "@db.example/x"
 	for _, tt := range []struct {
 		name        string
@@ -180,10 +177,10 @@ func TestPasswordStays(t *testing.T) {
 		{"verify-full, no TLS", Options{URL: url + "?sslmode=verify-full"}, nil, false},
 		{"ca_file, no TLS", Options{URL: url, CAFile: ca}, nil, false},
 		{"ca_file and prefer, no TLS", Options{URL: url + "?sslmode=prefer", CAFile: ca}, nil, false},
-		{"ca_file, another authority", Options{URL: url, CAFile: ca}, certificate(other, "db.example"), false},
-		{"ca_file, another host", Options{URL: url, CAFile: ca}, certificate(own, "other.example"), false},
-		{"ca_file", Options{URL: url, CAFile: ca}, certificate(own, "db.example"), true},
-		{"sslrootcert", Options{URL: url + "?sslmode=verify-full&sslrootcert=" + ca}, certificate(own, "db.example"), true},
+		{"ca_file, another authority", Options{URL: url, CAFile: ca}, other.Server(t, "db.example"), false},
+		{"ca_file, another host", Options{URL: url, CAFile: ca}, own.Server(t, "other.example"), false},
+		{"ca_file", Options{URL: url, CAFile: ca}, own.Server(t, "db.example"), true},
+		{"sslrootcert", Options{URL: url + "?sslmode=verify-full&sslrootcert=" + ca}, own.Server(t, "db.example"), true},
 		{"insecure", Options{URL: url + "?sslmode=disable", InsecurePlaintext: true}, nil, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

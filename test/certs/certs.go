@@ -129,3 +129,15 @@ func Write(tb testing.TB, dir, name string, content []byte) string {
 	}
 	return path
 }
+
+// Server is what a server needs to show that it is host.
+func (ca *CA) Server(tb testing.TB, host string) *tls.Config {
+	tb.Helper()
+	return &tls.Config{Certificates: []tls.Certificate{ca.Issue(tb, Leaf{Name: host, Hosts: []string{host}}).TLS(tb)}}
+}
+
+// File writes the authority's certificate into a file that lasts as long as the test.
+func (ca *CA) File(tb testing.TB) string {
+	tb.Helper()
+	return Write(tb, tb.TempDir(), "ca.pem", ca.PEM)
+}

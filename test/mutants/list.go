@@ -13,6 +13,7 @@ var list = slices.Concat(
 	ofSurface,
 	ofNetwork,
 	ofStorage,
+	ofStores,
 	ofDelta,
 	ofOutages,
 )

@@ -1,18 +1,22 @@
--- A member is there. Returns what stood at its registration before, "" if that was nothing or no string.
+-- A member is there. Returns what stood at its registration before, "" if that was nothing, no string, or too large to be
+-- one.
 -- KEYS: registration, seen, expires, status, last. ARGV: id, status, idle and ttl in milliseconds (idle "" for never),
--- the rest of the JSON, how long the index lasts.
+-- the rest of the JSON, how long the index lasts, how many bytes a registration may have.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function int(n) return string.format('%.0f', n) end
 
-local before = redis.pcall('GET', KEYS[1])
-if type(before) == 'table' and not string.find(before.err, 'WRONGTYPE', 1, true) then return before end
-if type(before) ~= 'string' then before = '' end
+local before = ''
+local bytes = redis.pcall('STRLEN', KEYS[1])
+if type(bytes) == 'table' then
+  if not string.find(bytes.err, 'WRONGTYPE', 1, true) then return bytes end
+elseif bytes <= tonumber(ARGV[7]) then
+  before = redis.call('GET', KEYS[1]) or ''
+end
 
 local since = int(now)
-local known = redis.call('HGET', KEYS[4], ARGV[1])
-if known then
-  local status, at = string.match(known, '^(%S+) (%d+)$')
+if redis.call('HSTRLEN', KEYS[4], ARGV[1]) <= 100 then
+  local status, at = string.match(redis.call('HGET', KEYS[4], ARGV[1]) or '', '^(%S+) (%d+)$')
   if status == ARGV[2] then since = at end
 end
 

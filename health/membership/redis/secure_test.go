@@ -1,18 +1,12 @@
 package redis
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"strings"
-	"sync"
 	"testing"
-	"time"
-
-	goredis "github.com/redis/go-redis/v9"
 
 	"sluice/secure"
 	"sluice/test/certs"
@@ -22,7 +16,7 @@ const password = "s3cret-of-the-test"
 
 // TestCheck: which URLs are refused because of the password, and which are not.
 func TestCheck(t *testing.T) {
-	ca := certs.Write(t, t.TempDir(), "ca.pem", certs.NewCA(t, "test").PEM)
+	ca := certs.NewCA(t, "test").File(t)
 	for _, tt := range []struct {
 		o    Options
 		want string // of the error; "" for none
@@ -60,11 +54,8 @@ func TestCheck(t *testing.T) {
 
 // TestPasswordStays: a server without TLS, or with a certificate that cannot be trusted, never gets the password.
 func TestPasswordStays(t *testing.T) {
-	dir, own, other := t.TempDir(), certs.NewCA(t, "own"), certs.NewCA(t, "other")
-	ca := certs.Write(t, dir, "ca.pem", own.PEM)
-	certificate := func(ca *certs.CA, host string) *tls.Config {
-		return &tls.Config{Certificates: []tls.Certificate{ca.Issue(t, certs.Leaf{Name: "redis", Hosts: []string{host}}).TLS(t)}}
-	}
+	own, other := certs.NewCA(t, "own"), certs.NewCA(t, "other")
+	ca := own.File(t)
 	const url = "rediss://u:" + password + "@redis.example:6379"
 	for _, tt := range []struct {
 		name        string
@@ -73,94 +64,34 @@ func TestPasswordStays(t *testing.T) {
 		gets        bool
 	}{
 		{"no TLS", Options{URL: url, CAFile: ca}, nil, false},
-		{"another authority", Options{URL: url, CAFile: ca}, certificate(other, "redis.example"), false},
-		{"another host", Options{URL: url, CAFile: ca}, certificate(own, "other.example"), false},
-		{"authority of the system", Options{URL: url}, certificate(own, "redis.example"), false},
-		{"trusted", Options{URL: url, CAFile: ca}, certificate(own, "redis.example"), true},
+		{"another authority", Options{URL: url, CAFile: ca}, other.Server(t, "redis.example"), false},
+		{"another host", Options{URL: url, CAFile: ca}, own.Server(t, "other.example"), false},
+		{"authority of the system", Options{URL: url}, own.Server(t, "redis.example"), false},
+		{"trusted", Options{URL: url, CAFile: ca}, own.Server(t, "redis.example"), true},
 		{"insecure", Options{URL: "redis://u:" + password + "@redis.example", InsecurePlaintext: true}, nil, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := authenticate(t, tt.o, tt.certificate)
-			if strings.Contains(got, password) != tt.gets || err == nil { // the server answers nonsense
-				t.Errorf("the server got %q (%v); the password: %v, want %v", got, err, !tt.gets, tt.gets)
+			heard := make(chan string, 100)
+			address := liar{heard: heard}.listen(t, tt.certificate)
+			tt.o.dial = func(ctx context.Context, network, name string) (net.Conn, error) {
+				if name != "redis.example:6379" {
+					t.Errorf("dials %s", name)
+				}
+				return (&net.Dialer{}).DialContext(ctx, network, address)
+			}
+			store, err := Open(tt.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = store.Members(t.Context())
+			_ = store.Close()
+			var all []string
+			for len(heard) > 0 {
+				all = append(all, <-heard)
+			}
+			if got := strings.Contains(strings.Join(all, " "), password); got != tt.gets || err == nil { // the server has no scripts
+				t.Errorf("the server got %q (%v); the password: %v, want %v", all, err, got, tt.gets)
 			}
 		})
 	}
-}
-
-// authenticate connects to a server under the name of the URL and returns what the server got, decrypted.
-func authenticate(t *testing.T, o Options, certificate *tls.Config) (got string, err error) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	var conns []net.Conn
-	serve := func(conn net.Conn) {
-		defer func() { _ = conn.Close() }()
-		if certificate != nil {
-			conn = tls.Server(conn, certificate)
-		}
-		r := bufio.NewReader(conn)
-		for {
-			line, err := r.ReadString('\n')
-			mu.Lock()
-			got += line
-			mu.Unlock()
-			if err != nil {
-				return
-			}
-			if strings.HasPrefix(line, "*") { // a command begins: answer it in advance
-				_, _ = io.WriteString(conn, "+OK\r\n")
-			}
-		}
-	}
-	all.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			conns = append(conns, conn)
-			mu.Unlock()
-			all.Go(func() { serve(conn) })
-		}
-	})
-	c, err := o.client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.MaxRetries, c.DialerRetries, c.Protocol, c.DisableIdentity = -1, 1, 2, true
-	config := c.TLSConfig
-	c.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", l.Addr().String())
-		if err != nil || config == nil {
-			return conn, err
-		}
-		secured := tls.Client(conn, config)
-		if err := secured.HandshakeContext(ctx); err != nil {
-			_ = conn.Close()
-			return nil, err
-		}
-		return secured, nil
-	}
-	client := goredis.NewClient(c)
-	if certificate == nil && config != nil {
-		c.DialTimeout = time.Second // it waits for a handshake that does not come
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	err = client.Ping(ctx).Err()
-	_ = client.Close()
-	_ = l.Close()
-	mu.Lock()
-	for _, conn := range conns {
-		_ = conn.Close()
-	}
-	mu.Unlock()
-	all.Wait()
-	return got, err
 }

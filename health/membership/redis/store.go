@@ -15,10 +15,12 @@ package redis
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -30,6 +32,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"sluice/health/membership"
+	"sluice/health/membership/redis/resp"
 	"sluice/secure"
 )
 
@@ -42,8 +45,8 @@ const (
 	callTimeout = 2 * time.Second
 	// connections is how many a store has at most: a member beats and looks, one after the other.
 	connections = 2
-	// mostMembers is how many are listed, those first that were seen last: a crash loop may leave many behind.
-	mostMembers = 5000
+	// mostBytes is how many bytes a list of members has at most. Members of ours have some hundred each.
+	mostBytes = 8 << 20
 	// quoted is how much of a foreign name an error shows.
 	quoted = 100
 )
@@ -79,6 +82,8 @@ type Options struct {
 	CAFile string
 	// InsecurePlaintext allows a password over connections without TLS, or to an unverified host.
 	InsecurePlaintext bool
+
+	dial func(ctx context.Context, network, address string) (net.Conn, error) // nil for the network's
 }
 
 // Check says what is wrong with the URL, which it does not quote. It is a [secure.ErrPlaintext] if a password would reach
@@ -88,7 +93,7 @@ func (o Options) Check() error {
 	return err
 }
 
-// client returns what the client needs.
+// client returns the options of the client: those of the URL that say which server it is, and ours.
 func (o Options) client() (*goredis.Options, error) {
 	c, err := goredis.ParseURL(strings.TrimSpace(o.URL))
 	if err != nil || c.Network != "tcp" {
@@ -102,6 +107,14 @@ func (o Options) client() (*goredis.Options, error) {
 			return nil, fmt.Errorf("ca_file: %w", err)
 		}
 	}
+	// No retries, at any level: the next beat is one.
+	c.MaxRetries, c.DialerRetries = -1, 1
+	c.DialTimeout, c.ReadTimeout, c.WriteTimeout, c.PoolTimeout = callTimeout, callTimeout, callTimeout, callTimeout
+	c.ContextTimeoutEnabled = true
+	c.PoolSize, c.MaxActiveConns, c.MinIdleConns = connections, connections, 0
+	c.Protocol, c.DisableIdentity = 2, true
+	c.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	c.Dialer = o.dialer(c.TLSConfig)
 	if c.Password == "" || o.InsecurePlaintext || secure.LoopbackAddress(c.Addr) || secure.Verifies(c.TLSConfig) {
 		return c, nil
 	}
@@ -118,13 +131,6 @@ func Open(options Options) (*Store, error) {
 		return nil, err
 	}
 	scope := options.Scope
-	// No retries, at any level: the next beat is one.
-	o.MaxRetries, o.DialerRetries = -1, 1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = callTimeout, callTimeout, callTimeout, callTimeout
-	o.ContextTimeoutEnabled = true
-	o.PoolSize, o.MaxActiveConns, o.MinIdleConns = connections, connections, 0
-	o.Protocol, o.DisableIdentity = 2, true
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	logging.Disable() // it would write to stderr; what it says is in the errors, too
 	index := "sluice:members:" + url.QueryEscape(scope.Pipeline) + ":" + url.QueryEscape(scope.Group) + ":"
 	return &Store{
@@ -133,6 +139,32 @@ func Open(options Options) (*Store, error) {
 		beat:  goredis.NewScript(beatScript), leave: goredis.NewScript(leaveScript),
 		members: goredis.NewScript(membersScript), sweep: goredis.NewScript(sweepScript),
 	}, nil
+}
+
+// dialer returns what opens connections: first the TLS handshake, if there is to be one, all of it within callTimeout. The
+// replies are checked before go-redis sees them.
+func (o Options) dialer(config *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := o.dial
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		conn, err := dial(ctx, network, address)
+		switch {
+		case err != nil:
+			return nil, err
+		case config == nil:
+			return resp.Check(conn), nil
+		}
+		secured := tls.Client(conn, config)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			_ = conn.Close() // the handshake's error says more
+			return nil, err
+		}
+		return resp.Check(secured), nil
+	}
 }
 
 // Close implements [membership.Store].
@@ -165,12 +197,16 @@ func (s *Store) Beat(ctx context.Context, b membership.Beat) (fresh bool, err er
 	if err != nil {
 		return false, fmt.Errorf("register in Redis: %w", err)
 	}
+	const head = 128 // timestamp, status and last_message_at, which the script puts in front
+	if len(rest)+head > membership.MaxRegistration {
+		return false, fmt.Errorf("register in Redis: the registration would have more than %d bytes: shorten pipeline, kafka.group or the name of the host", membership.MaxRegistration)
+	}
 	idle := ""
 	if b.Idle >= 0 {
 		idle = strconv.FormatInt(b.Idle.Milliseconds(), 10)
 	}
 	before, err := s.beat.Run(ctx, s.client, append([]string{registration + b.ID}, s.index...),
-		b.ID, string(b.Status), idle, o.TTL, string(rest[1:]), max(indexLasts, b.TTL).Milliseconds()).Text()
+		b.ID, string(b.Status), idle, o.TTL, string(rest[1:]), max(indexLasts, b.TTL).Milliseconds(), membership.MaxRegistration).Text()
 	if err != nil {
 		return false, s.failed("register in Redis", err)
 	}
@@ -193,15 +229,19 @@ func (s *Store) Sweep(ctx context.Context, forget time.Duration) (swept int, err
 // fields is how many values the script returns for a member.
 const fields = 6
 
-// Members implements [membership.Store], for the mostMembers that were seen last.
+// Members implements [membership.Store].
 func (s *Store) Members(ctx context.Context) ([]membership.Member, error) {
-	answer, err := s.members.Run(ctx, s.client, s.index, registration, mostMembers).StringSlice()
+	answer, err := s.members.Run(ctx, s.client, s.index, registration, membership.MaxMembers,
+		membership.MaxID, membership.MaxRegistration, mostBytes).StringSlice()
 	if err != nil {
 		return nil, s.failed("list registrations in Redis", err)
 	}
+	if len(answer)%fields != 1 {
+		return nil, fmt.Errorf("list registrations in Redis: %w: the server returned %d values, which is no list of members", membership.ErrUnavailable, len(answer))
+	}
 	now, err := strconv.ParseInt(answer[0], 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("list registrations in Redis: the server's time is %.*q", quoted, answer[0])
+		return nil, fmt.Errorf("list registrations in Redis: %w: the server's time is %.*q", membership.ErrUnavailable, quoted, answer[0])
 	}
 	var members []membership.Member
 	var foreign error
@@ -245,6 +285,8 @@ func (s *Store) member(now int64, row []string) (m membership.Member, ok bool, w
 		_, err := s.parse(value)
 		m.Registered = err == nil
 		wrong = err
+	case "large":
+		wrong = fmt.Errorf("it has more than %d bytes, or all registrations together have more than %d MiB", membership.MaxRegistration, mostBytes>>20)
 	default:
 		wrong = errors.New("it is no string")
 	}

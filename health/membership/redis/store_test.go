@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http/httptest"
 	"strconv"
@@ -131,6 +132,9 @@ func TestForeign(t *testing.T) {
 		"large ttl":     {func(s *server) { s.put(key, entry("30000", "9223372036854775807")) }, true},
 		"list":          {func(s *server) { s.Del(key); _, _ = s.Push(key, "x") }, true},
 		"hash":          {func(s *server) { s.Del(key); s.HSet(key, "f", "x") }, true},
+		"large":         {func(s *server) { s.put(key, strings.Repeat(" ", 5000)+entry("", "")) }, true},
+		"large status":  {func(s *server) { s.HSet(index+"status", "a", "RUNNING "+strings.Repeat("0", 5000)+"1") }, false},
+		"large last":    {func(s *server) { s.HSet(index+"last", "a", strings.Repeat(" ", 5000)+entry("", "")) }, false},
 		"status":        {func(s *server) { s.HSet(index+"status", "a", "RUNNING") }, false},
 		"status time":   {func(s *server) { s.HSet(index+"status", "a", "RUNNING soon") }, false},
 		"other":         {func(s *server) { s.HSet(index+"status", "a", "SHUTTING_DOWN 1") }, false},
@@ -187,6 +191,73 @@ func TestForeign(t *testing.T) {
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestBounds: what other programs wrote stays in the server if it is too large, and hides nobody.
+func TestBounds(t *testing.T) {
+	s := start(t)
+	store := open(t, s.url(), scope)
+	defer store.Close()
+	beat := func(id string) (fresh bool) {
+		t.Helper()
+		fresh, err := store.Beat(t.Context(), membership.Beat{ID: id, Status: membership.Running, Lag: -1, Idle: -1, TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fresh
+	}
+	list := func() (listed, registered int, err error) {
+		t.Helper()
+		all, err := store.Members(t.Context())
+		for _, m := range all {
+			if m.Registered {
+				registered++
+			}
+		}
+		return len(all), registered, err
+	}
+	const members = 2100 // times MaxRegistration is more than mostBytes
+	for i := range members {
+		beat(fmt.Sprint("m", i))
+	}
+	if listed, registered, err := list(); err != nil || listed != members || registered != members {
+		t.Fatalf("%d members, %d registered, %v", listed, registered, err)
+	}
+
+	s.put("worker:connector:m0", strings.Repeat("x", 30<<20))
+	if listed, registered, err := list(); !errors.Is(err, membership.ErrForeign) || listed != members || registered != members-1 {
+		t.Errorf("a registration of 30 MiB: %d members, %d registered, %v", listed, registered, err)
+	}
+	if !beat("m0") {
+		t.Error("a registration of 30 MiB counts as one")
+	}
+	_, _ = s.ZAdd("sluice:members:p:g:seen", 1e15, strings.Repeat("i", 100<<10))
+	if listed, registered, err := list(); !errors.Is(err, membership.ErrForeign) || len(err.Error()) > 500 || listed != members || registered != members {
+		t.Errorf("an id of 100 KiB: %d members, %d registered, %.600v", listed, registered, err)
+	}
+	// Each is small enough, all of them are not.
+	for i := range members {
+		s.put(fmt.Sprint("worker:connector:m", i), strings.Repeat("x", membership.MaxRegistration))
+	}
+	if listed, registered, err := list(); !errors.Is(err, membership.ErrForeign) || listed == 0 || registered != 0 {
+		t.Errorf("9 MiB: %d members, %d registered, %v", listed, registered, err)
+	}
+}
+
+// TestBeat_TooLarge: a member does not write what others do not read.
+func TestBeat_TooLarge(t *testing.T) {
+	s := start(t)
+	for n, want := range map[int]bool{3500: true, 5000: false} {
+		store := open(t, s.url(), membership.Scope{Pipeline: "p", Group: strings.Repeat("g", n)})
+		_, err := store.Beat(t.Context(), membership.Beat{ID: "a", Status: membership.Running, TTL: time.Minute})
+		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "shorten pipeline") {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+		if members, err := store.Members(t.Context()); err != nil || (len(members) == 1) != want {
+			t.Errorf("%d bytes: %d members, %v", n, len(members), err)
+		}
+		_ = store.Close()
 	}
 }
 
