@@ -50,15 +50,15 @@ var layers = map[string][]string{
 	"sink/delta/schema":                {"connector", "classify", "idempotency"},
 	"sink/offer":                       {"classify", "sink/delta/objstore"},
 	"sink/opslog":                      {"classify", "reliability", "sink/delta/objstore", "sink/offer"},
-	"health/canary":                    {"health"},
+	"health/canary":                    {"health", "reliability"},
 	"health/lettercount":               {"classify", "idempotency"},
-	"health/liveness":                  {"reliability/pulse"},
+	"health/liveness":                  {"reliability", "reliability/pulse"},
 	"health/membership":                {"health", "reliability", "reliability/panics"},
 	"health/membership/membershiptest": {"health/membership"},
 	"health/membership/postgres":       {"health/membership", "secure/pgconfig"},
 	"health/membership/redis":          {"health/membership", "health/membership/redis/resp", "secure"},
 	"health/membership/redis/resp":     {},
-	"health/ops":                       {"health"},
+	"health/ops":                       {"health", "reliability"},
 }
 
 func TestLayers(t *testing.T) {
