@@ -211,7 +211,7 @@ func (l *loader) checkKeys() {
 			return at
 		}
 		if data, err := readFile(*file); err != nil {
-			l.report(l.at(at+"_file"), "the file %s %v", *file, err)
+			l.report(l.at(at+"_file"), "the file %v: write the name of a file that holds the key, seen from the folder of the configuration", err)
 		} else if strings.TrimSpace(string(data)) == "" {
 			l.report(l.at(at+"_file"), "the file %s is empty: write the key into it", *file)
 		}

@@ -154,7 +154,7 @@ func (l *loader) secretFile(at string, path *string) {
 	}
 	*path = l.beside(*path)
 	if err := dial.CheckSecret(*path); err != nil {
-		l.report(l.at(at), "%v", err)
+		l.report(l.at(at), "%v", unnamed(err))
 	}
 }
 

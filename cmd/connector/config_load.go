@@ -111,6 +111,8 @@ type loader struct {
 	topics   map[string]*yaml.Node
 	// places are the lines of sections and topics, for problems with what is missing in them.
 	places map[string]int
+	// filled is what problems must not show.
+	filled []filled
 }
 
 func (l *loader) problem(line int, key, format string, args ...any) {
@@ -137,12 +139,14 @@ func (l *loader) load(data []byte) (*Config, []Problem) {
 	switch {
 	case errors.As(err, &se):
 		l.problem(se.line, "", "%s", se.text)
+		l.mask()
 		return nil, l.problems
 	case root != nil:
 		l.top(root)
 	}
 	l.seedVariables()
 	l.check()
+	l.mask()
 	slices.SortStableFunc(l.problems, func(a, b Problem) int { return a.Line - b.Line })
 	if slices.ContainsFunc(l.problems, func(p Problem) bool { return !p.Warning }) {
 		return nil, l.problems
@@ -169,7 +173,10 @@ func parseYAML(data []byte) (*yaml.Node, error) {
 		return nil, nil
 	case err != nil:
 		m := yamlErrorLine.FindStringSubmatch(err.Error())
-		line, _ := strconv.Atoi(m[1]) // none is 0
+		line, _ := strconv.Atoi(m[1])                   // none is 0
+		if strings.Contains(err.Error(), " anchor '") { // and quotes what can be a password
+			return nil, &syntaxError{line, "not YAML: a value begins with * and no quotes, which makes it an alias of an anchor that does not exist: write the value in quotes"}
+		}
 		return nil, &syntaxError{line, "not YAML: " + strings.TrimPrefix(err.Error(), m[0])}
 	}
 	if err := dec.Decode(&next); !errors.Is(err, io.EOF) {
@@ -339,7 +346,7 @@ func (l *loader) field(f key, shown string, line int, n *yaml.Node) {
 	var texts []string
 	switch {
 	case n.Kind == yaml.ScalarNode:
-		t, ok := l.scalar(shown, n, &origin)
+		t, ok := l.scalar(f, shown, n, &origin)
 		if !ok {
 			return
 		}
@@ -354,7 +361,7 @@ func (l *loader) field(f key, shown string, line int, n *yaml.Node) {
 				l.problem(e.Line, shown, "an element is not a text: write a %s", f.allowed)
 				return
 			}
-			t, ok := l.scalar(shown, e, &origin)
+			t, ok := l.scalar(f, shown, e, &origin)
 			if !ok {
 				return
 			}
@@ -362,7 +369,7 @@ func (l *loader) field(f key, shown string, line int, n *yaml.Node) {
 		}
 	case n.Kind == yaml.MappingNode && f.pairs:
 		var ok bool
-		if texts, ok = l.pairs(shown, n, &origin); !ok {
+		if texts, ok = l.pairs(f, shown, n, &origin); !ok {
 			l.config.origins[shown] = origin // it is not missing
 			return
 		}
@@ -389,7 +396,7 @@ func (l *loader) field(f key, shown string, line int, n *yaml.Node) {
 }
 
 // pairs returns the texts of a mapping of scalars, each as "key: value".
-func (l *loader) pairs(shown string, n *yaml.Node, origin *Origin) (texts []string, ok bool) {
+func (l *loader) pairs(f key, shown string, n *yaml.Node, origin *Origin) (texts []string, ok bool) {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], follow(n.Content[i+1])
@@ -402,7 +409,7 @@ func (l *loader) pairs(shown string, n *yaml.Node, origin *Origin) (texts []stri
 			return nil, false
 		}
 		seen[k.Value] = true
-		t, ok := l.scalar(shown, v, origin)
+		t, ok := l.scalar(f, shown, v, origin)
 		if !ok {
 			return nil, false
 		}
@@ -422,9 +429,13 @@ func splitList(t string) []string {
 }
 
 // scalar returns the text of a scalar with its variables filled in, which it adds to origin.
-func (l *loader) scalar(shown string, n *yaml.Node, origin *Origin) (string, bool) {
-	if tag := n.ShortTag(); strings.HasPrefix(tag, "!") && !strings.HasPrefix(tag, "!!") || tag == "!!binary" {
-		l.problem(n.Line, shown, "the tag %s is not supported: remove it", tag)
+func (l *loader) scalar(f key, shown string, n *yaml.Node, origin *Origin) (string, bool) {
+	switch tag := n.ShortTag(); {
+	case tag == "!!binary":
+		l.problem(n.Line, shown, "the tag !!binary is not supported: remove it")
+		return "", false
+	case strings.HasPrefix(tag, "!") && !strings.HasPrefix(tag, "!!"): // it can be a password
+		l.problem(n.Line, shown, "begins with ! and no quotes, which makes it a YAML tag, and tags are not supported: write the value in quotes")
 		return "", false
 	}
 	t, variables, err := interpolate(n.Value, l.env)
@@ -432,7 +443,10 @@ func (l *loader) scalar(shown string, n *yaml.Node, origin *Origin) (string, boo
 		l.problem(n.Line, shown, "%v", err)
 		return "", false
 	}
-	origin.Variables = append(origin.Variables, variables...)
+	for _, v := range variables {
+		origin.Variables = append(origin.Variables, v.variable)
+	}
+	l.remember(shown, f.allowed, t, variables)
 	return t, true
 }
 
@@ -440,7 +454,7 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // interpolate replaces ${NAME} and ${NAME:-text} by the variables of env, and $${ by ${. The text after :- stands for a
 // variable that is not set or empty. What a variable holds is not looked at again.
-func interpolate(s string, env func(string) (string, bool)) (text string, variables []string, err error) {
+func interpolate(s string, env func(string) (string, bool)) (text string, variables []filled, err error) {
 	var b strings.Builder
 	for {
 		before, rest, found := strings.Cut(s, "${")
@@ -461,7 +475,7 @@ func interpolate(s string, env func(string) (string, bool)) (text string, variab
 		}
 		name, otherwise, hasDefault := strings.Cut(inside, ":-")
 		if !variableName.MatchString(name) {
-			return "", nil, fmt.Errorf("${%s} names no variable: write ${NAME} or ${NAME:-text}, or $${ for the characters themselves", inside)
+			return "", nil, errors.New("no name of a variable stands between ${ and }: write ${NAME} or ${NAME:-text}, or $${ for the characters themselves")
 		}
 		v, set := env(name)
 		switch {
@@ -470,7 +484,7 @@ func interpolate(s string, env func(string) (string, bool)) (text string, variab
 		case !set:
 			return "", nil, fmt.Errorf("the variable %s is not set: set it, or write ${%s:-text}", name, name)
 		}
-		variables = append(variables, name)
+		variables = append(variables, filled{variable: name, value: v})
 		b.WriteString(v)
 		s = after
 	}

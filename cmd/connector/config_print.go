@@ -20,7 +20,7 @@ type setting struct {
 func (c *Config) settings() []setting {
 	var all, last []setting
 	for _, k := range c.keys() {
-		s := setting{strings.Split(k.path, "."), k.node(), c.origins[k.path].String()}
+		s := setting{strings.Split(k.path, "."), shownNode(k), c.origins[k.path].String()}
 		if s.path[0] == "health" || s.path[0] == "shutdown" { // stand after the topics
 			last = append(last, s)
 		} else {
@@ -43,7 +43,7 @@ func (c *Config) settings() []setting {
 			if k.path == "dead_letters.archive" && len(path) > 1 {
 				origin += c.archiveNote(path[1], t)
 			}
-			all = append(all, setting{append(slices.Clone(path), strings.Split(k.path, ".")...), k.node(), origin})
+			all = append(all, setting{append(slices.Clone(path), strings.Split(k.path, ".")...), shownNode(k), origin})
 		}
 	}
 	topic(&c.Defaults, c.Defaults.keys(), []string{"defaults"}, false)
@@ -55,6 +55,19 @@ func (c *Config) settings() []setting {
 		topic(&p.TopicConfig, p.keys(), []string{"topics", p.Name}, true)
 	}
 	return append(all, last...)
+}
+
+// shownNode is the value of a key without the passwords that a text can hold although its key is none of a secret.
+func shownNode(k key) *yaml.Node {
+	n := k.node()
+	if k.path == "schema" { // DDL, whose comments are free
+		return n
+	}
+	n.Value = withoutPasswords(n.Value)
+	for _, element := range n.Content {
+		element.Value = withoutPasswords(element.Value)
+	}
+	return n
 }
 
 // printYAML writes the configuration in force as a config.yaml, the origin of each value as its comment, without secrets.

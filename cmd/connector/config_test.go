@@ -197,7 +197,11 @@ func TestInterpolate(t *testing.T) {
 		{"$$${A}", "$${A}", ""},
 		{"${NESTED}", "${A}", "NESTED"}, // never looked at again
 	} {
-		got, vars, err := interpolate(c.in, env)
+		got, variables, err := interpolate(c.in, env)
+		var vars []string
+		for _, v := range variables {
+			vars = append(vars, v.variable)
+		}
 		if err != nil || got != c.want || strings.Join(vars, ",") != c.vars {
 			t.Errorf("%s: %q %v %v, want %q %s", c.in, got, vars, err, c.want, c.vars)
 		}

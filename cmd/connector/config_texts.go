@@ -50,7 +50,7 @@ func topicName(s string) error {
 
 func groupName(s string) error {
 	if len(s) > 255 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' }) {
-		return fmt.Errorf("%.40q is no name for a consumer group: write at most 255 printable characters", s)
+		return errors.New("is no name for a consumer group: write at most 255 printable characters")
 	}
 	return nil
 }
@@ -102,10 +102,10 @@ func storageURL(s string) error {
 	case "s3":
 		return bucketURL(s, u)
 	case "s3a", "s3n":
-		return fmt.Errorf("%q is Hadoop's scheme: write s3://%s%s", s, u.Host, u.Path)
+		return fmt.Errorf("%q is Hadoop's scheme: write s3://%s%s", s, u.Host, u.EscapedPath())
 	case "file":
 		if u.Host != "" {
-			return fmt.Errorf("%q has only two slashes, which makes %q a host: write file:///%s%s", s, u.Host, u.Host, u.Path)
+			return fmt.Errorf("%q has only two slashes, which makes %q a host: write file:///%s%s", s, u.Host, u.Host, u.EscapedPath())
 		}
 		if !filepath.IsAbs(filepath.FromSlash(u.Path)) || filepath.Clean(u.Path) == "/" {
 			return fmt.Errorf("%q names no directory: write file:///dir with an absolute path", s)

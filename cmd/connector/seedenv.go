@@ -105,6 +105,7 @@ const environment = "environment"
 
 func (l *loader) seed(variable string) string {
 	v, _ := l.env(variable)
+	l.remember(variable, "", v, nil)
 	return v
 }
 

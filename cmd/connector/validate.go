@@ -42,13 +42,13 @@ func (c *cli) validate() error {
 	}
 	names := config.topicNames()
 	if len(names) == 1 && len(config.Patterns) == 0 {
-		_, err = printf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, names[0], config.TableURL(config.Topics[names[0]]), config.Kafka.Group)
+		_, err = printf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, names[0], config.TableURL(config.Topics[names[0]]), withoutPasswords(config.Kafka.Group))
 		if err != nil {
 			return err
 		}
 		return c.sayLetters(config)
 	}
-	if _, err := printf(c.stdout, "%s: ok: %d topics and %d patterns as %s\n", c.config, len(names), len(config.Patterns), config.Kafka.Group); err != nil {
+	if _, err := printf(c.stdout, "%s: ok: %d topics and %d patterns as %s\n", c.config, len(names), len(config.Patterns), withoutPasswords(config.Kafka.Group)); err != nil {
 		return err
 	}
 	tw := tabwriter.NewWriter(c.stdout, 0, 4, 2, ' ', 0)

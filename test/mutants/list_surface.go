@@ -56,4 +56,28 @@ var ofSurface = []mutant{
 		old:  "case subscribed[name]:", new: "case false:",
 		pkg: "./connector/kafka", test: "^TestTooManyTopics$",
 	},
+	{
+		name: "problems of a configuration show credentials",
+		file: "cmd/connector/config_load.go",
+		old:  "l.check()\n\tl.mask()", new: "l.check()",
+		pkg: "./cmd/connector", test: "^TestMasks_Problems$",
+	},
+	{
+		name: "a problem shows a part of the value of a variable",
+		file: "cmd/connector/config_masks.go",
+		old:  "f.key == p.Key && f.shows(p.Text)", new: "false",
+		pkg: "./cmd/connector", test: "^TestMasks_Problems$",
+	},
+	{
+		name: "a secret in place of the name of its file is shown",
+		file: "cmd/connector/config_kafka.go",
+		old:  `"%v", unnamed(err))`, new: `"%v", err)`,
+		pkg: "./cmd/connector", test: "^TestMasks_Files$",
+	},
+	{
+		name: "config print shows a password in the text of another key",
+		file: "cmd/connector/config_print.go",
+		old:  "n.Value = withoutPasswords(n.Value)", new: "",
+		pkg: "./cmd/connector", test: "^TestMasks_Problems$",
+	},
 }
