@@ -33,6 +33,7 @@ func (c *cli) auditListCommand() *cobra.Command {
 		Short: "Show the operations log",
 		Long: `Shows who did what, when and why, from the operations log, and its head: keep
 that in another place, and audit verify --head finds an end that was cut off.
+The operator is what --operator or $USER said: nothing proves the name.
 Operations of later versions are shown, too. Exit code 1 if an entry cannot be
 read.`,
 		Args: cobra.NoArgs,
@@ -152,6 +153,12 @@ func describe(e opslog.Entry) string {
 		return fmt.Sprintf("deadletters allow %s until %s", b.Topic, b.Until.UTC().Format(time.RFC3339))
 	case opslog.Forget:
 		return fmt.Sprintf("fingerprints reset %s in table %s: %s", b.Topic, b.Table, listBelow(b.Below))
+	case opslog.ForgetMembers:
+		text := "members cleanup forgets " + strings.Join(b.Members, ", ")
+		if b.More > 0 {
+			text += fmt.Sprintf(" and %d more", b.More)
+		}
+		return text
 	case opslog.OffsetsIntent:
 		return fmt.Sprintf("%s of table %s begins: %s", b.Command, b.Table, listMoves(b.Moves))
 	case opslog.OffsetsDone:
@@ -189,7 +196,8 @@ func (c *cli) auditVerifyCommand() *cobra.Command {
 entries that were changed, written anew or taken away, and objects that do not
 belong there; exit code 1 names them, the first bad one first. An end that was
 cut off, or a newest entry that was written anew, only shows against a head
-that was kept: --head takes it as audit list and audit verify print it.`,
+that was kept: --head takes it as audit list and audit verify print it. The
+chain has no key: only such a head shows that everything was written anew.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)

@@ -14,6 +14,7 @@ import (
 
 	"sluice/health"
 	"sluice/health/membership"
+	"sluice/sink/opslog"
 )
 
 func (c *cli) membersCommand() *cobra.Command {
@@ -125,27 +126,27 @@ func printMembers(out io.Writer, h health.Members) error {
 }
 
 func (c *cli) membersCleanupCommand() *cobra.Command {
-	var (
-		ch      change
-		timeout time.Duration
-	)
+	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "cleanup",
+		Use:   "cleanup --reason TEXT",
 		Short: "Remove registrations that nobody renewed, and forget who is missed",
 		Long: `Ends the registrations whose time is over, as members do every members.sweep,
 and forgets the members that have none, so that nobody misses them any longer.
 A member that still runs registers again with its next heartbeat. No data, no
-position and no partition is touched.`,
+position and no partition is touched. The operations log gets an entry with the
+members that are forgotten, before they are.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			return c.cleanMembers(ctx, &ch)
-		},
 	}
-	cmd.Flags().BoolVar(&ch.dryRun, "dry-run", false, "show what would be done, and do nothing")
-	cmd.Flags().BoolVarP(&ch.yes, "yes", "y", false, "do it without asking")
-	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for the store, and for an answer")
+	ch := c.changeFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := c.checkChange(ch); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		defer cancel()
+		return c.cleanMembers(ctx, ch)
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for the stores, and for an answer")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
 	return cmd
@@ -175,8 +176,14 @@ func (c *cli) cleanMembers(ctx context.Context, ch *change) error {
 		if err != nil || !do {
 			return err
 		}
-		result := cleaned{Forgotten: []string{}}
-		if result.Removed, err = store.Sweep(ctx, 0); err != nil {
+		result, forget := cleaned{Forgotten: []string{}}, membership.Forget
+		if len(gone) > 0 {
+			forget = 0
+			if err := c.auditCleanup(ctx, ch, gone); err != nil {
+				return err
+			}
+		}
+		if result.Removed, err = store.Sweep(ctx, forget); err != nil {
 			return exitError{exitDependency, err}
 		}
 		left, err := store.Members(ctx)
@@ -194,4 +201,33 @@ func (c *cli) cleanMembers(ctx context.Context, ch *change) error {
 		_, err = printf(c.stdout, "Removed %d stale consumers, forgot %d\n", result.Removed, len(result.Forgotten))
 		return err
 	})
+}
+
+// mostForgotten bounds the ids in an entry of the operations log, which has room for a mebibyte.
+const mostForgotten = 1000
+
+// auditCleanup writes into the operations log which members are about to be forgotten.
+func (c *cli) auditCleanup(ctx context.Context, ch *change, gone []membership.Member) error {
+	config, err := c.load()
+	if err != nil {
+		return err
+	}
+	o, err := openOperations(ctx, config, true)
+	if err != nil {
+		return err
+	}
+	defer o.end()
+	body := opslog.ForgetMembers{More: max(len(gone)-mostForgotten, 0)}
+	for _, m := range gone[:len(gone)-body.More] {
+		body.Members = append(body.Members, m.ID)
+	}
+	e, err := o.append(ctx, ch, body, nil)
+	var said exitError
+	switch {
+	case errors.As(err, &said):
+		return err
+	case err != nil:
+		return failedOperation(e, err)
+	}
+	return nil
 }

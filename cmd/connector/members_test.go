@@ -18,6 +18,8 @@ import (
 	"sluice/health"
 	"sluice/health/membership"
 	"sluice/health/membership/redis"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/opslog"
 )
 
 // newRegisteringLake is a lake whose members register at a Redis server of this address.
@@ -102,25 +104,35 @@ func TestMembersCommand(t *testing.T) {
 	if out != "forget gone, last seen 2m1s ago\n1 members without a registration\n" || !strings.Contains(errs, "dry run") {
 		t.Errorf("%s%s", out, errs)
 	}
-	if _, errs = l.runs(exitUsage, "members", "cleanup"); !strings.Contains(errs, "--yes") {
+	if _, errs = l.runs(exitUsage, "members", "cleanup", "--yes"); !strings.Contains(errs, "the reason is missing") {
+		t.Error(errs)
+	}
+	if _, errs = l.runs(exitUsage, "members", "cleanup", "--reason", "a test"); !strings.Contains(errs, "--yes") {
 		t.Error(errs)
 	}
 	var done cleaned
-	out, _ = l.runs(exitOK, "members", "cleanup", "--yes", "--output", "json")
+	out, _ = l.runs(exitOK, "members", "cleanup", "--yes", "--operator", "ann", "--reason", "a test", "--output", "json")
 	if err := json.Unmarshal([]byte(out), &done); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(cleaned{Removed: 1, Forgotten: []string{"gone"}}, done); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if out, _ = l.runs(exitOK, "members", "cleanup"); out != "Removed 0 stale consumers, forgot 0\n" {
+	if out, _ = l.runs(exitOK, "members", "cleanup", "--reason", "once more"); out != "Removed 0 stale consumers, forgot 0\n" {
 		t.Errorf("once more: %s", out)
 	}
 	if out, _ = l.runs(exitFound, "members"); strings.Contains(out, "gone") || !strings.Contains(out, "3 active consumers") {
 		t.Error(out)
 	}
-	if ops := l.operations(); len(ops) != 0 {
-		t.Errorf("the operations log has %v", ops)
+	// One entry says who forgot whom, and why; what changed nothing has none.
+	if diff := cmp.Diff([]opslog.Body{opslog.ForgetMembers{Members: []string{"gone"}}}, l.operations()); diff != "" {
+		t.Errorf("the operations log (-want +got):\n%s", diff)
+	}
+	if listed, _ := l.runs(exitOK, "audit", "list"); !strings.Contains(listed, "members cleanup forgets gone") {
+		t.Error(listed)
+	}
+	if out, _ = l.runs(exitOK, "audit", "verify"); !strings.Contains(out, "is what was written: 1 entries") {
+		t.Error(out)
 	}
 
 	// What others wrote is told, and hides nobody.
@@ -235,6 +247,26 @@ func TestLookAtWork(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestMembersCleanup_BrokenLog forgets no member if the operations log takes no entry.
+func TestMembersCleanup_BrokenLog(t *testing.T) {
+	server := miniredis.RunT(t)
+	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	server.SetTime(start)
+	l := newRegisteringLake(t, server.Addr())
+	if _, err := registrations(t, server.Addr()).Beat(t.Context(), membership.Beat{ID: "gone", Status: membership.Running, TTL: 10 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	server.SetTime(start.Add(2 * time.Minute))
+	server.FastForward(2 * time.Minute)
+	if err := l.store.Put(t.Context(), "_sluice/p/ops/00000000000000000001.json", strings.NewReader("{}"), objstore.IfAbsent); err != nil {
+		t.Fatal(err)
+	}
+	l.runs(exitFound, "members", "cleanup", "--yes", "--operator", "ann", "--reason", "a test")
+	if out, _ := l.runs(exitFound, "members", "gone"); !strings.Contains(out, "no heartbeat for 2m0s") {
+		t.Errorf("the member is forgotten without an entry: %s", out)
+	}
 }
 
 // TestMembersDoNotSteerTerminals: whoever writes into the database of registrations can write any status.

@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Body is the part of an operation that belongs to its kind: [Pause], [Resume], [OffsetsIntent], [OffsetsDone]
-// [FloodAllow] or [Forget].
+// Body is the part of an operation that belongs to its kind: [Pause], [Resume], [OffsetsIntent], [OffsetsDone],
+// [FloodAllow], [Forget] or [ForgetMembers].
 type Body interface {
 	Kind() Kind
 	check() error
@@ -155,6 +156,13 @@ type Below struct {
 	Offset    int64  `json:"offset"`
 }
 
+// ForgetMembers deletes members without a registration from the last-seen index, so that they are no longer missed. It is
+// written before the store is changed. No state of a pipeline depends on it.
+type ForgetMembers struct {
+	Members []string `json:"members"`        // ids
+	More    int      `json:"more,omitempty"` // members that the list has no room for
+}
+
 // Outcome is what became of a commit.
 type Outcome string
 
@@ -182,6 +190,16 @@ func (FloodAllow) Kind() Kind { return KindFloodAllow }
 
 // Kind implements [Body].
 func (Forget) Kind() Kind { return KindForget }
+
+// Kind implements [Body].
+func (ForgetMembers) Kind() Kind { return KindForgetMembers }
+
+func (f ForgetMembers) check() error {
+	if len(f.Members) == 0 || slices.Contains(f.Members, "") {
+		return errors.New("it names no member, or one without an id")
+	}
+	return nil
+}
 
 func (f Forget) check() error {
 	switch {
@@ -271,6 +289,8 @@ func decodeBody(k Kind, raw json.RawMessage) (Body, error) {
 		return decodeAs[FloodAllow](raw)
 	case KindForget:
 		return decodeAs[Forget](raw)
+	case KindForgetMembers:
+		return decodeAs[ForgetMembers](raw)
 	}
 	return nil, fmt.Errorf("%w: %q", ErrUnknownKind, k)
 }

@@ -26,6 +26,7 @@ const (
 	KindOffsetsDone   Kind = "offsets.done"
 	KindFloodAllow    Kind = "flood.allow"
 	KindForget        Kind = "fingerprints.reset"
+	KindForgetMembers Kind = "members.cleanup"
 )
 
 // Operation is what an operator wants to be known of. Its kind is that of Body.

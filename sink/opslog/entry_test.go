@@ -135,7 +135,7 @@ func drawBody(t *rapid.T) Body {
 		}
 	})
 	targets, moves := rapid.SliceOfN(target, 1, 4), rapid.SliceOfN(move, 1, 4)
-	switch rapid.IntRange(0, 5).Draw(t, "kind") {
+	switch rapid.IntRange(0, 6).Draw(t, "kind") {
 	case 0:
 		return Pause{targets.Draw(t, "targets")}
 	case 1:
@@ -147,6 +147,8 @@ func drawBody(t *rapid.T) Body {
 			return Below{rapid.SampledFrom([]string{"", "AAAA"}).Draw(t, "id"), rapid.Int32Range(0, 1<<30).Draw(t, "partition"), rapid.Int64Min(0).Draw(t, "offset")}
 		})
 		return Forget{"orders", "orders", rapid.SliceOfN(below, 1, 4).Draw(t, "below")}
+	case 5:
+		return ForgetMembers{rapid.SliceOfN(rapid.StringMatching(`[a-z0-9-]{1,9}`), 1, 4).Draw(t, "ids"), rapid.IntRange(0, 9).Draw(t, "more")}
 	case 3:
 		return FloodAllow{"orders", time.UnixMilli(rapid.Int64Range(1, 1<<40).Draw(t, "until")).UTC()}
 	}

@@ -171,6 +171,7 @@ func TestAppendRefusesWhatSaysNothing(t *testing.T) {
 		"no move":                {Operator: "a", Reason: "r", Body: opslog.OffsetsIntent{Command: "offsets set", Table: "t"}},
 		"no topic":               {Operator: "a", Reason: "r", Body: opslog.FloodAllow{Until: time.Now()}},
 		"nothing to forget":      {Operator: "a", Reason: "r", Body: opslog.Forget{Topic: "a", Table: "t"}},
+		"forget no member":       {Operator: "a", Reason: "r", Body: opslog.ForgetMembers{}},
 		"forget below no offset": {Operator: "a", Reason: "r", Body: opslog.Forget{Topic: "a", Table: "t", Below: []opslog.Below{{Offset: -1}}}},
 		"no end":                 {Operator: "a", Reason: "r", Body: opslog.FloodAllow{Topic: "a"}},
 		"no outcome":             {Operator: "a", Reason: "r", Body: opslog.OffsetsDone{Intent: 1, Command: "c", Table: "t", Moves: []opslog.Move{{Topic: "a"}}}},

@@ -47,13 +47,13 @@ var ofSurface = []mutant{
 	{
 		name: "a new topic takes the place of one that is read",
 		file: "connector/kafka/toomany.go",
-		old:  "case committed[name]:", new: "case false:",
+		old:  "case committed[name]:", new: "case committed[name] && false:",
 		pkg: "./connector/kafka", test: "^TestTooManyTopics$",
 	},
 	{
 		name: "a new topic takes the place of one without an offset yet",
 		file: "connector/kafka/toomany.go",
-		old:  "case subscribed[name]:", new: "case false:",
+		old:  "case subscribed[name]:", new: "case subscribed[name] && false:",
 		pkg: "./connector/kafka", test: "^TestTooManyTopics$",
 	},
 	{
@@ -79,5 +79,17 @@ var ofSurface = []mutant{
 		file: "cmd/connector/config_print.go",
 		old:  "n.Value = withoutPasswords(n.Value)", new: "",
 		pkg: "./cmd/connector", test: "^TestMasks_Problems$",
+	},
+	{
+		name: "members cleanup leaves no entry in the operations log",
+		file: "cmd/connector/members_list.go",
+		old:  "err := c.auditCleanup(ctx, ch, gone); err != nil", new: "err := error(nil); err != nil",
+		pkg: "./cmd/connector", test: "^TestMembersCommand$",
+	},
+	{
+		name: "members cleanup forgets without an entry",
+		file: "cmd/connector/members_list.go",
+		old:  "err := c.auditCleanup(ctx, ch, gone); err != nil", new: "err := c.auditCleanup(ctx, ch, gone); false",
+		pkg: "./cmd/connector", test: "^TestMembersCleanup_BrokenLog$",
 	},
 }
