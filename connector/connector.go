@@ -213,7 +213,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 			logger := c.Logger.With("table", t.name)
 			w := &writer{
 				table: &outsideTable{Table: target.Table, logger: logger}, letters: outsideLetters(target.Letters), group: c.Group, log: c.Log, kafka: c.Kafka, pipeline: c.Pipeline, member: c.Member,
-				start: map[string]Start{}, rows: map[string]rowsFound{}, rules: map[string]LetterRules{}, floodAllowed: floodAllowed, told: newLetterLog(),
+				start: map[string]Start{}, rows: map[RowsOf]rowsFound{}, rules: map[string]LetterRules{}, floodAllowed: floodAllowed, told: newLetterLog(),
 				out: outcomes, lanes: n, batch: pools.Batch, tell: func() { wake(progress) }, logger: logger, metrics: m, loops: c.Loops, name: t.name, wake: make(chan struct{}, 1), state: t,
 				recollection: newRecollection(target.Duplicates),
 			}

@@ -10,7 +10,47 @@ import (
 	"sluice/idempotency"
 )
 
-// rowsStay is how long the finding that a topic has rows and no position stands before the table is searched again: that
+// No txn and no committed offset are no proof of a first start: a table drops txns if it is told to, and Kafka drops the
+// offsets of a group that is gone for a week. The rows of the table show it then. They are looked at whatever properties
+// the table has: one that dropped txns may have been unset since, and no version that is left would tell.
+
+// AnyPartition stands for all partitions of a topic, in [RowsOf].
+const AnyPartition int32 = -1
+
+// RowsOf names rows of a table by the place in Kafka that their columns tell.
+type RowsOf struct {
+	Topic     string
+	Partition int32 // or AnyPartition
+}
+
+// RowsBefore returns the rows that forbid a START of p: those of its topic, or p's own if other partitions of the topic
+// have positions. The others prove that the topic was begun, not that p is new: txns expire one by one. It is false if p
+// has a position.
+func RowsBefore(s *Snapshot, pipeline string, p Partition) (RowsOf, bool) {
+	if _, known := s.Positions[p.AppID(pipeline)]; known {
+		return RowsOf{}, false
+	}
+	return rowsBefore(p, added(p, history(s, p.Topic), pipeline)), true
+}
+
+func rowsBefore(p Partition, added bool) RowsOf {
+	if added {
+		return RowsOf{p.Topic, p.ID}
+	}
+	return RowsOf{p.Topic, AnyPartition}
+}
+
+// detail says what to do about such rows.
+func (of RowsOf) detail() string {
+	if of.Partition != AnyPartition {
+		return fmt.Sprintf("the table has rows of partition %d of topic %q and no position for it, so its records would become rows twice: "+
+			"set its position with offsets set, to the largest _kafka_offset of these rows plus 1", of.Partition, of.Topic)
+	}
+	return fmt.Sprintf("the table has rows of topic %q and no position for it, so its records would become rows twice: take the "+
+		"positions over with offsets adopt, or pause the topic, begin it with offsets start, correct it with offsets set, and resume it", of.Topic)
+}
+
+// rowsStay is how long the finding that there are rows and no position stands before the table is searched again: that
 // may take a while, and rows seldom go.
 const rowsStay = time.Hour
 
@@ -20,43 +60,63 @@ type rowsFound struct {
 	at    time.Time
 }
 
-// withoutRows takes the plans of initial commits away whose topics have rows in the table already, and says why in
-// failures. No txn and no committed offset are no proof of a first start: a table drops txns if it is told to, and Kafka
-// drops the offsets of a group that is gone for a week. From the rows it shows then.
-func (w *writer) withoutRows(ctx context.Context, plans map[string]*Plan, failures map[string]error) {
-	var topics []string
-	for _, name := range slices.Sorted(maps.Keys(plans)) {
-		switch f, found := w.rows[name]; {
-		case plans[name] == nil || plans[name].start == "": // of partitions that were added, whose topic has positions
-		case found && f.table == w.snapshot.TableID && time.Since(f.at) < rowsStay:
-			plans[name], failures[name] = nil, heldForRows(name)
-		default:
-			topics = append(topics, name)
+// withoutRows takes first positions away whose rows are in the table already: those of a topic as a whole, which failures
+// tells then, or those of partitions that were added to it, which are held. One search answers for all. If it fails,
+// failures tells so for each topic that it was about.
+func (w *writer) withoutRows(ctx context.Context, planned map[string]*initial, failures map[string]error, hold func(Partition, Reason, string)) {
+	search := map[RowsOf]bool{}
+	for _, i := range planned {
+		if i == nil {
+			continue
+		}
+		for p := range i.starts {
+			of := rowsBefore(p, i.added)
+			if f, found := w.rows[of]; !found || f.table != w.snapshot.TableID || time.Since(f.at) >= rowsStay {
+				delete(w.rows, of)
+				search[of] = true
+			}
 		}
 	}
-	if len(topics) == 0 {
-		return
+	var err error
+	if len(search) > 0 {
+		err = w.searchRows(ctx, slices.SortedFunc(maps.Keys(search), compareRows))
 	}
-	rows, err := w.table.HasRows(ctx, w.snapshot, topics, !Follows(w.snapshot, w.pipeline))
-	for _, name := range topics {
-		delete(w.rows, name)
-		switch {
-		case err != nil:
-			plans[name], failures[name] = nil, err
-		case rows[name]:
-			plans[name], failures[name] = nil, heldForRows(name)
-			w.rows[name] = rowsFound{w.snapshot.TableID, time.Now()}
+	for name, i := range planned {
+		if i == nil {
+			continue
+		}
+		for p := range i.starts {
+			of := rowsBefore(p, i.added)
+			_, found := w.rows[of]
+			switch {
+			case err != nil && search[of]:
+				failures[name] = err
+			case found && i.added:
+				hold(p, ReasonUnknownHistory, of.detail())
+				delete(i.starts, p)
+			case found:
+				failures[name] = Held(ReasonUnknownHistory, of.detail(), nil)
+			}
 		}
 	}
 }
 
-func heldForRows(topic string) error {
-	return Held(ReasonUnknownHistory, rowsDetail(topic), nil)
+// searchRows looks for rows in the table, and keeps what it found.
+func (w *writer) searchRows(ctx context.Context, of []RowsOf) error {
+	found, err := w.table.HasRows(ctx, w.snapshot, of, !Follows(w.snapshot, w.pipeline))
+	if err != nil {
+		return err
+	}
+	for of, has := range found {
+		if has {
+			w.rows[of] = rowsFound{w.snapshot.TableID, time.Now()}
+		}
+	}
+	return nil
 }
 
-func rowsDetail(topic string) string {
-	return fmt.Sprintf("the table has rows of topic %q and no position for it, so its records would become rows twice: take the "+
-		"positions over with offsets adopt, or pause the topic, begin it with offsets start, correct it with offsets set, and resume it", topic)
+func compareRows(a, b RowsOf) int {
+	return comparePartitions(Partition{Topic: a.Topic, ID: a.Partition}, Partition{Topic: b.Topic, ID: b.Partition})
 }
 
 // Follows reports whether the table has a position of the pipeline, for whichever topic: then the pipeline's txns were

@@ -53,8 +53,8 @@ func (t *outsideTable) Commit(ctx context.Context, c *Commit, pre func(*Snapshot
 }
 
 // HasRows implements Table.
-func (t *outsideTable) HasRows(ctx context.Context, s *Snapshot, topics []string, thorough bool) (found map[string]bool, err error) {
-	err = t.call(ctx, func() error { found, err = t.Table.HasRows(ctx, s, topics, thorough); return err })
+func (t *outsideTable) HasRows(ctx context.Context, s *Snapshot, of []RowsOf, thorough bool) (found map[RowsOf]bool, err error) {
+	err = t.call(ctx, func() error { found, err = t.Table.HasRows(ctx, s, of, thorough); return err })
 	return found, err
 }
 

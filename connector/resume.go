@@ -179,28 +179,21 @@ func together(topics []string, ask func(topic string)) {
 func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRequest, offsets map[string]map[int32]GroupOffset,
 	unanswered map[string]error, hold func(Partition, Reason, string),
 ) error {
-	missing := map[string][]Partition{}
-	for p := range claims {
-		if _, ok := w.snapshot.Positions[p.AppID(w.pipeline)]; !ok {
-			missing[p.Topic] = append(missing[p.Topic], p)
-		}
+	missing, err := w.mayStart(claims, offsets, unanswered, hold)
+	if err != nil {
+		return err
 	}
 	var mu sync.Mutex
-	plans, failures := map[string]*Plan{}, map[string]error{}
+	planned, failures := map[string]*initial{}, map[string]error{}
 	together(slices.Sorted(maps.Keys(missing)), func(name string) {
-		partitions := slices.SortedFunc(slices.Values(missing[name]), comparePartitions)
-		var plan *Plan
-		err := unanswered[name]
-		if err == nil {
-			plan, err = w.mayStart(ctx, name, partitions, offsets[name])
-		}
+		plan, err := w.planStart(ctx, name, slices.SortedFunc(slices.Values(missing[name]), comparePartitions))
 		mu.Lock()
 		defer mu.Unlock()
-		plans[name], failures[name] = plan, err
+		planned[name], failures[name] = plan, err
 	})
-	w.withoutRows(ctx, plans, failures)
+	w.withoutRows(ctx, planned, failures, hold)
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		plan, err := plans[name], failures[name]
+		err := failures[name]
 		if reason, detail, held := reasonOf(err); held {
 			for _, p := range missing[name] {
 				hold(p, reason, detail)
@@ -210,6 +203,10 @@ func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRe
 		if err != nil {
 			return fmt.Errorf("START of topic %q: %w", name, err)
 		}
+		if len(planned[name].starts) == 0 {
+			continue // all of its partitions are held for their rows
+		}
+		plan := planned[name].plan(w.snapshot, w.pipeline)
 		s, err := w.commit(ctx, plan, nil)
 		if err != nil {
 			return fmt.Errorf("START of topic %q: %w", name, err)
@@ -220,35 +217,54 @@ func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRe
 	return nil
 }
 
-// mayStart plans the START of claims without a position. The error is a HoldError where it is not ours to decide.
-func (w *writer) mayStart(ctx context.Context, name string, partitions []Partition, offsets map[int32]GroupOffset) (*Plan, error) {
-	first := partitions[0]
-	known := history(w.snapshot, name)
-	late := slices.ContainsFunc(known, func(h past) bool { return w.same(h, first) })
-	if reason, detail := w.judgePast(first, known, offsets, late, partitions); reason != "" {
-		return nil, Held(reason, detail, nil)
+// mayStart returns the claims without a position whose START is ours to decide, as far as txns and committed offsets tell,
+// by topic. It holds the others. Its error is none that a hold answers.
+func (w *writer) mayStart(claims map[Partition]resumeRequest, offsets map[string]map[int32]GroupOffset, unanswered map[string]error,
+	hold func(Partition, Reason, string),
+) (map[string][]Partition, error) {
+	missing, known := map[string][]Partition{}, map[string][]past{}
+	for _, p := range slices.SortedFunc(maps.Keys(claims), comparePartitions) {
+		if _, ok := w.snapshot.Positions[p.AppID(w.pipeline)]; ok {
+			continue
+		}
+		if _, ok := known[p.Topic]; !ok {
+			known[p.Topic] = history(w.snapshot, p.Topic)
+		}
+		reason, detail, held := reasonOf(unanswered[p.Topic])
+		if err := unanswered[p.Topic]; err != nil && !held {
+			return nil, fmt.Errorf("START of topic %q: %w", p.Topic, err)
+		}
+		if !held {
+			reason, detail = judgePast(p, known[p.Topic], offsets[p.Topic], w.pipeline)
+		}
+		if reason != "" {
+			hold(p, reason, detail)
+			continue
+		}
+		missing[p.Topic] = append(missing[p.Topic], p)
 	}
-	return w.planStart(ctx, name, first, late, partitions)
+	return missing, nil
 }
 
-// same tells whether a txn is of this pipeline, cluster and topic id.
-func (w *writer) same(h past, p Partition) bool {
-	return h.Pipeline == w.pipeline && h.Partition.Cluster == p.Cluster && h.Partition.TopicID == p.TopicID
+// added reports whether a partition without a txn belongs to a topic of which the table has positions: the first START of
+// the topic was made, by this pipeline and for this cluster and topic id.
+func added(p Partition, known []past, pipeline string) bool {
+	return slices.ContainsFunc(known, func(h past) bool {
+		return h.Pipeline == pipeline && h.Partition.Cluster == p.Cluster && h.Partition.TopicID == p.TopicID
+	})
 }
 
-// judgePast says why claims without a txn may not START by themselves, or "".
-func (w *writer) judgePast(p Partition, known []past, offsets map[int32]GroupOffset, late bool, missing []Partition) (Reason, string) {
-	if late {
-		for _, m := range missing {
-			if o, ok := offsets[m.ID]; ok {
-				return ReasonUnknownHistory, fmt.Sprintf("the table has no position for %v, but the group has offset %d", m, o.Next)
-			}
+// judgePast says why a claim without a txn may not START by itself, or "". Its rows are not looked at: see [RowsBefore].
+func judgePast(p Partition, known []past, offsets map[int32]GroupOffset, pipeline string) (Reason, string) {
+	if added(p, known, pipeline) {
+		if o, ok := offsets[p.ID]; ok {
+			return ReasonUnknownHistory, fmt.Sprintf("the table has no position for %v, but the group has offset %d", p, o.Next)
 		}
 		return "", ""
 	}
 	for _, h := range known {
 		switch {
-		case h.Pipeline != w.pipeline:
+		case h.Pipeline != pipeline:
 		case h.Partition.Cluster != p.Cluster:
 			return ReasonClusterChanged, fmt.Sprintf("the table was filled from cluster %q, this is %q", h.Partition.Cluster, p.Cluster)
 		default:

@@ -236,10 +236,10 @@ type Table interface { //nolint:interfacebloat // one way to write, and two ques
 	// ErrUndecided is in the chain of the error if ctx ended with a PUT of unknown outcome: the files stay, and the
 	// position must be taken from the log again.
 	Commit(ctx context.Context, c *Commit, pre func(*Snapshot) error) (*Snapshot, error)
-	// HasRows returns which of the topics have rows in the table as of a snapshot that it returned, by the statistics of
-	// its data files: without thorough those that have a file of their own, with it all of them, for which it may have to
-	// read files whose statistics leave that open.
-	HasRows(ctx context.Context, s *Snapshot, topics []string, thorough bool) (map[string]bool, error)
+	// HasRows returns which rows the table has as of a snapshot that it returned, by the statistics of its data files and
+	// the Kafka columns of those files whose statistics leave it open. Without thorough it reads no files for whole topics,
+	// and finds those topics that have a file of their own.
+	HasRows(ctx context.Context, s *Snapshot, of []RowsOf, thorough bool) (map[RowsOf]bool, error)
 	// Discard deletes the data files of a commit that has certainly not happened. Files that may be in the log stay.
 	Discard(ctx context.Context, s *Staged)
 }

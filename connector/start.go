@@ -111,9 +111,26 @@ func (s Start) First(bounds map[Partition]Bounds, at map[Partition]int64) (map[P
 	return starts, nil
 }
 
-// planStart plans the first positions: of all partitions of a topic, or of those that were added to it since. The error
-// is a HoldError if Kafka does not say what is needed, or if the start that is configured is outside of the log.
-func (w *writer) planStart(ctx context.Context, name string, like Partition, late bool, added []Partition) (*Plan, error) {
+// initial are the first positions of a topic, or of partitions that were added to it.
+type initial struct {
+	topic  string
+	added  bool
+	starts map[Partition]int64
+}
+
+// plan is the commit of the positions on a snapshot.
+func (i *initial) plan(s *Snapshot, pipeline string) *Plan {
+	if i.added {
+		return decideLateStart(i.starts, s, pipeline)
+	}
+	return decideStart(i.topic, i.starts, s, pipeline)
+}
+
+// planStart finds the first positions: of all partitions of a topic if it has none in the table, else of those that are
+// missing. The error is a HoldError if Kafka does not say what is needed, or if the start that is configured is outside of
+// the log.
+func (w *writer) planStart(ctx context.Context, name string, missing []Partition) (*initial, error) {
+	like := missing[0]
 	topic, err := w.topic(ctx, name)
 	if err != nil {
 		return nil, err
@@ -121,7 +138,8 @@ func (w *writer) planStart(ctx context.Context, name string, like Partition, lat
 	if topic.ID != like.TopicID || topic.Cluster != like.Cluster {
 		return nil, Held(ReasonTopicRecreated, fmt.Sprintf("topic %q was created again while its claims resumed", name), nil)
 	}
-	partitions, start := added, Start{}
+	late := added(like, history(w.snapshot, name), w.pipeline)
+	partitions, start := missing, Start{}
 	if !late {
 		partitions, start = topic.all(), w.start[name]
 	}
@@ -144,10 +162,7 @@ func (w *writer) planStart(ctx context.Context, name string, like Partition, lat
 	if err != nil {
 		return nil, err
 	}
-	if late {
-		return decideLateStart(starts, w.snapshot, w.pipeline), nil
-	}
-	return decideStart(name, starts, w.snapshot, w.pipeline), nil
+	return &initial{name, late, starts}, nil
 }
 
 // unstarted returns an error of bounds as a HoldError of an initial commit.

@@ -53,7 +53,7 @@ type writer struct {
 	hurry    bool                // the process ends: no pause is worth it
 	ends     map[Partition]int64 // of all partitions of the topics, when they were first asked for
 
-	rows         map[string]rowsFound // by topic, of topics that are held for them
+	rows         map[RowsOf]rowsFound // for which partitions are held
 	recollection *recollection        // of duplicates; nil if the table declares no identity
 }
 

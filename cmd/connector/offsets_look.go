@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"sluice/connector"
 	"sluice/sink/delta"
@@ -19,7 +21,7 @@ type look struct {
 	topic    connector.Topic
 	group    map[int32]connector.GroupOffset
 	bounds   map[connector.Partition]connector.Bounds
-	rows     bool // the table has rows of the topic, looked for only where it has no position of it
+	rows     map[connector.RowsOf]bool // those that keep partitions without a position from beginning
 	// unread says of which partitions there are no bounds though they exist; nil if there are none.
 	unread *connector.UnreadError
 }
@@ -54,14 +56,28 @@ func (q *questions) look(ctx context.Context, o *opened, name string, s *connect
 	if err != nil {
 		return nil, fmt.Errorf("ends of the partitions: %w", err)
 	}
-	if !l.started() && o.store != nil {
-		rows, err := delta.HasRows(ctx, o.store, []string{name}, !connector.Follows(l.snapshot, l.pipeline))
-		if err != nil && !errors.Is(err, deltalog.ErrNoTable) {
-			return nil, o.failed(err)
-		}
-		l.rows = rows[name]
+	if l.rows, err = l.rowsBefore(ctx); err != nil {
+		return nil, o.failed(err)
 	}
 	return l, nil
+}
+
+// rowsBefore looks for rows of partitions that have no position.
+func (l *look) rowsBefore(ctx context.Context) (map[connector.RowsOf]bool, error) {
+	search := map[connector.RowsOf]bool{}
+	for _, p := range l.partitions() {
+		if of, ok := connector.RowsBefore(l.snapshot, l.pipeline, p); ok {
+			search[of] = true
+		}
+	}
+	if len(search) == 0 || l.table.store == nil {
+		return nil, nil
+	}
+	rows, err := delta.HasRows(ctx, l.table.store, slices.Collect(maps.Keys(search)), !connector.Follows(l.snapshot, l.pipeline))
+	if errors.Is(err, deltalog.ErrNoTable) {
+		return nil, nil
+	}
+	return rows, err
 }
 
 // recentCommits is how many versions are read to find the leader epochs of positions beside which the table keeps none.

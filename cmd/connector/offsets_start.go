@@ -171,6 +171,10 @@ func (p *movePlan) start(ask *sight, l *look, chosen []connector.Partition, star
 	if keep {
 		for _, of := range chosen {
 			at := l.position(of)
+			if at < 0 && l.rows[connector.RowsOf{Topic: of.Topic, Partition: of.ID}] {
+				p.note("%v has no position that could stay, and the table has rows of it: it is held unknown_history until offsets set says how far they go", of)
+				continue
+			}
 			if at < 0 && l.started() {
 				p.note("%v has no position yet: it was added to the topic, and begins at its first record by itself", of)
 				continue

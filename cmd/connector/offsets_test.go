@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/kafka"
 	"sluice/health"
+	"sluice/idempotency"
 	"sluice/sink/delta/deltalog"
 )
 
@@ -188,6 +191,45 @@ func TestOffsetsShow_RowsWithoutPosition(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	if code, got := shown(t, w); code != 0 || *got[0].Position != 5 {
+		t.Errorf("exit code %d %+v", code, got)
+	}
+}
+
+// TestOffsetsShow_RowsWithoutPosition_BesidePositions: a partition whose txn was dropped is held for its own rows, and not
+// begun anew with the positions of the others.
+func TestOffsetsShow_RowsWithoutPosition_BesidePositions(t *testing.T) {
+	b := newBroker(t)
+	w := newTable(t, b.topic, b.addresses...).create()
+	w.append(0, 0, 3, 3, 0, 1, 2)
+	w.append(1, 0, 2, 2, 0, 1)
+	s, err := deltalog.Load(t.Context(), w.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := *s
+	left.Txns = maps.Clone(s.Txns)
+	delete(left.Txns, w.partition(1).AppID("p"))
+	delete(left.Txns, idempotency.TableAppID("p", w.at.TableID)) // as old as that
+	if _, err := deltalog.WriteCheckpoint(t.Context(), w.store, &left, time.Now(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if code, got := shown(t, w); code != 1 || len(got) != 2 || got[0].Hold == nil || got[0].Hold.Reason != connector.ReasonTableReplaced {
+		t.Fatalf("exit code %d %+v", code, got)
+	}
+	flags := []string{"--config", w.config, "--yes", "--operator", "ada", "--reason", "a test"}
+	code, out, errs := connectorRun(t, slices.Concat([]string{"offsets", "start", "orders", "--at", "position"}, flags)...)
+	if code != 0 || !strings.Contains(out+errs, "orders-1 has no position that could stay, and the table has rows of it") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	code, got := shown(t, w)
+	if code != 1 || got[0].Hold != nil || got[1].Hold == nil || got[1].Hold.Reason != connector.ReasonUnknownHistory ||
+		!strings.Contains(got[1].Hold.Detail, `the table has rows of partition 1 of topic "orders" and no position for it`) {
+		t.Fatalf("exit code %d %+v", code, got)
+	}
+	if code, _, errs := connectorRun(t, slices.Concat([]string{"offsets", "set", "orders:1", "2"}, flags)...); code != 0 {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	if code, got := shown(t, w); code != 0 || *got[1].Position != 2 {
 		t.Errorf("exit code %d %+v", code, got)
 	}
 }

@@ -11,19 +11,19 @@ import (
 
 // HasRows implements connector.Table. A table that drops old txns is always searched thoroughly: there a topic can lose its
 // positions while others keep theirs.
-func (t *Table) HasRows(ctx context.Context, s *connector.Snapshot, topics []string, thorough bool) (map[string]bool, error) {
+func (t *Table) HasRows(ctx context.Context, s *connector.Snapshot, of []connector.RowsOf, thorough bool) (map[connector.RowsOf]bool, error) {
 	state, err := t.stateOf(s), error(nil)
 	listed := state == nil
 	if listed {
 		state, err = deltalog.LoadAt(ctx, t.store, s.Version)
 	}
-	var found map[string]bool
+	var found map[connector.RowsOf]bool
 	if err == nil {
-		found, err = hasRows(ctx, t.store, state, topics, thorough)
+		found, err = hasRows(ctx, t.store, state, of, thorough)
 	}
 	if err != nil && !listed && logMoved(err) {
 		if state, err = deltalog.LoadAt(ctx, t.store, s.Version); err == nil {
-			found, err = hasRows(ctx, t.store, state, topics, thorough)
+			found, err = hasRows(ctx, t.store, state, of, thorough)
 		}
 	}
 	if err != nil {
@@ -32,17 +32,17 @@ func (t *Table) HasRows(ctx context.Context, s *connector.Snapshot, topics []str
 	return found, nil
 }
 
-// HasRows returns which of the topics have rows in the newest version of any table, for tools: see [connector.Table]. Each
-// operation of the store is done once.
-func HasRows(ctx context.Context, store objstore.Store, topics []string, thorough bool) (map[string]bool, error) {
+// HasRows returns which rows the newest version of any table has, for tools: see [connector.Table]. Each operation of the
+// store is done once.
+func HasRows(ctx context.Context, store objstore.Store, of []connector.RowsOf, thorough bool) (map[connector.RowsOf]bool, error) {
 	s, err := deltalog.Load(ctx, store)
 	if err != nil {
 		return nil, err
 	}
-	return hasRows(ctx, store, s, topics, thorough)
+	return hasRows(ctx, store, s, of, thorough)
 }
 
-func hasRows(ctx context.Context, store objstore.Store, s *deltalog.State, topics []string, thorough bool) (map[string]bool, error) {
+func hasRows(ctx context.Context, store objstore.Store, s *deltalog.State, of []connector.RowsOf, thorough bool) (map[connector.RowsOf]bool, error) {
 	_, expire := txnRetention(s.Metadata)
-	return scan.TopicsIn(ctx, store, s, topics, thorough || expire)
+	return scan.Present(ctx, store, s, of, thorough || expire)
 }

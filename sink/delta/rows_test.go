@@ -2,7 +2,6 @@ package delta_test
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,22 @@ import (
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 )
+
+// whole asks for topics as a whole.
+func whole(topics ...string) (of []connector.RowsOf) {
+	for _, topic := range topics {
+		of = append(of, connector.RowsOf{Topic: topic, Partition: connector.AnyPartition})
+	}
+	return of
+}
+
+func topicsOf(found map[connector.RowsOf]bool) (topics []string) {
+	for of := range found {
+		topics = append(topics, of.Topic)
+	}
+	slices.Sort(topics)
+	return topics
+}
 
 // TestTable_HasRows: which topics have rows is told by statistics, and by the files only where those leave it open.
 func TestTable_HasRows(t *testing.T) {
@@ -39,18 +54,18 @@ func TestTable_HasRows(t *testing.T) {
 	put("orders")
 	put("a", "m", "z")
 	put(long)
-	all := []string{"orders", "a", "m", "n", long, "0"}
+	all := whole("orders", "a", "m", "n", long, "0")
 	for name, c := range map[string]struct {
-		topics   []string
+		topics   []connector.RowsOf
 		thorough bool
 		want     []string
 		reads    bool // data files
 	}{
-		"a file of its own":               {[]string{"orders"}, false, []string{"orders"}, false},
+		"a file of its own":               {whole("orders"), false, []string{"orders"}, false},
 		"by statistics alone":             {all, false, []string{"orders"}, false},
 		"thoroughly":                      {all, true, []string{"a", long, "m", "orders"}, true},
-		"thoroughly, beyond all of them":  {[]string{"0", "~"}, true, nil, false},
-		"thoroughly, between those there": {[]string{"n"}, true, nil, true},
+		"thoroughly, beyond all of them":  {whole("0", "~"), true, nil, false},
+		"thoroughly, between those there": {whole("n"), true, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := len(tr.all())
@@ -58,7 +73,7 @@ func TestTable_HasRows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(c.want, slices.Sorted(maps.Keys(got))); d != "" {
+			if d := cmp.Diff(c.want, topicsOf(got)); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 			reads := slices.ContainsFunc(tr.all()[before:], func(op string) bool { return strings.Contains(op, " part-") })
@@ -72,12 +87,12 @@ func TestTable_HasRows(t *testing.T) {
 	m := stateOf(t, mem).Metadata
 	m.Configuration = map[string]string{"delta.setTransactionRetentionDuration": "interval 40 days"}
 	foreign(t, mem, m)
-	if got, err := delta.HasRows(t.Context(), mem, []string{"m"}, false); err != nil || !got["m"] {
+	if got, err := delta.HasRows(t.Context(), mem, whole("m"), false); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
 	// Others went on since the snapshot.
 	foreign(t, mem)
-	if got, err := tab.HasRows(t.Context(), s, []string{"m"}, true); err != nil || !got["m"] {
+	if got, err := tab.HasRows(t.Context(), s, whole("m"), true); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
 	// Files without statistics are read.
@@ -94,5 +109,123 @@ func TestTable_HasRows(t *testing.T) {
 	}
 	if _, err := delta.HasRows(t.Context(), objstore.NewMem(), all, true); !errors.Is(err, deltalog.ErrNoTable) {
 		t.Error(err)
+	}
+}
+
+// TestTable_HasRows_OfPartitions: the rows of single partitions are found in any file that may have them. Statistics rule
+// out a partition beyond those that a table has rows of, so that no file is read when a topic grows.
+func TestTable_HasRows_OfPartitions(t *testing.T) {
+	mem, tr := objstore.NewMem(), &trace{}
+	tab := open(t, objstore.Traced(mem, tr.line))
+	s := load(t, tab)
+	long := strings.Repeat("long", 20)
+	at := int64(0)
+	put := func(pieces ...connector.Piece) {
+		t.Helper()
+		staged, err := tab.Stage(t.Context(), s, "b-1", pieces, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := cut{9, at, at + 1}
+		at++
+		if s, err = tab.Commit(t.Context(), k.commit(staged), func(*connector.Snapshot) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(rowsOf(s.Schema, "orders", 0, 0, 2), rowsOf(s.Schema, "orders", 3, 0, 2), rowsOf(s.Schema, "orders", 5, 0, 2))
+	put(rowsOf(s.Schema, "orders", 3, 2, 4))
+	put(rowsOf(s.Schema, "a", 7, 0, 2), rowsOf(s.Schema, "z", 1, 0, 2))
+	put(rowsOf(s.Schema, long, 2, 0, 2))
+	for name, c := range map[string]struct {
+		of    []connector.RowsOf
+		want  []connector.RowsOf
+		files int // that are read, each by one request; -1 if a row may be found in any of some
+	}{
+		"one of a file of many":             {[]connector.RowsOf{{Topic: "orders", Partition: 5}}, []connector.RowsOf{{Topic: "orders", Partition: 5}}, -1},
+		"none of the partition":             {[]connector.RowsOf{{Topic: "orders", Partition: 4}}, nil, 2},
+		"beyond those of its topic":         {[]connector.RowsOf{{Topic: "a", Partition: 8}, {Topic: "z", Partition: 9}}, nil, 0},
+		"beyond, beside another topic":      {[]connector.RowsOf{{Topic: "orders", Partition: 6}}, nil, 1},
+		"of a name that statistics cut":     {[]connector.RowsOf{{Topic: long, Partition: 2}, {Topic: long, Partition: 7}}, []connector.RowsOf{{Topic: long, Partition: 2}}, -1},
+		"of many, and of topics as a whole": {append(whole("orders", "n"), connector.RowsOf{Topic: "a", Partition: 7}), []connector.RowsOf{{Topic: "orders", Partition: -1}, {Topic: "a", Partition: 7}}, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := len(tr.all())
+			got, err := tab.HasRows(t.Context(), s, c.of, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[connector.RowsOf]bool{}
+			for _, of := range c.want {
+				want[of] = true
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+			read := 0
+			for _, op := range tr.all()[before:] {
+				if strings.Contains(op, " part-") {
+					read++
+				}
+			}
+			if c.files >= 0 && read != c.files {
+				t.Errorf("%d data files were read, want %d:\n%s", read, c.files, strings.Join(tr.all()[before:], "\n"))
+			}
+		})
+	}
+
+	// Statistics that say nothing of the columns, or what cannot be, rule nothing out.
+	for name, stats := range map[string]string{
+		"none":           "",
+		"no JSON":        "{",
+		"others":         `{"numRecords":2,"minValues":{"id":1},"maxValues":{"id":1}}`,
+		"inverted":       `{"minValues":{"_kafka_topic":"orders","_kafka_partition":9},"maxValues":{"_kafka_topic":"orders","_kafka_partition":1}}`,
+		"of other types": `{"minValues":{"_kafka_topic":7,"_kafka_partition":"9"},"maxValues":{"_kafka_topic":[],"_kafka_partition":1.5e99}}`,
+		"of cut names":   `{"minValues":{"_kafka_topic":"ord","_kafka_partition":0},"maxValues":{"_kafka_topic":"ord","_kafka_partition":5}}`,
+		"of the highest": `{"maxValues":{"_kafka_topic":"orders","_kafka_partition":5}}`,
+	} {
+		for f, err := range delta.Adds(t.Context(), mem) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			add := f.Add
+			add.Stats, add.DataChange = stats, false
+			foreign(t, mem, add)
+		}
+		of := []connector.RowsOf{{Topic: "orders", Partition: 3}, {Topic: "orders", Partition: 4}}
+		if got, err := delta.HasRows(t.Context(), mem, of, false); err != nil || len(got) != 1 || !got[of[0]] {
+			t.Errorf("statistics: %s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// TestTable_HasRows_StopsAtTheFirst: a search does not go on for what it has found, not even beside what it has not.
+func TestTable_HasRows_StopsAtTheFirst(t *testing.T) {
+	const files = 20
+	mem, tr := objstore.NewMem(), &trace{}
+	tab := open(t, objstore.Traced(mem, tr.line))
+	s := load(t, tab)
+	for i := range int64(files) {
+		staged, err := tab.Stage(t.Context(), s, "b-1", []connector.Piece{rows(s.Schema, 3, i, i+1)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := cut{3, i, i + 1}
+		if s, err = tab.Commit(t.Context(), k.commit(staged), func(*connector.Snapshot) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := len(tr.all())
+	of := []connector.RowsOf{{Topic: "orders", Partition: 3}, {Topic: "orders", Partition: 4}}
+	if got, err := tab.HasRows(t.Context(), s, of, false); err != nil || len(got) != 1 || !got[of[0]] {
+		t.Fatalf("%v, %v", got, err)
+	}
+	read := 0
+	for _, op := range tr.all()[before:] {
+		if strings.Contains(op, " part-") {
+			read++
+		}
+	}
+	if read > 5 { // one by each of four readers, and one that was on its way to them
+		t.Errorf("%d of %d data files were read", read, files)
 	}
 }

@@ -15,5 +15,6 @@ var list = slices.Concat(
 	ofStorage,
 	ofStores,
 	ofDelta,
+	ofRows,
 	ofOutages,
 )

@@ -10,8 +10,8 @@ import (
 )
 
 // TestRowsWithoutAPosition: a topic with rows and without a txn or a committed offset is held, once the txns were dropped
-// from the table and the group was forgotten. An operator's positions end the hold; a partition that is added later begins
-// by itself. The table is not searched each minute.
+// from the table and the group was forgotten. An operator's positions end the hold; a partition that is added later, of
+// which the table has no rows, begins by itself. The table is not searched each minute.
 func TestRowsWithoutAPosition(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
@@ -42,8 +42,46 @@ func TestRowsWithoutAPosition(t *testing.T) {
 		p.Member.Assign(joined(w, 0, 1, 2))
 		eventually(t, "end", w.AtEnd)
 		wantRows(t, w, 2, []int64{0, 1})
-		if n := w.Log.Searches(); n != 2 {
-			t.Errorf("the table was searched %d times, the last one for a partition that was added", n)
+		if n := w.Log.Searches(); n != 3 {
+			t.Errorf("the table was searched %d times, want a third one for the partition that was added", n)
 		}
+	})
+}
+
+// TestRowsWithoutAPosition_BesidePositions: partitions without a txn are judged by their own rows, whatever the others of
+// the topic have: one whose txn was dropped is held, one that was added begins. One search answers for both.
+func TestRowsWithoutAPosition_BesidePositions(t *testing.T) {
+	scene(t, 2, func(t *testing.T, w *story.World) {
+		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		w.Broker.Produce(story.Topic, 1, "rr", "k")
+		p := w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1))
+		eventually(t, "end", w.AtEnd)
+		w.Stop(p)
+		w.Log.Expire(w.Broker.Partitions(story.Topic)[1])
+		w.Broker.ForgetGroup(story.Topic)
+		w.Broker.Grow(story.Topic, 3)
+		w.Broker.Produce(story.Topic, 0, "r", "k")
+		w.Broker.Produce(story.Topic, 2, "rrrr", "k")
+		before := w.Log.Searches()
+
+		p = w.Begin(t.Context())
+		p.Member.Assign(joined(w, 0, 1, 2))
+		wantHolds(t, p, map[int32]connector.Reason{1: connector.ReasonUnknownHistory})
+		eventually(t, "the partition that was added at its end", func() bool { return w.Position(2) == 4 })
+		time.Sleep(50 * time.Minute)
+		wantHolds(t, p, map[int32]connector.Reason{1: connector.ReasonUnknownHistory})
+		wantRows(t, w, 0, []int64{0, 1, 2, 3})
+		wantRows(t, w, 1, []int64{0, 1})
+		wantRows(t, w, 2, []int64{0, 1, 2, 3})
+		if n := w.Log.Searches() - before; n != 1 {
+			t.Errorf("the table was searched %d times within an hour", n)
+		}
+
+		w.Log.Append(story.Version{Commit: connector.Commit{Operation: "SLUICE START", Txns: []connector.Txn{{AppID: w.Broker.Partitions(story.Topic)[1].AppID(story.Pipeline), Version: 2}}}})
+		w.Broker.Produce(story.Topic, 1, "r", "k")
+		eventually(t, "end", w.AtEnd)
+		wantHolds(t, p, map[int32]connector.Reason{})
+		wantRows(t, w, 1, []int64{0, 1, 2})
 	})
 }

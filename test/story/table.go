@@ -37,6 +37,8 @@ type Version struct {
 	At     time.Time
 	Commit connector.Commit
 	Rows   []Source
+	// Expired are the appIds whose txns a checkpoint behind the version does not have any more.
+	Expired []string
 }
 
 // TableLog is a table's log: put-if-absent on version numbers, and nothing else is trusted.
@@ -74,6 +76,11 @@ func (l *TableLog) Replace(id string) {
 	defer l.mu.Unlock()
 	l.id = id
 	l.versions = append(l.versions, Version{Table: id})
+}
+
+// Expire drops the txns of a partition, as another writer's checkpoint does once they are old.
+func (l *TableLog) Expire(p connector.Partition) {
+	l.Append(Version{Member: "checkpoint", Expired: []string{p.AppID(Pipeline), p.EpochAppID(Pipeline), p.NewestAppID(Pipeline)}})
 }
 
 // ForgetEpochs makes the table one that keeps no leader epochs beside its positions.
@@ -135,6 +142,9 @@ func (l *TableLog) snapshot() *connector.Snapshot {
 		}
 		for _, t := range v.Commit.Txns {
 			s.Positions[t.AppID] = t.Version
+		}
+		for _, appID := range v.Expired {
+			delete(s.Positions, appID)
 		}
 	}
 	return s
@@ -284,13 +294,16 @@ func (t *Table) OffsetOf(rows arrow.RecordBatch, row int64) (int64, bool) {
 }
 
 // HasRows looks at the rows of all versions of the table.
-func (t *Table) HasRows(_ context.Context, s *connector.Snapshot, topics []string, _ bool) (map[string]bool, error) {
+func (t *Table) HasRows(_ context.Context, s *connector.Snapshot, of []connector.RowsOf, _ bool) (map[connector.RowsOf]bool, error) {
 	t.Log.searched()
-	found := map[string]bool{}
+	found := map[connector.RowsOf]bool{}
 	for i, v := range t.Log.Versions() {
 		for _, row := range v.Rows {
-			if int64(i) <= s.Version && v.Table == s.TableID && slices.Contains(topics, row.Topic) {
-				found[row.Topic] = true
+			for _, of := range of {
+				here := row.Topic == of.Topic && (of.Partition == connector.AnyPartition || row.ID == of.Partition)
+				if here && int64(i) <= s.Version && v.Table == s.TableID {
+					found[of] = true
+				}
 			}
 		}
 	}

@@ -123,9 +123,9 @@ func (r *reader) open() error {
 
 // wanted are the row groups that may hold rows of interest.
 func (r *reader) wanted() (groups []int) {
-	md := r.content.MetaData()
+	md, filter := r.content.MetaData(), r.scan.wanted()
 	for g := range r.content.NumRowGroups() {
-		if group := md.RowGroup(g); group.NumRows() > 0 && (r.scan.filter.all() || !r.scan.filter.excludes(groupBounds(group, md.Schema))) {
+		if group := md.RowGroup(g); group.NumRows() > 0 && (filter.all() || !filter.excludes(groupBounds(group, md.Schema))) {
 			groups = append(groups, g)
 		}
 	}

@@ -44,6 +44,14 @@ type span struct{ low, high int64 }
 
 func anything() span { return span{math.MinInt64, math.MaxInt64} }
 
+// sound returns the bounds if a number can lie within them. Others say nothing.
+func (s span) sound() span {
+	if s.low > s.high {
+		return anything()
+	}
+	return s
+}
+
 // bounds are what statistics say of the rows of a file or row group: no row is outside of them.
 type bounds struct {
 	partition, offset, timestamp span // timestamp in microseconds since 1970
@@ -116,7 +124,7 @@ func fileBounds(text string) bounds {
 		if n, ok := parseNumber(stats.Max[name]); ok {
 			s.high = n
 		}
-		return s
+		return s.sound()
 	}
 	b.partition, b.offset = number(schema.KafkaPartition), number(schema.KafkaOffset)
 	var low, high *string

@@ -46,7 +46,7 @@ type Query struct {
 }
 
 // AnyPartition stands for all partitions of a topic.
-const AnyPartition int32 = -1
+const AnyPartition = connector.AnyPartition
 
 // Where are the offsets [From, Next) of a partition.
 type Where struct {
@@ -87,19 +87,11 @@ var (
 // Errors: a HoldError with ReasonTableUnsupported for a table or file that cannot be read ([ErrVanished] and
 // [ErrUnsound] tell the files), otherwise those of the log ([deltalog.ErrCorrupt]) and of the store.
 func Run(ctx context.Context, store objstore.Store, state *deltalog.State, q Query, each func(Rows) error) error {
-	if q.Bytes <= 0 {
-		q.Bytes = defaultBytes
-	}
-	q.Parallel = max(q.Parallel, 1)
-	q.Bytes = max(q.Bytes/int64(q.Parallel), leastBytes)
-	if err := readable(state); err != nil {
-		return err
-	}
-	columns, err := newColumns(state.Metadata, q.Columns)
+	s, err := newScan(store, state, q)
 	if err != nil {
 		return err
 	}
-	s := &scan{store: store, query: q, columns: columns, filter: newFilter(q, state.Metadata), each: each}
+	s.each = each
 	return s.run(ctx, state)
 }
 
@@ -108,10 +100,33 @@ type scan struct {
 	store   objstore.Store
 	query   Query
 	columns []column
-	filter  filter
 
-	mu   sync.Mutex
-	each func(Rows) error
+	mu     sync.Mutex
+	filter filter // by mu: each may narrow it down
+	each   func(Rows) error
+}
+
+func newScan(store objstore.Store, state *deltalog.State, q Query) (*scan, error) {
+	if q.Bytes <= 0 {
+		q.Bytes = defaultBytes
+	}
+	q.Parallel = max(q.Parallel, 1)
+	q.Bytes = max(q.Bytes/int64(q.Parallel), leastBytes)
+	if err := readable(state); err != nil {
+		return nil, err
+	}
+	columns, err := newColumns(state.Metadata, q.Columns)
+	if err != nil {
+		return nil, err
+	}
+	return &scan{store: store, query: q, columns: columns, filter: newFilter(q, state.Metadata)}, nil
+}
+
+// wanted is the filter as of now.
+func (s *scan) wanted() filter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.filter
 }
 
 func (s *scan) run(ctx context.Context, state *deltalog.State) error {
@@ -142,7 +157,7 @@ func (s *scan) files(ctx context.Context, state *deltalog.State, todo chan<- del
 		if err != nil {
 			return fmt.Errorf("scan: %w", err)
 		}
-		if s.filter.passes(f.Add) {
+		if s.wanted().passes(f.Add) {
 			continue
 		}
 		select {

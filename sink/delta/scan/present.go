@@ -1,0 +1,143 @@
+package scan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"sluice/connector"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/schema"
+)
+
+const (
+	// presentBytes bounds what [Present] holds in memory of data files.
+	presentBytes = 32 << 20
+	// presentFiles is how many it reads side by side: of each only two small columns, so that waiting for the store is
+	// most of the work.
+	presentFiles = 4
+)
+
+// Present returns which rows the table has as of state. It reads the Kafka columns of those files whose statistics leave that
+// open, until there is a row of each. Without thorough it reads no files for whole topics, and finds those topics that have a
+// file of their own. Errors are those of [Run].
+func Present(ctx context.Context, store objstore.Store, state *deltalog.State, of []connector.RowsOf, thorough bool) (map[connector.RowsOf]bool, error) {
+	p := &presence{found: map[connector.RowsOf]bool{}, left: map[connector.RowsOf]bool{}}
+	topics := map[string]bool{}
+	for _, of := range of {
+		if thorough || of.Partition != AnyPartition {
+			p.left[of] = true
+		} else {
+			topics[of.Topic] = true
+		}
+	}
+	if len(topics) > 0 {
+		if err := p.ofTheirOwn(ctx, store, state, topics); err != nil {
+			return nil, err
+		}
+	}
+	if len(p.left) > 0 {
+		if err := p.read(ctx, store, state); err != nil {
+			return nil, err
+		}
+	}
+	return p.found, nil
+}
+
+// presence is what was found, and what is looked for still.
+type presence struct{ found, left map[connector.RowsOf]bool }
+
+// ofTheirOwn finds topics by the statistics of files that have rows of no other topic.
+func (p *presence) ofTheirOwn(ctx context.Context, store objstore.Store, state *deltalog.State, topics map[string]bool) error {
+	filter := newFilter(Query{}, state.Metadata)
+	for f, err := range deltalog.Files(ctx, store, state) {
+		if err != nil {
+			return fmt.Errorf("look for topics in the statistics: %w", err)
+		}
+		if b := filter.boundsOf(f.Add); b.topicKnown && b.topicLow == b.topicHigh && topics[b.topicLow] {
+			p.found[connector.RowsOf{Topic: b.topicLow, Partition: AnyPartition}] = true
+			if delete(topics, b.topicLow); len(topics) == 0 {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+var errAllFound = errors.New("there is a row of each")
+
+// read finds rows in the files that may have them. What was found is not looked for any more: a file is read only for
+// what is left.
+func (p *presence) read(ctx context.Context, store objstore.Store, state *deltalog.State) error {
+	q := Query{Columns: [][]string{{schema.KafkaTopic}}, Where: p.where(), Bytes: presentBytes, Parallel: presentFiles}
+	if slices.ContainsFunc(q.Where, func(w Where) bool { return w.Partition != AnyPartition }) {
+		q.Columns = append(q.Columns, []string{schema.KafkaPartition})
+	}
+	s, err := newScan(store, state, q)
+	if err != nil {
+		return err
+	}
+	s.each = func(r Rows) error {
+		before := len(p.left)
+		if err := p.note(r.Batch); err != nil || len(p.left) == before {
+			return err
+		}
+		if s.filter.where = p.where(); len(p.left) == 0 {
+			return errAllFound
+		}
+		return nil
+	}
+	if err := s.run(ctx, state); err != nil && !errors.Is(err, errAllFound) {
+		return err
+	}
+	return nil
+}
+
+// where are the rows that are looked for still.
+func (p *presence) where() []Where {
+	var where []Where
+	for of := range maps.Keys(p.left) {
+		where = append(where, Where{Topic: of.Topic, Partition: of.Partition, From: math.MinInt64, Next: math.MaxInt64})
+	}
+	return where
+}
+
+// note takes the rows of a batch: their topics, and their partitions if those are asked for.
+func (p *presence) note(batch arrow.RecordBatch) error {
+	topics := batch.Column(0)
+	var partitions *array.Int32
+	if batch.NumCols() > 1 {
+		var ok bool
+		if partitions, ok = batch.Column(1).(*array.Int32); !ok {
+			return unsupported("its column %s is no int", schema.KafkaPartition)
+		}
+	}
+	var last connector.RowsOf
+	for i := range topics.Len() {
+		if topics.IsNull(i) {
+			continue
+		}
+		row := connector.RowsOf{Topic: topics.ValueStr(i), Partition: AnyPartition}
+		if partitions != nil && partitions.IsValid(i) {
+			row.Partition = partitions.Value(i)
+		}
+		if row == last {
+			continue
+		}
+		last = row
+		for _, of := range []connector.RowsOf{row, {Topic: row.Topic, Partition: AnyPartition}} {
+			if p.left[of] {
+				delete(p.left, of)
+				p.found[of] = true
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package main
+
+// ofRows are the rules for partitions without a position whose rows are in the table.
+var ofRows = []mutant{
+	{
+		name: "the positions of its siblings vouch for a partition",
+		file: "connector/firstrows.go",
+		old:  "case found && i.added:\n", new: "case found && i.added && false:\n",
+		pkg: "./test/story", test: "^TestRowsWithoutAPosition_BesidePositions$",
+	},
+	{
+		name: "a partition that was added is not searched for",
+		file: "connector/firstrows.go",
+		old:  "\t\tif i == nil {\n\t\t\tcontinue\n\t\t}\n\t\tfor p := range i.starts {\n\t\t\tof := rowsBefore(p, i.added)\n\t\t\tif f", new: "\t\tif i == nil || i.added {\n\t\t\tcontinue\n\t\t}\n\t\tfor p := range i.starts {\n\t\t\tof := rowsBefore(p, i.added)\n\t\t\tif f",
+		pkg: "./test/story", test: "^TestRowsWithoutAPosition_BesidePositions$",
+	},
+	{
+		name: "rows of its topic hold a partition that was added",
+		file: "connector/firstrows.go",
+		old:  "return RowsOf{p.Topic, p.ID}", new: "return RowsOf{p.Topic, AnyPartition}",
+		pkg: "./test/story", test: "^TestRowsWithoutAPosition$",
+	},
+	{
+		name: "one partition with rows holds those that were added beside it",
+		file: "connector/firstrows.go",
+		old:  "\t\t\t\thold(p, ReasonUnknownHistory, of.detail())\n", new: "\t\t\t\tfailures[name] = Held(ReasonUnknownHistory, of.detail(), nil)\n",
+		pkg: "./test/story", test: "^TestRowsWithoutAPosition_BesidePositions$",
+	},
+	{
+		name: "one partition with a committed offset holds those that were added beside it",
+		file: "connector/resume.go",
+		old:  "if o, ok := offsets[p.ID]; ok {\n\t\t\treturn ReasonUnknownHistory", new: "for _, o := range offsets {\n\t\t\treturn ReasonUnknownHistory",
+		pkg: "./connector", test: "^TestDerive$",
+	},
+	{
+		name: "tools do not see rows without a position",
+		file: "connector/derive.go",
+		old:  "RowsBefore(s, pipeline, p); rows[of] {", new: "RowsBefore(s, pipeline, p); rows[of] && of.Partition == AnyPartition {",
+		pkg: "./connector", test: "^TestDerive$",
+	},
+	{
+		name: "single partitions are searched for by statistics alone",
+		file: "sink/delta/scan/present.go",
+		old:  "if thorough || of.Partition != AnyPartition {", new: "if thorough {",
+		pkg: "./sink/delta", test: "^TestTable_HasRows_OfPartitions$",
+	},
+	{
+		name: "rows of a partition are those of its topic",
+		file: "sink/delta/scan/present.go",
+		old:  "if p.left[of] {", new: "if of.Partition = max(of.Partition, 3); p.left[of] {",
+		pkg: "./sink/delta", test: "^TestTable_HasRows_OfPartitions$",
+	},
+	{
+		name: "a search goes on for what it has found",
+		file: "sink/delta/scan/present.go",
+		old:  "if s.filter.where = p.where(); len(p.left) == 0 {", new: "if len(p.left) == 0 {",
+		pkg: "./sink/delta", test: "^TestTable_HasRows_StopsAtTheFirst$",
+	},
+	{
+		name: "statistics that cannot be rule files out",
+		file: "sink/delta/scan/prune.go",
+		old:  "return s.sound()", new: "return s",
+		pkg: "./sink/delta", test: "^TestTable_HasRows_OfPartitions$",
+	},
+	{
+		name: "a topic whose name statistics cut is in no file",
+		file: "sink/delta/scan/prune.go",
+		old:  "(topic <= b.topicHigh || strings.HasPrefix(topic, b.topicHigh))", new: "(topic <= b.topicHigh || strings.HasPrefix(b.topicHigh, topic+\"~\"))",
+		pkg: "./sink/delta", test: "^TestTable_HasRows_OfPartitions$",
+	},
+}
