@@ -12,7 +12,6 @@ import (
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
 	"sluice/sink/delta/schema"
-	"sluice/sink/offer"
 )
 
 // Follower follows a table as any reader would, for whoever keeps in mind which records have rows: it tells what happened
@@ -84,19 +83,16 @@ func (f *Follower) follow(ctx context.Context) (Change, error) {
 	return f.anew(ctx)
 }
 
-// end makes s the newest state, if the answer of a moment ago that no version follows it can be trusted.
+// end makes s the newest state, if the answer that no version follows it can be believed.
 func (f *Follower) end(ctx context.Context, s *deltalog.State, at time.Time, change Change) (Change, error) {
-	if s != f.state || !offer.Young(s.ReadAt, at) {
-		switch _, err := deltalog.Stands(ctx, f.store, s); {
-		case errors.Is(err, deltalog.ErrCorrupt):
-			return f.anew(ctx)
-		case err != nil:
-			return change, err
-		}
+	last, err := deltalog.End(ctx, f.store, f.state, s, at)
+	switch {
+	case errors.Is(err, deltalog.ErrCorrupt):
+		return f.anew(ctx)
+	case err != nil:
+		return change, err
 	}
-	last := *s
-	last.ReadAt = at
-	f.state = &last
+	f.state = last
 	return change, nil
 }
 

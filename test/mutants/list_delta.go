@@ -6,13 +6,13 @@ var ofDelta = []mutant{
 	{
 		name: "a hole in a log that was cleaned up counts as its end",
 		file: "sink/delta/deltalog/load.go",
-		old:  "if last.Object, err = Stands(ctx, store, s); err != nil {", new: "if last.Object, err = Stands(ctx, store, s); errors.Is(err, ErrNoTable) {",
+		old:  "if last.Object, err = stands(ctx, store, s); err != nil {", new: "if last.Object, err = stands(ctx, store, s); errors.Is(err, ErrNoTable) {",
 		pkg: "./sink/delta", test: "^TestRefresh_StoppedWhileTheLogIsCleanedUp$",
 	},
 	{
 		name: "the end of a log is believed however long ago its newest version was seen",
 		file: "sink/delta/deltalog/load.go",
-		old:  "if s == before && offer.Young(s.ReadAt, at) {", new: "if s == before || offer.Young(at, s.ReadAt) {",
+		old:  "if s == began && offer.Young(s.ReadAt, at) {", new: "if s == began || offer.Young(at, s.ReadAt) {",
 		pkg: "./sink/delta", test: "^TestRefresh_StoppedWhileTheLogIsCleanedUp$",
 	},
 	{
@@ -36,7 +36,7 @@ var ofDelta = []mutant{
 	{
 		name: "who follows a table takes a hole in its log for the end",
 		file: "sink/delta/follow.go",
-		old:  "if s != f.state || !offer.Young(s.ReadAt, at) {", new: "if s == f.state && !offer.Young(at, at) {",
+		old:  "deltalog.End(ctx, f.store, f.state, s, at)", new: "deltalog.End(ctx, f.store, s, s, s.ReadAt)",
 		pkg: "./sink/delta", test: "^TestFollower_StoppedWhileTheLogIsCleanedUp$",
 	},
 	{

@@ -256,15 +256,7 @@ func Refresh(ctx context.Context, store objstore.Store, s *State) (*State, error
 		at := time.Now()
 		c, err := ReadCommit(ctx, store, s.Version+1, Heads)
 		if errors.Is(err, objstore.ErrNotFound) {
-			last := *s
-			last.ReadAt = at
-			if s == before && offer.Young(s.ReadAt, at) {
-				return &last, nil // a log keeps its versions for longer than that
-			}
-			if last.Object, err = Stands(ctx, store, s); err != nil {
-				return nil, err
-			}
-			return &last, nil
+			return End(ctx, store, before, s, at)
 		}
 		if err != nil {
 			return nil, err
@@ -275,11 +267,27 @@ func Refresh(ctx context.Context, store objstore.Store, s *State) (*State, error
 	}
 }
 
-// Stands checks that the version of s is still in the log. It is called after the store has answered that the next version
-// does not exist: that means "not yet" only if the log was not cleaned up in between, and a cleanup removes older versions
-// first. Stands returns the commit's object, zero if the log keeps the version as a checkpoint only. The error is
-// [ErrCorrupt] if the version is gone.
-func Stands(ctx context.Context, store objstore.Store, s *State) (objstore.Info, error) {
+// End ends a poll of the log: the store has answered, to a request that was sent at a time, that no version follows s. That
+// means "not yet" only if the log was not cleaned up since its versions were read, and a cleanup removes older versions first.
+// So End checks that the version of s is still in the log, unless the poll began with s and had seen it a moment before: a log
+// keeps its versions for longer than that. It returns s as the newest state as of that time. The error is [ErrCorrupt] if the
+// version is gone: then the caller must load the state anew.
+func End(ctx context.Context, store objstore.Store, began, s *State, at time.Time) (*State, error) {
+	last := *s
+	last.ReadAt = at
+	if s == began && offer.Young(s.ReadAt, at) {
+		return &last, nil
+	}
+	var err error
+	if last.Object, err = stands(ctx, store, s); err != nil {
+		return nil, err
+	}
+	return &last, nil
+}
+
+// stands checks that the version of s is still in the log. It returns the commit's object, zero if the log keeps the version
+// as a checkpoint only. The error is [ErrCorrupt] if the version is gone.
+func stands(ctx context.Context, store objstore.Store, s *State) (objstore.Info, error) {
 	object, err := store.Head(ctx, CommitKey(s.Version))
 	if errors.Is(err, objstore.ErrNotFound) && s.Version == s.Checkpoint.Version {
 		_, err = store.Head(ctx, s.Checkpoint.key(0))
