@@ -4,25 +4,33 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 SUITE := go run ./test/suite
+# What a release is built with. The tag leaves the broker of the demo out.
+TAGS := nodemo
+# The version that make build writes into the binary. Without a tag of the repository Go makes one of the commit.
+VERSION ?= $(shell git describe --tags --dirty --match 'v[0-9]*' 2>/dev/null)
+# The database of make vulncheck: a path, or a URL.
+VULNDB ?= https://vuln.go.dev
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 FUZZTIME ?= 30s
 RUNS ?= 20
 # What `make test` runs on the older Kafka, too; `make test-all` runs everything there.
 ON_OLDER := ^(TestProducedIsTable|TestKilledAtRandomMoments|TestBehindLogStart|TestTopicRecreated|TestThreeBrokers)$$/^UncleanElection$$
 
-.PHONY: help build demo test test-all hermetic race lint fmt rules fuzz flakes adapters lab lab-all scripts mutants bench golden lab-install clean
+.PHONY: help build demo test test-all hermetic race lint fmt modules notice vulncheck rules fuzz flakes adapters lab lab-all scripts mutants bench golden lab-install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## the static binary, dist/connector
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o dist/connector ./cmd/connector
+	CGO_ENABLED=0 go build -mod=readonly -trimpath -buildvcs=auto -tags $(TAGS) -ldflags '-s -w$(if $(VERSION), -X main.stamped=$(VERSION))' \
+		-o dist/connector ./cmd/connector
 
 demo: ## a Delta table on the local disk, from an in-process broker
 	go run ./cmd/connector demo
 
-test: hermetic race lint scripts rules lab ## every change passes this: Go alone, then lint, then real Kafka and MinIO
+test: hermetic race lint modules scripts rules lab ## every change passes this: Go alone, then lint, then real Kafka and MinIO
 
-test-all: hermetic race lint scripts rules lab-all fuzz mutants ## test with Spark, the long rows, fuzzing and mutants
+test-all: hermetic race lint modules scripts rules lab-all fuzz mutants ## test with Spark, the long rows, fuzzing and mutants
 
 hermetic: ## the tests that need nothing but Go
 	@$(SUITE) -name hermetic go test ./...
@@ -32,6 +40,16 @@ race: ## the same with the race detector, shorter
 
 lint: ## golangci-lint, as .golangci.yml says
 	@$(SUITE) -name lint "$$(test/lab/install lint)" run --build-tags lab,long ./...
+
+modules: ## the modules in the cache are those of go.sum, and go.mod needs no change
+	@$(SUITE) -name modules go mod verify
+	@$(SUITE) -name readonly go build -mod=readonly ./...
+
+notice: ## write NOTICE and THIRD_PARTY_LICENSES anew, after a module came, changed or went
+	go run ./test/licences -write
+
+vulncheck: ## govulncheck against the database VULNDB (a path or a URL; default: the public one, over the network)
+	go run $(GOVULNCHECK) -db '$(if $(findstring ://,$(VULNDB)),$(VULNDB),file://$(abspath $(VULNDB)))' -tags $(TAGS) ./...
 
 fmt: ## format the code
 	@"$$(test/lab/install lint)" fmt ./...

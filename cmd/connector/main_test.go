@@ -12,6 +12,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -95,9 +97,35 @@ func TestVersion(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &b); err != nil || code != 0 || b.Version == "" || !strings.HasPrefix(b.Go, "go") {
 		t.Errorf("%d %v %s", code, err, out)
 	}
-	b = build{Version: "v1.2.3", Revision: "abc", Modified: true, Go: "go1.26", Platform: "linux/amd64"}
-	if got := b.String(); got != "sluice connector v1.2.3, revision abc with changes, go1.26, linux/amd64" {
-		t.Error(got)
+}
+
+// TestVersion_Build covers each way in which a binary is built.
+func TestVersion_Build(t *testing.T) {
+	vcs := func(modified string) []debug.BuildSetting {
+		return []debug.BuildSetting{{Key: "vcs.revision", Value: "e53f2de"}, {Key: "vcs.time", Value: "2026-11-22T14:21:38Z"}, {Key: "vcs.modified", Value: modified}}
+	}
+	const pseudo = "v0.0.0-20261122142138-e53f2de12345"
+	for what, c := range map[string]struct {
+		stamp string
+		info  debug.BuildInfo
+		want  string
+	}{
+		"a tag":                        {"", debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: vcs("false")}, "v1.2.3, revision e53f2de"},
+		"a commit":                     {"", debug.BuildInfo{Main: debug.Module{Version: pseudo}, Settings: vcs("false")}, pseudo + ", revision e53f2de"},
+		"changes":                      {"", debug.BuildInfo{Main: debug.Module{Version: pseudo + "+dirty"}, Settings: vcs("true")}, pseudo + "+dirty, revision e53f2de with changes"},
+		"a stamp":                      {"v1.2.3-4-ge53f2de", debug.BuildInfo{Main: debug.Module{Version: pseudo}, Settings: vcs("false")}, "v1.2.3-4-ge53f2de, revision e53f2de"},
+		"a stamp outside a repository": {"v1.2.3", debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, "v1.2.3, unknown revision"},
+		"go run":                       {"", debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, "unversioned, unknown revision"},
+		"a toolchain before 1.24":      {"", debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: vcs("false")}, "unversioned, revision e53f2de"},
+		"no build info":                {"", debug.BuildInfo{}, "unversioned, unknown revision"},
+	} {
+		want := "sluice connector " + c.want + ", " + runtime.Version() + ", " + runtime.GOOS + "/" + runtime.GOARCH
+		if got := buildOf(c.stamp, &c.info).String(); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	if stamped != "" {
+		t.Errorf("go test has the stamp %q", stamped)
 	}
 }
 

@@ -1,32 +1,46 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
 
-// build is what the Go toolchain wrote into the binary.
+// stamped is the version that make build writes into the binary (-ldflags '-X main.stamped=v1.2.3'), "" in other builds.
+var stamped string
+
+// unversioned is the version of a build that has neither a stamp nor a commit.
+const unversioned = "unversioned"
+
+// build is what a binary says about itself.
 type build struct {
-	Version  string `json:"version"` // "(devel)" without a tag
-	Revision string `json:"revision,omitempty"`
+	// Version is a tag, a version that Go made of the last tag and the commit (v0.0.0-20261122142138-e53f2de12345), or
+	// unversioned.
+	Version  string `json:"version"`
+	Revision string `json:"revision"` // the commit, or "unknown"
 	Time     string `json:"time,omitempty"`
 	Modified bool   `json:"modified,omitempty"` // there were changes that no commit holds
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-// readBuild never fails: what the toolchain left out stays empty.
+// readBuild never fails.
 func readBuild() build {
-	b := build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return b
+		info = &debug.BuildInfo{}
 	}
-	if info.Main.Version != "" {
-		b.Version = info.Main.Version
+	return buildOf(stamped, info)
+}
+
+func buildOf(stamp string, info *debug.BuildInfo) build {
+	b := build{
+		Version: cmp.Or(stamp, strings.Trim(info.Main.Version, "()")), Revision: "unknown",
+		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
 	for _, s := range info.Settings {
 		switch s.Key {
@@ -38,13 +52,18 @@ func readBuild() build {
 			b.Modified = s.Value == "true"
 		}
 	}
+	if b.Version == "" || b.Version == "devel" { // go run, go test, -buildvcs=false, or no repository
+		b.Version = unversioned
+	}
 	return b
 }
 
 // String is the line that version prints.
 func (b build) String() string {
 	s := "sluice connector " + b.Version
-	if b.Revision != "" {
+	if b.Revision == "unknown" {
+		s += ", unknown revision"
+	} else {
 		s += ", revision " + b.Revision
 	}
 	if b.Modified {

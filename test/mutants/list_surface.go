@@ -92,4 +92,28 @@ var ofSurface = []mutant{
 		old:  "err := c.auditCleanup(ctx, ch, gone); err != nil", new: "err := c.auditCleanup(ctx, ch, gone); false",
 		pkg: "./cmd/connector", test: "^TestMembersCleanup_BrokenLog$",
 	},
+	{
+		name: "a release links the broker of the demo",
+		file: "test/licences/modules.go",
+		old:  `releaseTags = "nodemo"`, new: `releaseTags = "demo"`,
+		pkg: "./test/licences", test: "^TestRelease$",
+	},
+	{
+		name: "a copyleft licence is allowed beside another one",
+		file: "test/licences/identify.go",
+		old:  "if strings.Contains(words, passage) {", new: "if false {",
+		pkg: "./test/licences", test: "^TestIdentify$",
+	},
+	{
+		name: "the notices of modules are left out",
+		file: "test/licences/modules.go",
+		old:  "m.notices = append(m.notices, t)", new: "_ = t",
+		pkg: "./test/licences", test: "^TestFiles$",
+	},
+	{
+		name: "a build without a repository claims to be a version",
+		file: "cmd/connector/version.go",
+		old:  `if b.Version == "" || b.Version == "devel" {`, new: "if false {",
+		pkg: "./cmd/connector", test: "^TestVersion_Build$",
+	},
 }

@@ -1,0 +1,60 @@
+// Command licences writes NOTICE and THIRD_PARTY_LICENSES: what the licences of the linked modules ask a release to ship.
+//
+//	go run ./test/licences [-write]
+//
+// It reads LICENSE, NOTICE and PATENTS files from the module cache, of exactly the modules that the release links. Without
+// -write it compares and exits with 1 if the files are not what they should be. A module whose licence is not on the list
+// of allowed ones is an error, never an entry. It needs no network once the modules are in the cache.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+)
+
+// files are the names of what it writes, at the top of the repository.
+const (
+	noticeFile   = "NOTICE"
+	licencesFile = "THIRD_PARTY_LICENSES"
+)
+
+func main() {
+	write := flag.Bool("write", false, "write the files instead of comparing them")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, ".", *write); err != nil {
+		fmt.Fprintln(os.Stderr, "licences:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// run compares or writes the files of the repository at dir.
+func run(ctx context.Context, dir string, write bool) error {
+	modules, err := linked(ctx, dir)
+	if err != nil {
+		return err
+	}
+	var all error
+	for name, want := range map[string][]byte{noticeFile: notice(modules), licencesFile: licences(modules)} {
+		path := filepath.Join(dir, name)
+		if write {
+			all = errors.Join(all, os.WriteFile(path, want, 0o644))
+			continue
+		}
+		have, err := os.ReadFile(path)
+		if err != nil {
+			all = errors.Join(all, err)
+		} else if !bytes.Equal(have, want) {
+			all = errors.Join(all, fmt.Errorf("%s is not what the linked modules ask for: run make notice and look at the difference", name))
+		}
+	}
+	return all
+}

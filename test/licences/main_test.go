@@ -1,0 +1,135 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var top = filepath.Join("..", "..")
+
+// TestFiles compares the files at the top of the repository with what the linked modules ask for.
+func TestFiles(t *testing.T) {
+	if err := run(t.Context(), top, false); err != nil {
+		t.Error(err)
+	}
+	modules, err := linked(t.Context(), top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(notice(modules))
+	for _, want := range []string{"\ngoogle.golang.org/grpc, NOTICE.txt\n", "\ngithub.com/apache/arrow-go/v18 v", "\nGo standard library  "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in NOTICE", want)
+		}
+	}
+	// A package with a licence of its own, deep in a module.
+	if text := string(licences(modules)); !strings.Contains(text, "\ngithub.com/klauspost/compress, zstd/internal/xxhash/LICENSE.txt\n") {
+		t.Error("the licence of a package is missing")
+	}
+}
+
+// TestFiles_Missing finds files that are not there, and writes them.
+func TestFiles_Missing(t *testing.T) {
+	root, err := filepath.Abs(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"go.mod", "go.sum", "cmd", "connector", "sink", "health", "idempotency", "reliability", "classify", "secure"} {
+		if err := os.Symlink(filepath.Join(root, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := run(t.Context(), dir, false); err == nil || !strings.Contains(err.Error(), noticeFile) || !strings.Contains(err.Error(), licencesFile) {
+		t.Errorf("missing files: %v", err)
+	}
+	if err := run(t.Context(), dir, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), dir, false); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, noticeFile), []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), dir, false); err == nil || !strings.Contains(err.Error(), "make notice") {
+		t.Errorf("an old file: %v", err)
+	}
+}
+
+func TestIdentify(t *testing.T) {
+	const (
+		mit    = "Permission is hereby granted, free of charge, to any person obtaining a copy\nof this software and associated documentation files (the \"Software\")"
+		bsd    = "Redistribution and use in source and binary forms, with or without\nmodification, are permitted provided that the following conditions\nare met:"
+		apache = "                 Apache License\n           Version 2.0, January 2004"
+		gpl    = "GNU GENERAL PUBLIC LICENSE\nVersion 3, 29 June 2007"
+		lesser = "GNU LESSER GENERAL PUBLIC\n  LICENSE"
+	)
+	for body, want := range map[string]string{
+		mit: "MIT", bsd: "BSD-2-Clause", bsd + "\nNeither the name of Google Inc.": "BSD-3-Clause", apache: "Apache-2.0",
+		apache + "\n" + mit: "Apache-2.0 MIT", "Licensed under the Apache License, Version 2.0 (the \"License\")": "Apache-2.0",
+		gpl: "! gnu general public license", mit + "\n" + lesser: "! gnu lesser general public license",
+		"Mozilla Public License Version 2.0": "! mozilla public license", "Business Source License 1.1": "! business source license",
+		"All rights reserved.": "! no licence that is known", "": "! no licence that is known",
+	} {
+		ids, err := identify(body)
+		got := strings.Join(ids, " ")
+		if reason, refuse := strings.CutPrefix(want, "! "); refuse {
+			if err == nil || !strings.Contains(err.Error(), reason) {
+				t.Errorf("%q: %v, %v, want %s", body, ids, err, want)
+			}
+		} else if err != nil || got != want {
+			t.Errorf("%q: %s, %v, want %s", body, got, err, want)
+		}
+	}
+}
+
+// TestModule_Refused refuses a module without a licence file, and one whose licence is not allowed.
+func TestModule_Refused(t *testing.T) {
+	for body, want := range map[string]string{"": "no licence file", "GNU General Public License": "file LICENSE: it names the gnu general public license"} {
+		m := &module{path: "example.org/m", version: "v1.0.0", dir: t.TempDir()}
+		if body != "" {
+			if err := os.WriteFile(filepath.Join(m.dir, "LICENSE"), []byte(body), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.read([]string{"."}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", body, err)
+		}
+	}
+}
+
+// TestRelease holds what make build links: neither the broker of the demo nor anything else that only tests need.
+func TestRelease(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(top, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\nTAGS := " + releaseTags + "\n", "CGO_ENABLED=0 go build -mod=readonly -trimpath -buildvcs=auto -tags $(TAGS) ", "-X main.stamped=$(VERSION)"} {
+		if !strings.Contains(string(makefile), want) {
+			t.Errorf("no %q in the Makefile", want)
+		}
+	}
+	for _, platform := range platforms {
+		all, err := packages(t.Context(), top, platform)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) < 200 || !slices.ContainsFunc(all, func(p []string) bool { return p[0] == "sluice/connector" }) {
+			t.Fatalf("%s: %d packages: the list is not that of the release", platform, len(all))
+		}
+		for _, p := range all {
+			for _, unwanted := range []string{
+				"github.com/twmb/franz-go", "github.com/alicebob/miniredis", "github.com/johannesboyne/gofakes3", "pgregory.net/rapid",
+				"go.uber.org/goleak", "github.com/google/go-cmp", "sluice/test", "net/http/pprof", "net/http/httptest",
+			} {
+				if strings.HasPrefix(p[0]+"/", unwanted+"/") {
+					t.Errorf("%s: a release links %s", platform, p[0])
+				}
+			}
+		}
+	}
+}
