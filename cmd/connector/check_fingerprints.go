@@ -17,9 +17,10 @@ func (k *checks) fingerprints(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
-	guard := reliability.NewGuard(subject, k.config.Guard(), slog.New(slog.DiscardHandler), nil)
+	silent := slog.New(slog.DiscardHandler)
+	guard := reliability.NewGuard(subject, k.config.Guard(), silent, nil)
 	hint := "look at fingerprints.url_file, the rights of its user, and the network"
-	store, err := openFingerprints(ctx, k.config, guard)
+	store, err := openFingerprints(ctx, k.config, guard, silent)
 	if err == nil {
 		defer store.Close()
 		_, err = store.Through(ctx, idempotency.Scope{Pipeline: k.config.Pipeline})

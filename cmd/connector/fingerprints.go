@@ -36,7 +36,7 @@ func (s *system) remember(ctx context.Context) error {
 		return nil
 	}
 	s.database = s.guard("postgres")
-	store, err := openFingerprints(ctx, s.config, s.database)
+	store, err := openFingerprints(ctx, s.config, s.database, s.logger)
 	if err != nil {
 		return fmt.Errorf("fingerprints.url_file: %w", err)
 	}
@@ -45,13 +45,15 @@ func (s *system) remember(ctx context.Context) error {
 }
 
 // openFingerprints opens the database that remembers fingerprints. Nothing is connected yet.
-func openFingerprints(ctx context.Context, c *Config, guard *reliability.Guard) (*postgres.Store, error) {
+func openFingerprints(ctx context.Context, c *Config, guard *reliability.Guard, logger *slog.Logger) (*postgres.Store, error) {
 	f := c.Fingerprints
 	url, err := dial.ReadSecret(f.URLFile)
 	if err != nil {
 		return nil, err
 	}
-	return postgres.Open(ctx, postgres.Options{URL: url, CAFile: f.CAFile, InsecurePlaintext: f.InsecurePlaintext, Guard: guard})
+	return postgres.Open(ctx, postgres.Options{
+		URL: url, CAFile: f.CAFile, InsecurePlaintext: f.InsecurePlaintext, Guard: guard, Logger: logger,
+	})
 }
 
 // duplicates says how a table that a topic feeds tells duplicates, nil if it does not.

@@ -36,7 +36,7 @@ var layers = map[string][]string{
 	"connector/kafka/dial":        {"connector/kafka/frame", "secure"},
 	"connector/kafka/frame":       {},
 	"connector/kafka/recordbatch": {"connector", "classify"},
-	"idempotency/postgres":        {"connector", "classify", "idempotency", "reliability", "secure/pgconfig"},
+	"idempotency/postgres":        {"connector", "classify", "idempotency", "reliability", "reliability/panics", "secure/pgconfig"},
 	"sink/delta": {
 		"connector", "classify", "reliability", "reliability/panics", "reliability/pulse", "idempotency",
 		"sink/delta/bounded", "sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/delta/schema", "sink/offer",
@@ -55,7 +55,7 @@ var layers = map[string][]string{
 	"health/liveness":                  {"reliability", "reliability/pulse"},
 	"health/membership":                {"health", "reliability", "reliability/panics"},
 	"health/membership/membershiptest": {"health/membership"},
-	"health/membership/postgres":       {"health/membership", "secure/pgconfig"},
+	"health/membership/postgres":       {"health/membership", "reliability/panics", "secure/pgconfig"},
 	"health/membership/redis":          {"health/membership", "health/membership/redis/resp", "secure"},
 	"health/membership/redis/resp":     {},
 	"health/ops":                       {"health", "reliability"},

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -54,7 +55,7 @@ func TestOpen(t *testing.T) {
 	guard := reliability.NewGuard("fingerprints", reliability.Config{
 		Backoff: reliability.Backoff{Initial: time.Millisecond, Max: time.Millisecond}, Failures: 2, OpenFor: time.Millisecond,
 	}, slog.New(slog.NewTextHandler(&log, nil)), nil)
-	s, err := Open(t.Context(), Options{URL: "postgres://u:" + secret + "@127.0.0.1:1/db", Guard: guard})
+	s, err := Open(t.Context(), Options{URL: "postgres://u:" + secret + "@127.0.0.1:1/db", Guard: guard, Logger: discard()})
 	if err != nil {
 		t.Fatalf("nothing is connected at the start: %v", err)
 	}
@@ -70,5 +71,34 @@ func TestOpen(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "msg=retry") || !strings.Contains(log.String(), "batch_id=b-1") {
 		t.Errorf("retries do not name their batch:\n%s", log.String())
+	}
+}
+
+// TestStore_Panic: a panic is a failure of the database, tried again behind the guard, and logged once, with its stack and
+// without its value.
+func TestStore_Panic(t *testing.T) {
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	guard := reliability.NewGuard("fingerprints", reliability.Config{
+		Backoff: reliability.Backoff{Initial: time.Millisecond, Max: time.Millisecond}, Failures: 2, OpenFor: time.Millisecond,
+	}, discard(), nil)
+	s, err := Open(t.Context(), Options{URL: "postgres://u@127.0.0.1:1/db", Guard: guard, Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.ready.Store(true)
+	tries := 0
+	err = s.do(t.Context(), "look up", func(context.Context) error {
+		if tries++; tries < 5 {
+			panic("a value of the server")
+		}
+		return nil
+	})
+	if err != nil || tries != 5 {
+		t.Errorf("%d tries: %v", tries, err)
+	}
+	if text := log.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(text, "TestStore_Panic") || strings.Contains(text, "a value") {
+		t.Errorf("the log has\n%s", text)
 	}
 }

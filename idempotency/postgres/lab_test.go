@@ -79,7 +79,7 @@ func store(t *testing.T, url string, change ...func(*pgxpool.Config)) *Store {
 	for _, c := range change {
 		c(config)
 	}
-	s, err := open(t.Context(), config, guard())
+	s, err := open(t.Context(), config, guard(), discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +321,7 @@ func BenchmarkLab(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := open(b.Context(), config, guard())
+	s, err := open(b.Context(), config, guard(), discard())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/reliability"
+	"sluice/reliability/panics"
 	"sluice/secure/pgconfig"
 )
 
@@ -50,7 +52,8 @@ type Options struct {
 	CAFile            string
 	InsecurePlaintext bool
 	// Guard stands before the database. It retries and breaks; nothing below it does.
-	Guard *reliability.Guard
+	Guard  *reliability.Guard
+	Logger *slog.Logger
 }
 
 // Store implements [idempotency.Store] in a database that members share. Failures that pass are retried by its guard
@@ -60,6 +63,9 @@ type Store struct {
 	guard *reliability.Guard
 	ready *atomic.Bool // the tables are there
 	about []any        // for the log lines of what is tried again
+
+	logger *slog.Logger
+	logged *panics.Seen
 }
 
 var _ idempotency.Store = (*Store)(nil)
@@ -70,10 +76,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, config, o.Guard)
+	return open(ctx, config, o.Guard, o.Logger)
 }
 
-func open(ctx context.Context, config *pgxpool.Config, guard *reliability.Guard) (*Store, error) {
+func open(ctx context.Context, config *pgxpool.Config, guard *reliability.Guard, logger *slog.Logger) (*Store, error) {
 	config.MaxConns = connections
 	config.ConnConfig.ConnectTimeout = statementTimeout / 3
 	if _, named := config.ConnConfig.RuntimeParams["application_name"]; !named {
@@ -83,7 +89,7 @@ func open(ctx context.Context, config *pgxpool.Config, guard *reliability.Guard)
 	if err != nil {
 		return nil, fmt.Errorf("fingerprints in Postgres: %w", err)
 	}
-	return &Store{pool: pool, guard: guard, ready: new(atomic.Bool)}, nil
+	return &Store{pool: pool, guard: guard, ready: new(atomic.Bool), logger: logger, logged: new(panics.Seen)}, nil
 }
 
 // Close ends the connections.
@@ -91,15 +97,23 @@ func (s *Store) Close() { s.pool.Close() }
 
 // For implements [idempotency.Store]. Only the store that was opened is closed.
 func (s *Store) For(batch string) idempotency.Store {
-	return &Store{pool: s.pool, guard: s.guard, ready: s.ready, about: []any{"batch_id", batch}}
+	of := *s
+	of.about = []any{"batch_id", batch}
+	return &of
 }
 
-// do runs op behind the guard, with the tables there.
+// do runs op behind the guard, with the tables there. A panic is a failure of the database, since what it replied is the
+// likely cause, and one of the next tries may pass.
 func (s *Store) do(ctx context.Context, what string, op func(context.Context) error) error {
 	err := s.guard.Do(ctx, func(ctx context.Context) error {
-		err := s.prepare(ctx)
-		if err == nil {
-			err = op(ctx)
+		err := panics.Catch(func() error {
+			if err := s.prepare(ctx); err != nil {
+				return err
+			}
+			return op(ctx)
+		})
+		if caught, anew := s.logged.Anew(err); anew {
+			s.logger.ErrorContext(ctx, "a panic while the store of fingerprints was asked is tried again; report it with the stack", "err", err, "stack", caught.Stack)
 		}
 		if gone(err) {
 			s.ready.Store(false)
@@ -150,7 +164,7 @@ func (s *Store) transaction(ctx context.Context, op func(context.Context, pgx.Tx
 	if err != nil {
 		return err
 	}
-	if err := op(ctx, timed{tx}); err != nil {
+	if err := panics.Catch(func() error { return op(ctx, timed{tx}) }); err != nil { // the connection goes back to the pool
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout/6)
 		defer cancel()
 		_ = tx.Rollback(end) // a connection that cannot is closed, which is a rollback too

@@ -1,11 +1,15 @@
 // Package pgconfig reads the URL of a Postgres database and refuses one that would show the password to others. pgx alone
-// takes a URL without sslmode for "prefer": it sends the password in the clear to a server that says it has no TLS.
+// takes a URL without sslmode for "prefer": it sends the password in the clear to a server that says it has no TLS. It also
+// bounds what a server may send: pgx allocates what a message says to have, up to 1 GiB.
 package pgconfig
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -31,6 +35,7 @@ func Parse(o Options) (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, errors.New("the URL of the Postgres database cannot be read: postgres://user:password@host:port/database?sslmode=verify-full is how it looks, and files that it names must be there")
 	}
+	bound(&config.ConnConfig.Config)
 	if o.CAFile != "" {
 		if err := verify(&config.ConnConfig.Config, o.CAFile); err != nil {
 			return nil, err
@@ -50,6 +55,49 @@ func Parse(o Options) (*pgxpool.Config, error) {
 		return nil, fmt.Errorf("%w: the URL lets the password go to %s %s: add sslmode=verify-full to it, and ca_file if the authority is your own", secure.ErrPlaintext, t.Host, how)
 	}
 	return config, nil
+}
+
+// Bounds of what a server sends.
+const (
+	// maxMessage bounds a message, of which a row is one: rows of ours have some KiB.
+	maxMessage = 1 << 20
+	// maxReply bounds what a server sends in reply to one request: a list of members has 6 MiB at most, a look for
+	// fingerprints 1 MiB.
+	maxReply = 16 << 20
+)
+
+// bound makes connections of this configuration fail where a server exceeds a bound.
+func bound(c *pgconn.Config) {
+	c.MaxProtocolMessageBodyLen = maxMessage
+	dial := c.DialFunc
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &boundConn{Conn: conn}, nil
+	}
+}
+
+// boundConn counts what arrives between two requests. pgx reads while it writes, too.
+type boundConn struct {
+	net.Conn
+	arrived atomic.Int64
+}
+
+// Read implements net.Conn.
+func (c *boundConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.arrived.Add(int64(n)) > maxReply {
+		return 0, fmt.Errorf("reply too large: more than %d MiB from %s", maxReply>>20, c.RemoteAddr())
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *boundConn) Write(p []byte) (int, error) {
+	c.arrived.Store(0)
+	return c.Conn.Write(p)
 }
 
 // targets are all ways in which a server may be reached, in the order in which they are tried.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -191,3 +192,118 @@ func TestPasswordStays(t *testing.T) {
 		})
 	}
 }
+
+// TestParse_Bounds: what a server sends is bounded, before it is asked anything and behind a request.
+func TestParse_Bounds(t *testing.T) {
+	message := func(kind byte, length int, body string) string {
+		return string(binary.BigEndian.AppendUint32([]byte{kind}, uint32(length+4))) + body
+	}
+	whole := func(kind byte, body string) string { return message(kind, len(body), body) }
+	const welcome = "R\x00\x00\x00\x08\x00\x00\x00\x00Z\x00\x00\x00\x05I"
+	text, huge := strings.Repeat("x", 4000), 600<<20
+	row := whole('D', "\x00\x01\x00\x00\x0f\xa0"+text)
+	for name, tt := range map[string]struct {
+		start, reply string
+		again        string // sent without end
+		want         string // of the error
+	}{
+		"a message of 2 GiB":     {"R\x7f\xff\xff\xff", "", "", "invalid body length"},
+		"a message of 600 MiB":   {message('S', huge, ""), "", text, "invalid body length"},
+		"endless parameters":     {"R\x00\x00\x00\x08\x00\x00\x00\x00", "", whole('S', text+"\x00v\x00"), "reply too large: more than 16 MiB from 127.0.0.1:"},
+		"endless notices":        {"R\x00\x00\x00\x08\x00\x00\x00\x00", "", whole('N', "M"+text+"\x00\x00"), "reply too large"},
+		"a row of 600 MiB":       {welcome, message('D', huge, "\x00\x01\x23\xc3\x46\x00"), text, "invalid body length"},
+		"endless rows":           {welcome, whole('T', "\x00\x00"), row, "reply too large"},
+		"endless notices behind": {welcome, "", whole('N', "M"+text+"\x00\x00"), "reply too large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := sends(t, tt.start, tt.reply, tt.again)
+			config, err := Parse(Options{URL: "postgres://u@" + address + "/x?sslmode=disable"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+			if err == nil {
+				err = conn.PgConn().Exec(ctx, "SELECT").Close()
+				_ = conn.Close(ctx)
+			}
+			runtime.ReadMemStats(&after)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 64<<20 {
+				t.Errorf("%d MiB allocated", allocated>>20)
+			}
+		})
+	}
+}
+
+// sends is a server that sends a text to whoever connects, another one behind the first request, and then a third one
+// again and again, 100 MiB of it.
+func sends(t *testing.T, start, reply, again string) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); all.Wait() })
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer func() { _ = conn.Close() }()
+				buffer := make([]byte, 4096)
+				_, err := conn.Read(buffer)
+				if err == nil {
+					_, err = io.WriteString(conn, start)
+				}
+				if err == nil && strings.Contains(start, "Z") {
+					_, err = conn.Read(buffer)
+				}
+				if err == nil {
+					_, err = io.WriteString(conn, reply)
+				}
+				for sent := 0; err == nil && again != "" && sent < 100<<20; sent += len(again) {
+					_, err = io.WriteString(conn, again)
+				}
+			})
+		}
+	})
+	return l.Addr().String()
+}
+
+// TestBoundConn: the bound is that of one reply, and a request begins another one.
+func TestBoundConn(t *testing.T) {
+	near, far := net.Pipe()
+	defer func() { _, _ = near.Close(), far.Close() }()
+	go func() { _, _ = io.Copy(io.Discard, far) }()
+	c := &boundConn{Conn: near}
+	reads := func(n int64) error {
+		go func() { _, _ = io.CopyN(far, zeros{}, n) }()
+		_, err := io.CopyN(io.Discard, c, n)
+		return err
+	}
+	for range 3 {
+		if _, err := c.Write([]byte("a request")); err != nil {
+			t.Fatal(err)
+		}
+		if err := reads(maxReply); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := reads(1); err == nil {
+		t.Error("one byte more arrives")
+	}
+}
+
+// zeros are an endless text.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -146,4 +146,34 @@ var ofStores = []mutant{
 		old:  "if len(c.ID) > MaxID {", new: "if len(c.ID) > MaxRegistration {",
 		pkg: "./health/membership", test: "^TestNewKeeper_LongID$",
 	},
+	{
+		name: "a message of Postgres has no bound",
+		file: "secure/pgconfig/pgconfig.go",
+		old:  "c.MaxProtocolMessageBodyLen = maxMessage", new: "c.MaxProtocolMessageBodyLen = 1 << 30",
+		pkg: "./secure/pgconfig", test: "^TestParse_Bounds$",
+	},
+	{
+		name: "what Postgres sends has no bound",
+		file: "secure/pgconfig/pgconfig.go",
+		old:  "c.arrived.Add(int64(n)) > maxReply {", new: "c.arrived.Add(int64(n)) < 0 {",
+		pkg: "./secure/pgconfig", test: "^TestParse_Bounds$",
+	},
+	{
+		name: "what Postgres sends counts for the life of a connection",
+		file: "secure/pgconfig/pgconfig.go",
+		old:  "\tc.arrived.Store(0)\n", new: "",
+		pkg: "./secure/pgconfig", test: "^TestBoundConn$",
+	},
+	{
+		name: "a panic while tables are looked for ends the member",
+		file: "health/membership/postgres/migrate.go",
+		old:  "err := panics.Catch(func() error { // on", new: "err := func(op func() error) error { return op() }(func() error { // on",
+		pkg: "./health/membership/postgres", test: "^TestPrepare_Panic$",
+	},
+	{
+		name: "a panic of the store of fingerprints ends the member",
+		file: "idempotency/postgres/store.go",
+		old:  "err := panics.Catch(func() error {\n", new: "err := func(op func() error) error { return op() }(func() error {\n",
+		pkg: "./idempotency/postgres", test: "^TestStore_Panic$",
+	},
 }

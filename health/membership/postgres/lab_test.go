@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -421,4 +423,50 @@ func TestFaultsLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	works(t, s)
+}
+
+// TestBoundsLab: what other programs wrote stays in the server if it is too large, and hides nobody. Those that were seen
+// last come first.
+func TestBoundsLab(t *testing.T) {
+	t.Parallel()
+	url, _ := own(t)
+	s := store(t, url, scope)
+	beat := func() {
+		t.Helper()
+		if _, err := s.Beat(t.Context(), membership.Beat{ID: "me", Status: membership.Running, Idle: -1, Lag: -1, TTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	beat()
+	insert := func(table, id, status, rows string) {
+		t.Helper()
+		ask(t, url, "INSERT INTO "+table+" (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms, status, status_since) "+
+			"SELECT '"+scope.Pipeline+"', '"+scope.Group+"', "+id+", NOW() - n * INTERVAL '1 second', 3600000, "+status+", NOW() FROM generate_series(1, "+rows+") n")
+	}
+	insert(registrations, "'large-status-' || n", "repeat('x', 100 * 1024 * 1024)", "1")
+	insert(lastSeen, "'large-status-' || n + 1", "repeat('x', 1024 * 1024)", "20")
+	insert(lastSeen, "repeat('i', 100000) || n", "'RUNNING'", "20")
+	list := func() (members []membership.Member, err error) {
+		t.Helper()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		members, err = s.Members(t.Context())
+		runtime.ReadMemStats(&after)
+		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 32<<20 {
+			t.Errorf("%d MiB allocated", allocated>>20)
+		}
+		return members, err
+	}
+	members, err := list()
+	if !errors.Is(err, membership.ErrForeign) || !strings.Contains(err.Error(), "41 members") || len(members) != 1 || members[0].ID != "me" {
+		t.Errorf("%d members: %v", len(members), err)
+	}
+	insert(registrations, "'m' || n", "'RUNNING'", fmt.Sprint(2*membership.MaxMembers))
+	if members, _ = list(); len(members) < membership.MaxMembers-100 || len(members) > membership.MaxMembers {
+		t.Errorf("%d members are listed", len(members))
+	}
+	if !slices.ContainsFunc(members, func(m membership.Member) bool { return m.ID == "me" }) ||
+		slices.ContainsFunc(members, func(m membership.Member) bool { return m.ID == "m9999" }) {
+		t.Error("those that were seen last do not come first")
+	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
+
+	"sluice/reliability/panics"
 )
 
 //go:embed migrations/*.sql
@@ -119,10 +121,13 @@ func (s *Store) prepare(ctx context.Context) error {
 func (s *Store) work(p *preparation) {
 	ctx, cancel := context.WithTimeoutCause(s.lasting, migrateTimeout, errSlow)
 	defer cancel()
-	there, err := look(ctx, s.pool)
-	if err == nil && !there.current() {
-		err = s.migrate(ctx)
-	}
+	err := panics.Catch(func() error { // on a goroutine of its own a panic would end the process
+		there, err := look(ctx, s.pool)
+		if err == nil && !there.current() {
+			err = s.migrate(ctx)
+		}
+		return err
+	})
 	s.ready.Store(err == nil)
 	p.err = because(ctx, err)
 	s.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,8 @@ const (
 	connectTimeout = 3 * time.Second
 	// connections is how many a store has at most; one more while it migrates.
 	connections = 2
+	// maxStatus is how many bytes a status may have. Ours have 13.
+	maxStatus = 100
 	// connectionLife is how long a connection is used at most: after a failover, one to the old server may still answer.
 	connectionLife = 5 * time.Minute
 )
@@ -45,7 +48,7 @@ type Options struct {
 }
 
 // Store implements [membership.Store]. Every call is bounded in time, also without an end of its context; every error is a
-// [membership.ErrUnavailable]. It works behind a proxy that pools transactions: no prepared statements, no session locks.
+// [membership.ErrUnavailable], or of Members a [membership.ErrForeign]. It works behind a proxy that pools transactions: no prepared statements, no session locks.
 type Store struct {
 	pool  *pgxpool.Pool
 	scope membership.Scope
@@ -218,15 +221,26 @@ func (s *Store) Leave(ctx context.Context, id string) error {
 // Members implements [membership.Store].
 func (s *Store) Members(ctx context.Context) (members []membership.Member, err error) {
 	err = s.do(ctx, "list", func(ctx context.Context) error {
-		rows, err := s.pool.Query(ctx, list, s.scope.Pipeline, s.scope.Group)
+		rows, err := s.pool.Query(ctx, list, s.scope.Pipeline, s.scope.Group, membership.MaxID, maxStatus, membership.MaxMembers)
 		if err != nil {
 			return err
 		}
 		members, err = pgx.CollectRows(rows, member)
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	all := len(members)
+	if members = slices.DeleteFunc(members, tooLarge); len(members) < all {
+		err = fmt.Errorf("%w: %d members in %s and %s have an id of more than %d bytes or a status of more than %d", membership.ErrForeign,
+			all-len(members), registrations, lastSeen, membership.MaxID, maxStatus)
+	}
 	return members, err
 }
+
+// tooLarge tells whether the server kept a text of a member to itself.
+func tooLarge(m membership.Member) bool { return m.ID == "" || m.Status == "" }
 
 const list = `
 WITH moment AS (
@@ -240,11 +254,14 @@ WITH moment AS (
 	FROM consumer_last_seen l WHERE stream_name = $1 AND group_id = $2 AND NOT EXISTS (
 		SELECT FROM consumer_registrations r WHERE (r.stream_name, r.group_id, r.consumer_id) = (l.stream_name, l.group_id, l.consumer_id))
 )
-SELECT consumer_id, status, session_timeout_ms, coalesce(consumer_lag, -1), standing,
+SELECT id, said, session_timeout_ms, coalesce(consumer_lag, -1), standing,
 	(extract(epoch FROM now - last_heartbeat) * 1000000)::BIGINT,
 	(extract(epoch FROM now - status_since) * 1000000)::BIGINT,
 	(extract(epoch FROM now - last_message_at) * 1000000)::BIGINT
-FROM known, moment ORDER BY consumer_id COLLATE "C"`
+FROM (
+	SELECT CASE WHEN octet_length(consumer_id) <= $3 THEN consumer_id ELSE '' END AS id, CASE WHEN octet_length(status) <= $4 THEN status ELSE '' END AS said, *
+	FROM known ORDER BY last_heartbeat DESC LIMIT $5
+) AS latest, moment ORDER BY id COLLATE "C"`
 
 // member reads a row of the list.
 func member(row pgx.CollectableRow) (m membership.Member, err error) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/health/membership"
+	"sluice/reliability/panics"
 )
 
 var scope = membership.Scope{Pipeline: "orders", Group: "sluice"}
@@ -103,4 +104,16 @@ func TestForeign(t *testing.T) {
 			t.Errorf("%s: lost %v", name, !c.lost)
 		}
 	}
+}
+
+// TestPrepare_Panic: a panic while the tables are looked for is an error of the call, and the next call looks again.
+func TestPrepare_Panic(t *testing.T) {
+	s := &Store{lasting: t.Context()} // without a pool
+	for range 2 {
+		_, err := s.Members(t.Context())
+		if !errors.Is(err, membership.ErrUnavailable) || !errors.As(err, new(*panics.Error)) {
+			t.Errorf("got %v", err)
+		}
+	}
+	s.working.Wait()
 }
