@@ -116,7 +116,7 @@ var ofHealth = []mutant{
 	{
 		name: "an alert waits for a metric that nobody has",
 		file: "connector/metrics.go",
-		old:  `"sluice_paused_total"`, new: `"sluice_pauses_total"`,
+		old:  `"sluice_long_pauses_total"`, new: `"sluice_short_pauses_total"`,
 		pkg: "./cmd/connector", test: "^TestAlerts$",
 	},
 	{

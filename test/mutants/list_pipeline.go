@@ -108,7 +108,7 @@ var ofPipeline = []mutant{
 	{
 		name: "a run until current looks at all tables again and again",
 		file: "connector/cut.go",
-		old:  "if t.measured.IsZero() || t.behind == nil {", new: "if time.Since(t.measured) >= time.Second || t.behind == nil {",
+		old:  "if t.measured.IsZero() || t.behind == nil {", new: "if time.Since(t.measured) >= 50*time.Millisecond || t.behind == nil {",
 		pkg: "./test/story", test: "^TestUntilCurrent_ManyTables$",
 	},
 }
