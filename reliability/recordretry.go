@@ -1,7 +1,6 @@
 package reliability
 
 import (
-	"context"
 	"math"
 	"time"
 )
@@ -57,25 +56,4 @@ func (r RecordRetry) Pause(n int) time.Duration {
 	case Exponential:
 	}
 	return Backoff{Initial: r.Wait, Max: r.Cap, Jitter: r.Jitter}.Pause(n)
-}
-
-// Do runs work until it succeeds, final says that its error will stay, or the attempts are used up, and returns how many
-// there were after the first failure, and the last error. It returns the cause of ctx when ctx ends while it waits.
-// before is called before each pause, with the attempt that will follow it; it may be nil.
-func (r RecordRetry) Do(
-	ctx context.Context, work func(context.Context) error, final func(error) bool, before func(attempt int, pause time.Duration, err error),
-) (attempts int, err error) {
-	for {
-		if err = work(ctx); err == nil || final(err) || attempts == r.Attempts() {
-			return attempts, err
-		}
-		pause := r.Pause(attempts + 1)
-		if before != nil {
-			before(attempts+1, pause, err)
-		}
-		if err := Wait(ctx, pause); err != nil {
-			return attempts, err
-		}
-		attempts++
-	}
 }

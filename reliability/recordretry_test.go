@@ -1,12 +1,8 @@
 package reliability_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"math"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,38 +38,25 @@ func TestWorkers(t *testing.T) {
 			if r.Attempts() != c.max {
 				t.Errorf("%d attempts, want %d", r.Attempts(), c.max)
 			}
-			if d := cmp.Diff(c.pauses, waited(t, r)); d != "" {
+			if d := cmp.Diff(c.pauses, waited(r)); d != "" {
 				t.Errorf("pauses (-want +got):\n%s", d)
 			}
 		})
 	}
 }
 
-// waited returns the pauses between the tries of work that never succeeds, by the clock.
-func waited(t *testing.T, r reliability.RecordRetry) (pauses []time.Duration) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		var last time.Time
-		attempts, err := r.Do(t.Context(), func(context.Context) error {
-			if !last.IsZero() {
-				pauses = append(pauses, time.Since(last))
-			}
-			last = time.Now()
-			return errGone
-		}, never, nil)
-		if attempts != len(pauses) || !errors.Is(err, errGone) {
-			t.Errorf("%d attempts, %d pauses, %v", attempts, len(pauses), err)
-		}
-	})
+// waited returns the pauses before all attempts.
+func waited(r reliability.RecordRetry) (pauses []time.Duration) {
+	for n := range r.Attempts() {
+		pauses = append(pauses, r.Pause(n+1))
+	}
 	return pauses
 }
-
-func never(error) bool { return false }
 
 // TestLinear: attempt × wait, without a cap and without a spread.
 func TestLinear(t *testing.T) {
 	r := reliability.RecordRetry{Curve: reliability.Linear, Max: 5, Wait: 10 * second, Cap: second, Jitter: 1}
-	if d := cmp.Diff([]time.Duration{10 * second, 20 * second, 30 * second, 40 * second, 50 * second}, waited(t, r)); d != "" {
+	if d := cmp.Diff([]time.Duration{10 * second, 20 * second, 30 * second, 40 * second, 50 * second}, waited(r)); d != "" {
 		t.Errorf("pauses (-want +got):\n%s", d)
 	}
 	r.Wait = math.MaxInt64 / 2
@@ -86,7 +69,7 @@ func TestLinear(t *testing.T) {
 func TestExponential(t *testing.T) {
 	r := reliability.RecordRetry{Curve: reliability.Exponential, Max: 7, Wait: second, Cap: 30 * second}
 	want := []time.Duration{second, 2 * second, 4 * second, 8 * second, 16 * second, 30 * second, 30 * second}
-	if d := cmp.Diff(want, waited(t, r)); d != "" {
+	if d := cmp.Diff(want, waited(r)); d != "" {
 		t.Errorf("pauses (-want +got):\n%s", d)
 	}
 	r.Jitter = 0.25
@@ -122,51 +105,4 @@ func TestPausesAreNeverNegativeAndOnlyOneCurveSpreads(t *testing.T) {
 			t.Fatal("the pauses of a schedule are not what it says")
 		}
 	})
-}
-
-// TestRecordRetryEnds: with success, with an error that will stay, with ctx; and says each time what comes next.
-func TestRecordRetryEnds(t *testing.T) {
-	r := reliability.RecordRetry{Curve: reliability.Linear, Max: 3, Wait: second}
-	for _, c := range []struct {
-		name  string
-		fails int   // before it succeeds
-		final int   // the call whose error stays, from 1
-		stop  int   // the pause in which ctx ends, from 1
-		want  int   // attempts
-		err   error // at the end
-		told  []string
-	}{
-		{"at once", 0, 0, 0, 0, nil, nil},
-		{"second try", 1, 0, 0, 1, nil, []string{"1/3 in 1s"}},
-		{"last try", 3, 0, 0, 3, nil, []string{"1/3 in 1s", "2/3 in 2s", "3/3 in 3s"}},
-		{"too late", 4, 0, 0, 3, errGone, []string{"1/3 in 1s", "2/3 in 2s", "3/3 in 3s"}},
-		{"stays", 9, 2, 0, 1, errGone, []string{"1/3 in 1s"}},
-		{"stopped", 9, 0, 2, 1, context.Canceled, []string{"1/3 in 1s", "2/3 in 2s"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				calls := 0
-				var told []string
-				attempts, err := r.Do(ctx, func(context.Context) error {
-					if calls++; calls > c.fails {
-						return nil
-					}
-					return errGone
-				}, func(error) bool { return calls == c.final }, func(attempt int, pause time.Duration, err error) {
-					if !errors.Is(err, errGone) {
-						t.Errorf("told of %v", err)
-					}
-					told = append(told, fmt.Sprintf("%d/%d in %v", attempt, r.Attempts(), pause))
-					if attempt == c.stop {
-						cancel()
-					}
-				})
-				if attempts != c.want || !errors.Is(err, c.err) || cmp.Diff(c.told, told) != "" {
-					t.Errorf("%d attempts, %v, told %q; want %d, %v, %q", attempts, err, told, c.want, c.err, c.told)
-				}
-			})
-		})
-	}
 }

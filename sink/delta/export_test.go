@@ -18,6 +18,3 @@ func Supported(p deltalog.Protocol, m deltalog.Metadata) error {
 	_, err := supported(&deltalog.State{Protocol: p, Metadata: m})
 	return err
 }
-
-// Forget makes the table load anew, as a new process would.
-func (t *Table) Forget() { t.head = nil }

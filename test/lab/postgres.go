@@ -170,6 +170,3 @@ func (p *Postgres) Stopped() error {
 func (p *Postgres) Stop() error {
 	return errors.Join(p.Stopped(), os.RemoveAll(filepath.Dir(p.data)))
 }
-
-// Pid returns the server's process id.
-func (p *Postgres) Pid() int { return p.proc.Pid() }
