@@ -37,8 +37,9 @@ A partition that nobody reads now is looked at as a member would: is its
 position in the log, can the record there be read, does it fit the table?
 Members, the store and Kafka get half of --timeout each, so that an outage of
 one hides nothing of the others: what did not answer is named with what is not
-known for it. Exit code 1 if something is held, 3 if nothing is known to be held
-and something did not answer.`,
+known for it. So is a dependency that fails for a member and that no hold of it
+explains. Exit code 1 if something is held, 3 if nothing is known to be held and
+something did not answer, or fails.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.showHolds(cmd.Context(), members, timeout)

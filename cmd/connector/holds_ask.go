@@ -129,7 +129,7 @@ func (c *cli) lookForHolds(ctx context.Context, config *Config, within time.Dura
 	}
 	defer end()
 	looks := l.readTables(reading, within, tables)
-	if len(looks) == 0 || silent {
+	if len(tables) == 0 || silent {
 		return
 	}
 	asking, cancel := context.WithTimeout(ctx, within)
@@ -140,6 +140,12 @@ func (c *cli) lookForHolds(ctx context.Context, config *Config, within time.Dura
 		return
 	}
 	defer ask.close()
+	if len(looks) == 0 { // the store is the reason, and perhaps Kafka fails as well
+		if err := ask.ask(func(ctx context.Context) error { _, err := ask.group.Topics(ctx); return err }); err != nil {
+			l.misses(asking, "Kafka", within, "it is not known whether positions are in their logs", err)
+		}
+		return
+	}
 	if err := ask.tooMany(config, c.topic, &l.held); err != nil {
 		l.misses(asking, "Kafka", within, "it is not known which topics match and are too many", err)
 	}
@@ -325,8 +331,9 @@ func (l *learnt) askMember(ctx context.Context, url, pipeline string, within tim
 	}
 	defer func() { _ = resp.Body.Close() }() // read only
 	var report struct {
-		Pipeline string        `json:"pipeline"`
-		Holds    []health.Hold `json:"holds"`
+		Pipeline     string              `json:"pipeline"`
+		Holds        []health.Hold       `json:"holds"`
+		Dependencies []health.Dependency `json:"dependencies"`
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, largestReport))
 	if err != nil {
@@ -345,5 +352,42 @@ func (l *learnt) askMember(ctx context.Context, url, pipeline string, within tim
 	}
 	for _, h := range report.Holds {
 		l.add(url, h.Topic, h.Partition, connector.Reason(h.Reason), h.Detail, h.Since, h.Offset)
+	}
+	l.missed = append(l.missed, failing(url, report.Holds, report.Dependencies)...)
+}
+
+// failing names the dependencies that fail for a member and that no hold of it explains: their breakers have not opened so
+// far, or the claims that wait for them are held for another reason. One line stands for all that is known of a dependency.
+func failing(url string, holds []health.Hold, dependencies []health.Dependency) (all []error) {
+	named := map[string]bool{}
+	for _, d := range dependencies {
+		first, _, _ := strings.Cut(d.Name, " ") // "kafka broker 1" is Kafka, too
+		name := first
+		if d.Table != "" {
+			name += " of table " + d.Table
+		}
+		explained := slices.ContainsFunc(holds, func(h health.Hold) bool { return explains(connector.Reason(h.Reason), first) })
+		if d.Failing == nil || named[name] || explained {
+			continue
+		}
+		named[name] = true
+		all = append(all, fmt.Errorf("the member at %s: %s has failed since %s: %s", url, name, d.Failing.UTC().Format(time.RFC3339), d.Error))
+	}
+	return all
+}
+
+// explains tells whether a hold says for itself that a dependency fails.
+func explains(reason connector.Reason, dependency string) bool {
+	switch reason {
+	case connector.ReasonKafkaDown, connector.ReasonKafkaDenied:
+		return dependency == "kafka" || dependency == "dead_letters"
+	case connector.ReasonStoreDown, connector.ReasonStoreDenied:
+		return dependency == "store" || dependency == "operations_log"
+	case connector.ReasonDeadLettersUnavailable:
+		return dependency == "dead_letters"
+	case connector.ReasonFingerprintsUnavailable:
+		return dependency == "postgres"
+	default:
+		return false
 	}
 }

@@ -131,3 +131,61 @@ func TestHolds_NothingKnown(t *testing.T) {
 		t.Errorf("exit code %d, no %q in\n%s", code, want, errs)
 	}
 }
+
+// TestHolds_TwoOutages: a store without an answer does not hide that Kafka has none either.
+func TestHolds_TwoOutages(t *testing.T) {
+	t.Parallel()
+	l := newOrders(t, 1)
+	rewrite(t, l.config, l.broker.ListenAddrs()[0], silentServer(t))
+	rewrite(t, l.config, fmt.Sprintf("{url: \"file://%s/lake\"}", filepath.ToSlash(l.dir)),
+		fmt.Sprintf("{url: s3://bucket/lake, s3: {endpoint: \"http://%s\", region: r, access_key: a, secret_key: b}}", silentServer(t)))
+	_, errs := l.runs(exitDependency, "holds", "--timeout", "4s")
+	for _, want := range []string{"the store did not answer within 2s", "Kafka did not answer within 2s, and so it is not known whether positions are in their logs: "} {
+		if !strings.Contains(errs, want) {
+			t.Errorf("no %q in\n%s", want, errs)
+		}
+	}
+}
+
+// TestHolds_FailingDependency: before its breaker opens a dependency holds nothing, and yet a member that waits for it is no
+// clean bill. Beside holds, those dependencies are named that no hold explains.
+func TestHolds_FailingDependency(t *testing.T) {
+	t.Parallel()
+	const failing = `"dependencies":[
+		{"name":"postgres","open":false,"failing_since":"2026-01-31T09:00:00Z","error":"dial: connection refused"},
+		{"name":"store","table":"orders","open":false,"failing_since":"2026-01-31T09:00:05Z","error":"503\u001b[2J"},
+		{"name":"store","table":"orders","open":false,"failing_since":"2026-01-31T09:00:06Z","error":"twice"},
+		{"name":"kafka","open":false}]`
+	for name, c := range map[string]struct {
+		holds string
+		code  int
+		errs  []string
+	}{
+		"no hold yet": {`[]`, exitDependency, []string{
+			": postgres has failed since 2026-01-31T09:00:00Z: dial: connection refused",
+			": store of table orders has failed since 2026-01-31T09:00:05Z: 503",
+		}},
+		"held": {`[{"topic":"orders","partition":0,"reason":"store_down","detail":"503","since":"2026-01-31T09:00:00Z","offset":5}]`, exitFound, []string{": postgres has failed since "}},
+		"all held": {`[{"topic":"orders","partition":0,"reason":"store_denied","detail":"403","since":"2026-01-31T09:00:00Z","offset":5},
+			{"topic":"orders","partition":1,"reason":"fingerprints_unavailable","detail":"x","since":"2026-01-31T09:00:00Z","offset":5}]`, exitFound, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newOrders(t, 1)
+			member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = fmt.Fprintf(w, `{"pipeline":"p","holds":%s,%s}`, c.holds, failing)
+			}))
+			defer member.Close()
+			out, errs := l.runs(c.code, "holds", "--member", member.URL)
+			for _, text := range c.errs {
+				if !strings.Contains(errs, "the member at "+member.URL+text) {
+					t.Errorf("no %q in\n%s", text, errs)
+				}
+			}
+			if (errs == "") != (c.errs == nil) || strings.Contains(out, "nothing is held") || strings.Contains(errs, "kafka") || strings.Contains(errs, "\x1b") ||
+				strings.Count(errs, "has failed since") != len(c.errs) {
+				t.Errorf("%s\n%s", out, errs)
+			}
+		})
+	}
+}

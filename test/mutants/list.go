@@ -17,4 +17,5 @@ var list = slices.Concat(
 	ofDelta,
 	ofRows,
 	ofOutages,
+	ofTranscripts,
 )
