@@ -178,6 +178,21 @@ func storeDown() *outage {
 	return o
 }
 
+// bothDown is [storeDown] without Kafka: a claim is held for one reason, and the members have no group.
+func bothDown() *outage {
+	o := storeDown()
+	o.name = "Kafka and S3 are down for 50 minutes"
+	follow := slices.Concat(o.fires[2].alerts, eachMember("warning", "SluiceLagUnchecked", "group", "orders"), []alert{of("warning", "SluiceBreakerOpen", "dependency", "kafka")})
+	o.fires = []moment{o.fires[0], o.fires[1], {"38m", follow}, o.fires[5]}
+	for i := range members {
+		o.set(i, "sluice_group_joined", "", "1x9 0x49 1x30")
+		o.set(i, "sluice_lag_checked_timestamp_seconds", "", "0+60x9 600x49 3600+60x30")
+		o.set(i, "sluice_breaker_state", `dependency="kafka"`, "0x9 2x49 0x30")
+		o.set(i, "sluice_breaker_changes_total", `dependency="kafka", to="open"`, "0x9 1+1x49 51x30")
+	}
+	return o
+}
+
 // podKilled ends member 3 at minute 10. Member 4 has its partitions from minute 12 on; a new one is there at minute 13.
 func podKilled() *outage {
 	o := calm(
@@ -287,7 +302,7 @@ func (o *outage) test() promtoolTest {
 // TestOutages: one cause raises one critical alert at most, however many members, topics and tables see it. Each moment
 // lists every alert that fires.
 func TestOutages(t *testing.T) {
-	for _, o := range []*outage{kafkaDown(), storeDown(), podKilled(), rollingRestart()} {
+	for _, o := range []*outage{kafkaDown(), storeDown(), bothDown(), podKilled(), rollingRestart()} {
 		t.Run(o.name, func(t *testing.T) {
 			for _, m := range o.fires {
 				critical := 0
