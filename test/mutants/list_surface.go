@@ -116,4 +116,16 @@ var ofSurface = []mutant{
 		old:  `if b.Version == "" || b.Version == "devel" {`, new: "if false {",
 		pkg: "./cmd/connector", test: "^TestVersion_Build$",
 	},
+	{
+		name: "SECURITY.md names a key that does not exist",
+		file: "SECURITY.md",
+		old:  "`storage.s3.ca_file`", new: "`storage.ca_file`",
+		pkg: "./cmd/connector", test: "^TestSecurityPage_Keys$",
+	},
+	{
+		name: "SECURITY.md leaves out a right that the canary needs",
+		file: "SECURITY.md",
+		old:  "| `Create`, `Write`, `Read` |", new: "| `Create`, `Write` |",
+		pkg: "./cmd/connector", test: "^TestSecurityPage_KafkaRights$",
+	},
 }

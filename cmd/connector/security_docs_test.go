@@ -1,0 +1,135 @@
+package main
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	saslplain "github.com/twmb/franz-go/pkg/sasl/plain"
+
+	"sluice/connector"
+	"sluice/health"
+)
+
+// TestSecurityPage_Keys finds each key that SECURITY.md names in the configuration.
+func TestSecurityPage_Keys(t *testing.T) {
+	paths, seen := map[string]bool{}, 0
+	for _, path := range keyPaths() {
+		paths[strings.TrimPrefix(path, "defaults.")] = true
+	}
+	sections := regexp.MustCompile("`((?:kafka|storage|fingerprints|members|health|dead_letters)\\.[a-z0-9_.]+)(?:: [a-z]+)?`")
+	for _, m := range sections.FindAllStringSubmatch(read(t, filepath.Join("..", "..", "SECURITY.md")), -1) {
+		seen++
+		if !paths[m[1]] {
+			t.Errorf("SECURITY.md names the key %s, which does not exist", m[1])
+		}
+	}
+	if seen < 20 {
+		t.Errorf("only %d keys found", seen)
+	}
+	for path := range paths {
+		if strings.HasSuffix(path, ".insecure_plaintext") && !strings.Contains(read(t, filepath.Join("..", "..", "SECURITY.md")), "`"+path+"`") {
+			t.Errorf("SECURITY.md does not name the exception %s", path)
+		}
+	}
+}
+
+// kafkaRights reads the table of Kafka's permissions: operations by resource, with or without the optional ones.
+func kafkaRights(t *testing.T, optional bool) map[string][]string {
+	t.Helper()
+	_, section, found := strings.Cut(read(t, filepath.Join("..", "..", "SECURITY.md")), "\n### Kafka\n")
+	if !found {
+		t.Fatal("SECURITY.md has no section Kafka")
+	}
+	section, _, _ = strings.Cut(section, "\n### ")
+	rights := map[string][]string{}
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 || !strings.Contains(cells[2], "`") || !optional && strings.Contains(cells[3], "optional") {
+			continue
+		}
+		resource, _, _ := strings.Cut(strings.TrimSpace(cells[1]), " (")
+		for op := range strings.SplitSeq(cells[2], ",") {
+			rights[resource] = append(rights[resource], strings.Trim(op, " `"))
+		}
+	}
+	return rights
+}
+
+// TestSecurityPage_KafkaRights runs a member, with dead letters, their table and a canary, and check with the rights that
+// SECURITY.md asks for. Without any one of them there is a hold, or the canary fails.
+func TestSecurityPage_KafkaRights(t *testing.T) {
+	rights := kafkaRights(t, false)
+	for resource, want := range map[string]string{"each source topic": "Read", "each dead-letter topic": "Write Create Read", "the canary topic": "Create Write Read", "the group": "Read"} {
+		if got := strings.Join(rights[resource], " "); got != want {
+			t.Fatalf("%s: %s, want %s", resource, got, want)
+		}
+	}
+	l := lakeWithRights(t, rights, "", "")
+	s := l.start()
+	l.awaits("orders", map[string][]int64{"orders-0": {0}})
+	l.await("the dead letter is a row", func() bool { return len(l.rows("orders_letters")["orders-dlq-0"]) == 1 })
+	l.await("a canary was seen", func() bool { return len(l.rows("_sluice/p/canary")["p-canary-0"]) > 0 })
+	l.await("nothing is held", func() bool { return len(heldIn(s)) == 0 })
+	if failing := s.report().Canary.Failing; failing != nil {
+		t.Errorf("the canary fails: %+v", failing)
+	}
+	all := lakeWithRights(t, kafkaRights(t, true), "", "")
+	(&broker{t: t, client: all.client}).commit("orders", 0, 0)                                                                                                          // this broker, unlike Kafka, denies a group that never was
+	if out, _ := all.runs(exitFound, "check"); strings.Contains(out, "refused") || strings.Contains(out, "denied") || !strings.Contains(out, "ok       dead letters") { // found: that offset
+		t.Error(out)
+	}
+	for resource, ops := range rights {
+		for _, op := range ops {
+			t.Run(resource+" without "+op, func(t *testing.T) {
+				l := lakeWithRights(t, rights, resource, op)
+				s := l.start()
+				l.await("a hold or the canary says so", func() bool {
+					r := s.report()
+					return resource == "the canary topic" && r.Canary != nil && r.Canary.Failing != nil || slices.ContainsFunc(r.Holds, func(h health.Hold) bool {
+						return h.Reason == string(connector.ReasonKafkaDenied) || h.Reason == string(connector.ReasonDeadLettersUnavailable)
+					})
+				})
+			})
+		}
+	}
+}
+
+// lakeWithRights returns a lake whose user has the rights of a table without one operation on one resource.
+func lakeWithRights(t *testing.T, rights map[string][]string, resource, without string) *lake {
+	t.Helper()
+	names := map[string]string{"each source topic": "orders", "each dead-letter topic": "orders-dlq", "the canary topic": "p-canary", "the group": "p"}
+	operations := map[string]kmsg.ACLOperation{
+		"Read": kmsg.ACLOperationRead, "Write": kmsg.ACLOperationWrite, "Create": kmsg.ACLOperationCreate, "Describe": kmsg.ACLOperationDescribe,
+		"DescribeConfigs": kmsg.ACLOperationDescribeConfigs,
+	}
+	var acls []kfake.ACL
+	for r, ops := range rights {
+		kind := kmsg.ACLResourceTypeTopic
+		if r == "the group" {
+			kind = kmsg.ACLResourceTypeGroup
+		}
+		for _, op := range slices.DeleteFunc(slices.Clone(ops), func(op string) bool { return r == resource && op == without }) {
+			if _, known := operations[op]; !known {
+				t.Fatalf("SECURITY.md names the operation %q, which Kafka does not have", op)
+			}
+			acls = append(acls, kfake.ACL{Resource: kind, Name: names[r], Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operations[op], Allow: true})
+		}
+	}
+	l := newLakeOn(t, "topics: {orders: {}}\ndefaults: {schema: \"n int\", commit: {every: 100ms}}",
+		", sasl: {mechanism: plain, username: sluice, password: secret, insecure_plaintext: true}",
+		[]kgo.Opt{kgo.SASL(saslplain.Auth{User: "root", Pass: "root"}.AsMechanism())},
+		kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "root", "root"), kfake.User("PLAIN", "sluice", "secret", acls...))
+	l = l.as("health: {enabled: false}", "health: {enabled: false, canary: {topic: p-canary, every: 1s}}")
+	l.create("orders", 1)
+	l.produce("orders", 1, 0)
+	if err := l.client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte(`{"n":"bad`)}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
