@@ -48,8 +48,7 @@ type Client struct {
 	cfg       Config
 	addr      net.Addr
 	dialer    *dial.Dialer
-	transport *kafka.Transport
-	closed    atomic.Bool
+	transport *transport
 	corr      atomic.Int32
 
 	mu       sync.Mutex
@@ -79,24 +78,20 @@ func NewClient(cfg Config) (*Client, error) {
 		cfg:    cfg,
 		addr:   kafka.TCP(cfg.Brokers...),
 		dialer: dialer,
-		transport: &kafka.Transport{
-			Dial:        dialer.DialContext, // with TLS and SASL: kafka-go hides why a broker refuses
+		transport: newTransport(&kafka.Transport{
 			DialTimeout: cfg.Session / 6,
 			ClientID:    cfg.ClientID,
 			MetadataTTL: metadataTTL,
 			// Empty and not nil: brokers only, instead of all topics of the cluster every few seconds. Requests that
 			// kafka-go routes by topic (its Writer) need another transport.
 			MetadataTopics: []string{},
-		},
+		}, dialer.DialContext), // with TLS and SASL: kafka-go hides why a broker refuses
 		versions: map[int32]map[protocol.ApiKey]versionRange{},
 	}, nil
 }
 
-// Close closes the connections. Exchanges under way end at their deadlines at the latest; later ones fail.
-func (c *Client) Close() {
-	c.closed.Store(true)
-	c.transport.CloseIdleConnections()
-}
+// Close closes the connections. Exchanges under way fail, and so do later ones.
+func (c *Client) Close() { c.transport.close() }
 
 // timeout is the time that one exchange may take.
 func (c *Client) timeout() time.Duration { return c.cfg.Session / 2 }

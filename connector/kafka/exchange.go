@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -138,9 +137,6 @@ func (c *Client) begin(x *exchange, broker int32, key protocol.ApiKey, version i
 // send exchanges what begin started. The broker may take wait on top of the client's timeout. A deadline is always set:
 // after a mere cancel, or on a hung broker, the connection's goroutine would read on for ever.
 func (c *Client) send(ctx context.Context, x *exchange, e *encoder, wait time.Duration) error {
-	if c.closed.Load() {
-		return fmt.Errorf("kafka client: %w", net.ErrClosed)
-	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout()+wait)
 	defer cancel()
 	x.out = e.request()

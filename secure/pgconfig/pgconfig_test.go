@@ -176,6 +176,7 @@ func TestPasswordStays(t *testing.T) {
 	}{
 		{"no sslmode, no TLS", Options{URL: url}, nil, false},
 		{"verify-full, no TLS", Options{URL: url + "?sslmode=verify-full"}, nil, false},
+		{"require, another authority", Options{URL: url + "?sslmode=require"}, other.Server(t, "db.example"), false},
 		{"ca_file, no TLS", Options{URL: url, CAFile: ca}, nil, false},
 		{"ca_file and prefer, no TLS", Options{URL: url + "?sslmode=prefer", CAFile: ca}, nil, false},
 		{"ca_file, another authority", Options{URL: url, CAFile: ca}, other.Server(t, "db.example"), false},

@@ -1,6 +1,6 @@
 package main
 
-// ofStores are the rules of what Redis and Postgres may reply.
+// ofStores are the rules of what Redis and Postgres may reply, and of connections to Kafka that end.
 var ofStores = []mutant{
 	{
 		name: "go-redis decodes replies that nothing checked",
@@ -167,7 +167,7 @@ var ofStores = []mutant{
 	{
 		name: "a panic while tables are looked for ends the member",
 		file: "health/membership/postgres/migrate.go",
-		old:  "err := panics.Catch(func() error { // on", new: "err := func(op func() error) error { return op() }(func() error { // on",
+		old:  "err := panics.Catch(func() error { // on", new: "err := func(op func() error) error { _ = panics.Of; return op() }(func() error { // on",
 		pkg: "./health/membership/postgres", test: "^TestPrepare_Panic$",
 	},
 	{
@@ -175,5 +175,29 @@ var ofStores = []mutant{
 		file: "idempotency/postgres/store.go",
 		old:  "err := panics.Catch(func() error {\n", new: "err := func(op func() error) error { return op() }(func() error {\n",
 		pkg: "./idempotency/postgres", test: "^TestStore_Panic$",
+	},
+	{
+		name: "a connection to Kafka that is being opened outlives its client",
+		file: "connector/kafka/transport.go",
+		old:  "\t\tc.cancel()\n\t\tif", new: "\t\tif",
+		pkg: "./connector/kafka", test: "^TestClient_CloseEndsConnections$",
+	},
+	{
+		name: "a connection to Kafka in use outlives its client",
+		file: "connector/kafka/transport.go",
+		old:  "open = append(open, c.Conn)", new: "open = nil",
+		pkg: "./connector/kafka", test: "^TestClient_CloseEndsConnections$",
+	},
+	{
+		name: "a Kafka client that is closed dials",
+		file: "connector/kafka/transport.go",
+		old:  "if t.closed {\n\t\tt.mu.Unlock()", new: "if t.kafka == nil {\n\t\tt.mu.Unlock()",
+		pkg: "./connector/kafka", test: "^TestClient_CloseEndsConnections$",
+	},
+	{
+		name: "a request to a Kafka client that is closed goes on for ever",
+		file: "connector/kafka/transport.go",
+		old:  "if t.closed { // the request", new: "if t.kafka == nil { // the request",
+		pkg: "./connector/kafka", test: "^TestClient_CloseEndsConnections$",
 	},
 }

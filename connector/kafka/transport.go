@@ -1,0 +1,98 @@
+package kafka
+
+import (
+	"context"
+	"net"
+	"sync"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// transport is kafka-go's, and knows its connections. By itself kafka-go leaves connections open that are being opened or
+// used while it is closed, and a request behind that brings a pool to life that dials for ever.
+type transport struct {
+	kafka *kafka.Transport
+	dial  func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu     sync.Mutex
+	closed bool
+	open   map[*transportConn]struct{} // with those that are being opened
+}
+
+// newTransport makes a transport of one that is set up but for its Dial.
+func newTransport(k *kafka.Transport, dial func(ctx context.Context, network, address string) (net.Conn, error)) *transport {
+	t := &transport{kafka: k, dial: dial, open: map[*transportConn]struct{}{}}
+	k.Dial = t.connect
+	return t
+}
+
+// RoundTrip implements [kafka.RoundTripper].
+func (t *transport) RoundTrip(ctx context.Context, address net.Addr, request kafka.Request) (kafka.Response, error) {
+	response, err := t.kafka.RoundTrip(ctx, address, request)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed { // the request may have brought a pool to life, which dials in vain
+		t.kafka.CloseIdleConnections()
+	}
+	return response, err
+}
+
+// close ends everything that is under way, and every later attempt.
+func (t *transport) close() {
+	var open []net.Conn
+	t.mu.Lock()
+	t.closed = true
+	for c := range t.open {
+		c.cancel()
+		if c.Conn != nil {
+			open = append(open, c.Conn)
+		}
+	}
+	t.mu.Unlock()
+	for _, conn := range open {
+		_ = conn.Close() // its user learns of it from its own call
+	}
+	t.kafka.CloseIdleConnections()
+}
+
+func (t *transport) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := &transportConn{owner: t, cancel: cancel}
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return nil, net.ErrClosed
+	}
+	t.open[c] = struct{}{}
+	t.mu.Unlock()
+	conn, err := t.dial(ctx, network, address)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err != nil:
+		delete(t.open, c)
+		return nil, err
+	case t.closed:
+		delete(t.open, c)
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	c.Conn = conn
+	return c, nil
+}
+
+// transportConn is a connection, without a Conn while it is being opened.
+type transportConn struct {
+	net.Conn
+	owner  *transport
+	cancel context.CancelFunc
+}
+
+// Close implements [net.Conn].
+func (c *transportConn) Close() error {
+	c.owner.mu.Lock()
+	delete(c.owner.open, c)
+	c.owner.mu.Unlock()
+	return c.Conn.Close()
+}
