@@ -13,10 +13,11 @@ VULNDB ?= https://vuln.go.dev
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 FUZZTIME ?= 30s
 RUNS ?= 20
+SCHEDULES ?= 20000
 # What `make test` runs on the older Kafka, too; `make test-all` runs everything there.
 ON_OLDER := ^(TestProducedIsTable|TestKilledAtRandomMoments|TestBehindLogStart|TestTopicRecreated|TestThreeBrokers)$$/^UncleanElection$$
 
-.PHONY: help build demo test test-all hermetic race lint fmt modules notice vulncheck rules fuzz flakes adapters lab lab-all scripts mutants bench golden lab-install clean
+.PHONY: help build demo test test-all hermetic race lint fmt modules notice vulncheck rules schedules fuzz flakes adapters lab lab-all scripts mutants bench golden lab-install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,10 +77,13 @@ lab-all: adapters ## lab with Spark, the long rows and a binary with the race de
 	@$(SUITE) -name oracle-long go test -tags lab,long -count=1 -timeout 40m ./test/oracle
 	@E2E_RACE=1 $(SUITE) -name lab-long go test -tags lab,long -count=1 -timeout 80m -parallel 3 -skip '^TestMemory' ./test/e2e
 	@$(SUITE) -name memory go test -tags lab,long -count=1 -timeout 60m -parallel 3 -run '^TestMemory' ./test/e2e
-	@$(SUITE) -name schedules go test -tags long -count=1 -timeout 30m -run 'LittleMemory|Starves|FullPool' ./test/story
+	@$(SUITE) -name schedules go test -tags long -count=1 -timeout 30m -run 'LittleMemory|Starves|FullPool|LogCleanupAndExpiry' ./test/story
 	@$(SUITE) -name model-long go test -tags long -count=1 -timeout 30m -run TestLongWorld ./test/model
 	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
 	@E2E_KAFKA=3.9.1 $(SUITE) -name lab-all-3.9 go test -tags lab -count=1 -timeout 60m -parallel 3 ./test/e2e
+
+schedules: ## SCHEDULES (20000) seeded schedules with log cleanup and expiry of txns, with counts
+	go test ./test/story -count=1 -timeout 0 -v -run LogCleanupAndExpiry -args -story.expiries $(SCHEDULES)
 
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@$(SUITE) -name fuzz -fuzz $(FUZZTIME) ./...

@@ -2,4 +2,7 @@
 
 package story_test
 
-const defaultTights = 10_000
+const (
+	defaultTights   = 10_000
+	defaultExpiries = 2_000
+)

@@ -2,4 +2,7 @@
 
 package story_test
 
-const defaultTights = 200
+const (
+	defaultTights   = 200
+	defaultExpiries = 25
+)
