@@ -22,7 +22,7 @@ func TestRetries_NameTheirBatch(t *testing.T) {
 			Backoff: reliability.Backoff{Initial: time.Second, Max: time.Second}, Failures: 1000, OpenFor: time.Minute, Successes: 1,
 		}, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), nil)
 		mem := objstore.NewMem()
-		failing, failed := false, map[objstore.OpKind]int{}
+		failing, failed := false, make(map[objstore.OpKind]int)
 		store := objstoretest.NewFaulty(mem, func(op objstore.Op) objstoretest.Fault {
 			if n := failed[op.Kind]; failing && n < 2 {
 				failed[op.Kind]++
