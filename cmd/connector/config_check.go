@@ -58,7 +58,7 @@ func (l *loader) at(path string) Problem {
 }
 
 func (l *loader) report(p Problem, format string, args ...any) {
-	p.Text = fmt.Sprintf(format, args...)
+	p.Text = l.describe(format, args)
 	l.problems = append(l.problems, p)
 }
 

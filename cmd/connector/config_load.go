@@ -116,11 +116,11 @@ type loader struct {
 }
 
 func (l *loader) problem(line int, key, format string, args ...any) {
-	l.problems = append(l.problems, Problem{File: l.file, Line: line, Key: key, Text: fmt.Sprintf(format, args...)})
+	l.problems = append(l.problems, Problem{File: l.file, Line: line, Key: key, Text: l.describe(format, args)})
 }
 
 func (l *loader) warning(p Problem, format string, args ...any) {
-	p.Text, p.Warning = fmt.Sprintf(format, args...), true
+	p.Text, p.Warning = l.describe(format, args), true
 	l.problems = append(l.problems, p)
 }
 

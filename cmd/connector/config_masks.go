@@ -50,24 +50,45 @@ func (l *loader) remember(key, allowed, text string, variables []filled) {
 		}
 	}
 	if _, query, found := strings.Cut(text, "?"); found && strings.Contains(query, "=") {
-		l.filled = append(l.filled, filled{value: query})
+		l.filled = append(l.filled, filled{value: query, key: key})
 	}
 	if _, address, scheme := strings.Cut(text, "://"); scheme {
 		text = address
 	}
 	if at := strings.LastIndexByte(text, '@'); at > 0 {
-		l.filled = append(l.filled, filled{value: text[:at]})
+		l.filled = append(l.filled, filled{value: text[:at], key: key})
 	}
-}
-
-// mask takes credentials, and the values of variables, out of all problems.
-func (l *loader) mask() {
 	// Longer values come first, since one may be a part of another.
 	slices.SortStableFunc(l.filled, func(a, b filled) int { return cmp.Compare(len(b.value), len(a.value)) })
+}
+
+// describe writes the text of a problem. It hides values in the arguments alone, since a value may be a word of our own texts.
+func (l *loader) describe(format string, args []any) string {
+	shown := slices.Clone(args)
+	for i, arg := range args {
+		before := fmt.Sprint(arg)
+		after := before
+		for _, f := range l.filled {
+			if after == f.value {
+				after = f.name()
+			}
+			after = f.hide(after)
+		}
+		if after != before {
+			shown[i] = after
+		}
+	}
+	return fmt.Sprintf(format, shown...)
+}
+
+// mask takes what is left of credentials, and of values of variables, out of all problems.
+func (l *loader) mask() {
 	for i := range l.problems {
 		p := &l.problems[i]
 		for _, f := range l.filled {
-			p.Text = f.hide(p.Text)
+			if f.key == p.Key {
+				p.Text = f.hide(p.Text)
+			}
 		}
 		for _, f := range l.filled {
 			if f.variable != "" && f.key == p.Key && f.shows(p.Text) {
@@ -78,12 +99,17 @@ func (l *loader) mask() {
 	}
 }
 
+// name is what stands in place of the value.
+func (f filled) name() string {
+	if f.variable == "" {
+		return hidden
+	}
+	return "${" + f.variable + "}"
+}
+
 // hide replaces the value by the name of its variable.
 func (f filled) hide(text string) string {
-	shown := hidden
-	if f.variable != "" {
-		shown = "${" + f.variable + "}"
-	}
+	shown := f.name()
 	quoted := strconv.Quote(f.value)
 	text = strings.ReplaceAll(text, quoted, shown)
 	if len(f.value) > shortValue {

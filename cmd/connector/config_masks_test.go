@@ -265,9 +265,13 @@ func TestMasks_Values(t *testing.T) {
 	_, problems := LoadConfig(write(t, "pipeline: p/q\nkafka: {brokers: [a], session: 7 days, rack: '${RACK}', fetch: {max_wait: '${WAIT}', max_bytes: '${SIZE}'}}\nstorage: {url: file:///data}\n"+
 		"defaults: {schema: a int}\ntopics: {orders: {table: '${TABLE}'}}\n"), lookup(map[string]string{"RACK": "r", "WAIT": "12345", "SIZE": "1 MiB", "TABLE": "lake/or!ders"}))
 	text := fmt.Sprint(problems)
+	// A value that is also a word of our own texts changes none of them.
+	_, problems = LoadConfig(write(t, "pipeline: '${NAME}'\nkafka: {brokers: [a:1], sasl: {mechanism: '${MECHANISM}'}}\nstorage: {url: file:///data}\ndefaults: {schema: a int}\n"),
+		lookup(map[string]string{"NAME": "orders", "MECHANISM": "plain"}))
+	text += fmt.Sprint(problems)
 	for _, want := range []string{
 		`"p/q" is no name`, `"a" has no port: write a:9092`, `"7 days"`, `${WAIT} has no unit: write ${WAIT}s`, `${SIZE} is not a size`,
-		"the value of ${TABLE} is not accepted here",
+		"the value of ${TABLE} is not accepted here", "is missing: write topics: {orders: {}} with the name of your topic", "${MECHANISM} needs username: write the user's name",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in %s", want, text)

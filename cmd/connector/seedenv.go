@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -110,5 +109,5 @@ func (l *loader) seed(variable string) string {
 }
 
 func (l *loader) variable(name, format string, args ...any) {
-	l.problems = append(l.problems, Problem{File: environment, Key: name, Text: fmt.Sprintf(format, args...)})
+	l.problems = append(l.problems, Problem{File: environment, Key: name, Text: l.describe(format, args)})
 }
