@@ -18,8 +18,9 @@ import (
 // member is a running connector.
 type member struct {
 	*lab.Process
-	s   *scene
-	url string
+	s      *scene
+	url    string
+	config string // path of its configuration
 }
 
 // report is what /health says, as far as the tests ask.

@@ -128,6 +128,7 @@ type settings struct {
 	brokers string
 	rack    string
 	group   string
+	paced   string // kafka.session and kafka.offset_commit_interval
 	store   string
 	listen  string
 	start   string
@@ -169,6 +170,7 @@ func (s *scene) config(change ...setting) (path, listen string) {
 		brokers: strings.Join(s.addrs, ", "), group: s.name, store: s.minio.Endpoint, listen: listen, start: "earliest",
 		memory: "auto", commit: "{every: 1s, rows: 20000}", timeout: "30s", bad: "hold",
 		log:     "info",
+		paced:   "session: 6s, offset_commit_interval: 1s",
 		patient: "retry: {initial: 100ms, max: 1s}\nbreaker: {open_for: 2s, successes: 1}",
 	}
 	if s.badLedger != nil {
@@ -186,7 +188,7 @@ func (s *scene) config(change ...setting) (path, listen string) {
 pipeline: %[1]s
 log: {format: json, level: %[20]s}
 memory: {limit: %[12]s}
-kafka: {brokers: [%[2]s], group: %[11]s, rack: %[9]q, sasl: {%[18]s}, session: 6s, offset_commit_interval: 1s}
+kafka: {brokers: [%[2]s], group: %[11]s, rack: %[9]q, sasl: {%[18]s}, %[21]s}
 storage: {url: s3://%[3]s/%[1]s, s3: {endpoint: %[4]s, region: %[5]s, path_style: true, timeout: %[15]s}}
 %[14]s
 defaults:
@@ -198,7 +200,7 @@ topics: {%[1]s: {%[17]s}%[10]s}
 health: {listen: %[7]q%[19]s}
 shutdown: {drain: 10s}
 `, s.name, c.brokers, s.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more, c.group, c.memory, c.commit, c.patient, c.timeout,
-		c.bad, c.own, c.sasl, c.health, c.log)
+		c.bad, c.own, c.sasl, c.health, c.log, c.paced)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
@@ -220,7 +222,7 @@ func (s *scene) start(change ...setting) *member {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	m := &member{Process: p, s: s, url: "http://" + listen}
+	m := &member{Process: p, s: s, url: "http://" + listen, config: path}
 	s.t.Cleanup(func() { _ = p.Kill() })
 	return m
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -82,6 +83,12 @@ func (m *MinIO) Stop() error { return m.proc.Stop(10 * time.Second) }
 
 // Kill ends the server at once, as a crash does.
 func (m *MinIO) Kill() error { return m.proc.Kill() }
+
+// Pause keeps the server from answering anything until Resume. Its port stays open.
+func (m *MinIO) Pause() error { return m.proc.Signal(syscall.SIGSTOP) }
+
+// Resume lets a paused server continue.
+func (m *MinIO) Resume() error { return m.proc.Signal(syscall.SIGCONT) }
 
 // Pid returns the server's process id.
 func (m *MinIO) Pid() int { return m.proc.Pid() }
