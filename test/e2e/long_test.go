@@ -29,6 +29,8 @@ const (
 	poisonRecords = 200_000
 	poisonRate    = 4_000
 	flapEvery     = 5 * time.Second
+
+	hostileAll = true // rows of TestHostile
 )
 
 // checkWithMore is for readers that only the long suite asks.

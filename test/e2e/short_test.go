@@ -25,6 +25,8 @@ const (
 	poisonRecords = 20_000
 	poisonRate    = 2_000
 	flapEvery     = 2 * time.Second
+
+	hostileAll = false // rows of TestHostile
 )
 
 // checkWithMore is for readers that only the long suite asks.

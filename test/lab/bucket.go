@@ -81,6 +81,14 @@ func (b *Bucket) Overwrite(ctx context.Context, key string, body []byte) error {
 	return nil
 }
 
+// Delete deletes an object.
+func (b *Bucket) Delete(ctx context.Context, key string) error {
+	if _, err := b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.Name, Key: &key}); err != nil {
+		return fmt.Errorf("delete %s: %w", key, err)
+	}
+	return nil
+}
+
 // Size returns the number of objects below prefix and the sum of their sizes.
 func (b *Bucket) Size(ctx context.Context, prefix string) (objects int, size int64, err error) {
 	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.Name, Prefix: &prefix})

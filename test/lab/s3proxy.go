@@ -61,6 +61,7 @@ type Action struct {
 	forward bool
 	drop    bool
 	status  int
+	reply   http.HandlerFunc
 }
 
 var (
@@ -74,6 +75,9 @@ var (
 
 // Answer answers with status; the request takes effect before if applied is true.
 func Answer(status int, applied bool) Action { return Action{forward: applied, status: status} }
+
+// Reply lets a handler of the test answer in place of the server.
+func Reply(h http.HandlerFunc) Action { return Action{reply: h} }
 
 // Fault is a rule of the proxy. It applies to the next requests that match, as many as were asked for.
 type Fault struct {
@@ -202,6 +206,10 @@ func (p *S3Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	action := Action{forward: true}
 	if fault != nil {
 		action = fault.action
+	}
+	if action.reply != nil {
+		action.reply(w, r)
+		return
 	}
 	if action.hold {
 		<-fault.free

@@ -1,0 +1,310 @@
+//go:build lab && linux
+
+package e2e
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sluice/test/gen"
+	"sluice/test/lab"
+	"sluice/test/tablelog"
+)
+
+// hostile is an input that no honest neighbour of a member makes, and what a member with [limited] memory makes of it.
+type hostile struct {
+	name  string
+	brief bool   // it is in the short suite, too
+	input string // for the table that the test prints
+	own   string // what the configuration says of the attacked topic
+	// lake tampers with what lies in the store while no member runs: both tables exist. It returns further settings.
+	lake func(a *attack) []setting
+	// before prepares what the member will meet and returns further settings. The member starts after it.
+	before func(a *attack) []setting
+	// during attacks the running member. What it returns, if not "", is shown as the reason.
+	during func(a *attack) string
+	// reason is that of the hold of the attacked topic, whose detail has the text says. Without a reason the log or /health
+	// has the text, and the attacked table goes on, too.
+	reason, says string
+}
+
+// attack is a hostile input on its way: a member reads the scene's topic, which is sound, and another one, which is not.
+type attack struct {
+	*scene
+	bad string // the topic that is attacked
+	log *tablelog.Log
+	m   *member
+	// requests and sent count what streams was asked for, and the bytes that it could send.
+	requests, sent atomic.Int64
+}
+
+// result is a row of the table that the test prints.
+type result struct {
+	input, reason string
+	peak          int64 // bytes
+	exit          int
+}
+
+// TestHostile gives a running member what broken or malicious neighbours may give it: objects in the store, responses of
+// Redis and Kafka, connections to its port, topics, records. The process lives and stays within its memory, the one table
+// or partition holds with a reason that says what is wrong, and the table beside it receives every record.
+//
+// E2E_HOSTILE is a file that takes the table of results.
+func TestHostile(t *testing.T) {
+	t.Parallel()
+	rows := slices.Concat(hostileTables(), hostileRedis(), hostileClients(), hostileRecords())
+	var mu sync.Mutex
+	results := map[string]result{}
+	t.Cleanup(func() {
+		var b strings.Builder
+		b.WriteString("| input | peak RSS, MiB | exit | reason |\n|---|---|---|---|\n")
+		for _, name := range slices.Sorted(maps.Keys(results)) {
+			r := results[name]
+			_, _ = fmt.Fprintf(&b, "| %s | %d | %d | %s |\n", r.input, r.peak>>20, r.exit, strings.ReplaceAll(cutText(r.reason, 420), "|", "\\|"))
+		}
+		t.Logf("memory.limit %s, at most %d MiB\n%s", limited, mostResident>>20, &b)
+		if path := os.Getenv("E2E_HOSTILE"); path != "" {
+			if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	note := func(order string, r result) {
+		mu.Lock()
+		defer mu.Unlock()
+		results[order] = r
+	}
+	for i, h := range rows {
+		if !h.brief && !hostileAll {
+			continue
+		}
+		t.Run(h.name, func(t *testing.T) {
+			t.Parallel()
+			note(fmt.Sprintf("%02d", i), h.play(t))
+		})
+	}
+	t.Run("broker", func(t *testing.T) { // one broker behind a proxy, one lie after the other
+		t.Parallel()
+		for i, r := range hostileBroker(t) {
+			note(fmt.Sprintf("%02d", len(rows)+i), r)
+		}
+	})
+}
+
+// cutText is the first line of a text, no longer than most.
+func cutText(text string, most int) string {
+	text, _, _ = strings.Cut(text, "\n")
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return text
+}
+
+// play plays one hostile input.
+func (h hostile) play(t *testing.T) result {
+	t.Helper()
+	s := newScene(t, 1)
+	a := &attack{scene: s, bad: s.name + "-bad"}
+	a.log = &tablelog.Log{Store: s.bucket, Table: s.name + "/" + a.bad}
+	if err := shared.kafka.CreateTopic(s.ctx, a.bad, 1, map[string]string{"max.message.bytes": "20971520"}); err != nil {
+		t.Fatal(err)
+	}
+	settings := []setting{alsoReads(a.bad + ": {" + h.own + "}"), func(c *settings) { c.memory = limited }}
+	s.produce(500)
+	a.produceBad(0, 500)
+	if h.lake != nil {
+		s.untilCurrent(settings...)
+		settings = append(settings, h.lake(a)...)
+	}
+	if h.before != nil {
+		settings = append(settings, h.before(a)...)
+	}
+	a.m = s.start(settings...)
+	reason := ""
+	if h.during != nil {
+		s.awaitRows(500)
+		a.awaitBad(500)
+		reason = h.during(a)
+	}
+	s.produce(500)
+	if found := a.evidence(h); reason == "" {
+		reason = found
+	}
+	s.awaitRows(1000)
+	if h.reason == "" {
+		a.produceBad(500, 500)
+		a.awaitBad(1000)
+		reason = cmp.Or(reason, "none: the table goes on")
+	}
+	return a.over(h.input, reason)
+}
+
+// over ends the member and looks at its memory.
+func (a *attack) over(input, reason string) result {
+	a.t.Helper()
+	a.m.drain()
+	r := result{input, reason, a.m.PeakRSS(), a.m.ExitCode()}
+	if r.peak > mostResident && bounded() {
+		a.t.Errorf("%d MiB resident, the limit and 15 %% are %d", r.peak>>20, mostResident>>20)
+	}
+	return r
+}
+
+// produceBad produces records to the attacked topic.
+func (a *attack) produceBad(from, n int64) {
+	a.t.Helper()
+	p := gen.Producer{Brokers: a.addrs, Topic: a.bad, Orders: a.orders, From: from, Records: n, Codec: "lz4"}
+	if err := p.Run(a.ctx, nil); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// awaitBad waits until the table of the attacked topic has at least n rows.
+func (a *attack) awaitBad(n int64) {
+	a.t.Helper()
+	a.await(fmt.Sprintf("the attacked table has %d rows", n), func() (bool, error) {
+		commits, err := a.log.Read(a.ctx)
+		return tablelog.Rows(commits) >= n, err
+	})
+}
+
+// evidence waits until the member says what is wrong, and returns it.
+func (a *attack) evidence(h hostile) (found string) {
+	a.t.Helper()
+	if h.says == "" {
+		return ""
+	}
+	last := ""
+	defer func() {
+		if a.t.Failed() {
+			a.t.Logf("/health: %s\n%s", last, a.m.Tail())
+		}
+	}()
+	a.await("it says "+h.says, func() (bool, error) {
+		resp, err := a.m.get("/health")
+		if err != nil {
+			if !a.m.Running() {
+				return false, err
+			}
+			return false, nil
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return false, nil
+		}
+		last = string(body)
+		if found = a.held(h, body); found != "" || h.reason != "" {
+			return found != "", nil
+		}
+		found, err = a.m.shows(h.says, last)
+		return found != "", err
+	})
+	return found
+}
+
+// held returns the hold that a report has of the attacked topic, "" if there is none or its detail says something else.
+func (a *attack) held(h hostile, body []byte) string {
+	var r struct {
+		Holds []struct{ Topic, Reason, Detail string }
+	}
+	if json.Unmarshal(body, &r) != nil || h.reason == "" {
+		return ""
+	}
+	for _, hold := range r.Holds {
+		if strings.HasPrefix(hold.Topic, a.bad) && hold.Reason == h.reason && strings.Contains(hold.Detail, h.says) {
+			return hold.Reason + ": " + hold.Detail
+		}
+	}
+	return ""
+}
+
+// shows returns the component of /health or the line of the log that has a text.
+func (m *member) shows(text, health string) (string, error) {
+	var r struct {
+		Components map[string]struct{ Status, Reason string }
+	}
+	if json.Unmarshal([]byte(health), &r) == nil {
+		for name, c := range r.Components {
+			if strings.Contains(c.Reason, text) {
+				return name + " " + c.Status + ": " + c.Reason, nil
+			}
+		}
+	}
+	log, err := os.ReadFile(m.Log)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, text) {
+			var l struct{ Msg, Err string }
+			if json.Unmarshal([]byte(line), &l) == nil {
+				return strings.TrimSuffix("log: "+l.Msg+": "+l.Err, ": "), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// hostileBroker lies to members about one broker, one lie after the other, and tells the truth again.
+func hostileBroker(t *testing.T) (results []result) {
+	t.Helper()
+	proxy, err := lab.StartKafkaProxy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleanUp(t, proxy.Close)
+	dir, err := folder("hostile-broker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	broker, err := lab.StartKafka(t.Context(), lab.KafkaOptions{Dir: dir, Advertise: proxy.Addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = broker.Kill() })
+	proxy.Connect(broker.Proxied)
+	for i, l := range lies {
+		if i > 0 && !hostileAll {
+			break
+		}
+		t.Run(l.name, func(t *testing.T) {
+			s := newSceneAt(t, broker.Addr)
+			if err := broker.CreateTopic(s.ctx, s.name, 1, nil); err != nil {
+				t.Fatal(err)
+			}
+			proxy.Tell(nil)
+			a := &attack{scene: s}
+			a.m = s.start(func(c *settings) { c.memory, c.brokers = limited, proxy.Addr })
+			s.produce(500)
+			s.awaitRows(500)
+			proxy.Tell(l.lie)
+			if l.cut {
+				proxy.Cut()
+			}
+			began := time.Now()
+			s.produce(500)
+			s.await("it was told lies", func() (bool, error) { return proxy.Lies() > 0, nil })
+			reason := a.evidence(hostile{says: l.says})
+			// Long enough for more of the same.
+			s.await("it was told some more, or leaves the broker alone", func() (bool, error) {
+				return proxy.Lies() > 5 || time.Since(began) > 10*time.Second, nil
+			})
+			proxy.Tell(nil)
+			proxy.Cut()
+			s.awaitRows(1000)
+			results = append(results, a.over(l.input, reason))
+		})
+	}
+	return results
+}
