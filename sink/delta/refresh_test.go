@@ -124,19 +124,8 @@ func TestRefresh_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
 			appendCommits(t, open(t, mem), 2)
 			return "get " + deltalog.CommitKey(2)
 		},
-		"after the newest checkpoint of a load": func(t *testing.T, mem *objstore.Mem, tab *delta.Table) string {
-			appendCommits(t, open(t, mem), 2)
-			s, err := deltalog.Load(t.Context(), mem)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := deltalog.WriteCheckpoint(t.Context(), mem, s, time.Now(), ""); err != nil {
-				t.Fatal(err)
-			}
-			cleanUp(t, mem, 2)
-			if err := mem.Delete(t.Context(), deltalog.CommitKey(2)); err != nil { // the checkpoint stands for it
-				t.Fatal(err)
-			}
+		"after the newest checkpoint of a load": func(t *testing.T, mem *objstore.Mem, _ *delta.Table) string {
+			checkpointAlone(t, mem)
 			return "before get " + deltalog.CommitKey(3)
 		},
 	} {
@@ -145,6 +134,44 @@ func TestRefresh_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
 				bubble(t, func(t *testing.T) { stoppedInRefresh(t, script, withRows) })
 			})
 		}
+	}
+}
+
+// checkpointAlone leaves version 2 of a table to its checkpoint.
+func checkpointAlone(t *testing.T, mem *objstore.Mem) {
+	t.Helper()
+	appendCommits(t, open(t, mem), 2)
+	s, err := deltalog.Load(t.Context(), mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deltalog.WriteCheckpoint(t.Context(), mem, s, time.Now(), ""); err != nil {
+		t.Fatal(err)
+	}
+	cleanUp(t, mem, 2)
+	if err := mem.Delete(t.Context(), deltalog.CommitKey(2)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLoad_CheckpointIsCleanedUp: a version that a checkpoint alone stands for is the newest one only while that is there.
+func TestLoad_CheckpointIsCleanedUp(t *testing.T) {
+	for name, at := range map[string]string{"it stands": "", "it is gone": "before get " + deltalog.CommitKey(3)} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				mem := objstore.NewMem()
+				store := &stopping{Store: mem, meanwhile: func() { cleanUp(t, mem, goOn(t, mem, 20)) }}
+				checkpointAlone(t, mem)
+				store.stopAt(at)
+				got, err := deltalog.Load(t.Context(), store)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := stateOf(t, mem).Version; got.Version != want || at != "" && want == 2 {
+					t.Errorf("version %d, the newest is %d", got.Version, want)
+				}
+			})
+		})
 	}
 }
 

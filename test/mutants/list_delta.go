@@ -19,7 +19,7 @@ var ofDelta = []mutant{
 		name: "a checkpoint that is gone stands for its version",
 		file: "sink/delta/deltalog/load.go",
 		old:  "_, err = store.Head(ctx, s.Checkpoint.key(0))", new: "err = nil",
-		pkg: "./sink/delta", test: "^TestRefresh_StoppedWhileTheLogIsCleanedUp$",
+		pkg: "./sink/delta", test: "^TestLoad_CheckpointIsCleanedUp$",
 	},
 	{
 		name: "a checkpoint does not stand for its version",
