@@ -35,13 +35,24 @@ type report struct {
 		Detail    string
 	}
 	Partitions []partitionReport
-	Components map[string]struct{ Status, Reason string }
-	Canary     *struct {
-		Seen    *time.Time
-		Seconds float64
-		Failing *time.Time `json:"failing_since"`
-		Error   string
+	Components map[string]struct {
+		Status, Reason string
+		Details        json.RawMessage
 	}
+}
+
+// canaryReport is the component of the canary in it.
+type canaryReport struct {
+	Seen    *time.Time
+	Seconds float64
+	Failing *time.Time `json:"failing_since"`
+	Error   string
+}
+
+// canary returns the component, false if the member says nothing of it.
+func (r report) canary() (c canaryReport, there bool) {
+	details := r.Components["canary"].Details
+	return c, details != nil && json.Unmarshal(details, &c) == nil
 }
 
 // partitionReport is a partition in it. Lag is nil while nobody knows it.
