@@ -75,9 +75,10 @@ lab: adapters ## the connector against real Kafka and MinIO, with faults (minute
 
 lab-all: adapters ## lab with Spark, the long rows and a binary with the race detector
 	@$(SUITE) -name oracle-long go test -tags lab,long -count=1 -timeout 40m ./test/oracle
-	@E2E_RACE=1 $(SUITE) -name lab-long go test -tags lab,long -count=1 -timeout 80m -parallel 3 -skip '^(TestMemory|TestHostile|TestOutageTranscripts)' ./test/e2e
+	@E2E_RACE=1 $(SUITE) -name lab-long go test -tags lab,long -count=1 -timeout 80m -parallel 3 -skip '^(TestMemory|TestHostile|TestOutageTranscripts|TestScale)' ./test/e2e
 	@$(SUITE) -name memory go test -tags lab,long -count=1 -timeout 60m -parallel 3 -run '^(TestMemory|TestHostile)' ./test/e2e
 	@$(SUITE) -name outages go test -tags lab,long -count=1 -timeout 40m -parallel 4 -run '^TestOutageTranscripts' ./test/e2e
+	@$(SUITE) -name scale go test -tags lab,long -count=1 -timeout 90m -run '^TestScale' ./test/e2e
 	@$(SUITE) -name schedules go test -tags long -count=1 -timeout 30m -run 'LittleMemory|Starves|FullPool|LogCleanupAndExpiry' ./test/story
 	@$(SUITE) -name model-long go test -tags long -count=1 -timeout 30m -run TestLongWorld ./test/model
 	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
