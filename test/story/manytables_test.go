@@ -13,7 +13,10 @@ import (
 // looks at each one only as often as that says something new.
 func TestUntilCurrent_ManyTables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const tables = 1000
+		tables := 1000
+		if testing.Short() {
+			tables = 100
+		}
 		w := story.NewWorld(7, 1)
 		w.UntilCurrent, w.Every, w.Queue = true, time.Hour, shipped
 		w.Others = map[string]*story.TableLog{}

@@ -20,6 +20,9 @@ var tights = flag.Int("story.tights", defaultTights, "how many seeded schedules 
 func tight(t *testing.T, play func(t *testing.T, s uint64)) {
 	t.Helper()
 	first, last := uint64(1), uint64(*tights)
+	if testing.Short() { // the race detector takes ten times as long, and needs fewer
+		last = max(1, last/4)
+	}
 	if *seed != 0 {
 		first, last = *seed, *seed
 	}
