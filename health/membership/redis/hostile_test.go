@@ -185,6 +185,7 @@ func TestHostileReplies(t *testing.T) {
 // refuses lists the members at a server, which must fail.
 func refuses(t *testing.T, o Options, want string) {
 	t.Helper()
+	o.timeout = patient
 	store, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +234,7 @@ func TestStoreTLS(t *testing.T) {
 		s.SetTime(s.now)
 		return membershiptest.Server{
 			Open: func(t *testing.T, scope membership.Scope) membership.Store {
-				store, err := Open(Options{URL: "rediss://" + s.Addr(), Scope: scope, CAFile: file})
+				store, err := Open(Options{URL: "rediss://" + s.Addr(), Scope: scope, CAFile: file, timeout: patient})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -83,7 +83,8 @@ type Options struct {
 	// InsecurePlaintext allows a password over connections without TLS, or to an unverified host.
 	InsecurePlaintext bool
 
-	dial func(ctx context.Context, network, address string) (net.Conn, error) // nil for the network's
+	dial    func(ctx context.Context, network, address string) (net.Conn, error) // nil for the network's
+	timeout time.Duration                                                        // 0 for callTimeout
 }
 
 // Check says what is wrong with the URL, which it does not quote. It is a [secure.ErrPlaintext] if a password would reach
@@ -109,7 +110,8 @@ func (o Options) client() (*goredis.Options, error) {
 	}
 	// No retries, at any level: the next beat is one.
 	c.MaxRetries, c.DialerRetries = -1, 1
-	c.DialTimeout, c.ReadTimeout, c.WriteTimeout, c.PoolTimeout = callTimeout, callTimeout, callTimeout, callTimeout
+	timeout := cmp.Or(o.timeout, callTimeout)
+	c.DialTimeout, c.ReadTimeout, c.WriteTimeout, c.PoolTimeout = timeout, timeout, timeout, timeout
 	c.ContextTimeoutEnabled = true
 	c.PoolSize, c.MaxActiveConns, c.MinIdleConns = connections, connections, 0
 	c.Protocol, c.DisableIdentity = 2, true
@@ -141,7 +143,7 @@ func Open(options Options) (*Store, error) {
 	}, nil
 }
 
-// dialer returns what opens connections: first the TLS handshake, if there is to be one, all of it within callTimeout. The
+// dialer returns what opens connections: first the TLS handshake, if there is to be one, all of it within the timeout. The
 // replies are checked before go-redis sees them.
 func (o Options) dialer(config *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
 	dial := o.dial
@@ -149,7 +151,7 @@ func (o Options) dialer(config *tls.Config) func(ctx context.Context, network, a
 		dial = (&net.Dialer{}).DialContext
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		ctx, cancel := context.WithTimeout(ctx, cmp.Or(o.timeout, callTimeout))
 		defer cancel()
 		conn, err := dial(ctx, network, address)
 		switch {

@@ -22,9 +22,12 @@ import (
 
 var scope = membership.Scope{Pipeline: "p", Group: "g"}
 
+// patient is the timeout of a store whose machine may be busy: no test is about how long a call takes.
+const patient = time.Minute
+
 func open(t *testing.T, address string, s membership.Scope) *Store {
 	t.Helper()
-	store, err := Open(Options{URL: address, Scope: s})
+	store, err := Open(Options{URL: address, Scope: s, timeout: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
