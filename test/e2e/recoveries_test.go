@@ -61,7 +61,7 @@ func TestRecoveryOfLeftAndKilled(t *testing.T) {
 		m.awaitMissing()
 		stay[i].awaitLine(`"msg":"Removed stale consumers","count":1`)
 		path, _ := s.config(s.registering(m.in, false))
-		if code, text := s.command("members", "cleanup", "--yes", "--config", path); code != 0 || !strings.Contains(text, "Removed 0 stale consumers, forgot 1") {
+		if code, text := s.command("members", "cleanup", "--yes", "--reason", "it was killed", "--config", path); code != 0 || !strings.Contains(text, "Removed 0 stale consumers, forgot 1") {
 			t.Errorf("%s: exit code %d: %s", m.in.name, code, text)
 		}
 		m.awaitIn("it is forgotten", func(k *membership.Member) bool { return k == nil })
