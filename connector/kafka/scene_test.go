@@ -208,9 +208,15 @@ func (m *member) has(partitions int) func() bool {
 // missing returns the topics that do not exist.
 func (m *member) missing() []string { return namesOf(m.Absent(), connector.ReasonTopicMissing) }
 
-// told compares what was delivered since the last call.
+// told waits for as many deliveries as are wanted, and compares them with those since the last call. A member joins a
+// generation before its Run delivers it, so the others may know of it first.
 func (m *member) told(want ...string) {
 	m.scene.t.Helper()
+	m.scene.until("a member is told of "+strings.Join(want, ", "), func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.trace) >= len(want)
+	})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if diff := cmp.Diff(want, m.trace); diff != "" {
