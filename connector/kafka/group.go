@@ -66,14 +66,13 @@ type Group struct {
 
 	joinFailing, lookFailing reliability.FailureLog
 
-	mu           sync.Mutex
-	absent       []Absent
-	missingSaid  time.Time // in the log
-	missingLines int
-	first        map[string]bool // the topics that were there at the first look
-	within       map[string]bool // the topics of the last look that are read
-	last         generation      // the newest one, be it over
-	trouble      *Trouble        // since the last generation or look that worked
+	mu            sync.Mutex
+	absent        []Absent
+	absentFailing map[string]*reliability.FailureLog // by cause, for as long as the same topics are absent
+	first         map[string]bool                    // the topics that were there at the first look
+	within        map[string]bool                    // the topics of the last look that are read
+	last          generation                         // the newest one, be it over
+	trouble       *Trouble                           // since the last generation or look that worked
 }
 
 var _ connector.Group = (*Group)(nil)
@@ -99,7 +98,8 @@ func NewGroup(client *Client, cfg GroupConfig, logger *slog.Logger, reg promethe
 		logger:  logger.With("group", cfg.Group),
 		metrics: newGroupMetrics(reg),
 		// Well within a session: a new coordinator gives every member one, and expels those that have not joined by then.
-		backoff: reliability.Backoff{Initial: 200 * time.Millisecond, Max: cfg.Session / 6, Jitter: 0.25},
+		backoff:       reliability.Backoff{Initial: 200 * time.Millisecond, Max: cfg.Session / 6, Jitter: 0.25},
+		absentFailing: map[string]*reliability.FailureLog{},
 	}
 }
 

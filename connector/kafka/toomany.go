@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -95,7 +96,7 @@ func (g *Group) sayBeyond(ctx context.Context, seen sight) {
 		details[detail]++
 	}
 	for _, detail := range slices.SortedFunc(maps.Keys(details), strings.Compare) {
-		g.logger.ErrorContext(ctx, "topics beyond max_topics are not read", "topics", details[detail], "reason", string(connector.ReasonTooManyTopics), "detail", detail)
+		g.failing(detail).Failed(ctx, g.logger, slog.LevelError, "topics beyond max_topics are not read", "topics", details[detail], "reason", string(connector.ReasonTooManyTopics), "detail", detail)
 	}
 }
 

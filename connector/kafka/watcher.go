@@ -83,12 +83,6 @@ type Absent struct {
 	Since  time.Time
 }
 
-// Absent topics are mentioned in the log at once, a second time after missingLogSecond, then each missingLogEvery.
-const (
-	missingLogSecond = time.Minute
-	missingLogEvery  = 5 * time.Minute
-)
-
 // look returns what there is of the configured topics, and remembers what is absent. An error that is Fatal is a hold:
 // nothing can be read.
 func (g *Group) look(ctx context.Context) (sight, error) {
@@ -156,34 +150,33 @@ func (g *Group) note(ctx context.Context, seen sight, absent []Absent) {
 			g.first[name] = true
 		}
 	}
-	same := slices.EqualFunc(before, absent, func(a, b Absent) bool { return a.Topic == b.Topic && a.Reason == b.Reason })
-	every := missingLogEvery
-	if g.missingLines == 1 {
-		every = missingLogSecond
-	}
-	say := len(absent) > 0 && (!same || time.Since(g.missingSaid) >= every)
-	if !same {
-		g.missingLines = 0
-	}
-	if say {
-		g.missingLines++
-		g.missingSaid = time.Now()
+	if !slices.EqualFunc(before, absent, func(a, b Absent) bool { return a.Topic == b.Topic && a.Reason == b.Reason }) {
+		g.absentFailing = map[string]*reliability.FailureLog{}
 	}
 	g.mu.Unlock()
-	if missing := namesOf(absent, connector.ReasonTopicMissing); say && len(missing) > 0 {
-		g.logger.WarnContext(ctx, "topics do not exist, waiting for them", "topics", missing)
+	if missing := namesOf(absent, connector.ReasonTopicMissing); len(missing) > 0 {
+		g.failing("missing").Failed(ctx, g.logger, slog.LevelWarn, "topics do not exist, waiting for them", "topics", missing)
 	}
-	if say {
-		g.sayBeyond(ctx, seen)
-		for _, a := range absent {
-			if a.Reason != connector.ReasonTopicMissing && a.Reason != connector.ReasonTooManyTopics {
-				g.logger.ErrorContext(ctx, "a topic is refused, waiting for it", "topic", a.Topic, "reason", string(a.Reason), "err", seen.refused[a.Topic])
-			}
+	g.sayBeyond(ctx, seen)
+	for _, a := range absent {
+		if a.Reason != connector.ReasonTopicMissing && a.Reason != connector.ReasonTooManyTopics {
+			g.failing("refused "+a.Topic).Failed(ctx, g.logger, slog.LevelError, "a topic is refused, waiting for it",
+				"topic", a.Topic, "reason", string(a.Reason), "err", seen.refused[a.Topic])
 		}
 	}
 	if len(absent) == 0 && len(before) > 0 {
 		g.logger.InfoContext(ctx, "topics exist now", "topics", namesOf(before, ""))
 	}
+}
+
+// failing returns the log lines about topics that are absent for one cause.
+func (g *Group) failing(cause string) *reliability.FailureLog {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.absentFailing[cause] == nil {
+		g.absentFailing[cause] = &reliability.FailureLog{}
+	}
+	return g.absentFailing[cause]
 }
 
 // namesOf returns the names of absent topics, of one reason or of all.
