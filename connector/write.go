@@ -66,7 +66,7 @@ func (w *writer) write(ctx context.Context, open *openCut) outcome {
 	if err == nil {
 		w.snapshot, w.failures = s, 0
 		w.trouble.settle()
-		w.failing.unknown.Over(ctx, logger, "commits of unknown outcome are over")
+		w.failing.unknown.Over(ctx, logger, "commits work again that failed for an unknown reason")
 		w.failing.broken.Over(ctx, logger, "a batch that failed in our own work is in the table")
 		w.state.isolated.passed(plan.Next)
 		took := time.Since(began)
