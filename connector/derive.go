@@ -8,14 +8,15 @@ func Derive(s *Snapshot, pipeline string, p Partition, offsets map[int32]GroupOf
 	if detail := Replaced(s, pipeline); detail != "" {
 		return &Hold{Partition: p, Reason: ReasonTableReplaced, Detail: detail, Offset: -1}
 	}
-	if next, known := s.Positions[p.AppID(pipeline)]; known {
+	if next, positioned := s.Positions[p.AppID(pipeline)]; positioned {
 		b, there := bounds[p]
 		return finding(Position{Partition: p, Next: next, Epoch: -1}, b, there)
 	}
-	if reason, detail := judgePast(p, history(s, p.Topic), offsets, pipeline); reason != "" {
+	known := history(s, p.Topic)
+	if reason, detail := judgePast(p, known, offsets, pipeline); reason != "" {
 		return &Hold{Partition: p, Reason: reason, Detail: detail, Offset: -1}
 	}
-	if of, _ := RowsBefore(s, pipeline, p); rows[of] {
+	if of := rowsBefore(p, added(p, known, pipeline)); rows[of] {
 		return &Hold{Partition: p, Reason: ReasonUnknownHistory, Detail: of.detail(), Offset: -1}
 	}
 	return nil

@@ -23,14 +23,17 @@ type RowsOf struct {
 	Partition int32 // or AnyPartition
 }
 
-// RowsBefore returns the rows that forbid a START of p: those of its topic, or p's own if other partitions of the topic
-// have positions. The others prove that the topic was begun, not that p is new: txns expire one by one. It is false if p
-// has a position.
-func RowsBefore(s *Snapshot, pipeline string, p Partition) (RowsOf, bool) {
-	if _, known := s.Positions[p.AppID(pipeline)]; known {
-		return RowsOf{}, false
+// RowsBefore returns the rows that forbid a START of those of a topic's partitions that have no position: the rows of the
+// topic, or the partition's own if other partitions of the topic have positions. The others prove that the topic was
+// begun, not that the partition is new: txns expire one by one.
+func RowsBefore(s *Snapshot, pipeline, topic string, partitions []Partition) (all []RowsOf) {
+	known := history(s, topic)
+	for _, p := range partitions {
+		if _, positioned := s.Positions[p.AppID(pipeline)]; !positioned {
+			all = append(all, rowsBefore(p, added(p, known, pipeline)))
+		}
 	}
-	return rowsBefore(p, added(p, history(s, p.Topic), pipeline)), true
+	return slices.Compact(all)
 }
 
 func rowsBefore(p Partition, added bool) RowsOf {

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"sluice/connector"
 	"sluice/sink/delta"
@@ -64,16 +62,11 @@ func (q *questions) look(ctx context.Context, o *opened, name string, s *connect
 
 // rowsBefore looks for rows of partitions that have no position.
 func (l *look) rowsBefore(ctx context.Context) (map[connector.RowsOf]bool, error) {
-	search := map[connector.RowsOf]bool{}
-	for _, p := range l.partitions() {
-		if of, ok := connector.RowsBefore(l.snapshot, l.pipeline, p); ok {
-			search[of] = true
-		}
-	}
+	search := connector.RowsBefore(l.snapshot, l.pipeline, l.topic.Name, l.partitions())
 	if len(search) == 0 || l.table.store == nil {
 		return nil, nil
 	}
-	rows, err := delta.HasRows(ctx, l.table.store, slices.Collect(maps.Keys(search)), !connector.Follows(l.snapshot, l.pipeline))
+	rows, err := delta.HasRows(ctx, l.table.store, search, !connector.Follows(l.snapshot, l.pipeline))
 	if errors.Is(err, deltalog.ErrNoTable) {
 		return nil, nil
 	}

@@ -35,7 +35,7 @@ var ofRows = []mutant{
 	{
 		name: "tools do not see rows without a position",
 		file: "connector/derive.go",
-		old:  "RowsBefore(s, pipeline, p); rows[of] {", new: "RowsBefore(s, pipeline, p); rows[of] && of.Partition == AnyPartition {",
+		old:  "added(p, known, pipeline)); rows[of] {", new: "added(p, known, pipeline)); rows[of] && of.Partition == AnyPartition {",
 		pkg: "./connector", test: "^TestDerive$",
 	},
 	{
