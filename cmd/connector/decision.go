@@ -63,14 +63,11 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, config *Config,
 		_, refused = d.judge(s) // somebody else may have done it meanwhile
 		return refused
 	})
-	var said exitError
-	switch {
-	case refused != nil:
+	if refused != nil {
 		return c.refusedDecision(refused)
-	case errors.As(err, &said):
+	}
+	if err != nil {
 		return err
-	case err != nil:
-		return failedOperation(e, err)
 	}
 	if c.output == "json" {
 		return writeJSON(c.stdout, shownEntry{e, e.Hash()})

@@ -221,13 +221,6 @@ func (c *cli) auditCleanup(ctx context.Context, ch *change, gone []membership.Me
 	for _, m := range gone[:len(gone)-body.More] {
 		body.Members = append(body.Members, m.ID)
 	}
-	e, err := o.append(ctx, ch, body, nil)
-	var said exitError
-	switch {
-	case errors.As(err, &said):
-		return err
-	case err != nil:
-		return failedOperation(e, err)
-	}
-	return nil
+	_, err = o.append(ctx, ch, body, nil)
+	return err
 }

@@ -143,11 +143,16 @@ func failedOperation(e opslog.Entry, err error) error {
 	return exitError{exitDependency, err}
 }
 
-// append writes an operation of the person at the command line, if pre admits it.
+// append writes an operation of the person at the command line, if pre admits it. An error has its exit code, except that
+// the caller knows what to say if pre refused.
 func (o *operationsLog) append(ctx context.Context, ch *change, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {
 	if err := o.exclusive(ctx); err != nil {
 		return opslog.Entry{}, err
 	}
 	host, _ := os.Hostname() // may stay unknown
-	return o.Append(ctx, opslog.Operation{Operator: ch.operator, Host: host, Reason: ch.reason, Body: body}, pre)
+	e, err := o.Append(ctx, opslog.Operation{Operator: ch.operator, Host: host, Reason: ch.reason, Body: body}, pre)
+	if err != nil {
+		return e, failedOperation(e, err)
+	}
+	return e, nil
 }
