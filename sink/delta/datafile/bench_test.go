@@ -98,6 +98,7 @@ func orders(first, n int) arrow.RecordBatch {
 // dictionaryOrders is what a decoder that interns strings would hand over.
 func dictionaryOrders(b arrow.RecordBatch) arrow.RecordBatch {
 	e := newEncoder(mustColumns(orderSchema), 32)
+	e.share = newShare()
 	e.stats = make([]stat, e.cols.bounds)
 	arrays, err := e.shapeAll(chunk{rows: b, ranges: [][2]int64{{0, b.NumRows()}}})
 	if err != nil {

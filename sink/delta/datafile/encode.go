@@ -17,11 +17,9 @@ import (
 
 // encoder encodes one chunk after the other. It belongs to one goroutine.
 type encoder struct {
-	cols         *columns
-	cutAt        int
-	dictionaries *dictionaries
-	sample       *sample
-	share        *share // while it encodes
+	cols  *columns
+	cutAt int
+	share *share // while it encodes
 
 	// Of the chunk at work, filled by shape.
 	stats   []stat
@@ -39,10 +37,7 @@ type encoded struct {
 }
 
 func newEncoder(cols *columns, stringPrefix int) *encoder {
-	return &encoder{
-		cols: cols, cutAt: cutAt(stringPrefix),
-		dictionaries: newDictionaries(), sample: newSample(), choices: make([]choice, len(cols.leaves)),
-	}
+	return &encoder{cols: cols, cutAt: cutAt(stringPrefix), choices: make([]choice, len(cols.leaves))}
 }
 
 func (e *encoder) encode(ctx context.Context, c chunk) (encoded, error) {

@@ -48,11 +48,11 @@ func (e *encoder) chooseFloat(a arrow.Array, v valid) choice {
 		at = func(i int) uint64 { return uint64(math.Float32bits(values[i])) }
 		raw = arrow.Float32Traits.CastToBytes(values[:min(n, sampleSize)])
 	}
-	if e.sample.repeats(n, v, at) {
+	if e.share.sample.repeats(n, v, at) {
 		return choiceDictionary
 	}
 	c := choiceOf(kindFloat)
-	c.plain = !e.sample.compresses(raw)
+	c.plain = !e.share.sample.compresses(raw)
 	return c
 }
 

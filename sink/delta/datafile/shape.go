@@ -207,7 +207,7 @@ func (e *encoder) shapeText(c *column, a arrow.Array, own valid, s *stat) (arrow
 		d.Retain()
 		return d, nil
 	}
-	if d := e.dictionaries.encode(a, own); d != nil {
+	if d := e.share.dictionaries.encode(a, own); d != nil {
 		if err := s.values(d.Dictionary(), nil); err != nil {
 			return nil, fmt.Errorf("column %s: %w", c.path, err)
 		}

@@ -19,7 +19,7 @@ type Shares struct {
 func NewShares(n int) *Shares {
 	s := &Shares{make(chan *share, max(n, 1)), make(chan struct{}, 1)}
 	for range cap(s.free) {
-		s.free <- &share{}
+		s.free <- newShare()
 	}
 	return s
 }
@@ -62,11 +62,15 @@ func (s *Shares) put(taken []*share) {
 	}
 }
 
-// share is the working memory of one encoder.
+// share is the working memory of one encoder. An encoder that waits for one has none: all tables may wait at a time.
 type share struct {
-	buf    bytes.Buffer // a file of one row group; kept, as regrowing it is a third of all allocation
-	memory recycler
+	buf          bytes.Buffer // a file of one row group; kept, as regrowing it is a third of all allocation
+	memory       recycler
+	dictionaries *dictionaries
+	sample       *sample
 }
+
+func newShare() *share { return &share{dictionaries: newDictionaries(), sample: newSample()} }
 
 // keptBytes is what a share keeps of each kind of buffer.
 const keptBytes = 16 << 20
