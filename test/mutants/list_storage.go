@@ -87,4 +87,22 @@ var ofStorage = []mutant{
 		old:  "if t.checkpoints.failed != cause(err) {", new: "if t.checkpoints.failed != \"-\" {",
 		pkg: "./sink/delta", test: "^TestCheckpoints_NoTemporaryFile$",
 	},
+	{
+		name: "the body of an answer keeps its slot",
+		file: "sink/delta/objstore/s3.go",
+		old:  "r.pause()\n\tr.answered()\n\treturn &s3Body", new: "r.pause()\n\treturn &s3Body",
+		pkg: "./sink/delta/objstore", test: "^TestS3Slots_OpenBodies$",
+	},
+	{
+		name: "a HEAD waits for a second slot",
+		file: "sink/delta/objstore/s3.go",
+		old:  "r.answered()\n\tif status, _", new: "if status, _",
+		pkg: "./sink/delta/objstore", test: "^TestS3Slots_HeadNotFound$",
+	},
+	{
+		name: "requests have no slots",
+		file: "sink/delta/objstore/s3.go",
+		old:  "slots: make(chan struct{}, parallel)", new: "slots: make(chan struct{}, 1<<20)",
+		pkg: "./sink/delta/objstore", test: "^TestS3Slots$",
+	},
 }

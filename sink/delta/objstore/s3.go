@@ -64,6 +64,7 @@ const (
 type S3 struct {
 	client *s3.Client
 	wire   *wire
+	slots  chan struct{}         // one is taken by each request under way
 	keys   *aws.CredentialsCache // nil: nothing to re-read
 	bucket string
 	prefix string // empty or with a slash at its end
@@ -93,7 +94,7 @@ func newS3(ctx context.Context, c S3Config) (*S3, error) {
 	if err := c.plain(); err != nil {
 		return nil, err
 	}
-	s := &S3{bucket: c.Bucket, idle: cmp.Or(c.Timeout, defaultTimeout)}
+	s := &S3{bucket: c.Bucket, idle: cmp.Or(c.Timeout, defaultTimeout), slots: make(chan struct{}, parallel)}
 	if prefix := strings.Trim(c.Prefix, "/"); prefix != "" {
 		s.prefix = prefix + "/"
 	}
@@ -176,7 +177,10 @@ func (s *S3) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, 
 	if off > 0 || n > 0 {
 		in.Range = aws.String(httpRange(off, n))
 	}
-	r := s.newRequest(ctx, 0)
+	r, err := s.newRequest(ctx, 0)
+	if err != nil {
+		return nil, failed(OpGet, key, err)
+	}
 	out, err := s.client.GetObject(r.ctx, &in)
 	switch {
 	case err != nil && beyondEnd(err):
@@ -191,6 +195,7 @@ func (s *S3) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, 
 		return nil, failed(OpGet, key, err)
 	}
 	r.pause()
+	r.answered()
 	return &s3Body{body: out.Body, request: r, key: key, s: s}, nil
 }
 
@@ -207,9 +212,13 @@ func (s *S3) Head(ctx context.Context, key string) (Info, error) {
 	if err := begin(ctx.Err(), key); err != nil {
 		return Info{}, failed(OpHead, key, err)
 	}
-	r := s.newRequest(ctx, 0)
+	r, err := s.newRequest(ctx, 0)
+	if err != nil {
+		return Info{}, failed(OpHead, key, err)
+	}
 	defer r.end()
 	out, err := s.client.HeadObject(r.ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: s.key(key)})
+	r.answered()
 	if status, _ := answer(err); status == http.StatusNotFound {
 		return Info{}, failed(OpHead, key, s.missing(ctx, key))
 	}
@@ -221,7 +230,10 @@ func (s *S3) Head(ctx context.Context, key string) (Info, error) {
 
 // missing returns the error of a HEAD that was answered with 404: that of a GET of the object's first byte.
 func (s *S3) missing(ctx context.Context, key string) error {
-	r := s.newRequest(ctx, 0)
+	r, err := s.newRequest(ctx, 0)
+	if err != nil {
+		return err
+	}
 	defer r.end()
 	out, err := s.client.GetObject(r.ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: s.key(key), Range: aws.String(httpRange(0, 1))})
 	if err != nil && !beyondEnd(err) {
@@ -246,7 +258,10 @@ func (s *S3) Put(ctx context.Context, key string, body io.ReadSeeker, mode Mode)
 	if err != nil {
 		return failed(kind, key, notSent(fmt.Errorf("rewind the body: %w", err)))
 	}
-	r := s.newRequest(ctx, size)
+	r, err := s.newRequest(ctx, size)
+	if err != nil {
+		return failed(kind, key, err)
+	}
 	defer r.end()
 	in := s3.PutObjectInput{Bucket: &s.bucket, Key: s.key(key), Body: &progress{ReadSeeker: body, request: r}, ContentLength: &size}
 	if mode == IfAbsent {
@@ -295,7 +310,10 @@ func (s *S3) page(ctx context.Context, in *s3.ListObjectsV2Input) (*s3.ListObjec
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
-	r := s.newRequest(ctx, 0)
+	r, err := s.newRequest(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
 	defer r.end()
 	page, err := s.client.ListObjectsV2(r.ctx, in)
 	if err != nil {
@@ -309,9 +327,12 @@ func (s *S3) Delete(ctx context.Context, key string) error {
 	if err := begin(ctx.Err(), key); err != nil {
 		return failed(OpDelete, key, err)
 	}
-	r := s.newRequest(ctx, 0)
+	r, err := s.newRequest(ctx, 0)
+	if err != nil {
+		return failed(OpDelete, key, err)
+	}
 	defer r.end()
-	_, err := s.client.DeleteObject(r.ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: s.key(key)})
+	_, err = s.client.DeleteObject(r.ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: s.key(key)})
 	if err = s.translate(r, OpDelete, err); errors.Is(err, ErrNotFound) {
 		return nil
 	}

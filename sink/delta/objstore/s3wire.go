@@ -64,7 +64,7 @@ func buildable(given *tls.Config) *awshttp.BuildableClient {
 		t.ExpectContinueTimeout = time.Second
 		t.ForceAttemptHTTP2 = false
 		t.MaxIdleConns = 128
-		t.MaxIdleConnsPerHost = 64 // S3 speaks HTTP/1.1: one connection for each request under way
+		t.MaxIdleConnsPerHost = parallel // S3 speaks HTTP/1.1: one connection for each request under way
 		t.IdleConnTimeout = 60 * time.Second
 		t.WriteBufferSize = 128 << 10
 		t.ReadBufferSize = 64 << 10
@@ -105,8 +105,13 @@ type requestKey struct{}
 // slowest is the least throughput of a put, in bytes per second; whatever trickles slower is given up.
 const slowest = 64 << 10
 
+// parallel is how many requests of a store are under way at a time, and how many connections it keeps. Each takes a quarter
+// of a mebibyte of buffers and stacks, so a thousand tables that commit in the same second take turns.
+const parallel = 64
+
 // request is one request under way. Its context ends when nothing has moved for the idle time.
 type request struct {
+	slots  chan struct{}   // where its slot comes back to; nil: it did
 	parent context.Context // lives as long as one request
 	ctx    context.Context // the same
 	cancel context.CancelCauseFunc
@@ -118,15 +123,29 @@ type request struct {
 
 var errStalled = errors.New("request made no progress in time")
 
-// newRequest starts the clock. size is the length of the body that is sent.
-func (s *S3) newRequest(ctx context.Context, size int64) *request {
-	r := &request{parent: ctx, idle: s.idle}
+// newRequest waits for a slot, then starts the clock. size is the length of the body that is sent. A caller that has a slot
+// must not wait for another one.
+func (s *S3) newRequest(ctx context.Context, size int64) (*request, error) {
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", ErrNotSent, ctx.Err())
+	}
+	r := &request{parent: ctx, idle: s.idle, slots: s.slots}
 	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(ctx, requestKey{}, r))
 	r.timer = time.AfterFunc(r.idle, r.stalled)
 	if size > 0 {
 		r.whole = time.AfterFunc(2*r.idle+time.Duration(size)*time.Second/slowest, r.stalled)
 	}
-	return r
+	return r, nil
+}
+
+// answered gives the slot back. The body of the answer needs none: its reader may make other requests.
+func (r *request) answered() {
+	if r.slots != nil {
+		<-r.slots
+		r.slots = nil
+	}
 }
 
 func (r *request) stalled() { r.cancel(fmt.Errorf("%w (%v)", errStalled, r.idle)) }
@@ -138,6 +157,7 @@ func (r *request) moved() { r.timer.Reset(r.idle) }
 func (r *request) pause() { r.timer.Stop() }
 
 func (r *request) end() {
+	r.answered()
 	r.timer.Stop()
 	if r.whole != nil {
 		r.whole.Stop()

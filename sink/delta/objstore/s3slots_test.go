@@ -1,0 +1,124 @@
+package objstore_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"sluice/classify"
+	"sluice/sink/delta/objstore"
+)
+
+// heldStore is an S3 whose answers wait until the test gives them.
+type heldStore struct {
+	*objstore.S3
+	arrived atomic.Int64
+	status  int
+	answers chan struct{}
+}
+
+func newHeldStore(t *testing.T, status int) *heldStore {
+	h := &heldStore{status: status, answers: make(chan struct{})}
+	h.S3 = openS3(t, objstore.S3Config{
+		Bucket: "b", Endpoint: "http://127.0.0.1:1", PathStyle: true, AccessKey: "a", SecretKey: "s",
+		Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			h.arrived.Add(1)
+			select {
+			case <-h.answers:
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			}
+			return &http.Response{StatusCode: h.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
+		}),
+	})
+	return h
+}
+
+// atATime is how many requests the store lets leave before one is answered.
+const atATime = 64
+
+// TestS3Slots: however many goroutines use the store, no more requests than slots are under way, and one that has waited for
+// its slot in vain was not sent.
+func TestS3Slots(t *testing.T) {
+	for name, operation := range operations {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHeldStore(t, http.StatusNoContent)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				done := make(chan error)
+				for range atATime {
+					go func() { done <- operation(ctx, h) }()
+				}
+				synctest.Wait()
+				if n := h.arrived.Load(); n != atATime {
+					t.Errorf("%d requests arrived, want %d", n, atATime)
+				}
+				waiting, giveUp := context.WithCancel(t.Context())
+				late := make(chan error)
+				go func() { late <- operation(waiting, h) }()
+				synctest.Wait()
+				if n := h.arrived.Load(); n != atATime {
+					t.Errorf("%d requests are under way, want %d", n, atATime)
+				}
+				giveUp()
+				checkError(t, <-late, objstore.ErrNotSent, classify.Canceled, false)
+
+				go func() { late <- operation(t.Context(), h) }()
+				h.answers <- struct{}{}
+				<-done
+				synctest.Wait()
+				if n := h.arrived.Load(); n != atATime+1 {
+					t.Errorf("%d requests arrived behind an answer, want %d", n, atATime+1)
+				}
+				close(h.answers)
+				for range atATime - 1 {
+					<-done
+				}
+				<-late
+			})
+		})
+	}
+}
+
+// TestS3Slots_OpenBodies: bodies that are being read take no slot, since their readers may make other requests.
+func TestS3Slots_OpenBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldStore(t, http.StatusOK)
+		close(h.answers)
+		for i := range 2 * atATime {
+			body, err := h.Get(t.Context(), fmt.Sprint("key", i), 0, -1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer body.Close()
+		}
+		if _, err := h.Head(t.Context(), "key"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestS3Slots_HeadNotFound: a HEAD that asks again by GET gives its slot back first, or such ones would wait for each other.
+func TestS3Slots_HeadNotFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldStore(t, http.StatusNotFound)
+		done := make(chan error)
+		for range atATime {
+			go func() { done <- operations["head"](t.Context(), h) }()
+		}
+		synctest.Wait()
+		close(h.answers)
+		for range atATime {
+			<-done
+		}
+		if n := h.arrived.Load(); n != 2*atATime {
+			t.Errorf("%d requests arrived, want a HEAD and a GET of each", n)
+		}
+	})
+}
