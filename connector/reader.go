@@ -305,13 +305,14 @@ func (r *reader) handOver() {
 		again = false
 		r.turn++
 		for i := range r.order {
+			c := r.order[(i+r.turn)%len(r.order)]
+			if len(c.queue) == 0 || r.first != nil && r.first != c {
+				continue
+			}
 			if !r.open() {
 				return
 			}
-			c := r.order[(i+r.turn)%len(r.order)]
-			if len(c.queue) > 0 && (r.first == nil || r.first == c) && r.handOverFrom(c) {
-				again = true
-			}
+			again = r.handOverFrom(c) || again
 		}
 	}
 }
