@@ -89,7 +89,11 @@ func drive(ctx context.Context, t *testing.T, store objstore.Store, partition in
 
 // Sixteen writers commit fifty times each, each to a partition of its own: no commit is lost, no version written twice.
 func TestSixteenWriters(t *testing.T) {
-	const writers, commits = 16, 50
+	const writers = 16
+	commits := int64(50)
+	if testing.Short() { // the race detector takes ten times as long, and needs fewer
+		commits = 15
+	}
 	bubble(t, func(t *testing.T) {
 		var mu sync.Mutex
 		dice := rand.New(rand.NewPCG(1, 2))
