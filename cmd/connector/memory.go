@@ -21,6 +21,10 @@ const (
 	leastMemory = 128 << 20
 	// usualMemory is the limit where nothing says how much there is.
 	usualMemory = 512 << 20
+	// besides is what the process takes for neither pool, fingerprint nor table.
+	besides = 48 << 20
+	// perTable is what a table of some partitions takes: decoder, writer, metrics and the state of its log.
+	perTable = 160 << 10
 )
 
 // configured is the source of a limit that stands in the file.
@@ -98,9 +102,23 @@ func (b budget) pools() connector.Pools {
 // encoders is how many row groups may be encoded at the same time, over all tables: one for each core, as far as what the
 // pools leave has room for twice a chunk of rows for each.
 func (b budget) encoders(cores int) int {
-	const rest = 48 << 20 // for everything else in the process
 	chunk := min(max(b.batch/int64(4*cores), 512<<10), 16<<20)
-	return int(min(max((b.limit-b.fingerprints-b.fetch-b.batch-rest)/(2*chunk), 1), int64(cores)))
+	return int(min(max((b.limit-b.fingerprints-b.fetch-b.batch-besides)/(2*chunk), 1), int64(cores)))
+}
+
+// tables is for how many tables there is room beside the pools.
+func (b budget) tables() int {
+	return int(max((b.limit-b.fingerprints-b.fetch-b.batch-besides)/perTable, 1))
+}
+
+// forTables is the limit that has room for n tables.
+func (b budget) forTables(n int) int64 {
+	const step = 64 << 20
+	for b.tables() < n {
+		b.limit += step - b.limit%step
+		b = b.beside(b.fingerprints)
+	}
+	return b.limit
 }
 
 // runtime is the limit of the garbage collector. It does not know the pages of the binary, and learns late what became
@@ -135,6 +153,14 @@ func (l *loader) checkMemory() {
 	if b.exceeds(cgroup) {
 		l.warning(l.at("memory.limit"), "%s and the 15%% that may be added are more than the %s of the container, which kills at its limit: write %s or less",
 			roundSize(b.limit), roundSize(cgroup), roundSize(cgroup/5*4))
+	}
+	named := map[string]bool{}
+	for _, t := range c.Topics {
+		named[t.Table] = true
+	}
+	if n := len(named); n > b.tables() {
+		l.warning(l.at("memory.limit"), "%s has room for %d tables beside the pools, the topics have %d: write %s or more",
+			roundSize(b.limit), b.tables(), n, roundSize(b.forTables(n)))
 	}
 	o := c.origins["memory.limit"]
 	o.Note = b.String()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"strings"
@@ -91,6 +92,68 @@ func TestEncoders(t *testing.T) {
 		}
 		if got := b.encoders(tt.cores); got != tt.want {
 			t.Errorf("%d bytes, %d cores: %d, want %d", tt.limit, tt.cores, got, tt.want)
+		}
+	}
+}
+
+// TestRoomForTables: for how many tables a limit has room, and which limit has room for more.
+func TestRoomForTables(t *testing.T) {
+	for _, tt := range []struct {
+		limit, fingerprints int64
+		want                int
+	}{{128 << 20, 0, 61}, {256 << 20, 0, 430}, {512 << 20, 0, 1168}, {512 << 20, 400 << 20, 16}, {128 << 20, 100 << 20, 1}} {
+		b, err := divide(tt.limit, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = b.beside(tt.fingerprints)
+		if got := b.tables(); got != tt.want {
+			t.Errorf("%d bytes, %d for fingerprints: %d tables, want %d", tt.limit, tt.fingerprints, got, tt.want)
+		}
+		if got := b.forTables(tt.want); got != tt.limit {
+			t.Errorf("%d tables want %d, not %d", tt.want, got, tt.limit)
+		}
+	}
+	b := usualBudget()
+	if got := b.forTables(5000); got != 1856<<20 {
+		t.Errorf("5000 tables: %d", got>>20)
+	}
+	var topics strings.Builder
+	for i := range 62 {
+		fmt.Fprintf(&topics, "  t%d: {}\n", i)
+	}
+	file := "memory: {limit: 128MiB}\npipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///x}\ndefaults: {schema: a int%s}\ntopics:\n" + topics.String()
+	const want = "128MiB has room for 61 tables beside the pools, the topics have 62: write 192MiB or more"
+	if _, problems := LoadConfig(write(t, strings.Replace(file, "%s", "", 1)), noEnv); len(problems) != 1 || !strings.Contains(problems[0].String(), want) {
+		t.Error(problems)
+	}
+	if _, problems := LoadConfig(write(t, strings.Replace(file, "%s", ", table: all", 1)), noEnv); len(problems) > 0 {
+		t.Error(problems)
+	}
+}
+
+// TestMoreTablesThanRoom: topics that a pattern finds later are counted, too, and it is said once.
+func TestMoreTablesThanRoom(t *testing.T) {
+	l := newLake(t, `topics: {all: {pattern: "t.*", deny: []}}`)
+	config := mustLoad(t, l.config, nil)
+	config.budget.limit = 1 // what is asked of it
+	var log bytes.Buffer
+	s, err := wire(t.Context(), config, wireOptions{}, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	for i, topic := range []string{"ta", "ta", "tb", "tb", "tc"} {
+		conf, meant, err := config.route(topic)
+		if err == nil && meant {
+			_, err = s.open(conf)
+		}
+		if err != nil || !meant {
+			t.Fatal(topic, meant, err)
+		}
+		said := strings.Count(log.String(), `level=WARN msg="there are more tables than memory.limit has room for" tables=2 room=1`)
+		if want := min(i/2, 1); said != want {
+			t.Errorf("%s: said %d times, want %d:\n%s", topic, said, want, &log)
 		}
 	}
 }

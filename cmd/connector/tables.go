@@ -113,6 +113,9 @@ func (s *system) open(topic TopicConfig) (*writtenTable, error) {
 		s.tables.byPath = map[string]*writtenTable{}
 	}
 	s.tables.byPath[t.path] = t
+	if n, room := len(s.tables.byPath), s.config.budget.tables(); n == room+1 {
+		s.logger.Warn("there are more tables than memory.limit has room for", "tables", n, "room", room)
+	}
 	return t, nil
 }
 

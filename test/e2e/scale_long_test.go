@@ -26,6 +26,11 @@ const (
 	scalePartitions = 4
 	scaleRound      = 2 // records of each partition in a round
 	scaleLasts      = 30 * time.Minute
+	// scaleLimit is memory.limit, which has room for so many tables; scaleResident is 15 % more.
+	scaleLimit    = "512MiB"
+	scaleResident = 589 << 20
+	// scaleVerified is of how many topics each record is compared with its row.
+	scaleVerified = 50
 )
 
 // scale is a pipeline of many topics and tables at a broker of its own.
@@ -54,7 +59,7 @@ func TestScale(t *testing.T) {
 	s.stays(&figures)
 	s.check()
 	s.verify()
-	t.Logf("memory.limit %s\n%s", limited, &figures)
+	t.Logf("memory.limit %s\n%s", scaleLimit, &figures)
 	if path := os.Getenv("E2E_SCALE"); path != "" {
 		if err := os.WriteFile(path, []byte(figures.String()), 0o644); err != nil {
 			t.Error(err)
@@ -106,8 +111,7 @@ func (s *scale) produceRound() {
 
 // wide is what a member of the test is told.
 func (s *scale) wide(c *settings) {
-	littleMemory(c)
-	c.commit = "{every: 10s}"
+	c.memory, c.commit = scaleLimit, "{every: 10s}"
 	c.more = fmt.Sprintf(`, many: {pattern: '%s\..+', deny: []}`, s.name)
 }
 
@@ -132,8 +136,8 @@ func (s *scale) untilCurrent(figures *strings.Builder) {
 
 func (s *scale) bounded(peak int64) {
 	s.t.Helper()
-	if peak > mostResident && bounded() {
-		s.t.Errorf("%d MiB resident, the limit and 15 %% are %d", peak>>20, mostResident>>20)
+	if peak > scaleResident && bounded() {
+		s.t.Errorf("%d MiB resident, the limit and 15 %% are %d", peak>>20, scaleResident>>20)
 	}
 }
 
@@ -209,18 +213,19 @@ func (s *scale) awaitCurrent(m *member) {
 	}
 }
 
-// verify compares the rows of all tables with the records in Kafka, offset by offset.
+// verify compares the rows of some tables with the records in Kafka, offset by offset.
 func (s *scale) verify() {
 	s.t.Helper()
 	path, _ := s.config(s.wide)
-	p, err := lab.StartProcess("verify", filepath.Join(s.dir, "verify.log"), environment(), shared.binary, "verify", "--kafka", "--config", path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = p.Kill() })
-	s.watch(s.ctx, p, scaleLasts)
-	if code := p.ExitCode(); code != 0 {
-		s.t.Errorf("verify: exit code %d: %s", code, p.Tail())
+	for _, topic := range s.topics[len(s.topics)-scaleVerified:] {
+		p, err := lab.StartProcess("verify", filepath.Join(s.dir, "verify.log"), environment(), shared.binary, "verify", "--kafka", "--topic", topic, "--config", path)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.t.Cleanup(func() { _ = p.Kill() })
+		if code := p.ExitCode(); code != 0 {
+			s.t.Fatalf("verify: exit code %d: %s", code, p.Tail())
+		}
 	}
 }
 
