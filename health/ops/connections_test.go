@@ -172,23 +172,21 @@ func TestConnections_Order(t *testing.T) {
 
 // TestConnections_HandlerHangs: requests that never end occupy all places; a probe still gets its answer.
 func TestConnections_HandlerHangs(t *testing.T) {
-	goOn := make(chan struct{})
-	var mu sync.Mutex
-	requests := 0
-	f := serveFlooded(t, 2, func() error {
-		mu.Lock()
-		requests++
-		hang := requests <= 2
-		mu.Unlock()
-		if hang {
+	places := make(chan struct{}, 2)
+	hung, goOn := make(chan struct{}), make(chan struct{})
+	f := serveFlooded(t, cap(places), func() error {
+		select {
+		case places <- struct{}{}:
+			hung <- struct{}{}
 			<-goOn
+		default:
 		}
 		return nil
 	})
 	defer close(goOn)
-	for i := range 2 {
+	for range cap(places) {
 		_ = f.dial(t, live+"\r\n")
-		f.is(t, i+1, serving)
+		<-hung
 	}
 	if code := f.dial(t, live+"\r\n").code(t); code != http.StatusOK {
 		t.Error(code)
