@@ -51,9 +51,9 @@ func TestS3Slots(t *testing.T) {
 				h := newHeldStore(t, http.StatusNoContent)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				done := make(chan error)
+				done := make(chan struct{})
 				for range atATime {
-					go func() { done <- operation(ctx, h) }()
+					go func() { _ = operation(ctx, h); done <- struct{}{} }()
 				}
 				synctest.Wait()
 				if n := h.arrived.Load(); n != atATime {
@@ -69,7 +69,7 @@ func TestS3Slots(t *testing.T) {
 				giveUp()
 				checkError(t, <-late, objstore.ErrNotSent, classify.Canceled, false)
 
-				go func() { late <- operation(t.Context(), h) }()
+				go func() { _ = operation(t.Context(), h); done <- struct{}{} }()
 				h.answers <- struct{}{}
 				<-done
 				synctest.Wait()
@@ -80,7 +80,7 @@ func TestS3Slots(t *testing.T) {
 				for range atATime - 1 {
 					<-done
 				}
-				<-late
+				<-done
 			})
 		})
 	}
@@ -108,9 +108,9 @@ func TestS3Slots_OpenBodies(t *testing.T) {
 func TestS3Slots_HeadNotFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeldStore(t, http.StatusNotFound)
-		done := make(chan error)
+		done := make(chan struct{})
 		for range atATime {
-			go func() { done <- operations["head"](t.Context(), h) }()
+			go func() { _ = operations["head"](t.Context(), h); done <- struct{}{} }()
 		}
 		synctest.Wait()
 		close(h.answers)
