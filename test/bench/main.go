@@ -1,7 +1,9 @@
 // Command bench measures the whole way of a record, from real Kafka into a Delta table on MinIO, beside a tuned Python
 // pipeline (librdkafka, pyarrow, deltalake) on the same topic, in turns, and verifies the rows after each run.
 //
-//	go run ./test/bench [-records 2000000] [-rounds 3] [-against connector]
+//	go run ./test/bench [-records 2000000] [-rounds 3] [-memory 128MiB,256MiB,512MiB] [-against connector]
+//
+// The connector runs with each memory.limit that is named.
 //
 // It prints a line for each run and then the medians as rows of the table in docs/benchmarks.md. CPU is user and system
 // time of the measured process with all of its children; RSS is its own peak. The broker and the S3 server share the machine.
@@ -19,6 +21,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,11 +36,12 @@ const topic = "orders"
 func main() {
 	records := flag.Int64("records", 2_000_000, "records to produce")
 	rounds := flag.Int("rounds", 3, "runs of each pipeline")
+	limits := flag.String("memory", "128MiB,256MiB,512MiB", "the connector's memory.limit, several with commas")
 	against := flag.String("against", "", "another connector, as a binary, to run in turns with in place of the Python pipeline")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *records, *rounds, *against); err != nil {
+	if err := run(ctx, *records, *rounds, strings.Split(*limits, ","), *against); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		stop()
 		os.Exit(1)
@@ -55,7 +59,7 @@ type bench struct {
 	quantity int64 // sum over all records
 }
 
-func run(ctx context.Context, records int64, rounds int, against string) (err error) {
+func run(ctx context.Context, records int64, rounds int, limits []string, against string) (err error) {
 	b := &bench{records: records}
 	if b.dir, err = os.MkdirTemp("", "sluice-bench-"); err != nil {
 		return err
@@ -91,12 +95,19 @@ func run(ctx context.Context, records int64, rounds int, against string) (err er
 	if err := b.produce(ctx); err != nil {
 		return err
 	}
-	pipelines := []struct {
+	type pipeline struct {
 		name string
 		run  func(context.Context, string) (result, error)
-	}{{"sluice", b.sluice(b.binary)}, {"Python + pyarrow + deltalake", b.peer}}
-	if against != "" {
-		pipelines[1].name, pipelines[1].run = against, b.sluice(against)
+	}
+	var pipelines []pipeline
+	for _, limit := range limits {
+		pipelines = append(pipelines, pipeline{"sluice, memory.limit " + limit, b.sluice(b.binary, limit)})
+		if against != "" {
+			pipelines = append(pipelines, pipeline{against + ", memory.limit " + limit, b.sluice(against, limit)})
+		}
+	}
+	if against == "" {
+		pipelines = append(pipelines, pipeline{"Python + pyarrow + deltalake", b.peer})
 	}
 	results := make(map[string][]result)
 	for round := range rounds {

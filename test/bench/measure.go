@@ -15,12 +15,12 @@ import (
 	"sluice/test/lab"
 )
 
-// sluice runs a connector until it is current.
-func (b *bench) sluice(binary string) func(context.Context, string) (result, error) {
-	return func(ctx context.Context, table string) (result, error) { return b.connector(ctx, binary, table) }
+// sluice runs a connector with a memory.limit until it is current.
+func (b *bench) sluice(binary, limit string) func(context.Context, string) (result, error) {
+	return func(ctx context.Context, table string) (result, error) { return b.connector(ctx, binary, limit, table) }
 }
 
-func (b *bench) connector(ctx context.Context, binary, table string) (result, error) {
+func (b *bench) connector(ctx context.Context, binary, limit, table string) (result, error) {
 	listen, err := lab.FreeAddr()
 	if err != nil {
 		return result{}, err
@@ -33,7 +33,8 @@ storage: {url: s3://%[3]s/%[1]s, s3: {endpoint: %[4]s, region: %[5]s, path_style
 defaults: {schema: %[6]q}
 topics: {%[7]s: {}}
 health: {listen: %[8]q}
-`, table, b.kafka.Addr, b.bucket.Name, b.minio.Endpoint, lab.Region, gen.DDL, topic, listen)
+memory: {limit: %[9]s}
+`, table, b.kafka.Addr, b.bucket.Name, b.minio.Endpoint, lab.Region, gen.DDL, topic, listen, limit)
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		return result{}, err
 	}
