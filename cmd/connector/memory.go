@@ -58,13 +58,23 @@ func divide(limit, cgroup int64) (budget, error) {
 	return b.beside(0), nil
 }
 
-// beside divides what fingerprints leave.
+// beside divides what fingerprints leave. What the process itself takes is a larger part of a small limit, so that the pools
+// get less of it.
 func (b budget) beside(fingerprints int64) budget {
 	const page = 64 << 10
 	b.fingerprints = fingerprints
-	b.fetch = (b.limit - fingerprints) * 15 / 100 / page * page
-	b.batch = (b.limit - fingerprints) * 40 / 100 / page * page
+	share := b.limit - fingerprints - b.spared()
+	b.fetch = share * 15 / 100 / page * page
+	b.batch = share * 40 / 100 / page * page
 	return b
+}
+
+// spared is the part of a small limit that is not divided.
+func (b budget) spared() int64 { return max(256<<20-b.limit, 0) / 4 }
+
+// rest is what encoders and tables share.
+func (b budget) rest() int64 {
+	return b.limit - b.spared()*55/100 - b.fingerprints - b.fetch - b.batch - besides
 }
 
 // exceeds tells whether a process with this budget may take more than its container has; 0 is no limit.
@@ -103,12 +113,12 @@ func (b budget) pools() connector.Pools {
 // pools leave has room for twice a chunk of rows for each.
 func (b budget) encoders(cores int) int {
 	chunk := min(max(b.batch/int64(4*cores), 512<<10), 16<<20)
-	return int(min(max((b.limit-b.fingerprints-b.fetch-b.batch-besides)/(2*chunk), 1), int64(cores)))
+	return int(min(max(b.rest()/(2*chunk), 1), int64(cores)))
 }
 
 // tables is for how many tables there is room beside the pools.
 func (b budget) tables() int {
-	return int(max((b.limit-b.fingerprints-b.fetch-b.batch-besides)/perTable, 1))
+	return int(max(b.rest()/perTable, 1))
 }
 
 // forTables is the limit that has room for n tables.
@@ -123,7 +133,7 @@ func (b budget) forTables(n int) int64 {
 
 // runtime is the limit of the garbage collector. It does not know the pages of the binary, and learns late what became
 // garbage.
-func (b budget) runtime() int64 { return b.limit - min(b.limit/8, 32<<20) }
+func (b budget) runtime() int64 { return b.limit - min(b.limit/4, 32<<20) }
 
 // limitRuntime tells the garbage collector of the limit, unless the environment does.
 func (b budget) limitRuntime(logger *slog.Logger, env func(string) string) {

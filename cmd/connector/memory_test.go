@@ -53,7 +53,7 @@ func TestDivide(t *testing.T) {
 		{0, 0, "512MiB, no cgroup limit: 76MiB to fetch, 204MiB for batches"},
 		{0, 1 << 30, "819MiB, 80% of the cgroup's 1GiB: 122MiB to fetch, 327MiB for batches"},
 		{256 << 20, 1 << 30, "38MiB to fetch, 102MiB for batches"},
-		{128 << 20, 0, "19MiB to fetch, 51MiB for batches"},
+		{128 << 20, 0, "14MiB to fetch, 38MiB for batches"},
 		{100 << 20, 0, ""},
 		{0, 128 << 20, ""},
 	} {
