@@ -69,10 +69,10 @@ func (b budget) beside(fingerprints int64) budget {
 	return b
 }
 
-// spared is the part of a small limit that is not divided.
+// spared is the part of a small limit of which the pools get no share.
 func (b budget) spared() int64 { return max(256<<20-b.limit, 0) / 4 }
 
-// rest is what encoders and tables share.
+// rest is what encoders and tables share. They get nothing of what the pools were denied, 55 % of the spared part.
 func (b budget) rest() int64 {
 	return b.limit - b.spared()*55/100 - b.fingerprints - b.fetch - b.batch - besides
 }
