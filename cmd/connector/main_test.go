@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -24,6 +25,20 @@ import (
 	"sluice/health"
 	"sluice/reliability/panics"
 )
+
+// TestMain runs eight parallel tests at a time instead of one per core: most of them wait for a time limit or for a running
+// member. -parallel N is kept.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err) // the testing package has no such flag any more
+		}
+	}
+	os.Exit(m.Run())
+}
 
 // connectorRun runs the program in this process.
 func connectorRun(t *testing.T, args ...string) (code int, stdout, stderr string) {
