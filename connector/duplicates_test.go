@@ -58,7 +58,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 0, 7)}, Entries: prints(10, "xyxz.xx")}},
 			},
 			pieces:  []Piece{{From: 0, To: 2}, {From: 3, To: 5}},
-			dropped: map[Partition]int64{a: 3}, kept: "orders-0@10 orders-0@11 orders-0@13", after: map[Partition]int64{a: second(14)},
+			dropped: map[Partition]int64{a: 3}, kept: "orders:0@10 orders:0@11 orders:0@13", after: map[Partition]int64{a: second(14)},
 		},
 		"of the chunk before, and never of another partition": {
 			cut: &Cut{
@@ -69,7 +69,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 				},
 			},
 			pieces:  []Piece{{From: 0, To: 4}, {From: 0, To: 1}},
-			dropped: map[Partition]int64{a: 3}, kept: "orders-0@10 orders-0@11 orders-0@12 orders-1@10 orders-1@11", after: map[Partition]int64{a: second(12), b: second(11)},
+			dropped: map[Partition]int64{a: 3}, kept: "orders:0@10 orders:0@11 orders:0@12 orders:1@10 orders:1@11", after: map[Partition]int64{a: second(12), b: second(11)},
 		},
 		"of what is remembered": {
 			cut: &Cut{
@@ -82,7 +82,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 			},
 			newest:  map[Partition]int64{a: second(5)},
 			pieces:  []Piece{{From: 1, To: 3}},
-			dropped: map[Partition]int64{a: 1}, kept: "orders-0@11 orders-0@12", after: map[Partition]int64{a: second(12)},
+			dropped: map[Partition]int64{a: 1}, kept: "orders:0@11 orders:0@12", after: map[Partition]int64{a: second(12)},
 		},
 		"rows that are masked or cut off are neither counted nor remembered": {
 			cut: &Cut{
@@ -94,7 +94,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 				Candidates: []Candidate{stopper(a, 5, 14, bad)},
 			},
 			pieces:  []Piece{{From: 2, To: 4}},
-			dropped: map[Partition]int64{}, kept: "orders-0@10 orders-0@11", after: map[Partition]int64{a: second(11)},
+			dropped: map[Partition]int64{}, kept: "orders:0@10 orders:0@11", after: map[Partition]int64{a: second(11)},
 		},
 		"a newest timestamp that does not move is not written again": {
 			cut: &Cut{
@@ -103,7 +103,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 			},
 			newest:  map[Partition]int64{a: second(10)},
 			pieces:  []Piece{{From: 0, To: 1}},
-			dropped: map[Partition]int64{a: 1}, kept: "orders-0@10", after: map[Partition]int64{},
+			dropped: map[Partition]int64{a: 1}, kept: "orders:0@10", after: map[Partition]int64{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -135,7 +135,7 @@ func TestUnreadError_NamesWhatPasses(t *testing.T) {
 	denied := Held(ReasonKafkaDenied, "not for you", nil)
 	passing := classify.Mark(errors.New("no leader"), classify.Transient)
 	e := &UnreadError{Causes: map[Partition]error{part0(0): denied, part0(1): passing}}
-	if want := "the ends of 2 partitions cannot be learnt: orders-1: no leader"; e.Error() != want || classify.Of(e) != classify.Transient {
+	if want := "the ends of 2 partitions cannot be learnt: orders:1: no leader"; e.Error() != want || classify.Of(e) != classify.Transient {
 		t.Errorf("%v is %v, want %q", e, classify.Of(e), want)
 	}
 	delete(e.Causes, part0(1))

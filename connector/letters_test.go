@@ -72,7 +72,7 @@ func TestDecideLetters(t *testing.T) {
 			bad(a, 1, 17, errors.New("plain")), bad(a, 1, 12, syntax), bad(a, 9, 13, syntax), bad(lost, 5, 4, syntax), bad(a, 1, 20, syntax),
 		},
 	}, snapshotAt(nil), halves())
-	if diff := cmp.Diff([]string{"orders-0@12", "orders-0@17", "orders-1@2", "orders-1@4"}, at(p)); diff != "" {
+	if diff := cmp.Diff([]string{"orders:0@12", "orders:0@17", "orders:1@2", "orders:1@4"}, at(p)); diff != "" {
 		t.Errorf("letters: -want +got\n%s", diff)
 	}
 	if diff := cmp.Diff([]Range{
@@ -299,7 +299,7 @@ func TestEveryRecordOfTheCutHasOnePlace(t *testing.T) {
 			}
 			for o := r.From; o < r.Next; o++ {
 				if got[place{topicPart(r.Topic, r.Partition), o}] != 1 {
-					t.Fatalf("%s-%d@%d has no place", r.Topic, r.Partition, o)
+					t.Fatalf("%s:%d@%d has no place", r.Topic, r.Partition, o)
 				}
 			}
 		}

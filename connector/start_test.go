@@ -42,10 +42,10 @@ func TestStartFirst(t *testing.T) {
 			"", "",
 		},
 		"before the log": {
-			Start{Policy: StartExplicit, Offsets: map[int32]int64{0: 9}}, nil, nil, ReasonBehindLogStart, "orders-0 to offset 9, but its log is [10, 25]",
+			Start{Policy: StartExplicit, Offsets: map[int32]int64{0: 9}}, nil, nil, ReasonBehindLogStart, "orders:0 to offset 9, but its log is [10, 25]",
 		},
 		"behind the log": {
-			Start{Policy: StartExplicit, Offsets: map[int32]int64{1: 1}}, nil, nil, ReasonAheadOfLogEnd, "orders-1 to offset 1, but its log is [0, 0]",
+			Start{Policy: StartExplicit, Offsets: map[int32]int64{1: 1}}, nil, nil, ReasonAheadOfLogEnd, "orders:1 to offset 1, but its log is [0, 0]",
 		},
 		"no such partition": {
 			Start{Policy: StartExplicit, Offsets: map[int32]int64{3: 0}}, nil, nil, ReasonAheadOfLogEnd, "names partition 3, and the topic has 3 partitions",

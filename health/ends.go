@@ -12,34 +12,43 @@ func Ends(reason string) string { return ends[reason] }
 // Reasons returns the reasons of all holds, sorted.
 func Reasons() []string { return slices.Sorted(maps.Keys(ends)) }
 
-// Command is the command line that ends a hold, "" if it ends by itself or otherwise. partition is -1 for a whole topic,
-// topic "" for everything, offset -1 if unknown.
+// Command returns the command line that ends a hold, "" if the hold ends by itself or otherwise. partition is -1 for a whole
+// topic, topic "" for everything, offset -1 if unknown. The line runs as it is: the code of the hold is the reason that the
+// operations log keeps, unless the operator writes a better one.
 func Command(reason, topic string, partition int32, offset int64) string {
+	arguments := arguments(reason, topic, partition, offset)
+	if arguments == "" {
+		return ""
+	}
+	return "connector " + arguments + " --reason " + reason
+}
+
+func arguments(reason, topic string, partition int32, offset int64) string {
 	target := topic
 	if partition >= 0 {
 		target += ":" + strconv.Itoa(int(partition))
 	}
 	switch reason {
 	case "behind_log_start", "ahead_of_log_end", "truncated":
-		return "connector offsets accept-gap " + target
+		return "offsets accept-gap " + target
 	case "topic_recreated", "cluster_changed", "unknown_history", "table_replaced":
-		return "connector offsets start " + topic
+		return "offsets start " + topic
 	case "poison", "corrupt_batch", "oversize":
 		if offset < 0 || partition < 0 {
 			return ""
 		}
-		command := "connector offsets skip " + target + " " + strconv.FormatInt(offset, 10)
+		skip := "offsets skip " + target + "@" + strconv.FormatInt(offset, 10)
 		if reason == "oversize" {
-			command += " --batch"
+			skip += " --batch"
 		}
-		return command
+		return skip
 	case "flood":
-		return "connector deadletters allow " + topic
+		return "deadletters allow " + topic
 	case "paused":
 		if topic == "" {
-			return "connector resume --all"
+			return "resume --all"
 		}
-		return "connector resume " + target
+		return "resume " + target
 	}
 	return ""
 }

@@ -78,8 +78,8 @@ type TopicPartition struct {
 	Partition int32
 }
 
-// String writes topic-partition.
-func (p TopicPartition) String() string { return p.Topic + "-" + strconv.Itoa(int(p.Partition)) }
+// String returns TOPIC:PARTITION, such as orders:3.
+func (p TopicPartition) String() string { return p.Topic + ":" + strconv.Itoa(int(p.Partition)) }
 
 func compareTopicPartitions(a, b TopicPartition) int {
 	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))

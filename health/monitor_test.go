@@ -192,7 +192,7 @@ func TestLagOfPartitions(t *testing.T) {
 		Status: health.LagStatus{
 			Reason: "Topic users partition 1 lag (20000) exceeds maximum (10000)",
 			PartitionLags: map[string]int64{
-				"users-1": 20_000, "orders-10": 50, "orders-2": 50, "orders-4": 1, "invoices-0": 50, "invoices-1": 50,
+				"users:1": 20_000, "orders:10": 50, "orders:2": 50, "orders:4": 1, "invoices:0": 50, "invoices:1": 50,
 			}, LastCheckTime: midnight,
 		},
 		Partitions: map[health.TopicPartition]health.PartitionLag{

@@ -51,8 +51,8 @@ type Partition struct {
 	ID      int32
 }
 
-// String names the partition for people: topic-3.
-func (p Partition) String() string { return p.Topic + "-" + strconv.Itoa(int(p.ID)) }
+// String returns TOPIC:PARTITION, such as orders:3: the notation of every command, log line and error.
+func (p Partition) String() string { return p.Topic + ":" + strconv.Itoa(int(p.ID)) }
 
 // Coordinates identify a record.
 type Coordinates struct {
@@ -60,7 +60,7 @@ type Coordinates struct {
 	Offset int64
 }
 
-// String names the record for people: topic-3@17.
+// String returns TOPIC:PARTITION@OFFSET, such as orders:3@17.
 func (c Coordinates) String() string {
 	return c.Partition.String() + "@" + strconv.FormatInt(c.Offset, 10)
 }

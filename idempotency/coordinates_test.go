@@ -79,7 +79,7 @@ func TestParseAppIDRefuses(t *testing.T) {
 
 func TestCoordinatesForPeople(t *testing.T) {
 	c := idempotency.Coordinates{Partition: idempotency.Partition{Topic: "orders", ID: 3}, Offset: 17}
-	if c.String() != "orders-3@17" || c.Partition.String() != "orders-3" {
+	if c.String() != "orders:3@17" || c.Partition.String() != "orders:3" {
 		t.Errorf("got %v, %v", c, c.Partition)
 	}
 }

@@ -23,7 +23,7 @@ func TestCanary(t *testing.T) {
 	l.produce("orders", 3, 0)
 	l.produce("q-canary", 3, 0)
 	s := l.start()
-	l.awaits("orders", upTo(3, "orders-0"))
+	l.awaits("orders", upTo(3, "orders:0"))
 	var first time.Time
 	l.await("a canary is seen", func() bool {
 		r := s.report().Canary
@@ -41,7 +41,7 @@ func TestCanary(t *testing.T) {
 	if len(r.Holds) > 0 {
 		t.Errorf("holds %v", r.Holds)
 	}
-	if rows := l.rows("_sluice/p/canary"); len(rows["p-canary-0"]) < 2 || len(rows) != 1 {
+	if rows := l.rows("_sluice/p/canary"); len(rows["p-canary:0"]) < 2 || len(rows) != 1 {
 		t.Errorf("canaries %v", rows)
 	}
 	tables := slices.Collect(maps.Keys(s.tables.byPath))

@@ -35,6 +35,7 @@ type Config struct {
 	Members  MembersConfig
 	Shutdown ShutdownConfig
 
+	file    string // that it was read from, "" if none was
 	origins map[string]Origin
 	budget  budget // of Memory
 }

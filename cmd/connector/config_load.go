@@ -74,6 +74,7 @@ func (o Origin) String() string {
 // is wrong at once, in the order of the file; the Config is nil unless all problems are warnings.
 func LoadConfig(path string, env func(string) (string, bool)) (*Config, []Problem) {
 	l := &loader{file: path, env: env, config: NewConfig()}
+	l.config.file = path
 	data, err := readFile(path)
 	if err != nil {
 		l.problem(0, "", "%v: name the file with --config", err)

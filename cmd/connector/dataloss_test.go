@@ -39,7 +39,7 @@ func losses(t *testing.T, w *lossWatch) map[string]float64 {
 				found["retention of "+m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
 				continue
 			}
-			found[m.GetLabel()[1].GetValue()+"-"+m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+			found[m.GetLabel()[1].GetValue()+":"+m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
 		}
 	}
 	return found
@@ -109,7 +109,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 		synctest.Wait()
 		day := (24 * time.Hour).Seconds()
 		want := map[string]float64{
-			"week-0": 6*day - 11, "week-1": math.Inf(1), "week-2": 0, "week-3": 0, "week-5": 0, "week-6": 6*day - 11, "week-7": math.Inf(1), "ever-0": math.Inf(1), "compact-0": math.Inf(1),
+			"week:0": 6*day - 11, "week:1": math.Inf(1), "week:2": 0, "week:3": 0, "week:5": 0, "week:6": 6*day - 11, "week:7": math.Inf(1), "ever:0": math.Inf(1), "compact:0": math.Inf(1),
 			"retention of week": 7 * day, "retention of ever": math.Inf(1), "retention of compact": math.Inf(1),
 		}
 		if d := cmp.Diff(want, losses(t, w)); d != "" {
@@ -126,8 +126,8 @@ func TestSecondsToDataLoss(t *testing.T) {
 		busy.Store(true)
 		time.Sleep(2 * watchLoss)
 		synctest.Wait()
-		want["week-0"] = 6*day - (soonLoss + time.Second + 2*watchLoss).Seconds()
-		want["week-6"] = want["week-0"]
+		want["week:0"] = 6*day - (soonLoss + time.Second + 2*watchLoss).Seconds()
+		want["week:6"] = want["week:0"]
 		if d := cmp.Diff(want, losses(t, w)); d != "" {
 			t.Errorf("later (-want +got):\n%s", d)
 		}
@@ -135,11 +135,11 @@ func TestSecondsToDataLoss(t *testing.T) {
 		down.Store(true)
 		time.Sleep(2 * watchLoss)
 		synctest.Wait()
-		for _, never := range []string{"week-1", "week-7"} {
+		for _, never := range []string{"week:1", "week:7"} {
 			delete(want, never) // something may have come since
 		}
-		want["week-0"] -= (2 * watchLoss).Seconds()
-		want["week-6"] = want["week-0"]
+		want["week:0"] -= (2 * watchLoss).Seconds()
+		want["week:6"] = want["week:0"]
 		if d := cmp.Diff(want, losses(t, w)); d != "" {
 			t.Errorf("while Kafka is down (-want +got):\n%s", d)
 		}

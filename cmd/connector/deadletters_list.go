@@ -201,13 +201,13 @@ func (l *foundLetter) shown() shownLetter {
 func (l *letterList) print(w io.Writer) error {
 	if len(l.Listed) > 0 {
 		tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-		_, _ = fmt.Fprintln(tw, "TOPIC\tPARTITION\tOFFSET\tSTATE\tREASON\tFAILED AT\tCOPIES\tLETTER\tDETAIL") // Flush has the error
+		_, _ = fmt.Fprintln(tw, "RECORD\tSTATE\tREASON\tFAILED AT\tCOPIES\tDEAD LETTER\tDETAIL") // Flush has the error
 		for _, s := range l.Listed {
 			failed := "-"
 			if s.Failed != nil {
 				failed = s.Failed.Format(time.RFC3339)
 			}
-			_, _ = printf(tw, "%s\t%d\t%d\t%s\t%s\t%s\t%d\t%s-%d@%d\t%s\n", s.Topic, s.Partition, s.Offset, s.State, s.Reason, failed, s.Copies,
+			_, _ = printf(tw, "%s:%d@%d\t%s\t%s\t%s\t%d\t%s:%d@%d\t%s\n", s.Topic, s.Partition, s.Offset, s.State, s.Reason, failed, s.Copies,
 				s.Letter.Topic, s.Letter.Partition, s.Letter.Offset, strings.ReplaceAll(s.Detail, "\n", " "))
 		}
 		if err := tw.Flush(); err != nil {

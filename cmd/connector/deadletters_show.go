@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,28 +22,24 @@ import (
 func (c *cli) deadLettersShowCommand() *cobra.Command {
 	var o letterLook
 	cmd := &cobra.Command{
-		Use:   "show TOPIC PARTITION OFFSET",
+		Use:   "show TOPIC:PARTITION@OFFSET",
 		Short: "Show a dead letter",
-		Long: `Prints a letter as JSON, version 1.0. TOPIC, PARTITION and OFFSET are those of
-the record; the dead-letter topic is read for it. They may be those of the letter
-itself, too: then TOPIC is the dead-letter topic.
+		Long: `Prints a letter as JSON, version 1.0. The coordinates are those of the record;
+the command searches the dead-letter topic for it. They may be those of the dead
+letter itself, too: then TOPIC is the dead-letter topic.
 
 With --value it writes nothing but the value of the record, to the byte, from
 the bucket if the letter was too large for its topic. Both may hold what nobody
 but its owner should see.`,
-		Example: `  connector deadletters show orders 3 1207
-  connector deadletters show orders-dlq 0 12 --value > record`,
-		Args: cobra.ExactArgs(3),
+		Example: `  connector deadletters show orders:3@1207
+  connector deadletters show orders-dlq:0@12 --value > record`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			partition, err := strconv.ParseInt(args[1], 10, 32)
-			if err != nil || partition < 0 {
-				return exitError{exitUsage, fmt.Errorf("%q is no partition: write TOPIC PARTITION OFFSET, such as orders 3 1207", args[1])}
-			}
-			offset, err := parseOffset(args[2])
+			place, offset, err := parseRecord(args[0])
 			if err != nil {
-				return exitError{exitUsage, err}
+				return err
 			}
-			o.topic, o.partition, o.offset = args[0], int32(partition), offset
+			o.topic, o.partition, o.offset = place.Topic, place.Partition, offset
 			return c.showLetter(cmd.Context(), o)
 		},
 	}
@@ -154,7 +149,7 @@ func (o *letterLook) find(ctx context.Context, r *topicReader, scope *letterScop
 		}
 	}
 	if found == nil {
-		return nil, nil, exitError{exitFound, fmt.Errorf("there is no letter for %s-%d@%d", o.topic, o.partition, o.offset)}
+		return nil, nil, exitError{exitFound, fmt.Errorf("there is no letter for %s:%d@%d", o.topic, o.partition, o.offset)}
 	}
 	var notes []string
 	if len(ids) > 1 {

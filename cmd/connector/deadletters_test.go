@@ -91,13 +91,13 @@ func TestLetterTables(t *testing.T) {
 	l.write(deadletter.Form{Pipeline: "p"}, "orders-dlq", letterAbout(t, l, 0, 1, []byte("{]")), letterAbout(t, l, 1, 1, nil))
 	l.write(deadletter.Form{Pipeline: "p", Envelope: deadletter.EnvelopeJSON}, "orders-dlq", letterAbout(t, l, 0, 2, []byte{0xff}))
 	l.runs(0, "run", "--until-current")
-	l.has("orders", upTo(3, "orders-0", "orders-1"))
-	l.has("orders_letters", upTo(3, "orders-dlq-0"))
+	l.has("orders", upTo(3, "orders:0", "orders:1"))
+	l.has("orders_letters", upTo(3, "orders-dlq:0"))
 	l.runs(0, "verify", "--kafka")
-	if out, _ := l.runs(0, "table", "inspect", "--topic", "orders-dlq"); !strings.Contains(out, "original_value string") || !strings.Contains(out, "orders-dlq-0 next offset 3, leader epoch 0 (pipeline p)") {
+	if out, _ := l.runs(0, "table", "inspect", "--topic", "orders-dlq"); !strings.Contains(out, "original_value string") || !strings.Contains(out, "orders-dlq:0 next offset 3, leader epoch 0 (pipeline p)") {
 		t.Error(out)
 	}
-	if out, _ := l.runs(0, "offsets", "show"); !strings.Contains(out, "orders-dlq-0  3") {
+	if out, _ := l.runs(0, "offsets", "show"); !strings.Contains(out, "orders-dlq:0  3") {
 		t.Error(out)
 	}
 
@@ -107,10 +107,10 @@ func TestLetterTables(t *testing.T) {
 	if !strings.Contains(errs, `"topic":"orders-dlq","partition":0,"reason":"poison"`) || !strings.Contains(errs, "dead letter: not a dead letter") {
 		t.Error(errs)
 	}
-	if out, _ := l.runs(1, "holds"); !strings.Contains(out, "orders-dlq-0 poison: dead letter: not a dead letter") {
+	if out, _ := l.runs(1, "holds"); !strings.Contains(out, "orders-dlq:0 poison: dead letter: not a dead letter") {
 		t.Error(out)
 	}
-	l.runs(0, "offsets", "skip", "orders-dlq:0", "3", "--reason", "a test", "--yes")
+	l.runs(0, "offsets", "skip", "orders-dlq:0@3", "--reason", "a test", "--yes")
 	l.runs(0, "run", "--until-current")
 	if _, err := l.partitionsOf("orders-dlq-dlq"); err == nil {
 		t.Error("a letter of a letter")
@@ -123,10 +123,10 @@ func TestLettersOfARunUntilCurrent(t *testing.T) {
 	l.create("orders", 1)
 	l.client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("bad")}, &kgo.Record{Topic: "orders", Value: []byte(`{"n":1}`)})
 	l.runs(0, "run", "--until-current")
-	l.has("orders", map[string][]int64{"orders-0": {1}})
+	l.has("orders", map[string][]int64{"orders:0": {1}})
 	l.has("orders_letters", map[string][]int64{})
 	l.runs(0, "run", "--until-current")
-	l.has("orders_letters", upTo(1, "orders-dlq-0"))
+	l.has("orders_letters", upTo(1, "orders-dlq:0"))
 }
 
 // TestLetterTopicsAppear: a member that runs reads dead-letter topics as soon as they are there, those of patterns, too, and
@@ -141,7 +141,7 @@ defaults: {schema: "n int not null", commit: {every: 100ms}}`)
 	l.create("sales.eu", 1)
 	l.produce("orders", 2, 0)
 	s := l.start()
-	l.awaits("orders", upTo(2, "orders-0"))
+	l.awaits("orders", upTo(2, "orders:0"))
 	rejoins := func() float64 { return sumOf(t, s, "sluice_group_rejoins_total") }
 	before := rejoins()
 	l.awaits("sales.eu", map[string][]int64{})
@@ -154,10 +154,10 @@ defaults: {schema: "n int not null", commit: {every: 100ms}}`)
 	for _, topic := range []string{"orders", "sales.eu"} {
 		l.client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("bad")}, &kgo.Record{Topic: topic, Value: []byte(`{"n":1}`)})
 	}
-	l.awaits("orders", map[string][]int64{"orders-0": {0, 1, 3}})
-	l.awaits("sales.eu", map[string][]int64{"sales.eu-0": {1}})
-	l.awaits("orders_letters", upTo(1, "orders-dlq-0"))
-	l.awaits("sales.eu_letters", upTo(1, "dead.sales.eu-0"))
+	l.awaits("orders", map[string][]int64{"orders:0": {0, 1, 3}})
+	l.awaits("sales.eu", map[string][]int64{"sales.eu:0": {1}})
+	l.awaits("orders_letters", upTo(1, "orders-dlq:0"))
+	l.awaits("sales.eu_letters", upTo(1, "dead.sales.eu:0"))
 	if held := heldIn(s); len(held) > 0 || rejoins() > before+2 {
 		t.Errorf("holds %v, %v rejoins", held, rejoins()-before)
 	}
@@ -235,7 +235,7 @@ func TestDeadLettersList(t *testing.T) {
 	if all.Letters != 7 || all.Distinct != 6 || all.Unresolved != 1 || all.Void != 1 || all.Pending != 3 || all.Unknown != 1 {
 		t.Errorf("%+v", all)
 	}
-	if notes := strings.Join(all.Notes, "\n"); !strings.Contains(notes, "1 records of topic orders-dlq are no letters, the first one at orders-dlq-") ||
+	if notes := strings.Join(all.Notes, "\n"); !strings.Contains(notes, "1 records of topic orders-dlq are no letters, the first one at orders-dlq:") ||
 		!strings.Contains(notes, "the state of 1 letters is unknown: topic elsewhere is not in topics") {
 		t.Error(notes)
 	}
@@ -256,7 +256,7 @@ func TestDeadLettersList(t *testing.T) {
 		}
 	}
 	out, _ := l.runs(0, "dlq", "list", "orders")
-	if !strings.Contains(out, "orders  0          3       unresolved  type_mismatch  2026-03-01T12:00:03Z  2       orders-dlq-") ||
+	if !strings.Contains(out, "orders:0@3  unresolved  type_mismatch  2026-03-01T12:00:03Z  2       orders-dlq:") ||
 		!strings.Contains(out, "6 letters of 5 records: 1 unresolved, 1 void, 3 pending\n") || strings.Contains(out, "\n  x") {
 		t.Error(out)
 	}
@@ -303,34 +303,34 @@ func TestDeadLettersShow(t *testing.T) {
 		large[i] = byte(i * 7)
 	}
 	l.write(deadletter.Form{Pipeline: "p"}, "orders-dlq", letterAbout(t, l, 0, 4, []byte("older")), letterAbout(t, l, 0, 4, value), letterAbout(t, l, 0, 5, large), letterAbout(t, l, 0, 6, nil))
-	for _, at := range [][]string{{"orders", "0", "4"}, {"orders-dlq", "0", "1"}} {
-		out, errs := l.runs(0, append([]string{"deadletters", "show"}, at...)...)
+	for _, at := range []string{"orders:0@4", "orders-0@4", "orders-dlq:0@1", "orders-dlq-0@1"} {
+		out, errs := l.runs(0, "deadletters", "show", at)
 		var doc map[string]any
 		if err := json.Unmarshal([]byte(out), &doc); err != nil || doc["original_topic"] != "orders" || doc["original_offset"] != 4.0 || doc["dlq_version"] != "1.0" ||
 			doc["original_value_encoding"] != "base64" || errs != "" {
 			t.Errorf("%v: %v\n%s%s", at, err, out, errs)
 		}
-		if out, _ := l.runs(0, append([]string{"deadletters", "show", "--value"}, at...)...); out != string(value) {
+		if out, _ := l.runs(0, "deadletters", "show", "--value", at); out != string(value) {
 			t.Errorf("%v: the value is %q", at, out)
 		}
 	}
-	if out, _ := l.runs(0, "deadletters", "show", "orders", "0", "5"); !strings.Contains(out, `"original_value_link"`) || len(out) > 10_000 {
+	if out, _ := l.runs(0, "deadletters", "show", "orders:0@5"); !strings.Contains(out, `"original_value_link"`) || len(out) > 10_000 {
 		t.Error(out)
 	}
-	if out, _ := l.runs(0, "deadletters", "show", "orders", "0", "5", "--value"); out != string(large) {
+	if out, _ := l.runs(0, "deadletters", "show", "orders:0@5", "--value"); out != string(large) {
 		t.Errorf("%d bytes came back of %d", len(out), len(large))
 	}
-	if out, errs := l.runs(0, "deadletters", "show", "orders", "0", "6", "--value"); out != "" || errs != "the value is null\n" {
+	if out, errs := l.runs(0, "deadletters", "show", "orders:0@6", "--value"); out != "" || errs != "the value is null\n" {
 		t.Errorf("%q %q", out, errs)
 	}
 	again := letterAbout(t, l, 0, 5, []byte("of the new topic"))
 	again.Source.TopicID, again.LastFailure = idempotency.TopicID{9}, again.LastFailure.Add(time.Hour)
 	l.write(deadletter.Form{}, "orders-dlq", again)
-	if out, errs := l.runs(0, "deadletters", "show", "orders", "0", "5", "--value"); out != "of the new topic" || !strings.Contains(errs, "letters of 2 topics of this name") {
+	if out, errs := l.runs(0, "deadletters", "show", "orders:0@5", "--value"); out != "of the new topic" || !strings.Contains(errs, "letters of 2 topics of this name") {
 		t.Errorf("%.20q %s", out, errs)
 	}
 	link := letterAbout(t, l, 0, 5, nil).Source
-	if out, errs := l.runs(0, "deadletters", "show", "orders", "0", "5", "--value", "--topic-id", link.TopicID.String()); out != string(large) || errs != "" {
+	if out, errs := l.runs(0, "deadletters", "show", "orders:0@5", "--value", "--topic-id", link.TopicID.String()); out != string(large) || errs != "" {
 		t.Errorf("%d bytes, %s", len(out), errs)
 	}
 	if err := l.store.Delete(t.Context(), deadletter.LinkKey("p", link)); err != nil {
@@ -340,12 +340,14 @@ func TestDeadLettersShow(t *testing.T) {
 		code       int
 		args, want string
 	}{
-		{1, "orders 0 99", "there is no letter for orders-0@99"},
-		{1, "orders-dlq 0 99", "there is no letter for orders-dlq-0@99"},
-		{1, "orders 0 5 --value --topic-id " + link.TopicID.String(), "not in the bucket any more"},
-		{2, "orders x 5", "no partition"},
-		{2, "orders 0 x", "no offset"},
-		{2, "users 0 1", "not in topics"},
+		{1, "orders:0@99", "there is no letter for orders:0@99"},
+		{1, "orders-dlq:0@99", "there is no letter for orders-dlq:0@99"},
+		{1, "orders:0@5 --value --topic-id " + link.TopicID.String(), "not in the bucket any more"},
+		{2, "orders:x@5", "no partition"},
+		{2, "orders@5", "no partition"},
+		{2, "orders:0@x", "no offset"},
+		{2, "orders:0", "names no record: write TOPIC:PARTITION@OFFSET"},
+		{2, "users:0@1", "not in topics"},
 	} {
 		if out, errs := l.runs(c.code, append([]string{"deadletters", "show"}, strings.Fields(c.args)...)...); out != "" || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: %.100q %q", c.args, out, errs)

@@ -101,7 +101,7 @@ func (w *windows) print(out io.Writer) error {
 			}
 			return at.Format(time.RFC3339)
 		}
-		_, _ = printf(tw, "%s-%d\t%d\t%d\t%s\t%s\t%d\n", p.Topic, p.Partition, p.Entries, p.None, show(p.From), show(p.Newest), p.Reset)
+		_, _ = printf(tw, "%s:%d\t%d\t%d\t%s\t%s\t%d\n", p.Topic, p.Partition, p.Entries, p.None, show(p.From), show(p.Newest), p.Reset)
 	}
 	if err := tw.Flush(); err != nil {
 		return err

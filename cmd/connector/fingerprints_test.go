@@ -40,9 +40,9 @@ func TestDuplicatesAreLeftOut(t *testing.T) {
 		}
 		l.runs(0, "run", "--until-current")
 	}
-	l.has("orders", map[string][]int64{"orders-0": {0, 3}})
-	l.has("users", map[string][]int64{"users-0": {0, 3}})
-	l.has("plain", map[string][]int64{"plain-0": {0, 1, 2, 3}})
+	l.has("orders", map[string][]int64{"orders:0": {0, 3}})
+	l.has("users", map[string][]int64{"users:0": {0, 3}})
+	l.has("plain", map[string][]int64{"plain:0": {0, 1, 2, 3}})
 
 	out, _ := l.runs(0, "verify", "--kafka")
 	if strings.Count(out, "DUPLICATES") != 2 || strings.Count(out, "the rows are those of the topic") != 3 {
@@ -78,8 +78,8 @@ func TestDuplicatesAreLeftOut(t *testing.T) {
 		l.send(topic, "e-1", first.Add(25*time.Hour))
 	}
 	l.runs(0, "run", "--until-current")
-	l.has("orders", map[string][]int64{"orders-0": {0, 3, 4}})
-	l.has("users", map[string][]int64{"users-0": {0, 3}})
+	l.has("orders", map[string][]int64{"orders:0": {0, 3, 4}})
+	l.has("users", map[string][]int64{"users:0": {0, 3}})
 	if out, _ = l.runs(0, "audit", "list"); !strings.Contains(out, "fingerprints reset orders in table orders: partition 0 below offset 4") {
 		t.Error(out)
 	}
@@ -100,7 +100,7 @@ func TestARunningMemberForgets(t *testing.T) {
 	s := l.start()
 	l.send("orders", "e-1", now)
 	l.send("orders", "e-1", now)
-	l.awaits("orders", map[string][]int64{"orders-0": {0}})
+	l.awaits("orders", map[string][]int64{"orders:0": {0}})
 	l.await("the duplicate has settled", func() bool {
 		return s.fingerprints.Stats().Entries == 1 && l.counted(s, "sluice_duplicates_total") == 1
 	})
@@ -108,7 +108,7 @@ func TestARunningMemberForgets(t *testing.T) {
 	l.await("the member knows", func() bool { return s.operations.State().Head().Seq == 1 })
 	l.send("orders", "e-1", now)
 	l.send("orders", "e-1", now)
-	l.awaits("orders", map[string][]int64{"orders-0": {0, 2}})
+	l.awaits("orders", map[string][]int64{"orders:0": {0, 2}})
 }
 
 // counted is the sum of a counter of a member.

@@ -85,9 +85,9 @@ func TestTwoPipelinesOnOneTable(t *testing.T) {
 	if !strings.Contains(errs, `"reason":"unknown_history"`) || !strings.Contains(errs, `pipeline \"p\" has written topic \"orders\" into this table`) {
 		t.Error(errs)
 	}
-	l.has("orders", upTo(5, "orders-0", "orders-1"))
+	l.has("orders", upTo(5, "orders:0", "orders:1"))
 	l.runs(0, "run", "--until-current")
-	l.has("orders", upTo(7, "orders-0", "orders-1"))
+	l.has("orders", upTo(7, "orders:0", "orders:1"))
 }
 
 // A changed cluster id, with topics of the same names: nothing of the other cluster gets into the table.
@@ -105,7 +105,7 @@ func TestAnotherCluster(t *testing.T) {
 	if strings.Count(errs, `"reason":"cluster_changed"`) < 2 || !strings.Contains(errs, `this is \"elsewhere\"`) {
 		t.Error(errs)
 	}
-	l.has("orders", upTo(5, "orders-0", "orders-1"))
+	l.has("orders", upTo(5, "orders:0", "orders:1"))
 }
 
 // A table that was restored from a copy before its START, or of another time: the group's offsets are no help, and tell.
@@ -116,14 +116,14 @@ func TestAnOlderTableAtTheStart(t *testing.T) {
 	l.runs(0, "run", "--until-current")
 	before := l.versions("orders")
 	l.setBack("orders", 2)
-	l.has("orders", upTo(5, "orders-0", "orders-1"))
+	l.has("orders", upTo(5, "orders:0", "orders:1"))
 	l.produce("orders", 1, 1)
 	_, errs := l.runs(0, "run", "--until-current")
 	if !strings.Contains(errs, `"level":"WARN","msg":"the group's offset is ahead of the table's position`) ||
 		!strings.Contains(errs, `"position":5,"group_offset":8`) {
 		t.Error(errs)
 	}
-	l.has("orders", map[string][]int64{"orders-0": upTo(8, "o")["o"], "orders-1": upTo(9, "o")["o"]})
+	l.has("orders", map[string][]int64{"orders:0": upTo(8, "o")["o"], "orders:1": upTo(9, "o")["o"]})
 	l.runs(0, "verify", "--kafka")
 	if after := l.versions("orders"); after < before {
 		t.Errorf("%d versions, before %d", after, before)
@@ -147,7 +147,7 @@ func TestAnOlderTableUnderARunningMember(t *testing.T) {
 	stop := l.member()
 	records := 5
 	rows := func(n int) func() bool {
-		return func() bool { return len(l.rows("orders")["orders-0"]) == n && len(l.rows("orders")["orders-1"]) == n }
+		return func() bool { return len(l.rows("orders")["orders:0"]) == n && len(l.rows("orders")["orders:1"]) == n }
 	}
 	for round := range 3 {
 		l.produce("orders", 4, 0, 1)
@@ -161,7 +161,7 @@ func TestAnOlderTableUnderARunningMember(t *testing.T) {
 	if log := stop(); !strings.Contains(log, `"level":"ERROR"`) {
 		t.Errorf("nobody is told\n%s", log)
 	}
-	l.has("orders", upTo(int64(records), "orders-0", "orders-1"))
+	l.has("orders", upTo(int64(records), "orders:0", "orders:1"))
 	l.runs(0, "verify", "--kafka")
 }
 
@@ -171,7 +171,7 @@ func TestOffsetsSetBesideARunningMember(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
 	stop := l.member()
-	want := map[string][]int64{"orders-0": upTo(5, "o")["o"], "orders-1": upTo(5, "o")["o"]}
+	want := map[string][]int64{"orders:0": upTo(5, "o")["o"], "orders:1": upTo(5, "o")["o"]}
 	end := int64(5)
 	for range 3 {
 		p := l.moves(0, "set", "orders:0", fmt.Sprint(end-2))
@@ -180,15 +180,15 @@ func TestOffsetsSetBesideARunningMember(t *testing.T) {
 		}
 		l.produce("orders", 3, 0, 1)
 		for o := end - 2; o < end+3; o++ {
-			want["orders-0"] = append(want["orders-0"], o)
+			want["orders:0"] = append(want["orders:0"], o)
 		}
 		for o := end; o < end+3; o++ {
-			want["orders-1"] = append(want["orders-1"], o)
+			want["orders:1"] = append(want["orders:1"], o)
 		}
 		end += 3
 		l.until("the member went on", func() bool {
 			rows := l.rows("orders")
-			return len(rows["orders-0"]) == len(want["orders-0"]) && len(rows["orders-1"]) == len(want["orders-1"])
+			return len(rows["orders:0"]) == len(want["orders:0"]) && len(rows["orders:1"]) == len(want["orders:1"])
 		})
 	}
 	stop()

@@ -33,7 +33,7 @@ func listening(t *testing.T) string {
 	l.create("orders", 2)
 	l.produce("orders", 3, 0, 1)
 	l.start()
-	l.awaits("orders", upTo(3, "orders-0", "orders-1"))
+	l.awaits("orders", upTo(3, "orders:0", "orders:1"))
 	base := address(t, out)
 	l.await("the member is ready", func() bool {
 		code, _ := ask(t, http.MethodGet, base+"/health/ready")
@@ -192,10 +192,10 @@ func TestHealthOfARun(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	args, ok := strings.CutPrefix(a.Holds[0].Command, "connector ")
-	if !ok || args != "offsets skip orders:1 1" {
+	if !ok || args != "offsets skip orders:1@1 --reason poison --config "+l.config {
 		t.Errorf("the command is %q", a.Holds[0].Command)
 	}
-	l.runs(exitOK, append(strings.Fields(args), "--dry-run", "--reason", "a test", "--operator", "ann")...)
+	l.runs(exitOK, append(strings.Fields(args), "--dry-run", "--operator", "ann")...)
 
 	bad.Topic, bad.Partition = "users", 0
 	if err := l.client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
@@ -229,7 +229,7 @@ func TestCommandOfAPause(t *testing.T) {
 		}
 		return code == 200 && a.Status == "degraded" && len(a.Holds) == 3
 	})
-	if d := cmp.Diff(map[string]int{"connector resume orders": 2, "connector resume users:1": 1}, commands); d != "" {
+	if d := cmp.Diff(map[string]int{"connector resume orders --reason paused --config " + l.config: 2, "connector resume users:1 --reason paused --config " + l.config: 1}, commands); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	for command := range commands {

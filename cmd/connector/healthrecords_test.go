@@ -75,9 +75,9 @@ topics: {orders: {health_records: {secret_file: ""}}, guarded: {}, kept: {health
 		l.produce(topic, 1, 0)                                                        // 5
 	}
 	s := l.start()
-	l.awaits("orders", map[string][]int64{"orders-0": {0, 4, 5}})
-	l.awaits("guarded", map[string][]int64{"guarded-0": {0, 1, 3, 4, 5}})
-	l.awaits("kept", upTo(6, "kept-0"))
+	l.awaits("orders", map[string][]int64{"orders:0": {0, 4, 5}})
+	l.awaits("guarded", map[string][]int64{"guarded:0": {0, 1, 3, 4, 5}})
+	l.awaits("kept", upTo(6, "kept:0"))
 	if d := cmp.Diff(map[string]float64{"orders": 3, "guarded": 1}, counted(t, s.registry, "sluice_health_records_total")); d != "" {
 		t.Errorf("dropped (-want +got):\n%s", d)
 	}
@@ -98,13 +98,13 @@ topics: {orders: {health_records: {secret_file: ""}}, guarded: {}, kept: {health
 	look()
 	l.check("guarded", "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "first") // 6
 	l.produce("guarded", 1, 0)                                                       // 7
-	l.awaits("guarded", map[string][]int64{"guarded-0": {0, 1, 3, 4, 5, 7}})
+	l.awaits("guarded", map[string][]int64{"guarded:0": {0, 1, 3, 4, 5, 7}})
 	write("second\n")
 	look()
 	l.check("guarded", "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "first")  // 8
 	l.check("guarded", "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "second") // 9
 	l.produce("guarded", 1, 0)                                                        // 10
-	l.awaits("guarded", map[string][]int64{"guarded-0": {0, 1, 3, 4, 5, 7, 8, 10}})
+	l.awaits("guarded", map[string][]int64{"guarded:0": {0, 1, 3, 4, 5, 7, 8, 10}})
 
 	for topic, dropped := range map[string]int64{"orders": 3, "guarded": 3, "kept": 0} {
 		out, _ := l.runs(exitOK, "verify", "--kafka", "--topic", topic, "-o", "json")
@@ -178,8 +178,8 @@ func TestDeadLettersAreNoHealthChecks(t *testing.T) {
 	}
 	l.produce("orders", 1, 0)
 	l.start()
-	l.awaits("orders", map[string][]int64{"orders-0": {1}})
-	l.awaits("orders_letters", upTo(1, "orders-dlq-0"))
+	l.awaits("orders", map[string][]int64{"orders:0": {1}})
+	l.awaits("orders_letters", upTo(1, "orders-dlq:0"))
 	l.runs(exitOK, "verify", "--kafka", "--topic", "orders") // it claims to be a health check, and is a letter
 }
 
@@ -207,7 +207,7 @@ topics: {orders: {dead_letters: {archive: none, hold_above: 100%}}}`)
 		var records []*kgo.Record
 		for range 400 {
 			p := rng.IntN(partitions)
-			at := fmt.Sprintf("orders-%d", p)
+			at := fmt.Sprintf("orders:%d", p)
 			id := fmt.Sprint(rng.IntN(600))
 			r := &kgo.Record{Topic: "orders", Partition: int32(p), Key: []byte(id), Timestamp: now, Value: []byte(`{"n":1,"id":"` + id + `"}`)}
 			health := func(secret string) {
@@ -266,7 +266,7 @@ topics: {orders: {dead_letters: {archive: none, hold_above: 100%}}}`)
 	}
 	got := map[string]int{}
 	for _, d := range listed.Listed {
-		got[fmt.Sprintf("%s-%d@%d", d.Topic, d.Partition, d.Offset)]++
+		got[fmt.Sprintf("%s:%d@%d", d.Topic, d.Partition, d.Offset)]++
 	}
 	if d := cmp.Diff(letters, got); d != "" {
 		t.Errorf("letters (-want +got):\n%s", d)

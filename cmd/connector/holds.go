@@ -91,10 +91,15 @@ func (h *held) add(from, topic string, id int32, reason connector.Reason, detail
 	if p.Offset == nil && offset >= 0 {
 		p.Offset = &offset
 	}
+}
+
+// command returns the command that ends the hold, "" if none does.
+func (p *heldPartition) command() string {
+	offset := int64(-1)
 	if p.Offset != nil {
 		offset = *p.Offset
 	}
-	p.Command = health.Command(string(reason), p.Topic, p.Partition, offset)
+	return health.Command(string(p.Reason), p.Topic, p.Partition, offset)
 }
 
 // merge adds what others found.
@@ -130,6 +135,9 @@ func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Dura
 	for _, a := range asked {
 		found.merge(&a.held)
 		missed = append(missed, a.missed...)
+	}
+	for _, p := range found.all {
+		p.Command = config.pasted(p.command())
 	}
 	slices.SortStableFunc(found.all, func(a, b *heldPartition) int {
 		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), strings.Compare(string(a.Reason), string(b.Reason)))
@@ -265,5 +273,5 @@ func (p *heldPartition) name() string {
 	case p.Partition < 0:
 		return p.Topic
 	}
-	return p.Topic + "-" + strconv.Itoa(int(p.Partition))
+	return p.Topic + ":" + strconv.Itoa(int(p.Partition))
 }

@@ -60,7 +60,7 @@ func TestHolds_Outages(t *testing.T) {
 				l.deleteRecords("orders", 0, 5)
 				l.produce("orders", 2, 0)
 				l.deleteRecords("orders", 0, 6) // a hold that table and Kafka show
-				lost := "orders-0 behind_log_start at 5 from table and Kafka: connector offsets accept-gap orders:0"
+				lost := "orders:0 behind_log_start at 5 from table and Kafka: connector offsets accept-gap orders:0 --reason behind_log_start"
 				var unknown []string
 				switch dependency {
 				case "kafka":
@@ -91,7 +91,7 @@ func TestHolds_Outages(t *testing.T) {
 				}))
 				defer member.Close()
 
-				want := []string{"orders-1 kafka_down at 5 from " + member.URL + ": "}
+				want := []string{"orders:1 kafka_down at 5 from " + member.URL + ": "}
 				if lost != "" {
 					want = append([]string{lost}, want...)
 				}

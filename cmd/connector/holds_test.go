@@ -29,7 +29,7 @@ func (l *lake) holds(code int, args ...string) (lines []string) {
 		if h.Offset != nil {
 			offset = fmt.Sprint(*h.Offset)
 		}
-		lines = append(lines, fmt.Sprintf("%s %s at %s from %s: %s", h.name(), h.Reason, offset, strings.Join(h.From, "+"), h.Command))
+		lines = append(lines, fmt.Sprintf("%s %s at %s from %s: %s", h.name(), h.Reason, offset, strings.Join(h.From, "+"), strings.TrimSuffix(h.Command, " --config "+l.config)))
 		if h.Detail == "" || h.EndsBy == "" {
 			l.t.Errorf("%+v", h)
 		}
@@ -57,17 +57,17 @@ func TestHolds(t *testing.T) {
 	if err := l.client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	l.wantHolds(1, []string{"orders-1 poison at 5 from table and Kafka: connector offsets skip orders:1 5"}) // and orders-0 only lags
+	l.wantHolds(1, []string{"orders:1 poison at 5 from table and Kafka: connector offsets skip orders:1@5 --reason poison"}) // and orders:0 only lags
 	l.deleteRecords("orders", 0, 6)
 	l.runs(0, "pause", "orders", "--yes", "--reason", "a test", "--operator", "ann")
 	l.wantHolds(1, []string{
-		"orders paused at - from operations log: connector resume orders",
-		"orders-0 behind_log_start at 5 from table and Kafka: connector offsets accept-gap orders:0",
-		"orders-1 poison at 5 from table and Kafka: connector offsets skip orders:1 5",
+		"orders paused at - from operations log: connector resume orders --reason paused",
+		"orders:0 behind_log_start at 5 from table and Kafka: connector offsets accept-gap orders:0 --reason behind_log_start",
+		"orders:1 poison at 5 from table and Kafka: connector offsets skip orders:1@5 --reason poison",
 	})
 	out, _ := l.runs(1, "holds")
 	for _, want := range []string{
-		"orders-0   behind_log_start  -  ", "orders-1 poison: ", "  ends by: an operator: ", "  command: connector offsets skip orders:1 5\n",
+		"orders:0   behind_log_start  -  ", "orders:1 poison: ", "  ends by: an operator: ", "  command: connector offsets skip orders:1@5 --reason poison --config " + l.config + "\n",
 		"orders paused: ann paused orders: a test\n",
 	} {
 		if !strings.Contains(out, want) {
@@ -86,7 +86,7 @@ func TestHoldsBeforeTheFirstStart(t *testing.T) {
 	l.create("orders", 1)
 	l.group("p", "orders", 0, 0)
 	l.wantHolds(1, []string{
-		"orders-0 unknown_history at - from table and Kafka: connector offsets start orders",
+		"orders:0 unknown_history at - from table and Kafka: connector offsets start orders --reason unknown_history",
 		"users topic_missing at - from table and Kafka: ",
 	})
 }
@@ -112,9 +112,9 @@ func TestHoldsOfMembers(t *testing.T) {
 	}))
 	t.Cleanup(member.Close)
 	l.wantHolds(1, []string{
-		"orders-0 behind_log_start at 5 from table and Kafka+" + member.URL + ": connector offsets accept-gap orders:0",
-		"orders-1 paused at 5 from operations log+" + member.URL + ": connector resume orders:1",
-		"orders-1 store_down at - from " + member.URL + ": ",
+		"orders:0 behind_log_start at 5 from table and Kafka+" + member.URL + ": connector offsets accept-gap orders:0 --reason behind_log_start",
+		"orders:1 paused at 5 from operations log+" + member.URL + ": connector resume orders:1 --reason paused",
+		"orders:1 store_down at - from " + member.URL + ": ",
 	}, "--member", member.URL+"/")
 	out, _ := l.runs(1, "holds", "--member", member.URL, "-o", "json")
 	var all []heldPartition

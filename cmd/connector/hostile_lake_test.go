@@ -199,9 +199,9 @@ func TestHostileLake(t *testing.T) {
 	}
 	for topic, input := range hostileInputs {
 		if input.reason == "" {
-			l.awaits(topic, upTo(5, topic+"-0"))
+			l.awaits(topic, upTo(5, topic+":0"))
 		}
 	}
 	l.produce("sound", 2, 0)
-	l.awaits("sound", upTo(7, "sound-0"))
+	l.awaits("sound", upTo(7, "sound:0"))
 }

@@ -192,7 +192,7 @@ func TestLagScenarios(t *testing.T) {
 				if r.Lag.Reason != l.reason || r.Lag.Healthy != (l.reason == "") || !r.Lag.LastCheckTime.Equal(time.Now()) {
 					t.Errorf("%s: T+%d: %+v, want %q", c.name, i*10, r.Lag, l.reason)
 				}
-				if d := cmp.Diff(map[string]int64{"orders-0": l.lag}, r.Lag.PartitionLags); d != "" {
+				if d := cmp.Diff(map[string]int64{"orders:0": l.lag}, r.Lag.PartitionLags); d != "" {
 					t.Errorf("%s: T+%d (-want +got):\n%s", c.name, i*10, d)
 				}
 				if got := s.logged(); got != l.log {
@@ -262,8 +262,8 @@ func serveScenario(t *testing.T, name string, reports []health.Report) {
 		_, metrics := get("/metrics")
 		for _, want := range []string{
 			fmt.Sprintf(`kafka_consumer_healthy{group="g"} %d`, healthy),
-			fmt.Sprintf(`kafka_consumer_lag{group="g",partition="0",topic="orders"} %d`, lag.PartitionLags["orders-0"]),
-			fmt.Sprintf(`kafka_consumer_total_lag{group="g"} %d`, lag.PartitionLags["orders-0"]),
+			fmt.Sprintf(`kafka_consumer_lag{group="g",partition="0",topic="orders"} %d`, lag.PartitionLags["orders:0"]),
+			fmt.Sprintf(`kafka_consumer_total_lag{group="g"} %d`, lag.PartitionLags["orders:0"]),
 		} {
 			if !strings.Contains(metrics, want+"\n") {
 				t.Errorf("%s, step %d: no %s in\n%s", name, step, want, metrics)
@@ -297,18 +297,18 @@ func TestLagWatchOutages(t *testing.T) {
 		// Kafka does not answer any more; one leader still does for a while.
 		s.set(func() {
 			delete(s.ends, connector.Partition{Topic: "orders"})
-			s.err = errors.New("bounds of orders-0: timeout")
+			s.err = errors.New("bounds of orders:0: timeout")
 		})
 		s.lag("users", 1, 6)
 		s.next()
-		if l := s.report().Lag; l.Reason != reason || !l.LastCheckTime.After(known) || l.Error != "bounds of orders-0: timeout" ||
-			l.PartitionLags["users-1"] != 6 || l.PartitionLags["orders-0"] != 11_000 {
+		if l := s.report().Lag; l.Reason != reason || !l.LastCheckTime.After(known) || l.Error != "bounds of orders:0: timeout" ||
+			l.PartitionLags["users:1"] != 6 || l.PartitionLags["orders:0"] != 11_000 {
 			t.Errorf("one leader answers: %+v", l)
 		}
 		if p := s.report().Partitions[0]; p.End != 11_100 {
 			t.Errorf("the end that was known is gone: %+v", p)
 		}
-		if got, want := s.logged(), `level=WARN msg="the ends of partitions cannot be learnt; their lag stays as it was known" err="bounds of orders-0: timeout"`; got != want {
+		if got, want := s.logged(), `level=WARN msg="the ends of partitions cannot be learnt; their lag stays as it was known" err="bounds of orders:0: timeout"`; got != want {
 			t.Error(got)
 		}
 		known = time.Now()
@@ -320,7 +320,7 @@ func TestLagWatchOutages(t *testing.T) {
 			t.Errorf("nobody answers: %+v", l)
 		}
 		// The ends: once more after a minute. The lag: each five minutes.
-		if got, want := s.logged(), `level=WARN msg="the ends of partitions cannot be learnt; their lag stays as it was known" err="bounds of orders-0: timeout" left_out=5`+"\n"+
+		if got, want := s.logged(), `level=WARN msg="the ends of partitions cannot be learnt; their lag stays as it was known" err="bounds of orders:0: timeout" left_out=5`+"\n"+
 			`level=WARN msg="Consumer UNHEALTHY" reason="`+reason+`"`; got != want {
 			t.Errorf("in five minutes: %s", got)
 		}
@@ -433,12 +433,12 @@ func TestAPartitionWithoutALeaderIsNoOutageOfKafka(t *testing.T) {
 		s.lag("users", 1, 5)
 		s.set(func() {
 			delete(s.ends, connector.Partition{Topic: "orders"})
-			s.err = classify.Mark(errors.New("bounds of orders-0: no leader"), classify.Transient)
+			s.err = classify.Mark(errors.New("bounds of orders:0: no leader"), classify.Transient)
 		})
 		for range 5 {
 			s.next()
 		}
-		if l := s.report().Lag; guard.Status().Open || l.PartitionLags["users-1"] != 5 || l.Error != s.err.Error() {
+		if l := s.report().Lag; guard.Status().Open || l.PartitionLags["users:1"] != 5 || l.Error != s.err.Error() {
 			t.Errorf("one leader is missing: %+v, %+v", guard.Status(), l)
 		}
 		s.set(func() { clear(s.ends) })
@@ -537,7 +537,7 @@ func TestLagOfAClaimThatCameBack(t *testing.T) {
 			})
 			time.Sleep(s.rules.Every + s.grace)
 			synctest.Wait()
-			if l := s.report().Lag; l.PartitionLags["orders-0"] != 4 || l.Healthy != (name != "the same claim") {
+			if l := s.report().Lag; l.PartitionLags["orders:0"] != 4 || l.Healthy != (name != "the same claim") {
 				t.Errorf("%s: %+v", name, l)
 			}
 			stop()

@@ -116,7 +116,7 @@ func (l *lake) rows(table string) map[string][]int64 {
 			if err != nil {
 				l.t.Fatal(err)
 			}
-			at := fmt.Sprintf("%s-%d", row.Topic, row.Partition)
+			at := fmt.Sprintf("%s:%d", row.Topic, row.Partition)
 			rows[at] = append(rows[at], row.Offset)
 		}
 	}

@@ -66,9 +66,9 @@ topics:
 	}
 	l.runs(0, "run", "--until-current")
 	for topic, dead := range map[string]string{"orders": "orders-dlq", "users": "dead.users", "sales.eu": "sales.eu.dlq"} {
-		l.has(topic, map[string][]int64{topic + "-0": {0, 1}, topic + "-1": {0, 1, 3}})
+		l.has(topic, map[string][]int64{topic + ":0": {0, 1}, topic + ":1": {0, 1, 3}})
 		letter := l.lettersIn(dead, 1)[0]
-		if letter.Source.String() != topic+"-1@2" || letter.Source.Cluster == "" || string(letter.Key) != "key" || letter.Member == "" ||
+		if letter.Source.String() != topic+":1@2" || letter.Source.Cluster == "" || string(letter.Key) != "key" || letter.Member == "" ||
 			!cmp.Equal(letter.Headers, []deadletter.Header{{Key: "h", Value: []byte("v")}}) {
 			t.Errorf("%s: %+v", topic, letter)
 		}

@@ -324,7 +324,7 @@ func TestLettersAreReported(t *testing.T) {
 		t.Error("nobody counts while nobody can see it")
 	}
 	l.client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("bad")}, &kgo.Record{Topic: "orders", Value: []byte(`{"n":1}`)})
-	l.awaits("orders", map[string][]int64{"orders-0": {1}})
+	l.awaits("orders", map[string][]int64{"orders:0": {1}})
 	w, end := newLetterWatch(t.Context(), s)
 	ended := make(chan struct{})
 	ctx, stop := context.WithCancel(t.Context())

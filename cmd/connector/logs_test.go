@@ -214,7 +214,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		logger, out := newLogged(t)
 		l.logger = logger
 		s := l.start()
-		l.awaits("orders", map[string][]int64{"orders-0": {0, 3}})
+		l.awaits("orders", map[string][]int64{"orders:0": {0, 3}})
 		l.await("every bad record is met", func() bool { return len(heldIn(s)) == len(badValues) })
 		l.await("group offsets are written", func() bool { return len(out.lines(t, "Scheduled checkpointing of a partition")) > 0 })
 		if report := tellsNothing(t, s, out); !strings.Contains(report, "poison") {
@@ -232,9 +232,9 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		logger, out := newLogged(t)
 		l.logger = logger
 		s := l.start()
-		l.awaits("orders", map[string][]int64{"orders-0": {0, 3}})
+		l.awaits("orders", map[string][]int64{"orders:0": {0, 3}})
 		for topic := range badValues {
-			l.awaits(topic, map[string][]int64{topic + "-0": {0, 2}})
+			l.awaits(topic, map[string][]int64{topic + ":0": {0, 2}})
 		}
 		tellsNothing(t, s, out)
 		batches := map[any]bool{}
@@ -306,7 +306,7 @@ func TestShuttingDownIsSaid(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- s.run(ctx, false) }()
-	l.awaits("orders", upTo(6, "orders-0"))
+	l.awaits("orders", upTo(6, "orders:0"))
 	if n := len(out.lines(t, msg)); n != 0 {
 		t.Errorf("said %d times before anybody asked", n)
 	}

@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		c.raw = stdout
 	}
 	root := c.root()
-	root.SetArgs(append([]string{}, args...)) // cobra takes nil for the arguments of the process
+	root.SetArgs(append([]string{}, signed(args)...)) // cobra takes nil for the arguments of the process
 	root.SetOut(out)
 	root.SetErr(errs)
 	return exitCodeOf(ctx, root, errs)
@@ -125,9 +125,12 @@ could not be used, 4 refused because it would do harm, 70 internal error.`,
 	return root
 }
 
+// defaultFile is the configuration that commands read without --config.
+const defaultFile = "config.yaml"
+
 // configFlag adds --config.
 func (c *cli) configFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&c.config, "config", "c", "config.yaml", "configuration file")
+	cmd.Flags().StringVarP(&c.config, "config", "c", defaultFile, "configuration file")
 }
 
 // outputFlag adds --output.

@@ -21,8 +21,8 @@ func TestTwoTopicsTwoTables(t *testing.T) {
 	l.produce("orders", 5, 0, 1)
 	l.produce("users", 3, 0)
 	l.runs(0, "run", "--until-current")
-	l.has("orders", upTo(5, "orders-0", "orders-1"))
-	l.has("people/users", upTo(3, "users-0"))
+	l.has("orders", upTo(5, "orders:0", "orders:1"))
+	l.has("people/users", upTo(3, "users:0"))
 
 	out, _ := l.runs(0, "verify")
 	if strings.Count(out, "ok: no gap") != 2 || !strings.Contains(out, "lake/people/users: versions") {
@@ -40,13 +40,13 @@ func TestTwoTopicsTwoTables(t *testing.T) {
 	}
 	out, _ = l.runs(0, "offsets", "show")
 	want := "PARTITION  POSITION  GROUP OFFSET  LOG START  LAST STABLE  LAG  HOLD\n" +
-		"orders-0   5         5             0          5            0    -\n" +
-		"orders-1   5         5             0          5            0    -\n" +
-		"users-0    3         3             0          3            0    -\n"
+		"orders:0   5         5             0          5            0    -\n" +
+		"orders:1   5         5             0          5            0    -\n" +
+		"users:0    3         3             0          3            0    -\n"
 	if d := cmp.Diff(want, out); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if out, _ = l.runs(0, "offsets", "show", "--topic", "users"); strings.Contains(out, "orders") || !strings.Contains(out, "users-0") {
+	if out, _ = l.runs(0, "offsets", "show", "--topic", "users"); strings.Contains(out, "orders") || !strings.Contains(out, "users:0") {
 		t.Error(out)
 	}
 	if _, errs := l.runs(2, "offsets", "show", "--topic", "nobody"); !strings.Contains(errs, "--topic nobody is not in topics: write one of orders, users") {
@@ -66,8 +66,8 @@ func TestTwoTopicsOneTable(t *testing.T) {
 	l.produce("orders", 4, 0, 1)
 	l.produce("users", 6, 0, 1)
 	l.runs(0, "run", "--until-current")
-	want := upTo(4, "orders-0", "orders-1")
-	maps.Copy(want, upTo(6, "users-0", "users-1"))
+	want := upTo(4, "orders:0", "orders:1")
+	maps.Copy(want, upTo(6, "users:0", "users:1"))
 	l.has("all", want)
 	out, _ := l.runs(0, "verify")
 	if strings.Count(out, "ok: no gap") != 1 || !strings.Contains(out, "4 partitions, 20 rows") {
@@ -93,8 +93,8 @@ defaults: {schema: "n int", commit: {every: 100ms}}`)
 	if !strings.Contains(errs, `"held at the end","topic":"users","partition":0,"reason":"schema_conflict"`) {
 		t.Error(errs)
 	}
-	l.has("orders", upTo(5, "orders-0"))
-	l.has("users", upTo(2, "users-0"))
+	l.has("orders", upTo(5, "orders:0"))
+	l.has("users", upTo(2, "users:0"))
 }
 
 // TestManyTables: twenty tables in one process.
@@ -111,7 +111,7 @@ func TestManyTables(t *testing.T) {
 	l.runs(0, "run", "--until-current")
 	for i := range 20 {
 		name := fmt.Sprintf("t%02d", i)
-		l.has(name, upTo(int64(1+i%3), name+"-0", name+"-1"))
+		l.has(name, upTo(int64(1+i%3), name+":0", name+":1"))
 	}
 }
 

@@ -58,7 +58,7 @@ func TestMembersStoreIsHostile(t *testing.T) {
 			s := l.start()
 			for n := range int64(3) {
 				l.produce("orders", 1, 0)
-				l.awaits("orders", upTo(n+1, "orders-0"))
+				l.awaits("orders", upTo(n+1, "orders:0"))
 			}
 			l.await("it does not know the others", func() bool {
 				r := s.report()
@@ -66,7 +66,7 @@ func TestMembersStoreIsHostile(t *testing.T) {
 					r.Members.Reason != "" && strings.Contains(r.Members.Reason, tt.why)
 			})
 			l.produce("orders", 1, 0)
-			l.awaits("orders", upTo(4, "orders-0"))
+			l.awaits("orders", upTo(4, "orders:0"))
 		})
 	}
 }

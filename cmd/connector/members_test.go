@@ -170,7 +170,7 @@ func TestMemberRegisters(t *testing.T) {
 		l := *l
 		l.t = t // it ends with this part of the test
 		s := l.start()
-		l.awaits("orders", upTo(3, "orders-0", "orders-1"))
+		l.awaits("orders", upTo(3, "orders:0", "orders:1"))
 		l.await("the registration says so", func() bool {
 			members, err := store.Members(t.Context())
 			return err == nil && len(members) == 1 && members[0].Active() && members[0].Status == membership.Running &&
@@ -183,7 +183,7 @@ func TestMemberRegisters(t *testing.T) {
 		server.Close()
 		l.await("nobody knows", func() bool { return s.report().Members.Status == health.MembersUnknown })
 		l.produce("orders", 2, 0)
-		l.awaits("orders", map[string][]int64{"orders-0": {0, 1, 2, 3, 4}, "orders-1": {0, 1, 2}})
+		l.awaits("orders", map[string][]int64{"orders:0": {0, 1, 2, 3, 4}, "orders:1": {0, 1, 2}})
 		if err := server.Restart(); err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func TestSilentStoreOfMembers(t *testing.T) {
 	l.create("orders", 1)
 	l.produce("orders", 5, 0)
 	l.runs(exitOK, "run", "--until-current")
-	l.has("orders", upTo(5, "orders-0"))
+	l.has("orders", upTo(5, "orders:0"))
 }
 
 // TestLookAtWork: what a member says of itself is the sum of its partitions, and outlives those that it lost.

@@ -38,7 +38,7 @@ members: {store: redis, url_file: "`+filepath.ToSlash(file)+`", beat: 1s, ttl: 1
 	}
 	l.logger, out = newLogged(t)
 	s = l.start()
-	l.awaits("orders", map[string][]int64{"orders-0": {0, 3}})
+	l.awaits("orders", map[string][]int64{"orders:0": {0, 3}})
 	l.await("its status shows that all of it is in the table", func() bool {
 		return slices.ContainsFunc(s.report().Partitions, func(p health.Partition) bool { return p.Topic == "orders" && p.Position == 5 })
 	})

@@ -30,9 +30,9 @@ defaults: {schema: "n int", commit: {every: 100ms}, start: latest, bad_records: 
 	l.produce("sales.b", 3, 0, 1)
 	l.produce("sales.a", 1, 0)
 	l.produce("sales.own", 1, 0)
-	l.awaits("s/sales.b", upTo(3, "sales.b-0", "sales.b-1"))
-	l.awaits("s/sales.a", map[string][]int64{"sales.a-0": {2}})
-	l.awaits("own", map[string][]int64{"sales.own-0": {2}})
+	l.awaits("s/sales.b", upTo(3, "sales.b:0", "sales.b:1"))
+	l.awaits("s/sales.a", map[string][]int64{"sales.a:0": {2}})
+	l.awaits("own", map[string][]int64{"sales.own:0": {2}})
 	for _, table := range []string{"s/sales.test", "s/sales.own", "s/sales.a-dlq", "s/other", "other"} {
 		l.has(table, map[string][]int64{})
 	}
@@ -52,8 +52,8 @@ func TestPatternCommands(t *testing.T) {
 	l.produce("orders", 2, 0)
 	l.produce("users", 3, 0, 1)
 	l.runs(0, "run", "--until-current")
-	l.has("orders", upTo(2, "orders-0"))
-	l.has("users", upTo(3, "users-0", "users-1"))
+	l.has("orders", upTo(2, "orders:0"))
+	l.has("users", upTo(3, "users:0", "users:1"))
 	out, _ := l.runs(0, "verify")
 	if strings.Count(out, "ok: no gap") != 2 {
 		t.Error(out)
@@ -84,7 +84,7 @@ func TestTooManyTopics(t *testing.T) {
 		t.Error(errs)
 	}
 	l.create("ta", 1)
-	l.has("tb", upTo(2, "tb-0"))
+	l.has("tb", upTo(2, "tb:0"))
 	l.has("tc", map[string][]int64{})
 	ends := func(topic string) string {
 		return topic + " too_many_topics at - from table and Kafka: "
@@ -95,7 +95,7 @@ func TestTooManyTopics(t *testing.T) {
 	}
 	s := l.start()
 	l.produce("tb", 1, 0)
-	l.awaits("tb", upTo(3, "tb-0"))
+	l.awaits("tb", upTo(3, "tb:0"))
 	if d := cmp.Diff(map[string][]int32{"ta too_many_topics": {-1}, "tc too_many_topics": {-1}}, heldIn(s)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -115,7 +115,7 @@ defaults: {schema: "n int", commit: {every: 100ms}, start: latest, bad_records: 
 	var names []string
 	for id := range int32(16) {
 		l.produce("orders", 3, id)
-		names = append(names, fmt.Sprintf("orders-%d", id))
+		names = append(names, fmt.Sprintf("orders:%d", id))
 	}
 	l.awaits("orders", upTo(3, names...))
 }
@@ -133,9 +133,9 @@ func TestTopicDeletedAndCreatedAnew(t *testing.T) {
 				l.produce(topic, 5, 0, 1)
 			}
 			s := l.start()
-			both := upTo(5, "orders-0", "orders-1", "users-0", "users-1")
+			both := upTo(5, "orders:0", "orders:1", "users:0", "users:1")
 			l.awaits("all", both)
-			l.awaits("visits", upTo(5, "visits-0", "visits-1"))
+			l.awaits("visits", upTo(5, "visits:0", "visits:1"))
 
 			for _, topic := range []string{"orders", "visits"} {
 				if _, err := l.admin.DeleteTopic(t.Context(), topic); err != nil {
@@ -152,9 +152,9 @@ func TestTopicDeletedAndCreatedAnew(t *testing.T) {
 			want := map[string][]int32{"orders topic_recreated": {0, 1}, "visits topic_recreated": {0, 1}}
 			l.await("the new topics are held", func() bool { return cmp.Equal(heldIn(s), want) })
 			l.produce("users", 3, 0, 1)
-			maps.Copy(both, upTo(8, "users-0", "users-1"))
+			maps.Copy(both, upTo(8, "users:0", "users:1"))
 			l.awaits("all", both)
-			l.has("visits", upTo(5, "visits-0", "visits-1"))
+			l.has("visits", upTo(5, "visits:0", "visits:1"))
 			out, _ := l.runs(1, "offsets", "show", "--topic", "orders")
 			if !slices.Contains(strings.Fields(out), "topic_recreated") {
 				t.Error(out)

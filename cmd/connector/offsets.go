@@ -292,7 +292,7 @@ func printOffsets(w io.Writer, lines []partitionOffsets) error {
 	for _, l := range lines {
 		name, hold := l.Topic, "-"
 		if l.Partition >= 0 {
-			name += "-" + strconv.Itoa(int(l.Partition))
+			name += ":" + strconv.Itoa(int(l.Partition))
 		}
 		if l.Hold != nil {
 			hold = string(l.Hold.Reason)

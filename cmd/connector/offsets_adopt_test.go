@@ -77,7 +77,7 @@ func (l *lake) adopts(want map[int32]int64, notes []string, args ...string) {
 	l.runs(0, "run", "--until-current")
 	rows := map[string][]int64{}
 	for id, next := range want {
-		at := fmt.Sprintf("orders-%d", id)
+		at := fmt.Sprintf("orders:%d", id)
 		for o := next; o < foreignRecords; o++ {
 			rows[at] = append(rows[at], o)
 		}
@@ -94,7 +94,7 @@ func TestOffsetsAdoptFromAGroup(t *testing.T) {
 	l.group("other", "orders", 1, 5)
 	l.refuses(4, "group p has no committed offset for topic orders", "adopt", "orders", "--from", "group")
 	l.adopts(map[int32]int64{0: 3, 1: 5, 2: 0}, []string{
-		"orders-0   -     3   begins there; committed by group other", "orders-2   -     0   begins there; no position, so it begins at its earliest offset",
+		"orders:0   -     3   begins there; committed by group other", "orders:2   -     0   begins there; no position, so it begins at its earliest offset",
 		"not what is in a table",
 	}, "--from", "group", "--group", "other")
 }
@@ -128,7 +128,7 @@ func TestOffsetsAdoptFromIngest(t *testing.T) {
 		l := newForeign(t, map[string]int64{"a-0": 2, "a-7": 0})
 		l.refuses(4, "there is a position for partition 7", "adopt", "orders", "--from", "kdi")
 		l = newForeign(t, map[string]int64{"a-0": 5})
-		l.refuses(4, "orders-0 would begin at 6 (behind the last record of kafka-delta-ingest's a), and its log ends at 5", "adopt", "orders", "--from", "kdi")
+		l.refuses(4, "orders:0 would begin at 6 (behind the last record of kafka-delta-ingest's a), and its log ends at 5", "adopt", "orders", "--from", "kdi")
 		l = newForeign(t, nil)
 		l.refuses(4, "the table has no txn of kafka-delta-ingest", "adopt", "orders", "--from", "kdi")
 	})

@@ -34,9 +34,13 @@ stable offset; truncated where the log parts from what was read.`,
 }
 
 func planGap(ctx context.Context, m *mover, args []string) (*movePlan, error) {
-	target, err := opslog.ParseTarget(args[0])
+	config, err := m.load()
 	if err != nil {
-		return nil, exitError{exitUsage, err}
+		return nil, err
+	}
+	target, err := parseTarget(config, args[0])
+	if err != nil {
+		return nil, err
 	}
 	seen, err := m.see(ctx, target.Topic)
 	if err != nil {

@@ -139,7 +139,7 @@ func (p *movePlan) print(w io.Writer) error {
 		if s.From >= 0 {
 			from = strconv.FormatInt(s.From, 10)
 		}
-		_, _ = printf(tw, "%s-%d\t%s\t%d\t%s\n", s.Topic, s.Partition, from, s.To, s.effect())
+		_, _ = printf(tw, "%s:%d\t%s\t%d\t%s\n", s.Topic, s.Partition, from, s.To, s.effect())
 	}
 	if err := tw.Flush(); err != nil {
 		return err

@@ -125,8 +125,8 @@ func TestOffsetsSet(t *testing.T) {
 
 	out, errs := l.runs(0, "offsets", "set", "orders:0", "2", "orders:1", "5", "--dry-run")
 	want := "PARTITION  FROM  TO  EFFECT\n" +
-		"orders-0   5     2   offsets [2, 5) are read again, at most 3 rows repeat\n" +
-		"orders-1   5     5   stays\n"
+		"orders:0   5     2   offsets [2, 5) are read again, at most 3 rows repeat\n" +
+		"orders:1   5     5   stays\n"
 	if !strings.Contains(out, want) || !strings.Contains(errs, "dry run: nothing was changed") {
 		t.Errorf("%s%s", out, errs)
 	}
@@ -148,7 +148,7 @@ func TestOffsetsSet(t *testing.T) {
 		t.Errorf("operations log (-want +got):\n%s", d)
 	}
 	l.runs(0, "run", "--until-current")
-	l.has("orders", map[string][]int64{"orders-0": ids(0, 1, 2, 2, 3, 3, 4, 4), "orders-1": ids(0, 1, 2, 3, 4)})
+	l.has("orders", map[string][]int64{"orders:0": ids(0, 1, 2, 2, 3, 3, 4, 4), "orders:1": ids(0, 1, 2, 3, 4)})
 	l.runs(0, "verify", "--kafka")
 
 	l.produce("orders", 3, 0, 1)
@@ -156,12 +156,11 @@ func TestOffsetsSet(t *testing.T) {
 		t.Errorf("%+v %+v", p.Moves[0], p.Moves[1])
 	}
 	l.runs(0, "run", "--until-current")
-	l.has("orders", map[string][]int64{"orders-0": ids(0, 1, 2, 2, 3, 3, 4, 4, 7), "orders-1": ids(0, 1, 2, 3, 4, 6, 7)})
+	l.has("orders", map[string][]int64{"orders:0": ids(0, 1, 2, 2, 3, 3, 4, 4, 7), "orders:1": ids(0, 1, 2, 3, 4, 6, 7)})
 	l.runs(0, "verify", "--kafka")
 
-	l.refuses(4, "offset 9 is outside of the log of orders-0, which is [0, 8]", "set", "orders:0", "9")
+	l.refuses(4, "offset 9 is outside of the log of orders:0, which is [0, 8]", "set", "orders:0", "9")
 	l.refuses(4, "has no partition 7", "set", "orders:7", "0")
-	l.refuses(2, `"orders" names no partition`, "set", "orders", "0")
 	l.refuses(2, `"first" is no offset`, "set", "orders:0", "first")
 	l.refuses(2, "orders:1\" has no offset", "set", "orders:0", "1", "orders:1")
 	l.refuses(2, "orders:0 is given twice", "set", "orders:0", "1", "orders:0", "2")
@@ -169,6 +168,56 @@ func TestOffsetsSet(t *testing.T) {
 	if _, errs := l.runs(2, "offsets", "set", "orders:0", "1", "--yes"); !strings.Contains(errs, "the reason is missing") {
 		t.Error(errs)
 	}
+}
+
+// TestOffsetsSet_Where: a position is also set by a number of offsets, to an end of the log, or to a time, for a partition or
+// all of a topic.
+func TestOffsetsSet_Where(t *testing.T) {
+	t.Parallel()
+	l := newOrders(t, 5)
+	later := time.Now().Add(time.Hour).Truncate(time.Second)
+	for _, p := range []int32{0, 1} {
+		record := &kgo.Record{Topic: "orders", Partition: p, Timestamp: later, Value: []byte(`{"n":5}`)}
+		if err := l.client.ProduceSync(t.Context(), record, record).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		want string // FROM to TO of each partition
+	}{
+		{[]string{"orders:0@3", "orders-1@2"}, "orders:0 5 3, orders:1 5 2"},
+		{[]string{"orders:0", "-3"}, "orders:0 5 2"},
+		{[]string{"orders-1", "+1"}, "orders:1 5 6"},
+		{[]string{"orders", "-5"}, "orders:0 5 0, orders:1 5 0"},
+		{[]string{"orders", "position-1"}, "orders:0 5 4, orders:1 5 4"},
+		{[]string{"orders", "earliest"}, "orders:0 5 0, orders:1 5 0"},
+		{[]string{"orders:1", "latest"}, "orders:1 5 7"},
+		{[]string{"orders", later.UTC().Format(time.RFC3339)}, "orders:0 5 5, orders:1 5 5"},
+		{[]string{"orders:1", "24h", "orders:0", "-1"}, "orders:0 5 4, orders:1 5 0"},
+		{[]string{"orders", "1"}, "orders:0 5 1, orders:1 5 1"},
+	} {
+		_, p := l.planned(append([]string{"set"}, c.args...)...)
+		slices.SortFunc(p.Moves, func(a, b *shownMove) int { return int(a.Partition - b.Partition) })
+		var got []string
+		for _, s := range p.Moves {
+			got = append(got, fmt.Sprintf("%v %d %d", s.partition, s.From, s.To))
+		}
+		if got := strings.Join(got, ", "); got != c.want {
+			t.Errorf("%v: %s, want %s", c.args, got, c.want)
+		}
+	}
+	out, _ := l.runs(0, "offsets", "set", "orders:0", "-3", "--dry-run")
+	if want := "DELETE FROM orders WHERE _kafka_topic = 'orders' AND _kafka_partition = 0 AND _kafka_offset >= 2 AND _kafka_offset < 5\n"; !strings.Contains(out, want) {
+		t.Errorf("no %s in\n%s", want, out)
+	}
+	l.refuses(4, "offset -1 is outside of the log of orders:0, which is [0, 7]", "set", "orders:0", "-6")
+	l.refuses(4, "offset 8 is outside of the log of orders:0, which is [0, 7]", "set", "orders:0", "+3")
+	l.refuses(2, "orders:0 is given twice", "set", "orders", "1", "orders:0", "2")
+	l.refuses(2, "orders:0 is given twice: topic orders stands for it, too", "set", "orders:0", "2", "orders", "1")
+	l.refuses(2, "names no partition", "set", "orders@5")
+	l.refuses(2, `"99999999999999999999" is no offset`, "set", "orders:0", "99999999999999999999")
+	l.refuses(2, `"+99999999999999999999" is no number of offsets`, "set", "orders:0", "+99999999999999999999")
 }
 
 func (l *lake) topicID(name string) string {
@@ -237,12 +286,12 @@ func TestOffsetsStart(t *testing.T) {
 		l.stands(map[int32]int64{0: 5, 1: 5})
 		l.produce("orders", 1, 0)
 		l.runs(0, "run", "--until-current")
-		l.has("orders", map[string][]int64{"orders-0": ids(5)})
+		l.has("orders", map[string][]int64{"orders:0": ids(5)})
 		l.refuses(4, "all partitions of topic orders have a position", "start", "orders")
 		l.refuses(4, "has a position already: write --again", "start", "orders", "--partition", "0")
 		l.moves(0, "start", "orders", "--partition", "0", "--again")
 		l.runs(0, "run", "--until-current")
-		l.has("orders", map[string][]int64{"orders-0": ids(0, 1, 2, 3, 4, 5, 5)})
+		l.has("orders", map[string][]int64{"orders:0": ids(0, 1, 2, 3, 4, 5, 5)})
 		l.runs(0, "verify")
 	})
 	t.Run("there is no table yet", func(t *testing.T) {
@@ -253,7 +302,7 @@ func TestOffsetsStart(t *testing.T) {
 		l.group("p", "orders", 0, 3)
 		l.moves(0, "start", "orders", "--at", "1h")
 		l.runs(0, "run", "--until-current")
-		l.has("orders", upTo(3, "orders-0"))
+		l.has("orders", upTo(3, "orders:0"))
 	})
 	t.Run("the topic was created again", func(t *testing.T) {
 		t.Parallel()
@@ -269,7 +318,7 @@ func TestOffsetsStart(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 		l.runs(0, "run", "--until-current")
-		l.has("orders", map[string][]int64{"orders-0": ids(0, 0, 1, 1, 2, 3, 4), "orders-1": ids(0, 1, 2, 3, 4)})
+		l.has("orders", map[string][]int64{"orders:0": ids(0, 0, 1, 1, 2, 3, 4), "orders:1": ids(0, 1, 2, 3, 4)})
 		l.runs(0, "verify")
 	})
 	t.Run("the table was created again", func(t *testing.T) {
@@ -290,13 +339,13 @@ func TestOffsetsStart(t *testing.T) {
 		}
 		l.produce("orders", 2, 1)
 		p := l.moves(0, "start", "orders", "users", "--at", "position")
-		if !p.Accept || len(p.Moves) != 2 || p.Moves[0].To != 3 || !strings.Contains(strings.Join(p.Notes, "\n"), "orders-1 has no position yet") {
+		if !p.Accept || len(p.Moves) != 2 || p.Moves[0].To != 3 || !strings.Contains(strings.Join(p.Notes, "\n"), "orders:1 has no position yet") {
 			t.Errorf("%+v", p)
 		}
 		l.runs(0, "run", "--until-current")
-		want := upTo(4, "orders-0")
-		want["orders-1"] = ids(0, 1)
-		want["users-0"] = ids(0, 1, 2)
+		want := upTo(4, "orders:0")
+		want["orders:1"] = ids(0, 1)
+		want["users:0"] = ids(0, 1, 2)
 		l.has("all", want)
 	})
 }
@@ -311,12 +360,12 @@ func TestOffsetsAcceptGap(t *testing.T) {
 		l.runs(1, "run", "--until-current")
 		l.refuses(4, "there is no gap to accept", "accept-gap", "orders:1")
 		out, _ := l.runs(0, "offsets", "accept-gap", "orders", "--dry-run")
-		if !strings.Contains(out, "orders-0   5     7   offsets [5, 7) are left out, at most 2 records; behind_log_start") {
+		if !strings.Contains(out, "orders:0   5     7   offsets [5, 7) are left out, at most 2 records; behind_log_start") {
 			t.Error(out)
 		}
 		l.moves(0, "accept-gap", "orders")
 		l.runs(0, "run", "--until-current")
-		l.has("orders", map[string][]int64{"orders-0": ids(0, 1, 2, 3, 4, 7, 8), "orders-1": ids(0, 1, 2, 3, 4, 5, 6, 7, 8)})
+		l.has("orders", map[string][]int64{"orders:0": ids(0, 1, 2, 3, 4, 7, 8), "orders:1": ids(0, 1, 2, 3, 4, 5, 6, 7, 8)})
 		l.runs(0, "verify", "--kafka")
 	})
 	t.Run("ahead of the log's end", func(t *testing.T) {
@@ -333,7 +382,7 @@ func TestOffsetsAcceptGap(t *testing.T) {
 		}
 		w.produce("orders", 1, 0)
 		w.runs(0, "run", "--until-current")
-		w.has("orders", upTo(4, "orders-0"))
+		w.has("orders", upTo(4, "orders:0"))
 	})
 }
 
@@ -348,14 +397,14 @@ func TestOffsetsSkip(t *testing.T) {
 	l.produce("orders", 2, 1)
 	l.runs(1, "run", "--until-current")
 	l.stands(map[int32]int64{0: 1, 1: 2})
-	l.refuses(4, "orders-0 stands at offset 1, not at 0", "skip", "orders:0", "0")
-	l.refuses(4, "there is no committed record at offset 2 of orders-1 yet", "skip", "orders:1", "2")
-	l.refuses(4, "has no partition 4", "skip", "orders:4", "2")
-	l.refuses(2, "--to 1 is not behind offset 1", "skip", "orders:0", "1", "--to", "1")
-	l.refuses(4, "--to 4 is behind the last stable offset 3", "skip", "orders:0", "1", "--to", "4")
-	l.refuses(2, "none of the others can be", "skip", "orders:0", "1", "--to", "2", "--batch")
+	l.refuses(4, "orders:0 stands at offset 1, not at 0", "skip", "orders:0@0")
+	l.refuses(4, "there is no committed record at offset 2 of orders:1 yet", "skip", "orders:1@2")
+	l.refuses(4, "has no partition 4", "skip", "orders:4@2")
+	l.refuses(2, "--to 1 is not behind offset 1", "skip", "orders:0@1", "--to", "1")
+	l.refuses(4, "--to 4 is behind the last stable offset 3", "skip", "orders:0@1", "--to", "4")
+	l.refuses(2, "none of the others can be", "skip", "orders:0@1", "--to", "2", "--batch")
 	for flag, to := range map[string]int64{"": 2, "--batch": 3, "--to=3": 3} {
-		args := []string{"offsets", "skip", "orders:0", "1", "--dry-run", "-o", "json"}
+		args := []string{"offsets", "skip", "orders:0@1", "--dry-run", "-o", "json"}
 		if flag != "" {
 			args = append(args, flag)
 		}
@@ -365,9 +414,9 @@ func TestOffsetsSkip(t *testing.T) {
 			t.Errorf("%s: %v\n%s", flag, err, out)
 		}
 	}
-	l.moves(0, "skip", "orders:0", "1")
+	l.moves(0, "skip", "orders:0@1")
 	l.runs(0, "run", "--until-current")
-	l.has("orders", map[string][]int64{"orders-0": ids(0, 2), "orders-1": ids(0, 1)})
+	l.has("orders", map[string][]int64{"orders:0": ids(0, 2), "orders:1": ids(0, 1)})
 	l.runs(0, "verify", "--kafka")
 }
 
@@ -417,13 +466,13 @@ func TestOffsetsAcceptGapOfATruncatedLog(t *testing.T) {
 			t.Parallel()
 			l := newOrders(t, 5)
 			forge(l)
-			l.wantHolds(1, []string{"orders-0 truncated at 5 from table and Kafka: connector offsets accept-gap orders:0"})
+			l.wantHolds(1, []string{"orders:0 truncated at 5 from table and Kafka: connector offsets accept-gap orders:0 --reason truncated"})
 			p := l.moves(0, "accept-gap", "orders")
 			if len(p.Moves) != 1 || p.Moves[0].From != 5 || p.Moves[0].To != 4 || !strings.Contains(p.Moves[0].Note, "truncated: from offset 4 on") {
 				t.Errorf("%+v", p.Moves)
 			}
 			l.runs(0, "run", "--until-current")
-			l.has("orders", map[string][]int64{"orders-0": ids(0, 1, 2, 3, 4, 4), "orders-1": ids(0, 1, 2, 3, 4)})
+			l.has("orders", map[string][]int64{"orders:0": ids(0, 1, 2, 3, 4, 4), "orders:1": ids(0, 1, 2, 3, 4)})
 		})
 	}
 }

@@ -2,8 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
+	"regexp"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,70 +18,118 @@ import (
 
 func (c *cli) offsetsSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "set TOPIC:PARTITION OFFSET ...",
+		Use:   "set {TOPIC[:PARTITION] WHERE | TOPIC:PARTITION@OFFSET} ...",
 		Short: "Set the position of partitions",
 		Long: `Sets where partitions are read from. Backwards, their records become rows once
-more; forwards, they are left out: it says how many. An offset outside of the
-log is refused. A partition without a position gets its first one, if the topic
-has positions at all; else offsets start begins it.`,
-		Example: `  connector offsets set orders:0 1200 orders:1 1180 --reason "the records of Monday again"`,
-		Args:    cobra.MinimumNArgs(2),
+more; forwards, they are left out: the plan says how many. WHERE is
+
+  1200        an offset: the next one to read
+  -100, +100  so many offsets before or behind the position
+  earliest    the start of the log
+  latest      the last stable offset
+  2026-01-31T08:00:00Z, 24h
+              the first record with a timestamp from then on
+
+A topic without a partition stands for all partitions that have a position. An
+offset outside of the log is refused. A partition without a position gets its
+first one, if the topic has positions at all; else offsets start begins it.`,
+		Example: `  connector offsets set orders:0@1200 orders:1@1180 --reason "the records of Monday again"
+  connector offsets set orders:0 -100 --reason "the last 100 again"
+  connector offsets set orders 2026-01-31T08:00:00Z --reason "everything since the bad deploy"`,
+		Args: cobra.MinimumNArgs(1),
 	}
 	return c.moverCommand(cmd, planSet)
 }
 
-// wanted is TOPIC:PARTITION with an offset.
-type wanted struct {
-	target opslog.Target
-	offset int64
+// A where says where a position is set to: to an offset, by a number of offsets, or to where a start begins.
+type where struct {
+	offset int64 // if relative and start are zero
+	by     int64 // relative to the position
+	start  connector.Start
+
+	relative bool
 }
 
-func parseWanted(args []string) ([]wanted, error) {
-	if len(args)%2 != 0 {
-		return nil, exitError{exitUsage, fmt.Errorf("%q has no offset: write TOPIC:PARTITION OFFSET for each partition", args[len(args)-1])}
+// wanted is a target with its where. A target without a partition is every partition of the topic that has a position.
+type wanted struct {
+	target opslog.Target
+	where
+}
+
+// relative is an offset from the position. A number with a minus would be a flag: see [signed].
+var relative = regexp.MustCompile(`^(?:position)?([+-][0-9]+)$`)
+
+// signed lets the arguments of offsets set begin with a minus, such as -100: pflag would read flags.
+func signed(args []string) []string {
+	if len(args) < 2 || args[0] != "offsets" || args[1] != "set" {
+		return args
 	}
-	var all []wanted
+	args = append([]string{}, args...)
+	for i := 2; i < len(args); i++ {
+		if strings.HasPrefix(args[i], "-") && relative.MatchString(args[i]) && !strings.HasPrefix(args[i-1], "-") {
+			args[i] = "position" + args[i]
+		}
+	}
+	return args
+}
+
+func parseWanted(config *Config, args []string) (all []wanted, err error) {
 	seen := map[opslog.Target]bool{}
-	for i := 0; i < len(args); i += 2 {
-		target, err := parsePartition(args[i])
+	for i := 0; i < len(args); i++ {
+		var w wanted
+		if strings.Contains(args[i], "@") {
+			w.target, w.offset, err = parseRecord(args[i])
+		} else if w.target, err = parseTarget(config, args[i]); err == nil {
+			if i++; i == len(args) {
+				return nil, exitError{exitUsage, fmt.Errorf("%q has no offset: write TOPIC:PARTITION OFFSET for each partition", args[i-1])}
+			}
+			w.where, err = parseWhere(args[i])
+		}
 		if err != nil {
 			return nil, err
 		}
-		offset, err := parseOffset(args[i+1])
-		if err != nil {
-			return nil, err
+		if seen[w.target] || seen[opslog.Topic(w.target.Topic)] {
+			return nil, exitError{exitUsage, fmt.Errorf("%v is given twice", w.target)}
 		}
-		if seen[target] {
-			return nil, exitError{exitUsage, fmt.Errorf("%v is given twice", target)}
+		seen[w.target] = true
+		all = append(all, w)
+	}
+	for _, w := range all {
+		if w.target.Partition >= 0 && seen[opslog.Topic(w.target.Topic)] {
+			return nil, exitError{exitUsage, fmt.Errorf("%v is given twice: topic %s stands for it, too", w.target, w.target.Topic)}
 		}
-		seen[target] = true
-		all = append(all, wanted{target, offset})
 	}
 	return all, nil
 }
 
-// parsePartition reads TOPIC:PARTITION.
-func parsePartition(text string) (opslog.Target, error) {
-	t, err := opslog.ParseTarget(text)
-	if err == nil && t.Partition < 0 {
-		err = fmt.Errorf("%q names no partition: write TOPIC:PARTITION, such as %s:0", text, text)
+func parseWhere(text string) (where, error) {
+	if m := relative.FindStringSubmatch(text); m != nil {
+		by, err := strconv.ParseInt(m[1], 10, 64)
+		if err != nil || by == math.MinInt64 {
+			return where{}, exitError{exitUsage, fmt.Errorf("%q is no number of offsets", m[1])}
+		}
+		return where{by: by, relative: true}, nil
 	}
-	if err != nil {
-		return t, exitError{exitUsage, err}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
+		return where{offset: n}, nil
 	}
-	return t, nil
-}
-
-func parseOffset(text string) (int64, error) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 {
-		return 0, exitError{exitUsage, fmt.Errorf("%q is no offset: write a whole number, the next offset to read", text)}
+	switch text {
+	case string(connector.StartEarliest), string(connector.StartLatest):
+		return where{start: connector.Start{Policy: connector.StartPolicy(text)}}, nil
 	}
-	return n, nil
+	if a, err := parseStartAt([]string{text}); err == nil && !a.isZero() && !a.explicit() {
+		return where{start: connector.Start{Policy: connector.StartTimestamp, At: a.Time, Back: a.Back}}, nil
+	}
+	return where{}, exitError{exitUsage, fmt.Errorf("%q is no offset: write the next offset to read, -100 or +100 from the position, earliest, latest, "+
+		"a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", text)}
 }
 
 func planSet(ctx context.Context, m *mover, args []string) (*movePlan, error) {
-	all, err := parseWanted(args)
+	config, err := m.load()
+	if err != nil {
+		return nil, err
+	}
+	all, err := parseWanted(config, args)
 	if err != nil {
 		return nil, err
 	}
@@ -94,17 +147,88 @@ func planSet(ctx context.Context, m *mover, args []string) (*movePlan, error) {
 		return nil, refused("table_replaced: %s: restore it, or accept it with offsets start", detail)
 	}
 	for i, w := range all {
-		l := seen.looks[i]
-		p, ok := l.partition(w.target.Partition)
-		switch b := l.bounds[p]; {
-		case !ok:
-			return nil, refused("topic %s has no partition %d", w.target.Topic, w.target.Partition)
-		case !l.started():
-			return nil, refused("the table has no position for any partition of topic %s: offsets start or offsets adopt begins it", p.Topic)
-		case w.offset < b.LogStart || w.offset > b.HighWatermark:
-			return nil, refused("offset %d is outside of the log of %v, which is [%d, %d]: nothing could be read there", w.offset, p, b.LogStart, b.HighWatermark)
+		if err := plan.set(seen, seen.looks[i], w); err != nil {
+			return nil, err
 		}
-		plan.move(l, p, w.offset, "")
 	}
+	plan.onceMore()
 	return plan, nil
+}
+
+// set adds the moves of one target.
+func (p *movePlan) set(ask *sight, l *look, w wanted) error {
+	if !l.started() {
+		return refused("the table has no position for any partition of topic %s: offsets start or offsets adopt begins it", l.topic.Name)
+	}
+	var chosen []connector.Partition
+	for _, of := range l.partitions() {
+		if of.ID == w.target.Partition || w.target.Partition < 0 && l.position(of) >= 0 {
+			chosen = append(chosen, of)
+		}
+	}
+	if len(chosen) == 0 {
+		return refused("topic %s has no partition %d", l.topic.Name, w.target.Partition)
+	}
+	to, err := w.offsets(ask, l, chosen)
+	if err != nil {
+		return err
+	}
+	for _, of := range chosen {
+		if b := l.bounds[of]; to[of] < b.LogStart || to[of] > b.HighWatermark {
+			return refused("offset %d is outside of the log of %v, which is [%d, %d]: nothing could be read there", to[of], of, b.LogStart, b.HighWatermark)
+		}
+		p.move(l, of, to[of], "")
+	}
+	return nil
+}
+
+// offsets returns what the where means for each partition.
+func (w where) offsets(ask *sight, l *look, chosen []connector.Partition) (map[connector.Partition]int64, error) {
+	to := map[connector.Partition]int64{}
+	bounds := map[connector.Partition]connector.Bounds{}
+	for _, of := range chosen {
+		at := l.position(of)
+		if w.relative && at < 0 {
+			return nil, refused("%v has no position yet: write an offset, not %+d", of, w.by)
+		}
+		to[of], bounds[of] = w.offset, l.bounds[of]
+		if w.relative {
+			to[of] = at + w.by
+		}
+	}
+	if w.start.Policy == "" {
+		return to, nil
+	}
+	var at map[connector.Partition]int64
+	if w.start.Policy == connector.StartTimestamp {
+		since := w.start.At
+		if since.IsZero() {
+			since = time.Now().Add(-w.start.Back)
+		}
+		err := ask.ask(func(ctx context.Context) (err error) { at, err = ask.log.OffsetsAt(ctx, chosen, since); return err })
+		if err != nil {
+			return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+		}
+	}
+	first, err := w.start.First(bounds, at)
+	if held, ok := errors.AsType[*connector.HoldError](err); ok {
+		return nil, refused("%w", held)
+	}
+	if err != nil {
+		return nil, exitError{exitDependency, err}
+	}
+	return first, nil
+}
+
+// onceMore says how to have each record once although it is read again.
+func (p *movePlan) onceMore() {
+	for _, s := range p.Moves {
+		topic, _, err := p.of.config.route(s.Topic)
+		if s.Repeated == 0 || err != nil || topic.Identity.By != "none" { // a deleted row that a fingerprint remembers would not come back
+			continue
+		}
+		p.note("to have the records of %s once, pause it, delete its rows first, then move the position and resume:\n"+
+			"  DELETE FROM %s WHERE _kafka_topic = '%s' AND _kafka_partition = %d AND _kafka_offset >= %d AND _kafka_offset < %d",
+			s.partition, p.of.table.Table, s.Topic, s.Partition, s.To, s.From)
+	}
 }

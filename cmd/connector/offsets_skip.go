@@ -17,15 +17,15 @@ func (c *cli) offsetsSkipCommand() *cobra.Command {
 		batch bool
 	)
 	cmd := &cobra.Command{
-		Use:   "skip TOPIC:PARTITION OFFSET",
+		Use:   "skip TOPIC:PARTITION@OFFSET",
 		Short: "Leave out the record that a partition stands at",
 		Long: `The way out of poison, corrupt_batch and oversize: the partition goes on behind
 the record at the offset, which must be its position. If the record batch that
 holds it cannot be read, the whole batch is left out: its header says how far it
 reaches. --batch leaves out the whole batch in any case, --to everything up to
 an offset. What is left out stays in Kafka as long as its retention says.`,
-		Example: `  connector offsets skip orders:3 1207 --reason "not JSON, the producer is told"`,
-		Args:    cobra.ExactArgs(2),
+		Example: `  connector offsets skip orders:3@1207 --reason "not JSON, the producer is told"`,
+		Args:    cobra.RangeArgs(1, 2),
 	}
 	cmd.Flags().Int64Var(&to, "to", -1, "the next offset to read, instead of the one behind the record or the batch")
 	cmd.Flags().BoolVar(&batch, "batch", false, "leave out the whole record batch, also if it can be read (oversize)")
@@ -36,11 +36,7 @@ an offset. What is left out stays in Kafka as long as its retention says.`,
 }
 
 func planSkip(ctx context.Context, m *mover, args []string, to int64, whole bool) (*movePlan, error) {
-	target, err := parsePartition(args[0])
-	if err != nil {
-		return nil, err
-	}
-	offset, err := parseOffset(args[1])
+	target, offset, err := parsePlaceAndOffset(args)
 	if err != nil {
 		return nil, err
 	}

@@ -108,8 +108,8 @@ func TestOffsetsShow(t *testing.T) {
 			t.Errorf("exit code %d (-want +got):\n%s", code, d)
 		}
 		expect(t, 0, "PARTITION  POSITION  GROUP OFFSET  LOG START  LAST STABLE  LAG  HOLD\n"+
-			"orders-0   3         2             0          5            2    -\n"+
-			"orders-1   0         -             0          5            5    -\n", "", "offsets", "show", "--config", w.config)
+			"orders:0   3         2             0          5            2    -\n"+
+			"orders:1   0         -             0          5            5    -\n", "", "offsets", "show", "--config", w.config)
 	})
 
 	t.Run("a schema that the table does not have", func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestOffsetsShow_RowsWithoutPosition_BesidePositions(t *testing.T) {
 	}
 	flags := []string{"--config", w.config, "--yes", "--operator", "ada", "--reason", "a test"}
 	code, out, errs := connectorRun(t, slices.Concat([]string{"offsets", "start", "orders", "--at", "position"}, flags)...)
-	if code != 0 || !strings.Contains(out+errs, "orders-1 has no position that could stay, and the table has rows of it") {
+	if code != 0 || !strings.Contains(out+errs, "orders:1 has no position that could stay, and the table has rows of it") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	code, got := shown(t, w)
@@ -246,12 +246,12 @@ func TestOffsets_PartitionWithoutLeader(t *testing.T) {
 	l := newOrders(t, 5)
 	l.broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "orders", Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
 	out, _ := l.runs(1, "offsets", "show")
-	for _, want := range []string{`(?m)^orders-0 +5 +5 +0 +5 +0`, `(?m)^orders-1 +5 .*kafka_down`, "LEADER_NOT_AVAILABLE|Leader Not Available"} {
+	for _, want := range []string{`(?m)^orders:0 +5 +5 +0 +5 +0`, `(?m)^orders:1 +5 .*kafka_down`, "LEADER_NOT_AVAILABLE|Leader Not Available"} {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("no %s in\n%s", want, out)
 		}
 	}
-	if held := l.holds(1); len(held) != 1 || !strings.HasPrefix(held[0], "orders-1 kafka_down at 5") {
+	if held := l.holds(1, "--timeout", "2m"); len(held) != 1 || !strings.HasPrefix(held[0], "orders:1 kafka_down at 5") {
 		t.Errorf("holds: %v", held)
 	}
 	before := l.versions("orders")

@@ -86,7 +86,7 @@ func targetsOf(config *Config, args []string, anyTopic bool) (targets []opslog.T
 		return []opslog.Target{opslog.All()}, nil
 	}
 	for _, arg := range args {
-		t, err := opslog.ParseTarget(arg)
+		t, err := parseTarget(config, arg)
 		if err != nil {
 			return nil, err
 		}
@@ -146,11 +146,11 @@ func resumable(s *opslog.State, targets []opslog.Target) (effective []opslog.Tar
 	for _, t := range targets {
 		for _, by := range s.Covering(t) {
 			if by.Target != t {
-				how := "connector resume " + by.Target.String()
+				whole := by.Target.String()
 				if by.Target == opslog.All() {
-					how = "connector resume --all"
+					whole = "--all"
 				}
-				return nil, nil, fmt.Errorf("%v is paused with %v: %s; only as a whole it can be resumed: %s", t, by.Target, pausedSince(by), how)
+				return nil, nil, fmt.Errorf("%v is paused with %v: %s; it can only be resumed as a whole: write %s instead of %v", t, by.Target, pausedSince(by), whole, t)
 			}
 		}
 		if len(s.Under(t)) == 0 {

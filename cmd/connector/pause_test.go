@@ -37,17 +37,17 @@ func TestPauseHoldsUntilResume(t *testing.T) {
 	if !strings.Contains(errs, `"held at the end","topic":"orders","partition":1,"reason":"paused","detail":"ada paused orders:1: hot disk","offset":0`) {
 		t.Error(errs)
 	}
-	l.has("orders", upTo(3, "orders-0"))
-	l.has("users", upTo(3, "users-0"))
+	l.has("orders", upTo(3, "orders:0"))
+	l.has("users", upTo(3, "users:0"))
 
 	l.runs(0, "pause", "--all", "--operator", "eva", "--reason", "maintenance", "--yes")
 	l.produce("users", 3, 0)
 	l.runs(1, "run", "--until-current")
-	l.has("users", upTo(3, "users-0"))
+	l.has("users", upTo(3, "users:0"))
 
 	// What is paused as a whole is resumed as a whole.
 	_, errs = l.runs(4, "resume", "orders:1", "--reason", "cool", "--yes")
-	if !strings.Contains(errs, "orders:1 is paused with everything: by eva") || !strings.Contains(errs, "connector resume --all") {
+	if !strings.Contains(errs, "orders:1 is paused with everything: by eva") || !strings.Contains(errs, "write --all instead of orders:1") {
 		t.Error(errs)
 	}
 	out, _ = l.runs(0, "resume", "--all", "--reason", "done", "--yes", "--output", "json")
@@ -56,8 +56,8 @@ func TestPauseHoldsUntilResume(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	l.runs(0, "run", "--until-current")
-	l.has("orders", upTo(3, "orders-0", "orders-1"))
-	l.has("users", upTo(6, "users-0"))
+	l.has("orders", upTo(3, "orders:0", "orders:1"))
+	l.has("users", upTo(6, "users:0"))
 }
 
 func TestPauseAndResumeThatChangeNothing(t *testing.T) {
@@ -70,7 +70,7 @@ func TestPauseAndResumeThatChangeNothing(t *testing.T) {
 	if out, errs := l.runs(0, "resume", "users", "--reason", "why", "--yes"); out != "" || !strings.Contains(errs, "users is not paused\nnothing to do") {
 		t.Errorf("%q %q", out, errs)
 	}
-	if out, errs := l.runs(4, "resume", "orders:0", "--reason", "why", "--yes"); out != "" || !strings.Contains(errs, "only as a whole it can be resumed: connector resume orders\n") {
+	if out, errs := l.runs(4, "resume", "orders:0", "--reason", "why", "--yes"); out != "" || !strings.Contains(errs, "it can only be resumed as a whole: write orders instead of orders:0\n") {
 		t.Errorf("%q %q", out, errs)
 	}
 	// One of two is news.
@@ -275,7 +275,7 @@ func TestTopicsOfPatternsArePaused(t *testing.T) {
 		t.Error(errs)
 	}
 	l.runs(1, "run", "--until-current")
-	if eu, us := l.rows("sales.eu")["sales.eu-0"], l.rows("sales.us")["sales.us-0"]; len(eu) != 0 || len(us) != 2 {
+	if eu, us := l.rows("sales.eu")["sales.eu:0"], l.rows("sales.us")["sales.us:0"]; len(eu) != 0 || len(us) != 2 {
 		t.Errorf("rows of what is paused: %v, of the other: %v", eu, us)
 	}
 	text := read(t, l.config)

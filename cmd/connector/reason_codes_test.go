@@ -64,7 +64,7 @@ func TestPoisonHolds(t *testing.T) {
 	l.runs(1, "run", "--until-current")
 	want := map[string][]int64{}
 	for id := range codes {
-		want[fmt.Sprintf("orders-%d", id)] = []int64{0}
+		want[fmt.Sprintf("orders:%d", id)] = []int64{0}
 	}
 	l.has("orders", want)
 

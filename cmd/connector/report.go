@@ -74,7 +74,6 @@ func (s *system) report() health.Report {
 		if h := c.Hold; h != nil {
 			r.Holds = append(r.Holds, health.Hold{
 				Topic: c.Partition.Topic, Partition: c.Partition.ID, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Offset: h.Offset,
-				Ending: s.ending(c.Partition, h.Reason),
 			})
 		}
 	}
@@ -91,6 +90,9 @@ func (s *system) report() health.Report {
 		r.Holds = append(r.Holds, health.Hold{
 			Partition: -1, Reason: string(trouble.Reason), Detail: trouble.Err.Error(), Since: trouble.Since, Offset: -1,
 		})
+	}
+	for i := range r.Holds {
+		r.Holds[i].Ending = s.ending(r.Holds[i])
 	}
 	r.Dependencies = s.dependencies()
 	if w := s.letters.Load(); w != nil {

@@ -49,15 +49,12 @@ func (s *system) operated() *health.Operations {
 	return o
 }
 
-// ending is the command that ends a hold, if it is not about the partition alone: what was paused as a whole is resumed as a
-// whole. "" otherwise.
-func (s *system) ending(p connector.Partition, reason connector.Reason) string {
-	if reason != connector.ReasonPaused {
-		return ""
+// ending returns the command that ends a hold, "" if none does. What was paused as a whole is resumed as a whole.
+func (s *system) ending(h health.Hold) string {
+	if h.Reason == string(connector.ReasonPaused) {
+		if by, paused := s.operations.State().Paused(h.Topic, h.Partition); paused { // else resumed since: the member will notice
+			h.Topic, h.Partition = by.Target.Topic, by.Target.Partition
+		}
 	}
-	by, paused := s.operations.State().Paused(p.Topic, p.ID)
-	if !paused { // resumed since; the member will notice
-		return ""
-	}
-	return health.Command(string(reason), by.Target.Topic, by.Target.Partition, -1)
+	return s.config.pasted(health.Command(h.Reason, h.Topic, h.Partition, h.Offset))
 }

@@ -72,9 +72,9 @@ func TestSecurityPage_KafkaRights(t *testing.T) {
 	}
 	l := lakeWithRights(t, rights, "", "")
 	s := l.start()
-	l.awaits("orders", map[string][]int64{"orders-0": {0}})
-	l.await("the dead letter is a row", func() bool { return len(l.rows("orders_letters")["orders-dlq-0"]) == 1 })
-	l.await("a canary was seen", func() bool { return len(l.rows("_sluice/p/canary")["p-canary-0"]) > 0 })
+	l.awaits("orders", map[string][]int64{"orders:0": {0}})
+	l.await("the dead letter is a row", func() bool { return len(l.rows("orders_letters")["orders-dlq:0"]) == 1 })
+	l.await("a canary was seen", func() bool { return len(l.rows("_sluice/p/canary")["p-canary:0"]) > 0 })
 	l.await("nothing is held", func() bool { return len(heldIn(s)) == 0 })
 	if failing := s.report().Canary.Failing; failing != nil {
 		t.Errorf("the canary fails: %+v", failing)

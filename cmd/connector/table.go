@@ -349,9 +349,9 @@ func (i *inspection) print(w io.Writer) error {
 	for _, p := range i.Positions {
 		switch {
 		case p.LeaderEpoch != nil && *p.LeaderEpoch >= 0:
-			row("position", "%s-%d next offset %d, leader epoch %d (pipeline %s)", p.Topic, *p.Partition, p.Version, *p.LeaderEpoch, p.Pipeline)
+			row("position", "%s:%d next offset %d, leader epoch %d (pipeline %s)", p.Topic, *p.Partition, p.Version, *p.LeaderEpoch, p.Pipeline)
 		case p.Partition != nil:
-			row("position", "%s-%d next offset %d (pipeline %s)", p.Topic, *p.Partition, p.Version, p.Pipeline)
+			row("position", "%s:%d next offset %d (pipeline %s)", p.Topic, *p.Partition, p.Version, p.Pipeline)
 		case p.Pipeline != "":
 			row("started by", "pipeline %s", p.Pipeline)
 		default:

@@ -150,13 +150,13 @@ func TestVerify(t *testing.T) {
 				w.append(0, 9, 10, 10, 9)
 			}, 0,
 			[]string{
-				"orders-0   [0, 10)          10        5               5", "orders-1   [0, 2)           2         2               2",
+				"orders:0   [0, 10)          10        5               5", "orders:1   [0, 2)           2         2               2",
 				"versions 0 to 5, 2 partitions, 7 rows", "ok: no gap, no overlap, no duplicate",
 			},
 		},
 		{
 			"a gap", func(w *written) { w.append(0, 3, 5, 5, 3, 4) }, 1,
-			[]string{"gap: orders-0: offsets [0, 3) are in no commit: version 2 begins at 3", "1 findings"},
+			[]string{"gap: orders:0: offsets [0, 3) are in no commit: version 2 begins at 3", "1 findings"},
 		},
 		{
 			"committed twice", func(w *written) {
@@ -164,13 +164,13 @@ func TestVerify(t *testing.T) {
 				w.append(1, 0, 2, 2, 0, 1)
 			}, 1,
 			[]string{
-				"overlap: orders-1: offsets [0, 2) are in two commits, the second one is version 3",
-				"duplicate: orders-1: 2 rows repeat an offset, the first one 0", "missing: orders-1: the commits hold 4 rows, the table has 2",
+				"overlap: orders:1: offsets [0, 2) are in two commits, the second one is version 3",
+				"duplicate: orders:1: 2 rows repeat an offset, the first one 0", "missing: orders:1: the commits hold 4 rows, the table has 2",
 			},
 		},
 		{
 			"rows that were not committed", func(w *written) { w.append(0, 0, 2, 2, 0, 1, 7) }, 1,
-			[]string{"uncovered: orders-0: 1 rows have an offset that no commit covers, the first one 7"},
+			[]string{"uncovered: orders:0: 1 rows have an offset that no commit covers, the first one 7"},
 		},
 		{
 			"an operator left offsets out, and had others read again", func(w *written) {
@@ -183,8 +183,8 @@ func TestVerify(t *testing.T) {
 				w.move(1, 3, 1) // and nothing was read since
 			}, 0,
 			[]string{
-				"note: orders-0: version 3 moved the position to 4, offsets [2, 4) were left out: offsets set by somebody, \"a test\"",
-				"note: orders-0: version 5 moved the position to 5, offsets [5, 6) were read again: offsets set by somebody, \"a test\"",
+				"note: orders:0: version 3 moved the position to 4, offsets [2, 4) were left out: offsets set by somebody, \"a test\"",
+				"note: orders:0: version 5 moved the position to 5, offsets [5, 6) were read again: offsets set by somebody, \"a test\"",
 				"ok: no gap, no overlap, no duplicate",
 			},
 		},
@@ -194,11 +194,11 @@ func TestVerify(t *testing.T) {
 				w.move(0, 6, 4)
 				w.append(0, 4, 6, 6, 3, 4, 5)
 			}, 1,
-			[]string{"duplicate: orders-0: 1 rows repeat an offset, the first one 3"},
+			[]string{"duplicate: orders:0: 1 rows repeat an offset, the first one 3"},
 		},
 		{
 			"a position that no commit explains", func(w *written) { w.append(0, 0, 2, 3, 0, 1) }, 1,
-			[]string{"position: orders-0: the table's position is 3, the last commit ended at 2"},
+			[]string{"position: orders:0: the table's position is 3, the last commit ended at 2"},
 		},
 		{
 			"a data file is gone", func(w *written) {
@@ -212,7 +212,7 @@ func TestVerify(t *testing.T) {
 					}
 				}
 			}, 1,
-			[]string{" is in the table and does not exist", "missing: orders-0: the commits hold 2 rows, the table has 0"},
+			[]string{" is in the table and does not exist", "missing: orders:0: the commits hold 2 rows, the table has 0"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -256,10 +256,10 @@ func TestNoTable(t *testing.T) {
 func TestTableInspect(t *testing.T) {
 	w := newTable(t, noTopic).create()
 	w.append(0, 0, 3, 3, 0, 1, 2)
-	expect(t, 0, "position    orders-0 next offset 3 (pipeline p)\n", "", "table", "inspect", "--config", w.config)
+	expect(t, 0, "position    orders:0 next offset 3 (pipeline p)\n", "", "table", "inspect", "--config", w.config)
 	p := w.partition(1)
 	w.commit(&connector.Commit{Operation: "SLUICE POSITIONS", Txns: []connector.Txn{{AppID: p.AppID("p"), Version: 2}, {AppID: p.EpochAppID("p"), Version: 7}}})
-	expect(t, 0, "position    orders-1 next offset 2, leader epoch 7 (pipeline p)\n", "", "table", "inspect", "--config", w.config)
+	expect(t, 0, "position    orders:1 next offset 2, leader epoch 7 (pipeline p)\n", "", "table", "inspect", "--config", w.config)
 	code, out, _ := connectorRun(t, "table", "inspect", "--config", w.config, "-o", "json")
 	var got inspection
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {

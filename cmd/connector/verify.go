@@ -173,7 +173,7 @@ func (v *verification) noteMoved(e delta.Entry, r connector.Range) {
 	case r.From >= 0:
 		what = fmt.Sprintf("offsets [%d, %d) were read again", r.Next, r.From)
 	}
-	v.note("%s-%d: version %d moved the position to %d, %s: %s by %s, %q",
+	v.note("%s:%d: version %d moved the position to %d, %s: %s by %s, %q",
 		r.Topic, r.Partition, e.Version, r.Next, what, e.Moved.Command, e.Moved.Operator, e.Moved.Reason)
 }
 
@@ -297,7 +297,7 @@ func (v *verification) print(w io.Writer) error {
 		if p.Position != nil {
 			position = fmt.Sprint(*p.Position)
 		}
-		_, _ = printf(tw, "%s-%d\t%s\t%s\t%d\t%d", p.Topic, p.Partition, strings.Join(covered, " "), position, p.Committed, p.Rows)
+		_, _ = printf(tw, "%s:%d\t%s\t%s\t%d\t%d", p.Topic, p.Partition, strings.Join(covered, " "), position, p.Committed, p.Rows)
 		if letters {
 			_, _ = printf(tw, "\t%d", p.Letters)
 		}

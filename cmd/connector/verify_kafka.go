@@ -50,13 +50,13 @@ func (v *verification) compareTopic(ctx context.Context, o *opened, name string,
 		switch check := checks[source{p.Topic, p.Partition}]; {
 		case p.Topic != topic.Name || p.Position == nil:
 		case p.AppID != of.AppID(o.config.Pipeline):
-			v.note("%s-%d: rows of %s are not compared: the topic is another one now, or another pipeline's", p.Topic, p.Partition, p.AppID)
+			v.note("%s:%d: rows of %s are not compared: the topic is another one now, or another pipeline's", p.Topic, p.Partition, p.AppID)
 		case len(check.chains) > 1:
-			v.note("%s-%d: rows are not compared: several pipelines or topics of this name filled it", p.Topic, p.Partition)
+			v.note("%s:%d: rows are not compared: several pipelines or topics of this name filled it", p.Topic, p.Partition)
 		default:
 			c, err := r.compare(ctx, of, *p.Position, check, o.table.isLetters())
 			if err != nil {
-				return fmt.Errorf("%s-%d: %w", p.Topic, p.Partition, err)
+				return fmt.Errorf("%s:%d: %w", p.Topic, p.Partition, err)
 			}
 			p.Compared = &comparison{c.from, c.next, c.records, c.tombstones, c.health}
 			v.Findings = append(v.Findings, c.findings(source{p.Topic, p.Partition}, settings.Compact)...)

@@ -46,8 +46,8 @@ func TestVerifyKafka(t *testing.T) {
 		expect(t, exitOK, "ok: no gap, no overlap, no duplicate", "", "verify", "--config", w.config)
 		code, v := verify(t, w)
 		want := []string{
-			"lost: orders-0: 1 committed records of the topic have neither a row nor a dead letter, the first one at offset 3",
-			"foreign: orders-1: 1 rows have no committed record with a value in the topic, the first one at offset 7",
+			"lost: orders:0: 1 committed records of the topic have neither a row nor a dead letter, the first one at offset 3",
+			"foreign: orders:1: 1 rows have no committed record with a value in the topic, the first one at offset 7",
 		}
 		if d := cmp.Diff(want, texts(v.Findings)); d != "" || code != exitFound {
 			t.Errorf("exit code %d, findings (-want +got):\n%s", code, d)

@@ -17,7 +17,7 @@ type source struct {
 	Partition int32
 }
 
-func (s source) String() string { return fmt.Sprintf("%s-%d", s.Topic, s.Partition) }
+func (s source) String() string { return fmt.Sprintf("%s:%d", s.Topic, s.Partition) }
 
 func compareSources(a, b source) int {
 	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
@@ -35,7 +35,7 @@ func (f finding) String() string {
 	if f.Topic == "" {
 		return f.Kind + ": " + f.Detail
 	}
-	return fmt.Sprintf("%s: %s-%d: %s", f.Kind, f.Topic, f.Partition, f.Detail)
+	return fmt.Sprintf("%s: %s:%d: %s", f.Kind, f.Topic, f.Partition, f.Detail)
 }
 
 // interval is the offsets [From, Next).

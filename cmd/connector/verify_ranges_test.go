@@ -52,44 +52,44 @@ func TestCoverage(t *testing.T) {
 			"a member goes back", "0 -1 0 0\n1 0 9 9\n2 9 4 0",
 			[]interval{{0, 9}},
 			4,
-			[]string{"overlap: orders-3: version 2 goes backwards, from 9 to 4"},
+			[]string{"overlap: orders:3: version 2 goes backwards, from 9 to 4"},
 		},
 		{"a log that was cleaned up", "7 100 120 20\n8 120 130 10", []interval{{100, 130}}, 130, nil},
 		{
 			"a gap", "0 -1 0 0\n1 0 5 5\n2 7 9 2",
 			[]interval{{0, 5}, {7, 9}},
 			9,
-			[]string{"gap: orders-3: offsets [5, 7) are in no commit: version 2 begins at 7"},
+			[]string{"gap: orders:3: offsets [5, 7) are in no commit: version 2 begins at 7"},
 		},
 		{
 			"an overlap", "0 -1 0 0\n1 0 5 5\n2 3 9 6",
 			[]interval{{0, 9}},
 			9,
-			[]string{"overlap: orders-3: offsets [3, 5) are in two commits, the second one is version 2"},
+			[]string{"overlap: orders:3: offsets [3, 5) are in two commits, the second one is version 2"},
 		},
 		{
 			"the same twice", "0 -1 0 0\n1 0 5 5\n2 0 5 5",
 			[]interval{{0, 5}},
 			5,
-			[]string{"overlap: orders-3: offsets [0, 5) are in two commits, the second one is version 2"},
+			[]string{"overlap: orders:3: offsets [0, 5) are in two commits, the second one is version 2"},
 		},
 		{
 			"a second START", "0 -1 0 0\n1 0 5 5\n2 -1 0 0",
 			[]interval{{0, 5}},
 			0,
-			[]string{"overlap: orders-3: version 2 starts again at 0, the commit before ended at 5"},
+			[]string{"overlap: orders:3: version 2 starts again at 0, the commit before ended at 5"},
 		},
 		{
 			"backwards", "0 -1 5 0\n1 5 2 0", nil, 2,
-			[]string{"overlap: orders-3: version 1 goes backwards, from 5 to 2"},
+			[]string{"overlap: orders:3: version 1 goes backwards, from 5 to 2"},
 		},
 		{
 			"filled later", "0 -1 0 0\n1 0 2 2\n2 4 6 2\n3 2 4 2",
 			[]interval{{0, 6}},
 			4,
 			[]string{
-				"gap: orders-3: offsets [2, 4) are in no commit: version 2 begins at 4",
-				"overlap: orders-3: offsets [2, 4) are in two commits, the second one is version 3",
+				"gap: orders:3: offsets [2, 4) are in no commit: version 2 begins at 4",
+				"overlap: orders:3: offsets [2, 4) are in two commits, the second one is version 3",
 			},
 		},
 	} {
@@ -126,20 +126,20 @@ func TestRowCheck(t *testing.T) {
 		{
 			"one twice, one missing", in, false,
 			[]int64{10, 11, 12, 12, 15, 16, 17, 18, 19},
-			[]string{"duplicate: orders-3: 1 rows repeat an offset, the first one 12", "missing: orders-3: the commits hold 9 rows, the table has 8"},
+			[]string{"duplicate: orders:3: 1 rows repeat an offset, the first one 12", "missing: orders:3: the commits hold 9 rows, the table has 8"},
 		},
 		{"deleted by others", in, true, []int64{10}, nil},
 		{
 			"beyond the position and before START", in, true,
 			[]int64{9, 20, 21},
-			[]string{"uncovered: orders-3: 3 rows have an offset that no commit covers, the first one 9"},
+			[]string{"uncovered: orders:3: 3 rows have an offset that no commit covers, the first one 9"},
 		},
-		{"never committed", nil, false, []int64{0}, []string{"uncovered: orders-3: 1 rows have an offset that no commit covers, the first one 0"}},
+		{"never committed", nil, false, []int64{0}, []string{"uncovered: orders:3: 1 rows have an offset that no commit covers, the first one 0"}},
 		{"a log that was cleaned up", followRanges(t, "7 100 120 20"), false, []int64{1, 99, 100, 119}, nil},
 		{
 			"beyond the position of a log that was cleaned up", followRanges(t, "7 100 120 20"), false,
 			[]int64{120},
-			[]string{"uncovered: orders-3: 1 rows have an offset that no commit covers, the first one 120"},
+			[]string{"uncovered: orders:3: 1 rows have an offset that no commit covers, the first one 120"},
 		},
 	} {
 		if d := cmp.Diff(c.want, check(c.in, c.altered, c.offsets...)); d != "" {
@@ -158,7 +158,7 @@ func TestTwoChains(t *testing.T) {
 		t.Error(got)
 	}
 	r.add(5)
-	if d := cmp.Diff([]string{"uncovered: orders-3: 1 rows have an offset that no commit covers, the first one 5"}, texts(r.findings(source{"orders", 3}, false))); d != "" {
+	if d := cmp.Diff([]string{"uncovered: orders:3: 1 rows have an offset that no commit covers, the first one 5"}, texts(r.findings(source{"orders", 3}, false))); d != "" {
 		t.Error(d)
 	}
 }

@@ -47,21 +47,21 @@ func TestTopicCheck(t *testing.T) {
 			[]int64{10, 13},
 			[]int64{10, 11, 12, 13},
 			nil,
-			[]string{"lost: orders-3: 2 committed records of the topic have neither a row nor a dead letter, the first one at offset 11"},
+			[]string{"lost: orders:3: 2 committed records of the topic have neither a row nor a dead letter, the first one at offset 11"},
 		},
 		{
 			"an aborted record became a row", 10,
 			[]int64{10, 14, 17, 19},
 			[]int64{10, 17},
 			nil,
-			[]string{"foreign: orders-3: 2 rows have no committed record with a value in the topic, the first one at offset 14"},
+			[]string{"foreign: orders:3: 2 rows have no committed record with a value in the topic, the first one at offset 14"},
 		},
 		{
 			"a tombstone became a row", 10,
 			[]int64{10, 11},
 			[]int64{10, 11},
 			[]int64{11},
-			[]string{"foreign: orders-3: 1 rows have no committed record with a value in the topic, the first one at offset 11"},
+			[]string{"foreign: orders:3: 1 rows have no committed record with a value in the topic, the first one at offset 11"},
 		},
 	} {
 		got := compareTopic(in, c.from, 20, c.rows, c.records, c.tombstones)
@@ -92,9 +92,9 @@ func TestTopicCheckHealthRecords(t *testing.T) {
 		{"the log of the topic has forgotten some", 9, []int64{10}, false, nil},
 		{"kept as rows", 0, []int64{10, 11, 12}, false, nil},
 		{"one too many", 1, []int64{10}, false, []string{
-			"lost: orders-3: 2 committed records with the header HEALTHCHECK=TRUE have no row, the first one at offset 11; the commits say that they dropped 1",
+			"lost: orders:3: 2 committed records with the header HEALTHCHECK=TRUE have no row, the first one at offset 11; the commits say that they dropped 1",
 		}},
-		{"no health checks", 2, []int64{10}, true, []string{"lost: orders-3: 2 committed records of the topic have neither a row nor a dead letter, the first one at offset 11"}},
+		{"no health checks", 2, []int64{10}, true, []string{"lost: orders:3: 2 committed records of the topic have neither a row nor a dead letter, the first one at offset 11"}},
 	} {
 		all := coverage{}
 		at := chain{source: source{"orders", 3}}
@@ -131,10 +131,10 @@ func TestTopicCheckLetters(t *testing.T) {
 	}{
 		{"all of them", 0, []int64{0, 3, 4, 5, 6, 7, 8, 9, 11}, nil},
 		{"one more in the second commit", 0, []int64{0, 3, 4, 5, 6, 8, 9, 11}, []string{
-			"lost: orders-3: 1 committed records of the topic have neither a row nor a dead letter, the first one at offset 7",
+			"lost: orders:3: 1 committed records of the topic have neither a row nor a dead letter, the first one at offset 7",
 		}},
 		{"one more in the third", 0, []int64{0, 3, 4, 5, 6, 7, 8, 9}, []string{
-			"lost: orders-3: 1 committed records of the topic have neither a row nor a dead letter, the first one at offset 11",
+			"lost: orders:3: 1 committed records of the topic have neither a row nor a dead letter, the first one at offset 11",
 		}},
 		{"behind the log's start", 8, []int64{8, 9, 11}, nil},
 	} {
@@ -207,7 +207,7 @@ func TestTopicCheckDuplicates(t *testing.T) {
 	}{
 		{"explained", [2]int64{2, 1}, []int64{10, 13, 14, 15, 16, 18, 19}, nil},
 		{"one too many", [2]int64{1, 2}, []int64{10, 13, 14, 15, 16, 18, 19}, []string{
-			"lost: orders-3: 1 committed records of the topic have neither a row nor a dead letter, the first one at offset 12",
+			"lost: orders:3: 1 committed records of the topic have neither a row nor a dead letter, the first one at offset 12",
 		}},
 	} {
 		all, at := coverage{}, chain{source: source{"orders", 3}}

@@ -39,21 +39,21 @@ func testJoinAndLeave(_ *testing.T, s *scene) {
 	s.create("t", 5)
 	a := s.start(nil, "t")
 	s.until("a has all", a.has(5))
-	a.told("joined t-0 t-1 t-2 t-3 t-4")
+	a.told("joined t:0 t:1 t:2 t:3 t:4")
 
 	b := s.start(nil, "t")
 	s.until("b has its share", b.has(2))
 	s.until("a has its share", a.has(3))
-	a.told("apart t-0 t-1 t-2 t-3 t-4", "joined t-0 t-1 t-2")
-	b.told("joined t-3 t-4")
+	a.told("apart t:0 t:1 t:2 t:3 t:4", "joined t:0 t:1 t:2")
+	b.told("joined t:3 t:4")
 
 	c := s.start(nil, "t")
 	s.until("c has its share", c.has(1))
 	s.until("a has its share", a.has(2))
 	s.until("b has its share", b.has(2))
-	a.told("apart t-0 t-1 t-2", "joined t-0 t-1")
-	b.told("apart t-3 t-4", "joined t-3 t-4")
-	c.told("joined t-2")
+	a.told("apart t:0 t:1 t:2", "joined t:0 t:1")
+	b.told("apart t:3 t:4", "joined t:3 t:4")
+	c.told("joined t:2")
 
 	a.stop()
 	s.until("b and c have all", func() bool {
@@ -90,14 +90,14 @@ func testMissingTopic(t *testing.T, s *scene) {
 	if diff := cmp.Diff([]string{s.prefix + "u"}, a.missing()); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
 	}
-	a.told("joined t-0 t-1")
+	a.told("joined t:0 t:1")
 	if s.exists("u") {
 		t.Error("u was created by waiting for it")
 	}
 
 	s.create("u", 1)
 	s.until("u is read, too", a.has(3))
-	a.told("apart t-0 t-1", "joined t-0 t-1 u-0")
+	a.told("apart t:0 t:1", "joined t:0 t:1 u:0")
 	if missing := a.missing(); len(missing) > 0 {
 		t.Errorf("still missing: %v", missing)
 	}
@@ -173,7 +173,7 @@ func testMatches(t *testing.T, s *scene) {
 	}
 	a := s.start(func(_ *Config, g *GroupConfig) { g.Matches = matches }, "t", "late")
 	s.until("joined", a.has(3))
-	a.told("joined sales.a-0 sales.a-1 t-0")
+	a.told("joined sales.a:0 sales.a:1 t:0")
 	name := a.newest().member
 	appeared := func(want ...string) {
 		t.Helper()

@@ -150,7 +150,7 @@ func TestGroupClusterRestarts(t *testing.T) {
 		if diff := cmp.Diff(claims, a.now().Partitions); diff != "" {
 			t.Errorf("claims (-before +after):\n%s", diff)
 		}
-		a.told("joined t-0 t-1 t-2", "apart t-0 t-1 t-2", "joined t-0 t-1 t-2")
+		a.told("joined t:0 t:1 t:2", "apart t:0 t:1 t:2", "joined t:0 t:1 t:2")
 	})
 }
 
@@ -171,12 +171,12 @@ func TestGroupHeartbeatLost(t *testing.T) {
 		if took := time.Since(began); took < 25*time.Second || took > 40*time.Second {
 			t.Errorf("took over after %v, the session is 30 s", took)
 		}
-		a.told("apart t-0 t-1")
-		b.told("apart t-2 t-3", "joined t-0 t-1 t-2 t-3")
+		a.told("apart t:0 t:1")
+		b.told("apart t:2 t:3", "joined t:0 t:1 t:2 t:3")
 
 		a.mute.Store(false)
 		s.until("both have two", func() bool { return a.has(2)() && b.has(2)() })
-		a.told("joined t-0 t-1") // its claim on them is older than b's, but b has to give two back
+		a.told("joined t:0 t:1") // its claim on them is older than b's, but b has to give two back
 	})
 }
 
@@ -241,7 +241,7 @@ func TestGroupOldMetadata(t *testing.T) {
 		once := s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.UnknownTopicOrPartition})
 		s.until("a look is answered wrong", func() bool { return once.Hits() > 0 })
 		time.Sleep(5 * time.Minute)
-		a.told("joined t-0 t-1")
+		a.told("joined t:0 t:1")
 		if missing := a.missing(); len(missing) > 0 {
 			t.Errorf("still missing: %v", missing)
 		}
@@ -441,7 +441,7 @@ func TestGroupSlowDelivery(t *testing.T) {
 		if n := len(describe(s)); n != 2 {
 			t.Errorf("%d members, want 2", n)
 		}
-		b.told("joined t-1")
+		b.told("joined t:1")
 	})
 }
 

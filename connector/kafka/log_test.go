@@ -417,9 +417,9 @@ func TestLogSessions(t *testing.T) {
 		}
 		slices.Sort(got)
 		// The one already on its way may still come.
-		late := []string{"t-0 session 1: 10", "t-1 session 1: 10"}
+		late := []string{"t:0 session 1: 10", "t:1 session 1: 10"}
 		got = slices.DeleteFunc(got, func(s string) bool { return slices.Contains(late, s) })
-		if !slices.Equal(got, []string{"t-0 session 2: 5"}) {
+		if !slices.Equal(got, []string{"t:0 session 2: 5"}) {
 			t.Error(got)
 		}
 		// Forgotten while its request is under way, and asked for again at another place.

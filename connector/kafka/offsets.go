@@ -40,7 +40,7 @@ func (g *Group) Offsets(ctx context.Context, topic string) (map[int32]connector.
 	answered := 0
 	for _, p := range response.Topics[topic] {
 		if p.Error != nil {
-			return nil, Held(doing, fmt.Errorf("offset of group %s for %s-%d: %w", g.cfg.Group, topic, p.Partition, p.Error))
+			return nil, Held(doing, fmt.Errorf("offset of group %s for %s:%d: %w", g.cfg.Group, topic, p.Partition, p.Error))
 		}
 		answered++
 		if p.CommittedOffset >= 0 {
@@ -97,7 +97,7 @@ func (g *Group) CommitOffsets(ctx context.Context, offsets map[connector.Partiti
 	for _, t := range response.Topics {
 		for _, p := range t.Partitions {
 			if code := kafka.Error(p.ErrorCode); code != 0 && refused == nil {
-				refused = fmt.Errorf("commit offset of group %s for %s-%d: %w", g.cfg.Group, t.Name, p.PartitionIndex, code)
+				refused = fmt.Errorf("commit offset of group %s for %s:%d: %w", g.cfg.Group, t.Name, p.PartitionIndex, code)
 			}
 		}
 	}

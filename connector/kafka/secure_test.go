@@ -49,7 +49,7 @@ func TestSessionsEnd(t *testing.T) {
 				t.Errorf("authenticated again %v times in 300 s, want %v or more", n, least)
 			}
 		}
-		a.told("joined t-0 t-1")
+		a.told("joined t:0 t:1")
 		if n := a.metricValues()["sluice_group_generations_total"]; n != 1 {
 			t.Errorf("%v generations", n)
 		}
@@ -173,7 +173,7 @@ func TestRenewedPassword(t *testing.T) {
 		if took := time.Since(began); took > defaultSession {
 			t.Errorf("joined %v after the password was renewed", took)
 		}
-		a.told("joined t-0 t-1", "apart t-0 t-1", "joined t-0 t-1")
+		a.told("joined t:0 t:1", "apart t:0 t:1", "joined t:0 t:1")
 	})
 }
 

@@ -49,7 +49,7 @@ func TestTooManyTopics(t *testing.T) {
 		}
 		m := s.start(atMost(2))
 		s.until("the first two are read", m.has(2))
-		m.told("joined t.b-0 t.c-0")
+		m.told("joined t.b:0 t.c:0")
 		held := func(m *member, want ...string) func() bool {
 			return func() bool { return slices.Equal(m.tooMany(), want) }
 		}
@@ -68,7 +68,7 @@ func TestTooManyTopics(t *testing.T) {
 
 		m = s.start(atMost(2))
 		s.until("the same ones after a restart", m.has(2))
-		m.told("joined t.b-0 t.c-0")
+		m.told("joined t.b:0 t.c:0")
 		names, beyond, err := m.Survey(t.Context())
 		if err != nil || !slices.Equal(names, []string{"t.b", "t.c"}) || !slices.Equal(namesOf(beyond, connector.ReasonTooManyTopics), []string{"t.a", "t.d"}) {
 			t.Errorf("%v %v %v", names, beyond, err)

@@ -52,7 +52,7 @@ func healthy(change func(*health.Report)) health.Report {
 		},
 		Canary: &health.Canary{Topic: "orders-canary", Seen: &seen, Seconds: &seconds},
 		Lag: &health.LagStatus{
-			Healthy: true, PartitionLags: map[string]int64{"orders-0": 5, "orders-1": 0}, LastCheckTime: checked,
+			Healthy: true, PartitionLags: map[string]int64{"orders:0": 5, "orders:1": 0}, LastCheckTime: checked,
 		},
 		Letters: &health.Letters{Unresolved: []health.UnresolvedLetters{}},
 		Members: &health.Members{
@@ -137,17 +137,17 @@ var reports = []struct {
 	{"lag_unhealthy", healthy(func(r *health.Report) {
 		r.Partitions[0].End, r.Partitions[0].Verdict, r.Partitions[0].Level = 10_510, health.VerdictWarn, health.LevelCritical
 		r.Lag.Healthy, r.Lag.Reason = false, "Partition 0 lag (10500) exceeds maximum (10000)"
-		r.Lag.PartitionLags["orders-0"] = 10_500
+		r.Lag.PartitionLags["orders:0"] = 10_500
 		r.Partitions[0].Adjusted = &tooMuch
 	})},
-	{"lag_not_known", healthy(func(r *health.Report) { r.Lag.Error = "partition orders-1: no leader" })},
+	{"lag_not_known", healthy(func(r *health.Report) { r.Lag.Error = "partition orders:1: no leader" })},
 	{"lag_of_held_partition", healthy(func(r *health.Report) {
 		r.Partitions[0].Verdict = health.VerdictHeld
 		r.Holds = []health.Hold{{Topic: "orders", Partition: 0, Reason: "paused", Detail: "by ann: a test", Since: since, Offset: 10}}
 	})},
 	{"lag_warning", healthy(func(r *health.Report) {
 		r.Partitions[0].End, r.Partitions[0].Level = 510, health.LevelWarning
-		r.Lag.PartitionLags["orders-0"] = 500
+		r.Lag.PartitionLags["orders:0"] = 500
 	})},
 	{"members_degraded", healthy(func(r *health.Report) {
 		r.Members.Status, r.Members.Reason = health.MembersDegraded, "stale consumers: host-2-5e6f7a8b"

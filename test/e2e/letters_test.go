@@ -89,7 +89,7 @@ func (s *scene) lettersIn(topic string) (records map[place]deadletter.Record, n 
 			n++
 			l, err := deadletter.Parse(asRecord(k))
 			if err != nil {
-				s.t.Errorf("%s-%d@%d: %v", topic, k.Partition, k.Offset, err)
+				s.t.Errorf("%s:%d@%d: %v", topic, k.Partition, k.Offset, err)
 				return
 			}
 			if l.Link.Key != "" {

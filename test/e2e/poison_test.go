@@ -102,7 +102,7 @@ func (s *scene) inDeadLetterTopic() map[gen.Coordinates][]string {
 func (s *scene) letterOf(r *kgo.Record) (gen.Coordinates, string) {
 	s.t.Helper()
 	if len(r.Headers) == 0 || r.Headers[0].Key != "sluice.version" {
-		s.t.Fatalf("%s-%d@%d is no letter of a record without headers", r.Topic, r.Partition, r.Offset)
+		s.t.Fatalf("%s:%d@%d is no letter of a record without headers", r.Topic, r.Partition, r.Offset)
 	}
 	headers := map[string]string{}
 	for _, h := range r.Headers {

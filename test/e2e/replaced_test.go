@@ -147,7 +147,7 @@ func TestOversize(t *testing.T) {
 	}
 	s.awaitOthers(2)
 	path, _ := s.config(little)
-	code, text := s.command("offsets", "skip", s.target(2), fmt.Sprint(large.Offset), "--batch", "--yes", "--operator", "ada", "--reason", "a test", "--config", path)
+	code, text := s.command("offsets", "skip", fmt.Sprintf("%s@%d", s.target(2), large.Offset), "--batch", "--yes", "--operator", "ada", "--reason", "a test", "--config", path)
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, text)
 	}

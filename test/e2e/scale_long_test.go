@@ -247,7 +247,7 @@ func (s *scale) check() {
 		}
 		for p, next := range positions {
 			if next != s.rounds*scaleRound {
-				s.t.Errorf("%s-%d has position %d, want %d", topic, p, next, s.rounds*scaleRound)
+				s.t.Errorf("%s:%d has position %d, want %d", topic, p, next, s.rounds*scaleRound)
 			}
 		}
 	}

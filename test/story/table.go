@@ -342,7 +342,7 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 func covered(c *connector.Commit) string {
 	var b strings.Builder
 	for _, r := range c.Ranges {
-		fmt.Fprintf(&b, " %s-%d [%d,%d) %d rows", r.Topic, r.Partition, r.From, r.Next, r.Rows)
+		fmt.Fprintf(&b, " %s:%d [%d,%d) %d rows", r.Topic, r.Partition, r.From, r.Next, r.Rows)
 		if r.Letters > 0 {
 			fmt.Fprintf(&b, " %d letters", r.Letters)
 		}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"sluice/sink/opslog"
+)
+
+// Arguments name a partition TOPIC:PARTITION and a record TOPIC:PARTITION@OFFSET. They take Kafka's TOPIC-PARTITION as well:
+// broker logs and other tools write it.
+
+// dashed is a partition as Kafka writes it.
+var dashed = regexp.MustCompile(`^(.+)-([0-9]+)$`)
+
+// parseTarget reads TOPIC, TOPIC:PARTITION or TOPIC-PARTITION. A text such as orders-3 is a topic if the configuration moves
+// a topic of this name.
+func parseTarget(config *Config, text string) (opslog.Target, error) {
+	if m := dashed.FindStringSubmatch(text); m != nil && !strings.Contains(text, ":") {
+		_, topic, _ := config.route(text)
+		if _, meant, _ := config.route(m[1]); meant && !topic {
+			text = m[1] + ":" + m[2]
+		}
+	}
+	t, err := opslog.ParseTarget(text)
+	if err != nil {
+		return t, exitError{exitUsage, err}
+	}
+	return t, nil
+}
+
+// parsePartition reads TOPIC:PARTITION or TOPIC-PARTITION.
+func parsePartition(text string) (opslog.Target, error) {
+	written := text
+	if m := dashed.FindStringSubmatch(text); m != nil && !strings.Contains(text, ":") {
+		text = m[1] + ":" + m[2]
+	}
+	t, err := opslog.ParseTarget(text)
+	if err == nil && t.Partition < 0 {
+		err = fmt.Errorf("%q names no partition: write TOPIC:PARTITION, such as %s:0", written, written)
+	}
+	if err != nil {
+		return t, exitError{exitUsage, err}
+	}
+	return t, nil
+}
+
+// parseRecord reads TOPIC:PARTITION@OFFSET or TOPIC-PARTITION@OFFSET.
+func parseRecord(text string) (opslog.Target, int64, error) {
+	place, number, found := strings.Cut(text, "@")
+	if !found {
+		return opslog.Target{}, 0, exitError{exitUsage, fmt.Errorf("%q names no record: write TOPIC:PARTITION@OFFSET, such as orders:3@1207", text)}
+	}
+	t, err := parsePartition(place)
+	if err != nil {
+		return t, 0, err
+	}
+	offset, err := parseOffset(number)
+	return t, offset, err
+}
+
+func parseOffset(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, exitError{exitUsage, fmt.Errorf("%q is no offset: write a whole number, the next offset to read", text)}
+	}
+	return n, nil
+}
+
+// parsePlaceAndOffset reads the arguments of a command about one record: TOPIC:PARTITION@OFFSET, or the two parts apart.
+func parsePlaceAndOffset(args []string) (opslog.Target, int64, error) {
+	if len(args) == 1 {
+		return parseRecord(args[0])
+	}
+	if strings.Contains(args[0], "@") {
+		return opslog.Target{}, 0, exitError{exitUsage, errors.New("the offset is given twice: write TOPIC:PARTITION@OFFSET")}
+	}
+	t, err := parsePartition(args[0])
+	if err != nil {
+		return t, 0, err
+	}
+	offset, err := parseOffset(args[1])
+	return t, offset, err
+}
+
+// plain are the texts that no shell changes.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]+$`)
+
+// pasted returns a command line of connector with what it needs to run where this configuration was read.
+func (c *Config) pasted(command string) string {
+	if command == "" || c.file == "" || c.file == defaultFile {
+		return command
+	}
+	file := c.file
+	if !plain.MatchString(file) {
+		file = "'" + strings.ReplaceAll(file, "'", `'\''`) + "'"
+	}
+	return command + " --config " + file
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"sluice/health"
+)
+
+// TestPrintedCommands: each command that ends a hold runs when it is pasted. What there is nothing to do for is refused; it
+// is never a usage error.
+func TestPrintedCommands(t *testing.T) {
+	t.Parallel()
+	l := newLake(t, "topics: {orders: {bad_records: dead_letter}}")
+	l.create("orders", 2)
+	l.produce("orders", 5, 0, 1)
+	l.runs(0, "run", "--until-current")
+	seen := 0
+	for _, reason := range health.Reasons() {
+		for _, target := range []struct {
+			topic     string
+			partition int32
+			offset    int64
+		}{{"orders", 1, 3}, {"orders", 1, -1}, {"orders", -1, -1}, {"", -1, -1}} {
+			command := health.Command(reason, target.topic, target.partition, target.offset)
+			if command == "" || target.topic == "" && reason != "paused" { // the other reasons have a topic
+				continue
+			}
+			seen++
+			var out, errs bytes.Buffer
+			args := strings.Fields(mustLoad(t, l.config, nil).pasted(command))
+			switch code := run(t.Context(), append(args[1:], "--dry-run"), &out, &errs); code {
+			case exitOK, exitRefused:
+			default:
+				t.Errorf("%s: exit code %d: %s", command, code, errs.String())
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("%d commands", seen)
+	}
+}
+
+func TestPasted(t *testing.T) {
+	for file, want := range map[string]string{
+		"config.yaml": "connector holds", "": "connector holds", "etc/a.yaml": "connector holds --config etc/a.yaml",
+		"my conf/it's.yaml": `connector holds --config 'my conf/it'\''s.yaml'`,
+	} {
+		if got := (&Config{file: file}).pasted("connector holds"); got != want {
+			t.Errorf("%s: %s", file, got)
+		}
+	}
+	if got := (&Config{file: "x.yaml"}).pasted(""); got != "" {
+		t.Error(got)
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	config := mustLoad(t, write(t, "pipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: s3://bucket/p, s3: {region: r}}\ntopics: {orders: {schema: n int}, orders-2: {schema: n int}}\n"), nil)
+	for text, want := range map[string]string{
+		"orders": "orders", "orders:3": "orders:3", "orders-3": "orders:3", "orders-2": "orders-2", "orders-2-0": "orders-2:0", "orders-2:0": "orders-2:0",
+		"users-3": "users-3", "orders-dlq-1": "orders-dlq:1",
+	} {
+		if got, err := parseTarget(config, text); err != nil || got.String() != want {
+			t.Errorf("target %s: %v %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]string{"orders:3@7": "orders:3", "orders-3@7": "orders:3", "orders-2-0@7": "orders-2:0"} {
+		if got, offset, err := parseRecord(text); err != nil || got.String() != want || offset != 7 {
+			t.Errorf("record %s: %v@%d %v", text, got, offset, err)
+		}
+	}
+	for _, text := range []string{"", "orders", "orders@7", "orders:-1@7", "orders:1@-7", "orders:1@", "@7", ":1@7", "-1@7", "orders:99999999999@1"} {
+		if got, offset, err := parseRecord(text); err == nil {
+			t.Errorf("record %q is %v@%d", text, got, offset)
+		}
+	}
+}
