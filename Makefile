@@ -14,6 +14,8 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 FUZZTIME ?= 30s
 RUNS ?= 20
 SCHEDULES ?= 20000
+# Tests that fill memory in one goroutine: the race detector finds nothing in them and takes minutes. `make hermetic` runs them.
+ONE_GOROUTINE := ^(TestBounds_Positions|TestBounds_CheckpointMemory|TestLargeCheckpoint|TestCheckpoints_NoTemporaryFile|TestSpare|TestOracle)$$
 # What `make test` runs on the older Kafka, too; `make test-all` runs everything there.
 ON_OLDER := ^(TestProducedIsTable|TestKilledAtRandomMoments|TestBehindLogStart|TestTopicRecreated|TestThreeBrokers)$$/^UncleanElection$$
 
@@ -36,8 +38,8 @@ test-all: hermetic race lint modules scripts rules lab-all fuzz mutants ## test 
 hermetic: ## the tests that need nothing but Go
 	@$(SUITE) -name hermetic go test ./...
 
-race: ## the same with the race detector, shorter; without the model, which has one goroutine
-	@$(SUITE) -name race go test -race -short -timeout 20m $$(go list ./... | grep -v '/test/model$$')
+race: ## the same with the race detector, shorter; without the model and tests of sizes, which have one goroutine
+	@$(SUITE) -name race go test -race -short -timeout 20m -skip '$(ONE_GOROUTINE)' $$(go list ./... | grep -v '/test/model$$')
 
 lint: ## golangci-lint, as .golangci.yml says
 	@$(SUITE) -name lint "$$(test/lab/install lint)" run --build-tags lab,long ./...
