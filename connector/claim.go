@@ -57,6 +57,7 @@ type claim struct {
 	// owing says that a commit with its records found it: they will show whether that is over.
 	owing  bool
 	checks time.Time
+	asked  int64 // number of the last request of an operator to check the claim
 	fences int   // how often others moved it since the last won commit of the table
 	still  int   // contested: how often the position was seen unmoved
 	seen   int64 // contested: where

@@ -95,9 +95,12 @@ type Connector struct {
 	// FloodAllowed tells whether an operator lets a flood of bad records of a topic pass now. It is asked often, by several
 	// goroutines, and answers at once. May be nil: none is.
 	FloodAllowed func(topic string) bool
-	Pools        Pools
-	Logger       *slog.Logger
-	Metrics      prometheus.Registerer
+	// Asked returns the number of the newest request of an operator to check a partition now instead of when it is due, 0
+	// without one. Numbers grow. It is asked often, by one goroutine, and answers at once. May be nil: none is made.
+	Asked   func(Partition) int64
+	Pools   Pools
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
 	// Loops is where the loops of a run are seen, nil if nobody looks.
 	Loops *pulse.Loops
 
@@ -226,6 +229,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		publish:  func(s *Status) { c.status.Store(s) },
 		standing: c.Standing,
 		paused:   c.Paused,
+		asked:    c.Asked,
 
 		floodAllowed: floodAllowed,
 		pressure:     backpressure{lines: reliability.NewSparse(letterLines, letterLinesEach)},

@@ -5,13 +5,37 @@ import "time"
 // How an operator's pause stops a claim: fetching ends at once, what was read before is cut and committed, the position
 // stays. A pause comes before every other hold: what is found about a paused claim only matters once it ends.
 
-// pauses holds the claims that an operator paused since the last look, and has those looked at that may go on.
-func (r *reader) pauses() {
-	now := time.Now()
-	if r.paused == nil || now.Sub(r.pausesSeen) < showEvery {
+// wishes does what operators wanted since the last time: it pauses and resumes claims, and makes checks due.
+func (r *reader) wishes() {
+	if now := time.Now(); now.Sub(r.wishesSeen) >= showEvery {
+		r.wishesSeen = now
+		r.pauses()
+		r.rechecks(now)
+	}
+}
+
+// rechecks makes the checks due of claims that an operator asks to check.
+func (r *reader) rechecks(now time.Time) {
+	if r.asked == nil {
 		return
 	}
-	r.pausesSeen = now
+	for _, c := range r.claims {
+		asked := r.asked(c.Partition)
+		if asked == c.asked {
+			continue
+		}
+		c.asked = asked
+		if c.hold == nil || c.hold.Reason != ReasonContested { // which counts its checks
+			c.checks, c.table.checks = now, now
+		}
+	}
+}
+
+// pauses holds the claims that an operator paused, and resumes those that are no longer paused.
+func (r *reader) pauses() {
+	if r.paused == nil {
+		return
+	}
 	again := map[*tableState][]*claim{}
 	for _, c := range r.claims {
 		switch h := r.paused(c.Partition); {

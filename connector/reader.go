@@ -33,6 +33,7 @@ type reader struct {
 	publish  func(*Status)
 	standing func(table string, p Partition) *Hold
 	paused   func(Partition) *Hold
+	asked    func(Partition) int64
 
 	floodAllowed func(topic string) bool
 
@@ -65,8 +66,8 @@ type reader struct {
 	started  bool      // it was joined and every claim resumed, once
 	shown    time.Time // when the status was published
 	outage   map[standing]*outage
-	// pausesSeen is when the claims were last compared with what operators paused.
-	pausesSeen time.Time
+	// wishesSeen is when the claims were last compared with what operators want.
+	wishesSeen time.Time
 }
 
 // tableState is what the reader knows of a table. Only filled is shared: lanes count there what they hold.
@@ -126,7 +127,7 @@ func (r *reader) run(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		r.loop.Turn()
-		r.pauses()
+		r.wishes()
 		r.handOver()
 		r.pressed = r.pressing()
 		for _, t := range r.tables {

@@ -149,6 +149,8 @@ func describe(e opslog.Entry) string {
 		return "pause " + listTargets(b.Targets)
 	case opslog.Resume:
 		return "resume " + listTargets(b.Targets)
+	case opslog.Recheck:
+		return "holds recheck " + listTargets(b.Targets)
 	case opslog.FloodAllow:
 		return fmt.Sprintf("deadletters allow %s until %s", b.Topic, b.Until.UTC().Format(time.RFC3339))
 	case opslog.Forget:

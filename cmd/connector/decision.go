@@ -72,7 +72,7 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, config *Config,
 	if c.output == "json" {
 		return writeJSON(c.stdout, shownEntry{e, e.Hash()})
 	}
-	_, err = printf(c.stdout, "%s (operation %d); members hear of it within %v\n", d.done(), e.Seq, pollOperations)
+	_, err = printf(c.stdout, "%s (operation %d); members hear of it within %v\n", d.done(), e.Seq, heardWithin)
 	return err
 }
 

@@ -50,6 +50,7 @@ something did not answer, or fails.`,
 	c.configFlag(cmd)
 	c.topicFlag(cmd)
 	c.outputFlag(cmd)
+	cmd.AddCommand(c.holdsRecheckCommand())
 	return cmd
 }
 

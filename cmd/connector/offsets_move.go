@@ -152,7 +152,7 @@ func (p *movePlan) print(w io.Writer) error {
 		_, _ = printf(&b, "\nnote: %s\n", n)
 	}
 	if p.Outcome == opslog.Won {
-		_, _ = printf(&b, "\ndone: version %d of the table, operation %d. Members notice within a minute.\n", *p.Version, p.Operation)
+		_, _ = printf(&b, "\ndone: version %d of the table, operation %d; members hear of it within %v\n", *p.Version, p.Operation, heardWithin)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

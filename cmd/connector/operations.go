@@ -18,8 +18,12 @@ import (
 	"sluice/sink/opslog"
 )
 
-// pollOperations is how often a member looks at the operations log.
-const pollOperations = 10 * time.Second
+const (
+	// pollOperations is how often a member reads the operations log, and heardWithin how long it takes at most until members
+	// act on an operation, while the store answers.
+	pollOperations = 8 * time.Second
+	heardWithin    = 10 * time.Second
+)
 
 // follow makes the follower of the operations log.
 func (s *system) follow() (err error) {
@@ -67,6 +71,11 @@ func (s *system) paused(p connector.Partition) *connector.Hold {
 // floodAllowed tells whether an operator lets any number of a topic's records become dead letters now.
 func (s *system) floodAllowed(topic string) bool {
 	return s.operations.State().FloodAllowed(topic, time.Now())
+}
+
+// asked returns the number of the newest operation after which a partition is checked at once.
+func (s *system) asked(p connector.Partition) int64 {
+	return s.operations.State().Asked(p.Topic, p.ID)
 }
 
 // pausedHold puts a pause into a hold's words.

@@ -159,7 +159,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 			UntilCurrent:         o.untilCurrent,
 			Member:               memberName(),
 		},
-		Group: s.group, Log: s.log, Kafka: s.asking, Pools: s.pools, Route: s.route, Retire: s.retire, Standing: s.standing, Paused: s.paused, FloodAllowed: s.floodAllowed,
+		Group: s.group, Log: s.log, Kafka: s.asking, Pools: s.pools, Route: s.route, Retire: s.retire, Standing: s.standing, Paused: s.paused, FloodAllowed: s.floodAllowed, Asked: s.asked,
 		Logger: logger, Metrics: s.registry, Loops: &s.loops,
 	}
 	s.losses = newLossWatch(s)

@@ -13,7 +13,7 @@ import (
 )
 
 // Body is the part of an operation that belongs to its kind: [Pause], [Resume], [OffsetsIntent], [OffsetsDone],
-// [FloodAllow], [Forget] or [ForgetMembers].
+// [FloodAllow], [Forget], [ForgetMembers] or [Recheck].
 type Body interface {
 	Kind() Kind
 	check() error
@@ -163,6 +163,11 @@ type ForgetMembers struct {
 	More    int      `json:"more,omitempty"` // members that the list has no room for
 }
 
+// Recheck asks members to check their holds of the targets now, not when they are due.
+type Recheck struct {
+	Targets []Target `json:"targets"`
+}
+
 // Outcome is what became of a commit.
 type Outcome string
 
@@ -193,6 +198,11 @@ func (Forget) Kind() Kind { return KindForget }
 
 // Kind implements [Body].
 func (ForgetMembers) Kind() Kind { return KindForgetMembers }
+
+// Kind implements [Body].
+func (Recheck) Kind() Kind { return KindRecheck }
+
+func (r Recheck) check() error { return checkTargets(r.Targets) }
 
 func (f ForgetMembers) check() error {
 	if len(f.Members) == 0 || slices.Contains(f.Members, "") {
@@ -291,6 +301,8 @@ func decodeBody(k Kind, raw json.RawMessage) (Body, error) {
 		return decodeAs[Forget](raw)
 	case KindForgetMembers:
 		return decodeAs[ForgetMembers](raw)
+	case KindRecheck:
+		return decodeAs[Recheck](raw)
 	}
 	return nil, fmt.Errorf("%w: %q", ErrUnknownKind, k)
 }

@@ -27,6 +27,7 @@ const (
 	KindFloodAllow    Kind = "flood.allow"
 	KindForget        Kind = "fingerprints.reset"
 	KindForgetMembers Kind = "members.cleanup"
+	KindRecheck       Kind = "holds.recheck"
 )
 
 // Operation is what an operator wants to be known of. Its kind is that of Body.

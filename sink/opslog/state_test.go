@@ -162,3 +162,33 @@ func TestWhatIsForgotten(t *testing.T) {
 		t.Error("a log that nobody has read has forgotten something")
 	}
 }
+
+// TestAsked: members hear of a recheck, and of positions that were or may have been moved.
+func TestAsked(t *testing.T) {
+	s := &State{}
+	add := func(b Body) { s = s.after(entry(t, s.head.Seq+1, b)) }
+	want := func(a0, a1, b0 int64) {
+		t.Helper()
+		if x, y, z := s.Asked("a", 0), s.Asked("a", 1), s.Asked("b", 0); x != a0 || y != a1 || z != b0 {
+			t.Errorf("%d %d %d, want %d %d %d", x, y, z, a0, a1, b0)
+		}
+	}
+	want(0, 0, 0)
+	add(Recheck{[]Target{{"a", 1}}})
+	before := s
+	want(0, 1, 0)
+	add(Pause{[]Target{Topic("b")}}) // other kinds ask for nothing
+	want(0, 1, 0)
+	moves := []Move{{Topic: "a", Partition: 0, From: 3, To: 2}}
+	add(OffsetsIntent{Command: "offsets set", Table: "a", Moves: moves})
+	want(0, 1, 0)
+	add(OffsetsDone{Intent: 3, Command: "offsets set", Table: "a", Moves: moves, Version: -1, Outcome: Lost})
+	want(0, 1, 0)
+	add(OffsetsDone{Intent: 3, Command: "offsets set", Table: "a", Moves: moves, Version: 7, Outcome: Unknown})
+	want(5, 5, 0)
+	add(Recheck{[]Target{All()}})
+	want(6, 6, 6)
+	if before.Asked("a", 0) != 0 || (*State)(nil).Asked("a", 0) != 0 {
+		t.Error("an older state changed, or one that nobody has read asks for something")
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,6 +69,45 @@ func TestAnOperatorMovesPositionsBesideARunningMember(t *testing.T) {
 			wantRows(t, w, 0, want)
 			wantRows(t, w, 1, w.Want(1, 0, 1<<40))
 		})
+	}
+}
+
+// TestAskedToCheck: a claim that is idle or held is checked at once if an operator asks, and within a minute otherwise.
+func TestAskedToCheck(t *testing.T) {
+	for name, asks := range map[string]bool{"asked": true, "not asked": false} {
+		for _, state := range []string{"idle", "held"} {
+			t.Run(name+"/"+state, func(t *testing.T) {
+				scene(t, 1, func(t *testing.T, w *story.World) {
+					var asked atomic.Int64
+					w.Asked = func(connector.Partition) int64 { return asked.Load() }
+					w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+					p := w.Begin(t.Context())
+					p.Member.Assign(joined(w, 0))
+					eventually(t, "end", w.AtEnd)
+					if state == "held" {
+						w.Broker.Change(story.Topic, 0, 6, -1)
+						w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+						eventually(t, "it is held", func() bool { return hold(p, 0) != nil })
+					}
+					time.Sleep(90 * time.Second) // behind the checks that come by themselves
+					from, next := w.Position(0), int64(2)
+					if state == "held" {
+						next = 6
+					}
+					if _, err := moves(w, move(w, 0, from, next)).Apply(t.Context(), w.Operator()); err != nil {
+						t.Fatal(err)
+					}
+					began := time.Now()
+					if asks {
+						asked.Add(1)
+					}
+					eventually(t, "it goes on", w.AtEnd)
+					if took := time.Since(began); asks != (took < 5*time.Second) || took > 70*time.Second {
+						t.Errorf("it went on after %v", took)
+					}
+				})
+			})
+		}
 	}
 }
 

@@ -48,6 +48,8 @@ type World struct {
 	Letters       *LetterLog
 	HoldAbove     float64
 	Allowed       func(topic string) bool
+	// Asked is the number of the newest request to check a partition, nil if none is made.
+	Asked func(connector.Partition) int64
 	LettersBroken func(step string) error
 	// Twins are the identities of rows, nil if they have none. Set before Begin.
 	Twins *Twins
@@ -207,7 +209,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 			UntilCurrent:         w.UntilCurrent,
 			Member:               p.Name,
 		},
-		Group: p.Member, Log: p.Member, Paused: paused, FloodAllowed: w.Allowed, Logger: logger, Metrics: p.Metrics, Loops: p.Loops,
+		Group: p.Member, Log: p.Member, Paused: paused, FloodAllowed: w.Allowed, Asked: w.Asked, Logger: logger, Metrics: p.Metrics, Loops: p.Loops,
 		Pools: connector.Pools{Fetch: p.Member.Memory, Batch: bytepool.New(w.Batch)},
 		Route: func(topic string) (connector.TopicConfig, connector.Target, bool) {
 			if topic == Topic {

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/sink/opslog"
+)
+
+func (c *cli) holdsRecheckCommand() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "recheck [TOPIC[:PARTITION]...]",
+		Short: "Have members check their holds now",
+		Long: `Members check each hold once a minute. After the cause is gone - a bucket policy
+is corrected, a column is added to the table - this command has them check now:
+those of the topics or partitions given, or all. It writes to the operations
+log; no running connector is needed. A hold ends only if its check passes.`,
+		Example: `  connector holds recheck
+  connector holds recheck orders --reason "the column is in the table now"`,
+	}
+	ch := c.changeFlags(cmd)
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait for the store")
+	c.configFlag(cmd)
+	c.outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		config, err := c.load()
+		if err != nil {
+			return err
+		}
+		targets, err := targetsOf(config, args, false)
+		if err != nil {
+			return exitError{exitUsage, err}
+		}
+		if ch.reason == "" {
+			ch.reason = "check holds now"
+		}
+		ch.yes = ch.yes || !ch.dryRun // it changes nothing that a check would not change within a minute
+		if err := c.checkChange(ch); err != nil {
+			return err
+		}
+		return c.decide(cmd.Context(), timeout, config, ch, decision{
+			judge: func(*opslog.State) ([]string, error) { return nil, nil },
+			body:  func() opslog.Body { return opslog.Recheck{Targets: targets} },
+			plan: func() (string, any) {
+				return fmt.Sprintf("recheck of holds of pipeline %s: %s", config.Pipeline, listTargets(targets)), pausingPlan{config.Pipeline, string(opslog.KindRecheck), targets}
+			},
+			done: func() string { return "members check holds of " + listTargets(targets) },
+		})
+	}
+	return cmd
+}
