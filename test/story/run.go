@@ -45,11 +45,11 @@ type World struct {
 	Fetch, Batch int64
 	// Letters is where bad records go, nil if they hold their partitions. HoldAbove is the share that holds them first, Allowed
 	// what an operator lets pass; LettersBroken is given to the ways there. Set before Begin.
-	Letters       *LetterLog
-	HoldAbove     float64
-	Allowed       func(topic string) bool
+	Letters   *LetterLog
+	HoldAbove float64
+	Allowed   func(topic string) bool
 	// Asked is the number of the newest request to check a partition, nil if none is made.
-	Asked func(connector.Partition) int64
+	Asked         func(connector.Partition) int64
 	LettersBroken func(step string) error
 	// Twins are the identities of rows, nil if they have none. Set before Begin.
 	Twins *Twins
