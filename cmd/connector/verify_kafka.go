@@ -20,6 +20,7 @@ import (
 // reads as any reader of committed records and leaves no trace: no group, no offsets. An answer may take as long as
 // within.
 func (v *verification) compareTopics(ctx context.Context, o *opened, checks map[source]*rowCheck, within time.Duration) error {
+	v.withKafka = true
 	r, end, err := newTopicReader(ctx, o.config, within)
 	if err != nil {
 		return err
@@ -57,6 +58,11 @@ func (v *verification) compareTopic(ctx context.Context, o *opened, name string,
 			c, err := r.compare(ctx, of, *p.Position, check, o.table.isLetters())
 			if err != nil {
 				return fmt.Errorf("%s:%d: %w", p.Topic, p.Partition, err)
+			}
+			if v.altered {
+				if n := c.deleted(p.Committed - p.Rows); n > 0 {
+					v.note("%v: %d records have no row: commits added %d rows, of which other programs deleted %d", of, n, p.Committed, p.Committed-p.Rows)
+				}
 			}
 			p.Compared = &comparison{c.from, c.next, c.records, c.tombstones, c.health}
 			v.Findings = append(v.Findings, c.findings(source{p.Topic, p.Partition}, settings.Compact)...)

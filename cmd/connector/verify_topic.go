@@ -107,6 +107,13 @@ func (c *topicCheck) letter(offset int64) bool {
 	return false
 }
 
+// deleted takes records without a row for some of the rows that other programs deleted, and returns how many it took.
+func (c *topicCheck) deleted(rows int64) int64 {
+	n := min(c.lost, max(rows, 0))
+	c.lost -= n
+	return n
+}
+
 // findings says what contradicts the topic. In a compacted topic records go, and their rows rightly stay.
 func (c *topicCheck) findings(at source, compacted bool) []finding {
 	var all []finding
@@ -119,7 +126,6 @@ func (c *topicCheck) findings(at source, compacted bool) []finding {
 		unfound += l.letters
 	}
 	if c.health > dropped+unfound { // who only claims to be a health check may be a letter
-
 		all = append(all, finding{at.Topic, at.Partition, "lost", fmt.Sprintf(
 			"%d committed records with the header %s=%s have no row, the first one at offset %d; the commits say that they dropped %d",
 			c.health, connector.HealthHeader, connector.HealthValue, c.firstHealth, dropped)})
