@@ -25,8 +25,8 @@ us) or skipped (it needs what failed); a hint says what to do.
 
 It changes nothing, except that it puts and deletes a small object below
 _sluice/selftest/ to find out whether the store is safe, and makes the tables
-for fingerprints. No running connector is asked or disturbed. Exit code 1 for a
-problem, 2 for a configuration that cannot be used, 3 if something failed.`,
+for fingerprints. The member at health.listen, if one answers there, is asked for
+its holds; no member is disturbed. Exit code 1 for a problem, 2 for a configuration that cannot be used, 3 if something failed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.check(cmd.Context(), timeout) },
 	}
@@ -50,7 +50,7 @@ const (
 // checked is one finding of check.
 type checked struct {
 	Status  status `json:"status"`
-	Area    string `json:"area"`    // configuration, broker, topic, dead letters, group, storage, table, position, operations, fingerprints, members
+	Area    string `json:"area"`    // configuration, broker, topic, dead letters, group, storage, table, position, operations log, hold, fingerprints, members
 	Subject string `json:"subject"` // which one
 	Text    string `json:"text"`
 	Hint    string `json:"hint,omitempty"`
@@ -75,12 +75,24 @@ func (k *checks) everything(ctx context.Context) {
 	k.letters(ctx, ask, names)
 	k.group(ctx, ask)
 	k.operations(ctx, safe)
+	k.holds(ctx)
 	k.fingerprints(ctx)
 	k.members(ctx)
 }
 
 func (k *checks) add(s status, area, subject, hint, format string, args ...any) {
 	k.findings = append(k.findings, checked{s, area, subject, fmt.Sprintf(format, args...), hint})
+}
+
+// holds lists the holds that a member reports. Those that show without a member are findings of their own area.
+func (k *checks) holds(ctx context.Context) {
+	for _, h := range heldByMember(ctx, k.config).all {
+		hint := h.EndsBy
+		if command := k.config.pasted(h.command()); command != "" {
+			hint += ": " + command
+		}
+		k.add(statusProblem, "hold", h.name(), hint, "%s: %s", h.Reason, h.Detail)
+	}
 }
 
 // code is the exit code.

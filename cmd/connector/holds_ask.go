@@ -79,6 +79,29 @@ func (c *cli) askForHolds(ctx context.Context, config *Config, members []string,
 	return all
 }
 
+// memberAnswers is how long a command waits for the member of its configuration, if that is not what the command is about.
+const memberAnswers = 2 * time.Second
+
+// heldByMember returns the holds that the member at health.listen reports. It has none if no member of the pipeline answers
+// there.
+func heldByMember(ctx context.Context, config *Config) *held {
+	var l learnt
+	if config.Health.Enabled {
+		l.askMember(ctx, "http://"+reachable(config.Health.Listen), config.Pipeline, memberAnswers, false)
+	}
+	return &l.held
+}
+
+// of returns the hold of a partition: its own, that of its topic, or that of everything; nil if there is none.
+func (h *held) of(topic string, partition int32) *heldPartition {
+	for _, p := range h.all {
+		if (p.Topic == topic && (p.Partition == partition || p.Partition < 0)) || p.Topic == "" {
+			return p
+		}
+	}
+	return nil
+}
+
 // askOperations looks for pauses.
 func (l *learnt) askOperations(ctx context.Context, config *Config, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -146,4 +148,33 @@ func TestHoldsSurviveADecoder(t *testing.T) {
 	if classify.Of(err) != classify.Poison || !strings.Contains(err.Error(), "decode: panic") || strings.Contains(err.Error(), "a value") {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestHoldsOfAMember: what only a member knows, such as a flood, is shown by offsets show and check, too.
+func TestHoldsOfAMember(t *testing.T) {
+	t.Parallel()
+	l := newOrders(t, 5)
+	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, `{"pipeline":"p","holds":[
+			{"topic":"orders","partition":1,"reason":"flood","detail":"600 of 600 records","since":"2026-01-31T08:00:00Z","offset":5}]}`)
+	}))
+	t.Cleanup(member.Close)
+	text := strings.ReplaceAll(read(t, l.config), "health: {enabled: false}", fmt.Sprintf("health: {listen: %q}", member.Listener.Addr()))
+	if err := os.WriteFile(l.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := l.runs(1, "offsets", "show")
+	for _, want := range []string{`(?m)^orders:0 .* -$`, `(?m)^orders:1 .* flood$`, `(?m)^flood: 600 of 600 records$`} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("no %s in\n%s", want, out)
+		}
+	}
+	out, _ = l.runs(1, "check")
+	for _, want := range []string{`(?m)^problem +hold +orders:1 +flood: 600 of 600 records$`, `to do: an operator: .*: connector deadletters allow orders --reason flood --config ` + regexp.QuoteMeta(l.config)} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("no %s in\n%s", want, out)
+		}
+	}
+	member.Close()
+	l.runs(0, "offsets", "show")
 }

@@ -40,8 +40,8 @@ func (c *cli) offsetsCommand() *cobra.Command {
 		Long: `Shows for each partition the position in the table, the group's offset (a hint
 that lags behind), where the log starts and ends, and the lag. A partition that
 a connector would hold is shown with the reason and with what ends it: as far as
-the table and Kafka tell; no running connector is asked, see /health for that.
-Exit code 1 if a partition is held.`,
+the table and Kafka show it, and the member at health.listen of this
+configuration, if one answers there. Exit code 1 if a partition is held.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -109,6 +109,12 @@ func (c *cli) showOffsets(ctx context.Context) error {
 				}
 			}
 			lines = append(lines, of...)
+		}
+	}
+	reported := heldByMember(ctx, all[0].config)
+	for i := range lines {
+		if h := reported.of(lines[i].Topic, lines[i].Partition); h != nil && lines[i].Hold == nil && lines[i].Note == "" {
+			lines[i].Hold = showHold(h.Reason, h.Detail)
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b partitionOffsets) int { return strings.Compare(a.Topic, b.Topic) })
