@@ -13,7 +13,14 @@ import (
 type promQuery struct {
 	selectors []promSelector
 	lists     []string // the labels that by, on and their like name
+	by        []promBy // from left to right: an outer one comes before those inside of it
 	rates     []string // the metrics that rate and its like are taken of
+}
+
+// promBy is an aggregation: the labels that it leaves, and what it is taken of.
+type promBy struct {
+	labels []string
+	of     []promSelector
 }
 
 type promSelector struct {
@@ -58,12 +65,17 @@ func parseQuery(t *testing.T, text string) (q promQuery) {
 			switch {
 			case slices.Contains(promLists, word):
 				if list, after, ok := strings.Cut(rest, ")"); ok && list != "" && list[0] == '(' {
+					at := len(q.lists)
 					for label := range strings.SplitSeq(list[1:], ",") {
 						if label = strings.TrimSpace(label); label != "" {
 							q.lists = append(q.lists, label)
 						}
 					}
 					rest = after
+					if word == "by" {
+						of := parseQuery(t, argument(t, rest))
+						q.by = append(q.by, promBy{slices.Clone(q.lists[at:]), of.selectors})
+					}
 				}
 			case slices.Contains(promOperators, word), slices.Contains(promGroups, word), strings.HasPrefix(rest, "("):
 			default:
@@ -88,17 +100,42 @@ func parseQuery(t *testing.T, text string) (q promQuery) {
 	return q
 }
 
+// argument returns what the parentheses hold that a text begins with.
+func argument(t *testing.T, text string) string {
+	t.Helper()
+	rest := strings.TrimSpace(text)
+	if !strings.HasPrefix(rest, "(") {
+		t.Fatalf("by (...) has to stand before its argument, not before %.20q", rest)
+	}
+	rest = rest[1:]
+	for i, depth := 0, 1; i < len(rest); i++ {
+		switch quoted := promString.FindString(rest[i:]); {
+		case quoted != "":
+			i += len(quoted) - 1
+		case rest[i] == '(':
+			depth++
+		case rest[i] == ')':
+			if depth--; depth == 0 {
+				return rest[:i]
+			}
+		}
+	}
+	t.Fatalf("the parentheses do not end: %s", text)
+	return ""
+}
+
 func TestParseQuery(t *testing.T) {
 	got := parseQuery(t, `sum without (instance, pod) (rate(a_total{topic=~"$topic", reason!="x)"}[$__rate_interval])) / on (group) group_left ()
-		max by (group) (b offset 5m) > 1e3 and time() - c:d:max > 5 unless absent(up)`)
+		max by (group) (b{reason=")"} offset 5m) > 1e3 and time() - c:d:max > 5 unless absent(up)`)
 	want := promQuery{
 		selectors: []promSelector{
-			{"a_total", []promTerm{{"topic", "=~", "$topic"}, {"reason", "!=", "x)"}}}, {metric: "b"}, {metric: "c:d:max"}, {metric: "up"},
+			{"a_total", []promTerm{{"topic", "=~", "$topic"}, {"reason", "!=", "x)"}}}, {"b", []promTerm{{"reason", "=", ")"}}}, {metric: "c:d:max"}, {metric: "up"},
 		},
 		lists: []string{"instance", "pod", "group", "group"},
+		by:    []promBy{{[]string{"group"}, []promSelector{{"b", []promTerm{{"reason", "=", ")"}}}}}},
 		rates: []string{"a_total"},
 	}
-	if d := cmp.Diff(want, got, cmp.AllowUnexported(promQuery{}, promSelector{}, promTerm{})); d != "" {
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(promQuery{}, promBy{}, promSelector{}, promTerm{})); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }

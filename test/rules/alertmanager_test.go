@@ -196,7 +196,10 @@ func TestPages(t *testing.T) {
 			cause := slices.IndexFunc(first, func(a alert) bool { return a["alertname"] == "SluiceHeldByOutage" })
 			more := slices.Concat(
 				eachMember("critical", "ConsumerUnhealthy", "group", "orders"), eachMember("critical", "SluiceCanarySilent"),
-				[]alert{of("critical", "ConsumerLagCritical", "topic", "orders"), of("critical", "ConsumerLagCritical", "topic", "payments")},
+				[]alert{
+					of("critical", "ConsumerLagCritical", "topic", "orders"), of("critical", "ConsumerLagCritical", "topic", "payments"),
+					of("critical", "SluicePartitionsStopped", "topic", "orders"),
+				},
 			)
 			if strings.HasPrefix(o.name, "Kafka") {
 				more = append(more, eachMember("critical", "SluiceNotInGroup")...)

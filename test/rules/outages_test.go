@@ -83,11 +83,14 @@ func calm(name string, fires ...moment) *outage {
 		o.set(i, "sluice_unresolved_letters_timestamp_seconds", "", now)
 		o.set(i, "sluice_members_store_up", "", always)
 		o.set(i, "process_start_time_seconds", "", always)
+		o.set(i, "sluice_positions_unchecked_total", "", fmt.Sprintf("0x%d", minutes))
+		o.set(i, "sluice_fingerprints_forgotten_total", "", fmt.Sprintf("0x%d", minutes))
 		for _, topic := range topics {
 			of := fmt.Sprintf(`topic=%q, partition="%d"`, topic, i)
 			o.set(i, "kafka_consumer_lag", `group="orders", `+of, fmt.Sprintf("500x%d", minutes))
 			o.set(i, "sluice_adjusted_lag_records", `group="orders", `+of, fmt.Sprintf("50x%d", minutes))
 			o.set(i, "sluice_last_record_timestamp_seconds", of, now)
+			o.set(i, "sluice_partition_verdict", of+`, verdict="OK"`, always)
 			o.set(i, "sluice_partition_freshness_seconds", of, fmt.Sprintf("30x%d", minutes))
 			o.set(i, "sluice_seconds_to_data_loss", of, fmt.Sprintf("604800x%d", minutes))
 			o.set(i, "sluice_topic_retention_seconds", fmt.Sprintf("topic=%q", topic), fmt.Sprintf("604800x%d", minutes))
@@ -102,13 +105,17 @@ func calm(name string, fires ...moment) *outage {
 	return o
 }
 
-// held holds all partitions from minute 10 for 50 minutes; then members catch up for 15, and are not ready as long.
+// held holds all partitions from minute 10 for 50 minutes; then members catch up for 15, and are not ready as long. Half of the
+// partitions wait for the others meanwhile, and do not move.
 func (o *outage) held(reasons ...string) *outage {
 	for i := range members {
 		o.set(i, "kafka_consumer_healthy", `group="orders"`, "1x9 0x64 1x20")
 		for t, topic := range topics {
 			of := fmt.Sprintf(`topic=%q, partition="%d"`, topic, i)
 			o.set(i, "sluice_partition_held", fmt.Sprintf("%s, reason=%q", of, reasons[(i+t)%len(reasons)]), "_x10 1x49 stale")
+			o.set(i, "sluice_partition_verdict", of+`, verdict="OK"`, "1x9 stale _x64 1x20")
+			o.set(i, "sluice_partition_verdict", of+`, verdict="HELD"`, "_x10 1x49 stale")
+			o.set(i, "sluice_partition_verdict", of+fmt.Sprintf(", verdict=%q", []string{"WARN", "STOP"}[i%2]), "_x60 1x14 stale")
 			o.set(i, "sluice_partition_freshness_seconds", of, "30x9 30+60x49 3000-200x14 30x20")
 			o.set(i, "sluice_last_record_timestamp_seconds", of, "0+60x9 600x49 3600+60x30")
 			o.set(i, "sluice_seconds_to_data_loss", of, "604800x9 604800-60x49 604800x30")
