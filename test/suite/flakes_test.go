@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,5 +59,13 @@ func TestRepeat_AllPass(t *testing.T) {
 	good, err := repeat(t.TempDir(), 2, &out, func(int) (flakeRun, error) { return flakeRun{Passed: 1}, nil })
 	if !good || err != nil || !strings.HasSuffix(out.String(), "2 runs, 0 with failures, 0 failing tests\n") {
 		t.Errorf("%v, %v: %s", good, err, &out)
+	}
+}
+
+func TestRank(t *testing.T) {
+	pkgs := []string{"sluice/classify", "sluice/sink/delta", "sluice/sink/delta/scan", "sluice/test/story", "sluice/cmd/connector"}
+	slices.SortStableFunc(pkgs, func(a, b string) int { return rank(a) - rank(b) })
+	if want := []string{"sluice/cmd/connector", "sluice/test/story", "sluice/sink/delta", "sluice/classify", "sluice/sink/delta/scan"}; !slices.Equal(pkgs, want) {
+		t.Errorf("%v, want %v", pkgs, want)
 	}
 }
