@@ -25,8 +25,9 @@ us) or skipped (it needs what failed); a hint says what to do.
 
 It changes nothing, except that it puts and deletes a small object below
 _sluice/selftest/ to find out whether the store is safe, and makes the tables
-for fingerprints. The member at health.listen, if one answers there, is asked for
-its holds; no member is disturbed. Exit code 1 for a problem, 2 for a configuration that cannot be used, 3 if something failed.`,
+for fingerprints. The member at health.listen, if one answers there, is asked
+for its holds; no member is disturbed. Exit code 1 for a problem, 2 for a
+configuration that cannot be used, 3 if something failed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.check(cmd.Context(), timeout) },
 	}
