@@ -79,12 +79,14 @@ func Held(reason Reason, detail string, cause error) error {
 }
 
 // Error names the reason, the detail and the cause.
-func (e *HoldError) Error() string {
-	s := string(e.Reason) + ": " + e.Detail
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
+func (e *HoldError) Error() string { return string(e.Reason) + ": " + e.Why() }
+
+// Why returns the detail and the cause.
+func (e *HoldError) Why() string {
+	if e.Err == nil {
+		return e.Detail
 	}
-	return s
+	return e.Detail + ": " + e.Err.Error()
 }
 
 // Unwrap returns the cause.

@@ -79,7 +79,7 @@ func newLogged(t *testing.T) (*slog.Logger, *logged) {
 	return logger, out
 }
 
-// hush stands in everything that nobody may see: keys, values, names and values of headers, names of fields, secrets of
+// hush stands in everything that no output may show: keys, values, names and values of headers, names inside of values, secrets of
 // the configuration.
 const hush = "hush7f3a"
 
@@ -97,9 +97,9 @@ var badValues = map[string]string{
 	"bad_utf8":      "{\"n\":1,\"s\":\"hush7f3a\xff\"}",
 	"bad_escape":    `{"n":1,"s":"hush7f3a\ud800"}`,
 	"bad_deep":      `{"n":1,"hush7f3a":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`,
-	"bad_field":     `{"n":1,"hush7f3a":1}`,   // with unknown_fields: dead_letter
-	"bad_key":       `{"n":1,"s":"hush7f3a"}`, // with keys: required
-	"bad_tombstone": "",                       // with tombstones: dead_letter
+	"bad_field":     `{"n":1,"new":"hush7f3a"}`, // with unknown_fields: dead_letter
+	"bad_key":       `{"n":1,"s":"hush7f3a"}`,   // with keys: required
+	"bad_tombstone": "",                         // with tombstones: dead_letter
 	"bad_twice":     `{"n":1,"n":2,"hush7f3a":"hush7f3a"}`,
 }
 
@@ -143,7 +143,7 @@ topics: {`+strings.Join(topics, ", ")+`}`,
 		return r
 	}
 	good := fmt.Sprintf(`{"n":1,"s":%q}`, hush)
-	odd := fmt.Sprintf(`{"n":1,"s":%q,"%s-field":{"%s":1}}`, hush, hush, hush)
+	odd := fmt.Sprintf(`{"n":1,"s":%q,"new-field":{"%s":1}}`, hush, hush)
 	l.create("orders", 1)
 	records := []*kgo.Record{
 		record("orders", odd), record("orders", ""), // a tombstone

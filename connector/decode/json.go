@@ -136,9 +136,11 @@ type jsonDecoder struct {
 	unknown int64 // undeclared fields
 
 	// Of its failure.
-	reason Reason
-	offset int
-	path   []string // innermost part first
+	reason   Reason
+	offset   int
+	path     []string // innermost part first
+	failedIn *column  // the innermost column, nil outside of columns
+	field    string   // an undeclared one
 }
 
 // layOut makes the columns: those of the record's value form the root object, the Kafka columns stand beside it.
@@ -261,8 +263,12 @@ func (d *jsonDecoder) refuse() error {
 	d.root.truncate(d.rows)
 	slices.Reverse(d.path)
 	path := strings.TrimPrefix(strings.Join(d.path, ""), ".")
-	d.path = d.path[:0]
-	return classify.Mark(&Error{d.reason, path, d.offset}, classify.Poison)
+	e := &Error{Reason: d.reason, Path: path, Offset: d.offset, Field: d.field}
+	if d.offset < len(d.record) {
+		e.explain(d.failedIn, d.record[d.offset])
+	}
+	d.path, d.failedIn, d.field = d.path[:0], nil, ""
+	return classify.Mark(e, classify.Poison)
 }
 
 // Rows implements [connector.Builder].

@@ -246,37 +246,37 @@ func TestErrors(t *testing.T) {
 		record string
 		want   Error
 	}{
-		{``, Error{NoValue, "", 0}},
-		{`{"i":1,"s":`, Error{Truncated, "s", 11}},
-		{`{"s":"\u00`, Error{Truncated, "s", 10}},
-		{`{"i":1`, Error{Truncated, "", 6}},
-		{`{"i":1]`, Error{Syntax, "", 6}},
-		{`{"i":1}}`, Error{TrailingBytes, "", 7}},
-		{`{"i":"1"}`, Error{TypeMismatch, "i", 5}},
-		{`[]`, Error{TypeMismatch, "", 0}},
-		{`{"i8":300}`, Error{OutOfRange, "i8", 6}},
-		{`{"i":1.5}`, Error{NotIntegral, "i", 5}},
-		{`{"i":1e2}`, Error{NotIntegral, "i", 5}},
-		{`{"i":01}`, Error{Syntax, "i", 6}},
-		{`{"i":1,"i":2}`, Error{DuplicateKey, "i", 7}},
-		{`{"q":1,"q":2}`, Error{DuplicateKey, "", 7}},
-		{`{"o":{"r":1,"zz":{"k":1,"k":2}}}`, Error{DuplicateKey, "o", 24}},
-		{`{"o":{}}`, Error{RequiredMissing, "o.r", 6}},
-		{`{"o":{"r":null}}`, Error{RequiredMissing, "o.r", 10}},
-		{`{"strict":[1,null]}`, Error{RequiredMissing, "strict[1]", 13}},
-		{`{"items":[{"sku":"a"},{"sku":"b","tags":["x",1]}]}`, Error{TypeMismatch, "items[1].tags[1]", 45}},
-		{`{"m":[[],[true,"x"]]}`, Error{TypeMismatch, "m[1][1]", 15}},
-		{`{"t":"yesterday"}`, Error{BadTimestamp, "t", 5}},
-		{`{"t":"2026-01-01T00:00:00.1234567Z"}`, Error{TooPrecise, "t", 5}},
-		{`{"s":"\ud800"}`, Error{LoneSurrogate, "s", 6}},
-		{"{\"s\":\"\xff\"}", Error{InvalidUTF8, "s", 6}},
-		{`{"f":1e999}`, Error{OutOfRange, "f", 5}},
-		{`{"f":-x}`, Error{Syntax, "f", 6}},
-		{`{"u":-x}`, Error{Syntax, "", 6}},
-		{`{"q":[[[[[[[[[[]]]]]]]]]]}`, Error{TooDeep, "", 12}},
-		{`{"q":[1,2,3,4,5,6,7,8,9,10,11,12]}`, Error{TooManyValues, "", 24}},
-		{`{"l":[1,2,3,4,5,6,7,8,9,10,11,12]}`, Error{TooManyValues, "l", 27}},
-		{strings.Repeat(" ", 2000), Error{TooLarge, "", 0}},
+		{``, Error{Reason: NoValue, Path: "", Offset: 0}},
+		{`{"i":1,"s":`, Error{Reason: Truncated, Path: "s", Offset: 11}},
+		{`{"s":"\u00`, Error{Reason: Truncated, Path: "s", Offset: 10}},
+		{`{"i":1`, Error{Reason: Truncated, Path: "", Offset: 6}},
+		{`{"i":1]`, Error{Reason: Syntax, Path: "", Offset: 6}},
+		{`{"i":1}}`, Error{Reason: TrailingBytes, Path: "", Offset: 7}},
+		{`{"i":"1"}`, Error{Reason: TypeMismatch, Path: "i", Offset: 5, Expected: "bigint", Found: "string"}},
+		{`[]`, Error{Reason: TypeMismatch, Path: "", Offset: 0, Expected: "object", Found: "array"}},
+		{`{"i8":300}`, Error{Reason: OutOfRange, Path: "i8", Offset: 6, Expected: "tinyint"}},
+		{`{"i":1.5}`, Error{Reason: NotIntegral, Path: "i", Offset: 5, Expected: "bigint"}},
+		{`{"i":1e2}`, Error{Reason: NotIntegral, Path: "i", Offset: 5, Expected: "bigint"}},
+		{`{"i":01}`, Error{Reason: Syntax, Path: "i", Offset: 6}},
+		{`{"i":1,"i":2}`, Error{Reason: DuplicateKey, Path: "i", Offset: 7}},
+		{`{"q":1,"q":2}`, Error{Reason: DuplicateKey, Path: "", Offset: 7}},
+		{`{"o":{"r":1,"zz":{"k":1,"k":2}}}`, Error{Reason: DuplicateKey, Path: "o", Offset: 24}},
+		{`{"o":{}}`, Error{Reason: RequiredMissing, Path: "o.r", Offset: 6}},
+		{`{"o":{"r":null}}`, Error{Reason: RequiredMissing, Path: "o.r", Offset: 10}},
+		{`{"strict":[1,null]}`, Error{Reason: RequiredMissing, Path: "strict[1]", Offset: 13}},
+		{`{"items":[{"sku":"a"},{"sku":"b","tags":["x",1]}]}`, Error{Reason: TypeMismatch, Path: "items[1].tags[1]", Offset: 45, Expected: "string", Found: "number"}},
+		{`{"m":[[],[true,"x"]]}`, Error{Reason: TypeMismatch, Path: "m[1][1]", Offset: 15, Expected: "boolean", Found: "string"}},
+		{`{"t":"yesterday"}`, Error{Reason: BadTimestamp, Path: "t", Offset: 5, Expected: "timestamp"}},
+		{`{"t":"2026-01-01T00:00:00.1234567Z"}`, Error{Reason: TooPrecise, Path: "t", Offset: 5, Expected: "timestamp"}},
+		{`{"s":"\ud800"}`, Error{Reason: LoneSurrogate, Path: "s", Offset: 6}},
+		{"{\"s\":\"\xff\"}", Error{Reason: InvalidUTF8, Path: "s", Offset: 6}},
+		{`{"f":1e999}`, Error{Reason: OutOfRange, Path: "f", Offset: 5, Expected: "double"}},
+		{`{"f":-x}`, Error{Reason: Syntax, Path: "f", Offset: 6}},
+		{`{"u":-x}`, Error{Reason: Syntax, Path: "", Offset: 6}},
+		{`{"q":[[[[[[[[[[]]]]]]]]]]}`, Error{Reason: TooDeep, Path: "", Offset: 12}},
+		{`{"q":[1,2,3,4,5,6,7,8,9,10,11,12]}`, Error{Reason: TooManyValues, Path: "", Offset: 24}},
+		{`{"l":[1,2,3,4,5,6,7,8,9,10,11,12]}`, Error{Reason: TooManyValues, Path: "l", Offset: 27}},
+		{strings.Repeat(" ", 2000), Error{Reason: TooLarge, Path: "", Offset: 0}},
 	} {
 		d := open(t, s, JSON{MaxDepth: 8, MaxValues: 10, MaxBytes: 1000}, maxDistinct)
 		var e *Error
@@ -325,12 +325,13 @@ func TestContentsDoNotSteer(t *testing.T) {
 	}
 }
 
-// TestErrorsNeverQuote: an error may be logged, so nothing of a record may be in it.
+// TestErrorsNeverQuote: an error may be logged, so no value of a record may be in it. Names of undeclared fields may, if they
+// are what is wrong.
 func TestErrorsNeverQuote(t *testing.T) {
 	d := open(t, everything(t), JSON{}, maxDistinct)
 	strict := open(t, everything(t), JSON{Strict: true}, maxDistinct)
 	for _, r := range []string{
-		`{"secret":1}`, `{"o":{"secret":1}}`, `{"secret":{"secret":"secret"}}`,
+		`{"new":"secret"}`, `{"o":{"new":["secret"]}}`, `{"new":{"new":"secret"}}`,
 	} {
 		if err := strict.addValue([]byte(r)); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", r, err)
@@ -354,8 +355,10 @@ func TestReasons(t *testing.T) {
 		seen[r.String()] = true
 	}
 	for e, want := range map[Error]string{
-		{Syntax, "", 7}:          "json: syntax at byte 7",
-		{TypeMismatch, "a.b", 7}: "json: type_mismatch at byte 7 in column a.b",
+		{Reason: Syntax, Offset: 7}: "json: syntax at byte 7",
+		{Reason: TypeMismatch, Path: "a.b", Offset: 7, Expected: "int", Found: "string"}: "json: type_mismatch at byte 7 in column a.b: expected int, found string",
+		{Reason: OutOfRange, Path: "a", Offset: 7, Expected: "tinyint"}:                  "json: out_of_range at byte 7 in column a: expected tinyint",
+		{Reason: UnknownField, Path: "a", Offset: 7, Field: "b\n\""}:                     `json: unknown_field at byte 7 in column a: the field is "b\n\""`,
 	} {
 		if e.Error() != want {
 			t.Error(e.Error())

@@ -2,8 +2,11 @@ package decode
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"sluice/reliability/deadletter"
+	"sluice/sink/delta/schema"
 )
 
 // Reason says why a record cannot become a row. The list is closed and the texts are stable: they become labels of
@@ -53,21 +56,91 @@ func Codes() []deadletter.Reason {
 	return codes
 }
 
-// Error says why and where a record was refused. Its class is Poison. It never holds bytes of the record.
+// Error says why and where a record was refused. Its class is Poison. It never holds a value of the record.
 type Error struct {
 	Reason Reason
-	// Path is the column, as in "shipping.lat" or "items[3].sku"; "" is the record itself. Fields that the schema does
-	// not have are never named: their names are bytes of the record.
+	// Path is the column, as in "shipping.lat" or "items[3].sku"; "" is the record itself.
 	Path   string
 	Offset int // in bytes from the start of the record's value
+	// Expected is the type of the column, Found that of the JSON value: "" where they explain nothing.
+	Expected, Found string
+	// Field is the name of a field that the schema does not have, of at most maxName bytes, with UnknownField.
+	Field string
 }
+
+// maxName bounds the names of undeclared fields that are kept: they are bytes of a record.
+const maxName = 64
 
 // Code returns the stable text of the reason, for letters and metrics.
 func (e *Error) Code() string { return e.Reason.String() }
 
 func (e *Error) Error() string {
-	if e.Path == "" {
-		return fmt.Sprintf("json: %s at byte %d", e.Reason, e.Offset)
+	text := fmt.Sprintf("json: %s at byte %d", e.Reason, e.Offset)
+	if e.Path != "" {
+		text += " in column " + e.Path
 	}
-	return fmt.Sprintf("json: %s at byte %d in column %s", e.Reason, e.Offset, e.Path)
+	switch {
+	case e.Field != "":
+		text += ": the field is " + strconv.Quote(e.Field)
+	case e.Expected != "" && e.Found != "":
+		text += ": expected " + e.Expected + ", found " + e.Found
+	case e.Expected != "":
+		text += ": expected " + e.Expected
+	}
+	return text
+}
+
+// explain adds what the column expected and what the record has. c is nil outside of columns; at is the first byte of the
+// value.
+func (e *Error) explain(c *column, at byte) {
+	switch e.Reason {
+	case TypeMismatch:
+		e.Expected, e.Found = "object", jsonType(at)
+	case OutOfRange, NotIntegral, BadTimestamp, TooPrecise:
+		if c == nil { // the record's own timestamp
+			return
+		}
+	default:
+		return
+	}
+	if c != nil {
+		e.Expected = columnType(c.kind)
+	}
+}
+
+// columnType names the type of a column as DDL does, but the JSON type of what is not a single value.
+func columnType(k schema.Kind) string {
+	switch k {
+	case schema.Struct:
+		return "object"
+	case schema.Array:
+		return "array"
+	default:
+		return schema.Type{Kind: k}.String()
+	}
+}
+
+// jsonType names the type of the JSON value that begins with a byte.
+func jsonType(first byte) string {
+	switch first {
+	case '"':
+		return "string"
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case 't', 'f':
+		return "boolean"
+	case 'n':
+		return "null"
+	}
+	return "number"
+}
+
+// nameOf keeps the name of an undeclared field.
+func nameOf(name []byte) string {
+	if len(name) > maxName {
+		name = name[:maxName]
+	}
+	return strings.ToValidUTF8(string(name), "")
 }

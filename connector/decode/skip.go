@@ -7,6 +7,7 @@ import "hash/maphash"
 // checked like all others, so that what is valid does not depend on the schema.
 func (d *jsonDecoder) undeclared(o *object, b []byte, at, p, serial int, name []byte) int {
 	if d.limits.Strict {
+		d.field = nameOf(name)
 		return d.fail(UnknownField, at)
 	}
 	if d.names.add(serial, name) {

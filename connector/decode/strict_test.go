@@ -16,15 +16,15 @@ func TestStrict(t *testing.T) {
 		record string
 		want   Error
 	}{
-		{`{"new":1}`, Error{UnknownField, "", 1}},
-		{`{"i":1, "new":{"a":[` + "\x00" + `}`, Error{UnknownField, "", 8}},
-		{`{"S":"x"}`, Error{UnknownField, "", 1}},
-		{`{"\u0073\u0073":"x"}`, Error{UnknownField, "", 1}},
-		{`{"o":{"r":1,"zz":2}}`, Error{UnknownField, "o", 12}},
-		{`{"o":{"r":1,"deep":{"y":null}}}`, Error{UnknownField, "o.deep", 20}},
-		{`{"items":[{"sku":"a"},{"sku":"b","z":1}]}`, Error{UnknownField, "items[1]", 33}},
-		{`{"_kafka_offset":7}`, Error{UnknownField, "", 1}},
-		{`{"i":1,"i":2,"new":1}`, Error{DuplicateKey, "i", 7}}, // the first that is wrong
+		{`{"new":1}`, Error{Reason: UnknownField, Path: "", Offset: 1, Field: "new"}},
+		{`{"i":1, "new":{"a":[` + "\x00" + `}`, Error{Reason: UnknownField, Path: "", Offset: 8, Field: "new"}},
+		{`{"S":"x"}`, Error{Reason: UnknownField, Path: "", Offset: 1, Field: "S"}},
+		{`{"\u0073\u0073":"x"}`, Error{Reason: UnknownField, Path: "", Offset: 1, Field: "ss"}},
+		{`{"o":{"r":1,"zz":2}}`, Error{Reason: UnknownField, Path: "o", Offset: 12, Field: "zz"}},
+		{`{"o":{"r":1,"deep":{"y":null}}}`, Error{Reason: UnknownField, Path: "o.deep", Offset: 20, Field: "y"}},
+		{`{"items":[{"sku":"a"},{"sku":"b","z":1}]}`, Error{Reason: UnknownField, Path: "items[1]", Offset: 33, Field: "z"}},
+		{`{"_kafka_offset":7}`, Error{Reason: UnknownField, Path: "", Offset: 1, Field: "_kafka_offset"}},
+		{`{"i":1,"i":2,"new":1}`, Error{Reason: DuplicateKey, Path: "i", Offset: 7}}, // the first that is wrong
 	} {
 		d := open(t, s, JSON{Strict: true}, maxDistinct)
 		var e *Error

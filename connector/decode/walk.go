@@ -94,7 +94,17 @@ func (d *jsonDecoder) complete(o *object, p int) int {
 }
 
 // inColumn adds a column to the path of a failure.
-func (d *jsonDecoder) inColumn(c *column) { d.path = append(d.path, "."+c.name) }
+func (d *jsonDecoder) inColumn(c *column) {
+	d.inElement(c)
+	d.path = append(d.path, "."+c.name)
+}
+
+// inElement notes the innermost column of a failure.
+func (d *jsonDecoder) inElement(c *column) {
+	if d.failedIn == nil {
+		d.failedIn = c
+	}
+}
 
 // fillMissed makes up the nulls before row, if there are any.
 func (c *column) fillMissed(row int) {
@@ -277,6 +287,7 @@ func (d *jsonDecoder) list(c *column, b []byte, p int) int {
 			return d.fail(TooManyValues, p)
 		}
 		if p = d.value(c.elem, b, p, c.elems); p < 0 {
+			d.inElement(c.elem)
 			d.path = append(d.path, "["+strconv.Itoa(c.elems-first)+"]")
 			return p
 		}
