@@ -30,7 +30,7 @@ func said(err error) (text, hint string) {
 		return e.What(), e.Hint()
 	}
 	if held, ok := errors.AsType[*connector.HoldError](err); ok {
-		return held.Detail, health.Ends(string(held.Reason))
+		return held.Why(), health.Ends(string(held.Reason))
 	}
 	return err.Error(), ""
 }
@@ -209,7 +209,7 @@ func (k *checks) topic(ctx context.Context, ask *questions, t *checkedTable, nam
 	held, isHold := errors.AsType[*connector.HoldError](err)
 	switch {
 	case isHold && held.Reason == connector.ReasonTopicMissing:
-		k.add(statusProblem, "topic", name, health.Ends(string(held.Reason)), "%s", held.Detail)
+		k.add(statusProblem, "topic", name, health.Ends(string(held.Reason)), "%s", held.Why())
 		return
 	case err != nil:
 		k.failed("topic", name, err)

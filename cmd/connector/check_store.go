@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -29,29 +30,38 @@ func (k *checks) storage(ctx context.Context) (usable bool) {
 	}
 	store, err := openStore(ctx, k.config)
 	if err != nil {
-		k.storageFailed(url, err)
+		k.storageFailed(url, err, "correct storage.url or storage.s3")
 		return false
 	}
 	if c, ok := store.(io.Closer); ok {
 		defer func() { _ = c.Close() }() // nothing is under way
 	}
 	if err := objstore.SelfTest(ctx, store); err != nil {
-		k.storageFailed(url, err)
+		k.storageFailed(url, err, "look into the log of the store, or of this system if it is a directory")
 		return errors.Is(err, objstore.ErrUnsafe)
 	}
 	k.add(statusOK, "storage", url, "", "puts if absent are exclusive; can be read, written and listed")
 	return true
 }
 
-func (k *checks) storageFailed(url string, err error) {
-	switch {
-	case errors.Is(err, objstore.ErrUnsafe):
-		k.add(statusProblem, "storage", url, "use a store with conditional puts; connector run refuses this one", "%v", err)
-	case errors.Is(err, objstore.ErrRefused):
-		k.add(statusFailed, "storage", url, "let the keys read, write, list and delete below the prefix; look at the bucket's name and region", "%v", err)
-	default:
-		k.add(statusFailed, "storage", url, "look at storage.s3.endpoint and the network", "%v", err)
+// storageFailed adds a store that cannot be used. otherwise is what to do if the error does not say it.
+func (k *checks) storageFailed(url string, err error, otherwise string) {
+	text, hint := objstore.Explain(err)
+	if errors.Is(err, objstore.ErrUnsafe) {
+		k.add(statusProblem, "storage", url, "use a store with conditional puts; connector run refuses this one", "%s", text)
+		return
 	}
+	k.add(statusFailed, "storage", url, cmp.Or(hint, otherwise), "%s", text)
+}
+
+// storeFailed adds what failed, with the hint that an error of the store brings.
+func (k *checks) storeFailed(area, subject string, err error) {
+	text, hint := objstore.Explain(err)
+	if hint == "" {
+		k.failed(area, subject, err)
+		return
+	}
+	k.add(statusFailed, area, subject, hint, "%s", text)
 }
 
 // tables reads the tables of topics.
@@ -64,7 +74,7 @@ func (k *checks) tables(ctx context.Context, names []string, usable bool) (table
 		var err error
 		var closeAll func()
 		if all, closeAll, err = openAll(ctx, k.config, names); err != nil {
-			k.failed("table", k.config.Storage.URL, err)
+			k.storeFailed("table", k.config.Storage.URL, err)
 			return nil, end
 		}
 		end = func() { closeAll(); cancel() }
@@ -89,7 +99,7 @@ func (k *checks) table(ctx context.Context, t *checkedTable) {
 	snapshot, held, err := t.opened.snapshot(ctx)
 	switch {
 	case err != nil:
-		k.failed("table", t.url, err)
+		k.storeFailed("table", t.url, err)
 		return
 	case held != nil:
 		k.add(statusProblem, "table", t.url, held.EndsBy, "%s: %s", held.Reason, held.Detail)
@@ -112,7 +122,7 @@ func (k *checks) operations(ctx context.Context, usable bool) {
 	defer cancel()
 	o, err := openOperations(ctx, k.config, false)
 	if err != nil {
-		k.failed(area, k.config.Pipeline, err)
+		k.storeFailed(area, k.config.Pipeline, err)
 		return
 	}
 	defer o.end()
@@ -122,7 +132,7 @@ func (k *checks) operations(ctx context.Context, usable bool) {
 		return
 	}
 	if err != nil {
-		k.failed(area, k.config.Pipeline, err)
+		k.storeFailed(area, k.config.Pipeline, err)
 		return
 	}
 	k.add(statusOK, area, k.config.Pipeline, "", "%d entries", state.Head().Seq)

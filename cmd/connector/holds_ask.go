@@ -256,7 +256,7 @@ func (q *questions) holdsOf(ctx context.Context, config *Config, within time.Dur
 			return
 		}
 		if held, ok := errors.AsType[*connector.HoldError](err); ok {
-			t.found.add(fromLook, t.name, -1, held.Reason, held.Detail, time.Time{}, -1)
+			t.found.add(fromLook, t.name, -1, held.Reason, held.Why(), time.Time{}, -1)
 		} else if err != nil {
 			t.found.missed = []error{fmt.Errorf("topic %s: %w", t.name, err)}
 		} else {

@@ -152,7 +152,7 @@ func (o *opened) snapshot(ctx context.Context) (*connector.Snapshot, *shownHold,
 		refusal = o.fits(info.Schema)
 	}
 	if held, ok := errors.AsType[*connector.HoldError](refusal); ok {
-		return s, showHold(held.Reason, held.Detail), nil
+		return s, showHold(held.Reason, held.Why()), nil
 	}
 	return s, nil, nil
 }
@@ -203,7 +203,7 @@ func (q *questions) lines(ctx context.Context, o *opened, name string, s *connec
 		return []partitionOffsets{{Topic: name, Partition: -1, Note: "the topic comes with the first dead letter"}}, nil
 	}
 	if held, ok := errors.AsType[*connector.HoldError](err); ok {
-		return knownLines(o, name, s, showHold(held.Reason, held.Detail)), nil
+		return knownLines(o, name, s, showHold(held.Reason, held.Why())), nil
 	}
 	if err != nil {
 		return nil, err

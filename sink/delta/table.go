@@ -224,7 +224,7 @@ func (t *Table) failed(err error) error {
 	case errors.Is(err, deltalog.ErrNoTable):
 		return connector.Held(connector.ReasonSchemaConflict, "there is no table, and no schema is configured to create it with", nil)
 	case class == classify.Fatal:
-		return connector.Held(connector.ReasonStoreDenied, "the store refuses; look at credentials, policy and bucket", err)
+		return connector.Held(connector.ReasonStoreDenied, "the store refuses", err)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package objstore
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -30,12 +31,12 @@ func refuse(format string, args ...any) error {
 	return classify.Mark(fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...)), classify.Fatal)
 }
 
-// failed says which operation err comes from and keeps its class.
+// failed says which operation err comes from and keeps its class. An error of S3 says so itself.
 func failed(k OpKind, key string, err error) error {
-	if err == nil {
-		return nil
+	if _, says := errors.AsType[*s3Error](err); says || err == nil {
+		return err
 	}
-	return fmt.Errorf("%v %s: %w", k, key, err)
+	return fmt.Errorf("%v %s: %w", k, shortKey(key), err)
 }
 
 // begin is what every operation looks at first. Nothing has left yet if it fails.

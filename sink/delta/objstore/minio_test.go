@@ -4,8 +4,10 @@ package objstore_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -21,23 +23,9 @@ import (
 // TestMinIO holds a real server against the contract: SLUICE_TEST_S3 is its URL, SLUICE_TEST_S3_ACCESS_KEY and
 // SLUICE_TEST_S3_SECRET_KEY its keys (minioadmin).
 func TestMinIO(t *testing.T) {
-	endpoint := os.Getenv("SLUICE_TEST_S3")
-	if endpoint == "" {
-		t.Fatal("SLUICE_TEST_S3 must be the URL of an S3 server")
-	}
-	key := func(name string) string {
-		if v := os.Getenv(name); v != "" {
-			return v
-		}
-		return "minioadmin"
-	}
-	c := objstore.S3Config{
-		Bucket:   "sluice-conformance-" + strings.ToLower(time.Now().UTC().Format("20060102t150405.000000")),
-		Endpoint: endpoint, Region: "us-east-1", PathStyle: true,
-		AccessKey: key("SLUICE_TEST_S3_ACCESS_KEY"), SecretKey: key("SLUICE_TEST_S3_SECRET_KEY"),
-	}
+	c := minio(t)
 	client := s3.New(s3.Options{
-		BaseEndpoint: &endpoint, Region: c.Region, UsePathStyle: true, HTTPClient: new(http.Client),
+		BaseEndpoint: &c.Endpoint, Region: c.Region, UsePathStyle: true, HTTPClient: new(http.Client),
 		Credentials: credentials.NewStaticCredentialsProvider(c.AccessKey, c.SecretKey, ""),
 	})
 	if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &c.Bucket}); err != nil {
@@ -65,6 +53,76 @@ func TestMinIO(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// minio returns how to reach the server that TestMinIO describes, with a bucket that is not there yet.
+func minio(t *testing.T) objstore.S3Config {
+	t.Helper()
+	endpoint := os.Getenv("SLUICE_TEST_S3")
+	if endpoint == "" {
+		t.Fatal("SLUICE_TEST_S3 must be the URL of an S3 server")
+	}
+	key := func(name string) string {
+		if v := os.Getenv(name); v != "" {
+			return v
+		}
+		return "minioadmin"
+	}
+	return objstore.S3Config{
+		Bucket:   "sluice-conformance-" + strings.ToLower(time.Now().UTC().Format("20060102t150405.000000")),
+		Endpoint: endpoint, Region: "us-east-1", PathStyle: true,
+		AccessKey: key("SLUICE_TEST_S3_ACCESS_KEY"), SecretKey: key("SLUICE_TEST_S3_SECRET_KEY"),
+	}
+}
+
+// TestMinIO_Explain compares texts and hints with those of a real server. s3failed_test.go has the answers of others.
+func TestMinIO_Explain(t *testing.T) {
+	c := minio(t)
+	id := regexp.MustCompile(`\(request id [0-9A-F]{16}\)`)
+	for name, tt := range map[string]struct {
+		change            func(*objstore.S3Config)
+		code, said, wants string
+	}{
+		"missing bucket": {
+			func(*objstore.S3Config) {}, "NoSuchBucket (404)", "The specified bucket does not exist",
+			`create bucket "there-is-no-such-bucket", or correct its name in storage.url`,
+		},
+		"unknown key": {
+			func(c *objstore.S3Config) { c.AccessKey = "nobody-knows-it" }, "InvalidAccessKeyId (403)", "The Access Key Id you provided does not exist in our records.",
+			"correct storage.s3.access_key, which the store does not know, or storage.s3.endpoint if the keys are another store's",
+		},
+		"bad signature": {
+			func(c *objstore.S3Config) { c.SecretKey = "wrong" }, "SignatureDoesNotMatch (403)",
+			"The request signature we calculated does not match the signature you provided. Check your key and signing method.",
+			"correct storage.s3.secret_key, which does not belong to the access key. If it does, a proxy changes requests on their way",
+		},
+	} {
+		for operation, do := range operations {
+			if operation == "head" && name != "missing bucket" {
+				continue // its answer has no body
+			}
+			t.Run(name+"/"+operation, func(t *testing.T) {
+				c := c
+				c.Bucket = "there-is-no-such-bucket"
+				tt.change(&c)
+				key := "key"
+				if operation == "list" {
+					key = "k"
+				}
+				err := do(t.Context(), openS3(t, c))
+				what, hint := objstore.Explain(err)
+				want := fmt.Sprintf(`%s %s: bucket "%s" at %s: %s: %s (id)`, operation, key, c.Bucket, c.Endpoint, tt.code, tt.said)
+				if got := id.ReplaceAllString(what, "(id)"); got != want || hint != tt.wants {
+					t.Errorf("%s: %s", what, hint)
+				}
+				oneLine(t, err)
+				err = objstore.SelfTest(t.Context(), openS3(t, c))
+				if n := strings.Count(err.Error(), tt.said); n != 1 {
+					t.Errorf("the self-test says %d times: %v", n, err)
+				}
+			})
+		}
 	}
 }
 

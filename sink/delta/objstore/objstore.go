@@ -2,7 +2,7 @@
 //
 // A store does each operation once and says what happened. It never retries (the AWS SDK's retries are off): who
 // knows what an operation means decides whether to repeat it. Errors carry a class; those of a PUT with IfAbsent also
-// say what is known of its outcome.
+// say what is known of its outcome. [Explain] turns an error into a line for people and a hint.
 //
 // "Not found" is an answer that much depends on: the end of a log is where the next version is not found. So it counts only
 // if S3 itself gives it, with the code NoSuchKey or NotFound. A 404 without such a code comes from an ingress or a proxy

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -62,12 +63,11 @@ const (
 // S3 is a store in a bucket of AWS S3 or a service that speaks its protocol and has conditional puts. Directory buckets
 // (S3 Express) are refused: they do not list in order.
 type S3 struct {
+	place
 	client *s3.Client
 	wire   *wire
 	slots  chan struct{}         // one is taken by each request under way
 	keys   *aws.CredentialsCache // nil: nothing to re-read
-	bucket string
-	prefix string // empty or with a slash at its end
 	idle   time.Duration
 }
 
@@ -94,7 +94,10 @@ func newS3(ctx context.Context, c S3Config) (*S3, error) {
 	if err := c.plain(); err != nil {
 		return nil, err
 	}
-	s := &S3{bucket: c.Bucket, idle: cmp.Or(c.Timeout, defaultTimeout), slots: make(chan struct{}, parallel)}
+	s := &S3{
+		place: place{bucket: c.Bucket, pathStyle: c.PathStyle, source: c.source()},
+		idle:  cmp.Or(c.Timeout, defaultTimeout), slots: make(chan struct{}, parallel),
+	}
 	if prefix := strings.Trim(c.Prefix, "/"); prefix != "" {
 		s.prefix = prefix + "/"
 	}
@@ -122,6 +125,7 @@ func newS3(ctx context.Context, c S3Config) (*S3, error) {
 		}
 		loaded.Region = defaultRegion
 	}
+	s.region = loaded.Region
 	if s.wire, err = newWire(c, loaded.HTTPClient); err != nil {
 		return nil, err
 	}
@@ -132,6 +136,7 @@ func newS3(ctx context.Context, c S3Config) (*S3, error) {
 		}
 		// A try is one request: the caller decides what an answer means and whether to try again.
 		o.Retryer = aws.NopRetryer{}
+		o.Credentials = signingKeys{o.Credentials}
 		o.UsePathStyle = c.PathStyle
 		if c.Endpoint != "" {
 			o.BaseEndpoint = aws.String(c.Endpoint)
@@ -141,6 +146,12 @@ func newS3(ctx context.Context, c S3Config) (*S3, error) {
 		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 		o.DisableLogOutputChecksumValidationSkipped = true
 	})
+	if e := s.client.Options().BaseEndpoint; e != nil { // the environment may name one, too
+		s.endpoint = cmp.Or(origin(*e), "an endpoint that is no URL")
+		if u, err := url.Parse(*e); err == nil && net.ParseIP(u.Hostname()) != nil {
+			s.pathStyle = true // the SDK does so
+		}
+	}
 	return s, nil
 }
 
@@ -166,7 +177,7 @@ func (s *S3) Close() error {
 
 // Get implements [Store]. ctx and the timeout cover the reading of the body, too.
 func (s *S3) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
-	if err := errors.Join(begin(ctx.Err(), key), checkRange(off)); err != nil {
+	if err := cmp.Or(begin(ctx.Err(), key), checkRange(off)); err != nil {
 		return nil, failed(OpGet, key, err)
 	}
 	if n == 0 { // HTTP has no empty range
@@ -188,11 +199,11 @@ func (s *S3) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, 
 		return http.NoBody, nil
 	case err != nil:
 		defer r.end()
-		return nil, failed(OpGet, key, s.translate(r, OpGet, err))
+		return nil, failed(OpGet, key, s.translate(r, OpGet, key, err))
 	case in.Range != nil && out.ContentRange == nil:
 		r.end()
-		err := errors.Join(refuse("the store ignores the range of a request"), out.Body.Close())
-		return nil, failed(OpGet, key, err)
+		_ = out.Body.Close() // the refusal says more
+		return nil, failed(OpGet, key, refuse("the store ignores the range of a request"))
 	}
 	r.pause()
 	r.answered()
@@ -223,7 +234,7 @@ func (s *S3) Head(ctx context.Context, key string) (Info, error) {
 		return Info{}, failed(OpHead, key, s.missing(ctx, key))
 	}
 	if err != nil {
-		return Info{}, failed(OpHead, key, s.translate(r, OpHead, err))
+		return Info{}, failed(OpHead, key, s.translate(r, OpHead, key, err))
 	}
 	return Info{Key: key, Size: aws.ToInt64(out.ContentLength), Modified: aws.ToTime(out.LastModified)}, nil
 }
@@ -237,7 +248,7 @@ func (s *S3) missing(ctx context.Context, key string) error {
 	defer r.end()
 	out, err := s.client.GetObject(r.ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: s.key(key), Range: aws.String(httpRange(0, 1))})
 	if err != nil && !beyondEnd(err) {
-		return s.translate(r, OpGet, err)
+		return s.translate(r, OpHead, key, err)
 	}
 	if err == nil {
 		_ = out.Body.Close() // its byte says nothing
@@ -268,7 +279,7 @@ func (s *S3) Put(ctx context.Context, key string, body io.ReadSeeker, mode Mode)
 		in.IfNoneMatch = aws.String("*")
 	}
 	_, err = s.client.PutObject(r.ctx, &in)
-	return failed(kind, key, s.translate(r, kind, err))
+	return failed(kind, key, s.translate(r, kind, key, err))
 }
 
 // List implements [Store]. Objects whose keys end with a slash, the folders of consoles, are left out.
@@ -290,7 +301,7 @@ func (s *S3) List(ctx context.Context, prefix, after string) iter.Seq2[Info, err
 					continue
 				}
 				if key <= last {
-					yield(Info{}, failed(OpList, prefix, unsafe("%q is listed after %q: lists are not in byte order", key, last)))
+					yield(Info{}, failed(OpList, prefix, unsafe("%q is listed after %q: lists are not in byte order", shortKey(key), shortKey(last))))
 					return
 				}
 				last = key
@@ -317,7 +328,7 @@ func (s *S3) page(ctx context.Context, in *s3.ListObjectsV2Input) (*s3.ListObjec
 	defer r.end()
 	page, err := s.client.ListObjectsV2(r.ctx, in)
 	if err != nil {
-		return nil, s.translate(r, OpList, err)
+		return nil, s.translate(r, OpList, aws.ToString(in.Prefix)[len(s.prefix):], err)
 	}
 	return page, nil
 }
@@ -333,7 +344,7 @@ func (s *S3) Delete(ctx context.Context, key string) error {
 	}
 	defer r.end()
 	_, err = s.client.DeleteObject(r.ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: s.key(key)})
-	if err = s.translate(r, OpDelete, err); errors.Is(err, ErrNotFound) {
+	if err = s.translate(r, OpDelete, key, err); errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	return failed(OpDelete, key, err)

@@ -55,8 +55,9 @@ var s3Stale = map[string]bool{
 	"ExpiredToken": true, "ExpiredTokenException": true, "InvalidToken": true, "TokenRefreshRequired": true,
 }
 
-// translate brings an error of the SDK under the contract of [Store].
-func (s *S3) translate(r *request, kind OpKind, err error) error {
+// translate brings an error of the SDK under the contract of [Store] and gives it a text of one line. [ErrNotFound] and
+// [ErrExists] say nothing but that.
+func (s *S3) translate(r *request, kind OpKind, key string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -67,9 +68,13 @@ func (s *S3) translate(r *request, kind OpKind, err error) error {
 		}
 	}
 	if status == 0 {
-		return r.noAnswer(err)
+		return s.describe(r, kind, key, 0, "", err, r.noAnswer(err))
 	}
-	return s3Answer(kind, status, code, err)
+	classified := s3Answer(kind, status, code, err)
+	if errors.Is(classified, ErrNotFound) || errors.Is(classified, ErrExists) {
+		return classified
+	}
+	return s.describe(r, kind, key, status, code, err, classified)
 }
 
 // answer is what the store answered: 0 if nothing came that could be read.

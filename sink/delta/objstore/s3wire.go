@@ -85,6 +85,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ours { // a request of the credential chain
 		return w.base.RoundTrip(req)
 	}
+	r.sent = req
 	if req.URL.Scheme != "https" && !w.plaintext && !secure.Loopback(req.URL.Hostname()) {
 		return nil, classify.Mark(fmt.Errorf("%w: %s has no TLS", secure.ErrPlaintext, req.URL.Host), classify.Fatal)
 	}
@@ -119,6 +120,7 @@ type request struct {
 	whole  *time.Timer // of a put; nil otherwise
 	idle   time.Duration
 	left   atomic.Bool
+	sent   *http.Request // as it was signed; nil before
 }
 
 var errStalled = errors.New("request made no progress in time")
@@ -190,7 +192,7 @@ func (b *s3Body) Read(p []byte) (int, error) {
 	n, err := b.body.Read(p)
 	b.request.pause()
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = failed(OpGet, b.key, b.request.noAnswer(err))
+		err = b.s.describe(b.request, OpGet, b.key, 0, "", err, b.request.noAnswer(err))
 	}
 	return n, err
 }
@@ -198,7 +200,7 @@ func (b *s3Body) Read(p []byte) (int, error) {
 func (b *s3Body) Close() error {
 	defer b.request.end()
 	if err := b.body.Close(); err != nil {
-		return failed(OpGet, b.key, classify.Mark(err, classify.Transient))
+		return b.s.describe(b.request, OpGet, b.key, 0, "", err, classify.Mark(err, classify.Transient))
 	}
 	return nil
 }

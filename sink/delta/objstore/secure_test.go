@@ -59,6 +59,8 @@ func TestS3_PlaintextFromEnvironment(t *testing.T) {
 	}
 	if _, err := s.Head(t.Context(), "key"); !errors.Is(err, secure.ErrPlaintext) || classify.Of(err) != classify.Fatal || asked.Load() != 0 {
 		t.Errorf("%d requests, class %v: %v", asked.Load(), classify.Of(err), err)
+	} else if _, hint := objstore.Explain(err); !strings.Contains(hint, "storage.s3.insecure_plaintext: true") {
+		t.Errorf("the hint: %q", hint)
 	}
 }
 

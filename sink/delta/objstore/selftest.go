@@ -29,7 +29,11 @@ const (
 // It cannot see everything: stores that are exclusive within one server only, or only while nothing fails, pass.
 func SelfTest(ctx context.Context, s Store) (err error) {
 	key := selfTestPrefix + rand.Text()
-	defer func() { err = errors.Join(err, cleanUp(ctx, s, key)) }()
+	defer func() {
+		if e := cleanUp(ctx, s, key); err == nil { // the first failure says what is wrong
+			err = e
+		}
+	}()
 	winner, err := race(ctx, s, key)
 	if err != nil {
 		return err
@@ -50,7 +54,7 @@ func SelfTest(ctx context.Context, s Store) (err error) {
 		return fmt.Errorf("self-test: %w", err)
 	}
 	if got, err := readAll(ctx, s, key); err != nil {
-		return fmt.Errorf("self-test: %w", err)
+		return err
 	} else if !bytes.Equal(got, selfTestBody(winner)) {
 		return unsafe("a put that was answered with \"exists\" changed the object all the same")
 	}
@@ -79,7 +83,7 @@ func race(ctx context.Context, s Store, key string) (winner int, err error) {
 	close(start)
 	wg.Wait()
 	winner = -1
-	var unclear error
+	var unclear []error
 	for i, err := range answers {
 		switch {
 		case err == nil && winner >= 0:
@@ -89,14 +93,14 @@ func race(ctx context.Context, s Store, key string) (winner int, err error) {
 		case errors.Is(err, ErrUnsafe):
 			return 0, err
 		case !errors.Is(err, ErrExists):
-			unclear = errors.Join(unclear, err)
+			unclear = append(unclear, err)
 		}
 	}
 	switch {
 	case winner >= 0:
 		return winner, nil
 	case unclear != nil: // the winner may be among those whose answer was lost
-		return 0, fmt.Errorf("self-test: %w", unclear)
+		return 0, fmt.Errorf("self-test: %w", distinct(unclear))
 	}
 	return 0, unsafe("all of %d puts of one fresh key with If-None-Match: * were answered with \"exists\"", selfTestRacers)
 }
@@ -107,7 +111,13 @@ func readAll(ctx context.Context, s Store, key string) ([]byte, error) {
 		return nil, fmt.Errorf("self-test: %w", err)
 	}
 	b, err := io.ReadAll(r)
-	return b, errors.Join(err, r.Close())
+	if e := r.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return nil, fmt.Errorf("self-test: %w", err)
+	}
+	return b, nil
 }
 
 // listed looks for the key with a prefix and a start of its own, as log replay does.
@@ -120,7 +130,7 @@ func listed(ctx context.Context, s Store, key string) error {
 		found = append(found, i.Key)
 	}
 	if len(found) != 1 || found[0] != key {
-		return unsafe("an object that was just put is not listed (listed: %q)", found)
+		return unsafe("an object that was just put is not listed (listed: %s)", oneLine(fmt.Sprintf("%q", found), maxWhat/4))
 	}
 	return nil
 }
@@ -133,5 +143,8 @@ func cleanUp(ctx context.Context, s Store, key string) error {
 	if errors.Is(err, ErrRefused) {
 		return nil
 	}
-	return failed(OpDelete, key, err)
+	if err != nil {
+		return fmt.Errorf("self-test: %w", err)
+	}
+	return nil
 }
