@@ -69,7 +69,7 @@ var ends = map[string]string{
 	"table_replaced": "an operator: the table was created anew at the same place; restore it, use another table, or accept it: connector offsets " +
 		"start with --at earliest, or --at position if its rows were copied. Looked at each minute",
 	"table_unsupported": "an operator: take the feature or property named in the detail off the table, or use another table. Looked at each minute",
-	"schema_conflict":   "an operator: make the schema in config.yaml and the table's agree. Looked at each minute",
+	"schema_conflict":   "an operator: do what the detail says, or go on in a new table: docs/schema.md. Checked each minute; connector holds recheck checks at once",
 	"contested":         "by itself once no other writer moves the position any more: look for a second connector of the same pipeline",
 	"commit_undecided":  "by itself once the store answers whether the commit took effect",
 	"poison":            "an operator: correct the schema in config.yaml if the record is right, else connector offsets skip",

@@ -73,7 +73,7 @@ func TestLetterTables(t *testing.T) {
 		t.Error(out)
 	}
 	l.runs(0, "run", "--until-current")
-	if out, errs := l.runs(0, "table", "inspect"); !strings.Contains(out, "/lake/orders\n") || !strings.Contains(errs, "orders_letters: there is no table, since there was no dead letter yet") {
+	if out, errs := l.runs(0, "table", "inspect"); !strings.Contains(out, "/lake/orders\n") || !strings.Contains(errs, "orders_letters: there is no table yet: it comes with the first dead letter") {
 		t.Errorf("%s%s", out, errs)
 	}
 	l.runs(0, "verify")

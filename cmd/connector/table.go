@@ -186,7 +186,7 @@ func (c *cli) eachTable(ctx context.Context, look func(*opened) (answer, error))
 	for _, o := range all {
 		a, err := look(o)
 		if o.later && c.topic == "" && errors.Is(err, deltalog.ErrNoTable) {
-			if _, err := printf(c.stderr, "%s: there is no table, since there was no dead letter yet\n", o.url); err != nil {
+			if _, err := printf(c.stderr, "%s: there is no table yet: it comes with the first dead letter that a run moves into it\n", o.url); err != nil {
 				return err
 			}
 			continue

@@ -37,12 +37,19 @@ var ddlTypes = map[string]Kind{
 	"date": Date, "timestamp": Timestamp,
 }
 
+const (
+	insteadOfDecimal = "double (it rounds to 15 to 17 digits), bigint for whole units such as cents, or string if the producer writes the number between quotes"
+	insteadOfLocal   = "timestamp if the values have a zone, else string"
+	insteadOfJSON    = "string, if the producer sends the JSON as text"
+)
+
 // instead says what to write for types of other systems and of later versions.
 var instead = map[string]string{
-	"decimal": "double or string", "dec": "double or string", "numeric": "double or string", "binary": "string",
-	"timestamp_ntz": "timestamp", "timestamp_ltz": "timestamp", "datetime": "timestamp", "timestamptz": "timestamp",
-	"time": "string", "interval": "string", "map": "struct<…> or string", "variant": "string", "void": "string",
-	"char": "string", "varchar": "string", "text": "string", "uuid": "string", "json": "string", "number": "double",
+	"decimal": insteadOfDecimal, "dec": insteadOfDecimal, "numeric": insteadOfDecimal, "binary": "string, for text such as base64",
+	"timestamp_ntz": insteadOfLocal, "timestamp_ltz": "timestamp", "datetime": insteadOfLocal, "timestamptz": "timestamp",
+	"time": "string", "interval": "string", "variant": insteadOfJSON, "void": "string",
+	"map":  "struct<…> if the keys are known, or array<struct<key:string,value:…>> if the producer sends it so; string takes text only, no object",
+	"char": "string", "varchar": "string", "text": "string", "uuid": "string", "json": insteadOfJSON, "number": "double",
 	"object": "struct<…>", "record": "struct<…>", "list": "array<…>", "int8": "tinyint", "int16": "smallint",
 	"int32": "int", "int64": "bigint", "float32": "float", "float64": "double", "utf8": "string",
 }

@@ -42,11 +42,11 @@ func fieldsFit(table, rows []Field, above string) error {
 		case !ok && path == KafkaFingerprint:
 			return conflict("column %s is not in the table, and the identity that is configured needs it: add it with ALTER TABLE … ADD COLUMNS (%s string), or let another table be created", path, path)
 		case !ok:
-			return conflict("column %s is not in the table: dropped, renamed, or never added", path)
+			return conflict("column %s is not in the table: add it with ALTER TABLE … ADD COLUMNS (%s %s), or remove it from schema", path, path, r.Type)
 		}
 		delete(byName, r.Name)
 		if r.Nullable && !f.Nullable {
-			return conflict("column %s is NOT NULL in the table, the rows may hold null there", path)
+			return conflict("column %s is NOT NULL in the table and nullable in schema: drop the NOT NULL in the table, or add it to schema", path)
 		}
 		if err := typeFits(f.Type, r.Type, path); err != nil {
 			return err
@@ -54,7 +54,7 @@ func fieldsFit(table, rows []Field, above string) error {
 	}
 	for _, f := range table { // in order, so that the error is always the same
 		if _, added := byName[f.Name]; added && !f.Nullable {
-			return conflict("column %s%s is NOT NULL in the table, the rows do not have it", above, f.Name)
+			return conflict("column %s%s is NOT NULL in the table and not in schema: add it to schema, or drop the NOT NULL in the table", above, f.Name)
 		}
 	}
 	return nil
@@ -63,13 +63,13 @@ func fieldsFit(table, rows []Field, above string) error {
 func typeFits(table, rows Type, path string) error {
 	switch {
 	case table.Kind != rows.Kind:
-		return conflict("column %s is %s in the table, the rows have %s", path, table, rows)
+		return conflict("column %s is %s in the table and %s in schema: a column cannot change its type, see docs/schema.md", path, table, rows)
 	case rows.Kind == Struct:
 		return fieldsFit(table.Fields, rows.Fields, path+".")
 	case rows.Kind != Array:
 		return nil
 	case rows.ElementNullable && !table.ElementNullable:
-		return conflict("elements of column %s are NOT NULL in the table, the rows may hold null there", path)
+		return conflict("elements of column %s are NOT NULL in the table and nullable in schema: drop the NOT NULL in the table, or add it to schema", path)
 	}
 	return typeFits(*table.Element, *rows.Element, path+"[]")
 }

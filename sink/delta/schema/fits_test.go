@@ -36,13 +36,13 @@ func TestFits(t *testing.T) {
 		{"dropped", "a int not null, l array<struct<k:int>>", "column s is not in the table"},
 		{"dropped inside", "a int not null, s struct<y:string not null>, l array<struct<k:int>>", "column s.x is not in the table"},
 		{"renamed by case", "A int not null, s struct<x:int, y:string not null>, l array<struct<k:int>>", "column a is not in the table"},
-		{"retyped", strings.Replace(built, "a int", "a bigint", 1), "column a is bigint in the table, the rows have int"},
+		{"retyped", strings.Replace(built, "a int", "a bigint", 1), "column a is bigint in the table and int in schema: a column cannot change its type"},
 		{"retyped inside", strings.Replace(built, "x:int", "x:string", 1), "column s.x is string"},
 		{"retyped in a list", strings.Replace(built, "k:int", "k:bigint", 1), "column l[].k is bigint"},
 		{"array to struct", "a int not null, s struct<x:int, y:string not null>, l struct<k:int>", "column l is struct<k:int>"},
-		{"new NOT NULL column", built + ", n int not null", "column n is NOT NULL in the table, the rows do not have it"},
+		{"new NOT NULL column", built + ", n int not null", "column n is NOT NULL in the table and not in schema"},
 		{"new NOT NULL field", strings.Replace(built, "x:int", "x:int, n:int not null", 1), "column s.n is NOT NULL in the table"},
-		{"made NOT NULL", strings.Replace(built, "x:int", "x:int not null", 1), "column s.x is NOT NULL in the table, the rows may hold null there"},
+		{"made NOT NULL", strings.Replace(built, "x:int", "x:int not null", 1), "column s.x is NOT NULL in the table and nullable in schema"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			checkHold(t, parse(t, c.table).Fits(parse(t, built)), connector.ReasonSchemaConflict, c.want)
