@@ -112,8 +112,9 @@ func TestGroupHungCoordinator(t *testing.T) {
 			s.fake.RehashCoordinators()
 		}
 		s.until("joined again", func() bool { return rejoins() >= n+6 && all() })
-		// A heartbeat waits for 15 s. Then two of three attempts go past the broker, and the last ones meet each other.
-		if took := time.Since(began); took > 45*time.Second {
+		// A heartbeat waits for 15 s. Then two of three attempts go past the broker, and mostly all members are together
+		// within 28 s. A member that was late for a generation makes the others wait for it, up to the time for a rebalance.
+		if took := time.Since(began); took > 45*time.Second+2*time.Minute {
 			t.Errorf("took %v", took)
 		}
 		brokers.resume(s.addrs[node])
