@@ -242,8 +242,9 @@ func (k *checks) topic(ctx context.Context, ask *questions, t *checkedTable, nam
 
 // retention says how long records stay.
 func retention(s kafka.TopicSettings) string {
+	const ever = "kept without a limit"
 	if !s.Delete {
-		return "kept for ever"
+		return ever
 	}
 	var limits []string
 	if s.RetentionTime >= 0 {
@@ -253,7 +254,7 @@ func retention(s kafka.TopicSettings) string {
 		limits = append(limits, formatSize(s.RetentionBytes)+" per partition")
 	}
 	if limits == nil {
-		return "kept for ever"
+		return ever
 	}
 	return "kept for " + strings.Join(limits, " or ")
 }

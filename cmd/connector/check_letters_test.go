@@ -39,7 +39,7 @@ func TestCheckLetters(t *testing.T) {
 	hasLine(t, lines, "warning dead letters orders-dlq: ", "letters are kept for 1d, wanted is 30d")
 	set("retention.ms", "-1")
 	lines, _ = checkFound(t, 0, w.config)
-	hasLine(t, lines, "ok dead letters orders-dlq: ", "2 partitions, kept for ever, letters of up to 2MiB")
+	hasLine(t, lines, "ok dead letters orders-dlq: ", "2 partitions, kept without a limit, letters of up to 2MiB")
 
 	rewrite(t, w.config, "create: false", "create: true")
 	hasLine(t, lines, "ok dead letters orders-dlq: ", "")

@@ -122,6 +122,31 @@ defaults: {table: "bronze/{topic}", schema: a int, commit: {rows: 7}}
 	}
 }
 
+// TestResumeAt: who sets only where backpressure begins gets half of it for where it ends.
+func TestResumeAt(t *testing.T) {
+	for _, c := range []struct {
+		file    string
+		env     map[string]string
+		want    int
+		written string
+	}{
+		{"", nil, 5000, "default"},
+		{"queue: {pause_at: 3000}", nil, 1500, "default, half of queue.pause_at"},
+		{"queue: {pause_at: 3000, resume_at: 1000}", nil, 1000, "config.yaml:4"},
+		{"", map[string]string{"MAX_QUEUED_MESSAGES": "5000"}, 2500, "default, half of queue.pause_at"},
+		{"queue: {resume_at: 5000}", map[string]string{"MAX_QUEUED_MESSAGES": "5000"}, 2500, "default, half of queue.pause_at"}, // as the shipped file
+		{"queue: {resume_at: 400}", map[string]string{"MAX_QUEUED_MESSAGES": "5000"}, 400, "config.yaml:4"},
+		{"", map[string]string{"MAX_QUEUED_MESSAGES": "5000", "RESUME_THRESHOLD": "4000"}, 4000, "env RESUME_THRESHOLD"},
+	} {
+		path := write(t, "pipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///tmp/x}\n"+c.file+"\ntopics: {orders: {schema: n int}}\n")
+		got := mustLoad(t, path, c.env)
+		origin := strings.TrimPrefix(got.origins["queue.resume_at"].String(), filepath.Dir(path)+"/")
+		if got.Queue.ResumeAt != c.want || origin != c.written {
+			t.Errorf("%q %v: %d from %s, want %d from %s", c.file, c.env, got.Queue.ResumeAt, origin, c.want, c.written)
+		}
+	}
+}
+
 func TestSeedVariables(t *testing.T) {
 	env := map[string]string{
 		"KAFKA_BOOTSTRAP_SERVERS": "kafka-1:9092,kafka-2:9092", "KAFKA_GROUP_ID": "korder-consumer-group", "KAFKA_TOPIC": "keyed-messages-topic",

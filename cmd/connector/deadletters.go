@@ -12,6 +12,6 @@ func (c *cli) deadLettersCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(c.deadLettersListCommand(), c.deadLettersShowCommand(), c.deadLettersAllowCommand())
+	cmd.AddCommand(c.deadLettersListCommand(), c.deadLettersShowCommand(), c.deadLettersPeekCommand(), c.deadLettersAllowCommand())
 	return cmd
 }

@@ -186,15 +186,20 @@ func (c *cli) writeValue(ctx context.Context, config *Config, l *deadletter.Lett
 		}
 		l = whole
 	}
-	if l.Value == nil {
+	return c.writeBytes(l.Value)
+}
+
+// writeBytes writes the value of a record and nothing else. A terminal gets it escaped.
+func (c *cli) writeBytes(value []byte) error {
+	if value == nil {
 		_, err := fmt.Fprintln(c.stderr, "the value is null")
 		return err
 	}
-	if c.raw != nil { // a terminal gets it escaped
-		_, err := c.raw.Write(l.Value)
+	if c.raw != nil {
+		_, err := c.raw.Write(value)
 		return err
 	}
-	_, err := c.stdout.Write(l.Value)
+	_, err := c.stdout.Write(value)
 	return err
 }
 

@@ -186,7 +186,7 @@ Query it:
   duckdb -c "INSTALL delta; LOAD delta; SELECT status, count(*) FROM delta_scan('%s') GROUP BY 1"
   python3 -c "import polars; print(polars.scan_delta('%s').select(polars.len()).collect())"
   python3 -c "from deltalake import DeltaTable; print(DeltaTable('%s').history(1))"
-  spark-sql --packages io.delta:delta-spark_4.1_2.13:4.4.0 -e "SELECT count(*) FROM delta.`+"`%s`"+`"
+  spark-sql --packages io.delta:delta-spark_4.1_2.13:4.4.0 -e 'SELECT count(*) FROM delta.`+"`%s`"+`'
 `, records, demoPartitions, produced.Seconds(), moved.Seconds(), table, info.Rows, info.Version+1, info.Files, place, table, table, table)
 	if err != nil {
 		return fmt.Errorf("write: %w", err)

@@ -198,6 +198,15 @@ func (l *look) rowOf(p connector.Partition, r *connector.Record) error {
 	if topic.writesLetters() {
 		return nil
 	}
+	return l.becomesRow(p, r)
+}
+
+// becomesRow says why a record cannot become a row of the table as it is now, nil if it can or is passed over.
+func (l *look) becomesRow(p connector.Partition, r *connector.Record) error {
+	topic, _, err := l.table.config.route(p.Topic)
+	if err != nil || l.snapshot.Schema == nil {
+		return err
+	}
 	if err := topic.refusals().Of(r); err != nil || r.Value == nil && !topic.isLetters() {
 		return err
 	}

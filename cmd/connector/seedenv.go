@@ -78,7 +78,23 @@ func (l *loader) seedVariables() {
 		}
 		set(variable, "log.level", level)
 	}
+	l.resumeAt()
 	l.seedTopic()
+}
+
+// resumeAt makes queue.resume_at half of queue.pause_at where only that is set. A value of the file stays, unless a variable
+// set pause_at to no more than it: then it belonged to another pause_at.
+func (l *loader) resumeAt() {
+	queue, pause, resume := &l.config.Queue, l.config.origins["queue.pause_at"], l.config.origins["queue.resume_at"]
+	byVariable := len(pause.Variables) > 0
+	switch {
+	case pause.File == "" && !byVariable, len(resume.Variables) > 0:
+		return
+	case resume.File != "" && (!byVariable || queue.ResumeAt < queue.PauseAt):
+		return
+	}
+	queue.ResumeAt = queue.PauseAt / 2
+	l.config.origins["queue.resume_at"] = Origin{Note: "half of queue.pause_at"}
 }
 
 // seedTopic makes the topic of the variable the only one. An entry of the same name keeps its keys.

@@ -121,12 +121,20 @@ func (d *DeadLetters) create(ctx context.Context, t *letterTopic) error {
 	}
 	switch {
 	case err == nil:
-		d.logger.InfoContext(ctx, "dead-letter topic created", "topic", t.Name, "partitions", topic.partitions, "retention", t.Retention)
+		d.logger.InfoContext(ctx, "dead-letter topic created", "topic", t.Name, "partitions", topic.partitions, "retention", retentionText(t.Retention))
 		return nil
 	case errors.Is(err, kafka.TopicAlreadyExists):
 		return nil
 	}
 	return &createError{Classify(err)}
+}
+
+// retentionText is how long records stay, for people: Kafka's -1 is no limit.
+func retentionText(d time.Duration) string {
+	if d < 0 {
+		return "without a limit"
+	}
+	return d.String()
 }
 
 // createError says that a topic could not be created.
