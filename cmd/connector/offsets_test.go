@@ -251,7 +251,7 @@ func TestOffsets_PartitionWithoutLeader(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, out)
 		}
 	}
-	if held := l.holds(1, "--timeout", "2m"); len(held) != 1 || !strings.HasPrefix(held[0], "orders:1 kafka_down at 5") {
+	if held := l.holds(1); len(held) != 1 || !strings.HasPrefix(held[0], "orders:1 kafka_down at 5") {
 		t.Errorf("holds: %v", held)
 	}
 	before := l.versions("orders")

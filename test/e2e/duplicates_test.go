@@ -118,7 +118,7 @@ func TestDuplicates(t *testing.T) {
 			path, _ := s.config(identified)
 			for args, want := range map[string]string{
 				"verify --kafka":     "DUPLICATES",
-				"fingerprints stats": "-0  1 ",
+				"fingerprints stats": ":0  1 ",
 				"check":              "can be ",
 			} {
 				if code, text := s.command(append(strings.Fields(args), "--config", path)...); code != 0 || !strings.Contains(text, want) {

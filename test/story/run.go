@@ -247,9 +247,12 @@ func (w *World) Begin(ctx context.Context) *Process {
 	return p
 }
 
-// unfit is what the encoder does with a row.
+// unfit is what the encoder does with a row. A record that the log lost since it was read is a usual one.
 func (w *World) unfit(s Source) {
-	if s.Topic == Topic && w.Broker.Kinds(Topic, s.ID)[s.Offset] == Unfit {
+	if s.Topic != Topic {
+		return
+	}
+	if kinds := w.Broker.Kinds(Topic, s.ID); s.Offset < int64(len(kinds)) && kinds[s.Offset] == Unfit {
 		panic(fmt.Sprintf("the encoder breaks on %v", s))
 	}
 }
