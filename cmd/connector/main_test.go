@@ -27,12 +27,12 @@ import (
 )
 
 // TestMain runs eight parallel tests at a time instead of one per core: most of them wait for a time limit or for a running
-// member. -parallel N is kept.
+// member. With the race detector they compute for longer than they wait. -parallel N is kept.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
+	if !given && !raceDetector {
 		if err := flag.Set("test.parallel", "8"); err != nil {
 			panic(err) // the testing package has no such flag any more
 		}
