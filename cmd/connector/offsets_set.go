@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -117,8 +115,8 @@ func parseWhere(text string) (where, error) {
 	case string(connector.StartEarliest), string(connector.StartLatest):
 		return where{start: connector.Start{Policy: connector.StartPolicy(text)}}, nil
 	}
-	if a, err := parseStartAt([]string{text}); err == nil && !a.isZero() && !a.explicit() {
-		return where{start: connector.Start{Policy: connector.StartTimestamp, At: a.Time, Back: a.Back}}, nil
+	if start, ok := startAtTime(text); ok {
+		return where{start: start}, nil
 	}
 	return where{}, exitError{exitUsage, fmt.Errorf("%q is no offset: write the next offset to read, -100 or +100 from the position, earliest, latest, "+
 		"a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", text)}
@@ -199,25 +197,7 @@ func (w where) offsets(ask *sight, l *look, chosen []connector.Partition) (map[c
 	if w.start.Policy == "" {
 		return to, nil
 	}
-	var at map[connector.Partition]int64
-	if w.start.Policy == connector.StartTimestamp {
-		since := w.start.At
-		if since.IsZero() {
-			since = time.Now().Add(-w.start.Back)
-		}
-		err := ask.ask(func(ctx context.Context) (err error) { at, err = ask.log.OffsetsAt(ctx, chosen, since); return err })
-		if err != nil {
-			return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
-		}
-	}
-	first, err := w.start.First(bounds, at)
-	if held, ok := errors.AsType[*connector.HoldError](err); ok {
-		return nil, refused("%w", held)
-	}
-	if err != nil {
-		return nil, exitError{exitDependency, err}
-	}
-	return first, nil
+	return ask.first(w.start, chosen, bounds)
 }
 
 // onceMore says how to have each record once although it is read again.

@@ -56,11 +56,40 @@ func (f *startFlags) start() (s connector.Start, keep bool, err error) {
 	case string(connector.StartEarliest), string(connector.StartLatest):
 		return connector.Start{Policy: connector.StartPolicy(f.at)}, false, nil
 	}
-	a, err := parseStartAt([]string{f.at})
-	if err != nil || a.isZero() || a.explicit() {
+	s, ok := startAtTime(f.at)
+	if !ok {
 		return s, false, exitError{exitUsage, fmt.Errorf("--at %q is not understood: write earliest, latest, position, a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", f.at)}
 	}
-	return connector.Start{Policy: connector.StartTimestamp, At: a.Time, Back: a.Back}, false, nil
+	return s, false, nil
+}
+
+// startAtTime reads a time or a duration back.
+func startAtTime(text string) (connector.Start, bool) {
+	a, err := parseStartAt([]string{text})
+	if err != nil || a.isZero() || a.explicit() {
+		return connector.Start{}, false
+	}
+	return connector.Start{Policy: connector.StartTimestamp, At: a.Time, Back: a.Back}, true
+}
+
+// first returns where a start begins in each partition.
+func (s *sight) first(start connector.Start, partitions []connector.Partition, bounds map[connector.Partition]connector.Bounds) (map[connector.Partition]int64, error) {
+	var at map[connector.Partition]int64
+	if start.Policy == connector.StartTimestamp {
+		since := start.At
+		if since.IsZero() {
+			since = time.Now().Add(-start.Back)
+		}
+		err := s.ask(func(ctx context.Context) (err error) { at, err = s.log.OffsetsAt(ctx, partitions, since); return err })
+		if err != nil {
+			return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+		}
+	}
+	first, err := start.First(bounds, at)
+	if err != nil {
+		return nil, refused("%w", err)
+	}
+	return first, nil
 }
 
 func (f *startFlags) plan(ctx context.Context, m *mover, names []string) (*movePlan, error) {
@@ -186,20 +215,9 @@ func (p *movePlan) start(ask *sight, l *look, chosen []connector.Partition, star
 		}
 		return nil
 	}
-	var at map[connector.Partition]int64
-	if start.Policy == connector.StartTimestamp {
-		since := start.At
-		if since.IsZero() {
-			since = time.Now().Add(-start.Back)
-		}
-		err := ask.ask(func(ctx context.Context) (err error) { at, err = ask.log.OffsetsAt(ctx, chosen, since); return err })
-		if err != nil {
-			return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
-		}
-	}
-	first, err := start.First(bounds, at)
+	first, err := ask.first(start, chosen, bounds)
 	if err != nil {
-		return refused("%w", err)
+		return err
 	}
 	for _, of := range chosen {
 		p.move(l, of, first[of], "the log is [%d, %d]", bounds[of].LogStart, bounds[of].HighWatermark)

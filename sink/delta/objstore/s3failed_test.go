@@ -686,10 +686,10 @@ func FuzzExplain(f *testing.F) {
 	f.Add(400, "AuthorizationHeaderMalformed", "\xff\xfe", "\xff", "", "\xff")
 	f.Fuzz(func(t *testing.T, status int, code, message, id, body, pointer string) {
 		if status < 200 || status > 599 {
-			t.Skip("no final status of HTTP")
+			return // no final status of HTTP
 		}
 		if all := code + message + id + body + pointer; strings.Contains(all, "x-id=") || strings.Contains(all, "Signature=") {
-			t.Skip("the answer has what only the request should have")
+			return // the answer has what only the request should have
 		}
 		if body == "" {
 			var b strings.Builder
