@@ -216,7 +216,7 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 			logger := c.Logger.With("table", t.name)
 			w := &writer{
 				table: &outsideTable{Table: target.Table, logger: logger}, letters: outsideLetters(target.Letters), group: c.Group, log: c.Log, kafka: c.Kafka, pipeline: c.Pipeline, member: c.Member,
-				start: map[string]Start{}, rows: map[RowsOf]rowsFound{}, rules: map[string]LetterRules{}, floodAllowed: floodAllowed, told: newLetterLog(),
+				start: map[string]Start{}, rows: map[RowsOf]rowsFound{}, rules: map[string]LetterRules{}, floodAllowed: floodAllowed, told: newLetterLog(), ignored: ignoredLog{},
 				out: outcomes, lanes: n, batch: pools.Batch, tell: func() { wake(progress) }, logger: logger, metrics: m, loops: c.Loops, name: t.name, wake: make(chan struct{}, 1), state: t,
 				recollection: newRecollection(target.Duplicates),
 			}
@@ -234,11 +234,12 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		floodAllowed: floodAllowed,
 		pressure:     backpressure{lines: reliability.NewSparse(letterLines, letterLinesEach)},
 	}
+	records := newRecordLog(c.Logger)
 	r.chunk.set(pools.Batch.Size(), n, len(c.Topics))
 	for id := range n {
 		r.lanes = append(r.lanes, &lane{
 			id: id, in: make(chan laneWork, laneQueue), progress: r.progress, valve: r.valve, blocks: r.blocks, metrics: m,
-			batch: pools.Batch, chunk: &r.chunk, loops: c.Loops,
+			batch: pools.Batch, chunk: &r.chunk, loops: c.Loops, records: records,
 			open: map[*tableState]*openChunk{},
 		})
 	}

@@ -75,6 +75,7 @@ type Cut struct {
 	Dropped    []Dropped
 	// Seen is when those of the fingerprints of its rows that are remembered were, in milliseconds.
 	Seen     map[Partition]map[idempotency.Fingerprint]int64
+	ignored  ignoredNames
 	failures []failure // of lanes: nothing of the cut is usable
 }
 
@@ -178,7 +179,9 @@ func decide(cut *Cut, s *Snapshot, t terms) *Plan {
 	p.Commit.Operation, p.Commit.Batch = operationWrite, cut.Batch
 	if len(p.Pieces) == 0 {
 		p.Commit.Operation = operationMove
+		return p
 	}
+	p.Commit.Ignored = cut.ignored.fields()
 	return p
 }
 

@@ -60,6 +60,7 @@ type lane struct {
 	batch    *bytepool.Pool
 	chunk    *chunkLimit
 	loops    *pulse.Loops
+	records  *recordLog
 
 	open map[*tableState]*openChunk
 }
@@ -81,6 +82,7 @@ type openChunk struct {
 	fed                                 int64    // bytes of values in the chunk that fills
 	trails                              []*trail // with something in the batch that fills
 	failed                              *failure
+	ignored                             ignoredNames
 	apart                               bool // the next row starts a run: a bad record lies before it
 	// stopped are sessions with a bad record that can have no letter: what follows it would be dropped by decide.
 	stopped map[uint64]bool
@@ -122,7 +124,7 @@ func (l *lane) run(ctx context.Context) {
 			loop.Work()
 			switch {
 			case w.block != nil:
-				l.decode(w.block)
+				l.decode(ctx, w.block)
 			case w.cut != nil:
 				p, held := l.close(w.table, true)
 				w.cut.held.Add(held)
@@ -163,10 +165,10 @@ func (l *lane) free(t *tableState, o *openChunk) {
 	o.counted.held = 0
 }
 
-func (l *lane) decode(b *block) {
+func (l *lane) decode(ctx context.Context, b *block) {
 	o := l.open[b.table]
 	if o == nil {
-		o = &openChunk{stopped: map[uint64]bool{}}
+		o = &openChunk{stopped: map[uint64]bool{}, ignored: ignoredNames{}}
 		l.open[b.table] = o
 	}
 	if o.schema != b.schema {
@@ -176,6 +178,7 @@ func (l *lane) decode(b *block) {
 	}
 	rows, bytes := o.size()
 	bad := len(o.candidates)
+	logging := l.records.enabled(ctx)
 	known, suspects := b.table.isolated.in(b.partition), b.table.isolated.suspects(b.partition)
 	for i := range b.records {
 		if o.stopped[b.session] || o.failed != nil {
@@ -188,13 +191,17 @@ func (l *lane) decode(b *block) {
 				break
 			}
 		}
-		l.row(b, r, o, known)
+		if became := l.row(b, r, o, known); logging && became != "" {
+			l.records.tell(ctx, b.partition, r, became)
+		}
 	}
 	l.settle(b.table, o, b.reserved)
 	if o.builder != nil {
 		rowsNow, bytesNow := o.size()
 		o.count(b.table, rowsNow-rows, bytesNow-bytes, 0)
-		l.metrics.ignored.Add(float64(o.builder.Ignored()))
+		ignored := o.builder.Ignored()
+		l.metrics.ignored.Add(float64(ignored.Fields))
+		o.ignored.add(b.partition.Topic, ignored.Names, ignored.More)
 		rows = rowsNow - rows
 	}
 	if n := len(b.records); n > 0 && o.failed == nil && b.trail.done(b, b.records[n-1].Offset+1, rows > 0 || len(o.candidates) > bad) {
@@ -217,15 +224,16 @@ func wake(ch chan<- struct{}) {
 }
 
 // row appends one record, or notes why it cannot be one. known is what was found about records of its partition before.
-func (l *lane) row(b *block, r *Record, o *openChunk, known map[int64]verdict) {
+// The result says what became of the record, "" if it will be read again.
+func (l *lane) row(b *block, r *Record, o *openChunk, known map[int64]verdict) (became string) {
 	if len(r.Headers) > 0 && b.health != nil && b.health.drops(b.partition, r) {
 		o.drop(b.partition, b.session, r.Offset)
-		return
+		return recordIsHealthRecord
 	}
 	err := b.refuse.Of(r)
 	if err == nil && r.Value == nil && !b.table.nulls {
 		l.metrics.tombstones.Inc()
-		return
+		return recordIsTombstone
 	}
 	// What would be most of a chunk gets one of its own: encoding it takes several times its size.
 	alone := int64(len(r.Value)) > max(l.chunk.Load()/4, largeRecord)
@@ -248,11 +256,11 @@ func (l *lane) row(b *block, r *Record, o *openChunk, known map[int64]verdict) {
 		}
 	}
 	if o.failed != nil {
-		return // the chunk before this record could not be sealed: the record is read again with it
+		return "" // the chunk before this record could not be sealed: the record is read again with it
 	}
 	if isLocal(err) {
 		l.fail(b, r, o, err)
-		return
+		return ""
 	}
 	if err != nil {
 		c, pass := candidate(b, r, err)
@@ -265,7 +273,7 @@ func (l *lane) row(b *block, r *Record, o *openChunk, known map[int64]verdict) {
 			b.trail.stop(r.Offset)
 		}
 		o.count(b.table, 0, c.held, 1)
-		return
+		return recordIsBad
 	}
 	o.fed += int64(len(r.Value))
 	at := int64(o.builder.Rows())
@@ -284,6 +292,7 @@ func (l *lane) row(b *block, r *Record, o *openChunk, known map[int64]verdict) {
 	if at >= chunkRows || alone || (at%16 == 0 || len(r.Value) > leastChunk/64) && o.builder.Bytes() >= l.chunk.Load() {
 		l.seal(b.table, o)
 	}
+	return recordIsRow
 }
 
 // older is the lesser of two timestamps; one that is not positive is none.
@@ -434,7 +443,7 @@ func (l *lane) close(t *tableState, cut bool) (p part, held int64) {
 	}
 	l.seal(t, o)
 	l.settle(t, o, 0)
-	p, held = part{l.id, o.chunks, o.candidates, o.dropped, o.failed}, o.sealedHeld+o.letters
+	p, held = part{l.id, o.chunks, o.candidates, o.dropped, o.ignored, o.failed}, o.sealedHeld+o.letters
 	t.filled.held.Add(-held)
 	o.counted.held, o.sealedHeld, o.letters = o.counted.held-held, 0, 0 // a bad record alone has left buffers in the builder
 	if o.failed != nil {
@@ -445,7 +454,7 @@ func (l *lane) close(t *tableState, cut bool) (p part, held int64) {
 	}
 	o.count(t, -o.counted.rows, -o.counted.bytes, -o.counted.bad)
 	o.chunks, o.candidates, o.sealedRows, o.sealedBytes = nil, nil, 0, 0
-	o.dropped = nil
+	o.dropped, o.ignored = nil, ignoredNames{}
 	for _, t := range o.trails {
 		if cut {
 			t.close()

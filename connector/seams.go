@@ -201,8 +201,8 @@ type Builder interface { //nolint:interfacebloat // what goes in, what comes out
 	Seal() arrow.RecordBatch
 	// Sealed is what the rows of the last Seal take in memory.
 	Sealed() int64
-	// Ignored is the number of unknown fields passed over since the last call.
-	Ignored() int64
+	// Ignored returns the fields that Add ignored since the last call, because the schema does not have them.
+	Ignored() Ignored
 }
 
 // Identifier is a [Builder] of rows that have an identity, if the table declares one.
@@ -334,6 +334,8 @@ type Commit struct {
 	Txns      []Txn
 	Staged    *Staged // nil for a commit without rows
 	Ranges    []Range
+	// Ignored are the fields that the schema does not have, in the records of the rows.
+	Ignored []IgnoredFields
 }
 
 // Txn sets the position of an appId.

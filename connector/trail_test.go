@@ -36,11 +36,11 @@ func (b *tally) Add(_ Partition, r *Record) error {
 	b.rows++
 	return nil
 }
-func (b *tally) Rows() int      { return b.rows }
-func (b *tally) Bytes() int64   { return 0 }
-func (b *tally) Held() int64    { return 0 }
-func (b *tally) Sealed() int64  { return 0 }
-func (b *tally) Ignored() int64 { return 0 }
+func (b *tally) Rows() int        { return b.rows }
+func (b *tally) Bytes() int64     { return 0 }
+func (b *tally) Held() int64      { return 0 }
+func (b *tally) Sealed() int64    { return 0 }
+func (b *tally) Ignored() Ignored { return Ignored{} }
 func (b *tally) Seal() arrow.RecordBatch {
 	b.rows = 0
 	return noRows{}
@@ -59,7 +59,7 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	pools := Pools{}.withDefaults()
 	m := newMetrics(prometheus.NewRegistry())
 	v := newValve(QueueConfig{PauseAt: 1 << 20, ResumeAt: 5, PerKey: 1 << 20})
-	l := &lane{in: make(chan laneWork, laneQueue), progress: make(chan struct{}, 1), valve: v, blocks: newBlockPool(1), metrics: m, batch: pools.Batch, chunk: &chunkLimit{}, open: map[*tableState]*openChunk{}}
+	l := &lane{in: make(chan laneWork, laneQueue), progress: make(chan struct{}, 1), valve: v, blocks: newBlockPool(1), metrics: m, batch: pools.Batch, chunk: &chunkLimit{}, records: newRecordLog(slog.New(slog.DiscardHandler)), open: map[*tableState]*openChunk{}}
 	l.chunk.Store(chunkBytes)
 	tab := &tableState{schema: &fits{}, decoder: tallies{}, nulls: true, claims: map[Partition]*claim{}, limits: Limits{Rows: 1 << 20, Bytes: 1 << 30}}
 	r := &reader{
@@ -75,7 +75,7 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 		r.handOver()
 	}
 	good := func(offset, at int64) Record { return Record{Offset: offset, Timestamp: at, Value: []byte("x")} }
-	decode := func() { l.decode((<-l.in).block) }
+	decode := func() { l.decode(t.Context(), (<-l.in).block) }
 	var published *Status
 	r.publish = func(s *Status) { published = s }
 	want := func(what string, consumed, oldest int64, waits bool) {

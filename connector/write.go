@@ -31,6 +31,7 @@ type part struct {
 	chunks     []Chunk
 	candidates []Candidate
 	dropped    []Dropped
+	ignored    ignoredNames
 	failed     *failure // nothing of the part is usable, nor of the cut
 }
 
@@ -72,6 +73,7 @@ func (w *writer) write(ctx context.Context, open *openCut) outcome {
 		took := time.Since(began)
 		w.metrics.committed(plan, took)
 		w.metrics.stopped(plan)
+		w.ignored.tell(ctx, w.logger, plan.Commit.Ignored)
 		logger.InfoContext(ctx, "committed", plan.told(s.Version, took)...)
 		return outcome{kind: settled, plan: plan}
 	}
@@ -152,11 +154,12 @@ func (w *writer) gather(ctx context.Context, open *openCut) *Cut {
 			return nil
 		}
 	}
-	cut := &Cut{Batch: open.id, Claims: open.claims}
+	cut := &Cut{Batch: open.id, Claims: open.claims, ignored: ignoredNames{}}
 	for _, p := range parts {
 		cut.Chunks = append(cut.Chunks, p.chunks...)
 		cut.Candidates = append(cut.Candidates, p.candidates...)
 		cut.Dropped = append(cut.Dropped, p.dropped...)
+		cut.ignored.merge(p.ignored)
 		if p.failed != nil {
 			cut.failures = append(cut.failures, *p.failed)
 		}

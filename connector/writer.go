@@ -45,6 +45,7 @@ type writer struct {
 	start    map[string]Start // by topic
 	rules    map[string]LetterRules
 	told     letterLog
+	ignored  ignoredLog
 	failing  failingWork
 	snapshot *Snapshot // newest known; nil before the first resume
 	failures int       // consecutive cuts that failed for an unknown reason

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
@@ -256,7 +257,10 @@ type inspection struct {
 	PartitionColumns []string          `json:"partition_columns,omitempty"`
 	Properties       map[string]string `json:"properties,omitempty"`
 	Positions        []tablePosition   `json:"positions"`
-	Refusal          string            `json:"refusal,omitempty"` // why this version must not write it
+	// Ignored are fields without a column, in the commits from version IgnoredSince on.
+	Ignored      []connector.IgnoredFields `json:"ignored_fields,omitempty"`
+	IgnoredSince int64                     `json:"ignored_fields_since"`
+	Refusal      string                    `json:"refusal,omitempty"` // why this version must not write it
 }
 
 func (i *inspection) wrong() bool { return i.Refusal != "" }
@@ -285,6 +289,7 @@ func inspect(ctx context.Context, o *opened) (*inspection, error) {
 		Reader: info.Protocol.MinReaderVersion, Writer: info.Protocol.MinWriterVersion,
 		Files: info.Files, Bytes: info.Bytes, Rows: info.Rows, FilesWithoutRows: info.FilesWithoutRows,
 		PartitionColumns: info.PartitionColumns, Properties: info.Properties, Positions: []tablePosition{},
+		Ignored: info.Ignored, IgnoredSince: info.IgnoredSince,
 	}
 	i.Features = slices.Compact(slices.Sorted(slices.Values(slices.Concat(info.Protocol.ReaderFeatures, info.Protocol.WriterFeatures))))
 	if !info.Created.IsZero() {
@@ -357,6 +362,13 @@ func (i *inspection) print(w io.Writer) error {
 		default:
 			row("txn", "%s version %d", p.AppID, p.Version)
 		}
+	}
+	for _, f := range i.Ignored {
+		more := ""
+		if f.More {
+			more = " and more"
+		}
+		row("ignored fields", "%s: %s%s (no column for them, since version %d)", f.Topic, strings.Join(f.Names, ", "), more, i.IgnoredSince)
 	}
 	if i.Refusal != "" {
 		row("not writable", "%s", i.Refusal)

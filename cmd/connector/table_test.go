@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/connector"
 	"sluice/connector/decode"
@@ -281,6 +282,54 @@ func TestTableInspect(t *testing.T) {
 	}
 	if !strings.HasPrefix(got.Schema, "_kafka_topic string") || !strings.HasSuffix(got.Schema, ", n int") {
 		t.Error(got.Schema)
+	}
+}
+
+// TestIgnoredFields has the names of fields without a column in the log, and in the table's own log for table inspect.
+func TestIgnoredFields(t *testing.T) {
+	l := newLake(t, `
+log: {level: debug, format: json}
+defaults: {schema: "n int, o struct<a:int>"}
+topics: {orders: {}}`)
+	l.create("orders", 1)
+	for _, value := range []string{`{"n":1,"new":2,"o":{"x":1}}`, `{"n":1,"new":3}`, `{"n":"bad","other":1}`} {
+		if err := l.client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Key: []byte("k"), Value: []byte(value)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, log := l.runs(exitOK, "run", "--until-current")
+	var became []string
+	var ignored [][]any
+	for text := range strings.Lines(log) {
+		var at line
+		if err := json.Unmarshal([]byte(text), &at); err != nil {
+			continue // not of the log
+		}
+		switch at["msg"] {
+		case "record":
+			became = append(became, fmt.Sprint(at["topic"], ":", at["partition"], "@", at["offset"], " ", at["became"], " ", at["value_bytes"]))
+		case "fields that the schema does not have are ignored":
+			fields, _ := at["fields"].([]any)
+			ignored = append(ignored, append([]any{at["topic"]}, fields...))
+		}
+	}
+	if d := cmp.Diff([]string{"orders:0@0 row 27", "orders:0@1 row 15", "orders:0@2 bad_record 21"}, became); d != "" {
+		t.Errorf("lines of records (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([][]any{{"orders", "new", "o.x"}}, ignored); d != "" {
+		t.Errorf("ignored fields in the log (-want +got):\n%s", d)
+	}
+	out, _ := l.runs(exitOK, "table", "inspect", "--topic", "orders")
+	if !strings.Contains(out, "ignored fields  orders: new, o.x (no column for them, since version 0)\n") {
+		t.Error(out)
+	}
+	out, _ = l.runs(exitOK, "table", "inspect", "--topic", "orders", "-o", "json")
+	var got inspection
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]connector.IgnoredFields{{Topic: "orders", Names: []string{"new", "o.x"}}}, got.Ignored); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 

@@ -123,7 +123,7 @@ type jsonDecoder struct {
 	open    bool // buffers of the chunk are reserved
 	rows    int
 	fed     int // bytes of records in the chunk: bounds every offset
-	ignored int64
+	ignored ignoredFields
 	sealed  int64 // bytes of the last batch
 
 	// Of the record at hand.
@@ -133,7 +133,6 @@ type jsonDecoder struct {
 	values  int    // against MaxValues
 	objects int    // with undeclared fields so far
 	names   nameSet
-	unknown int64 // undeclared fields
 
 	// Of its failure.
 	reason   Reason
@@ -201,7 +200,7 @@ func (d *jsonDecoder) add(p connector.Partition, r *connector.Record) error {
 		}
 		d.rows++
 		d.fed += len(r.Value)
-		d.ignored += d.unknown
+		d.ignored.keep()
 		return nil
 	}
 	return d.refuse()
@@ -215,7 +214,7 @@ func (d *jsonDecoder) start(value []byte) {
 		}
 		d.open = true
 	}
-	d.record, d.values, d.objects, d.unknown = value, 0, 0, 0
+	d.record, d.values, d.objects = value, 0, 0
 	if len(d.names.names) > 0 {
 		d.names.reset()
 	}
@@ -261,6 +260,7 @@ func (d *jsonDecoder) fail(why Reason, p int) int {
 // refuse takes away what a refused record left in the columns and makes its error.
 func (d *jsonDecoder) refuse() error {
 	d.root.truncate(d.rows)
+	d.ignored.drop()
 	slices.Reverse(d.path)
 	path := strings.TrimPrefix(strings.Join(d.path, ""), ".")
 	e := &Error{Reason: d.reason, Path: path, Offset: d.offset, Field: d.field}
@@ -298,11 +298,7 @@ func (d *jsonDecoder) Held() (size int64) {
 }
 
 // Ignored implements [connector.Builder]. Fields of refused records do not count.
-func (d *jsonDecoder) Ignored() int64 {
-	n := d.ignored
-	d.ignored = 0
-	return n
-}
+func (d *jsonDecoder) Ignored() connector.Ignored { return d.ignored.take() }
 
 // Seal implements [connector.Builder].
 func (d *jsonDecoder) Seal() arrow.RecordBatch {

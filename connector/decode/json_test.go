@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"sluice/classify"
 	"sluice/classify/classtest"
@@ -385,15 +389,57 @@ func TestIgnored(t *testing.T) {
 	if err := d.addValue([]byte(`{"new":1,"s":2}`)); err == nil {
 		t.Fatal("accepted")
 	}
-	if n := d.Ignored(); n != 5 {
-		t.Errorf("%d fields ignored, want new, o.xy, items[].z, _kafka_offset and S", n)
+	want := connector.Ignored{Fields: 5, Names: []string{"new", "o.xy", "items[].z", "_kafka_offset", "S"}}
+	if diff := cmp.Diff(want, d.Ignored()); diff != "" {
+		t.Error(diff)
 	}
-	if n := d.Ignored(); n != 0 {
-		t.Errorf("%d ignored since the last call", n)
+	if diff := cmp.Diff(connector.Ignored{}, d.Ignored(), cmpopts.EquateEmpty()); diff != "" {
+		t.Error("since the last call: ", diff)
 	}
 	if got := rowOf(d.Seal(), 0)[2]; got != int64(0) {
 		t.Errorf("_kafka_offset is %v: taken from the record", got)
 	}
+}
+
+func TestIgnored_NamesAreBounded(t *testing.T) {
+	d := open(t, parse(t, "a int, list array<struct<b int>>"), JSON{}, maxDistinct)
+	add := func(format string, args ...any) {
+		t.Helper()
+		if err := d.addValue(fmt.Appendf(nil, format, args...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const long = "a name that is longer than sixty-four bytes, which is what is kept of it"
+	add(`{"x":1,"list":[{"x":1},{"x":2},{"x":3}]}`)
+	add(`{"x":1,"a":2,"%s, one":1,"%s, other":1}`, long, long)
+	add(`{"%sé":1}`, strings.Repeat("a", maxName-1))
+	if got, want := d.Ignored(), []string{"x", "list[].x", long[:maxName], strings.Repeat("a", maxName-1)}; !slices.Equal(got.Names, want) || got.Fields != 8 || got.More {
+		t.Errorf("%+v, want 8 fields named %q", got, want)
+	}
+	// A record that is refused takes its names with it, those of others stay.
+	add(`{"x":1}`)
+	for _, record := range []string{`{"x":1,"y":1,"y":2}`, `{"y":1,"a":"text"}`, `{"y":1`} {
+		if err := d.addValue([]byte(record)); err == nil {
+			t.Fatalf("%s: accepted", record)
+		}
+	}
+	if got := d.Ignored(); !slices.Equal(got.Names, []string{"x"}) || got.Fields != 1 {
+		t.Errorf("%+v, want x", got)
+	}
+	for i := range connector.MaxIgnoredNames {
+		add(`{"field %d":1}`, i)
+	}
+	add(`{"field 7":1}`)
+	if got := d.Ignored(); len(got.Names) != connector.MaxIgnoredNames || got.More {
+		t.Errorf("%d names, more: %v", len(got.Names), got.More)
+	}
+	for i := range 100_000 {
+		add(`{"field %d":1}`, i)
+	}
+	if got := d.Ignored(); len(got.Names) != connector.MaxIgnoredNames || !got.More || got.Fields != 100_000 {
+		t.Errorf("%d names of %d fields, more: %v", len(got.Names), got.Fields, got.More)
+	}
+	d.Seal().Release()
 }
 
 func TestKafkaColumns(t *testing.T) {
@@ -428,7 +474,7 @@ func TestKafkaColumns(t *testing.T) {
 	for _, ms := range []int64{math.MaxInt64, math.MaxInt64/1000 + 1, math.MinInt64} {
 		checkError(t, b.Add(orders, &connector.Record{Timestamp: ms, Value: []byte(`{}`)}), OutOfRange, "_kafka_timestamp")
 	}
-	if n := b.Ignored(); n != 4 {
+	if n := b.Ignored().Fields; n != 4 {
 		t.Errorf("%d fields ignored, want price four times", n)
 	}
 	batch := b.Seal()

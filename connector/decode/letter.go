@@ -176,7 +176,7 @@ func (b *letterBuilder) Seal() arrow.RecordBatch {
 func (b *letterBuilder) Sealed() int64 { return b.sealed }
 
 // Ignored implements [connector.Builder]: everything that a letter says has its column.
-func (b *letterBuilder) Ignored() int64 { return 0 }
+func (b *letterBuilder) Ignored() connector.Ignored { return connector.Ignored{} }
 
 // counted is Go's memory with a count of what of it a chunk has. Rows are released by other goroutines.
 type counted struct {

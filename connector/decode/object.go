@@ -13,7 +13,9 @@ import (
 
 // object is the record, a struct column or the structs of a list.
 type object struct {
-	depth    int // the record is at 1
+	depth    int    // the record is at 1
+	path     string // of the column, "" for the record
+	pathHash uint64
 	members  []member
 	index    map[string]int
 	seen     []uint64 // a bit per member, of the object at hand
@@ -72,7 +74,7 @@ func (d *jsonDecoder) newObject(fields []schema.Field, types []arrow.Field, path
 	}
 	words := (len(fields) + 63) / 64
 	o := &object{
-		depth: depth, index: make(map[string]int, len(fields)), members: make([]member, len(fields)),
+		depth: depth, path: path, pathHash: d.names.hash([]byte(path)) * hashFactor, index: make(map[string]int, len(fields)), members: make([]member, len(fields)),
 		seen: make([]uint64, words), required: make([]uint64, words),
 	}
 	o.first = &o.members[0]

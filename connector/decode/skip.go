@@ -10,10 +10,11 @@ func (d *jsonDecoder) undeclared(o *object, b []byte, at, p, serial int, name []
 		d.field = nameOf(name)
 		return d.fail(UnknownField, at)
 	}
-	if d.names.add(serial, name) {
+	hash := d.names.hash(name)
+	if d.names.add(serial, hash, name) {
 		return d.fail(DuplicateKey, at)
 	}
-	d.unknown++
+	d.ignored.add(o, hash, name)
 	return d.skip(b, p, o.depth+1)
 }
 
@@ -60,7 +61,7 @@ func (d *jsonDecoder) skipNested(b []byte, p, depth int) int {
 			if p = end; p < 0 {
 				return p
 			}
-			if d.names.add(serial, name) {
+			if d.names.add(serial, d.names.hash(name), name) {
 				return d.fail(DuplicateKey, at)
 			}
 		}
@@ -109,13 +110,15 @@ type seenName struct {
 	text []byte
 }
 
+func (s *nameSet) hash(name []byte) uint64 { return maphash.Bytes(s.seed, name) }
+
 // add reports whether the object, a serial number within the record, has that name already. It keeps a copy. Names of
 // different objects never have the same hash unless they are different names: the factor is odd.
-func (s *nameSet) add(object int, name []byte) bool {
+func (s *nameSet) add(object int, hash uint64, name []byte) bool {
 	if 2*len(s.names) >= len(s.table) {
 		s.grow()
 	}
-	hash := maphash.Bytes(s.seed, name) + uint64(object)*hashFactor
+	hash += uint64(object) * hashFactor
 	at := s.home(hash)
 	for ; s.table[at] != 0; at = s.next(at) {
 		n := &s.names[s.table[at]-1]

@@ -31,8 +31,8 @@ func TestStrict(t *testing.T) {
 		if err := d.addValue([]byte(c.record)); !errors.As(err, &e) || *e != c.want || classify.Of(err) != classify.Poison || e.Code() != c.want.Reason.String() {
 			t.Errorf("%s\n got %v\nwant %v", c.record, err, &c.want)
 		}
-		if d.Rows() != 0 || d.Ignored() != 0 {
-			t.Errorf("%s: %d rows, %d fields ignored", c.record, d.Rows(), d.Ignored())
+		if d.Rows() != 0 || d.Ignored().Fields != 0 {
+			t.Errorf("%s: %d rows, %d fields ignored", c.record, d.Rows(), d.Ignored().Fields)
 		}
 		if err := d.addValue([]byte(`{"i":1,"\u0073":"x","o":{"r":1,"deep":{"x":1}}}`)); err != nil {
 			t.Errorf("nothing unknown: %v", err)

@@ -49,6 +49,10 @@ type Info struct {
 	Txns []deltalog.Txn // by appId
 	// Positions are the versions of Txns by appId, as a member sees them: see [connector.Snapshot].
 	Positions map[string]int64
+	// Ignored are the fields without a column in the records of the newest commits, and IgnoredSince the first of these
+	// commits.
+	Ignored      []connector.IgnoredFields
+	IgnoredSince int64
 	// Refusal is why this version would not write the table, nil if it would.
 	Refusal error
 }
@@ -84,7 +88,34 @@ func Inspect(ctx context.Context, store objstore.Store) (Info, error) {
 			i.FilesWithoutRows++
 		}
 	}
-	return i, nil
+	return i, i.readIgnored(ctx, store)
+}
+
+// recentCommits is how many commits Inspect reads for the names of ignored fields.
+const recentCommits = 20
+
+// readIgnored gathers the names of ignored fields from the newest commits.
+func (i *Info) readIgnored(ctx context.Context, store objstore.Store) error {
+	names, more := map[string][]string{}, map[string]bool{}
+	i.IgnoredSince = i.Version
+	for e, err := range Recent(ctx, store, i.Version) {
+		if err != nil {
+			return err
+		}
+		i.IgnoredSince = e.Version
+		for _, f := range e.Ignored {
+			all := slices.Compact(slices.Sorted(slices.Values(slices.Concat(names[f.Topic], f.Names))))
+			more[f.Topic] = more[f.Topic] || f.More || len(all) > connector.MaxIgnoredNames
+			names[f.Topic] = all[:min(len(all), connector.MaxIgnoredNames)]
+		}
+		if i.Version-e.Version+1 >= recentCommits {
+			break
+		}
+	}
+	for _, topic := range slices.Sorted(maps.Keys(names)) {
+		i.Ignored = append(i.Ignored, connector.IgnoredFields{Topic: topic, Names: names[topic], More: more[topic]})
+	}
+	return nil
 }
 
 // sum adds two numbers that others wrote. A sum beyond an int64 stays at its end: a wrong sign would look like a small table.
@@ -128,6 +159,8 @@ type Entry struct {
 	Txns      []deltalog.Txn
 	// Ranges are the offsets that the commit covers, nil for commits of other programs.
 	Ranges []connector.Range
+	// Ignored are fields of the records that the schema does not have.
+	Ignored []connector.IgnoredFields
 	// Moved is the operator who moved positions by the commit, nil for the commits of members.
 	Moved    *connector.Moved
 	Files    int   // added
@@ -179,7 +212,7 @@ func entry(c deltalog.Commit) Entry {
 	}
 	var own ours
 	if len(info.Sluice) > 0 && json.Unmarshal(info.Sluice, &own) == nil {
-		e.Ranges, e.Moved = own.Ranges, own.Moved
+		e.Ranges, e.Ignored, e.Moved = own.Ranges, own.Ignored, own.Moved
 	}
 	for _, a := range c.Actions {
 		switch a := a.(type) {

@@ -193,7 +193,7 @@ func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
 	if ranges == nil {
 		ranges = []connector.Range{}
 	}
-	own, err := json.Marshal(ours{Batch: c.Batch, Ranges: ranges, Moved: c.Moved})
+	own, err := json.Marshal(ours{Batch: c.Batch, Ranges: ranges, Moved: c.Moved, Ignored: c.Ignored})
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
@@ -237,4 +237,6 @@ type ours struct {
 	Ranges []connector.Range `json:"ranges"`
 	// Moved is who moved positions and why, null for the commits of members.
 	Moved *connector.Moved `json:"moved,omitempty"`
+	// Ignored are fields of the records that the schema does not have.
+	Ignored []connector.IgnoredFields `json:"ignored_fields,omitempty"`
 }

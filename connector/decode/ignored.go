@@ -1,0 +1,82 @@
+package decode
+
+import (
+	"slices"
+
+	"sluice/connector"
+)
+
+// ignoredFields counts the undeclared fields of accepted records and keeps their names. It knows a name by its hash, so that
+// a field with a known name costs one look-up and no memory.
+type ignoredFields struct {
+	fields int64
+	names  []string
+	more   bool // there were names beyond the bound
+	known  map[uint64]struct{}
+
+	// Of the record at hand.
+	now   int64
+	fresh []freshName
+}
+
+// freshName is a name that the record at hand brought.
+type freshName struct {
+	hash uint64
+	in   *object
+	name string
+}
+
+// add counts an undeclared field of an object; hash is that of the name.
+func (f *ignoredFields) add(o *object, hash uint64, name []byte) {
+	f.now++
+	if f.more {
+		return
+	}
+	hash += o.pathHash
+	if _, known := f.known[hash]; known {
+		return
+	}
+	if len(f.names)+len(f.fresh) >= connector.MaxIgnoredNames {
+		f.more = true
+		return
+	}
+	if f.known == nil {
+		f.known = map[uint64]struct{}{}
+	}
+	f.known[hash] = struct{}{}
+	f.fresh = append(f.fresh, freshName{hash, o, nameOf(name)})
+}
+
+// keep ends a record that became a row.
+func (f *ignoredFields) keep() {
+	if f.now == 0 {
+		return
+	}
+	f.fields, f.now = f.fields+f.now, 0
+	for _, n := range f.fresh {
+		if n.in.path != "" {
+			n.name = n.in.path + "." + n.name
+		}
+		if !slices.Contains(f.names, n.name) { // names that are cut may be equal
+			f.names = append(f.names, n.name)
+		}
+	}
+	f.fresh = f.fresh[:0]
+}
+
+// drop ends a record that was refused: its fields do not count.
+func (f *ignoredFields) drop() {
+	f.now = 0
+	for _, n := range f.fresh {
+		delete(f.known, n.hash)
+	}
+	f.fresh = f.fresh[:0]
+}
+
+// take returns what was ignored, and starts anew.
+func (f *ignoredFields) take() connector.Ignored {
+	i := connector.Ignored{Fields: f.fields, Names: slices.Clone(f.names), More: f.more}
+	clear(f.known)
+	f.fields, f.names, f.more = 0, f.names[:0], false
+	return i
+}
