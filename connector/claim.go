@@ -42,6 +42,8 @@ type claim struct {
 	wants      int64
 	wantsSince time.Time
 	shed       int64
+	// keyFull says that the next record waits because its key has its share queued.
+	keyFull bool
 
 	flights []flight  // blocks that the lane is not done with
 	last    time.Time // when a record was handed over

@@ -102,7 +102,7 @@ type Plan struct {
 	// Of duplicates: what is kept is remembered once the plan is in the log, as of now; some of what was skipped.
 	kept    map[Partition][][]idempotency.Entry
 	judged  map[Partition]idempotency.Counts
-	skipped []idempotency.Coordinates
+	skipped []duplicate
 	now     time.Time
 
 	tableID string

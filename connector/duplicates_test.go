@@ -1,12 +1,15 @@
 package connector
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,6 +17,7 @@ import (
 	"sluice/classify"
 	"sluice/idempotency"
 	"sluice/reliability/bytepool"
+	"sluice/reliability/deadletter"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -236,7 +240,7 @@ func TestFingerprintsAreRememberedBehindTheCommit(t *testing.T) {
 		if err := w.recall(t.Context(), cut); err != nil {
 			t.Fatal(err)
 		}
-		p := decide(cut, w.snapshot, w.terms(cut))
+		p := decide(cut, w.snapshot, w.terms(t.Context(), cut))
 		_, err := w.commit(t.Context(), p, &holding{pool: bytepool.New(1), tell: func() {}, cut: &openCut{}})
 		through, seen := known()
 		switch {
@@ -247,6 +251,102 @@ func TestFingerprintsAreRememberedBehindTheCommit(t *testing.T) {
 		case lost != nil && (through != 10 || seen != 0):
 			t.Errorf("behind a lost commit %d are remembered, up to offset %d", seen, through)
 		}
+	}
+}
+
+// namedStore notes what it is given to remember.
+type namedStore struct {
+	idempotency.Store
+	remembered []idempotency.Entry
+}
+
+func (n *namedStore) For(string) idempotency.Store { return n }
+
+func (n *namedStore) Remember(ctx context.Context, s idempotency.Scope, from, next int64, entries iter.Seq[idempotency.Entry]) error {
+	n.remembered = append(n.remembered, slices.Collect(entries)...)
+	return n.Store.Remember(ctx, s, from, next, entries)
+}
+
+// TestIDsReachTheStore, from the lanes and from the table. The pool has room for them until they are there.
+func TestIDsReachTheStore(t *testing.T) {
+	a := part0(0)
+	table := &recalling{rows: Recalled{Topic: a.Topic, Partition: a.ID, Written: noon.Add(time.Minute).UnixMilli(), Entries: prints(8, "ab")}}
+	table.rows.Entries[0].ID, table.rows.Entries[1].ID = "evt-8", "evt-9"
+	table.at = snapshotAt(map[string]int64{
+		a.AppID("pipe"): 10, a.NewestAppID("pipe"): noon.UnixMilli() + 9000, idempotency.TableAppID("pipe", "T"): 0,
+	})
+	store, pool := &namedStore{Store: idempotency.NewMemory(1<<20, nil)}, bytepool.New(1<<20)
+	w := &writer{
+		table: table, pipeline: "pipe", snapshot: table.at, logger: slog.New(slog.DiscardHandler), metrics: newMetrics(nil), batch: pool, tell: func() {},
+		recollection: newRecollection(&Duplicates{Window: 24 * time.Hour, Store: store, IDs: true}),
+	}
+	entries := prints(10, "xyx")
+	entries[0].ID, entries[1].ID, entries[2].ID = "evt-10", "evt-11", "evt-12"
+	cut := &Cut{
+		Claims: map[Partition]Span{a: {1, 10, 13, 0, nil}},
+		Chunks: []Chunk{{Schema: &fits{}, Rows: noRows{}, Runs: []Run{runOf(a, 1, 10, 12, 0, 3)}, Entries: entries, held: 100 + 18, entries: 7}},
+	}
+	pool.Adjust(100 + 18 + 7)
+	h := w.hold(&openCut{}, cut)
+	if err := w.recall(t.Context(), cut); err != nil {
+		t.Fatal(err)
+	}
+	if !table.ids {
+		t.Error("the table was not asked for ids")
+	}
+	p := decide(cut, table.at, w.terms(t.Context(), cut))
+	h.plan(p.Pieces)
+	h.progress(len(p.Pieces), 0)
+	if used := pool.Used(); used != 18+7 {
+		t.Errorf("without its rows the batch takes %d bytes of the pool, want those of entries and ids", used)
+	}
+	w.remember(t.Context(), p)
+	var ids []string
+	for _, e := range store.remembered {
+		ids = append(ids, e.ID)
+	}
+	if want := []string{"evt-8", "evt-9", "evt-10", "evt-11"}; !slices.Equal(ids, want) {
+		t.Errorf("remembered %q, want %q", ids, want)
+	}
+	if h.end(); pool.Used() != 0 {
+		t.Errorf("%d bytes of the pool are left", pool.Used())
+	}
+}
+
+// idDecoder is a decoder that can set ids.
+type idDecoder struct {
+	Decoder
+	ids bool
+}
+
+func (d idDecoder) WithIDs() Decoder { return idDecoder{ids: true} }
+
+func TestOnlyAStoreThatKeepsIDsAsksForThem(t *testing.T) {
+	for name, c := range map[string]struct {
+		duplicates *Duplicates
+		want       bool
+	}{"no identity": {nil, false}, "memory": {&Duplicates{}, false}, "database": {&Duplicates{IDs: true}, true}} {
+		target := Target{Decoder: idDecoder{}, Duplicates: c.duplicates}
+		if got := target.decoder().(idDecoder).ids; got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	target := Target{Decoder: struct{ Decoder }{}, Duplicates: &Duplicates{IDs: true}}
+	if target.decoder() != target.Decoder {
+		t.Error("a decoder without ids was replaced")
+	}
+	c := &Connector{
+		Config: Config{Queue: QueueConfig{PauseAt: 10, ResumeAt: 5, PerKey: 1}}, Logger: slog.New(slog.DiscardHandler),
+		Route: func(string) (TopicConfig, Target, bool) {
+			return TopicConfig{Table: "t"}, Target{Decoder: idDecoder{}, Duplicates: &Duplicates{IDs: true}}, true
+		},
+	}
+	r, err := c.newReader(newMetrics(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table := r.feeds("orders"); !table.decoder.(idDecoder).ids {
+		t.Error("the lanes got a decoder that sets no ids")
 	}
 }
 
@@ -273,9 +373,11 @@ func (m *meddled) Seen(ctx context.Context, s idempotency.Scope, entries iter.Se
 type recalling struct {
 	observed
 	rows Recalled
+	ids  bool // were asked for
 }
 
-func (r *recalling) Recall(*Snapshot, Recall) (Reading, error) {
+func (r *recalling) Recall(_ *Snapshot, q Recall) (Reading, error) {
+	r.ids = q.IDs
 	return func(_ context.Context, each func(Recalled) error) error { return each(r.rows) }, nil
 }
 
@@ -307,7 +409,7 @@ func TestASharedWindowIsWholeWhenItIsAsked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := decide(cut, w.snapshot, w.terms(cut)).Commit.Ranges[0]; r.Duplicates != 1 || r.Rows != 1 {
+		if r := decide(cut, w.snapshot, w.terms(t.Context(), cut)).Commit.Ranges[0]; r.Duplicates != 1 || r.Rows != 1 {
 			t.Errorf("reset %d times: %+v, want one row and one duplicate", resets, r)
 		}
 	}
@@ -361,7 +463,7 @@ func TestAClaimThatComesBackWhileItsWindowIsFilled(t *testing.T) {
 	if err := w.recall(t.Context(), cut); err != nil {
 		t.Fatal(err)
 	}
-	if r := decide(cut, w.snapshot, w.terms(cut)).Commit.Ranges[0]; r.Duplicates != 2 {
+	if r := decide(cut, w.snapshot, w.terms(t.Context(), cut)).Commit.Ranges[0]; r.Duplicates != 2 {
 		t.Errorf("%+v: want two duplicates", r)
 	}
 }
@@ -384,4 +486,72 @@ func (h *halting) Recall(*Snapshot, Recall) (Reading, error) {
 		<-h.on
 		return each(second)
 	}, nil
+}
+
+// duplicatesOf is the plan of a batch whose n records at offsets from 1 on are duplicates of the one at 0, as it is decided for a
+// logger.
+func duplicatesOf(t *testing.T, n int, logger *slog.Logger) *Plan {
+	t.Helper()
+	a, cut := part0(0), &Cut{Batch: "b-1"}
+	entries := prints(0, strings.Repeat("x", n+1))
+	cut.Claims = map[Partition]Span{a: {1, 0, int64(n + 1), 3, nil}}
+	cut.Chunks = []Chunk{{Runs: []Run{runOf(a, 1, 0, int64(n), 0, int64(n+1))}, Entries: entries}}
+	w := &writer{pipeline: "pipe", logger: logger, recollection: newRecollection(&Duplicates{Window: 24 * time.Hour})}
+	return decide(cut, snapshotAt(nil), w.terms(t.Context(), cut))
+}
+
+// TestDuplicateLog/Debug: each duplicate has a line with its coordinates and its fingerprint, up to a number each second; a line
+// says how many were left out, those that the plan did not keep included.
+func TestDuplicateLog(t *testing.T) {
+	said := func(log *bytes.Buffer, msg string) (lines []map[string]any) {
+		for _, line := range logLines(t, log) {
+			if delete(line, "time"); line["msg"] == msg {
+				lines = append(lines, line)
+			}
+		}
+		return lines
+	}
+	at := func(level slog.Level) (*slog.Logger, *bytes.Buffer) {
+		log := &bytes.Buffer{}
+		return slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: level})), log
+	}
+	t.Run("Debug", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			logger, log := at(slog.LevelDebug)
+			l := newDuplicateLog()
+			l.tell(t.Context(), logger, duplicatesOf(t, 2, logger))
+			want := func(offset, left int) map[string]any {
+				c := idempotency.Coordinates{Partition: part0(0), Offset: int64(offset)}
+				return map[string]any{
+					"level": "DEBUG", "msg": "fingerprint hit", "topic": "orders", "partition": 0.0, "offset": float64(offset),
+					"fingerprint": prints(0, "x")[0].Fingerprint.String(), "correlation_id": deadletter.Correlation(c), "batch_id": "b-1", "left_out": float64(left),
+				}
+			}
+			if diff := cmp.Diff([]map[string]any{want(1, 0), want(2, 0)}, said(log, "fingerprint hit")); diff != "" {
+				t.Error(diff)
+			}
+			time.Sleep(time.Second)
+			l.tell(t.Context(), logger, duplicatesOf(t, 5*recordLines, logger))
+			if n := len(said(log, "fingerprint hit")); n != recordLines {
+				t.Errorf("%d lines in a second, want %d", n, recordLines)
+			}
+			l.tell(t.Context(), logger, duplicatesOf(t, 7, logger))
+			time.Sleep(time.Second)
+			l.tell(t.Context(), logger, duplicatesOf(t, 1, logger))
+			if diff := cmp.Diff([]map[string]any{want(1, 4*recordLines+7)}, said(log, "fingerprint hit")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	})
+	t.Run("Info", func(t *testing.T) {
+		logger, log := at(slog.LevelInfo)
+		l, p := newDuplicateLog(), duplicatesOf(t, 3*skippedKept, logger)
+		l.tell(t.Context(), logger, p)
+		if len(p.skipped) != skippedKept || l.beyond != 0 {
+			t.Errorf("%d duplicates are kept for lines that are not written, and %d counted", len(p.skipped), l.beyond)
+		}
+		if n := bytes.Count(log.Bytes(), []byte("\n")); n != skippedLines || n != bytes.Count(log.Bytes(), []byte("Skipping duplicate")) {
+			t.Errorf("%d lines, want %d of duplicates:\n%s", n, skippedLines, log)
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/idempotency"
 	"sluice/reliability/bytepool"
 )
 
@@ -270,8 +271,10 @@ type holding struct {
 func (w *writer) hold(open *openCut, cut *Cut) *holding {
 	h := &holding{pool: w.batch, cut: open, chunks: cut.Chunks, from: cut, letters: heldBy(cut.Candidates), tell: w.tell}
 	for i := range h.chunks {
-		h.entries += h.chunks[i].entries
-		h.chunks[i].entries = 0
+		c := &h.chunks[i]
+		ids := idempotency.IDBytes(c.Entries) // until now they count as part of the rows, which they outlive
+		h.entries += c.entries + ids
+		c.entries, c.held = 0, c.held-ids
 	}
 	return h
 }

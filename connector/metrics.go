@@ -23,7 +23,7 @@ type metrics struct {
 	health, healthUnproven    *prometheus.CounterVec
 	lettersOf, letters        *prometheus.CounterVec
 	replayed                  *prometheus.CounterVec
-	retries                   *prometheus.CounterVec
+	retries, keyWaits         *prometheus.CounterVec
 	commitSeconds, batchRows  prometheus.Histogram
 	processing, freshness     prometheus.Histogram
 	duplicates, lookups       *prometheus.CounterVec
@@ -82,6 +82,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "worker_retry_count_total", Help: "Attempts after failures of single records, or of batches for a reason that nobody knows, by record_retry.",
 		}, []string{"worker", "error", "topic"}),
+		keyWaits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_key_waits_total", Help: "Times that a partition waited because queue.per_key records were queued of the key of its next record, or of keys in the same hash slot.",
+		}, []string{"topic"}),
 		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "sluice_commit_seconds", Help: "From decision to won commit.", Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 10),
 		}),
@@ -113,7 +116,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		reg.MustRegister(m.queued, m.read, m.tombstones, m.ignored, m.rows, m.spoiled, m.commits, m.fenced,
 			m.failed, m.offsetFailures, m.paused, m.resumed, m.closedSeconds, m.longPauses, m.shed, m.unchecked, m.cuts, m.holds, m.lettersOf, m.letters, m.replayed, m.commitSeconds,
 			m.batchRows, m.processing, m.freshness,
-			m.health, m.healthUnproven, m.duplicates, m.lookups, m.rebuilt, m.retries)
+			m.health, m.healthUnproven, m.duplicates, m.lookups, m.rebuilt, m.retries, m.keyWaits)
 	}
 	return m
 }
@@ -122,6 +125,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 func (m *metrics) follows(topic, pipeline string, letters bool) {
 	m.rows.WithLabelValues(topic)
 	m.retries.WithLabelValues(pipeline, failedCode, topic)
+	m.keyWaits.WithLabelValues(topic)
 	for _, c := range []classify.Class{classify.Transient, classify.Poison, classify.Fatal, classify.Fenced} {
 		m.spoiled.WithLabelValues(topic, c.String())
 	}
@@ -134,7 +138,7 @@ func (m *metrics) follows(topic, pipeline string, letters bool) {
 // leaves forgets a topic.
 func (m *metrics) leaves(topic string) {
 	for _, v := range []*prometheus.CounterVec{
-		m.rows, m.spoiled, m.health, m.healthUnproven, m.lettersOf, m.letters, m.replayed, m.retries, m.duplicates, m.lookups,
+		m.rows, m.spoiled, m.health, m.healthUnproven, m.lettersOf, m.letters, m.replayed, m.retries, m.keyWaits, m.duplicates, m.lookups,
 	} {
 		v.DeletePartialMatch(prometheus.Labels{"topic": topic})
 	}

@@ -230,7 +230,7 @@ func (r *reader) feeds(topic string) *tableState {
 	}
 	i := slices.IndexFunc(r.tables, func(t *tableState) bool { return t.name == conf.Table })
 	if i < 0 {
-		t := &tableState{name: conf.Table, decoder: target.Decoder, nulls: target.Nulls, rare: conf.Rare, limits: conf.Commit, claims: map[Partition]*claim{}}
+		t := &tableState{name: conf.Table, decoder: target.decoder(), nulls: target.Nulls, rare: conf.Rare, limits: conf.Commit, claims: map[Partition]*claim{}}
 		t.writer = r.newWriter(t, target)
 		i, r.tables = len(r.tables), append(r.tables, t)
 		r.chunk.set(r.pools.Batch.Size(), len(r.lanes), r.sharing())
@@ -360,8 +360,13 @@ func (r *reader) handOverFrom(c *claim) bool {
 		}
 		slot := r.valve.slot(c.Partition, rec.Key)
 		if !r.valve.take(slot) {
-			break // this key has its share queued: this partition waits, others go on
+			if i == 0 && !c.keyFull && r.valve.full(slot) { // this key has its share queued: this partition waits, others go on
+				c.keyFull = true
+				r.metrics.keyWaits.WithLabelValues(c.Topic).Inc()
+			}
+			break
 		}
+		c.keyFull = false
 		b.taken = append(b.taken, slot)
 		oldest = older(oldest, rec.Timestamp)
 	}

@@ -11,8 +11,6 @@ import (
 
 	"sluice/classify"
 	"sluice/idempotency"
-	"sluice/reliability"
-	"sluice/reliability/deadletter"
 	"sluice/reliability/pulse"
 )
 
@@ -26,7 +24,7 @@ type recollection struct {
 	scopes map[Partition]idempotency.Scope // that this member remembers
 	resets map[Partition]int64             // the operator's resets that they obey
 	swept  time.Time
-	lines  *reliability.Sparse
+	log    duplicateLog
 	turns  chan struct{} // of those that fill windows from tables, of all writers; nil if there is no other
 
 	filling sync.WaitGroup
@@ -56,7 +54,7 @@ func newRecollection(d *Duplicates) *recollection {
 	return &recollection{
 		Duplicates: d, scopes: map[Partition]idempotency.Scope{}, resets: map[Partition]int64{},
 		waiting: map[Partition]*waiting{}, failed: map[Partition]error{},
-		lines: reliability.NewSparse(skippedLines, skippedLinesEach),
+		log: newDuplicateLog(),
 	}
 }
 
@@ -111,7 +109,7 @@ func (w *writer) gaps(ctx context.Context, claims iter.Seq[Partition]) (map[Part
 
 // prepare readies the reading of what gaps need, nil if no row is needed.
 func (w *writer) prepare(gaps map[Partition]gap) (Reading, error) {
-	q := Recall{Identity: w.recollection.Identity, Claims: map[Partition]Span{}}
+	q := Recall{Identity: w.recollection.Identity, Claims: map[Partition]Span{}, IDs: w.recollection.IDs}
 	for p, g := range gaps {
 		if g.newest == idempotency.Never || g.from >= g.next {
 			continue
@@ -309,12 +307,7 @@ func (w *writer) remember(ctx context.Context, p *Plan) {
 	for partition, n := range p.judged {
 		w.metrics.judged(partition.Topic, n)
 	}
-	for _, at := range p.skipped {
-		if left, ok := r.lines.Next(); ok {
-			w.logger.InfoContext(ctx, "Skipping duplicate", "topic", at.Topic, "partition", at.ID, "offset", at.Offset,
-				"correlation_id", deadletter.Correlation(at), "batch_id", p.Commit.Batch, "left_out", left)
-		}
-	}
+	r.log.tell(ctx, w.logger, p)
 }
 
 // sweep forgets what is older than the window, once in a while.

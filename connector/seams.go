@@ -270,6 +270,7 @@ type Recall struct {
 	Identity idempotency.Identity
 	Claims   map[Partition]Span
 	Since    int64
+	IDs      bool // set the producer's ids of the entries, too, where the table has them
 }
 
 // Recalled are some rows of a partition, in no order. Written is when their file was, in milliseconds. Entries stay valid

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// slots is the number of counters that keys share. A key's bound may hit another key of the same slot; no map of keys
-// grows with what records contain.
+// slots is the number of counters that keys share. Two keys with the same slot share the bound of one key; no map of keys grows
+// with what records contain.
 const slots = 4096
 
 // valve bounds what is queued: handed over to the lanes and not yet a row. The reader takes before it hands over, lanes
@@ -35,13 +35,16 @@ func (v *valve) slot(p Partition, key []byte) uint16 {
 // take reserves room for a record and tells whether there was any, for it and for its key.
 func (v *valve) take(slot uint16) bool {
 	// The reader alone adds, so that nothing passes between the look and the step.
-	if int64(v.keys[slot].Load()) >= v.perKey || v.queued.Load() >= v.pauseAt {
+	if v.full(slot) || v.queued.Load() >= v.pauseAt {
 		return false
 	}
 	v.keys[slot].Add(1)
 	v.queued.Add(1)
 	return true
 }
+
+// full reports whether a slot has as many records queued as one key may have.
+func (v *valve) full(slot uint16) bool { return int64(v.keys[slot].Load()) >= v.perKey }
 
 // give returns the room of records that are rows now, or dropped.
 func (v *valve) give(taken []uint16) {

@@ -1,8 +1,10 @@
 package connector
 
 import (
+	"log/slog"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 )
 
@@ -71,4 +73,73 @@ func TestANullKeyCountsByPartition(t *testing.T) {
 	if !differ {
 		t.Error("null keys of all partitions share a slot")
 	}
+}
+
+// A partition whose next key has its share queued waits, which counts once until it goes on; others go on.
+func TestKeyWaitsAreCounted(t *testing.T) {
+	pools, registry := Pools{}.withDefaults(), prometheus.NewRegistry()
+	m := newMetrics(registry)
+	v := newValve(QueueConfig{PauseAt: 100, ResumeAt: 50, PerKey: 2})
+	l := &lane{in: make(chan laneWork, laneQueue), valve: v, blocks: newBlockPool(1), metrics: m, batch: pools.Batch, chunk: &chunkLimit{}}
+	tab := &tableState{schema: &fits{}, decoder: tallies{}, claims: map[Partition]*claim{}, limits: Limits{Rows: 1 << 20, Bytes: 1 << 30}}
+	r := &reader{
+		log: silent{}, claims: map[Partition]*claim{}, blocks: l.blocks, pools: pools, valve: v, lanes: []*lane{l},
+		metrics: m, logger: slog.New(slog.DiscardHandler), tables: []*tableState{tab},
+	}
+	for id := range int32(2) {
+		c := &claim{Partition: part0(id), table: tab, lane: l, state: resuming}
+		r.claims[c.Partition], tab.claims[c.Partition], r.order = c, c, append(r.order, c)
+		r.end(c)
+		r.begin(c, Position{Partition: c.Partition, Epoch: 1})
+	}
+	fetched := func(c *claim, key string, n int64) {
+		var records []Record
+		for o := range n {
+			records = append(records, Record{Offset: c.ahead + o, Key: []byte(key), Value: []byte("x")})
+		}
+		r.fetched(Fetched{Partition: c.Partition, Session: c.session, From: c.ahead, Next: c.ahead + n, Epoch: 1, Records: &given{records}})
+	}
+	turns := func(waits float64, queued int64) {
+		t.Helper()
+		for range 3 {
+			r.handOver()
+		}
+		var all float64
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "sluice_key_waits_total" {
+				all = f.Metric[0].Counter.GetValue()
+			}
+		}
+		if all != waits || v.queued.Load() != queued {
+			t.Errorf("%v waits with %d records queued, want %v and %d", all, v.queued.Load(), waits, queued)
+		}
+	}
+	hot, other := r.order[0], r.order[1]
+	key, cold := []byte("k"), []byte("other")
+	for v.slot(part0(0), key) == v.slot(part0(0), cold) { // two keys may share a slot
+		cold = append(cold, '.')
+	}
+	fetched(hot, string(key), 5)
+	fetched(other, string(cold), 2)
+	turns(1, 4) // two of each; the other three of the first key wait
+	turns(1, 4)
+	decoded := func(n int) {
+		t.Helper()
+		if len(l.in) < n {
+			t.Fatalf("%d blocks are queued, want %d", len(l.in), n)
+		}
+		for range n {
+			v.give((<-l.in).block.taken)
+		}
+	}
+	decoded(2)
+	turns(2, 2)
+	decoded(1)
+	turns(2, 1)
+	m.leaves(hot.Topic)
+	turns(0, 1)
 }

@@ -50,7 +50,7 @@ func (w *writer) write(ctx context.Context, open *openCut) outcome {
 	if err := w.recall(ctx, cut); err != nil {
 		return w.unsettled(ctx, nil, err)
 	}
-	plan := decide(cut, w.snapshot, w.terms(cut))
+	plan := decide(cut, w.snapshot, w.terms(ctx, cut))
 	holding.plan(plan.Pieces)
 	if len(plan.Next) == 0 {
 		w.metrics.stopped(plan)
@@ -101,10 +101,10 @@ func (p *Plan) told(version int64, took time.Duration) []any {
 }
 
 // terms are those of now.
-func (w *writer) terms(cut *Cut) terms {
+func (w *writer) terms(ctx context.Context, cut *Cut) terms {
 	t := terms{pipeline: w.pipeline, member: w.member, letters: w.rules, allowed: map[string]bool{}}
 	if w.recollection != nil {
-		t.window, t.now = w.recollection.Window, time.Now()
+		t.window, t.now, t.duplicates = w.recollection.Window, time.Now(), duplicatesToLog(ctx, w.logger)
 	}
 	for i := range cut.Candidates {
 		topic := cut.Candidates[i].Partition.Topic

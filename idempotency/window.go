@@ -8,10 +8,13 @@ type Entry struct {
 	Fingerprint Fingerprint
 	Offset      int64
 	At          int64
+	// ID is the producer's own id, "" if the store does not keep ids, the identity has none, or [IsID] refuses it. People
+	// search by it; duplicates are found by the fingerprint alone.
+	ID string
 }
 
-// EntryBytes is what an Entry takes in memory.
-const EntryBytes = 32
+// EntryBytes is what an Entry takes in memory, without its ID.
+const EntryBytes = 48
 
 // ahead is how much later than now a record may be. Beyond that it counts as now: one producer with a wrong clock must
 // not end the window of all others.

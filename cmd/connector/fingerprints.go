@@ -63,7 +63,7 @@ func (s *system) duplicates(t TopicConfig) *connector.Duplicates {
 		return nil
 	}
 	return &connector.Duplicates{
-		Identity: id, Window: t.Identity.Window, Sweep: t.Identity.Sweep, Store: s.remembering,
+		Identity: id, Window: t.Identity.Window, Sweep: t.Identity.Sweep, Store: s.remembering, IDs: s.config.Fingerprints.Store == "postgres",
 		Reset: func(p connector.Partition) int64 {
 			return s.operations.State().Forgotten(p.Topic, p.TopicID.String(), p.ID)
 		},

@@ -146,3 +146,12 @@ func TestFingerprintsUsage(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyPostgresKeepsIDs(t *testing.T) {
+	for store, want := range map[string]bool{"memory": false, "postgres": true} {
+		s := &system{config: &Config{Fingerprints: FingerprintsConfig{Store: store}}}
+		if d := s.duplicates(TopicConfig{Identity: IdentityConfig{By: "field:id"}}); d.IDs != want {
+			t.Errorf("%s: %v", store, d.IDs)
+		}
+	}
+}

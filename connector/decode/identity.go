@@ -12,7 +12,10 @@ import (
 	"sluice/sink/delta/schema"
 )
 
-var _ connector.Identifier = (*jsonDecoder)(nil)
+var (
+	_ connector.Identifier = (*jsonDecoder)(nil)
+	_ connector.IDDecoder  = JSON{}
+)
 
 // identities makes the fingerprints of rows. What they are made of is a column of the table already, or the record has it
 // and its fingerprint becomes one.
@@ -21,12 +24,23 @@ type identities struct {
 	identifier *schema.Identifier // nil: rows have none
 	hasher     *idempotency.Hasher
 	text       [2*len(idempotency.Fingerprint{}) + padding]byte
+	keepIDs    bool
+	ids        idempotency.IDs     // those that the rows do not have: of headers
 	entries    []idempotency.Entry // of the last chunk
 }
 
-func newIdentities(id idempotency.Identity, table *schema.Schema) (identities, error) {
+func newIdentities(id idempotency.Identity, keepIDs bool, table *schema.Schema) (identities, error) {
 	identifier, err := table.Identifier(id)
-	return identities{identity: id, identifier: identifier, hasher: idempotency.NewHasher(id)}, err
+	if identifier != nil && keepIDs {
+		identifier.KeepIDs()
+	}
+	return identities{identity: id, identifier: identifier, hasher: idempotency.NewHasher(id), keepIDs: keepIDs && id.By == idempotency.ByHeader}, err
+}
+
+// WithIDs implements [connector.IDDecoder].
+func (j JSON) WithIDs() connector.Decoder {
+	j.IDs = true
+	return j
 }
 
 // print puts the fingerprint of a record into its column. Without an identity it stays null.
@@ -34,11 +48,16 @@ func (i *identities) print(c *column, row int, r *connector.Record) {
 	var f idempotency.Fingerprint
 	switch i.identity.By {
 	case idempotency.ByHeader:
+		var id []byte
 		for _, h := range slices.Backward(r.Headers) { // the last one counts, as for Kafka's own clients
 			if h.Key == i.identity.Name {
-				f = i.hasher.Header(h.Value)
+				id = h.Value
+				f = i.hasher.Header(id)
 				break
 			}
+		}
+		if i.keepIDs {
+			i.ids.Add(id)
 		}
 	case idempotency.ByContent:
 		f = i.hasher.Content(r.Key, r.Value)
@@ -61,6 +80,9 @@ func (i *identities) of(rows arrow.RecordBatch) {
 	var err error
 	if i.entries, err = i.identifier.Of(rows, make([]idempotency.Entry, 0, rows.NumRows())); err != nil {
 		panic(fmt.Sprintf("decode: the identity of rows that were built for it: %v", err)) // a mistake of ours
+	}
+	if i.keepIDs {
+		i.ids.MoveTo(i.entries)
 	}
 }
 

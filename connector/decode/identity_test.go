@@ -216,3 +216,74 @@ func TestATableMustHaveWhatTheIdentityNeeds(t *testing.T) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
+
+// TestEntriesHaveIDs: entries have the producer's own id if the decoder is asked for ids, and the memory of ids is accounted for.
+func TestEntriesHaveIDs(t *testing.T) {
+	long := strings.Repeat("x", idempotency.MaxIDBytes)
+	for _, c := range []struct{ by, value, want string }{
+		{"field:s", `{"s":"evt-1"}`, "evt-1"},
+		{"field:s", `{"s":"\u00e4\n"}`, "ä\n"},
+		{"field:s", `{"s":"` + long + `"}`, long},
+		{"field:s", `{"s":"` + long + `x"}`, ""},
+		{"field:s", `{"s":"a\u0000"}`, ""},
+		{"field:s", `{"s":""}`, ""},
+		{"field:i", `{"i":-7}`, "-7"},
+		{"field:i32", `{"i32":7}`, "7"},
+		{"field:i16", `{"i16":7}`, "7"},
+		{"field:i8", `{"i8":7}`, "7"},
+		{"field:f", `{"f":1.5}`, "1.5"},
+		{"field:f", `{"f":-0.0}`, "0"},
+		{"field:f32", `{"f32":0.1}`, "0.1"},
+		{"field:b", `{"b":true}`, "true"},
+		{"field:d", `{"d":"2026-03-01"}`, "2026-03-01"},
+		{"field:t", `{"t":"2026-03-01T12:00:00.000001+01:00"}`, "2026-03-01T11:00:00.000001Z"},
+		{"field:o.id", `{"o":{"id":"evt-1"}}`, "evt-1"},
+		{"header:id", `{}`, "evt-1"},
+		{"content", `{"s":"evt-1"}`, ""},
+	} {
+		t.Run(c.by+c.want, func(t *testing.T) {
+			id, err := idempotency.ParseIdentity(c.by)
+			if err != nil {
+				t.Fatal(err)
+			}
+			columns := parse(t, everyScalar).WithFingerprint()
+			records := []connector.Record{
+				{Offset: 1, Timestamp: 5, Value: []byte(c.value), Headers: []connector.Header{{Key: "id", Value: []byte("other")}, {Key: "id", Value: []byte("evt-1")}}},
+				{Offset: 2, Timestamp: 5, Value: []byte(`{"o":null}`)},
+				{Offset: 3, Timestamp: 5, Value: []byte(c.value), Headers: []connector.Header{{Key: "id", Value: []byte("evt-1")}}},
+			}
+			plain, asked := open(t, columns, JSON{Identity: id}, 10), open(t, columns, JSON{Identity: id}.WithIDs().(JSON), 10)
+			for range 2 { // a chunk after the other
+				without, _ := sealed(t, plain, records...)
+				with, _ := sealed(t, asked, records...)
+				if idempotency.IDBytes(without) != 0 {
+					t.Errorf("ids that nobody asked for: %v", without)
+				}
+				if with[0].ID != c.want || with[1].ID != "" || with[2].ID != c.want {
+					t.Errorf("ids %q, want %q", []string{with[0].ID, with[1].ID, with[2].ID}, c.want)
+				}
+				if got, want := asked.Sealed(), plain.Sealed()+idempotency.IDBytes(with); got != want {
+					t.Errorf("the chunk counts as %d bytes, want %d", got, want)
+				}
+				for i := range with {
+					if with[i].ID = ""; with[i] != without[i] {
+						t.Errorf("entry %d is %v, without ids %v", i, with[i], without[i])
+					}
+				}
+			}
+			if c.by == "header:id" {
+				before := plain.Held()
+				for i := range records {
+					for _, d := range []*jsonDecoder{plain, asked} {
+						if err := d.Add(connector.Partition{}, &records[i]); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if plain.Held() == before || asked.Held() < plain.Held()+10 {
+					t.Errorf("the ids of headers do not count: %d and %d bytes", asked.Held(), plain.Held())
+				}
+			}
+		})
+	}
+}

@@ -61,6 +61,8 @@ type JSON struct {
 
 	// Identity says which records are the same for their producer. The rows then have entries.
 	Identity idempotency.Identity
+	// IDs says that entries have the producer's own id, too: see [idempotency.Entry].
+	IDs bool
 
 	// Spare has the buffers of columns, and gets them back when the rows are released; nil for Go's memory.
 	Spare Spare
@@ -101,7 +103,7 @@ func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error)
 	}
 	d := &jsonDecoder{spare: j.Spare, limits: j, maxDistinct: distinct, names: nameSet{seed: maphash.MakeSeed()}}
 	var err error
-	if d.identities, err = newIdentities(j.Identity, table); err != nil {
+	if d.identities, err = newIdentities(j.Identity, j.IDs, table); err != nil {
 		return nil, err
 	}
 	if err := d.layOut(table.Written()); err != nil {
@@ -294,7 +296,7 @@ func (d *jsonDecoder) Held() (size int64) {
 	for _, c := range d.columns {
 		size += c.held()
 	}
-	return size + int64(cap(d.copied)+cap(d.scratch))
+	return size + int64(cap(d.copied)+cap(d.scratch)) + d.ids.Allocated()
 }
 
 // Ignored implements [connector.Builder]. Fields of refused records do not count.
@@ -318,6 +320,7 @@ func (d *jsonDecoder) Seal() arrow.RecordBatch {
 		a.Release()
 	}
 	d.of(batch)
+	d.sealed += idempotency.IDBytes(d.entries)
 	d.rows, d.fed, d.open = 0, 0, false
 	d.trim()
 	return batch

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -54,8 +53,9 @@ func classified(err error) error {
 // moved marks ErrMoved, which is an answer: no retry would change it.
 func moved(err error) error { return classify.Mark(err, classify.Fenced) }
 
-// gone says that a table of ours is not there: somebody dropped it, or the database was restored.
+// gone says that a table of ours is not there, or has the columns of an earlier version: somebody dropped it, or the database
+// was restored.
 func gone(err error) bool {
 	said, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && strings.HasPrefix(said.Code, "42P01")
+	return ok && (said.Code == "42P01" || said.Code == "42703")
 }

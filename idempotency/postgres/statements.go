@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"iter"
+	"strings"
+	"unicode"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,6 +17,16 @@ type columns struct {
 	texts   []string
 	offsets []int64
 	times   []int64
+	ids     []string // the producer's, "" for none
+}
+
+// asciiOnly removes the ids that a database of another encoding than UTF-8 may have no characters for.
+func (c *columns) asciiOnly() {
+	for i, id := range c.ids {
+		if strings.ContainsFunc(id, func(r rune) bool { return r > unicode.MaxASCII }) {
+			c.ids[i] = ""
+		}
+	}
 }
 
 // chunked yields entries as many at a time as go into a statement. Each is valid until the next.
@@ -23,11 +35,12 @@ func chunked(entries iter.Seq[idempotency.Entry]) iter.Seq[columns] {
 		var c columns
 		for e := range entries {
 			c.texts, c.offsets, c.times = append(c.texts, e.Fingerprint.String()), append(c.offsets, e.Offset), append(c.times, e.At)
+			c.ids = append(c.ids, e.ID)
 			if len(c.texts) == chunk {
 				if !yield(c) {
 					return
 				}
-				c = columns{c.texts[:0], c.offsets[:0], c.times[:0]}
+				c = columns{c.texts[:0], c.offsets[:0], c.times[:0], c.ids[:0]}
 			}
 		}
 		if len(c.texts) > 0 {

@@ -2,9 +2,8 @@
 // them there, or whose windows are larger than memory. It costs a question and a transaction for each cut and brings a
 // dependency along; what it knows can be lost at any time and is filled again from the table of rows.
 //
-// Its tables are made by one script of statements that may be run again, under a lock, at the first use of a store and
-// when they turn out to be gone: there is one version of them, which needs no program to bring it about. schema.sql has
-// them.
+// One script, schema.sql, creates the tables and changes those of earlier versions. A store runs it under a lock at its first
+// use, and again when the tables turn out to be gone. It may be run any number of times.
 package postgres
 
 import (
@@ -14,6 +13,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +39,8 @@ const (
 	statementTimeout = 30 * time.Second
 	// connections is how many a store has at most: tables ask side by side.
 	connections = 4
+	// schemaTimeout bounds the script that creates or changes the tables: an index on a large table takes its time.
+	schemaTimeout = 10 * time.Minute
 	// chunk is how many fingerprints go into one statement.
 	chunk = 5000
 )
@@ -62,6 +64,7 @@ type Store struct {
 	pool  *pgxpool.Pool
 	guard *reliability.Guard
 	ready *atomic.Bool // the tables are there
+	ascii *atomic.Bool // the database cannot store every character
 	about []any        // for the log lines of what is tried again
 
 	logger *slog.Logger
@@ -89,7 +92,7 @@ func open(ctx context.Context, config *pgxpool.Config, guard *reliability.Guard,
 	if err != nil {
 		return nil, fmt.Errorf("fingerprints in Postgres: %w", err)
 	}
-	return &Store{pool: pool, guard: guard, ready: new(atomic.Bool), logger: logger, logged: new(panics.Seen)}, nil
+	return &Store{pool: pool, guard: guard, ready: new(atomic.Bool), ascii: new(atomic.Bool), logger: logger, logged: new(panics.Seen)}, nil
 }
 
 // Close ends the connections.
@@ -130,29 +133,56 @@ func (s *Store) do(ctx context.Context, what string, op func(context.Context) er
 	return fmt.Errorf("fingerprints in Postgres: %w", err)
 }
 
-// prepare makes the tables once.
+// prepare creates or changes the tables once.
 func (s *Store) prepare(ctx context.Context) error {
 	if s.ready.Load() {
 		return nil
 	}
 	err := s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		s.ascii.Store(tx.Conn().PgConn().ParameterStatus("server_encoding") != "UTF8")
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(schemaLock)); err != nil {
 			return err
 		}
-		// Who may not make tables can still use those that somebody else made.
-		var there bool
-		err := tx.QueryRow(ctx, `SELECT count(*) = 3 FROM pg_attribute WHERE NOT attisdropped AND (attrelid, attname) IN (
-			(to_regclass('processed_events'), 'recorded_at'), (to_regclass('processed_events'), 'scope'), (to_regclass('processed_scopes'), 'through'))`).Scan(&there)
-		if err != nil || there {
+		// A role that may not create tables can use those that another one created.
+		var columns []string
+		err := tx.QueryRow(ctx, `SELECT coalesce(array_agg((CASE attrelid WHEN to_regclass('processed_events') THEN 'event ' ELSE 'scope ' END) || attname), '{}')
+			FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped AND attrelid IN (to_regclass('processed_events'), to_regclass('processed_scopes'))`).Scan(&columns)
+		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, schema, pgx.QueryExecModeSimpleProtocol)
+		has := func(column string) bool { return slices.Contains(columns, column) }
+		if has("event fingerprint") && has("event event_id") && has("event scope") && has("event recorded_at") && has("scope next_offset") {
+			return nil
+		}
+		if has("event event_id") {
+			if err := refuseForeign(ctx, tx, has("event scope")); err != nil {
+				return err
+			}
+		}
+		ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
+		defer cancel()
+		_, err = tx.Conn().Exec(ctx, schema, pgx.QueryExecModeSimpleProtocol)
 		return err
 	})
 	if err == nil {
 		s.ready.Store(true)
 	}
 	return err
+}
+
+// refuseForeign returns an error if another program has rows in processed_events: it would take records of this pipeline for
+// events of its own. An earlier version of Sluice shared the table, because its event_id was not the producer's.
+func refuseForeign(ctx context.Context, tx pgx.Tx, ours bool) error {
+	foreign := !ours
+	if ours {
+		if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM processed_events WHERE scope IS NULL)").Scan(&foreign); err != nil {
+			return err
+		}
+	}
+	if !foreign {
+		return nil
+	}
+	return classify.Mark(errors.New("another program uses the table processed_events: give the fingerprints a schema of their own, by search_path in the URL (postgres://…&search_path=sluice)"), classify.Fatal)
 }
 
 // transaction runs op in one, each statement of it within the timeout of one. unsure is in the chain of the error if it
@@ -188,7 +218,7 @@ func (s *Store) Through(ctx context.Context, scope idempotency.Scope) (through i
 	err = s.do(ctx, "how far they go", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 		defer cancel()
-		err := s.pool.QueryRow(ctx, "SELECT through FROM processed_scopes WHERE scope = $1", scope.String()).Scan(&through)
+		err := s.pool.QueryRow(ctx, "SELECT next_offset FROM processed_scopes WHERE scope = $1", scope.String()).Scan(&through)
 		if errors.Is(err, pgx.ErrNoRows) {
 			through, err = 0, nil
 		}
@@ -214,7 +244,7 @@ func (s *Store) lookUp(ctx context.Context, scope idempotency.Scope, some column
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	rows, err := s.pool.Query(ctx, `SELECT f.text, e.recorded_at
-		FROM processed_scopes s CROSS JOIN unnest($2::text[]) AS f(text) JOIN processed_events e ON e.event_id = s.id || '/' || f.text
+		FROM processed_scopes s CROSS JOIN unnest($2::text[]) AS f(text) JOIN processed_events e ON e.fingerprint = s.id || '/' || f.text
 		WHERE s.scope = $1`, scope.String(), some.texts)
 	if err != nil {
 		return err
@@ -244,11 +274,14 @@ func (s *Store) Remember(ctx context.Context, scope idempotency.Scope, from, nex
 				return idempotency.ErrMoved
 			}
 			for some := range chunked(entries) {
+				if s.ascii.Load() {
+					some.asciiOnly()
+				}
 				if err := insert(ctx, tx, id, some); err != nil {
 					return err
 				}
 			}
-			_, err = tx.Exec(ctx, "UPDATE processed_scopes SET through = $2 WHERE id = $1", id, next)
+			_, err = tx.Exec(ctx, "UPDATE processed_scopes SET next_offset = $2 WHERE id = $1", id, next)
 			return err
 		})
 		lost = lost || errors.As(err, new(unsure))
@@ -258,7 +291,7 @@ func (s *Store) Remember(ctx context.Context, scope idempotency.Scope, from, nex
 
 // locked makes the scope if it is new and keeps others from moving it until the transaction ends.
 func locked(ctx context.Context, tx pgx.Tx, scope idempotency.Scope) (id, through int64, err error) {
-	const find = "SELECT id, through FROM processed_scopes WHERE scope = $1 FOR UPDATE"
+	const find = "SELECT id, next_offset FROM processed_scopes WHERE scope = $1 FOR UPDATE"
 	err = tx.QueryRow(ctx, find, scope.String()).Scan(&id, &through)
 	if errors.Is(err, pgx.ErrNoRows) {
 		_, err = tx.Exec(ctx, "INSERT INTO processed_scopes (scope) VALUES ($1) ON CONFLICT DO NOTHING", scope.String())
@@ -269,19 +302,21 @@ func locked(ctx context.Context, tx pgx.Tx, scope idempotency.Scope) (id, throug
 	return id, through, err
 }
 
-// insert adds rows. Of those with one fingerprint the newest time stays.
+// insert adds rows. Of those with one fingerprint the newest time stays. A row without an id of the producer keeps the one
+// that was known before, else it has its fingerprint for an id.
 func insert(ctx context.Context, tx pgx.Tx, id int64, some columns) error {
-	_, err := tx.Exec(ctx, `INSERT INTO processed_events AS e (event_id, "offset", scope, recorded_at)
-		SELECT DISTINCT ON (f.text) $1::bigint || '/' || f.text, f.row, $1, f.at
-		FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS f(text, row, at) ORDER BY f.text, f.at DESC
-		ON CONFLICT (event_id) DO UPDATE SET "offset" = excluded."offset", recorded_at = excluded.recorded_at, processed_at = now()
-		WHERE e.recorded_at < excluded.recorded_at`, id, some.texts, some.offsets, some.times)
+	_, err := tx.Exec(ctx, `INSERT INTO processed_events AS e (fingerprint, event_id, "offset", scope, recorded_at)
+		SELECT DISTINCT ON (f.text) $1::bigint || '/' || f.text, coalesce(nullif(f.id, ''), $1::bigint || '/' || f.text), f.row, $1, f.at
+		FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[]) AS f(text, row, at, id) ORDER BY f.text, f.at DESC
+		ON CONFLICT (fingerprint) DO UPDATE SET event_id = coalesce(nullif(excluded.event_id, excluded.fingerprint), e.event_id, excluded.event_id),
+			"offset" = excluded."offset", recorded_at = excluded.recorded_at, processed_at = now()
+		WHERE e.recorded_at < excluded.recorded_at`, id, some.texts, some.offsets, some.times, some.ids)
 	return err
 }
 
 // Sweep implements [idempotency.Store].
 func (s *Store) Sweep(ctx context.Context, scope idempotency.Scope, before int64) error {
-	return s.forget(ctx, "sweep", `SELECT event_id FROM processed_events
+	return s.forget(ctx, "sweep", `SELECT fingerprint FROM processed_events
 		WHERE scope = (SELECT id FROM processed_scopes WHERE scope = $1) AND recorded_at < $2 LIMIT $3`, scope.String(), before, chunk)
 }
 
@@ -305,7 +340,7 @@ func (s *Store) Reset(ctx context.Context, scope idempotency.Scope) error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	return s.forget(ctx, "reset", "SELECT event_id FROM processed_events WHERE scope = $1 LIMIT $2", ids[0], chunk)
+	return s.forget(ctx, "reset", "SELECT fingerprint FROM processed_events WHERE scope = $1 LIMIT $2", ids[0], chunk)
 }
 
 // forget deletes the rows that a query finds, some at a time, until it finds none.
@@ -314,7 +349,7 @@ func (s *Store) forget(ctx context.Context, what, query string, args ...any) err
 		err := s.do(ctx, what, func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 			defer cancel()
-			done, err := s.pool.Exec(ctx, "DELETE FROM processed_events WHERE event_id = ANY (ARRAY("+query+"))", args...)
+			done, err := s.pool.Exec(ctx, "DELETE FROM processed_events WHERE fingerprint = ANY (ARRAY("+query+"))", args...)
 			more = err == nil && done.RowsAffected() == chunk
 			return err
 		})

@@ -28,6 +28,9 @@ func (t *Table) Recall(s *connector.Snapshot, q connector.Recall) (connector.Rea
 	if err != nil {
 		return nil, err
 	}
+	if q.IDs {
+		identifier.KeepIDs()
+	}
 	query := scan.Query{
 		Columns: [][]string{
 			identifier.Path(), {schema.KafkaTopic}, {schema.KafkaPartition}, {schema.KafkaOffset}, {schema.KafkaTimestamp},

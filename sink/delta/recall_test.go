@@ -124,6 +124,11 @@ func TestRecallYieldsWhatTheLanesMade(t *testing.T) {
 	if got := table.recalled(3, connector.Recall{Identity: byOrder, Claims: claim(0, 200)}); !slices.Equal(got, want) {
 		t.Errorf("all: %d entries, want %d", len(got), len(want))
 	}
+	for _, e := range table.recalled(3, connector.Recall{Identity: byOrder, Claims: claim(0, 200), IDs: true}) {
+		if id := fmt.Sprintf("order-%09d", e.Offset); e.ID != id {
+			t.Fatalf("the id of offset %d is %q, want %q", e.Offset, e.ID, id)
+		}
+	}
 	has := func(what string, got []idempotency.Entry, first, last int64) {
 		t.Helper()
 		if len(got) == 0 || got[0].Offset > first || got[len(got)-1].Offset < last {

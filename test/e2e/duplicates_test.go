@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/test/lab"
@@ -76,6 +77,9 @@ func TestDuplicates(t *testing.T) {
 			s.awaitPosition(0, 1)
 			m.lints()
 			m.drain()
+			if database != "" {
+				s.processed(database, "e-1", 0)
+			}
 
 			m = s.start(identified)
 			s.send(1, "e-1", first.Add(time.Second))
@@ -126,6 +130,20 @@ func TestDuplicates(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// processed looks up an order by its own id, as any program would, and compares the offset.
+func (s *scene) processed(database, id string, want int64) {
+	s.t.Helper()
+	conn, err := pgx.Connect(s.ctx, database)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close(s.ctx)
+	var offset int64
+	if err := conn.QueryRow(s.ctx, `SELECT "offset" FROM processed_events WHERE event_id = $1`, id).Scan(&offset); err != nil || offset != want {
+		s.t.Errorf("processed_events has %s at offset %d, %v; want offset %d", id, offset, err, want)
 	}
 }
 

@@ -3,7 +3,9 @@ package schema
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -26,7 +28,15 @@ type Identifier struct {
 	stored bool
 	hasher *idempotency.Hasher
 	of     []idempotency.Fingerprint // of the texts of a dictionary
+
+	keepIDs bool
+	ids     idempotency.IDs
+	id      []byte // of the row at hand
 }
+
+// KeepIDs makes the Identifier set the ids of entries, too: what the column holds, as text. The identities header and content
+// have none in the table.
+func (i *Identifier) KeepIDs() { i.keepIDs = !i.stored }
 
 // Identifier returns what makes the fingerprints of an identity, nil for none. The error is a HoldError with
 // ReasonSchemaConflict if the table lacks the column that it takes, or it has no values that can be compared.
@@ -103,7 +113,7 @@ func (i *Identifier) Of(rows arrow.RecordBatch, to []idempotency.Entry) ([]idemp
 	for _, parent := range nulls { // a field of a struct that is null is null, whatever its array says
 		for row := range to[n:] {
 			if parent.IsNull(row) {
-				to[n+row].Fingerprint = idempotency.Fingerprint{}
+				to[n+row].Fingerprint, to[n+row].ID = idempotency.Fingerprint{}, ""
 			}
 		}
 	}
@@ -122,6 +132,7 @@ func (i *Identifier) Entries(values, offsets, timestamps arrow.Array, to []idemp
 	if err != nil {
 		return to, err
 	}
+	first := len(to)
 	to = slices.Grow(to, values.Len())
 	for row := range values.Len() {
 		e := idempotency.Entry{Offset: at.Value(row), At: -1}
@@ -133,7 +144,52 @@ func (i *Identifier) Entries(values, offsets, timestamps arrow.Array, to []idemp
 		}
 		to = append(to, e)
 	}
+	if i.keepIDs {
+		for row := range values.Len() {
+			i.id = i.id[:0]
+			if values.IsValid(row) {
+				i.id = appendID(i.id, values, row)
+			}
+			i.ids.Add(i.id)
+		}
+		i.ids.MoveTo(to[first:])
+	}
 	return to, nil
+}
+
+// appendID appends a value of a column as text: what equal fingerprints have in common.
+func appendID(to []byte, values arrow.Array, row int) []byte {
+	text := func(s string) []byte {
+		if len(s) > idempotency.MaxIDBytes {
+			return to // no id
+		}
+		return append(to, s...)
+	}
+	switch v := values.(type) {
+	case *array.String:
+		return text(v.Value(row))
+	case *array.Dictionary:
+		return text(v.Dictionary().(*array.String).Value(v.GetValueIndex(row)))
+	case *array.Int64:
+		return strconv.AppendInt(to, v.Value(row), 10)
+	case *array.Int32:
+		return strconv.AppendInt(to, int64(v.Value(row)), 10)
+	case *array.Int16:
+		return strconv.AppendInt(to, int64(v.Value(row)), 10)
+	case *array.Int8:
+		return strconv.AppendInt(to, int64(v.Value(row)), 10)
+	case *array.Float64:
+		return strconv.AppendFloat(to, v.Value(row)+0, 'g', -1, 64) // -0 is 0
+	case *array.Float32:
+		return strconv.AppendFloat(to, float64(v.Value(row)+0), 'g', -1, 32)
+	case *array.Boolean:
+		return strconv.AppendBool(to, v.Value(row))
+	case *array.Date32:
+		return v.Value(row).ToTime().AppendFormat(to, time.DateOnly)
+	case *array.Timestamp:
+		return time.UnixMicro(int64(v.Value(row))).UTC().AppendFormat(to, time.RFC3339Nano)
+	}
+	return to
 }
 
 // floorMillis turns microseconds into milliseconds: before 1970 they must not become 0.

@@ -1,0 +1,226 @@
+//go:build lab
+
+package postgres
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"iter"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/idempotency"
+)
+
+//go:embed testdata/schema_1.sql
+var firstSchema string
+
+// withIDs are the rows of [rows] with ids.
+func withIDs(from int64, ids ...string) iter.Seq[idempotency.Entry] {
+	return func(yield func(idempotency.Entry) bool) {
+		for e := range rows(from, from+int64(len(ids))) {
+			if e.ID = ids[e.Offset-from]; !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+func mustRemember(t *testing.T, s *Store, sc idempotency.Scope, from, next int64, entries iter.Seq[idempotency.Entry]) {
+	t.Helper()
+	if err := s.Remember(t.Context(), sc, from, next, entries); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventID is the event_id of the row of an offset, "null" for NULL.
+func eventID(t *testing.T, url string, sc idempotency.Scope, offset int64) (id string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	if err := conn.QueryRow(t.Context(), `SELECT coalesce(event_id, 'null') FROM processed_events
+		WHERE "offset" = $1 AND scope = (SELECT id FROM processed_scopes WHERE scope = $2)`, offset, sc.String()).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// The queries of a person or a program by the producer's id find it, by an index, in whatever partition. Duplicates are found by
+// partition and fingerprint all the same.
+func TestEventIDLab(t *testing.T) {
+	url := own(t)
+	s, other := store(t, url), scope
+	other.Partition.ID++
+	mustRemember(t, s, scope, 0, 3, withIDs(0, "evt-1", "Ä'\"\\ {}", ""))
+	mustRemember(t, s, other, 0, 1, withIDs(0, "evt-1"))
+
+	var found bool
+	var offset int64
+	ask(t, url, `SELECT EXISTS (SELECT 1 FROM processed_events WHERE event_id = 'evt-1')`, &found)
+	ask(t, url, `SELECT "offset" FROM processed_events WHERE event_id = 'evt-1' AND processed_at <= now() LIMIT 1`, &offset)
+	if !found || offset != 0 {
+		t.Errorf("found %v at offset %d", found, offset)
+	}
+	var n int
+	if ask(t, url, `SELECT count(*) FROM processed_events WHERE event_id = 'evt-1'`, &n); n != 2 {
+		t.Errorf("%d rows of evt-1, want those of two partitions", n)
+	}
+	if got := eventID(t, url, scope, 1); got != "Ä'\"\\ {}" {
+		t.Errorf("the id of row 1 is %q", got)
+	}
+	if got := eventID(t, url, scope, 2); !strings.HasSuffix(got, "/"+fingerprint(2).String()) {
+		t.Errorf("the id of a row without one is %q", got)
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	for _, sql := range []string{
+		"SET enable_seqscan = off", "SET plan_cache_mode = force_generic_plan",
+		"PREPARE is_processed(text) AS SELECT EXISTS (SELECT 1 FROM processed_events WHERE event_id = $1)",
+	} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan, err := conn.Query(t.Context(), "EXPLAIN EXECUTE is_processed('evt-1')")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(plan, pgx.RowTo[string])
+	if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, "idx_processed_events_event_id") {
+		t.Errorf("the query uses no index, %v:\n%s", err, text)
+	}
+
+	whole(t, s, 3)
+	if seen, err := s.Seen(t.Context(), other, rows(0, 3)); err != nil || len(seen) != 1 {
+		t.Errorf("the other partition remembers %v, %v", seen, err)
+	}
+}
+
+// An id that is known stays when its row is read back from the table, which may lack it; a newer id of the same fingerprint
+// replaces it.
+func TestEventIDStaysLab(t *testing.T) {
+	url := own(t)
+	s := store(t, url)
+	again := func(offset int64, id string) iter.Seq[idempotency.Entry] {
+		return func(yield func(idempotency.Entry) bool) {
+			yield(idempotency.Entry{Fingerprint: fingerprint(0), Offset: offset, At: offset, ID: id})
+		}
+	}
+	for i, step := range []struct{ id, want string }{
+		{"", "1/" + fingerprint(0).String()}, {"evt-1", "evt-1"}, {"", "evt-1"}, {"evt-2", "evt-2"},
+	} {
+		offset := int64(i + 1)
+		mustRemember(t, s, scope, int64(i), offset, again(offset, step.id))
+		if got := eventID(t, url, scope, offset); got != step.want {
+			t.Errorf("step %d: %q, want %q", i, got, step.want)
+		}
+	}
+}
+
+// Tables of the first version: their rows count on, and a member of that version stops with an error instead of finding
+// nothing.
+func TestFirstSchemaLab(t *testing.T) {
+	url := own(t)
+	ask(t, url, firstSchema)
+	ask(t, url, `INSERT INTO processed_scopes (scope, through) VALUES ('`+scope.String()+`', 5)`)
+	for e := range rows(0, 5) {
+		hex := e.Fingerprint.String()
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = conn.Exec(t.Context(), `INSERT INTO processed_events (event_id, "offset", scope, recorded_at) VALUES ('1/' || $1, $2, 1, $3)`, hex, e.Offset, e.At)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.Close(t.Context())
+	}
+	s := store(t, url)
+	whole(t, s, 5)
+	mustRemember(t, s, scope, 5, 7, withIDs(5, "evt-5", "evt-6"))
+	whole(t, s, 7)
+	if before, now := eventID(t, url, scope, 4), eventID(t, url, scope, 5); before != "null" || now != "evt-5" {
+		t.Errorf("event_id %s and %s, want null and evt-5", before, now)
+	}
+
+	// A member of the first version runs its script again at its start. Whatever it asks first is refused, with a hold.
+	ask(t, url, firstSchema)
+	_, err := s.pool.Exec(t.Context(), "SELECT through FROM processed_scopes WHERE scope = $1", scope.String())
+	if class := classify.Of(classified(err)); class != classify.Fatal {
+		t.Errorf("the first question of a member of the first version is answered with %v (%v)", err, class)
+	}
+	whole(t, store(t, url), 7)
+
+	if err := s.Sweep(t.Context(), scope, 1<<60); err != nil {
+		t.Error(err)
+	}
+	var n int
+	if ask(t, url, "SELECT count(*) FROM processed_events", &n); n != 0 {
+		t.Errorf("%d rows are left of %d", n, 7)
+	}
+}
+
+// A store that was at work when its tables were replaced by those of an earlier version, as by a restored database, changes
+// them.
+func TestSchemaRestoredLab(t *testing.T) {
+	url := own(t)
+	s := store(t, url)
+	mustRemember(t, s, scope, 0, 3, rows(0, 3))
+	ask(t, url, "DROP TABLE processed_events, processed_scopes")
+	ask(t, url, firstSchema)
+	_, err := s.Through(t.Context(), scope)
+	held(t, err)
+	if through, err := s.Through(t.Context(), scope); err != nil || through != 0 {
+		t.Errorf("through is %d, %v", through, err)
+	}
+}
+
+// A table that another program uses is left alone: it would find our ids among its own.
+func TestForeignTableLab(t *testing.T) {
+	const foreign = `CREATE TABLE processed_events (event_id TEXT PRIMARY KEY, "offset" BIGINT NOT NULL, processed_at TIMESTAMPTZ NOT NULL DEFAULT NOW());
+		INSERT INTO processed_events (event_id, "offset") VALUES ('theirs', 7)`
+	for name, sql := range map[string]string{"Theirs": foreign, "Shared": foreign + ";" + firstSchema} {
+		t.Run(name, func(t *testing.T) {
+			url := own(t)
+			ask(t, url, sql)
+			_, err := store(t, url).Through(t.Context(), scope)
+			held(t, err)
+			if hold := (*connector.HoldError)(nil); !errors.As(err, &hold) || !strings.Contains(err.Error(), "search_path") {
+				t.Errorf("the error does not say what to do: %v", err)
+			}
+			var id string
+			if ask(t, url, "SELECT event_id FROM processed_events", &id); id != "theirs" {
+				t.Errorf("their row has the id %q", id)
+			}
+		})
+	}
+}
+
+// A database of another encoding takes the ids that it has characters for.
+func TestEventIDEncodingLab(t *testing.T) {
+	url := server(t)
+	ask(t, url, "DROP DATABASE IF EXISTS latin")
+	ask(t, url, "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url = strings.Replace(url, "/"+config.Database+"?", "/latin?", 1)
+	s := store(t, url)
+	mustRemember(t, s, scope, 0, 2, withIDs(0, "evt-1", "日本"))
+	if first, second := eventID(t, url, scope, 0), eventID(t, url, scope, 1); first != "evt-1" || second != "1/"+fingerprint(1).String() {
+		t.Errorf("event_id %q and %q", first, second)
+	}
+	whole(t, s, 2)
+}
