@@ -29,7 +29,7 @@ type Candidate struct {
 const (
 	// candidateBytes is what a candidate takes beside the bytes of its record: itself, its error, the letter; headerBytes
 	// what each header takes, in record and letter.
-	candidateBytes, headerBytes = 1088, 88
+	candidateBytes, headerBytes = 1112, 88
 	// pageBytes is what Go rounds large pieces of memory up to. Small ones lose an eighth at most.
 	pageBytes = 8 << 10
 )

@@ -37,6 +37,8 @@ type terms struct {
 	allowed  map[string]bool        // topics whose floods an operator lets pass now
 	window   time.Duration          // of duplicates; 0: the table declares no identity
 	now      time.Time              // only duplicates ask
+	// duplicates is how many of a plan are kept for the log.
+	duplicates int
 }
 
 // stops returns the first bad record of each claim of the cut that can have no letter, ordered by claim.

@@ -40,7 +40,7 @@ const DeadLetterDDL = `original_topic string comment 'topic of the record', ` +
 	`worker_instance string comment 'member that gave it up', ` +
 	`first_failure_at timestamp, ` +
 	`last_failure_at timestamp, ` +
-	`dlq_timestamp timestamp comment 'when the letter was made', ` +
+	`dlq_timestamp timestamp comment 'when the dead letter was written to its topic', ` +
 	`dlq_version string, ` +
 	`correlation_id string comment 'in the log lines about the letter', ` +
 	`batch_id string comment 'in the log lines about its batch', ` +

@@ -49,8 +49,10 @@ func (r *row) put(name string, to array.Builder) {
 		putText(to, l.Member)
 	case "first_failure_at":
 		putTime(to, l.FirstFailure)
-	case "last_failure_at", "dlq_timestamp": // a letter is made when it is given up
+	case "last_failure_at":
 		putTime(to, l.LastFailure)
+	case "dlq_timestamp":
+		putTime(to, l.Written)
 	case "correlation_id":
 		putText(to, l.Correlation)
 	case "batch_id":

@@ -117,7 +117,7 @@ var someLetter = rapid.Custom(func(t *rapid.T) deadletter.Letter {
 		Key:       someBytes.Draw(t, "key"), Value: someBytes.Draw(t, "value"),
 		Class: rapid.SampledFrom([]classify.Class{classify.Poison, classify.Transient}).Draw(t, "class"), Reason: "out_of_range",
 		Detail: text.Draw(t, "detail"), Trace: text.Draw(t, "trace"), Retries: rapid.IntRange(0, math.MaxInt32).Draw(t, "retries"),
-		FirstFailure: at("first"), LastFailure: at("last"),
+		FirstFailure: at("first"), LastFailure: at("last"), Written: at("written").Truncate(time.Millisecond),
 		Member: text.Draw(t, "member"), Correlation: text.Draw(t, "correlation"), Batch: text.Draw(t, "batch"),
 	}
 	copy(l.Source.TopicID[:], rapid.SliceOfN(rapid.Byte(), 0, 16).Draw(t, "topic id"))
@@ -205,7 +205,10 @@ func checkTimes(t *rapid.T, l deadletter.Letter, got map[string]any) {
 		want["original_timestamp"] = time.UnixMilli(l.Timestamp).UTC().Format(layout)
 	}
 	want["first_failure_at"], want["last_failure_at"] = l.FirstFailure.Format(layout), l.LastFailure.Format(layout)
-	want["dlq_timestamp"] = want["last_failure_at"]
+	want["dlq_timestamp"] = l.Written.Format(layout)
+	if l.Written.IsZero() {
+		want["dlq_timestamp"] = l.LastFailure.Truncate(time.Millisecond).Format(layout)
+	}
 	for _, name := range []string{"original_timestamp", "first_failure_at", "last_failure_at", "dlq_timestamp"} {
 		if got[name] != want[name] {
 			t.Errorf("%s is %v, want %v", name, got[name], want[name])

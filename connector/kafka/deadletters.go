@@ -167,6 +167,7 @@ type letterBatch struct {
 	produceBatch
 	parts   []letterPart
 	bytes   int         // of the records, at most
+	limit   int         // that the letters were made for
 	refused kafka.Error // what only another batch can answer; 0 if nothing
 }
 
@@ -211,7 +212,14 @@ func (d *DeadLetters) write(ctx context.Context, t *letterTopic, waiting []*back
 		if err != nil || len(batches) == 0 {
 			return err
 		}
+		filled := time.Now()
 		err = d.cfg.Guard.Do(ctx, func(ctx context.Context) (err error) {
+			if now := time.Now(); now.Sub(filled) > rewriteAfter {
+				if err := t.rewrite(batches, now); err != nil {
+					return err
+				}
+				filled = now
+			}
 			batches, err = d.send(ctx, t, batches)
 			return err
 		}, about...)
@@ -234,6 +242,38 @@ func batchOf(waiting []*backlog) []any {
 	return nil
 }
 
+// rewriteAfter is how old the records of a batch may be when it is sent: they say when they are written.
+const rewriteAfter = time.Second
+
+// rewrite makes the records of batches again, which waited for the topic.
+func (t *letterTopic) rewrite(batches []*letterBatch, now time.Time) error {
+	for _, b := range batches {
+		var records []deadletter.Record
+		for _, p := range b.parts {
+			for _, l := range p.letters[:p.n] {
+				r, _, err := t.record(l, b.limit, now)
+				if err != nil {
+					return err
+				}
+				records = append(records, r)
+			}
+		}
+		b.records = appendBatch(b.records[:0], records)
+	}
+	return nil
+}
+
+// record returns the record of a letter that is written now, and the object that it links, if any.
+func (t *letterTopic) record(l unwritten, limit int, now time.Time) (deadletter.Record, *deadletter.Object, error) {
+	letter := *l.letter
+	letter.Written = now
+	r, object, err := t.form.Fit(letter, limit)
+	if l.stamp || t.wouldExpire(r.Timestamp) {
+		r.Timestamp = now.UnixMilli()
+	}
+	return r, object, err
+}
+
 // fill makes the batches of a round: one for each partition of the topic, none larger than the topic takes. What belongs
 // into the bucket is there when it returns.
 func (d *DeadLetters) fill(ctx context.Context, t *letterTopic, waiting []*backlog) ([]*letterBatch, error) {
@@ -249,7 +289,7 @@ func (d *DeadLetters) fill(ctx context.Context, t *letterTopic, waiting []*backl
 		b := batchFor(&round, w.source.ID%int32(len(t.leaders))) //nolint:gosec // partitions of a topic
 		n := 0
 		for i := range w.letters {
-			r, object, err := t.form.Fit(*w.letters[i].letter, t.limit)
+			r, object, err := t.record(w.letters[i], t.limit, time.Now())
 			if err != nil {
 				return nil, err
 			}
@@ -263,15 +303,13 @@ func (d *DeadLetters) fill(ctx context.Context, t *letterTopic, waiting []*backl
 				}
 				d.linked.Inc()
 			}
-			if w.letters[i].stamp || t.wouldExpire(r.Timestamp) {
-				r.Timestamp = time.Now().UnixMilli()
-			}
 			records[b] = append(records[b], r)
 			b.bytes, room, n = b.bytes+size, room-size, n+1
 		}
 		b.parts = append(b.parts, letterPart{w, n})
 	}
 	for _, b := range round {
+		b.limit = t.limit
 		b.records = appendBatch(make([]byte, 0, deadletter.BatchOverhead+b.bytes), records[b])
 	}
 	return round, nil

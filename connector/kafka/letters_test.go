@@ -205,6 +205,13 @@ func (w *scene) letters(topic string, n int) (all []deadletter.Letter) {
 
 func (w *scene) same(want, got []deadletter.Letter) {
 	w.t.Helper()
+	got = slices.Clone(got)
+	for i := range got {
+		if at := got[i].Written; at.Before(got[i].LastFailure) || at.After(time.Now()) {
+			w.t.Errorf("letter %d was written %v, failed %v", i, at, got[i].LastFailure)
+		}
+		got[i].Written = time.Time{}
+	}
 	if d := cmp.Diff(want, got); d != "" {
 		w.t.Errorf("other letters (-want +got):\n%s", d)
 	}

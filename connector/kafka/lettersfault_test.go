@@ -291,6 +291,34 @@ func TestLettersSettingsDenied(t *testing.T) {
 	})
 }
 
+// A letter says when it was written, not when it was first tried: the topic may have been away for hours.
+func TestLettersWritten(t *testing.T) {
+	for _, envelope := range []deadletter.Envelope{deadletter.EnvelopeHeaders, deadletter.EnvelopeJSON} {
+		inBubble(t, func(t *testing.T, w *scene) {
+			w.create("s", 1)
+			d := w.desk(func(t *LetterTopic) { t.Envelope = envelope })
+			back, sent := time.Now().Add(3*time.Hour), 0
+			w.onProduce(func(n int, req *kmsg.ProduceRequest) (int16, bool) {
+				if size := len(req.Topics[0].Partitions[0].Records); n > 1 && size != sent {
+					t.Errorf("%s: attempt %d has %d bytes, the one before %d", envelope, n, size, sent)
+				}
+				sent = len(req.Topics[0].Partitions[0].Records)
+				return kerr.NotEnoughReplicas.Code, time.Now().Before(back)
+			})
+			l := []deadletter.Letter{d.letter("s", 0, 1, "a"), d.letter("s", 0, 2, "b")}
+			d.write(l...)
+			over := time.Now()
+			got := w.letters("s-dlq", 2)
+			w.same(l, got)
+			for _, g := range got {
+				if g.Written.Before(back.Add(-time.Second)) || g.Written.After(over) {
+					t.Errorf("%s: %v was written at %v, want between %v and %v", envelope, g.Source, g.Written, back, over)
+				}
+			}
+		})
+	}
+}
+
 // Nothing is sent at once that is larger than a batch and a round may be.
 func TestLettersAreSentInParts(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *scene) {

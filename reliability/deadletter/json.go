@@ -85,7 +85,7 @@ func (l *Letter) JSON() []byte {
 		Timestamp: timestampText(l.Timestamp), TimestampMs: l.Timestamp, Headers: []documentHeader{},
 		ErrorReason: strings.ReplaceAll(string(l.Reason), "_", " "), ErrorMessage: detail, ErrorClass: nonRetriable, ErrorStackTrace: trace,
 		ErrorDetails: documentDetails{l.exception(), detail, trace},
-		DLQTimestamp: optional(formatTime(l.LastFailure)), DLQVersion: Version,
+		DLQTimestamp: optional(formatMillis(writtenAt(l.Written, l.LastFailure))), DLQVersion: Version,
 		RetryCount: l.Retries, WorkerInstance: l.Member,
 		FirstFailureAt: optional(formatTime(l.FirstFailure)), LastFailureAt: optional(formatTime(l.LastFailure)),
 		Class: l.Class.String(), Reason: string(l.Reason), Cluster: l.Source.Cluster, TopicID: l.Source.TopicID.String(),
@@ -213,9 +213,11 @@ func parseJSON(r Record) (Letter, error) {
 		FirstFailure: b.time("first_failure_at", d.FirstFailureAt), LastFailure: b.time("last_failure_at", d.LastFailureAt),
 		Member: d.WorkerInstance, Correlation: d.CorrelationID, Batch: d.BatchID,
 	}
-	if l.LastFailure.IsZero() {
-		l.LastFailure = b.time("dlq_timestamp", d.DLQTimestamp)
+	written := b.time("dlq_timestamp", d.DLQTimestamp)
+	if l.LastFailure.IsZero() && d.Reason == "" { // another program says no more
+		l.LastFailure = written
 	}
+	l.Written = writtenAt(written, l.LastFailure)
 	if len(d.RetryCount) > 0 {
 		l.Retries = int(b.number("retry_count", d.RetryCount, math.MaxInt32))
 	}

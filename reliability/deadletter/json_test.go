@@ -53,7 +53,7 @@ func TestDocumentsOfOthers(t *testing.T) {
 		Timestamp: time.Date(2024, 1, 15, 10, 30, 0, 0, time.UTC).UnixMilli(), Key: []byte("user-123"), Value: []byte("{...}"),
 		Class: classify.Poison, Reason: deadletter.Unspecified,
 		Detail: "Schema validation failed: Required field 'user_id' is missing", Trace: "...",
-		LastFailure: time.Date(2024, 1, 15, 10, 30, 1, 0, time.UTC),
+		LastFailure: time.Date(2024, 1, 15, 10, 30, 1, 0, time.UTC), Written: time.Date(2024, 1, 15, 10, 30, 1, 0, time.UTC),
 	}, mustParse(t, deadletter.Record{Timestamp: 7, Value: []byte(documentOne)}))
 	same(t, deadletter.Letter{
 		Source:    idempotency.Coordinates{Partition: idempotency.Partition{Topic: "escrow.commands", ID: 3}, Offset: 12345},
@@ -61,7 +61,8 @@ func TestDocumentsOfOthers(t *testing.T) {
 		Class: classify.Poison, Reason: deadletter.Unspecified,
 		Detail: "TonApiTimeoutException: TON Center API timeout after 30s", Trace: "at line 1", Retries: 5,
 		FirstFailure: time.Date(2025, 1, 15, 10, 30, 0, 0, time.UTC), LastFailure: time.Date(2025, 1, 15, 11, 45, 0, 0, time.UTC),
-		Member: "payout-executor-1",
+		Written: time.Date(2025, 1, 15, 11, 45, 0, 0, time.UTC),
+		Member:  "payout-executor-1",
 	}, mustParse(t, deadletter.Record{Timestamp: 7, Value: []byte(documentTwo)}))
 }
 
@@ -79,7 +80,7 @@ func TestFields(t *testing.T) {
 		"error_details": map[string]any{
 			"exception_class": "sluice.poison.required_missing", "message": "field user_id is missing", "stack_trace": "decode: user_id",
 		},
-		"dlq_timestamp": "2024-01-15T10:30:01.0000005Z", "dlq_version": "1.0",
+		"dlq_timestamp": "2024-01-15T10:30:02.250Z", "dlq_version": "1.0",
 		"retry_count": 2.0, "worker_instance": "m-1",
 		"first_failure_at": "2024-01-15T10:30:00Z", "last_failure_at": "2024-01-15T10:30:01.0000005Z",
 		"class": "poison", "reason": "required_missing", "cluster": "c1", "topic_id": "AQIDAAAAAAAAAAAAAAAAAA",

@@ -29,6 +29,9 @@ type Letter struct {
 	Retries      int // before it was given up
 	FirstFailure time.Time
 	LastFailure  time.Time
+	// Written is when the letter was written to its topic, to the millisecond. Zero until then; [Parse] takes the last failure
+	// for it where a record does not say.
+	Written time.Time
 
 	Member      string // that gave it up
 	Correlation string // in the log lines about this letter

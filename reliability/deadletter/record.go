@@ -59,6 +59,7 @@ const (
 	retriesHeader      = "sluice.retries"
 	firstFailureHeader = "sluice.first_failure"
 	lastFailureHeader  = "sluice.last_failure"
+	writtenHeader      = "sluice.written"
 	memberHeader       = "sluice.member"
 	correlationHeader  = "sluice.correlation"
 	batchHeader        = "sluice.batch"
@@ -110,6 +111,7 @@ func (f Form) context(l Letter) []Header {
 	for _, h := range []Header{
 		text(firstFailureHeader, formatTime(l.FirstFailure)),
 		text(lastFailureHeader, formatTime(l.LastFailure)),
+		text(writtenHeader, formatMillis(l.Written)),
 		text(memberHeader, l.Member),
 		text(correlationHeader, l.Correlation),
 		text(batchHeader, l.Batch),
@@ -214,6 +216,7 @@ func Parse(r Record) (Letter, error) {
 		l.Retries = int(block.number(retriesHeader, math.MaxInt32))
 	}
 	l.FirstFailure, l.LastFailure = block.time(firstFailureHeader), block.time(lastFailureHeader)
+	l.Written = writtenAt(block.time(writtenHeader), l.LastFailure)
 	l.Member, l.Correlation, l.Batch = block.text(memberHeader), block.text(correlationHeader), block.text(batchHeader)
 	l.Detail, l.Trace = block.text(messageHeader), block.text(stacktraceHeader)
 	if block.has(linkHeader) {
@@ -340,6 +343,24 @@ func formatTime(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// writtenAt returns when a letter was written, to the millisecond. Those of earlier versions do not say; they were written soon
+// after their last failure, mostly.
+func writtenAt(written, lastFailure time.Time) time.Time {
+	if written = written.Truncate(time.Millisecond); written.IsZero() {
+		return lastFailure.Truncate(time.Millisecond)
+	}
+	return written
+}
+
+// formatMillis writes a time as formatTime does, with three digits of the second: a letter that is written again has the same
+// size.
+func formatMillis(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
 // parseTime reads a time, also one without a zone, which means UTC.

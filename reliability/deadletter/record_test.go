@@ -1,10 +1,13 @@
 package deadletter_test
 
 import (
+	"bytes"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -37,6 +40,7 @@ func TestHeaders(t *testing.T) {
 		{"sluice.retries", "2"},
 		{"sluice.first_failure", "2024-01-15T10:30:00Z"},
 		{"sluice.last_failure", "2024-01-15T10:30:01.0000005Z"},
+		{"sluice.written", "2024-01-15T10:30:02.250Z"},
 		{"sluice.member", "m-1"},
 		{"sluice.correlation", "corr-1"},
 		{"sluice.batch", "batch-1"},
@@ -211,6 +215,34 @@ func TestTimestampsOfAnyYear(t *testing.T) {
 		l := some()
 		l.Timestamp = ms
 		same(t, ms, mustParse(t, deadletter.Form{Envelope: deadletter.EnvelopeJSON}.Encode(l)).Timestamp)
+	}
+}
+
+// TestWritten: a letter says when it was written, whatever the envelope, in the same number of bytes. One of an earlier version
+// was written at its last failure.
+func TestWritten(t *testing.T) {
+	for _, envelope := range []deadletter.Envelope{deadletter.EnvelopeHeaders, deadletter.EnvelopeJSON} {
+		l, size := some(), 0
+		for _, nanos := range []int{0, 1, 250e6, 999_999_999} {
+			l.Written = time.Date(2024, 1, 15, 11, 0, 0, nanos, time.FixedZone("", 3600))
+			r := deadletter.Form{Envelope: envelope}.Encode(l)
+			if got, want := mustParse(t, r).Written, l.Written.UTC().Truncate(time.Millisecond); !got.Equal(want) {
+				t.Errorf("%s: written %v, want %v", envelope, got, want)
+			}
+			if size > 0 && r.Size() != size {
+				t.Errorf("%s: %d bytes, and %d at another time", envelope, r.Size(), size)
+			}
+			size = r.Size()
+		}
+	}
+	earlier := deadletter.Form{}.Encode(some())
+	earlier.Headers = slices.DeleteFunc(earlier.Headers, func(h deadletter.Header) bool { return h.Key == "sluice.written" })
+	if got, want := mustParse(t, earlier).Written, some().LastFailure.Truncate(time.Millisecond); !got.Equal(want) {
+		t.Errorf("an earlier letter was written %v, want %v", got, want)
+	}
+	l := mustParse(t, earlier)
+	if text := l.JSON(); !bytes.Contains(text, []byte(`"dlq_timestamp":"2024-01-15T10:30:01.000Z"`)) {
+		t.Errorf("%s", text)
 	}
 }
 

@@ -24,7 +24,8 @@ func some() deadletter.Letter {
 		Class:   classify.Poison, Reason: "required_missing", Detail: "field user_id is missing", Trace: "decode: user_id",
 		Retries:      2,
 		FirstFailure: time.Date(2024, 1, 15, 10, 30, 0, 0, time.UTC), LastFailure: time.Date(2024, 1, 15, 10, 30, 1, 500, time.UTC),
-		Member: "m-1", Correlation: "corr-1", Batch: "batch-1",
+		Written: time.Date(2024, 1, 15, 10, 30, 2, 250e6, time.UTC),
+		Member:  "m-1", Correlation: "corr-1", Batch: "batch-1",
 	}
 }
 
@@ -86,6 +87,7 @@ func letters(most int) *rapid.Generator[deadletter.Letter] {
 			FirstFailure: times().Draw(t, "first"), LastFailure: times().Draw(t, "last"),
 			Member: rapid.String().Draw(t, "member"), Correlation: rapid.String().Draw(t, "correlation"), Batch: rapid.String().Draw(t, "batch"),
 		}
+		l.Written = time.UnixMilli(rapid.Int64Range(0, 4e12).Draw(t, "written")).UTC()
 		if len(l.Headers) == 0 {
 			l.Headers = nil
 		}
