@@ -8,7 +8,7 @@ func (c *cli) deadLettersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "deadletters",
 		Aliases: []string{"dlq"},
-		Short:   "Look at dead letters, and allow a flood of them",
+		Short:   "List and show dead letters, and allow a flood of them",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -20,19 +20,23 @@ func (c *cli) deadLettersListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [TOPIC]",
 		Short: "List dead letters, the newest first",
-		Long: `Reads the dead-letter topics from Kafka, of all topics or of one, and holds each
-letter against the table. No running connector is needed, and none is disturbed.
-Repeats of a letter are one: COPIES counts them. STATE says what became of its
-record:
+		Long: `Reads the dead-letter topics from Kafka, of all topics or of one, and compares
+each dead letter with the table. It needs no running connector and disturbs
+none. Repeats of a dead letter are one: COPIES counts them. STATE says what
+became of its record:
 
-  unresolved  it has no row, and the table is past it
-  void        it has a row: the letter was written before a commit that then did
-              not happen, and the record was read again
-  pending     the table is not past it yet: the letter is void until it is
-  unknown     nobody can tell; the note says why
+  unresolved  it has no row, and no member will read it again: the table is past
+              it, or Kafka has deleted it
+  unknown     no row of it can be proven; the note says why. It counts as
+              unresolved
+  void        it has a row: the dead letter was written before a commit that
+              then did not happen, and the record was read again
+  pending     the table is not past it yet, and Kafka still has it: the dead
+              letter is void until the table is past it
+  foreign     its topic is not in topics: it is listed and does not count
 
-Letters that are void or pending are counted, and listed with --void. TOPIC may
-be a topic or a dead-letter topic. Exit code 0 whether there are letters or not.`,
+Dead letters that are void or pending are counted, and listed with --void. TOPIC
+may be a topic or a dead-letter topic. Exit code 0 with or without dead letters.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -41,10 +45,10 @@ be a topic or a dead-letter topic. Exit code 0 whether there are letters or not.
 			return c.listLetters(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().IntVar(&o.limit, "limit", 100, "how many letters to list at most, 0 for all")
-	cmd.Flags().StringVar(&o.since, "since", "", "only letters of a time on, or of a duration back, such as 24h")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "only letters with this code")
-	cmd.Flags().BoolVar(&o.void, "void", false, "list void and pending letters, too")
+	cmd.Flags().IntVar(&o.limit, "limit", 100, "how many dead letters to list at most, 0 for all")
+	cmd.Flags().StringVar(&o.since, "since", "", "only dead letters of a time on, or of a duration back, such as 24h")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "only dead letters with this code")
+	cmd.Flags().BoolVar(&o.void, "void", false, "list void and pending dead letters, too")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "how long to wait for each answer of Kafka")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
@@ -67,7 +71,7 @@ type shownLetter struct {
 	Partition   int32       `json:"partition"`
 	Offset      int64       `json:"offset"`
 	State       letterState `json:"state"`
-	Why         string      `json:"why,omitempty"` // the state is unknown
+	Why         string      `json:"why,omitempty"` // of a state that is unknown or foreign
 	Reason      string      `json:"reason"`
 	Class       string      `json:"class"`
 	Detail      string      `json:"detail"`
@@ -91,12 +95,13 @@ type letterPlace struct {
 // letterList is what list prints.
 type letterList struct {
 	Topics     []string      `json:"dead_letter_topics"`
-	Letters    int64         `json:"letters"`  // records in the topics, repeats included
-	Distinct   int           `json:"distinct"` // records that they are about
-	Unresolved int           `json:"unresolved"`
+	Letters    int64         `json:"letters"`    // records in the topics, repeats included
+	Distinct   int           `json:"distinct"`   // records that they are about
+	Unresolved int           `json:"unresolved"` // those of Unknown included
+	Unknown    int           `json:"unknown"`
 	Void       int           `json:"void"`
 	Pending    int           `json:"pending"`
-	Unknown    int           `json:"unknown"`
+	Foreign    int           `json:"foreign"`
 	Matching   int           `json:"matching"` // those to list, of which limit may leave out some
 	Listed     []shownLetter `json:"listed"`
 	Notes      []string      `json:"notes"`
@@ -129,7 +134,7 @@ func (c *cli) listLetters(ctx context.Context, o letterListing) error {
 	if err != nil {
 		return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
 	}
-	if err := book.judge(ctx, config); err != nil {
+	if err := book.judge(ctx, config, r); err != nil {
 		return err
 	}
 	list := book.list(scope, o)
@@ -142,20 +147,25 @@ func (c *cli) listLetters(ctx context.Context, o letterListing) error {
 // list counts the letters and picks those to show.
 func (b *letterBook) list(scope *letterScope, o letterListing) *letterList {
 	list := &letterList{Topics: scope.topics, Letters: b.count, Distinct: len(b.all), Listed: []shownLetter{}, Notes: []string{}}
-	whys := map[string]int{}
+	whys := map[string]int64{}
 	for _, l := range b.newest() {
+		if l.state.counts() {
+			list.Unresolved++
+		}
 		switch l.state {
 		case letterUnresolved:
-			list.Unresolved++
+		case letterUnknown:
+			list.Unknown++
+			whys[l.why]++
 		case letterVoid:
 			list.Void++
 		case letterPending:
 			list.Pending++
-		case letterUnknown:
-			list.Unknown++
+		case letterForeign:
+			list.Foreign++
 			whys[l.why]++
 		}
-		if !o.void && !l.state.stands() {
+		if !o.void && !l.state.listed() {
 			continue
 		}
 		if list.Matching++; o.limit == 0 || len(list.Listed) < o.limit {
@@ -167,17 +177,25 @@ func (b *letterBook) list(scope *letterScope, o letterListing) *letterList {
 	}
 	for _, name := range scope.topics {
 		if of := b.others[name]; of != nil {
-			list.note("%d records of topic %s are no letters, the first one at %s", of.n, name, of.first)
+			list.note("%s of topic %s: no dead letter, first at %s", counting(of.n, "record"), name, of.first)
 		}
 	}
 	for why, n := range whys {
-		list.note("the state of %d letters is unknown: %s", n, why)
+		list.note("%s: %s", counting(n, "dead letter"), why)
 	}
 	slices.Sort(list.Notes)
 	if left := list.Matching - len(list.Listed); left > 0 {
 		list.note("%d more are not listed: write --limit, --since or --reason", left)
 	}
 	return list
+}
+
+// counting is a number with its noun: "1 record", "2 records".
+func counting(n int64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.FormatInt(n, 10) + " " + noun
 }
 
 func (l *letterList) note(format string, args ...any) {
@@ -220,10 +238,13 @@ func (l *letterList) print(w io.Writer) error {
 			b.WriteString(", " + strconv.Itoa(n) + " " + what)
 		}
 	}
-	_, _ = printf(&b, "%d letters of %d records: %d unresolved", l.Letters, l.Distinct, l.Unresolved)
+	_, _ = printf(&b, "%s of %s: %d unresolved", counting(l.Letters, "dead letter"), counting(int64(l.Distinct), "record"), l.Unresolved)
+	if l.Unknown > 0 {
+		_, _ = printf(&b, " (%d of them unknown)", l.Unknown)
+	}
 	count(l.Void, "void")
 	count(l.Pending, "pending")
-	count(l.Unknown, "unknown")
+	count(l.Foreign, "foreign")
 	b.WriteString("\n")
 	for _, n := range l.Notes {
 		_, _ = printf(&b, "note: %s\n", n) // memory takes it

@@ -24,13 +24,13 @@ func (c *cli) deadLettersShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show TOPIC:PARTITION@OFFSET",
 		Short: "Show a dead letter",
-		Long: `Prints a letter as JSON, version 1.0. The coordinates are those of the record;
-the command searches the dead-letter topic for it. They may be those of the dead
-letter itself, too: then TOPIC is the dead-letter topic.
+		Long: `Prints a dead letter as JSON, version 1.0. The coordinates are those of the
+record; the command searches the dead-letter topic for it. They may be those of
+the dead letter itself, too: then TOPIC is the dead-letter topic.
 
 With --value it writes nothing but the value of the record, to the byte, from
-the bucket if the letter was too large for its topic. Both may hold what nobody
-but its owner should see.`,
+the bucket if the dead letter was too large for its topic. Both may hold what
+nobody but its owner should see.`,
 		Example: `  connector deadletters show orders:3@1207
   connector deadletters show orders-dlq:0@12 --value > record`,
 		Args: cobra.ExactArgs(1),
@@ -149,11 +149,11 @@ func (o *letterLook) find(ctx context.Context, r *topicReader, scope *letterScop
 		}
 	}
 	if found == nil {
-		return nil, nil, exitError{exitFound, fmt.Errorf("there is no letter for %s:%d@%d", o.topic, o.partition, o.offset)}
+		return nil, nil, exitError{exitFound, fmt.Errorf("there is no dead letter for %s:%d@%d", o.topic, o.partition, o.offset)}
 	}
 	var notes []string
 	if len(ids) > 1 {
-		notes = append(notes, fmt.Sprintf("there are letters of %d topics of this name, this is the newest, with topic id %s: --topic-id names another", len(ids), found.Source.TopicID))
+		notes = append(notes, fmt.Sprintf("there are dead letters of %d topics of this name; this is the newest, with topic id %s: write --topic-id for another", len(ids), found.Source.TopicID))
 	}
 	return found, notes, nil
 }
@@ -213,7 +213,7 @@ func linked(ctx context.Context, config *Config, l *deadletter.Letter) (*deadlet
 		defer func() { _ = closer.Close() }() // it was only read
 	}
 	if l.Link.Bytes > largestObject {
-		return nil, exitError{exitFound, fmt.Errorf("the letter links %d bytes, more than any record has", l.Link.Bytes)}
+		return nil, exitError{exitFound, fmt.Errorf("the dead letter links %d bytes, more than any record has", l.Link.Bytes)}
 	}
 	body, err := store.Get(ctx, l.Link.Key, 0, l.Link.Bytes)
 	if errors.Is(err, objstore.ErrNotFound) {

@@ -4,31 +4,37 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
 	"sluice/connector"
+	"sluice/idempotency"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/scan"
 )
 
-// letterState is what became of the record of a letter. A letter can be void: it was written before the commit that would
-// have passed its record, and that commit never happened, or another one made a row of it.
+// letterState is what became of the record of a dead letter. A dead letter can be void: it was written before the commit that
+// would have passed its record, and that commit never happened, or another one made a row of it.
 type letterState string
 
 const (
-	letterUnresolved letterState = "unresolved" // its record has no row, and the table is past it
+	letterUnresolved letterState = "unresolved" // its record has no row, and will not be read again
 	letterVoid       letterState = "void"       // its record has a row
-	letterPending    letterState = "pending"    // the table is not past it: void until it is
-	letterUnknown    letterState = "unknown"    // nobody can tell
+	letterPending    letterState = "pending"    // the table is not past it, and members can still read it
+	letterUnknown    letterState = "unknown"    // it cannot be proven that its record has a row
+	letterForeign    letterState = "foreign"    // its topic is none of the pipeline's
 )
 
-// stands tells whether the letter is one to care about.
-func (s letterState) stands() bool { return s == letterUnresolved || s == letterUnknown }
+// listed reports whether the dead letter is listed without --void.
+func (s letterState) listed() bool { return s != letterVoid && s != letterPending }
 
-// judge finds the state of each letter.
-func (b *letterBook) judge(ctx context.Context, config *Config) error {
+// counts reports whether the dead letter counts as unresolved.
+func (s letterState) counts() bool { return s == letterUnresolved || s == letterUnknown }
+
+// judge finds the state of each letter. What it counts as unresolved is what members count: see [letterWatch].
+func (b *letterBook) judge(ctx context.Context, config *Config, r *topicReader) error {
 	byTopic := map[string][]*foundLetter{}
 	for _, l := range b.all {
 		byTopic[l.Source.Topic] = append(byTopic[l.Source.Topic], l)
@@ -40,24 +46,21 @@ func (b *letterBook) judge(ctx context.Context, config *Config) error {
 		})
 		t, meant, err := config.route(topic)
 		if !meant || err != nil || t.isLetters() {
-			unknown(letters, "topic "+topic+" is not in topics")
+			for _, l := range letters {
+				l.state, l.why = letterForeign, "topic "+topic+" is not in topics"
+			}
 			continue
 		}
-		if err := judgeTopic(ctx, config, topic, letters); err != nil {
+		if err := judgeTopic(ctx, config, r, topic, letters); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func unknown(letters []*foundLetter, why string) {
-	for _, l := range letters {
-		l.state, l.why = letterUnknown, why
-	}
-}
-
-// judgeTopic finds the states of letters of one topic, by partition and offset.
-func judgeTopic(ctx context.Context, config *Config, topic string, letters []*foundLetter) error {
+// judgeTopic finds the states of letters of one topic, by partition and offset. Kafka is asked after the table, so that a
+// record that was written since is one that the table is not past.
+func judgeTopic(ctx context.Context, config *Config, r *topicReader, topic string, letters []*foundLetter) error {
 	tables, end, err := openAll(ctx, config, []string{topic})
 	if err != nil {
 		return err
@@ -70,23 +73,62 @@ func judgeTopic(ctx context.Context, config *Config, topic string, letters []*fo
 			return o.failed(err)
 		}
 	}
+	if state == nil {
+		state = &deltalog.State{}
+	}
+	next := func(p idempotency.Partition) int64 { return state.Txns[p.AppID(config.Pipeline)].Version }
+	logs, err := r.logsOf(letters, next)
+	if err != nil {
+		return exitError{exitDependency, fmt.Errorf("kafka: topic %s: %w", topic, err)}
+	}
 	var passed []*foundLetter
 	for _, l := range letters {
-		var at deltalog.Txn
-		if state != nil {
-			at = state.Txns[l.Source.AppID(config.Pipeline)]
-		}
-		if at.AppID == "" || at.Version <= l.Source.Offset {
+		p := l.Source.Partition
+		switch {
+		case logs.position(p, next(p)).Pending(l.Source.Offset):
 			l.state = letterPending
-			continue
+		case l.Source.Offset < next(p):
+			l.state = letterUnresolved
+			passed = append(passed, l)
+		default:
+			l.state, l.why = logs.unread(l.Source)
 		}
-		l.state = letterUnresolved
-		passed = append(passed, l)
 	}
 	if len(passed) == 0 {
 		return nil
 	}
 	return haveRows(ctx, o, state, topic, passed)
+}
+
+// unread returns the state of a dead letter whose record the table is not past and no member can read, and why.
+func (l *topicLogs) unread(record idempotency.Coordinates) (letterState, string) {
+	p := record.Partition
+	log, known := l.logs[p]
+	switch {
+	case known && record.Offset < log.Start:
+		return letterUnresolved, ""
+	case known:
+		return letterUnknown, fmt.Sprintf("the log of %v ends at %d: the brokers lost the record", p, log.End)
+	case l.failed[p] != nil:
+		return letterUnknown, "Kafka does not tell whether the record can still be read: " + l.failed[p].Error()
+	}
+	return letterUnknown, l.gone[p]
+}
+
+// logsOf asks Kafka for the partitions with a letter at or beyond the position in the table.
+func (r *topicReader) logsOf(letters []*foundLetter, next func(idempotency.Partition) int64) (logs *topicLogs, err error) {
+	beyond := map[idempotency.Partition]bool{}
+	for _, l := range letters {
+		if p := l.Source.Partition; l.Source.Offset >= next(p) {
+			beyond[p] = true
+		}
+	}
+	partitions := slices.Collect(maps.Keys(beyond))
+	err = r.ask(func(ctx context.Context) (err error) {
+		logs, err = findLogs(ctx, r.client.Topics, r.log, partitions)
+		return err
+	})
+	return logs, err
 }
 
 // at is a place in a topic of some name.
@@ -103,21 +145,28 @@ func haveRows(ctx context.Context, o *opened, state *deltalog.State, topic strin
 		byPlace[at{l.Source.ID, l.Source.Offset}] = append(byPlace[at{l.Source.ID, l.Source.Offset}], l)
 		where = wherever(where, topic, l.Source.ID, l.Source.Offset)
 	}
-	several := topicIDs(state, topic) > 1
+	proven := map[idempotency.Partition]bool{}
+	for _, l := range letters {
+		if _, known := proven[l.Source.Partition]; !known {
+			proven[l.Source.Partition] = rowsOf(state, l.Source.Partition)
+		}
+	}
 	err := delta.Places(ctx, o.store, state, where, func(rowTopic string, partition int32, offset int64) error {
 		for _, l := range byPlace[at{partition, offset}] {
 			switch {
 			case rowTopic != topic:
-			case several:
-				l.state, l.why = letterUnknown, "a row has these coordinates, and the topic was created again: it may be a row of the other one"
-			default:
+			case proven[l.Source.Partition]:
 				l.state = letterVoid
+			default:
+				l.state, l.why = letterUnknown, "a row has these coordinates, and the topic was created again: it may be a row of the other one"
 			}
 		}
 		return nil
 	})
 	if held, ok := errors.AsType[*connector.HoldError](err); ok {
-		unknown(letters, "the table cannot tell which records it has: "+held.Detail)
+		for _, l := range letters {
+			l.state, l.why = letterUnknown, "the table cannot tell which records it has: "+held.Detail
+		}
 		return nil
 	}
 	if err != nil {

@@ -83,7 +83,7 @@ func TestLetterTables(t *testing.T) {
 	if out, _ := l.runs(0, "holds"); out != "nothing is held\n" {
 		t.Error(out)
 	}
-	if out, _ := l.runs(0, "deadletters", "list"); out != "0 letters of 0 records: 0 unresolved\nnote: topic orders-dlq does not exist yet: it comes with the first dead letter\n" {
+	if out, _ := l.runs(0, "deadletters", "list"); out != "0 dead letters of 0 records: 0 unresolved\nnote: topic orders-dlq does not exist yet: it comes with the first dead letter\n" {
 		t.Error(out)
 	}
 
@@ -218,7 +218,7 @@ func TestDeadLettersList(t *testing.T) {
 		letterAbout(t, l, 0, 3, []byte("x")), // passed, no row
 		letterAbout(t, l, 0, 3, []byte("x")), // again
 		letterAbout(t, l, 0, 7, []byte("x")), // not passed yet
-		letterAbout(t, l, 1, 0, []byte("x")), // a partition that nobody started
+		letterAbout(t, l, 1, 0, []byte("x")), // of a record that the log does not have
 	)
 	old := letterAbout(t, l, 0, 2, []byte("x"))
 	old.Source.TopicID = idempotency.TopicID{7} // of a topic of this name that is gone
@@ -228,27 +228,28 @@ func TestDeadLettersList(t *testing.T) {
 	l.client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders-dlq", Value: []byte("no letter")})
 
 	all := listed(t, l, 0, "--void")
-	want := []string{"0@9 unknown 1", "0@7 pending 1", "0@3 unresolved 2", "0@2 pending 1", "0@1 void 1", "1@0 pending 1"}
+	want := []string{"0@9 foreign 1", "0@7 pending 1", "0@3 unresolved 2", "0@2 unknown 1", "0@1 void 1", "1@0 unknown 1"}
 	if d := cmp.Diff(want, all.states()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if all.Letters != 7 || all.Distinct != 6 || all.Unresolved != 1 || all.Void != 1 || all.Pending != 3 || all.Unknown != 1 {
+	if all.Letters != 7 || all.Distinct != 6 || all.Unresolved != 3 || all.Void != 1 || all.Pending != 1 || all.Unknown != 2 || all.Foreign != 1 {
 		t.Errorf("%+v", all)
 	}
-	if notes := strings.Join(all.Notes, "\n"); !strings.Contains(notes, "1 records of topic orders-dlq are no letters, the first one at orders-dlq:") ||
-		!strings.Contains(notes, "the state of 1 letters is unknown: topic elsewhere is not in topics") {
+	if notes := strings.Join(all.Notes, "\n"); !strings.Contains(notes, "1 record of topic orders-dlq: no dead letter, first at orders-dlq:") ||
+		!strings.Contains(notes, "1 dead letter: topic elsewhere is not in topics") || !strings.Contains(notes, "1 dead letter: the topic was created again") ||
+		!strings.Contains(notes, "1 dead letter: the log of orders:1 ends at 0: the brokers lost the record") {
 		t.Error(notes)
 	}
 	for _, c := range []struct {
 		args []string
 		want []string
 	}{
-		{nil, []string{"0@9 unknown 1", "0@3 unresolved 2"}},
-		{[]string{"orders"}, []string{"0@3 unresolved 2"}},
-		{[]string{"orders-dlq"}, []string{"0@9 unknown 1", "0@3 unresolved 2"}},
-		{[]string{"--reason", "syntax"}, []string{"0@9 unknown 1"}},
-		{[]string{"--limit", "1"}, []string{"0@9 unknown 1"}},
-		{[]string{"--since", "2026-03-01T12:00:04Z"}, []string{"0@9 unknown 1"}},
+		{nil, []string{"0@9 foreign 1", "0@3 unresolved 2", "0@2 unknown 1", "1@0 unknown 1"}},
+		{[]string{"orders"}, []string{"0@3 unresolved 2", "0@2 unknown 1", "1@0 unknown 1"}},
+		{[]string{"orders-dlq"}, []string{"0@9 foreign 1", "0@3 unresolved 2", "0@2 unknown 1", "1@0 unknown 1"}},
+		{[]string{"--reason", "syntax"}, []string{"0@9 foreign 1"}},
+		{[]string{"--limit", "1"}, []string{"0@9 foreign 1"}},
+		{[]string{"--since", "2026-03-01T12:00:04Z"}, []string{"0@9 foreign 1"}},
 		{[]string{"--since", "0s"}, nil},
 	} {
 		if d := cmp.Diff(c.want, listed(t, l, 0, c.args...).states()); d != "" {
@@ -257,7 +258,7 @@ func TestDeadLettersList(t *testing.T) {
 	}
 	out, _ := l.runs(0, "dlq", "list", "orders")
 	if !strings.Contains(out, "orders:0@3  unresolved  type_mismatch  2026-03-01T12:00:03Z  2       orders-dlq:") ||
-		!strings.Contains(out, "6 letters of 5 records: 1 unresolved, 1 void, 3 pending\n") || strings.Contains(out, "\n  x") {
+		!strings.Contains(out, "6 dead letters of 5 records: 3 unresolved (2 of them unknown), 1 void, 1 pending\n") || strings.Contains(out, "\n  x") {
 		t.Error(out)
 	}
 	for _, c := range []struct{ args, want string }{
@@ -326,7 +327,7 @@ func TestDeadLettersShow(t *testing.T) {
 	again := letterAbout(t, l, 0, 5, []byte("of the new topic"))
 	again.Source.TopicID, again.LastFailure = idempotency.TopicID{9}, again.LastFailure.Add(time.Hour)
 	l.write(deadletter.Form{}, "orders-dlq", again)
-	if out, errs := l.runs(0, "deadletters", "show", "orders:0@5", "--value"); out != "of the new topic" || !strings.Contains(errs, "letters of 2 topics of this name") {
+	if out, errs := l.runs(0, "deadletters", "show", "orders:0@5", "--value"); out != "of the new topic" || !strings.Contains(errs, "dead letters of 2 topics of this name") {
 		t.Errorf("%.20q %s", out, errs)
 	}
 	link := letterAbout(t, l, 0, 5, nil).Source
@@ -340,8 +341,8 @@ func TestDeadLettersShow(t *testing.T) {
 		code       int
 		args, want string
 	}{
-		{1, "orders:0@99", "there is no letter for orders:0@99"},
-		{1, "orders-dlq:0@99", "there is no letter for orders-dlq:0@99"},
+		{1, "orders:0@99", "there is no dead letter for orders:0@99"},
+		{1, "orders-dlq:0@99", "there is no dead letter for orders-dlq:0@99"},
 		{1, "orders:0@5 --value --topic-id " + link.TopicID.String(), "not in the bucket any more"},
 		{2, "orders:x@5", "no partition"},
 		{2, "orders@5", "no partition"},

@@ -1,6 +1,14 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"sluice/connector"
+	"sluice/connector/kafka"
+	"sluice/health/lettercount"
 	"sluice/idempotency"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/scan"
@@ -20,13 +28,114 @@ func wherever(all []scan.Where, topic string, partition int32, offset int64) []s
 	return append(all, scan.Where{Topic: topic, Partition: partition, From: offset, Next: offset + 1})
 }
 
-// topicIDs counts the topics of a name that a table has positions of.
-func topicIDs(state *deltalog.State, topic string) int {
-	ids := map[idempotency.TopicID]bool{}
+// rowsOf reports whether the rows of a partition's topic in a table are all of that very topic: rows carry no topic id, so
+// the table must have positions of it and of no other topic of its name.
+func rowsOf(state *deltalog.State, p idempotency.Partition) bool {
+	known := false
+	for appID := range state.Txns {
+		id, err := idempotency.ParseAppID(appID)
+		if err != nil || id.TableID != "" || id.Partition.Topic != p.Topic {
+			continue
+		}
+		if id.Partition.Cluster != p.Cluster || id.Partition.TopicID != p.TopicID {
+			return false
+		}
+		known = true
+	}
+	return known
+}
+
+// topicIDs names the topics of a name that a table has positions of.
+func topicIDs(state *deltalog.State, topic string) string {
+	var ids []string
 	for appID := range state.Txns {
 		if id, err := idempotency.ParseAppID(appID); err == nil && id.TableID == "" && id.Partition.Topic == topic {
-			ids[id.Partition.TopicID] = true
+			ids = append(ids, id.Partition.Cluster+"/"+id.Partition.TopicID.String())
 		}
 	}
-	return len(ids)
+	slices.Sort(ids)
+	return strings.Join(slices.Compact(ids), " ")
+}
+
+// topicLogs is what Kafka has of partitions that dead letters are about.
+type topicLogs struct {
+	logs   map[idempotency.Partition]lettercount.Log
+	gone   map[idempotency.Partition]string // why no member can read the partition any more
+	failed map[idempotency.Partition]error  // Kafka does not tell
+}
+
+// position is that of a partition: next in the table, 0 without one. A partition that was not asked about has no dead letter
+// from next on.
+func (l *topicLogs) position(p idempotency.Partition, next int64) lettercount.Position {
+	return lettercount.Position{Next: next, Log: l.logs[p]}
+}
+
+// findTopics is the method Topics of a [kafka.Client].
+type findTopics func(context.Context, ...string) (map[string]connector.Topic, map[string]error, error)
+
+// findLogs asks Kafka for partitions of one topic. It returns an error if the cluster does not respond.
+func findLogs(ctx context.Context, find findTopics, log *kafka.Log, partitions []idempotency.Partition) (*topicLogs, error) {
+	l := &topicLogs{logs: map[idempotency.Partition]lettercount.Log{}, gone: map[idempotency.Partition]string{}, failed: map[idempotency.Partition]error{}}
+	if len(partitions) == 0 {
+		return l, nil
+	}
+	name := partitions[0].Topic
+	found, refused, err := find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if why := refused[name]; why != nil {
+		for _, p := range partitions {
+			l.failed[p] = why
+		}
+		return l, nil
+	}
+	topic, there := found[name]
+	var at []connector.Position
+	for _, p := range partitions {
+		if why := whyGone(p, topic, there); why != "" {
+			l.gone[p] = why
+			continue
+		}
+		at = append(at, connector.Position{Partition: p, Next: -1, Epoch: -1})
+	}
+	if len(at) == 0 {
+		return l, nil
+	}
+	bounds, err := log.Bounds(ctx, at)
+	var unread *connector.UnreadError
+	if err != nil && !errors.As(err, &unread) {
+		return nil, err
+	}
+	for _, of := range at {
+		p := of.Partition
+		switch b, known := bounds[p]; {
+		case known:
+			l.logs[p] = lettercount.Log{Start: b.LogStart, End: b.HighWatermark}
+		case unread != nil && unread.Causes[p] != nil:
+			l.failed[p] = unread.Causes[p]
+		default:
+			l.gone[p] = createdAgain
+		}
+	}
+	return l, nil
+}
+
+const createdAgain = "the topic was created again before the table was past the record, which cannot be read any more"
+
+// whyGone says why members cannot read a partition of a topic as Kafka has it now, or "".
+func whyGone(p idempotency.Partition, topic connector.Topic, there bool) string {
+	switch {
+	case p.TopicID == idempotency.TopicID{}:
+		return "the dead letter names no topic id: another program wrote it"
+	case !there:
+		return "the topic does not exist any more, so the record cannot be read"
+	case topic.Cluster != p.Cluster:
+		return "the record is of cluster " + p.Cluster + ", which is not the one that is read"
+	case topic.ID != p.TopicID:
+		return createdAgain
+	case !slices.Contains(topic.Partitions, p.ID):
+		return "the topic has no such partition"
+	}
+	return ""
 }

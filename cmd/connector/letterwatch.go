@@ -66,7 +66,7 @@ type letterWatch struct {
 	// Owned by look.
 	tally     *lettercount.Tally
 	followers map[string]*delta.Follower // by table
-	ids       map[string]int             // by topic: how many topics of its name the table has positions of
+	ids       map[string]string          // by topic: the topics of its name that the table has positions of
 	untold    map[string]time.Time       // topics whose table could not tell, since when
 	atOnce    int                        // letters to judge
 	matched   []string
@@ -104,7 +104,7 @@ func newLetterWatch(ctx context.Context, s *system) (w *letterWatch, end func())
 		config: s.config, logger: s.logger, reader: reader, tables: s.store, rate: &s.letterRate, descs: newLetterDescs(),
 		guard: reliability.NewGuard("store", s.config.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists),
 		find:  s.client.Topics, stands: s.breaker,
-		tally: lettercount.New(min(keepLetters, s.config.budget.limit/keepShare)), followers: map[string]*delta.Follower{}, ids: map[string]int{}, untold: map[string]time.Time{}, atOnce: judgeAtOnce,
+		tally: lettercount.New(min(keepLetters, s.config.budget.limit/keepShare)), followers: map[string]*delta.Follower{}, ids: map[string]string{}, untold: map[string]time.Time{}, atOnce: judgeAtOnce,
 		counted: map[string]map[classify.Class]int64{}, classes: map[string]string{},
 	}
 	if len(s.config.Patterns) > 0 {

@@ -33,7 +33,7 @@ func (w *letterWatch) judge(ctx context.Context, o *outlook) {
 		byTable[t.Table] = append(byTable[t.Table], topic)
 	}
 	if strange > mostStrange {
-		o.notes = append(o.notes, fmt.Sprintf("letters about %d topics that are not there are not counted", strange-mostStrange))
+		o.notes = append(o.notes, fmt.Sprintf("dead letters about %d topics that do not exist are not counted", strange-mostStrange))
 	}
 	for topic := range o.topics {
 		o.counts[topic] = make(map[classify.Class]int64) // until a letter is about it
@@ -67,6 +67,11 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 		return state.Txns[p.AppID(w.config.Pipeline)].Version
 	}
 	for _, topic := range topics {
+		logs, err := w.logs(ctx, w.tally.Beyond(topic, position))
+		if err != nil {
+			o.fail(err, topic)
+			continue
+		}
 		for {
 			parts := w.tally.Unjudged(topic, position, w.atOnce)
 			if len(parts) == 0 {
@@ -76,15 +81,37 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 				return err
 			}
 		}
-		counts := w.tally.Count(topic, position)
+		counts := w.tally.Count(topic, func(p idempotency.Partition) lettercount.Position { return logs.position(p, position(p)) })
 		if _, ours := o.topics[topic]; ours || len(counts) > 0 { // what letters only name makes no series
 			o.counts[topic] = counts
 		}
 		if _, cannot := w.untold[topic]; cannot {
-			o.notes = append(o.notes, fmt.Sprintf("table %s cannot tell which records of topic %s it has: their letters all count", table, topic))
+			o.notes = append(o.notes, fmt.Sprintf("table %s cannot tell which records of topic %s it has: all their dead letters count", table, topic))
 		}
 	}
 	return nil
+}
+
+// logs asks Kafka for partitions of one topic. It asks after the table, so that a record that was written since is one that
+// the table is not past. The error is one of the topic if Kafka does not tell of a single partition.
+func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partition) (*topicLogs, error) {
+	if len(partitions) > 0 {
+		if err := w.stands(""); err != nil {
+			return nil, err
+		}
+	}
+	asking, cancel := context.WithTimeout(ctx, askLetters)
+	defer cancel()
+	logs, err := findLogs(asking, w.find, w.reader.log, partitions)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range partitions {
+		if err := logs.failed[p]; err != nil {
+			return nil, fmt.Errorf("partition %d: %w", p.ID, err)
+		}
+	}
+	return logs, nil
 }
 
 // followTable takes what happened to a table since the last look.
@@ -104,7 +131,7 @@ func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics
 		}
 	}
 	for _, topic := range topics {
-		ids := 0
+		ids := ""
 		if state := f.State(); state != nil {
 			ids = topicIDs(state, topic)
 		}
@@ -118,8 +145,8 @@ func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics
 	return nil
 }
 
-// judgeParts looks which of the letters' records have rows. It judges as deadletters list does: a letter of which nobody
-// can tell stands.
+// judgeParts finds which of the letters' records have rows. A letter counts if no row of its own topic id can be proven, as
+// for deadletters list.
 func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic string, parts []lettercount.Part) error {
 	ctx, cancel := context.WithTimeout(whole, judgeLetters)
 	defer cancel()
@@ -131,12 +158,15 @@ func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic
 		}
 		at[part.Source.ID] = append(at[part.Source.ID], i)
 	}
-	void := make([][]int64, len(parts))
+	void, proven := make([][]int64, len(parts)), make([]bool, len(parts))
+	for i, part := range parts {
+		proven[i] = rowsOf(f.State(), part.Source)
+	}
 	rows, resting := 0, newPace()
 	err := f.Places(ctx, judgeBytes, where, func(rowTopic string, partition int32, offset int64) error {
 		if rowTopic == topic {
 			for _, i := range at[partition] {
-				if parts[i].Has(offset) {
+				if proven[i] && parts[i].Has(offset) {
 					void[i] = append(void[i], offset)
 				}
 			}
@@ -158,9 +188,6 @@ func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic
 	for i, part := range parts {
 		// Letters that an operator resolved or discarded are no more unresolved than void ones: they join them here, and
 		// whoever reads that from the operations log has the topic judged again.
-		if w.ids[topic] > 1 { // the row may be one of the other topic of this name
-			void[i] = nil
-		}
 		w.tally.Judged(part, void[i])
 	}
 	return nil

@@ -14,7 +14,7 @@ type letterDescs struct{ unresolved, topic, counted *prometheus.Desc }
 func newLetterDescs() letterDescs {
 	return letterDescs{
 		unresolved: prometheus.NewDesc("sluice_unresolved_letters",
-			"Records with a dead letter and without a row that the table is past, as deadletters list counts them. Of the whole pipeline: every member tells the same.",
+			"Unresolved dead letters, as deadletters list counts them: their records have no row, and no member will read them again. Of the whole pipeline: every member tells the same.",
 			[]string{"topic", "class"}, nil),
 		topic: prometheus.NewDesc("sluice_topic_info", "1 for each topic whose bad records become dead letters; letters_class is dead_letters.class.",
 			[]string{"topic", "letters_class"}, nil),

@@ -1,6 +1,7 @@
-// Package lettercount counts the dead letters that stand: records with a letter, without a row, that the table is past. It asks
-// nobody; whoever reads the dead-letter topics and the tables tells it what is there.
+// Package lettercount counts the unresolved dead letters: records with a dead letter and without a row that members will not
+// read again, be it that the table is past them or that Kafka does not have them any more. It does no I/O: its caller reads
+// the dead-letter topics, the tables and the ends of the topics.
 //
-// A [Tally] is a function of what is in the dead-letter topics and in the tables, and of nothing that happened meanwhile. So
+// A [Tally] is a function of what is in the topics and in the tables, and of nothing that happened meanwhile. So
 // all members come to the same number, and so does one that just started.
 package lettercount

@@ -72,16 +72,16 @@ type source struct {
 	last *count // nil if something has changed since
 }
 
-// count is what was counted of a source at some position.
+// count is what was counted of a source.
 type count struct {
-	at      int64
-	pending bool // there are letters from there on
-	counts  map[classify.Class]int64
+	at     Position
+	beyond bool // there are letters from at.Next on
+	counts map[classify.Class]int64
 }
 
-// of tells whether the count is that at a position, too.
-func (c *count) of(at int64) bool {
-	return c != nil && (at == c.at || at > c.at && !c.pending)
+// of reports whether the count is that at a position, too.
+func (c *count) of(at Position) bool {
+	return c != nil && (at == c.at || at.Next >= c.at.Next && !c.beyond)
 }
 
 // Span are the offsets [From, To).
@@ -316,7 +316,35 @@ func (p *Part) Has(offset int64) bool {
 	return ok
 }
 
-// Unjudged returns letters about a topic that nobody has judged and that the table is past, most of them at most; nothing
+// Beyond returns the partitions of a topic with a letter at the position or beyond it. What Kafka has of them decides
+// whether the letter is pending. position is the next offset to read of a partition, 0 if the table has none.
+func (t *Tally) Beyond(topic string, position func(idempotency.Partition) int64) (all []idempotency.Partition) {
+	for _, s := range t.of(topic) {
+		if t.last(s) >= position(s.Partition) {
+			all = append(all, s.Partition)
+		}
+	}
+	return all
+}
+
+// last returns the greatest offset of a source with a letter, -1 without one.
+func (t *Tally) last(of *source) int64 {
+	last := int64(-1)
+	for _, d := range t.dead {
+		for _, part := range d.slices {
+			for _, class := range classes {
+				at := entry{of, class}
+				last = max(last, part.sets[at].end-1)
+				if pending := part.pending[at]; len(pending) > 0 {
+					last = max(last, slices.Max(pending))
+				}
+			}
+		}
+	}
+	return last
+}
+
+// Unjudged returns letters about a topic that are not judged yet and that the table is past, most of them at most; nothing
 // if there are none. position is the next offset to read of a partition, 0 if the table has none.
 func (t *Tally) Unjudged(topic string, position func(idempotency.Partition) int64, most int) (parts []Part) {
 	for _, s := range t.of(topic) {
@@ -379,9 +407,10 @@ func (t *Tally) Judged(part Part, void []int64) {
 	t.setVoid(s, p.done())
 }
 
-// Count counts the letters about a topic that stand, by class. A record with letters of several classes counts as the first
-// of them. What was not judged yet counts: ask when nothing is left that is [Tally.Unjudged].
-func (t *Tally) Count(topic string, position func(idempotency.Partition) int64) map[classify.Class]int64 {
+// Count counts the letters about a topic that are unresolved, by class: see [Position.Counts]. A record with letters of
+// several classes counts as the first of them. What was not judged yet counts: ask when nothing is left that is
+// [Tally.Unjudged].
+func (t *Tally) Count(topic string, position func(idempotency.Partition) Position) map[classify.Class]int64 {
 	counts := make(map[classify.Class]int64)
 	for _, s := range t.of(topic) {
 		if at := position(s.Partition); !s.last.of(at) {
@@ -395,7 +424,7 @@ func (t *Tally) Count(topic string, position func(idempotency.Partition) int64) 
 }
 
 // count counts the letters about a source.
-func (t *Tally) count(s *source, at int64) {
+func (t *Tally) count(s *source, at Position) {
 	c := &count{at: at, counts: make(map[classify.Class]int64)}
 	var stale bool // a letter that is void has gone
 	void := s.void.from(0)
@@ -408,8 +437,8 @@ func (t *Tally) count(s *source, at int64) {
 		if is {
 			void.next()
 		}
-		c.pending = c.pending || offset >= at
-		if offset < at && !is {
+		c.beyond = c.beyond || offset >= at.Next
+		if at.Counts(offset, is) {
 			c.counts[classify.Class(tag)]++ //nolint:gosec // it was made of one
 		}
 		return true

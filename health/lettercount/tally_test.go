@@ -2,12 +2,14 @@ package lettercount_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"sluice/classify"
@@ -25,15 +27,41 @@ type written struct {
 	class classify.Class
 }
 
-// world is what there is: dead-letter partitions, positions, rows. It counts as the definition says.
+// world is what there is: dead-letter partitions, positions, logs, rows. It counts as the definition says.
 type world struct {
 	dead      map[idempotency.Partition][]written // by offset
 	start     map[idempotency.Partition]int64
 	positions map[idempotency.Partition]int64
+	logs      map[idempotency.Partition]lettercount.Log // all offsets, if a partition has none
+	gone      map[idempotency.Partition]bool            // its topic was deleted or created again
 	rows      map[idempotency.Coordinates]bool
 }
 
 func (w *world) position(p idempotency.Partition) int64 { return w.positions[p] }
+
+func (w *world) log(p idempotency.Partition) lettercount.Log {
+	if log, known := w.logs[p]; known {
+		return log
+	}
+	return lettercount.Log{End: 1 << 60}
+}
+
+// at is the position of a partition with its log.
+func (w *world) at(p idempotency.Partition) lettercount.Position {
+	if w.gone[p] {
+		return lettercount.Position{Next: w.positions[p]}
+	}
+	return lettercount.Position{Next: w.positions[p], Log: w.log(p)}
+}
+
+// unresolved is the definition: the table is past the record and has no row of it, or no member can read it any more.
+func (w *world) unresolved(at idempotency.Coordinates) bool {
+	log := w.log(at.Partition)
+	if at.Offset < w.positions[at.Partition] {
+		return !w.rows[at]
+	}
+	return w.gone[at.Partition] || at.Offset < log.Start || at.Offset >= log.End
+}
 
 func (w *world) count(topic string) map[classify.Class]int64 {
 	class := map[idempotency.Coordinates]classify.Class{}
@@ -46,11 +74,23 @@ func (w *world) count(topic string) map[classify.Class]int64 {
 	}
 	counts := make(map[classify.Class]int64)
 	for at, c := range class {
-		if at.Topic == topic && at.Offset < w.positions[at.Partition] && !w.rows[at] {
+		if at.Topic == topic && w.unresolved(at) {
 			counts[c]++
 		}
 	}
 	return counts
+}
+
+// beyond reports whether a partition has a letter at its position or beyond it.
+func (w *world) beyond(of idempotency.Partition) bool {
+	for p, all := range w.dead {
+		for _, l := range all[min(w.start[p], int64(len(all))):] {
+			if l.about.Partition == of && l.about.Offset >= w.positions[of] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // look brings a tally to what there is now, as a watch does: bytes of the log per answer, letters per judgement.
@@ -106,6 +146,7 @@ func TestTally(t *testing.T) {
 		w := &world{
 			dead: map[idempotency.Partition][]written{}, start: map[idempotency.Partition]int64{},
 			positions: map[idempotency.Partition]int64{}, rows: map[idempotency.Coordinates]bool{},
+			logs: map[idempotency.Partition]lettercount.Log{}, gone: map[idempotency.Partition]bool{},
 		}
 		tally := lettercount.New(1 << 20)
 		check := func() {
@@ -116,11 +157,21 @@ func TestTally(t *testing.T) {
 			for _, topic := range []string{"a", "bb"} {
 				want := w.count(topic)
 				for range 2 { // asking changes nothing
-					if d := cmp.Diff(want, tally.Count(topic, w.position)); d != "" {
+					if d := cmp.Diff(want, tally.Count(topic, w.at)); d != "" {
 						t.Fatalf("%s, followed (-want +got):\n%s", topic, d)
 					}
 				}
-				if d := cmp.Diff(want, fresh.Count(topic, w.position)); d != "" {
+				var beyond []idempotency.Partition
+				for _, of := range sources {
+					if of.Topic == topic && w.beyond(of) {
+						beyond = append(beyond, of)
+					}
+				}
+				less := func(a, b idempotency.Partition) bool { return fmt.Sprint(a) < fmt.Sprint(b) }
+				if d := cmp.Diff(beyond, tally.Beyond(topic, w.position), cmpopts.SortSlices(less)); d != "" {
+					t.Fatalf("%s, beyond the positions (-want +got):\n%s", topic, d)
+				}
+				if d := cmp.Diff(want, fresh.Count(topic, w.at)); d != "" {
 					t.Fatalf("%s, started now (-want +got):\n%s", topic, d)
 				}
 			}
@@ -165,6 +216,14 @@ func TestTally(t *testing.T) {
 				p := rapid.SampledFrom(dead).Draw(t, "dead")
 				w.start[p] = rapid.Int64Range(w.start[p], int64(len(w.dead[p]))).Draw(t, "start")
 			},
+			"the log moves": func(t *rapid.T) {
+				of := rapid.SampledFrom(sources).Draw(t, "of")
+				start := rapid.Int64Range(0, 60).Draw(t, "start")
+				w.logs[of] = lettercount.Log{Start: start, End: rapid.Int64Range(start, 90).Draw(t, "end")}
+			},
+			"a topic goes, and is seen again": func(t *rapid.T) {
+				w.gone[rapid.SampledFrom(sources).Draw(t, "of")] = rapid.Bool().Draw(t, "gone")
+			},
 			"created again": func(t *rapid.T) {
 				i := rapid.IntRange(0, len(dead)-1).Draw(t, "dead")
 				delete(w.dead, dead[i])
@@ -191,7 +250,7 @@ func TestTallyForgets(t *testing.T) {
 		w.dead[p] = append(w.dead[p], written{idempotency.Coordinates{Partition: of, Offset: 7 * i}, classify.Poison})
 	}
 	w.look(t, tally, 1000, 50_000)
-	if got := tally.Count("a", w.position)[classify.Poison]; got != n {
+	if got := tally.Count("a", w.at)[classify.Poison]; got != n {
 		t.Errorf("%d", got)
 	}
 	before := tally.Bytes()
@@ -202,12 +261,12 @@ func TestTallyForgets(t *testing.T) {
 	}
 	w.look(t, tally, 1000, 50_000)
 	w.look(t, tally, 1000, 50_000)
-	if got := tally.Count("a", w.position)[classify.Poison]; got != n-200_000 || tally.Bytes() > before*2/3 {
+	if got := tally.Count("a", w.at)[classify.Poison]; got != n-200_000 || tally.Bytes() > before*2/3 {
 		t.Errorf("%d letters, %d bytes of %d", got, tally.Bytes(), before)
 	}
 	w.start[p] = n
 	w.look(t, tally, 1000, 50_000)
-	if got := tally.Count("a", w.position)[classify.Poison]; got != 0 || tally.Bytes() > 1000 {
+	if got := tally.Count("a", w.at)[classify.Poison]; got != 0 || tally.Bytes() > 1000 {
 		t.Errorf("%d letters, %d bytes", got, tally.Bytes())
 	}
 }
@@ -223,13 +282,13 @@ func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
 	}
 	tally := lettercount.New(1 << 20)
 	w.look(t, tally, 10, 10)
-	if got := tally.Count("a", w.position)[classify.Poison]; got != 1 {
+	if got := tally.Count("a", w.at)[classify.Poison]; got != 1 {
 		t.Fatalf("%d letters stand, want 1", got)
 	}
 	tally.Back(of, 3)
 	w.rows[letter] = true // and the position is past it again
 	w.look(t, tally, 10, 10)
-	if got := tally.Count("a", w.position)[classify.Poison]; got != 0 {
+	if got := tally.Count("a", w.at)[classify.Poison]; got != 0 {
 		t.Errorf("%d letters stand, and the record has a row", got)
 	}
 }
@@ -284,7 +343,7 @@ func TestTallyOfRepeats(t *testing.T) {
 			w.rows[idempotency.Coordinates{Partition: of, Offset: first + i}] = i%10 == 0
 		}
 		w.look(t, tally, 1000, 1<<18)
-		if d := cmp.Diff(w.count("a"), tally.Count("a", w.position)); d != "" {
+		if d := cmp.Diff(w.count("a"), tally.Count("a", w.at)); d != "" {
 			t.Errorf("after letters from %d on (-want +got):\n%s", first, d)
 		}
 	}
@@ -326,13 +385,14 @@ func BenchmarkMillion(b *testing.B) {
 					}
 				}
 				position := func(idempotency.Partition) int64 { return 1 << 60 }
+				at := func(idempotency.Partition) lettercount.Position { return lettercount.Position{Next: 1 << 60} }
 				for parts := tally.Unjudged("a", position, 1<<18); len(parts) > 0; parts = tally.Unjudged("a", position, 1<<18) {
 					for _, part := range parts {
 						tally.Judged(part, nil)
 					}
 				}
 				began := time.Now()
-				if n := tally.Count("a", position)[classify.Poison]; n != 1e6 {
+				if n := tally.Count("a", at)[classify.Poison]; n != 1e6 {
 					b.Fatal(n)
 				}
 				b.ReportMetric(time.Since(began).Seconds()*1000, "ms/count")

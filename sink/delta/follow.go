@@ -60,6 +60,12 @@ func (f *Follower) follow(ctx context.Context) (Change, error) {
 	if f.state == nil {
 		return f.anew(ctx)
 	}
+	switch same, err := f.stands(ctx); {
+	case err != nil:
+		return Change{}, err
+	case !same:
+		return f.anew(ctx)
+	}
 	change, s := Change{Back: map[string]int64{}}, f.state
 	for range mostFollowed {
 		at := time.Now()
@@ -81,6 +87,21 @@ func (f *Follower) follow(ctx context.Context) (Change, error) {
 		s = next
 	}
 	return f.anew(ctx)
+}
+
+// stands reports whether the newest version that was read is still in the log. It is not once the table was deleted, restored
+// from an older copy or created anew at the same place, and the versions of the new table must not be taken for what follows.
+func (f *Follower) stands(ctx context.Context) (bool, error) {
+	now, err := deltalog.End(ctx, f.store, nil, f.state, time.Now())
+	switch {
+	case errors.Is(err, deltalog.ErrCorrupt):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	before := f.state.Object
+	f.state = now
+	return before.Key == "" || now.Object.Size == before.Size && now.Object.Modified.Equal(before.Modified), nil
 }
 
 // end makes s the newest state, if the answer that no version follows it can be believed.

@@ -92,3 +92,33 @@ func TestFollower(t *testing.T) {
 	changed("another table", delta.Change{Anew: true})
 	changed("and that is all", delta.Change{})
 }
+
+// TestFollower_TableDeleted: a table that goes, and one that comes in its place, are seen though the follower looked a moment
+// ago. Versions of the new one are not taken for what follows the old one.
+func TestFollower_TableDeleted(t *testing.T) {
+	store := objstore.NewMem()
+	f := delta.NewFollower(store, guard())
+	anew := func(what string, position int64) {
+		t.Helper()
+		change, err := f.Follow(t.Context())
+		if d := cmp.Diff(delta.Change{Anew: true}, change); err != nil || d != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", what, err, d)
+		}
+		var got int64
+		if f.State() != nil {
+			got = f.State().Txns[app(0)].Version
+		}
+		if got != position {
+			t.Errorf("%s: position %d, want %d", what, got, position)
+		}
+	}
+	appendCommits(t, open(t, store), 3)
+	anew("the first look", 9)
+	removeAll(t, store)
+	anew("deleted", 0)
+	appendCommits(t, open(t, store), 3)
+	anew("created again", 9)
+	removeAll(t, store)
+	appendCommits(t, open(t, store), 5) // two more than the follower knows
+	anew("deleted and created again between two looks", 15)
+}

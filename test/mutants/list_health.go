@@ -57,9 +57,21 @@ var ofHealth = []mutant{
 	// The number of letters that stand.
 	{
 		name: "a letter whose record has a row counts",
-		file: "health/lettercount/tally.go",
-		old:  "if offset < at && !is {", new: "if offset < at {",
+		file: "health/lettercount/position.go",
+		old:  "return !row", new: "return true",
 		pkg: "./health/lettercount", test: "^TestTally$",
+	},
+	{
+		name: "letters about records that Kafka does not have any more are pending",
+		file: "health/lettercount/position.go",
+		old:  "&& offset >= p.Log.Start && offset < p.Log.End", new: "",
+		pkg: "./health/lettercount", test: "^TestTally$",
+	},
+	{
+		name: "letters of a topic that was created again are void by rows of the new one",
+		file: "cmd/connector/letterplaces.go",
+		old:  "if id.Partition.Cluster != p.Cluster || id.Partition.TopicID != p.TopicID {", new: "if id.Partition.Cluster != p.Cluster {",
+		pkg: "./cmd/connector", test: "^TestLettersOfATopicThatWasCreatedAgain$",
 	},
 	{
 		name: "letters that a position was set back over are not judged anew",

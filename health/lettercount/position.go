@@ -1,0 +1,27 @@
+package lettercount
+
+// Log are the offsets [Start, End) that Kafka has of a partition. The zero value stands for a partition that no member can
+// read any more: its topic was deleted or created again, or it belongs to another cluster.
+type Log struct{ Start, End int64 }
+
+// Position is how far the table is in a partition, and what Kafka has of it.
+type Position struct {
+	Next int64 // the next offset to read, 0 if the table has no position
+	Log  Log
+}
+
+// Pending reports whether a dead letter about an offset is pending: the table is not past the record, and members can still
+// read it.
+func (p Position) Pending(offset int64) bool {
+	return offset >= p.Next && offset >= p.Log.Start && offset < p.Log.End
+}
+
+// Counts reports whether a dead letter about an offset counts as unresolved. row says that the table has a row of the
+// record: of this offset and of the same topic id. It decides only once the table is past the record. Before, a position was
+// set back over the row, and what will be at its offset is open.
+func (p Position) Counts(offset int64, row bool) bool {
+	if offset < p.Next {
+		return !row
+	}
+	return !p.Pending(offset)
+}
