@@ -13,7 +13,7 @@ func Derive(s *Snapshot, pipeline string, p Partition, offsets map[int32]GroupOf
 		return finding(Position{Partition: p, Next: next, Epoch: -1}, b, there)
 	}
 	known := history(s, p.Topic)
-	if reason, detail := judgePast(p, known, offsets, pipeline); reason != "" {
+	if reason, detail := judgePast(p, s, known, offsets, pipeline); reason != "" {
 		return &Hold{Partition: p, Reason: reason, Detail: detail, Offset: -1}
 	}
 	if of := rowsBefore(p, added(p, known, pipeline)); rows[of] {

@@ -235,7 +235,7 @@ func (w *writer) mayStart(claims map[Partition]resumeRequest, offsets map[string
 			return nil, fmt.Errorf("START of topic %q: %w", p.Topic, err)
 		}
 		if !held {
-			reason, detail = judgePast(p, known[p.Topic], offsets[p.Topic], w.pipeline)
+			reason, detail = judgePast(p, w.snapshot, known[p.Topic], offsets[p.Topic], w.pipeline)
 		}
 		if reason != "" {
 			hold(p, reason, detail)
@@ -255,7 +255,7 @@ func added(p Partition, known []past, pipeline string) bool {
 }
 
 // judgePast says why a claim without a txn may not START by itself, or "". Its rows are not looked at: see [RowsBefore].
-func judgePast(p Partition, known []past, offsets map[int32]GroupOffset, pipeline string) (Reason, string) {
+func judgePast(p Partition, s *Snapshot, known []past, offsets map[int32]GroupOffset, pipeline string) (Reason, string) {
 	if added(p, known, pipeline) {
 		if o, ok := offsets[p.ID]; ok {
 			return ReasonUnknownHistory, fmt.Sprintf("the table has no position for %v, but the group has offset %d", p, o.Next)
@@ -275,7 +275,11 @@ func judgePast(p Partition, known []past, offsets map[int32]GroupOffset, pipelin
 		return ReasonUnknownHistory, fmt.Sprintf("pipeline %q has written topic %q into this table", known[0].Pipeline, p.Topic)
 	}
 	if len(offsets) > 0 {
-		return ReasonUnknownHistory, fmt.Sprintf("the table has no position for topic %q, but the group has offsets for %d of its partitions", p.Topic, len(offsets))
+		detail := fmt.Sprintf("the table has no position for topic %q, but the group has offsets for %d of its partitions", p.Topic, len(offsets))
+		if len(s.Positions) == 0 {
+			detail += ": the table does not exist or is empty, so its folder was deleted, or another program has used the group"
+		}
+		return ReasonUnknownHistory, detail
 	}
 	return "", ""
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,7 +31,7 @@ func said(err error) (text, hint string) {
 		return e.What(), e.Hint()
 	}
 	if held, ok := errors.AsType[*connector.HoldError](err); ok {
-		return held.Why(), health.Ends(string(held.Reason))
+		return held.Why(), instruction(health.Ends(string(held.Reason)))
 	}
 	return err.Error(), ""
 }
@@ -209,18 +210,18 @@ func (k *checks) topic(ctx context.Context, ask *questions, t *checkedTable, nam
 	held, isHold := errors.AsType[*connector.HoldError](err)
 	switch {
 	case isHold && held.Reason == connector.ReasonTopicMissing:
-		k.add(statusProblem, "topic", name, health.Ends(string(held.Reason)), "%s", held.Why())
+		k.add(statusProblem, "topic", name, k.missingTopic(ctx, ask, name), "%s", held.Why())
 		return
 	case err != nil:
 		k.failed("topic", name, err)
 		return
 	}
-	text := fmt.Sprintf("%d partitions", len(l.topic.Partitions))
+	text := counting(int64(len(l.topic.Partitions)), "partition")
 	settings, err := ask.client.TopicSettings(ctx, name)
 	if err == nil {
 		text += ", " + retention(settings)
 	}
-	k.add(statusOK, "topic", name, "", "%s to %s", text, t.url)
+	k.add(statusOK, "topic", name, "", "%s; rows go to table %s", text, t.table.Table)
 	switch {
 	case err != nil:
 		what, _ := said(err)
@@ -234,7 +235,7 @@ func (k *checks) topic(ctx context.Context, ask *questions, t *checkedTable, nam
 			"compacted: a record with a newer one of its key goes")
 	}
 	if t.known {
-		k.positions(l)
+		k.positions(ctx, l)
 	} else {
 		k.add(statusSkipped, "position", name, "", "the table could not be read")
 	}
@@ -260,9 +261,10 @@ func retention(s kafka.TopicSettings) string {
 }
 
 // positions says what would hold the partitions of a topic, and how far they are behind.
-func (k *checks) positions(l *look) {
+func (k *checks) positions(ctx context.Context, l *look) {
 	var lag int64
-	known, held := 0, make(map[connector.Reason][]*connector.Hold)
+	reported := sync.OnceValue(func() *held { return heldByMember(ctx, k.config) })
+	known, hidden, held := 0, 0, make(map[connector.Reason][]*connector.Hold)
 	var reasons []connector.Reason
 	for _, p := range l.partitions() {
 		at, end := l.position(p), l.bounds[p].LastStable
@@ -271,6 +273,10 @@ func (k *checks) positions(l *look) {
 			lag += max(0, end-at)
 		}
 		if h := l.hold(p); h != nil {
+			if of := reported().of(p.Topic, p.ID); of != nil && hides(of.Reason, h.Reason) { // it has a finding of its own
+				hidden++
+				continue
+			}
 			if held[h.Reason] == nil {
 				reasons = append(reasons, h.Reason)
 			}
@@ -278,15 +284,15 @@ func (k *checks) positions(l *look) {
 		}
 	}
 	for _, r := range reasons {
-		k.add(statusProblem, "position", l.topic.Name, health.Ends(string(r)), "%d partitions are held %s, first %s", len(held[r]), r, held[r][0].Detail)
+		k.add(statusProblem, "position", l.topic.Name, instruction(health.Ends(string(r))), "%s held %s, first: %s", counting(int64(len(held[r])), "partition"), r, held[r][0].Detail)
 	}
 	switch {
-	case len(reasons) > 0:
+	case len(reasons) > 0, hidden > 0:
 	case known == 0:
 		topic, _, _ := k.config.route(l.topic.Name) // it has a table
 		k.add(statusOK, "position", l.topic.Name, "", "not read yet, start: %s", topic.Start)
 	default:
-		k.add(statusOK, "position", l.topic.Name, "", "%d partitions in the table, %d records behind", known, lag)
+		k.add(statusOK, "position", l.topic.Name, "", "%s in the table, %s behind", counting(int64(known), "partition"), counting(lag, "record"))
 	}
 }
 
@@ -306,9 +312,34 @@ func (k *checks) group(ctx context.Context, ask *questions) {
 		k.failed("group", name, err)
 	case state.State == "Dead" || state.State == "":
 		k.add(statusOK, "group", name, "", "does not exist yet")
-	case state.Members == 0:
+	case len(state.Members) == 0:
 		k.add(statusOK, "group", name, "", "no members")
+	case state.Foreign != "":
+		k.add(statusProblem, "group", name, kafka.ForeignGroup, "%s with assignor %s, which no connector can join: %s", strings.ToLower(state.State), state.Foreign,
+			membersOf(state))
 	default:
-		k.add(statusOK, "group", name, "", "%s, %d members", strings.ToLower(state.State), state.Members)
+		k.add(statusOK, "group", name, "", "%s, %s", strings.ToLower(state.State), membersOf(state))
 	}
+}
+
+// membersOf counts the members of a group and names some of them.
+func membersOf(state kafka.GroupState) string {
+	const most = 4
+	var names []string
+	for i, m := range state.Members {
+		if i == most {
+			names = append(names, fmt.Sprintf("%d more", len(state.Members)-most))
+			break
+		}
+		client := m.Client
+		if !plain.MatchString(client) { // another program chose it
+			client = strconv.Quote(client)
+		}
+		name := client + " at " + strings.TrimPrefix(m.Host, "/")
+		if len(m.Topics) > 0 {
+			name += " (" + counting(int64(len(m.Topics)), "topic") + ")"
+		}
+		names = append(names, name)
+	}
+	return counting(int64(len(state.Members)), "member") + ": " + strings.Join(names, ", ")
 }

@@ -138,7 +138,8 @@ func TestOffsetsShowHolds(t *testing.T) {
 				t.Errorf("%+v", l)
 			}
 		}
-		expect(t, 1, "unknown_history: the table has no position for topic \"orders\", but the group has offsets for 1 of its partitions\n"+
+		expect(t, 1, "unknown_history: the table has no position for topic \"orders\", but the group has offsets for 1 of its partitions: "+
+			"the table does not exist or is empty, so its folder was deleted, or another program has used the group\n"+
 			"  ends by: an operator: ", "", "offsets", "show", "--config", w.config)
 	})
 	t.Run("another cluster", func(t *testing.T) {

@@ -179,11 +179,18 @@ func Held(doing string, err error) error {
 	if _, held := errors.AsType[*connector.HoldError](err); held {
 		return err
 	}
-	if code, ok := errors.AsType[kafka.Error](err); ok && denied(code) || untrusted(err) {
+	code, ok := errors.AsType[kafka.Error](err)
+	switch {
+	case ok && denied(code), untrusted(err):
 		return held{connector.Held(connector.ReasonKafkaDenied, doing+" is refused: "+err.Error(), nil), err}
+	case code == kafka.InconsistentGroupProtocol:
+		return held{connector.Held(connector.ReasonKafkaDown, doing+" is refused: "+ForeignGroup+": "+err.Error(), nil), err}
 	}
 	return held{connector.Held(connector.ReasonKafkaDown, doing+" fails and needs a person: "+err.Error(), nil), err}
 }
+
+// ForeignGroup says why no member can join a group, and what to do.
+const ForeignGroup = "another consumer with other assignors is in this group; give this pipeline a group of its own (kafka.group)"
 
 // held is a hold whose detail names its cause already: a hold is often shown without its error.
 type held struct {

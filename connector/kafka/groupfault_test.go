@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -306,11 +307,17 @@ func TestGroupRefused(t *testing.T) {
 		fault  kfake.Fault
 		change func(*Config, *GroupConfig)
 		want   connector.Reason
+		says   string
 	}{
-		{"group", kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.GroupAuthorizationFailed, Count: -1}, nil, connector.ReasonKafkaDenied},
-		{"topic", kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.TopicAuthorizationFailed, Count: -1}, nil, connector.ReasonKafkaDenied},
-		{"foreign group", kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.InconsistentGroupProtocol, Count: -1}, nil, connector.ReasonKafkaDown},
-		{"session", kfake.Fault{Observe: true}, func(_ *Config, g *GroupConfig) { g.Session = time.Second }, connector.ReasonKafkaDown},
+		{"group", kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.GroupAuthorizationFailed, Count: -1}, nil, connector.ReasonKafkaDenied, "joining the group g is refused: "},
+		{"topic", kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.TopicAuthorizationFailed, Count: -1}, nil, connector.ReasonKafkaDenied, "is refused: "},
+		{
+			"foreign group",
+			kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.InconsistentGroupProtocol, Count: -1},
+			nil, connector.ReasonKafkaDown,
+			"joining the group g is refused: another consumer with other assignors is in this group; give this pipeline a group of its own (kafka.group)",
+		},
+		{"session", kfake.Fault{Observe: true}, func(_ *Config, g *GroupConfig) { g.Session = time.Second }, connector.ReasonKafkaDown, "needs a person"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *scene) {
@@ -319,8 +326,8 @@ func TestGroupRefused(t *testing.T) {
 				a := s.start(tt.change, "t")
 				<-a.ended
 				var hold *connector.HoldError
-				if !errors.As(a.err, &hold) || hold.Reason != tt.want || classify.Of(a.err) != classify.Fatal {
-					t.Fatalf("run: %v, want %v", a.err, tt.want)
+				if !errors.As(a.err, &hold) || hold.Reason != tt.want || classify.Of(a.err) != classify.Fatal || !strings.Contains(hold.Detail, tt.says) {
+					t.Fatalf("run: %v, want %v: %s", a.err, tt.want, tt.says)
 				}
 				fault.Remove()
 				a.cfg.Session = defaultSession

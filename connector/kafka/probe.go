@@ -3,13 +3,11 @@ package kafka
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
 	"time"
 
-	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 )
 
@@ -67,31 +65,4 @@ func (c *Client) Probe(ctx context.Context, address string) (Probed, error) {
 	}
 	p.Cluster = m.Cluster
 	return p, nil
-}
-
-// GroupState is what the coordinator says of the group: Empty, Stable, PreparingRebalance and the like; Dead if there is
-// none, which is no error. Members are how many belong to it, others than of this program included.
-type GroupState struct {
-	State   string
-	Members int
-}
-
-// State asks the coordinator for the state of the group, which needs the right to describe it.
-func (g *Group) State(ctx context.Context) (GroupState, error) {
-	ctx, cancel := context.WithTimeout(ctx, g.client.timeout())
-	defer cancel()
-	response, err := g.client.requests().DescribeGroups(ctx, &kafka.DescribeGroupsRequest{GroupIDs: []string{g.cfg.Group}})
-	if err == nil && len(response.Groups) != 1 {
-		err = errMalformed
-	}
-	if err == nil {
-		err = response.Groups[0].Error
-	}
-	if errors.Is(err, kafka.GroupIdNotFound) {
-		return GroupState{State: "Dead"}, nil
-	}
-	if err != nil {
-		return GroupState{}, Held("reading the state of group "+g.cfg.Group, fmt.Errorf("group %s: %w", g.cfg.Group, err))
-	}
-	return GroupState{response.Groups[0].GroupState, len(response.Groups[0].Members)}, nil
 }

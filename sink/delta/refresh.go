@@ -3,7 +3,9 @@ package delta
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"sluice/connector"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 )
@@ -24,9 +26,12 @@ func (t *Table) refresh(ctx context.Context, store retried) error {
 	case err != nil:
 		return err
 	case !stands:
-		before := t.head.Version
+		before, table := t.head.Version, t.tableID
 		if err := t.reload(ctx, store); err != nil {
 			return err
+		}
+		if t.tableID != table { // reload has logged it
+			return nil
 		}
 		t.metrics.overwritten.Inc()
 		t.log.ErrorContext(ctx, "the table's log was set back or rewritten; what it does not have any more is read again from Kafka, as far as that has it",
@@ -70,14 +75,24 @@ func (t *Table) reload(ctx context.Context, store retried) error {
 	t.head = nil
 	s, err := deltalog.Load(ctx, store)
 	if errors.Is(err, deltalog.ErrNoTable) && t.tableID != "" {
-		return replaced("table %s is gone", t.tableID)
+		return connector.Held(connector.ReasonTableReplaced, fmt.Sprintf("the folder has no Delta log: table %s, which was written here, is gone", t.tableID), nil)
 	}
 	if err != nil {
 		return err
 	}
+	before := t.tableID
 	t.setHead(s, s.Object)
+	if before != "" && before != t.tableID { // neither its versions nor its positions say anything of the table before
+		t.own = nil
+		t.log.WarnContext(ctx, "another table is in the place of the one that was written; reading its positions", "table_id_before", before, "table_id_now", t.tableID)
+		return nil
+	}
 	if own := t.own; own != nil {
 		t.own = nil
+		if own.overwritten {
+			t.commitLost(ctx, own, "found_txn_id", own.foundTxnID)
+			return nil
+		}
 		for _, txn := range own.txns {
 			if now, ok := s.Txns[txn.AppID]; !ok || now.Version < txn.Version {
 				t.commitLost(ctx, own, "position_now", now.Version, "position_committed", txn.Version)
@@ -101,8 +116,7 @@ func (t *Table) ownStands(ctx context.Context, store retried) (bool, error) {
 	case err != nil:
 		return false, err
 	case id != t.own.txnID:
-		t.commitLost(ctx, t.own, "found_txn_id", id)
-		t.own = nil
+		t.own.overwritten, t.own.foundTxnID = true, id // a loss, unless reload finds another table
 		return false, nil
 	}
 	return true, nil

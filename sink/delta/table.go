@@ -89,6 +89,10 @@ type ownCommit struct {
 	version int64
 	txnID   string
 	txns    []connector.Txn
+
+	// overwritten is set once the version was seen with another commit, whose txnId is foundTxnID.
+	overwritten bool
+	foundTxnID  string
 }
 
 // Open returns the table at the root of store. It does no I/O; the first [Table.Load] does. An error means that the

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// TestTableFolderDeleted: a running member says what it found, the commands name one reason for each partition, and after
+// offsets start it goes on without a word about another writer.
+func TestTableFolderDeleted(t *testing.T) {
+	t.Parallel()
+	l := newLakeOn(t, "topics: {orders: {}}", ", offset_commit_interval: 100ms", nil)
+	l.create("orders", 2)
+	l.produce("orders", 5, 0, 1)
+	var log lockedBuffer
+	l.logger = slog.New(slog.NewTextHandler(&log, nil))
+	s := l.start()
+	l.awaits("orders", upTo(5, "orders:0", "orders:1"))
+	l.await("the group has offsets", func() bool {
+		of, err := l.admin.FetchOffsets(t.Context(), "p")
+		if err != nil {
+			return false
+		}
+		_, zero := of.Lookup("orders", 0)
+		_, one := of.Lookup("orders", 1)
+		return zero && one
+	})
+	l.removeTable("orders")
+	l.produce("orders", 5, 0)
+	l.await("both partitions are held", func() bool { return len(heldIn(s)["orders table_replaced"]) == 2 })
+	for _, h := range s.report().Holds {
+		if !strings.HasPrefix(h.Detail, "the folder has no Delta log: table ") {
+			t.Errorf("%+v", h)
+		}
+	}
+
+	// A stand-in for the member's address, which a lake does not have.
+	holds := s.report().Holds
+	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		var all []string
+		for _, h := range holds {
+			all = append(all, fmt.Sprintf(`{"topic":%q,"partition":%d,"reason":%q,"detail":%q,"offset":%d}`, h.Topic, h.Partition, h.Reason, h.Detail, h.Offset))
+		}
+		_, _ = fmt.Fprintf(w, `{"pipeline":"p","holds":[%s]}`, strings.Join(all, ","))
+	}))
+	t.Cleanup(member.Close)
+	alone := read(t, l.config)
+	if err := os.WriteFile(l.config, []byte(strings.ReplaceAll(alone, "health: {enabled: false}", fmt.Sprintf("health: {listen: %q}", member.Listener.Addr()))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := l.runs(1, "holds")
+	if !regexp.MustCompile(`(?m)^orders:0 +table_replaced .*\norders:1 +table_replaced `).MatchString(out) || strings.Contains(out, "unknown_history") ||
+		!strings.Contains(out, "command: connector offsets start orders --reason table_replaced") {
+		t.Error(out)
+	}
+	out, _ = l.runs(1, "offsets", "show")
+	if !regexp.MustCompile(`(?m)^orders:0 .* table_replaced$`).MatchString(out) || strings.Contains(out, "unknown_history") {
+		t.Error(out)
+	}
+	out, _ = l.runs(1, "check")
+	if !regexp.MustCompile(`(?m)^problem +hold +orders:1 +table_replaced: the folder has no Delta log`).MatchString(out) || strings.Contains(out, "unknown_history") {
+		t.Error(out)
+	}
+	if err := os.WriteFile(l.config, []byte(alone), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _ = l.runs(1, "holds") // without a member nobody knows that there was a table
+	if !strings.Contains(out, "the table does not exist or is empty, so its folder was deleted, or another program has used the group") {
+		t.Error(out)
+	}
+
+	l.runs(0, "offsets", "start", "orders", "--reason", "a test", "--yes")
+	l.awaits("orders", map[string][]int64{"orders:0": upTo(10, "orders:0")["orders:0"], "orders:1": upTo(5, "orders:1")["orders:1"]})
+	l.await("nothing is held", func() bool { return len(heldIn(s)) == 0 })
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, "level=ERROR") && !strings.Contains(line, "msg=HOLD") {
+			t.Error(line)
+		}
+	}
+	if !strings.Contains(log.String(), "another table is in the place of the one that was written; reading its positions") {
+		t.Error(log.String())
+	}
+}
