@@ -218,7 +218,7 @@ func (l *foundLetter) shown() shownLetter {
 
 func (l *letterList) print(w io.Writer) error {
 	if len(l.Listed) > 0 {
-		tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+		tw := newColumns(w)
 		_, _ = fmt.Fprintln(tw, "RECORD\tSTATE\tREASON\tFAILED AT\tCOPIES\tDEAD LETTER\tDETAIL") // Flush has the error
 		for _, s := range l.Listed {
 			failed := "-"

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -77,7 +76,10 @@ func (c *cli) demo(ctx context.Context, records int, dir string) error {
 	produced := time.Since(began)
 
 	config := demoConfig(broker.ListenAddrs(), dir)
-	logger := slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	logger, err := newLogger(LogConfig{Level: "warn", Format: "text"}, c.stderr)
+	if err != nil {
+		return err
+	}
 	began = time.Now()
 	if err := runConnector(ctx, config, wireOptions{untilCurrent: true}, logger); err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -92,7 +91,7 @@ func (w *windows) print(out io.Writer) error {
 	if _, err := printf(out, "%s: identity %s\n", w.URL, w.Identity); err != nil || len(w.Partitions) == 0 {
 		return err
 	}
-	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	tw := newColumns(out)
 	_, _ = fmt.Fprintln(tw, "PARTITION\tFINGERPRINTS\tROWS WITHOUT IDENTITY\tFROM\tNEWEST\tRESET BELOW") // Flush has the error
 	for _, p := range w.Partitions {
 		show := func(at *time.Time) string {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,7 +30,9 @@ func (c *cli) holdsCommand() *cobra.Command {
 		Long: `Lists every hold: those that the tables, Kafka and the operations log show by
 themselves, and those that running members tell of (a store that is down, a
 commit without an outcome). The member at health.listen of this configuration is
-asked, and those named with --member. FROM says who told.
+asked, and those named with --member. FROM says who told. More than three
+partitions of a topic with the same hold share a line, such as orders:0-15; JSON
+lists each.
 
 A partition that nobody reads now is looked at as a member would: is its
 position in the log, can the record there be read, does it fit the table?
@@ -137,6 +138,7 @@ func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Dura
 		found.merge(&a.held)
 		missed = append(missed, a.missed...)
 	}
+	found.dropHidden()
 	for _, p := range found.all {
 		p.Command = config.pasted(p.command())
 	}
@@ -242,38 +244,120 @@ func (h *held) print(w io.Writer, all bool) error {
 		_, err := fmt.Fprintln(w, text)
 		return err
 	}
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	lines := h.lines()
+	tw := newColumns(w)
 	_, _ = fmt.Fprintln(tw, "PARTITION\tREASON\tSINCE\tOFFSET\tFROM") // Flush has the error
-	for _, p := range h.all {
-		since, offset := "-", "-"
-		if p.Since != nil {
-			since = p.Since.UTC().Format(time.RFC3339)
+	for _, l := range lines {
+		since := "-"
+		if l.since != nil {
+			since = l.since.UTC().Format(time.RFC3339)
 		}
-		if p.Offset != nil {
-			offset = strconv.FormatInt(*p.Offset, 10)
-		}
-		_, _ = printf(tw, "%s\t%s\t%s\t%s\t%s\n", p.name(), p.Reason, since, offset, strings.Join(p.From, ", "))
+		_, _ = printf(tw, "%s\t%s\t%s\t%s\t%s\n", l.name, l.Reason, since, l.offsets(), strings.Join(l.From, ", "))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	for i, p := range h.all {
-		same := func(o *heldPartition) bool {
-			return o.Reason == p.Reason && o.Detail == p.Detail && o.Command == p.Command
+	for i, l := range lines {
+		same := func(o holdLine) bool {
+			return o.Reason == l.Reason && o.Detail == l.Detail && o.Command == l.Command
 		}
-		if slices.IndexFunc(h.all, same) < i { // explained above
+		if slices.IndexFunc(lines, same) < i { // explained above
 			continue
 		}
 		var b strings.Builder
-		_, _ = printf(&b, "\n%s %s: %s\n  ends by: %s\n", p.name(), p.Reason, p.Detail, p.EndsBy)
-		if p.Command != "" {
-			_, _ = printf(&b, "  command: %s\n", p.Command)
+		ends := "ends by: " + l.EndsBy
+		if strings.HasPrefix(l.EndsBy, "by itself ") {
+			ends = "ends " + l.EndsBy
+		}
+		_, _ = printf(&b, "\n%s %s: %s\n  %s\n", l.name, l.Reason, l.Detail, ends)
+		if l.Command != "" {
+			_, _ = printf(&b, "  command: %s\n", l.Command)
 		}
 		if _, err := io.WriteString(w, b.String()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// holdLine is what the table shows in one line: a hold, or the same hold of several partitions of a topic.
+type holdLine struct {
+	*heldPartition // the first one
+
+	name     string
+	since    *time.Time // the earliest
+	min, max *int64     // offsets, nil if unknown
+}
+
+// maxSingle is how many partitions with the same hold have a line each.
+const maxSingle = 3
+
+// lines returns the lines of the table. Holds of more than maxSingle partitions of a topic share a line if they agree in reason,
+// detail, command and who told.
+func (h *held) lines() (lines []holdLine) {
+	type shared struct{ topic, reason, detail, command, from string }
+	of := func(p *heldPartition) shared {
+		return shared{p.Topic, string(p.Reason), p.Detail, p.Command, strings.Join(p.From, ",")}
+	}
+	groups := map[shared][]*heldPartition{}
+	for _, p := range h.all {
+		if p.Partition >= 0 {
+			groups[of(p)] = append(groups[of(p)], p)
+		}
+	}
+	for _, p := range h.all {
+		group := groups[of(p)]
+		switch {
+		case p.Partition < 0 || len(group) <= maxSingle:
+			lines = append(lines, lineOf(p.name(), p))
+		case group[0] == p:
+			lines = append(lines, lineOf(p.Topic+":"+ranges(group), group...))
+		}
+	}
+	return lines
+}
+
+func lineOf(name string, holds ...*heldPartition) holdLine {
+	l := holdLine{heldPartition: holds[0], name: name}
+	for _, p := range holds {
+		if p.Since != nil && (l.since == nil || p.Since.Before(*l.since)) {
+			l.since = p.Since
+		}
+		if p.Offset != nil && (l.min == nil || *p.Offset < *l.min) {
+			l.min = p.Offset
+		}
+		if p.Offset != nil && (l.max == nil || *p.Offset > *l.max) {
+			l.max = p.Offset
+		}
+	}
+	return l
+}
+
+// ranges names the partitions of holds, which are in order: 0-5,7.
+func ranges(holds []*heldPartition) string {
+	var parts []string
+	for i := 0; i < len(holds); {
+		first, last := holds[i].Partition, holds[i].Partition
+		for i++; i < len(holds) && holds[i].Partition == last+1; i++ {
+			last++
+		}
+		part := strconv.Itoa(int(first))
+		if last > first {
+			part += "-" + strconv.Itoa(int(last))
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ",")
+}
+
+func (l holdLine) offsets() string {
+	switch {
+	case l.min == nil:
+		return "-"
+	case *l.min == *l.max:
+		return strconv.FormatInt(*l.min, 10)
+	}
+	return strconv.FormatInt(*l.min, 10) + " to " + strconv.FormatInt(*l.max, 10)
 }
 
 func (p *heldPartition) name() string {

@@ -170,11 +170,63 @@ func TestHoldsOfAMember(t *testing.T) {
 		}
 	}
 	out, _ = l.runs(1, "check")
-	for _, want := range []string{`(?m)^problem +hold +orders:1 +flood: 600 of 600 records$`, `to do: an operator: .*: connector deadletters allow orders --reason flood --config ` + regexp.QuoteMeta(l.config)} {
+	for _, want := range []string{`(?m)^problem +hold +orders:1 +flood: 600 of 600 records$`, `to do: too many records .*: connector deadletters allow orders --reason flood --config ` + regexp.QuoteMeta(l.config)} {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("no %s in\n%s", want, out)
 		}
 	}
 	member.Close()
 	l.runs(0, "offsets", "show")
+}
+
+// TestHolds_OneLineForManyPartitions: what holds many partitions of a topic alike is one line and one command; JSON has them all.
+func TestHolds_OneLineForManyPartitions(t *testing.T) {
+	t.Parallel()
+	h := &held{}
+	noon := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	add := func(id int32, reason connector.Reason, detail string, offset int64) {
+		h.add("m", "orders", id, reason, detail, noon.Add(time.Duration(-id)*time.Minute), offset)
+	}
+	for _, id := range []int32{0, 1, 2, 3, 5, 7, 8} {
+		add(id, connector.ReasonFlood, "all bad", 10+int64(id))
+	}
+	for id := range int32(3) {
+		add(id, connector.ReasonStoreDown, "no route", -1)
+	}
+	add(4, connector.ReasonFlood, "half bad", 1)
+	for id := range int32(4) { // each has a command of its own
+		add(id, connector.ReasonBehindLogStart, "deleted", 5)
+	}
+	h.add("m", "", -1, connector.ReasonOperationsLog, "broken", time.Time{}, -1)
+	for _, p := range h.all {
+		p.Command = p.command()
+	}
+	var out strings.Builder
+	if err := h.print(&out, true); err != nil {
+		t.Fatal(err)
+	}
+	table, explained, _ := strings.Cut(out.String(), "\n\n")
+	want := strings.TrimSpace(`
+PARTITION         REASON            SINCE                 OFFSET    FROM
+orders:0-3,5,7-8  flood             2026-01-31T11:52:00Z  10 to 18  m
+orders:0          store_down        2026-01-31T12:00:00Z  -         m
+orders:1          store_down        2026-01-31T11:59:00Z  -         m
+orders:2          store_down        2026-01-31T11:58:00Z  -         m
+orders:4          flood             2026-01-31T11:56:00Z  1         m
+orders:0          behind_log_start  2026-01-31T12:00:00Z  5         m
+orders:1          behind_log_start  2026-01-31T11:59:00Z  5         m
+orders:2          behind_log_start  2026-01-31T11:58:00Z  5         m
+orders:3          behind_log_start  2026-01-31T11:57:00Z  5         m
+everything        operations_log    -                     -         m`)
+	if d := cmp.Diff(want, table); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	for _, want := range []string{
+		"orders:0-3,5,7-8 flood: all bad\n", "  command: connector deadletters allow orders --reason flood\n", "orders:4 flood: half bad\n", "orders:0 store_down: no route\n  ends by itself once the store answers\n",
+		"  command: connector offsets accept-gap orders:3 --reason behind_log_start\n",
+	} {
+		if !strings.Contains(explained, want) {
+			t.Errorf("no %q in\n%s", want, explained)
+		}
+	}
 }

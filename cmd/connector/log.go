@@ -7,14 +7,18 @@ import (
 	"os"
 )
 
-// newLogger returns the logger that c asks for, writing to w: JSON, or text for people if w is a terminal.
+// newLogger returns the logger that c asks for, writing to w: JSON, or text. On a terminal, text is for people: it has colours and
+// its long values are cut.
 func newLogger(c LogConfig, w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
 		return nil, fmt.Errorf("log.level: %w", err)
 	}
+	if s, ok := w.(*screen); ok && s.terminal != nil && c.Format != "json" {
+		return slog.New(newTerminalHandler(s, level)), nil
+	}
 	o := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
-	if c.Format == "text" || c.Format == "auto" && isTerminal(w) {
+	if c.Format == "text" {
 		return slog.New(slog.NewTextHandler(w, o)), nil
 	}
 	return slog.New(slog.NewJSONHandler(w, o)), nil
@@ -30,9 +34,6 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 
 // isTerminal tells whether w is a character device and not the null device, which is near enough.
 func isTerminal(w io.Writer) bool {
-	if s, escapes := w.(*screen); escapes {
-		w = s.w
-	}
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -38,6 +39,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out, errs := newScreen(stdout), newScreen(stderr)
 	defer func() { _, _ = out.Close(), errs.Close() }() // the program ends
 	c := &cli{env: os.LookupEnv, stdin: os.Stdin, stdout: out, stderr: errs, exit: os.Exit}
+	out.terminal, errs.terminal = terminalOf(stdout, c.env), terminalOf(stderr, c.env)
 	c.terminal = func() bool { return isTerminal(os.Stdin) && isTerminal(stderr) }
 	if !isTerminal(stdout) {
 		c.raw = stdout
@@ -122,7 +124,36 @@ could not be used, 4 refused because it would do harm, 70 internal error.`,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(c.commands()...)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if unknown := cmd.ValidateArgs(cmd.Flags().Args()); cmd.HasSubCommands() && unknown != nil {
+			return unknown // the flags before are those of the command that was meant
+		}
+		return err
+	})
+	namesCommands(root)
 	return root
+}
+
+// namesCommands lets a command that takes nothing but subcommands say which one was meant, and the same for those below it.
+func namesCommands(cmd *cobra.Command) {
+	if cmd.HasSubCommands() && cmd.ValidateArgs([]string{"x"}) != nil {
+		cmd.SuggestionsMinimumDistance = 2
+		cmd.Args = unknownCommand
+	}
+	for _, sub := range cmd.Commands() {
+		namesCommands(sub)
+	}
+}
+
+// unknownCommand is the [cobra.PositionalArgs] of commands that take nothing but subcommands.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if meant := cmd.SuggestionsFor(args[0]); len(meant) > 0 {
+		return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(meant, " or "))
+	}
+	return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
 }
 
 // defaultFile is the configuration that commands read without --config.

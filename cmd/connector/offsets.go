@@ -113,7 +113,7 @@ func (c *cli) showOffsets(ctx context.Context) error {
 	}
 	reported := heldByMember(ctx, all[0].config)
 	for i := range lines {
-		if h := reported.of(lines[i].Topic, lines[i].Partition); h != nil && lines[i].Hold == nil && lines[i].Note == "" {
+		if h := reported.of(lines[i].Topic, lines[i].Partition); h != nil && lines[i].Note == "" && (lines[i].Hold == nil || hides(h.Reason, lines[i].Hold.Reason)) {
 			lines[i].Hold = showHold(h.Reason, h.Detail)
 		}
 	}
@@ -287,7 +287,7 @@ func knownLines(o *opened, topic string, s *connector.Snapshot, hold *shownHold)
 }
 
 func printOffsets(w io.Writer, lines []partitionOffsets) error {
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	tw := newColumns(w)
 	show := func(n *int64) string {
 		if n == nil {
 			return "-"

@@ -15,7 +15,8 @@ import (
 // feeds and tabs pass; [printf] escapes those of values. In JSON only strings have such characters, and only those that
 // become \u202e, which means the same. Any goroutine may write.
 type screen struct {
-	w io.Writer
+	w        io.Writer
+	terminal *terminal // nil if w is none
 
 	mu   sync.Mutex
 	part []byte // the beginning of a character whose end comes with the next write
@@ -50,6 +51,14 @@ func (s *screen) Close() error {
 	}
 	_, err := s.w.Write(visible(s.part))
 	s.part = nil
+	return err //nolint:wrapcheck // see Write
+}
+
+// writeEscaped writes text with colours of ours, in which everything else is escaped already.
+func (s *screen) writeEscaped(b []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.w.Write(b)
 	return err //nolint:wrapcheck // see Write
 }
 

@@ -293,12 +293,18 @@ func timeOf(c arrow.Array, i int) time.Time {
 	return at.UTC()
 }
 
+var logHead = regexp.MustCompile(`^[0-9:]{8} ([A-Z]+) +(.+?)  `)
+
 var logValue = regexp.MustCompile(`([a-z_]+)=("(?:[^"\\]|\\.)*"|\S+)`)
 
 // logged finds the lines of a block in the log of the last command.
 func (p *tutorial) logged(text string) {
 	p.t.Helper()
 	for want := range strings.Lines(text) {
+		head := logHead.FindStringSubmatch(want)
+		if head == nil {
+			p.t.Fatalf("no line of a terminal: %s", want)
+		}
 		found := false
 		for line := range strings.Lines(p.log) {
 			said := map[string]any{}
@@ -306,7 +312,7 @@ func (p *tutorial) logged(text string) {
 				p.t.Fatalf("%v: %s", err, line)
 			}
 			all := logValue.FindAllStringSubmatch(want, -1)
-			found = found || len(all) > 0 && !slices.ContainsFunc(all, func(m []string) bool { return fmt.Sprint(said[m[1]]) != strings.Trim(m[2], `"`) })
+			found = found || len(all) > 0 && said["level"] == head[1] && said["msg"] == head[2] && !slices.ContainsFunc(all, func(m []string) bool { return fmt.Sprint(said[m[1]]) != strings.Trim(m[2], `"`) })
 		}
 		if !found {
 			p.t.Errorf("the log has no line %s\n%s", want, p.log)

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// newPTY opens a terminal of some columns. show closes it and returns what it got.
+func newPTY(t *testing.T, width uint16) (tty *os.File, show func() string) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err) // a container may have none
+	}
+	t.Cleanup(func() { _ = master.Close() })
+	fd := int(master.Fd())
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 300, Col: width})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+		t.Skip(err)
+	}
+	shown := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(master) // ends with EIO once the other end is closed
+		shown <- strings.ReplaceAll(string(text), "\r\n", "\n")
+	}()
+	return tty, func() string { _ = tty.Close(); return <-shown }
+}
+
+// TestTerminal: on a terminal the log is for people and tables fit; elsewhere neither changes.
+func TestTerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "")
+	l := newLake(t, "topics: {orders: {}}")
+	l.create("orders", 2)
+	l.produce("orders", 3, 0, 1)
+	tty, show := newPTY(t, 60)
+	if code := run(t.Context(), []string{"run", "--until-current", "--config", l.config}, tty, tty); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	if text := show(); !strings.Contains(text, " \x1b[32mINFO \x1b[0m committed  ") || !strings.Contains(text, cutLogHint) {
+		t.Errorf("the log:\n%s", text)
+	}
+	tty, show = newPTY(t, 60)
+	if code := run(t.Context(), []string{"verify", "--kafka", "--config", l.config}, tty, tty); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	text := show()
+	if !strings.Contains(text, "\n"+cutTableHint+"\n") || !strings.Contains(text, "ok: no gap") {
+		t.Errorf("the table:\n%s", text)
+	}
+	if out, _ := l.runs(exitOK, "verify", "--kafka"); strings.Contains(out, "…") || !strings.Contains(out, "RECORDS COMPARED") {
+		t.Errorf("not on a terminal:\n%s", out)
+	}
+}
