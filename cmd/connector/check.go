@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"sluice/connector/kafka"
 )
 
 func (c *cli) checkCommand() *cobra.Command {
@@ -21,7 +24,8 @@ at each topic and where its dead letters go, the consumer group, each table, the
 position of each partition, the operations log and, if there is one, the
 database of fingerprints. Each line is ok, a warning, a problem (somebody has to
 do something before records move), failed (it could not be reached or refuses
-us) or skipped (it needs what failed); a hint says what to do.
+us) or skipped (it needs what failed); a hint says what to do. A topic that does
+not exist is compared with those of the cluster: did you mean another?
 
 It changes nothing, except that it puts and deletes a small object below
 _sluice/selftest/ to find out whether the store is safe, and makes the tables
@@ -88,12 +92,44 @@ func (k *checks) add(s status, area, subject, hint, format string, args ...any) 
 // holds lists the holds that a member reports. Those that show without a member are findings of their own area.
 func (k *checks) holds(ctx context.Context) {
 	for _, h := range heldByMember(ctx, k.config).all {
-		hint := h.EndsBy
+		hint := instruction(h.EndsBy)
 		if command := k.config.pasted(h.command()); command != "" {
 			hint += ": " + command
 		}
 		k.add(statusProblem, "hold", h.name(), hint, "%s: %s", h.Reason, h.Detail)
 	}
+}
+
+// instruction says as a sentence for the operator what ends a hold.
+func instruction(ends string) string {
+	if rest, byItself := strings.CutPrefix(ends, "by itself "); byItself {
+		return "wait: it ends by itself " + rest
+	}
+	return strings.TrimPrefix(ends, "an operator: ")
+}
+
+// missingTopic says what to do about a topic that does not exist. It names the topic of the cluster that was probably meant.
+func (k *checks) missingTopic(ctx context.Context, ask *questions, name string) string {
+	every := kafka.NewGroup(ask.client, kafka.GroupConfig{Matches: func(string) bool { return true }}, slog.New(slog.DiscardHandler), nil)
+	there, err := every.Topics(ctx)
+	if meant := k.meantTopic(name, there); err == nil && meant != "" {
+		return fmt.Sprintf("did you mean %s? Correct the name in topics, or create the topic", meant)
+	}
+	return "create the topic, or correct its name in topics"
+}
+
+// meantTopic returns the topic whose name is nearest to name among those that no entry of topics names, "" if none is near.
+func (k *checks) meantTopic(name string, there []string) (meant string) {
+	least := max(1, min(2, len(name)/3)) + 1
+	for _, t := range there {
+		if _, taken := k.config.Topics[t]; taken {
+			continue
+		}
+		if d := distance(strings.ToLower(name), strings.ToLower(t)); d < least {
+			meant, least = t, d
+		}
+	}
+	return meant
 }
 
 // code is the exit code.
@@ -127,8 +163,8 @@ func (c *cli) check(ctx context.Context, timeout time.Duration) error {
 		}
 		return exit(exitUsage)
 	}
-	k.add(statusOK, "configuration", c.config, "", "pipeline %s, group %s, %d topics and %d patterns", config.Pipeline, config.Kafka.Group,
-		len(config.Topics), len(config.Patterns))
+	k.add(statusOK, "configuration", c.config, "", "pipeline %s, group %s, %s and %s", config.Pipeline, config.Kafka.Group,
+		counting(int64(len(config.Topics)), "topic"), counting(int64(len(config.Patterns)), "pattern"))
 	k.config, k.timeout = config, timeout
 	k.everything(ctx)
 	if err := c.report(k); err != nil {

@@ -55,17 +55,17 @@ func (k *checks) letterTopic(ctx context.Context, ask *questions, to kafka.Lette
 	}
 	switch kept := s.Settings.RetentionTime; {
 	case s.Partitions == 0:
-		k.add(statusOK, "dead letters", to.Name, "", "does not exist yet: it is created with the first letter")
+		k.add(statusOK, "dead letters", to.Name, "", "does not exist yet: it is created with the first dead letter")
 	case s.SettingsErr != nil:
 		what, _ := said(s.SettingsErr)
-		k.add(statusWarning, "dead letters", to.Name, "allow DescribeConfigs on it: how large letters may be and how long they stay is guessed", "%s", what)
+		k.add(statusWarning, "dead letters", to.Name, "allow DescribeConfigs on it: how large dead letters may be and how long they stay is guessed", "%s", what)
 	case s.Settings.Delete && kept >= 0 && (to.Retention < 0 || kept < to.Retention):
 		wanted := "for ever"
 		if to.Retention >= 0 {
 			wanted = formatDays(to.Retention)
 		}
-		k.add(statusWarning, "dead letters", to.Name, "raise its retention.ms", "letters are kept for %s, wanted is %s", formatDays(kept), wanted)
+		k.add(statusWarning, "dead letters", to.Name, "raise its retention.ms", "dead letters are kept for %s; the configuration wants %s", formatDays(kept), wanted)
 	default:
-		k.add(statusOK, "dead letters", to.Name, "", "%d partitions, %s, letters of up to %s", s.Partitions, retention(s.Settings), formatSize(s.Settings.MaxBatch))
+		k.add(statusOK, "dead letters", to.Name, "", "%s, %s, dead letters of up to %s", counting(int64(s.Partitions), "partition"), retention(s.Settings), formatSize(s.Settings.MaxBatch))
 	}
 }

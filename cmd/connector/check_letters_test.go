@@ -36,10 +36,10 @@ func TestCheckLetters(t *testing.T) {
 	set("cleanup.policy", "delete")
 	set("retention.ms", "86400000")
 	lines, _ = checkFound(t, 0, w.config)
-	hasLine(t, lines, "warning dead letters orders-dlq: ", "letters are kept for 1d, wanted is 30d")
+	hasLine(t, lines, "warning dead letters orders-dlq: ", "dead letters are kept for 1d; the configuration wants 30d")
 	set("retention.ms", "-1")
 	lines, _ = checkFound(t, 0, w.config)
-	hasLine(t, lines, "ok dead letters orders-dlq: ", "2 partitions, kept without a limit, letters of up to 2MiB")
+	hasLine(t, lines, "ok dead letters orders-dlq: ", "2 partitions, kept without a limit, dead letters of up to 2MiB")
 
 	rewrite(t, w.config, "create: false", "create: true")
 	hasLine(t, lines, "ok dead letters orders-dlq: ", "")
@@ -80,7 +80,7 @@ func TestCheckLettersDenied(t *testing.T) {
 		"readable": {"problem dead letters readable: ", "grant Write and Describe on it"},
 		"hidden":   {"problem dead letters hidden: ", "refused"},
 		"writable": {"warning dead letters writable: ", "is refused"},
-		"new":      {"ok dead letters new: ", "created with the first letter"},
+		"new":      {"ok dead letters new: ", "created with the first dead letter"},
 		"mine":     {"problem dead letters mine: ", "grant Create on it"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -102,11 +102,12 @@ func (k *checks) table(ctx context.Context, t *checkedTable) {
 		k.storeFailed("table", t.url, err)
 		return
 	case held != nil:
-		k.add(statusProblem, "table", t.url, held.EndsBy, "%s: %s", held.Reason, held.Detail)
+		k.add(statusProblem, "table", t.url, instruction(held.EndsBy), "%s: %s", held.Reason, held.Detail)
 	case snapshot.TableID == "":
 		k.add(statusOK, "table", t.url, "", "not there yet")
 	default:
 		k.add(statusOK, "table", t.url, "", "version %d, has the columns of the schema and can be written", snapshot.Version)
+		k.nullability(t, snapshot)
 	}
 	t.snapshot, t.known = snapshot, true
 }
@@ -128,15 +129,20 @@ func (k *checks) operations(ctx context.Context, usable bool) {
 	defer o.end()
 	state, err := o.State(ctx)
 	if broken := (*opslog.BrokenError)(nil); errors.As(err, &broken) {
-		k.add(statusProblem, area, k.config.Pipeline, health.Ends("operations_log"), "%v", broken)
+		k.add(statusProblem, area, k.config.Pipeline, instruction(health.Ends("operations_log")), "%v", broken)
 		return
 	}
 	if err != nil {
 		k.storeFailed(area, k.config.Pipeline, err)
 		return
 	}
-	k.add(statusOK, area, k.config.Pipeline, "", "%d entries", state.Head().Seq)
+	entries := "entries"
+	if state.Head().Seq == 1 {
+		entries = "entry"
+	}
+	k.add(statusOK, area, k.config.Pipeline, "", "%d %s", state.Head().Seq, entries)
 	for _, p := range state.Pauses() {
-		k.add(statusWarning, area, p.Target.String(), "connector resume ends it", "paused by %s: %s", p.Operator, p.Reason)
+		command := k.config.pasted(health.Command(string(connector.ReasonPaused), p.Target.Topic, p.Target.Partition, -1))
+		k.add(statusWarning, area, p.Target.String(), "end the pause: "+command, "paused by %s: %s", p.Operator, p.Reason)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"sluice/connector"
+	"sluice/health"
+	"sluice/sink/delta/schema"
 	"sluice/test/certs"
 )
 
@@ -64,12 +67,12 @@ func TestCheck(t *testing.T) {
 	at := b.addresses[0]
 	lines, _ := checkFound(t, 0, w.config)
 	want := []string{
-		"ok configuration /config.yaml: pipeline p, group p, 1 topics and 0 patterns",
+		"ok configuration /config.yaml: pipeline p, group p, 1 topic and 0 patterns",
 		"ok broker " + at + ": cluster " + b.topic.Cluster + ", plaintext",
 		"ok broker " + at + " (0): read by Fetch v13",
 		"warning storage file:///lake: the directory is not there; connector run makes it",
 		"ok table file:///lake/orders: not there yet",
-		"ok topic orders: 2 partitions, kept for 168h to file:///lake/orders",
+		"ok topic orders: 2 partitions, kept for 168h; rows go to table orders",
 		"ok position orders: not read yet, start: earliest",
 		"ok group p: no members",
 		"ok operations log p: 0 entries",
@@ -90,6 +93,84 @@ func TestCheck(t *testing.T) {
 		t.Errorf("at work (-want +got):\n%s", d)
 	}
 	expect(t, 0, "2 partitions in the table, 7 records behind\n", "", "check", "--config", w.config)
+}
+
+// TestCheck_MeantTopic: a topic that does not exist is held against the topics of the cluster.
+func TestCheck_MeantTopic(t *testing.T) {
+	b := newBroker(t)
+	for name, want := range map[string]string{
+		"ordres":   "did you mean orders? Correct the name in topics, or create the topic",
+		"Orders":   "did you mean orders? Correct the name in topics, or create the topic",
+		"shipment": "create the topic, or correct its name in topics",
+	} {
+		w := newTable(t, b.topic, b.addresses...)
+		rewrite(t, w.config, "topics: {orders: {}}", "topics: {"+name+": {}}")
+		_, all := checkFound(t, 1, w.config)
+		i := slices.IndexFunc(all, func(f checked) bool { return f.Area == "topic" && f.Subject == name })
+		if i < 0 || all[i].Hint != want {
+			t.Errorf("%s: %+v", name, all)
+		}
+	}
+	w := newTable(t, b.topic, b.addresses...)
+	rewrite(t, w.config, "topics: {orders: {}}", "topics: {orders: {}, ordres: {}}") // one that is there is not meant by another
+	if _, all := checkFound(t, 1, w.config); slices.ContainsFunc(all, func(f checked) bool { return strings.Contains(f.Hint, "did you mean") }) {
+		t.Errorf("%+v", all)
+	}
+}
+
+// TestCheck_NullableInTable: the table decides which columns need a value, whatever the configuration says.
+func TestCheck_NullableInTable(t *testing.T) {
+	b := newBroker(t)
+	w := newTable(t, b.topic, b.addresses...).create()
+	rewrite(t, w.config, "n int", "n int not null")
+	lines, _ := checkFound(t, 0, w.config)
+	hasLine(t, lines, "ok table ", "version ")
+	hasLine(t, lines, "warning table file:///lake/orders: ", "not null in schema, but nullable in the table: n. ")
+	ddl := func(text string) []schema.Field {
+		s, err := schema.ParseDDL(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Fields()
+	}
+	got := looser(ddl("a int, b struct<c int, d int not null>, e array<array<struct<f int>>>, g int not null, only_here int"),
+		ddl("a int not null, b struct<c int not null, d int>, e array<array<struct<f int not null>>>, g int not null, only_there int not null"), "")
+	if d := cmp.Diff([]string{"a", "b.c", "e[][].f"}, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestCheck_Paused: the hint has the command that ends the pause, as it can be pasted.
+func TestCheck_Paused(t *testing.T) {
+	t.Parallel()
+	l := newOrders(t, 5)
+	for target, want := range map[string]string{"orders:1": "orders:1", "orders": "orders", "--all": "--all"} {
+		l.runs(0, "pause", target, "--yes", "--reason", "a test", "--operator", "ann")
+		_, all := checkFound(t, 0, l.config)
+		i := slices.IndexFunc(all, func(f checked) bool { return f.Area == "operations log" && f.Status == statusWarning })
+		command := "connector resume " + want + " --reason paused --config " + l.config
+		if i < 0 || all[i].Hint != "end the pause: "+command {
+			t.Fatalf("%s: %+v", target, all)
+		}
+		l.runs(0, append(strings.Fields(command)[1:], "--yes")...)
+	}
+}
+
+func TestInstruction(t *testing.T) {
+	for ends, want := range map[string]string{
+		"by itself once Kafka answers":  "wait: it ends by itself once Kafka answers",
+		"an operator: raise the memory": "raise the memory",
+		"":                              "",
+	} {
+		if got := instruction(ends); got != want {
+			t.Errorf("%q: %q", ends, got)
+		}
+	}
+	for _, reason := range health.Reasons() { // each has one of the two beginnings
+		if ends := health.Ends(reason); instruction(ends) == ends {
+			t.Errorf("%s: %s", reason, ends)
+		}
+	}
 }
 
 // TestCheckPrints: the lines that people read.
@@ -117,7 +198,7 @@ func TestCheckFinds(t *testing.T) {
 		prepare     func(t *testing.T, w *written)
 		begin, text string
 	}{
-		{"a group offset and no table", func(*testing.T, *written) { b.commit("orders", 1, 4) }, "problem position orders: ", "2 partitions are held unknown_history, first the table has no position"},
+		{"a group offset and no table", func(*testing.T, *written) { b.commit("orders", 1, 4) }, "problem position orders: ", "2 partitions held unknown_history, first: the table has no position"},
 		{"another topic", func(t *testing.T, w *written) {
 			t.Helper()
 			w.topic.ID[0]++

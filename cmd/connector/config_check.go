@@ -77,14 +77,14 @@ func (l *loader) checkMissing() {
 	}
 }
 
-// failed tells whether a problem with the key is reported already, or with something that it stands in.
+// failed tells whether a problem with the key is reported already, or with something that it stands in, or its value is unknown.
 func (l *loader) failed(path string) bool {
 	for _, p := range l.problems {
 		if !p.Warning && p.Key != "" && (p.Key == path || strings.HasPrefix(path, p.Key+".")) {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(l.valueless, func(key string) bool { return key == path || strings.HasPrefix(path, key+".") })
 }
 
 func (l *loader) checkTopics() {
@@ -125,7 +125,7 @@ func (l *loader) failedBelow(prefix string) bool {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(l.valueless, func(key string) bool { return strings.HasPrefix(key, prefix) })
 }
 
 // set names the key by which a topic got its value: its own, or that of defaults.
@@ -210,7 +210,9 @@ func (l *loader) checkKeys() {
 			l.report(l.at(at+"_file"), "stands beside %s: remove one of them", name)
 			return at
 		}
-		if data, err := readFile(*file); err != nil {
+		if data, err := readFile(*file); l.missingFile(at+"_file", err) {
+			return at + "_file"
+		} else if err != nil {
 			l.report(l.at(at+"_file"), "the file %v: write the name of a file that holds the key, seen from the folder of the configuration", err)
 		} else if strings.TrimSpace(string(data)) == "" {
 			l.report(l.at(at+"_file"), "the file %s is empty: write the key into it", *file)

@@ -82,7 +82,7 @@ func (l *loader) checkTLS() {
 	}
 	if t.CAFile != "" {
 		t.CAFile = l.beside(t.CAFile)
-		if err := dial.CheckCA(t.CAFile); err != nil {
+		if err := dial.CheckCA(t.CAFile); err != nil && !l.missingFile(at+"ca_file", err) {
 			l.report(l.at(at+"ca_file"), "%v", err)
 		}
 	}
@@ -93,7 +93,7 @@ func (l *loader) checkTLS() {
 		l.report(l.at(at+"cert_file"), "is given without key_file: write both, or neither")
 	case t.CertFile != "":
 		t.CertFile, t.KeyFile = l.beside(t.CertFile), l.beside(t.KeyFile)
-		if err := dial.CheckPair(t.CertFile, t.KeyFile); err != nil {
+		if err := dial.CheckPair(t.CertFile, t.KeyFile); err != nil && !l.missingFile(at+"cert_file", err) {
 			l.report(l.at(at+"cert_file"), "%v", err)
 		}
 	}
@@ -153,7 +153,7 @@ func (l *loader) secretFile(at string, path *string) {
 		return
 	}
 	*path = l.beside(*path)
-	if err := dial.CheckSecret(*path); err != nil {
+	if err := dial.CheckSecret(*path); err != nil && !l.missingFile(at, err) {
 		l.report(l.at(at), "%v", unnamed(err))
 	}
 }

@@ -73,9 +73,22 @@ func (o Origin) String() string {
 // LoadConfig reads the file at path, puts the variables of env into it and checks all of it. It reports everything that
 // is wrong at once, in the order of the file; the Config is nil unless all problems are warnings.
 func LoadConfig(path string, env func(string) (string, bool)) (*Config, []Problem) {
-	l := &loader{file: path, env: env, config: NewConfig()}
-	l.config.file = path
-	data, err := readFile(path)
+	return (&loader{file: path, env: env, config: NewConfig()}).loadFile()
+}
+
+// CheckWithoutSecrets checks the file at path where secrets are missing, such as in CI. It accepts variables without a default that
+// are not set, and files of secrets and certificates that do not exist, and returns them as unchecked. The Config is for reports
+// alone: nothing can connect with it.
+func CheckWithoutSecrets(path string, env func(string) (string, bool)) (config *Config, problems, unchecked []Problem) {
+	l := &loader{file: path, env: env, config: NewConfig(), withoutSecrets: true}
+	config, problems = l.loadFile()
+	slices.SortStableFunc(l.unchecked, func(a, b Problem) int { return a.Line - b.Line })
+	return config, problems, l.unchecked
+}
+
+func (l *loader) loadFile() (*Config, []Problem) {
+	l.config.file = l.file
+	data, err := readFile(l.file)
 	if err != nil {
 		l.problem(0, "", "%v: name the file with --config", err)
 		return nil, l.problems
@@ -114,6 +127,11 @@ type loader struct {
 	places map[string]int
 	// filled is what problems must not show.
 	filled []filled
+
+	withoutSecrets bool
+	unchecked      []Problem // with withoutSecrets, what is missing
+	// valueless are the keys whose values are missing: what depends on them is not checked.
+	valueless []string
 }
 
 func (l *loader) problem(line int, key, format string, args ...any) {
@@ -178,6 +196,9 @@ func parseYAML(data []byte) (*yaml.Node, error) {
 		if strings.Contains(err.Error(), " anchor '") { // and quotes what can be a password
 			return nil, &syntaxError{line, "not YAML: a value begins with * and no quotes, which makes it an alias of an anchor that does not exist: write the value in quotes"}
 		}
+		if at := tabNear(data, line); at > 0 && (strings.Contains(err.Error(), "cannot start any token") || strings.Contains(err.Error(), "tab character")) {
+			return nil, &syntaxError{at, "not YAML: a tab stands where YAML allows only spaces: replace the tab by spaces"}
+		}
 		return nil, &syntaxError{line, "not YAML: " + strings.TrimPrefix(err.Error(), m[0])}
 	}
 	if err := dec.Decode(&next); !errors.Is(err, io.EOF) {
@@ -190,6 +211,17 @@ func parseYAML(data []byte) (*yaml.Node, error) {
 		return nil, &syntaxError{doc.Content[0].Line, "not a mapping: write the sections as in the shipped config.yaml, such as pipeline: orders"}
 	}
 	return doc.Content[0], nil
+}
+
+// tabNear returns the line of the first tab in or beside a line, 0 if there is none: the parser counts some errors to the line before.
+func tabNear(data []byte, line int) int {
+	lines := bytes.Split(data, []byte("\n"))
+	for _, n := range []int{line, line + 1, line - 1} {
+		if n > 0 && n <= len(lines) && bytes.IndexByte(lines[n-1], '\t') >= 0 {
+			return n
+		}
+	}
+	return 0
 }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
@@ -440,6 +472,9 @@ func (l *loader) scalar(f key, shown string, n *yaml.Node, origin *Origin) (stri
 		return "", false
 	}
 	t, variables, err := interpolate(n.Value, l.env)
+	if unset, ok := errors.AsType[*unsetError](err); ok && l.withoutSecrets {
+		return l.withoutValue(f, shown, n, origin, unset)
+	}
 	if err != nil {
 		l.problem(n.Line, shown, "%v", err)
 		return "", false
@@ -449,6 +484,48 @@ func (l *loader) scalar(f key, shown string, n *yaml.Node, origin *Origin) (stri
 	}
 	l.remember(shown, f.allowed, t, variables)
 	return t, true
+}
+
+// withoutValue notes that a key has no value, since a variable is not set. A secret gets a value that stands for it.
+func (l *loader) withoutValue(f key, shown string, n *yaml.Node, origin *Origin, unset *unsetError) (string, bool) {
+	origin.Variables = append(origin.Variables, unset.variable)
+	l.notChecked(Problem{File: l.file, Line: n.Line, Key: shown}, "the variable %s is not set", unset.variable)
+	if f.secret {
+		return "unchecked", true
+	}
+	l.config.origins[shown] = *origin // it is not missing
+	l.valueless = append(l.valueless, shown)
+	switch shown { // reports show these
+	case "pipeline":
+		l.config.Pipeline = n.Value
+	case "storage.url":
+		l.config.Storage.URL = n.Value
+	}
+	return "", false
+}
+
+// notChecked notes what cannot be checked without secrets.
+func (l *loader) notChecked(p Problem, format string, args ...any) {
+	p.Text = "not checked: " + l.describe(format, args)
+	if !slices.Contains(l.unchecked, p) { // a key of defaults is checked for each topic
+		l.unchecked = append(l.unchecked, p)
+	}
+}
+
+// missingFile notes a file that does not exist and need not, since secrets are missing. It returns false for any other error.
+func (l *loader) missingFile(at string, err error) bool {
+	if !l.withoutSecrets || !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	l.notChecked(l.at(at), "the file does not exist")
+	return true
+}
+
+// unsetError is a variable that is not set and has no default.
+type unsetError struct{ variable string }
+
+func (e *unsetError) Error() string {
+	return fmt.Sprintf("the variable %s is not set: set it, or write ${%s:-text}", e.variable, e.variable)
 }
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -483,7 +560,7 @@ func interpolate(s string, env func(string) (string, bool)) (text string, variab
 		case hasDefault && v == "":
 			v = otherwise
 		case !set:
-			return "", nil, fmt.Errorf("the variable %s is not set: set it, or write ${%s:-text}", name, name)
+			return "", nil, &unsetError{name}
 		}
 		variables = append(variables, filled{variable: name, value: v})
 		b.WriteString(v)

@@ -122,7 +122,7 @@ func TestMasks_Problems(t *testing.T) {
 			printed++
 			var out, errs bytes.Buffer
 			c := &cli{config: file, env: lookup(env), stdout: &out, stderr: &errs}
-			for _, print := range []func() error{c.validate, func() error { return config.printYAML(&out) }, func() error { return config.printJSON(&out) }} {
+			for _, print := range []func() error{func() error { return c.validate(false) }, func() error { return config.printYAML(&out) }, func() error { return config.printJSON(&out) }} {
 				if err := print(); err != nil {
 					t.Fatal(err)
 				}

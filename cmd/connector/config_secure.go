@@ -109,7 +109,7 @@ func (l *loader) authorities(at string, path *string) {
 		return
 	}
 	*path = l.beside(*path)
-	if _, err := secure.Roots(*path); err != nil {
+	if _, err := secure.Roots(*path); err != nil && !l.missingFile(at, err) {
 		l.report(l.at(at), "%v", err)
 	}
 }

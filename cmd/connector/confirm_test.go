@@ -103,3 +103,26 @@ func TestNullIsNoTerminal(t *testing.T) {
 		t.Error("the null device is taken for a terminal")
 	}
 }
+
+// TestPlan_ShownOnce: who was asked has seen the plan, and then reads what was done; without the question both are the result.
+func TestPlan_ShownOnce(t *testing.T) {
+	t.Parallel()
+	l := newOrders(t, 5)
+	const plan, done = "offsets [2, 5) are read again", "done: version "
+	c, out, errs := asked(true, "y\n")
+	root := c.root()
+	root.SetArgs([]string{"offsets", "set", "orders:0", "2", "--reason", "r", "--config", l.config})
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String()+errs.String(), plan); n != 1 || !strings.HasPrefix(out.String(), done) {
+		t.Errorf("the plan is shown %d times:\n%s%s", n, errs, out)
+	}
+	if !strings.Contains(errs.String(), "then move the position and resume:\n    DELETE FROM orders ") {
+		t.Errorf("the statement has no line of its own:\n%s", errs)
+	}
+	whole, _ := l.runs(exitOK, "offsets", "set", "orders:1", "2", "--reason", "r", "--yes")
+	if strings.Count(whole, plan) != 1 || !strings.Contains(whole, "\n\n"+done) {
+		t.Errorf("with --yes:\n%s", whole)
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -96,7 +95,7 @@ func (c *cli) showMembers(ctx context.Context, ids []string) error {
 
 // printMembers writes members for people.
 func printMembers(out io.Writer, h health.Members) error {
-	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	tw := newColumns(out)
 	if len(h.Members) > 0 {
 		_, _ = fmt.Fprintln(tw, "ID\tSTATUS\tACTIVE\tHEARTBEAT\tLAST RECORD\tLAG") // Flush has the error
 	}
@@ -170,7 +169,7 @@ func (c *cli) cleanMembers(ctx context.Context, ch *change) error {
 					return err
 				}
 			}
-			_, err := printf(w, "%d members without a registration\n", len(gone))
+			_, err := printf(w, "%s without a registration\n", counting(int64(len(gone)), "member"))
 			return err
 		})
 		if err != nil || !do {

@@ -101,7 +101,7 @@ func TestMembersCommand(t *testing.T) {
 
 	// Forgetting them is shown, asked for, and done.
 	out, errs := l.runs(exitOK, "members", "cleanup", "--dry-run")
-	if out != "forget gone, last seen 2m1s ago\n1 members without a registration\n" || !strings.Contains(errs, "dry run") {
+	if out != "forget gone, last seen 2m1s ago\n1 member without a registration\n" || !strings.Contains(errs, "dry run") {
 		t.Errorf("%s%s", out, errs)
 	}
 	if _, errs = l.runs(exitUsage, "members", "cleanup", "--yes"); !strings.Contains(errs, "the reason is missing") {

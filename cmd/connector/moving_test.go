@@ -67,7 +67,7 @@ func TestPatternCommands(t *testing.T) {
 	if _, errs := l.runs(2, "verify", "--topic", "nobody"); !strings.Contains(errs, "--topic nobody is not in topics: write one of .*") {
 		t.Error(errs)
 	}
-	if out, _ = l.runs(0, "validate"); !strings.Contains(out, "ok: 0 topics and 1 patterns as p\n.*  file://") {
+	if out, _ = l.runs(0, "validate"); !strings.Contains(out, "ok: 0 topics and 1 pattern as p\n.*  file://") {
 		t.Error(out)
 	}
 }

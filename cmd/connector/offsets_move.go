@@ -149,12 +149,23 @@ func (p *movePlan) print(w io.Writer) error {
 		b.WriteString("\nThe table is taken for one of this pipeline's from now on.\n")
 	}
 	for _, n := range p.Notes {
-		_, _ = printf(&b, "\nnote: %s\n", n)
+		_, _ = printf(&b, "\nnote: %s\n", errors.New(n)) // printf keeps the lines of errors, indented
 	}
 	if p.Outcome == opslog.Won {
-		_, _ = printf(&b, "\ndone: version %d of the table, operation %d; members hear of it within %v\n", *p.Version, p.Operation, heardWithin)
+		b.WriteString("\n")
 	}
-	_, err := io.WriteString(w, b.String())
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return err
+	}
+	return p.printOutcome(w)
+}
+
+// printOutcome says what was done.
+func (p *movePlan) printOutcome(w io.Writer) error {
+	if p.Outcome != opslog.Won {
+		return nil
+	}
+	_, err := printf(w, "done: version %d of the table, operation %d; members hear of it within %v\n", *p.Version, p.Operation, heardWithin)
 	return err
 }
 
@@ -182,6 +193,9 @@ func (m *mover) run(ctx context.Context, p *movePlan) error {
 	}
 	if err := m.apply(ctx, p); err != nil {
 		return err
+	}
+	if !m.change.yes && m.output != "json" { // confirm has shown the plan
+		return p.printOutcome(m.stdout)
 	}
 	return m.show(p)(m.stdout)
 }

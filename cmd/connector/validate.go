@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -8,27 +9,44 @@ import (
 )
 
 func (c *cli) validateCommand() *cobra.Command {
+	var withoutSecrets bool
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Check the configuration file",
 		Long: `Checks the configuration file with the environment as it is, without touching
 Kafka or the store. Names everything that is wrong, with its line and what to
-write instead. Exit code 2 if something is wrong; warnings alone are 0.`,
-		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return c.validate() },
+write instead. Exit code 2 if something is wrong; warnings alone are 0.
+
+With --no-secrets it runs where secrets are missing, such as in CI: it accepts
+variables without a default that are not set, and files of secrets and
+certificates that do not exist, and names them as not checked.`,
+		Example: `  connector validate --no-secrets --config deploy/config.yaml`,
+		Args:    cobra.NoArgs,
+		RunE:    func(*cobra.Command, []string) error { return c.validate(withoutSecrets) },
 	}
+	cmd.Flags().BoolVar(&withoutSecrets, "no-secrets", false, "accept that variables and files of secrets are missing")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
 	return cmd
 }
 
-func (c *cli) validate() error {
+func (c *cli) validate(withoutSecrets bool) error {
+	var config *Config
+	var problems, unchecked []Problem
+	if withoutSecrets {
+		config, problems, unchecked = CheckWithoutSecrets(c.config, c.env)
+	} else {
+		config, problems = LoadConfig(c.config, c.env)
+	}
 	if c.output == "json" {
-		config, problems := LoadConfig(c.config, c.env)
 		if problems == nil {
 			problems = []Problem{}
 		}
-		if err := writeJSON(c.stdout, map[string]any{"valid": config != nil, "problems": problems}); err != nil {
+		report := map[string]any{"valid": config != nil, "problems": problems}
+		if withoutSecrets {
+			report["unchecked"] = append([]Problem{}, unchecked...)
+		}
+		if err := writeJSON(c.stdout, report); err != nil {
 			return err
 		}
 		if config == nil {
@@ -36,19 +54,28 @@ func (c *cli) validate() error {
 		}
 		return nil
 	}
-	config, err := c.load()
-	if err != nil {
-		return err
+	for _, p := range slices.Concat(problems, unchecked) {
+		if _, err := printf(c.stderr, "%s\n", p); err != nil {
+			return err
+		}
 	}
+	if config == nil {
+		return exit(exitUsage)
+	}
+	return c.sayValid(config)
+}
+
+// sayValid says what a valid configuration does.
+func (c *cli) sayValid(config *Config) error {
 	names := config.topicNames()
 	if len(names) == 1 && len(config.Patterns) == 0 {
-		_, err = printf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, names[0], config.TableURL(config.Topics[names[0]]), withoutPasswords(config.Kafka.Group))
+		_, err := printf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, names[0], config.TableURL(config.Topics[names[0]]), withoutPasswords(config.Kafka.Group))
 		if err != nil {
 			return err
 		}
 		return c.sayLetters(config)
 	}
-	if _, err := printf(c.stdout, "%s: ok: %d topics and %d patterns as %s\n", c.config, len(names), len(config.Patterns), withoutPasswords(config.Kafka.Group)); err != nil {
+	if _, err := printf(c.stdout, "%s: ok: %s and %s as %s\n", c.config, counting(int64(len(names)), "topic"), counting(int64(len(config.Patterns)), "pattern"), withoutPasswords(config.Kafka.Group)); err != nil {
 		return err
 	}
 	tw := tabwriter.NewWriter(c.stdout, 0, 4, 2, ' ', 0)

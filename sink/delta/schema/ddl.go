@@ -17,7 +17,7 @@ import (
 // goes between backticks, a backtick in it is doubled. A comment goes between single or double quotes, with a backslash
 // before a quote or backslash in it. Columns, struct fields and list elements are nullable unless they are "not null".
 //
-// An error names line and column of the text and what to write instead.
+// An error quotes the place in the text, names its line if the text has several, and says what to write instead.
 func ParseDDL(text string) (*Schema, error) {
 	p := &parser{text: text}
 	fields, err := p.fields(1)
@@ -63,14 +63,55 @@ type parser struct {
 func (p *parser) fail(format string, args ...any) error { return p.failAt(p.at, format, args...) }
 
 func (p *parser) failAt(at int, format string, args ...any) error {
-	before := p.text[:at]
-	line := strings.Count(before, "\n") + 1
-	column := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
-	where := fmt.Sprintf("column %d", column)
-	if strings.Contains(p.text, "\n") {
-		where = fmt.Sprintf("line %d, %s", line, where)
+	where := ""
+	if words := around(p.text, at); words != "" {
+		where = fmt.Sprintf(" near %q", words)
 	}
-	return fmt.Errorf("schema at %s: %s", where, fmt.Sprintf(format, args...))
+	if strings.Contains(strings.TrimSpace(p.text), "\n") {
+		where = fmt.Sprintf(" in line %d%s", strings.Count(p.text[:at], "\n")+1, where)
+	}
+	return fmt.Errorf("schema%s: %s", where, fmt.Sprintf(format, args...))
+}
+
+// notDDL reports whether a character stands nowhere in DDL but in names and comments.
+func notDDL(r rune) bool {
+	return r == utf8.RuneError || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsSpace(r) && !strings.ContainsRune("_,<>():`", r)
+}
+
+// around returns the words of a text before and behind a place in it. A column number would help nobody: YAML joins the lines of a
+// schema.
+func around(text string, at int) string {
+	const before, behind = 30, 24
+	from, to := 0, len(text)
+	if at > before {
+		from = at
+		if space := strings.IndexFunc(text[at-before:at], unicode.IsSpace); space >= 0 {
+			from += space - before
+		}
+	}
+	if at+behind < len(text) {
+		to = at + max(0, strings.LastIndexFunc(text[at:at+behind], unicode.IsSpace))
+	}
+	// What DDL does not have may be a URL with a password, or a comment: it is left out.
+	if odd := strings.LastIndexFunc(text[from:at], notDDL); odd >= 0 {
+		from += odd
+		_, n := utf8.DecodeRuneInString(text[from:])
+		from += n
+	}
+	if odd := strings.IndexFunc(text[at:to], notDDL); odd >= 0 {
+		to = at + odd
+	}
+	words := strings.Join(strings.Fields(text[from:to]), " ")
+	if words == "" {
+		return ""
+	}
+	if from > 0 {
+		words = "…" + words
+	}
+	if to < len(text) {
+		words += "…"
+	}
+	return words
 }
 
 // end skips white space and says whether nothing follows.
