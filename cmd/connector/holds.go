@@ -134,9 +134,10 @@ func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Dura
 	asked := c.askForHolds(ctx, config, members, timeout)
 	found := &held{}
 	var missed []error
+	member := false
 	for _, a := range asked {
 		found.merge(&a.held)
-		missed = append(missed, a.missed...)
+		missed, member = append(missed, a.missed...), member || a.member
 	}
 	found.dropHidden()
 	for _, p := range found.all {
@@ -151,7 +152,7 @@ func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Dura
 		}
 		err = writeJSON(c.stdout, found.all)
 	} else {
-		err = found.print(c.stdout, len(missed) == 0)
+		err = found.print(c.stdout, len(missed) == 0, member)
 	}
 	switch {
 	case err != nil:
@@ -234,12 +235,15 @@ func decodes(builder connector.Builder, p connector.Partition, r *connector.Reco
 	return nil
 }
 
-// print writes the holds. all says whether everything answered that was asked.
-func (h *held) print(w io.Writer, all bool) error {
+// print writes the holds. all says whether everything answered that was asked, member whether a member was among it.
+func (h *held) print(w io.Writer, all, member bool) error {
 	if len(h.all) == 0 {
 		text := "nothing is held"
-		if !all {
+		switch {
+		case !all:
 			text = "whether something is held is not known: see what did not answer"
+		case !member:
+			text += ", as far as tables, Kafka and the operations log show; no member answered: --member URL asks one"
 		}
 		_, err := fmt.Fprintln(w, text)
 		return err

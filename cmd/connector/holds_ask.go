@@ -25,6 +25,7 @@ import (
 type learnt struct {
 	held
 	missed []error
+	member bool // a member of the pipeline answered
 }
 
 // unanswered is what one dependency did not say in time.
@@ -373,6 +374,7 @@ func (l *learnt) askMember(ctx context.Context, url, pipeline string, within tim
 		l.missed = append(l.missed, fmt.Errorf("the member at %s is of pipeline %q, not %q", url, report.Pipeline, pipeline))
 		return
 	}
+	l.member = true
 	for _, h := range report.Holds {
 		l.add(url, h.Topic, h.Partition, connector.Reason(h.Reason), h.Detail, h.Since, h.Offset)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -51,7 +52,12 @@ func TestHolds(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
 	l.wantHolds(0, nil)
-	if out, _ := l.runs(0, "holds"); out != "nothing is held\n" {
+	if out, _ := l.runs(0, "holds"); out != "nothing is held, as far as tables, Kafka and the operations log show; no member answered: --member URL asks one\n" {
+		t.Error(out)
+	}
+	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"pipeline":"p"}`) }))
+	t.Cleanup(member.Close)
+	if out, _ := l.runs(0, "holds", "--member", member.URL); out != "nothing is held\n" {
 		t.Error(out)
 	}
 	bad := &kgo.Record{Topic: "orders", Partition: 1, Value: []byte(`{"n":"poison"}`)}
@@ -202,7 +208,7 @@ func TestHolds_OneLineForManyPartitions(t *testing.T) {
 		p.Command = p.command()
 	}
 	var out strings.Builder
-	if err := h.print(&out, true); err != nil {
+	if err := h.print(&out, true, true); err != nil {
 		t.Fatal(err)
 	}
 	table, explained, _ := strings.Cut(out.String(), "\n\n")

@@ -429,8 +429,8 @@ func (b *builder) Add(p connector.Partition, r *connector.Record) error {
 // Entries implements connector.Identifier.
 func (b *builder) Entries() []idempotency.Entry { return b.sealedEntry }
 
-func (b *builder) Rows() int      { return len(b.at) }
-func (b *builder) Bytes() int64   { return int64(len(b.at) * 32) }
+func (b *builder) Rows() int                  { return len(b.at) }
+func (b *builder) Bytes() int64               { return int64(len(b.at) * 32) }
 func (b *builder) Ignored() connector.Ignored { return connector.Ignored{} }
 
 // Held is more than rows: buffers are there before the first one is.
