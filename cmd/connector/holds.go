@@ -269,11 +269,7 @@ func (h *held) print(w io.Writer, all, member bool) error {
 			continue
 		}
 		var b strings.Builder
-		ends := "ends by: " + l.EndsBy
-		if strings.HasPrefix(l.EndsBy, "by itself ") {
-			ends = "ends " + l.EndsBy
-		}
-		_, _ = printf(&b, "\n%s %s: %s\n  %s\n", l.name, l.Reason, l.Detail, ends)
+		_, _ = printf(&b, "\n%s %s: %s\n  %s\n", l.name, l.Reason, l.Detail, ending(l.EndsBy))
 		if l.Command != "" {
 			_, _ = printf(&b, "  command: %s\n", l.Command)
 		}
@@ -282,6 +278,14 @@ func (h *held) print(w io.Writer, all, member bool) error {
 		}
 	}
 	return nil
+}
+
+// ending is the line that says what ends a hold.
+func ending(endsBy string) string {
+	if strings.HasPrefix(endsBy, "by itself ") {
+		return "ends " + endsBy
+	}
+	return "ends by: " + endsBy
 }
 
 // holdLine is what the table shows in one line: a hold, or the same hold of several partitions of a topic.

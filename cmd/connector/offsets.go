@@ -322,7 +322,7 @@ func printOffsets(w io.Writer, lines []partitionOffsets) error {
 			continue
 		}
 		explained[*l.Hold] = true
-		if _, err := printf(w, "\n%s: %s\n  ends by: %s\n", l.Hold.Reason, l.Hold.Detail, l.Hold.EndsBy); err != nil {
+		if _, err := printf(w, "\n%s: %s\n  %s\n", l.Hold.Reason, l.Hold.Detail, ending(l.Hold.EndsBy)); err != nil {
 			return err
 		}
 	}
