@@ -1,0 +1,38 @@
+//go:build lab
+
+package e2e
+
+import (
+	"regexp"
+	"testing"
+
+	"sluice/test/lab"
+)
+
+// Another program compacts and vacuums the table while a member writes it.
+func TestMaintain(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 4)
+	end := s.stream(500)
+	m := s.start()
+	m.awaitReady()
+	compacted := regexp.MustCompile(`compacted [1-9]\d* files into`)
+	for range 3 {
+		versions := len(s.commits())
+		s.await("some commits", func() (bool, error) {
+			commits, err := s.log.Read(s.ctx)
+			return len(commits) >= versions+4, err
+		})
+		out, err := lab.Python(s.ctx, "oracle/maintain.py", "--table", s.tableURL(s.name), "--endpoint", s.minio.Endpoint)
+		if err != nil || !compacted.Match(out) {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	end()
+	s.awaitOthers()
+	if n := m.metric("sluice_fenced_total"); n != 0 {
+		t.Errorf("%v fences: members commit beside a compaction", n)
+	}
+	m.drain()
+	s.check("--no-order") // compaction puts rows of several files into one
+}
