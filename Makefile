@@ -102,7 +102,7 @@ bench: ## the whole way into Kafka and MinIO beside a tuned Python pipeline
 	go run ./test/bench
 
 golden: ## rewrite testdata, then show what changed
-	go test ./cmd/connector ./sink/delta ./test/story -update
+	go test ./internal/config ./cmd/connector ./sink/delta ./test/story -update
 	git diff --stat -- '*testdata*' docs
 
 lab-install: ## everything the lab needs, into the cache

@@ -69,11 +69,11 @@ type auditReport struct {
 }
 
 func (c *cli) auditList(ctx context.Context, since time.Duration) error {
-	config, err := c.load()
+	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
-	o, err := openOperations(ctx, config, false)
+	o, err := openOperations(ctx, cfg, false)
 	if err != nil {
 		return err
 	}
@@ -221,11 +221,11 @@ func (c *cli) auditVerify(ctx context.Context, text string) error {
 			return exitError{exitUsage, fmt.Errorf("--head: %w", err)}
 		}
 	}
-	config, err := c.load()
+	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
-	o, err := openOperations(ctx, config, false)
+	o, err := openOperations(ctx, cfg, false)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ const (
 // newCanary makes the member's canary: each record has an id, by which it is known in the table.
 func (s *system) newCanary() (*canary.Canary, error) {
 	c, member := s.config.Health.Canary, s.connector.Member
-	topic, _ := s.config.canary(c.Topic)
+	topic, _ := s.config.Canary(c.Topic)
 	table := objstore.Sub(s.store, topic.Table)
 	id := func(n int64) string { return member + "-" + strconv.FormatInt(n, 10) }
 	made := false

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/connector/kafka"
+	"sluice/internal/config"
 )
 
 func (c *cli) checkCommand() *cobra.Command {
@@ -63,7 +64,7 @@ type checked struct {
 
 // checks is a run of check: what it has found, in the order in which it looked.
 type checks struct {
-	config   *Config
+	config   *config.Config
 	timeout  time.Duration
 	findings []checked
 }
@@ -93,7 +94,7 @@ func (k *checks) add(s status, area, subject, hint, format string, args ...any) 
 func (k *checks) holds(ctx context.Context) {
 	for _, h := range heldByMember(ctx, k.config).all {
 		hint := instruction(h.EndsBy)
-		if command := k.config.pasted(h.command()); command != "" {
+		if command := k.config.Pasted(h.command()); command != "" {
 			hint += ": " + command
 		}
 		k.add(statusProblem, "hold", h.name(), hint, "%s: %s", h.Reason, h.Detail)
@@ -125,7 +126,7 @@ func (k *checks) meantTopic(name string, there []string) (meant string) {
 		if _, taken := k.config.Topics[t]; taken {
 			continue
 		}
-		if d := distance(strings.ToLower(name), strings.ToLower(t)); d < least {
+		if d := config.Distance(strings.ToLower(name), strings.ToLower(t)); d < least {
 			meant, least = t, d
 		}
 	}
@@ -149,41 +150,28 @@ func (k *checks) code() int {
 
 func (c *cli) check(ctx context.Context, timeout time.Duration) error {
 	k := &checks{}
-	config, problems := LoadConfig(c.config, c.env)
+	cfg, problems := config.Load(c.config, c.env)
 	for _, p := range problems {
 		s := statusProblem
 		if p.Warning {
 			s = statusWarning
 		}
-		k.findings = append(k.findings, checked{Status: s, Area: "configuration", Subject: p.place(), Text: p.what()})
+		k.findings = append(k.findings, checked{Status: s, Area: "configuration", Subject: p.Place(), Text: p.What()})
 	}
-	if config == nil {
+	if cfg == nil {
 		if err := c.report(k); err != nil {
 			return err
 		}
 		return exit(exitUsage)
 	}
-	k.add(statusOK, "configuration", c.config, "", "pipeline %s, group %s, %s and %s", config.Pipeline, config.Kafka.Group,
-		counting(int64(len(config.Topics)), "topic"), counting(int64(len(config.Patterns)), "pattern"))
-	k.config, k.timeout = config, timeout
+	k.add(statusOK, "configuration", c.config, "", "pipeline %s, group %s, %s and %s", cfg.Pipeline, cfg.Kafka.Group,
+		counting(int64(len(cfg.Topics)), "topic"), counting(int64(len(cfg.Patterns)), "pattern"))
+	k.config, k.timeout = cfg, timeout
 	k.everything(ctx)
 	if err := c.report(k); err != nil {
 		return err
 	}
 	return exit(k.code())
-}
-
-// place is where a problem stands, what is all that it says without that.
-func (p Problem) place() string {
-	place, _, _ := strings.Cut(Problem{File: p.File, Line: p.Line}.String(), ": ")
-	return place
-}
-
-func (p Problem) what() string {
-	if p.Key == "" {
-		return p.Text
-	}
-	return p.Key + ": " + p.Text
 }
 
 // report prints the findings.

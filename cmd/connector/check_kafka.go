@@ -15,6 +15,8 @@ import (
 	"sluice/connector/kafka"
 	"sluice/connector/kafka/dial"
 	"sluice/health"
+	"sluice/internal/config"
+	"sluice/internal/open"
 	"sluice/reliability"
 )
 
@@ -46,7 +48,7 @@ func (k *checks) failed(area, subject string, err error) {
 // questions go through, nil if there is nobody to ask.
 func (k *checks) kafka(ctx context.Context) (ask *questions, end func()) {
 	end = func() {}
-	client, err := k.config.newClient(nil, nil, nil)
+	client, err := open.Kafka(k.config, nil, nil, nil)
 	if err != nil {
 		k.failed("broker", strings.Join(k.config.Kafka.Brokers, ", "), err)
 		return nil, end
@@ -114,7 +116,7 @@ func (k *checks) wire(p kafka.Probed) string {
 		text += ", " + s.Mechanism
 	}
 	if p.Session > 0 {
-		text += ", sessions of " + formatDuration(p.Session)
+		text += ", sessions of " + config.FormatDuration(p.Session)
 	}
 	return text
 }
@@ -155,7 +157,7 @@ func (k *checks) cluster(ctx context.Context, ask *questions) {
 
 // names are the topics to look at: those that are listed and those that match a pattern now.
 func (k *checks) names(ctx context.Context, ask *questions) []string {
-	names := k.config.topicNames()
+	names := k.config.TopicNames()
 	if len(k.config.Patterns) == 0 {
 		return names
 	}
@@ -228,7 +230,7 @@ func (k *checks) topic(ctx context.Context, ask *questions, t *checkedTable, nam
 		k.add(statusWarning, "topic", name, "allow DescribeConfigs on the topic to let check and metrics know its retention", "%s", what)
 	case settings.Delete && settings.RetentionTime >= 0 && settings.RetentionTime < shortRetention:
 		k.add(statusWarning, "topic", name, "raise retention.ms to what an outage may take", "records are lost when the pipeline stands for longer than %s",
-			formatDuration(settings.RetentionTime))
+			config.FormatDuration(settings.RetentionTime))
 	}
 	if err == nil && settings.Compact {
 		k.add(statusWarning, "topic", name, "compaction takes away records that were not read in time; the table gets those that are left",
@@ -249,10 +251,10 @@ func retention(s kafka.TopicSettings) string {
 	}
 	var limits []string
 	if s.RetentionTime >= 0 {
-		limits = append(limits, formatDuration(s.RetentionTime))
+		limits = append(limits, config.FormatDuration(s.RetentionTime))
 	}
 	if s.RetentionBytes >= 0 {
-		limits = append(limits, formatSize(s.RetentionBytes)+" per partition")
+		limits = append(limits, config.FormatSize(s.RetentionBytes)+" per partition")
 	}
 	if limits == nil {
 		return ever
@@ -289,7 +291,7 @@ func (k *checks) positions(ctx context.Context, l *look) {
 	switch {
 	case len(reasons) > 0, hidden > 0:
 	case known == 0:
-		topic, _, _ := k.config.route(l.topic.Name) // it has a table
+		topic, _, _ := k.config.Route(l.topic.Name) // it has a table
 		k.add(statusOK, "position", l.topic.Name, "", "not read yet, start: %s", topic.Start)
 	default:
 		k.add(statusOK, "position", l.topic.Name, "", "%s in the table, %s behind", counting(int64(known), "partition"), counting(lag, "record"))
@@ -332,7 +334,7 @@ func membersOf(state kafka.GroupState) string {
 			break
 		}
 		client := m.Client
-		if !plain.MatchString(client) { // another program chose it
+		if !config.Plain.MatchString(client) { // another program chose it
 			client = strconv.Quote(client)
 		}
 		name := client + " at " + strings.TrimPrefix(m.Host, "/")

@@ -6,17 +6,18 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/internal/config"
 )
 
 // letters looks at where the dead letters of the topics go, at each such topic once.
 func (k *checks) letters(ctx context.Context, ask *questions, names []string) {
 	seen := map[string]bool{}
 	for _, name := range names {
-		t, meant, err := k.config.route(name)
-		if err != nil || !meant || !t.writesLetters() {
+		t, meant, err := k.config.Route(name)
+		if err != nil || !meant || !t.WritesLetters() {
 			continue
 		}
-		to, err := t.letterTopic(name)
+		to, err := t.LetterTopic(name)
 		if err != nil {
 			k.failed("dead letters", name, err)
 			continue
@@ -62,10 +63,10 @@ func (k *checks) letterTopic(ctx context.Context, ask *questions, to kafka.Lette
 	case s.Settings.Delete && kept >= 0 && (to.Retention < 0 || kept < to.Retention):
 		wanted := "for ever"
 		if to.Retention >= 0 {
-			wanted = formatDays(to.Retention)
+			wanted = config.FormatDays(to.Retention)
 		}
-		k.add(statusWarning, "dead letters", to.Name, "raise its retention.ms", "dead letters are kept for %s; the configuration wants %s", formatDays(kept), wanted)
+		k.add(statusWarning, "dead letters", to.Name, "raise its retention.ms", "dead letters are kept for %s; the configuration wants %s", config.FormatDays(kept), wanted)
 	default:
-		k.add(statusOK, "dead letters", to.Name, "", "%s, %s, dead letters of up to %s", counting(int64(s.Partitions), "partition"), retention(s.Settings), formatSize(s.Settings.MaxBatch))
+		k.add(statusOK, "dead letters", to.Name, "", "%s, %s, dead letters of up to %s", counting(int64(s.Partitions), "partition"), retention(s.Settings), config.FormatSize(s.Settings.MaxBatch))
 	}
 }

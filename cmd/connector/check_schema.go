@@ -11,8 +11,8 @@ import (
 // needs, so the configuration promises more than holds.
 func (k *checks) nullability(t *checkedTable, snapshot *connector.Snapshot) {
 	table, ok := snapshot.Schema.(*schema.Schema)
-	configured, err := t.table.columns()
-	if !ok || err != nil || t.table.isLetters() { // the table says nothing, or has a schema that nobody configures
+	configured, err := t.table.Columns()
+	if !ok || err != nil || t.table.IsLetters() { // the table says nothing, or has a schema that nobody configures
 		return
 	}
 	if loose := looser(table.Fields(), configured.Fields(), ""); len(loose) > 0 {

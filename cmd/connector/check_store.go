@@ -80,7 +80,7 @@ func (k *checks) tables(ctx context.Context, names []string, usable bool) (table
 		end = func() { closeAll(); cancel() }
 	} else {
 		for _, name := range names {
-			topic, _, _ := k.config.route(name) // what it finds wrong, openAll would say, too
+			topic, _, _ := k.config.Route(name) // what it finds wrong, openAll would say, too
 			all = append(all, &opened{config: k.config, topics: []string{name}, table: topic, url: k.config.TableURL(topic)})
 			k.add(statusSkipped, "table", k.config.TableURL(topic), "", "the store cannot be used")
 		}
@@ -142,7 +142,7 @@ func (k *checks) operations(ctx context.Context, usable bool) {
 	}
 	k.add(statusOK, area, k.config.Pipeline, "", "%d %s", state.Head().Seq, entries)
 	for _, p := range state.Pauses() {
-		command := k.config.pasted(health.Command(string(connector.ReasonPaused), p.Target.Topic, p.Target.Partition, -1))
+		command := k.config.Pasted(health.Command(string(connector.ReasonPaused), p.Target.Topic, p.Target.Partition, -1))
 		k.add(statusWarning, area, p.Target.String(), "end the pause: "+command, "paused by %s: %s", p.Operator, p.Reason)
 	}
 }

@@ -25,20 +25,20 @@ import (
 )
 
 // checkFound runs check and returns its findings as lines "status area subject: text".
-func checkFound(t *testing.T, wantCode int, config string, args ...string) (lines []string, all []checked) {
+func checkFound(t *testing.T, wantCode int, cfg string, args ...string) (lines []string, all []checked) {
 	t.Helper()
 	timeout := "5s"
 	if wantCode == exitOK || wantCode == exitFound { // it gets its answers
 		timeout = "5m"
 	}
-	code, out, errs := connectorRun(t, append([]string{"check", "--config", config, "-o", "json", "--timeout", timeout}, args...)...)
+	code, out, errs := connectorRun(t, append([]string{"check", "--config", cfg, "-o", "json", "--timeout", timeout}, args...)...)
 	var report struct {
 		Findings []checked `json:"findings"`
 	}
 	if err := json.Unmarshal([]byte(out), &report); err != nil || errs != "" {
 		t.Fatalf("exit code %d: %v\n%s%s", code, err, out, errs)
 	}
-	dir := filepath.Dir(config)
+	dir := filepath.Dir(cfg)
 	for _, f := range report.Findings {
 		subject := strings.ReplaceAll(f.Subject, dir, "")
 		lines = append(lines, fmt.Sprintf("%s %s %s: %s", f.Status, f.Area, subject, strings.ReplaceAll(f.Text, dir, "")))
@@ -342,27 +342,27 @@ func TestCheckSecurity(t *testing.T) {
 	}
 	t.Cleanup(client.Close)
 	(&broker{t: t, client: client}).commit("orders", 0, 0) // this broker, unlike Kafka, denies a group that never was
-	config := func(tls, sasl string) string {
+	cfg := func(tls, sasl string) string {
 		w := newTable(t, connector.Topic{}, at)
 		rewrite(t, w.config, "session: 10s}", "session: 10s, tls: {"+tls+"}, sasl: {"+sasl+"}}")
 		return w.config
 	}
 	right := "mechanism: scram-sha-512, username: sluice, password_file: " + certs.Write(t, dir, "password", []byte("right"))
 
-	lines, _ := checkFound(t, 1, config("ca_file: "+trusted, right))
+	lines, _ := checkFound(t, 1, cfg("ca_file: "+trusted, right))
 	hasLine(t, lines, "ok broker "+at+": ", "TLS 1.3, scram-sha-512 as sluice")
 	hasLine(t, lines, "warning broker "+at+": ", "the broker's certificate ends on ")
 	hasLine(t, lines, "ok topic orders: ", "")
 	hasLine(t, lines, "problem position orders: ", "unknown_history") // by that offset
 
-	lines, all := checkFound(t, 3, config("ca_file: "+strange, right))
+	lines, all := checkFound(t, 3, cfg("ca_file: "+strange, right))
 	hasLine(t, lines, "failed broker "+at+": ", "signed by an authority that we do not trust")
 	if !strings.Contains(all[1].Hint, "kafka.tls.ca_file") {
 		t.Errorf("the hint: %q", all[1].Hint)
 	}
-	lines, _ = checkFound(t, 3, config("enabled: false", ""))
+	lines, _ = checkFound(t, 3, cfg("enabled: false", ""))
 	hasLine(t, lines, "failed broker "+at+": ", "speaks TLS and we do not")
-	lines, _ = checkFound(t, 3, config("ca_file: "+trusted, ""))
+	lines, _ = checkFound(t, 3, cfg("ca_file: "+trusted, ""))
 	hasLine(t, lines, "failed broker "+at+": ", "demands SASL")
 }
 

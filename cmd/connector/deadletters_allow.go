@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/config"
 	"sluice/sink/opslog"
 )
 
@@ -36,11 +37,11 @@ correct that instead: the hold ends when they can become rows.`,
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		config, err := c.load()
+		cfg, err := c.load()
 		if err != nil {
 			return err
 		}
-		if err := floodable(config, args[0]); err != nil {
+		if err := floodable(cfg, args[0]); err != nil {
 			return exitError{exitUsage, err}
 		}
 		if lasts < 0 || lasts > longestAllowance {
@@ -51,11 +52,11 @@ correct that instead: the hold ends when they can become rows.`,
 		}
 		until := time.Now().Add(lasts).UTC().Truncate(time.Second)
 		allow := opslog.FloodAllow{Topic: args[0], Until: until}
-		return c.decide(cmd.Context(), timeout, config, ch, decision{
+		return c.decide(cmd.Context(), timeout, cfg, ch, decision{
 			judge: func(s *opslog.State) ([]string, error) { return allowable(s, allow) },
 			body:  func() opslog.Body { return allow },
 			plan: func() (string, any) {
-				return fmt.Sprintf("pipeline %s: %s", config.Pipeline, allowance(allow)), allowPlan{config.Pipeline, opslog.KindFloodAllow, allow}
+				return fmt.Sprintf("pipeline %s: %s", cfg.Pipeline, allowance(allow)), allowPlan{cfg.Pipeline, opslog.KindFloodAllow, allow}
 			},
 			done: func() string { return allowance(allow) },
 		})
@@ -75,12 +76,12 @@ func allowance(f opslog.FloodAllow) string {
 }
 
 // floodable tells whether a flood of a topic is anything that could be held.
-func floodable(config *Config, topic string) error {
-	switch t, meant, _ := config.route(topic); {
+func floodable(cfg *config.Config, topic string) error {
+	switch t, meant, _ := cfg.Route(topic); {
 	case strings.Contains(topic, ":"):
 		return errors.New("a flood is allowed for a topic as a whole: write TOPIC without a partition")
 	case !meant:
-		return fmt.Errorf("topic %s is not in topics: write one of %s", topic, strings.Join(config.meant(), ", "))
+		return fmt.Errorf("topic %s is not in topics: write one of %s", topic, strings.Join(cfg.Meant(), ", "))
 	case t.BadRecords != "dead_letter":
 		return fmt.Errorf("topic %s has bad_records: %s, so none of its records becomes a dead letter: nothing of it can be a flood", topic, t.BadRecords)
 	}

@@ -114,15 +114,15 @@ func (c *cli) listLetters(ctx context.Context, o letterListing) error {
 	if o.limit < 0 {
 		return exitError{exitUsage, fmt.Errorf("--limit %d: write a number from 0 on", o.limit)}
 	}
-	config, err := c.load()
+	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
-	scope, err := c.letterScopeOf(ctx, config, o.topic)
+	scope, err := c.letterScopeOf(ctx, cfg, o.topic)
 	if err != nil {
 		return err
 	}
-	r, end, err := newTopicReader(ctx, config, o.timeout)
+	r, end, err := newTopicReader(ctx, cfg, o.timeout)
 	if err != nil {
 		return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
 	}
@@ -133,7 +133,7 @@ func (c *cli) listLetters(ctx context.Context, o letterListing) error {
 	if err != nil {
 		return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
 	}
-	if err := book.judge(ctx, config, r); err != nil {
+	if err := book.judge(ctx, cfg, r); err != nil {
 		return err
 	}
 	list := book.list(scope, o)

@@ -81,14 +81,14 @@ func shownBytes(b []byte) (text *string, encoding string) {
 }
 
 func (c *cli) peek(ctx context.Context, place opslog.Target, offset int64, raw bool) error {
-	config, err := c.load()
+	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
-	if _, meant, _ := config.route(place.Topic); !meant {
-		return exitError{exitUsage, fmt.Errorf("topic %s is not in topics: write one of %s", place.Topic, strings.Join(config.meant(), ", "))}
+	if _, meant, _ := cfg.Route(place.Topic); !meant {
+		return exitError{exitUsage, fmt.Errorf("topic %s is not in topics: write one of %s", place.Topic, strings.Join(cfg.Meant(), ", "))}
 	}
-	tables, end, err := openAll(ctx, config, []string{place.Topic})
+	tables, end, err := openAll(ctx, cfg, []string{place.Topic})
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (c *cli) peek(ctx context.Context, place opslog.Target, offset int64, raw b
 	if err != nil {
 		return err
 	}
-	ask, err := newQuestions(ctx, config)
+	ask, err := newQuestions(ctx, cfg)
 	if err != nil {
 		return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
 	}

@@ -13,6 +13,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/decode"
 	"sluice/idempotency"
+	"sluice/internal/config"
 	"sluice/reliability/deadletter"
 )
 
@@ -118,15 +119,15 @@ func (s *letterScope) wants(l *deadletter.Letter) bool {
 }
 
 // letterScopeOf finds the dead-letter topics of a topic, which may be one itself; of all topics if it is "".
-func (c *cli) letterScopeOf(ctx context.Context, config *Config, topic string) (*letterScope, error) {
+func (c *cli) letterScopeOf(ctx context.Context, cfg *config.Config, topic string) (*letterScope, error) {
 	if topic == "" {
-		names, err := c.topics(ctx, config)
+		names, err := c.topics(ctx, cfg)
 		if err != nil {
 			return nil, err
 		}
 		s := &letterScope{}
 		for _, name := range names {
-			s.topics = append(s.topics, config.lettersOf(name)...)
+			s.topics = append(s.topics, cfg.LettersOf(name)...)
 		}
 		s.topics = slices.Compact(slices.Sorted(slices.Values(s.topics)))
 		if len(s.topics) == 0 {
@@ -134,33 +135,17 @@ func (c *cli) letterScopeOf(ctx context.Context, config *Config, topic string) (
 		}
 		return s, nil
 	}
-	t, meant, _ := config.route(topic)
-	switch of := config.lettersOf(topic); {
-	case len(config.sources(topic)) > 0 || meant && t.isLetters():
+	t, meant, _ := cfg.Route(topic)
+	switch of := cfg.LettersOf(topic); {
+	case len(cfg.Sources(topic)) > 0 || meant && t.IsLetters():
 		return &letterScope{topics: []string{topic}}, nil
 	case !meant:
-		return nil, exitError{exitUsage, fmt.Errorf("topic %s is not in topics: write one of %s", topic, strings.Join(config.meant(), ", "))}
+		return nil, exitError{exitUsage, fmt.Errorf("topic %s is not in topics: write one of %s", topic, strings.Join(cfg.Meant(), ", "))}
 	case len(of) == 0:
 		return nil, exitError{exitUsage, fmt.Errorf("topic %s has bad_records: %s, so it has no dead letters; name the dead-letter topic if there are old ones", topic, t.BadRecords)}
 	default:
 		return &letterScope{of, topic}, nil
 	}
-}
-
-// lettersOf are the dead-letter topics that a topic stands for: its own, or itself.
-func (c *Config) lettersOf(topic string) []string {
-	t, meant, err := c.route(topic)
-	switch {
-	case !meant || err != nil:
-		return nil
-	case t.isLetters():
-		return []string{topic}
-	case t.writesLetters():
-		if name, err := deadletter.TopicName(t.DeadLetters.Topic, topic); err == nil {
-			return []string{name}
-		}
-	}
-	return nil
 }
 
 // parseSince reads a time, or a duration back from now.

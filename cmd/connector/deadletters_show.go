@@ -15,6 +15,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/decode"
 	"sluice/idempotency"
+	"sluice/internal/config"
 	"sluice/reliability/deadletter"
 	"sluice/sink/delta/objstore"
 )
@@ -64,15 +65,15 @@ type letterLook struct {
 var errFound = errors.New("found")
 
 func (c *cli) showLetter(ctx context.Context, o letterLook) error {
-	config, err := c.load()
+	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
-	scope, err := c.letterScopeOf(ctx, config, o.topic)
+	scope, err := c.letterScopeOf(ctx, cfg, o.topic)
 	if err != nil {
 		return err
 	}
-	r, end, err := newTopicReader(ctx, config, o.timeout)
+	r, end, err := newTopicReader(ctx, cfg, o.timeout)
 	if err != nil {
 		return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
 	}
@@ -87,7 +88,7 @@ func (c *cli) showLetter(ctx context.Context, o letterLook) error {
 		}
 	}
 	if o.value {
-		return c.writeValue(ctx, config, letter)
+		return c.writeValue(ctx, cfg, letter)
 	}
 	var b bytes.Buffer
 	if err := json.Indent(&b, letter.JSON(), "", "  "); err != nil {
@@ -178,9 +179,9 @@ func keep(l *deadletter.Letter) *deadletter.Letter {
 const largestObject = 2 << 30
 
 // writeValue writes the value of the letter's record, and nothing else.
-func (c *cli) writeValue(ctx context.Context, config *Config, l *deadletter.Letter) error {
+func (c *cli) writeValue(ctx context.Context, cfg *config.Config, l *deadletter.Letter) error {
 	if l.Link.Key != "" {
-		whole, err := linked(ctx, config, l)
+		whole, err := linked(ctx, cfg, l)
 		if err != nil {
 			return err
 		}
@@ -204,8 +205,8 @@ func (c *cli) writeBytes(value []byte) error {
 }
 
 // linked fetches from the bucket what a letter was too large for.
-func linked(ctx context.Context, config *Config, l *deadletter.Letter) (*deadletter.Letter, error) {
-	store, err := openStore(ctx, config)
+func linked(ctx context.Context, cfg *config.Config, l *deadletter.Letter) (*deadletter.Letter, error) {
+	store, err := openStore(ctx, cfg)
 	if err != nil {
 		return nil, exitError{exitDependency, err}
 	}

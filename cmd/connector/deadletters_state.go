@@ -10,6 +10,7 @@ import (
 
 	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/internal/config"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/scan"
@@ -34,7 +35,7 @@ func (s letterState) listed() bool { return s != letterVoid && s != letterPendin
 func (s letterState) counts() bool { return s == letterUnresolved || s == letterUnknown }
 
 // judge finds the state of each letter. What it counts as unresolved is what members count: see [letterWatch].
-func (b *letterBook) judge(ctx context.Context, config *Config, r *topicReader) error {
+func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *topicReader) error {
 	byTopic := map[string][]*foundLetter{}
 	for _, l := range b.all {
 		byTopic[l.Source.Topic] = append(byTopic[l.Source.Topic], l)
@@ -44,14 +45,14 @@ func (b *letterBook) judge(ctx context.Context, config *Config, r *topicReader) 
 		slices.SortFunc(letters, func(x, y *foundLetter) int {
 			return cmp.Or(cmp.Compare(x.Source.ID, y.Source.ID), cmp.Compare(x.Source.Offset, y.Source.Offset))
 		})
-		t, meant, err := config.route(topic)
-		if !meant || err != nil || t.isLetters() {
+		t, meant, err := cfg.Route(topic)
+		if !meant || err != nil || t.IsLetters() {
 			for _, l := range letters {
 				l.state, l.why = letterForeign, "topic "+topic+" is not in topics"
 			}
 			continue
 		}
-		if err := judgeTopic(ctx, config, r, topic, letters); err != nil {
+		if err := judgeTopic(ctx, cfg, r, topic, letters); err != nil {
 			return err
 		}
 	}
@@ -60,8 +61,8 @@ func (b *letterBook) judge(ctx context.Context, config *Config, r *topicReader) 
 
 // judgeTopic finds the states of letters of one topic, by partition and offset. Kafka is asked after the table, so that a
 // record that was written since is one that the table is not past.
-func judgeTopic(ctx context.Context, config *Config, r *topicReader, topic string, letters []*foundLetter) error {
-	tables, end, err := openAll(ctx, config, []string{topic})
+func judgeTopic(ctx context.Context, cfg *config.Config, r *topicReader, topic string, letters []*foundLetter) error {
+	tables, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,7 @@ func judgeTopic(ctx context.Context, config *Config, r *topicReader, topic strin
 	if state == nil {
 		state = &deltalog.State{}
 	}
-	next := func(p idempotency.Partition) int64 { return state.Txns[p.AppID(config.Pipeline)].Version }
+	next := func(p idempotency.Partition) int64 { return state.Txns[p.AppID(cfg.Pipeline)].Version }
 	logs, err := r.logsOf(letters, next)
 	if err != nil {
 		return exitError{exitDependency, fmt.Errorf("kafka: topic %s: %w", topic, err)}

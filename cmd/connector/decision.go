@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"sluice/internal/config"
 	"sluice/sink/opslog"
 )
 
@@ -24,8 +25,8 @@ type decision struct {
 }
 
 // decide writes a decision if the person agrees.
-func (c *cli) decide(ctx context.Context, timeout time.Duration, config *Config, ch *change, d decision) error {
-	o, err := openOperations(ctx, config, !ch.dryRun)
+func (c *cli) decide(ctx context.Context, timeout time.Duration, cfg *config.Config, ch *change, d decision) error {
+	o, err := openOperations(ctx, cfg, !ch.dryRun)
 	if err != nil {
 		return err
 	}

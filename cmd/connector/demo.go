@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/internal/config"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
 )
@@ -75,13 +76,13 @@ func (c *cli) demo(ctx context.Context, records int, dir string) error {
 	}
 	produced := time.Since(began)
 
-	config := demoConfig(broker.ListenAddrs(), dir)
-	logger, err := newLogger(LogConfig{Level: "warn", Format: "text"}, c.stderr)
+	cfg := demoConfig(broker.ListenAddrs(), dir)
+	logger, err := newLogger(config.Log{Level: "warn", Format: "text"}, c.stderr)
 	if err != nil {
 		return err
 	}
 	began = time.Now()
-	if err := runConnector(ctx, config, wireOptions{untilCurrent: true}, logger); err != nil {
+	if err := runConnector(ctx, cfg, wireOptions{untilCurrent: true}, logger); err != nil {
 		return err
 	}
 	moved := time.Since(began)
@@ -107,17 +108,17 @@ func (c *cli) demo(ctx context.Context, records int, dir string) error {
 }
 
 // demoConfig is the configuration of the demo: the defaults, with several commits to look at.
-func demoConfig(brokers []string, dir string) *Config {
-	config := NewConfig()
-	config.Pipeline = "demo"
-	config.Kafka.Brokers, config.Kafka.Group = brokers, "demo"
-	config.Storage.URL = (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String()
-	config.Health.Enabled = false // the demo ends within seconds, and a fixed port may be taken
-	topic := config.Defaults
+func demoConfig(brokers []string, dir string) *config.Config {
+	cfg := config.Default()
+	cfg.Pipeline = "demo"
+	cfg.Kafka.Brokers, cfg.Kafka.Group = brokers, "demo"
+	cfg.Storage.URL = (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String()
+	cfg.Health.Enabled = false // the demo ends within seconds, and a fixed port may be taken
+	topic := cfg.Defaults
 	topic.Table, topic.Schema = demoTopic, ordersDDL
 	topic.Commit.Rows = 50_000
-	config.Topics[demoTopic] = topic
-	return config
+	cfg.Topics[demoTopic] = topic
+	return cfg
 }
 
 func produceOrders(ctx context.Context, brokers []string, records int) error {

@@ -12,17 +12,18 @@ import (
 	"sluice/connector/kafka/dial"
 	"sluice/idempotency"
 	"sluice/idempotency/postgres"
+	"sluice/internal/config"
 	"sluice/reliability"
 )
 
 // newFingerprints makes what remembers the fingerprints of all tables of this member.
-func newFingerprints(c *Config, logger *slog.Logger) *idempotency.Memory {
+func newFingerprints(c *config.Config, logger *slog.Logger) *idempotency.Memory {
 	lines := reliability.NewSparse(1, time.Minute)
-	return idempotency.NewMemory(c.budget.fingerprints, func(f idempotency.Forgotten) {
+	return idempotency.NewMemory(c.Budget.Fingerprints, func(f idempotency.Forgotten) {
 		if left, ok := lines.Next(); ok {
 			logger.Warn("fingerprints take all of their memory: the oldest ones are forgotten, older duplicates will become rows; raise memory.limit, or declare the rate",
 				"topic", f.Scope.Partition.Topic, "partition", f.Scope.Partition.ID, "forgotten", f.Entries,
-				"whole_since", time.UnixMilli(f.Before).UTC(), "limit", roundSize(c.budget.fingerprints), "left_out", left)
+				"whole_since", time.UnixMilli(f.Before).UTC(), "limit", config.RoundSize(c.Budget.Fingerprints), "left_out", left)
 		}
 	})
 }
@@ -45,7 +46,7 @@ func (s *system) remember(ctx context.Context) error {
 }
 
 // openFingerprints opens the database that remembers fingerprints. Nothing is connected yet.
-func openFingerprints(ctx context.Context, c *Config, guard *reliability.Guard, logger *slog.Logger) (*postgres.Store, error) {
+func openFingerprints(ctx context.Context, c *config.Config, guard *reliability.Guard, logger *slog.Logger) (*postgres.Store, error) {
 	f := c.Fingerprints
 	url, err := dial.ReadSecret(f.URLFile)
 	if err != nil {
@@ -57,8 +58,8 @@ func openFingerprints(ctx context.Context, c *Config, guard *reliability.Guard, 
 }
 
 // duplicates says how a table that a topic feeds tells duplicates, nil if it does not.
-func (s *system) duplicates(t TopicConfig) *connector.Duplicates {
-	id := t.identity()
+func (s *system) duplicates(t config.Topic) *connector.Duplicates {
+	id := t.ProducerIdentity()
 	if id.By == idempotency.ByNone {
 		return nil
 	}

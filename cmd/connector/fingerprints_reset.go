@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/idempotency"
+	"sluice/internal/config"
 	"sluice/sink/opslog"
 )
 
@@ -31,26 +32,26 @@ record that was there before becomes a row once more if it is sent again.`,
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		config, err := c.load()
+		cfg, err := c.load()
 		if err != nil {
 			return err
 		}
-		topic, meant, _ := config.route(args[0])
+		topic, meant, _ := cfg.Route(args[0])
 		switch {
 		case !meant:
-			return exitError{exitUsage, fmt.Errorf("topic %s is not in topics: write one of %v", args[0], config.meant())}
-		case topic.identity().By == idempotency.ByNone:
+			return exitError{exitUsage, fmt.Errorf("topic %s is not in topics: write one of %v", args[0], cfg.Meant())}
+		case topic.ProducerIdentity().By == idempotency.ByNone:
 			return exitError{exitUsage, fmt.Errorf("topic %s has identity.by: none, so that nothing of it is remembered", args[0])}
 		}
 		if err := c.checkChange(ch); err != nil {
 			return err
 		}
-		reset, err := whatIsThere(cmd.Context(), timeout, config, args[0])
+		reset, err := whatIsThere(cmd.Context(), timeout, cfg, args[0])
 		if err != nil {
 			return err
 		}
 		line := fmt.Sprintf("the fingerprints of %s are forgotten, as far as table %s goes: %s", reset.Topic, reset.Table, listBelow(reset.Below))
-		return c.decide(cmd.Context(), timeout, config, ch, decision{
+		return c.decide(cmd.Context(), timeout, cfg, ch, decision{
 			judge: func(s *opslog.State) ([]string, error) {
 				if !slices.ContainsFunc(reset.Below, func(b opslog.Below) bool { return b.Offset > s.Forgotten(reset.Topic, b.TopicID, b.Partition) }) {
 					return []string{"nothing of " + reset.Topic + " is remembered"}, errNothingToDo
@@ -59,7 +60,7 @@ record that was there before becomes a row once more if it is sent again.`,
 			},
 			body: func() opslog.Body { return reset },
 			plan: func() (string, any) {
-				return fmt.Sprintf("pipeline %s: %s", config.Pipeline, line), resetPlan{config.Pipeline, opslog.KindForget, reset}
+				return fmt.Sprintf("pipeline %s: %s", cfg.Pipeline, line), resetPlan{cfg.Pipeline, opslog.KindForget, reset}
 			},
 			done: func() string { return line },
 		})
@@ -83,10 +84,10 @@ func listBelow(all []opslog.Below) string {
 }
 
 // whatIsThere says how far the table of a topic is. Rows that are committed between this and the operation are remembered.
-func whatIsThere(ctx context.Context, timeout time.Duration, config *Config, topic string) (f opslog.Forget, err error) {
+func whatIsThere(ctx context.Context, timeout time.Duration, cfg *config.Config, topic string) (f opslog.Forget, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	all, end, err := openAll(ctx, config, []string{topic})
+	all, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {
 		return f, err
 	}
@@ -98,7 +99,7 @@ func whatIsThere(ctx context.Context, timeout time.Duration, config *Config, top
 	f = opslog.Forget{Topic: topic, Table: all[0].table.Table}
 	for appID, next := range s.Positions {
 		id, err := idempotency.ParseAppID(appID)
-		if err == nil && id.TableID == "" && id.Pipeline == config.Pipeline && id.Partition.Topic == topic {
+		if err == nil && id.TableID == "" && id.Pipeline == cfg.Pipeline && id.Partition.Topic == topic {
 			f.Below = append(f.Below, opslog.Below{TopicID: id.Partition.TopicID.String(), Partition: id.Partition.ID, Offset: next})
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/idempotency"
+	"sluice/internal/config"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/scan"
@@ -107,9 +108,9 @@ func (w *windows) print(out io.Writer) error {
 	}
 	limit := ""
 	if w.Limit > 0 {
-		limit = " of " + roundSize(w.Limit)
+		limit = " of " + config.RoundSize(w.Limit)
 	}
-	_, err := printf(out, "%s of memory%s, read in %.1fs\n", roundSize(w.Bytes+1<<20-1), limit, w.Seconds)
+	_, err := printf(out, "%s of memory%s, read in %.1fs\n", config.RoundSize(w.Bytes+1<<20-1), limit, w.Seconds)
 	if err == nil && w.Forgotten > 0 {
 		_, err = printf(out, "%d fingerprints do not fit: the oldest duplicates would become rows; raise memory.limit, or declare identity.rate\n", w.Forgotten)
 	}
@@ -118,8 +119,8 @@ func (w *windows) print(out io.Writer) error {
 
 // readWindows fills the windows of a table as a member would.
 func readWindows(ctx context.Context, o *opened, operations *opslog.State) (*windows, error) {
-	began, id := time.Now(), o.table.identity()
-	w := &windows{URL: o.url, Identity: id.String(), Partitions: []partitionWindow{}, Limit: o.config.budget.fingerprints}
+	began, id := time.Now(), o.table.ProducerIdentity()
+	w := &windows{URL: o.url, Identity: id.String(), Partitions: []partitionWindow{}, Limit: o.config.Budget.Fingerprints}
 	if id.By == idempotency.ByNone {
 		return w, nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/internal/config"
 	"sluice/sink/opslog"
 )
 
@@ -149,8 +150,8 @@ func TestFingerprintsUsage(t *testing.T) {
 
 func TestOnlyPostgresKeepsIDs(t *testing.T) {
 	for store, want := range map[string]bool{"memory": false, "postgres": true} {
-		s := &system{config: &Config{Fingerprints: FingerprintsConfig{Store: store}}}
-		if d := s.duplicates(TopicConfig{Identity: IdentityConfig{By: "field:id"}}); d.IDs != want {
+		s := &system{config: &config.Config{Fingerprints: config.Fingerprints{Store: store}}}
+		if d := s.duplicates(config.Topic{Identity: config.Identity{By: "field:id"}}); d.IDs != want {
 			t.Errorf("%s: %v", store, d.IDs)
 		}
 	}

@@ -279,7 +279,7 @@ func TestStartWithoutServers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			config := filepath.Join(t.TempDir(), "config.yaml")
+			cfg := filepath.Join(t.TempDir(), "config.yaml")
 			text := `
 pipeline: p
 kafka: {brokers: ["127.0.0.1:1"], sasl: {mechanism: plain, username: sluice, password: ` + hush + `-sasl, insecure_plaintext: true}}
@@ -290,11 +290,11 @@ fingerprints: {store: postgres, url_file: ` + filepath.ToSlash(url) + `}
 members: ` + members[name] + `
 topics: {orders: {schema: "n int", identity: {by: "field:n"}}}
 `
-			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			if err := os.WriteFile(cfg, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			logger, out := newLogged(t)
-			l := &lake{t: t, config: config, logger: logger}
+			l := &lake{t: t, config: cfg, logger: logger}
 			l.start()
 			l.await("somebody listens", func() bool { return len(out.lines(t, "health")) > 0 })
 			base := address(t, out)

@@ -10,6 +10,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka/dial"
+	"sluice/internal/config"
 )
 
 // secretEvery is how soon a changed file of a secret is noticed.
@@ -60,9 +61,9 @@ func (h *heldSecret) refresh(ctx context.Context, logger *slog.Logger) error {
 type heldSecrets map[string]*heldSecret
 
 // openSecrets reads the secret of each entry of topics that has one.
-func openSecrets(ctx context.Context, c *Config, logger *slog.Logger) (heldSecrets, error) {
+func openSecrets(ctx context.Context, c *config.Config, logger *slog.Logger) (heldSecrets, error) {
 	all := heldSecrets{}
-	add := func(t *TopicConfig) error {
+	add := func(t *config.Topic) error {
 		path := t.HealthRecords.SecretFile
 		if path == "" || all[path] != nil {
 			return nil
@@ -70,14 +71,14 @@ func openSecrets(ctx context.Context, c *Config, logger *slog.Logger) (heldSecre
 		all[path] = &heldSecret{path: path}
 		return all[path].refresh(ctx, logger)
 	}
-	for _, name := range c.topicNames() {
+	for _, name := range c.TopicNames() {
 		t := c.Topics[name]
 		if err := add(&t); err != nil {
 			return nil, err
 		}
 	}
 	for _, p := range c.Patterns {
-		if err := add(&p.TopicConfig); err != nil {
+		if err := add(&p.Topic); err != nil {
 			return nil, err
 		}
 	}
@@ -102,7 +103,7 @@ func (s heldSecrets) watch(ctx context.Context, logger *slog.Logger) {
 
 // of says what becomes of a topic's health-check records. Dead letters keep the headers of their records and are never
 // dropped: one that was not dropped at its source must not vanish here.
-func (s heldSecrets) of(t TopicConfig) connector.HealthRecords {
+func (s heldSecrets) of(t config.Topic) connector.HealthRecords {
 	h := connector.HealthRecords{Drop: t.HealthRecords.Drop && t.Format != "dead_letter"}
 	if held := s[t.HealthRecords.SecretFile]; held != nil {
 		h.Secret = held.get

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/connector"
+	"sluice/internal/config"
 )
 
 // check produces a record with headers; its value is one that the table takes.
@@ -158,7 +159,7 @@ func TestHealthSecretFile(t *testing.T) {
 
 // TestDeadLettersAreNoHealthChecks: a letter keeps the headers of its record, which was not dropped where it came from.
 func TestDeadLettersAreNoHealthChecks(t *testing.T) {
-	t1 := TopicConfig{Format: "dead_letter", HealthRecords: HealthRecordsConfig{Drop: true}}
+	t1 := config.Topic{Format: "dead_letter", HealthRecords: config.HealthRecords{Drop: true}}
 	if (heldSecrets{}).of(t1).Drop {
 		t.Error("letters are dropped")
 	}

@@ -127,11 +127,11 @@ const (
 )
 
 func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Duration) error {
-	config, err := c.load()
+	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
-	asked := c.askForHolds(ctx, config, members, timeout)
+	asked := c.askForHolds(ctx, cfg, members, timeout)
 	found := &held{}
 	var missed []error
 	member := false
@@ -141,7 +141,7 @@ func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Dura
 	}
 	found.dropHidden()
 	for _, p := range found.all {
-		p.Command = config.pasted(p.command())
+		p.Command = cfg.Pasted(p.command())
 	}
 	slices.SortStableFunc(found.all, func(a, b *heldPartition) int {
 		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), strings.Compare(string(a.Reason), string(b.Reason)))
@@ -194,11 +194,11 @@ func (q *questions) recordAt(ctx context.Context, l *look, p connector.Partition
 
 // rowOf says why a record cannot become a row and holds, nil if it can, need not, or becomes a dead letter.
 func (l *look) rowOf(p connector.Partition, r *connector.Record) error {
-	topic, _, err := l.table.config.route(p.Topic)
+	topic, _, err := l.table.config.Route(p.Topic)
 	if err != nil {
 		return err
 	}
-	if topic.writesLetters() {
+	if topic.WritesLetters() {
 		return nil
 	}
 	return l.becomesRow(p, r)
@@ -206,14 +206,14 @@ func (l *look) rowOf(p connector.Partition, r *connector.Record) error {
 
 // becomesRow says why a record cannot become a row of the table as it is now, nil if it can or is passed over.
 func (l *look) becomesRow(p connector.Partition, r *connector.Record) error {
-	topic, _, err := l.table.config.route(p.Topic)
+	topic, _, err := l.table.config.Route(p.Topic)
 	if err != nil || l.snapshot.Schema == nil {
 		return err
 	}
-	if err := topic.refusals().Of(r); err != nil || r.Value == nil && !topic.isLetters() {
+	if err := topic.Refusals().Of(r); err != nil || r.Value == nil && !topic.IsLetters() {
 		return err
 	}
-	builder, err := topic.decoder(nil).Builder(l.snapshot.Schema)
+	builder, err := topic.Decoder(nil).Builder(l.snapshot.Schema)
 	if err != nil {
 		return fmt.Errorf("rows of %v: %w", p, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/kafka"
 	"sluice/health"
+	"sluice/internal/config"
 	"sluice/reliability"
 	"sluice/sink/opslog"
 )
@@ -55,20 +56,20 @@ func (l *learnt) misses(ctx context.Context, name string, within time.Duration, 
 // askForHolds asks members, the operations log, and the tables with Kafka, all at once: an outage of one of them takes
 // nothing from the others. Each dependency has half of the time; the whole ends in time, too. The answers come in a fixed
 // order.
-func (c *cli) askForHolds(ctx context.Context, config *Config, members []string, timeout time.Duration) []*learnt {
+func (c *cli) askForHolds(ctx context.Context, cfg *config.Config, members []string, timeout time.Duration) []*learnt {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	each := timeout / 2
 	asks := []func(*learnt){
-		func(l *learnt) { l.askOperations(ctx, config, each) },
-		func(l *learnt) { c.lookForHolds(ctx, config, each, l) },
+		func(l *learnt) { l.askOperations(ctx, cfg, each) },
+		func(l *learnt) { c.lookForHolds(ctx, cfg, each, l) },
 	}
-	own := "http://" + reachable(config.Health.Listen)
-	if config.Health.Enabled && !slices.Contains(members, own) {
-		asks = append(asks, func(l *learnt) { l.askMember(ctx, own, config.Pipeline, each, false) })
+	own := "http://" + reachable(cfg.Health.Listen)
+	if cfg.Health.Enabled && !slices.Contains(members, own) {
+		asks = append(asks, func(l *learnt) { l.askMember(ctx, own, cfg.Pipeline, each, false) })
 	}
 	for _, url := range members {
-		asks = append(asks, func(l *learnt) { l.askMember(ctx, strings.TrimSuffix(url, "/"), config.Pipeline, each, true) })
+		asks = append(asks, func(l *learnt) { l.askMember(ctx, strings.TrimSuffix(url, "/"), cfg.Pipeline, each, true) })
 	}
 	all := make([]*learnt, len(asks))
 	var asking sync.WaitGroup
@@ -85,10 +86,10 @@ const memberAnswers = 2 * time.Second
 
 // heldByMember returns the holds that the member at health.listen reports. It has none if no member of the pipeline answers
 // there.
-func heldByMember(ctx context.Context, config *Config) *held {
+func heldByMember(ctx context.Context, cfg *config.Config) *held {
 	var l learnt
-	if config.Health.Enabled {
-		l.askMember(ctx, "http://"+reachable(config.Health.Listen), config.Pipeline, memberAnswers, false)
+	if cfg.Health.Enabled {
+		l.askMember(ctx, "http://"+reachable(cfg.Health.Listen), cfg.Pipeline, memberAnswers, false)
 	}
 	return &l.held
 }
@@ -104,10 +105,10 @@ func (h *held) of(topic string, partition int32) *heldPartition {
 }
 
 // askOperations looks for pauses.
-func (l *learnt) askOperations(ctx context.Context, config *Config, within time.Duration) {
+func (l *learnt) askOperations(ctx context.Context, cfg *config.Config, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	state, err := stateOfOperations(ctx, config)
+	state, err := stateOfOperations(ctx, cfg)
 	broken := (*opslog.BrokenError)(nil)
 	switch {
 	case errors.As(err, &broken):
@@ -122,8 +123,8 @@ func (l *learnt) askOperations(ctx context.Context, config *Config, within time.
 	}
 }
 
-func stateOfOperations(ctx context.Context, config *Config) (*opslog.State, error) {
-	o, err := openOperations(ctx, config, false)
+func stateOfOperations(ctx context.Context, cfg *config.Config) (*opslog.State, error) {
+	o, err := openOperations(ctx, cfg, false)
 	if err != nil {
 		return nil, err
 	}
@@ -132,21 +133,21 @@ func stateOfOperations(ctx context.Context, config *Config) (*opslog.State, erro
 }
 
 // lookForHolds finds the holds that the tables and Kafka show.
-func (c *cli) lookForHolds(ctx context.Context, config *Config, within time.Duration, l *learnt) {
+func (c *cli) lookForHolds(ctx context.Context, cfg *config.Config, within time.Duration, l *learnt) {
 	listing, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	names, err := c.topics(listing, config)
+	names, err := c.topics(listing, cfg)
 	silent := false
 	if code := (exitError{}); errors.As(err, &code) && code.code != exitDependency {
 		l.missed = append(l.missed, err)
 		return
 	} else if err != nil {
-		silent, names = true, slices.Concat(config.topicNames(), config.laterTopics())
+		silent, names = true, slices.Concat(cfg.TopicNames(), cfg.LaterTopics())
 		l.misses(listing, "Kafka", within, "it is not known which topics match the patterns, nor whether positions are in their logs", err)
 	}
 	reading, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	tables, end, err := openAll(reading, config, names)
+	tables, end, err := openAll(reading, cfg, names)
 	if err != nil {
 		l.missed = append(l.missed, err)
 		return
@@ -158,7 +159,7 @@ func (c *cli) lookForHolds(ctx context.Context, config *Config, within time.Dura
 	}
 	asking, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	ask, err := newQuestions(asking, config)
+	ask, err := newQuestions(asking, cfg)
 	if err != nil {
 		l.missed = append(l.missed, fmt.Errorf("kafka: %w", err))
 		return
@@ -170,15 +171,15 @@ func (c *cli) lookForHolds(ctx context.Context, config *Config, within time.Dura
 		}
 		return
 	}
-	if err := ask.tooMany(config, c.topic, &l.held); err != nil {
+	if err := ask.tooMany(cfg, c.topic, &l.held); err != nil {
 		l.misses(asking, "Kafka", within, "it is not known which topics match and are too many", err)
 	}
-	ask.holdsOf(asking, config, within, looks, l)
+	ask.holdsOf(asking, cfg, within, looks, l)
 }
 
 // tooMany finds the topics that match and are too many.
-func (q *questions) tooMany(config *Config, topic string, found *held) error {
-	if len(config.Patterns) == 0 {
+func (q *questions) tooMany(cfg *config.Config, topic string, found *held) error {
+	if len(cfg.Patterns) == 0 {
 		return nil
 	}
 	var beyond []kafka.Absent
@@ -238,7 +239,7 @@ func (l *learnt) readTables(ctx context.Context, within time.Duration, tables []
 }
 
 // holdsOf holds the positions of tables against Kafka.
-func (q *questions) holdsOf(ctx context.Context, config *Config, within time.Duration, looks []tableLook, l *learnt) {
+func (q *questions) holdsOf(ctx context.Context, cfg *config.Config, within time.Duration, looks []tableLook, l *learnt) {
 	type topicLook struct {
 		table tableLook
 		name  string
@@ -253,7 +254,7 @@ func (q *questions) holdsOf(ctx context.Context, config *Config, within time.Dur
 	together(len(all), func(i int) {
 		t := all[i]
 		look, err := q.look(ctx, t.table.opened, t.name, t.table.snapshot)
-		if notYet(config, t.name, t.table.snapshot, err) {
+		if notYet(cfg, t.name, t.table.snapshot, err) {
 			return
 		}
 		if held, ok := errors.AsType[*connector.HoldError](err); ok {

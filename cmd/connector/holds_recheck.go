@@ -26,11 +26,11 @@ log; no running connector is needed. A hold ends only if its check passes.`,
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		config, err := c.load()
+		cfg, err := c.load()
 		if err != nil {
 			return err
 		}
-		targets, err := targetsOf(config, args, false)
+		targets, err := targetsOf(cfg, args, false)
 		if err != nil {
 			return exitError{exitUsage, err}
 		}
@@ -41,11 +41,11 @@ log; no running connector is needed. A hold ends only if its check passes.`,
 		if err := c.checkChange(ch); err != nil {
 			return err
 		}
-		return c.decide(cmd.Context(), timeout, config, ch, decision{
+		return c.decide(cmd.Context(), timeout, cfg, ch, decision{
 			judge: func(*opslog.State) ([]string, error) { return nil, nil },
 			body:  func() opslog.Body { return opslog.Recheck{Targets: targets} },
 			plan: func() (string, any) {
-				return fmt.Sprintf("recheck of holds of pipeline %s: %s", config.Pipeline, listTargets(targets)), pausingPlan{config.Pipeline, string(opslog.KindRecheck), targets}
+				return fmt.Sprintf("recheck of holds of pipeline %s: %s", cfg.Pipeline, listTargets(targets)), pausingPlan{cfg.Pipeline, string(opslog.KindRecheck), targets}
 			},
 			done: func() string { return "members check holds of " + listTargets(targets) },
 		})

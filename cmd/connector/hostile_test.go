@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/health"
+	"sluice/internal/config"
 )
 
 // hostile returns a string that nobody had before, of one of many shapes that somebody who makes series of what records
@@ -77,7 +78,7 @@ topics: {loose: {unknown_fields: ignore}, strict: {unknown_fields: dead_letter}}
 	}
 	out := &logged{}
 	var err error
-	if l.logger, err = newLogger(LogConfig{Level: "info", Format: "json"}, out); err != nil {
+	if l.logger, err = newLogger(config.Log{Level: "info", Format: "json"}, out); err != nil {
 		t.Fatal(err)
 	}
 	s := l.start()

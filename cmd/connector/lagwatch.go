@@ -52,11 +52,11 @@ type lagFindings struct {
 
 func newLagWatch(s *system) *lagWatch {
 	c := s.config
-	rules := c.lagRules()
+	rules := c.LagRules()
 	return &lagWatch{
 		rules: rules, grace: min(c.Kafka.Fetch.MaxWait+statusAge, rules.Every), status: s.connector.Status, bounds: s.log.Bounds, ask: s.asking.Try,
 		thresholds: func(topic string) health.LagThresholds {
-			t, _, _ := c.route(topic) // of a topic that is not ours there are none
+			t, _, _ := c.Route(topic) // of a topic that is not ours there are none
 			return t.Lag
 		},
 		logger: s.logger, monitor: health.NewMonitor(rules),

@@ -16,6 +16,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/internal/config"
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
 )
@@ -53,15 +54,15 @@ func TestLagWatch_OutageOpensTheBreaker(t *testing.T) {
 	for name, dial := range deadBrokers {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				config := NewConfig()
-				client, err := kafka.NewClient(kafka.Config{Brokers: []string{"broker:9092"}, Session: config.Kafka.Session, Dial: dial(t)})
+				cfg := config.Default()
+				client, err := kafka.NewClient(kafka.Config{Brokers: []string{"broker:9092"}, Session: cfg.Kafka.Session, Dial: dial(t)})
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer client.Close()
 				quiet := slog.New(slog.DiscardHandler)
 				log := kafka.NewLog(client, kafka.LogConfig{Memory: bytepool.New(1 << 20)}, quiet, prometheus.NewRegistry())
-				guard := reliability.NewGuard("kafka", config.Guard(), quiet, nil)
+				guard := reliability.NewGuard("kafka", cfg.Guard(), quiet, nil)
 
 				s := newLagScene(t, "")
 				s.lag("orders", 0, 5)
@@ -89,8 +90,8 @@ func TestLagWatch_OutageOpensTheBreaker(t *testing.T) {
 // TestLagWatch_ShutdownIsNoOutage: a member that ends while it asks leaves the breaker alone.
 func TestLagWatch_ShutdownIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := NewConfig()
-		guard := reliability.NewGuard("kafka", config.Guard(), slog.New(slog.DiscardHandler), nil)
+		cfg := config.Default()
+		guard := reliability.NewGuard("kafka", cfg.Guard(), slog.New(slog.DiscardHandler), nil)
 		s := newLagScene(t, "")
 		s.lag("orders", 0, 5)
 		s.ask = guard.Try
@@ -98,7 +99,7 @@ func TestLagWatch_ShutdownIsNoOutage(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		for range 2 * config.Breaker.Failures {
+		for range 2 * cfg.Breaker.Failures {
 			stop := s.starts()
 			time.Sleep(s.rules.Every + time.Second)
 			stop()

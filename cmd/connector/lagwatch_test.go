@@ -22,6 +22,7 @@ import (
 	"sluice/connector"
 	"sluice/health"
 	"sluice/health/ops"
+	"sluice/internal/config"
 	"sluice/reliability"
 )
 
@@ -42,7 +43,7 @@ type lagScene struct {
 func newLagScene(t *testing.T, topic string) *lagScene {
 	t.Helper()
 	s := &lagScene{t: t, ends: map[connector.Partition]int64{}}
-	rules := (&Config{Health: HealthConfig{Lag: usualLag()}}).lagRules()
+	rules := (&config.Config{Health: config.Health{Lag: config.UsualLag()}}).LagRules()
 	rules.Topic = topic
 	s.lagWatch = &lagWatch{
 		rules: rules, grace: 1500 * time.Millisecond, monitor: health.NewMonitor(rules),
@@ -456,7 +457,7 @@ func TestAPartitionWithoutALeaderIsNoOutageOfKafka(t *testing.T) {
 func TestFreshnessOfAPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connector.Partition{Topic: "orders"}
-		s := &system{config: &Config{Topics: map[string]TopicConfig{"orders": {Lag: health.LagThresholds{Warning: 1}}}}, losses: &lossWatch{
+		s := &system{config: &config.Config{Topics: map[string]config.Topic{"orders": {Lag: health.LagThresholds{Warning: 1}}}}, losses: &lossWatch{
 			until: map[connector.Partition]deadline{p: {newest: time.Now().Add(-time.Hour), position: 5}},
 		}}
 		for _, c := range []struct {
@@ -496,7 +497,7 @@ func TestLagRules(t *testing.T) {
 		"topics: {o: {}, p: {pattern: a.*, deny: []}}": "",
 	} {
 		c := mustLoad(t, write(t, text+"\npipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///x}\ndefaults: {schema: a int, table: \"t/{topic}\"}\n"), nil)
-		if got := c.lagRules(); got != (health.LagRules{Max: 10_000, Every: 10 * time.Second, Window: 5, Rises: 3, Topic: want}) {
+		if got := c.LagRules(); got != (health.LagRules{Max: 10_000, Every: 10 * time.Second, Window: 5, Rises: 3, Topic: want}) {
 			t.Errorf("%s: %+v", text, got)
 		}
 	}

@@ -59,6 +59,12 @@ var layers = map[string][]string{
 	"health/membership/redis":          {"health/membership", "health/membership/redis/resp", "secure"},
 	"health/membership/redis/resp":     {},
 	"health/ops":                       {"health", "reliability"},
+	// Wiring.
+	"internal/config": {
+		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership/redis", "idempotency", "reliability",
+		"reliability/bytepool", "reliability/deadletter", "secure", "secure/pgconfig", "sink/delta/schema",
+	},
+	"internal/open": {"connector/kafka", "connector/kafka/dial", "internal/config"},
 }
 
 func TestLayers(t *testing.T) {

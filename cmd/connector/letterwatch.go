@@ -17,6 +17,7 @@ import (
 	"sluice/connector/kafka"
 	"sluice/health"
 	"sluice/health/lettercount"
+	"sluice/internal/config"
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
 	"sluice/sink/delta"
@@ -52,7 +53,7 @@ const (
 // It reads what is new since its last look, and touches nothing of the data path: its memory, its requests and its
 // patience are its own.
 type letterWatch struct {
-	config *Config
+	config *config.Config
 	logger *slog.Logger
 	reader *topicReader
 	tables objstore.Store
@@ -104,7 +105,7 @@ func newLetterWatch(ctx context.Context, s *system) (w *letterWatch, end func())
 		config: s.config, logger: s.logger, reader: reader, tables: s.store, rate: &s.letterRate, descs: newLetterDescs(),
 		guard: reliability.NewGuard("store", s.config.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists),
 		find:  s.client.Topics, stands: s.breaker,
-		tally: lettercount.New(min(keepLetters, s.config.budget.limit/keepShare)), followers: map[string]*delta.Follower{}, ids: map[string]string{}, untold: map[string]time.Time{}, atOnce: judgeAtOnce,
+		tally: lettercount.New(min(keepLetters, s.config.Budget.Limit/keepShare)), followers: map[string]*delta.Follower{}, ids: map[string]string{}, untold: map[string]time.Time{}, atOnce: judgeAtOnce,
 		counted: map[string]map[classify.Class]int64{}, classes: map[string]string{},
 	}
 	if len(s.config.Patterns) > 0 {
@@ -142,10 +143,10 @@ func (w *letterWatch) run(ctx context.Context) {
 
 // outlook is what one look finds.
 type outlook struct {
-	topics   map[string]TopicConfig // whose records become dead letters
-	dead     map[string][]string    // dead-letter topics, with those of topics whose letters they take
-	failures map[string]error       // by topic: it cannot be counted now
-	notes    []string               // what else somebody should know
+	topics   map[string]config.Topic // whose records become dead letters
+	dead     map[string][]string     // dead-letter topics, with those of topics whose letters they take
+	failures map[string]error        // by topic: it cannot be counted now
+	notes    []string                // what else somebody should know
 	counts   map[string]map[classify.Class]int64
 }
 
@@ -161,7 +162,7 @@ func (o *outlook) fail(err error, topics ...string) {
 // look counts once: first it reads what is new in the dead-letter topics, then it holds it against the tables.
 func (w *letterWatch) look(ctx context.Context) {
 	o := &outlook{
-		topics: map[string]TopicConfig{}, dead: map[string][]string{}, failures: map[string]error{}, counts: map[string]map[classify.Class]int64{},
+		topics: map[string]config.Topic{}, dead: map[string][]string{}, failures: map[string]error{}, counts: map[string]map[classify.Class]int64{},
 	}
 	w.scope(ctx, o)
 	w.readLetters(ctx, o)
@@ -184,11 +185,11 @@ func (w *letterWatch) scope(ctx context.Context, o *outlook) {
 			o.notes = append(o.notes, fmt.Sprintf("which topics match cannot be asked: %v", err))
 		}
 	}
-	names := slices.Concat(w.config.topicNames(), w.config.laterTopics(), w.matched)
+	names := slices.Concat(w.config.TopicNames(), w.config.LaterTopics(), w.matched)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		for _, dead := range w.config.lettersOf(name) {
-			if t, _, _ := w.config.route(name); t.isLetters() {
+		for _, dead := range w.config.LettersOf(name) {
+			if t, _, _ := w.config.Route(name); t.IsLetters() {
 				o.dead[dead] = append(o.dead[dead], w.sourcesOf(dead)...)
 			} else {
 				o.topics[name] = t
@@ -200,9 +201,9 @@ func (w *letterWatch) scope(ctx context.Context, o *outlook) {
 
 // sourcesOf are the topics that can be named whose letters go to a dead-letter topic.
 func (w *letterWatch) sourcesOf(dead string) (names []string) {
-	for _, s := range w.config.sources(dead) {
-		if s.topic != "" {
-			names = append(names, s.topic)
+	for _, s := range w.config.Sources(dead) {
+		if s.Name != "" {
+			names = append(names, s.Name)
 		}
 	}
 	return names

@@ -21,8 +21,8 @@ import (
 func (w *letterWatch) judge(ctx context.Context, o *outlook) {
 	byTable, strange := map[string][]string{}, 0
 	for _, topic := range w.tally.Topics() {
-		t, meant, err := w.config.route(topic)
-		if !meant || err != nil || t.isLetters() { // of no table of ours
+		t, meant, err := w.config.Route(topic)
+		if !meant || err != nil || t.IsLetters() { // of no table of ours
 			continue
 		}
 		if _, ours := o.topics[topic]; !ours {

@@ -38,21 +38,21 @@ func TestProbeFile(t *testing.T) {
 // TestProbeConfigWithAFile: the file is looked at only where nobody answers over HTTP.
 func TestProbeConfigWithAFile(t *testing.T) {
 	const rest = "pipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///d}\ndefaults: {schema: a int}\ntopics: {t: {}}\n"
-	config := write(t, "health: {enabled: false, liveness_file: alive}\n"+rest)
-	path := filepath.Join(filepath.Dir(config), "alive")
-	expect(t, 1, "", "no file "+path, "probe", "--config", config)
+	cfg := write(t, "health: {enabled: false, liveness_file: alive}\n"+rest)
+	path := filepath.Join(filepath.Dir(cfg), "alive")
+	expect(t, 1, "", "no file "+path, "probe", "--config", cfg)
 	if err := liveness.NewFile(path).Touch(time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, 0, "ok\n", "", "probe", "--config", config)
-	expect(t, 0, "ok\n", "", "probe", "live", "--config", config)
-	expect(t, 2, "", "only tells whether a process lives", "probe", "startup", "--config", config)
+	expect(t, 0, "ok\n", "", "probe", "--config", cfg)
+	expect(t, 0, "ok\n", "", "probe", "live", "--config", cfg)
+	expect(t, 2, "", "only tells whether a process lives", "probe", "startup", "--config", cfg)
 
 	var asked string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = r.URL.Path }))
 	defer server.Close()
-	config = write(t, "health: {listen: '"+strings.TrimPrefix(server.URL, "http://")+"', liveness_file: gone}\n"+rest)
-	expect(t, 0, "ok\n", "", "probe", "startup", "--config", config)
+	cfg = write(t, "health: {listen: '"+strings.TrimPrefix(server.URL, "http://")+"', liveness_file: gone}\n"+rest)
+	expect(t, 0, "ok\n", "", "probe", "startup", "--config", cfg)
 	if asked != "/health/startup" {
 		t.Errorf("asked %q", asked)
 	}
@@ -69,10 +69,10 @@ func TestALivenessFileThatCannotBe(t *testing.T) {
 		filepath.Join(dir, "precious"):      "no liveness file",
 		dir:                                 "is a folder: name a file in it",
 	} {
-		config := write(t, "health: {enabled: false, liveness_file: "+file+"}\npipeline: p\nkafka: {brokers: ['127.0.0.1:1']}\n"+
+		cfg := write(t, "health: {enabled: false, liveness_file: "+file+"}\npipeline: p\nkafka: {brokers: ['127.0.0.1:1']}\n"+
 			"storage: {url: file://"+filepath.Join(dir, "lake")+"}\ndefaults: {schema: a int}\ntopics: {t: {}}\n")
-		expect(t, exitUsage, "", "connector: health.liveness_file: ", "run", "--config", config)
-		expect(t, exitUsage, "", want, "run", "--config", config)
+		expect(t, exitUsage, "", "connector: health.liveness_file: ", "run", "--config", cfg)
+		expect(t, exitUsage, "", want, "run", "--config", cfg)
 	}
 	if got, err := os.ReadFile(filepath.Join(dir, "precious")); err != nil || string(got) != "mine" {
 		t.Errorf("%q, %v", got, err)

@@ -5,11 +5,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
+
+	"sluice/internal/config"
 )
 
 // newLogger returns the logger that c asks for, writing to w: JSON, or text. On a terminal, text is for people: it has colours and
 // its long values are cut.
-func newLogger(c LogConfig, w io.Writer) (*slog.Logger, error) {
+func newLogger(c config.Log, w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
 		return nil, fmt.Errorf("log.level: %w", err)

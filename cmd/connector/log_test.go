@@ -5,12 +5,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/internal/config"
 )
 
 func TestLogIsReadable(t *testing.T) {
 	for format, want := range map[string]string{"json": `"pause":"1.5s"`, "text": "pause=1.5s"} {
 		var out bytes.Buffer
-		logger, err := newLogger(LogConfig{Level: "info", Format: format}, &out)
+		logger, err := newLogger(config.Log{Level: "info", Format: format}, &out)
 		if err != nil {
 			t.Fatal(err)
 		}

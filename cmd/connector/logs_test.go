@@ -30,6 +30,7 @@ import (
 	saslplain "github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"sluice/connector"
+	"sluice/internal/config"
 )
 
 // logged is a JSON log that may be read while it is written.
@@ -72,7 +73,7 @@ func (l *logged) lines(t *testing.T, msg string) (all []line) {
 func newLogged(t *testing.T) (*slog.Logger, *logged) {
 	t.Helper()
 	out := &logged{}
-	logger, err := newLogger(LogConfig{Level: "debug", Format: "json"}, out)
+	logger, err := newLogger(config.Log{Level: "debug", Format: "json"}, out)
 	if err != nil {
 		t.Fatal(err)
 	}

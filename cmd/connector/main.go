@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/config"
 	"sluice/reliability/panics"
 )
 
@@ -83,7 +84,7 @@ type cli struct {
 	config string // flag --config
 	output string // flag --output
 	topic  string // flag --topic
-	loaded *Config
+	loaded *config.Config
 }
 
 // commands is the table of subcommands.
@@ -156,12 +157,9 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
 }
 
-// defaultFile is the configuration that commands read without --config.
-const defaultFile = "config.yaml"
-
 // configFlag adds --config.
 func (c *cli) configFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&c.config, "config", "c", defaultFile, "configuration file")
+	cmd.Flags().StringVarP(&c.config, "config", "c", config.DefaultFile, "configuration file")
 }
 
 // outputFlag adds --output.
@@ -176,21 +174,21 @@ func (c *cli) outputFlag(cmd *cobra.Command) {
 }
 
 // load reads the configuration, once for a command, and writes what is wrong to stderr. The error is exit code 2.
-func (c *cli) load() (*Config, error) {
+func (c *cli) load() (*config.Config, error) {
 	if c.loaded != nil {
 		return c.loaded, nil
 	}
-	config, problems := LoadConfig(c.config, c.env)
+	cfg, problems := config.Load(c.config, c.env)
 	for _, p := range problems {
 		if _, err := printf(c.stderr, "%s\n", p); err != nil {
 			return nil, exitError{exitUsage, err}
 		}
 	}
-	if config == nil {
+	if cfg == nil {
 		return nil, exitError{exitUsage, nil}
 	}
-	c.loaded = config
-	return config, nil
+	c.loaded = cfg
+	return cfg, nil
 }
 
 // exitError ends the program with a code. A nil err means that all is said.

@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/health"
+	"sluice/internal/config"
 	"sluice/reliability/panics"
 	"sluice/test/certs"
 )
@@ -156,7 +157,7 @@ func TestValidate(t *testing.T) {
 	code, out, errs = connectorRun(t, "validate", "-c", bad, "--output", "json")
 	var answer struct {
 		Valid    bool
-		Problems []Problem
+		Problems []config.Problem
 	}
 	if err := json.Unmarshal([]byte(out), &answer); err != nil {
 		t.Fatal(err)
@@ -165,7 +166,7 @@ func TestValidate(t *testing.T) {
 		t.Errorf("%d %q %+v", code, errs, answer)
 	}
 	last := answer.Problems[len(answer.Problems)-1]
-	if d := cmp.Diff(Problem{File: bad, Line: 1, Key: "log.level", Text: `"loud" is unknown: write debug, info, warn or error`}, last); d != "" {
+	if d := cmp.Diff(config.Problem{File: bad, Line: 1, Key: "log.level", Text: `"loud" is unknown: write debug, info, warn or error`}, last); d != "" {
 		t.Error(d)
 	}
 	expect(t, 0, `"valid": true`, "", "validate", "-c", shipped, "-o", "json")
@@ -287,7 +288,7 @@ func TestReachable(t *testing.T) {
 
 func TestLogger(t *testing.T) {
 	var b bytes.Buffer
-	log, err := newLogger(LogConfig{Level: "warn", Format: "auto"}, &b)
+	log, err := newLogger(config.Log{Level: "warn", Format: "auto"}, &b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,14 +299,14 @@ func TestLogger(t *testing.T) {
 		t.Errorf("%v %s", err, &b)
 	}
 	b.Reset()
-	if log, err = newLogger(LogConfig{Level: "debug", Format: "text"}, &b); err != nil {
+	if log, err = newLogger(config.Log{Level: "debug", Format: "text"}, &b); err != nil {
 		t.Fatal(err)
 	}
 	log.Debug("words", "n", 1)
 	if got := b.String(); !strings.Contains(got, `level=DEBUG msg=words n=1`) {
 		t.Error(got)
 	}
-	if _, err := newLogger(LogConfig{Level: "loud"}, &b); err == nil {
+	if _, err := newLogger(config.Log{Level: "loud"}, &b); err == nil {
 		t.Error("a level that does not exist")
 	}
 	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -420,7 +421,7 @@ DIR:9: topics.users.schema: not checked: the variable DDL is not set
 	code, out, _ = connectorRun(t, "validate", "--no-secrets", "-o", "json", "--config", path)
 	var report struct {
 		Valid               bool
-		Problems, Unchecked []Problem
+		Problems, Unchecked []config.Problem
 	}
 	if err := json.Unmarshal([]byte(out), &report); err != nil || code != exitOK || !report.Valid || len(report.Problems) != 0 || len(report.Unchecked) != 12 {
 		t.Errorf("exit code %d, %v: %+v", code, err, report)

@@ -10,10 +10,11 @@ import (
 	"sluice/health/membership"
 	"sluice/health/membership/postgres"
 	"sluice/health/membership/redis"
+	"sluice/internal/config"
 )
 
 // openMembers opens the store where members register, nil if they do not. Nothing is connected yet.
-func openMembers(ctx context.Context, c *Config) (store membership.Store, err error) {
+func openMembers(ctx context.Context, c *config.Config) (store membership.Store, err error) {
 	if c.Members.Store == "none" {
 		return nil, nil
 	}

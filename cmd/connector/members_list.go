@@ -50,11 +50,11 @@ Exit code 1 if there is a finding, or if the member with that ID is not active.`
 // withMembers runs do on the store of registrations. Mistakes of the configuration are exit code 2, a store that cannot be
 // used is 3.
 func (c *cli) withMembers(ctx context.Context, do func(store membership.Store, members []membership.Member) error) error {
-	config, err := c.load()
+	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
-	store, err := openMembers(ctx, config)
+	store, err := openMembers(ctx, cfg)
 	switch {
 	case err != nil:
 		return exitError{exitUsage, err}
@@ -207,11 +207,11 @@ const mostForgotten = 1000
 
 // auditCleanup writes into the operations log which members are about to be forgotten.
 func (c *cli) auditCleanup(ctx context.Context, ch *change, gone []membership.Member) error {
-	config, err := c.load()
+	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
-	o, err := openOperations(ctx, config, true)
+	o, err := openOperations(ctx, cfg, true)
 	if err != nil {
 		return err
 	}

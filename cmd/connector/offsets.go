@@ -19,6 +19,8 @@ import (
 	"sluice/connector/kafka"
 	"sluice/health"
 	"sluice/idempotency"
+	"sluice/internal/config"
+	"sluice/internal/open"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
@@ -161,7 +163,7 @@ func (o *opened) fits(table *schema.Schema) error {
 	if err := table.HasKafkaColumns(); err != nil {
 		return err
 	}
-	configured, err := o.table.columns()
+	configured, err := o.table.Columns()
 	if err != nil {
 		return err
 	}
@@ -176,19 +178,19 @@ type questions struct {
 	group  *kafka.Group
 }
 
-func newQuestions(ctx context.Context, c *Config) (*questions, error) {
+func newQuestions(ctx context.Context, c *config.Config) (*questions, error) {
 	k, quiet := c.Kafka, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
-	client, err := c.newClient(nil, nil, nil)
+	client, err := open.Kafka(c, nil, nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	return &questions{
 		ask:    patience(ctx, reliability.NewGuard("kafka", c.Guard(), quiet, nil)),
 		client: client,
-		log:    kafka.NewLog(client, kafka.LogConfig{Memory: c.budget.pools().Fetch}, quiet, prometheus.NewRegistry()), // nobody asks for these metrics
+		log:    kafka.NewLog(client, kafka.LogConfig{Memory: c.Budget.Pools().Fetch}, quiet, prometheus.NewRegistry()), // nobody asks for these metrics
 		group: kafka.NewGroup(client, kafka.GroupConfig{
-			Group: k.Group, Optional: c.laterTopics, Session: k.Session, Matches: func(topic string) bool { _, meant, err := c.route(topic); return meant && err == nil },
-			Beyond: c.beyond,
+			Group: k.Group, Optional: c.LaterTopics, Session: k.Session, Matches: func(topic string) bool { _, meant, err := c.Route(topic); return meant && err == nil },
+			Beyond: c.Beyond,
 		}, quiet, nil),
 	}, nil
 }
@@ -233,8 +235,8 @@ func (q *questions) lines(ctx context.Context, o *opened, name string, s *connec
 
 // notYet tells whether an error says no more than that nothing became a dead letter yet: the topic of the letters is not
 // there, and the table has never heard of it.
-func notYet(c *Config, topic string, s *connector.Snapshot, err error) bool {
-	if reasonOf(err) != connector.ReasonTopicMissing || !c.comesLater(topic) {
+func notYet(c *config.Config, topic string, s *connector.Snapshot, err error) bool {
+	if reasonOf(err) != connector.ReasonTopicMissing || !c.ComesLater(topic) {
 		return false
 	}
 	for appID := range s.Positions {

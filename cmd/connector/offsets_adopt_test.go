@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/internal/config"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
@@ -35,7 +36,7 @@ func newForeign(t *testing.T, txns map[string]int64) *lake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard := reliability.NewGuard("store", NewConfig().Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
+	guard := reliability.NewGuard("store", config.Default().Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
 	table, err := delta.Open(objstore.Sub(l.store, "orders"), delta.Options{Pipeline: "p", Engine: "another", Schema: columns, Guard: guard})
 	if err != nil {
 		t.Fatal(err)

@@ -34,11 +34,11 @@ stable offset; truncated where the log parts from what was read.`,
 }
 
 func planGap(ctx context.Context, m *mover, args []string) (*movePlan, error) {
-	config, err := m.load()
+	cfg, err := m.load()
 	if err != nil {
 		return nil, err
 	}
-	target, err := parseTarget(config, args[0])
+	target, err := parseTarget(cfg, args[0])
 	if err != nil {
 		return nil, err
 	}

@@ -204,15 +204,15 @@ func (m *mover) run(ctx context.Context, p *movePlan) error {
 func (m *mover) apply(ctx context.Context, p *movePlan) error {
 	acting, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
-	config, quiet := p.of.config, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
-	store, err := openStore(acting, config)
+	cfg, quiet := p.of.config, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
+	store, err := openStore(acting, cfg)
 	if err != nil {
 		return exitError{exitDependency, err}
 	}
 	if c, ok := store.(io.Closer); ok {
 		defer func() { _ = c.Close() }() // what was put is put
 	}
-	guard := reliability.NewGuard("store", config.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists)
+	guard := reliability.NewGuard("store", cfg.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists)
 	if err := patience(acting, guard)(func(ctx context.Context) error { return objstore.SelfTest(ctx, store) }); err != nil {
 		if errors.Is(err, objstore.ErrUnsafe) {
 			return refused("storage.url: %w", err)
@@ -224,7 +224,7 @@ func (m *mover) apply(ctx context.Context, p *movePlan) error {
 		return err
 	}
 	defer table.Close()
-	log := opslog.Open(store, config.Pipeline, opslog.Options{Guard: guard})
+	log := opslog.Open(store, cfg.Pipeline, opslog.Options{Guard: guard})
 	return m.do(ctx, acting, p, table, log)
 }
 

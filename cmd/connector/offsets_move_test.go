@@ -19,6 +19,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/internal/config"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
@@ -68,7 +69,7 @@ func (l *lake) versions(table string) (n int) {
 // operations returns the operations log.
 func (l *lake) operations() (bodies []opslog.Body) {
 	l.t.Helper()
-	guard := reliability.NewGuard("store", NewConfig().Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
+	guard := reliability.NewGuard("store", config.Default().Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
 	for e, err := range opslog.Open(l.store, "p", opslog.Options{Guard: guard}).Entries(l.t.Context(), 1) {
 		if err != nil {
 			l.t.Fatal(err)
@@ -566,12 +567,12 @@ func TestOutcomesOfAMove(t *testing.T) {
 				t.Fatal(err)
 			}
 			at := connector.Partition{Cluster: topic.Cluster, Topic: "orders", TopicID: topic.ID}
-			config := mustLoad(t, l.config, nil)
-			guard := reliability.NewGuard("store", config.Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
+			cfg := mustLoad(t, l.config, nil)
+			guard := reliability.NewGuard("store", cfg.Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
 			log := opslog.Open(l.store, "p", opslog.Options{Guard: guard})
 			m := &mover{cli: &cli{stderr: t.Output()}, change: &change{operator: "ann", reason: "a test"}, command: "offsets set", timeout: time.Minute}
 			p := &movePlan{
-				of: &opened{config: config, table: config.Topics["orders"]}, tableID: "T",
+				of: &opened{config: cfg, table: cfg.Topics["orders"]}, tableID: "T",
 				Moves: []*shownMove{{Topic: "orders", From: 5, To: 2, partition: at}},
 			}
 			table := silent{err: c.err, snapshot: &connector.Snapshot{TableID: "T", Positions: map[string]int64{

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/connector"
+	"sluice/internal/config"
 	"sluice/sink/opslog"
 )
 
@@ -71,13 +72,13 @@ func signed(args []string) []string {
 	return args
 }
 
-func parseWanted(config *Config, args []string) (all []wanted, err error) {
+func parseWanted(cfg *config.Config, args []string) (all []wanted, err error) {
 	seen := map[opslog.Target]bool{}
 	for i := 0; i < len(args); i++ {
 		var w wanted
 		if strings.Contains(args[i], "@") {
 			w.target, w.offset, err = parseRecord(args[i])
-		} else if w.target, err = parseTarget(config, args[i]); err == nil {
+		} else if w.target, err = parseTarget(cfg, args[i]); err == nil {
 			if i++; i == len(args) {
 				return nil, exitError{exitUsage, fmt.Errorf("%q has no offset: write TOPIC:PARTITION OFFSET for each partition", args[i-1])}
 			}
@@ -123,11 +124,11 @@ func parseWhere(text string) (where, error) {
 }
 
 func planSet(ctx context.Context, m *mover, args []string) (*movePlan, error) {
-	config, err := m.load()
+	cfg, err := m.load()
 	if err != nil {
 		return nil, err
 	}
-	all, err := parseWanted(config, args)
+	all, err := parseWanted(cfg, args)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +204,7 @@ func (w where) offsets(ask *sight, l *look, chosen []connector.Partition) (map[c
 // onceMore says how to have each record once although it is read again.
 func (p *movePlan) onceMore() {
 	for _, s := range p.Moves {
-		topic, _, err := p.of.config.route(s.Topic)
+		topic, _, err := p.of.config.Route(s.Topic)
 		if s.Repeated == 0 || err != nil || topic.Identity.By != "none" { // a deleted row that a fingerprint remembers would not come back
 			continue
 		}

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 
+	"sluice/internal/config"
 	"sluice/sink/delta/objstore"
 )
 
@@ -119,8 +120,8 @@ func between(from, to map[int32]int64) (n int64) {
 }
 
 // openFolder opens the folder of a checkpoint: a directory, or a URL that the keys of storage.s3 open.
-func openFolder(ctx context.Context, config *Config, name string) (folder, func(), error) {
-	at := *config
+func openFolder(ctx context.Context, cfg *config.Config, name string) (folder, func(), error) {
+	at := *cfg
 	at.Storage.URL = name
 	if rest, hadoop := strings.CutPrefix(name, "s3a://"); hadoop {
 		at.Storage.URL = "s3://" + rest

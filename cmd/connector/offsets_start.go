@@ -11,6 +11,7 @@ import (
 
 	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/internal/config"
 )
 
 // startFlags are those of offsets start.
@@ -65,8 +66,8 @@ func (f *startFlags) start() (s connector.Start, keep bool, err error) {
 
 // startAtTime reads a time or a duration back.
 func startAtTime(text string) (connector.Start, bool) {
-	a, err := parseStartAt([]string{text})
-	if err != nil || a.isZero() || a.explicit() {
+	a, err := config.ParseStartAt([]string{text})
+	if err != nil || a.IsZero() || a.Explicit() {
 		return connector.Start{}, false
 	}
 	return connector.Start{Policy: connector.StartTimestamp, At: a.Time, Back: a.Back}, true

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/internal/config"
 	"sluice/reliability"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
@@ -96,12 +97,12 @@ type operationsLog struct {
 
 // openOperations opens the operations log of a pipeline for a command, which calls end when it is done. Whoever only reads
 // makes nothing: a local directory that does not exist is an empty log.
-func openOperations(ctx context.Context, config *Config, write bool) (*operationsLog, error) {
+func openOperations(ctx context.Context, cfg *config.Config, write bool) (*operationsLog, error) {
 	o := &operationsLog{end: func() {}}
-	if !write && missingDirectory(config.Storage.URL) {
+	if !write && missingDirectory(cfg.Storage.URL) {
 		o.store = objstore.NewMem()
 	} else {
-		store, err := openStore(ctx, config)
+		store, err := openStore(ctx, cfg)
 		if err != nil {
 			return nil, exitError{exitDependency, err}
 		}
@@ -110,8 +111,8 @@ func openOperations(ctx context.Context, config *Config, write bool) (*operation
 			o.end = func() { _ = c.Close() } // nothing is under way any more
 		}
 	}
-	o.guard = reliability.NewGuard("operations log", config.Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
-	o.Log = opslog.Open(o.store, config.Pipeline, opslog.Options{Guard: o.guard})
+	o.guard = reliability.NewGuard("operations log", cfg.Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
+	o.Log = opslog.Open(o.store, cfg.Pipeline, opslog.Options{Guard: o.guard})
 	return o, nil
 }
 

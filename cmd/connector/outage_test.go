@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/health"
+	"sluice/internal/config"
 	"sluice/sink/delta/objstore"
 )
 
@@ -129,21 +130,21 @@ func inOutage(t *testing.T, play func(s *outageScene)) {
 		if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 2, 1, nil, "orders"); err != nil {
 			t.Fatal(err)
 		}
-		config, problems := LoadConfig(write(t, fmt.Sprintf("pipeline: p\nkafka: {brokers: [\"localhost:9092\"]}\nstorage: {url: \"file://%s\"}\n"+
+		cfg, problems := config.Load(write(t, fmt.Sprintf("pipeline: p\nkafka: {brokers: [\"localhost:9092\"]}\nstorage: {url: \"file://%s\"}\n"+
 			"defaults: {schema: \"n int\", commit: {every: 1s}, bad_records: hold}\ntopics: {orders: {}}\n", filepath.ToSlash(t.TempDir()))), noEnv)
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
 		logger, out := newLogged(t)
 		s.out = out
-		s.system, err = wire(t.Context(), config, wireOptions{dial: s.cable.dial, store: func(o objstore.Store) objstore.Store {
+		s.system, err = wire(t.Context(), cfg, wireOptions{dial: s.cable.dial, store: func(o objstore.Store) objstore.Store {
 			s.store.Store = o
 			return s.store
 		}}, logger)
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.Health.Enabled = false // the lag is watched, and nothing listens: a real socket would stop the clock
+		cfg.Health.Enabled = false // the lag is watched, and nothing listens: a real socket would stop the clock
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- s.run(ctx, false) }()

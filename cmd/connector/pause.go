@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/config"
 	"sluice/sink/opslog"
 )
 
@@ -63,44 +64,44 @@ func (c *cli) pausingCommand(cmd *cobra.Command, p pausing) *cobra.Command {
 		return nil
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		config, err := c.load()
+		cfg, err := c.load()
 		if err != nil {
 			return err
 		}
-		targets, err := targetsOf(config, args, p.anyTopic)
+		targets, err := targetsOf(cfg, args, p.anyTopic)
 		if err != nil {
 			return exitError{exitUsage, err}
 		}
 		if err := c.checkChange(ch); err != nil {
 			return err
 		}
-		return c.applyPausing(cmd.Context(), timeout, config, ch, p, targets)
+		return c.applyPausing(cmd.Context(), timeout, cfg, ch, p, targets)
 	}
 	return cmd
 }
 
 // targetsOf reads the arguments of pause and resume: none is everything. Unless any topic will do, it must be one of the
 // configuration.
-func targetsOf(config *Config, args []string, anyTopic bool) (targets []opslog.Target, err error) {
+func targetsOf(cfg *config.Config, args []string, anyTopic bool) (targets []opslog.Target, err error) {
 	if len(args) == 0 {
 		return []opslog.Target{opslog.All()}, nil
 	}
 	for _, arg := range args {
-		t, err := parseTarget(config, arg)
+		t, err := parseTarget(cfg, arg)
 		if err != nil {
 			return nil, err
 		}
-		if _, meant, _ := config.route(t.Topic); !meant && !anyTopic {
-			return nil, fmt.Errorf("topic %s is not in topics: write one of %s", t.Topic, strings.Join(config.meant(), ", "))
+		if _, meant, _ := cfg.Route(t.Topic); !meant && !anyTopic {
+			return nil, fmt.Errorf("topic %s is not in topics: write one of %s", t.Topic, strings.Join(cfg.Meant(), ", "))
 		}
 		targets = append(targets, t)
 	}
 	return targets, nil
 }
 
-func (c *cli) applyPausing(ctx context.Context, timeout time.Duration, config *Config, ch *change, p pausing, targets []opslog.Target) error {
+func (c *cli) applyPausing(ctx context.Context, timeout time.Duration, cfg *config.Config, ch *change, p pausing, targets []opslog.Target) error {
 	var effective []opslog.Target
-	return c.decide(ctx, timeout, config, ch, decision{
+	return c.decide(ctx, timeout, cfg, ch, decision{
 		body: func() opslog.Body { return p.body(targets) },
 		judge: func(s *opslog.State) (notes []string, err error) {
 			if effective, notes, err = p.judge(s, targets); err == nil && len(effective) == 0 {
@@ -109,7 +110,7 @@ func (c *cli) applyPausing(ctx context.Context, timeout time.Duration, config *C
 			return notes, err
 		},
 		plan: func() (string, any) {
-			return fmt.Sprintf("%s of pipeline %s: %s", p.verb, config.Pipeline, listTargets(effective)), pausingPlan{config.Pipeline, p.verb, effective}
+			return fmt.Sprintf("%s of pipeline %s: %s", p.verb, cfg.Pipeline, listTargets(effective)), pausingPlan{cfg.Pipeline, p.verb, effective}
 		},
 		done: func() string { return p.past + " " + listTargets(effective) },
 	})

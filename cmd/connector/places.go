@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"sluice/internal/config"
 	"sluice/sink/opslog"
 )
 
@@ -18,10 +19,10 @@ var dashed = regexp.MustCompile(`^(.+)-([0-9]+)$`)
 
 // parseTarget reads TOPIC, TOPIC:PARTITION or TOPIC-PARTITION. A text such as orders-3 is a topic if the configuration moves
 // a topic of this name.
-func parseTarget(config *Config, text string) (opslog.Target, error) {
+func parseTarget(cfg *config.Config, text string) (opslog.Target, error) {
 	if m := dashed.FindStringSubmatch(text); m != nil && !strings.Contains(text, ":") {
-		_, topic, _ := config.route(text)
-		if _, meant, _ := config.route(m[1]); meant && !topic {
+		_, topic, _ := cfg.Route(text)
+		if _, meant, _ := cfg.Route(m[1]); meant && !topic {
 			text = m[1] + ":" + m[2]
 		}
 	}
@@ -84,19 +85,4 @@ func parsePlaceAndOffset(args []string) (opslog.Target, int64, error) {
 	}
 	offset, err := parseOffset(args[1])
 	return t, offset, err
-}
-
-// plain are the texts that no shell changes.
-var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]+$`)
-
-// pasted returns a command line of connector with what it needs to run where this configuration was read.
-func (c *Config) pasted(command string) string {
-	if command == "" || c.file == "" || c.file == defaultFile {
-		return command
-	}
-	file := c.file
-	if !plain.MatchString(file) {
-		file = "'" + strings.ReplaceAll(file, "'", `'\''`) + "'"
-	}
-	return command + " --config " + file
 }

@@ -29,7 +29,7 @@ func TestPrintedCommands(t *testing.T) {
 			}
 			seen++
 			var out, errs bytes.Buffer
-			args := strings.Fields(mustLoad(t, l.config, nil).pasted(command))
+			args := strings.Fields(mustLoad(t, l.config, nil).Pasted(command))
 			switch code := run(t.Context(), append(args[1:], "--dry-run"), &out, &errs); code {
 			case exitOK, exitRefused:
 			default:
@@ -42,27 +42,13 @@ func TestPrintedCommands(t *testing.T) {
 	}
 }
 
-func TestPasted(t *testing.T) {
-	for file, want := range map[string]string{
-		"config.yaml": "connector holds", "": "connector holds", "etc/a.yaml": "connector holds --config etc/a.yaml",
-		"my conf/it's.yaml": `connector holds --config 'my conf/it'\''s.yaml'`,
-	} {
-		if got := (&Config{file: file}).pasted("connector holds"); got != want {
-			t.Errorf("%s: %s", file, got)
-		}
-	}
-	if got := (&Config{file: "x.yaml"}).pasted(""); got != "" {
-		t.Error(got)
-	}
-}
-
 func TestPlaces(t *testing.T) {
-	config := mustLoad(t, write(t, "pipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: s3://bucket/p, s3: {region: r}}\ntopics: {orders: {schema: n int}, orders-2: {schema: n int}}\n"), nil)
+	cfg := mustLoad(t, write(t, "pipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: s3://bucket/p, s3: {region: r}}\ntopics: {orders: {schema: n int}, orders-2: {schema: n int}}\n"), nil)
 	for text, want := range map[string]string{
 		"orders": "orders", "orders:3": "orders:3", "orders-3": "orders:3", "orders-2": "orders-2", "orders-2-0": "orders-2:0", "orders-2:0": "orders-2:0",
 		"users-3": "users-3", "orders-dlq-1": "orders-dlq:1",
 	} {
-		if got, err := parseTarget(config, text); err != nil || got.String() != want {
+		if got, err := parseTarget(cfg, text); err != nil || got.String() != want {
 			t.Errorf("target %s: %v %v", text, got, err)
 		}
 	}

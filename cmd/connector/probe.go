@@ -54,20 +54,20 @@ answers.`,
 					path = ""
 				}
 			case cmd.Flags().Changed("config"):
-				config, err := c.load()
+				cfg, err := c.load()
 				if err != nil {
 					return err
 				}
-				if !config.Health.Enabled && config.Health.LivenessFile != "" {
+				if !cfg.Health.Enabled && cfg.Health.LivenessFile != "" {
 					if len(args) == 1 && args[0] != "live" {
 						return exitError{exitUsage, errOnlyLive}
 					}
-					return c.probeFile(config.Health.LivenessFile)
+					return c.probeFile(cfg.Health.LivenessFile)
 				}
-				if !config.Health.Enabled {
+				if !cfg.Health.Enabled {
 					return exitError{exitRefused, fmt.Errorf("health.enabled is false in %s: there is nobody to ask", c.config)}
 				}
-				address = "http://" + reachable(config.Health.Listen)
+				address = "http://" + reachable(cfg.Health.Listen)
 			}
 			return c.probe(cmd.Context(), strings.TrimSuffix(address, "/")+path, timeout)
 		},

@@ -112,7 +112,7 @@ func (s *system) report() health.Report {
 // partition is how far the table has taken a claim, with what the last look at its lag found.
 func (s *system) partition(c connector.ClaimStatus, found *lagFindings) health.Partition {
 	p := found.of(c)
-	t, _, _ := s.config.route(p.Topic)
+	t, _, _ := s.config.Route(p.Topic)
 	p.Thresholds = t.Lag
 	oldest := c.Oldest
 	if oldest.IsZero() {

@@ -16,9 +16,9 @@ func (s *system) remembered() (all []health.Fingerprints) {
 		return nil
 	}
 	held := s.fingerprints.ByTopic()
-	for _, name := range s.config.topicNames() { // those without a record so far, too
+	for _, name := range s.config.TopicNames() { // those without a record so far, too
 		topic := s.config.Topics[name]
-		if _, there := held[name]; !there && topic.identity().By != idempotency.ByNone {
+		if _, there := held[name]; !there && topic.ProducerIdentity().By != idempotency.ByNone {
 			held[name] = idempotency.Held{}
 		}
 	}
@@ -56,5 +56,5 @@ func (s *system) ending(h health.Hold) string {
 			h.Topic, h.Partition = by.Target.Topic, by.Target.Partition
 		}
 	}
-	return s.config.pasted(health.Command(h.Reason, h.Topic, h.Partition, h.Offset))
+	return s.config.Pasted(health.Command(h.Reason, h.Topic, h.Partition, h.Offset))
 }

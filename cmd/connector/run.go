@@ -15,6 +15,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/health/ops"
+	"sluice/internal/config"
 	"sluice/reliability"
 	"sluice/sink/delta/objstore"
 )
@@ -32,15 +33,15 @@ With --until-current it ends by itself once the tables have everything up to the
 end offsets of its start: exit code 0, or 1 if a partition holds.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := c.load()
+			cfg, err := c.load()
 			if err != nil {
 				return err
 			}
-			logger, err := newLogger(config.Log, c.stderr)
+			logger, err := newLogger(cfg.Log, c.stderr)
 			if err != nil {
 				return exitError{exitUsage, err}
 			}
-			return runConnector(cmd.Context(), config, wireOptions{untilCurrent: untilCurrent, stderr: c.stderr, exit: c.exit}, logger)
+			return runConnector(cmd.Context(), cfg, wireOptions{untilCurrent: untilCurrent, stderr: c.stderr, exit: c.exit}, logger)
 		},
 	}
 	c.configFlag(cmd)
@@ -49,9 +50,9 @@ end offsets of its start: exit code 0, or 1 if a partition holds.`,
 }
 
 // runConnector runs a connector to its end.
-func runConnector(ctx context.Context, config *Config, o wireOptions, logger *slog.Logger) error {
-	config.budget.limitRuntime(logger, os.Getenv)
-	s, err := wire(ctx, config, o, logger)
+func runConnector(ctx context.Context, cfg *config.Config, o wireOptions, logger *slog.Logger) error {
+	cfg.Budget.LimitRuntime(logger, os.Getenv)
+	s, err := wire(ctx, cfg, o, logger)
 	if err != nil {
 		return exitError{exitUsage, err}
 	}
@@ -61,7 +62,7 @@ func runConnector(ctx context.Context, config *Config, o wireOptions, logger *sl
 		defer enforcing.Wait()
 		defer close(ended)
 		enforcing.Go(func() {
-			s.watchdog.Enforce(ctx, config.Shutdown.Drain+endWithin, ended, func() { o.exit(exitFound) })
+			s.watchdog.Enforce(ctx, cfg.Shutdown.Drain+endWithin, ended, func() { o.exit(exitFound) })
 		})
 	}
 	defer s.close()
@@ -71,9 +72,9 @@ func runConnector(ctx context.Context, config *Config, o wireOptions, logger *sl
 // run works to the end. The order of the start is: HTTP, so that probes are answered; the store's self-test; what
 // operators paused; reading; the group. It ends in reverse, HTTP last, so that probes see the drain.
 func (s *system) run(ctx context.Context, untilCurrent bool) error {
-	config, logger := s.config, s.logger
+	cfg, logger := s.config, s.logger
 	ctx, said := untilSaid(ctx, func(ctx context.Context) {
-		logger.InfoContext(ctx, "Shutting down gracefully", "drain", config.Shutdown.Drain)
+		logger.InfoContext(ctx, "Shutting down gracefully", "drain", cfg.Shutdown.Drain)
 	})
 	defer said()
 	var background sync.WaitGroup
@@ -84,8 +85,8 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 		return exitError{exitUsage, fmt.Errorf("health.liveness_file: %w", err)}
 	}
 	background.Go(func() { s.watchdog.Run(lasting) })
-	if config.Health.Enabled {
-		server := ops.NewServer(config.Health.Listen, s.report, s.watchdog.Live, s.registry, logger)
+	if cfg.Health.Enabled {
+		server := ops.NewServer(cfg.Health.Listen, s.report, s.watchdog.Live, s.registry, logger)
 		s.registry.MustRegister(ops.NewCollector(s.report), server.Closed())
 		address, err := server.Listen(ctx)
 		if err != nil {
@@ -120,7 +121,7 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 	if err := s.watchDataLoss(lasting, &background); err != nil {
 		return exitError{exitUsage, err}
 	}
-	if config.Health.Enabled { // else nobody could see it
+	if cfg.Health.Enabled { // else nobody could see it
 		if err := s.watchLetters(lasting, &background); err != nil {
 			return exitError{exitUsage, err}
 		}
@@ -140,7 +141,7 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 	if s.canary != nil {
 		background.Go(func() { s.canary.Run(ctx) })
 	}
-	logger.InfoContext(ctx, "starting", "pipeline", config.Pipeline, "group", config.Kafka.Group, "version", readBuild().Version)
+	logger.InfoContext(ctx, "starting", "pipeline", cfg.Pipeline, "group", cfg.Kafka.Group, "version", readBuild().Version)
 	if err := s.connector.Run(ctx); err != nil {
 		return exitError{exitUsage, err}
 	}

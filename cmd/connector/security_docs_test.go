@@ -19,7 +19,7 @@ import (
 // TestSecurityPage_Keys finds each key that SECURITY.md names in the configuration.
 func TestSecurityPage_Keys(t *testing.T) {
 	paths, seen := map[string]bool{}, 0
-	for _, path := range keyPaths() {
+	for _, path := range documentedKeys(t) {
 		paths[strings.TrimPrefix(path, "defaults.")] = true
 	}
 	sections := regexp.MustCompile("`((?:kafka|storage|fingerprints|members|health|dead_letters)\\.[a-z0-9_.]+)(?:: [a-z]+)?`")

@@ -45,13 +45,13 @@ func TestStored(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(dir, "lake"), os.DirFS(filepath.Join(golden, "lake"))); err != nil {
 		t.Fatal(err)
 	}
-	config := filepath.Join(dir, "config.yaml")
+	cfg := filepath.Join(dir, "config.yaml")
 	text := strings.NewReplacer("DIR", filepath.ToSlash(dir), "BROKER", "127.0.0.1:1").Replace(storedConfig)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(cfg, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range storedCommands {
-		code, out, errs := connectorRun(t, append(args, "--config", config)...)
+		code, out, errs := connectorRun(t, append(args, "--config", cfg)...)
 		if code != exitOK {
 			t.Errorf("%v: exit code %d\n%s\n%s", args, code, out, errs)
 		}

@@ -20,6 +20,7 @@ import (
 
 	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/internal/config"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -27,9 +28,9 @@ import (
 
 // opened is a table that a command reads, with the topics that feed it.
 type opened struct {
-	config *Config
+	config *config.Config
 	topics []string
-	table  TopicConfig // what the topics agree on
+	table  config.Topic // what the topics agree on
 	url    string
 	store  objstore.Store // nil if there is no place that could hold a table
 	later  bool           // it comes with the first dead letter: that it is not there is nothing wrong
@@ -38,33 +39,33 @@ type opened struct {
 // openTables opens the tables of the configuration for reading, or the one of c.topic. It makes nothing: a local directory
 // that does not exist is no store. The caller calls end when it is done with them.
 func (c *cli) openTables(ctx context.Context) (all []*opened, end func(), err error) {
-	config, err := c.load()
+	cfg, err := c.load()
 	if err != nil {
 		return nil, nil, err
 	}
-	names, err := c.topics(ctx, config)
+	names, err := c.topics(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	return openAll(ctx, config, names)
+	return openAll(ctx, cfg, names)
 }
 
 // openAll opens the tables of topics; see openTables.
-func openAll(ctx context.Context, config *Config, names []string) (all []*opened, end func(), err error) {
+func openAll(ctx context.Context, cfg *config.Config, names []string) (all []*opened, end func(), err error) {
 	byPath := map[string]*opened{}
 	for _, name := range names {
-		topic, _, err := config.route(name)
+		topic, _, err := cfg.Route(name)
 		if err != nil {
 			return nil, nil, exitError{exitUsage, fmt.Errorf("topic %s can have no table: %w", name, err)}
 		}
 		o := byPath[topic.Table]
 		if o == nil {
-			o = &opened{config: config, table: topic, url: config.TableURL(topic), later: true}
+			o = &opened{config: cfg, table: topic, url: cfg.TableURL(topic), later: true}
 			byPath[topic.Table] = o
 			all = append(all, o)
 		}
 		o.topics = append(o.topics, name)
-		o.later = o.later && config.comesLater(name)
+		o.later = o.later && cfg.ComesLater(name)
 	}
 	end = func() {}
 	for _, o := range all {
@@ -73,7 +74,7 @@ func openAll(ctx context.Context, config *Config, names []string) (all []*opened
 				continue
 			}
 		}
-		store, err := openStore(ctx, config)
+		store, err := openStore(ctx, cfg)
 		if err != nil {
 			return nil, nil, exitError{exitDependency, err}
 		}
@@ -90,20 +91,20 @@ func openAll(ctx context.Context, config *Config, names []string) (all []*opened
 
 // topics are those that a command is about: --topic, or all that are listed, the dead-letter topics that follow from them
 // and, asked of Kafka, those that match a pattern now.
-func (c *cli) topics(ctx context.Context, config *Config) ([]string, error) {
+func (c *cli) topics(ctx context.Context, cfg *config.Config) ([]string, error) {
 	if c.topic != "" {
-		if _, meant, _ := config.route(c.topic); !meant {
-			return nil, exitError{exitUsage, fmt.Errorf("--topic %s is not in topics: write one of %s", c.topic, strings.Join(config.meant(), ", "))}
+		if _, meant, _ := cfg.Route(c.topic); !meant {
+			return nil, exitError{exitUsage, fmt.Errorf("--topic %s is not in topics: write one of %s", c.topic, strings.Join(cfg.Meant(), ", "))}
 		}
 		return []string{c.topic}, nil
 	}
-	listed := slices.Sorted(slices.Values(slices.Concat(config.topicNames(), config.laterTopics())))
-	if len(config.Patterns) == 0 {
+	listed := slices.Sorted(slices.Values(slices.Concat(cfg.TopicNames(), cfg.LaterTopics())))
+	if len(cfg.Patterns) == 0 {
 		return listed, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, listing)
 	defer cancel()
-	ask, err := newQuestions(ctx, config)
+	ask, err := newQuestions(ctx, cfg)
 	if err != nil {
 		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
 	}

@@ -16,6 +16,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/decode"
 	"sluice/idempotency"
+	"sluice/internal/config"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
@@ -61,7 +62,7 @@ func (w *written) create() *written {
 	if w.columns, err = schema.ParseDDL("n int"); err != nil {
 		w.t.Fatal(err)
 	}
-	guard := reliability.NewGuard("store", NewConfig().Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
+	guard := reliability.NewGuard("store", config.Default().Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
 	w.table, err = delta.Open(w.store, delta.Options{Pipeline: "p", Engine: "sluice/test", Schema: w.columns, Guard: guard, TempDir: w.t.TempDir()})
 	if err != nil {
 		w.t.Fatal(err)

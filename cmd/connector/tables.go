@@ -13,6 +13,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/internal/config"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
@@ -87,17 +88,17 @@ func (t *tables) all() []*writtenTable {
 
 // open opens the table that a topic feeds, once for all topics that share it: they agree on what is asked of it. Nothing
 // is read yet.
-func (s *system) open(topic TopicConfig) (*writtenTable, error) {
+func (s *system) open(topic config.Topic) (*writtenTable, error) {
 	s.tables.mu.Lock()
 	defer s.tables.mu.Unlock()
 	if t := s.tables.byPath[topic.Table]; t != nil {
 		return t, nil
 	}
-	columns, err := topic.columns()
+	columns, err := topic.Columns()
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	t := &writtenTable{path: topic.Table, duplicates: s.duplicates(topic), decoder: topic.decoder(s.pools.Batch), metrics: &revocable{Registerer: s.labelled(topic.Table)}}
+	t := &writtenTable{path: topic.Table, duplicates: s.duplicates(topic), decoder: topic.Decoder(s.pools.Batch), metrics: &revocable{Registerer: s.labelled(topic.Table)}}
 	logger := s.logger.With("table", t.path)
 	t.storing = reliability.NewGuard("store", s.config.Guard(), logger, t.metrics, objstore.ErrNotFound, objstore.ErrExists)
 	t.Table, err = delta.Open(objstore.Sub(s.store, t.path), delta.Options{
@@ -113,7 +114,7 @@ func (s *system) open(topic TopicConfig) (*writtenTable, error) {
 		s.tables.byPath = map[string]*writtenTable{}
 	}
 	s.tables.byPath[t.path] = t
-	if n, room := len(s.tables.byPath), s.config.budget.tables(); n == room+1 {
+	if n, room := len(s.tables.byPath), s.config.Budget.Tables(); n == room+1 {
 		s.logger.Warn("there are more tables than memory.limit has room for", "tables", n, "room", room)
 	}
 	return t, nil
@@ -126,7 +127,7 @@ func (s *system) retention(table string) time.Duration {
 		return 0
 	}
 	return s.losses.longest(func(name string) bool {
-		topic, meant, err := s.config.route(name)
+		topic, meant, err := s.config.Route(name)
 		return meant && err == nil && topic.Table == table
 	})
 }
@@ -146,7 +147,7 @@ func (s *system) matches(topic string) bool {
 	if names := s.fixed.Load(); names != nil {
 		return (*names)[topic]
 	}
-	_, meant, err := s.config.route(topic)
+	_, meant, err := s.config.Route(topic)
 	if err != nil {
 		s.logger.Error("a topic that matches is not read: it can have no table", "topic", topic, "err", err)
 	}
@@ -157,7 +158,7 @@ func (s *system) matches(topic string) bool {
 func (s *system) beyond(names []string) map[string]string {
 	over := s.over.Load()
 	if over == nil {
-		return s.config.beyond(names)
+		return s.config.Beyond(names)
 	}
 	found := map[string]string{}
 	for _, name := range names {
@@ -171,7 +172,7 @@ func (s *system) beyond(names []string) map[string]string {
 // laterTopics are the topics that may come with their first record: dead letters, canaries. A run until current keeps to those of its
 // start.
 func (s *system) laterTopics() []string {
-	names := s.config.laterTopics()
+	names := s.config.LaterTopics()
 	if fixed := s.fixed.Load(); fixed != nil {
 		names = slices.DeleteFunc(names, func(name string) bool { return !(*fixed)[name] })
 	}
@@ -193,7 +194,7 @@ func (s *system) fix(ctx context.Context) error {
 		}
 		return err
 	}
-	for _, name := range s.config.topicNames() {
+	for _, name := range s.config.TopicNames() {
 		if !slices.Contains(there, name) {
 			return exitError{exitFound, fmt.Errorf("%s: topic %s is not there: create it, or correct the name", connector.ReasonTopicMissing, name)}
 		}
@@ -217,7 +218,7 @@ func (s *system) fix(ctx context.Context) error {
 
 // route says which table a topic feeds. It opens the table if it is the first topic to do so.
 func (s *system) route(name string) (connector.TopicConfig, connector.Target, bool) {
-	topic, meant, err := s.config.route(name)
+	topic, meant, err := s.config.Route(name)
 	var t *writtenTable
 	if meant && err == nil {
 		t, err = s.open(topic)
@@ -229,9 +230,9 @@ func (s *system) route(name string) (connector.TopicConfig, connector.Target, bo
 		return connector.TopicConfig{}, connector.Target{}, false
 	}
 	return connector.TopicConfig{
-		Topic: name, Table: topic.Table, Start: topic.start(), Refuse: topic.refusals(), Letters: topic.rules(), Rare: topic.isLetters(),
-		Retry:         s.config.recordRetry(topic),
+		Topic: name, Table: topic.Table, Start: topic.ReadFrom(), Refuse: topic.Refusals(), Letters: topic.Rules(), Rare: topic.IsLetters(),
+		Retry:         s.config.RecordRetry(topic),
 		Commit:        connector.Limits{Every: topic.Commit.Every, Rows: topic.Commit.Rows, Bytes: topic.Commit.Bytes},
 		HealthRecords: s.secrets.of(topic),
-	}, connector.Target{Table: t, Decoder: t.decoder, Letters: t.letters, Nulls: topic.isLetters(), Duplicates: t.duplicates}, true
+	}, connector.Target{Table: t, Decoder: t.decoder, Letters: t.letters, Nulls: topic.IsLetters(), Duplicates: t.duplicates}, true
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sluice/internal/config"
 )
 
 // onTerminal returns a logger on a terminal, and what the terminal gets.
@@ -23,7 +25,7 @@ func onTerminal(t *testing.T, level string, how terminal) (*slog.Logger, *bytes.
 	out := &bytes.Buffer{}
 	s := newScreen(out)
 	s.terminal = &how
-	logger, err := newLogger(LogConfig{Level: level, Format: "auto"}, s)
+	logger, err := newLogger(config.Log{Level: level, Format: "auto"}, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +210,7 @@ func TestLogFormat(t *testing.T) {
 		var out bytes.Buffer
 		s := newScreen(&out)
 		s.terminal = c.terminal
-		logger, err := newLogger(LogConfig{Level: "info", Format: c.format}, s)
+		logger, err := newLogger(config.Log{Level: "info", Format: c.format}, s)
 		if err != nil {
 			t.Fatal(err)
 		}

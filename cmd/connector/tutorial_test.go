@@ -19,6 +19,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/decode"
+	"sluice/internal/config"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
@@ -323,7 +324,7 @@ func (p *tutorial) logged(text string) {
 // TestReadmeConfig loads the config of the README.
 func TestReadmeConfig(t *testing.T) {
 	text := firstBlock(t, read(t, "../../README.md"), "yaml")
-	config, problems := LoadConfig(write(t, text), noEnv)
+	cfg, problems := config.Load(write(t, text), noEnv)
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -331,8 +332,8 @@ func TestReadmeConfig(t *testing.T) {
 		t.Errorf("it has %d lines, not ten", n)
 	}
 	want := []string{"s3://lake/tables/orders", "field:order_id"}
-	orders := config.Topics["orders"]
-	if d := gocmp.Diff(want, []string{config.TableURL(orders), orders.Identity.By}); d != "" {
+	orders := cfg.Topics["orders"]
+	if d := gocmp.Diff(want, []string{cfg.TableURL(orders), orders.Identity.By}); d != "" {
 		t.Errorf("what it says (-want +got):\n%s", d)
 	}
 }
@@ -575,9 +576,9 @@ func TestDocsSchema_Changes(t *testing.T) {
 
 	// What the page writes into the config for it is one.
 	base := "pipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///data}\n"
-	config, problems := LoadConfig(write(t, base+firstBlock(t, page, "yaml")), noEnv)
-	if len(problems) > 0 || config.Topics["sales"].Table != "sales_v2" {
-		t.Errorf("%+v %v", config, problems)
+	cfg, problems := config.Load(write(t, base+firstBlock(t, page, "yaml")), noEnv)
+	if len(problems) > 0 || cfg.Topics["sales"].Table != "sales_v2" {
+		t.Errorf("%+v %v", cfg, problems)
 	}
 }
 
@@ -645,7 +646,7 @@ func TestDocsSymptoms(t *testing.T) {
 // config.yaml.
 func TestDocsComingFrom(t *testing.T) {
 	page := read(t, "../../docs/coming-from.md")
-	paths := keyPaths()
+	paths := documentedKeys(t)
 	exists := func(key string) bool {
 		return slices.ContainsFunc(paths, func(path string) bool {
 			path = strings.TrimPrefix(path, "defaults.")
@@ -669,10 +670,10 @@ func TestDocsComingFrom(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		seedTopic: "topics", seedPort: "health.listen", seedLagEvery: "health.lag.every", seedLevel: "log.level", seedLevelOfNET: "log.level",
+		config.SeedTopic: "topics", config.SeedPort: "health.listen", config.SeedLagEvery: "health.lag.every", config.SeedLevel: "log.level", config.SeedLevelOfNET: "log.level",
 	}
-	for _, s := range seedKeys {
-		want[s.variable] = s.key
+	for _, s := range config.SeedKeys {
+		want[s.Variable] = s.Key
 	}
 	if d := gocmp.Diff(want, documented); d != "" {
 		t.Errorf("variables (-want +got):\n%s", d)

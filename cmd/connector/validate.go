@@ -6,6 +6,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"sluice/internal/config"
 )
 
 func (c *cli) validateCommand() *cobra.Command {
@@ -31,25 +33,25 @@ certificates that do not exist, and names them as not checked.`,
 }
 
 func (c *cli) validate(withoutSecrets bool) error {
-	var config *Config
-	var problems, unchecked []Problem
+	var cfg *config.Config
+	var problems, unchecked []config.Problem
 	if withoutSecrets {
-		config, problems, unchecked = CheckWithoutSecrets(c.config, c.env)
+		cfg, problems, unchecked = config.CheckWithoutSecrets(c.config, c.env)
 	} else {
-		config, problems = LoadConfig(c.config, c.env)
+		cfg, problems = config.Load(c.config, c.env)
 	}
 	if c.output == "json" {
 		if problems == nil {
-			problems = []Problem{}
+			problems = []config.Problem{}
 		}
-		report := map[string]any{"valid": config != nil, "problems": problems}
+		report := map[string]any{"valid": cfg != nil, "problems": problems}
 		if withoutSecrets {
-			report["unchecked"] = append([]Problem{}, unchecked...)
+			report["unchecked"] = append([]config.Problem{}, unchecked...)
 		}
 		if err := writeJSON(c.stdout, report); err != nil {
 			return err
 		}
-		if config == nil {
+		if cfg == nil {
 			return exit(exitUsage)
 		}
 		return nil
@@ -59,58 +61,58 @@ func (c *cli) validate(withoutSecrets bool) error {
 			return err
 		}
 	}
-	if config == nil {
+	if cfg == nil {
 		return exit(exitUsage)
 	}
-	return c.sayValid(config)
+	return c.sayValid(cfg)
 }
 
 // sayValid says what a valid configuration does.
-func (c *cli) sayValid(config *Config) error {
-	names := config.topicNames()
-	if len(names) == 1 && len(config.Patterns) == 0 {
-		_, err := printf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, names[0], config.TableURL(config.Topics[names[0]]), withoutPasswords(config.Kafka.Group))
+func (c *cli) sayValid(cfg *config.Config) error {
+	names := cfg.TopicNames()
+	if len(names) == 1 && len(cfg.Patterns) == 0 {
+		_, err := printf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, names[0], cfg.TableURL(cfg.Topics[names[0]]), config.WithoutPasswords(cfg.Kafka.Group))
 		if err != nil {
 			return err
 		}
-		return c.sayLetters(config)
+		return c.sayLetters(cfg)
 	}
-	if _, err := printf(c.stdout, "%s: ok: %s and %s as %s\n", c.config, counting(int64(len(names)), "topic"), counting(int64(len(config.Patterns)), "pattern"), withoutPasswords(config.Kafka.Group)); err != nil {
+	if _, err := printf(c.stdout, "%s: ok: %s and %s as %s\n", c.config, counting(int64(len(names)), "topic"), counting(int64(len(cfg.Patterns)), "pattern"), config.WithoutPasswords(cfg.Kafka.Group)); err != nil {
 		return err
 	}
 	tw := tabwriter.NewWriter(c.stdout, 0, 4, 2, ' ', 0)
 	for _, name := range names {
-		_, _ = printf(tw, "%s\t%s\n", name, config.TableURL(config.Topics[name])) // Flush has the error
+		_, _ = printf(tw, "%s\t%s\n", name, cfg.TableURL(cfg.Topics[name])) // Flush has the error
 	}
-	for _, p := range config.Patterns {
-		_, _ = printf(tw, "%s\t%s\n", p.Pattern, config.TableURL(p.TopicConfig))
+	for _, p := range cfg.Patterns {
+		_, _ = printf(tw, "%s\t%s\n", p.Pattern, cfg.TableURL(p.Topic))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	return c.sayLetters(config)
+	return c.sayLetters(cfg)
 }
 
 // sayLetters says where dead letters go.
-func (c *cli) sayLetters(config *Config) error {
+func (c *cli) sayLetters(cfg *config.Config) error {
 	tw := tabwriter.NewWriter(c.stdout, 0, 4, 2, ' ', 0)
-	say := func(t *TopicConfig, name, topic, table string) {
+	say := func(t *config.Topic, name, topic, table string) {
 		switch {
-		case !t.writesLetters():
-		case !t.archives():
+		case !t.WritesLetters():
+		case !t.Archives():
 			_, _ = printf(tw, "dead letters of %s\ttopic %s\t-\n", name, topic) // Flush has the error
 		default:
-			_, _ = printf(tw, "dead letters of %s\ttopic %s\t%s\n", name, topic, config.TableURL(TopicConfig{Table: table}))
+			_, _ = printf(tw, "dead letters of %s\ttopic %s\t%s\n", name, topic, cfg.TableURL(config.Topic{Table: table}))
 		}
 	}
-	for _, name := range config.topicNames() {
-		t := config.Topics[name]
-		topic := strings.ReplaceAll(t.DeadLetters.Topic, topicPlaceholder, name)
-		letters, _, _ := config.route(topic) // the configuration was checked
+	for _, name := range cfg.TopicNames() {
+		t := cfg.Topics[name]
+		topic := strings.ReplaceAll(t.DeadLetters.Topic, config.TopicPlaceholder, name)
+		letters, _, _ := cfg.Route(topic) // the configuration was checked
 		say(&t, name, topic, letters.Table)
 	}
-	for _, p := range config.Patterns {
-		say(&p.TopicConfig, p.Pattern, p.DeadLetters.Topic, p.DeadLetters.Archive)
+	for _, p := range cfg.Patterns {
+		say(&p.Topic, p.Pattern, p.DeadLetters.Topic, p.DeadLetters.Archive)
 	}
 	return tw.Flush()
 }
@@ -130,14 +132,14 @@ comes from: a default, a line of the file, or an environment variable.
 Secrets are shown as ***.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			config, err := c.load()
+			cfg, err := c.load()
 			if err != nil {
 				return err
 			}
 			if c.output == "json" {
-				return config.printJSON(c.stdout)
+				return cfg.PrintJSON(c.stdout)
 			}
-			return config.printYAML(c.stdout)
+			return cfg.PrintYAML(c.stdout)
 		},
 	}
 	c.configFlag(show)

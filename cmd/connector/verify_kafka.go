@@ -13,6 +13,8 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/internal/config"
+	"sluice/internal/open"
 	"sluice/reliability"
 )
 
@@ -55,7 +57,7 @@ func (v *verification) compareTopic(ctx context.Context, o *opened, name string,
 		case len(check.chains) > 1:
 			v.note("%s:%d: rows are not compared: several pipelines or topics of this name filled it", p.Topic, p.Partition)
 		default:
-			c, err := r.compare(ctx, of, *p.Position, check, o.table.isLetters())
+			c, err := r.compare(ctx, of, *p.Position, check, o.table.IsLetters())
 			if err != nil {
 				return fmt.Errorf("%s:%d: %w", p.Topic, p.Partition, err)
 			}
@@ -92,8 +94,8 @@ type topicReader struct {
 }
 
 // newTopicReader returns a reader that works until end is called. An answer may take as long as within.
-func newTopicReader(ctx context.Context, c *Config, within time.Duration) (r *topicReader, end func(), err error) {
-	client, err := c.newClient(nil, nil, nil)
+func newTopicReader(ctx context.Context, c *config.Config, within time.Duration) (r *topicReader, end func(), err error) {
+	client, err := open.Kafka(c, nil, nil, nil)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -22,6 +22,8 @@ import (
 	"sluice/health/liveness"
 	"sluice/health/membership"
 	"sluice/idempotency"
+	"sluice/internal/config"
+	"sluice/internal/open"
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
 	"sluice/reliability/pulse"
@@ -33,7 +35,7 @@ import (
 // system is a connector with everything that it stands on. Its constructor, read top to bottom, is the picture of
 // docs/architecture.md.
 type system struct {
-	config       *Config
+	config       *config.Config
 	logger       *slog.Logger
 	registry     *prometheus.Registry
 	bucket       objstore.Store     // as opened, to close it
@@ -83,11 +85,11 @@ type wireOptions struct {
 }
 
 // wire builds a system. Nothing is connected yet; an error is a mistake in the configuration.
-func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*system, error) {
+func wire(ctx context.Context, c *config.Config, o wireOptions, logger *slog.Logger) (*system, error) {
 	s := &system{
 		config: c, logger: logger, registry: prometheus.NewRegistry(),
-		pools:    c.budget.pools(),
-		encoders: datafile.NewShares(c.budget.encoders(runtime.GOMAXPROCS(0))),
+		pools:    c.Budget.Pools(),
+		encoders: datafile.NewShares(c.Budget.Encoders(runtime.GOMAXPROCS(0))),
 	}
 	if o.stderr == nil {
 		o.stderr = io.Discard
@@ -102,8 +104,8 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 
 	// Connections to Kafka, where tables send their dead letters, too.
 	var err error
-	c.warnPlaintext(logger)
-	if s.client, err = c.newClient(o.dial, logger, s.registry); err != nil {
+	c.WarnPlaintext(logger)
+	if s.client, err = open.Kafka(c, o.dial, logger, s.registry); err != nil {
 		return nil, err
 	}
 
@@ -121,7 +123,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 	if s.secrets, err = openSecrets(ctx, c, logger); err != nil {
 		return nil, err
 	}
-	for _, name := range c.topicNames() {
+	for _, name := range c.TopicNames() {
 		if _, err := s.open(c.Topics[name]); err != nil {
 			return nil, fmt.Errorf("topic %q: %w", name, err)
 		}
@@ -133,7 +135,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 	// Kafka: membership, reading.
 	s.asking = s.guard("kafka")
 	group := kafka.GroupConfig{
-		Group: c.Kafka.Group, Topics: c.topicNames(), Optional: s.laterTopics, Session: c.Kafka.Session, WatchEvery: o.watchEvery,
+		Group: c.Kafka.Group, Topics: c.TopicNames(), Optional: s.laterTopics, Session: c.Kafka.Session, WatchEvery: o.watchEvery,
 	}
 	if len(c.Patterns) > 0 {
 		group.Matches, group.Beyond = s.matches, s.beyond
@@ -150,7 +152,7 @@ func wire(ctx context.Context, c *Config, o wireOptions, logger *slog.Logger) (*
 	s.connector = &connector.Connector{
 		Config: connector.Config{
 			Pipeline: c.Pipeline,
-			Topics:   c.topicNames(),
+			Topics:   c.TopicNames(),
 			Queue: connector.QueueConfig{
 				PauseAt: int64(c.Queue.PauseAt), ResumeAt: int64(c.Queue.ResumeAt), PerKey: int64(c.Queue.PerKey),
 			},
@@ -199,7 +201,7 @@ func (s *system) labelled(table string) prometheus.Registerer {
 }
 
 // openStore opens the place where all tables lie.
-func openStore(ctx context.Context, c *Config) (objstore.Store, error) {
+func openStore(ctx context.Context, c *config.Config) (objstore.Store, error) {
 	s3 := c.Storage.S3
 	o := objstore.S3Config{
 		Endpoint: s3.Endpoint, Region: s3.Region, PathStyle: s3.PathStyle,

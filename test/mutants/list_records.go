@@ -220,15 +220,15 @@ var ofRecords = []mutant{
 	},
 	{
 		name: "a pattern stands for dead letters",
-		file: "cmd/connector/config_patterns.go",
+		file: "internal/config/patterns.go",
 		old:  "p.matches.MatchString(topic) && !neverMatches(topic) &&", new: "p.matches.MatchString(topic) &&",
-		pkg: "./cmd/connector", test: "^TestRoute$",
+		pkg: "./internal/config", test: "^TestRoute$",
 	},
 	{
 		name: "topics of one table need not agree on it",
-		file: "cmd/connector/config_tables.go",
+		file: "internal/config/tables.go",
 		old:  "if sameValue(ka[i], kb[i]) {", new: "if sameValue(ka[i], kb[i]) || true {",
-		pkg: "./cmd/connector", test: "^TestBadConfigs$",
+		pkg: "./internal/config", test: "^TestBadConfigs$",
 	},
 
 	// What fails.

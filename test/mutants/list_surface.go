@@ -40,9 +40,9 @@ var ofSurface = []mutant{
 	},
 	{
 		name: "a pattern has no ceiling",
-		file: "cmd/connector/config_patterns.go",
+		file: "internal/config/patterns.go",
 		old:  "names[min(len(names), p.MaxTopics):]", new: "names[len(names):]",
-		pkg: "./cmd/connector", test: "^TestBeyond$",
+		pkg: "./internal/config", test: "^TestBeyond$",
 	},
 	{
 		name: "a new topic takes the place of one that is read",
@@ -58,27 +58,27 @@ var ofSurface = []mutant{
 	},
 	{
 		name: "problems of a configuration show credentials",
-		file: "cmd/connector/config_load.go",
+		file: "internal/config/load.go",
 		old:  "l.check()\n\tl.mask()", new: "l.check()",
-		pkg: "./cmd/connector", test: "^TestMasks_Problems$",
+		pkg: "./internal/config", test: "^TestMasks_Problems$",
 	},
 	{
 		name: "a problem shows a part of the value of a variable",
-		file: "cmd/connector/config_masks.go",
+		file: "internal/config/masks.go",
 		old:  "f.key == p.Key && f.shows(p.Text)", new: "false",
-		pkg: "./cmd/connector", test: "^TestMasks_Problems$",
+		pkg: "./internal/config", test: "^TestMasks_Problems$",
 	},
 	{
 		name: "a secret in place of the name of its file is shown",
-		file: "cmd/connector/config_kafka.go",
+		file: "internal/config/kafka.go",
 		old:  `"%v", unnamed(err))`, new: `"%v", err)`,
-		pkg: "./cmd/connector", test: "^TestMasks_Files$",
+		pkg: "./internal/config", test: "^TestMasks_Files$",
 	},
 	{
 		name: "config print shows a password in the text of another key",
-		file: "cmd/connector/config_print.go",
-		old:  "n.Value = withoutPasswords(n.Value)", new: "",
-		pkg: "./cmd/connector", test: "^TestMasks_Problems$",
+		file: "internal/config/print.go",
+		old:  "n.Value = WithoutPasswords(n.Value)", new: "",
+		pkg: "./internal/config", test: "^TestMasks_Problems$",
 	},
 	{
 		name: "members cleanup leaves no entry in the operations log",

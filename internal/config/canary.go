@@ -1,0 +1,84 @@
+package config
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Canary is the section health.canary: records of our own on the whole way into a table.
+type Canary struct {
+	Topic string // "" for none
+	Every time.Duration
+}
+
+// canaryDDL is the schema of the canary's table.
+const canaryDDL = "id string comment 'of one record', member string comment 'that produced it', sent_at timestamp"
+
+// mostCanaryCommit is how long a canary may wait for its commit.
+const mostCanaryCommit = 5 * time.Second
+
+func (c *Canary) keys() []key {
+	return []key{
+		{"health.canary.topic", text(&c.Topic, canaryName), ""},
+		{"health.canary.every", duration(&c.Every, time.Second, time.Hour), ""},
+	}
+}
+
+// canaryName accepts the name of a topic that no pattern stands for, of whatever pipeline.
+func canaryName(s string) error {
+	if s == "" {
+		return nil
+	}
+	if err := topicName(s); err != nil {
+		return err
+	}
+	if !isCanary(s) {
+		return fmt.Errorf("%q does not end in -canary: patterns pass over topics of such names, of other pipelines, too; write %s-canary", s, s)
+	}
+	return nil
+}
+
+// isCanary tells canaries' topics by their names.
+func isCanary(topic string) bool {
+	return strings.HasSuffix(topic, "-canary") || strings.HasSuffix(topic, ".canary")
+}
+
+// Canary returns what holds for the topic of canaries: a table of its own where no other can be, commits that come soon,
+// no dead letters.
+func (c *Config) Canary(topic string) (t Topic, ok bool) {
+	if topic == "" || topic != c.Health.Canary.Topic {
+		return t, false
+	}
+	t = Default().Defaults
+	t.Table = path.Join("_sluice", c.Pipeline, "canary")
+	t.Schema, t.BadRecords, t.HealthRecords = canaryDDL, badHold, HealthRecords{}
+	t.Commit.Every = min(c.Health.Canary.Every/4, mostCanaryCommit)
+	return t, true
+}
+
+// LaterTopics are the topics without an entry that feed a table once they are there: dead letters, and canaries.
+func (c *Config) LaterTopics() []string {
+	names := c.letterTopics()
+	if c.Health.Canary.Topic != "" {
+		names = append(names, c.Health.Canary.Topic)
+	}
+	return slices.Sorted(slices.Values(names))
+}
+
+// checkCanary reports a topic of canaries that is something else, too.
+func (l *loader) checkCanary() {
+	const at = "health.canary.topic"
+	c := l.config
+	name := c.Health.Canary.Topic
+	if name == "" || l.failed(at) {
+		return
+	}
+	if _, own := c.Topics[name]; own {
+		l.report(l.at(at), "%s has an entry in topics: canaries have a topic of their own, which feeds no table of yours", name)
+	} else if from := c.Sources(name); len(from) > 0 {
+		l.report(l.at(at), "%s is the dead-letter topic of topics.%s: canaries have a topic of their own", name, from[0].entry)
+	}
+}

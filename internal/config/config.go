@@ -1,0 +1,344 @@
+// Package config reads config.yaml: it loads the file and the environment, checks them, fills in defaults, and prints what is in
+// force. It opens nothing.
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/connector"
+	"sluice/connector/decode"
+	"sluice/health"
+	"sluice/reliability"
+)
+
+// Config is config.yaml: one field for each section, named as there. The shipped config.yaml documents every key.
+type Config struct {
+	Pipeline string
+	Log      Log
+	Memory   Memory
+	Kafka    Kafka
+	Storage  Storage
+	Queue    Queue
+	Retry    Retry
+	Breaker  Breaker
+	// Fingerprints says what remembers them, for all topics that declare an identity.
+	Fingerprints Fingerprints
+	// Defaults hold for every topic that does not say otherwise.
+	Defaults Topic
+	// Topics are the topics by name, complete: what a topic leaves out is taken from Defaults, {topic} in Table is
+	// filled in.
+	Topics map[string]Topic
+	// Patterns are the entries of topics that have a pattern, in the order of the file.
+	Patterns []*Pattern
+	Health   Health
+	Members  Members
+	Shutdown Shutdown
+
+	file    string // that it was read from, "" if none was
+	origins map[string]Origin
+	Budget  Budget // of Memory
+}
+
+// Log is the section log.
+type Log struct {
+	Level  string // debug, info, warn or error
+	Format string // auto, json or text
+}
+
+// Memory is the section memory.
+type Memory struct {
+	Limit int64 // of the process, in bytes; 0 for auto
+}
+
+// Kafka is the section kafka.
+type Kafka struct {
+	Brokers              []string // host:port
+	Group                string   // the pipeline's name if the file leaves it out
+	Rack                 string
+	Session              time.Duration
+	OffsetCommitInterval time.Duration
+	Fetch                Fetch
+	TLS                  TLS
+	SASL                 SASL
+}
+
+// Fetch is the section kafka.fetch.
+type Fetch struct {
+	MaxBytes int64 // of one answer
+	MaxWait  time.Duration
+}
+
+// Storage is the section storage.
+type Storage struct {
+	URL string // s3://bucket/prefix or file:///dir
+	S3  S3
+}
+
+// S3 is the section storage.s3. Without keys the default chain of AWS finds credentials.
+type S3 struct {
+	Endpoint      string // empty: AWS
+	Region        string // empty: from the default chain
+	PathStyle     bool
+	AccessKey     Secret
+	AccessKeyFile string // read anew whenever credentials are needed
+	SecretKey     Secret
+	SecretKeyFile string
+	Timeout       time.Duration // without any progress of a request
+	CAFile        string        // of authorities; read at the start
+	// InsecurePlaintext allows an endpoint without TLS.
+	InsecurePlaintext bool
+}
+
+// Queue is the section queue. The unit is records.
+type Queue struct {
+	PauseAt  int
+	ResumeAt int
+	PerKey   int
+}
+
+// Retry is the section retry.
+type Retry struct {
+	Initial time.Duration
+	Max     time.Duration
+	Jitter  float64 // a share: 0.25 is 25%
+}
+
+// Breaker is the section breaker.
+type Breaker struct {
+	Failures  int
+	OpenFor   time.Duration
+	Successes int
+}
+
+// Topic is the section defaults, and an entry of topics.
+type Topic struct {
+	Table           string // path of the table below storage.url
+	Format          string
+	Start           string // earliest, latest, timestamp or explicit
+	StartAt         StartAt
+	Schema          string // DDL text, as written or read from SchemaFile
+	SchemaFile      string // where Schema was read from, "" if it stands in config.yaml
+	UnknownFields   string
+	Tombstones      string
+	Keys            string
+	MetadataColumns []string
+	Commit          Commit
+	RecordRetry     RecordRetry
+	BadRecords      string
+	DeadLetters     DeadLetters
+	HealthRecords   HealthRecords
+	Identity        Identity
+	Lag             health.LagThresholds
+}
+
+// Commit is the section commit of a topic: what closes a batch.
+type Commit struct {
+	Every    time.Duration
+	Rows     int64
+	Bytes    int64 // of column buffers in memory
+	FileSize int64 // of Parquet, a target
+}
+
+// HealthRecords is the section health_records of a topic.
+type HealthRecords struct {
+	Drop       bool
+	SecretFile string // read again when it changes; "" asks for no secret
+}
+
+// RecordRetry is the section record_retry of a topic.
+type RecordRetry struct {
+	Max      int
+	Wait     time.Duration
+	Backoff  string // exponential, linear or schedule
+	Schedule []time.Duration
+}
+
+// Health is the section health.
+type Health struct {
+	Enabled bool // without it nothing listens, and nobody watches the lag
+	Listen  string
+	// LivenessFile is fresh while the process is alive, "" for none. See package liveness.
+	LivenessFile string
+	Lag          Lag
+	Canary       Canary
+}
+
+// Shutdown is the section shutdown.
+type Shutdown struct {
+	Drain time.Duration
+}
+
+// Secret is a text that no output shows; convert it to string where it is used.
+type Secret string
+
+// String hides the secret.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "***"
+}
+
+// GoString hides the secret from %#v.
+func (s Secret) GoString() string { return s.String() }
+
+// MarshalText hides the secret from JSON and log lines.
+func (s Secret) MarshalText() ([]byte, error) {
+	return []byte(s.String()), nil
+}
+
+// Default returns the defaults. What has none (pipeline, kafka.brokers, storage.url, topics, schema) is empty.
+func Default() *Config {
+	return &Config{
+		Log: Log{Level: "info", Format: "auto"},
+		Kafka: Kafka{
+			Session: 30 * time.Second, OffsetCommitInterval: 10 * time.Second,
+			Fetch: Fetch{MaxBytes: 8 << 20, MaxWait: 500 * time.Millisecond},
+			SASL:  SASL{Mechanism: "none"},
+		},
+		Storage:      Storage{S3: S3{Timeout: 30 * time.Second}},
+		Queue:        Queue{PauseAt: 10_000, ResumeAt: 5_000, PerKey: 1_000},
+		Retry:        Retry{Initial: time.Second, Max: 30 * time.Second, Jitter: 0.25},
+		Fingerprints: Fingerprints{Store: "memory"},
+		Breaker:      Breaker{Failures: 5, OpenFor: 60 * time.Second, Successes: 3},
+		Defaults: Topic{
+			Table: "{topic}", Format: "json", Start: "earliest", UnknownFields: "ignore", Tombstones: "skip", Keys: "any",
+			MetadataColumns: slices.Clone(metadataColumns[:]), BadRecords: "dead_letter", DeadLetters: usualDeadLetters(),
+			HealthRecords: HealthRecords{Drop: true}, Identity: usualIdentity(),
+			Commit:      Commit{Every: 60 * time.Second, Rows: 1_000_000, Bytes: 128 << 20, FileSize: 128 << 20},
+			RecordRetry: RecordRetry{Max: 3, Wait: time.Second, Backoff: string(reliability.Exponential)},
+		},
+		Topics:   map[string]Topic{},
+		Health:   Health{Enabled: true, Listen: ":8080", Lag: UsualLag(), Canary: Canary{Every: 60 * time.Second}},
+		Members:  usualMembers(),
+		Shutdown: Shutdown{Drain: 20 * time.Second},
+		origins:  map[string]Origin{},
+		Budget:   usualBudget(),
+	}
+}
+
+// metadataColumns are the columns that tell where a row came from; the table has them as _kafka_topic and so on.
+var metadataColumns = [...]string{"topic", "partition", "offset", "timestamp"}
+
+// Guard is how patient the guards of this configuration are.
+func (c *Config) Guard() reliability.Config {
+	return reliability.Config{
+		Backoff:   reliability.Backoff{Initial: c.Retry.Initial, Max: c.Retry.Max, Jitter: c.Retry.Jitter},
+		Failures:  uint32(c.Breaker.Failures), //nolint:gosec // the loader bounds it
+		OpenFor:   c.Breaker.OpenFor,
+		Successes: uint32(c.Breaker.Successes), //nolint:gosec // the loader bounds it
+	}
+}
+
+// TableURL is where the table of a topic lies.
+func (c *Config) TableURL(t Topic) string {
+	return strings.TrimSuffix(c.Storage.URL, "/") + "/" + t.Table
+}
+
+// Refusals are the records of a topic that cannot become rows whatever their values are.
+func (t *Topic) Refusals() connector.Refusals {
+	return connector.Refusals{NullKeys: t.Keys == "required", Tombstones: t.Tombstones == "dead_letter"}
+}
+
+// Decoder makes rows of what the table is fed with; spare may be nil.
+func (t *Topic) Decoder(spare decode.Spare) connector.Decoder {
+	if t.IsLetters() {
+		return decode.DeadLetters{}
+	}
+	return decode.JSON{Strict: t.UnknownFields == "dead_letter", Identity: t.ProducerIdentity(), Spare: spare}
+}
+
+// A key is one key of config.yaml that holds a value.
+type key struct {
+	path string // dotted, below the scope
+	value
+	// missing says what to write if the key is missing; "" if it may be.
+	missing string
+}
+
+// keys are all keys outside of defaults and topics, in the order of the file.
+func (c *Config) keys() []key {
+	k, s3 := &c.Kafka, &c.Storage.S3
+	return slices.Concat([]key{
+		{"pipeline", text(&c.Pipeline, pipelineName), "write the name of this pipeline, such as orders"},
+		{"log.level", choice(&c.Log.Level, nil, "debug", "info", "warn", "error"), ""},
+		{"log.format", choice(&c.Log.Format, nil, "auto", "json", "text"), ""},
+		{"memory.limit", sizeOrAuto(&c.Memory.Limit, leastMemory, 1<<50), ""},
+		{"kafka.brokers", list(&k.Brokers, "host:port", brokerAddress), "write one or more of host:port, such as [kafka-1:9092]"},
+		{"kafka.group", text(&k.Group, groupName), ""},
+		{"kafka.rack", text(&k.Rack, nil), ""},
+		{"kafka.session", duration(&k.Session, 6*time.Second, 30*time.Minute), ""},
+		{"kafka.offset_commit_interval", duration(&k.OffsetCommitInterval, 100*time.Millisecond, time.Hour), ""},
+		{"kafka.fetch.max_bytes", size(&k.Fetch.MaxBytes, 64<<10, 1<<30), ""},
+		{"kafka.fetch.max_wait", duration(&k.Fetch.MaxWait, time.Millisecond, time.Minute), ""},
+	}, k.TLS.keys(), k.SASL.keys(), []key{
+		{"storage.url", text(&c.Storage.URL, storageURL), "write s3://bucket/prefix, or file:///dir"},
+		{"storage.s3.endpoint", text(&s3.Endpoint, endpointURL), ""},
+		{"storage.s3.region", text(&s3.Region, nil), ""},
+		{"storage.s3.path_style", boolean(&s3.PathStyle), ""},
+		{"storage.s3.ca_file", text(&s3.CAFile, nil), ""},
+		{"storage.s3.insecure_plaintext", boolean(&s3.InsecurePlaintext), ""},
+		{"storage.s3.timeout", duration(&s3.Timeout, time.Second, 10*time.Minute), ""},
+		{"storage.s3.access_key", secret(&s3.AccessKey), ""},
+		{"storage.s3.access_key_file", text(&s3.AccessKeyFile, nil), ""},
+		{"storage.s3.secret_key", secret(&s3.SecretKey), ""},
+		{"storage.s3.secret_key_file", text(&s3.SecretKeyFile, nil), ""},
+		{"queue.pause_at", count(&c.Queue.PauseAt, 1, 100_000_000), ""},
+		{"queue.resume_at", count(&c.Queue.ResumeAt, 0, 100_000_000), ""},
+		{"queue.per_key", count(&c.Queue.PerKey, 1, 100_000_000), ""},
+		{"retry.initial", duration(&c.Retry.Initial, time.Millisecond, time.Hour), ""},
+		{"retry.max", duration(&c.Retry.Max, time.Millisecond, time.Hour), ""},
+		{"retry.jitter", percent(&c.Retry.Jitter, 0, 1), ""},
+		{"breaker.failures", count(&c.Breaker.Failures, 1, 1_000), ""},
+		{"breaker.open_for", duration(&c.Breaker.OpenFor, 100*time.Millisecond, time.Hour), ""},
+		{"breaker.successes", count(&c.Breaker.Successes, 1, 1_000), ""},
+		{"fingerprints.store", choice(&c.Fingerprints.Store, nil, "memory", "postgres"), ""},
+		{"fingerprints.url_file", text(&c.Fingerprints.URLFile, nil), ""},
+		{"fingerprints.ca_file", text(&c.Fingerprints.CAFile, nil), ""},
+		{"fingerprints.insecure_plaintext", boolean(&c.Fingerprints.InsecurePlaintext), ""},
+		{"health.enabled", boolean(&c.Health.Enabled), ""},
+		{"health.listen", text(&c.Health.Listen, listenAddress), ""},
+		{"health.liveness_file", text(&c.Health.LivenessFile, livenessFile), ""},
+	}, c.Health.Lag.keys(), c.Health.Canary.keys(), c.Members.keys(), []key{
+		{"shutdown.drain", duration(&c.Shutdown.Drain, time.Second, 10*time.Minute), ""},
+	})
+}
+
+// keys are the keys of defaults and of each topic.
+func (t *Topic) keys() []key {
+	return slices.Concat([]key{
+		{"table", text(&t.Table, nil), ""},
+		{"format", choice(&t.Format, []string{"avro", "protobuf", "raw", "string", "csv"}, "json", formatLetters), ""},
+		{"start", choice(&t.Start, nil, "earliest", "latest", "timestamp", "explicit"), ""},
+		{"start_at", startAt(&t.StartAt), ""},
+		{"schema", text(&t.Schema, schemaText), ""},
+		{"unknown_fields", choice(&t.UnknownFields, []string{"add"}, "ignore", "dead_letter"), ""},
+		{"tombstones", choice(&t.Tombstones, []string{"row"}, "skip", "dead_letter"), ""},
+		{"keys", choice(&t.Keys, nil, "any", "required"), ""},
+		{"metadata_columns", list(&t.MetadataColumns, "topic, partition, offset, timestamp", metadataColumn), ""},
+		{"commit.every", duration(&t.Commit.Every, 100*time.Millisecond, 24*time.Hour), ""},
+		{"commit.rows", count(&t.Commit.Rows, 1, 1_000_000_000), ""},
+		{"commit.bytes", size(&t.Commit.Bytes, 64<<10, 16<<30), ""},
+		{"commit.file_size", size(&t.Commit.FileSize, 64<<10, 16<<30), ""},
+		{"record_retry.max", count(&t.RecordRetry.Max, 0, 100), ""},
+		{"record_retry.wait", duration(&t.RecordRetry.Wait, time.Millisecond, 24*time.Hour), ""},
+		{"record_retry.backoff", choice(&t.RecordRetry.Backoff, nil, curves...), ""},
+		{"record_retry.schedule", pauses(&t.RecordRetry.Schedule), ""},
+		{"bad_records", choice(&t.BadRecords, nil, "dead_letter", "hold"), ""},
+	}, t.DeadLetters.keys(), t.Identity.keys(), []key{
+		{"health_records.drop", boolean(&t.HealthRecords.Drop), ""},
+		{"health_records.secret_file", text(&t.HealthRecords.SecretFile, nil), ""},
+	}, thresholdKeys(&t.Lag))
+}
+
+// tableScoped are the keys of a topic that say something about its table: topics that share one must agree on them.
+var tableScoped = [...]string{
+	"format", "schema", "unknown_fields", "metadata_columns", "identity.by", "identity.window", "identity.sweep", "commit.every", "commit.rows", "commit.bytes", "commit.file_size",
+	"record_retry.max", "record_retry.wait", "record_retry.backoff", "record_retry.schedule",
+}
+
+// TopicNames returns the names of the topics, sorted.
+func (c *Config) TopicNames() []string { return slices.Sorted(maps.Keys(c.Topics)) }

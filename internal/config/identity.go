@@ -1,0 +1,134 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"sluice/idempotency"
+	"sluice/sink/delta/schema"
+)
+
+// Identity is the section identity of a topic: which of its records are the same for their producer.
+type Identity struct {
+	By     string // what idempotency.ParseIdentity reads
+	Window time.Duration
+	Sweep  time.Duration
+	Rate   int // records per second, 0 if it is not declared
+}
+
+// Fingerprints is the section fingerprints.
+type Fingerprints struct {
+	Store   string // memory or postgres
+	URLFile string // of the database; read at the start
+	CAFile  string // of authorities; the same
+	// InsecurePlaintext allows a password without TLS.
+	InsecurePlaintext bool
+}
+
+func usualIdentity() Identity {
+	return Identity{By: "none", Window: 24 * time.Hour, Sweep: time.Hour}
+}
+
+func (i *Identity) keys() []key {
+	return []key{
+		{"identity.by", text(&i.By, func(s string) error {
+			if _, err := idempotency.ParseIdentity(s); err != nil {
+				return fmt.Errorf("%w: write one of them", err)
+			}
+			return nil
+		}), ""},
+		{"identity.window", duration(&i.Window, time.Minute, idempotency.MaxWindow), ""},
+		{"identity.sweep", duration(&i.Sweep, time.Minute, 24*time.Hour), ""},
+		{"identity.rate", count(&i.Rate, 0, 100_000_000), ""},
+	}
+}
+
+// ProducerIdentity is the declared one. The loader has parsed it. Letters have coordinates and nothing else.
+func (t *Topic) ProducerIdentity() idempotency.Identity {
+	id, err := idempotency.ParseIdentity(t.Identity.By)
+	if err != nil || t.IsLetters() {
+		return idempotency.Identity{}
+	}
+	return id
+}
+
+// Columns are those that the table of a topic has for its records. Its schema is known to be one.
+func (t *Topic) Columns() (*schema.Schema, error) {
+	columns, err := schema.ParseDDL(t.Schema)
+	if err == nil && t.ProducerIdentity().Stored() {
+		columns = columns.WithFingerprint()
+	}
+	return columns, err
+}
+
+// checkIdentity makes sure that the table has the column that an identity is taken from.
+func (l *loader) checkIdentity(name string, t *Topic) {
+	at := l.set(name, "identity.by")
+	if l.failed(at) || l.failed(l.set(name, "schema")) || t.Schema == "" || t.IsLetters() {
+		return
+	}
+	columns, err := t.Columns()
+	if err != nil {
+		return // reported with the schema
+	}
+	if _, err := columns.WithKafkaColumns().Identifier(t.ProducerIdentity()); err != nil {
+		_, text, _ := strings.Cut(err.Error(), ": ")
+		l.report(l.at(at), "%s: write a column of the schema, or field.of.a.struct", text)
+	}
+}
+
+// fingerprintNeed is the memory that the declared rates need, and where the first one was declared. identities tells
+// whether any table remembers fingerprints. A rate is that of all partitions: one member may have to work on all of them.
+func (c *Config) fingerprintNeed(l *loader) (bytes int64, at string, identities bool) {
+	add := func(name string, t *Topic) {
+		if t.ProducerIdentity().By == idempotency.ByNone {
+			return
+		}
+		identities = true
+		if n := idempotency.SizeOf(float64(t.Identity.Rate), t.Identity.Window); n > 0 {
+			if bytes += n; at == "" {
+				at = l.set(name, "identity.rate")
+			}
+		}
+	}
+	for _, name := range c.TopicNames() {
+		t := c.Topics[name]
+		add(name, &t)
+	}
+	for _, p := range c.Patterns {
+		add(p.Name, &p.Topic)
+	}
+	return bytes, at, identities
+}
+
+// checkFingerprints checks where fingerprints are remembered.
+func (l *loader) checkFingerprints() {
+	f, at := &l.config.Fingerprints, "fingerprints.url_file"
+	switch {
+	case l.failed(at) || l.failed("fingerprints.store"):
+	case f.Store == "postgres" && f.URLFile == "":
+		l.report(l.at("fingerprints.store"), "postgres needs fingerprints.url_file: write the name of a file that holds postgres://user:password@host:port/database?sslmode=verify-full")
+	case f.Store == "memory" && f.URLFile != "":
+		l.report(l.at(at), "does not count with store: memory: write store: postgres, or remove it")
+	default:
+		l.secretFile(at, &f.URLFile)
+		l.checkFingerprintsURL()
+	}
+}
+
+// reserve gives fingerprints their share of the memory: a fifth, or what the declared rates need.
+func (l *loader) reserve(b Budget) Budget {
+	need, at, identities := l.config.fingerprintNeed(l)
+	if !identities || l.config.Fingerprints.Store != "memory" {
+		return b
+	}
+	share := max(b.Limit/5, need)
+	if need > b.Limit/5 && b.Limit-share < leastMemory {
+		l.report(l.at(at), "the fingerprints of the declared rates take %s (about %d bytes for each record of a window, and of an hour more); memory.limit is %s, of which %s are needed for everything else: "+
+			"give the process %s, or write a shorter window",
+			RoundSize(need), idempotency.BytesPerEntry, RoundSize(b.Limit), RoundSize(leastMemory), RoundSize(need+leastMemory+1<<20))
+		return b
+	}
+	return b.beside(share)
+}

@@ -1,0 +1,244 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"sluice/connector/decode"
+	"sluice/reliability/deadletter"
+)
+
+// Letters become rows of a letter table: a dead-letter topic has an entry that nobody wrote, unless somebody did.
+
+const (
+	formatLetters = "dead_letter"
+	badHold       = "hold"
+	badDeadLetter = "dead_letter"
+	archiveNone   = "none"
+	// TopicPlaceholder stands for the name of the topic in templates.
+	TopicPlaceholder = "{topic}"
+)
+
+// Archives tells whether its letters become rows of a table.
+func (t *Topic) Archives() bool {
+	return t.WritesLetters() && t.DeadLetters.Archive != archiveNone
+}
+
+// IsLetters tells whether the topic is a dead-letter topic.
+func (t *Topic) IsLetters() bool { return t.Format == formatLetters }
+
+// readsLetters makes an entry one of a dead-letter topic: only its table, its start and its commits are its own. A bad
+// record there holds its partition: there is no letter of a letter.
+func (t *Topic) readsLetters() {
+	d := Default().Defaults
+	d.Table, d.Start, d.StartAt, d.Commit = t.Table, t.Start, t.StartAt, t.Commit
+	d.Format, d.Schema, d.BadRecords = formatLetters, decode.DeadLetterDDL, badHold
+	d.HealthRecords = HealthRecords{} // a letter has the headers of its record
+	*t = d
+}
+
+// ofLetters tells whether a key says something about an entry with format: dead_letter.
+func ofLetters(key string) bool {
+	switch section, _, _ := strings.Cut(key, "."); section {
+	case "pattern", "deny", "table", "format", "start", "start_at", "commit":
+		return true
+	}
+	return false
+}
+
+// LetterSource is what sends letters to a dead-letter topic: an entry of topics, and the topic in it.
+type LetterSource struct {
+	entry string
+	Name  string // "" if the dead-letter topic is the same for all topics of a pattern
+	*Topic
+}
+
+// Sources returns the entries whose letters go to a topic, in the order of their names, those of patterns last.
+func (c *Config) Sources(deadLetters string) (all []LetterSource) {
+	for _, name := range c.TopicNames() {
+		t := c.Topics[name]
+		if t.WritesLetters() && fills(t.DeadLetters.Topic, name, deadLetters) {
+			all = append(all, LetterSource{name, name, &t})
+		}
+	}
+	for _, p := range c.Patterns {
+		if !p.WritesLetters() {
+			continue
+		}
+		template := p.DeadLetters.Topic
+		if !strings.Contains(template, TopicPlaceholder) {
+			if template == deadLetters {
+				all = append(all, LetterSource{p.Name, "", &p.Topic})
+			}
+			continue
+		}
+		if topic := unfill(template, deadLetters); topic != "" && c.patternOf(topic) == p {
+			all = append(all, LetterSource{p.Name, topic, &p.Topic})
+		}
+	}
+	return all
+}
+
+// patternOf returns the pattern that stands for a topic, nil if none does or if it has an entry of its own.
+func (c *Config) patternOf(topic string) *Pattern {
+	if _, own := c.Topics[topic]; own {
+		return nil
+	}
+	for _, p := range c.Patterns {
+		if p.standsFor(topic) {
+			return p
+		}
+	}
+	return nil
+}
+
+// fills tells whether a template makes a text of a topic.
+func fills(template, topic, text string) bool {
+	before, after, once := strings.Cut(template, TopicPlaceholder)
+	if !once || strings.Contains(after, TopicPlaceholder) {
+		return strings.ReplaceAll(template, TopicPlaceholder, topic) == text
+	}
+	return len(text) == len(before)+len(topic)+len(after) && strings.HasPrefix(text, before) && strings.HasSuffix(text, after) &&
+		text[len(before):len(before)+len(topic)] == topic
+}
+
+// unfill returns the topic of which a template makes a text, "" if there is none.
+func unfill(template, text string) string {
+	n := strings.Count(template, TopicPlaceholder)
+	before := strings.Index(template, TopicPlaceholder)
+	size := (len(text) - len(template) + n*len(TopicPlaceholder)) / n
+	if size <= 0 || before+size > len(text) {
+		return ""
+	}
+	topic := text[before : before+size]
+	if !fills(template, topic, text) {
+		return ""
+	}
+	return topic
+}
+
+// letters returns what holds for a dead-letter topic that has no entry of its own: dead tells that it is one, archived that
+// its letters become rows. An error says why they can have no table.
+func (c *Config) letters(name string) (t Topic, archived, dead bool, err error) {
+	for _, s := range c.Sources(name) {
+		dead = true
+		if !s.Archives() {
+			continue
+		}
+		t.Table, err = s.archiveIn(name)
+		t.Start, t.Commit = "earliest", c.Defaults.Commit
+		t.readsLetters()
+		return t, true, true, err
+	}
+	return t, false, dead, nil
+}
+
+// archiveIn is the letter table for letters in a dead-letter topic. {topic} is the topic that they stem from, or the
+// dead-letter topic itself if that takes letters of many.
+func (s *LetterSource) archiveIn(deadLetters string) (string, error) {
+	topic := s.Name
+	if !strings.Contains(s.DeadLetters.Topic, TopicPlaceholder) {
+		topic = deadLetters
+	}
+	return tablePath(s.DeadLetters.Archive, topic)
+}
+
+// letterTopics are the dead-letter topics whose letters become rows by themselves, sorted: those that can be named. They
+// come with their first letter. Those of patterns show when they are there.
+func (c *Config) letterTopics() []string {
+	names := map[string]bool{}
+	note := func(t *Topic, topic string) {
+		if !t.Archives() {
+			return
+		}
+		name, err := deadletter.TopicName(t.DeadLetters.Topic, topic)
+		if _, own := c.Topics[name]; err == nil && !own {
+			names[name] = true
+		}
+	}
+	for topic, t := range c.Topics {
+		note(&t, topic)
+	}
+	for _, p := range c.Patterns {
+		if !strings.Contains(p.DeadLetters.Topic, TopicPlaceholder) {
+			note(&p.Topic, "")
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// lettersHave returns an error if a table is that of some topic's letters, or inside it or around it.
+func (c *Config) lettersHave(table string) error {
+	taken := func(topic, letters string) error {
+		if !strings.HasPrefix(table+"/", letters+"/") && !strings.HasPrefix(letters+"/", table+"/") {
+			return nil
+		}
+		return fmt.Errorf("its table %s meets %s, which has the dead letters of topic %s: deny the topic in its pattern, or write another dead_letters.archive",
+			table, letters, topic)
+	}
+	for _, name := range c.letterTopics() {
+		t, _, _, err := c.letters(name)
+		if from := c.Sources(name); err == nil {
+			if err := taken(from[0].entry, t.Table); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range c.Patterns {
+		if !p.Archives() || !strings.Contains(p.DeadLetters.Topic, TopicPlaceholder) || !strings.Contains(p.DeadLetters.Archive, TopicPlaceholder) {
+			continue
+		}
+		if topic := unfill(p.DeadLetters.Archive, table); topic != "" && c.patternOf(topic) == p {
+			return taken(topic, table)
+		}
+	}
+	return nil
+}
+
+// ComesLater tells whether a topic need not be there yet: it comes with the first dead letter, or the first canary.
+func (c *Config) ComesLater(topic string) bool {
+	if _, own := c.Topics[topic]; own {
+		return false
+	}
+	_, canary := c.Canary(topic)
+	_, archived, _, _ := c.letters(topic)
+	return archived || canary
+}
+
+// archiveNote says what follows from an entry's archive: a topic that feeds a table though nobody wrote it down.
+func (c *Config) archiveNote(name string, t *Topic) string {
+	if !t.Archives() {
+		return ""
+	}
+	topic := strings.ReplaceAll(t.DeadLetters.Topic, TopicPlaceholder, name)
+	if _, own := c.Topics[topic]; own {
+		return ", " + topic + " has an entry of its own"
+	}
+	s := LetterSource{Name: name, Topic: t}
+	if _, one := c.Topics[name]; !one {
+		topic, s.Name = t.DeadLetters.Topic, TopicPlaceholder
+	}
+	table := s.DeadLetters.Archive
+	if !strings.Contains(s.Name, TopicPlaceholder) {
+		table, _ = s.archiveIn(topic) // the configuration was checked
+	}
+	return ": topic " + topic + " feeds table " + table
+}
+
+// LettersOf are the dead-letter topics that a topic stands for: its own, or itself.
+func (c *Config) LettersOf(topic string) []string {
+	t, meant, err := c.Route(topic)
+	switch {
+	case !meant || err != nil:
+		return nil
+	case t.IsLetters():
+		return []string{topic}
+	case t.WritesLetters():
+		if name, err := deadletter.TopicName(t.DeadLetters.Topic, topic); err == nil {
+			return []string{name}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,31 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// livenessFile accepts the name of a file.
+func livenessFile(s string) error {
+	if s != "" && (os.IsPathSeparator(s[len(s)-1]) || filepath.Base(s) == "." || filepath.Base(s) == "..") {
+		return fmt.Errorf("%q is a folder: name a file in it", s)
+	}
+	return nil
+}
+
+// checkLivenessFile takes the file beside the configuration, which it must not be.
+func (l *loader) checkLivenessFile() {
+	path := &l.config.Health.LivenessFile
+	if *path == "" {
+		return
+	}
+	*path = l.beside(*path)
+	file, err := os.Stat(*path)
+	if err != nil {
+		return
+	}
+	if own, err := os.Stat(l.file); err == nil && os.SameFile(file, own) {
+		l.report(l.at("health.liveness_file"), "this is the configuration itself: name another file")
+	}
+}

@@ -1,0 +1,64 @@
+package config
+
+import (
+	"time"
+)
+
+// Members is the section members: where members register, for those who watch them.
+type Members struct {
+	Store   string // none, redis or postgres
+	URLFile string // of the store; read at the start
+	CAFile  string // of authorities; the same
+	// InsecurePlaintext allows a password without TLS.
+	InsecurePlaintext bool
+
+	Beat  time.Duration
+	TTL   time.Duration
+	Sweep time.Duration
+}
+
+func usualMembers() Members {
+	return Members{Store: "none", Beat: 10 * time.Second, TTL: 30 * time.Second, Sweep: time.Minute}
+}
+
+func (m *Members) keys() []key {
+	return []key{
+		{"members.store", choice(&m.Store, nil, "none", "redis", "postgres"), ""},
+		{"members.url_file", text(&m.URLFile, nil), ""},
+		{"members.ca_file", text(&m.CAFile, nil), ""},
+		{"members.insecure_plaintext", boolean(&m.InsecurePlaintext), ""},
+		{"members.beat", duration(&m.Beat, time.Second, 20*time.Second), ""},
+		{"members.ttl", duration(&m.TTL, 10*time.Second, 10*time.Minute), ""},
+		{"members.sweep", duration(&m.Sweep, 10*time.Second, time.Hour), ""},
+	}
+}
+
+// memberURLs are how the URLs of stores look.
+var memberURLs = map[string]string{
+	"redis":    "rediss://user:password@host:port/database",
+	"postgres": "postgres://user:password@host:port/database?sslmode=verify-full",
+}
+
+// checkMembers checks where members register.
+func (l *loader) checkMembers() {
+	m, at := &l.config.Members, "members.url_file"
+	switch {
+	case l.failed(at) || l.failed("members.store"):
+	case m.Store != "none" && m.URLFile == "":
+		l.report(l.at("members.store"), "%s needs members.url_file: write the name of a file that holds %s", m.Store, memberURLs[m.Store])
+	case m.Store == "none" && m.URLFile != "":
+		l.report(l.at(at), "does not count with store: none: write store: redis or store: postgres, or remove it")
+	default:
+		l.secretFile(at, &m.URLFile)
+		l.checkMembersURL()
+	}
+	if m.TTL > 2*m.Beat || l.failed("members.ttl") || l.failed("members.beat") {
+		return
+	}
+	at = "members.ttl"
+	if !l.has(at) {
+		at = "members.beat"
+	}
+	l.report(l.at(at), "members.ttl %s must be more than twice members.beat %s, or one lost heartbeat ends a registration: change one of them",
+		FormatDuration(m.TTL), FormatDuration(m.Beat))
+}

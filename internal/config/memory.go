@@ -1,0 +1,238 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"sluice/connector"
+	"sluice/reliability/bytepool"
+)
+
+const (
+	// leastMemory is what the process needs to make progress with records of ordinary sizes.
+	leastMemory = 128 << 20
+	// usualMemory is the limit where nothing says how much there is.
+	usualMemory = 512 << 20
+	// besides is what the process takes for neither pool, fingerprint nor table.
+	besides = 48 << 20
+	// perTable is what a table of some partitions takes: decoder, writer, metrics and the state of its log.
+	perTable = 160 << 10
+)
+
+// configured is the source of a limit that stands in the file.
+const configured = "configured"
+
+// A Budget is how memory.limit is divided. What neither pool has is for encoding, for everything else in the process,
+// and for what the garbage collector has not yet taken.
+type Budget struct {
+	Limit  int64
+	source string
+	fetch  int64 // responses and the records in them
+	batch  int64 // rows and encoded files
+	// fingerprints is what remembers records that were there before; 0 if no table declares an identity.
+	Fingerprints int64
+}
+
+// divide makes a budget of a configured limit; 0 is auto, for which cgroup is the container's limit, 0 if it has none.
+func divide(limit, cgroup int64) (Budget, error) {
+	b := Budget{Limit: limit, source: configured}
+	switch {
+	case limit != 0:
+	case cgroup > 0:
+		b.Limit, b.source = cgroup/5*4, "80% of the cgroup's "+FormatSize(cgroup)
+	default:
+		b.Limit, b.source = usualMemory, "no cgroup limit"
+	}
+	if b.Limit < leastMemory {
+		return b, fmt.Errorf("%s (%s) is less than %s, which is needed to hold an answer of a broker, a batch of rows and its encoder",
+			FormatSize(b.Limit), b.source, FormatSize(leastMemory))
+	}
+	return b.beside(0), nil
+}
+
+// beside divides what fingerprints leave. What the process itself takes is a larger part of a small limit, so that the pools
+// get less of it.
+func (b Budget) beside(fingerprints int64) Budget {
+	const page = 64 << 10
+	b.Fingerprints = fingerprints
+	share := b.Limit - fingerprints - b.spared()
+	b.fetch = share * 15 / 100 / page * page
+	b.batch = share * 40 / 100 / page * page
+	return b
+}
+
+// spared is the part of a small limit of which the pools get no share.
+func (b Budget) spared() int64 { return max(256<<20-b.Limit, 0) / 4 }
+
+// rest is what encoders and tables share. They get nothing of what the pools were denied, 55 % of the spared part.
+func (b Budget) rest() int64 {
+	return b.Limit - b.spared()*55/100 - b.Fingerprints - b.fetch - b.batch - besides
+}
+
+// exceeds tells whether a process with this budget may take more than its container has; 0 is no limit.
+func (b Budget) exceeds(cgroup int64) bool { return cgroup > 0 && b.Limit > cgroup/100*87 }
+
+// usualBudget is that of a configuration that no file was read for.
+func usualBudget() Budget {
+	b, err := divide(usualMemory, 0)
+	if err != nil {
+		panic(err) // a constant
+	}
+	return b
+}
+
+// String says how the limit is divided.
+func (b Budget) String() string {
+	s := fmt.Sprintf("%s to fetch, %s for batches", RoundSize(b.fetch), RoundSize(b.batch))
+	if b.Fingerprints > 0 {
+		s += fmt.Sprintf(", %s for fingerprints", RoundSize(b.Fingerprints))
+	}
+	if b.source == configured {
+		return s
+	}
+	return fmt.Sprintf("%s, %s: %s", RoundSize(b.Limit), b.source, s)
+}
+
+// RoundSize is a size for people.
+func RoundSize(n int64) string { return strconv.FormatInt(n>>20, 10) + "MiB" }
+
+// Pools are the two pools of a budget.
+func (b Budget) Pools() connector.Pools {
+	return connector.Pools{Fetch: bytepool.New(b.fetch), Batch: bytepool.New(b.batch)}
+}
+
+// Encoders is how many row groups may be encoded at the same time, over all tables: one for each core, as far as what the
+// pools leave has room for twice a chunk of rows for each.
+func (b Budget) Encoders(cores int) int {
+	chunk := min(max(b.batch/int64(4*cores), 512<<10), 16<<20)
+	return int(min(max(b.rest()/(2*chunk), 1), int64(cores)))
+}
+
+// Tables is for how many tables there is room beside the pools.
+func (b Budget) Tables() int {
+	return int(max(b.rest()/perTable, 1))
+}
+
+// forTables is the limit that has room for n tables.
+func (b Budget) forTables(n int) int64 {
+	const step = 64 << 20
+	for b.Tables() < n {
+		b.Limit += step - b.Limit%step
+		b = b.beside(b.Fingerprints)
+	}
+	return b.Limit
+}
+
+// runtime is the limit of the garbage collector. It does not know the pages of the binary, and learns late what became
+// garbage.
+func (b Budget) runtime() int64 { return b.Limit - min(b.Limit/4, 32<<20) }
+
+// LimitRuntime tells the garbage collector of the limit, unless the environment does.
+func (b Budget) LimitRuntime(logger *slog.Logger, env func(string) string) {
+	attrs := []any{"limit", RoundSize(b.Limit), "source", b.source, "fetch", RoundSize(b.fetch), "batch", RoundSize(b.batch), "fingerprints", RoundSize(b.Fingerprints)}
+	if v := env("GOMEMLIMIT"); v != "" {
+		logger.Info("memory", append(attrs, "gomemlimit", v+" (environment)")...)
+		return
+	}
+	debug.SetMemoryLimit(b.runtime())
+	logger.Info("memory", attrs...)
+}
+
+// checkMemory divides the memory and derives what was not configured from its parts.
+func (l *loader) checkMemory() {
+	c := l.config
+	if l.failed("memory.limit") {
+		return
+	}
+	cgroup := cgroupLimit(os.DirFS("/"))
+	b, err := divide(c.Memory.Limit, cgroup)
+	if err != nil {
+		l.report(l.at("memory.limit"), "%v: give the process more, or set memory.limit", err)
+		return
+	}
+	b = l.reserve(b)
+	c.Budget = b
+	if b.exceeds(cgroup) {
+		l.warning(l.at("memory.limit"), "%s and the 15%% that may be added are more than the %s of the container, which kills at its limit: write %s or less",
+			RoundSize(b.Limit), RoundSize(cgroup), RoundSize(cgroup/5*4))
+	}
+	named := map[string]bool{}
+	for _, t := range c.Topics {
+		named[t.Table] = true
+	}
+	if n := len(named); n > b.Tables() {
+		l.warning(l.at("memory.limit"), "%s has room for %d tables beside the pools, the topics have %d: write %s or more",
+			RoundSize(b.Limit), b.Tables(), n, RoundSize(b.forTables(n)))
+	}
+	o := c.origins["memory.limit"]
+	o.Note = b.String()
+	c.origins["memory.limit"] = o
+	const key = "kafka.fetch.max_bytes"
+	switch {
+	case l.failed(key):
+	case !l.has(key):
+		if most := b.fetch / 8; c.Kafka.Fetch.MaxBytes > most {
+			c.Kafka.Fetch.MaxBytes = most
+			c.origins[key] = Origin{Note: "an eighth of what memory.limit gives to fetching"}
+		}
+	case c.Kafka.Fetch.MaxBytes > b.fetch/2:
+		l.report(l.at(key), "%s is more than half of the %s that memory.limit (%s) gives to fetching: write %s or less, or raise memory.limit",
+			FormatSize(c.Kafka.Fetch.MaxBytes), RoundSize(b.fetch), RoundSize(b.Limit), RoundSize(b.fetch/2))
+	}
+}
+
+// cgroupLimit is the memory limit of the container in bytes, 0 if it has none: the lowest one from our own group upwards,
+// of cgroup v2 or v1. root is the file system of the process.
+func cgroupLimit(root fs.FS) int64 {
+	groups, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return 0 // no Linux, or nothing mounted
+	}
+	least := int64(math.MaxInt64)
+	for line := range strings.Lines(string(groups)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		mount, file := "sys/fs/cgroup", "memory.max"
+		if parts[1] != "" { // v1
+			if !strings.Contains(","+parts[1]+",", ",memory,") {
+				continue
+			}
+			mount, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		}
+		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
+			if n, err := readLimit(root, path.Join(mount, group, file)); err == nil {
+				least = min(least, n)
+			}
+			if group == "/" {
+				break
+			}
+		}
+	}
+	const none = 1 << 60 // v1 says it with a number close to the largest
+	if least >= none {
+		return 0
+	}
+	return least
+}
+
+func readLimit(root fs.FS, name string) (int64, error) {
+	data, err := fs.ReadFile(root, name)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+	if err == nil && n <= 0 {
+		err = errors.New("not a limit")
+	}
+	return n, err // "max" is no number
+}

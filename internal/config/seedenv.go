@@ -1,0 +1,130 @@
+package config
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The environment variables of the systems that Sluice replaces. A pod that was configured for them works on with the
+// same manifest: each variable overrides what config.yaml says. An empty variable counts as not set. This file is the
+// only place that knows them.
+
+// SeedKeys are the variables that stand for one key.
+var SeedKeys = [...]struct{ Variable, Key string }{
+	{"KAFKA_BOOTSTRAP_SERVERS", "kafka.brokers"},
+	{"KAFKA_GROUP_ID", "kafka.group"},
+	{"MAX_QUEUED_MESSAGES", "queue.pause_at"},
+	{"RESUME_THRESHOLD", "queue.resume_at"},
+	{"PER_KEY_CHANNEL_CAPACITY", "queue.per_key"},
+	{"MAX_ACCEPTABLE_LAG", "health.lag.max"},
+}
+
+// Variables of the environment that stand for more than one key, or for a part of one.
+const (
+	SeedTopic      = "KAFKA_TOPIC"       // replaces the topics
+	SeedPort       = "HEALTH_CHECK_PORT" // replaces the port of health.listen and keeps the host
+	SeedLagEvery   = "LAG_CHECK_INTERVAL_SECONDS"
+	SeedLevel      = "LOG_LEVEL"
+	SeedLevelOfNET = "Logging__LogLevel__Default"
+)
+
+// seedLevels are .NET's names of log levels (Microsoft.Extensions.Logging.LogLevel), in lower case.
+var seedLevels = map[string]string{
+	"trace": "debug", "debug": "debug", "information": "info", "info": "info", "warning": "warn", "warn": "warn",
+	"error": "error", "critical": "error", "none": "error",
+}
+
+// seedVariables puts the variables that are set into the configuration.
+func (l *loader) seedVariables() {
+	keys := l.config.keys()
+	set := func(variable, path, text string) {
+		f := keys[slices.IndexFunc(keys, func(f key) bool { return f.path == path })]
+		texts := []string{text}
+		if f.list {
+			texts = splitList(text)
+		}
+		if err := f.set(texts); err != nil {
+			l.variable(variable, "%v", err)
+		}
+		l.config.origins[path] = Origin{Variables: []string{variable}}
+	}
+	for _, s := range SeedKeys {
+		if v := l.seed(s.Variable); v != "" {
+			set(s.Variable, s.Key, v)
+		}
+	}
+	if v := l.seed(SeedPort); v != "" {
+		if host, _, err := net.SplitHostPort(l.config.Health.Listen); err == nil {
+			set(SeedPort, "health.listen", net.JoinHostPort(host, v))
+		}
+	}
+	if v := l.seed(SeedLagEvery); v != "" {
+		if _, err := strconv.ParseUint(v, 10, 32); err != nil {
+			l.variable(SeedLagEvery, "%q is not a number of seconds: write a whole number such as 10", v)
+		} else {
+			set(SeedLagEvery, "health.lag.every", v+"s")
+		}
+	}
+	for _, variable := range []string{SeedLevelOfNET, SeedLevel} { // the later one wins
+		v := l.seed(variable)
+		if v == "" {
+			continue
+		}
+		level, known := seedLevels[strings.ToLower(v)]
+		if !known {
+			l.variable(variable, "%q is unknown: write debug, info, warn or error, or one of .NET's names", v)
+			continue
+		}
+		set(variable, "log.level", level)
+	}
+	l.resumeAt()
+	l.seedTopic()
+}
+
+// resumeAt makes queue.resume_at half of queue.pause_at where only that is set. A value of the file stays, unless a variable
+// set pause_at to no more than it: then it belonged to another pause_at.
+func (l *loader) resumeAt() {
+	queue, pause, resume := &l.config.Queue, l.config.origins["queue.pause_at"], l.config.origins["queue.resume_at"]
+	byVariable := len(pause.Variables) > 0
+	switch {
+	case pause.File == "" && !byVariable, len(resume.Variables) > 0:
+		return
+	case resume.File != "" && (!byVariable || queue.ResumeAt < queue.PauseAt):
+		return
+	}
+	queue.ResumeAt = queue.PauseAt / 2
+	l.config.origins["queue.resume_at"] = Origin{Note: "half of queue.pause_at"}
+}
+
+// seedTopic makes the topic of the variable the only one. An entry of the same name keeps its keys.
+func (l *loader) seedTopic() {
+	name := l.seed(SeedTopic)
+	if name == "" {
+		return
+	}
+	if err := topicName(name); err != nil {
+		l.variable(SeedTopic, "%q %v", name, err)
+		return
+	}
+	topic, known := l.config.Topics[name]
+	if !known {
+		topic = l.config.Defaults
+		l.config.origins["topics."+name] = Origin{Variables: []string{SeedTopic}}
+	}
+	l.config.Topics, l.config.Patterns = map[string]Topic{name: topic}, nil
+}
+
+// environment stands for the file in problems with variables.
+const environment = "environment"
+
+func (l *loader) seed(variable string) string {
+	v, _ := l.env(variable)
+	l.remember(variable, "", v, nil)
+	return v
+}
+
+func (l *loader) variable(name, format string, args ...any) {
+	l.problems = append(l.problems, Problem{File: environment, Key: name, Text: l.describe(format, args)})
+}
