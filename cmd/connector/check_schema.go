@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"sluice/connector"
-	"sluice/sink/delta/schema"
+	"sluice/connector/schema"
 )
 
 // nullability warns of columns that are not null in the configuration and nullable in the table: the table decides what a record

@@ -19,8 +19,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/health"
-	"sluice/sink/delta/schema"
 	"sluice/test/certs"
 )
 

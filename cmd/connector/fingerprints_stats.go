@@ -12,12 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/connector/schema"
 	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/scan"
-	"sluice/sink/delta/schema"
 	"sluice/sink/opslog"
 )
 

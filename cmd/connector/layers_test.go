@@ -28,7 +28,8 @@ var layers = map[string][]string{
 	// Story: the way of a record.
 	"connector": {"classify", "reliability", "reliability/bytepool", "reliability/deadletter", "reliability/panics", "reliability/pulse", "idempotency"},
 	// Adapters: touch the world.
-	"connector/decode": {"connector", "classify", "idempotency", "reliability/deadletter", "sink/delta/schema"},
+	"connector/decode": {"connector", "classify", "idempotency", "reliability/deadletter", "connector/schema"},
+	"connector/schema": {"connector", "classify", "idempotency"},
 	"connector/kafka": {
 		"connector", "classify", "idempotency", "reliability", "reliability/bytepool", "reliability/deadletter", "reliability/pulse",
 		"connector/kafka/dial", "connector/kafka/frame", "connector/kafka/recordbatch",
@@ -39,15 +40,14 @@ var layers = map[string][]string{
 	"idempotency/postgres":        {"connector", "classify", "idempotency", "reliability", "reliability/panics", "secure/pgconfig"},
 	"sink/delta": {
 		"connector", "classify", "reliability", "reliability/panics", "reliability/pulse", "idempotency",
-		"sink/delta/bounded", "sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/delta/schema", "sink/offer",
+		"sink/delta/bounded", "sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "connector/schema", "sink/offer",
 	},
 	"sink/delta/bounded":               {},
 	"sink/delta/datafile":              {"connector", "reliability/pulse"},
 	"sink/delta/deltalog":              {"classify", "reliability/panics", "sink/delta/bounded", "sink/delta/objstore", "sink/offer"},
 	"sink/delta/objstore":              {"classify", "secure"},
 	"sink/delta/objstore/objstoretest": {"classify", "sink/delta/objstore"},
-	"sink/delta/scan":                  {"connector", "reliability/panics", "sink/delta/bounded", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/schema"},
-	"sink/delta/schema":                {"connector", "classify", "idempotency"},
+	"sink/delta/scan":                  {"connector", "reliability/panics", "sink/delta/bounded", "sink/delta/deltalog", "sink/delta/objstore", "connector/schema"},
 	"sink/offer":                       {"classify", "sink/delta/objstore"},
 	"sink/opslog":                      {"classify", "reliability", "sink/delta/objstore", "sink/offer"},
 	"health/canary":                    {"health", "reliability"},
@@ -62,7 +62,7 @@ var layers = map[string][]string{
 	// Wiring.
 	"internal/config": {
 		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership/redis", "idempotency", "reliability",
-		"reliability/bytepool", "reliability/deadletter", "secure", "secure/pgconfig", "sink/delta/schema",
+		"reliability/bytepool", "reliability/deadletter", "secure", "secure/pgconfig", "connector/schema",
 	},
 	"internal/open": {"connector/kafka", "connector/kafka/dial", "internal/config"},
 }

@@ -17,6 +17,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/connector/schema"
 	"sluice/health"
 	"sluice/idempotency"
 	"sluice/internal/config"
@@ -24,7 +25,6 @@ import (
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
-	"sluice/sink/delta/schema"
 )
 
 func (c *cli) offsetsCommand() *cobra.Command {

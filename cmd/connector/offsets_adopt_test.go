@@ -13,11 +13,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/connector/schema"
 	"sluice/internal/config"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
-	"sluice/sink/delta/schema"
 )
 
 // foreignRecords is how many records each partition has.

@@ -18,10 +18,10 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
-	"sluice/sink/delta/schema"
 	"sluice/sink/opslog"
 )
 

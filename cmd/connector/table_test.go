@@ -15,12 +15,12 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/decode"
+	"sluice/connector/schema"
 	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
-	"sluice/sink/delta/schema"
 )
 
 // written is a real table on the local disk, and a config.yaml for it.

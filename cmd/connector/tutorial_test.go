@@ -19,11 +19,11 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/decode"
+	"sluice/connector/schema"
 	"sluice/internal/config"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
-	"sluice/sink/delta/schema"
 )
 
 // The pages that a reader starts with do what they say: the tutorial, the config of the README, and the pages about column

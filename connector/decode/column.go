@@ -9,7 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
-	"sluice/sink/delta/schema"
+	"sluice/connector/schema"
 )
 
 // column collects one column of a chunk in plain Go slices, which become Arrow buffers in the end.

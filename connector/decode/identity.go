@@ -8,8 +8,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/idempotency"
-	"sluice/sink/delta/schema"
 )
 
 var (

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/idempotency"
-	"sluice/sink/delta/schema"
 )
 
 const everyScalar = "s string, i bigint, i32 int, i16 smallint, i8 tinyint, f double, f32 float, b boolean, d date, t timestamp, o struct<id:string, deep:struct<n:int>>, l array<int>"

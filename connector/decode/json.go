@@ -23,8 +23,8 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/idempotency"
-	"sluice/sink/delta/schema"
 )
 
 // Limits of a record, if JSON does not set others.

@@ -15,8 +15,8 @@ import (
 	"sluice/classify"
 	"sluice/classify/classtest"
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/idempotency"
-	"sluice/sink/delta/schema"
 )
 
 // parse reads DDL and adds the Kafka columns.

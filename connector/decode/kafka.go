@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"sluice/connector"
-	"sluice/sink/delta/schema"
+	"sluice/connector/schema"
 )
 
 // noTimestamp is what Kafka has for a record without a timestamp.

@@ -15,8 +15,8 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/reliability/deadletter"
-	"sluice/sink/delta/schema"
 )
 
 // DeadLetterDDL are the columns of a letter table behind its Kafka columns, which are of the letter's own record. Their

@@ -8,7 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 
-	"sluice/sink/delta/schema"
+	"sluice/connector/schema"
 )
 
 // put appends what the row has for a column, null for a column that letters do not have.

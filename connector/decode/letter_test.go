@@ -18,9 +18,9 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/idempotency"
 	"sluice/reliability/deadletter"
-	"sluice/sink/delta/schema"
 )
 
 type fataler interface {

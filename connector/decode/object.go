@@ -8,7 +8,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
-	"sluice/sink/delta/schema"
+	"sluice/connector/schema"
 )
 
 // object is the record, a struct column or the structs of a list.

@@ -17,7 +17,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"sluice/sink/delta/schema"
+	"sluice/connector/schema"
 )
 
 // The oracle reads a record with another strict parser into a tree and applies the rules of this package to it with the

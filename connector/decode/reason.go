@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"sluice/connector/schema"
 	"sluice/reliability/deadletter"
-	"sluice/sink/delta/schema"
 )
 
 // Reason says why a record cannot become a row. The list is closed and the texts are stable: they become labels of

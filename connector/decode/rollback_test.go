@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/connector"
-	"sluice/sink/delta/schema"
+	"sluice/connector/schema"
 )
 
 // drawSchema draws a table's schema.

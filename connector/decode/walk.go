@@ -6,7 +6,7 @@ import (
 	"math/bits"
 	"strconv"
 
-	"sluice/sink/delta/schema"
+	"sluice/connector/schema"
 )
 
 // object reads the fields of an object, whose opening brace is at p-1, into row of its columns.

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"sluice/sink/delta/schema"
+	"sluice/connector/schema"
 )
 
 // What may be wrong although every value by itself is right.

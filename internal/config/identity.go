@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"sluice/connector/schema"
 	"sluice/idempotency"
-	"sluice/sink/delta/schema"
 )
 
 // Identity is the section identity of a topic: which of its records are the same for their producer.

@@ -7,7 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"sluice/sink/delta/schema"
+	"sluice/connector/schema"
 )
 
 // What entries of topics that meet in one table must agree on.

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"time"
 
+	"sluice/connector/schema"
 	"sluice/reliability"
 	"sluice/reliability/panics"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
-	"sluice/sink/delta/schema"
 )
 
 // Follower follows a table as any reader would, for whoever keeps in mind which records have rows: it tells what happened

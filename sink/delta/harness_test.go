@@ -24,12 +24,12 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/idempotency"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
-	"sluice/sink/delta/schema"
 )
 
 const ddl = "id bigint, name string"

@@ -20,10 +20,10 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/sink/delta/bounded"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
-	"sluice/sink/delta/schema"
 )
 
 // What follows reads any table and writes none. It does each operation of the store once: a tool may be run again.

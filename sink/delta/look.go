@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 
+	"sluice/connector/schema"
 	"sluice/reliability/panics"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
-	"sluice/sink/delta/schema"
 )
 
 // Look looks again and again whether something is in a table, as any reader would: by the table's log and its files, with

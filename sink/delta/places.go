@@ -6,10 +6,10 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
-	"sluice/sink/delta/schema"
 )
 
 // Places tells which records have a row: each is called, by one goroutine, with the place of every row of a version whose

@@ -12,11 +12,11 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
-	"sluice/sink/delta/schema"
 )
 
 // ids scans the column id of a snapshot.

@@ -8,9 +8,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/idempotency"
 	"sluice/sink/delta/scan"
-	"sluice/sink/delta/schema"
 )
 
 var _ connector.Recaller = (*Table)(nil)

@@ -12,10 +12,10 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/decode"
+	"sluice/connector/schema"
 	"sluice/idempotency"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
-	"sluice/sink/delta/schema"
 )
 
 var byOrder = idempotency.Identity{By: idempotency.ByField, Name: "order_id"}

@@ -14,10 +14,10 @@ import (
 	"github.com/google/uuid"
 
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/sink/delta/datafile"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
-	"sluice/sink/delta/schema"
 )
 
 // maxStaged is how old data files may be when they are committed. VACUUM of another engine takes files that no version

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/sink/delta/deltalog"
-	"sluice/sink/delta/schema"
 )
 
 // What we write: reader version 1 and writer version 2, without features.

@@ -13,13 +13,13 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/idempotency"
 	"sluice/reliability"
 	"sluice/reliability/panics"
 	"sluice/sink/delta/datafile"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
-	"sluice/sink/delta/schema"
 )
 
 var _ connector.Table = (*Table)(nil)

@@ -8,8 +8,8 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/decode"
+	"sluice/connector/schema"
 	"sluice/reliability/deadletter"
-	"sluice/sink/delta/schema"
 )
 
 // code is why the product refuses a record under a policy, "" if it does not.

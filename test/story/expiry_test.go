@@ -22,12 +22,12 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/connector/decode"
+	"sluice/connector/schema"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/objstore/objstoretest"
-	"sluice/sink/delta/schema"
 	"sluice/test/story"
 )
 

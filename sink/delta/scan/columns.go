@@ -13,8 +13,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"sluice/connector/schema"
 	"sluice/sink/delta/deltalog"
-	"sluice/sink/delta/schema"
 )
 
 // column is a column of the query as the table's schema has it.

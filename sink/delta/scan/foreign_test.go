@@ -16,10 +16,10 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
-	"sluice/sink/delta/schema"
 )
 
 // foreign writes a data file as another program does.

@@ -14,11 +14,11 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/sink/delta/datafile"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
-	"sluice/sink/delta/schema"
 )
 
 // row is a row of the table of these tests. Only id is never null; the zero value of the others stands for null, but -1 of

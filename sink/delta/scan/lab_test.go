@@ -13,10 +13,10 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/connector/schema"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
-	"sluice/sink/delta/schema"
 	"sluice/test/lab"
 )
 

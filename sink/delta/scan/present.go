@@ -12,9 +12,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
-	"sluice/sink/delta/schema"
 )
 
 const (

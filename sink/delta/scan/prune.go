@@ -12,8 +12,8 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/metadata"
 	pq "github.com/apache/arrow-go/v18/parquet/schema"
 
+	"sluice/connector/schema"
 	"sluice/sink/delta/deltalog"
-	"sluice/sink/delta/schema"
 )
 
 // filter is what of a query can be held against statistics.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/connector/schema"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
-	"sluice/sink/delta/schema"
 )
 
 // counted notes which data files are read, and how many requests and bytes that takes.

@@ -62,7 +62,7 @@ type Rows struct {
 	Version int64  // that added the file, -1 if only a checkpoint knows it
 	Written int64  // when the file was, as the log says; milliseconds since 1970
 	// Batch has one array for each column of the query, in its order and named by its names joined with dots, of the Arrow
-	// type of the table's schema: see [sluice/sink/delta/schema.Schema.Arrow]; binary columns are Arrow binaries. It is
+	// type of the table's schema: see [sluice/connector/schema.Schema.Arrow]; binary columns are Arrow binaries. It is
 	// valid until the call returns, unless it is retained.
 	Batch arrow.RecordBatch
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"sluice/sink/delta/schema"
+	"sluice/connector/schema"
 )
 
 func TestDeltaJSON(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
-	"sluice/sink/delta/schema"
+	"sluice/connector/schema"
 )
 
 // checkHold compares an error with a reason and a part of its text; no part means no error.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"sluice/connector"
-	"sluice/sink/delta/schema"
+	"sluice/connector/schema"
 )
 
 func TestTheColumnOfFingerprintsIsAKafkaColumn(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice/sink/delta/schema"
+	"sluice/connector/schema"
 )
 
 func parse(t *testing.T, text string) *schema.Schema {
