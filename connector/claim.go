@@ -5,6 +5,7 @@ import (
 
 	"sluice/idempotency"
 	"sluice/reliability/deadletter"
+	"sluice/reliability/hold"
 )
 
 // A claim is a partition that this member works on. Owned by the reader.
@@ -52,8 +53,8 @@ type claim struct {
 	owed, newest int64
 
 	bounds Bounds
-	target int64 // until-current: where it may end
-	hold   *Hold // why it stands still; shown until records flow again
+	target int64      // until-current: where it may end
+	hold   *hold.Hold // why it stands still; shown until records flow again
 	// unproven says that a commit found the hold, so that only a won commit ends it.
 	unproven bool
 	// owing says that a commit with its records found it: they will show whether that is over.
@@ -128,16 +129,16 @@ func (r *reader) end(c *claim) {
 // stand holds a claim. Its part of the batch that fills stays good: it ends before the place of the hold.
 //
 // said is what its line says beside: the batch that it was found in.
-func (r *reader) stand(c *claim, h Hold, said ...any) {
+func (r *reader) stand(c *claim, h hold.Hold, said ...any) {
 	if c.hold == nil || c.hold.Reason != h.Reason {
 		if h.Since.IsZero() {
 			h.Since = time.Now()
 		}
 		line := []any{"topic", c.Topic, "partition", c.ID, "reason", string(h.Reason), "detail", h.Detail, "offset", h.Offset}
-		if h.Reason == ReasonPoison {
+		if h.Reason == hold.Poison {
 			line = append(line, "correlation_id", deadletter.Correlation(idempotency.Coordinates{Partition: c.Partition, Offset: h.Offset}))
 		}
-		h.Reason.tell(r.logger)("HOLD", append(line, said...)...)
+		h.Reason.Tell(r.logger)("HOLD", append(line, said...)...)
 		r.metrics.holds.WithLabelValues(string(h.Reason)).Inc()
 	} else {
 		h.Since = c.hold.Since
@@ -153,9 +154,9 @@ func (r *reader) stand(c *claim, h Hold, said ...any) {
 // still for two commit intervals.
 func (c *claim) checkEvery() time.Duration {
 	switch {
-	case c.hold != nil && c.hold.Reason == ReasonContested:
+	case c.hold != nil && c.hold.Reason == hold.Contested:
 		return c.table.limits.Every
-	case c.hold != nil && c.hold.Reason == ReasonKafkaDown:
+	case c.hold != nil && c.hold.Reason == hold.KafkaDown:
 		return recheck / 2 // it passes by itself, mostly soon
 	}
 	return recheck

@@ -14,6 +14,7 @@ import (
 
 	"sluice/classify"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/reliability/pulse"
 )
 
@@ -88,10 +89,10 @@ type Connector struct {
 	Kafka  *reliability.Guard // around questions to Kafka that no record waits for
 	// Standing says why a claim stands still while somebody tries for it: the table's store is down, a commit is
 	// undecided, a broker does not answer. May be nil; nil results mean that nothing is wrong.
-	Standing func(table string, p Partition) *Hold
-	// Paused says that an operator paused a partition, who and why: a hold with ReasonPaused, its Since that of the pause.
+	Standing func(table string, p Partition) *hold.Hold
+	// Paused says that an operator paused a partition, who and why: a hold with hold.Paused, its Since that of the pause.
 	// It is asked often, by one goroutine, and answers at once. May be nil; nil results mean that it may be read.
-	Paused func(Partition) *Hold
+	Paused func(Partition) *hold.Hold
 	// FloodAllowed tells whether an operator lets a flood of bad records of a topic pass now. It is asked often, by several
 	// goroutines, and answers at once. May be nil: none is.
 	FloodAllowed func(topic string) bool

@@ -13,6 +13,7 @@ import (
 	"sluice/classify"
 	"sluice/idempotency"
 	"sluice/reliability/deadletter"
+	"sluice/reliability/hold"
 )
 
 // Chunk is rows of one lane and table, with what each of them stems from. It becomes a row group.
@@ -97,7 +98,7 @@ type Plan struct {
 	// owed is the timestamp of the record that each of Holds stands at.
 	owed map[Partition]int64
 	// Holds are the claims that a bad record stops, each at its offset.
-	Holds []Hold
+	Holds []hold.Hold
 
 	// Of duplicates: what is kept is remembered once the plan is in the log, as of now; some of what was skipped.
 	kept    map[Partition][][]idempotency.Entry
@@ -208,11 +209,11 @@ func decideLateStart(starts map[Partition]int64, s *Snapshot, pipeline string) *
 }
 
 // hold truncates a claim at the place of a hold. One that comes before takes the place of a later one.
-func (p *Plan) hold(h Hold) {
+func (p *Plan) hold(h hold.Hold) {
 	span := p.Next[h.Partition]
 	span.endAt(h.Offset)
 	p.Next[h.Partition] = span
-	p.Holds = append(slices.DeleteFunc(p.Holds, func(later Hold) bool { return later.Partition == h.Partition }), h)
+	p.Holds = append(slices.DeleteFunc(p.Holds, func(later hold.Hold) bool { return later.Partition == h.Partition }), h)
 }
 
 // add puts the new position of a claim into the plan, and beside it the leader epoch of what was read before it: every
@@ -232,11 +233,11 @@ func (p *Plan) add(partition Partition, from int64, span Span, rows, letters int
 // the table.
 func (p *Plan) pre(s *Snapshot) error {
 	if s.TableID != p.tableID {
-		return Held(ReasonTableReplaced, fmt.Sprintf("the table has id %s, it was %s when its claims resumed", s.TableID, p.tableID), nil)
+		return hold.New(hold.TableReplaced, fmt.Sprintf("the table has id %s, it was %s when its claims resumed", s.TableID, p.tableID), nil)
 	}
 	// That this is the table of the newest look is not enough: the look may have been at other claims.
 	if detail := Replaced(s, p.pipeline); detail != "" && !p.accepts {
-		return Held(ReasonTableReplaced, detail, nil)
+		return hold.New(hold.TableReplaced, detail, nil)
 	}
 	for appID, want := range p.expects {
 		at, ok := s.Positions[appID]
@@ -296,9 +297,9 @@ func (r *Run) within(next map[Partition]Span) bool {
 	return ok && span.Session == r.Session && r.First < span.Next
 }
 
-func holdOf(c Candidate) Hold {
-	h := Hold{Partition: c.Partition, Reason: ReasonPoison, Detail: c.Err.Error(), Offset: c.Offset}
-	if held := (*HoldError)(nil); errors.As(c.Err, &held) {
+func holdOf(c Candidate) hold.Hold {
+	h := hold.Hold{Partition: c.Partition, Reason: hold.Poison, Detail: c.Err.Error(), Offset: c.Offset}
+	if held := (*hold.Error)(nil); errors.As(c.Err, &held) {
 		h.Reason, h.Detail = held.Reason, held.Detail
 	}
 	return h

@@ -9,6 +9,7 @@ import (
 
 	"sluice/classify"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 )
 
 func part0(id int32) Partition {
@@ -41,7 +42,7 @@ func TestDecide(t *testing.T) {
 		cut    *Cut
 		pieces []Piece
 		ranges []Range
-		holds  []Hold
+		holds  []hold.Hold
 	}{
 		"all of it": {
 			&Cut{
@@ -69,7 +70,7 @@ func TestDecide(t *testing.T) {
 			},
 			[]Piece{{From: 0, To: 5}},
 			[]Range{{Topic: "orders", From: 10, Next: 13, Rows: 3, Epoch: 3}, {Topic: "orders", Partition: 1, From: 0, Next: 2, Rows: 2, Epoch: 3}},
-			[]Hold{{Partition: a, Reason: ReasonPoison, Detail: "not JSON", Offset: 13}},
+			[]hold.Hold{{Partition: a, Reason: hold.Poison, Detail: "not JSON", Offset: 13}},
 		},
 		"a bad record before the last epoch's first one": {
 			&Cut{
@@ -79,7 +80,7 @@ func TestDecide(t *testing.T) {
 			},
 			[]Piece{{From: 0, To: 3}},
 			[]Range{{Topic: "orders", From: 10, Next: 13, Rows: 3, Epoch: 3}},
-			[]Hold{{Partition: a, Reason: ReasonPoison, Detail: "not JSON", Offset: 13}},
+			[]hold.Hold{{Partition: a, Reason: hold.Poison, Detail: "not JSON", Offset: 13}},
 		},
 		"a bad record behind the last epoch's first one": {
 			&Cut{
@@ -89,12 +90,12 @@ func TestDecide(t *testing.T) {
 			},
 			[]Piece{{From: 0, To: 3}},
 			[]Range{{Topic: "orders", From: 10, Next: 13, Rows: 3, Epoch: 4}},
-			[]Hold{{Partition: a, Reason: ReasonPoison, Detail: "not JSON", Offset: 13}},
+			[]hold.Hold{{Partition: a, Reason: hold.Poison, Detail: "not JSON", Offset: 13}},
 		},
 		"a bad record at the start leaves the claim out": {
 			&Cut{Claims: map[Partition]Span{a: {1, 10, 11, 3, nil}}, Candidates: []Candidate{stopper(a, 1, 10, bad)}},
 			nil, nil,
-			[]Hold{{Partition: a, Reason: ReasonPoison, Detail: "not JSON", Offset: 10}},
+			[]hold.Hold{{Partition: a, Reason: hold.Poison, Detail: "not JSON", Offset: 10}},
 		},
 		"a bad record of an earlier life says nothing": {
 			&Cut{Claims: map[Partition]Span{a: {5, 10, 11, 3, nil}}, Candidates: []Candidate{stopper(a, 1, 10, bad), stopper(c, 9, 0, bad)}},

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 )
 
 func TestDerive(t *testing.T) {
@@ -22,7 +23,7 @@ func TestDerive(t *testing.T) {
 		s       *Snapshot
 		offsets map[int32]GroupOffset
 		bounds  map[Partition]Bounds
-		want    Reason
+		want    hold.Reason
 		rows    []RowsOf
 	}{
 		{"first start", table(nil), nil, fine, "", nil},
@@ -31,28 +32,28 @@ func TestDerive(t *testing.T) {
 		{
 			"a partition that was added, and the group has an offset of it", table(map[string]int64{mark: 0, other(func(o *Partition) { o.ID = 1 }).AppID("a"): 7}),
 			map[int32]GroupOffset{0: {Next: 3}, 1: {Next: 7}},
-			fine, ReasonUnknownHistory, nil,
+			fine, hold.UnknownHistory, nil,
 		},
 		{
 			"a partition that was added, and the group has offsets of the others", table(map[string]int64{mark: 0, other(func(o *Partition) { o.ID = 1 }).AppID("a"): 7}),
 			map[int32]GroupOffset{1: {Next: 7}},
 			fine, "", nil,
 		},
-		{"behind the log's start", table(map[string]int64{mark: 0, p.AppID("a"): 4}), nil, fine, ReasonBehindLogStart, nil},
-		{"ahead of its end", table(map[string]int64{mark: 0, p.AppID("a"): 11}), nil, fine, ReasonAheadOfLogEnd, nil},
-		{"truncated", table(map[string]int64{mark: 0, p.AppID("a"): 7}), nil, map[Partition]Bounds{p: {HighWatermark: 10, DivergedAt: 6}}, ReasonTruncated, nil},
-		{"gone", table(map[string]int64{mark: 0, p.AppID("a"): 7}), nil, nil, ReasonTopicRecreated, nil},
-		{"another topic id", table(map[string]int64{mark: 0, other(func(o *Partition) { o.TopicID[0] = 2 }).AppID("a"): 7}), nil, fine, ReasonTopicRecreated, nil},
-		{"another cluster", table(map[string]int64{mark: 0, other(func(o *Partition) { o.Cluster = "d" }).AppID("a"): 7}), nil, fine, ReasonClusterChanged, nil},
-		{"another pipeline", table(map[string]int64{p.AppID("b"): 7}), nil, fine, ReasonUnknownHistory, nil},
-		{"a group offset alone", table(nil), map[int32]GroupOffset{0: {Next: 3}}, fine, ReasonUnknownHistory, nil},
-		{"a group offset of another partition alone", table(nil), map[int32]GroupOffset{1: {Next: 3}}, fine, ReasonUnknownHistory, nil},
-		{"another table", table(map[string]int64{p.AppID("a"): 7}), nil, fine, ReasonTableReplaced, nil},
-		{"rows alone", table(nil), nil, fine, ReasonUnknownHistory, []RowsOf{ofTopic}},
+		{"behind the log's start", table(map[string]int64{mark: 0, p.AppID("a"): 4}), nil, fine, hold.BehindLogStart, nil},
+		{"ahead of its end", table(map[string]int64{mark: 0, p.AppID("a"): 11}), nil, fine, hold.AheadOfLogEnd, nil},
+		{"truncated", table(map[string]int64{mark: 0, p.AppID("a"): 7}), nil, map[Partition]Bounds{p: {HighWatermark: 10, DivergedAt: 6}}, hold.Truncated, nil},
+		{"gone", table(map[string]int64{mark: 0, p.AppID("a"): 7}), nil, nil, hold.TopicRecreated, nil},
+		{"another topic id", table(map[string]int64{mark: 0, other(func(o *Partition) { o.TopicID[0] = 2 }).AppID("a"): 7}), nil, fine, hold.TopicRecreated, nil},
+		{"another cluster", table(map[string]int64{mark: 0, other(func(o *Partition) { o.Cluster = "d" }).AppID("a"): 7}), nil, fine, hold.ClusterChanged, nil},
+		{"another pipeline", table(map[string]int64{p.AppID("b"): 7}), nil, fine, hold.UnknownHistory, nil},
+		{"a group offset alone", table(nil), map[int32]GroupOffset{0: {Next: 3}}, fine, hold.UnknownHistory, nil},
+		{"a group offset of another partition alone", table(nil), map[int32]GroupOffset{1: {Next: 3}}, fine, hold.UnknownHistory, nil},
+		{"another table", table(map[string]int64{p.AppID("a"): 7}), nil, fine, hold.TableReplaced, nil},
+		{"rows alone", table(nil), nil, fine, hold.UnknownHistory, []RowsOf{ofTopic}},
 		{"rows of a topic at work", table(map[string]int64{mark: 0, p.AppID("a"): 7}), nil, fine, "", []RowsOf{ofTopic, own}},
 		{
 			"rows of its own, and the others have positions", table(map[string]int64{mark: 0, other(func(o *Partition) { o.ID = 1 }).AppID("a"): 7}),
-			nil, fine, ReasonUnknownHistory,
+			nil, fine, hold.UnknownHistory,
 			[]RowsOf{ofTopic, own},
 		},
 		{
@@ -61,7 +62,7 @@ func TestDerive(t *testing.T) {
 			[]RowsOf{ofTopic, {Topic: "orders", Partition: 1}},
 		},
 	} {
-		got, rows := Reason(""), map[RowsOf]bool{}
+		got, rows := hold.Reason(""), map[RowsOf]bool{}
 		for _, of := range c.rows {
 			rows[of] = true
 		}

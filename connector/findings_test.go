@@ -10,6 +10,7 @@ import (
 
 	"sluice/classify"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 )
 
 // told is a Log that answers questions about the ends of partitions one after the other, the last answer for ever.
@@ -44,18 +45,18 @@ func TestFindings_TwoReadingsAtOneLeader(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers []answer
 		claim   resumeRequest
-		want    Reason
+		want    hold.Reason
 		after   time.Duration
 	}{
 		"nothing is found":                     {[]answer{{10, 1}}, resumeRequest{}, "", 0},
-		"it shows again":                       {[]answer{{5, 1}, {5, 1}}, resumeRequest{}, ReasonAheadOfLogEnd, 5 * time.Second},
+		"it shows again":                       {[]answer{{5, 1}, {5, 1}}, resumeRequest{}, hold.AheadOfLogEnd, 5 * time.Second},
 		"it shows once":                        {[]answer{{5, 1}, {10, 1}}, resumeRequest{}, "", 5 * time.Second},
 		"another leader learns its end late":   {[]answer{{5, 1}, {5, 2}, {10, 2}}, resumeRequest{}, "", 10 * time.Second},
-		"it shows twice at the new leader":     {[]answer{{5, 1}, {5, 2}, {5, 2}}, resumeRequest{}, ReasonAheadOfLogEnd, 10 * time.Second},
-		"the leader keeps changing":            {[]answer{{5, 1}, {5, 2}, {5, 3}, {5, 4}, {10, 5}}, resumeRequest{}, ReasonKafkaDown, 15 * time.Second},
-		"the claim is held for it already":     {[]answer{{5, 1}, {10, 1}}, resumeRequest{standing: ReasonAheadOfLogEnd}, ReasonAheadOfLogEnd, 0},
-		"the claim is held for something else": {[]answer{{5, 1}, {10, 1}}, resumeRequest{standing: ReasonTruncated}, "", 5 * time.Second},
-		"the claim is paused":                  {[]answer{{5, 1}, {10, 1}}, resumeRequest{paused: true}, ReasonAheadOfLogEnd, 0},
+		"it shows twice at the new leader":     {[]answer{{5, 1}, {5, 2}, {5, 2}}, resumeRequest{}, hold.AheadOfLogEnd, 10 * time.Second},
+		"the leader keeps changing":            {[]answer{{5, 1}, {5, 2}, {5, 3}, {5, 4}, {10, 5}}, resumeRequest{}, hold.KafkaDown, 15 * time.Second},
+		"the claim is held for it already":     {[]answer{{5, 1}, {10, 1}}, resumeRequest{standing: hold.AheadOfLogEnd}, hold.AheadOfLogEnd, 0},
+		"the claim is held for something else": {[]answer{{5, 1}, {10, 1}}, resumeRequest{standing: hold.Truncated}, "", 5 * time.Second},
+		"the claim is paused":                  {[]answer{{5, 1}, {10, 1}}, resumeRequest{paused: true}, hold.AheadOfLogEnd, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -69,7 +70,7 @@ func TestFindings_TwoReadingsAtOneLeader(t *testing.T) {
 				if err := writerOf(log).findings(t.Context(), []Position{{p, 10, -1}}, map[Partition]resumeRequest{p: c.claim}, result); err != nil {
 					t.Fatal(err)
 				}
-				got := Reason("")
+				got := hold.Reason("")
 				if h := result[p].hold; h != nil {
 					got = h.Reason
 				}
@@ -95,7 +96,7 @@ func TestFindings_PartitionWithoutLeader(t *testing.T) {
 				case leaderless:
 					unread.Causes[leaderless] = classify.Mark(errors.New("no leader"), classify.Transient)
 				case denied:
-					unread.Causes[denied] = Held(ReasonKafkaDenied, "not for you", nil)
+					unread.Causes[denied] = hold.New(hold.KafkaDenied, "not for you", nil)
 				}
 			}
 			if len(unread.Causes) == 0 {
@@ -111,8 +112,8 @@ func TestFindings_PartitionWithoutLeader(t *testing.T) {
 			if err := w.findings(t.Context(), []Position{{fine, 10, -1}, {leaderless, 10, -1}, {denied, 10, -1}, {gone, 10, -1}}, claims, result); err != nil {
 				t.Fatal(err)
 			}
-			for p, want := range map[Partition]Reason{fine: "", leaderless: ReasonKafkaDown, denied: ReasonKafkaDenied, gone: ReasonTopicRecreated} {
-				got := Reason("")
+			for p, want := range map[Partition]hold.Reason{fine: "", leaderless: hold.KafkaDown, denied: hold.KafkaDenied, gone: hold.TopicRecreated} {
+				got := hold.Reason("")
 				if h := result[p].hold; h != nil {
 					got = h.Reason
 				}
@@ -132,14 +133,14 @@ func TestFindings_PartitionWithoutLeader(t *testing.T) {
 
 // TestUnreadError_NamesWhatPasses: what a person must look at does not hide what passes by itself.
 func TestUnreadError_NamesWhatPasses(t *testing.T) {
-	denied := Held(ReasonKafkaDenied, "not for you", nil)
+	denied := hold.New(hold.KafkaDenied, "not for you", nil)
 	passing := classify.Mark(errors.New("no leader"), classify.Transient)
 	e := &UnreadError{Causes: map[Partition]error{part0(0): denied, part0(1): passing}}
 	if want := "the ends of 2 partitions cannot be learnt: orders:1: no leader"; e.Error() != want || classify.Of(e) != classify.Transient {
 		t.Errorf("%v is %v, want %q", e, classify.Of(e), want)
 	}
 	delete(e.Causes, part0(1))
-	if reason, _, held := reasonOf(e); !held || reason != ReasonKafkaDenied || classify.Of(e) != classify.Fatal {
+	if reason, _, held := reasonOf(e); !held || reason != hold.KafkaDenied || classify.Of(e) != classify.Fatal {
 		t.Errorf("%v is %v, %v", e, classify.Of(e), reason)
 	}
 }

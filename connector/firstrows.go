@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 )
 
 // No txn and no committed offset are no proof of a first start: a table drops txns if it is told to, and Kafka drops the
@@ -66,7 +67,7 @@ type rowsFound struct {
 // withoutRows takes first positions away whose rows are in the table already: those of a topic as a whole, which failures
 // tells then, or those of partitions that were added to it, which are held. One search answers for all. If it fails,
 // failures tells so for each topic that it was about.
-func (w *writer) withoutRows(ctx context.Context, planned map[string]*initial, failures map[string]error, hold func(Partition, Reason, string)) {
+func (w *writer) withoutRows(ctx context.Context, planned map[string]*initial, failures map[string]error, holdOne func(Partition, hold.Reason, string)) {
 	search := map[RowsOf]bool{}
 	for _, i := range planned {
 		if i == nil {
@@ -95,10 +96,10 @@ func (w *writer) withoutRows(ctx context.Context, planned map[string]*initial, f
 			case err != nil && search[of]:
 				failures[name] = err
 			case found && i.added:
-				hold(p, ReasonUnknownHistory, of.detail())
+				holdOne(p, hold.UnknownHistory, of.detail())
 				delete(i.starts, p)
 			case found:
-				failures[name] = Held(ReasonUnknownHistory, of.detail(), nil)
+				failures[name] = hold.New(hold.UnknownHistory, of.detail(), nil)
 			}
 		}
 	}

@@ -1,6 +1,10 @@
 package connector
 
-import "time"
+import (
+	"time"
+
+	"sluice/reliability/hold"
+)
 
 // heard acts on what a writer says.
 func (r *reader) heard(o outcome) {
@@ -138,7 +142,7 @@ func (r *reader) failed(t *tableState, o outcome) {
 		if c.isPaused() && c.state == held {
 			continue // nobody tries for it
 		}
-		r.stand(c, Hold{Reason: reason, Detail: detail, Offset: c.position}, o.batch()...)
+		r.stand(c, hold.Hold{Reason: reason, Detail: detail, Offset: c.position}, o.batch()...)
 		if o.cut != nil {
 			_, in := o.cut.claims[c.Partition]
 			c.unproven, c.owing = true, c.owing || in
@@ -189,7 +193,7 @@ func (r *reader) resumed(c *claim, f found) {
 	if moved && c.hold == nil {
 		if c.fences++; c.fences >= 3 {
 			c.fences, c.still, c.seen = 0, 0, f.at.Next
-			r.stand(c, Hold{Reason: ReasonContested, Detail: "others moved this position three times between our commits", Offset: f.at.Next})
+			r.stand(c, hold.Hold{Reason: hold.Contested, Detail: "others moved this position three times between our commits", Offset: f.at.Next})
 			return
 		}
 	}
@@ -202,7 +206,7 @@ func (r *reader) resumed(c *claim, f found) {
 	if c.hold != nil && !r.maySucceed(c, f) {
 		return
 	}
-	if c.hold != nil && !c.unproven && (moved || c.hold.Reason != ReasonCorruptBatch && c.hold.Reason != ReasonOversize) {
+	if c.hold != nil && !c.unproven && (moved || c.hold.Reason != hold.CorruptBatch && c.hold.Reason != hold.Oversize) {
 		r.release(c) // of these two only reading on can tell, unless it is read from elsewhere now
 	}
 	if f.at.Epoch < 0 && f.at.Next > f.bounds.LogStart { // else nothing was read before it
@@ -216,15 +220,15 @@ func (r *reader) resumed(c *claim, f found) {
 // maySucceed tells whether a held claim may be read again. The hold is shown until records flow.
 func (r *reader) maySucceed(c *claim, f found) bool {
 	switch c.hold.Reason {
-	case ReasonPoison:
+	case hold.Poison:
 		return f.at.Next != c.hold.Offset // the same bytes would fail again
-	case ReasonFlood:
+	case hold.Flood:
 		return f.at.Next != c.hold.Offset || r.floodAllowed(c.Topic) // the same batch would be judged again
-	case ReasonAheadOfLogEnd, ReasonTruncated:
+	case hold.AheadOfLogEnd, hold.Truncated:
 		// That the log reaches the position now proves nothing: other records may have taken the place of those that were
 		// read. Only the epoch tells, or an operator.
 		return f.at.Next != c.hold.Offset || f.at.Epoch >= 0
-	case ReasonContested:
+	case hold.Contested:
 		if c.still++; f.at.Next != c.seen {
 			c.still, c.seen = 0, f.at.Next
 		}
@@ -239,7 +243,7 @@ func (r *reader) maySucceed(c *claim, f found) bool {
 
 // floodPasses tells whether an operator lets pass what a claim holds for, and it was not looked at since.
 func (r *reader) floodPasses(c *claim) bool {
-	return c.hold.Reason == ReasonFlood && !c.passes && r.floodAllowed(c.Topic)
+	return c.hold.Reason == hold.Flood && !c.passes && r.floodAllowed(c.Topic)
 }
 
 // check has held claims and idle ones compared with the table from time to time.

@@ -13,6 +13,7 @@ import (
 	"sluice/classify"
 	"sluice/idempotency"
 	"sluice/reliability/deadletter"
+	"sluice/reliability/hold"
 )
 
 // LetterRules say when bad records of a topic become dead letters.
@@ -77,7 +78,7 @@ func lettered(cut *Cut, next map[Partition]Span) []*Candidate {
 
 // floods judges each topic of a cut before any letter: where too many records are bad, mostly something else is wrong than
 // the records. It returns where each claim of such a topic that has a bad record stops: at its first one.
-func floods(cut *Cut, next map[Partition]Span, bad []*Candidate, t terms) []Hold {
+func floods(cut *Cut, next map[Partition]Span, bad []*Candidate, t terms) []hold.Hold {
 	records, spoiled := map[string]int64{}, map[string]int64{}
 	for _, c := range bad {
 		records[c.Partition.Topic]++
@@ -90,7 +91,7 @@ func floods(cut *Cut, next map[Partition]Span, bad []*Candidate, t terms) []Hold
 			}
 		}
 	}
-	var holds []Hold
+	var holds []hold.Hold
 	details := map[string]string{} // by topic
 	for i, c := range bad {
 		topic := c.Partition.Topic
@@ -104,8 +105,8 @@ func floods(cut *Cut, next map[Partition]Span, bad []*Candidate, t terms) []Hold
 			details[topic] = fmt.Sprintf("%d of the %d records of topic %q in one batch are bad, %d of them for %s",
 				spoiled[topic], records[topic], topic, n, reason)
 		}
-		holds = append(holds, Hold{
-			Partition: c.Partition, Reason: ReasonFlood, Offset: c.Offset,
+		holds = append(holds, hold.Hold{
+			Partition: c.Partition, Reason: hold.Flood, Offset: c.Offset,
 			Detail: details[topic] + "; the first one here: " + clip(c.Err.Error(), detailBytes),
 		})
 	}

@@ -20,6 +20,7 @@ import (
 	"sluice/idempotency"
 	"sluice/reliability"
 	"sluice/reliability/deadletter"
+	"sluice/reliability/hold"
 )
 
 // coded is an error of a decoder.
@@ -62,7 +63,7 @@ func at(p *Plan) (all []string) {
 
 func TestDecideLetters(t *testing.T) {
 	a, b, lost := part0(0), part0(1), part0(2)
-	conflict := Held(ReasonSchemaConflict, "no", nil)
+	conflict := hold.New(hold.SchemaConflict, "no", nil)
 	p := decide(&Cut{
 		Batch:  "m-7",
 		Claims: map[Partition]Span{a: {1, 10, 20, 3, nil}, b: {2, 0, 9, 3, nil}},
@@ -80,7 +81,7 @@ func TestDecideLetters(t *testing.T) {
 	}, ranges(p)); diff != "" {
 		t.Errorf("ranges: -want +got\n%s", diff)
 	}
-	if diff := cmp.Diff([]Hold{{Partition: b, Reason: ReasonSchemaConflict, Detail: "no", Offset: 5}}, p.Holds); diff != "" {
+	if diff := cmp.Diff([]hold.Hold{{Partition: b, Reason: hold.SchemaConflict, Detail: "no", Offset: 5}}, p.Holds); diff != "" {
 		t.Errorf("holds: -want +got\n%s", diff)
 	}
 	if diff := cmp.Diff([]Piece{{From: 0, To: 6}, {From: 10, To: 11}}, p.Pieces); diff != "" {
@@ -201,9 +202,9 @@ func TestFloods(t *testing.T) {
 func TestOneHoldForAClaim(t *testing.T) {
 	a := topicPart("orders", 0)
 	cut := cutOf(map[Partition][2]int64{a: {0, 200}}, syntax)
-	cut.Candidates = append(cut.Candidates, stopper(a, 1, 1150, Held(ReasonSchemaConflict, "no", nil)))
+	cut.Candidates = append(cut.Candidates, stopper(a, 1, 1150, hold.New(hold.SchemaConflict, "no", nil)))
 	p := decide(cut, snapshotAt(nil), halves())
-	if len(p.Holds) != 1 || p.Holds[0].Reason != ReasonFlood || p.Holds[0].Offset != 1000 || len(p.Next) != 0 {
+	if len(p.Holds) != 1 || p.Holds[0].Reason != hold.Flood || p.Holds[0].Offset != 1000 || len(p.Next) != 0 {
 		t.Errorf("holds %+v, next %v: want the flood at 1000 alone", p.Holds, p.Next)
 	}
 }
@@ -217,7 +218,7 @@ func TestAFloodSaysHowManyAndWhy(t *testing.T) {
 	cut.Claims[a] = Span{1, 1000, 1141, 0, nil}
 	p := decide(cut, snapshotAt(nil), halves())
 	want := `121 of the 141 records of topic "orders" in one batch are bad, 61 of them for syntax; the first one here: json: type_mismatch at byte 3`
-	if len(p.Holds) != 1 || p.Holds[0].Reason != ReasonFlood || p.Holds[0].Detail != want {
+	if len(p.Holds) != 1 || p.Holds[0].Reason != hold.Flood || p.Holds[0].Detail != want {
 		t.Errorf("%+v\nwant %s", p.Holds, want)
 	}
 }
@@ -334,8 +335,8 @@ func TestOnlyPoisonBecomesALetter(t *testing.T) {
 		"a 503":                {down, false},
 		"an open breaker":      {open, false},
 		"a 403":                {answered(403), false},
-		"a hold":               {Held(ReasonSchemaConflict, "no", nil), false},
-		"a hold by poison":     {Held(ReasonSchemaConflict, "no", syntax), false},
+		"a hold":               {hold.New(hold.SchemaConflict, "no", nil), false},
+		"a hold by poison":     {hold.New(hold.SchemaConflict, "no", syntax), false},
 		"told to stop":         {context.Canceled, false},
 		"a position moved":     {classify.Mark(errors.New("moved"), classify.Fenced), false},
 		"a chunk that is full": {ErrChunkFull, false},

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"sluice/classify"
+	"sluice/reliability/hold"
 	"sluice/reliability/panics"
 )
 
@@ -21,9 +22,9 @@ func (e *LocalError) Error() string { return e.Doing + ": " + e.Err.Error() }
 func (e *LocalError) Unwrap() error { return e.Err }
 
 // Local makes an error of our own work a LocalError, unless it is one, or is known to be anything else: Poison, Fenced,
-// Canceled, a [HoldError]. nil stays nil.
+// Canceled, a [hold.Error]. nil stays nil.
 func Local(doing string, err error) error {
-	if err == nil || errors.As(err, new(*LocalError)) || errors.As(err, new(*HoldError)) {
+	if err == nil || errors.As(err, new(*LocalError)) || errors.As(err, new(*hold.Error)) {
 		return err
 	}
 	switch classify.Of(err) {

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"sluice/classify"
+	"sluice/reliability/hold"
 	"sluice/reliability/panics"
 )
 
 func TestLocal(t *testing.T) {
 	for _, err := range []error{
 		nil, classify.Mark(io.EOF, classify.Poison), classify.Mark(io.EOF, classify.Fenced), classify.Mark(io.EOF, classify.Canceled),
-		fmt.Errorf("with a cause: %w", Held(ReasonStoreDown, "no route", nil)), Local("encode", io.EOF),
+		fmt.Errorf("with a cause: %w", hold.New(hold.StoreDown, "no route", nil)), Local("encode", io.EOF),
 	} {
 		if got := Local("decode", err); got != err { //nolint:errorlint // the very same
 			t.Errorf("%v became %v", err, got)

@@ -7,6 +7,7 @@ import (
 
 	"sluice/classify"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 )
 
 type metrics struct {
@@ -169,7 +170,7 @@ func (m *metrics) committed(p *Plan, took time.Duration) {
 // stopped counts the records that stop their claims behind a plan.
 func (m *metrics) stopped(p *Plan) {
 	for _, h := range p.Holds {
-		if h.Reason == ReasonPoison {
+		if h.Reason == hold.Poison {
 			m.spoils(h.Partition.Topic, classify.Poison, 1)
 		}
 	}

@@ -34,12 +34,12 @@ type Moves struct {
 	// Others are txns of other programs that the moves were taken from, by appId, -1 for none. They must still be the same.
 	Others map[string]int64
 	// Accept marks the table as one of the pipeline's. Without it a table that was not marked refuses: see
-	// [ReasonTableReplaced].
+	// [hold.TableReplaced].
 	Accept bool
 }
 
 // Apply commits the moves all together, or none of them. PRE, in the prefix that the commit extends: the table and each
-// position are still those that were shown. Errors: Fenced if they are not; a HoldError with ReasonTableReplaced; those of
+// position are still those that were shown. Errors: Fenced if they are not; a hold.Error with hold.TableReplaced; those of
 // [Table.Commit] else, ErrUndecided among them.
 func (m *Moves) Apply(ctx context.Context, t Table) (*Snapshot, error) {
 	s, err := t.Load(ctx)

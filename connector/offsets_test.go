@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/classify"
+	"sluice/reliability/hold"
 )
 
 // writes is a group that takes offsets, or answers with an error.
@@ -92,18 +93,18 @@ func TestHoldsAreSaidByWhoMustAct(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&out, nil))
 	for _, c := range []struct {
 		level   string
-		reasons []Reason
+		reasons []hold.Reason
 	}{
-		{"INFO", []Reason{ReasonPaused}},
-		{"WARN", []Reason{
-			ReasonStoreDown, ReasonKafkaDown, ReasonTopicMissing, ReasonContested, ReasonCommitUndecided, ReasonDeadLettersUnavailable,
+		{"INFO", []hold.Reason{hold.Paused}},
+		{"WARN", []hold.Reason{
+			hold.StoreDown, hold.KafkaDown, hold.TopicMissing, hold.Contested, hold.CommitUndecided, hold.DeadLettersUnavailable,
 		}},
-		{"ERROR", []Reason{
-			ReasonPoison, ReasonFlood, ReasonStoreDenied, ReasonKafkaDenied, ReasonBehindLogStart, ReasonTableReplaced, "a reason of later",
+		{"ERROR", []hold.Reason{
+			hold.Poison, hold.Flood, hold.StoreDenied, hold.KafkaDenied, hold.BehindLogStart, hold.TableReplaced, "a reason of later",
 		}},
 	} {
 		for _, reason := range c.reasons {
-			reason.tell(logger)("HOLD")
+			reason.Tell(logger)("HOLD")
 			if d := cmp.Diff([]string{"level=" + c.level + " msg=HOLD"}, lines(&out)); d != "" {
 				t.Errorf("%s (-want +got):\n%s", reason, d)
 			}

@@ -2,12 +2,14 @@ package connector
 
 import (
 	"time"
+
+	"sluice/reliability/hold"
 )
 
 // standing is why claims of a table stand still without a finding of their own: a dependency does not answer.
 type standing struct {
 	table  string
-	reason Reason
+	reason hold.Reason
 }
 
 // outage is how long, and which claims stand.
@@ -18,14 +20,14 @@ type outage struct {
 
 // outages notes which claims stand now for a dependency. Each claim counts once for each outage; the log has one line for
 // a table when it begins, and one when it ends: thousands of claims stand for one reason.
-func (r *reader) outages(now map[standing][]*Hold) {
+func (r *reader) outages(now map[standing][]*hold.Hold) {
 	for why, holds := range now {
 		o := r.outage[why]
 		if o == nil {
 			first := holds[0]
 			o = &outage{since: first.Since, claims: map[Partition]bool{}}
 			r.outage[why] = o
-			why.reason.tell(r.logger)("HOLD", "table", why.table, "reason", string(why.reason), "detail", first.Detail, "claims", len(holds))
+			why.reason.Tell(r.logger)("HOLD", "table", why.table, "reason", string(why.reason), "detail", first.Detail, "claims", len(holds))
 		}
 		for _, h := range holds {
 			if !o.claims[h.Partition] {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/reliability/hold"
 )
 
 // TestReader_OutageIsAHold: claims that wait for a dependency are held in the log and in the counters: a line for each
@@ -37,10 +39,10 @@ func TestReader_OutageIsAHold(t *testing.T) {
 				r.claims[p] = &claim{Partition: p, table: table, state: reading, trail: &trail{}}
 			}
 		}
-		down, began := map[string]Reason{}, time.Now()
-		r.standing = func(table string, p Partition) *Hold {
-			if reason, is := down[table]; is && (reason != ReasonKafkaDown || p.ID > 0) {
-				return &Hold{Reason: reason, Detail: "connection refused", Since: began}
+		down, began := map[string]hold.Reason{}, time.Now()
+		r.standing = func(table string, p Partition) *hold.Hold {
+			if reason, is := down[table]; is && (reason != hold.KafkaDown || p.ID > 0) {
+				return &hold.Hold{Reason: reason, Detail: "connection refused", Since: began}
 			}
 			return nil
 		}
@@ -60,7 +62,7 @@ func TestReader_OutageIsAHold(t *testing.T) {
 			}
 			out.Reset()
 		}
-		counts := func(reason Reason, want float64) {
+		counts := func(reason hold.Reason, want float64) {
 			t.Helper()
 			families, err := registry.Gather()
 			if err != nil {
@@ -75,16 +77,16 @@ func TestReader_OutageIsAHold(t *testing.T) {
 			}
 		}
 		shows()
-		down["orders"], down["users"] = ReasonStoreDown, ReasonKafkaDown
+		down["orders"], down["users"] = hold.StoreDown, hold.KafkaDown
 		shows(`level=WARN msg=HOLD table=orders reason=store_down detail="connection refused" claims=3`,
 			`level=WARN msg=HOLD table=users reason=kafka_down detail="connection refused" claims=2`)
-		counts(ReasonStoreDown, 3)
-		counts(ReasonKafkaDown, 2)
+		counts(hold.StoreDown, 3)
+		counts(hold.KafkaDown, 2)
 		delete(down, "orders")
 		shows(`level=INFO msg="hold ended" table=orders reason=store_down claims=3 after=21s`)
-		down["orders"] = ReasonStoreDown
+		down["orders"] = hold.StoreDown
 		shows(`level=WARN msg=HOLD table=orders reason=store_down detail="connection refused" claims=3`)
-		counts(ReasonStoreDown, 6)
-		counts(ReasonKafkaDown, 2)
+		counts(hold.StoreDown, 6)
+		counts(hold.KafkaDown, 2)
 	})
 }

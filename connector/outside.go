@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"sluice/reliability/deadletter"
+	"sluice/reliability/hold"
 	"sluice/reliability/panics"
 	"sluice/reliability/pulse"
 )
@@ -85,10 +86,10 @@ func (t *outsideTable) held(ctx context.Context, err error) error {
 		t.logger.ErrorContext(ctx, "a panic while the table was read or written is a hold of this table; report it with the stack",
 			"err", err, "stack", caught.Stack)
 	}
-	if errors.As(err, new(*HoldError)) {
+	if errors.As(err, new(*hold.Error)) {
 		return err
 	}
-	return Held(ReasonTableUnsupported, "this version fails on what is in the table; the log has the stack", err)
+	return hold.New(hold.TableUnsupported, "this version fails on what is in the table; the log has the stack", err)
 }
 
 // lettersOutside are dead letters that are waited for.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"sluice/classify"
+	"sluice/reliability/hold"
 	"sluice/reliability/panics"
 )
 
@@ -35,7 +36,7 @@ func TestOutsideTable_PanicIsAHold(t *testing.T) {
 	table := &outsideTable{Table: panicky{load: func() (*Snapshot, error) { return load() }}, logger: slog.New(slog.NewJSONHandler(&log, nil))}
 	holds := func(err error) {
 		t.Helper()
-		if reason, _, held := reasonOf(err); !held || reason != ReasonTableUnsupported || classify.Of(err) != classify.Fatal {
+		if reason, _, held := reasonOf(err); !held || reason != hold.TableUnsupported || classify.Of(err) != classify.Fatal {
 			t.Errorf("%v", err)
 		}
 	}
@@ -61,14 +62,14 @@ func TestOutsideTable_PanicIsAHold(t *testing.T) {
 
 	// An adapter that caught its own panic has said which hold it is; others are none.
 	load = func() (*Snapshot, error) {
-		return nil, Held(ReasonSchemaConflict, "known", panics.Catch(func() error { panic(1) }))
+		return nil, hold.New(hold.SchemaConflict, "known", panics.Catch(func() error { panic(1) }))
 	}
 	if _, err = table.Load(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "schema_conflict: known: panic of type int") {
 		t.Error(err)
 	}
 	lines(5)
 	load = func() (*Snapshot, error) { return nil, context.Canceled }
-	if _, err = table.Load(t.Context()); !errors.Is(err, context.Canceled) || errors.As(err, new(*HoldError)) {
+	if _, err = table.Load(t.Context()); !errors.Is(err, context.Canceled) || errors.As(err, new(*hold.Error)) {
 		t.Error(err)
 	}
 	lines(5)

@@ -1,6 +1,10 @@
 package connector
 
-import "time"
+import (
+	"time"
+
+	"sluice/reliability/hold"
+)
 
 // How an operator's pause stops a claim: fetching ends at once, what was read before is cut and committed, the position
 // stays. A pause comes before every other hold: what is found about a paused claim only matters once it ends.
@@ -25,7 +29,7 @@ func (r *reader) rechecks(now time.Time) {
 			continue
 		}
 		c.asked = asked
-		if c.hold == nil || c.hold.Reason != ReasonContested { // which counts its checks
+		if c.hold == nil || c.hold.Reason != hold.Contested { // which counts its checks
 			c.checks, c.table.checks = now, now
 		}
 	}
@@ -53,7 +57,7 @@ func (r *reader) pauses() {
 }
 
 // pause holds a claim where it stands: behind what was handed over, while that waits for its commit.
-func (r *reader) pause(c *claim, h *Hold) {
+func (r *reader) pause(c *claim, h *hold.Hold) {
 	pause := *h
 	pause.Offset = c.position
 	if c.state == reading {
@@ -64,7 +68,7 @@ func (r *reader) pause(c *claim, h *Hold) {
 }
 
 // pausedBy returns the hold of a partition that an operator paused, or nil.
-func (r *reader) pausedBy(p Partition) *Hold {
+func (r *reader) pausedBy(p Partition) *hold.Hold {
 	if r.paused == nil {
 		return nil
 	}
@@ -72,4 +76,4 @@ func (r *reader) pausedBy(p Partition) *Hold {
 }
 
 // isPaused tells whether the claim is held by a pause.
-func (c *claim) isPaused() bool { return c.hold != nil && c.hold.Reason == ReasonPaused }
+func (c *claim) isPaused() bool { return c.hold != nil && c.hold.Reason == hold.Paused }

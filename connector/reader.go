@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice/reliability/hold"
 	"sluice/reliability/pulse"
 )
 
@@ -31,8 +32,8 @@ type reader struct {
 	health   map[string]*healthFilter
 	offsets  *offsetKeeper
 	publish  func(*Status)
-	standing func(table string, p Partition) *Hold
-	paused   func(Partition) *Hold
+	standing func(table string, p Partition) *hold.Hold
+	paused   func(Partition) *hold.Hold
 	asked    func(Partition) int64
 
 	floodAllowed func(topic string) bool
@@ -97,7 +98,7 @@ type tableState struct {
 	// Of a run until current: the partitions of the topics that are behind their ends, of whichever member, nil if unknown; those
 	// of them that are left, since they are paused and not ours; and when that was asked last.
 	behind    []Position
-	left      []Hold
+	left      []hold.Hold
 	measuring bool
 	measured  time.Time
 }
@@ -460,7 +461,7 @@ func (r *reader) finish(c *claim, f *answer, err error) {
 func (r *reader) cannotRead(c *claim, err error) {
 	reason, detail, ok := reasonOf(err)
 	if !ok {
-		reason, detail = ReasonCorruptBatch, err.Error()
+		reason, detail = hold.CorruptBatch, err.Error()
 	}
-	r.stand(c, Hold{Reason: reason, Detail: detail, Offset: c.next})
+	r.stand(c, hold.Hold{Reason: reason, Detail: detail, Offset: c.next})
 }

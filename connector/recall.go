@@ -11,6 +11,7 @@ import (
 
 	"sluice/classify"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 	"sluice/reliability/pulse"
 )
 
@@ -124,7 +125,7 @@ func (w *writer) prepare(gaps map[Partition]gap) (Reading, error) {
 	}
 	table, ok := inside(w.table).(Recaller)
 	if !ok {
-		return nil, Held(ReasonTableUnsupported, "the fingerprints of its rows cannot be read back", nil)
+		return nil, hold.New(hold.TableUnsupported, "the fingerprints of its rows cannot be read back", nil)
 	}
 	read, err := table.Recall(w.snapshot, q)
 	if outside, ok := w.table.(*outsideTable); ok && err == nil {
@@ -392,10 +393,10 @@ func (w *writer) ready(ctx context.Context, claims map[Partition]resumeRequest, 
 func (w *writer) unfilled(p Partition, q resumeRequest, f found, err error) found {
 	reason, detail, held := reasonOf(err)
 	if !held {
-		reason, detail = ReasonStoreDown, err.Error()
+		reason, detail = hold.StoreDown, err.Error()
 	}
 	f.session = q.session
-	f.hold = &Hold{Partition: p, Reason: reason, Detail: "the window of fingerprints cannot be filled: " + detail, Offset: f.at.Next}
+	f.hold = &hold.Hold{Partition: p, Reason: reason, Detail: "the window of fingerprints cannot be filled: " + detail, Offset: f.at.Next}
 	return f
 }
 

@@ -13,6 +13,7 @@ import (
 	"sluice/classify"
 	"sluice/idempotency"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 )
 
 // backRead is a table whose rows are read back as a test says.
@@ -88,7 +89,7 @@ func TestAClaimThatIsLostBeforeItResumesLeavesNoWindow(t *testing.T) {
 			out := make(chan outcome, 9)
 			w.out, w.group, w.log, w.state = out, calm{}, calm{}, &tableState{name: "t"}
 			w.kafka = reliability.NewGuard("kafka", reliability.Config{}, w.logger, nil)
-			r := &reader{log: &forgetting{}, claims: map[Partition]*claim{}, paused: func(Partition) *Hold { return nil }}
+			r := &reader{log: &forgetting{}, claims: map[Partition]*claim{}, paused: func(Partition) *hold.Hold { return nil }}
 			w.state.writer, w.state.claims = w, map[Partition]*claim{}
 			c := &claim{Partition: a, table: w.state}
 			r.end(c)

@@ -13,6 +13,7 @@ import (
 	"sluice/classify"
 	"sluice/idempotency"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 )
 
 const (
@@ -30,8 +31,8 @@ const (
 // A question that Kafka does not answer in time holds the claims that it was about, and nobody else.
 func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest) outcome {
 	result := map[Partition]found{}
-	hold := func(p Partition, reason Reason, detail string) {
-		result[p] = found{session: claims[p].session, hold: &Hold{Partition: p, Reason: reason, Detail: detail, Offset: -1}}
+	h := func(p Partition, reason hold.Reason, detail string) {
+		result[p] = found{session: claims[p].session, hold: &hold.Hold{Partition: p, Reason: reason, Detail: detail, Offset: -1}}
 	}
 	offsets, unanswered := w.groupOffsets(ctx, claims)
 	s, err := w.table.Load(ctx)
@@ -42,14 +43,14 @@ func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest)
 	if detail := Replaced(w.snapshot, w.pipeline); detail != "" {
 		ends, _ := w.bounds(ctx, positionsAt(slices.Collect(maps.Keys(claims)))) // only for the lag that is shown
 		for p := range claims {
-			hold(p, ReasonTableReplaced, detail)
+			h(p, hold.TableReplaced, detail)
 			f := result[p]
 			f.bounds = ends[p]
 			result[p] = f
 		}
 		return outcome{kind: resumed, resumed: result}
 	}
-	if err := w.startMissing(ctx, claims, offsets, unanswered, hold); err != nil {
+	if err := w.startMissing(ctx, claims, offsets, unanswered, h); err != nil {
 		if classify.Of(err) == classify.Fenced { // another member's START came first: its positions are ours now
 			return w.resume(ctx, claims)
 		}
@@ -62,7 +63,7 @@ func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest)
 		case known:
 			at = append(at, Position{p, next, w.epochBefore(p, next, claims[p].last, offsets[p.Topic])})
 		case result[p].hold == nil:
-			hold(p, ReasonKafkaDown, "the cluster's metadata do not show this partition yet")
+			h(p, hold.KafkaDown, "the cluster's metadata do not show this partition yet")
 		}
 	}
 	if err := w.findings(ctx, at, claims, result); err != nil {
@@ -100,7 +101,7 @@ func (w *writer) epochBefore(p Partition, next int64, last Position, offsets map
 	return -1
 }
 
-// ask puts a question to Kafka. The error is a HoldError if there was no answer.
+// ask puts a question to Kafka. The error is a hold.Error if there was no answer.
 func (w *writer) ask(ctx context.Context, what string, op func(context.Context) error) error {
 	asking, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
@@ -114,7 +115,7 @@ func (w *writer) ask(ctx context.Context, what string, op func(context.Context) 
 	if _, _, held := reasonOf(err); held {
 		return err
 	}
-	return Held(ReasonKafkaDown, "no answer about "+what, err)
+	return hold.New(hold.KafkaDown, "no answer about "+what, err)
 }
 
 // Replaced says why the table is not the one that a pipeline wrote, or "".
@@ -177,9 +178,9 @@ func together(topics []string, ask func(topic string)) {
 // startMissing commits a START for claims without a position, or holds them where it is not ours to decide: no txn is
 // not first start.
 func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRequest, offsets map[string]map[int32]GroupOffset,
-	unanswered map[string]error, hold func(Partition, Reason, string),
+	unanswered map[string]error, h func(Partition, hold.Reason, string),
 ) error {
-	missing, err := w.mayStart(claims, offsets, unanswered, hold)
+	missing, err := w.mayStart(claims, offsets, unanswered, h)
 	if err != nil {
 		return err
 	}
@@ -191,12 +192,12 @@ func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRe
 		defer mu.Unlock()
 		planned[name], failures[name] = plan, err
 	})
-	w.withoutRows(ctx, planned, failures, hold)
+	w.withoutRows(ctx, planned, failures, h)
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		err := failures[name]
 		if reason, detail, held := reasonOf(err); held {
 			for _, p := range missing[name] {
-				hold(p, reason, detail)
+				h(p, reason, detail)
 			}
 			continue
 		}
@@ -220,7 +221,7 @@ func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRe
 // mayStart returns the claims without a position whose START is ours to decide, as far as txns and committed offsets tell,
 // by topic. It holds the others. Its error is none that a hold answers.
 func (w *writer) mayStart(claims map[Partition]resumeRequest, offsets map[string]map[int32]GroupOffset, unanswered map[string]error,
-	hold func(Partition, Reason, string),
+	h func(Partition, hold.Reason, string),
 ) (map[string][]Partition, error) {
 	missing, known := map[string][]Partition{}, map[string][]past{}
 	for _, p := range slices.SortedFunc(maps.Keys(claims), comparePartitions) {
@@ -238,7 +239,7 @@ func (w *writer) mayStart(claims map[Partition]resumeRequest, offsets map[string
 			reason, detail = judgePast(p, w.snapshot, known[p.Topic], offsets[p.Topic], w.pipeline)
 		}
 		if reason != "" {
-			hold(p, reason, detail)
+			h(p, reason, detail)
 			continue
 		}
 		missing[p.Topic] = append(missing[p.Topic], p)
@@ -255,10 +256,10 @@ func added(p Partition, known []past, pipeline string) bool {
 }
 
 // judgePast says why a claim without a txn may not START by itself, or "". Its rows are not looked at: see [RowsBefore].
-func judgePast(p Partition, s *Snapshot, known []past, offsets map[int32]GroupOffset, pipeline string) (Reason, string) {
+func judgePast(p Partition, s *Snapshot, known []past, offsets map[int32]GroupOffset, pipeline string) (hold.Reason, string) {
 	if added(p, known, pipeline) {
 		if o, ok := offsets[p.ID]; ok {
-			return ReasonUnknownHistory, fmt.Sprintf("the table has no position for %v, but the group has offset %d", p, o.Next)
+			return hold.UnknownHistory, fmt.Sprintf("the table has no position for %v, but the group has offset %d", p, o.Next)
 		}
 		return "", ""
 	}
@@ -266,20 +267,20 @@ func judgePast(p Partition, s *Snapshot, known []past, offsets map[int32]GroupOf
 		switch {
 		case h.Pipeline != pipeline:
 		case h.Partition.Cluster != p.Cluster:
-			return ReasonClusterChanged, fmt.Sprintf("the table was filled from cluster %q, this is %q", h.Partition.Cluster, p.Cluster)
+			return hold.ClusterChanged, fmt.Sprintf("the table was filled from cluster %q, this is %q", h.Partition.Cluster, p.Cluster)
 		default:
-			return ReasonTopicRecreated, fmt.Sprintf("the table was filled from topic id %v, topic %q now has id %v", h.Partition.TopicID, p.Topic, p.TopicID)
+			return hold.TopicRecreated, fmt.Sprintf("the table was filled from topic id %v, topic %q now has id %v", h.Partition.TopicID, p.Topic, p.TopicID)
 		}
 	}
 	if len(known) > 0 {
-		return ReasonUnknownHistory, fmt.Sprintf("pipeline %q has written topic %q into this table", known[0].Pipeline, p.Topic)
+		return hold.UnknownHistory, fmt.Sprintf("pipeline %q has written topic %q into this table", known[0].Pipeline, p.Topic)
 	}
 	if len(offsets) > 0 {
 		detail := fmt.Sprintf("the table has no position for topic %q, but the group has offsets for %d of its partitions", p.Topic, len(offsets))
 		if len(s.Positions) == 0 {
 			detail += ": the table does not exist or is empty, so its folder was deleted, or another program has used the group"
 		}
-		return ReasonUnknownHistory, detail
+		return hold.UnknownHistory, detail
 	}
 	return "", ""
 }
@@ -329,7 +330,7 @@ func (w *writer) bounds(ctx context.Context, at []Position) (map[Partition]Bound
 	return bounds, err
 }
 
-// unlearnt returns why an error of bounds leaves the ends of a partition open, as a HoldError: nil if they are known, or if
+// unlearnt returns why an error of bounds leaves the ends of a partition open, as a hold.Error: nil if they are known, or if
 // the partition is gone.
 func unlearnt(err error, p Partition) error {
 	var unread *UnreadError
@@ -340,7 +341,7 @@ func unlearnt(err error, p Partition) error {
 	if _, _, held := reasonOf(cause); cause == nil || held {
 		return cause
 	}
-	return Held(ReasonKafkaDown, "the ends of the partition cannot be learnt", cause)
+	return hold.New(hold.KafkaDown, "the ends of the partition cannot be learnt", cause)
 }
 
 // mostReadings is how often a position is compared with its log before a resume gives up: its leader keeps changing.
@@ -361,7 +362,7 @@ func (w *writer) findings(ctx context.Context, at []Position, claims map[Partiti
 			b, there := bounds[p]
 			f := found{session: claims[p].session, at: pos, bounds: b}
 			if reason, detail, held := reasonOf(unlearnt(err, p)); held && !there {
-				f.hold = &Hold{Partition: p, Reason: reason, Detail: detail, Offset: pos.Next}
+				f.hold = &hold.Hold{Partition: p, Reason: reason, Detail: detail, Offset: pos.Next}
 			} else if f.hold = finding(pos, b, there); f.hold != nil && !claims[p].knows(f.hold.Reason) {
 				seen, first := sighting{f.hold.Reason, b.LeaderEpoch}, before[p]
 				if seen != first && reading < mostReadings {
@@ -369,7 +370,7 @@ func (w *writer) findings(ctx context.Context, at []Position, claims map[Partiti
 					continue
 				}
 				if seen != first {
-					f.hold = &Hold{Partition: p, Reason: ReasonKafkaDown, Detail: "its leader changes while the position is compared with the log", Offset: pos.Next}
+					f.hold = &hold.Hold{Partition: p, Reason: hold.KafkaDown, Detail: "its leader changes while the position is compared with the log", Offset: pos.Next}
 				}
 			}
 			result[p] = f
@@ -385,35 +386,35 @@ func (w *writer) findings(ctx context.Context, at []Position, claims map[Partiti
 
 // sighting is what one reading found wrong with a position, and the leader epoch in which it was read.
 type sighting struct {
-	reason Reason
+	reason hold.Reason
 	epoch  int32
 }
 
 // knows tells whether a finding needs no second reading: the claim is held for it already, or paused.
-func (q resumeRequest) knows(reason Reason) bool { return q.paused || q.standing == reason }
+func (q resumeRequest) knows(reason hold.Reason) bool { return q.paused || q.standing == reason }
 
 // finding says why a position cannot be read from, or nil.
-func finding(at Position, b Bounds, there bool) *Hold {
-	hold := func(reason Reason, format string, args ...any) *Hold {
-		return &Hold{Partition: at.Partition, Reason: reason, Detail: fmt.Sprintf(format, args...), Offset: at.Next}
+func finding(at Position, b Bounds, there bool) *hold.Hold {
+	h := func(reason hold.Reason, format string, args ...any) *hold.Hold {
+		return &hold.Hold{Partition: at.Partition, Reason: reason, Detail: fmt.Sprintf(format, args...), Offset: at.Next}
 	}
 	switch {
 	case !there:
-		return hold(ReasonTopicRecreated, "topic %q is gone or was created again; the table stands at offset %d of topic id %v",
+		return h(hold.TopicRecreated, "topic %q is gone or was created again; the table stands at offset %d of topic id %v",
 			at.Partition.Topic, at.Next, at.Partition.TopicID)
 	case at.Next < b.LogStart:
-		return hold(ReasonBehindLogStart, "offsets [%d, %d) were deleted before they were read", at.Next, b.LogStart)
+		return h(hold.BehindLogStart, "offsets [%d, %d) were deleted before they were read", at.Next, b.LogStart)
 	case at.Next > b.HighWatermark:
-		return hold(ReasonAheadOfLogEnd, "the table stands at offset %d, the log ends at %d", at.Next, b.HighWatermark)
+		return h(hold.AheadOfLogEnd, "the table stands at offset %d, the log ends at %d", at.Next, b.HighWatermark)
 	case b.DivergedAt >= 0 && b.DivergedAt < at.Next:
-		return hold(ReasonTruncated, "the log was truncated: what was read differs from offset %d on", b.DivergedAt)
+		return h(hold.Truncated, "the log was truncated: what was read differs from offset %d on", b.DivergedAt)
 	}
 	return nil
 }
 
 // reasonOf returns the hold that an error asks for.
-func reasonOf(err error) (Reason, string, bool) {
-	held := (*HoldError)(nil)
+func reasonOf(err error) (hold.Reason, string, bool) {
+	held := (*hold.Error)(nil)
 	if !errors.As(err, &held) {
 		return "", "", false
 	}

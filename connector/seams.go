@@ -21,7 +21,7 @@ type Partition = idempotency.Partition
 
 // The interfaces below are all that the story needs from the world. They are declared here, beside the code that calls
 // them, and implemented by the adapters: Group and Log by connector/kafka, Decoder by connector/decode, Table by
-// sink/delta. Errors carry a class ([sluice/classify]); an error that must hold partitions is a [HoldError].
+// sink/delta. Errors carry a class ([sluice/classify]); an error that must hold partitions is a [hold.Error].
 
 // Group divides the partitions of the configured topics among the members. It divides work and fences nothing: that a
 // partition is read by one member at a time is an economy, never a guarantee.
@@ -67,8 +67,8 @@ type Log interface { //nolint:interfacebloat // three that read, three questions
 	Forget(Partition)
 	// Fetched is where answers arrive. It is never closed.
 	Fetched() <-chan Fetched
-	// Topic returns the topic as it is now, from the cluster's metadata. A missing topic is a [HoldError] with
-	// ReasonTopicMissing.
+	// Topic returns the topic as it is now, from the cluster's metadata. A missing topic is a [hold.Error] with
+	// hold.TopicMissing.
 	Topic(ctx context.Context, name string) (Topic, error)
 	// Bounds asks the leaders for the ends of partitions. A partition whose topic id is no longer the topic's is left out.
 	// An epoch >= 0 also asks whether the log was truncated below the position (KIP-320). A negative Next asks for the ends
@@ -107,7 +107,7 @@ type Bounds struct {
 // UnreadError says why [Log.Bounds] could not learn the ends of some partitions, though the cluster answers: a partition has
 // no leader, or its leader does not answer or refuses.
 type UnreadError struct {
-	// Causes are [HoldError]s, or errors that pass. There is at least one.
+	// Causes are [hold.Error]s, or errors that pass. There is at least one.
 	Causes map[Partition]error
 }
 
@@ -150,7 +150,7 @@ type Fetched struct {
 	// Records holds the committed records before Next, nil if there are none.
 	Records Records
 	Bytes   int // of memory that Records hold
-	// Err is a HoldError: the partition cannot be read from this position. Records before the place come first.
+	// Err is a hold.Error: the partition cannot be read from this position. Records before the place come first.
 	Err error
 }
 
@@ -158,7 +158,7 @@ type Fetched struct {
 // Release.
 type Records interface {
 	// Read parses the next records into block, which it fills from the start. It returns 0 and io.EOF at the end, and
-	// n > 0 with an error for those before a damaged one; that error is a HoldError with ReasonCorruptBatch.
+	// n > 0 with an error for those before a damaged one; that error is a hold.Error with hold.CorruptBatch.
 	Read(block []Record) (n int, err error)
 	// Release gives the memory of the answer back, from any goroutine, once. No record of it may be touched afterwards,
 	// nor its keys, values and headers.
@@ -182,8 +182,8 @@ type Header struct {
 
 // Decoder turns records into rows. One exists for each table.
 type Decoder interface {
-	// Builder makes the columns for one lane. An error means that no row of this schema can be built (a HoldError
-	// with ReasonSchemaConflict).
+	// Builder makes the columns for one lane. An error means that no row of this schema can be built (a hold.Error
+	// with hold.SchemaConflict).
 	Builder(Schema) (Builder, error)
 }
 
@@ -216,7 +216,7 @@ type Identifier interface {
 var ErrChunkFull = errors.New("chunk is full")
 
 // Table is where rows end up. All of its methods are called by the table's writer alone. Store failures are retried
-// inside, by the store's guard, until ctx ends; what is returned is a HoldError, Fenced or Canceled, or a [LocalError] of
+// inside, by the store's guard, until ctx ends; what is returned is a hold.Error, Fenced or Canceled, or a [LocalError] of
 // Stage.
 type Table interface { //nolint:interfacebloat // one way to write, and two questions about rows that cannot be
 	// Load returns the newest snapshot. It creates the table if it does not exist and may be created.
@@ -249,19 +249,19 @@ type DeadLetters interface {
 	// Write returns nil once every letter is durable: acknowledged by all replicas that must have it. Letters of one
 	// partition are written in the order given. A letter may become durable more than once, and some may be when the
 	// others fail. Failures that pass are retried inside, by a guard of their own, until ctx ends; what is returned is a
-	// HoldError with ReasonDeadLettersUnavailable, or Canceled.
+	// hold.Error with hold.DeadLettersUnavailable, or Canceled.
 	Write(ctx context.Context, letters []deadletter.Letter) error
 }
 
 // Recaller is a [Table] that can read the fingerprints of its rows. Called by the table's writer alone.
 type Recaller interface {
-	// Recall prepares to read, as of a snapshot that this table returned. An error is a HoldError: the table has no such
+	// Recall prepares to read, as of a snapshot that this table returned. An error is a hold.Error: the table has no such
 	// column.
 	Recall(s *Snapshot, q Recall) (Reading, error)
 }
 
 // Reading reads what was prepared, on any goroutine, once. It yields every row that was asked for, and possibly others.
-// Failures of the store are retried inside until ctx ends. Its error is a HoldError or Canceled, or that of each.
+// Failures of the store are retried inside until ctx ends. Its error is a hold.Error or Canceled, or that of each.
 type Reading func(ctx context.Context, each func(Recalled) error) error
 
 // Recall says which rows to read: those of any of the claims at offsets [From, Next) that are not older than Since, in

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"sluice/reliability/hold"
 )
 
 // StartPolicy says how the first positions of a topic are found.
@@ -64,7 +66,7 @@ func (s Start) ofNew() Start {
 
 // First says where each partition with bounds starts. at is what [Log.OffsetsAt] answered about the time of the start,
 // asked after bounds, so that no record of that time or later lies between: it is looked at for StartTimestamp only. The
-// error is a HoldError for an offset outside of its log, or of a partition that is not there.
+// error is a hold.Error for an offset outside of its log, or of a partition that is not there.
 func (s Start) First(bounds map[Partition]Bounds, at map[Partition]int64) (map[Partition]int64, error) {
 	starts := make(map[Partition]int64, len(bounds))
 	there := map[int32]bool{}
@@ -92,18 +94,18 @@ func (s Start) First(bounds map[Partition]Bounds, at map[Partition]int64) (map[P
 		}
 		starts[p] = o
 		if o < b.LogStart {
-			return nil, Held(ReasonBehindLogStart, fmt.Sprintf(
+			return nil, hold.New(hold.BehindLogStart, fmt.Sprintf(
 				"start_at sets %v to offset %d, but its log is [%d, %d]: correct start_at, nothing was read yet", p, o, b.LogStart, b.HighWatermark), nil)
 		}
 		if o > b.HighWatermark {
-			return nil, Held(ReasonAheadOfLogEnd, fmt.Sprintf(
+			return nil, hold.New(hold.AheadOfLogEnd, fmt.Sprintf(
 				"start_at sets %v to offset %d, but its log is [%d, %d]: correct start_at, nothing was read yet", p, o, b.LogStart, b.HighWatermark), nil)
 		}
 	}
 	if s.Policy == StartExplicit {
 		for _, id := range slices.Sorted(maps.Keys(s.Offsets)) {
 			if !there[id] {
-				return nil, Held(ReasonAheadOfLogEnd, fmt.Sprintf(
+				return nil, hold.New(hold.AheadOfLogEnd, fmt.Sprintf(
 					"start_at names partition %d, and the topic has %d partitions: correct start_at, nothing was read yet", id, len(there)), nil)
 			}
 		}
@@ -127,7 +129,7 @@ func (i *initial) plan(s *Snapshot, pipeline string) *Plan {
 }
 
 // planStart finds the first positions: of all partitions of a topic if it has none in the table, else of those that are
-// missing. The error is a HoldError if Kafka does not say what is needed, or if the start that is configured is outside of
+// missing. The error is a hold.Error if Kafka does not say what is needed, or if the start that is configured is outside of
 // the log.
 func (w *writer) planStart(ctx context.Context, name string, missing []Partition) (*initial, error) {
 	like := missing[0]
@@ -136,7 +138,7 @@ func (w *writer) planStart(ctx context.Context, name string, missing []Partition
 		return nil, err
 	}
 	if topic.ID != like.TopicID || topic.Cluster != like.Cluster {
-		return nil, Held(ReasonTopicRecreated, fmt.Sprintf("topic %q was created again while its claims resumed", name), nil)
+		return nil, hold.New(hold.TopicRecreated, fmt.Sprintf("topic %q was created again while its claims resumed", name), nil)
 	}
 	late := added(like, history(w.snapshot, name), w.pipeline)
 	partitions, start := missing, Start{}
@@ -156,7 +158,7 @@ func (w *writer) planStart(ctx context.Context, name string, missing []Partition
 		}
 	}
 	if len(bounds) < len(partitions) {
-		return nil, Held(ReasonKafkaDown, fmt.Sprintf("topic %q changed while it was looked at", name), nil)
+		return nil, hold.New(hold.KafkaDown, fmt.Sprintf("topic %q changed while it was looked at", name), nil)
 	}
 	starts, err := start.First(bounds, at)
 	if err != nil {
@@ -165,12 +167,12 @@ func (w *writer) planStart(ctx context.Context, name string, missing []Partition
 	return &initial{name, late, starts}, nil
 }
 
-// unstarted returns an error of bounds as a HoldError of an initial commit.
+// unstarted returns an error of bounds as a hold.Error of an initial commit.
 func unstarted(err error) error {
 	if _, _, held := reasonOf(err); held {
 		return err
 	}
-	return Held(ReasonKafkaDown, "the initial positions cannot be found", err)
+	return hold.New(hold.KafkaDown, "the initial positions cannot be found", err)
 }
 
 // offsetsAt asks where the time of a start is in the logs.

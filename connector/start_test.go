@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sluice/reliability/hold"
 )
 
 func TestStartFirst(t *testing.T) {
@@ -20,7 +22,7 @@ func TestStartFirst(t *testing.T) {
 		start  Start
 		at     map[Partition]int64
 		want   map[Partition]int64
-		reason Reason
+		reason hold.Reason
 		detail string
 	}{
 		"zero":     {Start{}, nil, map[Partition]int64{a: 10, b: 0, c: 7}, "", ""},
@@ -42,19 +44,19 @@ func TestStartFirst(t *testing.T) {
 			"", "",
 		},
 		"before the log": {
-			Start{Policy: StartExplicit, Offsets: map[int32]int64{0: 9}}, nil, nil, ReasonBehindLogStart, "orders:0 to offset 9, but its log is [10, 25]",
+			Start{Policy: StartExplicit, Offsets: map[int32]int64{0: 9}}, nil, nil, hold.BehindLogStart, "orders:0 to offset 9, but its log is [10, 25]",
 		},
 		"behind the log": {
-			Start{Policy: StartExplicit, Offsets: map[int32]int64{1: 1}}, nil, nil, ReasonAheadOfLogEnd, "orders:1 to offset 1, but its log is [0, 0]",
+			Start{Policy: StartExplicit, Offsets: map[int32]int64{1: 1}}, nil, nil, hold.AheadOfLogEnd, "orders:1 to offset 1, but its log is [0, 0]",
 		},
 		"no such partition": {
-			Start{Policy: StartExplicit, Offsets: map[int32]int64{3: 0}}, nil, nil, ReasonAheadOfLogEnd, "names partition 3, and the topic has 3 partitions",
+			Start{Policy: StartExplicit, Offsets: map[int32]int64{3: 0}}, nil, nil, hold.AheadOfLogEnd, "names partition 3, and the topic has 3 partitions",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tc.start.First(bounds, tc.at)
 			if tc.reason != "" {
-				held := (*HoldError)(nil)
+				held := (*hold.Error)(nil)
 				if !errors.As(err, &held) || held.Reason != tc.reason || !strings.Contains(held.Detail, tc.detail) {
 					t.Fatalf("got %v, %v, want the hold %s: %s", got, err, tc.reason, tc.detail)
 				}

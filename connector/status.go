@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"sluice/reliability/hold"
 )
 
 // Status is what health and operators may see, as of a moment ago.
@@ -17,7 +19,7 @@ type Status struct {
 	Queued   int64
 	Claims   []ClaimStatus
 	// Left are paused partitions that others may work on, behind the ends that a run until current is for.
-	Left []Hold
+	Left []hold.Hold
 }
 
 // ClaimStatus is one claim. Offsets are -1 while unknown.
@@ -31,7 +33,7 @@ type ClaimStatus struct {
 	Next     int64 // read so far
 	End      int64 // last stable offset
 	Lag      int64 // End - Position
-	Hold     *Hold
+	Hold     *hold.Hold
 	// Consumed is the next offset behind the records that are in the table, or that the open batch or the cut on its way has
 	// as rows. What waits for a lane is not, nor what lies behind a record that will hold the claim.
 	Consumed int64
@@ -62,7 +64,7 @@ func (r *reader) show() {
 	}
 	r.shown = now
 	s := &Status{At: now, Joined: r.joined, Resumed: r.assigned, Draining: r.draining, Paused: r.pressure.pauses > 0, Queued: r.valve.queued.Load()}
-	stand := map[standing][]*Hold{}
+	stand := map[standing][]*hold.Hold{}
 	waiting := map[*tableState]time.Time{}
 	for _, t := range r.tables {
 		waiting[t] = t.waits()

@@ -9,6 +9,7 @@ import (
 
 	"sluice/classify"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 )
 
 // openCut is a cut whose marker is on its way through the lanes.
@@ -117,7 +118,7 @@ func (w *writer) terms(ctx context.Context, cut *Cut) terms {
 
 // unsettled says what becomes of the claims of a commit that did not happen, or not surely.
 func (w *writer) unsettled(ctx context.Context, plan *Plan, err error) outcome {
-	held := (*HoldError)(nil)
+	held := (*hold.Error)(nil)
 	if plan != nil {
 		w.metrics.lost(plan, classify.Of(err))
 	}

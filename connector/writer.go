@@ -8,6 +8,7 @@ import (
 
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
+	"sluice/reliability/hold"
 	"sluice/reliability/pulse"
 )
 
@@ -88,7 +89,7 @@ type resumeRequest struct {
 	last Position
 	// standing is the reason of the hold that the claim is in, "" if none: a finding that is known already needs no
 	// second look.
-	standing Reason
+	standing hold.Reason
 	// paused says that what is found only matters once an operator resumes the claim: it needs no second look, either.
 	paused bool
 }
@@ -124,8 +125,8 @@ type found struct {
 	session uint64
 	at      Position
 	bounds  Bounds
-	mend    bool  // the group offset differs
-	hold    *Hold // nil if it may be read
+	mend    bool       // the group offset differs
+	hold    *hold.Hold // nil if it may be read
 }
 
 // post adds to the writer's work. It never blocks.

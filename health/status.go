@@ -3,6 +3,8 @@ package health
 import (
 	"errors"
 	"time"
+
+	"sluice/reliability/hold"
 )
 
 // Status sums a connector, or a part of it, up in one word.
@@ -90,7 +92,7 @@ type Held struct {
 func (h Hold) Held() Held {
 	command := h.Ending
 	if command == "" {
-		command = Command(h.Reason, h.Topic, h.Partition, h.Offset)
+		command = hold.Reason(h.Reason).Command(h.Topic, h.Partition, h.Offset)
 	}
-	return Held{Hold: h, EndsBy: Ends(h.Reason), Command: command}
+	return Held{Hold: h, EndsBy: hold.Reason(h.Reason).EndsBy(), Command: command}
 }

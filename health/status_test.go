@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/health"
+	"sluice/reliability/hold"
 )
 
 // anyReport is a report that need not make sense.
@@ -22,7 +23,7 @@ func anyReport() *rapid.Generator[health.Report] {
 		for range rapid.IntRange(0, 3).Draw(t, "holds") {
 			r.Holds = append(r.Holds, health.Hold{
 				Topic: topics.Draw(t, "topic"), Partition: rapid.Int32Range(-1, 2).Draw(t, "partition"),
-				Reason: rapid.SampledFrom(health.Reasons()).Draw(t, "reason"), Offset: rapid.Int64Range(-1, 5).Draw(t, "offset"), Since: since,
+				Reason: string(rapid.SampledFrom(hold.Reasons()).Draw(t, "reason")), Offset: rapid.Int64Range(-1, 5).Draw(t, "offset"), Since: since,
 			})
 		}
 		for id := range rapid.Int32Range(0, 3).Draw(t, "partitions") {

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.yaml.in/yaml/v3"
 
-	"sluice/health"
+	"sluice/reliability/hold"
 )
 
 const (
@@ -146,7 +146,7 @@ func (k known) check(t *testing.T, where, expr string) (labels []string) {
 			}
 			if m.label == "reason" && strings.Contains(s.metric, "held") {
 				for reason := range strings.SplitSeq(m.value, "|") {
-					if !slices.Contains(health.Reasons(), reason) {
+					if !slices.Contains(hold.Reasons(), hold.Reason(reason)) {
 						t.Errorf("%s: no hold has the reason %s", where, reason)
 					}
 				}
@@ -254,8 +254,8 @@ func TestAlerts(t *testing.T) {
 	for name := range documented {
 		t.Errorf("docs/alerts.md has %s, which is no alert", name)
 	}
-	for _, reason := range health.Reasons() {
-		if !raised[reason] {
+	for _, reason := range hold.Reasons() {
+		if !raised[string(reason)] {
 			t.Errorf("no alert is raised by the hold %s", reason)
 		}
 	}

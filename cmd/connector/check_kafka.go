@@ -11,13 +11,12 @@ import (
 	"sync"
 	"time"
 
-	"sluice/connector"
 	"sluice/connector/kafka"
 	"sluice/connector/kafka/dial"
-	"sluice/health"
 	"sluice/internal/config"
 	"sluice/internal/open"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 )
 
 const (
@@ -32,8 +31,8 @@ func said(err error) (text, hint string) {
 	if e, ok := errors.AsType[*dial.Error](err); ok {
 		return e.What(), e.Hint()
 	}
-	if held, ok := errors.AsType[*connector.HoldError](err); ok {
-		return held.Why(), instruction(health.Ends(string(held.Reason)))
+	if held, ok := errors.AsType[*hold.Error](err); ok {
+		return held.Why(), instruction(held.Reason.EndsBy())
 	}
 	return err.Error(), ""
 }
@@ -209,9 +208,9 @@ func (k *checks) topic(ctx context.Context, ask *questions, t *checkedTable, nam
 	if err == nil {
 		err = l.whole()
 	}
-	held, isHold := errors.AsType[*connector.HoldError](err)
+	held, isHold := errors.AsType[*hold.Error](err)
 	switch {
-	case isHold && held.Reason == connector.ReasonTopicMissing:
+	case isHold && held.Reason == hold.TopicMissing:
 		k.add(statusProblem, "topic", name, k.missingTopic(ctx, ask, name), "%s", held.Why())
 		return
 	case err != nil:
@@ -266,8 +265,8 @@ func retention(s kafka.TopicSettings) string {
 func (k *checks) positions(ctx context.Context, l *look) {
 	var lag int64
 	reported := sync.OnceValue(func() *held { return heldByMember(ctx, k.config) })
-	known, hidden, held := 0, 0, make(map[connector.Reason][]*connector.Hold)
-	var reasons []connector.Reason
+	known, hidden, held := 0, 0, make(map[hold.Reason][]*hold.Hold)
+	var reasons []hold.Reason
 	for _, p := range l.partitions() {
 		at, end := l.position(p), l.bounds[p].LastStable
 		if at >= 0 {
@@ -286,7 +285,7 @@ func (k *checks) positions(ctx context.Context, l *look) {
 		}
 	}
 	for _, r := range reasons {
-		k.add(statusProblem, "position", l.topic.Name, instruction(health.Ends(string(r))), "%s held %s, first: %s", counting(int64(len(held[r])), "partition"), r, held[r][0].Detail)
+		k.add(statusProblem, "position", l.topic.Name, instruction(r.EndsBy()), "%s held %s, first: %s", counting(int64(len(held[r])), "partition"), r, held[r][0].Detail)
 	}
 	switch {
 	case len(reasons) > 0, hidden > 0:

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"sluice/connector"
 	"sluice/connector/kafka"
 	"sluice/internal/config"
+	"sluice/reliability/hold"
 )
 
 // letters looks at where the dead letters of the topics go, at each such topic once.
@@ -48,7 +48,7 @@ func (k *checks) letterTopic(ctx context.Context, ask *questions, to kafka.Lette
 	}
 	if err := errors.Join(s.CreateErr, s.WriteErr); err != nil {
 		detail := err.Error()
-		if held, ok := errors.AsType[*connector.HoldError](err); ok {
+		if held, ok := errors.AsType[*hold.Error](err); ok {
 			detail = held.Detail
 		}
 		k.add(statusProblem, "dead letters", to.Name, "a bad record would stall its table until then", "%s", detail)

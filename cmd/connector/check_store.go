@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"sluice/connector"
-	"sluice/health"
+	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
 )
@@ -129,7 +129,7 @@ func (k *checks) operations(ctx context.Context, usable bool) {
 	defer o.end()
 	state, err := o.State(ctx)
 	if broken := (*opslog.BrokenError)(nil); errors.As(err, &broken) {
-		k.add(statusProblem, area, k.config.Pipeline, instruction(health.Ends("operations_log")), "%v", broken)
+		k.add(statusProblem, area, k.config.Pipeline, instruction(hold.OperationsLog.EndsBy()), "%v", broken)
 		return
 	}
 	if err != nil {
@@ -142,7 +142,7 @@ func (k *checks) operations(ctx context.Context, usable bool) {
 	}
 	k.add(statusOK, area, k.config.Pipeline, "", "%d %s", state.Head().Seq, entries)
 	for _, p := range state.Pauses() {
-		command := k.config.Pasted(health.Command(string(connector.ReasonPaused), p.Target.Topic, p.Target.Partition, -1))
+		command := k.config.Pasted(hold.Paused.Command(p.Target.Topic, p.Target.Partition, -1))
 		k.add(statusWarning, area, p.Target.String(), "end the pause: "+command, "paused by %s: %s", p.Operator, p.Reason)
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/schema"
-	"sluice/health"
+	"sluice/reliability/hold"
 	"sluice/test/certs"
 )
 
@@ -166,8 +166,8 @@ func TestInstruction(t *testing.T) {
 			t.Errorf("%q: %q", ends, got)
 		}
 	}
-	for _, reason := range health.Reasons() { // each has one of the two beginnings
-		if ends := health.Ends(reason); instruction(ends) == ends {
+	for _, reason := range hold.Reasons() { // each has one of the two beginnings
+		if ends := reason.EndsBy(); instruction(ends) == ends {
 			t.Errorf("%s: %s", reason, ends)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/kafka"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 )
 
 const (
@@ -141,7 +142,7 @@ func (w *lossWatch) topic(ctx context.Context, name string) (kafka.TopicSettings
 // the loss nearer, leaves what was known before it.
 func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.TopicSettings, failure error) (deadline, bool) {
 	switch {
-	case c.Hold != nil && c.Hold.Reason == connector.ReasonBehindLogStart:
+	case c.Hold != nil && c.Hold.Reason == hold.BehindLogStart:
 		return deadline{}, true
 	case w.refused[c.Partition.Topic]:
 		return deadline{}, false
@@ -156,11 +157,11 @@ func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.
 	if err == nil {
 		return deadline{at: newest.Add(s.RetentionTime), newest: newest, position: c.Position}, true
 	}
-	held := (*connector.HoldError)(nil)
+	held := (*hold.Error)(nil)
 	switch errors.As(err, &held); {
-	case held != nil && held.Reason == connector.ReasonBehindLogStart:
+	case held != nil && held.Reason == hold.BehindLogStart:
 		return deadline{}, true
-	case held != nil && held.Reason == connector.ReasonAheadOfLogEnd: // nothing is there that could be lost
+	case held != nil && held.Reason == hold.AheadOfLogEnd: // nothing is there that could be lost
 		return deadline{never: true}, true
 	}
 	w.logger.DebugContext(ctx, "time of the record at a position", "topic", c.Partition.Topic, "partition", c.Partition.ID, "err", err)

@@ -19,6 +19,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/reliability/hold"
 )
 
 // losses gathers the time that is left by topic and partition, and the retention of each topic.
@@ -51,10 +52,10 @@ func TestSecondsToDataLoss(t *testing.T) {
 			return connector.ClaimStatus{Partition: connector.Partition{Topic: topic, ID: id}, Position: position, End: end}
 		}
 		behind := claim("week", 3, 5, 20)
-		behind.Hold = &connector.Hold{Reason: connector.ReasonBehindLogStart}
+		behind.Hold = &hold.Hold{Reason: hold.BehindLogStart}
 		// Whoever is held is not read, so that its end is an old one, or not known.
 		held, heldAtEnd := claim("week", 6, 10, 10), claim("week", 7, 20, 0)
-		held.Hold = &connector.Hold{Reason: connector.ReasonTableReplaced}
+		held.Hold = &hold.Hold{Reason: hold.TableReplaced}
 		heldAtEnd.Hold = held.Hold
 		week := kafka.TopicSettings{Delete: true, RetentionTime: 7 * 24 * time.Hour, RetentionBytes: 1000, MaxBatch: 77}
 		settings := map[string]kafka.TopicSettings{
@@ -92,9 +93,9 @@ func TestSecondsToDataLoss(t *testing.T) {
 					}
 					return begin.Add(-24 * time.Hour), nil
 				case 11:
-					return time.Time{}, connector.Held(connector.ReasonBehindLogStart, "gone", nil)
+					return time.Time{}, hold.New(hold.BehindLogStart, "gone", nil)
 				case 20:
-					return time.Time{}, connector.Held(connector.ReasonAheadOfLogEnd, "nothing there", nil)
+					return time.Time{}, hold.New(hold.AheadOfLogEnd, "nothing there", nil)
 				}
 				return begin.Add(-8 * 24 * time.Hour), nil // overdue: brokers delete whole segments
 			},

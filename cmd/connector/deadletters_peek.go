@@ -13,6 +13,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/reliability/hold"
 	"sluice/sink/opslog"
 )
 
@@ -103,7 +104,7 @@ func (c *cli) peek(ctx context.Context, place opslog.Target, offset int64, raw b
 	}
 	defer ask.close()
 	l, err := ask.look(ctx, tables[0], place.Topic, snapshot)
-	if held, ok := errors.AsType[*connector.HoldError](err); ok {
+	if held, ok := errors.AsType[*hold.Error](err); ok {
 		return exitError{exitFound, held}
 	}
 	if err != nil {
@@ -143,7 +144,7 @@ func (q *questions) recordOf(l *look, id int32, offset int64) (*connector.Record
 	if err == nil {
 		err = b.Unreadable
 	}
-	if held, ok := errors.AsType[*connector.HoldError](err); ok {
+	if held, ok := errors.AsType[*hold.Error](err); ok {
 		return nil, exitError{exitFound, held}
 	}
 	if err != nil {

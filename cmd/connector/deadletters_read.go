@@ -15,6 +15,7 @@ import (
 	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/reliability/deadletter"
+	"sluice/reliability/hold"
 )
 
 // What commands know of dead letters comes from the dead-letter topics themselves: letters are there before any position
@@ -52,7 +53,7 @@ func readLetters(ctx context.Context, r *topicReader, topics []string, want func
 	for _, name := range topics {
 		var topic connector.Topic
 		err := r.ask(func(ctx context.Context) (err error) { topic, err = r.log.Topic(ctx, name); return err })
-		if reasonOf(err) == connector.ReasonTopicMissing {
+		if reasonOf(err) == hold.TopicMissing {
 			book.absent = append(book.absent, name)
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/reliability/deadletter"
+	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
 )
 
@@ -106,7 +107,7 @@ func (o *letterLook) find(ctx context.Context, r *topicReader, scope *letterScop
 	for _, name := range scope.topics {
 		var topic connector.Topic
 		err := r.ask(func(ctx context.Context) (err error) { topic, err = r.log.Topic(ctx, name); return err })
-		if reasonOf(err) == connector.ReasonTopicMissing {
+		if reasonOf(err) == hold.TopicMissing {
 			continue
 		}
 		if err != nil {

@@ -8,9 +8,9 @@ import (
 	"maps"
 	"slices"
 
-	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/internal/config"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/scan"
@@ -164,7 +164,7 @@ func haveRows(ctx context.Context, o *opened, state *deltalog.State, topic strin
 		}
 		return nil
 	})
-	if held, ok := errors.AsType[*connector.HoldError](err); ok {
+	if held, ok := errors.AsType[*hold.Error](err); ok {
 		for _, l := range letters {
 			l.state, l.why = letterUnknown, "the table cannot tell which records it has: "+held.Detail
 		}

@@ -3,16 +3,16 @@ package main
 import (
 	"slices"
 
-	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // hides reports whether a hold is the cause of another one of the same partition, which need not be shown. A member that wrote the table knows that
 // it was deleted or replaced. From the table and Kafka alone, only the positions look lost then.
-func hides(cause, reason connector.Reason) bool {
-	if cause != connector.ReasonTableReplaced {
+func hides(cause, reason hold.Reason) bool {
+	if cause != hold.TableReplaced {
 		return false
 	}
-	return reason == connector.ReasonUnknownHistory || reason == connector.ReasonTopicRecreated || reason == connector.ReasonClusterChanged
+	return reason == hold.UnknownHistory || reason == hold.TopicRecreated || reason == hold.ClusterChanged
 }
 
 // dropHidden removes the holds that another hold of the same partition hides: see [hides].

@@ -16,7 +16,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/connector/kafka"
-	"sluice/health"
+	"sluice/reliability/hold"
 )
 
 func (c *cli) holdsCommand() *cobra.Command {
@@ -57,31 +57,31 @@ something did not answer, or fails.`,
 
 // heldPartition is a hold as the command shows it.
 type heldPartition struct {
-	Topic     string           `json:"topic"`     // "" for what concerns everything
-	Partition int32            `json:"partition"` // -1 for all of the topic
-	Reason    connector.Reason `json:"reason"`
-	Detail    string           `json:"detail"`
-	Since     *time.Time       `json:"since"`  // null if nobody knows
-	Offset    *int64           `json:"offset"` // where it stands, null if unknown
-	EndsBy    string           `json:"ends_by"`
-	Command   string           `json:"command,omitempty"` // that ends it, if one does
-	From      []string         `json:"from"`
+	Topic     string      `json:"topic"`     // "" for what concerns everything
+	Partition int32       `json:"partition"` // -1 for all of the topic
+	Reason    hold.Reason `json:"reason"`
+	Detail    string      `json:"detail"`
+	Since     *time.Time  `json:"since"`  // null if nobody knows
+	Offset    *int64      `json:"offset"` // where it stands, null if unknown
+	EndsBy    string      `json:"ends_by"`
+	Command   string      `json:"command,omitempty"` // that ends it, if one does
+	From      []string    `json:"from"`
 }
 
 // held are the holds found so far. One partition may be held for several reasons.
 type held struct{ all []*heldPartition }
 
 // add notes a hold, or who else knows of one that is known.
-func (h *held) add(from, topic string, id int32, reason connector.Reason, detail string, since time.Time, offset int64) {
+func (h *held) add(from, topic string, id int32, reason hold.Reason, detail string, since time.Time, offset int64) {
 	i := slices.IndexFunc(h.all, func(p *heldPartition) bool {
-		if reason == connector.ReasonPaused && p.Reason == reason { // a member tells of the partitions, the operation is about the topic
+		if reason == hold.Paused && p.Reason == reason { // a member tells of the partitions, the operation is about the topic
 			return (p.Topic == "" || p.Topic == topic) && (p.Partition < 0 || p.Partition == id)
 		}
 		return p.Topic == topic && p.Partition == id && p.Reason == reason
 	})
 	if i < 0 {
 		i = len(h.all)
-		h.all = append(h.all, &heldPartition{Topic: topic, Partition: id, Reason: reason, Detail: detail, EndsBy: health.Ends(string(reason))})
+		h.all = append(h.all, &heldPartition{Topic: topic, Partition: id, Reason: reason, Detail: detail, EndsBy: reason.EndsBy()})
 	}
 	p := h.all[i]
 	if !slices.Contains(p.From, from) {
@@ -101,7 +101,7 @@ func (p *heldPartition) command() string {
 	if p.Offset != nil {
 		offset = *p.Offset
 	}
-	return health.Command(string(p.Reason), p.Topic, p.Partition, offset)
+	return p.Reason.Command(p.Topic, p.Partition, offset)
 }
 
 // merge adds what others found.
@@ -167,14 +167,14 @@ func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Dura
 
 // recordAt says why the record at a position cannot become a row, or "". What lies behind it is not looked at: a partition
 // that is held stands at what it is held for.
-func (q *questions) recordAt(ctx context.Context, l *look, p connector.Partition, at int64) (connector.Reason, string, int64, error) {
+func (q *questions) recordAt(ctx context.Context, l *look, p connector.Partition, at int64) (hold.Reason, string, int64, error) {
 	var b kafka.Batch
 	err := q.ask(func(ctx context.Context) (err error) { b, err = q.log.BatchAt(ctx, p, at); return err })
 	if err == nil {
 		err = b.Unreadable
 	}
-	if held, ok := errors.AsType[*connector.HoldError](err); ok {
-		if held.Reason == connector.ReasonAheadOfLogEnd { // nothing but markers and aborted records
+	if held, ok := errors.AsType[*hold.Error](err); ok {
+		if held.Reason == hold.AheadOfLogEnd { // nothing but markers and aborted records
 			return "", "", 0, nil
 		}
 		return held.Reason, held.Detail, at, nil
@@ -186,7 +186,7 @@ func (q *questions) recordAt(ctx context.Context, l *look, p connector.Partition
 	case err == nil:
 		return "", "", 0, nil
 	case classify.Of(err) == classify.Poison:
-		return connector.ReasonPoison, err.Error(), b.Record.Offset, ctx.Err()
+		return hold.Poison, err.Error(), b.Record.Offset, ctx.Err()
 	default:
 		return "", "", 0, err
 	}

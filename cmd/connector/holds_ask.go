@@ -19,6 +19,7 @@ import (
 	"sluice/health"
 	"sluice/internal/config"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/sink/opslog"
 )
 
@@ -112,7 +113,7 @@ func (l *learnt) askOperations(ctx context.Context, cfg *config.Config, within t
 	broken := (*opslog.BrokenError)(nil)
 	switch {
 	case errors.As(err, &broken):
-		l.add(fromOperations, "", -1, connector.ReasonOperationsLog, err.Error(), time.Time{}, -1)
+		l.add(fromOperations, "", -1, hold.OperationsLog, err.Error(), time.Time{}, -1)
 	case err != nil:
 		l.misses(ctx, "the store", within, "what is paused is not known", err)
 	default:
@@ -257,7 +258,7 @@ func (q *questions) holdsOf(ctx context.Context, cfg *config.Config, within time
 		if notYet(cfg, t.name, t.table.snapshot, err) {
 			return
 		}
-		if held, ok := errors.AsType[*connector.HoldError](err); ok {
+		if held, ok := errors.AsType[*hold.Error](err); ok {
 			t.found.add(fromLook, t.name, -1, held.Reason, held.Why(), time.Time{}, -1)
 		} else if err != nil {
 			t.found.missed = []error{fmt.Errorf("topic %s: %w", t.name, err)}
@@ -377,7 +378,7 @@ func (l *learnt) askMember(ctx context.Context, url, pipeline string, within tim
 	}
 	l.member = true
 	for _, h := range report.Holds {
-		l.add(url, h.Topic, h.Partition, connector.Reason(h.Reason), h.Detail, h.Since, h.Offset)
+		l.add(url, h.Topic, h.Partition, hold.Reason(h.Reason), h.Detail, h.Since, h.Offset)
 	}
 	l.missed = append(l.missed, failing(url, report.Holds, report.Dependencies)...)
 }
@@ -392,7 +393,7 @@ func failing(url string, holds []health.Hold, dependencies []health.Dependency) 
 		if d.Table != "" {
 			name += " of table " + d.Table
 		}
-		explained := slices.ContainsFunc(holds, func(h health.Hold) bool { return explains(connector.Reason(h.Reason), first) })
+		explained := slices.ContainsFunc(holds, func(h health.Hold) bool { return explains(hold.Reason(h.Reason), first) })
 		if d.Failing == nil || named[name] || explained {
 			continue
 		}
@@ -403,15 +404,15 @@ func failing(url string, holds []health.Hold, dependencies []health.Dependency) 
 }
 
 // explains tells whether a hold says for itself that a dependency fails.
-func explains(reason connector.Reason, dependency string) bool {
+func explains(reason hold.Reason, dependency string) bool {
 	switch reason {
-	case connector.ReasonKafkaDown, connector.ReasonKafkaDenied:
+	case hold.KafkaDown, hold.KafkaDenied:
 		return dependency == "kafka" || dependency == "dead_letters"
-	case connector.ReasonStoreDown, connector.ReasonStoreDenied:
+	case hold.StoreDown, hold.StoreDenied:
 		return dependency == "store" || dependency == "operations_log"
-	case connector.ReasonDeadLettersUnavailable:
+	case hold.DeadLettersUnavailable:
 		return dependency == "dead_letters"
-	case connector.ReasonFingerprintsUnavailable:
+	case hold.FingerprintsUnavailable:
 		return dependency == "postgres"
 	default:
 		return false

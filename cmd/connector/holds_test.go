@@ -17,6 +17,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // holds runs the command and returns what it lists, one line for each hold.
@@ -190,20 +191,20 @@ func TestHolds_OneLineForManyPartitions(t *testing.T) {
 	t.Parallel()
 	h := &held{}
 	noon := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-	add := func(id int32, reason connector.Reason, detail string, offset int64) {
+	add := func(id int32, reason hold.Reason, detail string, offset int64) {
 		h.add("m", "orders", id, reason, detail, noon.Add(time.Duration(-id)*time.Minute), offset)
 	}
 	for _, id := range []int32{0, 1, 2, 3, 5, 7, 8} {
-		add(id, connector.ReasonFlood, "all bad", 10+int64(id))
+		add(id, hold.Flood, "all bad", 10+int64(id))
 	}
 	for id := range int32(3) {
-		add(id, connector.ReasonStoreDown, "no route", -1)
+		add(id, hold.StoreDown, "no route", -1)
 	}
-	add(4, connector.ReasonFlood, "half bad", 1)
+	add(4, hold.Flood, "half bad", 1)
 	for id := range int32(4) { // each has a command of its own
-		add(id, connector.ReasonBehindLogStart, "deleted", 5)
+		add(id, hold.BehindLogStart, "deleted", 5)
 	}
-	h.add("m", "", -1, connector.ReasonOperationsLog, "broken", time.Time{}, -1)
+	h.add("m", "", -1, hold.OperationsLog, "broken", time.Time{}, -1)
 	for _, p := range h.all {
 		p.Command = p.command()
 	}

@@ -24,6 +24,7 @@ import (
 	"sluice/health/ops"
 	"sluice/internal/config"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 )
 
 // lagScene is a watch over claims and ends under a test's control, in virtual time.
@@ -369,7 +370,7 @@ func TestLagSeries(t *testing.T) {
 		s.lag("orders", 0, 600)
 		s.lag("users", 3, 2001)
 		s.set(func() {
-			s.claims[1].Hold = &connector.Hold{Reason: connector.ReasonPaused}
+			s.claims[1].Hold = &hold.Hold{Reason: hold.Paused}
 			s.claims[1].End = 9_999 // of the time when it was read
 		})
 		r := prometheus.NewPedanticRegistry()
@@ -470,7 +471,7 @@ func TestFreshnessOfAPartition(t *testing.T) {
 			{"unread, and looked at", connector.ClaimStatus{Partition: p, Position: 5, End: 9, Consumed: 5}, "3600"},
 			{"a part was read, and is no row", connector.ClaimStatus{Partition: p, Position: 5, End: 9, Consumed: 8}, "3600"},
 			{"all was read, and nothing of it will be a row", connector.ClaimStatus{Partition: p, Position: 5, End: 9, Consumed: 9}, "0"},
-			{"so it was, before it was held", connector.ClaimStatus{Partition: p, Position: 5, End: 9, Consumed: 9, Hold: &connector.Hold{}}, "3600"},
+			{"so it was, before it was held", connector.ClaimStatus{Partition: p, Position: 5, End: 9, Consumed: 9, Hold: &hold.Hold{}}, "3600"},
 			{"looked at elsewhere", connector.ClaimStatus{Partition: p, Position: 6, End: 9}, "nil"},
 			{"never looked at", connector.ClaimStatus{Partition: connector.Partition{Topic: "other"}, Position: 5, End: 9}, "nil"},
 		} {

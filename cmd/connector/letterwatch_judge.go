@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"sluice/classify"
-	"sluice/connector"
 	"sluice/health/lettercount"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
@@ -176,7 +176,7 @@ func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic
 		}
 		return nil
 	})
-	if _, held := errors.AsType[*connector.HoldError](err); held {
+	if _, held := errors.AsType[*hold.Error](err); held {
 		w.untold[topic], void, err = time.Now(), make([][]int64, len(parts)), nil
 	}
 	if err != nil {

@@ -431,8 +431,8 @@ func speaks(call *ast.CallExpr) (level string, at int) {
 		default:
 			return strings.ToUpper(name), 0
 		}
-	case *ast.CallExpr: // what Reason.tell returned
-		if of, ok := f.Fun.(*ast.SelectorExpr); ok && of.Sel.Name == "tell" {
+	case *ast.CallExpr: // what Reason.Tell returned
+		if of, ok := f.Fun.(*ast.SelectorExpr); ok && of.Sel.Name == "Tell" {
 			return "", 0
 		}
 	}

@@ -2,12 +2,8 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"flag"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -22,10 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
-	"sluice/health"
 	"sluice/internal/config"
 	"sluice/reliability/panics"
-	"sluice/test/certs"
 )
 
 // TestMain runs eight parallel tests at a time instead of one per core: most of them wait for a time limit or for a running
@@ -317,123 +311,4 @@ func TestLogger(t *testing.T) {
 	if isTerminal(f) || isTerminal(&b) {
 		t.Error("a file is taken for a terminal")
 	}
-}
-
-// TestEveryHoldSaysWhatEndsIt reads the list of reasons from the source of package connector, as Go cannot list constants.
-func TestEveryHoldSaysWhatEndsIt(t *testing.T) {
-	f, err := parser.ParseFile(token.NewFileSet(), "../../connector/hold.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reasons := 0
-	ast.Inspect(f, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok {
-			return true
-		}
-		if id, ok := spec.Type.(*ast.Ident); !ok || id.Name != "Reason" {
-			return true
-		}
-		reason, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-		if err != nil {
-			t.Error(err)
-		}
-		reasons++
-		if health.Ends(reason) == "" {
-			t.Errorf("nothing says what ends %s", reason)
-		}
-		return true
-	})
-	if reasons < 19 {
-		t.Errorf("only %d reasons found", reasons)
-	}
-}
-
-// TestCanceled: a command that is told to stop does.
-func TestCanceled(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	var out, errs bytes.Buffer
-	if code := run(ctx, []string{"probe", "--url", "http://127.0.0.1:1"}, &out, &errs); code != exitDependency {
-		t.Error(code, &errs)
-	}
-}
-
-// TestUnknownCommand: a mistyped command is what is wrong, whatever flags follow it.
-func TestUnknownCommand(t *testing.T) {
-	for _, c := range []struct{ args, want string }{
-		{"chekc", `unknown command "chekc" for "connector": did you mean check?`},
-		{"chekc --config x.yaml", `unknown command "chekc" for "connector": did you mean check?`},
-		{"offsets shows --config x.yaml --topic y", `unknown command "shows" for "connector offsets": did you mean show?`},
-		{"deadletters nothing-like-it -o json", `unknown command "nothing-like-it" for "connector deadletters"` + "\n"},
-		{"offsets --config x.yaml", "unknown flag: --config"}, // names no command
-		{"check --confg x.yaml", "unknown flag: --confg"},
-		{"holds nothing", `unknown command "nothing" for "connector holds"`},
-	} {
-		if code, out, errs := connectorRun(t, strings.Fields(c.args)...); code != exitUsage || out != "" || !strings.Contains(errs, c.want) {
-			t.Errorf("connector %s: exit code %d, %q, want %q", c.args, code, out+errs, c.want)
-		}
-	}
-}
-
-// TestValidate_WithoutSecrets: a file that is right is valid where its secrets are missing, and names what it did not check.
-func TestValidate_WithoutSecrets(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "config.yaml")
-	text := `pipeline: ${PIPELINE}
-kafka:
-  brokers: ["${BROKER}"]
-  tls: {ca_file: ca.pem, cert_file: tls.crt, key_file: tls.key}
-  sasl: {mechanism: scram-sha-512, username: u, password: "${PASSWORD}"}
-storage: {url: "s3://${BUCKET}/lake", s3: {region: r, access_key: "${KEY}", secret_key: "${SECRET}"}}
-members: {store: redis, url_file: redis-url}
-defaults: {commit: {rows: "${ROWS}"}, health_records: {secret_file: health}}
-topics: {orders: {schema: "a int"}, users: {schema: "${DDL}"}}
-`
-	put := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put(text)
-	expect(t, exitUsage, "", "the variable PASSWORD is not set: set it", "validate", "--config", path)
-	want := strings.ReplaceAll(`DIR:1: pipeline: not checked: the variable PIPELINE is not set
-DIR:3: kafka.brokers: not checked: the variable BROKER is not set
-DIR:4: kafka.tls.ca_file: not checked: the file does not exist
-DIR:4: kafka.tls.cert_file: not checked: the file does not exist
-DIR:5: kafka.sasl.password: not checked: the variable PASSWORD is not set
-DIR:6: storage.url: not checked: the variable BUCKET is not set
-DIR:6: storage.s3.access_key: not checked: the variable KEY is not set
-DIR:6: storage.s3.secret_key: not checked: the variable SECRET is not set
-DIR:7: members.url_file: not checked: the file does not exist
-DIR:8: defaults.commit.rows: not checked: the variable ROWS is not set
-DIR:8: defaults.health_records.secret_file: not checked: the file does not exist
-DIR:9: topics.users.schema: not checked: the variable DDL is not set
-`, "DIR", path)
-	code, out, errs := connectorRun(t, "validate", "--no-secrets", "--config", path)
-	if d := cmp.Diff(want, errs); d != "" || code != exitOK {
-		t.Errorf("exit code %d (-want +got):\n%s", code, d)
-	}
-	if !strings.Contains(out, "s3://${BUCKET}/lake/orders") {
-		t.Errorf("the summary:\n%s", out)
-	}
-	code, out, _ = connectorRun(t, "validate", "--no-secrets", "-o", "json", "--config", path)
-	var report struct {
-		Valid               bool
-		Problems, Unchecked []config.Problem
-	}
-	if err := json.Unmarshal([]byte(out), &report); err != nil || code != exitOK || !report.Valid || len(report.Problems) != 0 || len(report.Unchecked) != 12 {
-		t.Errorf("exit code %d, %v: %+v", code, err, report)
-	}
-
-	// What is there is checked as ever, and what is wrong beside a secret is found.
-	put(strings.ReplaceAll(text, "username: u, ", ""))
-	expect(t, exitUsage, "", "kafka.sasl.mechanism: scram-sha-512 needs username", "validate", "--no-secrets", "--config", path)
-	put(text)
-	certs.Write(t, dir, "tls.crt", []byte("no certificate"))
-	certs.Write(t, dir, "tls.key", []byte("no key"))
-	expect(t, exitUsage, "", "kafka.tls.cert_file: ", "validate", "--no-secrets", "--config", path)
-	t.Setenv("DDL", "nothing")
-	expect(t, exitUsage, "", "topics.users.schema: ", "validate", "--no-secrets", "--config", path)
 }

@@ -18,11 +18,11 @@ import (
 	"sluice/connector"
 	"sluice/connector/kafka"
 	"sluice/connector/schema"
-	"sluice/health"
 	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/internal/open"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 )
@@ -73,13 +73,13 @@ type partitionOffsets struct {
 
 // shownHold is why a partition stands still.
 type shownHold struct {
-	Reason connector.Reason `json:"reason"`
-	Detail string           `json:"detail"`
-	EndsBy string           `json:"ends_by"`
+	Reason hold.Reason `json:"reason"`
+	Detail string      `json:"detail"`
+	EndsBy string      `json:"ends_by"`
 }
 
-func showHold(reason connector.Reason, detail string) *shownHold {
-	return &shownHold{reason, detail, health.Ends(string(reason))}
+func showHold(reason hold.Reason, detail string) *shownHold {
+	return &shownHold{reason, detail, reason.EndsBy()}
 }
 
 func (c *cli) showOffsets(ctx context.Context) error {
@@ -152,7 +152,7 @@ func (o *opened) snapshot(ctx context.Context) (*connector.Snapshot, *shownHold,
 	if refusal == nil && info.Schema != nil {
 		refusal = o.fits(info.Schema)
 	}
-	if held, ok := errors.AsType[*connector.HoldError](refusal); ok {
+	if held, ok := errors.AsType[*hold.Error](refusal); ok {
 		return s, showHold(held.Reason, held.Why()), nil
 	}
 	return s, nil, nil
@@ -203,7 +203,7 @@ func (q *questions) lines(ctx context.Context, o *opened, name string, s *connec
 	if notYet(o.config, name, s, err) {
 		return []partitionOffsets{{Topic: name, Partition: -1, Note: "the topic comes with the first dead letter"}}, nil
 	}
-	if held, ok := errors.AsType[*connector.HoldError](err); ok {
+	if held, ok := errors.AsType[*hold.Error](err); ok {
 		return knownLines(o, name, s, showHold(held.Reason, held.Why())), nil
 	}
 	if err != nil {
@@ -236,7 +236,7 @@ func (q *questions) lines(ctx context.Context, o *opened, name string, s *connec
 // notYet tells whether an error says no more than that nothing became a dead letter yet: the topic of the letters is not
 // there, and the table has never heard of it.
 func notYet(c *config.Config, topic string, s *connector.Snapshot, err error) bool {
-	if reasonOf(err) != connector.ReasonTopicMissing || !c.ComesLater(topic) {
+	if reasonOf(err) != hold.TopicMissing || !c.ComesLater(topic) {
 		return false
 	}
 	for appID := range s.Positions {
@@ -268,7 +268,7 @@ func epochOf(offsets map[int32]connector.GroupOffset, id int32, next int64) int3
 }
 
 // knownLines are the partitions that the table knows of a topic that cannot be asked about.
-func knownLines(o *opened, topic string, s *connector.Snapshot, hold *shownHold) []partitionOffsets {
+func knownLines(o *opened, topic string, s *connector.Snapshot, h *shownHold) []partitionOffsets {
 	positions := map[int32]int64{}
 	for appID, next := range s.Positions {
 		id, err := idempotency.ParseAppID(appID)
@@ -277,12 +277,12 @@ func knownLines(o *opened, topic string, s *connector.Snapshot, hold *shownHold)
 		}
 	}
 	if len(positions) == 0 {
-		return []partitionOffsets{{Topic: topic, Partition: -1, Hold: hold}}
+		return []partitionOffsets{{Topic: topic, Partition: -1, Hold: h}}
 	}
 	var lines []partitionOffsets
 	for _, id := range slices.Sorted(maps.Keys(positions)) {
 		next := positions[id]
-		lines = append(lines, partitionOffsets{Topic: topic, Partition: id, Position: &next, Hold: hold})
+		lines = append(lines, partitionOffsets{Topic: topic, Partition: id, Position: &next, Hold: h})
 	}
 	return lines
 }
@@ -297,14 +297,14 @@ func printOffsets(w io.Writer, lines []partitionOffsets) error {
 	}
 	_, _ = fmt.Fprintln(tw, "PARTITION\tPOSITION\tGROUP OFFSET\tLOG START\tLAST STABLE\tLAG\tHOLD") // Flush has the error
 	for _, l := range lines {
-		name, hold := l.Topic, "-"
+		name, h := l.Topic, "-"
 		if l.Partition >= 0 {
 			name += ":" + strconv.Itoa(int(l.Partition))
 		}
 		if l.Hold != nil {
-			hold = string(l.Hold.Reason)
+			h = string(l.Hold.Reason)
 		}
-		_, _ = printf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, show(l.Position), show(l.Group), show(l.LogStart), show(l.End), show(l.Lag), hold)
+		_, _ = printf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, show(l.Position), show(l.Group), show(l.LogStart), show(l.End), show(l.Lag), h)
 	}
 	if err := tw.Flush(); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"sluice/connector"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/sink/opslog"
 )
 
@@ -68,9 +69,9 @@ func planGap(ctx context.Context, m *mover, args []string) (*movePlan, error) {
 		}
 		at, b := l.position(p), l.bounds[p]
 		switch h.Reason {
-		case connector.ReasonBehindLogStart:
+		case hold.BehindLogStart:
 			plan.move(l, p, b.LogStart, "behind_log_start: they were deleted before they were read, and are lost")
-		case connector.ReasonAheadOfLogEnd:
+		case hold.AheadOfLogEnd:
 			plan.move(l, p, b.LastStable, "ahead_of_log_end: the log ends at %d. The table keeps its rows at offsets [%d, %d), and other records will have the same offsets; "+
 				"records below %d that came after the loss are taken for those that the table has", b.HighWatermark, b.LastStable, at, b.LastStable)
 		default:
@@ -85,15 +86,15 @@ func planGap(ctx context.Context, m *mover, args []string) (*movePlan, error) {
 }
 
 // gaps are the partitions of a target that stand outside of their log.
-func gaps(l *look, target opslog.Target) map[connector.Partition]*connector.Hold {
-	all := map[connector.Partition]*connector.Hold{}
+func gaps(l *look, target opslog.Target) map[connector.Partition]*hold.Hold {
+	all := map[connector.Partition]*hold.Hold{}
 	for _, p := range l.partitions() {
 		if target.Partition >= 0 && p.ID != target.Partition || l.position(p) < 0 {
 			continue
 		}
 		if h := l.hold(p); h != nil {
 			switch h.Reason {
-			case connector.ReasonBehindLogStart, connector.ReasonAheadOfLogEnd, connector.ReasonTruncated:
+			case hold.BehindLogStart, hold.AheadOfLogEnd, hold.Truncated:
 				all[p] = h
 			default:
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 )
@@ -24,7 +25,7 @@ type look struct {
 	unread *connector.UnreadError
 }
 
-// look asks Kafka for what it knows of a topic. A topic that is missing is a HoldError. A partition whose leader does not
+// look asks Kafka for what it knows of a topic. A topic that is missing is a hold.Error. A partition whose leader does not
 // answer is left out: see [look.whole].
 func (q *questions) look(ctx context.Context, o *opened, name string, s *connector.Snapshot) (*look, error) {
 	l := &look{pipeline: o.config.Pipeline, table: o, snapshot: s}
@@ -161,10 +162,10 @@ func (l *look) whole() error {
 }
 
 // hold is what a member that resumed the partition now would hold it for, or nil.
-func (l *look) hold(p connector.Partition) *connector.Hold {
+func (l *look) hold(p connector.Partition) *hold.Hold {
 	if l.unread != nil && l.unread.Causes[p] != nil && l.position(p) >= 0 && connector.Replaced(l.snapshot, l.pipeline) == "" {
-		reason := cmp.Or(reasonOf(l.unread.Causes[p]), connector.ReasonKafkaDown)
-		return &connector.Hold{Partition: p, Reason: reason, Detail: l.unread.Causes[p].Error(), Offset: l.position(p)}
+		reason := cmp.Or(reasonOf(l.unread.Causes[p]), hold.KafkaDown)
+		return &hold.Hold{Partition: p, Reason: reason, Detail: l.unread.Causes[p].Error(), Offset: l.position(p)}
 	}
 	return connector.Derive(l.snapshot, l.pipeline, p, l.group, l.bounds, l.rows)
 }

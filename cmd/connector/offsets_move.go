@@ -20,6 +20,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/schema"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
@@ -256,7 +257,7 @@ func (m *mover) do(ctx, acting context.Context, p *movePlan, table connector.Tab
 		err = fmt.Errorf("nothing was changed, the table moved on since it was shown: look again: %w", err)
 	default:
 		done.Outcome, code = opslog.Lost, exitDependency
-		if held, ok := errors.AsType[*connector.HoldError](err); ok && held.Reason != connector.ReasonStoreDenied {
+		if held, ok := errors.AsType[*hold.Error](err); ok && held.Reason != hold.StoreDenied {
 			code = exitRefused
 		}
 		err = fmt.Errorf("nothing was changed: %w", err)
@@ -353,7 +354,7 @@ func (m *mover) see(ctx context.Context, names ...string) (_ *sight, err error) 
 		if err == nil {
 			err = l.whole()
 		}
-		if held, ok := errors.AsType[*connector.HoldError](err); ok && held.Reason == connector.ReasonTopicMissing {
+		if held, ok := errors.AsType[*hold.Error](err); ok && held.Reason == hold.TopicMissing {
 			return nil, refused("%w", err)
 		}
 		if err != nil {

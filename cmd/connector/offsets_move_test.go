@@ -21,6 +21,7 @@ import (
 	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
@@ -554,8 +555,8 @@ func TestOutcomesOfAMove(t *testing.T) {
 			"nobody knows yet whether the positions are moved",
 		},
 		"moved on":     {classify.Mark(errors.New("stands at 4"), classify.Fenced), opslog.Lost, exitRefused, "nothing was changed, the table moved on since it was shown"},
-		"denied":       {connector.Held(connector.ReasonStoreDenied, "403", nil), opslog.Lost, exitDependency, "nothing was changed: "},
-		"unsupported":  {connector.Held(connector.ReasonTableUnsupported, "a feature", nil), opslog.Lost, exitRefused, "nothing was changed: "},
+		"denied":       {hold.New(hold.StoreDenied, "403", nil), opslog.Lost, exitDependency, "nothing was changed: "},
+		"unsupported":  {hold.New(hold.TableUnsupported, "a feature", nil), opslog.Lost, exitRefused, "nothing was changed: "},
 		"out of reach": {context.DeadlineExceeded, opslog.Lost, exitDependency, "nothing was changed: "},
 	} {
 		t.Run(name, func(t *testing.T) {

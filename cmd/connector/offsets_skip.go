@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/reliability/hold"
 )
 
 func (c *cli) offsetsSkipCommand() *cobra.Command {
@@ -72,7 +72,7 @@ func planSkip(ctx context.Context, m *mover, args []string, to int64, whole bool
 	}
 	var found kafka.Batch
 	err = seen.ask(func(ctx context.Context) (err error) { found, err = seen.log.BatchAt(ctx, p, offset); return err })
-	if held, ok := errors.AsType[*connector.HoldError](err); ok {
+	if held, ok := errors.AsType[*hold.Error](err); ok {
 		return nil, refused("%w: write --to with the offset to go on at", held)
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/internal/config"
+	"sluice/reliability/hold"
 )
 
 // startFlags are those of offsets start.
@@ -229,7 +230,7 @@ func (p *movePlan) start(ask *sight, l *look, chosen []connector.Partition, star
 // past notes what is known of the topic from before, so that nobody begins it by mistake.
 func (p *movePlan) past(l *look) {
 	for _, of := range l.partitions() {
-		if h := l.hold(of); h != nil && h.Reason != connector.ReasonTableReplaced {
+		if h := l.hold(of); h != nil && h.Reason != hold.TableReplaced {
 			p.note("%s: %s", h.Reason, h.Detail)
 			return
 		}

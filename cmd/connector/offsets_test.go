@@ -18,8 +18,8 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka"
-	"sluice/health"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 	"sluice/sink/delta/deltalog"
 )
 
@@ -116,7 +116,7 @@ func TestOffsetsShow(t *testing.T) {
 		other := *w
 		other.config = write(t, strings.ReplaceAll(read(t, w.config), "n int", "n int, more string"))
 		code, got := shown(t, &other)
-		if code != 1 || got[0].Hold == nil || got[0].Hold.Reason != connector.ReasonSchemaConflict {
+		if code != 1 || got[0].Hold == nil || got[0].Hold.Reason != hold.SchemaConflict {
 			t.Errorf("exit code %d %+v", code, got)
 		}
 	})
@@ -134,7 +134,7 @@ func TestOffsetsShowHolds(t *testing.T) {
 			t.Errorf("exit code %d", code)
 		}
 		for _, l := range got {
-			if l.Hold == nil || l.Hold.Reason != connector.ReasonUnknownHistory || l.Hold.EndsBy != health.Ends("unknown_history") {
+			if l.Hold == nil || l.Hold.Reason != hold.UnknownHistory || l.Hold.EndsBy != hold.UnknownHistory.EndsBy() {
 				t.Errorf("%+v", l)
 			}
 		}
@@ -146,7 +146,7 @@ func TestOffsetsShowHolds(t *testing.T) {
 		elsewhere := b.topic
 		elsewhere.Cluster = "another"
 		w := newTable(t, elsewhere, b.addresses...).create()
-		if code, got := shown(t, w); code != 1 || got[1].Hold == nil || got[1].Hold.Reason != connector.ReasonClusterChanged {
+		if code, got := shown(t, w); code != 1 || got[1].Hold == nil || got[1].Hold.Reason != hold.ClusterChanged {
 			t.Errorf("exit code %d %+v", code, got)
 		}
 	})
@@ -157,7 +157,7 @@ func TestOffsetsShowHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, got := shown(t, w)
-		if code != 1 || len(got) != 2 || *got[0].Position != 3 || got[0].Hold == nil || got[0].Hold.Reason != connector.ReasonTopicMissing {
+		if code != 1 || len(got) != 2 || *got[0].Position != 3 || got[0].Hold == nil || got[0].Hold.Reason != hold.TopicMissing {
 			t.Errorf("exit code %d %+v", code, got)
 		}
 	})
@@ -182,7 +182,7 @@ func TestOffsetsShow_RowsWithoutPosition(t *testing.T) {
 		t.Fatalf("exit code %d %+v", code, got)
 	}
 	for _, l := range got {
-		if l.Hold == nil || l.Hold.Reason != connector.ReasonUnknownHistory || !strings.Contains(l.Hold.Detail, `the table has rows of topic "orders" and no position for it`) {
+		if l.Hold == nil || l.Hold.Reason != hold.UnknownHistory || !strings.Contains(l.Hold.Detail, `the table has rows of topic "orders" and no position for it`) {
 			t.Errorf("%+v", l.Hold)
 		}
 	}
@@ -214,7 +214,7 @@ func TestOffsetsShow_RowsWithoutPosition_BesidePositions(t *testing.T) {
 	if _, err := deltalog.WriteCheckpoint(t.Context(), w.store, &left, time.Now(), ""); err != nil {
 		t.Fatal(err)
 	}
-	if code, got := shown(t, w); code != 1 || len(got) != 2 || got[0].Hold == nil || got[0].Hold.Reason != connector.ReasonTableReplaced {
+	if code, got := shown(t, w); code != 1 || len(got) != 2 || got[0].Hold == nil || got[0].Hold.Reason != hold.TableReplaced {
 		t.Fatalf("exit code %d %+v", code, got)
 	}
 	flags := []string{"--config", w.config, "--yes", "--operator", "ada", "--reason", "a test"}
@@ -223,7 +223,7 @@ func TestOffsetsShow_RowsWithoutPosition_BesidePositions(t *testing.T) {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	code, got := shown(t, w)
-	if code != 1 || got[0].Hold != nil || got[1].Hold == nil || got[1].Hold.Reason != connector.ReasonUnknownHistory ||
+	if code != 1 || got[0].Hold != nil || got[1].Hold == nil || got[1].Hold.Reason != hold.UnknownHistory ||
 		!strings.Contains(got[1].Hold.Detail, `the table has rows of partition 1 of topic "orders" and no position for it`) {
 		t.Fatalf("exit code %d %+v", code, got)
 	}

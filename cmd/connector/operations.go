@@ -15,6 +15,7 @@ import (
 	"sluice/connector"
 	"sluice/internal/config"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
 )
@@ -46,22 +47,22 @@ func (s *system) awaitOperations(ctx context.Context) error {
 }
 
 // unknownPauses is the hold of everything while nobody knows yet what is paused, or nil.
-func (s *system) unknownPauses() *connector.Hold {
+func (s *system) unknownPauses() *hold.Hold {
 	if s.operations.State() != nil {
 		return nil
 	}
 	if trouble, ok := s.operations.Trouble(); ok {
-		h := &connector.Hold{Reason: connector.ReasonStoreDenied, Detail: trouble.Err.Error(), Since: trouble.Since}
+		h := &hold.Hold{Reason: hold.StoreDenied, Detail: trouble.Err.Error(), Since: trouble.Since}
 		if broken := (*opslog.BrokenError)(nil); errors.As(trouble.Err, &broken) {
-			h.Reason = connector.ReasonOperationsLog
+			h.Reason = hold.OperationsLog
 		}
 		return h
 	}
-	return waiting(s.reading, connector.ReasonStoreDown)
+	return waiting(s.reading, hold.StoreDown)
 }
 
 // paused is the hold of a partition that an operator paused, or nil.
-func (s *system) paused(p connector.Partition) *connector.Hold {
+func (s *system) paused(p connector.Partition) *hold.Hold {
 	by, paused := s.operations.State().Paused(p.Topic, p.ID)
 	if !paused {
 		return nil
@@ -80,9 +81,9 @@ func (s *system) asked(p connector.Partition) int64 {
 }
 
 // pausedHold puts a pause into a hold's words.
-func pausedHold(by opslog.Paused) *connector.Hold {
-	return &connector.Hold{
-		Reason: connector.ReasonPaused, Detail: fmt.Sprintf("%s paused %s: %s", by.Operator, by.Target.String(), by.Reason),
+func pausedHold(by opslog.Paused) *hold.Hold {
+	return &hold.Hold{
+		Reason: hold.Paused, Detail: fmt.Sprintf("%s paused %s: %s", by.Operator, by.Target.String(), by.Reason),
 		Since: by.Since, Offset: -1,
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"sluice/connector"
 	"sluice/health"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
 )
@@ -154,7 +154,7 @@ func TestAudit(t *testing.T) {
 	if _, errs := l.runs(1, "pause", "orders", "--reason", "r", "--yes"); !strings.Contains(errs, "broken at seq 2") || !strings.Contains(errs, "connector audit verify") {
 		t.Error(errs)
 	}
-	holdsEverything(t, l, connector.ReasonOperationsLog, "broken at seq 2")
+	holdsEverything(t, l, hold.OperationsLog, "broken at seq 2")
 	if err := os.WriteFile(entryFile(l, "2"), []byte(good), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestAudit(t *testing.T) {
 }
 
 // holdsEverything wants a member that starts now to read nothing and to say why.
-func holdsEverything(t *testing.T, l *lake, reason connector.Reason, detail string) {
+func holdsEverything(t *testing.T, l *lake, reason hold.Reason, detail string) {
 	t.Helper()
 	s, err := wire(t.Context(), mustLoad(t, l.config, nil), wireOptions{}, slog.New(slog.DiscardHandler))
 	if err != nil {

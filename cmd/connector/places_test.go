@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/health"
+	"sluice/reliability/hold"
 )
 
 // TestPrintedCommands: each command that ends a hold runs when it is pasted. What there is nothing to do for is refused; it
@@ -17,13 +17,13 @@ func TestPrintedCommands(t *testing.T) {
 	l.produce("orders", 5, 0, 1)
 	l.runs(0, "run", "--until-current")
 	seen := 0
-	for _, reason := range health.Reasons() {
+	for _, reason := range hold.Reasons() {
 		for _, target := range []struct {
 			topic     string
 			partition int32
 			offset    int64
 		}{{"orders", 1, 3}, {"orders", 1, -1}, {"orders", -1, -1}, {"", -1, -1}} {
-			command := health.Command(reason, target.topic, target.partition, target.offset)
+			command := reason.Command(target.topic, target.partition, target.offset)
 			if command == "" || target.topic == "" && reason != "paused" { // the other reasons have a topic
 				continue
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"sluice/connector"
 	"sluice/connector/decode"
+	"sluice/reliability/hold"
 	"sluice/test/gen"
 )
 
@@ -75,7 +75,7 @@ func TestPoisonHolds(t *testing.T) {
 	}
 	check := func(who, partition, reason, detail string, id int32, offset int64) {
 		t.Helper()
-		if reason != string(connector.ReasonPoison) || offset != 1 || !strings.Contains(detail, codes[id]) {
+		if reason != string(hold.Poison) || offset != 1 || !strings.Contains(detail, codes[id]) {
 			t.Errorf("%s: %s %s at %d: %q, want poison at 1: %s", who, partition, reason, offset, detail, codes[id])
 		}
 	}

@@ -8,43 +8,44 @@ import (
 	"sluice/connector/kafka"
 	"sluice/health"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 )
 
 // What a running system says about itself, in health's words.
 
 // standing says why a claim stands still while somebody tries for it, or nil.
-func (s *system) standing(table string, p connector.Partition) *connector.Hold {
+func (s *system) standing(table string, p connector.Partition) *hold.Hold {
 	if t := s.tables.get(table); t != nil {
 		if h, undecided := t.Undecided(); undecided {
 			return &h
 		}
-		if h := waiting(t.storing, connector.ReasonStoreDown); h != nil {
+		if h := waiting(t.storing, hold.StoreDown); h != nil {
 			return h
 		}
-		if h := waiting(t.letters.guard, connector.ReasonDeadLettersUnavailable); h != nil {
+		if h := waiting(t.letters.guard, hold.DeadLettersUnavailable); h != nil {
 			return h
 		}
 	}
 	if t := s.tables.get(table); s.database != nil && t != nil && t.duplicates != nil {
-		if h := waiting(s.database, connector.ReasonFingerprintsUnavailable); h != nil {
+		if h := waiting(s.database, hold.FingerprintsUnavailable); h != nil {
 			return h
 		}
 	}
 	// The claim's own trouble first: it stays through each probe of the breaker, and knows best since when.
 	trouble, ok := s.log.TroubleOf(p)
-	if ok && (trouble.Reason == connector.ReasonKafkaDenied || time.Since(trouble.Since) >= troubling) {
-		return &connector.Hold{Reason: trouble.Reason, Detail: trouble.Err.Error(), Since: trouble.Since}
+	if ok && (trouble.Reason == hold.KafkaDenied || time.Since(trouble.Since) >= troubling) {
+		return &hold.Hold{Reason: trouble.Reason, Detail: trouble.Err.Error(), Since: trouble.Since}
 	}
-	return waiting(s.asking, connector.ReasonKafkaDown)
+	return waiting(s.asking, hold.KafkaDown)
 }
 
 // waiting is the hold of everything behind an open breaker, or nil.
-func waiting(g *reliability.Guard, reason connector.Reason) *connector.Hold {
+func waiting(g *reliability.Guard, reason hold.Reason) *hold.Hold {
 	st := g.Status()
 	if !st.Open {
 		return nil
 	}
-	h := &connector.Hold{Reason: reason, Detail: "the circuit breaker is open", Since: st.Failing}
+	h := &hold.Hold{Reason: reason, Detail: "the circuit breaker is open", Since: st.Failing}
 	if st.Err != nil {
 		h.Detail = st.Err.Error()
 	}

@@ -4,10 +4,10 @@ import (
 	"maps"
 	"slices"
 
-	"sluice/connector"
 	"sluice/health"
 	"sluice/idempotency"
 	"sluice/reliability/bytepool"
+	"sluice/reliability/hold"
 )
 
 // remembered is how much of each topic's window this member has in memory; nothing if a database remembers.
@@ -51,10 +51,10 @@ func (s *system) operated() *health.Operations {
 
 // ending returns the command that ends a hold, "" if none does. What was paused as a whole is resumed as a whole.
 func (s *system) ending(h health.Hold) string {
-	if h.Reason == string(connector.ReasonPaused) {
+	if h.Reason == string(hold.Paused) {
 		if by, paused := s.operations.State().Paused(h.Topic, h.Partition); paused { // else resumed since: the member will notice
 			h.Topic, h.Partition = by.Target.Topic, by.Target.Partition
 		}
 	}
-	return s.config.Pasted(health.Command(h.Reason, h.Topic, h.Partition, h.Offset))
+	return s.config.Pasted(hold.Reason(h.Reason).Command(h.Topic, h.Partition, h.Offset))
 }

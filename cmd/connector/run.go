@@ -17,6 +17,7 @@ import (
 	"sluice/health/ops"
 	"sluice/internal/config"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
 )
 
@@ -184,16 +185,16 @@ func (s *system) testStore(ctx context.Context, logger *slog.Logger) error {
 		case errors.Is(err, objstore.ErrUnsafe):
 			return exitError{exitRefused, fmt.Errorf("storage.url: %w", err)}
 		}
-		hold := &connector.Hold{Reason: connector.ReasonStoreDenied, Detail: err.Error(), Since: time.Now(), Offset: -1}
+		h := &hold.Hold{Reason: hold.StoreDenied, Detail: err.Error(), Since: time.Now(), Offset: -1}
 		pause, level := time.Minute, slog.LevelError
 		if classify.Of(err) == classify.Transient {
-			hold.Reason, pause, level = connector.ReasonStoreDown, s.config.Guard().Pause(failures), slog.LevelWarn
+			h.Reason, pause, level = hold.StoreDown, s.config.Guard().Pause(failures), slog.LevelWarn
 		}
-		if before := s.refused.Load(); before != nil && before.Reason == hold.Reason {
-			hold.Since = before.Since
+		if before := s.refused.Load(); before != nil && before.Reason == h.Reason {
+			h.Since = before.Since
 		}
-		s.refused.Store(hold)
-		failing.Failed(ctx, logger, level, "HOLD", "reason", string(hold.Reason), "class", classify.Of(err).String(), "detail", err, "pause", pause)
+		s.refused.Store(h)
+		failing.Failed(ctx, logger, level, "HOLD", "reason", string(h.Reason), "class", classify.Of(err).String(), "detail", err, "pause", pause)
 		if err := reliability.Wait(ctx, pause); err != nil {
 			return err
 		}
@@ -213,7 +214,7 @@ func (s *system) result(ctx context.Context, untilCurrent bool, logger *slog.Log
 		}
 	}
 	for _, a := range s.group.Absent() {
-		holds = append(holds, connector.Hold{Partition: connector.Partition{Topic: a.Topic, ID: -1}, Reason: a.Reason, Detail: a.Detail, Offset: -1})
+		holds = append(holds, hold.Hold{Partition: connector.Partition{Topic: a.Topic, ID: -1}, Reason: a.Reason, Detail: a.Detail, Offset: -1})
 	}
 	for _, h := range holds {
 		logger.ErrorContext(ctx, "held at the end", "topic", h.Partition.Topic, "partition", h.Partition.ID,

@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	saslplain "github.com/twmb/franz-go/pkg/sasl/plain"
 
-	"sluice/connector"
 	"sluice/health"
+	"sluice/reliability/hold"
 )
 
 // TestSecurityPage_Keys finds each key that SECURITY.md names in the configuration.
@@ -92,7 +92,7 @@ func TestSecurityPage_KafkaRights(t *testing.T) {
 				l.await("a hold or the canary says so", func() bool {
 					r := s.report()
 					return resource == "the canary topic" && r.Canary != nil && r.Canary.Failing != nil || slices.ContainsFunc(r.Holds, func(h health.Hold) bool {
-						return h.Reason == string(connector.ReasonKafkaDenied) || h.Reason == string(connector.ReasonDeadLettersUnavailable)
+						return h.Reason == string(hold.KafkaDenied) || h.Reason == string(hold.DeadLettersUnavailable)
 					})
 				})
 			})

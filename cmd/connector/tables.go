@@ -15,6 +15,7 @@ import (
 	"sluice/connector/kafka"
 	"sluice/internal/config"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
 )
@@ -189,14 +190,14 @@ func (s *system) fix(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		if _, held := errors.AsType[*connector.HoldError](err); held {
+		if _, held := errors.AsType[*hold.Error](err); held {
 			return exitError{exitFound, err}
 		}
 		return err
 	}
 	for _, name := range s.config.TopicNames() {
 		if !slices.Contains(there, name) {
-			return exitError{exitFound, fmt.Errorf("%s: topic %s is not there: create it, or correct the name", connector.ReasonTopicMissing, name)}
+			return exitError{exitFound, fmt.Errorf("%s: topic %s is not there: create it, or correct the name", hold.TopicMissing, name)}
 		}
 	}
 	if len(there) == 0 {

@@ -16,6 +16,7 @@ import (
 	"sluice/internal/config"
 	"sluice/internal/open"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 )
 
 // compareTopics reads the topics of a table from their start to the table's positions and compares records with rows. It
@@ -137,7 +138,7 @@ func (r *topicReader) span(ctx context.Context, p connector.Partition, from, to 
 	defer r.log.Forget(p)
 	for at := from; at < to; {
 		f, err := r.fetch(ctx, p, at)
-		if reasonOf(err) == connector.ReasonBehindLogStart {
+		if reasonOf(err) == hold.BehindLogStart {
 			var bounds connector.Bounds
 			if bounds, err = r.bounds(p); err == nil {
 				at = max(at, bounds.LogStart)
@@ -193,7 +194,7 @@ func (r *topicReader) compare(ctx context.Context, p connector.Partition, positi
 	// Rows at or behind the last stable offset have no committed record. That is for the end of this to find.
 	for at := bounds.LogStart; at < min(position, bounds.LastStable); {
 		f, err := r.fetch(ctx, p, at)
-		if reason := reasonOf(err); reason == connector.ReasonBehindLogStart { // retention went on meanwhile
+		if reason := reasonOf(err); reason == hold.BehindLogStart { // retention went on meanwhile
 			if bounds, err = r.bounds(p); err == nil {
 				at = max(at, bounds.LogStart)
 				c.skip(at)
@@ -212,8 +213,8 @@ func (r *topicReader) compare(ctx context.Context, p connector.Partition, positi
 	return c, nil
 }
 
-func reasonOf(err error) connector.Reason {
-	if held, ok := errors.AsType[*connector.HoldError](err); ok {
+func reasonOf(err error) hold.Reason {
+	if held, ok := errors.AsType[*hold.Error](err); ok {
 		return held.Reason
 	}
 	return ""
@@ -247,7 +248,7 @@ func (r *topicReader) fetch(ctx context.Context, p connector.Partition, at int64
 			}
 			release(&f)
 		case <-look.C: // that a partition is refused does not pass by waiting
-			if trouble, ok := r.log.TroubleOf(p); ok && trouble.Partition == p && trouble.Reason == connector.ReasonKafkaDenied {
+			if trouble, ok := r.log.TroubleOf(p); ok && trouble.Partition == p && trouble.Reason == hold.KafkaDenied {
 				return connector.Fetched{}, trouble.Err
 			}
 		case <-patience.C:

@@ -26,6 +26,7 @@ import (
 	"sluice/internal/open"
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
+	"sluice/reliability/hold"
 	"sluice/reliability/pulse"
 	"sluice/sink/delta/datafile"
 	"sluice/sink/delta/objstore"
@@ -69,9 +70,9 @@ type system struct {
 	loops         pulse.Loops
 	watchdog      *liveness.Watchdog
 	losses        *lossWatch
-	lags          *lagWatch                      // nil without health
-	refused       atomic.Pointer[connector.Hold] // why the store's self-test does not pass
-	tested        atomic.Bool                    // it passed
+	lags          *lagWatch                 // nil without health
+	refused       atomic.Pointer[hold.Hold] // why the store's self-test does not pass
+	tested        atomic.Bool               // it passed
 }
 
 // wireOptions are what tests and the demo say differently.

@@ -12,6 +12,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/schema"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 )
 
 const everyScalar = "s string, i bigint, i32 int, i16 smallint, i8 tinyint, f double, f32 float, b boolean, d date, t timestamp, o struct<id:string, deep:struct<n:int>>, l array<int>"
@@ -206,8 +207,8 @@ func TestATableMustHaveWhatTheIdentityNeeds(t *testing.T) {
 		{"field:l", "l array<int>, s string", "l is array"},
 	} {
 		_, _, err := identified(t, c.identity, c.ddl)
-		held := (*connector.HoldError)(nil)
-		if !errors.As(err, &held) || held.Reason != connector.ReasonSchemaConflict || !strings.Contains(held.Detail, c.want) {
+		held := (*hold.Error)(nil)
+		if !errors.As(err, &held) || held.Reason != hold.SchemaConflict || !strings.Contains(held.Detail, c.want) {
 			t.Errorf("%s over %s: %v, want %s", c.identity, c.ddl, err, c.want)
 		}
 	}

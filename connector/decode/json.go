@@ -25,6 +25,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/schema"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 )
 
 // Limits of a record, if JSON does not set others.
@@ -96,7 +97,7 @@ func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error)
 	j.MaxValues = cmp.Or(j.MaxValues, DefaultMaxValues)
 	table, ok := s.(*schema.Schema)
 	if !ok {
-		return nil, connector.Held(connector.ReasonSchemaConflict, fmt.Sprintf("the decoder does not know a schema of type %T", s), nil)
+		return nil, hold.New(hold.SchemaConflict, fmt.Sprintf("the decoder does not know a schema of type %T", s), nil)
 	}
 	if err := table.HasKafkaColumns(); err != nil {
 		return nil, err
@@ -107,7 +108,7 @@ func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error)
 		return nil, err
 	}
 	if err := d.layOut(table.Written()); err != nil {
-		return nil, connector.Held(connector.ReasonSchemaConflict, "JSON records do not fit the table", err)
+		return nil, hold.New(hold.SchemaConflict, "JSON records do not fit the table", err)
 	}
 	return d, nil
 }

@@ -17,6 +17,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/schema"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 )
 
 // parse reads DDL and adds the Kafka columns.
@@ -519,8 +520,8 @@ func TestBuilderErrors(t *testing.T) {
 			}
 			continue
 		}
-		var hold *connector.HoldError
-		if b != nil || !errors.As(err, &hold) || hold.Reason != connector.ReasonSchemaConflict || !strings.Contains(err.Error(), c.want) {
+		var h *hold.Error
+		if b != nil || !errors.As(err, &h) || h.Reason != hold.SchemaConflict || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v; want %q", c.name, b, err, c.want)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/schema"
 	"sluice/reliability/deadletter"
+	"sluice/reliability/hold"
 )
 
 // DeadLetterDDL are the columns of a letter table behind its Kafka columns, which are of the letter's own record. Their
@@ -66,7 +67,7 @@ const NotALetter deadletter.Reason = "not_a_letter"
 func (DeadLetters) Builder(s connector.Schema) (connector.Builder, error) {
 	table, ok := s.(*schema.Schema)
 	if !ok {
-		return nil, connector.Held(connector.ReasonSchemaConflict, fmt.Sprintf("the decoder does not know a schema of type %T", s), nil)
+		return nil, hold.New(hold.SchemaConflict, fmt.Sprintf("the decoder does not know a schema of type %T", s), nil)
 	}
 	letters, err := schema.ParseDDL(DeadLetterDDL)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"sluice/connector/schema"
 	"sluice/idempotency"
 	"sluice/reliability/deadletter"
+	"sluice/reliability/hold"
 )
 
 type fataler interface {
@@ -367,8 +368,8 @@ func TestLetterTablesOfOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := DeadLetters{}.Builder(letterTable(t, ddl))
-			var held *connector.HoldError
-			if !errors.As(err, &held) || held.Reason != connector.ReasonSchemaConflict {
+			var held *hold.Error
+			if !errors.As(err, &held) || held.Reason != hold.SchemaConflict {
 				t.Errorf("%v", err)
 			}
 		})

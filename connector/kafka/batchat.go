@@ -12,13 +12,14 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/connector/kafka/recordbatch"
+	"sluice/reliability/hold"
 )
 
 // Batch is a record batch that was looked at from outside, for somebody who wants to pass over it.
 type Batch struct {
 	recordbatch.Extent
-	// Unreadable says why none of its records can be read, nil if they can. It is a [connector.HoldError] with
-	// ReasonCorruptBatch or ReasonOversize.
+	// Unreadable says why none of its records can be read, nil if they can. It is a [hold.Error] with
+	// hold.CorruptBatch or hold.Oversize.
 	Unreadable error
 	// Record is the first committed record that is not before the offset asked for, nil if the batch has none or cannot
 	// be read.
@@ -29,7 +30,7 @@ type Batch struct {
 const largestBatch = 1 << 30
 
 // BatchAt looks once at the record batch that holds an offset: where it begins and ends, and whether its records can be
-// read within the limits of this Log. The error is a [connector.HoldError] for an offset outside of the log, for a
+// read within the limits of this Log. The error is a [hold.Error] for an offset outside of the log, for a
 // partition that is gone, and for a batch of which not even that can be told.
 func (l *Log) BatchAt(ctx context.Context, p connector.Partition, offset int64) (Batch, error) {
 	part, err := l.batchAt(ctx, p, offset, l.cfg.PartitionBytes, largestBatch)
@@ -88,9 +89,9 @@ func (l *Log) batchAt(ctx context.Context, p connector.Partition, offset int64, 
 	}
 	switch {
 	case part.err == kafka.OffsetOutOfRange && offset < part.logStart:
-		return nil, connector.Held(connector.ReasonBehindLogStart, fmt.Sprintf("offset %d was deleted, the log starts at %d", offset, part.logStart), nil)
+		return nil, hold.New(hold.BehindLogStart, fmt.Sprintf("offset %d was deleted, the log starts at %d", offset, part.logStart), nil)
 	case part.err == kafka.OffsetOutOfRange, part.err == 0 && len(part.records) == 0:
-		return nil, connector.Held(connector.ReasonAheadOfLogEnd, fmt.Sprintf("there is no committed record at offset %d or behind it", offset), nil)
+		return nil, hold.New(hold.AheadOfLogEnd, fmt.Sprintf("there is no committed record at offset %d or behind it", offset), nil)
 	case part.err != 0:
 		return nil, Held(doing, fmt.Errorf("%v: %w", p, part.err))
 	}
@@ -103,7 +104,7 @@ var errNoMemory = classify.Mark(errors.New("no memory for it now"), classify.Tra
 // TimeAt looks once at the newest timestamp of the record batch at an offset, to the millisecond: the brokers keep the
 // batch at least for the topic's retention time after it. largest is how large batches of the topic may be, in bytes; that
 // much of the fetch pool is taken for the moment, and the error is Transient if it is not free. The error is a
-// [connector.HoldError] as for [Log.BatchAt].
+// [hold.Error] as for [Log.BatchAt].
 func (l *Log) TimeAt(ctx context.Context, p connector.Partition, offset, largest int64) (time.Time, error) {
 	limit := min(largest, int64(l.largest())) + 64<<10 // and what stands around it
 	if !l.cfg.Memory.TryAcquire(limit) {
@@ -116,7 +117,7 @@ func (l *Log) TimeAt(ctx context.Context, p connector.Partition, offset, largest
 	}
 	ms, ok := recordbatch.NewestOf(part.records)
 	if !ok {
-		return time.Time{}, connector.Held(connector.ReasonCorruptBatch, fmt.Sprintf("record batch at offset %d: its header has no time", offset), nil)
+		return time.Time{}, hold.New(hold.CorruptBatch, fmt.Sprintf("record batch at offset %d: its header has no time", offset), nil)
 	}
 	return time.UnixMilli(ms), nil
 }

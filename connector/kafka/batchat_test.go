@@ -11,13 +11,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"sluice/classify"
-	"sluice/connector"
 	"sluice/connector/kafka/recordbatch"
 	"sluice/reliability/bytepool"
+	"sluice/reliability/hold"
 )
 
-func heldFor(err error) connector.Reason {
-	held := (*connector.HoldError)(nil)
+func heldFor(err error) hold.Reason {
+	held := (*hold.Error)(nil)
 	if errors.As(err, &held) {
 		return held.Reason
 	}
@@ -47,7 +47,7 @@ func testLogBatchAt(t *testing.T, w *scene) {
 		}
 	}
 	for _, offset := range []int64{8, 9} { // not committed, and behind the end
-		if got, err := r.BatchAt(t.Context(), parts[0], offset); heldFor(err) != connector.ReasonAheadOfLogEnd {
+		if got, err := r.BatchAt(t.Context(), parts[0], offset); heldFor(err) != hold.AheadOfLogEnd {
 			t.Errorf("offset %d: %+v %v", offset, got, err)
 		}
 	}
@@ -58,16 +58,16 @@ func testLogBatchAt(t *testing.T, w *scene) {
 		got, err := r.BatchAt(t.Context(), parts[0], 8)
 		return err == nil && got.Base == 8 && got.Record == nil && got.Unreadable == nil
 	})
-	if got, err := r.BatchAt(t.Context(), parts[1], 0); heldFor(err) != connector.ReasonAheadOfLogEnd {
+	if got, err := r.BatchAt(t.Context(), parts[1], 0); heldFor(err) != hold.AheadOfLogEnd {
 		t.Errorf("an empty partition: %+v %v", got, err)
 	}
 	gone := parts[0]
 	gone.TopicID[0] ^= 1
-	if got, err := r.BatchAt(t.Context(), gone, 0); heldFor(err) != connector.ReasonTopicRecreated {
+	if got, err := r.BatchAt(t.Context(), gone, 0); heldFor(err) != hold.TopicRecreated {
 		t.Errorf("another topic: %+v %v", got, err)
 	}
 	w.deleteRecords("t", 0, 5)
-	if got, err := r.BatchAt(t.Context(), parts[0], 4); heldFor(err) != connector.ReasonBehindLogStart {
+	if got, err := r.BatchAt(t.Context(), parts[0], 4); heldFor(err) != hold.BehindLogStart {
 		t.Errorf("a deleted record: %+v %v", got, err)
 	}
 }
@@ -89,11 +89,11 @@ func TestBatchAtOfADamagedBatch(t *testing.T) {
 		for name, c := range map[string]struct {
 			raw    []byte
 			last   int64
-			reason connector.Reason
+			reason hold.Reason
 		}{
-			"damaged":              {slices.Concat(damaged, batch(t, 5, "f")), 4, connector.ReasonCorruptBatch},
-			"larger than may be":   {large, 2, connector.ReasonOversize},
-			"and the next is good": {slices.Concat(large, batch(t, 3, "f")), 2, connector.ReasonOversize},
+			"damaged":              {slices.Concat(damaged, batch(t, 5, "f")), 4, hold.CorruptBatch},
+			"larger than may be":   {large, 2, hold.Oversize},
+			"and the next is good": {slices.Concat(large, batch(t, 3, "f")), 2, hold.Oversize},
 		} {
 			raw.Store(&c.raw)
 			got, err := r.BatchAt(t.Context(), p, 2)
@@ -123,11 +123,11 @@ func testLogTimeAt(t *testing.T, w *scene) {
 			t.Errorf("offset %d: %v %v", offset, got, err)
 		}
 	}
-	if _, err := r.TimeAt(t.Context(), parts[0], 5, 1<<20); heldFor(err) != connector.ReasonAheadOfLogEnd {
+	if _, err := r.TimeAt(t.Context(), parts[0], 5, 1<<20); heldFor(err) != hold.AheadOfLogEnd {
 		t.Errorf("at the end: %v", err)
 	}
 	w.deleteRecords("t", 0, 2)
-	if _, err := r.TimeAt(t.Context(), parts[0], 1, 1<<20); heldFor(err) != connector.ReasonBehindLogStart {
+	if _, err := r.TimeAt(t.Context(), parts[0], 1, 1<<20); heldFor(err) != hold.BehindLogStart {
 		t.Errorf("deleted: %v", err)
 	}
 	pool := bytepool.New(1 << 20)

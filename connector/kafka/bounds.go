@@ -11,6 +11,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // reading is what was read once about a position.
@@ -165,8 +166,8 @@ func placed(p connector.Position, m *clusterMetadata) (partitionMetadata, readin
 	if t == nil {
 		return partitionMetadata{}, reading{err: errMalformed}
 	}
-	led, hold, err := leaderOf(p.Partition, m, t)
-	return led, reading{gone: hold != nil, hold: hold, err: err}
+	led, h, err := leaderOf(p.Partition, m, t)
+	return led, reading{gone: h != nil, hold: h, err: err}
 }
 
 // boundsAt reads positions at their leader.
@@ -274,15 +275,15 @@ func outside(p connector.Position, b connector.Bounds) error {
 	case p.Next < 0:
 		return nil
 	case p.Next < b.LogStart:
-		return connector.Held(connector.ReasonBehindLogStart, fmt.Sprintf(
+		return hold.New(hold.BehindLogStart, fmt.Sprintf(
 			"the position is %d, but the log starts at %d: %d offsets were deleted before they were read",
 			p.Next, b.LogStart, b.LogStart-p.Next), nil)
 	case p.Next > b.HighWatermark:
-		return connector.Held(connector.ReasonAheadOfLogEnd, fmt.Sprintf(
+		return hold.New(hold.AheadOfLogEnd, fmt.Sprintf(
 			"the position is %d, but the log ends at %d: the cluster lost records, or the position is not of this log",
 			p.Next, b.HighWatermark), nil)
 	case b.DivergedAt >= 0:
-		return connector.Held(connector.ReasonTruncated, fmt.Sprintf(
+		return hold.New(hold.Truncated, fmt.Sprintf(
 			"the position is %d, but what was read before it differs from the log from offset %d on: the log was truncated (KIP-320)",
 			p.Next, b.DivergedAt), nil)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
-	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // older is a cluster of Kafka 2.8, the first one with topic ids, that speaks Fetch up to a version.
@@ -74,8 +74,8 @@ func TestLogOldBroker(t *testing.T) {
 		w.create("t", 1)
 		r := w.read(LogConfig{})
 		_, err := r.Topic(t.Context(), "t")
-		var hold *connector.HoldError
-		if !errors.As(err, &hold) || !errors.Is(err, errVersion) || !strings.Contains(err.Error(), "needed is v10 to v10 (Kafka 2.8") {
+		var h *hold.Error
+		if !errors.As(err, &h) || !errors.Is(err, errVersion) || !strings.Contains(err.Error(), "needed is v10 to v10 (Kafka 2.8") {
 			t.Error(err)
 		}
 	}, kfake.MaxVersions(kversion.V2_7_0()))
@@ -140,8 +140,8 @@ func TestTopicWithoutID(t *testing.T) {
 		})
 		r := w.read(LogConfig{})
 		_, err := r.Topic(t.Context(), "t")
-		var hold *connector.HoldError
-		if !errors.As(err, &hold) || !errors.Is(err, errNoTopicID) || hold.Reason != connector.ReasonKafkaDown {
+		var h *hold.Error
+		if !errors.As(err, &h) || !errors.Is(err, errNoTopicID) || h.Reason != hold.KafkaDown {
 			t.Error(err)
 		}
 	})
@@ -248,7 +248,7 @@ func TestLogTruncatedUnseenByBroker(t *testing.T) {
 				}
 				w.produce("t", 0, 10, "w") // in epoch 3, at 10
 				if truncated {
-					r.holds(time.Minute, p, connector.ReasonTruncated)
+					r.holds(time.Minute, p, hold.Truncated)
 					if r.records() != 10 || r.at[p].Next != 10 || r.last[p].Bounds.DivergedAt != 6 {
 						t.Errorf("%d records, %+v", r.records(), r.last[p])
 					}
@@ -287,7 +287,7 @@ func TestLogByNameRecreatedUnseen(t *testing.T) {
 			}
 			w.produce("t", 0, 20, "new")
 			r.from(p, 10, 0)
-			r.holds(time.Minute, p, connector.ReasonTopicRecreated)
+			r.holds(time.Minute, p, hold.TopicRecreated)
 			if r.records() != 0 || r.at[p].Next != 10 {
 				t.Errorf("%d records, next %d", r.records(), r.at[p].Next)
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // noBroker is the leader of a partition that has none that we know.
@@ -55,7 +56,7 @@ type cursor struct {
 	alone    bool
 
 	// finding is what was found wrong with the position findingOn by the leader of findingEpoch, and when first.
-	finding      connector.Reason
+	finding      hold.Reason
 	findingAt    time.Time
 	findingOn    int64
 	findingEpoch int32
@@ -89,7 +90,7 @@ func (c *cursor) drop() {
 // stands notes a finding and tells whether it was already there long enough ago, in the same leader epoch. What was read
 // once can come from bytes damaged on their way, or from a broker that does not know the newest state: a leader that was
 // just elected may not know its own end.
-func (c *cursor) stands(reason connector.Reason, epoch int32) bool {
+func (c *cursor) stands(reason hold.Reason, epoch int32) bool {
 	now := time.Now()
 	if c.finding != reason || c.findingOn != c.req.Next || c.findingEpoch != epoch {
 		c.finding, c.findingAt, c.findingOn, c.findingEpoch = reason, now, c.req.Next, epoch
@@ -98,7 +99,7 @@ func (c *cursor) stands(reason connector.Reason, epoch int32) bool {
 }
 
 // clear drops a finding of these reasons: what it found is not there any more.
-func (c *cursor) clear(reasons ...connector.Reason) {
+func (c *cursor) clear(reasons ...hold.Reason) {
 	if slices.Contains(reasons, c.finding) {
 		c.finding = ""
 	}
@@ -159,10 +160,10 @@ func (l *Log) enqueue(c *cursor) {
 }
 
 // conclude ends a request with a finding if it stands, and else arranges the second reading. The lock is held.
-func (l *Log) conclude(c *cursor, hold error, bounds connector.Bounds, again func(*cursor, time.Time)) {
-	var h *connector.HoldError
-	if !errors.As(hold, &h) || c.stands(h.Reason, bounds.LeaderEpoch) {
-		l.answer(c, connector.Fetched{Bounds: bounds, Next: c.req.Next, Epoch: c.req.Epoch, Err: hold})
+func (l *Log) conclude(c *cursor, found error, bounds connector.Bounds, again func(*cursor, time.Time)) {
+	var h *hold.Error
+	if !errors.As(found, &h) || c.stands(h.Reason, bounds.LeaderEpoch) {
+		l.answer(c, connector.Fetched{Bounds: bounds, Next: c.req.Next, Epoch: c.req.Epoch, Err: found})
 		return
 	}
 	again(c, c.findingAt.Add(confirm))

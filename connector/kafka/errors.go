@@ -7,8 +7,8 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"sluice/classify"
-	"sluice/connector"
 	"sluice/connector/kafka/dial"
+	"sluice/reliability/hold"
 )
 
 // Codes of Kafka's protocol for which kafka-go has no name, or another one.
@@ -142,10 +142,10 @@ func classOf(code kafka.Error) (class classify.Class, known bool) {
 func denied(code kafka.Error) bool { return slices.Contains(refusals[:], code) }
 
 // Classify marks an error of the Kafka client with its class: by the Kafka error code if there is one, by type for a
-// connection that was refused and for the end of a generation. A [connector.HoldError], nil and an error that says nothing of Kafka come back as they
+// connection that was refused and for the end of a generation. A [hold.Error], nil and an error that says nothing of Kafka come back as they
 // are; package classify judges those by their behaviour.
 func Classify(err error) error {
-	if _, held := errors.AsType[*connector.HoldError](err); held || err == nil {
+	if _, held := errors.AsType[*hold.Error](err); held || err == nil {
 		return err
 	}
 	if code, ok := errors.AsType[kafka.Error](err); ok {
@@ -176,17 +176,17 @@ func Held(doing string, err error) error {
 	if err == nil || classify.Of(err) != classify.Fatal {
 		return err
 	}
-	if _, held := errors.AsType[*connector.HoldError](err); held {
+	if _, held := errors.AsType[*hold.Error](err); held {
 		return err
 	}
 	code, ok := errors.AsType[kafka.Error](err)
 	switch {
 	case ok && denied(code), untrusted(err):
-		return held{connector.Held(connector.ReasonKafkaDenied, doing+" is refused: "+err.Error(), nil), err}
+		return held{hold.New(hold.KafkaDenied, doing+" is refused: "+err.Error(), nil), err}
 	case code == kafka.InconsistentGroupProtocol:
-		return held{connector.Held(connector.ReasonKafkaDown, doing+" is refused: "+ForeignGroup+": "+err.Error(), nil), err}
+		return held{hold.New(hold.KafkaDown, doing+" is refused: "+ForeignGroup+": "+err.Error(), nil), err}
 	}
-	return held{connector.Held(connector.ReasonKafkaDown, doing+" fails and needs a person: "+err.Error(), nil), err}
+	return held{hold.New(hold.KafkaDown, doing+" fails and needs a person: "+err.Error(), nil), err}
 }
 
 // ForeignGroup says why no member can join a group, and what to do.

@@ -16,8 +16,8 @@ import (
 
 	"sluice/classify"
 	"sluice/classify/classtest"
-	"sluice/connector"
 	"sluice/connector/kafka/dial"
+	"sluice/reliability/hold"
 )
 
 func TestClassify(t *testing.T) {
@@ -58,7 +58,7 @@ func TestClassify(t *testing.T) {
 		{context.Canceled, classify.Canceled},
 		{context.DeadlineExceeded, classify.Transient},
 		{kafka.Unknown, classify.Transient},
-		{connector.Held(connector.ReasonTruncated, "", kafka.FencedLeaderEpoch), classify.Fatal},
+		{hold.New(hold.Truncated, "", kafka.FencedLeaderEpoch), classify.Fatal},
 	} {
 		if got := classify.Of(Classify(fmt.Errorf("ask: %w", tt.err))); got != tt.want {
 			t.Errorf("%v is %v, want %v", tt.err, got, tt.want)
@@ -119,23 +119,23 @@ func TestOneListEach(t *testing.T) {
 func TestHeld(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
-		want connector.Reason
+		want hold.Reason
 	}{
-		{kafka.GroupAuthorizationFailed, connector.ReasonKafkaDenied},
-		{tls.RecordHeaderError{}, connector.ReasonKafkaDenied},
-		{&dial.Error{Cause: dial.NoTLS}, connector.ReasonKafkaDenied},
+		{kafka.GroupAuthorizationFailed, hold.KafkaDenied},
+		{tls.RecordHeaderError{}, hold.KafkaDenied},
+		{&dial.Error{Cause: dial.NoTLS}, hold.KafkaDenied},
 		{&dial.Error{Cause: dial.Unreachable}, ""},
-		{kafka.InvalidSessionTimeout, connector.ReasonKafkaDown},
-		{connector.Held(connector.ReasonTopicMissing, "", nil), connector.ReasonTopicMissing},
+		{kafka.InvalidSessionTimeout, hold.KafkaDown},
+		{hold.New(hold.TopicMissing, "", nil), hold.TopicMissing},
 		{kafka.LeaderNotAvailable, ""},
 		{kafka.IllegalGeneration, ""},
 	} {
 		var (
-			got  connector.Reason
-			hold *connector.HoldError
+			got hold.Reason
+			h   *hold.Error
 		)
-		if errors.As(Held("joining the group", tt.err), &hold) {
-			got = hold.Reason
+		if errors.As(Held("joining the group", tt.err), &h) {
+			got = h.Reason
 		}
 		if got != tt.want {
 			t.Errorf("%v: reason %q, want %q", tt.err, got, tt.want)

@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"sluice/classify"
-	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 )
 
 // A size that a stray server sends must not size a buffer.
@@ -135,8 +135,8 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("%+v %v", topic, err)
 		}
 		_, err = r.Topic(t.Context(), "none")
-		var hold *connector.HoldError
-		if !errors.As(err, &hold) || hold.Reason != connector.ReasonTopicMissing {
+		var h *hold.Error
+		if !errors.As(err, &h) || h.Reason != hold.TopicMissing {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute) // for kafka-go's own refreshes

@@ -12,6 +12,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka/recordbatch"
+	"sluice/reliability/hold"
 	"sluice/reliability/pulse"
 )
 
@@ -350,9 +351,9 @@ func (l *Log) settle(f *fetcher, opener *recordbatch.Opener, flight *flight, p *
 		l.suspect(c, time.Now())
 	case p.err == kafka.InvalidMessage:
 		l.metrics.failed(p.err)
-		hold := connector.Held(connector.ReasonCorruptBatch,
+		h := hold.New(hold.CorruptBatch,
 			fmt.Sprintf("the broker finds the record batch at offset %d corrupt", flight.next), p.err)
-		l.conclude(c, hold, l.bounds(c, p), l.lose)
+		l.conclude(c, h, l.bounds(c, p), l.lose)
 	case p.err != 0:
 		l.metrics.failed(p.err)
 		c.replicaUntil = time.Time{}
@@ -369,7 +370,7 @@ func (l *Log) settle(f *fetcher, opener *recordbatch.Opener, flight *flight, p *
 }
 
 func isHold(err error) bool {
-	var held *connector.HoldError
+	var held *hold.Error
 	return errors.As(err, &held)
 }
 

@@ -14,6 +14,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 )
 
 // GroupConfig says which group to join and how patient to be. Durations that are zero take their defaults.
@@ -143,15 +144,15 @@ func (g *Group) troubles(err error) {
 	if g.trouble == nil {
 		g.trouble = &Trouble{Broker: noBroker, Since: time.Now()}
 	}
-	g.trouble.Err, g.trouble.Reason = err, connector.ReasonKafkaDown
-	if hold, ok := errors.AsType[*connector.HoldError](err); ok {
-		g.trouble.Reason = hold.Reason
+	g.trouble.Err, g.trouble.Reason = err, hold.KafkaDown
+	if h, ok := errors.AsType[*hold.Error](err); ok {
+		g.trouble.Reason = h.Reason
 	}
 }
 
 // Run joins the group, delivers each new assignment and leaves when ctx ends; then it returns nil. When a generation ends
 // its claims are delivered again, not joined; while there are no topics nothing is, not joined. It returns only for a
-// Fatal error besides: a [connector.HoldError] with ReasonKafkaDenied or ReasonKafkaDown. It may be called again then,
+// Fatal error besides: a [hold.Error] with hold.KafkaDenied or hold.KafkaDown. It may be called again then,
 // but not twice at a time. While our certificate or credentials are refused and come from files, it returns a minute
 // later, and not if the files have changed by then.
 func (g *Group) Run(ctx context.Context, deliver func(connector.Assignment)) error {

@@ -13,6 +13,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 )
 
 // conformance is what a member of a group does with any cluster: the in-process one in virtual time, and a real one in
@@ -328,8 +329,8 @@ func testOffsets(t *testing.T, s *scene) {
 	if err := a.CommitOffsets(ctx, map[connector.Partition]connector.GroupOffset{foreign: {Next: 5}}); err != nil {
 		t.Errorf("a commit of nothing of ours: %v", err)
 	}
-	var hold *connector.HoldError
-	if _, err := a.Offsets(ctx, s.prefix+"nowhere"); !errors.As(err, &hold) || hold.Reason != connector.ReasonTopicMissing {
+	var h *hold.Error
+	if _, err := a.Offsets(ctx, s.prefix+"nowhere"); !errors.As(err, &h) || h.Reason != hold.TopicMissing {
 		t.Errorf("offsets of a missing topic: %v", err)
 	}
 

@@ -21,6 +21,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/connector/kafka/dial"
+	"sluice/reliability/hold"
 	"sluice/test/certs"
 )
 
@@ -306,18 +307,18 @@ func TestGroupRefused(t *testing.T) {
 		name   string
 		fault  kfake.Fault
 		change func(*Config, *GroupConfig)
-		want   connector.Reason
+		want   hold.Reason
 		says   string
 	}{
-		{"group", kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.GroupAuthorizationFailed, Count: -1}, nil, connector.ReasonKafkaDenied, "joining the group g is refused: "},
-		{"topic", kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.TopicAuthorizationFailed, Count: -1}, nil, connector.ReasonKafkaDenied, "is refused: "},
+		{"group", kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.GroupAuthorizationFailed, Count: -1}, nil, hold.KafkaDenied, "joining the group g is refused: "},
+		{"topic", kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.TopicAuthorizationFailed, Count: -1}, nil, hold.KafkaDenied, "is refused: "},
 		{
 			"foreign group",
 			kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.InconsistentGroupProtocol, Count: -1},
-			nil, connector.ReasonKafkaDown,
+			nil, hold.KafkaDown,
 			"joining the group g is refused: another consumer with other assignors is in this group; give this pipeline a group of its own (kafka.group)",
 		},
-		{"session", kfake.Fault{Observe: true}, func(_ *Config, g *GroupConfig) { g.Session = time.Second }, connector.ReasonKafkaDown, "needs a person"},
+		{"session", kfake.Fault{Observe: true}, func(_ *Config, g *GroupConfig) { g.Session = time.Second }, hold.KafkaDown, "needs a person"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *scene) {
@@ -325,8 +326,8 @@ func TestGroupRefused(t *testing.T) {
 				fault := s.fake.Fault(tt.fault)
 				a := s.start(tt.change, "t")
 				<-a.ended
-				var hold *connector.HoldError
-				if !errors.As(a.err, &hold) || hold.Reason != tt.want || classify.Of(a.err) != classify.Fatal || !strings.Contains(hold.Detail, tt.says) {
+				var h *hold.Error
+				if !errors.As(a.err, &h) || h.Reason != tt.want || classify.Of(a.err) != classify.Fatal || !strings.Contains(h.Detail, tt.says) {
 					t.Fatalf("run: %v, want %v: %s", a.err, tt.want, tt.says)
 				}
 				fault.Remove()
@@ -350,7 +351,7 @@ func TestGroupOneRefused(t *testing.T) {
 		a := s.start(nil, "t", "secret")
 		s.until("joined", a.has(2))
 		absent := a.Absent()
-		if len(absent) != 1 || absent[0].Topic != "secret" || absent[0].Reason != connector.ReasonKafkaDenied || absent[0].Since.IsZero() {
+		if len(absent) != 1 || absent[0].Topic != "secret" || absent[0].Reason != hold.KafkaDenied || absent[0].Since.IsZero() {
 			t.Errorf("absent: %+v", absent)
 		}
 		since := absent[0].Since
@@ -521,10 +522,10 @@ func TestGroupSecure(t *testing.T) {
 		b := s.start(with(strange, "right"), "t")
 		<-b.ended
 		var (
-			hold *connector.HoldError
-			why  *dial.Error
+			h   *hold.Error
+			why *dial.Error
 		)
-		if !errors.As(b.err, &hold) || hold.Reason != connector.ReasonKafkaDenied ||
+		if !errors.As(b.err, &h) || h.Reason != hold.KafkaDenied ||
 			!errors.As(b.err, &why) || why.Cause != dial.UnknownCA {
 			t.Errorf("unknown authority: %v", b.err)
 		}

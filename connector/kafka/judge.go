@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // suspicion is a position that its broker has refused.
@@ -80,13 +81,13 @@ func (l *Log) decide(c *cursor, r reading) {
 		if c.refused.IsZero() {
 			c.refused = time.Now()
 		}
-		c.clear(connector.ReasonBehindLogStart, connector.ReasonAheadOfLogEnd, connector.ReasonTruncated)
+		c.clear(hold.BehindLogStart, hold.AheadOfLogEnd, hold.Truncated)
 		l.lose(c, c.retry(nil))
 	default:
 		// Brokers refuse a position also if they do not know the epoch that it was read in.
 		l.answer(c, connector.Fetched{
 			Bounds: r.bounds, Next: c.req.Next, Epoch: c.req.Epoch,
-			Err: connector.Held(connector.ReasonTruncated, fmt.Sprintf(
+			Err: hold.New(hold.Truncated, fmt.Sprintf(
 				"the broker refuses position %d, read in leader epoch %d, though its log reaches from %d to %d",
 				c.req.Next, c.req.Epoch, r.bounds.LogStart, r.bounds.HighWatermark), nil),
 		})

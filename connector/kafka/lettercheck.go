@@ -28,7 +28,7 @@ type LetterTopicState struct {
 const writeBit = 1 << 4
 
 // LetterTopicState looks at the dead-letter topic of a source topic. It changes nothing. CreateErr and WriteErr are
-// [connector.HoldError]s, those that a writer of letters would hold for.
+// [hold.Error]s, those that a writer of letters would hold for.
 func (c *Client) LetterTopicState(ctx context.Context, to LetterTopic, source string) (s LetterTopicState, err error) {
 	t := &letterTopic{LetterTopic: to, source: source}
 	topic, err := c.topicWithRights(ctx, to.Name)

@@ -23,6 +23,7 @@ import (
 	"sluice/idempotency"
 	"sluice/reliability"
 	"sluice/reliability/deadletter"
+	"sluice/reliability/hold"
 )
 
 // lettersConformance is what a writer of letters does with any cluster: the in-process one in virtual time, and a real
@@ -141,13 +142,13 @@ func (d *desk) write(letters ...deadletter.Letter) {
 func (d *desk) holds(letters []deadletter.Letter, words ...string) {
 	d.w.t.Helper()
 	err := d.Write(d.w.t.Context(), letters)
-	hold, ok := errors.AsType[*connector.HoldError](err)
-	if !ok || hold.Reason != connector.ReasonDeadLettersUnavailable || classify.Of(err) != classify.Fatal {
+	h, ok := errors.AsType[*hold.Error](err)
+	if !ok || h.Reason != hold.DeadLettersUnavailable || classify.Of(err) != classify.Fatal {
 		d.w.t.Fatalf("no hold: %v", err)
 	}
 	for _, word := range words {
-		if !strings.Contains(hold.Detail, word) {
-			d.w.t.Errorf("%q is not in: %s", word, hold.Detail)
+		if !strings.Contains(h.Detail, word) {
+			d.w.t.Errorf("%q is not in: %s", word, h.Detail)
 		}
 	}
 }
@@ -341,7 +342,7 @@ func testLettersLargeForTheTopic(t *testing.T, w *scene) {
 	}
 	tiny := []deadletter.Letter{d.letter("tiny", 0, 1, "v")}
 	d.holds(tiny, "tiny-dlq", "at most 700 bytes", "raise its max.message.bytes")
-	d.shelf.err = connector.Held(connector.ReasonStoreDenied, "no", nil)
+	d.shelf.err = hold.New(hold.StoreDenied, "no", nil)
 	d.holds([]deadletter.Letter{large}, "cannot be put into the bucket", "store_denied")
 	w.records("s-dlq", 4)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"sluice/classify"
-	"sluice/connector"
 	"sluice/reliability/deadletter"
+	"sluice/reliability/hold"
 )
 
 // letterTopic is a dead-letter topic and what is believed of it. It belongs to one [DeadLetters].
@@ -175,7 +175,7 @@ func (d *DeadLetters) lookAtSettings(ctx context.Context, t *letterTopic) error 
 
 // unavailable is the hold that stands until somebody mends the dead-letter topic.
 func unavailable(format string, args ...any) error {
-	return connector.Held(connector.ReasonDeadLettersUnavailable, fmt.Sprintf(format, args...), nil)
+	return hold.New(hold.DeadLettersUnavailable, fmt.Sprintf(format, args...), nil)
 }
 
 func (t *letterTopic) missing() error {
@@ -189,7 +189,7 @@ func (t *letterTopic) compacted() error {
 
 // held turns an error into the hold that says what to do about it.
 func (t *letterTopic) held(err error) error {
-	if hold, ok := errors.AsType[*connector.HoldError](err); ok && hold.Reason == connector.ReasonDeadLettersUnavailable {
+	if h, ok := errors.AsType[*hold.Error](err); ok && h.Reason == hold.DeadLettersUnavailable {
 		return err
 	}
 	var (

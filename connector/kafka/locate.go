@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // errOldMetadata says that the broker which answered knows less than we do.
@@ -77,21 +78,21 @@ func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) 
 		if c.state != lost || c.retryAt.After(now) || t == nil {
 			continue
 		}
-		led, hold, err := leaderOf(p, m, t)
-		if err == nil && hold == nil && !l.newest(p, led.Epoch) {
+		led, h, err := leaderOf(p, m, t)
+		if err == nil && h == nil && !l.newest(p, led.Epoch) {
 			err = errOldMetadata // going back to the old leader would not help
 		}
 		switch {
-		case hold != nil:
+		case h != nil:
 			delete(l.epochs, p)
-			l.conclude(c, hold, noBounds(), l.lose)
+			l.conclude(c, h, noBounds(), l.lose)
 		case err != nil:
 			l.metrics.failed(err)
 			l.lose(c, c.retry(err))
 			l.troublePartition(c, err)
 		default:
 			c.leader, c.epoch = led.Leader, led.Epoch
-			c.clear(connector.ReasonTopicMissing, connector.ReasonTopicRecreated, connector.ReasonClusterChanged)
+			c.clear(hold.TopicMissing, hold.TopicRecreated, hold.ClusterChanged)
 			if id := c.source(); l.fetchers[id] == nil {
 				l.start(ctx, g, id)
 			}
@@ -113,25 +114,25 @@ func (l *Log) newest(p connector.Partition, epoch int32) bool {
 
 // leaderOf finds a partition in the metadata of its topic. hold says that it is not there any more; it is a finding that
 // has to stand, because a broker can be behind the cluster. err passes.
-func leaderOf(p connector.Partition, m *clusterMetadata, t *topicMetadata) (led partitionMetadata, hold, err error) {
+func leaderOf(p connector.Partition, m *clusterMetadata, t *topicMetadata) (led partitionMetadata, h, err error) {
 	switch {
 	case p.Cluster != "" && m.Cluster != p.Cluster:
-		return led, connector.Held(connector.ReasonClusterChanged,
+		return led, hold.New(hold.ClusterChanged,
 			fmt.Sprintf("the brokers belong to cluster %s, the position to cluster %s", m.Cluster, p.Cluster), nil), nil
 	case t.missing():
-		return led, connector.Held(connector.ReasonTopicMissing,
+		return led, hold.New(hold.TopicMissing,
 			fmt.Sprintf("cluster %s has no topic %s any more", m.Cluster, p.Topic), nil), nil
 	case t.Err != 0:
 		return led, nil, t.Err
 	case t.ID != p.TopicID:
-		return led, connector.Held(connector.ReasonTopicRecreated,
+		return led, hold.New(hold.TopicRecreated,
 			fmt.Sprintf("topic %s has the id %v, the position belongs to %v: it was deleted and created again",
 				p.Topic, t.ID, p.TopicID), nil), nil
 	}
 	at := t.partition(p.ID)
 	switch {
 	case at == nil:
-		return led, connector.Held(connector.ReasonTopicMissing,
+		return led, hold.New(hold.TopicMissing,
 			fmt.Sprintf("topic %s has no partition %d", p.Topic, p.ID), nil), nil
 	case at.Leader < 0:
 		return led, nil, kafka.LeaderNotAvailable

@@ -17,6 +17,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/kafka/recordbatch"
 	"sluice/reliability/bytepool"
+	"sluice/reliability/hold"
 	"sluice/reliability/pulse"
 )
 
@@ -251,7 +252,7 @@ func (l *Log) answer(c *cursor, a connector.Fetched) {
 type Trouble struct {
 	Broker    int32               // -1 if it is not about one broker
 	Partition connector.Partition // zero if it is not about one partition
-	Reason    connector.Reason    // kafka_down or kafka_denied
+	Reason    hold.Reason         // kafka_down or kafka_denied
 	Since     time.Time
 	Err       error // the newest one
 }
@@ -305,9 +306,9 @@ func (l *Log) TroubleOf(p connector.Partition) (Trouble, bool) {
 
 // trouble notes an error; the first one of its kind since the last success is logged. The lock is held.
 func (l *Log) trouble(where troubled, err error) {
-	reason := connector.ReasonKafkaDown
-	if hold, ok := errors.AsType[*connector.HoldError](Held("reading", err)); ok {
-		reason = hold.Reason
+	reason := hold.KafkaDown
+	if h, ok := errors.AsType[*hold.Error](Held("reading", err)); ok {
+		reason = h.Reason
 	}
 	t := l.troubles[where]
 	if t == nil {

@@ -22,6 +22,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/connector/kafka/recordbatch"
+	"sluice/reliability/hold"
 )
 
 // stage is a network whose brokers can be stopped as by SIGSTOP: connections open, requests are taken, nothing answers
@@ -144,7 +145,7 @@ func TestLogHungBroker(t *testing.T) {
 		}
 		status := r.Status()
 		if !slices.ContainsFunc(status, func(s Trouble) bool {
-			return s.Broker == hung && s.Reason == connector.ReasonKafkaDown && s.Err != nil && time.Since(s.Since) > time.Second
+			return s.Broker == hung && s.Reason == hold.KafkaDown && s.Err != nil && time.Since(s.Since) > time.Second
 		}) {
 			t.Errorf("status %+v", status)
 		}
@@ -175,7 +176,7 @@ func TestLogKafkaDown(t *testing.T) {
 			t.Fatal("an answer")
 		}
 		status := r.Status()
-		if len(status) == 0 || status[0].Broker != -1 || status[0].Reason != connector.ReasonKafkaDown ||
+		if len(status) == 0 || status[0].Broker != -1 || status[0].Reason != hold.KafkaDown ||
 			status[0].Since.Sub(down) > 10*time.Second {
 			t.Fatalf("status %+v", status)
 		}
@@ -214,7 +215,7 @@ func TestLogDenied(t *testing.T) {
 			t.Errorf("%d tries in ten minutes", n)
 		}
 		status := r.Status()
-		if len(status) != 1 || status[0].Partition.Topic != "secret" || status[0].Reason != connector.ReasonKafkaDenied {
+		if len(status) != 1 || status[0].Partition.Topic != "secret" || status[0].Reason != hold.KafkaDenied {
 			t.Errorf("status %+v", status)
 		}
 		fault.Remove()
@@ -254,7 +255,7 @@ func TestLogCorruptBatch(t *testing.T) {
 		damaged.Store(true)
 		began := time.Now()
 		r.from(parts[0], 0, -1)
-		r.holds(time.Minute, parts[0], connector.ReasonCorruptBatch)
+		r.holds(time.Minute, parts[0], hold.CorruptBatch)
 		if since := time.Since(began); since < confirm {
 			t.Errorf("held after %v: nobody looked twice", since)
 		}
@@ -355,8 +356,8 @@ func TestLogLargeBatches(t *testing.T) {
 			for _, p := range parts {
 				r.from(p, 0, -1)
 			}
-			r.holds(time.Minute, parts[0], connector.ReasonOversize)
-			r.holds(time.Minute, parts[1], connector.ReasonOversize)
+			r.holds(time.Minute, parts[0], hold.Oversize)
+			r.holds(time.Minute, parts[1], hold.Oversize)
 			if r.held[parts[2]] != nil {
 				t.Errorf("%s: %v", tt.name, r.held[parts[2]])
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // Partitions move between brokers while they are read.
@@ -122,11 +123,11 @@ func testLogRecreatedTopic(t *testing.T, w *scene) {
 		r.until(time.Minute, func() bool { return r.records() == 10 })
 		began := time.Now()
 		w.delete("t")
-		want := connector.ReasonTopicMissing
+		want := hold.TopicMissing
 		if again {
 			w.create("t", 1)
 			w.produce("t", 0, 20, "new")
-			want = connector.ReasonTopicRecreated
+			want = hold.TopicRecreated
 		}
 		r.holds(time.Minute, p, want)
 		if since := time.Since(began); since < confirm {
@@ -168,8 +169,8 @@ func testLogOutOfRange(t *testing.T, w *scene) {
 	r.from(parts[0], 20, -1)
 	r.from(parts[1], 51, -1)
 	r.from(parts[2], 0, -1)
-	r.holds(time.Minute, parts[0], connector.ReasonBehindLogStart)
-	r.holds(time.Minute, parts[1], connector.ReasonAheadOfLogEnd)
+	r.holds(time.Minute, parts[0], hold.BehindLogStart)
+	r.holds(time.Minute, parts[1], hold.AheadOfLogEnd)
 	if since := time.Since(began); since < confirm || since > 3*confirm {
 		t.Errorf("after %v", since)
 	}
@@ -204,7 +205,7 @@ func TestLogFindingHasToStand(t *testing.T) {
 		w.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Err: kerr.OffsetOutOfRange, Count: -1})
 		r.session++
 		r.from(p, 5, 0)
-		r.holds(time.Minute, p, connector.ReasonTruncated)
+		r.holds(time.Minute, p, hold.Truncated)
 	})
 }
 
@@ -242,7 +243,7 @@ func TestLogTruncated(t *testing.T) {
 			return resp, nil, true
 		})
 		r.from(p, 8, 5)
-		r.holds(time.Minute, p, connector.ReasonTruncated)
+		r.holds(time.Minute, p, hold.Truncated)
 		if r.last[p].Bounds.DivergedAt != 4 || r.last[p].Next != 8 {
 			t.Errorf("%+v", r.last[p])
 		}
@@ -269,7 +270,7 @@ func TestLogFinding_LeaderMoves(t *testing.T) {
 			}
 		})
 		r.from(p, 11, -1)
-		r.holds(time.Minute, p, connector.ReasonAheadOfLogEnd)
+		r.holds(time.Minute, p, hold.AheadOfLogEnd)
 		if since := time.Since(began); since < 3*time.Second+confirm {
 			t.Errorf("after %v: one reading was the old leader's", since)
 		}

@@ -25,6 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // TestLogLab is the conformance list, and what only a real broker does, against the cluster at SLUICE_TEST_KAFKA
@@ -139,14 +140,14 @@ func testLogLongerThanTheLog(t *testing.T, w *scene) {
 	parts := r.partitions("t")
 	r.from(parts[0], 100, -1)
 	r.from(parts[1], 100, 0)
-	r.holds(time.Minute, parts[0], connector.ReasonAheadOfLogEnd)
-	r.holds(time.Minute, parts[1], connector.ReasonAheadOfLogEnd)
+	r.holds(time.Minute, parts[0], hold.AheadOfLogEnd)
+	r.holds(time.Minute, parts[1], hold.AheadOfLogEnd)
 	if a, b := r.last[parts[0]].Bounds.DivergedAt, r.last[parts[1]].Bounds.DivergedAt; a != -1 || b != 4 {
 		t.Errorf("diverged at %d without an epoch, at %d with it", a, b)
 	}
 	// An epoch that has never been is none that the records were read in.
 	r.from(parts[1], 2, 7)
-	r.holds(time.Minute, parts[1], connector.ReasonTruncated)
+	r.holds(time.Minute, parts[1], hold.Truncated)
 }
 
 // A compacted log ends its batches with holes, and may end in them.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"sync"
 
-	"sluice/connector"
 	"sluice/connector/kafka/recordbatch"
 	"sluice/reliability/bytepool"
+	"sluice/reliability/hold"
 )
 
 // room is the memory of one request: what was reserved before it was sent, and then the buffer of its response.
@@ -115,7 +115,7 @@ func (l *Log) oversize(c *cursor, format string, args ...any) error {
 }
 
 func (l *Log) oversizeAt(offset int64, format string, args ...any) error {
-	return connector.Held(connector.ReasonOversize, fmt.Sprintf(
+	return hold.New(hold.Oversize, fmt.Sprintf(
 		"the record batch at offset %d %s; fetching has %d bytes, a share of memory.limit: raise that, or make smaller batches",
 		offset, fmt.Sprintf(format, args...), l.cfg.Memory.Size()), nil)
 }

@@ -12,6 +12,7 @@ import (
 
 	"sluice/connector"
 	"sluice/reliability/bytepool"
+	"sluice/reliability/hold"
 )
 
 // letters are hard to compress.
@@ -134,7 +135,7 @@ func TestLogOversize(t *testing.T) {
 		if got := string(r.got[parts[0]][0].Value); got != large {
 			t.Error("the large value is another one")
 		}
-		r.holds(time.Minute, parts[1], connector.ReasonOversize)
+		r.holds(time.Minute, parts[1], hold.Oversize)
 		if text := fmt.Sprint(r.held[parts[1]]); !strings.Contains(text, "offset 0 does not fit") || !strings.Contains(text, "memory.limit: raise that") {
 			t.Error(text)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 )
 
 // metadataVersion is the first Metadata version with topic ids (KIP-516), from Kafka 2.8 on. Newer ones have nothing that
@@ -164,7 +165,7 @@ func (c *Client) Topic(ctx context.Context, name string) (connector.Topic, error
 	case t == nil:
 		return connector.Topic{}, fmt.Errorf("metadata: %w: no word on topic %s", errMalformed, name)
 	case t.missing():
-		return connector.Topic{}, connector.Held(connector.ReasonTopicMissing,
+		return connector.Topic{}, hold.New(hold.TopicMissing,
 			fmt.Sprintf("cluster %s has no topic %s; create it, or correct the name", m.Cluster, name), nil)
 	case t.Err != 0:
 		return connector.Topic{}, Held("reading the metadata of topic "+name, t.Err)

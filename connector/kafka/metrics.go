@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
 
-	"sluice/connector"
 	"sluice/connector/kafka/recordbatch"
+	"sluice/reliability/hold"
 )
 
 // logMetrics counts what a Log does.
@@ -59,12 +59,12 @@ func (m *logMetrics) failed(err error) { m.errors.WithLabelValues(kindOf(err)).I
 func kindOf(err error) string {
 	var (
 		code kafka.Error
-		hold *connector.HoldError
+		h    *hold.Error
 		op   *net.OpError
 	)
 	switch {
-	case errors.As(err, &hold):
-		return string(hold.Reason)
+	case errors.As(err, &h):
+		return string(h.Reason)
 	case errors.As(err, &code):
 		return kindOfCode(code)
 	case errors.Is(err, errVersion):

@@ -16,7 +16,7 @@ import (
 )
 
 // Offsets returns the group's offsets of a topic, by the partitions that the topic has now. It is part of
-// [connector.Group]. A missing topic is a [connector.HoldError] with ReasonTopicMissing.
+// [connector.Group]. A missing topic is a [hold.Error] with hold.TopicMissing.
 func (g *Group) Offsets(ctx context.Context, topic string) (map[int32]connector.GroupOffset, error) {
 	t, err := g.client.Topic(ctx, topic)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"sluice/connector"
 	"sluice/health/liveness"
 	"sluice/reliability/bytepool"
+	"sluice/reliability/hold"
 	"sluice/reliability/pulse"
 )
 
@@ -223,15 +224,15 @@ func (r *reader) records() (n int) {
 }
 
 // reason is that of the hold of a partition, "" if it is not held.
-func (r *reader) reason(p connector.Partition) connector.Reason {
-	if h, ok := errors.AsType[*connector.HoldError](r.held[p]); ok {
+func (r *reader) reason(p connector.Partition) hold.Reason {
+	if h, ok := errors.AsType[*hold.Error](r.held[p]); ok {
 		return h.Reason
 	}
 	return ""
 }
 
 // holds waits until a partition is held and returns the reason.
-func (r *reader) holds(limit time.Duration, p connector.Partition, want connector.Reason) {
+func (r *reader) holds(limit time.Duration, p connector.Partition, want hold.Reason) {
 	r.t.Helper()
 	r.until(limit, func() bool { return r.held[p] != nil })
 	if got := r.reason(p); got != want {

@@ -23,6 +23,7 @@ import (
 	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 )
 
 // scene is a cluster, real or in-process, with members of one group.
@@ -206,7 +207,7 @@ func (m *member) has(partitions int) func() bool {
 }
 
 // missing returns the topics that do not exist.
-func (m *member) missing() []string { return namesOf(m.Absent(), connector.ReasonTopicMissing) }
+func (m *member) missing() []string { return namesOf(m.Absent(), hold.TopicMissing) }
 
 // told waits for as many deliveries as are wanted, and compares them with those since the last call. A member joins a
 // generation before its Run delivers it, so the others may know of it first.

@@ -13,8 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
-	"sluice/connector"
 	"sluice/connector/kafka/dial"
+	"sluice/reliability/hold"
 	"sluice/test/certs"
 )
 
@@ -108,17 +108,17 @@ func TestRefusedCredentials(t *testing.T) {
 		const text = "refuses the credentials (PLAIN as sluice: Authentication failed: Invalid username or password)"
 		denied := func(what string, err error) {
 			t.Helper()
-			var hold *connector.HoldError
-			if !errors.As(err, &hold) || hold.Reason != connector.ReasonKafkaDenied || !strings.Contains(err.Error(), text) {
+			var h *hold.Error
+			if !errors.As(err, &h) || h.Reason != hold.KafkaDenied || !strings.Contains(err.Error(), text) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
 		denied("the group", a.err)
-		if trouble, ok := a.Trouble(); !ok || trouble.Reason != connector.ReasonKafkaDenied {
+		if trouble, ok := a.Trouble(); !ok || trouble.Reason != hold.KafkaDenied {
 			t.Errorf("the group's trouble: %v", trouble)
 		}
 		r.within(time.Minute, func() bool { _, troubled := r.TroubleOf(p); return troubled })
-		if trouble, ok := r.TroubleOf(p); !ok || trouble.Reason != connector.ReasonKafkaDenied || !strings.Contains(trouble.Err.Error(), text) {
+		if trouble, ok := r.TroubleOf(p); !ok || trouble.Reason != hold.KafkaDenied || !strings.Contains(trouble.Err.Error(), text) {
 			t.Errorf("the partition's trouble: %v", trouble)
 		}
 		tries.Store(0)
@@ -165,7 +165,7 @@ func TestRenewedPassword(t *testing.T) {
 		}, "t")
 		s.until("joined", a.has(2))
 		wants.Store("\x00sluice\x00new")
-		s.until("refused", func() bool { trouble, ok := a.Trouble(); return ok && trouble.Reason == connector.ReasonKafkaDenied })
+		s.until("refused", func() bool { trouble, ok := a.Trouble(); return ok && trouble.Reason == hold.KafkaDenied })
 		began := time.Now()
 		certs.Write(t, dir, "password", []byte("new"))
 		s.until("joined again", a.has(2))

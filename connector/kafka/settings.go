@@ -24,7 +24,7 @@ type TopicSettings struct {
 }
 
 // TopicSettings asks the cluster for the configuration of a topic, which needs the right to describe it. A refusal is a
-// [connector.HoldError] with ReasonKafkaDenied.
+// [hold.Error] with hold.KafkaDenied.
 func (c *Client) TopicSettings(ctx context.Context, topic string) (TopicSettings, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // listedBeyond is how many of the topics that are too many are held one by one, so that a cluster with a hundred thousand
@@ -84,7 +84,7 @@ func (s *sight) held() []Absent {
 		if len(all) == listedBeyond {
 			break
 		}
-		all = append(all, Absent{Topic: name, Reason: connector.ReasonTooManyTopics, Detail: s.beyond[name], Since: time.Now()})
+		all = append(all, Absent{Topic: name, Reason: hold.TooManyTopics, Detail: s.beyond[name], Since: time.Now()})
 	}
 	return all
 }
@@ -96,7 +96,7 @@ func (g *Group) sayBeyond(ctx context.Context, seen sight) {
 		details[detail]++
 	}
 	for _, detail := range slices.SortedFunc(maps.Keys(details), strings.Compare) {
-		g.failing(detail).Failed(ctx, g.logger, slog.LevelError, "topics beyond max_topics are not read", "topics", details[detail], "reason", string(connector.ReasonTooManyTopics), "detail", detail)
+		g.failing(detail).Failed(ctx, g.logger, slog.LevelError, "topics beyond max_topics are not read", "topics", details[detail], "reason", string(hold.TooManyTopics), "detail", detail)
 	}
 }
 

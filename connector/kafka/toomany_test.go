@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // atMost is a limit of n topics for all together.
@@ -24,7 +25,7 @@ func atMost(n int) func(*Config, *GroupConfig) {
 	}
 }
 
-func (m *member) tooMany() []string { return namesOf(m.Absent(), connector.ReasonTooManyTopics) }
+func (m *member) tooMany() []string { return namesOf(m.Absent(), hold.TooManyTopics) }
 
 // commit writes an offset for each partition of the topics.
 func (m *member) commit(t *testing.T, topics ...string) {
@@ -70,7 +71,7 @@ func TestTooManyTopics(t *testing.T) {
 		s.until("the same ones after a restart", m.has(2))
 		m.told("joined t.b:0 t.c:0")
 		names, beyond, err := m.Survey(t.Context())
-		if err != nil || !slices.Equal(names, []string{"t.b", "t.c"}) || !slices.Equal(namesOf(beyond, connector.ReasonTooManyTopics), []string{"t.a", "t.d"}) {
+		if err != nil || !slices.Equal(names, []string{"t.b", "t.c"}) || !slices.Equal(namesOf(beyond, hold.TooManyTopics), []string{"t.a", "t.d"}) {
 			t.Errorf("%v %v %v", names, beyond, err)
 		}
 		s.delete("t.b")
@@ -88,7 +89,7 @@ func TestTooManyTopics_Many(t *testing.T) {
 		seen.beyond[fmt.Sprintf("t.%03d", i)] = "1002 topics"
 	}
 	held := seen.held()
-	if len(held) != listedBeyond || held[0].Topic != "t.000" || held[0].Reason != connector.ReasonTooManyTopics || held[0].Since.After(time.Now()) {
+	if len(held) != listedBeyond || held[0].Topic != "t.000" || held[0].Reason != hold.TooManyTopics || held[0].Since.After(time.Now()) {
 		t.Errorf("%d %+v", len(held), held[0])
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 )
 
 // topics are topics that exist, by name.
@@ -71,14 +72,14 @@ func newer(base, now topics) topics {
 // sight is what the cluster shows of the topics that we want.
 type sight struct {
 	topics  topics
-	refused map[string]error  // a HoldError for each topic that may not be read
+	refused map[string]error  // a hold.Error for each topic that may not be read
 	beyond  map[string]string // why, for each topic that matches and is too many; not in topics
 }
 
 // Absent is a topic that is meant and not read, since it is not there, is refused to us, or is one too many.
 type Absent struct {
 	Topic  string
-	Reason connector.Reason
+	Reason hold.Reason
 	Detail string
 	Since  time.Time
 }
@@ -101,12 +102,12 @@ func (g *Group) look(ctx context.Context) (sight, error) {
 		if _, ok := seen.topics[name]; ok || !listed && seen.refused[name] == nil {
 			continue
 		}
-		a := Absent{Topic: name, Reason: connector.ReasonTopicMissing, Detail: "the cluster has no topic of this name", Since: time.Now()}
+		a := Absent{Topic: name, Reason: hold.TopicMissing, Detail: "the cluster has no topic of this name", Since: time.Now()}
 		if err := seen.refused[name]; err != nil {
 			refusal = err
-			a.Reason, a.Detail = connector.ReasonKafkaDenied, err.Error()
-			if hold, ok := errors.AsType[*connector.HoldError](err); ok {
-				a.Reason = hold.Reason
+			a.Reason, a.Detail = hold.KafkaDenied, err.Error()
+			if h, ok := errors.AsType[*hold.Error](err); ok {
+				a.Reason = h.Reason
 			}
 		}
 		absent = append(absent, a)
@@ -154,12 +155,12 @@ func (g *Group) note(ctx context.Context, seen sight, absent []Absent) {
 		g.absentFailing = map[string]*reliability.FailureLog{}
 	}
 	g.mu.Unlock()
-	if missing := namesOf(absent, connector.ReasonTopicMissing); len(missing) > 0 {
+	if missing := namesOf(absent, hold.TopicMissing); len(missing) > 0 {
 		g.failing("missing").Failed(ctx, g.logger, slog.LevelWarn, "topics do not exist, waiting for them", "topics", missing)
 	}
 	g.sayBeyond(ctx, seen)
 	for _, a := range absent {
-		if a.Reason != connector.ReasonTopicMissing && a.Reason != connector.ReasonTooManyTopics {
+		if a.Reason != hold.TopicMissing && a.Reason != hold.TooManyTopics {
 			g.failing("refused "+a.Topic).Failed(ctx, g.logger, slog.LevelError, "a topic is refused, waiting for it",
 				"topic", a.Topic, "reason", string(a.Reason), "err", seen.refused[a.Topic])
 		}
@@ -180,7 +181,7 @@ func (g *Group) failing(cause string) *reliability.FailureLog {
 }
 
 // namesOf returns the names of absent topics, of one reason or of all.
-func namesOf(absent []Absent, reason connector.Reason) (names []string) {
+func namesOf(absent []Absent, reason hold.Reason) (names []string) {
 	for _, a := range absent {
 		if reason == "" || a.Reason == reason {
 			names = append(names, a.Topic)

@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 var _ connector.Schema = (*Schema)(nil)
 
 // Fits says whether rows built for another schema can be committed under this one, which is newer. They can if all
 // that happened in between is added nullable columns, relaxed nullability, and changes of comments or of columns that
-// are not written. The error is a HoldError with ReasonSchemaConflict and says what happened to which column.
+// are not written. The error is a hold.Error with hold.SchemaConflict and says what happened to which column.
 func (s *Schema) Fits(built connector.Schema) error {
 	rows, ok := built.(*Schema)
 	if !ok {
@@ -74,7 +75,7 @@ func typeFits(table, rows Type, path string) error {
 	return typeFits(*table.Element, *rows.Element, path+"[]")
 }
 
-// Unsupported returns a HoldError with ReasonTableUnsupported if this version must not write a table of this schema,
+// Unsupported returns a hold.Error with hold.TableUnsupported if this version must not write a table of this schema,
 // naming column and feature: a NOT NULL column of a type that is not written, rules for values that are not enforced
 // here, column mapping, table partitions.
 func (s *Schema) Unsupported() error {
@@ -134,5 +135,5 @@ func (f Field) feature(written bool) string {
 }
 
 func unsupported(format string, args ...any) error {
-	return connector.Held(connector.ReasonTableUnsupported, fmt.Sprintf(format, args...)+", which is not written by this version", nil)
+	return hold.New(hold.TableUnsupported, fmt.Sprintf(format, args...)+", which is not written by this version", nil)
 }

@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"sluice/classify"
-	"sluice/connector"
 	"sluice/connector/schema"
+	"sluice/reliability/hold"
 )
 
 // checkHold compares an error with a reason and a part of its text; no part means no error.
-func checkHold(t *testing.T, err error, reason connector.Reason, part string) {
+func checkHold(t *testing.T, err error, reason hold.Reason, part string) {
 	t.Helper()
 	if part == "" {
 		if err != nil {
@@ -20,8 +20,8 @@ func checkHold(t *testing.T, err error, reason connector.Reason, part string) {
 		}
 		return
 	}
-	var hold *connector.HoldError
-	if !errors.As(err, &hold) || hold.Reason != reason || classify.Of(err) != classify.Fatal || !strings.Contains(hold.Detail, part) {
+	var h *hold.Error
+	if !errors.As(err, &h) || h.Reason != reason || classify.Of(err) != classify.Fatal || !strings.Contains(h.Detail, part) {
 		t.Errorf("got %v, want %s with %q", err, reason, part)
 	}
 }
@@ -45,7 +45,7 @@ func TestFits(t *testing.T) {
 		{"made NOT NULL", strings.Replace(built, "x:int", "x:int not null", 1), "column s.x is NOT NULL in the table and nullable in schema"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			checkHold(t, parse(t, c.table).Fits(parse(t, built)), connector.ReasonSchemaConflict, c.want)
+			checkHold(t, parse(t, c.table).Fits(parse(t, built)), hold.SchemaConflict, c.want)
 		})
 	}
 }
@@ -55,15 +55,15 @@ func TestFitsLists(t *testing.T) {
 		return fromDelta(t, fmt.Sprintf(`{"name":"l","type":{"type":"array","elementType":"long","containsNull":%t},"nullable":true}`, null))
 	}
 	checkHold(t, list(true).Fits(list(false)), "", "")
-	checkHold(t, list(false).Fits(list(true)), connector.ReasonSchemaConflict, "elements of column l are NOT NULL")
+	checkHold(t, list(false).Fits(list(true)), hold.SchemaConflict, "elements of column l are NOT NULL")
 }
 
 func TestFitsPartitionsAndKinds(t *testing.T) {
 	s := parse(t, "a int, b int")
 	checkHold(t, s.WithPartitions([]string{"a"}).Fits(s.WithPartitions([]string{"a"})), "", "")
-	checkHold(t, s.WithPartitions([]string{"b"}).Fits(s.WithPartitions([]string{"a"})), connector.ReasonSchemaConflict, "partitioned by (b), the rows were built for (a)")
-	checkHold(t, s.Fits(s.WithPartitions([]string{"a"})), connector.ReasonSchemaConflict, "partitioned by ()")
-	checkHold(t, s.Fits(nil), connector.ReasonSchemaConflict, "schema of another kind")
+	checkHold(t, s.WithPartitions([]string{"b"}).Fits(s.WithPartitions([]string{"a"})), hold.SchemaConflict, "partitioned by (b), the rows were built for (a)")
+	checkHold(t, s.Fits(s.WithPartitions([]string{"a"})), hold.SchemaConflict, "partitioned by ()")
+	checkHold(t, s.Fits(nil), hold.SchemaConflict, "schema of another kind")
 }
 
 // TestFitsIgnoresWhatIsNotWritten: files do not have such columns, so nothing that happens to them concerns rows.
@@ -72,8 +72,8 @@ func TestFitsIgnoresWhatIsNotWritten(t *testing.T) {
 	checkHold(t, parse(t, "a bigint").Fits(before), "", "")
 	checkHold(t, parse(t, "a bigint, d string").Fits(before), "", "")
 	checkHold(t, fromDelta(t, `{"name":"a","type":"long","nullable":true},{"name":"d","type":"binary","nullable":false}`).Fits(before),
-		connector.ReasonSchemaConflict, "column d is NOT NULL")
-	checkHold(t, fromDelta(t, `{"name":"a","type":"decimal(4,2)","nullable":true}`).Fits(before), connector.ReasonSchemaConflict, "column a is decimal(4,2)")
+		hold.SchemaConflict, "column d is NOT NULL")
+	checkHold(t, fromDelta(t, `{"name":"a","type":"decimal(4,2)","nullable":true}`).Fits(before), hold.SchemaConflict, "column a is decimal(4,2)")
 }
 
 func fromDelta(t *testing.T, fields string) *schema.Schema {
@@ -106,10 +106,10 @@ func TestUnsupported(t *testing.T) {
 			if want != "" {
 				in = "column " + []string{"a", "s.a", "l[].a"}[i] + " "
 			}
-			checkHold(t, fromDelta(t, fmt.Sprintf(format, c.field)).Unsupported(), connector.ReasonTableUnsupported, in+want)
+			checkHold(t, fromDelta(t, fmt.Sprintf(format, c.field)).Unsupported(), hold.TableUnsupported, in+want)
 		}
 	}
-	checkHold(t, parse(t, "a int").WithPartitions([]string{"a"}).Unsupported(), connector.ReasonTableUnsupported, "partitioned by (a)")
+	checkHold(t, parse(t, "a int").WithPartitions([]string{"a"}).Unsupported(), hold.TableUnsupported, "partitioned by (a)")
 }
 
 func TestKafkaColumns(t *testing.T) {
@@ -132,8 +132,8 @@ func TestKafkaColumns(t *testing.T) {
 	const good = `{"name":"_kafka_topic","type":"string","nullable":false},{"name":"x","type":"long","nullable":true},` +
 		`{"name":"_kafka_timestamp","type":"timestamp","nullable":true},{"name":"_kafka_partition","type":"integer","nullable":true}`
 	checkHold(t, fromDelta(t, good+`,{"name":"_kafka_offset","type":"long","nullable":true}`).HasKafkaColumns(), "", "")
-	checkHold(t, fromDelta(t, good).HasKafkaColumns(), connector.ReasonSchemaConflict, "ALTER TABLE … ADD COLUMNS (_kafka_offset bigint)")
+	checkHold(t, fromDelta(t, good).HasKafkaColumns(), hold.SchemaConflict, "ALTER TABLE … ADD COLUMNS (_kafka_offset bigint)")
 	checkHold(t, fromDelta(t, good+`,{"name":"_kafka_offset","type":"integer","nullable":true}`).HasKafkaColumns(),
-		connector.ReasonSchemaConflict, "column _kafka_offset is int and must be bigint")
-	checkHold(t, parse(t, "a int").HasKafkaColumns(), connector.ReasonSchemaConflict, "_kafka_topic string, _kafka_partition int, _kafka_offset bigint, _kafka_timestamp timestamp")
+		hold.SchemaConflict, "column _kafka_offset is int and must be bigint")
+	checkHold(t, parse(t, "a int").HasKafkaColumns(), hold.SchemaConflict, "_kafka_topic string, _kafka_partition int, _kafka_offset bigint, _kafka_timestamp timestamp")
 }

@@ -38,8 +38,8 @@ type Identifier struct {
 // have none in the table.
 func (i *Identifier) KeepIDs() { i.keepIDs = !i.stored }
 
-// Identifier returns what makes the fingerprints of an identity, nil for none. The error is a HoldError with
-// ReasonSchemaConflict if the table lacks the column that it takes, or it has no values that can be compared.
+// Identifier returns what makes the fingerprints of an identity, nil for none. The error is a hold.Error with
+// hold.SchemaConflict if the table lacks the column that it takes, or it has no values that can be compared.
 func (s *Schema) Identifier(id idempotency.Identity) (*Identifier, error) {
 	i := &Identifier{path: []string{KafkaFingerprint}, stored: id.Stored(), hasher: idempotency.NewHasher(id)}
 	switch {

@@ -3,8 +3,8 @@ package schema_test
 import (
 	"testing"
 
-	"sluice/connector"
 	"sluice/connector/schema"
+	"sluice/reliability/hold"
 )
 
 func TestTheColumnOfFingerprintsIsAKafkaColumn(t *testing.T) {
@@ -31,9 +31,9 @@ func TestTheColumnOfFingerprintsIsAKafkaColumn(t *testing.T) {
 	good := `{"name":"_kafka_topic","type":"string","nullable":true},{"name":"_kafka_partition","type":"integer","nullable":true},` +
 		`{"name":"_kafka_offset","type":"long","nullable":true},{"name":"_kafka_timestamp","type":"timestamp","nullable":true}`
 	checkHold(t, fromDelta(t, good+`,{"name":"_kafka_fingerprint","type":"binary","nullable":true}`).HasKafkaColumns(),
-		connector.ReasonSchemaConflict, "column _kafka_fingerprint is")
+		hold.SchemaConflict, "column _kafka_fingerprint is")
 	// Rows with fingerprints need a table that takes them; rows without go into one that could.
 	with, without := s, parse(t, "a int").WithKafkaColumns()
 	checkHold(t, with.Fits(without), "", "")
-	checkHold(t, without.Fits(with), connector.ReasonSchemaConflict, "ADD COLUMNS (_kafka_fingerprint string)")
+	checkHold(t, without.Fits(with), hold.SchemaConflict, "ADD COLUMNS (_kafka_fingerprint string)")
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // The columns that say which Kafka record a row is. Their prefix is reserved.
@@ -64,7 +64,7 @@ func IsKafkaColumn(name string) bool {
 	return false
 }
 
-// HasKafkaColumns returns a HoldError with ReasonSchemaConflict if the table lacks a Kafka column or has one of
+// HasKafkaColumns returns a hold.Error with hold.SchemaConflict if the table lacks a Kafka column or has one of
 // another type.
 func (s *Schema) HasKafkaColumns() error {
 	var missing []string
@@ -91,5 +91,5 @@ func (s *Schema) HasKafkaColumns() error {
 }
 
 func conflict(format string, args ...any) error {
-	return connector.Held(connector.ReasonSchemaConflict, fmt.Sprintf(format, args...), nil)
+	return hold.New(hold.SchemaConflict, fmt.Sprintf(format, args...), nil)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/health"
+	"sluice/reliability/hold"
 )
 
 // collector turns the report into metrics when they are asked for, so that they cannot get stale.
@@ -55,13 +56,13 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 			gauge(c.lag, float64(lag), r.Group, p.Topic, strconv.Itoa(int(p.ID)))
 		}
 	}
-	type hold struct {
+	type heldPartition struct {
 		topic, reason string
 		partition     int32
 	}
-	held, byReason := map[hold]bool{}, map[string]int{}
+	held, byReason := map[heldPartition]bool{}, map[string]int{}
 	for _, h := range r.Holds {
-		k := hold{h.Topic, h.Reason, h.Partition}
+		k := heldPartition{h.Topic, h.Reason, h.Partition}
 		if held[k] {
 			continue // a second sample of the same labels would fail the scrape
 		}
@@ -69,8 +70,8 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 		byReason[h.Reason]++
 		gauge(c.held, 1, h.Topic, strconv.Itoa(int(h.Partition)), h.Reason)
 	}
-	for _, reason := range health.Reasons() {
-		gauge(c.reason, float64(byReason[reason]), reason)
+	for _, reason := range hold.Reasons() {
+		gauge(c.reason, float64(byReason[string(reason)]), string(reason))
 	}
 	healthy := 0.0
 	if r.Ready() == nil {

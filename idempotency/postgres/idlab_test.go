@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"sluice/classify"
-	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 )
 
 //go:embed testdata/schema_1.sql
@@ -196,7 +196,7 @@ func TestForeignTableLab(t *testing.T) {
 			ask(t, url, sql)
 			_, err := store(t, url).Through(t.Context(), scope)
 			held(t, err)
-			if hold := (*connector.HoldError)(nil); !errors.As(err, &hold) || !strings.Contains(err.Error(), "search_path") {
+			if h := (*hold.Error)(nil); !errors.As(err, &h) || !strings.Contains(err.Error(), "search_path") {
 				t.Errorf("the error does not say what to do: %v", err)
 			}
 			var id string

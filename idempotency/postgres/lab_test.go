@@ -19,10 +19,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sluice/classify"
-	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/idempotency/storetest"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/test/lab"
 )
 
@@ -142,8 +142,8 @@ func TestTablesLab(t *testing.T) {
 
 func held(t *testing.T, err error) {
 	t.Helper()
-	var hold *connector.HoldError
-	if !errors.As(err, &hold) || hold.Reason != connector.ReasonFingerprintsUnavailable || classify.Of(err) != classify.Fatal || strings.Contains(err.Error(), "password=") {
+	var h *hold.Error
+	if !errors.As(err, &h) || h.Reason != hold.FingerprintsUnavailable || classify.Of(err) != classify.Fatal || strings.Contains(err.Error(), "password=") {
 		t.Errorf("got %v, want a hold", err)
 	}
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sluice/classify"
-	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/reliability/panics"
 	"sluice/secure/pgconfig"
 )
@@ -59,7 +59,7 @@ type Options struct {
 }
 
 // Store implements [idempotency.Store] in a database that members share. Failures that pass are retried by its guard
-// until ctx ends; what is returned is ErrMoved, a HoldError with ReasonFingerprintsUnavailable, or Canceled.
+// until ctx ends; what is returned is ErrMoved, a hold.Error with hold.FingerprintsUnavailable, or Canceled.
 type Store struct {
 	pool  *pgxpool.Pool
 	guard *reliability.Guard
@@ -128,7 +128,7 @@ func (s *Store) do(ctx context.Context, what string, op func(context.Context) er
 	}
 	err = fmt.Errorf("%s: %w", what, err)
 	if classify.Of(err) == classify.Fatal {
-		return connector.Held(connector.ReasonFingerprintsUnavailable, "Postgres refuses; look at user, password, database and its tables", err)
+		return hold.New(hold.FingerprintsUnavailable, "Postgres refuses; look at user, password, database and its tables", err)
 	}
 	return fmt.Errorf("fingerprints in Postgres: %w", err)
 }

@@ -7,6 +7,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/offer"
@@ -15,8 +16,8 @@ import (
 // Commit implements connector.Table: it appends one version to the log, whatever the store answers and whoever else
 // writes. The order of its steps is the guarantee; each says what is durable after it and what a crash there means.
 //
-// Errors: that of pre as it is; Fenced if the staged files became invalid or the snapshot too old to judge by; HoldError
-// with ReasonTableReplaced, ReasonTableUnsupported, ReasonSchemaConflict or ReasonStoreDenied; Canceled when ctx ends.
+// Errors: that of pre as it is; Fenced if the staged files became invalid or the snapshot too old to judge by; hold.Error
+// with hold.TableReplaced, hold.TableUnsupported, hold.SchemaConflict or hold.StoreDenied; Canceled when ctx ends.
 // connector.ErrUndecided is in the chain whenever the outcome is not known: then the files stay, and only the log says
 // whether the commit happened.
 func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*connector.Snapshot) error) (*connector.Snapshot, error) {
@@ -83,7 +84,7 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 	}
 }
 
-// admits says whether the newest version still admits the commit, HoldError or Fenced if not. table is the id that the
+// admits says whether the newest version still admits the commit, hold.Error or Fenced if not. table is the id that the
 // caller has seen.
 func (t *Table) admits(table string, files *staged) error {
 	switch {
@@ -113,7 +114,7 @@ func (t *Table) admits(table string, files *staged) error {
 func fenced(err error) error { return classify.Mark(offer.Text(err), classify.Fenced) }
 
 func replaced(format string, args ...any) error {
-	return connector.Held(connector.ReasonTableReplaced, "another table is in the place of the one that was written: "+fmt.Sprintf(format, args...), nil)
+	return hold.New(hold.TableReplaced, "another table is in the place of the one that was written: "+fmt.Sprintf(format, args...), nil)
 }
 
 // won makes the version that is known to be ours the newest one.

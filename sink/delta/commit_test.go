@@ -13,6 +13,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/objstore/objstoretest"
@@ -186,7 +187,7 @@ func TestReplacedTableWithoutFiles(t *testing.T) {
 		foreign(t, mem, m)
 		c := cut{0, 0, 4}
 		_, err := tab.Commit(t.Context(), c.commit(nil), c.pre)
-		holds(t, err, connector.ReasonTableReplaced, "another")
+		holds(t, err, hold.TableReplaced, "another")
 	})
 }
 
@@ -198,7 +199,7 @@ func TestDenied(t *testing.T) {
 		tab := open(t, w.faulty)
 		s := load(t, tab)
 		_, err := (cut{0, 0, 4}).write(t.Context(), tab, s)
-		holds(t, err, connector.ReasonStoreDenied, "403")
+		holds(t, err, hold.StoreDenied, "403")
 		if errors.Is(err, connector.ErrUndecided) || len(files(t, w.mem)) != 0 {
 			t.Errorf("files %v after %v", files(t, w.mem), err)
 		}
@@ -250,17 +251,17 @@ func TestLostRace(t *testing.T) {
 			winner: func(t *testing.T, w *world) []deltalog.Action {
 				return []deltalog.Action{constraint(alter(t, w.mem, ddl))}
 			},
-			err: hold(connector.ReasonTableUnsupported, "CHECK constraint"),
+			err: heldFor(hold.TableUnsupported, "CHECK constraint"),
 		},
 		"a protocol with features": {
 			winner: func(*testing.T, *world) []deltalog.Action {
 				return []deltalog.Action{deltalog.Protocol{MinReaderVersion: 3, MinWriterVersion: 7, ReaderFeatures: []string{"deletionVectors"}, WriterFeatures: []string{"deletionVectors"}}}
 			},
-			err: hold(connector.ReasonTableUnsupported, "deletionVectors"),
+			err: heldFor(hold.TableUnsupported, "deletionVectors"),
 		},
 		"another table": {
 			winner: func(t *testing.T, w *world) []deltalog.Action { return []deltalog.Action{other(alter(t, w.mem, ddl))} },
-			err:    hold(connector.ReasonTableReplaced, "another"),
+			err:    heldFor(hold.TableReplaced, "another"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -305,14 +306,14 @@ func TestLostRace(t *testing.T) {
 func fenced(text string) func(*testing.T, error) {
 	return func(t *testing.T, err error) {
 		t.Helper()
-		var held *connector.HoldError
+		var held *hold.Error
 		if classify.Of(err) != classify.Fenced || errors.As(err, &held) || !strings.Contains(err.Error(), text) {
 			t.Errorf("got %v, want a fence with %q", err, text)
 		}
 	}
 }
 
-func hold(reason connector.Reason, text string) func(*testing.T, error) {
+func heldFor(reason hold.Reason, text string) func(*testing.T, error) {
 	return func(t *testing.T, err error) {
 		t.Helper()
 		holds(t, err, reason, text)

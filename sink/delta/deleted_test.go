@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
 )
@@ -58,7 +58,7 @@ func TestTable_DeletedAndCreatedAgain(t *testing.T) {
 				if c.looks {
 					time.Sleep(time.Hour)
 					_, err := tab.Load(t.Context())
-					holds(t, err, connector.ReasonTableReplaced, "the folder has no Delta log: table "+before.TableID+", which was written here, is gone")
+					holds(t, err, hold.TableReplaced, "the folder has no Delta log: table "+before.TableID+", which was written here, is gone")
 				}
 				appendCommits(t, open(t, store), c.n)
 				time.Sleep(time.Hour)

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"sluice/classify"
-	"sluice/connector"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -31,7 +31,7 @@ func life(ctx context.Context, t *testing.T, store objstore.Store, size, target 
 			at := s.Positions[app(0)]
 			s, err = (cut{0, at, min(at+size, target)}).write(ctx, tab, s)
 		}
-		var held *connector.HoldError
+		var held *hold.Error
 		switch {
 		case err == nil:
 			return nil

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -71,7 +71,7 @@ func TestFollower(t *testing.T) {
 	foreign(t, store, m)
 	changed("columns that tell nothing", delta.Change{Others: true})
 	err := f.Places(t.Context(), 0, []scan.Where{{Topic: "t", Next: 1}}, func(string, int32, int64) error { return nil })
-	holds(t, err, connector.ReasonSchemaConflict, "_kafka_topic")
+	holds(t, err, hold.SchemaConflict, "_kafka_topic")
 	m.SchemaString = told
 	foreign(t, store, m)
 	changed("columns that tell", delta.Change{Others: true})

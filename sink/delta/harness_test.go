@@ -27,6 +27,7 @@ import (
 	"sluice/connector/schema"
 	"sluice/idempotency"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -310,9 +311,9 @@ func files(t *testing.T, store objstore.Store) (keys []string) {
 }
 
 // holds says whether err is a hold with a reason and a text.
-func holds(t *testing.T, err error, reason connector.Reason, text string) {
+func holds(t *testing.T, err error, reason hold.Reason, text string) {
 	t.Helper()
-	var held *connector.HoldError
+	var held *hold.Error
 	if !errors.As(err, &held) || held.Reason != reason || !strings.Contains(err.Error(), text) || classify.Of(err) != classify.Fatal {
 		t.Errorf("got %v, want a hold %s with %q", err, reason, text)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -178,11 +179,11 @@ func TestTable_RetentionOfTopics(t *testing.T) {
 	for want, d := range map[string]time.Duration{"for 984h0m0s; unset it, or set": 41 * day, "for ever; unset it": math.MaxInt64} {
 		kept = d
 		_, err := tab.Load(t.Context())
-		holds(t, err, connector.ReasonTableUnsupported, want)
+		holds(t, err, hold.TableUnsupported, want)
 		at := s.Positions[app(0)]
 		k := cut{0, at, at + 1}
 		_, err = tab.Commit(t.Context(), k.commit(nil), k.pre)
-		holds(t, err, connector.ReasonTableUnsupported, want)
+		holds(t, err, hold.TableUnsupported, want)
 	}
 	m := alter(t, mem, ddl)
 	m.Configuration = nil

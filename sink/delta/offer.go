@@ -8,6 +8,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/offer"
@@ -49,7 +50,7 @@ const (
 )
 
 // offer puts p until it is known whose version it is. It retries behind the guard without limit; the error says why it
-// gave up: Fatal (HoldError) if the store refused before anything left, Fenced if the log was cleaned up meanwhile,
+// gave up: Fatal (hold.Error) if the store refused before anything left, Fenced if the log was cleaned up meanwhile,
 // Canceled if ctx ended, with connector.ErrUndecided in the last two if a put is unresolved.
 func (t *Table) offer(ctx context.Context, p *proposal, files *staged) (outcome, error) {
 	var mine bool
@@ -121,8 +122,8 @@ func (t *Table) doubt(ctx context.Context, p *proposal, cause error) {
 		p.doubted = true
 		t.metrics.unresolved.Inc()
 	}
-	t.setUndecided(&connector.Hold{
-		Reason: connector.ReasonCommitUndecided, Since: p.Unresolved(), Offset: -1,
+	t.setUndecided(&hold.Hold{
+		Reason: hold.CommitUndecided, Since: p.Unresolved(), Offset: -1,
 		Detail: fmt.Sprintf("nobody knows whether version %d was written: %v", p.version, cause),
 	})
 	if !p.warned && time.Since(p.Unresolved()) >= undecidedAfter {

@@ -5,8 +5,8 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow/array"
 
-	"sluice/connector"
 	"sluice/connector/schema"
+	"sluice/reliability/hold"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
@@ -14,7 +14,7 @@ import (
 
 // Places tells which records have a row: each is called, by one goroutine, with the place of every row of a version whose
 // place lies in where, and of some others. Only the columns of the places are read, of those files that may have any. A
-// HoldError says that the table cannot tell: it has no such columns, or is none that this version reads. An error of each
+// hold.Error says that the table cannot tell: it has no such columns, or is none that this version reads. An error of each
 // ends it and is returned as it is.
 func Places(
 	ctx context.Context, store objstore.Store, state *deltalog.State, where []scan.Where, each func(topic string, partition int32, offset int64) error,
@@ -28,7 +28,7 @@ func places(
 ) error {
 	columns, err := schema.FromDelta([]byte(state.Metadata.SchemaString))
 	if err != nil {
-		return connector.Held(connector.ReasonTableUnsupported, err.Error(), err)
+		return hold.New(hold.TableUnsupported, err.Error(), err)
 	}
 	if err := columns.HasKafkaColumns(); err != nil {
 		return err

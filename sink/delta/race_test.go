@@ -11,6 +11,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -174,7 +175,7 @@ func TestCreateRace(t *testing.T) {
 			case errs[i] == nil:
 				t.Errorf("process %d has table %s, there is %s", i, ids[i], s.Metadata.ID)
 			default:
-				holds(t, errs[i], connector.ReasonSchemaConflict, "column")
+				holds(t, errs[i], hold.SchemaConflict, "column")
 			}
 		}
 		if adopted != 4 {
@@ -215,7 +216,7 @@ func TestUndecidedOnEndOfContext(t *testing.T) {
 						t.Errorf("a hold after %v: %+v", time.Since(began), h)
 					}
 					_ = reliability.Wait(ctx, 2*time.Second)
-					if h, ok := tab.Undecided(); !ok || h.Reason != connector.ReasonCommitUndecided || !h.Since.Equal(began) {
+					if h, ok := tab.Undecided(); !ok || h.Reason != hold.CommitUndecided || !h.Since.Equal(began) {
 						t.Errorf("no hold after %v: %+v", time.Since(began), h)
 					}
 				}()

@@ -11,8 +11,8 @@ import (
 )
 
 // Scan reads columns of the table as of a snapshot that this table returned: see [scan.Run]. Failures of the store are
-// retried by its guard until ctx ends. Errors: those of each, as they are; a HoldError with ReasonTableUnsupported for a
-// table or file that cannot be read, ReasonStoreDenied; Canceled.
+// retried by its guard until ctx ends. Errors: those of each, as they are; a hold.Error with hold.TableUnsupported for a
+// table or file that cannot be read, hold.StoreDenied; Canceled.
 func (t *Table) Scan(ctx context.Context, s *connector.Snapshot, q scan.Query, each func(scan.Rows) error) error {
 	return t.scanner(s)(ctx, q, each)
 }

@@ -13,6 +13,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/connector/schema"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -131,7 +132,7 @@ func TestScanOutlivesTheStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = ids(t.Context(), tab, s)
-		holds(t, err, connector.ReasonTableUnsupported, key)
+		holds(t, err, hold.TableUnsupported, key)
 		if !errors.Is(err, scan.ErrVanished) {
 			t.Error(err)
 		}

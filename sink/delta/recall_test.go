@@ -14,6 +14,7 @@ import (
 	"sluice/connector/decode"
 	"sluice/connector/schema"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
 )
@@ -142,8 +143,8 @@ func TestRecallYieldsWhatTheLanesMade(t *testing.T) {
 	has("by time", table.recalled(3, connector.Recall{Identity: byOrder, Claims: claim(0, 200), Since: at(150)}), 150, 199)
 
 	_, err := table.Recall(table.snapshot, connector.Recall{Identity: idempotency.Identity{By: idempotency.ByContent}, Claims: claim(0, 200)})
-	held := (*connector.HoldError)(nil)
-	if !errors.As(err, &held) || held.Reason != connector.ReasonSchemaConflict {
+	held := (*hold.Error)(nil)
+	if !errors.As(err, &held) || held.Reason != hold.SchemaConflict {
 		t.Errorf("an identity without its column: %v", err)
 	}
 	read, err := table.Recall(table.snapshot, connector.Recall{Identity: byOrder, Claims: claim(0, 200)})

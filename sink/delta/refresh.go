@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 )
@@ -75,7 +75,7 @@ func (t *Table) reload(ctx context.Context, store retried) error {
 	t.head = nil
 	s, err := deltalog.Load(ctx, store)
 	if errors.Is(err, deltalog.ErrNoTable) && t.tableID != "" {
-		return connector.Held(connector.ReasonTableReplaced, fmt.Sprintf("the folder has no Delta log: table %s, which was written here, is gone", t.tableID), nil)
+		return hold.New(hold.TableReplaced, fmt.Sprintf("the folder has no Delta log: table %s, which was written here, is gone", t.tableID), nil)
 	}
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
 )
 
@@ -90,8 +91,8 @@ func TestStageTellsTheStoreFromItself(t *testing.T) {
 	s := load(t, tab)
 	*store.on = true
 	_, err := tab.Stage(t.Context(), s, "b", []connector.Piece{rows(s.Schema, 0, 0, 5)}, nil)
-	held := (*connector.HoldError)(nil)
-	if errors.As(err, new(*connector.LocalError)) || !errors.As(err, &held) || held.Reason != connector.ReasonStoreDenied {
+	held := (*hold.Error)(nil)
+	if errors.As(err, new(*connector.LocalError)) || !errors.As(err, &held) || held.Reason != hold.StoreDenied {
 		t.Errorf("%v", err)
 	}
 }

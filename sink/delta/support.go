@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"sluice/connector"
 	"sluice/connector/schema"
+	"sluice/reliability/hold"
 	"sluice/sink/delta/deltalog"
 )
 
@@ -33,8 +33,8 @@ var legacyFeatures = map[int32][]string{
 	3: {"checkConstraints"}, 4: {"changeDataFeed", "generatedColumns"}, 5: {"columnMapping"}, 6: {"identityColumns"},
 }
 
-// supported returns the schema of a table that this version may write. Otherwise the error is a HoldError:
-// ReasonTableUnsupported naming the feature, or ReasonSchemaConflict if the Kafka columns are missing.
+// supported returns the schema of a table that this version may write. Otherwise the error is a hold.Error:
+// hold.TableUnsupported naming the feature, or hold.SchemaConflict if the Kafka columns are missing.
 func supported(s *deltalog.State) (*schema.Schema, error) {
 	if err := protocolSupported(s.Protocol); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func supported(s *deltalog.State) (*schema.Schema, error) {
 	}
 	columns, err := schema.FromDelta([]byte(m.SchemaString))
 	if err != nil {
-		return nil, connector.Held(connector.ReasonTableUnsupported, "the schema in the table's log cannot be read", err)
+		return nil, hold.New(hold.TableUnsupported, "the schema in the table's log cannot be read", err)
 	}
 	columns = columns.WithPartitions(m.PartitionColumns)
 	if err := columns.Unsupported(); err != nil {
@@ -116,7 +116,7 @@ var refusedIfOn = []string{
 
 func unsupported(format string, args ...any) error {
 	detail := "the table is not one that this version writes: " + fmt.Sprintf(format, args...)
-	return connector.Held(connector.ReasonTableUnsupported, detail, nil)
+	return hold.New(hold.TableUnsupported, detail, nil)
 }
 
 // sameTable says whether two versions agree in all that [supported] looks at.

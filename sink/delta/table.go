@@ -16,6 +16,7 @@ import (
 	"sluice/connector/schema"
 	"sluice/idempotency"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/reliability/panics"
 	"sluice/sink/delta/datafile"
 	"sluice/sink/delta/deltalog"
@@ -70,7 +71,7 @@ type Table struct {
 	checkpoints checkpoints
 
 	mu        sync.Mutex
-	undecided *connector.Hold // by mu; a commit whose outcome is unknown, since when
+	undecided *hold.Hold // by mu; a commit whose outcome is unknown, since when
 }
 
 // head is the table as of one version.
@@ -114,9 +115,9 @@ func Open(store objstore.Store, opt Options) (*Table, error) {
 }
 
 // Load implements connector.Table: it reads what is new in the log and creates the table if there is none and a schema
-// was configured. Errors: HoldError with ReasonTableUnsupported for a table that this version must not write,
-// ReasonSchemaConflict for one that lacks the Kafka columns or the configured ones, ReasonTableReplaced for one that
-// vanished, ReasonStoreDenied; Canceled when ctx ends.
+// was configured. Errors: hold.Error with hold.TableUnsupported for a table that this version must not write,
+// hold.SchemaConflict for one that lacks the Kafka columns or the configured ones, hold.TableReplaced for one that
+// vanished, hold.StoreDenied; Canceled when ctx ends.
 func (t *Table) Load(ctx context.Context) (*connector.Snapshot, error) {
 	began := time.Now()
 	err := t.refresh(ctx, t.store)
@@ -150,17 +151,17 @@ func (t *Table) Close() { t.checkpoints.close() }
 const undecidedAfter = 60 * time.Second
 
 // Undecided tells whether the outcome of a commit has been unknown for a minute or more, as a hold with
-// ReasonCommitUndecided. It ends by itself when the store answers or the commit is given up. Any goroutine may ask.
-func (t *Table) Undecided() (connector.Hold, bool) {
+// hold.CommitUndecided. It ends by itself when the store answers or the commit is given up. Any goroutine may ask.
+func (t *Table) Undecided() (hold.Hold, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.undecided == nil || time.Since(t.undecided.Since) < undecidedAfter {
-		return connector.Hold{}, false
+		return hold.Hold{}, false
 	}
 	return *t.undecided, true
 }
 
-func (t *Table) setUndecided(h *connector.Hold) {
+func (t *Table) setUndecided(h *hold.Hold) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.undecided = h
@@ -219,16 +220,16 @@ func (t *Table) encoding() datafile.Options {
 
 // failed gives an error the form that connector.Table promises.
 func (t *Table) failed(err error) error {
-	var held *connector.HoldError
+	var held *hold.Error
 	switch class := classify.Of(err); {
 	case errors.As(err, &held):
 		return err
 	case errors.Is(err, deltalog.ErrCorrupt), errors.As(err, new(*panics.Error)):
-		return connector.Held(connector.ReasonTableUnsupported, "the table's log cannot be read", err)
+		return hold.New(hold.TableUnsupported, "the table's log cannot be read", err)
 	case errors.Is(err, deltalog.ErrNoTable):
-		return connector.Held(connector.ReasonSchemaConflict, "there is no table, and no schema is configured to create it with", nil)
+		return hold.New(hold.SchemaConflict, "there is no table, and no schema is configured to create it with", nil)
 	case class == classify.Fatal:
-		return connector.Held(connector.ReasonStoreDenied, "the store refuses", err)
+		return hold.New(hold.StoreDenied, "the store refuses", err)
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -52,7 +53,7 @@ func TestSupported(t *testing.T) {
 		"reader 2, writer 2":       {MinReaderVersion: 2, MinWriterVersion: 2},
 		"reader 1, writer 2: odd":  {MinReaderVersion: 1, MinWriterVersion: 2, WriterFeatures: []string{"odd"}},
 	} {
-		holds(t, delta.Supported(p, with("a", "b")), connector.ReasonTableUnsupported, text)
+		holds(t, delta.Supported(p, with("a", "b")), hold.TableUnsupported, text)
 	}
 	partitioned := with("a", "b")
 	partitioned.PartitionColumns = []string{"name"}
@@ -79,9 +80,9 @@ func TestSupported(t *testing.T) {
 		"cannot be read":        {ID: "i", SchemaString: "?"},
 		"invariant":             {ID: "i", SchemaString: strings.Replace(columns, `"metadata":{}`, `"metadata":{"delta.invariants":"{}"}`, 1)},
 	} {
-		holds(t, delta.Supported(plain, m), connector.ReasonTableUnsupported, text)
+		holds(t, delta.Supported(plain, m), hold.TableUnsupported, text)
 	}
-	holds(t, delta.Supported(plain, deltalog.Metadata{ID: "i", SchemaString: parse(t, ddl).DeltaJSON()}), connector.ReasonSchemaConflict, "_kafka_offset")
+	holds(t, delta.Supported(plain, deltalog.Metadata{ID: "i", SchemaString: parse(t, ddl).DeltaJSON()}), hold.SchemaConflict, "_kafka_offset")
 }
 
 // What a configuration asks for and what a table has.
@@ -99,7 +100,7 @@ func TestOpenExisting(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 		if want != "" {
-			holds(t, err, connector.ReasonSchemaConflict, want)
+			holds(t, err, hold.SchemaConflict, want)
 		}
 	}
 	s := load(t, open(t, mem, func(o *delta.Options) { o.Schema = nil }))
@@ -107,7 +108,7 @@ func TestOpenExisting(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := open(t, objstore.NewMem(), func(o *delta.Options) { o.Schema = nil }).Load(t.Context())
-	holds(t, err, connector.ReasonSchemaConflict, "there is no table")
+	holds(t, err, hold.SchemaConflict, "there is no table")
 }
 
 // A table that cannot be written is looked at again; once it can, it is.
@@ -119,7 +120,7 @@ func TestRefusalEnds(t *testing.T) {
 	m.Configuration = map[string]string{"delta.constraints.c": "id > 0"}
 	foreign(t, mem, m)
 	_, err := tab.Load(t.Context())
-	holds(t, err, connector.ReasonTableUnsupported, "constraint")
+	holds(t, err, hold.TableUnsupported, "constraint")
 	foreign(t, mem, alter(t, mem, ddl), deltalog.Txn{AppID: "x", Version: 1})
 	m.Configuration = nil
 	foreign(t, mem, m)
@@ -139,7 +140,7 @@ func TestTableVanished(t *testing.T) {
 		time.Sleep(time.Hour)
 		for range 2 { // and it is never made anew by who knew it
 			_, err := tab.Load(t.Context())
-			holds(t, err, connector.ReasonTableReplaced, "is gone")
+			holds(t, err, hold.TableReplaced, "is gone")
 		}
 	})
 }
@@ -149,20 +150,20 @@ func TestDamagedLog(t *testing.T) {
 	load(t, open(t, mem))
 	put(t, mem, deltalog.CommitKey(2), `{"txn":{"appId":"a","version":1}}`)
 	_, err := open(t, mem).Load(t.Context())
-	holds(t, err, connector.ReasonTableUnsupported, "version 1 is missing")
+	holds(t, err, hold.TableUnsupported, "version 1 is missing")
 	if err := mem.Delete(t.Context(), deltalog.CommitKey(2)); err != nil {
 		t.Fatal(err)
 	}
 	put(t, mem, deltalog.CommitKey(0), "garbage")
 	_, err = open(t, mem).Load(t.Context())
-	holds(t, err, connector.ReasonTableUnsupported, "corrupt")
+	holds(t, err, hold.TableUnsupported, "corrupt")
 }
 
 func TestDeniedLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := objstoretest.NewFaulty(objstore.NewMem(), func(objstore.Op) objstoretest.Fault { return denied })
 		_, err := open(t, store).Load(t.Context())
-		holds(t, err, connector.ReasonStoreDenied, "403")
+		holds(t, err, hold.StoreDenied, "403")
 	})
 }
 

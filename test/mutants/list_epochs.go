@@ -147,7 +147,7 @@ var ofEpochs = []mutant{
 	{
 		name: "a partition that was added begins by itself though the group has an offset of it",
 		file: "connector/resume.go",
-		old:  "if o, ok := offsets[p.ID]; ok {\n\t\t\treturn ReasonUnknownHistory", new: "if o, ok := offsets[p.ID]; ok && false {\n\t\t\treturn ReasonUnknownHistory",
+		old:  "if o, ok := offsets[p.ID]; ok {\n\t\t\treturn hold.UnknownHistory", new: "if o, ok := offsets[p.ID]; ok && false {\n\t\t\treturn hold.UnknownHistory",
 		pkg: "./connector", test: "^TestDerive$",
 	},
 }

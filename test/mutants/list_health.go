@@ -114,7 +114,7 @@ var ofHealth = []mutant{
 	{
 		name: "what was paused as a whole is to be resumed in parts",
 		file: "cmd/connector/report_parts.go",
-		old:  "if h.Reason == string(connector.ReasonPaused) {", new: "if h.Reason == \"\" {",
+		old:  "if h.Reason == string(hold.Paused) {", new: "if h.Reason == \"\" {",
 		pkg: "./cmd/connector", test: "^TestCommandOfAPause$",
 	},
 

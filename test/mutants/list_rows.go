@@ -23,13 +23,13 @@ var ofRows = []mutant{
 	{
 		name: "one partition with rows holds those that were added beside it",
 		file: "connector/firstrows.go",
-		old:  "\t\t\t\thold(p, ReasonUnknownHistory, of.detail())\n", new: "\t\t\t\tfailures[name] = Held(ReasonUnknownHistory, of.detail(), nil)\n",
+		old:  "\t\t\t\tholdOne(p, hold.UnknownHistory, of.detail())\n", new: "\t\t\t\tfailures[name] = hold.New(hold.UnknownHistory, of.detail(), nil)\n",
 		pkg: "./test/story", test: "^TestRowsWithoutAPosition_BesidePositions$",
 	},
 	{
 		name: "one partition with a committed offset holds those that were added beside it",
 		file: "connector/resume.go",
-		old:  "if o, ok := offsets[p.ID]; ok {\n\t\t\treturn ReasonUnknownHistory", new: "for _, o := range offsets {\n\t\t\treturn ReasonUnknownHistory",
+		old:  "if o, ok := offsets[p.ID]; ok {\n\t\t\treturn hold.UnknownHistory", new: "for _, o := range offsets {\n\t\t\treturn hold.UnknownHistory",
 		pkg: "./connector", test: "^TestDerive$",
 	},
 	{

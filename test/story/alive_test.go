@@ -11,6 +11,7 @@ import (
 
 	"sluice/connector"
 	"sluice/health/liveness"
+	"sluice/reliability/hold"
 	"sluice/test/story"
 )
 
@@ -79,7 +80,7 @@ func TestALoopThatStandsStill(t *testing.T) {
 			w.Wrap = func(target *connector.Target) { target.Table = stuckTable{target.Table.(*story.Table), at} }
 		}, []string{"writer t"}},
 		{"reader", func(w *story.World, at *wedge) {
-			w.PausedBy = func(connector.Partition) *connector.Hold { at.stay(); return nil }
+			w.PausedBy = func(connector.Partition) *hold.Hold { at.stay(); return nil }
 		}, []string{"reader"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/test/story"
 )
 
@@ -90,7 +91,7 @@ func elections(t *testing.T, s uint64) (moved int) {
 			break
 		}
 		for id, reason := range members[0].Holds() {
-			if reason == connector.ReasonTruncated || reason == connector.ReasonAheadOfLogEnd {
+			if reason == hold.Truncated || reason == hold.AheadOfLogEnd {
 				moveBack(t, w, s, id)
 				moved++
 			}

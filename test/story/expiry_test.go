@@ -24,6 +24,7 @@ import (
 	"sluice/connector/decode"
 	"sluice/connector/schema"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -326,10 +327,10 @@ func (u *upkeep) rows() map[int32][]int64 {
 }
 
 // operate is an operator who ends holds as the documentation says: by positions behind the rows that the table has.
-func (u *upkeep) operate(held map[int32]connector.Reason) {
+func (u *upkeep) operate(held map[int32]hold.Reason) {
 	u.t.Helper()
 	reasons := slices.Collect(maps.Values(held))
-	if !slices.Contains(reasons, connector.ReasonUnknownHistory) && !slices.Contains(reasons, connector.ReasonTableReplaced) {
+	if !slices.Contains(reasons, hold.UnknownHistory) && !slices.Contains(reasons, hold.TableReplaced) {
 		return
 	}
 	table := u.table(u.mem, "operator", nil)

@@ -6,6 +6,7 @@ import (
 
 	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 	"sluice/test/story"
 )
 
@@ -18,7 +19,7 @@ func TestRowsWithoutAPosition(t *testing.T) {
 		w.Log.Append(story.Version{Rows: []story.Source{{Topic: story.Topic, TopicID: 7, Offset: 90}}})
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
-		held := map[int32]connector.Reason{0: connector.ReasonUnknownHistory, 1: connector.ReasonUnknownHistory}
+		held := map[int32]hold.Reason{0: hold.UnknownHistory, 1: hold.UnknownHistory}
 		wantHolds(t, p, held)
 		time.Sleep(50 * time.Minute)
 		wantHolds(t, p, held)
@@ -36,7 +37,7 @@ func TestRowsWithoutAPosition(t *testing.T) {
 		}
 		w.Log.Append(story.Version{Commit: commit})
 		eventually(t, "end", w.AtEnd)
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		w.Broker.Grow(story.Topic, 3)
 		w.Broker.Produce(story.Topic, 2, "rr", "k")
 		p.Member.Assign(joined(w, 0, 1, 2))
@@ -67,10 +68,10 @@ func TestRowsWithoutAPosition_BesidePositions(t *testing.T) {
 
 		p = w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1, 2))
-		wantHolds(t, p, map[int32]connector.Reason{1: connector.ReasonUnknownHistory})
+		wantHolds(t, p, map[int32]hold.Reason{1: hold.UnknownHistory})
 		eventually(t, "the partition that was added at its end", func() bool { return w.Position(2) == 4 })
 		time.Sleep(50 * time.Minute)
-		wantHolds(t, p, map[int32]connector.Reason{1: connector.ReasonUnknownHistory})
+		wantHolds(t, p, map[int32]hold.Reason{1: hold.UnknownHistory})
 		wantRows(t, w, 0, []int64{0, 1, 2, 3})
 		wantRows(t, w, 1, []int64{0, 1})
 		wantRows(t, w, 2, []int64{0, 1, 2, 3})
@@ -81,7 +82,7 @@ func TestRowsWithoutAPosition_BesidePositions(t *testing.T) {
 		w.Log.Append(story.Version{Commit: connector.Commit{Operation: "SLUICE START", Txns: []connector.Txn{{AppID: w.Broker.Partitions(story.Topic)[1].AppID(story.Pipeline), Version: 2}}}})
 		w.Broker.Produce(story.Topic, 1, "r", "k")
 		eventually(t, "end", w.AtEnd)
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		wantRows(t, w, 1, []int64{0, 1, 2})
 	})
 }

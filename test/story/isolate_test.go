@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice/connector"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/test/story"
 )
 
@@ -97,7 +97,7 @@ func TestARecordAtFaultIsIsolated(t *testing.T) {
 					wantRows(t, w, int32(id), c.rows[id])
 					wantLetters(t, w, int32(id), c.letters[id]...)
 				}
-				wantHolds(t, p, map[int32]connector.Reason{})
+				wantHolds(t, p, map[int32]hold.Reason{})
 				if took := time.Since(began); took < 6*time.Second {
 					t.Errorf("given up after %v, want at least the pauses of 1, 2 and 3 s", took)
 				}
@@ -217,7 +217,7 @@ func TestIsolatedRecordsHoldWithoutLetters(t *testing.T) {
 			w.Broker.Produce(story.Topic, 1, "rrr", "k")
 			p := w.Begin(t.Context())
 			p.Member.Assign(joined(w, 0, 1))
-			wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPoison})
+			wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
 			eventually(t, "the others pass", func() bool { return w.Position(0) == 2 && w.Position(1) == 3 })
 			for _, c := range p.Connector.Status().Claims {
 				if c.Hold != nil && (c.Hold.Offset != 2 || !strings.Contains(c.Hold.Detail, "isolated: ")) {

@@ -13,6 +13,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/test/story"
 )
 
@@ -116,7 +117,7 @@ func TestABadRecordBecomesALetterAndOthersPass(t *testing.T) {
 		wantRows(t, w, 0, []int64{1, 2, 5})
 		wantLetters(t, w, 0, 0, 3, 4, 7)
 		wantLetters(t, w, 1, 0, 1)
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		if got := p.Counted("worker_dlq_messages_total"); got != 6 {
 			t.Errorf("%v letters counted by topic", got)
 		}
@@ -234,7 +235,7 @@ func TestALetterWithoutItsTxnIsVoid(t *testing.T) {
 func TestTheDeadLetterTopicIsDown(t *testing.T) {
 	for name, down := range map[string]error{
 		"does not answer": classify.Mark(errors.New("no leader"), classify.Transient),
-		"refuses":         connector.Held(connector.ReasonDeadLettersUnavailable, "not allowed", nil),
+		"refuses":         hold.New(hold.DeadLettersUnavailable, "not allowed", nil),
 	} {
 		t.Run(name, func(t *testing.T) {
 			withLetters(t, 2, func(t *testing.T, w *story.World) {
@@ -255,7 +256,7 @@ func TestTheDeadLetterTopicIsDown(t *testing.T) {
 				}
 				refused := classify.Of(down) == classify.Fatal
 				if refused {
-					wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonDeadLettersUnavailable, 1: connector.ReasonDeadLettersUnavailable})
+					wantHolds(t, p, map[int32]hold.Reason{0: hold.DeadLettersUnavailable, 1: hold.DeadLettersUnavailable})
 				}
 				time.Sleep(20 * time.Minute)
 				st := p.Connector.Status()
@@ -273,7 +274,7 @@ func TestTheDeadLetterTopicIsDown(t *testing.T) {
 				}
 				mended.Store(true)
 				eventually(t, "end", w.AtEnd)
-				wantHolds(t, p, map[int32]connector.Reason{})
+				wantHolds(t, p, map[int32]hold.Reason{})
 				wantRows(t, w, 0, w.Want(0, 0, 1<<40))
 				wantRows(t, w, 1, w.Want(1, 0, 1<<40))
 				if n := len(w.Letters.Distinct(0)); n != 20 {
@@ -297,16 +298,16 @@ func TestNobodyHasLettersAnyMore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withLetters(t, 2, func(t *testing.T, w *story.World) {
 				w.LettersBroken = func(string) error {
-					return connector.Held(connector.ReasonDeadLettersUnavailable, "not allowed", nil)
+					return hold.New(hold.DeadLettersUnavailable, "not allowed", nil)
 				}
 				p := w.Begin(t.Context())
 				p.Member.Assign(joined(w, 0, 1))
 				eventually(t, "START", func() bool { return len(w.Started()) == 2 })
 				w.Broker.Produce(story.Topic, 0, "p", "k")
-				wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonDeadLettersUnavailable, 1: connector.ReasonDeadLettersUnavailable})
+				wantHolds(t, p, map[int32]hold.Reason{0: hold.DeadLettersUnavailable, 1: hold.DeadLettersUnavailable})
 				end(w, p)
 				time.Sleep(10 * time.Minute)
-				wantHolds(t, p, map[int32]connector.Reason{})
+				wantHolds(t, p, map[int32]hold.Reason{})
 			})
 		})
 	}
@@ -359,12 +360,12 @@ func TestAFloodHoldsUntilItIsAllowed(t *testing.T) {
 			w.Broker.Produce(story.Topic, 0, "pppppppppp", fmt.Sprint(i))
 		}
 		w.Broker.Produce(story.Topic, 1, "rrrr", "l")
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonFlood})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Flood})
 		eventually(t, "the calm partition at its end", func() bool { return w.Position(1) == 4 })
 		wantLetters(t, w, 0)
 		read := p.Counted("sluice_records_read_total")
 		time.Sleep(time.Hour)
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonFlood})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Flood})
 		if again := p.Counted("sluice_records_read_total") - read; again > 0 {
 			t.Errorf("%v records were read again", again)
 		}
@@ -374,7 +375,7 @@ func TestAFloodHoldsUntilItIsAllowed(t *testing.T) {
 		}
 		allowed.Store(true)
 		time.Sleep(5 * time.Second)
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		eventually(t, "end", w.AtEnd)
 		if n := len(w.Letters.Distinct(0)); n != 150 {
 			t.Errorf("%d letters of 150", n)
@@ -393,7 +394,7 @@ func TestAFloodStopsInTheMiddle(t *testing.T) {
 		for i := range 20 {
 			w.Broker.Produce(story.Topic, 0, "rppprppppp", fmt.Sprint(i))
 		}
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonFlood})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Flood})
 		eventually(t, "up to the first bad one", func() bool { return w.Position(0) == 1 })
 		wantRows(t, w, 0, []int64{0})
 		wantLetters(t, w, 0)

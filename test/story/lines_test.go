@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/test/story"
 )
 
@@ -130,7 +131,7 @@ func TestWhatBecameOfABatchIsSaidWithItsID(t *testing.T) {
 		}},
 		{"held", "rr", "HOLD", func(_ *story.World, step string) error {
 			if step == "put data files" {
-				return connector.Held(connector.ReasonStoreDenied, "403", nil)
+				return hold.New(hold.StoreDenied, "403", nil)
 			}
 			return nil
 		}},

@@ -9,6 +9,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // NewMember returns a member that is in no generation yet. ctx ends its life.
@@ -132,7 +133,7 @@ func (m *Member) Topic(ctx context.Context, name string) (connector.Topic, error
 	defer m.b.mu.Unlock()
 	t, ok := m.b.topics[name]
 	if !ok {
-		return connector.Topic{}, connector.Held(connector.ReasonTopicMissing, "no such topic", nil)
+		return connector.Topic{}, hold.New(hold.TopicMissing, "no such topic", nil)
 	}
 	answer := connector.Topic{Cluster: m.b.Cluster, Name: name, ID: t.id}
 	for i := range t.partitions {
@@ -333,20 +334,20 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 	t := b.topics[q.Partition.Topic]
 	f := connector.Fetched{Partition: q.Partition, Session: q.Session, From: q.Next, Next: q.Next}
 	if t == nil || t.id != q.Partition.TopicID {
-		f.Err = connector.Held(connector.ReasonTopicRecreated, "another topic now", nil)
+		f.Err = hold.New(hold.TopicRecreated, "another topic now", nil)
 		return f, nil
 	}
 	p := t.partitions[q.Partition.ID]
 	f.Bounds = p.bounds()
 	switch end := f.Bounds.HighWatermark; {
 	case q.Next < p.logStart:
-		f.Err = connector.Held(connector.ReasonBehindLogStart, "offset out of range", nil)
+		f.Err = hold.New(hold.BehindLogStart, "offset out of range", nil)
 		return f, nil
 	case q.Next > end:
-		f.Err = connector.Held(connector.ReasonAheadOfLogEnd, "offset out of range", nil)
+		f.Err = hold.New(hold.AheadOfLogEnd, "offset out of range", nil)
 		return f, nil
 	case p.divergedAt(q.Position) >= 0:
-		f.Err = connector.Held(connector.ReasonTruncated, "other records stand there now", nil)
+		f.Err = hold.New(hold.Truncated, "other records stand there now", nil)
 		return f, nil
 	case q.Next == end:
 		return f, b.grown
@@ -357,7 +358,7 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 			break
 		}
 		if o == p.corrupt {
-			r.err = connector.Held(connector.ReasonCorruptBatch, "checksum", nil)
+			r.err = hold.New(hold.CorruptBatch, "checksum", nil)
 			break
 		}
 		f.Next = o + 1

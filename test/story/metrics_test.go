@@ -14,6 +14,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/test/story"
 )
 
@@ -110,7 +111,7 @@ func TestTheMetricsOfFailures(t *testing.T) {
 		"a bad record at the start": {"prr", nil, failures("orders", 0, 1, 0, 0), 0},
 		"a failure that passes":     {"rrr", errors.New("nobody knows"), failures("orders", 3, 0, 0, 0), 3},
 		"a table that moved":        {"rrr", classify.Mark(errors.New("moved"), classify.Fenced), failures("orders", 0, 0, 0, 3), 3},
-		"a store that denies":       {"rrr", connector.Held(connector.ReasonStoreDenied, "no", nil), failures("orders", 0, 0, 3, 0), 3},
+		"a store that denies":       {"rrr", hold.New(hold.StoreDenied, "no", nil), failures("orders", 0, 0, 3, 0), 3},
 		"our own failure":           {"rrr", connector.Local("encode", errors.New("nobody knows")), failures("orders", 3, 0, 0, 0), 3},
 		"the decoder's":             {"rrx", nil, failures("orders", 3+3+3+3, 1, 0, 0), 2},
 	} {

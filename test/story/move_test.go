@@ -11,6 +11,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 	"sluice/test/story"
 )
 
@@ -87,7 +88,7 @@ func TestAskedToCheck(t *testing.T) {
 					if state == "held" {
 						w.Broker.Change(story.Topic, 0, 6, -1)
 						w.Broker.Produce(story.Topic, 0, "rrrr", "k")
-						eventually(t, "it is held", func() bool { return hold(p, 0) != nil })
+						eventually(t, "it is held", func() bool { return holdOfClaim(p, 0) != nil })
 					}
 					time.Sleep(90 * time.Second) // behind the checks that come by themselves
 					from, next := w.Position(0), int64(2)
@@ -187,18 +188,18 @@ func TestATableThatWasReplacedIsAccepted(t *testing.T) {
 		p.Member.Assign(joined(w, 0, 1))
 		eventually(t, "end", w.AtEnd)
 		w.Log.Replace("table-2")
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonTableReplaced, 1: connector.ReasonTableReplaced})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.TableReplaced, 1: hold.TableReplaced})
 		m := moves(w, move(w, 0, 4, 0), move(w, 1, 0, 0))
 		m.TableID = "table-2"
-		held := (*connector.HoldError)(nil)
-		if _, err := m.Apply(t.Context(), w.Operator()); !errors.As(err, &held) || held.Reason != connector.ReasonTableReplaced {
+		held := (*hold.Error)(nil)
+		if _, err := m.Apply(t.Context(), w.Operator()); !errors.As(err, &held) || held.Reason != hold.TableReplaced {
 			t.Fatalf("%v, want the hold table_replaced", err)
 		}
 		m.Accept = true
 		if _, err := m.Apply(t.Context(), w.Operator()); err != nil {
 			t.Fatal(err)
 		}
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		eventually(t, "end", w.AtEnd)
 		wantRows(t, w, 0, []int64{0, 1, 2, 3, 0, 1, 2, 3})
 	})
@@ -237,7 +238,7 @@ func TestAnOperatorStartsOverAPast(t *testing.T) {
 				if _, err := m.Apply(t.Context(), w.Operator()); err != nil {
 					t.Fatal(err)
 				}
-				wantHolds(t, p, map[int32]connector.Reason{})
+				wantHolds(t, p, map[int32]hold.Reason{})
 				eventually(t, "end", w.AtEnd)
 				wantRows(t, w, 0, []int64{3})
 				wantRows(t, w, 1, []int64{0, 1})
@@ -295,7 +296,7 @@ func TestATableThatWasReplacedTakesNoRowsOfAnyClaim(t *testing.T) {
 			if idle {
 				w.Broker.Produce(story.Topic, 1, "r", "k")
 			}
-			wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPaused, 1: connector.ReasonTableReplaced})
+			wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused, 1: hold.TableReplaced})
 			if n := len(w.Log.Versions()); n != versions {
 				t.Errorf("idle %v: %d versions of a table that nobody has accepted\n%s", idle, n-versions, history(w))
 			}

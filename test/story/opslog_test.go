@@ -11,6 +11,7 @@ import (
 
 	"sluice/connector"
 	"sluice/reliability"
+	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/objstore/objstoretest"
 	"sluice/sink/opslog"
@@ -34,18 +35,18 @@ func storeGuard() *reliability.Guard {
 }
 
 // follow is what cmd/connector wires between the operations log and the story.
-func (o *operators) follow(ctx context.Context, _ string) (<-chan struct{}, func(connector.Partition) *connector.Hold) {
+func (o *operators) follow(ctx context.Context, _ string) (<-chan struct{}, func(connector.Partition) *hold.Hold) {
 	f, err := opslog.Open(o.store, story.Pipeline, opslog.Options{Guard: storeGuard()}).Follow(10 * time.Second)
 	if err != nil {
 		panic(err)
 	}
 	go f.Run(ctx)
-	return f.Ready(), func(p connector.Partition) *connector.Hold {
+	return f.Ready(), func(p connector.Partition) *hold.Hold {
 		by, paused := f.State().Paused(p.Topic, p.ID)
 		if !paused {
 			return nil
 		}
-		return &connector.Hold{Reason: connector.ReasonPaused, Detail: by.Reason, Since: by.Since, Offset: -1}
+		return &hold.Hold{Reason: hold.Paused, Detail: by.Reason, Since: by.Since, Offset: -1}
 	}
 }
 

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/test/story"
 )
 
-func hold(p *story.Process, id int) *connector.Hold { return p.Connector.Status().Claims[id].Hold }
+func holdOfClaim(p *story.Process, id int) *hold.Hold { return p.Connector.Status().Claims[id].Hold }
 
 func TestAPausedPartitionStandsAndGoesOn(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
@@ -26,7 +27,7 @@ func TestAPausedPartitionStandsAndGoesOn(t *testing.T) {
 		since := time.Now()
 		time.Sleep(story.HearsOfPauses)
 		synctest.Wait()
-		if h := hold(p, 0); h == nil || h.Reason != connector.ReasonPaused || h.Offset != 3 || !h.Since.Equal(since) || !strings.Contains(h.Detail, "ada") {
+		if h := holdOfClaim(p, 0); h == nil || h.Reason != hold.Paused || h.Offset != 3 || !h.Since.Equal(since) || !strings.Contains(h.Detail, "ada") {
 			t.Errorf("the hold is %+v", h)
 		}
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
@@ -37,7 +38,7 @@ func TestAPausedPartitionStandsAndGoesOn(t *testing.T) {
 			if at := w.Position(0); at != 3 {
 				t.Fatalf("the paused partition moved to %d", at)
 			}
-			wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPaused})
+			wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused})
 		}
 		if c := p.Connector.Status().Claims[0]; c.Lag != 3 || c.Position != 3 || !c.Hold.Since.Equal(since) {
 			t.Errorf("a paused claim must show its lag: %+v", c)
@@ -48,7 +49,7 @@ func TestAPausedPartitionStandsAndGoesOn(t *testing.T) {
 		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("it went on after %v", took)
 		}
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		wantRows(t, w, 0, w.Want(0, 0, 6))
 	})
 }
@@ -67,7 +68,7 @@ func TestWhatWasReadBeforeAPauseIsCommittedAtOnce(t *testing.T) {
 		if at := w.Position(0); at != 4 {
 			t.Errorf("ten seconds after the pause the table stands at %d, 4 were read", at)
 		}
-		if h := hold(p, 0); h == nil || h.Offset != 4 {
+		if h := holdOfClaim(p, 0); h == nil || h.Offset != 4 {
 			t.Errorf("held as %+v", h)
 		}
 		w.Pauses.Resume(0)
@@ -106,7 +107,7 @@ func TestAPauseThatEndsAtOnce(t *testing.T) {
 				w.Pauses.Resume(0)
 			}
 			eventually(t, "end", w.AtEnd)
-			wantHolds(t, p, map[int32]connector.Reason{})
+			wantHolds(t, p, map[int32]hold.Reason{})
 			wantRows(t, w, 0, w.Want(0, 0, 40))
 		})
 	}
@@ -124,14 +125,14 @@ func TestAClaimAssignedWhileItIsPausedIsNotRead(t *testing.T) {
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
 		eventually(t, "the other partition at its end", func() bool { return w.Position(1) == 3 })
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPaused})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused})
 		for range 10 { // rebalances
 			p.Member.Assign(connector.Assignment{Joined: false})
 			p.Member.Assign(joined(w, 1))
 			p.Member.Assign(joined(w, 0, 1))
 			time.Sleep(time.Minute)
 		}
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPaused})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused})
 		if at := w.Position(0); at != 0 {
 			t.Errorf("it stands at %d, want its START", at)
 		}
@@ -150,22 +151,22 @@ func TestFindingsWaitForTheEndOfAPause(t *testing.T) {
 		w.Broker.Produce(story.Topic, 0, "rrprr", "k")
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPoison})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
 		w.Pauses.Pause(0)
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPaused})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused})
 		w.Broker.Change(story.Topic, 0, 3, -1)
 		time.Sleep(10 * time.Minute)
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPaused})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused})
 		w.Pauses.Resume(0)
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonBehindLogStart})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.BehindLogStart})
 		w.Pauses.Pause(0)
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPaused})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused})
 		w.Log.Append(story.Version{Commit: w.Forged(0, 4)})
-		eventually(t, "the position is seen", func() bool { return hold(p, 0).Offset == 4 })
+		eventually(t, "the position is seen", func() bool { return holdOfClaim(p, 0).Offset == 4 })
 		wantRows(t, w, 0, []int64{0, 1})
 		w.Pauses.Resume(0)
 		eventually(t, "end", w.AtEnd)
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		wantRows(t, w, 0, []int64{0, 1, 4})
 	})
 }
@@ -185,7 +186,7 @@ func TestFindingsOfAPausedClaimStopNobody(t *testing.T) {
 			w.Broker.Produce(story.Topic, 1, "r", "k")
 			time.Sleep(time.Second)
 		}
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPaused})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused})
 	})
 }
 
@@ -201,7 +202,7 @@ func TestAPauseWhileTheTableCannotBeWritten(t *testing.T) {
 			default:
 			}
 			if step == "refresh" && started {
-				return connector.Held(connector.ReasonStoreDenied, "403", nil)
+				return hold.New(hold.StoreDenied, "403", nil)
 			}
 			started = started || step == "answer"
 			return nil
@@ -209,15 +210,15 @@ func TestAPauseWhileTheTableCannotBeWritten(t *testing.T) {
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "held", func() bool { return p.Holds()[0] == connector.ReasonStoreDenied })
+		eventually(t, "held", func() bool { return p.Holds()[0] == hold.StoreDenied })
 		w.Pauses.Pause(0)
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPaused, 1: connector.ReasonStoreDenied})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused, 1: hold.StoreDenied})
 		time.Sleep(5 * time.Minute)
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPaused, 1: connector.ReasonStoreDenied})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused, 1: hold.StoreDenied})
 		close(denied)
 		w.Broker.Produce(story.Topic, 1, "r", "k")
 		eventually(t, "the other partition at its end", func() bool { return w.Position(1) == 1 })
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPaused})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused})
 		w.Pauses.Resume(0)
 		eventually(t, "end", w.AtEnd)
 		wantRows(t, w, 0, []int64{0, 1, 2})
@@ -230,7 +231,7 @@ func TestAPauseThatEndsWhileTheTableCannotBeRead(t *testing.T) {
 		var denied atomic.Bool
 		w.Broken = func(string) error {
 			if denied.Load() {
-				return connector.Held(connector.ReasonStoreDenied, "403", nil)
+				return hold.New(hold.StoreDenied, "403", nil)
 			}
 			return nil
 		}
@@ -239,14 +240,14 @@ func TestAPauseThatEndsWhileTheTableCannotBeRead(t *testing.T) {
 		p.Member.Assign(joined(w, 0))
 		eventually(t, "end", w.AtEnd)
 		w.Pauses.Pause(0)
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPaused})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused})
 		w.Broker.Produce(story.Topic, 0, "r", "k")
 		denied.Store(true)
 		w.Pauses.Resume(0)
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonStoreDenied})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.StoreDenied})
 		denied.Store(false)
 		eventually(t, "end again", w.AtEnd)
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		wantRows(t, w, 0, []int64{0, 1, 2, 3})
 	})
 }
@@ -260,7 +261,7 @@ func TestUntilCurrentDoesNotWaitForWhatIsPaused(t *testing.T) {
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
 		w.Done(p)
-		if got := p.Holds(); !maps.Equal(got, map[int32]connector.Reason{0: connector.ReasonPaused}) {
+		if got := p.Holds(); !maps.Equal(got, map[int32]hold.Reason{0: hold.Paused}) {
 			t.Errorf("ended with holds %v", got)
 		}
 		wantRows(t, w, 0, nil)
@@ -279,7 +280,7 @@ func TestUntilCurrentDoesNotWaitForWhatOthersHavePaused(t *testing.T) {
 		p.Member.Assign(joined(w, 1))
 		w.Done(p)
 		left := p.Connector.Status().Left
-		if len(left) != 1 || left[0].Partition.ID != 0 || left[0].Reason != connector.ReasonPaused || left[0].Offset != 0 {
+		if len(left) != 1 || left[0].Partition.ID != 0 || left[0].Reason != hold.Paused || left[0].Offset != 0 {
 			t.Errorf("ended with %+v, want partition 0 left: 2 is paused and at its end", left)
 		}
 		wantRows(t, w, 1, []int64{0, 1, 2})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // HearsOfPauses is how soon a member that runs must stop asking for what an operator paused.
@@ -47,10 +48,10 @@ func (p *Pauses) Since(id int32) (since time.Time, paused bool) {
 	return since, paused
 }
 
-func (p *Pauses) hold(at connector.Partition) *connector.Hold {
+func (p *Pauses) hold(at connector.Partition) *hold.Hold {
 	since, paused := p.Since(at.ID)
 	if !paused {
 		return nil
 	}
-	return &connector.Hold{Reason: connector.ReasonPaused, Detail: "ada paused it: a test", Since: since, Offset: -1}
+	return &hold.Hold{Reason: hold.Paused, Detail: "ada paused it: a test", Since: since, Offset: -1}
 }

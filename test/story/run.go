@@ -17,6 +17,7 @@ import (
 	"sluice/idempotency"
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
+	"sluice/reliability/hold"
 	"sluice/reliability/pulse"
 )
 
@@ -59,7 +60,7 @@ type World struct {
 	// Log, or another one. Members learn of them by assignment.
 	Others map[string]*TableLog
 	// Follow replaces Pauses for a process, if set: it begins once ready is closed, and ctx ends with it.
-	Follow func(ctx context.Context, process string) (ready <-chan struct{}, paused func(connector.Partition) *connector.Hold)
+	Follow func(ctx context.Context, process string) (ready <-chan struct{}, paused func(connector.Partition) *hold.Hold)
 	// Retry is for cuts that fail for a reason that nobody knows.
 	Retry reliability.RecordRetry
 	// Odd replaces what the encoder does with rows, which is to panic on those of kind Unfit.
@@ -78,7 +79,7 @@ type World struct {
 	Wedged atomic.Bool
 	// Wrap changes what a process is given; PausedBy replaces Pauses. Both may be nil, and are set before Begin.
 	Wrap     func(*connector.Target)
-	PausedBy func(connector.Partition) *connector.Hold
+	PausedBy func(connector.Partition) *hold.Hold
 	// Hangs is called within each step of a store or dead-letter topic, which lasts as long as it does. May be nil.
 	Hangs func(ctx context.Context, step string)
 
@@ -400,8 +401,8 @@ func (w *World) Offsets() map[int32]int64 {
 }
 
 // Holds returns the reasons of a process's holds by partition.
-func (p *Process) Holds() map[int32]connector.Reason {
-	holds := map[int32]connector.Reason{}
+func (p *Process) Holds() map[int32]hold.Reason {
+	holds := map[int32]hold.Reason{}
 	for _, c := range p.Connector.Status().Claims {
 		if c.Hold != nil {
 			holds[c.Partition.ID] = c.Hold.Reason

@@ -12,6 +12,7 @@ import (
 
 	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 	"sluice/test/story"
 )
 
@@ -62,7 +63,7 @@ func wantRows(t *testing.T, w *story.World, id int32, want []int64) {
 	}
 }
 
-func wantHolds(t *testing.T, p *story.Process, want map[int32]connector.Reason) {
+func wantHolds(t *testing.T, p *story.Process, want map[int32]hold.Reason) {
 	t.Helper()
 	eventually(t, "holds as they should be", func() bool { return maps.Equal(p.Holds(), want) })
 }
@@ -148,30 +149,30 @@ func TestNoTxnIsNotFirstStart(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		past   func(w *story.World)
-		reason connector.Reason
+		reason hold.Reason
 	}{
-		"a group offset": {func(w *story.World) { w.Broker.SetGroupOffset(story.Topic, 1, 5) }, connector.ReasonUnknownHistory},
+		"a group offset": {func(w *story.World) { w.Broker.SetGroupOffset(story.Topic, 1, 5) }, hold.UnknownHistory},
 		"another pipeline": {func(w *story.World) {
 			txn("other", here(w))(w)
-		}, connector.ReasonUnknownHistory},
+		}, hold.UnknownHistory},
 		"another topic id": {func(w *story.World) {
 			p := here(w)
 			p.TopicID[15] = 9
 			txn(story.Pipeline, p)(w)
-		}, connector.ReasonTopicRecreated},
+		}, hold.TopicRecreated},
 		"another cluster": {func(w *story.World) {
 			p := here(w)
 			p.Cluster = "elsewhere"
 			txn(story.Pipeline, p)(w)
-		}, connector.ReasonClusterChanged},
+		}, hold.ClusterChanged},
 		"another table": {func(w *story.World) {
 			w.Log.Append(story.Version{Commit: connector.Commit{Txns: []connector.Txn{
 				{AppID: idempotency.TableAppID(story.Pipeline, "table-0")}, {AppID: here(w).AppID(story.Pipeline), Version: 1},
 			}}})
-		}, connector.ReasonTableReplaced},
+		}, hold.TableReplaced},
 		"rows": {func(w *story.World) {
 			w.Log.Append(story.Version{Rows: []story.Source{{Topic: story.Topic, TopicID: 7, ID: 1, Offset: 40}}})
-		}, connector.ReasonUnknownHistory},
+		}, hold.UnknownHistory},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene(t, 2, func(t *testing.T, w *story.World) {
@@ -179,9 +180,9 @@ func TestNoTxnIsNotFirstStart(t *testing.T) {
 				c.past(w)
 				p := w.Begin(t.Context())
 				p.Member.Assign(joined(w, 0, 1))
-				wantHolds(t, p, map[int32]connector.Reason{0: c.reason, 1: c.reason})
+				wantHolds(t, p, map[int32]hold.Reason{0: c.reason, 1: c.reason})
 				time.Sleep(10 * time.Minute)
-				wantHolds(t, p, map[int32]connector.Reason{0: c.reason, 1: c.reason})
+				wantHolds(t, p, map[int32]hold.Reason{0: c.reason, 1: c.reason})
 				wantRows(t, w, 0, nil)
 			})
 		})
@@ -191,10 +192,10 @@ func TestNoTxnIsNotFirstStart(t *testing.T) {
 func TestPositionsOutsideTheLogHoldAndOthersGoOn(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(w *story.World)
-		reason connector.Reason
+		reason hold.Reason
 	}{
-		"behind its start": {func(w *story.World) { w.Broker.Change(story.Topic, 0, 3, -1) }, connector.ReasonBehindLogStart},
-		"ahead of its end": {func(w *story.World) { w.Log.Append(story.Version{Commit: w.Forged(0, 99)}) }, connector.ReasonAheadOfLogEnd},
+		"behind its start": {func(w *story.World) { w.Broker.Change(story.Topic, 0, 3, -1) }, hold.BehindLogStart},
+		"ahead of its end": {func(w *story.World) { w.Log.Append(story.Version{Commit: w.Forged(0, 99)}) }, hold.AheadOfLogEnd},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene(t, 2, func(t *testing.T, w *story.World) {
@@ -208,13 +209,13 @@ func TestPositionsOutsideTheLogHoldAndOthersGoOn(t *testing.T) {
 				c.change(w)
 				p = w.Begin(t.Context())
 				p.Member.Assign(joined(w, 0, 1))
-				wantHolds(t, p, map[int32]connector.Reason{0: c.reason})
+				wantHolds(t, p, map[int32]hold.Reason{0: c.reason})
 				eventually(t, "the other partition at its end", func() bool { return w.Position(1) == 2 })
 				wantRows(t, w, 0, []int64{0})
 				// What ends the hold: the position is set to where the log can be read.
 				w.Log.Append(story.Version{Commit: w.Forged(0, 3)})
 				eventually(t, "end", func() bool { return w.Position(0) == 6 })
-				wantHolds(t, p, map[int32]connector.Reason{})
+				wantHolds(t, p, map[int32]hold.Reason{})
 				wantRows(t, w, 0, []int64{0, 3, 4, 5})
 			})
 		})
@@ -240,7 +241,7 @@ func TestPoisonTruncatesItsClaimAndOthersCommit(t *testing.T) {
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
 		eventually(t, "good partition at its end", func() bool { return w.Position(1) == 5 })
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPoison})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
 		wantRows(t, w, 0, []int64{0, 1})
 		wantRows(t, w, 1, []int64{0, 1, 3, 4})
 		if at := w.Position(0); at != 2 {
@@ -251,7 +252,7 @@ func TestPoisonTruncatesItsClaimAndOthersCommit(t *testing.T) {
 		w.Log.Append(story.Version{Commit: w.Forged(0, 3)}) // the operator skips it
 		eventually(t, "up to the next bad record", func() bool { return w.Position(0) == 6 })
 		wantRows(t, w, 0, []int64{0, 1, 3, 4, 5})
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPoison})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
 	})
 }
 
@@ -280,9 +281,9 @@ func TestWhatWasReadBehindAHoldIsNotKept(t *testing.T) {
 			if c := p.Connector.Status().Claims[0]; c.Next != 6 || c.Position != 0 {
 				t.Fatalf("seed %d: read to %d, the table stands at %d", seed, c.Next, c.Position)
 			}
-			wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPoison})
+			wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
 			w.Log.Append(story.Version{Commit: w.Forged(0, 4)}) // the operator skips it
-			wantHolds(t, p, map[int32]connector.Reason{})
+			wantHolds(t, p, map[int32]hold.Reason{})
 			eventually(t, "end", w.AtEnd)
 			wantRows(t, w, 0, []int64{0, 1, 2, 4, 5})
 		})
@@ -298,7 +299,7 @@ func TestHealthRecordsAreExplained(t *testing.T) {
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
 		eventually(t, "up to the bad record", func() bool { return w.Position(0) == 3 })
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPoison})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
 		w.Log.Append(story.Version{Commit: w.Forged(0, 4)}) // the operator skips it
 		eventually(t, "end", func() bool { return w.Position(0) == 7 && w.Position(1) == 4 })
 		wantRows(t, w, 0, []int64{1, 6})
@@ -319,12 +320,12 @@ func TestADamagedBatchHoldsAndGoesOnWhenItIsMended(t *testing.T) {
 		w.Broker.Produce(story.Topic, 1, "rr", "k")
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonCorruptBatch})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.CorruptBatch})
 		eventually(t, "all before it", func() bool { return w.Position(0) == 3 && w.Position(1) == 2 })
 		wantRows(t, w, 0, []int64{0, 1, 2})
 		w.Broker.Change(story.Topic, 0, 0, -1)
 		eventually(t, "end", w.AtEnd)
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		wantRows(t, w, 0, []int64{0, 1, 2, 3, 4})
 	})
 }
@@ -334,17 +335,17 @@ func TestATableThatCannotBeWrittenHoldsAllItsClaimsAndGoesOn(t *testing.T) {
 		var mended atomic.Bool
 		w.Broken = func(step string) error {
 			if !mended.Load() && step == "refresh" {
-				return connector.Held(connector.ReasonTableUnsupported, "a feature", nil)
+				return hold.New(hold.TableUnsupported, "a feature", nil)
 			}
 			return nil
 		}
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonTableUnsupported, 1: connector.ReasonTableUnsupported})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.TableUnsupported, 1: hold.TableUnsupported})
 		mended.Store(true)
 		eventually(t, "end", w.AtEnd)
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		wantRows(t, w, 0, []int64{0, 1, 2})
 	})
 }
@@ -381,10 +382,10 @@ func TestWhoIsMovedAgainAndAgainIsContested(t *testing.T) {
 		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 100), "k")
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonContested})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Contested})
 		alone.Store(true)
 		eventually(t, "end, once the position stood still", w.AtEnd)
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		wantRows(t, w, 0, w.Want(0, at.Load(), 100))
 	})
 }
@@ -398,7 +399,7 @@ func TestAFenceWhileAHoldIsTriedAgain(t *testing.T) {
 		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonCorruptBatch})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.CorruptBatch})
 		eventually(t, "tried again", func() bool { return p.Connector.Status().Claims[0].State == "reading" })
 		w.Log.Append(story.Version{Commit: w.Forged(1, 0)})
 		w.Broker.Produce(story.Topic, 1, "r", "k")
@@ -406,7 +407,7 @@ func TestAFenceWhileAHoldIsTriedAgain(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		w.Broker.Change(story.Topic, 0, 0, -1)
 		eventually(t, "end", w.AtEnd)
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		wantRows(t, w, 0, []int64{0, 1, 2, 3})
 	})
 }
@@ -426,10 +427,10 @@ func TestAPartitionWithoutAnswerStopsNobodyElse(t *testing.T) {
 		p = w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
 		eventually(t, "the other partition at its end", func() bool { return w.Position(1) == 2 })
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonKafkaDown})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.KafkaDown})
 		w.Broker.Lock(func() { w.Broker.Silent = nil })
 		eventually(t, "end", w.AtEnd)
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		wantRows(t, w, 0, []int64{0, 1})
 	})
 }
@@ -441,7 +442,7 @@ func TestARefusedCommitHoldsUntilOneIsWon(t *testing.T) {
 		granted.Store(true)
 		w.Broken = func(step string) error {
 			if step == "refresh" && !granted.Load() {
-				return connector.Held(connector.ReasonStoreDenied, "403", nil)
+				return hold.New(hold.StoreDenied, "403", nil)
 			}
 			return nil
 		}
@@ -450,7 +451,7 @@ func TestARefusedCommitHoldsUntilOneIsWon(t *testing.T) {
 		eventually(t, "START", func() bool { return len(w.Started()) == 1 })
 		granted.Store(false)
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonStoreDenied})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.StoreDenied})
 		since := p.Connector.Status().Claims[0].Hold.Since
 		for range 600 {
 			time.Sleep(time.Second)
@@ -460,7 +461,7 @@ func TestARefusedCommitHoldsUntilOneIsWon(t *testing.T) {
 		}
 		granted.Store(true)
 		eventually(t, "end", w.AtEnd)
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		wantRows(t, w, 0, []int64{0, 1, 2})
 	})
 }
@@ -472,7 +473,7 @@ func TestAClaimThatMetadataDoNotShowYet(t *testing.T) {
 		w.Broker.Produce(story.Topic, 1, "rr", "k")
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
-		wantHolds(t, p, map[int32]connector.Reason{1: connector.ReasonKafkaDown})
+		wantHolds(t, p, map[int32]hold.Reason{1: hold.KafkaDown})
 		w.Broker.Lock(func() { w.Broker.Shown = 0 })
 		eventually(t, "end", w.AtEnd)
 		wantRows(t, w, 1, []int64{0, 1})
@@ -547,7 +548,7 @@ func TestUntilCurrentEndsByItself(t *testing.T) {
 		p = w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1, 2))
 		w.Done(p)
-		if got := p.Holds(); got[0] != connector.ReasonPoison {
+		if got := p.Holds(); got[0] != hold.Poison {
 			t.Errorf("ended with holds %v, want poison", got)
 		}
 	})
@@ -603,7 +604,7 @@ func TestABadRecordAloneKeepsNoMemory(t *testing.T) {
 		w.Broker.Produce(story.Topic, 0, "p", "k")
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0))
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonPoison})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
 		time.Sleep(time.Minute)
 		if n := p.Connector.Pools.Batch.Used(); n != 0 {
 			t.Errorf("%d bytes are taken while nothing is open", n)

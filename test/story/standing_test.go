@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/test/story"
 )
 
@@ -194,7 +195,7 @@ func TestTheStatusOfATableThatCannotBeWritten(t *testing.T) {
 	denied := func(w *story.World) {
 		w.Broken = func(step string) error {
 			if step == "stage" {
-				return connector.Held(connector.ReasonStoreDenied, "no", nil)
+				return hold.New(hold.StoreDenied, "no", nil)
 			}
 			return nil
 		}

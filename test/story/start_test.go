@@ -8,6 +8,7 @@ import (
 
 	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 	"sluice/test/story"
 )
 
@@ -82,12 +83,12 @@ func TestStartAtOffsetsIsOneCommitForAllPartitions(t *testing.T) {
 func TestStartOutsideOfTheLogHoldsTheTopic(t *testing.T) {
 	for name, c := range map[string]struct {
 		offsets map[int32]int64
-		reason  connector.Reason
+		reason  hold.Reason
 		detail  string
 	}{
-		"before it": {map[int32]int64{0: 1, 1: 0}, connector.ReasonBehindLogStart, "[2, 5]"},
-		"beyond it": {map[int32]int64{0: 6, 1: 0}, connector.ReasonAheadOfLogEnd, "[2, 5]"},
-		"elsewhere": {map[int32]int64{2: 0}, connector.ReasonAheadOfLogEnd, "2 partitions"},
+		"before it": {map[int32]int64{0: 1, 1: 0}, hold.BehindLogStart, "[2, 5]"},
+		"beyond it": {map[int32]int64{0: 6, 1: 0}, hold.AheadOfLogEnd, "[2, 5]"},
+		"elsewhere": {map[int32]int64{2: 0}, hold.AheadOfLogEnd, "2 partitions"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene(t, 2, func(t *testing.T, w *story.World) {
@@ -96,7 +97,7 @@ func TestStartOutsideOfTheLogHoldsTheTopic(t *testing.T) {
 				w.Start = connector.Start{Policy: connector.StartExplicit, Offsets: c.offsets}
 				p := w.Begin(t.Context())
 				p.Member.Assign(joined(w, 0, 1))
-				wantHolds(t, p, map[int32]connector.Reason{0: c.reason, 1: c.reason})
+				wantHolds(t, p, map[int32]hold.Reason{0: c.reason, 1: c.reason})
 				time.Sleep(5 * time.Minute)
 				if n := len(w.Started()); n > 0 {
 					t.Errorf("%d partitions were started\n%s", n, history(w))
@@ -162,10 +163,10 @@ func TestLateStart_PartitionWithoutLeader(t *testing.T) {
 		w.Broker.Produce(story.Topic, 2, "rrr", "k")
 		p.Member.Assign(joined(w, 0, 1, 2))
 		eventually(t, "the partition with a leader at its end", func() bool { return w.Position(2) == 3 })
-		wantHolds(t, p, map[int32]connector.Reason{1: connector.ReasonKafkaDown})
+		wantHolds(t, p, map[int32]hold.Reason{1: hold.KafkaDown})
 		w.Broker.Lock(func() { w.Broker.Silent = nil })
 		eventually(t, "end", w.AtEnd)
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		wantRows(t, w, 1, []int64{0, 1})
 	})
 }

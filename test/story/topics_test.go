@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/test/story"
 )
 
@@ -61,7 +62,7 @@ func TestATopicComesByAssignment(t *testing.T) {
 				eventually(t, "rows of the late topic", func() bool { return maps.EqualFunc(rowsOf(log, "late"), want, slices.Equal) })
 				w.Broker.Produce(story.Topic, 1, "r", "k")
 				eventually(t, "the first topic goes on", w.AtEnd)
-				wantHolds(t, p, map[int32]connector.Reason{})
+				wantHolds(t, p, map[int32]hold.Reason{})
 				if claims := len(p.Connector.Status().Claims); claims != 4 {
 					t.Errorf("%d claims, want 4: the stranger feeds nothing", claims)
 				}
@@ -189,7 +190,7 @@ func TestManyTopicsOfOneTableWaitTogether(t *testing.T) {
 		p := w.Begin(t.Context())
 		p.Member.Assign(all)
 		eventually(t, "START of all", func() bool { return len(startsOf(w.Log)) == 31 })
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		p.Member.Assign(joined(w, 0))
 		time.Sleep(time.Second)
 		w.Broker.Hung.Store(true)

@@ -5,23 +5,24 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/test/story"
 )
 
 // endsOnlyByAMove expects a hold of partition 0 at offset 6 to stay, and to end when an operator moves the position back to
 // where the logs parted; then the records behind that become rows.
-func endsOnlyByAMove(t *testing.T, w *story.World, p *story.Process, reason connector.Reason) {
+func endsOnlyByAMove(t *testing.T, w *story.World, p *story.Process, reason hold.Reason) {
 	t.Helper()
 	for range 10 {
 		time.Sleep(time.Minute)
-		wantHolds(t, p, map[int32]connector.Reason{0: reason})
+		wantHolds(t, p, map[int32]hold.Reason{0: reason})
 	}
 	wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5})
 	if _, err := moves(w, move(w, 0, 6, 3)).Apply(t.Context(), w.Operator()); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "end again", w.AtEnd)
-	wantHolds(t, p, map[int32]connector.Reason{})
+	wantHolds(t, p, map[int32]hold.Reason{})
 	wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7})
 }
 
@@ -36,8 +37,8 @@ func TestATruncatedLogHoldsUntilAnOperatorMoves(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		w.Broker.Truncate(story.Topic, 0, 3, "rrrrr")
 		w.Broker.SetGroupOffset(story.Topic, 0, 2)
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonTruncated})
-		endsOnlyByAMove(t, w, p, connector.ReasonTruncated)
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.Truncated})
+		endsOnlyByAMove(t, w, p, hold.Truncated)
 	})
 }
 
@@ -56,9 +57,9 @@ func TestAPositionBeyondTheLogIsNotMetByItsGrowth(t *testing.T) {
 		w.Broker.SetGroupOffset(story.Topic, 0, 2) // the epoch of the position is lost
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0))
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonAheadOfLogEnd})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.AheadOfLogEnd})
 		w.Broker.Produce(story.Topic, 0, "rrrrr", "k")
-		endsOnlyByAMove(t, w, p, connector.ReasonAheadOfLogEnd)
+		endsOnlyByAMove(t, w, p, hold.AheadOfLogEnd)
 	})
 }
 
@@ -97,7 +98,7 @@ func TestAHeldClaimKeepsItsLag(t *testing.T) {
 		eventually(t, "end", w.AtEnd)
 		w.Log.Replace("table-2")
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonTableReplaced})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.TableReplaced})
 		time.Sleep(5 * time.Minute)
 		if c := p.Connector.Status().Claims[0]; c.Position != 2 || c.End != 5 || c.Lag != 3 {
 			t.Errorf("it stands at %d of %d, and has a lag of %d", c.Position, c.End, c.Lag)
@@ -134,8 +135,8 @@ func TestTruncatedLog_OffsetNotCommitted(t *testing.T) {
 				lose(w)
 				p := w.Begin(t.Context())
 				p.Member.Assign(joined(w, 0))
-				wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonTruncated})
-				endsOnlyByAMove(t, w, p, connector.ReasonTruncated)
+				wantHolds(t, p, map[int32]hold.Reason{0: hold.Truncated})
+				endsOnlyByAMove(t, w, p, hold.Truncated)
 				if n := p.Counted("sluice_positions_unchecked_total"); n != 1 { // the operator's
 					t.Errorf("%v positions counted as unchecked", n)
 				}
@@ -153,7 +154,7 @@ func TestTruncatedHold_EpochOfItsPlace(t *testing.T) {
 		w.Broker.Produce(story.Topic, 0, "rr", "k")
 		first := w.Begin(t.Context())
 		first.Member.Assign(joined(w, 0))
-		wantHolds(t, first, map[int32]connector.Reason{0: connector.ReasonPoison})
+		wantHolds(t, first, map[int32]hold.Reason{0: hold.Poison})
 		eventually(t, "the committed offset", func() bool { return w.Broker.GroupOffsets(story.Topic)[0].Next == 2 })
 		if v := w.Log.Versions(); len(v[len(v)-1].Rows) != 2 || w.Position(0) != 2 {
 			t.Fatalf("the table stands at %d, its last version is %+v", w.Position(0), v[len(v)-1])
@@ -174,7 +175,7 @@ func TestTruncatedHold_EpochOfItsPlace(t *testing.T) {
 		again.Member.Assign(joined(w, 0))
 		for range 10 {
 			time.Sleep(time.Minute)
-			wantHolds(t, again, map[int32]connector.Reason{0: connector.ReasonPoison})
+			wantHolds(t, again, map[int32]hold.Reason{0: hold.Poison})
 		}
 		if _, err := moves(w, move(w, 0, 2, 3)).Apply(t.Context(), w.Operator()); err != nil {
 			t.Fatal(err)
@@ -203,14 +204,14 @@ func TestTruncatedHold_BehindMarkers(t *testing.T) {
 		w.Broker.Produce(story.Topic, 0, "cpr", "k")
 		first := w.Begin(t.Context())
 		first.Member.Assign(joined(w, 0))
-		wantHolds(t, first, map[int32]connector.Reason{0: connector.ReasonPoison})
+		wantHolds(t, first, map[int32]hold.Reason{0: hold.Poison})
 		eventually(t, "commit", func() bool { return w.Position(0) == 3 })
 		w.Crash(first)
 		again := w.Begin(t.Context())
 		again.Member.Assign(joined(w, 0))
 		for range 5 {
 			time.Sleep(time.Minute)
-			wantHolds(t, again, map[int32]connector.Reason{0: connector.ReasonPoison})
+			wantHolds(t, again, map[int32]hold.Reason{0: hold.Poison})
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 )
 
 // Twins gives each row of a topic an identity and a timestamp, and says by the plain rule which of them are duplicates:
@@ -201,7 +202,7 @@ func (s *mortalStore) Release(sc idempotency.Scope) {
 // Recall implements connector.Recaller: rows come in any order, and more of them than were asked for.
 func (t *Table) Recall(s *connector.Snapshot, q connector.Recall) (connector.Reading, error) {
 	if t.Twins == nil {
-		return nil, connector.Held(connector.ReasonSchemaConflict, "rows without identities", nil)
+		return nil, hold.New(hold.SchemaConflict, "rows without identities", nil)
 	}
 	versions := t.Log.Versions()[:s.Version+1]
 	return func(ctx context.Context, each func(connector.Recalled) error) error {

@@ -9,6 +9,7 @@ import (
 
 	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 	"sluice/test/story"
 )
 
@@ -206,7 +207,7 @@ func TestAWindowThatCannotBeFilledHoldsItsClaimsAlone(t *testing.T) {
 		var broken atomic.Bool
 		w.Broken = func(step string) error {
 			if step == "recall" && broken.Load() {
-				return connector.Held(connector.ReasonTableUnsupported, "a file of the table cannot be read", nil)
+				return hold.New(hold.TableUnsupported, "a file of the table cannot be read", nil)
 			}
 			return nil
 		}
@@ -222,10 +223,10 @@ func TestAWindowThatCannotBeFilledHoldsItsClaimsAlone(t *testing.T) {
 		w.Twins.Add(w.Broker, 0, story.Stamp{ID: "a", At: now})
 		w.Twins.Add(w.Broker, 1, story.Stamp{ID: "a", At: now})
 		eventually(t, "partition 1 goes on", func() bool { return w.Position(1) == 1 })
-		wantHolds(t, p, map[int32]connector.Reason{0: connector.ReasonTableUnsupported})
+		wantHolds(t, p, map[int32]hold.Reason{0: hold.TableUnsupported})
 		broken.Store(false)
 		committed(t, w, 2)
-		wantHolds(t, p, map[int32]connector.Reason{})
+		wantHolds(t, p, map[int32]hold.Reason{})
 		wantRows(t, w, 0, []int64{0})
 	})
 }
@@ -258,7 +259,7 @@ func TestAPartitionThatComesBackWhileItsWindowIsFilled(t *testing.T) {
 				w.Twins.Add(w.Broker, 0, story.Stamp{ID: id, At: now})
 			}
 			committed(t, w, 7)
-			wantHolds(t, m, map[int32]connector.Reason{})
+			wantHolds(t, m, map[int32]hold.Reason{})
 			wantRows(t, w, 0, []int64{0, 1, 2, 3, 6})
 		})
 	}

@@ -3,7 +3,7 @@ package recordbatch
 import (
 	"fmt"
 
-	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // Extent is the place of a record batch, as its header tells it: the header of a damaged batch may be what is damaged.
@@ -14,7 +14,7 @@ type Extent struct {
 
 // ExtentOf reads the place of the first batch of raw, which a broker returned for the offset at. A batch in an old format
 // has no more than its last offset. Where the next batch follows in raw, its base bounds what the header says. The error
-// is a [connector.HoldError] with ReasonCorruptBatch if nothing can be told.
+// is a [hold.Error] with hold.CorruptBatch if nothing can be told.
 func ExtentOf(raw []byte, at int64) (Extent, error) {
 	if len(raw) <= 16 {
 		return Extent{}, corrupt(at, fmt.Sprintf("the broker has %d bytes of it", len(raw)), nil)
@@ -40,14 +40,14 @@ func ExtentOf(raw []byte, at int64) (Extent, error) {
 }
 
 // Readable says why the records of the first batch of raw cannot be read within limits and memory, nil if they can. An
-// error is a [connector.HoldError].
+// error is a [hold.Error].
 func Readable(raw []byte, e Extent, limits Limits, m Memory) error {
 	if e.Size > len(raw) {
-		return connector.Held(connector.ReasonOversize, fmt.Sprintf("record batch at offset %d has %d bytes", e.Base, e.Size), nil)
+		return hold.New(hold.Oversize, fmt.Sprintf("record batch at offset %d has %d bytes", e.Base, e.Size), nil)
 	}
 	b, err := NewOpener(limits, m).Open(raw[:e.Size], e.Base, nil)
 	if b.Release(); err != nil && reasonless(err) {
-		return connector.Held(connector.ReasonOversize, fmt.Sprintf("record batch at offset %d", e.Base), err)
+		return hold.New(hold.Oversize, fmt.Sprintf("record batch at offset %d", e.Base), err)
 	}
 	return err
 }

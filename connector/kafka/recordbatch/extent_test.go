@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 func TestExtentOf(t *testing.T) {
@@ -39,7 +39,7 @@ func TestExtentOf(t *testing.T) {
 		"no size":                           {edit(first, 8, 0xff), 10, Extent{}, false},
 	} {
 		got, err := ExtentOf(c.raw, c.at)
-		if got != c.want || (err == nil) != c.ok || err != nil && reasonOf(err) != connector.ReasonCorruptBatch {
+		if got != c.want || (err == nil) != c.ok || err != nil && reasonOf(err) != hold.CorruptBatch {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
 		}
 	}
@@ -50,15 +50,15 @@ func TestExtentOf(t *testing.T) {
 		raw    []byte
 		limits Limits
 		memory Memory
-		want   connector.Reason
+		want   hold.Reason
 	}{
-		"a flipped bit": {edit(first, len(first)-1, first[len(first)-1]^1), Limits{}, nil, connector.ReasonCorruptBatch},
-		"a part of it":  {first[:len(first)-1], Limits{}, nil, connector.ReasonOversize},
+		"a flipped bit": {edit(first, len(first)-1, first[len(first)-1]^1), Limits{}, nil, hold.CorruptBatch},
+		"a part of it":  {first[:len(first)-1], Limits{}, nil, hold.Oversize},
 		"a bomb": {
-			(&spec{attrs: codecZstd, records: []testRecord{{value: make([]byte, 1<<20)}}}).encode(), Limits{Batch: 1 << 18}, nil, connector.ReasonOversize,
+			(&spec{attrs: codecZstd, records: []testRecord{{value: make([]byte, 1<<20)}}}).encode(), Limits{Batch: 1 << 18}, nil, hold.Oversize,
 		},
 		"a bomb in little memory": {
-			(&spec{attrs: codecZstd, records: []testRecord{{value: make([]byte, 1<<20)}}}).encode(), Limits{}, Bounded(1 << 19), connector.ReasonOversize,
+			(&spec{attrs: codecZstd, records: []testRecord{{value: make([]byte, 1<<20)}}}).encode(), Limits{}, Bounded(1 << 19), hold.Oversize,
 		},
 	} {
 		e, err := ExtentOf(c.raw, 10)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // FuzzBatch opens anything: it must neither panic nor take more memory than allowed, offsets must rise, nothing may be
@@ -39,7 +40,7 @@ func FuzzBatch(f *testing.F) {
 		for range 2 {
 			from := last + 1
 			b, err := o.Open(raw, from, []Aborted{{producer, first}, {producer + 1, first / 2}})
-			if err != nil && reasonOf(err) != connector.ReasonCorruptBatch && reasonOf(err) != connector.ReasonOversize {
+			if err != nil && reasonOf(err) != hold.CorruptBatch && reasonOf(err) != hold.Oversize {
 				t.Fatal(err)
 			}
 			if b.Bytes > limits.Answer+2*limits.Batch {

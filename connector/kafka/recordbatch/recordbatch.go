@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 const (
@@ -93,7 +94,7 @@ type batch struct {
 // is left for the next fetch. aborted is sorted in place. All batches have one leader epoch: whoever takes a part of them
 // must not name the epoch of what comes behind it (KIP-320).
 //
-// The error is a [connector.HoldError] about the batch at Next: reason corrupt_batch for a bad checksum, an old magic,
+// The error is a [hold.Error] about the batch at Next: reason corrupt_batch for a bad checksum, an old magic,
 // a codec that fails or records that do not parse, oversize for one beyond the limits. The batches before it are
 // returned with it, and no record of the bad one. It is [ErrNoRoom], [ErrNeverRoom] or another error of the Memory if
 // that has nothing for the first batch; for a later one it only ends the answer.
@@ -146,7 +147,7 @@ func (o *Opener) Forget() { o.codecs.src.Reset(nil) }
 
 // reasonless tells whether an error says nothing of the data.
 func reasonless(err error) bool {
-	var held *connector.HoldError
+	var held *hold.Error
 	return !errors.As(err, &held)
 }
 
@@ -207,7 +208,7 @@ func (o *Opener) decompress(raw []byte, h *header, a *arena) ([]byte, error) {
 	case err == nil:
 		return data, nil
 	case errors.Is(err, errTooLarge):
-		return nil, connector.Held(connector.ReasonOversize,
+		return nil, hold.New(hold.Oversize,
 			fmt.Sprintf("record batch at offset %d", h.base), describe(codec, len(src), limit, err))
 	case a.failed != nil:
 		return nil, a.failed
@@ -229,7 +230,7 @@ func check(data []byte, h *header, from int64) (n int, err error) {
 				i+1, h.count, f.offset, last, h.last-h.base+1), nil)
 		}
 		if f.count > maxHeaders {
-			return 0, connector.Held(connector.ReasonOversize,
+			return 0, hold.New(hold.Oversize,
 				fmt.Sprintf("record at offset %d has %d headers, limit %d", h.base+f.offset, f.count, maxHeaders), nil)
 		}
 		if last = f.offset; h.base+last >= from {
@@ -323,5 +324,5 @@ func (b *Batches) headers(f *fields) []connector.Header {
 // corrupt holds a partition before a batch that cannot be used. Fetching it again helps only if the bytes were damaged
 // on their way.
 func corrupt(base int64, what string, cause error) error {
-	return connector.Held(connector.ReasonCorruptBatch, fmt.Sprintf("record batch at offset %d: %s", base, what), cause)
+	return hold.New(hold.CorruptBatch, fmt.Sprintf("record batch at offset %d: %s", base, what), cause)
 }

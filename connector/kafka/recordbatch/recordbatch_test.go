@@ -19,6 +19,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/reliability/hold"
 )
 
 // readAll reads records in blocks of n until the end.
@@ -54,8 +55,8 @@ func open(t *testing.T, limits Limits, raw []byte, from int64, aborted ...Aborte
 	return b, offsets, err
 }
 
-func reasonOf(err error) connector.Reason {
-	var h *connector.HoldError
+func reasonOf(err error) hold.Reason {
+	var h *hold.Error
 	if !errors.As(err, &h) || classify.Of(err) != classify.Fatal {
 		return ""
 	}
@@ -223,37 +224,37 @@ func TestRefusals(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
 		raw        []byte
-		reason     connector.Reason
+		reason     hold.Reason
 	}{
-		{"magic 0", "format v0", old, connector.ReasonCorruptBatch},
-		{"magic 1", "format v1", magic(1), connector.ReasonCorruptBatch},
-		{"magic 3", "format v3", magic(3), connector.ReasonCorruptBatch},
-		{"checksum", "offset 5: its checksum", flipped, connector.ReasonCorruptBatch},
-		{"length", "length", func() []byte { b := good.encode(); be.PutUint32(b[8:], 20); return b }(), connector.ReasonCorruptBatch},
-		{"negative delta", "delta", with(23, 0xff), connector.ReasonCorruptBatch},
-		{"negative count", "records", with(57, 0xff), connector.ReasonCorruptBatch},
-		{"count too high", "record 3 of 3", with(57, 0, 0, 0, 3), connector.ReasonCorruptBatch},
-		{"count too low", "bytes follow", with(57, 0, 0, 0, 1), connector.ReasonCorruptBatch},
-		{"offset beyond batch", "offset +1 after +0", with(23, 0, 0, 0, 0), connector.ReasonCorruptBatch},
-		{"offsets fall", "offset +0 after +1", body(2, append(record(0, 0, 2, 1, 1, 0), record(0, 0, 0, 1, 1, 0)...)), connector.ReasonCorruptBatch},
-		{"same offset", "offset +1 after +1", body(2, append(record(0, 0, 2, 1, 1, 0), record(0, 0, 2, 1, 1, 0)...)), connector.ReasonCorruptBatch},
-		{"trailing bytes", "follow", body(1, append(record(0, 0, 0, 1, 1, 0), 99)), connector.ReasonCorruptBatch},
-		{"bytes in a record", "malformed", body(1, record(0, 0, 0, 1, 1, 0, 99)), connector.ReasonCorruptBatch},
-		{"key beyond record", "malformed", body(1, record(0, 0, 0, 20, 1, 0)), connector.ReasonCorruptBatch},
-		{"header without name", "malformed", body(1, record(0, 0, 0, 1, 1, 2, 1, 1)), connector.ReasonCorruptBatch},
-		{"more headers than bytes", "malformed", body(1, record(0, 0, 0, 1, 1, 200, 1, 0)), connector.ReasonCorruptBatch},
-		{"records of an empty batch", "follow", body(0, []byte{1}), connector.ReasonCorruptBatch},
-		{"codec", "codec 5", seal(&spec{base: 5, attrs: 5}, 1, []byte("?")), connector.ReasonCorruptBatch},
-		{"gzip", "codec gzip", seal(&spec{base: 5, attrs: 1}, 1, []byte("?")), connector.ReasonCorruptBatch},
-		{"snappy", "codec snappy", seal(&spec{base: 5, attrs: 2}, 1, []byte("?")), connector.ReasonCorruptBatch},
-		{"xerial", "codec snappy", seal(&spec{base: 5, attrs: 2}, 1, []byte("\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x09?")), connector.ReasonCorruptBatch},
-		{"lz4", "codec lz4", seal(&spec{base: 5, attrs: 3}, 1, []byte("?????????")), connector.ReasonCorruptBatch},
-		{"zstd", "codec zstd", seal(&spec{base: 5, attrs: 4}, 1, []byte("?????????")), connector.ReasonCorruptBatch},
+		{"magic 0", "format v0", old, hold.CorruptBatch},
+		{"magic 1", "format v1", magic(1), hold.CorruptBatch},
+		{"magic 3", "format v3", magic(3), hold.CorruptBatch},
+		{"checksum", "offset 5: its checksum", flipped, hold.CorruptBatch},
+		{"length", "length", func() []byte { b := good.encode(); be.PutUint32(b[8:], 20); return b }(), hold.CorruptBatch},
+		{"negative delta", "delta", with(23, 0xff), hold.CorruptBatch},
+		{"negative count", "records", with(57, 0xff), hold.CorruptBatch},
+		{"count too high", "record 3 of 3", with(57, 0, 0, 0, 3), hold.CorruptBatch},
+		{"count too low", "bytes follow", with(57, 0, 0, 0, 1), hold.CorruptBatch},
+		{"offset beyond batch", "offset +1 after +0", with(23, 0, 0, 0, 0), hold.CorruptBatch},
+		{"offsets fall", "offset +0 after +1", body(2, append(record(0, 0, 2, 1, 1, 0), record(0, 0, 0, 1, 1, 0)...)), hold.CorruptBatch},
+		{"same offset", "offset +1 after +1", body(2, append(record(0, 0, 2, 1, 1, 0), record(0, 0, 2, 1, 1, 0)...)), hold.CorruptBatch},
+		{"trailing bytes", "follow", body(1, append(record(0, 0, 0, 1, 1, 0), 99)), hold.CorruptBatch},
+		{"bytes in a record", "malformed", body(1, record(0, 0, 0, 1, 1, 0, 99)), hold.CorruptBatch},
+		{"key beyond record", "malformed", body(1, record(0, 0, 0, 20, 1, 0)), hold.CorruptBatch},
+		{"header without name", "malformed", body(1, record(0, 0, 0, 1, 1, 2, 1, 1)), hold.CorruptBatch},
+		{"more headers than bytes", "malformed", body(1, record(0, 0, 0, 1, 1, 200, 1, 0)), hold.CorruptBatch},
+		{"records of an empty batch", "follow", body(0, []byte{1}), hold.CorruptBatch},
+		{"codec", "codec 5", seal(&spec{base: 5, attrs: 5}, 1, []byte("?")), hold.CorruptBatch},
+		{"gzip", "codec gzip", seal(&spec{base: 5, attrs: 1}, 1, []byte("?")), hold.CorruptBatch},
+		{"snappy", "codec snappy", seal(&spec{base: 5, attrs: 2}, 1, []byte("?")), hold.CorruptBatch},
+		{"xerial", "codec snappy", seal(&spec{base: 5, attrs: 2}, 1, []byte("\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x09?")), hold.CorruptBatch},
+		{"lz4", "codec lz4", seal(&spec{base: 5, attrs: 3}, 1, []byte("?????????")), hold.CorruptBatch},
+		{"zstd", "codec zstd", seal(&spec{base: 5, attrs: 4}, 1, []byte("?????????")), hold.CorruptBatch},
 		{"cut zstd", "codec zstd", func() []byte {
 			z := compress(codecZstd, false, bytes.Repeat([]byte("sluice"), 5000))
 			return seal(&spec{base: 5, attrs: 4}, 1, z[:len(z)/2])
-		}(), connector.ReasonCorruptBatch},
-		{"headers", "65537 headers", concat(&spec{base: 5, records: []testRecord{{headers: many}}}), connector.ReasonOversize},
+		}(), hold.CorruptBatch},
+		{"headers", "65537 headers", concat(&spec{base: 5, records: []testRecord{{headers: many}}}), hold.Oversize},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b, got, err := open(t, Limits{}, tt.raw, 5)
@@ -283,7 +284,7 @@ func TestOpen_CodecPanics(t *testing.T) {
 	o := NewOpener(Limits{}, m)
 	o.codecs.lz4 = new(lz4.Reader) // not made by NewReader: it panics
 	b, err := o.Open(slices.Concat(first, batch(7), batch(9)), 5, nil)
-	if reasonOf(err) != connector.ReasonCorruptBatch || b.Next != 7 || b.Count != 2 ||
+	if reasonOf(err) != hold.CorruptBatch || b.Next != 7 || b.Count != 2 ||
 		!strings.Contains(err.Error(), "offset 7: opening it panicked: codec lz4: panic: ") {
 		t.Errorf("next %d, %d records, %v", b.Next, b.Count, err)
 	}
@@ -430,7 +431,7 @@ func TestBombs(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		b, _, err := open(t, Limits{}, bomb, 3)
 		runtime.ReadMemStats(&after)
-		if reasonOf(err) != connector.ReasonOversize || b.Next != 3 || b.Bytes != 0 {
+		if reasonOf(err) != hold.Oversize || b.Next != 3 || b.Bytes != 0 {
 			t.Errorf("%s: next %d, %d bytes: %v", codecNames[codec], b.Next, b.Bytes, err)
 		}
 		t.Logf("%s: %d bytes for %d MiB refused, %d MiB allocated on the way: %v", codecNames[codec], len(bomb), huge>>20,

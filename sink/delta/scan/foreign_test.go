@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/classify"
-	"sluice/connector"
 	"sluice/connector/schema"
+	"sluice/reliability/hold"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
@@ -125,11 +125,11 @@ func TestWrongTypesAreRefused(t *testing.T) {
 	}
 }
 
-// refused says whether err is a hold with ReasonTableUnsupported and a text.
+// refused says whether err is a hold with hold.TableUnsupported and a text.
 func refused(t *testing.T, err error, text string) {
 	t.Helper()
-	var held *connector.HoldError
-	if !errors.As(err, &held) || held.Reason != connector.ReasonTableUnsupported || classify.Of(err) != classify.Fatal || !strings.Contains(err.Error(), text) {
+	var held *hold.Error
+	if !errors.As(err, &held) || held.Reason != hold.TableUnsupported || classify.Of(err) != classify.Fatal || !strings.Contains(err.Error(), text) {
 		t.Errorf("got %v, want it refused with %q", err, text)
 	}
 }

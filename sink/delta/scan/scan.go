@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"sluice/connector"
+	"sluice/reliability/hold"
 	"sluice/reliability/panics"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -84,7 +85,7 @@ var (
 // groups by their statistics and looks at no row, so that the caller does. Every row comes at most once, and one of
 // interest certainly. each is called by one goroutine at a time; its error ends the scan and is returned as it is.
 //
-// Errors: a HoldError with ReasonTableUnsupported for a table or file that cannot be read ([ErrVanished] and
+// Errors: a hold.Error with hold.TableUnsupported for a table or file that cannot be read ([ErrVanished] and
 // [ErrUnsound] tell the files), otherwise those of the log ([deltalog.ErrCorrupt]) and of the store.
 func Run(ctx context.Context, store objstore.Store, state *deltalog.State, q Query, each func(Rows) error) error {
 	s, err := newScan(store, state, q)
@@ -180,10 +181,10 @@ func (s *scan) file(ctx context.Context, f deltalog.File) error {
 	err := readFile(ctx, s, f)
 	switch {
 	case errors.Is(err, objstore.ErrNotFound):
-		return connector.Held(connector.ReasonTableUnsupported, fmt.Sprintf(
+		return hold.New(hold.TableUnsupported, fmt.Sprintf(
 			"the log names %s, which is not there: a vacuum that is too eager, or a hand, deleted it", f.Path), errors.Join(ErrVanished, err))
 	case errors.Is(err, ErrUnsound):
-		return connector.Held(connector.ReasonTableUnsupported, "a data file of the table is damaged or not one that this version reads", err)
+		return hold.New(hold.TableUnsupported, "a data file of the table is damaged or not one that this version reads", err)
 	}
 	return err
 }
@@ -196,7 +197,7 @@ func (s *scan) hand(f deltalog.File, batch arrow.RecordBatch) error {
 }
 
 func unsupported(format string, args ...any) error {
-	return connector.Held(connector.ReasonTableUnsupported, "the table is not one that this version reads: "+fmt.Sprintf(format, args...), nil)
+	return hold.New(hold.TableUnsupported, "the table is not one that this version reads: "+fmt.Sprintf(format, args...), nil)
 }
 
 func unsound(format string, args ...any) error {

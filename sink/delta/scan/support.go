@@ -13,7 +13,7 @@ var readFeatures = []string{
 	"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck",
 }
 
-// readable returns a HoldError with ReasonTableUnsupported that names what this version cannot read.
+// readable returns a hold.Error with hold.TableUnsupported that names what this version cannot read.
 func readable(s *deltalog.State) error {
 	p := s.Protocol
 	if p.MinReaderVersion > 3 {

@@ -1,0 +1,94 @@
+// Package hold names why partitions stop: reasons, holds, and errors that only a hold answers.
+package hold
+
+import (
+	"log/slog"
+	"time"
+
+	"sluice/classify"
+	"sluice/idempotency"
+)
+
+// Reason is the code of a hold: why a partition stands still. The list is closed and documented in docs/operations.md.
+type Reason string
+
+// The reasons of this version.
+const (
+	BehindLogStart   Reason = "behind_log_start"
+	AheadOfLogEnd    Reason = "ahead_of_log_end"
+	Truncated        Reason = "truncated"
+	TopicMissing     Reason = "topic_missing"
+	TooManyTopics    Reason = "too_many_topics"
+	TopicRecreated   Reason = "topic_recreated"
+	ClusterChanged   Reason = "cluster_changed"
+	UnknownHistory   Reason = "unknown_history"
+	TableReplaced    Reason = "table_replaced"
+	TableUnsupported Reason = "table_unsupported"
+	SchemaConflict   Reason = "schema_conflict"
+	Contested        Reason = "contested"
+	CommitUndecided  Reason = "commit_undecided"
+	Poison           Reason = "poison"
+	CorruptBatch     Reason = "corrupt_batch"
+	Oversize         Reason = "oversize"
+	StoreDown        Reason = "store_down"
+	StoreDenied      Reason = "store_denied"
+	KafkaDown        Reason = "kafka_down"
+	KafkaDenied      Reason = "kafka_denied"
+	Paused           Reason = "paused"
+	OperationsLog    Reason = "operations_log"
+
+	// Flood: more records of a topic are bad than a person should let pass without a look.
+	Flood Reason = "flood"
+	// DeadLettersUnavailable: bad records have nowhere to go.
+	DeadLettersUnavailable Reason = "dead_letters_unavailable"
+	// FingerprintsUnavailable: nobody can say what is a duplicate.
+	FingerprintsUnavailable Reason = "fingerprints_unavailable"
+)
+
+// Tell returns the function that logs a hold at the level of its reason.
+func (r Reason) Tell(l *slog.Logger) func(msg string, args ...any) {
+	switch r.Level() {
+	case slog.LevelInfo:
+		return l.Info
+	case slog.LevelWarn:
+		return l.Warn
+	default:
+		return l.Error
+	}
+}
+
+// Hold is a partition that stands still, and why.
+type Hold struct {
+	Partition idempotency.Partition `json:"-"`
+	Reason    Reason                `json:"reason"`
+	Detail    string                `json:"detail"`
+	Since     time.Time             `json:"since"`
+	// Offset is where it stands, -1 if unknown.
+	Offset int64 `json:"offset"`
+}
+
+// Error is an error that only a hold answers. Its class is Fatal.
+type Error struct {
+	Reason Reason
+	Detail string // for a person: what was found, and what to do; never bytes of a record
+	Err    error  // the cause, or nil
+}
+
+// New returns an [Error], marked Fatal.
+func New(reason Reason, detail string, cause error) error {
+	return classify.Mark(&Error{reason, detail, cause}, classify.Fatal)
+}
+
+// Error names the reason, the detail and the cause.
+func (e *Error) Error() string { return string(e.Reason) + ": " + e.Why() }
+
+// Why returns the detail and the cause.
+func (e *Error) Why() string {
+	if e.Err == nil {
+		return e.Detail
+	}
+	return e.Detail + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
