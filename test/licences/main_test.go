@@ -38,7 +38,7 @@ func TestFiles_Missing(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"go.mod", "go.sum", "cmd", "connector", "sink", "health", "idempotency", "reliability", "classify", "secure"} {
+	for _, name := range []string{"go.mod", "go.sum", "cmd", "connector", "sink", "health", "idempotency", "reliability", "classify", "secure", "internal"} {
 		if err := os.Symlink(filepath.Join(root, name), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
