@@ -62,3 +62,16 @@ func (w *writer) commit(ctx context.Context, p *Plan, holding *holding) (*Snapsh
 	w.remember(ctx, p)
 	return s, nil
 }
+
+// stage is step (b) of a commit.
+func (w *writer) stage(ctx context.Context, p *Plan, progress func(int, int64)) (s *Staged, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s, err = nil, Recovered(encoding, v)
+		}
+	}()
+	if s, err = w.table.Stage(ctx, w.snapshot, p.Commit.Batch, p.Pieces, progress); err == nil {
+		w.trouble.encoded = true
+	}
+	return s, err
+}

@@ -14,6 +14,7 @@ import (
 
 	"sluice/classify"
 	"sluice/reliability"
+	"sluice/reliability/bytepool"
 	"sluice/reliability/hold"
 	"sluice/reliability/pulse"
 )
@@ -193,7 +194,10 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 	if floodAllowed == nil {
 		floodAllowed = func(string) bool { return false }
 	}
-	outcomes, progress, turns := make(chan outcome), make(chan struct{}, 1), make(chan struct{}, fillsAtOnce)
+	outcomes, progress := make(chan outcome), make(chan struct{}, 1)
+	shared := ofWriters{
+		outcomes: outcomes, tell: func() { wake(progress) }, turns: make(chan struct{}, fillsAtOnce), lanes: n, batch: pools.Batch, metrics: m, floodAllowed: floodAllowed,
+	}
 	r := &reader{
 		config:      c.Config,
 		log:         c.Log,
@@ -213,24 +217,12 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		route:       c.Route,
 		retired:     c.Retire,
 		loops:       c.Loops,
-		newWriter: func(t *tableState, target Target) *writer {
-			logger := c.Logger.With("table", t.name)
-			w := &writer{
-				table: &outsideTable{Table: target.Table, logger: logger}, letters: outsideLetters(target.Letters), group: c.Group, log: c.Log, kafka: c.Kafka, pipeline: c.Pipeline, member: c.Member,
-				start: map[string]Start{}, rows: map[RowsOf]rowsFound{}, rules: map[string]LetterRules{}, floodAllowed: floodAllowed, told: newLetterLog(), ignored: ignoredLog{},
-				out: outcomes, lanes: n, batch: pools.Batch, tell: func() { wake(progress) }, logger: logger, metrics: m, loops: c.Loops, name: t.name, wake: make(chan struct{}, 1), state: t,
-				recollection: newRecollection(target.Duplicates),
-			}
-			if w.recollection != nil {
-				w.recollection.turns = turns
-			}
-			return w
-		},
-		offsets:  newOffsetKeeper(c.Group, c.OffsetCommitInterval, c.Logger, m, c.Loops),
-		publish:  func(s *Status) { c.status.Store(s) },
-		standing: c.Standing,
-		paused:   c.Paused,
-		asked:    c.Asked,
+		newWriter:   func(t *tableState, target Target) *writer { return c.newWriter(t, target, shared) },
+		offsets:     newOffsetKeeper(c.Group, c.OffsetCommitInterval, c.Logger, m, c.Loops),
+		publish:     func(s *Status) { c.status.Store(s) },
+		standing:    c.Standing,
+		paused:      c.Paused,
+		asked:       c.Asked,
 
 		floodAllowed: floodAllowed,
 		pressure:     backpressure{lines: reliability.NewSparse(letterLines, letterLinesEach)},
@@ -250,4 +242,52 @@ func (c *Connector) newReader(m *metrics) (*reader, error) {
 		}
 	}
 	return r, nil
+}
+
+// ofWriters is what all writers share.
+type ofWriters struct {
+	outcomes     chan<- outcome
+	tell         func()        // has the reader look again
+	turns        chan struct{} // to load windows of fingerprints
+	lanes        int
+	batch        *bytepool.Pool
+	metrics      *metrics
+	floodAllowed func(topic string) bool
+}
+
+// newWriter returns the writer of a table. It works once it runs.
+func (c *Connector) newWriter(t *tableState, target Target, shared ofWriters) *writer {
+	logger := c.Logger.With("table", t.name)
+	w := &writer{
+		name:     t.name,
+		state:    t,
+		table:    &outsideTable{Table: target.Table, logger: logger},
+		letters:  outsideLetters(target.Letters),
+		group:    c.Group,
+		log:      c.Log,
+		kafka:    c.Kafka,
+		pipeline: c.Pipeline,
+		member:   c.Member,
+
+		out:          shared.outcomes,
+		tell:         shared.tell,
+		lanes:        shared.lanes,
+		batch:        shared.batch,
+		metrics:      shared.metrics,
+		floodAllowed: shared.floodAllowed,
+		wake:         make(chan struct{}, 1),
+		logger:       logger,
+		loops:        c.Loops,
+
+		start:        map[string]Start{},
+		rows:         map[RowsOf]rowsFound{},
+		rules:        map[string]LetterRules{},
+		told:         newLetterLog(),
+		ignored:      ignoredLog{},
+		recollection: newRecollection(target.Duplicates),
+	}
+	if w.recollection != nil {
+		w.recollection.turns = shared.turns
+	}
+	return w
 }

@@ -7,8 +7,8 @@
 //
 // One reader knows all claims of this member: where each stands, what may be fetched, and when a batch is due. Lanes,
 // one per core, turn blocks of records into chunks of rows. One writer per table decides what a cut will commit
-// ([decide], pure) and commits it ([writer.commit], the order of its steps is the guarantee). Read connector.go,
-// reader.go, decide.go, commit.go, in this order.
+// ([decide], pure) and commits it ([writer.commit], the order of its steps is the guarantee). Follow a record
+// through kafka/fetcher.go, reader.go, dispatch.go, lane.go, cut.go, decide.go, commit.go and sink/delta/commit.go.
 //
 // # The rule
 //

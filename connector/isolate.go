@@ -292,19 +292,6 @@ func (w *writer) rehearse(ctx context.Context, pieces []Piece) (err error) {
 	return w.table.Rehearse(ctx, w.snapshot, pieces)
 }
 
-// stage is step (b) of a commit.
-func (w *writer) stage(ctx context.Context, p *Plan, progress func(int, int64)) (s *Staged, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			s, err = nil, Recovered(encoding, v)
-		}
-	}()
-	if s, err = w.table.Stage(ctx, w.snapshot, p.Commit.Batch, p.Pieces, progress); err == nil {
-		w.trouble.encoded = true
-	}
-	return s, err
-}
-
 const encoding, decoding = "encode", "decode"
 
 // isLocal tells whether an error is a failure of our own work that nobody has explained yet.

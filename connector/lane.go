@@ -245,36 +245,56 @@ func (l *lane) row(b *block, r *Record, o *openChunk, known map[int64]verdict) (
 		err = v.err
 	}
 	if err == nil {
-		err = o.broken
+		err = l.append(b, r, o)
 	}
-	if err == nil && o.failed == nil {
-		err = add(o.builder, b.partition, r)
-	}
-	if errors.Is(err, ErrChunkFull) && o.builder.Rows() > 0 {
-		if l.seal(b.table, o); o.failed == nil {
-			err = add(o.builder, b.partition, r)
-		}
-	}
-	if o.failed != nil {
+	switch {
+	case o.failed != nil:
 		return "" // the chunk before this record could not be sealed: the record is read again with it
-	}
-	if isLocal(err) {
+	case isLocal(err):
 		l.fail(b, r, o, err)
 		return ""
-	}
-	if err != nil {
+	case err != nil:
 		c, pass := candidate(b, r, err)
 		if isKnown {
 			c.Retries, c.First, c.Last = v.retries, v.first, v.last
 		}
-		o.candidates, o.letters = append(o.candidates, c), o.letters+c.held
-		o.stopped[b.session], o.apart = !pass, true
-		if !pass {
-			b.trail.stop(r.Offset)
-		}
-		o.count(b.table, 0, c.held, 1)
+		o.reject(b, &c, pass)
 		return recordIsBad
 	}
+	o.extendRun(b, r)
+	if l.chunkFull(o, r) || alone {
+		l.seal(b.table, o)
+	}
+	return recordIsRow
+}
+
+// append appends one record to the chunk, or to the next one if it is full.
+func (l *lane) append(b *block, r *Record, o *openChunk) error {
+	if o.broken != nil || o.failed != nil {
+		return o.broken
+	}
+	err := add(o.builder, b.partition, r)
+	if !errors.Is(err, ErrChunkFull) || o.builder.Rows() == 0 {
+		return err
+	}
+	if l.seal(b.table, o); o.failed != nil {
+		return err
+	}
+	return add(o.builder, b.partition, r)
+}
+
+// reject keeps a bad record as a candidate. pass says whether the claim goes on behind it.
+func (o *openChunk) reject(b *block, c *Candidate, pass bool) {
+	o.candidates, o.letters = append(o.candidates, *c), o.letters+c.held
+	o.stopped[b.session], o.apart = !pass, true
+	if !pass {
+		b.trail.stop(c.Offset)
+	}
+	o.count(b.table, 0, c.held, 1)
+}
+
+// extendRun notes which record the newest row stems from. Runs end at bad records, and where the claim or its session changes.
+func (o *openChunk) extendRun(b *block, r *Record) {
 	o.fed += int64(len(r.Value))
 	at := int64(o.builder.Rows())
 	if at == 1 {
@@ -284,15 +304,17 @@ func (l *lane) row(b *block, r *Record, o *openChunk, known map[int64]verdict) (
 		run := &o.runs[n-1]
 		run.Last, run.To = r.Offset, at
 		run.oldest, run.newest = older(run.oldest, r.Timestamp), max(run.newest, r.Timestamp)
-	} else {
-		o.runs = append(o.runs, Run{b.partition, b.session, r.Offset, r.Offset, at - 1, at, r.Timestamp, r.Timestamp, b.since.UnixNano()})
-		o.apart = false
+		return
 	}
-	// Bytes are counted column by column: not for each row, but before many large records can gather.
-	if at >= chunkRows || alone || (at%16 == 0 || len(r.Value) > leastChunk/64) && o.builder.Bytes() >= l.chunk.Load() {
-		l.seal(b.table, o)
-	}
-	return recordIsRow
+	o.runs = append(o.runs, Run{b.partition, b.session, r.Offset, r.Offset, at - 1, at, r.Timestamp, r.Timestamp, b.since.UnixNano()})
+	o.apart = false
+}
+
+// chunkFull reports whether the chunk has enough rows or bytes. Bytes are counted column by column: not for each row, but before
+// many large records can gather.
+func (l *lane) chunkFull(o *openChunk, r *Record) bool {
+	at := o.builder.Rows()
+	return at >= chunkRows || (at%16 == 0 || len(r.Value) > leastChunk/64) && o.builder.Bytes() >= l.chunk.Load()
 }
 
 // older is the lesser of two timestamps; one that is not positive is none.

@@ -129,7 +129,7 @@ func (r *reader) run(ctx context.Context) {
 	for {
 		r.loop.Turn()
 		r.wishes()
-		r.handOver()
+		r.enqueue()
 		r.pressed = r.pressing()
 		for _, t := range r.tables {
 			if reason := r.due(t); reason != "" {
@@ -297,139 +297,6 @@ func (r *reader) fetched(f Fetched) {
 		c.ahead, c.aheadEp = f.Next, f.Epoch
 	}
 	r.request(c)
-}
-
-// handOver moves records from the claims to their lanes, block by block in turns, as long as the valve is open. While a claim
-// waits for memory that becomes free soon, it alone hands over.
-func (r *reader) handOver() {
-	r.first = r.foremost()
-	for again := true; again; {
-		again = false
-		r.turn++
-		for i := range r.order {
-			c := r.order[(i+r.turn)%len(r.order)]
-			if len(c.queue) == 0 || r.first != nil && r.first != c {
-				continue
-			}
-			if !r.open() {
-				return
-			}
-			again = r.handOverFrom(c) || again
-		}
-	}
-}
-
-// handOverFrom hands over at most one block of a claim and tells whether anything moved.
-func (r *reader) handOverFrom(c *claim) bool {
-	t := c.table
-	if t.cutting != nil && r.full(t) {
-		return false // one cut on its way, one batch full: the rest waits in Kafka
-	}
-	f := c.queue[0]
-	if c.parsed == nil {
-		b := r.blocks.get(f)
-		var n int
-		err := io.EOF
-		if f.Records != nil && !f.read {
-			n, err = f.Records.Read(b.records[:blockRecords])
-		}
-		if n == 0 {
-			r.blocks.put(b)
-			r.finish(c, f, err)
-			return true
-		}
-		if err != nil { // the end, or a damaged batch behind these records
-			f.read = true
-			if !errors.Is(err, io.EOF) {
-				f.Err = err
-			}
-		}
-		b.records = b.records[:n]
-		c.parsed = b
-	}
-	b := c.parsed
-	values, worst := 0, int64(0)
-	var oldest int64
-	for i := range b.records {
-		rec := &b.records[i]
-		if values > 0 && values+len(rec.Value) > blockBytes {
-			break
-		}
-		values += len(rec.Value)
-		if c.letters {
-			worst += weight(rec)
-		}
-		slot := r.valve.slot(c.Partition, rec.Key)
-		if !r.valve.take(slot) {
-			if i == 0 && !c.keyFull && r.valve.full(slot) { // this key has its share queued: this partition waits, others go on
-				c.keyFull = true
-				r.metrics.keyWaits.WithLabelValues(c.Topic).Inc()
-			}
-			break
-		}
-		c.keyFull = false
-		b.taken = append(b.taken, slot)
-		oldest = older(oldest, rec.Timestamp)
-	}
-	ready := len(b.taken)
-	if ready == 0 {
-		return false
-	}
-	reserved, ok := r.reserve(c, max(t.filled.ratio.estimate(values, ready), worst))
-	if !ok {
-		r.valve.give(b.taken)
-		b.taken = b.taken[:0]
-		return false
-	}
-	out := b
-	if c.parsed = nil; ready < len(b.records) {
-		out, c.parsed = r.split(b, ready)
-	}
-	out.table, out.schema, out.partition, out.session, out.reserved = t, t.schema, c.Partition, c.session, reserved
-	out.refuse, out.health, out.letters = c.refuse, c.health, c.letters
-	out.trail, out.since, out.oldest = c.trail, time.Now(), oldest
-	first, last, since := out.records[0].Offset, out.records[ready-1].Offset, out.since // the lane owns the block once it has it
-	t.filled.queued.Add(int64(ready))
-	select {
-	case c.lane.in <- laneWork{block: out}:
-	default: // the lane is busy: it will say when it is not
-		t.filled.queued.Add(-int64(ready))
-		r.unreserve(t, reserved)
-		r.valve.give(out.taken)
-		out.taken = out.taken[:0]
-		c.parsed = r.join(out, c.parsed)
-		return false
-	}
-	c.handed(flight{c.next, last + 1, oldest}, since)
-	c.pass(last+1, f.Epoch, first)
-	if t.opened.IsZero() {
-		t.opened = since
-	}
-	if c.hold != nil && !c.unproven {
-		r.release(c)
-	}
-	r.metrics.read.Add(float64(ready))
-	return true
-}
-
-// split moves the records that found room into a block of their own.
-func (r *reader) split(b *block, ready int) (out, rest *block) {
-	out, rest = r.blocks.get(b.answer), r.blocks.get(b.answer)
-	out.records = append(out.records, b.records[:ready]...)
-	out.taken = append(out.taken, b.taken...)
-	rest.records = append(rest.records, b.records[ready:]...)
-	r.blocks.put(b)
-	return out, rest
-}
-
-// join undoes split.
-func (r *reader) join(out, rest *block) *block {
-	if rest == nil {
-		return out
-	}
-	out.records = append(out.records, rest.records...)
-	r.blocks.put(rest)
-	return out
 }
 
 // finish passes the end of an answer: control and aborted batches behind the last record, or the place where it cannot

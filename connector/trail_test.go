@@ -72,7 +72,7 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	r.begin(c, Position{Partition: c.Partition, Next: 10, Epoch: 1})
 	hand := func(next int64, records ...Record) {
 		r.fetched(Fetched{Partition: c.Partition, Session: c.session, From: c.ahead, Next: next, Epoch: 1, Records: &given{records}})
-		r.handOver()
+		r.enqueue()
 	}
 	good := func(offset, at int64) Record { return Record{Offset: offset, Timestamp: at, Value: []byte("x")} }
 	decode := func() { l.decode(t.Context(), (<-l.in).block) }

@@ -102,7 +102,7 @@ func TestKeyWaitsAreCounted(t *testing.T) {
 	turns := func(waits float64, queued int64) {
 		t.Helper()
 		for range 3 {
-			r.handOver()
+			r.enqueue()
 		}
 		var all float64
 		families, err := registry.Gather()

@@ -68,8 +68,8 @@ var ofPipeline = []mutant{
 	// Order: lane, piece, add.
 	{
 		name: "records of a partition pass through several lanes",
-		file: "connector/reader.go",
-		old:  "case c.lane.in <- laneWork{block: out}:", new: "case r.lanes[r.turn%len(r.lanes)].in <- laneWork{block: out}:",
+		file: "connector/dispatch.go",
+		old:  "case c.lane.in <- laneWork{block: b}:", new: "case r.lanes[r.turn%len(r.lanes)].in <- laneWork{block: b}:",
 		pkg: "./test/story", test: "^TestSchedules$", args: "-story.seeds=50",
 	},
 	{

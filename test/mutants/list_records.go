@@ -121,9 +121,9 @@ var ofRecords = []mutant{
 	},
 	{
 		name: "group offsets are written before the commit",
-		file: "connector/reader.go",
-		old:  "c.pass(last+1, f.Epoch, first)\n",
-		new:  "c.pass(last+1, f.Epoch, first)\n\tr.offsets.note(c.Partition, GroupOffset{c.next, c.epoch}, \"\")\n",
+		file: "connector/dispatch.go",
+		old:  "c.pass(last+1, epoch, first)\n",
+		new:  "c.pass(last+1, epoch, first)\n\tr.offsets.note(c.Partition, GroupOffset{c.next, c.epoch}, \"\")\n",
 		pkg:  "./test/story", test: "^TestSchedules$",
 	},
 	{
