@@ -1,16 +1,13 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"math"
-	"os"
-	"path"
 	"runtime/debug"
 	"strconv"
-	"strings"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"sluice/connector"
 	"sluice/reliability/bytepool"
@@ -152,7 +149,7 @@ func (l *loader) checkMemory() {
 	if l.failed("memory.limit") {
 		return
 	}
-	cgroup := cgroupLimit(os.DirFS("/"))
+	cgroup := cgroupLimit()
 	b, err := divide(c.Memory.Limit, cgroup)
 	if err != nil {
 		l.report(l.at("memory.limit"), "%v: give the process more, or set memory.limit", err)
@@ -189,50 +186,12 @@ func (l *loader) checkMemory() {
 	}
 }
 
-// cgroupLimit is the memory limit of the container in bytes, 0 if it has none: the lowest one from our own group upwards,
-// of cgroup v2 or v1. root is the file system of the process.
-func cgroupLimit(root fs.FS) int64 {
-	groups, err := fs.ReadFile(root, "proc/self/cgroup")
-	if err != nil {
-		return 0 // no Linux, or nothing mounted
-	}
-	least := int64(math.MaxInt64)
-	for line := range strings.Lines(string(groups)) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(parts) != 3 {
-			continue
-		}
-		mount, file := "sys/fs/cgroup", "memory.max"
-		if parts[1] != "" { // v1
-			if !strings.Contains(","+parts[1]+",", ",memory,") {
-				continue
-			}
-			mount, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-		}
-		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
-			if n, err := readLimit(root, path.Join(mount, group, file)); err == nil {
-				least = min(least, n)
-			}
-			if group == "/" {
-				break
-			}
-		}
-	}
-	const none = 1 << 60 // v1 says it with a number close to the largest
-	if least >= none {
+// cgroupLimit returns the memory limit of the container in bytes, the lowest from its own cgroup upwards: 0 if it has none, or none
+// can be read.
+func cgroupLimit() int64 {
+	limit, err := memlimit.FromCgroup()
+	if err != nil || limit > math.MaxInt64 {
 		return 0
 	}
-	return least
-}
-
-func readLimit(root fs.FS, name string) (int64, error) {
-	data, err := fs.ReadFile(root, name)
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
-	if err == nil && n <= 0 {
-		err = errors.New("not a limit")
-	}
-	return n, err // "max" is no number
+	return int64(limit)
 }

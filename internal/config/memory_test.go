@@ -7,43 +7,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
-	"testing/fstest"
 )
-
-func TestCgroupLimit(t *testing.T) {
-	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text + "\n")} }
-	for _, tt := range []struct {
-		name string
-		fs   fstest.MapFS
-		want int64
-	}{
-		{"no cgroups", fstest.MapFS{}, 0},
-		{"v2 in a container", fstest.MapFS{"proc/self/cgroup": file("0::/"), "sys/fs/cgroup/memory.max": file("1073741824")}, 1 << 30},
-		{"v2 without a limit", fstest.MapFS{"proc/self/cgroup": file("0::/"), "sys/fs/cgroup/memory.max": file("max")}, 0},
-		{"v2, the group above is narrower", fstest.MapFS{
-			"proc/self/cgroup":                          file("0::/kubepods/pod1/c1"),
-			"sys/fs/cgroup/kubepods/pod1/c1/memory.max": file("max"),
-			"sys/fs/cgroup/kubepods/pod1/memory.max":    file("268435456"),
-			"sys/fs/cgroup/kubepods/memory.max":         file("536870912"),
-		}, 256 << 20},
-		{"v1", fstest.MapFS{
-			"proc/self/cgroup": file("9:cpuset:/\n4:memory:/docker/abc\n0::/"),
-			"sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes": file("536870912"),
-			"sys/fs/cgroup/memory/memory.limit_in_bytes":            file("9223372036854771712"),
-		}, 512 << 20},
-		{"v1 without a limit", fstest.MapFS{
-			"proc/self/cgroup": file("4:cpu,memory:/"), "sys/fs/cgroup/memory/memory.limit_in_bytes": file("9223372036854771712"),
-		}, 0},
-		{"v1 in a container whose own path is not mounted", fstest.MapFS{
-			"proc/self/cgroup": file("4:memory:/docker/abc"), "sys/fs/cgroup/memory/memory.limit_in_bytes": file("1073741824"),
-		}, 1 << 30},
-		{"nonsense", fstest.MapFS{"proc/self/cgroup": file("0::/\nx\n1:memory"), "sys/fs/cgroup/memory.max": file("-5")}, 0},
-	} {
-		if got := cgroupLimit(tt.fs); got != tt.want {
-			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
-		}
-	}
-}
 
 func TestDivide(t *testing.T) {
 	for _, tt := range []struct {
