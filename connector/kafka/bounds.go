@@ -11,6 +11,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/reliability"
 	"sluice/reliability/hold"
 )
 
@@ -60,7 +61,7 @@ func (l *Log) readings(ctx context.Context, positions []connector.Position) (map
 		}
 		err = unreadError(positions, read)
 		l.metrics.failed(err)
-		if classify.Of(err) == classify.Fatal || time.Since(began) >= mendBounds || sleep(ctx, backoff(failures)) != nil {
+		if classify.Of(err) == classify.Fatal || time.Since(began) >= mendBounds || reliability.Wait(ctx, retryPause(failures)) != nil {
 			return all, err
 		}
 	}

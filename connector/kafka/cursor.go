@@ -8,6 +8,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"sluice/connector"
+	"sluice/reliability"
 	"sluice/reliability/hold"
 )
 
@@ -114,9 +115,9 @@ func (c *cursor) served() {
 func (c *cursor) retry(err error) time.Time {
 	c.failures++
 	if code := kafka.Error(0); errors.As(err, &code) && denied(code) && !untrusted(err) { // that is remembered by the dialer
-		return time.Now().Add(jitter(retryDenied))
+		return time.Now().Add(reliability.Backoff{Initial: retryDenied, Max: retryDenied, Jitter: retryJitter}.Pause(1))
 	}
-	return time.Now().Add(backoff(c.failures))
+	return time.Now().Add(retryPause(c.failures))
 }
 
 // isRefusal tells whether the cluster knows us and does not want us to.

@@ -12,6 +12,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka/recordbatch"
+	"sluice/reliability"
 	"sluice/reliability/hold"
 	"sluice/reliability/pulse"
 )
@@ -89,7 +90,7 @@ func (l *Log) fetching(ctx context.Context, f *fetcher, q *queue, minBytes int, 
 		}
 		if throttled > 0 {
 			loop.Rest()
-			_ = sleep(ctx, throttled)
+			_ = reliability.Wait(ctx, throttled)
 			continue
 		}
 		room, err := l.reserve(ctx, size, q == f.ahead, opener)
@@ -106,7 +107,7 @@ func (l *Log) fetching(ctx context.Context, f *fetcher, q *queue, minBytes int, 
 		room.close(err)
 		if idle { // a broker that does not wait is asked no more often than one that does
 			loop.Rest()
-			_ = sleep(ctx, maxWait-time.Since(sent))
+			_ = reliability.Wait(ctx, maxWait-time.Since(sent))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"sluice/classify"
+	"sluice/reliability"
 	"sluice/reliability/deadletter"
 	"sluice/reliability/hold"
 )
@@ -107,7 +108,7 @@ func (d *DeadLetters) lookForLeaders(ctx context.Context, t *letterTopic) error 
 				return nil
 			}
 		}
-		if err := sleep(ctx, backoff(looks+1)); err != nil {
+		if err := reliability.Wait(ctx, retryPause(looks+1)); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+
+	"sluice/reliability"
 )
 
 // The versions spoken by every Kafka from 2.8 on: the first flexible ones, which carry leader epochs (KIP-320).
@@ -146,20 +148,5 @@ func (c *Client) askOffsets(ctx context.Context, broker int32, key protocol.ApiK
 	if d.err != nil {
 		return nil, d.err
 	}
-	return answers, sleep(ctx, throttle)
-}
-
-// sleep waits for d or the end of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return answers, reliability.Wait(ctx, throttle)
 }

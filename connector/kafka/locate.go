@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"sluice/connector"
+	"sluice/reliability"
 	"sluice/reliability/hold"
 )
 
@@ -34,7 +35,7 @@ func (l *Log) locating(ctx context.Context, g *errgroup.Group) error {
 		case err == nil:
 			failures = 0
 			l.place(ctx, g, m)
-			if err := sleep(ctx, metadataGap); err != nil {
+			if err := reliability.Wait(ctx, metadataGap); err != nil {
 				return err
 			}
 			continue
@@ -44,7 +45,7 @@ func (l *Log) locating(ctx context.Context, g *errgroup.Group) error {
 		l.mu.Lock()
 		l.trouble(troubled{broker: noBroker}, err)
 		l.mu.Unlock()
-		if err := sleep(ctx, backoff(failures)); err != nil {
+		if err := reliability.Wait(ctx, retryPause(failures)); err != nil {
 			return err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka/recordbatch"
+	"sluice/reliability"
 	"sluice/reliability/bytepool"
 	"sluice/reliability/hold"
 	"sluice/reliability/pulse"
@@ -47,9 +47,10 @@ const (
 	confirm = 5 * time.Second
 	// mendBounds is how long the ends of partitions are asked for again while the cluster answers and their leaders do not.
 	mendBounds = 5 * time.Second
-	// Back-off after a transient error of a partition: retryFirst, doubled up to retryMost, jittered by a quarter.
-	retryFirst = 100 * time.Millisecond
-	retryMost  = 5 * time.Second
+	// Back-off after a transient error of a partition.
+	retryFirst  = 100 * time.Millisecond
+	retryMost   = 5 * time.Second
+	retryJitter = .25
 	// metadataGap is the shortest time between two requests for leaders, so that many partitions share one.
 	metadataGap = 100 * time.Millisecond
 	// retryDenied is how often a refusal is looked at again.
@@ -385,14 +386,7 @@ func wait(ctx context.Context, ch <-chan struct{}, until time.Time) error {
 	}
 }
 
-// backoff is the jittered wait after so many failures in a row, from 1 on.
-func backoff(failures int) time.Duration {
-	d := retryMost
-	if n := failures - 1; n < 16 {
-		d = min(retryFirst<<max(n, 0), retryMost)
-	}
-	return jitter(d)
+// retryPause is the wait after so many failures in a row, from 1 on.
+func retryPause(failures int) time.Duration {
+	return reliability.Backoff{Initial: retryFirst, Max: retryMost, Jitter: retryJitter}.Pause(failures)
 }
-
-// jitter spreads d by a quarter up and down.
-func jitter(d time.Duration) time.Duration { return d*3/4 + rand.N(d/2+1) }

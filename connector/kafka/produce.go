@@ -11,6 +11,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 
+	"sluice/reliability"
 	"sluice/reliability/deadletter"
 )
 
@@ -60,7 +61,7 @@ func (c *Client) produce(ctx context.Context, leader int32, topic string, batche
 	if err != nil {
 		return nil, err
 	}
-	return answers, sleep(ctx, throttle)
+	return answers, reliability.Wait(ctx, throttle)
 }
 
 func decodeProduced(in []byte, topic string, batches []produceBatch) ([]produced, time.Duration, error) {
