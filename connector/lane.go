@@ -467,11 +467,13 @@ func (l *lane) close(t *tableState, cut bool) (p part, held int64) {
 	l.settle(t, o, 0)
 	p, held = part{l.id, o.chunks, o.candidates, o.dropped, o.ignored, o.failed}, o.sealedHeld+o.letters
 	t.filled.held.Add(-held)
-	o.counted.held, o.sealedHeld, o.letters = o.counted.held-held, 0, 0 // a bad record alone has left buffers in the builder
+	o.counted.held, o.sealedHeld, o.letters = o.counted.held-held, 0, 0
 	if o.failed != nil {
 		t.filled.failed.Add(-1)
 	}
-	if p.chunks == nil || o.failed != nil { // nothing came: its builder need not wait for more
+	// A builder without rows need not wait for more. One that keeps buffers of a bad record must not: no commit would free them, and
+	// a claim that needs the whole pool would wait forever.
+	if p.chunks == nil || o.failed != nil || o.counted.held > 0 {
 		l.free(t, o)
 	}
 	o.count(t, -o.counted.rows, -o.counted.bytes, -o.counted.bad)

@@ -67,6 +67,12 @@ var ofPipeline = []mutant{
 
 	// Order: lane, piece, add.
 	{
+		name: "a lane keeps the buffers of a bad record between two batches",
+		file: "connector/lane.go",
+		old:  "if p.chunks == nil || o.failed != nil || o.counted.held > 0 {", new: "if p.chunks == nil || o.failed != nil {",
+		pkg: "./connector", test: "^TestLane_HoldsNothingOfAClosedBatch$",
+	},
+	{
 		name: "records of a partition pass through several lanes",
 		file: "connector/dispatch.go",
 		old:  "case c.lane.in <- laneWork{block: b}:", new: "case r.lanes[r.turn%len(r.lanes)].in <- laneWork{block: b}:",
