@@ -67,6 +67,17 @@ type checks struct {
 	config   *config.Config
 	timeout  time.Duration
 	findings []checked
+
+	reported *held    // by the member; nil before it was asked
+	existing []string // topics of the cluster; nil before it was asked, or if it did not answer
+}
+
+// heldByMember returns the holds that the member reports. It asks once.
+func (k *checks) heldByMember(ctx context.Context) *held {
+	if k.reported == nil {
+		k.reported = heldByMember(ctx, k.config)
+	}
+	return k.reported
 }
 
 // everything looks at Kafka, the store, and at what lies between them. What needs a part that cannot be used is skipped.
@@ -92,7 +103,7 @@ func (k *checks) add(s status, area, subject, hint, format string, args ...any) 
 
 // holds lists the holds that a member reports. Those that show without a member are findings of their own area.
 func (k *checks) holds(ctx context.Context) {
-	for _, h := range heldByMember(ctx, k.config).all {
+	for _, h := range k.heldByMember(ctx).all {
 		hint := instruction(h.EndsBy)
 		if command := k.config.Pasted(h.command()); command != "" {
 			hint += ": " + command
@@ -111,18 +122,22 @@ func instruction(ends string) string {
 
 // missingTopic says what to do about a topic that does not exist. It names the topic of the cluster that was probably meant.
 func (k *checks) missingTopic(ctx context.Context, ask *questions, name string) string {
-	every := kafka.NewGroup(ask.client, kafka.GroupConfig{Matches: func(string) bool { return true }}, slog.New(slog.DiscardHandler), nil)
-	there, err := every.Topics(ctx)
-	if meant := k.meantTopic(name, there); err == nil && meant != "" {
+	if k.existing == nil {
+		every := kafka.NewGroup(ask.client, kafka.GroupConfig{Matches: func(string) bool { return true }}, slog.New(slog.DiscardHandler), nil)
+		if there, err := every.Topics(ctx); err == nil {
+			k.existing = there
+		}
+	}
+	if meant := k.meantTopic(name); meant != "" {
 		return fmt.Sprintf("did you mean %s? Correct the name in topics, or create the topic", meant)
 	}
 	return "create the topic, or correct its name in topics"
 }
 
 // meantTopic returns the topic whose name is nearest to name among those that no entry of topics names, "" if none is near.
-func (k *checks) meantTopic(name string, there []string) (meant string) {
+func (k *checks) meantTopic(name string) (meant string) {
 	least := max(1, min(2, len(name)/3)) + 1
-	for _, t := range there {
+	for _, t := range k.existing {
 		if _, taken := k.config.Topics[t]; taken {
 			continue
 		}

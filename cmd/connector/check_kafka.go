@@ -264,7 +264,6 @@ func retention(s kafka.TopicSettings) string {
 // positions says what would hold the partitions of a topic, and how far they are behind.
 func (k *checks) positions(ctx context.Context, l *look) {
 	var lag int64
-	reported := sync.OnceValue(func() *held { return heldByMember(ctx, k.config) })
 	known, hidden, held := 0, 0, make(map[hold.Reason][]*hold.Hold)
 	var reasons []hold.Reason
 	for _, p := range l.partitions() {
@@ -274,7 +273,7 @@ func (k *checks) positions(ctx context.Context, l *look) {
 			lag += max(0, end-at)
 		}
 		if h := l.hold(p); h != nil {
-			if of := reported().of(p.Topic, p.ID); of != nil && hides(of.Reason, h.Reason) { // it has a finding of its own
+			if of := k.heldByMember(ctx).of(p.Topic, p.ID); of != nil && hides(of.Reason, h.Reason) { // it has a finding of its own
 				hidden++
 				continue
 			}

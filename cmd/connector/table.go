@@ -290,7 +290,9 @@ func inspect(ctx context.Context, o *opened) (*inspection, error) {
 		Reader: info.Protocol.MinReaderVersion, Writer: info.Protocol.MinWriterVersion,
 		Files: info.Files, Bytes: info.Bytes, Rows: info.Rows, FilesWithoutRows: info.FilesWithoutRows,
 		PartitionColumns: info.PartitionColumns, Properties: info.Properties, Positions: []tablePosition{},
-		Ignored: info.Ignored, IgnoredSince: info.IgnoredSince,
+	}
+	if i.Ignored, i.IgnoredSince, err = delta.IgnoredFields(ctx, o.store, info.Version); err != nil {
+		return nil, err
 	}
 	i.Features = slices.Compact(slices.Sorted(slices.Values(slices.Concat(info.Protocol.ReaderFeatures, info.Protocol.WriterFeatures))))
 	if !info.Created.IsZero() {

@@ -49,10 +49,6 @@ type Info struct {
 	Txns []deltalog.Txn // by appId
 	// Positions are the versions of Txns by appId, as a member sees them: see [connector.Snapshot].
 	Positions map[string]int64
-	// Ignored are the fields without a column in the records of the newest commits, and IgnoredSince the first of these
-	// commits.
-	Ignored      []connector.IgnoredFields
-	IgnoredSince int64
 	// Refusal is why this version would not write the table, nil if it would.
 	Refusal error
 }
@@ -88,34 +84,36 @@ func Inspect(ctx context.Context, store objstore.Store) (Info, error) {
 			i.FilesWithoutRows++
 		}
 	}
-	return i, i.readIgnored(ctx, store)
+	return i, nil
 }
 
-// recentCommits is how many commits Inspect reads for the names of ignored fields.
+// recentCommits is how many commits [IgnoredFields] reads.
 const recentCommits = 20
 
-// readIgnored gathers the names of ignored fields from the newest commits.
-func (i *Info) readIgnored(ctx context.Context, store objstore.Store) error {
+// IgnoredFields returns the fields without a column in the records of the newest commits up to a version, and the first of
+// these commits. It stops at a commit that is gone or cannot be parsed.
+func IgnoredFields(ctx context.Context, store objstore.Store, version int64) (all []connector.IgnoredFields, since int64, err error) {
 	names, more := map[string][]string{}, map[string]bool{}
-	i.IgnoredSince = i.Version
-	for e, err := range Recent(ctx, store, i.Version) {
-		if err != nil {
-			return err
-		}
-		i.IgnoredSince = e.Version
-		for _, f := range e.Ignored {
-			all := slices.Compact(slices.Sorted(slices.Values(slices.Concat(names[f.Topic], f.Names))))
-			more[f.Topic] = more[f.Topic] || f.More || len(all) > connector.MaxIgnoredNames
-			names[f.Topic] = all[:min(len(all), connector.MaxIgnoredNames)]
-		}
-		if i.Version-e.Version+1 >= recentCommits {
+	since = version
+	for at := version; at >= max(0, version-recentCommits+1); at-- {
+		c, err := deltalog.ReadCommit(ctx, store, at, deltalog.KindCommitInfo)
+		if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, deltalog.ErrCorrupt) {
 			break
+		}
+		if err != nil {
+			return nil, since, err
+		}
+		since = at
+		for _, f := range entry(c).Ignored {
+			of := slices.Compact(slices.Sorted(slices.Values(slices.Concat(names[f.Topic], f.Names))))
+			more[f.Topic] = more[f.Topic] || f.More || len(of) > connector.MaxIgnoredNames
+			names[f.Topic] = of[:min(len(of), connector.MaxIgnoredNames)]
 		}
 	}
 	for _, topic := range slices.Sorted(maps.Keys(names)) {
-		i.Ignored = append(i.Ignored, connector.IgnoredFields{Topic: topic, Names: names[topic], More: more[topic]})
+		all = append(all, connector.IgnoredFields{Topic: topic, Names: names[topic], More: more[topic]})
 	}
-	return nil
+	return all, since, nil
 }
 
 // sum adds two numbers that others wrote. A sum beyond an int64 stays at its end: a wrong sign would look like a small table.
