@@ -31,7 +31,7 @@ const (
 // A question that Kafka does not answer in time holds the claims that it was about, and nobody else.
 func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest) outcome {
 	result := map[Partition]found{}
-	h := func(p Partition, reason hold.Reason, detail string) {
+	holdOne := func(p Partition, reason hold.Reason, detail string) {
 		result[p] = found{session: claims[p].session, hold: &hold.Hold{Partition: p, Reason: reason, Detail: detail, Offset: -1}}
 	}
 	offsets, unanswered := w.groupOffsets(ctx, claims)
@@ -43,14 +43,14 @@ func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest)
 	if detail := Replaced(w.snapshot, w.pipeline); detail != "" {
 		ends, _ := w.bounds(ctx, positionsAt(slices.Collect(maps.Keys(claims)))) // only for the lag that is shown
 		for p := range claims {
-			h(p, hold.TableReplaced, detail)
+			holdOne(p, hold.TableReplaced, detail)
 			f := result[p]
 			f.bounds = ends[p]
 			result[p] = f
 		}
 		return outcome{kind: resumed, resumed: result}
 	}
-	if err := w.startMissing(ctx, claims, offsets, unanswered, h); err != nil {
+	if err := w.startMissing(ctx, claims, offsets, unanswered, holdOne); err != nil {
 		if classify.Of(err) == classify.Fenced { // another member's START came first: its positions are ours now
 			return w.resume(ctx, claims)
 		}
@@ -63,7 +63,7 @@ func (w *writer) resume(ctx context.Context, claims map[Partition]resumeRequest)
 		case known:
 			at = append(at, Position{p, next, w.epochBefore(p, next, claims[p].last, offsets[p.Topic])})
 		case result[p].hold == nil:
-			h(p, hold.KafkaDown, "the cluster's metadata do not show this partition yet")
+			holdOne(p, hold.KafkaDown, "the cluster's metadata do not show this partition yet")
 		}
 	}
 	if err := w.findings(ctx, at, claims, result); err != nil {
@@ -178,9 +178,9 @@ func together(topics []string, ask func(topic string)) {
 // startMissing commits a START for claims without a position, or holds them where it is not ours to decide: no txn is
 // not first start.
 func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRequest, offsets map[string]map[int32]GroupOffset,
-	unanswered map[string]error, h func(Partition, hold.Reason, string),
+	unanswered map[string]error, holdOne func(Partition, hold.Reason, string),
 ) error {
-	missing, err := w.mayStart(claims, offsets, unanswered, h)
+	missing, err := w.mayStart(claims, offsets, unanswered, holdOne)
 	if err != nil {
 		return err
 	}
@@ -192,12 +192,12 @@ func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRe
 		defer mu.Unlock()
 		planned[name], failures[name] = plan, err
 	})
-	w.withoutRows(ctx, planned, failures, h)
+	w.withoutRows(ctx, planned, failures, holdOne)
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		err := failures[name]
 		if reason, detail, held := reasonOf(err); held {
 			for _, p := range missing[name] {
-				h(p, reason, detail)
+				holdOne(p, reason, detail)
 			}
 			continue
 		}
@@ -221,7 +221,7 @@ func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRe
 // mayStart returns the claims without a position whose START is ours to decide, as far as txns and committed offsets tell,
 // by topic. It holds the others. Its error is none that a hold answers.
 func (w *writer) mayStart(claims map[Partition]resumeRequest, offsets map[string]map[int32]GroupOffset, unanswered map[string]error,
-	h func(Partition, hold.Reason, string),
+	holdOne func(Partition, hold.Reason, string),
 ) (map[string][]Partition, error) {
 	missing, known := map[string][]Partition{}, map[string][]past{}
 	for _, p := range slices.SortedFunc(maps.Keys(claims), comparePartitions) {
@@ -239,7 +239,7 @@ func (w *writer) mayStart(claims map[Partition]resumeRequest, offsets map[string
 			reason, detail = judgePast(p, w.snapshot, known[p.Topic], offsets[p.Topic], w.pipeline)
 		}
 		if reason != "" {
-			h(p, reason, detail)
+			holdOne(p, reason, detail)
 			continue
 		}
 		missing[p.Topic] = append(missing[p.Topic], p)
@@ -395,19 +395,19 @@ func (q resumeRequest) knows(reason hold.Reason) bool { return q.paused || q.sta
 
 // finding says why a position cannot be read from, or nil.
 func finding(at Position, b Bounds, there bool) *hold.Hold {
-	h := func(reason hold.Reason, format string, args ...any) *hold.Hold {
+	holdAt := func(reason hold.Reason, format string, args ...any) *hold.Hold {
 		return &hold.Hold{Partition: at.Partition, Reason: reason, Detail: fmt.Sprintf(format, args...), Offset: at.Next}
 	}
 	switch {
 	case !there:
-		return h(hold.TopicRecreated, "topic %q is gone or was created again; the table stands at offset %d of topic id %v",
+		return holdAt(hold.TopicRecreated, "topic %q is gone or was created again; the table stands at offset %d of topic id %v",
 			at.Partition.Topic, at.Next, at.Partition.TopicID)
 	case at.Next < b.LogStart:
-		return h(hold.BehindLogStart, "offsets [%d, %d) were deleted before they were read", at.Next, b.LogStart)
+		return holdAt(hold.BehindLogStart, "offsets [%d, %d) were deleted before they were read", at.Next, b.LogStart)
 	case at.Next > b.HighWatermark:
-		return h(hold.AheadOfLogEnd, "the table stands at offset %d, the log ends at %d", at.Next, b.HighWatermark)
+		return holdAt(hold.AheadOfLogEnd, "the table stands at offset %d, the log ends at %d", at.Next, b.HighWatermark)
 	case b.DivergedAt >= 0 && b.DivergedAt < at.Next:
-		return h(hold.Truncated, "the log was truncated: what was read differs from offset %d on", b.DivergedAt)
+		return holdAt(hold.Truncated, "the log was truncated: what was read differs from offset %d on", b.DivergedAt)
 	}
 	return nil
 }

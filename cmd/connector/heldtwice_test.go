@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -9,27 +8,8 @@ import (
 	"os"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 )
-
-// lockedBuffer is a buffer for several goroutines.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // TestTableFolderDeleted: a running member says what it found, the commands name one reason for each partition, and after
 // offsets start it goes on without a word about another writer.
@@ -38,7 +18,7 @@ func TestTableFolderDeleted(t *testing.T) {
 	l := newLakeOn(t, "topics: {orders: {}}", ", offset_commit_interval: 100ms", nil)
 	l.create("orders", 2)
 	l.produce("orders", 5, 0, 1)
-	var log lockedBuffer
+	var log logged
 	l.logger = slog.New(slog.NewTextHandler(&log, nil))
 	s := l.start()
 	l.awaits("orders", upTo(5, "orders:0", "orders:1"))

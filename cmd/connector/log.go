@@ -17,7 +17,7 @@ func newLogger(c config.Log, w io.Writer) (*slog.Logger, error) {
 		return nil, fmt.Errorf("log.level: %w", err)
 	}
 	if s, ok := w.(*screen); ok && s.terminal != nil && c.Format != "json" {
-		return slog.New(newTerminalHandler(s, level)), nil
+		return slog.New(newTerminalLog(s, level)), nil
 	}
 	o := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
 	if c.Format == "text" {

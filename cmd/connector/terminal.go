@@ -53,9 +53,9 @@ const (
 
 const cutLogHint = "(… left out characters of long values; log.format: json writes values in full)\n"
 
-// terminalHandler is a [slog.Handler] that writes lines for people: time, level, message and key=value. The screen gets text
+// terminalLog is a [slog.Handler] that writes lines for people: time, level, message and key=value. The screen gets text
 // that is escaped already, since it would escape the colours, too.
-type terminalHandler struct {
+type terminalLog struct {
 	screen *screen
 	level  slog.Leveler
 	prefix string       // the names of the open groups, each with a dot
@@ -64,17 +64,17 @@ type terminalHandler struct {
 	hinted *atomic.Bool // the hint was written
 }
 
-func newTerminalHandler(s *screen, level slog.Leveler) *terminalHandler {
-	return &terminalHandler{screen: s, level: level, hinted: &atomic.Bool{}}
+func newTerminalLog(s *screen, level slog.Leveler) *terminalLog {
+	return &terminalLog{screen: s, level: level, hinted: &atomic.Bool{}}
 }
 
 // Enabled implements slog.Handler.
-func (h *terminalHandler) Enabled(_ context.Context, level slog.Level) bool {
+func (h *terminalLog) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= h.level.Level()
 }
 
 // WithGroup implements slog.Handler.
-func (h *terminalHandler) WithGroup(name string) slog.Handler {
+func (h *terminalLog) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h
 	}
@@ -84,7 +84,7 @@ func (h *terminalHandler) WithGroup(name string) slog.Handler {
 }
 
 // WithAttrs implements slog.Handler.
-func (h *terminalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (h *terminalLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	inner := *h
 	inner.attrs = append([]byte(nil), h.attrs...) // others append to theirs
 	for _, a := range attrs {
@@ -94,7 +94,7 @@ func (h *terminalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 // Handle implements slog.Handler. Each line is one write.
-func (h *terminalHandler) Handle(_ context.Context, r slog.Record) error {
+func (h *terminalLog) Handle(_ context.Context, r slog.Record) error {
 	line := *h // its cut is that of the line
 	var b []byte
 	if !r.Time.IsZero() {
@@ -120,7 +120,7 @@ func (h *terminalHandler) Handle(_ context.Context, r slog.Record) error {
 }
 
 // attr appends an attribute, a group as the attributes in it, and notes whether its value was cut.
-func (h *terminalHandler) attr(b []byte, prefix string, a slog.Attr) []byte {
+func (h *terminalLog) attr(b []byte, prefix string, a slog.Attr) []byte {
 	a.Value = a.Value.Resolve()
 	if a.Value.Kind() == slog.KindGroup {
 		if a.Key != "" {
@@ -196,7 +196,7 @@ func levelColour(level slog.Level) string {
 }
 
 // paint appends a text in a colour, if the terminal has colours.
-func (h *terminalHandler) paint(b []byte, colour, text string) []byte {
+func (h *terminalLog) paint(b []byte, colour, text string) []byte {
 	if !h.screen.terminal.colours {
 		return append(b, text...)
 	}

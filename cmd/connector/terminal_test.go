@@ -65,8 +65,8 @@ func unquoted(text string) string {
 	return text
 }
 
-// TestTerminalHandler_Conforms runs the checks of the standard library for handlers.
-func TestTerminalHandler_Conforms(t *testing.T) {
+// TestTerminalLog_Conforms runs the checks of the standard library for handlers.
+func TestTerminalLog_Conforms(t *testing.T) {
 	var out *bytes.Buffer
 	slogtest.Run(t, func(t *testing.T) slog.Handler {
 		t.Helper()
@@ -79,7 +79,7 @@ func TestTerminalHandler_Conforms(t *testing.T) {
 	})
 }
 
-func TestTerminalHandler(t *testing.T) {
+func TestTerminalLog(t *testing.T) {
 	at := time.Date(2026, 1, 31, 8, 0, 7, 0, time.UTC)
 	line := func(logger *slog.Logger, level slog.Level, message string, attrs ...any) {
 		t.Helper()
@@ -163,8 +163,8 @@ func TestTerminalHandler(t *testing.T) {
 	})
 }
 
-// TestTerminalHandler_Concurrent: loggers of one terminal share it; no line and no attribute gets into another.
-func TestTerminalHandler_Concurrent(t *testing.T) {
+// TestTerminalLog_Concurrent: loggers of one terminal share it; no line and no attribute gets into another.
+func TestTerminalLog_Concurrent(t *testing.T) {
 	logger, out := onTerminal(t, "info", terminal{})
 	var all sync.WaitGroup
 	shared := logger.With("a", 1)

@@ -137,7 +137,11 @@ Secrets are shown as ***.`,
 				return err
 			}
 			if c.output == "json" {
-				return cfg.PrintJSON(c.stdout)
+				values, err := cfg.Values()
+				if err != nil {
+					return err
+				}
+				return writeJSON(c.stdout, values)
 			}
 			return cfg.PrintYAML(c.stdout)
 		},

@@ -268,7 +268,7 @@ topics: {orders: {}}
 	var out bytes.Buffer
 	for _, print := range []func() error{
 		func() error { return c.PrintYAML(&out) },
-		func() error { return c.PrintJSON(&out) },
+		func() error { return encodeValues(&out, c) },
 		func() error { return json.NewEncoder(&out).Encode(c) },
 		func() error {
 			_, err := fmt.Fprintf(&out, "%v %+v %#v %s", c, c, c, c.Storage.S3.AccessKey)

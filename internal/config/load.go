@@ -42,7 +42,7 @@ func (p Problem) String() string {
 	return s + ": " + p.Text
 }
 
-// Place is where a problem stands, what is all that it says without that.
+// Place is where the problem stands: the file, and the line if it has one.
 func (p Problem) Place() string {
 	place, _, _ := strings.Cut(Problem{File: p.File, Line: p.Line}.String(), ": ")
 	return place

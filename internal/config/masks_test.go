@@ -121,7 +121,7 @@ func TestMasks_Problems(t *testing.T) {
 			}
 			printed++
 			var out bytes.Buffer
-			if err := errors.Join(config.PrintYAML(&out), config.PrintJSON(&out)); err != nil {
+			if err := errors.Join(config.PrintYAML(&out), encodeValues(&out, config)); err != nil {
 				t.Fatal(err)
 			}
 			if leaks(out.String()) {

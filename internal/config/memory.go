@@ -34,7 +34,7 @@ type Budget struct {
 	source string
 	fetch  int64 // responses and the records in them
 	batch  int64 // rows and encoded files
-	// fingerprints is what remembers records that were there before; 0 if no table declares an identity.
+	// Fingerprints is for those of records that were there before; 0 if no table declares an identity.
 	Fingerprints int64
 }
 

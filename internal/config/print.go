@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -107,26 +106,21 @@ func child(n *yaml.Node, name string) *yaml.Node {
 	return m
 }
 
-// PrintJSON writes the same as a list of keys.
-func (c *Config) PrintJSON(w io.Writer) error {
-	type row struct {
-		Key    string `json:"key"`
-		Value  any    `json:"value"`
-		Origin string `json:"origin"`
-	}
-	var rows []row
+// Value is one key with its value in force, and where that comes from.
+type Value struct {
+	Key    string `json:"key"`
+	Value  any    `json:"value"`
+	Origin string `json:"origin"`
+}
+
+// Values returns what PrintYAML writes, key by key.
+func (c *Config) Values() (all []Value, err error) {
 	for _, s := range c.settings() {
-		r := row{Key: strings.Join(s.path, "."), Origin: s.origin}
-		if err := s.node.Decode(&r.Value); err != nil {
-			return fmt.Errorf("key %s: %w", r.Key, err)
+		v := Value{Key: strings.Join(s.path, "."), Origin: s.origin}
+		if err := s.node.Decode(&v.Value); err != nil {
+			return nil, fmt.Errorf("key %s: %w", v.Key, err)
 		}
-		rows = append(rows, r)
+		all = append(all, v)
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	if err := e.Encode(rows); err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	return nil
+	return all, nil
 }

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"encoding/json"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -43,4 +45,13 @@ func write(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// encodeValues writes the values in force as the command does.
+func encodeValues(w io.Writer, c *Config) error {
+	values, err := c.Values()
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(values)
 }
