@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -167,7 +166,7 @@ func decide(cut *Cut, s *Snapshot, t terms) *Plan {
 	}
 	d.done(p, s)
 	health := explained(cut.Dropped, p.Next)
-	for _, partition := range slices.SortedFunc(maps.Keys(p.Next), comparePartitions) {
+	for _, partition := range slices.SortedFunc(maps.Keys(p.Next), Partition.Compare) {
 		span := p.Next[partition]
 		if span.Next == span.From {
 			delete(p.Next, partition)
@@ -195,7 +194,7 @@ func decideStart(topic string, starts map[Partition]int64, s *Snapshot, pipeline
 	if _, marked := s.Positions[mark]; !marked {
 		p.Commit.Txns = append(p.Commit.Txns, Txn{mark, 0})
 	}
-	for _, partition := range slices.SortedFunc(maps.Keys(starts), comparePartitions) {
+	for _, partition := range slices.SortedFunc(maps.Keys(starts), Partition.Compare) {
 		p.add(partition, -1, Span{From: starts[partition], Next: starts[partition], Epoch: -1}, 0, 0)
 		p.Next[partition] = Span{From: -1, Next: starts[partition], Epoch: -1}
 	}
@@ -320,17 +319,4 @@ func history(s *Snapshot, topic string) []past {
 		}
 	}
 	return all
-}
-
-func comparePartitions(a, b Partition) int {
-	if a.Topic != b.Topic {
-		return strings.Compare(a.Topic, b.Topic)
-	}
-	if a.ID != b.ID {
-		return int(a.ID) - int(b.ID)
-	}
-	if a.Cluster != b.Cluster {
-		return strings.Compare(a.Cluster, b.Cluster)
-	}
-	return slices.Compare(a.TopicID[:], b.TopicID[:])
 }

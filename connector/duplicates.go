@@ -174,7 +174,7 @@ func (d *deduction) done(p *Plan, s *Snapshot) {
 	for partition, judge := range d.judges {
 		p.judged[partition] = judge.Counts()
 	}
-	for _, partition := range slices.SortedFunc(maps.Keys(p.Next), comparePartitions) {
+	for _, partition := range slices.SortedFunc(maps.Keys(p.Next), Partition.Compare) {
 		judge := d.judges[partition]
 		if judge == nil {
 			continue

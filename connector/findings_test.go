@@ -140,7 +140,7 @@ func TestUnreadError_NamesWhatPasses(t *testing.T) {
 		t.Errorf("%v is %v, want %q", e, classify.Of(e), want)
 	}
 	delete(e.Causes, part0(1))
-	if reason, _, held := reasonOf(e); !held || reason != hold.KafkaDenied || classify.Of(e) != classify.Fatal {
+	if reason, _, held := hold.Of(e); !held || reason != hold.KafkaDenied || classify.Of(e) != classify.Fatal {
 		t.Errorf("%v is %v, %v", e, classify.Of(e), reason)
 	}
 }

@@ -120,7 +120,7 @@ func (w *writer) searchRows(ctx context.Context, of []RowsOf) error {
 }
 
 func compareRows(a, b RowsOf) int {
-	return comparePartitions(Partition{Topic: a.Topic, ID: a.Partition}, Partition{Topic: b.Topic, ID: b.Partition})
+	return Partition{Topic: a.Topic, ID: a.Partition}.Compare(Partition{Topic: b.Topic, ID: b.Partition})
 }
 
 // Follows reports whether the table has a position of the pipeline, for whichever topic: then the pipeline's txns were

@@ -135,7 +135,7 @@ func (r *reader) fenced(t *tableState, o outcome) {
 // failed holds all claims of a table that cannot be written. If it was a commit that said so, only a commit can take it
 // back: that the table can be read proves nothing.
 func (r *reader) failed(t *tableState, o outcome) {
-	reason, detail, _ := reasonOf(o.err)
+	reason, detail, _ := hold.Of(o.err)
 	r.dropAll(t)
 	for _, c := range t.claims {
 		r.end(c)

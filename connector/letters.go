@@ -53,7 +53,7 @@ func stops(cut *Cut) []Candidate {
 			first[c.Partition] = c
 		}
 	}
-	return slices.SortedFunc(maps.Values(first), func(a, b Candidate) int { return comparePartitions(a.Partition, b.Partition) })
+	return slices.SortedFunc(maps.Values(first), func(a, b Candidate) int { return a.Partition.Compare(b.Partition) })
 }
 
 // within tells whether a candidate belongs to a claim as far as that goes.
@@ -71,7 +71,7 @@ func lettered(cut *Cut, next map[Partition]Span) []*Candidate {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *Candidate) int {
-		return cmp.Or(comparePartitions(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+		return cmp.Or(a.Partition.Compare(b.Partition), cmp.Compare(a.Offset, b.Offset))
 	})
 	return all
 }

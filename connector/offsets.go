@@ -111,7 +111,7 @@ func (k *offsetKeeper) write(ctx context.Context) {
 	k.failing.Over(ctx, k.logger, "group offsets are written again")
 	k.logger.InfoContext(ctx, "Scheduled checkpointing", "partitions", len(offsets))
 	if k.logger.Enabled(ctx, slog.LevelDebug) {
-		for _, p := range slices.SortedFunc(maps.Keys(offsets), comparePartitions) {
+		for _, p := range slices.SortedFunc(maps.Keys(offsets), Partition.Compare) {
 			k.logger.DebugContext(ctx, "Scheduled checkpointing of a partition", "topic", p.Topic, "partition", p.ID,
 				"offset", all[p].Next, "batch_id", all[p].batch)
 		}

@@ -36,7 +36,7 @@ func TestOutsideTable_PanicIsAHold(t *testing.T) {
 	table := &outsideTable{Table: panicky{load: func() (*Snapshot, error) { return load() }}, logger: slog.New(slog.NewJSONHandler(&log, nil))}
 	holds := func(err error) {
 		t.Helper()
-		if reason, _, held := reasonOf(err); !held || reason != hold.TableUnsupported || classify.Of(err) != classify.Fatal {
+		if reason, _, held := hold.Of(err); !held || reason != hold.TableUnsupported || classify.Of(err) != classify.Fatal {
 			t.Errorf("%v", err)
 		}
 	}

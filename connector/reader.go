@@ -210,7 +210,7 @@ func (r *reader) assign(a Assignment) {
 		r.claims[p], t.claims[p] = c, c
 		fresh[t] = append(fresh[t], c)
 	}
-	r.order = slices.SortedFunc(maps.Values(r.claims), func(a, b *claim) int { return comparePartitions(a.Partition, b.Partition) })
+	r.order = slices.SortedFunc(maps.Values(r.claims), func(a, b *claim) int { return a.Partition.Compare(b.Partition) })
 	for t, claims := range fresh {
 		r.resume(t, claims...)
 	}
@@ -326,7 +326,7 @@ func (r *reader) finish(c *claim, f *answer, err error) {
 
 // cannotRead holds a claim where its log cannot be read on.
 func (r *reader) cannotRead(c *claim, err error) {
-	reason, detail, ok := reasonOf(err)
+	reason, detail, ok := hold.Of(err)
 	if !ok {
 		reason, detail = hold.CorruptBatch, err.Error()
 	}

@@ -391,7 +391,7 @@ func (w *writer) ready(ctx context.Context, claims map[Partition]resumeRequest, 
 
 // unfilled is the hold of a claim without its window.
 func (w *writer) unfilled(p Partition, q resumeRequest, f found, err error) found {
-	reason, detail, held := reasonOf(err)
+	reason, detail, held := hold.Of(err)
 	if !held {
 		reason, detail = hold.StoreDown, err.Error()
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -112,7 +111,7 @@ func (w *writer) ask(ctx context.Context, what string, op func(context.Context) 
 	case ctx.Err() != nil:
 		return classify.Mark(context.Cause(ctx), classify.Canceled)
 	}
-	if _, _, held := reasonOf(err); held {
+	if _, _, held := hold.Of(err); held {
 		return err
 	}
 	return hold.New(hold.KafkaDown, "no answer about "+what, err)
@@ -187,7 +186,7 @@ func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRe
 	var mu sync.Mutex
 	planned, failures := map[string]*initial{}, map[string]error{}
 	together(slices.Sorted(maps.Keys(missing)), func(name string) {
-		plan, err := w.planStart(ctx, name, slices.SortedFunc(slices.Values(missing[name]), comparePartitions))
+		plan, err := w.planStart(ctx, name, slices.SortedFunc(slices.Values(missing[name]), Partition.Compare))
 		mu.Lock()
 		defer mu.Unlock()
 		planned[name], failures[name] = plan, err
@@ -195,7 +194,7 @@ func (w *writer) startMissing(ctx context.Context, claims map[Partition]resumeRe
 	w.withoutRows(ctx, planned, failures, holdOne)
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		err := failures[name]
-		if reason, detail, held := reasonOf(err); held {
+		if reason, detail, held := hold.Of(err); held {
 			for _, p := range missing[name] {
 				holdOne(p, reason, detail)
 			}
@@ -224,14 +223,14 @@ func (w *writer) mayStart(claims map[Partition]resumeRequest, offsets map[string
 	holdOne func(Partition, hold.Reason, string),
 ) (map[string][]Partition, error) {
 	missing, known := map[string][]Partition{}, map[string][]past{}
-	for _, p := range slices.SortedFunc(maps.Keys(claims), comparePartitions) {
+	for _, p := range slices.SortedFunc(maps.Keys(claims), Partition.Compare) {
 		if _, ok := w.snapshot.Positions[p.AppID(w.pipeline)]; ok {
 			continue
 		}
 		if _, ok := known[p.Topic]; !ok {
 			known[p.Topic] = history(w.snapshot, p.Topic)
 		}
-		reason, detail, held := reasonOf(unanswered[p.Topic])
+		reason, detail, held := hold.Of(unanswered[p.Topic])
 		if err := unanswered[p.Topic]; err != nil && !held {
 			return nil, fmt.Errorf("START of topic %q: %w", p.Topic, err)
 		}
@@ -338,7 +337,7 @@ func unlearnt(err error, p Partition) error {
 		return err
 	}
 	cause := unread.Causes[p]
-	if _, _, held := reasonOf(cause); cause == nil || held {
+	if _, _, held := hold.Of(cause); cause == nil || held {
 		return cause
 	}
 	return hold.New(hold.KafkaDown, "the ends of the partition cannot be learnt", cause)
@@ -361,7 +360,7 @@ func (w *writer) findings(ctx context.Context, at []Position, claims map[Partiti
 			p := pos.Partition
 			b, there := bounds[p]
 			f := found{session: claims[p].session, at: pos, bounds: b}
-			if reason, detail, held := reasonOf(unlearnt(err, p)); held && !there {
+			if reason, detail, held := hold.Of(unlearnt(err, p)); held && !there {
 				f.hold = &hold.Hold{Partition: p, Reason: reason, Detail: detail, Offset: pos.Next}
 			} else if f.hold = finding(pos, b, there); f.hold != nil && !claims[p].knows(f.hold.Reason) {
 				seen, first := sighting{f.hold.Reason, b.LeaderEpoch}, before[p]
@@ -410,13 +409,4 @@ func finding(at Position, b Bounds, there bool) *hold.Hold {
 		return holdAt(hold.Truncated, "the log was truncated: what was read differs from offset %d on", b.DivergedAt)
 	}
 	return nil
-}
-
-// reasonOf returns the hold that an error asks for.
-func reasonOf(err error) (hold.Reason, string, bool) {
-	held := (*hold.Error)(nil)
-	if !errors.As(err, &held) {
-		return "", "", false
-	}
-	return held.Reason, strings.TrimPrefix(held.Error(), string(held.Reason)+": "), true
 }

@@ -122,7 +122,7 @@ func (e *UnreadError) Unwrap() error { return e.Causes[e.first()] }
 
 // first is a partition whose cause passes, if there is one.
 func (e *UnreadError) first() Partition {
-	all := slices.SortedFunc(maps.Keys(e.Causes), comparePartitions)
+	all := slices.SortedFunc(maps.Keys(e.Causes), Partition.Compare)
 	for _, p := range all {
 		if classify.Of(e.Causes[p]) == classify.Transient {
 			return p

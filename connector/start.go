@@ -70,7 +70,7 @@ func (s Start) ofNew() Start {
 func (s Start) First(bounds map[Partition]Bounds, at map[Partition]int64) (map[Partition]int64, error) {
 	starts := make(map[Partition]int64, len(bounds))
 	there := map[int32]bool{}
-	for _, p := range slices.SortedFunc(maps.Keys(bounds), comparePartitions) {
+	for _, p := range slices.SortedFunc(maps.Keys(bounds), Partition.Compare) {
 		b := bounds[p]
 		policy := s.Policy
 		if policy == StartExplicit {
@@ -169,7 +169,7 @@ func (w *writer) planStart(ctx context.Context, name string, missing []Partition
 
 // unstarted returns an error of bounds as a hold.Error of an initial commit.
 func unstarted(err error) error {
-	if _, _, held := reasonOf(err); held {
+	if _, _, held := hold.Of(err); held {
 		return err
 	}
 	return hold.New(hold.KafkaDown, "the initial positions cannot be found", err)

@@ -69,7 +69,7 @@ func (r *reader) show() {
 	for _, t := range r.tables {
 		waiting[t] = t.waits()
 	}
-	for _, p := range slices.SortedFunc(maps.Keys(r.claims), comparePartitions) {
+	for _, p := range slices.SortedFunc(maps.Keys(r.claims), Partition.Compare) {
 		c := r.claims[p]
 		cs := ClaimStatus{
 			Partition: p, Table: c.table.name, Since: c.since, State: c.state.String(), Position: c.position, Next: c.next, End: c.bounds.LastStable, Hold: c.hold,

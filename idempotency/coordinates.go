@@ -5,6 +5,8 @@
 package idempotency
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -53,6 +55,13 @@ type Partition struct {
 
 // String returns TOPIC:PARTITION, such as orders:3: the notation of every command, log line and error.
 func (p Partition) String() string { return p.Topic + ":" + strconv.Itoa(int(p.ID)) }
+
+// Compare orders partitions by topic and number, then by cluster and topic id.
+func (p Partition) Compare(o Partition) int {
+	return cmp.Or(
+		strings.Compare(p.Topic, o.Topic), cmp.Compare(p.ID, o.ID),
+		strings.Compare(p.Cluster, o.Cluster), bytes.Compare(p.TopicID[:], o.TopicID[:]))
+}
 
 // Coordinates identify a record.
 type Coordinates struct {

@@ -2,6 +2,7 @@
 package hold
 
 import (
+	"errors"
 	"log/slog"
 	"time"
 
@@ -92,3 +93,13 @@ func (e *Error) Why() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Of returns the reason and the detail of the hold that an error asks for, with its cause. ok is false if nothing in the chain of
+// the error is an [Error].
+func Of(err error) (reason Reason, detail string, ok bool) {
+	held := (*Error)(nil)
+	if !errors.As(err, &held) {
+		return "", "", false
+	}
+	return held.Reason, held.Why(), true
+}
