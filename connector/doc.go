@@ -1,14 +1,24 @@
-// Package connector is the way of a record from a Kafka partition to a row of a Delta table, exactly once.
+// Package connector moves records from Kafka partitions to rows of Delta tables, exactly once.
 //
-// # The way
+// # The path of a record
 //
-//	Group ─ assignment ─▶ reader ◀─ settled, fenced, held ─ writer ─▶ Table
-//	Log ─── fetched ────▶ reader ─ blocks ─▶ lanes ─ chunks ─▶ cut ─▶ writer
+//	kafka ─ fetched ─▶ intake ─ blocks ─▶ lane ─ parts ─▶ commit ─ plan ─▶ sink/delta
+//	                   intake ◀──────── outcomes ──────── commit
 //
-// One reader knows all claims of this member: where each stands, what may be fetched, and when a batch is due. Lanes,
-// one per core, turn blocks of records into chunks of rows. One writer per table decides what a cut will commit
-// ([decide], pure) and commits it ([writer.commit], the order of its steps is the guarantee). Follow a record
-// through kafka/fetcher.go, reader.go, dispatch.go, lane.go, cut.go, decide.go, commit.go and sink/delta/commit.go.
+// It can be read in eight files, in this order:
+//
+//	connector/kafka/fetcher.go    one request per broker: checksums, aborted records, the next offset
+//	connector/intake/reader.go    the session of the claim accepts the answer; the next request
+//	connector/intake/dispatch.go  records become blocks in the queue of the claim's lane
+//	connector/lane/lane.go        a record becomes a row, a candidate for a dead letter, or nothing
+//	connector/intake/batch.go     why a batch is due; it is closed by a marker through all lanes
+//	connector/plan/decide.go      what the closed batch will commit, pure
+//	connector/commit/commit.go    steps (a) to (f): their order is the guarantee
+//	sink/delta/commit.go          refresh, precondition, conditional append of the log entry
+//
+// This package has the words, the records and tables, and the interfaces to the world, which adapters implement: [Group] and [Log]
+// connector/kafka, [Decoder] connector/decode, [Table] sink/delta. Their errors carry a class ([sluice/classify]); an error that must
+// hold partitions is a [hold.Error]. Package pipeline starts and ends what moves records.
 //
 // # The rule
 //

@@ -43,3 +43,8 @@ func Recovered(doing string, v any) error {
 	}
 	return &LocalError{doing, panics.Of(v)}
 }
+
+// IsLocal reports whether an error is a failure of our own work that nobody has explained yet.
+func IsLocal(err error) bool {
+	return err != nil && errors.As(err, new(*LocalError)) && classify.Of(err) != classify.Poison
+}

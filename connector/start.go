@@ -2,7 +2,6 @@ package connector
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,8 +52,8 @@ func (s Start) String() string {
 	return string(cmp.Or(s.Policy, StartEarliest))
 }
 
-// ofNew is the start of a topic that was created after the run began: its end was its first record then.
-func (s Start) ofNew() Start {
+// ForNewTopic is the start of a topic that was created after the run began: its end was its first record then.
+func (s Start) ForNewTopic() Start {
 	if s.Policy == StartLatest {
 		s.Policy = StartEarliest
 	}
@@ -111,79 +110,4 @@ func (s Start) First(bounds map[Partition]Bounds, at map[Partition]int64) (map[P
 		}
 	}
 	return starts, nil
-}
-
-// initial are the first positions of a topic, or of partitions that were added to it.
-type initial struct {
-	topic  string
-	added  bool
-	starts map[Partition]int64
-}
-
-// plan is the commit of the positions on a snapshot.
-func (i *initial) plan(s *Snapshot, pipeline string) *Plan {
-	if i.added {
-		return decideLateStart(i.starts, s, pipeline)
-	}
-	return decideStart(i.topic, i.starts, s, pipeline)
-}
-
-// planStart finds the first positions: of all partitions of a topic if it has none in the table, else of those that are
-// missing. The error is a hold.Error if Kafka does not say what is needed, or if the start that is configured is outside of
-// the log.
-func (w *writer) planStart(ctx context.Context, name string, missing []Partition) (*initial, error) {
-	like := missing[0]
-	topic, err := w.topic(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if topic.ID != like.TopicID || topic.Cluster != like.Cluster {
-		return nil, hold.New(hold.TopicRecreated, fmt.Sprintf("topic %q was created again while its claims resumed", name), nil)
-	}
-	late := added(like, history(w.snapshot, name), w.pipeline)
-	partitions, start := missing, Start{}
-	if !late {
-		partitions, start = topic.all(), w.start[name]
-	}
-	bounds, err := w.bounds(ctx, positionsAt(partitions))
-	if late && len(bounds) > 0 { // each begins for itself, and one without a leader is held
-		partitions = slices.Collect(maps.Keys(bounds))
-	} else if err != nil {
-		return nil, unstarted(err)
-	}
-	var at map[Partition]int64
-	if start.Policy == StartTimestamp {
-		if at, err = w.offsetsAt(ctx, partitions, start); err != nil {
-			return nil, err
-		}
-	}
-	if len(bounds) < len(partitions) {
-		return nil, hold.New(hold.KafkaDown, fmt.Sprintf("topic %q changed while it was looked at", name), nil)
-	}
-	starts, err := start.First(bounds, at)
-	if err != nil {
-		return nil, err
-	}
-	return &initial{name, late, starts}, nil
-}
-
-// unstarted returns an error of bounds as a hold.Error of an initial commit.
-func unstarted(err error) error {
-	if _, _, held := hold.Of(err); held {
-		return err
-	}
-	return hold.New(hold.KafkaDown, "the initial positions cannot be found", err)
-}
-
-// offsetsAt asks where the time of a start is in the logs.
-func (w *writer) offsetsAt(ctx context.Context, partitions []Partition, start Start) (at map[Partition]int64, err error) {
-	since := start.At
-	if since.IsZero() {
-		since = time.Now().Add(-start.Back)
-	}
-	err = w.ask(ctx, "offsets of a time", func(ctx context.Context) (err error) {
-		at, err = w.log.OffsetsAt(ctx, partitions, since)
-		return err
-	})
-	return at, err
 }

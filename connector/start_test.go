@@ -12,7 +12,7 @@ import (
 )
 
 func TestStartFirst(t *testing.T) {
-	a, b, c := part0(0), part0(1), part0(2)
+	a, b, c := Partition{Topic: "orders", ID: 0}, Partition{Topic: "orders", ID: 1}, Partition{Topic: "orders", ID: 2}
 	bounds := map[Partition]Bounds{
 		a: {LogStart: 10, LastStable: 20, HighWatermark: 25},
 		b: {LogStart: 0, LastStable: 0, HighWatermark: 0},

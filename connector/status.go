@@ -1,8 +1,6 @@
 package connector
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"sluice/reliability/hold"
@@ -46,60 +44,4 @@ type ClaimStatus struct {
 	Oldest, Newest time.Time
 	// LastRecord is when a record of it was last handed over.
 	LastRecord time.Time
-}
-
-// Status returns the latest status; it never waits for the work.
-func (c *Connector) Status() Status {
-	if s := c.status.Load(); s != nil {
-		return *s
-	}
-	return Status{}
-}
-
-// show publishes the status, at most every so often.
-func (r *reader) show() {
-	now := time.Now()
-	if now.Sub(r.shown) < showEvery {
-		return
-	}
-	r.shown = now
-	s := &Status{At: now, Joined: r.joined, Resumed: r.assigned, Draining: r.draining, Paused: r.pressure.pauses > 0, Queued: r.valve.queued.Load()}
-	stand := map[standing][]*hold.Hold{}
-	waiting := map[*tableState]time.Time{}
-	for _, t := range r.tables {
-		waiting[t] = t.waits()
-	}
-	for _, p := range slices.SortedFunc(maps.Keys(r.claims), Partition.Compare) {
-		c := r.claims[p]
-		cs := ClaimStatus{
-			Partition: p, Table: c.table.name, Since: c.since, State: c.state.String(), Position: c.position, Next: c.next, End: c.bounds.LastStable, Hold: c.hold,
-			Consumed: c.consumed(), Waiting: waiting[c.table], Every: c.table.limits.Every,
-			Oldest: stamped(c.oldest()), Newest: stamped(c.newest), LastRecord: c.last,
-		}
-		if cs.Hold != nil { // a copy: the claim's own goes on changing
-			h := *cs.Hold
-			cs.Hold = &h
-		} else if r.standing != nil {
-			if cs.Hold = r.standing(c.table.name, p); cs.Hold != nil {
-				cs.Hold.Partition, cs.Hold.Offset = p, c.position
-				stand[standing{c.table.name, cs.Hold.Reason}] = append(stand[standing{c.table.name, cs.Hold.Reason}], cs.Hold)
-			}
-		}
-		if c.state == resuming && cs.Hold == nil {
-			s.Resumed = false
-			cs.Position, cs.Next, cs.End, cs.Consumed = -1, -1, -1, -1
-		}
-		if cs.Position >= 0 {
-			cs.Lag = max(cs.End-cs.Position, 0)
-		}
-		s.Claims = append(s.Claims, cs)
-	}
-	r.outages(stand)
-	for _, t := range r.tables {
-		s.Left = append(s.Left, t.left...)
-	}
-	r.started = r.started || s.Joined && s.Resumed
-	s.Started = r.started
-	r.metrics.queued.Set(float64(s.Queued))
-	r.publish(s)
 }

@@ -26,8 +26,20 @@ var layers = map[string][]string{
 	"health":                 {"reliability/hold"},
 	"secure":                 {},
 	"secure/pgconfig":        {"secure"},
-	// Story: the way of a record.
-	"connector": {"classify", "reliability", "reliability/hold", "reliability/bytepool", "reliability/deadletter", "reliability/panics", "reliability/pulse", "idempotency"},
+	// Pipeline: the path of a record. Package connector has the words and the interfaces.
+	"connector":               {"classify", "reliability", "reliability/hold", "reliability/bytepool", "reliability/deadletter", "reliability/panics", "idempotency"},
+	"connector/connectortest": {"classify", "connector", "idempotency"},
+	"connector/plan":          {"connector", "classify", "idempotency", "reliability/deadletter", "reliability/hold"},
+	"connector/lane":          {"connector", "connector/plan", "classify", "idempotency", "reliability", "reliability/bytepool", "reliability/pulse"},
+	"connector/commit": {
+		"connector", "connector/lane", "connector/plan", "classify", "idempotency", "reliability", "reliability/bytepool", "reliability/deadletter",
+		"reliability/hold", "reliability/panics", "reliability/pulse",
+	},
+	"connector/intake": {
+		"connector", "connector/commit", "connector/lane", "connector/plan", "classify", "idempotency", "reliability", "reliability/deadletter",
+		"reliability/hold", "reliability/pulse",
+	},
+	"connector/pipeline": {"connector", "connector/commit", "connector/intake", "connector/lane", "classify", "reliability", "reliability/pulse"},
 	// Adapters: touch the world.
 	"connector/decode": {"connector", "connector/schema", "classify", "idempotency", "reliability/deadletter", "reliability/hold"},
 	"connector/schema": {"connector", "idempotency", "reliability/hold"},

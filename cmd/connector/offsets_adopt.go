@@ -13,6 +13,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/connector/plan"
 	"sluice/idempotency"
 )
 
@@ -86,7 +87,7 @@ func (f *adoptFlags) plan(ctx context.Context, m *mover, topic string) (*movePla
 	}
 	defer seen.end()
 	l := seen.looks[0]
-	switch detail := connector.Replaced(l.snapshot, l.pipeline); {
+	switch detail := plan.Replaced(l.snapshot, l.pipeline); {
 	case detail != "":
 		return nil, refused("table_replaced: %s: accept it with offsets start, or use another table", detail)
 	case l.started():

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"sluice/connector"
+	"sluice/connector/plan"
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
@@ -63,11 +64,11 @@ func (q *questions) look(ctx context.Context, o *opened, name string, s *connect
 
 // rowsBefore looks for rows of partitions that have no position.
 func (l *look) rowsBefore(ctx context.Context) (map[connector.RowsOf]bool, error) {
-	search := connector.RowsBefore(l.snapshot, l.pipeline, l.topic.Name, l.partitions())
+	search := plan.RowsBefore(l.snapshot, l.pipeline, l.topic.Name, l.partitions())
 	if len(search) == 0 || l.table.store == nil {
 		return nil, nil
 	}
-	rows, err := delta.HasRows(ctx, l.table.store, search, !connector.Follows(l.snapshot, l.pipeline))
+	rows, err := delta.HasRows(ctx, l.table.store, search, !plan.Follows(l.snapshot, l.pipeline))
 	if errors.Is(err, deltalog.ErrNoTable) {
 		return nil, nil
 	}
@@ -163,9 +164,9 @@ func (l *look) whole() error {
 
 // hold is what a member that resumed the partition now would hold it for, or nil.
 func (l *look) hold(p connector.Partition) *hold.Hold {
-	if l.unread != nil && l.unread.Causes[p] != nil && l.position(p) >= 0 && connector.Replaced(l.snapshot, l.pipeline) == "" {
+	if l.unread != nil && l.unread.Causes[p] != nil && l.position(p) >= 0 && plan.Replaced(l.snapshot, l.pipeline) == "" {
 		reason := cmp.Or(reasonOf(l.unread.Causes[p]), hold.KafkaDown)
 		return &hold.Hold{Partition: p, Reason: reason, Detail: l.unread.Causes[p].Error(), Offset: l.position(p)}
 	}
-	return connector.Derive(l.snapshot, l.pipeline, p, l.group, l.bounds, l.rows)
+	return plan.Derive(l.snapshot, l.pipeline, p, l.group, l.bounds, l.rows)
 }

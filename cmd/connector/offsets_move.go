@@ -18,6 +18,8 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/commit"
+	"sluice/connector/plan"
 	"sluice/connector/schema"
 	"sluice/reliability"
 	"sluice/reliability/hold"
@@ -243,7 +245,7 @@ func (m *mover) do(ctx, acting context.Context, p *movePlan, table connector.Tab
 	}
 	p.Operation = intent.Seq
 
-	s, err := p.commit(m).Apply(acting, table)
+	s, err := commit.Move(acting, table, p.commit(m))
 	done := opslog.OffsetsDone{Intent: intent.Seq, Command: m.command, Table: p.of.table.Table, Moves: p.moves(), Version: -1, Outcome: opslog.Won}
 	code := exitOK
 	switch class := classify.Of(err); {
@@ -292,13 +294,13 @@ func (p *movePlan) open(store objstore.Store, guard *reliability.Guard) (*delta.
 }
 
 // commit is the plan as the story's moves.
-func (p *movePlan) commit(m *mover) *connector.Moves {
-	all := &connector.Moves{
+func (p *movePlan) commit(m *mover) *plan.Moves {
+	all := &plan.Moves{
 		Moved:    connector.Moved{Command: m.command, Operator: m.change.operator, Reason: m.change.reason},
 		Pipeline: p.of.config.Pipeline, TableID: p.tableID, Accept: p.Accept, Others: p.others,
 	}
 	for _, s := range p.Moves {
-		all.Moves = append(all.Moves, connector.Move{Partition: s.partition, From: s.From, Next: s.To})
+		all.Moves = append(all.Moves, plan.Move{Partition: s.partition, From: s.From, Next: s.To})
 	}
 	return all
 }

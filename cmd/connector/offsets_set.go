@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/connector"
+	"sluice/connector/plan"
 	"sluice/internal/config"
 	"sluice/sink/opslog"
 )
@@ -141,17 +142,17 @@ func planSet(ctx context.Context, m *mover, args []string) (*movePlan, error) {
 		return nil, err
 	}
 	defer seen.end()
-	plan := m.newPlan(seen.looks[0])
-	if detail := connector.Replaced(seen.looks[0].snapshot, seen.looks[0].pipeline); detail != "" {
+	made := m.newPlan(seen.looks[0])
+	if detail := plan.Replaced(seen.looks[0].snapshot, seen.looks[0].pipeline); detail != "" {
 		return nil, refused("table_replaced: %s: restore it, or accept it with offsets start", detail)
 	}
 	for i, w := range all {
-		if err := plan.set(seen, seen.looks[i], w); err != nil {
+		if err := made.set(seen, seen.looks[i], w); err != nil {
 			return nil, err
 		}
 	}
-	plan.onceMore()
-	return plan, nil
+	made.onceMore()
+	return made, nil
 }
 
 // set adds the moves of one target.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/connector"
+	"sluice/connector/plan"
 	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/reliability/hold"
@@ -47,7 +48,7 @@ be gone (earliest reads everything again) or may have been copied into it
 	cmd.Flags().StringVar(&f.at, "at", "earliest", "earliest, latest, position, a time or a duration back")
 	cmd.Flags().Int32SliceVar(&f.partitions, "partition", nil, "only these partitions, of a topic that has begun")
 	cmd.Flags().BoolVar(&f.again, "again", false, "also partitions that have a position")
-	return c.moverCommand(cmd, func(ctx context.Context, m *mover, args []string) (*movePlan, error) { return f.plan(ctx, m, args) })
+	return c.moverCommand(cmd, func(ctx context.Context, m *mover, args []string) (*movePlan, error) { return f.made(ctx, m, args) })
 }
 
 // start is --at in the story's words; keep is true for position.
@@ -94,7 +95,7 @@ func (s *sight) first(start connector.Start, partitions []connector.Partition, b
 	return first, nil
 }
 
-func (f *startFlags) plan(ctx context.Context, m *mover, names []string) (*movePlan, error) {
+func (f *startFlags) made(ctx context.Context, m *mover, names []string) (*movePlan, error) {
 	start, keep, err := f.start()
 	if err != nil {
 		return nil, err
@@ -112,26 +113,26 @@ func (f *startFlags) plan(ctx context.Context, m *mover, names []string) (*moveP
 	}
 	defer seen.end()
 	first := seen.looks[0]
-	plan := m.newPlan(first)
-	plan.Accept = true
-	replaced := connector.Replaced(first.snapshot, first.pipeline)
+	made := m.newPlan(first)
+	made.Accept = true
+	replaced := plan.Replaced(first.snapshot, first.pipeline)
 	if replaced != "" {
-		if err := plan.acceptsAll(first, names); err != nil {
+		if err := made.acceptsAll(first, names); err != nil {
 			return nil, err
 		}
-		plan.note("table_replaced: %s. With this command it is; positions that stay say that its rows are those that this pipeline wrote", replaced)
+		made.note("table_replaced: %s. With this command it is; positions that stay say that its rows are those that this pipeline wrote", replaced)
 	}
 	for _, l := range seen.looks {
 		chosen, err := f.choose(l, replaced != "")
 		if err != nil {
 			return nil, err
 		}
-		if err := plan.start(seen, l, chosen, start, keep); err != nil {
+		if err := made.start(seen, l, chosen, start, keep); err != nil {
 			return nil, err
 		}
-		plan.past(l)
+		made.past(l)
 	}
-	return plan, nil
+	return made, nil
 }
 
 // acceptsAll makes sure that a table is accepted for all topics that go on in it, since they all would.

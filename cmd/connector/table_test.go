@@ -14,7 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/connector"
+	"sluice/connector/commit"
 	"sluice/connector/decode"
+	"sluice/connector/plan"
 	"sluice/connector/schema"
 	"sluice/idempotency"
 	"sluice/internal/config"
@@ -123,11 +125,11 @@ func (w *written) append(id int32, from, next, position int64, offsets ...int64)
 // move sets a position as an operator does.
 func (w *written) move(id int32, from, next int64) {
 	w.t.Helper()
-	m := connector.Moves{
+	m := plan.Moves{
 		Moved: connector.Moved{Command: "offsets set", Operator: "somebody", Reason: "a test"}, Pipeline: "p", TableID: w.at.TableID,
-		Moves: []connector.Move{{Partition: w.partition(id), From: from, Next: next}},
+		Moves: []plan.Move{{Partition: w.partition(id), From: from, Next: next}},
 	}
-	s, err := m.Apply(w.t.Context(), w.table)
+	s, err := commit.Move(w.t.Context(), w.table, &m)
 	if err != nil {
 		w.t.Fatal(err)
 	}

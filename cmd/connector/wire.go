@@ -17,6 +17,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/connector/pipeline"
 	"sluice/health/canary"
 	"sluice/health/lettercount"
 	"sluice/health/liveness"
@@ -61,7 +62,7 @@ type system struct {
 	over       atomic.Pointer[map[string]string]
 	operations *opslog.Follower
 	canary     *canary.Canary // nil if there is none
-	connector  *connector.Connector
+	connector  *pipeline.Pipeline
 	// Where this member registers, and what keeps it registered; nil if it does not.
 	registrations membership.Store
 	keeper        *membership.Keeper
@@ -150,8 +151,8 @@ func wire(ctx context.Context, c *config.Config, o wireOptions, logger *slog.Log
 	}, logger, s.registry)
 
 	// The story.
-	s.connector = &connector.Connector{
-		Config: connector.Config{
+	s.connector = &pipeline.Pipeline{
+		Config: pipeline.Config{
 			Pipeline: c.Pipeline,
 			Topics:   c.TopicNames(),
 			Queue: connector.QueueConfig{
@@ -162,7 +163,7 @@ func wire(ctx context.Context, c *config.Config, o wireOptions, logger *slog.Log
 			UntilCurrent:         o.untilCurrent,
 			Member:               memberName(),
 		},
-		Group: s.group, Log: s.log, Kafka: s.asking, Pools: s.pools, Route: s.route, Retire: s.retire, Standing: s.standing, Paused: s.paused, FloodAllowed: s.floodAllowed, Asked: s.asked,
+		Group: s.group, Log: s.log, Kafka: s.asking, Pools: s.pools, Tables: feeds{s}, Decisions: decisions{s},
 		Logger: logger, Metrics: s.registry, Loops: &s.loops,
 	}
 	s.losses = newLossWatch(s)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/connector/plan"
 	"sluice/idempotency"
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
@@ -89,7 +90,7 @@ func TestTable_RepeatsTxns(t *testing.T) {
 				}
 				dropTxns(t, mem, 40*day)
 				s := load(t, open(t, mem))
-				if why := connector.Replaced(s, "p"); why != "" {
+				if why := plan.Replaced(s, "p"); why != "" {
 					t.Errorf("the mark is gone: %s", why)
 				}
 				for id, want := range []int64{at, 0} {

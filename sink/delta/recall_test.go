@@ -119,8 +119,8 @@ func TestRecallYieldsWhatTheLanesMade(t *testing.T) {
 	want := table.add(3, 0, 100, 30, at)
 	table.add(4, 0, 100, 30, at)
 	want = append(want, table.add(3, 100, 200, 30, at)...)
-	claim := func(from, next int64) map[connector.Partition]connector.Span {
-		return map[connector.Partition]connector.Span{table.topic: {From: from, Next: next}}
+	claim := func(from, next int64) map[connector.Partition]connector.Offsets {
+		return map[connector.Partition]connector.Offsets{table.topic: {From: from, Next: next}}
 	}
 	if got := table.recalled(3, connector.Recall{Identity: byOrder, Claims: claim(0, 200)}); !slices.Equal(got, want) {
 		t.Errorf("all: %d entries, want %d", len(got), len(want))
@@ -175,7 +175,7 @@ func BenchmarkRecallTenMillion(b *testing.B) {
 	for b.Loop() {
 		memory := idempotency.NewMemory(1<<40, nil)
 		read, err := table.Recall(table.snapshot, connector.Recall{
-			Identity: byOrder, Claims: map[connector.Partition]connector.Span{table.topic: {Next: n}}, Since: start,
+			Identity: byOrder, Claims: map[connector.Partition]connector.Offsets{table.topic: {Next: n}}, Since: start,
 		})
 		if err != nil {
 			b.Fatal(err)

@@ -87,13 +87,13 @@ var ofDelta = []mutant{
 	// Rows without a position.
 	{
 		name: "a topic that has rows and no position starts",
-		file: "connector/firstrows.go",
-		old:  "\t\t\tcase found:\n", new: "\t\t\tcase found && i.added:\n",
+		file: "connector/commit/searchrows.go",
+		old:  "\t\t\tcase found:\n", new: "\t\t\tcase found && i.Added:\n",
 		pkg: "./test/story", test: "^TestRowsWithoutAPosition$",
 	},
 	{
 		name: "a table is searched each minute for rows that are known",
-		file: "connector/firstrows.go",
+		file: "connector/commit/searchrows.go",
 		old:  "time.Since(f.at) >= rowsStay {", new: "time.Since(f.at) >= time.Second {",
 		pkg: "./test/story", test: "^TestRowsWithoutAPosition$",
 	},

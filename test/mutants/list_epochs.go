@@ -4,27 +4,27 @@ package main
 var ofEpochs = []mutant{
 	{
 		name: "a commit keeps no leader epochs",
-		file: "connector/decide.go",
-		old:  ", Txn{partition.EpochAppID(p.pipeline), int64(span.Epoch)})", new: ")",
+		file: "connector/plan/decide.go",
+		old:  ", connector.Txn{AppID: partition.EpochAppID(p.pipeline), Version: int64(span.Epoch)})", new: ")",
 		pkg: "./test/story", test: "^TestTruncatedLog_OffsetNotCommitted$",
 	},
 	{
 		name: "a resume does not ask the table for the leader epoch",
-		file: "connector/resume.go",
-		old:  "w.snapshot.Epoch(w.pipeline, p); kept {", new: "w.snapshot.Epoch(w.pipeline, p); kept && epoch > 1000 {",
+		file: "connector/commit/resume.go",
+		old:  "r.snapshot.Epoch(r.pipeline, p); kept {", new: "r.snapshot.Epoch(r.pipeline, p); kept && epoch > 1000 {",
 		pkg: "./test/story", test: "^TestTruncatedLog_OffsetNotCommitted$",
 	},
 	{
 		name: "the committed offset's leader epoch counts for another position",
-		file: "connector/resume.go",
+		file: "connector/commit/resume.go",
 		old:  "o, ok := offsets[p.ID]; ok && o.Next == next {", new: "o, ok := offsets[p.ID]; ok {",
-		pkg: "./connector", test: "^TestEpochBefore$",
+		pkg: "./connector/commit", test: "^TestEpochBefore$",
 	},
 	{
 		name: "the committed offset's leader epoch goes before the table's",
-		file: "connector/resume.go",
-		old:  "w.snapshot.Epoch(w.pipeline, p); kept {", new: "w.snapshot.Epoch(w.pipeline, p); kept && epoch >= 0 {",
-		pkg: "./connector", test: "^TestEpochBefore$",
+		file: "connector/commit/resume.go",
+		old:  "r.snapshot.Epoch(r.pipeline, p); kept {", new: "r.snapshot.Epoch(r.pipeline, p); kept && epoch >= 0 {",
+		pkg: "./connector/commit", test: "^TestEpochBefore$",
 	},
 	{
 		name: "a leader epoch counts for the position of another commit",
@@ -34,32 +34,32 @@ var ofEpochs = []mutant{
 	},
 	{
 		name: "an operator's move keeps the leader epoch of the old position",
-		file: "connector/move.go",
+		file: "connector/plan/moves.go",
 		old:  "Next: move.Next, Epoch: -1}", new: "Next: move.Next, Epoch: 7}",
-		pkg: "./connector", test: "^TestMoves_EpochUnknown$",
+		pkg: "./connector/plan", test: "^TestMoves_EpochUnknown$",
 	},
 	{
 		name: "a claim that a hold truncates keeps the leader epoch of the batch's end",
-		file: "connector/decide.go",
+		file: "connector/plan/batch.go",
 		old:  "if next <= e.Until {", new: "if next < 0 {",
 		pkg: "./test/story", test: "^TestTruncatedHold_EpochOfItsPlace$",
 	},
 	{
 		name: "a leader epoch holds for all of the batch in which it began",
-		file: "connector/claim.go",
+		file: "connector/intake/claim.go",
 		old:  "\tif c.epoch != epoch {\n", new: "\tif c.epoch != epoch && next < 0 {\n",
 		pkg: "./test/story", test: "^TestTruncatedHold_EpochOfItsPlace$",
 	},
 	{
 		name: "a log that was truncated is read on from unchecked under some schedule",
-		file: "connector/resume.go",
-		old:  "w.snapshot.Epoch(w.pipeline, p); kept {", new: "w.snapshot.Epoch(w.pipeline, p); kept && epoch > 1000 {",
+		file: "connector/commit/resume.go",
+		old:  "r.snapshot.Epoch(r.pipeline, p); kept {", new: "r.snapshot.Epoch(r.pipeline, p); kept && epoch > 1000 {",
 		pkg: "./test/story", test: "^TestElections$",
 	},
 	{
 		name: "what a leader epoch begins with belongs to the one before",
-		file: "connector/claim.go",
-		old:  "EpochUntil{-1, first}", new: "EpochUntil{c.earlier[len(c.earlier)-1].Epoch, first}",
+		file: "connector/intake/claim.go",
+		old:  "plan.EpochUntil{Epoch: -1, Until: first}", new: "plan.EpochUntil{Epoch: c.earlier[len(c.earlier)-1].Epoch, Until: first}",
 		pkg: "./test/story", test: "^TestTruncatedHold_BehindMarkers$",
 	},
 	{
@@ -72,9 +72,9 @@ var ofEpochs = []mutant{
 	// Two readings at one leader, and what could not be read.
 	{
 		name: "a finding stands by the readings of two leaders",
-		file: "connector/resume.go",
-		old:  "sighting{f.hold.Reason, b.LeaderEpoch}", new: "sighting{f.hold.Reason, 0}",
-		pkg: "./connector", test: "^TestFindings_TwoReadingsAtOneLeader$",
+		file: "connector/commit/resume.go",
+		old:  "sighting{f.Hold.Reason, b.LeaderEpoch}", new: "sighting{f.Hold.Reason, 0}",
+		pkg: "./connector/commit", test: "^TestFindings_TwoReadingsAtOneLeader$",
 	},
 	{
 		name: "a finding of a fetch stands by the readings of two leaders",
@@ -96,9 +96,9 @@ var ofEpochs = []mutant{
 	},
 	{
 		name: "a missing leader opens the breaker before all questions to Kafka",
-		file: "connector/resume.go",
+		file: "connector/commit/resume.go",
 		old:  "return nil // the cluster answers", new: "return err // the cluster answers",
-		pkg: "./connector", test: "^TestFindings_PartitionWithoutLeader$",
+		pkg: "./connector/commit", test: "^TestFindings_PartitionWithoutLeader$",
 	},
 	{
 		name: "a partition without a leader hides the ends of the others",
@@ -108,7 +108,7 @@ var ofEpochs = []mutant{
 	},
 	{
 		name: "a partition without a leader keeps those that were added beside it from beginning",
-		file: "connector/start.go",
+		file: "connector/commit/initial.go",
 		old:  "if late && len(bounds) > 0 {", new: "if late && err == nil {",
 		pkg: "./test/story", test: "^TestLateStart_PartitionWithoutLeader$",
 	},
@@ -140,14 +140,14 @@ var ofEpochs = []mutant{
 	},
 	{
 		name: "a topic whose group has offsets begins by itself",
-		file: "connector/resume.go",
+		file: "connector/plan/positions.go",
 		old:  "if len(offsets) > 0 {", new: "if len(offsets) > 1000 {",
-		pkg: "./connector", test: "^TestDerive$",
+		pkg: "./connector/plan", test: "^TestDerive$",
 	},
 	{
 		name: "a partition that was added begins by itself though the group has an offset of it",
-		file: "connector/resume.go",
+		file: "connector/plan/positions.go",
 		old:  "if o, ok := offsets[p.ID]; ok {\n\t\t\treturn hold.UnknownHistory", new: "if o, ok := offsets[p.ID]; ok && false {\n\t\t\treturn hold.UnknownHistory",
-		pkg: "./connector", test: "^TestDerive$",
+		pkg: "./connector/plan", test: "^TestDerive$",
 	},
 }

@@ -127,7 +127,7 @@ var ofHealth = []mutant{
 	},
 	{
 		name: "an alert waits for a metric that nobody has",
-		file: "connector/metrics.go",
+		file: "connector/intake/metrics.go",
 		old:  `"sluice_long_pauses_total"`, new: `"sluice_short_pauses_total"`,
 		pkg: "./cmd/connector", test: "^TestAlerts$",
 	},
@@ -140,7 +140,7 @@ var ofHealth = []mutant{
 	},
 	{
 		name: "a commit that the store does not answer stalls its loop",
-		file: "connector/outside.go",
+		file: "connector/commit/outside.go",
 		old:  "err = t.call(ctx, func() error { s, err = t.Table.Commit(ctx, c, pre); return err })",
 		new:  "s, err = t.Table.Commit(ctx, c, pre)",
 		pkg:  "./test/story", test: "TestNoOutageStopsALoop",
@@ -161,7 +161,7 @@ var ofHealth = []mutant{
 	},
 	{
 		name: "a lane that decodes one block for ever is well",
-		file: "connector/lane.go",
+		file: "connector/lane/lane.go",
 		old:  "\t\t\tloop.Work()\n",
 		new:  "",
 		pkg:  "./test/story", test: "TestALoopThatStandsStill",

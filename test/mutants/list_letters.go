@@ -5,21 +5,21 @@ var ofLetters = []mutant{
 	// Dead letters.
 	{
 		name: "an error of a dependency whose breaker is open makes a letter",
-		file: "connector/candidate.go",
+		file: "connector/lane/candidate.go",
 		old:  "classify.Of(err) == classify.Poison", new: "classify.Of(err) <= classify.Poison",
-		pkg: "./connector", test: "^TestOnlyPoisonBecomesALetter$",
+		pkg: "./connector/lane", test: "^TestOnlyPoisonBecomesALetter$",
 	},
 	{
 		name: "a 403 makes a letter",
-		file: "connector/candidate.go",
+		file: "connector/lane/candidate.go",
 		old:  "classify.Of(err) == classify.Poison", new: "classify.Of(err) == classify.Poison || classify.Of(err) == classify.Fatal",
-		pkg: "./connector", test: "^TestOnlyPoisonBecomesALetter$",
+		pkg: "./connector/lane", test: "^TestOnlyPoisonBecomesALetter$",
 	},
 	{
 		name: "a commit passes what has no letter yet",
-		file: "connector/commit.go",
-		old:  "if err := w.letters.Write(ctx, p.Letters); err != nil {",
-		new:  "late := p.Letters\n\t\tgo func() { _ = w.letters.Write(ctx, late) }()\n\t\tif err := ctx.Err(); err != nil {",
+		file: "connector/commit/commit.go",
+		old:  "if err := c.letters.Write(ctx, p.Letters); err != nil {",
+		new:  "late := p.Letters\n\t\tgo func() { _ = c.letters.Write(ctx, late) }()\n\t\tif err := ctx.Err(); err != nil {",
 		pkg:  "./test/story", test: "^TestSchedulesWithLetters$",
 	},
 	{
@@ -42,31 +42,31 @@ var ofLetters = []mutant{
 	},
 	{
 		name: "a letter of a lost or fenced session",
-		file: "connector/letters.go",
+		file: "connector/plan/batch.go",
 		old:  "return ok && span.Session == c.Session && c.Offset < span.Next", new: "return ok && c.Offset < span.Next",
-		pkg: "./connector", test: "^TestDecideLetters$",
+		pkg: "./connector/plan", test: "^TestDecideLetters$",
 	},
 	{
 		name: "a flood is judged after its letters",
-		file: "connector/decide.go",
+		file: "connector/plan/decide.go",
 		old:  "for _, h := range holds {\n\t\t\tp.hold(h)", new: "for _, h := range holds {\n\t\t\tp.Holds = append(p.Holds, h)",
-		pkg: "./connector", test: "^TestFloods$",
+		pkg: "./connector/plan", test: "^TestFloods$",
 	},
 	{
 		name: "a run spans a bad record",
-		file: "connector/lane.go",
+		file: "connector/lane/lane.go",
 		old:  "n > 0 && !o.apart && o.runs", new: "n > 0 && o.runs",
 		pkg: "./test/story", test: "^TestAFloodStopsInTheMiddle$",
 	},
 	{
 		name: "a letter shares the memory of what was fetched",
-		file: "connector/candidate.go",
-		old:  "c.Record, c.held = r.clone(), weight(r)", new: "shared := *r\n\t\tc.Record, c.held = &shared, weight(r)",
+		file: "connector/lane/candidate.go",
+		old:  "c.Record, c.Held = clone(r), Weight(r)", new: "shared := *r\n\t\tc.Record, c.Held = &shared, Weight(r)",
 		pkg: "./test/story", test: "^TestLettersInLittleMemory$",
 	},
 	{
 		name: "bad records do not count as memory",
-		file: "connector/lane.go",
+		file: "connector/lane/lane.go",
 		old:  "held := o.sealedHeld + o.letters\n", new: "held := o.sealedHeld\n",
 		pkg: "./test/story", test: "^TestLettersInLittleMemory$",
 	},
@@ -74,13 +74,13 @@ var ofLetters = []mutant{
 	// Duplicates that producers make.
 	{
 		name: "fingerprints are remembered before the commit",
-		file: "connector/commit.go",
-		old:  "\tp.Commit.Staged = staged\n", new: "\tp.Commit.Staged = staged\n\tw.remember(ctx, p)\n",
-		pkg: "./connector", test: "^TestFingerprintsAreRememberedBehindTheCommit$",
+		file: "connector/commit/commit.go",
+		old:  "\tp.Commit.Staged = staged\n", new: "\tp.Commit.Staged = staged\n\tc.window.remember(ctx, p)\n",
+		pkg: "./connector/commit", test: "^TestFingerprintsAreRememberedBehindTheCommit$",
 	},
 	{
 		name: "a window that ends before the position is taken for whole",
-		file: "connector/recall.go",
+		file: "connector/commit/window.go",
 		old:  "\t\tif through == position {", new: "\t\tif through == position || through > 0 {",
 		pkg: "./test/story", test: "^TestSchedulesOfDuplicates$",
 	},
@@ -106,28 +106,28 @@ var ofLetters = []mutant{
 	},
 	{
 		name: "a record of a dead-letter topic without a value is passed over",
-		file: "connector/lane.go",
-		old:  "r.Value == nil && !b.table.nulls", new: "r.Value == nil",
+		file: "connector/lane/lane.go",
+		old:  "r.Value == nil && !b.Table.Nulls", new: "r.Value == nil",
 		pkg: "./cmd/connector", test: "^TestLetterTables$",
 	},
 
 	// Failures of our own work.
 	{
 		name: "records that fail together are isolated",
-		file: "connector/isolate.go",
-		old:  "isLocal(stopped) {\n\t\t\treturn nil, nil", new: "isLocal(stopped) {\n\t\t\tstopped = nil",
+		file: "connector/commit/isolate.go",
+		old:  "connector.IsLocal(stopped) {\n\t\t\treturn nil, nil", new: "connector.IsLocal(stopped) {\n\t\t\tstopped = nil",
 		pkg: "./test/story", test: "^TestOnlyWithOthers$",
 	},
 	{
 		name: "everything fails, and all of it is isolated",
-		file: "connector/isolate.go",
-		old:  "} else if !w.trouble.encoded || len(s.found) > 1 {", new: "} else if w.hurry {",
+		file: "connector/commit/isolate.go",
+		old:  "} else if !c.trouble.encoded || len(s.found) > 1 {", new: "} else if c.lanes < 0 {",
 		pkg: "./test/story", test: "^TestNobodyAtFault$",
 	},
 	{
 		name: "rows that stood beside a failure of the decoder are committed",
-		file: "connector/write.go",
-		old:  "if _, err := cut.failedAt(); err != nil {", new: "if _, err := cut.failedAt(); err != nil && w.hurry {",
+		file: "connector/commit/write.go",
+		old:  "if _, err := cut.FailedAt(); err != nil {", new: "if _, err := cut.FailedAt(); err != nil && c.lanes < 0 {",
 		pkg: "./test/story", test: "^TestARecordAtFaultIsIsolated$",
 	},
 	{

@@ -69,15 +69,15 @@ var ofOutages = []mutant{
 	},
 	{
 		name: "a claim that waits for a dependency is not counted",
-		file: "connector/outage.go",
+		file: "connector/intake/outage.go",
 		old:  "if !o.claims[h.Partition] {", new: "if o.claims[h.Partition] {",
-		pkg: "./connector", test: "^TestReader_OutageIsAHold$",
+		pkg: "./connector/intake", test: "^TestReader_OutageIsAHold$",
 	},
 	{
 		name: "the end of an outage is not said",
-		file: "connector/outage.go",
+		file: "connector/intake/outage.go",
 		old:  "if len(now[why]) == 0 {", new: "if len(now[why]) < 0 {",
-		pkg: "./connector", test: "^TestReader_OutageIsAHold$",
+		pkg: "./connector/intake", test: "^TestReader_OutageIsAHold$",
 	},
 
 	// What health says.

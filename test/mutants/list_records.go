@@ -5,9 +5,9 @@ var ofRecords = []mutant{
 	// The compare-and-set of positions.
 	{
 		name: "PRE does not compare positions",
-		file: "connector/decide.go",
+		file: "connector/plan/decide.go",
 		old:  "if at != want {", new: "if at != want && at < 0 {",
-		pkg: "./connector", test: "^TestPRE$",
+		pkg: "./connector/plan", test: "^TestPRE$",
 	},
 	{
 		name: "PRE is judged on the first prefix only",
@@ -17,13 +17,13 @@ var ofRecords = []mutant{
 	},
 	{
 		name: "a START ignores the topic's history",
-		file: "connector/decide.go",
+		file: "connector/plan/decide.go",
 		old:  "len(past) > 0 {\n\t\t\treturn classify.Mark(", new: "len(past) > 1000 {\n\t\t\treturn classify.Mark(",
-		pkg: "./connector", test: "^TestPRE$",
+		pkg: "./connector/plan", test: "^TestPRE$",
 	},
 	{
 		name: "the table's mark is not looked at before a commit",
-		file: "connector/decide.go",
+		file: "connector/plan/decide.go",
 		old:  "detail != \"\" && !p.accepts {", new: "detail != \"\" && len(detail) < 0 {",
 		pkg: "./test/story", test: "^TestATableThatWasReplacedTakesNoRowsOfAnyClaim$",
 	},
@@ -82,60 +82,60 @@ var ofRecords = []mutant{
 	// What becomes of a batch.
 	{
 		name: "rows of a lost or fenced session are committed",
-		file: "connector/decide.go",
+		file: "connector/plan/batch.go",
 		old:  "return ok && span.Session == r.Session && r.First < span.Next", new: "return ok && r.First < span.Next",
-		pkg: "./connector", test: "^TestDecide$",
+		pkg: "./connector/plan", test: "^TestDecide$",
 	},
 	{
 		name: "a hold keeps the batch behind it",
-		file: "connector/claim.go",
+		file: "connector/intake/claim.go",
 		old:  "c.session = r.sessions\n", new: "if c.session == 0 {\n\t\tc.session = r.sessions\n\t}\n",
 		pkg: "./test/story", test: "^TestWhatWasReadBehindAHoldIsNotKept$",
 	},
 	{
 		name: "what waits for a lane is consumed",
-		file: "connector/trail.go",
+		file: "connector/intake/progress.go",
 		old:  "if c.land(); len(c.flights) > 0 {", new: "if c.land(); len(c.flights) > flights {",
-		pkg: "./connector", test: "^TestWhatWaitsForALaneIsNotConsumed$",
+		pkg: "./connector/intake", test: "^TestWhatWaitsForALaneIsNotConsumed$",
 	},
 	{
 		name: "rows that are in the table are waited for",
-		file: "connector/trail.go",
-		old:  "func (t *trail) settled() { t.cut.clear() }", new: "func (t *trail) settled() {}",
+		file: "connector/lane/trail.go",
+		old:  "func (t *Trail) Settled() { t.cut.clear() }", new: "func (t *Trail) Settled() {}",
 		pkg: "./test/story", test: "^TestTheStatusOfABatch$",
 	},
 	{
 		name: "a bad record is skipped",
-		file: "connector/decide.go",
-		old:  "span.endAt(h.Offset)", new: "span.endAt(h.Offset + 1)",
-		pkg: "./connector", test: "^TestDecide$",
+		file: "connector/plan/decide.go",
+		old:  "span.EndAt(h.Offset)", new: "span.EndAt(h.Offset + 1)",
+		pkg: "./connector/plan", test: "^TestDecide$",
 	},
 
 	// Where a claim begins.
 	{
 		name: "the group's offset goes before the table's position",
-		file: "connector/resume.go",
-		old:  "at = append(at, Position{p, next, w.epoch",
-		new:  "if o, ok := offsets[p.Topic][p.ID]; ok {\n\t\t\t\tnext = o.Next\n\t\t\t}\n\t\t\tat = append(at, Position{p, next, w.epoch",
+		file: "connector/commit/resume.go",
+		old:  "at = append(at, connector.Position{Partition: p, Next: next, Epoch: r.epoch",
+		new:  "if o, ok := offsets[p.Topic][p.ID]; ok {\n\t\t\t\tnext = o.Next\n\t\t\t}\n\t\t\tat = append(at, connector.Position{Partition: p, Next: next, Epoch: r.epoch",
 		pkg:  "./test/story", test: "^TestGroupOffsetsFollowTheTableAndAreMended$",
 	},
 	{
 		name: "group offsets are written before the commit",
-		file: "connector/dispatch.go",
+		file: "connector/intake/dispatch.go",
 		old:  "c.pass(last+1, epoch, first)\n",
-		new:  "c.pass(last+1, epoch, first)\n\tr.offsets.note(c.Partition, GroupOffset{c.next, c.epoch}, \"\")\n",
+		new:  "c.pass(last+1, epoch, first)\n\tr.Offsets.note(c.Partition, connector.GroupOffset{c.next, c.epoch}, \"\")\n",
 		pkg:  "./test/story", test: "^TestSchedules$",
 	},
 	{
 		name: "a position is told to the group when its batch is cut",
-		file: "connector/cut.go",
+		file: "connector/intake/batch.go",
 		old:  "\t\t\tc.from, c.earlier = c.next, nil\n",
-		new:  "\t\t\tc.from, c.earlier = c.next, nil\n\t\t\tr.offsets.note(p, GroupOffset{c.next, c.epoch}, \"\")\n",
+		new:  "\t\t\tc.from, c.earlier = c.next, nil\n\t\t\tr.Offsets.note(p, connector.GroupOffset{c.next, c.epoch}, \"\")\n",
 		pkg:  "./test/story", test: "^TestSchedulesWithLetters$",
 	},
 	{
 		name: "what retention deleted is skipped",
-		file: "connector/resume.go",
+		file: "connector/commit/resume.go",
 		old:  "b, there := bounds[p]\n",
 		new:  "b, there := bounds[p]\n\t\t\tpos.Next = max(pos.Next, b.LogStart)\n",
 		pkg:  "./test/story", test: "^TestPositionsOutsideTheLogHoldAndOthersGoOn$",
@@ -168,8 +168,8 @@ var ofRecords = []mutant{
 	},
 	{
 		name: "growth of the log ends a hold of what it lost",
-		file: "connector/heard.go",
-		old:  "return f.at.Next != c.hold.Offset || f.at.Epoch >= 0", new: "return true",
+		file: "connector/intake/outcomes.go",
+		old:  "return f.At.Next != c.hold.Offset || f.At.Epoch >= 0", new: "return true",
 		pkg: "./test/story", test: "^TestAPositionBeyondTheLogIsNotMetByItsGrowth$",
 	},
 
@@ -200,7 +200,7 @@ var ofRecords = []mutant{
 	},
 	{
 		name: "a claim assigned while it is paused is read",
-		file: "connector/heard.go",
+		file: "connector/intake/outcomes.go",
 		old:  "r.pause(c, h)\n\t\treturn", new: "_ = h",
 		pkg: "./test/story", test: "^TestAClaimAssignedWhileItIsPausedIsNotRead$",
 	},
@@ -214,8 +214,8 @@ var ofRecords = []mutant{
 	// Topics that come and go.
 	{
 		name: "a topic that appeared begins at its end",
-		file: "connector/reader.go",
-		old:  "conf.Start = conf.Start.ofNew()", new: "_ = conf.Start.ofNew()",
+		file: "connector/intake/reader.go",
+		old:  "conf.Start = conf.Start.ForNewTopic()", new: "_ = conf.Start.ForNewTopic()",
 		pkg: "./test/story", test: "^TestATopicThatAppeared",
 	},
 	{
@@ -286,15 +286,15 @@ var ofRecords = []mutant{
 	// What operators move, and tables that change under a member.
 	{
 		name: "an operator's move is not compared with what was shown",
-		file: "connector/move.go",
+		file: "connector/plan/moves.go",
 		old:  "p.add(move.Partition, move.From, Span{", new: "p.add(move.Partition, s.Positions[move.Partition.AppID(m.Pipeline)], Span{",
 		pkg: "./test/story", test: "^TestMovesCompareWhatWasShown$",
 	},
 	{
 		name: "the group's offsets are read after the snapshot",
-		file: "connector/resume.go",
-		old:  "offsets, unanswered := w.groupOffsets(ctx, claims)\n\ts, err := w.table.Load(ctx)",
-		new:  "s, err := w.table.Load(ctx)\n\toffsets, unanswered := w.groupOffsets(ctx, claims)",
+		file: "connector/commit/resume.go",
+		old:  "offsets, unanswered := r.kafka.groupOffsets(ctx, claims)\n\ts, err := r.table.Load(ctx)",
+		new:  "s, err := r.table.Load(ctx)\n\toffsets, unanswered := r.kafka.groupOffsets(ctx, claims)",
 		pkg:  "./test/story", test: "^TestGroupOffsetsAreReadBeforeTheSnapshot$",
 	},
 	{
@@ -319,33 +319,33 @@ var ofRecords = []mutant{
 	// Memory.
 	{
 		name: "a lane gives an answer back before it has decoded it",
-		file: "connector/lane.go",
-		old:  "\to := l.open[b.table]\n\tif o == nil {\n\t\to = &openChunk{stopped", new: "\tb.answer.leave()\n\tdefer b.answer.share()\n\to := l.open[b.table]\n\tif o == nil {\n\t\to = &openChunk{stopped",
+		file: "connector/lane/lane.go",
+		old:  "\to := l.open[b.Table]\n\tif o == nil {\n\t\to = &openChunk{stopped", new: "\tb.Answer.Leave()\n\tdefer b.Answer.share()\n\to := l.open[b.Table]\n\tif o == nil {\n\t\to = &openChunk{stopped",
 		pkg: "./test/story", test: "^TestSchedulesInLittleMemory$",
 	},
 	{
 		name: "answers of before a shedding are taken",
-		file: "connector/reader.go",
+		file: "connector/intake/reader.go",
 		old:  " || c.ahead != f.From {", new: " {",
-		pkg: "./connector", test: "^TestAnswers$",
+		pkg: "./connector/intake", test: "^TestAnswers$",
 	},
 	{
 		name: "a table that can take no more keeps what waits",
-		file: "connector/answer.go",
+		file: "connector/intake/shed.go",
 		old:  "case short && c.state == reading &&", new: "case short && len(c.queue) < 0 &&",
 		pkg: "./test/story", test: "^TestAStoppedTableStarvesNobody$",
 	},
 	{
 		name: "a full batch pool cuts nothing",
-		file: "connector/cut.go",
+		file: "connector/intake/batch.go",
 		old:  ", r.pressed == t:", new: ", r.pressed == t && r.draining:",
 		pkg: "./test/story", test: "^TestAFullPoolCuts$",
 	},
 	{
 		name: "a dropped cut keeps its memory",
-		file: "connector/write.go",
-		old:  "w.hold(open, cut).end()", new: "_ = cut",
-		pkg: "./connector", test: "^TestHoldings$",
+		file: "connector/commit/write.go",
+		old:  "c.hold(open, cut).end()", new: "_ = cut",
+		pkg: "./connector/commit", test: "^TestHoldings$",
 	},
 	{
 		name: "a batch is decompressed beyond the pool",

@@ -35,15 +35,15 @@ var ofStorage = []mutant{
 	},
 	{
 		name: "a panic of a table ends the process",
-		file: "connector/outside.go",
+		file: "connector/commit/outside.go",
 		old:  "return panics.Catch(op) }", new: "return op() }",
-		pkg: "./connector", test: "^TestOutsideTable_PanicIsAHold$",
+		pkg: "./connector/commit", test: "^TestOutsideTable_PanicIsAHold$",
 	},
 	{
 		name: "the stack of a panic is logged with each check",
-		file: "connector/outside.go",
+		file: "connector/commit/outside.go",
 		old:  "\tif anew {", new: "\tif anew || true {",
-		pkg: "./connector", test: "^TestOutsideTable_PanicIsAHold$",
+		pkg: "./connector/commit", test: "^TestOutsideTable_PanicIsAHold$",
 	},
 	{
 		name: "a seq that no log reaches is an entry",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/connector/commit"
 	"sluice/reliability/hold"
 	"sluice/test/story"
 )
@@ -142,7 +143,7 @@ func moveBack(t *testing.T, w *story.World, s uint64, id int32) {
 		t.Errorf("seed %d: partition %d is held at %d, and the table has what the log has up to there\n%s", s, id, at, history(w))
 		return
 	}
-	if _, err := moves(w, move(w, id, at, next)).Apply(t.Context(), w.Operator()); err != nil {
+	if _, err := commit.Move(t.Context(), w.Operator(), moves(w, move(w, id, at, next))); err != nil {
 		t.Errorf("seed %d: %v", s, err)
 	}
 }

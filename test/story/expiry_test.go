@@ -21,7 +21,9 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/commit"
 	"sluice/connector/decode"
+	"sluice/connector/plan"
 	"sluice/connector/schema"
 	"sluice/reliability"
 	"sluice/reliability/hold"
@@ -339,25 +341,25 @@ func (u *upkeep) operate(held map[int32]hold.Reason) {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	rows, replaced := u.rows(), connector.Replaced(s, story.Pipeline) != ""
-	m := connector.Moves{Pipeline: story.Pipeline, TableID: s.TableID, Accept: true}
+	rows, replaced := u.rows(), plan.Replaced(s, story.Pipeline) != ""
+	m := plan.Moves{Pipeline: story.Pipeline, TableID: s.TableID, Accept: true}
 	for _, p := range u.Broker.Partitions(story.Topic) {
 		at, known := s.Positions[p.AppID(story.Pipeline)]
 		switch {
 		case known && replaced:
-			m.Moves = append(m.Moves, connector.Move{Partition: p, From: at, Next: at})
+			m.Moves = append(m.Moves, plan.Move{Partition: p, From: at, Next: at})
 		case !known && (held[p.ID] != "" || replaced && u.Chance.Is(2)): // else with --at position: the member judges it
 			next := int64(0)
 			if len(rows[p.ID]) > 0 {
 				next = slices.Max(rows[p.ID]) + 1
 			}
-			m.Moves = append(m.Moves, connector.Move{Partition: p, From: -1, Next: next})
+			m.Moves = append(m.Moves, plan.Move{Partition: p, From: -1, Next: next})
 		}
 	}
 	if len(m.Moves) == 0 {
 		return
 	}
-	if _, err := m.Apply(u.t.Context(), table); err != nil && classify.Of(err) != classify.Fenced {
+	if _, err := commit.Move(u.t.Context(), table, &m); err != nil && classify.Of(err) != classify.Fenced {
 		u.t.Fatal(err)
 	}
 	u.seen.operator++

@@ -10,20 +10,22 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/commit"
+	"sluice/connector/plan"
 	"sluice/idempotency"
 	"sluice/reliability/hold"
 	"sluice/test/story"
 )
 
-func moves(w *story.World, all ...connector.Move) *connector.Moves {
-	return &connector.Moves{
+func moves(w *story.World, all ...plan.Move) *plan.Moves {
+	return &plan.Moves{
 		Moved:    connector.Moved{Command: "offsets set", Operator: "somebody", Reason: "a test"},
 		Pipeline: story.Pipeline, TableID: "table-1", Moves: all,
 	}
 }
 
-func move(w *story.World, id int32, from, next int64) connector.Move {
-	return connector.Move{Partition: w.Broker.Partitions(story.Topic)[id], From: from, Next: next}
+func move(w *story.World, id int32, from, next int64) plan.Move {
+	return plan.Move{Partition: w.Broker.Partitions(story.Topic)[id], From: from, Next: next}
 }
 
 // A running member is moved backwards and forwards while it commits: it is fenced, and goes on from where it was set.
@@ -40,7 +42,7 @@ func TestAnOperatorMovesPositionsBesideARunningMember(t *testing.T) {
 				time.Sleep(time.Duration(w.Chance.N(3000)) * time.Millisecond)
 				from, end := w.Position(0), len(w.Broker.Kinds(story.Topic, 0))
 				next := int64(w.Chance.N(end + 1))
-				switch _, err := moves(w, move(w, 0, from, next)).Apply(t.Context(), w.Operator()); {
+				switch _, err := commit.Move(t.Context(), w.Operator(), moves(w, move(w, 0, from, next))); {
 				case err == nil:
 					won++
 				case classify.Of(err) != classify.Fenced:
@@ -95,7 +97,7 @@ func TestAskedToCheck(t *testing.T) {
 					if state == "held" {
 						next = 6
 					}
-					if _, err := moves(w, move(w, 0, from, next)).Apply(t.Context(), w.Operator()); err != nil {
+					if _, err := commit.Move(t.Context(), w.Operator(), moves(w, move(w, 0, from, next))); err != nil {
 						t.Fatal(err)
 					}
 					began := time.Now()
@@ -122,20 +124,20 @@ func TestMovesCompareWhatWasShown(t *testing.T) {
 		eventually(t, "end", w.AtEnd)
 		w.Stop(p)
 		before := len(w.Log.Versions())
-		for name, m := range map[string]*connector.Moves{
+		for name, m := range map[string]*plan.Moves{
 			"another position":      moves(w, move(w, 0, 4, 2), move(w, 1, 3, 2)),
 			"no position":           moves(w, move(w, 0, 4, 2), move(w, 1, -1, 2)),
-			"another table":         {Moved: connector.Moved{Command: "c"}, Pipeline: story.Pipeline, TableID: "table-0", Moves: []connector.Move{move(w, 0, 4, 2)}},
-			"one that is not there": {Moved: connector.Moved{Command: "c"}, Pipeline: "other", TableID: "table-1", Moves: []connector.Move{move(w, 0, 4, 2)}},
+			"another table":         {Moved: connector.Moved{Command: "c"}, Pipeline: story.Pipeline, TableID: "table-0", Moves: []plan.Move{move(w, 0, 4, 2)}},
+			"one that is not there": {Moved: connector.Moved{Command: "c"}, Pipeline: "other", TableID: "table-1", Moves: []plan.Move{move(w, 0, 4, 2)}},
 		} {
-			if _, err := m.Apply(t.Context(), w.Operator()); classify.Of(err) != classify.Fenced {
+			if _, err := commit.Move(t.Context(), w.Operator(), m); classify.Of(err) != classify.Fenced {
 				t.Errorf("%s: %v, want a fence", name, err)
 			}
 		}
 		if n := len(w.Log.Versions()); n != before {
 			t.Errorf("%d versions were written", n-before)
 		}
-		s, err := moves(w, move(w, 0, 4, 2), move(w, 1, 4, 0)).Apply(t.Context(), w.Operator())
+		s, err := commit.Move(t.Context(), w.Operator(), moves(w, move(w, 0, 4, 2), move(w, 1, 4, 0)))
 		if err != nil || w.Position(0) != 2 || w.Position(1) != 0 {
 			t.Fatal(s, err)
 		}
@@ -158,7 +160,7 @@ func TestAnOperatorStartsWhileAMemberDoes(t *testing.T) {
 			time.Sleep(time.Duration(w.Chance.N(300)) * time.Millisecond)
 			m := moves(w, move(w, 0, -1, 2), move(w, 1, -1, 0))
 			m.Accept = true
-			_, err := m.Apply(t.Context(), w.Operator())
+			_, err := commit.Move(t.Context(), w.Operator(), m)
 			eventually(t, "end", w.AtEnd)
 			if !w.Marked("table-1") {
 				t.Error("the table is not marked")
@@ -192,11 +194,11 @@ func TestATableThatWasReplacedIsAccepted(t *testing.T) {
 		m := moves(w, move(w, 0, 4, 0), move(w, 1, 0, 0))
 		m.TableID = "table-2"
 		held := (*hold.Error)(nil)
-		if _, err := m.Apply(t.Context(), w.Operator()); !errors.As(err, &held) || held.Reason != hold.TableReplaced {
+		if _, err := commit.Move(t.Context(), w.Operator(), m); !errors.As(err, &held) || held.Reason != hold.TableReplaced {
 			t.Fatalf("%v, want the hold table_replaced", err)
 		}
 		m.Accept = true
-		if _, err := m.Apply(t.Context(), w.Operator()); err != nil {
+		if _, err := commit.Move(t.Context(), w.Operator(), m); err != nil {
 			t.Fatal(err)
 		}
 		wantHolds(t, p, map[int32]hold.Reason{})
@@ -235,7 +237,7 @@ func TestAnOperatorStartsOverAPast(t *testing.T) {
 				eventually(t, "both hold", func() bool { return len(p.Holds()) == 2 })
 				m := moves(w, move(w, 0, -1, 3), move(w, 1, -1, 0))
 				m.Accept = true
-				if _, err := m.Apply(t.Context(), w.Operator()); err != nil {
+				if _, err := commit.Move(t.Context(), w.Operator(), m); err != nil {
 					t.Fatal(err)
 				}
 				wantHolds(t, p, map[int32]hold.Reason{})
@@ -260,7 +262,7 @@ func TestMovesOfUnknownOutcome(t *testing.T) {
 			at := w.Position(0)
 			next := 3 - at%2
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(w.Chance.N(700))*time.Millisecond)
-			_, err := moves(w, move(w, 0, at, next)).Apply(ctx, w.Operator())
+			_, err := commit.Move(ctx, w.Operator(), moves(w, move(w, 0, at, next)))
 			cancel()
 			if errors.Is(err, connector.ErrUndecided) {
 				undecided++

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/connector"
+	"sluice/connector/pipeline"
 	"sluice/health/liveness"
 	"sluice/idempotency"
 	"sluice/reliability"
@@ -108,7 +109,7 @@ type Process struct {
 	Name      string
 	Member    *Member
 	Table     *Table
-	Connector *connector.Connector
+	Connector *pipeline.Pipeline
 	Metrics   *prometheus.Registry
 	Memory    *idempotency.Memory // of fingerprints; nil without Twins
 	Loops     *pulse.Loops
@@ -199,8 +200,8 @@ func (w *World) Begin(ctx context.Context) *Process {
 		HealthRecords: connector.HealthRecords{Drop: true}, Retry: w.Retry,
 		Letters: rules,
 	}
-	p.Connector = &connector.Connector{
-		Config: connector.Config{
+	p.Connector = &pipeline.Pipeline{
+		Config: pipeline.Config{
 			Pipeline:             Pipeline,
 			Topics:               []string{Topic},
 			Queue:                w.Queue,
@@ -210,23 +211,9 @@ func (w *World) Begin(ctx context.Context) *Process {
 			UntilCurrent:         w.UntilCurrent,
 			Member:               p.Name,
 		},
-		Group: p.Member, Log: p.Member, Paused: paused, FloodAllowed: w.Allowed, Asked: w.Asked, Logger: logger, Metrics: p.Metrics, Loops: p.Loops,
-		Pools: connector.Pools{Fetch: p.Member.Memory, Batch: bytepool.New(w.Batch)},
-		Route: func(topic string) (connector.TopicConfig, connector.Target, bool) {
-			if topic == Topic {
-				return feed, target, true
-			}
-			other, ok := others[topic]
-			of := feed
-			if of.Topic = topic; other != target {
-				of.Table = topic
-			}
-			return of, other, ok
-		},
-		Retire: func(table string) func() {
-			p.note("retired " + table)
-			return func() { p.note("closed " + table) }
-		},
+		Group: p.Member, Log: p.Member, Decisions: wishes{paused, w.Allowed, w.Asked}, Logger: logger, Metrics: p.Metrics, Loops: p.Loops,
+		Pools:  connector.Pools{Fetch: p.Member.Memory, Batch: bytepool.New(w.Batch)},
+		Tables: feeds{feed, target, others, p.note},
 		Kafka: reliability.NewGuard("kafka", reliability.Config{
 			Backoff:  reliability.Backoff{Initial: 50 * time.Millisecond, Max: time.Second, Jitter: 0.25},
 			Failures: 5, OpenFor: 2 * time.Second, Successes: 1,
@@ -409,4 +396,60 @@ func (p *Process) Holds() map[int32]hold.Reason {
 		}
 	}
 	return maps.Clone(holds)
+}
+
+// feeds are the tables of a member: topics beside Topic feed those of others, or the same one if that is theirs.
+type feeds struct {
+	feed   connector.TopicConfig
+	target connector.Target
+	others map[string]connector.Target
+	note   func(string)
+}
+
+// Open implements intake.Tables.
+func (f feeds) Open(topic string) (connector.TopicConfig, connector.Target, bool) {
+	if topic == Topic {
+		return f.feed, f.target, true
+	}
+	other, ok := f.others[topic]
+	of := f.feed
+	if of.Topic = topic; other != f.target {
+		of.Table = topic
+	}
+	return of, other, ok
+}
+
+// Retire implements intake.Tables.
+func (f feeds) Retire(table string) (closed func()) {
+	f.note("retired " + table)
+	return func() { f.note("closed " + table) }
+}
+
+// Blocked implements intake.Tables.
+func (feeds) Blocked(string, connector.Partition) *hold.Hold { return nil }
+
+// wishes are the decisions of the world's operators; nil ones are not made.
+type wishes struct {
+	paused  func(connector.Partition) *hold.Hold
+	allowed func(topic string) bool
+	asked   func(connector.Partition) int64
+}
+
+// Paused implements intake.Decisions.
+func (w wishes) Paused(p connector.Partition) *hold.Hold {
+	if w.paused == nil {
+		return nil
+	}
+	return w.paused(p)
+}
+
+// FloodAllowed implements commit.Decisions.
+func (w wishes) FloodAllowed(topic string) bool { return w.allowed != nil && w.allowed(topic) }
+
+// Rechecks implements intake.Decisions.
+func (w wishes) Rechecks(p connector.Partition) int64 {
+	if w.asked == nil {
+		return 0
+	}
+	return w.asked(p)
 }

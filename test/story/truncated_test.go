@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/connector/commit"
 	"sluice/reliability/hold"
 	"sluice/test/story"
 )
@@ -18,7 +19,7 @@ func endsOnlyByAMove(t *testing.T, w *story.World, p *story.Process, reason hold
 		wantHolds(t, p, map[int32]hold.Reason{0: reason})
 	}
 	wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5})
-	if _, err := moves(w, move(w, 0, 6, 3)).Apply(t.Context(), w.Operator()); err != nil {
+	if _, err := commit.Move(t.Context(), w.Operator(), moves(w, move(w, 0, 6, 3))); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "end again", w.AtEnd)
@@ -177,7 +178,7 @@ func TestTruncatedHold_EpochOfItsPlace(t *testing.T) {
 			time.Sleep(time.Minute)
 			wantHolds(t, again, map[int32]hold.Reason{0: hold.Poison})
 		}
-		if _, err := moves(w, move(w, 0, 2, 3)).Apply(t.Context(), w.Operator()); err != nil {
+		if _, err := commit.Move(t.Context(), w.Operator(), moves(w, move(w, 0, 2, 3))); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "end", w.AtEnd)

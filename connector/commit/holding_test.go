@@ -1,0 +1,68 @@
+package commit
+
+import (
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"sluice/connector"
+	"sluice/connector/lane"
+	"sluice/connector/plan"
+	"sluice/reliability/bytepool"
+)
+
+// What lanes had for a cut that nobody wants any more is given back once, whether its writer had taken it or not; what a
+// writer has is given back as it is encoded and put.
+func TestHoldings(t *testing.T) {
+	pool := bytepool.New(1000)
+	w := writerOf(Config{Lanes: 2, Batch: pool}, connector.Target{}, nil).committer
+	released := 0
+	cut := func() *lane.Sealed {
+		open := &lane.Sealed{Parts: make(chan lane.Part, 2)}
+		for n := range 2 {
+			a, b := plan.Chunk{Rows: rows{id: 2 * n, released: &released}, Held: 100}, plan.Chunk{Rows: rows{id: 2*n + 1, released: &released}, Held: 30}
+			open.Parts <- lane.Part{Lane: n, Chunks: []plan.Chunk{a, b}}
+		}
+		open.Held.Add(260)
+		pool.Adjust(260)
+		return open
+	}
+	dropped := cut()
+	w.discard(t.Context(), dropped)
+	w.discard(t.Context(), dropped)
+	if pool.Used() != 0 || released != 4 {
+		t.Errorf("%d used, %d released", pool.Used(), released)
+	}
+
+	released = 0
+	open := cut()
+	taken := w.gather(t.Context(), open)
+	h := w.hold(open, taken)
+	first, last := taken.Chunks[0].Rows, taken.Chunks[3].Rows
+	h.plan([]connector.Piece{{Rows: first, To: 5}, {Rows: first, From: 7, To: 9}, {Rows: last, To: 1}}) // two chunks are masked
+	for _, step := range []struct {
+		done           int
+		encoded        int64
+		used, released int
+	}{{1, 0, 260, 0}, {2, 20, 50, 3}, {2, 0, 30, 3}, {3, 15, 15, 4}, {3, 0, 0, 4}} {
+		h.progress(step.done, step.encoded)
+		if open.Held.Load() != pool.Used() || pool.Used() != int64(step.used) || released != step.released {
+			t.Errorf("%+v: %d used, %d of the cut, %d released", step, pool.Used(), open.Held.Load(), released)
+		}
+	}
+	h.end()
+	w.discard(t.Context(), open)
+	if pool.Used() != 0 || released != 4 {
+		t.Errorf("%d used, %d released", pool.Used(), released)
+	}
+}
+
+// rows are released, and nothing else.
+type rows struct {
+	arrow.RecordBatch
+
+	id       int
+	released *int
+}
+
+func (r rows) Release() { *r.released++ }

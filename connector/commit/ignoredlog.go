@@ -1,0 +1,49 @@
+package commit
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"sluice/connector"
+)
+
+// ignoredEvery is how often the log repeats the name of an ignored field.
+const ignoredEvery = time.Hour
+
+// ignoredLog logs the name of each ignored field once per topic and hour. A writer owns it.
+type ignoredLog map[string]*ignoredSince // by topic
+
+type ignoredSince struct {
+	began time.Time
+	names map[string]bool
+	more  bool
+}
+
+// tell logs the names of a commit that were not logged within the hour.
+func (l ignoredLog) tell(ctx context.Context, logger *slog.Logger, fields []connector.IgnoredFields) {
+	for _, f := range fields {
+		since := l[f.Topic]
+		if since == nil || time.Since(since.began) >= ignoredEvery {
+			since = &ignoredSince{began: time.Now(), names: map[string]bool{}}
+			l[f.Topic] = since
+		}
+		var names []string
+		more := f.More && !since.more
+		for _, name := range f.Names {
+			if since.names[name] {
+				continue
+			}
+			if len(since.names) == connector.MaxIgnoredNames {
+				more = !since.more
+				break
+			}
+			since.names[name] = true
+			names = append(names, name)
+		}
+		since.more = since.more || more
+		if len(names) > 0 || more {
+			logger.WarnContext(ctx, "fields that the schema does not have are ignored", "topic", f.Topic, "fields", names, "more", more)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package commit
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"pgregory.net/rapid"
+
+	"sluice/connector"
+)
+
+// bare is rows without columns, told apart by their address.
+type bare struct {
+	arrow.RecordBatch
+	first int64 // number of its first row among all
+}
+
+// TestBisectionFindsExactlyTheRowsAtFault, wherever they lie, with a number of tries that their number bounds, and whatever
+// the pieces look like.
+func TestBisectionFindsExactlyTheRowsAtFault(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var pieces []connector.Piece
+		var all []int64
+		for range rapid.IntRange(1, 6).Draw(t, "chunks") {
+			rows := &bare{first: int64(len(all))}
+			for range rapid.IntRange(1, 40).Draw(t, "rows") {
+				all = append(all, int64(len(all)))
+			}
+			size := int64(len(all)) - rows.first
+			at := int64(0)
+			for at < size { // some rows are masked, some pieces are empty
+				to := rapid.Int64Range(at, size).Draw(t, "to")
+				pieces = append(pieces, connector.Piece{Rows: rows, From: at, To: to})
+				at = to + rapid.Int64Range(0, 2).Draw(t, "masked")
+			}
+		}
+		numbers := func(pieces []connector.Piece) (n []int64) {
+			for _, p := range pieces {
+				for i := p.From; i < p.To; i++ {
+					n = append(n, p.Rows.(*bare).first+i)
+				}
+			}
+			return n
+		}
+		there := numbers(pieces)
+		if len(there) == 0 {
+			return
+		}
+		bad := map[int64]bool{}
+		for _, i := range rapid.SliceOfN(rapid.SampledFrom(there), 1, 8).Draw(t, "bad") {
+			bad[i] = true
+		}
+		s := bisection{try: func(some []connector.Piece) error {
+			if slices.ContainsFunc(numbers(some), func(i int64) bool { return bad[i] }) {
+				return &connector.LocalError{Doing: encoding, Err: errors.New("oh")}
+			}
+			return nil
+		}}
+		if err := s.halve(pieces); err != nil {
+			t.Fatal(err)
+		}
+		found := numbers(s.found)
+		if len(found) != len(bad) || len(s.errs) != len(found) || !slices.IsSorted(found) || slices.ContainsFunc(found, func(i int64) bool { return !bad[i] }) {
+			t.Fatalf("found %v, at fault are %v", found, bad)
+		}
+		if most := len(bad) * 2 * 9; s.tries > most { // 2 × log2 of 240 rows
+			t.Fatalf("%d tries for %d of %d rows", s.tries, len(bad), len(there))
+		}
+		rest := numbers(without(pieces, s.found))
+		want := slices.DeleteFunc(slices.Clone(there), func(i int64) bool { return bad[i] })
+		if !slices.Equal(rest, want) {
+			t.Fatalf("the rest is %v, want %v", rest, want)
+		}
+	})
+}
+
+// TestBisectionEnds: where everything fails it gives up soon, and an error of another kind ends it at once.
+func TestBisectionEnds(t *testing.T) {
+	all := []connector.Piece{{Rows: &bare{}, From: 0, To: 1_000_000}}
+	s := bisection{try: func([]connector.Piece) error { return &connector.LocalError{Doing: encoding, Err: errors.New("oh")} }}
+	if err := s.halve(all); err != nil || !s.many() || s.tries > 500 {
+		t.Errorf("%v after %d tries, found %d", err, s.tries, len(s.found))
+	}
+	stopped, tries := errors.New("stopped"), 0
+	s = bisection{try: func([]connector.Piece) error {
+		if tries++; tries == 3 {
+			return stopped
+		}
+		return &connector.LocalError{Doing: encoding, Err: errors.New("oh")}
+	}}
+	if err := s.halve(all); !errors.Is(err, stopped) || tries != 3 {
+		t.Errorf("%v after %d tries", err, tries)
+	}
+}

@@ -1,0 +1,209 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/connector/connectortest"
+	"sluice/connector/lane"
+	"sluice/connector/plan"
+	"sluice/idempotency"
+	"sluice/reliability"
+)
+
+// backRead is a table whose rows are read back as a test says.
+type backRead struct {
+	connector.Table
+	reading connector.Reading
+}
+
+func (r *backRead) Recall(*connector.Snapshot, connector.Recall) (connector.Reading, error) {
+	return r.reading, nil
+}
+
+// filledBy makes a writer of a table of one partition, which stands at 12.
+func filledBy(d *connector.Duplicates, reading connector.Reading) *Writer {
+	a := connectortest.Partition(0)
+	return writerOf(Config{Group: calm{}, Log: calm{}}, connector.Target{Table: &backRead{reading: reading}, Duplicates: d}, connectortest.Snapshot(map[string]int64{
+		a.AppID("pipe"): 12, a.NewestAppID("pipe"): connectortest.Noon().UnixMilli() + 11_000, idempotency.TableAppID("pipe", "T"): 0,
+	}))
+}
+
+// writerOf returns a writer that stands at a snapshot.
+func writerOf(c Config, target connector.Target, s *connector.Snapshot) *Writer {
+	c.Pipeline, c.Metrics, c.Progress = "pipe", NewMetrics(nil), make(chan struct{}, 1)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.Kafka = reliability.NewGuard("kafka", reliability.Config{
+		Backoff: reliability.Backoff{Initial: time.Second, Max: 30 * time.Second}, Failures: 5, OpenFor: time.Minute,
+	}, c.Logger, nil)
+	c.Decisions = floods(false)
+	w := New(c, "t", target, &lane.Table{})
+	w.snapshot = s
+	return w
+}
+
+// TestAClaimThatStaysAwayLeavesNoWindow, whether it went while its window was filled or before.
+func TestAClaimThatStaysAwayLeavesNoWindow(t *testing.T) {
+	a, entries := connectortest.Partition(0), connectortest.Entries(10, "xy")
+	for name, end := range map[string]func(*Writer){
+		"filled":  func(w *Writer) { w.window.heardFilled(t.Context(), w.Requests.todo.filled) },
+		"retired": func(w *Writer) { w.window.close() },
+	} {
+		more, store := make(chan struct{}), idempotency.NewMemory(1<<20, nil)
+		w := filledBy(&connector.Duplicates{Window: 24 * time.Hour, Store: store}, func(_ context.Context, each func(connector.Recalled) error) error {
+			<-more
+			return each(connector.Recalled{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().UnixMilli(), Entries: entries})
+		})
+		if err := w.window.ready(t.Context(), map[connector.Partition]ResumeRequest{a: {Session: 1}}, map[connector.Partition]Found{a: {Session: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		w.window.release(a)
+		close(more)
+		w.window.filling.Wait()
+		if end(w); store.Stats().Scopes > 0 {
+			t.Errorf("%s: %d windows are left", name, store.Stats().Scopes)
+		}
+	}
+}
+
+func (r *backRead) Load(context.Context) (*connector.Snapshot, error) {
+	return connectortest.Snapshot(map[string]int64{connectortest.Partition(0).AppID("pipe"): 12, idempotency.TableAppID("pipe", "T"): 0}), nil
+}
+
+// calm is a cluster with one partition, of which there is nothing to say.
+type calm struct {
+	connector.Group
+	connector.Log
+}
+
+func (calm) Offsets(context.Context, string) (map[int32]connector.GroupOffset, error) {
+	return nil, nil
+}
+
+func (calm) Bounds(_ context.Context, at []connector.Position) (map[connector.Partition]connector.Bounds, error) {
+	return map[connector.Partition]connector.Bounds{at[0].Partition: {HighWatermark: 20, LastStable: 20, DivergedAt: -1}}, nil
+}
+
+// TestAClaimThatIsLostBeforeItResumesLeavesNoWindow: what the reader wanted to know of it is not wanted any more.
+func TestAClaimThatIsLostBeforeItResumesLeavesNoWindow(t *testing.T) {
+	a := connectortest.Partition(0)
+	for name, tc := range map[string]struct {
+		back bool // it comes back
+		want int
+	}{"lost": {false, 0}, "lost and back": {true, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			store := idempotency.NewMemory(1<<20, nil)
+			w := filledBy(&connector.Duplicates{Window: 24 * time.Hour, Store: store}, nil)
+			w.outcomes = make(chan Outcome, 9)
+			w.Requests.Resume(map[connector.Partition]ResumeRequest{a: {Session: 1}})
+			w.Requests.Lose(a, 2)
+			if tc.back {
+				w.Requests.Resume(map[connector.Partition]ResumeRequest{a: {Session: 3}})
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			go w.run(ctx)
+			synctest.Wait()
+			if got := store.Stats().Scopes; got != tc.want {
+				t.Errorf("%s: %d windows are there, want %d", name, got, tc.want)
+			}
+			cancel()
+			synctest.Wait()
+		})
+	}
+}
+
+// TestFewWindowsAreFilledAtOnce: each takes memory while it reads, and after a start all tables want to.
+func TestFewWindowsAreFilledAtOnce(t *testing.T) {
+	a := connectortest.Partition(0)
+	synctest.Test(t, func(t *testing.T) {
+		config := Config{Fills: NewFills()}
+		reading, more := atomic.Int32{}, make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 20)
+		for range cap(ended) {
+			w := writerOf(config, connector.Target{Duplicates: &connector.Duplicates{Window: time.Hour, Store: idempotency.NewMemory(1<<20, nil)}}, nil)
+			go func() {
+				ended <- w.window.fill(ctx, map[connector.Partition]gap{a: {next: 12}}, func(context.Context, func(connector.Recalled) error) error {
+					reading.Add(1)
+					defer reading.Add(-1)
+					<-more
+					return nil
+				})
+			}()
+		}
+		synctest.Wait()
+		if n := reading.Load(); n < 1 || n > 4 {
+			t.Errorf("%d windows are filled at once", n)
+		}
+		more <- struct{}{}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := reading.Load(); n < 1 || n > 4 {
+			t.Errorf("%d windows are filled behind the first", n)
+		}
+		cancel()
+		synctest.Wait()
+		close(more)
+		canceled := 0
+		for range cap(ended) - 1 {
+			if classify.Of(<-ended) == classify.Canceled {
+				canceled++
+			}
+		}
+		if canceled < cap(ended)-6 {
+			t.Errorf("%d of those that waited ended with the process", canceled)
+		}
+	})
+}
+
+// TestADatabaseThatWasRestoredKeepsToAReset: what an operator had forgotten does not come back with an older copy of it.
+func TestADatabaseThatWasRestoredKeepsToAReset(t *testing.T) {
+	a, entries := connectortest.Partition(0), connectortest.Entries(0, "xyz")
+	store := idempotency.NewMemory(1<<20, nil)
+	read := 0
+	w := filledBy(&connector.Duplicates{Window: 24 * time.Hour, Store: store, Reset: func(connector.Partition) int64 { return 12 }},
+		func(context.Context, func(connector.Recalled) error) error { read++; return nil })
+	cut := &plan.Cut{
+		Claims: map[connector.Partition]plan.Span{a: {Session: 1, From: 12, Next: 14, Epoch: 0, Earlier: nil}},
+		Chunks: []plan.Chunk{{Schema: &connectortest.Schema{}, Runs: []plan.Run{runAt(a, 1, 12, 13, 0, 2)}, Entries: connectortest.Entries(12, "xy")}},
+	}
+	scope := idempotency.Scope{Pipeline: "pipe", TableID: "T", Partition: a}
+	for _, through := range []int64{12, 3, 12} { // as before, of a copy, and as before
+		if through == 3 {
+			if err := errors.Join(store.Reset(t.Context(), scope), store.Remember(t.Context(), scope, 0, 3, slices.Values(entries))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.window.recall(t.Context(), cut); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(cut.Seen[a]); n > 0 {
+			t.Errorf("behind a store that stood at %d, %d are remembered that were forgotten", through, n)
+		}
+	}
+	if read > 0 {
+		t.Errorf("the table was read %d times for nothing", read)
+	}
+}
+
+// runAt is a run of a chunk.
+func runAt(p connector.Partition, session uint64, first, last, from, to int64) plan.Run {
+	return plan.Run{Partition: p, Session: session, First: first, Last: last, From: from, To: to}
+}
+
+// floods are all allowed, or none.
+type floods bool
+
+func (f floods) FloodAllowed(string) bool { return bool(f) }

@@ -1,0 +1,347 @@
+package commit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/connector/connectortest"
+	"sluice/connector/lane"
+	"sluice/connector/plan"
+	"sluice/idempotency"
+	"sluice/reliability/bytepool"
+	"sluice/reliability/deadletter"
+)
+
+// TestFingerprintsAreRememberedBehindTheCommit: what is remembered is in the table, at every moment.
+func TestFingerprintsAreRememberedBehindTheCommit(t *testing.T) {
+	a, entries := connectortest.Partition(0), connectortest.Entries(10, "xy")
+	scope := idempotency.Scope{Pipeline: "pipe", TableID: "T", Partition: a}
+	for _, lost := range []error{nil, classify.Mark(errors.New("another member was first"), classify.Fenced)} {
+		store := idempotency.NewMemory(1<<20, nil)
+		table := &observed{at: connectortest.Snapshot(map[string]int64{a.AppID("pipe"): 10, idempotency.TableAppID("pipe", "T"): 0})}
+		w := writerOf(Config{}, connector.Target{Table: table, Duplicates: &connector.Duplicates{Window: 24 * time.Hour, Store: store}}, table.at)
+		known := func() (through int64, seen int) {
+			through, err := store.Through(t.Context(), scope)
+			all, seenErr := store.Seen(t.Context(), scope, slices.Values(entries))
+			if err := errors.Join(err, seenErr); err != nil {
+				t.Fatal(err)
+			}
+			return through, len(all)
+		}
+		table.commit = func() error {
+			if through, seen := known(); through != 10 || seen != 0 {
+				t.Errorf("before the commit %d are remembered, up to offset %d", seen, through)
+			}
+			return lost
+		}
+		cut := &plan.Cut{
+			Claims: map[connector.Partition]plan.Span{a: {Session: 1, From: 10, Next: 12, Epoch: 0, Earlier: nil}},
+			Chunks: []plan.Chunk{{Schema: &connectortest.Schema{}, Runs: []plan.Run{runAt(a, 1, 10, 11, 0, 2)}, Entries: entries}},
+		}
+		if err := w.window.recall(t.Context(), cut); err != nil {
+			t.Fatal(err)
+		}
+		p := plan.Decide(cut, w.snapshot, w.committer.terms(t.Context(), cut))
+		_, err := w.committer.commit(t.Context(), p, &holding{pool: bytepool.New(1), tell: func() {}, cut: &lane.Sealed{}})
+		through, seen := known()
+		switch {
+		case !errors.Is(err, lost):
+			t.Fatal(err)
+		case lost == nil && (through != 12 || seen != 2):
+			t.Errorf("behind the commit %d are remembered, up to offset %d", seen, through)
+		case lost != nil && (through != 10 || seen != 0):
+			t.Errorf("behind a lost commit %d are remembered, up to offset %d", seen, through)
+		}
+	}
+}
+
+// TestIDsReachTheStore, from the lanes and from the table. The pool has room for them until they are there.
+func TestIDsReachTheStore(t *testing.T) {
+	a := connectortest.Partition(0)
+	table := &recalling{rows: connector.Recalled{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().Add(time.Minute).UnixMilli(), Entries: connectortest.Entries(8, "ab")}}
+	table.rows.Entries[0].ID, table.rows.Entries[1].ID = "evt-8", "evt-9"
+	table.at = connectortest.Snapshot(map[string]int64{
+		a.AppID("pipe"): 10, a.NewestAppID("pipe"): connectortest.Noon().UnixMilli() + 9000, idempotency.TableAppID("pipe", "T"): 0,
+	})
+	store, pool := &namedStore{Store: idempotency.NewMemory(1<<20, nil)}, bytepool.New(1<<20)
+	w := writerOf(Config{Batch: pool}, connector.Target{Table: table, Duplicates: &connector.Duplicates{Window: 24 * time.Hour, Store: store, IDs: true}}, table.at)
+	entries := connectortest.Entries(10, "xyx")
+	entries[0].ID, entries[1].ID, entries[2].ID = "evt-10", "evt-11", "evt-12"
+	cut := &plan.Cut{
+		Claims: map[connector.Partition]plan.Span{a: {Session: 1, From: 10, Next: 13, Epoch: 0, Earlier: nil}},
+		Chunks: []plan.Chunk{{Schema: &connectortest.Schema{}, Rows: connectortest.NoRows{}, Runs: []plan.Run{runAt(a, 1, 10, 12, 0, 3)}, Entries: entries, Held: 100 + 18, EntryBytes: 7}},
+	}
+	pool.Adjust(100 + 18 + 7)
+	h := w.committer.hold(&lane.Sealed{}, cut)
+	if err := w.window.recall(t.Context(), cut); err != nil {
+		t.Fatal(err)
+	}
+	if !table.ids {
+		t.Error("the table was not asked for ids")
+	}
+	p := plan.Decide(cut, table.at, w.committer.terms(t.Context(), cut))
+	h.plan(p.Pieces)
+	h.progress(len(p.Pieces), 0)
+	if used := pool.Used(); used != 18+7 {
+		t.Errorf("without its rows the batch takes %d bytes of the pool, want those of entries and ids", used)
+	}
+	w.window.remember(t.Context(), p)
+	var ids []string
+	for _, e := range store.remembered {
+		ids = append(ids, e.ID)
+	}
+	if want := []string{"evt-8", "evt-9", "evt-10", "evt-11"}; !slices.Equal(ids, want) {
+		t.Errorf("remembered %q, want %q", ids, want)
+	}
+	if h.end(); pool.Used() != 0 {
+		t.Errorf("%d bytes of the pool are left", pool.Used())
+	}
+}
+
+// TestASharedWindowIsWholeWhenItIsAsked: a duplicate stays one although somebody resets the window meanwhile; if that does
+// not end, nothing is decided.
+func TestASharedWindowIsWholeWhenItIsAsked(t *testing.T) {
+	a := connectortest.Partition(0)
+	for resets, whole := range map[int]bool{0: true, 1: true, 2: true, 9: false} {
+		store := &meddled{Store: idempotency.NewMemory(1<<20, nil), resets: resets}
+		table := &recalling{rows: connector.Recalled{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().Add(time.Minute).UnixMilli(), Entries: connectortest.Entries(0, "abcdexghij")}}
+		table.at = connectortest.Snapshot(map[string]int64{
+			a.AppID("pipe"): 10, a.NewestAppID("pipe"): connectortest.Noon().UnixMilli() + 9000, idempotency.TableAppID("pipe", "T"): 0,
+		})
+		w := writerOf(Config{}, connector.Target{Table: table, Duplicates: &connector.Duplicates{Window: 24 * time.Hour, Store: store}}, table.at)
+		cut := &plan.Cut{
+			Claims: map[connector.Partition]plan.Span{a: {Session: 1, From: 10, Next: 12, Epoch: 0, Earlier: nil}},
+			Chunks: []plan.Chunk{{Schema: &connectortest.Schema{}, Runs: []plan.Run{runAt(a, 1, 10, 11, 0, 2)}, Entries: connectortest.Entries(10, "xy")}},
+		}
+		err := w.window.recall(t.Context(), cut)
+		if !whole {
+			if classify.Of(err) != classify.Fenced {
+				t.Errorf("reset %d times: %v, want a fence", resets, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := plan.Decide(cut, w.snapshot, w.committer.terms(t.Context(), cut)).Commit.Ranges[0]; r.Duplicates != 1 || r.Rows != 1 {
+			t.Errorf("reset %d times: %+v, want one row and one duplicate", resets, r)
+		}
+	}
+}
+
+// TestAClaimThatComesBackWhileItsWindowIsFilled: it was lost and regained before the filling was through. Nobody may take
+// away in between what was filled in so far: the window would be taken for whole.
+func TestAClaimThatComesBackWhileItsWindowIsFilled(t *testing.T) {
+	a := connectortest.Partition(0)
+	store := idempotency.NewMemory(1<<20, nil)
+	half, on := make(chan struct{}), make(chan struct{})
+	table := &halting{half: half, on: on, rows: connector.Recalled{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().Add(time.Minute).UnixMilli()}}
+	table.at = connectortest.Snapshot(map[string]int64{
+		a.AppID("pipe"): 10, a.NewestAppID("pipe"): connectortest.Noon().UnixMilli() + 9000, idempotency.TableAppID("pipe", "T"): 0,
+	})
+	w := writerOf(Config{}, connector.Target{Table: table, Duplicates: &connector.Duplicates{Window: 24 * time.Hour, Store: store}}, table.at)
+	resume := func(session uint64) map[connector.Partition]Found {
+		t.Helper()
+		result := map[connector.Partition]Found{a: {Session: session, At: connector.Position{Partition: a, Next: 10, Epoch: 0}}}
+		if err := w.window.ready(t.Context(), map[connector.Partition]ResumeRequest{a: {Session: session}}, result); err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	if len(resume(1)) != 0 {
+		t.Fatal("it resumed without its window")
+	}
+	<-half
+	w.window.release(a)
+	if len(resume(2)) != 0 {
+		t.Fatal("it came back and resumed without its window")
+	}
+	close(on)
+	w.window.filling.Wait()
+	w.Requests.mu.Lock()
+	done := w.Requests.todo.filled
+	w.Requests.mu.Unlock()
+	if again := w.window.heardFilled(t.Context(), done); again[a].Session != 2 {
+		t.Fatalf("resumes as %+v", again)
+	}
+	if len(resume(2)) != 1 {
+		t.Fatal("it does not resume")
+	}
+	cut := &plan.Cut{
+		Claims: map[connector.Partition]plan.Span{a: {Session: 2, From: 10, Next: 12, Epoch: 0, Earlier: nil}},
+		Chunks: []plan.Chunk{{Schema: &connectortest.Schema{}, Runs: []plan.Run{runAt(a, 2, 10, 11, 0, 2)}, Entries: connectortest.Entries(10, "aj")}},
+	}
+	if err := w.window.recall(t.Context(), cut); err != nil {
+		t.Fatal(err)
+	}
+	if r := plan.Decide(cut, w.snapshot, w.committer.terms(t.Context(), cut)).Commit.Ranges[0]; r.Duplicates != 2 {
+		t.Errorf("%+v: want two duplicates", r)
+	}
+}
+
+// duplicatesOf is the plan of a batch whose n records at offsets from 1 on are duplicates of the one at 0, as it is decided for a
+// logger.
+func duplicatesOf(t *testing.T, n int, logger *slog.Logger) *plan.Plan {
+	t.Helper()
+	a, cut := connectortest.Partition(0), &plan.Cut{Batch: "b-1"}
+	entries := connectortest.Entries(0, strings.Repeat("x", n+1))
+	cut.Claims = map[connector.Partition]plan.Span{a: {Session: 1, From: 0, Next: int64(n + 1), Epoch: 3, Earlier: nil}}
+	cut.Chunks = []plan.Chunk{{Runs: []plan.Run{runAt(a, 1, 0, int64(n), 0, int64(n+1))}, Entries: entries}}
+	w := writerOf(Config{Logger: logger}, connector.Target{Duplicates: &connector.Duplicates{Window: 24 * time.Hour}}, nil)
+	return plan.Decide(cut, connectortest.Snapshot(nil), w.committer.terms(t.Context(), cut))
+}
+
+// TestDuplicateLog/Debug: each duplicate has a line with its coordinates and its fingerprint, up to a number each second; a line
+// says how many were left out, those that the plan did not keep included.
+func TestDuplicateLog(t *testing.T) {
+	said := func(log *bytes.Buffer, msg string) (lines []map[string]any) {
+		for _, line := range connectortest.LogLines(t, log) {
+			if delete(line, "time"); line["msg"] == msg {
+				lines = append(lines, line)
+			}
+		}
+		return lines
+	}
+	at := func(level slog.Level) (*slog.Logger, *bytes.Buffer) {
+		log := &bytes.Buffer{}
+		return slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: level})), log
+	}
+	t.Run("Debug", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			logger, log := at(slog.LevelDebug)
+			l := newDuplicateLog()
+			l.tell(t.Context(), logger, duplicatesOf(t, 2, logger))
+			want := func(offset, left int) map[string]any {
+				c := idempotency.Coordinates{Partition: connectortest.Partition(0), Offset: int64(offset)}
+				return map[string]any{
+					"level": "DEBUG", "msg": "fingerprint hit", "topic": "orders", "partition": 0.0, "offset": float64(offset),
+					"fingerprint": connectortest.Entries(0, "x")[0].Fingerprint.String(), "correlation_id": deadletter.Correlation(c), "batch_id": "b-1", "left_out": float64(left),
+				}
+			}
+			if diff := cmp.Diff([]map[string]any{want(1, 0), want(2, 0)}, said(log, "fingerprint hit")); diff != "" {
+				t.Error(diff)
+			}
+			time.Sleep(time.Second)
+			l.tell(t.Context(), logger, duplicatesOf(t, 5*hitLines, logger))
+			if n := len(said(log, "fingerprint hit")); n != hitLines {
+				t.Errorf("%d lines in a second, want %d", n, hitLines)
+			}
+			l.tell(t.Context(), logger, duplicatesOf(t, 7, logger))
+			time.Sleep(time.Second)
+			l.tell(t.Context(), logger, duplicatesOf(t, 1, logger))
+			if diff := cmp.Diff([]map[string]any{want(1, 4*hitLines+7)}, said(log, "fingerprint hit")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	})
+	t.Run("Info", func(t *testing.T) {
+		logger, log := at(slog.LevelInfo)
+		l, p := newDuplicateLog(), duplicatesOf(t, 3*skippedKept, logger)
+		l.tell(t.Context(), logger, p)
+		if len(p.Skipped) != skippedKept || l.beyond != 0 {
+			t.Errorf("%d duplicates are kept for lines that are not written, and %d counted", len(p.Skipped), l.beyond)
+		}
+		if n := bytes.Count(log.Bytes(), []byte("\n")); n != skippedLines || n != bytes.Count(log.Bytes(), []byte("Skipping duplicate")) {
+			t.Errorf("%d lines, want %d of duplicates:\n%s", n, skippedLines, log)
+		}
+	})
+}
+
+// observed is a table whose commits are looked at.
+type observed struct {
+	connector.Table
+	at     *connector.Snapshot
+	commit func() error
+}
+
+func (o *observed) Commit(_ context.Context, c *connector.Commit, pre func(*connector.Snapshot) error) (*connector.Snapshot, error) {
+	if err := errors.Join(pre(o.at), o.commit()); err != nil {
+		return nil, err
+	}
+	for _, txn := range c.Txns {
+		o.at.Positions[txn.AppID] = txn.Version
+	}
+	return o.at, nil
+}
+
+func (o *observed) Stage(context.Context, *connector.Snapshot, string, []connector.Piece, func(int, int64)) (*connector.Staged, error) {
+	return &connector.Staged{}, nil
+}
+
+func (o *observed) Discard(context.Context, *connector.Staged) {}
+
+// namedStore notes what it is given to remember.
+type namedStore struct {
+	idempotency.Store
+	remembered []idempotency.Entry
+}
+
+func (n *namedStore) For(string) idempotency.Store { return n }
+
+func (n *namedStore) Remember(ctx context.Context, s idempotency.Scope, from, next int64, entries iter.Seq[idempotency.Entry]) error {
+	n.remembered = append(n.remembered, slices.Collect(entries)...)
+	return n.Store.Remember(ctx, s, from, next, entries)
+}
+
+// meddled is a store that another member resets, who believes in an older position: between our look at the window and
+// our question about what is in it.
+type meddled struct {
+	idempotency.Store
+	resets int
+}
+
+func (m *meddled) For(string) idempotency.Store { return m }
+
+func (m *meddled) Seen(ctx context.Context, s idempotency.Scope, entries iter.Seq[idempotency.Entry]) (map[idempotency.Fingerprint]int64, error) {
+	if m.resets > 0 {
+		m.resets--
+		if err := m.Reset(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	return m.Store.Seen(ctx, s, entries)
+}
+
+// recalling is a table with these rows.
+type recalling struct {
+	observed
+	rows connector.Recalled
+	ids  bool // were asked for
+}
+
+func (r *recalling) Recall(_ *connector.Snapshot, q connector.Recall) (connector.Reading, error) {
+	r.ids = q.IDs
+	return func(_ context.Context, each func(connector.Recalled) error) error { return each(r.rows) }, nil
+}
+
+// halting is a table whose rows come in two parts, with a pause between them.
+type halting struct {
+	observed
+	rows     connector.Recalled
+	half, on chan struct{}
+}
+
+func (h *halting) Recall(*connector.Snapshot, connector.Recall) (connector.Reading, error) {
+	return func(_ context.Context, each func(connector.Recalled) error) error {
+		first, second := h.rows, h.rows
+		first.Entries, second.Entries = connectortest.Entries(0, "abcde"), connectortest.Entries(5, "fghij")
+		if err := each(first); err != nil {
+			return err
+		}
+		close(h.half)
+		<-h.on
+		return each(second)
+	}, nil
+}

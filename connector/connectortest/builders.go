@@ -1,0 +1,89 @@
+package connectortest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"sluice/classify"
+	"sluice/connector"
+)
+
+// Records are records of an answer, once.
+type Records struct{ Left []connector.Record }
+
+// Release implements connector.Records.
+func (g *Records) Release() {}
+
+// Read implements connector.Records.
+func (g *Records) Read(block []connector.Record) (int, error) {
+	n := copy(block, g.Left)
+	if g.Left = g.Left[n:]; n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// Tally is a builder that refuses records without a value.
+type Tally struct{ Count int }
+
+// Add implements connector.Builder.
+func (b *Tally) Add(_ connector.Partition, r *connector.Record) error {
+	if len(r.Value) == 0 {
+		return classify.Mark(errors.New("no value"), classify.Poison)
+	}
+	b.Count++
+	return nil
+}
+
+// Rows implements connector.Builder.
+func (b *Tally) Rows() int { return b.Count }
+
+// Bytes returns 0.
+func (b *Tally) Bytes() int64 { return 0 }
+
+// Held returns 0.
+func (b *Tally) Held() int64 { return 0 }
+
+// Sealed returns 0.
+func (b *Tally) Sealed() int64 { return 0 }
+
+// Ignored returns nothing.
+func (b *Tally) Ignored() connector.Ignored { return connector.Ignored{} }
+
+// Seal implements connector.Builder.
+func (b *Tally) Seal() arrow.RecordBatch {
+	b.Count = 0
+	return NoRows{}
+}
+
+// NoRows is a record batch that can be released.
+type NoRows struct{ arrow.RecordBatch }
+
+// Release implements arrow.RecordBatch.
+func (NoRows) Release() {}
+
+// Tallies is a decoder whose builders are Tally.
+type Tallies struct{}
+
+// Builder implements connector.Decoder.
+func (Tallies) Builder(connector.Schema) (connector.Builder, error) { return &Tally{}, nil }
+
+// LogLines returns the attributes of each line of a JSON log, and empties it.
+func LogLines(t *testing.T, log *bytes.Buffer) (lines []map[string]any) {
+	t.Helper()
+	for text := range strings.Lines(log.String()) {
+		var line map[string]any
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, line)
+	}
+	log.Reset()
+	return lines
+}

@@ -1,0 +1,108 @@
+package intake
+
+import (
+	"time"
+
+	"sluice/reliability"
+)
+
+// backpressure counts and logs the pauses of reading. There are three kinds, which may overlap: too many records are queued,
+// a claim waits for room in the batch pool, or a table has one sealed batch on its way and the next one is full. Heartbeats
+// and membership never pause.
+type backpressure struct {
+	queue, memory pause // of all tables; that of one table is in its tableState
+	pauses        int   // that last now
+	counted       time.Time
+	lines         *reliability.Sparse // of pauses of single tables
+}
+
+// pause is one time of backpressure. The zero value is none.
+type pause struct {
+	since time.Time
+	long  bool // it has lasted longPause
+	told  bool // PAUSED was logged
+}
+
+// pauseLines is how many pauses of single tables the log names per minute.
+const pauseLines = 100
+
+// longPause is how long a pause lasts before it is worth a line.
+const longPause = time.Second
+
+// causes of pauses, as the log and the metrics name them.
+const (
+	pausedByQueue  = "queue"
+	pausedByMemory = "memory"
+	pausedByCommit = "commit"
+)
+
+// open tells whether the valve is. It counts each time that the valve closes, however short.
+func (r *Reader) open() bool {
+	open := r.valve.IsOpen()
+	r.note(&r.pressure.queue, !open, pausedByQueue, nil)
+	return open
+}
+
+// watchPauses follows all kinds of pauses, once each turn.
+func (r *Reader) watchPauses() {
+	r.open()
+	r.note(&r.pressure.memory, len(r.waiting) > 0 || r.sheds, pausedByMemory, nil)
+	for _, t := range r.tables {
+		if on := t.stuck && t.behindEnd(); on || !t.stopped.since.IsZero() {
+			r.note(&t.stopped, on, pausedByCommit, t)
+		}
+	}
+	r.pressure.count(r.Metrics, time.Now())
+}
+
+// count adds the time since the last call to the metric, if there was a pause.
+func (b *backpressure) count(m *Metrics, now time.Time) {
+	if b.pauses > 0 {
+		m.closedSeconds.Add(now.Sub(b.counted).Seconds())
+	}
+	b.counted = now
+}
+
+// note follows a pause: on is whether it lasts. t is the table whose reading is paused, nil if it is that of all.
+func (r *Reader) note(p *pause, on bool, cause string, t *tableState) {
+	now, b := time.Now(), &r.pressure
+	switch lasted := now.Sub(p.since); {
+	case on && p.since.IsZero():
+		b.count(r.Metrics, now)
+		b.pauses++
+		r.Metrics.paused.Inc()
+		p.since = now
+	case on && !p.long && lasted >= longPause:
+		p.long = true
+		r.Metrics.longPauses.Inc()
+		said := []any{
+			"cause", cause, "queued", r.valve.Queued.Load(), "pause_at", r.Queue.PauseAt, "resume_at", r.Queue.ResumeAt,
+			"batch_bytes", r.Pools.Batch.Used(), "batch_limit", r.Pools.Batch.Size(),
+		}
+		if p.told = true; t != nil {
+			var left int64
+			if left, p.told = b.lines.Next(); left > 0 {
+				said = append(said, "left_out", left)
+			}
+			said = append(said, "table", t.name)
+		}
+		if cause == pausedByMemory && len(r.waiting) > 0 {
+			said = append(said, "table", r.waiting[0].table.name, "wants_bytes", r.waiting[0].wants)
+		}
+		if p.told {
+			r.Logger.Warn("BACKPRESSURE: PAUSED", said...)
+		}
+	case !on && !p.since.IsZero():
+		b.count(r.Metrics, now)
+		b.pauses--
+		r.Metrics.resumed.Inc()
+		if p.told {
+			said := []any{"cause", cause, "queued", r.valve.Queued.Load(), "after", lasted.Round(time.Millisecond)}
+			if t != nil {
+				said = append(said, "table", t.name)
+			}
+			r.Logger.Info("BACKPRESSURE: RESUMED", said...)
+		}
+		*p = pause{}
+	}
+}

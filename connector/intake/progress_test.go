@@ -1,0 +1,104 @@
+package intake
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/connector"
+	"sluice/connector/connectortest"
+	"sluice/connector/lane"
+	"sluice/connector/plan"
+)
+
+// TestWhatWaitsForALaneIsNotConsumed follows blocks of a claim through a lane that takes them one by one.
+func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
+	var published *connector.Status
+	r := readerOf(t, Config{Count: 1, Publish: func(s *connector.Status) { published = s }})
+	l := r.lanes[0]
+	tab := &tableState{Table: lane.Table{Decoder: connectortest.Tallies{}, Nulls: true}, schema: &connectortest.Schema{}, claims: map[connector.Partition]*claim{}, limits: connector.Limits{Rows: 1 << 20, Bytes: 1 << 30}}
+	r.tables = []*tableState{tab}
+	c := &claim{Partition: connectortest.Partition(0), table: tab, lane: l, state: resuming, position: 10}
+	r.claims[c.Partition], tab.claims[c.Partition], r.order = c, c, []*claim{c}
+	r.end(c)
+	r.begin(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
+	hand := func(next int64, records ...connector.Record) {
+		r.fetched(connector.Fetched{Partition: c.Partition, Session: c.session, From: c.ahead, Next: next, Epoch: 1, Records: &connectortest.Records{Left: records}})
+		r.enqueue()
+	}
+	good := func(offset, at int64) connector.Record {
+		return connector.Record{Offset: offset, Timestamp: at, Value: []byte("x")}
+	}
+	decode := func() bool { return l.Step(t.Context()) }
+	want := func(what string, consumed, oldest int64, waits bool) {
+		t.Helper()
+		r.shown = time.Time{}
+		r.show()
+		s := published.Claims[0]
+		if s.Consumed != consumed || !s.Oldest.Equal(stamped(oldest)) || s.Waiting.IsZero() == waits || len(published.Claims) != 1 {
+			t.Errorf("%s: consumed %d, oldest %v, waiting %v; want %d, %v, %v", what, s.Consumed, s.Oldest, s.Waiting, consumed, stamped(oldest), waits)
+		}
+	}
+
+	want("nothing read", 10, 0, false)
+	hand(12, good(10, 500), good(11, 400))
+	hand(14, good(12, 300)) // and a control record
+	want("two blocks queued", 10, 300, false)
+	decode()
+	want("one of them", 12, 300, true)
+	if since := published.Claims[0].Waiting; !strings.Contains(since.String(), " m=") {
+		t.Error("nothing but the wall clock says since when rows wait: one that is set, or a machine that slept, makes them overdue")
+	}
+	decode()
+	want("both, and what no reader sees", 14, 300, true)
+
+	// A cut takes it over; what comes behind it is queued.
+	cut := lane.NewSealed("", map[connector.Partition]plan.Span{c.Partition: {Session: c.session, From: 10, Next: 14, Epoch: 1, Earlier: nil}}, 1)
+	tab.cutting, c.from = cut, 14
+	l.Mark(&tab.Table, cut)
+	decode()
+	want("cut", 14, 300, true)
+	hand(15, good(14, 200))
+	want("cut, and one queued", 14, 200, true)
+	decode()
+	want("cut, and one open", 15, 200, true)
+	tab.cutting = cut
+	r.settled(tab, &plan.Plan{})
+	want("settled", 15, 200, true)
+
+	// Behind a bad record nothing is.
+	hand(18, good(15, 600), connector.Record{Offset: 16, Timestamp: 100}, good(17, 700))
+	hand(19, good(18, 50))
+	decode()
+	decode()
+	want("a bad record", 16, 100, true)
+	l.Mark(&tab.Table, lane.NewSealed("", nil, 1))
+	decode()
+	hand(20, good(19, 800))
+	decode()
+	want("a bad record, cut", 16, 100, true)
+
+	// A new session begins at the position, with what is owed from before.
+	c.position = 15
+	r.end(c)
+	want("fenced", 15, 100, false)
+	l.Discard(&tab.Table)
+	decode()
+	r.begin(c, connector.Position{Partition: c.Partition, Next: 15, Epoch: 1})
+	for n := range int64(3 * flights) {
+		hand(16+n, good(15+n, 1000-n))
+		if n >= flights-2 {
+			decode()
+		}
+	}
+	if len(c.flights) > flights {
+		t.Errorf("%d blocks are remembered one by one", len(c.flights))
+	}
+	c.owed = 0
+	for decode() {
+	}
+	want("many", 15+3*flights, 1000-3*flights+1, true)
+	l.Discard(&tab.Table)
+	decode()
+	want("dropped", 15+3*flights, 0, false)
+}

@@ -1,0 +1,178 @@
+package intake
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// blockBytes is what the values of a block come to at most, unless it has one record.
+	blockBytes = 1 << 20
+)
+
+// batchShare is the part of the batch pool that the rows of one table may take before they are cut: the cut and the
+// batch behind it fit together.
+func (r *Reader) batchShare() int64 { return r.Pools.Batch.Size() / 100 * 45 }
+
+// crowding tells whether a table that has a cut on its way takes more than its part, while others need theirs.
+func (r *Reader) crowding(t *tableState) bool {
+	pool := r.Pools.Batch
+	sharing := r.sharing()
+	if t.rare {
+		sharing++
+	}
+	return sharing > 1 && pool.Used() > pool.Size()/2 &&
+		t.cutting.Held.Load()+t.Filled.Held.Load() >= pool.Size()/int64(2*sharing)
+}
+
+// sharing is how many tables the batch pool is for. Those that are hardly ever fed do not count: when they are, what they
+// need is taken by cutting others early, and otherwise it would lie idle.
+func (r *Reader) sharing() (n int) {
+	for _, t := range r.tables {
+		if !t.rare {
+			n++
+		}
+	}
+	return n
+}
+
+// pressing is the table to cut so that the batch pool gets room, nil if it has enough or soon will have: the largest one,
+// then, while that is on its way, the one that has waited longest.
+func (r *Reader) pressing() *tableState {
+	pool := r.Pools.Batch
+	if pool.Used() < pool.Size()/100*85 && r.first == nil {
+		return nil
+	}
+	now, patience := time.Now(), maxPatience
+	if r.first != nil {
+		patience = r.first.patience(now)
+	}
+	var onTheWay int64
+	var largest, oldest *tableState
+	for _, t := range r.tables {
+		held := t.Filled.Held.Load()
+		switch {
+		case t.late(now, patience): // no room comes from it soon
+		case t.cutting != nil:
+			if onTheWay += t.cutting.Held.Load(); !t.cutting.Marked(len(r.lanes)) {
+				onTheWay += held
+			}
+		case t.opened.IsZero() || held == 0:
+		default:
+			if largest == nil || held > largest.Filled.Held.Load() {
+				largest = t
+			}
+			if oldest == nil || t.opened.Before(oldest.opened) {
+				oldest = t
+			}
+		}
+	}
+	switch {
+	case onTheWay == 0:
+		return largest
+	case onTheWay < pool.Size()/3:
+		return oldest
+	}
+	return nil
+}
+
+// reserve takes room in the batch pool for a claim's next block, which will come to so many bytes. If there is none, the claim
+// waits for it: see foremost.
+func (r *Reader) reserve(c *claim, estimate int64) (int64, bool) {
+	pool := r.Pools.Batch
+	n := min(estimate, pool.Size())
+	if !pool.TryAcquire(n) {
+		if c.wants == 0 {
+			c.wantsSince, r.waiting = time.Now(), append(r.waiting, c)
+		}
+		c.wants = n
+		if r.first == nil && r.attainable(c, time.Now()) {
+			r.first = c
+		}
+		return 0, false
+	}
+	c.table.Filled.Held.Add(n)
+	r.unwait(c)
+	return n, true
+}
+
+// unwait ends a claim's wait for room.
+func (r *Reader) unwait(c *claim) {
+	if c.wants == 0 {
+		return
+	}
+	c.wants = 0
+	r.waiting = slices.DeleteFunc(r.waiting, func(o *claim) bool { return o == c })
+	if r.first == c {
+		r.first = r.foremost()
+	}
+}
+
+const (
+	// A commit counts as late for a claim that waits for memory when it has taken half of the claim's wait, within these
+	// bounds. After the second one it is a hold, commit_undecided.
+	minPatience, maxPatience = time.Second, time.Minute
+)
+
+// patience is how long a commit may take while a claim waits for the memory that the commit will free. It grows with the
+// wait, so that commits that are only slow do not keep the claim waiting for ever.
+func (c *claim) patience(now time.Time) time.Duration {
+	return min(max(now.Sub(c.wantsSince)/2, minPatience), maxPatience)
+}
+
+// foremost returns the claim for which all others stop handing over, so that small blocks cannot take the room of a large one
+// for ever: the one that has waited longest, of those whose room becomes free by commits that are not late. Where the room is
+// in the hands of a late commit the claim waits alone, and others go on with what is left.
+func (r *Reader) foremost() *claim {
+	now := time.Now()
+	for _, c := range r.waiting {
+		if r.attainable(c, now) {
+			return c
+		}
+	}
+	return nil
+}
+
+// attainable tells whether a claim that waits gets its room if all others stop handing over.
+func (r *Reader) attainable(c *claim, now time.Time) bool {
+	if t := c.table; t.cutting != nil && r.full(t) {
+		return false // it could not hand over anyway
+	}
+	return c.wants <= r.freeable(now, c.patience(now))
+}
+
+// freeable is how much of the batch pool is free, or becomes free without commits that are late.
+func (r *Reader) freeable(now time.Time, patience time.Duration) int64 {
+	n := r.Pools.Batch.Size() - r.Pools.Batch.Used()
+	for _, t := range r.tables {
+		switch {
+		case t.late(now, patience): // what fills behind it cannot leave either
+		case t.cutting != nil:
+			n += t.cutting.Held.Load() + t.Filled.Held.Load()
+		case !t.opened.IsZero(): // else there is nothing to cut
+			n += t.Filled.Held.Load()
+		}
+	}
+	return n
+}
+
+// unreserve gives the room of a block back that was not handed over.
+func (r *Reader) unreserve(t *tableState, n int64) {
+	t.Filled.Held.Add(-n)
+	r.Pools.Batch.Release(n)
+}
+
+// Sweep gives back what is left when everything has ended: blocks that no lane came to, cuts that no writer took.
+func (r *Reader) Sweep() {
+	for _, c := range r.claims {
+		r.drop(c)
+	}
+	for _, l := range r.lanes {
+		l.Sweep()
+	}
+	for _, t := range r.tables {
+		for _, open := range append(t.writer.Requests.Left(), t.cutting) {
+			open.Sweep(r.Pools.Batch)
+		}
+	}
+}

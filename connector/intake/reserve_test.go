@@ -1,0 +1,41 @@
+package intake
+
+import (
+	"testing"
+
+	"sluice/connector"
+	"sluice/connector/lane"
+	"sluice/reliability/bytepool"
+)
+
+// TestRareTablesCostNothing: tables that are hardly ever fed neither make the chunks of the others smaller nor their part
+// of the pool; but one that is fed gets its own part.
+func TestRareTablesCostNothing(t *testing.T) {
+	const size = 64 << 20
+	busy, quiet, other := &tableState{}, &tableState{rare: true}, &tableState{}
+	r := readerOf(t, Config{Pools: connector.Pools{Batch: bytepool.New(size)}})
+	r.tables = []*tableState{busy, quiet}
+	if n := r.sharing(); n != 1 {
+		t.Errorf("%d tables share the pool", n)
+	}
+	r.Pools.Batch.Adjust(size/2 + 1)
+	for _, c := range []struct {
+		table    *tableState
+		held     int64
+		crowding bool
+	}{
+		{busy, size / 2, false}, // nobody else needs it
+		{quiet, size / 2, true},
+		{quiet, size/4 - 1, false},
+	} {
+		c.table.cutting = &lane.Sealed{}
+		c.table.cutting.Held.Store(c.held)
+		if got := r.crowding(c.table); got != c.crowding {
+			t.Errorf("rare %v with %d bytes crowds: %v", c.table.rare, c.held, got)
+		}
+	}
+	r.tables = append(r.tables, other)
+	if n := r.sharing(); n != 2 || !r.crowding(busy) {
+		t.Errorf("%d tables share the pool, crowding %v", n, r.crowding(busy))
+	}
+}

@@ -1,0 +1,117 @@
+package intake
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"sluice/connector"
+	"sluice/connector/connectortest"
+	"sluice/connector/lane"
+	"sluice/reliability/bytepool"
+)
+
+// counted are records that count how often they are released.
+type counted struct{ released int }
+
+func (c *counted) Read([]connector.Record) (int, error) { return 0, io.EOF }
+func (c *counted) Release()                             { c.released++ }
+
+// silent is a Log that nobody hears of.
+type silent struct{ connector.Log }
+
+func (silent) Fetch(connector.FetchRequest) {}
+func (silent) Forget(connector.Partition)   {}
+
+// An answer is taken only for the place that was asked for last; what is dropped is released, once.
+func TestAnswers(t *testing.T) {
+	r := readerOf(t, Config{})
+	tab := &tableState{}
+	c := &claim{Partition: connectortest.Partition(0), table: tab, state: resuming, position: -1}
+	r.claims[c.Partition] = c
+	r.end(c)
+	r.begin(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
+	answer := func(session uint64, from, next int64) *counted {
+		records := &counted{}
+		r.fetched(connector.Fetched{Partition: c.Partition, Session: session, From: from, Next: next, Epoch: 1, Records: records})
+		return records
+	}
+	want := func(what string, records *counted, released, queued int) {
+		t.Helper()
+		if records.released != released || len(c.queue) != queued {
+			t.Errorf("%s: released %d times, want %d; %d queued, want %d", what, records.released, released, len(c.queue), queued)
+		}
+	}
+	want("of an earlier session", answer(c.session-1, 10, 20), 1, 0)
+	want("from elsewhere", answer(c.session, 5, 20), 1, 0)
+	first := answer(c.session, 10, 20)
+	want("as asked", first, 0, 1)
+	second := answer(c.session, 20, 30)
+	want("the next", second, 0, 2)
+	want("not asked for", answer(c.session, 30, 40), 1, 2)
+
+	b := r.blocks.Get(c.queue[0]) // on its way to a lane
+	r.shed(c)
+	want("shed while a lane has a block", first, 0, 0)
+	want("shed", second, 1, 0)
+	if c.ahead != 10 || c.fetching {
+		t.Errorf("reads on from %d, asked: %v", c.ahead, c.fetching)
+	}
+	r.blocks.Put(b)
+	want("the lane is done", first, 1, 0)
+	want("of before it was shed", answer(c.session, 30, 40), 1, 0)
+	r.request(c)
+	again := answer(c.session, 10, 20)
+	want("again", again, 0, 1)
+	tab.stuck = true
+	c.fetching = false
+	r.request(c)
+	if c.fetching {
+		t.Error("it asks for a table that can take no more")
+	}
+	r.end(c)
+	want("the session ended", again, 1, 0)
+}
+
+// The largest table is cut first, then the oldest while that is on its way, and nobody once enough is on its way.
+func TestPressing(t *testing.T) {
+	const mib = 1 << 20
+	pools := connector.Pools{Batch: bytepool.New(100 * mib)}.WithDefaults()
+	r := readerOf(t, Config{Pools: pools, Count: 1, Queue: connector.QueueConfig{PauseAt: 10, ResumeAt: 5, PerKey: 5}})
+	tables, now := map[string]*tableState{}, time.Now()
+	for i, held := range []int64{20, 40, 30} {
+		name := string(rune('a' + i))
+		tab := &tableState{name: name, opened: now.Add(-time.Duration(i) * time.Second)}
+		tab.Filled.Held.Store(held * mib)
+		tables[name], r.tables = tab, append(r.tables, tab)
+	}
+	want := func(what string, tab *tableState) {
+		t.Helper()
+		if got := r.pressing(); got != tab {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	pools.Batch.Adjust(84 * mib)
+	want("below 85 %", nil)
+	pools.Batch.Adjust(6 * mib)
+	want("above", tables["b"])
+	cut := func(name string) {
+		tab := tables[name]
+		tab.cutting = &lane.Sealed{Began: now}
+		tab.cutting.Held.Store(tab.Filled.Held.Swap(0))
+		tab.cutting.Passed.Store(1)
+	}
+	cut("b")
+	want("40 % are on their way", nil)
+	tables["b"].cutting.Held.Store(10 * mib) // most of it is encoded
+	want("10 % are on their way", tables["c"])
+	pools.Batch.Adjust(-60 * mib)
+	want("room again", nil)
+	waits := &claim{table: tables["a"], wants: 80 * mib, wantsSince: now}
+	r.waiting = []*claim{waits}
+	r.first = r.foremost()
+	want("a block waits", tables["c"])
+	cut("c")
+	cut("a")
+	want("all on their way", nil)
+}

@@ -1,0 +1,56 @@
+package intake
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"sluice/connector"
+	"sluice/reliability/hold"
+)
+
+// show publishes the status, at most every so often.
+func (r *Reader) show() {
+	now := time.Now()
+	if now.Sub(r.shown) < showEvery {
+		return
+	}
+	r.shown = now
+	s := &connector.Status{At: now, Joined: r.joined, Resumed: r.assigned, Draining: r.draining, Paused: r.pressure.pauses > 0, Queued: r.valve.Queued.Load()}
+	stand := map[standing][]*hold.Hold{}
+	waiting := map[*tableState]time.Time{}
+	for _, t := range r.tables {
+		waiting[t] = t.waits()
+	}
+	for _, p := range slices.SortedFunc(maps.Keys(r.claims), connector.Partition.Compare) {
+		c := r.claims[p]
+		cs := connector.ClaimStatus{
+			Partition: p, Table: c.table.name, Since: c.since, State: c.state.String(), Position: c.position, Next: c.next, End: c.bounds.LastStable, Hold: c.hold,
+			Consumed: c.consumed(), Waiting: waiting[c.table], Every: c.table.limits.Every,
+			Oldest: stamped(c.oldest()), Newest: stamped(c.newest), LastRecord: c.last,
+		}
+		if cs.Hold != nil { // a copy: the claim's own goes on changing
+			h := *cs.Hold
+			cs.Hold = &h
+		} else if cs.Hold = r.Tables.Blocked(c.table.name, p); cs.Hold != nil {
+			cs.Hold.Partition, cs.Hold.Offset = p, c.position
+			stand[standing{c.table.name, cs.Hold.Reason}] = append(stand[standing{c.table.name, cs.Hold.Reason}], cs.Hold)
+		}
+		if c.state == resuming && cs.Hold == nil {
+			s.Resumed = false
+			cs.Position, cs.Next, cs.End, cs.Consumed = -1, -1, -1, -1
+		}
+		if cs.Position >= 0 {
+			cs.Lag = max(cs.End-cs.Position, 0)
+		}
+		s.Claims = append(s.Claims, cs)
+	}
+	r.outages(stand)
+	for _, t := range r.tables {
+		s.Left = append(s.Left, t.left...)
+	}
+	r.started = r.started || s.Joined && s.Resumed
+	s.Started = r.started
+	r.Metrics.queued.Set(float64(s.Queued))
+	r.Publish(s)
+}

@@ -1,0 +1,89 @@
+package intake
+
+import (
+	"time"
+
+	"sluice/connector"
+	"sluice/connector/commit"
+	"sluice/connector/lane"
+	"sluice/reliability/hold"
+)
+
+// tableState is what the reader knows of a table. It shares only the laneTable.
+type tableState struct {
+	lane.Table
+
+	name   string
+	writer *commit.Writer
+	rare   bool // hardly ever fed
+	limits connector.Limits
+	claims map[connector.Partition]*claim // of this table
+
+	schema  connector.Schema // that lanes build for
+	opened  time.Time        // when the batch that fills got its first record; zero if it has none
+	cutting *lane.Sealed     // the cut on its way, nil if there is none
+	stuck   bool             // it can take no more for now
+	stopped pause            // of reading for it, while it is stuck
+	// again is how far claims were in a cut that is to be made once more, soon; nil if there is none.
+	again   map[connector.Partition]int64
+	looking bool
+	vacant  time.Time // since when it has no claim
+	checks  time.Time // when idle claims are looked at again
+
+	// Of a run until current: the partitions of the topics that are behind their ends, of whichever member, nil if unknown; those
+	// of them that are left, since they are paused and not ours; and when that was asked last.
+	behind    []connector.Position
+	left      []hold.Hold
+	measuring bool
+	measured  time.Time
+}
+
+// cuts tells whether a claim is part of the cut on its way.
+func (t *tableState) cuts(p connector.Partition) bool {
+	if t.cutting == nil {
+		return false
+	}
+	_, in := t.cutting.Claims[p]
+	return in
+}
+
+// there tells whether everything of a cut that is to be made once more is read again, as far as it can be.
+func (t *tableState) there() bool {
+	for p, next := range t.again {
+		if c, ours := t.claims[p]; ours && c.state != held && c.next < next {
+			return false
+		}
+	}
+	return t.again != nil
+}
+
+// late tells whether the cut of a table has been on its way for longer than patience.
+func (t *tableState) late(now time.Time, patience time.Duration) bool {
+	return t.cutting != nil && now.Sub(t.cutting.Began) >= patience
+}
+
+// behindEnd tells whether a table would get more records if it could take them.
+func (t *tableState) behindEnd() bool {
+	for _, c := range t.claims {
+		if c.state == reading && (len(c.queue) > 0 || c.next < c.bounds.LastStable) {
+			return true
+		}
+	}
+	return false
+}
+
+// measure asks the writer how far the whole table is.
+func (t *tableState) measure() {
+	t.measuring = true
+	t.writer.Requests.Measure()
+}
+
+// waits is since when rows of a table wait for their commit, the zero time if none do.
+func (t *tableState) waits() (since time.Time) {
+	for _, c := range t.claims {
+		if at := c.trail.Since(); !at.IsZero() && (since.IsZero() || at.Before(since)) {
+			since = at
+		}
+	}
+	return since
+}

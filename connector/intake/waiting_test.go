@@ -1,0 +1,137 @@
+package intake
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/connector"
+	"sluice/connector/connectortest"
+	"sluice/connector/lane"
+	"sluice/reliability/bytepool"
+)
+
+// A claim that waits for room has all others stop while commits that are not late will free it. What a late commit holds does
+// not count, nor what fills behind it, and a claim whose table can take nothing has nobody stop.
+func TestForemost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := bytepool.New(1000)
+		table := func(open, cut int64) *tableState {
+			s := &tableState{limits: connector.Limits{Rows: 1 << 20, Bytes: 1 << 40}}
+			if s.Filled.Held.Store(open); open > 0 {
+				s.opened = time.Now()
+			}
+			if cut > 0 {
+				s.cutting = &lane.Sealed{Began: time.Now()}
+				s.cutting.Held.Store(cut)
+			}
+			pool.Adjust(open + cut)
+			return s
+		}
+		a, b := table(100, 400), table(0, 0)
+		r := readerOf(t, Config{Pools: connector.Pools{Batch: pool}, Count: 1})
+		r.tables = []*tableState{a, b}
+		large, small := &claim{table: b}, &claim{table: b}
+		if _, ok := r.reserve(large, 600); ok || r.first != large {
+			t.Fatalf("it waits: %v, and it is first: %v", !ok, r.first == large)
+		}
+		if n, ok := r.reserve(small, 50); !ok || n != 50 {
+			t.Errorf("%d bytes of a pool that has them", n)
+		}
+		r.unreserve(b, 50)
+
+		time.Sleep(minPatience) // the commit is late: 500 of 1000 bytes are its own and its successor's
+		if r.foremost() != nil {
+			t.Error("all wait for a commit that is late")
+		}
+		if got := r.freeable(time.Now(), minPatience); got != 500 {
+			t.Errorf("%d bytes become free, want 500", got)
+		}
+		time.Sleep(5 * time.Second)
+		a.cutting.Began = time.Now().Add(-2 * time.Second) // another one: the claim is patient for half of its wait
+		if r.foremost() != large {
+			t.Error("a commit is late after a third of the wait")
+		}
+		time.Sleep(2 * time.Minute)
+		a.cutting.Began = time.Now().Add(-maxPatience)
+		if r.foremost() != nil {
+			t.Error("a commit is not late after a minute")
+		}
+
+		other := &claim{table: b, wants: 450, wantsSince: time.Now()} // less than the other, and there is room for it
+		r.waiting = append(r.waiting, other)
+		if r.foremost() != other {
+			t.Error("a claim that could go on stands behind one that cannot")
+		}
+		b.cutting = &lane.Sealed{Began: time.Now()}
+		b.Filled.Rows.Store(b.limits.Rows)
+		if r.foremost() != nil {
+			t.Error("all wait for a claim whose table is full")
+		}
+		b.cutting = nil
+
+		a.cutting, a.opened = nil, time.Time{}
+		pool.Adjust(-500)
+		a.Filled.Held.Store(0)
+		if r.first = r.foremost(); r.first != large {
+			t.Error("the claim that has waited longest is not the first")
+		}
+		if n, ok := r.reserve(large, 600); !ok || n != 600 || r.first == large || len(r.waiting) != 1 {
+			t.Errorf("%d bytes, %d wait", n, len(r.waiting))
+		}
+		r.drop(other)
+		if len(r.waiting) != 0 || r.first != nil {
+			t.Error("a claim that was dropped still waits")
+		}
+	})
+}
+
+// Where others wait for memory to fetch with, a claim gives up the block that finds no room, and fetches it again once there
+// may be some.
+func TestTurnWaiting(t *testing.T) {
+	pool := bytepool.New(1000)
+	held := &tableState{cutting: &lane.Sealed{Began: time.Now().Add(-time.Hour)}}
+	held.cutting.Held.Store(600)
+	pool.Adjust(600)
+	tab := &tableState{}
+	log := &asked{}
+	r := readerOf(t, Config{Log: log, Pools: connector.Pools{Batch: pool}})
+	r.tables = []*tableState{held, tab}
+	c := &claim{Partition: connectortest.Partition(0), table: tab}
+	r.claims[c.Partition], r.order = c, []*claim{c}
+	r.end(c)
+	r.begin(c, connector.Position{Partition: c.Partition, Next: 10})
+	records := &counted{}
+	r.fetched(connector.Fetched{Partition: c.Partition, Session: c.session, From: 10, Next: 20, Records: records})
+	if _, ok := r.reserve(c, 500); ok || r.first != nil {
+		t.Fatal("it does not wait alone")
+	}
+	requests := log.n
+	r.turnWaiting(false)
+	if records.released != 0 {
+		t.Error("shed while there is memory to fetch with")
+	}
+	r.turnWaiting(true)
+	if records.released != 1 || c.wants != 0 || len(r.waiting) != 0 || log.n != requests {
+		t.Errorf("released %d times, wants %d, asked again: %v", records.released, c.wants, log.n != requests)
+	}
+	r.request(c)
+	if log.n != requests {
+		t.Error("asked again while there is no room")
+	}
+	held.cutting = nil
+	pool.Adjust(-600)
+	r.turnWaiting(true)
+	if log.n != requests+1 || c.ahead != 10 {
+		t.Errorf("asked %d times more, from %d", log.n-requests, c.ahead)
+	}
+}
+
+// asked is a Log that counts requests.
+type asked struct {
+	connector.Log
+	n int
+}
+
+func (a *asked) Fetch(connector.FetchRequest) { a.n++ }
+func (*asked) Forget(connector.Partition)     {}

@@ -1,0 +1,71 @@
+package lane
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/connector"
+	"sluice/connector/plan"
+	"sluice/reliability"
+)
+
+// HealthFilter takes the health-check records out of a topic. Lanes share it.
+type HealthFilter struct {
+	connector.HealthRecords
+	logger            *slog.Logger
+	dropped, unproven prometheus.Counter
+	told, toldOf      *reliability.Sparse // of those dropped, of those that prove nothing
+}
+
+// NewHealthFilter returns the filter of a topic, nil if it drops nothing.
+func NewHealthFilter(topic string, h connector.HealthRecords, logger *slog.Logger, m *Metrics) *HealthFilter {
+	if !h.Drop {
+		return nil
+	}
+	return &HealthFilter{
+		HealthRecords: h, logger: logger,
+		dropped: m.health.WithLabelValues(topic), unproven: m.healthUnproven.WithLabelValues(topic),
+		told: reliability.NewSparse(1, healthLines), toldOf: reliability.NewSparse(1, healthLines),
+	}
+}
+
+// drops tells whether a record is a health check that goes no further, and counts it.
+func (f *HealthFilter) drops(p connector.Partition, r *connector.Record) bool {
+	if !connector.ClaimsHealthCheck(r.Headers) {
+		return false
+	}
+	if !f.Proves(r.Headers) {
+		f.unproven.Inc()
+		if left, ok := f.toldOf.Next(); ok {
+			f.logger.Info("a health-check record without the secret is an ordinary record",
+				"topic", p.Topic, "partition", p.ID, "offset", r.Offset, "left_out", left)
+		}
+		return false
+	}
+	f.dropped.Inc()
+	f.logger.Debug("Received a healthcheck message. Discarding message", "topic", p.Topic, "partition", p.ID, "offset", r.Offset)
+	if left, ok := f.told.Next(); ok {
+		f.logger.Info("health-check records are dropped", "topic", p.Topic, "partition", p.ID, "offset", r.Offset, "left_out", left)
+	}
+	return true
+}
+
+// drop notes a health-check record of a claim.
+func (o *openChunk) drop(p connector.Partition, session uint64, offset int64) {
+	if i, ok := o.lastDropped[session]; ok && o.dropped[i].Candidates == len(o.candidates) {
+		o.dropped[i].Last = offset
+		o.dropped[i].Count++
+		return
+	}
+	if o.lastDropped == nil {
+		o.lastDropped = map[uint64]int{}
+	}
+	o.lastDropped[session] = len(o.dropped)
+	o.dropped = append(o.dropped, plan.Dropped{Partition: p, Session: session, First: offset, Last: offset, Count: 1, Candidates: len(o.candidates)})
+}
+
+// healthLines is how often a topic's dropped records are worth a line: a producer that marks all of its records makes
+// them vanish, and somebody must see it.
+const healthLines = time.Minute

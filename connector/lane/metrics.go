@@ -1,0 +1,37 @@
+package lane
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics are what all lanes count.
+type Metrics struct {
+	tombstones, ignored    prometheus.Counter
+	health, healthUnproven *prometheus.CounterVec
+}
+
+// NewMetrics returns the metrics, registered with reg unless that is nil.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m := &Metrics{
+		tombstones: counter("sluice_tombstones_total", "Records without a value, passed over by the tombstones policy."),
+		ignored:    counter("sluice_unknown_fields_total", "Fields that the table does not have, passed over."),
+		health: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_health_records_total", Help: "Records that are health checks (header HEALTHCHECK=TRUE), dropped.",
+		}, []string{"topic"}),
+		healthUnproven: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_health_records_unproven_total", Help: "Records that claim to be health checks without the secret; they are ordinary records.",
+		}, []string{"topic"}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.tombstones, m.ignored, m.health, m.healthUnproven)
+	}
+	return m
+}
+
+// Leaves forgets a topic.
+func (m *Metrics) Leaves(topic string) {
+	for _, v := range []*prometheus.CounterVec{m.health, m.healthUnproven} {
+		v.DeletePartialMatch(prometheus.Labels{"topic": topic})
+	}
+}

@@ -1,0 +1,122 @@
+package plan
+
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	"sluice/connector"
+	"sluice/idempotency"
+)
+
+// duplicate is a record that was left out.
+type duplicate struct {
+	idempotency.Coordinates
+	Fingerprint idempotency.Fingerprint
+}
+
+// deduction is what decide finds out about the duplicates of a cut.
+type deduction struct {
+	judges map[connector.Partition]*idempotency.Judge
+	kept   int // duplicates, for the log
+}
+
+// deduct begins to judge the rows of a plan, nil if its table declares no identity.
+func deduct(cut *Cut, p *Plan, s *connector.Snapshot, t *Terms) *deduction {
+	if t.Window == 0 {
+		return nil
+	}
+	rows := map[connector.Partition]int{}
+	for _, c := range cut.Chunks {
+		for _, r := range c.Runs {
+			if c.Entries != nil && r.Within(p.Next) {
+				rows[r.Partition] += int(r.To - r.From)
+			}
+		}
+	}
+	d := &deduction{map[connector.Partition]*idempotency.Judge{}, t.Duplicates}
+	for partition, n := range rows {
+		newest, ok := s.Positions[partition.NewestAppID(t.Pipeline)]
+		if !ok {
+			newest = idempotency.Never
+		}
+		d.judges[partition] = idempotency.NewJudge(t.Window, t.Now, newest, cut.Seen[partition], n)
+	}
+	p.kept = map[connector.Partition][][]idempotency.Entry{}
+	p.now = t.Now
+	return d
+}
+
+// rows yields the parts of a run that become rows, and notes in the plan what is remembered of them and what is not one.
+// Runs of a claim come in the order of their offsets.
+func (d *deduction) rows(p *Plan, c *Chunk, r Run) iter.Seq2[int64, int64] {
+	return func(yield func(from, to int64) bool) {
+		if d == nil || c.Entries == nil {
+			yield(r.From, r.To)
+			return
+		}
+		judge := d.judges[r.Partition]
+		keep := func(from, to int64) bool {
+			if from == to {
+				return true
+			}
+			p.kept[r.Partition] = append(p.kept[r.Partition], c.Entries[from:to])
+			return yield(from, to)
+		}
+		from := r.From
+		for row := r.From; row < r.To; row++ {
+			if !judge.Duplicate(c.Entries[row]) {
+				continue
+			}
+			if e := c.Entries[row]; len(p.Skipped) < d.kept {
+				p.Skipped = append(p.Skipped, duplicate{idempotency.Coordinates{Partition: r.Partition, Offset: e.Offset}, e.Fingerprint})
+			}
+			if !keep(from, row) {
+				return
+			}
+			from = row + 1
+		}
+		keep(from, r.To)
+	}
+}
+
+// done puts into the plan what its commit says of duplicates: the newest timestamp of each partition beside its position,
+// and how many records are left out.
+func (d *deduction) done(p *Plan, s *connector.Snapshot) {
+	if d == nil {
+		return
+	}
+	p.Judged = map[connector.Partition]idempotency.Counts{}
+	for partition, judge := range d.judges {
+		p.Judged[partition] = judge.Counts()
+	}
+	for _, partition := range slices.SortedFunc(maps.Keys(p.Next), connector.Partition.Compare) {
+		judge := d.judges[partition]
+		if judge == nil {
+			continue
+		}
+		appID := partition.NewestAppID(p.pipeline)
+		if before, ok := s.Positions[appID]; judge.Newest() != idempotency.Never && (!ok || judge.Newest() > before) {
+			p.Commit.Txns = append(p.Commit.Txns, connector.Txn{AppID: appID, Version: judge.Newest()})
+		}
+	}
+}
+
+// Remembered yields what is remembered of a claim once the plan is in the log: rows with an identity, at the time that
+// counts.
+func (p *Plan) Remembered(partition connector.Partition) iter.Seq[idempotency.Entry] {
+	return func(yield func(idempotency.Entry) bool) {
+		now := p.now.UnixMilli()
+		for _, entries := range p.kept[partition] {
+			for _, e := range entries {
+				at, dated := idempotency.Effective(e.At, now)
+				if e.At = at; !dated || e.Fingerprint.IsZero() {
+					continue
+				}
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}

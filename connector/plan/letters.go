@@ -1,0 +1,164 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/reliability/deadletter"
+	"sluice/reliability/hold"
+)
+
+const (
+	// floodLeast is the number of bad records of a topic in a cut below which no share is a flood: a few are no sign.
+	floodLeast = 100
+	// detailBytes and traceBytes bound what a letter says of its cause.
+	detailBytes, traceBytes = 500, 500
+)
+
+// Terms are what decide goes by beside the cut and the snapshot.
+type Terms struct {
+	Pipeline string
+	Member   string                           // who gives records up
+	Letters  map[string]connector.LetterRules // by topic
+	Allowed  map[string]bool                  // topics whose floods an operator lets pass now
+	Window   time.Duration                    // of duplicates; 0: the table declares no identity
+	Now      time.Time                        // only duplicates ask
+	// Duplicates is how many of a plan are kept for the log.
+	Duplicates int
+}
+
+// stops returns the first bad record of each claim of the cut that can have no letter, ordered by claim.
+func stops(cut *Cut) []Candidate {
+	first := map[connector.Partition]Candidate{}
+	for _, c := range cut.Candidates {
+		if c.Record != nil || !c.within(cut.Claims) {
+			continue
+		}
+		if old, ok := first[c.Partition]; !ok || c.Offset < old.Offset {
+			first[c.Partition] = c
+		}
+	}
+	return slices.SortedFunc(maps.Values(first), func(a, b Candidate) int { return a.Partition.Compare(b.Partition) })
+}
+
+// lettered returns the candidates that will have a letter, in the order of claims and offsets.
+func lettered(cut *Cut, next map[connector.Partition]Span) []*Candidate {
+	var all []*Candidate
+	for i := range cut.Candidates {
+		if c := &cut.Candidates[i]; c.Record != nil && c.within(next) {
+			all = append(all, c)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *Candidate) int {
+		return cmp.Or(a.Partition.Compare(b.Partition), cmp.Compare(a.Offset, b.Offset))
+	})
+	return all
+}
+
+// floods judges each topic of a cut before any letter: where too many records are bad, mostly something else is wrong than
+// the records. It returns where each claim of such a topic that has a bad record stops: at its first one.
+func floods(cut *Cut, next map[connector.Partition]Span, bad []*Candidate, t Terms) []hold.Hold {
+	records, spoiled := map[string]int64{}, map[string]int64{}
+	for _, c := range bad {
+		records[c.Partition.Topic]++
+		spoiled[c.Partition.Topic]++
+	}
+	for _, c := range cut.Chunks {
+		for _, r := range c.Runs {
+			if r.Within(next) {
+				records[r.Partition.Topic] += r.To - r.From
+			}
+		}
+	}
+	var holds []hold.Hold
+	details := map[string]string{} // by topic
+	for i, c := range bad {
+		topic := c.Partition.Topic
+		first := i == 0 || bad[i-1].Partition != c.Partition
+		share := float64(spoiled[topic]) / float64(records[topic])
+		if !first || spoiled[topic] < floodLeast || share <= t.Letters[topic].HoldAbove || t.Allowed[topic] {
+			continue
+		}
+		if details[topic] == "" {
+			reason, n := mostFrequent(bad, topic)
+			details[topic] = fmt.Sprintf("%d of the %d records of topic %q in one batch are bad, %d of them for %s",
+				spoiled[topic], records[topic], topic, n, reason)
+		}
+		holds = append(holds, hold.Hold{
+			Partition: c.Partition, Reason: hold.Flood, Offset: c.Offset,
+			Detail: details[topic] + "; the first one here: " + clip(c.Err.Error(), detailBytes),
+		})
+	}
+	return holds
+}
+
+// mostFrequent is the reason that most bad records of a topic have.
+func mostFrequent(bad []*Candidate, topic string) (most string, n int) {
+	counts := map[string]int{}
+	for _, c := range bad {
+		if c.Partition.Topic == topic {
+			counts[string(connector.CodeOf(c.Err))]++
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(counts)) {
+		if counts[reason] > n {
+			most, n = reason, counts[reason]
+		}
+	}
+	return most, n
+}
+
+// letter is what is written of a candidate that has a record. The bytes are shared with it.
+func (c *Candidate) letter(member, batch string) deadletter.Letter {
+	at := idempotency.Coordinates{Partition: c.Partition, Offset: c.Offset}
+	l := deadletter.Letter{
+		Source: at, Timestamp: c.Record.Timestamp, Key: c.Record.Key, Value: c.Record.Value,
+		Class: classify.Of(c.Err), Reason: connector.CodeOf(c.Err), Detail: clip(c.Err.Error(), detailBytes), Trace: trace(c.Err),
+		Retries: c.Retries, FirstFailure: c.First, LastFailure: c.Last,
+		Member: member, Correlation: deadletter.Correlation(at), Batch: batch,
+	}
+	l.Headers = slices.Grow(l.Headers, len(c.Record.Headers))
+	for _, h := range c.Record.Headers {
+		l.Headers = append(l.Headers, deadletter.Header{Key: h.Key, Value: h.Value})
+	}
+	return l
+}
+
+// trace is the chain of an error's types, each with its text unless that repeats. Texts of errors never quote records.
+func trace(err error) string {
+	var (
+		b    strings.Builder
+		said string
+	)
+	for ; err != nil && b.Len() < traceBytes; err = errors.Unwrap(err) {
+		if b.Len() > 0 {
+			b.WriteString(" < ")
+		}
+		fmt.Fprintf(&b, "%T", err)
+		if text := err.Error(); text != said {
+			said = text
+			b.WriteString(": " + text)
+		}
+	}
+	return clip(b.String(), traceBytes)
+}
+
+// clip cuts a text to at most so many bytes, between two characters.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most]
+}

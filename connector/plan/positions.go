@@ -1,0 +1,168 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/reliability/hold"
+)
+
+// Past is a txn of ours that tells of earlier work on a topic.
+type Past struct {
+	appID string
+	idempotency.AppID
+}
+
+// History returns all txns in the table for a topic of this name, under any pipeline, cluster or topic id.
+func History(s *connector.Snapshot, topic string) []Past {
+	var all []Past
+	for _, appID := range slices.Sorted(maps.Keys(s.Positions)) {
+		if id, err := idempotency.ParseAppID(appID); err == nil && id.TableID == "" && id.Partition.Topic == topic {
+			all = append(all, Past{appID, id})
+		}
+	}
+	return all
+}
+
+// Replaced says why the table is not the one that a pipeline wrote, or "".
+func Replaced(s *connector.Snapshot, pipeline string) string {
+	if _, marked := s.Positions[idempotency.TableAppID(pipeline, s.TableID)]; marked {
+		return ""
+	}
+	for appID := range s.Positions {
+		if id, err := idempotency.ParseAppID(appID); err == nil && id.Pipeline == pipeline {
+			return fmt.Sprintf("pipeline %q wrote another table here; the one with id %s was not started by it", pipeline, s.TableID)
+		}
+	}
+	return ""
+}
+
+// Added reports whether a partition without a txn belongs to a topic of which the table has positions: the first START of
+// the topic was made, by this pipeline and for this cluster and topic id.
+func Added(p connector.Partition, known []Past, pipeline string) bool {
+	return slices.ContainsFunc(known, func(h Past) bool {
+		return h.Pipeline == pipeline && h.Partition.Cluster == p.Cluster && h.Partition.TopicID == p.TopicID
+	})
+}
+
+// JudgePast says why a claim without a txn may not START by itself, or "". Its rows are not looked at: see [RowsBefore].
+func JudgePast(p connector.Partition, s *connector.Snapshot, known []Past, offsets map[int32]connector.GroupOffset, pipeline string) (hold.Reason, string) {
+	if Added(p, known, pipeline) {
+		if o, ok := offsets[p.ID]; ok {
+			return hold.UnknownHistory, fmt.Sprintf("the table has no position for %v, but the group has offset %d", p, o.Next)
+		}
+		return "", ""
+	}
+	for _, h := range known {
+		switch {
+		case h.Pipeline != pipeline:
+		case h.Partition.Cluster != p.Cluster:
+			return hold.ClusterChanged, fmt.Sprintf("the table was filled from cluster %q, this is %q", h.Partition.Cluster, p.Cluster)
+		default:
+			return hold.TopicRecreated, fmt.Sprintf("the table was filled from topic id %v, topic %q now has id %v", h.Partition.TopicID, p.Topic, p.TopicID)
+		}
+	}
+	if len(known) > 0 {
+		return hold.UnknownHistory, fmt.Sprintf("pipeline %q has written topic %q into this table", known[0].Pipeline, p.Topic)
+	}
+	if len(offsets) > 0 {
+		detail := fmt.Sprintf("the table has no position for topic %q, but the group has offsets for %d of its partitions", p.Topic, len(offsets))
+		if len(s.Positions) == 0 {
+			detail += ": the table does not exist or is empty, so its folder was deleted, or another program has used the group"
+		}
+		return hold.UnknownHistory, detail
+	}
+	return "", ""
+}
+
+// Finding says why a position cannot be read from, or nil.
+func Finding(at connector.Position, b connector.Bounds, there bool) *hold.Hold {
+	holdAt := func(reason hold.Reason, format string, args ...any) *hold.Hold {
+		return &hold.Hold{Partition: at.Partition, Reason: reason, Detail: fmt.Sprintf(format, args...), Offset: at.Next}
+	}
+	switch {
+	case !there:
+		return holdAt(hold.TopicRecreated, "topic %q is gone or was created again; the table stands at offset %d of topic id %v",
+			at.Partition.Topic, at.Next, at.Partition.TopicID)
+	case at.Next < b.LogStart:
+		return holdAt(hold.BehindLogStart, "offsets [%d, %d) were deleted before they were read", at.Next, b.LogStart)
+	case at.Next > b.HighWatermark:
+		return holdAt(hold.AheadOfLogEnd, "the table stands at offset %d, the log ends at %d", at.Next, b.HighWatermark)
+	case b.DivergedAt >= 0 && b.DivergedAt < at.Next:
+		return holdAt(hold.Truncated, "the log was truncated: what was read differs from offset %d on", b.DivergedAt)
+	}
+	return nil
+}
+
+// RowsBefore returns the rows that forbid a START of those of a topic's partitions that have no position: the rows of the
+// topic, or the partition's own if other partitions of the topic have positions. The others prove that the topic was
+// begun, not that the partition is new: txns expire one by one.
+func RowsBefore(s *connector.Snapshot, pipeline, topic string, partitions []connector.Partition) (all []connector.RowsOf) {
+	known := History(s, topic)
+	for _, p := range partitions {
+		if _, positioned := s.Positions[p.AppID(pipeline)]; !positioned {
+			all = append(all, StartRows(p, Added(p, known, pipeline)))
+		}
+	}
+	return slices.Compact(all)
+}
+
+// StartRows names the rows that forbid the START of a partition. added says that other partitions of its topic have positions: see
+// [Added].
+func StartRows(p connector.Partition, added bool) connector.RowsOf {
+	if added {
+		return connector.RowsOf{Topic: p.Topic, Partition: p.ID}
+	}
+	return connector.RowsOf{Topic: p.Topic, Partition: connector.AnyPartition}
+}
+
+// RowsDetail says what to do about rows without a position.
+func RowsDetail(of connector.RowsOf) string {
+	if of.Partition != connector.AnyPartition {
+		return fmt.Sprintf("the table has rows of partition %d of topic %q and no position for it, so its records would become rows twice: "+
+			"set its position with offsets set, to the largest _kafka_offset of these rows plus 1", of.Partition, of.Topic)
+	}
+	return fmt.Sprintf("the table has rows of topic %q and no position for it, so its records would become rows twice: take the "+
+		"positions over with offsets adopt, or pause the topic, begin it with offsets start, correct it with offsets set, and resume it", of.Topic)
+}
+
+// CompareRows orders by topic and partition.
+func CompareRows(a, b connector.RowsOf) int {
+	return connector.Partition{Topic: a.Topic, ID: a.Partition}.Compare(connector.Partition{Topic: b.Topic, ID: b.Partition})
+}
+
+// Follows reports whether the table has a position of the pipeline, for whichever topic: then the pipeline's txns were
+// not dropped, unless the table drops single ones.
+func Follows(s *connector.Snapshot, pipeline string) bool {
+	for appID := range s.Positions {
+		if id, err := idempotency.ParseAppID(appID); err == nil && id.Pipeline == pipeline && id.TableID == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Derive says what a member that resumed the partition now would hold it for, from the table and Kafka alone, or nil.
+// offsets are the group's of the topic, bounds those that Kafka knows of; a partition without bounds is gone. A partition
+// that the table does not know and may START is no hold. rows are those of [RowsBefore] that the table has: see
+// [Table.HasRows]. Nothing is changed, so tools may ask.
+func Derive(s *connector.Snapshot, pipeline string, p connector.Partition, offsets map[int32]connector.GroupOffset, bounds map[connector.Partition]connector.Bounds, rows map[connector.RowsOf]bool) *hold.Hold {
+	if detail := Replaced(s, pipeline); detail != "" {
+		return &hold.Hold{Partition: p, Reason: hold.TableReplaced, Detail: detail, Offset: -1}
+	}
+	if next, positioned := s.Positions[p.AppID(pipeline)]; positioned {
+		b, there := bounds[p]
+		return Finding(connector.Position{Partition: p, Next: next, Epoch: -1}, b, there)
+	}
+	known := History(s, p.Topic)
+	if reason, detail := JudgePast(p, s, known, offsets, pipeline); reason != "" {
+		return &hold.Hold{Partition: p, Reason: reason, Detail: detail, Offset: -1}
+	}
+	if of := StartRows(p, Added(p, known, pipeline)); rows[of] {
+		return &hold.Hold{Partition: p, Reason: hold.UnknownHistory, Detail: RowsDetail(of), Offset: -1}
+	}
+	return nil
+}
