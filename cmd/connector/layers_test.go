@@ -15,6 +15,7 @@ var layers = map[string][]string{
 	// Policy: decides; no vendor, no I/O.
 	"classify":               {},
 	"classify/classtest":     {"classify"},
+	"classify/postgres":      {"classify", "secure/pgconfig"},
 	"idempotency":            {},
 	"idempotency/storetest":  {"idempotency"},
 	"reliability":            {"classify", "reliability/pulse"},
@@ -68,7 +69,7 @@ var layers = map[string][]string{
 	"health/liveness":                  {"reliability", "reliability/pulse"},
 	"health/membership":                {"health", "reliability", "reliability/panics"},
 	"health/membership/membershiptest": {"health/membership"},
-	"health/membership/postgres":       {"health/membership", "reliability/panics", "secure/pgconfig"},
+	"health/membership/postgres":       {"classify/postgres", "health/membership", "reliability/panics", "secure/pgconfig"},
 	"health/membership/redis":          {"health/membership", "health/membership/redis/resp", "secure"},
 	"health/membership/redis/resp":     {},
 	"health/ops":                       {"health", "reliability", "reliability/hold"},

@@ -31,9 +31,9 @@ var ofHealth = []mutant{
 	// Registrations.
 	{
 		name: "a table of another program is taken for ours",
-		file: "health/membership/postgres/migrate.go",
-		old:  "\tif f.version > 0 {\n\t\twant = first", new: "\tif f.version >= 0 {\n\t\twant = first",
-		pkg: "./health/membership/postgres", test: "^TestForeign$",
+		file: "classify/postgres/tables.go",
+		old:  "\tif f.version > 0 {\n\t\twant = t.First", new: "\tif f.version >= 0 {\n\t\twant = t.First",
+		pkg: "./classify/postgres", test: "^TestFound$",
 	},
 	{
 		name: "members are missed because their store is down",

@@ -15,10 +15,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sluice/health/membership"
 	"sluice/health/membership/membershiptest"
@@ -204,9 +205,13 @@ func TestMigrationsLab(t *testing.T) {
 	if applied != "0 1 2" {
 		t.Errorf("applied are %s", applied)
 	}
-	files, err := fs.Glob(migrations, "migrations/*.sql")
-	if err != nil || len(files) != latest {
-		t.Errorf("%d migrations, the last is %d: %v", len(files), latest, err)
+	tables, err := tables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := fs.Glob(tables.Migrations, "*.sql")
+	if err != nil || int64(len(files)) != tables.Latest {
+		t.Errorf("%d migrations, the last is %d: %v", len(files), tables.Latest, err)
 	}
 }
 
@@ -260,21 +265,22 @@ func TestMigrationsOutliveTheirCallLab(t *testing.T) {
 // TestMigrationFromFirstLab: tables of the first version become ours of today, with their rows.
 func TestMigrationFromFirstLab(t *testing.T) {
 	url, _ := own(t)
-	config, err := pgx.ParseConfig(url)
+	before, err := tables()
 	if err != nil {
 		t.Fatal(err)
 	}
-	db := stdlib.OpenDB(*config)
-	defer db.Close()
-	files, err := fs.Sub(migrations, "migrations")
+	script, err := fs.ReadFile(before.Migrations, "00001_registrations.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := provider(db, files)
+	before.Migrations, before.Latest = fstest.MapFS{"00001_registrations.sql": {Data: script}}, 1
+	before.Columns, before.Unnoted = before.First, before.First
+	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.UpTo(t.Context(), 1); err != nil {
+	defer pool.Close()
+	if err := before.Prepare(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
 	ask(t, url, "INSERT INTO consumer_registrations VALUES ('orders', 'sluice', 'old', now(), 30000)")

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"sluice/classify/postgres"
 	"sluice/health/membership"
 	"sluice/secure/pgconfig"
 )
@@ -32,8 +32,6 @@ const (
 	connections = 2
 	// maxStatus is how many bytes a status may have. Ours have 13.
 	maxStatus = 100
-	// connectionLife is how long a connection is used at most: after a failover, one to the old server may still answer.
-	connectionLife = 5 * time.Minute
 )
 
 // Options of a store.
@@ -50,9 +48,10 @@ type Options struct {
 // Store implements [membership.Store]. Every call is bounded in time, also without an end of its context; every error is a
 // [membership.ErrUnavailable], or of Members a [membership.ErrForeign]. It works behind a proxy that pools transactions: no prepared statements, no session locks.
 type Store struct {
-	pool  *pgxpool.Pool
-	scope membership.Scope
-	ready atomic.Bool // the tables are there
+	pool   *pgxpool.Pool
+	tables *postgres.Tables
+	scope  membership.Scope
+	ready  atomic.Bool // the tables are there
 
 	lasting context.Context // until Close
 	close   context.CancelFunc
@@ -65,22 +64,18 @@ var _ membership.Store = (*Store)(nil)
 
 // Open returns a store. Nothing is connected yet: the error is a mistake in the URL, which it does not quote.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	config, err := pgconfig.Parse(pgconfig.Options{URL: o.URL, CAFile: o.CAFile, InsecurePlaintext: o.InsecurePlaintext})
+	config, err := postgres.Config(pgconfig.Options{URL: o.URL, CAFile: o.CAFile, InsecurePlaintext: o.InsecurePlaintext}, connections, connectTimeout)
 	if err != nil {
 		return nil, err
 	}
-	config.MinConns, config.MaxConns = 0, connections
-	config.MaxConnLifetime = connectionLife
-	config.ConnConfig.ConnectTimeout = connectTimeout
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	if _, named := config.ConnConfig.RuntimeParams["application_name"]; !named {
-		config.ConnConfig.RuntimeParams["application_name"] = "sluice"
+	s := &Store{scope: o.Scope}
+	if s.tables, err = tables(); err == nil {
+		s.pool, err = pgxpool.NewWithConfig(ctx, config)
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("registrations in Postgres: %w", err)
 	}
-	s := &Store{pool: pool, scope: o.Scope}
 	s.lasting, s.close = context.WithCancel(context.WithoutCancel(ctx))
 	return s, nil
 }
@@ -98,14 +93,14 @@ func (s *Store) Close() error {
 // do runs op with the tables there. When it finds that they are gone, they are made again, once.
 func (s *Store) do(ctx context.Context, what string, op func(context.Context) error) error {
 	err := s.try(ctx, op)
-	if gone(err) {
+	if postgres.Gone(err) {
 		s.ready.Store(false)
 		err = s.try(ctx, op)
 	}
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: Postgres: %s: %w", membership.ErrUnavailable, what, err)
+	return fmt.Errorf("%w: Postgres: %s: %w", membership.ErrUnavailable, what, postgres.Classified(err))
 }
 
 func (s *Store) try(ctx context.Context, op func(context.Context) error) error {
@@ -114,11 +109,7 @@ func (s *Store) try(ctx context.Context, op func(context.Context) error) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errSlow)
 	defer cancel()
-	err := op(ctx)
-	if err != nil && code(err) == insufficientPrivilege {
-		return fmt.Errorf("the user may not use the tables: %s: %w", s.rights(), err)
-	}
-	return because(ctx, err)
+	return because(ctx, s.tables.Explained(op(ctx), s.pool))
 }
 
 var errSlow = errors.New("the server did not answer in time")
@@ -129,31 +120,6 @@ func because(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
 	return err
-}
-
-// The SQLSTATEs that decide something (PostgreSQL, appendix A).
-const (
-	insufficientPrivilege = "42501"
-	undefinedTable        = "42P01"
-	undefinedColumn       = "42703"
-	undefinedFunction     = "42883"
-)
-
-// code is the SQLSTATE of what a server said, "" if it said nothing.
-func code(err error) string {
-	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return said.Code
-	}
-	return ""
-}
-
-// gone says that something of ours is not there: somebody dropped it, or the database was restored.
-func gone(err error) bool {
-	switch code(err) {
-	case undefinedTable, undefinedColumn, undefinedFunction:
-		return true
-	}
-	return false
 }
 
 // Beat implements [membership.Store]. A registration that was not renewed in time is lost, swept or not. Beats of one member

@@ -72,40 +72,6 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestForeign: a table is ours if it has what the migrations made that were applied.
-func TestForeign(t *testing.T) {
-	both := []string{registrations, lastSeen}
-	for name, c := range map[string]struct {
-		found   found
-		foreign string
-		lost    bool
-	}{
-		"nothing":                     {found{}, "", false},
-		"whole":                       {found{tables: both, columns: columns, cleanup: true, version: latest}, "", false},
-		"whole, versions not for us":  {found{tables: both, columns: columns, cleanup: true, version: -1}, "", false},
-		"whole, no versions":          {found{tables: both, columns: columns, cleanup: true}, "", false},
-		"first version":               {found{tables: both[:1], columns: first, cleanup: true, version: 1}, "", false},
-		"first version without ours":  {found{tables: both[:1], columns: first, cleanup: true}, "has no column status", false},
-		"another table":               {found{tables: both[:1], columns: []string{registrations + ".id"}}, "has no column stream_name", false},
-		"another in place of ours":    {found{tables: both, columns: append(columns[5:], registrations+".id"), cleanup: true, version: 2}, "has no column stream_name", true},
-		"another as the index":        {found{tables: both[1:], columns: []string{lastSeen + ".id"}}, "table consumer_last_seen", false},
-		"dropped":                     {found{cleanup: true, version: latest}, "", true},
-		"dropped after the first":     {found{version: 1}, "", true},
-		"function dropped":            {found{tables: both, columns: columns, version: latest}, "", true},
-		"dropped, of a later version": {found{tables: both[1:], columns: columns[9:], cleanup: true, version: latest + 1}, "", true},
-		"column dropped":              {found{tables: both, columns: append(first[:5:5], columns[6:]...), cleanup: true, version: latest}, "", true},
-		"whole, of a later version":   {found{tables: both, columns: columns, cleanup: true, version: latest + 1}, "", false},
-	} {
-		err := c.found.foreign()
-		if (err != nil) != (c.foreign != "") || err != nil && !strings.Contains(err.Error(), c.foreign) {
-			t.Errorf("%s: %v, want %q", name, err, c.foreign)
-		}
-		if c.found.lost() != c.lost {
-			t.Errorf("%s: lost %v", name, !c.lost)
-		}
-	}
-}
-
 // TestPrepare_Panic: a panic while the tables are looked for is an error of the call, and the next call looks again.
 func TestPrepare_Panic(t *testing.T) {
 	s := &Store{lasting: t.Context()} // without a pool
