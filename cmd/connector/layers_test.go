@@ -51,7 +51,7 @@ var layers = map[string][]string{
 	"connector/kafka/dial":        {"connector/kafka/frame", "secure"},
 	"connector/kafka/frame":       {},
 	"connector/kafka/recordbatch": {"connector", "reliability/hold"},
-	"idempotency/postgres":        {"classify", "idempotency", "reliability", "reliability/hold", "reliability/panics", "secure/pgconfig"},
+	"idempotency/postgres":        {"classify", "classify/postgres", "idempotency", "secure/pgconfig"},
 	"sink/delta": {
 		"connector", "classify", "reliability", "reliability/hold", "reliability/panics", "reliability/pulse", "idempotency",
 		"sink/delta/bounded", "sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "connector/schema", "sink/offer",
@@ -78,7 +78,9 @@ var layers = map[string][]string{
 		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership/redis", "idempotency", "reliability",
 		"reliability/bytepool", "reliability/deadletter", "secure", "secure/pgconfig", "connector/schema",
 	},
-	"internal/open": {"connector/kafka", "connector/kafka/dial", "internal/config"},
+	"internal/open": {
+		"classify", "connector/kafka", "connector/kafka/dial", "idempotency/postgres", "internal/config", "reliability", "reliability/hold", "reliability/panics",
+	},
 }
 
 func TestLayers(t *testing.T) {

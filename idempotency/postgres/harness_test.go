@@ -1,18 +1,13 @@
 package postgres
 
 import (
-	"context"
 	"encoding/binary"
-	"log/slog"
-	"testing"
 	"time"
 
 	"sluice/idempotency"
 )
 
 var scope = idempotency.Scope{Pipeline: "p", TableID: "t", Partition: idempotency.Partition{Cluster: "c", Topic: "orders", ID: 3}}
-
-func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func fingerprint(n uint64) (f idempotency.Fingerprint) {
 	binary.BigEndian.PutUint64(f[:8], n+1)
@@ -28,25 +23,4 @@ func rows(from, next int64) func(func(idempotency.Entry) bool) {
 			}
 		}
 	}
-}
-
-// contextUntil ends when done says so.
-func contextUntil(t *testing.T, done func() bool) (context.Context, context.CancelFunc) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		tick := time.NewTicker(time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				if done() {
-					cancel()
-				}
-			}
-		}
-	}()
-	return ctx, cancel
 }

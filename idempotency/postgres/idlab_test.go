@@ -5,7 +5,6 @@ package postgres
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"iter"
 	"strings"
 	"testing"
@@ -13,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"sluice/classify"
+	"sluice/classify/postgres"
 	"sluice/idempotency"
-	"sluice/reliability/hold"
 )
 
 //go:embed testdata/schema_1.sql
@@ -132,20 +131,7 @@ func TestEventIDStaysLab(t *testing.T) {
 // nothing.
 func TestFirstSchemaLab(t *testing.T) {
 	url := own(t)
-	ask(t, url, firstSchema)
-	ask(t, url, `INSERT INTO processed_scopes (scope, through) VALUES ('`+scope.String()+`', 5)`)
-	for e := range rows(0, 5) {
-		hex := e.Fingerprint.String()
-		conn, err := pgx.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = conn.Exec(t.Context(), `INSERT INTO processed_events (event_id, "offset", scope, recorded_at) VALUES ('1/' || $1, $2, 1, $3)`, hex, e.Offset, e.At)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = conn.Close(t.Context())
-	}
+	old(t, url, firstSchema)
 	s := store(t, url)
 	whole(t, s, 5)
 	mustRemember(t, s, scope, 5, 7, withIDs(5, "evt-5", "evt-6"))
@@ -157,7 +143,7 @@ func TestFirstSchemaLab(t *testing.T) {
 	// A member of the first version runs its script again at its start. Whatever it asks first is refused, with a hold.
 	ask(t, url, firstSchema)
 	_, err := s.pool.Exec(t.Context(), "SELECT through FROM processed_scopes WHERE scope = $1", scope.String())
-	if class := classify.Of(classified(err)); class != classify.Fatal {
+	if class := classify.Of(postgres.Classified(err)); class != classify.Fatal {
 		t.Errorf("the first question of a member of the first version is answered with %v (%v)", err, class)
 	}
 	whole(t, store(t, url), 7)
@@ -180,7 +166,7 @@ func TestSchemaRestoredLab(t *testing.T) {
 	ask(t, url, "DROP TABLE processed_events, processed_scopes")
 	ask(t, url, firstSchema)
 	_, err := s.Through(t.Context(), scope)
-	held(t, err)
+	refused(t, err)
 	if through, err := s.Through(t.Context(), scope); err != nil || through != 0 {
 		t.Errorf("through is %d, %v", through, err)
 	}
@@ -190,15 +176,14 @@ func TestSchemaRestoredLab(t *testing.T) {
 func TestForeignTableLab(t *testing.T) {
 	const foreign = `CREATE TABLE processed_events (event_id TEXT PRIMARY KEY, "offset" BIGINT NOT NULL, processed_at TIMESTAMPTZ NOT NULL DEFAULT NOW());
 		INSERT INTO processed_events (event_id, "offset") VALUES ('theirs', 7)`
-	for name, sql := range map[string]string{"Theirs": foreign, "Shared": foreign + ";" + firstSchema} {
+	for name, sql := range map[string]string{
+		"Theirs": foreign, "Shared": foreign + ";" + firstSchema, "SharedAlone": foreign + ";" + firstSchema + "; DROP TABLE processed_scopes",
+	} {
 		t.Run(name, func(t *testing.T) {
 			url := own(t)
 			ask(t, url, sql)
 			_, err := store(t, url).Through(t.Context(), scope)
-			held(t, err)
-			if h := (*hold.Error)(nil); !errors.As(err, &h) || !strings.Contains(err.Error(), "search_path") {
-				t.Errorf("the error does not say what to do: %v", err)
-			}
+			refused(t, err, "search_path")
 			var id string
 			if ask(t, url, "SELECT event_id FROM processed_events", &id); id != "theirs" {
 				t.Errorf("their row has the id %q", id)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -22,7 +23,6 @@ import (
 	"sluice/idempotency"
 	"sluice/idempotency/storetest"
 	"sluice/reliability"
-	"sluice/reliability/hold"
 	"sluice/test/lab"
 )
 
@@ -67,7 +67,7 @@ func own(t *testing.T) string {
 func guard() *reliability.Guard {
 	return reliability.NewGuard("fingerprints", reliability.Config{
 		Backoff: reliability.Backoff{Initial: 10 * time.Millisecond, Max: 50 * time.Millisecond}, Failures: 5, OpenFor: 100 * time.Millisecond, Successes: 1,
-	}, discard(), nil)
+	}, slog.New(slog.DiscardHandler), nil)
 }
 
 func store(t *testing.T, url string, change ...func(*pgxpool.Config)) *Store {
@@ -79,7 +79,7 @@ func store(t *testing.T, url string, change ...func(*pgxpool.Config)) *Store {
 	for _, c := range change {
 		c(config)
 	}
-	s, err := open(t.Context(), config, guard(), discard())
+	s, err := open(t.Context(), config, guard().Do)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,23 +128,27 @@ func TestTablesLab(t *testing.T) {
 		t.Errorf("columns %s, want %s", columns, want)
 	}
 	// Who may only use the tables does.
-	ask(t, url, `CREATE ROLE user_of_tables LOGIN PASSWORD 'x'; GRANT ALL ON ALL TABLES IN SCHEMA `+url[strings.LastIndex(url, "=")+1:]+` TO user_of_tables;
-		GRANT USAGE ON SCHEMA `+url[strings.LastIndex(url, "=")+1:]+` TO user_of_tables`)
-	poor := strings.Replace(url, "postgres:sluice@", "user_of_tables:x@", 1)
-	if err := store(t, poor).Remember(t.Context(), scope, 0, 1, rows(0, 1)); err != nil {
+	plain, user := poor(t, url)
+	if err := store(t, plain).Remember(t.Context(), scope, 0, 1, rows(0, 1)); err != nil {
 		t.Error(err)
 	}
-	_, err := store(t, strings.Replace(url, "postgres:sluice@", "user_of_tables:y@", 1)).Through(t.Context(), scope)
-	held(t, err)
-	_, err = store(t, strings.Replace(poor, "search_path", "search_path=pg_catalog&x.y", 1)).Through(t.Context(), scope)
-	held(t, err)
+	_, err := store(t, strings.Replace(plain, user+":x@", user+":y@", 1)).Through(t.Context(), scope)
+	refused(t, err)
+	_, err = store(t, strings.Replace(plain, "search_path", "search_path=pg_catalog&x.y", 1)).Through(t.Context(), scope)
+	refused(t, err)
 }
 
-func held(t *testing.T, err error) {
+// refused wants an error that needs a person and says each of some texts.
+func refused(t *testing.T, err error, texts ...string) {
 	t.Helper()
-	var h *hold.Error
-	if !errors.As(err, &h) || h.Reason != hold.FingerprintsUnavailable || classify.Of(err) != classify.Fatal || strings.Contains(err.Error(), "password=") {
-		t.Errorf("got %v, want a hold", err)
+	if err == nil || classify.Of(err) != classify.Fatal || strings.Contains(err.Error(), "password=") {
+		t.Errorf("got %v, want a refusal", err)
+		return
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q is not in: %v", text, err)
+		}
 	}
 }
 
@@ -248,7 +252,8 @@ func TestFaultsLab(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	s := store(t, pg.URL)
+	s, breaker := store(t, pg.URL), guard()
+	s.retry = breaker.Do
 	if err := s.Remember(t.Context(), scope, 0, 5, rows(0, 5)); err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +270,7 @@ func TestFaultsLab(t *testing.T) {
 		from := int64(5 + i)
 		answered := make(chan error, 1)
 		go func() { answered <- s.Remember(t.Context(), scope, from, from+1, rows(from, from+1)) }()
-		if err := lab.Until(t.Context(), func() (bool, error) { return s.guard.Status().Open, nil }); err != nil {
+		if err := lab.Until(t.Context(), func() (bool, error) { return breaker.Status().Open, nil }); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -319,7 +324,7 @@ func BenchmarkLab(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := open(b.Context(), config, guard(), discard())
+	s, err := open(b.Context(), config, guard().Do)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -2,18 +2,17 @@
 // them there, or whose windows are larger than memory. It costs a question and a transaction for each cut and brings a
 // dependency along; what it knows can be lost at any time and is filled again from the table of rows.
 //
-// One script, schema.sql, creates the tables and changes those of earlier versions. A store runs it under a lock at its first
-// use, and again when the tables turn out to be gone. It may be run any number of times.
+// goose makes the tables, and changes those of earlier versions. A store has it do so at its first use, and again when the tables
+// turn out to be gone.
 package postgres
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
-	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,29 +20,28 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sluice/classify"
+	"sluice/classify/postgres"
 	"sluice/idempotency"
-	"sluice/reliability"
-	"sluice/reliability/hold"
-	"sluice/reliability/panics"
 	"sluice/secure/pgconfig"
 )
 
-//go:embed schema.sql
-var schema string
-
-// The lock under which the tables are made, any number that no other program is likely to use.
-const schemaLock = 0x534c5549434531
+//go:embed migrations/*.sql
+var migrations embed.FS
 
 const (
 	// statementTimeout bounds one statement, so that a server that does not answer counts as a failure.
 	statementTimeout = 30 * time.Second
-	// connections is how many a store has at most: tables ask side by side.
+	// connections is how many a store has at most, and one more while it migrates: tables ask side by side.
 	connections = 4
-	// schemaTimeout bounds the script that creates or changes the tables: an index on a large table takes its time.
-	schemaTimeout = 10 * time.Minute
+	// migrateTimeout bounds the migrations: an index on a large table takes its time.
+	migrateTimeout = 10 * time.Minute
 	// chunk is how many fingerprints go into one statement.
 	chunk = 5000
 )
+
+// Retry runs op, again where its error is Transient, and returns the last error. about are attributes for its log lines. A
+// panic in op is for it to catch.
+type Retry func(ctx context.Context, op func(context.Context) error, about ...any) error
 
 // Options of a store.
 type Options struct {
@@ -53,46 +51,59 @@ type Options struct {
 	// connections that are not safe; see [pgconfig.Options].
 	CAFile            string
 	InsecurePlaintext bool
-	// Guard stands before the database. It retries and breaks; nothing below it does.
-	Guard  *reliability.Guard
-	Logger *slog.Logger
+	// Retry stands before the database. Nothing below it tries again.
+	Retry Retry
 }
 
-// Store implements [idempotency.Store] in a database that members share. Failures that pass are retried by its guard
-// until ctx ends; what is returned is ErrMoved, a hold.Error with hold.FingerprintsUnavailable, or Canceled.
+// Store implements [idempotency.Store] in a database that members share. Its errors are ErrMoved, or have a class that says
+// what a server means by its SQLSTATE; Retry decides what becomes of them.
 type Store struct {
-	pool  *pgxpool.Pool
-	guard *reliability.Guard
-	ready *atomic.Bool // the tables are there
-	ascii *atomic.Bool // the database cannot store every character
-	about []any        // for the log lines of what is tried again
-
-	logger *slog.Logger
-	logged *panics.Seen
+	pool   *pgxpool.Pool
+	tables *postgres.Tables
+	retry  Retry
+	ready  *atomic.Bool // the tables are there
+	about  []any        // for the log lines of what is tried again
 }
 
 var _ idempotency.Store = (*Store)(nil)
 
 // Open returns a store. Nothing is connected yet: the error is a mistake in the URL, which it does not quote.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	config, err := pgconfig.Parse(pgconfig.Options{URL: o.URL, CAFile: o.CAFile, InsecurePlaintext: o.InsecurePlaintext})
+	config, err := postgres.Config(pgconfig.Options{URL: o.URL, CAFile: o.CAFile, InsecurePlaintext: o.InsecurePlaintext}, connections, statementTimeout/3)
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, config, o.Guard, o.Logger)
+	return open(ctx, config, o.Retry)
 }
 
-func open(ctx context.Context, config *pgxpool.Config, guard *reliability.Guard, logger *slog.Logger) (*Store, error) {
-	config.MaxConns = connections
-	config.ConnConfig.ConnectTimeout = statementTimeout / 3
-	if _, named := config.ConnConfig.RuntimeParams["application_name"]; !named {
-		config.ConnConfig.RuntimeParams["application_name"] = "sluice"
+func open(ctx context.Context, config *pgxpool.Config, retry Retry) (*Store, error) {
+	tables, err := tables()
+	if err != nil {
+		return nil, err
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("fingerprints in Postgres: %w", err)
 	}
-	return &Store{pool: pool, guard: guard, ready: new(atomic.Bool), ascii: new(atomic.Bool), logger: logger, logged: new(panics.Seen)}, nil
+	return &Store{pool: pool, tables: tables, retry: retry, ready: new(atomic.Bool)}, nil
+}
+
+// tables describes what a store needs. Tables that goose did not make had other columns in the first version, and rows of other
+// programs, which have no scope: these would take records of this pipeline for events of their own.
+func tables() (*postgres.Tables, error) {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	since := []string{ // the first version
+		"processed_events.event_id", "processed_events.offset", "processed_events.processed_at", "processed_events.scope",
+		"processed_events.recorded_at", "processed_scopes.id", "processed_scopes.scope",
+	}
+	return &postgres.Tables{
+		Migrations: files, Latest: 1, Versions: "processed_events_version", Lock: 0x534c5549434531,
+		Columns: append([]string{"processed_events.fingerprint", "processed_scopes.next_offset"}, since...), First: since, Unnoted: since,
+		Filled: "processed_events.scope", Command: "connector check",
+	}, nil
 }
 
 // Close ends the connections.
@@ -105,84 +116,37 @@ func (s *Store) For(batch string) idempotency.Store {
 	return &of
 }
 
-// do runs op behind the guard, with the tables there. A panic is a failure of the database, since what it replied is the
-// likely cause, and one of the next tries may pass.
+// do runs op, again where that helps, with the tables there.
 func (s *Store) do(ctx context.Context, what string, op func(context.Context) error) error {
-	err := s.guard.Do(ctx, func(ctx context.Context) error {
-		err := panics.Catch(func() error {
-			if err := s.prepare(ctx); err != nil {
-				return err
-			}
-			return op(ctx)
-		})
-		if caught, anew := s.logged.Anew(err); anew {
-			s.logger.ErrorContext(ctx, "a panic while the store of fingerprints was asked is tried again; report it with the stack", "err", err, "stack", caught.Stack)
+	return s.retry(ctx, func(ctx context.Context) error {
+		err := s.prepare(ctx)
+		if err == nil {
+			err = s.tables.Explained(op(ctx), s.pool)
 		}
-		if gone(err) {
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, idempotency.ErrMoved): // an answer: no retry would change it
+			return classify.Mark(err, classify.Fenced)
+		case postgres.Gone(err):
 			s.ready.Store(false)
 		}
-		return classified(err)
+		return postgres.Classified(fmt.Errorf("%s: %w", what, err))
 	}, s.about...)
-	if err == nil {
-		return nil
-	}
-	err = fmt.Errorf("%s: %w", what, err)
-	if classify.Of(err) == classify.Fatal {
-		return hold.New(hold.FingerprintsUnavailable, "Postgres refuses; look at user, password, database and its tables", err)
-	}
-	return fmt.Errorf("fingerprints in Postgres: %w", err)
 }
 
-// prepare creates or changes the tables once.
+// prepare makes or changes the tables once.
 func (s *Store) prepare(ctx context.Context) error {
 	if s.ready.Load() {
 		return nil
 	}
-	err := s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		s.ascii.Store(tx.Conn().PgConn().ParameterStatus("server_encoding") != "UTF8")
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(schemaLock)); err != nil {
-			return err
-		}
-		// A role that may not create tables can use those that another one created.
-		var columns []string
-		err := tx.QueryRow(ctx, `SELECT coalesce(array_agg((CASE attrelid WHEN to_regclass('processed_events') THEN 'event ' ELSE 'scope ' END) || attname), '{}')
-			FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped AND attrelid IN (to_regclass('processed_events'), to_regclass('processed_scopes'))`).Scan(&columns)
-		if err != nil {
-			return err
-		}
-		has := func(column string) bool { return slices.Contains(columns, column) }
-		if has("event fingerprint") && has("event event_id") && has("event scope") && has("event recorded_at") && has("scope next_offset") {
-			return nil
-		}
-		if has("event event_id") {
-			if err := refuseForeign(ctx, tx, has("event scope")); err != nil {
-				return err
-			}
-		}
-		ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
-		defer cancel()
-		_, err = tx.Conn().Exec(ctx, schema, pgx.QueryExecModeSimpleProtocol)
-		return err
-	})
+	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
+	defer cancel()
+	err := s.tables.Prepare(ctx, s.pool)
 	if err == nil {
 		s.ready.Store(true)
 	}
 	return err
-}
-
-// refuseForeign returns an error if another program has rows in processed_events: it would take records of this pipeline for
-// events of its own. An earlier version of Sluice shared the table, because its event_id was not the producer's.
-func refuseForeign(ctx context.Context, tx pgx.Tx, ours bool) error {
-	foreign := !ours
-	if ours {
-		if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM processed_events WHERE scope IS NULL)").Scan(&foreign); err != nil {
-			return err
-		}
-	}
-	if !foreign {
-		return nil
-	}
-	return classify.Mark(errors.New("another program uses the table processed_events: give the fingerprints a schema of their own, by search_path in the URL (postgres://…&search_path=sluice)"), classify.Fatal)
 }
 
 // transaction runs op in one, each statement of it within the timeout of one. unsure is in the chain of the error if it
@@ -194,10 +158,12 @@ func (s *Store) transaction(ctx context.Context, op func(context.Context, pgx.Tx
 	if err != nil {
 		return err
 	}
-	if err := panics.Catch(func() error { return op(ctx, timed{tx}) }); err != nil { // the connection goes back to the pool
+	defer func() { // the connection goes back to the pool, after a panic, too
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout/6)
 		defer cancel()
-		_ = tx.Rollback(end) // a connection that cannot is closed, which is a rollback too
+		_ = tx.Rollback(end) // nothing after a commit; a connection that cannot is closed, which is a rollback too
+	}()
+	if err := op(ctx, timed{tx}); err != nil {
 		return err
 	}
 	end, cancel := context.WithTimeout(ctx, statementTimeout)
@@ -274,7 +240,7 @@ func (s *Store) Remember(ctx context.Context, scope idempotency.Scope, from, nex
 				return idempotency.ErrMoved
 			}
 			for some := range chunked(entries) {
-				if s.ascii.Load() {
+				if tx.Conn().PgConn().ParameterStatus("server_encoding") != "UTF8" {
 					some.asciiOnly()
 				}
 				if err := insert(ctx, tx, id, some); err != nil {

@@ -172,9 +172,9 @@ var ofStores = []mutant{
 	},
 	{
 		name: "a panic of the store of fingerprints ends the member",
-		file: "idempotency/postgres/store.go",
-		old:  "err := panics.Catch(func() error {\n", new: "err := func(op func() error) error { return op() }(func() error {\n",
-		pkg: "./idempotency/postgres", test: "^TestStore_Panic$",
+		file: "internal/open/fingerprints.go",
+		old:  "err := panics.Catch(func() error { return op(ctx) })", new: "err := op(ctx)",
+		pkg: "./internal/open", test: "^TestFingerprintRetry_Panic$",
 	},
 	{
 		name: "a connection to Kafka that is being opened outlives its client",

@@ -1,3 +1,4 @@
+-- +goose Up
 -- A partition as one pipeline takes it into one table, and up to which offset its rows are remembered. An id is never
 -- used again: a fingerprint that begins with it belongs to this scope.
 CREATE TABLE IF NOT EXISTS processed_scopes (
@@ -6,11 +7,12 @@ CREATE TABLE IF NOT EXISTS processed_scopes (
   next_offset BIGINT NOT NULL DEFAULT 0
 );
 
--- Tables of an earlier version: event_id was <id of the scope>/<fingerprint>, which is the column fingerprint now. Rows from
+-- Tables of an earlier version, made without goose: event_id was <id of the scope>/<fingerprint>, which is the column fingerprint now. Rows from
 -- then have no event_id. The column through gets another name so that members of that version stop with an error: they would
 -- look for fingerprints in event_id, and take duplicates for new records. Nothing here rewrites rows.
 --
 -- processed_scopes comes first: members lock the tables in this order.
+-- +goose StatementBegin
 DO $$
 BEGIN
   IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('processed_scopes') AND attname = 'through' AND NOT attisdropped) THEN
@@ -23,6 +25,7 @@ BEGIN
   END IF;
 END
 $$;
+-- +goose StatementEnd
 
 -- What was processed. event_id is the producer's own id of a record, or the fingerprint where there is none. It is not unique:
 -- two partitions may have records of the same id. recorded_at is the record's timestamp in milliseconds, by which the window

@@ -1,0 +1,58 @@
+package open
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"sluice/classify"
+	"sluice/connector/kafka/dial"
+	"sluice/idempotency/postgres"
+	"sluice/internal/config"
+	"sluice/reliability"
+	"sluice/reliability/hold"
+	"sluice/reliability/panics"
+)
+
+// Fingerprints returns the database that remembers fingerprints. It connects at the first request; guard stands before each.
+// What a server refuses is a hold.Error with hold.FingerprintsUnavailable.
+func Fingerprints(ctx context.Context, c *config.Config, guard *reliability.Guard, logger *slog.Logger) (*postgres.Store, error) {
+	f := c.Fingerprints
+	url, err := dial.ReadSecret(f.URLFile)
+	if err != nil {
+		return nil, err
+	}
+	return postgres.Open(ctx, postgres.Options{
+		URL: url, CAFile: f.CAFile, InsecurePlaintext: f.InsecurePlaintext, Retry: (&fingerprintRetry{guard: guard, logger: logger}).do,
+	})
+}
+
+// fingerprintRetry is the retry of the database of fingerprints.
+type fingerprintRetry struct {
+	guard  *reliability.Guard
+	logger *slog.Logger
+	logged panics.Seen
+}
+
+// do runs op behind the guard. A panic is a failure of the database, since what it replied is the likely cause, and one of the
+// next tries may pass.
+func (r *fingerprintRetry) do(ctx context.Context, op func(context.Context) error, about ...any) error {
+	err := r.guard.Do(ctx, func(ctx context.Context) error {
+		err := panics.Catch(func() error { return op(ctx) })
+		caught, anew := r.logged.Anew(err)
+		if anew {
+			r.logger.ErrorContext(ctx, "a panic while the store of fingerprints was asked is tried again; report it with the stack", "err", err, "stack", caught.Stack)
+		}
+		if caught != nil {
+			return classify.Mark(err, classify.Transient)
+		}
+		return err
+	}, about...)
+	switch {
+	case err == nil:
+		return nil
+	case classify.Of(err) == classify.Fatal:
+		return hold.New(hold.FingerprintsUnavailable, "Postgres refuses; look at user, password, database and its tables", err)
+	}
+	return fmt.Errorf("fingerprints in Postgres: %w", err)
+}
