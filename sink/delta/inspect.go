@@ -15,9 +15,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/file"
-	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 
 	"sluice/connector"
 	"sluice/connector/schema"
@@ -274,14 +271,23 @@ func offsets(ctx context.Context, store objstore.Store, key string, yield func(R
 	if err != nil {
 		return err
 	}
-	var rows pqarrow.RecordReader
-	if err := sound(object, func() (err error) { rows, err = openOffsets(ctx, object); return err }); err != nil {
+	content := bounded.NewParquet(object, bounded.New(offsetsBytes), func(err error) error { return fmt.Errorf("not a sound Parquet file: %w", err) })
+	if err := content.Open(1 << 20); err != nil {
+		return err
+	}
+	columns := make([]int, 3)
+	for i, name := range []string{schema.KafkaTopic, schema.KafkaPartition, schema.KafkaOffset} {
+		if columns[i] = content.Content().MetaData().Schema.ColumnIndexByName(name); columns[i] < 0 {
+			return fmt.Errorf("there is no column %s", name)
+		}
+	}
+	rows, err := content.Rows(ctx, columns, 16<<10)
+	if err != nil {
 		return err
 	}
 	defer rows.Release()
 	for {
-		var batch arrow.RecordBatch
-		err := sound(object, func() (err error) { batch, err = rows.Read(); return err })
+		batch, err := rows.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -294,52 +300,8 @@ func offsets(ctx context.Context, store objstore.Store, key string, yield func(R
 	}
 }
 
-// sound runs a piece of the Parquet reader, which may panic on bytes that are no Parquet. An error of the store comes
-// before what the reader made of it.
-func sound(object *deltalog.Object, read func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("not a sound Parquet file: %v", r)
-		}
-		if object.Err() != nil {
-			err = object.Err()
-		}
-	}()
-	return read()
-}
-
 // offsetsBytes bounds what is held of a data file while its Kafka columns are read.
 const offsetsBytes = 64 << 20
-
-// openOffsets reads the footer and chooses the three columns.
-func openOffsets(ctx context.Context, object *deltalog.Object) (pqarrow.RecordReader, error) {
-	mem := bounded.New(offsetsBytes)
-	if err := mem.CheckFooter(object, object.Size()); err != nil {
-		return nil, err
-	}
-	props := parquet.NewReaderProperties(mem)
-	props.MaxCompressedPageSize, props.MaxUncompressedPageSize = mem.Limit(), mem.Limit()
-	props.BufferedStreamEnabled, props.BufferSize = true, 1<<20
-	content, err := file.NewParquetReader(io.NewSectionReader(object, 0, object.Size()), file.WithReadProps(props))
-	if err != nil {
-		return nil, err
-	}
-	reader, err := pqarrow.NewFileReader(content, pqarrow.ArrowReadProperties{BatchSize: 16 << 10}, mem)
-	if err != nil {
-		return nil, err
-	}
-	columns := make([]int, 3)
-	for i, name := range []string{schema.KafkaTopic, schema.KafkaPartition, schema.KafkaOffset} {
-		if columns[i] = content.MetaData().Schema.ColumnIndexByName(name); columns[i] < 0 {
-			return nil, fmt.Errorf("there is no column %s", name)
-		}
-	}
-	groups := make([]int, content.NumRowGroups())
-	for i := range groups {
-		groups[i] = i
-	}
-	return reader.GetRecordReader(ctx, columns, groups)
-}
 
 // readRows yields the rows of a batch that has the three columns, in whichever order.
 func readRows(batch arrow.RecordBatch, yield func(Row) bool) (more bool, err error) {

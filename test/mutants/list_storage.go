@@ -34,6 +34,42 @@ var ofStorage = []mutant{
 		pkg: "./sink/delta/deltalog", test: "^TestHint_Absurd$",
 	},
 	{
+		name: "a panic of the Parquet reader is none of its file's",
+		file: "sink/delta/bounded/parquet.go",
+		old:  "if r := recover(); r != nil {", new: "if r := error(nil); r != nil {",
+		pkg: "./sink/delta/bounded", test: "^TestParquet_Do$",
+	},
+	{
+		name: "a store that fails is a damaged file",
+		file: "sink/delta/bounded/parquet.go",
+		old:  "failed != nil {", new: "failed != nil && err == nil {",
+		pkg: "./sink/delta/bounded", test: "^TestParquet_Do$",
+	},
+	{
+		name: "a failure of the store that the Parquet reader hides is none",
+		file: "sink/delta/bounded/parquet.go",
+		old:  "failed != nil {", new: "failed != nil && err != nil {",
+		pkg: "./sink/delta/bounded", test: "^TestParquet_Do$",
+	},
+	{
+		name: "the footer of a file takes what memory it likes",
+		file: "sink/delta/bounded/parquet.go",
+		old:  "if err := p.memory.checkFooter(p.source); err != nil {", new: "if err := error(nil); err != nil {",
+		pkg: "./sink/delta/bounded", test: "^TestParquet_Bounds$",
+	},
+	{
+		name: "a page that is too large is read",
+		file: "sink/delta/bounded/parquet.go",
+		old:  "props.MaxCompressedPageSize, props.MaxUncompressedPageSize =", new: "_, _ =",
+		pkg: "./sink/delta/bounded", test: "^TestParquet_Bounds$",
+	},
+	{
+		name: "the pages of a file take what memory they like",
+		file: "sink/delta/bounded/bounded.go",
+		old:  "if n > 0 && used > a.limit {", new: "if n > 0 && used > 1<<40 {",
+		pkg: "./sink/delta/bounded", test: "^TestParquet_Bounds$",
+	},
+	{
 		name: "a panic of a table ends the process",
 		file: "connector/commit/outside.go",
 		old:  "return panics.Catch(op) }", new: "return op() }",

@@ -1,11 +1,11 @@
-// Package bounded is the memory that one file of a table may take while it is read. What others wrote decides how large pages
-// and values are, so each reader of Parquet allocates from here.
+// Package bounded opens Parquet files that others may have written. What they wrote decides how large pages and values are, and
+// the Parquet reader panics on bytes that are no Parquet: every file is read through a [Parquet], with the memory of an
+// [Allocator].
 package bounded
 
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
 	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -76,10 +76,11 @@ func (a *Allocator) Free(p []byte) {
 // and comes from no allocator.
 const footerShare = 16
 
-// CheckFooter returns a [TooLargeError] if the footer of a Parquet file is larger than its share of the limit. It reads the last
+// checkFooter returns a [TooLargeError] if the footer of a Parquet file is larger than its share of the limit. It reads the last
 // eight bytes of the file alone. Bytes that are no Parquet pass: the Parquet reader says so.
-func (a *Allocator) CheckFooter(file io.ReaderAt, size int64) error {
+func (a *Allocator) checkFooter(file Source) error {
 	var end [8]byte
+	size := file.Size()
 	if size < int64(len(end)) {
 		return nil
 	}

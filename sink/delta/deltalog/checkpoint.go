@@ -72,9 +72,8 @@ func (s *State) verify(ctx context.Context, store objstore.Store, c *Checkpoint,
 	if err != nil {
 		return err
 	}
-	c.Size = f.source.size
-	defer f.close()
-	rows := f.reader.ParquetReader().NumRows()
+	c.Size = f.size
+	rows := f.Content().NumRows()
 	if written.actions != 0 && written.actions != rows {
 		return corrupt("%d rows instead of %d", rows, written.actions)
 	}

@@ -88,13 +88,14 @@ func CheckpointMemory(ctx context.Context, store objstore.Store, version int64) 
 	if err != nil {
 		return 0, 0, 0, err
 	}
+	rows, err := p.rows(ctx, All)
 	for err == nil {
-		_, err = p.next(ctx, All)
+		_, err = p.next(rows)
 	}
 	if !errors.Is(err, io.EOF) {
 		return 0, 0, 0, err
 	}
-	peak, atEnd = p.mem.Peak(), p.mem.Used()
-	p.close()
-	return peak, atEnd, p.mem.Used(), nil
+	peak, atEnd = p.memory.Peak(), p.memory.Used()
+	rows.Release()
+	return peak, atEnd, p.memory.Used(), nil
 }

@@ -4,16 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/file"
-	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 
 	"sluice/sink/delta/bounded"
 	"sluice/sink/delta/objstore"
@@ -38,9 +35,17 @@ func readPart(ctx context.Context, store objstore.Store, key string, want Kinds,
 		yield(nil, err)
 		return false
 	}
-	defer p.close()
+	rows, err := p.rows(ctx, want)
+	if err != nil {
+		yield(nil, err)
+		return false
+	}
+	if rows == nil {
+		return true
+	}
+	defer rows.Release()
 	for {
-		rows, err := p.next(ctx, want)
+		some, err := p.next(rows)
 		if errors.Is(err, io.EOF) {
 			return true
 		}
@@ -48,8 +53,8 @@ func readPart(ctx context.Context, store objstore.Store, key string, want Kinds,
 			yield(nil, err)
 			return false
 		}
-		for i := range rows.n {
-			a, err := rows.action(i)
+		for i := range some.n {
+			a, err := some.action(i)
 			if err != nil {
 				yield(nil, corrupt("%s: %v", key, err))
 				return false
@@ -63,43 +68,44 @@ func readPart(ctx context.Context, store objstore.Store, key string, want Kinds,
 
 // parquetFile is one Parquet file of a checkpoint.
 type parquetFile struct {
-	key    string
-	source *Object
-	mem    *bounded.Allocator
-	reader *pqarrow.FileReader
-	rows   pqarrow.RecordReader
-}
-
-// close gives back the memory of the rows.
-func (p *parquetFile) close() {
-	if p.rows != nil {
-		p.rows.Release()
-		p.rows = nil
-	}
+	*bounded.Parquet
+	size   int64
+	memory *bounded.Allocator
 }
 
 // openParquet reads the footer.
-func openParquet(ctx context.Context, store objstore.Store, key string) (*parquetFile, error) {
+func openParquet(ctx context.Context, store objstore.Store, key string) (parquetFile, error) {
 	source, err := OpenObject(ctx, store, key)
 	if err != nil {
+		return parquetFile{}, err
+	}
+	p := parquetFile{size: source.size, memory: bounded.New(checkpointBytes)}
+	p.Parquet = bounded.NewParquet(source, p.memory, func(err error) error { return corrupt("%s: %v", key, err) })
+	return p, p.Open(1 << 20)
+}
+
+// rows reads the columns of the wanted kinds, nil if the file has none of them.
+func (p parquetFile) rows(ctx context.Context, want Kinds) (*bounded.Rows, error) {
+	var leaves []int
+	var batch int64
+	err := p.Do(func() error {
+		leaves, batch = wantedLeaves(p.Content(), want), batchRows(p.Content())
+		return nil
+	})
+	if err != nil || len(leaves) == 0 {
 		return nil, err
 	}
-	p := &parquetFile{key: key, source: source, mem: bounded.New(checkpointBytes)}
-	err = p.sound(func() error {
-		if err := p.mem.CheckFooter(source, source.size); err != nil {
-			return err
-		}
-		props := parquet.NewReaderProperties(p.mem)
-		props.MaxCompressedPageSize, props.MaxUncompressedPageSize = p.mem.Limit(), p.mem.Limit()
-		props.BufferedStreamEnabled, props.BufferSize = true, 1<<20 // of each column, not a row group whole
-		f, err := file.NewParquetReader(io.NewSectionReader(source, 0, source.size), file.WithReadProps(props))
-		if err != nil {
-			return err
-		}
-		p.reader, err = pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{BatchSize: batchRows(f)}, p.mem)
-		return err
-	})
-	return p, err
+	return p.Rows(ctx, leaves, batch)
+}
+
+// next returns the next rows, io.EOF at the end.
+func (p parquetFile) next(rows *bounded.Rows) (some checkpointRows, err error) {
+	batch, err := rows.Next()
+	if err != nil {
+		return some, err
+	}
+	err = p.Do(func() error { some = newCheckpointRows(batch); return nil })
+	return some, err
 }
 
 // batchRows is how many rows are read at a time: so many that they take about a sixteenth of what may be held, and 4096 at
@@ -111,52 +117,6 @@ func batchRows(f *file.Reader) int64 {
 		bytes += max(f.MetaData().RowGroup(g).TotalByteSize(), 0)
 	}
 	return min(max(checkpointBytes/16/max(bytes/rows, 1), 1), 4096)
-}
-
-// sound runs a piece of the Parquet reader, which may panic on bytes that are no Parquet.
-func (p *parquetFile) sound(read func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%v", r) // a bounded.TooLargeError, or what the reader thinks of the bytes
-		}
-		switch {
-		case err == nil, errors.Is(err, io.EOF) && p.source.err == nil:
-		case p.source.err != nil:
-			err = p.source.err
-		default:
-			err = corrupt("%s: %v", p.key, err)
-		}
-	}()
-	return read()
-}
-
-// next returns the next rows, io.EOF at the end.
-func (p *parquetFile) next(ctx context.Context, want Kinds) (rows checkpointRows, err error) {
-	err = p.sound(func() error {
-		if p.rows == nil {
-			leaves := wantedLeaves(p.reader, want)
-			if len(leaves) == 0 {
-				return io.EOF
-			}
-			groups := make([]int, p.reader.ParquetReader().NumRowGroups())
-			for i := range groups {
-				groups[i] = i
-			}
-			var err error
-			if p.rows, err = p.reader.GetRecordReader(ctx, leaves, groups); err != nil {
-				return err
-			}
-		}
-		if !p.rows.Next() {
-			if err := p.rows.Err(); err != nil && !errors.Is(err, io.EOF) {
-				return err
-			}
-			return io.EOF
-		}
-		rows = newCheckpointRows(p.rows.RecordBatch())
-		return nil
-	})
-	return rows, err
 }
 
 // leavesOf are the columns that the actions of a kind need, by their path; a trailing dot takes all below it.
@@ -177,9 +137,9 @@ var leavesOf = []struct {
 	}},
 }
 
-func wantedLeaves(r *pqarrow.FileReader, want Kinds) []int {
+func wantedLeaves(f *file.Reader, want Kinds) []int {
 	var leaves []int
-	columns := r.ParquetReader().MetaData().Schema
+	columns := f.MetaData().Schema
 	for i := range columns.NumColumns() {
 		path := columns.Column(i).Path()
 		for _, of := range leavesOf {

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/metadata"
 
 	"sluice/sink/delta/bounded"
@@ -31,11 +28,11 @@ type reader struct {
 	f    deltalog.File
 	mem  *bounded.Allocator
 	src  *source
+	file *bounded.Parquet
 
-	content *file.Reader
-	leaves  []int // of the columns of the query, -1 for those that the file has not
-	buffer  int64 // of each column
-	out     *builders
+	leaves []int // of the columns of the query, -1 for those that the file has not
+	buffer int64 // of each column
+	out    *builders
 }
 
 // readFile hands over the rows of the wanted row groups of a file.
@@ -45,12 +42,17 @@ func readFile(ctx context.Context, s *scan, f deltalog.File) error {
 		scan: s, f: f, mem: mem, out: newBuilders(mem, s.columns),
 		src: &source{ctx: ctx, store: s.store, key: deltalog.Key(f.Path), size: f.Size},
 	}
+	r.file = bounded.NewParquet(r.src, mem, damaged)
 	defer r.out.release()
-	if err := r.sound(r.open); err != nil {
+	if err := r.sound(r.tail); err != nil {
 		return err
 	}
+	r.buffer = min(max(mem.Limit()/shareBuffer/int64(max(len(s.columns), 1)), 16<<10), 1<<20)
+	if err := r.file.Open(r.buffer); err != nil {
+		return r.named(err)
+	}
 	var groups []int
-	if err := r.sound(func() error { groups = r.wanted(); return nil }); err != nil {
+	if err := r.sound(func() (err error) { groups, err = r.wanted(); return err }); err != nil {
 		return err
 	}
 	for len(groups) > 0 {
@@ -68,68 +70,51 @@ func readFile(ctx context.Context, s *scan, f deltalog.File) error {
 	return nil
 }
 
-// sound runs a piece of the Parquet reader, which may panic on bytes that are no Parquet. An error of the store comes
-// before what the reader made of it.
-func (r *reader) sound(read func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = unsound("%v", p)
-		}
-		switch {
-		case err == nil:
-		case r.src.err != nil:
-			err = r.src.err
-		case !errors.Is(err, ErrUnsound):
-			err = unsound("%v", err)
-		}
-		if err != nil {
-			err = fmt.Errorf("scan %s: %w", r.f.Path, err)
-		}
-	}()
-	return read()
+// damaged is an error of the Parquet reader.
+func damaged(err error) error {
+	if errors.Is(err, ErrUnsound) {
+		return err
+	}
+	return unsound("%v", err)
 }
 
-// open reads the footer and finds the columns.
-func (r *reader) open() error {
-	if r.src.size < 12 { // two marks and a length
-		return unsound("the log says that it has %d bytes", r.src.size)
-	}
-	if err := r.src.open(r.mem); err != nil {
-		return err
-	}
-	if err := r.mem.CheckFooter(r.src, r.src.size); err != nil {
-		return err
-	}
-	props := parquet.NewReaderProperties(r.mem)
-	r.buffer = min(max(r.mem.Limit()/shareBuffer/int64(len(r.scan.columns)), 16<<10), 1<<20)
-	props.BufferedStreamEnabled, props.BufferSize = true, r.buffer
-	props.MaxCompressedPageSize, props.MaxUncompressedPageSize = r.mem.Limit(), r.mem.Limit()
-	content, err := file.NewParquetReader(io.NewSectionReader(r.src, 0, r.src.size), file.WithReadProps(props))
+// sound runs a piece of the Parquet reader.
+func (r *reader) sound(piece func() error) error { return r.named(r.file.Do(piece)) }
+
+// named adds the path of the file to an error.
+func (r *reader) named(err error) error {
 	if err != nil {
-		return err
-	}
-	r.content = content
-	r.leaves = make([]int, len(r.scan.columns))
-	for i, c := range r.scan.columns {
-		r.leaves[i] = -1
-		if !c.partitioned {
-			if r.leaves[i], err = findLeaf(content.MetaData().Schema, c); err != nil {
-				return err
-			}
-		}
+		return fmt.Errorf("scan %s: %w", r.f.Path, err)
 	}
 	return nil
 }
 
-// wanted are the row groups that may hold rows of interest.
-func (r *reader) wanted() (groups []int) {
-	md, filter := r.content.MetaData(), r.scan.wanted()
-	for g := range r.content.NumRowGroups() {
+// tail reads the end of the file.
+func (r *reader) tail() error {
+	if r.src.size < 12 { // two marks and a length
+		return unsound("the log says that it has %d bytes", r.src.size)
+	}
+	return r.src.open(r.mem)
+}
+
+// wanted finds the columns, and the row groups that may hold rows of interest.
+func (r *reader) wanted() (groups []int, err error) {
+	md, filter := r.file.Content().MetaData(), r.scan.wanted()
+	r.leaves = make([]int, len(r.scan.columns))
+	for i, c := range r.scan.columns {
+		r.leaves[i] = -1
+		if !c.partitioned {
+			if r.leaves[i], err = findLeaf(md.Schema, c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for g := range r.file.Content().NumRowGroups() {
 		if group := md.RowGroup(g); group.NumRows() > 0 && (filter.all() || !filter.excludes(groupBounds(group, md.Schema))) {
 			groups = append(groups, g)
 		}
 	}
-	return groups
+	return groups, nil
 }
 
 // ahead fetches the columns of as many row groups as may be held at once, and returns how many they are. The columns of one
@@ -159,7 +144,7 @@ func (r *reader) ahead(groups []int) (n int, err error) {
 // ranges are where the columns of a row group lie.
 func (r *reader) ranges(g int) ([]piece, error) {
 	var ranges []piece
-	group := r.content.MetaData().RowGroup(g)
+	group := r.file.Content().MetaData().RowGroup(g)
 	for _, i := range r.leaves {
 		if i < 0 {
 			continue
@@ -183,7 +168,7 @@ func (r *reader) ranges(g int) ([]piece, error) {
 
 // group hands over the rows of one row group.
 func (r *reader) group(g int) error {
-	md := r.content.MetaData().RowGroup(g)
+	md := r.file.Content().MetaData().RowGroup(g)
 	var in *rowGroup
 	if err := r.sound(func() (err error) { in, err = r.openGroup(g, md); return err }); err != nil {
 		return err
@@ -225,7 +210,7 @@ func (r *reader) openGroup(g int, md *metadata.RowGroupMetaData) (*rowGroup, err
 			in.close()
 		}
 	}()
-	rows := r.content.RowGroup(g)
+	rows := r.file.Content().RowGroup(g)
 	for i, at := range r.leaves {
 		if at < 0 {
 			continue

@@ -42,6 +42,12 @@ type part struct {
 
 func (p part) end() int64 { return p.from + int64(len(p.body)) }
 
+// Size implements [bounded.Source].
+func (s *source) Size() int64 { return s.size }
+
+// Err implements [bounded.Source].
+func (s *source) Err() error { return s.err }
+
 // open reads the end of the file.
 func (s *source) open(mem *bounded.Allocator) error {
 	n := min(s.size, tailSize)
