@@ -48,7 +48,7 @@ var layers = map[string][]string{
 		"connector", "classify", "idempotency", "reliability", "reliability/bytepool", "reliability/deadletter", "reliability/hold", "reliability/pulse",
 		"connector/kafka/dial", "connector/kafka/frame", "connector/kafka/recordbatch",
 	},
-	"connector/kafka/dial":        {"connector/kafka/frame", "secure"},
+	"connector/kafka/dial":        {"connector/kafka/frame", "reliability", "secure"},
 	"connector/kafka/frame":       {},
 	"connector/kafka/recordbatch": {"connector", "reliability/hold"},
 	"idempotency/postgres":        {"classify", "classify/postgres", "idempotency", "secure/pgconfig"},

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/health"
+	"sluice/reliability"
 )
 
 const (
@@ -20,8 +21,6 @@ const (
 	callTimeout = 1500 * time.Millisecond
 	// hopeless bounds the last call to a store that did not answer the one before.
 	hopeless = 500 * time.Millisecond
-	// repeat is how often a failure that goes on is logged.
-	repeat = 5 * time.Minute
 )
 
 // Config of a [Keeper].
@@ -41,11 +40,12 @@ type Keeper struct {
 	Config
 	store    Store
 	metrics  metrics
-	beating  trouble // of heartbeats
-	looking  trouble // of looks at the members
-	sweeping trouble // of sweeps
-	foreign  trouble // of what other programs wrote
+	beating  reliability.FailureLog // of heartbeats
+	looking  reliability.FailureLog // of looks at the members
+	sweeping reliability.FailureLog // of sweeps
+	foreign  reliability.FailureLog // of what other programs wrote
 	status   Status
+	lost     bool                  // the store did not take the last beat
 	heard    time.Time             // the last beat that the store took
 	silent   map[string]silentLine // members that were said not to be heard
 
@@ -119,16 +119,12 @@ func (k *Keeper) sendBeat(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	if err != nil {
+	if k.lost = err != nil; k.lost {
 		k.metrics.beats.WithLabelValues("failed").Inc()
-		if k.beating.fails() {
-			k.Logger.WarnContext(ctx, "heartbeat failed", "consumer_id", k.ID, "err", err, "failures", k.beating.failures)
-		}
+		k.beating.Failed(ctx, k.Logger, slog.LevelWarn, "heartbeat failed", "consumer_id", k.ID, "err", err)
 		return
 	}
-	if failures, since := k.beating.ends(); failures > 0 {
-		k.Logger.InfoContext(ctx, "heartbeats work again", "consumer_id", k.ID, "failures", failures, "failing_since", since)
-	}
+	k.beating.Over(ctx, k.Logger, "heartbeats work again", "consumer_id", k.ID)
 	result := "renewed"
 	if fresh {
 		result = "registered"
@@ -160,23 +156,17 @@ func (k *Keeper) look(ctx context.Context) {
 	}
 	switch {
 	case err == nil:
-		k.foreign.ends()
+		k.foreign.Over(ctx, k.Logger, "no other program writes among the registrations any more")
 	case errors.Is(err, ErrForeign) && members != nil:
-		if k.foreign.fails() {
-			k.Logger.WarnContext(ctx, "another program wrote among the registrations", "err", err, "times", k.foreign.failures)
-		}
+		k.foreign.Failed(ctx, k.Logger, slog.LevelWarn, "another program wrote among the registrations", "err", err)
 	default:
-		if k.looking.fails() {
-			k.Logger.WarnContext(ctx, "members cannot be listed", "err", err, "failures", k.looking.failures)
-		}
+		k.looking.Failed(ctx, k.Logger, slog.LevelWarn, "members cannot be listed", "err", err)
 		k.mu.Lock()
 		k.last.err = err
 		k.mu.Unlock()
 		return
 	}
-	if failures, since := k.looking.ends(); failures > 0 {
-		k.Logger.InfoContext(ctx, "members can be listed again", "failures", failures, "failing_since", since)
-	}
+	k.looking.Over(ctx, k.Logger, "members can be listed again")
 	k.mu.Lock()
 	k.last = answer{members: members, health: Judge(members, asked), at: asked}
 	k.mu.Unlock()
@@ -191,11 +181,9 @@ func (k *Keeper) sweep(ctx context.Context) {
 	switch level := slog.LevelInfo; {
 	case ctx.Err() != nil:
 	case err != nil:
-		if k.sweeping.fails() {
-			k.Logger.WarnContext(ctx, "stale consumers cannot be removed", "err", err, "failures", k.sweeping.failures)
-		}
+		k.sweeping.Failed(ctx, k.Logger, slog.LevelWarn, "stale consumers cannot be removed", "err", err)
 	default:
-		k.sweeping.ends()
+		k.sweeping.Over(ctx, k.Logger, "stale consumers can be removed again")
 		if swept == 0 {
 			level = slog.LevelDebug
 		}
@@ -205,11 +193,11 @@ func (k *Keeper) sweep(ctx context.Context) {
 
 // leave unregisters the member, if it may have registered.
 func (k *Keeper) leave(ctx context.Context) {
-	if k.heard.IsZero() && k.beating.failures == 0 {
+	if k.heard.IsZero() && !k.lost {
 		return
 	}
 	timeout := callTimeout
-	if k.beating.failures > 0 || time.Since(k.heard) > 2*k.Beat {
+	if k.lost || time.Since(k.heard) > 2*k.Beat {
 		timeout = hopeless
 	}
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
@@ -246,30 +234,4 @@ func (k *Keeper) unknown(a answer) string {
 		return fmt.Sprintf("what is known of members is %s old", old.Round(time.Second))
 	}
 	return ""
-}
-
-// trouble is a failure that may go on.
-type trouble struct {
-	failures int64
-	since    time.Time
-	said     time.Time
-}
-
-// fails counts a failure and tells whether it is to be logged: the first one, and then one now and then.
-func (t *trouble) fails() bool {
-	now := time.Now()
-	if t.failures++; t.failures == 1 {
-		t.since = now
-	} else if now.Sub(t.said) < repeat {
-		return false
-	}
-	t.said = now
-	return true
-}
-
-// ends says how many failures there were since when, and starts anew.
-func (t *trouble) ends() (failures int64, since time.Time) {
-	failures, since = t.failures, t.since
-	*t = trouble{}
-	return failures, since
 }

@@ -307,23 +307,26 @@ func TestPartition(t *testing.T) {
 		}
 		b.want(health.MembersUnknown, "the store of registrations is unavailable: no route to host")
 		b.wantLines([]string{
-			"WARN heartbeat failed failures=1", "WARN members cannot be listed failures=1",
-		}, "failures")
+			"WARN heartbeat failed", "WARN members cannot be listed",
+		}, "left_out")
 		b.pass(10 * time.Minute)
 		b.wantLines([]string{
-			"WARN stale consumers cannot be removed failures=1",
-			"WARN heartbeat failed failures=31", "WARN members cannot be listed failures=31",
-			"WARN stale consumers cannot be removed failures=7",
-			"WARN heartbeat failed failures=61", "WARN members cannot be listed failures=61",
-		}, "failures")
+			"WARN stale consumers cannot be removed",
+			"WARN heartbeat failed left_out=5", "WARN members cannot be listed left_out=5",
+			"WARN stale consumers cannot be removed left_out=1",
+			"WARN heartbeat failed left_out=29", "WARN members cannot be listed left_out=29",
+			"WARN stale consumers cannot be removed left_out=5",
+		}, "left_out")
 		b.store.set(nil, 0)
 		b.pass(10 * time.Second)
 		b.wantLines([]string{
-			"INFO heartbeats work again failures=64",
+			"INFO heartbeats work again left_out=27",
 			"INFO registered again: the registration was lost seconds=650",
-			"INFO members can be listed again failures=64",
+			"INFO members can be listed again left_out=27",
 			"WARN Consumer has not sent heartbeat seconds=660",
-		}, "failures", "seconds")
+		}, "left_out", "seconds")
+		b.pass(time.Minute)
+		b.wantLines([]string{"INFO stale consumers can be removed again left_out=2"}, "left_out")
 		if !b.stored()["me"].Active() {
 			b.Error("it is not active again")
 		}
@@ -477,6 +480,8 @@ func TestKeeper_Panic(t *testing.T) {
 			"WARN heartbeat failed err=the store of registrations is unavailable: panic of type string",
 			"WARN members cannot be listed err=the store of registrations is unavailable: panic of type string",
 			"WARN stale consumers cannot be removed err=the store of registrations is unavailable: panic of type string",
+			"WARN heartbeat failed err=the store of registrations is unavailable: panic of type string", // a minute later
+			"WARN members cannot be listed err=the store of registrations is unavailable: panic of type string",
 		}, "err")
 		b.store.set(nil, 0)
 		b.pass(15 * time.Second)
@@ -515,14 +520,17 @@ func TestOldAnswer(t *testing.T) {
 	})
 }
 
-// TestForeign: what others wrote is told once, and hides nobody.
+// TestForeign: what others wrote is logged when it begins, now and then, and when it is over, and hides nobody.
 func TestForeign(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.log.take()
 		b.store.set(fmt.Errorf("%w: key x", ErrForeign), 0)
 		b.pass(2 * time.Minute)
 		b.want(health.MembersOK, "1 active consumer")
-		b.wantLines([]string{"WARN another program wrote among the registrations times=1"}, "times")
+		b.wantLines([]string{"WARN another program wrote among the registrations", "WARN another program wrote among the registrations left_out=5"}, "left_out")
+		b.store.set(nil, 0)
+		b.pass(10 * time.Second)
+		b.wantLines([]string{"INFO no other program writes among the registrations any more left_out=5"}, "left_out")
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/reliability"
 )
 
 // floodLogEvery is how often the log mentions that connections were closed to make room.
@@ -30,12 +32,12 @@ type connections struct {
 	net.Listener
 	limit  int
 	logger *slog.Logger
+	lines  *reliability.Sparse // about closed connections
 	closed prometheus.Counter
 
-	mu     sync.Mutex
-	open   map[*conn]struct{}
-	turns  uint64    // counts changes of state
-	warned time.Time // of the last log line about closed connections
+	mu    sync.Mutex
+	open  map[*conn]struct{}
+	turns uint64 // counts changes of state
 }
 
 // conn is a connection that connections let in.
@@ -50,7 +52,7 @@ type conn struct {
 }
 
 func newConnections(limit int, logger *slog.Logger) *connections {
-	return &connections{limit: limit, logger: logger, open: map[*conn]struct{}{}, closed: prometheus.NewCounter(prometheus.CounterOpts{
+	return &connections{limit: limit, logger: logger, lines: reliability.NewSparse(1, floodLogEvery), open: map[*conn]struct{}{}, closed: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "sluice_health_connections_closed_total",
 		Help: "Connections that the health server closed to make room for newer ones.",
 	})}
@@ -98,14 +100,8 @@ func (l *connections) admit(c *conn) (victim *conn, busy bool) {
 // told counts a connection that was closed, and logs the first one of a minute.
 func (l *connections) told() {
 	l.closed.Inc()
-	l.mu.Lock()
-	warn := time.Since(l.warned) >= floodLogEvery
-	if warn {
-		l.warned = time.Now()
-	}
-	l.mu.Unlock()
-	if warn {
-		l.logger.Warn("health: too many connections; closing the oldest ones", "limit", l.limit)
+	if left, ok := l.lines.Next(); ok {
+		l.logger.Warn("health: too many connections; closing the oldest ones", "limit", l.limit, "left_out", left)
 	}
 }
 

@@ -21,6 +21,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go/protocol"
+
+	"sluice/reliability"
 )
 
 // Config says how to open connections.
@@ -111,8 +113,8 @@ type place struct {
 	files   fingerprint
 
 	diagnosed time.Time
-	reported  time.Time
-	open      bool // it serves requests without authentication
+	refused   *reliability.Sparse // lines about its responses
+	open      bool                // it serves requests without authentication
 }
 
 // New checks cfg and reads the files that it names.
@@ -255,7 +257,7 @@ func (d *Dialer) refused(address string, sum fingerprint) error {
 func (d *Dialer) place(address string) *place {
 	p := d.known[address]
 	if p == nil {
-		p = &place{}
+		p = &place{refused: reliability.NewSparse(1, reportEvery)}
 		d.known[address] = p
 	}
 	return p
@@ -284,16 +286,11 @@ func (d *Dialer) mayDiagnose(address string) bool {
 	return true
 }
 
-// mayReport tells whether a refused response of an address may be logged now.
-func (d *Dialer) mayReport(address string) bool {
+// lines are those about refused responses of an address.
+func (d *Dialer) lines(address string) *reliability.Sparse {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p := d.place(address)
-	if time.Since(p.reported) < reportEvery {
-		return false
-	}
-	p.reported = time.Now()
-	return true
+	return d.place(address).refused
 }
 
 // serves tells whether an address is known to serve requests without authentication; served says that it does.

@@ -148,8 +148,8 @@ func (c *conn) malformed(detail string, err error) error {
 	e := c.opened.failed(StepUse, Malformed, detail, err)
 	c.received.err = e
 	c.d.metrics.malformed.Inc()
-	if c.d.mayReport(c.opened.address) {
-		c.d.cfg.Logger.Warn("a broker's response is refused, its connection ends", "broker", c.opened.address, "response", detail)
+	if left, ok := c.d.lines(c.opened.address).Next(); ok {
+		c.d.cfg.Logger.Warn("a broker's response is refused, its connection ends", "broker", c.opened.address, "response", detail, "left_out", left)
 	}
 	return e
 }
