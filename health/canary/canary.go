@@ -108,10 +108,8 @@ func (k *Canary) Run(ctx context.Context) {
 			return
 		}
 		k.note(ctx, sent, stage, err)
-		select {
-		case <-ctx.Done():
+		if reliability.Wait(ctx, time.Until(sent.Add(k.Every))) != nil {
 			return
-		case <-time.After(time.Until(sent.Add(k.Every))):
 		}
 	}
 }
