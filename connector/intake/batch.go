@@ -81,7 +81,7 @@ func pausedOpen(t *tableState) bool {
 // heldOpen tells whether a claim that holds waits for what it read before to settle.
 func heldOpen(t *tableState) bool {
 	for _, c := range t.claims {
-		if c.state == held && c.next > c.from {
+		if c.state == settling && c.next > c.from {
 			return true
 		}
 	}
@@ -100,7 +100,7 @@ func gathered(t *tableState) (n int64) {
 func (r *Reader) cut(t *tableState, reason string) {
 	claims := map[connector.Partition]plan.Span{}
 	for p, c := range t.claims {
-		if c.state != resuming && c.next > c.from {
+		if c.next > c.from {
 			claims[p] = plan.Span{Session: c.session, From: c.from, Next: c.next, Epoch: c.epoch, Earlier: c.earlier}
 			c.from, c.earlier = c.next, nil
 		}

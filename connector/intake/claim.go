@@ -20,7 +20,7 @@ type claim struct {
 	refuse  connector.Refusals
 	lane    *lane.Lane
 	health  *lane.HealthFilter
-	state   claimState
+	state   state
 	session uint64
 	trail   *lane.Trail // of the session
 	letters bool        // bad records may become letters
@@ -59,34 +59,22 @@ type claim struct {
 	bounds connector.Bounds
 	target int64      // until-current: where it may end
 	hold   *hold.Hold // why it stands still; shown until records flow again
-	// unproven says that a commit found the hold, so that only a won commit ends it.
-	unproven bool
-	// owing says that a commit with its records found it: they will show whether that is over.
-	owing  bool
-	checks time.Time
-	asked  int64 // number of the last request of an operator to check the claim
-	fences int   // how often others moved it since the last won commit of the table
-	still  int   // contested: how often the position was seen unmoved
-	seen   int64 // contested: where
-	passes bool  // flood: it was looked at since an operator lets it pass
+	ends   endsBy     // what ends the hold
+	// witness says that a commit with its records found the hold: they will show whether that is over.
+	witness  bool
+	checks   time.Time
+	rechecks int64 // number of the last request of an operator to check the claim
+	fences   int   // how often others moved it since the last won commit of the table
+	quiet    int   // contested: how often the position was seen unmoved
+	quietAt  int64 // contested: where
 }
-
-type claimState uint8
-
-const (
-	resuming claimState = iota // the writer looks where it stands
-	reading                    // records are fetched
-	held                       // nothing is fetched
-)
-
-func (s claimState) String() string { return [...]string{"resuming", "reading", "held"}[s] }
 
 // wanted is how many answers a claim may have waiting or on their way: one to hand over, one to follow.
 const wanted = 2
 
 // request asks for what comes next, if there is room for it.
 func (r *Reader) request(c *claim) {
-	if c.state != reading || c.fetching || len(c.queue) >= wanted || r.draining || c.table.stuck || c.shed > 0 {
+	if !c.state.reads() || c.fetching || len(c.queue) >= wanted || r.draining || c.table.stuck || c.shed > 0 {
 		return
 	}
 	if n := len(c.queue); n > 0 && c.queue[n-1].Err != nil {
@@ -98,7 +86,14 @@ func (r *Reader) request(c *claim) {
 
 // begin starts a session at a position.
 func (r *Reader) begin(c *claim, at connector.Position) {
-	c.state = reading
+	switch {
+	case c.hold == nil:
+		r.enter(c, reading)
+	case c.ends == byCommit:
+		r.enter(c, proving)
+	default:
+		r.enter(c, retrying)
+	}
 	c.from, c.next, c.epoch, c.earlier, c.position, c.positionEp = at.Next, at.Next, at.Epoch, nil, at.Next, at.Epoch
 	c.ahead, c.aheadEp = at.Next, at.Epoch
 	r.request(c)
@@ -148,7 +143,14 @@ func (r *Reader) stand(c *claim, h hold.Hold, said ...any) {
 		h.Since = c.hold.Since
 	}
 	h.Partition = c.Partition
-	c.hold, c.state, c.passes = &h, held, false
+	if c.hold = &h; c.ends != byCommit {
+		c.ends = endOf(h.Reason)
+	}
+	if c.next > c.from || c.table.cuts(c.Partition) {
+		r.enter(c, settling)
+	} else {
+		r.enter(c, held)
+	}
 	c.checks = time.Now().Add(c.checkEvery())
 	r.Log.Forget(c.Partition)
 	r.drop(c)
@@ -175,13 +177,21 @@ func (r *Reader) release(c *claim) {
 		return
 	}
 	r.Logger.Info("hold ended", "topic", c.Topic, "partition", c.ID, "reason", string(c.hold.Reason), "after", time.Since(c.hold.Since).Round(time.Second))
-	c.hold, c.unproven, c.owing = nil, false, false
+	c.hold, c.ends, c.witness = nil, byCheck, false
+	if c.state.reads() {
+		r.enter(c, reading)
+	}
 }
 
-// resume asks the writer where claims stand.
-func (r *Reader) resume(t *tableState, claims ...*claim) {
+// ask asks the writer where claims stand.
+func (r *Reader) ask(t *tableState, claims ...*claim) {
 	asked := make(map[connector.Partition]commit.ResumeRequest, len(claims))
 	for _, c := range claims {
+		if c.hold == nil {
+			r.enter(c, resuming)
+		} else {
+			r.enter(c, checking)
+		}
 		q := commit.ResumeRequest{Session: c.session, Last: connector.Position{Partition: c.Partition, Next: c.position, Epoch: c.positionEp}, Paused: r.Decisions.Paused(c.Partition) != nil}
 		if c.hold != nil {
 			q.Standing = c.hold.Reason

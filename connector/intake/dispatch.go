@@ -58,7 +58,7 @@ func (r *Reader) enqueueBlock(c *claim) bool {
 	if c.table.opened.IsZero() {
 		c.table.opened = since
 	}
-	if c.hold != nil && !c.unproven {
+	if c.state == retrying {
 		r.release(c)
 	}
 	r.Metrics.read.Add(float64(a.records))

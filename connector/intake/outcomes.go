@@ -55,6 +55,9 @@ func (r *Reader) settled(t *tableState, p *plan.Plan) {
 	t.cutting = nil
 	for _, c := range t.claims {
 		c.trail.Settled()
+		if c.state == settling && c.next == c.from {
+			r.enter(c, held)
+		}
 	}
 	for partition, span := range p.Next {
 		c, ours := r.claims[partition]
@@ -86,7 +89,7 @@ func (r *Reader) settled(t *tableState, p *plan.Plan) {
 // proved ends what a won commit disproves.
 func (r *Reader) proved(t *tableState) {
 	for _, c := range t.claims {
-		if c.fences = 0; c.unproven && c.state == reading {
+		if c.fences = 0; c.state == proving {
 			r.release(c)
 		}
 	}
@@ -96,15 +99,17 @@ func (r *Reader) proved(t *tableState) {
 // the positions past them. No commit might come to disprove it.
 func (r *Reader) absolve(t *tableState) {
 	for _, c := range t.claims {
-		if c.owing {
+		if c.witness {
 			return
 		}
 	}
 	for _, c := range t.claims {
-		if c.unproven && c.state == reading {
+		if c.state == proving {
 			r.release(c)
 		}
-		c.unproven = false
+		if c.hold != nil {
+			c.ends = endOf(c.hold.Reason)
+		}
 	}
 }
 
@@ -130,12 +135,9 @@ func (r *Reader) fenced(t *tableState, o commit.Outcome) {
 			continue
 		}
 		r.end(c)
-		if c.hold == nil || c.state == reading { // a held claim that was just being tried again, too
-			c.state = resuming
-		}
 		again = append(again, c)
 	}
-	r.resume(t, again...)
+	r.ask(t, again...)
 }
 
 // failed holds all claims of a table that cannot be written. If it was a commit that said so, only a commit can take it
@@ -145,13 +147,14 @@ func (r *Reader) failed(t *tableState, o commit.Outcome) {
 	r.dropAll(t)
 	for _, c := range t.claims {
 		r.end(c)
-		if c.isPaused() && c.state == held {
+		if c.isPaused() && r.Decisions.Paused(c.Partition) != nil {
+			r.enter(c, held)
 			continue // nobody tries for it
 		}
 		r.stand(c, hold.Hold{Reason: reason, Detail: detail, Offset: c.position}, batchOf(&o)...)
 		if o.Cut != nil {
 			_, in := o.Cut.Claims[c.Partition]
-			c.unproven, c.owing = true, c.owing || in
+			c.ends, c.witness = byCommit, c.witness || in
 		}
 	}
 }
@@ -169,7 +172,7 @@ func (r *Reader) dropAll(t *tableState) {
 
 // resumed starts a claim where the table stands, or holds it.
 func (r *Reader) resumed(c *claim, f commit.Found) {
-	if c.state == reading {
+	if !c.state.asked() {
 		return
 	}
 	if f.Bounds != (connector.Bounds{}) { // else nobody asked, or was answered: what was known is the better guess at the lag
@@ -178,7 +181,7 @@ func (r *Reader) resumed(c *claim, f commit.Found) {
 	moved := false
 	if f.At.Partition == c.Partition {
 		moved = c.position >= 0 && f.At.Next != c.position
-		c.owing = c.owing && !moved
+		c.witness = c.witness && !moved
 		if moved {
 			c.owed = 0 // others brought it to the table, or nobody will
 		}
@@ -194,7 +197,7 @@ func (r *Reader) resumed(c *claim, f commit.Found) {
 	}
 	if moved && c.hold == nil {
 		if c.fences++; c.fences >= 3 {
-			c.fences, c.still, c.seen = 0, 0, f.At.Next
+			c.fences, c.quiet, c.quietAt = 0, 0, f.At.Next
 			r.stand(c, hold.Hold{Reason: hold.Contested, Detail: "others moved this position three times between our commits", Offset: f.At.Next})
 			return
 		}
@@ -206,10 +209,11 @@ func (r *Reader) resumed(c *claim, f commit.Found) {
 		r.Offsets.note(c.Partition, connector.GroupOffset{Next: f.At.Next, Epoch: f.At.Epoch}, "")
 	}
 	if c.hold != nil && !r.maySucceed(c, f) {
+		r.enter(c, held)
 		return
 	}
-	if c.hold != nil && !c.unproven && (moved || c.hold.Reason != hold.CorruptBatch && c.hold.Reason != hold.Oversize) {
-		r.release(c) // of these two only reading on can tell, unless it is read from elsewhere now
+	if c.hold != nil && (c.ends == byCheck || c.ends == byRecord && moved) {
+		r.release(c)
 	}
 	if f.At.Epoch < 0 && f.At.Next > f.Bounds.LogStart { // else nothing was read before it
 		r.Metrics.unchecked.Inc()
@@ -231,10 +235,10 @@ func (r *Reader) maySucceed(c *claim, f commit.Found) bool {
 		// read. Only the epoch tells, or an operator.
 		return f.At.Next != c.hold.Offset || f.At.Epoch >= 0
 	case hold.Contested:
-		if c.still++; f.At.Next != c.seen {
-			c.still, c.seen = 0, f.At.Next
+		if c.quiet++; f.At.Next != c.quietAt {
+			c.quiet, c.quietAt = 0, f.At.Next
 		}
-		if c.still < 2 {
+		if c.quiet < 2 {
 			c.hold.Offset = f.At.Next
 			return false
 		}
@@ -243,9 +247,9 @@ func (r *Reader) maySucceed(c *claim, f commit.Found) bool {
 	return true
 }
 
-// floodPasses tells whether an operator lets pass what a claim holds for, and it was not looked at since.
+// floodPasses reports whether an operator lets pass what a claim holds for.
 func (r *Reader) floodPasses(c *claim) bool {
-	return c.hold.Reason == hold.Flood && !c.passes && r.Decisions.FloodAllowed(c.Topic)
+	return c.hold.Reason == hold.Flood && r.Decisions.FloodAllowed(c.Topic)
 }
 
 // check has held claims and idle ones compared with the table from time to time.
@@ -253,17 +257,13 @@ func (r *Reader) check(t *tableState) {
 	now := time.Now()
 	var again []*claim
 	for _, c := range t.claims {
-		// Not while rows of it are open: what it read before the hold must settle first.
-		if c.state != held || c.next != c.from || t.cuts(c.Partition) {
-			continue
-		}
-		if passes := r.floodPasses(c); passes || !now.Before(c.checks) {
-			c.checks, c.passes = now.Add(c.checkEvery()), passes || c.passes
+		if c.state == held && (r.floodPasses(c) || !now.Before(c.checks)) {
+			c.checks = now.Add(c.checkEvery())
 			again = append(again, c)
 		}
 	}
 	if len(again) > 0 {
-		r.resume(t, again...)
+		r.ask(t, again...)
 	}
 	if t.checks.IsZero() {
 		t.checks = now.Add(recheck)
@@ -274,7 +274,7 @@ func (r *Reader) check(t *tableState) {
 	t.checks = now.Add(recheck)
 	expected := map[connector.Partition]int64{}
 	for p, c := range t.claims {
-		if c.state == reading && c.next == c.from && !t.cuts(p) {
+		if c.state.reads() && c.next == c.from && !t.cuts(p) {
 			expected[p] = c.from
 		}
 	}

@@ -22,10 +22,10 @@ func (r *Reader) wishes() {
 func (r *Reader) rechecks(now time.Time) {
 	for _, c := range r.claims {
 		asked := r.Decisions.Rechecks(c.Partition)
-		if asked == c.asked {
+		if asked == c.rechecks {
 			continue
 		}
-		c.asked = asked
+		c.rechecks = asked
 		if c.hold == nil || c.hold.Reason != hold.Contested { // which counts its checks
 			c.checks, c.table.checks = now, now
 		}
@@ -37,16 +37,15 @@ func (r *Reader) pauses() {
 	again := map[*tableState][]*claim{}
 	for _, c := range r.claims {
 		switch h := r.Decisions.Paused(c.Partition); {
-		case c.state == resuming: // it is looked at when the table has said where it stands
+		case c.state == resuming: // the answer is looked at first
 		case h != nil && (!c.isPaused() || h.Detail != c.hold.Detail):
 			r.pause(c, h)
-		case h == nil && c.isPaused() && c.next == c.from && !c.table.cuts(c.Partition): // what was read before has settled
-			c.state = resuming
+		case h == nil && c.isPaused() && c.state != settling:
 			again[c.table] = append(again[c.table], c)
 		}
 	}
 	for t, claims := range again {
-		r.resume(t, claims...)
+		r.ask(t, claims...)
 	}
 }
 
@@ -54,10 +53,10 @@ func (r *Reader) pauses() {
 func (r *Reader) pause(c *claim, h *hold.Hold) {
 	pause := *h
 	pause.Offset = c.position
-	if c.state == reading {
+	if c.state.reads() {
 		pause.Offset = c.next
 	}
-	c.unproven = false
+	c.ends = byCheck
 	r.stand(c, pause)
 }
 

@@ -264,7 +264,7 @@ func (r *Reader) assign(a connector.Assignment) {
 		conf := r.feeding[p.Topic]
 		c := &claim{
 			Partition: p, since: time.Now(), table: t, refuse: conf.Refuse, health: r.health[p.Topic], letters: conf.Letters != nil,
-			lane: r.leastLoaded(), state: resuming, position: -1, target: -1,
+			lane: r.leastLoaded(), position: -1, target: -1,
 		}
 		r.end(c) // gives it its first session
 		r.claims[p], t.claims[p] = c, c
@@ -272,7 +272,7 @@ func (r *Reader) assign(a connector.Assignment) {
 	}
 	r.order = slices.SortedFunc(maps.Values(r.claims), func(a, b *claim) int { return a.Compare(b.Partition) })
 	for t, claims := range fresh {
-		r.resume(t, claims...)
+		r.ask(t, claims...)
 	}
 	r.Logger.Info("assigned", "claims", len(r.claims))
 }
@@ -313,6 +313,7 @@ func (r *Reader) feeds(topic string) *tableState {
 // lose forgets a claim. Its rows in the batch that fills are masked at the cut, because its session is not in it.
 func (r *Reader) lose(c *claim) {
 	r.end(c)
+	r.enter(c, lost)
 	c.table.writer.Requests.Lose(c.Partition, c.session)
 	delete(r.claims, c.Partition)
 	delete(c.table.claims, c.Partition)
@@ -371,7 +372,7 @@ func (r *Reader) finish(c *claim, f *lane.Answer, err error) {
 		if c.table.opened.IsZero() {
 			c.table.opened = time.Now()
 		}
-		if c.hold != nil && !c.unproven {
+		if c.state == retrying {
 			r.release(c)
 		}
 	}

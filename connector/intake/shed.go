@@ -35,7 +35,7 @@ func (r *Reader) turnToFetching() {
 			switch {
 			case !t.stuck:
 				r.request(c)
-			case short && c.state == reading && (len(c.queue) > 0 || c.fetching):
+			case short && c.state.reads() && (len(c.queue) > 0 || c.fetching):
 				r.shed(c)
 			}
 		}
@@ -49,7 +49,7 @@ func (r *Reader) turnWaiting(short bool) {
 	if short {
 		for _, c := range slices.Clone(r.waiting) {
 			wants := c.wants
-			if c == r.first || c.state != reading {
+			if c == r.first || !c.state.reads() {
 				continue
 			}
 			if r.shed(c); c.wants == 0 {

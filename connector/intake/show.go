@@ -25,7 +25,7 @@ func (r *Reader) show() {
 	for _, p := range slices.SortedFunc(maps.Keys(r.claims), connector.Partition.Compare) {
 		c := r.claims[p]
 		cs := connector.ClaimStatus{
-			Partition: p, Table: c.table.name, Since: c.since, State: c.state.String(), Position: c.position, Next: c.next, End: c.bounds.LastStable, Hold: c.hold,
+			Partition: p, Table: c.table.name, Since: c.since, State: c.state.shown(), Position: c.position, Next: c.next, End: c.bounds.LastStable, Hold: c.hold,
 			Consumed: c.consumed(), Waiting: waiting[c.table], Every: c.table.limits.Every,
 			Oldest: stamped(c.oldest()), Newest: stamped(c.newest), LastRecord: c.last,
 		}

@@ -50,7 +50,7 @@ func (t *tableState) cuts(p connector.Partition) bool {
 // there tells whether everything of a cut that is to be made once more is read again, as far as it can be.
 func (t *tableState) there() bool {
 	for p, next := range t.again {
-		if c, ours := t.claims[p]; ours && c.state != held && c.next < next {
+		if c, ours := t.claims[p]; ours && !c.state.stands() && c.next < next {
 			return false
 		}
 	}
@@ -65,7 +65,7 @@ func (t *tableState) late(now time.Time, patience time.Duration) bool {
 // behindEnd tells whether a table would get more records if it could take them.
 func (t *tableState) behindEnd() bool {
 	for _, c := range t.claims {
-		if c.state == reading && (len(c.queue) > 0 || c.next < c.bounds.LastStable) {
+		if c.state.reads() && (len(c.queue) > 0 || c.next < c.bounds.LastStable) {
 			return true
 		}
 	}

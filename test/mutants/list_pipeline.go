@@ -33,6 +33,26 @@ var ofPipeline = []mutant{
 		pkg: "./test/story", test: "^TestSeal_PanicsOnRowsTogether$",
 	},
 
+	// The states of a claim.
+	{
+		name: "a claim that holds never settles",
+		file: "connector/intake/outcomes.go",
+		old:  "if c.state == settling && c.next == c.from {", new: "if c.state == settling && c.next < c.from {",
+		pkg: "./test/story", test: "^TestWhatWasReadBeforeAPauseIsCommittedAtOnce$",
+	},
+	{
+		name: "a won commit ends no hold that a commit found",
+		file: "connector/intake/outcomes.go",
+		old:  "if c.fences = 0; c.state == proving {", new: "if c.fences = 0; c.state == proving && c.fences > 0 {",
+		pkg: "./test/story", test: "^TestARefusedCommitHoldsUntilOneIsWon$",
+	},
+	{
+		name: "a claim that another member has may be read",
+		file: "connector/intake/state.go",
+		old:  "\tcase lost:\n\t}\n", new: "\tcase lost:\n\t\treturn []state{resuming}\n\t}\n",
+		pkg: "./connector/intake", test: "^TestState_Transitions$",
+	},
+
 	// Memory between tables.
 	{
 		name: "all wait for the memory of a commit that is late",

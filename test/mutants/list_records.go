@@ -332,7 +332,7 @@ var ofRecords = []mutant{
 	{
 		name: "a table that can take no more keeps what waits",
 		file: "connector/intake/shed.go",
-		old:  "case short && c.state == reading &&", new: "case short && len(c.queue) < 0 &&",
+		old:  "case short && c.state.reads() &&", new: "case short && len(c.queue) < 0 &&",
 		pkg: "./test/story", test: "^TestAStoppedTableStarvesNobody$",
 	},
 	{

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/connector"
+	"sluice/connector/intake"
 	"sluice/connector/pipeline"
 	"sluice/health/liveness"
 	"sluice/idempotency"
@@ -187,7 +188,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 	if w.Follow != nil {
 		ready, paused = w.Follow(ctx, p.Name)
 	}
-	logger := w.Logger.With("member", p.Name)
+	logger := slog.New(strict{w.Logger.Handler()}).With("member", p.Name)
 	others := map[string]connector.Target{}
 	for topic, log := range w.Others {
 		if others[topic] = target; log != w.Log {
@@ -397,6 +398,33 @@ func (p *Process) Holds() map[int32]hold.Reason {
 	}
 	return maps.Clone(holds)
 }
+
+// strict is a log that takes no line about a mistake of the states of a claim.
+type strict struct{ slog.Handler }
+
+// Enabled lets the line through whatever the level.
+func (s strict) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelError || s.Handler.Enabled(ctx, level)
+}
+
+// Handle ends the test at an illegal transition.
+func (s strict) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == intake.IllegalTransition {
+		text := r.Message
+		r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
+		panic(text)
+	}
+	if !s.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return s.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (s strict) WithAttrs(attrs []slog.Attr) slog.Handler { return strict{s.Handler.WithAttrs(attrs)} }
+
+// WithGroup implements slog.Handler.
+func (s strict) WithGroup(name string) slog.Handler { return strict{s.Handler.WithGroup(name)} }
 
 // feeds are the tables of a member: topics beside Topic feed those of others, or the same one if that is theirs.
 type feeds struct {

@@ -1,0 +1,87 @@
+package intake
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sluice/connector/connectortest"
+)
+
+// TestState_Transitions tries every pair of states: what the table in docs/architecture.md lists is entered in silence, anything
+// else is logged as a mistake. The last column says who enters the state.
+func TestState_Transitions(t *testing.T) {
+	documented := transitionsIn(t, filepath.Join("..", "..", "docs", "architecture.md"))
+	if len(documented) != len(states()) {
+		t.Errorf("%d states are documented, there are %d", len(documented), len(states()))
+	}
+	for _, from := range states() {
+		for _, to := range states() {
+			var log bytes.Buffer
+			r := readerOf(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			c := &claim{Partition: connectortest.Partition(0), state: from}
+			r.enter(c, to)
+			legal, said := slices.Contains(documented[from.String()], to.String()), log.Len() > 0
+			if legal == said || c.state != to {
+				t.Errorf("%v to %v: documented %v, logged %v, now %v", from, to, legal, said, c.state)
+			}
+			if want := fmt.Sprintf("from=%v to=%v", from, to); said && !strings.Contains(log.String(), want) {
+				t.Errorf("the line does not say %q: %s", want, log.String())
+			}
+		}
+	}
+}
+
+// transitionsIn reads the table of states of a document: which states may follow each.
+func transitionsIn(t *testing.T, path string) map[string][]string {
+	t.Helper()
+	body, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(body), "| state | next |")
+	if !found {
+		t.Fatal("the document has no table of states")
+	}
+	all := map[string][]string{}
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 || strings.Contains(line, "---") {
+			if len(all) > 0 {
+				break
+			}
+			continue
+		}
+		name := strings.Trim(cells[1], " `")
+		all[name] = []string{}
+		for _, next := range strings.Split(cells[2], ",") {
+			if next = strings.Trim(next, " `"); next != "" && next != "none" {
+				all[name] = append(all[name], next)
+			}
+		}
+	}
+	return all
+}
+
+// TestState_Groups: what the reader asks of a state.
+func TestState_Groups(t *testing.T) {
+	for _, s := range states() {
+		groups := 0
+		for _, in := range []bool{s.reads(), s.asked(), s.stands(), s == lost} {
+			if in {
+				groups++
+			}
+		}
+		if groups != 1 {
+			t.Errorf("%v is in %d groups, want one of reads, asked, stands, lost", s, groups)
+		}
+		if !slices.Contains([]string{"resuming", "reading", "held"}, s.shown()) {
+			t.Errorf("%v is shown as %q", s, s.shown())
+		}
+	}
+}
