@@ -8,7 +8,7 @@
 // It can be read in eight files, in this order:
 //
 //	connector/kafka/fetcher.go    one request per broker: checksums, aborted records, the next offset
-//	connector/intake/reader.go    the session of the claim accepts the answer; the next request
+//	connector/intake/fetch.go     the session of the claim accepts the answer; the next request
 //	connector/intake/dispatch.go  records become blocks in the queue of the claim's lane
 //	connector/lane/lane.go        a record becomes a row, a candidate for a dead letter, or nothing
 //	connector/intake/batch.go     why a batch is due; it is closed by a marker through all lanes

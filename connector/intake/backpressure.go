@@ -10,6 +10,10 @@ import (
 // a claim waits for room in the batch pool, or a table has one sealed batch on its way and the next one is full. Heartbeats
 // and membership never pause.
 type backpressure struct {
+	*base
+
+	room *room
+
 	queue, memory pause // of all tables; that of one table is in its tableState
 	pauses        int   // that last now
 	counted       time.Time
@@ -36,48 +40,48 @@ const (
 	pausedByCommit = "commit"
 )
 
-// open tells whether the valve is. It counts each time that the valve closes, however short.
-func (r *Reader) open() bool {
-	open := r.valve.IsOpen()
-	r.note(&r.pressure.queue, !open, pausedByQueue, nil)
+// valveOpen tells whether the valve is. It counts each time that the valve closes, however short.
+func (b *backpressure) valveOpen() bool {
+	open := b.valve.IsOpen()
+	b.note(&b.queue, !open, pausedByQueue, nil)
 	return open
 }
 
 // watchPauses follows all kinds of pauses, once each turn.
-func (r *Reader) watchPauses() {
-	r.open()
-	r.note(&r.pressure.memory, len(r.waiting) > 0 || r.sheds, pausedByMemory, nil)
-	for _, t := range r.tables {
+func (b *backpressure) watchPauses() {
+	b.valveOpen()
+	b.note(&b.memory, len(b.room.waiting) > 0 || b.room.sheds, pausedByMemory, nil)
+	for _, t := range b.tables {
 		if on := t.stuck && t.behindEnd(); on || !t.stopped.since.IsZero() {
-			r.note(&t.stopped, on, pausedByCommit, t)
+			b.note(&t.stopped, on, pausedByCommit, t)
 		}
 	}
-	r.pressure.count(r.Metrics, time.Now())
+	b.count(time.Now())
 }
 
 // count adds the time since the last call to the metric, if there was a pause.
-func (b *backpressure) count(m *Metrics, now time.Time) {
+func (b *backpressure) count(now time.Time) {
 	if b.pauses > 0 {
-		m.closedSeconds.Add(now.Sub(b.counted).Seconds())
+		b.Metrics.closedSeconds.Add(now.Sub(b.counted).Seconds())
 	}
 	b.counted = now
 }
 
 // note follows a pause: on is whether it lasts. t is the table whose reading is paused, nil if it is that of all.
-func (r *Reader) note(p *pause, on bool, cause string, t *tableState) {
-	now, b := time.Now(), &r.pressure
+func (b *backpressure) note(p *pause, on bool, cause string, t *tableState) {
+	now := time.Now()
 	switch lasted := now.Sub(p.since); {
 	case on && p.since.IsZero():
-		b.count(r.Metrics, now)
+		b.count(now)
 		b.pauses++
-		r.Metrics.paused.Inc()
+		b.Metrics.paused.Inc()
 		p.since = now
 	case on && !p.long && lasted >= longPause:
 		p.long = true
-		r.Metrics.longPauses.Inc()
+		b.Metrics.longPauses.Inc()
 		said := []any{
-			"cause", cause, "queued", r.valve.Queued.Load(), "pause_at", r.Queue.PauseAt, "resume_at", r.Queue.ResumeAt,
-			"batch_bytes", r.Pools.Batch.Used(), "batch_limit", r.Pools.Batch.Size(),
+			"cause", cause, "queued", b.valve.Queued.Load(), "pause_at", b.Queue.PauseAt, "resume_at", b.Queue.ResumeAt,
+			"batch_bytes", b.Pools.Batch.Used(), "batch_limit", b.Pools.Batch.Size(),
 		}
 		if p.told = true; t != nil {
 			var left int64
@@ -86,23 +90,27 @@ func (r *Reader) note(p *pause, on bool, cause string, t *tableState) {
 			}
 			said = append(said, "table", t.name)
 		}
-		if cause == pausedByMemory && len(r.waiting) > 0 {
-			said = append(said, "table", r.waiting[0].table.name, "wants_bytes", r.waiting[0].wants)
+		if cause == pausedByMemory && len(b.room.waiting) > 0 {
+			said = append(said, "table", b.room.waiting[0].table.name, "wants_bytes", b.room.waiting[0].wants)
 		}
 		if p.told {
-			r.Logger.Warn("BACKPRESSURE: PAUSED", said...)
+			b.Logger.Warn("BACKPRESSURE: PAUSED", said...)
 		}
 	case !on && !p.since.IsZero():
-		b.count(r.Metrics, now)
+		b.count(now)
 		b.pauses--
-		r.Metrics.resumed.Inc()
+		b.Metrics.resumed.Inc()
 		if p.told {
-			said := []any{"cause", cause, "queued", r.valve.Queued.Load(), "after", lasted.Round(time.Millisecond)}
+			said := []any{"cause", cause, "queued", b.valve.Queued.Load(), "after", lasted.Round(time.Millisecond)}
 			if t != nil {
 				said = append(said, "table", t.name)
 			}
-			r.Logger.Info("BACKPRESSURE: RESUMED", said...)
+			b.Logger.Info("BACKPRESSURE: RESUMED", said...)
 		}
 		*p = pause{}
 	}
+}
+
+func newBackpressure(of *base, memory *room) *backpressure {
+	return &backpressure{base: of, room: memory, lines: reliability.NewSparse(pauseLines, time.Minute)}
 }

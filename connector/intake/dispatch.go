@@ -9,48 +9,60 @@ import (
 	"sluice/connector/plan"
 )
 
+// dispatcher moves records from the answers of claims to the queues of their lanes.
+type dispatcher struct {
+	*base
+
+	room     *room
+	holds    *holds
+	fetches  *fetches
+	pressure *backpressure
+
+	turn int // so that no claim starves another
+}
+
 // enqueue moves records from the claims to their lanes, block by block in turns, as long as the valve is open. While a claim
 // waits for memory that becomes free soon, it alone enqueues.
-func (r *Reader) enqueue() {
-	r.first = r.foremost()
+func (d *dispatcher) enqueue() {
+	d.room.first = d.room.foremost()
 	for again := true; again; {
 		again = false
-		r.turn++
-		for i := range r.order {
-			c := r.order[(i+r.turn)%len(r.order)]
-			if len(c.queue) == 0 || r.first != nil && r.first != c {
+		d.turn++
+		for i := range d.order {
+			c := d.order[(i+d.turn)%len(d.order)]
+			if len(c.queue) == 0 || d.room.first != nil && d.room.first != c {
 				continue
 			}
-			if !r.open() {
+			if !d.pressure.valveOpen() {
 				return
 			}
-			again = r.enqueueBlock(c) || again
+			again = d.enqueueBlock(c) || again
 		}
 	}
 }
 
 // enqueueBlock enqueues at most one block of a claim and reports whether anything moved. A block that finds no room stays with
 // the claim: in its key, in the batch pool, or in its lane.
-func (r *Reader) enqueueBlock(c *claim) bool {
-	if c.table.cutting != nil && r.full(c.table) {
+func (d *dispatcher) enqueueBlock(c *claim) bool {
+	if c.table.cutting != nil && d.room.full(c.table) {
 		return false // one sealed batch on its way, one batch full: what is fetched waits with the claim
 	}
-	if c.parsed == nil && !r.parse(c) {
+	if c.parsed == nil && !d.parse(c) {
 		return true // the fetch result is through
 	}
-	a := r.admit(c)
+	a := d.admit(c)
 	if a.records == 0 {
 		return false
 	}
-	reserved, ok := r.reserve(c, max(c.table.Filled.Estimate(a.bytes, a.records), a.worst))
+	reserved, ok := d.room.reserve(c, max(c.table.Filled.Estimate(a.bytes, a.records), a.worst))
 	if !ok {
-		r.readmit(c.parsed)
+		d.readmit(c.parsed)
 		return false
 	}
 	epoch := c.queue[0].Epoch
-	b := r.block(c, a, reserved)
+	b := d.block(c, a, reserved)
 	first, last, since := b.Records[0].Offset, b.Records[a.records-1].Offset, b.Since // the lane owns the block once it has it
-	if !r.send(c, b) {
+	if !d.send(c, b) {
 		return false
 	}
 	c.handed(flight{c.next, last + 1, a.oldest}, since)
@@ -59,25 +71,25 @@ func (r *Reader) enqueueBlock(c *claim) bool {
 		c.table.opened = since
 	}
 	if c.state == retrying {
-		r.release(c)
+		d.holds.release(c)
 	}
-	r.Metrics.read.Add(float64(a.records))
+	d.Metrics.read.Add(float64(a.records))
 	return true
 }
 
 // parse reads the next records of a claim's first fetch result into a block. If there are none it ends that result and returns
 // false.
-func (r *Reader) parse(c *claim) bool {
+func (d *dispatcher) parse(c *claim) bool {
 	f := c.queue[0]
-	b := r.blocks.Get(f)
+	b := d.blocks.Get(f)
 	var n int
 	err := io.EOF
 	if f.Records != nil && !f.Read {
 		n, err = f.Records.Read(b.Records[:lane.BlockRecords])
 	}
 	if n == 0 {
-		r.blocks.Put(b)
-		r.finish(c, f, err)
+		d.blocks.Put(b)
+		d.fetches.finish(c, f, err)
 		return false
 	}
 	if err != nil { // the end, or a damaged batch behind these records
@@ -99,7 +111,7 @@ type admitted struct {
 }
 
 // admit takes room in the queue for the first records of a claim's block: as far as their keys have room, and up to blockBytes.
-func (r *Reader) admit(c *claim) (a admitted) {
+func (d *dispatcher) admit(c *claim) (a admitted) {
 	b := c.parsed
 	for i := range b.Records {
 		rec := &b.Records[i]
@@ -110,11 +122,11 @@ func (r *Reader) admit(c *claim) (a admitted) {
 		if c.letters {
 			a.worst += lane.Weight(rec)
 		}
-		slot := r.valve.Slot(c.Partition, rec.Key)
-		if !r.valve.Take(slot) {
-			if i == 0 && !c.keyFull && r.valve.Full(slot) { // this key has its share queued: this partition waits, others go on
+		slot := d.valve.Slot(c.Partition, rec.Key)
+		if !d.valve.Take(slot) {
+			if i == 0 && !c.keyFull && d.valve.Full(slot) { // this key has its share queued: this partition waits, others go on
 				c.keyFull = true
-				r.Metrics.keyWaits.WithLabelValues(c.Topic).Inc()
+				d.Metrics.keyWaits.WithLabelValues(c.Topic).Inc()
 			}
 			break
 		}
@@ -127,16 +139,16 @@ func (r *Reader) admit(c *claim) (a admitted) {
 }
 
 // readmit undoes admit.
-func (r *Reader) readmit(b *lane.Block) {
-	r.valve.Give(b.Taken)
+func (d *dispatcher) readmit(b *lane.Block) {
+	d.valve.Give(b.Taken)
 	b.Taken = b.Taken[:0]
 }
 
 // block takes the admitted records from a claim, and leaves it the others. The block knows all that a lane needs.
-func (r *Reader) block(c *claim, a admitted, reserved int64) *lane.Block {
+func (d *dispatcher) block(c *claim, a admitted, reserved int64) *lane.Block {
 	b := c.parsed
 	if c.parsed = nil; a.records < len(b.Records) {
-		b, c.parsed = r.split(b, a.records)
+		b, c.parsed = d.split(b, a.records)
 	}
 	b.Table, b.Schema, b.Partition, b.Session, b.Reserved = &c.table.Table, c.table.schema, c.Partition, c.session, reserved
 	b.Refuse, b.Health, b.Letters = c.refuse, c.health, c.letters
@@ -146,35 +158,35 @@ func (r *Reader) block(c *claim, a admitted, reserved int64) *lane.Block {
 
 // send sends a block to the lane of its claim. If the lane's queue is full, it undoes all that was done for the block: the lane
 // will wake the reader.
-func (r *Reader) send(c *claim, b *lane.Block) bool {
+func (d *dispatcher) send(c *claim, b *lane.Block) bool {
 	n := int64(len(b.Records))
 	c.table.Filled.Queued.Add(n)
 	if c.lane.Enqueue(b) {
 		return true
 	}
 	c.table.Filled.Queued.Add(-n)
-	r.unreserve(c.table, b.Reserved)
-	r.readmit(b)
-	c.parsed = r.join(b, c.parsed)
+	d.room.unreserve(c.table, b.Reserved)
+	d.readmit(b)
+	c.parsed = d.join(b, c.parsed)
 	return false
 }
 
 // split moves the records that found room into a block of their own.
-func (r *Reader) split(b *lane.Block, ready int) (out, rest *lane.Block) {
-	out, rest = r.blocks.Get(b.Answer), r.blocks.Get(b.Answer)
+func (d *dispatcher) split(b *lane.Block, ready int) (out, rest *lane.Block) {
+	out, rest = d.blocks.Get(b.Answer), d.blocks.Get(b.Answer)
 	out.Records = append(out.Records, b.Records[:ready]...)
 	out.Taken = append(out.Taken, b.Taken...)
 	rest.Records = append(rest.Records, b.Records[ready:]...)
-	r.blocks.Put(b)
+	d.blocks.Put(b)
 	return out, rest
 }
 
 // join undoes split.
-func (r *Reader) join(out, rest *lane.Block) *lane.Block {
+func (d *dispatcher) join(out, rest *lane.Block) *lane.Block {
 	if rest == nil {
 		return out
 	}
 	out.Records = append(out.Records, rest.Records...)
-	r.blocks.Put(rest)
+	d.blocks.Put(rest)
 	return out
 }

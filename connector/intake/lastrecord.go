@@ -15,6 +15,7 @@ type LastRecords struct {
 	desc   *prometheus.Desc
 }
 
+// NewLastRecords returns a collector of the last records of what status returns.
 func NewLastRecords(status func() connector.Status) *LastRecords {
 	return &LastRecords{status, prometheus.NewDesc("sluice_last_record_timestamp_seconds",
 		"When this member last read a record of a partition, by its own clock. It is missing until the first one.", []string{"topic", "partition"}, nil)}

@@ -21,26 +21,26 @@ type outage struct {
 
 // outages notes which claims stand now for a dependency. Each claim counts once for each outage; the log has one line for
 // a table when it begins, and one when it ends: thousands of claims stand for one reason.
-func (r *Reader) outages(now map[standing][]*hold.Hold) {
+func (st *status) outages(now map[standing][]*hold.Hold) {
 	for why, holds := range now {
-		o := r.outage[why]
+		o := st.outage[why]
 		if o == nil {
 			first := holds[0]
 			o = &outage{since: first.Since, claims: map[connector.Partition]bool{}}
-			r.outage[why] = o
-			why.reason.Tell(r.Logger)("HOLD", "table", why.table, "reason", string(why.reason), "detail", first.Detail, "claims", len(holds))
+			st.outage[why] = o
+			why.reason.Tell(st.Logger)("HOLD", "table", why.table, "reason", string(why.reason), "detail", first.Detail, "claims", len(holds))
 		}
 		for _, h := range holds {
 			if !o.claims[h.Partition] {
 				o.claims[h.Partition] = true
-				r.Metrics.holds.WithLabelValues(string(why.reason)).Inc()
+				st.Metrics.holds.WithLabelValues(string(why.reason)).Inc()
 			}
 		}
 	}
-	for why, o := range r.outage {
+	for why, o := range st.outage {
 		if len(now[why]) == 0 {
-			delete(r.outage, why)
-			r.Logger.Info("hold ended", "table", why.table, "reason", string(why.reason), "claims", len(o.claims), "after", time.Since(o.since).Round(time.Second))
+			delete(st.outage, why)
+			st.Logger.Info("hold ended", "table", why.table, "reason", string(why.reason), "claims", len(o.claims), "after", time.Since(o.since).Round(time.Second))
 		}
 	}
 }

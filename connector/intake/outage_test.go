@@ -51,7 +51,7 @@ func TestReader_OutageIsAHold(t *testing.T) {
 			t.Helper()
 			for range 10 { // whatever the number of looks
 				time.Sleep(time.Second)
-				r.show()
+				r.status.show()
 			}
 			var lines []string
 			if text := strings.TrimSpace(out.String()); text != "" {

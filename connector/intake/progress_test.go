@@ -20,11 +20,11 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	r.tables = []*tableState{tab}
 	c := &claim{Partition: connectortest.Partition(0), table: tab, lane: l, state: resuming, position: 10}
 	r.claims[c.Partition], tab.claims[c.Partition], r.order = c, c, []*claim{c}
-	r.end(c)
-	r.begin(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
+	r.holds.end(c)
+	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
 	hand := func(next int64, records ...connector.Record) {
-		r.fetched(connector.Fetched{Partition: c.Partition, Session: c.session, From: c.ahead, Next: next, Epoch: 1, Records: &connectortest.Records{Left: records}})
-		r.enqueue()
+		r.fetches.fetched(connector.Fetched{Partition: c.Partition, Session: c.session, From: c.ahead, Next: next, Epoch: 1, Records: &connectortest.Records{Left: records}})
+		r.dispatcher.enqueue()
 	}
 	good := func(offset, at int64) connector.Record {
 		return connector.Record{Offset: offset, Timestamp: at, Value: []byte("x")}
@@ -32,8 +32,8 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	decode := func() bool { return l.Step(t.Context()) }
 	want := func(what string, consumed, oldest int64, waits bool) {
 		t.Helper()
-		r.shown = time.Time{}
-		r.show()
+		r.status.shown = time.Time{}
+		r.status.show()
 		s := published.Claims[0]
 		if s.Consumed != consumed || !s.Oldest.Equal(stamped(oldest)) || s.Waiting.IsZero() == waits || len(published.Claims) != 1 {
 			t.Errorf("%s: consumed %d, oldest %v, waiting %v; want %d, %v, %v", what, s.Consumed, s.Oldest, s.Waiting, consumed, stamped(oldest), waits)
@@ -63,7 +63,7 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	decode()
 	want("cut, and one open", 15, 200, true)
 	tab.cutting = cut
-	r.settled(tab, &plan.Plan{})
+	r.outcomes.settled(tab, &plan.Plan{})
 	want("settled", 15, 200, true)
 
 	// Behind a bad record nothing is.
@@ -80,11 +80,11 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 
 	// A new session begins at the position, with what is owed from before.
 	c.position = 15
-	r.end(c)
+	r.holds.end(c)
 	want("fenced", 15, 100, false)
 	l.Discard(&tab.Table)
 	decode()
-	r.begin(c, connector.Position{Partition: c.Partition, Next: 15, Epoch: 1})
+	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 15, Epoch: 1})
 	for n := range int64(3 * flights) {
 		hand(16+n, good(15+n, 1000-n))
 		if n >= flights-2 {

@@ -9,21 +9,32 @@ import (
 	"sluice/reliability/hold"
 )
 
+// status publishes what others may see.
+type status struct {
+	*base
+
+	pressure *backpressure
+
+	started bool      // it was joined and every claim resumed, once
+	shown   time.Time // when the status was published
+	outage  map[standing]*outage
+}
+
 // show publishes the status, at most every so often.
-func (r *Reader) show() {
+func (st *status) show() {
 	now := time.Now()
-	if now.Sub(r.shown) < showEvery {
+	if now.Sub(st.shown) < showEvery {
 		return
 	}
-	r.shown = now
-	s := &connector.Status{At: now, Joined: r.joined, Resumed: r.assigned, Draining: r.draining, Paused: r.pressure.pauses > 0, Queued: r.valve.Queued.Load()}
+	st.shown = now
+	s := &connector.Status{At: now, Joined: st.joined, Resumed: st.assigned, Draining: st.draining, Paused: st.pressure.pauses > 0, Queued: st.valve.Queued.Load()}
 	stand := map[standing][]*hold.Hold{}
 	waiting := map[*tableState]time.Time{}
-	for _, t := range r.tables {
+	for _, t := range st.tables {
 		waiting[t] = t.waits()
 	}
-	for _, p := range slices.SortedFunc(maps.Keys(r.claims), connector.Partition.Compare) {
-		c := r.claims[p]
+	for _, p := range slices.SortedFunc(maps.Keys(st.claims), connector.Partition.Compare) {
+		c := st.claims[p]
 		cs := connector.ClaimStatus{
 			Partition: p, Table: c.table.name, Since: c.since, State: c.state.shown(), Position: c.position, Next: c.next, End: c.bounds.LastStable, Hold: c.hold,
 			Consumed: c.consumed(), Waiting: waiting[c.table], Every: c.table.limits.Every,
@@ -32,7 +43,7 @@ func (r *Reader) show() {
 		if cs.Hold != nil { // a copy: the claim's own goes on changing
 			h := *cs.Hold
 			cs.Hold = &h
-		} else if cs.Hold = r.Tables.Blocked(c.table.name, p); cs.Hold != nil {
+		} else if cs.Hold = st.Tables.Blocked(c.table.name, p); cs.Hold != nil {
 			cs.Hold.Partition, cs.Hold.Offset = p, c.position
 			stand[standing{c.table.name, cs.Hold.Reason}] = append(stand[standing{c.table.name, cs.Hold.Reason}], cs.Hold)
 		}
@@ -45,12 +56,12 @@ func (r *Reader) show() {
 		}
 		s.Claims = append(s.Claims, cs)
 	}
-	r.outages(stand)
-	for _, t := range r.tables {
+	st.outages(stand)
+	for _, t := range st.tables {
 		s.Left = append(s.Left, t.left...)
 	}
-	r.started = r.started || s.Joined && s.Resumed
-	s.Started = r.started
-	r.Metrics.queued.Set(float64(s.Queued))
-	r.Publish(s)
+	st.started = st.started || s.Joined && s.Resumed
+	s.Started = st.started
+	st.Metrics.queued.Set(float64(s.Queued))
+	st.Publish(s)
 }

@@ -1,7 +1,6 @@
 package intake
 
 import (
-	"slices"
 	"sluice/reliability/hold"
 )
 
@@ -71,14 +70,6 @@ func (s state) shown() string {
 // IllegalTransition is the log line of a transition that the states do not allow. It is a mistake in this package; the claim
 // goes on.
 const IllegalTransition = "a claim goes from one state to another that cannot follow; report it with this line"
-
-// enter sets the state of a claim.
-func (r *Reader) enter(c *claim, next state) {
-	if !slices.Contains(c.state.next(), next) {
-		r.Logger.Error(IllegalTransition, "topic", c.Topic, "partition", c.ID, "from", c.state.String(), "to", next.String())
-	}
-	c.state = next
-}
 
 // endsBy is what ends a hold.
 type endsBy uint8

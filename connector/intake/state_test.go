@@ -25,7 +25,7 @@ func TestState_Transitions(t *testing.T) {
 			var log bytes.Buffer
 			r := readerOf(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			c := &claim{Partition: connectortest.Partition(0), state: from}
-			r.enter(c, to)
+			r.holds.enter(c, to)
 			legal, said := slices.Contains(documented[from.String()], to.String()), log.Len() > 0
 			if legal == said || c.state != to {
 				t.Errorf("%v to %v: documented %v, logged %v, now %v", from, to, legal, said, c.state)
@@ -59,7 +59,7 @@ func transitionsIn(t *testing.T, path string) map[string][]string {
 		}
 		name := strings.Trim(cells[1], " `")
 		all[name] = []string{}
-		for _, next := range strings.Split(cells[2], ",") {
+		for next := range strings.SplitSeq(cells[2], ",") {
 			if next = strings.Trim(next, " `"); next != "" && next != "none" {
 				all[name] = append(all[name], next)
 			}

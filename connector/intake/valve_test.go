@@ -89,20 +89,20 @@ func TestKeyWaitsAreCounted(t *testing.T) {
 	for id := range int32(2) {
 		c := &claim{Partition: connectortest.Partition(id), table: tab, lane: l, state: resuming}
 		r.claims[c.Partition], tab.claims[c.Partition], r.order = c, c, append(r.order, c)
-		r.end(c)
-		r.begin(c, connector.Position{Partition: c.Partition, Epoch: 1})
+		r.holds.end(c)
+		r.fetches.begin(c, connector.Position{Partition: c.Partition, Epoch: 1})
 	}
 	fetched := func(c *claim, key string, n int64) {
 		var records []connector.Record
 		for o := range n {
 			records = append(records, connector.Record{Offset: c.ahead + o, Key: []byte(key), Value: []byte("x")})
 		}
-		r.fetched(connector.Fetched{Partition: c.Partition, Session: c.session, From: c.ahead, Next: c.ahead + n, Epoch: 1, Records: &connectortest.Records{Left: records}})
+		r.fetches.fetched(connector.Fetched{Partition: c.Partition, Session: c.session, From: c.ahead, Next: c.ahead + n, Epoch: 1, Records: &connectortest.Records{Left: records}})
 	}
 	turns := func(waits float64, queued int64) {
 		t.Helper()
 		for range 3 {
-			r.enqueue()
+			r.dispatcher.enqueue()
 		}
 		var all float64
 		families, err := registry.Gather()

@@ -42,7 +42,7 @@ var ofPipeline = []mutant{
 	},
 	{
 		name: "a won commit ends no hold that a commit found",
-		file: "connector/intake/outcomes.go",
+		file: "connector/intake/holds.go",
 		old:  "if c.fences = 0; c.state == proving {", new: "if c.fences = 0; c.state == proving && c.fences > 0 {",
 		pkg: "./test/story", test: "^TestARefusedCommitHoldsUntilOneIsWon$",
 	},
@@ -62,20 +62,20 @@ var ofPipeline = []mutant{
 	},
 	{
 		name: "small blocks take the room of a large one for ever",
-		file: "connector/intake/reserve.go",
-		old:  "return c.wants <= r.freeable(now, c.patience(now))", new: "return false",
+		file: "connector/intake/room.go",
+		old:  "return c.wants <= m.freeable(now, c.patience(now))", new: "return false",
 		pkg: "./test/story", test: "^TestMemory_LargeBesideSmall$",
 	},
 	{
 		name: "commits that are only slow are late for ever",
-		file: "connector/intake/reserve.go",
+		file: "connector/intake/room.go",
 		old:  "return min(max(now.Sub(c.wantsSince)/2, minPatience), maxPatience)", new: "return minPatience",
 		pkg: "./connector/intake", test: "^TestForemost$",
 	},
 	{
 		name: "what waits for the batch pool keeps memory to fetch with",
-		file: "connector/intake/shed.go",
-		old:  "r.turnWaiting(short)", new: "r.turnWaiting(false)",
+		file: "connector/intake/fetch.go",
+		old:  "fs.turnWaiting(short)", new: "fs.turnWaiting(false)",
 		pkg: "./test/story", test: "^TestMemory_HeldByALateCommit$",
 	},
 	{
@@ -95,7 +95,7 @@ var ofPipeline = []mutant{
 	{
 		name: "records of a partition pass through several lanes",
 		file: "connector/intake/dispatch.go",
-		old:  "if c.lane.Enqueue(b) {", new: "if r.lanes[r.turn%len(r.lanes)].Enqueue(b) {",
+		old:  "if c.lane.Enqueue(b) {", new: "if d.lanes[d.turn%len(d.lanes)].Enqueue(b) {",
 		pkg: "./test/story", test: "^TestSchedules$", args: "-story.seeds=50",
 	},
 	{
@@ -121,7 +121,7 @@ var ofPipeline = []mutant{
 	{
 		name: "a pause counts only once it is over",
 		file: "connector/intake/backpressure.go",
-		old:  "\tr.pressure.count(r.Metrics, time.Now())\n}", new: "}",
+		old:  "\tb.count(time.Now())\n}", new: "}",
 		pkg: "./test/story", test: "^TestBackpressure_Commit$",
 	},
 	{
@@ -133,7 +133,7 @@ var ofPipeline = []mutant{
 
 	{
 		name: "a run until current looks at all tables again and again",
-		file: "connector/intake/batch.go",
+		file: "connector/intake/current.go",
 		old:  "if t.measured.IsZero() || t.behind == nil {", new: "if time.Since(t.measured) >= 50*time.Millisecond || t.behind == nil {",
 		pkg: "./test/story", test: "^TestUntilCurrent_ManyTables$",
 	},

@@ -88,8 +88,8 @@ var ofRecords = []mutant{
 	},
 	{
 		name: "a hold keeps the batch behind it",
-		file: "connector/intake/claim.go",
-		old:  "c.session = r.sessions\n", new: "if c.session == 0 {\n\t\tc.session = r.sessions\n\t}\n",
+		file: "connector/intake/holds.go",
+		old:  "c.session = hs.sessions\n", new: "if c.session == 0 {\n\t\tc.session = hs.sessions\n\t}\n",
 		pkg: "./test/story", test: "^TestWhatWasReadBehindAHoldIsNotKept$",
 	},
 	{
@@ -123,14 +123,14 @@ var ofRecords = []mutant{
 		name: "group offsets are written before the commit",
 		file: "connector/intake/dispatch.go",
 		old:  "c.pass(last+1, epoch, first)\n",
-		new:  "c.pass(last+1, epoch, first)\n\tr.Offsets.note(c.Partition, connector.GroupOffset{c.next, c.epoch}, \"\")\n",
+		new:  "c.pass(last+1, epoch, first)\n\tearly := noted{}\n\tearly.Next, early.Epoch = c.next, c.epoch\n\td.Offsets.note(c.Partition, early.GroupOffset, \"\")\n",
 		pkg:  "./test/story", test: "^TestSchedules$",
 	},
 	{
 		name: "a position is told to the group when its batch is cut",
 		file: "connector/intake/batch.go",
 		old:  "\t\t\tc.from, c.earlier = c.next, nil\n",
-		new:  "\t\t\tc.from, c.earlier = c.next, nil\n\t\t\tr.Offsets.note(p, connector.GroupOffset{c.next, c.epoch}, \"\")\n",
+		new:  "\t\t\tc.from, c.earlier = c.next, nil\n\t\t\tb.Offsets.note(p, connector.GroupOffset{c.next, c.epoch}, \"\")\n",
 		pkg:  "./test/story", test: "^TestSchedulesWithLetters$",
 	},
 	{
@@ -168,7 +168,7 @@ var ofRecords = []mutant{
 	},
 	{
 		name: "growth of the log ends a hold of what it lost",
-		file: "connector/intake/outcomes.go",
+		file: "connector/intake/holds.go",
 		old:  "return f.At.Next != c.hold.Offset || f.At.Epoch >= 0", new: "return true",
 		pkg: "./test/story", test: "^TestAPositionBeyondTheLogIsNotMetByItsGrowth$",
 	},
@@ -201,7 +201,7 @@ var ofRecords = []mutant{
 	{
 		name: "a claim assigned while it is paused is read",
 		file: "connector/intake/outcomes.go",
-		old:  "r.pause(c, h)\n\t\treturn", new: "_ = h",
+		old:  "out.holds.pause(c, h)\n\t\treturn", new: "_ = h",
 		pkg: "./test/story", test: "^TestAClaimAssignedWhileItIsPausedIsNotRead$",
 	},
 	{
@@ -214,7 +214,7 @@ var ofRecords = []mutant{
 	// Topics that come and go.
 	{
 		name: "a topic that appeared begins at its end",
-		file: "connector/intake/reader.go",
+		file: "connector/intake/assignment.go",
 		old:  "conf.Start = conf.Start.ForNewTopic()", new: "_ = conf.Start.ForNewTopic()",
 		pkg: "./test/story", test: "^TestATopicThatAppeared",
 	},
@@ -325,20 +325,20 @@ var ofRecords = []mutant{
 	},
 	{
 		name: "answers of before a shedding are taken",
-		file: "connector/intake/reader.go",
+		file: "connector/intake/fetch.go",
 		old:  " || c.ahead != f.From {", new: " {",
 		pkg: "./connector/intake", test: "^TestAnswers$",
 	},
 	{
 		name: "a table that can take no more keeps what waits",
-		file: "connector/intake/shed.go",
+		file: "connector/intake/fetch.go",
 		old:  "case short && c.state.reads() &&", new: "case short && len(c.queue) < 0 &&",
 		pkg: "./test/story", test: "^TestAStoppedTableStarvesNobody$",
 	},
 	{
 		name: "a full batch pool cuts nothing",
 		file: "connector/intake/batch.go",
-		old:  ", r.pressed == t:", new: ", r.pressed == t && r.draining:",
+		old:  ", b.pressed == t:", new: ", b.pressed == t && b.draining:",
 		pkg: "./test/story", test: "^TestAFullPoolCuts$",
 	},
 	{

@@ -32,40 +32,40 @@ func TestForemost(t *testing.T) {
 		r := readerOf(t, Config{Pools: connector.Pools{Batch: pool}, Count: 1})
 		r.tables = []*tableState{a, b}
 		large, small := &claim{table: b}, &claim{table: b}
-		if _, ok := r.reserve(large, 600); ok || r.first != large {
-			t.Fatalf("it waits: %v, and it is first: %v", !ok, r.first == large)
+		if _, ok := r.room.reserve(large, 600); ok || r.room.first != large {
+			t.Fatalf("it waits: %v, and it is first: %v", !ok, r.room.first == large)
 		}
-		if n, ok := r.reserve(small, 50); !ok || n != 50 {
+		if n, ok := r.room.reserve(small, 50); !ok || n != 50 {
 			t.Errorf("%d bytes of a pool that has them", n)
 		}
-		r.unreserve(b, 50)
+		r.room.unreserve(b, 50)
 
 		time.Sleep(minPatience) // the commit is late: 500 of 1000 bytes are its own and its successor's
-		if r.foremost() != nil {
+		if r.room.foremost() != nil {
 			t.Error("all wait for a commit that is late")
 		}
-		if got := r.freeable(time.Now(), minPatience); got != 500 {
+		if got := r.room.freeable(time.Now(), minPatience); got != 500 {
 			t.Errorf("%d bytes become free, want 500", got)
 		}
 		time.Sleep(5 * time.Second)
 		a.cutting.Began = time.Now().Add(-2 * time.Second) // another one: the claim is patient for half of its wait
-		if r.foremost() != large {
+		if r.room.foremost() != large {
 			t.Error("a commit is late after a third of the wait")
 		}
 		time.Sleep(2 * time.Minute)
 		a.cutting.Began = time.Now().Add(-maxPatience)
-		if r.foremost() != nil {
+		if r.room.foremost() != nil {
 			t.Error("a commit is not late after a minute")
 		}
 
 		other := &claim{table: b, wants: 450, wantsSince: time.Now()} // less than the other, and there is room for it
-		r.waiting = append(r.waiting, other)
-		if r.foremost() != other {
+		r.room.waiting = append(r.room.waiting, other)
+		if r.room.foremost() != other {
 			t.Error("a claim that could go on stands behind one that cannot")
 		}
 		b.cutting = &lane.Sealed{Began: time.Now()}
 		b.Filled.Rows.Store(b.limits.Rows)
-		if r.foremost() != nil {
+		if r.room.foremost() != nil {
 			t.Error("all wait for a claim whose table is full")
 		}
 		b.cutting = nil
@@ -73,14 +73,14 @@ func TestForemost(t *testing.T) {
 		a.cutting, a.opened = nil, time.Time{}
 		pool.Adjust(-500)
 		a.Filled.Held.Store(0)
-		if r.first = r.foremost(); r.first != large {
+		if r.room.first = r.room.foremost(); r.room.first != large {
 			t.Error("the claim that has waited longest is not the first")
 		}
-		if n, ok := r.reserve(large, 600); !ok || n != 600 || r.first == large || len(r.waiting) != 1 {
-			t.Errorf("%d bytes, %d wait", n, len(r.waiting))
+		if n, ok := r.room.reserve(large, 600); !ok || n != 600 || r.room.first == large || len(r.room.waiting) != 1 {
+			t.Errorf("%d bytes, %d wait", n, len(r.room.waiting))
 		}
-		r.drop(other)
-		if len(r.waiting) != 0 || r.first != nil {
+		r.holds.drop(other)
+		if len(r.room.waiting) != 0 || r.room.first != nil {
 			t.Error("a claim that was dropped still waits")
 		}
 	})
@@ -99,29 +99,29 @@ func TestTurnWaiting(t *testing.T) {
 	r.tables = []*tableState{held, tab}
 	c := &claim{Partition: connectortest.Partition(0), table: tab}
 	r.claims[c.Partition], r.order = c, []*claim{c}
-	r.end(c)
-	r.begin(c, connector.Position{Partition: c.Partition, Next: 10})
+	r.holds.end(c)
+	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 10})
 	records := &counted{}
-	r.fetched(connector.Fetched{Partition: c.Partition, Session: c.session, From: 10, Next: 20, Records: records})
-	if _, ok := r.reserve(c, 500); ok || r.first != nil {
+	r.fetches.fetched(connector.Fetched{Partition: c.Partition, Session: c.session, From: 10, Next: 20, Records: records})
+	if _, ok := r.room.reserve(c, 500); ok || r.room.first != nil {
 		t.Fatal("it does not wait alone")
 	}
 	requests := log.n
-	r.turnWaiting(false)
+	r.fetches.turnWaiting(false)
 	if records.released != 0 {
 		t.Error("shed while there is memory to fetch with")
 	}
-	r.turnWaiting(true)
-	if records.released != 1 || c.wants != 0 || len(r.waiting) != 0 || log.n != requests {
+	r.fetches.turnWaiting(true)
+	if records.released != 1 || c.wants != 0 || len(r.room.waiting) != 0 || log.n != requests {
 		t.Errorf("released %d times, wants %d, asked again: %v", records.released, c.wants, log.n != requests)
 	}
-	r.request(c)
+	r.fetches.request(c)
 	if log.n != requests {
 		t.Error("asked again while there is no room")
 	}
 	held.cutting = nil
 	pool.Adjust(-600)
-	r.turnWaiting(true)
+	r.fetches.turnWaiting(true)
 	if log.n != requests+1 || c.ahead != 10 {
 		t.Errorf("asked %d times more, from %d", log.n-requests, c.ahead)
 	}

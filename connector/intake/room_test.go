@@ -15,7 +15,7 @@ func TestRareTablesCostNothing(t *testing.T) {
 	busy, quiet, other := &tableState{}, &tableState{rare: true}, &tableState{}
 	r := readerOf(t, Config{Pools: connector.Pools{Batch: bytepool.New(size)}})
 	r.tables = []*tableState{busy, quiet}
-	if n := r.sharing(); n != 1 {
+	if n := r.room.sharing(); n != 1 {
 		t.Errorf("%d tables share the pool", n)
 	}
 	r.Pools.Batch.Adjust(size/2 + 1)
@@ -30,12 +30,12 @@ func TestRareTablesCostNothing(t *testing.T) {
 	} {
 		c.table.cutting = &lane.Sealed{}
 		c.table.cutting.Held.Store(c.held)
-		if got := r.crowding(c.table); got != c.crowding {
+		if got := r.room.crowding(c.table); got != c.crowding {
 			t.Errorf("rare %v with %d bytes crowds: %v", c.table.rare, c.held, got)
 		}
 	}
 	r.tables = append(r.tables, other)
-	if n := r.sharing(); n != 2 || !r.crowding(busy) {
-		t.Errorf("%d tables share the pool, crowding %v", n, r.crowding(busy))
+	if n := r.room.sharing(); n != 2 || !r.room.crowding(busy) {
+		t.Errorf("%d tables share the pool, crowding %v", n, r.room.crowding(busy))
 	}
 }

@@ -5,6 +5,15 @@ import (
 	"time"
 )
 
+// room is the batch pool as the reader shares it among claims and tables.
+type room struct {
+	*base
+
+	waiting []*claim // for room, in the order in which they began
+	first   *claim   // of waiting: it gets what becomes free, and nothing else is enqueued; nil if there is none
+	sheds   bool     // a claim gave up its block while it waited
+}
+
 const (
 	// blockBytes is what the values of a block come to at most, unless it has one record.
 	blockBytes = 1 << 20
@@ -12,12 +21,12 @@ const (
 
 // batchShare is the part of the batch pool that the rows of one table may take before they are cut: the cut and the
 // batch behind it fit together.
-func (r *Reader) batchShare() int64 { return r.Pools.Batch.Size() / 100 * 45 }
+func (m *room) batchShare() int64 { return m.Pools.Batch.Size() / 100 * 45 }
 
 // crowding tells whether a table that has a cut on its way takes more than its part, while others need theirs.
-func (r *Reader) crowding(t *tableState) bool {
-	pool := r.Pools.Batch
-	sharing := r.sharing()
+func (m *room) crowding(t *tableState) bool {
+	pool := m.Pools.Batch
+	sharing := m.sharing()
 	if t.rare {
 		sharing++
 	}
@@ -27,8 +36,8 @@ func (r *Reader) crowding(t *tableState) bool {
 
 // sharing is how many tables the batch pool is for. Those that are hardly ever fed do not count: when they are, what they
 // need is taken by cutting others early, and otherwise it would lie idle.
-func (r *Reader) sharing() (n int) {
-	for _, t := range r.tables {
+func (m *room) sharing() (n int) {
+	for _, t := range m.tables {
 		if !t.rare {
 			n++
 		}
@@ -38,23 +47,23 @@ func (r *Reader) sharing() (n int) {
 
 // pressing is the table to cut so that the batch pool gets room, nil if it has enough or soon will have: the largest one,
 // then, while that is on its way, the one that has waited longest.
-func (r *Reader) pressing() *tableState {
-	pool := r.Pools.Batch
-	if pool.Used() < pool.Size()/100*85 && r.first == nil {
+func (m *room) pressing() *tableState {
+	pool := m.Pools.Batch
+	if pool.Used() < pool.Size()/100*85 && m.first == nil {
 		return nil
 	}
 	now, patience := time.Now(), maxPatience
-	if r.first != nil {
-		patience = r.first.patience(now)
+	if m.first != nil {
+		patience = m.first.patience(now)
 	}
 	var onTheWay int64
 	var largest, oldest *tableState
-	for _, t := range r.tables {
+	for _, t := range m.tables {
 		held := t.Filled.Held.Load()
 		switch {
 		case t.late(now, patience): // no room comes from it soon
 		case t.cutting != nil:
-			if onTheWay += t.cutting.Held.Load(); !t.cutting.Marked(len(r.lanes)) {
+			if onTheWay += t.cutting.Held.Load(); !t.cutting.Marked(len(m.lanes)) {
 				onTheWay += held
 			}
 		case t.opened.IsZero() || held == 0:
@@ -78,33 +87,33 @@ func (r *Reader) pressing() *tableState {
 
 // reserve takes room in the batch pool for a claim's next block, which will come to so many bytes. If there is none, the claim
 // waits for it: see foremost.
-func (r *Reader) reserve(c *claim, estimate int64) (int64, bool) {
-	pool := r.Pools.Batch
+func (m *room) reserve(c *claim, estimate int64) (int64, bool) {
+	pool := m.Pools.Batch
 	n := min(estimate, pool.Size())
 	if !pool.TryAcquire(n) {
 		if c.wants == 0 {
-			c.wantsSince, r.waiting = time.Now(), append(r.waiting, c)
+			c.wantsSince, m.waiting = time.Now(), append(m.waiting, c)
 		}
 		c.wants = n
-		if r.first == nil && r.attainable(c, time.Now()) {
-			r.first = c
+		if m.first == nil && m.attainable(c, time.Now()) {
+			m.first = c
 		}
 		return 0, false
 	}
 	c.table.Filled.Held.Add(n)
-	r.unwait(c)
+	m.unwait(c)
 	return n, true
 }
 
 // unwait ends a claim's wait for room.
-func (r *Reader) unwait(c *claim) {
+func (m *room) unwait(c *claim) {
 	if c.wants == 0 {
 		return
 	}
 	c.wants = 0
-	r.waiting = slices.DeleteFunc(r.waiting, func(o *claim) bool { return o == c })
-	if r.first == c {
-		r.first = r.foremost()
+	m.waiting = slices.DeleteFunc(m.waiting, func(o *claim) bool { return o == c })
+	if m.first == c {
+		m.first = m.foremost()
 	}
 }
 
@@ -123,10 +132,10 @@ func (c *claim) patience(now time.Time) time.Duration {
 // foremost returns the claim for which all others stop handing over, so that small blocks cannot take the room of a large one
 // for ever: the one that has waited longest, of those whose room becomes free by commits that are not late. Where the room is
 // in the hands of a late commit the claim waits alone, and others go on with what is left.
-func (r *Reader) foremost() *claim {
+func (m *room) foremost() *claim {
 	now := time.Now()
-	for _, c := range r.waiting {
-		if r.attainable(c, now) {
+	for _, c := range m.waiting {
+		if m.attainable(c, now) {
 			return c
 		}
 	}
@@ -134,17 +143,17 @@ func (r *Reader) foremost() *claim {
 }
 
 // attainable tells whether a claim that waits gets its room if all others stop handing over.
-func (r *Reader) attainable(c *claim, now time.Time) bool {
-	if t := c.table; t.cutting != nil && r.full(t) {
+func (m *room) attainable(c *claim, now time.Time) bool {
+	if t := c.table; t.cutting != nil && m.full(t) {
 		return false // it could not hand over anyway
 	}
-	return c.wants <= r.freeable(now, c.patience(now))
+	return c.wants <= m.freeable(now, c.patience(now))
 }
 
 // freeable is how much of the batch pool is free, or becomes free without commits that are late.
-func (r *Reader) freeable(now time.Time, patience time.Duration) int64 {
-	n := r.Pools.Batch.Size() - r.Pools.Batch.Used()
-	for _, t := range r.tables {
+func (m *room) freeable(now time.Time, patience time.Duration) int64 {
+	n := m.Pools.Batch.Size() - m.Pools.Batch.Used()
+	for _, t := range m.tables {
 		switch {
 		case t.late(now, patience): // what fills behind it cannot leave either
 		case t.cutting != nil:
@@ -157,15 +166,15 @@ func (r *Reader) freeable(now time.Time, patience time.Duration) int64 {
 }
 
 // unreserve gives the room of a block back that was not handed over.
-func (r *Reader) unreserve(t *tableState, n int64) {
+func (m *room) unreserve(t *tableState, n int64) {
 	t.Filled.Held.Add(-n)
-	r.Pools.Batch.Release(n)
+	m.Pools.Batch.Release(n)
 }
 
 // Sweep gives back what is left when everything has ended: blocks that no lane came to, cuts that no writer took.
 func (r *Reader) Sweep() {
 	for _, c := range r.claims {
-		r.drop(c)
+		r.holds.drop(c)
 	}
 	for _, l := range r.lanes {
 		l.Sweep()
@@ -175,4 +184,10 @@ func (r *Reader) Sweep() {
 			open.Sweep(r.Pools.Batch)
 		}
 	}
+}
+
+// full tells whether the batch that fills is as large as a commit may be.
+func (m *room) full(t *tableState) bool {
+	return t.Filled.Records() >= t.limits.Rows || t.Filled.Bytes.Load() >= t.limits.Bytes ||
+		t.Filled.Held.Load() >= m.batchShare() || t.cutting != nil && m.crowding(t)
 }

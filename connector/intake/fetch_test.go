@@ -29,11 +29,11 @@ func TestAnswers(t *testing.T) {
 	tab := &tableState{}
 	c := &claim{Partition: connectortest.Partition(0), table: tab, state: resuming, position: -1}
 	r.claims[c.Partition] = c
-	r.end(c)
-	r.begin(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
+	r.holds.end(c)
+	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
 	answer := func(session uint64, from, next int64) *counted {
 		records := &counted{}
-		r.fetched(connector.Fetched{Partition: c.Partition, Session: session, From: from, Next: next, Epoch: 1, Records: records})
+		r.fetches.fetched(connector.Fetched{Partition: c.Partition, Session: session, From: from, Next: next, Epoch: 1, Records: records})
 		return records
 	}
 	want := func(what string, records *counted, released, queued int) {
@@ -51,7 +51,7 @@ func TestAnswers(t *testing.T) {
 	want("not asked for", answer(c.session, 30, 40), 1, 2)
 
 	b := r.blocks.Get(c.queue[0]) // on its way to a lane
-	r.shed(c)
+	r.fetches.shed(c)
 	want("shed while a lane has a block", first, 0, 0)
 	want("shed", second, 1, 0)
 	if c.ahead != 10 || c.fetching {
@@ -60,16 +60,16 @@ func TestAnswers(t *testing.T) {
 	r.blocks.Put(b)
 	want("the lane is done", first, 1, 0)
 	want("of before it was shed", answer(c.session, 30, 40), 1, 0)
-	r.request(c)
+	r.fetches.request(c)
 	again := answer(c.session, 10, 20)
 	want("again", again, 0, 1)
 	tab.stuck = true
 	c.fetching = false
-	r.request(c)
+	r.fetches.request(c)
 	if c.fetching {
 		t.Error("it asks for a table that can take no more")
 	}
-	r.end(c)
+	r.holds.end(c)
 	want("the session ended", again, 1, 0)
 }
 
@@ -87,7 +87,7 @@ func TestPressing(t *testing.T) {
 	}
 	want := func(what string, tab *tableState) {
 		t.Helper()
-		if got := r.pressing(); got != tab {
+		if got := r.room.pressing(); got != tab {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
@@ -108,8 +108,8 @@ func TestPressing(t *testing.T) {
 	pools.Batch.Adjust(-60 * mib)
 	want("room again", nil)
 	waits := &claim{table: tables["a"], wants: 80 * mib, wantsSince: now}
-	r.waiting = []*claim{waits}
-	r.first = r.foremost()
+	r.room.waiting = []*claim{waits}
+	r.room.first = r.room.foremost()
 	want("a block waits", tables["c"])
 	cut("c")
 	cut("a")

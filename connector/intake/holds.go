@@ -1,0 +1,220 @@
+package intake
+
+import (
+	"slices"
+	"time"
+
+	"sluice/connector"
+	"sluice/connector/commit"
+	"sluice/connector/lane"
+	"sluice/idempotency"
+	"sluice/reliability/deadletter"
+	"sluice/reliability/hold"
+)
+
+// holds set the states of claims: they stop claims, ask the writers where they stand, and release them.
+type holds struct {
+	*base
+
+	room *room
+
+	sessions   uint64
+	comparedAt time.Time // when the claims were last compared with what operators decided
+}
+
+// end ends a session: whatever carries it is dropped from now on.
+func (hs *holds) end(c *claim) {
+	hs.sessions++
+	c.session = hs.sessions
+	hs.Log.Forget(c.Partition)
+	hs.drop(c)
+	if c.trail != nil {
+		c.owed = c.oldest()
+	}
+	c.from, c.next = c.position, c.position // nothing of the batch that fills is its any more
+	c.trail, c.flights = &lane.Trail{Began: time.Now()}, nil
+}
+
+// stand holds a claim. Its part of the batch that fills stays good: it ends before the place of the hold.
+//
+// said is what its line says beside: the batch that it was found in.
+func (hs *holds) stand(c *claim, h hold.Hold, said ...any) {
+	if c.hold == nil || c.hold.Reason != h.Reason {
+		if h.Since.IsZero() {
+			h.Since = time.Now()
+		}
+		line := []any{"topic", c.Topic, "partition", c.ID, "reason", string(h.Reason), "detail", h.Detail, "offset", h.Offset}
+		if h.Reason == hold.Poison {
+			line = append(line, "correlation_id", deadletter.Correlation(idempotency.Coordinates{Partition: c.Partition, Offset: h.Offset}))
+		}
+		h.Reason.Tell(hs.Logger)("HOLD", append(line, said...)...)
+		hs.Metrics.holds.WithLabelValues(string(h.Reason)).Inc()
+	} else {
+		h.Since = c.hold.Since
+	}
+	h.Partition = c.Partition
+	if c.hold = &h; c.ends != byCommit {
+		c.ends = endOf(h.Reason)
+	}
+	if c.next > c.from || c.table.cuts(c.Partition) {
+		hs.enter(c, settling)
+	} else {
+		hs.enter(c, held)
+	}
+	c.checks = time.Now().Add(c.checkEvery())
+	hs.Log.Forget(c.Partition)
+	hs.drop(c)
+}
+
+// recheck is how often holds and idle claims are held against the table.
+const recheck = time.Minute
+
+// checkEvery is how often a held claim is compared with the table. Who is contested waits for a position that stands
+// still for two commit intervals.
+func (c *claim) checkEvery() time.Duration {
+	switch {
+	case c.hold != nil && c.hold.Reason == hold.Contested:
+		return c.table.limits.Every
+	case c.hold != nil && c.hold.Reason == hold.KafkaDown:
+		return recheck / 2 // it passes by itself, mostly soon
+	}
+	return recheck
+}
+
+// release ends a hold.
+func (hs *holds) release(c *claim) {
+	if c.hold == nil {
+		return
+	}
+	hs.Logger.Info("hold ended", "topic", c.Topic, "partition", c.ID, "reason", string(c.hold.Reason), "after", time.Since(c.hold.Since).Round(time.Second))
+	c.hold, c.ends, c.witness = nil, byCheck, false
+	if c.state.reads() {
+		hs.enter(c, reading)
+	}
+}
+
+// ask asks the writer where claims stand.
+func (hs *holds) ask(t *tableState, claims ...*claim) {
+	asked := make(map[connector.Partition]commit.ResumeRequest, len(claims))
+	for _, c := range claims {
+		if c.hold == nil {
+			hs.enter(c, resuming)
+		} else {
+			hs.enter(c, checking)
+		}
+		q := commit.ResumeRequest{Session: c.session, Last: connector.Position{Partition: c.Partition, Next: c.position, Epoch: c.positionEp}, Paused: hs.Decisions.Paused(c.Partition) != nil}
+		if c.hold != nil {
+			q.Standing = c.hold.Reason
+		}
+		asked[c.Partition] = q
+	}
+	t.writer.Requests.Resume(asked)
+}
+
+// enter sets the state of a claim.
+func (hs *holds) enter(c *claim, next state) {
+	if !slices.Contains(c.state.next(), next) {
+		hs.Logger.Error(IllegalTransition, "topic", c.Topic, "partition", c.ID, "from", c.state.String(), "to", next.String())
+	}
+	c.state = next
+}
+
+// proved ends what a won commit disproves.
+func (hs *holds) proved(t *tableState) {
+	for _, c := range t.claims {
+		if c.fences = 0; c.state == proving {
+			hs.release(c)
+		}
+	}
+}
+
+// absolve ends what a commit found if nothing of it is left: the records were lost with their claims, or somebody else took
+// the positions past them. No commit might come to disprove it.
+func (hs *holds) absolve(t *tableState) {
+	for _, c := range t.claims {
+		if c.witness {
+			return
+		}
+	}
+	for _, c := range t.claims {
+		if c.state == proving {
+			hs.release(c)
+		}
+		if c.hold != nil {
+			c.ends = endOf(c.hold.Reason)
+		}
+	}
+}
+
+// maySucceed tells whether a held claim may be read again. The hold is shown until records flow.
+func (hs *holds) maySucceed(c *claim, f commit.Found) bool {
+	switch c.hold.Reason {
+	case hold.Poison:
+		return f.At.Next != c.hold.Offset // the same bytes would fail again
+	case hold.Flood:
+		return f.At.Next != c.hold.Offset || hs.Decisions.FloodAllowed(c.Topic) // the same batch would be judged again
+	case hold.AheadOfLogEnd, hold.Truncated:
+		// That the log reaches the position now proves nothing: other records may have taken the place of those that were
+		// read. Only the epoch tells, or an operator.
+		return f.At.Next != c.hold.Offset || f.At.Epoch >= 0
+	case hold.Contested:
+		if c.quiet++; f.At.Next != c.quietAt {
+			c.quiet, c.quietAt = 0, f.At.Next
+		}
+		if c.quiet < 2 {
+			c.hold.Offset = f.At.Next
+			return false
+		}
+	default: // the finding is gone, or only reading on can tell
+	}
+	return true
+}
+
+// floodPasses reports whether an operator lets pass what a claim holds for.
+func (hs *holds) floodPasses(c *claim) bool {
+	return c.hold.Reason == hold.Flood && hs.Decisions.FloodAllowed(c.Topic)
+}
+
+// check has held claims and idle ones compared with the table from time to time.
+func (hs *holds) check(t *tableState) {
+	now := time.Now()
+	var again []*claim
+	for _, c := range t.claims {
+		if c.state == held && (hs.floodPasses(c) || !now.Before(c.checks)) {
+			c.checks = now.Add(c.checkEvery())
+			again = append(again, c)
+		}
+	}
+	if len(again) > 0 {
+		hs.ask(t, again...)
+	}
+	if t.checks.IsZero() {
+		t.checks = now.Add(recheck)
+	}
+	if now.Before(t.checks) || t.looking {
+		return
+	}
+	t.checks = now.Add(recheck)
+	expected := map[connector.Partition]int64{}
+	for p, c := range t.claims {
+		if c.state.reads() && c.next == c.from && !t.cuts(p) {
+			expected[p] = c.from
+		}
+	}
+	if len(expected) > 0 {
+		t.looking = true
+		t.writer.Requests.Compare(expected)
+	}
+}
+
+// drop forgets what a claim has waiting. Blocks that are in lanes stay.
+func (hs *holds) drop(c *claim) {
+	if c.parsed != nil {
+		hs.blocks.Put(c.parsed)
+	}
+	for _, a := range c.queue {
+		a.Leave()
+	}
+	c.queue, c.parsed, c.fetching, c.shed = nil, nil, false, 0
+	hs.room.unwait(c)
+}
