@@ -67,8 +67,8 @@ func (as *assignment) assign(a connector.Assignment) {
 		}
 		conf := as.feeding[p.Topic]
 		c := &claim{
-			Partition: p, since: time.Now(), table: t, refuse: conf.Refuse, health: as.health[p.Topic], letters: conf.Letters != nil,
-			lane: as.leastLoaded(), position: -1, target: -1,
+			Partition: p, since: time.Now(), table: t, lane: as.leastLoaded(), position: -1, target: -1,
+			treatment: treatment{conf.Refuse, as.health[p.Topic], conf.Letters != nil},
 		}
 		as.holds.end(c) // gives it its first session
 		as.claims[p], t.claims[p] = c, c

@@ -14,56 +14,81 @@ type claim struct {
 	connector.Partition
 	since   time.Time // this member has it
 	table   *tableState
-	refuse  connector.Refusals
 	lane    *lane.Lane
-	health  *lane.HealthFilter
-	state   state
 	session uint64
 	trail   *lane.Trail // of the session
-	letters bool        // bad records may become letters
 
-	// The batch that fills holds [from, next); next is where the next record to hand over lies, or a later one. epoch is
-	// the leader epoch before next; earlier are those before places further back in that batch.
-	from, next int64
-	epoch      int32
-	earlier    []plan.EpochUntil
+	treatment
+	stance
+	filling
+	answers
+	wish
+	progress
+
 	// position is where the table stands, as far as we know: from, or less while a cut is under way. positionEp is the
 	// leader epoch before it, -1 unknown.
 	position   int64
 	positionEp int32
+	bounds     connector.Bounds
+	target     int64 // until-current: where it may end
+}
 
-	// Answers that wait for the hand-over, and the parsed records of the first one.
+// treatment is what its topic says of the records of a claim.
+type treatment struct {
+	refuse  connector.Refusals
+	health  *lane.HealthFilter // nil drops nothing
+	letters bool               // bad records may become letters
+}
+
+// stance is the state of a claim, and its hold.
+type stance struct {
+	state state
+	hold  *hold.Hold // shown until records flow again
+	ends  endsBy     // what ends the hold
+	// witness says that a commit with its records found the hold: they will show whether that is over.
+	witness  bool
+	checks   time.Time // when a held claim is checked next
+	rechecks int64     // number of the last request of an operator to check the claim
+	fences   int       // how often others moved it since the last won commit of the table
+	quiet    int       // contested: how often the position was seen unmoved
+	quietAt  int64     // contested: where
+}
+
+// filling is what a claim has in the batch that fills: offsets [from, next). next is where the next record to enqueue lies, or a
+// later one. epoch is the leader epoch before next; earlier are those before places further back in the batch.
+type filling struct {
+	from, next int64
+	epoch      int32
+	earlier    []plan.EpochUntil
+}
+
+// answers wait to be enqueued, with the parsed records of the first one.
+type answers struct {
 	queue    []*lane.Answer
 	parsed   *lane.Block
 	fetching bool  // an answer is asked for
 	ahead    int64 // where the next request starts
-	aheadEp  int32
+	aheadEp  int32 // the leader epoch before it
+}
 
-	// wants is how much of the batch pool the next block waits for, 0 if it does not; since wantsSince. shed says that the
-	// block was given up meanwhile for want of memory to fetch with.
+// wish is what the next block of a claim waits for.
+type wish struct {
+	// wants is how much of the batch pool, 0 if it does not wait for that; since wantsSince. shed says that the block was given up
+	// meanwhile for want of memory to fetch with.
 	wants      int64
 	wantsSince time.Time
 	shed       int64
-	// keyFull says that the next record waits because its key has its share queued.
+	// keyFull says that the key of the next record has its share queued.
 	keyFull bool
+}
 
+// progress is how far the records of a claim have come.
+type progress struct {
 	flights []flight  // blocks that the lane is not done with
-	last    time.Time // when a record was handed over
-	// owed is the least timestamp of records from position on that an earlier session handed over, newest the greatest one
-	// of the rows that this member brought to the table; in milliseconds, 0 if there is none.
+	last    time.Time // when a record was enqueued
+	// owed is the least timestamp of records from position on that an earlier session enqueued, newest the greatest one of the rows
+	// that this member brought to the table; in milliseconds, 0 if there is none.
 	owed, newest int64
-
-	bounds connector.Bounds
-	target int64      // until-current: where it may end
-	hold   *hold.Hold // why it stands still; shown until records flow again
-	ends   endsBy     // what ends the hold
-	// witness says that a commit with its records found the hold: they will show whether that is over.
-	witness  bool
-	checks   time.Time
-	rechecks int64 // number of the last request of an operator to check the claim
-	fences   int   // how often others moved it since the last won commit of the table
-	quiet    int   // contested: how often the position was seen unmoved
-	quietAt  int64 // contested: where
 }
 
 // pass notes that everything before next was handed over or passed. epoch is that of the last record batch before it, and

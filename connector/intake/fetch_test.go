@@ -27,7 +27,7 @@ func (silent) Forget(connector.Partition)   {}
 func TestAnswers(t *testing.T) {
 	r := readerOf(t, Config{})
 	tab := &tableState{}
-	c := &claim{Partition: connectortest.Partition(0), table: tab, state: resuming, position: -1}
+	c := &claim{Partition: connectortest.Partition(0), table: tab, stance: stance{state: resuming}, position: -1}
 	r.claims[c.Partition] = c
 	r.holds.end(c)
 	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
@@ -107,7 +107,7 @@ func TestPressing(t *testing.T) {
 	want("10 % are on their way", tables["c"])
 	pools.Batch.Adjust(-60 * mib)
 	want("room again", nil)
-	waits := &claim{table: tables["a"], wants: 80 * mib, wantsSince: now}
+	waits := &claim{table: tables["a"], wish: wish{wants: 80 * mib, wantsSince: now}}
 	r.room.waiting = []*claim{waits}
 	r.room.first = r.room.foremost()
 	want("a block waits", tables["c"])

@@ -18,7 +18,7 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	l := r.lanes[0]
 	tab := &tableState{Table: lane.Table{Decoder: connectortest.Tallies{}, Nulls: true}, schema: &connectortest.Schema{}, claims: map[connector.Partition]*claim{}, limits: connector.Limits{Rows: 1 << 20, Bytes: 1 << 30}}
 	r.tables = []*tableState{tab}
-	c := &claim{Partition: connectortest.Partition(0), table: tab, lane: l, state: resuming, position: 10}
+	c := &claim{Partition: connectortest.Partition(0), table: tab, lane: l, stance: stance{state: resuming}, position: 10}
 	r.claims[c.Partition], tab.claims[c.Partition], r.order = c, c, []*claim{c}
 	r.holds.end(c)
 	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})

@@ -58,7 +58,7 @@ func TestForemost(t *testing.T) {
 			t.Error("a commit is not late after a minute")
 		}
 
-		other := &claim{table: b, wants: 450, wantsSince: time.Now()} // less than the other, and there is room for it
+		other := &claim{table: b, wish: wish{wants: 450, wantsSince: time.Now()}} // less than the other, and there is room for it
 		r.room.waiting = append(r.room.waiting, other)
 		if r.room.foremost() != other {
 			t.Error("a claim that could go on stands behind one that cannot")

@@ -87,7 +87,7 @@ func TestKeyWaitsAreCounted(t *testing.T) {
 	tab := &tableState{Table: lane.Table{Decoder: connectortest.Tallies{}}, schema: &connectortest.Schema{}, claims: map[connector.Partition]*claim{}, limits: connector.Limits{Rows: 1 << 20, Bytes: 1 << 30}}
 	r.tables = []*tableState{tab}
 	for id := range int32(2) {
-		c := &claim{Partition: connectortest.Partition(id), table: tab, lane: l, state: resuming}
+		c := &claim{Partition: connectortest.Partition(id), table: tab, lane: l, stance: stance{state: resuming}}
 		r.claims[c.Partition], tab.claims[c.Partition], r.order = c, c, append(r.order, c)
 		r.holds.end(c)
 		r.fetches.begin(c, connector.Position{Partition: c.Partition, Epoch: 1})
