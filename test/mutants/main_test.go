@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -21,5 +22,32 @@ func TestPlacesExist(t *testing.T) {
 		if m.old == m.new {
 			t.Errorf("%s changes nothing", m.name)
 		}
+		if !hasTest(t, m) {
+			t.Errorf("%s: %s has no test %s", m.name, m.pkg, m.test)
+		}
 	}
+}
+
+var testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
+
+// hasTest reports whether a package has the test that catches a mutant. Subtests are left out.
+func hasTest(t *testing.T, m mutant) bool {
+	t.Helper()
+	name, _, _ := strings.Cut(m.test, "/")
+	files, err := filepath.Glob(filepath.Join("..", "..", m.pkg, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		body, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range testFunc.FindAllStringSubmatch(string(body), -1) {
+			if regexp.MustCompile(name).MatchString(f[1]) {
+				return true
+			}
+		}
+	}
+	return false
 }
