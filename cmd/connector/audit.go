@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/fail"
 	"sluice/sink/opslog"
 )
 
@@ -104,7 +105,7 @@ func (c *cli) auditList(ctx context.Context, since time.Duration) error {
 		err = r.print(c.stdout)
 	}
 	if err == nil && len(r.Unreadable) > 0 {
-		err = exit(exitFound)
+		err = fail.Found(nil)
 	}
 	return err
 }
@@ -218,7 +219,7 @@ func (c *cli) auditVerify(ctx context.Context, text string) error {
 	var err error
 	if text != "" {
 		if pinned, err = opslog.ParseHead(text); err != nil {
-			return exitError{exitUsage, fmt.Errorf("--head: %w", err)}
+			return fail.Usage(fmt.Errorf("--head: %w", err))
 		}
 	}
 	cfg, err := c.load()
@@ -240,7 +241,7 @@ func (c *cli) auditVerify(ctx context.Context, text string) error {
 		err = printVerified(c.stdout, r)
 	}
 	if err == nil && len(r.Findings) > 0 {
-		err = exit(exitFound)
+		err = fail.Found(nil)
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 
 	"sluice/connector/kafka"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 )
 
 func (c *cli) checkCommand() *cobra.Command {
@@ -148,19 +149,18 @@ func (k *checks) meantTopic(name string) (meant string) {
 	return meant
 }
 
-// code is the exit code.
-func (k *checks) code() int {
-	code := exitOK
+// result is an error if something failed or is a problem. The findings say all of it.
+func (k *checks) result() (err error) {
 	for _, f := range k.findings {
 		switch f.Status {
 		case statusFailed:
-			return exitDependency
+			return fail.Dependency(nil)
 		case statusProblem:
-			code = exitFound
+			err = fail.Found(nil)
 		case statusOK, statusWarning, statusSkipped:
 		}
 	}
-	return code
+	return err
 }
 
 func (c *cli) check(ctx context.Context, timeout time.Duration) error {
@@ -177,7 +177,7 @@ func (c *cli) check(ctx context.Context, timeout time.Duration) error {
 		if err := c.report(k); err != nil {
 			return err
 		}
-		return exit(exitUsage)
+		return fail.Usage(nil)
 	}
 	k.add(statusOK, "configuration", c.config, "", "pipeline %s, group %s, %s and %s", cfg.Pipeline, cfg.Kafka.Group,
 		counting(int64(len(cfg.Topics)), "topic"), counting(int64(len(cfg.Patterns)), "pattern"))
@@ -186,7 +186,7 @@ func (c *cli) check(ctx context.Context, timeout time.Duration) error {
 	if err := c.report(k); err != nil {
 		return err
 	}
-	return exit(k.code())
+	return k.result()
 }
 
 // report prints the findings.

@@ -20,6 +20,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/schema"
+	"sluice/internal/fail"
 	"sluice/reliability/hold"
 	"sluice/test/certs"
 )
@@ -185,8 +186,8 @@ func TestCheckPrints(t *testing.T) {
 	want := "ok      broker  a:9092  cluster c, plaintext\n" +
 		"failed  broker  b:9092  no answer\\x1b[2J\n" +
 		"                        to do: look\n"
-	if d := cmp.Diff(want, b.String()); d != "" || k.code() != exitDependency {
-		t.Errorf("exit code %d (-want +got):\n%s", k.code(), d)
+	if d := cmp.Diff(want, b.String()); d != "" || fail.Of(k.result()) != fail.KindDependency {
+		t.Errorf("%v (-want +got):\n%s", k.result(), d)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"sluice/internal/fail"
 )
 
 // asked is a command line at a terminal, or none, that is answered with a line.
@@ -45,9 +47,7 @@ func TestConfirm(t *testing.T) {
 				_, err := io.WriteString(w, "the plan\n")
 				return err
 			})
-			var code exitError
-			errors.As(err, &code)
-			if do != c.do || code.code != c.code || err != nil && code.code == 0 {
+			if do != c.do || codeOf(err) != c.code {
 				t.Errorf("do %v, %v; want %v, exit code %d", do, err, c.do, c.code)
 			}
 			if stdout.String() != c.stdout || !strings.Contains(stderr.String(), c.stderr) || c.stderr == "" && stderr.Len() > 0 {
@@ -86,8 +86,7 @@ func TestWhoAndWhy(t *testing.T) {
 		if x.text == "" && (err != nil || got != x.want) {
 			t.Errorf("%s: %+v %v", name, got, err)
 		}
-		var code exitError
-		if x.text != "" && (!errors.As(err, &code) || code.code != exitUsage || !strings.Contains(err.Error(), x.text)) {
+		if x.text != "" && (fail.Of(err) != fail.KindUsage || !strings.Contains(err.Error(), x.text)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

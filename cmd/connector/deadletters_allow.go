@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/sink/opslog"
 )
 
@@ -42,10 +43,10 @@ correct that instead: the hold ends when they can become rows.`,
 			return err
 		}
 		if err := floodable(cfg, args[0]); err != nil {
-			return exitError{exitUsage, err}
+			return fail.Usage(err)
 		}
 		if lasts < 0 || lasts > longestAllowance {
-			return exitError{exitUsage, fmt.Errorf("--for %v: write a duration from 0s to %v", lasts, longestAllowance)}
+			return fail.Usage(fmt.Errorf("--for %v: write a duration from 0s to %v", lasts, longestAllowance))
 		}
 		if err := c.checkChange(ch); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/fail"
 	"sluice/reliability/deadletter"
 )
 
@@ -109,10 +110,10 @@ type letterList struct {
 func (c *cli) listLetters(ctx context.Context, o letterListing) error {
 	since, err := parseSince(o.since, time.Now())
 	if err != nil {
-		return exitError{exitUsage, fmt.Errorf("--since: %w", err)}
+		return fail.Usage(fmt.Errorf("--since: %w", err))
 	}
 	if o.limit < 0 {
-		return exitError{exitUsage, fmt.Errorf("--limit %d: write a number from 0 on", o.limit)}
+		return fail.Usage(fmt.Errorf("--limit %d: write a number from 0 on", o.limit))
 	}
 	cfg, err := c.load()
 	if err != nil {
@@ -124,14 +125,14 @@ func (c *cli) listLetters(ctx context.Context, o letterListing) error {
 	}
 	r, end, err := newTopicReader(ctx, cfg, o.timeout)
 	if err != nil {
-		return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+		return fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	defer end()
 	book, err := readLetters(ctx, r, scope.topics, func(l *deadletter.Letter) bool {
 		return scope.wants(l) && !l.LastFailure.Before(since) && (o.reason == "" || string(l.Reason) == o.reason)
 	})
 	if err != nil {
-		return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+		return fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	if err := book.judge(ctx, cfg, r); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/internal/fail"
 	"sluice/reliability/hold"
 	"sluice/sink/opslog"
 )
@@ -87,7 +88,7 @@ func (c *cli) peek(ctx context.Context, place opslog.Target, offset int64, raw b
 		return err
 	}
 	if _, meant, _ := cfg.Route(place.Topic); !meant {
-		return exitError{exitUsage, fmt.Errorf("topic %s is not in topics: write one of %s", place.Topic, strings.Join(cfg.Meant(), ", "))}
+		return fail.Usage(fmt.Errorf("topic %s is not in topics: write one of %s", place.Topic, strings.Join(cfg.Meant(), ", ")))
 	}
 	tables, end, err := openAll(ctx, cfg, []string{place.Topic})
 	if err != nil {
@@ -100,15 +101,15 @@ func (c *cli) peek(ctx context.Context, place opslog.Target, offset int64, raw b
 	}
 	ask, err := newQuestions(ctx, cfg)
 	if err != nil {
-		return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+		return fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	defer ask.close()
 	l, err := ask.look(ctx, tables[0], place.Topic, snapshot)
 	if held, ok := errors.AsType[*hold.Error](err); ok {
-		return exitError{exitFound, held}
+		return fail.Found(held)
 	}
 	if err != nil {
-		return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+		return fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	r, err := ask.recordOf(l, place.Partition, offset)
 	if err != nil {
@@ -137,7 +138,7 @@ func (c *cli) peek(ctx context.Context, place opslog.Target, offset int64, raw b
 func (q *questions) recordOf(l *look, id int32, offset int64) (*connector.Record, error) {
 	p, ok := l.partition(id)
 	if !ok {
-		return nil, exitError{exitFound, fmt.Errorf("topic %s has no partition %d", l.topic.Name, id)}
+		return nil, fail.Found(fmt.Errorf("topic %s has no partition %d", l.topic.Name, id))
 	}
 	var b kafka.Batch
 	err := q.ask(func(ctx context.Context) (err error) { b, err = q.log.BatchAt(ctx, p, offset); return err })
@@ -145,13 +146,13 @@ func (q *questions) recordOf(l *look, id int32, offset int64) (*connector.Record
 		err = b.Unreadable
 	}
 	if held, ok := errors.AsType[*hold.Error](err); ok {
-		return nil, exitError{exitFound, held}
+		return nil, fail.Found(held)
 	}
 	if err != nil {
-		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	if b.Record == nil || b.Record.Offset != offset {
-		return nil, exitError{exitFound, fmt.Errorf("there is no committed record at %v@%d: it is a marker of a transaction, of an aborted one, or compacted away", p, offset)}
+		return nil, fail.Found(fmt.Errorf("there is no committed record at %v@%d: it is a marker of a transaction, of an aborted one, or compacted away", p, offset))
 	}
 	return b.Record, nil
 }

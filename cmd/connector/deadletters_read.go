@@ -14,6 +14,7 @@ import (
 	"sluice/connector/decode"
 	"sluice/idempotency"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/reliability/deadletter"
 	"sluice/reliability/hold"
 )
@@ -132,7 +133,7 @@ func (c *cli) letterScopeOf(ctx context.Context, cfg *config.Config, topic strin
 		}
 		s.topics = slices.Compact(slices.Sorted(slices.Values(s.topics)))
 		if len(s.topics) == 0 {
-			return nil, exitError{exitUsage, errors.New("no topic has bad_records: dead_letter, so there are no dead letters")}
+			return nil, fail.Usage(errors.New("no topic has bad_records: dead_letter, so there are no dead letters"))
 		}
 		return s, nil
 	}
@@ -141,9 +142,9 @@ func (c *cli) letterScopeOf(ctx context.Context, cfg *config.Config, topic strin
 	case len(cfg.Sources(topic)) > 0 || meant && t.IsLetters():
 		return &letterScope{topics: []string{topic}}, nil
 	case !meant:
-		return nil, exitError{exitUsage, fmt.Errorf("topic %s is not in topics: write one of %s", topic, strings.Join(cfg.Meant(), ", "))}
+		return nil, fail.Usage(fmt.Errorf("topic %s is not in topics: write one of %s", topic, strings.Join(cfg.Meant(), ", ")))
 	case len(of) == 0:
-		return nil, exitError{exitUsage, fmt.Errorf("topic %s has bad_records: %s, so it has no dead letters; name the dead-letter topic if there are old ones", topic, t.BadRecords)}
+		return nil, fail.Usage(fmt.Errorf("topic %s has bad_records: %s, so it has no dead letters; name the dead-letter topic if there are old ones", topic, t.BadRecords))
 	default:
 		return &letterScope{of, topic}, nil
 	}

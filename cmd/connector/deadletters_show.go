@@ -16,6 +16,7 @@ import (
 	"sluice/connector/decode"
 	"sluice/idempotency"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/reliability/deadletter"
 	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
@@ -76,7 +77,7 @@ func (c *cli) showLetter(ctx context.Context, o letterLook) error {
 	}
 	r, end, err := newTopicReader(ctx, cfg, o.timeout)
 	if err != nil {
-		return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+		return fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	defer end()
 	letter, notes, err := o.find(ctx, r, scope)
@@ -111,7 +112,7 @@ func (o *letterLook) find(ctx context.Context, r *topicReader, scope *letterScop
 			continue
 		}
 		if err != nil {
-			return nil, nil, exitError{exitDependency, fmt.Errorf("kafka: dead-letter topic %s: %w", name, err)}
+			return nil, nil, fail.Dependency(fmt.Errorf("kafka: dead-letter topic %s: %w", name, err))
 		}
 		for _, id := range topic.Partitions {
 			if scope.source == "" && id != o.partition {
@@ -123,7 +124,7 @@ func (o *letterLook) find(ctx context.Context, r *topicReader, scope *letterScop
 					if record.Offset == o.offset {
 						l, err := decode.ParseLetter(record)
 						if err != nil {
-							return exitError{exitFound, fmt.Errorf("%v@%d: %w", p, o.offset, err)}
+							return fail.Found(fmt.Errorf("%v@%d: %w", p, o.offset, err))
 						}
 						found = keep(&l)
 					}
@@ -142,16 +143,16 @@ func (o *letterLook) find(ctx context.Context, r *topicReader, scope *letterScop
 				}
 				return nil
 			})
-			switch said, ok := errors.AsType[exitError](err); {
-			case ok:
-				return nil, nil, said
+			switch {
+			case fail.Of(err) != 0:
+				return nil, nil, err
 			case err != nil && !errors.Is(err, errFound):
-				return nil, nil, exitError{exitDependency, fmt.Errorf("kafka: dead-letter topic %v: %w", p, err)}
+				return nil, nil, fail.Dependency(fmt.Errorf("kafka: dead-letter topic %v: %w", p, err))
 			}
 		}
 	}
 	if found == nil {
-		return nil, nil, exitError{exitFound, fmt.Errorf("there is no dead letter for %s:%d@%d", o.topic, o.partition, o.offset)}
+		return nil, nil, fail.Found(fmt.Errorf("there is no dead letter for %s:%d@%d", o.topic, o.partition, o.offset))
 	}
 	var notes []string
 	if len(ids) > 1 {
@@ -209,29 +210,29 @@ func (c *cli) writeBytes(value []byte) error {
 func linked(ctx context.Context, cfg *config.Config, l *deadletter.Letter) (*deadletter.Letter, error) {
 	store, err := openStore(ctx, cfg)
 	if err != nil {
-		return nil, exitError{exitDependency, err}
+		return nil, fail.Dependency(err)
 	}
 	if closer, ok := store.(io.Closer); ok {
 		defer func() { _ = closer.Close() }() // it was only read
 	}
 	if l.Link.Bytes > largestObject {
-		return nil, exitError{exitFound, fmt.Errorf("the dead letter links %d bytes, more than any record has", l.Link.Bytes)}
+		return nil, fail.Found(fmt.Errorf("the dead letter links %d bytes, more than any record has", l.Link.Bytes))
 	}
 	body, err := store.Get(ctx, l.Link.Key, 0, l.Link.Bytes)
 	if errors.Is(err, objstore.ErrNotFound) {
-		return nil, exitError{exitFound, fmt.Errorf("the value of the record is not in the bucket any more: %s", l.Link.Key)}
+		return nil, fail.Found(fmt.Errorf("the value of the record is not in the bucket any more: %s", l.Link.Key))
 	}
 	if err != nil {
-		return nil, exitError{exitDependency, fmt.Errorf("read %s: %w", l.Link.Key, err)}
+		return nil, fail.Dependency(fmt.Errorf("read %s: %w", l.Link.Key, err))
 	}
 	defer func() { _ = body.Close() }() // read only
 	object, err := io.ReadAll(io.LimitReader(body, l.Link.Bytes+1))
 	if err != nil {
-		return nil, exitError{exitDependency, fmt.Errorf("read %s: %w", l.Link.Key, err)}
+		return nil, fail.Dependency(fmt.Errorf("read %s: %w", l.Link.Key, err))
 	}
 	whole, err := deadletter.Whole(*l, object)
 	if err != nil {
-		return nil, exitError{exitFound, fmt.Errorf("%s: %w", l.Link.Key, err)}
+		return nil, fail.Found(fmt.Errorf("%s: %w", l.Link.Key, err))
 	}
 	return &whole, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"sluice/idempotency"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
@@ -80,7 +81,7 @@ func judgeTopic(ctx context.Context, cfg *config.Config, r *topicReader, topic s
 	next := func(p idempotency.Partition) int64 { return state.Txns[p.AppID(cfg.Pipeline)].Version }
 	logs, err := r.logsOf(letters, next)
 	if err != nil {
-		return exitError{exitDependency, fmt.Errorf("kafka: topic %s: %w", topic, err)}
+		return fail.Dependency(fmt.Errorf("kafka: topic %s: %w", topic, err))
 	}
 	var passed []*foundLetter
 	for _, l := range letters {

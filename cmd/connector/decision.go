@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/sink/opslog"
 )
 
@@ -82,5 +83,5 @@ func (c *cli) refusedDecision(err error) error {
 		_, err := fmt.Fprintln(c.stderr, errNothingToDo)
 		return err
 	}
-	return exitError{exitRefused, err}
+	return fail.Refused(err)
 }

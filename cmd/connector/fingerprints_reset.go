@@ -12,6 +12,7 @@ import (
 
 	"sluice/idempotency"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/sink/opslog"
 )
 
@@ -39,9 +40,9 @@ record that was there before becomes a row once more if it is sent again.`,
 		topic, meant, _ := cfg.Route(args[0])
 		switch {
 		case !meant:
-			return exitError{exitUsage, fmt.Errorf("topic %s is not in topics: write one of %v", args[0], cfg.Meant())}
+			return fail.Usage(fmt.Errorf("topic %s is not in topics: write one of %v", args[0], cfg.Meant()))
 		case topic.ProducerIdentity().By == idempotency.ByNone:
-			return exitError{exitUsage, fmt.Errorf("topic %s has identity.by: none, so that nothing of it is remembered", args[0])}
+			return fail.Usage(fmt.Errorf("topic %s has identity.by: none, so that nothing of it is remembered", args[0]))
 		}
 		if err := c.checkChange(ch); err != nil {
 			return err
@@ -104,7 +105,7 @@ func whatIsThere(ctx context.Context, timeout time.Duration, cfg *config.Config,
 		}
 	}
 	if len(f.Below) == 0 {
-		return f, exitError{exitRefused, fmt.Errorf("table %s has no position of topic %s: nothing is remembered", f.Table, topic)}
+		return f, fail.Refused(fmt.Errorf("table %s has no position of topic %s: nothing is remembered", f.Table, topic))
 	}
 	slices.SortFunc(f.Below, func(a, b opslog.Below) int {
 		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.TopicID, b.TopicID))

@@ -16,6 +16,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/internal/fail"
 	"sluice/reliability/hold"
 )
 
@@ -158,9 +159,9 @@ func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Dura
 	case err != nil:
 		return err
 	case len(found.all) > 0:
-		return exitError{exitFound, errors.Join(missed...)}
+		return fail.Found(errors.Join(missed...))
 	case len(missed) > 0:
-		return exitError{exitDependency, errors.Join(missed...)}
+		return fail.Dependency(errors.Join(missed...))
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"sluice/connector/kafka"
 	"sluice/health"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/reliability"
 	"sluice/reliability/hold"
 	"sluice/sink/opslog"
@@ -139,7 +140,7 @@ func (c *cli) lookForHolds(ctx context.Context, cfg *config.Config, within time.
 	defer cancel()
 	names, err := c.topics(listing, cfg)
 	silent := false
-	if code := (exitError{}); errors.As(err, &code) && code.code != exitDependency {
+	if kind := fail.Of(err); kind != 0 && kind != fail.KindDependency {
 		l.missed = append(l.missed, err)
 		return
 	} else if err != nil {
@@ -341,7 +342,7 @@ func (l *learnt) askMember(ctx context.Context, url, pipeline string, within tim
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
 	if err != nil {
-		l.missed = append(l.missed, exitError{exitUsage, fmt.Errorf("--member: %w", err)})
+		l.missed = append(l.missed, fail.Usage(fmt.Errorf("--member: %w", err)))
 		return
 	}
 	client := &http.Client{

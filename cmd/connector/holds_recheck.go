@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/fail"
 	"sluice/sink/opslog"
 )
 
@@ -32,7 +33,7 @@ log; no running connector is needed. A hold ends only if its check passes.`,
 		}
 		targets, err := targetsOf(cfg, args, false)
 		if err != nil {
-			return exitError{exitUsage, err}
+			return fail.Usage(err)
 		}
 		if ch.reason == "" {
 			ch.reason = "check holds now"

@@ -61,6 +61,7 @@ var layers = map[string][]string{
 	"health/membership/redis/resp":     {},
 	"health/ops":                       {"health", "reliability", "reliability/hold"},
 	// Wiring.
+	"internal/fail": {},
 	"internal/config": {
 		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership/redis", "idempotency", "reliability",
 		"reliability/bytepool", "reliability/deadletter", "secure", "secure/pgconfig", "connector/schema",

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/health/liveness"
+	"sluice/internal/fail"
 )
 
 // endWithin is how long a process that was told to stop may take beyond shutdown.drain to leave the group, end what runs
@@ -16,7 +17,7 @@ const endWithin = 8 * time.Second
 // probeFile looks whether the process that keeps a liveness file is alive.
 func (c *cli) probeFile(path string) error {
 	if err := liveness.Fresh(path, time.Now()); err != nil {
-		return exitError{exitFound, fmt.Errorf("probe: %w", err)}
+		return fail.Found(fmt.Errorf("probe: %w", err))
 	}
 	_, err := fmt.Fprintln(c.stdout, "ok")
 	return err

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/reliability/panics"
 )
 
@@ -55,21 +56,35 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // exitCodeOf runs a command and returns the exit code.
 func exitCodeOf(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	err := panics.Catch(func() error { return root.ExecuteContext(ctx) })
-	var code exitError
-	var caught *panics.Error
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.As(err, &caught): // here, or below where a goroutine caught it
+	if caught, ok := errors.AsType[*panics.Error](err); ok { // here, or below where a goroutine caught it
 		_, _ = fmt.Fprintf(stderr, "connector: internal error: %v\n%s\nThis is a bug: report it with these lines.\n", err, caught.Stack)
 		return exitInternal
-	case !errors.As(err, &code): // cobra's own: flags and arguments
-		_, _ = printf(stderr, "connector: %v\nRun 'connector help' for usage.\n", err)
-		return exitUsage
-	case code.err != nil:
-		_, _ = printf(stderr, "connector: %v\n", code.err)
 	}
-	return code.code
+	if failed, ok := errors.AsType[*fail.Error](err); ok {
+		if failed.Err != nil {
+			_, _ = printf(stderr, "connector: %v\n", failed.Err)
+		}
+	} else if err != nil { // cobra's own: flags and arguments
+		_, _ = printf(stderr, "connector: %v\nRun 'connector help' for usage.\n", err)
+	}
+	return codeOf(err)
+}
+
+// codeOf returns the exit code of an error.
+func codeOf(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	switch fail.Of(err) {
+	case fail.KindFound:
+		return exitFound
+	case fail.KindDependency:
+		return exitDependency
+	case fail.KindRefused:
+		return exitRefused
+	case fail.KindUsage:
+	}
+	return exitUsage // cobra's own errors, too
 }
 
 // cli is the world of the commands.
@@ -167,7 +182,7 @@ func (c *cli) outputFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&c.output, "output", "o", "table", "table or json")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if c.output != "table" && c.output != "json" {
-			return exitError{exitUsage, fmt.Errorf("--output %q is unknown: write table or json", c.output)}
+			return fail.Usage(fmt.Errorf("--output %q is unknown: write table or json", c.output))
 		}
 		return nil
 	}
@@ -181,37 +196,14 @@ func (c *cli) load() (*config.Config, error) {
 	cfg, problems := config.Load(c.config, c.env)
 	for _, p := range problems {
 		if _, err := printf(c.stderr, "%s\n", p); err != nil {
-			return nil, exitError{exitUsage, err}
+			return nil, fail.Usage(err)
 		}
 	}
 	if cfg == nil {
-		return nil, exitError{exitUsage, nil}
+		return nil, fail.Usage(nil)
 	}
 	c.loaded = cfg
 	return cfg, nil
-}
-
-// exitError ends the program with a code. A nil err means that all is said.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e exitError) Unwrap() error { return e.err }
-
-// exit returns the error for a code that says it all.
-func exit(code int) error {
-	if code == exitOK {
-		return nil
-	}
-	return exitError{code: code}
 }
 
 func writeJSON(w io.Writer, v any) error {

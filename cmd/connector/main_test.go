@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/reliability/panics"
 )
 
@@ -73,7 +74,7 @@ func TestUsage(t *testing.T) {
 func TestExitCode_Panic(t *testing.T) {
 	for name, op := range map[string]func() error{
 		"in the command":  func() error { panic("secret") },
-		"caught below it": func() error { return exitError{exitDependency, panics.Catch(func() error { panic("secret") })} },
+		"caught below it": func() error { return fail.Dependency(panics.Catch(func() error { panic("secret") })) },
 	} {
 		var errs bytes.Buffer
 		cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return op() }}

@@ -13,6 +13,7 @@ import (
 
 	"sluice/health"
 	"sluice/health/membership"
+	"sluice/internal/fail"
 	"sluice/sink/opslog"
 )
 
@@ -57,16 +58,16 @@ func (c *cli) withMembers(ctx context.Context, do func(store membership.Store, m
 	store, err := openMembers(ctx, cfg)
 	switch {
 	case err != nil:
-		return exitError{exitUsage, err}
+		return fail.Usage(err)
 	case store == nil:
-		return exitError{exitUsage, errors.New("members register nowhere: write members.store and members.url_file")}
+		return fail.Usage(errors.New("members register nowhere: write members.store and members.url_file"))
 	}
 	members, err := store.Members(ctx)
 	if errors.Is(err, membership.ErrForeign) && members != nil {
 		_, err = printf(c.stderr, "connector: %v\n", err)
 	}
 	if err != nil {
-		err = exitError{exitDependency, err}
+		err = fail.Dependency(err)
 	} else {
 		err = do(store, members)
 	}
@@ -87,7 +88,7 @@ func (c *cli) showMembers(ctx context.Context, ids []string) error {
 		}
 		inactive := len(ids) > 0 && !slices.ContainsFunc(members, membership.Member.Active)
 		if err == nil && (len(h.Findings) > 0 || inactive) {
-			err = exit(exitFound)
+			err = fail.Found(nil)
 		}
 		return err
 	})
@@ -183,11 +184,11 @@ func (c *cli) cleanMembers(ctx context.Context, ch *change) error {
 			}
 		}
 		if result.Removed, err = store.Sweep(ctx, forget); err != nil {
-			return exitError{exitDependency, err}
+			return fail.Dependency(err)
 		}
 		left, err := store.Members(ctx)
 		if err != nil && (left == nil || !errors.Is(err, membership.ErrForeign)) {
-			return exitError{exitDependency, err}
+			return fail.Dependency(err)
 		}
 		for _, m := range gone {
 			if _, still := slices.BinarySearchFunc(left, m.ID, func(m membership.Member, id string) int { return cmp.Compare(m.ID, id) }); !still {

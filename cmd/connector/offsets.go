@@ -20,6 +20,7 @@ import (
 	"sluice/connector/schema"
 	"sluice/idempotency"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/internal/open"
 	"sluice/reliability"
 	"sluice/reliability/hold"
@@ -90,7 +91,7 @@ func (c *cli) showOffsets(ctx context.Context) error {
 	defer end()
 	ask, err := newQuestions(ctx, all[0].config)
 	if err != nil {
-		return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+		return fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	defer ask.close()
 	var lines []partitionOffsets
@@ -102,7 +103,7 @@ func (c *cli) showOffsets(ctx context.Context) error {
 		for _, name := range o.topics {
 			of, err := ask.lines(ctx, o, name, snapshot)
 			if err != nil {
-				return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+				return fail.Dependency(fmt.Errorf("kafka: %w", err))
 			}
 			for i := range of {
 				if of[i].Hold == nil {
@@ -125,7 +126,7 @@ func (c *cli) showOffsets(ctx context.Context) error {
 		err = printOffsets(c.stdout, lines)
 	}
 	if err == nil && slices.ContainsFunc(lines, func(l partitionOffsets) bool { return l.Hold != nil }) {
-		err = exit(exitFound)
+		err = fail.Found(nil)
 	}
 	return err
 }

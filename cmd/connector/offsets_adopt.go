@@ -14,6 +14,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/kafka"
 	"sluice/idempotency"
+	"sluice/internal/fail"
 )
 
 // adoptFlags are those of offsets adopt.
@@ -60,7 +61,7 @@ func (a *adopted) note(format string, args ...any) {
 }
 
 func (f *adoptFlags) check() error {
-	usage := func(format string, args ...any) error { return exitError{exitUsage, fmt.Errorf(format, args...)} }
+	usage := func(format string, args ...any) error { return fail.Usage(fmt.Errorf(format, args...)) }
 	switch {
 	case f.from != "group" && f.from != "kdi" && f.from != "spark":
 		return usage("--from %q is unknown: write group, kdi or spark", f.from)
@@ -124,7 +125,7 @@ func (p *movePlan) adopt(l *look, a *adopted) error {
 		next, known := a.next[of.ID]
 		switch {
 		case !there:
-			return exitError{exitDependency, fmt.Errorf("kafka: the ends of %v are not known", of)}
+			return fail.Dependency(fmt.Errorf("kafka: the ends of %v are not known", of))
 		case !known:
 			p.move(l, of, b.LogStart, "no position, so it begins at its earliest offset")
 		case next > b.HighWatermark:
@@ -149,7 +150,7 @@ func (f *adoptFlags) fromGroup(seen *sight, l *look) (*adopted, error) {
 	var offsets map[int32]connector.GroupOffset
 	err := seen.ask(func(ctx context.Context) (err error) { offsets, err = group.Offsets(ctx, l.topic.Name); return err })
 	if err != nil {
-		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	if len(offsets) == 0 {
 		return nil, refused("group %s has no committed offset for topic %s", name, l.topic.Name)
@@ -191,7 +192,7 @@ func (f *adoptFlags) fromIngest(l *look) (*adopted, error) {
 	case name == "" && len(names) == 1:
 		name = names[0]
 	case name == "" && len(names) > 1:
-		return nil, exitError{exitUsage, fmt.Errorf("the table has positions of several app ids: write --app-id with one of %s", strings.Join(names, ", "))}
+		return nil, fail.Usage(fmt.Errorf("the table has positions of several app ids: write --app-id with one of %s", strings.Join(names, ", ")))
 	}
 	if found[name] == nil {
 		return nil, refused("the table has no txn of kafka-delta-ingest, whose appId is <app_id>-<partition>, for app id %q", name)

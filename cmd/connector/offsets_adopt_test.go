@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -15,6 +14,7 @@ import (
 
 	"sluice/connector/schema"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
@@ -278,8 +278,7 @@ func TestOffsetsAdoptComparesTheOtherProgramsPosition(t *testing.T) {
 				}
 				return
 			}
-			var code exitError
-			if !errors.As(err, &code) || code.code != exitRefused || !strings.Contains(err.Error(), "look again") {
+			if fail.Of(err) != fail.KindRefused || !strings.Contains(err.Error(), "look again") {
 				t.Errorf("%v\n%s", err, errs)
 			}
 		})

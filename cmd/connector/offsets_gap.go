@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/connector"
+	"sluice/internal/fail"
 	"sluice/reliability"
 	"sluice/reliability/hold"
 	"sluice/sink/opslog"
@@ -54,13 +55,13 @@ func planGap(ctx context.Context, m *mover, args []string) (*movePlan, error) {
 		return nil, refused("no partition of %v stands outside of its log: there is no gap to accept", target)
 	}
 	if err := reliability.Wait(ctx, lookAgain); err != nil {
-		return nil, exitError{exitDependency, err}
+		return nil, fail.Dependency(err)
 	}
 	if l, err = seen.look(ctx, l.table, target.Topic, l.snapshot); err == nil {
 		err = l.whole()
 	}
 	if err != nil {
-		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	plan := m.newPlan(l)
 	for p, h := range gaps(l, target) {

@@ -19,6 +19,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/connector/schema"
+	"sluice/internal/fail"
 	"sluice/reliability"
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
@@ -181,7 +182,7 @@ func (m *mover) show(p *movePlan) func(io.Writer) error {
 }
 
 func refused(format string, args ...any) error {
-	return exitError{exitRefused, fmt.Errorf(format, args...)}
+	return fail.Refused(fmt.Errorf(format, args...))
 }
 
 // run shows the plan, asks, and does it.
@@ -208,7 +209,7 @@ func (m *mover) apply(ctx context.Context, p *movePlan) error {
 	cfg, quiet := p.of.config, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
 	store, err := openStore(acting, cfg)
 	if err != nil {
-		return exitError{exitDependency, err}
+		return fail.Dependency(err)
 	}
 	if c, ok := store.(io.Closer); ok {
 		defer func() { _ = c.Close() }() // what was put is put
@@ -218,7 +219,7 @@ func (m *mover) apply(ctx context.Context, p *movePlan) error {
 		if errors.Is(err, objstore.ErrUnsafe) {
 			return refused("storage.url: %w", err)
 		}
-		return exitError{exitDependency, fmt.Errorf("nothing was changed: %w", err)}
+		return fail.Dependency(fmt.Errorf("nothing was changed: %w", err))
 	}
 	table, err := p.open(store, guard)
 	if err != nil {
@@ -239,26 +240,26 @@ func (m *mover) do(ctx, acting context.Context, p *movePlan, table connector.Tab
 	}
 	intent, err := record(acting, opslog.OffsetsIntent{Command: m.command, Table: p.of.table.Table, Moves: p.moves()})
 	if err != nil {
-		return exitError{exitDependency, fmt.Errorf("nothing was changed: %w", err)}
+		return fail.Dependency(fmt.Errorf("nothing was changed: %w", err))
 	}
 	p.Operation = intent.Seq
 
 	s, err := p.commit(m).Apply(acting, table)
 	done := opslog.OffsetsDone{Intent: intent.Seq, Command: m.command, Table: p.of.table.Table, Moves: p.moves(), Version: -1, Outcome: opslog.Won}
-	code := exitOK
+	kind := fail.KindDependency
 	switch class := classify.Of(err); {
 	case err == nil:
 		done.Version = s.Version
 	case errors.Is(err, connector.ErrUndecided):
-		done.Outcome, code = opslog.Unknown, exitDependency
+		done.Outcome = opslog.Unknown
 		err = fmt.Errorf("nobody knows yet whether the positions are moved, the store did not answer; offsets show tells later: %w", err)
 	case class == classify.Fenced:
-		done.Outcome, code = opslog.Lost, exitRefused
+		done.Outcome, kind = opslog.Lost, fail.KindRefused
 		err = fmt.Errorf("nothing was changed, the table moved on since it was shown: look again: %w", err)
 	default:
-		done.Outcome, code = opslog.Lost, exitDependency
+		done.Outcome = opslog.Lost
 		if held, ok := errors.AsType[*hold.Error](err); ok && held.Reason != hold.StoreDenied {
-			code = exitRefused
+			kind = fail.KindRefused
 		}
 		err = fmt.Errorf("nothing was changed: %w", err)
 	}
@@ -273,7 +274,7 @@ func (m *mover) do(ctx, acting context.Context, p *movePlan, table connector.Tab
 		_, _ = printf(m.stderr, "connector: the outcome (%s) is not in the operations log: %v\n", done.Outcome, failed)
 	}
 	if err != nil {
-		return exitError{code, err}
+		return &fail.Error{Kind: kind, Err: err}
 	}
 	return nil
 }
@@ -284,7 +285,7 @@ func (p *movePlan) open(store objstore.Store, guard *reliability.Guard) (*delta.
 	if p.tableID == "" {
 		columns, err := schema.ParseDDL(p.of.table.Schema)
 		if err != nil {
-			return nil, exitError{exitUsage, fmt.Errorf("schema: %w", err)}
+			return nil, fail.Usage(fmt.Errorf("schema: %w", err))
 		}
 		o.Schema = columns
 	}
@@ -334,9 +335,9 @@ func (m *mover) see(ctx context.Context, names ...string) (_ *sight, err error) 
 	i := slices.IndexFunc(tables, func(o *opened) bool { return slices.Contains(o.topics, names[0]) })
 	for _, name := range names {
 		if at := slices.IndexFunc(tables, func(o *opened) bool { return slices.Contains(o.topics, name) }); at < 0 {
-			return nil, exitError{exitUsage, fmt.Errorf("topic %s is not in topics of the configuration", name)}
+			return nil, fail.Usage(fmt.Errorf("topic %s is not in topics of the configuration", name))
 		} else if at != i {
-			return nil, exitError{exitUsage, fmt.Errorf("topics %s and %s feed different tables: move one after the other", names[0], name)}
+			return nil, fail.Usage(fmt.Errorf("topics %s and %s feed different tables: move one after the other", names[0], name))
 		}
 	}
 	o := tables[i]
@@ -346,7 +347,7 @@ func (m *mover) see(ctx context.Context, names ...string) (_ *sight, err error) 
 	}
 	seen.standing = standing
 	if seen.questions, err = newQuestions(ctx, o.config); err != nil {
-		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	seen.end = func() { seen.close(); end() }
 	for _, name := range names {
@@ -358,7 +359,7 @@ func (m *mover) see(ctx context.Context, names ...string) (_ *sight, err error) 
 			return nil, refused("%w", err)
 		}
 		if err != nil {
-			return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+			return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 		}
 		seen.looks = append(seen.looks, l)
 	}

@@ -20,6 +20,7 @@ import (
 	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/reliability"
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
@@ -238,7 +239,7 @@ func TestOffsetsSetLosesARace(t *testing.T) {
 	m, p := l.planned("set", "orders:0", "2")
 	l.moves(0, "set", "orders:0", "4")
 	err := m.apply(t.Context(), p)
-	if e, ok := errors.AsType[exitError](err); !ok || e.code != exitRefused || !strings.Contains(err.Error(), "stands at 4, this commit starts at 5") {
+	if fail.Of(err) != fail.KindRefused || !strings.Contains(err.Error(), "stands at 4, this commit starts at 5") {
 		t.Errorf("%v", err)
 	}
 	l.stands(map[int32]int64{0: 4, 1: 5})
@@ -580,7 +581,7 @@ func TestOutcomesOfAMove(t *testing.T) {
 				at.AppID("p"): 5, idempotency.TableAppID("p", "T"): 0,
 			}}}
 			err = m.do(t.Context(), t.Context(), p, table, log)
-			if e, ok := errors.AsType[exitError](err); !ok || e.code != c.code || !strings.Contains(err.Error(), c.text) {
+			if codeOf(err) != c.code || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("%v", err)
 			}
 			all := l.operations()

@@ -12,6 +12,7 @@ import (
 
 	"sluice/connector"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/sink/opslog"
 )
 
@@ -80,7 +81,7 @@ func parseWanted(cfg *config.Config, args []string) (all []wanted, err error) {
 			w.target, w.offset, err = parseRecord(args[i])
 		} else if w.target, err = parseTarget(cfg, args[i]); err == nil {
 			if i++; i == len(args) {
-				return nil, exitError{exitUsage, fmt.Errorf("%q has no offset: write TOPIC:PARTITION OFFSET for each partition", args[i-1])}
+				return nil, fail.Usage(fmt.Errorf("%q has no offset: write TOPIC:PARTITION OFFSET for each partition", args[i-1]))
 			}
 			w.where, err = parseWhere(args[i])
 		}
@@ -88,14 +89,14 @@ func parseWanted(cfg *config.Config, args []string) (all []wanted, err error) {
 			return nil, err
 		}
 		if seen[w.target] || seen[opslog.Topic(w.target.Topic)] {
-			return nil, exitError{exitUsage, fmt.Errorf("%v is given twice", w.target)}
+			return nil, fail.Usage(fmt.Errorf("%v is given twice", w.target))
 		}
 		seen[w.target] = true
 		all = append(all, w)
 	}
 	for _, w := range all {
 		if w.target.Partition >= 0 && seen[opslog.Topic(w.target.Topic)] {
-			return nil, exitError{exitUsage, fmt.Errorf("%v is given twice: topic %s stands for it, too", w.target, w.target.Topic)}
+			return nil, fail.Usage(fmt.Errorf("%v is given twice: topic %s stands for it, too", w.target, w.target.Topic))
 		}
 	}
 	return all, nil
@@ -105,7 +106,7 @@ func parseWhere(text string) (where, error) {
 	if m := relative.FindStringSubmatch(text); m != nil {
 		by, err := strconv.ParseInt(m[1], 10, 64)
 		if err != nil || by == math.MinInt64 {
-			return where{}, exitError{exitUsage, fmt.Errorf("%q is no number of offsets", m[1])}
+			return where{}, fail.Usage(fmt.Errorf("%q is no number of offsets", m[1]))
 		}
 		return where{by: by, relative: true}, nil
 	}
@@ -119,8 +120,8 @@ func parseWhere(text string) (where, error) {
 	if start, ok := startAtTime(text); ok {
 		return where{start: start}, nil
 	}
-	return where{}, exitError{exitUsage, fmt.Errorf("%q is no offset: write the next offset to read, -100 or +100 from the position, earliest, latest, "+
-		"a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", text)}
+	return where{}, fail.Usage(fmt.Errorf("%q is no offset: write the next offset to read, -100 or +100 from the position, earliest, latest, "+
+		"a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", text))
 }
 
 func planSet(ctx context.Context, m *mover, args []string) (*movePlan, error) {

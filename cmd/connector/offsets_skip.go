@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/connector/kafka"
+	"sluice/internal/fail"
 	"sluice/reliability/hold"
 )
 
@@ -58,7 +59,7 @@ func planSkip(ctx context.Context, m *mover, args []string, to int64, whole bool
 	case offset >= b.LastStable:
 		return nil, refused("there is no committed record at offset %d of %v yet", offset, p)
 	case to >= 0 && to <= offset:
-		return nil, exitError{exitUsage, fmt.Errorf("--to %d is not behind offset %d", to, offset)}
+		return nil, fail.Usage(fmt.Errorf("--to %d is not behind offset %d", to, offset))
 	case to > b.LastStable:
 		return nil, refused("--to %d is behind the last stable offset %d of %v", to, b.LastStable, p)
 	}
@@ -76,7 +77,7 @@ func planSkip(ctx context.Context, m *mover, args []string, to int64, whole bool
 		return nil, refused("%w: write --to with the offset to go on at", held)
 	}
 	if err != nil {
-		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	switch end := min(found.Last+1, b.LastStable); {
 	case found.Unreadable != nil:

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/sink/delta/objstore"
 )
 
@@ -51,7 +52,7 @@ func (f *adoptFlags) fromSpark(ctx context.Context, l *look) (*adopted, error) {
 	defer end()
 	c, err := readCheckpoint(ctx, folder)
 	if err != nil {
-		return nil, exitError{exitFound, fmt.Errorf("checkpoint %s: %w", f.checkpoint, err)}
+		return nil, fail.Found(fmt.Errorf("checkpoint %s: %w", f.checkpoint, err))
 	}
 	appID := f.appID
 	if appID == "" {
@@ -67,13 +68,13 @@ func (f *adoptFlags) fromSpark(ctx context.Context, l *look) (*adopted, error) {
 		return nil, err
 	}
 	if a.next, err = c.ends(ctx, batch, l.topic.Name); err != nil {
-		return nil, exitError{exitFound, fmt.Errorf("checkpoint %s: %w", f.checkpoint, err)}
+		return nil, fail.Found(fmt.Errorf("checkpoint %s: %w", f.checkpoint, err))
 	}
 	a.what = fmt.Sprintf("the end of Spark's batch %d", batch)
 	if last := c.last(c.offsets); !inTable && last > batch {
 		later, err := c.ends(ctx, last, l.topic.Name)
 		if err != nil {
-			return nil, exitError{exitFound, fmt.Errorf("checkpoint %s: %w", f.checkpoint, err)}
+			return nil, fail.Found(fmt.Errorf("checkpoint %s: %w", f.checkpoint, err))
 		}
 		a.note("batch %d was begun and is not in commits, and the table has no txn of query %s that says whether it is in the table: if it is, at most %d records repeat",
 			last, appID, between(a.next, later))
@@ -129,13 +130,13 @@ func openFolder(ctx context.Context, cfg *config.Config, name string) (folder, f
 	if dir, local := strings.CutPrefix(name, "file://"); local || !strings.Contains(name, "://") {
 		root, err := os.OpenRoot(filepath.FromSlash(dir))
 		if err != nil {
-			return nil, nil, exitError{exitUsage, fmt.Errorf("--checkpoint: %w", err)}
+			return nil, nil, fail.Usage(fmt.Errorf("--checkpoint: %w", err))
 		}
 		return directory{root}, func() { _ = root.Close() }, nil // it was only read
 	}
 	store, err := openStore(ctx, &at)
 	if err != nil {
-		return nil, nil, exitError{exitUsage, fmt.Errorf("--checkpoint: %w", err)}
+		return nil, nil, fail.Usage(fmt.Errorf("--checkpoint: %w", err))
 	}
 	end := func() {}
 	if c, ok := store.(io.Closer); ok {

@@ -12,6 +12,7 @@ import (
 	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/reliability/hold"
 )
 
@@ -60,7 +61,7 @@ func (f *startFlags) start() (s connector.Start, keep bool, err error) {
 	}
 	s, ok := startAtTime(f.at)
 	if !ok {
-		return s, false, exitError{exitUsage, fmt.Errorf("--at %q is not understood: write earliest, latest, position, a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", f.at)}
+		return s, false, fail.Usage(fmt.Errorf("--at %q is not understood: write earliest, latest, position, a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", f.at))
 	}
 	return s, false, nil
 }
@@ -84,7 +85,7 @@ func (s *sight) first(start connector.Start, partitions []connector.Partition, b
 		}
 		err := s.ask(func(ctx context.Context) (err error) { at, err = s.log.OffsetsAt(ctx, partitions, since); return err })
 		if err != nil {
-			return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+			return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 		}
 	}
 	first, err := start.First(bounds, at)
@@ -101,10 +102,10 @@ func (f *startFlags) plan(ctx context.Context, m *mover, names []string) (*moveP
 	}
 	slices.Sort(names)
 	if len(slices.Compact(slices.Clone(names))) < len(names) {
-		return nil, exitError{exitUsage, fmt.Errorf("a topic is given twice: %s", strings.Join(names, ", "))}
+		return nil, fail.Usage(fmt.Errorf("a topic is given twice: %s", strings.Join(names, ", ")))
 	}
 	if len(names) > 1 && len(f.partitions) > 0 {
-		return nil, exitError{exitUsage, fmt.Errorf("--partition is for one topic: write one command for each")}
+		return nil, fail.Usage(fmt.Errorf("--partition is for one topic: write one command for each"))
 	}
 	seen, err := m.see(ctx, names...)
 	if err != nil {
@@ -195,7 +196,7 @@ func (p *movePlan) start(ask *sight, l *look, chosen []connector.Partition, star
 	for _, of := range chosen {
 		b, there := l.bounds[of]
 		if !there {
-			return exitError{exitDependency, fmt.Errorf("kafka: the ends of %v are not known", of)}
+			return fail.Dependency(fmt.Errorf("kafka: the ends of %v are not known", of))
 		}
 		bounds[of] = b
 	}

@@ -14,6 +14,7 @@ import (
 
 	"sluice/connector"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/reliability"
 	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
@@ -105,7 +106,7 @@ func openOperations(ctx context.Context, cfg *config.Config, write bool) (*opera
 	} else {
 		store, err := openStore(ctx, cfg)
 		if err != nil {
-			return nil, exitError{exitDependency, err}
+			return nil, fail.Dependency(err)
 		}
 		o.store = store
 		if c, ok := store.(io.Closer); ok {
@@ -134,12 +135,12 @@ func (o *operationsLog) exclusive(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, objstore.ErrUnsafe):
-		return exitError{exitRefused, fmt.Errorf("storage.url: %w", err)}
+		return fail.Refused(fmt.Errorf("storage.url: %w", err))
 	}
 	if last := o.guard.Status().Err; ctx.Err() != nil && last != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), last)
 	}
-	return exitError{exitDependency, fmt.Errorf("storage.url: %w", err)}
+	return fail.Dependency(fmt.Errorf("storage.url: %w", err))
 }
 
 // failedOperation is the error of a command that could not read or write the operations log.
@@ -147,11 +148,11 @@ func failedOperation(e opslog.Entry, err error) error {
 	broken := (*opslog.BrokenError)(nil)
 	switch {
 	case errors.Is(err, opslog.ErrUndecided):
-		return exitError{exitDependency, fmt.Errorf("nobody knows whether the operation was written: look for seq %d, id %s in connector audit list: %w", e.Seq, e.ID, err)}
+		return fail.Dependency(fmt.Errorf("nobody knows whether the operation was written: look for seq %d, id %s in connector audit list: %w", e.Seq, e.ID, err))
 	case errors.As(err, &broken):
-		return exitError{exitFound, fmt.Errorf("%w; see connector audit verify", err)}
+		return fail.Found(fmt.Errorf("%w; see connector audit verify", err))
 	}
-	return exitError{exitDependency, err}
+	return fail.Dependency(err)
 }
 
 // append writes an operation of the person at the command line, if pre admits it. An error has its exit code, except that

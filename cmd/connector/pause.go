@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/sink/opslog"
 )
 
@@ -59,7 +60,7 @@ func (c *cli) pausingCommand(cmd *cobra.Command, p pausing) *cobra.Command {
 	c.outputFlag(cmd)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if all == (len(args) > 0) {
-			return exitError{exitUsage, errors.New("write TOPIC or TOPIC:PARTITION, or --all")}
+			return fail.Usage(errors.New("write TOPIC or TOPIC:PARTITION, or --all"))
 		}
 		return nil
 	}
@@ -70,7 +71,7 @@ func (c *cli) pausingCommand(cmd *cobra.Command, p pausing) *cobra.Command {
 		}
 		targets, err := targetsOf(cfg, args, p.anyTopic)
 		if err != nil {
-			return exitError{exitUsage, err}
+			return fail.Usage(err)
 		}
 		if err := c.checkChange(ch); err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sluice/health"
+	"sluice/internal/fail"
 	"sluice/reliability"
 	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
@@ -305,8 +306,7 @@ func TestPauseWithoutAStore(t *testing.T) {
 
 func TestAnOperationOfUnknownOutcomeSaysWhereToLook(t *testing.T) {
 	err := failedOperation(opslog.Entry{Seq: 7, ID: "some-id"}, fmt.Errorf("append: %w", opslog.ErrUndecided))
-	var code exitError
-	if !errors.As(err, &code) || code.code != exitDependency || !strings.Contains(err.Error(), "look for seq 7, id some-id in connector audit list") {
+	if fail.Of(err) != fail.KindDependency || !strings.Contains(err.Error(), "look for seq 7, id some-id in connector audit list") {
 		t.Error(err)
 	}
 }

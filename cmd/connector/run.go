@@ -16,6 +16,7 @@ import (
 	"sluice/connector"
 	"sluice/health/ops"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/reliability"
 	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
@@ -40,7 +41,7 @@ end offsets of its start: exit code 0, or 1 if a partition holds.`,
 			}
 			logger, err := newLogger(cfg.Log, c.stderr)
 			if err != nil {
-				return exitError{exitUsage, err}
+				return fail.Usage(err)
 			}
 			return runConnector(cmd.Context(), cfg, wireOptions{untilCurrent: untilCurrent, stderr: c.stderr, exit: c.exit}, logger)
 		},
@@ -55,7 +56,7 @@ func runConnector(ctx context.Context, cfg *config.Config, o wireOptions, logger
 	cfg.Budget.LimitRuntime(logger, os.Getenv)
 	s, err := wire(ctx, cfg, o, logger)
 	if err != nil {
-		return exitError{exitUsage, err}
+		return fail.Usage(err)
 	}
 	if o.exit != nil {
 		ended := make(chan struct{})
@@ -83,7 +84,7 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 	defer background.Wait()
 	defer end()
 	if err := s.watchdog.Begin(); err != nil {
-		return exitError{exitUsage, fmt.Errorf("health.liveness_file: %w", err)}
+		return fail.Usage(fmt.Errorf("health.liveness_file: %w", err))
 	}
 	background.Go(func() { s.watchdog.Run(lasting) })
 	if cfg.Health.Enabled {
@@ -91,7 +92,7 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 		s.registry.MustRegister(ops.NewCollector(s.report), server.Closed())
 		address, err := server.Listen(ctx)
 		if err != nil {
-			return exitError{exitUsage, fmt.Errorf("health.listen: %w", err)}
+			return fail.Usage(fmt.Errorf("health.listen: %w", err))
 		}
 		logger.InfoContext(ctx, "health", "address", address.String())
 		background.Go(func() {
@@ -120,11 +121,11 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 		}
 	})
 	if err := s.watchDataLoss(lasting, &background); err != nil {
-		return exitError{exitUsage, err}
+		return fail.Usage(err)
 	}
 	if cfg.Health.Enabled { // else nobody could see it
 		if err := s.watchLetters(lasting, &background); err != nil {
-			return exitError{exitUsage, err}
+			return fail.Usage(err)
 		}
 	}
 	if s.lags != nil {
@@ -144,7 +145,7 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 	}
 	logger.InfoContext(ctx, "starting", "pipeline", cfg.Pipeline, "group", cfg.Kafka.Group, "version", readBuild().Version)
 	if err := s.connector.Run(ctx); err != nil {
-		return exitError{exitUsage, err}
+		return fail.Usage(err)
 	}
 	return s.result(ctx, untilCurrent, logger)
 }
@@ -183,7 +184,7 @@ func (s *system) testStore(ctx context.Context, logger *slog.Logger) error {
 		case ctx.Err() != nil:
 			return err
 		case errors.Is(err, objstore.ErrUnsafe):
-			return exitError{exitRefused, fmt.Errorf("storage.url: %w", err)}
+			return fail.Refused(fmt.Errorf("storage.url: %w", err))
 		}
 		h := &hold.Hold{Reason: hold.StoreDenied, Detail: err.Error(), Since: time.Now(), Offset: -1}
 		pause, level := time.Minute, slog.LevelError
@@ -221,7 +222,7 @@ func (s *system) result(ctx context.Context, untilCurrent bool, logger *slog.Log
 			"reason", string(h.Reason), "detail", h.Detail, "offset", h.Offset)
 	}
 	if len(holds) > 0 {
-		return exit(exitFound)
+		return fail.Found(nil)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -56,7 +57,7 @@ func openAll(ctx context.Context, cfg *config.Config, names []string) (all []*op
 	for _, name := range names {
 		topic, _, err := cfg.Route(name)
 		if err != nil {
-			return nil, nil, exitError{exitUsage, fmt.Errorf("topic %s can have no table: %w", name, err)}
+			return nil, nil, fail.Usage(fmt.Errorf("topic %s can have no table: %w", name, err))
 		}
 		o := byPath[topic.Table]
 		if o == nil {
@@ -76,7 +77,7 @@ func openAll(ctx context.Context, cfg *config.Config, names []string) (all []*op
 		}
 		store, err := openStore(ctx, cfg)
 		if err != nil {
-			return nil, nil, exitError{exitDependency, err}
+			return nil, nil, fail.Dependency(err)
 		}
 		for _, o := range all { // those of a directory that is missing are empty, now that others are there
 			o.store = objstore.Sub(store, o.table.Table)
@@ -94,7 +95,7 @@ func openAll(ctx context.Context, cfg *config.Config, names []string) (all []*op
 func (c *cli) topics(ctx context.Context, cfg *config.Config) ([]string, error) {
 	if c.topic != "" {
 		if _, meant, _ := cfg.Route(c.topic); !meant {
-			return nil, exitError{exitUsage, fmt.Errorf("--topic %s is not in topics: write one of %s", c.topic, strings.Join(cfg.Meant(), ", "))}
+			return nil, fail.Usage(fmt.Errorf("--topic %s is not in topics: write one of %s", c.topic, strings.Join(cfg.Meant(), ", ")))
 		}
 		return []string{c.topic}, nil
 	}
@@ -106,17 +107,17 @@ func (c *cli) topics(ctx context.Context, cfg *config.Config) ([]string, error) 
 	defer cancel()
 	ask, err := newQuestions(ctx, cfg)
 	if err != nil {
-		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	defer ask.close()
 	var names []string
 	err = ask.ask(func(ctx context.Context) (err error) { names, err = ask.group.Topics(ctx); return err })
 	if err != nil {
-		return nil, exitError{exitDependency, fmt.Errorf("kafka: which topics match (name one with --topic to do without): %w", err)}
+		return nil, fail.Dependency(fmt.Errorf("kafka: which topics match (name one with --topic to do without): %w", err))
 	}
 	names = slices.Compact(slices.Sorted(slices.Values(slices.Concat(names, listed))))
 	if len(names) == 0 {
-		return nil, exitError{exitFound, errors.New("no topic matches a pattern now")}
+		return nil, fail.Found(errors.New("no topic matches a pattern now"))
 	}
 	return names, nil
 }
@@ -131,16 +132,16 @@ func (c *cli) topicFlag(cmd *cobra.Command) {
 
 // failed is the error of a command that could not read the table.
 func (o *opened) failed(err error) error {
-	if e, said := errors.AsType[exitError](err); said {
-		return e
+	if fail.Of(err) != 0 {
+		return err
 	}
 	if errors.Is(err, deltalog.ErrNoTable) {
-		return exitError{exitFound, fmt.Errorf("there is no table at %s", o.url)}
+		return fail.Found(fmt.Errorf("there is no table at %s", o.url))
 	}
 	if errors.Is(err, deltalog.ErrCorrupt) {
-		return exitError{exitFound, fmt.Errorf("table %s: %w", o.url, err)}
+		return fail.Found(fmt.Errorf("table %s: %w", o.url, err))
 	}
-	return exitError{exitDependency, fmt.Errorf("table %s: %w", o.url, err)}
+	return fail.Dependency(fmt.Errorf("table %s: %w", o.url, err))
 }
 
 func (c *cli) tableCommand() *cobra.Command {
@@ -220,23 +221,12 @@ func (c *cli) eachTable(ctx context.Context, look func(*opened) (answer, error))
 		}
 	}
 	if len(failures) > 0 {
-		return joined(failures)
+		return fail.Join(failures)
 	}
 	if found {
-		return exit(exitFound)
+		return fail.Found(nil)
 	}
 	return nil
-}
-
-// joined is one error of several commands' worth, with the code of the gravest.
-func joined(failures []error) error {
-	worst := exitError{err: errors.Join(failures...)}
-	for _, err := range failures {
-		if e, ok := errors.AsType[exitError](err); ok {
-			worst.code = max(worst.code, e.code)
-		}
-	}
-	return worst
 }
 
 // inspection is what table inspect prints.

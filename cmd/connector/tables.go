@@ -14,6 +14,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/kafka"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/reliability"
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
@@ -191,17 +192,17 @@ func (s *system) fix(ctx context.Context) error {
 	})
 	if err != nil {
 		if _, held := errors.AsType[*hold.Error](err); held {
-			return exitError{exitFound, err}
+			return fail.Found(err)
 		}
 		return err
 	}
 	for _, name := range s.config.TopicNames() {
 		if !slices.Contains(there, name) {
-			return exitError{exitFound, fmt.Errorf("%s: topic %s is not there: create it, or correct the name", hold.TopicMissing, name)}
+			return fail.Found(fmt.Errorf("%s: topic %s is not there: create it, or correct the name", hold.TopicMissing, name))
 		}
 	}
 	if len(there) == 0 {
-		return exitError{exitFound, errors.New("no topic matches a pattern now")}
+		return fail.Found(errors.New("no topic matches a pattern now"))
 	}
 	fixed := make(map[string]bool, len(there))
 	for _, name := range there {

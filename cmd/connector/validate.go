@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/config"
+	"sluice/internal/fail"
 )
 
 func (c *cli) validateCommand() *cobra.Command {
@@ -52,7 +53,7 @@ func (c *cli) validate(withoutSecrets bool) error {
 			return err
 		}
 		if cfg == nil {
-			return exit(exitUsage)
+			return fail.Usage(nil)
 		}
 		return nil
 	}
@@ -62,7 +63,7 @@ func (c *cli) validate(withoutSecrets bool) error {
 		}
 	}
 	if cfg == nil {
-		return exit(exitUsage)
+		return fail.Usage(nil)
 	}
 	return c.sayValid(cfg)
 }

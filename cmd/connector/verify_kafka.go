@@ -14,6 +14,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/kafka"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/internal/open"
 	"sluice/reliability"
 	"sluice/reliability/hold"
@@ -31,7 +32,7 @@ func (v *verification) compareTopics(ctx context.Context, o *opened, checks map[
 	defer end()
 	for _, name := range o.topics {
 		if err := v.compareTopic(ctx, o, name, checks, r); err != nil {
-			return exitError{exitDependency, fmt.Errorf("compare with topic %s: %w", name, err)}
+			return fail.Dependency(fmt.Errorf("compare with topic %s: %w", name, err))
 		}
 	}
 	return nil
