@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"sluice/idempotency"
+	"sluice/internal/open"
 	"sluice/reliability"
 )
 
@@ -20,7 +21,7 @@ func (k *checks) fingerprints(ctx context.Context) {
 	silent := slog.New(slog.DiscardHandler)
 	guard := reliability.NewGuard(subject, k.config.Guard(), silent, nil)
 	hint := "look at fingerprints.url_file, the rights of its user, and the network"
-	store, err := openFingerprints(ctx, k.config, guard, silent)
+	store, err := open.Fingerprints(ctx, k.config, guard, silent)
 	if err == nil {
 		defer store.Close()
 		_, err = store.Through(ctx, idempotency.Scope{Pipeline: k.config.Pipeline})

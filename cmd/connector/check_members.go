@@ -1,6 +1,10 @@
 package main
 
-import "context"
+import (
+	"context"
+
+	"sluice/internal/open"
+)
 
 // members connects to the store where members register, if there is one. A database gets its tables if they are not there,
 // as from connector run.
@@ -12,7 +16,7 @@ func (k *checks) members(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
-	store, err := openMembers(ctx, k.config)
+	store, err := open.Members(ctx, k.config)
 	if err == nil {
 		defer func() { _ = store.Close() }()
 		_, err = store.Members(ctx)

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"sluice/connector"
+	"sluice/internal/open"
 	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
@@ -28,7 +29,7 @@ func (k *checks) storage(ctx context.Context) (usable bool) {
 		k.add(statusWarning, "storage", url, "nothing, if that is where tables should begin", "the directory is not there; connector run makes it")
 		return true
 	}
-	store, err := openStore(ctx, k.config)
+	store, err := open.Store(ctx, k.config)
 	if err != nil {
 		k.storageFailed(url, err, "correct storage.url or storage.s3")
 		return false

@@ -17,6 +17,7 @@ import (
 	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/internal/fail"
+	"sluice/internal/open"
 	"sluice/reliability/deadletter"
 	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
@@ -208,7 +209,7 @@ func (c *cli) writeBytes(value []byte) error {
 
 // linked fetches from the bucket what a letter was too large for.
 func linked(ctx context.Context, cfg *config.Config, l *deadletter.Letter) (*deadletter.Letter, error) {
-	store, err := openStore(ctx, cfg)
+	store, err := open.Store(ctx, cfg)
 	if err != nil {
 		return nil, fail.Dependency(err)
 	}

@@ -9,10 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/connector"
-	"sluice/connector/kafka/dial"
 	"sluice/idempotency"
-	"sluice/idempotency/postgres"
 	"sluice/internal/config"
+	"sluice/internal/open"
 	"sluice/reliability"
 )
 
@@ -37,24 +36,12 @@ func (s *system) remember(ctx context.Context) error {
 		return nil
 	}
 	s.database = s.guard("postgres")
-	store, err := openFingerprints(ctx, s.config, s.database, s.logger)
+	store, err := open.Fingerprints(ctx, s.config, s.database, s.logger)
 	if err != nil {
 		return fmt.Errorf("fingerprints.url_file: %w", err)
 	}
 	s.remembering, s.forget = store, store.Close
 	return nil
-}
-
-// openFingerprints opens the database that remembers fingerprints. Nothing is connected yet.
-func openFingerprints(ctx context.Context, c *config.Config, guard *reliability.Guard, logger *slog.Logger) (*postgres.Store, error) {
-	f := c.Fingerprints
-	url, err := dial.ReadSecret(f.URLFile)
-	if err != nil {
-		return nil, err
-	}
-	return postgres.Open(ctx, postgres.Options{
-		URL: url, CAFile: f.CAFile, InsecurePlaintext: f.InsecurePlaintext, Guard: guard, Logger: logger,
-	})
 }
 
 // duplicates says how a table that a topic feeds tells duplicates, nil if it does not.

@@ -66,7 +66,10 @@ var layers = map[string][]string{
 		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership/redis", "idempotency", "reliability",
 		"reliability/bytepool", "reliability/deadletter", "secure", "secure/pgconfig", "connector/schema",
 	},
-	"internal/open": {"connector/kafka", "connector/kafka/dial", "internal/config"},
+	"internal/open": {
+		"connector/kafka", "connector/kafka/dial", "health/membership", "health/membership/postgres", "health/membership/redis", "idempotency/postgres",
+		"internal/config", "reliability", "sink/delta/objstore",
+	},
 }
 
 func TestLayers(t *testing.T) {

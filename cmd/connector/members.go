@@ -2,43 +2,17 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"sluice/connector"
-	"sluice/connector/kafka/dial"
 	"sluice/health/membership"
-	"sluice/health/membership/postgres"
-	"sluice/health/membership/redis"
-	"sluice/internal/config"
+	"sluice/internal/open"
 )
-
-// openMembers opens the store where members register, nil if they do not. Nothing is connected yet.
-func openMembers(ctx context.Context, c *config.Config) (store membership.Store, err error) {
-	if c.Members.Store == "none" {
-		return nil, nil
-	}
-	url, err := dial.ReadSecret(c.Members.URLFile)
-	if err != nil {
-		return nil, fmt.Errorf("members.url_file: %w", err)
-	}
-	m, scope := c.Members, membership.Scope{Pipeline: c.Pipeline, Group: c.Kafka.Group}
-	switch m.Store {
-	case "redis":
-		store, err = redis.Open(redis.Options{URL: url, Scope: scope, CAFile: m.CAFile, InsecurePlaintext: m.InsecurePlaintext})
-	case "postgres":
-		store, err = postgres.Open(ctx, postgres.Options{URL: url, Scope: scope, CAFile: m.CAFile, InsecurePlaintext: m.InsecurePlaintext})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("members.url_file: %w", err)
-	}
-	return store, nil
-}
 
 // register makes what keeps this member registered, if members register.
 func (s *system) register(ctx context.Context) error {
 	var err error
-	if s.registrations, err = openMembers(ctx, s.config); err != nil || s.registrations == nil {
+	if s.registrations, err = open.Members(ctx, s.config); err != nil || s.registrations == nil {
 		return err
 	}
 	m := s.config.Members

@@ -14,6 +14,7 @@ import (
 	"sluice/health"
 	"sluice/health/membership"
 	"sluice/internal/fail"
+	"sluice/internal/open"
 	"sluice/sink/opslog"
 )
 
@@ -55,7 +56,7 @@ func (c *cli) withMembers(ctx context.Context, do func(store membership.Store, m
 	if err != nil {
 		return err
 	}
-	store, err := openMembers(ctx, cfg)
+	store, err := open.Members(ctx, cfg)
 	switch {
 	case err != nil:
 		return fail.Usage(err)

@@ -20,6 +20,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/schema"
 	"sluice/internal/fail"
+	"sluice/internal/open"
 	"sluice/reliability"
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
@@ -207,7 +208,7 @@ func (m *mover) apply(ctx context.Context, p *movePlan) error {
 	acting, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
 	cfg, quiet := p.of.config, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
-	store, err := openStore(acting, cfg)
+	store, err := open.Store(acting, cfg)
 	if err != nil {
 		return fail.Dependency(err)
 	}

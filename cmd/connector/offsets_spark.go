@@ -18,6 +18,7 @@ import (
 
 	"sluice/internal/config"
 	"sluice/internal/fail"
+	"sluice/internal/open"
 	"sluice/sink/delta/objstore"
 )
 
@@ -134,7 +135,7 @@ func openFolder(ctx context.Context, cfg *config.Config, name string) (folder, f
 		}
 		return directory{root}, func() { _ = root.Close() }, nil // it was only read
 	}
-	store, err := openStore(ctx, &at)
+	store, err := open.Store(ctx, &at)
 	if err != nil {
 		return nil, nil, fail.Usage(fmt.Errorf("--checkpoint: %w", err))
 	}

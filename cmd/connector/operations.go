@@ -15,6 +15,7 @@ import (
 	"sluice/connector"
 	"sluice/internal/config"
 	"sluice/internal/fail"
+	"sluice/internal/open"
 	"sluice/reliability"
 	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
@@ -104,7 +105,7 @@ func openOperations(ctx context.Context, cfg *config.Config, write bool) (*opera
 	if !write && missingDirectory(cfg.Storage.URL) {
 		o.store = objstore.NewMem()
 	} else {
-		store, err := openStore(ctx, cfg)
+		store, err := open.Store(ctx, cfg)
 		if err != nil {
 			return nil, fail.Dependency(err)
 		}

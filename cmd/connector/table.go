@@ -22,6 +22,7 @@ import (
 	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/internal/fail"
+	"sluice/internal/open"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -75,7 +76,7 @@ func openAll(ctx context.Context, cfg *config.Config, names []string) (all []*op
 				continue
 			}
 		}
-		store, err := openStore(ctx, cfg)
+		store, err := open.Store(ctx, cfg)
 		if err != nil {
 			return nil, nil, fail.Dependency(err)
 		}

@@ -111,7 +111,7 @@ func wire(ctx context.Context, c *config.Config, o wireOptions, logger *slog.Log
 	}
 
 	// The store, and in it the tables that the configuration names.
-	if s.bucket, err = openStore(ctx, c); err != nil {
+	if s.bucket, err = open.Store(ctx, c); err != nil {
 		return nil, err
 	}
 	store := s.bucket
@@ -199,24 +199,6 @@ func (s *system) guard(dependency string, answers ...error) *reliability.Guard {
 // metrics of one name need the same labels.
 func (s *system) labelled(table string) prometheus.Registerer {
 	return prometheus.WrapRegistererWith(prometheus.Labels{"table": table}, s.registry)
-}
-
-// openStore opens the place where all tables lie.
-func openStore(ctx context.Context, c *config.Config) (objstore.Store, error) {
-	s3 := c.Storage.S3
-	o := objstore.S3Config{
-		Endpoint: s3.Endpoint, Region: s3.Region, PathStyle: s3.PathStyle,
-		AccessKey: string(s3.AccessKey), SecretKey: string(s3.SecretKey), Timeout: s3.Timeout,
-		CAFile: s3.CAFile, InsecurePlaintext: s3.InsecurePlaintext,
-	}
-	if s3.AccessKeyFile != "" {
-		o.Keys = objstore.KeysFromFiles(s3.AccessKeyFile, s3.SecretKeyFile)
-	}
-	store, err := objstore.Open(ctx, c.Storage.URL, o)
-	if err != nil {
-		return nil, fmt.Errorf("storage.url: %w", err)
-	}
-	return store, nil
 }
 
 // close ends the connections and what still writes a checkpoint.
