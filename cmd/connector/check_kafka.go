@@ -14,6 +14,7 @@ import (
 	"sluice/connector/kafka"
 	"sluice/connector/kafka/dial"
 	"sluice/internal/config"
+	"sluice/internal/lookup"
 	"sluice/internal/open"
 	"sluice/reliability"
 	"sluice/reliability/hold"
@@ -66,7 +67,7 @@ func (k *checks) kafka(ctx context.Context) (ask *questions, end func()) {
 
 // patience repeats what fails in passing until ctx ends.
 func (k *checks) patience(ctx context.Context) func(func(context.Context) error) error {
-	return patience(ctx, reliability.NewGuard("kafka", k.config.Guard(), slog.New(slog.DiscardHandler), nil))
+	return lookup.Patience(ctx, reliability.NewGuard("kafka", k.config.Guard(), slog.New(slog.DiscardHandler), nil))
 }
 
 // bootstrap probes the configured addresses and tells whether one of them can be used.

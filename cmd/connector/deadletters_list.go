@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/fail"
+	"sluice/internal/lookup"
 	"sluice/reliability/deadletter"
 )
 
@@ -123,7 +124,7 @@ func (c *cli) listLetters(ctx context.Context, o letterListing) error {
 	if err != nil {
 		return err
 	}
-	r, end, err := newTopicReader(ctx, cfg, o.timeout)
+	r, end, err := lookup.NewReader(ctx, cfg, o.timeout)
 	if err != nil {
 		return fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}

@@ -15,6 +15,7 @@ import (
 	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/internal/fail"
+	"sluice/internal/lookup"
 	"sluice/reliability/deadletter"
 	"sluice/reliability/hold"
 )
@@ -49,12 +50,12 @@ type letterBook struct {
 }
 
 // readLetters reads dead-letter topics from start to end. Letters that want refuses are passed over.
-func readLetters(ctx context.Context, r *topicReader, topics []string, want func(*deadletter.Letter) bool) (*letterBook, error) {
+func readLetters(ctx context.Context, r *lookup.Reader, topics []string, want func(*deadletter.Letter) bool) (*letterBook, error) {
 	book := &letterBook{all: map[idempotency.Coordinates]*foundLetter{}, others: map[string]*notLetters{}}
 	for _, name := range topics {
 		var topic connector.Topic
-		err := r.ask(func(ctx context.Context) (err error) { topic, err = r.log.Topic(ctx, name); return err })
-		if reasonOf(err) == hold.TopicMissing {
+		err := r.Ask(func(ctx context.Context) (err error) { topic, err = r.Log.Topic(ctx, name); return err })
+		if lookup.ReasonOf(err) == hold.TopicMissing {
 			book.absent = append(book.absent, name)
 			continue
 		}
@@ -63,7 +64,7 @@ func readLetters(ctx context.Context, r *topicReader, topics []string, want func
 		}
 		for _, id := range topic.Partitions {
 			p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
-			err := r.each(ctx, p, func(record *connector.Record) error { book.add(p, record, want); return nil })
+			err := r.Each(ctx, p, func(record *connector.Record) error { book.add(p, record, want); return nil })
 			if err != nil {
 				return nil, fmt.Errorf("dead-letter topic %v: %w", p, err)
 			}

@@ -17,6 +17,7 @@ import (
 	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/internal/fail"
+	"sluice/internal/lookup"
 	"sluice/internal/open"
 	"sluice/reliability/deadletter"
 	"sluice/reliability/hold"
@@ -76,7 +77,7 @@ func (c *cli) showLetter(ctx context.Context, o letterLook) error {
 	if err != nil {
 		return err
 	}
-	r, end, err := newTopicReader(ctx, cfg, o.timeout)
+	r, end, err := lookup.NewReader(ctx, cfg, o.timeout)
 	if err != nil {
 		return fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
@@ -103,13 +104,13 @@ func (c *cli) showLetter(ctx context.Context, o letterLook) error {
 }
 
 // find reads the letter. Of several for the same place the newest is meant; the notes tell of the others.
-func (o *letterLook) find(ctx context.Context, r *topicReader, scope *letterScope) (*deadletter.Letter, []string, error) {
+func (o *letterLook) find(ctx context.Context, r *lookup.Reader, scope *letterScope) (*deadletter.Letter, []string, error) {
 	var found *deadletter.Letter
 	ids := map[idempotency.TopicID]bool{}
 	for _, name := range scope.topics {
 		var topic connector.Topic
-		err := r.ask(func(ctx context.Context) (err error) { topic, err = r.log.Topic(ctx, name); return err })
-		if reasonOf(err) == hold.TopicMissing {
+		err := r.Ask(func(ctx context.Context) (err error) { topic, err = r.Log.Topic(ctx, name); return err })
+		if lookup.ReasonOf(err) == hold.TopicMissing {
 			continue
 		}
 		if err != nil {
@@ -120,7 +121,7 @@ func (o *letterLook) find(ctx context.Context, r *topicReader, scope *letterScop
 				continue
 			}
 			p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
-			err := r.each(ctx, p, func(record *connector.Record) error {
+			err := r.Each(ctx, p, func(record *connector.Record) error {
 				if scope.source == "" { // the letter's own place
 					if record.Offset == o.offset {
 						l, err := decode.ParseLetter(record)

@@ -11,6 +11,7 @@ import (
 	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/internal/fail"
+	"sluice/internal/lookup"
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
@@ -36,7 +37,7 @@ func (s letterState) listed() bool { return s != letterVoid && s != letterPendin
 func (s letterState) counts() bool { return s == letterUnresolved || s == letterUnknown }
 
 // judge finds the state of each letter. What it counts as unresolved is what members count: see [letterWatch].
-func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *topicReader) error {
+func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Reader) error {
 	byTopic := map[string][]*foundLetter{}
 	for _, l := range b.all {
 		byTopic[l.Source.Topic] = append(byTopic[l.Source.Topic], l)
@@ -62,7 +63,7 @@ func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *topicRead
 
 // judgeTopic finds the states of letters of one topic, by partition and offset. Kafka is asked after the table, so that a
 // record that was written since is one that the table is not past.
-func judgeTopic(ctx context.Context, cfg *config.Config, r *topicReader, topic string, letters []*foundLetter) error {
+func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic string, letters []*foundLetter) error {
 	tables, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {
 		return err
@@ -79,7 +80,7 @@ func judgeTopic(ctx context.Context, cfg *config.Config, r *topicReader, topic s
 		state = &deltalog.State{}
 	}
 	next := func(p idempotency.Partition) int64 { return state.Txns[p.AppID(cfg.Pipeline)].Version }
-	logs, err := r.logsOf(letters, next)
+	logs, err := logsOf(r, letters, next)
 	if err != nil {
 		return fail.Dependency(fmt.Errorf("kafka: topic %s: %w", topic, err))
 	}
@@ -87,13 +88,13 @@ func judgeTopic(ctx context.Context, cfg *config.Config, r *topicReader, topic s
 	for _, l := range letters {
 		p := l.Source.Partition
 		switch {
-		case logs.position(p, next(p)).Pending(l.Source.Offset):
+		case logs.Position(p, next(p)).Pending(l.Source.Offset):
 			l.state = letterPending
 		case l.Source.Offset < next(p):
 			l.state = letterUnresolved
 			passed = append(passed, l)
 		default:
-			l.state, l.why = logs.unread(l.Source)
+			l.state, l.why = unread(logs, l.Source)
 		}
 	}
 	if len(passed) == 0 {
@@ -103,22 +104,22 @@ func judgeTopic(ctx context.Context, cfg *config.Config, r *topicReader, topic s
 }
 
 // unread returns the state of a dead letter whose record the table is not past and no member can read, and why.
-func (l *topicLogs) unread(record idempotency.Coordinates) (letterState, string) {
+func unread(l *lookup.Logs, record idempotency.Coordinates) (letterState, string) {
 	p := record.Partition
-	log, known := l.logs[p]
+	log, known := l.Known[p]
 	switch {
 	case known && record.Offset < log.Start:
 		return letterUnresolved, ""
 	case known:
 		return letterUnknown, fmt.Sprintf("the log of %v ends at %d: the brokers lost the record", p, log.End)
-	case l.failed[p] != nil:
-		return letterUnknown, "Kafka does not tell whether the record can still be read: " + l.failed[p].Error()
+	case l.Failed[p] != nil:
+		return letterUnknown, "Kafka does not tell whether the record can still be read: " + l.Failed[p].Error()
 	}
-	return letterUnknown, l.gone[p]
+	return letterUnknown, l.Gone[p]
 }
 
 // logsOf asks Kafka for the partitions with a letter at or beyond the position in the table.
-func (r *topicReader) logsOf(letters []*foundLetter, next func(idempotency.Partition) int64) (logs *topicLogs, err error) {
+func logsOf(r *lookup.Reader, letters []*foundLetter, next func(idempotency.Partition) int64) (logs *lookup.Logs, err error) {
 	beyond := map[idempotency.Partition]bool{}
 	for _, l := range letters {
 		if p := l.Source.Partition; l.Source.Offset >= next(p) {
@@ -126,8 +127,8 @@ func (r *topicReader) logsOf(letters []*foundLetter, next func(idempotency.Parti
 		}
 	}
 	partitions := slices.Collect(maps.Keys(beyond))
-	err = r.ask(func(ctx context.Context) (err error) {
-		logs, err = findLogs(ctx, r.client.Topics, r.log, partitions)
+	err = r.Ask(func(ctx context.Context) (err error) {
+		logs, err = lookup.FindLogs(ctx, r.Client.Topics, r.Log, partitions)
 		return err
 	})
 	return logs, err
@@ -145,12 +146,12 @@ func haveRows(ctx context.Context, o *opened, state *deltalog.State, topic strin
 	var where []scan.Where
 	for _, l := range letters {
 		byPlace[at{l.Source.ID, l.Source.Offset}] = append(byPlace[at{l.Source.ID, l.Source.Offset}], l)
-		where = wherever(where, topic, l.Source.ID, l.Source.Offset)
+		where = lookup.AddPlace(where, topic, l.Source.ID, l.Source.Offset)
 	}
 	proven := map[idempotency.Partition]bool{}
 	for _, l := range letters {
 		if _, known := proven[l.Source.Partition]; !known {
-			proven[l.Source.Partition] = rowsOf(state, l.Source.Partition)
+			proven[l.Source.Partition] = lookup.HasItsRows(state, l.Source.Partition)
 		}
 	}
 	err := delta.Places(ctx, o.store, state, where, func(rowTopic string, partition int32, offset int64) error {

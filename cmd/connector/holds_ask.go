@@ -19,6 +19,7 @@ import (
 	"sluice/health"
 	"sluice/internal/config"
 	"sluice/internal/fail"
+	"sluice/internal/lookup"
 	"sluice/reliability"
 	"sluice/reliability/hold"
 	"sluice/sink/opslog"
@@ -211,7 +212,7 @@ func (l *learnt) readTables(ctx context.Context, within time.Duration, tables []
 	together(len(tables), func(i int) {
 		t := &all[i]
 		t.opened = tables[i]
-		again := patience(ctx, reliability.NewGuard("store", t.config.Guard(), slog.New(slog.DiscardHandler), nil))
+		again := lookup.Patience(ctx, reliability.NewGuard("store", t.config.Guard(), slog.New(slog.DiscardHandler), nil))
 		t.err = again(func(ctx context.Context) (err error) {
 			t.snapshot, t.standing, err = t.opened.snapshot(ctx)
 			return err

@@ -18,6 +18,7 @@ import (
 	"sluice/health"
 	"sluice/health/lettercount"
 	"sluice/internal/config"
+	"sluice/internal/lookup"
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
 	"sluice/sink/delta"
@@ -55,7 +56,7 @@ const (
 type letterWatch struct {
 	config *config.Config
 	logger *slog.Logger
-	reader *topicReader
+	reader *lookup.Reader
 	tables objstore.Store
 	guard  *reliability.Guard                      // before the tables
 	match  func(context.Context) ([]string, error) // topics that match a pattern now; nil without patterns
@@ -100,7 +101,7 @@ func (s *system) watchLetters(ctx context.Context, background *sync.WaitGroup) e
 func newLetterWatch(ctx context.Context, s *system) (w *letterWatch, end func()) {
 	quiet := slog.New(slog.DiscardHandler) // what fails is told by the watch, in one line
 	memory := min(max(s.pools.Fetch.Size()/4, 2<<20), 16<<20)
-	reader, end := readTopics(ctx, s.client, kafka.LogConfig{Memory: bytepool.New(memory), PartitionBytes: int(memory / 8)}, s.config.Guard(), askLetters)
+	reader, end := lookup.Through(ctx, s.client, kafka.LogConfig{Memory: bytepool.New(memory), PartitionBytes: int(memory / 8)}, s.config.Guard(), askLetters)
 	w = &letterWatch{
 		config: s.config, logger: s.logger, reader: reader, tables: s.store, rate: &s.letterRate, descs: newLetterDescs(),
 		guard: reliability.NewGuard("store", s.config.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists),

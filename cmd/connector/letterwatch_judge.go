@@ -11,6 +11,7 @@ import (
 	"sluice/classify"
 	"sluice/health/lettercount"
 	"sluice/idempotency"
+	"sluice/internal/lookup"
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
@@ -81,7 +82,7 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 				return err
 			}
 		}
-		counts := w.tally.Count(topic, func(p idempotency.Partition) lettercount.Position { return logs.position(p, position(p)) })
+		counts := w.tally.Count(topic, func(p idempotency.Partition) lettercount.Position { return logs.Position(p, position(p)) })
 		if _, ours := o.topics[topic]; ours || len(counts) > 0 { // what letters only name makes no series
 			o.counts[topic] = counts
 		}
@@ -94,7 +95,7 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 
 // logs asks Kafka for partitions of one topic. It asks after the table, so that a record that was written since is one that
 // the table is not past. The error is one of the topic if Kafka does not tell of a single partition.
-func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partition) (*topicLogs, error) {
+func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partition) (*lookup.Logs, error) {
 	if len(partitions) > 0 {
 		if err := w.stands(""); err != nil {
 			return nil, err
@@ -102,12 +103,12 @@ func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partiti
 	}
 	asking, cancel := context.WithTimeout(ctx, askLetters)
 	defer cancel()
-	logs, err := findLogs(asking, w.find, w.reader.log, partitions)
+	logs, err := lookup.FindLogs(asking, w.find, w.reader.Log, partitions)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range partitions {
-		if err := logs.failed[p]; err != nil {
+		if err := logs.Failed[p]; err != nil {
 			return nil, fmt.Errorf("partition %d: %w", p.ID, err)
 		}
 	}
@@ -133,7 +134,7 @@ func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics
 	for _, topic := range topics {
 		ids := ""
 		if state := f.State(); state != nil {
-			ids = topicIDs(state, topic)
+			ids = lookup.TopicIDs(state, topic)
 		}
 		since, cannot := w.untold[topic]
 		if change.Anew || change.Others || ids != w.ids[topic] || cannot && time.Since(since) > askAgain {
@@ -154,13 +155,13 @@ func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic
 	at := map[int32][]int{}
 	for i, part := range parts {
 		for _, offset := range part.Offsets {
-			where = wherever(where, topic, part.Source.ID, offset)
+			where = lookup.AddPlace(where, topic, part.Source.ID, offset)
 		}
 		at[part.Source.ID] = append(at[part.Source.ID], i)
 	}
 	void, proven := make([][]int64, len(parts)), make([]bool, len(parts))
 	for i, part := range parts {
-		proven[i] = rowsOf(f.State(), part.Source)
+		proven[i] = lookup.HasItsRows(f.State(), part.Source)
 	}
 	rows, resting := 0, newPace()
 	err := f.Places(ctx, judgeBytes, where, func(rowTopic string, partition int32, offset int64) error {

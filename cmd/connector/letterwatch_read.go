@@ -49,7 +49,7 @@ func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 		failed(err, name)
 	}
 	w.tally.Keep(func(p idempotency.Partition) bool { return there[p] || refused[p.Topic] != nil }) // what was read before it was refused stays
-	bounds, err := w.reader.log.Bounds(asking, positions)
+	bounds, err := w.reader.Log.Bounds(asking, positions)
 	for _, at := range positions {
 		p := at.Partition
 		b, known := bounds[p]
@@ -82,7 +82,7 @@ func (w *letterWatch) readPartition(ctx context.Context, p connector.Partition, 
 		}
 		w.tally.Begin(p, span.From)
 		resting := newPace()
-		err := w.reader.span(ctx, p, span.From, span.To, func(r *connector.Record) error {
+		err := w.reader.Span(ctx, p, span.From, span.To, func(r *connector.Record) error {
 			if l, err := decode.ParseLetter(r); err == nil { // what is none is for deadletters list to tell
 				w.tally.Add(p, r.Offset, l.Source, l.Class)
 			}

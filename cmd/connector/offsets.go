@@ -21,6 +21,7 @@ import (
 	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/internal/fail"
+	"sluice/internal/lookup"
 	"sluice/internal/open"
 	"sluice/reliability"
 	"sluice/reliability/hold"
@@ -186,7 +187,7 @@ func newQuestions(ctx context.Context, c *config.Config) (*questions, error) {
 		return nil, err
 	}
 	return &questions{
-		ask:    patience(ctx, reliability.NewGuard("kafka", c.Guard(), quiet, nil)),
+		ask:    lookup.Patience(ctx, reliability.NewGuard("kafka", c.Guard(), quiet, nil)),
 		client: client,
 		log:    kafka.NewLog(client, kafka.LogConfig{Memory: c.Budget.Pools().Fetch}, quiet, prometheus.NewRegistry()), // nobody asks for these metrics
 		group: kafka.NewGroup(client, kafka.GroupConfig{
@@ -237,7 +238,7 @@ func (q *questions) lines(ctx context.Context, o *opened, name string, s *connec
 // notYet tells whether an error says no more than that nothing became a dead letter yet: the topic of the letters is not
 // there, and the table has never heard of it.
 func notYet(c *config.Config, topic string, s *connector.Snapshot, err error) bool {
-	if reasonOf(err) != hold.TopicMissing || !c.ComesLater(topic) {
+	if lookup.ReasonOf(err) != hold.TopicMissing || !c.ComesLater(topic) {
 		return false
 	}
 	for appID := range s.Positions {
@@ -246,18 +247,6 @@ func notYet(c *config.Config, topic string, s *connector.Snapshot, err error) bo
 		}
 	}
 	return true
-}
-
-// patience returns a way to ask that repeats what fails in passing (a coordinator that moves, a broker that starts) until
-// ctx ends, and then tells what failed.
-func patience(ctx context.Context, g *reliability.Guard) func(func(context.Context) error) error {
-	return func(question func(context.Context) error) error {
-		err := g.Do(ctx, question)
-		if last := g.Status().Err; err != nil && ctx.Err() != nil && last != nil {
-			return fmt.Errorf("%w: %w", context.Cause(ctx), last)
-		}
-		return err
-	}
 }
 
 // epochOf returns the leader epoch that the group keeps beside its offset, if that offset is next, else -1.

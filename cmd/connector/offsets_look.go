@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"sluice/connector"
+	"sluice/internal/lookup"
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
@@ -164,7 +165,7 @@ func (l *look) whole() error {
 // hold is what a member that resumed the partition now would hold it for, or nil.
 func (l *look) hold(p connector.Partition) *hold.Hold {
 	if l.unread != nil && l.unread.Causes[p] != nil && l.position(p) >= 0 && connector.Replaced(l.snapshot, l.pipeline) == "" {
-		reason := cmp.Or(reasonOf(l.unread.Causes[p]), hold.KafkaDown)
+		reason := cmp.Or(lookup.ReasonOf(l.unread.Causes[p]), hold.KafkaDown)
 		return &hold.Hold{Partition: p, Reason: reason, Detail: l.unread.Causes[p].Error(), Offset: l.position(p)}
 	}
 	return connector.Derive(l.snapshot, l.pipeline, p, l.group, l.bounds, l.rows)

@@ -20,6 +20,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/schema"
 	"sluice/internal/fail"
+	"sluice/internal/lookup"
 	"sluice/internal/open"
 	"sluice/reliability"
 	"sluice/reliability/hold"
@@ -216,7 +217,7 @@ func (m *mover) apply(ctx context.Context, p *movePlan) error {
 		defer func() { _ = c.Close() }() // what was put is put
 	}
 	guard := reliability.NewGuard("store", cfg.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists)
-	if err := patience(acting, guard)(func(ctx context.Context) error { return objstore.SelfTest(ctx, store) }); err != nil {
+	if err := lookup.Patience(acting, guard)(func(ctx context.Context) error { return objstore.SelfTest(ctx, store) }); err != nil {
 		if errors.Is(err, objstore.ErrUnsafe) {
 			return refused("storage.url: %w", err)
 		}

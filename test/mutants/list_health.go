@@ -69,7 +69,7 @@ var ofHealth = []mutant{
 	},
 	{
 		name: "letters of a topic that was created again are void by rows of the new one",
-		file: "cmd/connector/letterplaces.go",
+		file: "internal/lookup/places.go",
 		old:  "if id.Partition.Cluster != p.Cluster || id.Partition.TopicID != p.TopicID {", new: "if id.Partition.Cluster != p.Cluster {",
 		pkg: "./cmd/connector", test: "^TestLettersOfATopicThatWasCreatedAgain$",
 	},

@@ -1,4 +1,4 @@
-package main
+package lookup
 
 import (
 	"context"
@@ -14,13 +14,11 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// What the command and the watch over letters need to ask a table which records have rows.
-
 // apart is how far two letters must be from each other so that what lies between them is not read.
 const apart = 100_000
 
-// wherever adds an offset to what is read of a table. They come in order.
-func wherever(all []scan.Where, topic string, partition int32, offset int64) []scan.Where {
+// AddPlace adds an offset to what is read of a table. They come in order.
+func AddPlace(all []scan.Where, topic string, partition int32, offset int64) []scan.Where {
 	if n := len(all); n > 0 && all[n-1].Partition == partition && offset-all[n-1].Next < apart {
 		all[n-1].Next = max(all[n-1].Next, offset+1)
 		return all
@@ -28,9 +26,9 @@ func wherever(all []scan.Where, topic string, partition int32, offset int64) []s
 	return append(all, scan.Where{Topic: topic, Partition: partition, From: offset, Next: offset + 1})
 }
 
-// rowsOf reports whether the rows of a partition's topic in a table are all of that very topic: rows carry no topic id, so
+// HasItsRows reports whether the rows of a partition's topic in a table are all of that very topic: rows carry no topic id, so
 // the table must have positions of it and of no other topic of its name.
-func rowsOf(state *deltalog.State, p idempotency.Partition) bool {
+func HasItsRows(state *deltalog.State, p idempotency.Partition) bool {
 	known := false
 	for appID := range state.Txns {
 		id, err := idempotency.ParseAppID(appID)
@@ -45,8 +43,8 @@ func rowsOf(state *deltalog.State, p idempotency.Partition) bool {
 	return known
 }
 
-// topicIDs names the topics of a name that a table has positions of.
-func topicIDs(state *deltalog.State, topic string) string {
+// TopicIDs names the topics of a name that a table has positions of.
+func TopicIDs(state *deltalog.State, topic string) string {
 	var ids []string
 	for appID := range state.Txns {
 		if id, err := idempotency.ParseAppID(appID); err == nil && id.TableID == "" && id.Partition.Topic == topic {
@@ -57,25 +55,25 @@ func topicIDs(state *deltalog.State, topic string) string {
 	return strings.Join(slices.Compact(ids), " ")
 }
 
-// topicLogs is what Kafka has of partitions that dead letters are about.
-type topicLogs struct {
-	logs   map[idempotency.Partition]lettercount.Log
-	gone   map[idempotency.Partition]string // why no member can read the partition any more
-	failed map[idempotency.Partition]error  // Kafka does not tell
+// Logs is what Kafka has of partitions that dead letters are about.
+type Logs struct {
+	Known  map[idempotency.Partition]lettercount.Log
+	Gone   map[idempotency.Partition]string // why no member can read the partition any more
+	Failed map[idempotency.Partition]error  // Kafka does not tell
 }
 
-// position is that of a partition: next in the table, 0 without one. A partition that was not asked about has no dead letter
+// Position is that of a partition: next in the table, 0 without one. A partition that was not asked about has no dead letter
 // from next on.
-func (l *topicLogs) position(p idempotency.Partition, next int64) lettercount.Position {
-	return lettercount.Position{Next: next, Log: l.logs[p]}
+func (l *Logs) Position(p idempotency.Partition, next int64) lettercount.Position {
+	return lettercount.Position{Next: next, Log: l.Known[p]}
 }
 
-// findTopics is the method Topics of a [kafka.Client].
-type findTopics func(context.Context, ...string) (map[string]connector.Topic, map[string]error, error)
-
-// findLogs asks Kafka for partitions of one topic. It returns an error if the cluster does not respond.
-func findLogs(ctx context.Context, find findTopics, log *kafka.Log, partitions []idempotency.Partition) (*topicLogs, error) {
-	l := &topicLogs{logs: map[idempotency.Partition]lettercount.Log{}, gone: map[idempotency.Partition]string{}, failed: map[idempotency.Partition]error{}}
+// FindLogs asks Kafka for partitions of one topic. It returns an error if the cluster does not respond. find is the method
+// Topics of a [kafka.Client].
+func FindLogs(ctx context.Context, find func(context.Context, ...string) (map[string]connector.Topic, map[string]error, error), log *kafka.Log,
+	partitions []idempotency.Partition,
+) (*Logs, error) {
+	l := &Logs{Known: map[idempotency.Partition]lettercount.Log{}, Gone: map[idempotency.Partition]string{}, Failed: map[idempotency.Partition]error{}}
 	if len(partitions) == 0 {
 		return l, nil
 	}
@@ -86,7 +84,7 @@ func findLogs(ctx context.Context, find findTopics, log *kafka.Log, partitions [
 	}
 	if why := refused[name]; why != nil {
 		for _, p := range partitions {
-			l.failed[p] = why
+			l.Failed[p] = why
 		}
 		return l, nil
 	}
@@ -94,7 +92,7 @@ func findLogs(ctx context.Context, find findTopics, log *kafka.Log, partitions [
 	var at []connector.Position
 	for _, p := range partitions {
 		if why := whyGone(p, topic, there); why != "" {
-			l.gone[p] = why
+			l.Gone[p] = why
 			continue
 		}
 		at = append(at, connector.Position{Partition: p, Next: -1, Epoch: -1})
@@ -111,11 +109,11 @@ func findLogs(ctx context.Context, find findTopics, log *kafka.Log, partitions [
 		p := of.Partition
 		switch b, known := bounds[p]; {
 		case known:
-			l.logs[p] = lettercount.Log{Start: b.LogStart, End: b.HighWatermark}
+			l.Known[p] = lettercount.Log{Start: b.LogStart, End: b.HighWatermark}
 		case unread != nil && unread.Causes[p] != nil:
-			l.failed[p] = unread.Causes[p]
+			l.Failed[p] = unread.Causes[p]
 		default:
-			l.gone[p] = createdAgain
+			l.Gone[p] = createdAgain
 		}
 	}
 	return l, nil
