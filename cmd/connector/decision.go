@@ -74,7 +74,7 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, cfg *config.Con
 	if c.output == "json" {
 		return writeJSON(c.stdout, shownEntry{e, e.Hash()})
 	}
-	_, err = printf(c.stdout, "%s (operation %d); members hear of it within %v\n", d.done(), e.Seq, heardWithin)
+	_, err = printf(c.stdout, "%s (operation %d); members hear of it within %v\n", d.done(), e.Seq, opslog.HeardWithin)
 	return err
 }
 

@@ -83,7 +83,7 @@ func (c *cli) demo(ctx context.Context, records int, dir string) error {
 		return err
 	}
 	began = time.Now()
-	if err := runConnector(ctx, cfg, wireOptions{untilCurrent: true}, logger); err != nil {
+	if err := runConnector(ctx, cfg, wireOptions{version: readBuild().Version, untilCurrent: true}, logger); err != nil {
 		return err
 	}
 	moved := time.Since(began)

@@ -120,7 +120,7 @@ func (l *learnt) askOperations(ctx context.Context, cfg *config.Config, within t
 		l.misses(ctx, "the store", within, "what is paused is not known", err)
 	default:
 		for _, p := range state.Pauses() {
-			h := pausedHold(p)
+			h := p.Hold()
 			l.add(fromOperations, p.Target.Topic, p.Target.Partition, h.Reason, h.Detail, h.Since, h.Offset)
 		}
 	}

@@ -50,7 +50,7 @@ var layers = map[string][]string{
 	"sink/delta/objstore/objstoretest": {"classify", "sink/delta/objstore"},
 	"sink/delta/scan":                  {"connector", "connector/schema", "reliability/hold", "reliability/panics", "sink/delta/bounded", "sink/delta/deltalog", "sink/delta/objstore"},
 	"sink/offer":                       {"classify", "sink/delta/objstore"},
-	"sink/opslog":                      {"classify", "reliability", "sink/delta/objstore", "sink/offer"},
+	"sink/opslog":                      {"classify", "reliability", "reliability/hold", "sink/delta/objstore", "sink/offer"},
 	"health/canary":                    {"health", "reliability"},
 	"health/lettercount":               {"classify", "idempotency"},
 	"health/liveness":                  {"reliability", "reliability/pulse"},

@@ -169,7 +169,7 @@ func (p *movePlan) printOutcome(w io.Writer) error {
 	if p.Outcome != opslog.Won {
 		return nil
 	}
-	_, err := printf(w, "done: version %d of the table, operation %d; members hear of it within %v\n", *p.Version, p.Operation, heardWithin)
+	_, err := printf(w, "done: version %d of the table, operation %d; members hear of it within %v\n", *p.Version, p.Operation, opslog.HeardWithin)
 	return err
 }
 

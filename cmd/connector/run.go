@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/health/ops"
@@ -21,35 +19,6 @@ import (
 	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
 )
-
-func (c *cli) runCommand() *cobra.Command {
-	var untilCurrent bool
-	cmd := &cobra.Command{
-		Use:   "run",
-		Short: "Move records until told to stop",
-		Long: `Joins the consumer group and moves records into the tables until SIGTERM or
-Ctrl-C; then it commits what is open within shutdown.drain and leaves the group.
-A second signal ends it at once, which is safe: the table knows where it stands.
-
-With --until-current it ends by itself once the tables have everything up to the
-end offsets of its start: exit code 0, or 1 if a partition holds.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := c.load()
-			if err != nil {
-				return err
-			}
-			logger, err := newLogger(cfg.Log, c.stderr)
-			if err != nil {
-				return fail.Usage(err)
-			}
-			return runConnector(cmd.Context(), cfg, wireOptions{untilCurrent: untilCurrent, stderr: c.stderr, exit: c.exit}, logger)
-		},
-	}
-	c.configFlag(cmd)
-	cmd.Flags().BoolVar(&untilCurrent, "until-current", false, "end at the end offsets of the start")
-	return cmd
-}
 
 // runConnector runs a connector to its end.
 func runConnector(ctx context.Context, cfg *config.Config, o wireOptions, logger *slog.Logger) error {
@@ -143,7 +112,7 @@ func (s *system) run(ctx context.Context, untilCurrent bool) error {
 	if s.canary != nil {
 		background.Go(func() { s.canary.Run(ctx) })
 	}
-	logger.InfoContext(ctx, "starting", "pipeline", cfg.Pipeline, "group", cfg.Kafka.Group, "version", readBuild().Version)
+	logger.InfoContext(ctx, "starting", "pipeline", cfg.Pipeline, "group", cfg.Kafka.Group, "version", s.version)
 	if err := s.connector.Run(ctx); err != nil {
 		return fail.Usage(err)
 	}
@@ -226,3 +195,8 @@ func (s *system) result(ctx context.Context, untilCurrent bool, logger *slog.Log
 	}
 	return nil
 }
+
+// endWithin is how long a process that was told to stop may take beyond shutdown.drain to leave the group, end what runs
+// in the background and close its connections. With what a drain usually is that stays below the 30 s after which
+// Kubernetes kills.
+const endWithin = 8 * time.Second

@@ -104,7 +104,7 @@ func (s *system) open(topic config.Topic) (*writtenTable, error) {
 	logger := s.logger.With("table", t.path)
 	t.storing = reliability.NewGuard("store", s.config.Guard(), logger, t.metrics, objstore.ErrNotFound, objstore.ErrExists)
 	t.Table, err = delta.Open(objstore.Sub(s.store, t.path), delta.Options{
-		Pipeline: s.config.Pipeline, Engine: "sluice/" + readBuild().Version, Schema: columns, FileSize: topic.Commit.FileSize,
+		Pipeline: s.config.Pipeline, Engine: "sluice/" + s.version, Schema: columns, FileSize: topic.Commit.FileSize,
 		Retention: func() time.Duration { return s.retention(topic.Table) },
 		Encoders:  s.encoders, Guard: t.storing, Logger: logger, Registerer: t.metrics,
 	})

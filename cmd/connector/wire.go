@@ -38,6 +38,7 @@ import (
 type system struct {
 	config       *config.Config
 	logger       *slog.Logger
+	version      string // of this program
 	registry     *prometheus.Registry
 	bucket       objstore.Store     // as opened, to close it
 	store        objstore.Store     // the same, measured: all tables lie in it
@@ -77,6 +78,7 @@ type system struct {
 
 // wireOptions are what tests and the demo say differently.
 type wireOptions struct {
+	version      string // of this program
 	dial         func(ctx context.Context, network, address string) (net.Conn, error)
 	store        func(objstore.Store) objstore.Store // what stands before the store; nil: nothing
 	untilCurrent bool
@@ -88,7 +90,7 @@ type wireOptions struct {
 // wire builds a system. Nothing is connected yet; an error is a mistake in the configuration.
 func wire(ctx context.Context, c *config.Config, o wireOptions, logger *slog.Logger) (*system, error) {
 	s := &system{
-		config: c, logger: logger, registry: prometheus.NewRegistry(),
+		config: c, logger: logger, version: o.version, registry: prometheus.NewRegistry(),
 		pools:    c.Budget.Pools(),
 		encoders: datafile.NewShares(c.Budget.Encoders(runtime.GOMAXPROCS(0))),
 	}

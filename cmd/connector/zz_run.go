@@ -1,0 +1,36 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"sluice/internal/fail"
+)
+
+func (c *cli) runCommand() *cobra.Command {
+	var untilCurrent bool
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Move records until told to stop",
+		Long: `Joins the consumer group and moves records into the tables until SIGTERM or
+Ctrl-C; then it commits what is open within shutdown.drain and leaves the group.
+A second signal ends it at once, which is safe: the table knows where it stands.
+
+With --until-current it ends by itself once the tables have everything up to the
+end offsets of its start: exit code 0, or 1 if a partition holds.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := c.load()
+			if err != nil {
+				return err
+			}
+			logger, err := newLogger(cfg.Log, c.stderr)
+			if err != nil {
+				return fail.Usage(err)
+			}
+			return runConnector(cmd.Context(), cfg, wireOptions{version: readBuild().Version, untilCurrent: untilCurrent, stderr: c.stderr, exit: c.exit}, logger)
+		},
+	}
+	c.configFlag(cmd)
+	cmd.Flags().BoolVar(&untilCurrent, "until-current", false, "end at the end offsets of the start")
+	return cmd
+}
