@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/internal/laketest"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
 )
@@ -18,14 +19,14 @@ import (
 func TestCanary(t *testing.T) {
 	l := newLake(t, "topics: {all: {pattern: \".*\", deny: []}}\ndefaults: {schema: \"n int\", commit: {every: 200ms}}")
 	l = l.as("health: {enabled: false}", "health: {enabled: false, canary: {topic: p-canary, every: 1s}}")
-	l.create("orders", 1)
-	l.create("q-canary", 1)
-	l.produce("orders", 3, 0)
-	l.produce("q-canary", 3, 0)
+	l.Create("orders", 1)
+	l.Create("q-canary", 1)
+	l.Produce("orders", 3, 0)
+	l.Produce("q-canary", 3, 0)
 	s := l.start()
-	l.awaits("orders", upTo(3, "orders:0"))
+	l.Awaits("orders", laketest.UpTo(3, "orders:0"))
 	var first time.Time
-	l.await("a canary is seen", func() bool {
+	l.Await("a canary is seen", func() bool {
 		r := s.report().Canary
 		if r == nil || r.Seen == nil {
 			return false
@@ -33,7 +34,7 @@ func TestCanary(t *testing.T) {
 		first = *r.Seen
 		return true
 	})
-	l.await("another one is", func() bool { return s.report().Canary.Seen.After(first) })
+	l.Await("another one is", func() bool { return s.report().Canary.Seen.After(first) })
 	r := s.report()
 	if r.Canary.Topic != "p-canary" || *r.Canary.Seconds <= 0 || *r.Canary.Seconds > 60 || r.Canary.Failing != nil {
 		t.Errorf("%+v", r.Canary)
@@ -41,7 +42,7 @@ func TestCanary(t *testing.T) {
 	if len(r.Holds) > 0 {
 		t.Errorf("holds %v", r.Holds)
 	}
-	if rows := l.rows("_sluice/p/canary"); len(rows["p-canary:0"]) < 2 || len(rows) != 1 {
+	if rows := l.Rows("_sluice/p/canary"); len(rows["p-canary:0"]) < 2 || len(rows) != 1 {
 		t.Errorf("canaries %v", rows)
 	}
 	tables := slices.Collect(maps.Keys(s.tables.byPath))
@@ -50,7 +51,7 @@ func TestCanary(t *testing.T) {
 	}
 
 	// What stands at the place of a canary and is not it does not count.
-	look := delta.NewLook(objstore.Sub(l.store, "_sluice/p/canary"))
+	look := delta.NewLook(objstore.Sub(l.Store, "_sluice/p/canary"))
 	if found, err := look.Has(t.Context(), "p-canary", 0, 0, "id", "another"); err != nil || found {
 		t.Errorf("%v %v", found, err)
 	}
@@ -63,7 +64,7 @@ func TestCanary(t *testing.T) {
 // kgoFirst is the first canary in Kafka.
 func kgoFirst(t *testing.T, l *lake) *kgo.Record {
 	t.Helper()
-	reader, err := kgo.NewClient(kgo.SeedBrokers(mustLoad(t, l.config, nil).Kafka.Brokers...), kgo.ConsumeTopics("p-canary"),
+	reader, err := kgo.NewClient(kgo.SeedBrokers(mustLoad(t, l.Config, nil).Kafka.Brokers...), kgo.ConsumeTopics("p-canary"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +80,7 @@ func kgoFirst(t *testing.T, l *lake) *kgo.Record {
 // TestLook: a record is seen once it is a row, and no other in its place.
 func TestLook(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}")
-	look := delta.NewLook(objstore.Sub(l.store, "orders"))
+	look := delta.NewLook(objstore.Sub(l.Store, "orders"))
 	has := func(offset int64, text string) bool {
 		t.Helper()
 		found, err := look.Has(t.Context(), "orders", 0, offset, "_kafka_topic", text)
@@ -91,11 +92,11 @@ func TestLook(t *testing.T) {
 	if has(0, "orders") {
 		t.Error("in a table that is not there")
 	}
-	l.create("orders", 1)
-	l.produce("orders", 3, 0)
+	l.Create("orders", 1)
+	l.Produce("orders", 3, 0)
 	l.start()
-	l.await("the row is seen", func() bool { return has(2, "orders") })
-	look = delta.NewLook(objstore.Sub(l.store, "orders"))
+	l.Await("the row is seen", func() bool { return has(2, "orders") })
+	look = delta.NewLook(objstore.Sub(l.Store, "orders"))
 	if has(3, "orders") || !hasNow(t, l, 1, "orders") || hasNow(t, l, 1, "other") {
 		t.Error("the wrong rows are seen")
 	}
@@ -103,7 +104,7 @@ func TestLook(t *testing.T) {
 
 func hasNow(t *testing.T, l *lake, offset int64, text string) bool {
 	t.Helper()
-	found, err := delta.NewLook(objstore.Sub(l.store, "orders")).Has(t.Context(), "orders", 0, offset, "_kafka_topic", text)
+	found, err := delta.NewLook(objstore.Sub(l.Store, "orders")).Has(t.Context(), "orders", 0, offset, "_kafka_topic", text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -147,9 +147,9 @@ func TestCheck_Paused(t *testing.T) {
 	l := newOrders(t, 5)
 	for target, want := range map[string]string{"orders:1": "orders:1", "orders": "orders", "--all": "--all"} {
 		l.runs(0, "pause", target, "--yes", "--reason", "a test", "--operator", "ann")
-		_, all := checkFound(t, 0, l.config)
+		_, all := checkFound(t, 0, l.Config)
 		i := slices.IndexFunc(all, func(f checked) bool { return f.Area == "operations log" && f.Status == statusWarning })
-		command := "connector resume " + want + " --reason paused --config " + l.config
+		command := "connector resume " + want + " --reason paused --config " + l.Config
 		if i < 0 || all[i].Hint != "end the pause: "+command {
 			t.Fatalf("%s: %+v", target, all)
 		}

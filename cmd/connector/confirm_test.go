@@ -110,7 +110,7 @@ func TestPlan_ShownOnce(t *testing.T) {
 	const plan, done = "offsets [2, 5) are read again", "done: version "
 	c, out, errs := asked(true, "y\n")
 	root := c.root()
-	root.SetArgs([]string{"offsets", "set", "orders:0", "2", "--reason", "r", "--config", l.config})
+	root.SetArgs([]string{"offsets", "set", "orders:0", "2", "--reason", "r", "--config", l.Config})
 	if err := root.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -51,10 +51,10 @@ func TestDeadLettersAllow(t *testing.T) {
 
 // state is what the operations log says.
 func (l *lake) state() *opslog.State {
-	l.t.Helper()
-	s, err := stateOfOperations(l.t.Context(), mustLoad(l.t, l.config, nil))
+	l.T.Helper()
+	s, err := stateOfOperations(l.T.Context(), mustLoad(l.T, l.Config, nil))
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	return s
 }

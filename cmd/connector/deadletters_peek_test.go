@@ -13,14 +13,14 @@ import (
 func TestDeadLettersPeek(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter}}`)
-	l.create("orders", 2)
+	l.Create("orders", 2)
 	at := time.UnixMilli(1_700_000_000_123).UTC()
 	bad := &kgo.Record{
 		Topic: "orders", Partition: 1, Timestamp: at, Key: []byte("k\xff"), Value: []byte(`{"n":"poison"}`),
 		Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("v")}, {Key: "none"}},
 	}
-	l.produce("orders", 2, 1)
-	if err := l.client.ProduceSync(t.Context(), bad, &kgo.Record{Topic: "orders", Partition: 1}).FirstErr(); err != nil {
+	l.Produce("orders", 2, 1)
+	if err := l.Client.ProduceSync(t.Context(), bad, &kgo.Record{Topic: "orders", Partition: 1}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	l.runs(0, "run", "--until-current")

@@ -14,13 +14,13 @@ import (
 
 // send produces one record with an id in its value and its header, at a time.
 func (l *lake) send(topic, id string, at time.Time) {
-	l.t.Helper()
+	l.T.Helper()
 	r := &kgo.Record{
 		Topic: topic, Value: []byte(`{"n":1,"id":"` + id + `"}`), Timestamp: at,
 		Headers: []kgo.RecordHeader{{Key: "event-id", Value: []byte(id)}},
 	}
-	if err := l.client.ProduceSync(l.t.Context(), r).FirstErr(); err != nil {
-		l.t.Fatal(err)
+	if err := l.Client.ProduceSync(l.T.Context(), r).FirstErr(); err != nil {
+		l.T.Fatal(err)
 	}
 }
 
@@ -33,7 +33,7 @@ func TestDuplicatesAreLeftOut(t *testing.T) {
 	l := newLake(t, lakeOfTwins)
 	topics, first := []string{"orders", "users", "plain"}, time.Now().Add(-72*time.Hour).Truncate(time.Second)
 	for _, topic := range topics {
-		l.create(topic, 1)
+		l.Create(topic, 1)
 	}
 	for _, later := range []time.Duration{0, time.Second, 24*time.Hour - time.Minute, 24*time.Hour + time.Minute} {
 		for _, topic := range topics {
@@ -41,9 +41,9 @@ func TestDuplicatesAreLeftOut(t *testing.T) {
 		}
 		l.runs(0, "run", "--until-current")
 	}
-	l.has("orders", map[string][]int64{"orders:0": {0, 3}})
-	l.has("users", map[string][]int64{"users:0": {0, 3}})
-	l.has("plain", map[string][]int64{"plain:0": {0, 1, 2, 3}})
+	l.Has("orders", map[string][]int64{"orders:0": {0, 3}})
+	l.Has("users", map[string][]int64{"users:0": {0, 3}})
+	l.Has("plain", map[string][]int64{"plain:0": {0, 1, 2, 3}})
 
 	out, _ := l.runs(0, "verify", "--kafka")
 	if strings.Count(out, "DUPLICATES") != 2 || strings.Count(out, "the rows are those of the topic") != 3 {
@@ -79,8 +79,8 @@ func TestDuplicatesAreLeftOut(t *testing.T) {
 		l.send(topic, "e-1", first.Add(25*time.Hour))
 	}
 	l.runs(0, "run", "--until-current")
-	l.has("orders", map[string][]int64{"orders:0": {0, 3, 4}})
-	l.has("users", map[string][]int64{"users:0": {0, 3}})
+	l.Has("orders", map[string][]int64{"orders:0": {0, 3, 4}})
+	l.Has("users", map[string][]int64{"users:0": {0, 3}})
 	if out, _ = l.runs(0, "audit", "list"); !strings.Contains(out, "fingerprints reset orders in table orders: partition 0 below offset 4") {
 		t.Error(out)
 	}
@@ -96,28 +96,28 @@ func TestARunningMemberForgets(t *testing.T) {
 	l := newLake(t, lakeOfTwins)
 	now := time.Now().Truncate(time.Second)
 	for _, topic := range []string{"orders", "users", "plain"} {
-		l.create(topic, 1)
+		l.Create(topic, 1)
 	}
 	s := l.start()
 	l.send("orders", "e-1", now)
 	l.send("orders", "e-1", now)
-	l.awaits("orders", map[string][]int64{"orders:0": {0}})
-	l.await("the duplicate has settled", func() bool {
+	l.Awaits("orders", map[string][]int64{"orders:0": {0}})
+	l.Await("the duplicate has settled", func() bool {
 		return s.fingerprints.Stats().Entries == 1 && l.counted(s, "sluice_duplicates_total") == 1
 	})
 	l.runs(0, "fingerprints", "reset", "orders", "--reason", "again", "--yes")
-	l.await("the member knows", func() bool { return s.operations.State().Head().Seq == 1 })
+	l.Await("the member knows", func() bool { return s.operations.State().Head().Seq == 1 })
 	l.send("orders", "e-1", now)
 	l.send("orders", "e-1", now)
-	l.awaits("orders", map[string][]int64{"orders:0": {0, 2}})
+	l.Awaits("orders", map[string][]int64{"orders:0": {0, 2}})
 }
 
 // counted is the sum of a counter of a member.
 func (l *lake) counted(s *system, name string) (sum float64) {
-	l.t.Helper()
+	l.T.Helper()
 	families, err := s.registry.Gather()
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

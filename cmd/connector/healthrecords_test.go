@@ -18,17 +18,18 @@ import (
 
 	"sluice/connector"
 	"sluice/internal/config"
+	"sluice/internal/laketest"
 )
 
 // check produces a record with headers; its value is one that the table takes.
 func (l *lake) check(topic string, headers ...string) {
-	l.t.Helper()
+	l.T.Helper()
 	r := &kgo.Record{Topic: topic, Value: []byte(`{"n":7}`)}
 	for i := 0; i < len(headers); i += 2 {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: headers[i], Value: []byte(headers[i+1])})
 	}
-	if err := l.client.ProduceSync(l.t.Context(), r).FirstErr(); err != nil {
-		l.t.Fatal(err)
+	if err := l.Client.ProduceSync(l.T.Context(), r).FirstErr(); err != nil {
+		l.T.Fatal(err)
 	}
 }
 
@@ -59,7 +60,7 @@ func TestHealthCheckRecords(t *testing.T) {
 	l := newLake(t, `
 defaults: {schema: "n int", commit: {every: 100ms}, health_records: {secret_file: secret}}
 topics: {orders: {health_records: {secret_file: ""}}, guarded: {}, kept: {health_records: {drop: false}}}`)
-	secret := filepath.Join(l.dir, "secret")
+	secret := filepath.Join(l.Dir, "secret")
 	write := func(text string) {
 		if err := os.WriteFile(secret, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -67,18 +68,18 @@ topics: {orders: {health_records: {secret_file: ""}}, guarded: {}, kept: {health
 	}
 	write("first\n")
 	for _, topic := range []string{"orders", "guarded", "kept"} {
-		l.create(topic, 1)
-		l.produce(topic, 1, 0)                                                        // 0
+		l.Create(topic, 1)
+		l.Produce(topic, 1, 0)                                                        // 0
 		l.check(topic, "HEALTHCHECK", "TRUE")                                         // 1
 		l.check(topic, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "first")  // 2
 		l.check(topic, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "second") // 3
 		l.check(topic, "HEALTHCHECK", "FALSE", connector.HealthSecretHeader, "first") // 4
-		l.produce(topic, 1, 0)                                                        // 5
+		l.Produce(topic, 1, 0)                                                        // 5
 	}
 	s := l.start()
-	l.awaits("orders", map[string][]int64{"orders:0": {0, 4, 5}})
-	l.awaits("guarded", map[string][]int64{"guarded:0": {0, 1, 3, 4, 5}})
-	l.awaits("kept", upTo(6, "kept:0"))
+	l.Awaits("orders", map[string][]int64{"orders:0": {0, 4, 5}})
+	l.Awaits("guarded", map[string][]int64{"guarded:0": {0, 1, 3, 4, 5}})
+	l.Awaits("kept", laketest.UpTo(6, "kept:0"))
 	if d := cmp.Diff(map[string]float64{"orders": 3, "guarded": 1}, counted(t, s.registry, "sluice_health_records_total")); d != "" {
 		t.Errorf("dropped (-want +got):\n%s", d)
 	}
@@ -98,14 +99,14 @@ topics: {orders: {health_records: {secret_file: ""}}, guarded: {}, kept: {health
 	write("")
 	look()
 	l.check("guarded", "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "first") // 6
-	l.produce("guarded", 1, 0)                                                       // 7
-	l.awaits("guarded", map[string][]int64{"guarded:0": {0, 1, 3, 4, 5, 7}})
+	l.Produce("guarded", 1, 0)                                                       // 7
+	l.Awaits("guarded", map[string][]int64{"guarded:0": {0, 1, 3, 4, 5, 7}})
 	write("second\n")
 	look()
 	l.check("guarded", "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "first")  // 8
 	l.check("guarded", "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "second") // 9
-	l.produce("guarded", 1, 0)                                                        // 10
-	l.awaits("guarded", map[string][]int64{"guarded:0": {0, 1, 3, 4, 5, 7, 8, 10}})
+	l.Produce("guarded", 1, 0)                                                        // 10
+	l.Awaits("guarded", map[string][]int64{"guarded:0": {0, 1, 3, 4, 5, 7, 8, 10}})
 
 	for topic, dropped := range map[string]int64{"orders": 3, "guarded": 3, "kept": 0} {
 		out, _ := l.runs(exitOK, "verify", "--kafka", "--topic", topic, "-o", "json")
@@ -169,18 +170,18 @@ func TestDeadLettersAreNoHealthChecks(t *testing.T) {
 	}
 
 	l := newLake(t, "topics: {orders: {bad_records: dead_letter, health_records: {secret_file: secret}}}")
-	if err := os.WriteFile(filepath.Join(l.dir, "secret"), []byte("right"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(l.Dir, "secret"), []byte("right"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.create("orders", 1)
+	l.Create("orders", 1)
 	bad := &kgo.Record{Topic: "orders", Value: []byte("?"), Headers: []kgo.RecordHeader{{Key: "HEALTHCHECK", Value: []byte("TRUE")}}}
-	if err := l.client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
+	if err := l.Client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	l.produce("orders", 1, 0)
+	l.Produce("orders", 1, 0)
 	l.start()
-	l.awaits("orders", map[string][]int64{"orders:0": {1}})
-	l.awaits("orders_letters", upTo(1, "orders-dlq:0"))
+	l.Awaits("orders", map[string][]int64{"orders:0": {1}})
+	l.Awaits("orders_letters", laketest.UpTo(1, "orders-dlq:0"))
 	l.runs(exitOK, "verify", "--kafka", "--topic", "orders") // it claims to be a health check, and is a letter
 }
 
@@ -191,11 +192,11 @@ func TestEveryRecordIsExplained(t *testing.T) {
 	l := newLake(t, `
 defaults: {schema: "n int, id string", commit: {every: 100ms}, bad_records: dead_letter, identity: {by: "field:id"}, health_records: {secret_file: secret}}
 topics: {orders: {dead_letters: {archive: none, hold_above: 100%}}}`)
-	if err := os.WriteFile(filepath.Join(l.dir, "secret"), []byte("right"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(l.Dir, "secret"), []byte("right"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	const partitions = 3
-	l.create("orders", partitions)
+	l.Create("orders", partitions)
 	rng := rand.New(rand.NewPCG(7, 7))
 	rows, letters := map[string][]int64{}, map[string]int{}
 	var next [partitions]int64
@@ -242,7 +243,7 @@ topics: {orders: {dead_letters: {archive: none, hold_above: 100%}}}`)
 			next[p]++
 			records = append(records, r)
 		}
-		if err := l.client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		if err := l.Client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 		_, log := l.runs(exitOK, "run", "--until-current")
@@ -251,7 +252,7 @@ topics: {orders: {dead_letters: {archive: none, hold_above: 100%}}}`)
 				t.Errorf("no line says %q", line)
 			}
 		}
-		l.has("orders", rows)
+		l.Has("orders", rows)
 		l.runs(exitOK, "verify", "--kafka")
 	}
 	out, _ := l.runs(exitOK, "deadletters", "list", "orders", "--limit", "10000", "-o", "json")

@@ -22,29 +22,29 @@ import (
 
 // holds runs the command and returns what it lists, one line for each hold.
 func (l *lake) holds(code int, args ...string) (lines []string) {
-	l.t.Helper()
+	l.T.Helper()
 	out, errs := l.runs(code, append([]string{"holds", "-o", "json"}, args...)...)
 	var all []heldPartition
 	if err := json.Unmarshal([]byte(out), &all); err != nil {
-		l.t.Fatalf("%v\n%s%s", err, out, errs)
+		l.T.Fatalf("%v\n%s%s", err, out, errs)
 	}
 	for _, h := range all {
 		offset := "-"
 		if h.Offset != nil {
 			offset = fmt.Sprint(*h.Offset)
 		}
-		lines = append(lines, fmt.Sprintf("%s %s at %s from %s: %s", h.name(), h.Reason, offset, strings.Join(h.From, "+"), strings.TrimSuffix(h.Command, " --config "+l.config)))
+		lines = append(lines, fmt.Sprintf("%s %s at %s from %s: %s", h.name(), h.Reason, offset, strings.Join(h.From, "+"), strings.TrimSuffix(h.Command, " --config "+l.Config)))
 		if h.Detail == "" || h.EndsBy == "" {
-			l.t.Errorf("%+v", h)
+			l.T.Errorf("%+v", h)
 		}
 	}
 	return lines
 }
 
 func (l *lake) wantHolds(code int, want []string, args ...string) {
-	l.t.Helper()
+	l.T.Helper()
 	if d := cmp.Diff(want, l.holds(code, args...)); d != "" {
-		l.t.Errorf("holds (-want +got):\n%s", d)
+		l.T.Errorf("holds (-want +got):\n%s", d)
 	}
 }
 
@@ -62,8 +62,8 @@ func TestHolds(t *testing.T) {
 		t.Error(out)
 	}
 	bad := &kgo.Record{Topic: "orders", Partition: 1, Value: []byte(`{"n":"poison"}`)}
-	l.produce("orders", 2, 0)
-	if err := l.client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
+	l.Produce("orders", 2, 0)
+	if err := l.Client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	l.wantHolds(1, []string{"orders:1 poison at 5 from table and Kafka: connector offsets skip orders:1@5 --reason poison"}) // and orders:0 only lags
@@ -76,7 +76,7 @@ func TestHolds(t *testing.T) {
 	})
 	out, _ := l.runs(1, "holds")
 	for _, want := range []string{
-		"orders:0   behind_log_start  -  ", "orders:1 poison: ", "  ends by: an operator: ", "  command: connector offsets skip orders:1@5 --reason poison --config " + l.config + "\n",
+		"orders:0   behind_log_start  -  ", "orders:1 poison: ", "  ends by: an operator: ", "  command: connector offsets skip orders:1@5 --reason poison --config " + l.Config + "\n",
 		"orders paused: ann paused orders: a test\n",
 	} {
 		if !strings.Contains(out, want) {
@@ -92,7 +92,7 @@ func TestHolds(t *testing.T) {
 func TestHoldsBeforeTheFirstStart(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}, users: {}}")
-	l.create("orders", 1)
+	l.Create("orders", 1)
 	l.group("p", "orders", 0, 0)
 	l.wantHolds(1, []string{
 		"orders:0 unknown_history at - from table and Kafka: connector offsets start orders --reason unknown_history",
@@ -105,7 +105,7 @@ func TestHoldsOfMembers(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
 	l.deleteRecords("orders", 0, 5)
-	l.produce("orders", 2, 0)
+	l.Produce("orders", 2, 0)
 	l.deleteRecords("orders", 0, 6)
 	l.runs(0, "pause", "orders:1", "--yes", "--reason", "a test", "--operator", "ann")
 	pipeline := "p"
@@ -166,8 +166,8 @@ func TestHoldsOfAMember(t *testing.T) {
 			{"topic":"orders","partition":1,"reason":"flood","detail":"600 of 600 records","since":"2026-01-31T08:00:00Z","offset":5}]}`)
 	}))
 	t.Cleanup(member.Close)
-	text := strings.ReplaceAll(read(t, l.config), "health: {enabled: false}", fmt.Sprintf("health: {listen: %q}", member.Listener.Addr()))
-	if err := os.WriteFile(l.config, []byte(text), 0o600); err != nil {
+	text := strings.ReplaceAll(read(t, l.Config), "health: {enabled: false}", fmt.Sprintf("health: {listen: %q}", member.Listener.Addr()))
+	if err := os.WriteFile(l.Config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, _ := l.runs(1, "offsets", "show")
@@ -177,7 +177,7 @@ func TestHoldsOfAMember(t *testing.T) {
 		}
 	}
 	out, _ = l.runs(1, "check")
-	for _, want := range []string{`(?m)^problem +hold +orders:1 +flood: 600 of 600 records$`, `to do: too many records .*: connector deadletters allow orders --reason flood --config ` + regexp.QuoteMeta(l.config)} {
+	for _, want := range []string{`(?m)^problem +hold +orders:1 +flood: 600 of 600 records$`, `to do: too many records .*: connector deadletters allow orders --reason flood --config ` + regexp.QuoteMeta(l.Config)} {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("no %s in\n%s", want, out)
 		}

@@ -66,6 +66,10 @@ var layers = map[string][]string{
 		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership/redis", "idempotency", "reliability",
 		"reliability/bytepool", "reliability/deadletter", "secure", "secure/pgconfig", "connector/schema",
 	},
+	"internal/laketest": {
+		"classify", "connector", "connector/kafka", "idempotency", "internal/config", "reliability/deadletter", "sink/delta", "sink/delta/deltalog",
+		"sink/delta/objstore",
+	},
 	"internal/lookup": {
 		"connector", "connector/kafka", "health/lettercount", "idempotency", "internal/config", "internal/open", "reliability", "reliability/hold",
 		"sink/delta/deltalog", "sink/delta/scan",

@@ -28,13 +28,13 @@ import (
 
 // watch returns a watch over the letters of a lake, as a member has it that just started. It looks when it is told to.
 func (l *lake) watch() *letterWatch {
-	l.t.Helper()
-	s, err := wire(l.t.Context(), mustLoad(l.t, l.config, nil), wireOptions{}, l.logger)
+	l.T.Helper()
+	s, err := wire(l.T.Context(), mustLoad(l.T, l.Config, nil), wireOptions{}, l.Logger)
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
-	w, end := newLetterWatch(l.t.Context(), s)
-	l.t.Cleanup(func() { end(); s.close() })
+	w, end := newLetterWatch(l.T.Context(), s)
+	l.T.Cleanup(func() { end(); s.close() })
 	return w
 }
 
@@ -79,7 +79,7 @@ func TestUnresolvedLettersAreWhatListSays(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 1))
 			l := newLake(t, "topics: {orders: {dead_letters: {archive: none}}}\ndefaults: {schema: \"n int not null\", commit: {every: 100ms}, dead_letters: {hold_above: 100%}}")
-			l.create("orders", 2)
+			l.Create("orders", 2)
 			end := []int64{0, 0}
 			records := func() {
 				var all []*kgo.Record
@@ -93,12 +93,12 @@ func TestUnresolvedLettersAreWhatListSays(t *testing.T) {
 						end[p]++
 					}
 				}
-				if err := l.client.ProduceSync(t.Context(), all...).FirstErr(); err != nil {
+				if err := l.Client.ProduceSync(t.Context(), all...).FirstErr(); err != nil {
 					t.Fatal(err)
 				}
 				l.runs(0, "run", "--until-current")
 			}
-			l.create("orders-dlq", 2)
+			l.Create("orders-dlq", 2)
 			records()
 			first, second := l.watch(), l.watch()
 			check := func(step string) {
@@ -126,26 +126,26 @@ func TestUnresolvedLettersAreWhatListSays(t *testing.T) {
 				case 1:
 					var all []deadletter.Letter
 					for range 1 + random.IntN(4) {
-						all = append(all, letterAbout(t, l, p, random.Int64N(end[p]+2), []byte("x")))
+						all = append(all, l.LetterAbout(p, random.Int64N(end[p]+2), []byte("x")))
 					}
-					l.write(deadletter.Form{Pipeline: "p"}, "orders-dlq", all...)
+					l.WriteLetters(deadletter.Form{Pipeline: "p"}, "orders-dlq", all...)
 					check("letters")
 				case 2, 3:
 					to := random.Int64N(end[p] + 1)
-					l.forge("orders", p, to)
+					l.SetPosition("orders", p, to)
 					if step == 3 { // back and forth between two looks
 						l.runs(0, "run", "--until-current")
 					}
 					check(fmt.Sprintf("a position set to %d", to))
 				case 4:
-					ends, err := l.admin.ListEndOffsets(t.Context(), "orders-dlq")
+					ends, err := l.Admin.ListEndOffsets(t.Context(), "orders-dlq")
 					if err != nil {
 						t.Fatal(err)
 					}
 					o, _ := ends.Lookup("orders-dlq", p)
 					to := kadm.Offsets{}
 					to.Add(kadm.Offset{Topic: "orders-dlq", Partition: p, At: random.Int64N(o.Offset + 1)})
-					if _, err := l.admin.DeleteRecords(t.Context(), to); err != nil {
+					if _, err := l.Admin.DeleteRecords(t.Context(), to); err != nil {
 						t.Fatal(err)
 					}
 					check("retention")
@@ -159,10 +159,10 @@ func TestUnresolvedLettersAreWhatListSays(t *testing.T) {
 func TestUnresolvedLettersOfOthers(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none, topic: dead, class: financial}},
   users: {bad_records: dead_letter, dead_letters: {archive: none}}, plain: {bad_records: hold}}`)
-	l.create("orders", 1)
-	l.create("users", 1)
-	l.create("plain", 1)
-	l.create("dead", 1)
+	l.Create("orders", 1)
+	l.Create("users", 1)
+	l.Create("plain", 1)
+	l.Create("dead", 1)
 	w := l.watch()
 	if got := unresolved(t, w); len(got) > 0 || w.report().Unresolved != nil {
 		t.Errorf("before it was counted: %v", got)
@@ -179,18 +179,18 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 
-	l.produce("orders", 3, 0)
+	l.Produce("orders", 3, 0)
 	l.runs(0, "run", "--until-current")
-	l.forge("orders", 0, 9)
-	stands, other, foreign := letterAbout(t, l, 0, 5, nil), letterAbout(t, l, 0, 6, nil), letterAbout(t, l, 0, 7, nil)
+	l.SetPosition("orders", 0, 9)
+	stands, other, foreign := l.LetterAbout(0, 5, nil), l.LetterAbout(0, 6, nil), l.LetterAbout(0, 7, nil)
 	other.Class = classify.Transient
 	foreign.Source.Topic = "elsewhere"
-	cluster := letterAbout(t, l, 0, 8, nil)
+	cluster := l.LetterAbout(0, 8, nil)
 	cluster.Source.Cluster = "another"
-	old := letterAbout(t, l, 0, 4, nil)
+	old := l.LetterAbout(0, 4, nil)
 	old.Source.TopicID = idempotency.TopicID{7}
-	l.write(deadletter.Form{}, "dead", letterAbout(t, l, 0, 1, nil), stands, stands, other, foreign, cluster, old)
-	l.client.ProduceSync(t.Context(), &kgo.Record{Topic: "dead", Value: []byte("no letter")})
+	l.WriteLetters(deadletter.Form{}, "dead", l.LetterAbout(0, 1, nil), stands, stands, other, foreign, cluster, old)
+	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "dead", Value: []byte("no letter")})
 	w.look(t.Context())
 	want = []string{"orders poison 3", "orders transient 1", "users poison 0"} // those of another cluster and topic id included
 	if d := cmp.Diff(want, unresolved(t, w)); d != "" {
@@ -205,10 +205,10 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 	}
 
 	// The dead-letter topic is deleted and created again: its letters are gone.
-	if _, err := l.admin.DeleteTopics(t.Context(), "dead"); err != nil {
+	if _, err := l.Admin.DeleteTopics(t.Context(), "dead"); err != nil {
 		t.Fatal(err)
 	}
-	l.create("dead", 2)
+	l.Create("dead", 2)
 	w.look(t.Context())
 	if d := cmp.Diff([]string{"orders poison 0", "users poison 0"}, unresolved(t, w)); d != "" {
 		t.Errorf("created again (-want +got):\n%s", d)
@@ -232,14 +232,14 @@ func reordered(samples []string) (all []string) {
 func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
 	for _, topic := range []string{"orders", "users", "orders-dlq"} {
-		l.create(topic, 1)
+		l.Create(topic, 1)
 	}
-	l.produce("orders", 2, 0)
+	l.Produce("orders", 2, 0)
 	l.runs(0, "run", "--until-current")
-	l.forge("orders", 0, 9)
-	l.write(deadletter.Form{}, "orders-dlq", letterAbout(t, l, 0, 5, nil))
+	l.SetPosition("orders", 0, 9)
+	l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 5, nil))
 	var log bytes.Buffer
-	l.logger = slog.New(slog.NewTextHandler(&log, nil))
+	l.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	w := l.watch()
 	find := w.find
 	denied := classify.Mark(errors.New("not authorized to describe"), classify.Fatal)
@@ -289,7 +289,7 @@ func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 		},
 	} {
 		mend := fails()
-		l.write(deadletter.Form{}, "orders-dlq", letterAbout(t, l, 0, 5, nil))
+		l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 5, nil))
 		w.look(t.Context())
 		if d := cmp.Diff(known, unresolved(t, w)); d != "" || !strings.HasPrefix(w.report().Error, "topic orders: ") {
 			t.Errorf("%s: %s\n%+v", what, d, w.report())
@@ -302,13 +302,13 @@ func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 	}
 
 	// A table that cannot tell: its letters all count, and it is said.
-	l.write(deadletter.Form{}, "orders-dlq", letterAbout(t, l, 0, 1, nil)) // has a row
-	l.alter("orders", "_kafka_offset", "_moved_offset")
+	l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 1, nil)) // has a row
+	l.Alter("orders", "_kafka_offset", "_moved_offset")
 	w.look(t.Context())
 	if d := cmp.Diff([]string{"orders poison 2", "users poison 0"}, unresolved(t, w)); d != "" || !strings.Contains(w.report().Error, "table orders cannot tell") {
 		t.Errorf("%s\n%+v", d, w.report())
 	}
-	l.alter("orders", "_moved_offset", "_kafka_offset")
+	l.Alter("orders", "_moved_offset", "_kafka_offset")
 	w.look(t.Context())
 	if d := cmp.Diff(known, unresolved(t, w)); d != "" || w.report().Error != "" {
 		t.Errorf("%s\n%+v", d, w.report())
@@ -318,19 +318,19 @@ func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 // TestLettersAreReported: a running connector counts by itself, and tells the rate of its letters.
 func TestLettersAreReported(t *testing.T) {
 	l := newLake(t, "topics: {orders: {dead_letters: {archive: none}}}\ndefaults: {schema: \"n int not null\", commit: {every: 100ms}}")
-	l.create("orders", 1)
+	l.Create("orders", 1)
 	s := l.start()
 	if s.report().Letters != nil {
 		t.Error("nobody counts while nobody can see it")
 	}
-	l.client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("bad")}, &kgo.Record{Topic: "orders", Value: []byte(`{"n":1}`)})
-	l.awaits("orders", map[string][]int64{"orders:0": {1}})
+	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("bad")}, &kgo.Record{Topic: "orders", Value: []byte(`{"n":1}`)})
+	l.Awaits("orders", map[string][]int64{"orders:0": {1}})
 	w, end := newLetterWatch(t.Context(), s)
 	ended := make(chan struct{})
 	ctx, stop := context.WithCancel(t.Context())
 	go func() { defer close(ended); w.run(ctx) }()
 	s.letters.Store(w)
-	l.await("the letter is counted", func() bool {
+	l.Await("the letter is counted", func() bool {
 		r := s.report().Letters
 		return len(r.Unresolved) == 1
 	})
@@ -346,7 +346,7 @@ func TestLettersAreReported(t *testing.T) {
 // TestALookIsBounded: a look that is told to end ends, and publishes nothing.
 func TestALookIsBounded(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
-	l.create("orders", 1)
+	l.Create("orders", 1)
 	w := l.watch()
 	ctx, cancel := context.WithCancel(t.Context())
 	w.find = func(ctx context.Context, _ ...string) (map[string]connector.Topic, map[string]error, error) {
@@ -365,13 +365,13 @@ func TestALookIsBounded(t *testing.T) {
 func TestUnresolvedLettersWithoutRead(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
 	for _, topic := range []string{"orders", "users", "orders-dlq", "users-dlq"} {
-		l.create(topic, 1)
+		l.Create(topic, 1)
 	}
-	l.write(deadletter.Form{}, "orders-dlq", letterAbout(t, l, 0, 5, nil))
+	l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 5, nil))
 	var refuses atomic.Bool
 	refuses.Store(true)
-	l.broker.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		l.broker.KeepControl()
+	l.Broker.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		l.Broker.KeepControl()
 		if !refuses.Load() {
 			return nil, nil, false
 		}
@@ -407,24 +407,24 @@ func TestUnresolvedLettersOfPatterns(t *testing.T) {
 	l := newLake(t, `
 topics: {sales: {pattern: 'sales\..+|orders', deny: [], bad_records: dead_letter, dead_letters: {topic: "dead", archive: none}}}
 defaults: {schema: "n int not null", commit: {every: 100ms}}`)
-	l.create("orders", 1)
-	l.create("dead", 1)
+	l.Create("orders", 1)
+	l.Create("dead", 1)
 	w := l.watch()
 	w.look(t.Context())
 	if d := cmp.Diff([]string{"orders poison 0"}, unresolved(t, w)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	l.create("sales.eu", 1)
-	l.produce("orders", 3, 0)
-	l.client.ProduceSync(t.Context(), &kgo.Record{Topic: "sales.eu", Value: []byte("bad")})
+	l.Create("sales.eu", 1)
+	l.Produce("orders", 3, 0)
+	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "sales.eu", Value: []byte("bad")})
 	l.runs(0, "run", "--until-current")
 	var forged []deadletter.Letter
 	for i := range 2 * mostStrange {
-		letter := letterAbout(t, l, 0, 1, nil)
+		letter := l.LetterAbout(0, 1, nil)
 		letter.Source.Topic = fmt.Sprintf("sales.of-nobody-%d", i)
 		forged = append(forged, letter)
 	}
-	l.write(deadletter.Form{}, "dead", append(forged, letterAbout(t, l, 0, 1, nil))...)
+	l.WriteLetters(deadletter.Form{}, "dead", append(forged, l.LetterAbout(0, 1, nil))...)
 	w.look(t.Context())
 	want, gone := []string{"orders poison 0", "sales.eu poison 1"}, 0
 	there := func(w *letterWatch) []string {
@@ -443,9 +443,9 @@ defaults: {schema: "n int not null", commit: {every: 100ms}}`)
 		t.Errorf("(-want +got):\n%s", d)
 	}
 
-	other := letterAbout(t, l, 0, 1, nil).Source.Partition
+	other := l.LetterAbout(0, 1, nil).Source.Partition
 	other.TopicID = idempotency.TopicID{3} // of a topic of this name that was read before
-	l.append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":9}}`, other.AppID("p")))
+	l.Append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":9}}`, other.AppID("p")))
 	for name, w := range map[string]*letterWatch{"followed": w, "new": l.watch()} {
 		w.look(t.Context())
 		if d := cmp.Diff([]string{"orders poison 1", "sales.eu poison 1"}, there(w)); d != "" || gone != mostStrange {

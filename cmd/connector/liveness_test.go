@@ -83,15 +83,15 @@ func TestALivenessFileThatCannotBe(t *testing.T) {
 func TestALiveConnector(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "alive")
 	l := newLake(t, "topics: {orders: {}}").as("health: {enabled: false}", "health: {enabled: false, liveness_file: "+path+"}")
-	l.create("orders", 2)
+	l.Create("orders", 2)
 	t.Run("runs", func(t *testing.T) {
 		in := *l
-		in.t = t
+		in.T = t
 		s := in.start()
 		want := map[string]bool{
 			"reader": true, "lane 0": true, "writer orders": true, "offsets": true, "fetcher 0": true, "fetcher 0 tail": true,
 		}
-		in.await("all loops turn", func() bool {
+		in.Await("all loops turn", func() bool {
 			seen := map[string]bool{}
 			for _, loop := range s.loops.States() {
 				if loop.Turns > 0 {
@@ -128,9 +128,9 @@ func TestALiveConnector(t *testing.T) {
 // TestEveryLoopEnds: what has ended is not seen any more, so that nobody is judged by it.
 func TestEveryLoopEnds(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}")
-	l.create("orders", 1)
-	l.produce("orders", 3, 0)
-	s, err := wire(t.Context(), mustLoad(t, l.config, nil), wireOptions{untilCurrent: true}, l.logger)
+	l.Create("orders", 1)
+	l.Produce("orders", 3, 0)
+	s, err := wire(t.Context(), mustLoad(t, l.Config, nil), wireOptions{untilCurrent: true}, l.Logger)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"sluice/health"
 	"sluice/health/membership"
 	"sluice/health/membership/redis"
+	"sluice/internal/laketest"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
 )
@@ -162,32 +163,32 @@ func TestMemberRegisters(t *testing.T) {
 	server := miniredis.RunT(t)
 	l := newRegisteringLake(t, server.Addr())
 	logger, log := newLogged(t)
-	l.logger = logger
-	l.create("orders", 2)
-	l.produce("orders", 3, 0, 1)
+	l.Logger = logger
+	l.Create("orders", 2)
+	l.Produce("orders", 3, 0, 1)
 	store := registrations(t, server.Addr())
 	t.Run("run", func(t *testing.T) {
 		l := *l
-		l.t = t // it ends with this part of the test
+		l.T = t // it ends with this part of the test
 		s := l.start()
-		l.awaits("orders", upTo(3, "orders:0", "orders:1"))
-		l.await("the registration says so", func() bool {
+		l.Awaits("orders", laketest.UpTo(3, "orders:0", "orders:1"))
+		l.Await("the registration says so", func() bool {
 			members, err := store.Members(t.Context())
 			return err == nil && len(members) == 1 && members[0].Active() && members[0].Status == membership.Running &&
 				members[0].Idle >= 0 && members[0].Lag == 0 && members[0].TTL == 10*time.Second && members[0].ID == s.connector.Member
 		})
-		l.await("health says so", func() bool {
+		l.Await("health says so", func() bool {
 			m := s.report().Members
 			return m != nil && m.Status == health.MembersOK && m.Reason == "1 active consumer" && m.Members[0].LastRecord != nil
 		})
 		server.Close()
-		l.await("nobody knows", func() bool { return s.report().Members.Status == health.MembersUnknown })
-		l.produce("orders", 2, 0)
-		l.awaits("orders", map[string][]int64{"orders:0": {0, 1, 2, 3, 4}, "orders:1": {0, 1, 2}})
+		l.Await("nobody knows", func() bool { return s.report().Members.Status == health.MembersUnknown })
+		l.Produce("orders", 2, 0)
+		l.Awaits("orders", map[string][]int64{"orders:0": {0, 1, 2, 3, 4}, "orders:1": {0, 1, 2}})
 		if err := server.Restart(); err != nil {
 			t.Fatal(err)
 		}
-		l.await("it is well again", func() bool { return s.report().Members.Status == health.MembersOK })
+		l.Await("it is well again", func() bool { return s.report().Members.Status == health.MembersOK })
 		if out, _ := l.runs(exitOK, "members"); !strings.Contains(out, s.connector.Member) {
 			t.Error(out)
 		}
@@ -196,7 +197,7 @@ func TestMemberRegisters(t *testing.T) {
 		t.Errorf("left behind: %v", keys)
 	}
 	for _, want := range []string{"registered", "heartbeat failed", "heartbeats work again", "members can be listed again"} {
-		if len(log.lines(t, want)) == 0 {
+		if len(log.Lines(t, want)) == 0 {
 			t.Errorf("no line %q", want)
 		}
 	}
@@ -210,10 +211,10 @@ func TestSilentStoreOfMembers(t *testing.T) {
 	}
 	defer silent.Close()
 	l := newRegisteringLake(t, silent.Addr().String())
-	l.create("orders", 1)
-	l.produce("orders", 5, 0)
+	l.Create("orders", 1)
+	l.Produce("orders", 5, 0)
 	l.runs(exitOK, "run", "--until-current")
-	l.has("orders", upTo(5, "orders:0"))
+	l.Has("orders", laketest.UpTo(5, "orders:0"))
 }
 
 // TestLookAtWork: what a member says of itself is the sum of its partitions, and outlives those that it lost.
@@ -260,7 +261,7 @@ func TestMembersCleanup_BrokenLog(t *testing.T) {
 	}
 	server.SetTime(start.Add(2 * time.Minute))
 	server.FastForward(2 * time.Minute)
-	if err := l.store.Put(t.Context(), "_sluice/p/ops/00000000000000000001.json", strings.NewReader("{}"), objstore.IfAbsent); err != nil {
+	if err := l.Store.Put(t.Context(), "_sluice/p/ops/00000000000000000001.json", strings.NewReader("{}"), objstore.IfAbsent); err != nil {
 		t.Fatal(err)
 	}
 	l.runs(exitFound, "members", "cleanup", "--yes", "--operator", "ann", "--reason", "a test")

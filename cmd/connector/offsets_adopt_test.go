@@ -28,16 +28,16 @@ const foreignRecords = 5
 func newForeign(t *testing.T, txns map[string]int64) *lake {
 	t.Helper()
 	l := newLake(t, "topics: {orders: {}}")
-	l.create("orders", 3)
-	l.create("other", 1)
+	l.Create("orders", 3)
+	l.Create("other", 1)
 	l.group("p", "other", 0, 0) // this broker, unlike Kafka, denies a group that never was
-	l.produce("orders", foreignRecords, 0, 1, 2)
+	l.Produce("orders", foreignRecords, 0, 1, 2)
 	columns, err := schema.ParseDDL("n int")
 	if err != nil {
 		t.Fatal(err)
 	}
 	guard := reliability.NewGuard("store", config.Default().Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
-	table, err := delta.Open(objstore.Sub(l.store, "orders"), delta.Options{Pipeline: "p", Engine: "another", Schema: columns, Guard: guard})
+	table, err := delta.Open(objstore.Sub(l.Store, "orders"), delta.Options{Pipeline: "p", Engine: "another", Schema: columns, Guard: guard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,34 +46,34 @@ func newForeign(t *testing.T, txns map[string]int64) *lake {
 		t.Fatal(err)
 	}
 	for _, appID := range slices.Sorted(maps.Keys(txns)) {
-		l.append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":%d,"lastUpdated":1}}`, appID, txns[appID]))
+		l.Append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":%d,"lastUpdated":1}}`, appID, txns[appID]))
 	}
 	return l
 }
 
 // adopts adopts positions, goes on from them, and expects exactly the records behind them as rows.
 func (l *lake) adopts(want map[int32]int64, notes []string, args ...string) {
-	l.t.Helper()
+	l.T.Helper()
 	args = append([]string{"adopt", "orders"}, args...)
 	before := l.versions("orders")
 	out, _ := l.runs(0, slices.Concat([]string{"offsets"}, args, []string{"--dry-run"})...)
 	if l.versions("orders") != before {
-		l.t.Error("a dry run wrote")
+		l.T.Error("a dry run wrote")
 	}
 	for _, n := range notes {
 		if !strings.Contains(out, n) {
-			l.t.Errorf("%q is not in\n%s", n, out)
+			l.T.Errorf("%q is not in\n%s", n, out)
 		}
 	}
 	p := l.moves(0, args...)
 	got := map[int32]int64{}
 	for _, m := range p.Moves {
 		if got[m.Partition] = m.To; m.From != -1 {
-			l.t.Errorf("%+v", m)
+			l.T.Errorf("%+v", m)
 		}
 	}
 	if d := cmp.Diff(want, got); d != "" {
-		l.t.Errorf("adopted (-want +got):\n%s", d)
+		l.T.Errorf("adopted (-want +got):\n%s", d)
 	}
 	l.runs(0, "run", "--until-current")
 	rows := map[string][]int64{}
@@ -83,7 +83,7 @@ func (l *lake) adopts(want map[int32]int64, notes []string, args ...string) {
 			rows[at] = append(rows[at], o)
 		}
 	}
-	l.has("orders", rows)
+	l.Has("orders", rows)
 	l.runs(0, "verify", "--kafka")
 	l.refuses(4, "has positions of this pipeline for topic orders already", args...)
 }
@@ -258,14 +258,14 @@ func TestOffsetsAdoptComparesTheOtherProgramsPosition(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newForeign(t, c.before)
-			args := slices.Concat([]string{"offsets", "adopt", "orders", "--reason", "r", "--config", l.config}, c.args)
+			args := slices.Concat([]string{"offsets", "adopt", "orders", "--reason", "r", "--config", l.Config}, c.args)
 			if c.args[1] == "spark" {
 				args = append(args, "--checkpoint", spark(t, 2, map[int32]int64{0: 1}, map[int32]int64{0: 2}, map[int32]int64{0: 4}))
 			}
 			cli, _, errs := asked(true, "")
 			cli.stdin = readFunc(func(b []byte) (int, error) {
 				for appID, version := range c.after {
-					l.append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":%d,"lastUpdated":1}}`, appID, version))
+					l.Append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":%d,"lastUpdated":1}}`, appID, version))
 				}
 				return copy(b, "y\n"), nil
 			})

@@ -245,7 +245,7 @@ func TestOffsetsShowWithoutKafka(t *testing.T) {
 func TestOffsets_PartitionWithoutLeader(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
-	l.broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "orders", Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
+	l.Broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "orders", Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
 	out, _ := l.runs(1, "offsets", "show")
 	for _, want := range []string{`(?m)^orders:0 +5 +5 +0 +5 +0`, `(?m)^orders:1 +5 .*kafka_down`, "LEADER_NOT_AVAILABLE|Leader Not Available"} {
 		if !regexp.MustCompile(want).MatchString(out) {

@@ -22,6 +22,7 @@ import (
 
 	"sluice/health"
 	"sluice/internal/config"
+	"sluice/internal/laketest"
 	"sluice/sink/delta/objstore"
 )
 
@@ -108,7 +109,7 @@ type outageScene struct {
 	t     *testing.T
 	cable *cable
 	store *downStore
-	out   *logged
+	out   *laketest.Log
 }
 
 // inOutage runs a member, lets it work, and then plays.
@@ -235,7 +236,7 @@ func TestOutage(t *testing.T) {
 					if n := s.counted(c.reason); n != 2 {
 						t.Errorf("after %v %v holds are counted", at, n)
 					}
-					if n := len(s.out.lines(t, "HOLD")); n != 1 {
+					if n := len(s.out.Lines(t, "HOLD")); n != 1 {
 						t.Errorf("after %v there are %d HOLD lines", at, n)
 					}
 					if at < 10*time.Minute {
@@ -250,7 +251,7 @@ func TestOutage(t *testing.T) {
 				if r := s.report(); !r.Sum().Ready || len(r.Holds) > 0 || c.open(s) {
 					t.Errorf("after it: %+v", r.Sum())
 				}
-				if n := len(s.out.lines(t, "hold ended")); n != 1 {
+				if n := len(s.out.Lines(t, "hold ended")); n != 1 {
 					t.Errorf("the end is said %d times", n)
 				}
 			})

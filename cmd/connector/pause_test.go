@@ -15,6 +15,7 @@ import (
 
 	"sluice/health"
 	"sluice/internal/fail"
+	"sluice/internal/laketest"
 	"sluice/reliability"
 	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
@@ -26,10 +27,10 @@ const twoTopics = `topics: {orders: {}, users: {}}`
 // TestPauseHoldsUntilResume is a pause as an operator meets it, between runs.
 func TestPauseHoldsUntilResume(t *testing.T) {
 	l := newLake(t, twoTopics)
-	l.create("orders", 2)
-	l.create("users", 1)
-	l.produce("orders", 3, 0, 1)
-	l.produce("users", 3, 0)
+	l.Create("orders", 2)
+	l.Create("users", 1)
+	l.Produce("orders", 3, 0, 1)
+	l.Produce("users", 3, 0)
 	out, errs := l.runs(0, "pause", "orders:1", "--operator", "ada", "--reason", "hot disk", "--yes")
 	if !strings.Contains(out, "paused orders:1 (operation 1)") || errs != "" {
 		t.Errorf("%q %q", out, errs)
@@ -38,13 +39,13 @@ func TestPauseHoldsUntilResume(t *testing.T) {
 	if !strings.Contains(errs, `"held at the end","topic":"orders","partition":1,"reason":"paused","detail":"ada paused orders:1: hot disk","offset":0`) {
 		t.Error(errs)
 	}
-	l.has("orders", upTo(3, "orders:0"))
-	l.has("users", upTo(3, "users:0"))
+	l.Has("orders", laketest.UpTo(3, "orders:0"))
+	l.Has("users", laketest.UpTo(3, "users:0"))
 
 	l.runs(0, "pause", "--all", "--operator", "eva", "--reason", "maintenance", "--yes")
-	l.produce("users", 3, 0)
+	l.Produce("users", 3, 0)
 	l.runs(1, "run", "--until-current")
-	l.has("users", upTo(3, "users:0"))
+	l.Has("users", laketest.UpTo(3, "users:0"))
 
 	// What is paused as a whole is resumed as a whole.
 	_, errs = l.runs(4, "resume", "orders:1", "--reason", "cool", "--yes")
@@ -57,8 +58,8 @@ func TestPauseHoldsUntilResume(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	l.runs(0, "run", "--until-current")
-	l.has("orders", upTo(3, "orders:0", "orders:1"))
-	l.has("users", upTo(6, "users:0"))
+	l.Has("orders", laketest.UpTo(3, "orders:0", "orders:1"))
+	l.Has("users", laketest.UpTo(6, "users:0"))
 }
 
 func TestPauseAndResumeThatChangeNothing(t *testing.T) {
@@ -108,13 +109,13 @@ func TestPauseUsage(t *testing.T) {
 			t.Errorf("%s: %q %q, want %q", c.args, out, errs, c.want)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(l.dir, "lake", "_sluice", "p")); err == nil {
+	if _, err := os.Stat(filepath.Join(l.Dir, "lake", "_sluice", "p")); err == nil {
 		t.Error("something was written")
 	}
 }
 
 func entryFile(l *lake, seq string) string {
-	return filepath.Join(l.dir, "lake", "_sluice", "p", "ops", strings.Repeat("0", 20-len(seq))+seq+".json")
+	return filepath.Join(l.Dir, "lake", "_sluice", "p", "ops", strings.Repeat("0", 20-len(seq))+seq+".json")
 }
 
 func TestAudit(t *testing.T) {
@@ -173,12 +174,12 @@ func TestAudit(t *testing.T) {
 // holdsEverything wants a member that starts now to read nothing and to say why.
 func holdsEverything(t *testing.T, l *lake, reason hold.Reason, detail string) {
 	t.Helper()
-	s, err := wire(t.Context(), mustLoad(t, l.config, nil), wireOptions{}, slog.New(slog.DiscardHandler))
+	s, err := wire(t.Context(), mustLoad(t, l.Config, nil), wireOptions{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.close()
-	ctx, cancel := context.WithTimeout(t.Context(), hangGuard)
+	ctx, cancel := context.WithTimeout(t.Context(), laketest.HangGuard)
 	done := make(chan struct{})
 	go func() { defer close(done); s.operations.Run(ctx) }()
 	defer func() { cancel(); <-done }()
@@ -267,20 +268,20 @@ func TestWhatSomebodyPutIntoTheLogSteersNoTerminal(t *testing.T) {
 // TestTopicsOfPatternsArePaused, one by one; a pause that outlives its entry can be ended.
 func TestTopicsOfPatternsArePaused(t *testing.T) {
 	l := newLake(t, "topics:\n  sales: {pattern: 'sales\\.[a-z]+', deny: []}")
-	l.create("sales.eu", 1)
-	l.create("sales.us", 1)
-	l.produce("sales.eu", 2, 0)
-	l.produce("sales.us", 2, 0)
+	l.Create("sales.eu", 1)
+	l.Create("sales.us", 1)
+	l.Produce("sales.eu", 2, 0)
+	l.Produce("sales.us", 2, 0)
 	l.runs(0, "pause", "sales.eu", "--reason", "r", "--yes")
 	if _, errs := l.runs(2, "pause", "users", "--reason", "r", "--yes"); !strings.Contains(errs, `write one of sales\.[a-z]+`) {
 		t.Error(errs)
 	}
 	l.runs(1, "run", "--until-current")
-	if eu, us := l.rows("sales.eu")["sales.eu:0"], l.rows("sales.us")["sales.us:0"]; len(eu) != 0 || len(us) != 2 {
+	if eu, us := l.Rows("sales.eu")["sales.eu:0"], l.Rows("sales.us")["sales.us:0"]; len(eu) != 0 || len(us) != 2 {
 		t.Errorf("rows of what is paused: %v, of the other: %v", eu, us)
 	}
-	text := read(t, l.config)
-	if err := os.WriteFile(l.config, []byte(strings.Replace(text, "deny: []", "deny: [sales.eu]", 1)), 0o600); err != nil {
+	text := read(t, l.Config)
+	if err := os.WriteFile(l.Config, []byte(strings.Replace(text, "deny: []", "deny: [sales.eu]", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, _ := l.runs(0, "resume", "sales.eu", "--reason", "r", "--yes"); !strings.Contains(out, "resumed sales.eu") {
@@ -294,7 +295,7 @@ func TestTopicsOfPatternsArePaused(t *testing.T) {
 // TestPauseWithoutAStore says what is wrong, and does not wait for ever.
 func TestPauseWithoutAStore(t *testing.T) {
 	l := newLake(t, twoTopics)
-	path := write(t, strings.ReplaceAll(read(t, l.config), "storage: {url: \"file://"+filepath.ToSlash(l.dir)+"/lake\"}",
+	path := write(t, strings.ReplaceAll(read(t, l.Config), "storage: {url: \"file://"+filepath.ToSlash(l.Dir)+"/lake\"}",
 		"storage: {url: \"s3://bucket\", s3: {endpoint: \"http://127.0.0.1:1\", region: r, path_style: true, access_key: a, secret_key: s}}"))
 	for _, args := range []string{"pause orders --reason r --yes", "resume --all --reason r --yes", "audit list", "audit verify"} {
 		code, out, errs := connectorRun(t, append(strings.Fields(args), "--timeout", "300ms", "--config", path)...)

@@ -57,8 +57,8 @@ func TestPoisonHolds(t *testing.T) {
 			records = append(records, &kgo.Record{Topic: "orders", Partition: id, Key: rec.Key, Value: rec.Value})
 		}
 	}
-	l.create("orders", int32(len(codes)))
-	if err := l.client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+	l.Create("orders", int32(len(codes)))
+	if err := l.Client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	l.runs(1, "run", "--until-current")
@@ -66,7 +66,7 @@ func TestPoisonHolds(t *testing.T) {
 	for id := range codes {
 		want[fmt.Sprintf("orders:%d", id)] = []int64{0}
 	}
-	l.has("orders", want)
+	l.Has("orders", want)
 
 	out, _ := l.runs(1, "holds", "-o", "json")
 	var outside []heldPartition
@@ -83,7 +83,7 @@ func TestPoisonHolds(t *testing.T) {
 		check("from outside", h.name(), string(h.Reason), h.Detail, h.Partition, *h.Offset)
 	}
 	s := l.start()
-	l.await("all hold", func() bool { return len(s.report().Holds) == len(codes) })
+	l.Await("all hold", func() bool { return len(s.report().Holds) == len(codes) })
 	for _, h := range s.report().Holds {
 		check("the connector", h.Topic, h.Reason, h.Detail, h.Partition, h.Offset)
 	}

@@ -129,12 +129,12 @@ func TestHostileText_EveryCommand(t *testing.T) {
 // TestHostileText_Lake: what others write into a table and the operations log is shown and steers nothing.
 func TestHostileText_Lake(t *testing.T) {
 	l := newLake(t, twoTopics)
-	l.create("orders", 2)
-	l.create("users", 1)
-	l.produce("orders", 3, 0, 1)
+	l.Create("orders", 2)
+	l.Create("users", 1)
+	l.Produce("orders", 3, 0, 1)
 	l.runs(0, "run", "--until-current")
 	l.runs(0, "pause", "orders", "--operator", "ada"+evil, "--reason", evil, "--yes")
-	state, err := deltalog.Load(t.Context(), objstore.Sub(l.store, "orders"))
+	state, err := deltalog.Load(t.Context(), objstore.Sub(l.Store, "orders"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestHostileText_Lake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.append("orders", strings.TrimSpace(string(body)))
+	l.Append("orders", strings.TrimSpace(string(body)))
 	for _, command := range [][]string{
 		{"table", "inspect"},
 		{"holds"},
@@ -164,7 +164,7 @@ func TestHostileText_Lake(t *testing.T) {
 		{"validate"},
 	} {
 		for _, form := range []string{"table", "json"} {
-			_, out, errs := connectorRun(t, append(slices.Clone(command), "--config", l.config, "--output", form)...)
+			_, out, errs := connectorRun(t, append(slices.Clone(command), "--config", l.Config, "--output", form)...)
 			if bad := steers(out + errs); bad != "" {
 				t.Errorf("%v %s: %s", command, form, bad)
 			}
@@ -173,7 +173,7 @@ func TestHostileText_Lake(t *testing.T) {
 			}
 		}
 	}
-	_, out, _ := connectorRun(t, "table", "inspect", "--topic", "orders", "--config", l.config)
+	_, out, _ := connectorRun(t, "table", "inspect", "--topic", "orders", "--config", l.Config)
 	if !strings.Contains(out, `id\x1b[2J\u009b2J\u202e`) {
 		t.Errorf("the id is not shown:\n%s", out)
 	}

@@ -18,6 +18,7 @@ import (
 	"sluice/connector/schema"
 	"sluice/idempotency"
 	"sluice/internal/config"
+	"sluice/internal/laketest"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
@@ -292,9 +293,9 @@ func TestIgnoredFields(t *testing.T) {
 log: {level: debug, format: json}
 defaults: {schema: "n int, o struct<a:int>"}
 topics: {orders: {}}`)
-	l.create("orders", 1)
+	l.Create("orders", 1)
 	for _, value := range []string{`{"n":1,"new":2,"o":{"x":1}}`, `{"n":1,"new":3}`, `{"n":"bad","other":1}`} {
-		if err := l.client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Key: []byte("k"), Value: []byte(value)}).FirstErr(); err != nil {
+		if err := l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Key: []byte("k"), Value: []byte(value)}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -302,7 +303,7 @@ topics: {orders: {}}`)
 	var became []string
 	var ignored [][]any
 	for text := range strings.Lines(log) {
-		var at line
+		var at laketest.Line
 		if err := json.Unmarshal([]byte(text), &at); err != nil {
 			continue // not of the log
 		}

@@ -10,7 +10,7 @@ import (
 // TestMoreTablesThanRoom: topics that a pattern finds later are counted, too, and it is said once.
 func TestMoreTablesThanRoom(t *testing.T) {
 	l := newLake(t, `topics: {all: {pattern: "t.*", deny: []}}`)
-	cfg := mustLoad(t, l.config, nil)
+	cfg := mustLoad(t, l.Config, nil)
 	cfg.Budget.Limit = 1 // what is asked of it
 	var log bytes.Buffer
 	s, err := wire(t.Context(), cfg, wireOptions{}, slog.New(slog.NewTextHandler(&log, nil)))

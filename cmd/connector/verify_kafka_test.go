@@ -82,9 +82,9 @@ func TestVerifyKafka(t *testing.T) {
 func TestVerifyKafka_Deleted(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
-	l.produce("orders", 2, 0)
+	l.Produce("orders", 2, 0)
 	l.runs(0, "run", "--until-current")
-	store := objstore.Sub(l.store, "orders")
+	store := objstore.Sub(l.Store, "orders")
 	state, err := deltalog.Load(t.Context(), store)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestVerifyKafka_Deleted(t *testing.T) {
 			}
 		}
 	}
-	l.append("orders", `{"commitInfo":{"operation":"DELETE"}}`, fmt.Sprintf(`{"remove":{"path":%q,"deletionTimestamp":1,"dataChange":true}}`, newest.Path))
+	l.Append("orders", `{"commitInfo":{"operation":"DELETE"}}`, fmt.Sprintf(`{"remove":{"path":%q,"deletionTimestamp":1,"dataChange":true}}`, newest.Path))
 	out, _ := l.runs(0, "verify", "--kafka")
 	for _, want := range []string{
 		"note: orders:0: 2 records have no row: commits added 7 rows, of which other programs deleted 2\n",
