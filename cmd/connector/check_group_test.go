@@ -34,7 +34,7 @@ func TestCheckForeignGroup(t *testing.T) {
 	const why = "joining the group p is refused: another consumer with other assignors is in this group; give this pipeline a group of its own (kafka.group)"
 	m := l.start()
 	l.Await("the member says why", func() bool {
-		for _, h := range m.report().Holds {
+		for _, h := range m.Report().Holds {
 			if strings.Contains(h.Detail, why) {
 				return true
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/idempotency"
+	"sluice/internal/app"
 	"sluice/internal/laketest"
 	"sluice/reliability/deadletter"
 )
@@ -102,8 +103,14 @@ defaults: {schema: "n int not null", commit: {every: 100ms}}`)
 	if held := heldIn(s); len(held) > 0 || rejoins() != before {
 		t.Errorf("holds %v, %v rejoins", held, rejoins())
 	}
-	if tables := s.tables.all(); len(tables) != 2 {
-		t.Errorf("%d tables are open before there is a letter", len(tables))
+	tables := 0
+	for _, d := range s.Report().Dependencies {
+		if d.Name == "store" {
+			tables++
+		}
+	}
+	if tables != 2 {
+		t.Errorf("%d tables are open before there is a letter", tables)
 	}
 	for _, topic := range []string{"orders", "sales.eu"} {
 		l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("bad")}, &kgo.Record{Topic: topic, Value: []byte(`{"n":1}`)})
@@ -121,9 +128,9 @@ defaults: {schema: "n int not null", commit: {every: 100ms}}`)
 }
 
 // sumOf adds up a metric over its labels.
-func sumOf(t *testing.T, s *system, name string) (sum float64) {
+func sumOf(t *testing.T, s *app.Member, name string) (sum float64) {
 	t.Helper()
-	families, err := s.registry.Gather()
+	families, err := s.Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/internal/app"
 	"sluice/internal/config"
 	"sluice/internal/fail"
 	"sluice/sink/delta"
@@ -83,7 +84,7 @@ func (c *cli) demo(ctx context.Context, records int, dir string) error {
 		return err
 	}
 	began = time.Now()
-	if err := runConnector(ctx, cfg, wireOptions{version: readBuild().Version, untilCurrent: true}, logger); err != nil {
+	if err := app.Run(ctx, cfg, app.Options{Version: readBuild().Version, UntilCurrent: true}, logger); err != nil {
 		return err
 	}
 	moved := time.Since(began)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"sluice/internal/config"
+	"sluice/internal/app"
 	"sluice/sink/opslog"
 )
 
@@ -103,19 +103,19 @@ func TestARunningMemberForgets(t *testing.T) {
 	l.send("orders", "e-1", now)
 	l.Awaits("orders", map[string][]int64{"orders:0": {0}})
 	l.Await("the duplicate has settled", func() bool {
-		return s.fingerprints.Stats().Entries == 1 && l.counted(s, "sluice_duplicates_total") == 1
+		return sumOf(t, s, "sluice_fingerprints") == 1 && l.counted(s, "sluice_duplicates_total") == 1
 	})
 	l.runs(0, "fingerprints", "reset", "orders", "--reason", "again", "--yes")
-	l.Await("the member knows", func() bool { return s.operations.State().Head().Seq == 1 })
+	l.Await("the member knows", func() bool { return s.Report().Operations.Seq == 1 })
 	l.send("orders", "e-1", now)
 	l.send("orders", "e-1", now)
 	l.Awaits("orders", map[string][]int64{"orders:0": {0, 2}})
 }
 
 // counted is the sum of a counter of a member.
-func (l *lake) counted(s *system, name string) (sum float64) {
+func (l *lake) counted(s *app.Member, name string) (sum float64) {
 	l.T.Helper()
-	families, err := s.registry.Gather()
+	families, err := s.Registry().Gather()
 	if err != nil {
 		l.T.Fatal(err)
 	}
@@ -144,15 +144,6 @@ func TestFingerprintsUsage(t *testing.T) {
 	} {
 		if out, errs := l.runs(c.code, strings.Fields(c.args)...); out != "" || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: %q %q, want %q", c.args, out, errs, c.want)
-		}
-	}
-}
-
-func TestOnlyPostgresKeepsIDs(t *testing.T) {
-	for store, want := range map[string]bool{"memory": false, "postgres": true} {
-		s := &system{config: &config.Config{Fingerprints: config.Fingerprints{Store: store}}}
-		if d := s.duplicates(config.Topic{Identity: config.Identity{By: "field:id"}}); d.IDs != want {
-			t.Errorf("%s: %v", store, d.IDs)
 		}
 	}
 }

@@ -36,14 +36,14 @@ func TestTableFolderDeleted(t *testing.T) {
 	l.RemoveTable("orders")
 	l.Produce("orders", 5, 0)
 	l.Await("both partitions are held", func() bool { return len(heldIn(s)["orders table_replaced"]) == 2 })
-	for _, h := range s.report().Holds {
+	for _, h := range s.Report().Holds {
 		if !strings.HasPrefix(h.Detail, "the folder has no Delta log: table ") {
 			t.Errorf("%+v", h)
 		}
 	}
 
 	// A stand-in for the member's address, which a lake does not have.
-	holds := s.report().Holds
+	holds := s.Report().Holds
 	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var all []string
 		for _, h := range holds {

@@ -183,17 +183,17 @@ func TestHostileLake(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("holds: %+v", s.report().Holds)
+			t.Logf("holds: %+v", s.Report().Holds)
 		}
 	})
 	l.Await("the tampered tables hold, and they alone", func() bool {
 		got := map[string]string{}
-		for _, h := range s.report().Holds {
+		for _, h := range s.Report().Holds {
 			got[h.Topic] = h.Reason
 		}
 		return maps.Equal(want, got)
 	})
-	for _, h := range s.report().Holds {
+	for _, h := range s.Report().Holds {
 		if detail := hostileInputs[h.Topic].detail; !strings.Contains(h.Detail, detail) {
 			t.Errorf("%s: the detail is %q, want %q", h.Topic, h.Detail, detail)
 		}

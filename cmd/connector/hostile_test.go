@@ -100,7 +100,7 @@ topics: {loose: {unknown_fields: ignore}, strict: {unknown_fields: dead_letter}}
 			if err != nil {
 				return false
 			}
-			partitions, behind := s.report().Partitions, 0
+			partitions, behind := s.Report().Partitions, 0
 			for topic, of := range ends {
 				for id, end := range of {
 					if !slices.ContainsFunc(partitions, func(p health.Partition) bool {

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/internal/app"
 	"sluice/internal/laketest"
 )
 
@@ -32,29 +33,29 @@ func patient(code int, args []string) []string {
 }
 
 // start runs the connector until the test ends. It looks at topics all the time.
-func (l *lake) start() *system {
+func (l *lake) start() *app.Member {
 	l.T.Helper()
-	s, err := wire(l.T.Context(), mustLoad(l.T, l.Config, nil), wireOptions{watchEvery: 200 * time.Millisecond}, l.Logger)
+	s, err := app.New(l.T.Context(), mustLoad(l.T, l.Config, nil), app.Options{WatchEvery: 200 * time.Millisecond}, l.Logger)
 	if err != nil {
 		l.T.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(l.T.Context())
 	ended := make(chan error)
-	go func() { ended <- s.run(ctx, false) }()
+	go func() { ended <- s.Run(ctx) }()
 	l.T.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
 			l.T.Error(err)
 		}
-		s.close()
+		s.Close()
 	})
 	return s
 }
 
 // heldIn returns what a running system holds: the partitions of each topic and reason; -1 stands for all of a topic.
-func heldIn(s *system) map[string][]int32 {
+func heldIn(s *app.Member) map[string][]int32 {
 	held := map[string][]int32{}
-	for _, h := range s.report().Holds {
+	for _, h := range s.Report().Holds {
 		at := h.Topic + " " + h.Reason
 		held[at] = append(held[at], h.Partition)
 	}

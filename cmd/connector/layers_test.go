@@ -61,6 +61,12 @@ var layers = map[string][]string{
 	"health/membership/redis/resp":     {},
 	"health/ops":                       {"health", "reliability", "reliability/hold"},
 	// Wiring.
+	"internal/app": {
+		"classify", "connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/canary", "health/lettercount",
+		"health/liveness", "health/membership", "health/ops", "idempotency", "internal/config", "internal/fail", "internal/lookup", "internal/open",
+		"reliability", "reliability/bytepool", "reliability/deadletter", "reliability/hold", "reliability/pulse", "sink/delta", "sink/delta/datafile",
+		"sink/delta/objstore", "sink/delta/scan", "sink/opslog",
+	},
 	"internal/fail": {},
 	"internal/config": {
 		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership/redis", "idempotency", "reliability",

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/internal/app"
 	"sluice/reliability/deadletter"
 )
 
@@ -33,20 +34,20 @@ func (l *lake) badOrders(n int) {
 
 // counts compares what deadletters list, the gauge and health say of topic orders: unresolved dead letters, and how many of
 // them are unknown and pending.
-func (l *lake) counts(step string, followed *letterWatch, unresolvedNow, unknown, pending int) {
+func (l *lake) counts(step string, followed *app.LetterWatch, unresolvedNow, unknown, pending int) {
 	l.T.Helper()
 	of := listed(l.T, l, 0)
 	if of.Unresolved != unresolvedNow || of.Unknown != unknown || of.Pending != pending {
 		l.T.Errorf("%s: list says %d unresolved, %d unknown, %d pending; want %d, %d, %d: %v", step, of.Unresolved, of.Unknown, of.Pending, unresolvedNow, unknown, pending, of.Notes)
 	}
 	want := []string{fmt.Sprintf("orders poison %d", unresolvedNow)}
-	for name, w := range map[string]*letterWatch{"followed": followed, "new": l.watch()} {
-		w.look(l.T.Context())
-		if d := cmp.Diff(want, unresolved(l.T, w)); d != "" || w.report().Error != "" {
-			l.T.Errorf("%s, %s member (-want +got):\n%s%s", step, name, d, w.report().Error)
+	for name, w := range map[string]*app.LetterWatch{"followed": followed, "new": l.watch()} {
+		w.Look(l.T.Context())
+		if d := cmp.Diff(want, unresolved(l.T, w)); d != "" || w.Report().Error != "" {
+			l.T.Errorf("%s, %s member (-want +got):\n%s%s", step, name, d, w.Report().Error)
 		}
 		var shown int64
-		for _, u := range w.report().Unresolved {
+		for _, u := range w.Report().Unresolved {
 			shown += u.Count
 		}
 		if shown != int64(unresolvedNow) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -19,7 +18,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -27,6 +25,7 @@ import (
 	saslplain "github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"sluice/connector"
+	"sluice/internal/app"
 	"sluice/internal/config"
 	"sluice/internal/laketest"
 )
@@ -128,7 +127,7 @@ topics: {`+strings.Join(topics, ", ")+`}`,
 }
 
 // tellsNothing fails if a system, whose log out is, shows a mark anywhere. It returns what /health says.
-func tellsNothing(t *testing.T, s *system, out *laketest.Log) (report string) {
+func tellsNothing(t *testing.T, l *lake, s *app.Member, out *laketest.Log) (report string) {
 	t.Helper()
 	address, ok := out.Lines(t, "health")[0]["address"].(string)
 	if !ok {
@@ -153,11 +152,12 @@ func tellsNothing(t *testing.T, s *system, out *laketest.Log) (report string) {
 		}
 		return string(body)
 	}
+	cfg := mustLoad(t, l.Config, nil)
 	report = get("/health")
 	for where, said := range map[string]string{
 		"/health": report, "/health/ready": get("/health/ready"), "/metrics": get("/metrics"), "/actuator/health": get("/actuator/health"),
 		"/health/startup": get("/health/startup"), "/actuator/metrics": get("/actuator/metrics/worker.dlq.messages"), "the log": out.String(),
-		"the report": fmt.Sprintf("%+v", s.report()), "the configuration": fmt.Sprintf("%+v %#v", s.config, s.config.Kafka),
+		"the report": fmt.Sprintf("%+v", s.Report()), "the configuration": fmt.Sprintf("%+v %#v", cfg, cfg.Kafka),
 	} {
 		if i := strings.Index(said, hush); i >= 0 {
 			t.Errorf("%s shows a secret:\n%s", where, said[max(0, i-200):min(len(said), i+100)])
@@ -180,7 +180,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		l.Awaits("orders", map[string][]int64{"orders:0": {0, 3}})
 		l.Await("every bad record is met", func() bool { return len(heldIn(s)) == len(badValues) })
 		l.Await("group offsets are written", func() bool { return len(out.Lines(t, "Scheduled checkpointing of a partition")) > 0 })
-		if report := tellsNothing(t, s, out); !strings.Contains(report, "poison") {
+		if report := tellsNothing(t, l, s, out); !strings.Contains(report, "poison") {
 			t.Errorf("/health does not tell of bad records: %s", report)
 		}
 		for _, said := range out.Lines(t, "HOLD") {
@@ -199,7 +199,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		for topic := range badValues {
 			l.Awaits(topic, map[string][]int64{topic + ":0": {0, 2}})
 		}
-		tellsNothing(t, s, out)
+		tellsNothing(t, l, s, out)
 		batches := map[any]bool{}
 		for _, said := range out.Lines(t, "committed") {
 			batches[said["batch_id"]] = true
@@ -261,14 +261,14 @@ func TestShuttingDownIsSaid(t *testing.T) {
 	}
 	l.Produce("orders", 3, 0)
 	logger, out := newLogged(t)
-	s, err := wire(t.Context(), mustLoad(t, l.Config, nil), wireOptions{}, logger)
+	s, err := app.New(t.Context(), mustLoad(t, l.Config, nil), app.Options{}, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
+	defer s.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- s.run(ctx, false) }()
+	go func() { ended <- s.Run(ctx) }()
 	l.Awaits("orders", laketest.UpTo(6, "orders:0"))
 	if n := len(out.Lines(t, msg)); n != 0 {
 		t.Errorf("said %d times before anybody asked", n)
@@ -286,38 +286,6 @@ func TestShuttingDownIsSaid(t *testing.T) {
 	if text := out.String(); strings.Index(text, msg) > strings.Index(text, `"drained"`) {
 		t.Error("drained comes before the signal to stop")
 	}
-}
-
-// TestUntilSaid: the work learns of the signal to stop after the log did, however long the log takes.
-func TestUntilSaid(t *testing.T) {
-	t.Run("Stopped", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			stopped, stop := context.WithCancelCause(t.Context())
-			saying := make(chan struct{})
-			working, end := untilSaid(stopped, func(context.Context) { <-saying })
-			reason := errors.New("terminated")
-			stop(reason)
-			synctest.Wait()
-			if working.Err() != nil {
-				t.Error("the work was stopped before the log said so")
-			}
-			close(saying)
-			<-working.Done()
-			if !errors.Is(context.Cause(working), reason) {
-				t.Errorf("cause %v, want %v", context.Cause(working), reason)
-			}
-			end()
-		})
-	})
-	t.Run("Ended", func(t *testing.T) {
-		stopped, stop := context.WithCancel(t.Context())
-		working, end := untilSaid(stopped, func(context.Context) { t.Error("nobody stopped it") })
-		end()
-		stop()
-		if working.Err() == nil {
-			t.Error("the context is not released")
-		}
-	})
 }
 
 // A spoken line is what the source says in one place.

@@ -62,7 +62,7 @@ func TestMembersStoreIsHostile(t *testing.T) {
 				l.Awaits("orders", laketest.UpTo(n+1, "orders:0"))
 			}
 			l.Await("it does not know the others", func() bool {
-				r := s.report()
+				r := s.Report()
 				return r.Ready() == nil && r.Members != nil && r.Members.Status == health.MembersUnknown &&
 					r.Members.Reason != "" && strings.Contains(r.Members.Reason, tt.why)
 			})

@@ -8,13 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 
-	"sluice/connector"
 	"sluice/health"
 	"sluice/health/membership"
 	"sluice/health/membership/redis"
@@ -175,21 +173,21 @@ func TestMemberRegisters(t *testing.T) {
 		l.Await("the registration says so", func() bool {
 			members, err := store.Members(t.Context())
 			return err == nil && len(members) == 1 && members[0].Active() && members[0].Status == membership.Running &&
-				members[0].Idle >= 0 && members[0].Lag == 0 && members[0].TTL == 10*time.Second && members[0].ID == s.connector.Member
+				members[0].Idle >= 0 && members[0].Lag == 0 && members[0].TTL == 10*time.Second && members[0].ID == s.Name()
 		})
 		l.Await("health says so", func() bool {
-			m := s.report().Members
+			m := s.Report().Members
 			return m != nil && m.Status == health.MembersOK && m.Reason == "1 active consumer" && m.Members[0].LastRecord != nil
 		})
 		server.Close()
-		l.Await("nobody knows", func() bool { return s.report().Members.Status == health.MembersUnknown })
+		l.Await("nobody knows", func() bool { return s.Report().Members.Status == health.MembersUnknown })
 		l.Produce("orders", 2, 0)
 		l.Awaits("orders", map[string][]int64{"orders:0": {0, 1, 2, 3, 4}, "orders:1": {0, 1, 2}})
 		if err := server.Restart(); err != nil {
 			t.Fatal(err)
 		}
-		l.Await("it is well again", func() bool { return s.report().Members.Status == health.MembersOK })
-		if out, _ := l.runs(exitOK, "members"); !strings.Contains(out, s.connector.Member) {
+		l.Await("it is well again", func() bool { return s.Report().Members.Status == health.MembersOK })
+		if out, _ := l.runs(exitOK, "members"); !strings.Contains(out, s.Name()) {
 			t.Error(out)
 		}
 	})
@@ -215,39 +213,6 @@ func TestSilentStoreOfMembers(t *testing.T) {
 	l.Produce("orders", 5, 0)
 	l.runs(exitOK, "run", "--until-current")
 	l.Has("orders", laketest.UpTo(5, "orders:0"))
-}
-
-// TestLookAtWork: what a member says of itself is the sum of its partitions, and outlives those that it lost.
-func TestLookAtWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		time.Sleep(time.Hour)
-		at := func(d time.Duration) time.Time { return start.Add(time.Hour - d) }
-		var st connector.Status
-		look := lookAtWork(func() connector.Status { return st })
-		for _, c := range []struct {
-			what   string
-			status connector.Status
-			idle   time.Duration
-			lag    int64
-		}{
-			{"before it began", connector.Status{}, -1, -1},
-			{"without a partition", connector.Status{At: start}, -1, 0},
-			{"before it knows", connector.Status{At: start, Claims: []connector.ClaimStatus{{Position: -1, End: -1}}}, -1, -1},
-			{"one of two known", connector.Status{At: start, Claims: []connector.ClaimStatus{{Position: -1, End: 9}, {Position: 3, End: 5, Lag: 2}}}, -1, 2},
-			{"at work", connector.Status{At: start, Claims: []connector.ClaimStatus{
-				{Position: 1, End: 41, Lag: 40, LastRecord: at(time.Minute)}, {Position: 3, End: 5, Lag: 2, LastRecord: at(time.Second)},
-			}}, time.Second, 42},
-			{"it lost the newest", connector.Status{At: start, Claims: []connector.ClaimStatus{{Position: 1, End: 1, LastRecord: at(time.Minute)}}}, time.Second, 0},
-			{"it lost all", connector.Status{At: start}, time.Second, 0},
-			{"a clock that is ahead", connector.Status{At: start, Claims: []connector.ClaimStatus{{LastRecord: at(-time.Minute)}}}, 0, 0},
-		} {
-			st = c.status
-			if idle, lag := look(); idle != c.idle || lag != c.lag {
-				t.Errorf("%s: idle %s, lag %d; want %s, %d", c.what, idle, lag, c.idle, c.lag)
-			}
-		}
-	})
 }
 
 // TestMembersCleanup_BrokenLog forgets no member if the operations log takes no entry.

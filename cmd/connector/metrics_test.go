@@ -15,12 +15,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/health"
+	"sluice/internal/app"
 	"sluice/internal/laketest"
 )
 
 // everything is a connector that has all that brings metrics of its own, at work: with rows, duplicates, dead letters. Its log
 // is out.
-func everything(t *testing.T) (s *system, out *laketest.Log) {
+func everything(t *testing.T) (s *app.Member, out *laketest.Log) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "url")
 	if err := os.WriteFile(file, []byte("redis://"+miniredis.RunT(t).Addr()), 0o600); err != nil {
@@ -41,7 +42,7 @@ members: {store: redis, url_file: "`+filepath.ToSlash(file)+`", beat: 1s, ttl: 1
 	s = l.start()
 	l.Awaits("orders", map[string][]int64{"orders:0": {0, 3}})
 	l.Await("its status shows that all of it is in the table", func() bool {
-		return slices.ContainsFunc(s.report().Partitions, func(p health.Partition) bool { return p.Topic == "orders" && p.Position == 5 })
+		return slices.ContainsFunc(s.Report().Partitions, func(p health.Partition) bool { return p.Topic == "orders" && p.Position == 5 })
 	})
 	l.Await("its heartbeat", func() bool { return sumOf(t, s, "sluice_member_beats_total") > 0 })
 	return s, out

@@ -27,7 +27,7 @@ defaults: {schema: "n int", commit: {every: 100ms}, start: latest, bad_records: 
 		l.Produce(topic, 2, 0)
 	}
 	s := l.start()
-	l.Await("it has started", func() bool { return s.report().Resumed && len(s.report().Partitions) == 2 })
+	l.Await("it has started", func() bool { return s.Report().Resumed && len(s.Report().Partitions) == 2 })
 	l.Create("sales.b", 2)
 	l.Produce("sales.b", 3, 0, 1)
 	l.Produce("sales.a", 1, 0)
@@ -110,7 +110,7 @@ topics: {orders: {}}
 defaults: {schema: "n int", commit: {every: 100ms}, start: latest, bad_records: hold}`)
 	l.Create("orders", 4)
 	s := l.start()
-	l.Await("it has started", func() bool { return s.report().Resumed && len(s.report().Partitions) == 4 })
+	l.Await("it has started", func() bool { return s.Report().Resumed && len(s.Report().Partitions) == 4 })
 	if _, err := l.Admin.UpdatePartitions(t.Context(), 16, "orders"); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestTopicDeletedAndCreatedAnew(t *testing.T) {
 				}
 			}
 			l.Await("only what is listed is missed", func() bool {
-				return len(s.report().Partitions) == 2 && cmp.Equal(heldIn(s), map[string][]int32{"orders topic_missing": {-1}})
+				return len(s.Report().Partitions) == 2 && cmp.Equal(heldIn(s), map[string][]int32{"orders topic_missing": {-1}})
 			})
 			for _, topic := range []string{"orders", "visits"} {
 				l.Create(topic, 2)

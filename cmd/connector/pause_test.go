@@ -3,17 +3,17 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"sluice/health"
+	"sluice/internal/app"
 	"sluice/internal/fail"
 	"sluice/internal/laketest"
 	"sluice/reliability"
@@ -174,35 +174,27 @@ func TestAudit(t *testing.T) {
 // holdsEverything wants a member that starts now to read nothing and to say why.
 func holdsEverything(t *testing.T, l *lake, reason hold.Reason, detail string) {
 	t.Helper()
-	s, err := wire(t.Context(), mustLoad(t, l.Config, nil), wireOptions{}, slog.New(slog.DiscardHandler))
+	s, err := app.New(t.Context(), mustLoad(t, l.Config, nil), app.Options{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
-	ctx, cancel := context.WithTimeout(t.Context(), laketest.HangGuard)
-	done := make(chan struct{})
-	go func() { defer close(done); s.operations.Run(ctx) }()
-	defer func() { cancel(); <-done }()
-	for s.unknownPauses() == nil {
-		if err := ctx.Err(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond)
+	defer s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	var r health.Report
+	l.Await("everything is held", func() bool {
+		r = s.Report()
+		return slices.ContainsFunc(r.Holds, func(h health.Hold) bool {
+			return h.Reason == string(reason) && strings.Contains(h.Detail, detail) && h.Partition == -1
+		})
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
-	impatient, stop := context.WithTimeout(ctx, time.Millisecond)
-	defer stop()
-	if err := s.awaitOperations(impatient); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("it would begin: %v", err)
-	}
-	r := s.report()
-	i := -1
-	for n, h := range r.Holds {
-		if h.Reason == string(reason) && strings.Contains(h.Detail, detail) && h.Partition == -1 {
-			i = n
-		}
-	}
-	if i < 0 {
-		t.Errorf("holds are %+v, want %s: %s", r.Holds, reason, detail)
+	if r.Joined || len(r.Partitions) > 0 {
+		t.Errorf("it began: %+v", r)
 	}
 	if !anyDependency(r, "operations_log", detail) {
 		t.Errorf("dependencies are %+v", r.Dependencies)

@@ -83,8 +83,8 @@ func TestPoisonHolds(t *testing.T) {
 		check("from outside", h.name(), string(h.Reason), h.Detail, h.Partition, *h.Offset)
 	}
 	s := l.start()
-	l.Await("all hold", func() bool { return len(s.report().Holds) == len(codes) })
-	for _, h := range s.report().Holds {
+	l.Await("all hold", func() bool { return len(s.Report().Holds) == len(codes) })
+	for _, h := range s.Report().Holds {
 		check("the connector", h.Topic, h.Reason, h.Detail, h.Partition, h.Offset)
 	}
 	if len(outside) != len(codes) {

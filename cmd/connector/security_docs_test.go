@@ -76,7 +76,7 @@ func TestSecurityPage_KafkaRights(t *testing.T) {
 	l.Await("the dead letter is a row", func() bool { return len(l.Rows("orders_letters")["orders-dlq:0"]) == 1 })
 	l.Await("a canary was seen", func() bool { return len(l.Rows("_sluice/p/canary")["p-canary:0"]) > 0 })
 	l.Await("nothing is held", func() bool { return len(heldIn(s)) == 0 })
-	if failing := s.report().Canary.Failing; failing != nil {
+	if failing := s.Report().Canary.Failing; failing != nil {
 		t.Errorf("the canary fails: %+v", failing)
 	}
 	all := lakeWithRights(t, kafkaRights(t, true), "", "")
@@ -90,7 +90,7 @@ func TestSecurityPage_KafkaRights(t *testing.T) {
 				l := lakeWithRights(t, rights, resource, op)
 				s := l.start()
 				l.Await("a hold or the canary says so", func() bool {
-					r := s.report()
+					r := s.Report()
 					return resource == "the canary topic" && r.Canary != nil && r.Canary.Failing != nil || slices.ContainsFunc(r.Holds, func(h health.Hold) bool {
 						return h.Reason == string(hold.KafkaDenied) || h.Reason == string(hold.DeadLettersUnavailable)
 					})

@@ -227,10 +227,10 @@ func (l *Lake) Awaits(table string, want map[string][]int64) {
 	l.Await("table "+table+" has its rows", func() bool { return cmp.Equal(want, l.Rows(table)) })
 }
 
-// Load loads a configuration, which must be right.
+// Load loads a configuration, which must be right, without an environment.
 func Load(t *testing.T, path string) *config.Config {
 	t.Helper()
-	c, problems := config.Load(path, os.LookupEnv)
+	c, problems := config.Load(path, func(string) (string, bool) { return "", false })
 	if c == nil {
 		t.Fatalf("%s was refused: %v", path, problems)
 	}

@@ -206,7 +206,7 @@ var ofRecords = []mutant{
 	},
 	{
 		name: "reading begins before it is known what is paused",
-		file: "cmd/connector/operations.go",
+		file: "internal/app/operations.go",
 		old:  "case <-s.operations.Ready():", new: "case <-ctx.Done():\n\t\treturn nil\n\tcase <-s.operations.Ready():",
 		pkg: "./cmd/connector", test: "^TestAudit$",
 	},

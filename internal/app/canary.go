@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const (
 )
 
 // newCanary makes the member's canary: each record has an id, by which it is known in the table.
-func (s *system) newCanary() (*canary.Canary, error) {
+func (s *Member) newCanary() (*canary.Canary, error) {
 	c, member := s.config.Health.Canary, s.connector.Member
 	topic, _ := s.config.Canary(c.Topic)
 	table := objstore.Sub(s.store, topic.Table)

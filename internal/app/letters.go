@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ func (w *letterWriter) Write(ctx context.Context, all []deadletter.Letter) error
 	return err
 }
 
-func (s *system) letterWriter(t *writtenTable, logger *slog.Logger) *letterWriter {
+func (s *Member) letterWriter(t *writtenTable, logger *slog.Logger) *letterWriter {
 	guard := reliability.NewGuard("dead_letters", s.config.Guard(), logger, t.metrics)
 	return &letterWriter{kafka.NewDeadLetters(s.client, kafka.DeadLettersConfig{
 		Pipeline: s.config.Pipeline, Topic: s.config.LetterTopic, Objects: letterObjects{s.store, t.storing}, Guard: guard,

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 // What a running system says about itself, in health's words.
 
 // standing says why a claim stands still while somebody tries for it, or nil.
-func (s *system) standing(table string, p connector.Partition) *hold.Hold {
+func (s *Member) standing(table string, p connector.Partition) *hold.Hold {
 	if t := s.tables.get(table); t != nil {
 		if h, undecided := t.Undecided(); undecided {
 			return &h
@@ -55,8 +55,8 @@ func waiting(g *reliability.Guard, reason hold.Reason) *hold.Hold {
 // troubling is how long a broker may not answer before its claims are said to stand: a leader that moves takes less.
 const troubling = 30 * time.Second
 
-// report is what health shows: the story's status in health's words.
-func (s *system) report() health.Report {
+// Report is what health shows: the story's status in health's words.
+func (s *Member) Report() health.Report {
 	st := s.connector.Status()
 	r := health.Report{
 		Pipeline: s.config.Pipeline, Group: s.config.Kafka.Group, Brokers: s.config.Kafka.Brokers,
@@ -96,8 +96,8 @@ func (s *system) report() health.Report {
 		r.Holds[i].Ending = s.ending(r.Holds[i])
 	}
 	r.Dependencies = s.dependencies()
-	if w := s.letters.Load(); w != nil {
-		r.Letters = w.report()
+	if w := s.Letters.Load(); w != nil {
+		r.Letters = w.Report()
 	}
 	if s.keeper != nil {
 		members := s.keeper.Members()
@@ -111,7 +111,7 @@ func (s *system) report() health.Report {
 }
 
 // partition is how far the table has taken a claim, with what the last look at its lag found.
-func (s *system) partition(c connector.ClaimStatus, found *lagFindings) health.Partition {
+func (s *Member) partition(c connector.ClaimStatus, found *lagFindings) health.Partition {
 	p := found.of(c)
 	t, _, _ := s.config.Route(p.Topic)
 	p.Thresholds = t.Lag
@@ -127,7 +127,7 @@ func (s *system) partition(c connector.ClaimStatus, found *lagFindings) health.P
 	return p
 }
 
-func (s *system) dependencies() (all []health.Dependency) {
+func (s *Member) dependencies() (all []health.Dependency) {
 	guarded := func(g *reliability.Guard, table string) {
 		st := g.Status()
 		d := health.Dependency{Name: st.Name, Table: table, Open: st.Open}

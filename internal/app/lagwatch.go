@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"cmp"
@@ -50,7 +50,7 @@ type lagFindings struct {
 	ends map[connector.Partition]int64 // the newest that are known
 }
 
-func newLagWatch(s *system) *lagWatch {
+func newLagWatch(s *Member) *lagWatch {
 	c := s.config
 	rules := c.LagRules()
 	return &lagWatch{

@@ -1,4 +1,5 @@
-package main
+// Package app runs one member: it makes everything that moves records, starts it in order, watches it and says how it is.
+package app
 
 import (
 	"context"
@@ -33,12 +34,13 @@ import (
 	"sluice/sink/opslog"
 )
 
-// system is a connector with everything that it stands on. Its constructor, read top to bottom, is the picture of
+// Member is a connector with everything that it stands on. Its constructor, read top to bottom, is the picture of
 // docs/architecture.md.
-type system struct {
+type Member struct {
 	config       *config.Config
 	logger       *slog.Logger
 	version      string // of this program
+	untilCurrent bool
 	registry     *prometheus.Registry
 	bucket       objstore.Store     // as opened, to close it
 	store        objstore.Store     // the same, measured: all tables lie in it
@@ -66,7 +68,7 @@ type system struct {
 	// Where this member registers, and what keeps it registered; nil if it does not.
 	registrations membership.Store
 	keeper        *membership.Keeper
-	letters       atomic.Pointer[letterWatch] // nil while nobody counts dead letters
+	Letters       atomic.Pointer[LetterWatch] // nil while nobody counts dead letters
 	letterRate    lettercount.Rate            // of those that this member writes
 	loops         pulse.Loops
 	watchdog      *liveness.Watchdog
@@ -76,28 +78,30 @@ type system struct {
 	tested        atomic.Bool               // it passed
 }
 
-// wireOptions are what tests and the demo say differently.
-type wireOptions struct {
-	version      string // of this program
-	dial         func(ctx context.Context, network, address string) (net.Conn, error)
-	store        func(objstore.Store) objstore.Store // what stands before the store; nil: nothing
-	untilCurrent bool
-	watchEvery   time.Duration // how often topics are looked at
-	stderr       io.Writer     // where goroutines are written down; nil: nowhere
-	exit         func(int)     // ends a process that does not end by itself; nil: nobody does
+// Options are what a configuration does not say. The zero Options are those of a member in a test.
+type Options struct {
+	Version      string        // of this program
+	UntilCurrent bool          // end at the end offsets of the start
+	WatchEvery   time.Duration // how often topics are polled; 0 for the default
+	Stderr       io.Writer     // where goroutines are dumped; nil for nowhere
+	Exit         func()        // ends a process that does not end by itself; may be nil
+
+	// In tests:
+	dial  func(ctx context.Context, network, address string) (net.Conn, error)
+	store func(objstore.Store) objstore.Store // what stands before the store; may be nil
 }
 
-// wire builds a system. Nothing is connected yet; an error is a mistake in the configuration.
-func wire(ctx context.Context, c *config.Config, o wireOptions, logger *slog.Logger) (*system, error) {
-	s := &system{
-		config: c, logger: logger, version: o.version, registry: prometheus.NewRegistry(),
+// New builds a system. Nothing is connected yet; an error is a mistake in the configuration.
+func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) (*Member, error) {
+	s := &Member{
+		config: c, logger: logger, version: o.Version, untilCurrent: o.UntilCurrent, registry: prometheus.NewRegistry(),
 		pools:    c.Budget.Pools(),
 		encoders: datafile.NewShares(c.Budget.Encoders(runtime.GOMAXPROCS(0))),
 	}
-	if o.stderr == nil {
-		o.stderr = io.Discard
+	if o.Stderr == nil {
+		o.Stderr = io.Discard
 	}
-	s.watchdog = liveness.NewWatchdog(&s.loops, liveness.NewFile(c.Health.LivenessFile), o.stderr, logger)
+	s.watchdog = liveness.NewWatchdog(&s.loops, liveness.NewFile(c.Health.LivenessFile), o.Stderr, logger)
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	// What remembers the fingerprints of rows.
@@ -138,7 +142,7 @@ func wire(ctx context.Context, c *config.Config, o wireOptions, logger *slog.Log
 	// Kafka: membership, reading.
 	s.asking = s.guard("kafka")
 	group := kafka.GroupConfig{
-		Group: c.Kafka.Group, Topics: c.TopicNames(), Optional: s.laterTopics, Session: c.Kafka.Session, WatchEvery: o.watchEvery,
+		Group: c.Kafka.Group, Topics: c.TopicNames(), Optional: s.laterTopics, Session: c.Kafka.Session, WatchEvery: o.WatchEvery,
 	}
 	if len(c.Patterns) > 0 {
 		group.Matches, group.Beyond = s.matches, s.beyond
@@ -161,7 +165,7 @@ func wire(ctx context.Context, c *config.Config, o wireOptions, logger *slog.Log
 			},
 			OffsetCommitInterval: c.Kafka.OffsetCommitInterval,
 			Drain:                c.Shutdown.Drain,
-			UntilCurrent:         o.untilCurrent,
+			UntilCurrent:         o.UntilCurrent,
 			Member:               memberName(),
 		},
 		Group: s.group, Log: s.log, Kafka: s.asking, Pools: s.pools, Route: s.route, Retire: s.retire, Standing: s.standing, Paused: s.paused, FloodAllowed: s.floodAllowed, Asked: s.asked,
@@ -171,7 +175,7 @@ func wire(ctx context.Context, c *config.Config, o wireOptions, logger *slog.Log
 	if c.Health.Enabled {
 		s.lags = newLagWatch(s)
 	}
-	if c.Health.Canary.Topic != "" && !o.untilCurrent {
+	if c.Health.Canary.Topic != "" && !o.UntilCurrent {
 		if s.canary, err = s.newCanary(); err != nil {
 			return nil, err
 		}
@@ -181,6 +185,12 @@ func wire(ctx context.Context, c *config.Config, o wireOptions, logger *slog.Log
 	}
 	return s, nil
 }
+
+// Registry returns the metrics of the member.
+func (s *Member) Registry() *prometheus.Registry { return s.registry }
+
+// Name returns the name of the member, unlike that of any other process.
+func (s *Member) Name() string { return s.connector.Member }
 
 // memberName names this process, unlike any other: by host and process id for people, and a random part for containers,
 // whose processes all have number 1.
@@ -193,18 +203,18 @@ func memberName() string {
 }
 
 // guard returns the guard before a dependency of all tables.
-func (s *system) guard(dependency string, answers ...error) *reliability.Guard {
+func (s *Member) guard(dependency string, answers ...error) *reliability.Guard {
 	return reliability.NewGuard(dependency, s.config.Guard(), s.logger, s.labelled(""), answers...)
 }
 
 // labelled is where the metrics of a table are registered. Those of all tables have the label, too, and it is empty:
 // metrics of one name need the same labels.
-func (s *system) labelled(table string) prometheus.Registerer {
+func (s *Member) labelled(table string) prometheus.Registerer {
 	return prometheus.WrapRegistererWith(prometheus.Labels{"table": table}, s.registry)
 }
 
-// close ends the connections and what still writes a checkpoint.
-func (s *system) close() {
+// Close ends the connections and what still writes a checkpoint.
+func (s *Member) Close() {
 	for _, t := range s.tables.all() {
 		t.Close()
 	}

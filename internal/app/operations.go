@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // follow makes the follower of the operations log.
-func (s *system) follow() (err error) {
+func (s *Member) follow() (err error) {
 	s.reading = s.guard("operations_log", objstore.ErrNotFound, objstore.ErrExists)
 	s.operations, err = opslog.Open(s.store, s.config.Pipeline, opslog.Options{
 		Guard: s.reading, Logger: s.logger, Registerer: s.registry,
@@ -21,7 +21,7 @@ func (s *system) follow() (err error) {
 }
 
 // awaitOperations waits until it is known what is paused: before that nothing may be read.
-func (s *system) awaitOperations(ctx context.Context) error {
+func (s *Member) awaitOperations(ctx context.Context) error {
 	select {
 	case <-s.operations.Ready():
 		return nil
@@ -31,7 +31,7 @@ func (s *system) awaitOperations(ctx context.Context) error {
 }
 
 // unknownPauses is the hold of everything while nobody knows yet what is paused, or nil.
-func (s *system) unknownPauses() *hold.Hold {
+func (s *Member) unknownPauses() *hold.Hold {
 	if s.operations.State() != nil {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (s *system) unknownPauses() *hold.Hold {
 }
 
 // paused is the hold of a partition that an operator paused, or nil.
-func (s *system) paused(p connector.Partition) *hold.Hold {
+func (s *Member) paused(p connector.Partition) *hold.Hold {
 	by, paused := s.operations.State().Paused(p.Topic, p.ID)
 	if !paused {
 		return nil
@@ -55,11 +55,11 @@ func (s *system) paused(p connector.Partition) *hold.Hold {
 }
 
 // floodAllowed tells whether an operator lets any number of a topic's records become dead letters now.
-func (s *system) floodAllowed(topic string) bool {
+func (s *Member) floodAllowed(topic string) bool {
 	return s.operations.State().FloodAllowed(topic, time.Now())
 }
 
 // asked returns the number of the newest operation after which a partition is checked at once.
-func (s *system) asked(p connector.Partition) int64 {
+func (s *Member) asked(p connector.Partition) int64 {
 	return s.operations.State().Asked(p.Topic, p.ID)
 }

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -90,7 +90,7 @@ func (t *tables) all() []*writtenTable {
 
 // open opens the table that a topic feeds, once for all topics that share it: they agree on what is asked of it. Nothing
 // is read yet.
-func (s *system) open(topic config.Topic) (*writtenTable, error) {
+func (s *Member) open(topic config.Topic) (*writtenTable, error) {
 	s.tables.mu.Lock()
 	defer s.tables.mu.Unlock()
 	if t := s.tables.byPath[topic.Table]; t != nil {
@@ -124,7 +124,7 @@ func (s *system) open(topic config.Topic) (*writtenTable, error) {
 
 // retention returns how long Kafka keeps records of the topics that feed a table: see [delta.Options.Retention]. It is
 // known of the topics that this member has claims of.
-func (s *system) retention(table string) time.Duration {
+func (s *Member) retention(table string) time.Duration {
 	if s.losses == nil {
 		return 0
 	}
@@ -135,7 +135,7 @@ func (s *system) retention(table string) time.Duration {
 }
 
 // retire takes a table out of use, with its metrics. It is closed when its writer has ended.
-func (s *system) retire(path string) (closed func()) {
+func (s *Member) retire(path string) (closed func()) {
 	s.tables.mu.Lock()
 	defer s.tables.mu.Unlock()
 	t := s.tables.byPath[path]
@@ -145,7 +145,7 @@ func (s *system) retire(path string) (closed func()) {
 }
 
 // matches tells whether a pattern stands for a topic. A run until current keeps to those of its start.
-func (s *system) matches(topic string) bool {
+func (s *Member) matches(topic string) bool {
 	if names := s.fixed.Load(); names != nil {
 		return (*names)[topic]
 	}
@@ -157,7 +157,7 @@ func (s *system) matches(topic string) bool {
 }
 
 // beyond returns which topics are too many. A run until current keeps to what its start found.
-func (s *system) beyond(names []string) map[string]string {
+func (s *Member) beyond(names []string) map[string]string {
 	over := s.over.Load()
 	if over == nil {
 		return s.config.Beyond(names)
@@ -173,7 +173,7 @@ func (s *system) beyond(names []string) map[string]string {
 
 // laterTopics are the topics that may come with their first record: dead letters, canaries. A run until current keeps to those of its
 // start.
-func (s *system) laterTopics() []string {
+func (s *Member) laterTopics() []string {
 	names := s.config.LaterTopics()
 	if fixed := s.fixed.Load(); fixed != nil {
 		names = slices.DeleteFunc(names, func(name string) bool { return !(*fixed)[name] })
@@ -183,7 +183,7 @@ func (s *system) laterTopics() []string {
 
 // fix finds the topics of a run until current: those that are listed, which must be there, those that match now, and the
 // dead-letter topics that are there.
-func (s *system) fix(ctx context.Context) error {
+func (s *Member) fix(ctx context.Context) error {
 	var there []string
 	var beyond []kafka.Absent
 	err := s.asking.Do(ctx, func(ctx context.Context) (err error) {
@@ -219,7 +219,7 @@ func (s *system) fix(ctx context.Context) error {
 }
 
 // route says which table a topic feeds. It opens the table if it is the first topic to do so.
-func (s *system) route(name string) (connector.TopicConfig, connector.Target, bool) {
+func (s *Member) route(name string) (connector.TopicConfig, connector.Target, bool) {
 	topic, meant, err := s.config.Route(name)
 	var t *writtenTable
 	if meant && err == nil {

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -105,7 +105,7 @@ func (s *downStore) List(ctx context.Context, prefix, after string) iter.Seq2[ob
 // outageScene is a member at work on two partitions, in virtual time. No record comes: the compressor of data files belongs
 // to the process, and one that was made in virtual time works nowhere else.
 type outageScene struct {
-	*system
+	*Member
 	t     *testing.T
 	cable *cable
 	store *downStore
@@ -132,13 +132,13 @@ func inOutage(t *testing.T, play func(s *outageScene)) {
 			t.Fatal(err)
 		}
 		cfg, problems := config.Load(write(t, fmt.Sprintf("pipeline: p\nkafka: {brokers: [\"localhost:9092\"]}\nstorage: {url: \"file://%s\"}\n"+
-			"defaults: {schema: \"n int\", commit: {every: 1s}, bad_records: hold}\ntopics: {orders: {}}\n", filepath.ToSlash(t.TempDir()))), noEnv)
+			"defaults: {schema: \"n int\", commit: {every: 1s}, bad_records: hold}\ntopics: {orders: {}}\n", filepath.ToSlash(t.TempDir()))), func(string) (string, bool) { return "", false })
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		logger, out := newLogged(t)
+		logger, out := laketest.NewLog()
 		s.out = out
-		s.system, err = wire(t.Context(), cfg, wireOptions{dial: s.cable.dial, store: func(o objstore.Store) objstore.Store {
+		s.Member, err = New(t.Context(), cfg, Options{dial: s.cable.dial, store: func(o objstore.Store) objstore.Store {
 			s.store.Store = o
 			return s.store
 		}}, logger)
@@ -148,9 +148,9 @@ func inOutage(t *testing.T, play func(s *outageScene)) {
 		cfg.Health.Enabled = false // the lag is watched, and nothing listens: a real socket would stop the clock
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- s.run(ctx, false) }()
+		go func() { ended <- s.Run(ctx) }()
 		s.passes(time.Minute)
-		if r := s.report(); r.Status() != health.OK && r.Status() != health.Unknown {
+		if r := s.Report(); r.Status() != health.OK && r.Status() != health.Unknown {
 			t.Errorf("before the outage: %+v", r.Sum())
 		}
 		play(s)
@@ -158,7 +158,7 @@ func inOutage(t *testing.T, play func(s *outageScene)) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		s.close()
+		s.Close()
 	})
 }
 
@@ -170,7 +170,7 @@ func (s *outageScene) passes(d time.Duration) {
 
 // component returns one of the report.
 func (s *outageScene) component(name string) health.Component {
-	all := s.report().Components()
+	all := s.Report().Components()
 	return all[slices.IndexFunc(all, func(c health.Component) bool { return c.Name == name })]
 }
 
@@ -226,7 +226,7 @@ func TestOutage(t *testing.T) {
 					t.Error("within a minute the breaker is closed")
 				}
 				for _, at := range []time.Duration{2 * time.Minute, 5 * time.Minute, 10 * time.Minute} {
-					r := s.report()
+					r := s.Report()
 					if sum := r.Sum(); sum.Status != health.Degraded && sum.Status != health.Down || !sum.Ready && !strings.Contains(sum.Reason, "connection refused") {
 						t.Errorf("after %v: %s, %q", at, sum.Status, sum.Reason)
 					}
@@ -248,7 +248,7 @@ func TestOutage(t *testing.T) {
 				}
 				c.set(s, false)
 				s.passes(3 * time.Minute)
-				if r := s.report(); !r.Sum().Ready || len(r.Holds) > 0 || c.open(s) {
+				if r := s.Report(); !r.Sum().Ready || len(r.Holds) > 0 || c.open(s) {
 					t.Errorf("after it: %+v", r.Sum())
 				}
 				if n := len(s.out.Lines(t, "hold ended")); n != 1 {

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func newFingerprints(c *config.Config, logger *slog.Logger) *idempotency.Memory 
 }
 
 // remember opens what remembers fingerprints.
-func (s *system) remember(ctx context.Context) error {
+func (s *Member) remember(ctx context.Context) error {
 	s.fingerprints = newFingerprints(s.config, s.logger)
 	s.registry.MustRegister(newFingerprintMetrics(s.fingerprints))
 	s.remembering = s.fingerprints
@@ -45,7 +45,7 @@ func (s *system) remember(ctx context.Context) error {
 }
 
 // duplicates says how a table that a topic feeds tells duplicates, nil if it does not.
-func (s *system) duplicates(t config.Topic) *connector.Duplicates {
+func (s *Member) duplicates(t config.Topic) *connector.Duplicates {
 	id := t.ProducerIdentity()
 	if id.By == idempotency.ByNone {
 		return nil

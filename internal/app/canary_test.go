@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"maps"
@@ -27,15 +27,15 @@ func TestCanary(t *testing.T) {
 	l.Awaits("orders", laketest.UpTo(3, "orders:0"))
 	var first time.Time
 	l.Await("a canary is seen", func() bool {
-		r := s.report().Canary
+		r := s.Report().Canary
 		if r == nil || r.Seen == nil {
 			return false
 		}
 		first = *r.Seen
 		return true
 	})
-	l.Await("another one is", func() bool { return s.report().Canary.Seen.After(first) })
-	r := s.report()
+	l.Await("another one is", func() bool { return s.Report().Canary.Seen.After(first) })
+	r := s.Report()
 	if r.Canary.Topic != "p-canary" || *r.Canary.Seconds <= 0 || *r.Canary.Seconds > 60 || r.Canary.Failing != nil {
 		t.Errorf("%+v", r.Canary)
 	}
@@ -64,7 +64,7 @@ func TestCanary(t *testing.T) {
 // kgoFirst is the first canary in Kafka.
 func kgoFirst(t *testing.T, l *lake) *kgo.Record {
 	t.Helper()
-	reader, err := kgo.NewClient(kgo.SeedBrokers(mustLoad(t, l.Config, nil).Kafka.Brokers...), kgo.ConsumeTopics("p-canary"),
+	reader, err := kgo.NewClient(kgo.SeedBrokers(laketest.Load(t, l.Config).Kafka.Brokers...), kgo.ConsumeTopics("p-canary"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)

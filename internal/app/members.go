@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // register makes what keeps this member registered, if members register.
-func (s *system) register(ctx context.Context) error {
+func (s *Member) register(ctx context.Context) error {
 	var err error
 	if s.registrations, err = open.Members(ctx, s.config); err != nil || s.registrations == nil {
 		return err

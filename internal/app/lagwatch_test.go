@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"bytes"
@@ -23,6 +23,7 @@ import (
 	"sluice/health"
 	"sluice/health/ops"
 	"sluice/internal/config"
+	"sluice/internal/laketest"
 	"sluice/reliability"
 	"sluice/reliability/hold"
 )
@@ -458,7 +459,7 @@ func TestAPartitionWithoutALeaderIsNoOutageOfKafka(t *testing.T) {
 func TestFreshnessOfAPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connector.Partition{Topic: "orders"}
-		s := &system{config: &config.Config{Topics: map[string]config.Topic{"orders": {Lag: health.LagThresholds{Warning: 1}}}}, losses: &lossWatch{
+		s := &Member{config: &config.Config{Topics: map[string]config.Topic{"orders": {Lag: health.LagThresholds{Warning: 1}}}}, losses: &lossWatch{
 			until: map[connector.Partition]deadline{p: {newest: time.Now().Add(-time.Hour), position: 5}},
 		}}
 		for _, c := range []struct {
@@ -497,7 +498,7 @@ func TestLagRules(t *testing.T) {
 		"topics: {all: {pattern: a.*, deny: []}}":      "",
 		"topics: {o: {}, p: {pattern: a.*, deny: []}}": "",
 	} {
-		c := mustLoad(t, write(t, text+"\npipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///x}\ndefaults: {schema: a int, table: \"t/{topic}\"}\n"), nil)
+		c := laketest.Load(t, write(t, text+"\npipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///x}\ndefaults: {schema: a int, table: \"t/{topic}\"}\n"))
 		if got := c.LagRules(); got != (health.LagRules{Max: 10_000, Every: 10 * time.Second, Window: 5, Rises: 3, Topic: want}) {
 			t.Errorf("%s: %+v", text, got)
 		}
@@ -511,7 +512,7 @@ func TestExampleOfThresholds(t *testing.T) {
 	if !found {
 		t.Fatal("docs/lag.md has no example")
 	}
-	c := mustLoad(t, write(t, example+"\npipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///x}\ndefaults: {schema: a int}\n"), nil)
+	c := laketest.Load(t, write(t, example+"\npipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///x}\ndefaults: {schema: a int}\n"))
 	if got := c.Topics["reconciliation.triggers"].Lag; len(c.Topics) != 6 || got != (health.LagThresholds{Warning: 10, Critical: 50}) {
 		t.Errorf("%d topics, %+v", len(c.Topics), got)
 	}

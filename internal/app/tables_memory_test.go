@@ -1,23 +1,25 @@
-package main
+package app
 
 import (
 	"bytes"
 	"log/slog"
 	"strings"
 	"testing"
+
+	"sluice/internal/laketest"
 )
 
 // TestMoreTablesThanRoom: topics that a pattern finds later are counted, too, and it is said once.
 func TestMoreTablesThanRoom(t *testing.T) {
 	l := newLake(t, `topics: {all: {pattern: "t.*", deny: []}}`)
-	cfg := mustLoad(t, l.Config, nil)
+	cfg := laketest.Load(t, l.Config)
 	cfg.Budget.Limit = 1 // what is asked of it
 	var log bytes.Buffer
-	s, err := wire(t.Context(), cfg, wireOptions{}, slog.New(slog.NewTextHandler(&log, nil)))
+	s, err := New(t.Context(), cfg, Options{}, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
+	defer s.Close()
 	for i, topic := range []string{"ta", "ta", "tb", "tb", "tc"} {
 		conf, meant, err := cfg.Route(topic)
 		if err == nil && meant {

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"maps"
@@ -11,7 +11,7 @@ import (
 )
 
 // remembered is how much of each topic's window this member has in memory; nothing if a database remembers.
-func (s *system) remembered() (all []health.Fingerprints) {
+func (s *Member) remembered() (all []health.Fingerprints) {
 	if s.remembering != s.fingerprints {
 		return nil
 	}
@@ -29,7 +29,7 @@ func (s *system) remembered() (all []health.Fingerprints) {
 }
 
 // memory is how full the pools are.
-func (s *system) memory() []health.Pool {
+func (s *Member) memory() []health.Pool {
 	pool := func(name string, p *bytepool.Pool) health.Pool {
 		return health.Pool{Name: name, Size: p.Size(), Used: p.Used()}
 	}
@@ -41,7 +41,7 @@ func (s *system) memory() []health.Pool {
 }
 
 // operated is how well the operations log is known.
-func (s *system) operated() *health.Operations {
+func (s *Member) operated() *health.Operations {
 	o := &health.Operations{}
 	if state := s.operations.State(); state != nil {
 		o.Known, o.Seq = true, state.Head().Seq
@@ -50,7 +50,7 @@ func (s *system) operated() *health.Operations {
 }
 
 // ending returns the command that ends a hold, "" if none does. What was paused as a whole is resumed as a whole.
-func (s *system) ending(h health.Hold) string {
+func (s *Member) ending(h health.Hold) string {
 	if h.Reason == string(hold.Paused) {
 		if by, paused := s.operations.State().Paused(h.Topic, h.Partition); paused { // else resumed since: the member will notice
 			h.Topic, h.Partition = by.Target.Topic, by.Target.Partition

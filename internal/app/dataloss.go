@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -56,7 +56,7 @@ type deadline struct {
 	position int64
 }
 
-func newLossWatch(s *system) *lossWatch {
+func newLossWatch(s *Member) *lossWatch {
 	w := &lossWatch{
 		status: s.connector.Status, settings: s.client.TopicSettings, timeAt: s.log.TimeAt, logger: s.logger,
 		refused: map[string]bool{}, until: map[connector.Partition]deadline{}, retention: map[string]float64{},
@@ -235,7 +235,7 @@ func (w *lossWatch) Collect(metrics chan<- prometheus.Metric) {
 }
 
 // watchDataLoss starts to say how long unread records live. It ends with ctx.
-func (s *system) watchDataLoss(ctx context.Context, background *sync.WaitGroup) error {
+func (s *Member) watchDataLoss(ctx context.Context, background *sync.WaitGroup) error {
 	if err := s.registry.Register(s.losses); err != nil {
 		return fmt.Errorf("metric of data loss: %w", err)
 	}
