@@ -50,8 +50,8 @@ read.`,
 	return cmd
 }
 
-// shownEntry is an entry with its hash.
-type shownEntry struct {
+// RecordedEntry is an entry of the operations log with its hash.
+type RecordedEntry struct {
 	opslog.Entry
 	Hash string `json:"hash"`
 }
@@ -62,47 +62,30 @@ type unreadable struct {
 	Why string `json:"why"`
 }
 
-// auditReport is what audit list prints as JSON.
+// auditReport is a part of the operations log.
 type auditReport struct {
-	Entries    []shownEntry `json:"entries"`
-	Unreadable []unreadable `json:"unreadable,omitempty"`
-	Head       *opslog.Head `json:"head"` // null if the log is empty
+	Entries    []RecordedEntry `json:"entries"`
+	Unreadable []unreadable    `json:"unreadable,omitempty"`
+	Head       *opslog.Head    `json:"head"` // null if the log is empty
 }
 
 func (c *cli) auditList(ctx context.Context, since time.Duration) error {
-	cfg, err := c.load()
+	a, err := c.access()
 	if err != nil {
 		return err
 	}
-	o, err := openOperations(ctx, cfg, false)
-	if err != nil {
-		return err
-	}
-	defer o.end()
-	r := auditReport{Entries: []shownEntry{}}
 	oldest := time.Time{}
 	if since > 0 {
 		oldest = time.Now().Add(-since)
 	}
-	for e, err := range o.Entries(ctx, 1) {
-		broken := (*opslog.BrokenError)(nil)
-		switch {
-		case errors.As(err, &broken):
-			r.Unreadable = append(r.Unreadable, unreadable{broken.Seq, broken.Why})
-			continue
-		case err != nil:
-			return failedOperation(opslog.Entry{}, err)
-		}
-		head := e.Head()
-		r.Head = &head
-		if !e.At.Before(oldest) {
-			r.Entries = append(r.Entries, shownEntry{e, e.Hash()})
-		}
+	r, err := Audit(ctx, a, oldest)
+	if err != nil {
+		return err
 	}
 	if c.output == "json" {
 		err = writeJSON(c.stdout, r)
 	} else {
-		err = r.print(c.stdout)
+		err = printAudit(c.stdout, r)
 	}
 	if err == nil && len(r.Unreadable) > 0 {
 		err = fail.Found(nil)
@@ -110,7 +93,34 @@ func (c *cli) auditList(ctx context.Context, since time.Duration) error {
 	return err
 }
 
-func (r *auditReport) print(w io.Writer) error {
+// Audit returns the operations that are not older than a time, and the head of the log.
+func Audit(ctx context.Context, a *Access, oldest time.Time) (*auditReport, error) {
+	o, err := openOperations(ctx, a.Config, false)
+	if err != nil {
+		return nil, err
+	}
+	defer o.end()
+	r := &auditReport{Entries: []RecordedEntry{}}
+	for e, err := range o.Entries(ctx, 1) {
+		broken := (*opslog.BrokenError)(nil)
+		switch {
+		case errors.As(err, &broken):
+			r.Unreadable = append(r.Unreadable, unreadable{broken.Seq, broken.Why})
+			continue
+		case err != nil:
+			return nil, failedOperation(opslog.Entry{}, err)
+		}
+		head := e.Head()
+		r.Head = &head
+		if !e.At.Before(oldest) {
+			r.Entries = append(r.Entries, RecordedEntry{e, e.Hash()})
+		}
+	}
+	return r, nil
+}
+
+// printAudit writes the operations log for people.
+func printAudit(w io.Writer, r *auditReport) error {
 	tw := newColumns(w)
 	_, _ = fmt.Fprintln(tw, "SEQ\tAT\tOPERATOR\tOPERATION\tREASON") // Flush has the error
 	for _, e := range r.Entries {
@@ -222,18 +232,13 @@ func (c *cli) auditVerify(ctx context.Context, text string) error {
 			return fail.Usage(fmt.Errorf("--head: %w", err))
 		}
 	}
-	cfg, err := c.load()
+	a, err := c.access()
 	if err != nil {
 		return err
 	}
-	o, err := openOperations(ctx, cfg, false)
+	r, err := VerifyAudit(ctx, a, pinned)
 	if err != nil {
 		return err
-	}
-	defer o.end()
-	r, err := o.Verify(ctx, pinned)
-	if err != nil {
-		return failedOperation(opslog.Entry{}, err)
 	}
 	if c.output == "json" {
 		err = writeJSON(c.stdout, r)
@@ -244,6 +249,20 @@ func (c *cli) auditVerify(ctx context.Context, text string) error {
 		err = fail.Found(nil)
 	}
 	return err
+}
+
+// VerifyAudit proves that the operations log is what was written, and that a head is in it. The zero head is not looked for.
+func VerifyAudit(ctx context.Context, a *Access, head opslog.Head) (opslog.Report, error) {
+	o, err := openOperations(ctx, a.Config, false)
+	if err != nil {
+		return opslog.Report{}, err
+	}
+	defer o.end()
+	r, err := o.Verify(ctx, head)
+	if err != nil {
+		return opslog.Report{}, failedOperation(opslog.Entry{}, err)
+	}
+	return r, nil
 }
 
 func printVerified(w io.Writer, r opslog.Report) error {

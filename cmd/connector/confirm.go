@@ -20,6 +20,9 @@ type change struct {
 	operator, reason string
 }
 
+// by is who does it, and why.
+func (ch *change) by() By { return By{Operator: ch.operator, Reason: ch.reason} }
+
 // changeFlags adds the flags of a command that changes something.
 func (c *cli) changeFlags(cmd *cobra.Command) *change {
 	ch := &change{}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -52,20 +53,29 @@ correct that instead: the hold ends when they can become rows.`,
 			return err
 		}
 		until := time.Now().Add(lasts).UTC().Truncate(time.Second)
-		allow := opslog.FloodAllow{Topic: args[0], Until: until}
-		return c.decide(cmd.Context(), timeout, cfg, ch, decision{
-			judge: func(s *opslog.State) ([]string, error) { return allowable(s, allow) },
-			body:  func() opslog.Body { return allow },
-			plan: func() (string, any) {
-				return fmt.Sprintf("pipeline %s: %s", cfg.Pipeline, allowance(allow)), allowPlan{cfg.Pipeline, opslog.KindFloodAllow, allow}
-			},
-			done: func() string { return allowance(allow) },
-		})
+		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *Access) (*Decision, error) { return PlanAllow(ctx, a, args[0], until) })
 	}
 	return cmd
 }
 
-// allowPlan is what a dry run prints as JSON.
+// PlanAllow plans to let any number of a topic's records become dead letters until a time.
+func PlanAllow(ctx context.Context, a *Access, topic string, until time.Time) (*Decision, error) {
+	if err := floodable(a.Config, topic); err != nil {
+		return nil, fail.Usage(err)
+	}
+	if lasts := time.Until(until); lasts > longestAllowance {
+		return nil, fail.Usage(fmt.Errorf("an allowance of %v: at most %v can be allowed", lasts, longestAllowance))
+	}
+	allow := opslog.FloodAllow{Topic: topic, Until: until}
+	d := &Decision{
+		Text: fmt.Sprintf("pipeline %s: %s", a.Config.Pipeline, allowance(allow)), Done: allowance(allow),
+		Plan: allowPlan{a.Config.Pipeline, opslog.KindFloodAllow, allow},
+		body: allow, judge: func(s *opslog.State) ([]string, error) { return allowable(s, allow) },
+	}
+	return d.decide(ctx, a)
+}
+
+// allowPlan is the plan of an allowance.
 type allowPlan struct {
 	Pipeline string      `json:"pipeline"`
 	Kind     opslog.Kind `json:"kind"`
@@ -94,11 +104,11 @@ func allowable(s *opslog.State, f opslog.FloodAllow) (notes []string, err error)
 	old, ok := s.FloodAllowance(f.Topic)
 	switch stands := ok && s.FloodAllowed(f.Topic, time.Now()); {
 	case stands && old.Until.Equal(f.Until):
-		return nil, errNothingToDo
+		return nil, ErrNothingToDo
 	case stands:
 		return []string{fmt.Sprintf("it was allowed until %s by %s: %s; this takes its place", old.Until.Format(time.RFC3339), old.Operator, old.Reason)}, nil
 	case !f.Until.After(time.Now()):
-		return []string{f.Topic + " has no allowance"}, errNothingToDo
+		return []string{f.Topic + " has no allowance"}, ErrNothingToDo
 	}
 	return nil, nil
 }

@@ -25,7 +25,7 @@ func TestDeadLettersAllow(t *testing.T) {
 
 	// A shorter one takes the place of a longer one, and says so.
 	out, errs = l.runs(0, "dlq", "allow", "orders", "--for", "5m", "--operator", "eva", "--reason", "enough", "--yes", "--output", "json")
-	var e shownEntry
+	var e RecordedEntry
 	if err := json.Unmarshal([]byte(out), &e); err != nil || e.Seq != 2 || e.Kind != opslog.KindFloodAllow {
 		t.Errorf("%v: %s", err, out)
 	}

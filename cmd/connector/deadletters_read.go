@@ -124,7 +124,7 @@ func (s *letterScope) wants(l *deadletter.Letter) bool {
 // letterScopeOf finds the dead-letter topics of a topic, which may be one itself; of all topics if it is "".
 func (c *cli) letterScopeOf(ctx context.Context, cfg *config.Config, topic string) (*letterScope, error) {
 	if topic == "" {
-		names, err := c.topics(ctx, cfg)
+		names, err := (&Access{Config: cfg}).topics(ctx, c.topic)
 		if err != nil {
 			return nil, err
 		}

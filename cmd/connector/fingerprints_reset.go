@@ -37,39 +37,53 @@ record that was there before becomes a row once more if it is sent again.`,
 		if err != nil {
 			return err
 		}
-		topic, meant, _ := cfg.Route(args[0])
-		switch {
-		case !meant:
-			return fail.Usage(fmt.Errorf("topic %s is not in topics: write one of %v", args[0], cfg.Meant()))
-		case topic.ProducerIdentity().By == idempotency.ByNone:
-			return fail.Usage(fmt.Errorf("topic %s has identity.by: none, so that nothing of it is remembered", args[0]))
+		if err := forgettable(cfg, args[0]); err != nil {
+			return err
 		}
 		if err := c.checkChange(ch); err != nil {
 			return err
 		}
-		reset, err := whatIsThere(cmd.Context(), timeout, cfg, args[0])
-		if err != nil {
-			return err
-		}
-		line := fmt.Sprintf("the fingerprints of %s are forgotten, as far as table %s goes: %s", reset.Topic, reset.Table, listBelow(reset.Below))
-		return c.decide(cmd.Context(), timeout, cfg, ch, decision{
-			judge: func(s *opslog.State) ([]string, error) {
-				if !slices.ContainsFunc(reset.Below, func(b opslog.Below) bool { return b.Offset > s.Forgotten(reset.Topic, b.TopicID, b.Partition) }) {
-					return []string{"nothing of " + reset.Topic + " is remembered"}, errNothingToDo
-				}
-				return nil, nil
-			},
-			body: func() opslog.Body { return reset },
-			plan: func() (string, any) {
-				return fmt.Sprintf("pipeline %s: %s", cfg.Pipeline, line), resetPlan{cfg.Pipeline, opslog.KindForget, reset}
-			},
-			done: func() string { return line },
-		})
+		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *Access) (*Decision, error) { return PlanReset(ctx, a, args[0]) })
 	}
 	return cmd
 }
 
-// resetPlan is what a dry run prints as JSON.
+// forgettable reports whether anything of a topic is remembered.
+func forgettable(cfg *config.Config, name string) error {
+	topic, meant, _ := cfg.Route(name)
+	switch {
+	case !meant:
+		return fail.Usage(fmt.Errorf("topic %s is not in topics: write one of %v", name, cfg.Meant()))
+	case topic.ProducerIdentity().By == idempotency.ByNone:
+		return fail.Usage(fmt.Errorf("topic %s has identity.by: none, so that nothing of it is remembered", name))
+	}
+	return nil
+}
+
+// PlanReset plans to have the fingerprints of a topic forgotten, as far as its table goes now.
+func PlanReset(ctx context.Context, a *Access, topic string) (*Decision, error) {
+	if err := forgettable(a.Config, topic); err != nil {
+		return nil, err
+	}
+	reset, err := whatIsThere(ctx, a.Config, topic)
+	if err != nil {
+		return nil, err
+	}
+	line := fmt.Sprintf("the fingerprints of %s are forgotten, as far as table %s goes: %s", reset.Topic, reset.Table, listBelow(reset.Below))
+	d := &Decision{
+		Text: fmt.Sprintf("pipeline %s: %s", a.Config.Pipeline, line), Done: line,
+		Plan: resetPlan{a.Config.Pipeline, opslog.KindForget, reset}, body: reset,
+		judge: func(s *opslog.State) ([]string, error) {
+			if !slices.ContainsFunc(reset.Below, func(b opslog.Below) bool { return b.Offset > s.Forgotten(reset.Topic, b.TopicID, b.Partition) }) {
+				return []string{"nothing of " + reset.Topic + " is remembered"}, ErrNothingToDo
+			}
+			return nil, nil
+		},
+	}
+	return d.decide(ctx, a)
+}
+
+// resetPlan is the plan of a reset.
 type resetPlan struct {
 	Pipeline string      `json:"pipeline"`
 	Kind     opslog.Kind `json:"kind"`
@@ -85,9 +99,7 @@ func listBelow(all []opslog.Below) string {
 }
 
 // whatIsThere says how far the table of a topic is. Rows that are committed between this and the operation are remembered.
-func whatIsThere(ctx context.Context, timeout time.Duration, cfg *config.Config, topic string) (f opslog.Forget, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
+func whatIsThere(ctx context.Context, cfg *config.Config, topic string) (f opslog.Forget, err error) {
 	all, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {
 		return f, err

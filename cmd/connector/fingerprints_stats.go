@@ -45,15 +45,16 @@ needed. What running members hold is in their metrics sluice_fingerprint*.`,
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			var forgotten *opslog.State
-			return c.eachTable(ctx, func(o *opened) (answer, error) {
+			return c.eachTable(ctx, func(a *Access, o *opened) (answer, error) {
 				if forgotten == nil {
-					s, err := stateOfOperations(ctx, o.config)
+					s, err := stateOfOperations(ctx, a.Config)
 					if err != nil {
-						return nil, err
+						return answer{}, err
 					}
 					forgotten = s
 				}
-				return readWindows(ctx, o, forgotten)
+				w, err := readWindows(ctx, o, forgotten)
+				return answer{w, func(out io.Writer) error { return printWindows(out, w) }, false}, err
 			})
 		},
 	}
@@ -64,7 +65,7 @@ needed. What running members hold is in their metrics sluice_fingerprint*.`,
 	return cmd
 }
 
-// windows is what fingerprints stats prints of a table.
+// windows are those of a table.
 type windows struct {
 	URL        string            `json:"url"`
 	Identity   string            `json:"identity"`
@@ -86,9 +87,8 @@ type partitionWindow struct {
 	Reset     int64      `json:"reset_below"`
 }
 
-func (w *windows) wrong() bool { return false }
-
-func (w *windows) print(out io.Writer) error {
+// printWindows writes windows for people.
+func printWindows(out io.Writer, w *windows) error {
 	if _, err := printf(out, "%s: identity %s\n", w.URL, w.Identity); err != nil || len(w.Partitions) == 0 {
 		return err
 	}

@@ -128,42 +128,58 @@ const (
 )
 
 func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Duration) error {
-	cfg, err := c.load()
+	a, err := c.access()
 	if err != nil {
 		return err
 	}
-	asked := c.askForHolds(ctx, cfg, members, timeout)
-	found := &held{}
-	var missed []error
-	member := false
-	for _, a := range asked {
-		found.merge(&a.held)
-		missed, member = append(missed, a.missed...), member || a.member
-	}
-	found.dropHidden()
-	for _, p := range found.all {
-		p.Command = cfg.Pasted(p.command())
-	}
-	slices.SortStableFunc(found.all, func(a, b *heldPartition) int {
-		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), strings.Compare(string(a.Reason), string(b.Reason)))
-	})
+	found := Holds(ctx, a, HoldQuery{Topic: c.topic, Members: members, Within: timeout})
 	if c.output == "json" {
-		if found.all == nil {
-			found.all = []*heldPartition{}
-		}
-		err = writeJSON(c.stdout, found.all)
+		err = writeJSON(c.stdout, found.Holds)
 	} else {
-		err = found.print(c.stdout, len(missed) == 0, member)
+		err = printHolds(c.stdout, found)
 	}
 	switch {
 	case err != nil:
 		return err
-	case len(found.all) > 0:
-		return fail.Found(errors.Join(missed...))
-	case len(missed) > 0:
-		return fail.Dependency(errors.Join(missed...))
+	case len(found.Holds) > 0:
+		return fail.Found(errors.Join(found.Missed...))
+	case len(found.Missed) > 0:
+		return fail.Dependency(errors.Join(found.Missed...))
 	}
 	return nil
+}
+
+// HoldQuery says whose holds are looked for.
+type HoldQuery struct {
+	Topic   string        // "" for all
+	Members []string      // URLs of members to ask, beside the one at health.listen
+	Within  time.Duration // the whole time; each dependency has half of it
+}
+
+// HoldReport is what is held, as far as was learnt.
+type HoldReport struct {
+	Holds  []*heldPartition
+	Missed []error // what did not answer, or not as a member of the pipeline does
+	Member bool    // a member of the pipeline answered
+}
+
+// Holds finds what stands still: by the tables, Kafka, the operations log and members. One of them that is silent hides
+// nothing of the others.
+func Holds(ctx context.Context, a *Access, q HoldQuery) *HoldReport {
+	found, r := &held{}, &HoldReport{Holds: []*heldPartition{}}
+	for _, asked := range a.askForHolds(ctx, q.Topic, q.Members, q.Within) {
+		found.merge(&asked.held)
+		r.Missed, r.Member = append(r.Missed, asked.missed...), r.Member || asked.member
+	}
+	found.dropHidden()
+	for _, p := range found.all {
+		p.Command = a.Config.Pasted(p.command())
+		r.Holds = append(r.Holds, p)
+	}
+	slices.SortStableFunc(r.Holds, func(a, b *heldPartition) int {
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), strings.Compare(string(a.Reason), string(b.Reason)))
+	})
+	return r
 }
 
 // recordAt says why the record at a position cannot become a row, or "". What lies behind it is not looked at: a partition
@@ -236,20 +252,20 @@ func decodes(builder connector.Builder, p connector.Partition, r *connector.Reco
 	return nil
 }
 
-// print writes the holds. all says whether everything answered that was asked, member whether a member was among it.
-func (h *held) print(w io.Writer, all, member bool) error {
-	if len(h.all) == 0 {
+// printHolds writes holds for people.
+func printHolds(w io.Writer, r *HoldReport) error {
+	if len(r.Holds) == 0 {
 		text := "nothing is held"
 		switch {
-		case !all:
+		case len(r.Missed) > 0:
 			text = "whether something is held is not known: see what did not answer"
-		case !member:
+		case !r.Member:
 			text += ", as far as tables, Kafka and the operations log show; no member answered: --member URL asks one"
 		}
 		_, err := fmt.Fprintln(w, text)
 		return err
 	}
-	lines := h.lines()
+	lines := holdLines(r.Holds)
 	tw := newColumns(w)
 	_, _ = fmt.Fprintln(tw, "PARTITION\tREASON\tSINCE\tOFFSET\tFROM") // Flush has the error
 	for _, l := range lines {
@@ -301,20 +317,20 @@ type holdLine struct {
 // maxSingle is how many partitions with the same hold have a line each.
 const maxSingle = 3
 
-// lines returns the lines of the table. Holds of more than maxSingle partitions of a topic share a line if they agree in reason,
+// holdLines returns the lines of the table. Holds of more than maxSingle partitions of a topic share a line if they agree in reason,
 // detail, command and who told.
-func (h *held) lines() (lines []holdLine) {
+func holdLines(all []*heldPartition) (lines []holdLine) {
 	type shared struct{ topic, reason, detail, command, from string }
 	of := func(p *heldPartition) shared {
 		return shared{p.Topic, string(p.Reason), p.Detail, p.Command, strings.Join(p.From, ",")}
 	}
 	groups := map[shared][]*heldPartition{}
-	for _, p := range h.all {
+	for _, p := range all {
 		if p.Partition >= 0 {
 			groups[of(p)] = append(groups[of(p)], p)
 		}
 	}
-	for _, p := range h.all {
+	for _, p := range all {
 		group := groups[of(p)]
 		switch {
 		case p.Partition < 0 || len(group) <= maxSingle:

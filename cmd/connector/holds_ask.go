@@ -59,13 +59,14 @@ func (l *learnt) misses(ctx context.Context, name string, within time.Duration, 
 // askForHolds asks members, the operations log, and the tables with Kafka, all at once: an outage of one of them takes
 // nothing from the others. Each dependency has half of the time; the whole ends in time, too. The answers come in a fixed
 // order.
-func (c *cli) askForHolds(ctx context.Context, cfg *config.Config, members []string, timeout time.Duration) []*learnt {
+func (a *Access) askForHolds(ctx context.Context, topic string, members []string, timeout time.Duration) []*learnt {
+	cfg := a.Config
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	each := timeout / 2
 	asks := []func(*learnt){
 		func(l *learnt) { l.askOperations(ctx, cfg, each) },
-		func(l *learnt) { c.lookForHolds(ctx, cfg, each, l) },
+		func(l *learnt) { a.lookForHolds(ctx, topic, each, l) },
 	}
 	own := "http://" + reachable(cfg.Health.Listen)
 	if cfg.Health.Enabled && !slices.Contains(members, own) {
@@ -136,10 +137,11 @@ func stateOfOperations(ctx context.Context, cfg *config.Config) (*opslog.State, 
 }
 
 // lookForHolds finds the holds that the tables and Kafka show.
-func (c *cli) lookForHolds(ctx context.Context, cfg *config.Config, within time.Duration, l *learnt) {
+func (a *Access) lookForHolds(ctx context.Context, topic string, within time.Duration, l *learnt) {
+	cfg := a.Config
 	listing, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	names, err := c.topics(listing, cfg)
+	names, err := a.topics(listing, topic)
 	silent := false
 	if kind := fail.Of(err); kind != 0 && kind != fail.KindDependency {
 		l.missed = append(l.missed, err)
@@ -174,7 +176,7 @@ func (c *cli) lookForHolds(ctx context.Context, cfg *config.Config, within time.
 		}
 		return
 	}
-	if err := ask.tooMany(cfg, c.topic, &l.held); err != nil {
+	if err := ask.tooMany(cfg, topic, &l.held); err != nil {
 		l.misses(asking, "Kafka", within, "it is not known which topics match and are too many", err)
 	}
 	ask.holdsOf(asking, cfg, within, looks, l)

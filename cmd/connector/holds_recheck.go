@@ -1,13 +1,12 @@
 package main
 
 import (
-	"fmt"
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"sluice/internal/fail"
-	"sluice/sink/opslog"
 )
 
 func (c *cli) holdsRecheckCommand() *cobra.Command {
@@ -42,14 +41,7 @@ log; no running connector is needed. A hold ends only if its check passes.`,
 		if err := c.checkChange(ch); err != nil {
 			return err
 		}
-		return c.decide(cmd.Context(), timeout, cfg, ch, decision{
-			judge: func(*opslog.State) ([]string, error) { return nil, nil },
-			body:  func() opslog.Body { return opslog.Recheck{Targets: targets} },
-			plan: func() (string, any) {
-				return fmt.Sprintf("recheck of holds of pipeline %s: %s", cfg.Pipeline, listTargets(targets)), pausingPlan{cfg.Pipeline, string(opslog.KindRecheck), targets}
-			},
-			done: func() string { return "members check holds of " + listTargets(targets) },
-		})
+		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *Access) (*Decision, error) { return PlanRecheck(ctx, a, targets) })
 	}
 	return cmd
 }

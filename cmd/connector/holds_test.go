@@ -209,7 +209,7 @@ func TestHolds_OneLineForManyPartitions(t *testing.T) {
 		p.Command = p.command()
 	}
 	var out strings.Builder
-	if err := h.print(&out, true, true); err != nil {
+	if err := printHolds(&out, &HoldReport{Holds: h.all, Member: true}); err != nil {
 		t.Fatal(err)
 	}
 	table, explained, _ := strings.Cut(out.String(), "\n\n")

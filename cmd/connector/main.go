@@ -188,6 +188,15 @@ func (c *cli) outputFlag(cmd *cobra.Command) {
 	}
 }
 
+// access returns the pipeline of the configuration. The error is exit code 2.
+func (c *cli) access() (*Access, error) {
+	cfg, err := c.load()
+	if err != nil {
+		return nil, err
+	}
+	return &Access{Config: cfg, Version: readBuild().Version}, nil
+}
+
 // load reads the configuration, once for a command, and writes what is wrong to stderr. The error is exit code 2.
 func (c *cli) load() (*config.Config, error) {
 	if c.loaded != nil {

@@ -49,50 +49,89 @@ Exit code 1 if there is a finding, or if the member with that ID is not active.`
 	return cmd
 }
 
-// withMembers runs do on the store of registrations. Mistakes of the configuration are exit code 2, a store that cannot be
-// used is 3.
-func (c *cli) withMembers(ctx context.Context, do func(store membership.Store, members []membership.Member) error) error {
-	cfg, err := c.load()
+func (c *cli) showMembers(ctx context.Context, ids []string) error {
+	a, err := c.access()
 	if err != nil {
 		return err
 	}
-	store, err := open.Members(ctx, cfg)
-	switch {
-	case err != nil:
-		return fail.Usage(err)
-	case store == nil:
-		return fail.Usage(errors.New("members register nowhere: write members.store and members.url_file"))
+	id := ""
+	if len(ids) > 0 {
+		id = ids[0]
 	}
-	members, err := store.Members(ctx)
-	if errors.Is(err, membership.ErrForeign) && members != nil {
-		_, err = printf(c.stderr, "connector: %v\n", err)
+	r, closed := Members(ctx, a, id)
+	if r == nil {
+		return closed
 	}
-	if err != nil {
-		err = fail.Dependency(err)
+	if err := c.warnForeign(r.Foreign); err != nil {
+		return errors.Join(err, closed)
+	}
+	if c.output == "json" {
+		err = writeJSON(c.stdout, r.Members)
 	} else {
-		err = do(store, members)
+		err = printMembers(c.stdout, r.Members)
 	}
-	return errors.Join(err, store.Close())
+	if err == nil && (len(r.Members.Findings) > 0 || id != "" && !r.Active) {
+		err = fail.Found(nil)
+	}
+	return errors.Join(err, closed)
 }
 
-func (c *cli) showMembers(ctx context.Context, ids []string) error {
-	return c.withMembers(ctx, func(_ membership.Store, members []membership.Member) error {
-		if len(ids) > 0 {
-			members = slices.DeleteFunc(members, func(m membership.Member) bool { return m.ID != ids[0] })
-		}
-		h := membership.Judge(members, time.Now())
-		var err error
-		if c.output == "json" {
-			err = writeJSON(c.stdout, h)
-		} else {
-			err = printMembers(c.stdout, h)
-		}
-		inactive := len(ids) > 0 && !slices.ContainsFunc(members, membership.Member.Active)
-		if err == nil && (len(h.Findings) > 0 || inactive) {
-			err = fail.Found(nil)
-		}
-		return err
-	})
+// warnForeign says that the store of registrations has what another program wrote.
+func (c *cli) warnForeign(err error) error {
+	if err == nil {
+		return nil
+	}
+	_, err = printf(c.stderr, "connector: %v\n", err)
+	return err
+}
+
+// MemberReport is who registered, and what is found of them.
+type MemberReport struct {
+	Members health.Members
+	Active  bool  // one of them is active
+	Foreign error // the store has what another program wrote, too
+}
+
+// Members returns who registered, or the member with an id alone. Mistakes of the configuration are errors of
+// [fail.KindUsage]. If there are both, the report and an error, the store could not be closed.
+func Members(ctx context.Context, a *Access, id string) (r *MemberReport, err error) {
+	s, err := openRegistrations(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	members := s.members
+	if id != "" {
+		members = slices.DeleteFunc(members, func(m membership.Member) bool { return m.ID != id })
+	}
+	return &MemberReport{
+		Members: membership.Judge(members, time.Now()), Active: slices.ContainsFunc(members, membership.Member.Active), Foreign: s.foreign,
+	}, s.store.Close()
+}
+
+// registry is the store where members register, as it was read.
+type registry struct {
+	store   membership.Store
+	members []membership.Member
+	foreign error
+}
+
+func openRegistrations(ctx context.Context, a *Access) (*registry, error) {
+	store, err := open.Members(ctx, a.Config)
+	switch {
+	case err != nil:
+		return nil, fail.Usage(err)
+	case store == nil:
+		return nil, fail.Usage(errors.New("members register nowhere: write members.store and members.url_file"))
+	}
+	s := &registry{store: store}
+	s.members, err = store.Members(ctx)
+	if errors.Is(err, membership.ErrForeign) && s.members != nil {
+		s.foreign, err = err, nil
+	}
+	if err != nil {
+		return nil, errors.Join(fail.Dependency(err), store.Close())
+	}
+	return s, nil
 }
 
 // printMembers writes members for people.
@@ -153,75 +192,106 @@ members that are forgotten, before they are.`,
 	return cmd
 }
 
-// cleaned is what members cleanup prints.
-type cleaned struct {
-	Removed   int      `json:"removed"`   // registrations whose time was over, and that nobody counted before
-	Forgotten []string `json:"forgotten"` // members that had none
-}
-
-func (c *cli) cleanMembers(ctx context.Context, ch *change) error {
-	return c.withMembers(ctx, func(store membership.Store, members []membership.Member) error {
-		gone := slices.DeleteFunc(members, func(m membership.Member) bool { return m.Registered })
-		if len(gone) == 0 && !ch.dryRun {
-			ch.yes = true // there is nothing to ask about
-		}
-		do, err := c.confirm(ctx, ch, func(w io.Writer) error {
-			for _, m := range gone {
-				if _, err := printf(w, "forget %s, last seen %s ago\n", m.ID, m.Age.Round(time.Second)); err != nil {
-					return err
-				}
-			}
-			_, err := printf(w, "%s without a registration\n", counting(int64(len(gone)), "member"))
-			return err
-		})
-		if err != nil || !do {
-			return err
-		}
-		result, forget := cleaned{Forgotten: []string{}}, membership.Forget
-		if len(gone) > 0 {
-			forget = 0
-			if err := c.auditCleanup(ctx, ch, gone); err != nil {
+func (c *cli) cleanMembers(ctx context.Context, ch *change) (err error) {
+	a, err := c.access()
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	p, err := PlanCleanup(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	if err := c.warnForeign(p.Foreign); err != nil {
+		return err
+	}
+	if len(p.Gone) == 0 && !ch.dryRun {
+		ch.yes = true // there is nothing to ask about
+	}
+	do, err := c.confirm(ctx, ch, func(w io.Writer) error {
+		for _, m := range p.Gone {
+			if _, err := printf(w, "forget %s, last seen %s ago\n", m.ID, m.Age.Round(time.Second)); err != nil {
 				return err
 			}
 		}
-		if result.Removed, err = store.Sweep(ctx, forget); err != nil {
-			return fail.Dependency(err)
-		}
-		left, err := store.Members(ctx)
-		if err != nil && (left == nil || !errors.Is(err, membership.ErrForeign)) {
-			return fail.Dependency(err)
-		}
-		for _, m := range gone {
-			if _, still := slices.BinarySearchFunc(left, m.ID, func(m membership.Member, id string) int { return cmp.Compare(m.ID, id) }); !still {
-				result.Forgotten = append(result.Forgotten, m.ID)
-			}
-		}
-		if c.output == "json" {
-			return writeJSON(c.stdout, result)
-		}
-		_, err = printf(c.stdout, "Removed %d stale consumers, forgot %d\n", result.Removed, len(result.Forgotten))
+		_, err := printf(w, "%s without a registration\n", counting(int64(len(p.Gone)), "member"))
 		return err
 	})
+	if err != nil || !do {
+		return err
+	}
+	result, err := Cleanup(ctx, a, p, ch.by())
+	if err != nil {
+		return err
+	}
+	if c.output == "json" {
+		return writeJSON(c.stdout, result)
+	}
+	_, err = printf(c.stdout, "Removed %d stale consumers, forgot %d\n", result.Removed, len(result.Forgotten))
+	return err
+}
+
+// CleanupPlan is which members would be forgotten. Whoever has it closes it.
+type CleanupPlan struct {
+	Gone    []membership.Member // without a registration
+	Foreign error               // the store has what another program wrote, too
+
+	store membership.Store
+}
+
+// PlanCleanup finds the members without a registration.
+func PlanCleanup(ctx context.Context, a *Access) (*CleanupPlan, error) {
+	s, err := openRegistrations(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	gone := slices.DeleteFunc(s.members, func(m membership.Member) bool { return m.Registered })
+	return &CleanupPlan{Gone: gone, Foreign: s.foreign, store: s.store}, nil
+}
+
+// Close ends the connection to the store of registrations.
+func (p *CleanupPlan) Close() error { return p.store.Close() }
+
+// CleanupResult is what a cleanup did.
+type CleanupResult struct {
+	Removed   int      `json:"removed"`   // registrations whose time was over, and that nobody counted before
+	Forgotten []string `json:"forgotten"` // members that had none
 }
 
 // mostForgotten bounds the ids in an entry of the operations log, which has room for a mebibyte.
 const mostForgotten = 1000
 
-// auditCleanup writes into the operations log which members are about to be forgotten.
-func (c *cli) auditCleanup(ctx context.Context, ch *change, gone []membership.Member) error {
-	cfg, err := c.load()
-	if err != nil {
-		return err
+// Cleanup removes the registrations whose time is over and forgets the members of a plan. The operations log gets an entry
+// with those that are forgotten, before they are.
+func Cleanup(ctx context.Context, a *Access, p *CleanupPlan, by By) (*CleanupResult, error) {
+	result, forget := &CleanupResult{Forgotten: []string{}}, membership.Forget
+	if len(p.Gone) > 0 {
+		forget = 0
+		log, err := a.operations(ctx)
+		if err != nil {
+			return nil, err
+		}
+		body := opslog.ForgetMembers{More: max(len(p.Gone)-mostForgotten, 0)}
+		for _, m := range p.Gone[:len(p.Gone)-body.More] {
+			body.Members = append(body.Members, m.ID)
+		}
+		if _, err := log.append(ctx, by, body, nil); err != nil {
+			return nil, err
+		}
 	}
-	o, err := openOperations(ctx, cfg, true)
-	if err != nil {
-		return err
+	var err error
+	if result.Removed, err = p.store.Sweep(ctx, forget); err != nil {
+		return nil, fail.Dependency(err)
 	}
-	defer o.end()
-	body := opslog.ForgetMembers{More: max(len(gone)-mostForgotten, 0)}
-	for _, m := range gone[:len(gone)-body.More] {
-		body.Members = append(body.Members, m.ID)
+	left, err := p.store.Members(ctx)
+	if err != nil && (left == nil || !errors.Is(err, membership.ErrForeign)) {
+		return nil, fail.Dependency(err)
 	}
-	_, err = o.append(ctx, ch, body, nil)
-	return err
+	for _, m := range p.Gone {
+		if _, still := slices.BinarySearchFunc(left, m.ID, func(m membership.Member, id string) int { return cmp.Compare(m.ID, id) }); !still {
+			result.Forgotten = append(result.Forgotten, m.ID)
+		}
+	}
+	return result, nil
 }

@@ -109,12 +109,12 @@ func TestMembersCommand(t *testing.T) {
 	if _, errs = l.runs(exitUsage, "members", "cleanup", "--reason", "a test"); !strings.Contains(errs, "--yes") {
 		t.Error(errs)
 	}
-	var done cleaned
+	var done CleanupResult
 	out, _ = l.runs(exitOK, "members", "cleanup", "--yes", "--operator", "ann", "--reason", "a test", "--output", "json")
 	if err := json.Unmarshal([]byte(out), &done); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(cleaned{Removed: 1, Forgotten: []string{"gone"}}, done); diff != "" {
+	if diff := cmp.Diff(CleanupResult{Removed: 1, Forgotten: []string{"gone"}}, done); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if out, _ = l.runs(exitOK, "members", "cleanup", "--reason", "once more"); out != "Removed 0 stale consumers, forgot 0\n" {

@@ -60,7 +60,7 @@ configuration, if one answers there. Exit code 1 if a partition is held.`,
 	return cmd
 }
 
-// partitionOffsets is a line of offsets show. What is unknown is nil.
+// partitionOffsets is where a partition stands. What is unknown is nil.
 type partitionOffsets struct {
 	Topic     string     `json:"topic"`
 	Partition int32      `json:"partition"`
@@ -85,42 +85,14 @@ func showHold(reason hold.Reason, detail string) *shownHold {
 }
 
 func (c *cli) showOffsets(ctx context.Context) error {
-	all, end, err := c.openTables(ctx)
+	a, err := c.access()
 	if err != nil {
 		return err
 	}
-	defer end()
-	ask, err := newQuestions(ctx, all[0].config)
+	lines, err := Positions(ctx, a, c.topic)
 	if err != nil {
-		return fail.Dependency(fmt.Errorf("kafka: %w", err))
+		return err
 	}
-	defer ask.close()
-	var lines []partitionOffsets
-	for _, o := range all {
-		snapshot, standing, err := o.snapshot(ctx)
-		if err != nil {
-			return err
-		}
-		for _, name := range o.topics {
-			of, err := ask.lines(ctx, o, name, snapshot)
-			if err != nil {
-				return fail.Dependency(fmt.Errorf("kafka: %w", err))
-			}
-			for i := range of {
-				if of[i].Hold == nil {
-					of[i].Hold = standing
-				}
-			}
-			lines = append(lines, of...)
-		}
-	}
-	reported := heldByMember(ctx, all[0].config)
-	for i := range lines {
-		if h := reported.of(lines[i].Topic, lines[i].Partition); h != nil && lines[i].Note == "" && (lines[i].Hold == nil || hides(h.Reason, lines[i].Hold.Reason)) {
-			lines[i].Hold = showHold(h.Reason, h.Detail)
-		}
-	}
-	slices.SortStableFunc(lines, func(a, b partitionOffsets) int { return strings.Compare(a.Topic, b.Topic) })
 	if c.output == "json" {
 		err = writeJSON(c.stdout, lines)
 	} else {
@@ -130,6 +102,48 @@ func (c *cli) showOffsets(ctx context.Context) error {
 		err = fail.Found(nil)
 	}
 	return err
+}
+
+// Positions returns where the partitions of the topics stand, or of the one that is named, and why they are held, if they
+// are.
+func Positions(ctx context.Context, a *Access, topic string) ([]partitionOffsets, error) {
+	all, end, err := OpenTables(ctx, a, topic)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	ask, err := newQuestions(ctx, a.Config)
+	if err != nil {
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+	}
+	defer ask.close()
+	var lines []partitionOffsets
+	for _, o := range all {
+		snapshot, standing, err := o.snapshot(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range o.topics {
+			of, err := ask.lines(ctx, o, name, snapshot)
+			if err != nil {
+				return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+			}
+			for i := range of {
+				if of[i].Hold == nil {
+					of[i].Hold = standing
+				}
+			}
+			lines = append(lines, of...)
+		}
+	}
+	reported := heldByMember(ctx, a.Config)
+	for i := range lines {
+		if h := reported.of(lines[i].Topic, lines[i].Partition); h != nil && lines[i].Note == "" && (lines[i].Hold == nil || hides(h.Reason, lines[i].Hold.Reason)) {
+			lines[i].Hold = showHold(h.Reason, h.Detail)
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b partitionOffsets) int { return strings.Compare(a.Topic, b.Topic) })
+	return lines, nil
 }
 
 // snapshot reads what the table says of progress, and what would hold all of its partitions. A table that does not exist

@@ -17,13 +17,17 @@ import (
 	"sluice/internal/fail"
 )
 
-// adoptFlags are those of offsets adopt.
-type adoptFlags struct {
-	from, group, appID, checkpoint string
+// AdoptRequest says which program's positions a topic goes on from.
+type AdoptRequest struct {
+	Topic      string
+	From       string // group, kdi or spark
+	Group      string // the consumer group, "" for kafka.group
+	AppID      string // of kafka-delta-ingest, or of a Spark query that sets one
+	Checkpoint string // of a Spark query: a folder or a URL
 }
 
 func (c *cli) offsetsAdoptCommand() *cobra.Command {
-	f := &adoptFlags{}
+	var f AdoptRequest
 	cmd := &cobra.Command{
 		Use:   "adopt TOPIC --from group|kdi|spark",
 		Short: "Begin a topic where another program stopped",
@@ -41,11 +45,14 @@ A partition without a position begins at its earliest offset; it says so.`,
 		Example: `  connector offsets adopt orders --from spark --checkpoint s3://lake/checkpoints/orders --reason "the Spark job is switched off"`,
 		Args:    cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&f.from, "from", "", "group, kdi or spark")
-	cmd.Flags().StringVar(&f.group, "group", "", "the consumer group (default kafka.group), for group")
-	cmd.Flags().StringVar(&f.appID, "app-id", "", "the app_id of kafka-delta-ingest, or the txnAppId of a Spark query that sets one")
-	cmd.Flags().StringVar(&f.checkpoint, "checkpoint", "", "the checkpoint of the query, for spark")
-	return c.moverCommand(cmd, func(ctx context.Context, m *mover, args []string) (*movePlan, error) { return f.plan(ctx, m, args[0]) })
+	cmd.Flags().StringVar(&f.From, "from", "", "group, kdi or spark")
+	cmd.Flags().StringVar(&f.Group, "group", "", "the consumer group (default kafka.group), for group")
+	cmd.Flags().StringVar(&f.AppID, "app-id", "", "the app_id of kafka-delta-ingest, or the txnAppId of a Spark query that sets one")
+	cmd.Flags().StringVar(&f.Checkpoint, "checkpoint", "", "the checkpoint of the query, for spark")
+	return c.moverCommand(cmd, func(ctx context.Context, a *Access, args []string) (*movePlan, error) {
+		f.Topic = args[0]
+		return PlanAdopt(ctx, a, f)
+	})
 }
 
 // adopted are positions of another program.
@@ -60,28 +67,34 @@ func (a *adopted) note(format string, args ...any) {
 	a.notes = append(a.notes, fmt.Sprintf(format, args...))
 }
 
-func (f *adoptFlags) check() error {
+func (f *AdoptRequest) check() error {
 	usage := func(format string, args ...any) error { return fail.Usage(fmt.Errorf(format, args...)) }
 	switch {
-	case f.from != "group" && f.from != "kdi" && f.from != "spark":
-		return usage("--from %q is unknown: write group, kdi or spark", f.from)
-	case f.from != "group" && f.group != "":
-		return usage("--group says nothing with --from %s", f.from)
-	case f.from == "group" && f.appID != "":
+	case f.From != "group" && f.From != "kdi" && f.From != "spark":
+		return usage("--from %q is unknown: write group, kdi or spark", f.From)
+	case f.From != "group" && f.Group != "":
+		return usage("--group says nothing with --from %s", f.From)
+	case f.From == "group" && f.AppID != "":
 		return usage("--app-id says nothing with --from group")
-	case f.from != "spark" && f.checkpoint != "":
-		return usage("--checkpoint says nothing with --from %s", f.from)
-	case f.from == "spark" && f.checkpoint == "":
+	case f.From != "spark" && f.Checkpoint != "":
+		return usage("--checkpoint says nothing with --from %s", f.From)
+	case f.From == "spark" && f.Checkpoint == "":
 		return usage("--from spark needs --checkpoint, the folder with offsets and commits")
 	}
 	return nil
 }
 
-func (f *adoptFlags) plan(ctx context.Context, m *mover, topic string) (*movePlan, error) {
+// PlanAdopt plans to begin a topic where another program stopped.
+func PlanAdopt(ctx context.Context, a *Access, f AdoptRequest) (*movePlan, error) {
+	return sorted(f.plan(ctx, a))
+}
+
+func (f *AdoptRequest) plan(ctx context.Context, access *Access) (*movePlan, error) {
+	topic := f.Topic
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	seen, err := m.see(ctx, topic)
+	seen, err := access.see(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +107,7 @@ func (f *adoptFlags) plan(ctx context.Context, m *mover, topic string) (*movePla
 		return nil, refused("the table has positions of this pipeline for topic %s already: offsets set moves them", topic)
 	}
 	var a *adopted
-	switch f.from {
+	switch f.From {
 	case "group":
 		a, err = f.fromGroup(seen, l)
 	case "kdi":
@@ -105,7 +118,7 @@ func (f *adoptFlags) plan(ctx context.Context, m *mover, topic string) (*movePla
 	if err != nil {
 		return nil, err
 	}
-	plan := m.newPlan(l)
+	plan := newPlan("offsets adopt", l)
 	plan.Accept, plan.Notes, plan.others = true, a.notes, a.from
 	if seen.standing != nil {
 		plan.note("the topic would be held: %s: %s", seen.standing.Reason, seen.standing.Detail)
@@ -140,9 +153,9 @@ func (p *movePlan) adopt(l *look, a *adopted) error {
 }
 
 // fromGroup takes the committed offsets of a consumer group: the next ones to read.
-func (f *adoptFlags) fromGroup(seen *sight, l *look) (*adopted, error) {
+func (f *AdoptRequest) fromGroup(seen *sight, l *look) (*adopted, error) {
 	k := l.table.config.Kafka
-	name := f.group
+	name := f.Group
 	if name == "" {
 		name = k.Group
 	}
@@ -167,7 +180,7 @@ func (f *adoptFlags) fromGroup(seen *sight, l *look) (*adopted, error) {
 // <app_id>-<partition> (txn_app_id_for_partition in its src/delta_helpers.rs) and as version the offset of the last record
 // written: at an assignment it seeks there and passes over every offset that is not above it (should_process_offset in
 // src/lib.rs). Its seek_offsets set the version in the same way (src/offsets.rs). So the next one is version + 1.
-func (f *adoptFlags) fromIngest(l *look) (*adopted, error) {
+func (f *AdoptRequest) fromIngest(l *look) (*adopted, error) {
 	found := map[string]map[int32]int64{} // by app_id
 	for appID, version := range l.snapshot.Positions {
 		at := strings.LastIndexByte(appID, '-')
@@ -187,7 +200,7 @@ func (f *adoptFlags) fromIngest(l *look) (*adopted, error) {
 		found[appID[:at]][int32(id)] = version + 1
 	}
 	names := slices.Sorted(maps.Keys(found))
-	name := f.appID
+	name := f.AppID
 	switch {
 	case name == "" && len(names) == 1:
 		name = names[0]

@@ -32,19 +32,22 @@ stable offset; truncated where the log parts from what was read.`,
 		Example: `  connector offsets accept-gap orders:3 --reason "retention was too short over Easter"`,
 		Args:    cobra.ExactArgs(1),
 	}
-	return c.moverCommand(cmd, planGap)
+	return c.moverCommand(cmd, func(ctx context.Context, a *Access, args []string) (*movePlan, error) {
+		target, err := parseTarget(a.Config, args[0])
+		if err != nil {
+			return nil, err
+		}
+		return PlanAcceptGap(ctx, a, target)
+	})
 }
 
-func planGap(ctx context.Context, m *mover, args []string) (*movePlan, error) {
-	cfg, err := m.load()
-	if err != nil {
-		return nil, err
-	}
-	target, err := parseTarget(cfg, args[0])
-	if err != nil {
-		return nil, err
-	}
-	seen, err := m.see(ctx, target.Topic)
+// PlanAcceptGap plans to go on behind what is lost, in the partitions of a target that stand outside of their log.
+func PlanAcceptGap(ctx context.Context, a *Access, target opslog.Target) (*movePlan, error) {
+	return sorted(planGap(ctx, a, target))
+}
+
+func planGap(ctx context.Context, a *Access, target opslog.Target) (*movePlan, error) {
+	seen, err := a.see(ctx, target.Topic)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +66,7 @@ func planGap(ctx context.Context, m *mover, args []string) (*movePlan, error) {
 	if err != nil {
 		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
-	plan := m.newPlan(l)
+	plan := newPlan("offsets accept-gap", l)
 	for p, h := range gaps(l, target) {
 		if first := before[p]; first == nil || first.Reason != h.Reason {
 			continue

@@ -36,13 +36,12 @@ import (
 type mover struct {
 	*cli
 	change  *change
-	command string // as the operations log has it, "offsets set"
 	timeout time.Duration
 }
 
 // moverCommand makes the command. plan says what to do, after it looked; nil moves are refused with its error.
-func (c *cli) moverCommand(cmd *cobra.Command, plan func(ctx context.Context, m *mover, args []string) (*movePlan, error)) *cobra.Command {
-	m := &mover{cli: c, command: "offsets " + cmd.Name()}
+func (c *cli) moverCommand(cmd *cobra.Command, plan func(ctx context.Context, a *Access, args []string) (*movePlan, error)) *cobra.Command {
+	m := &mover{cli: c}
 	m.change = c.changeFlags(cmd)
 	cmd.Flags().DurationVar(&m.timeout, "timeout", time.Minute, "how long to wait for Kafka and the store, each time they are asked")
 	c.configFlag(cmd)
@@ -51,13 +50,17 @@ func (c *cli) moverCommand(cmd *cobra.Command, plan func(ctx context.Context, m 
 		if err := c.checkChange(m.change); err != nil {
 			return err
 		}
-		looking, cancel := context.WithTimeout(cmd.Context(), m.timeout)
-		defer cancel()
-		p, err := plan(looking, m, args)
+		a, err := c.access()
 		if err != nil {
 			return err
 		}
-		return m.run(cmd.Context(), p)
+		looking, cancel := context.WithTimeout(cmd.Context(), m.timeout)
+		defer cancel()
+		p, err := plan(looking, a, args)
+		if err != nil {
+			return err
+		}
+		return m.run(cmd.Context(), a, p)
 	}
 	return cmd
 }
@@ -74,6 +77,9 @@ type movePlan struct {
 	Outcome   opslog.Outcome `json:"outcome,omitempty"`
 	Version   *int64         `json:"version,omitempty"`
 	Operation int64          `json:"operation,omitempty"`
+
+	// Unrecorded is why the operations log does not have the outcome, nil if it does.
+	Unrecorded error `json:"-"`
 
 	of      *opened
 	tableID string
@@ -94,9 +100,20 @@ type shownMove struct {
 	partition connector.Partition
 }
 
-// newPlan starts the plan of a command on what it saw.
-func (m *mover) newPlan(l *look) *movePlan {
-	return &movePlan{Command: m.command, Table: l.table.url, Moves: []*shownMove{}, of: l.table, tableID: l.snapshot.TableID}
+// newPlan starts the plan of a command, as the operations log has it, on what was seen.
+func newPlan(command string, l *look) *movePlan {
+	return &movePlan{Command: command, Table: l.table.url, Moves: []*shownMove{}, of: l.table, tableID: l.snapshot.TableID}
+}
+
+// sorted puts the moves of a plan in the order of topics and partitions.
+func sorted(p *movePlan, err error) (*movePlan, error) {
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(p.Moves, func(a, b *shownMove) int {
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return p, nil
 }
 
 // move adds a move of a partition. format says what it means, beyond the offsets repeated or left out.
@@ -117,7 +134,7 @@ func (p *movePlan) note(format string, args ...any) {
 }
 
 // effect is what a move does, in words.
-func (s *shownMove) effect() string {
+func effect(s *shownMove) string {
 	var words []string
 	switch {
 	case s.From < 0:
@@ -135,7 +152,8 @@ func (s *shownMove) effect() string {
 	return strings.Join(words, "; ")
 }
 
-func (p *movePlan) print(w io.Writer) error {
+// printPlan writes a plan, and its outcome if it was done, for people.
+func printPlan(w io.Writer, p *movePlan) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	_, _ = printf(tw, "table %s\n\nPARTITION\tFROM\tTO\tEFFECT\n", p.Table) // Flush has the error
 	for _, s := range p.Moves {
@@ -143,7 +161,7 @@ func (p *movePlan) print(w io.Writer) error {
 		if s.From >= 0 {
 			from = strconv.FormatInt(s.From, 10)
 		}
-		_, _ = printf(tw, "%s:%d\t%s\t%d\t%s\n", s.Topic, s.Partition, from, s.To, s.effect())
+		_, _ = printf(tw, "%s:%d\t%s\t%d\t%s\n", s.Topic, s.Partition, from, s.To, effect(s))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -161,11 +179,11 @@ func (p *movePlan) print(w io.Writer) error {
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return err
 	}
-	return p.printOutcome(w)
+	return printOutcome(w, p)
 }
 
 // printOutcome says what was done.
-func (p *movePlan) printOutcome(w io.Writer) error {
+func printOutcome(w io.Writer, p *movePlan) error {
 	if p.Outcome != opslog.Won {
 		return nil
 	}
@@ -179,7 +197,7 @@ func (m *mover) show(p *movePlan) func(io.Writer) error {
 		if m.output == "json" {
 			return writeJSON(w, p)
 		}
-		return p.print(w)
+		return printPlan(w, p)
 	}
 }
 
@@ -188,27 +206,29 @@ func refused(format string, args ...any) error {
 }
 
 // run shows the plan, asks, and does it.
-func (m *mover) run(ctx context.Context, p *movePlan) error {
-	slices.SortStableFunc(p.Moves, func(a, b *shownMove) int {
-		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
-	})
+func (m *mover) run(ctx context.Context, a *Access, p *movePlan) error {
 	if do, err := m.confirm(ctx, m.change, m.show(p)); err != nil || !do {
 		return err
 	}
-	if err := m.apply(ctx, p); err != nil {
+	err := Move(ctx, a, p, m.change.by(), m.timeout)
+	if p.Unrecorded != nil {
+		_, _ = printf(m.stderr, "connector: the outcome (%s) is not in the operations log: %v\n", p.Outcome, p.Unrecorded)
+	}
+	if err != nil {
 		return err
 	}
 	if !m.change.yes && m.output != "json" { // confirm has shown the plan
-		return p.printOutcome(m.stdout)
+		return printOutcome(m.stdout, p)
 	}
 	return m.show(p)(m.stdout)
 }
 
-// apply opens what it takes and does what the plan says.
-func (m *mover) apply(ctx context.Context, p *movePlan) error {
-	acting, cancel := context.WithTimeout(ctx, m.timeout)
+// Move does what a plan says, once, and notes in it what became of it. The store and Kafka may take as long as within. That
+// the table has moved on since the plan was made is an error of [fail.KindRefused].
+func Move(ctx context.Context, a *Access, p *movePlan, by By, within time.Duration) error {
+	acting, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	cfg, quiet := p.of.config, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
+	cfg, quiet := a.Config, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
 	store, err := open.Store(acting, cfg)
 	if err != nil {
 		return fail.Dependency(err)
@@ -223,31 +243,31 @@ func (m *mover) apply(ctx context.Context, p *movePlan) error {
 		}
 		return fail.Dependency(fmt.Errorf("nothing was changed: %w", err))
 	}
-	table, err := p.open(store, guard)
+	table, err := p.open(store, guard, a.Version)
 	if err != nil {
 		return err
 	}
 	defer table.Close()
 	log := opslog.Open(store, cfg.Pipeline, opslog.Options{Guard: guard})
-	return m.do(ctx, acting, p, table, log)
+	return p.do(ctx, acting, table, log, by, within)
 }
 
 // do writes the intent into the operations log, the positions into the table's, and the outcome into the operations log.
 // Nothing is moved that was not written down before; if the outcome cannot be written down, the table's log has it. acting
 // ends when the command has waited long enough.
-func (m *mover) do(ctx, acting context.Context, p *movePlan, table connector.Table, log *opslog.Log) error {
+func (p *movePlan) do(ctx, acting context.Context, table connector.Table, log *opslog.Log, by By, within time.Duration) error {
 	host, _ := os.Hostname() // an entry without one is as good
 	record := func(ctx context.Context, body opslog.Body) (opslog.Entry, error) {
-		return log.Append(ctx, opslog.Operation{Operator: m.change.operator, Host: host, Reason: m.change.reason, Body: body}, nil)
+		return log.Append(ctx, opslog.Operation{Operator: by.Operator, Host: host, Reason: by.Reason, Body: body}, nil)
 	}
-	intent, err := record(acting, opslog.OffsetsIntent{Command: m.command, Table: p.of.table.Table, Moves: p.moves()})
+	intent, err := record(acting, opslog.OffsetsIntent{Command: p.Command, Table: p.of.table.Table, Moves: p.moves()})
 	if err != nil {
 		return fail.Dependency(fmt.Errorf("nothing was changed: %w", err))
 	}
 	p.Operation = intent.Seq
 
-	s, err := p.commit(m).Apply(acting, table)
-	done := opslog.OffsetsDone{Intent: intent.Seq, Command: m.command, Table: p.of.table.Table, Moves: p.moves(), Version: -1, Outcome: opslog.Won}
+	s, err := p.commit(by).Apply(acting, table)
+	done := opslog.OffsetsDone{Intent: intent.Seq, Command: p.Command, Table: p.of.table.Table, Moves: p.moves(), Version: -1, Outcome: opslog.Won}
 	kind := fail.KindDependency
 	switch class := classify.Of(err); {
 	case err == nil:
@@ -270,11 +290,9 @@ func (m *mover) do(ctx, acting context.Context, p *movePlan, table connector.Tab
 	}
 	p.Outcome, p.Version = done.Outcome, &done.Version
 	// The time for the commit may be over; what became of it is worth a little more.
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(m.timeout, 20*time.Second))
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(within, 20*time.Second))
 	defer cancel()
-	if _, failed := record(ending, done); failed != nil {
-		_, _ = printf(m.stderr, "connector: the outcome (%s) is not in the operations log: %v\n", done.Outcome, failed)
-	}
+	_, p.Unrecorded = record(ending, done)
 	if err != nil {
 		return &fail.Error{Kind: kind, Err: err}
 	}
@@ -282,8 +300,8 @@ func (m *mover) do(ctx, acting context.Context, p *movePlan, table connector.Tab
 }
 
 // open opens the table to commit to. It is created if it was not there when the command looked.
-func (p *movePlan) open(store objstore.Store, guard *reliability.Guard) (*delta.Table, error) {
-	o := delta.Options{Pipeline: p.of.config.Pipeline, Engine: "sluice/" + readBuild().Version, Guard: guard}
+func (p *movePlan) open(store objstore.Store, guard *reliability.Guard, version string) (*delta.Table, error) {
+	o := delta.Options{Pipeline: p.of.config.Pipeline, Engine: "sluice/" + version, Guard: guard}
 	if p.tableID == "" {
 		columns, err := schema.ParseDDL(p.of.table.Schema)
 		if err != nil {
@@ -295,9 +313,9 @@ func (p *movePlan) open(store objstore.Store, guard *reliability.Guard) (*delta.
 }
 
 // commit is the plan as the story's moves.
-func (p *movePlan) commit(m *mover) *connector.Moves {
+func (p *movePlan) commit(by By) *connector.Moves {
 	all := &connector.Moves{
-		Moved:    connector.Moved{Command: m.command, Operator: m.change.operator, Reason: m.change.reason},
+		Moved:    connector.Moved{Command: p.Command, Operator: by.Operator, Reason: by.Reason},
 		Pipeline: p.of.config.Pipeline, TableID: p.tableID, Accept: p.Accept, Others: p.others,
 	}
 	for _, s := range p.Moves {
@@ -323,8 +341,8 @@ type sight struct {
 }
 
 // see looks at topics of one table.
-func (m *mover) see(ctx context.Context, names ...string) (_ *sight, err error) {
-	tables, end, err := m.openTables(ctx)
+func (a *Access) see(ctx context.Context, names ...string) (_ *sight, err error) {
+	tables, end, err := OpenTables(ctx, a, "")
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -201,7 +200,7 @@ func TestOffsetsSet_Where(t *testing.T) {
 		{[]string{"orders:1", "24h", "orders:0", "-1"}, "orders:0 5 4, orders:1 5 0"},
 		{[]string{"orders", "1"}, "orders:0 5 1, orders:1 5 1"},
 	} {
-		_, p := l.planned(append([]string{"set"}, c.args...)...)
+		_, p := l.planned(c.args...)
 		slices.SortFunc(p.Moves, func(a, b *shownMove) int { return int(a.Partition - b.Partition) })
 		var got []string
 		for _, s := range p.Moves {
@@ -237,9 +236,9 @@ func (l *lake) topicID(name string) string {
 func TestOffsetsSetLosesARace(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
-	m, p := l.planned("set", "orders:0", "2")
+	a, p := l.planned("orders:0", "2")
 	l.moves(0, "set", "orders:0", "4")
-	err := m.apply(t.Context(), p)
+	err := Move(t.Context(), a, p, By{"ann", "a test"}, 4*lookAgain)
 	if fail.Of(err) != fail.KindRefused || !strings.Contains(err.Error(), "stands at 4, this commit starts at 5") {
 		t.Errorf("%v", err)
 	}
@@ -249,24 +248,27 @@ func TestOffsetsSetLosesARace(t *testing.T) {
 		t.Errorf("%+v", log[len(log)-1])
 	}
 	// A member commits in between: the same.
-	m, p = l.planned("set", "orders:0", "2")
+	a, p = l.planned("orders:0", "2")
 	l.runs(0, "run", "--until-current")
-	if err := m.apply(t.Context(), p); err == nil || p.Outcome != opslog.Lost {
+	if err := Move(t.Context(), a, p, By{"ann", "a test"}, 4*lookAgain); err == nil || p.Outcome != opslog.Lost {
 		t.Errorf("%v %v", err, p.Outcome)
 	}
 	l.runs(0, "verify")
 }
 
-// planned is a command that has looked and does not act yet.
-func (l *lake) planned(args ...string) (*mover, *movePlan) {
+// planned is a plan of offsets set that waits to be done.
+func (l *lake) planned(args ...string) (*Access, *movePlan) {
 	l.T.Helper()
-	c := &cli{env: func(string) (string, bool) { return "", false }, stdout: l.T.Output(), stderr: l.T.Output(), config: l.Config, output: "table"}
-	m := &mover{cli: c, change: &change{yes: true, operator: "ann", reason: "a test"}, command: "offsets " + args[0], timeout: lookAgain * 4}
-	p, err := planSet(l.T.Context(), m, args[1:])
+	a := &Access{Config: mustLoad(l.T, l.Config, nil)}
+	all, err := parseWanted(a.Config, args)
 	if err != nil {
 		l.T.Fatal(err)
 	}
-	return m, p
+	p, err := PlanSet(l.T.Context(), a, all)
+	if err != nil {
+		l.T.Fatal(err)
+	}
+	return a, p
 }
 
 func TestOffsetsStart(t *testing.T) {
@@ -497,8 +499,7 @@ func TestALookSeesAStartThatComesBetween(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}")
 	l.Create("orders", 1)
 	l.Produce("orders", 3, 0)
-	cli := &cli{env: func(string) (string, bool) { return "", false }, stderr: io.Discard, config: l.Config}
-	tables, end, err := cli.openTables(t.Context())
+	tables, end, err := OpenTables(t.Context(), &Access{Config: mustLoad(t, l.Config, nil)}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -573,15 +574,14 @@ func TestOutcomesOfAMove(t *testing.T) {
 			cfg := mustLoad(t, l.Config, nil)
 			guard := reliability.NewGuard("store", cfg.Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
 			log := opslog.Open(l.Store, "p", opslog.Options{Guard: guard})
-			m := &mover{cli: &cli{stderr: t.Output()}, change: &change{operator: "ann", reason: "a test"}, command: "offsets set", timeout: time.Minute}
 			p := &movePlan{
-				of: &opened{config: cfg, table: cfg.Topics["orders"]}, tableID: "T",
+				Command: "offsets set", of: &opened{config: cfg, table: cfg.Topics["orders"]}, tableID: "T",
 				Moves: []*shownMove{{Topic: "orders", From: 5, To: 2, partition: at}},
 			}
 			table := silent{err: c.err, snapshot: &connector.Snapshot{TableID: "T", Positions: map[string]int64{
 				at.AppID("p"): 5, idempotency.TableAppID("p", "T"): 0,
 			}}}
-			err = m.do(t.Context(), t.Context(), p, table, log)
+			err = p.do(t.Context(), t.Context(), table, log, By{"ann", "a test"}, time.Minute)
 			if codeOf(err) != c.code || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("%v", err)
 			}

@@ -38,7 +38,13 @@ first one, if the topic has positions at all; else offsets start begins it.`,
   connector offsets set orders 2026-01-31T08:00:00Z --reason "everything since the bad deploy"`,
 		Args: cobra.MinimumNArgs(1),
 	}
-	return c.moverCommand(cmd, planSet)
+	return c.moverCommand(cmd, func(ctx context.Context, a *Access, args []string) (*movePlan, error) {
+		all, err := parseWanted(a.Config, args)
+		if err != nil {
+			return nil, err
+		}
+		return PlanSet(ctx, a, all)
+	})
 }
 
 // A where says where a position is set to: to an offset, by a number of offsets, or to where a start begins.
@@ -124,25 +130,22 @@ func parseWhere(text string) (where, error) {
 		"a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", text))
 }
 
-func planSet(ctx context.Context, m *mover, args []string) (*movePlan, error) {
-	cfg, err := m.load()
-	if err != nil {
-		return nil, err
-	}
-	all, err := parseWanted(cfg, args)
-	if err != nil {
-		return nil, err
-	}
+// PlanSet plans to set the positions of targets.
+func PlanSet(ctx context.Context, a *Access, all []wanted) (*movePlan, error) {
+	return sorted(planSet(ctx, a, all))
+}
+
+func planSet(ctx context.Context, a *Access, all []wanted) (*movePlan, error) {
 	var names []string
 	for _, w := range all {
 		names = append(names, w.target.Topic)
 	}
-	seen, err := m.see(ctx, names...)
+	seen, err := a.see(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
 	defer seen.end()
-	plan := m.newPlan(seen.looks[0])
+	plan := newPlan("offsets set", seen.looks[0])
 	if detail := connector.Replaced(seen.looks[0].snapshot, seen.looks[0].pipeline); detail != "" {
 		return nil, refused("table_replaced: %s: restore it, or accept it with offsets start", detail)
 	}

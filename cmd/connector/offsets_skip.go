@@ -10,6 +10,7 @@ import (
 	"sluice/connector/kafka"
 	"sluice/internal/fail"
 	"sluice/reliability/hold"
+	"sluice/sink/opslog"
 )
 
 func (c *cli) offsetsSkipCommand() *cobra.Command {
@@ -31,17 +32,27 @@ an offset. What is left out stays in Kafka as long as its retention says.`,
 	cmd.Flags().Int64Var(&to, "to", -1, "the next offset to read, instead of the one behind the record or the batch")
 	cmd.Flags().BoolVar(&batch, "batch", false, "leave out the whole record batch, also if it can be read (oversize)")
 	cmd.MarkFlagsMutuallyExclusive("to", "batch")
-	return c.moverCommand(cmd, func(ctx context.Context, m *mover, args []string) (*movePlan, error) {
-		return planSkip(ctx, m, args, to, batch)
+	return c.moverCommand(cmd, func(ctx context.Context, a *Access, args []string) (*movePlan, error) {
+		target, offset, err := parsePlaceAndOffset(args)
+		if err != nil {
+			return nil, err
+		}
+		return PlanSkip(ctx, a, Skip{Target: target, Offset: offset, To: to, Batch: batch})
 	})
 }
 
-func planSkip(ctx context.Context, m *mover, args []string, to int64, whole bool) (*movePlan, error) {
-	target, offset, err := parsePlaceAndOffset(args)
-	if err != nil {
-		return nil, err
-	}
-	seen, err := m.see(ctx, target.Topic)
+// Skip is what of a partition is left out.
+type Skip struct {
+	Target opslog.Target
+	Offset int64 // which must be the position
+	To     int64 // the next offset to read; -1 for the one behind the record, or behind a batch that cannot be read
+	Batch  bool  // leave out the whole record batch in any case
+}
+
+// PlanSkip plans to leave out what a partition stands at.
+func PlanSkip(ctx context.Context, a *Access, s Skip) (*movePlan, error) {
+	target, offset, to := s.Target, s.Offset, s.To
+	seen, err := a.see(ctx, target.Topic)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +77,7 @@ func planSkip(ctx context.Context, m *mover, args []string, to int64, whole bool
 	if h := l.hold(p); h != nil {
 		return nil, refused("%s: %s: skipping a record does not end that", h.Reason, h.Detail)
 	}
-	plan := m.newPlan(l)
+	plan := newPlan("offsets skip", l)
 	if to >= 0 {
 		plan.move(l, p, to, "")
 		return plan, nil
@@ -82,7 +93,7 @@ func planSkip(ctx context.Context, m *mover, args []string, to int64, whole bool
 	switch end := min(found.Last+1, b.LastStable); {
 	case found.Unreadable != nil:
 		plan.move(l, p, end, "the whole record batch, offsets [%d, %d], %d bytes: %v", found.Base, found.Last, found.Size, found.Unreadable)
-	case whole:
+	case s.Batch:
 		plan.move(l, p, end, "the whole record batch, offsets [%d, %d], %d bytes", found.Base, found.Last, found.Size)
 	case found.Record == nil || found.Record.Offset != offset:
 		return nil, refused("there is no committed record at offset %d of %v, and its batch can be read: nothing keeps a member from going on", offset, p)

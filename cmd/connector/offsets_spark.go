@@ -45,17 +45,17 @@ const largestOffsets = 64 << 20
 // fromSpark takes the ends of the last batch that is in the table. Delta's sink writes the query's id as appId and the
 // batch's number as version of a txn, with the rows (DeltaSink.addBatch), so the table knows it exactly. Without that txn,
 // which a query that writes by foreachBatch may not have, the checkpoint says what was done for certain.
-func (f *adoptFlags) fromSpark(ctx context.Context, l *look) (*adopted, error) {
-	folder, end, err := openFolder(ctx, l.table.config, f.checkpoint)
+func (f *AdoptRequest) fromSpark(ctx context.Context, l *look) (*adopted, error) {
+	folder, end, err := openFolder(ctx, l.table.config, f.Checkpoint)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	c, err := readCheckpoint(ctx, folder)
 	if err != nil {
-		return nil, fail.Found(fmt.Errorf("checkpoint %s: %w", f.checkpoint, err))
+		return nil, fail.Found(fmt.Errorf("checkpoint %s: %w", f.Checkpoint, err))
 	}
-	appID := f.appID
+	appID := f.AppID
 	if appID == "" {
 		appID = c.query
 	}
@@ -69,13 +69,13 @@ func (f *adoptFlags) fromSpark(ctx context.Context, l *look) (*adopted, error) {
 		return nil, err
 	}
 	if a.next, err = c.ends(ctx, batch, l.topic.Name); err != nil {
-		return nil, fail.Found(fmt.Errorf("checkpoint %s: %w", f.checkpoint, err))
+		return nil, fail.Found(fmt.Errorf("checkpoint %s: %w", f.Checkpoint, err))
 	}
 	a.what = fmt.Sprintf("the end of Spark's batch %d", batch)
 	if last := c.last(c.offsets); !inTable && last > batch {
 		later, err := c.ends(ctx, last, l.topic.Name)
 		if err != nil {
-			return nil, fail.Found(fmt.Errorf("checkpoint %s: %w", f.checkpoint, err))
+			return nil, fail.Found(fmt.Errorf("checkpoint %s: %w", f.Checkpoint, err))
 		}
 		a.note("batch %d was begun and is not in commits, and the table has no txn of query %s that says whether it is in the table: if it is, at most %d records repeat",
 			last, appID, between(a.next, later))

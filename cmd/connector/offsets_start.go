@@ -16,17 +16,20 @@ import (
 	"sluice/reliability/hold"
 )
 
-// startFlags are those of offsets start.
-type startFlags struct {
-	at         string
-	partitions []int32
-	again      bool
+// StartRequest says which topics begin, and where.
+type StartRequest struct {
+	Topics     []string
+	Start      connector.Start
+	Keep       bool    // the positions that the table has; Start is not used
+	Partitions []int32 // only these, of one topic that has begun; nil for all
+	Again      bool    // also partitions that have a position
 }
 
 const atPosition = "position"
 
 func (c *cli) offsetsStartCommand() *cobra.Command {
-	f := &startFlags{}
+	var f StartRequest
+	var at string
 	cmd := &cobra.Command{
 		Use:   "start TOPIC ...",
 		Short: "Begin topics that may not begin by themselves",
@@ -45,23 +48,29 @@ be gone (earliest reads everything again) or may have been copied into it
 		Example: `  connector offsets start orders --at earliest --reason "the topic was created anew"`,
 		Args:    cobra.MinimumNArgs(1),
 	}
-	cmd.Flags().StringVar(&f.at, "at", "earliest", "earliest, latest, position, a time or a duration back")
-	cmd.Flags().Int32SliceVar(&f.partitions, "partition", nil, "only these partitions, of a topic that has begun")
-	cmd.Flags().BoolVar(&f.again, "again", false, "also partitions that have a position")
-	return c.moverCommand(cmd, func(ctx context.Context, m *mover, args []string) (*movePlan, error) { return f.plan(ctx, m, args) })
+	cmd.Flags().StringVar(&at, "at", "earliest", "earliest, latest, position, a time or a duration back")
+	cmd.Flags().Int32SliceVar(&f.Partitions, "partition", nil, "only these partitions, of a topic that has begun")
+	cmd.Flags().BoolVar(&f.Again, "again", false, "also partitions that have a position")
+	return c.moverCommand(cmd, func(ctx context.Context, a *Access, args []string) (_ *movePlan, err error) {
+		if f.Start, f.Keep, err = parseStart(at); err != nil {
+			return nil, err
+		}
+		f.Topics = args
+		return PlanStart(ctx, a, f)
+	})
 }
 
-// start is --at in the story's words; keep is true for position.
-func (f *startFlags) start() (s connector.Start, keep bool, err error) {
-	switch f.at {
+// parseStart reads --at. keep is true for position.
+func parseStart(at string) (s connector.Start, keep bool, err error) {
+	switch at {
 	case atPosition:
 		return s, true, nil
 	case string(connector.StartEarliest), string(connector.StartLatest):
-		return connector.Start{Policy: connector.StartPolicy(f.at)}, false, nil
+		return connector.Start{Policy: connector.StartPolicy(at)}, false, nil
 	}
-	s, ok := startAtTime(f.at)
+	s, ok := startAtTime(at)
 	if !ok {
-		return s, false, fail.Usage(fmt.Errorf("--at %q is not understood: write earliest, latest, position, a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", f.at))
+		return s, false, fail.Usage(fmt.Errorf("--at %q is not understood: write earliest, latest, position, a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", at))
 	}
 	return s, false, nil
 }
@@ -95,25 +104,27 @@ func (s *sight) first(start connector.Start, partitions []connector.Partition, b
 	return first, nil
 }
 
-func (f *startFlags) plan(ctx context.Context, m *mover, names []string) (*movePlan, error) {
-	start, keep, err := f.start()
-	if err != nil {
-		return nil, err
-	}
+// PlanStart plans to give partitions without a position their first one.
+func PlanStart(ctx context.Context, a *Access, f StartRequest) (*movePlan, error) {
+	return sorted(f.plan(ctx, a))
+}
+
+func (f *StartRequest) plan(ctx context.Context, a *Access) (*movePlan, error) {
+	names, start, keep := slices.Clone(f.Topics), f.Start, f.Keep
 	slices.Sort(names)
 	if len(slices.Compact(slices.Clone(names))) < len(names) {
 		return nil, fail.Usage(fmt.Errorf("a topic is given twice: %s", strings.Join(names, ", ")))
 	}
-	if len(names) > 1 && len(f.partitions) > 0 {
+	if len(names) > 1 && len(f.Partitions) > 0 {
 		return nil, fail.Usage(fmt.Errorf("--partition is for one topic: write one command for each"))
 	}
-	seen, err := m.see(ctx, names...)
+	seen, err := a.see(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
 	defer seen.end()
 	first := seen.looks[0]
-	plan := m.newPlan(first)
+	plan := newPlan("offsets start", first)
 	plan.Accept = true
 	replaced := connector.Replaced(first.snapshot, first.pipeline)
 	if replaced != "" {
@@ -161,28 +172,28 @@ func (p *movePlan) acceptsAll(l *look, names []string) error {
 }
 
 // choose says which partitions begin.
-func (f *startFlags) choose(l *look, all bool) ([]connector.Partition, error) {
+func (f *StartRequest) choose(l *look, all bool) ([]connector.Partition, error) {
 	var chosen []connector.Partition
 	begun := l.started()
 	for _, p := range l.partitions() {
-		named := slices.Contains(f.partitions, p.ID)
+		named := slices.Contains(f.Partitions, p.ID)
 		switch has := l.position(p) >= 0; {
-		case len(f.partitions) > 0 && !named:
-		case all, !has, f.again:
+		case len(f.Partitions) > 0 && !named:
+		case all, !has, f.Again:
 			chosen = append(chosen, p)
 		case named:
 			return nil, refused("%v has a position already: write --again to begin it once more, or offsets set to move it", p)
 		}
 	}
-	for _, id := range f.partitions {
+	for _, id := range f.Partitions {
 		if _, ok := l.partition(id); !ok {
 			return nil, refused("topic %s has no partition %d", l.topic.Name, id)
 		}
 	}
 	switch {
-	case len(f.partitions) > 0 && !begun:
+	case len(f.Partitions) > 0 && !begun:
 		return nil, refused("topic %s has no position at all: its first ones are set for all partitions, leave out --partition", l.topic.Name)
-	case len(f.partitions) > 0 && all:
+	case len(f.Partitions) > 0 && all:
 		return nil, refused("the table was replaced and is accepted as a whole: leave out --partition")
 	case len(chosen) == 0:
 		return nil, refused("all partitions of topic %s have a position: write --again to begin them once more, or offsets set to move single ones", l.topic.Name)

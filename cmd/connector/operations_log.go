@@ -19,7 +19,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// operationsLog is the operations log as a command opens it.
+// operationsLog is the operations log as it was opened for operators.
 type operationsLog struct {
 	*opslog.Log
 	store objstore.Store // that it lies in
@@ -85,14 +85,14 @@ func failedOperation(e opslog.Entry, err error) error {
 	return fail.Dependency(err)
 }
 
-// append writes an operation of the person at the command line, if pre admits it. An error has its exit code, except that
+// append writes an operation, if pre admits it. An error has its kind, except that
 // the caller knows what to say if pre refused.
-func (o *operationsLog) append(ctx context.Context, ch *change, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {
+func (o *operationsLog) append(ctx context.Context, by By, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {
 	if err := o.exclusive(ctx); err != nil {
 		return opslog.Entry{}, err
 	}
 	host, _ := os.Hostname() // may stay unknown
-	e, err := o.Append(ctx, opslog.Operation{Operator: ch.operator, Host: host, Reason: ch.reason, Body: body}, pre)
+	e, err := o.Append(ctx, opslog.Operation{Operator: by.Operator, Host: host, Reason: by.Reason, Body: body}, pre)
 	if err != nil {
 		return e, failedOperation(e, err)
 	}

@@ -26,7 +26,7 @@ outlives restarts and ends with connector resume.
 
 --all pauses everything that the pipeline moves, topics that come later
 included. Pausing what is paused already changes nothing.`,
-	}, pausing{verb: "pause", past: "paused", body: func(t []opslog.Target) opslog.Body { return opslog.Pause{Targets: t} }, judge: pausable})
+	}, false, PlanPause)
 }
 
 func (c *cli) resumeCommand() *cobra.Command {
@@ -38,19 +38,12 @@ needed. Members hear of it within ten seconds and read on from the positions in
 the tables. A topic is resumed with all of its partitions, --all ends every
 pause. What was paused as a whole is resumed as a whole: else exit code 4 says
 what to write.`,
-	}, pausing{verb: "resume", past: "resumed", anyTopic: true, body: func(t []opslog.Target) opslog.Body { return opslog.Resume{Targets: t} }, judge: resumable})
+	}, true, PlanResume)
 }
 
-// pausing is what pause and resume do differently.
-type pausing struct {
-	verb, past string
-	anyTopic   bool // also one that the configuration does not name any more: a pause outlives its entry
-	body       func([]opslog.Target) opslog.Body
-	// judge says which targets the operation would change something for, and what to tell about the others.
-	judge func(s *opslog.State, targets []opslog.Target) (effective []opslog.Target, notes []string, err error)
-}
-
-func (c *cli) pausingCommand(cmd *cobra.Command, p pausing) *cobra.Command {
+// pausingCommand makes pause and resume. anyTopic also takes a topic that the configuration does not name any more: a pause
+// outlives its entry.
+func (c *cli) pausingCommand(cmd *cobra.Command, anyTopic bool, plan func(context.Context, *Access, []opslog.Target) (*Decision, error)) *cobra.Command {
 	var all bool
 	var timeout time.Duration
 	ch := c.changeFlags(cmd)
@@ -69,14 +62,14 @@ func (c *cli) pausingCommand(cmd *cobra.Command, p pausing) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		targets, err := targetsOf(cfg, args, p.anyTopic)
+		targets, err := targetsOf(cfg, args, anyTopic)
 		if err != nil {
 			return fail.Usage(err)
 		}
 		if err := c.checkChange(ch); err != nil {
 			return err
 		}
-		return c.applyPausing(cmd.Context(), timeout, cfg, ch, p, targets)
+		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *Access) (*Decision, error) { return plan(ctx, a, targets) })
 	}
 	return cmd
 }
@@ -100,24 +93,46 @@ func targetsOf(cfg *config.Config, args []string, anyTopic bool) (targets []opsl
 	return targets, nil
 }
 
-func (c *cli) applyPausing(ctx context.Context, timeout time.Duration, cfg *config.Config, ch *change, p pausing, targets []opslog.Target) error {
-	var effective []opslog.Target
-	return c.decide(ctx, timeout, cfg, ch, decision{
-		body: func() opslog.Body { return p.body(targets) },
-		judge: func(s *opslog.State) (notes []string, err error) {
-			if effective, notes, err = p.judge(s, targets); err == nil && len(effective) == 0 {
-				err = errNothingToDo
-			}
-			return notes, err
-		},
-		plan: func() (string, any) {
-			return fmt.Sprintf("%s of pipeline %s: %s", p.verb, cfg.Pipeline, listTargets(effective)), pausingPlan{cfg.Pipeline, p.verb, effective}
-		},
-		done: func() string { return p.past + " " + listTargets(effective) },
-	})
+// PlanPause plans to stop the reading of targets.
+func PlanPause(ctx context.Context, a *Access, targets []opslog.Target) (*Decision, error) {
+	return planPausing(ctx, a, "pause", "paused", opslog.Pause{Targets: targets}, targets, pausable)
 }
 
-// pausingPlan is what a dry run prints as JSON.
+// PlanResume plans to end pauses.
+func PlanResume(ctx context.Context, a *Access, targets []opslog.Target) (*Decision, error) {
+	return planPausing(ctx, a, "resume", "resumed", opslog.Resume{Targets: targets}, targets, resumable)
+}
+
+// planPausing plans a pause or a resume. judge says which targets it would change something for, and what to tell about the
+// others.
+func planPausing(ctx context.Context, a *Access, verb, past string, body opslog.Body, targets []opslog.Target,
+	judge func(s *opslog.State, targets []opslog.Target) (effective []opslog.Target, notes []string, err error),
+) (*Decision, error) {
+	d := &Decision{body: body}
+	d.judge = func(s *opslog.State) (notes []string, err error) {
+		effective, notes, err := judge(s, targets)
+		if err == nil && len(effective) == 0 {
+			err = ErrNothingToDo
+		}
+		d.Text, d.Plan = fmt.Sprintf("%s of pipeline %s: %s", verb, a.Config.Pipeline, listTargets(effective)), pausingPlan{a.Config.Pipeline, verb, effective}
+		d.Done = past + " " + listTargets(effective)
+		return notes, err
+	}
+	return d.decide(ctx, a)
+}
+
+// PlanRecheck plans to have members check the holds of targets now.
+func PlanRecheck(ctx context.Context, a *Access, targets []opslog.Target) (*Decision, error) {
+	d := &Decision{
+		Text: fmt.Sprintf("recheck of holds of pipeline %s: %s", a.Config.Pipeline, listTargets(targets)),
+		Done: "members check holds of " + listTargets(targets),
+		Plan: pausingPlan{a.Config.Pipeline, string(opslog.KindRecheck), targets},
+		body: opslog.Recheck{Targets: targets}, judge: func(*opslog.State) ([]string, error) { return nil, nil },
+	}
+	return d.decide(ctx, a)
+}
+
+// pausingPlan is the plan of a pause, a resume or a recheck.
 type pausingPlan struct {
 	Pipeline string          `json:"pipeline"`
 	Kind     string          `json:"kind"`

@@ -53,7 +53,7 @@ func TestPauseHoldsUntilResume(t *testing.T) {
 		t.Error(errs)
 	}
 	out, _ = l.runs(0, "resume", "--all", "--reason", "done", "--yes", "--output", "json")
-	var e shownEntry
+	var e RecordedEntry
 	if err := json.Unmarshal([]byte(out), &e); err != nil || e.Seq != 3 || e.Kind != opslog.KindResume || len(e.Hash) != 64 {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -244,9 +244,9 @@ func TestWhatSomebodyPutIntoTheLogSteersNoTerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := auditReport{Entries: []shownEntry{{e, e.Hash()}}, Unreadable: []unreadable{{2, "move {a\x1b[2J}"}}}
+	report := auditReport{Entries: []RecordedEntry{{e, e.Hash()}}, Unreadable: []unreadable{{2, "move {a\x1b[2J}"}}}
 	var out strings.Builder
-	if err := report.print(&out); err != nil {
+	if err := printAudit(&out, &report); err != nil {
 		t.Fatal(err)
 	}
 	if err := printVerified(&out, opslog.Report{Findings: []opslog.Finding{{Seq: 2, Why: "move {a\x1b[2J}"}}}); err != nil {

@@ -28,7 +28,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// opened is a table that a command reads, with the topics that feed it.
+// opened is a table that is read, with the topics that feed it.
 type opened struct {
 	config *config.Config
 	topics []string
@@ -38,21 +38,17 @@ type opened struct {
 	later  bool           // it comes with the first dead letter: that it is not there is nothing wrong
 }
 
-// openTables opens the tables of the configuration for reading, or the one of c.topic. It makes nothing: a local directory
-// that does not exist is no store. The caller calls end when it is done with them.
-func (c *cli) openTables(ctx context.Context) (all []*opened, end func(), err error) {
-	cfg, err := c.load()
+// OpenTables opens the tables of the configuration for reading, or the one that a topic feeds. It makes nothing: a local
+// directory that does not exist is no store. The caller calls end when it is done with them.
+func OpenTables(ctx context.Context, a *Access, topic string) (all []*opened, end func(), err error) {
+	names, err := a.topics(ctx, topic)
 	if err != nil {
 		return nil, nil, err
 	}
-	names, err := c.topics(ctx, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	return openAll(ctx, cfg, names)
+	return openAll(ctx, a.Config, names)
 }
 
-// openAll opens the tables of topics; see openTables.
+// openAll opens the tables of topics; see [OpenTables].
 func openAll(ctx context.Context, cfg *config.Config, names []string) (all []*opened, end func(), err error) {
 	byPath := map[string]*opened{}
 	for _, name := range names {
@@ -91,14 +87,15 @@ func openAll(ctx context.Context, cfg *config.Config, names []string) (all []*op
 	return all, end, nil
 }
 
-// topics are those that a command is about: --topic, or all that are listed, the dead-letter topics that follow from them
-// and, asked of Kafka, those that match a pattern now.
-func (c *cli) topics(ctx context.Context, cfg *config.Config) ([]string, error) {
-	if c.topic != "" {
-		if _, meant, _ := cfg.Route(c.topic); !meant {
-			return nil, fail.Usage(fmt.Errorf("--topic %s is not in topics: write one of %s", c.topic, strings.Join(cfg.Meant(), ", ")))
+// topics are those that a question is about: the one that is named, or all that are listed, the dead-letter topics that follow
+// from them and, asked of Kafka, those that match a pattern now.
+func (a *Access) topics(ctx context.Context, topic string) ([]string, error) {
+	cfg := a.Config
+	if topic != "" {
+		if _, meant, _ := cfg.Route(topic); !meant {
+			return nil, fail.Usage(fmt.Errorf("--topic %s is not in topics: write one of %s", topic, strings.Join(cfg.Meant(), ", ")))
 		}
-		return []string{c.topic}, nil
+		return []string{topic}, nil
 	}
 	listed := slices.Sorted(slices.Values(slices.Concat(cfg.TopicNames(), cfg.LaterTopics())))
 	if len(cfg.Patterns) == 0 {
@@ -131,7 +128,7 @@ func (c *cli) topicFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.topic, "topic", "", "only this topic, or the table that it feeds (default all)")
 }
 
-// failed is the error of a command that could not read the table.
+// failed returns err, of reading the table, as an error with a kind.
 func (o *opened) failed(err error) error {
 	if fail.Of(err) != 0 {
 		return err
@@ -161,7 +158,13 @@ no table, or if this version must not write it. As JSON several tables are a
 list, one is an object.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.eachTable(cmd.Context(), func(o *opened) (answer, error) { return inspect(cmd.Context(), o) })
+			return c.eachTable(cmd.Context(), func(_ *Access, o *opened) (answer, error) {
+				i, err := inspect(cmd.Context(), o)
+				if err != nil {
+					return answer{}, err
+				}
+				return answer{i, func(w io.Writer) error { return printInspection(w, i) }, i.Refusal != ""}, nil
+			})
 		},
 	}
 	c.configFlag(show)
@@ -171,24 +174,29 @@ list, one is an object.`,
 	return cmd
 }
 
-// answer is what a command found out about a table. As JSON it is itself.
-type answer interface {
-	print(io.Writer) error
-	wrong() bool // exit code 1
+// answer is what a command found out about a table. As JSON it is its value.
+type answer struct {
+	value any
+	print func(io.Writer) error
+	wrong bool // exit code 1
 }
 
 // eachTable prints what look finds out about each table.
-func (c *cli) eachTable(ctx context.Context, look func(*opened) (answer, error)) error {
-	all, end, err := c.openTables(ctx)
+func (c *cli) eachTable(ctx context.Context, look func(*Access, *opened) (answer, error)) error {
+	access, err := c.access()
+	if err != nil {
+		return err
+	}
+	all, end, err := OpenTables(ctx, access, c.topic)
 	if err != nil {
 		return err
 	}
 	defer end()
 	found := false
-	var answers []answer
+	var answers []any
 	var failures []error
 	for _, o := range all {
-		a, err := look(o)
+		a, err := look(access, o)
 		if o.later && c.topic == "" && errors.Is(err, deltalog.ErrNoTable) {
 			if _, err := printf(c.stderr, "%s: there is no table yet: it comes with the first dead letter that a run moves into it\n", o.url); err != nil {
 				return err
@@ -199,7 +207,7 @@ func (c *cli) eachTable(ctx context.Context, look func(*opened) (answer, error))
 			failures = append(failures, o.failed(err))
 			continue
 		}
-		found, answers = found || a.wrong(), append(answers, a)
+		found, answers = found || a.wrong, append(answers, a.value)
 		if c.output == "json" {
 			continue
 		}
@@ -230,7 +238,7 @@ func (c *cli) eachTable(ctx context.Context, look func(*opened) (answer, error))
 	return nil
 }
 
-// inspection is what table inspect prints.
+// inspection is what the log of a table says of it.
 type inspection struct {
 	URL              string            `json:"url"`
 	ID               string            `json:"id"`
@@ -255,8 +263,6 @@ type inspection struct {
 	Refusal      string                    `json:"refusal,omitempty"` // why this version must not write it
 }
 
-func (i *inspection) wrong() bool { return i.Refusal != "" }
-
 // tablePosition is one txn of the table. Other programs' have only an app id and a version.
 type tablePosition struct {
 	AppID     string `json:"app_id"`
@@ -268,6 +274,7 @@ type tablePosition struct {
 	LeaderEpoch *int64 `json:"leader_epoch,omitempty"`
 }
 
+// inspect reads the log of a table.
 func inspect(ctx context.Context, o *opened) (*inspection, error) {
 	if o.store == nil {
 		return nil, deltalog.ErrNoTable
@@ -314,7 +321,8 @@ func inspect(ctx context.Context, o *opened) (*inspection, error) {
 	return i, nil
 }
 
-func (i *inspection) print(w io.Writer) error {
+// printInspection writes what a table is for people.
+func printInspection(w io.Writer, i *inspection) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	row := func(name, format string, args ...any) { _, _ = printf(tw, name+"\t"+format+"\n", args...) } // Flush has the error
 	row("table", "%s", i.URL)

@@ -39,12 +39,12 @@ be no more than the commits say. Exit code 1 names each finding. As JSON several
 tables are a list, one is an object.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.eachTable(cmd.Context(), func(o *opened) (answer, error) {
-				v, checks, err := verifyTable(cmd.Context(), o)
-				if err == nil && withTopic {
-					err = v.compareTopics(cmd.Context(), o, checks, timeout)
+			return c.eachTable(cmd.Context(), func(_ *Access, o *opened) (answer, error) {
+				v, err := verifyTable(cmd.Context(), o, withTopic, timeout)
+				if err != nil {
+					return answer{}, err
 				}
-				return v, err
+				return answer{v, func(w io.Writer) error { return printVerification(w, v) }, len(v.Findings) > 0}, nil
 			})
 		},
 	}
@@ -56,7 +56,7 @@ tables are a list, one is an object.`,
 	return cmd
 }
 
-// verification is what verify prints.
+// verification is what was verified of a table.
 type verification struct {
 	URL        string              `json:"url"`
 	Version    int64               `json:"version"`
@@ -70,8 +70,6 @@ type verification struct {
 	withKafka bool // the rows are compared with the topics
 	altered   bool // other programs added or removed files
 }
-
-func (v *verification) wrong() bool { return len(v.Findings) > 0 }
 
 // verifiedPartition is what the log covers of one partition.
 type verifiedPartition struct {
@@ -88,8 +86,18 @@ type verifiedPartition struct {
 	Compared *comparison `json:"compared,omitempty"`
 }
 
-// verifyTable reads the table as of one version, and returns what it saw of the rows. The error is of the store or the log.
-func verifyTable(ctx context.Context, o *opened) (*verification, map[source]*rowCheck, error) {
+// verifyTable proves that a table has each record once, as far as its log tells, and, if withTopics, compares its rows with
+// the records of its topics. An answer of Kafka may take as long as within.
+func verifyTable(ctx context.Context, o *opened, withTopics bool, within time.Duration) (*verification, error) {
+	v, checks, err := verifyLog(ctx, o)
+	if err == nil && withTopics {
+		err = v.compareTopics(ctx, o, checks, within)
+	}
+	return v, err
+}
+
+// verifyLog reads the table as of one version, and returns what it saw of the rows. The error is of the store or the log.
+func verifyLog(ctx context.Context, o *opened) (*verification, map[source]*rowCheck, error) {
 	if o.store == nil {
 		return nil, nil, deltalog.ErrNoTable
 	}
@@ -281,7 +289,8 @@ func (v *verification) comparedPartitions() (n int) {
 	return n
 }
 
-func (v *verification) print(w io.Writer) error {
+// printVerification writes what was verified for people.
+func printVerification(w io.Writer, v *verification) error {
 	tw := newColumns(w)
 	compared := slices.ContainsFunc(v.Partitions, func(p verifiedPartition) bool { return p.Compared != nil })
 	title := "PARTITION\tOFFSETS COVERED\tPOSITION\tROWS COMMITTED\tROWS"
