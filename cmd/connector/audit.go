@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,25 +47,6 @@ read.`,
 	return cmd
 }
 
-// RecordedEntry is an entry of the operations log with its hash.
-type RecordedEntry struct {
-	opslog.Entry
-	Hash string `json:"hash"`
-}
-
-// unreadable is an entry that is none.
-type unreadable struct {
-	Seq int64  `json:"seq"`
-	Why string `json:"why"`
-}
-
-// auditReport is a part of the operations log.
-type auditReport struct {
-	Entries    []RecordedEntry `json:"entries"`
-	Unreadable []unreadable    `json:"unreadable,omitempty"`
-	Head       *opslog.Head    `json:"head"` // null if the log is empty
-}
-
 func (c *cli) auditList(ctx context.Context, since time.Duration) error {
 	a, err := c.access()
 	if err != nil {
@@ -93,32 +71,6 @@ func (c *cli) auditList(ctx context.Context, since time.Duration) error {
 	return err
 }
 
-// Audit returns the operations that are not older than a time, and the head of the log.
-func Audit(ctx context.Context, a *Access, oldest time.Time) (*auditReport, error) {
-	o, err := openOperations(ctx, a.Config, false)
-	if err != nil {
-		return nil, err
-	}
-	defer o.end()
-	r := &auditReport{Entries: []RecordedEntry{}}
-	for e, err := range o.Entries(ctx, 1) {
-		broken := (*opslog.BrokenError)(nil)
-		switch {
-		case errors.As(err, &broken):
-			r.Unreadable = append(r.Unreadable, unreadable{broken.Seq, broken.Why})
-			continue
-		case err != nil:
-			return nil, failedOperation(opslog.Entry{}, err)
-		}
-		head := e.Head()
-		r.Head = &head
-		if !e.At.Before(oldest) {
-			r.Entries = append(r.Entries, RecordedEntry{e, e.Hash()})
-		}
-	}
-	return r, nil
-}
-
 // printAudit writes the operations log for people.
 func printAudit(w io.Writer, r *auditReport) error {
 	tw := newColumns(w)
@@ -128,7 +80,7 @@ func printAudit(w io.Writer, r *auditReport) error {
 		if e.Host != "" {
 			who += "@" + e.Host
 		}
-		_, _ = printf(tw, "%d\t%s\t%s\t%s\t%s\n", e.Seq, e.At.Format(time.RFC3339), who, describe(e.Entry), e.Reason)
+		_, _ = printf(tw, "%d\t%s\t%s\t%s\t%s\n", e.Seq, e.At.Format(time.RFC3339), who, Describe(e.Entry), e.Reason)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -144,58 +96,6 @@ func printAudit(w io.Writer, r *auditReport) error {
 	}
 	_, err := fmt.Fprintln(w, head)
 	return err
-}
-
-// describe says in a line what an operation did.
-func describe(e opslog.Entry) string {
-	body, err := e.Decode()
-	if err != nil { // of a later version: as it is
-		var compact strings.Builder
-		_ = json.NewEncoder(&compact).Encode(e.Body) // it was parsed before
-		return string(e.Kind) + " " + strings.TrimSpace(compact.String())
-	}
-	switch b := body.(type) {
-	case opslog.Pause:
-		return "pause " + listTargets(b.Targets)
-	case opslog.Resume:
-		return "resume " + listTargets(b.Targets)
-	case opslog.Recheck:
-		return "holds recheck " + listTargets(b.Targets)
-	case opslog.FloodAllow:
-		return fmt.Sprintf("deadletters allow %s until %s", b.Topic, b.Until.UTC().Format(time.RFC3339))
-	case opslog.Forget:
-		return fmt.Sprintf("fingerprints reset %s in table %s: %s", b.Topic, b.Table, listBelow(b.Below))
-	case opslog.ForgetMembers:
-		text := "members cleanup forgets " + strings.Join(b.Members, ", ")
-		if b.More > 0 {
-			text += fmt.Sprintf(" and %d more", b.More)
-		}
-		return text
-	case opslog.OffsetsIntent:
-		return fmt.Sprintf("%s of table %s begins: %s", b.Command, b.Table, listMoves(b.Moves))
-	case opslog.OffsetsDone:
-		outcome := fmt.Sprintf("%s (operation %d)", b.Outcome, b.Intent)
-		if b.Outcome == opslog.Won {
-			outcome = fmt.Sprintf("version %d (operation %d)", b.Version, b.Intent)
-		}
-		if b.Detail != "" {
-			outcome += ": " + b.Detail
-		}
-		return fmt.Sprintf("%s of table %s: %s: %s", b.Command, b.Table, listMoves(b.Moves), outcome)
-	}
-	return string(e.Kind)
-}
-
-func listMoves(moves []opslog.Move) string {
-	var all []string
-	for _, m := range moves {
-		from := "no position"
-		if m.From >= 0 {
-			from = fmt.Sprint(m.From)
-		}
-		all = append(all, fmt.Sprintf("%s:%d from %s to %d", m.Topic, m.Partition, from, m.To))
-	}
-	return strings.Join(all, ", ")
 }
 
 func (c *cli) auditVerifyCommand() *cobra.Command {
@@ -249,20 +149,6 @@ func (c *cli) auditVerify(ctx context.Context, text string) error {
 		err = fail.Found(nil)
 	}
 	return err
-}
-
-// VerifyAudit proves that the operations log is what was written, and that a head is in it. The zero head is not looked for.
-func VerifyAudit(ctx context.Context, a *Access, head opslog.Head) (opslog.Report, error) {
-	o, err := openOperations(ctx, a.Config, false)
-	if err != nil {
-		return opslog.Report{}, err
-	}
-	defer o.end()
-	r, err := o.Verify(ctx, head)
-	if err != nil {
-		return opslog.Report{}, failedOperation(opslog.Entry{}, err)
-	}
-	return r, nil
 }
 
 func printVerified(w io.Writer, r opslog.Report) error {

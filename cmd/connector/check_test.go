@@ -19,9 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"sluice/connector"
-	"sluice/connector/schema"
 	"sluice/internal/fail"
-	"sluice/reliability/hold"
 	"sluice/test/certs"
 )
 
@@ -127,18 +125,6 @@ func TestCheck_NullableInTable(t *testing.T) {
 	lines, _ := checkFound(t, 0, w.config)
 	hasLine(t, lines, "ok table ", "version ")
 	hasLine(t, lines, "warning table file:///lake/orders: ", "not null in schema, but nullable in the table: n. ")
-	ddl := func(text string) []schema.Field {
-		s, err := schema.ParseDDL(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s.Fields()
-	}
-	got := looser(ddl("a int, b struct<c int, d int not null>, e array<array<struct<f int>>>, g int not null, only_here int"),
-		ddl("a int not null, b struct<c int not null, d int>, e array<array<struct<f int not null>>>, g int not null, only_there int not null"), "")
-	if d := cmp.Diff([]string{"a", "b.c", "e[][].f"}, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
 }
 
 // TestCheck_Paused: the hint has the command that ends the pause, as it can be pasted.
@@ -157,37 +143,21 @@ func TestCheck_Paused(t *testing.T) {
 	}
 }
 
-func TestInstruction(t *testing.T) {
-	for ends, want := range map[string]string{
-		"by itself once Kafka answers":  "wait: it ends by itself once Kafka answers",
-		"an operator: raise the memory": "raise the memory",
-		"":                              "",
-	} {
-		if got := instruction(ends); got != want {
-			t.Errorf("%q: %q", ends, got)
-		}
-	}
-	for _, reason := range hold.Reasons() { // each has one of the two beginnings
-		if ends := reason.EndsBy(); instruction(ends) == ends {
-			t.Errorf("%s: %s", reason, ends)
-		}
-	}
-}
-
 // TestCheckPrints: the lines that people read.
 func TestCheckPrints(t *testing.T) {
-	k := &checks{}
-	k.add(statusOK, "broker", "a:9092", "", "cluster c, plaintext")
-	k.add(statusFailed, "broker", "b:9092", "look", "no answer\x1b[2J")
+	findings := []checked{
+		{Status: statusOK, Area: "broker", Subject: "a:9092", Text: "cluster c, plaintext"},
+		{Status: statusFailed, Area: "broker", Subject: "b:9092", Text: "no answer\x1b[2J", Hint: "look"},
+	}
 	var b strings.Builder
-	if err := k.print(&b); err != nil {
+	if err := printFindings(&b, findings); err != nil {
 		t.Fatal(err)
 	}
 	want := "ok      broker  a:9092  cluster c, plaintext\n" +
 		"failed  broker  b:9092  no answer\\x1b[2J\n" +
 		"                        to do: look\n"
-	if d := cmp.Diff(want, b.String()); d != "" || fail.Of(k.result()) != fail.KindDependency {
-		t.Errorf("%v (-want +got):\n%s", k.result(), d)
+	if d := cmp.Diff(want, b.String()); d != "" || fail.Of(result(findings)) != fail.KindDependency {
+		t.Errorf("%v (-want +got):\n%s", result(findings), d)
 	}
 }
 

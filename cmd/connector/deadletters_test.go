@@ -155,7 +155,7 @@ func listed(t *testing.T, l *lake, code int, args ...string) *letterList {
 }
 
 // states are the letters that are listed, as partition@offset state copies.
-func (l *letterList) states() (all []string) {
+func statesOf(l *letterList) (all []string) {
 	for _, s := range l.Listed {
 		all = append(all, fmt.Sprintf("%d@%d %s %d", s.Partition, s.Offset, s.State, s.Copies))
 	}
@@ -190,7 +190,7 @@ func TestDeadLettersList(t *testing.T) {
 
 	all := listed(t, l, 0, "--void")
 	want := []string{"0@9 foreign 1", "0@7 pending 1", "0@3 unresolved 2", "0@2 unknown 1", "0@1 void 1", "1@0 unknown 1"}
-	if d := cmp.Diff(want, all.states()); d != "" {
+	if d := cmp.Diff(want, statesOf(all)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if all.Letters != 7 || all.Distinct != 6 || all.Unresolved != 3 || all.Void != 1 || all.Pending != 1 || all.Unknown != 2 || all.Foreign != 1 {
@@ -213,7 +213,7 @@ func TestDeadLettersList(t *testing.T) {
 		{[]string{"--since", "2026-03-01T12:00:04Z"}, []string{"0@9 foreign 1"}},
 		{[]string{"--since", "0s"}, nil},
 	} {
-		if d := cmp.Diff(c.want, listed(t, l, 0, c.args...).states()); d != "" {
+		if d := cmp.Diff(c.want, statesOf(listed(t, l, 0, c.args...))); d != "" {
 			t.Errorf("%v (-want +got):\n%s", c.args, d)
 		}
 	}
@@ -250,7 +250,7 @@ func TestATableThatCannotTell(t *testing.T) {
 	}
 	l.Alter("orders", "_kafka_offset", "_moved_offset")
 	list := listed(t, l, 0, "orders")
-	if d := cmp.Diff([]string{"0@1 unknown 1"}, list.states()); d != "" || !strings.Contains(strings.Join(list.Notes, "\n"), "_kafka_offset") {
+	if d := cmp.Diff([]string{"0@1 unknown 1"}, statesOf(list)); d != "" || !strings.Contains(strings.Join(list.Notes, "\n"), "_kafka_offset") {
 		t.Errorf("%s\n%v", d, list.Notes)
 	}
 }

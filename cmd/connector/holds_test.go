@@ -15,8 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"sluice/classify"
-	"sluice/connector"
 	"sluice/reliability/hold"
 )
 
@@ -33,7 +31,7 @@ func (l *lake) holds(code int, args ...string) (lines []string) {
 		if h.Offset != nil {
 			offset = fmt.Sprint(*h.Offset)
 		}
-		lines = append(lines, fmt.Sprintf("%s %s at %s from %s: %s", h.name(), h.Reason, offset, strings.Join(h.From, "+"), strings.TrimSuffix(h.Command, " --config "+l.Config)))
+		lines = append(lines, fmt.Sprintf("%s %s at %s from %s: %s", h.Name(), h.Reason, offset, strings.Join(h.From, "+"), strings.TrimSuffix(h.Command, " --config "+l.Config)))
 		if h.Detail == "" || h.EndsBy == "" {
 			l.T.Errorf("%+v", h)
 		}
@@ -143,20 +141,6 @@ func TestHoldsOfMembers(t *testing.T) {
 	}
 }
 
-// panicking is a builder whose decoder has a mistake.
-type panicking struct{ connector.Builder }
-
-func (panicking) Add(connector.Partition, *connector.Record) error { panic("a value of a record") }
-
-// TestHoldsSurviveADecoder: a record that panics the decoder is a bad one, and nothing of it is told.
-func TestHoldsSurviveADecoder(t *testing.T) {
-	t.Parallel()
-	err := decodes(panicking{}, connector.Partition{Topic: "orders"}, &connector.Record{Value: []byte("x")})
-	if classify.Of(err) != classify.Poison || !strings.Contains(err.Error(), "decode: panic") || strings.Contains(err.Error(), "a value") {
-		t.Errorf("%v", err)
-	}
-}
-
 // TestHoldsOfAMember: what only a member knows, such as a flood, is shown by offsets show and check, too.
 func TestHoldsOfAMember(t *testing.T) {
 	t.Parallel()
@@ -189,10 +173,15 @@ func TestHoldsOfAMember(t *testing.T) {
 // TestHolds_OneLineForManyPartitions: what holds many partitions of a topic alike is one line and one command; JSON has them all.
 func TestHolds_OneLineForManyPartitions(t *testing.T) {
 	t.Parallel()
-	h := &held{}
+	var all []*heldPartition
 	noon := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	add := func(id int32, reason hold.Reason, detail string, offset int64) {
-		h.add("m", "orders", id, reason, detail, noon.Add(time.Duration(-id)*time.Minute), offset)
+		h := &heldPartition{Topic: "orders", Partition: id, Reason: reason, Detail: detail, Since: new(noon.Add(time.Duration(-id) * time.Minute)), From: []string{"m"}}
+		if offset >= 0 {
+			h.Offset = &offset
+		}
+		h.EndsBy, h.Command = reason.EndsBy(), reason.Command(h.Topic, id, offset)
+		all = append(all, h)
 	}
 	for _, id := range []int32{0, 1, 2, 3, 5, 7, 8} {
 		add(id, hold.Flood, "all bad", 10+int64(id))
@@ -204,12 +193,9 @@ func TestHolds_OneLineForManyPartitions(t *testing.T) {
 	for id := range int32(4) { // each has a command of its own
 		add(id, hold.BehindLogStart, "deleted", 5)
 	}
-	h.add("m", "", -1, hold.OperationsLog, "broken", time.Time{}, -1)
-	for _, p := range h.all {
-		p.Command = p.command()
-	}
+	all = append(all, &heldPartition{Partition: -1, Reason: hold.OperationsLog, Detail: "broken", EndsBy: hold.OperationsLog.EndsBy(), From: []string{"m"}})
 	var out strings.Builder
-	if err := printHolds(&out, &HoldReport{Holds: h.all, Member: true}); err != nil {
+	if err := printHolds(&out, &HoldReport{Holds: all, Member: true}); err != nil {
 		t.Fatal(err)
 	}
 	table, explained, _ := strings.Cut(out.String(), "\n\n")

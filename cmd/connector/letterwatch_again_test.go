@@ -113,7 +113,7 @@ func TestLettersOfATableThatWasDeleted(t *testing.T) {
 	l.counts("started", w, 2, 0, 3)
 	l.runs(0, "run", "--until-current")
 	l.counts("read again", w, 5, 0, 0)
-	if got := listed(t, l, 0).states(); !slices.Contains(got, "0@1 unresolved 1") || !slices.Contains(got, "0@5 unresolved 2") {
+	if got := statesOf(listed(t, l, 0)); !slices.Contains(got, "0@1 unresolved 1") || !slices.Contains(got, "0@5 unresolved 2") {
 		t.Error(got)
 	}
 

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -15,14 +13,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"sluice/classify"
 	"sluice/connector"
-	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/internal/fail"
 	"sluice/internal/laketest"
 	"sluice/reliability"
-	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
@@ -204,7 +199,7 @@ func TestOffsetsSet_Where(t *testing.T) {
 		slices.SortFunc(p.Moves, func(a, b *shownMove) int { return int(a.Partition - b.Partition) })
 		var got []string
 		for _, s := range p.Moves {
-			got = append(got, fmt.Sprintf("%v %d %d", s.partition, s.From, s.To))
+			got = append(got, fmt.Sprintf("%s:%d %d %d", s.Topic, s.Partition, s.From, s.To))
 		}
 		if got := strings.Join(got, ", "); got != c.want {
 			t.Errorf("%v: %s, want %s", c.args, got, c.want)
@@ -238,7 +233,7 @@ func TestOffsetsSetLosesARace(t *testing.T) {
 	l := newOrders(t, 5)
 	a, p := l.planned("orders:0", "2")
 	l.moves(0, "set", "orders:0", "4")
-	err := Move(t.Context(), a, p, By{"ann", "a test"}, 4*lookAgain)
+	err := Move(t.Context(), a, p, By{"ann", "a test"}, 20*time.Second)
 	if fail.Of(err) != fail.KindRefused || !strings.Contains(err.Error(), "stands at 4, this commit starts at 5") {
 		t.Errorf("%v", err)
 	}
@@ -250,7 +245,7 @@ func TestOffsetsSetLosesARace(t *testing.T) {
 	// A member commits in between: the same.
 	a, p = l.planned("orders:0", "2")
 	l.runs(0, "run", "--until-current")
-	if err := Move(t.Context(), a, p, By{"ann", "a test"}, 4*lookAgain); err == nil || p.Outcome != opslog.Lost {
+	if err := Move(t.Context(), a, p, By{"ann", "a test"}, 20*time.Second); err == nil || p.Outcome != opslog.Lost {
 		t.Errorf("%v %v", err, p.Outcome)
 	}
 	l.runs(0, "verify")
@@ -491,107 +486,4 @@ func ordersOf(l *lake) connector.Partition {
 		l.T.Fatal(err)
 	}
 	return connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID}
-}
-
-// TestALookSeesAStartThatComesBetween: the group's offsets of a START that came after the look at the table are no sign of
-// an unknown past.
-func TestALookSeesAStartThatComesBetween(t *testing.T) {
-	l := newLake(t, "topics: {orders: {}}")
-	l.Create("orders", 1)
-	l.Produce("orders", 3, 0)
-	tables, end, err := OpenTables(t.Context(), &Access{Config: mustLoad(t, l.Config, nil)}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer end()
-	o := tables[0]
-	before, _, err := o.snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.runs(0, "run", "--until-current")
-	ask, err := newQuestions(t.Context(), o.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ask.close()
-	if o.store == nil { // the folder was made meanwhile
-		o.store = objstore.Sub(l.Store, "orders")
-	}
-	seen, err := ask.look(t.Context(), o, "orders", before)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := seen.partitions()[0]
-	if h := seen.hold(p); h != nil || seen.position(p) != 3 {
-		t.Errorf("it stands at %d and is held: %+v", seen.position(p), h)
-	}
-}
-
-// silent is a table that does not say whether a commit took effect.
-type silent struct {
-	connector.Table
-	snapshot *connector.Snapshot
-	err      error
-}
-
-func (s silent) Load(context.Context) (*connector.Snapshot, error) { return s.snapshot, nil }
-
-func (s silent) Commit(_ context.Context, _ *connector.Commit, pre func(*connector.Snapshot) error) (*connector.Snapshot, error) {
-	if err := pre(s.snapshot); err != nil {
-		return nil, err
-	}
-	return nil, s.err
-}
-
-// What became of a commit decides what the command says, and what the operations log keeps.
-func TestOutcomesOfAMove(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		err     error
-		outcome opslog.Outcome
-		code    int
-		text    string
-	}{
-		"unknown": {
-			fmt.Errorf("%w: version 7", connector.ErrUndecided), opslog.Unknown, exitDependency,
-			"nobody knows yet whether the positions are moved",
-		},
-		"moved on":     {classify.Mark(errors.New("stands at 4"), classify.Fenced), opslog.Lost, exitRefused, "nothing was changed, the table moved on since it was shown"},
-		"denied":       {hold.New(hold.StoreDenied, "403", nil), opslog.Lost, exitDependency, "nothing was changed: "},
-		"unsupported":  {hold.New(hold.TableUnsupported, "a feature", nil), opslog.Lost, exitRefused, "nothing was changed: "},
-		"out of reach": {context.DeadlineExceeded, opslog.Lost, exitDependency, "nothing was changed: "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newLake(t, "topics: {orders: {}}")
-			l.Create("orders", 1)
-			topic, err := l.PartitionsOf("orders")
-			if err != nil {
-				t.Fatal(err)
-			}
-			at := connector.Partition{Cluster: topic.Cluster, Topic: "orders", TopicID: topic.ID}
-			cfg := mustLoad(t, l.Config, nil)
-			guard := reliability.NewGuard("store", cfg.Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
-			log := opslog.Open(l.Store, "p", opslog.Options{Guard: guard})
-			p := &movePlan{
-				Command: "offsets set", of: &opened{config: cfg, table: cfg.Topics["orders"]}, tableID: "T",
-				Moves: []*shownMove{{Topic: "orders", From: 5, To: 2, partition: at}},
-			}
-			table := silent{err: c.err, snapshot: &connector.Snapshot{TableID: "T", Positions: map[string]int64{
-				at.AppID("p"): 5, idempotency.TableAppID("p", "T"): 0,
-			}}}
-			err = p.do(t.Context(), t.Context(), table, log, By{"ann", "a test"}, time.Minute)
-			if codeOf(err) != c.code || !strings.Contains(err.Error(), c.text) {
-				t.Errorf("%v", err)
-			}
-			all := l.operations()
-			if len(all) != 2 {
-				t.Fatalf("%+v", all)
-			}
-			if done, ok := all[1].(opslog.OffsetsDone); !ok || done.Outcome != c.outcome || done.Intent != 1 || done.Version != -1 || done.Detail == "" {
-				t.Errorf("%+v", all[1])
-			}
-		})
-	}
 }

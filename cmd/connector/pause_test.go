@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 
 	"sluice/health"
 	"sluice/internal/app"
-	"sluice/internal/fail"
 	"sluice/internal/laketest"
 	"sluice/reliability"
 	"sluice/reliability/hold"
@@ -230,7 +228,7 @@ func TestOperationsInWords(t *testing.T) {
 		}),
 		`flood.allow {"topic":"a"}`: {Kind: "flood.allow", Body: json.RawMessage(`{"topic":"a"}`)},
 	} {
-		if got := describe(e); got != want {
+		if got := Describe(e); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -294,13 +292,6 @@ func TestPauseWithoutAStore(t *testing.T) {
 		if code != exitDependency || out != "" || !strings.Contains(errs, "connection refused") {
 			t.Errorf("%s: exit code %d, %q %q", args, code, out, errs)
 		}
-	}
-}
-
-func TestAnOperationOfUnknownOutcomeSaysWhereToLook(t *testing.T) {
-	err := failedOperation(opslog.Entry{Seq: 7, ID: "some-id"}, fmt.Errorf("append: %w", opslog.ErrUndecided))
-	if fail.Of(err) != fail.KindDependency || !strings.Contains(err.Error(), "look for seq 7, id some-id in connector audit list") {
-		t.Error(err)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -80,18 +79,6 @@ answers.`,
 	cmd.Flags().StringVar(&file, "file", "", "liveness file to look at, instead of asking")
 	cmd.MarkFlagsMutuallyExclusive("config", "url", "file")
 	return cmd
-}
-
-// reachable is an address to listen on as one to connect to.
-func reachable(listen string) string {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return listen
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, port)
 }
 
 func (c *cli) probe(ctx context.Context, url string, timeout time.Duration) error {

@@ -80,7 +80,7 @@ func TestPoisonHolds(t *testing.T) {
 		}
 	}
 	for _, h := range outside {
-		check("from outside", h.name(), string(h.Reason), h.Detail, h.Partition, *h.Offset)
+		check("from outside", h.Name(), string(h.Reason), h.Detail, h.Partition, *h.Offset)
 	}
 	s := l.start()
 	l.Await("all hold", func() bool { return len(s.Report().Holds) == len(codes) })

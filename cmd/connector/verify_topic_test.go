@@ -230,3 +230,13 @@ func TestTopicCheckDuplicates(t *testing.T) {
 		}
 	}
 }
+
+func TestTopicCheck_Deleted(t *testing.T) {
+	c := &topicCheck{lost: 5, firstLost: 3}
+	if n := c.deleted(2); n != 2 || c.lost != 3 {
+		t.Errorf("%d are taken, %d stay lost", n, c.lost)
+	}
+	if n := c.deleted(-1); n != 0 || c.lost != 3 {
+		t.Errorf("%d are taken for more rows than were committed", n)
+	}
+}

@@ -8,19 +8,17 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"sluice/connector"
 	"sluice/connector/decode"
 	"sluice/idempotency"
-	"sluice/internal/config"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
 	"sluice/reliability/deadletter"
 	"sluice/reliability/hold"
 )
 
-// What commands know of dead letters comes from the dead-letter topics themselves: letters are there before any position
+// What is known here of dead letters comes from the dead-letter topics themselves: letters are there before any position
 // passes them, and no member needs to run.
 
 // foundLetter is a letter without the record that it is about. Repeats are one: the newest, with their number.
@@ -122,9 +120,10 @@ func (s *letterScope) wants(l *deadletter.Letter) bool {
 }
 
 // letterScopeOf finds the dead-letter topics of a topic, which may be one itself; of all topics if it is "".
-func (c *cli) letterScopeOf(ctx context.Context, cfg *config.Config, topic string) (*letterScope, error) {
+func letterScopeOf(ctx context.Context, a *Access, topic string) (*letterScope, error) {
+	cfg := a.Config
 	if topic == "" {
-		names, err := (&Access{Config: cfg}).topics(ctx, c.topic)
+		names, err := a.topics(ctx, "")
 		if err != nil {
 			return nil, err
 		}
@@ -149,19 +148,4 @@ func (c *cli) letterScopeOf(ctx context.Context, cfg *config.Config, topic strin
 	default:
 		return &letterScope{of, topic}, nil
 	}
-}
-
-// parseSince reads a time, or a duration back from now.
-func parseSince(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("%q: write a duration back such as 24h, or a time such as 2026-01-31T08:00:00Z", text)
-	}
-	return t, nil
 }

@@ -112,7 +112,7 @@ func (h *held) of(topic string, partition int32) *heldPartition {
 func (l *learnt) askOperations(ctx context.Context, cfg *config.Config, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	state, err := stateOfOperations(ctx, cfg)
+	state, err := Operations(ctx, cfg)
 	broken := (*opslog.BrokenError)(nil)
 	switch {
 	case errors.As(err, &broken):
@@ -125,15 +125,6 @@ func (l *learnt) askOperations(ctx context.Context, cfg *config.Config, within t
 			l.add(fromOperations, p.Target.Topic, p.Target.Partition, h.Reason, h.Detail, h.Since, h.Offset)
 		}
 	}
-}
-
-func stateOfOperations(ctx context.Context, cfg *config.Config) (*opslog.State, error) {
-	o, err := openOperations(ctx, cfg, false)
-	if err != nil {
-		return nil, err
-	}
-	defer o.end()
-	return o.State(ctx)
 }
 
 // lookForHolds finds the holds that the tables and Kafka show.

@@ -98,3 +98,13 @@ func (o *operationsLog) append(ctx context.Context, by By, body opslog.Body, pre
 	}
 	return e, nil
 }
+
+// Operations returns what the operations log says: what is paused, allowed and forgotten. It makes nothing.
+func Operations(ctx context.Context, cfg *config.Config) (*opslog.State, error) {
+	o, err := openOperations(ctx, cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	defer o.end()
+	return o.State(ctx)
+}

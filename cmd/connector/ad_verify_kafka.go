@@ -16,7 +16,6 @@ import (
 // reads as any reader of committed records and leaves no trace: no group, no offsets. An answer may take as long as
 // within.
 func (v *verification) compareTopics(ctx context.Context, o *opened, checks map[source]*rowCheck, within time.Duration) error {
-	v.withKafka = true
 	r, end, err := lookup.NewReader(ctx, o.config, within)
 	if err != nil {
 		return err
