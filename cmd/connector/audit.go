@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/internal/fail"
 	"sluice/sink/opslog"
 )
@@ -56,7 +57,7 @@ func (c *cli) auditList(ctx context.Context, since time.Duration) error {
 	if since > 0 {
 		oldest = time.Now().Add(-since)
 	}
-	r, err := Audit(ctx, a, oldest)
+	r, err := admin.Audit(ctx, a, oldest)
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func (c *cli) auditList(ctx context.Context, since time.Duration) error {
 }
 
 // printAudit writes the operations log for people.
-func printAudit(w io.Writer, r *auditReport) error {
+func printAudit(w io.Writer, r *admin.AuditReport) error {
 	tw := newColumns(w)
 	_, _ = fmt.Fprintln(tw, "SEQ\tAT\tOPERATOR\tOPERATION\tREASON") // Flush has the error
 	for _, e := range r.Entries {
@@ -80,7 +81,7 @@ func printAudit(w io.Writer, r *auditReport) error {
 		if e.Host != "" {
 			who += "@" + e.Host
 		}
-		_, _ = printf(tw, "%d\t%s\t%s\t%s\t%s\n", e.Seq, e.At.Format(time.RFC3339), who, Describe(e.Entry), e.Reason)
+		_, _ = printf(tw, "%d\t%s\t%s\t%s\t%s\n", e.Seq, e.At.Format(time.RFC3339), who, admin.Describe(e.Entry), e.Reason)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -136,7 +137,7 @@ func (c *cli) auditVerify(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	r, err := VerifyAudit(ctx, a, pinned)
+	r, err := admin.VerifyAudit(ctx, a, pinned)
 	if err != nil {
 		return err
 	}

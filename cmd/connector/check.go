@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/internal/fail"
 )
@@ -41,14 +42,14 @@ configuration that cannot be used, 3 if something failed.`,
 }
 
 // result is an error if something failed or is a problem. The findings say all of it.
-func result(findings []checked) (err error) {
+func result(findings []admin.Finding) (err error) {
 	for _, f := range findings {
 		switch f.Status {
-		case statusFailed:
+		case admin.StatusFailed:
 			return fail.Dependency(nil)
-		case statusProblem:
+		case admin.StatusProblem:
 			err = fail.Found(nil)
-		case statusOK, statusWarning, statusSkipped:
+		case admin.StatusOK, admin.StatusWarning, admin.StatusSkipped:
 		}
 	}
 	return err
@@ -56,13 +57,13 @@ func result(findings []checked) (err error) {
 
 func (c *cli) check(ctx context.Context, timeout time.Duration) error {
 	cfg, problems := config.Load(c.config, c.env)
-	var findings []checked
+	var findings []admin.Finding
 	for _, p := range problems {
-		s := statusProblem
+		s := admin.StatusProblem
 		if p.Warning {
-			s = statusWarning
+			s = admin.StatusWarning
 		}
-		findings = append(findings, checked{Status: s, Area: "configuration", Subject: p.Place(), Text: p.What()})
+		findings = append(findings, admin.Finding{Status: s, Area: "configuration", Subject: p.Place(), Text: p.What()})
 	}
 	if cfg == nil {
 		if err := c.report(findings); err != nil {
@@ -70,11 +71,11 @@ func (c *cli) check(ctx context.Context, timeout time.Duration) error {
 		}
 		return fail.Usage(nil)
 	}
-	findings = append(findings, checked{
-		Status: statusOK, Area: "configuration", Subject: c.config, Text: fmt.Sprintf("pipeline %s, group %s, %s and %s", cfg.Pipeline, cfg.Kafka.Group,
-			counting(int64(len(cfg.Topics)), "topic"), counting(int64(len(cfg.Patterns)), "pattern")),
+	findings = append(findings, admin.Finding{
+		Status: admin.StatusOK, Area: "configuration", Subject: c.config, Text: fmt.Sprintf("pipeline %s, group %s, %s and %s", cfg.Pipeline, cfg.Kafka.Group,
+			admin.Counting(int64(len(cfg.Topics)), "topic"), admin.Counting(int64(len(cfg.Patterns)), "pattern")),
 	})
-	findings = append(findings, Check(ctx, &Access{Config: cfg, Version: readBuild().Version}, timeout)...)
+	findings = append(findings, admin.Check(ctx, &admin.Access{Config: cfg, Version: readBuild().Version}, timeout)...)
 	if err := c.report(findings); err != nil {
 		return err
 	}
@@ -82,14 +83,14 @@ func (c *cli) check(ctx context.Context, timeout time.Duration) error {
 }
 
 // report prints the findings.
-func (c *cli) report(findings []checked) error {
+func (c *cli) report(findings []admin.Finding) error {
 	if c.output == "json" {
 		return writeJSON(c.stdout, map[string]any{"findings": findings})
 	}
 	return printFindings(c.stdout, findings)
 }
 
-func printFindings(w io.Writer, findings []checked) error {
+func printFindings(w io.Writer, findings []admin.Finding) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	for _, f := range findings {
 		_, _ = printf(tw, "%s\t%s\t%s\t%s\n", f.Status, f.Area, f.Subject, f.Text) // Flush has the error

@@ -19,12 +19,13 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"sluice/connector"
+	"sluice/internal/admin"
 	"sluice/internal/fail"
 	"sluice/test/certs"
 )
 
 // checkFound runs check and returns its findings as lines "status area subject: text".
-func checkFound(t *testing.T, wantCode int, cfg string, args ...string) (lines []string, all []checked) {
+func checkFound(t *testing.T, wantCode int, cfg string, args ...string) (lines []string, all []admin.Finding) {
 	t.Helper()
 	timeout := "5s"
 	if wantCode == exitOK || wantCode == exitFound { // it gets its answers
@@ -32,7 +33,7 @@ func checkFound(t *testing.T, wantCode int, cfg string, args ...string) (lines [
 	}
 	code, out, errs := connectorRun(t, append([]string{"check", "--config", cfg, "-o", "json", "--timeout", timeout}, args...)...)
 	var report struct {
-		Findings []checked `json:"findings"`
+		Findings []admin.Finding `json:"findings"`
 	}
 	if err := json.Unmarshal([]byte(out), &report); err != nil || errs != "" {
 		t.Fatalf("exit code %d: %v\n%s%s", code, err, out, errs)
@@ -105,14 +106,14 @@ func TestCheck_MeantTopic(t *testing.T) {
 		w := newTable(t, b.topic, b.addresses...)
 		rewrite(t, w.config, "topics: {orders: {}}", "topics: {"+name+": {}}")
 		_, all := checkFound(t, 1, w.config)
-		i := slices.IndexFunc(all, func(f checked) bool { return f.Area == "topic" && f.Subject == name })
+		i := slices.IndexFunc(all, func(f admin.Finding) bool { return f.Area == "topic" && f.Subject == name })
 		if i < 0 || all[i].Hint != want {
 			t.Errorf("%s: %+v", name, all)
 		}
 	}
 	w := newTable(t, b.topic, b.addresses...)
 	rewrite(t, w.config, "topics: {orders: {}}", "topics: {orders: {}, ordres: {}}") // one that is there is not meant by another
-	if _, all := checkFound(t, 1, w.config); slices.ContainsFunc(all, func(f checked) bool { return strings.Contains(f.Hint, "did you mean") }) {
+	if _, all := checkFound(t, 1, w.config); slices.ContainsFunc(all, func(f admin.Finding) bool { return strings.Contains(f.Hint, "did you mean") }) {
 		t.Errorf("%+v", all)
 	}
 }
@@ -134,7 +135,7 @@ func TestCheck_Paused(t *testing.T) {
 	for target, want := range map[string]string{"orders:1": "orders:1", "orders": "orders", "--all": "--all"} {
 		l.runs(0, "pause", target, "--yes", "--reason", "a test", "--operator", "ann")
 		_, all := checkFound(t, 0, l.Config)
-		i := slices.IndexFunc(all, func(f checked) bool { return f.Area == "operations log" && f.Status == statusWarning })
+		i := slices.IndexFunc(all, func(f admin.Finding) bool { return f.Area == "operations log" && f.Status == admin.StatusWarning })
 		command := "connector resume " + want + " --reason paused --config " + l.Config
 		if i < 0 || all[i].Hint != "end the pause: "+command {
 			t.Fatalf("%s: %+v", target, all)
@@ -145,9 +146,9 @@ func TestCheck_Paused(t *testing.T) {
 
 // TestCheckPrints: the lines that people read.
 func TestCheckPrints(t *testing.T) {
-	findings := []checked{
-		{Status: statusOK, Area: "broker", Subject: "a:9092", Text: "cluster c, plaintext"},
-		{Status: statusFailed, Area: "broker", Subject: "b:9092", Text: "no answer\x1b[2J", Hint: "look"},
+	findings := []admin.Finding{
+		{Status: admin.StatusOK, Area: "broker", Subject: "a:9092", Text: "cluster c, plaintext"},
+		{Status: admin.StatusFailed, Area: "broker", Subject: "b:9092", Text: "no answer\x1b[2J", Hint: "look"},
 	}
 	var b strings.Builder
 	if err := printFindings(&b, findings); err != nil {
@@ -204,7 +205,7 @@ func TestCheckFinds(t *testing.T) {
 			lines, all := checkFound(t, 1, w.config)
 			hasLine(t, lines, tt.begin, tt.text)
 			for _, f := range all {
-				if f.Status == statusProblem && f.Hint == "" {
+				if f.Status == admin.StatusProblem && f.Hint == "" {
 					t.Errorf("a problem without a hint: %+v", f)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"strings"
 
+	"sluice/internal/admin"
 	"sluice/internal/fail"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ type change struct {
 }
 
 // by is who does it, and why.
-func (ch *change) by() By { return By{Operator: ch.operator, Reason: ch.reason} }
+func (ch *change) by() admin.By { return admin.By{Operator: ch.operator, Reason: ch.reason} }
 
 // changeFlags adds the flags of a command that changes something.
 func (c *cli) changeFlags(cmd *cobra.Command) *change {

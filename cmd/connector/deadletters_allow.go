@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/internal/fail"
 )
 
@@ -36,17 +37,19 @@ correct that instead: the hold ends when they can become rows.`,
 		if err != nil {
 			return err
 		}
-		if err := floodable(cfg, args[0]); err != nil {
+		if err := admin.Floodable(cfg, args[0]); err != nil {
 			return fail.Usage(err)
 		}
-		if lasts < 0 || lasts > longestAllowance {
-			return fail.Usage(fmt.Errorf("--for %v: write a duration from 0s to %v", lasts, longestAllowance))
+		if lasts < 0 || lasts > admin.LongestAllowance {
+			return fail.Usage(fmt.Errorf("--for %v: write a duration from 0s to %v", lasts, admin.LongestAllowance))
 		}
 		if err := c.checkChange(ch); err != nil {
 			return err
 		}
 		until := time.Now().Add(lasts).UTC().Truncate(time.Second)
-		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *Access) (*Decision, error) { return PlanAllow(ctx, a, args[0], until) })
+		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *admin.Access) (*admin.Decision, error) {
+			return admin.PlanAllow(ctx, a, args[0], until)
+		})
 	}
 	return cmd
 }

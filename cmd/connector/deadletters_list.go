@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/internal/fail"
 )
 
@@ -56,7 +57,7 @@ may be a topic or a dead-letter topic. Exit code 0 with or without dead letters.
 // letterListing are the flags of deadletters list.
 type letterListing struct {
 	since string
-	LetterQuery
+	admin.LetterQuery
 }
 
 func (c *cli) listLetters(ctx context.Context, o letterListing) (err error) {
@@ -70,7 +71,7 @@ func (c *cli) listLetters(ctx context.Context, o letterListing) (err error) {
 	if err != nil {
 		return err
 	}
-	list, err := DeadLetters(ctx, a, o.LetterQuery)
+	list, err := admin.DeadLetters(ctx, a, o.LetterQuery)
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func (c *cli) listLetters(ctx context.Context, o letterListing) (err error) {
 }
 
 // printLetters writes dead letters for people.
-func printLetters(w io.Writer, l *letterList) error {
+func printLetters(w io.Writer, l *admin.LetterList) error {
 	if len(l.Listed) > 0 {
 		tw := newColumns(w)
 		_, _ = fmt.Fprintln(tw, "RECORD\tSTATE\tREASON\tFAILED AT\tCOPIES\tDEAD LETTER\tDETAIL") // Flush has the error
@@ -103,7 +104,7 @@ func printLetters(w io.Writer, l *letterList) error {
 			b.WriteString(", " + strconv.Itoa(n) + " " + what)
 		}
 	}
-	_, _ = printf(&b, "%s of %s: %d unresolved", counting(l.Letters, "dead letter"), counting(int64(l.Distinct), "record"), l.Unresolved)
+	_, _ = printf(&b, "%s of %s: %d unresolved", admin.Counting(l.Letters, "dead letter"), admin.Counting(int64(l.Distinct), "record"), l.Unresolved)
 	if l.Unknown > 0 {
 		_, _ = printf(&b, " (%d of them unknown)", l.Unknown)
 	}

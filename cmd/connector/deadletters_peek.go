@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/sink/opslog"
 )
 
@@ -46,7 +47,7 @@ func (c *cli) peek(ctx context.Context, place opslog.Target, offset int64, raw b
 	if err != nil {
 		return err
 	}
-	r, err := Peek(ctx, a, place, offset)
+	r, err := admin.Peek(ctx, a, place, offset)
 	if err != nil {
 		return err
 	}

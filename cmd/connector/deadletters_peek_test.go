@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/internal/admin"
 )
 
 func TestDeadLettersPeek(t *testing.T) {
@@ -25,13 +27,13 @@ func TestDeadLettersPeek(t *testing.T) {
 	}
 	l.runs(0, "run", "--until-current")
 	out, errs := l.runs(0, "deadletters", "peek", "orders-1@2")
-	var got peekedRecord
+	var got admin.PeekedRecord
 	if err := json.Unmarshal([]byte(out), &got); err != nil || errs != "" {
 		t.Fatalf("%v\n%s%s", err, out, errs)
 	}
-	want := peekedRecord{
+	want := admin.PeekedRecord{
 		Topic: "orders", Partition: 1, Offset: 2, Timestamp: at, Key: new("a/8="), KeyEncoding: "base64", Value: new(`{"n":"poison"}`),
-		Headers: []peekedHeader{{"h", new("v"), ""}, {"none", nil, ""}}, Problem: "json: type_mismatch at byte 5 in column n: expected int, found string",
+		Headers: []admin.PeekedHeader{{Key: "h", Value: new("v")}, {Key: "none"}}, Problem: "json: type_mismatch at byte 5 in column n: expected int, found string",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"sluice/internal/admin"
 )
 
 func (c *cli) deadLettersShowCommand() *cobra.Command {
@@ -43,7 +45,7 @@ nobody but its owner should see.`,
 
 // letterLook are the flags of deadletters show.
 type letterLook struct {
-	LetterSearch
+	admin.LetterSearch
 
 	value bool
 }
@@ -53,7 +55,7 @@ func (c *cli) showLetter(ctx context.Context, o letterLook) error {
 	if err != nil {
 		return err
 	}
-	letter, notes, err := DeadLetter(ctx, a, o.LetterSearch)
+	letter, notes, err := admin.DeadLetter(ctx, a, o.LetterSearch)
 	if err != nil {
 		return err
 	}
@@ -63,7 +65,7 @@ func (c *cli) showLetter(ctx context.Context, o letterLook) error {
 		}
 	}
 	if o.value {
-		if letter, err = WholeLetter(ctx, a, letter); err != nil {
+		if letter, err = admin.WholeLetter(ctx, a, letter); err != nil {
 			return err
 		}
 		return c.writeBytes(letter.Value)

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/idempotency"
+	"sluice/internal/admin"
 	"sluice/internal/app"
 	"sluice/internal/laketest"
 	"sluice/reliability/deadletter"
@@ -144,10 +145,10 @@ func sumOf(t *testing.T, s *app.Member, name string) (sum float64) {
 	return sum
 }
 
-func listed(t *testing.T, l *lake, code int, args ...string) *letterList {
+func listed(t *testing.T, l *lake, code int, args ...string) *admin.LetterList {
 	t.Helper()
 	out, _ := l.runs(code, append([]string{"deadletters", "list", "--output", "json"}, args...)...)
-	var list letterList
+	var list admin.LetterList
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -155,7 +156,7 @@ func listed(t *testing.T, l *lake, code int, args ...string) *letterList {
 }
 
 // states are the letters that are listed, as partition@offset state copies.
-func statesOf(l *letterList) (all []string) {
+func statesOf(l *admin.LetterList) (all []string) {
 	for _, s := range l.Listed {
 		all = append(all, fmt.Sprintf("%d@%d %s %d", s.Partition, s.Offset, s.State, s.Copies))
 	}
@@ -245,7 +246,7 @@ func TestATableThatCannotTell(t *testing.T) {
 	other := l.LetterAbout(0, 1, nil).Source.Partition
 	other.TopicID = idempotency.TopicID{3} // of a topic of this name that was read before
 	l.Append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":9}}`, other.AppID("p")))
-	if of := listed(t, l, 0, "orders"); len(of.Listed) != 1 || of.Listed[0].State != letterUnknown || !strings.Contains(of.Listed[0].Why, "the topic was created again") {
+	if of := listed(t, l, 0, "orders"); len(of.Listed) != 1 || of.Listed[0].State != admin.LetterUnknown || !strings.Contains(of.Listed[0].Why, "the topic was created again") {
 		t.Errorf("%+v", of.Listed)
 	}
 	l.Alter("orders", "_kafka_offset", "_moved_offset")

@@ -7,11 +7,12 @@ import (
 	"io"
 	"time"
 
+	"sluice/internal/admin"
 	"sluice/sink/opslog"
 )
 
 // decide shows a decision and writes it if the person agrees. plan makes it.
-func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, plan func(context.Context, *Access) (*Decision, error)) error {
+func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, plan func(context.Context, *admin.Access) (*admin.Decision, error)) error {
 	a, err := c.access()
 	if err != nil {
 		return err
@@ -43,7 +44,7 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, pla
 	}
 	writing, cancel := context.WithTimeout(ctx, timeout) // the question took its time
 	defer cancel()
-	e, err := Record(writing, a, d, ch.by())
+	e, err := admin.Record(writing, a, d, ch.by())
 	if err != nil {
 		return c.nothingToDo(err)
 	}
@@ -56,8 +57,8 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, pla
 
 // nothingToDo says so if that is the error, and returns any other one.
 func (c *cli) nothingToDo(err error) error {
-	if errors.Is(err, ErrNothingToDo) {
-		_, err := fmt.Fprintln(c.stderr, ErrNothingToDo)
+	if errors.Is(err, admin.ErrNothingToDo) {
+		_, err := fmt.Fprintln(c.stderr, admin.ErrNothingToDo)
 		return err
 	}
 	return err

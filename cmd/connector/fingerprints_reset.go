@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"sluice/internal/admin"
 )
 
 func (c *cli) fingerprintsResetCommand() *cobra.Command {
@@ -28,13 +30,15 @@ record that was there before becomes a row once more if it is sent again.`,
 		if err != nil {
 			return err
 		}
-		if err := forgettable(cfg, args[0]); err != nil {
+		if err := admin.Forgettable(cfg, args[0]); err != nil {
 			return err
 		}
 		if err := c.checkChange(ch); err != nil {
 			return err
 		}
-		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *Access) (*Decision, error) { return PlanReset(ctx, a, args[0]) })
+		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *admin.Access) (*admin.Decision, error) {
+			return admin.PlanReset(ctx, a, args[0])
+		})
 	}
 	return cmd
 }

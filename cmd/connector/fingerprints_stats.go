@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/sink/opslog"
 )
@@ -36,15 +37,15 @@ needed. What running members hold is in their metrics sluice_fingerprint*.`,
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			var forgotten *opslog.State
-			return c.eachTable(ctx, func(a *Access, o *opened) (answer, error) {
+			return c.eachTable(ctx, func(a *admin.Access, o *admin.Table) (answer, error) {
 				if forgotten == nil {
-					s, err := Operations(ctx, a.Config)
+					s, err := admin.Operations(ctx, a.Config)
 					if err != nil {
 						return answer{}, err
 					}
 					forgotten = s
 				}
-				w, err := readWindows(ctx, o, forgotten)
+				w, err := admin.Fingerprints(ctx, o, forgotten)
 				return answer{w, func(out io.Writer) error { return printWindows(out, w) }, false}, err
 			})
 		},
@@ -57,7 +58,7 @@ needed. What running members hold is in their metrics sluice_fingerprint*.`,
 }
 
 // printWindows writes windows for people.
-func printWindows(out io.Writer, w *windows) error {
+func printWindows(out io.Writer, w *admin.WindowReport) error {
 	if _, err := printf(out, "%s: identity %s\n", w.URL, w.Identity); err != nil || len(w.Partitions) == 0 {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/internal/admin"
 	"sluice/internal/app"
 	"sluice/sink/opslog"
 )
@@ -50,7 +51,7 @@ func TestDuplicatesAreLeftOut(t *testing.T) {
 		t.Error(out)
 	}
 	out, _ = l.runs(0, "fingerprints", "stats", "--topic", "users", "--output", "json")
-	var w windows
+	var w admin.WindowReport
 	if err := json.Unmarshal([]byte(out), &w); err != nil || w.Identity != "header:event-id" || len(w.Partitions) != 1 {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -64,7 +65,7 @@ func TestDuplicatesAreLeftOut(t *testing.T) {
 
 	// A reset: what is there is forgotten, and what comes behind is remembered.
 	out, _ = l.runs(0, "fingerprints", "reset", "orders", "--dry-run", "--output", "json")
-	var plan resetPlan
+	var plan admin.ResetPlan
 	if err := json.Unmarshal([]byte(out), &plan); err != nil || plan.Topic != "orders" || plan.Kind != opslog.KindForget || len(plan.Below) != 1 || plan.Below[0].Offset != 4 {
 		t.Errorf("%v: %s", err, out)
 	}

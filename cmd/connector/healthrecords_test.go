@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/connector"
+	"sluice/internal/admin"
 	"sluice/internal/laketest"
 )
 
@@ -86,7 +87,7 @@ topics: {orders: {health_records: {secret_file: ""}}, guarded: {}, kept: {health
 
 	for topic, dropped := range map[string]int64{"orders": 3, "guarded": 1, "kept": 0} {
 		out, _ := l.runs(exitOK, "verify", "--kafka", "--topic", topic, "-o", "json")
-		var v verification
+		var v admin.Verification
 		if err := json.Unmarshal([]byte(out), &v); err != nil {
 			t.Fatal(err)
 		}

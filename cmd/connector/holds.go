@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/internal/fail"
 )
 
@@ -56,7 +57,7 @@ func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Dura
 	if err != nil {
 		return err
 	}
-	found := Holds(ctx, a, HoldQuery{Topic: c.topic, Members: members, Within: timeout})
+	found := admin.Holds(ctx, a, admin.HoldQuery{Topic: c.topic, Members: members, Within: timeout})
 	if c.output == "json" {
 		err = writeJSON(c.stdout, found.Holds)
 	} else {
@@ -74,7 +75,7 @@ func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Dura
 }
 
 // printHolds writes holds for people.
-func printHolds(w io.Writer, r *HoldReport) error {
+func printHolds(w io.Writer, r *admin.HoldReport) error {
 	if len(r.Holds) == 0 {
 		text := "nothing is held"
 		switch {
@@ -128,7 +129,7 @@ func ending(endsBy string) string {
 
 // holdLine is what the table shows in one line: a hold, or the same hold of several partitions of a topic.
 type holdLine struct {
-	*heldPartition // the first one
+	*admin.Hold // the first one
 
 	name     string
 	since    *time.Time // the earliest
@@ -140,12 +141,12 @@ const maxSingle = 3
 
 // holdLines returns the lines of the table. Holds of more than maxSingle partitions of a topic share a line if they agree in reason,
 // detail, command and who told.
-func holdLines(all []*heldPartition) (lines []holdLine) {
+func holdLines(all []*admin.Hold) (lines []holdLine) {
 	type shared struct{ topic, reason, detail, command, from string }
-	of := func(p *heldPartition) shared {
+	of := func(p *admin.Hold) shared {
 		return shared{p.Topic, string(p.Reason), p.Detail, p.Command, strings.Join(p.From, ",")}
 	}
-	groups := map[shared][]*heldPartition{}
+	groups := map[shared][]*admin.Hold{}
 	for _, p := range all {
 		if p.Partition >= 0 {
 			groups[of(p)] = append(groups[of(p)], p)
@@ -163,8 +164,8 @@ func holdLines(all []*heldPartition) (lines []holdLine) {
 	return lines
 }
 
-func lineOf(name string, holds ...*heldPartition) holdLine {
-	l := holdLine{heldPartition: holds[0], name: name}
+func lineOf(name string, holds ...*admin.Hold) holdLine {
+	l := holdLine{Hold: holds[0], name: name}
 	for _, p := range holds {
 		if p.Since != nil && (l.since == nil || p.Since.Before(*l.since)) {
 			l.since = p.Since
@@ -180,7 +181,7 @@ func lineOf(name string, holds ...*heldPartition) holdLine {
 }
 
 // ranges names the partitions of holds, which are in order: 0-5,7.
-func ranges(holds []*heldPartition) string {
+func ranges(holds []*admin.Hold) string {
 	var parts []string
 	for i := 0; i < len(holds); {
 		first, last := holds[i].Partition, holds[i].Partition

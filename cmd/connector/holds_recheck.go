@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/internal/fail"
 )
 
@@ -41,7 +42,9 @@ log; no running connector is needed. A hold ends only if its check passes.`,
 		if err := c.checkChange(ch); err != nil {
 			return err
 		}
-		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *Access) (*Decision, error) { return PlanRecheck(ctx, a, targets) })
+		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *admin.Access) (*admin.Decision, error) {
+			return admin.PlanRecheck(ctx, a, targets)
+		})
 	}
 	return cmd
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/internal/admin"
 	"sluice/reliability/hold"
 )
 
@@ -22,7 +23,7 @@ import (
 func (l *lake) holds(code int, args ...string) (lines []string) {
 	l.T.Helper()
 	out, errs := l.runs(code, append([]string{"holds", "-o", "json"}, args...)...)
-	var all []heldPartition
+	var all []admin.Hold
 	if err := json.Unmarshal([]byte(out), &all); err != nil {
 		l.T.Fatalf("%v\n%s%s", err, out, errs)
 	}
@@ -124,7 +125,7 @@ func TestHoldsOfMembers(t *testing.T) {
 		"orders:1 store_down at - from " + member.URL + ": ",
 	}, "--member", member.URL+"/")
 	out, _ := l.runs(1, "holds", "--member", member.URL, "-o", "json")
-	var all []heldPartition
+	var all []admin.Hold
 	if err := json.Unmarshal([]byte(out), &all); err != nil || all[0].Since == nil || !all[0].Since.Equal(time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)) {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -173,10 +174,10 @@ func TestHoldsOfAMember(t *testing.T) {
 // TestHolds_OneLineForManyPartitions: what holds many partitions of a topic alike is one line and one command; JSON has them all.
 func TestHolds_OneLineForManyPartitions(t *testing.T) {
 	t.Parallel()
-	var all []*heldPartition
+	var all []*admin.Hold
 	noon := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	add := func(id int32, reason hold.Reason, detail string, offset int64) {
-		h := &heldPartition{Topic: "orders", Partition: id, Reason: reason, Detail: detail, Since: new(noon.Add(time.Duration(-id) * time.Minute)), From: []string{"m"}}
+		h := &admin.Hold{Topic: "orders", Partition: id, Reason: reason, Detail: detail, Since: new(noon.Add(time.Duration(-id) * time.Minute)), From: []string{"m"}}
 		if offset >= 0 {
 			h.Offset = &offset
 		}
@@ -193,9 +194,9 @@ func TestHolds_OneLineForManyPartitions(t *testing.T) {
 	for id := range int32(4) { // each has a command of its own
 		add(id, hold.BehindLogStart, "deleted", 5)
 	}
-	all = append(all, &heldPartition{Partition: -1, Reason: hold.OperationsLog, Detail: "broken", EndsBy: hold.OperationsLog.EndsBy(), From: []string{"m"}})
+	all = append(all, &admin.Hold{Partition: -1, Reason: hold.OperationsLog, Detail: "broken", EndsBy: hold.OperationsLog.EndsBy(), From: []string{"m"}})
 	var out strings.Builder
-	if err := printHolds(&out, &HoldReport{Holds: all, Member: true}); err != nil {
+	if err := printHolds(&out, &admin.HoldReport{Holds: all, Member: true}); err != nil {
 		t.Fatal(err)
 	}
 	table, explained, _ := strings.Cut(out.String(), "\n\n")

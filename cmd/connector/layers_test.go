@@ -61,6 +61,11 @@ var layers = map[string][]string{
 	"health/membership/redis/resp":     {},
 	"health/ops":                       {"health", "reliability", "reliability/hold"},
 	// Wiring.
+	"internal/admin": {
+		"classify", "connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "connector/schema", "health", "health/membership",
+		"idempotency", "internal/config", "internal/fail", "internal/lookup", "internal/open", "reliability", "reliability/deadletter",
+		"reliability/hold", "sink/delta", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/opslog",
+	},
 	"internal/app": {
 		"classify", "connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/canary", "health/lettercount",
 		"health/liveness", "health/membership", "health/ops", "idempotency", "internal/config", "internal/fail", "internal/lookup", "internal/open",

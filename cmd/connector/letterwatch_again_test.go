@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/internal/admin"
 	"sluice/internal/app"
 	"sluice/reliability/deadletter"
 )
@@ -86,7 +87,7 @@ func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
 			}
 			of := listed(t, l, 0)
 			for _, s := range of.Listed {
-				if s.State != letterUnknown || !strings.Contains(s.Why, "the topic was created again") {
+				if s.State != admin.LetterUnknown || !strings.Contains(s.Why, "the topic was created again") {
 					t.Errorf("%+v", s)
 				}
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/internal/fail"
 	"sluice/reliability/panics"
@@ -189,12 +190,12 @@ func (c *cli) outputFlag(cmd *cobra.Command) {
 }
 
 // access returns the pipeline of the configuration. The error is exit code 2.
-func (c *cli) access() (*Access, error) {
+func (c *cli) access() (*admin.Access, error) {
 	cfg, err := c.load()
 	if err != nil {
 		return nil, err
 	}
-	return &Access{Config: cfg, Version: readBuild().Version}, nil
+	return &admin.Access{Config: cfg, Version: readBuild().Version}, nil
 }
 
 // load reads the configuration, once for a command, and writes what is wrong to stderr. The error is exit code 2.

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/internal/fail"
 	"sluice/reliability/panics"
@@ -275,7 +276,7 @@ func TestReachable(t *testing.T) {
 	for listen, want := range map[string]string{
 		":8080": "127.0.0.1:8080", "0.0.0.0:1": "127.0.0.1:1", "[::]:2": "127.0.0.1:2", "[::1]:3": "[::1]:3", "host:4": "host:4",
 	} {
-		if got := reachable(listen); got != want {
+		if got := admin.Reachable(listen); got != want {
 			t.Errorf("%s: %s, want %s", listen, got, want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/internal/admin"
 	"sluice/internal/laketest"
 )
 
@@ -27,12 +28,12 @@ func TestTwoTopicsTwoTables(t *testing.T) {
 	if strings.Count(out, "ok: no gap") != 2 || !strings.Contains(out, "lake/people/users: versions") {
 		t.Error(out)
 	}
-	var several []verification
+	var several []admin.Verification
 	out, _ = l.runs(0, "verify", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &several); err != nil || len(several) != 2 || several[0].Rows != 10 || several[1].Rows != 3 {
 		t.Errorf("%v\n%s", err, out)
 	}
-	var one inspection
+	var one admin.Inspection
 	out, _ = l.runs(0, "table", "inspect", "--topic", "users", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &one); err != nil || one.Rows != 3 || !strings.HasSuffix(one.URL, "/lake/people/users") {
 		t.Errorf("%v\n%s", err, out)

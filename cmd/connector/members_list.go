@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/health"
+	"sluice/internal/admin"
 	"sluice/internal/fail"
 )
 
@@ -53,7 +54,7 @@ func (c *cli) showMembers(ctx context.Context, ids []string) error {
 	if len(ids) > 0 {
 		id = ids[0]
 	}
-	r, closed := Members(ctx, a, id)
+	r, closed := admin.Members(ctx, a, id)
 	if r == nil {
 		return closed
 	}
@@ -144,7 +145,7 @@ func (c *cli) cleanMembers(ctx context.Context, ch *change) (err error) {
 		return err
 	}
 	defer a.Close()
-	p, err := PlanCleanup(ctx, a)
+	p, err := admin.PlanCleanup(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -161,13 +162,13 @@ func (c *cli) cleanMembers(ctx context.Context, ch *change) (err error) {
 				return err
 			}
 		}
-		_, err := printf(w, "%s without a registration\n", counting(int64(len(p.Gone)), "member"))
+		_, err := printf(w, "%s without a registration\n", admin.Counting(int64(len(p.Gone)), "member"))
 		return err
 	})
 	if err != nil || !do {
 		return err
 	}
-	result, err := Cleanup(ctx, a, p, ch.by())
+	result, err := admin.Cleanup(ctx, a, p, ch.by())
 	if err != nil {
 		return err
 	}

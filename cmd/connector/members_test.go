@@ -16,6 +16,7 @@ import (
 	"sluice/health"
 	"sluice/health/membership"
 	"sluice/health/membership/redis"
+	"sluice/internal/admin"
 	"sluice/internal/laketest"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
@@ -109,12 +110,12 @@ func TestMembersCommand(t *testing.T) {
 	if _, errs = l.runs(exitUsage, "members", "cleanup", "--reason", "a test"); !strings.Contains(errs, "--yes") {
 		t.Error(errs)
 	}
-	var done CleanupResult
+	var done admin.CleanupResult
 	out, _ = l.runs(exitOK, "members", "cleanup", "--yes", "--operator", "ann", "--reason", "a test", "--output", "json")
 	if err := json.Unmarshal([]byte(out), &done); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(CleanupResult{Removed: 1, Forgotten: []string{"gone"}}, done); diff != "" {
+	if diff := cmp.Diff(admin.CleanupResult{Removed: 1, Forgotten: []string{"gone"}}, done); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if out, _ = l.runs(exitOK, "members", "cleanup", "--reason", "once more"); out != "Removed 0 stale consumers, forgot 0\n" {

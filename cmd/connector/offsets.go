@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/internal/fail"
 )
 
@@ -49,7 +50,7 @@ func (c *cli) showOffsets(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lines, err := Positions(ctx, a, c.topic)
+	lines, err := admin.Positions(ctx, a, c.topic)
 	if err != nil {
 		return err
 	}
@@ -58,13 +59,13 @@ func (c *cli) showOffsets(ctx context.Context) error {
 	} else {
 		err = printOffsets(c.stdout, lines)
 	}
-	if err == nil && slices.ContainsFunc(lines, func(l partitionOffsets) bool { return l.Hold != nil }) {
+	if err == nil && slices.ContainsFunc(lines, func(l admin.Position) bool { return l.Hold != nil }) {
 		err = fail.Found(nil)
 	}
 	return err
 }
 
-func printOffsets(w io.Writer, lines []partitionOffsets) error {
+func printOffsets(w io.Writer, lines []admin.Position) error {
 	tw := newColumns(w)
 	show := func(n *int64) string {
 		if n == nil {
@@ -95,7 +96,7 @@ func printOffsets(w io.Writer, lines []partitionOffsets) error {
 		}
 	}
 	// Partitions that are held for the same reason are explained once.
-	explained := map[shownHold]bool{}
+	explained := map[admin.HoldInfo]bool{}
 	for _, l := range lines {
 		if l.Hold == nil || explained[*l.Hold] {
 			continue

@@ -4,10 +4,12 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"sluice/internal/admin"
 )
 
 func (c *cli) offsetsAdoptCommand() *cobra.Command {
-	var f AdoptRequest
+	var f admin.AdoptRequest
 	cmd := &cobra.Command{
 		Use:   "adopt TOPIC --from group|kdi|spark",
 		Short: "Begin a topic where another program stopped",
@@ -29,8 +31,8 @@ A partition without a position begins at its earliest offset; it says so.`,
 	cmd.Flags().StringVar(&f.Group, "group", "", "the consumer group (default kafka.group), for group")
 	cmd.Flags().StringVar(&f.AppID, "app-id", "", "the app_id of kafka-delta-ingest, or the txnAppId of a Spark query that sets one")
 	cmd.Flags().StringVar(&f.Checkpoint, "checkpoint", "", "the checkpoint of the query, for spark")
-	return c.moverCommand(cmd, func(ctx context.Context, a *Access, args []string) (*movePlan, error) {
+	return c.moverCommand(cmd, func(ctx context.Context, a *admin.Access, args []string) (*admin.MovePlan, error) {
 		f.Topic = args[0]
-		return PlanAdopt(ctx, a, f)
+		return admin.PlanAdopt(ctx, a, f)
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"sluice/internal/admin"
 )
 
 func (c *cli) offsetsAcceptGapCommand() *cobra.Command {
@@ -20,11 +22,11 @@ stable offset; truncated where the log parts from what was read.`,
 		Example: `  connector offsets accept-gap orders:3 --reason "retention was too short over Easter"`,
 		Args:    cobra.ExactArgs(1),
 	}
-	return c.moverCommand(cmd, func(ctx context.Context, a *Access, args []string) (*movePlan, error) {
+	return c.moverCommand(cmd, func(ctx context.Context, a *admin.Access, args []string) (*admin.MovePlan, error) {
 		target, err := parseTarget(a.Config, args[0])
 		if err != nil {
 			return nil, err
 		}
-		return PlanAcceptGap(ctx, a, target)
+		return admin.PlanAcceptGap(ctx, a, target)
 	})
 }

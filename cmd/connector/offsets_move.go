@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/sink/opslog"
 )
 
@@ -26,7 +27,7 @@ type mover struct {
 }
 
 // moverCommand makes the command. plan says what to do, after it looked; nil moves are refused with its error.
-func (c *cli) moverCommand(cmd *cobra.Command, plan func(ctx context.Context, a *Access, args []string) (*movePlan, error)) *cobra.Command {
+func (c *cli) moverCommand(cmd *cobra.Command, plan func(ctx context.Context, a *admin.Access, args []string) (*admin.MovePlan, error)) *cobra.Command {
 	m := &mover{cli: c}
 	m.change = c.changeFlags(cmd)
 	cmd.Flags().DurationVar(&m.timeout, "timeout", time.Minute, "how long to wait for Kafka and the store, each time they are asked")
@@ -52,7 +53,7 @@ func (c *cli) moverCommand(cmd *cobra.Command, plan func(ctx context.Context, a 
 }
 
 // effect is what a move does, in words.
-func effect(s *shownMove) string {
+func effect(s *admin.PlannedMove) string {
 	var words []string
 	switch {
 	case s.From < 0:
@@ -71,7 +72,7 @@ func effect(s *shownMove) string {
 }
 
 // printPlan writes a plan, and its outcome if it was done, for people.
-func printPlan(w io.Writer, p *movePlan) error {
+func printPlan(w io.Writer, p *admin.MovePlan) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	_, _ = printf(tw, "table %s\n\nPARTITION\tFROM\tTO\tEFFECT\n", p.Table) // Flush has the error
 	for _, s := range p.Moves {
@@ -101,7 +102,7 @@ func printPlan(w io.Writer, p *movePlan) error {
 }
 
 // printOutcome says what was done.
-func printOutcome(w io.Writer, p *movePlan) error {
+func printOutcome(w io.Writer, p *admin.MovePlan) error {
 	if p.Outcome != opslog.Won {
 		return nil
 	}
@@ -110,7 +111,7 @@ func printOutcome(w io.Writer, p *movePlan) error {
 }
 
 // show prints the plan, or the result, in the form that was asked for.
-func (m *mover) show(p *movePlan) func(io.Writer) error {
+func (m *mover) show(p *admin.MovePlan) func(io.Writer) error {
 	return func(w io.Writer) error {
 		if m.output == "json" {
 			return writeJSON(w, p)
@@ -120,11 +121,11 @@ func (m *mover) show(p *movePlan) func(io.Writer) error {
 }
 
 // run shows the plan, asks, and does it.
-func (m *mover) run(ctx context.Context, a *Access, p *movePlan) error {
+func (m *mover) run(ctx context.Context, a *admin.Access, p *admin.MovePlan) error {
 	if do, err := m.confirm(ctx, m.change, m.show(p)); err != nil || !do {
 		return err
 	}
-	err := Move(ctx, a, p, m.change.by(), m.timeout)
+	err := admin.Move(ctx, a, p, m.change.by(), m.timeout)
 	if p.Unrecorded != nil {
 		_, _ = printf(m.stderr, "connector: the outcome (%s) is not in the operations log: %v\n", p.Outcome, p.Unrecorded)
 	}

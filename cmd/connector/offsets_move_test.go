@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/connector"
+	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/internal/fail"
 	"sluice/internal/laketest"
@@ -27,7 +28,7 @@ import (
 var why = []string{"--yes", "--operator", "ann", "--reason", "a test"}
 
 // moves runs a command that moves positions and returns its result.
-func (l *lake) moves(code int, args ...string) (p movePlan) {
+func (l *lake) moves(code int, args ...string) (p admin.MovePlan) {
 	l.T.Helper()
 	out, errs := l.runs(code, slices.Concat([]string{"offsets"}, args, why, []string{"-o", "json"})...)
 	if code == 0 {
@@ -84,7 +85,7 @@ func (l *lake) operations() (bodies []opslog.Body) {
 func (l *lake) positions(code int) map[int32]int64 {
 	l.T.Helper()
 	out, _ := l.runs(code, "offsets", "show", "-o", "json")
-	var lines []partitionOffsets
+	var lines []admin.Position
 	if err := json.Unmarshal([]byte(out), &lines); err != nil {
 		l.T.Fatal(err, out)
 	}
@@ -196,7 +197,7 @@ func TestOffsetsSet_Where(t *testing.T) {
 		{[]string{"orders", "1"}, "orders:0 5 1, orders:1 5 1"},
 	} {
 		_, p := l.planned(c.args...)
-		slices.SortFunc(p.Moves, func(a, b *shownMove) int { return int(a.Partition - b.Partition) })
+		slices.SortFunc(p.Moves, func(a, b *admin.PlannedMove) int { return int(a.Partition - b.Partition) })
 		var got []string
 		for _, s := range p.Moves {
 			got = append(got, fmt.Sprintf("%s:%d %d %d", s.Topic, s.Partition, s.From, s.To))
@@ -233,7 +234,7 @@ func TestOffsetsSetLosesARace(t *testing.T) {
 	l := newOrders(t, 5)
 	a, p := l.planned("orders:0", "2")
 	l.moves(0, "set", "orders:0", "4")
-	err := Move(t.Context(), a, p, By{"ann", "a test"}, 20*time.Second)
+	err := admin.Move(t.Context(), a, p, admin.By{Operator: "ann", Reason: "a test"}, 20*time.Second)
 	if fail.Of(err) != fail.KindRefused || !strings.Contains(err.Error(), "stands at 4, this commit starts at 5") {
 		t.Errorf("%v", err)
 	}
@@ -245,21 +246,21 @@ func TestOffsetsSetLosesARace(t *testing.T) {
 	// A member commits in between: the same.
 	a, p = l.planned("orders:0", "2")
 	l.runs(0, "run", "--until-current")
-	if err := Move(t.Context(), a, p, By{"ann", "a test"}, 20*time.Second); err == nil || p.Outcome != opslog.Lost {
+	if err := admin.Move(t.Context(), a, p, admin.By{Operator: "ann", Reason: "a test"}, 20*time.Second); err == nil || p.Outcome != opslog.Lost {
 		t.Errorf("%v %v", err, p.Outcome)
 	}
 	l.runs(0, "verify")
 }
 
 // planned is a plan of offsets set that waits to be done.
-func (l *lake) planned(args ...string) (*Access, *movePlan) {
+func (l *lake) planned(args ...string) (*admin.Access, *admin.MovePlan) {
 	l.T.Helper()
-	a := &Access{Config: mustLoad(l.T, l.Config, nil)}
+	a := &admin.Access{Config: mustLoad(l.T, l.Config, nil)}
 	all, err := parseWanted(a.Config, args)
 	if err != nil {
 		l.T.Fatal(err)
 	}
-	p, err := PlanSet(l.T.Context(), a, all)
+	p, err := admin.PlanSet(l.T.Context(), a, all)
 	if err != nil {
 		l.T.Fatal(err)
 	}
@@ -410,7 +411,7 @@ func TestOffsetsSkip(t *testing.T) {
 			args = append(args, flag)
 		}
 		out, _ := l.runs(0, args...)
-		var p movePlan
+		var p admin.MovePlan
 		if err := json.Unmarshal([]byte(out), &p); err != nil || len(p.Moves) != 1 || p.Moves[0].To != to || p.Moves[0].From != 1 {
 			t.Errorf("%s: %v\n%s", flag, err, out)
 		}

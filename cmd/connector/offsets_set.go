@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/connector"
+	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/internal/fail"
 	"sluice/sink/opslog"
@@ -38,12 +39,12 @@ first one, if the topic has positions at all; else offsets start begins it.`,
   connector offsets set orders 2026-01-31T08:00:00Z --reason "everything since the bad deploy"`,
 		Args: cobra.MinimumNArgs(1),
 	}
-	return c.moverCommand(cmd, func(ctx context.Context, a *Access, args []string) (*movePlan, error) {
+	return c.moverCommand(cmd, func(ctx context.Context, a *admin.Access, args []string) (*admin.MovePlan, error) {
 		all, err := parseWanted(a.Config, args)
 		if err != nil {
 			return nil, err
 		}
-		return PlanSet(ctx, a, all)
+		return admin.PlanSet(ctx, a, all)
 	})
 }
 
@@ -64,53 +65,53 @@ func signed(args []string) []string {
 	return args
 }
 
-func parseWanted(cfg *config.Config, args []string) (all []wanted, err error) {
+func parseWanted(cfg *config.Config, args []string) (all []admin.SetTarget, err error) {
 	seen := map[opslog.Target]bool{}
 	for i := 0; i < len(args); i++ {
-		var w wanted
+		var w admin.SetTarget
 		if strings.Contains(args[i], "@") {
-			w.target, w.offset, err = parseRecord(args[i])
-		} else if w.target, err = parseTarget(cfg, args[i]); err == nil {
+			w.Target, w.Offset, err = parseRecord(args[i])
+		} else if w.Target, err = parseTarget(cfg, args[i]); err == nil {
 			if i++; i == len(args) {
 				return nil, fail.Usage(fmt.Errorf("%q has no offset: write TOPIC:PARTITION OFFSET for each partition", args[i-1]))
 			}
-			w.where, err = parseWhere(args[i])
+			w.Where, err = parseWhere(args[i])
 		}
 		if err != nil {
 			return nil, err
 		}
-		if seen[w.target] || seen[opslog.Topic(w.target.Topic)] {
-			return nil, fail.Usage(fmt.Errorf("%v is given twice", w.target))
+		if seen[w.Target] || seen[opslog.Topic(w.Target.Topic)] {
+			return nil, fail.Usage(fmt.Errorf("%v is given twice", w.Target))
 		}
-		seen[w.target] = true
+		seen[w.Target] = true
 		all = append(all, w)
 	}
 	for _, w := range all {
-		if w.target.Partition >= 0 && seen[opslog.Topic(w.target.Topic)] {
-			return nil, fail.Usage(fmt.Errorf("%v is given twice: topic %s stands for it, too", w.target, w.target.Topic))
+		if w.Target.Partition >= 0 && seen[opslog.Topic(w.Target.Topic)] {
+			return nil, fail.Usage(fmt.Errorf("%v is given twice: topic %s stands for it, too", w.Target, w.Target.Topic))
 		}
 	}
 	return all, nil
 }
 
-func parseWhere(text string) (where, error) {
+func parseWhere(text string) (admin.Where, error) {
 	if m := relative.FindStringSubmatch(text); m != nil {
 		by, err := strconv.ParseInt(m[1], 10, 64)
 		if err != nil || by == math.MinInt64 {
-			return where{}, fail.Usage(fmt.Errorf("%q is no number of offsets", m[1]))
+			return admin.Where{}, fail.Usage(fmt.Errorf("%q is no number of offsets", m[1]))
 		}
-		return where{by: by, relative: true}, nil
+		return admin.Where{By: by, Relative: true}, nil
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
-		return where{offset: n}, nil
+		return admin.Where{Offset: n}, nil
 	}
 	switch text {
 	case string(connector.StartEarliest), string(connector.StartLatest):
-		return where{start: connector.Start{Policy: connector.StartPolicy(text)}}, nil
+		return admin.Where{Start: connector.Start{Policy: connector.StartPolicy(text)}}, nil
 	}
 	if start, ok := startAtTime(text); ok {
-		return where{start: start}, nil
+		return admin.Where{Start: start}, nil
 	}
-	return where{}, fail.Usage(fmt.Errorf("%q is no offset: write the next offset to read, -100 or +100 from the position, earliest, latest, "+
+	return admin.Where{}, fail.Usage(fmt.Errorf("%q is no offset: write the next offset to read, -100 or +100 from the position, earliest, latest, "+
 		"a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", text))
 }

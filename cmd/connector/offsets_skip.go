@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"sluice/internal/admin"
 )
 
 func (c *cli) offsetsSkipCommand() *cobra.Command {
@@ -25,11 +27,11 @@ an offset. What is left out stays in Kafka as long as its retention says.`,
 	cmd.Flags().Int64Var(&to, "to", -1, "the next offset to read, instead of the one behind the record or the batch")
 	cmd.Flags().BoolVar(&batch, "batch", false, "leave out the whole record batch, also if it can be read (oversize)")
 	cmd.MarkFlagsMutuallyExclusive("to", "batch")
-	return c.moverCommand(cmd, func(ctx context.Context, a *Access, args []string) (*movePlan, error) {
+	return c.moverCommand(cmd, func(ctx context.Context, a *admin.Access, args []string) (*admin.MovePlan, error) {
 		target, offset, err := parsePlaceAndOffset(args)
 		if err != nil {
 			return nil, err
 		}
-		return PlanSkip(ctx, a, Skip{Target: target, Offset: offset, To: to, Batch: batch})
+		return admin.PlanSkip(ctx, a, admin.Skip{Target: target, Offset: offset, To: to, Batch: batch})
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/connector"
+	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/internal/fail"
 )
@@ -14,7 +15,7 @@ import (
 const atPosition = "position"
 
 func (c *cli) offsetsStartCommand() *cobra.Command {
-	var f StartRequest
+	var f admin.StartRequest
 	var at string
 	cmd := &cobra.Command{
 		Use:   "start TOPIC ...",
@@ -37,12 +38,12 @@ be gone (earliest reads everything again) or may have been copied into it
 	cmd.Flags().StringVar(&at, "at", "earliest", "earliest, latest, position, a time or a duration back")
 	cmd.Flags().Int32SliceVar(&f.Partitions, "partition", nil, "only these partitions, of a topic that has begun")
 	cmd.Flags().BoolVar(&f.Again, "again", false, "also partitions that have a position")
-	return c.moverCommand(cmd, func(ctx context.Context, a *Access, args []string) (_ *movePlan, err error) {
+	return c.moverCommand(cmd, func(ctx context.Context, a *admin.Access, args []string) (_ *admin.MovePlan, err error) {
 		if f.Start, f.Keep, err = parseStart(at); err != nil {
 			return nil, err
 		}
 		f.Topics = args
-		return PlanStart(ctx, a, f)
+		return admin.PlanStart(ctx, a, f)
 	})
 }
 

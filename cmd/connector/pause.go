@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/internal/fail"
 	"sluice/sink/opslog"
@@ -25,7 +26,7 @@ outlives restarts and ends with connector resume.
 
 --all pauses everything that the pipeline moves, topics that come later
 included. Pausing what is paused already changes nothing.`,
-	}, false, PlanPause)
+	}, false, admin.PlanPause)
 }
 
 func (c *cli) resumeCommand() *cobra.Command {
@@ -37,12 +38,12 @@ needed. Members hear of it within ten seconds and read on from the positions in
 the tables. A topic is resumed with all of its partitions, --all ends every
 pause. What was paused as a whole is resumed as a whole: else exit code 4 says
 what to write.`,
-	}, true, PlanResume)
+	}, true, admin.PlanResume)
 }
 
 // pausingCommand makes pause and resume. anyTopic also takes a topic that the configuration does not name any more: a pause
 // outlives its entry.
-func (c *cli) pausingCommand(cmd *cobra.Command, anyTopic bool, plan func(context.Context, *Access, []opslog.Target) (*Decision, error)) *cobra.Command {
+func (c *cli) pausingCommand(cmd *cobra.Command, anyTopic bool, plan func(context.Context, *admin.Access, []opslog.Target) (*admin.Decision, error)) *cobra.Command {
 	var all bool
 	var timeout time.Duration
 	ch := c.changeFlags(cmd)
@@ -68,7 +69,7 @@ func (c *cli) pausingCommand(cmd *cobra.Command, anyTopic bool, plan func(contex
 		if err := c.checkChange(ch); err != nil {
 			return err
 		}
-		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *Access) (*Decision, error) { return plan(ctx, a, targets) })
+		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *admin.Access) (*admin.Decision, error) { return plan(ctx, a, targets) })
 	}
 	return cmd
 }

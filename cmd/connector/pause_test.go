@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"sluice/health"
+	"sluice/internal/admin"
 	"sluice/internal/app"
 	"sluice/internal/laketest"
 	"sluice/reliability"
@@ -51,7 +52,7 @@ func TestPauseHoldsUntilResume(t *testing.T) {
 		t.Error(errs)
 	}
 	out, _ = l.runs(0, "resume", "--all", "--reason", "done", "--yes", "--output", "json")
-	var e RecordedEntry
+	var e admin.RecordedEntry
 	if err := json.Unmarshal([]byte(out), &e); err != nil || e.Seq != 3 || e.Kind != opslog.KindResume || len(e.Hash) != 64 {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -81,8 +82,8 @@ func TestPauseAndResumeThatChangeNothing(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	out, _ := l.runs(0, "pause", "users", "users:3", "--dry-run", "--output", "json")
-	var plan pausingPlan
-	want := pausingPlan{"p", "pause", []opslog.Target{{Topic: "users", Partition: -1}, {Topic: "users", Partition: 3}}}
+	var plan admin.PausePlan
+	want := admin.PausePlan{Pipeline: "p", Kind: "pause", Targets: []opslog.Target{{Topic: "users", Partition: -1}, {Topic: "users", Partition: 3}}}
 	if err := json.Unmarshal([]byte(out), &plan); err != nil || !reflect.DeepEqual(plan, want) {
 		t.Errorf("%+v %v, want %+v", plan, err, want)
 	}
@@ -135,7 +136,7 @@ func TestAudit(t *testing.T) {
 		t.Error(out)
 	}
 	out, _ = l.runs(0, "audit", "list", "--output", "json", "--since", "1ns")
-	var r auditReport
+	var r admin.AuditReport
 	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Entries) != 0 || r.Head.String() != head {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -228,7 +229,7 @@ func TestOperationsInWords(t *testing.T) {
 		}),
 		`flood.allow {"topic":"a"}`: {Kind: "flood.allow", Body: json.RawMessage(`{"topic":"a"}`)},
 	} {
-		if got := Describe(e); got != want {
+		if got := admin.Describe(e); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -242,7 +243,7 @@ func TestWhatSomebodyPutIntoTheLogSteersNoTerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := auditReport{Entries: []RecordedEntry{{e, e.Hash()}}, Unreadable: []unreadable{{2, "move {a\x1b[2J}"}}}
+	report := admin.AuditReport{Entries: []admin.RecordedEntry{{Entry: e, Hash: e.Hash()}}, Unreadable: []admin.UnreadableEntry{{Seq: 2, Why: "move {a\x1b[2J}"}}}
 	var out strings.Builder
 	if err := printAudit(&out, &report); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/internal/admin"
 	"sluice/internal/fail"
 
 	"github.com/spf13/cobra"
@@ -68,7 +69,7 @@ answers.`,
 				if !cfg.Health.Enabled {
 					return fail.Refused(fmt.Errorf("health.enabled is false in %s: there is nobody to ask", c.config))
 				}
-				address = "http://" + reachable(cfg.Health.Listen)
+				address = "http://" + admin.Reachable(cfg.Health.Listen)
 			}
 			return c.probe(cmd.Context(), strings.TrimSuffix(address, "/")+path, timeout)
 		},

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/connector/decode"
+	"sluice/internal/admin"
 	"sluice/reliability/hold"
 	"sluice/test/gen"
 )
@@ -69,7 +70,7 @@ func TestPoisonHolds(t *testing.T) {
 	l.Has("orders", want)
 
 	out, _ := l.runs(1, "holds", "-o", "json")
-	var outside []heldPartition
+	var outside []admin.Hold
 	if err := json.Unmarshal([]byte(out), &outside); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/internal/fail"
 	"sluice/sink/delta/deltalog"
 )
@@ -39,8 +40,8 @@ no table, or if this version must not write it. As JSON several tables are a
 list, one is an object.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.eachTable(cmd.Context(), func(_ *Access, o *opened) (answer, error) {
-				i, err := inspect(cmd.Context(), o)
+			return c.eachTable(cmd.Context(), func(_ *admin.Access, o *admin.Table) (answer, error) {
+				i, err := admin.Inspect(cmd.Context(), o)
 				if err != nil {
 					return answer{}, err
 				}
@@ -63,12 +64,12 @@ type answer struct {
 }
 
 // eachTable prints what look finds out about each table.
-func (c *cli) eachTable(ctx context.Context, look func(*Access, *opened) (answer, error)) error {
+func (c *cli) eachTable(ctx context.Context, look func(*admin.Access, *admin.Table) (answer, error)) error {
 	access, err := c.access()
 	if err != nil {
 		return err
 	}
-	all, end, err := OpenTables(ctx, access, c.topic)
+	all, end, err := admin.OpenTables(ctx, access, c.topic)
 	if err != nil {
 		return err
 	}
@@ -78,14 +79,14 @@ func (c *cli) eachTable(ctx context.Context, look func(*Access, *opened) (answer
 	var failures []error
 	for _, o := range all {
 		a, err := look(access, o)
-		if o.later && c.topic == "" && errors.Is(err, deltalog.ErrNoTable) {
-			if _, err := printf(c.stderr, "%s: there is no table yet: it comes with the first dead letter that a run moves into it\n", o.url); err != nil {
+		if o.Later && c.topic == "" && errors.Is(err, deltalog.ErrNoTable) {
+			if _, err := printf(c.stderr, "%s: there is no table yet: it comes with the first dead letter that a run moves into it\n", o.URL); err != nil {
 				return err
 			}
 			continue
 		}
 		if err != nil {
-			failures = append(failures, o.failed(err))
+			failures = append(failures, o.Failed(err))
 			continue
 		}
 		found, answers = found || a.wrong, append(answers, a.value)
@@ -120,7 +121,7 @@ func (c *cli) eachTable(ctx context.Context, look func(*Access, *opened) (answer
 }
 
 // printInspection writes what a table is for people.
-func printInspection(w io.Writer, i *inspection) error {
+func printInspection(w io.Writer, i *admin.Inspection) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	row := func(name, format string, args ...any) { _, _ = printf(tw, name+"\t"+format+"\n", args...) } // Flush has the error
 	row("table", "%s", i.URL)

@@ -17,6 +17,7 @@ import (
 	"sluice/connector/decode"
 	"sluice/connector/schema"
 	"sluice/idempotency"
+	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/internal/laketest"
 	"sluice/reliability"
@@ -231,7 +232,7 @@ func TestVerify(t *testing.T) {
 				}
 			}
 			code, out, _ = connectorRun(t, "verify", "--config", w.config, "-o", "json")
-			var v verification
+			var v admin.Verification
 			if err := json.Unmarshal([]byte(out), &v); err != nil || code != c.code || (len(v.Findings) > 0) != (c.code == 1) {
 				t.Errorf("%d %v\n%s", code, err, out)
 			}
@@ -264,16 +265,16 @@ func TestTableInspect(t *testing.T) {
 	w.commit(&connector.Commit{Operation: "SLUICE POSITIONS", Txns: []connector.Txn{{AppID: p.AppID("p"), Version: 2}, {AppID: p.EpochAppID("p"), Version: 7}}})
 	expect(t, 0, "position    orders:1 next offset 2, leader epoch 7 (pipeline p)\n", "", "table", "inspect", "--config", w.config)
 	code, out, _ := connectorRun(t, "table", "inspect", "--config", w.config, "-o", "json")
-	var got inspection
+	var got admin.Inspection
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
 		t.Fatal(code, err, out)
 	}
 	zero, one, epoch := int32(0), int32(1), int64(7)
-	want := inspection{
+	want := admin.Inspection{
 		URL: "file://" + filepath.ToSlash(w.dir), ID: w.at.TableID, Created: got.Created, Version: 3, Checkpoint: -1, Reader: 1, Writer: 2,
 		Files: 1, Bytes: got.Bytes, Rows: 3, Properties: got.Properties,
 		Schema: got.Schema,
-		Positions: []tablePosition{
+		Positions: []admin.TablePosition{
 			{AppID: w.partition(0).AppID("p"), Pipeline: "p", Topic: "orders", Partition: &zero, Version: 3},
 			{AppID: w.partition(1).AppID("p"), Pipeline: "p", Topic: "orders", Partition: &one, Version: 2, LeaderEpoch: &epoch},
 			{AppID: idempotency.TableAppID("p", w.at.TableID), Pipeline: "p"},
@@ -326,7 +327,7 @@ topics: {orders: {}}`)
 		t.Error(out)
 	}
 	out, _ = l.runs(exitOK, "table", "inspect", "--topic", "orders", "-o", "json")
-	var got inspection
+	var got admin.Inspection
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatal(err)
 	}

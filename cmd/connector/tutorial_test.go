@@ -20,6 +20,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/decode"
 	"sluice/connector/schema"
+	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -474,7 +475,7 @@ func (e *evolving) runs(ddl string, records ...string) (details []string) {
 	}
 	code, _, _ := connectorRun(e.T, "run", "--until-current", "--config", e.Config)
 	out, _ := e.lake.runs(code, "holds", "--output", "json", "--config", e.Config)
-	var holds []heldPartition
+	var holds []admin.Hold
 	if err := json.Unmarshal([]byte(out), &holds); err != nil {
 		e.T.Fatalf("%v: %s", err, out)
 	}

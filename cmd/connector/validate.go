@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/internal/fail"
 )
@@ -78,7 +79,7 @@ func (c *cli) sayValid(cfg *config.Config) error {
 		}
 		return c.sayLetters(cfg)
 	}
-	if _, err := printf(c.stdout, "%s: ok: %s and %s as %s\n", c.config, counting(int64(len(names)), "topic"), counting(int64(len(cfg.Patterns)), "pattern"), config.WithoutPasswords(cfg.Kafka.Group)); err != nil {
+	if _, err := printf(c.stdout, "%s: ok: %s and %s as %s\n", c.config, admin.Counting(int64(len(names)), "topic"), admin.Counting(int64(len(cfg.Patterns)), "pattern"), config.WithoutPasswords(cfg.Kafka.Group)); err != nil {
 		return err
 	}
 	tw := tabwriter.NewWriter(c.stdout, 0, 4, 2, ' ', 0)

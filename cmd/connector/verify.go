@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"sluice/internal/admin"
 )
 
 func (c *cli) verifyCommand() *cobra.Command {
@@ -30,8 +32,8 @@ be no more than the commits say. Exit code 1 names each finding. As JSON several
 tables are a list, one is an object.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.eachTable(cmd.Context(), func(_ *Access, o *opened) (answer, error) {
-				v, err := verifyTable(cmd.Context(), o, withTopic, timeout)
+			return c.eachTable(cmd.Context(), func(_ *admin.Access, o *admin.Table) (answer, error) {
+				v, err := admin.Verify(cmd.Context(), o, withTopic, timeout)
 				if err != nil {
 					return answer{}, err
 				}
@@ -48,15 +50,15 @@ tables are a list, one is an object.`,
 }
 
 // printVerification writes what was verified for people. withTopics says that the rows were to be compared with the topics.
-func printVerification(w io.Writer, v *verification, withTopics bool) error {
+func printVerification(w io.Writer, v *admin.Verification, withTopics bool) error {
 	tw := newColumns(w)
-	compared := slices.ContainsFunc(v.Partitions, func(p verifiedPartition) bool { return p.Compared != nil })
+	compared := slices.ContainsFunc(v.Partitions, func(p admin.VerifiedPartition) bool { return p.Compared != nil })
 	title := "PARTITION\tOFFSETS COVERED\tPOSITION\tROWS COMMITTED\tROWS"
-	letters := slices.ContainsFunc(v.Partitions, func(p verifiedPartition) bool { return p.Letters > 0 })
+	letters := slices.ContainsFunc(v.Partitions, func(p admin.VerifiedPartition) bool { return p.Letters > 0 })
 	if letters {
 		title += "\tDEAD LETTERS"
 	}
-	twins := slices.ContainsFunc(v.Partitions, func(p verifiedPartition) bool { return p.Twins > 0 })
+	twins := slices.ContainsFunc(v.Partitions, func(p admin.VerifiedPartition) bool { return p.Twins > 0 })
 	if twins {
 		title += "\tDUPLICATES"
 	}
@@ -119,7 +121,7 @@ func printVerification(w io.Writer, v *verification, withTopics bool) error {
 }
 
 // comparedPartitions counts the partitions that were compared with Kafka.
-func comparedPartitions(v *verification) (n int) {
+func comparedPartitions(v *admin.Verification) (n int) {
 	for _, p := range v.Partitions {
 		if p.Compared != nil {
 			n++

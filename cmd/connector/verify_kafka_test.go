@@ -9,16 +9,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/internal/admin"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 )
 
 func TestVerifyKafka(t *testing.T) {
-	verify := func(t *testing.T, w *written) (int, verification) {
+	verify := func(t *testing.T, w *written) (int, admin.Verification) {
 		t.Helper()
 		code, out, errs := connectorRun(t, "verify", "--kafka", "--config", w.config, "-o", "json")
-		var v verification
+		var v admin.Verification
 		if err := json.Unmarshal([]byte(out), &v); err != nil || errs != "" {
 			t.Fatalf("exit code %d: %v\n%s%s", code, err, out, errs)
 		}
@@ -38,8 +39,8 @@ func TestVerifyKafka(t *testing.T) {
 		if code != exitOK || len(v.Findings) != 0 || len(v.Notes) != 0 {
 			t.Fatalf("exit code %d, findings %v, notes %v", code, v.Findings, v.Notes)
 		}
-		want := []*comparison{{Next: 3, Records: 3}, {Next: 6, Records: 6, Tombstones: 1}}
-		if d := cmp.Diff(want, []*comparison{v.Partitions[0].Compared, v.Partitions[1].Compared}); d != "" {
+		want := []*admin.Comparison{{Next: 3, Records: 3}, {Next: 6, Records: 6, Tombstones: 1}}
+		if d := cmp.Diff(want, []*admin.Comparison{v.Partitions[0].Compared, v.Partitions[1].Compared}); d != "" {
 			t.Errorf("compared (-want +got):\n%s", d)
 		}
 		expect(t, exitOK, "ok: no gap, no overlap, no duplicate; the rows are those of the topic", "", "verify", "--kafka", "--config", w.config)
@@ -115,7 +116,7 @@ func TestVerifyKafka_Deleted(t *testing.T) {
 	}
 }
 
-func findingsOf(v verification) (lines []string) {
+func findingsOf(v admin.Verification) (lines []string) {
 	for _, f := range v.Findings {
 		lines = append(lines, f.String())
 	}

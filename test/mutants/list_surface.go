@@ -82,14 +82,14 @@ var ofSurface = []mutant{
 	},
 	{
 		name: "members cleanup leaves no entry in the operations log",
-		file: "cmd/connector/members_list.go",
-		old:  "err := c.auditCleanup(ctx, ch, gone); err != nil", new: "err := error(nil); err != nil",
+		file: "internal/admin/members.go",
+		old:  "_, err := log.append(ctx, by, body, nil); err != nil", new: "_, err := log.State(ctx); err != nil",
 		pkg: "./cmd/connector", test: "^TestMembersCommand$",
 	},
 	{
 		name: "members cleanup forgets without an entry",
-		file: "cmd/connector/members_list.go",
-		old:  "err := c.auditCleanup(ctx, ch, gone); err != nil", new: "err := c.auditCleanup(ctx, ch, gone); false",
+		file: "internal/admin/members.go",
+		old:  "_, err := log.append(ctx, by, body, nil); err != nil", new: "_, err := log.append(ctx, by, body, nil); false",
 		pkg: "./cmd/connector", test: "^TestMembersCleanup_BrokenLog$",
 	},
 	{

@@ -1,0 +1,24 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"sluice/internal/laketest"
+)
+
+// TestMember_AwaitsOperations: a member that does not know yet what is paused does not begin, and ends when it is told to.
+func TestMember_AwaitsOperations(t *testing.T) {
+	l := newLake(t, "topics: {orders: {}}")
+	m, err := New(t.Context(), laketest.Load(t, l.Config), Options{}, l.Logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := m.awaitOperations(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("it would begin: %v", err)
+	}
+}
