@@ -29,18 +29,6 @@ included. Pausing what is paused already changes nothing.`,
 	}, false, admin.PlanPause)
 }
 
-func (c *cli) resumeCommand() *cobra.Command {
-	return c.pausingCommand(&cobra.Command{
-		Use:   "resume {TOPIC[:PARTITION]... | --all} --reason TEXT",
-		Short: "End pauses of topics or partitions",
-		Long: `Writes to the operations log that pauses are over; no running connector is
-needed. Members hear of it within ten seconds and read on from the positions in
-the tables. A topic is resumed with all of its partitions, --all ends every
-pause. What was paused as a whole is resumed as a whole: else exit code 4 says
-what to write.`,
-	}, true, admin.PlanResume)
-}
-
 // pausingCommand makes pause and resume. anyTopic also takes a topic that the configuration does not name any more: a pause
 // outlives its entry.
 func (c *cli) pausingCommand(cmd *cobra.Command, anyTopic bool, plan func(context.Context, *admin.Access, []opslog.Target) (*admin.Decision, error)) *cobra.Command {

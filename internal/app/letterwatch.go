@@ -43,25 +43,25 @@ const (
 	// side. keepShare is the share of memory.limit that it may be.
 	keepLetters = 32 << 20
 	keepShare   = 16
-	// MostStrange is how many topics are looked at that letters name, the configuration stands for, and Kafka does not have.
-	MostStrange = 100
+	// mostStrange is how many topics are looked at that letters name, the configuration stands for, and Kafka does not have.
+	mostStrange = 100
 	// askAgain is how long a table that could not tell which records have rows is left alone.
 	askAgain = 10 * time.Minute
 )
 
-// LetterWatch counts the dead letters of the pipeline that stand: the metric sluice_unresolved_letters. Each member counts
+// letterWatch counts the dead letters of the pipeline that stand: the metric sluice_unresolved_letters. Each member counts
 // all of them, from the dead-letter topics and the tables alone, as deadletters list does; so all come to the same number.
 // It reads what is new since its last look, and touches nothing of the data path: its memory, its requests and its
 // patience are its own.
-type LetterWatch struct {
+type letterWatch struct {
 	config *config.Config
 	logger *slog.Logger
 	reader *lookup.Reader
 	tables objstore.Store
 	guard  *reliability.Guard                      // before the tables
 	match  func(context.Context) ([]string, error) // topics that match a pattern now; nil without patterns
-	Find   func(context.Context, ...string) (map[string]connector.Topic, map[string]error, error)
-	Stands func(table string) error // why nothing should be asked of a table now; "" stands for Kafka
+	find   func(context.Context, ...string) (map[string]connector.Topic, map[string]error, error)
+	stands func(table string) error // why nothing should be asked of a table now; "" stands for Kafka
 	rate   *lettercount.Rate
 	descs  letterDescs
 
@@ -84,28 +84,28 @@ type LetterWatch struct {
 
 // watchLetters starts to count dead letters. It ends with ctx.
 func (s *Member) watchLetters(ctx context.Context, background *sync.WaitGroup) error {
-	w, end := NewLetterWatch(ctx, s)
-	s.Letters.Store(w)
+	w, end := newLetterWatch(ctx, s)
+	s.letters.Store(w)
 	if err := s.registry.Register(w); err != nil {
 		end()
 		return fmt.Errorf("metrics of dead letters: %w", err)
 	}
 	background.Go(func() {
 		defer end()
-		w.Run(ctx)
+		w.run(ctx)
 	})
 	return nil
 }
 
-// NewLetterWatch returns a watch that can look until end is called.
-func NewLetterWatch(ctx context.Context, s *Member) (w *LetterWatch, end func()) {
+// newLetterWatch returns a watch that can look until end is called.
+func newLetterWatch(ctx context.Context, s *Member) (w *letterWatch, end func()) {
 	quiet := slog.New(slog.DiscardHandler) // what fails is told by the watch, in one line
 	memory := min(max(s.pools.Fetch.Size()/4, 2<<20), 16<<20)
 	reader, end := lookup.Through(ctx, s.client, kafka.LogConfig{Memory: bytepool.New(memory), PartitionBytes: int(memory / 8)}, s.config.Guard(), askLetters)
-	w = &LetterWatch{
+	w = &letterWatch{
 		config: s.config, logger: s.logger, reader: reader, tables: s.store, rate: &s.letterRate, descs: newLetterDescs(),
 		guard: reliability.NewGuard("store", s.config.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists),
-		Find:  s.client.Topics, Stands: s.breaker,
+		find:  s.client.Topics, stands: s.breaker,
 		tally: lettercount.New(min(keepLetters, s.config.Budget.Limit/keepShare)), followers: map[string]*delta.Follower{}, ids: map[string]string{}, untold: map[string]time.Time{}, atOnce: judgeAtOnce,
 		counted: map[string]map[classify.Class]int64{}, classes: map[string]string{},
 	}
@@ -131,11 +131,11 @@ func (s *Member) breaker(table string) error {
 	return nil
 }
 
-// Run looks until ctx ends: at once, and then again and again.
-func (w *LetterWatch) Run(ctx context.Context) {
+// run looks until ctx ends: at once, and then again and again.
+func (w *letterWatch) run(ctx context.Context) {
 	for {
 		began := time.Now()
-		w.Look(ctx)
+		w.look(ctx)
 		if reliability.Wait(ctx, min(max(lookLetters, restLetters*time.Since(began)), mostRest)) != nil {
 			return
 		}
@@ -160,8 +160,8 @@ func (o *outlook) fail(err error, topics ...string) {
 	}
 }
 
-// Look counts once: first it reads what is new in the dead-letter topics, then it holds it against the tables.
-func (w *LetterWatch) Look(ctx context.Context) {
+// look counts once: first it reads what is new in the dead-letter topics, then it holds it against the tables.
+func (w *letterWatch) look(ctx context.Context) {
 	o := &outlook{
 		topics: map[string]config.Topic{}, dead: map[string][]string{}, failures: map[string]error{}, counts: map[string]map[classify.Class]int64{},
 	}
@@ -175,7 +175,7 @@ func (w *LetterWatch) Look(ctx context.Context) {
 }
 
 // scope finds the topics and where their letters are.
-func (w *LetterWatch) scope(ctx context.Context, o *outlook) {
+func (w *letterWatch) scope(ctx context.Context, o *outlook) {
 	if w.match != nil {
 		asking, cancel := context.WithTimeout(ctx, askLetters)
 		names, err := w.match(asking)
@@ -201,7 +201,7 @@ func (w *LetterWatch) scope(ctx context.Context, o *outlook) {
 }
 
 // sourcesOf are the topics that can be named whose letters go to a dead-letter topic.
-func (w *LetterWatch) sourcesOf(dead string) (names []string) {
+func (w *letterWatch) sourcesOf(dead string) (names []string) {
 	for _, s := range w.config.Sources(dead) {
 		if s.Name != "" {
 			names = append(names, s.Name)
@@ -211,7 +211,7 @@ func (w *LetterWatch) sourcesOf(dead string) (names []string) {
 }
 
 // publish makes what a look found what is shown. What could not be counted stays as it was counted last.
-func (w *LetterWatch) publish(ctx context.Context, o *outlook) {
+func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 	var failed []string
 	for _, topic := range slices.Sorted(maps.Keys(o.failures)) {
 		if _, ours := o.topics[topic]; ours || o.counts[topic] != nil {
@@ -261,8 +261,8 @@ func (w *LetterWatch) publish(ctx context.Context, o *outlook) {
 		"topics", failed[:min(len(failed), 10)], "err", trouble)
 }
 
-// Report is what health shows.
-func (w *LetterWatch) Report() *health.Letters {
+// report is what health shows.
+func (w *letterWatch) report() *health.Letters {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := &health.Letters{PerMinute: w.rate.PerMinute(time.Now()), Error: w.trouble}

@@ -19,7 +19,7 @@ import (
 )
 
 // judge holds the letters against the tables and counts those that stand.
-func (w *LetterWatch) judge(ctx context.Context, o *outlook) {
+func (w *letterWatch) judge(ctx context.Context, o *outlook) {
 	byTable, strange := map[string][]string{}, 0
 	for _, topic := range w.tally.Topics() {
 		t, meant, err := w.config.Route(topic)
@@ -27,14 +27,14 @@ func (w *LetterWatch) judge(ctx context.Context, o *outlook) {
 			continue
 		}
 		if _, ours := o.topics[topic]; !ours {
-			if strange++; strange > MostStrange {
+			if strange++; strange > mostStrange {
 				continue
 			}
 		}
 		byTable[t.Table] = append(byTable[t.Table], topic)
 	}
-	if strange > MostStrange {
-		o.notes = append(o.notes, fmt.Sprintf("dead letters about %d topics that do not exist are not counted", strange-MostStrange))
+	if strange > mostStrange {
+		o.notes = append(o.notes, fmt.Sprintf("dead letters about %d topics that do not exist are not counted", strange-mostStrange))
 	}
 	for topic := range o.topics {
 		o.counts[topic] = make(map[classify.Class]int64) // until a letter is about it
@@ -48,8 +48,8 @@ func (w *LetterWatch) judge(ctx context.Context, o *outlook) {
 }
 
 // judgeTable judges and counts the letters about topics that feed one table.
-func (w *LetterWatch) judgeTable(ctx context.Context, o *outlook, table string, topics []string) error {
-	if err := w.Stands(table); err != nil {
+func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, topics []string) error {
+	if err := w.stands(table); err != nil {
 		return err
 	}
 	f := w.followers[table]
@@ -95,15 +95,15 @@ func (w *LetterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 
 // logs asks Kafka for partitions of one topic. It asks after the table, so that a record that was written since is one that
 // the table is not past. The error is one of the topic if Kafka does not tell of a single partition.
-func (w *LetterWatch) logs(ctx context.Context, partitions []idempotency.Partition) (*lookup.Logs, error) {
+func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partition) (*lookup.Logs, error) {
 	if len(partitions) > 0 {
-		if err := w.Stands(""); err != nil {
+		if err := w.stands(""); err != nil {
 			return nil, err
 		}
 	}
 	asking, cancel := context.WithTimeout(ctx, askLetters)
 	defer cancel()
-	logs, err := lookup.FindLogs(asking, w.Find, w.reader.Log, partitions)
+	logs, err := lookup.FindLogs(asking, w.find, w.reader.Log, partitions)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (w *LetterWatch) logs(ctx context.Context, partitions []idempotency.Partiti
 }
 
 // followTable takes what happened to a table since the last look.
-func (w *LetterWatch) followTable(ctx context.Context, f *delta.Follower, topics []string) error {
+func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics []string) error {
 	asking, cancel := context.WithTimeout(ctx, 4*askLetters) // after a long outage it reads a hundred commits
 	defer cancel()
 	change, err := f.Follow(asking)
@@ -148,7 +148,7 @@ func (w *LetterWatch) followTable(ctx context.Context, f *delta.Follower, topics
 
 // judgeParts finds which of the letters' records have rows. A letter counts if no row of its own topic id can be proven, as
 // for deadletters list.
-func (w *LetterWatch) judgeParts(whole context.Context, f *delta.Follower, topic string, parts []lettercount.Part) error {
+func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic string, parts []lettercount.Part) error {
 	ctx, cancel := context.WithTimeout(whole, judgeLetters)
 	defer cancel()
 	var where []scan.Where

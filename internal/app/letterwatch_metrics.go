@@ -23,14 +23,14 @@ func newLetterDescs() letterDescs {
 }
 
 // Describe implements prometheus.Collector.
-func (w *LetterWatch) Describe(descs chan<- *prometheus.Desc) {
+func (w *letterWatch) Describe(descs chan<- *prometheus.Desc) {
 	descs <- w.descs.unresolved
 	descs <- w.descs.topic
 	descs <- w.descs.counted
 }
 
 // Collect implements prometheus.Collector. A topic has no series until it was counted once.
-func (w *LetterWatch) Collect(metrics chan<- prometheus.Metric) {
+func (w *letterWatch) Collect(metrics chan<- prometheus.Metric) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for topic, counts := range w.counted {

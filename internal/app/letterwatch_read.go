@@ -18,20 +18,20 @@ import (
 var errMoved = errors.New("the dead-letter topic was deleted or created again meanwhile")
 
 // readLetters reads what is new in the dead-letter topics.
-func (w *LetterWatch) readLetters(ctx context.Context, o *outlook) {
+func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 	names := slices.Sorted(maps.Keys(o.dead))
 	failed := func(err error, dead ...string) {
 		for _, name := range dead {
 			o.fail(err, o.dead[name]...)
 		}
 	}
-	if err := w.Stands(""); err != nil {
+	if err := w.stands(""); err != nil {
 		failed(err, names...)
 		return
 	}
 	asking, cancel := context.WithTimeout(ctx, askLetters)
 	defer cancel()
-	found, refused, err := w.Find(asking, names...)
+	found, refused, err := w.find(asking, names...)
 	if err != nil {
 		failed(err, names...)
 		return
@@ -75,7 +75,7 @@ func missed(err error) error {
 }
 
 // readPartition reads what is missing of a partition of a dead-letter topic.
-func (w *LetterWatch) readPartition(ctx context.Context, p connector.Partition, b connector.Bounds) error {
+func (w *letterWatch) readPartition(ctx context.Context, p connector.Partition, b connector.Bounds) error {
 	for _, span := range w.tally.Missing(p, b.LogStart, b.LastStable) {
 		if err := w.tally.Full(); err != nil {
 			return err

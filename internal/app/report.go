@@ -96,8 +96,8 @@ func (s *Member) Report() health.Report {
 		r.Holds[i].Ending = s.ending(r.Holds[i])
 	}
 	r.Dependencies = s.dependencies()
-	if w := s.Letters.Load(); w != nil {
-		r.Letters = w.Report()
+	if w := s.letters.Load(); w != nil {
+		r.Letters = w.report()
 	}
 	if s.keeper != nil {
 		members := s.keeper.Members()

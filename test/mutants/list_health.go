@@ -71,7 +71,7 @@ var ofHealth = []mutant{
 		name: "letters of a topic that was created again are void by rows of the new one",
 		file: "internal/lookup/places.go",
 		old:  "if id.Partition.Cluster != p.Cluster || id.Partition.TopicID != p.TopicID {", new: "if id.Partition.Cluster != p.Cluster {",
-		pkg: "./cmd/connector", test: "^TestLettersOfATopicThatWasCreatedAgain$",
+		pkg: "./internal/app", test: "^TestLettersOfATopicThatWasCreatedAgain$",
 	},
 	{
 		name: "letters that a position was set back over are not judged anew",
@@ -89,7 +89,7 @@ var ofHealth = []mutant{
 		name: "letters that cannot be counted now are none",
 		file: "internal/app/letterwatch.go",
 		old:  "if o.failures[topic] == nil {\n\t\t\tcounted", new: "if o.failures[topic] == nil || len(counts) == 0 {\n\t\t\tcounted",
-		pkg: "./cmd/connector", test: "^TestUnresolvedLettersThatCannotBeCounted$",
+		pkg: "./internal/app", test: "^TestUnresolvedLettersThatCannotBeCounted$",
 	},
 
 	// What a member says of itself.

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"bytes"
@@ -23,24 +23,24 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/idempotency"
-	"sluice/internal/app"
+	"sluice/internal/laketest"
 	"sluice/reliability/deadletter"
 )
 
 // watch returns a watch over the letters of a lake, as a member has it that just started. It looks when it is told to.
-func (l *lake) watch() *app.LetterWatch {
+func (l *lake) watch() *letterWatch {
 	l.T.Helper()
-	s, err := app.New(l.T.Context(), mustLoad(l.T, l.Config, nil), app.Options{}, l.Logger)
+	s, err := New(l.T.Context(), laketest.Load(l.T, l.Config), Options{}, l.Logger)
 	if err != nil {
 		l.T.Fatal(err)
 	}
-	w, end := app.NewLetterWatch(l.T.Context(), s)
+	w, end := newLetterWatch(l.T.Context(), s)
 	l.T.Cleanup(func() { end(); s.Close() })
 	return w
 }
 
 // unresolved gathers the gauge: topic class number.
-func unresolved(t *testing.T, w *app.LetterWatch) []string {
+func unresolved(t *testing.T, w *letterWatch) []string {
 	t.Helper()
 	return gathered(t, w, "sluice_unresolved_letters")
 }
@@ -97,23 +97,23 @@ func TestUnresolvedLettersAreWhatListSays(t *testing.T) {
 				if err := l.Client.ProduceSync(t.Context(), all...).FirstErr(); err != nil {
 					t.Fatal(err)
 				}
-				l.runs(0, "run", "--until-current")
+				l.run()
 			}
 			l.Create("orders-dlq", 2)
 			records()
 			first, second := l.watch(), l.watch()
 			check := func(step string) {
 				t.Helper()
-				of := listed(t, l, 0)
+				of := l.listed()
 				want := []string{fmt.Sprintf("orders poison %d", of.Unresolved)}
-				watches := map[string]*app.LetterWatch{"first": first, "new": l.watch()}
+				watches := map[string]*letterWatch{"first": first, "new": l.watch()}
 				if random.IntN(2) == 0 { // it misses some steps
 					watches["second"] = second
 				}
 				for name, w := range watches {
-					w.Look(t.Context())
-					if d := cmp.Diff(want, unresolved(t, w)); d != "" || w.Report().Error != "" {
-						t.Fatalf("after %s, %s member (-want +got):\n%s%s\n%+v", step, name, d, w.Report().Error, of)
+					w.look(t.Context())
+					if d := cmp.Diff(want, unresolved(t, w)); d != "" || w.report().Error != "" {
+						t.Fatalf("after %s, %s member (-want +got):\n%s%s\n%+v", step, name, d, w.report().Error, of)
 					}
 				}
 			}
@@ -135,7 +135,7 @@ func TestUnresolvedLettersAreWhatListSays(t *testing.T) {
 					to := random.Int64N(end[p] + 1)
 					l.SetPosition("orders", p, to)
 					if step == 3 { // back and forth between two looks
-						l.runs(0, "run", "--until-current")
+						l.run()
 					}
 					check(fmt.Sprintf("a position set to %d", to))
 				case 4:
@@ -165,15 +165,15 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 	l.Create("plain", 1)
 	l.Create("dead", 1)
 	w := l.watch()
-	if got := unresolved(t, w); len(got) > 0 || w.Report().Unresolved != nil {
+	if got := unresolved(t, w); len(got) > 0 || w.report().Unresolved != nil {
 		t.Errorf("before it was counted: %v", got)
 	}
-	w.Look(t.Context())
+	w.look(t.Context())
 	want := []string{"orders poison 0", "users poison 0"}
 	if d := cmp.Diff(want, unresolved(t, w)); d != "" {
 		t.Errorf("before any letter (-want +got):\n%s", d)
 	}
-	if r := w.Report(); r.Unresolved == nil || len(r.Unresolved) > 0 || r.Error != "" {
+	if r := w.report(); r.Unresolved == nil || len(r.Unresolved) > 0 || r.Error != "" {
 		t.Errorf("%+v", r)
 	}
 	if d := cmp.Diff([]string{"orders financial 1", "users standard 1"}, reordered(gathered(t, w, "sluice_topic_info"))); d != "" {
@@ -181,7 +181,7 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 	}
 
 	l.Produce("orders", 3, 0)
-	l.runs(0, "run", "--until-current")
+	l.run()
 	l.SetPosition("orders", 0, 9)
 	stands, other, foreign := l.LetterAbout(0, 5, nil), l.LetterAbout(0, 6, nil), l.LetterAbout(0, 7, nil)
 	other.Class = classify.Transient
@@ -192,16 +192,16 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 	old.Source.TopicID = idempotency.TopicID{7}
 	l.WriteLetters(deadletter.Form{}, "dead", l.LetterAbout(0, 1, nil), stands, stands, other, foreign, cluster, old)
 	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "dead", Value: []byte("no letter")})
-	w.Look(t.Context())
+	w.look(t.Context())
 	want = []string{"orders poison 3", "orders transient 1", "users poison 0"} // those of another cluster and topic id included
 	if d := cmp.Diff(want, unresolved(t, w)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	r := w.Report()
+	r := w.report()
 	if len(r.Unresolved) != 2 || r.Unresolved[0].Count != 1 || r.Unresolved[1].Count != 3 || r.Error != "" {
 		t.Errorf("%+v", r)
 	}
-	if got := listed(t, l, 0); got.Unresolved != 4 || got.Unknown != 2 || got.Foreign != 1 {
+	if got := l.listed(); got.Unresolved != 4 || got.Unknown != 2 || got.Foreign != 1 {
 		t.Errorf("list says %+v", got)
 	}
 
@@ -210,7 +210,7 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Create("dead", 2)
-	w.Look(t.Context())
+	w.look(t.Context())
 	if d := cmp.Diff([]string{"orders poison 0", "users poison 0"}, unresolved(t, w)); d != "" {
 		t.Errorf("created again (-want +got):\n%s", d)
 	}
@@ -236,24 +236,24 @@ func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 		l.Create(topic, 1)
 	}
 	l.Produce("orders", 2, 0)
-	l.runs(0, "run", "--until-current")
+	l.run()
 	l.SetPosition("orders", 0, 9)
 	l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 5, nil))
 	var log bytes.Buffer
 	l.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	w := l.watch()
-	find := w.Find
+	find := w.find
 	denied := classify.Mark(errors.New("not authorized to describe"), classify.Fatal)
-	w.Find = func(ctx context.Context, names ...string) (map[string]connector.Topic, map[string]error, error) {
+	w.find = func(ctx context.Context, names ...string) (map[string]connector.Topic, map[string]error, error) {
 		found, refused, err := find(ctx, names...)
 		delete(found, "orders-dlq")
 		refused["orders-dlq"] = denied
 		return found, refused, err
 	}
-	w.Look(t.Context())
-	w.Look(t.Context())
-	if d := cmp.Diff([]string{"users poison 0"}, unresolved(t, w)); d != "" || w.Report().Error != "topic orders: not authorized to describe" {
-		t.Errorf("denied: %s\n%+v", d, w.Report())
+	w.look(t.Context())
+	w.look(t.Context())
+	if d := cmp.Diff([]string{"users poison 0"}, unresolved(t, w)); d != "" || w.report().Error != "topic orders: not authorized to describe" {
+		t.Errorf("denied: %s\n%+v", d, w.report())
 	}
 	if n := strings.Count(log.String(), "dead letters cannot be counted"); n != 1 {
 		t.Errorf("told %d times: %s", n, log.String())
@@ -261,58 +261,58 @@ func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 	if got := gathered(t, w, "sluice_unresolved_letters_timestamp_seconds"); len(got) > 0 {
 		t.Error(got)
 	}
-	refused := w.Find
-	w.Find = find
-	w.Look(t.Context())
+	refused := w.find
+	w.find = find
+	w.look(t.Context())
 	known := []string{"orders poison 1", "users poison 0"}
-	if d := cmp.Diff(known, unresolved(t, w)); d != "" || w.Report().Error != "" || !strings.Contains(log.String(), "dead letters are counted again") {
-		t.Errorf("%s\n%+v\n%s", d, w.Report(), log.String())
+	if d := cmp.Diff(known, unresolved(t, w)); d != "" || w.report().Error != "" || !strings.Contains(log.String(), "dead letters are counted again") {
+		t.Errorf("%s\n%+v\n%s", d, w.report(), log.String())
 	}
 	if got := gathered(t, w, "sluice_unresolved_letters_timestamp_seconds"); len(got) != 1 {
 		t.Error(got)
 	}
 	for what, fails := range map[string]func() (mend func()){
-		"denied again": func() func() { w.Find = refused; return func() { w.Find = find } },
+		"denied again": func() func() { w.find = refused; return func() { w.find = find } },
 		"Kafka is down": func() func() {
-			before := w.Stands
-			w.Stands = func(string) error { return errors.New("the circuit breaker is open") }
-			return func() { w.Stands = before }
+			before := w.stands
+			w.stands = func(string) error { return errors.New("the circuit breaker is open") }
+			return func() { w.stands = before }
 		},
 		"the store is down": func() func() {
-			before := w.Stands
-			w.Stands = func(table string) error {
+			before := w.stands
+			w.stands = func(table string) error {
 				if table == "" {
 					return nil
 				}
 				return errors.New("the circuit breaker is open")
 			}
-			return func() { w.Stands = before }
+			return func() { w.stands = before }
 		},
 	} {
 		mend := fails()
 		l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 5, nil))
-		w.Look(t.Context())
-		if d := cmp.Diff(known, unresolved(t, w)); d != "" || !strings.HasPrefix(w.Report().Error, "topic orders: ") {
-			t.Errorf("%s: %s\n%+v", what, d, w.Report())
+		w.look(t.Context())
+		if d := cmp.Diff(known, unresolved(t, w)); d != "" || !strings.HasPrefix(w.report().Error, "topic orders: ") {
+			t.Errorf("%s: %s\n%+v", what, d, w.report())
 		}
 		mend()
 	}
-	w.Look(t.Context())
-	if d := cmp.Diff(known, unresolved(t, w)); d != "" || w.Report().Error != "" {
-		t.Errorf("%s\n%+v", d, w.Report())
+	w.look(t.Context())
+	if d := cmp.Diff(known, unresolved(t, w)); d != "" || w.report().Error != "" {
+		t.Errorf("%s\n%+v", d, w.report())
 	}
 
 	// A table that cannot tell: its letters all count, and it is said.
 	l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 1, nil)) // has a row
 	l.Alter("orders", "_kafka_offset", "_moved_offset")
-	w.Look(t.Context())
-	if d := cmp.Diff([]string{"orders poison 2", "users poison 0"}, unresolved(t, w)); d != "" || !strings.Contains(w.Report().Error, "table orders cannot tell") {
-		t.Errorf("%s\n%+v", d, w.Report())
+	w.look(t.Context())
+	if d := cmp.Diff([]string{"orders poison 2", "users poison 0"}, unresolved(t, w)); d != "" || !strings.Contains(w.report().Error, "table orders cannot tell") {
+		t.Errorf("%s\n%+v", d, w.report())
 	}
 	l.Alter("orders", "_moved_offset", "_kafka_offset")
-	w.Look(t.Context())
-	if d := cmp.Diff(known, unresolved(t, w)); d != "" || w.Report().Error != "" {
-		t.Errorf("%s\n%+v", d, w.Report())
+	w.look(t.Context())
+	if d := cmp.Diff(known, unresolved(t, w)); d != "" || w.report().Error != "" {
+		t.Errorf("%s\n%+v", d, w.report())
 	}
 }
 
@@ -326,11 +326,11 @@ func TestLettersAreReported(t *testing.T) {
 	}
 	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("bad")}, &kgo.Record{Topic: "orders", Value: []byte(`{"n":1}`)})
 	l.Awaits("orders", map[string][]int64{"orders:0": {1}})
-	w, end := app.NewLetterWatch(t.Context(), s)
+	w, end := newLetterWatch(t.Context(), s)
 	ended := make(chan struct{})
 	ctx, stop := context.WithCancel(t.Context())
-	go func() { defer close(ended); w.Run(ctx) }()
-	s.Letters.Store(w)
+	go func() { defer close(ended); w.run(ctx) }()
+	s.letters.Store(w)
 	l.Await("the letter is counted", func() bool {
 		r := s.Report().Letters
 		return len(r.Unresolved) == 1
@@ -350,14 +350,14 @@ func TestALookIsBounded(t *testing.T) {
 	l.Create("orders", 1)
 	w := l.watch()
 	ctx, cancel := context.WithCancel(t.Context())
-	w.Find = func(ctx context.Context, _ ...string) (map[string]connector.Topic, map[string]error, error) {
+	w.find = func(ctx context.Context, _ ...string) (map[string]connector.Topic, map[string]error, error) {
 		cancel()
 		<-ctx.Done()
 		return nil, nil, context.Cause(ctx)
 	}
-	w.Run(ctx)
-	if w.Report().Unresolved != nil || w.Report().Error != "" {
-		t.Errorf("%+v", w.Report())
+	w.run(ctx)
+	if w.report().Unresolved != nil || w.report().Error != "" {
+		t.Errorf("%+v", w.report())
 	}
 }
 
@@ -391,14 +391,14 @@ func TestUnresolvedLettersWithoutRead(t *testing.T) {
 		return resp, nil, true
 	})
 	w := l.watch()
-	w.Look(t.Context())
-	if d := cmp.Diff([]string{"users poison 0"}, unresolved(t, w)); d != "" || !strings.Contains(w.Report().Error, "topic orders: ") || strings.Contains(w.Report().Error, "within") {
-		t.Errorf("%s\n%+v", d, w.Report())
+	w.look(t.Context())
+	if d := cmp.Diff([]string{"users poison 0"}, unresolved(t, w)); d != "" || !strings.Contains(w.report().Error, "topic orders: ") || strings.Contains(w.report().Error, "within") {
+		t.Errorf("%s\n%+v", d, w.report())
 	}
 	refuses.Store(false)
-	w.Look(t.Context())
-	if d := cmp.Diff([]string{"orders poison 1", "users poison 0"}, unresolved(t, w)); d != "" || w.Report().Error != "" {
-		t.Errorf("%s\n%+v", d, w.Report())
+	w.look(t.Context())
+	if d := cmp.Diff([]string{"orders poison 1", "users poison 0"}, unresolved(t, w)); d != "" || w.report().Error != "" {
+		t.Errorf("%s\n%+v", d, w.report())
 	}
 }
 
@@ -411,24 +411,24 @@ defaults: {schema: "n int not null", commit: {every: 100ms}}`)
 	l.Create("orders", 1)
 	l.Create("dead", 1)
 	w := l.watch()
-	w.Look(t.Context())
+	w.look(t.Context())
 	if d := cmp.Diff([]string{"orders poison 0"}, unresolved(t, w)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	l.Create("sales.eu", 1)
 	l.Produce("orders", 3, 0)
 	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "sales.eu", Value: []byte("bad")})
-	l.runs(0, "run", "--until-current")
+	l.run()
 	var forged []deadletter.Letter
-	for i := range 2 * app.MostStrange {
+	for i := range 2 * mostStrange {
 		letter := l.LetterAbout(0, 1, nil)
 		letter.Source.Topic = fmt.Sprintf("sales.of-nobody-%d", i)
 		forged = append(forged, letter)
 	}
 	l.WriteLetters(deadletter.Form{}, "dead", append(forged, l.LetterAbout(0, 1, nil))...)
-	w.Look(t.Context())
+	w.look(t.Context())
 	want, gone := []string{"orders poison 0", "sales.eu poison 1"}, 0
-	there := func(w *app.LetterWatch) []string {
+	there := func(w *letterWatch) []string {
 		all := unresolved(t, w)
 		gone = len(all)
 		all = slices.DeleteFunc(all, func(s string) bool {
@@ -437,8 +437,8 @@ defaults: {schema: "n int not null", commit: {every: 100ms}}`)
 		gone -= len(all)
 		return all
 	}
-	if d := cmp.Diff(want, there(w)); d != "" || gone != app.MostStrange || !strings.Contains(w.Report().Error, "dead letters about 100 topics that do not exist are not counted") {
-		t.Errorf("(-want +got):\n%s%s", d, w.Report().Error)
+	if d := cmp.Diff(want, there(w)); d != "" || gone != mostStrange || !strings.Contains(w.report().Error, "dead letters about 100 topics that do not exist are not counted") {
+		t.Errorf("(-want +got):\n%s%s", d, w.report().Error)
 	}
 	if d := cmp.Diff([]string{"orders standard 1", "sales.eu standard 1"}, reordered(gathered(t, w, "sluice_topic_info"))); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -447,9 +447,9 @@ defaults: {schema: "n int not null", commit: {every: 100ms}}`)
 	other := l.LetterAbout(0, 1, nil).Source.Partition
 	other.TopicID = idempotency.TopicID{3} // of a topic of this name that was read before
 	l.Append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":9}}`, other.AppID("p")))
-	for name, w := range map[string]*app.LetterWatch{"followed": w, "new": l.watch()} {
-		w.Look(t.Context())
-		if d := cmp.Diff([]string{"orders poison 1", "sales.eu poison 1"}, there(w)); d != "" || gone != app.MostStrange {
+	for name, w := range map[string]*letterWatch{"followed": w, "new": l.watch()} {
+		w.look(t.Context())
+		if d := cmp.Diff([]string{"orders poison 1", "sales.eu poison 1"}, there(w)); d != "" || gone != mostStrange {
 			t.Errorf("%s, created again (-want +got):\n%s", name, d)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/internal/admin"
-	"sluice/internal/app"
 	"sluice/reliability/deadletter"
 )
 
@@ -35,20 +34,20 @@ func (l *lake) badOrders(n int) {
 
 // counts compares what deadletters list, the gauge and health say of topic orders: unresolved dead letters, and how many of
 // them are unknown and pending.
-func (l *lake) counts(step string, followed *app.LetterWatch, unresolvedNow, unknown, pending int) {
+func (l *lake) counts(step string, followed *letterWatch, unresolvedNow, unknown, pending int) {
 	l.T.Helper()
-	of := listed(l.T, l, 0)
+	of := l.listed()
 	if of.Unresolved != unresolvedNow || of.Unknown != unknown || of.Pending != pending {
 		l.T.Errorf("%s: list says %d unresolved, %d unknown, %d pending; want %d, %d, %d: %v", step, of.Unresolved, of.Unknown, of.Pending, unresolvedNow, unknown, pending, of.Notes)
 	}
 	want := []string{fmt.Sprintf("orders poison %d", unresolvedNow)}
-	for name, w := range map[string]*app.LetterWatch{"followed": followed, "new": l.watch()} {
-		w.Look(l.T.Context())
-		if d := cmp.Diff(want, unresolved(l.T, w)); d != "" || w.Report().Error != "" {
-			l.T.Errorf("%s, %s member (-want +got):\n%s%s", step, name, d, w.Report().Error)
+	for name, w := range map[string]*letterWatch{"followed": followed, "new": l.watch()} {
+		w.look(l.T.Context())
+		if d := cmp.Diff(want, unresolved(l.T, w)); d != "" || w.report().Error != "" {
+			l.T.Errorf("%s, %s member (-want +got):\n%s%s", step, name, d, w.report().Error)
 		}
 		var shown int64
-		for _, u := range w.Report().Unresolved {
+		for _, u := range w.report().Unresolved {
 			shown += u.Count
 		}
 		if shown != int64(unresolvedNow) {
@@ -66,7 +65,7 @@ func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
 			l := newLake(t, lettersAgain)
 			l.Create("orders", 1)
 			l.badOrders(10)
-			l.runs(0, "run", "--until-current")
+			l.run()
 			w := l.watch()
 			l.counts("before", w, 5, 0, 0)
 			l.CreateAgain("orders")
@@ -78,14 +77,14 @@ func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
 				l.RemoveTable("orders")
 				l.counts("without a table", w, 5, 5, 1)
 			}
-			l.runs(0, "offsets", "start", "orders", "--reason", "a test", "--yes")
-			l.runs(0, "run", "--until-current")
+			l.begin("orders")
+			l.run()
 			if tableStays { // its rows do not tell which topic they are of
 				l.counts("started", w, 6, 6, 0)
 			} else {
 				l.counts("started", w, 5, 5, 0)
 			}
-			of := listed(t, l, 0)
+			of := l.listed()
 			for _, s := range of.Listed {
 				if s.State != admin.LetterUnknown || !strings.Contains(s.Why, "the topic was created again") {
 					t.Errorf("%+v", s)
@@ -103,18 +102,18 @@ func TestLettersOfATableThatWasDeleted(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
 	l.badOrders(10)
-	l.runs(0, "run", "--until-current")
+	l.run()
 	w := l.watch()
 	l.counts("before", w, 5, 0, 0)
 	l.RemoveTable("orders")
 	l.counts("deleted", w, 0, 0, 5)
 	l.DeleteTo("orders", 4)
 	l.counts("deleted, and so are records 1 and 3", w, 2, 0, 3)
-	l.runs(0, "offsets", "start", "orders", "--reason", "a test", "--yes")
+	l.begin("orders")
 	l.counts("started", w, 2, 0, 3)
-	l.runs(0, "run", "--until-current")
+	l.run()
 	l.counts("read again", w, 5, 0, 0)
-	if got := statesOf(listed(t, l, 0)); !slices.Contains(got, "0@1 unresolved 1") || !slices.Contains(got, "0@5 unresolved 2") {
+	if got := l.states(); !slices.Contains(got, "0@1 unresolved 1") || !slices.Contains(got, "0@5 unresolved 2") {
 		t.Error(got)
 	}
 
