@@ -9,10 +9,10 @@ import (
 	"os/user"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"sluice/internal/admin"
 	"sluice/internal/fail"
-
-	"github.com/spf13/cobra"
 )
 
 // change is the shape of every command that changes something: what it would do is shown first, who and why are recorded.

@@ -53,7 +53,7 @@ func TestDeadLettersAllow(t *testing.T) {
 // state is what the operations log says.
 func (l *lake) state() *opslog.State {
 	l.T.Helper()
-	s, err := admin.Operations(l.T.Context(), mustLoad(l.T, l.Config, nil))
+	s, err := admin.Operations(l.T.Context(), &admin.Access{Config: mustLoad(l.T, l.Config, nil)})
 	if err != nil {
 		l.T.Fatal(err)
 	}

@@ -39,7 +39,7 @@ needed. What running members hold is in their metrics sluice_fingerprint*.`,
 			var forgotten *opslog.State
 			return c.eachTable(ctx, func(a *admin.Access, o *admin.Table) (answer, error) {
 				if forgotten == nil {
-					s, err := admin.Operations(ctx, a.Config)
+					s, err := admin.Operations(ctx, a)
 					if err != nil {
 						return answer{}, err
 					}

@@ -76,4 +76,4 @@ func newLakeOn(t *testing.T, sections, section string, producer []kgo.Opt, broke
 }
 
 // as returns the lake with another configuration.
-func (l *lake) as(was, is string) *lake { return &lake{*l.Lake.As(was, is)} }
+func (l *lake) as(was, is string) *lake { return &lake{*l.As(was, is)} }

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"sluice/internal/admin"
 	"sluice/internal/fail"
-
-	"github.com/spf13/cobra"
 )
 
 func (c *cli) probeCommand() *cobra.Command {

@@ -14,11 +14,12 @@ import (
 // Status says how a finding stands.
 type Status string
 
+// How a finding stands.
 const (
 	StatusOK      Status = "ok"
 	StatusWarning Status = "warning"
-	StatusProblem Status = "problem" // exit code 1
-	StatusFailed  Status = "failed"  // exit code 3
+	StatusProblem Status = "problem" // somebody has to do something before records move
+	StatusFailed  Status = "failed"  // it could not be reached, or refuses us
 	StatusSkipped Status = "skipped"
 )
 

@@ -65,7 +65,7 @@ func (a *Access) askForHolds(ctx context.Context, topic string, members []string
 	defer cancel()
 	each := timeout / 2
 	asks := []func(*learnt){
-		func(l *learnt) { l.askOperations(ctx, cfg, each) },
+		func(l *learnt) { l.askOperations(ctx, a, each) },
 		func(l *learnt) { a.lookForHolds(ctx, topic, each, l) },
 	}
 	own := "http://" + Reachable(cfg.Health.Listen)
@@ -109,10 +109,10 @@ func (h *held) of(topic string, partition int32) *Hold {
 }
 
 // askOperations looks for pauses.
-func (l *learnt) askOperations(ctx context.Context, cfg *config.Config, within time.Duration) {
+func (l *learnt) askOperations(ctx context.Context, a *Access, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	state, err := Operations(ctx, cfg)
+	state, err := Operations(ctx, a)
 	broken := (*opslog.BrokenError)(nil)
 	switch {
 	case errors.As(err, &broken):

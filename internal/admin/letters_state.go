@@ -22,6 +22,7 @@ import (
 // would have passed its record, and that commit never happened, or another one made a row of it.
 type LetterState string
 
+// What became of the record of a dead letter.
 const (
 	LetterUnresolved LetterState = "unresolved" // its record has no row, and will not be read again
 	LetterVoid       LetterState = "void"       // its record has a row
@@ -36,7 +37,7 @@ func (s LetterState) listed() bool { return s != LetterVoid && s != LetterPendin
 // counts reports whether the dead letter counts as unresolved.
 func (s LetterState) counts() bool { return s == LetterUnresolved || s == LetterUnknown }
 
-// judge finds the state of each letter. What it counts as unresolved is what members count: see [letterWatch].
+// judge finds the state of each letter. What it counts as unresolved is what members count.
 func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Reader) error {
 	byTopic := map[string][]*foundLetter{}
 	for _, l := range b.all {

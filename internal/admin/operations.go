@@ -100,8 +100,8 @@ func (o *operationsLog) append(ctx context.Context, by By, body opslog.Body, pre
 }
 
 // Operations returns what the operations log says: what is paused, allowed and forgotten. It makes nothing.
-func Operations(ctx context.Context, cfg *config.Config) (*opslog.State, error) {
-	o, err := openOperations(ctx, cfg, false)
+func Operations(ctx context.Context, a *Access) (*opslog.State, error) {
+	o, err := openOperations(ctx, a.Config, false)
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,7 @@ type PeekedRecord struct {
 	Bytes   []byte `json:"-"` // of the value
 }
 
+// PeekedHeader is a header of such a record.
 type PeekedHeader struct {
 	Key           string  `json:"key"`
 	Value         *string `json:"value"`

@@ -7,16 +7,17 @@ import (
 	"sluice/sink/opslog"
 )
 
-// A where says where a position is set to: to an offset, by a number of offsets, or to where a start begins.
+// Where says where a position is set to: to an offset, by a number of offsets, or to where a start begins.
 type Where struct {
-	Offset int64 // if relative and start are zero
-	By     int64 // relative to the position
+	Offset int64 // unless Relative or Start are set
+	By     int64 // from the position, if Relative
 	Start  connector.Start
 
 	Relative bool
 }
 
-// SetTarget is a target with its where. A target without a partition is every partition of the topic that has a position.
+// SetTarget is a topic or a partition, and where its position is set to. A topic stands for its partitions that have a
+// position.
 type SetTarget struct {
 	Target opslog.Target
 	Where

@@ -27,10 +27,11 @@ import (
 type Table struct {
 	config *config.Config
 	topics []string
-	table  config.Topic // what the topics agree on
-	URL    string
+	table  config.Topic   // what the topics agree on
 	store  objstore.Store // nil if there is no place that could hold a table
-	Later  bool           // it comes with the first dead letter: that it is not there is nothing wrong
+
+	URL   string
+	Later bool // it comes with the first dead letter: that it is not there is nothing wrong
 }
 
 // OpenTables opens the tables of the configuration for reading, or the one that a topic feeds. It makes nothing: a local

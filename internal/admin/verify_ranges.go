@@ -23,7 +23,7 @@ func compareSources(a, b source) int {
 	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }
 
-// A finding is something that contradicts exactly once, in words for an operator.
+// VerifyFinding is something that contradicts exactly once, in words for an operator.
 type VerifyFinding struct {
 	Topic     string `json:"topic"` // empty for what concerns the table
 	Partition int32  `json:"partition"`

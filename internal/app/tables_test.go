@@ -7,9 +7,9 @@ import (
 	"sync"
 	"testing"
 
-	"sluice/internal/laketest"
-
 	"github.com/google/go-cmp/cmp"
+
+	"sluice/internal/laketest"
 )
 
 // TestMetricsOfTables: what belongs to a table is told apart by its label, what all share is there once.
