@@ -10,6 +10,7 @@ import (
 
 	"sluice/internal/admin"
 	"sluice/internal/fail"
+	"sluice/internal/terminal"
 )
 
 func (c *cli) auditListCommand() *cobra.Command {
@@ -62,20 +63,20 @@ func (c *cli) auditList(ctx context.Context, since time.Duration) error {
 
 // printAudit writes the operations log for people.
 func printAudit(w io.Writer, r *admin.AuditReport) error {
-	tw := newColumns(w)
+	tw := terminal.NewColumns(w)
 	_, _ = fmt.Fprintln(tw, "SEQ\tAT\tOPERATOR\tOPERATION\tREASON") // Flush has the error
 	for _, e := range r.Entries {
 		who := e.Operator
 		if e.Host != "" {
 			who += "@" + e.Host
 		}
-		_, _ = printf(tw, "%d\t%s\t%s\t%s\t%s\n", e.Seq, e.At.Format(time.RFC3339), who, admin.Describe(e.Entry), e.Reason)
+		_, _ = terminal.Printf(tw, "%d\t%s\t%s\t%s\t%s\n", e.Seq, e.At.Format(time.RFC3339), who, admin.Describe(e.Entry), e.Reason)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
 	for _, u := range r.Unreadable {
-		if _, err := printf(w, "seq %d: %s\n", u.Seq, u.Why); err != nil {
+		if _, err := terminal.Printf(w, "seq %d: %s\n", u.Seq, u.Why); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"sluice/internal/admin"
 	"sluice/internal/fail"
+	"sluice/internal/terminal"
 	"sluice/sink/opslog"
 )
 
@@ -72,7 +73,7 @@ func printVerified(w io.Writer, r opslog.Report) error {
 		if f.Key != "" {
 			what = f.Key
 		}
-		if _, err := printf(w, "%s: %s\n", what, f.Why); err != nil {
+		if _, err := terminal.Printf(w, "%s: %s\n", what, f.Why); err != nil {
 			return err
 		}
 	}
@@ -80,9 +81,9 @@ func printVerified(w io.Writer, r opslog.Report) error {
 	if len(r.Findings) > 0 {
 		verdict = "is NOT what was written"
 	}
-	_, err := printf(w, "the operations log %s: %d entries", verdict, r.Entries)
+	_, err := terminal.Printf(w, "the operations log %s: %d entries", verdict, r.Entries)
 	if err == nil && r.Head.Seq > 0 {
-		_, err = printf(w, ", head %v", r.Head)
+		_, err = terminal.Printf(w, ", head %v", r.Head)
 	}
 	if err == nil {
 		_, err = fmt.Fprintln(w)

@@ -12,6 +12,7 @@ import (
 	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/internal/fail"
+	"sluice/internal/terminal"
 )
 
 func (c *cli) checkCommand() *cobra.Command {
@@ -93,9 +94,9 @@ func (c *cli) report(findings []admin.Finding) error {
 func printFindings(w io.Writer, findings []admin.Finding) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	for _, f := range findings {
-		_, _ = printf(tw, "%s\t%s\t%s\t%s\n", f.Status, f.Area, f.Subject, f.Text) // Flush has the error
+		_, _ = terminal.Printf(tw, "%s\t%s\t%s\t%s\n", f.Status, f.Area, f.Subject, f.Text) // Flush has the error
 		if f.Hint != "" {
-			_, _ = printf(tw, "\t\t\tto do: %s\n", f.Hint)
+			_, _ = terminal.Printf(tw, "\t\t\tto do: %s\n", f.Hint)
 		}
 	}
 	return tw.Flush()

@@ -11,6 +11,7 @@ import (
 	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/internal/fail"
+	"sluice/internal/terminal"
 )
 
 // cli is the world of the commands.
@@ -130,7 +131,7 @@ func (c *cli) load() (*config.Config, error) {
 	}
 	cfg, problems := config.Load(c.config, c.env)
 	for _, p := range problems {
-		if _, err := printf(c.stderr, "%s\n", p); err != nil {
+		if _, err := terminal.Printf(c.stderr, "%s\n", p); err != nil {
 			return nil, fail.Usage(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"sluice/internal/fail"
+	"sluice/internal/terminal"
 )
 
 // asked is a command line at a terminal, or none, that is answered with a line.
@@ -98,7 +99,7 @@ func TestNullIsNoTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if isTerminal(f) {
+	if terminal.Is(f) {
 		t.Error("the null device is taken for a terminal")
 	}
 }

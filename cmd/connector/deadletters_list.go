@@ -12,6 +12,7 @@ import (
 
 	"sluice/internal/admin"
 	"sluice/internal/fail"
+	"sluice/internal/terminal"
 )
 
 func (c *cli) deadLettersListCommand() *cobra.Command {
@@ -84,14 +85,14 @@ func (c *cli) listLetters(ctx context.Context, o letterListing) (err error) {
 // printLetters writes dead letters for people.
 func printLetters(w io.Writer, l *admin.LetterList) error {
 	if len(l.Listed) > 0 {
-		tw := newColumns(w)
+		tw := terminal.NewColumns(w)
 		_, _ = fmt.Fprintln(tw, "RECORD\tSTATE\tREASON\tFAILED AT\tCOPIES\tDEAD LETTER\tDETAIL") // Flush has the error
 		for _, s := range l.Listed {
 			failed := "-"
 			if s.Failed != nil {
 				failed = s.Failed.Format(time.RFC3339)
 			}
-			_, _ = printf(tw, "%s:%d@%d\t%s\t%s\t%s\t%d\t%s:%d@%d\t%s\n", s.Topic, s.Partition, s.Offset, s.State, s.Reason, failed, s.Copies,
+			_, _ = terminal.Printf(tw, "%s:%d@%d\t%s\t%s\t%s\t%d\t%s:%d@%d\t%s\n", s.Topic, s.Partition, s.Offset, s.State, s.Reason, failed, s.Copies,
 				s.Letter.Topic, s.Letter.Partition, s.Letter.Offset, strings.ReplaceAll(s.Detail, "\n", " "))
 		}
 		if err := tw.Flush(); err != nil {
@@ -104,16 +105,16 @@ func printLetters(w io.Writer, l *admin.LetterList) error {
 			b.WriteString(", " + strconv.Itoa(n) + " " + what)
 		}
 	}
-	_, _ = printf(&b, "%s of %s: %d unresolved", admin.Counting(l.Letters, "dead letter"), admin.Counting(int64(l.Distinct), "record"), l.Unresolved)
+	_, _ = terminal.Printf(&b, "%s of %s: %d unresolved", admin.Counting(l.Letters, "dead letter"), admin.Counting(int64(l.Distinct), "record"), l.Unresolved)
 	if l.Unknown > 0 {
-		_, _ = printf(&b, " (%d of them unknown)", l.Unknown)
+		_, _ = terminal.Printf(&b, " (%d of them unknown)", l.Unknown)
 	}
 	count(l.Void, "void")
 	count(l.Pending, "pending")
 	count(l.Foreign, "foreign")
 	b.WriteString("\n")
 	for _, n := range l.Notes {
-		_, _ = printf(&b, "note: %s\n", n) // memory takes it
+		_, _ = terminal.Printf(&b, "note: %s\n", n) // memory takes it
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

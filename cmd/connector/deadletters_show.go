@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/admin"
+	"sluice/internal/terminal"
 )
 
 func (c *cli) deadLettersShowCommand() *cobra.Command {
@@ -60,7 +61,7 @@ func (c *cli) showLetter(ctx context.Context, o letterLook) error {
 		return err
 	}
 	for _, note := range notes {
-		if _, err := printf(c.stderr, "%s\n", note); err != nil {
+		if _, err := terminal.Printf(c.stderr, "%s\n", note); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/internal/admin"
+	"sluice/internal/terminal"
 	"sluice/sink/opslog"
 )
 
@@ -24,7 +25,7 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, pla
 	d, err := plan(looking, a)
 	if d != nil {
 		for _, note := range d.Notes {
-			if _, err := printf(c.stderr, "%s\n", note); err != nil {
+			if _, err := terminal.Printf(c.stderr, "%s\n", note); err != nil {
 				return err
 			}
 		}
@@ -36,7 +37,7 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, pla
 		if ch.dryRun && c.output == "json" {
 			return writeJSON(w, d.Plan)
 		}
-		_, err := printf(w, "%s\n", d.Text)
+		_, err := terminal.Printf(w, "%s\n", d.Text)
 		return err
 	})
 	if !do {
@@ -51,7 +52,7 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, pla
 	if c.output == "json" {
 		return writeJSON(c.stdout, e)
 	}
-	_, err = printf(c.stdout, "%s (operation %d); members hear of it within %v\n", d.Done, e.Seq, opslog.HeardWithin)
+	_, err = terminal.Printf(c.stdout, "%s (operation %d); members hear of it within %v\n", d.Done, e.Seq, opslog.HeardWithin)
 	return err
 }
 

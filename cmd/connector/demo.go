@@ -19,6 +19,7 @@ import (
 	"sluice/internal/app"
 	"sluice/internal/config"
 	"sluice/internal/fail"
+	"sluice/internal/terminal"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
 )
@@ -79,7 +80,7 @@ func (c *cli) demo(ctx context.Context, records int, dir string) error {
 	produced := time.Since(began)
 
 	cfg := demoConfig(broker.ListenAddrs(), dir)
-	logger, err := newLogger(config.Log{Level: "warn", Format: "text"}, c.stderr)
+	logger, err := terminal.NewLogger(config.Log{Level: "warn", Format: "text"}, c.stderr)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"sluice/internal/admin"
 	"sluice/internal/config"
+	"sluice/internal/terminal"
 	"sluice/sink/opslog"
 )
 
@@ -59,10 +60,10 @@ needed. What running members hold is in their metrics sluice_fingerprint*.`,
 
 // printWindows writes windows for people.
 func printWindows(out io.Writer, w *admin.WindowReport) error {
-	if _, err := printf(out, "%s: identity %s\n", w.URL, w.Identity); err != nil || len(w.Partitions) == 0 {
+	if _, err := terminal.Printf(out, "%s: identity %s\n", w.URL, w.Identity); err != nil || len(w.Partitions) == 0 {
 		return err
 	}
-	tw := newColumns(out)
+	tw := terminal.NewColumns(out)
 	_, _ = fmt.Fprintln(tw, "PARTITION\tFINGERPRINTS\tROWS WITHOUT IDENTITY\tFROM\tNEWEST\tRESET BELOW") // Flush has the error
 	for _, p := range w.Partitions {
 		show := func(at *time.Time) string {
@@ -71,7 +72,7 @@ func printWindows(out io.Writer, w *admin.WindowReport) error {
 			}
 			return at.Format(time.RFC3339)
 		}
-		_, _ = printf(tw, "%s:%d\t%d\t%d\t%s\t%s\t%d\n", p.Topic, p.Partition, p.Entries, p.None, show(p.From), show(p.Newest), p.Reset)
+		_, _ = terminal.Printf(tw, "%s:%d\t%d\t%d\t%s\t%s\t%d\n", p.Topic, p.Partition, p.Entries, p.None, show(p.From), show(p.Newest), p.Reset)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -80,9 +81,9 @@ func printWindows(out io.Writer, w *admin.WindowReport) error {
 	if w.Limit > 0 {
 		limit = " of " + config.RoundSize(w.Limit)
 	}
-	_, err := printf(out, "%s of memory%s, read in %.1fs\n", config.RoundSize(w.Bytes+1<<20-1), limit, w.Seconds)
+	_, err := terminal.Printf(out, "%s of memory%s, read in %.1fs\n", config.RoundSize(w.Bytes+1<<20-1), limit, w.Seconds)
 	if err == nil && w.Forgotten > 0 {
-		_, err = printf(out, "%d fingerprints do not fit: the oldest duplicates would become rows; raise memory.limit, or declare identity.rate\n", w.Forgotten)
+		_, err = terminal.Printf(out, "%d fingerprints do not fit: the oldest duplicates would become rows; raise memory.limit, or declare identity.rate\n", w.Forgotten)
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 
 	"sluice/internal/admin"
 	"sluice/internal/fail"
+	"sluice/internal/terminal"
 )
 
 func (c *cli) holdsCommand() *cobra.Command {
@@ -88,14 +89,14 @@ func printHolds(w io.Writer, r *admin.HoldReport) error {
 		return err
 	}
 	lines := holdLines(r.Holds)
-	tw := newColumns(w)
+	tw := terminal.NewColumns(w)
 	_, _ = fmt.Fprintln(tw, "PARTITION\tREASON\tSINCE\tOFFSET\tFROM") // Flush has the error
 	for _, l := range lines {
 		since := "-"
 		if l.since != nil {
 			since = l.since.UTC().Format(time.RFC3339)
 		}
-		_, _ = printf(tw, "%s\t%s\t%s\t%s\t%s\n", l.name, l.Reason, since, l.offsets(), strings.Join(l.From, ", "))
+		_, _ = terminal.Printf(tw, "%s\t%s\t%s\t%s\t%s\n", l.name, l.Reason, since, l.offsets(), strings.Join(l.From, ", "))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -108,9 +109,9 @@ func printHolds(w io.Writer, r *admin.HoldReport) error {
 			continue
 		}
 		var b strings.Builder
-		_, _ = printf(&b, "\n%s %s: %s\n  %s\n", l.name, l.Reason, l.Detail, ending(l.EndsBy))
+		_, _ = terminal.Printf(&b, "\n%s %s: %s\n  %s\n", l.name, l.Reason, l.Detail, ending(l.EndsBy))
 		if l.Command != "" {
-			_, _ = printf(&b, "  command: %s\n", l.Command)
+			_, _ = terminal.Printf(&b, "  command: %s\n", l.Command)
 		}
 		if _, err := io.WriteString(w, b.String()); err != nil {
 			return err

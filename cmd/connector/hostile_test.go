@@ -15,6 +15,7 @@ import (
 	"sluice/health"
 	"sluice/internal/config"
 	"sluice/internal/laketest"
+	"sluice/internal/terminal"
 )
 
 // hostile returns a string that nobody had before, of one of many shapes that somebody who makes series of what records
@@ -79,7 +80,7 @@ topics: {loose: {unknown_fields: ignore}, strict: {unknown_fields: dead_letter}}
 	}
 	out := &laketest.Log{}
 	var err error
-	if l.Logger, err = newLogger(config.Log{Level: "info", Format: "json"}, out); err != nil {
+	if l.Logger, err = terminal.NewLogger(config.Log{Level: "info", Format: "json"}, out); err != nil {
 		t.Fatal(err)
 	}
 	s := l.start()

@@ -85,6 +85,7 @@ var layers = map[string][]string{
 		"connector", "connector/kafka", "health/lettercount", "idempotency", "internal/config", "internal/open", "reliability", "reliability/hold",
 		"sink/delta/deltalog", "sink/delta/scan",
 	},
+	"internal/terminal": {"internal/config"},
 	"internal/open": {
 		"connector/kafka", "connector/kafka/dial", "health/membership", "health/membership/postgres", "health/membership/redis", "idempotency/postgres",
 		"internal/config", "reliability", "sink/delta/objstore",

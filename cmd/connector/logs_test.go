@@ -28,13 +28,14 @@ import (
 	"sluice/internal/app"
 	"sluice/internal/config"
 	"sluice/internal/laketest"
+	"sluice/internal/terminal"
 )
 
 // newLogged returns a logger of everything, as --config makes it.
 func newLogged(t *testing.T) (*slog.Logger, *laketest.Log) {
 	t.Helper()
 	out := &laketest.Log{}
-	logger, err := newLogger(config.Log{Level: "debug", Format: "json"}, out)
+	logger, err := terminal.NewLogger(config.Log{Level: "debug", Format: "json"}, out)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/fail"
+	"sluice/internal/terminal"
 	"sluice/reliability/panics"
 )
 
@@ -35,12 +36,11 @@ func main() {
 
 // run is the program: it returns the exit code. What was asked for goes to stdout, everything else to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	out, errs := newScreen(stdout), newScreen(stderr)
+	out, errs := terminal.NewScreen(stdout, os.LookupEnv), terminal.NewScreen(stderr, os.LookupEnv)
 	defer func() { _, _ = out.Close(), errs.Close() }() // the program ends
 	c := &cli{env: os.LookupEnv, stdin: os.Stdin, stdout: out, stderr: errs, exit: os.Exit}
-	out.terminal, errs.terminal = terminalOf(stdout, c.env), terminalOf(stderr, c.env)
-	c.terminal = func() bool { return isTerminal(os.Stdin) && isTerminal(stderr) }
-	if !isTerminal(stdout) {
+	c.terminal = func() bool { return terminal.Is(os.Stdin) && terminal.Is(stderr) }
+	if !terminal.Is(stdout) {
 		c.raw = stdout
 	}
 	root := c.root()
@@ -59,10 +59,10 @@ func exitCodeOf(ctx context.Context, root *cobra.Command, stderr io.Writer) int 
 	}
 	if failed, ok := errors.AsType[*fail.Error](err); ok {
 		if failed.Err != nil {
-			_, _ = printf(stderr, "connector: %v\n", failed.Err)
+			_, _ = terminal.Printf(stderr, "connector: %v\n", failed.Err)
 		}
 	} else if err != nil { // cobra's own: flags and arguments
-		_, _ = printf(stderr, "connector: %v\nRun 'connector help' for usage.\n", err)
+		_, _ = terminal.Printf(stderr, "connector: %v\nRun 'connector help' for usage.\n", err)
 	}
 	return codeOf(err)
 }

@@ -12,6 +12,7 @@ import (
 	"sluice/health"
 	"sluice/internal/admin"
 	"sluice/internal/fail"
+	"sluice/internal/terminal"
 )
 
 func (c *cli) membersCommand() *cobra.Command {
@@ -77,13 +78,13 @@ func (c *cli) warnForeign(err error) error {
 	if err == nil {
 		return nil
 	}
-	_, err = printf(c.stderr, "connector: %v\n", err)
+	_, err = terminal.Printf(c.stderr, "connector: %v\n", err)
 	return err
 }
 
 // printMembers writes members for people.
 func printMembers(out io.Writer, h health.Members) error {
-	tw := newColumns(out)
+	tw := terminal.NewColumns(out)
 	if len(h.Members) > 0 {
 		_, _ = fmt.Fprintln(tw, "ID\tSTATUS\tACTIVE\tHEARTBEAT\tLAST RECORD\tLAG") // Flush has the error
 	}
@@ -98,16 +99,16 @@ func printMembers(out io.Writer, h health.Members) error {
 		if m.Lag != nil {
 			lag = fmt.Sprint(*m.Lag)
 		}
-		_, _ = printf(tw, "%s\t%s\t%s\t%.0fs ago\t%s\t%s\n", m.ID, m.Status, active, m.Seconds, last, lag)
+		_, _ = terminal.Printf(tw, "%s\t%s\t%s\t%.0fs ago\t%s\t%s\n", m.ID, m.Status, active, m.Seconds, last, lag)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
 	for _, f := range h.Findings {
-		if _, err := printf(out, "%s: %s: %s\n", f.Severity, f.ID, f.Finding); err != nil {
+		if _, err := terminal.Printf(out, "%s: %s: %s\n", f.Severity, f.ID, f.Finding); err != nil {
 			return err
 		}
 	}
-	_, err := printf(out, "%s\n", h.Reason)
+	_, err := terminal.Printf(out, "%s\n", h.Reason)
 	return err
 }

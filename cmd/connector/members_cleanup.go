@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/admin"
+	"sluice/internal/terminal"
 )
 
 func (c *cli) membersCleanupCommand() *cobra.Command {
@@ -57,11 +58,11 @@ func (c *cli) cleanMembers(ctx context.Context, ch *change) (err error) {
 	}
 	do, err := c.confirm(ctx, ch, func(w io.Writer) error {
 		for _, m := range p.Gone {
-			if _, err := printf(w, "forget %s, last seen %s ago\n", m.ID, m.Age.Round(time.Second)); err != nil {
+			if _, err := terminal.Printf(w, "forget %s, last seen %s ago\n", m.ID, m.Age.Round(time.Second)); err != nil {
 				return err
 			}
 		}
-		_, err := printf(w, "%s without a registration\n", admin.Counting(int64(len(p.Gone)), "member"))
+		_, err := terminal.Printf(w, "%s without a registration\n", admin.Counting(int64(len(p.Gone)), "member"))
 		return err
 	})
 	if err != nil || !do {
@@ -74,6 +75,6 @@ func (c *cli) cleanMembers(ctx context.Context, ch *change) (err error) {
 	if c.output == "json" {
 		return writeJSON(c.stdout, result)
 	}
-	_, err = printf(c.stdout, "Removed %d stale consumers, forgot %d\n", result.Removed, len(result.Forgotten))
+	_, err = terminal.Printf(c.stdout, "Removed %d stale consumers, forgot %d\n", result.Removed, len(result.Forgotten))
 	return err
 }

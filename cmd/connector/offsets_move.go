@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/admin"
+	"sluice/internal/terminal"
 	"sluice/sink/opslog"
 )
 
@@ -74,13 +75,13 @@ func effect(s *admin.PlannedMove) string {
 // printPlan writes a plan, and its outcome if it was done, for people.
 func printPlan(w io.Writer, p *admin.MovePlan) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	_, _ = printf(tw, "table %s\n\nPARTITION\tFROM\tTO\tEFFECT\n", p.Table) // Flush has the error
+	_, _ = terminal.Printf(tw, "table %s\n\nPARTITION\tFROM\tTO\tEFFECT\n", p.Table) // Flush has the error
 	for _, s := range p.Moves {
 		from := "-"
 		if s.From >= 0 {
 			from = strconv.FormatInt(s.From, 10)
 		}
-		_, _ = printf(tw, "%s:%d\t%s\t%d\t%s\n", s.Topic, s.Partition, from, s.To, effect(s))
+		_, _ = terminal.Printf(tw, "%s:%d\t%s\t%d\t%s\n", s.Topic, s.Partition, from, s.To, effect(s))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -90,7 +91,7 @@ func printPlan(w io.Writer, p *admin.MovePlan) error {
 		b.WriteString("\nThe table is taken for one of this pipeline's from now on.\n")
 	}
 	for _, n := range p.Notes {
-		_, _ = printf(&b, "\nnote: %s\n", errors.New(n)) // printf keeps the lines of errors, indented
+		_, _ = terminal.Printf(&b, "\nnote: %s\n", errors.New(n)) // printf keeps the lines of errors, indented
 	}
 	if p.Outcome == opslog.Won {
 		b.WriteString("\n")
@@ -106,7 +107,7 @@ func printOutcome(w io.Writer, p *admin.MovePlan) error {
 	if p.Outcome != opslog.Won {
 		return nil
 	}
-	_, err := printf(w, "done: version %d of the table, operation %d; members hear of it within %v\n", *p.Version, p.Operation, opslog.HeardWithin)
+	_, err := terminal.Printf(w, "done: version %d of the table, operation %d; members hear of it within %v\n", *p.Version, p.Operation, opslog.HeardWithin)
 	return err
 }
 
@@ -127,7 +128,7 @@ func (m *mover) run(ctx context.Context, a *admin.Access, p *admin.MovePlan) err
 	}
 	err := admin.Move(ctx, a, p, m.change.by(), m.timeout)
 	if p.Unrecorded != nil {
-		_, _ = printf(m.stderr, "connector: the outcome (%s) is not in the operations log: %v\n", p.Outcome, p.Unrecorded)
+		_, _ = terminal.Printf(m.stderr, "connector: the outcome (%s) is not in the operations log: %v\n", p.Outcome, p.Unrecorded)
 	}
 	if err != nil {
 		return err

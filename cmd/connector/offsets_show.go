@@ -9,6 +9,7 @@ import (
 
 	"sluice/internal/admin"
 	"sluice/internal/fail"
+	"sluice/internal/terminal"
 )
 
 func (c *cli) showOffsets(ctx context.Context) error {
@@ -32,7 +33,7 @@ func (c *cli) showOffsets(ctx context.Context) error {
 }
 
 func printOffsets(w io.Writer, lines []admin.Position) error {
-	tw := newColumns(w)
+	tw := terminal.NewColumns(w)
 	show := func(n *int64) string {
 		if n == nil {
 			return "-"
@@ -48,7 +49,7 @@ func printOffsets(w io.Writer, lines []admin.Position) error {
 		if l.Hold != nil {
 			h = string(l.Hold.Reason)
 		}
-		_, _ = printf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, show(l.Position), show(l.Group), show(l.LogStart), show(l.End), show(l.Lag), h)
+		_, _ = terminal.Printf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, show(l.Position), show(l.Group), show(l.LogStart), show(l.End), show(l.Lag), h)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -57,7 +58,7 @@ func printOffsets(w io.Writer, lines []admin.Position) error {
 		if l.Note == "" {
 			continue
 		}
-		if _, err := printf(w, "\n%s: %s\n", l.Topic, l.Note); err != nil {
+		if _, err := terminal.Printf(w, "\n%s: %s\n", l.Topic, l.Note); err != nil {
 			return err
 		}
 	}
@@ -68,7 +69,7 @@ func printOffsets(w io.Writer, lines []admin.Position) error {
 			continue
 		}
 		explained[*l.Hold] = true
-		if _, err := printf(w, "\n%s: %s\n  %s\n", l.Hold.Reason, l.Hold.Detail, ending(l.Hold.EndsBy)); err != nil {
+		if _, err := terminal.Printf(w, "\n%s: %s\n  %s\n", l.Hold.Reason, l.Hold.Detail, ending(l.Hold.EndsBy)); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"sluice/internal/app"
 	"sluice/internal/fail"
+	"sluice/internal/terminal"
 )
 
 func (c *cli) runCommand() *cobra.Command {
@@ -24,7 +25,7 @@ end offsets of its start: exit code 0, or 1 if a partition holds.`,
 			if err != nil {
 				return err
 			}
-			logger, err := newLogger(cfg.Log, c.stderr)
+			logger, err := terminal.NewLogger(cfg.Log, c.stderr)
 			if err != nil {
 				return fail.Usage(err)
 			}

@@ -16,6 +16,7 @@ import (
 
 	"sluice/internal/admin"
 	"sluice/internal/fail"
+	"sluice/internal/terminal"
 	"sluice/sink/delta/deltalog"
 )
 
@@ -80,7 +81,7 @@ func (c *cli) eachTable(ctx context.Context, look func(*admin.Access, *admin.Tab
 	for _, o := range all {
 		a, err := look(access, o)
 		if o.Later && c.topic == "" && errors.Is(err, deltalog.ErrNoTable) {
-			if _, err := printf(c.stderr, "%s: there is no table yet: it comes with the first dead letter that a run moves into it\n", o.URL); err != nil {
+			if _, err := terminal.Printf(c.stderr, "%s: there is no table yet: it comes with the first dead letter that a run moves into it\n", o.URL); err != nil {
 				return err
 			}
 			continue
@@ -123,7 +124,7 @@ func (c *cli) eachTable(ctx context.Context, look func(*admin.Access, *admin.Tab
 // printInspection writes what a table is for people.
 func printInspection(w io.Writer, i *admin.Inspection) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	row := func(name, format string, args ...any) { _, _ = printf(tw, name+"\t"+format+"\n", args...) } // Flush has the error
+	row := func(name, format string, args ...any) { _, _ = terminal.Printf(tw, name+"\t"+format+"\n", args...) } // Flush has the error
 	row("table", "%s", i.URL)
 	row("id", "%s", i.ID)
 	if i.Created != nil {

@@ -10,6 +10,7 @@ import (
 	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/internal/fail"
+	"sluice/internal/terminal"
 )
 
 func (c *cli) validateCommand() *cobra.Command {
@@ -59,7 +60,7 @@ func (c *cli) validate(withoutSecrets bool) error {
 		return nil
 	}
 	for _, p := range slices.Concat(problems, unchecked) {
-		if _, err := printf(c.stderr, "%s\n", p); err != nil {
+		if _, err := terminal.Printf(c.stderr, "%s\n", p); err != nil {
 			return err
 		}
 	}
@@ -73,21 +74,21 @@ func (c *cli) validate(withoutSecrets bool) error {
 func (c *cli) sayValid(cfg *config.Config) error {
 	names := cfg.TopicNames()
 	if len(names) == 1 && len(cfg.Patterns) == 0 {
-		_, err := printf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, names[0], cfg.TableURL(cfg.Topics[names[0]]), config.WithoutPasswords(cfg.Kafka.Group))
+		_, err := terminal.Printf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, names[0], cfg.TableURL(cfg.Topics[names[0]]), config.WithoutPasswords(cfg.Kafka.Group))
 		if err != nil {
 			return err
 		}
 		return c.sayLetters(cfg)
 	}
-	if _, err := printf(c.stdout, "%s: ok: %s and %s as %s\n", c.config, admin.Counting(int64(len(names)), "topic"), admin.Counting(int64(len(cfg.Patterns)), "pattern"), config.WithoutPasswords(cfg.Kafka.Group)); err != nil {
+	if _, err := terminal.Printf(c.stdout, "%s: ok: %s and %s as %s\n", c.config, admin.Counting(int64(len(names)), "topic"), admin.Counting(int64(len(cfg.Patterns)), "pattern"), config.WithoutPasswords(cfg.Kafka.Group)); err != nil {
 		return err
 	}
 	tw := tabwriter.NewWriter(c.stdout, 0, 4, 2, ' ', 0)
 	for _, name := range names {
-		_, _ = printf(tw, "%s\t%s\n", name, cfg.TableURL(cfg.Topics[name])) // Flush has the error
+		_, _ = terminal.Printf(tw, "%s\t%s\n", name, cfg.TableURL(cfg.Topics[name])) // Flush has the error
 	}
 	for _, p := range cfg.Patterns {
-		_, _ = printf(tw, "%s\t%s\n", p.Pattern, cfg.TableURL(p.Topic))
+		_, _ = terminal.Printf(tw, "%s\t%s\n", p.Pattern, cfg.TableURL(p.Topic))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -102,9 +103,9 @@ func (c *cli) sayLetters(cfg *config.Config) error {
 		switch {
 		case !t.WritesLetters():
 		case !t.Archives():
-			_, _ = printf(tw, "dead letters of %s\ttopic %s\t-\n", name, topic) // Flush has the error
+			_, _ = terminal.Printf(tw, "dead letters of %s\ttopic %s\t-\n", name, topic) // Flush has the error
 		default:
-			_, _ = printf(tw, "dead letters of %s\ttopic %s\t%s\n", name, topic, cfg.TableURL(config.Topic{Table: table}))
+			_, _ = terminal.Printf(tw, "dead letters of %s\ttopic %s\t%s\n", name, topic, cfg.TableURL(config.Topic{Table: table}))
 		}
 	}
 	for _, name := range cfg.TopicNames() {

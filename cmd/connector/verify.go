@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/admin"
+	"sluice/internal/terminal"
 )
 
 func (c *cli) verifyCommand() *cobra.Command {
@@ -51,7 +52,7 @@ tables are a list, one is an object.`,
 
 // printVerification writes what was verified for people. withTopics says that the rows were to be compared with the topics.
 func printVerification(w io.Writer, v *admin.Verification, withTopics bool) error {
-	tw := newColumns(w)
+	tw := terminal.NewColumns(w)
 	compared := slices.ContainsFunc(v.Partitions, func(p admin.VerifiedPartition) bool { return p.Compared != nil })
 	title := "PARTITION\tOFFSETS COVERED\tPOSITION\tROWS COMMITTED\tROWS"
 	letters := slices.ContainsFunc(v.Partitions, func(p admin.VerifiedPartition) bool { return p.Letters > 0 })
@@ -78,16 +79,16 @@ func printVerification(w io.Writer, v *admin.Verification, withTopics bool) erro
 		if p.Position != nil {
 			position = fmt.Sprint(*p.Position)
 		}
-		_, _ = printf(tw, "%s:%d\t%s\t%s\t%d\t%d", p.Topic, p.Partition, strings.Join(covered, " "), position, p.Committed, p.Rows)
+		_, _ = terminal.Printf(tw, "%s:%d\t%s\t%s\t%d\t%d", p.Topic, p.Partition, strings.Join(covered, " "), position, p.Committed, p.Rows)
 		if letters {
-			_, _ = printf(tw, "\t%d", p.Letters)
+			_, _ = terminal.Printf(tw, "\t%d", p.Letters)
 		}
 		if twins {
-			_, _ = printf(tw, "\t%d", p.Twins)
+			_, _ = terminal.Printf(tw, "\t%d", p.Twins)
 		}
 		switch k := p.Compared; {
 		case k != nil:
-			_, _ = printf(tw, "\t%d in [%d, %d)\t%d\t%d", k.Records, k.From, k.Next, k.Tombstones, k.HealthRecords)
+			_, _ = terminal.Printf(tw, "\t%d in [%d, %d)\t%d\t%d", k.Records, k.From, k.Next, k.Tombstones, k.HealthRecords)
 		case compared:
 			_, _ = fmt.Fprint(tw, "\t-\t-\t-")
 		}
@@ -98,14 +99,14 @@ func printVerification(w io.Writer, v *admin.Verification, withTopics bool) erro
 	}
 	var b strings.Builder
 	if n := comparedPartitions(v); withTopics && n < len(v.Partitions) {
-		_, _ = printf(&b, "\nONLY %d of %d partitions were compared with Kafka: the notes say why\n", n, len(v.Partitions))
+		_, _ = terminal.Printf(&b, "\nONLY %d of %d partitions were compared with Kafka: the notes say why\n", n, len(v.Partitions))
 	}
-	_, _ = printf(&b, "\n%s: versions %d to %d, %d partitions, %d rows\n", v.URL, v.Oldest, v.Version, len(v.Partitions), v.Rows)
+	_, _ = terminal.Printf(&b, "\n%s: versions %d to %d, %d partitions, %d rows\n", v.URL, v.Oldest, v.Version, len(v.Partitions), v.Rows)
 	for _, n := range v.Notes {
-		_, _ = printf(&b, "note: %s\n", n)
+		_, _ = terminal.Printf(&b, "note: %s\n", n)
 	}
 	for _, f := range v.Findings {
-		_, _ = printf(&b, "%s\n", f)
+		_, _ = terminal.Printf(&b, "%s\n", f)
 	}
 	if len(v.Findings) == 0 {
 		b.WriteString("ok: no gap, no overlap, no duplicate")
@@ -114,7 +115,7 @@ func printVerification(w io.Writer, v *admin.Verification, withTopics bool) erro
 		}
 		b.WriteString("\n")
 	} else {
-		_, _ = printf(&b, "%d findings\n", len(v.Findings))
+		_, _ = terminal.Printf(&b, "%d findings\n", len(v.Findings))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

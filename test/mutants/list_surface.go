@@ -34,9 +34,9 @@ var ofSurface = []mutant{
 	},
 	{
 		name: "a value begins a line of its own",
-		file: "cmd/connector/screen.go",
+		file: "internal/terminal/screen.go",
 		old:  "text = lineBreaks.Replace(text)", new: "",
-		pkg: "./cmd/connector", test: "^TestPrintf$",
+		pkg: "./internal/terminal", test: "^TestPrintf$",
 	},
 	{
 		name: "a pattern has no ceiling",

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bytes"
@@ -16,24 +16,25 @@ const (
 
 const cutTableHint = "values are cut to the width of the terminal: --output json shows them whole"
 
-// columns aligns rows of cells that end with tabs. On a terminal it cuts the longest cells until each row fits, and says so
+// Columns aligns rows of cells that end with tabs. On a terminal it cuts the longest cells until each row fits, and says so
 // below the rows; elsewhere it cuts nothing. Nothing is written before Flush.
-type columns struct {
+type Columns struct {
 	w    io.Writer
 	text bytes.Buffer
 }
 
-func newColumns(w io.Writer) *columns { return &columns{w: w} }
+// NewColumns returns columns that are written to w.
+func NewColumns(w io.Writer) *Columns { return &Columns{w: w} }
 
 // Write implements io.Writer.
-func (c *columns) Write(b []byte) (int, error) {
+func (c *Columns) Write(b []byte) (int, error) {
 	return c.text.Write(b) //nolint:wrapcheck // memory takes it
 }
 
 // Flush writes the rows.
-func (c *columns) Flush() error {
+func (c *Columns) Flush() error {
 	text, cut := c.text.String(), false
-	if s, ok := c.w.(*screen); ok && s.terminal != nil && s.terminal.width > 0 {
+	if s, ok := c.w.(*Screen); ok && s.terminal != nil && s.terminal.width > 0 {
 		text, cut = fitted(text, s.terminal.width)
 	}
 	c.text.Reset()

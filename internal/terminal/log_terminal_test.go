@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bytes"
@@ -23,9 +23,9 @@ import (
 func onTerminal(t *testing.T, level string, how terminal) (*slog.Logger, *bytes.Buffer) {
 	t.Helper()
 	out := &bytes.Buffer{}
-	s := newScreen(out)
+	s := NewScreen(out, nil)
 	s.terminal = &how
-	logger, err := newLogger(config.Log{Level: level, Format: "auto"}, s)
+	logger, err := NewLogger(config.Log{Level: level, Format: "auto"}, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,9 +208,9 @@ func TestLogFormat(t *testing.T) {
 		{"auto", &terminal{}, " INFO  m  "},
 	} {
 		var out bytes.Buffer
-		s := newScreen(&out)
+		s := NewScreen(&out, nil)
 		s.terminal = c.terminal
-		logger, err := newLogger(config.Log{Level: "info", Format: c.format}, s)
+		logger, err := NewLogger(config.Log{Level: "info", Format: c.format}, s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,9 +241,9 @@ func TestColumns(t *testing.T) {
 	rows := "RECORD\tSTATE\tDETAIL\n" + "orders:0@1\tunresolved\t" + strings.Repeat("long ", 20) + "\n" + "orders:12@1234567\tvoid\tshort\n"
 	printed := func(how *terminal) string {
 		var out bytes.Buffer
-		s := newScreen(&out)
+		s := NewScreen(&out, nil)
 		s.terminal = how
-		c := newColumns(s)
+		c := NewColumns(s)
 		_, _ = fmt.Fprint(c, rows) // Flush has the error
 		if err := c.Flush(); err != nil {
 			t.Fatal(err)

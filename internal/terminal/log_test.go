@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 func TestLogIsReadable(t *testing.T) {
 	for format, want := range map[string]string{"json": `"pause":"1.5s"`, "text": "pause=1.5s"} {
 		var out bytes.Buffer
-		logger, err := newLogger(config.Log{Level: "info", Format: format}, &out)
+		logger, err := NewLogger(config.Log{Level: "info", Format: format}, &out)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,5 @@
-package main
+// Package terminal writes for people: text that cannot steer a terminal, columns that fit it, and log lines.
+package terminal
 
 import (
 	"fmt"
@@ -10,11 +11,11 @@ import (
 	"unicode/utf8"
 )
 
-// screen writes text so that it cannot steer a terminal or make one show other text than there is: it escapes control
+// Screen writes text so that it cannot steer a terminal or make one show other text than there is: it escapes control
 // characters, bidirectional overrides and invisible characters as \x1b or \u202e, and bytes that are no UTF-8 as \x9b. Line
-// feeds and tabs pass; [printf] escapes those of values. In JSON only strings have such characters, and only those that
+// feeds and tabs pass; [Printf] escapes those of values. In JSON only strings have such characters, and only those that
 // become \u202e, which means the same. Any goroutine may write.
-type screen struct {
+type Screen struct {
 	w        io.Writer
 	terminal *terminal // nil if w is none
 
@@ -22,10 +23,13 @@ type screen struct {
 	part []byte // the beginning of a character whose end comes with the next write
 }
 
-func newScreen(w io.Writer) *screen { return &screen{w: w} }
+// NewScreen returns a screen that writes to w. env has the variables that say what a terminal can do.
+func NewScreen(w io.Writer, env func(string) (string, bool)) *Screen {
+	return &Screen{w: w, terminal: terminalOf(w, env)}
+}
 
 // Write implements io.Writer.
-func (s *screen) Write(b []byte) (int, error) {
+func (s *Screen) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := b
@@ -43,7 +47,7 @@ func (s *screen) Write(b []byte) (int, error) {
 }
 
 // Close writes what is left of a character that never ended. It does not close the writer below.
-func (s *screen) Close() error {
+func (s *Screen) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.part) == 0 {
@@ -55,7 +59,7 @@ func (s *screen) Close() error {
 }
 
 // writeEscaped writes text with colours of ours, in which everything else is escaped already.
-func (s *screen) writeEscaped(b []byte) error {
+func (s *Screen) writeEscaped(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, err := s.w.Write(b)
@@ -97,9 +101,9 @@ func visible(b []byte) []byte {
 	return out
 }
 
-// printf is fmt.Fprintf for text that people read. No argument begins a line or a column of its own: a line feed in one
+// Printf is fmt.Fprintf for text that people read. No argument begins a line or a column of its own: a line feed in one
 // becomes \n. Errors may have several lines; all but the first are indented.
-func printf(w io.Writer, format string, args ...any) (int, error) {
+func Printf(w io.Writer, format string, args ...any) (int, error) {
 	if false {
 		_ = fmt.Sprintf(format, args...) // lets go vet check the arguments
 	}

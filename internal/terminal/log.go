@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"fmt"
@@ -9,14 +9,14 @@ import (
 	"sluice/internal/config"
 )
 
-// newLogger returns the logger that c asks for, writing to w: JSON, or text. On a terminal, text is for people: it has colours and
+// NewLogger returns the logger that c asks for, writing to w: JSON, or text. On a terminal, text is for people: it has colours and
 // its long values are cut.
-func newLogger(c config.Log, w io.Writer) (*slog.Logger, error) {
+func NewLogger(c config.Log, w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
 		return nil, fmt.Errorf("log.level: %w", err)
 	}
-	if s, ok := w.(*screen); ok && s.terminal != nil && c.Format != "json" {
+	if s, ok := w.(*Screen); ok && s.terminal != nil && c.Format != "json" {
 		return slog.New(newTerminalLog(s, level)), nil
 	}
 	o := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
@@ -34,8 +34,8 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// isTerminal tells whether w is a character device and not the null device, which is near enough.
-func isTerminal(w io.Writer) bool {
+// Is tells whether w is a character device and not the null device, which is near enough.
+func Is(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type terminal struct {
 // colours off.
 func terminalOf(w io.Writer, env func(string) (string, bool)) *terminal {
 	f, ok := w.(*os.File)
-	if !ok || !isTerminal(f) {
+	if !ok || !Is(f) {
 		return nil
 	}
 	width, _, err := term.GetSize(int(f.Fd()))
@@ -56,7 +56,7 @@ const cutLogHint = "(… left out characters of long values; log.format: json wr
 // terminalLog is a [slog.Handler] that writes lines for people: time, level, message and key=value. The screen gets text
 // that is escaped already, since it would escape the colours, too.
 type terminalLog struct {
-	screen *screen
+	screen *Screen
 	level  slog.Leveler
 	prefix string       // the names of the open groups, each with a dot
 	attrs  []byte       // those of WithAttrs, as they are written
@@ -64,7 +64,7 @@ type terminalLog struct {
 	hinted *atomic.Bool // the hint was written
 }
 
-func newTerminalLog(s *screen, level slog.Leveler) *terminalLog {
+func newTerminalLog(s *Screen, level slog.Leveler) *terminalLog {
 	return &terminalLog{screen: s, level: level, hinted: &atomic.Bool{}}
 }
 
