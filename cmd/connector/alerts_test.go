@@ -89,7 +89,7 @@ func describedMetrics(t *testing.T) known {
 	s, _ := everything(t)
 	described := make(chan *prometheus.Desc)
 	go func() {
-		s.registry.Describe(described)
+		s.Registry().Describe(described)
 		close(described)
 	}()
 	k := known{}
@@ -181,7 +181,7 @@ func anchors(text string) (all []string) {
 func TestMetricNames(t *testing.T) {
 	t.Parallel()
 	s, _ := everything(t)
-	families, err := s.registry.Gather()
+	families, err := s.Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,9 @@ import (
 func TestCheckForeignGroup(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}}")
-	l.create("orders", 2)
-	l.produce("orders", 1, 0)
-	other, err := kgo.NewClient(kgo.SeedBrokers(l.broker.ListenAddrs()...), kgo.ConsumerGroup("p"), kgo.ConsumeTopics("orders"),
+	l.Create("orders", 2)
+	l.Produce("orders", 1, 0)
+	other, err := kgo.NewClient(kgo.SeedBrokers(l.Broker.ListenAddrs()...), kgo.ConsumerGroup("p"), kgo.ConsumeTopics("orders"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.ClientID("nightly-report"), kgo.DisableAutoCommit())
 	if err != nil {
 		t.Fatal(err)
@@ -30,11 +30,11 @@ func TestCheckForeignGroup(t *testing.T) {
 		!strings.Contains(out, "to do: another consumer with other assignors is in this group; give this pipeline a group of its own (kafka.group)") {
 		t.Error(out)
 	}
-	l.broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.InconsistentGroupProtocol, Count: -1}) // as Kafka responds then
+	l.Broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.InconsistentGroupProtocol, Count: -1}) // as Kafka responds then
 	const why = "joining the group p is refused: another consumer with other assignors is in this group; give this pipeline a group of its own (kafka.group)"
 	m := l.start()
-	l.await("the member says why", func() bool {
-		for _, h := range m.report().Holds {
+	l.Await("the member says why", func() bool {
+		for _, h := range m.Report().Holds {
 			if strings.Contains(h.Detail, why) {
 				return true
 			}

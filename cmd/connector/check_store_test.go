@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/internal/admin"
 	"sluice/test/certs"
 )
 
@@ -75,7 +76,7 @@ func TestCheckStore(t *testing.T) {
 				"storage: {url: \"s3://lake/tables\", s3: {%s, path_style: true, access_key: AKIAIOSFODNN7EXAMPLE, secret_key: secret}}\n"+
 				"defaults: {schema: \"n int\"}\ntopics: {orders: {}}\n", storage))
 			_, all := checkFound(t, 3, path)
-			var got []checked
+			var got []admin.Finding
 			for _, f := range all {
 				if f.Area == "storage" {
 					f.Text = strings.ReplaceAll(regexp.MustCompile(`selftest/\w+`).ReplaceAllString(f.Text, "selftest/KEY"), server.URL, "ENDPOINT")
@@ -83,7 +84,7 @@ func TestCheckStore(t *testing.T) {
 					got = append(got, f)
 				}
 			}
-			if d := cmp.Diff([]checked{{statusFailed, "storage", "s3://lake/tables", tt.text, tt.hint}}, got); d != "" {
+			if d := cmp.Diff([]admin.Finding{{Status: admin.StatusFailed, Area: "storage", Subject: "s3://lake/tables", Text: tt.text, Hint: tt.hint}}, got); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})

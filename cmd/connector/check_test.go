@@ -19,13 +19,13 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"sluice/connector"
-	"sluice/connector/schema"
-	"sluice/reliability/hold"
+	"sluice/internal/admin"
+	"sluice/internal/fail"
 	"sluice/test/certs"
 )
 
 // checkFound runs check and returns its findings as lines "status area subject: text".
-func checkFound(t *testing.T, wantCode int, cfg string, args ...string) (lines []string, all []checked) {
+func checkFound(t *testing.T, wantCode int, cfg string, args ...string) (lines []string, all []admin.Finding) {
 	t.Helper()
 	timeout := "5s"
 	if wantCode == exitOK || wantCode == exitFound { // it gets its answers
@@ -33,7 +33,7 @@ func checkFound(t *testing.T, wantCode int, cfg string, args ...string) (lines [
 	}
 	code, out, errs := connectorRun(t, append([]string{"check", "--config", cfg, "-o", "json", "--timeout", timeout}, args...)...)
 	var report struct {
-		Findings []checked `json:"findings"`
+		Findings []admin.Finding `json:"findings"`
 	}
 	if err := json.Unmarshal([]byte(out), &report); err != nil || errs != "" {
 		t.Fatalf("exit code %d: %v\n%s%s", code, err, out, errs)
@@ -106,14 +106,14 @@ func TestCheck_MeantTopic(t *testing.T) {
 		w := newTable(t, b.topic, b.addresses...)
 		rewrite(t, w.config, "topics: {orders: {}}", "topics: {"+name+": {}}")
 		_, all := checkFound(t, 1, w.config)
-		i := slices.IndexFunc(all, func(f checked) bool { return f.Area == "topic" && f.Subject == name })
+		i := slices.IndexFunc(all, func(f admin.Finding) bool { return f.Area == "topic" && f.Subject == name })
 		if i < 0 || all[i].Hint != want {
 			t.Errorf("%s: %+v", name, all)
 		}
 	}
 	w := newTable(t, b.topic, b.addresses...)
 	rewrite(t, w.config, "topics: {orders: {}}", "topics: {orders: {}, ordres: {}}") // one that is there is not meant by another
-	if _, all := checkFound(t, 1, w.config); slices.ContainsFunc(all, func(f checked) bool { return strings.Contains(f.Hint, "did you mean") }) {
+	if _, all := checkFound(t, 1, w.config); slices.ContainsFunc(all, func(f admin.Finding) bool { return strings.Contains(f.Hint, "did you mean") }) {
 		t.Errorf("%+v", all)
 	}
 }
@@ -126,18 +126,6 @@ func TestCheck_NullableInTable(t *testing.T) {
 	lines, _ := checkFound(t, 0, w.config)
 	hasLine(t, lines, "ok table ", "version ")
 	hasLine(t, lines, "warning table file:///lake/orders: ", "not null in schema, but nullable in the table: n. ")
-	ddl := func(text string) []schema.Field {
-		s, err := schema.ParseDDL(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s.Fields()
-	}
-	got := looser(ddl("a int, b struct<c int, d int not null>, e array<array<struct<f int>>>, g int not null, only_here int"),
-		ddl("a int not null, b struct<c int not null, d int>, e array<array<struct<f int not null>>>, g int not null, only_there int not null"), "")
-	if d := cmp.Diff([]string{"a", "b.c", "e[][].f"}, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
 }
 
 // TestCheck_Paused: the hint has the command that ends the pause, as it can be pasted.
@@ -146,9 +134,9 @@ func TestCheck_Paused(t *testing.T) {
 	l := newOrders(t, 5)
 	for target, want := range map[string]string{"orders:1": "orders:1", "orders": "orders", "--all": "--all"} {
 		l.runs(0, "pause", target, "--yes", "--reason", "a test", "--operator", "ann")
-		_, all := checkFound(t, 0, l.config)
-		i := slices.IndexFunc(all, func(f checked) bool { return f.Area == "operations log" && f.Status == statusWarning })
-		command := "connector resume " + want + " --reason paused --config " + l.config
+		_, all := checkFound(t, 0, l.Config)
+		i := slices.IndexFunc(all, func(f admin.Finding) bool { return f.Area == "operations log" && f.Status == admin.StatusWarning })
+		command := "connector resume " + want + " --reason paused --config " + l.Config
 		if i < 0 || all[i].Hint != "end the pause: "+command {
 			t.Fatalf("%s: %+v", target, all)
 		}
@@ -156,37 +144,21 @@ func TestCheck_Paused(t *testing.T) {
 	}
 }
 
-func TestInstruction(t *testing.T) {
-	for ends, want := range map[string]string{
-		"by itself once Kafka answers":  "wait: it ends by itself once Kafka answers",
-		"an operator: raise the memory": "raise the memory",
-		"":                              "",
-	} {
-		if got := instruction(ends); got != want {
-			t.Errorf("%q: %q", ends, got)
-		}
-	}
-	for _, reason := range hold.Reasons() { // each has one of the two beginnings
-		if ends := reason.EndsBy(); instruction(ends) == ends {
-			t.Errorf("%s: %s", reason, ends)
-		}
-	}
-}
-
 // TestCheckPrints: the lines that people read.
 func TestCheckPrints(t *testing.T) {
-	k := &checks{}
-	k.add(statusOK, "broker", "a:9092", "", "cluster c, plaintext")
-	k.add(statusFailed, "broker", "b:9092", "look", "no answer\x1b[2J")
+	findings := []admin.Finding{
+		{Status: admin.StatusOK, Area: "broker", Subject: "a:9092", Text: "cluster c, plaintext"},
+		{Status: admin.StatusFailed, Area: "broker", Subject: "b:9092", Text: "no answer\x1b[2J", Hint: "look"},
+	}
 	var b strings.Builder
-	if err := k.print(&b); err != nil {
+	if err := printFindings(&b, findings); err != nil {
 		t.Fatal(err)
 	}
 	want := "ok      broker  a:9092  cluster c, plaintext\n" +
 		"failed  broker  b:9092  no answer\\x1b[2J\n" +
 		"                        to do: look\n"
-	if d := cmp.Diff(want, b.String()); d != "" || k.code() != exitDependency {
-		t.Errorf("exit code %d (-want +got):\n%s", k.code(), d)
+	if d := cmp.Diff(want, b.String()); d != "" || fail.Of(result(findings)) != fail.KindDependency {
+		t.Errorf("%v (-want +got):\n%s", result(findings), d)
 	}
 }
 
@@ -233,7 +205,7 @@ func TestCheckFinds(t *testing.T) {
 			lines, all := checkFound(t, 1, w.config)
 			hasLine(t, lines, tt.begin, tt.text)
 			for _, f := range all {
-				if f.Status == statusProblem && f.Hint == "" {
+				if f.Status == admin.StatusProblem && f.Hint == "" {
 					t.Errorf("a problem without a hint: %+v", f)
 				}
 			}

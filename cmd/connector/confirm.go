@@ -10,6 +10,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"sluice/internal/admin"
+	"sluice/internal/fail"
 )
 
 // change is the shape of every command that changes something: what it would do is shown first, who and why are recorded.
@@ -17,6 +20,9 @@ type change struct {
 	dryRun, yes      bool
 	operator, reason string
 }
+
+// by is who does it, and why.
+func (ch *change) by() admin.By { return admin.By{Operator: ch.operator, Reason: ch.reason} }
 
 // changeFlags adds the flags of a command that changes something.
 func (c *cli) changeFlags(cmd *cobra.Command) *change {
@@ -43,11 +49,11 @@ func (c *cli) checkChange(ch *change) error {
 	}
 	switch {
 	case ch.operator == "":
-		return exitError{exitUsage, errors.New("nobody knows who you are: write --operator NAME")}
+		return fail.Usage(errors.New("nobody knows who you are: write --operator NAME"))
 	case ch.reason == "" && !ch.dryRun:
-		return exitError{exitUsage, errors.New(`the reason is missing: write --reason "why"; it is kept in the operations log`)}
+		return fail.Usage(errors.New(`the reason is missing: write --reason "why"; it is kept in the operations log`))
 	case len(ch.operator) > maxWords || len(ch.reason) > maxWords:
-		return exitError{exitUsage, fmt.Errorf("--operator and --reason may have %d bytes", maxWords)}
+		return fail.Usage(fmt.Errorf("--operator and --reason may have %d bytes", maxWords))
 	}
 	return nil
 }
@@ -64,7 +70,7 @@ func (c *cli) confirm(ctx context.Context, ch *change, show func(w io.Writer) er
 		return false, err
 	}
 	if !ch.yes && !c.terminal() {
-		return false, exitError{exitUsage, errors.New("there is no terminal to ask on: write --yes to do it, or --dry-run to see what would be done")}
+		return false, fail.Usage(errors.New("there is no terminal to ask on: write --yes to do it, or --dry-run to see what would be done"))
 	}
 	if ch.yes {
 		return true, nil
@@ -77,11 +83,11 @@ func (c *cli) confirm(ctx context.Context, ch *change, show func(w io.Writer) er
 	}
 	switch answer, err := c.readLine(ctx); {
 	case err != nil:
-		return false, exitError{exitRefused, fmt.Errorf("nothing was changed: no answer: %w", err)}
+		return false, fail.Refused(fmt.Errorf("nothing was changed: no answer: %w", err))
 	case strings.EqualFold(answer, "y"), strings.EqualFold(answer, "yes"):
 		return true, nil
 	}
-	return false, exitError{exitRefused, errors.New("nothing was changed")}
+	return false, fail.Refused(errors.New("nothing was changed"))
 }
 
 // readLine returns what the person types. The read itself cannot be ended: it stays behind until the process does.

@@ -8,6 +8,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"sluice/internal/fail"
+	"sluice/internal/terminal"
 )
 
 // asked is a command line at a terminal, or none, that is answered with a line.
@@ -45,9 +48,7 @@ func TestConfirm(t *testing.T) {
 				_, err := io.WriteString(w, "the plan\n")
 				return err
 			})
-			var code exitError
-			errors.As(err, &code)
-			if do != c.do || code.code != c.code || err != nil && code.code == 0 {
+			if do != c.do || codeOf(err) != c.code {
 				t.Errorf("do %v, %v; want %v, exit code %d", do, err, c.do, c.code)
 			}
 			if stdout.String() != c.stdout || !strings.Contains(stderr.String(), c.stderr) || c.stderr == "" && stderr.Len() > 0 {
@@ -86,8 +87,7 @@ func TestWhoAndWhy(t *testing.T) {
 		if x.text == "" && (err != nil || got != x.want) {
 			t.Errorf("%s: %+v %v", name, got, err)
 		}
-		var code exitError
-		if x.text != "" && (!errors.As(err, &code) || code.code != exitUsage || !strings.Contains(err.Error(), x.text)) {
+		if x.text != "" && (fail.Of(err) != fail.KindUsage || !strings.Contains(err.Error(), x.text)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -99,7 +99,7 @@ func TestNullIsNoTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if isTerminal(f) {
+	if terminal.Is(f) {
 		t.Error("the null device is taken for a terminal")
 	}
 }
@@ -111,7 +111,7 @@ func TestPlan_ShownOnce(t *testing.T) {
 	const plan, done = "offsets [2, 5) are read again", "done: version "
 	c, out, errs := asked(true, "y\n")
 	root := c.root()
-	root.SetArgs([]string{"offsets", "set", "orders:0", "2", "--reason", "r", "--config", l.config})
+	root.SetArgs([]string{"offsets", "set", "orders:0", "2", "--reason", "r", "--config", l.Config})
 	if err := root.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}

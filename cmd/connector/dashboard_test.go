@@ -349,34 +349,34 @@ defaults: {schema: "n int", commit: {every: 100ms}, identity: {by: "field:n"}}
 topics: {orders: {lag: {warning: 100, critical: 500}}, late: {}, gone: {}}
 members: {store: redis, url_file: "`+filepath.ToSlash(file)+`", beat: 1s, ttl: 10s}`)
 	withProbes(t, l, "canary: {topic: p-canary}", "lag: {every: 1s}")
-	l.create("orders", 1)
-	l.produce("orders", 3, 0)
+	l.Create("orders", 1)
+	l.Produce("orders", 3, 0)
 	more := []*kgo.Record{{Topic: "orders", Value: []byte(`{"n":2}`)}, {Topic: "orders", Value: []byte("no JSON")}}
-	if err := l.client.ProduceSync(t.Context(), more...).FirstErr(); err != nil {
+	if err := l.Client.ProduceSync(t.Context(), more...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	logger, out := newLogged(t)
-	l.logger = logger
+	l.Logger = logger
 	s := l.start()
-	l.awaits("orders", map[string][]int64{"orders:0": {0, 3}})
-	l.create("late", 1)
-	l.produce("late", 1, 0)
-	l.awaits("late", map[string][]int64{"late:0": {0}})
+	l.Awaits("orders", map[string][]int64{"orders:0": {0, 3}})
+	l.Create("late", 1)
+	l.Produce("late", 1, 0)
+	l.Awaits("late", map[string][]int64{"late:0": {0}})
 	var failing atomic.Bool
 	failing.Store(true)
-	l.broker.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+	l.Broker.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
 		if !failing.Load() {
 			return nil, nil, false
 		}
-		l.broker.KeepControl()
+		l.Broker.KeepControl()
 		return nil, errors.New("the test ends the connection"), true
 	})
 	for _, metric := range []string{"sluice_fetch_errors_total", "sluice_member_beats_total"} {
-		l.await(metric, func() bool { return sumOf(t, s, metric) > 0 })
+		l.Await(metric, func() bool { return sumOf(t, s, metric) > 0 })
 	}
 	failing.Store(false)
 	var all samples
-	l.await("the scrape has what the member finds out now and then", func() bool {
+	l.Await("the scrape has what the member finds out now and then", func() bool {
 		all = parseScrape(t, scrape(t, out))
 		return len(all["sluice_partition_verdict"]) > 0 && len(all["sluice_partition_held"]) > 0 && len(all["sluice_seconds_to_data_loss"]) > 0
 	})

@@ -1,19 +1,15 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"sluice/internal/config"
-	"sluice/sink/opslog"
+	"sluice/internal/admin"
+	"sluice/internal/fail"
 )
-
-// longestAllowance bounds for how long a flood may be allowed at once: what is allowed for ever protects nobody.
-const longestAllowance = 30 * 24 * time.Hour
 
 func (c *cli) deadLettersAllowCommand() *cobra.Command {
 	var lasts, timeout time.Duration
@@ -41,63 +37,19 @@ correct that instead: the hold ends when they can become rows.`,
 		if err != nil {
 			return err
 		}
-		if err := floodable(cfg, args[0]); err != nil {
-			return exitError{exitUsage, err}
+		if err := admin.Floodable(cfg, args[0]); err != nil {
+			return fail.Usage(err)
 		}
-		if lasts < 0 || lasts > longestAllowance {
-			return exitError{exitUsage, fmt.Errorf("--for %v: write a duration from 0s to %v", lasts, longestAllowance)}
+		if lasts < 0 || lasts > admin.LongestAllowance {
+			return fail.Usage(fmt.Errorf("--for %v: write a duration from 0s to %v", lasts, admin.LongestAllowance))
 		}
 		if err := c.checkChange(ch); err != nil {
 			return err
 		}
 		until := time.Now().Add(lasts).UTC().Truncate(time.Second)
-		allow := opslog.FloodAllow{Topic: args[0], Until: until}
-		return c.decide(cmd.Context(), timeout, cfg, ch, decision{
-			judge: func(s *opslog.State) ([]string, error) { return allowable(s, allow) },
-			body:  func() opslog.Body { return allow },
-			plan: func() (string, any) {
-				return fmt.Sprintf("pipeline %s: %s", cfg.Pipeline, allowance(allow)), allowPlan{cfg.Pipeline, opslog.KindFloodAllow, allow}
-			},
-			done: func() string { return allowance(allow) },
+		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *admin.Access) (*admin.Decision, error) {
+			return admin.PlanAllow(ctx, a, args[0], until)
 		})
 	}
 	return cmd
-}
-
-// allowPlan is what a dry run prints as JSON.
-type allowPlan struct {
-	Pipeline string      `json:"pipeline"`
-	Kind     opslog.Kind `json:"kind"`
-	opslog.FloodAllow
-}
-
-func allowance(f opslog.FloodAllow) string {
-	return fmt.Sprintf("any number of records of %s may become dead letters until %s", f.Topic, f.Until.Format(time.RFC3339))
-}
-
-// floodable tells whether a flood of a topic is anything that could be held.
-func floodable(cfg *config.Config, topic string) error {
-	switch t, meant, _ := cfg.Route(topic); {
-	case strings.Contains(topic, ":"):
-		return errors.New("a flood is allowed for a topic as a whole: write TOPIC without a partition")
-	case !meant:
-		return fmt.Errorf("topic %s is not in topics: write one of %s", topic, strings.Join(cfg.Meant(), ", "))
-	case t.BadRecords != "dead_letter":
-		return fmt.Errorf("topic %s has bad_records: %s, so none of its records becomes a dead letter: nothing of it can be a flood", topic, t.BadRecords)
-	}
-	return nil
-}
-
-// allowable says what the allowance takes the place of.
-func allowable(s *opslog.State, f opslog.FloodAllow) (notes []string, err error) {
-	old, ok := s.FloodAllowance(f.Topic)
-	switch stands := ok && s.FloodAllowed(f.Topic, time.Now()); {
-	case stands && old.Until.Equal(f.Until):
-		return nil, errNothingToDo
-	case stands:
-		return []string{fmt.Sprintf("it was allowed until %s by %s: %s; this takes its place", old.Until.Format(time.RFC3339), old.Operator, old.Reason)}, nil
-	case !f.Until.After(time.Now()):
-		return []string{f.Topic + " has no allowance"}, errNothingToDo
-	}
-	return nil, nil
 }

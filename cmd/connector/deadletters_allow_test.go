@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/internal/admin"
 	"sluice/sink/opslog"
 )
 
@@ -25,7 +26,7 @@ func TestDeadLettersAllow(t *testing.T) {
 
 	// A shorter one takes the place of a longer one, and says so.
 	out, errs = l.runs(0, "dlq", "allow", "orders", "--for", "5m", "--operator", "eva", "--reason", "enough", "--yes", "--output", "json")
-	var e shownEntry
+	var e admin.RecordedEntry
 	if err := json.Unmarshal([]byte(out), &e); err != nil || e.Seq != 2 || e.Kind != opslog.KindFloodAllow {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -40,7 +41,7 @@ func TestDeadLettersAllow(t *testing.T) {
 		t.Errorf("%q %q", out, errs)
 	}
 	out, _ = l.runs(0, "deadletters", "allow", "orders", "--dry-run", "--output", "json")
-	var plan allowPlan
+	var plan admin.AllowPlan
 	if err := json.Unmarshal([]byte(out), &plan); err != nil || plan.Topic != "orders" || plan.Kind != opslog.KindFloodAllow || plan.Pipeline != "p" || plan.Until.IsZero() {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -51,10 +52,10 @@ func TestDeadLettersAllow(t *testing.T) {
 
 // state is what the operations log says.
 func (l *lake) state() *opslog.State {
-	l.t.Helper()
-	s, err := stateOfOperations(l.t.Context(), mustLoad(l.t, l.config, nil))
+	l.T.Helper()
+	s, err := admin.Operations(l.T.Context(), &admin.Access{Config: mustLoad(l.T, l.Config, nil)})
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	return s
 }

@@ -2,18 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
-	"errors"
-	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
-	"sluice/connector"
-	"sluice/connector/kafka"
-	"sluice/reliability/hold"
+	"sluice/internal/admin"
 	"sluice/sink/opslog"
 )
 
@@ -49,109 +42,17 @@ hold what only its owner should see.`,
 	return cmd
 }
 
-// peekedRecord is a record as peek shows it. What is not UTF-8 stands there in base64, and its encoding says so.
-type peekedRecord struct {
-	Topic         string         `json:"topic"`
-	Partition     int32          `json:"partition"`
-	Offset        int64          `json:"offset"`
-	Timestamp     time.Time      `json:"timestamp"`
-	Key           *string        `json:"key"`
-	KeyEncoding   string         `json:"key_encoding,omitempty"`
-	Value         *string        `json:"value"`
-	ValueEncoding string         `json:"value_encoding,omitempty"`
-	Headers       []peekedHeader `json:"headers"`
-	// Problem is why the record cannot become a row, "" if it can.
-	Problem string `json:"problem"`
-}
-
-type peekedHeader struct {
-	Key           string  `json:"key"`
-	Value         *string `json:"value"`
-	ValueEncoding string  `json:"value_encoding,omitempty"`
-}
-
-// shownBytes returns bytes as text, and the encoding of the text: "" for UTF-8. nil is null.
-func shownBytes(b []byte) (text *string, encoding string) {
-	switch {
-	case b == nil:
-		return nil, ""
-	case utf8.Valid(b):
-		return new(string(b)), ""
-	}
-	return new(base64.StdEncoding.EncodeToString(b)), "base64"
-}
-
 func (c *cli) peek(ctx context.Context, place opslog.Target, offset int64, raw bool) error {
-	cfg, err := c.load()
+	a, err := c.access()
 	if err != nil {
 		return err
 	}
-	if _, meant, _ := cfg.Route(place.Topic); !meant {
-		return exitError{exitUsage, fmt.Errorf("topic %s is not in topics: write one of %s", place.Topic, strings.Join(cfg.Meant(), ", "))}
-	}
-	tables, end, err := openAll(ctx, cfg, []string{place.Topic})
-	if err != nil {
-		return err
-	}
-	defer end()
-	snapshot, _, err := tables[0].snapshot(ctx)
-	if err != nil {
-		return err
-	}
-	ask, err := newQuestions(ctx, cfg)
-	if err != nil {
-		return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
-	}
-	defer ask.close()
-	l, err := ask.look(ctx, tables[0], place.Topic, snapshot)
-	if held, ok := errors.AsType[*hold.Error](err); ok {
-		return exitError{exitFound, held}
-	}
-	if err != nil {
-		return exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
-	}
-	r, err := ask.recordOf(l, place.Partition, offset)
+	r, err := admin.Peek(ctx, a, place, offset)
 	if err != nil {
 		return err
 	}
 	if raw {
-		return c.writeBytes(r.Value)
+		return c.writeBytes(r.Bytes)
 	}
-	shown := peekedRecord{
-		Topic: place.Topic, Partition: place.Partition, Offset: r.Offset, Timestamp: time.UnixMilli(r.Timestamp).UTC(), Headers: []peekedHeader{},
-	}
-	shown.Key, shown.KeyEncoding = shownBytes(r.Key)
-	shown.Value, shown.ValueEncoding = shownBytes(r.Value)
-	for _, h := range r.Headers {
-		text, encoding := shownBytes(h.Value)
-		shown.Headers = append(shown.Headers, peekedHeader{h.Key, text, encoding})
-	}
-	p, _ := l.partition(place.Partition)
-	if err := l.becomesRow(p, r); err != nil {
-		shown.Problem = err.Error()
-	}
-	return writeJSON(c.stdout, shown)
-}
-
-// recordOf reads the record at an offset.
-func (q *questions) recordOf(l *look, id int32, offset int64) (*connector.Record, error) {
-	p, ok := l.partition(id)
-	if !ok {
-		return nil, exitError{exitFound, fmt.Errorf("topic %s has no partition %d", l.topic.Name, id)}
-	}
-	var b kafka.Batch
-	err := q.ask(func(ctx context.Context) (err error) { b, err = q.log.BatchAt(ctx, p, offset); return err })
-	if err == nil {
-		err = b.Unreadable
-	}
-	if held, ok := errors.AsType[*hold.Error](err); ok {
-		return nil, exitError{exitFound, held}
-	}
-	if err != nil {
-		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
-	}
-	if b.Record == nil || b.Record.Offset != offset {
-		return nil, exitError{exitFound, fmt.Errorf("there is no committed record at %v@%d: it is a marker of a transaction, of an aborted one, or compacted away", p, offset)}
-	}
-	return b.Record, nil
+	return writeJSON(c.stdout, r)
 }

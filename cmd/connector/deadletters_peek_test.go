@@ -8,30 +8,32 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/internal/admin"
 )
 
 func TestDeadLettersPeek(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter}}`)
-	l.create("orders", 2)
+	l.Create("orders", 2)
 	at := time.UnixMilli(1_700_000_000_123).UTC()
 	bad := &kgo.Record{
 		Topic: "orders", Partition: 1, Timestamp: at, Key: []byte("k\xff"), Value: []byte(`{"n":"poison"}`),
 		Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("v")}, {Key: "none"}},
 	}
-	l.produce("orders", 2, 1)
-	if err := l.client.ProduceSync(t.Context(), bad, &kgo.Record{Topic: "orders", Partition: 1}).FirstErr(); err != nil {
+	l.Produce("orders", 2, 1)
+	if err := l.Client.ProduceSync(t.Context(), bad, &kgo.Record{Topic: "orders", Partition: 1}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	l.runs(0, "run", "--until-current")
 	out, errs := l.runs(0, "deadletters", "peek", "orders-1@2")
-	var got peekedRecord
+	var got admin.PeekedRecord
 	if err := json.Unmarshal([]byte(out), &got); err != nil || errs != "" {
 		t.Fatalf("%v\n%s%s", err, out, errs)
 	}
-	want := peekedRecord{
+	want := admin.PeekedRecord{
 		Topic: "orders", Partition: 1, Offset: 2, Timestamp: at, Key: new("a/8="), KeyEncoding: "base64", Value: new(`{"n":"poison"}`),
-		Headers: []peekedHeader{{"h", new("v"), ""}, {"none", nil, ""}}, Problem: "json: type_mismatch at byte 5 in column n: expected int, found string",
+		Headers: []admin.PeekedHeader{{Key: "h", Value: new("v")}, {Key: "none"}}, Problem: "json: type_mismatch at byte 5 in column n: expected int, found string",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

@@ -10,62 +10,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"sluice/classify"
-	"sluice/connector"
 	"sluice/idempotency"
+	"sluice/internal/admin"
+	"sluice/internal/app"
+	"sluice/internal/laketest"
 	"sluice/reliability/deadletter"
-	"sluice/sink/delta/deltalog"
-	"sluice/sink/delta/objstore"
 )
-
-// letterAbout is a letter about a record of topic orders.
-func letterAbout(t *testing.T, l *lake, partition int32, offset int64, value []byte) deadletter.Letter {
-	t.Helper()
-	topic, err := l.partitionsOf("orders")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := time.Date(2026, 3, 1, 12, 0, int(offset), 0, time.UTC)
-	return deadletter.Letter{
-		Source: idempotency.Coordinates{
-			Partition: connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: partition}, Offset: offset,
-		},
-		Timestamp: 1000, Key: []byte("k"), Value: value, Headers: []deadletter.Header{{Key: "h", Value: []byte("v")}},
-		Class: classify.Poison, Reason: "type_mismatch", Detail: "json: type_mismatch at byte 5 in column n", FirstFailure: at, LastFailure: at,
-		Member: "m1", Correlation: "c1", Batch: "b1",
-	}
-}
-
-// write produces letters as they are, and objects that they link.
-func (l *lake) write(form deadletter.Form, topic string, letters ...deadletter.Letter) {
-	l.t.Helper()
-	var records []*kgo.Record
-	for _, letter := range letters {
-		r, object, err := form.Fit(letter, 1<<20)
-		if err != nil {
-			l.t.Fatal(err)
-		}
-		if object != nil {
-			if err := l.store.Put(l.t.Context(), object.Key, strings.NewReader(string(object.Bytes)), objstore.IfAbsent); err != nil {
-				l.t.Fatal(err)
-			}
-		}
-		record := &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value, Timestamp: time.UnixMilli(r.Timestamp)}
-		for _, h := range r.Headers {
-			record.Headers = append(record.Headers, kgo.RecordHeader(h))
-		}
-		records = append(records, record)
-	}
-	if err := l.client.ProduceSync(l.t.Context(), records...).FirstErr(); err != nil {
-		l.t.Fatal(err)
-	}
-}
 
 // TestLetterTables: dead letters become rows by themselves, as soon as there are any.
 func TestLetterTables(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter}}`)
-	l.create("orders", 2)
-	l.produce("orders", 3, 0, 1)
+	l.Create("orders", 2)
+	l.Produce("orders", 3, 0, 1)
 
 	// Nothing is wrong before the first letter.
 	out, _ := l.runs(0, "validate")
@@ -87,12 +43,12 @@ func TestLetterTables(t *testing.T) {
 		t.Error(out)
 	}
 
-	l.create("orders-dlq", 1)
-	l.write(deadletter.Form{Pipeline: "p"}, "orders-dlq", letterAbout(t, l, 0, 1, []byte("{]")), letterAbout(t, l, 1, 1, nil))
-	l.write(deadletter.Form{Pipeline: "p", Envelope: deadletter.EnvelopeJSON}, "orders-dlq", letterAbout(t, l, 0, 2, []byte{0xff}))
+	l.Create("orders-dlq", 1)
+	l.WriteLetters(deadletter.Form{Pipeline: "p"}, "orders-dlq", l.LetterAbout(0, 1, []byte("{]")), l.LetterAbout(1, 1, nil))
+	l.WriteLetters(deadletter.Form{Pipeline: "p", Envelope: deadletter.EnvelopeJSON}, "orders-dlq", l.LetterAbout(0, 2, []byte{0xff}))
 	l.runs(0, "run", "--until-current")
-	l.has("orders", upTo(3, "orders:0", "orders:1"))
-	l.has("orders_letters", upTo(3, "orders-dlq:0"))
+	l.Has("orders", laketest.UpTo(3, "orders:0", "orders:1"))
+	l.Has("orders_letters", laketest.UpTo(3, "orders-dlq:0"))
 	l.runs(0, "verify", "--kafka")
 	if out, _ := l.runs(0, "table", "inspect", "--topic", "orders-dlq"); !strings.Contains(out, "original_value string") || !strings.Contains(out, "orders-dlq:0 next offset 3, leader epoch 0 (pipeline p)") {
 		t.Error(out)
@@ -102,7 +58,7 @@ func TestLetterTables(t *testing.T) {
 	}
 
 	// What is no letter holds its partition, and no letter is written about it.
-	l.produce("orders-dlq", 1, 0)
+	l.Produce("orders-dlq", 1, 0)
 	_, errs := l.runs(1, "run", "--until-current")
 	if !strings.Contains(errs, `"topic":"orders-dlq","partition":0,"reason":"poison"`) || !strings.Contains(errs, "dead letter: not a dead letter") {
 		t.Error(errs)
@@ -112,7 +68,7 @@ func TestLetterTables(t *testing.T) {
 	}
 	l.runs(0, "offsets", "skip", "orders-dlq:0@3", "--reason", "a test", "--yes")
 	l.runs(0, "run", "--until-current")
-	if _, err := l.partitionsOf("orders-dlq-dlq"); err == nil {
+	if _, err := l.PartitionsOf("orders-dlq-dlq"); err == nil {
 		t.Error("a letter of a letter")
 	}
 }
@@ -120,13 +76,13 @@ func TestLetterTables(t *testing.T) {
 // TestLettersOfARunUntilCurrent: it keeps to the topics of its start; the next run takes the letters that it wrote.
 func TestLettersOfARunUntilCurrent(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}\ndefaults: {schema: \"n int not null\", commit: {every: 100ms}}")
-	l.create("orders", 1)
-	l.client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("bad")}, &kgo.Record{Topic: "orders", Value: []byte(`{"n":1}`)})
+	l.Create("orders", 1)
+	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("bad")}, &kgo.Record{Topic: "orders", Value: []byte(`{"n":1}`)})
 	l.runs(0, "run", "--until-current")
-	l.has("orders", map[string][]int64{"orders:0": {1}})
-	l.has("orders_letters", map[string][]int64{})
+	l.Has("orders", map[string][]int64{"orders:0": {1}})
+	l.Has("orders_letters", map[string][]int64{})
 	l.runs(0, "run", "--until-current")
-	l.has("orders_letters", upTo(1, "orders-dlq:0"))
+	l.Has("orders_letters", laketest.UpTo(1, "orders-dlq:0"))
 }
 
 // TestLetterTopicsAppear: a member that runs reads dead-letter topics as soon as they are there, those of patterns, too, and
@@ -137,27 +93,33 @@ topics:
   orders: {}
   sales: {pattern: 'sales\..+', deny: [], dead_letters: {topic: "dead.{topic}"}}
 defaults: {schema: "n int not null", commit: {every: 100ms}}`)
-	l.create("orders", 1)
-	l.create("sales.eu", 1)
-	l.produce("orders", 2, 0)
+	l.Create("orders", 1)
+	l.Create("sales.eu", 1)
+	l.Produce("orders", 2, 0)
 	s := l.start()
-	l.awaits("orders", upTo(2, "orders:0"))
+	l.Awaits("orders", laketest.UpTo(2, "orders:0"))
 	rejoins := func() float64 { return sumOf(t, s, "sluice_group_rejoins_total") }
 	before := rejoins()
-	l.awaits("sales.eu", map[string][]int64{})
+	l.Awaits("sales.eu", map[string][]int64{})
 	if held := heldIn(s); len(held) > 0 || rejoins() != before {
 		t.Errorf("holds %v, %v rejoins", held, rejoins())
 	}
-	if tables := s.tables.all(); len(tables) != 2 {
-		t.Errorf("%d tables are open before there is a letter", len(tables))
+	tables := 0
+	for _, d := range s.Report().Dependencies {
+		if d.Name == "store" {
+			tables++
+		}
+	}
+	if tables != 2 {
+		t.Errorf("%d tables are open before there is a letter", tables)
 	}
 	for _, topic := range []string{"orders", "sales.eu"} {
-		l.client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("bad")}, &kgo.Record{Topic: topic, Value: []byte(`{"n":1}`)})
+		l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("bad")}, &kgo.Record{Topic: topic, Value: []byte(`{"n":1}`)})
 	}
-	l.awaits("orders", map[string][]int64{"orders:0": {0, 1, 3}})
-	l.awaits("sales.eu", map[string][]int64{"sales.eu:0": {1}})
-	l.awaits("orders_letters", upTo(1, "orders-dlq:0"))
-	l.awaits("sales.eu_letters", upTo(1, "dead.sales.eu:0"))
+	l.Awaits("orders", map[string][]int64{"orders:0": {0, 1, 3}})
+	l.Awaits("sales.eu", map[string][]int64{"sales.eu:0": {1}})
+	l.Awaits("orders_letters", laketest.UpTo(1, "orders-dlq:0"))
+	l.Awaits("sales.eu_letters", laketest.UpTo(1, "dead.sales.eu:0"))
 	if held := heldIn(s); len(held) > 0 || rejoins() > before+2 {
 		t.Errorf("holds %v, %v rejoins", held, rejoins()-before)
 	}
@@ -167,9 +129,9 @@ defaults: {schema: "n int not null", commit: {every: 100ms}}`)
 }
 
 // sumOf adds up a metric over its labels.
-func sumOf(t *testing.T, s *system, name string) (sum float64) {
+func sumOf(t *testing.T, s *app.Member, name string) (sum float64) {
 	t.Helper()
-	families, err := s.registry.Gather()
+	families, err := s.Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,10 +145,10 @@ func sumOf(t *testing.T, s *system, name string) (sum float64) {
 	return sum
 }
 
-func listed(t *testing.T, l *lake, code int, args ...string) *letterList {
+func listed(t *testing.T, l *lake, code int, args ...string) *admin.LetterList {
 	t.Helper()
 	out, _ := l.runs(code, append([]string{"deadletters", "list", "--output", "json"}, args...)...)
-	var list letterList
+	var list admin.LetterList
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -194,7 +156,7 @@ func listed(t *testing.T, l *lake, code int, args ...string) *letterList {
 }
 
 // states are the letters that are listed, as partition@offset state copies.
-func (l *letterList) states() (all []string) {
+func statesOf(l *admin.LetterList) (all []string) {
 	for _, s := range l.Listed {
 		all = append(all, fmt.Sprintf("%d@%d %s %d", s.Partition, s.Offset, s.State, s.Copies))
 	}
@@ -204,32 +166,32 @@ func (l *letterList) states() (all []string) {
 // TestDeadLettersList tells void letters from those that stand.
 func TestDeadLettersList(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: hold}}`)
-	l.create("orders", 2)
-	l.create("users", 1)
-	l.create("orders-dlq", 2)
-	l.produce("orders", 3, 0)
+	l.Create("orders", 2)
+	l.Create("users", 1)
+	l.Create("orders-dlq", 2)
+	l.Produce("orders", 3, 0)
 	l.runs(0, "run", "--until-current")
-	l.produce("orders", 5, 0)
+	l.Produce("orders", 5, 0)
 	l.runs(0, "offsets", "set", "orders:0", "5", "--reason", "as if two letters were passed", "--yes")
 
 	form := deadletter.Form{Pipeline: "p"}
-	l.write(form, "orders-dlq",
-		letterAbout(t, l, 0, 1, []byte("x")), // has a row
-		letterAbout(t, l, 0, 3, []byte("x")), // passed, no row
-		letterAbout(t, l, 0, 3, []byte("x")), // again
-		letterAbout(t, l, 0, 7, []byte("x")), // not passed yet
-		letterAbout(t, l, 1, 0, []byte("x")), // of a record that the log does not have
+	l.WriteLetters(form, "orders-dlq",
+		l.LetterAbout(0, 1, []byte("x")),
+		l.LetterAbout(0, 3, []byte("x")),
+		l.LetterAbout(0, 3, []byte("x")),
+		l.LetterAbout(0, 7, []byte("x")),
+		l.LetterAbout(1, 0, []byte("x")),
 	)
-	old := letterAbout(t, l, 0, 2, []byte("x"))
+	old := l.LetterAbout(0, 2, []byte("x"))
 	old.Source.TopicID = idempotency.TopicID{7} // of a topic of this name that is gone
-	foreign := letterAbout(t, l, 0, 9, []byte("x"))
+	foreign := l.LetterAbout(0, 9, []byte("x"))
 	foreign.Source.Topic, foreign.Reason = "elsewhere", "syntax"
-	l.write(form, "orders-dlq", old, foreign)
-	l.client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders-dlq", Value: []byte("no letter")})
+	l.WriteLetters(form, "orders-dlq", old, foreign)
+	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders-dlq", Value: []byte("no letter")})
 
 	all := listed(t, l, 0, "--void")
 	want := []string{"0@9 foreign 1", "0@7 pending 1", "0@3 unresolved 2", "0@2 unknown 1", "0@1 void 1", "1@0 unknown 1"}
-	if d := cmp.Diff(want, all.states()); d != "" {
+	if d := cmp.Diff(want, statesOf(all)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if all.Letters != 7 || all.Distinct != 6 || all.Unresolved != 3 || all.Void != 1 || all.Pending != 1 || all.Unknown != 2 || all.Foreign != 1 {
@@ -252,7 +214,7 @@ func TestDeadLettersList(t *testing.T) {
 		{[]string{"--since", "2026-03-01T12:00:04Z"}, []string{"0@9 foreign 1"}},
 		{[]string{"--since", "0s"}, nil},
 	} {
-		if d := cmp.Diff(c.want, listed(t, l, 0, c.args...).states()); d != "" {
+		if d := cmp.Diff(c.want, statesOf(listed(t, l, 0, c.args...))); d != "" {
 			t.Errorf("%v (-want +got):\n%s", c.args, d)
 		}
 	}
@@ -276,34 +238,34 @@ func TestDeadLettersList(t *testing.T) {
 // TestATableThatCannotTell lacks the columns by which rows are found.
 func TestATableThatCannotTell(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter}}`)
-	l.create("orders", 1)
-	l.create("orders-dlq", 1)
-	l.produce("orders", 3, 0)
+	l.Create("orders", 1)
+	l.Create("orders-dlq", 1)
+	l.Produce("orders", 3, 0)
 	l.runs(0, "run", "--until-current")
-	l.write(deadletter.Form{}, "orders-dlq", letterAbout(t, l, 0, 1, []byte("x")))
-	other := letterAbout(t, l, 0, 1, nil).Source.Partition
+	l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 1, []byte("x")))
+	other := l.LetterAbout(0, 1, nil).Source.Partition
 	other.TopicID = idempotency.TopicID{3} // of a topic of this name that was read before
-	l.append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":9}}`, other.AppID("p")))
-	if of := listed(t, l, 0, "orders"); len(of.Listed) != 1 || of.Listed[0].State != letterUnknown || !strings.Contains(of.Listed[0].Why, "the topic was created again") {
+	l.Append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":9}}`, other.AppID("p")))
+	if of := listed(t, l, 0, "orders"); len(of.Listed) != 1 || of.Listed[0].State != admin.LetterUnknown || !strings.Contains(of.Listed[0].Why, "the topic was created again") {
 		t.Errorf("%+v", of.Listed)
 	}
-	l.alter("orders", "_kafka_offset", "_moved_offset")
+	l.Alter("orders", "_kafka_offset", "_moved_offset")
 	list := listed(t, l, 0, "orders")
-	if d := cmp.Diff([]string{"0@1 unknown 1"}, list.states()); d != "" || !strings.Contains(strings.Join(list.Notes, "\n"), "_kafka_offset") {
+	if d := cmp.Diff([]string{"0@1 unknown 1"}, statesOf(list)); d != "" || !strings.Contains(strings.Join(list.Notes, "\n"), "_kafka_offset") {
 		t.Errorf("%s\n%v", d, list.Notes)
 	}
 }
 
 func TestDeadLettersShow(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter}}`)
-	l.create("orders", 1)
-	l.create("orders-dlq", 1)
+	l.Create("orders", 1)
+	l.Create("orders-dlq", 1)
 	value := []byte("a\x00\xffb")
 	large := make([]byte, 2<<20)
 	for i := range large {
 		large[i] = byte(i * 7)
 	}
-	l.write(deadletter.Form{Pipeline: "p"}, "orders-dlq", letterAbout(t, l, 0, 4, []byte("older")), letterAbout(t, l, 0, 4, value), letterAbout(t, l, 0, 5, large), letterAbout(t, l, 0, 6, nil))
+	l.WriteLetters(deadletter.Form{Pipeline: "p"}, "orders-dlq", l.LetterAbout(0, 4, []byte("older")), l.LetterAbout(0, 4, value), l.LetterAbout(0, 5, large), l.LetterAbout(0, 6, nil))
 	for _, at := range []string{"orders:0@4", "orders-0@4", "orders-dlq:0@1", "orders-dlq-0@1"} {
 		out, errs := l.runs(0, "deadletters", "show", at)
 		var doc map[string]any
@@ -324,17 +286,17 @@ func TestDeadLettersShow(t *testing.T) {
 	if out, errs := l.runs(0, "deadletters", "show", "orders:0@6", "--value"); out != "" || errs != "the value is null\n" {
 		t.Errorf("%q %q", out, errs)
 	}
-	again := letterAbout(t, l, 0, 5, []byte("of the new topic"))
+	again := l.LetterAbout(0, 5, []byte("of the new topic"))
 	again.Source.TopicID, again.LastFailure = idempotency.TopicID{9}, again.LastFailure.Add(time.Hour)
-	l.write(deadletter.Form{}, "orders-dlq", again)
+	l.WriteLetters(deadletter.Form{}, "orders-dlq", again)
 	if out, errs := l.runs(0, "deadletters", "show", "orders:0@5", "--value"); out != "of the new topic" || !strings.Contains(errs, "dead letters of 2 topics of this name") {
 		t.Errorf("%.20q %s", out, errs)
 	}
-	link := letterAbout(t, l, 0, 5, nil).Source
+	link := l.LetterAbout(0, 5, nil).Source
 	if out, errs := l.runs(0, "deadletters", "show", "orders:0@5", "--value", "--topic-id", link.TopicID.String()); out != string(large) || errs != "" {
 		t.Errorf("%d bytes, %s", len(out), errs)
 	}
-	if err := l.store.Delete(t.Context(), deadletter.LinkKey("p", link)); err != nil {
+	if err := l.Store.Delete(t.Context(), deadletter.LinkKey("p", link)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -354,21 +316,4 @@ func TestDeadLettersShow(t *testing.T) {
 			t.Errorf("%s: %.100q %q", c.args, out, errs)
 		}
 	}
-}
-
-// alter renames a column in a table's schema, as another program might.
-func (l *lake) alter(table, from, to string) {
-	l.t.Helper()
-	store := objstore.Sub(l.store, table)
-	state, err := deltalog.Load(l.t.Context(), store)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	m := state.Metadata
-	m.SchemaString = strings.ReplaceAll(m.SchemaString, `"`+from+`"`, `"`+to+`"`)
-	body, err := deltalog.Encode([]deltalog.Action{deltalog.CommitInfo{Operation: "RENAME COLUMN"}, m})
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	l.append(table, strings.TrimSpace(string(body)))
 }

@@ -7,51 +7,37 @@ import (
 	"io"
 	"time"
 
-	"sluice/internal/config"
+	"sluice/internal/admin"
+	"sluice/internal/terminal"
 	"sluice/sink/opslog"
 )
 
-// errNothingToDo says that the log says already what an operation would say.
-var errNothingToDo = errors.New("nothing to do")
-
-// decision is an operation that a person at the command line writes into the operations log.
-type decision struct {
-	// judge looks at what stands there already, once before the person is asked and again in the very state that the
-	// operation extends: errNothingToDo, another error if the operation is refused, and what to say in any case.
-	judge func(s *opslog.State) (notes []string, err error)
-	body  func() opslog.Body
-	plan  func() (line string, asJSON any) // what would be done
-	done  func() string                    // what was done, without the end of the line
-}
-
-// decide writes a decision if the person agrees.
-func (c *cli) decide(ctx context.Context, timeout time.Duration, cfg *config.Config, ch *change, d decision) error {
-	o, err := openOperations(ctx, cfg, !ch.dryRun)
+// decide shows a decision and writes it if the person agrees. plan makes it.
+func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, plan func(context.Context, *admin.Access) (*admin.Decision, error)) error {
+	a, err := c.access()
 	if err != nil {
 		return err
 	}
-	defer o.end()
+	a.ReadOnly = ch.dryRun
+	defer a.Close()
 	looking, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	s, err := o.State(looking)
-	if err != nil {
-		return failedOperation(opslog.Entry{}, err)
-	}
-	notes, refused := d.judge(s)
-	for _, note := range notes {
-		if _, err := printf(c.stderr, "%s\n", note); err != nil {
-			return err
+	d, err := plan(looking, a)
+	if d != nil {
+		for _, note := range d.Notes {
+			if _, err := terminal.Printf(c.stderr, "%s\n", note); err != nil {
+				return err
+			}
 		}
 	}
-	if refused != nil {
-		return c.refusedDecision(refused)
+	if err != nil {
+		return c.nothingToDo(err)
 	}
 	do, err := c.confirm(ctx, ch, func(w io.Writer) error {
-		line, asJSON := d.plan()
 		if ch.dryRun && c.output == "json" {
-			return writeJSON(w, asJSON)
+			return writeJSON(w, d.Plan)
 		}
-		_, err := printf(w, "%s\n", line)
+		_, err := terminal.Printf(w, "%s\n", d.Text)
 		return err
 	})
 	if !do {
@@ -59,28 +45,22 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, cfg *config.Con
 	}
 	writing, cancel := context.WithTimeout(ctx, timeout) // the question took its time
 	defer cancel()
-	refused = nil
-	e, err := o.append(writing, ch, d.body(), func(s *opslog.State) error {
-		_, refused = d.judge(s) // somebody else may have done it meanwhile
-		return refused
-	})
-	if refused != nil {
-		return c.refusedDecision(refused)
-	}
+	e, err := admin.Record(writing, a, d, ch.by())
 	if err != nil {
-		return err
+		return c.nothingToDo(err)
 	}
 	if c.output == "json" {
-		return writeJSON(c.stdout, shownEntry{e, e.Hash()})
+		return writeJSON(c.stdout, e)
 	}
-	_, err = printf(c.stdout, "%s (operation %d); members hear of it within %v\n", d.done(), e.Seq, heardWithin)
+	_, err = terminal.Printf(c.stdout, "%s (operation %d); members hear of it within %v\n", d.Done, e.Seq, opslog.HeardWithin)
 	return err
 }
 
-func (c *cli) refusedDecision(err error) error {
-	if errors.Is(err, errNothingToDo) {
-		_, err := fmt.Fprintln(c.stderr, errNothingToDo)
+// nothingToDo says so if that is the error, and returns any other one.
+func (c *cli) nothingToDo(err error) error {
+	if errors.Is(err, admin.ErrNothingToDo) {
+		_, err := fmt.Fprintln(c.stderr, admin.ErrNothingToDo)
 		return err
 	}
-	return exitError{exitRefused, err}
+	return err
 }

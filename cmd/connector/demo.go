@@ -16,7 +16,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/internal/app"
 	"sluice/internal/config"
+	"sluice/internal/fail"
+	"sluice/internal/terminal"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
 )
@@ -41,7 +44,7 @@ is refused.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if records < 1 {
-				return exitError{exitUsage, fmt.Errorf("--records %d: write 1 or more", records)}
+				return fail.Usage(fmt.Errorf("--records %d: write 1 or more", records))
 			}
 			return c.demo(cmd.Context(), records, dir)
 		},
@@ -55,54 +58,54 @@ is refused.`,
 func (c *cli) demo(ctx context.Context, records int, dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return exitError{exitUsage, fmt.Errorf("--dir: %w", err)}
+		return fail.Usage(fmt.Errorf("--dir: %w", err))
 	}
 	table := filepath.Join(dir, demoTopic)
 	if _, err := os.Stat(filepath.Join(table, "_delta_log")); !errors.Is(err, os.ErrNotExist) {
-		return exitError{exitRefused, fmt.Errorf("%s holds a table already: remove it, or name another directory with --dir", table)}
+		return fail.Refused(fmt.Errorf("%s holds a table already: remove it, or name another directory with --dir", table))
 	}
 	if err := os.MkdirAll(table, 0o750); err != nil {
-		return exitError{exitDependency, fmt.Errorf("--dir: %w", err)}
+		return fail.Dependency(fmt.Errorf("--dir: %w", err))
 	}
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(demoPartitions, demoTopic))
 	if err != nil {
-		return exitError{exitDependency, fmt.Errorf("broker: %w", err)}
+		return fail.Dependency(fmt.Errorf("broker: %w", err))
 	}
 	defer broker.Close()
 
 	began := time.Now()
 	if err := produceOrders(ctx, broker.ListenAddrs(), records); err != nil {
-		return exitError{exitDependency, err}
+		return fail.Dependency(err)
 	}
 	produced := time.Since(began)
 
 	cfg := demoConfig(broker.ListenAddrs(), dir)
-	logger, err := newLogger(config.Log{Level: "warn", Format: "text"}, c.stderr)
+	logger, err := terminal.NewLogger(config.Log{Level: "warn", Format: "text"}, c.stderr)
 	if err != nil {
 		return err
 	}
 	began = time.Now()
-	if err := runConnector(ctx, cfg, wireOptions{untilCurrent: true}, logger); err != nil {
+	if err := app.Run(ctx, cfg, app.Options{Version: readBuild().Version, UntilCurrent: true}, logger); err != nil {
 		return err
 	}
 	moved := time.Since(began)
 	if ctx.Err() != nil {
-		return exitError{exitFound, errors.New("interrupted; what was committed stays in " + table)}
+		return fail.Found(errors.New("interrupted; what was committed stays in " + table))
 	}
 	store, err := objstore.NewLocal(ctx, dir)
 	if err != nil {
-		return exitError{exitDependency, err}
+		return fail.Dependency(err)
 	}
 	defer store.Close()
 	info, err := delta.Inspect(ctx, objstore.Sub(store, demoTopic))
 	if err != nil {
-		return exitError{exitDependency, err}
+		return fail.Dependency(err)
 	}
 	if err := writeDemo(c.stdout, table, records, info, produced, moved); err != nil {
-		return exitError{exitDependency, err}
+		return fail.Dependency(err)
 	}
 	if info.Rows != int64(records) {
-		return exitError{exitFound, fmt.Errorf("%d records became %d rows", records, info.Rows)}
+		return fail.Found(fmt.Errorf("%d records became %d rows", records, info.Rows))
 	}
 	return nil
 }

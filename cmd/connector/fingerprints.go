@@ -3,90 +3,87 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
+	"io"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
 
-	"sluice/connector"
-	"sluice/idempotency"
+	"sluice/internal/admin"
 	"sluice/internal/config"
-	"sluice/internal/open"
-	"sluice/reliability"
+	"sluice/internal/terminal"
+	"sluice/sink/opslog"
 )
 
-// newFingerprints makes what remembers the fingerprints of all tables of this member.
-func newFingerprints(c *config.Config, logger *slog.Logger) *idempotency.Memory {
-	lines := reliability.NewSparse(1, time.Minute)
-	return idempotency.NewMemory(c.Budget.Fingerprints, func(f idempotency.Forgotten) {
-		if left, ok := lines.Next(); ok {
-			logger.Warn("fingerprints take all of their memory: the oldest ones are forgotten, older duplicates will become rows; raise memory.limit, or declare the rate",
-				"topic", f.Scope.Partition.Topic, "partition", f.Scope.Partition.ID, "forgotten", f.Entries,
-				"whole_since", time.UnixMilli(f.Before).UTC(), "limit", config.RoundSize(c.Budget.Fingerprints), "left_out", left)
-		}
-	})
+func (c *cli) fingerprintsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fingerprints",
+		Short: "Look at what duplicates are told by, and have it forgotten",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(c.fingerprintsStatsCommand(), c.fingerprintsResetCommand())
+	return cmd
 }
 
-// remember opens what remembers fingerprints.
-func (s *system) remember(ctx context.Context) error {
-	s.fingerprints = newFingerprints(s.config, s.logger)
-	s.registry.MustRegister(newFingerprintMetrics(s.fingerprints))
-	s.remembering = s.fingerprints
-	if s.config.Fingerprints.Store != "postgres" {
-		return nil
-	}
-	s.database = s.guard("postgres")
-	store, err := open.Fingerprints(ctx, s.config, s.database, s.logger)
-	if err != nil {
-		return fmt.Errorf("fingerprints.url_file: %w", err)
-	}
-	s.remembering, s.forget = store, store.Close
-	return nil
-}
-
-// duplicates says how a table that a topic feeds tells duplicates, nil if it does not.
-func (s *system) duplicates(t config.Topic) *connector.Duplicates {
-	id := t.ProducerIdentity()
-	if id.By == idempotency.ByNone {
-		return nil
-	}
-	return &connector.Duplicates{
-		Identity: id, Window: t.Identity.Window, Sweep: t.Identity.Sweep, Store: s.remembering, IDs: s.config.Fingerprints.Store == "postgres",
-		Reset: func(p connector.Partition) int64 {
-			return s.operations.State().Forgotten(p.Topic, p.TopicID.String(), p.ID)
+func (c *cli) fingerprintsStatsCommand() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "Show the windows of fingerprints as the tables have them",
+		Long: `Reads what a member would read that takes the partitions over now: the identity
+of the rows of each window, from the tables alone; no running connector is
+needed. What running members hold is in their metrics sluice_fingerprint*.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			var forgotten *opslog.State
+			return c.eachTable(ctx, func(a *admin.Access, o *admin.Table) (answer, error) {
+				if forgotten == nil {
+					s, err := admin.Operations(ctx, a)
+					if err != nil {
+						return answer{}, err
+					}
+					forgotten = s
+				}
+				w, err := admin.Fingerprints(ctx, o, forgotten)
+				return answer{w, func(out io.Writer) error { return printWindows(out, w) }, false}, err
+			})
 		},
 	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to read")
+	c.configFlag(cmd)
+	c.topicFlag(cmd)
+	c.outputFlag(cmd)
+	return cmd
 }
 
-// fingerprintMetrics shows how much is remembered.
-type fingerprintMetrics struct {
-	memory                         *idempotency.Memory
-	entries, bytes, limit, dropped *prometheus.Desc
-}
-
-func newFingerprintMetrics(m *idempotency.Memory) fingerprintMetrics {
-	return fingerprintMetrics{
-		memory:  m,
-		entries: prometheus.NewDesc("sluice_fingerprints", "Fingerprints that are remembered.", nil, nil),
-		bytes:   prometheus.NewDesc("sluice_fingerprint_bytes", "Memory that fingerprints take.", nil, nil),
-		limit:   prometheus.NewDesc("sluice_fingerprint_limit_bytes", "Memory that fingerprints may take.", nil, nil),
-		dropped: prometheus.NewDesc("sluice_fingerprints_forgotten_total", "Fingerprints that were forgotten before their time, for want of memory.", nil, nil),
+// printWindows writes windows for people.
+func printWindows(out io.Writer, w *admin.WindowReport) error {
+	if _, err := terminal.Printf(out, "%s: identity %s\n", w.URL, w.Identity); err != nil || len(w.Partitions) == 0 {
+		return err
 	}
-}
-
-// Describe implements prometheus.Collector.
-func (f fingerprintMetrics) Describe(out chan<- *prometheus.Desc) {
-	out <- f.entries
-	out <- f.bytes
-	out <- f.limit
-	out <- f.dropped
-}
-
-// Collect implements prometheus.Collector.
-func (f fingerprintMetrics) Collect(out chan<- prometheus.Metric) {
-	s := f.memory.Stats()
-	out <- prometheus.MustNewConstMetric(f.entries, prometheus.GaugeValue, float64(s.Entries))
-	out <- prometheus.MustNewConstMetric(f.bytes, prometheus.GaugeValue, float64(s.Bytes))
-	out <- prometheus.MustNewConstMetric(f.limit, prometheus.GaugeValue, float64(s.Limit))
-	out <- prometheus.MustNewConstMetric(f.dropped, prometheus.CounterValue, float64(s.Lost))
+	tw := terminal.NewColumns(out)
+	_, _ = fmt.Fprintln(tw, "PARTITION\tFINGERPRINTS\tROWS WITHOUT IDENTITY\tFROM\tNEWEST\tRESET BELOW") // Flush has the error
+	for _, p := range w.Partitions {
+		show := func(at *time.Time) string {
+			if at == nil {
+				return "-"
+			}
+			return at.Format(time.RFC3339)
+		}
+		_, _ = terminal.Printf(tw, "%s:%d\t%d\t%d\t%s\t%s\t%d\n", p.Topic, p.Partition, p.Entries, p.None, show(p.From), show(p.Newest), p.Reset)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	limit := ""
+	if w.Limit > 0 {
+		limit = " of " + config.RoundSize(w.Limit)
+	}
+	_, err := terminal.Printf(out, "%s of memory%s, read in %.1fs\n", config.RoundSize(w.Bytes+1<<20-1), limit, w.Seconds)
+	if err == nil && w.Forgotten > 0 {
+		_, err = terminal.Printf(out, "%d fingerprints do not fit: the oldest duplicates would become rows; raise memory.limit, or declare identity.rate\n", w.Forgotten)
+	}
+	return err
 }

@@ -1,18 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"sluice/idempotency"
-	"sluice/internal/config"
-	"sluice/sink/opslog"
+	"sluice/internal/admin"
 )
 
 func (c *cli) fingerprintsResetCommand() *cobra.Command {
@@ -36,78 +30,15 @@ record that was there before becomes a row once more if it is sent again.`,
 		if err != nil {
 			return err
 		}
-		topic, meant, _ := cfg.Route(args[0])
-		switch {
-		case !meant:
-			return exitError{exitUsage, fmt.Errorf("topic %s is not in topics: write one of %v", args[0], cfg.Meant())}
-		case topic.ProducerIdentity().By == idempotency.ByNone:
-			return exitError{exitUsage, fmt.Errorf("topic %s has identity.by: none, so that nothing of it is remembered", args[0])}
+		if err := admin.Forgettable(cfg, args[0]); err != nil {
+			return err
 		}
 		if err := c.checkChange(ch); err != nil {
 			return err
 		}
-		reset, err := whatIsThere(cmd.Context(), timeout, cfg, args[0])
-		if err != nil {
-			return err
-		}
-		line := fmt.Sprintf("the fingerprints of %s are forgotten, as far as table %s goes: %s", reset.Topic, reset.Table, listBelow(reset.Below))
-		return c.decide(cmd.Context(), timeout, cfg, ch, decision{
-			judge: func(s *opslog.State) ([]string, error) {
-				if !slices.ContainsFunc(reset.Below, func(b opslog.Below) bool { return b.Offset > s.Forgotten(reset.Topic, b.TopicID, b.Partition) }) {
-					return []string{"nothing of " + reset.Topic + " is remembered"}, errNothingToDo
-				}
-				return nil, nil
-			},
-			body: func() opslog.Body { return reset },
-			plan: func() (string, any) {
-				return fmt.Sprintf("pipeline %s: %s", cfg.Pipeline, line), resetPlan{cfg.Pipeline, opslog.KindForget, reset}
-			},
-			done: func() string { return line },
+		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *admin.Access) (*admin.Decision, error) {
+			return admin.PlanReset(ctx, a, args[0])
 		})
 	}
 	return cmd
-}
-
-// resetPlan is what a dry run prints as JSON.
-type resetPlan struct {
-	Pipeline string      `json:"pipeline"`
-	Kind     opslog.Kind `json:"kind"`
-	opslog.Forget
-}
-
-func listBelow(all []opslog.Below) string {
-	texts := make([]string, len(all))
-	for i, b := range all {
-		texts[i] = fmt.Sprintf("partition %d below offset %d", b.Partition, b.Offset)
-	}
-	return strings.Join(texts, ", ")
-}
-
-// whatIsThere says how far the table of a topic is. Rows that are committed between this and the operation are remembered.
-func whatIsThere(ctx context.Context, timeout time.Duration, cfg *config.Config, topic string) (f opslog.Forget, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	all, end, err := openAll(ctx, cfg, []string{topic})
-	if err != nil {
-		return f, err
-	}
-	defer end()
-	s, _, err := all[0].snapshot(ctx)
-	if err != nil {
-		return f, err
-	}
-	f = opslog.Forget{Topic: topic, Table: all[0].table.Table}
-	for appID, next := range s.Positions {
-		id, err := idempotency.ParseAppID(appID)
-		if err == nil && id.TableID == "" && id.Pipeline == cfg.Pipeline && id.Partition.Topic == topic {
-			f.Below = append(f.Below, opslog.Below{TopicID: id.Partition.TopicID.String(), Partition: id.Partition.ID, Offset: next})
-		}
-	}
-	if len(f.Below) == 0 {
-		return f, exitError{exitRefused, fmt.Errorf("table %s has no position of topic %s: nothing is remembered", f.Table, topic)}
-	}
-	slices.SortFunc(f.Below, func(a, b opslog.Below) int {
-		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.TopicID, b.TopicID))
-	})
-	return f, nil
 }

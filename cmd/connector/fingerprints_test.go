@@ -8,19 +8,20 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"sluice/internal/config"
+	"sluice/internal/admin"
+	"sluice/internal/app"
 	"sluice/sink/opslog"
 )
 
 // send produces one record with an id in its value and its header, at a time.
 func (l *lake) send(topic, id string, at time.Time) {
-	l.t.Helper()
+	l.T.Helper()
 	r := &kgo.Record{
 		Topic: topic, Value: []byte(`{"n":1,"id":"` + id + `"}`), Timestamp: at,
 		Headers: []kgo.RecordHeader{{Key: "event-id", Value: []byte(id)}},
 	}
-	if err := l.client.ProduceSync(l.t.Context(), r).FirstErr(); err != nil {
-		l.t.Fatal(err)
+	if err := l.Client.ProduceSync(l.T.Context(), r).FirstErr(); err != nil {
+		l.T.Fatal(err)
 	}
 }
 
@@ -33,7 +34,7 @@ func TestDuplicatesAreLeftOut(t *testing.T) {
 	l := newLake(t, lakeOfTwins)
 	topics, first := []string{"orders", "users", "plain"}, time.Now().Add(-72*time.Hour).Truncate(time.Second)
 	for _, topic := range topics {
-		l.create(topic, 1)
+		l.Create(topic, 1)
 	}
 	for _, later := range []time.Duration{0, time.Second, 24*time.Hour - time.Minute, 24*time.Hour + time.Minute} {
 		for _, topic := range topics {
@@ -41,16 +42,16 @@ func TestDuplicatesAreLeftOut(t *testing.T) {
 		}
 		l.runs(0, "run", "--until-current")
 	}
-	l.has("orders", map[string][]int64{"orders:0": {0, 3}})
-	l.has("users", map[string][]int64{"users:0": {0, 3}})
-	l.has("plain", map[string][]int64{"plain:0": {0, 1, 2, 3}})
+	l.Has("orders", map[string][]int64{"orders:0": {0, 3}})
+	l.Has("users", map[string][]int64{"users:0": {0, 3}})
+	l.Has("plain", map[string][]int64{"plain:0": {0, 1, 2, 3}})
 
 	out, _ := l.runs(0, "verify", "--kafka")
 	if strings.Count(out, "DUPLICATES") != 2 || strings.Count(out, "the rows are those of the topic") != 3 {
 		t.Error(out)
 	}
 	out, _ = l.runs(0, "fingerprints", "stats", "--topic", "users", "--output", "json")
-	var w windows
+	var w admin.WindowReport
 	if err := json.Unmarshal([]byte(out), &w); err != nil || w.Identity != "header:event-id" || len(w.Partitions) != 1 {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -64,7 +65,7 @@ func TestDuplicatesAreLeftOut(t *testing.T) {
 
 	// A reset: what is there is forgotten, and what comes behind is remembered.
 	out, _ = l.runs(0, "fingerprints", "reset", "orders", "--dry-run", "--output", "json")
-	var plan resetPlan
+	var plan admin.ResetPlan
 	if err := json.Unmarshal([]byte(out), &plan); err != nil || plan.Topic != "orders" || plan.Kind != opslog.KindForget || len(plan.Below) != 1 || plan.Below[0].Offset != 4 {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -79,8 +80,8 @@ func TestDuplicatesAreLeftOut(t *testing.T) {
 		l.send(topic, "e-1", first.Add(25*time.Hour))
 	}
 	l.runs(0, "run", "--until-current")
-	l.has("orders", map[string][]int64{"orders:0": {0, 3, 4}})
-	l.has("users", map[string][]int64{"users:0": {0, 3}})
+	l.Has("orders", map[string][]int64{"orders:0": {0, 3, 4}})
+	l.Has("users", map[string][]int64{"users:0": {0, 3}})
 	if out, _ = l.runs(0, "audit", "list"); !strings.Contains(out, "fingerprints reset orders in table orders: partition 0 below offset 4") {
 		t.Error(out)
 	}
@@ -96,28 +97,28 @@ func TestARunningMemberForgets(t *testing.T) {
 	l := newLake(t, lakeOfTwins)
 	now := time.Now().Truncate(time.Second)
 	for _, topic := range []string{"orders", "users", "plain"} {
-		l.create(topic, 1)
+		l.Create(topic, 1)
 	}
 	s := l.start()
 	l.send("orders", "e-1", now)
 	l.send("orders", "e-1", now)
-	l.awaits("orders", map[string][]int64{"orders:0": {0}})
-	l.await("the duplicate has settled", func() bool {
-		return s.fingerprints.Stats().Entries == 1 && l.counted(s, "sluice_duplicates_total") == 1
+	l.Awaits("orders", map[string][]int64{"orders:0": {0}})
+	l.Await("the duplicate has settled", func() bool {
+		return sumOf(t, s, "sluice_fingerprints") == 1 && l.counted(s, "sluice_duplicates_total") == 1
 	})
 	l.runs(0, "fingerprints", "reset", "orders", "--reason", "again", "--yes")
-	l.await("the member knows", func() bool { return s.operations.State().Head().Seq == 1 })
+	l.Await("the member knows", func() bool { return s.Report().Operations.Seq == 1 })
 	l.send("orders", "e-1", now)
 	l.send("orders", "e-1", now)
-	l.awaits("orders", map[string][]int64{"orders:0": {0, 2}})
+	l.Awaits("orders", map[string][]int64{"orders:0": {0, 2}})
 }
 
 // counted is the sum of a counter of a member.
-func (l *lake) counted(s *system, name string) (sum float64) {
-	l.t.Helper()
-	families, err := s.registry.Gather()
+func (l *lake) counted(s *app.Member, name string) (sum float64) {
+	l.T.Helper()
+	families, err := s.Registry().Gather()
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -144,15 +145,6 @@ func TestFingerprintsUsage(t *testing.T) {
 	} {
 		if out, errs := l.runs(c.code, strings.Fields(c.args)...); out != "" || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: %q %q, want %q", c.args, out, errs, c.want)
-		}
-	}
-}
-
-func TestOnlyPostgresKeepsIDs(t *testing.T) {
-	for store, want := range map[string]bool{"memory": false, "postgres": true} {
-		s := &system{config: &config.Config{Fingerprints: config.Fingerprints{Store: store}}}
-		if d := s.duplicates(config.Topic{Identity: config.Identity{By: "field:id"}}); d.IDs != want {
-			t.Errorf("%s: %v", store, d.IDs)
 		}
 	}
 }

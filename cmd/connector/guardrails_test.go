@@ -11,49 +11,38 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"sluice/internal/laketest"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 )
 
-// as returns the lake with another configuration.
-func (l *lake) as(was, is string) *lake {
-	l.t.Helper()
-	other := *l
-	text := read(l.t, l.config)
-	if !strings.Contains(text, was) {
-		l.t.Fatalf("no %q in %s", was, text)
-	}
-	other.config = write(l.t, strings.ReplaceAll(text, was, is))
-	return &other
-}
-
 // setBack restores a table to an older version.
 func (l *lake) setBack(table string, to int64) {
-	l.t.Helper()
-	store := objstore.Sub(l.store, table)
-	state, err := deltalog.Load(l.t.Context(), store)
+	l.T.Helper()
+	store := objstore.Sub(l.Store, table)
+	state, err := deltalog.Load(l.T.Context(), store)
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	for v := state.Version; v > to; v-- { // from the end, so that a reader in between sees no hole
-		if err := store.Delete(l.t.Context(), deltalog.CommitKey(v)); err != nil {
-			l.t.Fatal(err)
+		if err := store.Delete(l.T.Context(), deltalog.CommitKey(v)); err != nil {
+			l.T.Fatal(err)
 		}
 	}
 }
 
 // member runs a connector until the function that it returns is called, which returns what it logged.
 func (l *lake) member() (stop func() string) {
-	l.t.Helper()
-	ctx, cancel := context.WithCancel(l.t.Context())
+	l.T.Helper()
+	ctx, cancel := context.WithCancel(l.T.Context())
 	var out, errs bytes.Buffer
 	ended := make(chan int, 1)
-	go func() { ended <- run(ctx, []string{"run", "--config", l.config}, &out, &errs) }()
+	go func() { ended <- run(ctx, []string{"run", "--config", l.Config}, &out, &errs) }()
 	return func() string {
-		l.t.Helper()
+		l.T.Helper()
 		cancel()
 		if code := <-ended; code != 0 {
-			l.t.Errorf("exit code %d", code)
+			l.T.Errorf("exit code %d", code)
 		}
 		return errs.String()
 	}
@@ -61,16 +50,16 @@ func (l *lake) member() (stop func() string) {
 
 // until waits for what a running member brings about.
 func (l *lake) until(what string, condition func() bool) {
-	l.t.Helper()
+	l.T.Helper()
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
-	deadline := time.NewTimer(hangGuard)
+	deadline := time.NewTimer(laketest.HangGuard)
 	defer deadline.Stop()
 	for !condition() {
 		select {
 		case <-look.C:
 		case <-deadline.C:
-			l.t.Fatalf("waited in vain until %s", what)
+			l.T.Fatalf("waited in vain until %s", what)
 		}
 	}
 }
@@ -80,14 +69,14 @@ func TestTwoPipelinesOnOneTable(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
 	other := l.as("pipeline: p\n", "pipeline: q\n")
-	l.produce("orders", 2, 0, 1)
+	l.Produce("orders", 2, 0, 1)
 	_, errs := other.runs(1, "run", "--until-current")
 	if !strings.Contains(errs, `"reason":"unknown_history"`) || !strings.Contains(errs, `pipeline \"p\" has written topic \"orders\" into this table`) {
 		t.Error(errs)
 	}
-	l.has("orders", upTo(5, "orders:0", "orders:1"))
+	l.Has("orders", laketest.UpTo(5, "orders:0", "orders:1"))
 	l.runs(0, "run", "--until-current")
-	l.has("orders", upTo(7, "orders:0", "orders:1"))
+	l.Has("orders", laketest.UpTo(7, "orders:0", "orders:1"))
 }
 
 // A changed cluster id, with topics of the same names: nothing of the other cluster gets into the table.
@@ -99,31 +88,31 @@ func TestAnotherCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	brokers := strings.Join(mustLoad(t, l.config, nil).Kafka.Brokers, ", ")
+	brokers := strings.Join(mustLoad(t, l.Config, nil).Kafka.Brokers, ", ")
 	other := l.as("brokers: ["+brokers+"]", "brokers: ["+strings.Join(cluster.ListenAddrs(), ", ")+"]")
 	_, errs := other.runs(1, "run", "--until-current")
 	if strings.Count(errs, `"reason":"cluster_changed"`) < 2 || !strings.Contains(errs, `this is \"elsewhere\"`) {
 		t.Error(errs)
 	}
-	l.has("orders", upTo(5, "orders:0", "orders:1"))
+	l.Has("orders", laketest.UpTo(5, "orders:0", "orders:1"))
 }
 
 // A table that was restored from a copy before its START, or of another time: the group's offsets are no help, and tell.
 func TestAnOlderTableAtTheStart(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5) // version 0 creates the table, 1 is the START, 2 has the rows
-	l.produce("orders", 3, 0, 1)
+	l.Produce("orders", 3, 0, 1)
 	l.runs(0, "run", "--until-current")
 	before := l.versions("orders")
 	l.setBack("orders", 2)
-	l.has("orders", upTo(5, "orders:0", "orders:1"))
-	l.produce("orders", 1, 1)
+	l.Has("orders", laketest.UpTo(5, "orders:0", "orders:1"))
+	l.Produce("orders", 1, 1)
 	_, errs := l.runs(0, "run", "--until-current")
 	if !strings.Contains(errs, `"level":"WARN","msg":"the group's offset is ahead of the table's position`) ||
 		!strings.Contains(errs, `"position":5,"group_offset":8`) {
 		t.Error(errs)
 	}
-	l.has("orders", map[string][]int64{"orders:0": upTo(8, "o")["o"], "orders:1": upTo(9, "o")["o"]})
+	l.Has("orders", map[string][]int64{"orders:0": laketest.UpTo(8, "o")["o"], "orders:1": laketest.UpTo(9, "o")["o"]})
 	l.runs(0, "verify", "--kafka")
 	if after := l.versions("orders"); after < before {
 		t.Errorf("%d versions, before %d", after, before)
@@ -147,21 +136,21 @@ func TestAnOlderTableUnderARunningMember(t *testing.T) {
 	stop := l.member()
 	records := 5
 	rows := func(n int) func() bool {
-		return func() bool { return len(l.rows("orders")["orders:0"]) == n && len(l.rows("orders")["orders:1"]) == n }
+		return func() bool { return len(l.Rows("orders")["orders:0"]) == n && len(l.Rows("orders")["orders:1"]) == n }
 	}
 	for round := range 3 {
-		l.produce("orders", 4, 0, 1)
+		l.Produce("orders", 4, 0, 1)
 		records += 4
 		l.until(fmt.Sprintf("round %d is in the table", round), rows(records))
 		l.setBack("orders", 2)
 	}
-	l.produce("orders", 1, 0, 1)
+	l.Produce("orders", 1, 0, 1)
 	records++
 	l.until("all of it is in the table again", rows(records))
 	if log := stop(); !strings.Contains(log, `"level":"ERROR"`) {
 		t.Errorf("nobody is told\n%s", log)
 	}
-	l.has("orders", upTo(int64(records), "orders:0", "orders:1"))
+	l.Has("orders", laketest.UpTo(int64(records), "orders:0", "orders:1"))
 	l.runs(0, "verify", "--kafka")
 }
 
@@ -171,14 +160,14 @@ func TestOffsetsSetBesideARunningMember(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
 	stop := l.member()
-	want := map[string][]int64{"orders:0": upTo(5, "o")["o"], "orders:1": upTo(5, "o")["o"]}
+	want := map[string][]int64{"orders:0": laketest.UpTo(5, "o")["o"], "orders:1": laketest.UpTo(5, "o")["o"]}
 	end := int64(5)
 	for range 3 {
 		p := l.moves(0, "set", "orders:0", fmt.Sprint(end-2))
 		if len(p.Moves) != 1 || p.Moves[0].From != end {
 			t.Errorf("%+v", p.Moves)
 		}
-		l.produce("orders", 3, 0, 1)
+		l.Produce("orders", 3, 0, 1)
 		for o := end - 2; o < end+3; o++ {
 			want["orders:0"] = append(want["orders:0"], o)
 		}
@@ -187,7 +176,7 @@ func TestOffsetsSetBesideARunningMember(t *testing.T) {
 		}
 		end += 3
 		l.until("the member went on", func() bool {
-			rows := l.rows("orders")
+			rows := l.Rows("orders")
 			return len(rows["orders:0"]) == len(want["orders:0"]) && len(rows["orders:1"]) == len(want["orders:1"])
 		})
 	}
@@ -195,6 +184,6 @@ func TestOffsetsSetBesideARunningMember(t *testing.T) {
 	for _, offsets := range want {
 		slices.Sort(offsets)
 	}
-	l.has("orders", want)
+	l.Has("orders", want)
 	l.runs(0, "verify", "--kafka")
 }

@@ -12,14 +12,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/internal/laketest"
 )
 
 // listens makes a lake's configuration one that answers probes at a free port.
 func (l *lake) listens() {
-	l.t.Helper()
-	text := strings.ReplaceAll(read(l.t, l.config), "health: {enabled: false}", `health: {listen: "127.0.0.1:0"}`)
-	if err := os.WriteFile(l.config, []byte(text), 0o600); err != nil {
-		l.t.Fatal(err)
+	l.T.Helper()
+	text := strings.ReplaceAll(read(l.T, l.Config), "health: {enabled: false}", `health: {listen: "127.0.0.1:0"}`)
+	if err := os.WriteFile(l.Config, []byte(text), 0o600); err != nil {
+		l.T.Fatal(err)
 	}
 }
 
@@ -29,13 +31,13 @@ func listening(t *testing.T) string {
 	l := newLake(t, "topics: {orders: {}}")
 	l.listens()
 	logger, out := newLogged(t)
-	l.logger = logger
-	l.create("orders", 2)
-	l.produce("orders", 3, 0, 1)
+	l.Logger = logger
+	l.Create("orders", 2)
+	l.Produce("orders", 3, 0, 1)
 	l.start()
-	l.awaits("orders", upTo(3, "orders:0", "orders:1"))
+	l.Awaits("orders", laketest.UpTo(3, "orders:0", "orders:1"))
 	base := address(t, out)
-	l.await("the member is ready", func() bool {
+	l.Await("the member is ready", func() bool {
 		code, _ := ask(t, http.MethodGet, base+"/health/ready")
 		return code == 200
 	})
@@ -43,9 +45,9 @@ func listening(t *testing.T) string {
 }
 
 // address is where a system answers probes, by its log.
-func address(t *testing.T, out *logged) string {
+func address(t *testing.T, out *laketest.Log) string {
 	t.Helper()
-	address, ok := out.lines(t, "health")[0]["address"].(string)
+	address, ok := out.Lines(t, "health")[0]["address"].(string)
 	if !ok {
 		t.Fatal("no line says where probes are answered")
 	}
@@ -128,25 +130,25 @@ func askHealth(t *testing.T, base string) (code int, a healthAnswer) {
 func TestHealthOfARun(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {identity: {by: \"field:n\"}}, users: {bad_records: dead_letter}}")
-	text := strings.ReplaceAll(read(t, l.config), "health: {enabled: false}",
+	text := strings.ReplaceAll(read(t, l.Config), "health: {enabled: false}",
 		`health: {listen: "127.0.0.1:0", lag: {every: 1s}, canary: {topic: p-canary, every: 1s}}`)
-	if err := os.WriteFile(l.config, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(l.Config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	logger, out := newLogged(t)
-	l.logger = logger
-	l.create("orders", 2)
-	l.create("users", 1)
-	l.produce("orders", 1, 0, 1)
+	l.Logger = logger
+	l.Create("orders", 2)
+	l.Create("users", 1)
+	l.Produce("orders", 1, 0, 1)
 	l.start()
-	l.await("somebody listens", func() bool { return len(out.lines(t, "health")) > 0 })
+	l.Await("somebody listens", func() bool { return len(out.Lines(t, "health")) > 0 })
 	base := address(t, out)
 	if code, _ := ask(t, http.MethodGet, base+"/health/live"); code != 200 {
 		t.Errorf("it is not alive before it works: %d", code)
 	}
 	await := func(what string, check func(healthAnswer) bool) (a healthAnswer) {
 		t.Helper()
-		l.await(what, func() bool {
+		l.Await(what, func() bool {
 			_, a = askHealth(t, base)
 			return check(a)
 		})
@@ -184,7 +186,7 @@ func TestHealthOfARun(t *testing.T) {
 	everyMeter(t, base)
 
 	bad := &kgo.Record{Topic: "orders", Partition: 1, Value: []byte(`{"n":"a"}`)}
-	if err := l.client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
+	if err := l.Client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	a = await("a partition is held", func(a healthAnswer) bool { return len(a.Holds) > 0 })
@@ -192,13 +194,13 @@ func TestHealthOfARun(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	args, ok := strings.CutPrefix(a.Holds[0].Command, "connector ")
-	if !ok || args != "offsets skip orders:1@1 --reason poison --config "+l.config {
+	if !ok || args != "offsets skip orders:1@1 --reason poison --config "+l.Config {
 		t.Errorf("the command is %q", a.Holds[0].Command)
 	}
 	l.runs(exitOK, append(strings.Fields(args), "--dry-run", "--operator", "ann")...)
 
 	bad.Topic, bad.Partition = "users", 0
-	if err := l.client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
+	if err := l.Client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	await("there is a dead letter", func(a healthAnswer) bool { return a.Components["letters"].Status == "degraded" })
@@ -210,18 +212,18 @@ func TestCommandOfAPause(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}, users: {}}")
 	l.listens()
-	l.create("orders", 2)
-	l.create("users", 2)
+	l.Create("orders", 2)
+	l.Create("users", 2)
 	by := []string{"--yes", "--reason", "a test", "--operator", "ann"}
 	l.runs(exitOK, append([]string{"pause", "orders"}, by...)...)
 	l.runs(exitOK, append([]string{"pause", "users:1"}, by...)...)
 	logger, out := newLogged(t)
-	l.logger = logger
+	l.Logger = logger
 	l.start()
-	l.await("somebody listens", func() bool { return len(out.lines(t, "health")) > 0 })
+	l.Await("somebody listens", func() bool { return len(out.Lines(t, "health")) > 0 })
 	base := address(t, out)
 	commands := map[string]int{}
-	l.await("the partitions are held", func() bool {
+	l.Await("the partitions are held", func() bool {
 		code, a := askHealth(t, base)
 		clear(commands)
 		for _, h := range a.Holds {
@@ -229,7 +231,7 @@ func TestCommandOfAPause(t *testing.T) {
 		}
 		return code == 200 && a.Status == "degraded" && len(a.Holds) == 3
 	})
-	if d := cmp.Diff(map[string]int{"connector resume orders --reason paused --config " + l.config: 2, "connector resume users:1 --reason paused --config " + l.config: 1}, commands); d != "" {
+	if d := cmp.Diff(map[string]int{"connector resume orders --reason paused --config " + l.Config: 2, "connector resume users:1 --reason paused --config " + l.Config: 1}, commands); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	for command := range commands {
@@ -294,15 +296,15 @@ topics: {orders: {schema: "n int", identity: {by: "field:n"}}}
 				t.Fatal(err)
 			}
 			logger, out := newLogged(t)
-			l := &lake{t: t, config: cfg, logger: logger}
+			l := &lake{laketest.Lake{T: t, Config: cfg, Logger: logger}}
 			l.start()
-			l.await("somebody listens", func() bool { return len(out.lines(t, "health")) > 0 })
+			l.Await("somebody listens", func() bool { return len(out.Lines(t, "health")) > 0 })
 			base := address(t, out)
 			var waits struct {
 				Status   string
 				WaitsFor []struct{ Reason, Detail string } `json:"waits_for"`
 			}
-			l.await("it says what it waits for", func() bool {
+			l.Await("it says what it waits for", func() bool {
 				code, body := ask(t, http.MethodGet, base+"/health/startup")
 				if code != 503 || json.Unmarshal([]byte(body), &waits) != nil {
 					t.Fatalf("%d %s", code, body)
@@ -316,7 +318,7 @@ topics: {orders: {schema: "n int", identity: {by: "field:n"}}}
 			if code != 503 || a.Status != "starting" || a.Components[name].Status != "down" || a.Components["holds"].Status != "down" {
 				t.Errorf("%d %+v", code, a)
 			}
-			l.await("it says that members are not known", func() bool {
+			l.Await("it says that members are not known", func() bool {
 				_, a := askHealth(t, base)
 				return a.Components["members"].Status == "unknown" && strings.Contains(a.Components["members"].Reason, "127.0.0.1:1")
 			})

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,18 +15,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/connector"
-	"sluice/internal/config"
+	"sluice/internal/admin"
+	"sluice/internal/laketest"
 )
 
 // check produces a record with headers; its value is one that the table takes.
 func (l *lake) check(topic string, headers ...string) {
-	l.t.Helper()
+	l.T.Helper()
 	r := &kgo.Record{Topic: topic, Value: []byte(`{"n":7}`)}
 	for i := 0; i < len(headers); i += 2 {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: headers[i], Value: []byte(headers[i+1])})
 	}
-	if err := l.client.ProduceSync(l.t.Context(), r).FirstErr(); err != nil {
-		l.t.Fatal(err)
+	if err := l.Client.ProduceSync(l.T.Context(), r).FirstErr(); err != nil {
+		l.T.Fatal(err)
 	}
 }
 
@@ -53,13 +52,13 @@ func counted(t *testing.T, reg prometheus.Gatherer, name string) map[string]floa
 }
 
 // TestHealthCheckRecords: a record with HEALTHCHECK=TRUE becomes no row, is counted, and verify can tell it from a lost
-// one. Where a secret is asked for, only who knows it has records dropped; a new secret needs no restart.
+// one. Where a secret is asked for, only who knows it has records dropped.
 func TestHealthCheckRecords(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, `
 defaults: {schema: "n int", commit: {every: 100ms}, health_records: {secret_file: secret}}
 topics: {orders: {health_records: {secret_file: ""}}, guarded: {}, kept: {health_records: {drop: false}}}`)
-	secret := filepath.Join(l.dir, "secret")
+	secret := filepath.Join(l.Dir, "secret")
 	write := func(text string) {
 		if err := os.WriteFile(secret, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -67,49 +66,28 @@ topics: {orders: {health_records: {secret_file: ""}}, guarded: {}, kept: {health
 	}
 	write("first\n")
 	for _, topic := range []string{"orders", "guarded", "kept"} {
-		l.create(topic, 1)
-		l.produce(topic, 1, 0)                                                        // 0
+		l.Create(topic, 1)
+		l.Produce(topic, 1, 0)                                                        // 0
 		l.check(topic, "HEALTHCHECK", "TRUE")                                         // 1
 		l.check(topic, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "first")  // 2
 		l.check(topic, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "second") // 3
 		l.check(topic, "HEALTHCHECK", "FALSE", connector.HealthSecretHeader, "first") // 4
-		l.produce(topic, 1, 0)                                                        // 5
+		l.Produce(topic, 1, 0)                                                        // 5
 	}
 	s := l.start()
-	l.awaits("orders", map[string][]int64{"orders:0": {0, 4, 5}})
-	l.awaits("guarded", map[string][]int64{"guarded:0": {0, 1, 3, 4, 5}})
-	l.awaits("kept", upTo(6, "kept:0"))
-	if d := cmp.Diff(map[string]float64{"orders": 3, "guarded": 1}, counted(t, s.registry, "sluice_health_records_total")); d != "" {
+	l.Awaits("orders", map[string][]int64{"orders:0": {0, 4, 5}})
+	l.Awaits("guarded", map[string][]int64{"guarded:0": {0, 1, 3, 4, 5}})
+	l.Awaits("kept", laketest.UpTo(6, "kept:0"))
+	if d := cmp.Diff(map[string]float64{"orders": 3, "guarded": 1}, counted(t, s.Registry(), "sluice_health_records_total")); d != "" {
 		t.Errorf("dropped (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff(map[string]float64{"orders": 0, "guarded": 2}, counted(t, s.registry, "sluice_health_records_unproven_total")); d != "" {
+	if d := cmp.Diff(map[string]float64{"orders": 0, "guarded": 2}, counted(t, s.Registry(), "sluice_health_records_unproven_total")); d != "" {
 		t.Errorf("without the secret (-want +got):\n%s", d)
 	}
 
-	// The file is replaced; half written it says nothing.
-	look := func() {
-		t.Helper()
-		for _, h := range s.secrets {
-			if err := h.refresh(t.Context(), s.logger); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	write("")
-	look()
-	l.check("guarded", "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "first") // 6
-	l.produce("guarded", 1, 0)                                                       // 7
-	l.awaits("guarded", map[string][]int64{"guarded:0": {0, 1, 3, 4, 5, 7}})
-	write("second\n")
-	look()
-	l.check("guarded", "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "first")  // 8
-	l.check("guarded", "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "second") // 9
-	l.produce("guarded", 1, 0)                                                        // 10
-	l.awaits("guarded", map[string][]int64{"guarded:0": {0, 1, 3, 4, 5, 7, 8, 10}})
-
-	for topic, dropped := range map[string]int64{"orders": 3, "guarded": 3, "kept": 0} {
+	for topic, dropped := range map[string]int64{"orders": 3, "guarded": 1, "kept": 0} {
 		out, _ := l.runs(exitOK, "verify", "--kafka", "--topic", topic, "-o", "json")
-		var v verification
+		var v admin.Verification
 		if err := json.Unmarshal([]byte(out), &v); err != nil {
 			t.Fatal(err)
 		}
@@ -119,71 +97,6 @@ topics: {orders: {health_records: {secret_file: ""}}, guarded: {}, kept: {health
 	}
 }
 
-// TestHealthSecretFile: a file that cannot be used is a mistake at the start and a line later; neither shows the secret.
-func TestHealthSecretFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "secret")
-	write := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var out bytes.Buffer
-	logger := slog.New(slog.NewTextHandler(&out, nil))
-	h := &heldSecret{path: path}
-	if err := h.refresh(t.Context(), logger); err == nil || h.get() != "" {
-		t.Errorf("no file: %v, %q", err, h.get())
-	}
-	write("\n")
-	if err := h.refresh(t.Context(), logger); err == nil || h.get() != "" {
-		t.Errorf("an empty file: %v, %q", err, h.get())
-	}
-	for _, c := range []struct{ text, want, line string }{
-		{"geheim one\r\n", "geheim one", ""},
-		{"geheim one", "geheim one", ""},
-		{"", "geheim one", "cannot be used"},
-		{" ", "geheim one", ""}, // said already
-		{"geheim two", "geheim two", "the new one is in force"},
-		{"", "geheim two", "cannot be used"},
-	} {
-		out.Reset()
-		write(c.text)
-		if err := h.refresh(t.Context(), logger); err != nil || h.get() != c.want {
-			t.Errorf("%q: %v, %q", c.text, err, h.get())
-		}
-		if got := out.String(); (got != "") != (c.line != "") || !strings.Contains(got, c.line) || strings.Contains(got, "geheim") {
-			t.Errorf("%q: the log says %q, want %q", c.text, got, c.line)
-		}
-	}
-}
-
-// TestDeadLettersAreNoHealthChecks: a letter keeps the headers of its record, which was not dropped where it came from.
-func TestDeadLettersAreNoHealthChecks(t *testing.T) {
-	t1 := config.Topic{Format: "dead_letter", HealthRecords: config.HealthRecords{Drop: true}}
-	if (heldSecrets{}).of(t1).Drop {
-		t.Error("letters are dropped")
-	}
-	t1.Format = "json"
-	if !(heldSecrets{}).of(t1).Drop {
-		t.Error("records are not dropped")
-	}
-
-	l := newLake(t, "topics: {orders: {bad_records: dead_letter, health_records: {secret_file: secret}}}")
-	if err := os.WriteFile(filepath.Join(l.dir, "secret"), []byte("right"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	l.create("orders", 1)
-	bad := &kgo.Record{Topic: "orders", Value: []byte("?"), Headers: []kgo.RecordHeader{{Key: "HEALTHCHECK", Value: []byte("TRUE")}}}
-	if err := l.client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
-	l.produce("orders", 1, 0)
-	l.start()
-	l.awaits("orders", map[string][]int64{"orders:0": {1}})
-	l.awaits("orders_letters", upTo(1, "orders-dlq:0"))
-	l.runs(exitOK, "verify", "--kafka", "--topic", "orders") // it claims to be a health check, and is a letter
-}
-
 // TestEveryRecordIsExplained: rows, bad records, tombstones, health checks and duplicates in one topic, read in several runs.
 // Each record ends where its kind belongs, once, and verify finds nothing.
 func TestEveryRecordIsExplained(t *testing.T) {
@@ -191,11 +104,11 @@ func TestEveryRecordIsExplained(t *testing.T) {
 	l := newLake(t, `
 defaults: {schema: "n int, id string", commit: {every: 100ms}, bad_records: dead_letter, identity: {by: "field:id"}, health_records: {secret_file: secret}}
 topics: {orders: {dead_letters: {archive: none, hold_above: 100%}}}`)
-	if err := os.WriteFile(filepath.Join(l.dir, "secret"), []byte("right"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(l.Dir, "secret"), []byte("right"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	const partitions = 3
-	l.create("orders", partitions)
+	l.Create("orders", partitions)
 	rng := rand.New(rand.NewPCG(7, 7))
 	rows, letters := map[string][]int64{}, map[string]int{}
 	var next [partitions]int64
@@ -242,7 +155,7 @@ topics: {orders: {dead_letters: {archive: none, hold_above: 100%}}}`)
 			next[p]++
 			records = append(records, r)
 		}
-		if err := l.client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		if err := l.Client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 		_, log := l.runs(exitOK, "run", "--until-current")
@@ -251,7 +164,7 @@ topics: {orders: {dead_letters: {archive: none, hold_above: 100%}}}`)
 				t.Errorf("no line says %q", line)
 			}
 		}
-		l.has("orders", rows)
+		l.Has("orders", rows)
 		l.runs(exitOK, "verify", "--kafka")
 	}
 	out, _ := l.runs(exitOK, "deadletters", "list", "orders", "--limit", "10000", "-o", "json")
@@ -272,4 +185,22 @@ topics: {orders: {dead_letters: {archive: none, hold_above: 100%}}}`)
 	if d := cmp.Diff(letters, got); d != "" {
 		t.Errorf("letters (-want +got):\n%s", d)
 	}
+}
+
+// TestDeadLettersAreNoHealthChecks: a letter keeps the headers of its record, which was not dropped where it came from.
+func TestDeadLettersAreNoHealthChecks(t *testing.T) {
+	l := newLake(t, "topics: {orders: {bad_records: dead_letter, health_records: {secret_file: secret}}}")
+	if err := os.WriteFile(filepath.Join(l.Dir, "secret"), []byte("right"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.Create("orders", 1)
+	bad := &kgo.Record{Topic: "orders", Value: []byte("?"), Headers: []kgo.RecordHeader{{Key: "HEALTHCHECK", Value: []byte("TRUE")}}}
+	if err := l.Client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	l.Produce("orders", 1, 0)
+	l.start()
+	l.Awaits("orders", map[string][]int64{"orders:0": {1}})
+	l.Awaits("orders_letters", laketest.UpTo(1, "orders-dlq:0"))
+	l.runs(exitOK, "verify", "--kafka", "--topic", "orders") // it claims to be a health check, and is a letter
 }

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"sluice/internal/laketest"
 )
 
 // TestTableFolderDeleted: a running member says what it found, the commands name one reason for each partition, and after
@@ -16,14 +18,14 @@ import (
 func TestTableFolderDeleted(t *testing.T) {
 	t.Parallel()
 	l := newLakeOn(t, "topics: {orders: {}}", ", offset_commit_interval: 100ms", nil)
-	l.create("orders", 2)
-	l.produce("orders", 5, 0, 1)
-	var log logged
-	l.logger = slog.New(slog.NewTextHandler(&log, nil))
+	l.Create("orders", 2)
+	l.Produce("orders", 5, 0, 1)
+	var log laketest.Log
+	l.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	s := l.start()
-	l.awaits("orders", upTo(5, "orders:0", "orders:1"))
-	l.await("the group has offsets", func() bool {
-		of, err := l.admin.FetchOffsets(t.Context(), "p")
+	l.Awaits("orders", laketest.UpTo(5, "orders:0", "orders:1"))
+	l.Await("the group has offsets", func() bool {
+		of, err := l.Admin.FetchOffsets(t.Context(), "p")
 		if err != nil {
 			return false
 		}
@@ -31,17 +33,17 @@ func TestTableFolderDeleted(t *testing.T) {
 		_, one := of.Lookup("orders", 1)
 		return zero && one
 	})
-	l.removeTable("orders")
-	l.produce("orders", 5, 0)
-	l.await("both partitions are held", func() bool { return len(heldIn(s)["orders table_replaced"]) == 2 })
-	for _, h := range s.report().Holds {
+	l.RemoveTable("orders")
+	l.Produce("orders", 5, 0)
+	l.Await("both partitions are held", func() bool { return len(heldIn(s)["orders table_replaced"]) == 2 })
+	for _, h := range s.Report().Holds {
 		if !strings.HasPrefix(h.Detail, "the folder has no Delta log: table ") {
 			t.Errorf("%+v", h)
 		}
 	}
 
 	// A stand-in for the member's address, which a lake does not have.
-	holds := s.report().Holds
+	holds := s.Report().Holds
 	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var all []string
 		for _, h := range holds {
@@ -50,8 +52,8 @@ func TestTableFolderDeleted(t *testing.T) {
 		_, _ = fmt.Fprintf(w, `{"pipeline":"p","holds":[%s]}`, strings.Join(all, ","))
 	}))
 	t.Cleanup(member.Close)
-	alone := read(t, l.config)
-	if err := os.WriteFile(l.config, []byte(strings.ReplaceAll(alone, "health: {enabled: false}", fmt.Sprintf("health: {listen: %q}", member.Listener.Addr()))), 0o600); err != nil {
+	alone := read(t, l.Config)
+	if err := os.WriteFile(l.Config, []byte(strings.ReplaceAll(alone, "health: {enabled: false}", fmt.Sprintf("health: {listen: %q}", member.Listener.Addr()))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, _ := l.runs(1, "holds")
@@ -67,7 +69,7 @@ func TestTableFolderDeleted(t *testing.T) {
 	if !regexp.MustCompile(`(?m)^problem +hold +orders:1 +table_replaced: the folder has no Delta log`).MatchString(out) || strings.Contains(out, "unknown_history") {
 		t.Error(out)
 	}
-	if err := os.WriteFile(l.config, []byte(alone), 0o600); err != nil {
+	if err := os.WriteFile(l.Config, []byte(alone), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, _ = l.runs(1, "holds") // without a member nobody knows that there was a table
@@ -76,8 +78,8 @@ func TestTableFolderDeleted(t *testing.T) {
 	}
 
 	l.runs(0, "offsets", "start", "orders", "--reason", "a test", "--yes")
-	l.awaits("orders", map[string][]int64{"orders:0": upTo(10, "orders:0")["orders:0"], "orders:1": upTo(5, "orders:1")["orders:1"]})
-	l.await("nothing is held", func() bool { return len(heldIn(s)) == 0 })
+	l.Awaits("orders", map[string][]int64{"orders:0": laketest.UpTo(10, "orders:0")["orders:0"], "orders:1": laketest.UpTo(5, "orders:1")["orders:1"]})
+	l.Await("nothing is held", func() bool { return len(heldIn(s)) == 0 })
 	for line := range strings.Lines(log.String()) {
 		if strings.Contains(line, "level=ERROR") && !strings.Contains(line, "msg=HOLD") {
 			t.Error(line)

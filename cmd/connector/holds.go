@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,10 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/classify"
-	"sluice/connector"
-	"sluice/connector/kafka"
-	"sluice/reliability/hold"
+	"sluice/internal/admin"
+	"sluice/internal/fail"
+	"sluice/internal/terminal"
 )
 
 func (c *cli) holdsCommand() *cobra.Command {
@@ -55,208 +53,50 @@ something did not answer, or fails.`,
 	return cmd
 }
 
-// heldPartition is a hold as the command shows it.
-type heldPartition struct {
-	Topic     string      `json:"topic"`     // "" for what concerns everything
-	Partition int32       `json:"partition"` // -1 for all of the topic
-	Reason    hold.Reason `json:"reason"`
-	Detail    string      `json:"detail"`
-	Since     *time.Time  `json:"since"`  // null if nobody knows
-	Offset    *int64      `json:"offset"` // where it stands, null if unknown
-	EndsBy    string      `json:"ends_by"`
-	Command   string      `json:"command,omitempty"` // that ends it, if one does
-	From      []string    `json:"from"`
-}
-
-// held are the holds found so far. One partition may be held for several reasons.
-type held struct{ all []*heldPartition }
-
-// add notes a hold, or who else knows of one that is known.
-func (h *held) add(from, topic string, id int32, reason hold.Reason, detail string, since time.Time, offset int64) {
-	i := slices.IndexFunc(h.all, func(p *heldPartition) bool {
-		if reason == hold.Paused && p.Reason == reason { // a member tells of the partitions, the operation is about the topic
-			return (p.Topic == "" || p.Topic == topic) && (p.Partition < 0 || p.Partition == id)
-		}
-		return p.Topic == topic && p.Partition == id && p.Reason == reason
-	})
-	if i < 0 {
-		i = len(h.all)
-		h.all = append(h.all, &heldPartition{Topic: topic, Partition: id, Reason: reason, Detail: detail, EndsBy: reason.EndsBy()})
-	}
-	p := h.all[i]
-	if !slices.Contains(p.From, from) {
-		p.From = append(p.From, from)
-	}
-	if !since.IsZero() && (p.Since == nil || since.Before(*p.Since)) {
-		p.Since = &since
-	}
-	if p.Offset == nil && offset >= 0 {
-		p.Offset = &offset
-	}
-}
-
-// command returns the command that ends the hold, "" if none does.
-func (p *heldPartition) command() string {
-	offset := int64(-1)
-	if p.Offset != nil {
-		offset = *p.Offset
-	}
-	return p.Reason.Command(p.Topic, p.Partition, offset)
-}
-
-// merge adds what others found.
-func (h *held) merge(o *held) {
-	for _, p := range o.all {
-		since, offset := time.Time{}, int64(-1)
-		if p.Since != nil {
-			since = *p.Since
-		}
-		if p.Offset != nil {
-			offset = *p.Offset
-		}
-		for _, from := range p.From {
-			h.add(from, p.Topic, p.Partition, p.Reason, p.Detail, since, offset)
-		}
-	}
-}
-
-// The words for who told of a hold.
-const (
-	fromLook       = "table and Kafka"
-	fromOperations = "operations log"
-)
-
 func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Duration) error {
-	cfg, err := c.load()
+	a, err := c.access()
 	if err != nil {
 		return err
 	}
-	asked := c.askForHolds(ctx, cfg, members, timeout)
-	found := &held{}
-	var missed []error
-	member := false
-	for _, a := range asked {
-		found.merge(&a.held)
-		missed, member = append(missed, a.missed...), member || a.member
-	}
-	found.dropHidden()
-	for _, p := range found.all {
-		p.Command = cfg.Pasted(p.command())
-	}
-	slices.SortStableFunc(found.all, func(a, b *heldPartition) int {
-		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), strings.Compare(string(a.Reason), string(b.Reason)))
-	})
+	found := admin.Holds(ctx, a, admin.HoldQuery{Topic: c.topic, Members: members, Within: timeout})
 	if c.output == "json" {
-		if found.all == nil {
-			found.all = []*heldPartition{}
-		}
-		err = writeJSON(c.stdout, found.all)
+		err = writeJSON(c.stdout, found.Holds)
 	} else {
-		err = found.print(c.stdout, len(missed) == 0, member)
+		err = printHolds(c.stdout, found)
 	}
 	switch {
 	case err != nil:
 		return err
-	case len(found.all) > 0:
-		return exitError{exitFound, errors.Join(missed...)}
-	case len(missed) > 0:
-		return exitError{exitDependency, errors.Join(missed...)}
+	case len(found.Holds) > 0:
+		return fail.Found(errors.Join(found.Missed...))
+	case len(found.Missed) > 0:
+		return fail.Dependency(errors.Join(found.Missed...))
 	}
 	return nil
 }
 
-// recordAt says why the record at a position cannot become a row, or "". What lies behind it is not looked at: a partition
-// that is held stands at what it is held for.
-func (q *questions) recordAt(ctx context.Context, l *look, p connector.Partition, at int64) (hold.Reason, string, int64, error) {
-	var b kafka.Batch
-	err := q.ask(func(ctx context.Context) (err error) { b, err = q.log.BatchAt(ctx, p, at); return err })
-	if err == nil {
-		err = b.Unreadable
-	}
-	if held, ok := errors.AsType[*hold.Error](err); ok {
-		if held.Reason == hold.AheadOfLogEnd { // nothing but markers and aborted records
-			return "", "", 0, nil
-		}
-		return held.Reason, held.Detail, at, nil
-	}
-	if err != nil || b.Record == nil || l.snapshot.Schema == nil {
-		return "", "", 0, err
-	}
-	switch err := l.rowOf(p, b.Record); {
-	case err == nil:
-		return "", "", 0, nil
-	case classify.Of(err) == classify.Poison:
-		return hold.Poison, err.Error(), b.Record.Offset, ctx.Err()
-	default:
-		return "", "", 0, err
-	}
-}
-
-// rowOf says why a record cannot become a row and holds, nil if it can, need not, or becomes a dead letter.
-func (l *look) rowOf(p connector.Partition, r *connector.Record) error {
-	topic, _, err := l.table.config.Route(p.Topic)
-	if err != nil {
-		return err
-	}
-	if topic.WritesLetters() {
-		return nil
-	}
-	return l.becomesRow(p, r)
-}
-
-// becomesRow says why a record cannot become a row of the table as it is now, nil if it can or is passed over.
-func (l *look) becomesRow(p connector.Partition, r *connector.Record) error {
-	topic, _, err := l.table.config.Route(p.Topic)
-	if err != nil || l.snapshot.Schema == nil {
-		return err
-	}
-	if err := topic.Refusals().Of(r); err != nil || r.Value == nil && !topic.IsLetters() {
-		return err
-	}
-	builder, err := topic.Decoder(nil).Builder(l.snapshot.Schema)
-	if err != nil {
-		return fmt.Errorf("rows of %v: %w", p, err)
-	}
-	return decodes(builder, p, r)
-}
-
-// decodes says why a record cannot become a row. A decoder that panics ends no command: where a member meets such a record,
-// it is found by itself and held or set aside.
-func decodes(builder connector.Builder, p connector.Partition, r *connector.Record) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = classify.Mark(connector.Recovered("decode", v), classify.Poison)
-		}
-	}()
-	if err := builder.Add(p, r); err != nil {
-		return err
-	}
-	builder.Seal().Release()
-	return nil
-}
-
-// print writes the holds. all says whether everything answered that was asked, member whether a member was among it.
-func (h *held) print(w io.Writer, all, member bool) error {
-	if len(h.all) == 0 {
+// printHolds writes holds for people.
+func printHolds(w io.Writer, r *admin.HoldReport) error {
+	if len(r.Holds) == 0 {
 		text := "nothing is held"
 		switch {
-		case !all:
+		case len(r.Missed) > 0:
 			text = "whether something is held is not known: see what did not answer"
-		case !member:
+		case !r.Member:
 			text += ", as far as tables, Kafka and the operations log show; no member answered: --member URL asks one"
 		}
 		_, err := fmt.Fprintln(w, text)
 		return err
 	}
-	lines := h.lines()
-	tw := newColumns(w)
+	lines := holdLines(r.Holds)
+	tw := terminal.NewColumns(w)
 	_, _ = fmt.Fprintln(tw, "PARTITION\tREASON\tSINCE\tOFFSET\tFROM") // Flush has the error
 	for _, l := range lines {
 		since := "-"
 		if l.since != nil {
 			since = l.since.UTC().Format(time.RFC3339)
 		}
-		_, _ = printf(tw, "%s\t%s\t%s\t%s\t%s\n", l.name, l.Reason, since, l.offsets(), strings.Join(l.From, ", "))
+		_, _ = terminal.Printf(tw, "%s\t%s\t%s\t%s\t%s\n", l.name, l.Reason, since, l.offsets(), strings.Join(l.From, ", "))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -269,9 +109,9 @@ func (h *held) print(w io.Writer, all, member bool) error {
 			continue
 		}
 		var b strings.Builder
-		_, _ = printf(&b, "\n%s %s: %s\n  %s\n", l.name, l.Reason, l.Detail, ending(l.EndsBy))
+		_, _ = terminal.Printf(&b, "\n%s %s: %s\n  %s\n", l.name, l.Reason, l.Detail, ending(l.EndsBy))
 		if l.Command != "" {
-			_, _ = printf(&b, "  command: %s\n", l.Command)
+			_, _ = terminal.Printf(&b, "  command: %s\n", l.Command)
 		}
 		if _, err := io.WriteString(w, b.String()); err != nil {
 			return err
@@ -290,7 +130,7 @@ func ending(endsBy string) string {
 
 // holdLine is what the table shows in one line: a hold, or the same hold of several partitions of a topic.
 type holdLine struct {
-	*heldPartition // the first one
+	*admin.Hold // the first one
 
 	name     string
 	since    *time.Time // the earliest
@@ -300,24 +140,24 @@ type holdLine struct {
 // maxSingle is how many partitions with the same hold have a line each.
 const maxSingle = 3
 
-// lines returns the lines of the table. Holds of more than maxSingle partitions of a topic share a line if they agree in reason,
+// holdLines returns the lines of the table. Holds of more than maxSingle partitions of a topic share a line if they agree in reason,
 // detail, command and who told.
-func (h *held) lines() (lines []holdLine) {
+func holdLines(all []*admin.Hold) (lines []holdLine) {
 	type shared struct{ topic, reason, detail, command, from string }
-	of := func(p *heldPartition) shared {
+	of := func(p *admin.Hold) shared {
 		return shared{p.Topic, string(p.Reason), p.Detail, p.Command, strings.Join(p.From, ",")}
 	}
-	groups := map[shared][]*heldPartition{}
-	for _, p := range h.all {
+	groups := map[shared][]*admin.Hold{}
+	for _, p := range all {
 		if p.Partition >= 0 {
 			groups[of(p)] = append(groups[of(p)], p)
 		}
 	}
-	for _, p := range h.all {
+	for _, p := range all {
 		group := groups[of(p)]
 		switch {
 		case p.Partition < 0 || len(group) <= maxSingle:
-			lines = append(lines, lineOf(p.name(), p))
+			lines = append(lines, lineOf(p.Name(), p))
 		case group[0] == p:
 			lines = append(lines, lineOf(p.Topic+":"+ranges(group), group...))
 		}
@@ -325,8 +165,8 @@ func (h *held) lines() (lines []holdLine) {
 	return lines
 }
 
-func lineOf(name string, holds ...*heldPartition) holdLine {
-	l := holdLine{heldPartition: holds[0], name: name}
+func lineOf(name string, holds ...*admin.Hold) holdLine {
+	l := holdLine{Hold: holds[0], name: name}
 	for _, p := range holds {
 		if p.Since != nil && (l.since == nil || p.Since.Before(*l.since)) {
 			l.since = p.Since
@@ -342,7 +182,7 @@ func lineOf(name string, holds ...*heldPartition) holdLine {
 }
 
 // ranges names the partitions of holds, which are in order: 0-5,7.
-func ranges(holds []*heldPartition) string {
+func ranges(holds []*admin.Hold) string {
 	var parts []string
 	for i := 0; i < len(holds); {
 		first, last := holds[i].Partition, holds[i].Partition
@@ -366,14 +206,4 @@ func (l holdLine) offsets() string {
 		return strconv.FormatInt(*l.min, 10)
 	}
 	return strconv.FormatInt(*l.min, 10) + " to " + strconv.FormatInt(*l.max, 10)
-}
-
-func (p *heldPartition) name() string {
-	switch {
-	case p.Topic == "":
-		return "everything"
-	case p.Partition < 0:
-		return p.Topic
-	}
-	return p.Topic + ":" + strconv.Itoa(int(p.Partition))
 }

@@ -58,33 +58,33 @@ func TestHolds_Outages(t *testing.T) {
 				t.Parallel()
 				l := newOrders(t, 5)
 				l.deleteRecords("orders", 0, 5)
-				l.produce("orders", 2, 0)
+				l.Produce("orders", 2, 0)
 				l.deleteRecords("orders", 0, 6) // a hold that table and Kafka show
 				lost := "orders:0 behind_log_start at 5 from table and Kafka: connector offsets accept-gap orders:0 --reason behind_log_start"
 				var unknown []string
 				switch dependency {
 				case "kafka":
 					if way == "slow" {
-						l.broker.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
-							l.broker.KeepControl()
-							l.broker.SleepControl(func() { time.Sleep(50 * time.Millisecond) })
+						l.Broker.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
+							l.Broker.KeepControl()
+							l.Broker.SleepControl(func() { time.Sleep(50 * time.Millisecond) })
 							return nil, nil, false
 						})
 						break
 					}
-					rewrite(t, l.config, l.broker.ListenAddrs()[0], address(t))
+					rewrite(t, l.Config, l.Broker.ListenAddrs()[0], address(t))
 					lost, unknown = "", []string{kafkaUnknown}
 				case "s3":
-					rewrite(t, l.config, fmt.Sprintf("{url: \"file://%s/lake\"}", filepath.ToSlash(l.dir)),
+					rewrite(t, l.Config, fmt.Sprintf("{url: \"file://%s/lake\"}", filepath.ToSlash(l.Dir)),
 						fmt.Sprintf("{url: s3://bucket/lake, s3: {endpoint: \"http://%s\", region: r, access_key: a, secret_key: b}}", address(t)))
 					lost, unknown = "", storeUnknown
 				case "redis", "postgres": // observers, and asked by members alone
-					file := filepath.Join(l.dir, "url")
+					file := filepath.Join(l.Dir, "url")
 					url := map[string]string{"redis": "redis://" + address(t), "postgres": "postgres://u:p@" + address(t) + "/d"}[dependency]
 					if err := os.WriteFile(file, []byte(url), 0o600); err != nil {
 						t.Fatal(err)
 					}
-					rewrite(t, l.config, "pipeline: p\n", fmt.Sprintf("pipeline: p\nmembers: {store: %s, url_file: %s}\n", dependency, file))
+					rewrite(t, l.Config, "pipeline: p\n", fmt.Sprintf("pipeline: p\nmembers: {store: %s, url_file: %s}\n", dependency, file))
 				}
 				member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					_, _ = fmt.Fprint(w, `{"pipeline":"p","holds":[{"topic":"orders","partition":1,"reason":"kafka_down","detail":"no route","since":"2026-01-31T09:00:00Z","offset":5}]}`)
@@ -136,8 +136,8 @@ func TestHolds_NothingKnown(t *testing.T) {
 func TestHolds_TwoOutages(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 1)
-	rewrite(t, l.config, l.broker.ListenAddrs()[0], silentServer(t))
-	rewrite(t, l.config, fmt.Sprintf("{url: \"file://%s/lake\"}", filepath.ToSlash(l.dir)),
+	rewrite(t, l.Config, l.Broker.ListenAddrs()[0], silentServer(t))
+	rewrite(t, l.Config, fmt.Sprintf("{url: \"file://%s/lake\"}", filepath.ToSlash(l.Dir)),
 		fmt.Sprintf("{url: s3://bucket/lake, s3: {endpoint: \"http://%s\", region: r, access_key: a, secret_key: b}}", silentServer(t)))
 	_, errs := l.runs(exitDependency, "holds", "--timeout", "4s")
 	for _, want := range []string{"the store did not answer within 2s", "Kafka did not answer within 2s, and so it is not known whether positions are in their logs: "} {

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"fmt"
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"sluice/sink/opslog"
+	"sluice/internal/admin"
+	"sluice/internal/fail"
 )
 
 func (c *cli) holdsRecheckCommand() *cobra.Command {
@@ -32,7 +33,7 @@ log; no running connector is needed. A hold ends only if its check passes.`,
 		}
 		targets, err := targetsOf(cfg, args, false)
 		if err != nil {
-			return exitError{exitUsage, err}
+			return fail.Usage(err)
 		}
 		if ch.reason == "" {
 			ch.reason = "check holds now"
@@ -41,13 +42,8 @@ log; no running connector is needed. A hold ends only if its check passes.`,
 		if err := c.checkChange(ch); err != nil {
 			return err
 		}
-		return c.decide(cmd.Context(), timeout, cfg, ch, decision{
-			judge: func(*opslog.State) ([]string, error) { return nil, nil },
-			body:  func() opslog.Body { return opslog.Recheck{Targets: targets} },
-			plan: func() (string, any) {
-				return fmt.Sprintf("recheck of holds of pipeline %s: %s", cfg.Pipeline, listTargets(targets)), pausingPlan{cfg.Pipeline, string(opslog.KindRecheck), targets}
-			},
-			done: func() string { return "members check holds of " + listTargets(targets) },
+		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *admin.Access) (*admin.Decision, error) {
+			return admin.PlanRecheck(ctx, a, targets)
 		})
 	}
 	return cmd

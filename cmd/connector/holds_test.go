@@ -15,36 +15,35 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"sluice/classify"
-	"sluice/connector"
+	"sluice/internal/admin"
 	"sluice/reliability/hold"
 )
 
 // holds runs the command and returns what it lists, one line for each hold.
 func (l *lake) holds(code int, args ...string) (lines []string) {
-	l.t.Helper()
+	l.T.Helper()
 	out, errs := l.runs(code, append([]string{"holds", "-o", "json"}, args...)...)
-	var all []heldPartition
+	var all []admin.Hold
 	if err := json.Unmarshal([]byte(out), &all); err != nil {
-		l.t.Fatalf("%v\n%s%s", err, out, errs)
+		l.T.Fatalf("%v\n%s%s", err, out, errs)
 	}
 	for _, h := range all {
 		offset := "-"
 		if h.Offset != nil {
 			offset = fmt.Sprint(*h.Offset)
 		}
-		lines = append(lines, fmt.Sprintf("%s %s at %s from %s: %s", h.name(), h.Reason, offset, strings.Join(h.From, "+"), strings.TrimSuffix(h.Command, " --config "+l.config)))
+		lines = append(lines, fmt.Sprintf("%s %s at %s from %s: %s", h.Name(), h.Reason, offset, strings.Join(h.From, "+"), strings.TrimSuffix(h.Command, " --config "+l.Config)))
 		if h.Detail == "" || h.EndsBy == "" {
-			l.t.Errorf("%+v", h)
+			l.T.Errorf("%+v", h)
 		}
 	}
 	return lines
 }
 
 func (l *lake) wantHolds(code int, want []string, args ...string) {
-	l.t.Helper()
+	l.T.Helper()
 	if d := cmp.Diff(want, l.holds(code, args...)); d != "" {
-		l.t.Errorf("holds (-want +got):\n%s", d)
+		l.T.Errorf("holds (-want +got):\n%s", d)
 	}
 }
 
@@ -62,8 +61,8 @@ func TestHolds(t *testing.T) {
 		t.Error(out)
 	}
 	bad := &kgo.Record{Topic: "orders", Partition: 1, Value: []byte(`{"n":"poison"}`)}
-	l.produce("orders", 2, 0)
-	if err := l.client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
+	l.Produce("orders", 2, 0)
+	if err := l.Client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	l.wantHolds(1, []string{"orders:1 poison at 5 from table and Kafka: connector offsets skip orders:1@5 --reason poison"}) // and orders:0 only lags
@@ -76,7 +75,7 @@ func TestHolds(t *testing.T) {
 	})
 	out, _ := l.runs(1, "holds")
 	for _, want := range []string{
-		"orders:0   behind_log_start  -  ", "orders:1 poison: ", "  ends by: an operator: ", "  command: connector offsets skip orders:1@5 --reason poison --config " + l.config + "\n",
+		"orders:0   behind_log_start  -  ", "orders:1 poison: ", "  ends by: an operator: ", "  command: connector offsets skip orders:1@5 --reason poison --config " + l.Config + "\n",
 		"orders paused: ann paused orders: a test\n",
 	} {
 		if !strings.Contains(out, want) {
@@ -92,7 +91,7 @@ func TestHolds(t *testing.T) {
 func TestHoldsBeforeTheFirstStart(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}, users: {}}")
-	l.create("orders", 1)
+	l.Create("orders", 1)
 	l.group("p", "orders", 0, 0)
 	l.wantHolds(1, []string{
 		"orders:0 unknown_history at - from table and Kafka: connector offsets start orders --reason unknown_history",
@@ -105,7 +104,7 @@ func TestHoldsOfMembers(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
 	l.deleteRecords("orders", 0, 5)
-	l.produce("orders", 2, 0)
+	l.Produce("orders", 2, 0)
 	l.deleteRecords("orders", 0, 6)
 	l.runs(0, "pause", "orders:1", "--yes", "--reason", "a test", "--operator", "ann")
 	pipeline := "p"
@@ -126,7 +125,7 @@ func TestHoldsOfMembers(t *testing.T) {
 		"orders:1 store_down at - from " + member.URL + ": ",
 	}, "--member", member.URL+"/")
 	out, _ := l.runs(1, "holds", "--member", member.URL, "-o", "json")
-	var all []heldPartition
+	var all []admin.Hold
 	if err := json.Unmarshal([]byte(out), &all); err != nil || all[0].Since == nil || !all[0].Since.Equal(time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)) {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -143,20 +142,6 @@ func TestHoldsOfMembers(t *testing.T) {
 	}
 }
 
-// panicking is a builder whose decoder has a mistake.
-type panicking struct{ connector.Builder }
-
-func (panicking) Add(connector.Partition, *connector.Record) error { panic("a value of a record") }
-
-// TestHoldsSurviveADecoder: a record that panics the decoder is a bad one, and nothing of it is told.
-func TestHoldsSurviveADecoder(t *testing.T) {
-	t.Parallel()
-	err := decodes(panicking{}, connector.Partition{Topic: "orders"}, &connector.Record{Value: []byte("x")})
-	if classify.Of(err) != classify.Poison || !strings.Contains(err.Error(), "decode: panic") || strings.Contains(err.Error(), "a value") {
-		t.Errorf("%v", err)
-	}
-}
-
 // TestHoldsOfAMember: what only a member knows, such as a flood, is shown by offsets show and check, too.
 func TestHoldsOfAMember(t *testing.T) {
 	t.Parallel()
@@ -166,8 +151,8 @@ func TestHoldsOfAMember(t *testing.T) {
 			{"topic":"orders","partition":1,"reason":"flood","detail":"600 of 600 records","since":"2026-01-31T08:00:00Z","offset":5}]}`)
 	}))
 	t.Cleanup(member.Close)
-	text := strings.ReplaceAll(read(t, l.config), "health: {enabled: false}", fmt.Sprintf("health: {listen: %q}", member.Listener.Addr()))
-	if err := os.WriteFile(l.config, []byte(text), 0o600); err != nil {
+	text := strings.ReplaceAll(read(t, l.Config), "health: {enabled: false}", fmt.Sprintf("health: {listen: %q}", member.Listener.Addr()))
+	if err := os.WriteFile(l.Config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, _ := l.runs(1, "offsets", "show")
@@ -177,7 +162,7 @@ func TestHoldsOfAMember(t *testing.T) {
 		}
 	}
 	out, _ = l.runs(1, "check")
-	for _, want := range []string{`(?m)^problem +hold +orders:1 +flood: 600 of 600 records$`, `to do: too many records .*: connector deadletters allow orders --reason flood --config ` + regexp.QuoteMeta(l.config)} {
+	for _, want := range []string{`(?m)^problem +hold +orders:1 +flood: 600 of 600 records$`, `to do: too many records .*: connector deadletters allow orders --reason flood --config ` + regexp.QuoteMeta(l.Config)} {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("no %s in\n%s", want, out)
 		}
@@ -189,10 +174,15 @@ func TestHoldsOfAMember(t *testing.T) {
 // TestHolds_OneLineForManyPartitions: what holds many partitions of a topic alike is one line and one command; JSON has them all.
 func TestHolds_OneLineForManyPartitions(t *testing.T) {
 	t.Parallel()
-	h := &held{}
+	var all []*admin.Hold
 	noon := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	add := func(id int32, reason hold.Reason, detail string, offset int64) {
-		h.add("m", "orders", id, reason, detail, noon.Add(time.Duration(-id)*time.Minute), offset)
+		h := &admin.Hold{Topic: "orders", Partition: id, Reason: reason, Detail: detail, Since: new(noon.Add(time.Duration(-id) * time.Minute)), From: []string{"m"}}
+		if offset >= 0 {
+			h.Offset = &offset
+		}
+		h.EndsBy, h.Command = reason.EndsBy(), reason.Command(h.Topic, id, offset)
+		all = append(all, h)
 	}
 	for _, id := range []int32{0, 1, 2, 3, 5, 7, 8} {
 		add(id, hold.Flood, "all bad", 10+int64(id))
@@ -204,12 +194,9 @@ func TestHolds_OneLineForManyPartitions(t *testing.T) {
 	for id := range int32(4) { // each has a command of its own
 		add(id, hold.BehindLogStart, "deleted", 5)
 	}
-	h.add("m", "", -1, hold.OperationsLog, "broken", time.Time{}, -1)
-	for _, p := range h.all {
-		p.Command = p.command()
-	}
+	all = append(all, &admin.Hold{Partition: -1, Reason: hold.OperationsLog, Detail: "broken", EndsBy: hold.OperationsLog.EndsBy(), From: []string{"m"}})
 	var out strings.Builder
-	if err := h.print(&out, true, true); err != nil {
+	if err := printHolds(&out, &admin.HoldReport{Holds: all, Member: true}); err != nil {
 		t.Fatal(err)
 	}
 	table, explained, _ := strings.Cut(out.String(), "\n\n")

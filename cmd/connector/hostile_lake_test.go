@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/internal/laketest"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 )
@@ -22,57 +23,57 @@ type tampered struct {
 }
 
 func (l *lake) tamper(table string) *tampered {
-	l.t.Helper()
-	store := objstore.Sub(l.store, table)
-	state, err := deltalog.Load(l.t.Context(), store)
+	l.T.Helper()
+	store := objstore.Sub(l.Store, table)
+	state, err := deltalog.Load(l.T.Context(), store)
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	return &tampered{l, store, state}
 }
 
 // put writes an object of the log, by its name.
 func (x *tampered) put(name string, body []byte) {
-	x.l.t.Helper()
-	if err := x.store.Put(x.l.t.Context(), deltalog.Dir+name, bytes.NewReader(body), objstore.Replace); err != nil {
-		x.l.t.Fatal(err)
+	x.l.T.Helper()
+	if err := x.store.Put(x.l.T.Context(), deltalog.Dir+name, bytes.NewReader(body), objstore.Replace); err != nil {
+		x.l.T.Fatal(err)
 	}
 }
 
 // commit writes the version after the newest one.
 func (x *tampered) commit(lines ...string) {
-	x.l.t.Helper()
+	x.l.T.Helper()
 	x.put(fmt.Sprintf("%020d.json", x.state.Version+1), []byte(strings.Join(lines, "\n")))
 }
 
 // checkpoint writes a sound checkpoint of the newest version and returns it.
 func (x *tampered) checkpoint() []byte {
-	x.l.t.Helper()
-	if _, err := deltalog.WriteCheckpoint(x.l.t.Context(), x.store, x.state, time.Now(), ""); err != nil {
-		x.l.t.Fatal(err)
+	x.l.T.Helper()
+	if _, err := deltalog.WriteCheckpoint(x.l.T.Context(), x.store, x.state, time.Now(), ""); err != nil {
+		x.l.T.Fatal(err)
 	}
-	r, err := x.store.Get(x.l.t.Context(), deltalog.CheckpointKey(x.state.Version), 0, -1)
+	r, err := x.store.Get(x.l.T.Context(), deltalog.CheckpointKey(x.state.Version), 0, -1)
 	if err != nil {
-		x.l.t.Fatal(err)
+		x.l.T.Fatal(err)
 	}
 	defer r.Close()
 	var b bytes.Buffer
 	if _, err := b.ReadFrom(r); err != nil {
-		x.l.t.Fatal(err)
+		x.l.T.Fatal(err)
 	}
 	return b.Bytes()
 }
 
 // position sets the position of partition 0 of the table's topic, without a word of explanation.
 func (x *tampered) position(version string) {
-	x.l.t.Helper()
+	x.l.T.Helper()
 	for id := range x.state.Txns {
 		if strings.HasSuffix(id, ":0") && !strings.Contains(id, ":table:") {
 			x.commit(fmt.Sprintf(`{"txn":{"appId":%q,"version":%s}}`, id, version))
 			return
 		}
 	}
-	x.l.t.Fatalf("no position in %v", slices.Sorted(maps.Keys(x.state.Txns)))
+	x.l.T.Fatalf("no position in %v", slices.Sorted(maps.Keys(x.state.Txns)))
 }
 
 // hostileInputs are what others may put into the log of a table, by the topic that feeds it. The member must hold that topic
@@ -101,8 +102,8 @@ var hostileInputs = map[string]struct {
 		x.put("00000000000001000000.json", nil)
 	}},
 	"missing-commit": {"table_unsupported", "version 1 is missing", func(x *tampered) {
-		if err := x.store.Delete(x.l.t.Context(), deltalog.CommitKey(1)); err != nil {
-			x.l.t.Fatal(err)
+		if err := x.store.Delete(x.l.T.Context(), deltalog.CommitKey(1)); err != nil {
+			x.l.T.Fatal(err)
 		}
 	}},
 	"garbage-commit": {"table_unsupported", "line 1: the log is corrupt: not a JSON object", func(x *tampered) {
@@ -156,8 +157,8 @@ func TestHostileLake(t *testing.T) {
 	topics := slices.Sorted(maps.Keys(hostileInputs))
 	l := newLake(t, "topics: {sound: {}, "+strings.Join(topics, ": {}, ")+": {}}")
 	for _, topic := range append(topics, "sound") {
-		l.create(topic, 1)
-		l.produce(topic, 3, 0)
+		l.Create(topic, 1)
+		l.Produce(topic, 3, 0)
 	}
 	l.runs(0, "run", "--until-current")
 	for _, topic := range topics {
@@ -171,7 +172,7 @@ func TestHostileLake(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, topic := range append(topics, "sound") {
-		l.produce(topic, 2, 0)
+		l.Produce(topic, 2, 0)
 	}
 	s := l.start()
 	want := map[string]string{}
@@ -182,26 +183,26 @@ func TestHostileLake(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("holds: %+v", s.report().Holds)
+			t.Logf("holds: %+v", s.Report().Holds)
 		}
 	})
-	l.await("the tampered tables hold, and they alone", func() bool {
+	l.Await("the tampered tables hold, and they alone", func() bool {
 		got := map[string]string{}
-		for _, h := range s.report().Holds {
+		for _, h := range s.Report().Holds {
 			got[h.Topic] = h.Reason
 		}
 		return maps.Equal(want, got)
 	})
-	for _, h := range s.report().Holds {
+	for _, h := range s.Report().Holds {
 		if detail := hostileInputs[h.Topic].detail; !strings.Contains(h.Detail, detail) {
 			t.Errorf("%s: the detail is %q, want %q", h.Topic, h.Detail, detail)
 		}
 	}
 	for topic, input := range hostileInputs {
 		if input.reason == "" {
-			l.awaits(topic, upTo(5, topic+":0"))
+			l.Awaits(topic, laketest.UpTo(5, topic+":0"))
 		}
 	}
-	l.produce("sound", 2, 0)
-	l.awaits("sound", upTo(7, "sound:0"))
+	l.Produce("sound", 2, 0)
+	l.Awaits("sound", laketest.UpTo(7, "sound:0"))
 }

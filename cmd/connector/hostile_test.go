@@ -14,6 +14,8 @@ import (
 
 	"sluice/health"
 	"sluice/internal/config"
+	"sluice/internal/laketest"
+	"sluice/internal/terminal"
 )
 
 // hostile returns a string that nobody had before, of one of many shapes that somebody who makes series of what records
@@ -74,32 +76,32 @@ defaults: {schema: "n int, s string, o struct<p:int>", commit: {every: 100ms}, i
 topics: {loose: {unknown_fields: ignore}, strict: {unknown_fields: dead_letter}}`)
 	withProbes(t, l)
 	for _, topic := range []string{"loose", "strict"} {
-		l.create(topic, 1)
+		l.Create(topic, 1)
 	}
-	out := &logged{}
+	out := &laketest.Log{}
 	var err error
-	if l.logger, err = newLogger(config.Log{Level: "info", Format: "json"}, out); err != nil {
+	if l.Logger, err = terminal.NewLogger(config.Log{Level: "info", Format: "json"}, out); err != nil {
 		t.Fatal(err)
 	}
 	s := l.start()
 	made := 0
 	produce := func(to int) {
 		for ; made < to; made++ {
-			l.client.Produce(t.Context(), hostileRecord(made), func(_ *kgo.Record, err error) {
+			l.Client.Produce(t.Context(), hostileRecord(made), func(_ *kgo.Record, err error) {
 				if err != nil {
 					t.Error(err)
 				}
 			})
 		}
-		if err := l.client.Flush(t.Context()); err != nil {
+		if err := l.Client.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		l.await("the tables have all of it, letters too", func() bool {
-			ends, err := l.admin.ListEndOffsets(t.Context(), "loose", "strict", "loose-dlq", "strict-dlq")
+		l.Await("the tables have all of it, letters too", func() bool {
+			ends, err := l.Admin.ListEndOffsets(t.Context(), "loose", "strict", "loose-dlq", "strict-dlq")
 			if err != nil {
 				return false
 			}
-			partitions, behind := s.report().Partitions, 0
+			partitions, behind := s.Report().Partitions, 0
 			for topic, of := range ends {
 				for id, end := range of {
 					if !slices.ContainsFunc(partitions, func(p health.Partition) bool {

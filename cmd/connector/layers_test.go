@@ -63,7 +63,7 @@ var layers = map[string][]string{
 	"sink/delta/objstore/objstoretest": {"classify", "sink/delta/objstore"},
 	"sink/delta/scan":                  {"connector", "connector/schema", "reliability/hold", "reliability/panics", "sink/delta/bounded", "sink/delta/deltalog", "sink/delta/objstore"},
 	"sink/offer":                       {"classify", "sink/delta/objstore"},
-	"sink/opslog":                      {"classify", "reliability", "sink/delta/objstore", "sink/offer"},
+	"sink/opslog":                      {"classify", "reliability", "reliability/hold", "sink/delta/objstore", "sink/offer"},
 	"health/canary":                    {"health", "reliability"},
 	"health/lettercount":               {"classify", "idempotency"},
 	"health/liveness":                  {"reliability", "reliability/pulse"},
@@ -74,12 +74,34 @@ var layers = map[string][]string{
 	"health/membership/redis/resp":     {},
 	"health/ops":                       {"health", "reliability", "reliability/hold"},
 	// Wiring.
+	"internal/admin": {
+		"classify", "connector", "connector/commit", "connector/plan", "connector/decode", "connector/kafka", "connector/kafka/dial", "connector/schema", "health", "health/membership",
+		"idempotency", "internal/config", "internal/fail", "internal/lookup", "internal/open", "reliability", "reliability/deadletter",
+		"reliability/hold", "sink/delta", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/opslog",
+	},
+	"internal/app": {
+		"classify", "connector", "connector/pipeline", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/canary", "health/lettercount",
+		"health/liveness", "health/membership", "health/ops", "idempotency", "internal/config", "internal/fail", "internal/lookup", "internal/open",
+		"reliability", "reliability/bytepool", "reliability/deadletter", "reliability/hold", "reliability/pulse", "sink/delta", "sink/delta/datafile",
+		"sink/delta/objstore", "sink/delta/scan", "sink/opslog",
+	},
+	"internal/fail": {},
 	"internal/config": {
 		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership/redis", "idempotency", "reliability",
 		"reliability/bytepool", "reliability/deadletter", "secure", "secure/pgconfig", "connector/schema",
 	},
+	"internal/laketest": {
+		"classify", "connector", "connector/kafka", "idempotency", "internal/config", "reliability/deadletter", "sink/delta", "sink/delta/deltalog",
+		"sink/delta/objstore",
+	},
+	"internal/lookup": {
+		"connector", "connector/kafka", "health/lettercount", "idempotency", "internal/config", "internal/open", "reliability", "reliability/hold",
+		"sink/delta/deltalog", "sink/delta/scan",
+	},
+	"internal/terminal": {"internal/config"},
 	"internal/open": {
-		"classify", "connector/kafka", "connector/kafka/dial", "idempotency/postgres", "internal/config", "reliability", "reliability/hold", "reliability/panics",
+		"classify", "connector/kafka", "connector/kafka/dial", "health/membership", "health/membership/postgres", "health/membership/redis",
+		"idempotency/postgres", "internal/config", "reliability", "reliability/hold", "reliability/panics", "sink/delta/objstore",
 	},
 }
 

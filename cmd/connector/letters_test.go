@@ -15,13 +15,13 @@ import (
 
 // lettersIn reads n letters of a dead-letter topic.
 func (l *lake) lettersIn(topic string, n int) (letters []deadletter.Letter) {
-	l.t.Helper()
-	l.client.AddConsumeTopics(topic)
-	defer l.client.PurgeTopicsFromConsuming(topic)
+	l.T.Helper()
+	l.Client.AddConsumeTopics(topic)
+	defer l.Client.PurgeTopicsFromConsuming(topic)
 	for len(letters) < n {
-		fetches := l.client.PollFetches(l.t.Context())
+		fetches := l.Client.PollFetches(l.T.Context())
 		if err := fetches.Err(); err != nil {
-			l.t.Fatal(err)
+			l.T.Fatal(err)
 		}
 		fetches.EachRecord(func(k *kgo.Record) {
 			r := deadletter.Record{Timestamp: k.Timestamp.UnixMilli(), Key: k.Key, Value: k.Value}
@@ -30,7 +30,7 @@ func (l *lake) lettersIn(topic string, n int) (letters []deadletter.Letter) {
 			}
 			letter, err := deadletter.Parse(r)
 			if err != nil {
-				l.t.Fatal(err)
+				l.T.Fatal(err)
 			}
 			letters = append(letters, letter)
 		})
@@ -49,24 +49,24 @@ topics:
   sales: {pattern: 'sales\..+', deny: [], dead_letters: {topic: "{topic}.dlq", retention: 1d}}
 `)
 	limit := "3000"
-	if _, err := l.admin.CreateTopic(t.Context(), 1, 1, map[string]*string{"max.message.bytes": &limit}, "orders-dlq"); err != nil {
+	if _, err := l.Admin.CreateTopic(t.Context(), 1, 1, map[string]*string{"max.message.bytes": &limit}, "orders-dlq"); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string][]byte{
 		"orders": append([]byte{0xff}, strings.Repeat("no JSON", 1000)...), "users": {0xfe, 0}, "sales.eu": []byte(`{"n":"x"}`),
 	}
 	for topic, value := range want {
-		l.create(topic, 2)
-		l.produce(topic, 2, 0, 1)
+		l.Create(topic, 2)
+		l.Produce(topic, 2, 0, 1)
 		bad := &kgo.Record{Topic: topic, Partition: 1, Key: []byte("key"), Value: value, Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("v")}}}
-		if err := l.client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
+		if err := l.Client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
-		l.produce(topic, 1, 1)
+		l.Produce(topic, 1, 1)
 	}
 	l.runs(0, "run", "--until-current")
 	for topic, dead := range map[string]string{"orders": "orders-dlq", "users": "dead.users", "sales.eu": "sales.eu.dlq"} {
-		l.has(topic, map[string][]int64{topic + ":0": {0, 1}, topic + ":1": {0, 1, 3}})
+		l.Has(topic, map[string][]int64{topic + ":0": {0, 1}, topic + ":1": {0, 1, 3}})
 		letter := l.lettersIn(dead, 1)[0]
 		if letter.Source.String() != topic+":1@2" || letter.Source.Cluster == "" || string(letter.Key) != "key" || letter.Member == "" ||
 			!cmp.Equal(letter.Headers, []deadletter.Header{{Key: "h", Value: []byte("v")}}) {
@@ -76,7 +76,7 @@ topics:
 			if !strings.HasPrefix(letter.Link.Key, "_sluice/p/letters/") {
 				t.Fatalf("no link: %+v", letter.Link)
 			}
-			object, err := os.ReadFile(filepath.Join(l.dir, "lake", filepath.FromSlash(letter.Link.Key)))
+			object, err := os.ReadFile(filepath.Join(l.Dir, "lake", filepath.FromSlash(letter.Link.Key)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ topics:
 			t.Errorf("%s: another value: %x", topic, letter.Value)
 		}
 	}
-	configs, err := l.admin.DescribeTopicConfigs(t.Context(), "dead.users", "sales.eu.dlq")
+	configs, err := l.Admin.DescribeTopicConfigs(t.Context(), "dead.users", "sales.eu.dlq")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,17 +6,13 @@ import (
 	"time"
 
 	"sluice/health/liveness"
+	"sluice/internal/fail"
 )
-
-// endWithin is how long a process that was told to stop may take beyond shutdown.drain to leave the group, end what runs
-// in the background and close its connections. With what a drain usually is that stays below the 30 s after which
-// Kubernetes kills.
-const endWithin = 8 * time.Second
 
 // probeFile looks whether the process that keeps a liveness file is alive.
 func (c *cli) probeFile(path string) error {
 	if err := liveness.Fresh(path, time.Now()); err != nil {
-		return exitError{exitFound, fmt.Errorf("probe: %w", err)}
+		return fail.Found(fmt.Errorf("probe: %w", err))
 	}
 	_, err := fmt.Fprintln(c.stdout, "ok")
 	return err

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -20,9 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -30,50 +25,17 @@ import (
 	saslplain "github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"sluice/connector"
+	"sluice/internal/app"
 	"sluice/internal/config"
+	"sluice/internal/laketest"
+	"sluice/internal/terminal"
 )
 
-// logged is a JSON log that may be read while it is written.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// line is one line of a JSON log.
-type line map[string]any
-
-// lines returns the lines that say msg.
-func (l *logged) lines(t *testing.T, msg string) (all []line) {
-	t.Helper()
-	for text := range strings.Lines(l.String()) {
-		var at line
-		if err := json.Unmarshal([]byte(text), &at); err != nil {
-			t.Fatalf("%v: %s", err, text)
-		}
-		if at["msg"] == msg {
-			all = append(all, at)
-		}
-	}
-	return all
-}
-
 // newLogged returns a logger of everything, as --config makes it.
-func newLogged(t *testing.T) (*slog.Logger, *logged) {
+func newLogged(t *testing.T) (*slog.Logger, *laketest.Log) {
 	t.Helper()
-	out := &logged{}
-	logger, err := newLogger(config.Log{Level: "debug", Format: "json"}, out)
+	out := &laketest.Log{}
+	logger, err := terminal.NewLogger(config.Log{Level: "debug", Format: "json"}, out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,11 +88,11 @@ topics: {`+strings.Join(topics, ", ")+`}`,
 		", offset_commit_interval: 100ms, sasl: {mechanism: plain, username: sluice, password: "+hush+"-sasl, insecure_plaintext: true}",
 		[]kgo.Opt{kgo.SASL(saslplain.Auth{User: "sluice", Pass: hush + "-sasl"}.AsMechanism())},
 		kfake.EnableSASL(), kfake.Superuser("PLAIN", "sluice", hush+"-sasl"))
-	text := strings.ReplaceAll(read(t, l.config), "health: {enabled: false}", `health: {listen: "127.0.0.1:0"}`)
-	if err := os.WriteFile(l.config, []byte(text), 0o600); err != nil {
+	text := strings.ReplaceAll(read(t, l.Config), "health: {enabled: false}", `health: {listen: "127.0.0.1:0"}`)
+	if err := os.WriteFile(l.Config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(l.dir, "secret"), []byte(hush+"-health"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(l.Dir, "secret"), []byte(hush+"-health"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	record := func(topic, value string, headers ...string) *kgo.Record {
@@ -145,30 +107,30 @@ topics: {`+strings.Join(topics, ", ")+`}`,
 	}
 	good := fmt.Sprintf(`{"n":1,"s":%q}`, hush)
 	odd := fmt.Sprintf(`{"n":1,"s":%q,"new-field":{"%s":1}}`, hush, hush)
-	l.create("orders", 1)
+	l.Create("orders", 1)
 	records := []*kgo.Record{
 		record("orders", odd), record("orders", ""), // a tombstone
 		record("orders", odd, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, hush+"-health"),
 		record("orders", odd, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, hush+"-wrong"),
 	}
 	for topic, value := range badValues {
-		l.create(topic, 1)
+		l.Create(topic, 1)
 		bad := record(topic, value)
 		if topic == "bad_key" {
 			bad.Key = nil
 		}
 		records = append(records, record(topic, good), bad, record(topic, good))
 	}
-	if err := l.client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+	if err := l.Client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
 // tellsNothing fails if a system, whose log out is, shows a mark anywhere. It returns what /health says.
-func tellsNothing(t *testing.T, s *system, out *logged) (report string) {
+func tellsNothing(t *testing.T, l *lake, s *app.Member, out *laketest.Log) (report string) {
 	t.Helper()
-	address, ok := out.lines(t, "health")[0]["address"].(string)
+	address, ok := out.Lines(t, "health")[0]["address"].(string)
 	if !ok {
 		t.Fatal("no line says where probes are answered")
 	}
@@ -191,11 +153,12 @@ func tellsNothing(t *testing.T, s *system, out *logged) (report string) {
 		}
 		return string(body)
 	}
+	cfg := mustLoad(t, l.Config, nil)
 	report = get("/health")
 	for where, said := range map[string]string{
 		"/health": report, "/health/ready": get("/health/ready"), "/metrics": get("/metrics"), "/actuator/health": get("/actuator/health"),
 		"/health/startup": get("/health/startup"), "/actuator/metrics": get("/actuator/metrics/worker.dlq.messages"), "the log": out.String(),
-		"the report": fmt.Sprintf("%+v", s.report()), "the configuration": fmt.Sprintf("%+v %#v", s.config, s.config.Kafka),
+		"the report": fmt.Sprintf("%+v", s.Report()), "the configuration": fmt.Sprintf("%+v %#v", cfg, cfg.Kafka),
 	} {
 		if i := strings.Index(said, hush); i >= 0 {
 			t.Errorf("%s shows a secret:\n%s", where, said[max(0, i-200):min(len(said), i+100)])
@@ -213,15 +176,15 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		t.Parallel()
 		l := marked(t, "bad_records: hold")
 		logger, out := newLogged(t)
-		l.logger = logger
+		l.Logger = logger
 		s := l.start()
-		l.awaits("orders", map[string][]int64{"orders:0": {0, 3}})
-		l.await("every bad record is met", func() bool { return len(heldIn(s)) == len(badValues) })
-		l.await("group offsets are written", func() bool { return len(out.lines(t, "Scheduled checkpointing of a partition")) > 0 })
-		if report := tellsNothing(t, s, out); !strings.Contains(report, "poison") {
+		l.Awaits("orders", map[string][]int64{"orders:0": {0, 3}})
+		l.Await("every bad record is met", func() bool { return len(heldIn(s)) == len(badValues) })
+		l.Await("group offsets are written", func() bool { return len(out.Lines(t, "Scheduled checkpointing of a partition")) > 0 })
+		if report := tellsNothing(t, l, s, out); !strings.Contains(report, "poison") {
 			t.Errorf("/health does not tell of bad records: %s", report)
 		}
-		for _, said := range out.lines(t, "HOLD") {
+		for _, said := range out.Lines(t, "HOLD") {
 			if id, _ := said["correlation_id"].(string); said["level"] != "ERROR" || said["reason"] != "poison" || len(id) != 16 {
 				t.Errorf("a hold that needs a person: %v", said)
 			}
@@ -231,25 +194,25 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		t.Parallel()
 		l := marked(t, "bad_records: dead_letter")
 		logger, out := newLogged(t)
-		l.logger = logger
+		l.Logger = logger
 		s := l.start()
-		l.awaits("orders", map[string][]int64{"orders:0": {0, 3}})
+		l.Awaits("orders", map[string][]int64{"orders:0": {0, 3}})
 		for topic := range badValues {
-			l.awaits(topic, map[string][]int64{topic + ":0": {0, 2}})
+			l.Awaits(topic, map[string][]int64{topic + ":0": {0, 2}})
 		}
-		tellsNothing(t, s, out)
+		tellsNothing(t, l, s, out)
 		batches := map[any]bool{}
-		for _, said := range out.lines(t, "committed") {
+		for _, said := range out.Lines(t, "committed") {
 			batches[said["batch_id"]] = true
 		}
 		ids := map[any]bool{}
-		for _, said := range out.lines(t, "DEAD LETTER") {
+		for _, said := range out.Lines(t, "DEAD LETTER") {
 			ids[said["correlation_id"]] = true
 			if said["level"] != "INFO" || !batches[said["batch_id"]] || said["offset"] != 1.0 {
 				t.Errorf("a letter of no commit: %v", said)
 			}
 		}
-		if causes := out.lines(t, "non-retriable failure: such records become dead letters"); len(ids) != len(badValues) ||
+		if causes := out.Lines(t, "non-retriable failure: such records become dead letters"); len(ids) != len(badValues) ||
 			len(causes) != len(badValues) || causes[0]["level"] != "ERROR" {
 			t.Errorf("%d letters and %d causes, want %d each", len(ids), len(causes), len(badValues))
 		}
@@ -269,15 +232,15 @@ func TestNothingSecretIsLogged(t *testing.T) {
 
 // letter returns the first record of a dead-letter topic.
 func (l *lake) letter(topic string) *kgo.Record {
-	l.t.Helper()
-	l.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}})
-	defer l.client.PurgeTopicsFromConsuming(topic)
-	ctx, cancel := context.WithTimeout(l.t.Context(), 20*time.Second)
+	l.T.Helper()
+	l.Client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}})
+	defer l.Client.PurgeTopicsFromConsuming(topic)
+	ctx, cancel := context.WithTimeout(l.T.Context(), 20*time.Second)
 	defer cancel()
 	for {
-		fetches := l.client.PollFetches(ctx)
+		fetches := l.Client.PollFetches(ctx)
 		if err := ctx.Err(); err != nil {
-			l.t.Fatalf("no letter in %s: %v", topic, err)
+			l.T.Fatalf("no letter in %s: %v", topic, err)
 		}
 		for _, r := range fetches.Records() {
 			if r.Topic == topic {
@@ -291,71 +254,39 @@ func (l *lake) letter(topic string) *kgo.Record {
 func TestShuttingDownIsSaid(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}}")
-	l.create("orders", 1)
-	l.produce("orders", 3, 0)
+	l.Create("orders", 1)
+	l.Produce("orders", 3, 0)
 	const msg = "Shutting down gracefully"
 	if _, errs := l.runs(exitOK, "run", "--until-current"); strings.Contains(errs, msg) {
 		t.Errorf("nobody asked to stop:\n%s", errs)
 	}
-	l.produce("orders", 3, 0)
+	l.Produce("orders", 3, 0)
 	logger, out := newLogged(t)
-	s, err := wire(t.Context(), mustLoad(t, l.config, nil), wireOptions{}, logger)
+	s, err := app.New(t.Context(), mustLoad(t, l.Config, nil), app.Options{}, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
+	defer s.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- s.run(ctx, false) }()
-	l.awaits("orders", upTo(6, "orders:0"))
-	if n := len(out.lines(t, msg)); n != 0 {
+	go func() { ended <- s.Run(ctx) }()
+	l.Awaits("orders", laketest.UpTo(6, "orders:0"))
+	if n := len(out.Lines(t, msg)); n != 0 {
 		t.Errorf("said %d times before anybody asked", n)
 	}
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if said := out.lines(t, msg); len(said) != 1 || said[0]["level"] != "INFO" {
+	if said := out.Lines(t, msg); len(said) != 1 || said[0]["level"] != "INFO" {
 		t.Errorf("%v", said)
 	}
-	if n := len(out.lines(t, "drained")); n != 1 {
+	if n := len(out.Lines(t, "drained")); n != 1 {
 		t.Errorf("drained is said %d times", n)
 	}
 	if text := out.String(); strings.Index(text, msg) > strings.Index(text, `"drained"`) {
 		t.Error("drained comes before the signal to stop")
 	}
-}
-
-// TestUntilSaid: the work learns of the signal to stop after the log did, however long the log takes.
-func TestUntilSaid(t *testing.T) {
-	t.Run("Stopped", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			stopped, stop := context.WithCancelCause(t.Context())
-			saying := make(chan struct{})
-			working, end := untilSaid(stopped, func(context.Context) { <-saying })
-			reason := errors.New("terminated")
-			stop(reason)
-			synctest.Wait()
-			if working.Err() != nil {
-				t.Error("the work was stopped before the log said so")
-			}
-			close(saying)
-			<-working.Done()
-			if !errors.Is(context.Cause(working), reason) {
-				t.Errorf("cause %v, want %v", context.Cause(working), reason)
-			}
-			end()
-		})
-	})
-	t.Run("Ended", func(t *testing.T) {
-		stopped, stop := context.WithCancel(t.Context())
-		working, end := untilSaid(stopped, func(context.Context) { t.Error("nobody stopped it") })
-		end()
-		stop()
-		if working.Err() == nil {
-			t.Error("the context is not released")
-		}
-	})
 }
 
 // A spoken line is what the source says in one place.

@@ -3,18 +3,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"sluice/internal/config"
+	"sluice/internal/fail"
+	"sluice/internal/terminal"
 	"sluice/reliability/panics"
 )
 
@@ -37,12 +36,11 @@ func main() {
 
 // run is the program: it returns the exit code. What was asked for goes to stdout, everything else to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	out, errs := newScreen(stdout), newScreen(stderr)
+	out, errs := terminal.NewScreen(stdout, os.LookupEnv), terminal.NewScreen(stderr, os.LookupEnv)
 	defer func() { _, _ = out.Close(), errs.Close() }() // the program ends
 	c := &cli{env: os.LookupEnv, stdin: os.Stdin, stdout: out, stderr: errs, exit: os.Exit}
-	out.terminal, errs.terminal = terminalOf(stdout, c.env), terminalOf(stderr, c.env)
-	c.terminal = func() bool { return isTerminal(os.Stdin) && isTerminal(stderr) }
-	if !isTerminal(stdout) {
+	c.terminal = func() bool { return terminal.Is(os.Stdin) && terminal.Is(stderr) }
+	if !terminal.Is(stdout) {
 		c.raw = stdout
 	}
 	root := c.root()
@@ -55,171 +53,33 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // exitCodeOf runs a command and returns the exit code.
 func exitCodeOf(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	err := panics.Catch(func() error { return root.ExecuteContext(ctx) })
-	var code exitError
-	var caught *panics.Error
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.As(err, &caught): // here, or below where a goroutine caught it
+	if caught, ok := errors.AsType[*panics.Error](err); ok { // here, or below where a goroutine caught it
 		_, _ = fmt.Fprintf(stderr, "connector: internal error: %v\n%s\nThis is a bug: report it with these lines.\n", err, caught.Stack)
 		return exitInternal
-	case !errors.As(err, &code): // cobra's own: flags and arguments
-		_, _ = printf(stderr, "connector: %v\nRun 'connector help' for usage.\n", err)
-		return exitUsage
-	case code.err != nil:
-		_, _ = printf(stderr, "connector: %v\n", code.err)
 	}
-	return code.code
-}
-
-// cli is the world of the commands.
-type cli struct {
-	env            func(string) (string, bool)
-	stdin          io.Reader
-	stdout, stderr io.Writer   // escape what could steer a terminal
-	raw            io.Writer   // stdout without escapes; nil if it is a terminal
-	terminal       func() bool // somebody is there who can be asked
-	exit           func(int)   // ends the process at once
-
-	config string // flag --config
-	output string // flag --output
-	topic  string // flag --topic
-	loaded *config.Config
-}
-
-// commands is the table of subcommands.
-func (c *cli) commands() []*cobra.Command {
-	return []*cobra.Command{
-		c.runCommand(),
-		c.demoCommand(),
-		c.validateCommand(),
-		c.checkCommand(),
-		c.configCommand(),
-		c.probeCommand(),
-		c.tableCommand(),
-		c.offsetsCommand(),
-		c.holdsCommand(),
-		c.deadLettersCommand(),
-		c.fingerprintsCommand(),
-		c.membersCommand(),
-		c.pauseCommand(),
-		c.resumeCommand(),
-		c.auditCommand(),
-		c.verifyCommand(),
-		c.versionCommand(),
-	}
-}
-
-func (c *cli) root() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "connector",
-		Short: "Sluice moves keyed Kafka records into Delta Lake tables, exactly once",
-		Long: `Sluice moves keyed Kafka records into Delta Lake tables on S3, exactly once.
-
-Exit codes: 0 ok, 1 found something, 2 usage or configuration, 3 a dependency
-could not be used, 4 refused because it would do harm, 70 internal error.`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(c.commands()...)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if unknown := cmd.ValidateArgs(cmd.Flags().Args()); cmd.HasSubCommands() && unknown != nil {
-			return unknown // the flags before are those of the command that was meant
+	if failed, ok := errors.AsType[*fail.Error](err); ok {
+		if failed.Err != nil {
+			_, _ = terminal.Printf(stderr, "connector: %v\n", failed.Err)
 		}
-		return err
-	})
-	namesCommands(root)
-	return root
+	} else if err != nil { // cobra's own: flags and arguments
+		_, _ = terminal.Printf(stderr, "connector: %v\nRun 'connector help' for usage.\n", err)
+	}
+	return codeOf(err)
 }
 
-// namesCommands lets a command that takes nothing but subcommands say which one was meant, and the same for those below it.
-func namesCommands(cmd *cobra.Command) {
-	if cmd.HasSubCommands() && cmd.ValidateArgs([]string{"x"}) != nil {
-		cmd.SuggestionsMinimumDistance = 2
-		cmd.Args = unknownCommand
+// codeOf returns the exit code of an error.
+func codeOf(err error) int {
+	if err == nil {
+		return exitOK
 	}
-	for _, sub := range cmd.Commands() {
-		namesCommands(sub)
+	switch fail.Of(err) {
+	case fail.KindFound:
+		return exitFound
+	case fail.KindDependency:
+		return exitDependency
+	case fail.KindRefused:
+		return exitRefused
+	case fail.KindUsage:
 	}
-}
-
-// unknownCommand is the [cobra.PositionalArgs] of commands that take nothing but subcommands.
-func unknownCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	if meant := cmd.SuggestionsFor(args[0]); len(meant) > 0 {
-		return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(meant, " or "))
-	}
-	return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
-}
-
-// configFlag adds --config.
-func (c *cli) configFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&c.config, "config", "c", config.DefaultFile, "configuration file")
-}
-
-// outputFlag adds --output.
-func (c *cli) outputFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&c.output, "output", "o", "table", "table or json")
-	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if c.output != "table" && c.output != "json" {
-			return exitError{exitUsage, fmt.Errorf("--output %q is unknown: write table or json", c.output)}
-		}
-		return nil
-	}
-}
-
-// load reads the configuration, once for a command, and writes what is wrong to stderr. The error is exit code 2.
-func (c *cli) load() (*config.Config, error) {
-	if c.loaded != nil {
-		return c.loaded, nil
-	}
-	cfg, problems := config.Load(c.config, c.env)
-	for _, p := range problems {
-		if _, err := printf(c.stderr, "%s\n", p); err != nil {
-			return nil, exitError{exitUsage, err}
-		}
-	}
-	if cfg == nil {
-		return nil, exitError{exitUsage, nil}
-	}
-	c.loaded = cfg
-	return cfg, nil
-}
-
-// exitError ends the program with a code. A nil err means that all is said.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e exitError) Unwrap() error { return e.err }
-
-// exit returns the error for a code that says it all.
-func exit(code int) error {
-	if code == exitOK {
-		return nil
-	}
-	return exitError{code: code}
-}
-
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	return nil
+	return exitUsage // cobra's own errors, too
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -18,7 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/reliability/panics"
 )
 
@@ -73,7 +74,7 @@ func TestUsage(t *testing.T) {
 func TestExitCode_Panic(t *testing.T) {
 	for name, op := range map[string]func() error{
 		"in the command":  func() error { panic("secret") },
-		"caught below it": func() error { return exitError{exitDependency, panics.Catch(func() error { panic("secret") })} },
+		"caught below it": func() error { return fail.Dependency(panics.Catch(func() error { panic("secret") })) },
 	} {
 		var errs bytes.Buffer
 		cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return op() }}
@@ -274,41 +275,8 @@ func TestReachable(t *testing.T) {
 	for listen, want := range map[string]string{
 		":8080": "127.0.0.1:8080", "0.0.0.0:1": "127.0.0.1:1", "[::]:2": "127.0.0.1:2", "[::1]:3": "[::1]:3", "host:4": "host:4",
 	} {
-		if got := reachable(listen); got != want {
+		if got := admin.Reachable(listen); got != want {
 			t.Errorf("%s: %s, want %s", listen, got, want)
 		}
-	}
-}
-
-func TestLogger(t *testing.T) {
-	var b bytes.Buffer
-	log, err := newLogger(config.Log{Level: "warn", Format: "auto"}, &b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log.Info("quiet")
-	log.Warn("loud", "pause", 3)
-	var line map[string]any
-	if err := json.Unmarshal(b.Bytes(), &line); err != nil || line["msg"] != "loud" || line["level"] != "WARN" {
-		t.Errorf("%v %s", err, &b)
-	}
-	b.Reset()
-	if log, err = newLogger(config.Log{Level: "debug", Format: "text"}, &b); err != nil {
-		t.Fatal(err)
-	}
-	log.Debug("words", "n", 1)
-	if got := b.String(); !strings.Contains(got, `level=DEBUG msg=words n=1`) {
-		t.Error(got)
-	}
-	if _, err := newLogger(config.Log{Level: "loud"}, &b); err == nil {
-		t.Error("a level that does not exist")
-	}
-	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }()
-	if isTerminal(f) || isTerminal(&b) {
-		t.Error("a file is taken for a terminal")
 	}
 }

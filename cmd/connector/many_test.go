@@ -3,37 +3,37 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sluice/internal/admin"
+	"sluice/internal/laketest"
 )
 
 // TestTwoTopicsTwoTables: each topic has its own table, and the commands show both or one of them.
 func TestTwoTopicsTwoTables(t *testing.T) {
 	l := newLake(t, `topics: {orders: {}, users: {table: "people/{topic}"}}`)
-	l.create("orders", 2)
-	l.create("users", 1)
-	l.produce("orders", 5, 0, 1)
-	l.produce("users", 3, 0)
+	l.Create("orders", 2)
+	l.Create("users", 1)
+	l.Produce("orders", 5, 0, 1)
+	l.Produce("users", 3, 0)
 	l.runs(0, "run", "--until-current")
-	l.has("orders", upTo(5, "orders:0", "orders:1"))
-	l.has("people/users", upTo(3, "users:0"))
+	l.Has("orders", laketest.UpTo(5, "orders:0", "orders:1"))
+	l.Has("people/users", laketest.UpTo(3, "users:0"))
 
 	out, _ := l.runs(0, "verify")
 	if strings.Count(out, "ok: no gap") != 2 || !strings.Contains(out, "lake/people/users: versions") {
 		t.Error(out)
 	}
-	var several []verification
+	var several []admin.Verification
 	out, _ = l.runs(0, "verify", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &several); err != nil || len(several) != 2 || several[0].Rows != 10 || several[1].Rows != 3 {
 		t.Errorf("%v\n%s", err, out)
 	}
-	var one inspection
+	var one admin.Inspection
 	out, _ = l.runs(0, "table", "inspect", "--topic", "users", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &one); err != nil || one.Rows != 3 || !strings.HasSuffix(one.URL, "/lake/people/users") {
 		t.Errorf("%v\n%s", err, out)
@@ -61,14 +61,14 @@ func TestTwoTopicsTwoTables(t *testing.T) {
 // TestTwoTopicsOneTable: topics that name the same table become one, row for row, and one command's answer.
 func TestTwoTopicsOneTable(t *testing.T) {
 	l := newLake(t, `topics: {orders: {table: all}, users: {table: all}}`)
-	l.create("orders", 2)
-	l.create("users", 2)
-	l.produce("orders", 4, 0, 1)
-	l.produce("users", 6, 0, 1)
+	l.Create("orders", 2)
+	l.Create("users", 2)
+	l.Produce("orders", 4, 0, 1)
+	l.Produce("users", 6, 0, 1)
 	l.runs(0, "run", "--until-current")
-	want := upTo(4, "orders:0", "orders:1")
-	maps.Copy(want, upTo(6, "users:0", "users:1"))
-	l.has("all", want)
+	want := laketest.UpTo(4, "orders:0", "orders:1")
+	maps.Copy(want, laketest.UpTo(6, "users:0", "users:1"))
+	l.Has("all", want)
 	out, _ := l.runs(0, "verify")
 	if strings.Count(out, "ok: no gap") != 1 || !strings.Contains(out, "4 partitions, 20 rows") {
 		t.Error(out)
@@ -80,21 +80,21 @@ func TestHeldTableAlone(t *testing.T) {
 	l := newLake(t, `
 topics: {orders: {}, users: {}}
 defaults: {schema: "n int", commit: {every: 100ms}}`)
-	l.create("orders", 1)
-	l.create("users", 1)
-	l.produce("orders", 2, 0)
-	l.produce("users", 2, 0)
+	l.Create("orders", 1)
+	l.Create("users", 1)
+	l.Produce("orders", 2, 0)
+	l.Produce("users", 2, 0)
 	l.runs(0, "run", "--until-current")
 	other := *l
-	other.config = write(t, strings.ReplaceAll(read(t, l.config), "users: {}", "users: {schema: \"n int, more string\"}"))
-	l.produce("orders", 3, 0)
-	l.produce("users", 3, 0)
+	other.Config = write(t, strings.ReplaceAll(read(t, l.Config), "users: {}", "users: {schema: \"n int, more string\"}"))
+	l.Produce("orders", 3, 0)
+	l.Produce("users", 3, 0)
 	_, errs := other.runs(1, "run", "--until-current")
 	if !strings.Contains(errs, `"held at the end","topic":"users","partition":0,"reason":"schema_conflict"`) {
 		t.Error(errs)
 	}
-	l.has("orders", upTo(5, "orders:0"))
-	l.has("users", upTo(2, "users:0"))
+	l.Has("orders", laketest.UpTo(5, "orders:0"))
+	l.Has("users", laketest.UpTo(2, "users:0"))
 }
 
 // TestManyTables: twenty tables in one process.
@@ -105,113 +105,12 @@ func TestManyTables(t *testing.T) {
 	}
 	l := newLake(t, "topics: {"+strings.Join(topics, ", ")+"}")
 	for i := range 20 {
-		l.create(fmt.Sprintf("t%02d", i), 2)
-		l.produce(fmt.Sprintf("t%02d", i), 1+i%3, 0, 1)
+		l.Create(fmt.Sprintf("t%02d", i), 2)
+		l.Produce(fmt.Sprintf("t%02d", i), 1+i%3, 0, 1)
 	}
 	l.runs(0, "run", "--until-current")
 	for i := range 20 {
 		name := fmt.Sprintf("t%02d", i)
-		l.has(name, upTo(int64(1+i%3), name+":0", name+":1"))
-	}
-}
-
-// TestMetricsOfTables: what belongs to a table is told apart by its label, what all share is there once.
-func TestMetricsOfTables(t *testing.T) {
-	l := newLake(t, `topics: {orders: {}, users: {}, visits: {table: users}}`)
-	s, err := wire(t.Context(), mustLoad(t, l.config, nil), wireOptions{}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
-	families, err := s.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string][]string{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			var labels []string
-			for _, l := range m.GetLabel() {
-				labels = append(labels, l.GetName()+"="+l.GetValue())
-			}
-			found[f.GetName()] = append(found[f.GetName()], strings.Join(labels, " "))
-		}
-	}
-	for name, want := range map[string][]string{
-		"sluice_delta_table_version": {"table=orders", "table=users"},
-		"sluice_breaker_state": {
-			"dependency=dead_letters table=orders", "dependency=dead_letters table=users", "dependency=kafka table=",
-			"dependency=operations_log table=", "dependency=store table=orders", "dependency=store table=users",
-		},
-	} {
-		if d := cmp.Diff(want, found[name]); d != "" {
-			t.Errorf("%s (-want +got):\n%s", name, d)
-		}
-	}
-	closed := s.retire("users")
-	closed()
-	if families, err = s.registry.Gather(); err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if l.GetValue() == "users" {
-					t.Errorf("%s is left of a table that was retired", f.GetName())
-				}
-			}
-		}
-	}
-	if _, target, ok := s.route("visits"); !ok || target.Table == nil {
-		t.Error("a table that was retired does not come back")
-	}
-
-	var names []string
-	for _, d := range s.report().Dependencies {
-		names = append(names, d.Name+" "+d.Table)
-	}
-	if d := cmp.Diff([]string{"store orders", "dead_letters orders", "store users", "dead_letters users", "kafka ", "operations_log "}, names); d != "" {
-		t.Error(d)
-	}
-}
-
-// The watchers of dead letters and of the group ask which topics match while a run until current finds its topics. The race
-// detector shows a set of topics that is written while they read it.
-func TestFix_WatchersReadTopics(t *testing.T) {
-	l := newLake(t, `topics: {some: {pattern: "o.*", deny: []}}`)
-	l.create("orders", 1)
-	s, err := wire(t.Context(), mustLoad(t, l.config, nil), wireOptions{untilCurrent: true}, l.logger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
-	started, found := make(chan struct{}), make(chan struct{})
-	var watcher sync.WaitGroup
-	watcher.Go(func() {
-		s.matches("orders")
-		close(started)
-		for {
-			s.matches("orders")
-			s.laterTopics()
-			select {
-			case <-found:
-				return
-			default:
-			}
-		}
-	})
-	<-started
-	err = s.fix(t.Context())
-	close(found)
-	watcher.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.create("others", 1)
-	if !s.matches("orders") || s.matches("others") {
-		t.Error("a run until current does not keep to the topics of its start")
-	}
-	if !slices.Equal(s.connector.Topics, []string{"orders"}) {
-		t.Error(s.connector.Topics)
+		l.Has(name, laketest.UpTo(int64(1+i%3), name+":0", name+":1"))
 	}
 }

@@ -2,73 +2,113 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"time"
 
-	"sluice/connector"
-	"sluice/connector/kafka/dial"
-	"sluice/health/membership"
-	"sluice/health/membership/postgres"
-	"sluice/health/membership/redis"
-	"sluice/internal/config"
+	"github.com/spf13/cobra"
+
+	"sluice/health"
+	"sluice/internal/admin"
+	"sluice/internal/fail"
+	"sluice/internal/terminal"
 )
 
-// openMembers opens the store where members register, nil if they do not. Nothing is connected yet.
-func openMembers(ctx context.Context, c *config.Config) (store membership.Store, err error) {
-	if c.Members.Store == "none" {
-		return nil, nil
-	}
-	url, err := dial.ReadSecret(c.Members.URLFile)
-	if err != nil {
-		return nil, fmt.Errorf("members.url_file: %w", err)
-	}
-	m, scope := c.Members, membership.Scope{Pipeline: c.Pipeline, Group: c.Kafka.Group}
-	switch m.Store {
-	case "redis":
-		store, err = redis.Open(redis.Options{URL: url, Scope: scope, CAFile: m.CAFile, InsecurePlaintext: m.InsecurePlaintext})
-	case "postgres":
-		store, err = postgres.Open(ctx, postgres.Options{URL: url, Scope: scope, CAFile: m.CAFile, InsecurePlaintext: m.InsecurePlaintext})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("members.url_file: %w", err)
-	}
-	return store, nil
+func (c *cli) membersCommand() *cobra.Command {
+	cmd := c.membersListCommand("members [ID]")
+	cmd.AddCommand(c.membersListCommand("list [ID]"), c.membersCleanupCommand())
+	return cmd
 }
 
-// register makes what keeps this member registered, if members register.
-func (s *system) register(ctx context.Context) error {
-	var err error
-	if s.registrations, err = openMembers(ctx, s.config); err != nil || s.registrations == nil {
+// membersListCommand is what members does, under its own name and as members list.
+func (c *cli) membersListCommand(use string) *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: "Show who registered, and who is missed",
+		Long: `Reads what members wrote into the store of registrations (members.store); no
+running connector is needed. With an ID it shows that member alone. Ages are by
+the store's clock. What is found decides nothing about the tables: those who
+write into that store can write anything.
+
+Exit code 1 if there is a finding, or if the member with that ID is not active.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return c.showMembers(ctx, args)
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the store")
+	c.configFlag(cmd)
+	c.outputFlag(cmd)
+	return cmd
+}
+
+func (c *cli) showMembers(ctx context.Context, ids []string) error {
+	a, err := c.access()
+	if err != nil {
 		return err
 	}
-	m := s.config.Members
-	s.keeper, err = membership.NewKeeper(s.registrations, membership.Config{
-		ID: s.connector.Member, Beat: m.Beat, TTL: m.TTL, Sweep: m.Sweep, Look: lookAtWork(s.connector.Status), Logger: s.logger, Registerer: s.registry,
-	})
+	id := ""
+	if len(ids) > 0 {
+		id = ids[0]
+	}
+	r, closed := admin.Members(ctx, a, id)
+	if r == nil {
+		return closed
+	}
+	if err := c.warnForeign(r.Foreign); err != nil {
+		return errors.Join(err, closed)
+	}
+	if c.output == "json" {
+		err = writeJSON(c.stdout, r.Members)
+	} else {
+		err = printMembers(c.stdout, r.Members)
+	}
+	if err == nil && (len(r.Members.Findings) > 0 || id != "" && !r.Active) {
+		err = fail.Found(nil)
+	}
+	return errors.Join(err, closed)
+}
+
+// warnForeign says that the store of registrations has what another program wrote.
+func (c *cli) warnForeign(err error) error {
+	if err == nil {
+		return nil
+	}
+	_, err = terminal.Printf(c.stderr, "connector: %v\n", err)
 	return err
 }
 
-// lookAtWork returns what says how long ago this member took a record, from whatever partition it has or had, and how far
-// the tables are behind for those that it has. It never waits for the work.
-func lookAtWork(status func() connector.Status) func() (idle time.Duration, lag int64) {
-	var last time.Time
-	return func() (time.Duration, int64) {
-		st := status()
-		lag := int64(-1)
-		if !st.At.IsZero() && len(st.Claims) == 0 {
-			lag = 0
-		}
-		for _, c := range st.Claims {
-			if c.LastRecord.After(last) {
-				last = c.LastRecord
-			}
-			if c.Position >= 0 && c.End >= 0 {
-				lag = max(lag, 0) + c.Lag
-			}
-		}
-		if last.IsZero() {
-			return -1, lag
-		}
-		return max(time.Since(last), 0), lag
+// printMembers writes members for people.
+func printMembers(out io.Writer, h health.Members) error {
+	tw := terminal.NewColumns(out)
+	if len(h.Members) > 0 {
+		_, _ = fmt.Fprintln(tw, "ID\tSTATUS\tACTIVE\tHEARTBEAT\tLAST RECORD\tLAG") // Flush has the error
 	}
+	for _, m := range h.Members {
+		active, last, lag := "no", "-", "-"
+		if m.Active {
+			active = "yes"
+		}
+		if m.LastRecord != nil {
+			last = m.LastRecord.Format(time.RFC3339)
+		}
+		if m.Lag != nil {
+			lag = fmt.Sprint(*m.Lag)
+		}
+		_, _ = terminal.Printf(tw, "%s\t%s\t%s\t%.0fs ago\t%s\t%s\n", m.ID, m.Status, active, m.Seconds, last, lag)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, f := range h.Findings {
+		if _, err := terminal.Printf(out, "%s: %s: %s\n", f.Severity, f.ID, f.Finding); err != nil {
+			return err
+		}
+	}
+	_, err := terminal.Printf(out, "%s\n", h.Reason)
+	return err
 }

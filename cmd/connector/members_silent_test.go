@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"sluice/health"
+	"sluice/internal/laketest"
 )
 
 // parrot takes connections and answers each piece of what it is sent with the same text, or never if that is empty.
@@ -54,19 +55,19 @@ func TestMembersStoreIsHostile(t *testing.T) {
 			t.Parallel()
 			file, store := write(t, fmt.Sprintf(tt.url, parrot(t, tt.text))), strings.SplitN(tt.url, ":", 2)[0]
 			l := newLake(t, fmt.Sprintf("topics: {orders: {}}\nmembers: {store: %s, url_file: %q, beat: 1s, ttl: 10s}", store, file))
-			l.create("orders", 1)
+			l.Create("orders", 1)
 			s := l.start()
 			for n := range int64(3) {
-				l.produce("orders", 1, 0)
-				l.awaits("orders", upTo(n+1, "orders:0"))
+				l.Produce("orders", 1, 0)
+				l.Awaits("orders", laketest.UpTo(n+1, "orders:0"))
 			}
-			l.await("it does not know the others", func() bool {
-				r := s.report()
+			l.Await("it does not know the others", func() bool {
+				r := s.Report()
 				return r.Ready() == nil && r.Members != nil && r.Members.Status == health.MembersUnknown &&
 					r.Members.Reason != "" && strings.Contains(r.Members.Reason, tt.why)
 			})
-			l.produce("orders", 1, 0)
-			l.awaits("orders", upTo(4, "orders:0"))
+			l.Produce("orders", 1, 0)
+			l.Awaits("orders", laketest.UpTo(4, "orders:0"))
 		})
 	}
 }

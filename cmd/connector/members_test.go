@@ -8,16 +8,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 
-	"sluice/connector"
 	"sluice/health"
 	"sluice/health/membership"
 	"sluice/health/membership/redis"
+	"sluice/internal/admin"
+	"sluice/internal/laketest"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
 )
@@ -110,12 +110,12 @@ func TestMembersCommand(t *testing.T) {
 	if _, errs = l.runs(exitUsage, "members", "cleanup", "--reason", "a test"); !strings.Contains(errs, "--yes") {
 		t.Error(errs)
 	}
-	var done cleaned
+	var done admin.CleanupResult
 	out, _ = l.runs(exitOK, "members", "cleanup", "--yes", "--operator", "ann", "--reason", "a test", "--output", "json")
 	if err := json.Unmarshal([]byte(out), &done); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(cleaned{Removed: 1, Forgotten: []string{"gone"}}, done); diff != "" {
+	if diff := cmp.Diff(admin.CleanupResult{Removed: 1, Forgotten: []string{"gone"}}, done); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if out, _ = l.runs(exitOK, "members", "cleanup", "--reason", "once more"); out != "Removed 0 stale consumers, forgot 0\n" {
@@ -162,33 +162,33 @@ func TestMemberRegisters(t *testing.T) {
 	server := miniredis.RunT(t)
 	l := newRegisteringLake(t, server.Addr())
 	logger, log := newLogged(t)
-	l.logger = logger
-	l.create("orders", 2)
-	l.produce("orders", 3, 0, 1)
+	l.Logger = logger
+	l.Create("orders", 2)
+	l.Produce("orders", 3, 0, 1)
 	store := registrations(t, server.Addr())
 	t.Run("run", func(t *testing.T) {
 		l := *l
-		l.t = t // it ends with this part of the test
+		l.T = t // it ends with this part of the test
 		s := l.start()
-		l.awaits("orders", upTo(3, "orders:0", "orders:1"))
-		l.await("the registration says so", func() bool {
+		l.Awaits("orders", laketest.UpTo(3, "orders:0", "orders:1"))
+		l.Await("the registration says so", func() bool {
 			members, err := store.Members(t.Context())
 			return err == nil && len(members) == 1 && members[0].Active() && members[0].Status == membership.Running &&
-				members[0].Idle >= 0 && members[0].Lag == 0 && members[0].TTL == 10*time.Second && members[0].ID == s.connector.Member
+				members[0].Idle >= 0 && members[0].Lag == 0 && members[0].TTL == 10*time.Second && members[0].ID == s.Name()
 		})
-		l.await("health says so", func() bool {
-			m := s.report().Members
+		l.Await("health says so", func() bool {
+			m := s.Report().Members
 			return m != nil && m.Status == health.MembersOK && m.Reason == "1 active consumer" && m.Members[0].LastRecord != nil
 		})
 		server.Close()
-		l.await("nobody knows", func() bool { return s.report().Members.Status == health.MembersUnknown })
-		l.produce("orders", 2, 0)
-		l.awaits("orders", map[string][]int64{"orders:0": {0, 1, 2, 3, 4}, "orders:1": {0, 1, 2}})
+		l.Await("nobody knows", func() bool { return s.Report().Members.Status == health.MembersUnknown })
+		l.Produce("orders", 2, 0)
+		l.Awaits("orders", map[string][]int64{"orders:0": {0, 1, 2, 3, 4}, "orders:1": {0, 1, 2}})
 		if err := server.Restart(); err != nil {
 			t.Fatal(err)
 		}
-		l.await("it is well again", func() bool { return s.report().Members.Status == health.MembersOK })
-		if out, _ := l.runs(exitOK, "members"); !strings.Contains(out, s.connector.Member) {
+		l.Await("it is well again", func() bool { return s.Report().Members.Status == health.MembersOK })
+		if out, _ := l.runs(exitOK, "members"); !strings.Contains(out, s.Name()) {
 			t.Error(out)
 		}
 	})
@@ -196,7 +196,7 @@ func TestMemberRegisters(t *testing.T) {
 		t.Errorf("left behind: %v", keys)
 	}
 	for _, want := range []string{"registered", "heartbeat failed", "heartbeats work again", "members can be listed again"} {
-		if len(log.lines(t, want)) == 0 {
+		if len(log.Lines(t, want)) == 0 {
 			t.Errorf("no line %q", want)
 		}
 	}
@@ -210,43 +210,10 @@ func TestSilentStoreOfMembers(t *testing.T) {
 	}
 	defer silent.Close()
 	l := newRegisteringLake(t, silent.Addr().String())
-	l.create("orders", 1)
-	l.produce("orders", 5, 0)
+	l.Create("orders", 1)
+	l.Produce("orders", 5, 0)
 	l.runs(exitOK, "run", "--until-current")
-	l.has("orders", upTo(5, "orders:0"))
-}
-
-// TestLookAtWork: what a member says of itself is the sum of its partitions, and outlives those that it lost.
-func TestLookAtWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		time.Sleep(time.Hour)
-		at := func(d time.Duration) time.Time { return start.Add(time.Hour - d) }
-		var st connector.Status
-		look := lookAtWork(func() connector.Status { return st })
-		for _, c := range []struct {
-			what   string
-			status connector.Status
-			idle   time.Duration
-			lag    int64
-		}{
-			{"before it began", connector.Status{}, -1, -1},
-			{"without a partition", connector.Status{At: start}, -1, 0},
-			{"before it knows", connector.Status{At: start, Claims: []connector.ClaimStatus{{Position: -1, End: -1}}}, -1, -1},
-			{"one of two known", connector.Status{At: start, Claims: []connector.ClaimStatus{{Position: -1, End: 9}, {Position: 3, End: 5, Lag: 2}}}, -1, 2},
-			{"at work", connector.Status{At: start, Claims: []connector.ClaimStatus{
-				{Position: 1, End: 41, Lag: 40, LastRecord: at(time.Minute)}, {Position: 3, End: 5, Lag: 2, LastRecord: at(time.Second)},
-			}}, time.Second, 42},
-			{"it lost the newest", connector.Status{At: start, Claims: []connector.ClaimStatus{{Position: 1, End: 1, LastRecord: at(time.Minute)}}}, time.Second, 0},
-			{"it lost all", connector.Status{At: start}, time.Second, 0},
-			{"a clock that is ahead", connector.Status{At: start, Claims: []connector.ClaimStatus{{LastRecord: at(-time.Minute)}}}, 0, 0},
-		} {
-			st = c.status
-			if idle, lag := look(); idle != c.idle || lag != c.lag {
-				t.Errorf("%s: idle %s, lag %d; want %s, %d", c.what, idle, lag, c.idle, c.lag)
-			}
-		}
-	})
+	l.Has("orders", laketest.UpTo(5, "orders:0"))
 }
 
 // TestMembersCleanup_BrokenLog forgets no member if the operations log takes no entry.
@@ -260,7 +227,7 @@ func TestMembersCleanup_BrokenLog(t *testing.T) {
 	}
 	server.SetTime(start.Add(2 * time.Minute))
 	server.FastForward(2 * time.Minute)
-	if err := l.store.Put(t.Context(), "_sluice/p/ops/00000000000000000001.json", strings.NewReader("{}"), objstore.IfAbsent); err != nil {
+	if err := l.Store.Put(t.Context(), "_sluice/p/ops/00000000000000000001.json", strings.NewReader("{}"), objstore.IfAbsent); err != nil {
 		t.Fatal(err)
 	}
 	l.runs(exitFound, "members", "cleanup", "--yes", "--operator", "ann", "--reason", "a test")

@@ -143,7 +143,7 @@ func TestMetricsDocs(t *testing.T) {
 		begin = "<!-- Generated from the code: go test ./cmd/connector -run TestMetricsDocs -update -->\n"
 	)
 	s, _ := everything(t)
-	all := metricsOf(t, s.registry)
+	all := metricsOf(t, s.Registry())
 	named := namedMetrics(t)
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		if _, ok := all[name]; !ok {

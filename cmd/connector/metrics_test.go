@@ -15,11 +15,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/health"
+	"sluice/internal/app"
+	"sluice/internal/laketest"
 )
 
 // everything is a connector that has all that brings metrics of its own, at work: with rows, duplicates, dead letters. Its log
 // is out.
-func everything(t *testing.T) (s *system, out *logged) {
+func everything(t *testing.T) (s *app.Member, out *laketest.Log) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "url")
 	if err := os.WriteFile(file, []byte("redis://"+miniredis.RunT(t).Addr()), 0o600); err != nil {
@@ -30,19 +32,19 @@ defaults: {schema: "n int", commit: {every: 100ms}, identity: {by: "field:n"}}
 topics: {orders: {}}
 members: {store: redis, url_file: "`+filepath.ToSlash(file)+`", beat: 1s, ttl: 10s}`)
 	withProbes(t, l, "canary: {topic: p-canary}")
-	l.create("orders", 1)
-	l.produce("orders", 3, 0)
+	l.Create("orders", 1)
+	l.Produce("orders", 3, 0)
 	more := []*kgo.Record{{Topic: "orders", Value: []byte(`{"n":2}`)}, {Topic: "orders", Value: []byte("no JSON")}}
-	if err := l.client.ProduceSync(t.Context(), more...).FirstErr(); err != nil {
+	if err := l.Client.ProduceSync(t.Context(), more...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	l.logger, out = newLogged(t)
+	l.Logger, out = newLogged(t)
 	s = l.start()
-	l.awaits("orders", map[string][]int64{"orders:0": {0, 3}})
-	l.await("its status shows that all of it is in the table", func() bool {
-		return slices.ContainsFunc(s.report().Partitions, func(p health.Partition) bool { return p.Topic == "orders" && p.Position == 5 })
+	l.Awaits("orders", map[string][]int64{"orders:0": {0, 3}})
+	l.Await("its status shows that all of it is in the table", func() bool {
+		return slices.ContainsFunc(s.Report().Partitions, func(p health.Partition) bool { return p.Topic == "orders" && p.Position == 5 })
 	})
-	l.await("its heartbeat", func() bool { return sumOf(t, s, "sluice_member_beats_total") > 0 })
+	l.Await("its heartbeat", func() bool { return sumOf(t, s, "sluice_member_beats_total") > 0 })
 	return s, out
 }
 
@@ -50,15 +52,15 @@ members: {store: redis, url_file: "`+filepath.ToSlash(file)+`", beat: 1s, ttl: 1
 func withProbes(t *testing.T, l *lake, more ...string) {
 	t.Helper()
 	section := "health: {" + strings.Join(append(more, `listen: "127.0.0.1:0"`), ", ") + "}"
-	if err := os.WriteFile(l.config, []byte(strings.ReplaceAll(read(t, l.config), "health: {enabled: false}", section)), 0o600); err != nil {
+	if err := os.WriteFile(l.Config, []byte(strings.ReplaceAll(read(t, l.Config), "health: {enabled: false}", section)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // scrape returns what a running connector with this log answers to Prometheus.
-func scrape(t *testing.T, out *logged) string {
+func scrape(t *testing.T, out *laketest.Log) string {
 	t.Helper()
-	address, ok := out.lines(t, "health")[0]["address"].(string)
+	address, ok := out.Lines(t, "health")[0]["address"].(string)
 	if !ok {
 		t.Fatal("no line says where metrics are")
 	}

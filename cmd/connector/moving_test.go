@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sluice/internal/laketest"
 )
 
 // Topics and partitions that come and go while a connector runs.
@@ -21,20 +23,20 @@ topics:
   sales: {pattern: 'sales\..+', deny: [sales.test], table: "s/{topic}"}
 defaults: {schema: "n int", commit: {every: 100ms}, start: latest, bad_records: hold}`)
 	for _, topic := range []string{"sales.own", "sales.a", "sales.test", "sales.a-dlq", "other"} {
-		l.create(topic, 1)
-		l.produce(topic, 2, 0)
+		l.Create(topic, 1)
+		l.Produce(topic, 2, 0)
 	}
 	s := l.start()
-	l.await("it has started", func() bool { return s.report().Resumed && len(s.report().Partitions) == 2 })
-	l.create("sales.b", 2)
-	l.produce("sales.b", 3, 0, 1)
-	l.produce("sales.a", 1, 0)
-	l.produce("sales.own", 1, 0)
-	l.awaits("s/sales.b", upTo(3, "sales.b:0", "sales.b:1"))
-	l.awaits("s/sales.a", map[string][]int64{"sales.a:0": {2}})
-	l.awaits("own", map[string][]int64{"sales.own:0": {2}})
+	l.Await("it has started", func() bool { return s.Report().Resumed && len(s.Report().Partitions) == 2 })
+	l.Create("sales.b", 2)
+	l.Produce("sales.b", 3, 0, 1)
+	l.Produce("sales.a", 1, 0)
+	l.Produce("sales.own", 1, 0)
+	l.Awaits("s/sales.b", laketest.UpTo(3, "sales.b:0", "sales.b:1"))
+	l.Awaits("s/sales.a", map[string][]int64{"sales.a:0": {2}})
+	l.Awaits("own", map[string][]int64{"sales.own:0": {2}})
 	for _, table := range []string{"s/sales.test", "s/sales.own", "s/sales.a-dlq", "s/other", "other"} {
-		l.has(table, map[string][]int64{})
+		l.Has(table, map[string][]int64{})
 	}
 	if held := heldIn(s); len(held) > 0 {
 		t.Errorf("holds %v", held)
@@ -47,13 +49,13 @@ func TestPatternCommands(t *testing.T) {
 	if _, errs := l.runs(1, "run", "--until-current"); !strings.Contains(errs, "no topic matches a pattern now") {
 		t.Error(errs)
 	}
-	l.create("orders", 1)
-	l.create("users", 2)
-	l.produce("orders", 2, 0)
-	l.produce("users", 3, 0, 1)
+	l.Create("orders", 1)
+	l.Create("users", 2)
+	l.Produce("orders", 2, 0)
+	l.Produce("users", 3, 0, 1)
 	l.runs(0, "run", "--until-current")
-	l.has("orders", upTo(2, "orders:0"))
-	l.has("users", upTo(3, "users:0", "users:1"))
+	l.Has("orders", laketest.UpTo(2, "orders:0"))
+	l.Has("users", laketest.UpTo(3, "users:0", "users:1"))
 	out, _ := l.runs(0, "verify")
 	if strings.Count(out, "ok: no gap") != 2 {
 		t.Error(out)
@@ -76,16 +78,16 @@ func TestPatternCommands(t *testing.T) {
 func TestTooManyTopics(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, `topics: {all: {pattern: "t.*", deny: [], max_topics: 1}}`)
-	l.create("tb", 1)
-	l.create("tc", 1)
-	l.produce("tb", 2, 0)
-	l.produce("tc", 2, 0)
+	l.Create("tb", 1)
+	l.Create("tc", 1)
+	l.Produce("tb", 2, 0)
+	l.Produce("tc", 2, 0)
 	if _, errs := l.runs(1, "run", "--until-current"); !strings.Contains(errs, "too_many_topics") {
 		t.Error(errs)
 	}
-	l.create("ta", 1)
-	l.has("tb", upTo(2, "tb:0"))
-	l.has("tc", map[string][]int64{})
+	l.Create("ta", 1)
+	l.Has("tb", laketest.UpTo(2, "tb:0"))
+	l.Has("tc", map[string][]int64{})
 	ends := func(topic string) string {
 		return topic + " too_many_topics at - from table and Kafka: "
 	}
@@ -94,8 +96,8 @@ func TestTooManyTopics(t *testing.T) {
 		t.Error(out)
 	}
 	s := l.start()
-	l.produce("tb", 1, 0)
-	l.awaits("tb", upTo(3, "tb:0"))
+	l.Produce("tb", 1, 0)
+	l.Awaits("tb", laketest.UpTo(3, "tb:0"))
 	if d := cmp.Diff(map[string][]int32{"ta too_many_topics": {-1}, "tc too_many_topics": {-1}}, heldIn(s)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -106,18 +108,18 @@ func TestPartitionsAdded(t *testing.T) {
 	l := newLake(t, `
 topics: {orders: {}}
 defaults: {schema: "n int", commit: {every: 100ms}, start: latest, bad_records: hold}`)
-	l.create("orders", 4)
+	l.Create("orders", 4)
 	s := l.start()
-	l.await("it has started", func() bool { return s.report().Resumed && len(s.report().Partitions) == 4 })
-	if _, err := l.admin.UpdatePartitions(t.Context(), 16, "orders"); err != nil {
+	l.Await("it has started", func() bool { return s.Report().Resumed && len(s.Report().Partitions) == 4 })
+	if _, err := l.Admin.UpdatePartitions(t.Context(), 16, "orders"); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
 	for id := range int32(16) {
-		l.produce("orders", 3, id)
+		l.Produce("orders", 3, id)
 		names = append(names, fmt.Sprintf("orders:%d", id))
 	}
-	l.awaits("orders", upTo(3, names...))
+	l.Awaits("orders", laketest.UpTo(3, names...))
 }
 
 // TestTopicDeletedAndCreatedAnew: the claims of a topic that is deleted go; one that is listed is held until it is there
@@ -129,32 +131,32 @@ func TestTopicDeletedAndCreatedAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLake(t, `topics: {orders: {table: all}, rest: {pattern: '.+', deny: []}, users: {table: all}}`)
 			for _, topic := range []string{"orders", "users", "visits"} {
-				l.create(topic, 2)
-				l.produce(topic, 5, 0, 1)
+				l.Create(topic, 2)
+				l.Produce(topic, 5, 0, 1)
 			}
 			s := l.start()
-			both := upTo(5, "orders:0", "orders:1", "users:0", "users:1")
-			l.awaits("all", both)
-			l.awaits("visits", upTo(5, "visits:0", "visits:1"))
+			both := laketest.UpTo(5, "orders:0", "orders:1", "users:0", "users:1")
+			l.Awaits("all", both)
+			l.Awaits("visits", laketest.UpTo(5, "visits:0", "visits:1"))
 
 			for _, topic := range []string{"orders", "visits"} {
-				if _, err := l.admin.DeleteTopic(t.Context(), topic); err != nil {
+				if _, err := l.Admin.DeleteTopic(t.Context(), topic); err != nil {
 					t.Fatal(err)
 				}
 			}
-			l.await("only what is listed is missed", func() bool {
-				return len(s.report().Partitions) == 2 && cmp.Equal(heldIn(s), map[string][]int32{"orders topic_missing": {-1}})
+			l.Await("only what is listed is missed", func() bool {
+				return len(s.Report().Partitions) == 2 && cmp.Equal(heldIn(s), map[string][]int32{"orders topic_missing": {-1}})
 			})
 			for _, topic := range []string{"orders", "visits"} {
-				l.create(topic, 2)
-				l.produce(topic, records, 0, 1)
+				l.Create(topic, 2)
+				l.Produce(topic, records, 0, 1)
 			}
 			want := map[string][]int32{"orders topic_recreated": {0, 1}, "visits topic_recreated": {0, 1}}
-			l.await("the new topics are held", func() bool { return cmp.Equal(heldIn(s), want) })
-			l.produce("users", 3, 0, 1)
-			maps.Copy(both, upTo(8, "users:0", "users:1"))
-			l.awaits("all", both)
-			l.has("visits", upTo(5, "visits:0", "visits:1"))
+			l.Await("the new topics are held", func() bool { return cmp.Equal(heldIn(s), want) })
+			l.Produce("users", 3, 0, 1)
+			maps.Copy(both, laketest.UpTo(8, "users:0", "users:1"))
+			l.Awaits("all", both)
+			l.Has("visits", laketest.UpTo(5, "visits:0", "visits:1"))
 			out, _ := l.runs(1, "offsets", "show", "--topic", "orders")
 			if !slices.Contains(strings.Fields(out), "topic_recreated") {
 				t.Error(out)

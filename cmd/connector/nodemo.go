@@ -5,6 +5,8 @@ package main
 import (
 	"errors"
 
+	"sluice/internal/fail"
+
 	"github.com/spf13/cobra"
 )
 
@@ -15,7 +17,7 @@ func (c *cli) demoCommand() *cobra.Command {
 		Short:  "Not in this build",
 		Hidden: true,
 		RunE: func(*cobra.Command, []string) error {
-			return exitError{exitRefused, errors.New("this build has no demo (it was built with the tag nodemo)")}
+			return fail.Refused(errors.New("this build has no demo (it was built with the tag nodemo)"))
 		},
 	}
 }

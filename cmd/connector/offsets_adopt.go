@@ -2,28 +2,14 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"sluice/connector"
-	"sluice/connector/kafka"
-	"sluice/connector/plan"
-	"sluice/idempotency"
+	"sluice/internal/admin"
 )
 
-// adoptFlags are those of offsets adopt.
-type adoptFlags struct {
-	from, group, appID, checkpoint string
-}
-
 func (c *cli) offsetsAdoptCommand() *cobra.Command {
-	f := &adoptFlags{}
+	var f admin.AdoptRequest
 	cmd := &cobra.Command{
 		Use:   "adopt TOPIC --from group|kdi|spark",
 		Short: "Begin a topic where another program stopped",
@@ -41,168 +27,12 @@ A partition without a position begins at its earliest offset; it says so.`,
 		Example: `  connector offsets adopt orders --from spark --checkpoint s3://lake/checkpoints/orders --reason "the Spark job is switched off"`,
 		Args:    cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&f.from, "from", "", "group, kdi or spark")
-	cmd.Flags().StringVar(&f.group, "group", "", "the consumer group (default kafka.group), for group")
-	cmd.Flags().StringVar(&f.appID, "app-id", "", "the app_id of kafka-delta-ingest, or the txnAppId of a Spark query that sets one")
-	cmd.Flags().StringVar(&f.checkpoint, "checkpoint", "", "the checkpoint of the query, for spark")
-	return c.moverCommand(cmd, func(ctx context.Context, m *mover, args []string) (*movePlan, error) { return f.plan(ctx, m, args[0]) })
-}
-
-// adopted are positions of another program.
-type adopted struct {
-	next  map[int32]int64
-	from  map[string]int64 // the txns of it in the table, by appId, -1 for none
-	what  string           // said of each position, "committed by group g"
-	notes []string
-}
-
-func (a *adopted) note(format string, args ...any) {
-	a.notes = append(a.notes, fmt.Sprintf(format, args...))
-}
-
-func (f *adoptFlags) check() error {
-	usage := func(format string, args ...any) error { return exitError{exitUsage, fmt.Errorf(format, args...)} }
-	switch {
-	case f.from != "group" && f.from != "kdi" && f.from != "spark":
-		return usage("--from %q is unknown: write group, kdi or spark", f.from)
-	case f.from != "group" && f.group != "":
-		return usage("--group says nothing with --from %s", f.from)
-	case f.from == "group" && f.appID != "":
-		return usage("--app-id says nothing with --from group")
-	case f.from != "spark" && f.checkpoint != "":
-		return usage("--checkpoint says nothing with --from %s", f.from)
-	case f.from == "spark" && f.checkpoint == "":
-		return usage("--from spark needs --checkpoint, the folder with offsets and commits")
-	}
-	return nil
-}
-
-func (f *adoptFlags) plan(ctx context.Context, m *mover, topic string) (*movePlan, error) {
-	if err := f.check(); err != nil {
-		return nil, err
-	}
-	seen, err := m.see(ctx, topic)
-	if err != nil {
-		return nil, err
-	}
-	defer seen.end()
-	l := seen.looks[0]
-	switch detail := plan.Replaced(l.snapshot, l.pipeline); {
-	case detail != "":
-		return nil, refused("table_replaced: %s: accept it with offsets start, or use another table", detail)
-	case l.started():
-		return nil, refused("the table has positions of this pipeline for topic %s already: offsets set moves them", topic)
-	}
-	var a *adopted
-	switch f.from {
-	case "group":
-		a, err = f.fromGroup(seen, l)
-	case "kdi":
-		a, err = f.fromIngest(l)
-	default:
-		a, err = f.fromSpark(ctx, l)
-	}
-	if err != nil {
-		return nil, err
-	}
-	plan := m.newPlan(l)
-	plan.Accept, plan.Notes, plan.others = true, a.notes, a.from
-	if seen.standing != nil {
-		plan.note("the topic would be held: %s: %s", seen.standing.Reason, seen.standing.Detail)
-	}
-	return plan, plan.adopt(l, a)
-}
-
-// adopt adds a first position for every partition of the topic.
-func (p *movePlan) adopt(l *look, a *adopted) error {
-	for _, id := range slices.Sorted(maps.Keys(a.next)) {
-		if _, ok := l.partition(id); !ok {
-			return refused("there is a position for partition %d (%s), and topic %s has none of this number: it is of another topic", id, a.what, l.topic.Name)
-		}
-	}
-	for _, of := range l.partitions() {
-		b, there := l.bounds[of]
-		next, known := a.next[of.ID]
-		switch {
-		case !there:
-			return exitError{exitDependency, fmt.Errorf("kafka: the ends of %v are not known", of)}
-		case !known:
-			p.move(l, of, b.LogStart, "no position, so it begins at its earliest offset")
-		case next > b.HighWatermark:
-			return refused("%v would begin at %d (%s), and its log ends at %d: it is a position of another topic or cluster", of, next, a.what, b.HighWatermark)
-		case next < b.LogStart:
-			p.move(l, of, next, "%s; its log starts at %d, so that it is held (behind_log_start) until the %d offsets before are given up", a.what, b.LogStart, b.LogStart-next)
-		default:
-			p.move(l, of, next, "%s", a.what)
-		}
-	}
-	return nil
-}
-
-// fromGroup takes the committed offsets of a consumer group: the next ones to read.
-func (f *adoptFlags) fromGroup(seen *sight, l *look) (*adopted, error) {
-	k := l.table.config.Kafka
-	name := f.group
-	if name == "" {
-		name = k.Group
-	}
-	group := kafka.NewGroup(seen.client, kafka.GroupConfig{Group: name, Session: k.Session}, slog.New(slog.DiscardHandler), nil)
-	var offsets map[int32]connector.GroupOffset
-	err := seen.ask(func(ctx context.Context) (err error) { offsets, err = group.Offsets(ctx, l.topic.Name); return err })
-	if err != nil {
-		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
-	}
-	if len(offsets) == 0 {
-		return nil, refused("group %s has no committed offset for topic %s", name, l.topic.Name)
-	}
-	a := &adopted{next: map[int32]int64{}, what: "committed by group " + name}
-	for id, o := range offsets {
-		a.next[id] = o.Next
-	}
-	a.note("a group's offsets say what it has read, not what is in a table: they are exact only if the program wrote first and committed after, and is stopped")
-	return a, nil
-}
-
-// fromIngest takes the positions of kafka-delta-ingest. It keeps one txn for each partition of its topic, with the appId
-// <app_id>-<partition> (txn_app_id_for_partition in its src/delta_helpers.rs) and as version the offset of the last record
-// written: at an assignment it seeks there and passes over every offset that is not above it (should_process_offset in
-// src/lib.rs). Its seek_offsets set the version in the same way (src/offsets.rs). So the next one is version + 1.
-func (f *adoptFlags) fromIngest(l *look) (*adopted, error) {
-	found := map[string]map[int32]int64{} // by app_id
-	for appID, version := range l.snapshot.Positions {
-		at := strings.LastIndexByte(appID, '-')
-		if at < 1 {
-			continue
-		}
-		id, err := strconv.ParseInt(appID[at+1:], 10, 32)
-		if err != nil || id < 0 || strconv.FormatInt(id, 10) != appID[at+1:] || version < 0 {
-			continue
-		}
-		if _, err := idempotency.ParseAppID(appID); err == nil {
-			continue
-		}
-		if found[appID[:at]] == nil {
-			found[appID[:at]] = map[int32]int64{}
-		}
-		found[appID[:at]][int32(id)] = version + 1
-	}
-	names := slices.Sorted(maps.Keys(found))
-	name := f.appID
-	switch {
-	case name == "" && len(names) == 1:
-		name = names[0]
-	case name == "" && len(names) > 1:
-		return nil, exitError{exitUsage, fmt.Errorf("the table has positions of several app ids: write --app-id with one of %s", strings.Join(names, ", "))}
-	}
-	if found[name] == nil {
-		return nil, refused("the table has no txn of kafka-delta-ingest, whose appId is <app_id>-<partition>, for app id %q", name)
-	}
-	from := map[string]int64{}
-	for _, p := range l.partitions() {
-		from[fmt.Sprintf("%s-%d", name, p.ID)] = -1
-	}
-	for id, next := range found[name] {
-		from[fmt.Sprintf("%s-%d", name, id)] = next - 1
-	}
-	return &adopted{next: found[name], from: from, what: "behind the last record of kafka-delta-ingest's " + name}, nil
+	cmd.Flags().StringVar(&f.From, "from", "", "group, kdi or spark")
+	cmd.Flags().StringVar(&f.Group, "group", "", "the consumer group (default kafka.group), for group")
+	cmd.Flags().StringVar(&f.AppID, "app-id", "", "the app_id of kafka-delta-ingest, or the txnAppId of a Spark query that sets one")
+	cmd.Flags().StringVar(&f.Checkpoint, "checkpoint", "", "the checkpoint of the query, for spark")
+	return c.moverCommand(cmd, func(ctx context.Context, a *admin.Access, args []string) (*admin.MovePlan, error) {
+		f.Topic = args[0]
+		return admin.PlanAdopt(ctx, a, f)
+	})
 }

@@ -2,20 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"sluice/connector"
-	"sluice/reliability"
-	"sluice/reliability/hold"
-	"sluice/sink/opslog"
+	"sluice/internal/admin"
 )
-
-// lookAgain is the time after which a finding about a position must show again before it is acted on, as for members: a
-// leader that has just been elected may not know its own end yet.
-const lookAgain = 5 * time.Second
 
 func (c *cli) offsetsAcceptGapCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -31,74 +22,11 @@ stable offset; truncated where the log parts from what was read.`,
 		Example: `  connector offsets accept-gap orders:3 --reason "retention was too short over Easter"`,
 		Args:    cobra.ExactArgs(1),
 	}
-	return c.moverCommand(cmd, planGap)
-}
-
-func planGap(ctx context.Context, m *mover, args []string) (*movePlan, error) {
-	cfg, err := m.load()
-	if err != nil {
-		return nil, err
-	}
-	target, err := parseTarget(cfg, args[0])
-	if err != nil {
-		return nil, err
-	}
-	seen, err := m.see(ctx, target.Topic)
-	if err != nil {
-		return nil, err
-	}
-	defer seen.end()
-	l := seen.looks[0]
-	before := gaps(l, target)
-	if len(before) == 0 {
-		return nil, refused("no partition of %v stands outside of its log: there is no gap to accept", target)
-	}
-	if err := reliability.Wait(ctx, lookAgain); err != nil {
-		return nil, exitError{exitDependency, err}
-	}
-	if l, err = seen.look(ctx, l.table, target.Topic, l.snapshot); err == nil {
-		err = l.whole()
-	}
-	if err != nil {
-		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
-	}
-	plan := m.newPlan(l)
-	for p, h := range gaps(l, target) {
-		if first := before[p]; first == nil || first.Reason != h.Reason {
-			continue
+	return c.moverCommand(cmd, func(ctx context.Context, a *admin.Access, args []string) (*admin.MovePlan, error) {
+		target, err := parseTarget(a.Config, args[0])
+		if err != nil {
+			return nil, err
 		}
-		at, b := l.position(p), l.bounds[p]
-		switch h.Reason {
-		case hold.BehindLogStart:
-			plan.move(l, p, b.LogStart, "behind_log_start: they were deleted before they were read, and are lost")
-		case hold.AheadOfLogEnd:
-			plan.move(l, p, b.LastStable, "ahead_of_log_end: the log ends at %d. The table keeps its rows at offsets [%d, %d), and other records will have the same offsets; "+
-				"records below %d that came after the loss are taken for those that the table has", b.HighWatermark, b.LastStable, at, b.LastStable)
-		default:
-			plan.move(l, p, max(b.DivergedAt, b.LogStart), "truncated: from offset %d on the log has other records than those that were read. The table keeps the rows of the "+
-				"lost ones, and gets those that stand there now", b.DivergedAt)
-		}
-	}
-	if len(plan.Moves) == 0 {
-		return nil, refused("what was found did not show again %v later: there is no gap to accept", lookAgain)
-	}
-	return plan, nil
-}
-
-// gaps are the partitions of a target that stand outside of their log.
-func gaps(l *look, target opslog.Target) map[connector.Partition]*hold.Hold {
-	all := map[connector.Partition]*hold.Hold{}
-	for _, p := range l.partitions() {
-		if target.Partition >= 0 && p.ID != target.Partition || l.position(p) < 0 {
-			continue
-		}
-		if h := l.hold(p); h != nil {
-			switch h.Reason {
-			case hold.BehindLogStart, hold.AheadOfLogEnd, hold.Truncated:
-				all[p] = h
-			default:
-			}
-		}
-	}
-	return all
+		return admin.PlanAcceptGap(ctx, a, target)
+	})
 }

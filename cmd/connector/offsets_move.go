@@ -1,14 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -16,15 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/classify"
-	"sluice/connector"
-	"sluice/connector/commit"
-	"sluice/connector/plan"
-	"sluice/connector/schema"
-	"sluice/reliability"
-	"sluice/reliability/hold"
-	"sluice/sink/delta"
-	"sluice/sink/delta/objstore"
+	"sluice/internal/admin"
+	"sluice/internal/terminal"
 	"sluice/sink/opslog"
 )
 
@@ -35,13 +24,12 @@ import (
 type mover struct {
 	*cli
 	change  *change
-	command string // as the operations log has it, "offsets set"
 	timeout time.Duration
 }
 
 // moverCommand makes the command. plan says what to do, after it looked; nil moves are refused with its error.
-func (c *cli) moverCommand(cmd *cobra.Command, plan func(ctx context.Context, m *mover, args []string) (*movePlan, error)) *cobra.Command {
-	m := &mover{cli: c, command: "offsets " + cmd.Name()}
+func (c *cli) moverCommand(cmd *cobra.Command, plan func(ctx context.Context, a *admin.Access, args []string) (*admin.MovePlan, error)) *cobra.Command {
+	m := &mover{cli: c}
 	m.change = c.changeFlags(cmd)
 	cmd.Flags().DurationVar(&m.timeout, "timeout", time.Minute, "how long to wait for Kafka and the store, each time they are asked")
 	c.configFlag(cmd)
@@ -50,73 +38,23 @@ func (c *cli) moverCommand(cmd *cobra.Command, plan func(ctx context.Context, m 
 		if err := c.checkChange(m.change); err != nil {
 			return err
 		}
-		looking, cancel := context.WithTimeout(cmd.Context(), m.timeout)
-		defer cancel()
-		p, err := plan(looking, m, args)
+		a, err := c.access()
 		if err != nil {
 			return err
 		}
-		return m.run(cmd.Context(), p)
+		looking, cancel := context.WithTimeout(cmd.Context(), m.timeout)
+		defer cancel()
+		p, err := plan(looking, a, args)
+		if err != nil {
+			return err
+		}
+		return m.run(cmd.Context(), a, p)
 	}
 	return cmd
 }
 
-// movePlan is what a command is about to do with one table.
-type movePlan struct {
-	Command string       `json:"command"`
-	Table   string       `json:"table"`
-	Accept  bool         `json:"accepts_table,omitempty"` // the table is marked as one of the pipeline's
-	Moves   []*shownMove `json:"moves"`
-	Notes   []string     `json:"notes,omitempty"`
-	// Outcome, Version and Operation are empty before it was done: what became of it, the version of the table, and the
-	// seq of its entry in the operations log.
-	Outcome   opslog.Outcome `json:"outcome,omitempty"`
-	Version   *int64         `json:"version,omitempty"`
-	Operation int64          `json:"operation,omitempty"`
-
-	of      *opened
-	tableID string
-	others  map[string]int64 // see connector.Moves
-}
-
-// shownMove is a position before and after, and what that means.
-type shownMove struct {
-	Topic     string `json:"topic"`
-	Partition int32  `json:"partition"`
-	From      int64  `json:"from"` // -1: none
-	To        int64  `json:"to"`
-	// Repeated and LeftOut count offsets, which is at least as many as there are records.
-	Repeated int64  `json:"repeated"`
-	LeftOut  int64  `json:"left_out"`
-	Note     string `json:"note,omitempty"`
-
-	partition connector.Partition
-}
-
-// newPlan starts the plan of a command on what it saw.
-func (m *mover) newPlan(l *look) *movePlan {
-	return &movePlan{Command: m.command, Table: l.table.url, Moves: []*shownMove{}, of: l.table, tableID: l.snapshot.TableID}
-}
-
-// move adds a move of a partition. format says what it means, beyond the offsets repeated or left out.
-func (p *movePlan) move(l *look, of connector.Partition, to int64, format string, args ...any) {
-	s := &shownMove{Topic: of.Topic, Partition: of.ID, From: l.position(of), To: to, Note: fmt.Sprintf(format, args...), partition: of}
-	switch {
-	case s.From < 0:
-	case to < s.From:
-		s.Repeated = s.From - to
-	default:
-		s.LeftOut = to - s.From
-	}
-	p.Moves = append(p.Moves, s)
-}
-
-func (p *movePlan) note(format string, args ...any) {
-	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
-}
-
 // effect is what a move does, in words.
-func (s *shownMove) effect() string {
+func effect(s *admin.PlannedMove) string {
 	var words []string
 	switch {
 	case s.From < 0:
@@ -134,15 +72,16 @@ func (s *shownMove) effect() string {
 	return strings.Join(words, "; ")
 }
 
-func (p *movePlan) print(w io.Writer) error {
+// printPlan writes a plan, and its outcome if it was done, for people.
+func printPlan(w io.Writer, p *admin.MovePlan) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	_, _ = printf(tw, "table %s\n\nPARTITION\tFROM\tTO\tEFFECT\n", p.Table) // Flush has the error
+	_, _ = terminal.Printf(tw, "table %s\n\nPARTITION\tFROM\tTO\tEFFECT\n", p.Table) // Flush has the error
 	for _, s := range p.Moves {
 		from := "-"
 		if s.From >= 0 {
 			from = strconv.FormatInt(s.From, 10)
 		}
-		_, _ = printf(tw, "%s:%d\t%s\t%d\t%s\n", s.Topic, s.Partition, from, s.To, s.effect())
+		_, _ = terminal.Printf(tw, "%s:%d\t%s\t%d\t%s\n", s.Topic, s.Partition, from, s.To, effect(s))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -152,7 +91,7 @@ func (p *movePlan) print(w io.Writer) error {
 		b.WriteString("\nThe table is taken for one of this pipeline's from now on.\n")
 	}
 	for _, n := range p.Notes {
-		_, _ = printf(&b, "\nnote: %s\n", errors.New(n)) // printf keeps the lines of errors, indented
+		_, _ = terminal.Printf(&b, "\nnote: %s\n", errors.New(n)) // printf keeps the lines of errors, indented
 	}
 	if p.Outcome == opslog.Won {
 		b.WriteString("\n")
@@ -160,209 +99,42 @@ func (p *movePlan) print(w io.Writer) error {
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return err
 	}
-	return p.printOutcome(w)
+	return printOutcome(w, p)
 }
 
 // printOutcome says what was done.
-func (p *movePlan) printOutcome(w io.Writer) error {
+func printOutcome(w io.Writer, p *admin.MovePlan) error {
 	if p.Outcome != opslog.Won {
 		return nil
 	}
-	_, err := printf(w, "done: version %d of the table, operation %d; members hear of it within %v\n", *p.Version, p.Operation, heardWithin)
+	_, err := terminal.Printf(w, "done: version %d of the table, operation %d; members hear of it within %v\n", *p.Version, p.Operation, opslog.HeardWithin)
 	return err
 }
 
 // show prints the plan, or the result, in the form that was asked for.
-func (m *mover) show(p *movePlan) func(io.Writer) error {
+func (m *mover) show(p *admin.MovePlan) func(io.Writer) error {
 	return func(w io.Writer) error {
 		if m.output == "json" {
 			return writeJSON(w, p)
 		}
-		return p.print(w)
+		return printPlan(w, p)
 	}
-}
-
-func refused(format string, args ...any) error {
-	return exitError{exitRefused, fmt.Errorf(format, args...)}
 }
 
 // run shows the plan, asks, and does it.
-func (m *mover) run(ctx context.Context, p *movePlan) error {
-	slices.SortStableFunc(p.Moves, func(a, b *shownMove) int {
-		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
-	})
+func (m *mover) run(ctx context.Context, a *admin.Access, p *admin.MovePlan) error {
 	if do, err := m.confirm(ctx, m.change, m.show(p)); err != nil || !do {
 		return err
 	}
-	if err := m.apply(ctx, p); err != nil {
+	err := admin.Move(ctx, a, p, m.change.by(), m.timeout)
+	if p.Unrecorded != nil {
+		_, _ = terminal.Printf(m.stderr, "connector: the outcome (%s) is not in the operations log: %v\n", p.Outcome, p.Unrecorded)
+	}
+	if err != nil {
 		return err
 	}
 	if !m.change.yes && m.output != "json" { // confirm has shown the plan
-		return p.printOutcome(m.stdout)
+		return printOutcome(m.stdout, p)
 	}
 	return m.show(p)(m.stdout)
-}
-
-// apply opens what it takes and does what the plan says.
-func (m *mover) apply(ctx context.Context, p *movePlan) error {
-	acting, cancel := context.WithTimeout(ctx, m.timeout)
-	defer cancel()
-	cfg, quiet := p.of.config, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
-	store, err := openStore(acting, cfg)
-	if err != nil {
-		return exitError{exitDependency, err}
-	}
-	if c, ok := store.(io.Closer); ok {
-		defer func() { _ = c.Close() }() // what was put is put
-	}
-	guard := reliability.NewGuard("store", cfg.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists)
-	if err := patience(acting, guard)(func(ctx context.Context) error { return objstore.SelfTest(ctx, store) }); err != nil {
-		if errors.Is(err, objstore.ErrUnsafe) {
-			return refused("storage.url: %w", err)
-		}
-		return exitError{exitDependency, fmt.Errorf("nothing was changed: %w", err)}
-	}
-	table, err := p.open(store, guard)
-	if err != nil {
-		return err
-	}
-	defer table.Close()
-	log := opslog.Open(store, cfg.Pipeline, opslog.Options{Guard: guard})
-	return m.do(ctx, acting, p, table, log)
-}
-
-// do writes the intent into the operations log, the positions into the table's, and the outcome into the operations log.
-// Nothing is moved that was not written down before; if the outcome cannot be written down, the table's log has it. acting
-// ends when the command has waited long enough.
-func (m *mover) do(ctx, acting context.Context, p *movePlan, table connector.Table, log *opslog.Log) error {
-	host, _ := os.Hostname() // an entry without one is as good
-	record := func(ctx context.Context, body opslog.Body) (opslog.Entry, error) {
-		return log.Append(ctx, opslog.Operation{Operator: m.change.operator, Host: host, Reason: m.change.reason, Body: body}, nil)
-	}
-	intent, err := record(acting, opslog.OffsetsIntent{Command: m.command, Table: p.of.table.Table, Moves: p.moves()})
-	if err != nil {
-		return exitError{exitDependency, fmt.Errorf("nothing was changed: %w", err)}
-	}
-	p.Operation = intent.Seq
-
-	s, err := commit.Move(acting, table, p.commit(m))
-	done := opslog.OffsetsDone{Intent: intent.Seq, Command: m.command, Table: p.of.table.Table, Moves: p.moves(), Version: -1, Outcome: opslog.Won}
-	code := exitOK
-	switch class := classify.Of(err); {
-	case err == nil:
-		done.Version = s.Version
-	case errors.Is(err, connector.ErrUndecided):
-		done.Outcome, code = opslog.Unknown, exitDependency
-		err = fmt.Errorf("nobody knows yet whether the positions are moved, the store did not answer; offsets show tells later: %w", err)
-	case class == classify.Fenced:
-		done.Outcome, code = opslog.Lost, exitRefused
-		err = fmt.Errorf("nothing was changed, the table moved on since it was shown: look again: %w", err)
-	default:
-		done.Outcome, code = opslog.Lost, exitDependency
-		if held, ok := errors.AsType[*hold.Error](err); ok && held.Reason != hold.StoreDenied {
-			code = exitRefused
-		}
-		err = fmt.Errorf("nothing was changed: %w", err)
-	}
-	if err != nil {
-		done.Detail = err.Error()
-	}
-	p.Outcome, p.Version = done.Outcome, &done.Version
-	// The time for the commit may be over; what became of it is worth a little more.
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(m.timeout, 20*time.Second))
-	defer cancel()
-	if _, failed := record(ending, done); failed != nil {
-		_, _ = printf(m.stderr, "connector: the outcome (%s) is not in the operations log: %v\n", done.Outcome, failed)
-	}
-	if err != nil {
-		return exitError{code, err}
-	}
-	return nil
-}
-
-// open opens the table to commit to. It is created if it was not there when the command looked.
-func (p *movePlan) open(store objstore.Store, guard *reliability.Guard) (*delta.Table, error) {
-	o := delta.Options{Pipeline: p.of.config.Pipeline, Engine: "sluice/" + readBuild().Version, Guard: guard}
-	if p.tableID == "" {
-		columns, err := schema.ParseDDL(p.of.table.Schema)
-		if err != nil {
-			return nil, exitError{exitUsage, fmt.Errorf("schema: %w", err)}
-		}
-		o.Schema = columns
-	}
-	return delta.Open(objstore.Sub(store, p.of.table.Table), o)
-}
-
-// commit is the plan as the story's moves.
-func (p *movePlan) commit(m *mover) *plan.Moves {
-	all := &plan.Moves{
-		Moved:    connector.Moved{Command: m.command, Operator: m.change.operator, Reason: m.change.reason},
-		Pipeline: p.of.config.Pipeline, TableID: p.tableID, Accept: p.Accept, Others: p.others,
-	}
-	for _, s := range p.Moves {
-		all.Moves = append(all.Moves, plan.Move{Partition: s.partition, From: s.From, Next: s.To})
-	}
-	return all
-}
-
-// moves is the plan as the operations log has it.
-func (p *movePlan) moves() (all []opslog.Move) {
-	for _, s := range p.Moves {
-		all = append(all, opslog.Move{Topic: s.Topic, TopicID: s.partition.TopicID.String(), Partition: s.Partition, From: s.From, To: s.To})
-	}
-	return all
-}
-
-// sight is what a command saw of some topics of one table, and whom it may ask more.
-type sight struct {
-	*questions
-	looks    []*look
-	standing *shownHold // why the table as a whole cannot be written, nil if it can
-	end      func()     // to be called when nothing is asked any more
-}
-
-// see looks at topics of one table.
-func (m *mover) see(ctx context.Context, names ...string) (_ *sight, err error) {
-	tables, end, err := m.openTables(ctx)
-	if err != nil {
-		return nil, err
-	}
-	seen := &sight{end: end}
-	defer func() {
-		if err != nil {
-			seen.end()
-		}
-	}()
-	i := slices.IndexFunc(tables, func(o *opened) bool { return slices.Contains(o.topics, names[0]) })
-	for _, name := range names {
-		if at := slices.IndexFunc(tables, func(o *opened) bool { return slices.Contains(o.topics, name) }); at < 0 {
-			return nil, exitError{exitUsage, fmt.Errorf("topic %s is not in topics of the configuration", name)}
-		} else if at != i {
-			return nil, exitError{exitUsage, fmt.Errorf("topics %s and %s feed different tables: move one after the other", names[0], name)}
-		}
-	}
-	o := tables[i]
-	s, standing, err := o.snapshot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	seen.standing = standing
-	if seen.questions, err = newQuestions(ctx, o.config); err != nil {
-		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
-	}
-	seen.end = func() { seen.close(); end() }
-	for _, name := range names {
-		l, err := seen.look(ctx, o, name, s)
-		if err == nil {
-			err = l.whole()
-		}
-		if held, ok := errors.AsType[*hold.Error](err); ok && held.Reason == hold.TopicMissing {
-			return nil, refused("%w", err)
-		}
-		if err != nil {
-			return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
-		}
-		seen.looks = append(seen.looks, l)
-	}
-	return seen, nil
 }

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -16,12 +13,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"sluice/classify"
 	"sluice/connector"
-	"sluice/idempotency"
+	"sluice/internal/admin"
 	"sluice/internal/config"
+	"sluice/internal/fail"
+	"sluice/internal/laketest"
 	"sluice/reliability"
-	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
@@ -31,12 +28,12 @@ import (
 var why = []string{"--yes", "--operator", "ann", "--reason", "a test"}
 
 // moves runs a command that moves positions and returns its result.
-func (l *lake) moves(code int, args ...string) (p movePlan) {
-	l.t.Helper()
+func (l *lake) moves(code int, args ...string) (p admin.MovePlan) {
+	l.T.Helper()
 	out, errs := l.runs(code, slices.Concat([]string{"offsets"}, args, why, []string{"-o", "json"})...)
 	if code == 0 {
 		if err := json.Unmarshal([]byte(out), &p); err != nil || errs != "" {
-			l.t.Errorf("%v: %v\n%s%s", args, err, out, errs)
+			l.T.Errorf("%v: %v\n%s%s", args, err, out, errs)
 		}
 	}
 	return p
@@ -44,23 +41,23 @@ func (l *lake) moves(code int, args ...string) (p movePlan) {
 
 // refuses runs a command that is refused, and leaves the table as it was.
 func (l *lake) refuses(code int, text string, args ...string) {
-	l.t.Helper()
+	l.T.Helper()
 	before := l.versions("orders")
 	_, errs := l.runs(code, slices.Concat([]string{"offsets"}, args, why)...)
 	if !strings.Contains(errs, text) {
-		l.t.Errorf("%v: %q does not say %q", args, errs, text)
+		l.T.Errorf("%v: %q does not say %q", args, errs, text)
 	}
 	if after := l.versions("orders"); after != before {
-		l.t.Errorf("%v: %d versions were written", args, after-before)
+		l.T.Errorf("%v: %d versions were written", args, after-before)
 	}
 }
 
 // versions counts the versions of a table.
 func (l *lake) versions(table string) (n int) {
-	l.t.Helper()
-	for _, err := range delta.History(l.t.Context(), objstore.Sub(l.store, table)) {
+	l.T.Helper()
+	for _, err := range delta.History(l.T.Context(), objstore.Sub(l.Store, table)) {
 		if err != nil {
-			l.t.Fatal(err)
+			l.T.Fatal(err)
 		}
 		n++
 	}
@@ -69,15 +66,15 @@ func (l *lake) versions(table string) (n int) {
 
 // operations returns the operations log.
 func (l *lake) operations() (bodies []opslog.Body) {
-	l.t.Helper()
+	l.T.Helper()
 	guard := reliability.NewGuard("store", config.Default().Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
-	for e, err := range opslog.Open(l.store, "p", opslog.Options{Guard: guard}).Entries(l.t.Context(), 1) {
+	for e, err := range opslog.Open(l.Store, "p", opslog.Options{Guard: guard}).Entries(l.T.Context(), 1) {
 		if err != nil {
-			l.t.Fatal(err)
+			l.T.Fatal(err)
 		}
 		b, err := e.Decode()
 		if err != nil || e.Operator != "ann" || e.Reason != "a test" {
-			l.t.Errorf("%+v: %v", e, err)
+			l.T.Errorf("%+v: %v", e, err)
 		}
 		bodies = append(bodies, b)
 	}
@@ -86,11 +83,11 @@ func (l *lake) operations() (bodies []opslog.Body) {
 
 // positions returns what offsets show says, by partition of the topic orders.
 func (l *lake) positions(code int) map[int32]int64 {
-	l.t.Helper()
+	l.T.Helper()
 	out, _ := l.runs(code, "offsets", "show", "-o", "json")
-	var lines []partitionOffsets
+	var lines []admin.Position
 	if err := json.Unmarshal([]byte(out), &lines); err != nil {
-		l.t.Fatal(err, out)
+		l.T.Fatal(err, out)
 	}
 	at := map[int32]int64{}
 	for _, line := range lines {
@@ -102,9 +99,9 @@ func (l *lake) positions(code int) map[int32]int64 {
 }
 
 func (l *lake) stands(want map[int32]int64) {
-	l.t.Helper()
+	l.T.Helper()
 	if d := cmp.Diff(want, l.positions(0)); d != "" {
-		l.t.Errorf("positions (-want +got):\n%s", d)
+		l.T.Errorf("positions (-want +got):\n%s", d)
 	}
 }
 
@@ -112,8 +109,8 @@ func (l *lake) stands(want map[int32]int64) {
 func newOrders(t *testing.T, n int) *lake {
 	t.Helper()
 	l := newLake(t, "topics: {orders: {bad_records: hold}}")
-	l.create("orders", 2)
-	l.produce("orders", n, 0, 1)
+	l.Create("orders", 2)
+	l.Produce("orders", n, 0, 1)
 	l.runs(0, "run", "--until-current")
 	return l
 }
@@ -150,15 +147,15 @@ func TestOffsetsSet(t *testing.T) {
 		t.Errorf("operations log (-want +got):\n%s", d)
 	}
 	l.runs(0, "run", "--until-current")
-	l.has("orders", map[string][]int64{"orders:0": ids(0, 1, 2, 2, 3, 3, 4, 4), "orders:1": ids(0, 1, 2, 3, 4)})
+	l.Has("orders", map[string][]int64{"orders:0": ids(0, 1, 2, 2, 3, 3, 4, 4), "orders:1": ids(0, 1, 2, 3, 4)})
 	l.runs(0, "verify", "--kafka")
 
-	l.produce("orders", 3, 0, 1)
+	l.Produce("orders", 3, 0, 1)
 	if p = l.moves(0, "set", "orders:0", "7", "orders:1", "6"); p.Moves[0].LeftOut != 2 || p.Moves[1].LeftOut != 1 {
 		t.Errorf("%+v %+v", p.Moves[0], p.Moves[1])
 	}
 	l.runs(0, "run", "--until-current")
-	l.has("orders", map[string][]int64{"orders:0": ids(0, 1, 2, 2, 3, 3, 4, 4, 7), "orders:1": ids(0, 1, 2, 3, 4, 6, 7)})
+	l.Has("orders", map[string][]int64{"orders:0": ids(0, 1, 2, 2, 3, 3, 4, 4, 7), "orders:1": ids(0, 1, 2, 3, 4, 6, 7)})
 	l.runs(0, "verify", "--kafka")
 
 	l.refuses(4, "offset 9 is outside of the log of orders:0, which is [0, 8]", "set", "orders:0", "9")
@@ -180,7 +177,7 @@ func TestOffsetsSet_Where(t *testing.T) {
 	later := time.Now().Add(time.Hour).Truncate(time.Second)
 	for _, p := range []int32{0, 1} {
 		record := &kgo.Record{Topic: "orders", Partition: p, Timestamp: later, Value: []byte(`{"n":5}`)}
-		if err := l.client.ProduceSync(t.Context(), record, record).FirstErr(); err != nil {
+		if err := l.Client.ProduceSync(t.Context(), record, record).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -199,11 +196,11 @@ func TestOffsetsSet_Where(t *testing.T) {
 		{[]string{"orders:1", "24h", "orders:0", "-1"}, "orders:0 5 4, orders:1 5 0"},
 		{[]string{"orders", "1"}, "orders:0 5 1, orders:1 5 1"},
 	} {
-		_, p := l.planned(append([]string{"set"}, c.args...)...)
-		slices.SortFunc(p.Moves, func(a, b *shownMove) int { return int(a.Partition - b.Partition) })
+		_, p := l.planned(c.args...)
+		slices.SortFunc(p.Moves, func(a, b *admin.PlannedMove) int { return int(a.Partition - b.Partition) })
 		var got []string
 		for _, s := range p.Moves {
-			got = append(got, fmt.Sprintf("%v %d %d", s.partition, s.From, s.To))
+			got = append(got, fmt.Sprintf("%s:%d %d %d", s.Topic, s.Partition, s.From, s.To))
 		}
 		if got := strings.Join(got, ", "); got != c.want {
 			t.Errorf("%v: %s, want %s", c.args, got, c.want)
@@ -223,10 +220,10 @@ func TestOffsetsSet_Where(t *testing.T) {
 }
 
 func (l *lake) topicID(name string) string {
-	l.t.Helper()
-	p, err := l.partitionsOf(name)
+	l.T.Helper()
+	p, err := l.PartitionsOf(name)
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	return p.ID.String()
 }
@@ -235,10 +232,10 @@ func (l *lake) topicID(name string) string {
 func TestOffsetsSetLosesARace(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
-	m, p := l.planned("set", "orders:0", "2")
+	a, p := l.planned("orders:0", "2")
 	l.moves(0, "set", "orders:0", "4")
-	err := m.apply(t.Context(), p)
-	if e, ok := errors.AsType[exitError](err); !ok || e.code != exitRefused || !strings.Contains(err.Error(), "stands at 4, this commit starts at 5") {
+	err := admin.Move(t.Context(), a, p, admin.By{Operator: "ann", Reason: "a test"}, 20*time.Second)
+	if fail.Of(err) != fail.KindRefused || !strings.Contains(err.Error(), "stands at 4, this commit starts at 5") {
 		t.Errorf("%v", err)
 	}
 	l.stands(map[int32]int64{0: 4, 1: 5})
@@ -247,24 +244,27 @@ func TestOffsetsSetLosesARace(t *testing.T) {
 		t.Errorf("%+v", log[len(log)-1])
 	}
 	// A member commits in between: the same.
-	m, p = l.planned("set", "orders:0", "2")
+	a, p = l.planned("orders:0", "2")
 	l.runs(0, "run", "--until-current")
-	if err := m.apply(t.Context(), p); err == nil || p.Outcome != opslog.Lost {
+	if err := admin.Move(t.Context(), a, p, admin.By{Operator: "ann", Reason: "a test"}, 20*time.Second); err == nil || p.Outcome != opslog.Lost {
 		t.Errorf("%v %v", err, p.Outcome)
 	}
 	l.runs(0, "verify")
 }
 
-// planned is a command that has looked and does not act yet.
-func (l *lake) planned(args ...string) (*mover, *movePlan) {
-	l.t.Helper()
-	c := &cli{env: func(string) (string, bool) { return "", false }, stdout: l.t.Output(), stderr: l.t.Output(), config: l.config, output: "table"}
-	m := &mover{cli: c, change: &change{yes: true, operator: "ann", reason: "a test"}, command: "offsets " + args[0], timeout: lookAgain * 4}
-	p, err := planSet(l.t.Context(), m, args[1:])
+// planned is a plan of offsets set that waits to be done.
+func (l *lake) planned(args ...string) (*admin.Access, *admin.MovePlan) {
+	l.T.Helper()
+	a := &admin.Access{Config: mustLoad(l.T, l.Config, nil)}
+	all, err := parseWanted(a.Config, args)
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
-	return m, p
+	p, err := admin.PlanSet(l.T.Context(), a, all)
+	if err != nil {
+		l.T.Fatal(err)
+	}
+	return a, p
 }
 
 func TestOffsetsStart(t *testing.T) {
@@ -272,8 +272,8 @@ func TestOffsetsStart(t *testing.T) {
 	t.Run("a group offset without a txn", func(t *testing.T) {
 		t.Parallel()
 		l := newLake(t, "topics: {orders: {}}")
-		l.create("orders", 2)
-		l.produce("orders", 5, 0, 1)
+		l.Create("orders", 2)
+		l.Produce("orders", 5, 0, 1)
 		l.group("p", "orders", 1, 3)
 		l.runs(1, "run", "--until-current")
 		l.refuses(4, "offsets start or offsets adopt begins it", "set", "orders:0", "0")
@@ -286,69 +286,69 @@ func TestOffsetsStart(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 		l.stands(map[int32]int64{0: 5, 1: 5})
-		l.produce("orders", 1, 0)
+		l.Produce("orders", 1, 0)
 		l.runs(0, "run", "--until-current")
-		l.has("orders", map[string][]int64{"orders:0": ids(5)})
+		l.Has("orders", map[string][]int64{"orders:0": ids(5)})
 		l.refuses(4, "all partitions of topic orders have a position", "start", "orders")
 		l.refuses(4, "has a position already: write --again", "start", "orders", "--partition", "0")
 		l.moves(0, "start", "orders", "--partition", "0", "--again")
 		l.runs(0, "run", "--until-current")
-		l.has("orders", map[string][]int64{"orders:0": ids(0, 1, 2, 3, 4, 5, 5)})
+		l.Has("orders", map[string][]int64{"orders:0": ids(0, 1, 2, 3, 4, 5, 5)})
 		l.runs(0, "verify")
 	})
 	t.Run("there is no table yet", func(t *testing.T) {
 		t.Parallel()
 		l := newLake(t, "topics: {orders: {}}")
-		l.create("orders", 1)
-		l.produce("orders", 3, 0)
+		l.Create("orders", 1)
+		l.Produce("orders", 3, 0)
 		l.group("p", "orders", 0, 3)
 		l.moves(0, "start", "orders", "--at", "1h")
 		l.runs(0, "run", "--until-current")
-		l.has("orders", upTo(3, "orders:0"))
+		l.Has("orders", laketest.UpTo(3, "orders:0"))
 	})
 	t.Run("the topic was created again", func(t *testing.T) {
 		t.Parallel()
 		l := newOrders(t, 5)
-		if _, err := l.admin.DeleteTopic(t.Context(), "orders"); err != nil {
+		if _, err := l.Admin.DeleteTopic(t.Context(), "orders"); err != nil {
 			t.Fatal(err)
 		}
-		l.create("orders", 1)
-		l.produce("orders", 2, 0)
+		l.Create("orders", 1)
+		l.Produce("orders", 2, 0)
 		l.runs(1, "run", "--until-current")
 		p := l.moves(0, "start", "orders")
 		if !strings.Contains(strings.Join(p.Notes, "\n"), "topic_recreated: ") {
 			t.Errorf("%+v", p)
 		}
 		l.runs(0, "run", "--until-current")
-		l.has("orders", map[string][]int64{"orders:0": ids(0, 0, 1, 1, 2, 3, 4), "orders:1": ids(0, 1, 2, 3, 4)})
+		l.Has("orders", map[string][]int64{"orders:0": ids(0, 0, 1, 1, 2, 3, 4), "orders:1": ids(0, 1, 2, 3, 4)})
 		l.runs(0, "verify")
 	})
 	t.Run("the table was created again", func(t *testing.T) {
 		t.Parallel()
 		l := newLake(t, "topics: {orders: {table: all}, users: {table: all}}")
-		l.create("orders", 1)
-		l.create("users", 1)
-		l.produce("orders", 3, 0)
-		l.produce("users", 3, 0)
+		l.Create("orders", 1)
+		l.Create("users", 1)
+		l.Produce("orders", 3, 0)
+		l.Produce("users", 3, 0)
 		l.runs(0, "run", "--until-current")
-		l.replaceTable("all")
-		l.produce("orders", 1, 0)
+		l.ReplaceTable("all")
+		l.Produce("orders", 1, 0)
 		l.runs(1, "run", "--until-current")
 		l.refuses(4, "table_replaced: ", "set", "orders:0", "0")
 		l.refuses(4, "it has positions of users too", "start", "orders")
-		if _, err := l.admin.CreatePartitions(t.Context(), 1, "orders"); err != nil {
+		if _, err := l.Admin.CreatePartitions(t.Context(), 1, "orders"); err != nil {
 			t.Fatal(err)
 		}
-		l.produce("orders", 2, 1)
+		l.Produce("orders", 2, 1)
 		p := l.moves(0, "start", "orders", "users", "--at", "position")
 		if !p.Accept || len(p.Moves) != 2 || p.Moves[0].To != 3 || !strings.Contains(strings.Join(p.Notes, "\n"), "orders:1 has no position yet") {
 			t.Errorf("%+v", p)
 		}
 		l.runs(0, "run", "--until-current")
-		want := upTo(4, "orders:0")
+		want := laketest.UpTo(4, "orders:0")
 		want["orders:1"] = ids(0, 1)
 		want["users:0"] = ids(0, 1, 2)
-		l.has("all", want)
+		l.Has("all", want)
 	})
 }
 
@@ -357,7 +357,7 @@ func TestOffsetsAcceptGap(t *testing.T) {
 	t.Run("behind the start of the log", func(t *testing.T) {
 		t.Parallel()
 		l := newOrders(t, 5)
-		l.produce("orders", 4, 0, 1)
+		l.Produce("orders", 4, 0, 1)
 		l.deleteRecords("orders", 0, 7)
 		l.runs(1, "run", "--until-current")
 		l.refuses(4, "there is no gap to accept", "accept-gap", "orders:1")
@@ -367,36 +367,36 @@ func TestOffsetsAcceptGap(t *testing.T) {
 		}
 		l.moves(0, "accept-gap", "orders")
 		l.runs(0, "run", "--until-current")
-		l.has("orders", map[string][]int64{"orders:0": ids(0, 1, 2, 3, 4, 7, 8), "orders:1": ids(0, 1, 2, 3, 4, 5, 6, 7, 8)})
+		l.Has("orders", map[string][]int64{"orders:0": ids(0, 1, 2, 3, 4, 7, 8), "orders:1": ids(0, 1, 2, 3, 4, 5, 6, 7, 8)})
 		l.runs(0, "verify", "--kafka")
 	})
 	t.Run("ahead of the log's end", func(t *testing.T) {
 		t.Parallel()
 		w := newLake(t, "topics: {orders: {}}")
-		w.create("orders", 1)
-		w.produce("orders", 3, 0)
+		w.Create("orders", 1)
+		w.Produce("orders", 3, 0)
 		w.runs(0, "run", "--until-current")
-		w.forge("orders", 0, 9)
+		w.SetPosition("orders", 0, 9)
 		w.runs(1, "run", "--until-current")
 		p := w.moves(0, "accept-gap", "orders:0")
 		if len(p.Moves) != 1 || p.Moves[0].From != 9 || p.Moves[0].To != 3 || !strings.Contains(p.Moves[0].Note, "ahead_of_log_end: the log ends at 3") {
 			t.Errorf("%+v", p.Moves)
 		}
-		w.produce("orders", 1, 0)
+		w.Produce("orders", 1, 0)
 		w.runs(0, "run", "--until-current")
-		w.has("orders", upTo(4, "orders:0"))
+		w.Has("orders", laketest.UpTo(4, "orders:0"))
 	})
 }
 
 func TestOffsetsSkip(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {bad_records: hold}}")
-	l.create("orders", 2)
+	l.Create("orders", 2)
 	batch := []*kgo.Record{{Topic: "orders", Value: []byte(`{"n":0}`)}, {Topic: "orders", Value: []byte(`{"n":"poison"}`)}, {Topic: "orders", Value: []byte(`{"n":2}`)}}
-	if err := l.client.ProduceSync(t.Context(), batch...).FirstErr(); err != nil {
+	if err := l.Client.ProduceSync(t.Context(), batch...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	l.produce("orders", 2, 1)
+	l.Produce("orders", 2, 1)
 	l.runs(1, "run", "--until-current")
 	l.stands(map[int32]int64{0: 1, 1: 2})
 	l.refuses(4, "orders:0 stands at offset 1, not at 0", "skip", "orders:0@0")
@@ -411,32 +411,32 @@ func TestOffsetsSkip(t *testing.T) {
 			args = append(args, flag)
 		}
 		out, _ := l.runs(0, args...)
-		var p movePlan
+		var p admin.MovePlan
 		if err := json.Unmarshal([]byte(out), &p); err != nil || len(p.Moves) != 1 || p.Moves[0].To != to || p.Moves[0].From != 1 {
 			t.Errorf("%s: %v\n%s", flag, err, out)
 		}
 	}
 	l.moves(0, "skip", "orders:0@1")
 	l.runs(0, "run", "--until-current")
-	l.has("orders", map[string][]int64{"orders:0": ids(0, 2), "orders:1": ids(0, 1)})
+	l.Has("orders", map[string][]int64{"orders:0": ids(0, 2), "orders:1": ids(0, 1)})
 	l.runs(0, "verify", "--kafka")
 }
 
 func (l *lake) group(name, topic string, id int32, next int64) {
-	l.t.Helper()
+	l.T.Helper()
 	var offsets kadm.Offsets
 	offsets.AddOffset(topic, id, next, -1)
-	if err := l.admin.CommitAllOffsets(l.t.Context(), name, offsets); err != nil {
-		l.t.Fatal(err)
+	if err := l.Admin.CommitAllOffsets(l.T.Context(), name, offsets); err != nil {
+		l.T.Fatal(err)
 	}
 }
 
 func (l *lake) deleteRecords(topic string, id int32, before int64) {
-	l.t.Helper()
+	l.T.Helper()
 	var offsets kadm.Offsets
 	offsets.AddOffset(topic, id, before, -1)
-	if _, err := l.admin.DeleteRecords(l.t.Context(), offsets); err != nil {
-		l.t.Fatal(err)
+	if _, err := l.Admin.DeleteRecords(l.T.Context(), offsets); err != nil {
+		l.T.Fatal(err)
 	}
 }
 
@@ -447,20 +447,20 @@ func TestOffsetsAcceptGapOfATruncatedLog(t *testing.T) {
 	for name, forge := range map[string]func(l *lake){
 		"by the table": func(l *lake) {
 			p := ordersOf(l)
-			l.append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":5}}`, p.AppID("p")), fmt.Sprintf(`{"txn":{"appId":%q,"version":7}}`, p.EpochAppID("p")))
+			l.Append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":5}}`, p.AppID("p")), fmt.Sprintf(`{"txn":{"appId":%q,"version":7}}`, p.EpochAppID("p")))
 			l.group("p", "orders", 0, 3)
 		},
 		"by the group, of a table that keeps no epochs": func(l *lake) {
-			l.append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":5}}`, ordersOf(l).AppID("p")))
+			l.Append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":5}}`, ordersOf(l).AppID("p")))
 			var offsets kadm.Offsets
 			offsets.Add(kadm.Offset{Topic: "orders", Partition: 0, At: 5, LeaderEpoch: 7, Metadata: "epoch=7"})
-			if err := l.admin.CommitAllOffsets(l.t.Context(), "p", offsets); err != nil {
-				l.t.Fatal(err)
+			if err := l.Admin.CommitAllOffsets(l.T.Context(), "p", offsets); err != nil {
+				l.T.Fatal(err)
 			}
 		},
 		"by the commit, of a table that keeps no epochs": func(l *lake) {
 			l.group("p", "orders", 0, 3)
-			l.append("orders", `{"commitInfo":{"operation":"STREAMING UPDATE","sluice":{"ranges":[{"topic":"orders","partition":0,"from":5,"next":5,"rows":0,"epoch":7}]}}}`,
+			l.Append("orders", `{"commitInfo":{"operation":"STREAMING UPDATE","sluice":{"ranges":[{"topic":"orders","partition":0,"from":5,"next":5,"rows":0,"epoch":7}]}}}`,
 				fmt.Sprintf(`{"txn":{"appId":%q,"version":5}}`, ordersOf(l).AppID("p")))
 		},
 	} {
@@ -474,122 +474,17 @@ func TestOffsetsAcceptGapOfATruncatedLog(t *testing.T) {
 				t.Errorf("%+v", p.Moves)
 			}
 			l.runs(0, "run", "--until-current")
-			l.has("orders", map[string][]int64{"orders:0": ids(0, 1, 2, 3, 4, 4), "orders:1": ids(0, 1, 2, 3, 4)})
+			l.Has("orders", map[string][]int64{"orders:0": ids(0, 1, 2, 3, 4, 4), "orders:1": ids(0, 1, 2, 3, 4)})
 		})
 	}
 }
 
 // ordersOf is partition 0 of the topic orders.
 func ordersOf(l *lake) connector.Partition {
-	l.t.Helper()
-	topic, err := l.partitionsOf("orders")
+	l.T.Helper()
+	topic, err := l.PartitionsOf("orders")
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	return connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID}
-}
-
-// TestALookSeesAStartThatComesBetween: the group's offsets of a START that came after the look at the table are no sign of
-// an unknown past.
-func TestALookSeesAStartThatComesBetween(t *testing.T) {
-	l := newLake(t, "topics: {orders: {}}")
-	l.create("orders", 1)
-	l.produce("orders", 3, 0)
-	cli := &cli{env: func(string) (string, bool) { return "", false }, stderr: io.Discard, config: l.config}
-	tables, end, err := cli.openTables(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer end()
-	o := tables[0]
-	before, _, err := o.snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.runs(0, "run", "--until-current")
-	ask, err := newQuestions(t.Context(), o.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ask.close()
-	if o.store == nil { // the folder was made meanwhile
-		o.store = objstore.Sub(l.store, "orders")
-	}
-	seen, err := ask.look(t.Context(), o, "orders", before)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := seen.partitions()[0]
-	if h := seen.hold(p); h != nil || seen.position(p) != 3 {
-		t.Errorf("it stands at %d and is held: %+v", seen.position(p), h)
-	}
-}
-
-// silent is a table that does not say whether a commit took effect.
-type silent struct {
-	connector.Table
-	snapshot *connector.Snapshot
-	err      error
-}
-
-func (s silent) Load(context.Context) (*connector.Snapshot, error) { return s.snapshot, nil }
-
-func (s silent) Commit(_ context.Context, _ *connector.Commit, pre func(*connector.Snapshot) error) (*connector.Snapshot, error) {
-	if err := pre(s.snapshot); err != nil {
-		return nil, err
-	}
-	return nil, s.err
-}
-
-// What became of a commit decides what the command says, and what the operations log keeps.
-func TestOutcomesOfAMove(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		err     error
-		outcome opslog.Outcome
-		code    int
-		text    string
-	}{
-		"unknown": {
-			fmt.Errorf("%w: version 7", connector.ErrUndecided), opslog.Unknown, exitDependency,
-			"nobody knows yet whether the positions are moved",
-		},
-		"moved on":     {classify.Mark(errors.New("stands at 4"), classify.Fenced), opslog.Lost, exitRefused, "nothing was changed, the table moved on since it was shown"},
-		"denied":       {hold.New(hold.StoreDenied, "403", nil), opslog.Lost, exitDependency, "nothing was changed: "},
-		"unsupported":  {hold.New(hold.TableUnsupported, "a feature", nil), opslog.Lost, exitRefused, "nothing was changed: "},
-		"out of reach": {context.DeadlineExceeded, opslog.Lost, exitDependency, "nothing was changed: "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newLake(t, "topics: {orders: {}}")
-			l.create("orders", 1)
-			topic, err := l.partitionsOf("orders")
-			if err != nil {
-				t.Fatal(err)
-			}
-			at := connector.Partition{Cluster: topic.Cluster, Topic: "orders", TopicID: topic.ID}
-			cfg := mustLoad(t, l.config, nil)
-			guard := reliability.NewGuard("store", cfg.Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
-			log := opslog.Open(l.store, "p", opslog.Options{Guard: guard})
-			m := &mover{cli: &cli{stderr: t.Output()}, change: &change{operator: "ann", reason: "a test"}, command: "offsets set", timeout: time.Minute}
-			p := &movePlan{
-				of: &opened{config: cfg, table: cfg.Topics["orders"]}, tableID: "T",
-				Moves: []*shownMove{{Topic: "orders", From: 5, To: 2, partition: at}},
-			}
-			table := silent{err: c.err, snapshot: &connector.Snapshot{TableID: "T", Positions: map[string]int64{
-				at.AppID("p"): 5, idempotency.TableAppID("p", "T"): 0,
-			}}}
-			err = m.do(t.Context(), t.Context(), p, table, log)
-			if e, ok := errors.AsType[exitError](err); !ok || e.code != c.code || !strings.Contains(err.Error(), c.text) {
-				t.Errorf("%v", err)
-			}
-			all := l.operations()
-			if len(all) != 2 {
-				t.Fatalf("%+v", all)
-			}
-			if done, ok := all[1].(opslog.OffsetsDone); !ok || done.Outcome != c.outcome || done.Intent != 1 || done.Version != -1 || done.Detail == "" {
-				t.Errorf("%+v", all[1])
-			}
-		})
-	}
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/connector"
-	"sluice/connector/plan"
+	"sluice/internal/admin"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/sink/opslog"
 )
 
@@ -38,22 +39,13 @@ first one, if the topic has positions at all; else offsets start begins it.`,
   connector offsets set orders 2026-01-31T08:00:00Z --reason "everything since the bad deploy"`,
 		Args: cobra.MinimumNArgs(1),
 	}
-	return c.moverCommand(cmd, planSet)
-}
-
-// A where says where a position is set to: to an offset, by a number of offsets, or to where a start begins.
-type where struct {
-	offset int64 // if relative and start are zero
-	by     int64 // relative to the position
-	start  connector.Start
-
-	relative bool
-}
-
-// wanted is a target with its where. A target without a partition is every partition of the topic that has a position.
-type wanted struct {
-	target opslog.Target
-	where
+	return c.moverCommand(cmd, func(ctx context.Context, a *admin.Access, args []string) (*admin.MovePlan, error) {
+		all, err := parseWanted(a.Config, args)
+		if err != nil {
+			return nil, err
+		}
+		return admin.PlanSet(ctx, a, all)
+	})
 }
 
 // relative is an offset from the position. A number with a minus would be a flag: see [signed].
@@ -73,144 +65,53 @@ func signed(args []string) []string {
 	return args
 }
 
-func parseWanted(cfg *config.Config, args []string) (all []wanted, err error) {
+func parseWanted(cfg *config.Config, args []string) (all []admin.SetTarget, err error) {
 	seen := map[opslog.Target]bool{}
 	for i := 0; i < len(args); i++ {
-		var w wanted
+		var w admin.SetTarget
 		if strings.Contains(args[i], "@") {
-			w.target, w.offset, err = parseRecord(args[i])
-		} else if w.target, err = parseTarget(cfg, args[i]); err == nil {
+			w.Target, w.Offset, err = parseRecord(args[i])
+		} else if w.Target, err = parseTarget(cfg, args[i]); err == nil {
 			if i++; i == len(args) {
-				return nil, exitError{exitUsage, fmt.Errorf("%q has no offset: write TOPIC:PARTITION OFFSET for each partition", args[i-1])}
+				return nil, fail.Usage(fmt.Errorf("%q has no offset: write TOPIC:PARTITION OFFSET for each partition", args[i-1]))
 			}
-			w.where, err = parseWhere(args[i])
+			w.Where, err = parseWhere(args[i])
 		}
 		if err != nil {
 			return nil, err
 		}
-		if seen[w.target] || seen[opslog.Topic(w.target.Topic)] {
-			return nil, exitError{exitUsage, fmt.Errorf("%v is given twice", w.target)}
+		if seen[w.Target] || seen[opslog.Topic(w.Target.Topic)] {
+			return nil, fail.Usage(fmt.Errorf("%v is given twice", w.Target))
 		}
-		seen[w.target] = true
+		seen[w.Target] = true
 		all = append(all, w)
 	}
 	for _, w := range all {
-		if w.target.Partition >= 0 && seen[opslog.Topic(w.target.Topic)] {
-			return nil, exitError{exitUsage, fmt.Errorf("%v is given twice: topic %s stands for it, too", w.target, w.target.Topic)}
+		if w.Target.Partition >= 0 && seen[opslog.Topic(w.Target.Topic)] {
+			return nil, fail.Usage(fmt.Errorf("%v is given twice: topic %s stands for it, too", w.Target, w.Target.Topic))
 		}
 	}
 	return all, nil
 }
 
-func parseWhere(text string) (where, error) {
+func parseWhere(text string) (admin.Where, error) {
 	if m := relative.FindStringSubmatch(text); m != nil {
 		by, err := strconv.ParseInt(m[1], 10, 64)
 		if err != nil || by == math.MinInt64 {
-			return where{}, exitError{exitUsage, fmt.Errorf("%q is no number of offsets", m[1])}
+			return admin.Where{}, fail.Usage(fmt.Errorf("%q is no number of offsets", m[1]))
 		}
-		return where{by: by, relative: true}, nil
+		return admin.Where{By: by, Relative: true}, nil
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
-		return where{offset: n}, nil
+		return admin.Where{Offset: n}, nil
 	}
 	switch text {
 	case string(connector.StartEarliest), string(connector.StartLatest):
-		return where{start: connector.Start{Policy: connector.StartPolicy(text)}}, nil
+		return admin.Where{Start: connector.Start{Policy: connector.StartPolicy(text)}}, nil
 	}
 	if start, ok := startAtTime(text); ok {
-		return where{start: start}, nil
+		return admin.Where{Start: start}, nil
 	}
-	return where{}, exitError{exitUsage, fmt.Errorf("%q is no offset: write the next offset to read, -100 or +100 from the position, earliest, latest, "+
-		"a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", text)}
-}
-
-func planSet(ctx context.Context, m *mover, args []string) (*movePlan, error) {
-	cfg, err := m.load()
-	if err != nil {
-		return nil, err
-	}
-	all, err := parseWanted(cfg, args)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, w := range all {
-		names = append(names, w.target.Topic)
-	}
-	seen, err := m.see(ctx, names...)
-	if err != nil {
-		return nil, err
-	}
-	defer seen.end()
-	made := m.newPlan(seen.looks[0])
-	if detail := plan.Replaced(seen.looks[0].snapshot, seen.looks[0].pipeline); detail != "" {
-		return nil, refused("table_replaced: %s: restore it, or accept it with offsets start", detail)
-	}
-	for i, w := range all {
-		if err := made.set(seen, seen.looks[i], w); err != nil {
-			return nil, err
-		}
-	}
-	made.onceMore()
-	return made, nil
-}
-
-// set adds the moves of one target.
-func (p *movePlan) set(ask *sight, l *look, w wanted) error {
-	if !l.started() {
-		return refused("the table has no position for any partition of topic %s: offsets start or offsets adopt begins it", l.topic.Name)
-	}
-	var chosen []connector.Partition
-	for _, of := range l.partitions() {
-		if of.ID == w.target.Partition || w.target.Partition < 0 && l.position(of) >= 0 {
-			chosen = append(chosen, of)
-		}
-	}
-	if len(chosen) == 0 {
-		return refused("topic %s has no partition %d", l.topic.Name, w.target.Partition)
-	}
-	to, err := w.offsets(ask, l, chosen)
-	if err != nil {
-		return err
-	}
-	for _, of := range chosen {
-		if b := l.bounds[of]; to[of] < b.LogStart || to[of] > b.HighWatermark {
-			return refused("offset %d is outside of the log of %v, which is [%d, %d]: nothing could be read there", to[of], of, b.LogStart, b.HighWatermark)
-		}
-		p.move(l, of, to[of], "")
-	}
-	return nil
-}
-
-// offsets returns what the where means for each partition.
-func (w where) offsets(ask *sight, l *look, chosen []connector.Partition) (map[connector.Partition]int64, error) {
-	to := map[connector.Partition]int64{}
-	bounds := map[connector.Partition]connector.Bounds{}
-	for _, of := range chosen {
-		at := l.position(of)
-		if w.relative && at < 0 {
-			return nil, refused("%v has no position yet: write an offset, not %+d", of, w.by)
-		}
-		to[of], bounds[of] = w.offset, l.bounds[of]
-		if w.relative {
-			to[of] = at + w.by
-		}
-	}
-	if w.start.Policy == "" {
-		return to, nil
-	}
-	return ask.first(w.start, chosen, bounds)
-}
-
-// onceMore says how to have each record once although it is read again.
-func (p *movePlan) onceMore() {
-	for _, s := range p.Moves {
-		topic, _, err := p.of.config.Route(s.Topic)
-		if s.Repeated == 0 || err != nil || topic.Identity.By != "none" { // a deleted row that a fingerprint remembers would not come back
-			continue
-		}
-		p.note("to have the records of %s once, pause it, delete its rows first, then move the position and resume:\n"+
-			"  DELETE FROM %s WHERE _kafka_topic = '%s' AND _kafka_partition = %d AND _kafka_offset >= %d AND _kafka_offset < %d",
-			s.partition, p.of.table.Table, s.Topic, s.Partition, s.To, s.From)
-	}
+	return admin.Where{}, fail.Usage(fmt.Errorf("%q is no offset: write the next offset to read, -100 or +100 from the position, earliest, latest, "+
+		"a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", text))
 }

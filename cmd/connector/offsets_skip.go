@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"sluice/connector/kafka"
-	"sluice/reliability/hold"
+	"sluice/internal/admin"
 )
 
 func (c *cli) offsetsSkipCommand() *cobra.Command {
@@ -30,63 +27,11 @@ an offset. What is left out stays in Kafka as long as its retention says.`,
 	cmd.Flags().Int64Var(&to, "to", -1, "the next offset to read, instead of the one behind the record or the batch")
 	cmd.Flags().BoolVar(&batch, "batch", false, "leave out the whole record batch, also if it can be read (oversize)")
 	cmd.MarkFlagsMutuallyExclusive("to", "batch")
-	return c.moverCommand(cmd, func(ctx context.Context, m *mover, args []string) (*movePlan, error) {
-		return planSkip(ctx, m, args, to, batch)
+	return c.moverCommand(cmd, func(ctx context.Context, a *admin.Access, args []string) (*admin.MovePlan, error) {
+		target, offset, err := parsePlaceAndOffset(args)
+		if err != nil {
+			return nil, err
+		}
+		return admin.PlanSkip(ctx, a, admin.Skip{Target: target, Offset: offset, To: to, Batch: batch})
 	})
-}
-
-func planSkip(ctx context.Context, m *mover, args []string, to int64, whole bool) (*movePlan, error) {
-	target, offset, err := parsePlaceAndOffset(args)
-	if err != nil {
-		return nil, err
-	}
-	seen, err := m.see(ctx, target.Topic)
-	if err != nil {
-		return nil, err
-	}
-	defer seen.end()
-	l := seen.looks[0]
-	p, ok := l.partition(target.Partition)
-	b := l.bounds[p]
-	switch at := l.position(p); {
-	case !ok:
-		return nil, refused("topic %s has no partition %d", target.Topic, target.Partition)
-	case at != offset:
-		return nil, refused("%v stands at offset %d, not at %d: only what it stands at can be skipped", p, at, offset)
-	case offset < b.LogStart:
-		return nil, refused("offset %d was deleted, the log of %v starts at %d: offsets accept-gap goes on there", offset, p, b.LogStart)
-	case offset >= b.LastStable:
-		return nil, refused("there is no committed record at offset %d of %v yet", offset, p)
-	case to >= 0 && to <= offset:
-		return nil, exitError{exitUsage, fmt.Errorf("--to %d is not behind offset %d", to, offset)}
-	case to > b.LastStable:
-		return nil, refused("--to %d is behind the last stable offset %d of %v", to, b.LastStable, p)
-	}
-	if h := l.hold(p); h != nil {
-		return nil, refused("%s: %s: skipping a record does not end that", h.Reason, h.Detail)
-	}
-	plan := m.newPlan(l)
-	if to >= 0 {
-		plan.move(l, p, to, "")
-		return plan, nil
-	}
-	var found kafka.Batch
-	err = seen.ask(func(ctx context.Context) (err error) { found, err = seen.log.BatchAt(ctx, p, offset); return err })
-	if held, ok := errors.AsType[*hold.Error](err); ok {
-		return nil, refused("%w: write --to with the offset to go on at", held)
-	}
-	if err != nil {
-		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
-	}
-	switch end := min(found.Last+1, b.LastStable); {
-	case found.Unreadable != nil:
-		plan.move(l, p, end, "the whole record batch, offsets [%d, %d], %d bytes: %v", found.Base, found.Last, found.Size, found.Unreadable)
-	case whole:
-		plan.move(l, p, end, "the whole record batch, offsets [%d, %d], %d bytes", found.Base, found.Last, found.Size)
-	case found.Record == nil || found.Record.Offset != offset:
-		return nil, refused("there is no committed record at offset %d of %v, and its batch can be read: nothing keeps a member from going on", offset, p)
-	default:
-		plan.move(l, p, offset+1, "one record")
-	}
-	return plan, nil
 }

@@ -3,30 +3,20 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"sluice/connector"
-	"sluice/connector/plan"
-	"sluice/idempotency"
+	"sluice/internal/admin"
 	"sluice/internal/config"
-	"sluice/reliability/hold"
+	"sluice/internal/fail"
 )
-
-// startFlags are those of offsets start.
-type startFlags struct {
-	at         string
-	partitions []int32
-	again      bool
-}
 
 const atPosition = "position"
 
 func (c *cli) offsetsStartCommand() *cobra.Command {
-	f := &startFlags{}
+	var f admin.StartRequest
+	var at string
 	cmd := &cobra.Command{
 		Use:   "start TOPIC ...",
 		Short: "Begin topics that may not begin by themselves",
@@ -45,23 +35,29 @@ be gone (earliest reads everything again) or may have been copied into it
 		Example: `  connector offsets start orders --at earliest --reason "the topic was created anew"`,
 		Args:    cobra.MinimumNArgs(1),
 	}
-	cmd.Flags().StringVar(&f.at, "at", "earliest", "earliest, latest, position, a time or a duration back")
-	cmd.Flags().Int32SliceVar(&f.partitions, "partition", nil, "only these partitions, of a topic that has begun")
-	cmd.Flags().BoolVar(&f.again, "again", false, "also partitions that have a position")
-	return c.moverCommand(cmd, func(ctx context.Context, m *mover, args []string) (*movePlan, error) { return f.made(ctx, m, args) })
+	cmd.Flags().StringVar(&at, "at", "earliest", "earliest, latest, position, a time or a duration back")
+	cmd.Flags().Int32SliceVar(&f.Partitions, "partition", nil, "only these partitions, of a topic that has begun")
+	cmd.Flags().BoolVar(&f.Again, "again", false, "also partitions that have a position")
+	return c.moverCommand(cmd, func(ctx context.Context, a *admin.Access, args []string) (_ *admin.MovePlan, err error) {
+		if f.Start, f.Keep, err = parseStart(at); err != nil {
+			return nil, err
+		}
+		f.Topics = args
+		return admin.PlanStart(ctx, a, f)
+	})
 }
 
-// start is --at in the story's words; keep is true for position.
-func (f *startFlags) start() (s connector.Start, keep bool, err error) {
-	switch f.at {
+// parseStart reads --at. keep is true for position.
+func parseStart(at string) (s connector.Start, keep bool, err error) {
+	switch at {
 	case atPosition:
 		return s, true, nil
 	case string(connector.StartEarliest), string(connector.StartLatest):
-		return connector.Start{Policy: connector.StartPolicy(f.at)}, false, nil
+		return connector.Start{Policy: connector.StartPolicy(at)}, false, nil
 	}
-	s, ok := startAtTime(f.at)
+	s, ok := startAtTime(at)
 	if !ok {
-		return s, false, exitError{exitUsage, fmt.Errorf("--at %q is not understood: write earliest, latest, position, a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", f.at)}
+		return s, false, fail.Usage(fmt.Errorf("--at %q is not understood: write earliest, latest, position, a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", at))
 	}
 	return s, false, nil
 }
@@ -73,167 +69,4 @@ func startAtTime(text string) (connector.Start, bool) {
 		return connector.Start{}, false
 	}
 	return connector.Start{Policy: connector.StartTimestamp, At: a.Time, Back: a.Back}, true
-}
-
-// first returns where a start begins in each partition.
-func (s *sight) first(start connector.Start, partitions []connector.Partition, bounds map[connector.Partition]connector.Bounds) (map[connector.Partition]int64, error) {
-	var at map[connector.Partition]int64
-	if start.Policy == connector.StartTimestamp {
-		since := start.At
-		if since.IsZero() {
-			since = time.Now().Add(-start.Back)
-		}
-		err := s.ask(func(ctx context.Context) (err error) { at, err = s.log.OffsetsAt(ctx, partitions, since); return err })
-		if err != nil {
-			return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
-		}
-	}
-	first, err := start.First(bounds, at)
-	if err != nil {
-		return nil, refused("%w", err)
-	}
-	return first, nil
-}
-
-func (f *startFlags) made(ctx context.Context, m *mover, names []string) (*movePlan, error) {
-	start, keep, err := f.start()
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(names)
-	if len(slices.Compact(slices.Clone(names))) < len(names) {
-		return nil, exitError{exitUsage, fmt.Errorf("a topic is given twice: %s", strings.Join(names, ", "))}
-	}
-	if len(names) > 1 && len(f.partitions) > 0 {
-		return nil, exitError{exitUsage, fmt.Errorf("--partition is for one topic: write one command for each")}
-	}
-	seen, err := m.see(ctx, names...)
-	if err != nil {
-		return nil, err
-	}
-	defer seen.end()
-	first := seen.looks[0]
-	made := m.newPlan(first)
-	made.Accept = true
-	replaced := plan.Replaced(first.snapshot, first.pipeline)
-	if replaced != "" {
-		if err := made.acceptsAll(first, names); err != nil {
-			return nil, err
-		}
-		made.note("table_replaced: %s. With this command it is; positions that stay say that its rows are those that this pipeline wrote", replaced)
-	}
-	for _, l := range seen.looks {
-		chosen, err := f.choose(l, replaced != "")
-		if err != nil {
-			return nil, err
-		}
-		if err := made.start(seen, l, chosen, start, keep); err != nil {
-			return nil, err
-		}
-		made.past(l)
-	}
-	return made, nil
-}
-
-// acceptsAll makes sure that a table is accepted for all topics that go on in it, since they all would.
-func (p *movePlan) acceptsAll(l *look, names []string) error {
-	var left, gone []string
-	for appID := range l.snapshot.Positions {
-		id, err := idempotency.ParseAppID(appID)
-		name := id.Partition.Topic
-		switch {
-		case err != nil || id.TableID != "" || id.Pipeline != l.pipeline || slices.Contains(names, name):
-		case !slices.Contains(l.table.topics, name):
-			gone = append(gone, name)
-		default:
-			left = append(left, name)
-		}
-	}
-	slices.Sort(left)
-	slices.Sort(gone)
-	if left, gone = slices.Compact(left), slices.Compact(gone); len(gone) > 0 {
-		p.note("the table has positions of %s too, which the configuration does not name now: they would go on where they stand", strings.Join(gone, ", "))
-	}
-	if len(left) == 0 {
-		return nil
-	}
-	return refused("the table was replaced, and it has positions of %s too, which would go on where they stand: name all topics", strings.Join(left, ", "))
-}
-
-// choose says which partitions begin.
-func (f *startFlags) choose(l *look, all bool) ([]connector.Partition, error) {
-	var chosen []connector.Partition
-	begun := l.started()
-	for _, p := range l.partitions() {
-		named := slices.Contains(f.partitions, p.ID)
-		switch has := l.position(p) >= 0; {
-		case len(f.partitions) > 0 && !named:
-		case all, !has, f.again:
-			chosen = append(chosen, p)
-		case named:
-			return nil, refused("%v has a position already: write --again to begin it once more, or offsets set to move it", p)
-		}
-	}
-	for _, id := range f.partitions {
-		if _, ok := l.partition(id); !ok {
-			return nil, refused("topic %s has no partition %d", l.topic.Name, id)
-		}
-	}
-	switch {
-	case len(f.partitions) > 0 && !begun:
-		return nil, refused("topic %s has no position at all: its first ones are set for all partitions, leave out --partition", l.topic.Name)
-	case len(f.partitions) > 0 && all:
-		return nil, refused("the table was replaced and is accepted as a whole: leave out --partition")
-	case len(chosen) == 0:
-		return nil, refused("all partitions of topic %s have a position: write --again to begin them once more, or offsets set to move single ones", l.topic.Name)
-	}
-	return chosen, nil
-}
-
-// start adds the first positions of partitions.
-func (p *movePlan) start(ask *sight, l *look, chosen []connector.Partition, start connector.Start, keep bool) error {
-	bounds := map[connector.Partition]connector.Bounds{}
-	for _, of := range chosen {
-		b, there := l.bounds[of]
-		if !there {
-			return exitError{exitDependency, fmt.Errorf("kafka: the ends of %v are not known", of)}
-		}
-		bounds[of] = b
-	}
-	if keep {
-		for _, of := range chosen {
-			at := l.position(of)
-			if at < 0 && l.rows[connector.RowsOf{Topic: of.Topic, Partition: of.ID}] {
-				p.note("%v has no position that could stay, and the table has rows of it: it is held unknown_history until offsets set says how far they go", of)
-				continue
-			}
-			if at < 0 && l.started() {
-				p.note("%v has no position yet: it was added to the topic, and begins at its first record by itself", of)
-				continue
-			}
-			if at < 0 {
-				return refused("%v has no position that could stay: write --at earliest, latest or a time", of)
-			}
-			p.move(l, of, at, "")
-		}
-		return nil
-	}
-	first, err := ask.first(start, chosen, bounds)
-	if err != nil {
-		return err
-	}
-	for _, of := range chosen {
-		p.move(l, of, first[of], "the log is [%d, %d]", bounds[of].LogStart, bounds[of].HighWatermark)
-	}
-	return nil
-}
-
-// past notes what is known of the topic from before, so that nobody begins it by mistake.
-func (p *movePlan) past(l *look) {
-	for _, of := range l.partitions() {
-		if h := l.hold(of); h != nil && h.Reason != hold.TableReplaced {
-			p.note("%s: %s", h.Reason, h.Detail)
-			return
-		}
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/kafka"
 	"sluice/idempotency"
+	"sluice/internal/admin"
 	"sluice/reliability/hold"
 	"sluice/sink/delta/deltalog"
 )
@@ -72,7 +73,7 @@ func (b *broker) commit(topic string, id int32, next int64) {
 }
 
 // shown runs offsets show.
-func shown(t *testing.T, w *written) (code int, lines []partitionOffsets) {
+func shown(t *testing.T, w *written) (code int, lines []admin.Position) {
 	t.Helper()
 	code, out, errs := connectorRun(t, "offsets", "show", "--config", w.config, "-o", "json")
 	if err := json.Unmarshal([]byte(out), &lines); err != nil || errs != "" {
@@ -87,7 +88,7 @@ func TestOffsetsShow(t *testing.T) {
 
 	t.Run("before the first start", func(t *testing.T) {
 		code, got := shown(t, w)
-		want := []partitionOffsets{
+		want := []admin.Position{
 			{Topic: "orders", Partition: 0, LogStart: new(int64(0)), End: new(int64(5))},
 			{Topic: "orders", Partition: 1, LogStart: new(int64(0)), End: new(int64(5))},
 		}
@@ -100,7 +101,7 @@ func TestOffsetsShow(t *testing.T) {
 	b.commit("orders", 0, 2) // behind, as a hint may be
 	t.Run("at work", func(t *testing.T) {
 		code, got := shown(t, w)
-		want := []partitionOffsets{
+		want := []admin.Position{
 			{Topic: "orders", Partition: 0, Position: new(int64(3)), Group: new(int64(2)), LogStart: new(int64(0)), End: new(int64(5)), Lag: new(int64(2))},
 			{Topic: "orders", Partition: 1, Position: new(int64(0)), LogStart: new(int64(0)), End: new(int64(5)), Lag: new(int64(5))},
 		}
@@ -245,7 +246,7 @@ func TestOffsetsShowWithoutKafka(t *testing.T) {
 func TestOffsets_PartitionWithoutLeader(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
-	l.broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "orders", Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
+	l.Broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "orders", Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
 	out, _ := l.runs(1, "offsets", "show")
 	for _, want := range []string{`(?m)^orders:0 +5 +5 +0 +5 +0`, `(?m)^orders:1 +5 .*kafka_down`, "LEADER_NOT_AVAILABLE|Leader Not Available"} {
 		if !regexp.MustCompile(want).MatchString(out) {

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/sink/opslog"
 )
 
@@ -25,31 +26,12 @@ outlives restarts and ends with connector resume.
 
 --all pauses everything that the pipeline moves, topics that come later
 included. Pausing what is paused already changes nothing.`,
-	}, pausing{verb: "pause", past: "paused", body: func(t []opslog.Target) opslog.Body { return opslog.Pause{Targets: t} }, judge: pausable})
+	}, false, admin.PlanPause)
 }
 
-func (c *cli) resumeCommand() *cobra.Command {
-	return c.pausingCommand(&cobra.Command{
-		Use:   "resume {TOPIC[:PARTITION]... | --all} --reason TEXT",
-		Short: "End pauses of topics or partitions",
-		Long: `Writes to the operations log that pauses are over; no running connector is
-needed. Members hear of it within ten seconds and read on from the positions in
-the tables. A topic is resumed with all of its partitions, --all ends every
-pause. What was paused as a whole is resumed as a whole: else exit code 4 says
-what to write.`,
-	}, pausing{verb: "resume", past: "resumed", anyTopic: true, body: func(t []opslog.Target) opslog.Body { return opslog.Resume{Targets: t} }, judge: resumable})
-}
-
-// pausing is what pause and resume do differently.
-type pausing struct {
-	verb, past string
-	anyTopic   bool // also one that the configuration does not name any more: a pause outlives its entry
-	body       func([]opslog.Target) opslog.Body
-	// judge says which targets the operation would change something for, and what to tell about the others.
-	judge func(s *opslog.State, targets []opslog.Target) (effective []opslog.Target, notes []string, err error)
-}
-
-func (c *cli) pausingCommand(cmd *cobra.Command, p pausing) *cobra.Command {
+// pausingCommand makes pause and resume. anyTopic also takes a topic that the configuration does not name any more: a pause
+// outlives its entry.
+func (c *cli) pausingCommand(cmd *cobra.Command, anyTopic bool, plan func(context.Context, *admin.Access, []opslog.Target) (*admin.Decision, error)) *cobra.Command {
 	var all bool
 	var timeout time.Duration
 	ch := c.changeFlags(cmd)
@@ -59,7 +41,7 @@ func (c *cli) pausingCommand(cmd *cobra.Command, p pausing) *cobra.Command {
 	c.outputFlag(cmd)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if all == (len(args) > 0) {
-			return exitError{exitUsage, errors.New("write TOPIC or TOPIC:PARTITION, or --all")}
+			return fail.Usage(errors.New("write TOPIC or TOPIC:PARTITION, or --all"))
 		}
 		return nil
 	}
@@ -68,14 +50,14 @@ func (c *cli) pausingCommand(cmd *cobra.Command, p pausing) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		targets, err := targetsOf(cfg, args, p.anyTopic)
+		targets, err := targetsOf(cfg, args, anyTopic)
 		if err != nil {
-			return exitError{exitUsage, err}
+			return fail.Usage(err)
 		}
 		if err := c.checkChange(ch); err != nil {
 			return err
 		}
-		return c.applyPausing(cmd.Context(), timeout, cfg, ch, p, targets)
+		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *admin.Access) (*admin.Decision, error) { return plan(ctx, a, targets) })
 	}
 	return cmd
 }
@@ -97,72 +79,4 @@ func targetsOf(cfg *config.Config, args []string, anyTopic bool) (targets []opsl
 		targets = append(targets, t)
 	}
 	return targets, nil
-}
-
-func (c *cli) applyPausing(ctx context.Context, timeout time.Duration, cfg *config.Config, ch *change, p pausing, targets []opslog.Target) error {
-	var effective []opslog.Target
-	return c.decide(ctx, timeout, cfg, ch, decision{
-		body: func() opslog.Body { return p.body(targets) },
-		judge: func(s *opslog.State) (notes []string, err error) {
-			if effective, notes, err = p.judge(s, targets); err == nil && len(effective) == 0 {
-				err = errNothingToDo
-			}
-			return notes, err
-		},
-		plan: func() (string, any) {
-			return fmt.Sprintf("%s of pipeline %s: %s", p.verb, cfg.Pipeline, listTargets(effective)), pausingPlan{cfg.Pipeline, p.verb, effective}
-		},
-		done: func() string { return p.past + " " + listTargets(effective) },
-	})
-}
-
-// pausingPlan is what a dry run prints as JSON.
-type pausingPlan struct {
-	Pipeline string          `json:"pipeline"`
-	Kind     string          `json:"kind"`
-	Targets  []opslog.Target `json:"targets"`
-}
-
-func listTargets(targets []opslog.Target) string {
-	var names []string
-	for _, t := range targets {
-		names = append(names, t.String())
-	}
-	return strings.Join(names, ", ")
-}
-
-func pausable(s *opslog.State, targets []opslog.Target) (effective []opslog.Target, notes []string, err error) {
-	for _, t := range targets {
-		by := s.Covering(t)
-		if i := slices.IndexFunc(by, func(p opslog.Paused) bool { return p.Target == t }); i >= 0 {
-			notes = append(notes, fmt.Sprintf("%v is paused already: %s", t, pausedSince(by[i])))
-			continue
-		}
-		effective = append(effective, t)
-	}
-	return effective, notes, nil
-}
-
-func resumable(s *opslog.State, targets []opslog.Target) (effective []opslog.Target, notes []string, err error) {
-	for _, t := range targets {
-		for _, by := range s.Covering(t) {
-			if by.Target != t {
-				whole := by.Target.String()
-				if by.Target == opslog.All() {
-					whole = "--all"
-				}
-				return nil, nil, fmt.Errorf("%v is paused with %v: %s; it can only be resumed as a whole: write %s instead of %v", t, by.Target, pausedSince(by), whole, t)
-			}
-		}
-		if len(s.Under(t)) == 0 {
-			notes = append(notes, fmt.Sprintf("%v is not paused", t))
-			continue
-		}
-		effective = append(effective, t)
-	}
-	return effective, notes, nil
-}
-
-func pausedSince(by opslog.Paused) string {
-	return fmt.Sprintf("by %s since %s: %s", by.Operator, by.Since.Format(time.RFC3339), by.Reason)
 }

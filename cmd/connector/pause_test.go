@@ -3,17 +3,18 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"sluice/health"
+	"sluice/internal/admin"
+	"sluice/internal/app"
+	"sluice/internal/laketest"
 	"sluice/reliability"
 	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
@@ -25,10 +26,10 @@ const twoTopics = `topics: {orders: {}, users: {}}`
 // TestPauseHoldsUntilResume is a pause as an operator meets it, between runs.
 func TestPauseHoldsUntilResume(t *testing.T) {
 	l := newLake(t, twoTopics)
-	l.create("orders", 2)
-	l.create("users", 1)
-	l.produce("orders", 3, 0, 1)
-	l.produce("users", 3, 0)
+	l.Create("orders", 2)
+	l.Create("users", 1)
+	l.Produce("orders", 3, 0, 1)
+	l.Produce("users", 3, 0)
 	out, errs := l.runs(0, "pause", "orders:1", "--operator", "ada", "--reason", "hot disk", "--yes")
 	if !strings.Contains(out, "paused orders:1 (operation 1)") || errs != "" {
 		t.Errorf("%q %q", out, errs)
@@ -37,13 +38,13 @@ func TestPauseHoldsUntilResume(t *testing.T) {
 	if !strings.Contains(errs, `"held at the end","topic":"orders","partition":1,"reason":"paused","detail":"ada paused orders:1: hot disk","offset":0`) {
 		t.Error(errs)
 	}
-	l.has("orders", upTo(3, "orders:0"))
-	l.has("users", upTo(3, "users:0"))
+	l.Has("orders", laketest.UpTo(3, "orders:0"))
+	l.Has("users", laketest.UpTo(3, "users:0"))
 
 	l.runs(0, "pause", "--all", "--operator", "eva", "--reason", "maintenance", "--yes")
-	l.produce("users", 3, 0)
+	l.Produce("users", 3, 0)
 	l.runs(1, "run", "--until-current")
-	l.has("users", upTo(3, "users:0"))
+	l.Has("users", laketest.UpTo(3, "users:0"))
 
 	// What is paused as a whole is resumed as a whole.
 	_, errs = l.runs(4, "resume", "orders:1", "--reason", "cool", "--yes")
@@ -51,13 +52,13 @@ func TestPauseHoldsUntilResume(t *testing.T) {
 		t.Error(errs)
 	}
 	out, _ = l.runs(0, "resume", "--all", "--reason", "done", "--yes", "--output", "json")
-	var e shownEntry
+	var e admin.RecordedEntry
 	if err := json.Unmarshal([]byte(out), &e); err != nil || e.Seq != 3 || e.Kind != opslog.KindResume || len(e.Hash) != 64 {
 		t.Errorf("%v: %s", err, out)
 	}
 	l.runs(0, "run", "--until-current")
-	l.has("orders", upTo(3, "orders:0", "orders:1"))
-	l.has("users", upTo(6, "users:0"))
+	l.Has("orders", laketest.UpTo(3, "orders:0", "orders:1"))
+	l.Has("users", laketest.UpTo(6, "users:0"))
 }
 
 func TestPauseAndResumeThatChangeNothing(t *testing.T) {
@@ -81,8 +82,8 @@ func TestPauseAndResumeThatChangeNothing(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	out, _ := l.runs(0, "pause", "users", "users:3", "--dry-run", "--output", "json")
-	var plan pausingPlan
-	want := pausingPlan{"p", "pause", []opslog.Target{{Topic: "users", Partition: -1}, {Topic: "users", Partition: 3}}}
+	var plan admin.PausePlan
+	want := admin.PausePlan{Pipeline: "p", Kind: "pause", Targets: []opslog.Target{{Topic: "users", Partition: -1}, {Topic: "users", Partition: 3}}}
 	if err := json.Unmarshal([]byte(out), &plan); err != nil || !reflect.DeepEqual(plan, want) {
 		t.Errorf("%+v %v, want %+v", plan, err, want)
 	}
@@ -107,13 +108,13 @@ func TestPauseUsage(t *testing.T) {
 			t.Errorf("%s: %q %q, want %q", c.args, out, errs, c.want)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(l.dir, "lake", "_sluice", "p")); err == nil {
+	if _, err := os.Stat(filepath.Join(l.Dir, "lake", "_sluice", "p")); err == nil {
 		t.Error("something was written")
 	}
 }
 
 func entryFile(l *lake, seq string) string {
-	return filepath.Join(l.dir, "lake", "_sluice", "p", "ops", strings.Repeat("0", 20-len(seq))+seq+".json")
+	return filepath.Join(l.Dir, "lake", "_sluice", "p", "ops", strings.Repeat("0", 20-len(seq))+seq+".json")
 }
 
 func TestAudit(t *testing.T) {
@@ -135,7 +136,7 @@ func TestAudit(t *testing.T) {
 		t.Error(out)
 	}
 	out, _ = l.runs(0, "audit", "list", "--output", "json", "--since", "1ns")
-	var r auditReport
+	var r admin.AuditReport
 	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Entries) != 0 || r.Head.String() != head {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -172,35 +173,27 @@ func TestAudit(t *testing.T) {
 // holdsEverything wants a member that starts now to read nothing and to say why.
 func holdsEverything(t *testing.T, l *lake, reason hold.Reason, detail string) {
 	t.Helper()
-	s, err := wire(t.Context(), mustLoad(t, l.config, nil), wireOptions{}, slog.New(slog.DiscardHandler))
+	s, err := app.New(t.Context(), mustLoad(t, l.Config, nil), app.Options{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
-	ctx, cancel := context.WithTimeout(t.Context(), hangGuard)
-	done := make(chan struct{})
-	go func() { defer close(done); s.operations.Run(ctx) }()
-	defer func() { cancel(); <-done }()
-	for s.unknownPauses() == nil {
-		if err := ctx.Err(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond)
+	defer s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	var r health.Report
+	l.Await("everything is held", func() bool {
+		r = s.Report()
+		return slices.ContainsFunc(r.Holds, func(h health.Hold) bool {
+			return h.Reason == string(reason) && strings.Contains(h.Detail, detail) && h.Partition == -1
+		})
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
-	impatient, stop := context.WithTimeout(ctx, time.Millisecond)
-	defer stop()
-	if err := s.awaitOperations(impatient); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("it would begin: %v", err)
-	}
-	r := s.report()
-	i := -1
-	for n, h := range r.Holds {
-		if h.Reason == string(reason) && strings.Contains(h.Detail, detail) && h.Partition == -1 {
-			i = n
-		}
-	}
-	if i < 0 {
-		t.Errorf("holds are %+v, want %s: %s", r.Holds, reason, detail)
+	if r.Joined || len(r.Partitions) > 0 {
+		t.Errorf("it began: %+v", r)
 	}
 	if !anyDependency(r, "operations_log", detail) {
 		t.Errorf("dependencies are %+v", r.Dependencies)
@@ -236,7 +229,7 @@ func TestOperationsInWords(t *testing.T) {
 		}),
 		`flood.allow {"topic":"a"}`: {Kind: "flood.allow", Body: json.RawMessage(`{"topic":"a"}`)},
 	} {
-		if got := describe(e); got != want {
+		if got := admin.Describe(e); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -250,9 +243,9 @@ func TestWhatSomebodyPutIntoTheLogSteersNoTerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := auditReport{Entries: []shownEntry{{e, e.Hash()}}, Unreadable: []unreadable{{2, "move {a\x1b[2J}"}}}
+	report := admin.AuditReport{Entries: []admin.RecordedEntry{{Entry: e, Hash: e.Hash()}}, Unreadable: []admin.UnreadableEntry{{Seq: 2, Why: "move {a\x1b[2J}"}}}
 	var out strings.Builder
-	if err := report.print(&out); err != nil {
+	if err := printAudit(&out, &report); err != nil {
 		t.Fatal(err)
 	}
 	if err := printVerified(&out, opslog.Report{Findings: []opslog.Finding{{Seq: 2, Why: "move {a\x1b[2J}"}}}); err != nil {
@@ -266,20 +259,20 @@ func TestWhatSomebodyPutIntoTheLogSteersNoTerminal(t *testing.T) {
 // TestTopicsOfPatternsArePaused, one by one; a pause that outlives its entry can be ended.
 func TestTopicsOfPatternsArePaused(t *testing.T) {
 	l := newLake(t, "topics:\n  sales: {pattern: 'sales\\.[a-z]+', deny: []}")
-	l.create("sales.eu", 1)
-	l.create("sales.us", 1)
-	l.produce("sales.eu", 2, 0)
-	l.produce("sales.us", 2, 0)
+	l.Create("sales.eu", 1)
+	l.Create("sales.us", 1)
+	l.Produce("sales.eu", 2, 0)
+	l.Produce("sales.us", 2, 0)
 	l.runs(0, "pause", "sales.eu", "--reason", "r", "--yes")
 	if _, errs := l.runs(2, "pause", "users", "--reason", "r", "--yes"); !strings.Contains(errs, `write one of sales\.[a-z]+`) {
 		t.Error(errs)
 	}
 	l.runs(1, "run", "--until-current")
-	if eu, us := l.rows("sales.eu")["sales.eu:0"], l.rows("sales.us")["sales.us:0"]; len(eu) != 0 || len(us) != 2 {
+	if eu, us := l.Rows("sales.eu")["sales.eu:0"], l.Rows("sales.us")["sales.us:0"]; len(eu) != 0 || len(us) != 2 {
 		t.Errorf("rows of what is paused: %v, of the other: %v", eu, us)
 	}
-	text := read(t, l.config)
-	if err := os.WriteFile(l.config, []byte(strings.Replace(text, "deny: []", "deny: [sales.eu]", 1)), 0o600); err != nil {
+	text := read(t, l.Config)
+	if err := os.WriteFile(l.Config, []byte(strings.Replace(text, "deny: []", "deny: [sales.eu]", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, _ := l.runs(0, "resume", "sales.eu", "--reason", "r", "--yes"); !strings.Contains(out, "resumed sales.eu") {
@@ -293,21 +286,13 @@ func TestTopicsOfPatternsArePaused(t *testing.T) {
 // TestPauseWithoutAStore says what is wrong, and does not wait for ever.
 func TestPauseWithoutAStore(t *testing.T) {
 	l := newLake(t, twoTopics)
-	path := write(t, strings.ReplaceAll(read(t, l.config), "storage: {url: \"file://"+filepath.ToSlash(l.dir)+"/lake\"}",
+	path := write(t, strings.ReplaceAll(read(t, l.Config), "storage: {url: \"file://"+filepath.ToSlash(l.Dir)+"/lake\"}",
 		"storage: {url: \"s3://bucket\", s3: {endpoint: \"http://127.0.0.1:1\", region: r, path_style: true, access_key: a, secret_key: s}}"))
 	for _, args := range []string{"pause orders --reason r --yes", "resume --all --reason r --yes", "audit list", "audit verify"} {
 		code, out, errs := connectorRun(t, append(strings.Fields(args), "--timeout", "300ms", "--config", path)...)
 		if code != exitDependency || out != "" || !strings.Contains(errs, "connection refused") {
 			t.Errorf("%s: exit code %d, %q %q", args, code, out, errs)
 		}
-	}
-}
-
-func TestAnOperationOfUnknownOutcomeSaysWhereToLook(t *testing.T) {
-	err := failedOperation(opslog.Entry{Seq: 7, ID: "some-id"}, fmt.Errorf("append: %w", opslog.ErrUndecided))
-	var code exitError
-	if !errors.As(err, &code) || code.code != exitDependency || !strings.Contains(err.Error(), "look for seq 7, id some-id in connector audit list") {
-		t.Error(err)
 	}
 }
 

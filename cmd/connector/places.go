@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"sluice/internal/config"
+	"sluice/internal/fail"
 	"sluice/sink/opslog"
 )
 
@@ -28,7 +29,7 @@ func parseTarget(cfg *config.Config, text string) (opslog.Target, error) {
 	}
 	t, err := opslog.ParseTarget(text)
 	if err != nil {
-		return t, exitError{exitUsage, err}
+		return t, fail.Usage(err)
 	}
 	return t, nil
 }
@@ -44,7 +45,7 @@ func parsePartition(text string) (opslog.Target, error) {
 		err = fmt.Errorf("%q names no partition: write TOPIC:PARTITION, such as %s:0", written, written)
 	}
 	if err != nil {
-		return t, exitError{exitUsage, err}
+		return t, fail.Usage(err)
 	}
 	return t, nil
 }
@@ -53,7 +54,7 @@ func parsePartition(text string) (opslog.Target, error) {
 func parseRecord(text string) (opslog.Target, int64, error) {
 	place, number, found := strings.Cut(text, "@")
 	if !found {
-		return opslog.Target{}, 0, exitError{exitUsage, fmt.Errorf("%q names no record: write TOPIC:PARTITION@OFFSET, such as orders:3@1207", text)}
+		return opslog.Target{}, 0, fail.Usage(fmt.Errorf("%q names no record: write TOPIC:PARTITION@OFFSET, such as orders:3@1207", text))
 	}
 	t, err := parsePartition(place)
 	if err != nil {
@@ -66,7 +67,7 @@ func parseRecord(text string) (opslog.Target, int64, error) {
 func parseOffset(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, exitError{exitUsage, fmt.Errorf("%q is no offset: write a whole number, the next offset to read", text)}
+		return 0, fail.Usage(fmt.Errorf("%q is no offset: write a whole number, the next offset to read", text))
 	}
 	return n, nil
 }
@@ -77,7 +78,7 @@ func parsePlaceAndOffset(args []string) (opslog.Target, int64, error) {
 		return parseRecord(args[0])
 	}
 	if strings.Contains(args[0], "@") {
-		return opslog.Target{}, 0, exitError{exitUsage, errors.New("the offset is given twice: write TOPIC:PARTITION@OFFSET")}
+		return opslog.Target{}, 0, fail.Usage(errors.New("the offset is given twice: write TOPIC:PARTITION@OFFSET"))
 	}
 	t, err := parsePartition(args[0])
 	if err != nil {

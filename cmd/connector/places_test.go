@@ -13,8 +13,8 @@ import (
 func TestPrintedCommands(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {bad_records: dead_letter}}")
-	l.create("orders", 2)
-	l.produce("orders", 5, 0, 1)
+	l.Create("orders", 2)
+	l.Produce("orders", 5, 0, 1)
 	l.runs(0, "run", "--until-current")
 	seen := 0
 	for _, reason := range hold.Reasons() {
@@ -29,7 +29,7 @@ func TestPrintedCommands(t *testing.T) {
 			}
 			seen++
 			var out, errs bytes.Buffer
-			args := strings.Fields(mustLoad(t, l.config, nil).Pasted(command))
+			args := strings.Fields(mustLoad(t, l.Config, nil).Pasted(command))
 			switch code := run(t.Context(), append(args[1:], "--dry-run"), &out, &errs); code {
 			case exitOK, exitRefused:
 			default:

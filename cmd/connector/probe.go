@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"sluice/internal/admin"
+	"sluice/internal/fail"
 )
 
 func (c *cli) probeCommand() *cobra.Command {
@@ -43,10 +45,10 @@ answers.`,
 			switch {
 			case cmd.Flags().Changed("file"):
 				if file == "" {
-					return exitError{exitUsage, errors.New("--file is empty: name the file")}
+					return fail.Usage(errors.New("--file is empty: name the file"))
 				}
 				if len(args) == 1 && args[0] != "live" {
-					return exitError{exitUsage, errOnlyLive}
+					return fail.Usage(errOnlyLive)
 				}
 				return c.probeFile(file)
 			case cmd.Flags().Changed("url"):
@@ -60,14 +62,14 @@ answers.`,
 				}
 				if !cfg.Health.Enabled && cfg.Health.LivenessFile != "" {
 					if len(args) == 1 && args[0] != "live" {
-						return exitError{exitUsage, errOnlyLive}
+						return fail.Usage(errOnlyLive)
 					}
 					return c.probeFile(cfg.Health.LivenessFile)
 				}
 				if !cfg.Health.Enabled {
-					return exitError{exitRefused, fmt.Errorf("health.enabled is false in %s: there is nobody to ask", c.config)}
+					return fail.Refused(fmt.Errorf("health.enabled is false in %s: there is nobody to ask", c.config))
 				}
-				address = "http://" + reachable(cfg.Health.Listen)
+				address = "http://" + admin.Reachable(cfg.Health.Listen)
 			}
 			return c.probe(cmd.Context(), strings.TrimSuffix(address, "/")+path, timeout)
 		},
@@ -80,24 +82,12 @@ answers.`,
 	return cmd
 }
 
-// reachable is an address to listen on as one to connect to.
-func reachable(listen string) string {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return listen
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, port)
-}
-
 func (c *cli) probe(ctx context.Context, url string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return exitError{exitUsage, fmt.Errorf("--url: %w", err)}
+		return fail.Usage(fmt.Errorf("--url: %w", err))
 	}
 	// No proxy, no reuse, no redirects: the answer must be the connector's own.
 	client := &http.Client{
@@ -106,15 +96,15 @@ func (c *cli) probe(ctx context.Context, url string, timeout time.Duration) erro
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return exitError{exitDependency, fmt.Errorf("probe: %w", err)}
+		return fail.Dependency(fmt.Errorf("probe: %w", err))
 	}
 	defer func() { _ = resp.Body.Close() }() // read only
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	if err != nil {
-		return exitError{exitDependency, fmt.Errorf("probe %s: read the answer: %w", url, err)}
+		return fail.Dependency(fmt.Errorf("probe %s: read the answer: %w", url, err))
 	}
 	if resp.StatusCode != http.StatusOK {
-		return exitError{exitFound, fmt.Errorf("probe %s: %s: %s", url, resp.Status, strings.TrimSpace(string(body)))}
+		return fail.Found(fmt.Errorf("probe %s: %s: %s", url, resp.Status, strings.TrimSpace(string(body))))
 	}
 	_, err = fmt.Fprintln(c.stdout, "ok")
 	return err

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/connector/decode"
+	"sluice/internal/admin"
 	"sluice/reliability/hold"
 	"sluice/test/gen"
 )
@@ -57,8 +58,8 @@ func TestPoisonHolds(t *testing.T) {
 			records = append(records, &kgo.Record{Topic: "orders", Partition: id, Key: rec.Key, Value: rec.Value})
 		}
 	}
-	l.create("orders", int32(len(codes)))
-	if err := l.client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+	l.Create("orders", int32(len(codes)))
+	if err := l.Client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	l.runs(1, "run", "--until-current")
@@ -66,10 +67,10 @@ func TestPoisonHolds(t *testing.T) {
 	for id := range codes {
 		want[fmt.Sprintf("orders:%d", id)] = []int64{0}
 	}
-	l.has("orders", want)
+	l.Has("orders", want)
 
 	out, _ := l.runs(1, "holds", "-o", "json")
-	var outside []heldPartition
+	var outside []admin.Hold
 	if err := json.Unmarshal([]byte(out), &outside); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -80,11 +81,11 @@ func TestPoisonHolds(t *testing.T) {
 		}
 	}
 	for _, h := range outside {
-		check("from outside", h.name(), string(h.Reason), h.Detail, h.Partition, *h.Offset)
+		check("from outside", h.Name(), string(h.Reason), h.Detail, h.Partition, *h.Offset)
 	}
 	s := l.start()
-	l.await("all hold", func() bool { return len(s.report().Holds) == len(codes) })
-	for _, h := range s.report().Holds {
+	l.Await("all hold", func() bool { return len(s.Report().Holds) == len(codes) })
+	for _, h := range s.Report().Holds {
 		check("the connector", h.Topic, h.Reason, h.Detail, h.Partition, h.Offset)
 	}
 	if len(outside) != len(codes) {

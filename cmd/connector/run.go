@@ -1,24 +1,11 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"os"
-	"slices"
-	"sync"
-	"time"
-
 	"github.com/spf13/cobra"
 
-	"sluice/classify"
-	"sluice/connector"
-	"sluice/health/ops"
-	"sluice/internal/config"
-	"sluice/reliability"
-	"sluice/reliability/hold"
-	"sluice/sink/delta/objstore"
+	"sluice/internal/app"
+	"sluice/internal/fail"
+	"sluice/internal/terminal"
 )
 
 func (c *cli) runCommand() *cobra.Command {
@@ -38,190 +25,14 @@ end offsets of its start: exit code 0, or 1 if a partition holds.`,
 			if err != nil {
 				return err
 			}
-			logger, err := newLogger(cfg.Log, c.stderr)
+			logger, err := terminal.NewLogger(cfg.Log, c.stderr)
 			if err != nil {
-				return exitError{exitUsage, err}
+				return fail.Usage(err)
 			}
-			return runConnector(cmd.Context(), cfg, wireOptions{untilCurrent: untilCurrent, stderr: c.stderr, exit: c.exit}, logger)
+			return app.Run(cmd.Context(), cfg, app.Options{Version: readBuild().Version, UntilCurrent: untilCurrent, Stderr: c.stderr, Exit: func() { c.exit(exitFound) }}, logger)
 		},
 	}
 	c.configFlag(cmd)
 	cmd.Flags().BoolVar(&untilCurrent, "until-current", false, "end at the end offsets of the start")
 	return cmd
-}
-
-// runConnector runs a connector to its end.
-func runConnector(ctx context.Context, cfg *config.Config, o wireOptions, logger *slog.Logger) error {
-	cfg.Budget.LimitRuntime(logger, os.Getenv)
-	s, err := wire(ctx, cfg, o, logger)
-	if err != nil {
-		return exitError{exitUsage, err}
-	}
-	if o.exit != nil {
-		ended := make(chan struct{})
-		var enforcing sync.WaitGroup
-		defer enforcing.Wait()
-		defer close(ended)
-		enforcing.Go(func() {
-			s.watchdog.Enforce(ctx, cfg.Shutdown.Drain+endWithin, ended, func() { o.exit(exitFound) })
-		})
-	}
-	defer s.close()
-	return s.run(ctx, o.untilCurrent)
-}
-
-// run works to the end. The order of the start is: HTTP, so that probes are answered; the store's self-test; what
-// operators paused; reading; the group. It ends in reverse, HTTP last, so that probes see the drain.
-func (s *system) run(ctx context.Context, untilCurrent bool) error {
-	cfg, logger := s.config, s.logger
-	ctx, said := untilSaid(ctx, func(ctx context.Context) {
-		logger.InfoContext(ctx, "Shutting down gracefully", "drain", cfg.Shutdown.Drain)
-	})
-	defer said()
-	var background sync.WaitGroup
-	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer background.Wait()
-	defer end()
-	if err := s.watchdog.Begin(); err != nil {
-		return exitError{exitUsage, fmt.Errorf("health.liveness_file: %w", err)}
-	}
-	background.Go(func() { s.watchdog.Run(lasting) })
-	if cfg.Health.Enabled {
-		server := ops.NewServer(cfg.Health.Listen, s.report, s.watchdog.Live, s.registry, logger)
-		s.registry.MustRegister(ops.NewCollector(s.report), server.Closed())
-		address, err := server.Listen(ctx)
-		if err != nil {
-			return exitError{exitUsage, fmt.Errorf("health.listen: %w", err)}
-		}
-		logger.InfoContext(ctx, "health", "address", address.String())
-		background.Go(func() {
-			if err := server.Run(lasting); err != nil {
-				logger.ErrorContext(ctx, "health server ended", "err", err)
-			}
-		})
-	}
-	if s.keeper != nil {
-		background.Go(func() { s.keeper.Run(lasting, ctx.Done()) })
-	}
-	if err := s.testStore(ctx, logger); err != nil {
-		if ctx.Err() != nil {
-			return nil // told to stop before anything began
-		}
-		return err
-	}
-	background.Go(func() { s.operations.Run(lasting) })
-	background.Go(func() { s.secrets.watch(lasting, logger) })
-	if err := s.awaitOperations(ctx); err != nil {
-		return nil // told to stop before anything began
-	}
-	background.Go(func() {
-		if err := s.log.Run(lasting); err != nil {
-			logger.ErrorContext(ctx, "reading ended", "err", err)
-		}
-	})
-	if err := s.watchDataLoss(lasting, &background); err != nil {
-		return exitError{exitUsage, err}
-	}
-	if cfg.Health.Enabled { // else nobody could see it
-		if err := s.watchLetters(lasting, &background); err != nil {
-			return exitError{exitUsage, err}
-		}
-	}
-	if s.lags != nil {
-		background.Go(func() { s.lags.run(lasting) })
-	}
-
-	if untilCurrent {
-		if err := s.fix(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil // told to stop before anything began
-			}
-			return err
-		}
-	}
-	if s.canary != nil {
-		background.Go(func() { s.canary.Run(ctx) })
-	}
-	logger.InfoContext(ctx, "starting", "pipeline", cfg.Pipeline, "group", cfg.Kafka.Group, "version", readBuild().Version)
-	if err := s.connector.Run(ctx); err != nil {
-		return exitError{exitUsage, err}
-	}
-	return s.result(ctx, untilCurrent, logger)
-}
-
-// untilSaid returns a context that ends when ctx has ended and say has returned, so that the log shows the signal to stop
-// before anything that follows from it. Without that order the work may be over before say runs. end releases the context
-// and waits for a say under way.
-func untilSaid(ctx context.Context, say func(context.Context)) (_ context.Context, end func()) {
-	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	said := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(said)
-		say(ctx)
-		cancel(context.Cause(ctx))
-	})
-	return working, func() {
-		if !stop() {
-			<-said
-		}
-		cancel(nil)
-	}
-}
-
-// testStore looks whether the store keeps the promise on which every commit stands. A store that is down or denies is
-// waited for, since an outage must not need a restart; one that breaks the promise is refused.
-func (s *system) testStore(ctx context.Context, logger *slog.Logger) error {
-	var failing reliability.FailureLog
-	for failures := 1; ; failures++ {
-		err := objstore.SelfTest(ctx, s.store)
-		switch {
-		case err == nil:
-			s.refused.Store(nil)
-			s.tested.Store(true)
-			failing.Over(ctx, logger, "the store's self-test passes")
-			return nil
-		case ctx.Err() != nil:
-			return err
-		case errors.Is(err, objstore.ErrUnsafe):
-			return exitError{exitRefused, fmt.Errorf("storage.url: %w", err)}
-		}
-		h := &hold.Hold{Reason: hold.StoreDenied, Detail: err.Error(), Since: time.Now(), Offset: -1}
-		pause, level := time.Minute, slog.LevelError
-		if classify.Of(err) == classify.Transient {
-			h.Reason, pause, level = hold.StoreDown, s.config.Guard().Pause(failures), slog.LevelWarn
-		}
-		if before := s.refused.Load(); before != nil && before.Reason == h.Reason {
-			h.Since = before.Since
-		}
-		s.refused.Store(h)
-		failing.Failed(ctx, logger, level, "HOLD", "reason", string(h.Reason), "class", classify.Of(err).String(), "detail", err, "pause", pause)
-		if err := reliability.Wait(ctx, pause); err != nil {
-			return err
-		}
-	}
-}
-
-// result is the exit code of a run that ended.
-func (s *system) result(ctx context.Context, untilCurrent bool, logger *slog.Logger) error {
-	st := s.connector.Status()
-	if !untilCurrent {
-		return nil
-	}
-	holds := slices.Clone(st.Left)
-	for _, c := range st.Claims {
-		if c.Hold != nil {
-			holds = append(holds, *c.Hold)
-		}
-	}
-	for _, a := range s.group.Absent() {
-		holds = append(holds, hold.Hold{Partition: connector.Partition{Topic: a.Topic, ID: -1}, Reason: a.Reason, Detail: a.Detail, Offset: -1})
-	}
-	for _, h := range holds {
-		logger.ErrorContext(ctx, "held at the end", "topic", h.Partition.Topic, "partition", h.Partition.ID,
-			"reason", string(h.Reason), "detail", h.Detail, "offset", h.Offset)
-	}
-	if len(holds) > 0 {
-		return exit(exitFound)
-	}
-	return nil
 }

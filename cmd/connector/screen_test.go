@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
+	"sluice/internal/terminal"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 )
@@ -36,36 +36,11 @@ func steers(text string) string {
 	return ""
 }
 
-func TestScreen(t *testing.T) {
-	const want = `\x1b[2J\u009b2J\u202e\u2066\u200b\u2028\u007f\x0d\x9b!` + "\n\tключ 🦀\n" + `\udb40\udc01`
-	text := []byte(evil + "\n\tключ 🦀\n\U000e0001")
-	for size := 1; size <= len(text); size++ {
-		var out bytes.Buffer
-		s := newScreen(&out)
-		for part := range slices.Chunk(text, size) {
-			if n, err := s.Write(part); n != len(part) || err != nil {
-				t.Fatal(n, err)
-			}
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(want, out.String()); d != "" {
-			t.Errorf("%d bytes at a time (-want +got):\n%s", size, d)
-		}
-	}
-	var out bytes.Buffer
-	s := newScreen(&out)
-	if _, err := s.Write([]byte("x\xf0\x9f")); err != nil || s.Close() != nil || out.String() != `x\xf0\x9f` {
-		t.Errorf("a character that never ends: %q", &out)
-	}
-}
-
 // TestScreen_JSON: what is escaped in JSON means the same.
 func TestScreen_JSON(t *testing.T) {
 	want := map[string]string{"a" + evil[:len(evil)-2]: "\U000e0001" + strings.ToValidUTF8(evil, "?")}
 	var out bytes.Buffer
-	if err := writeJSON(newScreen(&out), want); err != nil {
+	if err := writeJSON(terminal.NewScreen(&out, nil), want); err != nil {
 		t.Fatal(err)
 	}
 	var got map[string]string
@@ -74,15 +49,6 @@ func TestScreen_JSON(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" || steers(out.String()) != "" {
 		t.Errorf("%s (-want +got):\n%s", steers(out.String()), d)
-	}
-}
-
-// TestPrintf: a value begins no line and no column; an error may have several lines, which are indented.
-func TestPrintf(t *testing.T) {
-	var out bytes.Buffer
-	_, err := printf(&out, "%s|%-4s|%q|%d|%v\n", "a\nb\tc", "x", "y", 7, errors.New("one\ntwo"))
-	if err != nil || out.String() != "a\\nb\\tc|x   |\"y\"|7|one\n  two\n" {
-		t.Errorf("%v %q", err, &out)
 	}
 }
 
@@ -129,12 +95,12 @@ func TestHostileText_EveryCommand(t *testing.T) {
 // TestHostileText_Lake: what others write into a table and the operations log is shown and steers nothing.
 func TestHostileText_Lake(t *testing.T) {
 	l := newLake(t, twoTopics)
-	l.create("orders", 2)
-	l.create("users", 1)
-	l.produce("orders", 3, 0, 1)
+	l.Create("orders", 2)
+	l.Create("users", 1)
+	l.Produce("orders", 3, 0, 1)
 	l.runs(0, "run", "--until-current")
 	l.runs(0, "pause", "orders", "--operator", "ada"+evil, "--reason", evil, "--yes")
-	state, err := deltalog.Load(t.Context(), objstore.Sub(l.store, "orders"))
+	state, err := deltalog.Load(t.Context(), objstore.Sub(l.Store, "orders"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +113,7 @@ func TestHostileText_Lake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.append("orders", strings.TrimSpace(string(body)))
+	l.Append("orders", strings.TrimSpace(string(body)))
 	for _, command := range [][]string{
 		{"table", "inspect"},
 		{"holds"},
@@ -164,7 +130,7 @@ func TestHostileText_Lake(t *testing.T) {
 		{"validate"},
 	} {
 		for _, form := range []string{"table", "json"} {
-			_, out, errs := connectorRun(t, append(slices.Clone(command), "--config", l.config, "--output", form)...)
+			_, out, errs := connectorRun(t, append(slices.Clone(command), "--config", l.Config, "--output", form)...)
 			if bad := steers(out + errs); bad != "" {
 				t.Errorf("%v %s: %s", command, form, bad)
 			}
@@ -173,7 +139,7 @@ func TestHostileText_Lake(t *testing.T) {
 			}
 		}
 	}
-	_, out, _ := connectorRun(t, "table", "inspect", "--topic", "orders", "--config", l.config)
+	_, out, _ := connectorRun(t, "table", "inspect", "--topic", "orders", "--config", l.Config)
 	if !strings.Contains(out, `id\x1b[2J\u009b2J\u202e`) {
 		t.Errorf("the id is not shown:\n%s", out)
 	}

@@ -72,15 +72,15 @@ func TestSecurityPage_KafkaRights(t *testing.T) {
 	}
 	l := lakeWithRights(t, rights, "", "")
 	s := l.start()
-	l.awaits("orders", map[string][]int64{"orders:0": {0}})
-	l.await("the dead letter is a row", func() bool { return len(l.rows("orders_letters")["orders-dlq:0"]) == 1 })
-	l.await("a canary was seen", func() bool { return len(l.rows("_sluice/p/canary")["p-canary:0"]) > 0 })
-	l.await("nothing is held", func() bool { return len(heldIn(s)) == 0 })
-	if failing := s.report().Canary.Failing; failing != nil {
+	l.Awaits("orders", map[string][]int64{"orders:0": {0}})
+	l.Await("the dead letter is a row", func() bool { return len(l.Rows("orders_letters")["orders-dlq:0"]) == 1 })
+	l.Await("a canary was seen", func() bool { return len(l.Rows("_sluice/p/canary")["p-canary:0"]) > 0 })
+	l.Await("nothing is held", func() bool { return len(heldIn(s)) == 0 })
+	if failing := s.Report().Canary.Failing; failing != nil {
 		t.Errorf("the canary fails: %+v", failing)
 	}
 	all := lakeWithRights(t, kafkaRights(t, true), "", "")
-	(&broker{t: t, client: all.client}).commit("orders", 0, 0)                                                                                                          // this broker, unlike Kafka, denies a group that never was
+	(&broker{t: t, client: all.Client}).commit("orders", 0, 0)                                                                                                          // this broker, unlike Kafka, denies a group that never was
 	if out, _ := all.runs(exitFound, "check"); strings.Contains(out, "refused") || strings.Contains(out, "denied") || !strings.Contains(out, "ok       dead letters") { // found: that offset
 		t.Error(out)
 	}
@@ -89,8 +89,8 @@ func TestSecurityPage_KafkaRights(t *testing.T) {
 			t.Run(resource+" without "+op, func(t *testing.T) {
 				l := lakeWithRights(t, rights, resource, op)
 				s := l.start()
-				l.await("a hold or the canary says so", func() bool {
-					r := s.report()
+				l.Await("a hold or the canary says so", func() bool {
+					r := s.Report()
 					return resource == "the canary topic" && r.Canary != nil && r.Canary.Failing != nil || slices.ContainsFunc(r.Holds, func(h health.Hold) bool {
 						return h.Reason == string(hold.KafkaDenied) || h.Reason == string(hold.DeadLettersUnavailable)
 					})
@@ -126,9 +126,9 @@ func lakeWithRights(t *testing.T, rights map[string][]string, resource, without 
 		[]kgo.Opt{kgo.SASL(saslplain.Auth{User: "root", Pass: "root"}.AsMechanism())},
 		kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "root", "root"), kfake.User("PLAIN", "sluice", "secret", acls...))
 	l = l.as("health: {enabled: false}", "health: {enabled: false, canary: {topic: p-canary, every: 1s}}")
-	l.create("orders", 1)
-	l.produce("orders", 1, 0)
-	if err := l.client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte(`{"n":"bad`)}).FirstErr(); err != nil {
+	l.Create("orders", 1)
+	l.Produce("orders", 1, 0)
+	if err := l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte(`{"n":"bad`)}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	return l

@@ -81,19 +81,19 @@ topics: {orders: {}}
 func writeStored(t *testing.T, to string) {
 	t.Helper()
 	l := newLake(t, "topics: {orders: {}}")
-	text := strings.NewReplacer("DIR", filepath.ToSlash(l.dir), "BROKER", l.broker.ListenAddrs()[0]).Replace(storedConfig)
-	if err := os.WriteFile(l.config, []byte(text), 0o600); err != nil {
+	text := strings.NewReplacer("DIR", filepath.ToSlash(l.Dir), "BROKER", l.Broker.ListenAddrs()[0]).Replace(storedConfig)
+	if err := os.WriteFile(l.Config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	produce := func(partition int32, values ...string) {
 		for _, v := range values {
 			r := &kgo.Record{Topic: "orders", Partition: partition, Key: []byte("key"), Value: []byte(v)}
-			if err := l.client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			if err := l.Client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	l.create("orders", 2)
+	l.Create("orders", 2)
 	produce(0, `{"id":"a","n":1}`, `{"id":"b","n":2,"new":true}`, `{"id":"c","n":"bad"}`, `{"id":"a","n":1}`)
 	produce(1, `{"id":"d"}`)
 	l.runs(exitOK, "run", "--until-current")
@@ -105,7 +105,7 @@ func writeStored(t *testing.T, to string) {
 	l.runs(exitOK, "run", "--until-current")
 	l.runs(exitOK, "pause", "orders", "--reason", "end of the day", "--yes")
 	for _, name := range []string{"orders", "orders_letters", "_sluice/stored"} {
-		if err := os.CopyFS(filepath.Join(to, name), os.DirFS(filepath.Join(l.dir, "lake", name))); err != nil {
+		if err := os.CopyFS(filepath.Join(to, name), os.DirFS(filepath.Join(l.Dir, "lake", name))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -19,7 +19,7 @@ func noEnv(string) (string, bool) { return "", false }
 
 func mustLoad(t *testing.T, path string, env map[string]string) *config.Config {
 	t.Helper()
-	c, problems := config.Load(path, lookup(env))
+	c, problems := config.Load(path, envOf(env))
 	for _, p := range problems {
 		t.Log(p)
 	}
@@ -29,8 +29,8 @@ func mustLoad(t *testing.T, path string, env map[string]string) *config.Config {
 	return c
 }
 
-// lookup returns the environment of a map.
-func lookup(vars map[string]string) func(string) (string, bool) {
+// envOf returns the environment of a map.
+func envOf(vars map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		value, set := vars[name]
 		return value, set

@@ -5,11 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
-	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,129 +14,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/connector"
-	"sluice/idempotency"
-	"sluice/internal/config"
-	"sluice/sink/delta"
+	"sluice/internal/admin"
+	"sluice/internal/fail"
+	"sluice/internal/terminal"
 	"sluice/sink/delta/deltalog"
-	"sluice/sink/delta/objstore"
 )
-
-// opened is a table that a command reads, with the topics that feed it.
-type opened struct {
-	config *config.Config
-	topics []string
-	table  config.Topic // what the topics agree on
-	url    string
-	store  objstore.Store // nil if there is no place that could hold a table
-	later  bool           // it comes with the first dead letter: that it is not there is nothing wrong
-}
-
-// openTables opens the tables of the configuration for reading, or the one of c.topic. It makes nothing: a local directory
-// that does not exist is no store. The caller calls end when it is done with them.
-func (c *cli) openTables(ctx context.Context) (all []*opened, end func(), err error) {
-	cfg, err := c.load()
-	if err != nil {
-		return nil, nil, err
-	}
-	names, err := c.topics(ctx, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	return openAll(ctx, cfg, names)
-}
-
-// openAll opens the tables of topics; see openTables.
-func openAll(ctx context.Context, cfg *config.Config, names []string) (all []*opened, end func(), err error) {
-	byPath := map[string]*opened{}
-	for _, name := range names {
-		topic, _, err := cfg.Route(name)
-		if err != nil {
-			return nil, nil, exitError{exitUsage, fmt.Errorf("topic %s can have no table: %w", name, err)}
-		}
-		o := byPath[topic.Table]
-		if o == nil {
-			o = &opened{config: cfg, table: topic, url: cfg.TableURL(topic), later: true}
-			byPath[topic.Table] = o
-			all = append(all, o)
-		}
-		o.topics = append(o.topics, name)
-		o.later = o.later && cfg.ComesLater(name)
-	}
-	end = func() {}
-	for _, o := range all {
-		if u, err := url.Parse(o.url); err == nil && u.Scheme == "file" {
-			if _, err := os.Stat(filepath.FromSlash(u.Path)); errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-		}
-		store, err := openStore(ctx, cfg)
-		if err != nil {
-			return nil, nil, exitError{exitDependency, err}
-		}
-		for _, o := range all { // those of a directory that is missing are empty, now that others are there
-			o.store = objstore.Sub(store, o.table.Table)
-		}
-		if c, ok := store.(io.Closer); ok {
-			end = func() { _ = c.Close() } // it was only read
-		}
-		break
-	}
-	return all, end, nil
-}
-
-// topics are those that a command is about: --topic, or all that are listed, the dead-letter topics that follow from them
-// and, asked of Kafka, those that match a pattern now.
-func (c *cli) topics(ctx context.Context, cfg *config.Config) ([]string, error) {
-	if c.topic != "" {
-		if _, meant, _ := cfg.Route(c.topic); !meant {
-			return nil, exitError{exitUsage, fmt.Errorf("--topic %s is not in topics: write one of %s", c.topic, strings.Join(cfg.Meant(), ", "))}
-		}
-		return []string{c.topic}, nil
-	}
-	listed := slices.Sorted(slices.Values(slices.Concat(cfg.TopicNames(), cfg.LaterTopics())))
-	if len(cfg.Patterns) == 0 {
-		return listed, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, listing)
-	defer cancel()
-	ask, err := newQuestions(ctx, cfg)
-	if err != nil {
-		return nil, exitError{exitDependency, fmt.Errorf("kafka: %w", err)}
-	}
-	defer ask.close()
-	var names []string
-	err = ask.ask(func(ctx context.Context) (err error) { names, err = ask.group.Topics(ctx); return err })
-	if err != nil {
-		return nil, exitError{exitDependency, fmt.Errorf("kafka: which topics match (name one with --topic to do without): %w", err)}
-	}
-	names = slices.Compact(slices.Sorted(slices.Values(slices.Concat(names, listed))))
-	if len(names) == 0 {
-		return nil, exitError{exitFound, errors.New("no topic matches a pattern now")}
-	}
-	return names, nil
-}
-
-// listing bounds the question which topics match.
-const listing = 15 * time.Second
 
 // topicFlag adds --topic.
 func (c *cli) topicFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.topic, "topic", "", "only this topic, or the table that it feeds (default all)")
-}
-
-// failed is the error of a command that could not read the table.
-func (o *opened) failed(err error) error {
-	if e, said := errors.AsType[exitError](err); said {
-		return e
-	}
-	if errors.Is(err, deltalog.ErrNoTable) {
-		return exitError{exitFound, fmt.Errorf("there is no table at %s", o.url)}
-	}
-	if errors.Is(err, deltalog.ErrCorrupt) {
-		return exitError{exitFound, fmt.Errorf("table %s: %w", o.url, err)}
-	}
-	return exitError{exitDependency, fmt.Errorf("table %s: %w", o.url, err)}
 }
 
 func (c *cli) tableCommand() *cobra.Command {
@@ -159,7 +41,13 @@ no table, or if this version must not write it. As JSON several tables are a
 list, one is an object.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.eachTable(cmd.Context(), func(o *opened) (answer, error) { return inspect(cmd.Context(), o) })
+			return c.eachTable(cmd.Context(), func(_ *admin.Access, o *admin.Table) (answer, error) {
+				i, err := admin.Inspect(cmd.Context(), o)
+				if err != nil {
+					return answer{}, err
+				}
+				return answer{i, func(w io.Writer) error { return printInspection(w, i) }, i.Refusal != ""}, nil
+			})
 		},
 	}
 	c.configFlag(show)
@@ -169,35 +57,40 @@ list, one is an object.`,
 	return cmd
 }
 
-// answer is what a command found out about a table. As JSON it is itself.
-type answer interface {
-	print(io.Writer) error
-	wrong() bool // exit code 1
+// answer is what a command found out about a table. As JSON it is its value.
+type answer struct {
+	value any
+	print func(io.Writer) error
+	wrong bool // exit code 1
 }
 
 // eachTable prints what look finds out about each table.
-func (c *cli) eachTable(ctx context.Context, look func(*opened) (answer, error)) error {
-	all, end, err := c.openTables(ctx)
+func (c *cli) eachTable(ctx context.Context, look func(*admin.Access, *admin.Table) (answer, error)) error {
+	access, err := c.access()
+	if err != nil {
+		return err
+	}
+	all, end, err := admin.OpenTables(ctx, access, c.topic)
 	if err != nil {
 		return err
 	}
 	defer end()
 	found := false
-	var answers []answer
+	var answers []any
 	var failures []error
 	for _, o := range all {
-		a, err := look(o)
-		if o.later && c.topic == "" && errors.Is(err, deltalog.ErrNoTable) {
-			if _, err := printf(c.stderr, "%s: there is no table yet: it comes with the first dead letter that a run moves into it\n", o.url); err != nil {
+		a, err := look(access, o)
+		if o.Later && c.topic == "" && errors.Is(err, deltalog.ErrNoTable) {
+			if _, err := terminal.Printf(c.stderr, "%s: there is no table yet: it comes with the first dead letter that a run moves into it\n", o.URL); err != nil {
 				return err
 			}
 			continue
 		}
 		if err != nil {
-			failures = append(failures, o.failed(err))
+			failures = append(failures, o.Failed(err))
 			continue
 		}
-		found, answers = found || a.wrong(), append(answers, a)
+		found, answers = found || a.wrong, append(answers, a.value)
 		if c.output == "json" {
 			continue
 		}
@@ -220,112 +113,18 @@ func (c *cli) eachTable(ctx context.Context, look func(*opened) (answer, error))
 		}
 	}
 	if len(failures) > 0 {
-		return joined(failures)
+		return fail.Join(failures)
 	}
 	if found {
-		return exit(exitFound)
+		return fail.Found(nil)
 	}
 	return nil
 }
 
-// joined is one error of several commands' worth, with the code of the gravest.
-func joined(failures []error) error {
-	worst := exitError{err: errors.Join(failures...)}
-	for _, err := range failures {
-		if e, ok := errors.AsType[exitError](err); ok {
-			worst.code = max(worst.code, e.code)
-		}
-	}
-	return worst
-}
-
-// inspection is what table inspect prints.
-type inspection struct {
-	URL              string            `json:"url"`
-	ID               string            `json:"id"`
-	Name             string            `json:"name,omitempty"`
-	Created          *time.Time        `json:"created,omitempty"`
-	Version          int64             `json:"version"`
-	Checkpoint       int64             `json:"checkpoint"` // -1 if there is none
-	Reader           int32             `json:"min_reader_version"`
-	Writer           int32             `json:"min_writer_version"`
-	Features         []string          `json:"features,omitempty"`
-	Files            int64             `json:"files"`
-	Bytes            int64             `json:"bytes"`
-	Rows             int64             `json:"rows"`
-	FilesWithoutRows int64             `json:"files_without_row_count,omitempty"`
-	Schema           string            `json:"schema"` // DDL
-	PartitionColumns []string          `json:"partition_columns,omitempty"`
-	Properties       map[string]string `json:"properties,omitempty"`
-	Positions        []tablePosition   `json:"positions"`
-	// Ignored are fields without a column, in the commits from version IgnoredSince on.
-	Ignored      []connector.IgnoredFields `json:"ignored_fields,omitempty"`
-	IgnoredSince int64                     `json:"ignored_fields_since"`
-	Refusal      string                    `json:"refusal,omitempty"` // why this version must not write it
-}
-
-func (i *inspection) wrong() bool { return i.Refusal != "" }
-
-// tablePosition is one txn of the table. Other programs' have only an app id and a version.
-type tablePosition struct {
-	AppID     string `json:"app_id"`
-	Pipeline  string `json:"pipeline,omitempty"`
-	Topic     string `json:"topic,omitempty"`
-	Partition *int32 `json:"partition,omitempty"`
-	Version   int64  `json:"version"` // the next offset to read, for a partition
-	// LeaderEpoch is that of the last record batch before the position, -1 if it is unknown; nil if the table keeps none.
-	LeaderEpoch *int64 `json:"leader_epoch,omitempty"`
-}
-
-func inspect(ctx context.Context, o *opened) (*inspection, error) {
-	if o.store == nil {
-		return nil, deltalog.ErrNoTable
-	}
-	info, err := delta.Inspect(ctx, o.store)
-	if err != nil {
-		return nil, err
-	}
-	i := &inspection{
-		URL: o.url, ID: info.ID, Name: info.Name, Version: info.Version, Checkpoint: info.Checkpoint,
-		Reader: info.Protocol.MinReaderVersion, Writer: info.Protocol.MinWriterVersion,
-		Files: info.Files, Bytes: info.Bytes, Rows: info.Rows, FilesWithoutRows: info.FilesWithoutRows,
-		PartitionColumns: info.PartitionColumns, Properties: info.Properties, Positions: []tablePosition{},
-	}
-	if i.Ignored, i.IgnoredSince, err = delta.IgnoredFields(ctx, o.store, info.Version); err != nil {
-		return nil, err
-	}
-	i.Features = slices.Compact(slices.Sorted(slices.Values(slices.Concat(info.Protocol.ReaderFeatures, info.Protocol.WriterFeatures))))
-	if !info.Created.IsZero() {
-		i.Created = &info.Created
-	}
-	if info.Schema != nil {
-		i.Schema = info.Schema.DDL()
-	}
-	if info.Refusal != nil {
-		i.Refusal = info.Refusal.Error()
-	}
-	for _, t := range info.Txns {
-		if _, beside := idempotency.EpochOf(t.AppID); beside {
-			continue // shown with its position
-		}
-		p := tablePosition{AppID: t.AppID, Version: t.Version}
-		if id, err := idempotency.ParseAppID(t.AppID); err == nil {
-			p.Pipeline = id.Pipeline
-			if id.TableID == "" {
-				p.Topic, p.Partition = id.Partition.Topic, &id.Partition.ID
-				if epoch, kept := info.Positions[id.Partition.EpochAppID(id.Pipeline)]; kept {
-					p.LeaderEpoch = &epoch
-				}
-			}
-		}
-		i.Positions = append(i.Positions, p)
-	}
-	return i, nil
-}
-
-func (i *inspection) print(w io.Writer) error {
+// printInspection writes what a table is for people.
+func printInspection(w io.Writer, i *admin.Inspection) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	row := func(name, format string, args ...any) { _, _ = printf(tw, name+"\t"+format+"\n", args...) } // Flush has the error
+	row := func(name, format string, args ...any) { _, _ = terminal.Printf(tw, name+"\t"+format+"\n", args...) } // Flush has the error
 	row("table", "%s", i.URL)
 	row("id", "%s", i.ID)
 	if i.Created != nil {

@@ -19,7 +19,9 @@ import (
 	"sluice/connector/plan"
 	"sluice/connector/schema"
 	"sluice/idempotency"
+	"sluice/internal/admin"
 	"sluice/internal/config"
+	"sluice/internal/laketest"
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
@@ -232,7 +234,7 @@ func TestVerify(t *testing.T) {
 				}
 			}
 			code, out, _ = connectorRun(t, "verify", "--config", w.config, "-o", "json")
-			var v verification
+			var v admin.Verification
 			if err := json.Unmarshal([]byte(out), &v); err != nil || code != c.code || (len(v.Findings) > 0) != (c.code == 1) {
 				t.Errorf("%d %v\n%s", code, err, out)
 			}
@@ -265,16 +267,16 @@ func TestTableInspect(t *testing.T) {
 	w.commit(&connector.Commit{Operation: "SLUICE POSITIONS", Txns: []connector.Txn{{AppID: p.AppID("p"), Version: 2}, {AppID: p.EpochAppID("p"), Version: 7}}})
 	expect(t, 0, "position    orders:1 next offset 2, leader epoch 7 (pipeline p)\n", "", "table", "inspect", "--config", w.config)
 	code, out, _ := connectorRun(t, "table", "inspect", "--config", w.config, "-o", "json")
-	var got inspection
+	var got admin.Inspection
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
 		t.Fatal(code, err, out)
 	}
 	zero, one, epoch := int32(0), int32(1), int64(7)
-	want := inspection{
+	want := admin.Inspection{
 		URL: "file://" + filepath.ToSlash(w.dir), ID: w.at.TableID, Created: got.Created, Version: 3, Checkpoint: -1, Reader: 1, Writer: 2,
 		Files: 1, Bytes: got.Bytes, Rows: 3, Properties: got.Properties,
 		Schema: got.Schema,
-		Positions: []tablePosition{
+		Positions: []admin.TablePosition{
 			{AppID: w.partition(0).AppID("p"), Pipeline: "p", Topic: "orders", Partition: &zero, Version: 3},
 			{AppID: w.partition(1).AppID("p"), Pipeline: "p", Topic: "orders", Partition: &one, Version: 2, LeaderEpoch: &epoch},
 			{AppID: idempotency.TableAppID("p", w.at.TableID), Pipeline: "p"},
@@ -294,9 +296,9 @@ func TestIgnoredFields(t *testing.T) {
 log: {level: debug, format: json}
 defaults: {schema: "n int, o struct<a:int>"}
 topics: {orders: {}}`)
-	l.create("orders", 1)
+	l.Create("orders", 1)
 	for _, value := range []string{`{"n":1,"new":2,"o":{"x":1}}`, `{"n":1,"new":3}`, `{"n":"bad","other":1}`} {
-		if err := l.client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Key: []byte("k"), Value: []byte(value)}).FirstErr(); err != nil {
+		if err := l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Key: []byte("k"), Value: []byte(value)}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -304,7 +306,7 @@ topics: {orders: {}}`)
 	var became []string
 	var ignored [][]any
 	for text := range strings.Lines(log) {
-		var at line
+		var at laketest.Line
 		if err := json.Unmarshal([]byte(text), &at); err != nil {
 			continue // not of the log
 		}
@@ -327,7 +329,7 @@ topics: {orders: {}}`)
 		t.Error(out)
 	}
 	out, _ = l.runs(exitOK, "table", "inspect", "--topic", "orders", "-o", "json")
-	var got inspection
+	var got admin.Inspection
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/decode"
 	"sluice/connector/schema"
+	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -99,13 +100,13 @@ type tutorial struct {
 // compares what they print with what the page shows.
 func TestTutorial(t *testing.T) {
 	p := &tutorial{lake: newLake(t, "topics: {unused: {}}"), dir: filepath.ToSlash(t.TempDir())}
-	page := strings.NewReplacer("127.0.0.1:9092", p.broker.ListenAddrs()[0], "/tmp/sluice-tutorial", p.dir).Replace(read(t, "../../docs/tutorial.md"))
+	page := strings.NewReplacer("127.0.0.1:9092", p.Broker.ListenAddrs()[0], "/tmp/sluice-tutorial", p.dir).Replace(read(t, "../../docs/tutorial.md"))
 	t.Chdir(p.dir)
 	for _, b := range blocks(page) {
 		switch b.lang {
 		case "yaml":
 			p.write("config.yaml", b.text)
-			if !slices.Equal(mustLoad(t, "config.yaml", nil).Kafka.Brokers, p.broker.ListenAddrs()) {
+			if !slices.Equal(mustLoad(t, "config.yaml", nil).Kafka.Brokers, p.Broker.ListenAddrs()) {
 				t.Fatalf("another broker, which the connector would wait for:\n%s", b.text)
 			}
 			if n := linesOf(b.text); n != 10 {
@@ -130,58 +131,58 @@ func TestTutorial(t *testing.T) {
 }
 
 func (p *tutorial) write(name, text string) {
-	p.t.Helper()
+	p.T.Helper()
 	if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600); err != nil {
-		p.t.Fatal(err)
+		p.T.Fatal(err)
 	}
 }
 
 // console executes the commands of a block. Each is a line that begins with "$ ", followed by what it prints.
 func (p *tutorial) console(text string) {
-	p.t.Helper()
+	p.T.Helper()
 	if !strings.HasPrefix(text, "$ ") {
-		p.t.Errorf("a block without a command: %s", text)
+		p.T.Errorf("a block without a command: %s", text)
 	}
 	for _, part := range strings.Split("\n"+text, "\n$ ")[1:] {
 		command, page, _ := strings.Cut(part, "\n")
 		if printed := p.execute(command, page); !asOnPage(page, printed) {
-			p.t.Errorf("$ %s\nprints:\n%s\nthe page shows:\n%s", command, printed, page)
+			p.T.Errorf("$ %s\nprints:\n%s\nthe page shows:\n%s", command, printed, page)
 		}
 	}
 }
 
 // execute executes a command and returns what it prints. page is what the page shows.
 func (p *tutorial) execute(command, page string) string {
-	p.t.Helper()
+	p.T.Helper()
 	words := strings.Fields(command)
 	flag := func(name string) string {
 		if i := slices.Index(words, name); i > 0 && i+1 < len(words) {
 			return words[i+1]
 		}
-		p.t.Errorf("%s has no %s", command, name)
+		p.T.Errorf("%s has no %s", command, name)
 		return ""
 	}
 	switch words[0] {
 	case "connector":
-		code, out, errs := connectorRun(p.t, words[1:]...)
+		code, out, errs := connectorRun(p.T, words[1:]...)
 		if code != exitOK {
-			p.t.Errorf("$ %s: exit code %d\n%s%s", command, code, out, errs)
+			p.T.Errorf("$ %s: exit code %d\n%s%s", command, code, out, errs)
 		}
 		p.log = errs
 		p.ran = append(p.ran, strings.Join(words[1:], " "))
 		return out
 	case "kafka-topics.sh":
 		n, err := strconv.ParseInt(flag("--partitions"), 10, 32)
-		if err != nil || !slices.Contains(words, "--create") || flag("--bootstrap-server") != p.broker.ListenAddrs()[0] {
-			p.t.Errorf("%s: %v", command, err)
+		if err != nil || !slices.Contains(words, "--create") || flag("--bootstrap-server") != p.Broker.ListenAddrs()[0] {
+			p.T.Errorf("%s: %v", command, err)
 		}
-		p.create(flag("--topic"), int32(n))
+		p.Create(flag("--topic"), int32(n))
 		return "Created topic " + flag("--topic") + ".\n"
 	case "kafka-console-producer.sh":
-		for line := range strings.Lines(read(p.t, filepath.Join(p.dir, flag("<")))) {
+		for line := range strings.Lines(read(p.T, filepath.Join(p.dir, flag("<")))) {
 			r := &kgo.Record{Topic: flag("--topic"), Value: []byte(strings.TrimSuffix(line, "\n"))}
-			if err := p.client.ProduceSync(p.t.Context(), r).FirstErr(); err != nil || flag("--bootstrap-server") != p.broker.ListenAddrs()[0] {
-				p.t.Errorf("%s: %v", command, err)
+			if err := p.Client.ProduceSync(p.T.Context(), r).FirstErr(); err != nil || flag("--bootstrap-server") != p.Broker.ListenAddrs()[0] {
+				p.T.Errorf("%s: %v", command, err)
 			}
 		}
 	case "python3", "duckdb":
@@ -190,10 +191,10 @@ func (p *tutorial) execute(command, page string) string {
 		return page
 	case "mkdir":
 		if command != "mkdir -p "+p.dir+" && cd "+p.dir {
-			p.t.Errorf("%s is not the folder of the config, %s", command, p.dir)
+			p.T.Errorf("%s is not the folder of the config, %s", command, p.dir)
 		}
 	default:
-		p.t.Errorf("no test executes %q", command)
+		p.T.Errorf("no test executes %q", command)
 	}
 	return ""
 }
@@ -205,16 +206,16 @@ var (
 
 // query looks whether a query is about the table of the page, and whether the page shows its rows.
 func (p *tutorial) query(command, page string) {
-	p.t.Helper()
+	p.T.Helper()
 	if m := duckdbQuery.FindStringSubmatch(command); m != nil {
 		if _, err := os.Stat(filepath.Join(m[1], "_delta_log")); err != nil || page != "" {
-			p.t.Errorf("%s: %v", command, err)
+			p.T.Errorf("%s: %v", command, err)
 		}
 		return
 	}
 	m := polarsQuery.FindStringSubmatch(command)
 	if m == nil {
-		p.t.Errorf("unknown query: %s", command)
+		p.T.Errorf("unknown query: %s", command)
 		return
 	}
 	columns := strings.Split(strings.ReplaceAll(m[2], "'", ""), ", ")
@@ -234,30 +235,30 @@ func (p *tutorial) query(command, page string) {
 		got = slices.Delete(got, 1, 3) // a line, and the types
 	}
 	if d := gocmp.Diff(want, got); d != "" {
-		p.t.Errorf("rows of the table, and of the page (-want +got):\n%s", d)
+		p.T.Errorf("rows of the table, and of the page (-want +got):\n%s", d)
 	}
 	if shape := fmt.Sprintf("shape: (%d, %d)\n", len(want)-1, len(columns)); !strings.HasPrefix(page, shape) {
-		p.t.Errorf("the page shows no %s", shape)
+		p.T.Errorf("the page shows no %s", shape)
 	}
 }
 
 // values reads columns of a table, as polars prints them.
 func (l *lake) values(table string, columns []string) (rows [][]string) {
-	l.t.Helper()
-	store, err := objstore.NewLocal(l.t.Context(), table)
+	l.T.Helper()
+	store, err := objstore.NewLocal(l.T.Context(), table)
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	defer store.Close()
-	state, err := deltalog.Load(l.t.Context(), store)
+	state, err := deltalog.Load(l.T.Context(), store)
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	var q scan.Query
 	for _, c := range columns {
 		q.Columns = append(q.Columns, []string{c})
 	}
-	err = scan.Run(l.t.Context(), store, state, q, func(r scan.Rows) error {
+	err = scan.Run(l.T.Context(), store, state, q, func(r scan.Rows) error {
 		for i := range int(r.Batch.NumRows()) {
 			var row []string
 			for _, c := range r.Batch.Columns() {
@@ -268,7 +269,7 @@ func (l *lake) values(table string, columns []string) (rows [][]string) {
 		return nil
 	})
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	return rows
 }
@@ -300,23 +301,23 @@ var logValue = regexp.MustCompile(`([a-z_]+)=("(?:[^"\\]|\\.)*"|\S+)`)
 
 // logged finds the lines of a block in the log of the last command.
 func (p *tutorial) logged(text string) {
-	p.t.Helper()
+	p.T.Helper()
 	for want := range strings.Lines(text) {
 		head := logHead.FindStringSubmatch(want)
 		if head == nil {
-			p.t.Fatalf("no line of a terminal: %s", want)
+			p.T.Fatalf("no line of a terminal: %s", want)
 		}
 		found := false
 		for line := range strings.Lines(p.log) {
 			said := map[string]any{}
 			if err := json.Unmarshal([]byte(line), &said); err != nil {
-				p.t.Fatalf("%v: %s", err, line)
+				p.T.Fatalf("%v: %s", err, line)
 			}
 			all := logValue.FindAllStringSubmatch(want, -1)
 			found = found || len(all) > 0 && said["level"] == head[1] && said["msg"] == head[2] && !slices.ContainsFunc(all, func(m []string) bool { return fmt.Sprint(said[m[1]]) != strings.Trim(m[2], `"`) })
 		}
 		if !found {
-			p.t.Errorf("the log has no line %s\n%s", want, p.log)
+			p.T.Errorf("the log has no line %s\n%s", want, p.log)
 		}
 	}
 }
@@ -462,21 +463,21 @@ type evolving struct {
 
 // runs moves what is in the topic, under this schema, and returns the details of the holds that are left.
 func (e *evolving) runs(ddl string, records ...string) (details []string) {
-	e.t.Helper()
+	e.T.Helper()
 	for _, r := range records {
-		if err := e.client.ProduceSync(e.t.Context(), &kgo.Record{Topic: "sales", Value: []byte(r)}).FirstErr(); err != nil {
-			e.t.Fatal(err)
+		if err := e.Client.ProduceSync(e.T.Context(), &kgo.Record{Topic: "sales", Value: []byte(r)}).FirstErr(); err != nil {
+			e.T.Fatal(err)
 		}
 	}
-	base, _, _ := strings.Cut(read(e.t, e.config), "topics:")
-	if err := os.WriteFile(e.config, fmt.Appendf(nil, "%stopics: {sales: {table: %s, schema: %q}}\n", base, e.table, ddl), 0o600); err != nil {
-		e.t.Fatal(err)
+	base, _, _ := strings.Cut(read(e.T, e.Config), "topics:")
+	if err := os.WriteFile(e.Config, fmt.Appendf(nil, "%stopics: {sales: {table: %s, schema: %q}}\n", base, e.table, ddl), 0o600); err != nil {
+		e.T.Fatal(err)
 	}
-	code, _, _ := connectorRun(e.t, "run", "--until-current", "--config", e.config)
-	out, _ := e.lake.runs(code, "holds", "--output", "json", "--config", e.config)
-	var holds []heldPartition
+	code, _, _ := connectorRun(e.T, "run", "--until-current", "--config", e.Config)
+	out, _ := e.lake.runs(code, "holds", "--output", "json", "--config", e.Config)
+	var holds []admin.Hold
 	if err := json.Unmarshal([]byte(out), &holds); err != nil {
-		e.t.Fatalf("%v: %s", err, out)
+		e.T.Fatalf("%v: %s", err, out)
 	}
 	for _, h := range holds {
 		details = append(details, string(h.Reason)+": "+h.Detail)
@@ -486,21 +487,21 @@ func (e *evolving) runs(ddl string, records ...string) (details []string) {
 
 // alter replaces a part of the table's schema, as ALTER TABLE does.
 func (e *evolving) alter(was, is string) {
-	e.t.Helper()
-	state, err := deltalog.Load(e.t.Context(), objstore.Sub(e.store, e.table))
+	e.T.Helper()
+	state, err := deltalog.Load(e.T.Context(), objstore.Sub(e.Store, e.table))
 	if err != nil {
-		e.t.Fatal(err)
+		e.T.Fatal(err)
 	}
 	m := state.Metadata
 	if !strings.Contains(m.SchemaString, was) {
-		e.t.Fatalf("no %s in %s", was, m.SchemaString)
+		e.T.Fatalf("no %s in %s", was, m.SchemaString)
 	}
 	m.SchemaString = strings.Replace(m.SchemaString, was, is, 1)
 	body, err := deltalog.Encode([]deltalog.Action{deltalog.CommitInfo{Operation: "ALTER TABLE"}, m})
 	if err != nil {
-		e.t.Fatal(err)
+		e.T.Fatal(err)
 	}
-	e.append(e.table, strings.TrimSpace(string(body)))
+	e.Append(e.table, strings.TrimSpace(string(body)))
 }
 
 // TestDocsSchema_Changes makes the changes that docs/schema.md explains, and meets the holds that it quotes.
@@ -508,7 +509,7 @@ func TestDocsSchema_Changes(t *testing.T) {
 	t.Parallel()
 	page := read(t, "../../docs/schema.md")
 	l := newLake(t, "topics: {sales: {}}")
-	l.create("sales", 1)
+	l.Create("sales", 1)
 	e := &evolving{lake: l, table: "sales"}
 	goes := func(ddl string, records ...string) {
 		t.Helper()
@@ -532,7 +533,7 @@ func TestDocsSchema_Changes(t *testing.T) {
 	has := func(columns string, want ...string) {
 		t.Helper()
 		var got []string
-		for _, row := range l.values(filepath.Join(l.dir, "lake", e.table), strings.Fields("_kafka_offset "+columns)) {
+		for _, row := range l.values(filepath.Join(l.Dir, "lake", e.table), strings.Fields("_kafka_offset "+columns)) {
 			got = append(got, strings.Join(row, " "))
 		}
 		slices.SortFunc(got, func(a, b string) int { return cmp.Compare(a[:1], b[:1]) })

@@ -7,7 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/admin"
 	"sluice/internal/config"
+	"sluice/internal/fail"
+	"sluice/internal/terminal"
 )
 
 func (c *cli) validateCommand() *cobra.Command {
@@ -52,17 +55,17 @@ func (c *cli) validate(withoutSecrets bool) error {
 			return err
 		}
 		if cfg == nil {
-			return exit(exitUsage)
+			return fail.Usage(nil)
 		}
 		return nil
 	}
 	for _, p := range slices.Concat(problems, unchecked) {
-		if _, err := printf(c.stderr, "%s\n", p); err != nil {
+		if _, err := terminal.Printf(c.stderr, "%s\n", p); err != nil {
 			return err
 		}
 	}
 	if cfg == nil {
-		return exit(exitUsage)
+		return fail.Usage(nil)
 	}
 	return c.sayValid(cfg)
 }
@@ -71,21 +74,21 @@ func (c *cli) validate(withoutSecrets bool) error {
 func (c *cli) sayValid(cfg *config.Config) error {
 	names := cfg.TopicNames()
 	if len(names) == 1 && len(cfg.Patterns) == 0 {
-		_, err := printf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, names[0], cfg.TableURL(cfg.Topics[names[0]]), config.WithoutPasswords(cfg.Kafka.Group))
+		_, err := terminal.Printf(c.stdout, "%s: ok: topic %s goes to %s as %s\n", c.config, names[0], cfg.TableURL(cfg.Topics[names[0]]), config.WithoutPasswords(cfg.Kafka.Group))
 		if err != nil {
 			return err
 		}
 		return c.sayLetters(cfg)
 	}
-	if _, err := printf(c.stdout, "%s: ok: %s and %s as %s\n", c.config, counting(int64(len(names)), "topic"), counting(int64(len(cfg.Patterns)), "pattern"), config.WithoutPasswords(cfg.Kafka.Group)); err != nil {
+	if _, err := terminal.Printf(c.stdout, "%s: ok: %s and %s as %s\n", c.config, admin.Counting(int64(len(names)), "topic"), admin.Counting(int64(len(cfg.Patterns)), "pattern"), config.WithoutPasswords(cfg.Kafka.Group)); err != nil {
 		return err
 	}
 	tw := tabwriter.NewWriter(c.stdout, 0, 4, 2, ' ', 0)
 	for _, name := range names {
-		_, _ = printf(tw, "%s\t%s\n", name, cfg.TableURL(cfg.Topics[name])) // Flush has the error
+		_, _ = terminal.Printf(tw, "%s\t%s\n", name, cfg.TableURL(cfg.Topics[name])) // Flush has the error
 	}
 	for _, p := range cfg.Patterns {
-		_, _ = printf(tw, "%s\t%s\n", p.Pattern, cfg.TableURL(p.Topic))
+		_, _ = terminal.Printf(tw, "%s\t%s\n", p.Pattern, cfg.TableURL(p.Topic))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -100,9 +103,9 @@ func (c *cli) sayLetters(cfg *config.Config) error {
 		switch {
 		case !t.WritesLetters():
 		case !t.Archives():
-			_, _ = printf(tw, "dead letters of %s\ttopic %s\t-\n", name, topic) // Flush has the error
+			_, _ = terminal.Printf(tw, "dead letters of %s\ttopic %s\t-\n", name, topic) // Flush has the error
 		default:
-			_, _ = printf(tw, "dead letters of %s\ttopic %s\t%s\n", name, topic, cfg.TableURL(config.Topic{Table: table}))
+			_, _ = terminal.Printf(tw, "dead letters of %s\ttopic %s\t%s\n", name, topic, cfg.TableURL(config.Topic{Table: table}))
 		}
 	}
 	for _, name := range cfg.TopicNames() {
@@ -115,39 +118,4 @@ func (c *cli) sayLetters(cfg *config.Config) error {
 		say(&p.Topic, p.Pattern, p.DeadLetters.Topic, p.DeadLetters.Archive)
 	}
 	return tw.Flush()
-}
-
-func (c *cli) configCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "config",
-		Short: "Show the configuration in force",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	show := &cobra.Command{
-		Use:   "print",
-		Short: "Print every key, its value and where the value comes from",
-		Long: `Prints every key with the value in force and, as its comment, where the value
-comes from: a default, a line of the file, or an environment variable.
-Secrets are shown as ***.`,
-		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			cfg, err := c.load()
-			if err != nil {
-				return err
-			}
-			if c.output == "json" {
-				values, err := cfg.Values()
-				if err != nil {
-					return err
-				}
-				return writeJSON(c.stdout, values)
-			}
-			return cfg.PrintYAML(c.stdout)
-		},
-	}
-	c.configFlag(show)
-	c.outputFlag(show)
-	cmd.AddCommand(show)
-	return cmd
 }

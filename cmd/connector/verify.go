@@ -1,22 +1,16 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"sluice/connector"
-	"sluice/idempotency"
-	"sluice/sink/delta"
-	"sluice/sink/delta/deltalog"
-	"sluice/sink/delta/objstore"
+	"sluice/internal/admin"
+	"sluice/internal/terminal"
 )
 
 func (c *cli) verifyCommand() *cobra.Command {
@@ -39,12 +33,12 @@ be no more than the commits say. Exit code 1 names each finding. As JSON several
 tables are a list, one is an object.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.eachTable(cmd.Context(), func(o *opened) (answer, error) {
-				v, checks, err := verifyTable(cmd.Context(), o)
-				if err == nil && withTopic {
-					err = v.compareTopics(cmd.Context(), o, checks, timeout)
+			return c.eachTable(cmd.Context(), func(_ *admin.Access, o *admin.Table) (answer, error) {
+				v, err := admin.Verify(cmd.Context(), o, withTopic, timeout)
+				if err != nil {
+					return answer{}, err
 				}
-				return v, err
+				return answer{v, func(w io.Writer) error { return printVerification(w, v, withTopic) }, len(v.Findings) > 0}, nil
 			})
 		},
 	}
@@ -56,240 +50,16 @@ tables are a list, one is an object.`,
 	return cmd
 }
 
-// verification is what verify prints.
-type verification struct {
-	URL        string              `json:"url"`
-	Version    int64               `json:"version"`
-	Oldest     int64               `json:"oldest_version"` // whose commit still exists
-	Rows       int64               `json:"rows"`
-	Partitions []verifiedPartition `json:"partitions"`
-	Findings   []finding           `json:"findings"`
-	// Notes are facts that make the proof smaller, and contradict nothing.
-	Notes []string `json:"notes"`
-
-	withKafka bool // the rows are compared with the topics
-	altered   bool // other programs added or removed files
-}
-
-func (v *verification) wrong() bool { return len(v.Findings) > 0 }
-
-// verifiedPartition is what the log covers of one partition.
-type verifiedPartition struct {
-	Topic     string     `json:"topic"`
-	Partition int32      `json:"partition"`
-	AppID     string     `json:"app_id"`
-	Ranges    []interval `json:"ranges"`
-	Position  *int64     `json:"position"` // null if the table has no txn for it
-	Committed int64      `json:"rows_committed"`
-	Letters   int64      `json:"letters"`    // dead ones, that the commits passed
-	Twins     int64      `json:"duplicates"` // that the commits left out
-	Rows      int64      `json:"rows"`       // of all chains of the partition
-	// Compared is what was read of the topic, null without --kafka.
-	Compared *comparison `json:"compared,omitempty"`
-}
-
-// verifyTable reads the table as of one version, and returns what it saw of the rows. The error is of the store or the log.
-func verifyTable(ctx context.Context, o *opened) (*verification, map[source]*rowCheck, error) {
-	if o.store == nil {
-		return nil, nil, deltalog.ErrNoTable
-	}
-	state, err := deltalog.Load(ctx, o.store)
-	if err != nil {
-		return nil, nil, err
-	}
-	v := &verification{URL: o.url, Version: state.Version, Oldest: -1, Partitions: []verifiedPartition{}, Findings: []finding{}, Notes: []string{}}
-	ranges, err := v.readHistory(ctx, o)
-	if err != nil {
-		return nil, nil, err
-	}
-	checks, err := v.readRows(ctx, o, state, ranges)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, at := range slices.SortedFunc(maps.Keys(ranges), compareChains) {
-		in := ranges[at]
-		p := verifiedPartition{Topic: at.Topic, Partition: at.Partition, AppID: at.appID, Ranges: in.intervals, Committed: in.rows, Letters: in.letters, Twins: in.twins, Rows: checks[at.source].rows}
-		if p.Ranges == nil {
-			p.Ranges = []interval{}
-		}
-		if t, ok := state.Txns[at.appID]; ok {
-			p.Position = &t.Version
-		}
-		v.Partitions = append(v.Partitions, p)
-		v.Findings = append(v.Findings, in.findings...)
-		v.Findings = append(v.Findings, position(at, in, p.Position)...)
-	}
-	v.Findings = append(v.Findings, v.bare(state, ranges)...)
-	for _, at := range slices.SortedFunc(maps.Keys(checks), compareSources) {
-		v.Findings = append(v.Findings, checks[at].findings(at, v.altered)...)
-	}
-	return v, checks, nil
-}
-
-func compareChains(a, b chain) int {
-	if c := compareSources(a.source, b.source); c != 0 {
-		return c
-	}
-	return strings.Compare(a.appID, b.appID)
-}
-
-// readHistory follows the ranges of all commits.
-func (v *verification) readHistory(ctx context.Context, o *opened) (coverage, error) {
-	ranges := coverage{}
-	var foreign int
-	for e, err := range delta.History(ctx, o.store) {
-		if err != nil {
-			return nil, err
-		}
-		if e.Version > v.Version { // it came after we began
-			break
-		}
-		if v.Oldest < 0 {
-			v.Oldest = e.Version
-		}
-		if e.Ranges == nil && (e.Files > 0 || e.Removed > 0) {
-			foreign++
-		}
-		for _, r := range e.Ranges {
-			ranges.add(e.Version, chain{source{r.Topic, r.Partition}, appIDOf(e.Txns, r)}, r, e.Moved != nil)
-			if e.Moved != nil {
-				v.noteMoved(e, r)
-			}
-		}
-	}
-	if v.altered = foreign > 0; v.altered {
-		v.note("%d commits of other programs changed rows: rows that are missing are not counted as findings", foreign)
-	}
-	if v.Oldest > 0 {
-		v.note("the log begins at version %d: what the commits before it covered is unknown", v.Oldest)
-	}
-	return ranges, nil
-}
-
-// noteMoved tells of a position that an operator moved.
-func (v *verification) noteMoved(e delta.Entry, r connector.Range) {
-	what := "it began there"
-	switch {
-	case r.From >= 0 && r.Next > r.From:
-		what = fmt.Sprintf("offsets [%d, %d) were left out", r.From, r.Next)
-	case r.From >= 0:
-		what = fmt.Sprintf("offsets [%d, %d) were read again", r.Next, r.From)
-	}
-	v.note("%s:%d: version %d moved the position to %d, %s: %s by %s, %q",
-		r.Topic, r.Partition, e.Version, r.Next, what, e.Moved.Command, e.Moved.Operator, e.Moved.Reason)
-}
-
-func (v *verification) note(format string, args ...any) {
-	v.Notes = append(v.Notes, fmt.Sprintf(format, args...))
-}
-
-// appIDOf finds the txn by which a commit moved the position of a range.
-func appIDOf(txns []deltalog.Txn, r connector.Range) (appID string) {
-	for _, t := range txns {
-		id, err := idempotency.ParseAppID(t.AppID)
-		if err != nil || id.TableID != "" || id.Partition.Topic != r.Topic || id.Partition.ID != r.Partition {
-			continue
-		}
-		if appID = t.AppID; t.Version == r.Next {
-			break
-		}
-	}
-	return appID
-}
-
-// readRows counts the rows of each partition, those without commits included.
-func (v *verification) readRows(ctx context.Context, o *opened, state *deltalog.State, ranges coverage) (map[source]*rowCheck, error) {
-	checks := map[source]*rowCheck{}
-	for at, in := range ranges {
-		if checks[at.source] == nil {
-			checks[at.source] = &rowCheck{}
-		}
-		checks[at.source].chains = append(checks[at.source].chains, in)
-	}
-	var others int64
-	for f, err := range deltalog.Files(ctx, o.store, state) {
-		if err != nil {
-			return nil, err
-		}
-		var check *rowCheck // of the row before; rows of a partition lie together
-		var at source
-		for row, err := range delta.Offsets(ctx, o.store, f) {
-			if errors.Is(err, objstore.ErrNotFound) {
-				v.Findings = append(v.Findings, finding{Kind: "file", Detail: f.Path + " is in the table and does not exist"})
-				break
-			}
-			if err != nil {
-				return nil, err
-			}
-			v.Rows++
-			if !row.FromKafka {
-				others++
-				continue
-			}
-			if here := (source{row.Topic, row.Partition}); check == nil || here != at {
-				at = here
-				if check = checks[at]; check == nil {
-					check = &rowCheck{}
-					checks[at] = check
-				}
-			}
-			check.add(row.Offset)
-		}
-	}
-	if others > 0 {
-		v.note("%d rows have no Kafka coordinates: another program wrote them", others)
-	}
-	return checks, nil
-}
-
-// position compares the table's position with the end of the last commit.
-func position(at chain, in *covered, position *int64) []finding {
-	switch {
-	case position == nil:
-		return []finding{{at.Topic, at.Partition, "position", fmt.Sprintf("commits cover offsets up to %d, but the table has no position", in.next)}}
-	case *position != in.next:
-		return []finding{{at.Topic, at.Partition, "position", fmt.Sprintf("the table's position is %d, the last commit ended at %d", *position, in.next)}}
-	}
-	return nil
-}
-
-// bare finds positions that no commit explains, if the whole log was there to read.
-func (v *verification) bare(state *deltalog.State, ranges coverage) []finding {
-	var all []finding
-	for _, appID := range slices.Sorted(maps.Keys(state.Txns)) {
-		id, err := idempotency.ParseAppID(appID)
-		if err != nil || id.TableID != "" || v.Oldest != 0 {
-			continue
-		}
-		at := chain{source{id.Partition.Topic, id.Partition.ID}, appID}
-		if ranges[at] == nil {
-			all = append(all, finding{
-				at.Topic, at.Partition, "position", fmt.Sprintf("the table's position is %d, and no commit says how it came there", state.Txns[appID].Version),
-			})
-		}
-	}
-	return all
-}
-
-// comparedPartitions counts the partitions that were compared with Kafka.
-func (v *verification) comparedPartitions() (n int) {
-	for _, p := range v.Partitions {
-		if p.Compared != nil {
-			n++
-		}
-	}
-	return n
-}
-
-func (v *verification) print(w io.Writer) error {
-	tw := newColumns(w)
-	compared := slices.ContainsFunc(v.Partitions, func(p verifiedPartition) bool { return p.Compared != nil })
+// printVerification writes what was verified for people. withTopics says that the rows were to be compared with the topics.
+func printVerification(w io.Writer, v *admin.Verification, withTopics bool) error {
+	tw := terminal.NewColumns(w)
+	compared := slices.ContainsFunc(v.Partitions, func(p admin.VerifiedPartition) bool { return p.Compared != nil })
 	title := "PARTITION\tOFFSETS COVERED\tPOSITION\tROWS COMMITTED\tROWS"
-	letters := slices.ContainsFunc(v.Partitions, func(p verifiedPartition) bool { return p.Letters > 0 })
+	letters := slices.ContainsFunc(v.Partitions, func(p admin.VerifiedPartition) bool { return p.Letters > 0 })
 	if letters {
 		title += "\tDEAD LETTERS"
 	}
-	twins := slices.ContainsFunc(v.Partitions, func(p verifiedPartition) bool { return p.Twins > 0 })
+	twins := slices.ContainsFunc(v.Partitions, func(p admin.VerifiedPartition) bool { return p.Twins > 0 })
 	if twins {
 		title += "\tDUPLICATES"
 	}
@@ -309,16 +79,16 @@ func (v *verification) print(w io.Writer) error {
 		if p.Position != nil {
 			position = fmt.Sprint(*p.Position)
 		}
-		_, _ = printf(tw, "%s:%d\t%s\t%s\t%d\t%d", p.Topic, p.Partition, strings.Join(covered, " "), position, p.Committed, p.Rows)
+		_, _ = terminal.Printf(tw, "%s:%d\t%s\t%s\t%d\t%d", p.Topic, p.Partition, strings.Join(covered, " "), position, p.Committed, p.Rows)
 		if letters {
-			_, _ = printf(tw, "\t%d", p.Letters)
+			_, _ = terminal.Printf(tw, "\t%d", p.Letters)
 		}
 		if twins {
-			_, _ = printf(tw, "\t%d", p.Twins)
+			_, _ = terminal.Printf(tw, "\t%d", p.Twins)
 		}
 		switch k := p.Compared; {
 		case k != nil:
-			_, _ = printf(tw, "\t%d in [%d, %d)\t%d\t%d", k.Records, k.From, k.Next, k.Tombstones, k.HealthRecords)
+			_, _ = terminal.Printf(tw, "\t%d in [%d, %d)\t%d\t%d", k.Records, k.From, k.Next, k.Tombstones, k.HealthRecords)
 		case compared:
 			_, _ = fmt.Fprint(tw, "\t-\t-\t-")
 		}
@@ -328,25 +98,35 @@ func (v *verification) print(w io.Writer) error {
 		return err
 	}
 	var b strings.Builder
-	if n := v.comparedPartitions(); v.withKafka && n < len(v.Partitions) {
-		_, _ = printf(&b, "\nONLY %d of %d partitions were compared with Kafka: the notes say why\n", n, len(v.Partitions))
+	if n := comparedPartitions(v); withTopics && n < len(v.Partitions) {
+		_, _ = terminal.Printf(&b, "\nONLY %d of %d partitions were compared with Kafka: the notes say why\n", n, len(v.Partitions))
 	}
-	_, _ = printf(&b, "\n%s: versions %d to %d, %d partitions, %d rows\n", v.URL, v.Oldest, v.Version, len(v.Partitions), v.Rows)
+	_, _ = terminal.Printf(&b, "\n%s: versions %d to %d, %d partitions, %d rows\n", v.URL, v.Oldest, v.Version, len(v.Partitions), v.Rows)
 	for _, n := range v.Notes {
-		_, _ = printf(&b, "note: %s\n", n)
+		_, _ = terminal.Printf(&b, "note: %s\n", n)
 	}
 	for _, f := range v.Findings {
-		_, _ = printf(&b, "%s\n", f)
+		_, _ = terminal.Printf(&b, "%s\n", f)
 	}
 	if len(v.Findings) == 0 {
 		b.WriteString("ok: no gap, no overlap, no duplicate")
-		if compared && v.comparedPartitions() == len(v.Partitions) {
+		if compared && comparedPartitions(v) == len(v.Partitions) {
 			b.WriteString("; the rows are those of the topic")
 		}
 		b.WriteString("\n")
 	} else {
-		_, _ = printf(&b, "%d findings\n", len(v.Findings))
+		_, _ = terminal.Printf(&b, "%d findings\n", len(v.Findings))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// comparedPartitions counts the partitions that were compared with Kafka.
+func comparedPartitions(v *admin.Verification) (n int) {
+	for _, p := range v.Partitions {
+		if p.Compared != nil {
+			n++
+		}
+	}
+	return n
 }

@@ -14,6 +14,13 @@ import (
 	"sluice/reliability"
 )
 
+const (
+	// PollEvery is how often a member reads the log.
+	PollEvery = 8 * time.Second
+	// HeardWithin is how long it takes at most until members act on an operation, while the store answers.
+	HeardWithin = 10 * time.Second
+)
+
 // A Follower keeps up with the log for a member: it looks at it from time to time, reads what is new and checks the chain
 // as it goes. While the log is out of reach or broken it keeps what it knew; it never takes that for "no pauses".
 type Follower struct {

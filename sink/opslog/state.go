@@ -1,9 +1,12 @@
 package opslog
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
+
+	"sluice/reliability/hold"
 )
 
 // State is what the log says up to its head. It is immutable; the zero State is that of the empty log.
@@ -28,6 +31,14 @@ type Paused struct {
 	Operator string    `json:"operator"`
 	Reason   string    `json:"reason"`
 	Seq      int64     `json:"seq"` // of the entry
+}
+
+// Hold returns the hold of what is paused.
+func (p Paused) Hold() *hold.Hold {
+	return &hold.Hold{
+		Reason: hold.Paused, Detail: fmt.Sprintf("%s paused %s: %s", p.Operator, p.Target.String(), p.Reason),
+		Since: p.Since, Offset: -1,
+	}
 }
 
 // FloodAllowance is a [FloodAllow] with who wrote it and why. It may be over.

@@ -16,9 +16,9 @@ var ofAlerts = []mutant{
 	},
 	{
 		name: "the work learns of the signal to stop before the log",
-		file: "cmd/connector/run.go",
+		file: "internal/app/run.go",
 		old:  "\t\tsay(ctx)\n\t\tcancel(context.Cause(ctx))\n", new: "\t\tcancel(context.Cause(ctx))\n\t\tsay(ctx)\n",
-		pkg: "./cmd/connector", test: "^TestUntilSaid$",
+		pkg: "./internal/app", test: "^TestUntilSaid$",
 	},
 	{
 		name: "a member is ending since its last heartbeat",

@@ -79,9 +79,9 @@ var ofDelta = []mutant{
 	},
 	{
 		name: "the shortest retention of a table's topics counts",
-		file: "cmd/connector/dataloss.go",
+		file: "internal/app/dataloss.go",
 		old:  "longest = max(longest, time.Duration", new: "longest = min(longest, time.Duration",
-		pkg: "./cmd/connector", test: "^TestSecondsToDataLoss$",
+		pkg: "./internal/app", test: "^TestSecondsToDataLoss$",
 	},
 
 	// Rows without a position.

@@ -23,9 +23,9 @@ var ofHealth = []mutant{
 	},
 	{
 		name: "what was known of a partition survives its revocation",
-		file: "cmd/connector/lagwatch.go",
+		file: "internal/app/lagwatch.go",
 		old:  "since time.Time\n\t\t}{c.Partition, c.Since},", new: "since time.Time\n\t\t}{},",
-		pkg: "./cmd/connector", test: "^TestLagOfAClaimThatCameBack$",
+		pkg: "./internal/app", test: "^TestLagOfAClaimThatCameBack$",
 	},
 
 	// Registrations.
@@ -69,9 +69,9 @@ var ofHealth = []mutant{
 	},
 	{
 		name: "letters of a topic that was created again are void by rows of the new one",
-		file: "cmd/connector/letterplaces.go",
+		file: "internal/lookup/places.go",
 		old:  "if id.Partition.Cluster != p.Cluster || id.Partition.TopicID != p.TopicID {", new: "if id.Partition.Cluster != p.Cluster {",
-		pkg: "./cmd/connector", test: "^TestLettersOfATopicThatWasCreatedAgain$",
+		pkg: "./internal/app", test: "^TestLettersOfATopicThatWasCreatedAgain$",
 	},
 	{
 		name: "letters that a position was set back over are not judged anew",
@@ -87,9 +87,9 @@ var ofHealth = []mutant{
 	},
 	{
 		name: "letters that cannot be counted now are none",
-		file: "cmd/connector/letterwatch.go",
+		file: "internal/app/letterwatch.go",
 		old:  "if o.failures[topic] == nil {\n\t\t\tcounted", new: "if o.failures[topic] == nil || len(counts) == 0 {\n\t\t\tcounted",
-		pkg: "./cmd/connector", test: "^TestUnresolvedLettersThatCannotBeCounted$",
+		pkg: "./internal/app", test: "^TestUnresolvedLettersThatCannotBeCounted$",
 	},
 
 	// What a member says of itself.
@@ -113,7 +113,7 @@ var ofHealth = []mutant{
 	},
 	{
 		name: "what was paused as a whole is to be resumed in parts",
-		file: "cmd/connector/report_parts.go",
+		file: "internal/app/report_parts.go",
 		old:  "if h.Reason == string(hold.Paused) {", new: "if h.Reason == \"\" {",
 		pkg: "./cmd/connector", test: "^TestCommandOfAPause$",
 	},
@@ -121,9 +121,9 @@ var ofHealth = []mutant{
 	// What tells operators.
 	{
 		name: "the clock of data loss is lost while Kafka is down",
-		file: "cmd/connector/dataloss.go",
+		file: "internal/app/dataloss.go",
 		old:  "case failure != nil:\n\t\treturn w.before(c.Partition)", new: "case failure != nil:\n\t\treturn deadline{}, false",
-		pkg: "./cmd/connector", test: "^TestSecondsToDataLoss$",
+		pkg: "./internal/app", test: "^TestSecondsToDataLoss$",
 	},
 	{
 		name: "an alert waits for a metric that nobody has",
@@ -154,10 +154,10 @@ var ofHealth = []mutant{
 	},
 	{
 		name: "one leader that is missing opens the breaker before Kafka",
-		file: "cmd/connector/lagwatch.go",
+		file: "internal/app/lagwatch.go",
 		old:  "unread || len(ends) > 0 {",
 		new:  "unread && len(ends) > 1<<30 {",
-		pkg:  "./cmd/connector", test: "TestAPartitionWithoutALeaderIsNoOutageOfKafka",
+		pkg:  "./internal/app", test: "TestAPartitionWithoutALeaderIsNoOutageOfKafka",
 	},
 	{
 		name: "a lane that decodes one block for ever is well",

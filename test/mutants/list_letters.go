@@ -94,8 +94,8 @@ var ofLetters = []mutant{
 	},
 	{
 		name: "a letter whose record has a row stands",
-		file: "cmd/connector/deadletters_state.go",
-		old:  "l.state = letterVoid", new: "l.state = letterUnresolved",
+		file: "internal/admin/letters_state.go",
+		old:  "l.state = LetterVoid", new: "l.state = LetterUnresolved",
 		pkg: "./cmd/connector", test: "^TestDeadLettersList$",
 	},
 	{

@@ -25,20 +25,20 @@ var ofOutages = []mutant{
 	// The command holds.
 	{
 		name: "holds: one dependency takes the time of all",
-		file: "cmd/connector/holds_ask.go",
+		file: "internal/admin/holds_ask.go",
 		old:  "\teach := timeout / 2", new: "\teach := timeout",
 		pkg: "./cmd/connector", test: "^TestHolds_NothingKnown$",
 	},
 	{
 		name: "holds: a member that hangs is taken for none",
-		file: "cmd/connector/holds_ask.go",
+		file: "internal/admin/holds_ask.go",
 		old:  "named || !errors.Is(err, syscall.ECONNREFUSED)", new: "named && !errors.Is(err, syscall.ECONNREFUSED)",
 		pkg: "./cmd/connector", test: "^TestHolds_NothingKnown$",
 	},
 	{
 		name: "holds: what did not answer hides what is held",
 		file: "cmd/connector/holds.go",
-		old:  "case len(found.all) > 0:", new: "case len(found.all) > 0 && len(missed) == 0:",
+		old:  "case len(found.Holds) > 0:", new: "case len(found.Holds) > 0 && len(found.Missed) == 0:",
 		pkg: "./cmd/connector", test: "^TestHolds_Outages$",
 	},
 

@@ -206,9 +206,9 @@ var ofRecords = []mutant{
 	},
 	{
 		name: "reading begins before it is known what is paused",
-		file: "cmd/connector/operations.go",
+		file: "internal/app/operations.go",
 		old:  "case <-s.operations.Ready():", new: "case <-ctx.Done():\n\t\treturn nil\n\tcase <-s.operations.Ready():",
-		pkg: "./cmd/connector", test: "^TestAudit$",
+		pkg: "./internal/app", test: "^TestMember_AwaitsOperations$",
 	},
 
 	// Topics that come and go.
@@ -311,7 +311,7 @@ var ofRecords = []mutant{
 	},
 	{
 		name: "a position is adopted from the last record instead of behind it",
-		file: "cmd/connector/offsets_adopt.go",
+		file: "internal/admin/adopt.go",
 		old:  "= version + 1", new: "= version + 0",
 		pkg: "./cmd/connector", test: "^TestOffsetsAdoptFromIngest$",
 	},

@@ -34,9 +34,9 @@ var ofSurface = []mutant{
 	},
 	{
 		name: "a value begins a line of its own",
-		file: "cmd/connector/screen.go",
+		file: "internal/terminal/screen.go",
 		old:  "text = lineBreaks.Replace(text)", new: "",
-		pkg: "./cmd/connector", test: "^TestPrintf$",
+		pkg: "./internal/terminal", test: "^TestPrintf$",
 	},
 	{
 		name: "a pattern has no ceiling",
@@ -82,14 +82,14 @@ var ofSurface = []mutant{
 	},
 	{
 		name: "members cleanup leaves no entry in the operations log",
-		file: "cmd/connector/members_list.go",
-		old:  "err := c.auditCleanup(ctx, ch, gone); err != nil", new: "err := error(nil); err != nil",
+		file: "internal/admin/members.go",
+		old:  "_, err := log.append(ctx, by, body, nil); err != nil", new: "_, err := log.State(ctx); err != nil",
 		pkg: "./cmd/connector", test: "^TestMembersCommand$",
 	},
 	{
 		name: "members cleanup forgets without an entry",
-		file: "cmd/connector/members_list.go",
-		old:  "err := c.auditCleanup(ctx, ch, gone); err != nil", new: "err := c.auditCleanup(ctx, ch, gone); false",
+		file: "internal/admin/members.go",
+		old:  "_, err := log.append(ctx, by, body, nil); err != nil", new: "_, err := log.append(ctx, by, body, nil); false",
 		pkg: "./cmd/connector", test: "^TestMembersCleanup_BrokenLog$",
 	},
 	{

@@ -4,19 +4,19 @@ package main
 var ofTranscripts = []mutant{
 	{
 		name: "holds: a dependency that fails for a member is a clean bill",
-		file: "cmd/connector/holds_ask.go",
+		file: "internal/admin/holds_ask.go",
 		old:  "if d.Failing == nil || named[name] || explained {", new: "if d.Failing == nil || named[name] || explained || len(holds) == 0 {",
 		pkg: "./cmd/connector", test: "^TestHolds_FailingDependency$",
 	},
 	{
 		name: "holds: beside a hold no other dependency is named",
-		file: "cmd/connector/holds_ask.go",
+		file: "internal/admin/holds_ask.go",
 		old:  "if d.Failing == nil || named[name] || explained {", new: "if d.Failing == nil || named[name] || explained || len(holds) > 0 {",
 		pkg: "./cmd/connector", test: "^TestHolds_FailingDependency$",
 	},
 	{
 		name: "holds: a store without an answer hides Kafka",
-		file: "cmd/connector/holds_ask.go",
+		file: "internal/admin/holds_ask.go",
 		old:  "if len(tables) == 0 || silent {", new: "if len(looks) == 0 || silent {",
 		pkg: "./cmd/connector", test: "^TestHolds_TwoOutages$",
 	},

@@ -34,7 +34,7 @@ func storeGuard() *reliability.Guard {
 	}, slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
 }
 
-// follow is what cmd/connector wires between the operations log and the story.
+// follow is what internal/app wires between the operations log and the story.
 func (o *operators) follow(ctx context.Context, _ string) (<-chan struct{}, func(connector.Partition) *hold.Hold) {
 	f, err := opslog.Open(o.store, story.Pipeline, opslog.Options{Guard: storeGuard()}).Follow(10 * time.Second)
 	if err != nil {

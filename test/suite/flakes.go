@@ -38,7 +38,7 @@ const (
 // slowest are the packages with the longest tests, by the end of their paths. They start first, so that no run ends with
 // one of them alone.
 func slowest() []string {
-	return []string{"/cmd/connector", "/test/story", "/sink/delta", "/test/model", "/sink/delta/deltalog"}
+	return []string{"/cmd/connector", "/test/story", "/internal/app", "/sink/delta", "/test/model", "/sink/delta/deltalog"}
 }
 
 // A flakeRun is the outcome of one run of all packages, kept as a file so that an interrupted search continues.

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/admin"
+	"sluice/internal/fail"
+	"sluice/internal/terminal"
+)
+
+func (c *cli) auditListCommand() *cobra.Command {
+	var since, timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Show the operations log",
+		Long: `Shows who did what, when and why, from the operations log, and its head: keep
+that in another place, and audit verify --head finds an end that was cut off.
+The operator is what --operator or $USER said: nothing proves the name.
+Operations of later versions are shown, too. Exit code 1 if an entry cannot be
+read.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return c.auditList(ctx, since)
+		},
+	}
+	cmd.Flags().DurationVar(&since, "since", 0, "only what is not older, such as 24h (default all)")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the store")
+	c.configFlag(cmd)
+	c.outputFlag(cmd)
+	return cmd
+}
+
+func (c *cli) auditList(ctx context.Context, since time.Duration) error {
+	a, err := c.access()
+	if err != nil {
+		return err
+	}
+	oldest := time.Time{}
+	if since > 0 {
+		oldest = time.Now().Add(-since)
+	}
+	r, err := admin.Audit(ctx, a, oldest)
+	if err != nil {
+		return err
+	}
+	if c.output == "json" {
+		err = writeJSON(c.stdout, r)
+	} else {
+		err = printAudit(c.stdout, r)
+	}
+	if err == nil && len(r.Unreadable) > 0 {
+		err = fail.Found(nil)
+	}
+	return err
+}
+
+// printAudit writes the operations log for people.
+func printAudit(w io.Writer, r *admin.AuditReport) error {
+	tw := terminal.NewColumns(w)
+	_, _ = fmt.Fprintln(tw, "SEQ\tAT\tOPERATOR\tOPERATION\tREASON") // Flush has the error
+	for _, e := range r.Entries {
+		who := e.Operator
+		if e.Host != "" {
+			who += "@" + e.Host
+		}
+		_, _ = terminal.Printf(tw, "%d\t%s\t%s\t%s\t%s\n", e.Seq, e.At.Format(time.RFC3339), who, admin.Describe(e.Entry), e.Reason)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, u := range r.Unreadable {
+		if _, err := terminal.Printf(w, "seq %d: %s\n", u.Seq, u.Why); err != nil {
+			return err
+		}
+	}
+	head := "the log is empty"
+	if r.Head != nil {
+		head = "head " + r.Head.String()
+	}
+	_, err := fmt.Fprintln(w, head)
+	return err
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/admin"
+	"sluice/internal/config"
+	"sluice/internal/fail"
+	"sluice/internal/terminal"
+)
+
+// cli is the world of the commands.
+type cli struct {
+	env            func(string) (string, bool)
+	stdin          io.Reader
+	stdout, stderr io.Writer   // escape what could steer a terminal
+	raw            io.Writer   // stdout without escapes; nil if it is a terminal
+	terminal       func() bool // somebody is there who can be asked
+	exit           func(int)   // ends the process at once
+
+	config string // flag --config
+	output string // flag --output
+	topic  string // flag --topic
+	loaded *config.Config
+}
+
+// commands is the table of subcommands.
+func (c *cli) commands() []*cobra.Command {
+	return []*cobra.Command{
+		c.runCommand(),
+		c.demoCommand(),
+		c.validateCommand(),
+		c.checkCommand(),
+		c.configCommand(),
+		c.probeCommand(),
+		c.tableCommand(),
+		c.offsetsCommand(),
+		c.holdsCommand(),
+		c.deadLettersCommand(),
+		c.fingerprintsCommand(),
+		c.membersCommand(),
+		c.pauseCommand(),
+		c.resumeCommand(),
+		c.auditCommand(),
+		c.verifyCommand(),
+		c.versionCommand(),
+	}
+}
+
+func (c *cli) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "connector",
+		Short: "Sluice moves keyed Kafka records into Delta Lake tables, exactly once",
+		Long: `Sluice moves keyed Kafka records into Delta Lake tables on S3, exactly once.
+
+Exit codes: 0 ok, 1 found something, 2 usage or configuration, 3 a dependency
+could not be used, 4 refused because it would do harm, 70 internal error.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(c.commands()...)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if unknown := cmd.ValidateArgs(cmd.Flags().Args()); cmd.HasSubCommands() && unknown != nil {
+			return unknown // the flags before are those of the command that was meant
+		}
+		return err
+	})
+	namesCommands(root)
+	return root
+}
+
+// namesCommands lets a command that takes nothing but subcommands say which one was meant, and the same for those below it.
+func namesCommands(cmd *cobra.Command) {
+	if cmd.HasSubCommands() && cmd.ValidateArgs([]string{"x"}) != nil {
+		cmd.SuggestionsMinimumDistance = 2
+		cmd.Args = unknownCommand
+	}
+	for _, sub := range cmd.Commands() {
+		namesCommands(sub)
+	}
+}
+
+// unknownCommand is the [cobra.PositionalArgs] of commands that take nothing but subcommands.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if meant := cmd.SuggestionsFor(args[0]); len(meant) > 0 {
+		return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(meant, " or "))
+	}
+	return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
+}
+
+// configFlag adds --config.
+func (c *cli) configFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&c.config, "config", "c", config.DefaultFile, "configuration file")
+}
+
+// outputFlag adds --output.
+func (c *cli) outputFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&c.output, "output", "o", "table", "table or json")
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if c.output != "table" && c.output != "json" {
+			return fail.Usage(fmt.Errorf("--output %q is unknown: write table or json", c.output))
+		}
+		return nil
+	}
+}
+
+// access returns the pipeline of the configuration. The error is exit code 2.
+func (c *cli) access() (*admin.Access, error) {
+	cfg, err := c.load()
+	if err != nil {
+		return nil, err
+	}
+	return &admin.Access{Config: cfg, Version: readBuild().Version}, nil
+}
+
+// load reads the configuration, once for a command, and writes what is wrong to stderr. The error is exit code 2.
+func (c *cli) load() (*config.Config, error) {
+	if c.loaded != nil {
+		return c.loaded, nil
+	}
+	cfg, problems := config.Load(c.config, c.env)
+	for _, p := range problems {
+		if _, err := terminal.Printf(c.stderr, "%s\n", p); err != nil {
+			return nil, fail.Usage(err)
+		}
+	}
+	if cfg == nil {
+		return nil, fail.Usage(nil)
+	}
+	c.loaded = cfg
+	return cfg, nil
+}
+
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"sluice/internal/config"
+	"sluice/internal/fail"
+	"sluice/sink/opslog"
+)
+
+// LongestAllowance bounds for how long a flood may be allowed at once: what is allowed for ever protects nobody.
+const LongestAllowance = 30 * 24 * time.Hour
+
+// PlanAllow plans to let any number of a topic's records become dead letters until a time.
+func PlanAllow(ctx context.Context, a *Access, topic string, until time.Time) (*Decision, error) {
+	if err := Floodable(a.Config, topic); err != nil {
+		return nil, fail.Usage(err)
+	}
+	if lasts := time.Until(until); lasts > LongestAllowance {
+		return nil, fail.Usage(fmt.Errorf("an allowance of %v: at most %v can be allowed", lasts, LongestAllowance))
+	}
+	allow := opslog.FloodAllow{Topic: topic, Until: until}
+	d := &Decision{
+		Text: fmt.Sprintf("pipeline %s: %s", a.Config.Pipeline, allowance(allow)), Done: allowance(allow),
+		Plan: AllowPlan{a.Config.Pipeline, opslog.KindFloodAllow, allow},
+		body: allow, judge: func(s *opslog.State) ([]string, error) { return allowable(s, allow) },
+	}
+	return d.decide(ctx, a)
+}
+
+// AllowPlan is the plan of an allowance.
+type AllowPlan struct {
+	Pipeline string      `json:"pipeline"`
+	Kind     opslog.Kind `json:"kind"`
+	opslog.FloodAllow
+}
+
+func allowance(f opslog.FloodAllow) string {
+	return fmt.Sprintf("any number of records of %s may become dead letters until %s", f.Topic, f.Until.Format(time.RFC3339))
+}
+
+// Floodable tells whether a flood of a topic is anything that could be held.
+func Floodable(cfg *config.Config, topic string) error {
+	switch t, meant, _ := cfg.Route(topic); {
+	case strings.Contains(topic, ":"):
+		return errors.New("a flood is allowed for a topic as a whole: write TOPIC without a partition")
+	case !meant:
+		return fmt.Errorf("topic %s is not in topics: write one of %s", topic, strings.Join(cfg.Meant(), ", "))
+	case t.BadRecords != "dead_letter":
+		return fmt.Errorf("topic %s has bad_records: %s, so none of its records becomes a dead letter: nothing of it can be a flood", topic, t.BadRecords)
+	}
+	return nil
+}
+
+// allowable says what the allowance takes the place of.
+func allowable(s *opslog.State, f opslog.FloodAllow) (notes []string, err error) {
+	old, ok := s.FloodAllowance(f.Topic)
+	switch stands := ok && s.FloodAllowed(f.Topic, time.Now()); {
+	case stands && old.Until.Equal(f.Until):
+		return nil, ErrNothingToDo
+	case stands:
+		return []string{fmt.Sprintf("it was allowed until %s by %s: %s; this takes its place", old.Until.Format(time.RFC3339), old.Operator, old.Reason)}, nil
+	case !f.Until.After(time.Now()):
+		return []string{f.Topic + " has no allowance"}, ErrNothingToDo
+	}
+	return nil, nil
+}

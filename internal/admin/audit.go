@@ -1,0 +1,123 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"sluice/sink/opslog"
+)
+
+// RecordedEntry is an entry of the operations log with its hash.
+type RecordedEntry struct {
+	opslog.Entry
+	Hash string `json:"hash"`
+}
+
+// UnreadableEntry is an entry that is none.
+type UnreadableEntry struct {
+	Seq int64  `json:"seq"`
+	Why string `json:"why"`
+}
+
+// AuditReport is a part of the operations log.
+type AuditReport struct {
+	Entries    []RecordedEntry   `json:"entries"`
+	Unreadable []UnreadableEntry `json:"unreadable,omitempty"`
+	Head       *opslog.Head      `json:"head"` // null if the log is empty
+}
+
+// Audit returns the operations that are not older than a time, and the head of the log.
+func Audit(ctx context.Context, a *Access, oldest time.Time) (*AuditReport, error) {
+	o, err := openOperations(ctx, a.Config, false)
+	if err != nil {
+		return nil, err
+	}
+	defer o.end()
+	r := &AuditReport{Entries: []RecordedEntry{}}
+	for e, err := range o.Entries(ctx, 1) {
+		broken := (*opslog.BrokenError)(nil)
+		switch {
+		case errors.As(err, &broken):
+			r.Unreadable = append(r.Unreadable, UnreadableEntry{broken.Seq, broken.Why})
+			continue
+		case err != nil:
+			return nil, failedOperation(opslog.Entry{}, err)
+		}
+		head := e.Head()
+		r.Head = &head
+		if !e.At.Before(oldest) {
+			r.Entries = append(r.Entries, RecordedEntry{e, e.Hash()})
+		}
+	}
+	return r, nil
+}
+
+// VerifyAudit proves that the operations log is what was written, and that a head is in it. The zero head is not looked for.
+func VerifyAudit(ctx context.Context, a *Access, head opslog.Head) (opslog.Report, error) {
+	o, err := openOperations(ctx, a.Config, false)
+	if err != nil {
+		return opslog.Report{}, err
+	}
+	defer o.end()
+	r, err := o.Verify(ctx, head)
+	if err != nil {
+		return opslog.Report{}, failedOperation(opslog.Entry{}, err)
+	}
+	return r, nil
+}
+
+// Describe says in a line what an operation did.
+func Describe(e opslog.Entry) string {
+	body, err := e.Decode()
+	if err != nil { // of a later version: as it is
+		var compact strings.Builder
+		_ = json.NewEncoder(&compact).Encode(e.Body) // it was parsed before
+		return string(e.Kind) + " " + strings.TrimSpace(compact.String())
+	}
+	switch b := body.(type) {
+	case opslog.Pause:
+		return "pause " + listTargets(b.Targets)
+	case opslog.Resume:
+		return "resume " + listTargets(b.Targets)
+	case opslog.Recheck:
+		return "holds recheck " + listTargets(b.Targets)
+	case opslog.FloodAllow:
+		return fmt.Sprintf("deadletters allow %s until %s", b.Topic, b.Until.UTC().Format(time.RFC3339))
+	case opslog.Forget:
+		return fmt.Sprintf("fingerprints reset %s in table %s: %s", b.Topic, b.Table, listBelow(b.Below))
+	case opslog.ForgetMembers:
+		text := "members cleanup forgets " + strings.Join(b.Members, ", ")
+		if b.More > 0 {
+			text += fmt.Sprintf(" and %d more", b.More)
+		}
+		return text
+	case opslog.OffsetsIntent:
+		return fmt.Sprintf("%s of table %s begins: %s", b.Command, b.Table, listMoves(b.Moves))
+	case opslog.OffsetsDone:
+		outcome := fmt.Sprintf("%s (operation %d)", b.Outcome, b.Intent)
+		if b.Outcome == opslog.Won {
+			outcome = fmt.Sprintf("version %d (operation %d)", b.Version, b.Intent)
+		}
+		if b.Detail != "" {
+			outcome += ": " + b.Detail
+		}
+		return fmt.Sprintf("%s of table %s: %s: %s", b.Command, b.Table, listMoves(b.Moves), outcome)
+	}
+	return string(e.Kind)
+}
+
+func listMoves(moves []opslog.Move) string {
+	var all []string
+	for _, m := range moves {
+		from := "no position"
+		if m.From >= 0 {
+			from = fmt.Sprint(m.From)
+		}
+		all = append(all, fmt.Sprintf("%s:%d from %s to %d", m.Topic, m.Partition, from, m.To))
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,50 @@
+package admin
+
+import (
+	"strings"
+
+	"sluice/connector"
+	"sluice/connector/schema"
+)
+
+// nullability warns of columns that are not null in the configuration and nullable in the table: the table decides what a record
+// needs, so the configuration promises more than holds.
+func (k *checks) nullability(t *checkedTable, snapshot *connector.Snapshot) {
+	table, ok := snapshot.Schema.(*schema.Schema)
+	configured, err := t.table.Columns()
+	if !ok || err != nil || t.table.IsLetters() { // the table says nothing, or has a schema that nobody configures
+		return
+	}
+	if loose := looser(table.Fields(), configured.Fields(), ""); len(loose) > 0 {
+		k.add(StatusWarning, "table", t.URL, "set NOT NULL in the table, or remove not null from schema: see docs/schema.md",
+			"not null in schema, but nullable in the table: %s. A record without a value becomes a row with null", strings.Join(loose, ", "))
+	}
+}
+
+// looser returns the paths of fields that are nullable in the table and not null in the configuration. Fields that only one of them
+// has are for [schema.Schema.Fits].
+func looser(table, configured []schema.Field, above string) (paths []string) {
+	byName := map[string]schema.Field{}
+	for _, f := range table {
+		byName[f.Name] = f
+	}
+	for _, c := range configured {
+		f, there := byName[c.Name]
+		if !there {
+			continue
+		}
+		path := above + c.Name
+		if f.Nullable && !c.Nullable {
+			paths = append(paths, path)
+		}
+		paths = append(paths, looserType(f.Type, c.Type, path)...)
+	}
+	return paths
+}
+
+func looserType(table, configured schema.Type, path string) []string {
+	for table.Element != nil && configured.Element != nil { // DDL has no not null for elements
+		table, configured, path = *table.Element, *configured.Element, path+"[]"
+	}
+	return looser(table.Fields, configured.Fields, path+".")
+}

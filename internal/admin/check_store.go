@@ -1,0 +1,149 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+
+	"sluice/connector"
+	"sluice/internal/open"
+	"sluice/reliability/hold"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/opslog"
+)
+
+// checkedTable is a table with what it says of progress.
+type checkedTable struct {
+	*Table
+	snapshot *connector.Snapshot
+	known    bool // the snapshot was read
+}
+
+// storage lets the store show that it is safe, and tells whether it can be read.
+func (k *checks) storage(ctx context.Context) (usable bool) {
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	defer cancel()
+	url := k.config.Storage.URL
+	if missingDirectory(url) {
+		k.add(StatusWarning, "storage", url, "nothing, if that is where tables should begin", "the directory is not there; connector run makes it")
+		return true
+	}
+	store, err := open.Store(ctx, k.config)
+	if err != nil {
+		k.storageFailed(url, err, "correct storage.url or storage.s3")
+		return false
+	}
+	if c, ok := store.(io.Closer); ok {
+		defer func() { _ = c.Close() }() // nothing is under way
+	}
+	if err := objstore.SelfTest(ctx, store); err != nil {
+		k.storageFailed(url, err, "look into the log of the store, or of this system if it is a directory")
+		return errors.Is(err, objstore.ErrUnsafe)
+	}
+	k.add(StatusOK, "storage", url, "", "puts if absent are exclusive; can be read, written and listed")
+	return true
+}
+
+// storageFailed adds a store that cannot be used. otherwise is what to do if the error does not say it.
+func (k *checks) storageFailed(url string, err error, otherwise string) {
+	text, hint := objstore.Explain(err)
+	if errors.Is(err, objstore.ErrUnsafe) {
+		k.add(StatusProblem, "storage", url, "use a store with conditional puts; connector run refuses this one", "%s", text)
+		return
+	}
+	k.add(StatusFailed, "storage", url, cmp.Or(hint, otherwise), "%s", text)
+}
+
+// storeFailed adds what failed, with the hint that an error of the store brings.
+func (k *checks) storeFailed(area, subject string, err error) {
+	text, hint := objstore.Explain(err)
+	if hint == "" {
+		k.failed(area, subject, err)
+		return
+	}
+	k.add(StatusFailed, area, subject, hint, "%s", text)
+}
+
+// tables reads the tables of topics.
+func (k *checks) tables(ctx context.Context, names []string, usable bool) (tables []*checkedTable, end func()) {
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	end = cancel
+	empty := &connector.Snapshot{Positions: map[string]int64{}}
+	var all []*Table
+	if usable {
+		var err error
+		var closeAll func()
+		if all, closeAll, err = openAll(ctx, k.config, names); err != nil {
+			k.storeFailed("table", k.config.Storage.URL, err)
+			return nil, end
+		}
+		end = func() { closeAll(); cancel() }
+	} else {
+		for _, name := range names {
+			topic, _, _ := k.config.Route(name) // what it finds wrong, openAll would say, too
+			all = append(all, &Table{config: k.config, topics: []string{name}, table: topic, URL: k.config.TableURL(topic)})
+			k.add(StatusSkipped, "table", k.config.TableURL(topic), "", "the store cannot be used")
+		}
+	}
+	for _, o := range all {
+		t := &checkedTable{Table: o, snapshot: empty}
+		tables = append(tables, t)
+		if usable {
+			k.table(ctx, t)
+		}
+	}
+	return tables, end
+}
+
+func (k *checks) table(ctx context.Context, t *checkedTable) {
+	snapshot, held, err := t.Table.snapshot(ctx)
+	switch {
+	case err != nil:
+		k.storeFailed("table", t.URL, err)
+		return
+	case held != nil:
+		k.add(StatusProblem, "table", t.URL, instruction(held.EndsBy), "%s: %s", held.Reason, held.Detail)
+	case snapshot.TableID == "":
+		k.add(StatusOK, "table", t.URL, "", "not there yet")
+	default:
+		k.add(StatusOK, "table", t.URL, "", "version %d, has the columns of the schema and can be written", snapshot.Version)
+		k.nullability(t, snapshot)
+	}
+	t.snapshot, t.known = snapshot, true
+}
+
+// operations reads the operations log.
+func (k *checks) operations(ctx context.Context, usable bool) {
+	const area = "operations log"
+	if !usable {
+		k.add(StatusSkipped, area, k.config.Pipeline, "", "the store cannot be used")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	defer cancel()
+	o, err := openOperations(ctx, k.config, false)
+	if err != nil {
+		k.storeFailed(area, k.config.Pipeline, err)
+		return
+	}
+	defer o.end()
+	state, err := o.State(ctx)
+	if broken := (*opslog.BrokenError)(nil); errors.As(err, &broken) {
+		k.add(StatusProblem, area, k.config.Pipeline, instruction(hold.OperationsLog.EndsBy()), "%v", broken)
+		return
+	}
+	if err != nil {
+		k.storeFailed(area, k.config.Pipeline, err)
+		return
+	}
+	entries := "entries"
+	if state.Head().Seq == 1 {
+		entries = "entry"
+	}
+	k.add(StatusOK, area, k.config.Pipeline, "", "%d %s", state.Head().Seq, entries)
+	for _, p := range state.Pauses() {
+		command := k.config.Pasted(hold.Paused.Command(p.Target.Topic, p.Target.Partition, -1))
+		k.add(StatusWarning, area, p.Target.String(), "end the pause: "+command, "paused by %s: %s", p.Operator, p.Reason)
+	}
+}

@@ -1,0 +1,83 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"sluice/connector"
+	"sluice/internal/fail"
+	"sluice/reliability"
+	"sluice/reliability/hold"
+	"sluice/sink/opslog"
+)
+
+// lookAgain is the time after which a finding about a position must show again before it is acted on, as for members: a
+// leader that has just been elected may not know its own end yet.
+const lookAgain = 5 * time.Second
+
+// PlanAcceptGap plans to go on behind what is lost, in the partitions of a target that stand outside of their log.
+func PlanAcceptGap(ctx context.Context, a *Access, target opslog.Target) (*MovePlan, error) {
+	return sorted(planGap(ctx, a, target))
+}
+
+func planGap(ctx context.Context, a *Access, target opslog.Target) (*MovePlan, error) {
+	seen, err := a.see(ctx, target.Topic)
+	if err != nil {
+		return nil, err
+	}
+	defer seen.end()
+	l := seen.looks[0]
+	before := gaps(l, target)
+	if len(before) == 0 {
+		return nil, refused("no partition of %v stands outside of its log: there is no gap to accept", target)
+	}
+	if err := reliability.Wait(ctx, lookAgain); err != nil {
+		return nil, fail.Dependency(err)
+	}
+	if l, err = seen.look(ctx, l.table, target.Topic, l.snapshot); err == nil {
+		err = l.whole()
+	}
+	if err != nil {
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+	}
+	plan := newPlan("offsets accept-gap", l)
+	for p, h := range gaps(l, target) {
+		if first := before[p]; first == nil || first.Reason != h.Reason {
+			continue
+		}
+		at, b := l.position(p), l.bounds[p]
+		switch h.Reason {
+		case hold.BehindLogStart:
+			plan.move(l, p, b.LogStart, "behind_log_start: they were deleted before they were read, and are lost")
+		case hold.AheadOfLogEnd:
+			plan.move(l, p, b.LastStable, "ahead_of_log_end: the log ends at %d. The table keeps its rows at offsets [%d, %d), and other records will have the same offsets; "+
+				"records below %d that came after the loss are taken for those that the table has", b.HighWatermark, b.LastStable, at, b.LastStable)
+		default:
+			plan.move(l, p, max(b.DivergedAt, b.LogStart), "truncated: from offset %d on the log has other records than those that were read. The table keeps the rows of the "+
+				"lost ones, and gets those that stand there now", b.DivergedAt)
+		}
+	}
+	if len(plan.Moves) == 0 {
+		return nil, refused("what was found did not show again %v later: there is no gap to accept", lookAgain)
+	}
+	return plan, nil
+}
+
+// gaps are the partitions of a target that stand outside of their log.
+func gaps(l *look, target opslog.Target) map[connector.Partition]*hold.Hold {
+	all := map[connector.Partition]*hold.Hold{}
+	for _, p := range l.partitions() {
+		if target.Partition >= 0 && p.ID != target.Partition || l.position(p) < 0 {
+			continue
+		}
+		if h := l.hold(p); h != nil {
+			switch h.Reason {
+			case hold.BehindLogStart, hold.AheadOfLogEnd, hold.Truncated:
+				all[p] = h
+			default:
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,415 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"sluice/connector"
+	"sluice/connector/kafka"
+	"sluice/health"
+	"sluice/internal/config"
+	"sluice/internal/fail"
+	"sluice/internal/lookup"
+	"sluice/reliability"
+	"sluice/reliability/hold"
+	"sluice/sink/opslog"
+)
+
+// learnt is what one source knew of holds, and what could not be learnt from it.
+type learnt struct {
+	held
+	missed []error
+	member bool // a member of the pipeline answered
+}
+
+// unanswered is what one dependency did not say in time.
+type unanswered struct {
+	name   string        // of the dependency
+	within time.Duration // that it had
+	about  string        // what is not known for it
+	err    error         // the last one
+}
+
+func (u *unanswered) Error() string {
+	return fmt.Sprintf("%s did not answer within %s, and so %s: %v", u.name, u.within, u.about, u.err)
+}
+
+func (u *unanswered) Unwrap() error { return u.err }
+
+// misses notes what a dependency did not say. An error of another kind than silence says for itself what is wrong.
+func (l *learnt) misses(ctx context.Context, name string, within time.Duration, about string, err error) {
+	if ctx.Err() != nil {
+		err = &unanswered{name, within, about, err}
+	} else {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	l.missed = append(l.missed, err)
+}
+
+// askForHolds asks members, the operations log, and the tables with Kafka, all at once: an outage of one of them takes
+// nothing from the others. Each dependency has half of the time; the whole ends in time, too. The answers come in a fixed
+// order.
+func (a *Access) askForHolds(ctx context.Context, topic string, members []string, timeout time.Duration) []*learnt {
+	cfg := a.Config
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	each := timeout / 2
+	asks := []func(*learnt){
+		func(l *learnt) { l.askOperations(ctx, a, each) },
+		func(l *learnt) { a.lookForHolds(ctx, topic, each, l) },
+	}
+	own := "http://" + Reachable(cfg.Health.Listen)
+	if cfg.Health.Enabled && !slices.Contains(members, own) {
+		asks = append(asks, func(l *learnt) { l.askMember(ctx, own, cfg.Pipeline, each, false) })
+	}
+	for _, url := range members {
+		asks = append(asks, func(l *learnt) { l.askMember(ctx, strings.TrimSuffix(url, "/"), cfg.Pipeline, each, true) })
+	}
+	all := make([]*learnt, len(asks))
+	var asking sync.WaitGroup
+	for i, ask := range asks {
+		all[i] = &learnt{}
+		asking.Go(func() { ask(all[i]) })
+	}
+	asking.Wait()
+	return all
+}
+
+// memberAnswers is how long a command waits for the member of its configuration, if that is not what the command is about.
+const memberAnswers = 2 * time.Second
+
+// heldByMember returns the holds that the member at health.listen reports. It has none if no member of the pipeline answers
+// there.
+func heldByMember(ctx context.Context, cfg *config.Config) *held {
+	var l learnt
+	if cfg.Health.Enabled {
+		l.askMember(ctx, "http://"+Reachable(cfg.Health.Listen), cfg.Pipeline, memberAnswers, false)
+	}
+	return &l.held
+}
+
+// of returns the hold of a partition: its own, that of its topic, or that of everything; nil if there is none.
+func (h *held) of(topic string, partition int32) *Hold {
+	for _, p := range h.all {
+		if (p.Topic == topic && (p.Partition == partition || p.Partition < 0)) || p.Topic == "" {
+			return p
+		}
+	}
+	return nil
+}
+
+// askOperations looks for pauses.
+func (l *learnt) askOperations(ctx context.Context, a *Access, within time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	state, err := Operations(ctx, a)
+	broken := (*opslog.BrokenError)(nil)
+	switch {
+	case errors.As(err, &broken):
+		l.add(fromOperations, "", -1, hold.OperationsLog, err.Error(), time.Time{}, -1)
+	case err != nil:
+		l.misses(ctx, "the store", within, "what is paused is not known", err)
+	default:
+		for _, p := range state.Pauses() {
+			h := p.Hold()
+			l.add(fromOperations, p.Target.Topic, p.Target.Partition, h.Reason, h.Detail, h.Since, h.Offset)
+		}
+	}
+}
+
+// lookForHolds finds the holds that the tables and Kafka show.
+func (a *Access) lookForHolds(ctx context.Context, topic string, within time.Duration, l *learnt) {
+	cfg := a.Config
+	listing, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	names, err := a.topics(listing, topic)
+	silent := false
+	if kind := fail.Of(err); kind != 0 && kind != fail.KindDependency {
+		l.missed = append(l.missed, err)
+		return
+	} else if err != nil {
+		silent, names = true, slices.Concat(cfg.TopicNames(), cfg.LaterTopics())
+		l.misses(listing, "Kafka", within, "it is not known which topics match the patterns, nor whether positions are in their logs", err)
+	}
+	reading, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	tables, end, err := openAll(reading, cfg, names)
+	if err != nil {
+		l.missed = append(l.missed, err)
+		return
+	}
+	defer end()
+	looks := l.readTables(reading, within, tables)
+	if len(tables) == 0 || silent {
+		return
+	}
+	asking, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	ask, err := newQuestions(asking, cfg)
+	if err != nil {
+		l.missed = append(l.missed, fmt.Errorf("kafka: %w", err))
+		return
+	}
+	defer ask.close()
+	if len(looks) == 0 { // the store is the reason, and perhaps Kafka fails as well
+		if err := ask.ask(func(ctx context.Context) error { _, err := ask.group.Topics(ctx); return err }); err != nil {
+			l.misses(asking, "Kafka", within, "it is not known whether positions are in their logs", err)
+		}
+		return
+	}
+	if err := ask.tooMany(cfg, topic, &l.held); err != nil {
+		l.misses(asking, "Kafka", within, "it is not known which topics match and are too many", err)
+	}
+	ask.holdsOf(asking, cfg, within, looks, l)
+}
+
+// tooMany finds the topics that match and are too many.
+func (q *questions) tooMany(cfg *config.Config, topic string, found *held) error {
+	if len(cfg.Patterns) == 0 {
+		return nil
+	}
+	var beyond []kafka.Absent
+	err := q.ask(func(ctx context.Context) (err error) { _, beyond, err = q.group.Survey(ctx); return err })
+	if err != nil {
+		return fmt.Errorf("which topics match: %w", err)
+	}
+	for _, a := range beyond {
+		if topic == "" || topic == a.Topic {
+			found.add(fromLook, a.Topic, -1, a.Reason, a.Detail, time.Time{}, -1)
+		}
+	}
+	return nil
+}
+
+// tableLook is a table as it was read.
+type tableLook struct {
+	*Table
+	snapshot *connector.Snapshot
+	standing *HoldInfo
+	err      error
+}
+
+// readTables reads all tables, some at a time, and returns those that it could read.
+func (l *learnt) readTables(ctx context.Context, within time.Duration, tables []*Table) (looks []tableLook) {
+	all := make([]tableLook, len(tables))
+	together(len(tables), func(i int) {
+		t := &all[i]
+		t.Table = tables[i]
+		again := lookup.Patience(ctx, reliability.NewGuard("store", t.config.Guard(), slog.New(slog.DiscardHandler), nil))
+		t.err = again(func(ctx context.Context) (err error) {
+			t.snapshot, t.standing, err = t.Table.snapshot(ctx)
+			return err
+		})
+	})
+	var silent []string
+	var last error
+	for _, t := range all {
+		switch {
+		case t.err == nil:
+			looks = append(looks, t)
+			for _, name := range t.topics {
+				if h := t.standing; h != nil {
+					l.add(fromLook, name, -1, h.Reason, h.Detail, time.Time{}, -1)
+				}
+			}
+		case ctx.Err() != nil:
+			silent, last = append(silent, t.table.Table), t.err
+		default:
+			l.missed = append(l.missed, t.err)
+		}
+	}
+	if len(silent) > 0 {
+		l.misses(ctx, "the store", within, "the positions are not known of the tables "+some(silent), last)
+	}
+	return looks
+}
+
+// holdsOf holds the positions of tables against Kafka.
+func (q *questions) holdsOf(ctx context.Context, cfg *config.Config, within time.Duration, looks []tableLook, l *learnt) {
+	type topicLook struct {
+		table tableLook
+		name  string
+		found learnt
+	}
+	var all []*topicLook
+	for _, t := range looks {
+		for _, name := range t.topics {
+			all = append(all, &topicLook{table: t, name: name})
+		}
+	}
+	together(len(all), func(i int) {
+		t := all[i]
+		look, err := q.look(ctx, t.table.Table, t.name, t.table.snapshot)
+		if notYet(cfg, t.name, t.table.snapshot, err) {
+			return
+		}
+		if held, ok := errors.AsType[*hold.Error](err); ok {
+			t.found.add(fromLook, t.name, -1, held.Reason, held.Why(), time.Time{}, -1)
+		} else if err != nil {
+			t.found.missed = []error{fmt.Errorf("topic %s: %w", t.name, err)}
+		} else {
+			t.found.missed = q.holds(ctx, look, t.table.standing == nil, &t.found.held)
+		}
+	})
+	var silent []string
+	var last error
+	for _, t := range all {
+		l.merge(&t.found.held)
+		for _, err := range t.found.missed {
+			if ctx.Err() != nil {
+				silent, last = append(silent, t.name), err
+				break
+			}
+			l.missed = append(l.missed, fmt.Errorf("kafka: %w", err))
+		}
+	}
+	if len(silent) > 0 {
+		l.misses(ctx, "Kafka", within, "it is not known whether the positions are in the log of the topics "+some(silent), last)
+	}
+}
+
+// holds finds those of a topic's partitions. records says whether the records at the positions can be held against the
+// table.
+func (q *questions) holds(ctx context.Context, l *look, records bool, found *held) (failures []error) {
+	for _, p := range l.partitions() {
+		at, b := l.position(p), l.bounds[p]
+		if h := l.hold(p); h != nil {
+			found.add(fromLook, p.Topic, p.ID, h.Reason, h.Detail, h.Since, h.Offset)
+			continue
+		}
+		if at < 0 || at >= b.LastStable || !records {
+			continue
+		}
+		reason, detail, offset, err := q.recordAt(ctx, l, p, at)
+		switch {
+		case err != nil:
+			failures = append(failures, fmt.Errorf("%v: %w", p, err))
+		case reason != "":
+			found.add(fromLook, p.Topic, p.ID, reason, detail, time.Time{}, offset)
+		}
+	}
+	return failures
+}
+
+// together does n things, some at a time.
+func together(n int, do func(i int)) {
+	const atOnce = 16
+	var doing sync.WaitGroup
+	room := make(chan struct{}, atOnce)
+	for i := range n {
+		room <- struct{}{}
+		doing.Go(func() {
+			defer func() { <-room }()
+			do(i)
+		})
+	}
+	doing.Wait()
+}
+
+// some names the first of many.
+func some(names []string) string {
+	const shown = 5
+	slices.Sort(names)
+	text := strings.Join(names[:min(len(names), shown)], ", ")
+	if more := len(names) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// largestReport bounds the answer of a member, in bytes.
+const largestReport = 64 << 20
+
+// askMember asks a member for its holds. That nothing listens at an address is a failure if the address was named.
+func (l *learnt) askMember(ctx context.Context, url, pipeline string, within time.Duration, named bool) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
+	if err != nil {
+		l.missed = append(l.missed, fail.Usage(fmt.Errorf("--member: %w", err)))
+		return
+	}
+	client := &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		if named || !errors.Is(err, syscall.ECONNREFUSED) {
+			l.misses(ctx, "the member at "+url, within, "the holds that only it knows are not shown", err)
+		}
+		return
+	}
+	defer func() { _ = resp.Body.Close() }() // read only
+	var report struct {
+		Pipeline     string              `json:"pipeline"`
+		Holds        []health.Hold       `json:"holds"`
+		Dependencies []health.Dependency `json:"dependencies"`
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, largestReport))
+	if err != nil {
+		l.misses(ctx, "the member at "+url, within, "the holds that only it knows are not shown", err)
+		return
+	}
+	err = json.Unmarshal(body, &report)
+	said := resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusServiceUnavailable // one that is not ready has holds, too
+	switch {
+	case err != nil || !said || report.Pipeline == "":
+		l.missed = append(l.missed, fmt.Errorf("what answers at %s/health (%s) is no connector", url, resp.Status))
+		return
+	case report.Pipeline != pipeline:
+		l.missed = append(l.missed, fmt.Errorf("the member at %s is of pipeline %q, not %q", url, report.Pipeline, pipeline))
+		return
+	}
+	l.member = true
+	for _, h := range report.Holds {
+		l.add(url, h.Topic, h.Partition, hold.Reason(h.Reason), h.Detail, h.Since, h.Offset)
+	}
+	l.missed = append(l.missed, failing(url, report.Holds, report.Dependencies)...)
+}
+
+// failing names the dependencies that fail for a member and that no hold of it explains: their breakers have not opened so
+// far, or the claims that wait for them are held for another reason. One line stands for all that is known of a dependency.
+func failing(url string, holds []health.Hold, dependencies []health.Dependency) (all []error) {
+	named := map[string]bool{}
+	for _, d := range dependencies {
+		first, _, _ := strings.Cut(d.Name, " ") // "kafka broker 1" is Kafka, too
+		name := first
+		if d.Table != "" {
+			name += " of table " + d.Table
+		}
+		explained := slices.ContainsFunc(holds, func(h health.Hold) bool { return explains(hold.Reason(h.Reason), first) })
+		if d.Failing == nil || named[name] || explained {
+			continue
+		}
+		named[name] = true
+		all = append(all, fmt.Errorf("the member at %s: %s has failed since %s: %s", url, name, d.Failing.UTC().Format(time.RFC3339), d.Error))
+	}
+	return all
+}
+
+// explains tells whether a hold says for itself that a dependency fails.
+func explains(reason hold.Reason, dependency string) bool {
+	switch reason {
+	case hold.KafkaDown, hold.KafkaDenied:
+		return dependency == "kafka" || dependency == "dead_letters"
+	case hold.StoreDown, hold.StoreDenied:
+		return dependency == "store" || dependency == "operations_log"
+	case hold.DeadLettersUnavailable:
+		return dependency == "dead_letters"
+	case hold.FingerprintsUnavailable:
+		return dependency == "postgres"
+	default:
+		return false
+	}
+}

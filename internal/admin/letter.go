@@ -1,0 +1,166 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"sluice/connector"
+	"sluice/connector/decode"
+	"sluice/idempotency"
+	"sluice/internal/config"
+	"sluice/internal/fail"
+	"sluice/internal/lookup"
+	"sluice/internal/open"
+	"sluice/reliability/deadletter"
+	"sluice/reliability/hold"
+	"sluice/sink/delta/objstore"
+)
+
+// LetterSearch says which dead letter is meant: by the coordinates of its record, or by its own.
+type LetterSearch struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	TopicID   string        // of the record's topic, "" for any
+	Within    time.Duration // for each answer of Kafka
+}
+
+// errFound ends the reading of a topic.
+var errFound = errors.New("found")
+
+// DeadLetter finds a dead letter. Of several for the same place the newest is meant; the notes tell of the others.
+func DeadLetter(ctx context.Context, a *Access, o LetterSearch) (letter *deadletter.Letter, notes []string, err error) {
+	scope, err := letterScopeOf(ctx, a, o.Topic)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, end, err := lookup.NewReader(ctx, a.Config, o.Within)
+	if err != nil {
+		return nil, nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+	}
+	defer end()
+	return o.find(ctx, r, scope)
+}
+
+// find reads the letter.
+func (o *LetterSearch) find(ctx context.Context, r *lookup.Reader, scope *letterScope) (*deadletter.Letter, []string, error) {
+	var found *deadletter.Letter
+	ids := map[idempotency.TopicID]bool{}
+	for _, name := range scope.topics {
+		var topic connector.Topic
+		err := r.Ask(func(ctx context.Context) (err error) { topic, err = r.Log.Topic(ctx, name); return err })
+		if lookup.ReasonOf(err) == hold.TopicMissing {
+			continue
+		}
+		if err != nil {
+			return nil, nil, fail.Dependency(fmt.Errorf("kafka: dead-letter topic %s: %w", name, err))
+		}
+		for _, id := range topic.Partitions {
+			if scope.source == "" && id != o.Partition {
+				continue
+			}
+			p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
+			err := r.Each(ctx, p, func(record *connector.Record) error {
+				if scope.source == "" { // the letter's own place
+					if record.Offset == o.Offset {
+						l, err := decode.ParseLetter(record)
+						if err != nil {
+							return fail.Found(fmt.Errorf("%v@%d: %w", p, o.Offset, err))
+						}
+						found = keep(&l)
+					}
+					if record.Offset >= o.Offset {
+						return errFound
+					}
+					return nil
+				}
+				l, err := decode.ParseLetter(record)
+				if err != nil || !o.means(&l) {
+					return nil //nolint:nilerr // list tells of records that are no letters
+				}
+				ids[l.Source.TopicID] = true
+				if found == nil || !l.LastFailure.Before(found.LastFailure) {
+					found = keep(&l)
+				}
+				return nil
+			})
+			switch {
+			case fail.Of(err) != 0:
+				return nil, nil, err
+			case err != nil && !errors.Is(err, errFound):
+				return nil, nil, fail.Dependency(fmt.Errorf("kafka: dead-letter topic %v: %w", p, err))
+			}
+		}
+	}
+	if found == nil {
+		return nil, nil, fail.Found(fmt.Errorf("there is no dead letter for %s:%d@%d", o.Topic, o.Partition, o.Offset))
+	}
+	var notes []string
+	if len(ids) > 1 {
+		notes = append(notes, fmt.Sprintf("there are dead letters of %d topics of this name; this is the newest, with topic id %s: write --topic-id for another", len(ids), found.Source.TopicID))
+	}
+	return found, notes, nil
+}
+
+// means tells whether a letter is about the record that is looked for.
+func (o *LetterSearch) means(l *deadletter.Letter) bool {
+	return l.Source.Topic == o.Topic && l.Source.ID == o.Partition && l.Source.Offset == o.Offset &&
+		(o.TopicID == "" || l.Source.TopicID.String() == o.TopicID)
+}
+
+// keep copies a letter out of the memory of what was fetched.
+func keep(l *deadletter.Letter) *deadletter.Letter {
+	k := *l
+	k.Key, k.Value, k.Headers = bytes.Clone(l.Key), bytes.Clone(l.Value), slices.Clone(l.Headers)
+	for i := range k.Headers {
+		k.Headers[i].Value = bytes.Clone(k.Headers[i].Value)
+	}
+	return &k
+}
+
+// largestObject bounds what is read of a record that a letter links.
+const largestObject = 2 << 30
+
+// WholeLetter returns a letter with its value, which it fetches from the bucket if the letter was too large for its topic.
+func WholeLetter(ctx context.Context, a *Access, l *deadletter.Letter) (*deadletter.Letter, error) {
+	if l.Link.Key == "" {
+		return l, nil
+	}
+	return linked(ctx, a.Config, l)
+}
+
+// linked fetches from the bucket what a letter was too large for.
+func linked(ctx context.Context, cfg *config.Config, l *deadletter.Letter) (*deadletter.Letter, error) {
+	store, err := open.Store(ctx, cfg)
+	if err != nil {
+		return nil, fail.Dependency(err)
+	}
+	if closer, ok := store.(io.Closer); ok {
+		defer func() { _ = closer.Close() }() // it was only read
+	}
+	if l.Link.Bytes > largestObject {
+		return nil, fail.Found(fmt.Errorf("the dead letter links %d bytes, more than any record has", l.Link.Bytes))
+	}
+	body, err := store.Get(ctx, l.Link.Key, 0, l.Link.Bytes)
+	if errors.Is(err, objstore.ErrNotFound) {
+		return nil, fail.Found(fmt.Errorf("the value of the record is not in the bucket any more: %s", l.Link.Key))
+	}
+	if err != nil {
+		return nil, fail.Dependency(fmt.Errorf("read %s: %w", l.Link.Key, err))
+	}
+	defer func() { _ = body.Close() }() // read only
+	object, err := io.ReadAll(io.LimitReader(body, l.Link.Bytes+1))
+	if err != nil {
+		return nil, fail.Dependency(fmt.Errorf("read %s: %w", l.Link.Key, err))
+	}
+	whole, err := deadletter.Whole(*l, object)
+	if err != nil {
+		return nil, fail.Found(fmt.Errorf("%s: %w", l.Link.Key, err))
+	}
+	return &whole, nil
+}

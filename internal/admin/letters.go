@@ -1,0 +1,162 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"sluice/internal/fail"
+	"sluice/internal/lookup"
+	"sluice/reliability/deadletter"
+)
+
+// LetterQuery says which dead letters are listed.
+type LetterQuery struct {
+	Topic  string        // of the records, or a dead-letter topic; "" for all
+	Since  time.Time     // zero for all
+	Reason string        // the code, "" for all
+	Limit  int           // 0 for all
+	Void   bool          // those that are void or pending, too
+	Within time.Duration // for each answer of Kafka
+}
+
+// ListedLetter is a dead letter of a list: never what was in the record.
+type ListedLetter struct {
+	Topic       string      `json:"topic"`
+	TopicID     string      `json:"topic_id"`
+	Cluster     string      `json:"cluster"`
+	Partition   int32       `json:"partition"`
+	Offset      int64       `json:"offset"`
+	State       LetterState `json:"state"`
+	Why         string      `json:"why,omitempty"` // of a state that is unknown or foreign
+	Reason      string      `json:"reason"`
+	Class       string      `json:"class"`
+	Detail      string      `json:"detail"`
+	Retries     int         `json:"retries"`
+	Failed      *time.Time  `json:"failed_at"` // null if the letter does not say
+	Member      string      `json:"member"`
+	Correlation string      `json:"correlation_id"`
+	Batch       string      `json:"batch_id"`
+	Copies      int         `json:"copies"`
+	Linked      bool        `json:"linked"` // the value lies in the bucket
+	Letter      LetterPlace `json:"letter"`
+}
+
+// LetterPlace is where the newest copy of a letter lies.
+type LetterPlace struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+}
+
+// LetterList are dead letters, counted and some of them listed.
+type LetterList struct {
+	Topics     []string       `json:"dead_letter_topics"`
+	Letters    int64          `json:"letters"`    // records in the topics, repeats included
+	Distinct   int            `json:"distinct"`   // records that they are about
+	Unresolved int            `json:"unresolved"` // those of Unknown included
+	Unknown    int            `json:"unknown"`
+	Void       int            `json:"void"`
+	Pending    int            `json:"pending"`
+	Foreign    int            `json:"foreign"`
+	Matching   int            `json:"matching"` // those to list, of which limit may leave out some
+	Listed     []ListedLetter `json:"listed"`
+	Notes      []string       `json:"notes"`
+}
+
+// DeadLetters lists dead letters, the newest first, with what became of their records.
+func DeadLetters(ctx context.Context, a *Access, q LetterQuery) (*LetterList, error) {
+	scope, err := letterScopeOf(ctx, a, q.Topic)
+	if err != nil {
+		return nil, err
+	}
+	r, end, err := lookup.NewReader(ctx, a.Config, q.Within)
+	if err != nil {
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+	}
+	defer end()
+	book, err := readLetters(ctx, r, scope.topics, func(l *deadletter.Letter) bool {
+		return scope.wants(l) && !l.LastFailure.Before(q.Since) && (q.Reason == "" || string(l.Reason) == q.Reason)
+	})
+	if err != nil {
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+	}
+	if err := book.judge(ctx, a.Config, r); err != nil {
+		return nil, err
+	}
+	return book.list(scope, q), nil
+}
+
+// list counts the letters and picks those to show.
+func (b *letterBook) list(scope *letterScope, o LetterQuery) *LetterList {
+	list := &LetterList{Topics: scope.topics, Letters: b.count, Distinct: len(b.all), Listed: []ListedLetter{}, Notes: []string{}}
+	whys := map[string]int64{}
+	for _, l := range b.newest() {
+		if l.state.counts() {
+			list.Unresolved++
+		}
+		switch l.state {
+		case LetterUnresolved:
+		case LetterUnknown:
+			list.Unknown++
+			whys[l.why]++
+		case LetterVoid:
+			list.Void++
+		case LetterPending:
+			list.Pending++
+		case LetterForeign:
+			list.Foreign++
+			whys[l.why]++
+		}
+		if !o.Void && !l.state.listed() {
+			continue
+		}
+		if list.Matching++; o.Limit == 0 || len(list.Listed) < o.Limit {
+			list.Listed = append(list.Listed, l.shown())
+		}
+	}
+	for _, name := range b.absent {
+		list.note("topic %s does not exist yet: it comes with the first dead letter", name)
+	}
+	for _, name := range scope.topics {
+		if of := b.others[name]; of != nil {
+			list.note("%s of topic %s: no dead letter, first at %s", Counting(of.n, "record"), name, of.first)
+		}
+	}
+	for why, n := range whys {
+		list.note("%s: %s", Counting(n, "dead letter"), why)
+	}
+	slices.Sort(list.Notes)
+	if left := list.Matching - len(list.Listed); left > 0 {
+		list.note("%d more are not listed: write --limit, --since or --reason", left)
+	}
+	return list
+}
+
+// Counting is a number with its noun: "1 record", "2 records".
+func Counting(n int64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.FormatInt(n, 10) + " " + noun
+}
+
+func (l *LetterList) note(format string, args ...any) {
+	l.Notes = append(l.Notes, fmt.Sprintf(format, args...))
+}
+
+func (l *foundLetter) shown() ListedLetter {
+	s := ListedLetter{
+		Topic: l.Source.Topic, TopicID: l.Source.TopicID.String(), Cluster: l.Source.Cluster, Partition: l.Source.ID, Offset: l.Source.Offset,
+		State: l.state, Why: l.why, Reason: string(l.Reason), Class: l.Class.String(), Detail: l.Detail, Retries: l.Retries,
+		Member: l.Member, Correlation: l.Correlation, Batch: l.Batch, Copies: l.copies, Linked: l.linked,
+		Letter: LetterPlace{l.topic, l.partition, l.offset},
+	}
+	if !l.LastFailure.IsZero() {
+		at := l.LastFailure.UTC()
+		s.Failed = &at
+	}
+	return s
+}

@@ -1,0 +1,128 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"sluice/health"
+	"sluice/health/membership"
+	"sluice/internal/fail"
+	"sluice/internal/open"
+	"sluice/sink/opslog"
+)
+
+// MemberReport is who registered, and what is found of them.
+type MemberReport struct {
+	Members health.Members
+	Active  bool  // one of them is active
+	Foreign error // the store has what another program wrote, too
+}
+
+// Members returns who registered, or the member with an id alone. Mistakes of the configuration are errors of
+// [fail.KindUsage]. If there are both, the report and an error, the store could not be closed.
+func Members(ctx context.Context, a *Access, id string) (r *MemberReport, err error) {
+	s, err := openRegistrations(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	members := s.members
+	if id != "" {
+		members = slices.DeleteFunc(members, func(m membership.Member) bool { return m.ID != id })
+	}
+	return &MemberReport{
+		Members: membership.Judge(members, time.Now()), Active: slices.ContainsFunc(members, membership.Member.Active), Foreign: s.foreign,
+	}, s.store.Close()
+}
+
+// registry is the store where members register, as it was read.
+type registry struct {
+	store   membership.Store
+	members []membership.Member
+	foreign error
+}
+
+func openRegistrations(ctx context.Context, a *Access) (*registry, error) {
+	store, err := open.Members(ctx, a.Config)
+	switch {
+	case err != nil:
+		return nil, fail.Usage(err)
+	case store == nil:
+		return nil, fail.Usage(errors.New("members register nowhere: write members.store and members.url_file"))
+	}
+	s := &registry{store: store}
+	s.members, err = store.Members(ctx)
+	if errors.Is(err, membership.ErrForeign) && s.members != nil {
+		s.foreign, err = err, nil
+	}
+	if err != nil {
+		return nil, errors.Join(fail.Dependency(err), store.Close())
+	}
+	return s, nil
+}
+
+// CleanupPlan is which members would be forgotten. Whoever has it closes it.
+type CleanupPlan struct {
+	Gone    []membership.Member // without a registration
+	Foreign error               // the store has what another program wrote, too
+
+	store membership.Store
+}
+
+// PlanCleanup finds the members without a registration.
+func PlanCleanup(ctx context.Context, a *Access) (*CleanupPlan, error) {
+	s, err := openRegistrations(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	gone := slices.DeleteFunc(s.members, func(m membership.Member) bool { return m.Registered })
+	return &CleanupPlan{Gone: gone, Foreign: s.foreign, store: s.store}, nil
+}
+
+// Close ends the connection to the store of registrations.
+func (p *CleanupPlan) Close() error { return p.store.Close() }
+
+// CleanupResult is what a cleanup did.
+type CleanupResult struct {
+	Removed   int      `json:"removed"`   // registrations whose time was over, and that nobody counted before
+	Forgotten []string `json:"forgotten"` // members that had none
+}
+
+// mostForgotten bounds the ids in an entry of the operations log, which has room for a mebibyte.
+const mostForgotten = 1000
+
+// Cleanup removes the registrations whose time is over and forgets the members of a plan. The operations log gets an entry
+// with those that are forgotten, before they are.
+func Cleanup(ctx context.Context, a *Access, p *CleanupPlan, by By) (*CleanupResult, error) {
+	result, forget := &CleanupResult{Forgotten: []string{}}, membership.Forget
+	if len(p.Gone) > 0 {
+		forget = 0
+		log, err := a.operations(ctx)
+		if err != nil {
+			return nil, err
+		}
+		body := opslog.ForgetMembers{More: max(len(p.Gone)-mostForgotten, 0)}
+		for _, m := range p.Gone[:len(p.Gone)-body.More] {
+			body.Members = append(body.Members, m.ID)
+		}
+		if _, err := log.append(ctx, by, body, nil); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if result.Removed, err = p.store.Sweep(ctx, forget); err != nil {
+		return nil, fail.Dependency(err)
+	}
+	left, err := p.store.Members(ctx)
+	if err != nil && (left == nil || !errors.Is(err, membership.ErrForeign)) {
+		return nil, fail.Dependency(err)
+	}
+	for _, m := range p.Gone {
+		if _, still := slices.BinarySearchFunc(left, m.ID, func(m membership.Member, id string) int { return cmp.Compare(m.ID, id) }); !still {
+			result.Forgotten = append(result.Forgotten, m.ID)
+		}
+	}
+	return result, nil
+}

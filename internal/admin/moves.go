@@ -1,0 +1,263 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/connector/commit"
+	"sluice/connector/plan"
+	"sluice/connector/schema"
+	"sluice/internal/fail"
+	"sluice/internal/lookup"
+	"sluice/internal/open"
+	"sluice/reliability"
+	"sluice/reliability/hold"
+	"sluice/sink/delta"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/opslog"
+)
+
+// MovePlan is what a command is about to do with one table.
+type MovePlan struct {
+	Command string         `json:"command"`
+	Table   string         `json:"table"`
+	Accept  bool           `json:"accepts_table,omitempty"` // the table is marked as one of the pipeline's
+	Moves   []*PlannedMove `json:"moves"`
+	Notes   []string       `json:"notes,omitempty"`
+	// Outcome, Version and Operation are empty before it was done: what became of it, the version of the table, and the
+	// seq of its entry in the operations log.
+	Outcome   opslog.Outcome `json:"outcome,omitempty"`
+	Version   *int64         `json:"version,omitempty"`
+	Operation int64          `json:"operation,omitempty"`
+
+	// Unrecorded is why the operations log does not have the outcome, nil if it does.
+	Unrecorded error `json:"-"`
+
+	of      *Table
+	tableID string
+	others  map[string]int64 // see connector.Moves
+}
+
+// PlannedMove is a position before and after, and what that means.
+type PlannedMove struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	From      int64  `json:"from"` // -1: none
+	To        int64  `json:"to"`
+	// Repeated and LeftOut count offsets, which is at least as many as there are records.
+	Repeated int64  `json:"repeated"`
+	LeftOut  int64  `json:"left_out"`
+	Note     string `json:"note,omitempty"`
+
+	partition connector.Partition
+}
+
+// newPlan starts the plan of a command, as the operations log has it, on what was seen.
+func newPlan(command string, l *look) *MovePlan {
+	return &MovePlan{Command: command, Table: l.table.URL, Moves: []*PlannedMove{}, of: l.table, tableID: l.snapshot.TableID}
+}
+
+// sorted puts the moves of a plan in the order of topics and partitions.
+func sorted(p *MovePlan, err error) (*MovePlan, error) {
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(p.Moves, func(a, b *PlannedMove) int {
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return p, nil
+}
+
+// move adds a move of a partition. format says what it means, beyond the offsets repeated or left out.
+func (p *MovePlan) move(l *look, of connector.Partition, to int64, format string, args ...any) {
+	s := &PlannedMove{Topic: of.Topic, Partition: of.ID, From: l.position(of), To: to, Note: fmt.Sprintf(format, args...), partition: of}
+	switch {
+	case s.From < 0:
+	case to < s.From:
+		s.Repeated = s.From - to
+	default:
+		s.LeftOut = to - s.From
+	}
+	p.Moves = append(p.Moves, s)
+}
+
+func (p *MovePlan) note(format string, args ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
+}
+
+func refused(format string, args ...any) error {
+	return fail.Refused(fmt.Errorf(format, args...))
+}
+
+// Move does what a plan says, once, and notes in it what became of it. The store and Kafka may take as long as within. That
+// the table has moved on since the plan was made is an error of [fail.KindRefused].
+func Move(ctx context.Context, a *Access, p *MovePlan, by By, within time.Duration) error {
+	acting, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	cfg, quiet := a.Config, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
+	store, err := open.Store(acting, cfg)
+	if err != nil {
+		return fail.Dependency(err)
+	}
+	if c, ok := store.(io.Closer); ok {
+		defer func() { _ = c.Close() }() // what was put is put
+	}
+	guard := reliability.NewGuard("store", cfg.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists)
+	if err := lookup.Patience(acting, guard)(func(ctx context.Context) error { return objstore.SelfTest(ctx, store) }); err != nil {
+		if errors.Is(err, objstore.ErrUnsafe) {
+			return refused("storage.url: %w", err)
+		}
+		return fail.Dependency(fmt.Errorf("nothing was changed: %w", err))
+	}
+	table, err := p.open(store, guard, a.Version)
+	if err != nil {
+		return err
+	}
+	defer table.Close()
+	log := opslog.Open(store, cfg.Pipeline, opslog.Options{Guard: guard})
+	return p.do(ctx, acting, table, log, by, within)
+}
+
+// do writes the intent into the operations log, the positions into the table's, and the outcome into the operations log.
+// Nothing is moved that was not written down before; if the outcome cannot be written down, the table's log has it. acting
+// ends when the command has waited long enough.
+func (p *MovePlan) do(ctx, acting context.Context, table connector.Table, log *opslog.Log, by By, within time.Duration) error {
+	host, _ := os.Hostname() // an entry without one is as good
+	record := func(ctx context.Context, body opslog.Body) (opslog.Entry, error) {
+		return log.Append(ctx, opslog.Operation{Operator: by.Operator, Host: host, Reason: by.Reason, Body: body}, nil)
+	}
+	intent, err := record(acting, opslog.OffsetsIntent{Command: p.Command, Table: p.of.table.Table, Moves: p.moves()})
+	if err != nil {
+		return fail.Dependency(fmt.Errorf("nothing was changed: %w", err))
+	}
+	p.Operation = intent.Seq
+
+	s, err := commit.Move(acting, table, p.commit(by))
+	done := opslog.OffsetsDone{Intent: intent.Seq, Command: p.Command, Table: p.of.table.Table, Moves: p.moves(), Version: -1, Outcome: opslog.Won}
+	kind := fail.KindDependency
+	switch class := classify.Of(err); {
+	case err == nil:
+		done.Version = s.Version
+	case errors.Is(err, connector.ErrUndecided):
+		done.Outcome = opslog.Unknown
+		err = fmt.Errorf("nobody knows yet whether the positions are moved, the store did not answer; offsets show tells later: %w", err)
+	case class == classify.Fenced:
+		done.Outcome, kind = opslog.Lost, fail.KindRefused
+		err = fmt.Errorf("nothing was changed, the table moved on since it was shown: look again: %w", err)
+	default:
+		done.Outcome = opslog.Lost
+		if held, ok := errors.AsType[*hold.Error](err); ok && held.Reason != hold.StoreDenied {
+			kind = fail.KindRefused
+		}
+		err = fmt.Errorf("nothing was changed: %w", err)
+	}
+	if err != nil {
+		done.Detail = err.Error()
+	}
+	p.Outcome, p.Version = done.Outcome, &done.Version
+	// The time for the commit may be over; what became of it is worth a little more.
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(within, 20*time.Second))
+	defer cancel()
+	_, p.Unrecorded = record(ending, done)
+	if err != nil {
+		return &fail.Error{Kind: kind, Err: err}
+	}
+	return nil
+}
+
+// open opens the table to commit to. It is created if it was not there when the command looked.
+func (p *MovePlan) open(store objstore.Store, guard *reliability.Guard, version string) (*delta.Table, error) {
+	o := delta.Options{Pipeline: p.of.config.Pipeline, Engine: "sluice/" + version, Guard: guard}
+	if p.tableID == "" {
+		columns, err := schema.ParseDDL(p.of.table.Schema)
+		if err != nil {
+			return nil, fail.Usage(fmt.Errorf("schema: %w", err))
+		}
+		o.Schema = columns
+	}
+	return delta.Open(objstore.Sub(store, p.of.table.Table), o)
+}
+
+// commit is the plan as the story's moves.
+func (p *MovePlan) commit(by By) *plan.Moves {
+	all := &plan.Moves{
+		Moved:    connector.Moved{Command: p.Command, Operator: by.Operator, Reason: by.Reason},
+		Pipeline: p.of.config.Pipeline, TableID: p.tableID, Accept: p.Accept, Others: p.others,
+	}
+	for _, s := range p.Moves {
+		all.Moves = append(all.Moves, plan.Move{Partition: s.partition, From: s.From, Next: s.To})
+	}
+	return all
+}
+
+// moves is the plan as the operations log has it.
+func (p *MovePlan) moves() (all []opslog.Move) {
+	for _, s := range p.Moves {
+		all = append(all, opslog.Move{Topic: s.Topic, TopicID: s.partition.TopicID.String(), Partition: s.Partition, From: s.From, To: s.To})
+	}
+	return all
+}
+
+// sight is what a command saw of some topics of one table, and whom it may ask more.
+type sight struct {
+	*questions
+	looks    []*look
+	standing *HoldInfo // why the table as a whole cannot be written, nil if it can
+	end      func()    // to be called when nothing is asked any more
+}
+
+// see looks at topics of one table.
+func (a *Access) see(ctx context.Context, names ...string) (_ *sight, err error) {
+	tables, end, err := OpenTables(ctx, a, "")
+	if err != nil {
+		return nil, err
+	}
+	seen := &sight{end: end}
+	defer func() {
+		if err != nil {
+			seen.end()
+		}
+	}()
+	i := slices.IndexFunc(tables, func(o *Table) bool { return slices.Contains(o.topics, names[0]) })
+	for _, name := range names {
+		if at := slices.IndexFunc(tables, func(o *Table) bool { return slices.Contains(o.topics, name) }); at < 0 {
+			return nil, fail.Usage(fmt.Errorf("topic %s is not in topics of the configuration", name))
+		} else if at != i {
+			return nil, fail.Usage(fmt.Errorf("topics %s and %s feed different tables: move one after the other", names[0], name))
+		}
+	}
+	o := tables[i]
+	s, standing, err := o.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seen.standing = standing
+	if seen.questions, err = newQuestions(ctx, o.config); err != nil {
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+	}
+	seen.end = func() { seen.close(); end() }
+	for _, name := range names {
+		l, err := seen.look(ctx, o, name, s)
+		if err == nil {
+			err = l.whole()
+		}
+		if held, ok := errors.AsType[*hold.Error](err); ok && held.Reason == hold.TopicMissing {
+			return nil, refused("%w", err)
+		}
+		if err != nil {
+			return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+		}
+		seen.looks = append(seen.looks, l)
+	}
+	return seen, nil
+}

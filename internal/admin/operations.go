@@ -1,0 +1,110 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"sluice/internal/config"
+	"sluice/internal/fail"
+	"sluice/internal/open"
+	"sluice/reliability"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/opslog"
+)
+
+// operationsLog is the operations log as it was opened for operators.
+type operationsLog struct {
+	*opslog.Log
+	store objstore.Store // that it lies in
+	guard *reliability.Guard
+	end   func()
+}
+
+// openOperations opens the operations log of a pipeline for a command, which calls end when it is done. Whoever only reads
+// makes nothing: a local directory that does not exist is an empty log.
+func openOperations(ctx context.Context, cfg *config.Config, write bool) (*operationsLog, error) {
+	o := &operationsLog{end: func() {}}
+	if !write && missingDirectory(cfg.Storage.URL) {
+		o.store = objstore.NewMem()
+	} else {
+		store, err := open.Store(ctx, cfg)
+		if err != nil {
+			return nil, fail.Dependency(err)
+		}
+		o.store = store
+		if c, ok := store.(io.Closer); ok {
+			o.end = func() { _ = c.Close() } // nothing is under way any more
+		}
+	}
+	o.guard = reliability.NewGuard("operations log", cfg.Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
+	o.Log = opslog.Open(o.store, cfg.Pipeline, opslog.Options{Guard: o.guard})
+	return o, nil
+}
+
+// missingDirectory tells whether a URL names a local directory that is not there.
+func missingDirectory(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "file" {
+		return false
+	}
+	_, err = os.Stat(filepath.FromSlash(u.Path))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// exclusive makes sure that the store keeps the promise on which the log stands, before a command writes to it.
+func (o *operationsLog) exclusive(ctx context.Context) error {
+	err := o.guard.Do(ctx, func(ctx context.Context) error { return objstore.SelfTest(ctx, o.store) })
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, objstore.ErrUnsafe):
+		return fail.Refused(fmt.Errorf("storage.url: %w", err))
+	}
+	if last := o.guard.Status().Err; ctx.Err() != nil && last != nil {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), last)
+	}
+	return fail.Dependency(fmt.Errorf("storage.url: %w", err))
+}
+
+// failedOperation is the error of a command that could not read or write the operations log.
+func failedOperation(e opslog.Entry, err error) error {
+	broken := (*opslog.BrokenError)(nil)
+	switch {
+	case errors.Is(err, opslog.ErrUndecided):
+		return fail.Dependency(fmt.Errorf("nobody knows whether the operation was written: look for seq %d, id %s in connector audit list: %w", e.Seq, e.ID, err))
+	case errors.As(err, &broken):
+		return fail.Found(fmt.Errorf("%w; see connector audit verify", err))
+	}
+	return fail.Dependency(err)
+}
+
+// append writes an operation, if pre admits it. An error has its kind, except that
+// the caller knows what to say if pre refused.
+func (o *operationsLog) append(ctx context.Context, by By, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {
+	if err := o.exclusive(ctx); err != nil {
+		return opslog.Entry{}, err
+	}
+	host, _ := os.Hostname() // may stay unknown
+	e, err := o.Append(ctx, opslog.Operation{Operator: by.Operator, Host: host, Reason: by.Reason, Body: body}, pre)
+	if err != nil {
+		return e, failedOperation(e, err)
+	}
+	return e, nil
+}
+
+// Operations returns what the operations log says: what is paused, allowed and forgotten. It makes nothing.
+func Operations(ctx context.Context, a *Access) (*opslog.State, error) {
+	o, err := openOperations(ctx, a.Config, false)
+	if err != nil {
+		return nil, err
+	}
+	defer o.end()
+	return o.State(ctx)
+}

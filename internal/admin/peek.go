@@ -1,0 +1,122 @@
+package admin
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"sluice/connector"
+	"sluice/connector/kafka"
+	"sluice/internal/fail"
+	"sluice/reliability/hold"
+	"sluice/sink/opslog"
+)
+
+// PeekedRecord is a record of a topic. What is not UTF-8 stands there in base64, and its encoding says so.
+type PeekedRecord struct {
+	Topic         string         `json:"topic"`
+	Partition     int32          `json:"partition"`
+	Offset        int64          `json:"offset"`
+	Timestamp     time.Time      `json:"timestamp"`
+	Key           *string        `json:"key"`
+	KeyEncoding   string         `json:"key_encoding,omitempty"`
+	Value         *string        `json:"value"`
+	ValueEncoding string         `json:"value_encoding,omitempty"`
+	Headers       []PeekedHeader `json:"headers"`
+	// Problem is why the record cannot become a row, "" if it can.
+	Problem string `json:"problem"`
+	Bytes   []byte `json:"-"` // of the value
+}
+
+// PeekedHeader is a header of such a record.
+type PeekedHeader struct {
+	Key           string  `json:"key"`
+	Value         *string `json:"value"`
+	ValueEncoding string  `json:"value_encoding,omitempty"`
+}
+
+// shownBytes returns bytes as text, and the encoding of the text: "" for UTF-8. nil is null.
+func shownBytes(b []byte) (text *string, encoding string) {
+	switch {
+	case b == nil:
+		return nil, ""
+	case utf8.Valid(b):
+		return new(string(b)), ""
+	}
+	return new(base64.StdEncoding.EncodeToString(b)), "base64"
+}
+
+// Peek returns the record at an offset of a partition, and why it cannot become a row.
+func Peek(ctx context.Context, a *Access, place opslog.Target, offset int64) (*PeekedRecord, error) {
+	cfg := a.Config
+	if _, meant, _ := cfg.Route(place.Topic); !meant {
+		return nil, fail.Usage(fmt.Errorf("topic %s is not in topics: write one of %s", place.Topic, strings.Join(cfg.Meant(), ", ")))
+	}
+	tables, end, err := openAll(ctx, cfg, []string{place.Topic})
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	snapshot, _, err := tables[0].snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ask, err := newQuestions(ctx, cfg)
+	if err != nil {
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+	}
+	defer ask.close()
+	l, err := ask.look(ctx, tables[0], place.Topic, snapshot)
+	if held, ok := errors.AsType[*hold.Error](err); ok {
+		return nil, fail.Found(held)
+	}
+	if err != nil {
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+	}
+	r, err := ask.recordOf(l, place.Partition, offset)
+	if err != nil {
+		return nil, err
+	}
+	shown := &PeekedRecord{
+		Topic: place.Topic, Partition: place.Partition, Offset: r.Offset, Timestamp: time.UnixMilli(r.Timestamp).UTC(), Headers: []PeekedHeader{},
+		Bytes: r.Value,
+	}
+	shown.Key, shown.KeyEncoding = shownBytes(r.Key)
+	shown.Value, shown.ValueEncoding = shownBytes(r.Value)
+	for _, h := range r.Headers {
+		text, encoding := shownBytes(h.Value)
+		shown.Headers = append(shown.Headers, PeekedHeader{h.Key, text, encoding})
+	}
+	p, _ := l.partition(place.Partition)
+	if err := l.becomesRow(p, r); err != nil {
+		shown.Problem = err.Error()
+	}
+	return shown, nil
+}
+
+// recordOf reads the record at an offset.
+func (q *questions) recordOf(l *look, id int32, offset int64) (*connector.Record, error) {
+	p, ok := l.partition(id)
+	if !ok {
+		return nil, fail.Found(fmt.Errorf("topic %s has no partition %d", l.topic.Name, id))
+	}
+	var b kafka.Batch
+	err := q.ask(func(ctx context.Context) (err error) { b, err = q.log.BatchAt(ctx, p, offset); return err })
+	if err == nil {
+		err = b.Unreadable
+	}
+	if held, ok := errors.AsType[*hold.Error](err); ok {
+		return nil, fail.Found(held)
+	}
+	if err != nil {
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+	}
+	if b.Record == nil || b.Record.Offset != offset {
+		return nil, fail.Found(fmt.Errorf("there is no committed record at %v@%d: it is a marker of a transaction, of an aborted one, or compacted away", p, offset))
+	}
+	return b.Record, nil
+}

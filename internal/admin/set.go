@@ -1,0 +1,113 @@
+package admin
+
+import (
+	"context"
+
+	"sluice/connector"
+	"sluice/connector/plan"
+	"sluice/sink/opslog"
+)
+
+// Where says where a position is set to: to an offset, by a number of offsets, or to where a start begins.
+type Where struct {
+	Offset int64 // unless Relative or Start are set
+	By     int64 // from the position, if Relative
+	Start  connector.Start
+
+	Relative bool
+}
+
+// SetTarget is a topic or a partition, and where its position is set to. A topic stands for its partitions that have a
+// position.
+type SetTarget struct {
+	Target opslog.Target
+	Where
+}
+
+// PlanSet plans to set the positions of targets.
+func PlanSet(ctx context.Context, a *Access, all []SetTarget) (*MovePlan, error) {
+	return sorted(planSet(ctx, a, all))
+}
+
+func planSet(ctx context.Context, a *Access, all []SetTarget) (*MovePlan, error) {
+	var names []string
+	for _, w := range all {
+		names = append(names, w.Target.Topic)
+	}
+	seen, err := a.see(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	defer seen.end()
+	made := newPlan("offsets set", seen.looks[0])
+	if detail := plan.Replaced(seen.looks[0].snapshot, seen.looks[0].pipeline); detail != "" {
+		return nil, refused("table_replaced: %s: restore it, or accept it with offsets start", detail)
+	}
+	for i, w := range all {
+		if err := made.set(seen, seen.looks[i], w); err != nil {
+			return nil, err
+		}
+	}
+	made.onceMore()
+	return made, nil
+}
+
+// offsets returns what the where means for each partition.
+func (w Where) offsets(ask *sight, l *look, chosen []connector.Partition) (map[connector.Partition]int64, error) {
+	to := map[connector.Partition]int64{}
+	bounds := map[connector.Partition]connector.Bounds{}
+	for _, of := range chosen {
+		at := l.position(of)
+		if w.Relative && at < 0 {
+			return nil, refused("%v has no position yet: write an offset, not %+d", of, w.By)
+		}
+		to[of], bounds[of] = w.Offset, l.bounds[of]
+		if w.Relative {
+			to[of] = at + w.By
+		}
+	}
+	if w.Start.Policy == "" {
+		return to, nil
+	}
+	return ask.first(w.Start, chosen, bounds)
+}
+
+// set adds the moves of one target.
+func (p *MovePlan) set(ask *sight, l *look, w SetTarget) error {
+	if !l.started() {
+		return refused("the table has no position for any partition of topic %s: offsets start or offsets adopt begins it", l.topic.Name)
+	}
+	var chosen []connector.Partition
+	for _, of := range l.partitions() {
+		if of.ID == w.Target.Partition || w.Target.Partition < 0 && l.position(of) >= 0 {
+			chosen = append(chosen, of)
+		}
+	}
+	if len(chosen) == 0 {
+		return refused("topic %s has no partition %d", l.topic.Name, w.Target.Partition)
+	}
+	to, err := w.offsets(ask, l, chosen)
+	if err != nil {
+		return err
+	}
+	for _, of := range chosen {
+		if b := l.bounds[of]; to[of] < b.LogStart || to[of] > b.HighWatermark {
+			return refused("offset %d is outside of the log of %v, which is [%d, %d]: nothing could be read there", to[of], of, b.LogStart, b.HighWatermark)
+		}
+		p.move(l, of, to[of], "")
+	}
+	return nil
+}
+
+// onceMore says how to have each record once although it is read again.
+func (p *MovePlan) onceMore() {
+	for _, s := range p.Moves {
+		topic, _, err := p.of.config.Route(s.Topic)
+		if s.Repeated == 0 || err != nil || topic.Identity.By != "none" { // a deleted row that a fingerprint remembers would not come back
+			continue
+		}
+		p.note("to have the records of %s once, pause it, delete its rows first, then move the position and resume:\n"+
+			"  DELETE FROM %s WHERE _kafka_topic = '%s' AND _kafka_partition = %d AND _kafka_offset >= %d AND _kafka_offset < %d",
+			s.partition, p.of.table.Table, s.Topic, s.Partition, s.To, s.From)
+	}
+}

@@ -1,0 +1,217 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/internal/config"
+	"sluice/internal/fail"
+	"sluice/internal/open"
+	"sluice/sink/delta"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+)
+
+// Table is a table that is read, with the topics that feed it.
+type Table struct {
+	config *config.Config
+	topics []string
+	table  config.Topic   // what the topics agree on
+	store  objstore.Store // nil if there is no place that could hold a table
+
+	URL   string
+	Later bool // it comes with the first dead letter: that it is not there is nothing wrong
+}
+
+// OpenTables opens the tables of the configuration for reading, or the one that a topic feeds. It makes nothing: a local
+// directory that does not exist is no store. The caller calls end when it is done with them.
+func OpenTables(ctx context.Context, a *Access, topic string) (all []*Table, end func(), err error) {
+	names, err := a.topics(ctx, topic)
+	if err != nil {
+		return nil, nil, err
+	}
+	return openAll(ctx, a.Config, names)
+}
+
+// openAll opens the tables of topics; see [OpenTables].
+func openAll(ctx context.Context, cfg *config.Config, names []string) (all []*Table, end func(), err error) {
+	byPath := map[string]*Table{}
+	for _, name := range names {
+		topic, _, err := cfg.Route(name)
+		if err != nil {
+			return nil, nil, fail.Usage(fmt.Errorf("topic %s can have no table: %w", name, err))
+		}
+		o := byPath[topic.Table]
+		if o == nil {
+			o = &Table{config: cfg, table: topic, URL: cfg.TableURL(topic), Later: true}
+			byPath[topic.Table] = o
+			all = append(all, o)
+		}
+		o.topics = append(o.topics, name)
+		o.Later = o.Later && cfg.ComesLater(name)
+	}
+	end = func() {}
+	for _, o := range all {
+		if u, err := url.Parse(o.URL); err == nil && u.Scheme == "file" {
+			if _, err := os.Stat(filepath.FromSlash(u.Path)); errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+		}
+		store, err := open.Store(ctx, cfg)
+		if err != nil {
+			return nil, nil, fail.Dependency(err)
+		}
+		for _, o := range all { // those of a directory that is missing are empty, now that others are there
+			o.store = objstore.Sub(store, o.table.Table)
+		}
+		if c, ok := store.(io.Closer); ok {
+			end = func() { _ = c.Close() } // it was only read
+		}
+		break
+	}
+	return all, end, nil
+}
+
+// topics are those that a question is about: the one that is named, or all that are listed, the dead-letter topics that follow
+// from them and, asked of Kafka, those that match a pattern now.
+func (a *Access) topics(ctx context.Context, topic string) ([]string, error) {
+	cfg := a.Config
+	if topic != "" {
+		if _, meant, _ := cfg.Route(topic); !meant {
+			return nil, fail.Usage(fmt.Errorf("--topic %s is not in topics: write one of %s", topic, strings.Join(cfg.Meant(), ", ")))
+		}
+		return []string{topic}, nil
+	}
+	listed := slices.Sorted(slices.Values(slices.Concat(cfg.TopicNames(), cfg.LaterTopics())))
+	if len(cfg.Patterns) == 0 {
+		return listed, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, listing)
+	defer cancel()
+	ask, err := newQuestions(ctx, cfg)
+	if err != nil {
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+	}
+	defer ask.close()
+	var names []string
+	err = ask.ask(func(ctx context.Context) (err error) { names, err = ask.group.Topics(ctx); return err })
+	if err != nil {
+		return nil, fail.Dependency(fmt.Errorf("kafka: which topics match (name one with --topic to do without): %w", err))
+	}
+	names = slices.Compact(slices.Sorted(slices.Values(slices.Concat(names, listed))))
+	if len(names) == 0 {
+		return nil, fail.Found(errors.New("no topic matches a pattern now"))
+	}
+	return names, nil
+}
+
+// listing bounds the question which topics match.
+const listing = 15 * time.Second
+
+// Failed returns err, of reading the table, as an error with a kind.
+func (o *Table) Failed(err error) error {
+	if fail.Of(err) != 0 {
+		return err
+	}
+	if errors.Is(err, deltalog.ErrNoTable) {
+		return fail.Found(fmt.Errorf("there is no table at %s", o.URL))
+	}
+	if errors.Is(err, deltalog.ErrCorrupt) {
+		return fail.Found(fmt.Errorf("table %s: %w", o.URL, err))
+	}
+	return fail.Dependency(fmt.Errorf("table %s: %w", o.URL, err))
+}
+
+// Inspection is what the log of a table says of it.
+type Inspection struct {
+	URL              string            `json:"url"`
+	ID               string            `json:"id"`
+	Name             string            `json:"name,omitempty"`
+	Created          *time.Time        `json:"created,omitempty"`
+	Version          int64             `json:"version"`
+	Checkpoint       int64             `json:"checkpoint"` // -1 if there is none
+	Reader           int32             `json:"min_reader_version"`
+	Writer           int32             `json:"min_writer_version"`
+	Features         []string          `json:"features,omitempty"`
+	Files            int64             `json:"files"`
+	Bytes            int64             `json:"bytes"`
+	Rows             int64             `json:"rows"`
+	FilesWithoutRows int64             `json:"files_without_row_count,omitempty"`
+	Schema           string            `json:"schema"` // DDL
+	PartitionColumns []string          `json:"partition_columns,omitempty"`
+	Properties       map[string]string `json:"properties,omitempty"`
+	Positions        []TablePosition   `json:"positions"`
+	// Ignored are fields without a column, in the commits from version IgnoredSince on.
+	Ignored      []connector.IgnoredFields `json:"ignored_fields,omitempty"`
+	IgnoredSince int64                     `json:"ignored_fields_since"`
+	Refusal      string                    `json:"refusal,omitempty"` // why this version must not write it
+}
+
+// TablePosition is one txn of the table. Other programs' have only an app id and a version.
+type TablePosition struct {
+	AppID     string `json:"app_id"`
+	Pipeline  string `json:"pipeline,omitempty"`
+	Topic     string `json:"topic,omitempty"`
+	Partition *int32 `json:"partition,omitempty"`
+	Version   int64  `json:"version"` // the next offset to read, for a partition
+	// LeaderEpoch is that of the last record batch before the position, -1 if it is unknown; nil if the table keeps none.
+	LeaderEpoch *int64 `json:"leader_epoch,omitempty"`
+}
+
+// Inspect reads the log of a table.
+func Inspect(ctx context.Context, o *Table) (*Inspection, error) {
+	if o.store == nil {
+		return nil, deltalog.ErrNoTable
+	}
+	info, err := delta.Inspect(ctx, o.store)
+	if err != nil {
+		return nil, err
+	}
+	i := &Inspection{
+		URL: o.URL, ID: info.ID, Name: info.Name, Version: info.Version, Checkpoint: info.Checkpoint,
+		Reader: info.Protocol.MinReaderVersion, Writer: info.Protocol.MinWriterVersion,
+		Files: info.Files, Bytes: info.Bytes, Rows: info.Rows, FilesWithoutRows: info.FilesWithoutRows,
+		PartitionColumns: info.PartitionColumns, Properties: info.Properties, Positions: []TablePosition{},
+	}
+	if i.Ignored, i.IgnoredSince, err = delta.IgnoredFields(ctx, o.store, info.Version); err != nil {
+		return nil, err
+	}
+	i.Features = slices.Compact(slices.Sorted(slices.Values(slices.Concat(info.Protocol.ReaderFeatures, info.Protocol.WriterFeatures))))
+	if !info.Created.IsZero() {
+		i.Created = &info.Created
+	}
+	if info.Schema != nil {
+		i.Schema = info.Schema.DDL()
+	}
+	if info.Refusal != nil {
+		i.Refusal = info.Refusal.Error()
+	}
+	for _, t := range info.Txns {
+		if _, beside := idempotency.EpochOf(t.AppID); beside {
+			continue // shown with its position
+		}
+		p := TablePosition{AppID: t.AppID, Version: t.Version}
+		if id, err := idempotency.ParseAppID(t.AppID); err == nil {
+			p.Pipeline = id.Pipeline
+			if id.TableID == "" {
+				p.Topic, p.Partition = id.Partition.Topic, &id.Partition.ID
+				if epoch, kept := info.Positions[id.Partition.EpochAppID(id.Pipeline)]; kept {
+					p.LeaderEpoch = &epoch
+				}
+			}
+		}
+		i.Positions = append(i.Positions, p)
+	}
+	return i, nil
+}

@@ -1,0 +1,239 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/sink/delta"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+)
+
+// Verification is what was verified of a table.
+type Verification struct {
+	URL        string              `json:"url"`
+	Version    int64               `json:"version"`
+	Oldest     int64               `json:"oldest_version"` // whose commit still exists
+	Rows       int64               `json:"rows"`
+	Partitions []VerifiedPartition `json:"partitions"`
+	Findings   []VerifyFinding     `json:"findings"`
+	// Notes are facts that make the proof smaller, and contradict nothing.
+	Notes []string `json:"notes"`
+
+	altered bool // other programs added or removed files
+}
+
+// VerifiedPartition is what the log covers of one partition.
+type VerifiedPartition struct {
+	Topic     string     `json:"topic"`
+	Partition int32      `json:"partition"`
+	AppID     string     `json:"app_id"`
+	Ranges    []Interval `json:"ranges"`
+	Position  *int64     `json:"position"` // null if the table has no txn for it
+	Committed int64      `json:"rows_committed"`
+	Letters   int64      `json:"letters"`    // dead ones, that the commits passed
+	Twins     int64      `json:"duplicates"` // that the commits left out
+	Rows      int64      `json:"rows"`       // of all chains of the partition
+	// Compared is what was read of the topic, null without --kafka.
+	Compared *Comparison `json:"compared,omitempty"`
+}
+
+// Verify proves that a table has each record once, as far as its log tells, and, if withTopics, compares its rows with
+// the records of its topics. An answer of Kafka may take as long as within.
+func Verify(ctx context.Context, o *Table, withTopics bool, within time.Duration) (*Verification, error) {
+	v, checks, err := verifyLog(ctx, o)
+	if err == nil && withTopics {
+		err = v.compareTopics(ctx, o, checks, within)
+	}
+	return v, err
+}
+
+// verifyLog reads the table as of one version, and returns what it saw of the rows. The error is of the store or the log.
+func verifyLog(ctx context.Context, o *Table) (*Verification, map[source]*rowCheck, error) {
+	if o.store == nil {
+		return nil, nil, deltalog.ErrNoTable
+	}
+	state, err := deltalog.Load(ctx, o.store)
+	if err != nil {
+		return nil, nil, err
+	}
+	v := &Verification{URL: o.URL, Version: state.Version, Oldest: -1, Partitions: []VerifiedPartition{}, Findings: []VerifyFinding{}, Notes: []string{}}
+	ranges, err := v.readHistory(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	checks, err := v.readRows(ctx, o, state, ranges)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, at := range slices.SortedFunc(maps.Keys(ranges), compareChains) {
+		in := ranges[at]
+		p := VerifiedPartition{Topic: at.Topic, Partition: at.Partition, AppID: at.appID, Ranges: in.intervals, Committed: in.rows, Letters: in.letters, Twins: in.twins, Rows: checks[at.source].rows}
+		if p.Ranges == nil {
+			p.Ranges = []Interval{}
+		}
+		if t, ok := state.Txns[at.appID]; ok {
+			p.Position = &t.Version
+		}
+		v.Partitions = append(v.Partitions, p)
+		v.Findings = append(v.Findings, in.findings...)
+		v.Findings = append(v.Findings, position(at, in, p.Position)...)
+	}
+	v.Findings = append(v.Findings, v.bare(state, ranges)...)
+	for _, at := range slices.SortedFunc(maps.Keys(checks), compareSources) {
+		v.Findings = append(v.Findings, checks[at].findings(at, v.altered)...)
+	}
+	return v, checks, nil
+}
+
+func compareChains(a, b chain) int {
+	if c := compareSources(a.source, b.source); c != 0 {
+		return c
+	}
+	return strings.Compare(a.appID, b.appID)
+}
+
+// readHistory follows the ranges of all commits.
+func (v *Verification) readHistory(ctx context.Context, o *Table) (coverage, error) {
+	ranges := coverage{}
+	var foreign int
+	for e, err := range delta.History(ctx, o.store) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Version > v.Version { // it came after we began
+			break
+		}
+		if v.Oldest < 0 {
+			v.Oldest = e.Version
+		}
+		if e.Ranges == nil && (e.Files > 0 || e.Removed > 0) {
+			foreign++
+		}
+		for _, r := range e.Ranges {
+			ranges.add(e.Version, chain{source{r.Topic, r.Partition}, appIDOf(e.Txns, r)}, r, e.Moved != nil)
+			if e.Moved != nil {
+				v.noteMoved(e, r)
+			}
+		}
+	}
+	if v.altered = foreign > 0; v.altered {
+		v.note("%d commits of other programs changed rows: rows that are missing are not counted as findings", foreign)
+	}
+	if v.Oldest > 0 {
+		v.note("the log begins at version %d: what the commits before it covered is unknown", v.Oldest)
+	}
+	return ranges, nil
+}
+
+// noteMoved tells of a position that an operator moved.
+func (v *Verification) noteMoved(e delta.Entry, r connector.Range) {
+	what := "it began there"
+	switch {
+	case r.From >= 0 && r.Next > r.From:
+		what = fmt.Sprintf("offsets [%d, %d) were left out", r.From, r.Next)
+	case r.From >= 0:
+		what = fmt.Sprintf("offsets [%d, %d) were read again", r.Next, r.From)
+	}
+	v.note("%s:%d: version %d moved the position to %d, %s: %s by %s, %q",
+		r.Topic, r.Partition, e.Version, r.Next, what, e.Moved.Command, e.Moved.Operator, e.Moved.Reason)
+}
+
+func (v *Verification) note(format string, args ...any) {
+	v.Notes = append(v.Notes, fmt.Sprintf(format, args...))
+}
+
+// appIDOf finds the txn by which a commit moved the position of a range.
+func appIDOf(txns []deltalog.Txn, r connector.Range) (appID string) {
+	for _, t := range txns {
+		id, err := idempotency.ParseAppID(t.AppID)
+		if err != nil || id.TableID != "" || id.Partition.Topic != r.Topic || id.Partition.ID != r.Partition {
+			continue
+		}
+		if appID = t.AppID; t.Version == r.Next {
+			break
+		}
+	}
+	return appID
+}
+
+// readRows counts the rows of each partition, those without commits included.
+func (v *Verification) readRows(ctx context.Context, o *Table, state *deltalog.State, ranges coverage) (map[source]*rowCheck, error) {
+	checks := map[source]*rowCheck{}
+	for at, in := range ranges {
+		if checks[at.source] == nil {
+			checks[at.source] = &rowCheck{}
+		}
+		checks[at.source].chains = append(checks[at.source].chains, in)
+	}
+	var others int64
+	for f, err := range deltalog.Files(ctx, o.store, state) {
+		if err != nil {
+			return nil, err
+		}
+		var check *rowCheck // of the row before; rows of a partition lie together
+		var at source
+		for row, err := range delta.Offsets(ctx, o.store, f) {
+			if errors.Is(err, objstore.ErrNotFound) {
+				v.Findings = append(v.Findings, VerifyFinding{Kind: "file", Detail: f.Path + " is in the table and does not exist"})
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			v.Rows++
+			if !row.FromKafka {
+				others++
+				continue
+			}
+			if here := (source{row.Topic, row.Partition}); check == nil || here != at {
+				at = here
+				if check = checks[at]; check == nil {
+					check = &rowCheck{}
+					checks[at] = check
+				}
+			}
+			check.add(row.Offset)
+		}
+	}
+	if others > 0 {
+		v.note("%d rows have no Kafka coordinates: another program wrote them", others)
+	}
+	return checks, nil
+}
+
+// position compares the table's position with the end of the last commit.
+func position(at chain, in *covered, position *int64) []VerifyFinding {
+	switch {
+	case position == nil:
+		return []VerifyFinding{{at.Topic, at.Partition, "position", fmt.Sprintf("commits cover offsets up to %d, but the table has no position", in.next)}}
+	case *position != in.next:
+		return []VerifyFinding{{at.Topic, at.Partition, "position", fmt.Sprintf("the table's position is %d, the last commit ended at %d", *position, in.next)}}
+	}
+	return nil
+}
+
+// bare finds positions that no commit explains, if the whole log was there to read.
+func (v *Verification) bare(state *deltalog.State, ranges coverage) []VerifyFinding {
+	var all []VerifyFinding
+	for _, appID := range slices.Sorted(maps.Keys(state.Txns)) {
+		id, err := idempotency.ParseAppID(appID)
+		if err != nil || id.TableID != "" || v.Oldest != 0 {
+			continue
+		}
+		at := chain{source{id.Partition.Topic, id.Partition.ID}, appID}
+		if ranges[at] == nil {
+			all = append(all, VerifyFinding{
+				at.Topic, at.Partition, "position", fmt.Sprintf("the table's position is %d, and no commit says how it came there", state.Txns[appID].Version),
+			})
+		}
+	}
+	return all
+}

@@ -1,0 +1,289 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"sluice/connector"
+)
+
+// source is a partition as the columns of a table name it.
+type source struct {
+	Topic     string
+	Partition int32
+}
+
+func (s source) String() string { return fmt.Sprintf("%s:%d", s.Topic, s.Partition) }
+
+func compareSources(a, b source) int {
+	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+}
+
+// VerifyFinding is something that contradicts exactly once, in words for an operator.
+type VerifyFinding struct {
+	Topic     string `json:"topic"` // empty for what concerns the table
+	Partition int32  `json:"partition"`
+	Kind      string `json:"kind"` // gap, overlap, position, duplicate, uncovered, missing, file
+	Detail    string `json:"detail"`
+}
+
+func (f VerifyFinding) String() string {
+	if f.Topic == "" {
+		return f.Kind + ": " + f.Detail
+	}
+	return fmt.Sprintf("%s: %s:%d: %s", f.Kind, f.Topic, f.Partition, f.Detail)
+}
+
+// Interval is the offsets [From, Next).
+type Interval struct {
+	From int64 `json:"from"`
+	Next int64 `json:"next"`
+}
+
+// covered is what the commits in a table's log say about one partition.
+type covered struct {
+	intervals []Interval // ascending, apart from each other
+	again     []Interval // that an operator had read once more: rows may repeat there
+	next      int64      // of the newest commit, -1 if there is none
+	rows      int64      // that the commits say they hold
+	health    int64      // health-check records that the commits say they dropped
+	letters   int64      // that they say they passed
+	twins     int64      // duplicates that they say they left out
+	lettered  []lettered // and duplicates; in the order of the log
+	whole     bool       // the log reaches back to START
+	findings  []VerifyFinding
+}
+
+// lettered are the offsets of a commit that passed so many dead letters, or left so many duplicates out.
+type lettered struct {
+	Interval
+	letters int64
+}
+
+// chain is a partition as one pipeline knows it: the ranges of its commits follow each other.
+type chain struct {
+	source
+	appID string // "" if the commit has no txn for its range
+}
+
+// coverage follows the ranges of all commits, oldest first.
+type coverage map[chain]*covered
+
+// add takes the next commit's range of a partition: the rule of PRE, looked at afterwards. A position that an operator
+// moved covers nothing: forwards it leaves offsets out, backwards they are read again.
+func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
+	p := c[at]
+	first := p == nil
+	if first {
+		p = &covered{next: -1}
+		c[at] = p
+	}
+	find := func(kind, format string, args ...any) {
+		p.findings = append(p.findings, VerifyFinding{at.Topic, at.Partition, kind, fmt.Sprintf(format, args...)})
+	}
+	p.rows += r.Rows
+	p.health += r.HealthRecords
+	if r.Letters+r.Duplicates > 0 {
+		p.letters += r.Letters
+		p.twins += r.Duplicates
+		p.lettered = append(p.lettered, lettered{Interval{r.From, r.Next}, r.Letters + r.Duplicates})
+	}
+	if r.From < 0 { // START holds no records
+		if !first {
+			find("overlap", "version %d starts again at %d, the commit before ended at %d", version, r.Next, p.next)
+		}
+		p.whole = first
+		p.next = r.Next
+		return
+	}
+	switch {
+	case r.Next < r.From && !moved:
+		find("overlap", "version %d goes backwards, from %d to %d", version, r.From, r.Next)
+	case first:
+	case r.From > p.next:
+		find("gap", "offsets [%d, %d) are in no commit: version %d begins at %d", p.next, r.From, version, r.From)
+	case r.From < p.next:
+		find("overlap", "offsets [%d, %d) are in two commits, the second one is version %d", r.From, min(p.next, r.Next), version)
+	}
+	p.next = r.Next
+	switch {
+	case !moved:
+		p.intervals = cover(p.intervals, Interval{r.From, r.Next})
+	case r.Next < r.From:
+		p.again = cover(p.again, Interval{r.Next, r.From})
+	}
+}
+
+// cover adds offsets to intervals, which stay ascending and apart. They nearly always continue the last one.
+func cover(to []Interval, in Interval) []Interval {
+	if in.Next <= in.From {
+		return to
+	}
+	if n := len(to); n > 0 && to[n-1].Next == in.From {
+		to[n-1].Next = in.Next
+		return to
+	}
+	all := append(to, in)
+	slices.SortFunc(all, func(a, b Interval) int { return cmp.Compare(a.From, b.From) })
+	merged := all[:1]
+	for _, i := range all[1:] {
+		last := &merged[len(merged)-1]
+		if i.From <= last.Next {
+			last.Next = max(last.Next, i.Next)
+			continue
+		}
+		merged = append(merged, i)
+	}
+	return merged
+}
+
+// holds tells whether the offset is in a commit.
+func (p *covered) holds(offset int64) bool { return holds(p.intervals, offset) }
+
+func holds(all []Interval, offset int64) bool {
+	i, found := slices.BinarySearchFunc(all, offset, func(in Interval, o int64) int { return cmp.Compare(in.From, o) })
+	return found || i > 0 && offset < all[i-1].Next
+}
+
+// pageBits is how many offsets a page of the set holds.
+const pageBits = 1 << 16
+
+// page is a piece of an offset set. bits is nil once all of them are there.
+type page struct {
+	count int
+	bits  *[pageBits / 64]uint64
+}
+
+// offsetSet is a set of offsets: nothing for each full page, else one bit for each offset between the lowest and the
+// highest. A thousand million rows with holes cost 125 MB.
+type offsetSet struct {
+	pages map[int64]*page
+	last  *page   // of the offset before; rows come in order
+	index int64   // of last
+	order []int64 // the indexes of pages, once they are asked for in order
+}
+
+// add tells whether the offset is new.
+func (s *offsetSet) add(offset int64) bool {
+	index := offset / pageBits
+	p := s.last
+	if p == nil || s.index != index {
+		if s.pages == nil {
+			s.pages = map[int64]*page{}
+		}
+		if p = s.pages[index]; p == nil {
+			p = &page{bits: new([pageBits / 64]uint64)}
+			s.pages[index], s.order = p, nil
+		}
+		s.last, s.index = p, index
+	}
+	if p.bits == nil {
+		return false
+	}
+	bit := uint64(1) << (offset % 64)
+	word := &p.bits[offset%pageBits/64]
+	if *word&bit != 0 {
+		return false
+	}
+	*word |= bit
+	if p.count++; p.count == pageBits {
+		p.bits = nil
+	}
+	return true
+}
+
+// has tells whether the offset is in the set.
+func (s *offsetSet) has(offset int64) bool {
+	p := s.pages[offset/pageBits]
+	return offset >= 0 && p != nil && (p.bits == nil || p.bits[offset%pageBits/64]&(1<<(offset%64)) != 0)
+}
+
+// from returns the lowest offset of the set that is not below offset.
+func (s *offsetSet) from(offset int64) (at int64, ok bool) {
+	if s.order == nil {
+		s.order = slices.Sorted(maps.Keys(s.pages))
+	}
+	first, _ := slices.BinarySearch(s.order, offset/pageBits)
+	for _, index := range s.order[first:] {
+		p, begin := s.pages[index], max(offset, index*pageBits)
+		if p.bits == nil {
+			return begin, true
+		}
+		word := begin % pageBits / 64
+		left := p.bits[word] >> (begin % 64) << (begin % 64)
+		for left == 0 && word < pageBits/64-1 {
+			word++
+			left = p.bits[word]
+		}
+		if left != 0 {
+			return index*pageBits + word*64 + int64(bits.TrailingZeros64(left)), true
+		}
+	}
+	return 0, false
+}
+
+// rowCheck counts the rows of one partition against what its commits cover.
+type rowCheck struct {
+	chains     []*covered // nearly always one
+	rows       int64
+	seen       offsetSet
+	repeated   int64
+	uncovered  int64
+	firstTwice int64
+	firstBare  int64
+}
+
+// add takes one row.
+func (r *rowCheck) add(offset int64) {
+	r.rows++
+	if offset < 0 || !r.seen.add(offset) && !r.again(offset) {
+		if r.repeated++; r.repeated == 1 {
+			r.firstTwice = offset
+		}
+	}
+	for _, in := range r.chains {
+		if (offset < in.next || holds(in.again, offset)) && (!in.whole || in.holds(offset)) {
+			return
+		}
+	}
+	if r.uncovered++; r.uncovered == 1 {
+		r.firstBare = offset
+	}
+}
+
+// again tells whether an operator had the offset read once more.
+func (r *rowCheck) again(offset int64) bool {
+	return slices.ContainsFunc(r.chains, func(in *covered) bool { return holds(in.again, offset) })
+}
+
+// findings says what the rows contradict. altered tells that others changed the table's rows, so that missing ones may
+// be meant. Two chains (two pipelines, or a topic created again) may hold the same offset once each.
+func (r *rowCheck) findings(at source, altered bool) []VerifyFinding {
+	var all []VerifyFinding
+	find := func(kind, format string, args ...any) {
+		all = append(all, VerifyFinding{at.Topic, at.Partition, kind, fmt.Sprintf(format, args...)})
+	}
+	committed, whole := int64(0), len(r.chains) > 0
+	for _, in := range r.chains {
+		committed += in.rows
+		whole = whole && in.whole
+	}
+	if r.repeated > 0 && len(r.chains) < 2 {
+		find("duplicate", "%d rows repeat an offset, the first one %d", r.repeated, r.firstTwice)
+	}
+	if r.uncovered > 0 {
+		find("uncovered", "%d rows have an offset that no commit covers, the first one %d", r.uncovered, r.firstBare)
+	}
+	found := r.rows
+	if len(r.chains) < 2 {
+		found -= r.repeated
+	}
+	if whole && !altered && found < committed {
+		find("missing", "the commits hold %d rows, the table has %d", committed, found)
+	}
+	return all
+}

@@ -1,0 +1,244 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/connector/kafka"
+	"sluice/reliability"
+	"sluice/reliability/hold"
+)
+
+const (
+	// watchLoss is how often a topic's retention and the records at its positions are looked at, soonLoss how soon first.
+	watchLoss = time.Minute
+	soonLoss  = 10 * time.Second
+	// askLoss bounds one question.
+	askLoss = 10 * time.Second
+)
+
+// lossWatch says how long retention lets the oldest record of each claim live that is not in the table:
+// sluice_seconds_to_data_loss. It promises no more than time: brokers keep a batch for retention.ms after its newest
+// timestamp at least, unless retention.bytes is reached before. A claim whose records cannot be lost has +Inf.
+type lossWatch struct {
+	status   func() connector.Status
+	settings func(ctx context.Context, topic string) (kafka.TopicSettings, error)
+	timeAt   func(ctx context.Context, p connector.Partition, offset, largest int64) (time.Time, error)
+	logger   *slog.Logger
+	left     *prometheus.Desc
+	kept     *prometheus.Desc
+
+	refused map[string]bool // topics whose settings we may not see, as the log has it; owned by run
+
+	mu        sync.Mutex
+	until     map[connector.Partition]deadline
+	retention map[string]float64 // by topic, in seconds
+}
+
+// deadline is when the brokers may delete what a claim has not read.
+type deadline struct {
+	never bool
+	at    time.Time // the zero time: it is deleted already
+	// newest is the timestamp of the record batch at a position; zero if nobody asked for it.
+	newest   time.Time
+	position int64
+}
+
+func newLossWatch(s *Member) *lossWatch {
+	w := &lossWatch{
+		status: s.connector.Status, settings: s.client.TopicSettings, timeAt: s.log.TimeAt, logger: s.logger,
+		refused: map[string]bool{}, until: map[connector.Partition]deadline{}, retention: map[string]float64{},
+	}
+	w.describe()
+	return w
+}
+
+func (w *lossWatch) describe() {
+	w.left = prometheus.NewDesc("sluice_seconds_to_data_loss",
+		"Time until retention.ms lets brokers delete the oldest record that is not in the table, 0 if they have, +Inf if they never do.",
+		[]string{"topic", "partition"}, nil)
+	w.kept = prometheus.NewDesc("sluice_topic_retention_seconds",
+		"How long retention.ms lets records of a topic live, +Inf if they are never deleted for their age.", []string{"topic"}, nil)
+}
+
+// run looks once a minute until ctx ends.
+func (w *lossWatch) run(ctx context.Context) {
+	for pause := soonLoss; reliability.Wait(ctx, pause) == nil; pause = watchLoss {
+		w.look(ctx)
+	}
+}
+
+// look asks for what it takes to know the deadlines of the claims that this member has now.
+func (w *lossWatch) look(ctx context.Context) {
+	topics := map[string][]connector.ClaimStatus{}
+	for _, c := range w.status().Claims {
+		topics[c.Partition.Topic] = append(topics[c.Partition.Topic], c)
+	}
+	found, retention := map[connector.Partition]deadline{}, map[string]float64{}
+	for _, name := range slices.Sorted(maps.Keys(topics)) {
+		settings, err := w.topic(ctx, name)
+		if ctx.Err() != nil {
+			return
+		}
+		switch {
+		case err == nil && settings.Delete && settings.RetentionTime >= 0:
+			retention[name] = settings.RetentionTime.Seconds()
+		case err == nil:
+			retention[name] = math.Inf(1)
+		case !w.refused[name]:
+			if before, ok := w.retention[name]; ok { // which only this goroutine changes
+				retention[name] = before
+			}
+		}
+		for _, c := range topics[name] {
+			if c.Position < 0 {
+				continue
+			}
+			switch d, known := w.claim(ctx, c, settings, err); {
+			case ctx.Err() != nil:
+				return
+			case known:
+				found[c.Partition] = d
+			}
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.until, w.retention = found, retention
+}
+
+// topic asks for the settings of a topic. That we may not see them is told once.
+func (w *lossWatch) topic(ctx context.Context, name string) (kafka.TopicSettings, error) {
+	asking, cancel := context.WithTimeout(ctx, askLoss)
+	defer cancel()
+	s, err := w.settings(asking, name)
+	switch {
+	case err == nil:
+		delete(w.refused, name)
+	case ctx.Err() != nil || w.refused[name]:
+	case classify.Of(err) == classify.Fatal:
+		w.refused[name] = true
+		w.logger.WarnContext(ctx, "the retention of a topic cannot be seen, sluice_seconds_to_data_loss is missing for it; allow DescribeConfigs on the topic",
+			"topic", name, "err", err)
+	default:
+		w.logger.DebugContext(ctx, "retention of a topic", "topic", name, "err", err)
+	}
+	return s, err
+}
+
+// claim finds the deadline of a claim. failure is why the topic's settings are not known. An outage of Kafka, which brings
+// the loss nearer, leaves what was known before it.
+func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.TopicSettings, failure error) (deadline, bool) {
+	switch {
+	case c.Hold != nil && c.Hold.Reason == hold.BehindLogStart:
+		return deadline{}, true
+	case w.refused[c.Partition.Topic]:
+		return deadline{}, false
+	case failure != nil:
+		return w.before(c.Partition)
+	case c.Hold == nil && c.Position >= c.End, !s.Delete, s.RetentionTime < 0: // the end that a held claim knows may be old
+		return deadline{never: true}, true
+	}
+	asking, cancel := context.WithTimeout(ctx, askLoss)
+	defer cancel()
+	newest, err := w.timeAt(asking, c.Partition, c.Position, s.MaxBatch)
+	if err == nil {
+		return deadline{at: newest.Add(s.RetentionTime), newest: newest, position: c.Position}, true
+	}
+	held := (*hold.Error)(nil)
+	switch errors.As(err, &held); {
+	case held != nil && held.Reason == hold.BehindLogStart:
+		return deadline{}, true
+	case held != nil && held.Reason == hold.AheadOfLogEnd: // nothing is there that could be lost
+		return deadline{never: true}, true
+	}
+	w.logger.DebugContext(ctx, "time of the record at a position", "topic", c.Partition.Topic, "partition", c.Partition.ID, "err", err)
+	return w.before(c.Partition)
+}
+
+// before is the deadline of an earlier position, so no later than the one that is not known. Of a claim that had nothing
+// unread nothing is known.
+func (w *lossWatch) before(p connector.Partition) (deadline, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d, ok := w.until[p]
+	return d, ok && (!d.never || math.IsInf(w.retention[p.Topic], 1))
+}
+
+// longest returns the longest retention of the topics that are meant, 0 if that of none is known, math.MaxInt64 if records
+// are kept for ever.
+func (w *lossWatch) longest(meant func(topic string) bool) (longest time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for topic, seconds := range w.retention {
+		switch {
+		case !meant(topic):
+		case seconds >= math.MaxInt64/float64(time.Second):
+			return math.MaxInt64
+		default:
+			longest = max(longest, time.Duration(seconds*float64(time.Second)))
+		}
+	}
+	return longest
+}
+
+// timeOf is the timestamp of the record batch at a position, the zero time if it was not asked for.
+func (w *lossWatch) timeOf(p connector.Partition, position int64) time.Time {
+	if w == nil {
+		return time.Time{}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d, ok := w.until[p]; ok && d.position == position {
+		return d.newest
+	}
+	return time.Time{}
+}
+
+// Describe implements prometheus.Collector.
+func (w *lossWatch) Describe(descs chan<- *prometheus.Desc) {
+	descs <- w.left
+	descs <- w.kept
+}
+
+// Collect implements prometheus.Collector. The time goes on between the looks.
+func (w *lossWatch) Collect(metrics chan<- prometheus.Metric) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	told := map[string]bool{}
+	for p, d := range w.until {
+		if told[p.String()] { // a topic that was created again: a second sample of the same labels would fail the scrape
+			continue
+		}
+		told[p.String()] = true
+		left := math.Inf(1)
+		if !d.never {
+			left = max(0, time.Until(d.at).Seconds())
+		}
+		metrics <- prometheus.MustNewConstMetric(w.left, prometheus.GaugeValue, left, p.Topic, strconv.Itoa(int(p.ID)))
+	}
+	for topic, seconds := range w.retention {
+		metrics <- prometheus.MustNewConstMetric(w.kept, prometheus.GaugeValue, seconds, topic)
+	}
+}
+
+// watchDataLoss starts to say how long unread records live. It ends with ctx.
+func (s *Member) watchDataLoss(ctx context.Context, background *sync.WaitGroup) error {
+	if err := s.registry.Register(s.losses); err != nil {
+		return fmt.Errorf("metric of data loss: %w", err)
+	}
+	background.Go(func() { s.losses.run(ctx) })
+	return nil
+}

@@ -1,0 +1,116 @@
+package app
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/connector"
+	"sluice/internal/config"
+)
+
+// TestHealthSecretFile: a file that cannot be used is a mistake at the start and a line later; neither shows the secret.
+func TestHealthSecretFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&out, nil))
+	h := &heldSecret{path: path}
+	if err := h.refresh(t.Context(), logger); err == nil || h.get() != "" {
+		t.Errorf("no file: %v, %q", err, h.get())
+	}
+	write("\n")
+	if err := h.refresh(t.Context(), logger); err == nil || h.get() != "" {
+		t.Errorf("an empty file: %v, %q", err, h.get())
+	}
+	for _, c := range []struct{ text, want, line string }{
+		{"geheim one\r\n", "geheim one", ""},
+		{"geheim one", "geheim one", ""},
+		{"", "geheim one", "cannot be used"},
+		{" ", "geheim one", ""}, // said already
+		{"geheim two", "geheim two", "the new one is in force"},
+		{"", "geheim two", "cannot be used"},
+	} {
+		out.Reset()
+		write(c.text)
+		if err := h.refresh(t.Context(), logger); err != nil || h.get() != c.want {
+			t.Errorf("%q: %v, %q", c.text, err, h.get())
+		}
+		if got := out.String(); (got != "") != (c.line != "") || !strings.Contains(got, c.line) || strings.Contains(got, "geheim") {
+			t.Errorf("%q: the log says %q, want %q", c.text, got, c.line)
+		}
+	}
+}
+
+// TestHealthRecords_DeadLetters: a letter keeps the headers of its record, which was not dropped where it came from.
+func TestHealthRecords_DeadLetters(t *testing.T) {
+	t1 := config.Topic{Format: "dead_letter", HealthRecords: config.HealthRecords{Drop: true}}
+	if (heldSecrets{}).of(t1).Drop {
+		t.Error("letters are dropped")
+	}
+	t1.Format = "json"
+	if !(heldSecrets{}).of(t1).Drop {
+		t.Error("records are not dropped")
+	}
+}
+
+// TestHealthRecords_NewSecret: a member takes a new secret without a restart.
+func TestHealthRecords_NewSecret(t *testing.T) {
+	t.Parallel()
+	l := newLake(t, `
+defaults: {schema: "n int", commit: {every: 100ms}, health_records: {secret_file: secret}}
+topics: {guarded: {}}`)
+	secret := filepath.Join(l.Dir, "secret")
+	write := func(text string) {
+		if err := os.WriteFile(secret, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(value string) {
+		t.Helper()
+		r := &kgo.Record{Topic: "guarded", Value: []byte(`{"n":7}`), Headers: []kgo.RecordHeader{
+			{Key: "HEALTHCHECK", Value: []byte("TRUE")}, {Key: connector.HealthSecretHeader, Value: []byte(value)},
+		}}
+		if err := l.Client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first\n")
+	l.Create("guarded", 1)
+	l.Produce("guarded", 1, 0) // 0
+	check("first")             // 1
+	check("second")            // 2
+	s := l.start()
+	l.Awaits("guarded", map[string][]int64{"guarded:0": {0, 2}})
+	look := func() {
+		t.Helper()
+		for _, h := range s.secrets {
+			if err := h.refresh(t.Context(), s.logger); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+
+	write("") // half written it says nothing
+	look()
+	check("first")             // 3
+	l.Produce("guarded", 1, 0) // 4
+	l.Awaits("guarded", map[string][]int64{"guarded:0": {0, 2, 4}})
+
+	write("second\n")
+	look()
+	check("first")             // 5
+	check("second")            // 6
+	l.Produce("guarded", 1, 0) // 7
+	l.Awaits("guarded", map[string][]int64{"guarded:0": {0, 2, 4, 5, 7}})
+}

@@ -1,0 +1,129 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/internal/admin"
+	"sluice/reliability/deadletter"
+)
+
+const lettersAgain = "topics: {orders: {dead_letters: {archive: none}}}\ndefaults: {schema: \"n int not null\", commit: {every: 100ms}, dead_letters: {hold_above: 100%}}"
+
+// badOrders produces records to partition 0 of topic orders, every other one of them bad.
+func (l *lake) badOrders(n int) {
+	l.T.Helper()
+	l.Client.PurgeTopicsFromProducing("orders")
+	var all []*kgo.Record
+	for i := range n {
+		value := `{"n":1}`
+		if i%2 == 1 {
+			value = "bad"
+		}
+		all = append(all, &kgo.Record{Topic: "orders", Value: []byte(value)})
+	}
+	if err := l.Client.ProduceSync(l.T.Context(), all...).FirstErr(); err != nil {
+		l.T.Fatal(err)
+	}
+}
+
+// counts compares what deadletters list, the gauge and health say of topic orders: unresolved dead letters, and how many of
+// them are unknown and pending.
+func (l *lake) counts(step string, followed *letterWatch, unresolvedNow, unknown, pending int) {
+	l.T.Helper()
+	of := l.listed()
+	if of.Unresolved != unresolvedNow || of.Unknown != unknown || of.Pending != pending {
+		l.T.Errorf("%s: list says %d unresolved, %d unknown, %d pending; want %d, %d, %d: %v", step, of.Unresolved, of.Unknown, of.Pending, unresolvedNow, unknown, pending, of.Notes)
+	}
+	want := []string{fmt.Sprintf("orders poison %d", unresolvedNow)}
+	for name, w := range map[string]*letterWatch{"followed": followed, "new": l.watch()} {
+		w.look(l.T.Context())
+		if d := cmp.Diff(want, unresolved(l.T, w)); d != "" || w.report().Error != "" {
+			l.T.Errorf("%s, %s member (-want +got):\n%s%s", step, name, d, w.report().Error)
+		}
+		var shown int64
+		for _, u := range w.report().Unresolved {
+			shown += u.Count
+		}
+		if shown != int64(unresolvedNow) {
+			l.T.Errorf("%s, %s member: health shows %d", step, name, shown)
+		}
+	}
+}
+
+// TestLettersOfATopicThatWasCreatedAgain: dead letters of the topic that was there before count until retention takes them
+// away, whatever rows the new topic gets at their offsets.
+func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
+	for _, tableStays := range []bool{true, false} {
+		t.Run(fmt.Sprintf("TableStays=%v", tableStays), func(t *testing.T) {
+			t.Parallel()
+			l := newLake(t, lettersAgain)
+			l.Create("orders", 1)
+			l.badOrders(10)
+			l.run()
+			w := l.watch()
+			l.counts("before", w, 5, 0, 0)
+			l.CreateAgain("orders")
+			l.counts("created again", w, 5, 0, 0) // the table is past them and has no row of them
+			l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 0, nil))
+			l.Produce("orders", 10, 0) // all of them good, at the same offsets
+			l.counts("a dead letter of the new topic", w, 5, 0, 1)
+			if !tableStays {
+				l.RemoveTable("orders")
+				l.counts("without a table", w, 5, 5, 1)
+			}
+			l.begin("orders")
+			l.run()
+			if tableStays { // its rows do not tell which topic they are of
+				l.counts("started", w, 6, 6, 0)
+			} else {
+				l.counts("started", w, 5, 5, 0)
+			}
+			of := l.listed()
+			for _, s := range of.Listed {
+				if s.State != admin.LetterUnknown || !strings.Contains(s.Why, "the topic was created again") {
+					t.Errorf("%+v", s)
+				}
+			}
+			l.DeleteTo("orders-dlq", 6)
+			l.counts("retention", w, 0, 0, 0)
+		})
+	}
+}
+
+// TestLettersOfATableThatWasDeleted: a table that begins anew reads its records again, as far as Kafka has them. The others
+// count.
+func TestLettersOfATableThatWasDeleted(t *testing.T) {
+	l := newLake(t, lettersAgain)
+	l.Create("orders", 1)
+	l.badOrders(10)
+	l.run()
+	w := l.watch()
+	l.counts("before", w, 5, 0, 0)
+	l.RemoveTable("orders")
+	l.counts("deleted", w, 0, 0, 5)
+	l.DeleteTo("orders", 4)
+	l.counts("deleted, and so are records 1 and 3", w, 2, 0, 3)
+	l.begin("orders")
+	l.counts("started", w, 2, 0, 3)
+	l.run()
+	l.counts("read again", w, 5, 0, 0)
+	if got := l.states(); !slices.Contains(got, "0@1 unresolved 1") || !slices.Contains(got, "0@5 unresolved 2") {
+		t.Error(got)
+	}
+
+	// A position that is set back behind the start of the log does not make them pending.
+	l.SetPosition("orders", 0, 0)
+	l.counts("set back", w, 2, 0, 3)
+	l.CreateAgain("orders")
+	l.counts("set back, and created again", w, 5, 5, 0)
+	if _, err := l.Admin.DeleteTopics(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
+	l.counts("the topic is gone", w, 5, 5, 0)
+}

@@ -1,0 +1,195 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"sluice/classify"
+	"sluice/health/lettercount"
+	"sluice/idempotency"
+	"sluice/internal/lookup"
+	"sluice/reliability/hold"
+	"sluice/sink/delta"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/scan"
+)
+
+// judge holds the letters against the tables and counts those that stand.
+func (w *letterWatch) judge(ctx context.Context, o *outlook) {
+	byTable, strange := map[string][]string{}, 0
+	for _, topic := range w.tally.Topics() {
+		t, meant, err := w.config.Route(topic)
+		if !meant || err != nil || t.IsLetters() { // of no table of ours
+			continue
+		}
+		if _, ours := o.topics[topic]; !ours {
+			if strange++; strange > mostStrange {
+				continue
+			}
+		}
+		byTable[t.Table] = append(byTable[t.Table], topic)
+	}
+	if strange > mostStrange {
+		o.notes = append(o.notes, fmt.Sprintf("dead letters about %d topics that do not exist are not counted", strange-mostStrange))
+	}
+	for topic := range o.topics {
+		o.counts[topic] = make(map[classify.Class]int64) // until a letter is about it
+	}
+	maps.DeleteFunc(w.followers, func(table string, _ *delta.Follower) bool { return byTable[table] == nil })
+	for _, table := range slices.Sorted(maps.Keys(byTable)) {
+		if err := w.judgeTable(ctx, o, table, byTable[table]); err != nil {
+			o.fail(fmt.Errorf("table %s: %w", table, err), byTable[table]...)
+		}
+	}
+}
+
+// judgeTable judges and counts the letters about topics that feed one table.
+func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, topics []string) error {
+	if err := w.stands(table); err != nil {
+		return err
+	}
+	f := w.followers[table]
+	if f == nil {
+		f = delta.NewFollower(objstore.Sub(w.tables, table), w.guard)
+		w.followers[table] = f
+	}
+	if err := w.followTable(ctx, f, topics); err != nil {
+		return err
+	}
+	state := f.State()
+	position := func(p idempotency.Partition) int64 {
+		if state == nil {
+			return 0
+		}
+		return state.Txns[p.AppID(w.config.Pipeline)].Version
+	}
+	for _, topic := range topics {
+		logs, err := w.logs(ctx, w.tally.Beyond(topic, position))
+		if err != nil {
+			o.fail(err, topic)
+			continue
+		}
+		for {
+			parts := w.tally.Unjudged(topic, position, w.atOnce)
+			if len(parts) == 0 {
+				break
+			}
+			if err := w.judgeParts(ctx, f, topic, parts); err != nil {
+				return err
+			}
+		}
+		counts := w.tally.Count(topic, func(p idempotency.Partition) lettercount.Position { return logs.Position(p, position(p)) })
+		if _, ours := o.topics[topic]; ours || len(counts) > 0 { // what letters only name makes no series
+			o.counts[topic] = counts
+		}
+		if _, cannot := w.untold[topic]; cannot {
+			o.notes = append(o.notes, fmt.Sprintf("table %s cannot tell which records of topic %s it has: all their dead letters count", table, topic))
+		}
+	}
+	return nil
+}
+
+// logs asks Kafka for partitions of one topic. It asks after the table, so that a record that was written since is one that
+// the table is not past. The error is one of the topic if Kafka does not tell of a single partition.
+func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partition) (*lookup.Logs, error) {
+	if len(partitions) > 0 {
+		if err := w.stands(""); err != nil {
+			return nil, err
+		}
+	}
+	asking, cancel := context.WithTimeout(ctx, askLetters)
+	defer cancel()
+	logs, err := lookup.FindLogs(asking, w.find, w.reader.Log, partitions)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range partitions {
+		if err := logs.Failed[p]; err != nil {
+			return nil, fmt.Errorf("partition %d: %w", p.ID, err)
+		}
+	}
+	return logs, nil
+}
+
+// followTable takes what happened to a table since the last look.
+func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics []string) error {
+	asking, cancel := context.WithTimeout(ctx, 4*askLetters) // after a long outage it reads a hundred commits
+	defer cancel()
+	change, err := f.Follow(asking)
+	if err != nil {
+		if last := w.guard.Status().Err; last != nil && asking.Err() != nil {
+			err = fmt.Errorf("%w: %w", context.Cause(asking), last)
+		}
+		return err
+	}
+	for appID, to := range change.Back {
+		if id, err := idempotency.ParseAppID(appID); err == nil && id.TableID == "" && id.Pipeline == w.config.Pipeline {
+			w.tally.Back(id.Partition, to)
+		}
+	}
+	for _, topic := range topics {
+		ids := ""
+		if state := f.State(); state != nil {
+			ids = lookup.TopicIDs(state, topic)
+		}
+		since, cannot := w.untold[topic]
+		if change.Anew || change.Others || ids != w.ids[topic] || cannot && time.Since(since) > askAgain {
+			w.tally.Again(topic)
+			delete(w.untold, topic)
+		}
+		w.ids[topic] = ids
+	}
+	return nil
+}
+
+// judgeParts finds which of the letters' records have rows. A letter counts if no row of its own topic id can be proven, as
+// for deadletters list.
+func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic string, parts []lettercount.Part) error {
+	ctx, cancel := context.WithTimeout(whole, judgeLetters)
+	defer cancel()
+	var where []scan.Where
+	at := map[int32][]int{}
+	for i, part := range parts {
+		for _, offset := range part.Offsets {
+			where = lookup.AddPlace(where, topic, part.Source.ID, offset)
+		}
+		at[part.Source.ID] = append(at[part.Source.ID], i)
+	}
+	void, proven := make([][]int64, len(parts)), make([]bool, len(parts))
+	for i, part := range parts {
+		proven[i] = lookup.HasItsRows(f.State(), part.Source)
+	}
+	rows, resting := 0, newPace()
+	err := f.Places(ctx, judgeBytes, where, func(rowTopic string, partition int32, offset int64) error {
+		if rowTopic == topic {
+			for _, i := range at[partition] {
+				if proven[i] && parts[i].Has(offset) {
+					void[i] = append(void[i], offset)
+				}
+			}
+		}
+		if rows++; rows%100_000 == 0 {
+			return resting.rest(ctx)
+		}
+		return nil
+	})
+	if _, held := errors.AsType[*hold.Error](err); held {
+		w.untold[topic], void, err = time.Now(), make([][]int64, len(parts)), nil
+	}
+	if err != nil {
+		if ctx.Err() != nil && whole.Err() == nil { // what was judged stays: with fewer at once it comes to an end
+			w.atOnce = max(w.atOnce/8, judgeLeast)
+		}
+		return err
+	}
+	for i, part := range parts {
+		// Letters that an operator resolved or discarded are no more unresolved than void ones: they join them here, and
+		// whoever reads that from the operations log has the topic judged again.
+		w.tally.Judged(part, void[i])
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package app
+
+import (
+	"maps"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/classify"
+)
+
+// letterDescs are the metrics of a watch over letters.
+type letterDescs struct{ unresolved, topic, counted *prometheus.Desc }
+
+func newLetterDescs() letterDescs {
+	return letterDescs{
+		unresolved: prometheus.NewDesc("sluice_unresolved_letters",
+			"Unresolved dead letters, as deadletters list counts them: their records have no row, and no member will read them again. Of the whole pipeline: every member tells the same.",
+			[]string{"topic", "class"}, nil),
+		topic: prometheus.NewDesc("sluice_topic_info", "1 for each topic whose bad records become dead letters; letters_class is dead_letters.class.",
+			[]string{"topic", "letters_class"}, nil),
+		counted: prometheus.NewDesc("sluice_unresolved_letters_timestamp_seconds", "When the dead letters of all topics were last counted without an error.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (w *letterWatch) Describe(descs chan<- *prometheus.Desc) {
+	descs <- w.descs.unresolved
+	descs <- w.descs.topic
+	descs <- w.descs.counted
+}
+
+// Collect implements prometheus.Collector. A topic has no series until it was counted once.
+func (w *letterWatch) Collect(metrics chan<- prometheus.Metric) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for topic, counts := range w.counted {
+		shown := make(map[classify.Class]int64)
+		shown[classify.Poison] = 0 // what letters are of, nearly always
+		maps.Copy(shown, counts)
+		for class, n := range shown {
+			metrics <- prometheus.MustNewConstMetric(w.descs.unresolved, prometheus.GaugeValue, float64(n), topic, class.String())
+		}
+	}
+	for topic, class := range w.classes {
+		metrics <- prometheus.MustNewConstMetric(w.descs.topic, prometheus.GaugeValue, 1, topic, class)
+	}
+	if !w.at.IsZero() {
+		metrics <- prometheus.MustNewConstMetric(w.descs.counted, prometheus.GaugeValue, float64(w.at.UnixMilli())/1000)
+	}
+}

@@ -1,0 +1,113 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"sluice/connector"
+	"sluice/connector/decode"
+	"sluice/health/lettercount"
+	"sluice/idempotency"
+	"sluice/reliability"
+)
+
+// errMoved says that a topic was not the same at the beginning and at the end of a question. The next look finds it.
+var errMoved = errors.New("the dead-letter topic was deleted or created again meanwhile")
+
+// readLetters reads what is new in the dead-letter topics.
+func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
+	names := slices.Sorted(maps.Keys(o.dead))
+	failed := func(err error, dead ...string) {
+		for _, name := range dead {
+			o.fail(err, o.dead[name]...)
+		}
+	}
+	if err := w.stands(""); err != nil {
+		failed(err, names...)
+		return
+	}
+	asking, cancel := context.WithTimeout(ctx, askLetters)
+	defer cancel()
+	found, refused, err := w.find(asking, names...)
+	if err != nil {
+		failed(err, names...)
+		return
+	}
+	there := map[idempotency.Partition]bool{}
+	var positions []connector.Position
+	for name, topic := range found {
+		for _, id := range topic.Partitions {
+			p := connector.Partition{Cluster: topic.Cluster, Topic: name, TopicID: topic.ID, ID: id}
+			there[p] = true
+			positions = append(positions, connector.Position{Partition: p, Next: -1, Epoch: -1})
+		}
+	}
+	for name, err := range refused {
+		failed(err, name)
+	}
+	w.tally.Keep(func(p idempotency.Partition) bool { return there[p] || refused[p.Topic] != nil }) // what was read before it was refused stays
+	bounds, err := w.reader.Log.Bounds(asking, positions)
+	for _, at := range positions {
+		p := at.Partition
+		b, known := bounds[p]
+		if !known {
+			failed(missed(err), p.Topic)
+			continue
+		}
+		if err := w.readPartition(ctx, p, b); errors.Is(err, lettercount.ErrFull) {
+			o.notes = append(o.notes, "there are more dead letters than are counted: the number is too low")
+			return
+		} else if err != nil {
+			failed(err, p.Topic)
+		}
+	}
+}
+
+// missed is why the bounds of a partition are not known.
+func missed(err error) error {
+	if err == nil {
+		return errMoved
+	}
+	return err
+}
+
+// readPartition reads what is missing of a partition of a dead-letter topic.
+func (w *letterWatch) readPartition(ctx context.Context, p connector.Partition, b connector.Bounds) error {
+	for _, span := range w.tally.Missing(p, b.LogStart, b.LastStable) {
+		if err := w.tally.Full(); err != nil {
+			return err
+		}
+		w.tally.Begin(p, span.From)
+		resting := newPace()
+		err := w.reader.Span(ctx, p, span.From, span.To, func(r *connector.Record) error {
+			if l, err := decode.ParseLetter(r); err == nil { // what is none is for deadletters list to tell
+				w.tally.Add(p, r.Offset, l.Source, l.Class)
+			}
+			return nil
+		}, func(next int64) error {
+			if err := w.tally.Passed(p, next); err != nil {
+				return err
+			}
+			return resting.rest(ctx)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pace keeps long work from being a load: who works rests, thrice as long as it worked.
+type pace struct{ since time.Time }
+
+func newPace() *pace { return &pace{time.Now()} }
+
+// rest rests. The error is the cause of ctx.
+func (p *pace) rest(ctx context.Context) error {
+	err := reliability.Wait(ctx, min(3*time.Since(p.since), time.Second))
+	p.since = time.Now()
+	return err
+}

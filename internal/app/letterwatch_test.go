@@ -1,0 +1,456 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/internal/laketest"
+	"sluice/reliability/deadletter"
+)
+
+// watch returns a watch over the letters of a lake, as a member has it that just started. It looks when it is told to.
+func (l *lake) watch() *letterWatch {
+	l.T.Helper()
+	s, err := New(l.T.Context(), laketest.Load(l.T, l.Config), Options{}, l.Logger)
+	if err != nil {
+		l.T.Fatal(err)
+	}
+	w, end := newLetterWatch(l.T.Context(), s)
+	l.T.Cleanup(func() { end(); s.Close() })
+	return w
+}
+
+// unresolved gathers the gauge: topic class number.
+func unresolved(t *testing.T, w *letterWatch) []string {
+	t.Helper()
+	return gathered(t, w, "sluice_unresolved_letters")
+}
+
+// gathered are the samples of a metric: the values of its labels in the order of their names, then the value.
+func gathered(t *testing.T, c prometheus.Collector, name string) (all []string) {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	if err := r.Register(c); err != nil {
+		t.Fatal(err)
+	}
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			text := ""
+			for i := len(m.GetLabel()) - 1; i >= 0; i-- {
+				text += m.GetLabel()[i].GetValue() + " "
+			}
+			all = append(all, fmt.Sprintf("%s%v", text, m.GetGauge().GetValue()))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestUnresolvedLettersAreWhatListSays: whatever happens to letters, positions, rows and members, each member's gauge is
+// what deadletters list counts, that of one that just started, too.
+func TestUnresolvedLettersAreWhatListSays(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(seed, 1))
+			l := newLake(t, "topics: {orders: {dead_letters: {archive: none}}}\ndefaults: {schema: \"n int not null\", commit: {every: 100ms}, dead_letters: {hold_above: 100%}}")
+			l.Create("orders", 2)
+			end := []int64{0, 0}
+			records := func() {
+				var all []*kgo.Record
+				for p := range int32(2) {
+					for range 1 + random.IntN(8) {
+						value := `{"n":1}`
+						if random.IntN(3) == 0 {
+							value = "bad"
+						}
+						all = append(all, &kgo.Record{Topic: "orders", Partition: p, Value: []byte(value)})
+						end[p]++
+					}
+				}
+				if err := l.Client.ProduceSync(t.Context(), all...).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+				l.run()
+			}
+			l.Create("orders-dlq", 2)
+			records()
+			first, second := l.watch(), l.watch()
+			check := func(step string) {
+				t.Helper()
+				of := l.listed()
+				want := []string{fmt.Sprintf("orders poison %d", of.Unresolved)}
+				watches := map[string]*letterWatch{"first": first, "new": l.watch()}
+				if random.IntN(2) == 0 { // it misses some steps
+					watches["second"] = second
+				}
+				for name, w := range watches {
+					w.look(t.Context())
+					if d := cmp.Diff(want, unresolved(t, w)); d != "" || w.report().Error != "" {
+						t.Fatalf("after %s, %s member (-want +got):\n%s%s\n%+v", step, name, d, w.report().Error, of)
+					}
+				}
+			}
+			check("the first run")
+			for range 8 {
+				p := int32(random.IntN(2))
+				switch step := random.IntN(5); step {
+				case 0:
+					records()
+					check("records")
+				case 1:
+					var all []deadletter.Letter
+					for range 1 + random.IntN(4) {
+						all = append(all, l.LetterAbout(p, random.Int64N(end[p]+2), []byte("x")))
+					}
+					l.WriteLetters(deadletter.Form{Pipeline: "p"}, "orders-dlq", all...)
+					check("letters")
+				case 2, 3:
+					to := random.Int64N(end[p] + 1)
+					l.SetPosition("orders", p, to)
+					if step == 3 { // back and forth between two looks
+						l.run()
+					}
+					check(fmt.Sprintf("a position set to %d", to))
+				case 4:
+					ends, err := l.Admin.ListEndOffsets(t.Context(), "orders-dlq")
+					if err != nil {
+						t.Fatal(err)
+					}
+					o, _ := ends.Lookup("orders-dlq", p)
+					to := kadm.Offsets{}
+					to.Add(kadm.Offset{Topic: "orders-dlq", Partition: p, At: random.Int64N(o.Offset + 1)})
+					if _, err := l.Admin.DeleteRecords(t.Context(), to); err != nil {
+						t.Fatal(err)
+					}
+					check("retention")
+				}
+			}
+		})
+	}
+}
+
+// TestUnresolvedLettersOfOthers: of what lies in dead-letter topics only the letters of this pipeline's topics count.
+func TestUnresolvedLettersOfOthers(t *testing.T) {
+	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none, topic: dead, class: financial}},
+  users: {bad_records: dead_letter, dead_letters: {archive: none}}, plain: {bad_records: hold}}`)
+	l.Create("orders", 1)
+	l.Create("users", 1)
+	l.Create("plain", 1)
+	l.Create("dead", 1)
+	w := l.watch()
+	if got := unresolved(t, w); len(got) > 0 || w.report().Unresolved != nil {
+		t.Errorf("before it was counted: %v", got)
+	}
+	w.look(t.Context())
+	want := []string{"orders poison 0", "users poison 0"}
+	if d := cmp.Diff(want, unresolved(t, w)); d != "" {
+		t.Errorf("before any letter (-want +got):\n%s", d)
+	}
+	if r := w.report(); r.Unresolved == nil || len(r.Unresolved) > 0 || r.Error != "" {
+		t.Errorf("%+v", r)
+	}
+	if d := cmp.Diff([]string{"orders financial 1", "users standard 1"}, reordered(gathered(t, w, "sluice_topic_info"))); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+
+	l.Produce("orders", 3, 0)
+	l.run()
+	l.SetPosition("orders", 0, 9)
+	stands, other, foreign := l.LetterAbout(0, 5, nil), l.LetterAbout(0, 6, nil), l.LetterAbout(0, 7, nil)
+	other.Class = classify.Transient
+	foreign.Source.Topic = "elsewhere"
+	cluster := l.LetterAbout(0, 8, nil)
+	cluster.Source.Cluster = "another"
+	old := l.LetterAbout(0, 4, nil)
+	old.Source.TopicID = idempotency.TopicID{7}
+	l.WriteLetters(deadletter.Form{}, "dead", l.LetterAbout(0, 1, nil), stands, stands, other, foreign, cluster, old)
+	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "dead", Value: []byte("no letter")})
+	w.look(t.Context())
+	want = []string{"orders poison 3", "orders transient 1", "users poison 0"} // those of another cluster and topic id included
+	if d := cmp.Diff(want, unresolved(t, w)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	r := w.report()
+	if len(r.Unresolved) != 2 || r.Unresolved[0].Count != 1 || r.Unresolved[1].Count != 3 || r.Error != "" {
+		t.Errorf("%+v", r)
+	}
+	if got := l.listed(); got.Unresolved != 4 || got.Unknown != 2 || got.Foreign != 1 {
+		t.Errorf("list says %+v", got)
+	}
+
+	// The dead-letter topic is deleted and created again: its letters are gone.
+	if _, err := l.Admin.DeleteTopics(t.Context(), "dead"); err != nil {
+		t.Fatal(err)
+	}
+	l.Create("dead", 2)
+	w.look(t.Context())
+	if d := cmp.Diff([]string{"orders poison 0", "users poison 0"}, unresolved(t, w)); d != "" {
+		t.Errorf("created again (-want +got):\n%s", d)
+	}
+}
+
+// reordered puts the last label of samples of two labels last.
+func reordered(samples []string) (all []string) {
+	for _, s := range samples {
+		f := strings.Fields(s)
+		if f[0] == "financial" || f[0] == "standard" {
+			f[0], f[1] = f[1], f[0]
+		}
+		all = append(all, strings.Join(f, " "))
+	}
+	return all
+}
+
+// TestUnresolvedLettersThatCannotBeCounted: the number stays as it was, and somebody is told; one that was never counted is
+// not there.
+func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
+	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
+	for _, topic := range []string{"orders", "users", "orders-dlq"} {
+		l.Create(topic, 1)
+	}
+	l.Produce("orders", 2, 0)
+	l.run()
+	l.SetPosition("orders", 0, 9)
+	l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 5, nil))
+	var log bytes.Buffer
+	l.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	w := l.watch()
+	find := w.find
+	denied := classify.Mark(errors.New("not authorized to describe"), classify.Fatal)
+	w.find = func(ctx context.Context, names ...string) (map[string]connector.Topic, map[string]error, error) {
+		found, refused, err := find(ctx, names...)
+		delete(found, "orders-dlq")
+		refused["orders-dlq"] = denied
+		return found, refused, err
+	}
+	w.look(t.Context())
+	w.look(t.Context())
+	if d := cmp.Diff([]string{"users poison 0"}, unresolved(t, w)); d != "" || w.report().Error != "topic orders: not authorized to describe" {
+		t.Errorf("denied: %s\n%+v", d, w.report())
+	}
+	if n := strings.Count(log.String(), "dead letters cannot be counted"); n != 1 {
+		t.Errorf("told %d times: %s", n, log.String())
+	}
+	if got := gathered(t, w, "sluice_unresolved_letters_timestamp_seconds"); len(got) > 0 {
+		t.Error(got)
+	}
+	refused := w.find
+	w.find = find
+	w.look(t.Context())
+	known := []string{"orders poison 1", "users poison 0"}
+	if d := cmp.Diff(known, unresolved(t, w)); d != "" || w.report().Error != "" || !strings.Contains(log.String(), "dead letters are counted again") {
+		t.Errorf("%s\n%+v\n%s", d, w.report(), log.String())
+	}
+	if got := gathered(t, w, "sluice_unresolved_letters_timestamp_seconds"); len(got) != 1 {
+		t.Error(got)
+	}
+	for what, fails := range map[string]func() (mend func()){
+		"denied again": func() func() { w.find = refused; return func() { w.find = find } },
+		"Kafka is down": func() func() {
+			before := w.stands
+			w.stands = func(string) error { return errors.New("the circuit breaker is open") }
+			return func() { w.stands = before }
+		},
+		"the store is down": func() func() {
+			before := w.stands
+			w.stands = func(table string) error {
+				if table == "" {
+					return nil
+				}
+				return errors.New("the circuit breaker is open")
+			}
+			return func() { w.stands = before }
+		},
+	} {
+		mend := fails()
+		l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 5, nil))
+		w.look(t.Context())
+		if d := cmp.Diff(known, unresolved(t, w)); d != "" || !strings.HasPrefix(w.report().Error, "topic orders: ") {
+			t.Errorf("%s: %s\n%+v", what, d, w.report())
+		}
+		mend()
+	}
+	w.look(t.Context())
+	if d := cmp.Diff(known, unresolved(t, w)); d != "" || w.report().Error != "" {
+		t.Errorf("%s\n%+v", d, w.report())
+	}
+
+	// A table that cannot tell: its letters all count, and it is said.
+	l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 1, nil)) // has a row
+	l.Alter("orders", "_kafka_offset", "_moved_offset")
+	w.look(t.Context())
+	if d := cmp.Diff([]string{"orders poison 2", "users poison 0"}, unresolved(t, w)); d != "" || !strings.Contains(w.report().Error, "table orders cannot tell") {
+		t.Errorf("%s\n%+v", d, w.report())
+	}
+	l.Alter("orders", "_moved_offset", "_kafka_offset")
+	w.look(t.Context())
+	if d := cmp.Diff(known, unresolved(t, w)); d != "" || w.report().Error != "" {
+		t.Errorf("%s\n%+v", d, w.report())
+	}
+}
+
+// TestLettersAreReported: a running connector counts by itself, and tells the rate of its letters.
+func TestLettersAreReported(t *testing.T) {
+	l := newLake(t, "topics: {orders: {dead_letters: {archive: none}}}\ndefaults: {schema: \"n int not null\", commit: {every: 100ms}}")
+	l.Create("orders", 1)
+	s := l.start()
+	if s.Report().Letters != nil {
+		t.Error("nobody counts while nobody can see it")
+	}
+	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("bad")}, &kgo.Record{Topic: "orders", Value: []byte(`{"n":1}`)})
+	l.Awaits("orders", map[string][]int64{"orders:0": {1}})
+	w, end := newLetterWatch(t.Context(), s)
+	ended := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { defer close(ended); w.run(ctx) }()
+	s.letters.Store(w)
+	l.Await("the letter is counted", func() bool {
+		r := s.Report().Letters
+		return len(r.Unresolved) == 1
+	})
+	stop()
+	<-ended
+	end()
+	body, err := json.Marshal(s.Report().Letters)
+	if err != nil || string(body) != `{"unresolved":[{"topic":"orders","class":"poison","count":1}],"per_minute":0.2}` {
+		t.Errorf("%v %s", err, body)
+	}
+}
+
+// TestALookIsBounded: a look that is told to end ends, and publishes nothing.
+func TestALookIsBounded(t *testing.T) {
+	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
+	l.Create("orders", 1)
+	w := l.watch()
+	ctx, cancel := context.WithCancel(t.Context())
+	w.find = func(ctx context.Context, _ ...string) (map[string]connector.Topic, map[string]error, error) {
+		cancel()
+		<-ctx.Done()
+		return nil, nil, context.Cause(ctx)
+	}
+	w.run(ctx)
+	if w.report().Unresolved != nil || w.report().Error != "" {
+		t.Errorf("%+v", w.report())
+	}
+}
+
+// TestUnresolvedLettersWithoutRead: who may see a dead-letter topic and not read it is told so soon, and the other topics are
+// counted.
+func TestUnresolvedLettersWithoutRead(t *testing.T) {
+	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
+	for _, topic := range []string{"orders", "users", "orders-dlq", "users-dlq"} {
+		l.Create(topic, 1)
+	}
+	l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 5, nil))
+	var refuses atomic.Bool
+	refuses.Store(true)
+	l.Broker.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		l.Broker.KeepControl()
+		if !refuses.Load() {
+			return nil, nil, false
+		}
+		fetch := req.(*kmsg.FetchRequest)
+		resp := fetch.ResponseKind().(*kmsg.FetchResponse)
+		for _, topic := range fetch.Topics {
+			of := kmsg.NewFetchResponseTopic()
+			of.Topic, of.TopicID = topic.Topic, topic.TopicID
+			for _, p := range topic.Partitions {
+				refused := kmsg.NewFetchResponseTopicPartition()
+				refused.Partition, refused.ErrorCode, refused.RecordBatches = p.Partition, kerr.TopicAuthorizationFailed.Code, []byte{}
+				of.Partitions = append(of.Partitions, refused)
+			}
+			resp.Topics = append(resp.Topics, of)
+		}
+		return resp, nil, true
+	})
+	w := l.watch()
+	w.look(t.Context())
+	if d := cmp.Diff([]string{"users poison 0"}, unresolved(t, w)); d != "" || !strings.Contains(w.report().Error, "topic orders: ") || strings.Contains(w.report().Error, "within") {
+		t.Errorf("%s\n%+v", d, w.report())
+	}
+	refuses.Store(false)
+	w.look(t.Context())
+	if d := cmp.Diff([]string{"orders poison 1", "users poison 0"}, unresolved(t, w)); d != "" || w.report().Error != "" {
+		t.Errorf("%s\n%+v", d, w.report())
+	}
+}
+
+// TestUnresolvedLettersOfPatterns: topics that match are counted from when they are there, and those that are gone, too, but
+// not any number of them. A letter of a topic that was created again counts even if a row has its offset.
+func TestUnresolvedLettersOfPatterns(t *testing.T) {
+	l := newLake(t, `
+topics: {sales: {pattern: 'sales\..+|orders', deny: [], bad_records: dead_letter, dead_letters: {topic: "dead", archive: none}}}
+defaults: {schema: "n int not null", commit: {every: 100ms}}`)
+	l.Create("orders", 1)
+	l.Create("dead", 1)
+	w := l.watch()
+	w.look(t.Context())
+	if d := cmp.Diff([]string{"orders poison 0"}, unresolved(t, w)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	l.Create("sales.eu", 1)
+	l.Produce("orders", 3, 0)
+	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "sales.eu", Value: []byte("bad")})
+	l.run()
+	var forged []deadletter.Letter
+	for i := range 2 * mostStrange {
+		letter := l.LetterAbout(0, 1, nil)
+		letter.Source.Topic = fmt.Sprintf("sales.of-nobody-%d", i)
+		forged = append(forged, letter)
+	}
+	l.WriteLetters(deadletter.Form{}, "dead", append(forged, l.LetterAbout(0, 1, nil))...)
+	w.look(t.Context())
+	want, gone := []string{"orders poison 0", "sales.eu poison 1"}, 0
+	there := func(w *letterWatch) []string {
+		all := unresolved(t, w)
+		gone = len(all)
+		all = slices.DeleteFunc(all, func(s string) bool {
+			return strings.HasPrefix(s, "sales.of-nobody-") && strings.HasSuffix(s, " poison 1")
+		})
+		gone -= len(all)
+		return all
+	}
+	if d := cmp.Diff(want, there(w)); d != "" || gone != mostStrange || !strings.Contains(w.report().Error, "dead letters about 100 topics that do not exist are not counted") {
+		t.Errorf("(-want +got):\n%s%s", d, w.report().Error)
+	}
+	if d := cmp.Diff([]string{"orders standard 1", "sales.eu standard 1"}, reordered(gathered(t, w, "sluice_topic_info"))); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+
+	other := l.LetterAbout(0, 1, nil).Source.Partition
+	other.TopicID = idempotency.TopicID{3} // of a topic of this name that was read before
+	l.Append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":9}}`, other.AppID("p")))
+	for name, w := range map[string]*letterWatch{"followed": w, "new": l.watch()} {
+		w.look(t.Context())
+		if d := cmp.Diff([]string{"orders poison 1", "sales.eu poison 1"}, there(w)); d != "" || gone != mostStrange {
+			t.Errorf("%s, created again (-want +got):\n%s", name, d)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"sluice/connector"
+	"sluice/health/membership"
+	"sluice/internal/open"
+)
+
+// register makes what keeps this member registered, if members register.
+func (s *Member) register(ctx context.Context) error {
+	var err error
+	if s.registrations, err = open.Members(ctx, s.config); err != nil || s.registrations == nil {
+		return err
+	}
+	m := s.config.Members
+	s.keeper, err = membership.NewKeeper(s.registrations, membership.Config{
+		ID: s.connector.Member, Beat: m.Beat, TTL: m.TTL, Sweep: m.Sweep, Look: lookAtWork(s.connector.Status), Logger: s.logger, Registerer: s.registry,
+	})
+	return err
+}
+
+// lookAtWork returns what says how long ago this member took a record, from whatever partition it has or had, and how far
+// the tables are behind for those that it has. It never waits for the work.
+func lookAtWork(status func() connector.Status) func() (idle time.Duration, lag int64) {
+	var last time.Time
+	return func() (time.Duration, int64) {
+		st := status()
+		lag := int64(-1)
+		if !st.At.IsZero() && len(st.Claims) == 0 {
+			lag = 0
+		}
+		for _, c := range st.Claims {
+			if c.LastRecord.After(last) {
+				last = c.LastRecord
+			}
+			if c.Position >= 0 && c.End >= 0 {
+				lag = max(lag, 0) + c.Lag
+			}
+		}
+		if last.IsZero() {
+			return -1, lag
+		}
+		return max(time.Since(last), 0), lag
+	}
+}

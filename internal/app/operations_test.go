@@ -1,0 +1,26 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"sluice/internal/laketest"
+)
+
+// TestMember_AwaitsOperations: a member that does not know yet what is paused does not begin, and ends when it is told to.
+func TestMember_AwaitsOperations(t *testing.T) {
+	l := newLake(t, "topics: {orders: {}}")
+	m, err := New(t.Context(), laketest.Load(t, l.Config), Options{}, l.Logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	for range 64 { // a choice between two answers would be random
+		if err := m.awaitOperations(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatalf("it would begin: %v", err)
+		}
+	}
+}

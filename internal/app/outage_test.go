@@ -1,0 +1,260 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sluice/health"
+	"sluice/internal/config"
+	"sluice/internal/laketest"
+	"sluice/sink/delta/objstore"
+)
+
+// errDown is how a dependency that is away refuses.
+var errDown = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+
+// cable is the network between the member and Kafka.
+type cable struct {
+	network *kfake.VirtualNetwork
+	mu      sync.Mutex
+	cut     bool
+	conns   []net.Conn
+}
+
+func (c *cable) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut {
+		return nil, errDown
+	}
+	conn, err := c.network.DialContext(ctx, network, address)
+	if err == nil {
+		c.conns = append(c.conns, conn)
+	}
+	return conn, err
+}
+
+func (c *cable) set(cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut = cut; cut {
+		for _, conn := range c.conns {
+			_ = conn.Close()
+		}
+		c.conns = nil
+	}
+}
+
+// downStore is a store that may be away.
+type downStore struct {
+	objstore.Store
+	down atomic.Bool
+}
+
+func (s *downStore) failing() error {
+	if s.down.Load() {
+		return errDown
+	}
+	return nil
+}
+
+func (s *downStore) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	if err := s.failing(); err != nil {
+		return nil, err
+	}
+	return s.Store.Get(ctx, key, off, n)
+}
+
+func (s *downStore) Head(ctx context.Context, key string) (objstore.Info, error) {
+	if err := s.failing(); err != nil {
+		return objstore.Info{}, err
+	}
+	return s.Store.Head(ctx, key)
+}
+
+func (s *downStore) Put(ctx context.Context, key string, content io.ReadSeeker, mode objstore.Mode) error {
+	if err := s.failing(); err != nil {
+		return err
+	}
+	return s.Store.Put(ctx, key, content, mode)
+}
+
+func (s *downStore) List(ctx context.Context, prefix, after string) iter.Seq2[objstore.Info, error] {
+	if err := s.failing(); err != nil {
+		return func(yield func(objstore.Info, error) bool) { yield(objstore.Info{}, err) }
+	}
+	return s.Store.List(ctx, prefix, after)
+}
+
+// outageScene is a member at work on two partitions, in virtual time. No record comes: the compressor of data files belongs
+// to the process, and one that was made in virtual time works nowhere else.
+type outageScene struct {
+	*Member
+	t     *testing.T
+	cable *cable
+	store *downStore
+	out   *laketest.Log
+}
+
+// inOutage runs a member, lets it work, and then plays.
+func inOutage(t *testing.T, play func(s *outageScene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		network := &kfake.VirtualNetwork{}
+		cluster, err := kfake.NewCluster(kfake.Ports(9092), kfake.ListenFn(network.Listen), kfake.NumBrokers(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cluster.Close()
+		s := &outageScene{t: t, cable: &cable{network: network}, store: &downStore{}}
+		client, err := kgo.NewClient(kgo.SeedBrokers("localhost:9092"), kgo.Dialer(network.DialContext))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 2, 1, nil, "orders"); err != nil {
+			t.Fatal(err)
+		}
+		cfg, problems := config.Load(write(t, fmt.Sprintf("pipeline: p\nkafka: {brokers: [\"localhost:9092\"]}\nstorage: {url: \"file://%s\"}\n"+
+			"defaults: {schema: \"n int\", commit: {every: 1s}, bad_records: hold}\ntopics: {orders: {}}\n", filepath.ToSlash(t.TempDir()))), func(string) (string, bool) { return "", false })
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		logger, out := laketest.NewLog()
+		s.out = out
+		s.Member, err = New(t.Context(), cfg, Options{dial: s.cable.dial, store: func(o objstore.Store) objstore.Store {
+			s.store.Store = o
+			return s.store
+		}}, logger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Health.Enabled = false // the lag is watched, and nothing listens: a real socket would stop the clock
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.Run(ctx) }()
+		s.passes(time.Minute)
+		if r := s.Report(); r.Status() != health.OK && r.Status() != health.Unknown {
+			t.Errorf("before the outage: %+v", r.Sum())
+		}
+		play(s)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		s.Close()
+	})
+}
+
+// passes lets time pass.
+func (s *outageScene) passes(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// component returns one of the report.
+func (s *outageScene) component(name string) health.Component {
+	all := s.Report().Components()
+	return all[slices.IndexFunc(all, func(c health.Component) bool { return c.Name == name })]
+}
+
+// loud counts the lines at WARN and above.
+func (s *outageScene) loud() int {
+	return strings.Count(s.out.String(), `"level":"WARN"`) + strings.Count(s.out.String(), `"level":"ERROR"`)
+}
+
+// counted is a counter of holds.
+func (s *outageScene) counted(reason string) (n float64) {
+	families, err := s.registry.Gather()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "sluice_holds_total" && m.GetLabel()[0].GetValue() == reason {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}
+
+// TestOutage plays ten minutes without a dependency, and what an operator sees of it: health at once, the hold and the
+// breaker within a minute, a log that stays short, and an end that is said.
+func TestOutage(t *testing.T) {
+	for name, c := range map[string]struct {
+		component, reason string
+		known             time.Duration // when health knows: an idle table is looked at once a minute
+		set               func(s *outageScene, down bool)
+		open              func(s *outageScene) bool
+	}{
+		"kafka": {
+			"kafka", "kafka_down", 10 * time.Second, func(s *outageScene, down bool) { s.cable.set(down) },
+			func(s *outageScene) bool { return s.asking.Status().Open },
+		},
+		"store": {
+			"store", "store_down", 70 * time.Second, func(s *outageScene, down bool) { s.store.down.Store(down) },
+			func(s *outageScene) bool { return s.tables.all()[0].storing.Status().Open },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOutage(t, func(s *outageScene) {
+				before := s.loud()
+				c.set(s, true)
+				s.passes(c.known)
+				if k := s.component(c.component); k.Status == health.OK || !strings.Contains(k.Reason, "connection refused") {
+					t.Errorf("as soon as it is known: %s, %q", k.Status, k.Reason)
+				}
+				s.passes(time.Minute - 10*time.Second)
+				if !c.open(s) {
+					t.Error("within a minute the breaker is closed")
+				}
+				for _, at := range []time.Duration{2 * time.Minute, 5 * time.Minute, 10 * time.Minute} {
+					r := s.Report()
+					if sum := r.Sum(); sum.Status != health.Degraded && sum.Status != health.Down || !sum.Ready && !strings.Contains(sum.Reason, "connection refused") {
+						t.Errorf("after %v: %s, %q", at, sum.Status, sum.Reason)
+					}
+					if len(r.Holds) != 2 || r.Holds[0].Reason != c.reason || r.Holds[1].Reason != c.reason {
+						t.Errorf("after %v: %+v", at, r.Holds)
+					}
+					if n := s.counted(c.reason); n != 2 {
+						t.Errorf("after %v %v holds are counted", at, n)
+					}
+					if n := len(s.out.Lines(t, "HOLD")); n != 1 {
+						t.Errorf("after %v there are %d HOLD lines", at, n)
+					}
+					if at < 10*time.Minute {
+						s.passes(4 * time.Minute)
+					}
+				}
+				if n := s.loud() - before; n == 0 || n > 40 {
+					t.Errorf("ten minutes are %d lines:\n%s", n, s.out)
+				}
+				c.set(s, false)
+				s.passes(3 * time.Minute)
+				if r := s.Report(); !r.Sum().Ready || len(r.Holds) > 0 || c.open(s) {
+					t.Errorf("after it: %+v", r.Sum())
+				}
+				if n := len(s.out.Lines(t, "hold ended")); n != 1 {
+					t.Errorf("the end is said %d times", n)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,168 @@
+package app
+
+import (
+	"fmt"
+	"time"
+
+	"sluice/connector"
+	"sluice/connector/kafka"
+	"sluice/health"
+	"sluice/reliability"
+	"sluice/reliability/hold"
+)
+
+// What a running system says about itself, in health's words.
+
+// standing says why a claim stands still while somebody tries for it, or nil.
+func (s *Member) standing(table string, p connector.Partition) *hold.Hold {
+	if t := s.tables.get(table); t != nil {
+		if h, undecided := t.Undecided(); undecided {
+			return &h
+		}
+		if h := waiting(t.storing, hold.StoreDown); h != nil {
+			return h
+		}
+		if h := waiting(t.letters.guard, hold.DeadLettersUnavailable); h != nil {
+			return h
+		}
+	}
+	if t := s.tables.get(table); s.database != nil && t != nil && t.duplicates != nil {
+		if h := waiting(s.database, hold.FingerprintsUnavailable); h != nil {
+			return h
+		}
+	}
+	// The claim's own trouble first: it stays through each probe of the breaker, and knows best since when.
+	trouble, ok := s.log.TroubleOf(p)
+	if ok && (trouble.Reason == hold.KafkaDenied || time.Since(trouble.Since) >= troubling) {
+		return &hold.Hold{Reason: trouble.Reason, Detail: trouble.Err.Error(), Since: trouble.Since}
+	}
+	return waiting(s.asking, hold.KafkaDown)
+}
+
+// waiting is the hold of everything behind an open breaker, or nil.
+func waiting(g *reliability.Guard, reason hold.Reason) *hold.Hold {
+	st := g.Status()
+	if !st.Open {
+		return nil
+	}
+	h := &hold.Hold{Reason: reason, Detail: "the circuit breaker is open", Since: st.Failing}
+	if st.Err != nil {
+		h.Detail = st.Err.Error()
+	}
+	return h
+}
+
+// troubling is how long a broker may not answer before its claims are said to stand: a leader that moves takes less.
+const troubling = 30 * time.Second
+
+// Report is what health shows: the story's status in health's words.
+func (s *Member) Report() health.Report {
+	st := s.connector.Status()
+	r := health.Report{
+		Pipeline: s.config.Pipeline, Group: s.config.Kafka.Group, Brokers: s.config.Kafka.Brokers,
+		Joined: st.Joined, Resumed: st.Resumed, Started: st.Started, Draining: st.Draining, Tested: s.tested.Load(),
+		Fingerprints: s.remembered(), Memory: s.memory(), Queued: st.Queued, Paused: st.Paused, Operations: s.operated(),
+	}
+	found := s.lags.found()
+	switch {
+	case found != nil:
+		r.Lag = &found.Status
+	case s.lags != nil: // before its first look
+		r.Lag = &health.LagStatus{Healthy: true}
+	}
+	for _, c := range st.Claims {
+		r.Partitions = append(r.Partitions, s.partition(c, found))
+		if h := c.Hold; h != nil {
+			r.Holds = append(r.Holds, health.Hold{
+				Topic: c.Partition.Topic, Partition: c.Partition.ID, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Offset: h.Offset,
+			})
+		}
+	}
+	for _, a := range s.group.Absent() {
+		r.Holds = append(r.Holds, health.Hold{Topic: a.Topic, Partition: -1, Reason: string(a.Reason), Detail: a.Detail, Since: a.Since, Offset: -1})
+	}
+	if h := s.unknownPauses(); h != nil {
+		r.Holds = append(r.Holds, health.Hold{Partition: -1, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Offset: -1})
+	}
+	if h := s.refused.Load(); h != nil {
+		r.Holds = append(r.Holds, health.Hold{Partition: -1, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Offset: -1})
+	}
+	if trouble, ok := s.group.Trouble(); ok && len(st.Claims) == 0 { // with claims, each says for itself why it stands
+		r.Holds = append(r.Holds, health.Hold{
+			Partition: -1, Reason: string(trouble.Reason), Detail: trouble.Err.Error(), Since: trouble.Since, Offset: -1,
+		})
+	}
+	for i := range r.Holds {
+		r.Holds[i].Ending = s.ending(r.Holds[i])
+	}
+	r.Dependencies = s.dependencies()
+	if w := s.letters.Load(); w != nil {
+		r.Letters = w.report()
+	}
+	if s.keeper != nil {
+		members := s.keeper.Members()
+		r.Members = &members
+	}
+	if s.canary != nil {
+		state := s.canary.State()
+		r.Canary = &state
+	}
+	return r
+}
+
+// partition is how far the table has taken a claim, with what the last look at its lag found.
+func (s *Member) partition(c connector.ClaimStatus, found *lagFindings) health.Partition {
+	p := found.of(c)
+	t, _, _ := s.config.Route(p.Topic)
+	p.Thresholds = t.Lag
+	oldest := c.Oldest
+	if oldest.IsZero() {
+		oldest = s.losses.timeOf(c.Partition, c.Position)
+	}
+	lag, known := p.Lag()
+	if c.Hold == nil && c.Oldest.IsZero() && c.Consumed >= p.End { // all was read, and nothing of it waits to be a row
+		lag = 0
+	}
+	p.Freshness = health.Freshness(time.Now(), lag, known, oldest)
+	return p
+}
+
+func (s *Member) dependencies() (all []health.Dependency) {
+	guarded := func(g *reliability.Guard, table string) {
+		st := g.Status()
+		d := health.Dependency{Name: st.Name, Table: table, Open: st.Open}
+		if st.Err != nil {
+			d.Failing, d.Error = &st.Failing, st.Err.Error()
+		}
+		all = append(all, d)
+	}
+	for _, t := range s.tables.all() {
+		guarded(t.storing, t.path)
+		guarded(t.letters.guard, t.path)
+	}
+	guarded(s.asking, "")
+	if s.database != nil {
+		guarded(s.database, "")
+	}
+	guarded(s.reading, "")
+	if trouble, ok := s.operations.Trouble(); ok {
+		all[len(all)-1].Failing, all[len(all)-1].Error = &trouble.Since, trouble.Err.Error()
+	}
+	failing := func(name string, t kafka.Trouble) {
+		all = append(all, health.Dependency{Name: name, Failing: &t.Since, Error: t.Err.Error()})
+	}
+	if trouble, ok := s.group.Trouble(); ok {
+		failing("kafka group", trouble)
+	}
+	for _, trouble := range s.log.Status() {
+		name := "kafka"
+		switch {
+		case trouble.Broker >= 0:
+			name = fmt.Sprintf("kafka broker %d", trouble.Broker)
+		case trouble.Partition.Topic != "":
+			name = "kafka " + trouble.Partition.String()
+		}
+		failing(name, trouble)
+	}
+	return all
+}

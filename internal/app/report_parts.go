@@ -1,0 +1,60 @@
+package app
+
+import (
+	"maps"
+	"slices"
+
+	"sluice/health"
+	"sluice/idempotency"
+	"sluice/reliability/bytepool"
+	"sluice/reliability/hold"
+)
+
+// remembered is how much of each topic's window this member has in memory; nothing if a database remembers.
+func (s *Member) remembered() (all []health.Fingerprints) {
+	if s.remembering != s.fingerprints {
+		return nil
+	}
+	held := s.fingerprints.ByTopic()
+	for _, name := range s.config.TopicNames() { // those without a record so far, too
+		topic := s.config.Topics[name]
+		if _, there := held[name]; !there && topic.ProducerIdentity().By != idempotency.ByNone {
+			held[name] = idempotency.Held{}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		all = append(all, health.Fingerprints{Topic: name, Entries: held[name].Entries, Bytes: held[name].Bytes})
+	}
+	return all
+}
+
+// memory is how full the pools are.
+func (s *Member) memory() []health.Pool {
+	pool := func(name string, p *bytepool.Pool) health.Pool {
+		return health.Pool{Name: name, Size: p.Size(), Used: p.Used()}
+	}
+	all := []health.Pool{pool("fetch", s.pools.Fetch), pool("batch", s.pools.Batch)}
+	if st := s.fingerprints.Stats(); st.Limit > 0 {
+		all = append(all, health.Pool{Name: "fingerprints", Size: st.Limit, Used: st.Bytes})
+	}
+	return all
+}
+
+// operated is how well the operations log is known.
+func (s *Member) operated() *health.Operations {
+	o := &health.Operations{}
+	if state := s.operations.State(); state != nil {
+		o.Known, o.Seq = true, state.Head().Seq
+	}
+	return o
+}
+
+// ending returns the command that ends a hold, "" if none does. What was paused as a whole is resumed as a whole.
+func (s *Member) ending(h health.Hold) string {
+	if h.Reason == string(hold.Paused) {
+		if by, paused := s.operations.State().Paused(h.Topic, h.Partition); paused { // else resumed since: the member will notice
+			h.Topic, h.Partition = by.Target.Topic, by.Target.Partition
+		}
+	}
+	return s.config.Pasted(hold.Reason(h.Reason).Command(h.Topic, h.Partition, h.Offset))
+}

@@ -1,0 +1,240 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/connector"
+	"sluice/connector/kafka"
+	"sluice/internal/config"
+	"sluice/internal/fail"
+	"sluice/reliability"
+	"sluice/reliability/hold"
+	"sluice/sink/delta"
+	"sluice/sink/delta/objstore"
+)
+
+// writtenTable is a table with its own guard: what one table's store answers says nothing about the others'.
+type writtenTable struct {
+	*delta.Table
+	path       string // below storage.url
+	storing    *reliability.Guard
+	letters    *letterWriter
+	decoder    connector.Decoder
+	duplicates *connector.Duplicates // nil: the topics of the table declare no identity
+	metrics    *revocable
+}
+
+// revocable is a registerer whose collectors can be taken back together.
+type revocable struct {
+	prometheus.Registerer
+	registered []prometheus.Collector
+}
+
+// Register implements prometheus.Registerer.
+func (r *revocable) Register(c prometheus.Collector) error {
+	err := r.Registerer.Register(c)
+	if err == nil {
+		r.registered = append(r.registered, c)
+	}
+	return err
+}
+
+// MustRegister implements prometheus.Registerer.
+func (r *revocable) MustRegister(all ...prometheus.Collector) {
+	for _, c := range all {
+		if err := r.Register(c); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func (r *revocable) revoke() {
+	for _, c := range r.registered {
+		r.Unregister(c)
+	}
+	r.registered = nil
+}
+
+// tables are those that are open, by path. Any goroutine may look.
+type tables struct {
+	mu     sync.Mutex
+	byPath map[string]*writtenTable
+}
+
+// get returns an open table, nil if there is none of this path.
+func (t *tables) get(path string) *writtenTable {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byPath[path]
+}
+
+// all returns the tables in the order of their paths.
+func (t *tables) all() []*writtenTable {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.SortedFunc(maps.Values(t.byPath), func(a, b *writtenTable) int {
+		if a.path < b.path {
+			return -1
+		}
+		return 1
+	})
+}
+
+// open opens the table that a topic feeds, once for all topics that share it: they agree on what is asked of it. Nothing
+// is read yet.
+func (s *Member) open(topic config.Topic) (*writtenTable, error) {
+	s.tables.mu.Lock()
+	defer s.tables.mu.Unlock()
+	if t := s.tables.byPath[topic.Table]; t != nil {
+		return t, nil
+	}
+	columns, err := topic.Columns()
+	if err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	t := &writtenTable{path: topic.Table, duplicates: s.duplicates(topic), decoder: topic.Decoder(s.pools.Batch), metrics: &revocable{Registerer: s.labelled(topic.Table)}}
+	logger := s.logger.With("table", t.path)
+	t.storing = reliability.NewGuard("store", s.config.Guard(), logger, t.metrics, objstore.ErrNotFound, objstore.ErrExists)
+	t.Table, err = delta.Open(objstore.Sub(s.store, t.path), delta.Options{
+		Pipeline: s.config.Pipeline, Engine: "sluice/" + s.version, Schema: columns, FileSize: topic.Commit.FileSize,
+		Retention: func() time.Duration { return s.retention(topic.Table) },
+		Encoders:  s.encoders, Guard: t.storing, Logger: logger, Registerer: t.metrics,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("table %q: %w", t.path, err)
+	}
+	t.letters = s.letterWriter(t, logger)
+	if s.tables.byPath == nil {
+		s.tables.byPath = map[string]*writtenTable{}
+	}
+	s.tables.byPath[t.path] = t
+	if n, room := len(s.tables.byPath), s.config.Budget.Tables(); n == room+1 {
+		s.logger.Warn("there are more tables than memory.limit has room for", "tables", n, "room", room)
+	}
+	return t, nil
+}
+
+// retention returns how long Kafka keeps records of the topics that feed a table: see [delta.Options.Retention]. It is
+// known of the topics that this member has claims of.
+func (s *Member) retention(table string) time.Duration {
+	if s.losses == nil {
+		return 0
+	}
+	return s.losses.longest(func(name string) bool {
+		topic, meant, err := s.config.Route(name)
+		return meant && err == nil && topic.Table == table
+	})
+}
+
+// retire takes a table out of use, with its metrics. It is closed when its writer has ended.
+func (s *Member) retire(path string) (closed func()) {
+	s.tables.mu.Lock()
+	defer s.tables.mu.Unlock()
+	t := s.tables.byPath[path]
+	delete(s.tables.byPath, path)
+	t.metrics.revoke()
+	return t.Close
+}
+
+// matches tells whether a pattern stands for a topic. A run until current keeps to those of its start.
+func (s *Member) matches(topic string) bool {
+	if names := s.fixed.Load(); names != nil {
+		return (*names)[topic]
+	}
+	_, meant, err := s.config.Route(topic)
+	if err != nil {
+		s.logger.Error("a topic that matches is not read: it can have no table", "topic", topic, "err", err)
+	}
+	return meant && err == nil
+}
+
+// beyond returns which topics are too many. A run until current keeps to what its start found.
+func (s *Member) beyond(names []string) map[string]string {
+	over := s.over.Load()
+	if over == nil {
+		return s.config.Beyond(names)
+	}
+	found := map[string]string{}
+	for _, name := range names {
+		if detail, held := (*over)[name]; held {
+			found[name] = detail
+		}
+	}
+	return found
+}
+
+// laterTopics are the topics that may come with their first record: dead letters, canaries. A run until current keeps to those of its
+// start.
+func (s *Member) laterTopics() []string {
+	names := s.config.LaterTopics()
+	if fixed := s.fixed.Load(); fixed != nil {
+		names = slices.DeleteFunc(names, func(name string) bool { return !(*fixed)[name] })
+	}
+	return names
+}
+
+// fix finds the topics of a run until current: those that are listed, which must be there, those that match now, and the
+// dead-letter topics that are there.
+func (s *Member) fix(ctx context.Context) error {
+	var there []string
+	var beyond []kafka.Absent
+	err := s.asking.Do(ctx, func(ctx context.Context) (err error) {
+		there, beyond, err = s.group.Survey(ctx)
+		return err
+	})
+	if err != nil {
+		if _, held := errors.AsType[*hold.Error](err); held {
+			return fail.Found(err)
+		}
+		return err
+	}
+	for _, name := range s.config.TopicNames() {
+		if !slices.Contains(there, name) {
+			return fail.Found(fmt.Errorf("%s: topic %s is not there: create it, or correct the name", hold.TopicMissing, name))
+		}
+	}
+	if len(there) == 0 {
+		return fail.Found(errors.New("no topic matches a pattern now"))
+	}
+	fixed := make(map[string]bool, len(there))
+	for _, name := range there {
+		fixed[name] = true
+	}
+	over := make(map[string]string, len(beyond))
+	for _, a := range beyond { // they match and stay held to the end of the run
+		fixed[a.Topic], over[a.Topic] = true, a.Detail
+	}
+	s.over.Store(&over)
+	s.fixed.Store(&fixed)
+	s.connector.Topics = there
+	return nil
+}
+
+// route says which table a topic feeds. It opens the table if it is the first topic to do so.
+func (s *Member) route(name string) (connector.TopicConfig, connector.Target, bool) {
+	topic, meant, err := s.config.Route(name)
+	var t *writtenTable
+	if meant && err == nil {
+		t, err = s.open(topic)
+	}
+	if err != nil { // the configuration was checked: only a mistake of ours is left
+		s.logger.Error("the table of a topic cannot be opened", "topic", name, "err", err)
+	}
+	if t == nil {
+		return connector.TopicConfig{}, connector.Target{}, false
+	}
+	return connector.TopicConfig{
+		Topic: name, Table: topic.Table, Start: topic.ReadFrom(), Refuse: topic.Refusals(), Letters: topic.Rules(), Rare: topic.IsLetters(),
+		Retry:         s.config.RecordRetry(topic),
+		Commit:        connector.Limits{Every: topic.Commit.Every, Rows: topic.Commit.Rows, Bytes: topic.Commit.Bytes},
+		HealthRecords: s.secrets.of(topic),
+	}, connector.Target{Table: t, Decoder: t.decoder, Letters: t.letters, Nulls: topic.IsLetters(), Duplicates: t.duplicates}, true
+}

@@ -1,0 +1,232 @@
+// Package app runs one member: it makes everything that moves records, starts it in order, watches it and says how it is.
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"sluice/connector"
+	"sluice/connector/kafka"
+	"sluice/connector/pipeline"
+	"sluice/health/canary"
+	"sluice/health/lettercount"
+	"sluice/health/liveness"
+	"sluice/health/membership"
+	"sluice/idempotency"
+	"sluice/internal/config"
+	"sluice/internal/open"
+	"sluice/reliability"
+	"sluice/reliability/bytepool"
+	"sluice/reliability/hold"
+	"sluice/reliability/pulse"
+	"sluice/sink/delta/datafile"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/opslog"
+)
+
+// Member is a connector with everything that it stands on. Its constructor, read top to bottom, is the picture of
+// docs/architecture.md.
+type Member struct {
+	config       *config.Config
+	logger       *slog.Logger
+	version      string // of this program
+	untilCurrent bool
+	registry     *prometheus.Registry
+	bucket       objstore.Store     // as opened, to close it
+	store        objstore.Store     // the same, measured: all tables lie in it
+	asking       *reliability.Guard // before questions to Kafka
+	reading      *reliability.Guard // before the operations log
+	client       *kafka.Client
+	group        *kafka.Group
+	log          *kafka.Log
+	pools        connector.Pools
+	encoders     *datafile.Shares
+	fingerprints *idempotency.Memory // of this process; empty if a database remembers
+	remembering  idempotency.Store
+	database     *reliability.Guard // before the database; nil if there is none
+	forget       func()             // ends its connections; may be nil
+	secrets      heldSecrets        // of health-check records
+	tables       tables
+	// fixed is the set of topics of a run until current, nil before fix has found them. Only fix stores it, once, and the set
+	// never changes afterwards: the group, and the watchers that start before it, read it at any time.
+	fixed atomic.Pointer[map[string]bool]
+	// over says of those of fixed that are too many why. fix stores it before fixed.
+	over       atomic.Pointer[map[string]string]
+	operations *opslog.Follower
+	canary     *canary.Canary // nil if there is none
+	connector  *pipeline.Pipeline
+	// Where this member registers, and what keeps it registered; nil if it does not.
+	registrations membership.Store
+	keeper        *membership.Keeper
+	letters       atomic.Pointer[letterWatch] // nil while nobody counts dead letters
+	letterRate    lettercount.Rate            // of those that this member writes
+	loops         pulse.Loops
+	watchdog      *liveness.Watchdog
+	losses        *lossWatch
+	lags          *lagWatch                 // nil without health
+	refused       atomic.Pointer[hold.Hold] // why the store's self-test does not pass
+	tested        atomic.Bool               // it passed
+}
+
+// Options are what a configuration does not say. The zero Options are those of a member in a test.
+type Options struct {
+	Version      string        // of this program
+	UntilCurrent bool          // end at the end offsets of the start
+	WatchEvery   time.Duration // how often topics are polled; 0 for the default
+	Stderr       io.Writer     // where goroutines are dumped; nil for nowhere
+	Exit         func()        // ends a process that does not end by itself; may be nil
+
+	// In tests:
+	dial  func(ctx context.Context, network, address string) (net.Conn, error)
+	store func(objstore.Store) objstore.Store // what stands before the store; may be nil
+}
+
+// New builds a system. Nothing is connected yet; an error is a mistake in the configuration.
+func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) (*Member, error) {
+	s := &Member{
+		config: c, logger: logger, version: o.Version, untilCurrent: o.UntilCurrent, registry: prometheus.NewRegistry(),
+		pools:    c.Budget.Pools(),
+		encoders: datafile.NewShares(c.Budget.Encoders(runtime.GOMAXPROCS(0))),
+	}
+	if o.Stderr == nil {
+		o.Stderr = io.Discard
+	}
+	s.watchdog = liveness.NewWatchdog(&s.loops, liveness.NewFile(c.Health.LivenessFile), o.Stderr, logger)
+	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	// What remembers the fingerprints of rows.
+	if err := s.remember(ctx); err != nil {
+		return nil, err
+	}
+
+	// Connections to Kafka, where tables send their dead letters, too.
+	var err error
+	c.WarnPlaintext(logger)
+	if s.client, err = open.Kafka(c, o.dial, logger, s.registry); err != nil {
+		return nil, err
+	}
+
+	// The store, and in it the tables that the configuration names.
+	if s.bucket, err = open.Store(ctx, c); err != nil {
+		return nil, err
+	}
+	store := s.bucket
+	if o.store != nil {
+		store = o.store(store)
+	}
+	if s.store, err = objstore.Measured(store, s.registry); err != nil {
+		return nil, fmt.Errorf("metrics of the store: %w", err)
+	}
+	if s.secrets, err = openSecrets(ctx, c, logger); err != nil {
+		return nil, err
+	}
+	for _, name := range c.TopicNames() {
+		if _, err := s.open(c.Topics[name]); err != nil {
+			return nil, fmt.Errorf("topic %q: %w", name, err)
+		}
+	}
+	if err := s.follow(); err != nil {
+		return nil, err
+	}
+
+	// Kafka: membership, reading.
+	s.asking = s.guard("kafka")
+	group := kafka.GroupConfig{
+		Group: c.Kafka.Group, Topics: c.TopicNames(), Optional: s.laterTopics, Session: c.Kafka.Session, WatchEvery: o.WatchEvery,
+	}
+	if len(c.Patterns) > 0 {
+		group.Matches, group.Beyond = s.matches, s.beyond
+	}
+	s.group = kafka.NewGroup(s.client, group, logger, s.registry)
+	s.registry.MustRegister(bytepool.Collector(map[string]*bytepool.Pool{"fetch": s.pools.Fetch, "batch": s.pools.Batch}))
+	s.log = kafka.NewLog(s.client, kafka.LogConfig{
+		Memory:   s.pools.Fetch,
+		MaxBytes: int(c.Kafka.Fetch.MaxBytes), MaxWait: c.Kafka.Fetch.MaxWait, Rack: c.Kafka.Rack,
+		Loops: &s.loops,
+	}, logger, s.registry)
+
+	// The story.
+	s.connector = &pipeline.Pipeline{
+		Config: pipeline.Config{
+			Pipeline: c.Pipeline,
+			Topics:   c.TopicNames(),
+			Queue: connector.QueueConfig{
+				PauseAt: int64(c.Queue.PauseAt), ResumeAt: int64(c.Queue.ResumeAt), PerKey: int64(c.Queue.PerKey),
+			},
+			OffsetCommitInterval: c.Kafka.OffsetCommitInterval,
+			Drain:                c.Shutdown.Drain,
+			UntilCurrent:         o.UntilCurrent,
+			Member:               memberName(),
+		},
+		Group: s.group, Log: s.log, Kafka: s.asking, Pools: s.pools, Tables: feeds{s}, Decisions: decisions{s},
+		Logger: logger, Metrics: s.registry, Loops: &s.loops,
+	}
+	s.losses = newLossWatch(s)
+	if c.Health.Enabled {
+		s.lags = newLagWatch(s)
+	}
+	if c.Health.Canary.Topic != "" && !o.UntilCurrent {
+		if s.canary, err = s.newCanary(); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.register(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Registry returns the metrics of the member.
+func (s *Member) Registry() *prometheus.Registry { return s.registry }
+
+// Name returns the name of the member, unlike that of any other process.
+func (s *Member) Name() string { return s.connector.Member }
+
+// memberName names this process, unlike any other: by host and process id for people, and a random part for containers,
+// whose processes all have number 1.
+func memberName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s-%d-%08x", host, os.Getpid(), rand.Uint32())
+}
+
+// guard returns the guard before a dependency of all tables.
+func (s *Member) guard(dependency string, answers ...error) *reliability.Guard {
+	return reliability.NewGuard(dependency, s.config.Guard(), s.logger, s.labelled(""), answers...)
+}
+
+// labelled is where the metrics of a table are registered. Those of all tables have the label, too, and it is empty:
+// metrics of one name need the same labels.
+func (s *Member) labelled(table string) prometheus.Registerer {
+	return prometheus.WrapRegistererWith(prometheus.Labels{"table": table}, s.registry)
+}
+
+// Close ends the connections and what still writes a checkpoint.
+func (s *Member) Close() {
+	for _, t := range s.tables.all() {
+		t.Close()
+	}
+	s.client.Close()
+	if s.forget != nil {
+		s.forget()
+	}
+	if s.registrations != nil {
+		_ = s.registrations.Close() // nothing is kept open for it
+	}
+	if c, ok := s.bucket.(io.Closer); ok {
+		_ = c.Close() // nothing is written behind it
+	}
+}

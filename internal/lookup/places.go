@@ -1,0 +1,139 @@
+package lookup
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"sluice/connector"
+	"sluice/connector/kafka"
+	"sluice/health/lettercount"
+	"sluice/idempotency"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/scan"
+)
+
+// apart is how far two letters must be from each other so that what lies between them is not read.
+const apart = 100_000
+
+// AddPlace adds an offset to what is read of a table. They come in order.
+func AddPlace(all []scan.Where, topic string, partition int32, offset int64) []scan.Where {
+	if n := len(all); n > 0 && all[n-1].Partition == partition && offset-all[n-1].Next < apart {
+		all[n-1].Next = max(all[n-1].Next, offset+1)
+		return all
+	}
+	return append(all, scan.Where{Topic: topic, Partition: partition, From: offset, Next: offset + 1})
+}
+
+// HasItsRows reports whether the rows of a partition's topic in a table are all of that very topic: rows carry no topic id, so
+// the table must have positions of it and of no other topic of its name.
+func HasItsRows(state *deltalog.State, p idempotency.Partition) bool {
+	known := false
+	for appID := range state.Txns {
+		id, err := idempotency.ParseAppID(appID)
+		if err != nil || id.TableID != "" || id.Partition.Topic != p.Topic {
+			continue
+		}
+		if id.Partition.Cluster != p.Cluster || id.Partition.TopicID != p.TopicID {
+			return false
+		}
+		known = true
+	}
+	return known
+}
+
+// TopicIDs names the topics of a name that a table has positions of.
+func TopicIDs(state *deltalog.State, topic string) string {
+	var ids []string
+	for appID := range state.Txns {
+		if id, err := idempotency.ParseAppID(appID); err == nil && id.TableID == "" && id.Partition.Topic == topic {
+			ids = append(ids, id.Partition.Cluster+"/"+id.Partition.TopicID.String())
+		}
+	}
+	slices.Sort(ids)
+	return strings.Join(slices.Compact(ids), " ")
+}
+
+// Logs is what Kafka has of partitions that dead letters are about.
+type Logs struct {
+	Known  map[idempotency.Partition]lettercount.Log
+	Gone   map[idempotency.Partition]string // why no member can read the partition any more
+	Failed map[idempotency.Partition]error  // Kafka does not tell
+}
+
+// Position is that of a partition: next in the table, 0 without one. A partition that was not asked about has no dead letter
+// from next on.
+func (l *Logs) Position(p idempotency.Partition, next int64) lettercount.Position {
+	return lettercount.Position{Next: next, Log: l.Known[p]}
+}
+
+// FindLogs asks Kafka for partitions of one topic. It returns an error if the cluster does not respond. find is the method
+// Topics of a [kafka.Client].
+func FindLogs(ctx context.Context, find func(context.Context, ...string) (map[string]connector.Topic, map[string]error, error), log *kafka.Log,
+	partitions []idempotency.Partition,
+) (*Logs, error) {
+	l := &Logs{Known: map[idempotency.Partition]lettercount.Log{}, Gone: map[idempotency.Partition]string{}, Failed: map[idempotency.Partition]error{}}
+	if len(partitions) == 0 {
+		return l, nil
+	}
+	name := partitions[0].Topic
+	found, refused, err := find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if why := refused[name]; why != nil {
+		for _, p := range partitions {
+			l.Failed[p] = why
+		}
+		return l, nil
+	}
+	topic, there := found[name]
+	var at []connector.Position
+	for _, p := range partitions {
+		if why := whyGone(p, topic, there); why != "" {
+			l.Gone[p] = why
+			continue
+		}
+		at = append(at, connector.Position{Partition: p, Next: -1, Epoch: -1})
+	}
+	if len(at) == 0 {
+		return l, nil
+	}
+	bounds, err := log.Bounds(ctx, at)
+	var unread *connector.UnreadError
+	if err != nil && !errors.As(err, &unread) {
+		return nil, err
+	}
+	for _, of := range at {
+		p := of.Partition
+		switch b, known := bounds[p]; {
+		case known:
+			l.Known[p] = lettercount.Log{Start: b.LogStart, End: b.HighWatermark}
+		case unread != nil && unread.Causes[p] != nil:
+			l.Failed[p] = unread.Causes[p]
+		default:
+			l.Gone[p] = createdAgain
+		}
+	}
+	return l, nil
+}
+
+const createdAgain = "the topic was created again before the table was past the record, which cannot be read any more"
+
+// whyGone says why members cannot read a partition of a topic as Kafka has it now, or "".
+func whyGone(p idempotency.Partition, topic connector.Topic, there bool) string {
+	switch {
+	case p.TopicID == idempotency.TopicID{}:
+		return "the dead letter names no topic id: another program wrote it"
+	case !there:
+		return "the topic does not exist any more, so the record cannot be read"
+	case topic.Cluster != p.Cluster:
+		return "the record is of cluster " + p.Cluster + ", which is not the one that is read"
+	case topic.ID != p.TopicID:
+		return createdAgain
+	case !slices.Contains(topic.Partitions, p.ID):
+		return "the topic has no such partition"
+	}
+	return ""
+}

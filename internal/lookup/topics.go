@@ -1,0 +1,192 @@
+// Package lookup finds records from outside of the pipeline: it reads partitions without a group, and asks tables and Kafka
+// where the records of dead letters are.
+package lookup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/connector"
+	"sluice/connector/kafka"
+	"sluice/internal/config"
+	"sluice/internal/open"
+	"sluice/reliability"
+	"sluice/reliability/hold"
+)
+
+// Reader reads partitions one after the other. It is for one goroutine.
+type Reader struct {
+	Client *kafka.Client
+	Log    *kafka.Log
+	// Ask puts a question to Kafka. It repeats what fails in passing until an answer has taken too long.
+	Ask     func(func(context.Context) error) error
+	within  time.Duration
+	session uint64
+	block   [1000]connector.Record
+}
+
+// NewReader returns a reader that works until end is called. An answer may take as long as within.
+func NewReader(ctx context.Context, c *config.Config, within time.Duration) (r *Reader, end func(), err error) {
+	client, err := open.Kafka(c, nil, nil, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	size := int(c.Kafka.Fetch.MaxBytes)
+	r, stop := Through(ctx, client, kafka.LogConfig{PartitionBytes: size, MaxBytes: size}, c.Guard(), within)
+	return r, func() { stop(); client.Close() }, nil
+}
+
+// Through returns a reader that goes through a client of others and works until end is called.
+func Through(ctx context.Context, client *kafka.Client, o kafka.LogConfig, patient reliability.Config, within time.Duration) (r *Reader, end func()) {
+	quiet := slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
+	log := kafka.NewLog(client, o, quiet, prometheus.NewRegistry())
+	reading, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = log.Run(reading) }) // it ends with its context
+	guard := reliability.NewGuard("kafka", patient, quiet, nil)
+	r = &Reader{Client: client, Log: log, within: within, Ask: func(question func(context.Context) error) error {
+		asking, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		return Patience(asking, guard)(question)
+	}}
+	return r, func() { stop(); running.Wait() }
+}
+
+// Each calls do with every committed record of a partition, in order, until it returns an error, which is returned as it
+// is. What retention takes away meanwhile is passed over.
+func (r *Reader) Each(ctx context.Context, p connector.Partition, do func(*connector.Record) error) error {
+	defer r.Log.Forget(p)
+	bounds, err := r.Bounds(p)
+	if err != nil {
+		return err
+	}
+	return r.Span(ctx, p, bounds.LogStart, bounds.LastStable, do, func(int64) error { return nil })
+}
+
+// Span calls do with every committed record of [from, to) of a partition, in order, and passed with the offset up to which
+// that is done, after each answer. An error of theirs ends it and is returned as it is.
+func (r *Reader) Span(ctx context.Context, p connector.Partition, from, to int64, do func(*connector.Record) error, passed func(int64) error) error {
+	defer r.Log.Forget(p)
+	for at := from; at < to; {
+		f, err := r.Fetch(ctx, p, at)
+		if ReasonOf(err) == hold.BehindLogStart {
+			var bounds connector.Bounds
+			if bounds, err = r.Bounds(p); err == nil {
+				at = max(at, bounds.LogStart)
+				continue
+			}
+		}
+		if err == nil {
+			err = r.EachIn(&f, to, do)
+		}
+		if err == nil {
+			at = f.Next
+			err = passed(min(at, to))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EachIn calls do with the records of an answer before an offset and releases the answer. An error of do ends it.
+func (r *Reader) EachIn(f *connector.Fetched, end int64, do func(*connector.Record) error) error {
+	defer release(f)
+	for f.Records != nil {
+		n, err := f.Records.Read(r.block[:])
+		for i := range r.block[:n] {
+			if r.block[i].Offset >= end {
+				return nil
+			}
+			if err := do(&r.block[i]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReasonOf returns the reason of the [hold.Error] in err, "" if there is none.
+func ReasonOf(err error) hold.Reason {
+	if held, ok := errors.AsType[*hold.Error](err); ok {
+		return held.Reason
+	}
+	return ""
+}
+
+// Bounds returns the ends of a partition. That the partition is not there is an error.
+func (r *Reader) Bounds(p connector.Partition) (connector.Bounds, error) {
+	var all map[connector.Partition]connector.Bounds
+	err := r.Ask(func(ctx context.Context) (err error) {
+		all, err = r.Log.Bounds(ctx, []connector.Position{{Partition: p, Next: -1, Epoch: -1}})
+		return err
+	})
+	b, there := all[p]
+	if err == nil && !there {
+		err = errors.New("the topic was deleted or created again meanwhile")
+	}
+	return b, err
+}
+
+// Fetch requests records from an offset on and waits for the answer, which the caller releases.
+func (r *Reader) Fetch(ctx context.Context, p connector.Partition, at int64) (connector.Fetched, error) {
+	r.session++
+	r.Log.Fetch(connector.FetchRequest{Position: connector.Position{Partition: p, Next: at, Epoch: -1}, Session: r.session})
+	patience, look := time.NewTimer(r.within), time.NewTicker(time.Second)
+	defer patience.Stop()
+	defer look.Stop()
+	for {
+		select {
+		case f := <-r.Log.Fetched():
+			if f.Partition == p && f.Session == r.session {
+				return f, f.Err
+			}
+			release(&f)
+		case <-look.C: // that a partition is refused does not pass by waiting
+			if trouble, ok := r.Log.TroubleOf(p); ok && trouble.Partition == p && trouble.Reason == hold.KafkaDenied {
+				return connector.Fetched{}, trouble.Err
+			}
+		case <-patience.C:
+			err := fmt.Errorf("no records from offset %d on within %v", at, r.within)
+			if trouble, ok := r.Log.TroubleOf(p); ok {
+				err = fmt.Errorf("%w: %w", err, trouble.Err)
+			}
+			return connector.Fetched{}, err
+		case <-ctx.Done():
+			return connector.Fetched{}, context.Cause(ctx)
+		}
+	}
+}
+
+// release gives back the memory of an answer.
+func release(f *connector.Fetched) {
+	if f.Records != nil {
+		f.Records.Release()
+	}
+}
+
+// Patience returns a way to ask that repeats what fails in passing (a coordinator that moves, a broker that starts) until
+// ctx ends, and then tells what failed.
+func Patience(ctx context.Context, g *reliability.Guard) func(func(context.Context) error) error {
+	return func(question func(context.Context) error) error {
+		err := g.Do(ctx, question)
+		if last := g.Status().Err; err != nil && ctx.Err() != nil && last != nil {
+			return fmt.Errorf("%w: %w", context.Cause(ctx), last)
+		}
+		return err
+	}
+}

@@ -1,0 +1,49 @@
+package terminal
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"sluice/internal/config"
+)
+
+// NewLogger returns the logger that c asks for, writing to w: JSON, or text. On a terminal, text is for people: it has colours and
+// its long values are cut.
+func NewLogger(c config.Log, w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		return nil, fmt.Errorf("log.level: %w", err)
+	}
+	if s, ok := w.(*Screen); ok && s.terminal != nil && c.Format != "json" {
+		return slog.New(newTerminalLog(s, level)), nil
+	}
+	o := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
+	if c.Format == "text" {
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	}
+	return slog.New(slog.NewJSONHandler(w, o)), nil
+}
+
+// readable writes durations as people do: 1.5s, not 1500000000.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
+}
+
+// Is tells whether w is a character device and not the null device, which is near enough.
+func Is(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
+}

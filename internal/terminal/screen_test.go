@@ -1,0 +1,44 @@
+package terminal
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestScreen(t *testing.T) {
+	const want = `\x1b[2J\u009b2J\u202e\u2066\u200b\u2028\u007f\x0d\x9b!` + "\n\tключ 🦀\n" + `\udb40\udc01`
+	text := []byte(evil + "\n\tключ 🦀\n\U000e0001")
+	for size := 1; size <= len(text); size++ {
+		var out bytes.Buffer
+		s := NewScreen(&out, nil)
+		for part := range slices.Chunk(text, size) {
+			if n, err := s.Write(part); n != len(part) || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, out.String()); d != "" {
+			t.Errorf("%d bytes at a time (-want +got):\n%s", size, d)
+		}
+	}
+	var out bytes.Buffer
+	s := NewScreen(&out, nil)
+	if _, err := s.Write([]byte("x\xf0\x9f")); err != nil || s.Close() != nil || out.String() != `x\xf0\x9f` {
+		t.Errorf("a character that never ends: %q", &out)
+	}
+}
+
+// TestPrintf: a value begins no line and no column; an error may have several lines, which are indented.
+func TestPrintf(t *testing.T) {
+	var out bytes.Buffer
+	_, err := Printf(&out, "%s|%-4s|%q|%d|%v\n", "a\nb\tc", "x", "y", 7, errors.New("one\ntwo"))
+	if err != nil || out.String() != "a\\nb\\tc|x   |\"y\"|7|one\n  two\n" {
+		t.Errorf("%v %q", err, &out)
+	}
+}
