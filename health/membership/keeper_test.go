@@ -1,4 +1,4 @@
-package membership
+package membership_test
 
 import (
 	"bytes"
@@ -18,11 +18,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/health"
+	"sluice/health/membership"
+	"sluice/health/membership/membershiptest"
 )
 
 // faulty is a store that can be down, slow or hung.
 type faulty struct {
-	Store
+	membership.Store
 	mu    sync.Mutex
 	err   error
 	delay time.Duration
@@ -40,7 +42,7 @@ func (f *faulty) fail(ctx context.Context) error {
 	f.mu.Unlock()
 	select {
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+		return fmt.Errorf("%w: %w", membership.ErrUnavailable, ctx.Err())
 	case <-time.After(delay):
 	}
 	if errors.Is(err, errPanics) {
@@ -52,23 +54,23 @@ func (f *faulty) fail(ctx context.Context) error {
 // errPanics makes a faulty store panic.
 var errPanics = errors.New("panic")
 
-func (f *faulty) Beat(ctx context.Context, b Beat) (bool, error) {
-	if err := f.fail(ctx); err != nil && !errors.Is(err, ErrForeign) {
+func (f *faulty) Beat(ctx context.Context, b membership.Beat) (bool, error) {
+	if err := f.fail(ctx); err != nil && !errors.Is(err, membership.ErrForeign) {
 		return false, err
 	}
 	return f.Store.Beat(ctx, b)
 }
 
 func (f *faulty) Leave(ctx context.Context, id string) error {
-	if err := f.fail(ctx); err != nil && !errors.Is(err, ErrForeign) {
+	if err := f.fail(ctx); err != nil && !errors.Is(err, membership.ErrForeign) {
 		return err
 	}
 	return f.Store.Leave(ctx, id)
 }
 
-func (f *faulty) Members(ctx context.Context) ([]Member, error) {
+func (f *faulty) Members(ctx context.Context) ([]membership.Member, error) {
 	err := f.fail(ctx)
-	if err != nil && !errors.Is(err, ErrForeign) {
+	if err != nil && !errors.Is(err, membership.ErrForeign) {
 		return nil, err
 	}
 	members, _ := f.Store.Members(ctx)
@@ -76,7 +78,7 @@ func (f *faulty) Members(ctx context.Context) ([]Member, error) {
 }
 
 func (f *faulty) Sweep(ctx context.Context, forget time.Duration) (int, error) {
-	if err := f.fail(ctx); err != nil && !errors.Is(err, ErrForeign) {
+	if err := f.fail(ctx); err != nil && !errors.Is(err, membership.ErrForeign) {
 		return 0, err
 	}
 	return f.Store.Sweep(ctx, forget)
@@ -118,9 +120,9 @@ func (l *lines) take(keys ...string) (all []string) {
 // bench is a keeper beside the store that it uses, in virtual time.
 type bench struct {
 	*testing.T
-	memory   *Memory
+	memory   *membershiptest.Memory
 	store    *faulty
-	keeper   *Keeper
+	keeper   *membership.Keeper
 	registry *prometheus.Registry
 	log      lines
 	drain    chan struct{}
@@ -129,13 +131,13 @@ type bench struct {
 	lag      atomic.Int64
 }
 
-var scope = Scope{Pipeline: "p", Group: "g"}
+var scope = membership.Scope{Pipeline: "p", Group: "g"}
 
 // keep runs a keeper in a bubble.
 func keep(t *testing.T, test func(*bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, memory: NewMemory(time.Now), registry: prometheus.NewRegistry(), drain: make(chan struct{})}
+		b := &bench{T: t, memory: membershiptest.NewMemory(time.Now), registry: prometheus.NewRegistry(), drain: make(chan struct{})}
 		b.idle.Store(-1)
 		b.lag.Store(-1)
 		b.store = &faulty{Store: b.memory.Store(scope)}
@@ -146,7 +148,7 @@ func keep(t *testing.T, test func(*bench)) {
 }
 
 func (b *bench) start() {
-	k, err := NewKeeper(b.store, Config{
+	k, err := membership.NewKeeper(b.store, membership.Config{
 		ID: "me", Beat: 10 * time.Second, TTL: 30 * time.Second, Sweep: 59 * time.Second, // between beats
 		Look:   func() (time.Duration, int64) { return time.Duration(b.idle.Load()), b.lag.Load() },
 		Logger: slog.New(slog.NewJSONHandler(&b.log, nil)), Registerer: b.registry,
@@ -175,20 +177,20 @@ func (b *bench) pass(d time.Duration) {
 }
 
 // other sends a beat of another member.
-func (b *bench) other(id string, status Status, ttl time.Duration) {
+func (b *bench) other(id string, status membership.Status, ttl time.Duration) {
 	b.Helper()
-	if _, err := b.memory.Store(scope).Beat(b.Context(), Beat{ID: id, Status: status, Idle: -1, Lag: -1, TTL: ttl}); err != nil {
+	if _, err := b.memory.Store(scope).Beat(b.Context(), membership.Beat{ID: id, Status: status, Idle: -1, Lag: -1, TTL: ttl}); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (b *bench) stored() map[string]Member {
+func (b *bench) stored() map[string]membership.Member {
 	b.Helper()
 	all, err := b.memory.Store(scope).Members(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
-	members := map[string]Member{}
+	members := map[string]membership.Member{}
 	for _, m := range all {
 		members[m.ID] = m
 	}
@@ -247,7 +249,7 @@ func TestLife(t *testing.T) {
 		b.lag.Store(42)
 		b.pass(10 * time.Second)
 		m := b.stored()["me"]
-		if m.Status != Running || m.Idle != 3*time.Second || m.Lag != 42 || m.TTL != 30*time.Second || m.Age != 0 {
+		if m.Status != membership.Running || m.Idle != 3*time.Second || m.Lag != 42 || m.TTL != 30*time.Second || m.Age != 0 {
 			b.Errorf("registered as %+v", m)
 		}
 		b.pass(25 * time.Second)
@@ -256,11 +258,11 @@ func TestLife(t *testing.T) {
 		}
 		close(b.drain)
 		synctest.Wait()
-		if m = b.stored()["me"]; m.Status != ShuttingDown || m.TTL != time.Minute || m.Age != 0 {
+		if m = b.stored()["me"]; m.Status != membership.ShuttingDown || m.TTL != time.Minute || m.Age != 0 {
 			b.Errorf("while it drains: %+v", m)
 		}
 		b.pass(3 * time.Minute) // a long drain goes on beating, and is told
-		if m = b.stored()["me"]; m.Status != ShuttingDown || m.Age > 10*time.Second || m.InStatus != 3*time.Minute {
+		if m = b.stored()["me"]; m.Status != membership.ShuttingDown || m.Age > 10*time.Second || m.InStatus != 3*time.Minute {
 			b.Errorf("at the end of a long drain: %+v", m)
 		}
 		if f := b.keeper.Members().Findings; len(f) != 1 || f[0].Severity != health.LevelWarning {
@@ -297,10 +299,10 @@ func TestLost(t *testing.T) {
 // says both once.
 func TestPartition(t *testing.T) {
 	keep(t, func(b *bench) {
-		b.other("peer", Running, time.Hour)
+		b.other("peer", membership.Running, time.Hour)
 		b.pass(10 * time.Second)
 		b.log.take()
-		b.store.set(fmt.Errorf("%w: no route to host", ErrUnavailable), 0)
+		b.store.set(fmt.Errorf("%w: no route to host", membership.ErrUnavailable), 0)
 		b.pass(40 * time.Second)
 		if b.stored()["me"].Registered {
 			b.Error("the registration outlived its ttl")
@@ -338,25 +340,25 @@ func TestWatch(t *testing.T) {
 	keep(t, func(b *bench) {
 		started := time.Now()
 		b.log.take()
-		b.other("a", Running, 30*time.Second)
-		b.other("b", Running, 30*time.Second)
-		b.other("stays", Running, 2*time.Hour)
-		b.other("stops", ShuttingDown, time.Minute)
+		b.other("a", membership.Running, 30*time.Second)
+		b.other("b", membership.Running, 30*time.Second)
+		b.other("stays", membership.Running, 2*time.Hour)
+		b.other("stops", membership.ShuttingDown, time.Minute)
 		b.pass(10 * time.Second)
 		b.want(health.MembersOK, "5 active consumers")
 		b.wantGauges("sluice_members", map[string]float64{"running": 4, "shutting_down": 1, "missing": 0})
 		b.pass(10 * time.Second)
 		b.wantLines(nil)
-		b.other("b", Running, 30*time.Second)
-		b.other("stops", ShuttingDown, time.Minute)
+		b.other("b", membership.Running, 30*time.Second)
+		b.other("stops", membership.ShuttingDown, time.Minute)
 		b.pass(10 * time.Second)
 		b.wantLines([]string{"WARN Consumer has not sent heartbeat consumer_id=a seconds=30", "WARN Consumer has not sent heartbeat consumer_id=stays seconds=30"}, "consumer_id", "seconds")
 		b.want(health.MembersOK, "4 active consumers")
 		b.wantGauges("sluice_members", map[string]float64{"running": 3, "shutting_down": 1, "missing": 1})
 		b.wantGauges("sluice_member_shutting_down_timestamp_seconds", map[string]float64{"stops": float64(started.Unix())})
-		b.other("stays", Running, 2*time.Hour)
-		b.other("b", Running, 2*time.Hour)
-		b.other("stops", ShuttingDown, 2*time.Hour)
+		b.other("stays", membership.Running, 2*time.Hour)
+		b.other("b", membership.Running, 2*time.Hour)
+		b.other("stops", membership.ShuttingDown, 2*time.Hour)
 		b.pass(35 * time.Second)
 		b.want(health.MembersOK, "4 active consumers") // a minute, not more
 		b.pass(5 * time.Second)
@@ -388,7 +390,7 @@ func TestWatch(t *testing.T) {
 		if _, there := b.gauges("consumer_heartbeat_age")["stops"]; there {
 			b.Error("a member that left still has a series")
 		}
-		b.pass(Forget)
+		b.pass(membership.Forget)
 		timestamps, ages = b.gauges("worker_heartbeat_timestamp"), b.gauges("consumer_heartbeat_age")
 		for _, values := range []map[string]float64{timestamps, ages} {
 			if _, there := values["a"]; there || len(values) != 3 {
@@ -403,13 +405,13 @@ func TestWatch(t *testing.T) {
 // arrived; a slow store and one that hangs are the same as one that is down, and then it is well again.
 func TestStoreDown(t *testing.T) {
 	for name, fault := range map[string]func(*faulty){
-		"down": func(f *faulty) { f.set(ErrUnavailable, 0) },
+		"down": func(f *faulty) { f.set(membership.ErrUnavailable, 0) },
 		"slow": func(f *faulty) { f.set(nil, 5*time.Second) },
 		"hung": func(f *faulty) { f.set(nil, 100*time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			keep(t, func(b *bench) {
-				b.other("peer", Running, time.Hour)
+				b.other("peer", membership.Running, time.Hour)
 				b.pass(10 * time.Second)
 				b.wantGauges("sluice_members_store_up", map[string]float64{"": 1})
 				if len(b.gauges("worker_heartbeat_timestamp")) != 2 {
@@ -426,7 +428,7 @@ func TestStoreDown(t *testing.T) {
 				b.wantGauges("consumer_heartbeat_age", map[string]float64{"me": 70})
 				b.wantGauges("sluice_members", map[string]float64{})
 				b.store.set(nil, 0)
-				b.other("peer", Running, time.Hour)
+				b.other("peer", membership.Running, time.Hour)
 				b.pass(15 * time.Second)
 				b.want(health.MembersOK, "2 active consumers")
 				b.wantGauges("sluice_members_store_up", map[string]float64{"": 1})
@@ -443,9 +445,9 @@ func TestEnd(t *testing.T) {
 		line  bool
 	}{
 		"well":                    {func(*bench) {}, 0, false},
-		"down":                    {func(b *bench) { b.store.set(ErrUnavailable, 0); b.pass(10 * time.Second) }, 0, true},
-		"hung in between":         {func(b *bench) { b.store.set(nil, time.Hour) }, callTimeout, true},
-		"hung for long":           {func(b *bench) { b.store.set(nil, time.Hour); b.pass(29 * time.Second) }, hopeless, true},
+		"down":                    {func(b *bench) { b.store.set(membership.ErrUnavailable, 0); b.pass(10 * time.Second) }, 0, true},
+		"hung in between":         {func(b *bench) { b.store.set(nil, time.Hour) }, membership.CallTimeout, true},
+		"hung for long":           {func(b *bench) { b.store.set(nil, time.Hour); b.pass(29 * time.Second) }, membership.Hopeless, true},
 		"hung in a call":          {func(b *bench) { b.pass(9 * time.Second); b.store.set(nil, time.Hour); b.pass(2 * time.Second) }, 2 * time.Second, true},
 		"hung in a call, drained": {func(b *bench) { b.store.set(nil, time.Hour); close(b.drain); b.pass(time.Second) }, 2 * time.Second, true},
 	} {
@@ -492,8 +494,8 @@ func TestKeeper_Panic(t *testing.T) {
 
 // TestNewKeeper_LongID: a member whose registration others could not read does not start.
 func TestNewKeeper_LongID(t *testing.T) {
-	for n, want := range map[int]bool{MaxID: true, MaxID + 1: false} {
-		_, err := NewKeeper(NewMemory(time.Now).Store(scope), Config{ID: strings.Repeat("h", n)})
+	for n, want := range map[int]bool{membership.MaxID: true, membership.MaxID + 1: false} {
+		_, err := membership.NewKeeper(membershiptest.NewMemory(time.Now).Store(scope), membership.Config{ID: strings.Repeat("h", n)})
 		if (err == nil) != want {
 			t.Errorf("%d bytes: %v", n, err)
 		}
@@ -510,7 +512,7 @@ func TestOldAnswer(t *testing.T) {
 		b.want(health.MembersUnknown, "what is known of members is 32s old")
 	})
 	synctest.Test(t, func(t *testing.T) {
-		k, err := NewKeeper(NewMemory(time.Now).Store(scope), Config{ID: "me", Beat: time.Second})
+		k, err := membership.NewKeeper(membershiptest.NewMemory(time.Now).Store(scope), membership.Config{ID: "me", Beat: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -524,7 +526,7 @@ func TestOldAnswer(t *testing.T) {
 func TestForeign(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.log.take()
-		b.store.set(fmt.Errorf("%w: key x", ErrForeign), 0)
+		b.store.set(fmt.Errorf("%w: key x", membership.ErrForeign), 0)
 		b.pass(2 * time.Minute)
 		b.want(health.MembersOK, "1 active consumer")
 		b.wantLines([]string{"WARN another program wrote among the registrations", "WARN another program wrote among the registrations left_out=5"}, "left_out")
@@ -538,26 +540,26 @@ func TestForeign(t *testing.T) {
 // among them.
 func TestBoundedSeries(t *testing.T) {
 	keep(t, func(b *bench) {
-		b.other("oldest", Running, time.Second)
+		b.other("oldest", membership.Running, time.Second)
 		b.pass(time.Second)
 		for i := range 3000 {
-			b.other(fmt.Sprint("m", i), Running, time.Hour)
+			b.other(fmt.Sprint("m", i), membership.Running, time.Hour)
 		}
-		b.other("\xff", Running, time.Hour)
-		b.other(strings.Repeat("x", 10_000), Running, time.Hour)
+		b.other("\xff", membership.Running, time.Hour)
+		b.other(strings.Repeat("x", 10_000), membership.Running, time.Hour)
 		b.pass(9 * time.Second)
 		b.log.take()
 		ages := b.gauges("consumer_heartbeat_age")
 		_, oldest := ages["oldest"]
 		_, own := ages["me"]
-		if len(ages) != mostSeries || !oldest || !own || len(b.gauges("worker_heartbeat_timestamp")) != mostSeries {
+		if len(ages) != membership.MostSeries || !oldest || !own || len(b.gauges("worker_heartbeat_timestamp")) != membership.MostSeries {
 			b.Errorf("%d series; oldest %v, own %v", len(ages), oldest, own)
 		}
 		b.wantGauges("sluice_members", map[string]float64{"running": 3003, "shutting_down": 0, "missing": 1})
 		// When all of them are silent, few lines say so.
 		b.pass(20 * time.Second)
 		b.pass(10 * time.Second)
-		if lines := b.log.take("count"); len(lines) > 2*(linesPerLook+1)+1 || !strings.HasPrefix(lines[len(lines)-1], "WARN more consumers have not sent heartbeat count=") {
+		if lines := b.log.take("count"); len(lines) > 2*(membership.LinesPerLook+1)+1 || !strings.HasPrefix(lines[len(lines)-1], "WARN more consumers have not sent heartbeat count=") {
 			b.Errorf("%d lines: %q", len(lines), lines)
 		}
 	})

@@ -91,14 +91,3 @@ var ErrUnavailable = errors.New("the store of registrations is unavailable")
 
 // ErrForeign says that something that no member wrote lies where registrations should be.
 var ErrForeign = errors.New("another program wrote among the registrations")
-
-// IsActive tells whether a member is active by the store's clock. One that nobody knows is not.
-func IsActive(ctx context.Context, s Store, id string) (bool, error) {
-	members, err := s.Members(ctx)
-	for _, m := range members {
-		if m.ID == id {
-			return m.Active(), nil
-		}
-	}
-	return false, err
-}

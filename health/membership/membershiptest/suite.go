@@ -176,7 +176,7 @@ func empty(f *fixture) {
 	f.wantIDs(f.store, nil, nil)
 	f.wantLeft(f.store, "nobody")
 	f.wantSwept(0, long)
-	if active, err := membership.IsActive(f.Context(), f.store, "nobody"); active || err != nil {
+	if active, err := IsActive(f.Context(), f.store, "nobody"); active || err != nil {
 		f.Errorf("nobody is active: %v, %v", active, err)
 	}
 }
@@ -206,7 +206,7 @@ func registerAndRenew(f *fixture) {
 		f.Errorf("renewed (-want +got):\n%s", diff)
 	}
 	f.wantIDs(f.store, []string{"a-1-00ff", "b-1-00ff"}, nil)
-	if active, err := membership.IsActive(f.Context(), f.store, "b-1-00ff"); !active || err != nil {
+	if active, err := IsActive(f.Context(), f.store, "b-1-00ff"); !active || err != nil {
 		f.Errorf("b is active: %v, %v", active, err)
 	}
 }
@@ -224,7 +224,7 @@ func expires(f *fixture) {
 	if diff := cmp.Diff(b, m.Beat); diff != "" || m.Active() {
 		f.Errorf("active %v, what is remembered (-want +got):\n%s", m.Active(), diff)
 	}
-	if active, err := membership.IsActive(f.Context(), f.store, "a"); active || err != nil {
+	if active, err := IsActive(f.Context(), f.store, "a"); active || err != nil {
 		f.Errorf("a is active: %v, %v", active, err)
 	}
 	again := time.Now()
@@ -524,7 +524,7 @@ func likeMemory(f *fixture) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	now := time.Now()
-	memory := membership.NewMemory(func() time.Time { return now })
+	memory := NewMemory(func() time.Time { return now })
 	model := memory.Store(f.scope)
 	for step := range 300 {
 		id := fmt.Sprint("m", random.IntN(5))

@@ -94,7 +94,7 @@ func works(t *testing.T, s *Store) {
 	if fresh, err := s.Beat(t.Context(), membership.Beat{ID: id, Status: membership.Running, Idle: -1, Lag: 7, TTL: time.Minute}); err != nil || !fresh {
 		t.Errorf("the first beat: fresh %v, %v", fresh, err)
 	}
-	active, err := membership.IsActive(t.Context(), s, id)
+	active, err := membershiptest.IsActive(t.Context(), s, id)
 	if err != nil || !active {
 		t.Errorf("active %v, %v", active, err)
 	}
@@ -286,7 +286,7 @@ func TestMigrationFromFirstLab(t *testing.T) {
 	ask(t, url, "INSERT INTO consumer_registrations VALUES ('orders', 'sluice', 'old', now(), 30000)")
 	s := store(t, url, scope)
 	works(t, s)
-	if active, err := membership.IsActive(t.Context(), s, "old"); err != nil || !active {
+	if active, err := membershiptest.IsActive(t.Context(), s, "old"); err != nil || !active {
 		t.Errorf("active %v, %v", active, err)
 	}
 	// A member of the first version goes on with its statements.

@@ -1,4 +1,4 @@
-package membership
+package membershiptest
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"sluice/health/membership"
 )
 
 // Memory keeps the registrations of all scopes in this process, for tests: what it keeps is what every store does.
@@ -14,12 +16,12 @@ type Memory struct {
 	now func() time.Time
 
 	mu     sync.Mutex
-	scopes map[Scope]map[string]*seen
+	scopes map[membership.Scope]map[string]*seen
 }
 
 // seen is a member in the last-seen index.
 type seen struct {
-	beat       Beat
+	beat       membership.Beat
 	at, since  time.Time // of the last beat, of its status
 	registered bool      // nobody removed the registration
 	counted    bool      // as swept
@@ -30,14 +32,14 @@ func (m *seen) stands(now time.Time) bool { return m.registered && now.Sub(m.at)
 
 // NewMemory returns an empty Memory with a clock.
 func NewMemory(now func() time.Time) *Memory {
-	return &Memory{now: now, scopes: map[Scope]map[string]*seen{}}
+	return &Memory{now: now, scopes: map[membership.Scope]map[string]*seen{}}
 }
 
 // Store returns the store of a scope.
-func (m *Memory) Store(s Scope) Store { return memoryStore{m, s} }
+func (m *Memory) Store(s membership.Scope) membership.Store { return memoryStore{m, s} }
 
 // Lose removes the registration of a member behind its back, as a store does that forgets.
-func (m *Memory) Lose(s Scope, id string) {
+func (m *Memory) Lose(s membership.Scope, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if known := m.scopes[s][id]; known != nil {
@@ -47,11 +49,11 @@ func (m *Memory) Lose(s Scope, id string) {
 
 type memoryStore struct {
 	all   *Memory
-	scope Scope
+	scope membership.Scope
 }
 
 // Beat implements [Store].
-func (s memoryStore) Beat(ctx context.Context, b Beat) (fresh bool, err error) {
+func (s memoryStore) Beat(ctx context.Context, b membership.Beat) (fresh bool, err error) {
 	return locked(ctx, s, func(now time.Time, members map[string]*seen) bool {
 		known := members[b.ID]
 		next := &seen{beat: b, at: now, since: now, registered: true}
@@ -73,17 +75,17 @@ func (s memoryStore) Leave(ctx context.Context, id string) error {
 }
 
 // Members implements [Store].
-func (s memoryStore) Members(ctx context.Context) ([]Member, error) {
-	return locked(ctx, s, func(now time.Time, members map[string]*seen) []Member {
-		var all []Member
+func (s memoryStore) Members(ctx context.Context) ([]membership.Member, error) {
+	return locked(ctx, s, func(now time.Time, members map[string]*seen) []membership.Member {
+		var all []membership.Member
 		for _, known := range members {
-			m := Member{Beat: known.beat, Registered: known.stands(now), Age: now.Sub(known.at), InStatus: now.Sub(known.since)}
+			m := membership.Member{Beat: known.beat, Registered: known.stands(now), Age: now.Sub(known.at), InStatus: now.Sub(known.since)}
 			if m.Idle >= 0 {
 				m.Idle += m.Age
 			}
 			all = append(all, m)
 		}
-		return slices.SortedFunc(slices.Values(all), func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+		return slices.SortedFunc(slices.Values(all), func(a, b membership.Member) int { return cmp.Compare(a.ID, b.ID) })
 	})
 }
 
@@ -122,4 +124,15 @@ func (m *Memory) Wipe() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.scopes)
+}
+
+// IsActive tells whether a member is active by the store's clock. One that nobody knows is not.
+func IsActive(ctx context.Context, s membership.Store, id string) (bool, error) {
+	members, err := s.Members(ctx)
+	for _, m := range members {
+		if m.ID == id {
+			return m.Active(), nil
+		}
+	}
+	return false, err
 }

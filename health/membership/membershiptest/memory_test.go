@@ -1,4 +1,4 @@
-package membership_test
+package membershiptest_test
 
 import (
 	"sync/atomic"
@@ -12,7 +12,7 @@ import (
 func TestMemory(t *testing.T) {
 	membershiptest.Run(t, func(*testing.T, string) membershiptest.Server {
 		var passed atomic.Int64
-		m := membership.NewMemory(func() time.Time { return time.Now().Add(time.Duration(passed.Load())) })
+		m := membershiptest.NewMemory(func() time.Time { return time.Now().Add(time.Duration(passed.Load())) })
 		return membershiptest.Server{
 			Open: func(_ *testing.T, s membership.Scope) membership.Store { return m.Store(s) },
 			Pass: func(d time.Duration) { passed.Add(int64(d)) },

@@ -1,0 +1,9 @@
+package membership
+
+// What the tests of the keeper hold it to.
+const (
+	CallTimeout  = callTimeout
+	Hopeless     = hopeless
+	MostSeries   = mostSeries
+	LinesPerLook = linesPerLook
+)
