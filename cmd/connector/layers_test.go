@@ -59,6 +59,7 @@ var layers = map[string][]string{
 	"sink/delta/bounded":               {},
 	"sink/delta/datafile":              {"connector", "reliability/pulse"},
 	"sink/delta/deltalog":              {"classify", "reliability/panics", "sink/delta/bounded", "sink/delta/objstore", "sink/offer"},
+	"sink/delta/deltatest":             {"sink/delta/deltalog", "sink/delta/objstore"},
 	"sink/delta/objstore":              {"classify", "secure"},
 	"sink/delta/objstore/objstoretest": {"classify", "sink/delta/objstore"},
 	"sink/delta/scan":                  {"connector", "connector/schema", "reliability/hold", "reliability/panics", "sink/delta/bounded", "sink/delta/deltalog", "sink/delta/objstore"},

@@ -24,6 +24,7 @@ import (
 	"sluice/internal/laketest"
 	"sluice/reliability"
 	"sluice/sink/delta"
+	"sluice/sink/delta/deltatest"
 	"sluice/sink/delta/objstore"
 )
 
@@ -209,7 +210,7 @@ func TestVerify(t *testing.T) {
 		{
 			"a data file is gone", func(w *written) {
 				w.append(0, 0, 2, 2, 0, 1)
-				for f, err := range delta.Adds(w.t.Context(), w.store) {
+				for f, err := range deltatest.Adds(w.t.Context(), w.store) {
 					if err == nil {
 						err = w.store.Delete(w.t.Context(), f.Path)
 					}

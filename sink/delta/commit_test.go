@@ -104,7 +104,7 @@ func TestOutcomes(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				w, tr := script(t, c.faults), &trace{}
 				defer w.faulty.Close()
-				tab := open(t, objstore.Traced(w.faulty, tr.line))
+				tab := open(t, objstoretest.Traced(w.faulty, tr.line))
 				s := load(t, tab)
 				if _, err := (cut{0, 0, 4}).write(t.Context(), tab, s); err != nil {
 					t.Fatal(err)
@@ -344,7 +344,7 @@ func TestOldSnapshot(t *testing.T) {
 					return unavailable
 				})
 				tr := &trace{}
-				tab := open(t, objstore.Traced(w.faulty, tr.line))
+				tab := open(t, objstoretest.Traced(w.faulty, tr.line))
 				s := load(t, tab)
 				staged, err := tab.Stage(t.Context(), s, "b-1", []connector.Piece{rows(s.Schema, 0, 0, 4)}, nil)
 				if err != nil {
@@ -454,7 +454,7 @@ func TestSleepBeforeThePutLeaves(t *testing.T) {
 			}
 		}}
 		tr := &trace{}
-		tab := open(t, objstore.Traced(store, tr.line))
+		tab := open(t, objstoretest.Traced(store, tr.line))
 		s := load(t, tab)
 		if _, err := (cut{0, 0, 4}).write(t.Context(), tab, s); err != nil {
 			t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	"sluice/classify"
 	"sluice/reliability"
 	"sluice/reliability/hold"
-	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/deltatest"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/objstore/objstoretest"
 )
@@ -235,7 +235,7 @@ func checkCleaned(t *testing.T, mem *objstore.Mem, target int64) {
 func noOrphans(t *testing.T, store objstore.Store) {
 	t.Helper()
 	var named []string
-	for f, err := range delta.Adds(t.Context(), store) {
+	for f, err := range deltatest.Adds(t.Context(), store) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,6 +30,7 @@ import (
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/deltatest"
 	"sluice/sink/delta/objstore"
 )
 
@@ -245,7 +246,7 @@ func checkRows(t *testing.T, store objstore.Store, s *deltalog.State, positions 
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	next := make([]int64, len(positions))
-	for f, err := range delta.Adds(ctx, store) {
+	for f, err := range deltatest.Adds(ctx, store) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,9 @@ import (
 	"sluice/connector"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/deltatest"
 	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/objstore/objstoretest"
 )
 
 // whole asks for topics as a whole.
@@ -33,7 +35,7 @@ func topicsOf(found map[connector.RowsOf]bool) (topics []string) {
 // TestTable_HasRows: which topics have rows is told by statistics, and by the files only where those leave it open.
 func TestTable_HasRows(t *testing.T) {
 	mem, tr := objstore.NewMem(), &trace{}
-	tab := open(t, objstore.Traced(mem, tr.line))
+	tab := open(t, objstoretest.Traced(mem, tr.line))
 	s := load(t, tab)
 	put := func(topics ...string) {
 		t.Helper()
@@ -96,7 +98,7 @@ func TestTable_HasRows(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	// Files without statistics are read.
-	for f, err := range delta.Adds(t.Context(), mem) {
+	for f, err := range deltatest.Adds(t.Context(), mem) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +118,7 @@ func TestTable_HasRows(t *testing.T) {
 // out a partition beyond those that a table has rows of, so that no file is read when a topic grows.
 func TestTable_HasRows_OfPartitions(t *testing.T) {
 	mem, tr := objstore.NewMem(), &trace{}
-	tab := open(t, objstore.Traced(mem, tr.line))
+	tab := open(t, objstoretest.Traced(mem, tr.line))
 	s := load(t, tab)
 	long := strings.Repeat("long", 20)
 	at := int64(0)
@@ -183,7 +185,7 @@ func TestTable_HasRows_OfPartitions(t *testing.T) {
 		"of cut names":   `{"minValues":{"_kafka_topic":"ord","_kafka_partition":0},"maxValues":{"_kafka_topic":"ord","_kafka_partition":5}}`,
 		"of the highest": `{"maxValues":{"_kafka_topic":"orders","_kafka_partition":5}}`,
 	} {
-		for f, err := range delta.Adds(t.Context(), mem) {
+		for f, err := range deltatest.Adds(t.Context(), mem) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -202,7 +204,7 @@ func TestTable_HasRows_OfPartitions(t *testing.T) {
 func TestTable_HasRows_StopsAtTheFirst(t *testing.T) {
 	const files = 20
 	mem, tr := objstore.NewMem(), &trace{}
-	tab := open(t, objstore.Traced(mem, tr.line))
+	tab := open(t, objstoretest.Traced(mem, tr.line))
 	s := load(t, tab)
 	for i := range int64(files) {
 		staged, err := tab.Stage(t.Context(), s, "b-1", []connector.Piece{rows(s.Schema, 3, i, i+1)}, nil)

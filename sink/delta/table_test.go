@@ -16,6 +16,7 @@ import (
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/deltatest"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/objstore/objstoretest"
 )
@@ -232,7 +233,7 @@ func TestBrokenReads(t *testing.T) {
 			return ok
 		})
 		tr := &trace{}
-		if s := load(t, open(t, objstore.Traced(store, tr.line))); s.Version != 25 || s.Positions[app(0)] != 75 {
+		if s := load(t, open(t, objstoretest.Traced(store, tr.line))); s.Version != 25 || s.Positions[app(0)] != 75 {
 			t.Errorf("%+v", s)
 		}
 		lists := slices.DeleteFunc(tr.all(), func(l string) bool { return !strings.HasPrefix(l, "list") })
@@ -341,7 +342,7 @@ func TestInspect(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 		versions := map[int64]int{}
-		for f, err := range delta.Adds(t.Context(), mem) {
+		for f, err := range deltatest.Adds(t.Context(), mem) {
 			if err != nil {
 				t.Fatal(err)
 			}

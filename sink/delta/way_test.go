@@ -15,6 +15,7 @@ import (
 
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/objstore/objstoretest"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")
@@ -75,7 +76,7 @@ func golden(t *testing.T, name string, tr *trace) {
 func TestWay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, tr := objstore.NewMem(), &trace{}
-		store := objstore.Traced(mem, tr.line)
+		store := objstoretest.Traced(mem, tr.line)
 		tab := open(t, store)
 
 		tr.say("load: the table is created")

@@ -107,7 +107,7 @@ func TestAFollowerAsksForWhatIsNew(t *testing.T) {
 			add(t, l, pause("r", opslog.Topic("a")))
 		}
 		var ops atomic.Int64
-		f, err := open(objstore.Traced(mem, func(string) { ops.Add(1) })).Follow(every)
+		f, err := open(objstoretest.Traced(mem, func(string) { ops.Add(1) })).Follow(every)
 		if err != nil {
 			t.Fatal(err)
 		}

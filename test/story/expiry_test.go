@@ -29,6 +29,7 @@ import (
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/deltatest"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/objstore/objstoretest"
 	"sluice/test/story"
@@ -314,7 +315,7 @@ func (u *upkeep) clean() {
 func (u *upkeep) rows() map[int32][]int64 {
 	u.t.Helper()
 	rows := map[int32][]int64{}
-	for f, err := range delta.Adds(u.t.Context(), u.mem) {
+	for f, err := range deltatest.Adds(u.t.Context(), u.mem) {
 		if err != nil {
 			u.t.Fatal(err)
 		}

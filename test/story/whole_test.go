@@ -26,6 +26,7 @@ import (
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/deltatest"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/objstore/objstoretest"
 	"sluice/test/story"
@@ -242,7 +243,7 @@ func judgeTable(t *testing.T, w *story.World, store objstore.Store, s uint64) {
 	}
 	judgeLetters(t, w, ranges, s)
 	rows := map[int32][]int64{}
-	for f, err := range delta.Adds(t.Context(), store) {
+	for f, err := range deltatest.Adds(t.Context(), store) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 
 	"sluice/sink/delta/objstore"
 )
@@ -98,4 +99,9 @@ func CheckpointMemory(ctx context.Context, store objstore.Store, version int64) 
 	peak, atEnd = p.memory.Peak(), p.memory.Used()
 	rows.Release()
 	return peak, atEnd, p.memory.Used(), nil
+}
+
+// Parse yields the actions of a commit that is read by itself.
+func Parse(r io.Reader, want Kinds) iter.Seq2[Action, error] {
+	return parse(r, want, &keeper{budget: &budget{}, alone: true})
 }

@@ -26,13 +26,9 @@ func corrupt(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-// Parse yields the actions of a commit that are of the wanted kinds. Unknown fields and actions are passed over. An
+// parse yields the actions of a commit that are of the wanted kinds. Unknown fields and actions are passed over. An
 // error ends it: [ErrCorrupt] for what is no commit, otherwise that of r. What r gave of a line before it failed is never
 // taken for the line.
-func Parse(r io.Reader, want Kinds) iter.Seq2[Action, error] {
-	return parse(r, want, &keeper{budget: &budget{}, alone: true})
-}
-
 func parse(r io.Reader, want Kinds, keep *keeper) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
 		lines := bufio.NewReaderSize(r, 16<<10)

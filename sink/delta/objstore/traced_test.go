@@ -15,7 +15,7 @@ import (
 func TestTraced(t *testing.T) {
 	objstoretest.Run(t, func(t *testing.T) objstore.Store {
 		t.Helper()
-		s, err := objstore.Measured(objstore.Traced(objstore.NewMem(), func(string) {}), prometheus.NewRegistry())
+		s, err := objstore.Measured(objstoretest.Traced(objstore.NewMem(), func(string) {}), prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func scenario(t *testing.T, s objstore.Store) {
 
 func TestTraceLines(t *testing.T) {
 	var lines []string
-	scenario(t, objstore.Traced(objstore.NewMem(), func(l string) { lines = append(lines, l) }))
+	scenario(t, objstoretest.Traced(objstore.NewMem(), func(l string) { lines = append(lines, l) }))
 	want := []string{
 		"put-if-absent t/_delta_log/0000.json -> ok",
 		"put-if-absent t/_delta_log/0000.json -> exists",

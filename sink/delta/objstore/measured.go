@@ -10,11 +10,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Traced returns s with line called for each operation, when its answer is there: "put-if-absent a/b.json -> exists". A
-// Get is answered when the object is open, a List when its reader is through. line may be called from many goroutines.
-// It never sees contents, so the lines can be logged.
-func Traced(s Store, line func(string)) Store {
-	return &observed{inner: s, note: func(o Op, err error, _ time.Duration) { line(o.String() + " -> " + Outcome(err)) }}
+// Observed returns s with note called for each operation, when its answer is there, with what it took. A Get is answered when
+// the object is open; of a List the time that its reader takes does not count. note may be called from many goroutines.
+func Observed(s Store, note func(o Op, err error, took time.Duration)) Store {
+	return &observed{inner: s, note: note}
 }
 
 // Measured returns s with the duration of each operation in the histogram sluice_store_operation_seconds, by operation
@@ -28,9 +27,9 @@ func Measured(s Store, reg prometheus.Registerer) (Store, error) {
 	if err := reg.Register(h); err != nil {
 		return nil, err
 	}
-	return &observed{inner: s, note: func(o Op, err error, d time.Duration) {
+	return Observed(s, func(o Op, err error, d time.Duration) {
 		h.WithLabelValues(o.Kind.String(), Outcome(err)).Observe(d.Seconds())
-	}}, nil
+	}), nil
 }
 
 // observed notes each operation with its answer and duration.
