@@ -9,7 +9,7 @@ import (
 )
 
 // LocalError is a failure of our own work on rows for a reason that nobody knows: neither a bad record nor a dependency. A
-// decoder or an encoder that panics is one. It has no class: what is found about it decides. See [writer.broken].
+// decoder or an encoder that panics is one. It has no class: what is found about it decides. See isolate.go in package commit.
 type LocalError struct {
 	Doing string // "decode" or "encode"
 	Err   error  // never with bytes of a record

@@ -107,7 +107,7 @@ func (s *Snapshot) Epoch(pipeline string, p Partition) (epoch int32, kept bool) 
 	return int32(version), true
 }
 
-// Schema is the schema of a table, opaque to the story; connector/schema implements it and holds what can be asked.
+// Schema is the schema of a table, opaque to the pipeline; connector/schema implements it and holds what can be asked.
 type Schema interface {
 	// Fits says whether rows built for another schema can be committed under this one; the error says why not.
 	Fits(built Schema) error

@@ -14,7 +14,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// What becomes of cuts that fail in our own work, a [LocalError]: they are read and tried again as record_retry says, and
+// What becomes of cuts that fail in our own work, a [connector.LocalError]: they are read and tried again as record_retry says, and
 // then the records are found that alone make them fail while the rest passes. Such a record is remembered as isolated; when
 // a lane meets it again it is a bad one. Where no record is at fault by itself, nothing is skipped: the cut is tried on.
 

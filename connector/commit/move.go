@@ -10,7 +10,7 @@ import (
 
 // Move commits the moves of an operator all together, or none of them. PRE, in the prefix that the commit extends: the table and each
 // position are still those that were shown. Errors: Fenced if they are not; a hold.Error with hold.TableReplaced; those of
-// [Table.Commit] else, ErrUndecided among them.
+// [connector.Table] else, ErrUndecided among them.
 func Move(ctx context.Context, t connector.Table, m *plan.Moves) (*connector.Snapshot, error) {
 	s, err := t.Load(ctx)
 	if err != nil {

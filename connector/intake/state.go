@@ -4,7 +4,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// state is what a claim does. Only [Reader.enter] sets it.
+// state is what a claim does. Only holds.enter sets it.
 type state uint8
 
 const (

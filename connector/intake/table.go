@@ -9,7 +9,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// tableState is what the reader knows of a table. It shares only the laneTable.
+// tableState is what the reader knows of a table. Lanes and the writer share the [lane.Table] in it.
 type tableState struct {
 	lane.Table
 

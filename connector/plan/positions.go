@@ -148,7 +148,7 @@ func Follows(s *connector.Snapshot, pipeline string) bool {
 // Derive says what a member that resumed the partition now would hold it for, from the table and Kafka alone, or nil.
 // offsets are the group's of the topic, bounds those that Kafka knows of; a partition without bounds is gone. A partition
 // that the table does not know and may START is no hold. rows are those of [RowsBefore] that the table has: see
-// [Table.HasRows]. Nothing is changed, so tools may ask.
+// [connector.Table]. Nothing is changed, so tools may ask.
 func Derive(s *connector.Snapshot, pipeline string, p connector.Partition, offsets map[int32]connector.GroupOffset, bounds map[connector.Partition]connector.Bounds, rows map[connector.RowsOf]bool) *hold.Hold {
 	if detail := Replaced(s, pipeline); detail != "" {
 		return &hold.Hold{Partition: p, Reason: hold.TableReplaced, Detail: detail, Offset: -1}
