@@ -32,8 +32,8 @@ const largestBatch = 1 << 30
 // BatchAt looks once at the record batch that holds an offset: where it begins and ends, and whether its records can be
 // read within the limits of this Log. The error is a [hold.Error] for an offset outside of the log, for a
 // partition that is gone, and for a batch of which not even that can be told.
-func (l *Log) BatchAt(ctx context.Context, p connector.Partition, offset int64) (Batch, error) {
-	part, err := l.batchAt(ctx, p, offset, l.cfg.PartitionBytes, largestBatch)
+func (q *questions) BatchAt(ctx context.Context, p connector.Partition, offset int64) (Batch, error) {
+	part, err := q.batchAt(ctx, p, offset, q.cfg.PartitionBytes, largestBatch)
 	if err != nil {
 		return Batch{}, err
 	}
@@ -42,22 +42,22 @@ func (l *Log) BatchAt(ctx context.Context, p connector.Partition, offset int64) 
 		return Batch{}, err
 	}
 	// What a run would have: the pool, less the buffer of the response, which is rounded up.
-	if memory := recordbatch.Bounded(int(l.cfg.Memory.Size()) - b.Size*5/4); b.Size > l.largest() {
-		b.Unreadable = l.oversizeAt(b.Base, "has %d bytes, the limit is %d", b.Size, l.largest())
+	if memory := recordbatch.Bounded(int(q.cfg.Memory.Size()) - b.Size*5/4); b.Size > q.largest() {
+		b.Unreadable = q.oversizeAt(b.Base, "has %d bytes, the limit is %d", b.Size, q.largest())
 	} else {
-		b.Unreadable = recordbatch.Readable(part.records, b.Extent, l.cfg.Limits, memory)
+		b.Unreadable = recordbatch.Readable(part.records, b.Extent, q.cfg.Limits, memory)
 	}
 	if b.Unreadable == nil {
-		b.Record, err = recordAt(part, b.Extent, offset, l.cfg.Limits)
+		b.Record, err = recordAt(part, b.Extent, offset, q.cfg.Limits)
 	}
 	return b, err
 }
 
 // batchAt fetches once from an offset on: one whole batch at least, more of them up to maxBytes. A response beyond limit
 // is an error.
-func (l *Log) batchAt(ctx context.Context, p connector.Partition, offset int64, maxBytes, limit int) (*fetchPart, error) {
+func (q *questions) batchAt(ctx context.Context, p connector.Partition, offset int64, maxBytes, limit int) (*fetchPart, error) {
 	const doing = "looking at a record batch"
-	m, err := l.client.metadata(ctx, p.Topic)
+	m, err := q.client.metadata(ctx, p.Topic)
 	if err != nil {
 		return nil, Held(doing, err)
 	}
@@ -69,8 +69,8 @@ func (l *Log) batchAt(ctx context.Context, p connector.Partition, offset int64, 
 		return nil, Held(doing, fmt.Errorf("%v: %w", p, r.err))
 	}
 	var f fetchResponse
-	err = l.client.fetch(ctx, &fetchRequest{
-		broker: led.Leader, minBytes: 1, maxBytes: maxBytes, limit: limit, wait: l.cfg.MaxWait,
+	err = q.client.fetch(ctx, &fetchRequest{
+		broker: led.Leader, minBytes: 1, maxBytes: maxBytes, limit: limit, wait: q.cfg.MaxWait,
 		asks: []fetchAsk{{topic: p.TopicID, name: p.Topic, id: p.ID, leaderEpoch: led.Epoch, lastEpoch: -1, offset: offset, maxBytes: maxBytes}},
 	}, &f)
 	if err == nil && len(f.parts) != 1 {
@@ -81,7 +81,7 @@ func (l *Log) batchAt(ctx context.Context, p connector.Partition, offset int64, 
 	}
 	part := &f.parts[0]
 	if part.err == kafka.OffsetOutOfRange && part.logStart < 0 { // old brokers tell no bounds with an error
-		bounds, err := l.Bounds(ctx, []connector.Position{{Partition: p, Next: -1, Epoch: -1}})
+		bounds, err := q.Bounds(ctx, []connector.Position{{Partition: p, Next: -1, Epoch: -1}})
 		if err != nil {
 			return nil, err
 		}
@@ -105,13 +105,13 @@ var errNoMemory = classify.Mark(errors.New("no memory for it now"), classify.Tra
 // batch at least for the topic's retention time after it. largest is how large batches of the topic may be, in bytes; that
 // much of the fetch pool is taken for the moment, and the error is Transient if it is not free. The error is a
 // [hold.Error] as for [Log.BatchAt].
-func (l *Log) TimeAt(ctx context.Context, p connector.Partition, offset, largest int64) (time.Time, error) {
-	limit := min(largest, int64(l.largest())) + 64<<10 // and what stands around it
-	if !l.cfg.Memory.TryAcquire(limit) {
+func (q *questions) TimeAt(ctx context.Context, p connector.Partition, offset, largest int64) (time.Time, error) {
+	limit := min(largest, int64(q.largest())) + 64<<10 // and what stands around it
+	if !q.cfg.Memory.TryAcquire(limit) {
 		return time.Time{}, errNoMemory
 	}
-	defer l.cfg.Memory.Release(limit)
-	part, err := l.batchAt(ctx, p, offset, 1, int(limit))
+	defer q.cfg.Memory.Release(limit)
+	part, err := q.batchAt(ctx, p, offset, 1, int(limit))
 	if err != nil {
 		return time.Time{}, err
 	}

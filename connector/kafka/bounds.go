@@ -31,8 +31,8 @@ type reading struct {
 //
 // DivergedAt is the end of the log's common part as the leader knows it. It is one below the position if the leader
 // cannot say more than that it has other records there.
-func (l *Log) Bounds(ctx context.Context, positions []connector.Position) (map[connector.Partition]connector.Bounds, error) {
-	readings, err := l.readings(ctx, positions)
+func (q *questions) Bounds(ctx context.Context, positions []connector.Position) (map[connector.Partition]connector.Bounds, error) {
+	readings, err := q.readings(ctx, positions)
 	bounds := make(map[connector.Partition]connector.Bounds, len(readings))
 	for p, r := range readings {
 		if !r.gone && r.err == nil {
@@ -46,13 +46,13 @@ const readingBounds = "reading the bounds of partitions"
 
 // readings reads positions until all are read, the cluster does not answer, a person is needed or its time is over. The
 // error is an UnreadError for those that were not read while the cluster answered, and of another kind if it did not.
-func (l *Log) readings(ctx context.Context, positions []connector.Position) (map[connector.Partition]reading, error) {
+func (q *questions) readings(ctx context.Context, positions []connector.Position) (map[connector.Partition]reading, error) {
 	all := make(map[connector.Partition]reading, len(positions))
 	began := time.Now()
 	for failures := 1; ; failures++ {
-		read, err := l.readOnce(ctx, positions)
+		read, err := q.readOnce(ctx, positions)
 		if err != nil {
-			l.metrics.failed(err)
+			q.metrics.failed(err)
 			return all, Held(readingBounds, err)
 		}
 		maps.Copy(all, read)
@@ -60,7 +60,7 @@ func (l *Log) readings(ctx context.Context, positions []connector.Position) (map
 			return all, nil
 		}
 		err = unreadError(positions, read)
-		l.metrics.failed(err)
+		q.metrics.failed(err)
 		if classify.Of(err) == classify.Fatal || time.Since(began) >= mendBounds || reliability.Wait(ctx, retryPause(failures)) != nil {
 			return all, err
 		}
@@ -93,7 +93,7 @@ func unreadError(positions []connector.Position, read map[connector.Partition]re
 // readOnce reads each position once: leaders from fresh metadata, ends from the leaders at the epochs named there, and
 // the topic ids again, because the ends are asked for by name. What a leader said that is deposed by then does not count.
 // The error is that the cluster did not answer.
-func (l *Log) readOnce(ctx context.Context, positions []connector.Position) (map[connector.Partition]reading, error) {
+func (q *questions) readOnce(ctx context.Context, positions []connector.Position) (map[connector.Partition]reading, error) {
 	var names []string
 	for _, p := range positions {
 		names = append(names, p.Partition.Topic)
@@ -101,14 +101,14 @@ func (l *Log) readOnce(ctx context.Context, positions []connector.Position) (map
 	slices.Sort(names)
 	names = slices.Compact(names)
 	all := make(map[connector.Partition]reading, len(positions))
-	before, err := l.client.metadata(ctx, names...)
+	before, err := q.client.metadata(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
 	leaders := map[int32][]connector.Position{}
 	epochs := map[connector.Partition]int32{}
 	for _, p := range positions {
-		led, r := l.placed(p, before)
+		led, r := q.placed(p, before)
 		if r.hold != nil || r.err != nil {
 			all[p.Partition] = r
 			continue
@@ -122,19 +122,19 @@ func (l *Log) readOnce(ctx context.Context, positions []connector.Position) (map
 	)
 	for leader, at := range leaders {
 		wg.Go(func() {
-			got := l.client.boundsAt(ctx, leader, at, epochs)
+			got := q.client.boundsAt(ctx, leader, at, epochs)
 			mu.Lock()
 			defer mu.Unlock()
 			maps.Copy(all, got)
 		})
 	}
 	wg.Wait()
-	after, err := l.client.metadata(ctx, names...)
+	after, err := q.client.metadata(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range positions {
-		led, r := l.placed(p, after)
+		led, r := q.placed(p, after)
 		switch asked, ok := epochs[p.Partition]; {
 		case r.hold != nil:
 			if all[p.Partition].hold == nil {
@@ -148,14 +148,12 @@ func (l *Log) readOnce(ctx context.Context, positions []connector.Position) (map
 }
 
 // placed is the leader of a position's partition in metadata, unless they are older than others that were seen.
-func (l *Log) placed(p connector.Position, m *clusterMetadata) (partitionMetadata, reading) {
+func (q *questions) placed(p connector.Position, m *clusterMetadata) (partitionMetadata, reading) {
 	led, r := placed(p, m)
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	switch {
 	case r.gone:
-		delete(l.epochs, p.Partition)
-	case r.err == nil && !l.newest(p.Partition, led.Epoch):
+		q.epochs.forget(p.Partition)
+	case r.err == nil && !q.epochs.newest(p.Partition, led.Epoch):
 		r.err = errOldMetadata
 	}
 	return led, r

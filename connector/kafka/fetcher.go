@@ -17,8 +17,10 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// fetcher reads from one broker.
+// fetcher reads from one broker. Its Log has the cursors, and guards them.
 type fetcher struct {
+	*Log
+
 	broker int32
 	end    context.CancelFunc
 	ahead  *queue // of partitions with something to read at once, or not known
@@ -53,36 +55,36 @@ type flight struct {
 // start starts the fetcher of a broker, which ends with ctx or when nothing is read from it any more. The lock is held.
 func (l *Log) start(ctx context.Context, g *errgroup.Group, broker int32) {
 	ctx, end := context.WithCancel(ctx)
-	f := &fetcher{broker: broker, end: end, ahead: newQueue(), tail: newQueue()}
+	f := &fetcher{Log: l, broker: broker, end: end, ahead: newQueue(), tail: newQueue()}
 	l.fetchers[broker] = f
-	g.Go(func() error { l.fetching(ctx, f, f.ahead, 1, 0); return nil })
-	g.Go(func() error { l.fetching(ctx, f, f.tail, l.cfg.MinBytes, l.cfg.MaxWait); return nil })
+	g.Go(func() error { f.fetching(ctx, f.ahead, 1, 0); return nil })
+	g.Go(func() error { f.fetching(ctx, f.tail, l.cfg.MinBytes, l.cfg.MaxWait); return nil })
 }
 
 // fetching sends one request after the other for the partitions in q, until ctx ends.
-func (l *Log) fetching(ctx context.Context, f *fetcher, q *queue, minBytes int, maxWait time.Duration) {
+func (f *fetcher) fetching(ctx context.Context, q *queue, minBytes int, maxWait time.Duration) {
 	name := "fetcher " + strconv.Itoa(int(f.broker))
 	if q == f.tail {
 		name += " tail"
 	}
-	loop := l.cfg.Loops.Begin(name)
+	loop := f.cfg.Loops.Begin(name)
 	defer loop.End()
 	ctx = pulse.With(ctx, loop)
-	defer l.abandon(q)
+	defer f.abandon(q)
 	var (
-		memory = &lender{pool: l.cfg.Memory, wait: func(n int, held int64) ([]byte, error) {
+		memory = &lender{pool: f.cfg.Memory, wait: func(n int, held int64) ([]byte, error) {
 			loop.Wait()
 			defer loop.Done()
-			return l.cfg.Memory.GetFirst(ctx, n, held)
+			return f.cfg.Memory.GetFirst(ctx, n, held)
 		}}
-		opener  = recordbatch.NewOpener(l.cfg.Limits, memory)
-		req     = fetchRequest{broker: f.broker, minBytes: minBytes, wait: maxWait, rack: l.cfg.Rack}
+		opener  = recordbatch.NewOpener(f.cfg.Limits, memory)
+		req     = fetchRequest{broker: f.broker, minBytes: minBytes, wait: maxWait, rack: f.cfg.Rack}
 		resp    fetchResponse
 		flights []flight
 	)
 	for ctx.Err() == nil {
 		loop.Work()
-		size, throttled := l.front(f, q)
+		size, throttled := f.front(q)
 		if size == 0 {
 			loop.Rest()
 			_ = wait(ctx, q.wake, time.Time{})
@@ -93,14 +95,14 @@ func (l *Log) fetching(ctx context.Context, f *fetcher, q *queue, minBytes int, 
 			_ = reliability.Wait(ctx, throttled)
 			continue
 		}
-		room, err := l.reserve(ctx, size, q == f.ahead, opener)
+		room, err := f.reserve(ctx, size, q == f.ahead, opener)
 		if err != nil {
 			return
 		}
 		sent, idle := time.Now(), false
 		req.room, memory.room = room.buffer, room
-		if flights = l.take(q, size, &req, flights[:0]); len(flights) > 0 {
-			idle, err = l.roundTrip(ctx, f, &req, &resp, opener, room, flights)
+		if flights = f.take(q, size, &req, flights[:0]); len(flights) > 0 {
+			idle, err = f.roundTrip(ctx, &req, &resp, opener, room, flights)
 		}
 		resp.forget() // its buffer is another's now
 		opener.Forget()
@@ -113,8 +115,8 @@ func (l *Log) fetching(ctx context.Context, f *fetcher, q *queue, minBytes int, 
 }
 
 // reserve waits for the memory of a response, and of what it will probably become where something is to be expected.
-func (l *Log) reserve(ctx context.Context, size int, ahead bool, opener *recordbatch.Opener) (*room, error) {
-	pool := l.cfg.Memory
+func (f *fetcher) reserve(ctx context.Context, size int, ahead bool, opener *recordbatch.Opener) (*room, error) {
+	pool := f.cfg.Memory
 	n := int64(size)
 	if ahead {
 		n = max(n, min(n+int64(opener.Expect(size)), pool.Size()/3))
@@ -130,14 +132,14 @@ func (l *Log) reserve(ctx context.Context, size int, ahead bool, opener *recordb
 }
 
 // front returns how many bytes the next request of q needs, 0 if there is none, and how long the broker wants none.
-func (l *Log) front(f *fetcher, q *queue) (size int, throttled time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (f *fetcher) front(q *queue) (size int, throttled time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for len(q.entries) > 0 {
 		if e := q.entries[0]; e.valid() {
-			most := l.cfg.MaxBytes
+			most := f.cfg.MaxBytes
 			if q == f.tail { // what comes is little, and its memory is reserved while the broker waits
-				most = min(most, l.cfg.PartitionBytes)
+				most = min(most, f.cfg.PartitionBytes)
 			}
 			return max(most, e.c.maxBytes), time.Until(f.throttled)
 		}
@@ -156,12 +158,12 @@ func (q *queue) pop() {
 }
 
 // take moves partitions from q into a request of size bytes.
-func (l *Log) take(q *queue, size int, req *fetchRequest, flights []flight) []flight {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (f *fetcher) take(q *queue, size int, req *fetchRequest, flights []flight) []flight {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	req.asks, req.maxBytes = req.asks[:0], size
 	// A first batch may be larger than what is asked for; the rest is what the broker says of each partition.
-	req.limit = max(size, l.largest()) + 1<<20
+	req.limit = max(size, f.largest()) + 1<<20
 	for ; len(q.entries) > 0; q.pop() {
 		e := q.entries[0]
 		if !e.valid() {
@@ -175,7 +177,7 @@ func (l *Log) take(q *queue, size int, req *fetchRequest, flights []flight) []fl
 		flights = append(flights, flight{c: c, seq: c.seq, next: c.req.Next})
 		req.asks = append(req.asks, fetchAsk{
 			topic: c.req.Partition.TopicID, name: c.req.Partition.Topic, id: c.req.Partition.ID, leaderEpoch: c.epoch,
-			offset: c.req.Next, lastEpoch: c.req.Epoch, maxBytes: max(l.cfg.PartitionBytes, c.maxBytes),
+			offset: c.req.Next, lastEpoch: c.req.Epoch, maxBytes: max(f.cfg.PartitionBytes, c.maxBytes),
 		})
 		req.limit += 1 << 10
 		if c.alone {
@@ -187,46 +189,46 @@ func (l *Log) take(q *queue, size int, req *fetchRequest, flights []flight) []fl
 }
 
 // roundTrip sends a request and settles each of its partitions. It tells whether the broker had no record for any.
-func (l *Log) roundTrip(ctx context.Context, f *fetcher, req *fetchRequest, resp *fetchResponse, opener *recordbatch.Opener,
+func (f *fetcher) roundTrip(ctx context.Context, req *fetchRequest, resp *fetchResponse, opener *recordbatch.Opener,
 	room *room, flights []flight,
 ) (idle bool, err error) {
 	loop := pulse.Of(ctx)
 	loop.Wait()
-	err = l.client.fetch(ctx, req, resp)
+	err = f.client.fetch(ctx, req, resp)
 	loop.Done()
 	if err != nil {
-		l.fetchFailed(ctx, f, flights, err)
+		f.fetchFailed(ctx, flights, err)
 		return false, err
 	}
 	idle = true
 	room.keep(opener.Expect(resp.bytes()))
-	l.metrics.fetched(resp.bytes(), resp.throttle)
-	l.mu.Lock()
-	l.endTrouble(troubled{broker: f.broker})
-	l.spoke(f.broker, resp.version)
+	f.metrics.fetched(resp.bytes(), resp.throttle)
+	f.mu.Lock()
+	f.endTrouble(troubled{broker: f.broker})
+	f.spoke(f.broker, resp.version)
 	if until := time.Now().Add(resp.throttle); until.After(f.throttled) {
 		f.throttled = until
 	}
-	l.mu.Unlock()
+	f.mu.Unlock()
 	for i := range resp.parts {
 		p := &resp.parts[i]
 		idle = idle && len(p.records) == 0
 		flight := &flights[p.index]
 		if !flight.done {
 			flight.done = true
-			l.settle(f, opener, flight, p, p.index == 0)
+			f.settle(opener, flight, p, p.index == 0)
 			loop.Turn()
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for i := range flights {
 		switch c := flights[i].c; {
-		case flights[i].done || !l.landed(&flights[i]):
+		case flights[i].done || !f.landed(&flights[i]):
 		case len(resp.parts) > 0: // left out of a full response
-			l.enqueue(c)
+			f.enqueue(c)
 		default:
-			l.lose(c, c.retry(errMalformed))
+			f.lose(c, c.retry(errMalformed))
 		}
 	}
 	return idle, nil
@@ -251,40 +253,40 @@ func (l *Log) landed(f *flight) bool {
 }
 
 // fetchFailed puts the partitions of a request on their way again.
-func (l *Log) fetchFailed(ctx context.Context, f *fetcher, flights []flight, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (f *fetcher) fetchFailed(ctx context.Context, flights []flight, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	ended := ctx.Err() != nil
 	if !ended {
-		l.metrics.failed(err)
+		f.metrics.failed(err)
 		if !errors.Is(err, errResponseSize) {
-			l.trouble(troubled{broker: f.broker}, err)
+			f.trouble(troubled{broker: f.broker}, err)
 		}
 	}
 	var again time.Time // the same for all, so that they look for their leaders together
 	for i := range flights {
 		c := flights[i].c
-		if !l.landed(&flights[i]) {
+		if !f.landed(&flights[i]) {
 			continue
 		}
 		switch {
 		case ended:
-			l.lose(c, time.Now())
+			f.lose(c, time.Now())
 		case errors.Is(err, errResponseSize):
-			l.tooLarge(c, err)
+			f.tooLarge(c, err)
 		default:
 			c.replicaUntil = time.Time{}
 			if at := c.retry(err); again.IsZero() {
 				again = at
 			}
-			l.lose(c, again)
+			f.lose(c, again)
 		}
 	}
 }
 
 // largest is how large a record batch may be on the wire: beside it its content must find room, which is no smaller, and
 // buffers are rounded up.
-func (l *Log) largest() int { return min(l.cfg.Limits.Batch, int(l.cfg.Memory.Size()*2/5)) }
+func (q *questions) largest() int { return min(q.cfg.Limits.Batch, int(q.cfg.Memory.Size()*2/5)) }
 
 // tooLarge asks for a partition alone after a response that there was no memory for: which of its partitions was it?
 // The lock is held.
@@ -303,10 +305,10 @@ func (l *Log) tooLarge(c *cursor, err error) {
 }
 
 // settle judges the answer for one partition.
-func (l *Log) settle(f *fetcher, opener *recordbatch.Opener, flight *flight, p *fetchPart, first bool) {
-	l.mu.Lock()
-	ok := l.landed(flight)
-	l.mu.Unlock()
+func (f *fetcher) settle(opener *recordbatch.Opener, flight *flight, p *fetchPart, first bool) {
+	f.mu.Lock()
+	ok := f.landed(flight)
+	f.mu.Unlock()
 	if !ok {
 		return
 	}
@@ -317,56 +319,56 @@ func (l *Log) settle(f *fetcher, opener *recordbatch.Opener, flight *flight, p *
 	if p.err == 0 && p.divergedAt < 0 {
 		batches, bad = opener.Open(p.records, flight.next, p.aborted)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	answered := false
 	defer func() {
 		if !answered {
 			batches.Release()
 		}
 	}()
-	if !l.landed(flight) { // while it was opened
+	if !f.landed(flight) { // while it was opened
 		return
 	}
 	c := flight.c
 	switch {
 	case errors.Is(bad, recordbatch.ErrNeverRoom):
-		l.metrics.failed(bad)
+		f.metrics.failed(bad)
 		if c.alone {
-			l.conclude(c, l.oversize(c, "does not fit into memory"), l.bounds(c, p), l.lose)
+			f.conclude(c, f.oversize(c, "does not fit into memory"), f.bounds(c, p), f.lose)
 			return
 		}
 		c.alone, c.behind = true, true
-		l.enqueue(c)
+		f.enqueue(c)
 	case bad != nil && !isHold(bad): // no memory now: another one waits for it, or this fetcher ends
-		l.metrics.failed(bad)
+		f.metrics.failed(bad)
 		c.behind = true
-		l.enqueue(c)
+		f.enqueue(c)
 	case p.err == kafka.OffsetOutOfRange, p.err == 0 && p.divergedAt >= 0:
-		l.metrics.failed(kafka.OffsetOutOfRange)
+		f.metrics.failed(kafka.OffsetOutOfRange)
 		// That a replica lags behind its leader is no finding; the leader is asked whether there is one.
 		c.replicaUntil, c.unchecked = time.Time{}, f.broker != c.leader
-		l.suspect(c, time.Now())
+		f.suspect(c, time.Now())
 	case p.unchecked && p.err == 0 && c.req.Epoch >= 0 && c.req.Epoch < c.epoch && c.checked != c.epoch:
 		c.unchecked = true
-		l.suspect(c, time.Now())
+		f.suspect(c, time.Now())
 	case p.err == kafka.InvalidMessage:
-		l.metrics.failed(p.err)
+		f.metrics.failed(p.err)
 		h := hold.New(hold.CorruptBatch,
 			fmt.Sprintf("the broker finds the record batch at offset %d corrupt", flight.next), p.err)
-		l.conclude(c, h, l.bounds(c, p), l.lose)
+		f.conclude(c, h, f.bounds(c, p), f.lose)
 	case p.err != 0:
-		l.metrics.failed(p.err)
+		f.metrics.failed(p.err)
 		c.replicaUntil = time.Time{}
-		l.lose(c, c.retry(p.err))
-		l.troublePartition(c, p.err)
+		f.lose(c, c.retry(p.err))
+		f.troublePartition(c, p.err)
 	case p.preferred >= 0 && p.preferred != f.broker && len(p.records) == 0:
 		c.replica, c.replicaUntil = p.preferred, time.Now().Add(followReplica)
-		l.lose(c, time.Now())
+		f.lose(c, time.Now())
 	default:
-		l.endTrouble(troubled{broker: noBroker, partition: c.req.Partition})
+		f.endTrouble(troubled{broker: noBroker, partition: c.req.Partition})
 		answered = batches.Next > c.req.Next // the records are the answer's now
-		l.served(c, p, batches, bad, first)
+		f.served(c, p, batches, bad, first)
 	}
 }
 
@@ -429,12 +431,12 @@ func (l *Log) grow(c *cursor, b *recordbatch.Batches, bounds connector.Bounds) {
 }
 
 // abandon puts the partitions in the queue of a fetcher that has ended on their way again.
-func (l *Log) abandon(q *queue) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (f *fetcher) abandon(q *queue) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for ; len(q.entries) > 0; q.pop() {
 		if e := q.entries[0]; e.valid() {
-			l.lose(e.c, time.Now())
+			f.lose(e.c, time.Now())
 		}
 	}
 }

@@ -18,7 +18,7 @@ func TestTake(t *testing.T) {
 	}
 	defer client.Close()
 	l := NewLog(client, LogConfig{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	f := &fetcher{ahead: newQueue(), tail: newQueue()}
+	f := &fetcher{Log: l, ahead: newQueue(), tail: newQueue()}
 	l.fetchers[7] = f
 	cursors := make([]*cursor, 7)
 	for i := range cursors {
@@ -35,13 +35,13 @@ func TestTake(t *testing.T) {
 	var got [][]int32
 	var sizes []int
 	for {
-		size, _ := l.front(f, f.ahead)
+		size, _ := f.front(f.ahead)
 		if size == 0 {
 			break
 		}
 		var req fetchRequest
 		var ids []int32
-		for _, flight := range l.take(f.ahead, size, &req, nil) {
+		for _, flight := range f.take(f.ahead, size, &req, nil) {
 			ids = append(ids, flight.c.req.Partition.ID)
 			if flight.c.state != flying {
 				t.Errorf("partition %d is not flying", flight.c.req.Partition.ID)
@@ -53,7 +53,7 @@ func TestTake(t *testing.T) {
 	if !slices.EqualFunc(got, want, slices.Equal) || sizes[3] != 9<<20 {
 		t.Errorf("%v, sizes %v", got, sizes)
 	}
-	if size, _ := l.front(f, f.tail); size != 1<<20 {
+	if size, _ := f.front(f.tail); size != 1<<20 {
 		t.Errorf("the tail has %d", size)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -80,12 +81,12 @@ func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) 
 			continue
 		}
 		led, h, err := leaderOf(p, m, t)
-		if err == nil && h == nil && !l.newest(p, led.Epoch) {
+		if err == nil && h == nil && !l.epochs.newest(p, led.Epoch) {
 			err = errOldMetadata // going back to the old leader would not help
 		}
 		switch {
 		case h != nil:
-			delete(l.epochs, p)
+			l.epochs.forget(p)
 			l.conclude(c, h, noBounds(), l.lose)
 		case err != nil:
 			l.metrics.failed(err)
@@ -103,14 +104,29 @@ func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) 
 	l.prune()
 }
 
+// leaderEpochs are the newest leader epochs that metadata named, without those of partitions that are gone.
+type leaderEpochs struct {
+	mu sync.Mutex
+	of map[connector.Partition]int32
+}
+
 // newest notes the leader epoch that metadata name for a partition. It returns false if newer metadata were seen: the broker
-// that sent these lags behind, and the leader that they name is deposed, though it may not know. The lock is held.
-func (l *Log) newest(p connector.Partition, epoch int32) bool {
-	if seen, ok := l.epochs[p]; ok && epoch < seen {
+// that sent these lags behind, and the leader that they name is deposed, though it may not know.
+func (e *leaderEpochs) newest(p connector.Partition, epoch int32) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if seen, ok := e.of[p]; ok && epoch < seen {
 		return false
 	}
-	l.epochs[p] = epoch
+	e.of[p] = epoch
 	return true
+}
+
+// forget drops a partition that is gone.
+func (e *leaderEpochs) forget(p connector.Partition) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.of, p)
 }
 
 // leaderOf finds a partition in the metadata of its topic. hold says that it is not there any more; it is a finding that

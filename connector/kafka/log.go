@@ -72,10 +72,9 @@ const (
 // is sent with room for its response reserved, batches are decompressed into buffers of the pool, and the records of an
 // answer keep theirs until they are released.
 type Log struct {
-	client  *Client
-	cfg     LogConfig
+	questions
+
 	logger  *slog.Logger
-	metrics *logMetrics
 	fetched chan connector.Fetched
 
 	// Wake the goroutine of that name; each has room for one word.
@@ -86,8 +85,15 @@ type Log struct {
 	fetchers map[int32]*fetcher
 	answered []*cursor // with an answer to deliver, oldest first
 	troubles map[troubled]*Trouble
-	old      map[int32]int16               // the brokers that are read by topic name, with their version of Fetch
-	epochs   map[connector.Partition]int32 // the newest leader epoch that metadata named; without partitions that are gone
+	old      map[int32]int16 // the brokers that are read by topic name, with their version of Fetch
+}
+
+// questions about partitions, which need no fetcher.
+type questions struct {
+	client  *Client
+	cfg     LogConfig
+	metrics *logMetrics
+	epochs  *leaderEpochs
 }
 
 // NewLog returns a Log, which reads while Run runs.
@@ -104,10 +110,9 @@ func NewLog(client *Client, cfg LogConfig, logger *slog.Logger, reg prometheus.R
 	cfg.Limits.Batch = cmp.Or(cfg.Limits.Batch, 2*size) // the pool is the bound
 	cfg.Limits = cfg.Limits.WithDefaults()
 	return &Log{
-		client:   client,
-		cfg:      cfg,
+		questions: questions{client: client, cfg: cfg, metrics: newLogMetrics(reg), epochs: &leaderEpochs{of: map[connector.Partition]int32{}}},
+
 		logger:   logger,
-		metrics:  newLogMetrics(reg),
 		fetched:  make(chan connector.Fetched),
 		locate:   make(chan struct{}, 1),
 		judge:    make(chan struct{}, 1),
@@ -116,7 +121,6 @@ func NewLog(client *Client, cfg LogConfig, logger *slog.Logger, reg prometheus.R
 		fetchers: map[int32]*fetcher{},
 		troubles: map[troubled]*Trouble{},
 		old:      map[int32]int16{},
-		epochs:   map[connector.Partition]int32{},
 	}
 }
 
@@ -198,8 +202,8 @@ func (l *Log) Forget(p connector.Partition) {
 func (l *Log) Fetched() <-chan connector.Fetched { return l.fetched }
 
 // Topic returns a topic as the cluster's metadata show it; see [connector.Log].
-func (l *Log) Topic(ctx context.Context, name string) (connector.Topic, error) {
-	return l.client.Topic(ctx, name)
+func (q *questions) Topic(ctx context.Context, name string) (connector.Topic, error) {
+	return q.client.Topic(ctx, name)
 }
 
 // delivering hands over answers in the order in which they came. Partitions never wait for each other's readers: an

@@ -110,12 +110,12 @@ func (l *lender) Most(held int) int { return int(l.pool.Size()) - held - cap(l.r
 func (l *lender) Return(b []byte) { l.pool.Put(b) }
 
 // oversize holds a partition before a record batch that memory.limit has no room for.
-func (l *Log) oversize(c *cursor, format string, args ...any) error {
-	return l.oversizeAt(c.req.Next, format, args...)
+func (q *questions) oversize(c *cursor, format string, args ...any) error {
+	return q.oversizeAt(c.req.Next, format, args...)
 }
 
-func (l *Log) oversizeAt(offset int64, format string, args ...any) error {
+func (q *questions) oversizeAt(offset int64, format string, args ...any) error {
 	return hold.New(hold.Oversize, fmt.Sprintf(
 		"the record batch at offset %d %s; fetching has %d bytes, a share of memory.limit: raise that, or make smaller batches",
-		offset, fmt.Sprintf(format, args...), l.cfg.Memory.Size()), nil)
+		offset, fmt.Sprintf(format, args...), q.cfg.Memory.Size()), nil)
 }

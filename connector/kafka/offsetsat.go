@@ -14,7 +14,7 @@ import (
 // OffsetsAt asks the leaders once for the first committed record of each partition whose timestamp is not before at; see
 // [connector.Log]. Timestamps are what producers or brokers wrote into records, to the millisecond: they need not grow
 // with offsets, so that older records may follow (KIP-79).
-func (l *Log) OffsetsAt(ctx context.Context, partitions []connector.Partition, at time.Time) (map[connector.Partition]int64, error) {
+func (q *questions) OffsetsAt(ctx context.Context, partitions []connector.Partition, at time.Time) (map[connector.Partition]int64, error) {
 	var names []string
 	for _, p := range partitions {
 		names = append(names, p.Topic)
@@ -22,10 +22,10 @@ func (l *Log) OffsetsAt(ctx context.Context, partitions []connector.Partition, a
 	slices.Sort(names)
 	names = slices.Compact(names)
 	failed := func(err error) error {
-		l.metrics.failed(err)
+		q.metrics.failed(err)
 		return Held("reading the offsets of a time", fmt.Errorf("offsets of a time: %w", err))
 	}
-	before, err := l.client.metadata(ctx, names...)
+	before, err := q.client.metadata(ctx, names...)
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -59,7 +59,7 @@ func (l *Log) OffsetsAt(ctx context.Context, partitions []connector.Partition, a
 			return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.id, b.id))
 		})
 		wg.Go(func() {
-			answers, err := l.client.listOffsets(ctx, leader, which, parts)
+			answers, err := q.client.listOffsets(ctx, leader, which, parts)
 			mu.Lock()
 			defer mu.Unlock()
 			for i, a := range answers {
@@ -77,7 +77,7 @@ func (l *Log) OffsetsAt(ctx context.Context, partitions []connector.Partition, a
 	if first != nil {
 		return nil, failed(first)
 	}
-	after, err := l.client.metadata(ctx, names...) // the answers are by name
+	after, err := q.client.metadata(ctx, names...) // the answers are by name
 	if err != nil {
 		return nil, failed(err)
 	}
