@@ -74,7 +74,7 @@ func (c *committer) stage(ctx context.Context, p *plan.Plan, progress func(int, 
 		}
 	}()
 	if s, err = c.table.Stage(ctx, c.snapshot, p.Commit.Batch, p.Pieces, progress); err == nil {
-		c.trouble.encoded = true
+		c.encoded = true
 	}
 	return s, err
 }

@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -14,75 +15,185 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// What becomes of cuts that fail in our own work, a [connector.LocalError]: they are read and tried again as record_retry says, and
-// then the records are found that alone make them fail while the rest passes. Such a record is remembered as isolated; when
-// a lane meets it again it is a bad one. Where no record is at fault by itself, nothing is skipped: the cut is tried on.
+// What becomes of records that fail in our own work, a [connector.LocalError]: their claim leaves the batch, so that the others commit,
+// and is read again as record_retry says. In the end the records are looked for that alone fail while the rest passes. Such a record
+// is remembered as isolated; when a lane meets it again it is a bad one. Where no record is at fault by itself, nothing is skipped: the
+// claim is tried on.
 
 // failedCode stands in metrics for what failed for a reason that nobody knows.
 const failedCode = "unknown"
 
-// trouble is what a writer knows of cuts that failed one after the other in our own work.
+// trouble is what a writer knows of failures in our own work, one after the other: those of a claim, or of batches that no claim alone
+// makes fail.
 type trouble struct {
 	failures int
 	first    time.Time
-	search   int // failures below which the records at fault are not looked for: the last search found none
-	// notBefore is when the next cut may be written.
-	notBefore time.Time
-	encoded   bool // rows of this table, since the start of the process
+	next     int64 // of a claim: behind the records that failed
+	search   int   // failures below which the records at fault are not looked for: the last search found none
 }
 
-// broken says how it goes on behind a cut that failed in our own work: tried again after a pause, the records at fault
-// isolated, or neither.
-func (c *committer) broken(ctx context.Context, cut *plan.Cut, err error) Outcome {
-	t, now, attempts := &c.trouble, time.Now(), c.retry.Attempts()
+// Leave says that a claim leaves a batch, and when it may be read again; at once if Until is past. The next batch should be closed
+// soon after it was read up to Next, unless that is 0.
+type Leave struct {
+	Session uint64
+	Until   time.Time
+	Next    int64
+}
+
+// lanesFailed says how it goes on behind a cut in which decoders failed. Nothing of it is usable. The claims whose records failed leave;
+// the others are read again at once.
+func (c *committer) lanesFailed(ctx context.Context, cut *plan.Cut, err error) Outcome {
+	c.metrics.failed.Inc()
+	c.metrics.broken(cut)
+	o := Outcome{Kind: Fenced, Err: err, Broken: true, Again: true, Leaves: map[connector.Partition]Leave{}}
+	for p, failures := range blamed(cut) {
+		alone := slices.DeleteFunc(slices.Clone(failures), func(f plan.Failure) bool { return !f.Alone })
+		o.Leaves[p] = c.leave(ctx, cut, p, failures, alone, err)
+	}
+	return o
+}
+
+// blamed returns the failures of lanes by claim. A chunk that cannot be sealed is that of each claim with rows in it.
+func blamed(cut *plan.Cut) map[connector.Partition][]plan.Failure {
+	all := map[connector.Partition][]plan.Failure{}
+	for _, f := range cut.Failures {
+		claims := map[connector.Partition]uint64{f.Partition: f.Session}
+		if f.Sealing {
+			for _, run := range f.Runs {
+				claims[run.Partition] = run.Session
+			}
+		}
+		for p, session := range claims {
+			if span, ok := cut.Claims[p]; ok && span.Session == session {
+				all[p] = append(all[p], f)
+			}
+		}
+	}
+	return all
+}
+
+// leave says when a claim whose records failed is read again. failures are those of lanes, at the records that were found to be at
+// fault by themselves.
+func (c *committer) leave(ctx context.Context, cut *plan.Cut, p connector.Partition, failures, at []plan.Failure, err error) Leave {
+	t, now, attempts := c.troubleOf(p), time.Now(), c.retry.Attempts()
+	if t.failures++; t.first.IsZero() {
+		t.first = now
+	}
+	if t.failures >= attempts { // the next one is the last attempt, or behind it
+		c.verdicts.Suspect(failures)
+	}
+	span := cut.Claims[p]
+	t.next = span.Next
+	l := Leave{Session: span.Session, Next: span.Next}
+	switch {
+	case t.failures <= attempts:
+		pause := c.retry.Pause(t.failures)
+		l.Until = now.Add(pause)
+		c.metrics.retries.WithLabelValues(c.pipeline, failedCode, p.Topic).Inc()
+		c.logger.WarnContext(ctx, "Retry attempt", append([]any{
+			"attempt", attemptOf(t.failures, attempts), "pause", pause, "err", err, "batch_id", cut.Batch,
+		}, coordinatesOf(p, at)...)...)
+	case len(at) > 0:
+		c.isolate(ctx, cut, t.first, at)
+		delete(c.troubles, p)
+	default:
+		pause := max(c.retry.Pause(attempts), c.backoff.Pause(t.failures-attempts))
+		// The next batch is not the one that failed, but what there is: more of it may show who is at fault.
+		l.Until, l.Next = now.Add(pause), 0
+		c.goesOn(ctx, t, pause, append([]any{"err", err, "batch_id", cut.Batch}, coordinatesOf(p, at)...))
+	}
+	return l
+}
+
+// troubleOf returns the trouble of a claim. What failed before it was known whose records are at fault began it.
+func (c *committer) troubleOf(p connector.Partition) *trouble {
+	t := c.troubles[p]
+	if t == nil {
+		t = &trouble{first: c.together.first}
+		c.troubles[p] = t
+	}
+	return t
+}
+
+// encodeFailed says how it goes on behind a batch that failed to be encoded. The only claim of a batch is at fault.
+func (c *committer) encodeFailed(ctx context.Context, cut *plan.Cut, err error) Outcome {
+	if p, sole := soleClaim(cut); sole && c.retry.Attempts() > 0 {
+		c.metrics.failed.Inc()
+		c.metrics.broken(cut)
+		l := c.leave(ctx, cut, p, nil, nil, err)
+		return Outcome{Kind: Fenced, Err: err, Broken: true, Again: true, Leaves: map[connector.Partition]Leave{p: l}}
+	}
+	return c.togetherFailed(ctx, cut, err)
+}
+
+// togetherFailed says how it goes on behind a batch that failed to be encoded, and no claim is known to be at fault. After the first
+// time it is read again at once: then its claims are encoded one by one before it is written, see rehearsed. Where none of them fails
+// alone, the batch is tried on as record_retry says.
+func (c *committer) togetherFailed(ctx context.Context, cut *plan.Cut, err error) Outcome {
+	t, now, attempts := &c.together, time.Now(), c.retry.Attempts()
 	if t.failures++; t.failures == 1 {
 		t.first = now
 	}
 	c.metrics.failed.Inc()
 	c.metrics.broken(cut)
-	// In the end the batch is not the one that failed before, but what there is: more of it may show who is at fault.
-	o := Outcome{Kind: Fenced, Err: err, Broken: true, Again: t.failures <= attempts}
-	if t.failures >= attempts { // the next one is the last attempt, or behind it
-		c.verdicts.Suspect(cut.Failures)
-	}
-	at, _ := cut.FailedAt()
-	switch {
-	case t.failures <= attempts:
-		pause := c.retry.Pause(t.failures)
-		t.notBefore = now.Add(pause)
+	o := Outcome{Kind: Fenced, Err: err, Broken: true, Again: t.failures <= max(attempts, 1)}
+	said := []any{"err", err, "batch_id", cut.Batch}
+	switch n := t.failures - 1; {
+	case n == 0:
+		c.logger.WarnContext(ctx, "a batch failed in our own work: it is read again, and its claims are encoded one by one", said...)
+	case n <= attempts:
+		pause := c.retry.Pause(n)
+		c.notBefore = now.Add(pause)
 		c.metrics.retries.WithLabelValues(c.pipeline, failedCode, soleTopic(cut)).Inc()
-		c.logger.WarnContext(ctx, "Retry attempt", append([]any{
-			"attempt", attemptOf(t.failures, attempts), "pause", pause, "err", err, "batch_id", cut.Batch,
-		}, coordinatesOf(at)...)...)
-	case len(at) > 0:
-		c.isolate(ctx, cut, at)
-		o.Again = true
+		c.logger.WarnContext(ctx, "Retry attempt", append([]any{"attempt", attemptOf(n, attempts), "pause", pause}, said...)...)
 	default:
-		pause := max(c.retry.Pause(attempts), c.backoff.Pause(t.failures-attempts))
-		t.notBefore = now.Add(pause)
-		c.failing.Failed(ctx, c.logger, slog.LevelError, "a batch fails in our own work again and again, and no record is at fault by itself: nothing is skipped, it is tried on",
-			"failures", t.failures, "failing_since", t.first, "pause", pause, "err", err, "batch_id", cut.Batch)
+		pause := max(c.retry.Pause(attempts), c.backoff.Pause(n-attempts))
+		c.notBefore = now.Add(pause)
+		c.goesOn(ctx, t, pause, said)
 	}
 	return o
 }
 
+// goesOn logs that records fail although they were tried as often as record_retry says. Nothing is skipped.
+func (c *committer) goesOn(ctx context.Context, t *trouble, pause time.Duration, said []any) {
+	c.failing.Failed(ctx, c.logger, slog.LevelError, "records fail in our own work again and again, and none is at fault by itself: nothing is skipped, they are tried on",
+		append([]any{"failures", t.failures, "failing_since", t.first, "pause", pause}, said...)...)
+}
+
+// soleClaim returns the claim of a cut that has only one.
+func soleClaim(cut *plan.Cut) (sole connector.Partition, ok bool) {
+	for p := range cut.Claims {
+		sole = p
+	}
+	return sole, len(cut.Claims) == 1
+}
+
+// overcome ends what failed and is in the table now.
+func (c *committer) overcome(ctx context.Context, next map[connector.Partition]plan.Span) {
+	c.together, c.notBefore = trouble{}, time.Time{}
+	for p, span := range next {
+		if t := c.troubles[p]; t != nil && span.Next >= t.next {
+			delete(c.troubles, p)
+		}
+	}
+	if len(c.troubles) == 0 {
+		c.failing.Over(ctx, c.logger, "records that failed in our own work are in the table")
+	}
+}
+
 // isolate remembers records that are at fault. Nothing waits for anything then.
-func (c *committer) isolate(ctx context.Context, cut *plan.Cut, at []plan.Failure) {
+func (c *committer) isolate(ctx context.Context, cut *plan.Cut, first time.Time, at []plan.Failure) {
 	for _, f := range at {
 		c.verdicts.Add(f.Partition, f.Offset, plan.Verdict{
-			Err: isolatedBy(f.Err), Retries: c.retry.Attempts(), First: c.trouble.first, Last: time.Now(),
+			Err: isolatedBy(f.Err), Retries: c.retry.Attempts(), First: first, Last: time.Now(),
 		})
 		if left, ok := c.told.givenUp.Next(); ok {
 			c.logger.ErrorContext(ctx, "Giving up", append([]any{
 				"attempts", c.retry.Attempts(), "reason", string(deadletter.Isolated), "err", f.Err, "batch_id", cut.Batch, "left_out", left,
-			}, coordinatesOf([]plan.Failure{f})...)...)
+			}, coordinatesOf(f.Partition, []plan.Failure{f})...)...)
 		}
 	}
-	c.trouble.settle()
 }
-
-// settle ends a row of failures.
-func (t *trouble) settle() { t.failures, t.search, t.notBefore = 0, 0, time.Time{} }
 
 func isolatedBy(err error) error {
 	return classify.Mark(&connector.RefusedError{Reason: deadletter.Isolated, Detail: "it alone fails while the records around it pass", Err: err}, classify.Poison)
@@ -101,50 +212,97 @@ func soleTopic(cut *plan.Cut) (topic string) {
 	return topic
 }
 
-// coordinatesOf are the words of a log line about a record, none if nobody knows which one it is.
-func coordinatesOf(at []plan.Failure) []any {
+// coordinatesOf are the words of a log line about a claim, and about the record at fault if one is known.
+func coordinatesOf(p connector.Partition, at []plan.Failure) []any {
+	said := []any{"topic", p.Topic, "partition", p.ID}
 	if len(at) == 0 {
-		return nil
+		return said
 	}
-	p := at[0].Partition
-	return []any{
-		"topic", p.Topic, "partition", p.ID, "offset", at[0].Offset,
-		"correlation_id", deadletter.Correlation(idempotency.Coordinates{Partition: p, Offset: at[0].Offset}),
-	}
+	return append(said, "offset", at[0].Offset,
+		"correlation_id", deadletter.Correlation(idempotency.Coordinates{Partition: p, Offset: at[0].Offset}))
 }
 
-// searches tells whether the next cut is the last attempt, so that the records at fault are looked for if it fails: while
-// its rows are there.
-func (c *committer) searches() bool {
-	t := &c.trouble
-	return t.failures > 0 && t.failures >= c.retry.Attempts() && t.failures >= t.search
+// rehearses reports whether a cut is encoded to nowhere before it is written, while its rows are there: records of it failed before, or
+// it is not known whose did.
+func (c *committer) rehearses(cut *plan.Cut) bool {
+	for p := range cut.Claims {
+		if c.troubles[p] != nil {
+			return true
+		}
+	}
+	return c.together.failures > 0
 }
 
-// rehearsed encodes the plan of a cut to nowhere and looks for the records at fault if that fails. nil if it passes.
-func (c *committer) rehearsed(ctx context.Context, cut *plan.Cut, plan *plan.Plan) *Outcome {
-	err := c.rehearse(ctx, plan.Pieces)
+// rehearsed encodes the plan of a cut to nowhere. If that fails, it encodes each claim by itself: those that fail leave, and the result
+// is the plan of the others. failed is what becomes of the cut if it cannot be written at all.
+func (c *committer) rehearsed(ctx context.Context, cut *plan.Cut, decided *plan.Plan) (rest *plan.Plan, leaves map[connector.Partition]Leave, failed *Outcome) {
+	err := c.rehearse(ctx, decided.Pieces)
 	if err == nil {
-		return nil
+		return decided, nil, nil
 	}
-	var o Outcome
+	give := func(o Outcome) (*plan.Plan, map[connector.Partition]Leave, *Outcome) { return nil, nil, &o }
 	if !connector.IsLocal(err) {
-		o = c.unsettled(ctx, plan, err)
-		return &o
+		return give(c.unsettled(ctx, decided, err))
 	}
-	at, stopped := c.search(ctx, cut, plan.Pieces)
-	switch {
-	case stopped != nil:
-		o = c.unsettled(ctx, plan, stopped)
-	case len(at) > 0:
-		c.metrics.failed.Inc()
-		c.metrics.broken(cut)
-		c.isolate(ctx, cut, at)
-		o = Outcome{Kind: Fenced, Err: err, Broken: true, Again: true}
-	default:
-		o = c.broken(ctx, cut, err)
-		c.trouble.search = c.trouble.failures + min(c.trouble.failures-c.retry.Attempts(), mostSkipped)
+	leaves = map[connector.Partition]Leave{}
+	passing, leaving := *cut, *cut
+	passing.Claims, leaving.Claims = maps.Clone(cut.Claims), map[connector.Partition]plan.Span{}
+	for _, p := range slices.SortedFunc(maps.Keys(decided.Next), connector.Partition.Compare) {
+		pieces := c.piecesOf(ctx, cut, p)
+		alone := err // if there is only this one
+		if len(pieces) == 0 {
+			alone = nil
+		} else if len(decided.Next) > 1 {
+			alone = c.rehearse(ctx, pieces)
+		}
+		if alone == nil {
+			c.encoded = c.encoded || len(pieces) > 0
+			continue
+		}
+		if !connector.IsLocal(alone) {
+			return give(c.unsettled(ctx, decided, alone))
+		}
+		at, stopped := c.faults(ctx, cut, p, pieces)
+		if stopped != nil {
+			return give(c.unsettled(ctx, decided, stopped))
+		}
+		leaves[p] = c.leave(ctx, cut, p, nil, at, alone)
+		leaving.Claims[p] = passing.Claims[p]
+		delete(passing.Claims, p)
 	}
-	return &o
+	if len(leaves) == 0 {
+		return give(c.togetherFailed(ctx, cut, err))
+	}
+	c.metrics.failed.Inc()
+	c.metrics.broken(&leaving)
+	rest = plan.Decide(&passing, c.snapshot, c.terms(ctx, &passing))
+	if len(rest.Pieces) > 0 {
+		if err := c.rehearse(ctx, rest.Pieces); connector.IsLocal(err) {
+			return give(c.togetherFailed(ctx, &passing, err))
+		} else if err != nil {
+			return give(c.unsettled(ctx, rest, err))
+		}
+	}
+	return rest, leaves, nil
+}
+
+// piecesOf returns the rows of one claim that a cut would commit.
+func (c *committer) piecesOf(ctx context.Context, cut *plan.Cut, p connector.Partition) []connector.Piece {
+	only := *cut
+	only.Claims = map[connector.Partition]plan.Span{p: cut.Claims[p]}
+	return plan.Decide(&only, c.snapshot, c.terms(ctx, &only)).Pieces
+}
+
+// faults looks for the records of a claim that alone fail, if this was its last attempt.
+func (c *committer) faults(ctx context.Context, cut *plan.Cut, p connector.Partition, pieces []connector.Piece) (at []plan.Failure, stopped error) {
+	t := c.troubleOf(p)
+	if failures := t.failures + 1; failures <= c.retry.Attempts() || failures < t.search {
+		return nil, nil
+	}
+	if at, stopped = c.search(ctx, cut, pieces); len(at) == 0 {
+		t.search = t.failures + 1 + min(t.failures+1-c.retry.Attempts(), mostSkipped)
+	}
+	return at, stopped
 }
 
 // rehearse encodes pieces to nowhere.
@@ -181,7 +339,7 @@ func (c *committer) search(ctx context.Context, cut *plan.Cut, pieces []connecto
 		} else if stopped != nil {
 			return nil, stopped
 		}
-	} else if !c.trouble.encoded || len(s.found) > 1 {
+	} else if !c.encoded || len(s.found) > 1 {
 		return nil, nil // nothing shows that anything passes
 	}
 	for i, row := range s.found {

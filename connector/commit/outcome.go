@@ -22,8 +22,9 @@ type Outcome struct {
 	Behind  []connector.Position          // of measured
 	Unknown bool                          // of measured: nobody could say
 	Schema  connector.Schema
-	Broken  bool // of fenced: the cut failed in our own work, which the writer has said
-	Again   bool // of fenced: the same records are wanted once more, and soon
+	Broken  bool                          // of fenced: the cut failed in our own work, which the writer has said
+	Leaves  map[connector.Partition]Leave // of settled and fenced: claims whose records failed in our own work
+	Again   bool                          // of fenced: the same records are wanted once more, and soon
 }
 
 // Kind is what became of what the reader wanted.

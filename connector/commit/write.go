@@ -34,10 +34,14 @@ type committer struct {
 
 	told     letterLog
 	ignored  ignoredLog
-	trouble  trouble
 	failures int                    // consecutive cuts that failed for an unknown reason
 	unknown  reliability.FailureLog // logs them
-	failing  reliability.FailureLog // logs batches that failed in our own work
+
+	troubles  map[connector.Partition]*trouble // of claims whose records failed in our own work
+	together  trouble                          // of batches that failed so, and no claim alone made them fail
+	notBefore time.Time                        // when the next cut may be written
+	encoded   bool                             // rows of this table, since the start of the process
+	failing   reliability.FailureLog           // logs what fails in our own work for long
 }
 
 // write gathers a cut from the lanes, decides and commits it.
@@ -50,40 +54,41 @@ func (c *committer) write(ctx context.Context, open *lane.Sealed) Outcome {
 	holding := c.hold(open, cut)
 	defer holding.end()
 	if _, err := cut.FailedAt(); err != nil {
-		return c.broken(ctx, cut, err)
+		return c.lanesFailed(ctx, cut, err)
 	}
 	if err := c.window.recall(ctx, cut); err != nil {
 		return c.unsettled(ctx, nil, err)
 	}
 	plan := plan.Decide(cut, c.snapshot, c.terms(ctx, cut))
+	var leaves map[connector.Partition]Leave
+	if len(plan.Pieces) > 0 && c.rehearses(cut) {
+		var failed *Outcome
+		if plan, leaves, failed = c.rehearsed(ctx, cut, plan); failed != nil {
+			return *failed
+		}
+	}
 	holding.plan(plan.Pieces)
 	if len(plan.Next) == 0 {
 		c.metrics.stopped(plan)
-		logger.DebugContext(ctx, "nothing to commit", "holds", len(plan.Holds))
-		return Outcome{Kind: Settled, Plan: plan}
-	}
-	if len(plan.Pieces) > 0 && c.searches() {
-		if o := c.rehearsed(ctx, cut, plan); o != nil {
-			return *o
-		}
+		logger.DebugContext(ctx, "nothing to commit", "holds", len(plan.Holds), "leave", len(leaves))
+		return Outcome{Kind: Settled, Plan: plan, Leaves: leaves}
 	}
 	began := time.Now()
 	s, err := c.commit(ctx, plan, holding)
 	if err == nil {
 		c.snapshot, c.failures = s, 0
-		c.trouble.settle()
 		c.unknown.Over(ctx, logger, "commits work again that failed for an unknown reason")
-		c.failing.Over(ctx, logger, "a batch that failed in our own work is in the table")
+		c.overcome(ctx, plan.Next)
 		c.verdicts.Passed(plan.Next)
 		took := time.Since(began)
 		c.metrics.committed(plan, took)
 		c.metrics.stopped(plan)
 		c.ignored.tell(ctx, c.logger, plan.Commit.Ignored)
 		logger.InfoContext(ctx, "committed", wordsOf(plan, s.Version, took)...)
-		return Outcome{Kind: Settled, Plan: plan}
+		return Outcome{Kind: Settled, Plan: plan, Leaves: leaves}
 	}
 	if connector.IsLocal(err) {
-		return c.broken(ctx, cut, err)
+		return c.encodeFailed(ctx, cut, err)
 	}
 	return c.unsettled(ctx, plan, err)
 }

@@ -75,7 +75,7 @@ func New(c Config, name string, target connector.Target, shared *lane.Table) *Wr
 		current: of, window: dedup, letters: outsideLetters(target.Letters), verdicts: &shared.Verdicts,
 		member: c.Member, lanes: c.Lanes, batch: c.Batch, tell: func() { lane.Wake(c.Progress) },
 		decisions: c.Decisions, rules: map[string]connector.LetterRules{}, backoff: c.Kafka.Backoff(),
-		told: newLetterLog(), ignored: ignoredLog{},
+		told: newLetterLog(), ignored: ignoredLog{}, troubles: map[connector.Partition]*trouble{},
 	}
 	return &Writer{
 		current: of, Requests: q, outcomes: c.Outcomes, committer: commits, window: dedup, loops: c.Loops,
@@ -106,7 +106,7 @@ func (w *Writer) run(ctx context.Context) {
 	defer w.window.close()
 	for {
 		loop.Work()
-		todo, pause := w.Requests.take(w.committer.trouble.notBefore)
+		todo, pause := w.Requests.take(w.committer.notBefore)
 		w.follow(todo.topics)
 		for _, open := range todo.dropped {
 			w.committer.discard(ctx, open)
@@ -190,6 +190,7 @@ func (w *Writer) leave(todo *work) {
 			delete(todo.resume, p)
 		}
 		w.window.release(p)
+		delete(w.committer.troubles, p)
 	}
 	todo.lost = nil
 }

@@ -48,6 +48,8 @@ type stance struct {
 	// witness says that a commit with its records found the hold: they will show whether that is over.
 	witness  bool
 	checks   time.Time // when a held claim is checked next
+	until    time.Time // leaving: when it is read again
+	reach    int64     // leaving: how far it is read again before the next batch is closed, soon; 0 if that does not matter
 	rechecks int64     // number of the last request of an operator to check the claim
 	fences   int       // how often others moved it since the last won commit of the table
 	quiet    int       // contested: how often the position was seen unmoved

@@ -81,6 +81,24 @@ func (c *claim) checkEvery() time.Duration {
 	return recheck
 }
 
+// leave ends the session of a claim whose records failed in our own work, and has it wait. It returns false if it need not wait. A
+// claim that was stopped meanwhile stays so.
+func (hs *holds) leave(c *claim, l commit.Leave) bool {
+	wait := time.Now().Before(l.Until)
+	hs.end(c)
+	switch {
+	case c.hold != nil && !c.state.reads():
+		hs.enter(c, held)
+		return true
+	case wait:
+		hs.enter(c, leaving)
+		c.until, c.reach = l.Until, l.Next
+	default:
+		c.table.wants(c.Partition, l.Next)
+	}
+	return wait
+}
+
 // release ends a hold.
 func (hs *holds) release(c *claim) {
 	if c.hold == nil {
@@ -180,7 +198,11 @@ func (hs *holds) check(t *tableState) {
 	now := time.Now()
 	var again []*claim
 	for _, c := range t.claims {
-		if c.state == held && (hs.floodPasses(c) || !now.Before(c.checks)) {
+		switch {
+		case c.state == leaving && !now.Before(c.until):
+			t.wants(c.Partition, c.reach)
+			again = append(again, c)
+		case c.state == held && (hs.floodPasses(c) || !now.Before(c.checks)):
 			c.checks = now.Add(c.checkEvery())
 			again = append(again, c)
 		}

@@ -5,7 +5,6 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/commit"
-	"sluice/connector/plan"
 	"sluice/reliability/hold"
 )
 
@@ -34,7 +33,7 @@ func (out *outcomes) hear(o commit.Outcome) {
 	}
 	switch o.Kind {
 	case commit.Settled:
-		out.settled(t, o.Plan)
+		out.settled(t, o)
 	case commit.Fenced:
 		out.fenced(t, o)
 	case commit.Failed:
@@ -61,7 +60,8 @@ func batchOf(o *commit.Outcome) []any {
 }
 
 // settled notes what is in the table now.
-func (out *outcomes) settled(t *tableState, p *plan.Plan) {
+func (out *outcomes) settled(t *tableState, o commit.Outcome) {
+	p := o.Plan
 	cut, batch := t.cutting.Claims, t.cutting.ID
 	t.cutting = nil
 	for _, c := range t.claims {
@@ -95,6 +95,17 @@ func (out *outcomes) settled(t *tableState, p *plan.Plan) {
 			out.holds.stand(c, h, "batch_id", batch)
 		}
 	}
+	var again []*claim
+	for p, l := range o.Leaves {
+		if c, ours := out.claims[p]; ours && c.session == l.Session {
+			if !out.holds.leave(c, l) {
+				again = append(again, c)
+			}
+		}
+	}
+	if len(again) > 0 {
+		out.holds.ask(t, again...)
+	}
 }
 
 // fenced drops the cut and everything behind it. Positions moved, or nobody knows whether they did: all claims of the
@@ -107,15 +118,19 @@ func (out *outcomes) fenced(t *tableState, o commit.Outcome) {
 	}
 	out.batcher.dropAll(t)
 	if t.again = nil; o.Again {
-		t.again = map[connector.Partition]int64{}
 		for p, span := range o.Cut.Claims {
-			t.again[p] = span.Next
+			if _, leaves := o.Leaves[p]; !leaves {
+				t.wants(p, span.Next)
+			}
 		}
 	}
 	var again []*claim
 	for _, c := range t.claims {
 		if !out.joined && out.assigned { // no generation and a fence: somebody else works on them
 			out.assignment.lose(c)
+			continue
+		}
+		if l, leaves := o.Leaves[c.Partition]; leaves && l.Session == c.session && out.holds.leave(c, l) {
 			continue
 		}
 		out.holds.end(c)

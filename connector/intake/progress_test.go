@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/connector/commit"
 	"sluice/connector/connectortest"
 	"sluice/connector/lane"
 	"sluice/connector/plan"
@@ -63,7 +64,7 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	decode()
 	want("cut, and one open", 15, 200, true)
 	tab.cutting = cut
-	r.outcomes.settled(tab, &plan.Plan{})
+	r.outcomes.settled(tab, commit.Outcome{Plan: &plan.Plan{}})
 	want("settled", 15, 200, true)
 
 	// Behind a bad record nothing is.

@@ -15,16 +15,17 @@ const (
 	settling              // nothing is fetched; rows from before the hold wait for their commit
 	held                  // nothing is fetched until it is checked
 	checking              // asked where it stands; it has a hold
+	leaving               // its records failed in our own work: it waits before they are read again
 	lost                  // another member's, or nobody's
 )
 
 func states() []state {
-	return []state{resuming, reading, retrying, proving, settling, held, checking, lost}
+	return []state{resuming, reading, retrying, proving, settling, held, checking, leaving, lost}
 }
 
 // String returns the word that the log uses.
 func (s state) String() string {
-	return [...]string{"resuming", "reading", "retrying", "proving", "settling", "held", "checking", "lost"}[s]
+	return [...]string{"resuming", "reading", "retrying", "proving", "settling", "held", "checking", "leaving", "lost"}[s]
 }
 
 // next returns the states that may follow. docs/architecture.md has them as a table.
@@ -33,15 +34,17 @@ func (s state) next() []state {
 	case resuming:
 		return []state{resuming, reading, held, lost}
 	case reading:
-		return []state{resuming, settling, held, lost}
+		return []state{resuming, settling, held, leaving, lost}
 	case retrying, proving:
-		return []state{reading, checking, settling, held, lost}
+		return []state{reading, checking, settling, held, leaving, lost}
 	case settling:
 		return []state{settling, held, checking, lost}
 	case held:
 		return []state{held, checking, lost}
 	case checking:
 		return []state{reading, retrying, proving, held, checking, lost}
+	case leaving:
+		return []state{resuming, held, checking, lost}
 	case lost:
 	}
 	return nil
@@ -61,7 +64,7 @@ func (s state) shown() string {
 	switch {
 	case s == resuming:
 		return "resuming"
-	case s.reads():
+	case s.reads(), s == leaving:
 		return "reading"
 	}
 	return "held"

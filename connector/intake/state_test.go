@@ -72,13 +72,13 @@ func transitionsIn(t *testing.T, path string) map[string][]string {
 func TestState_Groups(t *testing.T) {
 	for _, s := range states() {
 		groups := 0
-		for _, in := range []bool{s.reads(), s.asked(), s.stands(), s == lost} {
+		for _, in := range []bool{s.reads(), s.asked(), s.stands(), s == leaving, s == lost} {
 			if in {
 				groups++
 			}
 		}
 		if groups != 1 {
-			t.Errorf("%v is in %d groups, want one of reads, asked, stands, lost", s, groups)
+			t.Errorf("%v is in %d groups, want one of reads, asked, stands, leaving, lost", s, groups)
 		}
 		if !slices.Contains([]string{"resuming", "reading", "held"}, s.shown()) {
 			t.Errorf("%v is shown as %q", s, s.shown())

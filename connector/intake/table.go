@@ -24,7 +24,7 @@ type tableState struct {
 	cutting *lane.Sealed     // the cut on its way, nil if there is none
 	stuck   bool             // it can take no more for now
 	stopped pause            // of reading for it, while it is stuck
-	// again is how far claims were in a cut that is to be made once more, soon; nil if there is none.
+	// again is how far claims were in a cut whose records are to be tried once more, soon; nil if there is none.
 	again   map[connector.Partition]int64
 	looking bool
 	vacant  time.Time // since when it has no claim
@@ -47,10 +47,21 @@ func (t *tableState) cuts(p connector.Partition) bool {
 	return in
 }
 
-// there tells whether everything of a cut that is to be made once more is read again, as far as it can be.
+// wants has the next batch closed as soon as a claim is read up to next, which is no offset if it is 0.
+func (t *tableState) wants(p connector.Partition, next int64) {
+	if next == 0 {
+		return
+	}
+	if t.again == nil {
+		t.again = map[connector.Partition]int64{}
+	}
+	t.again[p] = next
+}
+
+// there tells whether everything that is to be tried once more is read again, as far as it can be.
 func (t *tableState) there() bool {
 	for p, next := range t.again {
-		if c, ours := t.claims[p]; ours && !c.state.stands() && c.next < next {
+		if c, ours := t.claims[p]; ours && !c.state.stands() && c.state != leaving && c.next < next {
 			return false
 		}
 	}

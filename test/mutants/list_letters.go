@@ -121,7 +121,7 @@ var ofLetters = []mutant{
 	{
 		name: "everything fails, and all of it is isolated",
 		file: "connector/commit/isolate.go",
-		old:  "} else if !c.trouble.encoded || len(s.found) > 1 {", new: "} else if c.lanes < 0 {",
+		old:  "} else if !c.encoded || len(s.found) > 1 {", new: "} else if c.lanes < 0 {",
 		pkg: "./test/story", test: "^TestNobodyAtFault$",
 	},
 	{

@@ -23,8 +23,26 @@ var ofPipeline = []mutant{
 	{
 		name: "no record of a chunk that cannot be sealed is found",
 		file: "connector/commit/isolate.go",
-		old:  "c.verdicts.Suspect(cut.Failures)", new: "_ = cut.Failures",
+		old:  "c.verdicts.Suspect(failures)", new: "_ = failures",
 		pkg: "./test/story", test: "^TestSeal_Panics$",
+	},
+	{
+		name: "a claim whose rows fail stays in the batch",
+		file: "connector/commit/isolate.go",
+		old:  "delete(passing.Claims, p)", new: "_ = passing.Claims",
+		pkg: "./test/story", test: "^TestClaimLeavesBatch$",
+	},
+	{
+		name: "a claim whose records failed does not wait",
+		file: "connector/intake/holds.go",
+		old:  "wait := time.Now().Before(l.Until)", new: "wait := time.Now().Before(time.Time{})",
+		pkg: "./test/story", test: "^TestClaimLeavesBatch$",
+	},
+	{
+		name: "a commit of rows before the failing one ends the count of attempts",
+		file: "connector/commit/isolate.go",
+		old:  "t != nil && span.Next >= t.next", new: "t != nil && span.Next >= 0",
+		pkg: "./test/story", test: "^TestSeal_PanicsOnRowsTogether$",
 	},
 	{
 		name: "rows that fail only together are given up",

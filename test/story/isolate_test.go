@@ -253,6 +253,41 @@ func TestAPauseDoesNotDelayTheEnd(t *testing.T) {
 	})
 }
 
+// TestClaimLeavesBatch: while records of one partition wait to be tried again, those of another one are committed.
+func TestClaimLeavesBatch(t *testing.T) {
+	for name, kinds := range map[string]string{"EncoderPanics": "rrer", "DecoderPanics": "rrxr", "DecoderFails": "rrrx"} {
+		t.Run(name, func(t *testing.T) {
+			ours(t, 2, func(t *testing.T, w *story.World) {
+				w.Retry = reliability.RecordRetry{Curve: reliability.Scheduled, Schedule: []time.Duration{30 * time.Minute}}
+				w.Broker.Produce(story.Topic, 0, kinds, "k")
+				w.Broker.Produce(story.Topic, 1, "rrr", "k")
+				began := time.Now()
+				p := w.Begin(t.Context())
+				p.Member.Assign(joined(w, 0, 1))
+				eventually(t, "rows of the other partition", func() bool { return w.Position(1) == 3 })
+				eventually(t, "the first failure", func() bool { return p.Counted("worker_retry_count_total") == 1 })
+				w.Broker.Produce(story.Topic, 1, "rrrr", "k")
+				eventually(t, "later rows of the other partition", func() bool { return w.Position(1) == 7 })
+				if took := time.Since(began); took > 10*time.Minute {
+					t.Errorf("the other partition waited for %v", took)
+				}
+				wantRows(t, w, 0, nil)
+				wantLetters(t, w, 0)
+				wantHolds(t, p, map[int32]hold.Reason{})
+
+				at := int64(strings.IndexAny(kinds, "ex"))
+				time.Sleep(40 * time.Minute)
+				wantRows(t, w, 0, slices.DeleteFunc([]int64{0, 1, 2, 3}, func(o int64) bool { return o == at }))
+				wantLetters(t, w, 0, at)
+				wantLetters(t, w, 1)
+				if got := p.Counted("worker_retry_count_total"); got != 1 {
+					t.Errorf("%v attempts counted, want 1", got)
+				}
+			})
+		})
+	}
+}
+
 // TestWayOfAnIsolatedRecord is what the world outside sees of it.
 func TestWayOfAnIsolatedRecord(t *testing.T) {
 	var (
