@@ -98,8 +98,8 @@ flakes: ## the hermetic tests RUNS times (20) beside four busy loops; again: con
 mutants: ## break the code rule by rule: each named test must turn red
 	@$(SUITE) -name mutants go run ./test/mutants
 
-bench: ## the whole way into Kafka and MinIO beside a tuned Python pipeline
-	go run ./test/bench
+bench: ## the whole way into Kafka and MinIO beside a tuned Python pipeline; AGAINST=FILE: beside another connector, in pairs
+	go run ./test/bench $(if $(AGAINST),-against $(AGAINST) -rounds 12 -memory 256MiB)
 
 golden: ## rewrite testdata, then show what changed
 	go test ./internal/config ./cmd/connector ./sink/delta ./test/story -update

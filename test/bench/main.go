@@ -7,6 +7,9 @@
 //
 // It prints a line for each run and then the medians as rows of the table in docs/benchmarks.md. CPU is user and system
 // time of the measured process with all of its children; RSS is its own peak. The broker and the S3 server share the machine.
+//
+// With -against it runs both connectors in pairs, every second pair the other way round, and prints the median and the quartiles of
+// the ratios within the pairs: what the machine does to one run of a pair it mostly does to the other.
 package main
 
 import (
@@ -111,8 +114,11 @@ func run(ctx context.Context, records int64, rounds int, limits []string, agains
 	}
 	results := make(map[string][]result)
 	for round := range rounds {
-		for i, p := range pipelines {
-			table := fmt.Sprintf("p%d-%d", i, round)
+		for i := range pipelines {
+			if against != "" && round%2 == 1 {
+				i ^= 1 // the other one of its pair
+			}
+			p, table := pipelines[i], fmt.Sprintf("p%d-%d", i, round)
 			r, err := p.run(ctx, table)
 			if err != nil {
 				return fmt.Errorf("%s: %w", p.name, err)
@@ -128,7 +134,41 @@ func run(ctx context.Context, records int64, rounds int, limits []string, agains
 	for _, p := range pipelines {
 		fmt.Printf("| %s | %s |\n", p.name, median(results[p.name]).row(records))
 	}
+	if against != "" {
+		for i := 0; i < len(pipelines); i += 2 {
+			fmt.Printf("\n%s, divided by the other one:\n%s", pipelines[i].name, ratios(results[pipelines[i].name], results[pipelines[i+1].name]))
+		}
+	}
 	return nil
+}
+
+// ratios prints how runs compare with the others of their pairs.
+func ratios(ours, others []result) string {
+	var b strings.Builder
+	for _, m := range []struct {
+		name string
+		of   func(result) float64
+	}{
+		{"CPU per record", func(r result) float64 { return r.cpu.Seconds() }},
+		{"peak RSS", func(r result) float64 { return float64(r.rss) }},
+		{"time", func(r result) float64 { return r.wall.Seconds() }},
+	} {
+		all := make([]float64, len(ours))
+		for i := range ours {
+			all[i] = m.of(ours[i]) / m.of(others[i])
+		}
+		slices.Sort(all)
+		fmt.Fprintf(&b, "  %-15s median %.3f, quartiles %.3f and %.3f, %d pairs\n", m.name, quantile(all, 0.5), quantile(all, 0.25), quantile(all, 0.75), len(all))
+	}
+	return b.String()
+}
+
+// quantile interpolates between the two nearest of sorted values.
+func quantile(sorted []float64, q float64) float64 {
+	at := q * float64(len(sorted)-1)
+	i := int(at)
+	next := sorted[min(i+1, len(sorted)-1)]
+	return sorted[i] + (at-float64(i))*(next-sorted[i])
 }
 
 // produce fills the topic and sums up what verification compares.
