@@ -49,8 +49,8 @@ type Builder interface { //nolint:interfacebloat // what goes in, what comes out
 	// Rows and Bytes tell what Seal would return; Bytes counts the column buffers.
 	Rows() int
 	Bytes() int64
-	// Held is what the chunk that fills takes in memory now, its unused capacity included; 0 before its first row.
-	Held() int64
+	// Allocated is what the chunk that fills takes in memory now, its unused capacity included; 0 before its first row.
+	Allocated() int64
 	// Seal returns the rows and starts the next chunk. The caller releases them. nil if there are none.
 	Seal() arrow.RecordBatch
 	// Sealed is what the rows of the last Seal take in memory.

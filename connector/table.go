@@ -50,20 +50,20 @@ type DeadLetters interface {
 	Write(ctx context.Context, letters []deadletter.Letter) error
 }
 
-// Recaller is a [Table] that can read the fingerprints of its rows. Called by the table's writer alone.
-type Recaller interface {
-	// Recall prepares to read, as of a snapshot that this table returned. An error is a hold.Error: the table has no such
+// FingerprintReader is a [Table] that can read the fingerprints of its rows. Called by the table's writer alone.
+type FingerprintReader interface {
+	// ReadFingerprints prepares to read, as of a snapshot that this table returned. An error is a hold.Error: the table has no such
 	// column.
-	Recall(s *Snapshot, q Recall) (Reading, error)
+	ReadFingerprints(s *Snapshot, q FingerprintQuery) (Reading, error)
 }
 
 // Reading reads what was prepared, on any goroutine, once. It yields every row that was asked for, and possibly others.
 // Failures of the store are retried inside until ctx ends. Its error is a hold.Error or Canceled, or that of each.
-type Reading func(ctx context.Context, each func(Recalled) error) error
+type Reading func(ctx context.Context, each func(PastRows) error) error
 
-// Recall says which rows to read: those of any of the claims at offsets [From, Next) that are not older than Since, in
+// FingerprintQuery says which rows to read: those of any of the claims at offsets [From, Next) that are not older than Since, in
 // milliseconds since 1970.
-type Recall struct {
+type FingerprintQuery struct {
 	Identity idempotency.Identity
 	Claims   map[Partition]Offsets
 	Since    int64
@@ -73,9 +73,9 @@ type Recall struct {
 // Offsets are the offsets [From, Next) of a partition.
 type Offsets struct{ From, Next int64 }
 
-// Recalled are some rows of a partition, in no order. Written is when their file was, in milliseconds. Entries stay valid
+// PastRows are some rows of a partition, in no order. Written is when their file was, in milliseconds. Entries stay valid
 // until the call returns.
-type Recalled struct {
+type PastRows struct {
 	Topic     string
 	Partition int32
 	Written   int64

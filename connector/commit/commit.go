@@ -10,7 +10,7 @@ import (
 
 // commit makes a plan permanent. The order of its steps is the guarantee; after each it says what a crash there means.
 // The letters are those of docs/guarantees.md. holding is what the plan's cut has of the batch pool; nil for a START.
-func (c *committer) commit(ctx context.Context, p *plan.Plan, holding *holding) (*connector.Snapshot, error) {
+func (c *committer) commit(ctx context.Context, p *plan.Plan, reserved *reservation) (*connector.Snapshot, error) {
 	// (a) PRE on the snapshot at hand: not worth encoding what the log has passed already.
 	// A crash: nothing happened, the claims resume at their positions.
 	if err := p.Precondition(c.snapshot); err != nil {
@@ -22,7 +22,7 @@ func (c *committer) commit(ctx context.Context, p *plan.Plan, holding *holding) 
 	var staged *connector.Staged
 	if len(p.Pieces) > 0 {
 		var err error
-		if staged, err = c.stage(ctx, p, holding.progress); err != nil {
+		if staged, err = c.stage(ctx, p, reserved.progress); err != nil {
 			return nil, fmt.Errorf("data files: %w", err)
 		}
 		c.logger.DebugContext(ctx, "staged", "batch_id", p.Commit.Batch, "files", staged.Count, "rows", staged.Rows, "bytes", staged.Bytes)
@@ -41,7 +41,7 @@ func (c *committer) commit(ctx context.Context, p *plan.Plan, holding *holding) 
 		}
 		c.written(ctx, p.Letters)
 		p.Letters = nil
-		holding.lettered()
+		reserved.releaseLetters()
 	}
 
 	// (d) One put-if-absent of the next version: rows and positions become visible together. PRE is looked at again on

@@ -34,9 +34,9 @@ func newDuplicateLog() duplicateLog {
 	return duplicateLog{lines: reliability.NewSparse(skippedLines, skippedLinesEach), hits: reliability.NewSparse(hitLines, time.Second)}
 }
 
-// tell logs the duplicates of a plan that was committed: at INFO a few, at DEBUG each with its fingerprint, up to hitLines a
+// log logs the duplicates of a plan that was committed: at INFO a few, at DEBUG each with its fingerprint, up to hitLines a
 // second.
-func (l *duplicateLog) tell(ctx context.Context, logger *slog.Logger, p *plan.Plan) {
+func (l *duplicateLog) log(ctx context.Context, logger *slog.Logger, p *plan.Plan) {
 	if len(p.Skipped) == 0 {
 		return
 	}

@@ -114,7 +114,7 @@ func TestFindings_PartitionWithoutLeader(t *testing.T) {
 				}
 			}
 		}
-		if took := time.Since(began); took != 10*secondLook {
+		if took := time.Since(began); took != 10*confirmAfter {
 			t.Errorf("ten resumes took %v, want that of the second readings: the writer waits for a leader", took)
 		}
 		if s := w.resolver.kafka.guard.Status(); s.Open || !s.Failing.IsZero() {

@@ -22,7 +22,7 @@ func TestIgnoredLog(t *testing.T) {
 		l := ignoredLog{}
 		want := func(fields []connector.IgnoredFields, want ...string) {
 			t.Helper()
-			l.tell(t.Context(), logger, fields)
+			l.log(t.Context(), logger, fields)
 			var got []string
 			for _, line := range connectortest.LogLines(t, &log) {
 				got = append(got, fmt.Sprint(line["topic"], " ", line["fields"], " ", line["more"]))
@@ -51,7 +51,7 @@ func TestIgnoredLog(t *testing.T) {
 			for i := range connector.MaxIgnoredNames {
 				f.Names = append(f.Names, fmt.Sprintf("field %d of commit %d", i, commit))
 			}
-			l.tell(t.Context(), logger, []connector.IgnoredFields{f})
+			l.log(t.Context(), logger, []connector.IgnoredFields{f})
 			for _, line := range connectortest.LogLines(t, &log) {
 				said, _ := line["fields"].([]any)
 				names, lines = names+len(said), lines+1

@@ -20,8 +20,8 @@ type ignoredSince struct {
 	more  bool
 }
 
-// tell logs the names of a commit that were not logged within the hour.
-func (l ignoredLog) tell(ctx context.Context, logger *slog.Logger, fields []connector.IgnoredFields) {
+// log logs the names of a commit that were not logged within the hour.
+func (l ignoredLog) log(ctx context.Context, logger *slog.Logger, fields []connector.IgnoredFields) {
 	for _, f := range fields {
 		since := l[f.Topic]
 		if since == nil || time.Since(since.began) >= ignoredEvery {

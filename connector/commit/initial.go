@@ -48,7 +48,7 @@ func (r *resolver) planStart(ctx context.Context, name string, missing []connect
 	if err != nil {
 		return nil, err
 	}
-	return &plan.Initial{Topic: name, Added: late, Starts: starts}, nil
+	return &plan.Initial{Topic: name, Added: late, Positions: starts}, nil
 }
 
 // unstarted returns an error of bounds as a hold.Error of an initial commit.

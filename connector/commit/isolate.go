@@ -42,21 +42,21 @@ type Leave struct {
 
 // lanesFailed says how it goes on behind a cut in which decoders failed. Nothing of it is usable. The claims whose records failed leave;
 // the others are read again at once.
-func (c *committer) lanesFailed(ctx context.Context, cut *plan.Cut, err error) Outcome {
+func (c *committer) lanesFailed(ctx context.Context, batch *plan.SealedBatch, err error) Outcome {
 	c.metrics.failed.Inc()
-	c.metrics.broken(cut)
+	c.metrics.broken(batch)
 	o := Outcome{Kind: Fenced, Err: err, Broken: true, Again: true, Leaves: map[connector.Partition]Leave{}}
-	for p, failures := range blamed(cut) {
+	for p, failures := range blamed(batch) {
 		alone := slices.DeleteFunc(slices.Clone(failures), func(f plan.Failure) bool { return !f.Alone })
-		o.Leaves[p] = c.leave(ctx, cut, p, failures, alone, err)
+		o.Leaves[p] = c.leave(ctx, batch, p, failures, alone, err)
 	}
 	return o
 }
 
 // blamed returns the failures of lanes by claim. A chunk that cannot be sealed is that of each claim with rows in it.
-func blamed(cut *plan.Cut) map[connector.Partition][]plan.Failure {
+func blamed(batch *plan.SealedBatch) map[connector.Partition][]plan.Failure {
 	all := map[connector.Partition][]plan.Failure{}
-	for _, f := range cut.Failures {
+	for _, f := range batch.Failures {
 		claims := map[connector.Partition]uint64{f.Partition: f.Session}
 		if f.Sealing {
 			for _, run := range f.Runs {
@@ -64,7 +64,7 @@ func blamed(cut *plan.Cut) map[connector.Partition][]plan.Failure {
 			}
 		}
 		for p, session := range claims {
-			if span, ok := cut.Claims[p]; ok && span.Session == session {
+			if span, ok := batch.Claims[p]; ok && span.Session == session {
 				all[p] = append(all[p], f)
 			}
 		}
@@ -74,7 +74,7 @@ func blamed(cut *plan.Cut) map[connector.Partition][]plan.Failure {
 
 // leave says when a claim whose records failed is read again. failures are those of lanes, at the records that were found to be at
 // fault by themselves.
-func (c *committer) leave(ctx context.Context, cut *plan.Cut, p connector.Partition, failures, at []plan.Failure, err error) Leave {
+func (c *committer) leave(ctx context.Context, batch *plan.SealedBatch, p connector.Partition, failures, at []plan.Failure, err error) Leave {
 	t, now, attempts := c.troubleOf(p), time.Now(), c.retry.Attempts()
 	if t.failures++; t.first.IsZero() {
 		t.first = now
@@ -82,7 +82,7 @@ func (c *committer) leave(ctx context.Context, cut *plan.Cut, p connector.Partit
 	if t.failures >= attempts { // the next one is the last attempt, or behind it
 		c.verdicts.Suspect(failures)
 	}
-	span := cut.Claims[p]
+	span := batch.Claims[p]
 	t.next = span.Next
 	l := Leave{Session: span.Session, Next: span.Next}
 	switch {
@@ -91,16 +91,16 @@ func (c *committer) leave(ctx context.Context, cut *plan.Cut, p connector.Partit
 		l.Until = now.Add(pause)
 		c.metrics.retries.WithLabelValues(c.pipeline, failedCode, p.Topic).Inc()
 		c.logger.WarnContext(ctx, "Retry attempt", append([]any{
-			"attempt", attemptOf(t.failures, attempts), "pause", pause, "err", err, "batch_id", cut.Batch,
+			"attempt", attemptOf(t.failures, attempts), "pause", pause, "err", err, "batch_id", batch.ID,
 		}, coordinatesOf(p, at)...)...)
 	case len(at) > 0:
-		c.isolate(ctx, cut, t.first, at)
+		c.isolate(ctx, batch, t.first, at)
 		delete(c.troubles, p)
 	default:
 		pause := max(c.retry.Pause(attempts), c.backoff.Pause(t.failures-attempts))
 		// The next batch is not the one that failed, but what there is: more of it may show who is at fault.
 		l.Until, l.Next = now.Add(pause), 0
-		c.goesOn(ctx, t, pause, append([]any{"err", err, "batch_id", cut.Batch}, coordinatesOf(p, at)...))
+		c.goesOn(ctx, t, pause, append([]any{"err", err, "batch_id", batch.ID}, coordinatesOf(p, at)...))
 	}
 	return l
 }
@@ -116,35 +116,35 @@ func (c *committer) troubleOf(p connector.Partition) *trouble {
 }
 
 // encodeFailed says how it goes on behind a batch that failed to be encoded. The only claim of a batch is at fault.
-func (c *committer) encodeFailed(ctx context.Context, cut *plan.Cut, err error) Outcome {
-	if p, sole := soleClaim(cut); sole && c.retry.Attempts() > 0 {
+func (c *committer) encodeFailed(ctx context.Context, batch *plan.SealedBatch, err error) Outcome {
+	if p, sole := soleClaim(batch); sole && c.retry.Attempts() > 0 {
 		c.metrics.failed.Inc()
-		c.metrics.broken(cut)
-		l := c.leave(ctx, cut, p, nil, nil, err)
+		c.metrics.broken(batch)
+		l := c.leave(ctx, batch, p, nil, nil, err)
 		return Outcome{Kind: Fenced, Err: err, Broken: true, Again: true, Leaves: map[connector.Partition]Leave{p: l}}
 	}
-	return c.togetherFailed(ctx, cut, err)
+	return c.togetherFailed(ctx, batch, err)
 }
 
 // togetherFailed says how it goes on behind a batch that failed to be encoded, and no claim is known to be at fault. After the first
 // time it is read again at once: then its claims are encoded one by one before it is written, see rehearsed. Where none of them fails
 // alone, the batch is tried on as record_retry says.
-func (c *committer) togetherFailed(ctx context.Context, cut *plan.Cut, err error) Outcome {
+func (c *committer) togetherFailed(ctx context.Context, batch *plan.SealedBatch, err error) Outcome {
 	t, now, attempts := &c.together, time.Now(), c.retry.Attempts()
 	if t.failures++; t.failures == 1 {
 		t.first = now
 	}
 	c.metrics.failed.Inc()
-	c.metrics.broken(cut)
+	c.metrics.broken(batch)
 	o := Outcome{Kind: Fenced, Err: err, Broken: true, Again: t.failures <= max(attempts, 1)}
-	said := []any{"err", err, "batch_id", cut.Batch}
+	said := []any{"err", err, "batch_id", batch.ID}
 	switch n := t.failures - 1; {
 	case n == 0:
 		c.logger.WarnContext(ctx, "a batch failed in our own work: it is read again, and its claims are encoded one by one", said...)
 	case n <= attempts:
 		pause := c.retry.Pause(n)
 		c.notBefore = now.Add(pause)
-		c.metrics.retries.WithLabelValues(c.pipeline, failedCode, soleTopic(cut)).Inc()
+		c.metrics.retries.WithLabelValues(c.pipeline, failedCode, soleTopic(batch)).Inc()
 		c.logger.WarnContext(ctx, "Retry attempt", append([]any{"attempt", attemptOf(n, attempts), "pause", pause}, said...)...)
 	default:
 		pause := max(c.retry.Pause(attempts), c.backoff.Pause(n-attempts))
@@ -161,11 +161,11 @@ func (c *committer) goesOn(ctx context.Context, t *trouble, pause time.Duration,
 }
 
 // soleClaim returns the claim of a cut that has only one.
-func soleClaim(cut *plan.Cut) (sole connector.Partition, ok bool) {
-	for p := range cut.Claims {
+func soleClaim(batch *plan.SealedBatch) (sole connector.Partition, ok bool) {
+	for p := range batch.Claims {
 		sole = p
 	}
-	return sole, len(cut.Claims) == 1
+	return sole, len(batch.Claims) == 1
 }
 
 // overcome ends what failed and is in the table now.
@@ -182,14 +182,14 @@ func (c *committer) overcome(ctx context.Context, next map[connector.Partition]p
 }
 
 // isolate remembers records that are at fault. Nothing waits for anything then.
-func (c *committer) isolate(ctx context.Context, cut *plan.Cut, first time.Time, at []plan.Failure) {
+func (c *committer) isolate(ctx context.Context, batch *plan.SealedBatch, first time.Time, at []plan.Failure) {
 	for _, f := range at {
 		c.verdicts.Add(f.Partition, f.Offset, plan.Verdict{
 			Err: isolatedBy(f.Err), Retries: c.retry.Attempts(), First: first, Last: time.Now(),
 		})
-		if left, ok := c.told.givenUp.Next(); ok {
+		if left, ok := c.letterLog.givenUp.Next(); ok {
 			c.logger.ErrorContext(ctx, "Giving up", append([]any{
-				"attempts", c.retry.Attempts(), "reason", string(deadletter.Isolated), "err", f.Err, "batch_id", cut.Batch, "left_out", left,
+				"attempts", c.retry.Attempts(), "reason", string(deadletter.Isolated), "err", f.Err, "batch_id", batch.ID, "left_out", left,
 			}, coordinatesOf(f.Partition, []plan.Failure{f})...)...)
 		}
 	}
@@ -202,8 +202,8 @@ func isolatedBy(err error) error {
 func attemptOf(n, attempts int) string { return strconv.Itoa(n) + "/" + strconv.Itoa(attempts) }
 
 // soleTopic is the topic of a cut, "" if it has several: then nobody knows whose record it is.
-func soleTopic(cut *plan.Cut) (topic string) {
-	for p := range cut.Claims {
+func soleTopic(batch *plan.SealedBatch) (topic string) {
+	for p := range batch.Claims {
 		if topic != "" && topic != p.Topic {
 			return ""
 		}
@@ -224,8 +224,8 @@ func coordinatesOf(p connector.Partition, at []plan.Failure) []any {
 
 // rehearses reports whether a cut is encoded to nowhere before it is written, while its rows are there: records of it failed before, or
 // it is not known whose did.
-func (c *committer) rehearses(cut *plan.Cut) bool {
-	for p := range cut.Claims {
+func (c *committer) rehearses(batch *plan.SealedBatch) bool {
+	for p := range batch.Claims {
 		if c.troubles[p] != nil {
 			return true
 		}
@@ -235,7 +235,7 @@ func (c *committer) rehearses(cut *plan.Cut) bool {
 
 // rehearsed encodes the plan of a cut to nowhere. If that fails, it encodes each claim by itself: those that fail leave, and the result
 // is the plan of the others. failed is what becomes of the cut if it cannot be written at all.
-func (c *committer) rehearsed(ctx context.Context, cut *plan.Cut, decided *plan.Plan) (rest *plan.Plan, leaves map[connector.Partition]Leave, failed *Outcome) {
+func (c *committer) rehearsed(ctx context.Context, batch *plan.SealedBatch, decided *plan.Plan) (rest *plan.Plan, leaves map[connector.Partition]Leave, failed *Outcome) {
 	err := c.rehearse(ctx, decided.Pieces)
 	if err == nil {
 		return decided, nil, nil
@@ -245,10 +245,10 @@ func (c *committer) rehearsed(ctx context.Context, cut *plan.Cut, decided *plan.
 		return give(c.unsettled(ctx, decided, err))
 	}
 	leaves = map[connector.Partition]Leave{}
-	passing, leaving := *cut, *cut
-	passing.Claims, leaving.Claims = maps.Clone(cut.Claims), map[connector.Partition]plan.Span{}
+	passing, leaving := *batch, *batch
+	passing.Claims, leaving.Claims = maps.Clone(batch.Claims), map[connector.Partition]plan.Span{}
 	for _, p := range slices.SortedFunc(maps.Keys(decided.Next), connector.Partition.Compare) {
-		pieces := c.piecesOf(ctx, cut, p)
+		pieces := c.piecesOf(ctx, batch, p)
 		alone := err // if there is only this one
 		if len(pieces) == 0 {
 			alone = nil
@@ -262,16 +262,16 @@ func (c *committer) rehearsed(ctx context.Context, cut *plan.Cut, decided *plan.
 		if !connector.IsLocal(alone) {
 			return give(c.unsettled(ctx, decided, alone))
 		}
-		at, stopped := c.faults(ctx, cut, p, pieces)
+		at, stopped := c.faults(ctx, batch, p, pieces)
 		if stopped != nil {
 			return give(c.unsettled(ctx, decided, stopped))
 		}
-		leaves[p] = c.leave(ctx, cut, p, nil, at, alone)
+		leaves[p] = c.leave(ctx, batch, p, nil, at, alone)
 		leaving.Claims[p] = passing.Claims[p]
 		delete(passing.Claims, p)
 	}
 	if len(leaves) == 0 {
-		return give(c.togetherFailed(ctx, cut, err))
+		return give(c.togetherFailed(ctx, batch, err))
 	}
 	c.metrics.failed.Inc()
 	c.metrics.broken(&leaving)
@@ -287,20 +287,20 @@ func (c *committer) rehearsed(ctx context.Context, cut *plan.Cut, decided *plan.
 }
 
 // piecesOf returns the rows of one claim that a cut would commit.
-func (c *committer) piecesOf(ctx context.Context, cut *plan.Cut, p connector.Partition) []connector.Piece {
-	only := *cut
-	only.Claims = map[connector.Partition]plan.Span{p: cut.Claims[p]}
+func (c *committer) piecesOf(ctx context.Context, batch *plan.SealedBatch, p connector.Partition) []connector.Piece {
+	only := *batch
+	only.Claims = map[connector.Partition]plan.Span{p: batch.Claims[p]}
 	return plan.Decide(&only, c.snapshot, c.terms(ctx, &only)).Pieces
 }
 
 // faults looks for the records of a claim that alone fail, if this was its last attempt.
-func (c *committer) faults(ctx context.Context, cut *plan.Cut, p connector.Partition, pieces []connector.Piece) (at []plan.Failure, stopped error) {
+func (c *committer) faults(ctx context.Context, batch *plan.SealedBatch, p connector.Partition, pieces []connector.Piece) (at []plan.Failure, stopped error) {
 	t := c.troubleOf(p)
 	if failures := t.failures + 1; failures <= c.retry.Attempts() || failures < t.search {
 		return nil, nil
 	}
-	if at, stopped = c.search(ctx, cut, pieces); len(at) == 0 {
-		t.search = t.failures + 1 + min(t.failures+1-c.retry.Attempts(), mostSkipped)
+	if at, stopped = c.search(ctx, batch, pieces); len(at) == 0 {
+		t.search = t.failures + 1 + min(t.failures+1-c.retry.Attempts(), maxSkipped)
 	}
 	return at, stopped
 }
@@ -317,18 +317,18 @@ func (c *committer) rehearse(ctx context.Context, pieces []connector.Piece) (err
 
 const encoding = "encode"
 
-// mostSkipped is how many failures the next search for records at fault waits for, at most.
-const mostSkipped = 8
+// maxSkipped is how many failures the next search for records at fault waits for, at most.
+const maxSkipped = 8
 
 const (
-	// mostFound and mostTries bound a search: beyond them something else is wrong than single records.
-	mostFound = 100
-	mostTries = 5_000
+	// maxFound and mostTries bound a search: beyond them something else is wrong than single records.
+	maxFound = 100
+	maxTries = 5_000
 )
 
 // search finds the rows of pieces that alone fail to be encoded while the rest passes. Encoding all of them has
 // failed. None if there are no such rows; stopped is why the search could not go on.
-func (c *committer) search(ctx context.Context, cut *plan.Cut, pieces []connector.Piece) (at []plan.Failure, stopped error) {
+func (c *committer) search(ctx context.Context, batch *plan.SealedBatch, pieces []connector.Piece) (at []plan.Failure, stopped error) {
 	s := bisection{try: func(p []connector.Piece) error { return c.rehearse(ctx, p) }}
 	if stopped = s.halve(pieces); stopped != nil || len(s.found) == 0 || s.many() {
 		return nil, stopped
@@ -343,7 +343,7 @@ func (c *committer) search(ctx context.Context, cut *plan.Cut, pieces []connecto
 		return nil, nil // nothing shows that anything passes
 	}
 	for i, row := range s.found {
-		run := cut.RunOf(row)
+		run := batch.RunOf(row)
 		offset, ok := c.table.OffsetOf(row.Rows, row.From)
 		if run == nil || !ok {
 			return nil, nil
@@ -361,23 +361,23 @@ type bisection struct {
 	errs  []error
 }
 
-func (s *bisection) many() bool { return len(s.found) > mostFound || s.tries > mostTries }
+func (s *bisection) many() bool { return len(s.found) > maxFound || s.tries > maxTries }
 
 // halve looks into pieces that failed together. Its error is of another kind than what is looked for.
 func (s *bisection) halve(pieces []connector.Piece) error {
 	if rowsOf(pieces) == 1 {
 		_, one := split(pieces, 0)
-		return s.look(one)
+		return s.narrow(one)
 	}
 	a, b := split(pieces, rowsOf(pieces)/2)
-	if err := s.look(a); err != nil {
+	if err := s.narrow(a); err != nil {
 		return err
 	}
-	return s.look(b)
+	return s.narrow(b)
 }
 
-// look tries pieces, and looks into them if they fail.
-func (s *bisection) look(pieces []connector.Piece) error {
+// narrow tries pieces, and looks into them if they fail.
+func (s *bisection) narrow(pieces []connector.Piece) error {
 	if s.many() {
 		return nil
 	}

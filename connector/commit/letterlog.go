@@ -40,12 +40,12 @@ func (c *committer) written(ctx context.Context, letters []deadletter.Letter) {
 		topic, reason := letters[i].Source.Topic, letters[i].Reason
 		c.metrics.lettersOf.WithLabelValues(topic).Inc()
 		c.metrics.letters.WithLabelValues(topic, string(reason)).Inc()
-		c.told.tell(ctx, c.logger, &letters[i])
+		c.letterLog.log(ctx, c.logger, &letters[i])
 	}
 }
 
-// tell writes what the log may take of one letter.
-func (l *letterLog) tell(ctx context.Context, logger *slog.Logger, d *deadletter.Letter) {
+// log writes what the log may take of one letter.
+func (l *letterLog) log(ctx context.Context, logger *slog.Logger, d *deadletter.Letter) {
 	why := cause{d.Source.Topic, d.Reason}
 	if l.causes[why] == nil {
 		l.causes[why] = reliability.NewSparse(1, causeEach)

@@ -109,8 +109,8 @@ func (m *Metrics) committed(p *plan.Plan, took time.Duration) {
 		m.batchRows.Observe(float64(rows))
 	}
 	now := time.Now()
-	for _, w := range p.Ways {
-		m.processing.Observe(now.Sub(time.Unix(0, w.Handed)).Seconds())
+	for _, w := range p.Arrivals {
+		m.processing.Observe(now.Sub(time.Unix(0, w.Enqueued)).Seconds())
 		if w.Oldest > 0 {
 			m.freshness.Observe(max(now.Sub(time.UnixMilli(w.Oldest)).Seconds(), 0))
 		}
@@ -126,8 +126,8 @@ func (m *Metrics) stopped(p *plan.Plan) {
 	}
 }
 
-// lost counts the records of a plan that did not come to the table.
-func (m *Metrics) lost(p *plan.Plan, class classify.Class) {
+// conflict counts the records of a plan that did not come to the table.
+func (m *Metrics) conflict(p *plan.Plan, class classify.Class) {
 	if class == classify.Canceled {
 		return // we were asked to stop
 	}
@@ -137,7 +137,7 @@ func (m *Metrics) lost(p *plan.Plan, class classify.Class) {
 }
 
 // broken counts the records of a cut that failed in our own work.
-func (m *Metrics) broken(c *plan.Cut) {
+func (m *Metrics) broken(c *plan.SealedBatch) {
 	rows := func(runs []plan.Run) {
 		for i := range runs {
 			if r := &runs[i]; r.Within(c.Claims) {

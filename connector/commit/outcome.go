@@ -15,7 +15,7 @@ import (
 type Outcome struct {
 	Kind    Kind
 	Writer  *Writer                       // that says it
-	Cut     *lane.Sealed                  // that it is about, nil for a resume or a look
+	Barrier *lane.Barrier                 // that it is about, nil for a resume or a look
 	Plan    *plan.Plan                    // of settled and fenced cuts, if it came so far
 	Resumed map[connector.Partition]Found // of resumed
 	Err     error                         // of fenced and failed
@@ -32,21 +32,21 @@ type Kind uint8
 
 // The kinds.
 const (
-	Settled  Kind = iota // a cut is in the log, or had nothing to commit
-	Fenced               // positions moved: everything of this table is dropped and resumed
-	Failed               // the table cannot be written: its claims hold
-	Resumed              // claims know where they stand
-	Looked               // idle claims stand where they were
-	Measured             // which partitions, of whatever member, are behind the ends
+	Committed Kind = iota // a cut is in the log, or had nothing to commit
+	Fenced                // positions moved: everything of this table is dropped and resumed
+	Failed                // the table cannot be written: its claims hold
+	Resumed               // claims know where they stand
+	Compared              // idle claims stand where they were
+	Measured              // which partitions, of whatever member, are behind the ends
 )
 
 // Found is where a claim stands.
 type Found struct {
-	Session uint64
-	At      connector.Position
-	Bounds  connector.Bounds
-	Mend    bool       // the group offset differs
-	Hold    *hold.Hold // nil if it may be read
+	Session       uint64
+	At            connector.Position
+	Bounds        connector.Bounds
+	OffsetDiffers bool       // the group offset differs
+	Hold          *hold.Hold // nil if it may be read
 }
 
 func (w *Writer) say(ctx context.Context, o Outcome) {

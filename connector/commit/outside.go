@@ -67,7 +67,7 @@ func (t *outsideTable) Discard(ctx context.Context, s *connector.Staged) {
 
 // reading is a reading of the table whose panics are holds, too. It is no wait: who reads says when it waits.
 func (t *outsideTable) reading(read connector.Reading) connector.Reading {
-	return func(ctx context.Context, each func(connector.Recalled) error) error {
+	return func(ctx context.Context, each func(connector.PastRows) error) error {
 		return t.held(ctx, panics.Catch(func() error { return read(ctx, each) }))
 	}
 }

@@ -57,7 +57,7 @@ func TestOutsideTable_PanicIsAHold(t *testing.T) {
 	lines(2)
 	table.Discard(t.Context(), nil)
 	lines(3)
-	read := table.reading(func(context.Context, func(connector.Recalled) error) error { panic("while rows are read back") })
+	read := table.reading(func(context.Context, func(connector.PastRows) error) error { panic("while rows are read back") })
 	holds(read(t.Context(), nil))
 	lines(4)
 

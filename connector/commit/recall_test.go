@@ -25,7 +25,7 @@ type backRead struct {
 	reading connector.Reading
 }
 
-func (r *backRead) Recall(*connector.Snapshot, connector.Recall) (connector.Reading, error) {
+func (r *backRead) ReadFingerprints(*connector.Snapshot, connector.FingerprintQuery) (connector.Reading, error) {
 	return r.reading, nil
 }
 
@@ -56,13 +56,13 @@ func writerOf(c Config, target connector.Target, s *connector.Snapshot) *Writer 
 func TestAClaimThatStaysAwayLeavesNoWindow(t *testing.T) {
 	a, entries := connectortest.Partition(0), connectortest.Entries(10, "xy")
 	for name, end := range map[string]func(*Writer){
-		"filled":  func(w *Writer) { w.window.heardFilled(t.Context(), w.Requests.todo.filled) },
+		"filled":  func(w *Writer) { w.window.handleFilled(t.Context(), w.Requests.todo.filled) },
 		"retired": func(w *Writer) { w.window.close() },
 	} {
 		more, store := make(chan struct{}), idempotency.NewMemory(1<<20, nil)
-		w := filledBy(&connector.Duplicates{Window: 24 * time.Hour, Store: store}, func(_ context.Context, each func(connector.Recalled) error) error {
+		w := filledBy(&connector.Duplicates{Window: 24 * time.Hour, Store: store}, func(_ context.Context, each func(connector.PastRows) error) error {
 			<-more
-			return each(connector.Recalled{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().UnixMilli(), Entries: entries})
+			return each(connector.PastRows{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().UnixMilli(), Entries: entries})
 		})
 		if err := w.window.ready(t.Context(), map[connector.Partition]ResumeRequest{a: {Session: 1}}, map[connector.Partition]Found{a: {Session: 1}}); err != nil {
 			t.Fatal(err)
@@ -133,7 +133,7 @@ func TestFewWindowsAreFilledAtOnce(t *testing.T) {
 		for range cap(ended) {
 			w := writerOf(config, connector.Target{Duplicates: &connector.Duplicates{Window: time.Hour, Store: idempotency.NewMemory(1<<20, nil)}}, nil)
 			go func() {
-				ended <- w.window.fill(ctx, map[connector.Partition]gap{a: {next: 12}}, func(context.Context, func(connector.Recalled) error) error {
+				ended <- w.window.fill(ctx, map[connector.Partition]gap{a: {next: 12}}, func(context.Context, func(connector.PastRows) error) error {
 					reading.Add(1)
 					defer reading.Add(-1)
 					<-more
@@ -174,8 +174,8 @@ func TestADatabaseThatWasRestoredKeepsToAReset(t *testing.T) {
 	store := idempotency.NewMemory(1<<20, nil)
 	read := 0
 	w := filledBy(&connector.Duplicates{Window: 24 * time.Hour, Store: store, Reset: func(connector.Partition) int64 { return 12 }},
-		func(context.Context, func(connector.Recalled) error) error { read++; return nil })
-	cut := &plan.Cut{
+		func(context.Context, func(connector.PastRows) error) error { read++; return nil })
+	batch := &plan.SealedBatch{
 		Claims: map[connector.Partition]plan.Span{a: {Session: 1, From: 12, Next: 14, Epoch: 0, Earlier: nil}},
 		Chunks: []plan.Chunk{{Schema: &connectortest.Schema{}, Runs: []plan.Run{runAt(a, 1, 12, 13, 0, 2)}, Entries: connectortest.Entries(12, "xy")}},
 	}
@@ -186,10 +186,10 @@ func TestADatabaseThatWasRestoredKeepsToAReset(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := w.window.recall(t.Context(), cut); err != nil {
+		if err := w.window.load(t.Context(), batch); err != nil {
 			t.Fatal(err)
 		}
-		if n := len(cut.Seen[a]); n > 0 {
+		if n := len(batch.Seen[a]); n > 0 {
 			t.Errorf("behind a store that stood at %d, %d are remembered that were forgotten", through, n)
 		}
 	}

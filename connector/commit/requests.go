@@ -32,13 +32,13 @@ func (r *requests) Follow(conf connector.TopicConfig) {
 }
 
 // Write has the writer commit a cut, whose marker is on its way through the lanes. There is no other one at the time.
-func (r *requests) Write(open *lane.Sealed) { r.post(func(todo *work) { todo.cut = open }) }
+func (r *requests) Write(barrier *lane.Barrier) { r.post(func(todo *work) { todo.barrier = barrier }) }
 
 // Abandon gives up the cut on its way, nil if there is none, and the comparison that was asked for.
-func (r *requests) Abandon(open *lane.Sealed) {
+func (r *requests) Abandon(barrier *lane.Barrier) {
 	r.post(func(todo *work) {
-		if todo.cut, todo.look = nil, nil; open != nil {
-			todo.dropped = append(todo.dropped, open)
+		if todo.barrier, todo.compare = nil, nil; barrier != nil {
+			todo.dropped = append(todo.dropped, barrier)
 		}
 	})
 }
@@ -55,7 +55,7 @@ func (r *requests) Resume(claims map[connector.Partition]ResumeRequest) {
 
 // Compare asks whether claims that have nothing to commit still stand where the reader knows them to.
 func (r *requests) Compare(expected map[connector.Partition]int64) {
-	r.post(func(todo *work) { todo.look = expected })
+	r.post(func(todo *work) { todo.compare = expected })
 }
 
 // Measure asks which partitions of the topics, of whichever member, are behind the ends of the first such question.
@@ -96,24 +96,24 @@ func (r *requests) take(notBefore time.Time) (todo work, pause time.Duration) {
 	defer r.mu.Unlock()
 	todo, r.todo = r.todo, work{}
 	r.hurry = r.hurry || todo.hurry
-	if pause = time.Until(notBefore); todo.cut == nil || pause <= 0 || r.hurry {
+	if pause = time.Until(notBefore); todo.barrier == nil || pause <= 0 || r.hurry {
 		return todo, 0
 	}
-	r.todo.cut, todo.cut = todo.cut, nil
+	r.todo.barrier, todo.barrier = todo.barrier, nil
 	return todo, pause
 }
 
 // Left returns the cuts that no writer took. The writer has ended.
-func (r *requests) Left() []*lane.Sealed { return append(r.todo.dropped, r.todo.cut) }
+func (r *requests) Left() []*lane.Barrier { return append(r.todo.dropped, r.todo.barrier) }
 
 // work is what was requested and not taken yet.
 type work struct {
-	topics map[string]connector.TopicConfig // that feed the table from now on, too
-	cut    *lane.Sealed
+	topics  map[string]connector.TopicConfig // that feed the table from now on, too
+	barrier *lane.Barrier
 	// dropped are cuts that nobody wants any more; what the lanes had for them is given back.
-	dropped []*lane.Sealed
+	dropped []*lane.Barrier
 	resume  map[connector.Partition]ResumeRequest
-	look    map[connector.Partition]int64
+	compare map[connector.Partition]int64
 	lost    map[connector.Partition]uint64 // claims that are not this member's any more, with a session behind their last one
 	filled  []filledWindows                // of fingerprints
 	ends    bool                           // how far the whole table is from where its topics ended at the first such question
@@ -130,8 +130,8 @@ func (now *work) keep(old work) {
 			now.resume[p] = r
 		}
 	}
-	if now.look == nil {
-		now.look = old.look
+	if now.compare == nil {
+		now.compare = old.compare
 	}
 	now.ends = now.ends || old.ends
 }

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// secondLook is the time after which a finding about a position must show again before it counts: a leader that has
+	// confirmAfter is the time after which a finding about a position must show again before it counts: a leader that has
 	// just been elected may not know its own end yet.
-	secondLook = 5 * time.Second
-	// askFor bounds a question to Kafka: the commits of the table wait behind it.
-	askFor = 10 * time.Second
+	confirmAfter = 5 * time.Second
+	// kafkaTimeout bounds a question to Kafka: the commits of the table wait behind it.
+	kafkaTimeout = 10 * time.Second
 )
 
 // A resolver finds out where claims stand: in the table, and against Kafka's logs.
@@ -93,7 +93,7 @@ func (r *resolver) resume(ctx context.Context, claims map[connector.Partition]Re
 	}
 	for p, f := range result {
 		if o, ok := offsets[p.Topic][p.ID]; f.Hold == nil && (!ok || o != connector.GroupOffset{Next: f.At.Next, Epoch: f.At.Epoch}) {
-			f.Mend = true
+			f.OffsetDiffers = true
 			result[p] = f
 			if ok && o.Next > f.At.Next {
 				r.logger.WarnContext(ctx, "the group's offset is ahead of the table's position: the table was set back or restored, or the position was; the table decides",
@@ -122,7 +122,7 @@ func (r *resolver) epochBefore(p connector.Partition, next int64, last connector
 
 // ask puts a question to Kafka. The error is a hold.Error if there was no answer.
 func (k *kafka) ask(ctx context.Context, what string, op func(context.Context) error) error {
-	asking, cancel := context.WithTimeout(ctx, askFor)
+	asking, cancel := context.WithTimeout(ctx, kafkaTimeout)
 	defer cancel()
 	err := k.guard.Do(asking, op)
 	switch {
@@ -163,14 +163,14 @@ func (k *kafka) groupOffsets(ctx context.Context, claims map[connector.Partition
 	return offsets, unanswered
 }
 
-// askAtOnce is how many topics Kafka is asked about at once.
-const askAtOnce = 16
+// maxParallel is how many topics Kafka is asked about at once.
+const maxParallel = 16
 
 // together asks about topics, some at once: each question may stay without an answer for a while, and the commits of the
 // table wait behind all of them.
 func together(topics []string, ask func(topic string)) {
 	var asking sync.WaitGroup
-	room := make(chan struct{}, askAtOnce)
+	room := make(chan struct{}, maxParallel)
 	for _, topic := range topics {
 		room <- struct{}{}
 		asking.Go(func() {
@@ -210,7 +210,7 @@ func (r *resolver) startMissing(ctx context.Context, claims map[connector.Partit
 		if err != nil {
 			return fmt.Errorf("START of topic %q: %w", name, err)
 		}
-		if len(planned[name].Starts) == 0 {
+		if len(planned[name].Positions) == 0 {
 			continue // all of its partitions are held for their rows
 		}
 		plan := planned[name].Plan(r.snapshot, r.pipeline)
@@ -303,8 +303,8 @@ func unlearnt(err error, p connector.Partition) error {
 	return hold.New(hold.KafkaDown, "the ends of the partition cannot be learnt", cause)
 }
 
-// mostReadings is how often a position is compared with its log before a resume gives up: its leader keeps changing.
-const mostReadings = 4
+// maxReadings is how often a position is compared with its log before a resume gives up: its leader keeps changing.
+const maxReadings = 4
 
 // findings holds positions against the ends of their partitions. A finding stands when it shows again after a while, at the
 // same leader: one that was elected in between may not know its own end yet.
@@ -324,7 +324,7 @@ func (r *resolver) findings(ctx context.Context, at []connector.Position, claims
 				f.Hold = &hold.Hold{Partition: p, Reason: reason, Detail: detail, Offset: pos.Next}
 			} else if f.Hold = plan.Finding(pos, b, there); f.Hold != nil && !claims[p].knows(f.Hold.Reason) {
 				seen, first := sighting{f.Hold.Reason, b.LeaderEpoch}, before[p]
-				if seen != first && reading < mostReadings {
+				if seen != first && reading < maxReadings {
 					before[p], doubtful = seen, append(doubtful, pos)
 					continue
 				}
@@ -335,7 +335,7 @@ func (r *resolver) findings(ctx context.Context, at []connector.Position, claims
 			result[p] = f
 		}
 		if at = doubtful; len(at) > 0 {
-			if err := reliability.Wait(ctx, secondLook); err != nil {
+			if err := reliability.Wait(ctx, confirmAfter); err != nil {
 				return classify.Mark(err, classify.Canceled)
 			}
 		}

@@ -34,8 +34,8 @@ func (r *resolver) withoutRows(ctx context.Context, planned map[string]*plan.Ini
 		if i == nil {
 			continue
 		}
-		for p := range i.Starts {
-			of := plan.StartRows(p, i.Added)
+		for p := range i.Positions {
+			of := plan.BlockingRows(p, i.Added)
 			if f, found := r.rows[of]; !found || f.table != r.snapshot.TableID || time.Since(f.at) >= rowsStay {
 				delete(r.rows, of)
 				search[of] = true
@@ -50,15 +50,15 @@ func (r *resolver) withoutRows(ctx context.Context, planned map[string]*plan.Ini
 		if i == nil {
 			continue
 		}
-		for p := range i.Starts {
-			of := plan.StartRows(p, i.Added)
+		for p := range i.Positions {
+			of := plan.BlockingRows(p, i.Added)
 			_, found := r.rows[of]
 			switch {
 			case err != nil && search[of]:
 				failures[name] = err
 			case found && i.Added:
 				holdOne(p, hold.UnknownHistory, plan.RowsDetail(of))
-				delete(i.Starts, p)
+				delete(i.Positions, p)
 			case found:
 				failures[name] = hold.New(hold.UnknownHistory, plan.RowsDetail(of), nil)
 			}

@@ -40,17 +40,17 @@ func TestCandidatesTakeWhatTheyWeigh(t *testing.T) {
 				n = 400
 			}
 			before := heap()
-			cut := &plan.Cut{Batch: "member-1", Claims: map[connector.Partition]plan.Span{connectortest.Partition(0): {Session: 1, From: 0, Next: n, Epoch: 0, Earlier: nil}}}
+			batch := &plan.SealedBatch{ID: "member-1", Claims: map[connector.Partition]plan.Span{connectortest.Partition(0): {Session: 1, From: 0, Next: n, Epoch: 0, Earlier: nil}}}
 			b := &lane.Block{Partition: connectortest.Partition(0), Session: 1, Letters: true}
 			for i := range n {
 				rec := *r
 				rec.Offset = i
 				c, _ := lane.Reject(b, &rec, classify.Mark(&refused{"type_mismatch", "shipping.address.lines[3].text", 17}, classify.Poison))
-				cut.Candidates = append(cut.Candidates, c)
+				batch.Candidates = append(batch.Candidates, c)
 			}
-			p := plan.Decide(cut, connectortest.Snapshot(nil), plan.Terms{Pipeline: "pipe", Member: "m", Letters: map[string]connector.LetterRules{"orders": {HoldAbove: 0.5}}, Allowed: map[string]bool{"orders": true}})
+			p := plan.Decide(batch, connectortest.Snapshot(nil), plan.Terms{Pipeline: "pipe", Member: "m", Letters: map[string]connector.LetterRules{"orders": {HoldAbove: 0.5}}, Allowed: map[string]bool{"orders": true}})
 			taken := heap() - before
-			if held := lane.HeldBy(cut.Candidates); taken > held || taken < held/4 {
+			if held := lane.AllocatedBy(batch.Candidates); taken > held || taken < held/4 {
 				t.Errorf("%d bytes are taken, %d held: %d and %d for each", taken, held, taken/n, held/n)
 			}
 			if len(p.Letters) != int(n) {
@@ -58,14 +58,14 @@ func TestCandidatesTakeWhatTheyWeigh(t *testing.T) {
 			}
 			// Once the letters are durable all of it is free, although the cut lives on.
 			pool := bytepool.New(1 << 40)
-			pool.Adjust(lane.HeldBy(cut.Candidates))
-			holding := writerOf(Config{Batch: pool}, connector.Target{}, nil).committer.hold(&lane.Sealed{}, cut)
-			holding.lettered()
+			pool.Adjust(lane.AllocatedBy(batch.Candidates))
+			reserved := writerOf(Config{Batch: pool}, connector.Target{}, nil).committer.reserve(&lane.Barrier{}, batch)
+			reserved.releaseLetters()
 			p.Letters = nil
 			if left := heap() - before; left > n*40 || pool.Used() != 0 {
 				t.Errorf("%d bytes are left, the pool has %d", left, pool.Used())
 			}
-			runtime.KeepAlive(cut)
+			runtime.KeepAlive(batch)
 			runtime.KeepAlive(p)
 		})
 	}

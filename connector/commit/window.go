@@ -122,7 +122,7 @@ func (w *window) gaps(ctx context.Context, claims iter.Seq[connector.Partition])
 
 // prepare readies the reading of what gaps need, nil if no row is needed.
 func (w *window) prepare(gaps map[connector.Partition]gap) (connector.Reading, error) {
-	q := connector.Recall{Identity: w.Identity, Claims: map[connector.Partition]connector.Offsets{}, IDs: w.IDs}
+	q := connector.FingerprintQuery{Identity: w.Identity, Claims: map[connector.Partition]connector.Offsets{}, IDs: w.IDs}
 	for p, g := range gaps {
 		if g.newest == idempotency.Never || g.from >= g.next {
 			continue
@@ -135,11 +135,11 @@ func (w *window) prepare(gaps map[connector.Partition]gap) (connector.Reading, e
 	if len(q.Claims) == 0 {
 		return nil, nil //nolint:nilnil // nothing to read is no mistake
 	}
-	table, ok := inside(w.table).(connector.Recaller)
+	table, ok := inside(w.table).(connector.FingerprintReader)
 	if !ok {
 		return nil, hold.New(hold.TableUnsupported, "the fingerprints of its rows cannot be read back", nil)
 	}
-	read, err := table.Recall(w.snapshot, q)
+	read, err := table.ReadFingerprints(w.snapshot, q)
 	if outside, ok := w.table.(*outsideTable); ok && err == nil {
 		read = outside.reading(read)
 	}
@@ -176,7 +176,7 @@ func (w *window) fill(ctx context.Context, gaps map[connector.Partition]gap, rea
 		for p, g := range gaps {
 			by[source{p.Topic, p.ID}] = g
 		}
-		err := read(ctx, func(rows connector.Recalled) error {
+		err := read(ctx, func(rows connector.PastRows) error {
 			pulse.Of(ctx).Turn()
 			g, ok := by[source{rows.Topic, rows.Partition}]
 			if !ok || g.newest == idempotency.Never {
@@ -213,25 +213,25 @@ func (w *window) fill(ctx context.Context, gaps map[connector.Partition]gap, rea
 	return nil
 }
 
-// recall looks up the fingerprints of a cut. It is the last thing before decide, so that decide can be pure.
-func (w *window) recall(ctx context.Context, cut *plan.Cut) error {
+// load looks up the fingerprints of a cut. It is the last thing before decide, so that decide can be pure.
+func (w *window) load(ctx context.Context, batch *plan.SealedBatch) error {
 	if w == nil {
 		return nil
 	}
-	for p := range cut.Claims {
+	for p := range batch.Claims {
 		if w.waiting[p] != nil {
 			return classify.Mark(fmt.Errorf("the window of %v is being filled for another session", p), classify.Fenced)
 		}
 	}
 	ours := func(yield func(connector.Partition) bool) {
-		for p, span := range cut.Claims { // the others will be fenced
+		for p, span := range batch.Claims { // the others will be fenced
 			if w.snapshot.Positions[p.AppID(w.pipeline)] == span.From && !yield(p) {
 				return
 			}
 		}
 	}
-	for range mostLooks {
-		whole, err := w.lookUp(ctx, cut, ours)
+	for range maxLookups {
+		whole, err := w.lookUp(ctx, batch, ours)
 		if whole || err != nil {
 			return err
 		}
@@ -239,12 +239,12 @@ func (w *window) recall(ctx context.Context, cut *plan.Cut) error {
 	return classify.Mark(errors.New("others keep moving the windows of fingerprints"), classify.Fenced)
 }
 
-// mostLooks is how often fingerprints are looked up again because somebody moved a window meanwhile.
-const mostLooks = 3
+// maxLookups is how often fingerprints are looked up again because somebody moved a window meanwhile.
+const maxLookups = 3
 
 // lookUp fills the windows of a cut's claims and asks for its fingerprints. It tells whether the windows were whole all the
 // while: a member that believes in an older position resets one that it shares with us, between our look and our question.
-func (w *window) lookUp(ctx context.Context, cut *plan.Cut, claims iter.Seq[connector.Partition]) (whole bool, err error) {
+func (w *window) lookUp(ctx context.Context, batch *plan.SealedBatch, claims iter.Seq[connector.Partition]) (whole bool, err error) {
 	gaps, err := w.gaps(ctx, claims)
 	if err != nil {
 		return false, err
@@ -259,17 +259,17 @@ func (w *window) lookUp(ctx context.Context, cut *plan.Cut, claims iter.Seq[conn
 		}
 		return false, err
 	}
-	store := w.Store.For(cut.Batch)
-	cut.Seen = map[connector.Partition]map[idempotency.Fingerprint]int64{}
+	store := w.Store.For(batch.ID)
+	batch.Seen = map[connector.Partition]map[idempotency.Fingerprint]int64{}
 	for p := range claims {
-		if cut.Seen[p], err = store.Seen(ctx, w.scopes[p], cut.Entries(p)); err != nil {
+		if batch.Seen[p], err = store.Seen(ctx, w.scopes[p], batch.Entries(p)); err != nil {
 			return false, fmt.Errorf("look up the fingerprints of %v: %w", p, err)
 		}
 		through, err := store.Through(ctx, w.scopes[p])
 		if err != nil {
 			return false, fmt.Errorf("remembered fingerprints of %v: %w", p, err)
 		}
-		if through != cut.Claims[p].From {
+		if through != batch.Claims[p].From {
 			return false, nil
 		}
 	}
@@ -299,7 +299,7 @@ func (w *window) remember(ctx context.Context, p *plan.Plan) {
 	for partition, n := range p.Judged {
 		w.metrics.judged(partition.Topic, n)
 	}
-	w.log.tell(ctx, w.logger, p)
+	w.log.log(ctx, w.logger, p)
 }
 
 // sweep forgets what is older than the window, once in a while.
@@ -395,8 +395,8 @@ type filledWindows struct {
 	err  error
 }
 
-// heardFilled has the claims of filled windows resume.
-func (w *window) heardFilled(ctx context.Context, done []filledWindows) (again map[connector.Partition]ResumeRequest) {
+// handleFilled has the claims of filled windows resume.
+func (w *window) handleFilled(ctx context.Context, done []filledWindows) (again map[connector.Partition]ResumeRequest) {
 	again = map[connector.Partition]ResumeRequest{}
 	for _, d := range done {
 		if d.err == nil {

@@ -46,15 +46,15 @@ func TestFingerprintsAreRememberedBehindTheCommit(t *testing.T) {
 			}
 			return lost
 		}
-		cut := &plan.Cut{
+		batch := &plan.SealedBatch{
 			Claims: map[connector.Partition]plan.Span{a: {Session: 1, From: 10, Next: 12, Epoch: 0, Earlier: nil}},
 			Chunks: []plan.Chunk{{Schema: &connectortest.Schema{}, Runs: []plan.Run{runAt(a, 1, 10, 11, 0, 2)}, Entries: entries}},
 		}
-		if err := w.window.recall(t.Context(), cut); err != nil {
+		if err := w.window.load(t.Context(), batch); err != nil {
 			t.Fatal(err)
 		}
-		p := plan.Decide(cut, w.snapshot, w.committer.terms(t.Context(), cut))
-		_, err := w.committer.commit(t.Context(), p, &holding{pool: bytepool.New(1), tell: func() {}, cut: &lane.Sealed{}})
+		p := plan.Decide(batch, w.snapshot, w.committer.terms(t.Context(), batch))
+		_, err := w.committer.commit(t.Context(), p, &reservation{pool: bytepool.New(1), wakeReader: func() {}, barrier: &lane.Barrier{}})
 		through, seen := known()
 		switch {
 		case !errors.Is(err, lost):
@@ -70,7 +70,7 @@ func TestFingerprintsAreRememberedBehindTheCommit(t *testing.T) {
 // TestIDsReachTheStore, from the lanes and from the table. The pool has room for them until they are there.
 func TestIDsReachTheStore(t *testing.T) {
 	a := connectortest.Partition(0)
-	table := &recalling{rows: connector.Recalled{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().Add(time.Minute).UnixMilli(), Entries: connectortest.Entries(8, "ab")}}
+	table := &recalling{rows: connector.PastRows{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().Add(time.Minute).UnixMilli(), Entries: connectortest.Entries(8, "ab")}}
 	table.rows.Entries[0].ID, table.rows.Entries[1].ID = "evt-8", "evt-9"
 	table.at = connectortest.Snapshot(map[string]int64{
 		a.AppID("pipe"): 10, a.NewestAppID("pipe"): connectortest.Noon().UnixMilli() + 9000, idempotency.TableAppID("pipe", "T"): 0,
@@ -79,19 +79,19 @@ func TestIDsReachTheStore(t *testing.T) {
 	w := writerOf(Config{Batch: pool}, connector.Target{Table: table, Duplicates: &connector.Duplicates{Window: 24 * time.Hour, Store: store, IDs: true}}, table.at)
 	entries := connectortest.Entries(10, "xyx")
 	entries[0].ID, entries[1].ID, entries[2].ID = "evt-10", "evt-11", "evt-12"
-	cut := &plan.Cut{
+	batch := &plan.SealedBatch{
 		Claims: map[connector.Partition]plan.Span{a: {Session: 1, From: 10, Next: 13, Epoch: 0, Earlier: nil}},
-		Chunks: []plan.Chunk{{Schema: &connectortest.Schema{}, Rows: connectortest.NoRows{}, Runs: []plan.Run{runAt(a, 1, 10, 12, 0, 3)}, Entries: entries, Held: 100 + 18, EntryBytes: 7}},
+		Chunks: []plan.Chunk{{Schema: &connectortest.Schema{}, Rows: connectortest.NoRows{}, Runs: []plan.Run{runAt(a, 1, 10, 12, 0, 3)}, Entries: entries, Allocated: 100 + 18, EntryBytes: 7}},
 	}
 	pool.Adjust(100 + 18 + 7)
-	h := w.committer.hold(&lane.Sealed{}, cut)
-	if err := w.window.recall(t.Context(), cut); err != nil {
+	h := w.committer.reserve(&lane.Barrier{}, batch)
+	if err := w.window.load(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
 	if !table.ids {
 		t.Error("the table was not asked for ids")
 	}
-	p := plan.Decide(cut, table.at, w.committer.terms(t.Context(), cut))
+	p := plan.Decide(batch, table.at, w.committer.terms(t.Context(), batch))
 	h.plan(p.Pieces)
 	h.progress(len(p.Pieces), 0)
 	if used := pool.Used(); used != 18+7 {
@@ -116,16 +116,16 @@ func TestASharedWindowIsWholeWhenItIsAsked(t *testing.T) {
 	a := connectortest.Partition(0)
 	for resets, whole := range map[int]bool{0: true, 1: true, 2: true, 9: false} {
 		store := &meddled{Store: idempotency.NewMemory(1<<20, nil), resets: resets}
-		table := &recalling{rows: connector.Recalled{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().Add(time.Minute).UnixMilli(), Entries: connectortest.Entries(0, "abcdexghij")}}
+		table := &recalling{rows: connector.PastRows{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().Add(time.Minute).UnixMilli(), Entries: connectortest.Entries(0, "abcdexghij")}}
 		table.at = connectortest.Snapshot(map[string]int64{
 			a.AppID("pipe"): 10, a.NewestAppID("pipe"): connectortest.Noon().UnixMilli() + 9000, idempotency.TableAppID("pipe", "T"): 0,
 		})
 		w := writerOf(Config{}, connector.Target{Table: table, Duplicates: &connector.Duplicates{Window: 24 * time.Hour, Store: store}}, table.at)
-		cut := &plan.Cut{
+		batch := &plan.SealedBatch{
 			Claims: map[connector.Partition]plan.Span{a: {Session: 1, From: 10, Next: 12, Epoch: 0, Earlier: nil}},
 			Chunks: []plan.Chunk{{Schema: &connectortest.Schema{}, Runs: []plan.Run{runAt(a, 1, 10, 11, 0, 2)}, Entries: connectortest.Entries(10, "xy")}},
 		}
-		err := w.window.recall(t.Context(), cut)
+		err := w.window.load(t.Context(), batch)
 		if !whole {
 			if classify.Of(err) != classify.Fenced {
 				t.Errorf("reset %d times: %v, want a fence", resets, err)
@@ -135,7 +135,7 @@ func TestASharedWindowIsWholeWhenItIsAsked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := plan.Decide(cut, w.snapshot, w.committer.terms(t.Context(), cut)).Commit.Ranges[0]; r.Duplicates != 1 || r.Rows != 1 {
+		if r := plan.Decide(batch, w.snapshot, w.committer.terms(t.Context(), batch)).Commit.Ranges[0]; r.Duplicates != 1 || r.Rows != 1 {
 			t.Errorf("reset %d times: %+v, want one row and one duplicate", resets, r)
 		}
 	}
@@ -147,7 +147,7 @@ func TestAClaimThatComesBackWhileItsWindowIsFilled(t *testing.T) {
 	a := connectortest.Partition(0)
 	store := idempotency.NewMemory(1<<20, nil)
 	half, on := make(chan struct{}), make(chan struct{})
-	table := &halting{half: half, on: on, rows: connector.Recalled{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().Add(time.Minute).UnixMilli()}}
+	table := &halting{half: half, on: on, rows: connector.PastRows{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().Add(time.Minute).UnixMilli()}}
 	table.at = connectortest.Snapshot(map[string]int64{
 		a.AppID("pipe"): 10, a.NewestAppID("pipe"): connectortest.Noon().UnixMilli() + 9000, idempotency.TableAppID("pipe", "T"): 0,
 	})
@@ -173,20 +173,20 @@ func TestAClaimThatComesBackWhileItsWindowIsFilled(t *testing.T) {
 	w.Requests.mu.Lock()
 	done := w.Requests.todo.filled
 	w.Requests.mu.Unlock()
-	if again := w.window.heardFilled(t.Context(), done); again[a].Session != 2 {
+	if again := w.window.handleFilled(t.Context(), done); again[a].Session != 2 {
 		t.Fatalf("resumes as %+v", again)
 	}
 	if len(resume(2)) != 1 {
 		t.Fatal("it does not resume")
 	}
-	cut := &plan.Cut{
+	batch := &plan.SealedBatch{
 		Claims: map[connector.Partition]plan.Span{a: {Session: 2, From: 10, Next: 12, Epoch: 0, Earlier: nil}},
 		Chunks: []plan.Chunk{{Schema: &connectortest.Schema{}, Runs: []plan.Run{runAt(a, 2, 10, 11, 0, 2)}, Entries: connectortest.Entries(10, "aj")}},
 	}
-	if err := w.window.recall(t.Context(), cut); err != nil {
+	if err := w.window.load(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
-	if r := plan.Decide(cut, w.snapshot, w.committer.terms(t.Context(), cut)).Commit.Ranges[0]; r.Duplicates != 2 {
+	if r := plan.Decide(batch, w.snapshot, w.committer.terms(t.Context(), batch)).Commit.Ranges[0]; r.Duplicates != 2 {
 		t.Errorf("%+v: want two duplicates", r)
 	}
 }
@@ -195,12 +195,12 @@ func TestAClaimThatComesBackWhileItsWindowIsFilled(t *testing.T) {
 // logger.
 func duplicatesOf(t *testing.T, n int, logger *slog.Logger) *plan.Plan {
 	t.Helper()
-	a, cut := connectortest.Partition(0), &plan.Cut{Batch: "b-1"}
+	a, batch := connectortest.Partition(0), &plan.SealedBatch{ID: "b-1"}
 	entries := connectortest.Entries(0, strings.Repeat("x", n+1))
-	cut.Claims = map[connector.Partition]plan.Span{a: {Session: 1, From: 0, Next: int64(n + 1), Epoch: 3, Earlier: nil}}
-	cut.Chunks = []plan.Chunk{{Runs: []plan.Run{runAt(a, 1, 0, int64(n), 0, int64(n+1))}, Entries: entries}}
+	batch.Claims = map[connector.Partition]plan.Span{a: {Session: 1, From: 0, Next: int64(n + 1), Epoch: 3, Earlier: nil}}
+	batch.Chunks = []plan.Chunk{{Runs: []plan.Run{runAt(a, 1, 0, int64(n), 0, int64(n+1))}, Entries: entries}}
 	w := writerOf(Config{Logger: logger}, connector.Target{Duplicates: &connector.Duplicates{Window: 24 * time.Hour}}, nil)
-	return plan.Decide(cut, connectortest.Snapshot(nil), w.committer.terms(t.Context(), cut))
+	return plan.Decide(batch, connectortest.Snapshot(nil), w.committer.terms(t.Context(), batch))
 }
 
 // TestDuplicateLog/Debug: each duplicate has a line with its coordinates and its fingerprint, up to a number each second; a line
@@ -222,7 +222,7 @@ func TestDuplicateLog(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			logger, log := at(slog.LevelDebug)
 			l := newDuplicateLog()
-			l.tell(t.Context(), logger, duplicatesOf(t, 2, logger))
+			l.log(t.Context(), logger, duplicatesOf(t, 2, logger))
 			want := func(offset, left int) map[string]any {
 				c := idempotency.Coordinates{Partition: connectortest.Partition(0), Offset: int64(offset)}
 				return map[string]any{
@@ -234,13 +234,13 @@ func TestDuplicateLog(t *testing.T) {
 				t.Error(diff)
 			}
 			time.Sleep(time.Second)
-			l.tell(t.Context(), logger, duplicatesOf(t, 5*hitLines, logger))
+			l.log(t.Context(), logger, duplicatesOf(t, 5*hitLines, logger))
 			if n := len(said(log, "fingerprint hit")); n != hitLines {
 				t.Errorf("%d lines in a second, want %d", n, hitLines)
 			}
-			l.tell(t.Context(), logger, duplicatesOf(t, 7, logger))
+			l.log(t.Context(), logger, duplicatesOf(t, 7, logger))
 			time.Sleep(time.Second)
-			l.tell(t.Context(), logger, duplicatesOf(t, 1, logger))
+			l.log(t.Context(), logger, duplicatesOf(t, 1, logger))
 			if diff := cmp.Diff([]map[string]any{want(1, 4*hitLines+7)}, said(log, "fingerprint hit")); diff != "" {
 				t.Error(diff)
 			}
@@ -249,7 +249,7 @@ func TestDuplicateLog(t *testing.T) {
 	t.Run("Info", func(t *testing.T) {
 		logger, log := at(slog.LevelInfo)
 		l, p := newDuplicateLog(), duplicatesOf(t, 3*skippedKept, logger)
-		l.tell(t.Context(), logger, p)
+		l.log(t.Context(), logger, p)
 		if len(p.Skipped) != skippedKept || l.beyond != 0 {
 			t.Errorf("%d duplicates are kept for lines that are not written, and %d counted", len(p.Skipped), l.beyond)
 		}
@@ -317,24 +317,24 @@ func (m *meddled) Seen(ctx context.Context, s idempotency.Scope, entries iter.Se
 // recalling is a table with these rows.
 type recalling struct {
 	observed
-	rows connector.Recalled
+	rows connector.PastRows
 	ids  bool // were asked for
 }
 
-func (r *recalling) Recall(_ *connector.Snapshot, q connector.Recall) (connector.Reading, error) {
+func (r *recalling) ReadFingerprints(_ *connector.Snapshot, q connector.FingerprintQuery) (connector.Reading, error) {
 	r.ids = q.IDs
-	return func(_ context.Context, each func(connector.Recalled) error) error { return each(r.rows) }, nil
+	return func(_ context.Context, each func(connector.PastRows) error) error { return each(r.rows) }, nil
 }
 
 // halting is a table whose rows come in two parts, with a pause between them.
 type halting struct {
 	observed
-	rows     connector.Recalled
+	rows     connector.PastRows
 	half, on chan struct{}
 }
 
-func (h *halting) Recall(*connector.Snapshot, connector.Recall) (connector.Reading, error) {
-	return func(_ context.Context, each func(connector.Recalled) error) error {
+func (h *halting) ReadFingerprints(*connector.Snapshot, connector.FingerprintQuery) (connector.Reading, error) {
+	return func(_ context.Context, each func(connector.PastRows) error) error {
 		first, second := h.rows, h.rows
 		first.Entries, second.Entries = connectortest.Entries(0, "abcde"), connectortest.Entries(5, "fghij")
 		if err := each(first); err != nil {

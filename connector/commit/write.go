@@ -19,23 +19,23 @@ import (
 type committer struct {
 	*current
 
-	window   *window               // of duplicates; nil if the table declares no identity
-	letters  connector.DeadLetters // nil if no topic of the table has them
-	verdicts *plan.Verdicts
-	member   string
-	lanes    int
-	batch    *bytepool.Pool
-	tell     func() // has the reader look again
+	window     *window               // of duplicates; nil if the table declares no identity
+	letters    connector.DeadLetters // nil if no topic of the table has them
+	verdicts   *plan.Verdicts
+	member     string
+	lanes      int
+	batch      *bytepool.Pool
+	wakeReader func() // has the reader look again
 
 	decisions Decisions
 	rules     map[string]connector.LetterRules // by topic
 	retry     reliability.RecordRetry
 	backoff   reliability.Backoff
 
-	told     letterLog
-	ignored  ignoredLog
-	failures int                    // consecutive cuts that failed for an unknown reason
-	unknown  reliability.FailureLog // logs them
+	letterLog letterLog
+	ignored   ignoredLog
+	failures  int                    // consecutive cuts that failed for an unknown reason
+	unknown   reliability.FailureLog // logs them
 
 	troubles  map[connector.Partition]*trouble // of claims whose records failed in our own work
 	together  trouble                          // of batches that failed so, and no claim alone made them fail
@@ -45,36 +45,36 @@ type committer struct {
 }
 
 // write gathers a cut from the lanes, decides and commits it.
-func (c *committer) write(ctx context.Context, open *lane.Sealed) Outcome {
-	cut := c.gather(ctx, open)
-	if cut == nil {
+func (c *committer) write(ctx context.Context, barrier *lane.Barrier) Outcome {
+	batch := c.gather(ctx, barrier)
+	if batch == nil {
 		return Outcome{Kind: Fenced, Err: context.Cause(ctx)}
 	}
-	logger := c.logger.With("batch_id", open.ID)
-	holding := c.hold(open, cut)
-	defer holding.end()
-	if _, err := cut.FailedAt(); err != nil {
-		return c.lanesFailed(ctx, cut, err)
+	logger := c.logger.With("batch_id", barrier.ID)
+	reserved := c.reserve(barrier, batch)
+	defer reserved.end()
+	if _, err := batch.FailedAt(); err != nil {
+		return c.lanesFailed(ctx, batch, err)
 	}
-	if err := c.window.recall(ctx, cut); err != nil {
+	if err := c.window.load(ctx, batch); err != nil {
 		return c.unsettled(ctx, nil, err)
 	}
-	plan := plan.Decide(cut, c.snapshot, c.terms(ctx, cut))
+	plan := plan.Decide(batch, c.snapshot, c.terms(ctx, batch))
 	var leaves map[connector.Partition]Leave
-	if len(plan.Pieces) > 0 && c.rehearses(cut) {
+	if len(plan.Pieces) > 0 && c.rehearses(batch) {
 		var failed *Outcome
-		if plan, leaves, failed = c.rehearsed(ctx, cut, plan); failed != nil {
+		if plan, leaves, failed = c.rehearsed(ctx, batch, plan); failed != nil {
 			return *failed
 		}
 	}
-	holding.plan(plan.Pieces)
+	reserved.plan(plan.Pieces)
 	if len(plan.Next) == 0 {
 		c.metrics.stopped(plan)
 		logger.DebugContext(ctx, "nothing to commit", "holds", len(plan.Holds), "leave", len(leaves))
-		return Outcome{Kind: Settled, Plan: plan, Leaves: leaves}
+		return Outcome{Kind: Committed, Plan: plan, Leaves: leaves}
 	}
 	began := time.Now()
-	s, err := c.commit(ctx, plan, holding)
+	s, err := c.commit(ctx, plan, reserved)
 	if err == nil {
 		c.snapshot, c.failures = s, 0
 		c.unknown.Over(ctx, logger, "commits work again that failed for an unknown reason")
@@ -83,12 +83,12 @@ func (c *committer) write(ctx context.Context, open *lane.Sealed) Outcome {
 		took := time.Since(began)
 		c.metrics.committed(plan, took)
 		c.metrics.stopped(plan)
-		c.ignored.tell(ctx, c.logger, plan.Commit.Ignored)
+		c.ignored.log(ctx, c.logger, plan.Commit.Ignored)
 		logger.InfoContext(ctx, "committed", wordsOf(plan, s.Version, took)...)
-		return Outcome{Kind: Settled, Plan: plan, Leaves: leaves}
+		return Outcome{Kind: Committed, Plan: plan, Leaves: leaves}
 	}
 	if connector.IsLocal(err) {
-		return c.encodeFailed(ctx, cut, err)
+		return c.encodeFailed(ctx, batch, err)
 	}
 	return c.unsettled(ctx, plan, err)
 }
@@ -111,13 +111,13 @@ func wordsOf(p *plan.Plan, version int64, took time.Duration) []any {
 }
 
 // terms are those of now.
-func (c *committer) terms(ctx context.Context, cut *plan.Cut) plan.Terms {
+func (c *committer) terms(ctx context.Context, batch *plan.SealedBatch) plan.Terms {
 	t := plan.Terms{Pipeline: c.pipeline, Member: c.member, Letters: c.rules, Allowed: map[string]bool{}}
 	if c.window != nil {
 		t.Window, t.Now, t.Duplicates = c.window.Window, time.Now(), duplicatesToLog(ctx, c.logger)
 	}
-	for i := range cut.Candidates {
-		topic := cut.Candidates[i].Partition.Topic
+	for i := range batch.Candidates {
+		topic := batch.Candidates[i].Partition.Topic
 		if _, asked := t.Allowed[topic]; !asked {
 			t.Allowed[topic] = c.decisions.FloodAllowed(topic)
 		}
@@ -129,7 +129,7 @@ func (c *committer) terms(ctx context.Context, cut *plan.Cut) plan.Terms {
 func (c *committer) unsettled(ctx context.Context, plan *plan.Plan, err error) Outcome {
 	held := (*hold.Error)(nil)
 	if plan != nil {
-		c.metrics.lost(plan, classify.Of(err))
+		c.metrics.conflict(plan, classify.Of(err))
 	}
 	switch class := classify.Of(err); {
 	case class == classify.Fenced, class == classify.Canceled:
@@ -150,12 +150,12 @@ func (c *committer) unsettled(ctx context.Context, plan *plan.Plan, err error) O
 }
 
 // gather waits for the part of every lane. nil if ctx ended first.
-func (c *committer) gather(ctx context.Context, open *lane.Sealed) *plan.Cut {
-	open.Taken = true
+func (c *committer) gather(ctx context.Context, barrier *lane.Barrier) *plan.SealedBatch {
+	barrier.Taken = true
 	parts := make([]lane.Part, c.lanes)
 	for range c.lanes {
 		select {
-		case p := <-open.Parts:
+		case p := <-barrier.Parts:
 			parts[p.Lane] = p
 		case <-ctx.Done():
 			for _, p := range parts {
@@ -164,25 +164,25 @@ func (c *committer) gather(ctx context.Context, open *lane.Sealed) *plan.Cut {
 			return nil
 		}
 	}
-	cut := &plan.Cut{Batch: open.ID, Claims: open.Claims, Ignored: plan.IgnoredNames{}}
+	batch := &plan.SealedBatch{ID: barrier.ID, Claims: barrier.Claims, Ignored: plan.IgnoredNames{}}
 	for _, p := range parts {
-		cut.Chunks = append(cut.Chunks, p.Chunks...)
-		cut.Candidates = append(cut.Candidates, p.Candidates...)
-		cut.Dropped = append(cut.Dropped, p.Dropped...)
-		cut.Ignored.Merge(p.Ignored)
+		batch.Chunks = append(batch.Chunks, p.Chunks...)
+		batch.Candidates = append(batch.Candidates, p.Candidates...)
+		batch.Dropped = append(batch.Dropped, p.Dropped...)
+		batch.Ignored.Merge(p.Ignored)
 		if p.Failed != nil {
-			cut.Failures = append(cut.Failures, *p.Failed)
+			batch.Failures = append(batch.Failures, *p.Failed)
 		}
 	}
-	return cut
+	return batch
 }
 
 // discard gives back what the lanes have for a cut that was dropped before it was taken.
-func (c *committer) discard(ctx context.Context, open *lane.Sealed) {
-	if open.Taken {
+func (c *committer) discard(ctx context.Context, barrier *lane.Barrier) {
+	if barrier.Taken {
 		return
 	}
-	if cut := c.gather(ctx, open); cut != nil {
-		c.hold(open, cut).end()
+	if batch := c.gather(ctx, barrier); batch != nil {
+		c.reserve(barrier, batch).end()
 	}
 }

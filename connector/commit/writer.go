@@ -73,9 +73,9 @@ func New(c Config, name string, target connector.Target, shared *lane.Table) *Wr
 	dedup := newWindow(target.Duplicates, of, q, c.Fills, c.Loops)
 	commits := &committer{
 		current: of, window: dedup, letters: outsideLetters(target.Letters), verdicts: &shared.Verdicts,
-		member: c.Member, lanes: c.Lanes, batch: c.Batch, tell: func() { lane.Wake(c.Progress) },
+		member: c.Member, lanes: c.Lanes, batch: c.Batch, wakeReader: func() { lane.Wake(c.Progress) },
 		decisions: c.Decisions, rules: map[string]connector.LetterRules{}, backoff: c.Kafka.Backoff(),
-		told: newLetterLog(), ignored: ignoredLog{}, troubles: map[connector.Partition]*trouble{},
+		letterLog: newLetterLog(), ignored: ignoredLog{}, troubles: map[connector.Partition]*trouble{},
 	}
 	return &Writer{
 		current: of, Requests: q, outcomes: c.Outcomes, committer: commits, window: dedup, loops: c.Loops,
@@ -108,35 +108,35 @@ func (w *Writer) run(ctx context.Context) {
 		loop.Work()
 		todo, pause := w.Requests.take(w.committer.notBefore)
 		w.follow(todo.topics)
-		for _, open := range todo.dropped {
-			w.committer.discard(ctx, open)
+		for _, barrier := range todo.dropped {
+			w.committer.discard(ctx, barrier)
 		}
 		todo.dropped = nil
-		if todo.cut == nil { // it may hold rows of claims that were lost behind it
+		if todo.barrier == nil { // it may hold rows of claims that were lost behind it
 			w.leave(&todo)
 		}
 		if len(todo.filled) > 0 {
-			again := w.window.heardFilled(ctx, todo.filled)
+			again := w.window.handleFilled(ctx, todo.filled)
 			todo.filled = nil
 			todo.keep(work{resume: again})
 		}
 		switch {
-		case todo.cut != nil:
-			o := w.committer.write(ctx, todo.cut)
-			o.Cut = todo.cut
+		case todo.barrier != nil:
+			o := w.committer.write(ctx, todo.barrier)
+			o.Barrier = todo.barrier
 			w.say(ctx, o)
-			for p := range todo.cut.Claims { // the cut moved what was to be looked at
-				delete(todo.look, p)
+			for p := range todo.barrier.Claims { // the cut moved what was to be looked at
+				delete(todo.compare, p)
 			}
 			w.leave(&todo)
-			todo.cut = nil
+			todo.barrier = nil
 			w.window.sweep(ctx)
 		case len(todo.resume) > 0:
 			w.say(ctx, w.resolver.resume(ctx, todo.resume))
 			todo.resume = nil
-		case todo.look != nil:
-			w.say(ctx, w.resolver.look(ctx, todo.look))
-			todo.look = nil
+		case todo.compare != nil:
+			w.say(ctx, w.resolver.compare(ctx, todo.compare))
+			todo.compare = nil
 		case todo.ends:
 			behind, ok := w.resolver.measure(ctx)
 			w.say(ctx, Outcome{Kind: Measured, Behind: behind, Unknown: !ok})

@@ -47,8 +47,8 @@ func (b *Tally) Rows() int { return b.Count }
 // Bytes returns 0.
 func (b *Tally) Bytes() int64 { return 0 }
 
-// Held returns 0.
-func (b *Tally) Held() int64 { return 0 }
+// Allocated returns 0.
+func (b *Tally) Allocated() int64 { return 0 }
 
 // Sealed returns 0.
 func (b *Tally) Sealed() int64 { return 0 }

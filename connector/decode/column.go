@@ -235,18 +235,18 @@ func (c *column) size(n int) int64 {
 	return int64(size)
 }
 
-// held is what the column takes in memory, its unused capacity included.
-func (c *column) held() int64 {
+// allocated is what the column takes in memory, its unused capacity included.
+func (c *column) allocated() int64 {
 	const offset, row = 4, 16 // bytes of an int32 and of a span
 	size := cap(c.fixed) + cap(c.data) + offset*(cap(c.offsets)+cap(c.indices)) + row*cap(c.nulls)
 	if c.dict != nil {
-		size += c.dict.held()
+		size += c.dict.allocated()
 	}
 	if c.elem != nil {
-		return int64(size) + c.elem.held()
+		return int64(size) + c.elem.allocated()
 	}
 	if c.object != nil {
-		return int64(size) + c.object.held()
+		return int64(size) + c.object.allocated()
 	}
 	return int64(size)
 }

@@ -38,8 +38,8 @@ func newInterner(limit int) *interner {
 	return &interner{slots: make([]slot, 64), limit: limit, offsets: make([]int32, 1, 65)}
 }
 
-// held is what the dictionary takes in memory.
-func (t *interner) held() int {
+// allocated is what the dictionary takes in memory.
+func (t *interner) allocated() int {
 	const slot, offset = 24, 4
 	return slot*cap(t.slots) + cap(t.data) + offset*(cap(t.offsets)+cap(t.firstRow))
 }

@@ -289,13 +289,13 @@ func (d *jsonDecoder) Bytes() (size int64) {
 	return size
 }
 
-// Held implements [connector.Builder].
-func (d *jsonDecoder) Held() (size int64) {
+// Allocated implements [connector.Builder].
+func (d *jsonDecoder) Allocated() (size int64) {
 	if !d.open {
 		return 0
 	}
 	for _, c := range d.columns {
-		size += c.held()
+		size += c.allocated()
 	}
 	return size + int64(cap(d.copied)+cap(d.scratch)) + d.ids.Allocated()
 }
@@ -313,7 +313,7 @@ func (d *jsonDecoder) Seal() arrow.RecordBatch {
 		var data arrow.ArrayData
 		fields[i], data = c.finishField(d.rows)
 		arrays[i] = array.MakeFromData(data)
-		d.sealed += heldBy(data)
+		d.sealed += allocatedBy(data)
 		data.Release()
 	}
 	batch := array.NewRecordBatch(arrow.NewSchema(fields, nil), arrays, int64(d.rows))
@@ -330,18 +330,18 @@ func (d *jsonDecoder) Seal() arrow.RecordBatch {
 // Sealed implements [connector.Builder].
 func (d *jsonDecoder) Sealed() int64 { return d.sealed }
 
-// heldBy is what the buffers of an array take, their unused capacity included.
-func heldBy(data arrow.ArrayData) (size int64) {
+// allocatedBy is what the buffers of an array take, their unused capacity included.
+func allocatedBy(data arrow.ArrayData) (size int64) {
 	for _, b := range data.Buffers() {
 		if b != nil {
 			size += int64(cap(b.Buf()))
 		}
 	}
 	for _, child := range data.Children() {
-		size += heldBy(child)
+		size += allocatedBy(child)
 	}
 	if d, ok := data.Dictionary().(*array.Data); ok && d != nil {
-		size += heldBy(d)
+		size += allocatedBy(d)
 	}
 	return size
 }

@@ -151,10 +151,10 @@ func (b *letterBuilder) Rows() int {
 }
 
 // Bytes implements [connector.Builder].
-func (b *letterBuilder) Bytes() int64 { return b.Held() }
+func (b *letterBuilder) Bytes() int64 { return b.Allocated() }
 
-// Held implements [connector.Builder].
-func (b *letterBuilder) Held() int64 {
+// Allocated implements [connector.Builder].
+func (b *letterBuilder) Allocated() int64 {
 	if b.rows == nil {
 		return 0
 	}

@@ -150,8 +150,8 @@ func TestLettersKeepEverything(t *testing.T) {
 			if err := b.Add(connector.Partition{Topic: "orders-dlq", ID: 3}, recordOf(form.Encode(l), int64(i))); err != nil {
 				t.Fatalf("%+v: %v", l, err)
 			}
-			if b.Rows() != i+1 || b.Held() == 0 {
-				t.Fatalf("%d rows, %d bytes", b.Rows(), b.Held())
+			if b.Rows() != i+1 || b.Allocated() == 0 {
+				t.Fatalf("%d rows, %d bytes", b.Rows(), b.Allocated())
 			}
 		}
 		batch := b.Seal()
@@ -295,7 +295,7 @@ func TestWhatIsNoLetter(t *testing.T) {
 			if strings.Contains(strings.ToLower(err.Error()), "secret") {
 				t.Errorf("it quotes the record: %v", err)
 			}
-			if b.Rows() != 0 || b.Seal() != nil || b.Held() != 0 {
+			if b.Rows() != 0 || b.Seal() != nil || b.Allocated() != 0 {
 				t.Error("it left something behind")
 			}
 			if err := b.Add(connector.Partition{Topic: "orders-dlq"}, good); err != nil || b.Rows() != 1 {
@@ -379,7 +379,7 @@ func TestLetterTablesOfOthers(t *testing.T) {
 // TestLettersInMemory: an idle builder holds nothing, and what a chunk takes is told until it is given back.
 func TestLettersInMemory(t *testing.T) {
 	b := letterBuilderOf(t, letterTable(t, DeadLetterDDL)).(*letterBuilder)
-	if b.Held() != 0 || b.Rows() != 0 || b.Bytes() != 0 || b.Seal() != nil || b.Sealed() != 0 {
+	if b.Allocated() != 0 || b.Rows() != 0 || b.Bytes() != 0 || b.Seal() != nil || b.Sealed() != 0 {
 		t.Error("an idle builder holds something")
 	}
 	value := bytes.Repeat([]byte("v"), 100_000)
@@ -391,13 +391,13 @@ func TestLettersInMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if b.Held() < 2_000_000 || b.Bytes() < 2_000_000 {
-		t.Errorf("held %d of 2 MB", b.Held())
+	if b.Allocated() < 2_000_000 || b.Bytes() < 2_000_000 {
+		t.Errorf("held %d of 2 MB", b.Allocated())
 	}
 	counted := b.memory
 	batch := b.Seal()
-	if b.Sealed() < 2_000_000 || b.Held() != 0 || b.Rows() != 0 {
-		t.Errorf("sealed %d, held %d", b.Sealed(), b.Held())
+	if b.Sealed() < 2_000_000 || b.Allocated() != 0 || b.Rows() != 0 {
+		t.Errorf("sealed %d, held %d", b.Sealed(), b.Allocated())
 	}
 	batch.Release()
 	if left := counted.bytes.Load(); left != 0 {

@@ -137,9 +137,9 @@ func (o *object) size(n int) (size int64) {
 	return size
 }
 
-func (o *object) held() (size int64) {
+func (o *object) allocated() (size int64) {
 	for i := range o.members {
-		size += o.members[i].held()
+		size += o.members[i].allocated()
 	}
 	return size
 }

@@ -43,11 +43,11 @@ func TestSpare(t *testing.T) {
 					}
 				}
 			}
-			if used.Held() < used.Bytes()/2 {
-				t.Errorf("%d held for %d bytes of %d rows", used.Held(), used.Bytes(), used.Rows())
+			if used.Allocated() < used.Bytes()/2 {
+				t.Errorf("%d held for %d bytes of %d rows", used.Allocated(), used.Bytes(), used.Rows())
 			}
 			kept = append(kept, pair{fresh.Seal(), used.Seal()})
-			if held := used.Held(); held != 0 {
+			if held := used.Allocated(); held != 0 {
 				t.Errorf("%d held by an empty builder", held)
 			}
 			if n := used.Sealed(); n < int64(100*(to-from)) || n > int64(2000*(to-from)+1<<20) {

@@ -70,13 +70,13 @@ func (as *assignment) assign(a connector.Assignment) {
 			Partition: p, since: time.Now(), table: t, lane: as.leastLoaded(), position: -1, target: -1,
 			treatment: treatment{conf.Refuse, as.health[p.Topic], conf.Letters != nil},
 		}
-		as.holds.end(c) // gives it its first session
+		as.holds.endSession(c) // gives it its first session
 		as.claims[p], t.claims[p] = c, c
 		fresh[t] = append(fresh[t], c)
 	}
 	as.order = slices.SortedFunc(maps.Values(as.claims), func(a, b *claim) int { return a.Compare(b.Partition) })
 	for t, claims := range fresh {
-		as.holds.ask(t, claims...)
+		as.holds.requestResume(t, claims...)
 	}
 	as.Logger.Info("assigned", "claims", len(as.claims))
 }
@@ -116,12 +116,12 @@ func (as *assignment) feeds(topic string) *tableState {
 
 // lose forgets a claim. Its rows in the batch that fills are masked at the cut, because its session is not in it.
 func (as *assignment) lose(c *claim) {
-	as.holds.end(c)
+	as.holds.endSession(c)
 	as.holds.enter(c, lost)
 	c.table.writer.Requests.Lose(c.Partition, c.session)
 	delete(as.claims, c.Partition)
 	delete(c.table.claims, c.Partition)
-	as.holds.absolve(c.table)
+	as.holds.forgetFailedCommits(c.table)
 	as.order = slices.DeleteFunc(as.order, func(o *claim) bool { return o == c })
 }
 
@@ -151,7 +151,7 @@ const vacancy = 10 * time.Minute
 func (as *assignment) retire(t *tableState) {
 	now := time.Now()
 	switch {
-	case len(t.claims) > 0 || t.cutting != nil || t.looking || t.measuring:
+	case len(t.claims) > 0 || t.sealed != nil || t.comparing || t.measuring:
 		t.vacant = time.Time{}
 		return
 	case t.vacant.IsZero():

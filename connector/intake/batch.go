@@ -16,8 +16,8 @@ type batcher struct {
 	room    *room
 	current *current
 
-	pressed *tableState // to close for want of memory
-	batches uint64      // closed so far
+	sealForMemory *tableState // to close for want of memory
+	batches       uint64      // closed so far
 }
 
 // Why batches are cut.
@@ -34,17 +34,17 @@ const (
 	duePositions = "positions"
 )
 
-func cutReasons() []string {
+func sealReasons() []string {
 	return []string{dueDrain, dueCurrent, duePause, dueFailure, dueRetry, dueRows, dueBytes, dueMemory, dueAge, duePositions}
 }
 
 // due says why the batch of a table should be cut now, or "".
 func (b *batcher) due(t *tableState) string {
-	if t.cutting != nil || t.opened.IsZero() {
+	if t.sealed != nil || t.opened.IsZero() {
 		return ""
 	}
-	records, age := t.Filled.Records(), time.Since(t.opened)
-	empty := records == 0 && t.Filled.Queued.Load() == 0 && !heldOpen(t)
+	records, age := t.OpenBatch.Records(), time.Since(t.opened)
+	empty := records == 0 && t.OpenBatch.Queued.Load() == 0 && !heldOpen(t)
 	switch {
 	case b.draining:
 		return dueDrain
@@ -52,15 +52,15 @@ func (b *batcher) due(t *tableState) string {
 		return dueCurrent
 	case pausedOpen(t):
 		return duePause
-	case t.Filled.Failed.Load() > 0:
+	case t.OpenBatch.Failed.Load() > 0:
 		return dueFailure
-	case t.there():
+	case t.refetched():
 		return dueRetry
 	case records >= t.limits.Rows:
 		return dueRows
-	case t.Filled.Bytes.Load() >= t.limits.Bytes:
+	case t.OpenBatch.Bytes.Load() >= t.limits.Bytes:
 		return dueBytes
-	case t.Filled.Held.Load() >= b.room.batchShare(), b.pressed == t:
+	case t.OpenBatch.Allocated.Load() >= b.room.batchShare(), b.sealForMemory == t:
 		return dueMemory
 	case !empty && age >= t.limits.Every:
 		return dueAge
@@ -83,7 +83,7 @@ func pausedOpen(t *tableState) bool {
 // heldOpen tells whether a claim that holds waits for what it read before to settle.
 func heldOpen(t *tableState) bool {
 	for _, c := range t.claims {
-		if c.state == settling && c.next > c.from {
+		if c.state == finishing && c.next > c.from {
 			return true
 		}
 	}
@@ -98,8 +98,8 @@ func gathered(t *tableState) (n int64) {
 	return n
 }
 
-// cut closes the batch of a table: a marker through all lanes, behind everything handed over.
-func (b *batcher) cut(t *tableState, reason string) {
+// seal closes the batch of a table: a marker through all lanes, behind everything handed over.
+func (b *batcher) seal(t *tableState, reason string) {
 	claims := map[connector.Partition]plan.Span{}
 	for p, c := range t.claims {
 		if c.next > c.from {
@@ -107,20 +107,20 @@ func (b *batcher) cut(t *tableState, reason string) {
 			c.from, c.earlier = c.next, nil
 		}
 	}
-	t.opened, t.again = time.Time{}, nil
+	t.opened, t.refetch = time.Time{}, nil
 	if len(claims) == 0 {
 		b.dropOpen(t)
 		return
 	}
 	b.batches++
-	open := lane.NewSealed(fmt.Sprintf("%s-%d", b.Member, b.batches), claims, len(b.lanes))
+	barrier := lane.NewBarrier(fmt.Sprintf("%s-%d", b.Member, b.batches), claims, len(b.lanes))
 	for _, l := range b.lanes {
-		l.Mark(&t.Table, open)
+		l.SealBatch(&t.Table, barrier)
 	}
-	t.cutting = open
-	t.writer.Requests.Write(open)
-	b.Metrics.cuts.WithLabelValues(reason).Inc()
-	b.Logger.Debug("cut", "table", t.name, "batch_id", open.ID, "reason", reason, "partitions", len(claims))
+	t.sealed = barrier
+	t.writer.Requests.Write(barrier)
+	b.Metrics.sealed.WithLabelValues(reason).Inc()
+	b.Logger.Debug("cut", "table", t.name, "batch_id", barrier.ID, "reason", reason, "partitions", len(claims))
 }
 
 // dropOpen tells the lanes to drop what they hold for a table.
@@ -135,7 +135,7 @@ func (b *batcher) untilDue() time.Duration {
 	now := time.Now()
 	next := now.Add(showEvery)
 	for _, t := range b.tables {
-		if !t.opened.IsZero() && t.cutting == nil {
+		if !t.opened.IsZero() && t.sealed == nil {
 			if due := t.opened.Add(t.limits.Every); due.After(now) && due.Before(next) {
 				next = due
 			}
@@ -146,11 +146,11 @@ func (b *batcher) untilDue() time.Duration {
 
 // dropAll drops the batch that fills and the cut behind which nothing can follow any more.
 func (b *batcher) dropAll(t *tableState) {
-	open := t.cutting
-	if open != nil {
-		b.Logger.Debug("cut dropped", "table", t.name, "batch_id", open.ID)
+	barrier := t.sealed
+	if barrier != nil {
+		b.Logger.Debug("cut dropped", "table", t.name, "batch_id", barrier.ID)
 	}
-	t.cutting, t.opened, t.looking = nil, time.Time{}, false
-	t.writer.Requests.Abandon(open)
+	t.sealed, t.opened, t.comparing = nil, time.Time{}, false
+	t.writer.Requests.Abandon(barrier)
 	b.dropOpen(t)
 }

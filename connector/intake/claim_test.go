@@ -8,7 +8,7 @@ import (
 
 // TestSpan_EndAt: each place in a batch has the leader epoch of what was read before it.
 func TestSpan_EndAt(t *testing.T) {
-	c := &claim{filling: filling{next: 10, epoch: 3}}
+	c := &claim{openSpan: openSpan{next: 10, epoch: 3}}
 	c.pass(14, 3, 11)
 	c.pass(20, 5, 16)
 	c.pass(25, 5, 20)

@@ -12,7 +12,7 @@ type current struct{ *base }
 
 // reached tells whether every claim was read to where the topics ended at the start, or holds.
 func (u *current) reached() bool {
-	if !u.joined || u.valve.Queued.Load() > 0 {
+	if !u.joined || u.backpressure.Queued.Load() > 0 {
 		return false
 	}
 	for _, c := range u.claims {
@@ -29,7 +29,7 @@ func (u *current) done() bool {
 		return false
 	}
 	for _, t := range u.tables {
-		if t.cutting != nil || t.Filled.Records() > 0 {
+		if t.sealed != nil || t.OpenBatch.Records() > 0 {
 			return false
 		}
 	}

@@ -13,10 +13,10 @@ import (
 type dispatcher struct {
 	*base
 
-	room     *room
-	holds    *holds
-	fetches  *fetches
-	pressure *backpressure
+	room    *room
+	holds   *holds
+	fetches *fetches
+	pauses  *pauseLog
 
 	turn int // so that no claim starves another
 }
@@ -33,7 +33,7 @@ func (d *dispatcher) enqueue() {
 			if len(c.queue) == 0 || d.room.first != nil && d.room.first != c {
 				continue
 			}
-			if !d.pressure.valveOpen() {
+			if !d.pauses.queueOpen() {
 				return
 			}
 			again = d.enqueueBlock(c) || again
@@ -44,7 +44,7 @@ func (d *dispatcher) enqueue() {
 // enqueueBlock enqueues at most one block of a claim and reports whether anything moved. A block that finds no room stays with
 // the claim: in its key, in the batch pool, or in its lane.
 func (d *dispatcher) enqueueBlock(c *claim) bool {
-	if c.table.cutting != nil && d.room.full(c.table) {
+	if c.table.sealed != nil && d.room.full(c.table) {
 		return false // one sealed batch on its way, one batch full: what is fetched waits with the claim
 	}
 	if c.parsed == nil && !d.parse(c) {
@@ -54,7 +54,7 @@ func (d *dispatcher) enqueueBlock(c *claim) bool {
 	if a.records == 0 {
 		return false
 	}
-	reserved, ok := d.room.reserve(c, max(c.table.Filled.Estimate(a.bytes, a.records), a.worst))
+	reserved, ok := d.room.reserve(c, max(c.table.OpenBatch.Estimate(a.bytes, a.records), a.worst))
 	if !ok {
 		d.readmit(c.parsed)
 		return false
@@ -65,7 +65,7 @@ func (d *dispatcher) enqueueBlock(c *claim) bool {
 	if !d.send(c, b) {
 		return false
 	}
-	c.handed(flight{c.next, last + 1, a.oldest}, since)
+	c.enqueued(inFlight{c.next, last + 1, a.oldest}, since)
 	c.pass(last+1, epoch, first)
 	if c.table.opened.IsZero() {
 		c.table.opened = since
@@ -122,9 +122,9 @@ func (d *dispatcher) admit(c *claim) (a admitted) {
 		if c.letters {
 			a.worst += lane.Weight(rec)
 		}
-		slot := d.valve.Slot(c.Partition, rec.Key)
-		if !d.valve.Take(slot) {
-			if i == 0 && !c.keyFull && d.valve.Full(slot) { // this key has its share queued: this partition waits, others go on
+		slot := d.backpressure.Slot(c.Partition, rec.Key)
+		if !d.backpressure.Reserve(slot) {
+			if i == 0 && !c.keyFull && d.backpressure.KeyFull(slot) { // this key has its share queued: this partition waits, others go on
 				c.keyFull = true
 				d.Metrics.keyWaits.WithLabelValues(c.Topic).Inc()
 			}
@@ -140,7 +140,7 @@ func (d *dispatcher) admit(c *claim) (a admitted) {
 
 // readmit undoes admit.
 func (d *dispatcher) readmit(b *lane.Block) {
-	d.valve.Give(b.Taken)
+	d.backpressure.Release(b.Taken)
 	b.Taken = b.Taken[:0]
 }
 
@@ -152,7 +152,7 @@ func (d *dispatcher) block(c *claim, a admitted, reserved int64) *lane.Block {
 	}
 	b.Table, b.Schema, b.Partition, b.Session, b.Reserved = &c.table.Table, c.table.schema, c.Partition, c.session, reserved
 	b.Refuse, b.Health, b.Letters = c.refuse, c.health, c.letters
-	b.Trail, b.Since, b.Oldest = c.trail, time.Now(), a.oldest
+	b.Progress, b.Since, b.Oldest = c.laneProgress, time.Now(), a.oldest
 	return b
 }
 
@@ -160,11 +160,11 @@ func (d *dispatcher) block(c *claim, a admitted, reserved int64) *lane.Block {
 // will wake the reader.
 func (d *dispatcher) send(c *claim, b *lane.Block) bool {
 	n := int64(len(b.Records))
-	c.table.Filled.Queued.Add(n)
+	c.table.OpenBatch.Queued.Add(n)
 	if c.lane.Enqueue(b) {
 		return true
 	}
-	c.table.Filled.Queued.Add(-n)
+	c.table.OpenBatch.Queued.Add(-n)
 	d.room.unreserve(c.table, b.Reserved)
 	d.readmit(b)
 	c.parsed = d.join(b, c.parsed)
@@ -173,7 +173,7 @@ func (d *dispatcher) send(c *claim, b *lane.Block) bool {
 
 // split moves the records that found room into a block of their own.
 func (d *dispatcher) split(b *lane.Block, ready int) (out, rest *lane.Block) {
-	out, rest = d.blocks.Get(b.Answer), d.blocks.Get(b.Answer)
+	out, rest = d.blocks.Get(b.Result), d.blocks.Get(b.Result)
 	out.Records = append(out.Records, b.Records[:ready]...)
 	out.Taken = append(out.Taken, b.Taken...)
 	rest.Records = append(rest.Records, b.Records[ready:]...)

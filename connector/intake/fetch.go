@@ -23,12 +23,12 @@ type fetches struct {
 func (fs *fetches) fetched(f connector.Fetched) {
 	c, ok := fs.claims[f.Partition]
 	if !ok || c.session != f.Session || !c.fetching || c.ahead != f.From {
-		lane.NewAnswer(f).Leave()
+		lane.NewFetchResult(f).Release()
 		return
 	}
 	c.fetching = false
 	c.bounds = f.Bounds
-	c.queue = append(c.queue, lane.NewAnswer(f))
+	c.queue = append(c.queue, lane.NewFetchResult(f))
 	if f.Err == nil {
 		c.ahead, c.aheadEp = f.Next, f.Epoch
 	}
@@ -37,10 +37,10 @@ func (fs *fetches) fetched(f connector.Fetched) {
 
 // finish passes the end of an answer: control and aborted batches behind the last record, or the place where it cannot
 // go on.
-func (fs *fetches) finish(c *claim, f *lane.Answer, err error) {
+func (fs *fetches) finish(c *claim, f *lane.FetchResult, err error) {
 	done := f.Fetched
 	c.queue = slices.Delete(c.queue, 0, 1)
-	f.Leave()
+	f.Release()
 	if !errors.Is(err, io.EOF) { // a damaged batch: the records before it were handed over
 		done.Err = err
 	}
@@ -66,7 +66,7 @@ func (fs *fetches) cannotRead(c *claim, err error) {
 	if !ok {
 		reason, detail = hold.CorruptBatch, err.Error()
 	}
-	fs.holds.stand(c, hold.Hold{Reason: reason, Detail: detail, Offset: c.next})
+	fs.holds.hold(c, hold.Hold{Reason: reason, Detail: detail, Offset: c.next})
 }
 
 // wanted is how many answers a claim may have waiting or on their way: one to hand over, one to follow.
@@ -101,7 +101,7 @@ func (fs *fetches) begin(c *claim, at connector.Position) {
 
 // stuck tells whether a table can take no more for now: one cut is on its way, and behind it one batch is full.
 func (fs *fetches) stuck(t *tableState) bool {
-	return t.cutting != nil && t.cutting.Marked(len(fs.lanes)) && fs.room.full(t)
+	return t.sealed != nil && t.sealed.PassedAll(len(fs.lanes)) && fs.room.full(t)
 }
 
 // turnToFetching has claims ask again whose table can take more, and sheds what waits for tables that cannot while
@@ -130,11 +130,11 @@ func (fs *fetches) turnToFetching() {
 func (fs *fetches) turnWaiting(short bool) {
 	if short {
 		for _, c := range slices.Clone(fs.room.waiting) {
-			wants := c.wants
+			wants := c.wantsBytes
 			if c == fs.room.first || !c.state.reads() {
 				continue
 			}
-			if fs.shed(c); c.wants == 0 {
+			if fs.shed(c); c.wantsBytes == 0 {
 				c.shed, fs.room.sheds = wants, true
 			}
 		}
@@ -176,6 +176,6 @@ func (fs *fetches) shed(c *claim) {
 		fs.Metrics.shed.Inc()
 	}
 	fs.Log.Forget(c.Partition)
-	fs.holds.drop(c)
+	fs.holds.dropQueued(c)
 	c.ahead, c.aheadEp = c.next, c.epoch
 }

@@ -27,9 +27,9 @@ func (silent) Forget(connector.Partition)   {}
 func TestAnswers(t *testing.T) {
 	r := readerOf(t, Config{})
 	tab := &tableState{}
-	c := &claim{Partition: connectortest.Partition(0), table: tab, stance: stance{state: resuming}, position: -1}
+	c := &claim{Partition: connectortest.Partition(0), table: tab, claimState: claimState{state: resuming}, position: -1}
 	r.claims[c.Partition] = c
-	r.holds.end(c)
+	r.holds.endSession(c)
 	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
 	answer := func(session uint64, from, next int64) *counted {
 		records := &counted{}
@@ -69,7 +69,7 @@ func TestAnswers(t *testing.T) {
 	if c.fetching {
 		t.Error("it asks for a table that can take no more")
 	}
-	r.holds.end(c)
+	r.holds.endSession(c)
 	want("the session ended", again, 1, 0)
 }
 
@@ -82,12 +82,12 @@ func TestPressing(t *testing.T) {
 	for i, held := range []int64{20, 40, 30} {
 		name := string(rune('a' + i))
 		tab := &tableState{name: name, opened: now.Add(-time.Duration(i) * time.Second)}
-		tab.Filled.Held.Store(held * mib)
+		tab.OpenBatch.Allocated.Store(held * mib)
 		tables[name], r.tables = tab, append(r.tables, tab)
 	}
 	want := func(what string, tab *tableState) {
 		t.Helper()
-		if got := r.room.pressing(); got != tab {
+		if got := r.room.tableToSeal(); got != tab {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
@@ -97,17 +97,17 @@ func TestPressing(t *testing.T) {
 	want("above", tables["b"])
 	cut := func(name string) {
 		tab := tables[name]
-		tab.cutting = &lane.Sealed{Began: now}
-		tab.cutting.Held.Store(tab.Filled.Held.Swap(0))
-		tab.cutting.Passed.Store(1)
+		tab.sealed = &lane.Barrier{Began: now}
+		tab.sealed.Allocated.Store(tab.OpenBatch.Allocated.Swap(0))
+		tab.sealed.Passed.Store(1)
 	}
 	cut("b")
 	want("40 % are on their way", nil)
-	tables["b"].cutting.Held.Store(10 * mib) // most of it is encoded
+	tables["b"].sealed.Allocated.Store(10 * mib) // most of it is encoded
 	want("10 % are on their way", tables["c"])
 	pools.Batch.Adjust(-60 * mib)
 	want("room again", nil)
-	waits := &claim{table: tables["a"], wish: wish{wants: 80 * mib, wantsSince: now}}
+	waits := &claim{table: tables["a"], nextBlock: nextBlock{wantsBytes: 80 * mib, wantsSince: now}}
 	r.room.waiting = []*claim{waits}
 	r.room.first = r.room.foremost()
 	want("a block waits", tables["c"])

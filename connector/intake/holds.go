@@ -22,23 +22,23 @@ type holds struct {
 	comparedAt time.Time // when the claims were last compared with what operators decided
 }
 
-// end ends a session: whatever carries it is dropped from now on.
-func (hs *holds) end(c *claim) {
+// endSession ends a session: whatever carries it is dropped from now on.
+func (hs *holds) endSession(c *claim) {
 	hs.sessions++
 	c.session = hs.sessions
 	hs.Log.Forget(c.Partition)
-	hs.drop(c)
-	if c.trail != nil {
-		c.owed = c.oldest()
+	hs.dropQueued(c)
+	if c.laneProgress != nil {
+		c.oldestUncommitted = c.oldest()
 	}
 	c.from, c.next = c.position, c.position // nothing of the batch that fills is its any more
-	c.trail, c.flights = &lane.Trail{Began: time.Now()}, nil
+	c.laneProgress, c.inFlight = &lane.Progress{Began: time.Now()}, nil
 }
 
-// stand holds a claim. Its part of the batch that fills stays good: it ends before the place of the hold.
+// hold holds a claim. Its part of the batch that fills stays good: it ends before the place of the hold.
 //
 // said is what its line says beside: the batch that it was found in.
-func (hs *holds) stand(c *claim, h hold.Hold, said ...any) {
+func (hs *holds) hold(c *claim, h hold.Hold, said ...any) {
 	if c.hold == nil || c.hold.Reason != h.Reason {
 		if h.Since.IsZero() {
 			h.Since = time.Now()
@@ -56,14 +56,14 @@ func (hs *holds) stand(c *claim, h hold.Hold, said ...any) {
 	if c.hold = &h; c.ends != byCommit {
 		c.ends = endOf(h.Reason)
 	}
-	if c.next > c.from || c.table.cuts(c.Partition) {
-		hs.enter(c, settling)
+	if c.next > c.from || c.table.inSealed(c.Partition) {
+		hs.enter(c, finishing)
 	} else {
 		hs.enter(c, held)
 	}
 	c.checks = time.Now().Add(c.checkEvery())
 	hs.Log.Forget(c.Partition)
-	hs.drop(c)
+	hs.dropQueued(c)
 }
 
 // recheck is how often holds and idle claims are held against the table.
@@ -85,7 +85,7 @@ func (c *claim) checkEvery() time.Duration {
 // claim that was stopped meanwhile stays so.
 func (hs *holds) leave(c *claim, l commit.Leave) bool {
 	wait := time.Now().Before(l.Until)
-	hs.end(c)
+	hs.endSession(c)
 	switch {
 	case c.hold != nil && !c.state.reads():
 		hs.enter(c, held)
@@ -94,7 +94,7 @@ func (hs *holds) leave(c *claim, l commit.Leave) bool {
 		hs.enter(c, leaving)
 		c.until, c.reach = l.Until, l.Next
 	default:
-		c.table.wants(c.Partition, l.Next)
+		c.table.refetchUntil(c.Partition, l.Next)
 	}
 	return wait
 }
@@ -105,14 +105,14 @@ func (hs *holds) release(c *claim) {
 		return
 	}
 	hs.Logger.Info("hold ended", "topic", c.Topic, "partition", c.ID, "reason", string(c.hold.Reason), "after", time.Since(c.hold.Since).Round(time.Second))
-	c.hold, c.ends, c.witness = nil, byCheck, false
+	c.hold, c.ends, c.inFailedCommit = nil, byCheck, false
 	if c.state.reads() {
 		hs.enter(c, reading)
 	}
 }
 
-// ask asks the writer where claims stand.
-func (hs *holds) ask(t *tableState, claims ...*claim) {
+// requestResume asks the writer where claims stand.
+func (hs *holds) requestResume(t *tableState, claims ...*claim) {
 	asked := make(map[connector.Partition]commit.ResumeRequest, len(claims))
 	for _, c := range claims {
 		if c.hold == nil {
@@ -137,8 +137,8 @@ func (hs *holds) enter(c *claim, next state) {
 	c.state = next
 }
 
-// proved ends what a won commit disproves.
-func (hs *holds) proved(t *tableState) {
+// releaseProvisionalHolds ends what a won commit disproves.
+func (hs *holds) releaseProvisionalHolds(t *tableState) {
 	for _, c := range t.claims {
 		if c.fences = 0; c.state == proving {
 			hs.release(c)
@@ -146,11 +146,11 @@ func (hs *holds) proved(t *tableState) {
 	}
 }
 
-// absolve ends what a commit found if nothing of it is left: the records were lost with their claims, or somebody else took
+// forgetFailedCommits ends what a commit found if nothing of it is left: the records were lost with their claims, or somebody else took
 // the positions past them. No commit might come to disprove it.
-func (hs *holds) absolve(t *tableState) {
+func (hs *holds) forgetFailedCommits(t *tableState) {
 	for _, c := range t.claims {
-		if c.witness {
+		if c.inFailedCommit {
 			return
 		}
 	}
@@ -176,10 +176,10 @@ func (hs *holds) maySucceed(c *claim, f commit.Found) bool {
 		// read. Only the epoch tells, or an operator.
 		return f.At.Next != c.hold.Offset || f.At.Epoch >= 0
 	case hold.Contested:
-		if c.quiet++; f.At.Next != c.quietAt {
-			c.quiet, c.quietAt = 0, f.At.Next
+		if c.unmovedChecks++; f.At.Next != c.unmovedAt {
+			c.unmovedChecks, c.unmovedAt = 0, f.At.Next
 		}
-		if c.quiet < 2 {
+		if c.unmovedChecks < 2 {
 			c.hold.Offset = f.At.Next
 			return false
 		}
@@ -200,7 +200,7 @@ func (hs *holds) check(t *tableState) {
 	for _, c := range t.claims {
 		switch {
 		case c.state == leaving && !now.Before(c.until):
-			t.wants(c.Partition, c.reach)
+			t.refetchUntil(c.Partition, c.reach)
 			again = append(again, c)
 		case c.state == held && (hs.floodPasses(c) || !now.Before(c.checks)):
 			c.checks = now.Add(c.checkEvery())
@@ -208,34 +208,34 @@ func (hs *holds) check(t *tableState) {
 		}
 	}
 	if len(again) > 0 {
-		hs.ask(t, again...)
+		hs.requestResume(t, again...)
 	}
 	if t.checks.IsZero() {
 		t.checks = now.Add(recheck)
 	}
-	if now.Before(t.checks) || t.looking {
+	if now.Before(t.checks) || t.comparing {
 		return
 	}
 	t.checks = now.Add(recheck)
 	expected := map[connector.Partition]int64{}
 	for p, c := range t.claims {
-		if c.state.reads() && c.next == c.from && !t.cuts(p) {
+		if c.state.reads() && c.next == c.from && !t.inSealed(p) {
 			expected[p] = c.from
 		}
 	}
 	if len(expected) > 0 {
-		t.looking = true
+		t.comparing = true
 		t.writer.Requests.Compare(expected)
 	}
 }
 
-// drop forgets what a claim has waiting. Blocks that are in lanes stay.
-func (hs *holds) drop(c *claim) {
+// dropQueued forgets what a claim has waiting. Blocks that are in lanes stay.
+func (hs *holds) dropQueued(c *claim) {
 	if c.parsed != nil {
 		hs.blocks.Put(c.parsed)
 	}
 	for _, a := range c.queue {
-		a.Leave()
+		a.Release()
 	}
 	c.queue, c.parsed, c.fetching, c.shed = nil, nil, false, 0
 	hs.room.unwait(c)

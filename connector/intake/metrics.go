@@ -6,7 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type Metrics struct {
 	read, fenced, offsetFailures, paused, resumed, closedSeconds, longPauses, shed, unchecked prometheus.Counter
 	queued                                                                                    prometheus.Gauge
-	cuts, holds, keyWaits                                                                     *prometheus.CounterVec
+	sealed, holds, keyWaits                                                                   *prometheus.CounterVec
 }
 
 // NewMetrics returns the metrics, registered with reg unless that is nil.
@@ -27,7 +27,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		longPauses:     counter("sluice_long_pauses_total", "Pauses of reading that lasted a second or longer; the log has a line of each."),
 		shed:           counter("sluice_shed_total", "Times that what a partition had waiting was dropped for want of memory; it is read again."),
 		unchecked:      counter("sluice_positions_unchecked_total", "Positions that a member read on from without their leader epoch: it could not see whether the log was truncated below them."),
-		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{
+		sealed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_cuts_total", Help: "Batches closed, by what made them due.",
 		}, []string{"reason"}),
 		holds: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -37,11 +37,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "sluice_key_waits_total", Help: "Times that a partition waited because queue.per_key records were queued of the key of its next record, or of keys in the same hash slot.",
 		}, []string{"topic"}),
 	}
-	for _, reason := range cutReasons() {
-		m.cuts.WithLabelValues(reason)
+	for _, reason := range sealReasons() {
+		m.sealed.WithLabelValues(reason)
 	}
 	if reg != nil {
-		reg.MustRegister(m.queued, m.read, m.fenced, m.offsetFailures, m.paused, m.resumed, m.closedSeconds, m.longPauses, m.shed, m.unchecked, m.cuts, m.holds, m.keyWaits)
+		reg.MustRegister(m.queued, m.read, m.fenced, m.offsetFailures, m.paused, m.resumed, m.closedSeconds, m.longPauses, m.shed, m.unchecked, m.sealed, m.holds, m.keyWaits)
 	}
 	return m
 }

@@ -37,12 +37,12 @@ func (hs *holds) pauses() {
 		case c.state == resuming: // the answer is looked at first
 		case h != nil && (!c.isPaused() || h.Detail != c.hold.Detail):
 			hs.pause(c, h)
-		case h == nil && c.isPaused() && c.state != settling:
+		case h == nil && c.isPaused() && c.state != finishing:
 			again[c.table] = append(again[c.table], c)
 		}
 	}
 	for t, claims := range again {
-		hs.ask(t, claims...)
+		hs.requestResume(t, claims...)
 	}
 }
 
@@ -54,7 +54,7 @@ func (hs *holds) pause(c *claim, h *hold.Hold) {
 		pause.Offset = c.next
 	}
 	c.ends = byCheck
-	hs.stand(c, pause)
+	hs.hold(c, pause)
 }
 
 // isPaused tells whether the claim is held by a pause.

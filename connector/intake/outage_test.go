@@ -44,7 +44,7 @@ func TestReader_OutageIsAHold(t *testing.T) {
 			r.tables = append(r.tables, table)
 			for id := range int32(3) {
 				p := connector.Partition{Topic: name, ID: id}
-				r.claims[p] = &claim{Partition: p, table: table, stance: stance{state: reading}, trail: &lane.Trail{}}
+				r.claims[p] = &claim{Partition: p, table: table, claimState: claimState{state: reading}, laneProgress: &lane.Progress{}}
 			}
 		}
 		shows := func(want ...string) {

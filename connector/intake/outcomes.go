@@ -19,8 +19,8 @@ type outcomes struct {
 	current    *current
 }
 
-// heard acts on what a writer says.
-func (out *outcomes) hear(o commit.Outcome) {
+// handled acts on what a writer says.
+func (out *outcomes) handle(o commit.Outcome) {
 	t := out.assignment.tableOf(o.Writer)
 	if t == nil {
 		return // it was retired
@@ -28,12 +28,12 @@ func (out *outcomes) hear(o commit.Outcome) {
 	if o.Schema != nil {
 		t.schema = o.Schema
 	}
-	if o.Cut != nil && o.Cut != t.cutting {
+	if o.Barrier != nil && o.Barrier != t.sealed {
 		return // a fence came in between: its claims have resumed behind it, wherever it ended
 	}
 	switch o.Kind {
-	case commit.Settled:
-		out.settled(t, o)
+	case commit.Committed:
+		out.committed(t, o)
 	case commit.Fenced:
 		out.fenced(t, o)
 	case commit.Failed:
@@ -44,8 +44,8 @@ func (out *outcomes) hear(o commit.Outcome) {
 				out.resumed(c, f)
 			}
 		}
-	case commit.Looked:
-		t.looking = false
+	case commit.Compared:
+		t.comparing = false
 	case commit.Measured:
 		out.current.measured(t, o)
 	}
@@ -53,20 +53,20 @@ func (out *outcomes) hear(o commit.Outcome) {
 
 // batchOf names the cut that an outcome is about, for log lines.
 func batchOf(o *commit.Outcome) []any {
-	if o.Cut == nil {
+	if o.Barrier == nil {
 		return nil
 	}
-	return []any{"batch_id", o.Cut.ID}
+	return []any{"batch_id", o.Barrier.ID}
 }
 
-// settled notes what is in the table now.
-func (out *outcomes) settled(t *tableState, o commit.Outcome) {
+// committed notes what is in the table now.
+func (out *outcomes) committed(t *tableState, o commit.Outcome) {
 	p := o.Plan
-	cut, batch := t.cutting.Claims, t.cutting.ID
-	t.cutting = nil
+	cut, batch := t.sealed.Claims, t.sealed.ID
+	t.sealed = nil
 	for _, c := range t.claims {
-		c.trail.Settled()
-		if c.state == settling && c.next == c.from {
+		c.laneProgress.ClearSealed()
+		if c.state == finishing && c.next == c.from {
 			out.holds.enter(c, held)
 		}
 	}
@@ -78,11 +78,11 @@ func (out *outcomes) settled(t *tableState, o commit.Outcome) {
 		out.Offsets.note(partition, connector.GroupOffset{Next: span.Next, Epoch: span.Epoch}, batch)
 		if c.session == span.Session {
 			c.position, c.positionEp = span.Next, span.Epoch
-			c.owed, c.newest = 0, max(c.newest, p.Newest[partition])
+			c.oldestUncommitted, c.newestCommitted = 0, max(c.newestCommitted, p.Newest[partition])
 		}
 	}
 	if len(p.Next) > 0 {
-		out.holds.proved(t)
+		out.holds.releaseProvisionalHolds(t)
 		if len(t.behind) > 0 {
 			t.measured = time.Time{} // what was measured is old now
 		}
@@ -90,9 +90,9 @@ func (out *outcomes) settled(t *tableState, o commit.Outcome) {
 	for _, h := range p.Holds {
 		if c, ours := out.claims[h.Partition]; ours && c.session == cut[h.Partition].Session {
 			c.position = h.Offset
-			out.holds.end(c)
-			c.owed = p.Owed[h.Partition]
-			out.holds.stand(c, h, "batch_id", batch)
+			out.holds.endSession(c)
+			c.oldestUncommitted = p.HoldTimestamps[h.Partition]
+			out.holds.hold(c, h, "batch_id", batch)
 		}
 	}
 	var again []*claim
@@ -104,7 +104,7 @@ func (out *outcomes) settled(t *tableState, o commit.Outcome) {
 		}
 	}
 	if len(again) > 0 {
-		out.holds.ask(t, again...)
+		out.holds.requestResume(t, again...)
 	}
 }
 
@@ -117,10 +117,10 @@ func (out *outcomes) fenced(t *tableState, o commit.Outcome) {
 			append([]any{"table", t.name, "err", o.Err}, batchOf(&o)...)...)
 	}
 	out.batcher.dropAll(t)
-	if t.again = nil; o.Again {
-		for p, span := range o.Cut.Claims {
+	if t.refetch = nil; o.Again {
+		for p, span := range o.Barrier.Claims {
 			if _, leaves := o.Leaves[p]; !leaves {
-				t.wants(p, span.Next)
+				t.refetchUntil(p, span.Next)
 			}
 		}
 	}
@@ -133,10 +133,10 @@ func (out *outcomes) fenced(t *tableState, o commit.Outcome) {
 		if l, leaves := o.Leaves[c.Partition]; leaves && l.Session == c.session && out.holds.leave(c, l) {
 			continue
 		}
-		out.holds.end(c)
+		out.holds.endSession(c)
 		again = append(again, c)
 	}
-	out.holds.ask(t, again...)
+	out.holds.requestResume(t, again...)
 }
 
 // failed holds all claims of a table that cannot be written. If it was a commit that said so, only a commit can take it
@@ -145,15 +145,15 @@ func (out *outcomes) failed(t *tableState, o commit.Outcome) {
 	reason, detail, _ := hold.Of(o.Err)
 	out.batcher.dropAll(t)
 	for _, c := range t.claims {
-		out.holds.end(c)
+		out.holds.endSession(c)
 		if c.isPaused() && out.Decisions.Paused(c.Partition) != nil {
 			out.holds.enter(c, held)
 			continue // nobody tries for it
 		}
-		out.holds.stand(c, hold.Hold{Reason: reason, Detail: detail, Offset: c.position}, batchOf(&o)...)
-		if o.Cut != nil {
-			_, in := o.Cut.Claims[c.Partition]
-			c.ends, c.witness = byCommit, c.witness || in
+		out.holds.hold(c, hold.Hold{Reason: reason, Detail: detail, Offset: c.position}, batchOf(&o)...)
+		if o.Barrier != nil {
+			_, in := o.Barrier.Claims[c.Partition]
+			c.ends, c.inFailedCommit = byCommit, c.inFailedCommit || in
 		}
 	}
 }
@@ -169,9 +169,9 @@ func (out *outcomes) resumed(c *claim, f commit.Found) {
 	moved := false
 	if f.At.Partition == c.Partition {
 		moved = c.position >= 0 && f.At.Next != c.position
-		c.witness = c.witness && !moved
+		c.inFailedCommit = c.inFailedCommit && !moved
 		if moved {
-			c.owed = 0 // others brought it to the table, or nobody will
+			c.oldestUncommitted = 0 // others brought it to the table, or nobody will
 		}
 		c.position, c.positionEp = f.At.Next, f.At.Epoch
 	}
@@ -180,20 +180,20 @@ func (out *outcomes) resumed(c *claim, f commit.Found) {
 		return
 	}
 	if f.Hold != nil {
-		out.holds.stand(c, *f.Hold)
+		out.holds.hold(c, *f.Hold)
 		return
 	}
 	if moved && c.hold == nil {
 		if c.fences++; c.fences >= 3 {
-			c.fences, c.quiet, c.quietAt = 0, 0, f.At.Next
-			out.holds.stand(c, hold.Hold{Reason: hold.Contested, Detail: "others moved this position three times between our commits", Offset: f.At.Next})
+			c.fences, c.unmovedChecks, c.unmovedAt = 0, 0, f.At.Next
+			out.holds.hold(c, hold.Hold{Reason: hold.Contested, Detail: "others moved this position three times between our commits", Offset: f.At.Next})
 			return
 		}
 	}
 	if c.target < 0 {
 		c.target = f.Bounds.LastStable
 	}
-	if f.Mend {
+	if f.OffsetDiffers {
 		out.Offsets.note(c.Partition, connector.GroupOffset{Next: f.At.Next, Epoch: f.At.Epoch}, "")
 	}
 	if c.hold != nil && !out.holds.maySucceed(c, f) {
@@ -206,7 +206,7 @@ func (out *outcomes) resumed(c *claim, f commit.Found) {
 	if f.At.Epoch < 0 && f.At.Next > f.Bounds.LogStart { // else nothing was read before it
 		out.Metrics.unchecked.Inc()
 	}
-	out.holds.end(c)
+	out.holds.endSession(c)
 	out.fetches.begin(c, f.At)
-	out.holds.absolve(c.table)
+	out.holds.forgetFailedCommits(c.table)
 }

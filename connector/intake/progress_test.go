@@ -19,9 +19,9 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	l := r.lanes[0]
 	tab := &tableState{Table: lane.Table{Decoder: connectortest.Tallies{}, Nulls: true}, schema: &connectortest.Schema{}, claims: map[connector.Partition]*claim{}, limits: connector.Limits{Rows: 1 << 20, Bytes: 1 << 30}}
 	r.tables = []*tableState{tab}
-	c := &claim{Partition: connectortest.Partition(0), table: tab, lane: l, stance: stance{state: resuming}, position: 10}
+	c := &claim{Partition: connectortest.Partition(0), table: tab, lane: l, claimState: claimState{state: resuming}, position: 10}
 	r.claims[c.Partition], tab.claims[c.Partition], r.order = c, c, []*claim{c}
-	r.holds.end(c)
+	r.holds.endSession(c)
 	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
 	hand := func(next int64, records ...connector.Record) {
 		r.fetches.fetched(connector.Fetched{Partition: c.Partition, Session: c.session, From: c.ahead, Next: next, Epoch: 1, Records: &connectortest.Records{Left: records}})
@@ -54,17 +54,17 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	want("both, and what no reader sees", 14, 300, true)
 
 	// A cut takes it over; what comes behind it is queued.
-	cut := lane.NewSealed("", map[connector.Partition]plan.Span{c.Partition: {Session: c.session, From: 10, Next: 14, Epoch: 1, Earlier: nil}}, 1)
-	tab.cutting, c.from = cut, 14
-	l.Mark(&tab.Table, cut)
+	barrier := lane.NewBarrier("", map[connector.Partition]plan.Span{c.Partition: {Session: c.session, From: 10, Next: 14, Epoch: 1, Earlier: nil}}, 1)
+	tab.sealed, c.from = barrier, 14
+	l.SealBatch(&tab.Table, barrier)
 	decode()
 	want("cut", 14, 300, true)
 	hand(15, good(14, 200))
 	want("cut, and one queued", 14, 200, true)
 	decode()
 	want("cut, and one open", 15, 200, true)
-	tab.cutting = cut
-	r.outcomes.settled(tab, commit.Outcome{Plan: &plan.Plan{}})
+	tab.sealed = barrier
+	r.outcomes.committed(tab, commit.Outcome{Plan: &plan.Plan{}})
 	want("settled", 15, 200, true)
 
 	// Behind a bad record nothing is.
@@ -73,7 +73,7 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	decode()
 	decode()
 	want("a bad record", 16, 100, true)
-	l.Mark(&tab.Table, lane.NewSealed("", nil, 1))
+	l.SealBatch(&tab.Table, lane.NewBarrier("", nil, 1))
 	decode()
 	hand(20, good(19, 800))
 	decode()
@@ -81,25 +81,25 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 
 	// A new session begins at the position, with what is owed from before.
 	c.position = 15
-	r.holds.end(c)
+	r.holds.endSession(c)
 	want("fenced", 15, 100, false)
 	l.Discard(&tab.Table)
 	decode()
 	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 15, Epoch: 1})
-	for n := range int64(3 * flights) {
+	for n := range int64(3 * maxInFlight) {
 		hand(16+n, good(15+n, 1000-n))
-		if n >= flights-2 {
+		if n >= maxInFlight-2 {
 			decode()
 		}
 	}
-	if len(c.flights) > flights {
-		t.Errorf("%d blocks are remembered one by one", len(c.flights))
+	if len(c.inFlight) > maxInFlight {
+		t.Errorf("%d blocks are remembered one by one", len(c.inFlight))
 	}
-	c.owed = 0
+	c.oldestUncommitted = 0
 	for decode() {
 	}
-	want("many", 15+3*flights, 1000-3*flights+1, true)
+	want("many", 15+3*maxInFlight, 1000-3*maxInFlight+1, true)
 	l.Discard(&tab.Table)
 	decode()
-	want("dropped", 15+3*flights, 0, false)
+	want("dropped", 15+3*maxInFlight, 0, false)
 }

@@ -85,7 +85,7 @@ type Reader struct {
 	room       *room
 	holds      *holds
 	fetches    *fetches
-	pressure   *backpressure
+	pauses     *pauseLog
 	dispatcher *dispatcher
 	current    *current
 	batcher    *batcher
@@ -104,10 +104,10 @@ type Reader struct {
 type base struct {
 	Config
 
-	valve  *lane.Valve
-	blocks *lane.Blocks
-	chunk  lane.ChunkLimit
-	lanes  []*lane.Lane
+	backpressure *lane.Backpressure
+	blocks       *lane.Blocks
+	chunk        lane.ChunkLimit
+	lanes        []*lane.Lane
 
 	claims map[connector.Partition]*claim
 	order  []*claim // the claims by partition
@@ -131,27 +131,27 @@ func New(c Config) (*Reader, error) {
 	r := &Reader{fromGroup: make(chan connector.Assignment), fromWriters: make(chan commit.Outcome), fromLanes: make(chan struct{}, 1)}
 	c.Writers.Outcomes, c.Writers.Progress = r.fromWriters, r.fromLanes
 	r.base = &base{
-		Config: c,
-		valve:  lane.NewValve(c.Queue),
-		blocks: lane.NewBlocks(2*int(c.Queue.PauseAt)/lane.BlockRecords + c.Count),
-		claims: map[connector.Partition]*claim{},
+		Config:       c,
+		backpressure: lane.NewBackpressure(c.Queue),
+		blocks:       lane.NewBlocks(2*int(c.Queue.PauseAt)/lane.BlockRecords + c.Count),
+		claims:       map[connector.Partition]*claim{},
 	}
 	r.chunk.Set(c.Pools.Batch.Size(), c.Count, len(c.Topics))
 	for id := range c.Count {
 		of := c.Lanes
-		of.ID, of.Progress, of.Valve, of.Blocks, of.Batch, of.Chunk = id, r.fromLanes, r.valve, r.blocks, c.Pools.Batch, &r.chunk
+		of.ID, of.Progress, of.Backpressure, of.Blocks, of.Batch, of.Chunk = id, r.fromLanes, r.backpressure, r.blocks, c.Pools.Batch, &r.chunk
 		r.lanes = append(r.lanes, lane.New(of))
 	}
 	r.room = &room{base: r.base}
 	r.holds = &holds{base: r.base, room: r.room}
 	r.fetches = &fetches{base: r.base, room: r.room, holds: r.holds}
-	r.pressure = newBackpressure(r.base, r.room)
-	r.dispatcher = &dispatcher{base: r.base, room: r.room, holds: r.holds, fetches: r.fetches, pressure: r.pressure}
+	r.pauses = newPauseLog(r.base, r.room)
+	r.dispatcher = &dispatcher{base: r.base, room: r.room, holds: r.holds, fetches: r.fetches, pauses: r.pauses}
 	r.current = &current{base: r.base}
 	r.batcher = &batcher{base: r.base, room: r.room, current: r.current}
 	r.assignment = newAssignment(r.base, r.holds, r.batcher)
 	r.outcomes = &outcomes{base: r.base, holds: r.holds, fetches: r.fetches, batcher: r.batcher, assignment: r.assignment, current: r.current}
-	r.status = &status{base: r.base, pressure: r.pressure, outage: map[standing]*outage{}}
+	r.status = &status{base: r.base, pauses: r.pauses, outage: map[standing]*outage{}}
 	for _, topic := range c.Topics {
 		if r.assignment.feeds(topic) == nil {
 			return nil, fmt.Errorf("topic %q feeds no table", topic)
@@ -196,7 +196,7 @@ func (r *Reader) Run(ctx, working context.Context, group *sync.WaitGroup) {
 		case f := <-r.Log.Fetched():
 			r.fetches.fetched(f)
 		case o := <-r.fromWriters:
-			r.outcomes.hear(o)
+			r.outcomes.handle(o)
 		case <-r.fromLanes:
 		case <-r.Pools.Fetch.Pressed():
 		case <-timer.C:
@@ -213,10 +213,10 @@ func (r *Reader) turn() {
 	r.loop.Turn()
 	r.holds.wishes()
 	r.dispatcher.enqueue()
-	r.batcher.pressed = r.room.pressing()
+	r.batcher.sealForMemory = r.room.tableToSeal()
 	for _, t := range r.tables {
 		if reason := r.batcher.due(t); reason != "" {
-			r.batcher.cut(t, reason)
+			r.batcher.seal(t, reason)
 		}
 		r.holds.check(t)
 	}
@@ -224,7 +224,7 @@ func (r *Reader) turn() {
 		r.assignment.retire(t)
 	}
 	r.fetches.turnToFetching()
-	r.pressure.watchPauses()
+	r.pauses.watchPauses()
 	r.status.show()
 }
 
@@ -238,7 +238,7 @@ func (r *Reader) drain(ctx context.Context) {
 	}
 	for _, c := range r.claims {
 		r.Log.Forget(c.Partition)
-		r.holds.drop(c)
+		r.holds.dropQueued(c)
 	}
 	end := time.NewTimer(r.Drain)
 	defer end.Stop()
@@ -249,9 +249,9 @@ func (r *Reader) drain(ctx context.Context) {
 		r.loop.Turn()
 		for _, t := range r.tables {
 			if reason := r.batcher.due(t); reason != "" {
-				r.batcher.cut(t, reason)
+				r.batcher.seal(t, reason)
 			}
-			busy = busy || t.cutting != nil
+			busy = busy || t.sealed != nil
 		}
 		r.status.shown = time.Time{}
 		r.status.show()
@@ -260,10 +260,10 @@ func (r *Reader) drain(ctx context.Context) {
 		}
 		select {
 		case o := <-r.fromWriters:
-			r.outcomes.hear(o)
+			r.outcomes.handle(o)
 		case <-r.fromGroup:
 		case f := <-r.Log.Fetched():
-			lane.NewAnswer(f).Leave()
+			lane.NewFetchResult(f).Release()
 		case <-r.fromLanes:
 		case <-turn.C:
 		case <-end.C:

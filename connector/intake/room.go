@@ -31,7 +31,7 @@ func (m *room) crowding(t *tableState) bool {
 		sharing++
 	}
 	return sharing > 1 && pool.Used() > pool.Size()/2 &&
-		t.cutting.Held.Load()+t.Filled.Held.Load() >= pool.Size()/int64(2*sharing)
+		t.sealed.Allocated.Load()+t.OpenBatch.Allocated.Load() >= pool.Size()/int64(2*sharing)
 }
 
 // sharing is how many tables the batch pool is for. Those that are hardly ever fed do not count: when they are, what they
@@ -45,9 +45,9 @@ func (m *room) sharing() (n int) {
 	return n
 }
 
-// pressing is the table to cut so that the batch pool gets room, nil if it has enough or soon will have: the largest one,
+// tableToSeal is the table to cut so that the batch pool gets room, nil if it has enough or soon will have: the largest one,
 // then, while that is on its way, the one that has waited longest.
-func (m *room) pressing() *tableState {
+func (m *room) tableToSeal() *tableState {
 	pool := m.Pools.Batch
 	if pool.Used() < pool.Size()/100*85 && m.first == nil {
 		return nil
@@ -59,16 +59,16 @@ func (m *room) pressing() *tableState {
 	var onTheWay int64
 	var largest, oldest *tableState
 	for _, t := range m.tables {
-		held := t.Filled.Held.Load()
+		held := t.OpenBatch.Allocated.Load()
 		switch {
-		case t.late(now, patience): // no room comes from it soon
-		case t.cutting != nil:
-			if onTheWay += t.cutting.Held.Load(); !t.cutting.Marked(len(m.lanes)) {
+		case t.commitLate(now, patience): // no room comes from it soon
+		case t.sealed != nil:
+			if onTheWay += t.sealed.Allocated.Load(); !t.sealed.PassedAll(len(m.lanes)) {
 				onTheWay += held
 			}
 		case t.opened.IsZero() || held == 0:
 		default:
-			if largest == nil || held > largest.Filled.Held.Load() {
+			if largest == nil || held > largest.OpenBatch.Allocated.Load() {
 				largest = t
 			}
 			if oldest == nil || t.opened.Before(oldest.opened) {
@@ -91,26 +91,26 @@ func (m *room) reserve(c *claim, estimate int64) (int64, bool) {
 	pool := m.Pools.Batch
 	n := min(estimate, pool.Size())
 	if !pool.TryAcquire(n) {
-		if c.wants == 0 {
+		if c.wantsBytes == 0 {
 			c.wantsSince, m.waiting = time.Now(), append(m.waiting, c)
 		}
-		c.wants = n
+		c.wantsBytes = n
 		if m.first == nil && m.attainable(c, time.Now()) {
 			m.first = c
 		}
 		return 0, false
 	}
-	c.table.Filled.Held.Add(n)
+	c.table.OpenBatch.Allocated.Add(n)
 	m.unwait(c)
 	return n, true
 }
 
 // unwait ends a claim's wait for room.
 func (m *room) unwait(c *claim) {
-	if c.wants == 0 {
+	if c.wantsBytes == 0 {
 		return
 	}
-	c.wants = 0
+	c.wantsBytes = 0
 	m.waiting = slices.DeleteFunc(m.waiting, func(o *claim) bool { return o == c })
 	if m.first == c {
 		m.first = m.foremost()
@@ -144,10 +144,10 @@ func (m *room) foremost() *claim {
 
 // attainable tells whether a claim that waits gets its room if all others stop handing over.
 func (m *room) attainable(c *claim, now time.Time) bool {
-	if t := c.table; t.cutting != nil && m.full(t) {
+	if t := c.table; t.sealed != nil && m.full(t) {
 		return false // it could not hand over anyway
 	}
-	return c.wants <= m.freeable(now, c.patience(now))
+	return c.wantsBytes <= m.freeable(now, c.patience(now))
 }
 
 // freeable is how much of the batch pool is free, or becomes free without commits that are late.
@@ -155,11 +155,11 @@ func (m *room) freeable(now time.Time, patience time.Duration) int64 {
 	n := m.Pools.Batch.Size() - m.Pools.Batch.Used()
 	for _, t := range m.tables {
 		switch {
-		case t.late(now, patience): // what fills behind it cannot leave either
-		case t.cutting != nil:
-			n += t.cutting.Held.Load() + t.Filled.Held.Load()
+		case t.commitLate(now, patience): // what fills behind it cannot leave either
+		case t.sealed != nil:
+			n += t.sealed.Allocated.Load() + t.OpenBatch.Allocated.Load()
 		case !t.opened.IsZero(): // else there is nothing to cut
-			n += t.Filled.Held.Load()
+			n += t.OpenBatch.Allocated.Load()
 		}
 	}
 	return n
@@ -167,27 +167,27 @@ func (m *room) freeable(now time.Time, patience time.Duration) int64 {
 
 // unreserve gives the room of a block back that was not handed over.
 func (m *room) unreserve(t *tableState, n int64) {
-	t.Filled.Held.Add(-n)
+	t.OpenBatch.Allocated.Add(-n)
 	m.Pools.Batch.Release(n)
 }
 
 // Sweep gives back what is left when everything has ended: blocks that no lane came to, cuts that no writer took.
 func (r *Reader) Sweep() {
 	for _, c := range r.claims {
-		r.holds.drop(c)
+		r.holds.dropQueued(c)
 	}
 	for _, l := range r.lanes {
 		l.Sweep()
 	}
 	for _, t := range r.tables {
-		for _, open := range append(t.writer.Requests.Left(), t.cutting) {
-			open.Sweep(r.Pools.Batch)
+		for _, barrier := range append(t.writer.Requests.Left(), t.sealed) {
+			barrier.Sweep(r.Pools.Batch)
 		}
 	}
 }
 
 // full tells whether the batch that fills is as large as a commit may be.
 func (m *room) full(t *tableState) bool {
-	return t.Filled.Records() >= t.limits.Rows || t.Filled.Bytes.Load() >= t.limits.Bytes ||
-		t.Filled.Held.Load() >= m.batchShare() || t.cutting != nil && m.crowding(t)
+	return t.OpenBatch.Records() >= t.limits.Rows || t.OpenBatch.Bytes.Load() >= t.limits.Bytes ||
+		t.OpenBatch.Allocated.Load() >= m.batchShare() || t.sealed != nil && m.crowding(t)
 }

@@ -28,8 +28,8 @@ func TestRareTablesCostNothing(t *testing.T) {
 		{quiet, size / 2, true},
 		{quiet, size/4 - 1, false},
 	} {
-		c.table.cutting = &lane.Sealed{}
-		c.table.cutting.Held.Store(c.held)
+		c.table.sealed = &lane.Barrier{}
+		c.table.sealed.Allocated.Store(c.held)
 		if got := r.room.crowding(c.table); got != c.crowding {
 			t.Errorf("rare %v with %d bytes crowds: %v", c.table.rare, c.held, got)
 		}

@@ -18,12 +18,12 @@ func TestForemost(t *testing.T) {
 		pool := bytepool.New(1000)
 		table := func(open, cut int64) *tableState {
 			s := &tableState{limits: connector.Limits{Rows: 1 << 20, Bytes: 1 << 40}}
-			if s.Filled.Held.Store(open); open > 0 {
+			if s.OpenBatch.Allocated.Store(open); open > 0 {
 				s.opened = time.Now()
 			}
 			if cut > 0 {
-				s.cutting = &lane.Sealed{Began: time.Now()}
-				s.cutting.Held.Store(cut)
+				s.sealed = &lane.Barrier{Began: time.Now()}
+				s.sealed.Allocated.Store(cut)
 			}
 			pool.Adjust(open + cut)
 			return s
@@ -48,38 +48,38 @@ func TestForemost(t *testing.T) {
 			t.Errorf("%d bytes become free, want 500", got)
 		}
 		time.Sleep(5 * time.Second)
-		a.cutting.Began = time.Now().Add(-2 * time.Second) // another one: the claim is patient for half of its wait
+		a.sealed.Began = time.Now().Add(-2 * time.Second) // another one: the claim is patient for half of its wait
 		if r.room.foremost() != large {
 			t.Error("a commit is late after a third of the wait")
 		}
 		time.Sleep(2 * time.Minute)
-		a.cutting.Began = time.Now().Add(-maxPatience)
+		a.sealed.Began = time.Now().Add(-maxPatience)
 		if r.room.foremost() != nil {
 			t.Error("a commit is not late after a minute")
 		}
 
-		other := &claim{table: b, wish: wish{wants: 450, wantsSince: time.Now()}} // less than the other, and there is room for it
+		other := &claim{table: b, nextBlock: nextBlock{wantsBytes: 450, wantsSince: time.Now()}} // less than the other, and there is room for it
 		r.room.waiting = append(r.room.waiting, other)
 		if r.room.foremost() != other {
 			t.Error("a claim that could go on stands behind one that cannot")
 		}
-		b.cutting = &lane.Sealed{Began: time.Now()}
-		b.Filled.Rows.Store(b.limits.Rows)
+		b.sealed = &lane.Barrier{Began: time.Now()}
+		b.OpenBatch.Rows.Store(b.limits.Rows)
 		if r.room.foremost() != nil {
 			t.Error("all wait for a claim whose table is full")
 		}
-		b.cutting = nil
+		b.sealed = nil
 
-		a.cutting, a.opened = nil, time.Time{}
+		a.sealed, a.opened = nil, time.Time{}
 		pool.Adjust(-500)
-		a.Filled.Held.Store(0)
+		a.OpenBatch.Allocated.Store(0)
 		if r.room.first = r.room.foremost(); r.room.first != large {
 			t.Error("the claim that has waited longest is not the first")
 		}
 		if n, ok := r.room.reserve(large, 600); !ok || n != 600 || r.room.first == large || len(r.room.waiting) != 1 {
 			t.Errorf("%d bytes, %d wait", n, len(r.room.waiting))
 		}
-		r.holds.drop(other)
+		r.holds.dropQueued(other)
 		if len(r.room.waiting) != 0 || r.room.first != nil {
 			t.Error("a claim that was dropped still waits")
 		}
@@ -90,8 +90,8 @@ func TestForemost(t *testing.T) {
 // may be some.
 func TestTurnWaiting(t *testing.T) {
 	pool := bytepool.New(1000)
-	held := &tableState{cutting: &lane.Sealed{Began: time.Now().Add(-time.Hour)}}
-	held.cutting.Held.Store(600)
+	held := &tableState{sealed: &lane.Barrier{Began: time.Now().Add(-time.Hour)}}
+	held.sealed.Allocated.Store(600)
 	pool.Adjust(600)
 	tab := &tableState{}
 	log := &asked{}
@@ -99,7 +99,7 @@ func TestTurnWaiting(t *testing.T) {
 	r.tables = []*tableState{held, tab}
 	c := &claim{Partition: connectortest.Partition(0), table: tab}
 	r.claims[c.Partition], r.order = c, []*claim{c}
-	r.holds.end(c)
+	r.holds.endSession(c)
 	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 10})
 	records := &counted{}
 	r.fetches.fetched(connector.Fetched{Partition: c.Partition, Session: c.session, From: 10, Next: 20, Records: records})
@@ -112,14 +112,14 @@ func TestTurnWaiting(t *testing.T) {
 		t.Error("shed while there is memory to fetch with")
 	}
 	r.fetches.turnWaiting(true)
-	if records.released != 1 || c.wants != 0 || len(r.room.waiting) != 0 || log.n != requests {
-		t.Errorf("released %d times, wants %d, asked again: %v", records.released, c.wants, log.n != requests)
+	if records.released != 1 || c.wantsBytes != 0 || len(r.room.waiting) != 0 || log.n != requests {
+		t.Errorf("released %d times, wants %d, asked again: %v", records.released, c.wantsBytes, log.n != requests)
 	}
 	r.fetches.request(c)
 	if log.n != requests {
 		t.Error("asked again while there is no room")
 	}
-	held.cutting = nil
+	held.sealed = nil
 	pool.Adjust(-600)
 	r.fetches.turnWaiting(true)
 	if log.n != requests+1 || c.ahead != 10 {

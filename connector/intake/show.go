@@ -13,7 +13,7 @@ import (
 type status struct {
 	*base
 
-	pressure *backpressure
+	pauses *pauseLog
 
 	started bool      // it was joined and every claim resumed, once
 	shown   time.Time // when the status was published
@@ -27,18 +27,18 @@ func (st *status) show() {
 		return
 	}
 	st.shown = now
-	s := &connector.Status{At: now, Joined: st.joined, Resumed: st.assigned, Draining: st.draining, Paused: st.pressure.pauses > 0, Queued: st.valve.Queued.Load()}
+	s := &connector.Status{At: now, Joined: st.joined, Resumed: st.assigned, Draining: st.draining, Paused: st.pauses.active > 0, Queued: st.backpressure.Queued.Load()}
 	stand := map[standing][]*hold.Hold{}
 	waiting := map[*tableState]time.Time{}
 	for _, t := range st.tables {
-		waiting[t] = t.waits()
+		waiting[t] = t.waitingSince()
 	}
 	for _, p := range slices.SortedFunc(maps.Keys(st.claims), connector.Partition.Compare) {
 		c := st.claims[p]
 		cs := connector.ClaimStatus{
 			Partition: p, Table: c.table.name, Since: c.since, State: c.state.shown(), Position: c.position, Next: c.next, End: c.bounds.LastStable, Hold: c.hold,
 			Consumed: c.consumed(), Waiting: waiting[c.table], Every: c.table.limits.Every,
-			Oldest: stamped(c.oldest()), Newest: stamped(c.newest), LastRecord: c.last,
+			Oldest: stamped(c.oldest()), Newest: stamped(c.newestCommitted), LastRecord: c.last,
 		}
 		if cs.Hold != nil { // a copy: the claim's own goes on changing
 			h := *cs.Hold

@@ -8,19 +8,19 @@ import (
 type state uint8
 
 const (
-	resuming state = iota // asked where it stands; it has no hold
-	reading               // records are fetched; it has no hold
-	retrying              // records are fetched; its hold ends with the first of them
-	proving               // records are fetched; its hold ends with the next won commit
-	settling              // nothing is fetched; rows from before the hold wait for their commit
-	held                  // nothing is fetched until it is checked
-	checking              // asked where it stands; it has a hold
-	leaving               // its records failed in our own work: it waits before they are read again
-	lost                  // another member's, or nobody's
+	resuming  state = iota // asked where it stands; it has no hold
+	reading                // records are fetched; it has no hold
+	retrying               // records are fetched; its hold ends with the first of them
+	proving                // records are fetched; its hold ends with the next won commit
+	finishing              // nothing is fetched; rows from before the hold wait for their commit
+	held                   // nothing is fetched until it is checked
+	checking               // asked where it stands; it has a hold
+	leaving                // its records failed in our own work: it waits before they are read again
+	lost                   // another member's, or nobody's
 )
 
 func states() []state {
-	return []state{resuming, reading, retrying, proving, settling, held, checking, leaving, lost}
+	return []state{resuming, reading, retrying, proving, finishing, held, checking, leaving, lost}
 }
 
 // String returns the word that the log uses.
@@ -34,11 +34,11 @@ func (s state) next() []state {
 	case resuming:
 		return []state{resuming, reading, held, lost}
 	case reading:
-		return []state{resuming, settling, held, leaving, lost}
+		return []state{resuming, finishing, held, leaving, lost}
 	case retrying, proving:
-		return []state{reading, checking, settling, held, leaving, lost}
-	case settling:
-		return []state{settling, held, checking, lost}
+		return []state{reading, checking, finishing, held, leaving, lost}
+	case finishing:
+		return []state{finishing, held, checking, lost}
 	case held:
 		return []state{held, checking, lost}
 	case checking:
@@ -57,7 +57,7 @@ func (s state) reads() bool { return s == reading || s == retrying || s == provi
 func (s state) asked() bool { return s == resuming || s == checking }
 
 // stands reports whether nothing happens to the claim but by a check, an operator or a commit.
-func (s state) stands() bool { return s == settling || s == held }
+func (s state) stands() bool { return s == finishing || s == held }
 
 // shown is the state in the words of [connector.ClaimStatus].
 func (s state) shown() string {

@@ -24,7 +24,7 @@ func TestState_Transitions(t *testing.T) {
 		for _, to := range states() {
 			var log bytes.Buffer
 			r := readerOf(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			c := &claim{Partition: connectortest.Partition(0), stance: stance{state: from}}
+			c := &claim{Partition: connectortest.Partition(0), claimState: claimState{state: from}}
 			r.holds.enter(c, to)
 			legal, said := slices.Contains(documented[from.String()], to.String()), log.Len() > 0
 			if legal == said || c.state != to {

@@ -21,14 +21,14 @@ type tableState struct {
 
 	schema  connector.Schema // that lanes build for
 	opened  time.Time        // when the batch that fills got its first record; zero if it has none
-	cutting *lane.Sealed     // the cut on its way, nil if there is none
+	sealed  *lane.Barrier    // the cut on its way, nil if there is none
 	stuck   bool             // it can take no more for now
 	stopped pause            // of reading for it, while it is stuck
-	// again is how far claims were in a cut whose records are to be tried once more, soon; nil if there is none.
-	again   map[connector.Partition]int64
-	looking bool
-	vacant  time.Time // since when it has no claim
-	checks  time.Time // when idle claims are looked at again
+	// refetch is how far claims were in a cut whose records are to be tried once more, soon; nil if there is none.
+	refetch   map[connector.Partition]int64
+	comparing bool
+	vacant    time.Time // since when it has no claim
+	checks    time.Time // when idle claims are looked at again
 
 	// Of a run until current: the partitions of the topics that are behind their ends, of whichever member, nil if unknown; those
 	// of them that are left, since they are paused and not ours; and when that was asked last.
@@ -38,39 +38,39 @@ type tableState struct {
 	measured  time.Time
 }
 
-// cuts tells whether a claim is part of the cut on its way.
-func (t *tableState) cuts(p connector.Partition) bool {
-	if t.cutting == nil {
+// inSealed tells whether a claim is part of the cut on its way.
+func (t *tableState) inSealed(p connector.Partition) bool {
+	if t.sealed == nil {
 		return false
 	}
-	_, in := t.cutting.Claims[p]
+	_, in := t.sealed.Claims[p]
 	return in
 }
 
-// wants has the next batch closed as soon as a claim is read up to next, which is no offset if it is 0.
-func (t *tableState) wants(p connector.Partition, next int64) {
+// refetchUntil has the next batch closed as soon as a claim is read up to next, which is no offset if it is 0.
+func (t *tableState) refetchUntil(p connector.Partition, next int64) {
 	if next == 0 {
 		return
 	}
-	if t.again == nil {
-		t.again = map[connector.Partition]int64{}
+	if t.refetch == nil {
+		t.refetch = map[connector.Partition]int64{}
 	}
-	t.again[p] = next
+	t.refetch[p] = next
 }
 
-// there tells whether everything that is to be tried once more is read again, as far as it can be.
-func (t *tableState) there() bool {
-	for p, next := range t.again {
+// refetched tells whether everything that is to be tried once more is read again, as far as it can be.
+func (t *tableState) refetched() bool {
+	for p, next := range t.refetch {
 		if c, ours := t.claims[p]; ours && !c.state.stands() && c.state != leaving && c.next < next {
 			return false
 		}
 	}
-	return t.again != nil
+	return t.refetch != nil
 }
 
-// late tells whether the cut of a table has been on its way for longer than patience.
-func (t *tableState) late(now time.Time, patience time.Duration) bool {
-	return t.cutting != nil && now.Sub(t.cutting.Began) >= patience
+// commitLate tells whether the cut of a table has been on its way for longer than patience.
+func (t *tableState) commitLate(now time.Time, patience time.Duration) bool {
+	return t.sealed != nil && now.Sub(t.sealed.Began) >= patience
 }
 
 // behindEnd tells whether a table would get more records if it could take them.
@@ -89,10 +89,10 @@ func (t *tableState) measure() {
 	t.writer.Requests.Measure()
 }
 
-// waits is since when rows of a table wait for their commit, the zero time if none do.
-func (t *tableState) waits() (since time.Time) {
+// waitingSince is since when rows of a table wait for their commit, the zero time if none do.
+func (t *tableState) waitingSince() (since time.Time) {
 	for _, c := range t.claims {
-		if at := c.trail.Since(); !at.IsZero() && (since.IsZero() || at.Before(since)) {
+		if at := c.laneProgress.Since(); !at.IsZero() && (since.IsZero() || at.Before(since)) {
 			since = at
 		}
 	}

@@ -9,32 +9,32 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// Sealed is a cut whose marker is on its way through the lanes.
-type Sealed struct {
-	ID     string // of the batch
-	Began  time.Time
-	Claims map[connector.Partition]plan.Span
-	Parts  chan Part // one from each lane, with room for all
-	Passed atomic.Int32
-	Held   atomic.Int64 // of the batch pool, in bytes
-	Taken  bool         // by its writer, who owns this
+// Barrier is a cut whose marker is on its way through the lanes.
+type Barrier struct {
+	ID        string // of the batch
+	Began     time.Time
+	Claims    map[connector.Partition]plan.Span
+	Parts     chan Part // one from each lane, with room for all
+	Passed    atomic.Int32
+	Allocated atomic.Int64 // of the batch pool, in bytes
+	Taken     bool         // by its writer, who owns this
 }
 
-// NewSealed returns a cut of so many lanes.
-func NewSealed(id string, claims map[connector.Partition]plan.Span, lanes int) *Sealed {
-	return &Sealed{ID: id, Began: time.Now(), Claims: claims, Parts: make(chan Part, lanes)}
+// NewBarrier returns a cut of so many lanes.
+func NewBarrier(id string, claims map[connector.Partition]plan.Span, lanes int) *Barrier {
+	return &Barrier{ID: id, Began: time.Now(), Claims: claims, Parts: make(chan Part, lanes)}
 }
 
 // Sweep gives back what the lanes had for a cut that no writer took. They have ended. nil has nothing.
-func (o *Sealed) Sweep(pool *bytepool.Pool) {
-	for o != nil && len(o.Parts) > 0 {
-		p := <-o.Parts
+func (b *Barrier) Sweep(pool *bytepool.Pool) {
+	for b != nil && len(b.Parts) > 0 {
+		p := <-b.Parts
 		p.Release(pool)
 	}
 }
 
-// Marked tells whether the marker is through all lanes.
-func (o *Sealed) Marked(lanes int) bool { return int(o.Passed.Load()) == lanes }
+// PassedAll tells whether the marker is through all lanes.
+func (b *Barrier) PassedAll(lanes int) bool { return int(b.Passed.Load()) == lanes }
 
 // Part is what one lane had for a cut.
 type Part struct {
@@ -46,10 +46,10 @@ type Part struct {
 	Failed     *plan.Failure // nothing of the part is usable, nor of the cut
 }
 
-// HeldBy is what candidates have of the batch pool.
-func HeldBy(candidates []plan.Candidate) (n int64) {
+// AllocatedBy is what candidates have of the batch pool.
+func AllocatedBy(candidates []plan.Candidate) (n int64) {
 	for i := range candidates {
-		n += candidates[i].Held
+		n += candidates[i].Allocated
 	}
 	return n
 }
@@ -57,6 +57,6 @@ func HeldBy(candidates []plan.Candidate) (n int64) {
 // Release gives back what one lane had for a cut that nobody wants.
 func (p *Part) Release(pool *bytepool.Pool) {
 	ReleaseRows(pool, p.Chunks)
-	pool.Adjust(-HeldBy(p.Candidates))
+	pool.Adjust(-AllocatedBy(p.Candidates))
 	p.Chunks, p.Candidates = nil, nil
 }

@@ -34,7 +34,7 @@ func Reject(b *Block, r *connector.Record, err error) (c plan.Candidate, pass bo
 	now := time.Now()
 	c = plan.Candidate{Partition: b.Partition, Session: b.Session, Offset: r.Offset, Err: err, First: now, Last: now, Timestamp: r.Timestamp}
 	if b.Letters && classify.Of(err) == classify.Poison {
-		c.Record, c.Held = clone(r), Weight(r)
+		c.Record, c.Allocated = clone(r), Weight(r)
 	}
 	return c, c.Record != nil
 }

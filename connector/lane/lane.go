@@ -31,12 +31,12 @@ const (
 
 // A Block is records of one claim on their way to a lane.
 type Block struct {
-	Answer    *Answer // whose memory the records are in
+	Result    *FetchResult // whose memory the records are in
 	Table     *Table
 	Schema    connector.Schema
 	Partition connector.Partition
 	Session   uint64
-	Trail     *Trail // of the session
+	Progress  *Progress // of the session
 	Refuse    connector.Refusals
 	Health    *HealthFilter // of the topic; nil drops nothing
 	Letters   bool          // bad records may become letters
@@ -49,24 +49,24 @@ type Block struct {
 
 // laneWork is what passes through a lane's queue, in order: a block, or a marker that closes or drops what is open.
 type laneWork struct {
-	block *Block
-	table *Table  // of a marker
-	cut   *Sealed // where the lane's part goes; nil drops it
+	block   *Block
+	table   *Table   // of a marker
+	barrier *Barrier // where the lane's part goes; nil drops it
 }
 
 // A Lane decodes on its own goroutine. It decides nothing and never touches the network: what it cannot decode becomes a
 // candidate. The rows of a claim all pass through one lane, so that their order is the order of their offsets.
 type Lane struct {
-	ID       int
-	in       chan laneWork
-	progress chan<- struct{} // tells the reader that room was given back
-	valve    *Valve
-	Blocks   *Blocks
-	metrics  *Metrics
-	batch    *bytepool.Pool
-	chunk    *ChunkLimit
-	loops    *pulse.Loops
-	records  *RecordLog
+	ID           int
+	in           chan laneWork
+	progress     chan<- struct{} // tells the reader that room was given back
+	backpressure *Backpressure
+	Blocks       *Blocks
+	metrics      *Metrics
+	batch        *bytepool.Pool
+	chunk        *ChunkLimit
+	loops        *pulse.Loops
+	records      *RecordLog
 
 	open map[*Table]*openChunk
 }
@@ -83,13 +83,13 @@ type openChunk struct {
 	// lastDropped finds a session's newest in dropped.
 	lastDropped map[uint64]int
 	// sealedRows, sealedBytes and sealedHeld are those of chunks.
-	sealedRows, sealedBytes, sealedHeld int64
-	letters                             int64    // bytes of candidates
-	fed                                 int64    // bytes of values in the chunk that fills
-	trails                              []*Trail // with something in the batch that fills
-	failed                              *plan.Failure
-	ignored                             plan.IgnoredNames
-	apart                               bool // the next row starts a run: a bad record lies before it
+	sealedRows, sealedBytes, sealedAllocated int64
+	letters                                  int64       // bytes of candidates
+	fed                                      int64       // bytes of values in the chunk that fills
+	sessions                                 []*Progress // with something in the batch that fills
+	failed                                   *plan.Failure
+	ignored                                  plan.IgnoredNames
+	apart                                    bool // the next row starts a run: a bad record lies before it
 	// stopped are sessions with a bad record that can have no letter: what follows it would be dropped by decide.
 	stopped map[uint64]bool
 	// counted is this lane's share of the table's filled.
@@ -100,45 +100,45 @@ func (o *openChunk) count(t *Table, rows, bytes, bad int64) {
 	o.counted.rows += rows
 	o.counted.bytes += bytes
 	o.counted.bad += bad
-	t.Filled.Rows.Add(rows)
-	t.Filled.Bytes.Add(bytes)
-	t.Filled.bad.Add(bad)
+	t.OpenBatch.Rows.Add(rows)
+	t.OpenBatch.Bytes.Add(bytes)
+	t.OpenBatch.bad.Add(bad)
 }
 
-// filled is what all lanes hold open for a table. The reader looks at it to know when a batch is due.
-type filled struct {
+// openBatch is what all lanes hold open for a table. The reader looks at it to know when a batch is due.
+type openBatch struct {
 	Rows, Bytes atomic.Int64 // bytes of columns, and of bad records
 	bad         atomic.Int64
 	Queued      atomic.Int64 // records handed over and not looked at yet
 	Failed      atomic.Int64 // lanes whose decoder failed: what is open is not usable
 	passed      atomic.Bool  // a record became a row, ever
-	Held        atomic.Int64 // of the batch pool, blocks on their way included
+	Allocated   atomic.Int64 // of the batch pool, blocks on their way included
 	ratio       ratio
 }
 
 // Estimate returns what rows of values of so many bytes will take of the batch pool, as far as chunks of the table have shown.
-func (f *filled) Estimate(values, rows int) int64 { return f.ratio.estimate(values, rows) }
+func (f *openBatch) Estimate(values, rows int) int64 { return f.ratio.estimate(values, rows) }
 
 // Records is how many records the batch has so far, as rows or as candidates.
-func (f *filled) Records() int64 { return f.Rows.Load() + f.bad.Load() }
+func (f *openBatch) Records() int64 { return f.Rows.Load() + f.bad.Load() }
 
 // Config is what a lane works with.
 type Config struct {
-	ID       int
-	Progress chan<- struct{} // gets a value when room was given back
-	Valve    *Valve
-	Blocks   *Blocks
-	Metrics  *Metrics
-	Batch    *bytepool.Pool
-	Chunk    *ChunkLimit
-	Records  *RecordLog
-	Loops    *pulse.Loops // nil if nobody looks
+	ID           int
+	Progress     chan<- struct{} // gets a value when room was given back
+	Backpressure *Backpressure
+	Blocks       *Blocks
+	Metrics      *Metrics
+	Batch        *bytepool.Pool
+	Chunk        *ChunkLimit
+	Records      *RecordLog
+	Loops        *pulse.Loops // nil if nobody looks
 }
 
 // New returns a lane. It works once it runs.
 func New(c Config) *Lane {
 	return &Lane{
-		ID: c.ID, in: make(chan laneWork, LaneQueue), progress: c.Progress, valve: c.Valve, Blocks: c.Blocks, metrics: c.Metrics,
+		ID: c.ID, in: make(chan laneWork, LaneQueue), progress: c.Progress, backpressure: c.Backpressure, Blocks: c.Blocks, metrics: c.Metrics,
 		batch: c.Batch, chunk: c.Chunk, records: c.Records, loops: c.Loops, open: map[*Table]*openChunk{},
 	}
 }
@@ -153,9 +153,9 @@ func (l *Lane) Enqueue(b *Block) bool {
 	}
 }
 
-// Mark sends a marker behind all that is queued: what the lane holds of a table up to there goes to the cut. It waits for the
+// SealBatch sends a marker behind all that is queued: what the lane holds of a table up to there goes to the cut. It waits for the
 // lane if the queue is full.
-func (l *Lane) Mark(t *Table, c *Sealed) { l.in <- laneWork{table: t, cut: c} }
+func (l *Lane) SealBatch(t *Table, barrier *Barrier) { l.in <- laneWork{table: t, barrier: barrier} }
 
 // Discard sends a marker behind all that is queued: what the lane holds of a table up to there is dropped.
 func (l *Lane) Discard(t *Table) { l.in <- laneWork{table: t} }
@@ -202,12 +202,12 @@ func (l *Lane) do(ctx context.Context, w laneWork) {
 	switch {
 	case w.block != nil:
 		l.decode(ctx, w.block)
-	case w.cut != nil:
+	case w.barrier != nil:
 		p, held := l.close(w.table, true)
-		w.cut.Held.Add(held)
-		w.cut.Parts <- p
-		w.cut.Passed.Add(1)
-		l.tell()
+		w.barrier.Allocated.Add(held)
+		w.barrier.Parts <- p
+		w.barrier.Passed.Add(1)
+		l.wakeReader()
 	default:
 		l.drop(w.table)
 	}
@@ -227,13 +227,13 @@ func (l *Lane) drop(t *Table) {
 	if o := l.open[t]; o != nil {
 		l.free(t, o)
 	}
-	l.tell()
+	l.wakeReader()
 }
 
 // free gives up a table's builder, with the buffers that are left in it.
 func (l *Lane) free(t *Table, o *openChunk) {
 	delete(l.open, t)
-	t.Filled.Held.Add(-o.counted.held)
+	t.OpenBatch.Allocated.Add(-o.counted.held)
 	l.batch.Adjust(-o.counted.held)
 	o.counted.held = 0
 }
@@ -245,7 +245,7 @@ func (l *Lane) decode(ctx context.Context, b *Block) {
 		l.open[b.Table] = o
 	}
 	if o.schema != b.Schema {
-		l.seal(b.Table, o)
+		l.sealChunk(b.Table, o)
 		o.schema = b.Schema
 		o.builder, o.broken = builderOf(b)
 	}
@@ -277,17 +277,17 @@ func (l *Lane) decode(ctx context.Context, b *Block) {
 		o.ignored.Add(b.Partition.Topic, ignored.Names, ignored.More)
 		rows = rowsNow - rows
 	}
-	if n := len(b.Records); n > 0 && o.failed == nil && b.Trail.done(b, b.Records[n-1].Offset+1, rows > 0 || len(o.candidates) > bad) {
-		o.trails = append(o.trails, b.Trail)
+	if n := len(b.Records); n > 0 && o.failed == nil && b.Progress.done(b, b.Records[n-1].Offset+1, rows > 0 || len(o.candidates) > bad) {
+		o.sessions = append(o.sessions, b.Progress)
 	}
-	b.Table.Filled.Queued.Add(-int64(len(b.Records)))
-	l.valve.Give(b.Taken)
+	b.Table.OpenBatch.Queued.Add(-int64(len(b.Records)))
+	l.backpressure.Release(b.Taken)
 	l.Blocks.Put(b)
-	l.tell()
+	l.wakeReader()
 }
 
-// tell has the reader look again.
-func (l *Lane) tell() { Wake(l.progress) }
+// wakeReader has the reader look again.
+func (l *Lane) wakeReader() { Wake(l.progress) }
 
 // Wake puts a value into a channel unless there is one.
 func Wake(ch chan<- struct{}) {
@@ -312,7 +312,7 @@ func (l *Lane) row(b *Block, r *connector.Record, o *openChunk, known map[int64]
 	// What would be most of a chunk gets one of its own: encoding it takes several times its size.
 	alone := int64(len(r.Value)) > max(l.chunk.Load()/4, largeRecord)
 	if alone {
-		l.seal(b.Table, o)
+		l.sealChunk(b.Table, o)
 	}
 	v, isKnown := known[r.Offset]
 	if err == nil {
@@ -337,7 +337,7 @@ func (l *Lane) row(b *Block, r *connector.Record, o *openChunk, known map[int64]
 	}
 	o.extendRun(b, r)
 	if l.chunkFull(o, r) || alone {
-		l.seal(b.Table, o)
+		l.sealChunk(b.Table, o)
 	}
 	return recordIsRow
 }
@@ -351,7 +351,7 @@ func (l *Lane) append(b *Block, r *connector.Record, o *openChunk) error {
 	if !errors.Is(err, connector.ErrChunkFull) || o.builder.Rows() == 0 {
 		return err
 	}
-	if l.seal(b.Table, o); o.failed != nil {
+	if l.sealChunk(b.Table, o); o.failed != nil {
 		return err
 	}
 	return add(o.builder, b.Partition, r)
@@ -359,12 +359,12 @@ func (l *Lane) append(b *Block, r *connector.Record, o *openChunk) error {
 
 // reject keeps a bad record as a candidate. pass says whether the claim goes on behind it.
 func (o *openChunk) reject(b *Block, c *plan.Candidate, pass bool) {
-	o.candidates, o.letters = append(o.candidates, *c), o.letters+c.Held
+	o.candidates, o.letters = append(o.candidates, *c), o.letters+c.Allocated
 	o.stopped[b.Session], o.apart = !pass, true
 	if !pass {
-		b.Trail.stop(c.Offset)
+		b.Progress.stop(c.Offset)
 	}
-	o.count(b.Table, 0, c.Held, 1)
+	o.count(b.Table, 0, c.Allocated, 1)
 }
 
 // extendRun notes which record the newest row stems from. Runs end at bad records, and where the claim or its session changes.
@@ -372,7 +372,7 @@ func (o *openChunk) extendRun(b *Block, r *connector.Record) {
 	o.fed += int64(len(r.Value))
 	at := int64(o.builder.Rows())
 	if at == 1 {
-		b.Table.Filled.passed.Store(true)
+		b.Table.OpenBatch.passed.Store(true)
 	}
 	if n := len(o.runs); n > 0 && !o.apart && o.runs[n-1].Partition == b.Partition && o.runs[n-1].Session == b.Session {
 		run := &o.runs[n-1]
@@ -380,7 +380,7 @@ func (o *openChunk) extendRun(b *Block, r *connector.Record) {
 		run.Oldest, run.Newest = plan.Earliest(run.Oldest, r.Timestamp), max(run.Newest, r.Timestamp)
 		return
 	}
-	o.runs = append(o.runs, plan.Run{Partition: b.Partition, Session: b.Session, First: r.Offset, Last: r.Offset, From: at - 1, To: at, Oldest: r.Timestamp, Newest: r.Timestamp, Handed: b.Since.UnixNano()})
+	o.runs = append(o.runs, plan.Run{Partition: b.Partition, Session: b.Session, First: r.Offset, Last: r.Offset, From: at - 1, To: at, Oldest: r.Timestamp, Newest: r.Timestamp, Enqueued: b.Since.UnixNano()})
 	o.apart = false
 }
 
@@ -388,7 +388,7 @@ func (o *openChunk) extendRun(b *Block, r *connector.Record) {
 // many large records can gather.
 func (l *Lane) chunkFull(o *openChunk, r *connector.Record) bool {
 	at := o.builder.Rows()
-	return at >= chunkRows || (at%16 == 0 || len(r.Value) > leastChunk/64) && o.builder.Bytes() >= l.chunk.Load()
+	return at >= chunkRows || (at%16 == 0 || len(r.Value) > minChunk/64) && o.builder.Bytes() >= l.chunk.Load()
 }
 
 // add appends a record. What a decoder neither does nor explains, a panic included, is a failure of our own.
@@ -421,7 +421,7 @@ func sealed(of connector.Builder) (c plan.Chunk, err error) {
 			c, err = plan.Chunk{}, connector.Recovered(decoding, v)
 		}
 	}()
-	c.Rows, c.Held = of.Seal(), of.Sealed()
+	c.Rows, c.Allocated = of.Seal(), of.Sealed()
 	if b, ok := of.(connector.Identifier); ok {
 		c.Entries = b.Entries()
 		c.EntryBytes = int64(len(c.Entries)) * (idempotency.EntryBytes + idempotency.JudgeBytes)
@@ -457,7 +457,7 @@ func (l *Lane) fail(b *Block, r *connector.Record, o *openChunk, err error) {
 func (o *openChunk) fail(t *Table, f plan.Failure) {
 	o.failed = &f
 	o.builder, o.runs = nil, nil
-	t.Filled.Failed.Add(1)
+	t.OpenBatch.Failed.Add(1)
 }
 
 // othersPass tells whether records beside the one that failed do become rows: others of its block if it has any, else any
@@ -477,7 +477,7 @@ func (l *Lane) othersPass(b *Block, failed *connector.Record) bool {
 			failures++
 		}
 	}
-	return failures == 0 && b.Table.Filled.passed.Load()
+	return failures == 0 && b.Table.OpenBatch.passed.Load()
 }
 
 // size is what the lane holds of the batch: rows, and bytes of Arrow buffers.
@@ -492,18 +492,18 @@ func (o *openChunk) size() (rows, bytes int64) {
 
 // settle has the batch pool hold what the lane really has for a table, in place of what was reserved.
 func (l *Lane) settle(t *Table, o *openChunk, reserved int64) {
-	held := o.sealedHeld + o.letters
+	held := o.sealedAllocated + o.letters
 	if o.builder != nil {
-		held += o.builder.Held()
+		held += o.builder.Allocated()
 	}
 	change := held - o.counted.held
 	o.counted.held = held
-	t.Filled.Held.Add(change - reserved)
+	t.OpenBatch.Allocated.Add(change - reserved)
 	l.batch.Adjust(change - reserved)
 }
 
-// seal closes the chunk that fills. Where the builder panics, the rows are lost, and with them the batch: see fail.
-func (l *Lane) seal(t *Table, o *openChunk) {
+// sealChunk closes the chunk that fills. Where the builder panics, the rows are lost, and with them the batch: see fail.
+func (l *Lane) sealChunk(t *Table, o *openChunk) {
 	if o.builder == nil || o.builder.Rows() == 0 {
 		return
 	}
@@ -518,8 +518,8 @@ func (l *Lane) seal(t *Table, o *openChunk) {
 	o.sealedRows += rows
 	o.sealedBytes += bytes
 	o.chunks = append(o.chunks, c)
-	o.sealedHeld += c.Held + c.EntryBytes
-	t.Filled.ratio.learn(c.Held+c.EntryBytes, o.fed)
+	o.sealedAllocated += c.Allocated + c.EntryBytes
+	t.OpenBatch.ratio.learn(c.Allocated+c.EntryBytes, o.fed)
 	o.runs, o.fed = nil, 0
 }
 
@@ -529,13 +529,13 @@ func (l *Lane) close(t *Table, cut bool) (p Part, held int64) {
 	if o == nil {
 		return Part{Lane: l.ID}, 0
 	}
-	l.seal(t, o)
+	l.sealChunk(t, o)
 	l.settle(t, o, 0)
-	p, held = Part{l.ID, o.chunks, o.candidates, o.dropped, o.ignored, o.failed}, o.sealedHeld+o.letters
-	t.Filled.Held.Add(-held)
-	o.counted.held, o.sealedHeld, o.letters = o.counted.held-held, 0, 0
+	p, held = Part{l.ID, o.chunks, o.candidates, o.dropped, o.ignored, o.failed}, o.sealedAllocated+o.letters
+	t.OpenBatch.Allocated.Add(-held)
+	o.counted.held, o.sealedAllocated, o.letters = o.counted.held-held, 0, 0
 	if o.failed != nil {
-		t.Filled.Failed.Add(-1)
+		t.OpenBatch.Failed.Add(-1)
 	}
 	// A builder without rows need not wait for more. One that keeps buffers of a bad record must not: no commit would free them, and
 	// a claim that needs the whole pool would wait forever.
@@ -545,14 +545,14 @@ func (l *Lane) close(t *Table, cut bool) (p Part, held int64) {
 	o.count(t, -o.counted.rows, -o.counted.bytes, -o.counted.bad)
 	o.chunks, o.candidates, o.sealedRows, o.sealedBytes = nil, nil, 0, 0
 	o.dropped, o.ignored = nil, plan.IgnoredNames{}
-	for _, t := range o.trails {
+	for _, t := range o.sessions {
 		if cut {
-			t.close()
+			t.seal()
 		} else {
 			t.open.clear()
 		}
 	}
-	o.trails = nil
+	o.sessions = nil
 	clear(o.lastDropped)
 	clear(o.stopped)
 	return p, held
@@ -565,20 +565,20 @@ type Blocks struct{ free chan *Block }
 func NewBlocks(n int) *Blocks { return &Blocks{make(chan *Block, n)} }
 
 // Get returns an empty block for records of an answer.
-func (p *Blocks) Get(a *Answer) (b *Block) {
-	a.share()
+func (p *Blocks) Get(r *FetchResult) (b *Block) {
+	r.retain()
 	select {
 	case b = <-p.free:
 	default:
 		b = &Block{Records: make([]connector.Record, 0, BlockRecords), Taken: make([]uint16, 0, BlockRecords)}
 	}
-	b.Answer = a
+	b.Result = r
 	return b
 }
 
 // Put takes back a block, of which nobody touches a record any more.
 func (p *Blocks) Put(b *Block) {
-	b.Answer.Leave()
+	b.Result.Release()
 	clear(b.Records) // they pin the fetch's memory
 	*b = Block{Records: b.Records[:0], Taken: b.Taken[:0]}
 	select {

@@ -31,8 +31,8 @@ func (b *copier) Add(_ connector.Partition, r *connector.Record) error {
 	return nil
 }
 
-func (b *copier) Held() int64   { return b.copied + int64(10*b.Count) }
-func (b *copier) Sealed() int64 { return b.sealed }
+func (b *copier) Allocated() int64 { return b.copied + int64(10*b.Count) }
+func (b *copier) Sealed() int64    { return b.sealed }
 func (b *copier) Seal() arrow.RecordBatch {
 	b.sealed, b.copied = int64(10*b.Count), 0
 	return b.Tally.Seal()
@@ -48,30 +48,30 @@ func TestLane_HoldsNothingOfAClosedBatch(t *testing.T) {
 	for _, values := range []string{"r", "b", "rb", "rB", "Br", "rBrB", "rBr", "rbB"} { // a row, a bad record, one that is large enough for a chunk of its own
 		t.Run(values, func(t *testing.T) {
 			pool := bytepool.New(1 << 30)
-			v := NewValve(connector.QueueConfig{PauseAt: 100, ResumeAt: 5, PerKey: 100})
+			v := NewBackpressure(connector.QueueConfig{PauseAt: 100, ResumeAt: 5, PerKey: 100})
 			l := &Lane{
-				progress: make(chan struct{}, 1), valve: v, Blocks: NewBlocks(1), metrics: NewMetrics(prometheus.NewRegistry()), batch: pool, chunk: &ChunkLimit{},
+				progress: make(chan struct{}, 1), backpressure: v, Blocks: NewBlocks(1), metrics: NewMetrics(prometheus.NewRegistry()), batch: pool, chunk: &ChunkLimit{},
 				records: NewRecordLog(slog.New(slog.DiscardHandler)), open: map[*Table]*openChunk{},
 			}
 			l.chunk.Store(chunkBytes)
 			tab := &Table{Decoder: copiers{}, Nulls: true}
-			b := l.Blocks.Get(NewAnswer(connector.Fetched{}))
-			b.Table, b.Schema, b.Partition, b.Session, b.Letters, b.Trail = tab, &connectortest.Schema{}, connectortest.Partition(0), 1, true, &Trail{}
+			b := l.Blocks.Get(NewFetchResult(connector.Fetched{}))
+			b.Table, b.Schema, b.Partition, b.Session, b.Letters, b.Progress = tab, &connectortest.Schema{}, connectortest.Partition(0), 1, true, &Progress{}
 			for i, kind := range values {
 				value := []byte(strings.ToLower(string(kind)))
 				if kind == 'B' {
 					value = append(value, make([]byte, 2*largeRecord)...)
 				}
 				b.Records, b.Taken = append(b.Records, connector.Record{Offset: int64(i), Value: value}), append(b.Taken, 0)
-				v.Take(0)
+				v.Reserve(0)
 			}
 			l.decode(t.Context(), b)
-			if pool.Used() == 0 || tab.Filled.Held.Load() != pool.Used() {
-				t.Errorf("open: the table holds %d bytes, the pool %d", tab.Filled.Held.Load(), pool.Used())
+			if pool.Used() == 0 || tab.OpenBatch.Allocated.Load() != pool.Used() {
+				t.Errorf("open: the table holds %d bytes, the pool %d", tab.OpenBatch.Allocated.Load(), pool.Used())
 			}
 			p, held := l.close(tab, true)
-			if pool.Used() != held || tab.Filled.Held.Load() != 0 {
-				t.Errorf("closed: the batch has %d bytes, the pool %d, the lane keeps %d", held, pool.Used(), tab.Filled.Held.Load())
+			if pool.Used() != held || tab.OpenBatch.Allocated.Load() != 0 {
+				t.Errorf("closed: the batch has %d bytes, the pool %d, the lane keeps %d", held, pool.Used(), tab.OpenBatch.Allocated.Load())
 			}
 			if p.Release(pool); pool.Used() != 0 {
 				t.Errorf("released: the pool holds %d bytes", pool.Used())

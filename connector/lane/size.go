@@ -10,8 +10,8 @@ import (
 
 const (
 	// Before a table's first chunk has shown better: how many bytes of columns a byte of value becomes, and a row beside.
-	usualRatio, usualRow = 1.25, 128
-	leastChunk           = 512 << 10
+	defaultRatio, defaultRow = 1.25, 128
+	minChunk                 = 512 << 10
 )
 
 // ChunkLimit is the size at which lanes seal a chunk, shared by all of them: with few bytes, many lanes and many tables
@@ -20,7 +20,7 @@ type ChunkLimit struct{ atomic.Int64 }
 
 // Set shares a pool of so many bytes among lanes and tables.
 func (c *ChunkLimit) Set(pool int64, lanes, tables int) {
-	c.Store(min(max(pool/int64(4*lanes*max(tables, 1)), leastChunk), chunkBytes))
+	c.Store(min(max(pool/int64(4*lanes*max(tables, 1)), minChunk), chunkBytes))
 }
 
 // ratio is what lanes learned of a table: bytes of columns for a byte of value.
@@ -37,13 +37,13 @@ func (r *ratio) estimate(values, rows int) int64 {
 	if bits := r.bits.Load(); bits != 0 {
 		return int64(float64(values)*math.Float64frombits(bits)) + 1
 	}
-	return int64(float64(values)*usualRatio) + int64(rows*usualRow)
+	return int64(float64(values)*defaultRatio) + int64(rows*defaultRow)
 }
 
 // ReleaseRows gives back chunks that nobody needs any more.
 func ReleaseRows(pool *bytepool.Pool, chunks []plan.Chunk) {
 	for _, c := range chunks {
 		c.Rows.Release()
-		pool.Adjust(-c.Held - c.EntryBytes)
+		pool.Adjust(-c.Allocated - c.EntryBytes)
 	}
 }

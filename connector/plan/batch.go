@@ -41,7 +41,7 @@ type Chunk struct {
 	Runs   []Run            // all rows, in order
 	// Entries are what the rows are known by for their producer, one for each; nil if the table declares no identity.
 	Entries    []idempotency.Entry
-	Held       int64 // of the batch pool, in bytes
+	Allocated  int64 // of the batch pool, in bytes
 	EntryBytes int64 // the same of Entries, and of judging them
 }
 
@@ -53,8 +53,8 @@ type Run struct {
 	From, To    int64
 	// Oldest and newest are the least and the greatest timestamp of the records, in milliseconds; not positive if none has one.
 	Oldest, Newest int64
-	// Handed is when the first of them was handed over, in nanoseconds.
-	Handed int64
+	// Enqueued is when the first of them was handed over, in nanoseconds.
+	Enqueued int64
 }
 
 // Span is the part of a claim that a cut covers: offsets [From, Next) of one session. Epoch is the leader epoch of the
@@ -84,10 +84,10 @@ func (s *Span) EndAt(next int64) {
 	}
 }
 
-// Cut is a batch closed: what the claims read, and what the lanes made of it. Chunks hold every lane's in its order; a
+// SealedBatch is a batch closed: what the claims read, and what the lanes made of it. Chunks hold every lane's in its order; a
 // claim belongs to one lane, so its rows are in the order of their offsets.
-type Cut struct {
-	Batch      string // its id, in log lines and letters
+type SealedBatch struct {
+	ID         string // its id, in log lines and letters
 	Claims     map[connector.Partition]Span
 	Chunks     []Chunk
 	Candidates []Candidate
@@ -119,7 +119,7 @@ type Candidate struct {
 
 	Timestamp int64 // of the record
 
-	Held int64 // of the batch pool, in bytes
+	Allocated int64 // of the batch pool, in bytes
 }
 
 // within tells whether a candidate belongs to a claim as far as that goes.
@@ -129,14 +129,14 @@ func (c *Candidate) within(next map[connector.Partition]Span) bool {
 }
 
 // Entries yields the rows of a claim that have an identity.
-func (c *Cut) Entries(p connector.Partition) iter.Seq[idempotency.Entry] {
+func (b *SealedBatch) Entries(p connector.Partition) iter.Seq[idempotency.Entry] {
 	return func(yield func(idempotency.Entry) bool) {
-		for i := range c.Chunks {
-			for _, run := range c.Chunks[i].Runs {
-				if run.Partition != p || c.Chunks[i].Entries == nil || !run.Within(c.Claims) {
+		for i := range b.Chunks {
+			for _, run := range b.Chunks[i].Runs {
+				if run.Partition != p || b.Chunks[i].Entries == nil || !run.Within(b.Claims) {
 					continue
 				}
-				for _, e := range c.Chunks[i].Entries[run.From:run.To] {
+				for _, e := range b.Chunks[i].Entries[run.From:run.To] {
 					if !e.Fingerprint.IsZero() && !yield(e) {
 						return
 					}
@@ -163,12 +163,12 @@ type Failure struct {
 
 // FailedAt returns the records of a cut at which lanes failed, and the first error. Nothing of such a cut is usable: the
 // rows that stood beside the record are gone.
-func (c *Cut) FailedAt() (at []Failure, err error) {
-	for _, f := range c.Failures {
+func (b *SealedBatch) FailedAt() (at []Failure, err error) {
+	for _, f := range b.Failures {
 		if err == nil {
 			err = f.Err
 		}
-		if span, ok := c.Claims[f.Partition]; ok && span.Session == f.Session && f.Alone {
+		if span, ok := b.Claims[f.Partition]; ok && span.Session == f.Session && f.Alone {
 			at = append(at, f)
 		}
 	}
@@ -176,13 +176,13 @@ func (c *Cut) FailedAt() (at []Failure, err error) {
 }
 
 // RunOf is the run that a row of the cut belongs to.
-func (c *Cut) RunOf(row connector.Piece) *Run {
-	for i := range c.Chunks {
-		if c.Chunks[i].Rows != row.Rows {
+func (b *SealedBatch) RunOf(row connector.Piece) *Run {
+	for i := range b.Chunks {
+		if b.Chunks[i].Rows != row.Rows {
 			continue
 		}
-		for j := range c.Chunks[i].Runs {
-			if r := &c.Chunks[i].Runs[j]; r.From <= row.From && row.From < r.To {
+		for j := range b.Chunks[i].Runs {
+			if r := &b.Chunks[i].Runs[j]; r.From <= row.From && row.From < r.To {
 				return r
 			}
 		}

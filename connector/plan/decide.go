@@ -25,12 +25,12 @@ type Plan struct {
 	Next map[connector.Partition]Span
 	// Oldest is the least timestamp of the records behind the rows, in milliseconds; 0 if none has one.
 	Oldest int64
-	// Ways are how the runs behind the rows came here.
-	Ways []way
+	// Arrivals are how the runs behind the rows came here.
+	Arrivals []arrival
 	// Newest is the greatest one of each claim that has any.
 	Newest map[connector.Partition]int64
-	// Owed is the timestamp of the record that each of Holds stands at.
-	Owed map[connector.Partition]int64
+	// HoldTimestamps is the timestamp of the record that each of Holds stands at.
+	HoldTimestamps map[connector.Partition]int64
 	// Holds are the claims that a bad record stops, each at its offset.
 	Holds []hold.Hold
 
@@ -44,16 +44,16 @@ type Plan struct {
 	// expects are the positions that PRE compares, by appId.
 	expects map[string]int64
 	schemas []connector.Schema
-	// start is the topic of a START, "" for any other plan.
-	start, pipeline string
+	// initialTopic is the topic of a START, "" for any other plan.
+	initialTopic, pipeline string
 	// accepts says that this plan makes a table that was replaced one of the pipeline's.
 	accepts bool
 }
 
 const (
-	operationWrite = "STREAMING UPDATE"
-	operationStart = "SLUICE START"
-	operationMove  = "SLUICE POSITIONS"
+	operationWrite   = "STREAMING UPDATE"
+	operationInitial = "SLUICE START"
+	operationMove    = "SLUICE POSITIONS"
 	// operationOffsets is an operator's, who moved positions that were there.
 	operationOffsets = "SLUICE OFFSETS"
 )
@@ -63,36 +63,36 @@ const (
 // Rows and letters whose session is not the cut's are masked: their claim was lost, fenced or held after they were read. A
 // bad record that can have no letter truncates its claim at its offset, and so does a flood of those that could; the other
 // claims commit.
-func Decide(cut *Cut, s *connector.Snapshot, t Terms) *Plan {
+func Decide(batch *SealedBatch, s *connector.Snapshot, t Terms) *Plan {
 	p := &Plan{
-		Next: maps.Clone(cut.Claims), tableID: s.TableID, pipeline: t.Pipeline, expects: map[string]int64{},
-		Newest: map[connector.Partition]int64{}, Owed: map[connector.Partition]int64{},
+		Next: maps.Clone(batch.Claims), tableID: s.TableID, pipeline: t.Pipeline, expects: map[string]int64{},
+		Newest: map[connector.Partition]int64{}, HoldTimestamps: map[connector.Partition]int64{},
 	}
-	for _, bad := range stops(cut) {
+	for _, bad := range stops(batch) {
 		p.hold(holdOf(bad))
 	}
-	bad := lettered(cut, p.Next)
-	if holds := floods(cut, p.Next, bad, t); len(holds) > 0 {
+	bad := lettered(batch, p.Next)
+	if holds := floods(batch, p.Next, bad, t); len(holds) > 0 {
 		for _, h := range holds {
 			p.hold(h)
 		}
-		bad = lettered(cut, p.Next)
+		bad = lettered(batch, p.Next)
 	}
 	letters, rows := map[connector.Partition]int64{}, map[connector.Partition]int64{}
 	p.Letters = make([]deadletter.Letter, len(bad))
 	for i, c := range bad {
 		letters[c.Partition]++
-		p.Letters[i] = c.letter(t.Member, cut.Batch)
+		p.Letters[i] = c.letter(t.Member, batch.ID)
 	}
 	for _, h := range p.Holds {
-		for i := range cut.Candidates {
-			if c := &cut.Candidates[i]; c.Partition == h.Partition && c.Offset == h.Offset {
-				p.Owed[h.Partition] = c.Timestamp
+		for i := range batch.Candidates {
+			if c := &batch.Candidates[i]; c.Partition == h.Partition && c.Offset == h.Offset {
+				p.HoldTimestamps[h.Partition] = c.Timestamp
 			}
 		}
 	}
-	d := deduct(cut, p, s, &t)
-	for _, c := range cut.Chunks {
+	d := deduct(batch, p, s, &t)
+	for _, c := range batch.Chunks {
 		pieces := p.unmasked(c, d, rows)
 		if len(pieces) > 0 && !slices.Contains(p.schemas, c.Schema) {
 			p.schemas = append(p.schemas, c.Schema)
@@ -100,7 +100,7 @@ func Decide(cut *Cut, s *connector.Snapshot, t Terms) *Plan {
 		p.Pieces = append(p.Pieces, pieces...)
 	}
 	d.done(p, s)
-	health := Explained(cut.Dropped, p.Next)
+	health := Explained(batch.Dropped, p.Next)
 	for _, partition := range slices.SortedFunc(maps.Keys(p.Next), connector.Partition.Compare) {
 		span := p.Next[partition]
 		if span.Next == span.From {
@@ -111,12 +111,12 @@ func Decide(cut *Cut, s *connector.Snapshot, t Terms) *Plan {
 		r := &p.Commit.Ranges[len(p.Commit.Ranges)-1]
 		r.HealthRecords, r.Duplicates = health[partition], p.Judged[partition].Hits
 	}
-	p.Commit.Operation, p.Commit.Batch = operationWrite, cut.Batch
+	p.Commit.Operation, p.Commit.Batch = operationWrite, batch.ID
 	if len(p.Pieces) == 0 {
 		p.Commit.Operation = operationMove
 		return p
 	}
-	p.Commit.Ignored = cut.Ignored.fields()
+	p.Commit.Ignored = batch.Ignored.fields()
 	return p
 }
 
@@ -136,7 +136,7 @@ func (p *Plan) add(partition connector.Partition, from int64, span Span, rows, l
 	p.Commit.Ranges = append(p.Commit.Ranges, connector.Range{
 		Topic: partition.Topic, Partition: partition.ID, From: from, Next: span.Next, Rows: rows, Letters: letters, Epoch: span.Epoch,
 	})
-	if p.start == "" {
+	if p.initialTopic == "" {
 		p.expects[appID] = from
 	}
 }
@@ -160,9 +160,9 @@ func (p *Plan) Precondition(s *connector.Snapshot) error {
 			return classify.Mark(fmt.Errorf("%s stands at %d, this commit starts at %d", appID, at, want), classify.Fenced)
 		}
 	}
-	if p.start != "" {
-		if past := History(s, p.start); len(past) > 0 {
-			return classify.Mark(fmt.Errorf("START of topic %q over its history: %s", p.start, past[0].appID), classify.Fenced)
+	if p.initialTopic != "" {
+		if past := History(s, p.initialTopic); len(past) > 0 {
+			return classify.Mark(fmt.Errorf("START of topic %q over its history: %s", p.initialTopic, past[0].appID), classify.Fenced)
 		}
 	}
 	for _, built := range p.schemas {
@@ -193,15 +193,15 @@ func (p *Plan) unmasked(c Chunk, d *deduction, rows map[connector.Partition]int6
 			pieces = append(pieces, connector.Piece{Rows: c.Rows, From: from, To: to})
 		}
 		if kept {
-			p.Ways = append(p.Ways, way{r.Handed, r.Oldest})
+			p.Arrivals = append(p.Arrivals, arrival{r.Enqueued, r.Oldest})
 		}
 	}
 	return pieces
 }
 
-// way is how a run came to its commit: when it was handed over, in nanoseconds, and the least timestamp of its records, in
+// arrival is how a run came to its commit: when it was handed over, in nanoseconds, and the least timestamp of its records, in
 // milliseconds.
-type way struct{ Handed, Oldest int64 }
+type arrival struct{ Enqueued, Oldest int64 }
 
 func holdOf(c Candidate) hold.Hold {
 	h := hold.Hold{Partition: c.Partition, Reason: hold.Poison, Detail: c.Err.Error(), Offset: c.Offset}

@@ -29,13 +29,13 @@ func TestDecide(t *testing.T) {
 	bad := classify.Mark(errors.New("not JSON"), classify.Poison)
 	a, b, c := connectortest.Partition(0), connectortest.Partition(1), connectortest.Partition(2)
 	for name, tc := range map[string]struct {
-		cut    *Cut
+		cut    *SealedBatch
 		pieces []connector.Piece
 		ranges []connector.Range
 		holds  []hold.Hold
 	}{
 		"all of it": {
-			&Cut{
+			&SealedBatch{
 				Claims: map[connector.Partition]Span{a: {1, 10, 14, 3, nil}, b: {2, 0, 2, 3, nil}},
 				Chunks: []Chunk{{Runs: []Run{runOf(a, 1, 10, 11, 0, 2), runOf(b, 2, 0, 1, 2, 4), runOf(a, 1, 12, 13, 4, 6)}}},
 			},
@@ -44,7 +44,7 @@ func TestDecide(t *testing.T) {
 			nil,
 		},
 		"a lost claim is masked, and so is an earlier life of a claim": {
-			&Cut{
+			&SealedBatch{
 				Claims: map[connector.Partition]Span{a: {5, 10, 12, 3, nil}},
 				Chunks: []Chunk{{Runs: []Run{runOf(a, 1, 10, 11, 0, 2), runOf(b, 2, 0, 1, 2, 4), runOf(a, 5, 10, 11, 4, 6)}}},
 			},
@@ -53,7 +53,7 @@ func TestDecide(t *testing.T) {
 			nil,
 		},
 		"a bad record truncates its claim": {
-			&Cut{
+			&SealedBatch{
 				Claims:     map[connector.Partition]Span{a: {1, 10, 20, 3, nil}, b: {2, 0, 2, 3, nil}},
 				Chunks:     []Chunk{{Runs: []Run{runOf(a, 1, 10, 12, 0, 3), runOf(b, 2, 0, 1, 3, 5), runOf(a, 1, 14, 19, 5, 11)}}},
 				Candidates: []Candidate{stopper(a, 1, 17, bad), stopper(a, 1, 13, bad)},
@@ -63,7 +63,7 @@ func TestDecide(t *testing.T) {
 			[]hold.Hold{{Partition: a, Reason: hold.Poison, Detail: "not JSON", Offset: 13}},
 		},
 		"a bad record before the last epoch's first one": {
-			&Cut{
+			&SealedBatch{
 				Claims:     map[connector.Partition]Span{a: {1, 10, 20, 4, []EpochUntil{{2, 12}, {3, 13}}}},
 				Chunks:     []Chunk{{Runs: []Run{runOf(a, 1, 10, 12, 0, 3), runOf(a, 1, 14, 19, 3, 9)}}},
 				Candidates: []Candidate{stopper(a, 1, 13, bad)},
@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 			[]hold.Hold{{Partition: a, Reason: hold.Poison, Detail: "not JSON", Offset: 13}},
 		},
 		"a bad record behind the last epoch's first one": {
-			&Cut{
+			&SealedBatch{
 				Claims:     map[connector.Partition]Span{a: {1, 10, 20, 4, []EpochUntil{{3, 12}}}},
 				Chunks:     []Chunk{{Runs: []Run{runOf(a, 1, 10, 12, 0, 3), runOf(a, 1, 14, 19, 3, 9)}}},
 				Candidates: []Candidate{stopper(a, 1, 13, bad)},
@@ -83,18 +83,18 @@ func TestDecide(t *testing.T) {
 			[]hold.Hold{{Partition: a, Reason: hold.Poison, Detail: "not JSON", Offset: 13}},
 		},
 		"a bad record at the start leaves the claim out": {
-			&Cut{Claims: map[connector.Partition]Span{a: {1, 10, 11, 3, nil}}, Candidates: []Candidate{stopper(a, 1, 10, bad)}},
+			&SealedBatch{Claims: map[connector.Partition]Span{a: {1, 10, 11, 3, nil}}, Candidates: []Candidate{stopper(a, 1, 10, bad)}},
 			nil, nil,
 			[]hold.Hold{{Partition: a, Reason: hold.Poison, Detail: "not JSON", Offset: 10}},
 		},
 		"a bad record of an earlier life says nothing": {
-			&Cut{Claims: map[connector.Partition]Span{a: {5, 10, 11, 3, nil}}, Candidates: []Candidate{stopper(a, 1, 10, bad), stopper(c, 9, 0, bad)}},
+			&SealedBatch{Claims: map[connector.Partition]Span{a: {5, 10, 11, 3, nil}}, Candidates: []Candidate{stopper(a, 1, 10, bad), stopper(c, 9, 0, bad)}},
 			nil,
 			[]connector.Range{{Topic: "orders", From: 10, Next: 11, Rows: 0, Epoch: 3}},
 			nil,
 		},
 		"offsets without rows move the position": {
-			&Cut{Claims: map[connector.Partition]Span{a: {1, 10, 15, 3, nil}}},
+			&SealedBatch{Claims: map[connector.Partition]Span{a: {1, 10, 15, 3, nil}}},
 			nil,
 			[]connector.Range{{Topic: "orders", From: 10, Next: 15, Rows: 0, Epoch: 3}},
 			nil,
@@ -126,16 +126,16 @@ func TestPRE(t *testing.T) {
 	a := connectortest.Partition(0)
 	id, mark := a.AppID("pipe"), idempotency.TableAppID("pipe", "T")
 	write := func() *Plan {
-		return Decide(&Cut{
+		return Decide(&SealedBatch{
 			Claims: map[connector.Partition]Span{a: {1, 10, 12, 0, nil}},
 			Chunks: []Chunk{{Schema: &connectortest.Schema{}, Runs: []Run{runOf(a, 1, 10, 11, 0, 2)}}},
 		}, connectortest.Snapshot(nil), Terms{Pipeline: "pipe"})
 	}
 	start := func() *Plan {
-		return decideStart("orders", map[connector.Partition]int64{a: 0}, connectortest.Snapshot(nil), "pipe")
+		return planInitial("orders", map[connector.Partition]int64{a: 0}, connectortest.Snapshot(nil), "pipe")
 	}
 	late := func() *Plan {
-		return decideLateStart(map[connector.Partition]int64{a: 0}, connectortest.Snapshot(nil), "pipe")
+		return planAdded(map[connector.Partition]int64{a: 0}, connectortest.Snapshot(nil), "pipe")
 	}
 	other := connectortest.Partition(1)
 	foreign := connector.Partition{Cluster: "x", Topic: "orders", ID: 4}
@@ -192,7 +192,7 @@ func TestPRE(t *testing.T) {
 func TestStartMarksTheTableOnce(t *testing.T) {
 	a := connectortest.Partition(0)
 	s := connectortest.Snapshot(map[string]int64{})
-	p := decideStart("orders", map[connector.Partition]int64{a: 5}, s, "pipe")
+	p := planInitial("orders", map[connector.Partition]int64{a: 5}, s, "pipe")
 	want := []connector.Txn{{AppID: "kd1:pipe:table:T", Version: 0}, {AppID: a.AppID("pipe"), Version: 5}, {AppID: a.EpochAppID("pipe"), Version: -1}}
 	if diff := cmp.Diff(want, p.Commit.Txns); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -201,7 +201,7 @@ func TestStartMarksTheTableOnce(t *testing.T) {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	s.Positions["kd1:pipe:table:T"] = 0
-	if p = decideStart("orders", map[connector.Partition]int64{a: 5}, s, "pipe"); len(p.Commit.Txns) != 2 {
+	if p = planInitial("orders", map[connector.Partition]int64{a: 5}, s, "pipe"); len(p.Commit.Txns) != 2 {
 		t.Errorf("marked again: %v", p.Commit.Txns)
 	}
 }

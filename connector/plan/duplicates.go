@@ -22,12 +22,12 @@ type deduction struct {
 }
 
 // deduct begins to judge the rows of a plan, nil if its table declares no identity.
-func deduct(cut *Cut, p *Plan, s *connector.Snapshot, t *Terms) *deduction {
+func deduct(batch *SealedBatch, p *Plan, s *connector.Snapshot, t *Terms) *deduction {
 	if t.Window == 0 {
 		return nil
 	}
 	rows := map[connector.Partition]int{}
-	for _, c := range cut.Chunks {
+	for _, c := range batch.Chunks {
 		for _, r := range c.Runs {
 			if c.Entries != nil && r.Within(p.Next) {
 				rows[r.Partition] += int(r.To - r.From)
@@ -40,7 +40,7 @@ func deduct(cut *Cut, p *Plan, s *connector.Snapshot, t *Terms) *deduction {
 		if !ok {
 			newest = idempotency.Never
 		}
-		d.judges[partition] = idempotency.NewJudge(t.Window, t.Now, newest, cut.Seen[partition], n)
+		d.judges[partition] = idempotency.NewJudge(t.Window, t.Now, newest, batch.Seen[partition], n)
 	}
 	p.kept = map[connector.Partition][][]idempotency.Entry{}
 	p.now = t.Now

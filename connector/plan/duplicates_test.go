@@ -26,7 +26,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 		return Run{Partition: p, Session: session, First: first, Last: first + to - from - 1, From: from, To: to}
 	}
 	for name, tc := range map[string]struct {
-		cut     *Cut
+		cut     *SealedBatch
 		newest  map[connector.Partition]int64
 		pieces  []connector.Piece
 		dropped map[connector.Partition]int64 // as the ranges say
@@ -34,7 +34,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 		after   map[connector.Partition]int64 // newest
 	}{
 		"in one chunk, and pieces split around them": {
-			cut: &Cut{
+			cut: &SealedBatch{
 				Claims: map[connector.Partition]Span{a: {1, 10, 17, 3, nil}},
 				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 0, 7)}, Entries: connectortest.Entries(10, "xyxz.xx")}},
 			},
@@ -42,7 +42,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 			dropped: map[connector.Partition]int64{a: 3}, kept: "orders:0@10 orders:0@11 orders:0@13", after: map[connector.Partition]int64{a: second(14)},
 		},
 		"of the chunk before, and never of another partition": {
-			cut: &Cut{
+			cut: &SealedBatch{
 				Claims: map[connector.Partition]Span{a: {1, 10, 16, 3, nil}, b: {2, 10, 12, 3, nil}},
 				Chunks: []Chunk{
 					{Runs: []Run{run(a, 1, 10, 0, 2), run(b, 2, 10, 2, 4)}, Entries: slices.Concat(connectortest.Entries(10, "xy"), connectortest.Entries(10, "xy"))},
@@ -53,7 +53,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 			dropped: map[connector.Partition]int64{a: 3}, kept: "orders:0@10 orders:0@11 orders:0@12 orders:1@10 orders:1@11", after: map[connector.Partition]int64{a: second(12), b: second(11)},
 		},
 		"of what is remembered": {
-			cut: &Cut{
+			cut: &SealedBatch{
 				Claims: map[connector.Partition]Span{a: {1, 10, 13, 3, nil}},
 				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 0, 3)}, Entries: connectortest.Entries(10, "xyz")}},
 				Seen: map[connector.Partition]map[idempotency.Fingerprint]int64{a: {
@@ -66,7 +66,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 			dropped: map[connector.Partition]int64{a: 1}, kept: "orders:0@11 orders:0@12", after: map[connector.Partition]int64{a: second(12)},
 		},
 		"rows that are masked or cut off are neither counted nor remembered": {
-			cut: &Cut{
+			cut: &SealedBatch{
 				Claims: map[connector.Partition]Span{a: {5, 10, 20, 3, nil}, b: {2, 10, 12, 3, nil}},
 				Chunks: []Chunk{
 					{Runs: []Run{run(a, 1, 8, 0, 2), run(a, 5, 10, 2, 4)}, Entries: slices.Concat(connectortest.Entries(8, "xy"), connectortest.Entries(10, "xy"))},
@@ -78,7 +78,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 			dropped: map[connector.Partition]int64{}, kept: "orders:0@10 orders:0@11", after: map[connector.Partition]int64{a: second(11)},
 		},
 		"a newest timestamp that does not move is not written again": {
-			cut: &Cut{
+			cut: &SealedBatch{
 				Claims: map[connector.Partition]Span{a: {1, 10, 12, 3, nil}},
 				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 0, 2)}, Entries: connectortest.Entries(10, "xx")}},
 			},
@@ -140,7 +140,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 func TestABadRecordIsNeverADuplicate(t *testing.T) {
 	a := connectortest.Partition(0)
 	letter := bad(a, 1, 11, classify.Mark(coded("wrong_type"), classify.Poison))
-	p := Decide(&Cut{
+	p := Decide(&SealedBatch{
 		Claims:     map[connector.Partition]Span{a: {1, 10, 13, 3, nil}},
 		Chunks:     []Chunk{{Runs: []Run{runOf(a, 1, 10, 10, 0, 1), runOf(a, 1, 12, 12, 1, 2)}, Entries: slices.Concat(connectortest.Entries(10, "x"), connectortest.Entries(12, "x"))}},
 		Candidates: []Candidate{letter},
@@ -153,7 +153,7 @@ func TestABadRecordIsNeverADuplicate(t *testing.T) {
 
 func TestACutOfDuplicatesAloneMovesThePosition(t *testing.T) {
 	a := connectortest.Partition(0)
-	p := Decide(&Cut{
+	p := Decide(&SealedBatch{
 		Claims: map[connector.Partition]Span{a: {1, 10, 12, 3, nil}},
 		Chunks: []Chunk{{Runs: []Run{runOf(a, 1, 10, 11, 0, 2)}, Entries: connectortest.Entries(10, "xx")}},
 		Seen:   map[connector.Partition]map[idempotency.Fingerprint]int64{a: {connectortest.Entries(0, "x")[0].Fingerprint: connectortest.Noon().UnixMilli()}},

@@ -12,23 +12,23 @@ import (
 type Initial struct {
 	Topic string
 	// Added says that the table has positions of other partitions of the topic.
-	Added  bool
-	Starts map[connector.Partition]int64
+	Added     bool
+	Positions map[connector.Partition]int64
 }
 
 // Plan is the commit of the positions on a snapshot.
 func (i *Initial) Plan(s *connector.Snapshot, pipeline string) *Plan {
 	if i.Added {
-		return decideLateStart(i.Starts, s, pipeline)
+		return planAdded(i.Positions, s, pipeline)
 	}
-	return decideStart(i.Topic, i.Starts, s, pipeline)
+	return planInitial(i.Topic, i.Positions, s, pipeline)
 }
 
-// decideStart plans the first commit of a topic: one txn for each of its partitions, whoever works on them, and the
+// planInitial plans the first commit of a topic: one txn for each of its partitions, whoever works on them, and the
 // pipeline's mark on the table.
-func decideStart(topic string, starts map[connector.Partition]int64, s *connector.Snapshot, pipeline string) *Plan {
-	p := &Plan{Next: map[connector.Partition]Span{}, tableID: s.TableID, start: topic, pipeline: pipeline, expects: map[string]int64{}}
-	p.Commit.Operation = operationStart
+func planInitial(topic string, starts map[connector.Partition]int64, s *connector.Snapshot, pipeline string) *Plan {
+	p := &Plan{Next: map[connector.Partition]Span{}, tableID: s.TableID, initialTopic: topic, pipeline: pipeline, expects: map[string]int64{}}
+	p.Commit.Operation = operationInitial
 	mark := idempotency.TableAppID(pipeline, s.TableID)
 	if _, marked := s.Positions[mark]; !marked {
 		p.Commit.Txns = append(p.Commit.Txns, connector.Txn{AppID: mark, Version: 0})
@@ -40,8 +40,8 @@ func decideStart(topic string, starts map[connector.Partition]int64, s *connecto
 	return p
 }
 
-// decideLateStart plans the first commit of partitions that were added to a topic which the table already follows. For
+// planAdded plans the first commit of partitions that were added to a topic which the table already follows. For
 // them PRE compares only their own txn: the topic has others by nature.
-func decideLateStart(starts map[connector.Partition]int64, s *connector.Snapshot, pipeline string) *Plan {
-	return decideStart("", starts, s, pipeline)
+func planAdded(starts map[connector.Partition]int64, s *connector.Snapshot, pipeline string) *Plan {
+	return planInitial("", starts, s, pipeline)
 }

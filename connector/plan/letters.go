@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// floodLeast is the number of bad records of a topic in a cut below which no share is a flood: a few are no sign.
-	floodLeast = 100
+	// floodMin is the number of bad records of a topic in a cut below which no share is a flood: a few are no sign.
+	floodMin = 100
 	// detailBytes and traceBytes bound what a letter says of its cause.
 	detailBytes, traceBytes = 500, 500
 )
@@ -37,10 +37,10 @@ type Terms struct {
 }
 
 // stops returns the first bad record of each claim of the cut that can have no letter, ordered by claim.
-func stops(cut *Cut) []Candidate {
+func stops(batch *SealedBatch) []Candidate {
 	first := map[connector.Partition]Candidate{}
-	for _, c := range cut.Candidates {
-		if c.Record != nil || !c.within(cut.Claims) {
+	for _, c := range batch.Candidates {
+		if c.Record != nil || !c.within(batch.Claims) {
 			continue
 		}
 		if old, ok := first[c.Partition]; !ok || c.Offset < old.Offset {
@@ -51,10 +51,10 @@ func stops(cut *Cut) []Candidate {
 }
 
 // lettered returns the candidates that will have a letter, in the order of claims and offsets.
-func lettered(cut *Cut, next map[connector.Partition]Span) []*Candidate {
+func lettered(batch *SealedBatch, next map[connector.Partition]Span) []*Candidate {
 	var all []*Candidate
-	for i := range cut.Candidates {
-		if c := &cut.Candidates[i]; c.Record != nil && c.within(next) {
+	for i := range batch.Candidates {
+		if c := &batch.Candidates[i]; c.Record != nil && c.within(next) {
 			all = append(all, c)
 		}
 	}
@@ -66,13 +66,13 @@ func lettered(cut *Cut, next map[connector.Partition]Span) []*Candidate {
 
 // floods judges each topic of a cut before any letter: where too many records are bad, mostly something else is wrong than
 // the records. It returns where each claim of such a topic that has a bad record stops: at its first one.
-func floods(cut *Cut, next map[connector.Partition]Span, bad []*Candidate, t Terms) []hold.Hold {
+func floods(batch *SealedBatch, next map[connector.Partition]Span, bad []*Candidate, t Terms) []hold.Hold {
 	records, spoiled := map[string]int64{}, map[string]int64{}
 	for _, c := range bad {
 		records[c.Partition.Topic]++
 		spoiled[c.Partition.Topic]++
 	}
-	for _, c := range cut.Chunks {
+	for _, c := range batch.Chunks {
 		for _, r := range c.Runs {
 			if r.Within(next) {
 				records[r.Partition.Topic] += r.To - r.From
@@ -85,7 +85,7 @@ func floods(cut *Cut, next map[connector.Partition]Span, bad []*Candidate, t Ter
 		topic := c.Partition.Topic
 		first := i == 0 || bad[i-1].Partition != c.Partition
 		share := float64(spoiled[topic]) / float64(records[topic])
-		if !first || spoiled[topic] < floodLeast || share <= t.Letters[topic].HoldAbove || t.Allowed[topic] {
+		if !first || spoiled[topic] < floodMin || share <= t.Letters[topic].HoldAbove || t.Allowed[topic] {
 			continue
 		}
 		if details[topic] == "" {

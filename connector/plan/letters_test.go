@@ -63,8 +63,8 @@ func at(p *Plan) (all []string) {
 func TestDecideLetters(t *testing.T) {
 	a, b, lost := connectortest.Partition(0), connectortest.Partition(1), connectortest.Partition(2)
 	conflict := hold.New(hold.SchemaConflict, "no", nil)
-	p := Decide(&Cut{
-		Batch:  "m-7",
+	p := Decide(&SealedBatch{
+		ID:     "m-7",
 		Claims: map[connector.Partition]Span{a: {1, 10, 20, 3, nil}, b: {2, 0, 9, 3, nil}},
 		Chunks: []Chunk{{Runs: []Run{runOf(a, 1, 10, 11, 0, 2), runOf(a, 1, 13, 16, 2, 6), runOf(lost, 5, 0, 3, 6, 10), runOf(b, 2, 3, 3, 10, 11), runOf(b, 2, 7, 8, 11, 13)}}},
 		Candidates: []Candidate{
@@ -95,7 +95,7 @@ func TestALetterIsTheRecordWithWhy(t *testing.T) {
 		Partition: a, Session: 1, Offset: 12, Err: fmt.Errorf("row: %w", syntax), Retries: 3, First: first, Last: last,
 		Record: &connector.Record{Offset: 12, Timestamp: 5, Value: []byte("{"), Headers: []connector.Header{{Key: "h", Value: nil}, {Key: "h", Value: []byte("x")}}},
 	}
-	p := Decide(&Cut{Batch: "m-7", Claims: map[connector.Partition]Span{a: {1, 12, 13, 3, nil}}, Candidates: []Candidate{c}}, connectortest.Snapshot(nil), halves())
+	p := Decide(&SealedBatch{ID: "m-7", Claims: map[connector.Partition]Span{a: {1, 12, 13, 3, nil}}, Candidates: []Candidate{c}}, connectortest.Snapshot(nil), halves())
 	source := idempotency.Coordinates{Partition: a, Offset: 12}
 	want := []deadletter.Letter{{
 		Source: source, Timestamp: 5, Value: []byte("{"), Headers: []deadletter.Header{{Key: "h"}, {Key: "h", Value: []byte("x")}},
@@ -118,22 +118,22 @@ func TestALetterIsTheRecordWithWhy(t *testing.T) {
 }
 
 // cutOf makes a cut from lines "partition: good bad", all good records first.
-func cutOf(counts map[connector.Partition][2]int64, err error) *Cut {
-	cut := &Cut{Claims: map[connector.Partition]Span{}}
+func cutOf(counts map[connector.Partition][2]int64, err error) *SealedBatch {
+	batch := &SealedBatch{Claims: map[connector.Partition]Span{}}
 	var c Chunk
 	at := int64(0)
 	for p, n := range counts {
-		cut.Claims[p] = Span{Session: 1, From: 1000, Next: 1000 + n[0] + n[1]}
+		batch.Claims[p] = Span{Session: 1, From: 1000, Next: 1000 + n[0] + n[1]}
 		if n[0] > 0 {
 			c.Runs = append(c.Runs, runOf(p, 1, 1000, 1000+n[0]-1, at, at+n[0]))
 			at += n[0]
 		}
 		for i := range n[1] {
-			cut.Candidates = append(cut.Candidates, bad(p, 1, 1000+n[0]+i, err))
+			batch.Candidates = append(batch.Candidates, bad(p, 1, 1000+n[0]+i, err))
 		}
 	}
-	cut.Chunks = []Chunk{c}
-	return cut
+	batch.Chunks = []Chunk{c}
+	return batch
 }
 
 func TestFloods(t *testing.T) {
@@ -141,7 +141,7 @@ func TestFloods(t *testing.T) {
 	for name, tc := range map[string]struct {
 		counts  map[connector.Partition][2]int64 // good, bad
 		allowed []string
-		more    func(*Cut)
+		more    func(*SealedBatch)
 		letters int
 		holds   map[connector.Partition]int64
 	}{
@@ -161,24 +161,24 @@ func TestFloods(t *testing.T) {
 			map[connector.Partition][2]int64{a: {0, 200}, other: {500, 3}}, nil, nil, 3, map[connector.Partition]int64{a: 1000},
 		},
 		"rows of a lost claim are no good ones": {
-			map[connector.Partition][2]int64{a: {0, 100}, b: {100, 0}}, nil, func(c *Cut) { delete(c.Claims, b) }, 0, map[connector.Partition]int64{a: 1000},
+			map[connector.Partition][2]int64{a: {0, 100}, b: {100, 0}}, nil, func(s *SealedBatch) { delete(s.Claims, b) }, 0, map[connector.Partition]int64{a: 1000},
 		},
 		"bad ones of a lost claim do not count": {
-			map[connector.Partition][2]int64{a: {0, 99}, b: {0, 99}}, nil, func(c *Cut) { delete(c.Claims, b) }, 99, nil,
+			map[connector.Partition][2]int64{a: {0, 99}, b: {0, 99}}, nil, func(s *SealedBatch) { delete(s.Claims, b) }, 99, nil,
 		},
 		"what lies behind a stop does not count": {
 			map[connector.Partition][2]int64{a: {0, 150}},
 			nil,
-			func(c *Cut) { c.Candidates = append(c.Candidates, stopper(a, 1, 1099, errors.New("no"))) }, 99,
+			func(s *SealedBatch) { s.Candidates = append(s.Candidates, stopper(a, 1, 1099, errors.New("no"))) }, 99,
 			map[connector.Partition]int64{a: 1099},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cut := cutOf(tc.counts, syntax)
+			batch := cutOf(tc.counts, syntax)
 			if tc.more != nil {
-				tc.more(cut)
+				tc.more(batch)
 			}
-			p := Decide(cut, connectortest.Snapshot(nil), halves(tc.allowed...))
+			p := Decide(batch, connectortest.Snapshot(nil), halves(tc.allowed...))
 			if len(p.Letters) != tc.letters {
 				t.Errorf("%d letters, want %d", len(p.Letters), tc.letters)
 			}
@@ -200,9 +200,9 @@ func TestFloods(t *testing.T) {
 // be shown in its place, at an offset that the table does not have, and end and come again each minute.
 func TestOneHoldForAClaim(t *testing.T) {
 	a := topicPart("orders", 0)
-	cut := cutOf(map[connector.Partition][2]int64{a: {0, 200}}, syntax)
-	cut.Candidates = append(cut.Candidates, stopper(a, 1, 1150, hold.New(hold.SchemaConflict, "no", nil)))
-	p := Decide(cut, connectortest.Snapshot(nil), halves())
+	batch := cutOf(map[connector.Partition][2]int64{a: {0, 200}}, syntax)
+	batch.Candidates = append(batch.Candidates, stopper(a, 1, 1150, hold.New(hold.SchemaConflict, "no", nil)))
+	p := Decide(batch, connectortest.Snapshot(nil), halves())
 	if len(p.Holds) != 1 || p.Holds[0].Reason != hold.Flood || p.Holds[0].Offset != 1000 || len(p.Next) != 0 {
 		t.Errorf("holds %+v, next %v: want the flood at 1000 alone", p.Holds, p.Next)
 	}
@@ -210,12 +210,12 @@ func TestOneHoldForAClaim(t *testing.T) {
 
 func TestAFloodSaysHowManyAndWhy(t *testing.T) {
 	a := topicPart("orders", 0)
-	cut := cutOf(map[connector.Partition][2]int64{a: {20, 60}}, typed)
+	batch := cutOf(map[connector.Partition][2]int64{a: {20, 60}}, typed)
 	for i := range int64(61) {
-		cut.Candidates = append(cut.Candidates, bad(a, 1, 1080+i, syntax))
+		batch.Candidates = append(batch.Candidates, bad(a, 1, 1080+i, syntax))
 	}
-	cut.Claims[a] = Span{1, 1000, 1141, 0, nil}
-	p := Decide(cut, connectortest.Snapshot(nil), halves())
+	batch.Claims[a] = Span{1, 1000, 1141, 0, nil}
+	p := Decide(batch, connectortest.Snapshot(nil), halves())
 	want := `121 of the 141 records of topic "orders" in one batch are bad, 61 of them for syntax; the first one here: json: type_mismatch at byte 3`
 	if len(p.Holds) != 1 || p.Holds[0].Reason != hold.Flood || p.Holds[0].Detail != want {
 		t.Errorf("%+v\nwant %s", p.Holds, want)
@@ -230,7 +230,7 @@ func TestEveryRecordOfTheCutHasOnePlace(t *testing.T) {
 			p      connector.Partition
 			offset int64
 		}
-		cut := &Cut{Claims: map[connector.Partition]Span{}}
+		batch := &SealedBatch{Claims: map[connector.Partition]Span{}}
 		produced := map[place]bool{} // true for bad ones
 		var c Chunk
 		rows := int64(0)
@@ -243,11 +243,11 @@ func TestEveryRecordOfTheCutHasOnePlace(t *testing.T) {
 			for o := range n {
 				switch kind := rapid.IntRange(0, 9).Draw(t, "kind"); {
 				case kind < badness:
-					cut.Candidates = append(cut.Candidates, bad(p, 1, o, syntax))
+					batch.Candidates = append(batch.Candidates, bad(p, 1, o, syntax))
 					produced[place{p, o}], apart = true, true
 					continue
 				case kind == 9 && rapid.IntRange(0, 50).Draw(t, "stop") == 0:
-					cut.Candidates = append(cut.Candidates, stopper(p, 1, o, typed))
+					batch.Candidates = append(batch.Candidates, stopper(p, 1, o, typed))
 					apart = true
 					continue
 				}
@@ -261,15 +261,15 @@ func TestEveryRecordOfTheCutHasOnePlace(t *testing.T) {
 				run.Last, run.To = o, rows
 			}
 			if rapid.IntRange(0, 4).Draw(t, "lost") > 0 && n > 0 {
-				cut.Claims[p] = Span{1, 0, n, 0, nil}
+				batch.Claims[p] = Span{1, 0, n, 0, nil}
 			}
 		}
-		cut.Chunks = []Chunk{c}
+		batch.Chunks = []Chunk{c}
 		var allowed []string
 		if rapid.Bool().Draw(t, "allowed") {
 			allowed = []string{"orders"}
 		}
-		p := Decide(cut, connectortest.Snapshot(nil), halves(allowed...))
+		p := Decide(batch, connectortest.Snapshot(nil), halves(allowed...))
 		got := map[place]int{}
 		last := map[connector.Partition]int64{}
 		for _, l := range p.Letters {
@@ -293,7 +293,7 @@ func TestEveryRecordOfTheCutHasOnePlace(t *testing.T) {
 			}
 		}
 		for _, r := range p.Commit.Ranges {
-			i := slices.IndexFunc(slices.Collect(maps.Keys(cut.Claims)), func(p connector.Partition) bool { return p.Topic == r.Topic && p.ID == r.Partition })
+			i := slices.IndexFunc(slices.Collect(maps.Keys(batch.Claims)), func(p connector.Partition) bool { return p.Topic == r.Topic && p.ID == r.Partition })
 			if i < 0 || r.Rows+r.Letters != r.Next-r.From {
 				t.Fatalf("%+v: every record of it is a row or a letter", r)
 			}

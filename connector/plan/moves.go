@@ -38,7 +38,7 @@ func (m *Moves) Plan(s *connector.Snapshot) *Plan {
 		p.tableID = s.TableID
 	}
 	p.Commit.Moved = &m.Moved
-	p.Commit.Operation = operationStart
+	p.Commit.Operation = operationInitial
 	mark := idempotency.TableAppID(m.Pipeline, s.TableID)
 	if _, marked := s.Positions[mark]; m.Accept && !marked {
 		p.Commit.Txns = append(p.Commit.Txns, connector.Txn{AppID: mark, Version: 0})

@@ -104,15 +104,15 @@ func RowsBefore(s *connector.Snapshot, pipeline, topic string, partitions []conn
 	known := History(s, topic)
 	for _, p := range partitions {
 		if _, positioned := s.Positions[p.AppID(pipeline)]; !positioned {
-			all = append(all, StartRows(p, Added(p, known, pipeline)))
+			all = append(all, BlockingRows(p, Added(p, known, pipeline)))
 		}
 	}
 	return slices.Compact(all)
 }
 
-// StartRows names the rows that forbid the START of a partition. added says that other partitions of its topic have positions: see
+// BlockingRows names the rows that forbid the START of a partition. added says that other partitions of its topic have positions: see
 // [Added].
-func StartRows(p connector.Partition, added bool) connector.RowsOf {
+func BlockingRows(p connector.Partition, added bool) connector.RowsOf {
 	if added {
 		return connector.RowsOf{Topic: p.Topic, Partition: p.ID}
 	}
@@ -161,7 +161,7 @@ func Derive(s *connector.Snapshot, pipeline string, p connector.Partition, offse
 	if reason, detail := JudgePast(p, s, known, offsets, pipeline); reason != "" {
 		return &hold.Hold{Partition: p, Reason: reason, Detail: detail, Offset: -1}
 	}
-	if of := StartRows(p, Added(p, known, pipeline)); rows[of] {
+	if of := BlockingRows(p, Added(p, known, pipeline)); rows[of] {
 		return &hold.Hold{Partition: p, Reason: hold.UnknownHistory, Detail: RowsDetail(of), Offset: -1}
 	}
 	return nil

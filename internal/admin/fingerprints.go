@@ -104,7 +104,7 @@ func Fingerprints(ctx context.Context, o *Table, operations *opslog.State) (*Win
 	if len(q.Where) > 0 {
 		q.Since = time.UnixMilli(oldest)
 		err = delta.Scan(ctx, o.store, q, func(rows scan.Rows) error {
-			return delta.Recalled(identifier, rows, func(topic string, partition int32, entries []idempotency.Entry) error {
+			return delta.EntriesOf(identifier, rows, func(topic string, partition int32, entries []idempotency.Entry) error {
 				win := all[source{topic, partition}]
 				if win == nil || !win.remembered {
 					return nil

@@ -13,13 +13,13 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-var _ connector.Recaller = (*Table)(nil)
+var _ connector.FingerprintReader = (*Table)(nil)
 
 // recallBytes is what is held of data files while fingerprints are read back.
 const recallBytes = 32 << 20
 
-// Recall implements connector.Recaller: it reads the identity and the Kafka columns of the files that may hold such rows.
-func (t *Table) Recall(s *connector.Snapshot, q connector.Recall) (connector.Reading, error) {
+// ReadFingerprints implements connector.Recaller: it reads the identity and the Kafka columns of the files that may hold such rows.
+func (t *Table) ReadFingerprints(s *connector.Snapshot, q connector.FingerprintQuery) (connector.Reading, error) {
 	table, ok := s.Schema.(*schema.Schema)
 	if !ok {
 		return nil, fmt.Errorf("recall: a schema of another kind (%T)", s.Schema)
@@ -41,18 +41,18 @@ func (t *Table) Recall(s *connector.Snapshot, q connector.Recall) (connector.Rea
 		query.Where = append(query.Where, scan.Where{Topic: p.Topic, Partition: p.ID, From: span.From, Next: span.Next})
 	}
 	read := t.scanner(s)
-	return func(ctx context.Context, each func(connector.Recalled) error) error {
+	return func(ctx context.Context, each func(connector.PastRows) error) error {
 		return read(ctx, query, func(rows scan.Rows) error {
-			return Recalled(identifier, rows, func(topic string, partition int32, entries []idempotency.Entry) error {
-				return each(connector.Recalled{Topic: topic, Partition: partition, Written: rows.Written, Entries: entries})
+			return EntriesOf(identifier, rows, func(topic string, partition int32, entries []idempotency.Entry) error {
+				return each(connector.PastRows{Topic: topic, Partition: partition, Written: rows.Written, Entries: entries})
 			})
 		})
 	}, nil
 }
 
-// Recalled turns rows of a scan into entries and hands over those that lie together, of one partition. The columns of the
+// EntriesOf turns rows of a scan into entries and hands over those that lie together, of one partition. The columns of the
 // scan are what identifier names, then topic, partition, offset and timestamp.
-func Recalled(identifier *schema.Identifier, rows scan.Rows, each func(topic string, partition int32, entries []idempotency.Entry) error) error {
+func EntriesOf(identifier *schema.Identifier, rows scan.Rows, each func(topic string, partition int32, entries []idempotency.Entry) error) error {
 	columns := rows.Batch.Columns()
 	entries, err := identifier.Entries(columns[0], columns[3], columns[4], nil)
 	if err != nil {

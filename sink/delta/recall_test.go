@@ -89,13 +89,13 @@ func (t *recallTable) add(id int32, from, next int64, chunk int, at func(int64) 
 }
 
 // recalled reads what a query yields of a partition.
-func (t *recallTable) recalled(id int32, q connector.Recall) (entries []idempotency.Entry) {
+func (t *recallTable) recalled(id int32, q connector.FingerprintQuery) (entries []idempotency.Entry) {
 	t.tb.Helper()
-	read, err := t.Recall(t.snapshot, q)
+	read, err := t.ReadFingerprints(t.snapshot, q)
 	if err != nil {
 		t.tb.Fatal(err)
 	}
-	err = read(t.tb.Context(), func(r connector.Recalled) error {
+	err = read(t.tb.Context(), func(r connector.PastRows) error {
 		if r.Topic == t.topic.Topic && r.Partition == id {
 			entries = append(entries, r.Entries...)
 		}
@@ -122,10 +122,10 @@ func TestRecallYieldsWhatTheLanesMade(t *testing.T) {
 	claim := func(from, next int64) map[connector.Partition]connector.Offsets {
 		return map[connector.Partition]connector.Offsets{table.topic: {From: from, Next: next}}
 	}
-	if got := table.recalled(3, connector.Recall{Identity: byOrder, Claims: claim(0, 200)}); !slices.Equal(got, want) {
+	if got := table.recalled(3, connector.FingerprintQuery{Identity: byOrder, Claims: claim(0, 200)}); !slices.Equal(got, want) {
 		t.Errorf("all: %d entries, want %d", len(got), len(want))
 	}
-	for _, e := range table.recalled(3, connector.Recall{Identity: byOrder, Claims: claim(0, 200), IDs: true}) {
+	for _, e := range table.recalled(3, connector.FingerprintQuery{Identity: byOrder, Claims: claim(0, 200), IDs: true}) {
 		if id := fmt.Sprintf("order-%09d", e.Offset); e.ID != id {
 			t.Fatalf("the id of offset %d is %q, want %q", e.Offset, e.ID, id)
 		}
@@ -139,20 +139,20 @@ func TestRecallYieldsWhatTheLanesMade(t *testing.T) {
 			t.Errorf("%s: %d entries, nothing was passed over", what, len(got))
 		}
 	}
-	has("by offset", table.recalled(3, connector.Recall{Identity: byOrder, Claims: claim(110, 120)}), 110, 119)
-	has("by time", table.recalled(3, connector.Recall{Identity: byOrder, Claims: claim(0, 200), Since: at(150)}), 150, 199)
+	has("by offset", table.recalled(3, connector.FingerprintQuery{Identity: byOrder, Claims: claim(110, 120)}), 110, 119)
+	has("by time", table.recalled(3, connector.FingerprintQuery{Identity: byOrder, Claims: claim(0, 200), Since: at(150)}), 150, 199)
 
-	_, err := table.Recall(table.snapshot, connector.Recall{Identity: idempotency.Identity{By: idempotency.ByContent}, Claims: claim(0, 200)})
+	_, err := table.ReadFingerprints(table.snapshot, connector.FingerprintQuery{Identity: idempotency.Identity{By: idempotency.ByContent}, Claims: claim(0, 200)})
 	held := (*hold.Error)(nil)
 	if !errors.As(err, &held) || held.Reason != hold.SchemaConflict {
 		t.Errorf("an identity without its column: %v", err)
 	}
-	read, err := table.Recall(table.snapshot, connector.Recall{Identity: byOrder, Claims: claim(0, 200)})
+	read, err := table.ReadFingerprints(table.snapshot, connector.FingerprintQuery{Identity: byOrder, Claims: claim(0, 200)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	stop := errors.New("enough")
-	if err := read(t.Context(), func(connector.Recalled) error { return stop }); !errors.Is(err, stop) {
+	if err := read(t.Context(), func(connector.PastRows) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("the error of each: %v", err)
 	}
 }
@@ -174,13 +174,13 @@ func BenchmarkRecallTenMillion(b *testing.B) {
 	scope := idempotency.Scope{Pipeline: "p", Partition: table.topic}
 	for b.Loop() {
 		memory := idempotency.NewMemory(1<<40, nil)
-		read, err := table.Recall(table.snapshot, connector.Recall{
+		read, err := table.ReadFingerprints(table.snapshot, connector.FingerprintQuery{
 			Identity: byOrder, Claims: map[connector.Partition]connector.Offsets{table.topic: {Next: n}}, Since: start,
 		})
 		if err != nil {
 			b.Fatal(err)
 		}
-		err = read(context.WithoutCancel(b.Context()), func(r connector.Recalled) error {
+		err = read(context.WithoutCancel(b.Context()), func(r connector.PastRows) error {
 			return memory.Remember(b.Context(), scope, 0, 0, slices.Values(r.Entries))
 		})
 		if s := memory.Stats(); err != nil || s.Entries != n {

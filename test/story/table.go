@@ -433,8 +433,8 @@ func (b *builder) Rows() int                  { return len(b.at) }
 func (b *builder) Bytes() int64               { return int64(len(b.at) * 32) }
 func (b *builder) Ignored() connector.Ignored { return connector.Ignored{} }
 
-// Held is more than rows: buffers are there before the first one is.
-func (b *builder) Held() int64 {
+// Allocated is more than rows: buffers are there before the first one is.
+func (b *builder) Allocated() int64 {
 	if !b.open {
 		return 0
 	}

@@ -199,24 +199,24 @@ func (s *mortalStore) Release(sc idempotency.Scope) {
 	}
 }
 
-// Recall implements connector.Recaller: rows come in any order, and more of them than were asked for.
-func (t *Table) Recall(s *connector.Snapshot, q connector.Recall) (connector.Reading, error) {
+// ReadFingerprints implements connector.Recaller: rows come in any order, and more of them than were asked for.
+func (t *Table) ReadFingerprints(s *connector.Snapshot, q connector.FingerprintQuery) (connector.Reading, error) {
 	if t.Twins == nil {
 		return nil, hold.New(hold.SchemaConflict, "rows without identities", nil)
 	}
 	versions := t.Log.Versions()[:s.Version+1]
-	return func(ctx context.Context, each func(connector.Recalled) error) error {
+	return func(ctx context.Context, each func(connector.PastRows) error) error {
 		if err := t.step(ctx, "recall"); err != nil {
 			return err
 		}
-		var all []connector.Recalled
+		var all []connector.PastRows
 		for _, v := range versions {
 			for _, r := range v.Rows {
 				e := t.Twins.Stamp(r.ID, r.Offset).entry(r.Offset)
 				if e.At < q.Since && t.Chance.Is(2) {
 					continue
 				}
-				all = append(all, connector.Recalled{Topic: r.Topic, Partition: r.ID, Written: v.At.UnixMilli(), Entries: []idempotency.Entry{e}})
+				all = append(all, connector.PastRows{Topic: r.Topic, Partition: r.ID, Written: v.At.UnixMilli(), Entries: []idempotency.Entry{e}})
 			}
 		}
 		for len(all) > 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestValveHysteresis(t *testing.T) {
-	v := lane.NewValve(connector.QueueConfig{PauseAt: 10_000, ResumeAt: 5_000, PerKey: 20_000})
+	v := lane.NewBackpressure(connector.QueueConfig{PauseAt: 10_000, ResumeAt: 5_000, PerKey: 20_000})
 	step := func(to int64, open bool) {
 		t.Helper()
 		v.Queued.Store(to)
@@ -32,14 +32,14 @@ func TestValveHysteresis(t *testing.T) {
 func TestValveBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := connector.QueueConfig{PauseAt: rapid.Int64Range(1, 50).Draw(t, "pause"), PerKey: rapid.Int64Range(1, 10).Draw(t, "per key")}
-		v := lane.NewValve(q)
+		v := lane.NewBackpressure(q)
 		keys := [][]byte{nil, {}, {'a'}, {'b'}, {'c'}}
 		held := map[uint16]int64{}
 		var all []uint16
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			if len(all) > 0 && rapid.Bool().Draw(t, "give") {
 				n := rapid.IntRange(1, len(all)).Draw(t, "n")
-				v.Give(all[:n])
+				v.Release(all[:n])
 				for _, s := range all[:n] {
 					held[s]--
 				}
@@ -48,7 +48,7 @@ func TestValveBounds(t *testing.T) {
 			}
 			s := v.Slot(connectortest.Partition(int32(rapid.IntRange(0, 2).Draw(t, "partition"))), rapid.SampledFrom(keys).Draw(t, "key"))
 			room := held[s] < q.PerKey && int64(len(all)) < q.PauseAt
-			if got := v.Take(s); got != room {
+			if got := v.Reserve(s); got != room {
 				t.Fatalf("take %v with %d of the key and %d in all queued", got, held[s], len(all))
 			}
 			if room {
@@ -56,7 +56,7 @@ func TestValveBounds(t *testing.T) {
 				all = append(all, s)
 			}
 		}
-		v.Give(all)
+		v.Release(all)
 		if v.Queued.Load() != 0 {
 			t.Fatalf("%d left", v.Queued.Load())
 		}
@@ -64,7 +64,7 @@ func TestValveBounds(t *testing.T) {
 }
 
 func TestANullKeyCountsByPartition(t *testing.T) {
-	v := lane.NewValve(connector.QueueConfig{PauseAt: 10, PerKey: 1})
+	v := lane.NewBackpressure(connector.QueueConfig{PauseAt: 10, PerKey: 1})
 	first, again := v.Slot(connectortest.Partition(0), nil), v.Slot(connectortest.Partition(0), nil)
 	if first != again || v.Slot(connectortest.Partition(0), []byte("k")) != v.Slot(connectortest.Partition(1), []byte("k")) {
 		t.Error("a slot must depend on the key, or on the partition where there is none")
@@ -87,9 +87,9 @@ func TestKeyWaitsAreCounted(t *testing.T) {
 	tab := &tableState{Table: lane.Table{Decoder: connectortest.Tallies{}}, schema: &connectortest.Schema{}, claims: map[connector.Partition]*claim{}, limits: connector.Limits{Rows: 1 << 20, Bytes: 1 << 30}}
 	r.tables = []*tableState{tab}
 	for id := range int32(2) {
-		c := &claim{Partition: connectortest.Partition(id), table: tab, lane: l, stance: stance{state: resuming}}
+		c := &claim{Partition: connectortest.Partition(id), table: tab, lane: l, claimState: claimState{state: resuming}}
 		r.claims[c.Partition], tab.claims[c.Partition], r.order = c, c, append(r.order, c)
-		r.holds.end(c)
+		r.holds.endSession(c)
 		r.fetches.begin(c, connector.Position{Partition: c.Partition, Epoch: 1})
 	}
 	fetched := func(c *claim, key string, n int64) {
@@ -114,13 +114,13 @@ func TestKeyWaitsAreCounted(t *testing.T) {
 				all = f.Metric[0].Counter.GetValue()
 			}
 		}
-		if all != waits || r.valve.Queued.Load() != queued {
-			t.Errorf("%v waits with %d records queued, want %v and %d", all, r.valve.Queued.Load(), waits, queued)
+		if all != waits || r.backpressure.Queued.Load() != queued {
+			t.Errorf("%v waits with %d records queued, want %v and %d", all, r.backpressure.Queued.Load(), waits, queued)
 		}
 	}
 	hot, other := r.order[0], r.order[1]
 	key, cold := []byte("k"), []byte("other")
-	for r.valve.Slot(connectortest.Partition(0), key) == r.valve.Slot(connectortest.Partition(0), cold) { // two keys may share a slot
+	for r.backpressure.Slot(connectortest.Partition(0), key) == r.backpressure.Slot(connectortest.Partition(0), cold) { // two keys may share a slot
 		cold = append(cold, '.')
 	}
 	fetched(hot, string(key), 5)

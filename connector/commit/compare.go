@@ -9,8 +9,8 @@ import (
 	"sluice/connector/plan"
 )
 
-// look compares claims that have nothing to commit with the log: an operator or another member may have moved them.
-func (r *resolver) look(ctx context.Context, expected map[connector.Partition]int64) Outcome {
+// compare compares claims that have nothing to commit with the log: an operator or another member may have moved them.
+func (r *resolver) compare(ctx context.Context, expected map[connector.Partition]int64) Outcome {
 	s, err := r.table.Load(ctx)
 	if err != nil {
 		return r.committer.unsettled(ctx, nil, err)
@@ -25,7 +25,7 @@ func (r *resolver) look(ctx context.Context, expected map[connector.Partition]in
 			return Outcome{Kind: Fenced, Err: classify.Mark(errors.New("the position of "+p.String()+" moved"), classify.Fenced)}
 		}
 	}
-	return Outcome{Kind: Looked}
+	return Outcome{Kind: Compared}
 }
 
 // measure returns the partitions of the topics that the table has not taken to where they ended when this was first

@@ -11,34 +11,34 @@ import (
 // with what records contain.
 const slots = 4096
 
-// Valve bounds what is queued: handed over to the lanes and not yet a row. The reader takes before it hands over, lanes
+// Backpressure bounds what is queued: handed over to the lanes and not yet a row. The reader takes before it hands over, lanes
 // give back after decoding. Closing stops the hand-over; membership and heartbeats do not notice. See backpressure.
-type Valve struct {
+type Backpressure struct {
 	pauseAt, resumeAt, perKey int64
 	seed                      maphash.Seed
 	keys                      [slots]atomic.Int32
 	Queued                    atomic.Int64
 
-	closed bool // owned by the reader
+	active bool // owned by the reader
 }
 
-// NewValve returns an open valve.
-func NewValve(q connector.QueueConfig) *Valve {
-	return &Valve{pauseAt: q.PauseAt, resumeAt: q.ResumeAt, perKey: q.PerKey, seed: maphash.MakeSeed()}
+// NewBackpressure returns an open valve.
+func NewBackpressure(q connector.QueueConfig) *Backpressure {
+	return &Backpressure{pauseAt: q.PauseAt, resumeAt: q.ResumeAt, perKey: q.PerKey, seed: maphash.MakeSeed()}
 }
 
 // Slot is the counter of a record: of its key, or of its partition if it has none.
-func (v *Valve) Slot(p connector.Partition, key []byte) uint16 {
+func (v *Backpressure) Slot(p connector.Partition, key []byte) uint16 {
 	if key == nil {
 		return uint16(maphash.Comparable(v.seed, p) % slots)
 	}
 	return uint16(maphash.Bytes(v.seed, key) % slots)
 }
 
-// Take reserves room for a record and tells whether there was any, for it and for its key.
-func (v *Valve) Take(slot uint16) bool {
+// Reserve reserves room for a record and tells whether there was any, for it and for its key.
+func (v *Backpressure) Reserve(slot uint16) bool {
 	// The reader alone adds, so that nothing passes between the look and the step.
-	if v.Full(slot) || v.Queued.Load() >= v.pauseAt {
+	if v.KeyFull(slot) || v.Queued.Load() >= v.pauseAt {
 		return false
 	}
 	v.keys[slot].Add(1)
@@ -46,11 +46,11 @@ func (v *Valve) Take(slot uint16) bool {
 	return true
 }
 
-// Full reports whether a slot has as many records queued as one key may have.
-func (v *Valve) Full(slot uint16) bool { return int64(v.keys[slot].Load()) >= v.perKey }
+// KeyFull reports whether a slot has as many records queued as one key may have.
+func (v *Backpressure) KeyFull(slot uint16) bool { return int64(v.keys[slot].Load()) >= v.perKey }
 
-// Give returns the room of records that are rows now, or dropped.
-func (v *Valve) Give(taken []uint16) {
+// Release returns the room of records that are rows now, or dropped.
+func (v *Backpressure) Release(taken []uint16) {
 	for _, s := range taken {
 		v.keys[s].Add(-1)
 	}
@@ -58,8 +58,8 @@ func (v *Valve) Give(taken []uint16) {
 }
 
 // IsOpen looks at the thresholds: closed at pauseAt, open again at resumeAt.
-func (v *Valve) IsOpen() bool {
+func (v *Backpressure) IsOpen() bool {
 	queued := v.Queued.Load()
-	v.closed = queued >= v.pauseAt || v.closed && queued > v.resumeAt
-	return !v.closed
+	v.active = queued >= v.pauseAt || v.active && queued > v.resumeAt
+	return !v.active
 }

@@ -17,17 +17,17 @@ func TestHoldings(t *testing.T) {
 	pool := bytepool.New(1000)
 	w := writerOf(Config{Lanes: 2, Batch: pool}, connector.Target{}, nil).committer
 	released := 0
-	cut := func() *lane.Sealed {
-		open := &lane.Sealed{Parts: make(chan lane.Part, 2)}
+	newBarrier := func() *lane.Barrier {
+		barrier := &lane.Barrier{Parts: make(chan lane.Part, 2)}
 		for n := range 2 {
-			a, b := plan.Chunk{Rows: rows{id: 2 * n, released: &released}, Held: 100}, plan.Chunk{Rows: rows{id: 2*n + 1, released: &released}, Held: 30}
-			open.Parts <- lane.Part{Lane: n, Chunks: []plan.Chunk{a, b}}
+			a, b := plan.Chunk{Rows: rows{id: 2 * n, released: &released}, Allocated: 100}, plan.Chunk{Rows: rows{id: 2*n + 1, released: &released}, Allocated: 30}
+			barrier.Parts <- lane.Part{Lane: n, Chunks: []plan.Chunk{a, b}}
 		}
-		open.Held.Add(260)
+		barrier.Allocated.Add(260)
 		pool.Adjust(260)
-		return open
+		return barrier
 	}
-	dropped := cut()
+	dropped := newBarrier()
 	w.discard(t.Context(), dropped)
 	w.discard(t.Context(), dropped)
 	if pool.Used() != 0 || released != 4 {
@@ -35,9 +35,9 @@ func TestHoldings(t *testing.T) {
 	}
 
 	released = 0
-	open := cut()
-	taken := w.gather(t.Context(), open)
-	h := w.hold(open, taken)
+	barrier := newBarrier()
+	taken := w.gather(t.Context(), barrier)
+	h := w.reserve(barrier, taken)
 	first, last := taken.Chunks[0].Rows, taken.Chunks[3].Rows
 	h.plan([]connector.Piece{{Rows: first, To: 5}, {Rows: first, From: 7, To: 9}, {Rows: last, To: 1}}) // two chunks are masked
 	for _, step := range []struct {
@@ -46,12 +46,12 @@ func TestHoldings(t *testing.T) {
 		used, released int
 	}{{1, 0, 260, 0}, {2, 20, 50, 3}, {2, 0, 30, 3}, {3, 15, 15, 4}, {3, 0, 0, 4}} {
 		h.progress(step.done, step.encoded)
-		if open.Held.Load() != pool.Used() || pool.Used() != int64(step.used) || released != step.released {
-			t.Errorf("%+v: %d used, %d of the cut, %d released", step, pool.Used(), open.Held.Load(), released)
+		if barrier.Allocated.Load() != pool.Used() || pool.Used() != int64(step.used) || released != step.released {
+			t.Errorf("%+v: %d used, %d of the cut, %d released", step, pool.Used(), barrier.Allocated.Load(), released)
 		}
 	}
 	h.end()
-	w.discard(t.Context(), open)
+	w.discard(t.Context(), barrier)
 	if pool.Used() != 0 || released != 4 {
 		t.Errorf("%d used, %d released", pool.Used(), released)
 	}

@@ -6,25 +6,25 @@ import (
 	"sluice/reliability"
 )
 
-// backpressure counts and logs the pauses of reading. There are three kinds, which may overlap: too many records are queued,
+// pauseLog counts and logs the pauses of reading. There are three kinds, which may overlap: too many records are queued,
 // a claim waits for room in the batch pool, or a table has one sealed batch on its way and the next one is full. Heartbeats
 // and membership never pause.
-type backpressure struct {
+type pauseLog struct {
 	*base
 
 	room *room
 
 	queue, memory pause // of all tables; that of one table is in its tableState
-	pauses        int   // that last now
+	active        int   // that last now
 	counted       time.Time
 	lines         *reliability.Sparse // of pauses of single tables
 }
 
 // pause is one time of backpressure. The zero value is none.
 type pause struct {
-	since time.Time
-	long  bool // it has lasted longPause
-	told  bool // PAUSED was logged
+	since  time.Time
+	long   bool // it has lasted longPause
+	logged bool // PAUSED was logged
 }
 
 // pauseLines is how many pauses of single tables the log names per minute.
@@ -40,16 +40,16 @@ const (
 	pausedByCommit = "commit"
 )
 
-// valveOpen tells whether the valve is. It counts each time that the valve closes, however short.
-func (b *backpressure) valveOpen() bool {
-	open := b.valve.IsOpen()
+// queueOpen tells whether the valve is. It counts each time that the valve closes, however short.
+func (b *pauseLog) queueOpen() bool {
+	open := b.backpressure.IsOpen()
 	b.note(&b.queue, !open, pausedByQueue, nil)
 	return open
 }
 
 // watchPauses follows all kinds of pauses, once each turn.
-func (b *backpressure) watchPauses() {
-	b.valveOpen()
+func (b *pauseLog) watchPauses() {
+	b.queueOpen()
 	b.note(&b.memory, len(b.room.waiting) > 0 || b.room.sheds, pausedByMemory, nil)
 	for _, t := range b.tables {
 		if on := t.stuck && t.behindEnd(); on || !t.stopped.since.IsZero() {
@@ -60,48 +60,48 @@ func (b *backpressure) watchPauses() {
 }
 
 // count adds the time since the last call to the metric, if there was a pause.
-func (b *backpressure) count(now time.Time) {
-	if b.pauses > 0 {
+func (b *pauseLog) count(now time.Time) {
+	if b.active > 0 {
 		b.Metrics.closedSeconds.Add(now.Sub(b.counted).Seconds())
 	}
 	b.counted = now
 }
 
 // note follows a pause: on is whether it lasts. t is the table whose reading is paused, nil if it is that of all.
-func (b *backpressure) note(p *pause, on bool, cause string, t *tableState) {
+func (b *pauseLog) note(p *pause, on bool, cause string, t *tableState) {
 	now := time.Now()
 	switch lasted := now.Sub(p.since); {
 	case on && p.since.IsZero():
 		b.count(now)
-		b.pauses++
+		b.active++
 		b.Metrics.paused.Inc()
 		p.since = now
 	case on && !p.long && lasted >= longPause:
 		p.long = true
 		b.Metrics.longPauses.Inc()
 		said := []any{
-			"cause", cause, "queued", b.valve.Queued.Load(), "pause_at", b.Queue.PauseAt, "resume_at", b.Queue.ResumeAt,
+			"cause", cause, "queued", b.backpressure.Queued.Load(), "pause_at", b.Queue.PauseAt, "resume_at", b.Queue.ResumeAt,
 			"batch_bytes", b.Pools.Batch.Used(), "batch_limit", b.Pools.Batch.Size(),
 		}
-		if p.told = true; t != nil {
+		if p.logged = true; t != nil {
 			var left int64
-			if left, p.told = b.lines.Next(); left > 0 {
+			if left, p.logged = b.lines.Next(); left > 0 {
 				said = append(said, "left_out", left)
 			}
 			said = append(said, "table", t.name)
 		}
 		if cause == pausedByMemory && len(b.room.waiting) > 0 {
-			said = append(said, "table", b.room.waiting[0].table.name, "wants_bytes", b.room.waiting[0].wants)
+			said = append(said, "table", b.room.waiting[0].table.name, "wants_bytes", b.room.waiting[0].wantsBytes)
 		}
-		if p.told {
+		if p.logged {
 			b.Logger.Warn("BACKPRESSURE: PAUSED", said...)
 		}
 	case !on && !p.since.IsZero():
 		b.count(now)
-		b.pauses--
+		b.active--
 		b.Metrics.resumed.Inc()
-		if p.told {
-			said := []any{"cause", cause, "queued", b.valve.Queued.Load(), "after", lasted.Round(time.Millisecond)}
+		if p.logged {
+			said := []any{"cause", cause, "queued", b.backpressure.Queued.Load(), "after", lasted.Round(time.Millisecond)}
 			if t != nil {
 				said = append(said, "table", t.name)
 			}
@@ -111,6 +111,6 @@ func (b *backpressure) note(p *pause, on bool, cause string, t *tableState) {
 	}
 }
 
-func newBackpressure(of *base, memory *room) *backpressure {
-	return &backpressure{base: of, room: memory, lines: reliability.NewSparse(pauseLines, time.Minute)}
+func newPauseLog(of *base, memory *room) *pauseLog {
+	return &pauseLog{base: of, room: memory, lines: reliability.NewSparse(pauseLines, time.Minute)}
 }
