@@ -48,8 +48,8 @@ type PartitionLag struct {
 	Level Level
 }
 
-// LagLook is the outcome of a look.
-type LagLook struct {
+// LagReport is the outcome of a look.
+type LagReport struct {
 	Status     LagStatus
 	Partitions map[TopicPartition]PartitionLag
 }
@@ -70,10 +70,10 @@ func NewMonitor(rules LagRules) *Monitor {
 	return &Monitor{rules: rules, partitions: map[TopicPartition]*lagHistory{}}
 }
 
-// Look takes the samples of all partitions that this member has now and judges them. A partition that is missing left:
+// Observe takes the samples of all partitions that this member has now and judges them. A partition that is missing left:
 // if it comes back, it starts anew. A sample without an end or a position says nothing about the lag: what was known of the
 // partition stays.
-func (m *Monitor) Look(now time.Time, samples []LagSample) LagLook {
+func (m *Monitor) Observe(now time.Time, samples []LagSample) LagReport {
 	present := map[TopicPartition]bool{}
 	known := len(samples) == 0
 	for _, s := range samples {
@@ -83,7 +83,7 @@ func (m *Monitor) Look(now time.Time, samples []LagSample) LagLook {
 			h = &lagHistory{lag: PartitionLag{Lag: -1, Adjusted: -1}}
 			m.partitions[s.TopicPartition] = h
 		}
-		if h.look(now, s, m.rules) {
+		if h.observe(now, s, m.rules) {
 			known = true
 		}
 	}
@@ -95,8 +95,8 @@ func (m *Monitor) Look(now time.Time, samples []LagSample) LagLook {
 }
 
 // report sums up what is known.
-func (m *Monitor) report() LagLook {
-	l := LagLook{
+func (m *Monitor) report() LagReport {
+	l := LagReport{
 		Status:     LagStatus{PartitionLags: map[string]int64{}, LastCheckTime: m.checked},
 		Partitions: map[TopicPartition]PartitionLag{},
 	}
@@ -128,12 +128,12 @@ func (m *Monitor) topicLags() map[string]int64 {
 	return lags
 }
 
-// mostReasons is how many reasons are worded. The others are counted.
-const mostReasons = 5
+// maxReasons is how many reasons are worded. The others are counted.
+const maxReasons = 5
 
 func bounded(reasons []string) string {
-	if left := len(reasons) - mostReasons; left > 0 {
-		return fmt.Sprintf("%s; and %d more", strings.Join(reasons[:mostReasons], "; "), left)
+	if left := len(reasons) - maxReasons; left > 0 {
+		return fmt.Sprintf("%s; and %d more", strings.Join(reasons[:maxReasons], "; "), left)
 	}
 	return strings.Join(reasons, "; ")
 }
@@ -154,8 +154,8 @@ type lagPoint struct {
 	lag      int64 // adjusted
 }
 
-// look takes a sample and tells whether the lag was in it.
-func (h *lagHistory) look(now time.Time, s LagSample, rules LagRules) (known bool) {
+// observe takes a sample and tells whether the lag was in it.
+func (h *lagHistory) observe(now time.Time, s LagSample, rules LagRules) (known bool) {
 	h.sample = s
 	known = s.End >= 0 && s.Position >= 0
 	overdue := s.overdue(now, rules.Every)

@@ -157,10 +157,10 @@ func TestLagHistories(t *testing.T) {
 		{"a batch that becomes overdue does not go back", []seen{{30, 10, 20, time.Minute, ""}, {30, 10, 20, 3 * time.Minute, ""}}, "OK", ""},
 	} {
 		m := health.NewMonitor(usual)
-		var l health.LagLook
+		var l health.LagReport
 		for i, s := range c.looks {
 			now := midnight.Add(time.Duration(i) * usual.Every)
-			l = m.Look(now, []health.LagSample{s.sample(now)})
+			l = m.Observe(now, []health.LagSample{s.sample(now)})
 		}
 		if l.Status.Reason != c.reason || l.Status.Healthy != (c.reason == "") {
 			t.Errorf("%s: reason %q, want %q", c.name, l.Status.Reason, c.reason)
@@ -183,12 +183,12 @@ func TestLagOfPartitions(t *testing.T) {
 		}
 	}
 	unread := sample("users", 3, -1)
-	l := m.Look(midnight, []health.LagSample{
+	l := m.Observe(midnight, []health.LagSample{
 		sample("users", 1, 20_010), unread,
 		sample("orders", 10, 60), sample("orders", 2, 60), sample("orders", 4, 11), // no partition alone is above the threshold
 		sample("invoices", 0, 60), sample("invoices", 1, 60),
 	})
-	want := health.LagLook{
+	want := health.LagReport{
 		Status: health.LagStatus{
 			Reason: "Topic users partition 1 lag (20000) exceeds maximum (10000)",
 			PartitionLags: map[string]int64{
@@ -210,11 +210,11 @@ func TestLagOfPartitions(t *testing.T) {
 	}
 
 	// Nobody answers: the time stays. Whoever left is gone nevertheless.
-	l = m.Look(midnight.Add(time.Minute), []health.LagSample{unread})
+	l = m.Observe(midnight.Add(time.Minute), []health.LagSample{unread})
 	if len(l.Partitions) != 1 || len(l.Status.PartitionLags) != 0 || !l.Status.Healthy || !l.Status.LastCheckTime.Equal(midnight) {
 		t.Errorf("%+v", l)
 	}
-	if l = m.Look(midnight.Add(2*time.Minute), nil); !l.Status.Healthy || !l.Status.LastCheckTime.Equal(midnight.Add(2*time.Minute)) {
+	if l = m.Observe(midnight.Add(2*time.Minute), nil); !l.Status.Healthy || !l.Status.LastCheckTime.Equal(midnight.Add(2*time.Minute)) {
 		t.Errorf("without partitions: %+v", l)
 	}
 
@@ -223,7 +223,7 @@ func TestLagOfPartitions(t *testing.T) {
 	for i := range int32(40) {
 		all = append(all, sample("orders", i, 20_010))
 	}
-	l = m.Look(midnight, all)
+	l = m.Observe(midnight, all)
 	if !strings.HasPrefix(l.Status.Reason, "Topic orders partition 0 lag (20000) exceeds maximum (10000); Topic orders partition 1 lag") ||
 		!strings.HasSuffix(l.Status.Reason, "; and 35 more") || strings.Count(l.Status.Reason, ";") != 5 || len(l.Partitions) != 40 {
 		t.Error(l.Status.Reason)
@@ -236,22 +236,22 @@ func TestLagOfAnotherPartition(t *testing.T) {
 		name    string
 		between func(m *health.Monitor, s *health.LagSample)
 	}{
-		{"revoked", func(m *health.Monitor, _ *health.LagSample) { m.Look(midnight, nil) }},
+		{"revoked", func(m *health.Monitor, _ *health.LagSample) { m.Observe(midnight, nil) }},
 		{"revoked, unseen", func(_ *health.Monitor, s *health.LagSample) { s.Identity = "second" }},
 	} {
 		m := health.NewMonitor(usual)
 		s := health.LagSample{TopicPartition: health.TopicPartition{Topic: "orders"}, Identity: "first"}
 		for _, s.End = range []int64{1, 2, 3} {
-			m.Look(midnight, []health.LagSample{s})
+			m.Observe(midnight, []health.LagSample{s})
 		}
 		c.between(m, &s)
 		for _, s.End = range []int64{4, 5, 6} {
-			if l := m.Look(midnight, []health.LagSample{s}); !l.Status.Healthy {
+			if l := m.Observe(midnight, []health.LagSample{s}); !l.Status.Healthy {
 				t.Errorf("%s: %s", c.name, l.Status.Reason)
 			}
 		}
 		s.End = 7
-		if l := m.Look(midnight, []health.LagSample{s}); l.Status.Healthy {
+		if l := m.Observe(midnight, []health.LagSample{s}); l.Status.Healthy {
 			t.Errorf("%s: three rises are healthy", c.name)
 		}
 	}
@@ -333,7 +333,7 @@ func TestLagProperties(t *testing.T) {
 					k.lags = append(k.lags, k.newest)
 				}
 			}
-			l := m.Look(now, samples)
+			l := m.Observe(now, samples)
 			healthy := true
 			for _, k := range all {
 				rises := len(k.lags) > rules.Rises
@@ -371,11 +371,11 @@ func TestMoreLagIsNeverHealthier(t *testing.T) {
 		ends := rapid.SliceOfN(rapid.Int64Range(0, 20_000), 1, 8).Draw(t, "ends")
 		more := append([]int64(nil), ends...)
 		more[len(more)-1] += rapid.Int64Range(0, 20_000).Draw(t, "more")
-		last := func(ends []int64) (l health.LagLook) {
+		last := func(ends []int64) (l health.LagReport) {
 			m := health.NewMonitor(usual)
 			for i, s := range lags(ends...) {
 				now := midnight.Add(time.Duration(i) * usual.Every)
-				l = m.Look(now, []health.LagSample{s.sample(now)})
+				l = m.Observe(now, []health.LagSample{s.sample(now)})
 			}
 			return l
 		}

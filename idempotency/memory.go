@@ -216,17 +216,17 @@ func (m *Memory) Entries(s Scope) int64 {
 	return 0
 }
 
-// Held is how much a [Memory] has of a topic.
-type Held struct {
+// MemoryUse is how much a [Memory] has of a topic.
+type MemoryUse struct {
 	Entries int64
 	Bytes   int64
 }
 
 // ByTopic returns how much there is of each topic that has a window.
-func (m *Memory) ByTopic() map[string]Held {
+func (m *Memory) ByTopic() map[string]MemoryUse {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := map[string]Held{}
+	all := map[string]MemoryUse{}
 	for s, w := range m.windows {
 		h := all[s.Partition.Topic]
 		h.Entries, h.Bytes = h.Entries+int64(w.count), h.Bytes+w.bytes

@@ -106,7 +106,7 @@ func (t *Tables) names() (names []string) {
 // theirs. Members that start together do so one after the other. Where all tables are there, a user who may not make any can
 // work with them. Errors that need a person are Fatal, and say what to run.
 func (t *Tables) Prepare(ctx context.Context, pool *pgxpool.Pool) error {
-	there, err := t.look(ctx, pool)
+	there, err := t.read(ctx, pool)
 	if err != nil || t.current(there) {
 		return err
 	}
@@ -118,8 +118,8 @@ type rower interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// look finds out what there is, in the schema that statements without one would make tables in.
-func (t *Tables) look(ctx context.Context, db rower) (f found, err error) {
+// read finds out what there is, in the schema that statements without one would make tables in.
+func (t *Tables) read(ctx context.Context, db rower) (f found, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	var readable *bool
@@ -160,7 +160,7 @@ func (t *Tables) migrate(ctx context.Context, pool *pgxpool.Pool) error {
 		}
 		var there found
 		err := undone(ctx, tx, func(part pgx.Tx) (err error) {
-			if there, err = t.look(ctx, part); err != nil || t.current(there) {
+			if there, err = t.read(ctx, part); err != nil || t.current(there) {
 				return err
 			}
 			return t.ours(ctx, part, there)
@@ -177,7 +177,7 @@ func (t *Tables) migrate(ctx context.Context, pool *pgxpool.Pool) error {
 			}
 			return fmt.Errorf("make the tables: %w", err)
 		}
-		if there, err = t.look(ctx, tx); err == nil && !t.whole(there) {
+		if there, err = t.read(ctx, tx); err == nil && !t.whole(there) {
 			err = fatal("make the tables: %s are missing in schema %s after all migrations",
 				strings.Join(append(there.lacks(t.Columns), there.missing...), ", "), there.schema)
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 func (c *cli) deadLettersShowCommand() *cobra.Command {
-	var o letterLook
+	var o letterView
 	cmd := &cobra.Command{
 		Use:   "show TOPIC:PARTITION@OFFSET",
 		Short: "Show a dead letter",
@@ -44,14 +44,14 @@ nobody but its owner should see.`,
 	return cmd
 }
 
-// letterLook are the flags of deadletters show.
-type letterLook struct {
+// letterView are the flags of deadletters show.
+type letterView struct {
 	admin.LetterSearch
 
 	value bool
 }
 
-func (c *cli) showLetter(ctx context.Context, o letterLook) error {
+func (c *cli) showLetter(ctx context.Context, o letterView) error {
 	a, err := c.access()
 	if err != nil {
 		return err

@@ -38,16 +38,16 @@ needed. What running members hold is in their metrics sluice_fingerprint*.`,
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			var forgotten *opslog.State
-			return c.eachTable(ctx, func(a *admin.Access, o *admin.Table) (answer, error) {
+			return c.eachTable(ctx, func(a *admin.Access, o *admin.Table) (tableResult, error) {
 				if forgotten == nil {
 					s, err := admin.Operations(ctx, a)
 					if err != nil {
-						return answer{}, err
+						return tableResult{}, err
 					}
 					forgotten = s
 				}
 				w, err := admin.Fingerprints(ctx, o, forgotten)
-				return answer{w, func(out io.Writer) error { return printWindows(out, w) }, false}, err
+				return tableResult{w, func(out io.Writer) error { return printWindows(out, w) }, false}, err
 			})
 		},
 	}

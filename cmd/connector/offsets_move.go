@@ -93,7 +93,7 @@ func printPlan(w io.Writer, p *admin.MovePlan) error {
 	for _, n := range p.Notes {
 		_, _ = terminal.Printf(&b, "\nnote: %s\n", errors.New(n)) // printf keeps the lines of errors, indented
 	}
-	if p.Outcome == opslog.Won {
+	if p.Outcome == opslog.Committed {
 		b.WriteString("\n")
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
@@ -104,10 +104,10 @@ func printPlan(w io.Writer, p *admin.MovePlan) error {
 
 // printOutcome says what was done.
 func printOutcome(w io.Writer, p *admin.MovePlan) error {
-	if p.Outcome != opslog.Won {
+	if p.Outcome != opslog.Committed {
 		return nil
 	}
-	_, err := terminal.Printf(w, "done: version %d of the table, operation %d; members hear of it within %v\n", *p.Version, p.Operation, opslog.HeardWithin)
+	_, err := terminal.Printf(w, "done: version %d of the table, operation %d; members hear of it within %v\n", *p.Version, p.Operation, opslog.FollowDelay)
 	return err
 }
 

@@ -134,14 +134,14 @@ func TestOffsetsSet(t *testing.T) {
 	}
 
 	p := l.moves(0, "set", "orders:0", "2")
-	if p.Outcome != opslog.Won || *p.Version != int64(before) || p.Operation != 1 || p.Moves[0].Repeated != 3 {
+	if p.Outcome != opslog.Committed || *p.Version != int64(before) || p.Operation != 1 || p.Moves[0].Repeated != 3 {
 		t.Errorf("%+v %+v", p, p.Moves)
 	}
 	l.stands(map[int32]int64{0: 2, 1: 5})
 	moved := []opslog.Move{{Topic: "orders", TopicID: l.topicID("orders"), From: 5, To: 2}}
 	wantLog := []opslog.Body{
 		opslog.OffsetsIntent{Command: "offsets set", Table: "orders", Moves: moved},
-		opslog.OffsetsDone{Intent: 1, Command: "offsets set", Table: "orders", Moves: moved, Version: int64(before), Outcome: opslog.Won},
+		opslog.OffsetsDone{Intent: 1, Command: "offsets set", Table: "orders", Moves: moved, Version: int64(before), Outcome: opslog.Committed},
 	}
 	if d := cmp.Diff(wantLog, l.operations()); d != "" {
 		t.Errorf("operations log (-want +got):\n%s", d)
@@ -240,13 +240,13 @@ func TestOffsetsSetLosesARace(t *testing.T) {
 	}
 	l.stands(map[int32]int64{0: 4, 1: 5})
 	log := l.operations()
-	if done, ok := log[len(log)-1].(opslog.OffsetsDone); !ok || done.Outcome != opslog.Lost || done.Version != -1 || done.Intent != 3 {
+	if done, ok := log[len(log)-1].(opslog.OffsetsDone); !ok || done.Outcome != opslog.Conflict || done.Version != -1 || done.Intent != 3 {
 		t.Errorf("%+v", log[len(log)-1])
 	}
 	// A member commits in between: the same.
 	a, p = l.planned("orders:0", "2")
 	l.runs(0, "run", "--until-current")
-	if err := admin.Move(t.Context(), a, p, admin.By{Operator: "ann", Reason: "a test"}, 20*time.Second); err == nil || p.Outcome != opslog.Lost {
+	if err := admin.Move(t.Context(), a, p, admin.By{Operator: "ann", Reason: "a test"}, 20*time.Second); err == nil || p.Outcome != opslog.Conflict {
 		t.Errorf("%v %v", err, p.Outcome)
 	}
 	l.runs(0, "verify")
@@ -282,7 +282,7 @@ func TestOffsetsStart(t *testing.T) {
 		l.refuses(2, `--at "now" is not understood`, "start", "orders", "--at", "now")
 		l.refuses(2, "a topic is given twice", "start", "orders", "orders")
 		p := l.moves(0, "start", "orders", "--at", "latest")
-		if !strings.Contains(strings.Join(p.Notes, "\n"), "unknown_history: ") || p.Outcome != opslog.Won {
+		if !strings.Contains(strings.Join(p.Notes, "\n"), "unknown_history: ") || p.Outcome != opslog.Committed {
 			t.Errorf("%+v", p)
 		}
 		l.stands(map[int32]int64{0: 5, 1: 5})

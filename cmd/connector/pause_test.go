@@ -222,10 +222,10 @@ func TestOperationsInWords(t *testing.T) {
 		"pause everything, orders:3": entry(opslog.Pause{Targets: []opslog.Target{opslog.All(), {Topic: "orders", Partition: 3}}}),
 		"offsets set of table t begins: orders:3 from 7 to 9, orders:4 from no position to 0": entry(opslog.OffsetsIntent{Command: "offsets set", Table: "t", Moves: moves}),
 		"offsets skip of table t: orders:3 from 7 to 9: version 12 (operation 5)": entry(opslog.OffsetsDone{
-			Intent: 5, Command: "offsets skip", Table: "t", Moves: moves[:1], Version: 12, Outcome: opslog.Won,
+			Intent: 5, Command: "offsets skip", Table: "t", Moves: moves[:1], Version: 12, Outcome: opslog.Committed,
 		}),
 		"offsets skip of table t: orders:3 from 7 to 9: lost (operation 5): somebody moved it": entry(opslog.OffsetsDone{
-			Intent: 5, Command: "offsets skip", Table: "t", Moves: moves[:1], Version: -1, Outcome: opslog.Lost, Detail: "somebody moved it",
+			Intent: 5, Command: "offsets skip", Table: "t", Moves: moves[:1], Version: -1, Outcome: opslog.Conflict, Detail: "somebody moved it",
 		}),
 		`flood.allow {"topic":"a"}`: {Kind: "flood.allow", Body: json.RawMessage(`{"topic":"a"}`)},
 	} {

@@ -41,12 +41,12 @@ no table, or if this version must not write it. As JSON several tables are a
 list, one is an object.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.eachTable(cmd.Context(), func(_ *admin.Access, o *admin.Table) (answer, error) {
+			return c.eachTable(cmd.Context(), func(_ *admin.Access, o *admin.Table) (tableResult, error) {
 				i, err := admin.Inspect(cmd.Context(), o)
 				if err != nil {
-					return answer{}, err
+					return tableResult{}, err
 				}
-				return answer{i, func(w io.Writer) error { return printInspection(w, i) }, i.Refusal != ""}, nil
+				return tableResult{i, func(w io.Writer) error { return printInspection(w, i) }, i.Refusal != ""}, nil
 			})
 		},
 	}
@@ -57,15 +57,15 @@ list, one is an object.`,
 	return cmd
 }
 
-// answer is what a command found out about a table. As JSON it is its value.
-type answer struct {
+// tableResult is what a command found out about a table. As JSON it is its value.
+type tableResult struct {
 	value any
 	print func(io.Writer) error
 	wrong bool // exit code 1
 }
 
 // eachTable prints what look finds out about each table.
-func (c *cli) eachTable(ctx context.Context, look func(*admin.Access, *admin.Table) (answer, error)) error {
+func (c *cli) eachTable(ctx context.Context, look func(*admin.Access, *admin.Table) (tableResult, error)) error {
 	access, err := c.access()
 	if err != nil {
 		return err

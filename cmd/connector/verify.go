@@ -33,12 +33,12 @@ be no more than the commits say. Exit code 1 names each finding. As JSON several
 tables are a list, one is an object.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.eachTable(cmd.Context(), func(_ *admin.Access, o *admin.Table) (answer, error) {
+			return c.eachTable(cmd.Context(), func(_ *admin.Access, o *admin.Table) (tableResult, error) {
 				v, err := admin.Verify(cmd.Context(), o, withTopic, timeout)
 				if err != nil {
-					return answer{}, err
+					return tableResult{}, err
 				}
-				return answer{v, func(w io.Writer) error { return printVerification(w, v, withTopic) }, len(v.Findings) > 0}, nil
+				return tableResult{v, func(w io.Writer) error { return printVerification(w, v, withTopic) }, len(v.Findings) > 0}, nil
 			})
 		},
 	}

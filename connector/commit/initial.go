@@ -65,7 +65,7 @@ func (k *kafka) offsetsAt(ctx context.Context, partitions []connector.Partition,
 	if since.IsZero() {
 		since = time.Now().Add(-start.Back)
 	}
-	err = k.ask(ctx, "offsets of a time", func(ctx context.Context) (err error) {
+	err = k.retry(ctx, "offsets of a time", func(ctx context.Context) (err error) {
 		at, err = k.log.OffsetsAt(ctx, partitions, since)
 		return err
 	})

@@ -68,17 +68,17 @@ func (t *outsideTable) Discard(ctx context.Context, s *connector.Staged) {
 // reading is a reading of the table whose panics are holds, too. It is no wait: who reads says when it waits.
 func (t *outsideTable) reading(read connector.Reading) connector.Reading {
 	return func(ctx context.Context, each func(connector.PastRows) error) error {
-		return t.held(ctx, panics.Catch(func() error { return read(ctx, each) }))
+		return t.holdOf(ctx, panics.Catch(func() error { return read(ctx, each) }))
 	}
 }
 
 // call runs op, which waits for the store and may panic.
 func (t *outsideTable) call(ctx context.Context, op func() error) error {
-	return t.held(ctx, outside(ctx, func() error { return panics.Catch(op) }))
+	return t.holdOf(ctx, outside(ctx, func() error { return panics.Catch(op) }))
 }
 
-// held makes a hold of an error that stems from a panic, and logs its stack once.
-func (t *outsideTable) held(ctx context.Context, err error) error {
+// holdOf makes a hold of an error that stems from a panic, and logs its stack once.
+func (t *outsideTable) holdOf(ctx context.Context, err error) error {
 	caught, anew := t.logged.Anew(err)
 	if caught == nil {
 		return err

@@ -120,8 +120,8 @@ func (r *resolver) epochBefore(p connector.Partition, next int64, last connector
 	return -1
 }
 
-// ask puts a question to Kafka. The error is a hold.Error if there was no answer.
-func (k *kafka) ask(ctx context.Context, what string, op func(context.Context) error) error {
+// retry puts a question to Kafka. The error is a hold.Error if there was no answer.
+func (k *kafka) retry(ctx context.Context, what string, op func(context.Context) error) error {
 	asking, cancel := context.WithTimeout(ctx, kafkaTimeout)
 	defer cancel()
 	err := k.guard.Do(asking, op)
@@ -148,7 +148,7 @@ func (k *kafka) groupOffsets(ctx context.Context, claims map[connector.Partition
 	var mu sync.Mutex
 	together(slices.Sorted(maps.Keys(topics)), func(topic string) {
 		var of map[int32]connector.GroupOffset
-		err := k.ask(ctx, "the group's offsets", func(ctx context.Context) (err error) {
+		err := k.retry(ctx, "the group's offsets", func(ctx context.Context) (err error) {
 			of, err = k.group.Offsets(ctx, topic)
 			return err
 		})
@@ -254,7 +254,7 @@ func (r *resolver) mayStart(claims map[connector.Partition]ResumeRequest, offset
 }
 
 func (k *kafka) topic(ctx context.Context, name string) (topic connector.Topic, err error) {
-	err = k.ask(ctx, "topic "+name, func(ctx context.Context) (err error) {
+	err = k.retry(ctx, "topic "+name, func(ctx context.Context) (err error) {
 		topic, err = k.log.Topic(ctx, name)
 		return err
 	})
@@ -274,7 +274,7 @@ func positionsAt(partitions []connector.Partition) []connector.Position {
 func (k *kafka) bounds(ctx context.Context, at []connector.Position) (map[connector.Partition]connector.Bounds, error) {
 	bounds := map[connector.Partition]connector.Bounds{}
 	var unread *connector.UnreadError
-	err := k.ask(ctx, "the ends of partitions", func(ctx context.Context) error {
+	err := k.retry(ctx, "the ends of partitions", func(ctx context.Context) error {
 		got, err := k.log.Bounds(ctx, at)
 		maps.Copy(bounds, got)
 		if errors.As(err, &unread) {

@@ -192,7 +192,7 @@ func (d *jsonDecoder) string(c *column, b []byte, p int) int {
 	end := start + n
 	switch {
 	case b[end] != '"':
-		return d.unusualString(c, b, p, end)
+		return d.escapedString(c, b, p, end)
 	case c.dict == nil:
 		c.putPlain(b, start, end)
 	case n <= shortText:
@@ -203,9 +203,9 @@ func (d *jsonDecoder) string(c *column, b []byte, p int) int {
 	return end + 1
 }
 
-// unusualString reads a string with escapes, non-ASCII or an error in it. Its opening quote is at p, the first such
+// escapedString reads a string with escapes, non-ASCII or an error in it. Its opening quote is at p, the first such
 // byte at stop.
-func (d *jsonDecoder) unusualString(c *column, b []byte, p, stop int) int {
+func (d *jsonDecoder) escapedString(c *column, b []byte, p, stop int) int {
 	if b[stop] == '\\' && c.dict == nil {
 		data, next := d.unescape(c.data, b, p+1, stop)
 		if next >= 0 {

@@ -44,7 +44,7 @@ func (b *batcher) due(t *tableState) string {
 		return ""
 	}
 	records, age := t.OpenBatch.Records(), time.Since(t.opened)
-	empty := records == 0 && t.OpenBatch.Queued.Load() == 0 && !heldOpen(t)
+	empty := records == 0 && t.OpenBatch.Queued.Load() == 0 && !finishingOpen(t)
 	switch {
 	case b.draining:
 		return dueDrain
@@ -80,8 +80,8 @@ func pausedOpen(t *tableState) bool {
 	return false
 }
 
-// heldOpen tells whether a claim that holds waits for what it read before to settle.
-func heldOpen(t *tableState) bool {
+// finishingOpen tells whether a claim that holds waits for what it read before to settle.
+func finishingOpen(t *tableState) bool {
 	for _, c := range t.claims {
 		if c.state == finishing && c.next > c.from {
 			return true

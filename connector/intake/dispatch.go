@@ -24,7 +24,7 @@ type dispatcher struct {
 // enqueue moves records from the claims to their lanes, block by block in turns, as long as the valve is open. While a claim
 // waits for memory that becomes free soon, it alone enqueues.
 func (d *dispatcher) enqueue() {
-	d.room.first = d.room.foremost()
+	d.room.first = d.room.firstWaiting()
 	for again := true; again; {
 		again = false
 		d.turn++

@@ -109,7 +109,7 @@ func TestPressing(t *testing.T) {
 	want("room again", nil)
 	waits := &claim{table: tables["a"], nextBlock: nextBlock{wantsBytes: 80 * mib, wantsSince: now}}
 	r.room.waiting = []*claim{waits}
-	r.room.first = r.room.foremost()
+	r.room.first = r.room.firstWaiting()
 	want("a block waits", tables["c"])
 	cut("c")
 	cut("a")

@@ -47,7 +47,7 @@ func (hs *holds) hold(c *claim, h hold.Hold, said ...any) {
 		if h.Reason == hold.Poison {
 			line = append(line, "correlation_id", deadletter.Correlation(idempotency.Coordinates{Partition: c.Partition, Offset: h.Offset}))
 		}
-		h.Reason.Tell(hs.Logger)("HOLD", append(line, said...)...)
+		h.Reason.LogFunc(hs.Logger)("HOLD", append(line, said...)...)
 		hs.Metrics.holds.WithLabelValues(string(h.Reason)).Inc()
 	} else {
 		h.Since = c.hold.Since
@@ -193,8 +193,8 @@ func (hs *holds) floodPasses(c *claim) bool {
 	return c.hold.Reason == hold.Flood && hs.Decisions.FloodAllowed(c.Topic)
 }
 
-// check has held claims and idle ones compared with the table from time to time.
-func (hs *holds) check(t *tableState) {
+// checkDue has held claims and idle ones compared with the table from time to time.
+func (hs *holds) checkDue(t *tableState) {
 	now := time.Now()
 	var again []*claim
 	for _, c := range t.claims {

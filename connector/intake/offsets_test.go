@@ -106,7 +106,7 @@ func TestHoldsAreSaidByWhoMustAct(t *testing.T) {
 		}},
 	} {
 		for _, reason := range c.reasons {
-			reason.Tell(logger)("HOLD")
+			reason.LogFunc(logger)("HOLD")
 			if d := cmp.Diff([]string{"level=" + c.level + " msg=HOLD"}, lines(&out)); d != "" {
 				t.Errorf("%s (-want +got):\n%s", reason, d)
 			}

@@ -28,7 +28,7 @@ func (st *status) outages(now map[standing][]*hold.Hold) {
 			first := holds[0]
 			o = &outage{since: first.Since, claims: map[connector.Partition]bool{}}
 			st.outage[why] = o
-			why.reason.Tell(st.Logger)("HOLD", "table", why.table, "reason", string(why.reason), "detail", first.Detail, "claims", len(holds))
+			why.reason.LogFunc(st.Logger)("HOLD", "table", why.table, "reason", string(why.reason), "detail", first.Detail, "claims", len(holds))
 		}
 		for _, h := range holds {
 			if !o.claims[h.Partition] {

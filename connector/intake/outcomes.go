@@ -160,7 +160,7 @@ func (out *outcomes) failed(t *tableState, o commit.Outcome) {
 
 // resumed starts a claim where the table stands, or holds it.
 func (out *outcomes) resumed(c *claim, f commit.Found) {
-	if !c.state.asked() {
+	if !c.state.awaitsPosition() {
 		return
 	}
 	if f.Bounds != (connector.Bounds{}) { // else nobody asked, or was answered: what was known is the better guess at the lag

@@ -218,7 +218,7 @@ func (r *Reader) turn() {
 		if reason := r.batcher.due(t); reason != "" {
 			r.batcher.seal(t, reason)
 		}
-		r.holds.check(t)
+		r.holds.checkDue(t)
 	}
 	for _, t := range slices.Backward(r.tables) { // one may go
 		r.assignment.retire(t)

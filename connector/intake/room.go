@@ -23,8 +23,8 @@ const (
 // batch behind it fit together.
 func (m *room) batchShare() int64 { return m.Pools.Batch.Size() / 100 * 45 }
 
-// crowding tells whether a table that has a cut on its way takes more than its part, while others need theirs.
-func (m *room) crowding(t *tableState) bool {
+// overShare tells whether a table that has a cut on its way takes more than its part, while others need theirs.
+func (m *room) overShare(t *tableState) bool {
 	pool := m.Pools.Batch
 	sharing := m.sharing()
 	if t.rare {
@@ -113,7 +113,7 @@ func (m *room) unwait(c *claim) {
 	c.wantsBytes = 0
 	m.waiting = slices.DeleteFunc(m.waiting, func(o *claim) bool { return o == c })
 	if m.first == c {
-		m.first = m.foremost()
+		m.first = m.firstWaiting()
 	}
 }
 
@@ -129,10 +129,10 @@ func (c *claim) patience(now time.Time) time.Duration {
 	return min(max(now.Sub(c.wantsSince)/2, minPatience), maxPatience)
 }
 
-// foremost returns the claim for which all others stop handing over, so that small blocks cannot take the room of a large one
+// firstWaiting returns the claim for which all others stop handing over, so that small blocks cannot take the room of a large one
 // for ever: the one that has waited longest, of those whose room becomes free by commits that are not late. Where the room is
 // in the hands of a late commit the claim waits alone, and others go on with what is left.
-func (m *room) foremost() *claim {
+func (m *room) firstWaiting() *claim {
 	now := time.Now()
 	for _, c := range m.waiting {
 		if m.attainable(c, now) {
@@ -189,5 +189,5 @@ func (r *Reader) Sweep() {
 // full tells whether the batch that fills is as large as a commit may be.
 func (m *room) full(t *tableState) bool {
 	return t.OpenBatch.Records() >= t.limits.Rows || t.OpenBatch.Bytes.Load() >= t.limits.Bytes ||
-		t.OpenBatch.Allocated.Load() >= m.batchShare() || t.sealed != nil && m.crowding(t)
+		t.OpenBatch.Allocated.Load() >= m.batchShare() || t.sealed != nil && m.overShare(t)
 }

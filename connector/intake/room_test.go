@@ -30,12 +30,12 @@ func TestRareTablesCostNothing(t *testing.T) {
 	} {
 		c.table.sealed = &lane.Barrier{}
 		c.table.sealed.Allocated.Store(c.held)
-		if got := r.room.crowding(c.table); got != c.crowding {
+		if got := r.room.overShare(c.table); got != c.crowding {
 			t.Errorf("rare %v with %d bytes crowds: %v", c.table.rare, c.held, got)
 		}
 	}
 	r.tables = append(r.tables, other)
-	if n := r.room.sharing(); n != 2 || !r.room.crowding(busy) {
-		t.Errorf("%d tables share the pool, crowding %v", n, r.room.crowding(busy))
+	if n := r.room.sharing(); n != 2 || !r.room.overShare(busy) {
+		t.Errorf("%d tables share the pool, crowding %v", n, r.room.overShare(busy))
 	}
 }

@@ -41,7 +41,7 @@ func TestForemost(t *testing.T) {
 		r.room.unreserve(b, 50)
 
 		time.Sleep(minPatience) // the commit is late: 500 of 1000 bytes are its own and its successor's
-		if r.room.foremost() != nil {
+		if r.room.firstWaiting() != nil {
 			t.Error("all wait for a commit that is late")
 		}
 		if got := r.room.freeable(time.Now(), minPatience); got != 500 {
@@ -49,23 +49,23 @@ func TestForemost(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		a.sealed.Began = time.Now().Add(-2 * time.Second) // another one: the claim is patient for half of its wait
-		if r.room.foremost() != large {
+		if r.room.firstWaiting() != large {
 			t.Error("a commit is late after a third of the wait")
 		}
 		time.Sleep(2 * time.Minute)
 		a.sealed.Began = time.Now().Add(-maxPatience)
-		if r.room.foremost() != nil {
+		if r.room.firstWaiting() != nil {
 			t.Error("a commit is not late after a minute")
 		}
 
 		other := &claim{table: b, nextBlock: nextBlock{wantsBytes: 450, wantsSince: time.Now()}} // less than the other, and there is room for it
 		r.room.waiting = append(r.room.waiting, other)
-		if r.room.foremost() != other {
+		if r.room.firstWaiting() != other {
 			t.Error("a claim that could go on stands behind one that cannot")
 		}
 		b.sealed = &lane.Barrier{Began: time.Now()}
 		b.OpenBatch.Rows.Store(b.limits.Rows)
-		if r.room.foremost() != nil {
+		if r.room.firstWaiting() != nil {
 			t.Error("all wait for a claim whose table is full")
 		}
 		b.sealed = nil
@@ -73,7 +73,7 @@ func TestForemost(t *testing.T) {
 		a.sealed, a.opened = nil, time.Time{}
 		pool.Adjust(-500)
 		a.OpenBatch.Allocated.Store(0)
-		if r.room.first = r.room.foremost(); r.room.first != large {
+		if r.room.first = r.room.firstWaiting(); r.room.first != large {
 			t.Error("the claim that has waited longest is not the first")
 		}
 		if n, ok := r.room.reserve(large, 600); !ok || n != 600 || r.room.first == large || len(r.room.waiting) != 1 {

@@ -53,8 +53,8 @@ func (s state) next() []state {
 // reads reports whether records are fetched.
 func (s state) reads() bool { return s == reading || s == retrying || s == proving }
 
-// asked reports whether the writer looks where the claim stands.
-func (s state) asked() bool { return s == resuming || s == checking }
+// awaitsPosition reports whether the writer looks where the claim stands.
+func (s state) awaitsPosition() bool { return s == resuming || s == checking }
 
 // stands reports whether nothing happens to the claim but by a check, an operator or a commit.
 func (s state) stands() bool { return s == finishing || s == held }

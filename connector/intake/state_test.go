@@ -72,7 +72,7 @@ func transitionsIn(t *testing.T, path string) map[string][]string {
 func TestState_Groups(t *testing.T) {
 	for _, s := range states() {
 		groups := 0
-		for _, in := range []bool{s.reads(), s.asked(), s.stands(), s == leaving, s == lost} {
+		for _, in := range []bool{s.reads(), s.awaitsPosition(), s.stands(), s == leaving, s == lost} {
 			if in {
 				groups++
 			}

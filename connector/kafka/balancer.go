@@ -94,8 +94,8 @@ func balance(members []claimant, topics map[string][]int32) map[string]share {
 		holders := s.holders(members, t, ids)
 		for i, id := range ids {
 			if holders[i] >= 0 {
-				s.hands[holders[i]].kept[t] = append(s.hands[holders[i]].kept[t], id)
-				s.hands[holders[i]].load++
+				s.members[holders[i]].kept[t] = append(s.members[holders[i]].kept[t], id)
+				s.members[holders[i]].load++
 			} else if len(s.subscribers[t]) > 0 {
 				s.free = append(s.free, topicPartition{t, id})
 			}
@@ -113,9 +113,9 @@ type topicPartition struct {
 	id    int32
 }
 
-// hand is what a member holds while the shares are computed. Partitions are by topic; those it had before are apart from
+// memberShare is what a member holds while the shares are computed. Partitions are by topic; those it had before are apart from
 // those it just got, which cost nothing to move again.
-type hand struct {
+type memberShare struct {
 	load       int
 	kept       [][]int32
 	got        [][]int32
@@ -126,26 +126,26 @@ type hand struct {
 // share is a number of partitions by topic, ascending.
 type share = map[string][]int32
 
-func (h *hand) count(topic int) int { return len(h.kept[topic]) + len(h.got[topic]) }
+func (h *memberShare) count(topic int) int { return len(h.kept[topic]) + len(h.got[topic]) }
 
 // shares is the state of one balance. Members and topics are indices in sorted order.
 type shares struct {
 	topics      []string
 	subscribers [][]int // members by topic
-	hands       []hand
+	members     []memberShare
 	free        []topicPartition
 }
 
 func newShares(members []claimant, topics []string) *shares {
-	s := &shares{topics: topics, subscribers: make([][]int, len(topics)), hands: make([]hand, len(members))}
+	s := &shares{topics: topics, subscribers: make([][]int, len(topics)), members: make([]memberShare, len(members))}
 	for m, c := range members {
-		s.hands[m] = hand{
+		s.members[m] = memberShare{
 			kept: make([][]int32, len(topics)), got: make([][]int32, len(topics)),
 			subscribed: make([]bool, len(topics)), last: c.last.partitions,
 		}
 		for _, name := range c.topics {
-			if t, ok := slices.BinarySearch(topics, name); ok && !s.hands[m].subscribed[t] {
-				s.hands[m].subscribed[t] = true
+			if t, ok := slices.BinarySearch(topics, name); ok && !s.members[m].subscribed[t] {
+				s.members[m].subscribed[t] = true
 				s.subscribers[t] = append(s.subscribers[t], m)
 			}
 		}
@@ -181,13 +181,13 @@ func (s *shares) deal() {
 	for _, p := range s.free {
 		to := slices.MinFunc(s.subscribers[p.topic], func(a, b int) int {
 			return cmp.Or(
-				cmp.Compare(s.hands[a].load, s.hands[b].load),
-				cmp.Compare(s.hands[a].count(p.topic), s.hands[b].count(p.topic)), // spread each topic, too
+				cmp.Compare(s.members[a].load, s.members[b].load),
+				cmp.Compare(s.members[a].count(p.topic), s.members[b].count(p.topic)), // spread each topic, too
 				cmp.Compare(a, b),
 			)
 		})
-		s.hands[to].got[p.topic] = append(s.hands[to].got[p.topic], p.id)
-		s.hands[to].load++
+		s.members[to].got[p.topic] = append(s.members[to].got[p.topic], p.id)
+		s.members[to].load++
 	}
 }
 
@@ -195,17 +195,17 @@ func (s *shares) deal() {
 // members that can take from each other, and reports whether there was any. Where there is none the loads are as even as
 // the subscriptions allow.
 func (s *shares) level() bool {
-	byLoad := make([]int, len(s.hands))
+	byLoad := make([]int, len(s.members))
 	for m := range byLoad {
 		byLoad[m] = m
 	}
-	slices.SortStableFunc(byLoad, func(a, b int) int { return cmp.Compare(s.hands[b].load, s.hands[a].load) })
+	slices.SortStableFunc(byLoad, func(a, b int) int { return cmp.Compare(s.members[b].load, s.members[a].load) })
 	for _, from := range byLoad {
-		if s.hands[from].load-s.hands[byLoad[len(byLoad)-1]].load < 2 {
+		if s.members[from].load-s.members[byLoad[len(byLoad)-1]].load < 2 {
 			return false
 		}
 		to, came := s.reach(from)
-		if s.hands[from].load-s.hands[to].load < 2 {
+		if s.members[from].load-s.members[to].load < 2 {
 			continue
 		}
 		for to != from {
@@ -220,7 +220,7 @@ func (s *shares) level() bool {
 // reach returns the least loaded member that can take from another one, directly or by way of others, the nearest if
 // there are several, and how each member was come to.
 func (s *shares) reach(from int) (least int, came []int) {
-	came = make([]int, len(s.hands))
+	came = make([]int, len(s.members))
 	for m := range came {
 		came[m] = -1
 	}
@@ -229,7 +229,7 @@ func (s *shares) reach(from int) (least int, came []int) {
 	seen := make([]bool, len(s.topics)) // a topic's subscribers are reached from the first member that has some of it
 	for queue := []int{from}; len(queue) > 0; queue = queue[1:] {
 		for t := range s.topics {
-			if seen[t] || s.hands[queue[0]].count(t) == 0 {
+			if seen[t] || s.members[queue[0]].count(t) == 0 {
 				continue
 			}
 			seen[t] = true
@@ -239,7 +239,7 @@ func (s *shares) reach(from int) (least int, came []int) {
 				}
 				came[m] = queue[0]
 				queue = append(queue, m)
-				if s.hands[m].load < s.hands[least].load {
+				if s.members[m].load < s.members[least].load {
 					least = m
 				}
 			}
@@ -251,7 +251,7 @@ func (s *shares) reach(from int) (least int, came []int) {
 // move takes from one member a partition that the other one subscribes to: one that it just got if there is any, of the
 // topic of which it has most more than the other, and one that the other one had before if there is any.
 func (s *shares) move(from, to int) {
-	a, b := &s.hands[from], &s.hands[to]
+	a, b := &s.members[from], &s.members[to]
 	best, bestFree, bestMore := -1, false, 0
 	for t := range s.topics {
 		if !b.subscribed[t] || a.count(t) == 0 {
@@ -281,7 +281,7 @@ func (s *shares) move(from, to int) {
 
 func (s *shares) result(members []claimant) map[string]share {
 	result := make(map[string]share, len(members))
-	for m, h := range s.hands {
+	for m, h := range s.members {
 		mine := make(share)
 		for t, topic := range s.topics {
 			if ids := slices.Sorted(slices.Values(slices.Concat(h.kept[t], h.got[t]))); len(ids) > 0 {

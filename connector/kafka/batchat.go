@@ -59,25 +59,25 @@ func (q *questions) batchAt(ctx context.Context, p connector.Partition, offset i
 	const doing = "looking at a record batch"
 	m, err := q.client.metadata(ctx, p.Topic)
 	if err != nil {
-		return nil, Held(doing, err)
+		return nil, AsHold(doing, err)
 	}
 	led, r := placed(connector.Position{Partition: p, Next: offset, Epoch: -1}, m)
 	if r.hold != nil {
 		return nil, r.hold
 	}
 	if r.err != nil {
-		return nil, Held(doing, fmt.Errorf("%v: %w", p, r.err))
+		return nil, AsHold(doing, fmt.Errorf("%v: %w", p, r.err))
 	}
 	var f fetchResponse
 	err = q.client.fetch(ctx, &fetchRequest{
 		broker: led.Leader, minBytes: 1, maxBytes: maxBytes, limit: limit, wait: q.cfg.MaxWait,
-		asks: []fetchAsk{{topic: p.TopicID, name: p.Topic, id: p.ID, leaderEpoch: led.Epoch, lastEpoch: -1, offset: offset, maxBytes: maxBytes}},
+		spans: []fetchSpan{{topic: p.TopicID, name: p.Topic, id: p.ID, leaderEpoch: led.Epoch, lastEpoch: -1, offset: offset, maxBytes: maxBytes}},
 	}, &f)
 	if err == nil && len(f.parts) != 1 {
 		err = errMalformed
 	}
 	if err != nil {
-		return nil, Held(doing, fmt.Errorf("%v: %w", p, err))
+		return nil, AsHold(doing, fmt.Errorf("%v: %w", p, err))
 	}
 	part := &f.parts[0]
 	if part.err == kafka.OffsetOutOfRange && part.logStart < 0 { // old brokers tell no bounds with an error
@@ -93,7 +93,7 @@ func (q *questions) batchAt(ctx context.Context, p connector.Partition, offset i
 	case part.err == kafka.OffsetOutOfRange, part.err == 0 && len(part.records) == 0:
 		return nil, hold.New(hold.AheadOfLogEnd, fmt.Sprintf("there is no committed record at offset %d or behind it", offset), nil)
 	case part.err != 0:
-		return nil, Held(doing, fmt.Errorf("%v: %w", p, part.err))
+		return nil, AsHold(doing, fmt.Errorf("%v: %w", p, part.err))
 	}
 	return part, nil
 }

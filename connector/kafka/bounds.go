@@ -53,7 +53,7 @@ func (q *questions) readings(ctx context.Context, positions []connector.Position
 		read, err := q.readOnce(ctx, positions)
 		if err != nil {
 			q.metrics.failed(err)
-			return all, Held(readingBounds, err)
+			return all, AsHold(readingBounds, err)
 		}
 		maps.Copy(all, read)
 		if positions = unread(positions, read); len(positions) == 0 {
@@ -61,7 +61,7 @@ func (q *questions) readings(ctx context.Context, positions []connector.Position
 		}
 		err = unreadError(positions, read)
 		q.metrics.failed(err)
-		if classify.Of(err) == classify.Fatal || time.Since(began) >= mendBounds || reliability.Wait(ctx, retryPause(failures)) != nil {
+		if classify.Of(err) == classify.Fatal || time.Since(began) >= boundsRetryFor || reliability.Wait(ctx, retryPause(failures)) != nil {
 			return all, err
 		}
 	}
@@ -82,7 +82,7 @@ func unreadError(positions []connector.Position, read map[connector.Partition]re
 	e := &connector.UnreadError{Causes: map[connector.Partition]error{}}
 	class := classify.Fatal
 	for _, p := range positions {
-		cause := Held(readingBounds, fmt.Errorf("bounds of %v: %w", p.Partition, read[p.Partition].err))
+		cause := AsHold(readingBounds, fmt.Errorf("bounds of %v: %w", p.Partition, read[p.Partition].err))
 		if e.Causes[p.Partition] = cause; classify.Of(cause) != classify.Fatal {
 			class = classify.Transient
 		}

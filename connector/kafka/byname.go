@@ -44,7 +44,7 @@ func lostBelow(version int16) string {
 func (c *Client) compareTopics(ctx context.Context, req *fetchRequest, f *fetchResponse) error {
 	var names []string
 	for i := range f.parts {
-		name := req.asks[f.parts[i].index].name
+		name := req.spans[f.parts[i].index].name
 		if len(f.parts[i].records) > 0 && (len(names) == 0 || names[len(names)-1] != name) {
 			names = append(names, name)
 		}
@@ -52,7 +52,7 @@ func (c *Client) compareTopics(ctx context.Context, req *fetchRequest, f *fetchR
 	if len(names) == 0 {
 		return nil
 	}
-	m, err := c.askMetadata(ctx, req.broker, len(names), names)
+	m, err := c.requestMetadata(ctx, req.broker, len(names), names)
 	if err != nil {
 		return fmt.Errorf("compare the ids of topics that were read by name: %w", err)
 	}
@@ -61,7 +61,7 @@ func (c *Client) compareTopics(ctx context.Context, req *fetchRequest, f *fetchR
 		if len(p.records) == 0 {
 			continue
 		}
-		ask := &req.asks[p.index]
+		ask := &req.spans[p.index]
 		switch t := m.topic(ask.name); {
 		case t == nil:
 			return fmt.Errorf("%w: no word on topic %s", errMalformed, ask.name)
@@ -92,7 +92,7 @@ type Broker struct {
 func (c *Client) Brokers(ctx context.Context) ([]Broker, error) {
 	m, err := c.metadata(ctx)
 	if err != nil {
-		return nil, Held("reading the metadata of the cluster", err)
+		return nil, AsHold("reading the metadata of the cluster", err)
 	}
 	brokers := make([]Broker, 0, len(m.Brokers))
 	for _, b := range m.Brokers {
@@ -100,7 +100,7 @@ func (c *Client) Brokers(ctx context.Context) ([]Broker, error) {
 		c.forget(b.ID) // what it speaks now
 		version, err := c.version(ctx, b.ID, protocol.Fetch, fetchOldest, fetchVersion)
 		if err != nil {
-			broker.Err = Held(fmt.Sprintf("reading from broker %d", b.ID), err)
+			broker.Err = AsHold(fmt.Sprintf("reading from broker %d", b.ID), err)
 		} else {
 			broker.Fetch, broker.Lost = version, lostBelow(version)
 		}

@@ -75,7 +75,7 @@ func (c *Client) newLetterTopic(ctx context.Context, t LetterTopic, source strin
 		return n, err
 	}
 	if s := m.topic(source); s != nil && s.Err == 0 {
-		n.partitions = min(max(len(s.Partitions), 1), mostLetterPartitions)
+		n.partitions = min(max(len(s.Partitions), 1), maxLetterPartitions)
 	}
 	retention := int64(-1)
 	if t.Retention >= 0 {

@@ -40,7 +40,7 @@ type cursor struct {
 	req    connector.FetchRequest
 	// seq is raised by every Fetch and Forget, ticket by every entry into a queue: what carries an older one is stale.
 	seq, ticket uint64
-	answer      *connector.Fetched // not yet delivered
+	result      *connector.Fetched // not yet delivered
 	next        int64              // where the last request or answer left the position
 
 	leader, epoch int32
@@ -68,8 +68,8 @@ type cursor struct {
 	unchecked bool
 	checked   int32
 
-	told   connector.Bounds // by the last answer
-	toldAt time.Time        // zero if this session had none
+	logged   connector.Bounds // by the last answer
+	loggedAt time.Time        // zero if this session had none
 }
 
 // source is the broker that the partition is read from.
@@ -82,10 +82,10 @@ func (c *cursor) source() int32 {
 
 // drop forgets an answer that was not delivered.
 func (c *cursor) drop() {
-	if c.answer != nil && c.answer.Records != nil {
-		c.answer.Records.Release()
+	if c.result != nil && c.result.Records != nil {
+		c.result.Records.Release()
 	}
-	c.answer = nil
+	c.result = nil
 }
 
 // stands notes a finding and tells whether it was already there long enough ago, in the same leader epoch. What was read
@@ -164,7 +164,7 @@ func (l *Log) enqueue(c *cursor) {
 func (l *Log) conclude(c *cursor, found error, bounds connector.Bounds, again func(*cursor, time.Time)) {
 	var h *hold.Error
 	if !errors.As(found, &h) || c.stands(h.Reason, bounds.LeaderEpoch) {
-		l.answer(c, connector.Fetched{Bounds: bounds, Next: c.req.Next, Epoch: c.req.Epoch, Err: found})
+		l.enqueueResult(c, connector.Fetched{Bounds: bounds, Next: c.req.Next, Epoch: c.req.Epoch, Err: found})
 		return
 	}
 	again(c, c.findingAt.Add(confirm))

@@ -121,7 +121,7 @@ func (d *DeadLetters) Write(ctx context.Context, letters []deadletter.Letter) er
 		if ctx.Err() != nil {
 			return classify.Mark(context.Cause(ctx), classify.Canceled)
 		}
-		return t.held(err)
+		return t.asHold(err)
 	}
 	return nil
 }
@@ -199,13 +199,13 @@ var errRefused = classify.Mark(errors.New("refused"), classify.Fatal)
 
 // write writes letters to one topic, round after round.
 func (d *DeadLetters) write(ctx context.Context, t *letterTopic, waiting []*backlog) error {
-	if time.Since(t.looked) > lookEvery {
+	if time.Since(t.polled) > pollEvery {
 		t.forget()
 	}
 	about := batchOf(waiting)
 	for {
 		// The topic first: how large a letter may be decides what it looks like.
-		if err := d.cfg.Guard.Do(ctx, func(ctx context.Context) error { return d.look(ctx, t) }, about...); err != nil {
+		if err := d.cfg.Guard.Do(ctx, func(ctx context.Context) error { return d.findTopic(ctx, t) }, about...); err != nil {
 			return err
 		}
 		batches, err := d.fill(ctx, t, waiting)
@@ -224,7 +224,7 @@ func (d *DeadLetters) write(ctx context.Context, t *letterTopic, waiting []*back
 			return err
 		}, about...)
 		if errors.Is(err, errRefused) {
-			err = d.mend(t, batches)
+			err = d.adapt(t, batches)
 		}
 		if err != nil {
 			return err
@@ -330,7 +330,7 @@ func batchFor(round *[]*letterBatch, partition int32) *letterBatch {
 // send sends each batch once and returns those that are not acknowledged, with the error that says most: a refusal
 // that needs a person, one that needs another batch, or what passes.
 func (d *DeadLetters) send(ctx context.Context, t *letterTopic, batches []*letterBatch) (left []*letterBatch, err error) {
-	if err := d.look(ctx, t); err != nil {
+	if err := d.findTopic(ctx, t); err != nil {
 		return batches, err
 	}
 	worst := func(e error) {
@@ -375,7 +375,7 @@ func (d *DeadLetters) send(ctx context.Context, t *letterTopic, batches []*lette
 				continue
 			}
 			left = append(left, b)
-			worst(b.answered(answers[i]))
+			worst(b.done(answers[i]))
 		}
 	}
 	return left, err
@@ -392,8 +392,8 @@ func rank(err error) int {
 	return 0
 }
 
-// answered judges the answer for a batch that is not acknowledged.
-func (b *letterBatch) answered(a produced) error {
+// done judges the answer for a batch that is not acknowledged.
+func (b *letterBatch) done(a produced) error {
 	switch a.err { //nolint:exhaustive // the others are judged by their class
 	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidTimestamp:
 		b.refused = a.err
@@ -421,8 +421,8 @@ type objectError struct{ error }
 
 func (e *objectError) Unwrap() error { return e.error }
 
-// mend changes what is believed of a topic so that the next batches are others.
-func (d *DeadLetters) mend(t *letterTopic, refused []*letterBatch) error {
+// adapt changes what is believed of a topic so that the next batches are others.
+func (d *DeadLetters) adapt(t *letterTopic, refused []*letterBatch) error {
 	for _, b := range refused {
 		switch b.refused { //nolint:exhaustive // what answered tells
 		case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge:

@@ -169,9 +169,9 @@ func Classify(err error) error {
 	return err
 }
 
-// Held turns a Fatal error into the hold that stands for it: kafka_denied if the cluster refuses us, else kafka_down.
+// AsHold turns a Fatal error into the hold that stands for it: kafka_denied if the cluster refuses us, else kafka_down.
 // doing says what was tried, for a person. Errors of another class come back classified.
-func Held(doing string, err error) error {
+func AsHold(doing string, err error) error {
 	err = Classify(err)
 	if err == nil || classify.Of(err) != classify.Fatal {
 		return err
@@ -182,23 +182,23 @@ func Held(doing string, err error) error {
 	code, ok := errors.AsType[kafka.Error](err)
 	switch {
 	case ok && denied(code), untrusted(err):
-		return held{hold.New(hold.KafkaDenied, doing+" is refused: "+err.Error(), nil), err}
+		return holdError{hold.New(hold.KafkaDenied, doing+" is refused: "+err.Error(), nil), err}
 	case code == kafka.InconsistentGroupProtocol:
-		return held{hold.New(hold.KafkaDown, doing+" is refused: "+ForeignGroup+": "+err.Error(), nil), err}
+		return holdError{hold.New(hold.KafkaDown, doing+" is refused: "+ForeignGroup+": "+err.Error(), nil), err}
 	}
-	return held{hold.New(hold.KafkaDown, doing+" fails and needs a person: "+err.Error(), nil), err}
+	return holdError{hold.New(hold.KafkaDown, doing+" fails and needs a person: "+err.Error(), nil), err}
 }
 
 // ForeignGroup says why no member can join a group, and what to do.
 const ForeignGroup = "another consumer with other assignors is in this group; give this pipeline a group of its own (kafka.group)"
 
-// held is a hold whose detail names its cause already: a hold is often shown without its error.
-type held struct {
+// holdError is a hold whose detail names its cause already: a hold is often shown without its error.
+type holdError struct {
 	error
 	cause error
 }
 
-func (h held) Unwrap() []error { return []error{h.error, h.cause} }
+func (h holdError) Unwrap() []error { return []error{h.error, h.cause} }
 
 // untrusted tells whether one side refuses the other: by what a broker says of our credentials, by a TLS identity, or
 // because only one of them speaks TLS or SASL.

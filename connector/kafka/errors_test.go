@@ -134,7 +134,7 @@ func TestHeld(t *testing.T) {
 			got hold.Reason
 			h   *hold.Error
 		)
-		if errors.As(Held("joining the group", tt.err), &h) {
+		if errors.As(AsHold("joining the group", tt.err), &h) {
 			got = h.Reason
 		}
 		if got != tt.want {

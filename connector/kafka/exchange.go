@@ -164,7 +164,7 @@ func (c *Client) version(ctx context.Context, broker int32, key protocol.ApiKey,
 	c.mu.Unlock()
 	if !ok {
 		var err error
-		if known, err = c.askVersions(ctx, broker); err != nil {
+		if known, err = c.requestVersions(ctx, broker); err != nil {
 			return 0, fmt.Errorf("ask for API versions: %w", err)
 		}
 		if broker != anyBroker { // which may be another one the next time
@@ -186,9 +186,9 @@ func tooOld(key protocol.ApiKey, offers versionRange, lowest, highest int16) err
 		errVersion, key, offers.min, offers.max, lowest, highest), classify.Fatal)
 }
 
-// askVersions asks a broker for its API versions. kafka-go asks too, on every connection, but keeps only the highest
+// requestVersions asks a broker for its API versions. kafka-go asks too, on every connection, but keeps only the highest
 // version that it speaks itself.
-func (c *Client) askVersions(ctx context.Context, broker int32) (map[protocol.ApiKey]versionRange, error) {
+func (c *Client) requestVersions(ctx context.Context, broker int32) (map[protocol.ApiKey]versionRange, error) {
 	x := &exchange{}
 	e := c.begin(x, broker, protocol.ApiVersions, 0, false)
 	if err := c.send(ctx, x, &e, 0); err != nil {

@@ -88,7 +88,7 @@ func TestVersionsAreForgotten(t *testing.T) {
 			return r.client.versions[broker] != nil
 		}
 		var resp fetchResponse
-		err := r.client.fetch(t.Context(), &fetchRequest{broker: broker, limit: 1 << 20, asks: []fetchAsk{{topic: p.TopicID}}}, &resp)
+		err := r.client.fetch(t.Context(), &fetchRequest{broker: broker, limit: 1 << 20, spans: []fetchSpan{{topic: p.TopicID}}}, &resp)
 		if !errors.Is(err, kafka.UnsupportedVersion) || known() {
 			t.Errorf("%v, its versions are still believed: %v", err, known())
 		}
@@ -99,7 +99,7 @@ func TestVersionsAreForgotten(t *testing.T) {
 			w.fake.KeepControl() // the reader asks too
 			return nil, errors.New("close"), true
 		})
-		err = r.client.fetch(t.Context(), &fetchRequest{broker: broker, limit: 1 << 20, asks: []fetchAsk{{topic: p.TopicID}}}, &resp)
+		err = r.client.fetch(t.Context(), &fetchRequest{broker: broker, limit: 1 << 20, spans: []fetchSpan{{topic: p.TopicID}}}, &resp)
 		if err == nil || known() {
 			t.Errorf("%v, its versions are still believed: %v", err, known())
 		}
@@ -186,12 +186,12 @@ func TestNewClientChecks(t *testing.T) {
 // FuzzResponse gives responses of any content to the decoders: they must not panic, nor believe a count beyond the bytes.
 func FuzzResponse(f *testing.F) {
 	id := idempotency.TopicID{1}
-	req := &fetchRequest{asks: []fetchAsk{{topic: id, name: "t", id: 0}, {topic: id, name: "t", id: 1}}}
+	req := &fetchRequest{spans: []fetchSpan{{topic: id, name: "t", id: 0}, {topic: id, name: "t", id: 1}}}
 	rt := kmsg.NewFetchResponseTopic()
 	rt.Topic, rt.TopicID = "t", id
-	for i := range req.asks {
+	for i := range req.spans {
 		rp := kmsg.NewFetchResponseTopicPartition()
-		rp.Partition = req.asks[i].id
+		rp.Partition = req.spans[i].id
 		rp.AbortedTransactions = []kmsg.FetchResponseTopicPartitionAbortedTransaction{{ProducerID: 1, FirstOffset: 2}}
 		rp.RecordBatches = []byte("records")
 		rp.DivergingEpoch.EndOffset = 3
@@ -217,7 +217,7 @@ func FuzzResponse(f *testing.F) {
 				continue
 			}
 			for _, p := range resp.parts {
-				if p.index < 0 || p.index >= len(req.asks) || len(p.records) > len(b) || len(p.aborted) > len(b) {
+				if p.index < 0 || p.index >= len(req.spans) || len(p.records) > len(b) || len(p.aborted) > len(b) {
 					t.Errorf("%+v", p)
 				}
 			}

@@ -31,11 +31,11 @@ type fetchRequest struct {
 	room     func(n int) ([]byte, error)
 	wait     time.Duration
 	rack     string
-	asks     []fetchAsk // those of one topic should be adjacent
+	spans    []fetchSpan // those of one topic should be adjacent
 }
 
-// fetchAsk is a partition to fetch, and where.
-type fetchAsk struct {
+// fetchSpan is a partition to fetch, and where.
+type fetchSpan struct {
 	topic idempotency.TopicID
 	name  string // of the topic
 	id    int32
@@ -123,25 +123,25 @@ func encodeFetch(e *encoder, req *fetchRequest, version int16) {
 	e.i32(0)  // session id
 	e.i32(-1) // session epoch: no session
 	topics := 0
-	for i := range req.asks {
-		if i == 0 || req.asks[i-1].topic != req.asks[i].topic {
+	for i := range req.spans {
+		if i == 0 || req.spans[i-1].topic != req.spans[i].topic {
 			topics++
 		}
 	}
 	e.array(topics)
-	for i := 0; i < len(req.asks); {
+	for i := 0; i < len(req.spans); {
 		n := i + 1
-		for n < len(req.asks) && req.asks[n].topic == req.asks[i].topic {
+		for n < len(req.spans) && req.spans[n].topic == req.spans[i].topic {
 			n++
 		}
 		if version >= fetchVersion {
-			e.uuid(req.asks[i].topic)
+			e.uuid(req.spans[i].topic)
 		} else {
-			e.str(req.asks[i].name)
+			e.str(req.spans[i].name)
 		}
 		e.array(n - i)
 		for ; i < n; i++ {
-			p := &req.asks[i]
+			p := &req.spans[i]
 			e.i32(p.id)
 			e.i32(p.leaderEpoch)
 			e.i64(p.offset)
@@ -183,13 +183,13 @@ func (f *fetchResponse) decode(b []byte, req *fetchRequest) error {
 				break
 			}
 			for tries := 0; ; tries, at = tries+1, at+1 {
-				if tries == len(req.asks) {
+				if tries == len(req.spans) {
 					return fmt.Errorf("%w: partition %d of topic %v%q was not asked for", errMalformed, id, topic, name)
 				}
-				if at >= len(req.asks) {
+				if at >= len(req.spans) {
 					at = 0
 				}
-				if a := &req.asks[at]; a.id == id && (a.topic == topic && name == "" || a.name == name && name != "") {
+				if a := &req.spans[at]; a.id == id && (a.topic == topic && name == "" || a.name == name && name != "") {
 					break
 				}
 			}

@@ -44,8 +44,8 @@ type entry struct {
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-// flight is a partition's part in a request under way.
-type flight struct {
+// inFlightFetch is a partition's part in a request under way.
+type inFlightFetch struct {
 	c    *cursor
 	seq  uint64
 	next int64
@@ -80,7 +80,7 @@ func (f *fetcher) fetching(ctx context.Context, q *queue, minBytes int, maxWait 
 		opener  = recordbatch.NewOpener(f.cfg.Limits, memory)
 		req     = fetchRequest{broker: f.broker, minBytes: minBytes, wait: maxWait, rack: f.cfg.Rack}
 		resp    fetchResponse
-		flights []flight
+		flights []inFlightFetch
 	)
 	for ctx.Err() == nil {
 		loop.Work()
@@ -158,10 +158,10 @@ func (q *queue) pop() {
 }
 
 // take moves partitions from q into a request of size bytes.
-func (f *fetcher) take(q *queue, size int, req *fetchRequest, flights []flight) []flight {
+func (f *fetcher) take(q *queue, size int, req *fetchRequest, flights []inFlightFetch) []inFlightFetch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	req.asks, req.maxBytes = req.asks[:0], size
+	req.spans, req.maxBytes = req.spans[:0], size
 	// A first batch may be larger than what is asked for; the rest is what the broker says of each partition.
 	req.limit = max(size, f.largest()) + 1<<20
 	for ; len(q.entries) > 0; q.pop() {
@@ -174,8 +174,8 @@ func (f *fetcher) take(q *queue, size int, req *fetchRequest, flights []flight) 
 			break
 		}
 		c.state = flying
-		flights = append(flights, flight{c: c, seq: c.seq, next: c.req.Next})
-		req.asks = append(req.asks, fetchAsk{
+		flights = append(flights, inFlightFetch{c: c, seq: c.seq, next: c.req.Next})
+		req.spans = append(req.spans, fetchSpan{
 			topic: c.req.Partition.TopicID, name: c.req.Partition.Topic, id: c.req.Partition.ID, leaderEpoch: c.epoch,
 			offset: c.req.Next, lastEpoch: c.req.Epoch, maxBytes: max(f.cfg.PartitionBytes, c.maxBytes),
 		})
@@ -190,7 +190,7 @@ func (f *fetcher) take(q *queue, size int, req *fetchRequest, flights []flight) 
 
 // roundTrip sends a request and settles each of its partitions. It tells whether the broker had no record for any.
 func (f *fetcher) roundTrip(ctx context.Context, req *fetchRequest, resp *fetchResponse, opener *recordbatch.Opener,
-	room *room, flights []flight,
+	room *room, flights []inFlightFetch,
 ) (idle bool, err error) {
 	loop := pulse.Of(ctx)
 	loop.Wait()
@@ -236,7 +236,7 @@ func (f *fetcher) roundTrip(ctx context.Context, req *fetchRequest, resp *fetchR
 
 // landed ends the flight of a partition and tells whether the request is still the one that was sent. If not, the
 // partition goes its new way. The lock is held.
-func (l *Log) landed(f *flight) bool {
+func (l *Log) landed(f *inFlightFetch) bool {
 	c := f.c
 	switch {
 	case !c.wanted:
@@ -253,7 +253,7 @@ func (l *Log) landed(f *flight) bool {
 }
 
 // fetchFailed puts the partitions of a request on their way again.
-func (f *fetcher) fetchFailed(ctx context.Context, flights []flight, err error) {
+func (f *fetcher) fetchFailed(ctx context.Context, flights []inFlightFetch, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	ended := ctx.Err() != nil
@@ -305,7 +305,7 @@ func (l *Log) tooLarge(c *cursor, err error) {
 }
 
 // settle judges the answer for one partition.
-func (f *fetcher) settle(opener *recordbatch.Opener, flight *flight, p *fetchPart, first bool) {
+func (f *fetcher) settle(opener *recordbatch.Opener, flight *inFlightFetch, p *fetchPart, first bool) {
 	f.mu.Lock()
 	ok := f.landed(flight)
 	f.mu.Unlock()
@@ -394,9 +394,9 @@ func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error,
 		a := connector.Fetched{Bounds: bounds, Next: b.Next, Epoch: b.Epoch}
 		if b.Count > 0 {
 			a.Records, a.Bytes = b, b.Bytes
-			l.metrics.answered(b.Count, b.Bytes)
+			l.metrics.delivered(b.Count, b.Bytes)
 		}
-		l.answer(c, a)
+		l.enqueueResult(c, a)
 	case bad != nil:
 		l.metrics.failed(bad)
 		l.conclude(c, bad, bounds, l.lose)
@@ -407,8 +407,8 @@ func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error,
 		// A broker that has more and yet sent nothing in the first place has a reason: then wait there for it.
 		c.behind = next < p.lastStable && !first
 		c.maxBytes, c.alone = 0, false
-		if c.toldAt.IsZero() || bounds != c.told && time.Since(c.toldAt) >= refreshBounds {
-			l.answer(c, connector.Fetched{Bounds: bounds, Next: next, Epoch: c.req.Epoch})
+		if c.loggedAt.IsZero() || bounds != c.logged && time.Since(c.loggedAt) >= refreshBounds {
+			l.enqueueResult(c, connector.Fetched{Bounds: bounds, Next: next, Epoch: c.req.Epoch})
 			return
 		}
 		l.enqueue(c)
@@ -417,7 +417,7 @@ func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error,
 
 // grow asks again with more room for the one batch that did not fit. The lock is held.
 func (l *Log) grow(c *cursor, b *recordbatch.Batches, bounds connector.Bounds) {
-	need := b.Cut
+	need := b.Truncated
 	if need == 0 {
 		need = 2 * max(c.maxBytes, l.cfg.PartitionBytes)
 	}

@@ -65,7 +65,7 @@ type Group struct {
 	metrics *groupMetrics
 	backoff reliability.Backoff
 
-	joinFailing, lookFailing reliability.FailureLog
+	joinFailing, pollFailing reliability.FailureLog
 
 	mu            sync.Mutex
 	absent        []Absent
@@ -181,7 +181,7 @@ func (g *Group) serve(ctx context.Context, deliver func(connector.Assignment)) e
 func (g *Group) awaitTopics(ctx context.Context, deliver func(connector.Assignment)) (topics, error) {
 	told, failures := false, 0
 	for {
-		seen, err := g.look(ctx)
+		seen, err := g.poll(ctx)
 		pause := g.pause()
 		switch {
 		case err != nil:
@@ -191,9 +191,9 @@ func (g *Group) awaitTopics(ctx context.Context, deliver func(connector.Assignme
 			failures++
 			g.troubles(err)
 			pause = g.backoff.Pause(failures)
-			g.lookFailing.Failed(ctx, g.logger, slog.LevelWarn, "looking for topics failed, will try again", "err", err, "pause", pause)
+			g.pollFailing.Failed(ctx, g.logger, slog.LevelWarn, "looking for topics failed, will try again", "err", err, "pause", pause)
 		case len(seen.topics) > 0:
-			g.lookFailing.Over(ctx, g.logger, "topics are seen again")
+			g.pollFailing.Over(ctx, g.logger, "topics are seen again")
 			return seen.topics, nil
 		case !told:
 			g.troubles(nil)

@@ -34,7 +34,7 @@ func (g *Group) State(ctx context.Context) (GroupState, error) {
 		return GroupState{State: "Dead"}, nil
 	}
 	if err != nil {
-		return GroupState{}, Held("reading the state of group "+g.cfg.Group, fmt.Errorf("group %s: %w", g.cfg.Group, err))
+		return GroupState{}, AsHold("reading the state of group "+g.cfg.Group, fmt.Errorf("group %s: %w", g.cfg.Group, err))
 	}
 	s := GroupState{State: of.GroupState}
 	if of.ProtocolData != stickyName {

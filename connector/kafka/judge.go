@@ -85,7 +85,7 @@ func (l *Log) decide(c *cursor, r reading) {
 		l.lose(c, c.retry(nil))
 	default:
 		// Brokers refuse a position also if they do not know the epoch that it was read in.
-		l.answer(c, connector.Fetched{
+		l.enqueueResult(c, connector.Fetched{
 			Bounds: r.bounds, Next: c.req.Next, Epoch: c.req.Epoch,
 			Err: hold.New(hold.Truncated, fmt.Sprintf(
 				"the broker refuses position %d, read in leader epoch %d, though its log reaches from %d to %d",

@@ -34,9 +34,9 @@ func (c *Client) LetterTopicState(ctx context.Context, to LetterTopic, source st
 	topic, err := c.topicWithRights(ctx, to.Name)
 	switch {
 	case err != nil:
-		return s, Held("reading the metadata of topic "+to.Name, err)
+		return s, AsHold("reading the metadata of topic "+to.Name, err)
 	case topic.missing() && !to.Create:
-		s.CreateErr = t.held(t.missing())
+		s.CreateErr = t.asHold(t.missing())
 		return s, nil
 	case topic.missing():
 		n, err := c.newLetterTopic(ctx, to, source)
@@ -49,14 +49,14 @@ func (c *Client) LetterTopicState(ctx context.Context, to LetterTopic, source st
 		case classify.Of(err) == classify.Transient:
 			return s, err
 		}
-		s.CreateErr = t.held(&createError{err})
+		s.CreateErr = t.asHold(&createError{err})
 		return s, nil
 	case topic.Err != 0 && !denied(topic.Err):
-		return s, Held("reading the metadata of topic "+to.Name, topic.Err)
+		return s, AsHold("reading the metadata of topic "+to.Name, topic.Err)
 	}
 	s.Partitions = max(len(topic.Partitions), 1)
 	if denied(topic.Err) || topic.Rights != math.MinInt32 && topic.Rights&writeBit == 0 {
-		s.WriteErr = t.held(kafka.TopicAuthorizationFailed)
+		s.WriteErr = t.asHold(kafka.TopicAuthorizationFailed)
 	}
 	if s.Settings, s.SettingsErr = c.TopicSettings(ctx, to.Name); s.SettingsErr == nil && s.Settings.Compact {
 		s.WriteErr = t.compacted()

@@ -24,23 +24,23 @@ type letterTopic struct {
 	leaders   []int32       // by partition, -1 while there is none
 	limit     int           // of a batch in bytes, 0 if not known
 	retention time.Duration // negative if it keeps everything, or if that is not known
-	looked    time.Time     // when its settings were read
-	told      TopicSettings // of what the log was told
+	polled    time.Time     // when its settings were read
+	logged    TopicSettings // of what the log was told
 	refused   bool          // its settings may not be read, and the log was told
 }
 
 const (
-	// lookEvery is how often the settings of a topic are read again.
-	lookEvery = 5 * time.Minute
+	// pollEvery is how often the settings of a topic are read again.
+	pollEvery = 5 * time.Minute
 	// defaultLimit is Kafka's max.message.bytes for a topic that does not say otherwise.
 	defaultLimit = 1_048_588
-	// mostLetterPartitions bounds what a topic is created with. Letters keep their order whatever the number is; they are
+	// maxLetterPartitions bounds what a topic is created with. Letters keep their order whatever the number is; they are
 	// few, and each partition costs the cluster.
-	mostLetterPartitions = 16
+	maxLetterPartitions = 16
 	// letterOverhead is more than what a letter adds to its record, in bytes.
 	letterOverhead = 64 << 10
-	// createdLooks is how often a topic that was just created is looked for, until its leaders are known.
-	createdLooks = 8
+	// createdPolls is how often a topic that was just created is looked for, until its leaders are known.
+	createdPolls = 8
 )
 
 // forget makes the next look read everything.
@@ -60,10 +60,10 @@ func (t *letterTopic) wouldExpire(ms int64) bool {
 	return t.retention >= 0 && ms < time.Now().Add(-t.retention/2).UnixMilli()
 }
 
-// look brings what is believed of a topic up to date if it is stale. It creates the topic if it may.
-func (d *DeadLetters) look(ctx context.Context, t *letterTopic) error {
+// findTopic brings what is believed of a topic up to date if it is stale. It creates the topic if it may.
+func (d *DeadLetters) findTopic(ctx context.Context, t *letterTopic) error {
 	if t.stale {
-		if err := d.lookForLeaders(ctx, t); err != nil {
+		if err := d.findLeaders(ctx, t); err != nil {
 			return err
 		}
 		t.stale = false
@@ -71,10 +71,10 @@ func (d *DeadLetters) look(ctx context.Context, t *letterTopic) error {
 	if t.limit > 0 {
 		return nil
 	}
-	return d.lookAtSettings(ctx, t)
+	return d.checkSettings(ctx, t)
 }
 
-func (d *DeadLetters) lookForLeaders(ctx context.Context, t *letterTopic) error {
+func (d *DeadLetters) findLeaders(ctx context.Context, t *letterTopic) error {
 	for looks := 0; ; looks++ {
 		m, err := d.client.metadata(ctx, t.Name)
 		if err != nil {
@@ -92,7 +92,7 @@ func (d *DeadLetters) lookForLeaders(ctx context.Context, t *letterTopic) error 
 				return err
 			}
 		case topic.missing(), topic.Err == kafka.LeaderNotAvailable, topic.Err == 0 && len(topic.Partitions) == 0:
-			if looks == 0 || looks >= createdLooks {
+			if looks == 0 || looks >= createdPolls {
 				return Classify(kafka.LeaderNotAvailable)
 			}
 		case topic.Err != 0:
@@ -104,7 +104,7 @@ func (d *DeadLetters) lookForLeaders(ctx context.Context, t *letterTopic) error 
 				led = led && p.Leader >= 0
 			}
 			t.leaders = leaders
-			if led || looks == 0 || looks >= createdLooks {
+			if led || looks == 0 || looks >= createdPolls {
 				return nil
 			}
 		}
@@ -143,9 +143,9 @@ type createError struct{ error }
 
 func (e *createError) Unwrap() error { return e.error }
 
-// lookAtSettings reads how large a batch may be and how long letters stay. Who may not read that believes in Kafka's
+// checkSettings reads how large a batch may be and how long letters stay. Who may not read that believes in Kafka's
 // defaults.
-func (d *DeadLetters) lookAtSettings(ctx context.Context, t *letterTopic) error {
+func (d *DeadLetters) checkSettings(ctx context.Context, t *letterTopic) error {
 	s, err := d.client.TopicSettings(ctx, t.Name)
 	switch {
 	case err != nil && classify.Of(err) == classify.Transient:
@@ -154,7 +154,7 @@ func (d *DeadLetters) lookAtSettings(ctx context.Context, t *letterTopic) error 
 		if !t.refused {
 			d.logger.WarnContext(ctx, "the settings of the dead-letter topic may not be read: grant DescribeConfigs on it", "topic", t.Name, "err", err)
 		}
-		t.refused, t.limit, t.retention, t.looked = true, defaultLimit, t.Retention, time.Now()
+		t.refused, t.limit, t.retention, t.polled = true, defaultLimit, t.Retention, time.Now()
 		return nil
 	case s.Compact:
 		return t.compacted()
@@ -162,15 +162,15 @@ func (d *DeadLetters) lookAtSettings(ctx context.Context, t *letterTopic) error 
 	if t.limit = int(s.MaxBatch); t.limit <= 0 {
 		t.limit = defaultLimit
 	}
-	t.retention, t.refused, t.looked = -1, false, time.Now()
+	t.retention, t.refused, t.polled = -1, false, time.Now()
 	if s.Delete {
 		t.retention = s.RetentionTime
 	}
-	if t.retention >= 0 && (t.Retention < 0 || t.retention < t.Retention) && s != t.told {
+	if t.retention >= 0 && (t.Retention < 0 || t.retention < t.Retention) && s != t.logged {
 		d.logger.WarnContext(ctx, "dead-letter topic keeps letters for less than dead_letters.retention: raise its retention.ms",
 			"topic", t.Name, "retention", t.retention, "wanted", t.Retention)
 	}
-	t.told = s
+	t.logged = s
 	return nil
 }
 
@@ -188,8 +188,8 @@ func (t *letterTopic) compacted() error {
 		"set cleanup.policy=delete", t.Name)
 }
 
-// held turns an error into the hold that says what to do about it.
-func (t *letterTopic) held(err error) error {
+// asHold turns an error into the hold that says what to do about it.
+func (t *letterTopic) asHold(err error) error {
 	if h, ok := errors.AsType[*hold.Error](err); ok && h.Reason == hold.DeadLettersUnavailable {
 		return err
 	}
@@ -218,5 +218,5 @@ func (t *letterTopic) held(err error) error {
 	default:
 		detail = fmt.Sprintf("writing to dead-letter topic %s fails and needs a person: %v", t.Name, err)
 	}
-	return held{unavailable("%s", detail), err}
+	return holdError{unavailable("%s", detail), err}
 }

@@ -47,7 +47,7 @@ type offsetAt struct {
 // listOffsets asks a leader for one end of partitions. The answers have the order of parts, of which those of one topic
 // must be adjacent and none may repeat.
 func (c *Client) listOffsets(ctx context.Context, broker int32, which end, parts []ledPartition) ([]offsetAt, error) {
-	return c.askOffsets(ctx, broker, protocol.ListOffsets, listOffsetsVersion, parts, func(e *encoder) {
+	return c.requestOffsets(ctx, broker, protocol.ListOffsets, listOffsetsVersion, parts, func(e *encoder) {
 		e.i32(-1) // replica id: a consumer
 		if which.committed {
 			e.i8(1)
@@ -67,7 +67,7 @@ func (c *Client) listOffsets(ctx context.Context, broker int32, which end, parts
 // offsetsForEpochs asks a leader where the records of epochs end in its log: the answer is the largest epoch that it has
 // and that is not above the one asked for, and the offset after its last record; -1 and -1 if it knows none.
 func (c *Client) offsetsForEpochs(ctx context.Context, broker int32, parts []ledPartition, epochs []int32) ([]offsetAt, error) {
-	return c.askOffsets(ctx, broker, protocol.OffsetForLeaderEpoch, offsetForEpochVersion, parts, func(e *encoder) {
+	return c.requestOffsets(ctx, broker, protocol.OffsetForLeaderEpoch, offsetForEpochVersion, parts, func(e *encoder) {
 		e.i32(-1) // replica id: a consumer
 	}, func(e *encoder, i int) {
 		e.i32(epochs[i])
@@ -78,8 +78,8 @@ func (c *Client) offsetsForEpochs(ctx context.Context, broker int32, parts []led
 	})
 }
 
-// askOffsets is the common shape of the two APIs: per partition its current leader epoch and one question.
-func (c *Client) askOffsets(ctx context.Context, broker int32, key protocol.ApiKey, version int16, parts []ledPartition,
+// requestOffsets is the common shape of the two APIs: per partition its current leader epoch and one question.
+func (c *Client) requestOffsets(ctx context.Context, broker int32, key protocol.ApiKey, version int16, parts []ledPartition,
 	head func(*encoder), question func(*encoder, int), answer func(*decoder) (int32, offsetAt),
 ) ([]offsetAt, error) {
 	if _, err := c.version(ctx, broker, key, version, version); err != nil {

@@ -45,11 +45,11 @@ type LogConfig struct {
 const (
 	// confirm is the time between the two readings that a finding about a position needs.
 	confirm = 5 * time.Second
-	// mendBounds is how long the ends of partitions are asked for again while the cluster answers and their leaders do not.
-	mendBounds = 5 * time.Second
+	// boundsRetryFor is how long the ends of partitions are asked for again while the cluster answers and their leaders do not.
+	boundsRetryFor = 5 * time.Second
 	// Back-off after a transient error of a partition.
 	retryFirst  = 100 * time.Millisecond
-	retryMost   = 5 * time.Second
+	retryMax    = 5 * time.Second
 	retryJitter = .25
 	// metadataGap is the shortest time between two requests for leaders, so that many partitions share one.
 	metadataGap = 100 * time.Millisecond
@@ -80,12 +80,12 @@ type Log struct {
 	// Wake the goroutine of that name; each has room for one word.
 	locate, judge, deliver chan struct{}
 
-	mu       sync.Mutex
-	cursors  map[connector.Partition]*cursor
-	fetchers map[int32]*fetcher
-	answered []*cursor // with an answer to deliver, oldest first
-	troubles map[troubled]*Trouble
-	old      map[int32]int16 // the brokers that are read by topic name, with their version of Fetch
+	mu          sync.Mutex
+	cursors     map[connector.Partition]*cursor
+	fetchers    map[int32]*fetcher
+	deliverable []*cursor // with an answer to deliver, oldest first
+	troubles    map[troubled]*Trouble
+	old         map[int32]int16 // the brokers that are read by topic name, with their version of Fetch
 }
 
 // questions about partitions, which need no fetcher.
@@ -106,7 +106,7 @@ func NewLog(client *Client, cfg LogConfig, logger *slog.Logger, reg prometheus.R
 	cfg.PartitionBytes = cmp.Or(cfg.PartitionBytes, min(1<<20, size/64))
 	cfg.MinBytes = cmp.Or(cfg.MinBytes, 64<<10)
 	cfg.MaxWait = cmp.Or(cfg.MaxWait, 500*time.Millisecond)
-	cfg.Limits.Answer = cmp.Or(cfg.Limits.Answer, min(8<<20, size/8))
+	cfg.Limits.Response = cmp.Or(cfg.Limits.Response, min(8<<20, size/8))
 	cfg.Limits.Batch = cmp.Or(cfg.Limits.Batch, 2*size) // the pool is the bound
 	cfg.Limits = cfg.Limits.WithDefaults()
 	return &Log{
@@ -141,7 +141,7 @@ func (l *Log) Run(ctx context.Context) error {
 func (l *Log) releaseAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range l.answered {
+	for _, c := range l.deliverable {
 		c.drop()
 	}
 }
@@ -156,7 +156,7 @@ func (l *Log) Fetch(req connector.FetchRequest) {
 		l.cursors[req.Partition] = c
 	}
 	if c.req.Session != req.Session || !c.wanted {
-		c.toldAt = time.Time{} // whoever asks knows nothing yet
+		c.loggedAt = time.Time{} // whoever asks knows nothing yet
 	}
 	moved := c.next != req.Next
 	if moved {
@@ -210,7 +210,7 @@ func (q *questions) Topic(ctx context.Context, name string) (connector.Topic, er
 // answer waits in its cursor.
 func (l *Log) delivering(ctx context.Context) error {
 	for {
-		a, ok := l.nextAnswer()
+		a, ok := l.nextResult()
 		if !ok {
 			if err := wait(ctx, l.deliver, time.Time{}); err != nil {
 				return err
@@ -228,27 +228,27 @@ func (l *Log) delivering(ctx context.Context) error {
 	}
 }
 
-func (l *Log) nextAnswer() (connector.Fetched, bool) {
+func (l *Log) nextResult() (connector.Fetched, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.answered) > 0 {
-		c := l.answered[0]
-		l.answered[0] = nil
-		l.answered = l.answered[1:]
-		if a := c.answer; a != nil {
-			c.answer = nil
+	for len(l.deliverable) > 0 {
+		c := l.deliverable[0]
+		l.deliverable[0] = nil
+		l.deliverable = l.deliverable[1:]
+		if a := c.result; a != nil {
+			c.result = nil
 			return *a, true
 		}
 	}
 	return connector.Fetched{}, false
 }
 
-// answer ends a request. The lock is held.
-func (l *Log) answer(c *cursor, a connector.Fetched) {
+// enqueueResult ends a request. The lock is held.
+func (l *Log) enqueueResult(c *cursor, a connector.Fetched) {
 	a.Partition, a.Session, a.From = c.req.Partition, c.req.Session, c.req.Next
-	c.told, c.toldAt = a.Bounds, time.Now()
-	c.state, c.next, c.answer = resting, a.Next, &a
-	l.answered = append(l.answered, c)
+	c.logged, c.loggedAt = a.Bounds, time.Now()
+	c.state, c.next, c.result = resting, a.Next, &a
+	l.deliverable = append(l.deliverable, c)
 	wake(l.deliver)
 }
 
@@ -312,7 +312,7 @@ func (l *Log) TroubleOf(p connector.Partition) (Trouble, bool) {
 // trouble notes an error; the first one of its kind since the last success is logged. The lock is held.
 func (l *Log) trouble(where troubled, err error) {
 	reason := hold.KafkaDown
-	if h, ok := errors.AsType[*hold.Error](Held("reading", err)); ok {
+	if h, ok := errors.AsType[*hold.Error](AsHold("reading", err)); ok {
 		reason = h.Reason
 	}
 	t := l.troubles[where]
@@ -392,5 +392,5 @@ func wait(ctx context.Context, ch <-chan struct{}, until time.Time) error {
 
 // retryPause is the wait after so many failures in a row, from 1 on.
 func retryPause(failures int) time.Duration {
-	return reliability.Backoff{Initial: retryFirst, Max: retryMost, Jitter: retryJitter}.Pause(failures)
+	return reliability.Backoff{Initial: retryFirst, Max: retryMax, Jitter: retryJitter}.Pause(failures)
 }

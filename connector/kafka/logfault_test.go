@@ -183,7 +183,7 @@ func TestLogKafkaDown(t *testing.T) {
 		if n := strings.Count(r.logs.String(), "level=WARN"); n > 5 {
 			t.Errorf("%d warnings", n)
 		}
-		if n := r.metric("sluice_fetch_errors_total"); n > 4*3600/(0.75*retryMost.Seconds()) {
+		if n := r.metric("sluice_fetch_errors_total"); n > 4*3600/(0.75*retryMax.Seconds()) {
 			t.Errorf("%v tries in an hour", n)
 		}
 		began := time.Now()
@@ -629,7 +629,7 @@ func TestBounds_PartitionWithoutLeader(t *testing.T) {
 		if len(got) != 2 || got[parts[0]].HighWatermark != 10 || got[parts[2]].HighWatermark != 10 {
 			t.Errorf("%+v", got)
 		}
-		if took := time.Since(began); took < mendBounds || took > 2*mendBounds {
+		if took := time.Since(began); took < boundsRetryFor || took > 2*boundsRetryFor {
 			t.Errorf("after %v", took)
 		}
 	})

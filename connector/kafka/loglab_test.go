@@ -123,7 +123,7 @@ func (r *reader) raw(p connector.Partition) []byte {
 	var resp fetchResponse
 	err = r.client.fetch(ctx, &fetchRequest{
 		broker: led.Leader, maxBytes: 1 << 20, limit: 2 << 20,
-		asks: []fetchAsk{{topic: p.TopicID, name: p.Topic, id: p.ID, leaderEpoch: led.Epoch, lastEpoch: -1, maxBytes: 1 << 20}},
+		spans: []fetchSpan{{topic: p.TopicID, name: p.Topic, id: p.ID, leaderEpoch: led.Epoch, lastEpoch: -1, maxBytes: 1 << 20}},
 	}, &resp)
 	if err != nil || len(resp.parts) != 1 || resp.parts[0].err != 0 {
 		r.t.Fatal(err, resp.parts)

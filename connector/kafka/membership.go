@@ -117,7 +117,7 @@ func (m *membership) resubscribe(seen topics) bool {
 func (m *membership) onJoin() (owned, error) {
 	ctx, cancel := context.WithTimeout(m.joining, m.group.client.timeout())
 	defer cancel()
-	if seen, err := m.group.look(ctx); err == nil { // else the last look does, it is older still
+	if seen, err := m.group.poll(ctx); err == nil { // else the last look does, it is older still
 		m.mu.Lock()
 		if len(newer(m.base, seen.topics)) > len(m.names) { // the watcher will have us leave for them
 			maps.DeleteFunc(seen.topics, func(name string, _ connector.Topic) bool { _, known := m.base[name]; return !known })
@@ -191,7 +191,7 @@ func (m *membership) next(ctx context.Context) (*kafka.Generation, error) {
 		case errors.Is(err, kafka.RebalanceInProgress):
 			continue // the next join waits at the coordinator
 		}
-		if err := Held("joining the group "+m.group.cfg.Group, err); classify.Of(err) == classify.Fatal {
+		if err := AsHold("joining the group "+m.group.cfg.Group, err); classify.Of(err) == classify.Fatal {
 			return nil, err
 		}
 		m.stale = m.group.newest().member

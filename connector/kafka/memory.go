@@ -89,7 +89,7 @@ func (l *lender) Lend(n, held int, may bool) ([]byte, error) {
 	if ok {
 		return b, nil
 	}
-	if n > l.Most(held) {
+	if n > l.Max(held) {
 		return nil, recordbatch.ErrNeverRoom
 	}
 	if !may {
@@ -103,8 +103,8 @@ func (l *lender) Lend(n, held int, may bool) ([]byte, error) {
 	return b, err
 }
 
-// Most implements [recordbatch.Memory].
-func (l *lender) Most(held int) int { return int(l.pool.Size()) - held - cap(l.room.raw) }
+// Max implements [recordbatch.Memory].
+func (l *lender) Max(held int) int { return int(l.pool.Size()) - held - cap(l.room.raw) }
 
 // Return implements [recordbatch.Memory].
 func (l *lender) Return(b []byte) { l.pool.Put(b) }

@@ -76,7 +76,7 @@ type partitionMetadata struct {
 // metadata asks any broker for topics by name, for the cluster alone without names. It asks by name because an answer by
 // id cannot tell a topic that was created again from one that is gone. It never creates a topic.
 func (c *Client) metadata(ctx context.Context, names ...string) (*clusterMetadata, error) {
-	m, err := c.askMetadata(ctx, anyBroker, len(names), names)
+	m, err := c.requestMetadata(ctx, anyBroker, len(names), names)
 	if err != nil {
 		return nil, fmt.Errorf("metadata: %w", Classify(err))
 	}
@@ -86,7 +86,7 @@ func (c *Client) metadata(ctx context.Context, names ...string) (*clusterMetadat
 // everyTopic asks for all topics that we may describe. Others are not in the answer, not even with an error.
 const everyTopic = -1
 
-func (c *Client) askMetadata(ctx context.Context, broker int32, n int, names []string) (*clusterMetadata, error) {
+func (c *Client) requestMetadata(ctx context.Context, broker int32, n int, names []string) (*clusterMetadata, error) {
 	v, err := c.version(ctx, broker, protocol.Metadata, metadataVersion, metadataVersion)
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func decodeMetadata(b []byte) (*clusterMetadata, error) {
 func (c *Client) Topic(ctx context.Context, name string) (connector.Topic, error) {
 	m, err := c.metadata(ctx, name)
 	if err != nil {
-		return connector.Topic{}, Held("reading the metadata of topic "+name, err)
+		return connector.Topic{}, AsHold("reading the metadata of topic "+name, err)
 	}
 	t := m.topic(name)
 	switch {
@@ -168,7 +168,7 @@ func (c *Client) Topic(ctx context.Context, name string) (connector.Topic, error
 		return connector.Topic{}, hold.New(hold.TopicMissing,
 			fmt.Sprintf("cluster %s has no topic %s; create it, or correct the name", m.Cluster, name), nil)
 	case t.Err != 0:
-		return connector.Topic{}, Held("reading the metadata of topic "+name, t.Err)
+		return connector.Topic{}, AsHold("reading the metadata of topic "+name, t.Err)
 	}
 	topic := connector.Topic{Cluster: m.Cluster, Name: name, ID: t.ID}
 	for _, p := range t.Partitions {

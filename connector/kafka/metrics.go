@@ -48,7 +48,7 @@ func (m *logMetrics) fetched(bytes int, throttle time.Duration) {
 	m.throttled.Add(throttle.Seconds())
 }
 
-func (m *logMetrics) answered(records, bytes int) {
+func (m *logMetrics) delivered(records, bytes int) {
 	m.records.Add(float64(records))
 	m.recordBytes.Add(float64(bytes))
 }

@@ -34,13 +34,13 @@ func (g *Group) Offsets(ctx context.Context, topic string) (map[int32]connector.
 		err = response.Error
 	}
 	if err != nil {
-		return nil, Held(doing, fmt.Errorf("offsets of group %s: %w", g.cfg.Group, err))
+		return nil, AsHold(doing, fmt.Errorf("offsets of group %s: %w", g.cfg.Group, err))
 	}
 	offsets := make(map[int32]connector.GroupOffset)
 	answered := 0
 	for _, p := range response.Topics[topic] {
 		if p.Error != nil {
-			return nil, Held(doing, fmt.Errorf("offset of group %s for %s:%d: %w", g.cfg.Group, topic, p.Partition, p.Error))
+			return nil, AsHold(doing, fmt.Errorf("offset of group %s for %s:%d: %w", g.cfg.Group, topic, p.Partition, p.Error))
 		}
 		answered++
 		if p.CommittedOffset >= 0 {
@@ -87,7 +87,7 @@ func (g *Group) CommitOffsets(ctx context.Context, offsets map[connector.Partiti
 	// Not by kafka-go's Client.OffsetCommit: it leaves the leader epoch at 0, which consumers believe.
 	answer, err := g.client.transport.RoundTrip(ctx, g.client.addr, request)
 	if err != nil {
-		return Held(doing, fmt.Errorf("commit offsets of group %s: %w", g.cfg.Group, err))
+		return AsHold(doing, fmt.Errorf("commit offsets of group %s: %w", g.cfg.Group, err))
 	}
 	response, ok := answer.(*offsetcommit.Response)
 	if !ok {
@@ -101,7 +101,7 @@ func (g *Group) CommitOffsets(ctx context.Context, offsets map[connector.Partiti
 			}
 		}
 	}
-	return Held(doing, refused)
+	return AsHold(doing, refused)
 }
 
 // remove has the coordinator remove a member of the group. Any answer does: a member that it does not know is gone.

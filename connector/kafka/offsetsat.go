@@ -23,7 +23,7 @@ func (q *questions) OffsetsAt(ctx context.Context, partitions []connector.Partit
 	names = slices.Compact(names)
 	failed := func(err error) error {
 		q.metrics.failed(err)
-		return Held("reading the offsets of a time", fmt.Errorf("offsets of a time: %w", err))
+		return AsHold("reading the offsets of a time", fmt.Errorf("offsets of a time: %w", err))
 	}
 	before, err := q.client.metadata(ctx, names...)
 	if err != nil {

@@ -73,7 +73,7 @@ func (w *scene) read(cfg LogConfig, change ...func(*Config)) *reader {
 		turn := time.NewTicker(liveness.Every)
 		defer turn.Stop()
 		for ctx.Err() == nil {
-			for _, stall := range watch.Look(time.Now(), loops.States()) {
+			for _, stall := range watch.Check(time.Now(), loops.States()) {
 				w.t.Errorf("loop %s has work and has not turned for %v", stall.Loop, stall.For)
 			}
 			select {

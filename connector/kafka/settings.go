@@ -42,7 +42,7 @@ func (c *Client) TopicSettings(ctx context.Context, topic string) (TopicSettings
 		err = response.Resources[0].Error
 	}
 	if err != nil {
-		return TopicSettings{}, Held(doing, fmt.Errorf("%s: %w", doing, err))
+		return TopicSettings{}, AsHold(doing, fmt.Errorf("%s: %w", doing, err))
 	}
 	s := TopicSettings{RetentionTime: -1, RetentionBytes: -1}
 	for _, e := range response.Resources[0].ConfigEntries {

@@ -68,7 +68,7 @@ func (g *Group) committed(ctx context.Context) (map[string]bool, error) {
 		return nil, nil //nolint:nilnil // a group without a past has no offsets
 	}
 	if err != nil {
-		return nil, Held(doing, fmt.Errorf("offsets of group %s: %w", g.cfg.Group, err))
+		return nil, AsHold(doing, fmt.Errorf("offsets of group %s: %w", g.cfg.Group, err))
 	}
 	found := map[string]bool{}
 	for name, partitions := range response.Topics {

@@ -59,7 +59,7 @@ func TestClient_CloseEndsConnections(t *testing.T) {
 				go func() {
 					defer close(done)
 					for _, broker := range []int32{anyBroker, 0, 1} {
-						_, _ = c.askVersions(t.Context(), broker)
+						_, _ = c.requestVersions(t.Context(), broker)
 					}
 				}()
 				synctest.Wait()
@@ -70,7 +70,7 @@ func TestClient_CloseEndsConnections(t *testing.T) {
 				}
 				<-done
 				before := dialed.Load()
-				if _, err := c.askVersions(t.Context(), anyBroker); !errors.Is(err, net.ErrClosed) {
+				if _, err := c.requestVersions(t.Context(), anyBroker); !errors.Is(err, net.ErrClosed) {
 					t.Errorf("an exchange: %v", err)
 				}
 				if _, err := c.requests().Metadata(t.Context(), &kafka.MetadataRequest{}); !errors.Is(err, net.ErrClosed) {

@@ -84,9 +84,9 @@ type Absent struct {
 	Since  time.Time
 }
 
-// look returns what there is of the configured topics, and remembers what is absent. An error that is Fatal is a hold:
+// poll returns what there is of the configured topics, and remembers what is absent. An error that is Fatal is a hold:
 // nothing can be read.
-func (g *Group) look(ctx context.Context) (sight, error) {
+func (g *Group) poll(ctx context.Context) (sight, error) {
 	names := g.names()
 	seen, err := g.client.wanted(ctx, names, g.cfg.Matches)
 	if err == nil {
@@ -196,9 +196,9 @@ func (c *Client) wanted(ctx context.Context, names []string, matches func(string
 	if matches == nil {
 		return c.topics(ctx, names)
 	}
-	m, err := c.askMetadata(ctx, anyBroker, everyTopic, nil)
+	m, err := c.requestMetadata(ctx, anyBroker, everyTopic, nil)
 	if err != nil {
-		return sight{}, Held("reading the metadata of all topics", fmt.Errorf("metadata: %w", err))
+		return sight{}, AsHold("reading the metadata of all topics", fmt.Errorf("metadata: %w", err))
 	}
 	seen, err := m.sight(func(t *topicMetadata) bool { return slices.Contains(names, t.Name) || !t.Internal && matches(t.Name) })
 	if err != nil {
@@ -223,7 +223,7 @@ func (c *Client) wanted(ctx context.Context, names []string, matches func(string
 func (c *Client) topics(ctx context.Context, names []string) (sight, error) {
 	m, err := c.metadata(ctx, names...)
 	if err != nil {
-		return sight{}, Held("reading the metadata of topics", err)
+		return sight{}, AsHold("reading the metadata of topics", err)
 	}
 	return m.sight(func(*topicMetadata) bool { return true })
 }
@@ -237,7 +237,7 @@ func (m *clusterMetadata) sight(want func(*topicMetadata) bool) (sight, error) {
 			continue
 		}
 		if t.Err != 0 {
-			err := Held("reading the metadata of topic "+t.Name, fmt.Errorf("topic %s: %w", t.Name, t.Err))
+			err := AsHold("reading the metadata of topic "+t.Name, fmt.Errorf("topic %s: %w", t.Name, t.Err))
 			if classify.Of(err) != classify.Fatal {
 				return sight{}, err
 			}
@@ -287,14 +287,14 @@ func (m *membership) watch(ctx context.Context, gen *kafka.Generation) reason {
 // something is gone.
 func (m *membership) check(ctx context.Context) reason {
 	for second := false; ; second = true {
-		seen, err := m.group.look(ctx)
+		seen, err := m.group.poll(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				m.group.lookFailing.Failed(ctx, m.group.logger, slog.LevelWarn, "looking for changed topics failed", "err", err)
+				m.group.pollFailing.Failed(ctx, m.group.logger, slog.LevelWarn, "looking for changed topics failed", "err", err)
 			}
 			return nothing
 		}
-		m.group.lookFailing.Over(ctx, m.group.logger, "topics are seen again")
+		m.group.pollFailing.Over(ctx, m.group.logger, "topics are seen again")
 		base := m.known()
 		for name := range seen.refused { // its claims stand by themselves, until we are let in again
 			if t, ours := base[name]; ours {

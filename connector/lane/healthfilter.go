@@ -16,7 +16,7 @@ type HealthFilter struct {
 	connector.HealthRecords
 	logger            *slog.Logger
 	dropped, unproven prometheus.Counter
-	told, toldOf      *reliability.Sparse // of those dropped, of those that prove nothing
+	logged, loggedOf  *reliability.Sparse // of those dropped, of those that prove nothing
 }
 
 // NewHealthFilter returns the filter of a topic, nil if it drops nothing.
@@ -27,7 +27,7 @@ func NewHealthFilter(topic string, h connector.HealthRecords, logger *slog.Logge
 	return &HealthFilter{
 		HealthRecords: h, logger: logger,
 		dropped: m.health.WithLabelValues(topic), unproven: m.healthUnproven.WithLabelValues(topic),
-		told: reliability.NewSparse(1, healthLines), toldOf: reliability.NewSparse(1, healthLines),
+		logged: reliability.NewSparse(1, healthLines), loggedOf: reliability.NewSparse(1, healthLines),
 	}
 }
 
@@ -38,7 +38,7 @@ func (f *HealthFilter) drops(p connector.Partition, r *connector.Record) bool {
 	}
 	if !f.Proves(r.Headers) {
 		f.unproven.Inc()
-		if left, ok := f.toldOf.Next(); ok {
+		if left, ok := f.loggedOf.Next(); ok {
 			f.logger.Info("a health-check record without the secret is an ordinary record",
 				"topic", p.Topic, "partition", p.ID, "offset", r.Offset, "left_out", left)
 		}
@@ -46,7 +46,7 @@ func (f *HealthFilter) drops(p connector.Partition, r *connector.Record) bool {
 	}
 	f.dropped.Inc()
 	f.logger.Debug("Received a healthcheck message. Discarding message", "topic", p.Topic, "partition", p.ID, "offset", r.Offset)
-	if left, ok := f.told.Next(); ok {
+	if left, ok := f.logged.Next(); ok {
 		f.logger.Info("health-check records are dropped", "topic", p.Topic, "partition", p.ID, "offset", r.Offset, "left_out", left)
 	}
 	return true

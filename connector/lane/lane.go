@@ -265,7 +265,7 @@ func (l *Lane) decode(ctx context.Context, b *Block) {
 			}
 		}
 		if became := l.row(b, r, o, known); logging && became != "" {
-			l.records.tell(ctx, b.Partition, r, became)
+			l.records.log(ctx, b.Partition, r, became)
 		}
 	}
 	l.settle(b.Table, o, b.Reserved)

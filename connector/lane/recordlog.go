@@ -36,8 +36,8 @@ func NewRecordLog(logger *slog.Logger) *RecordLog {
 // enabled returns whether tell would log anything. Lanes ask once per block.
 func (l *RecordLog) enabled(ctx context.Context) bool { return l.logger.Enabled(ctx, slog.LevelDebug) }
 
-// tell logs what became of a record.
-func (l *RecordLog) tell(ctx context.Context, p connector.Partition, r *connector.Record, became string) {
+// log logs what became of a record.
+func (l *RecordLog) log(ctx context.Context, p connector.Partition, r *connector.Record, became string) {
 	left, ok := l.lines.Next()
 	if !ok {
 		return

@@ -22,8 +22,8 @@ func TestRecordLog(t *testing.T) {
 		}
 		p := connector.Partition{Topic: "orders", ID: 3}
 		r := &connector.Record{Offset: 7, Key: []byte("order 1"), Value: []byte("the value"), Headers: []connector.Header{{Key: "name", Value: []byte("x")}}}
-		l.tell(t.Context(), p, r, recordIsRow)
-		l.tell(t.Context(), p, &connector.Record{Offset: 8}, recordIsTombstone)
+		l.log(t.Context(), p, r, recordIsRow)
+		l.log(t.Context(), p, &connector.Record{Offset: 8}, recordIsTombstone)
 		lines := connectortest.LogLines(t, &log)
 		if len(lines) != 2 {
 			t.Fatalf("%d lines", len(lines))
@@ -48,13 +48,13 @@ func TestRecordLog(t *testing.T) {
 
 		time.Sleep(time.Second)
 		for range 5 * recordLines {
-			l.tell(t.Context(), p, r, recordIsRow)
+			l.log(t.Context(), p, r, recordIsRow)
 		}
 		if n := len(connectortest.LogLines(t, &log)); n != recordLines {
 			t.Errorf("%d lines in a second, want %d", n, recordLines)
 		}
 		time.Sleep(time.Second)
-		l.tell(t.Context(), p, r, recordIsRow)
+		l.log(t.Context(), p, r, recordIsRow)
 		if lines := connectortest.LogLines(t, &log); len(lines) != 1 || lines[0]["left_out"] != 4.0*recordLines {
 			t.Errorf("%v, want one line that says how many were left out", lines)
 		}

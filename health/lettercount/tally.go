@@ -16,7 +16,7 @@ import (
 // Letters are kept in slices of the dead-letter log, so that those that retention takes away are forgotten without reading
 // the others again: a slice is forgotten whole, or read again from where the log starts now.
 type Tally struct {
-	most    int64 // bytes
+	max     int64 // bytes
 	bytes   int64 // of slices and sources
 	dead    map[idempotency.Partition]*deadPartition
 	sources map[idempotency.Partition]*source
@@ -28,16 +28,16 @@ var ErrFull = errors.New("more dead letters than are kept in memory")
 const (
 	// perSlice is how many letters make a slice.
 	perSlice = 1 << 16
-	// mostFresh is how many letters of a source may wait to be judged one by one; with more of them all behind the first one
+	// maxFresh is how many letters of a source may wait to be judged one by one; with more of them all behind the first one
 	// are judged again. It takes repeats of old letters to make one.
-	mostFresh = 1 << 12
+	maxFresh = 1 << 12
 	// An entry of a slice and a source take about so much memory beside their offsets.
 	entryBytes, sourceBytes = 160, 512
 )
 
 // New returns a tally that takes about so many bytes at most.
 func New(most int64) *Tally {
-	return &Tally{most: most, dead: map[idempotency.Partition]*deadPartition{}, sources: map[idempotency.Partition]*source{}}
+	return &Tally{max: most, dead: map[idempotency.Partition]*deadPartition{}, sources: map[idempotency.Partition]*source{}}
 }
 
 // deadPartition is what was read of a partition of a dead-letter topic: its slices in the order of their offsets.
@@ -174,7 +174,7 @@ func (t *Tally) Add(p idempotency.Partition, at int64, about idempotency.Coordin
 	if about.Offset >= of.judged || at < d.seen {
 		return
 	}
-	if of.fresh = append(of.fresh, about.Offset); len(of.fresh) > mostFresh {
+	if of.fresh = append(of.fresh, about.Offset); len(of.fresh) > maxFresh {
 		of.again(slices.Min(of.fresh))
 	}
 }
@@ -196,7 +196,7 @@ func (t *Tally) Passed(p idempotency.Partition, next int64) error {
 
 // Full returns [ErrFull] if nothing more may be added.
 func (t *Tally) Full() error {
-	if t.bytes > t.most {
+	if t.bytes > t.max {
 		return ErrFull
 	}
 	return nil

@@ -45,10 +45,10 @@ const (
 // run (a stopped container, a virtual machine that moves, a laptop that sleeps) nothing can be said of its loops, and
 // none of them is stalled for it.
 type Watch struct {
-	mu     sync.Mutex
-	looked time.Time     // zero before the first look
-	ran    time.Duration // counted so far
-	seen   map[uint64]seen
+	mu      sync.Mutex
+	checked time.Time     // zero before the first look
+	ran     time.Duration // counted so far
+	seen    map[uint64]seen
 }
 
 // seen is when a loop was last seen to turn, or without a need to.
@@ -63,14 +63,14 @@ type Stall struct {
 	For  time.Duration
 }
 
-// Look returns the loops that are stalled now, the longest first. now needs a monotonic reading.
-func (w *Watch) Look(now time.Time, loops []pulse.State) (stalls []Stall) {
+// Check returns the loops that are stalled now, the longest first. now needs a monotonic reading.
+func (w *Watch) Check(now time.Time, loops []pulse.State) (stalls []Stall) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.looked.IsZero() {
-		w.ran += min(max(now.Sub(w.looked), 0), missed)
+	if !w.checked.IsZero() {
+		w.ran += min(max(now.Sub(w.checked), 0), missed)
 	}
-	w.looked = now
+	w.checked = now
 	before := w.seen
 	w.seen = make(map[uint64]seen, len(loops))
 	for _, l := range loops {

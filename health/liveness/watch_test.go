@@ -29,10 +29,10 @@ func TestStates(t *testing.T) {
 		var w liveness.Watch
 		now := time.Now()
 		state := pulse.State{ID: 1, Name: "lane 0", Working: c.working, Waiting: c.waiting}
-		w.Look(now, []pulse.State{state})
+		w.Check(now, []pulse.State{state})
 		for range 59 {
 			now, state.Turns = now.Add(time.Second), state.Turns+c.turns
-			if got := w.Look(now, []pulse.State{state}); got != nil {
+			if got := w.Check(now, []pulse.State{state}); got != nil {
 				t.Fatalf("%s: stalled before its time: %v", c.name, got)
 			}
 		}
@@ -41,7 +41,7 @@ func TestStates(t *testing.T) {
 		if c.stalled {
 			want = []liveness.Stall{{Loop: "lane 0", For: time.Minute}}
 		}
-		if diff := cmp.Diff(want, w.Look(now, []pulse.State{state})); diff != "" {
+		if diff := cmp.Diff(want, w.Check(now, []pulse.State{state})); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}
 	}
@@ -52,22 +52,22 @@ func TestAPause(t *testing.T) {
 	var w liveness.Watch
 	now := time.Now()
 	busy := []pulse.State{{ID: 1, Name: "reader", Working: true}}
-	w.Look(now, busy)
+	w.Check(now, busy)
 	for range 29 {
 		now = now.Add(90 * time.Second) // SIGSTOP, a machine that moves, a laptop that sleeps
-		if got := w.Look(now, busy); got != nil {
+		if got := w.Check(now, busy); got != nil {
 			t.Fatalf("stalled by a pause: %v", got)
 		}
 	}
-	if got := w.Look(now.Add(-time.Hour), busy); got != nil { // not by a monotonic clock
+	if got := w.Check(now.Add(-time.Hour), busy); got != nil { // not by a monotonic clock
 		t.Fatalf("stalled by a clock that was set back: %v", got)
 	}
 	now = now.Add(-time.Hour)
 	for range 2 {
 		now = now.Add(time.Second)
-		w.Look(now, busy)
+		w.Check(now, busy)
 	}
-	if got := w.Look(now, busy); len(got) != 1 {
+	if got := w.Check(now, busy); len(got) != 1 {
 		t.Error("a loop that stands still for good is not found")
 	}
 }
@@ -76,18 +76,18 @@ func TestTheLongestFirst(t *testing.T) {
 	var w liveness.Watch
 	now := time.Now()
 	all := []pulse.State{{ID: 1, Name: "reader", Working: true}, {ID: 2, Name: "lane 1", Working: true}, {ID: 3, Name: "lane 0"}}
-	w.Look(now, all)
+	w.Check(now, all)
 	all[0].Turns++ // a moment later than the lane
 	var got []liveness.Stall
 	for range 65 {
 		now = now.Add(time.Second)
-		got = w.Look(now, all)
+		got = w.Check(now, all)
 	}
 	want := []liveness.Stall{{Loop: "lane 1", For: 65 * time.Second}, {Loop: "reader", For: 64 * time.Second}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := w.Look(now, all[2:]); got != nil { // they have ended
+	if got := w.Check(now, all[2:]); got != nil { // they have ended
 		t.Error(got)
 	}
 }
@@ -100,7 +100,7 @@ func TestAnyHistory(t *testing.T) {
 		now := time.Now()
 		states := []pulse.State{{ID: 1, Name: "a"}, {ID: 2, Name: "b"}}
 		still := map[string]time.Duration{}
-		w.Look(now, states)
+		w.Check(now, states)
 		for range rapid.IntRange(1, 400).Draw(t, "looks") {
 			step := rapid.SampledFrom([]time.Duration{0, time.Second, time.Second, time.Second, 2 * time.Second, time.Hour}).Draw(t, "step")
 			now = now.Add(step)
@@ -127,7 +127,7 @@ func TestAnyHistory(t *testing.T) {
 				}
 			}
 			var got []string
-			for _, s := range w.Look(now, states) {
+			for _, s := range w.Check(now, states) {
 				if got = append(got, s.Loop); s.For != still[s.Loop] {
 					t.Fatalf("%s for %v, want %v", s.Loop, s.For, still[s.Loop])
 				}

@@ -54,11 +54,11 @@ func (w *Watchdog) Begin() error { return w.file.Begin(time.Now()) }
 func (w *Watchdog) Run(ctx context.Context) {
 	var telling sync.WaitGroup
 	defer telling.Wait()
-	telling.Go(func() { w.tell(ctx) })
+	telling.Go(func() { w.report(ctx) })
 	turn := time.NewTicker(Every)
 	defer turn.Stop()
 	for {
-		w.look()
+		w.check()
 		select {
 		case <-turn.C:
 		case <-ctx.Done():
@@ -67,9 +67,9 @@ func (w *Watchdog) Run(ctx context.Context) {
 	}
 }
 
-func (w *Watchdog) look() {
+func (w *Watchdog) check() {
 	before := w.Live()
-	now := reason(w.watch.Look(time.Now(), w.loops.States()))
+	now := reason(w.watch.Check(time.Now(), w.loops.States()))
 	w.verdict.Store(&verdict{now})
 	if (before == nil) != (now == nil) {
 		select {
@@ -79,8 +79,8 @@ func (w *Watchdog) look() {
 	}
 }
 
-// tell keeps the file, and logs what changes.
-func (w *Watchdog) tell(ctx context.Context) {
+// report keeps the file, and logs what changes.
+func (w *Watchdog) report(ctx context.Context) {
 	turn := time.NewTicker(Touched)
 	defer turn.Stop()
 	defer w.remove(ctx, w.file.End)
@@ -129,8 +129,8 @@ func (w *Watchdog) dumpGoroutines(ctx context.Context) {
 	}
 }
 
-// tellWithin is how long the last words may take.
-const tellWithin = 1500 * time.Millisecond
+// reportWithin is how long the last words may take.
+const reportWithin = 1500 * time.Millisecond
 
 // Enforce ends a process that was told to stop and does not: a loop that does not turn must not need a SIGKILL. From the
 // end of stop on it waits for so long, until ended is closed; then it writes down what all goroutines do, deletes the
@@ -154,7 +154,7 @@ func (w *Watchdog) Enforce(stop context.Context, within time.Duration, ended <-c
 			w.log.ErrorContext(ctx, "told to stop, and does not end: the process is ended", "after", within)
 			w.dumpGoroutines(ctx)
 		}()
-		over.Reset(tellWithin)
+		over.Reset(reportWithin)
 		select {
 		case <-told:
 		case <-over.C:

@@ -4,6 +4,6 @@ package membership
 const (
 	CallTimeout  = callTimeout
 	Hopeless     = hopeless
-	MostSeries   = mostSeries
-	LinesPerLook = linesPerLook
+	MaxSeries    = maxSeries
+	LinesPerPoll = linesPerPoll
 )

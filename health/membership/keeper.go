@@ -28,8 +28,8 @@ type Config struct {
 	ID string // of this member, unlike any other's
 	// Beat is the time between heartbeats, TTL how long one holds, Sweep the time between sweeps.
 	Beat, TTL, Sweep time.Duration
-	// Look says how long ago this member last took a record, negative if never, and its lag, -1 if unknown. It does not wait.
-	Look       func() (idle time.Duration, lag int64)
+	// Poll says how long ago this member last took a record, negative if never, and its lag, -1 if unknown. It does not wait.
+	Poll       func() (idle time.Duration, lag int64)
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil for no metrics
 }
@@ -41,21 +41,21 @@ type Keeper struct {
 	store    Store
 	metrics  metrics
 	beating  reliability.FailureLog // of heartbeats
-	looking  reliability.FailureLog // of looks at the members
+	polling  reliability.FailureLog // of looks at the members
 	sweeping reliability.FailureLog // of sweeps
 	foreign  reliability.FailureLog // of what other programs wrote
 	status   Status
 	lost     bool                  // the store did not take the last beat
-	heard    time.Time             // the last beat that the store took
+	polledAt time.Time             // the last beat that the store took
 	silent   map[string]silentLine // members that were said not to be heard
 
 	mu   sync.Mutex
-	last answer
+	last pollResult
 	beat time.Time // heard, for others
 }
 
-// answer is what the store last said of the members.
-type answer struct {
+// pollResult is what the store last said of the members.
+type pollResult struct {
 	members []Member
 	health  health.Members
 	at      time.Time // when it was asked, the zero time before the first answer
@@ -87,7 +87,7 @@ func (k *Keeper) Run(ctx context.Context, draining <-chan struct{}) {
 	defer beats.Stop()
 	defer sweeps.Stop()
 	k.sendBeat(ctx)
-	k.look(ctx)
+	k.poll(ctx)
 	for {
 		select {
 		case <-ctx.Done():
@@ -98,7 +98,7 @@ func (k *Keeper) Run(ctx context.Context, draining <-chan struct{}) {
 			k.sendBeat(ctx)
 		case <-beats.C:
 			k.sendBeat(ctx)
-			k.look(ctx)
+			k.poll(ctx)
 		case <-sweeps.C:
 			k.sweep(ctx)
 		}
@@ -111,7 +111,7 @@ func (k *Keeper) sendBeat(ctx context.Context) {
 	if b.Status == ShuttingDown {
 		b.TTL = max(b.TTL, drainTTL)
 	}
-	b.Idle, b.Lag = k.Look()
+	b.Idle, b.Lag = k.Poll()
 	sent := time.Now()
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	fresh, err := k.store.Beat(call, b)
@@ -128,22 +128,22 @@ func (k *Keeper) sendBeat(ctx context.Context) {
 	result := "renewed"
 	if fresh {
 		result = "registered"
-		if k.heard.IsZero() {
+		if k.polledAt.IsZero() {
 			k.Logger.InfoContext(ctx, "registered", "consumer_id", k.ID)
 		} else {
 			k.Logger.InfoContext(ctx, "registered again: the registration was lost", "consumer_id", k.ID,
-				"last_heartbeat", k.heard, "seconds", sent.Sub(k.heard).Seconds())
+				"last_heartbeat", k.polledAt, "seconds", sent.Sub(k.polledAt).Seconds())
 		}
 	}
 	k.metrics.beats.WithLabelValues(result).Inc()
-	k.heard = sent
+	k.polledAt = sent
 	k.mu.Lock()
 	k.beat = sent
 	k.mu.Unlock()
 }
 
-// look lists the members.
-func (k *Keeper) look(ctx context.Context) {
+// poll lists the members.
+func (k *Keeper) poll(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -160,15 +160,15 @@ func (k *Keeper) look(ctx context.Context) {
 	case errors.Is(err, ErrForeign) && members != nil:
 		k.foreign.Failed(ctx, k.Logger, slog.LevelWarn, "another program wrote among the registrations", "err", err)
 	default:
-		k.looking.Failed(ctx, k.Logger, slog.LevelWarn, "members cannot be listed", "err", err)
+		k.polling.Failed(ctx, k.Logger, slog.LevelWarn, "members cannot be listed", "err", err)
 		k.mu.Lock()
 		k.last.err = err
 		k.mu.Unlock()
 		return
 	}
-	k.looking.Over(ctx, k.Logger, "members can be listed again")
+	k.polling.Over(ctx, k.Logger, "members can be listed again")
 	k.mu.Lock()
-	k.last = answer{members: members, health: Judge(members, asked), at: asked}
+	k.last = pollResult{members: members, health: Judge(members, asked), at: asked}
 	k.mu.Unlock()
 	k.say(ctx, members)
 }
@@ -193,11 +193,11 @@ func (k *Keeper) sweep(ctx context.Context) {
 
 // leave unregisters the member, if it may have registered.
 func (k *Keeper) leave(ctx context.Context) {
-	if k.heard.IsZero() && !k.lost {
+	if k.polledAt.IsZero() && !k.lost {
 		return
 	}
 	timeout := callTimeout
-	if k.lost || time.Since(k.heard) > 2*k.Beat {
+	if k.lost || time.Since(k.polledAt) > 2*k.Beat {
 		timeout = hopeless
 	}
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
@@ -224,7 +224,7 @@ func (k *Keeper) Members() health.Members {
 }
 
 // unknown says why nobody knows how the members are, "" if it is known.
-func (k *Keeper) unknown(a answer) string {
+func (k *Keeper) unknown(a pollResult) string {
 	switch old := time.Since(a.at); {
 	case a.err != nil:
 		return a.err.Error()

@@ -150,7 +150,7 @@ func keep(t *testing.T, test func(*bench)) {
 func (b *bench) start() {
 	k, err := membership.NewKeeper(b.store, membership.Config{
 		ID: "me", Beat: 10 * time.Second, TTL: 30 * time.Second, Sweep: 59 * time.Second, // between beats
-		Look:   func() (time.Duration, int64) { return time.Duration(b.idle.Load()), b.lag.Load() },
+		Poll:   func() (time.Duration, int64) { return time.Duration(b.idle.Load()), b.lag.Load() },
 		Logger: slog.New(slog.NewJSONHandler(&b.log, nil)), Registerer: b.registry,
 	})
 	if err != nil {
@@ -552,14 +552,14 @@ func TestBoundedSeries(t *testing.T) {
 		ages := b.gauges("consumer_heartbeat_age")
 		_, oldest := ages["oldest"]
 		_, own := ages["me"]
-		if len(ages) != membership.MostSeries || !oldest || !own || len(b.gauges("worker_heartbeat_timestamp")) != membership.MostSeries {
+		if len(ages) != membership.MaxSeries || !oldest || !own || len(b.gauges("worker_heartbeat_timestamp")) != membership.MaxSeries {
 			b.Errorf("%d series; oldest %v, own %v", len(ages), oldest, own)
 		}
 		b.wantGauges("sluice_members", map[string]float64{"running": 3003, "shutting_down": 0, "missing": 1})
 		// When all of them are silent, few lines say so.
 		b.pass(20 * time.Second)
 		b.pass(10 * time.Second)
-		if lines := b.log.take("count"); len(lines) > 2*(membership.LinesPerLook+1)+1 || !strings.HasPrefix(lines[len(lines)-1], "WARN more consumers have not sent heartbeat count=") {
+		if lines := b.log.take("count"); len(lines) > 2*(membership.LinesPerPoll+1)+1 || !strings.HasPrefix(lines[len(lines)-1], "WARN more consumers have not sent heartbeat count=") {
 			b.Errorf("%d lines: %q", len(lines), lines)
 		}
 	})

@@ -9,12 +9,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// mostSeries is how many members have series of their own: this one, and those whose last beat is the longest ago. The
+// maxSeries is how many members have series of their own: this one, and those whose last beat is the longest ago. The
 // states of all are counted.
-const mostSeries = 256
+const maxSeries = 256
 
-// mostLabel is how many bytes an id may have to be a label: a host's name has 64 on Linux.
-const mostLabel = 200
+// maxLabel is how many bytes an id may have to be a label: a host's name has 64 on Linux.
+const maxLabel = 200
 
 // The states of members: the statuses of those that are active, and that of the others.
 const (
@@ -102,7 +102,7 @@ func (s series) Collect(out chan<- prometheus.Metric) {
 // shown are the members that have series.
 func (s series) shown(members []Member) []Member {
 	members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !labels(m.ID) })
-	if len(members) <= mostSeries {
+	if len(members) <= maxSeries {
 		return members
 	}
 	slices.SortFunc(members, func(a, b Member) int {
@@ -111,11 +111,11 @@ func (s series) shown(members []Member) []Member {
 		}
 		return cmp.Or(cmp.Compare(b.Age, a.Age), cmp.Compare(a.ID, b.ID))
 	})
-	return members[:mostSeries]
+	return members[:maxSeries]
 }
 
 // labels tells whether an id can be a label: no member has another one, and other programs may write what they like.
-func labels(id string) bool { return len(id) <= mostLabel && utf8.ValidString(id) }
+func labels(id string) bool { return len(id) <= maxLabel && utf8.ValidString(id) }
 
 func btoi(b bool) int {
 	if b {

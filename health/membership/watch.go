@@ -10,8 +10,8 @@ type silentLine struct {
 	next time.Duration // the age at which the next line is due
 }
 
-// linesPerLook is how many members are named after one look.
-const linesPerLook = 10
+// linesPerPoll is how many members are named after one look.
+const linesPerPoll = 10
 
 // say logs which members are not heard, each at once, after a minute, and then whenever the time has doubled; and who is
 // heard again.
@@ -29,7 +29,7 @@ func (k *Keeper) say(ctx context.Context, members []Member) {
 				k.Logger.InfoContext(ctx, "Consumer sends heartbeats again", "consumer_id", m.ID)
 			}
 		case m.Age < line.next:
-		case lines == linesPerLook:
+		case lines == linesPerPoll:
 			left++
 		default:
 			lines++

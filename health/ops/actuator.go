@@ -44,7 +44,7 @@ type springHealth struct {
 
 type springComponents []health.Component
 
-type springComponentAnswer struct {
+type springComponentJSON struct {
 	Status  string `json:"status"`
 	Details any    `json:"details,omitempty"`
 }
@@ -60,8 +60,8 @@ func (all springComponents) MarshalJSON() ([]byte, error) {
 	return object(all, func(c health.Component) (string, any) { return c.Name, springOf(c) })
 }
 
-func springOf(c health.Component) springComponentAnswer {
-	return springComponentAnswer{springComponent(c.Status), springDetails{c.Reason, c.Details}}
+func springOf(c health.Component) springComponentJSON {
+	return springComponentJSON{springComponent(c.Status), springDetails{c.Reason, c.Details}}
 }
 
 // MarshalJSON implements json.Marshaler: the reason comes first, then the details as they are.

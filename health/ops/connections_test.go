@@ -196,10 +196,10 @@ func TestConnections_HandlerHangs(t *testing.T) {
 // TestConnections_LargeAnswers: clients that do not read make the server hold few large answers, and no probe waits for them.
 func TestConnections_LargeAnswers(t *testing.T) {
 	f := serveFlooded(t, 16, func() error { return nil })
-	for range reportAnswers {
+	for range maxReportRequests {
 		f.reports <- struct{}{}
 	}
-	for range metricAnswers {
+	for range maxMetricRequests {
 		f.scraped <- struct{}{}
 	}
 	want := func(path string, want int) {

@@ -9,8 +9,8 @@ import (
 	"sluice/health"
 )
 
-// liveAnswer is what /health/live says.
-type liveAnswer struct {
+// liveJSON is what /health/live says.
+type liveJSON struct {
 	Status health.Status `json:"status"`
 	Reason string        `json:"reason,omitempty"`
 }
@@ -18,14 +18,14 @@ type liveAnswer struct {
 func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
 	if err := s.live(); err != nil {
 		// Who found it has said so. Nothing is logged here: a log that nobody reads may be what the process stands still at.
-		s.write(w, r, http.StatusServiceUnavailable, liveAnswer{health.Down, err.Error()})
+		s.write(w, r, http.StatusServiceUnavailable, liveJSON{health.Down, err.Error()})
 		return
 	}
-	s.write(w, r, http.StatusOK, liveAnswer{Status: health.OK})
+	s.write(w, r, http.StatusOK, liveJSON{Status: health.OK})
 }
 
-// readyAnswer is what /health/ready says.
-type readyAnswer struct {
+// readyJSON is what /health/ready says.
+type readyJSON struct {
 	Status health.Status `json:"status"`
 	// Healthy is true exactly when the code is 200. Reason says why it is not.
 	Healthy bool   `json:"healthy"`
@@ -39,11 +39,11 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	report := s.report()
 	s.logReady(r.Context(), report.Ready())
 	sum := report.Sum()
-	s.write(w, r, code(sum.Ready), readyAnswer{sum.Status, sum.Ready, sum.Reason, sum.PartitionLags, sum.LastCheckTime})
+	s.write(w, r, code(sum.Ready), readyJSON{sum.Status, sum.Ready, sum.Reason, sum.PartitionLags, sum.LastCheckTime})
 }
 
-// startupAnswer is what /health/startup says.
-type startupAnswer struct {
+// startupJSON is what /health/startup says.
+type startupJSON struct {
 	Status health.Status `json:"status"`
 	Reason string        `json:"reason,omitempty"`
 	// WaitsFor are the holds that stand before the start.
@@ -55,10 +55,10 @@ type startupAnswer struct {
 func (s *Server) serveStartup(w http.ResponseWriter, r *http.Request) {
 	report := s.report()
 	if report.Started {
-		s.write(w, r, http.StatusOK, startupAnswer{Status: health.OK})
+		s.write(w, r, http.StatusOK, startupJSON{Status: health.OK})
 		return
 	}
-	a := startupAnswer{Status: report.Status(), WaitsFor: report.WaitsFor()}
+	a := startupJSON{Status: report.Status(), WaitsFor: report.WaitsFor()}
 	if err := report.Ready(); err != nil {
 		a.Reason = err.Error()
 	}

@@ -8,8 +8,8 @@ import (
 	"sluice/health"
 )
 
-// reportAnswer is what /health says. A hold and a dependency stand in one place each, in the lists beside the components.
-type reportAnswer struct {
+// reportJSON is what /health says. A hold and a dependency stand in one place each, in the lists beside the components.
+type reportJSON struct {
 	Status health.Status `json:"status"`
 	Reason string        `json:"reason,omitempty"`
 	// Ready is true exactly when the code is 200.
@@ -22,11 +22,11 @@ type reportAnswer struct {
 	TotalLag     int64               `json:"total_lag"`
 	Components   components          `json:"components"`
 	Holds        []health.Held       `json:"holds"`
-	Partitions   []partitionAnswer   `json:"partitions"`
+	Partitions   []partitionJSON     `json:"partitions"`
 	Dependencies []health.Dependency `json:"dependencies"`
 }
 
-type partitionAnswer struct {
+type partitionJSON struct {
 	Topic     string         `json:"topic"`
 	Partition int32          `json:"partition"`
 	Table     string         `json:"table,omitempty"`
@@ -42,10 +42,10 @@ type partitionAnswer struct {
 func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
 	report := s.report()
 	sum := report.Sum()
-	a := reportAnswer{
+	a := reportJSON{
 		Status: sum.Status, Reason: sum.Reason, Ready: sum.Ready, Pipeline: report.Pipeline, Group: report.Group,
 		Joined: report.Joined, Resumed: report.Resumed, Draining: report.Draining, TotalLag: report.TotalLag(), Components: sum.Components,
-		Holds: []health.Held{}, Partitions: []partitionAnswer{}, Dependencies: report.Dependencies,
+		Holds: []health.Held{}, Partitions: []partitionJSON{}, Dependencies: report.Dependencies,
 	}
 	if a.Dependencies == nil {
 		a.Dependencies = []health.Dependency{}
@@ -54,7 +54,7 @@ func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
 		a.Holds = append(a.Holds, h.Held())
 	}
 	for _, p := range report.Partitions {
-		pa := partitionAnswer{Topic: p.Topic, Partition: p.ID, Table: p.Table, Adjusted: p.Adjusted, Verdict: p.Verdict, Level: p.Level, Freshness: p.Freshness}
+		pa := partitionJSON{Topic: p.Topic, Partition: p.ID, Table: p.Table, Adjusted: p.Adjusted, Verdict: p.Verdict, Level: p.Level, Freshness: p.Freshness}
 		if p.Position >= 0 {
 			pa.Position = &p.Position
 		}
@@ -72,7 +72,7 @@ func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
 // components are an object in JSON, in their order.
 type components []health.Component
 
-type componentAnswer struct {
+type componentJSON struct {
 	Status  health.Status `json:"status"`
 	Reason  string        `json:"reason,omitempty"`
 	Details any           `json:"details"`
@@ -81,7 +81,7 @@ type componentAnswer struct {
 // MarshalJSON implements json.Marshaler.
 func (all components) MarshalJSON() ([]byte, error) {
 	return object(all, func(c health.Component) (string, any) {
-		return c.Name, componentAnswer{c.Status, c.Reason, c.Details}
+		return c.Name, componentJSON{c.Status, c.Reason, c.Details}
 	})
 }
 
@@ -122,7 +122,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, v any) 
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	if _, err := w.Write(append(tell(body), '\n')); err != nil { // the client went away
+	if _, err := w.Write(append(cleanTexts(body), '\n')); err != nil { // the client went away
 		s.logger.DebugContext(r.Context(), "health answer", "err", err)
 	}
 }

@@ -20,16 +20,16 @@ import (
 // The bounds of a request. Nothing here waits for Kafka or the store, so all of them are generous. With those of
 // connections they bound what clients can make the server hold: some 25 KiB for each connection, and the large answers.
 const (
-	headerTimeout   = 5 * time.Second
-	requestTimeout  = 10 * time.Second
-	answerTimeout   = 15 * time.Second
-	idleTimeout     = 10 * time.Second
-	shutdownTimeout = 5 * time.Second
-	headerBytes     = 16 << 10
-	connectionLimit = 256
-	scrapes         = 4  // that gather at the same time, of each kind
-	reportAnswers   = 8  // at the same time, until their clients have read them
-	metricAnswers   = 12 // the same
+	headerTimeout     = 5 * time.Second
+	requestTimeout    = 10 * time.Second
+	responseTimeout   = 15 * time.Second
+	idleTimeout       = 10 * time.Second
+	shutdownTimeout   = 5 * time.Second
+	headerBytes       = 16 << 10
+	connectionLimit   = 256
+	scrapes           = 4  // that gather at the same time, of each kind
+	maxReportRequests = 8  // at the same time, until their clients have read them
+	maxMetricRequests = 12 // the same
 )
 
 // Server answers GET and HEAD of /health, /health/live, /health/ready, /health/startup and /metrics, and of what other
@@ -58,12 +58,12 @@ type Server struct {
 func NewServer(listen string, report func() health.Report, live func() error, metrics prometheus.Gatherer, logger *slog.Logger) *Server {
 	s := &Server{
 		listen: listen, report: report, live: live, logger: logger, conns: newConnections(connectionLimit, logger),
-		reports: make(chan struct{}, reportAnswers), scraped: make(chan struct{}, metricAnswers),
+		reports: make(chan struct{}, maxReportRequests), scraped: make(chan struct{}, maxMetricRequests),
 	}
 	errorLog := slog.NewLogLogger(logger.Handler(), slog.LevelWarn)
 	s.server = &http.Server{
 		Handler: s.conns.marks(s.routes(metrics, errorLog)), ConnState: s.conns.follow, ErrorLog: errorLog, MaxHeaderBytes: headerBytes,
-		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: responseTimeout, IdleTimeout: idleTimeout,
 	}
 	return s
 }

@@ -56,9 +56,9 @@ func begin(text string) string {
 	return text
 }
 
-// tell makes every text of a JSON answer one that may be told. The only way out of the server leads through here, so that
+// cleanTexts makes every text of a JSON answer one that may be told. The only way out of the server leads through here, so that
 // nobody who adds a field has to think of it.
-func tell(body []byte) []byte {
+func cleanTexts(body []byte) []byte {
 	var out bytes.Buffer
 	known := map[string][]byte{} // what thousands of held partitions say is mostly the same
 	for rest := body; len(rest) > 0; {
@@ -78,7 +78,7 @@ func tell(body []byte) []byte {
 		out.Write(rest[:begin])
 		text, met := known[string(literal)]
 		if !met {
-			text = told(literal)
+			text = cleanText(literal)
 			known[string(literal)] = text
 		}
 		out.Write(text)
@@ -87,7 +87,7 @@ func tell(body []byte) []byte {
 	return out.Bytes()
 }
 
-func told(literal []byte) []byte {
+func cleanText(literal []byte) []byte {
 	var text string
 	if json.Unmarshal(literal, &text) != nil {
 		return literal

@@ -97,7 +97,7 @@ func (f *AdoptRequest) plan(ctx context.Context, access *Access) (*MovePlan, err
 }
 
 // fromGroup takes the committed offsets of a consumer group: the next ones to read.
-func (f *AdoptRequest) fromGroup(seen *sight, l *look) (*adopted, error) {
+func (f *AdoptRequest) fromGroup(seen *sight, l *inspection) (*adopted, error) {
 	k := l.table.config.Kafka
 	name := f.Group
 	if name == "" {
@@ -124,7 +124,7 @@ func (f *AdoptRequest) fromGroup(seen *sight, l *look) (*adopted, error) {
 // <app_id>-<partition> (txn_app_id_for_partition in its src/delta_helpers.rs) and as version the offset of the last record
 // written: at an assignment it seeks there and passes over every offset that is not above it (should_process_offset in
 // src/lib.rs). Its seek_offsets set the version in the same way (src/offsets.rs). So the next one is version + 1.
-func (f *AdoptRequest) fromIngest(l *look) (*adopted, error) {
+func (f *AdoptRequest) fromIngest(l *inspection) (*adopted, error) {
 	found := map[string]map[int32]int64{} // by app_id
 	for appID, version := range l.snapshot.Positions {
 		at := strings.LastIndexByte(appID, '-')
@@ -165,7 +165,7 @@ func (f *AdoptRequest) fromIngest(l *look) (*adopted, error) {
 }
 
 // adopt adds a first position for every partition of the topic.
-func (p *MovePlan) adopt(l *look, a *adopted) error {
+func (p *MovePlan) adopt(l *inspection, a *adopted) error {
 	for _, id := range slices.Sorted(maps.Keys(a.next)) {
 		if _, ok := l.partition(id); !ok {
 			return refused("there is a position for partition %d (%s), and topic %s has none of this number: it is of another topic", id, a.what, l.topic.Name)

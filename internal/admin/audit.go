@@ -99,7 +99,7 @@ func Describe(e opslog.Entry) string {
 		return fmt.Sprintf("%s of table %s begins: %s", b.Command, b.Table, listMoves(b.Moves))
 	case opslog.OffsetsDone:
 		outcome := fmt.Sprintf("%s (operation %d)", b.Outcome, b.Intent)
-		if b.Outcome == opslog.Won {
+		if b.Outcome == opslog.Committed {
 			outcome = fmt.Sprintf("version %d (operation %d)", b.Version, b.Intent)
 		}
 		if b.Detail != "" {

@@ -205,7 +205,7 @@ func (k *checks) topic(ctx context.Context, ask *questions, t *checkedTable, nam
 	defer cancel()
 	asking := *ask
 	asking.ask = k.patience(ctx)
-	l, err := asking.look(ctx, t.Table, name, t.snapshot)
+	l, err := asking.inspect(ctx, t.Table, name, t.snapshot)
 	if err == nil {
 		err = l.whole()
 	}
@@ -263,7 +263,7 @@ func retention(s kafka.TopicSettings) string {
 }
 
 // positions says what would hold the partitions of a topic, and how far they are behind.
-func (k *checks) positions(ctx context.Context, l *look) {
+func (k *checks) positions(ctx context.Context, l *inspection) {
 	var lag int64
 	known, hidden, held := 0, 0, make(map[hold.Reason][]*hold.Hold)
 	var reasons []hold.Reason

@@ -12,9 +12,9 @@ import (
 	"sluice/sink/opslog"
 )
 
-// lookAgain is the time after which a finding about a position must show again before it is acted on, as for members: a
+// readAgain is the time after which a finding about a position must show again before it is acted on, as for members: a
 // leader that has just been elected may not know its own end yet.
-const lookAgain = 5 * time.Second
+const readAgain = 5 * time.Second
 
 // PlanAcceptGap plans to go on behind what is lost, in the partitions of a target that stand outside of their log.
 func PlanAcceptGap(ctx context.Context, a *Access, target opslog.Target) (*MovePlan, error) {
@@ -32,10 +32,10 @@ func planGap(ctx context.Context, a *Access, target opslog.Target) (*MovePlan, e
 	if len(before) == 0 {
 		return nil, refused("no partition of %v stands outside of its log: there is no gap to accept", target)
 	}
-	if err := reliability.Wait(ctx, lookAgain); err != nil {
+	if err := reliability.Wait(ctx, readAgain); err != nil {
 		return nil, fail.Dependency(err)
 	}
-	if l, err = seen.look(ctx, l.table, target.Topic, l.snapshot); err == nil {
+	if l, err = seen.inspect(ctx, l.table, target.Topic, l.snapshot); err == nil {
 		err = l.whole()
 	}
 	if err != nil {
@@ -59,13 +59,13 @@ func planGap(ctx context.Context, a *Access, target opslog.Target) (*MovePlan, e
 		}
 	}
 	if len(plan.Moves) == 0 {
-		return nil, refused("what was found did not show again %v later: there is no gap to accept", lookAgain)
+		return nil, refused("what was found did not show again %v later: there is no gap to accept", readAgain)
 	}
 	return plan, nil
 }
 
 // gaps are the partitions of a target that stand outside of their log.
-func gaps(l *look, target opslog.Target) map[connector.Partition]*hold.Hold {
+func gaps(l *inspection, target opslog.Target) map[connector.Partition]*hold.Hold {
 	all := map[connector.Partition]*hold.Hold{}
 	for _, p := range l.partitions() {
 		if target.Partition >= 0 && p.ID != target.Partition || l.position(p) < 0 {

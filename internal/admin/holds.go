@@ -83,7 +83,7 @@ func (h *held) merge(o *held) {
 
 // The words for who told of a hold.
 const (
-	fromLook       = "table and Kafka"
+	fromTable      = "table and Kafka"
 	fromOperations = "operations log"
 )
 
@@ -105,7 +105,7 @@ type HoldReport struct {
 // nothing of the others.
 func Holds(ctx context.Context, a *Access, q HoldQuery) *HoldReport {
 	found, r := &held{}, &HoldReport{Holds: []*Hold{}}
-	for _, asked := range a.askForHolds(ctx, q.Topic, q.Members, q.Within) {
+	for _, asked := range a.requestHolds(ctx, q.Topic, q.Members, q.Within) {
 		found.merge(&asked.held)
 		r.Missed, r.Member = append(r.Missed, asked.missed...), r.Member || asked.member
 	}
@@ -122,7 +122,7 @@ func Holds(ctx context.Context, a *Access, q HoldQuery) *HoldReport {
 
 // recordAt says why the record at a position cannot become a row, or "". What lies behind it is not looked at: a partition
 // that is held stands at what it is held for.
-func (q *questions) recordAt(ctx context.Context, l *look, p connector.Partition, at int64) (hold.Reason, string, int64, error) {
+func (q *questions) recordAt(ctx context.Context, l *inspection, p connector.Partition, at int64) (hold.Reason, string, int64, error) {
 	var b kafka.Batch
 	err := q.ask(func(ctx context.Context) (err error) { b, err = q.log.BatchAt(ctx, p, at); return err })
 	if err == nil {
@@ -148,7 +148,7 @@ func (q *questions) recordAt(ctx context.Context, l *look, p connector.Partition
 }
 
 // rowOf says why a record cannot become a row and holds, nil if it can, need not, or becomes a dead letter.
-func (l *look) rowOf(p connector.Partition, r *connector.Record) error {
+func (l *inspection) rowOf(p connector.Partition, r *connector.Record) error {
 	topic, _, err := l.table.config.Route(p.Topic)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (l *look) rowOf(p connector.Partition, r *connector.Record) error {
 }
 
 // becomesRow says why a record cannot become a row of the table as it is now, nil if it can or is passed over.
-func (l *look) becomesRow(p connector.Partition, r *connector.Record) error {
+func (l *inspection) becomesRow(p connector.Partition, r *connector.Record) error {
 	topic, _, err := l.table.config.Route(p.Topic)
 	if err != nil || l.snapshot.Schema == nil {
 		return err

@@ -56,24 +56,24 @@ func (l *learnt) misses(ctx context.Context, name string, within time.Duration, 
 	l.missed = append(l.missed, err)
 }
 
-// askForHolds asks members, the operations log, and the tables with Kafka, all at once: an outage of one of them takes
+// requestHolds asks members, the operations log, and the tables with Kafka, all at once: an outage of one of them takes
 // nothing from the others. Each dependency has half of the time; the whole ends in time, too. The answers come in a fixed
 // order.
-func (a *Access) askForHolds(ctx context.Context, topic string, members []string, timeout time.Duration) []*learnt {
+func (a *Access) requestHolds(ctx context.Context, topic string, members []string, timeout time.Duration) []*learnt {
 	cfg := a.Config
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	each := timeout / 2
 	asks := []func(*learnt){
-		func(l *learnt) { l.askOperations(ctx, a, each) },
-		func(l *learnt) { a.lookForHolds(ctx, topic, each, l) },
+		func(l *learnt) { l.readOperations(ctx, a, each) },
+		func(l *learnt) { a.findHolds(ctx, topic, each, l) },
 	}
 	own := "http://" + Reachable(cfg.Health.Listen)
 	if cfg.Health.Enabled && !slices.Contains(members, own) {
-		asks = append(asks, func(l *learnt) { l.askMember(ctx, own, cfg.Pipeline, each, false) })
+		asks = append(asks, func(l *learnt) { l.requestMember(ctx, own, cfg.Pipeline, each, false) })
 	}
 	for _, url := range members {
-		asks = append(asks, func(l *learnt) { l.askMember(ctx, strings.TrimSuffix(url, "/"), cfg.Pipeline, each, true) })
+		asks = append(asks, func(l *learnt) { l.requestMember(ctx, strings.TrimSuffix(url, "/"), cfg.Pipeline, each, true) })
 	}
 	all := make([]*learnt, len(asks))
 	var asking sync.WaitGroup
@@ -85,15 +85,15 @@ func (a *Access) askForHolds(ctx context.Context, topic string, members []string
 	return all
 }
 
-// memberAnswers is how long a command waits for the member of its configuration, if that is not what the command is about.
-const memberAnswers = 2 * time.Second
+// maxMemberRequests is how long a command waits for the member of its configuration, if that is not what the command is about.
+const maxMemberRequests = 2 * time.Second
 
 // heldByMember returns the holds that the member at health.listen reports. It has none if no member of the pipeline answers
 // there.
 func heldByMember(ctx context.Context, cfg *config.Config) *held {
 	var l learnt
 	if cfg.Health.Enabled {
-		l.askMember(ctx, "http://"+Reachable(cfg.Health.Listen), cfg.Pipeline, memberAnswers, false)
+		l.requestMember(ctx, "http://"+Reachable(cfg.Health.Listen), cfg.Pipeline, maxMemberRequests, false)
 	}
 	return &l.held
 }
@@ -108,8 +108,8 @@ func (h *held) of(topic string, partition int32) *Hold {
 	return nil
 }
 
-// askOperations looks for pauses.
-func (l *learnt) askOperations(ctx context.Context, a *Access, within time.Duration) {
+// readOperations looks for pauses.
+func (l *learnt) readOperations(ctx context.Context, a *Access, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	state, err := Operations(ctx, a)
@@ -127,8 +127,8 @@ func (l *learnt) askOperations(ctx context.Context, a *Access, within time.Durat
 	}
 }
 
-// lookForHolds finds the holds that the tables and Kafka show.
-func (a *Access) lookForHolds(ctx context.Context, topic string, within time.Duration, l *learnt) {
+// findHolds finds the holds that the tables and Kafka show.
+func (a *Access) findHolds(ctx context.Context, topic string, within time.Duration, l *learnt) {
 	cfg := a.Config
 	listing, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -185,14 +185,14 @@ func (q *questions) tooMany(cfg *config.Config, topic string, found *held) error
 	}
 	for _, a := range beyond {
 		if topic == "" || topic == a.Topic {
-			found.add(fromLook, a.Topic, -1, a.Reason, a.Detail, time.Time{}, -1)
+			found.add(fromTable, a.Topic, -1, a.Reason, a.Detail, time.Time{}, -1)
 		}
 	}
 	return nil
 }
 
-// tableLook is a table as it was read.
-type tableLook struct {
+// tableInspection is a table as it was read.
+type tableInspection struct {
 	*Table
 	snapshot *connector.Snapshot
 	standing *HoldInfo
@@ -200,8 +200,8 @@ type tableLook struct {
 }
 
 // readTables reads all tables, some at a time, and returns those that it could read.
-func (l *learnt) readTables(ctx context.Context, within time.Duration, tables []*Table) (looks []tableLook) {
-	all := make([]tableLook, len(tables))
+func (l *learnt) readTables(ctx context.Context, within time.Duration, tables []*Table) (looks []tableInspection) {
+	all := make([]tableInspection, len(tables))
 	together(len(tables), func(i int) {
 		t := &all[i]
 		t.Table = tables[i]
@@ -219,7 +219,7 @@ func (l *learnt) readTables(ctx context.Context, within time.Duration, tables []
 			looks = append(looks, t)
 			for _, name := range t.topics {
 				if h := t.standing; h != nil {
-					l.add(fromLook, name, -1, h.Reason, h.Detail, time.Time{}, -1)
+					l.add(fromTable, name, -1, h.Reason, h.Detail, time.Time{}, -1)
 				}
 			}
 		case ctx.Err() != nil:
@@ -235,9 +235,9 @@ func (l *learnt) readTables(ctx context.Context, within time.Duration, tables []
 }
 
 // holdsOf holds the positions of tables against Kafka.
-func (q *questions) holdsOf(ctx context.Context, cfg *config.Config, within time.Duration, looks []tableLook, l *learnt) {
+func (q *questions) holdsOf(ctx context.Context, cfg *config.Config, within time.Duration, looks []tableInspection, l *learnt) {
 	type topicLook struct {
-		table tableLook
+		table tableInspection
 		name  string
 		found learnt
 	}
@@ -249,12 +249,12 @@ func (q *questions) holdsOf(ctx context.Context, cfg *config.Config, within time
 	}
 	together(len(all), func(i int) {
 		t := all[i]
-		look, err := q.look(ctx, t.table.Table, t.name, t.table.snapshot)
+		look, err := q.inspect(ctx, t.table.Table, t.name, t.table.snapshot)
 		if notYet(cfg, t.name, t.table.snapshot, err) {
 			return
 		}
 		if held, ok := errors.AsType[*hold.Error](err); ok {
-			t.found.add(fromLook, t.name, -1, held.Reason, held.Why(), time.Time{}, -1)
+			t.found.add(fromTable, t.name, -1, held.Reason, held.Why(), time.Time{}, -1)
 		} else if err != nil {
 			t.found.missed = []error{fmt.Errorf("topic %s: %w", t.name, err)}
 		} else {
@@ -280,11 +280,11 @@ func (q *questions) holdsOf(ctx context.Context, cfg *config.Config, within time
 
 // holds finds those of a topic's partitions. records says whether the records at the positions can be held against the
 // table.
-func (q *questions) holds(ctx context.Context, l *look, records bool, found *held) (failures []error) {
+func (q *questions) holds(ctx context.Context, l *inspection, records bool, found *held) (failures []error) {
 	for _, p := range l.partitions() {
 		at, b := l.position(p), l.bounds[p]
 		if h := l.hold(p); h != nil {
-			found.add(fromLook, p.Topic, p.ID, h.Reason, h.Detail, h.Since, h.Offset)
+			found.add(fromTable, p.Topic, p.ID, h.Reason, h.Detail, h.Since, h.Offset)
 			continue
 		}
 		if at < 0 || at >= b.LastStable || !records {
@@ -295,7 +295,7 @@ func (q *questions) holds(ctx context.Context, l *look, records bool, found *hel
 		case err != nil:
 			failures = append(failures, fmt.Errorf("%v: %w", p, err))
 		case reason != "":
-			found.add(fromLook, p.Topic, p.ID, reason, detail, time.Time{}, offset)
+			found.add(fromTable, p.Topic, p.ID, reason, detail, time.Time{}, offset)
 		}
 	}
 	return failures
@@ -330,8 +330,8 @@ func some(names []string) string {
 // largestReport bounds the answer of a member, in bytes.
 const largestReport = 64 << 20
 
-// askMember asks a member for its holds. That nothing listens at an address is a failure if the address was named.
-func (l *learnt) askMember(ctx context.Context, url, pipeline string, within time.Duration, named bool) {
+// requestMember asks a member for its holds. That nothing listens at an address is a failure if the address was named.
+func (l *learnt) requestMember(ctx context.Context, url, pipeline string, within time.Duration, named bool) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)

@@ -14,8 +14,8 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// look is what a command saw of a topic: where the table stands, and what Kafka says.
-type look struct {
+// inspection is what a command saw of a topic: where the table stands, and what Kafka says.
+type inspection struct {
 	pipeline string
 	table    *Table
 	snapshot *connector.Snapshot
@@ -27,10 +27,10 @@ type look struct {
 	unread *connector.UnreadError
 }
 
-// look asks Kafka for what it knows of a topic. A topic that is missing is a hold.Error. A partition whose leader does not
+// inspect asks Kafka for what it knows of a topic. A topic that is missing is a hold.Error. A partition whose leader does not
 // answer is left out: see [look.whole].
-func (q *questions) look(ctx context.Context, o *Table, name string, s *connector.Snapshot) (*look, error) {
-	l := &look{pipeline: o.config.Pipeline, table: o, snapshot: s}
+func (q *questions) inspect(ctx context.Context, o *Table, name string, s *connector.Snapshot) (*inspection, error) {
+	l := &inspection{pipeline: o.config.Pipeline, table: o, snapshot: s}
 	err := q.ask(func(ctx context.Context) (err error) { l.topic, err = q.log.Topic(ctx, name); return err })
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (q *questions) look(ctx context.Context, o *Table, name string, s *connecto
 }
 
 // rowsBefore looks for rows of partitions that have no position.
-func (l *look) rowsBefore(ctx context.Context) (map[connector.RowsOf]bool, error) {
+func (l *inspection) rowsBefore(ctx context.Context) (map[connector.RowsOf]bool, error) {
 	search := plan.RowsBefore(l.snapshot, l.pipeline, l.topic.Name, l.partitions())
 	if len(search) == 0 || l.table.store == nil {
 		return nil, nil
@@ -82,7 +82,7 @@ const recentCommits = 20
 // positions are those of the table, with the leader epoch of the batch before: a log that was truncated shows by it. The
 // table keeps it beside the position. For a position that an older version set, the group's offset has it if it is the
 // table's position, and the commit that set the position has it, too.
-func (l *look) positions(ctx context.Context) (at []connector.Position, err error) {
+func (l *inspection) positions(ctx context.Context) (at []connector.Position, err error) {
 	unknown := map[string]int{} // by appId, where in at
 	for _, p := range l.partitions() {
 		next := l.position(p)
@@ -120,7 +120,7 @@ func (l *look) positions(ctx context.Context) (at []connector.Position, err erro
 }
 
 // partitions are those that the topic has now.
-func (l *look) partitions() (all []connector.Partition) {
+func (l *inspection) partitions() (all []connector.Partition) {
 	for _, id := range l.topic.Partitions {
 		all = append(all, connector.Partition{Cluster: l.topic.Cluster, Topic: l.topic.Name, TopicID: l.topic.ID, ID: id})
 	}
@@ -128,7 +128,7 @@ func (l *look) partitions() (all []connector.Partition) {
 }
 
 // partition finds one of them by its number.
-func (l *look) partition(id int32) (connector.Partition, bool) {
+func (l *inspection) partition(id int32) (connector.Partition, bool) {
 	for _, p := range l.partitions() {
 		if p.ID == id {
 			return p, true
@@ -138,7 +138,7 @@ func (l *look) partition(id int32) (connector.Partition, bool) {
 }
 
 // position is that of the table, -1 if it has none.
-func (l *look) position(p connector.Partition) int64 {
+func (l *inspection) position(p connector.Partition) int64 {
 	if next, known := l.snapshot.Positions[p.AppID(l.pipeline)]; known {
 		return next
 	}
@@ -146,7 +146,7 @@ func (l *look) position(p connector.Partition) int64 {
 }
 
 // started tells whether the table has a position of the pipeline for this very topic.
-func (l *look) started() bool {
+func (l *inspection) started() bool {
 	for _, p := range l.partitions() {
 		if l.position(p) >= 0 {
 			return true
@@ -156,7 +156,7 @@ func (l *look) started() bool {
 }
 
 // whole returns an error if the ends of a partition could not be learnt.
-func (l *look) whole() error {
+func (l *inspection) whole() error {
 	if l.unread == nil {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (l *look) whole() error {
 }
 
 // hold is what a member that resumed the partition now would hold it for, or nil.
-func (l *look) hold(p connector.Partition) *hold.Hold {
+func (l *inspection) hold(p connector.Partition) *hold.Hold {
 	if l.unread != nil && l.unread.Causes[p] != nil && l.position(p) >= 0 && plan.Replaced(l.snapshot, l.pipeline) == "" {
 		reason := cmp.Or(lookup.ReasonOf(l.unread.Causes[p]), hold.KafkaDown)
 		return &hold.Hold{Partition: p, Reason: reason, Detail: l.unread.Causes[p].Error(), Offset: l.position(p)}

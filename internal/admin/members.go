@@ -90,8 +90,8 @@ type CleanupResult struct {
 	Forgotten []string `json:"forgotten"` // members that had none
 }
 
-// mostForgotten bounds the ids in an entry of the operations log, which has room for a mebibyte.
-const mostForgotten = 1000
+// maxForgotten bounds the ids in an entry of the operations log, which has room for a mebibyte.
+const maxForgotten = 1000
 
 // Cleanup removes the registrations whose time is over and forgets the members of a plan. The operations log gets an entry
 // with those that are forgotten, before they are.
@@ -103,7 +103,7 @@ func Cleanup(ctx context.Context, a *Access, p *CleanupPlan, by By) (*CleanupRes
 		if err != nil {
 			return nil, err
 		}
-		body := opslog.ForgetMembers{More: max(len(p.Gone)-mostForgotten, 0)}
+		body := opslog.ForgetMembers{More: max(len(p.Gone)-maxForgotten, 0)}
 		for _, m := range p.Gone[:len(p.Gone)-body.More] {
 			body.Members = append(body.Members, m.ID)
 		}

@@ -63,7 +63,7 @@ type PlannedMove struct {
 }
 
 // newPlan starts the plan of a command, as the operations log has it, on what was seen.
-func newPlan(command string, l *look) *MovePlan {
+func newPlan(command string, l *inspection) *MovePlan {
 	return &MovePlan{Command: command, Table: l.table.URL, Moves: []*PlannedMove{}, of: l.table, tableID: l.snapshot.TableID}
 }
 
@@ -79,7 +79,7 @@ func sorted(p *MovePlan, err error) (*MovePlan, error) {
 }
 
 // move adds a move of a partition. format says what it means, beyond the offsets repeated or left out.
-func (p *MovePlan) move(l *look, of connector.Partition, to int64, format string, args ...any) {
+func (p *MovePlan) move(l *inspection, of connector.Partition, to int64, format string, args ...any) {
 	s := &PlannedMove{Topic: of.Topic, Partition: of.ID, From: l.position(of), To: to, Note: fmt.Sprintf(format, args...), partition: of}
 	switch {
 	case s.From < 0:
@@ -143,7 +143,7 @@ func (p *MovePlan) do(ctx, acting context.Context, table connector.Table, log *o
 	p.Operation = intent.Seq
 
 	s, err := commit.Move(acting, table, p.commit(by))
-	done := opslog.OffsetsDone{Intent: intent.Seq, Command: p.Command, Table: p.of.table.Table, Moves: p.moves(), Version: -1, Outcome: opslog.Won}
+	done := opslog.OffsetsDone{Intent: intent.Seq, Command: p.Command, Table: p.of.table.Table, Moves: p.moves(), Version: -1, Outcome: opslog.Committed}
 	kind := fail.KindDependency
 	switch class := classify.Of(err); {
 	case err == nil:
@@ -152,10 +152,10 @@ func (p *MovePlan) do(ctx, acting context.Context, table connector.Table, log *o
 		done.Outcome = opslog.Unknown
 		err = fmt.Errorf("nobody knows yet whether the positions are moved, the store did not answer; offsets show tells later: %w", err)
 	case class == classify.Fenced:
-		done.Outcome, kind = opslog.Lost, fail.KindRefused
+		done.Outcome, kind = opslog.Conflict, fail.KindRefused
 		err = fmt.Errorf("nothing was changed, the table moved on since it was shown: look again: %w", err)
 	default:
-		done.Outcome = opslog.Lost
+		done.Outcome = opslog.Conflict
 		if held, ok := errors.AsType[*hold.Error](err); ok && held.Reason != hold.StoreDenied {
 			kind = fail.KindRefused
 		}
@@ -211,7 +211,7 @@ func (p *MovePlan) moves() (all []opslog.Move) {
 // sight is what a command saw of some topics of one table, and whom it may ask more.
 type sight struct {
 	*questions
-	looks    []*look
+	looks    []*inspection
 	standing *HoldInfo // why the table as a whole cannot be written, nil if it can
 	end      func()    // to be called when nothing is asked any more
 }
@@ -247,7 +247,7 @@ func (a *Access) see(ctx context.Context, names ...string) (_ *sight, err error)
 	}
 	seen.end = func() { seen.close(); end() }
 	for _, name := range names {
-		l, err := seen.look(ctx, o, name, s)
+		l, err := seen.inspect(ctx, o, name, s)
 		if err == nil {
 			err = l.whole()
 		}

@@ -45,7 +45,7 @@ func TestALookSeesAStartThatComesBetween(t *testing.T) {
 	if o.store == nil { // the folder was made meanwhile
 		o.store = objstore.Sub(l.Store, "orders")
 	}
-	seen, err := ask.look(t.Context(), o, "orders", before)
+	seen, err := ask.inspect(t.Context(), o, "orders", before)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,10 +84,10 @@ func TestOutcomesOfAMove(t *testing.T) {
 			fmt.Errorf("%w: version 7", connector.ErrUndecided), opslog.Unknown, fail.KindDependency,
 			"nobody knows yet whether the positions are moved",
 		},
-		"moved on":     {classify.Mark(errors.New("stands at 4"), classify.Fenced), opslog.Lost, fail.KindRefused, "nothing was changed, the table moved on since it was shown"},
-		"denied":       {hold.New(hold.StoreDenied, "403", nil), opslog.Lost, fail.KindDependency, "nothing was changed: "},
-		"unsupported":  {hold.New(hold.TableUnsupported, "a feature", nil), opslog.Lost, fail.KindRefused, "nothing was changed: "},
-		"out of reach": {context.DeadlineExceeded, opslog.Lost, fail.KindDependency, "nothing was changed: "},
+		"moved on":     {classify.Mark(errors.New("stands at 4"), classify.Fenced), opslog.Conflict, fail.KindRefused, "nothing was changed, the table moved on since it was shown"},
+		"denied":       {hold.New(hold.StoreDenied, "403", nil), opslog.Conflict, fail.KindDependency, "nothing was changed: "},
+		"unsupported":  {hold.New(hold.TableUnsupported, "a feature", nil), opslog.Conflict, fail.KindRefused, "nothing was changed: "},
+		"out of reach": {context.DeadlineExceeded, opslog.Conflict, fail.KindDependency, "nothing was changed: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -70,7 +70,7 @@ func Peek(ctx context.Context, a *Access, place opslog.Target, offset int64) (*P
 		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	defer ask.close()
-	l, err := ask.look(ctx, tables[0], place.Topic, snapshot)
+	l, err := ask.inspect(ctx, tables[0], place.Topic, snapshot)
 	if held, ok := errors.AsType[*hold.Error](err); ok {
 		return nil, fail.Found(held)
 	}
@@ -99,7 +99,7 @@ func Peek(ctx context.Context, a *Access, place opslog.Target, offset int64) (*P
 }
 
 // recordOf reads the record at an offset.
-func (q *questions) recordOf(l *look, id int32, offset int64) (*connector.Record, error) {
+func (q *questions) recordOf(l *inspection, id int32, offset int64) (*connector.Record, error) {
 	p, ok := l.partition(id)
 	if !ok {
 		return nil, fail.Found(fmt.Errorf("topic %s has no partition %d", l.topic.Name, id))

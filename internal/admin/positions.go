@@ -127,7 +127,7 @@ func (o *Table) fits(table *schema.Schema) error {
 
 // lines asks Kafka for what it knows of a topic and holds it against the table.
 func (q *questions) lines(ctx context.Context, o *Table, name string, s *connector.Snapshot) ([]Position, error) {
-	l, err := q.look(ctx, o, name, s)
+	l, err := q.inspect(ctx, o, name, s)
 	if notYet(o.config, name, s, err) {
 		return []Position{{Topic: name, Partition: -1, Note: "the topic comes with the first dead letter"}}, nil
 	}

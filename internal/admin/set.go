@@ -53,7 +53,7 @@ func planSet(ctx context.Context, a *Access, all []SetTarget) (*MovePlan, error)
 }
 
 // offsets returns what the where means for each partition.
-func (w Where) offsets(ask *sight, l *look, chosen []connector.Partition) (map[connector.Partition]int64, error) {
+func (w Where) offsets(ask *sight, l *inspection, chosen []connector.Partition) (map[connector.Partition]int64, error) {
 	to := map[connector.Partition]int64{}
 	bounds := map[connector.Partition]connector.Bounds{}
 	for _, of := range chosen {
@@ -73,7 +73,7 @@ func (w Where) offsets(ask *sight, l *look, chosen []connector.Partition) (map[c
 }
 
 // set adds the moves of one target.
-func (p *MovePlan) set(ask *sight, l *look, w SetTarget) error {
+func (p *MovePlan) set(ask *sight, l *inspection, w SetTarget) error {
 	if !l.started() {
 		return refused("the table has no position for any partition of topic %s: offsets start or offsets adopt begins it", l.topic.Name)
 	}

@@ -45,7 +45,7 @@ const largestOffsets = 64 << 20
 // fromSpark takes the ends of the last batch that is in the table. Delta's sink writes the query's id as appId and the
 // batch's number as version of a txn, with the rows (DeltaSink.addBatch), so the table knows it exactly. Without that txn,
 // which a query that writes by foreachBatch may not have, the checkpoint says what was done for certain.
-func (f *AdoptRequest) fromSpark(ctx context.Context, l *look) (*adopted, error) {
+func (f *AdoptRequest) fromSpark(ctx context.Context, l *inspection) (*adopted, error) {
 	folder, end, err := openFolder(ctx, l.table.config, f.Checkpoint)
 	if err != nil {
 		return nil, err

@@ -86,7 +86,7 @@ func (f *StartRequest) plan(ctx context.Context, a *Access) (*MovePlan, error) {
 }
 
 // choose says which partitions begin.
-func (f *StartRequest) choose(l *look, all bool) ([]connector.Partition, error) {
+func (f *StartRequest) choose(l *inspection, all bool) ([]connector.Partition, error) {
 	var chosen []connector.Partition
 	begun := l.started()
 	for _, p := range l.partitions() {
@@ -116,7 +116,7 @@ func (f *StartRequest) choose(l *look, all bool) ([]connector.Partition, error) 
 }
 
 // acceptsAll makes sure that a table is accepted for all topics that go on in it, since they all would.
-func (p *MovePlan) acceptsAll(l *look, names []string) error {
+func (p *MovePlan) acceptsAll(l *inspection, names []string) error {
 	var left, gone []string
 	for appID := range l.snapshot.Positions {
 		id, err := idempotency.ParseAppID(appID)
@@ -141,7 +141,7 @@ func (p *MovePlan) acceptsAll(l *look, names []string) error {
 }
 
 // start adds the first positions of partitions.
-func (p *MovePlan) start(ask *sight, l *look, chosen []connector.Partition, start connector.Start, keep bool) error {
+func (p *MovePlan) start(ask *sight, l *inspection, chosen []connector.Partition, start connector.Start, keep bool) error {
 	bounds := map[connector.Partition]connector.Bounds{}
 	for _, of := range chosen {
 		b, there := l.bounds[of]
@@ -179,7 +179,7 @@ func (p *MovePlan) start(ask *sight, l *look, chosen []connector.Partition, star
 }
 
 // past notes what is known of the topic from before, so that nobody begins it by mistake.
-func (p *MovePlan) past(l *look) {
+func (p *MovePlan) past(l *inspection) {
 	for _, of := range l.partitions() {
 		if h := l.hold(of); h != nil && h.Reason != hold.TableReplaced {
 			p.note("%s: %s", h.Reason, h.Detail)

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// leastCanaryDeadline is what a canary may take even if the next one is due: a rebalance, an election of a leader.
-	leastCanaryDeadline = 60 * time.Second
-	// mostCanaryPoll and leastCanaryPoll bound how often the table is looked at for a canary that is under way.
-	mostCanaryPoll  = time.Second
-	leastCanaryPoll = 100 * time.Millisecond
+	// minCanaryDeadline is what a canary may take even if the next one is due: a rebalance, an election of a leader.
+	minCanaryDeadline = 60 * time.Second
+	// maxCanaryPoll and leastCanaryPoll bound how often the table is looked at for a canary that is under way.
+	maxCanaryPoll = time.Second
+	minCanaryPoll = 100 * time.Millisecond
 	// canaryRetention is how long Kafka keeps canaries that we made the topic for.
 	canaryRetention = 24 * time.Hour
 )
@@ -30,11 +30,11 @@ func (s *Member) newCanary() (*canary.Canary, error) {
 	table := objstore.Sub(s.store, topic.Table)
 	id := func(n int64) string { return member + "-" + strconv.FormatInt(n, 10) }
 	made := false
-	var look *delta.Look
+	var look *delta.RowFinder
 	looking := int64(-1)
 	return canary.New(canary.Config{
-		Topic: c.Topic, Every: c.Every, Deadline: max(c.Every, leastCanaryDeadline),
-		Poll: min(max(c.Every/20, leastCanaryPoll), mostCanaryPoll),
+		Topic: c.Topic, Every: c.Every, Deadline: max(c.Every, minCanaryDeadline),
+		Poll: min(max(c.Every/20, minCanaryPoll), maxCanaryPoll),
 		Produce: func(ctx context.Context, n int64, sent time.Time) (canary.Place, error) {
 			if !made { // a topic that is gone later comes back with a restart, or by hand
 				err := s.client.CreateTopic(ctx, c.Topic, 1, [2]string{"cleanup.policy", "delete"},
@@ -56,7 +56,7 @@ func (s *Member) newCanary() (*canary.Canary, error) {
 		},
 		Visible: func(ctx context.Context, n int64, at canary.Place) (bool, error) {
 			if n != looking { // anew for each: the table may have been replaced
-				look, looking = delta.NewLook(table), n
+				look, looking = delta.NewRowFinder(table), n
 			}
 			return look.Has(ctx, c.Topic, at.Partition, at.Offset, "id", id(n))
 		},

@@ -51,7 +51,7 @@ func TestCanary(t *testing.T) {
 	}
 
 	// What stands at the place of a canary and is not it does not count.
-	look := delta.NewLook(objstore.Sub(l.Store, "_sluice/p/canary"))
+	look := delta.NewRowFinder(objstore.Sub(l.Store, "_sluice/p/canary"))
 	if found, err := look.Has(t.Context(), "p-canary", 0, 0, "id", "another"); err != nil || found {
 		t.Errorf("%v %v", found, err)
 	}
@@ -80,7 +80,7 @@ func kgoFirst(t *testing.T, l *lake) *kgo.Record {
 // TestLook: a record is seen once it is a row, and no other in its place.
 func TestLook(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}")
-	look := delta.NewLook(objstore.Sub(l.Store, "orders"))
+	look := delta.NewRowFinder(objstore.Sub(l.Store, "orders"))
 	has := func(offset int64, text string) bool {
 		t.Helper()
 		found, err := look.Has(t.Context(), "orders", 0, offset, "_kafka_topic", text)
@@ -96,7 +96,7 @@ func TestLook(t *testing.T) {
 	l.Produce("orders", 3, 0)
 	l.start()
 	l.Await("the row is seen", func() bool { return has(2, "orders") })
-	look = delta.NewLook(objstore.Sub(l.Store, "orders"))
+	look = delta.NewRowFinder(objstore.Sub(l.Store, "orders"))
 	if has(3, "orders") || !hasNow(t, l, 1, "orders") || hasNow(t, l, 1, "other") {
 		t.Error("the wrong rows are seen")
 	}
@@ -104,7 +104,7 @@ func TestLook(t *testing.T) {
 
 func hasNow(t *testing.T, l *lake, offset int64, text string) bool {
 	t.Helper()
-	found, err := delta.NewLook(objstore.Sub(l.Store, "orders")).Has(t.Context(), "orders", 0, offset, "_kafka_topic", text)
+	found, err := delta.NewRowFinder(objstore.Sub(l.Store, "orders")).Has(t.Context(), "orders", 0, offset, "_kafka_topic", text)
 	if err != nil {
 		t.Fatal(err)
 	}

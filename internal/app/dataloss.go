@@ -25,8 +25,8 @@ const (
 	// watchLoss is how often a topic's retention and the records at its positions are looked at, soonLoss how soon first.
 	watchLoss = time.Minute
 	soonLoss  = 10 * time.Second
-	// askLoss bounds one question.
-	askLoss = 10 * time.Second
+	// lossEvery bounds one question.
+	lossEvery = 10 * time.Second
 )
 
 // lossWatch says how long retention lets the oldest record of each claim live that is not in the table:
@@ -76,12 +76,12 @@ func (w *lossWatch) describe() {
 // run looks once a minute until ctx ends.
 func (w *lossWatch) run(ctx context.Context) {
 	for pause := soonLoss; reliability.Wait(ctx, pause) == nil; pause = watchLoss {
-		w.look(ctx)
+		w.poll(ctx)
 	}
 }
 
-// look asks for what it takes to know the deadlines of the claims that this member has now.
-func (w *lossWatch) look(ctx context.Context) {
+// poll asks for what it takes to know the deadlines of the claims that this member has now.
+func (w *lossWatch) poll(ctx context.Context) {
 	topics := map[string][]connector.ClaimStatus{}
 	for _, c := range w.status().Claims {
 		topics[c.Partition.Topic] = append(topics[c.Partition.Topic], c)
@@ -121,7 +121,7 @@ func (w *lossWatch) look(ctx context.Context) {
 
 // topic asks for the settings of a topic. That we may not see them is told once.
 func (w *lossWatch) topic(ctx context.Context, name string) (kafka.TopicSettings, error) {
-	asking, cancel := context.WithTimeout(ctx, askLoss)
+	asking, cancel := context.WithTimeout(ctx, lossEvery)
 	defer cancel()
 	s, err := w.settings(asking, name)
 	switch {
@@ -151,7 +151,7 @@ func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.
 	case c.Hold == nil && c.Position >= c.End, !s.Delete, s.RetentionTime < 0: // the end that a held claim knows may be old
 		return deadline{never: true}, true
 	}
-	asking, cancel := context.WithTimeout(ctx, askLoss)
+	asking, cancel := context.WithTimeout(ctx, lossEvery)
 	defer cancel()
 	newest, err := w.timeAt(asking, c.Partition, c.Position, s.MaxBatch)
 	if err == nil {

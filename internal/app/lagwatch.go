@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// askEnds bounds the question for all ends. A partition whose leader does not answer in this time has no end at this look.
+	// endsEvery bounds the question for all ends. A partition whose leader does not answer in this time has no end at this look.
 	// It is half of the usual interval: these questions are what opens the breaker while everything else only waits for
 	// Kafka, and five of them must fail within a minute.
-	askEnds = 5 * time.Second
+	endsEvery = 5 * time.Second
 	// statusAge is how old the connector's status may be, with some room.
 	statusAge = time.Second
-	// tellLagAgain is how often it is logged that the lag is still unhealthy.
-	tellLagAgain = 5 * time.Minute
+	// lagLogEvery is how often it is logged that the lag is still unhealthy.
+	lagLogEvery = 5 * time.Minute
 )
 
 // lagWatch asks the leaders for the ends of all claims, of those that are not read as well, and has the monitor judge the
@@ -38,15 +38,15 @@ type lagWatch struct {
 	latest atomic.Pointer[lagFindings]
 
 	// Owned by run:
-	monitor   *health.Monitor
-	unhealthy time.Time              // since when, zero if it is not
-	told      time.Time              // when that was last logged
-	deaf      reliability.FailureLog // the ends cannot be learnt
+	monitor           *health.Monitor
+	unhealthy         time.Time              // since when, zero if it is not
+	logged            time.Time              // when that was last logged
+	endOffsetsFailing reliability.FailureLog // the ends cannot be learnt
 }
 
 // lagFindings are what the last look found. They are not changed afterwards.
 type lagFindings struct {
-	health.LagLook
+	health.LagReport
 	ends map[connector.Partition]int64 // the newest that are known
 }
 
@@ -72,14 +72,14 @@ func (w *lagWatch) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-turns.C:
-			w.look(ctx)
+			w.poll(ctx)
 		}
 	}
 }
 
-// look learns the ends, then where the claims stand, and judges. A record that was just produced is on its way: it is given
+// poll learns the ends, then where the claims stand, and judges. A record that was just produced is on its way: it is given
 // the time to be read before it counts.
-func (w *lagWatch) look(ctx context.Context) {
+func (w *lagWatch) poll(ctx context.Context) {
 	ends, err := w.ends(ctx, w.status().Claims)
 	if reliability.Wait(ctx, w.grace) != nil {
 		return
@@ -98,12 +98,12 @@ func (w *lagWatch) look(ctx context.Context) {
 		}
 		samples = append(samples, s)
 	}
-	found.LagLook = w.monitor.Look(now, samples)
+	found.LagReport = w.monitor.Observe(now, samples)
 	if err != nil {
 		found.Status.Error = err.Error()
 	}
 	w.latest.Store(found)
-	w.tell(ctx, now, &found.Status, err)
+	w.log(ctx, now, &found.Status, err)
 }
 
 // ends asks the leaders once. With an error it returns those that answered.
@@ -115,7 +115,7 @@ func (w *lagWatch) ends(ctx context.Context, claims []connector.ClaimStatus) (ma
 	for i, c := range claims {
 		positions[i] = connector.Position{Partition: c.Partition, Next: -1, Epoch: -1}
 	}
-	asking, cancel := context.WithTimeout(ctx, min(askEnds, w.rules.Every))
+	asking, cancel := context.WithTimeout(ctx, min(endsEvery, w.rules.Every))
 	defer cancel()
 	ends := map[connector.Partition]int64{}
 	var missed error
@@ -151,27 +151,27 @@ func (w *lagWatch) sample(c connector.ClaimStatus) health.LagSample {
 	return s
 }
 
-// tell logs what changes, and now and then what stays.
-func (w *lagWatch) tell(ctx context.Context, now time.Time, st *health.LagStatus, err error) {
+// log logs what changes, and now and then what stays.
+func (w *lagWatch) log(ctx context.Context, now time.Time, st *health.LagStatus, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	switch {
 	case !st.Healthy && w.unhealthy.IsZero():
-		w.unhealthy, w.told = now, now
+		w.unhealthy, w.logged = now, now
 		w.logger.WarnContext(ctx, "Consumer UNHEALTHY", "reason", st.Reason)
-	case !st.Healthy && now.Sub(w.told) >= tellLagAgain:
-		w.told = now
+	case !st.Healthy && now.Sub(w.logged) >= lagLogEvery:
+		w.logged = now
 		w.logger.WarnContext(ctx, "Consumer UNHEALTHY", "reason", st.Reason, "since", w.unhealthy)
 	case st.Healthy && !w.unhealthy.IsZero():
 		w.logger.InfoContext(ctx, "Consumer healthy again", "after", now.Sub(w.unhealthy).Round(time.Second))
 		w.unhealthy = time.Time{}
 	}
 	if err == nil {
-		w.deaf.Over(ctx, w.logger, "the ends of partitions are learnt again")
+		w.endOffsetsFailing.Over(ctx, w.logger, "the ends of partitions are learnt again")
 		return
 	}
-	w.deaf.Failed(ctx, w.logger, slog.LevelWarn, "the ends of partitions cannot be learnt; their lag stays as it was known", "err", err)
+	w.endOffsetsFailing.Failed(ctx, w.logger, slog.LevelWarn, "the ends of partitions cannot be learnt; their lag stays as it was known", "err", err)
 }
 
 // found is what the last look found, nil before the first one and without a watch.

@@ -45,7 +45,7 @@ type lagScene struct {
 func newLagScene(t *testing.T, topic string) *lagScene {
 	t.Helper()
 	s := &lagScene{t: t, ends: map[connector.Partition]int64{}}
-	rules := (&config.Config{Health: config.Health{Lag: config.UsualLag()}}).LagRules()
+	rules := (&config.Config{Health: config.Health{Lag: config.DefaultLag()}}).LagRules()
 	rules.Topic = topic
 	s.lagWatch = &lagWatch{
 		rules: rules, grace: 1500 * time.Millisecond, monitor: health.NewMonitor(rules),
@@ -73,7 +73,7 @@ func newLagScene(t *testing.T, topic string) *lagScene {
 					bounds[p.Partition] = connector.Bounds{LastStable: end, HighWatermark: end + 7}
 				}
 			}
-			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > min(askEnds, s.rules.Every/2) {
+			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > min(endsEvery, s.rules.Every/2) {
 				t.Error("the question has no bound")
 			}
 			return bounds, s.err

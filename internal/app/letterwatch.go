@@ -26,27 +26,27 @@ import (
 )
 
 const (
-	// lookLetters is how often the dead letters are counted at most. A watch rests restLetters times as long as it
+	// pollLetters is how often the dead letters are counted at most. A watch rests restLetters times as long as it
 	// worked, mostRest at most, so that it is never a load.
-	lookLetters = 15 * time.Second
+	pollLetters = 15 * time.Second
 	restLetters = 20
-	mostRest    = 10 * time.Minute
-	// askLetters bounds one question to Kafka or to a table's log, and the wait for one answer with records.
-	askLetters = 30 * time.Second
+	maxRest     = 10 * time.Minute
+	// lettersEvery bounds one question to Kafka or to a table's log, and the wait for one answer with records.
+	lettersEvery = 30 * time.Second
 	// judgeLetters bounds the reading of a table for judgeAtOnce letters (fewer, if that takes too long), judgeBytes what it
 	// holds of data files.
 	judgeLetters = 15 * time.Minute
 	judgeAtOnce  = 1 << 18
-	judgeLeast   = 1 << 10
+	judgeMin     = 1 << 10
 	judgeBytes   = 16 << 20
 	// keepLetters bounds what is known of letters, in bytes: more than six million that lie far apart, or any number side by
 	// side. keepShare is the share of memory.limit that it may be.
 	keepLetters = 32 << 20
 	keepShare   = 16
-	// mostStrange is how many topics are looked at that letters name, the configuration stands for, and Kafka does not have.
-	mostStrange = 100
-	// askAgain is how long a table that could not tell which records have rows is left alone.
-	askAgain = 10 * time.Minute
+	// maxStrange is how many topics are looked at that letters name, the configuration stands for, and Kafka does not have.
+	maxStrange = 100
+	// retryAfter is how long a table that could not tell which records have rows is left alone.
+	retryAfter = 10 * time.Minute
 )
 
 // letterWatch counts the dead letters of the pipeline that stand: the metric sluice_unresolved_letters. Each member counts
@@ -69,7 +69,7 @@ type letterWatch struct {
 	tally     *lettercount.Tally
 	followers map[string]*delta.Follower // by table
 	ids       map[string]string          // by topic: the topics of its name that the table has positions of
-	untold    map[string]time.Time       // topics whose table could not tell, since when
+	unlogged  map[string]time.Time       // topics whose table could not tell, since when
 	atOnce    int                        // letters to judge
 	matched   []string
 	failing   reliability.FailureLog
@@ -78,7 +78,7 @@ type letterWatch struct {
 	counted map[string]map[classify.Class]int64 // by topic; those that were counted once
 	classes map[string]string                   // dead_letters.class by topic
 	at      time.Time                           // of the last count without an error
-	looked  bool
+	polled  bool
 	trouble string
 }
 
@@ -101,12 +101,12 @@ func (s *Member) watchLetters(ctx context.Context, background *sync.WaitGroup) e
 func newLetterWatch(ctx context.Context, s *Member) (w *letterWatch, end func()) {
 	quiet := slog.New(slog.DiscardHandler) // what fails is told by the watch, in one line
 	memory := min(max(s.pools.Fetch.Size()/4, 2<<20), 16<<20)
-	reader, end := lookup.Through(ctx, s.client, kafka.LogConfig{Memory: bytepool.New(memory), PartitionBytes: int(memory / 8)}, s.config.Guard(), askLetters)
+	reader, end := lookup.Through(ctx, s.client, kafka.LogConfig{Memory: bytepool.New(memory), PartitionBytes: int(memory / 8)}, s.config.Guard(), lettersEvery)
 	w = &letterWatch{
 		config: s.config, logger: s.logger, reader: reader, tables: s.store, rate: &s.letterRate, descs: newLetterDescs(),
 		guard: reliability.NewGuard("store", s.config.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists),
 		find:  s.client.Topics, stands: s.breaker,
-		tally: lettercount.New(min(keepLetters, s.config.Budget.Limit/keepShare)), followers: map[string]*delta.Follower{}, ids: map[string]string{}, untold: map[string]time.Time{}, atOnce: judgeAtOnce,
+		tally: lettercount.New(min(keepLetters, s.config.Budget.Limit/keepShare)), followers: map[string]*delta.Follower{}, ids: map[string]string{}, unlogged: map[string]time.Time{}, atOnce: judgeAtOnce,
 		counted: map[string]map[classify.Class]int64{}, classes: map[string]string{},
 	}
 	if len(s.config.Patterns) > 0 {
@@ -135,8 +135,8 @@ func (s *Member) breaker(table string) error {
 func (w *letterWatch) run(ctx context.Context) {
 	for {
 		began := time.Now()
-		w.look(ctx)
-		if reliability.Wait(ctx, min(max(lookLetters, restLetters*time.Since(began)), mostRest)) != nil {
+		w.poll(ctx)
+		if reliability.Wait(ctx, min(max(pollLetters, restLetters*time.Since(began)), maxRest)) != nil {
 			return
 		}
 	}
@@ -160,8 +160,8 @@ func (o *outlook) fail(err error, topics ...string) {
 	}
 }
 
-// look counts once: first it reads what is new in the dead-letter topics, then it holds it against the tables.
-func (w *letterWatch) look(ctx context.Context) {
+// poll counts once: first it reads what is new in the dead-letter topics, then it holds it against the tables.
+func (w *letterWatch) poll(ctx context.Context) {
 	o := &outlook{
 		topics: map[string]config.Topic{}, dead: map[string][]string{}, failures: map[string]error{}, counts: map[string]map[classify.Class]int64{},
 	}
@@ -177,7 +177,7 @@ func (w *letterWatch) look(ctx context.Context) {
 // scope finds the topics and where their letters are.
 func (w *letterWatch) scope(ctx context.Context, o *outlook) {
 	if w.match != nil {
-		asking, cancel := context.WithTimeout(ctx, askLetters)
+		asking, cancel := context.WithTimeout(ctx, lettersEvery)
 		names, err := w.match(asking)
 		cancel()
 		if err == nil {
@@ -248,7 +248,7 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 		}
 	}
 	w.counted, w.trouble = counted, trouble
-	w.looked = w.looked || len(counted) > 0 || len(o.topics) == 0
+	w.polled = w.polled || len(counted) > 0 || len(o.topics) == 0
 	if trouble == "" {
 		w.at = time.Now()
 	}
@@ -266,7 +266,7 @@ func (w *letterWatch) report() *health.Letters {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := &health.Letters{PerMinute: w.rate.PerMinute(time.Now()), Error: w.trouble}
-	if !w.looked {
+	if !w.polled {
 		return l
 	}
 	l.Unresolved = []health.UnresolvedLetters{}

@@ -42,7 +42,7 @@ func (l *lake) counts(step string, followed *letterWatch, unresolvedNow, unknown
 	}
 	want := []string{fmt.Sprintf("orders poison %d", unresolvedNow)}
 	for name, w := range map[string]*letterWatch{"followed": followed, "new": l.watch()} {
-		w.look(l.T.Context())
+		w.poll(l.T.Context())
 		if d := cmp.Diff(want, unresolved(l.T, w)); d != "" || w.report().Error != "" {
 			l.T.Errorf("%s, %s member (-want +got):\n%s%s", step, name, d, w.report().Error)
 		}

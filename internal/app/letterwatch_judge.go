@@ -27,14 +27,14 @@ func (w *letterWatch) judge(ctx context.Context, o *outlook) {
 			continue
 		}
 		if _, ours := o.topics[topic]; !ours {
-			if strange++; strange > mostStrange {
+			if strange++; strange > maxStrange {
 				continue
 			}
 		}
 		byTable[t.Table] = append(byTable[t.Table], topic)
 	}
-	if strange > mostStrange {
-		o.notes = append(o.notes, fmt.Sprintf("dead letters about %d topics that do not exist are not counted", strange-mostStrange))
+	if strange > maxStrange {
+		o.notes = append(o.notes, fmt.Sprintf("dead letters about %d topics that do not exist are not counted", strange-maxStrange))
 	}
 	for topic := range o.topics {
 		o.counts[topic] = make(map[classify.Class]int64) // until a letter is about it
@@ -86,7 +86,7 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 		if _, ours := o.topics[topic]; ours || len(counts) > 0 { // what letters only name makes no series
 			o.counts[topic] = counts
 		}
-		if _, cannot := w.untold[topic]; cannot {
+		if _, cannot := w.unlogged[topic]; cannot {
 			o.notes = append(o.notes, fmt.Sprintf("table %s cannot tell which records of topic %s it has: all their dead letters count", table, topic))
 		}
 	}
@@ -101,7 +101,7 @@ func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partiti
 			return nil, err
 		}
 	}
-	asking, cancel := context.WithTimeout(ctx, askLetters)
+	asking, cancel := context.WithTimeout(ctx, lettersEvery)
 	defer cancel()
 	logs, err := lookup.FindLogs(asking, w.find, w.reader.Log, partitions)
 	if err != nil {
@@ -117,7 +117,7 @@ func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partiti
 
 // followTable takes what happened to a table since the last look.
 func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics []string) error {
-	asking, cancel := context.WithTimeout(ctx, 4*askLetters) // after a long outage it reads a hundred commits
+	asking, cancel := context.WithTimeout(ctx, 4*lettersEvery) // after a long outage it reads a hundred commits
 	defer cancel()
 	change, err := f.Follow(asking)
 	if err != nil {
@@ -136,10 +136,10 @@ func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics
 		if state := f.State(); state != nil {
 			ids = lookup.TopicIDs(state, topic)
 		}
-		since, cannot := w.untold[topic]
-		if change.Anew || change.Others || ids != w.ids[topic] || cannot && time.Since(since) > askAgain {
+		since, cannot := w.unlogged[topic]
+		if change.Anew || change.Others || ids != w.ids[topic] || cannot && time.Since(since) > retryAfter {
 			w.tally.Again(topic)
-			delete(w.untold, topic)
+			delete(w.unlogged, topic)
 		}
 		w.ids[topic] = ids
 	}
@@ -178,11 +178,11 @@ func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic
 		return nil
 	})
 	if _, held := errors.AsType[*hold.Error](err); held {
-		w.untold[topic], void, err = time.Now(), make([][]int64, len(parts)), nil
+		w.unlogged[topic], void, err = time.Now(), make([][]int64, len(parts)), nil
 	}
 	if err != nil {
 		if ctx.Err() != nil && whole.Err() == nil { // what was judged stays: with fewer at once it comes to an end
-			w.atOnce = max(w.atOnce/8, judgeLeast)
+			w.atOnce = max(w.atOnce/8, judgeMin)
 		}
 		return err
 	}

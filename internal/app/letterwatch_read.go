@@ -29,7 +29,7 @@ func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 		failed(err, names...)
 		return
 	}
-	asking, cancel := context.WithTimeout(ctx, askLetters)
+	asking, cancel := context.WithTimeout(ctx, lettersEvery)
 	defer cancel()
 	found, refused, err := w.find(asking, names...)
 	if err != nil {

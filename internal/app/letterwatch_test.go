@@ -111,7 +111,7 @@ func TestUnresolvedLettersAreWhatListSays(t *testing.T) {
 					watches["second"] = second
 				}
 				for name, w := range watches {
-					w.look(t.Context())
+					w.poll(t.Context())
 					if d := cmp.Diff(want, unresolved(t, w)); d != "" || w.report().Error != "" {
 						t.Fatalf("after %s, %s member (-want +got):\n%s%s\n%+v", step, name, d, w.report().Error, of)
 					}
@@ -168,7 +168,7 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 	if got := unresolved(t, w); len(got) > 0 || w.report().Unresolved != nil {
 		t.Errorf("before it was counted: %v", got)
 	}
-	w.look(t.Context())
+	w.poll(t.Context())
 	want := []string{"orders poison 0", "users poison 0"}
 	if d := cmp.Diff(want, unresolved(t, w)); d != "" {
 		t.Errorf("before any letter (-want +got):\n%s", d)
@@ -192,7 +192,7 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 	old.Source.TopicID = idempotency.TopicID{7}
 	l.WriteLetters(deadletter.Form{}, "dead", l.LetterAbout(0, 1, nil), stands, stands, other, foreign, cluster, old)
 	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "dead", Value: []byte("no letter")})
-	w.look(t.Context())
+	w.poll(t.Context())
 	want = []string{"orders poison 3", "orders transient 1", "users poison 0"} // those of another cluster and topic id included
 	if d := cmp.Diff(want, unresolved(t, w)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -210,7 +210,7 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Create("dead", 2)
-	w.look(t.Context())
+	w.poll(t.Context())
 	if d := cmp.Diff([]string{"orders poison 0", "users poison 0"}, unresolved(t, w)); d != "" {
 		t.Errorf("created again (-want +got):\n%s", d)
 	}
@@ -250,8 +250,8 @@ func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 		refused["orders-dlq"] = denied
 		return found, refused, err
 	}
-	w.look(t.Context())
-	w.look(t.Context())
+	w.poll(t.Context())
+	w.poll(t.Context())
 	if d := cmp.Diff([]string{"users poison 0"}, unresolved(t, w)); d != "" || w.report().Error != "topic orders: not authorized to describe" {
 		t.Errorf("denied: %s\n%+v", d, w.report())
 	}
@@ -263,7 +263,7 @@ func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 	}
 	refused := w.find
 	w.find = find
-	w.look(t.Context())
+	w.poll(t.Context())
 	known := []string{"orders poison 1", "users poison 0"}
 	if d := cmp.Diff(known, unresolved(t, w)); d != "" || w.report().Error != "" || !strings.Contains(log.String(), "dead letters are counted again") {
 		t.Errorf("%s\n%+v\n%s", d, w.report(), log.String())
@@ -291,13 +291,13 @@ func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 	} {
 		mend := fails()
 		l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 5, nil))
-		w.look(t.Context())
+		w.poll(t.Context())
 		if d := cmp.Diff(known, unresolved(t, w)); d != "" || !strings.HasPrefix(w.report().Error, "topic orders: ") {
 			t.Errorf("%s: %s\n%+v", what, d, w.report())
 		}
 		mend()
 	}
-	w.look(t.Context())
+	w.poll(t.Context())
 	if d := cmp.Diff(known, unresolved(t, w)); d != "" || w.report().Error != "" {
 		t.Errorf("%s\n%+v", d, w.report())
 	}
@@ -305,12 +305,12 @@ func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 	// A table that cannot tell: its letters all count, and it is said.
 	l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 1, nil)) // has a row
 	l.Alter("orders", "_kafka_offset", "_moved_offset")
-	w.look(t.Context())
+	w.poll(t.Context())
 	if d := cmp.Diff([]string{"orders poison 2", "users poison 0"}, unresolved(t, w)); d != "" || !strings.Contains(w.report().Error, "table orders cannot tell") {
 		t.Errorf("%s\n%+v", d, w.report())
 	}
 	l.Alter("orders", "_moved_offset", "_kafka_offset")
-	w.look(t.Context())
+	w.poll(t.Context())
 	if d := cmp.Diff(known, unresolved(t, w)); d != "" || w.report().Error != "" {
 		t.Errorf("%s\n%+v", d, w.report())
 	}
@@ -391,12 +391,12 @@ func TestUnresolvedLettersWithoutRead(t *testing.T) {
 		return resp, nil, true
 	})
 	w := l.watch()
-	w.look(t.Context())
+	w.poll(t.Context())
 	if d := cmp.Diff([]string{"users poison 0"}, unresolved(t, w)); d != "" || !strings.Contains(w.report().Error, "topic orders: ") || strings.Contains(w.report().Error, "within") {
 		t.Errorf("%s\n%+v", d, w.report())
 	}
 	refuses.Store(false)
-	w.look(t.Context())
+	w.poll(t.Context())
 	if d := cmp.Diff([]string{"orders poison 1", "users poison 0"}, unresolved(t, w)); d != "" || w.report().Error != "" {
 		t.Errorf("%s\n%+v", d, w.report())
 	}
@@ -411,7 +411,7 @@ defaults: {schema: "n int not null", commit: {every: 100ms}}`)
 	l.Create("orders", 1)
 	l.Create("dead", 1)
 	w := l.watch()
-	w.look(t.Context())
+	w.poll(t.Context())
 	if d := cmp.Diff([]string{"orders poison 0"}, unresolved(t, w)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -420,13 +420,13 @@ defaults: {schema: "n int not null", commit: {every: 100ms}}`)
 	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "sales.eu", Value: []byte("bad")})
 	l.run()
 	var forged []deadletter.Letter
-	for i := range 2 * mostStrange {
+	for i := range 2 * maxStrange {
 		letter := l.LetterAbout(0, 1, nil)
 		letter.Source.Topic = fmt.Sprintf("sales.of-nobody-%d", i)
 		forged = append(forged, letter)
 	}
 	l.WriteLetters(deadletter.Form{}, "dead", append(forged, l.LetterAbout(0, 1, nil))...)
-	w.look(t.Context())
+	w.poll(t.Context())
 	want, gone := []string{"orders poison 0", "sales.eu poison 1"}, 0
 	there := func(w *letterWatch) []string {
 		all := unresolved(t, w)
@@ -437,7 +437,7 @@ defaults: {schema: "n int not null", commit: {every: 100ms}}`)
 		gone -= len(all)
 		return all
 	}
-	if d := cmp.Diff(want, there(w)); d != "" || gone != mostStrange || !strings.Contains(w.report().Error, "dead letters about 100 topics that do not exist are not counted") {
+	if d := cmp.Diff(want, there(w)); d != "" || gone != maxStrange || !strings.Contains(w.report().Error, "dead letters about 100 topics that do not exist are not counted") {
 		t.Errorf("(-want +got):\n%s%s", d, w.report().Error)
 	}
 	if d := cmp.Diff([]string{"orders standard 1", "sales.eu standard 1"}, reordered(gathered(t, w, "sluice_topic_info"))); d != "" {
@@ -448,8 +448,8 @@ defaults: {schema: "n int not null", commit: {every: 100ms}}`)
 	other.TopicID = idempotency.TopicID{3} // of a topic of this name that was read before
 	l.Append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":9}}`, other.AppID("p")))
 	for name, w := range map[string]*letterWatch{"followed": w, "new": l.watch()} {
-		w.look(t.Context())
-		if d := cmp.Diff([]string{"orders poison 1", "sales.eu poison 1"}, there(w)); d != "" || gone != mostStrange {
+		w.poll(t.Context())
+		if d := cmp.Diff([]string{"orders poison 1", "sales.eu poison 1"}, there(w)); d != "" || gone != maxStrange {
 			t.Errorf("%s, created again (-want +got):\n%s", name, d)
 		}
 	}

@@ -17,14 +17,14 @@ func (s *Member) register(ctx context.Context) error {
 	}
 	m := s.config.Members
 	s.keeper, err = membership.NewKeeper(s.registrations, membership.Config{
-		ID: s.connector.Member, Beat: m.Beat, TTL: m.TTL, Sweep: m.Sweep, Look: lookAtWork(s.connector.Status), Logger: s.logger, Registerer: s.registry,
+		ID: s.connector.Member, Beat: m.Beat, TTL: m.TTL, Sweep: m.Sweep, Poll: collectWork(s.connector.Status), Logger: s.logger, Registerer: s.registry,
 	})
 	return err
 }
 
-// lookAtWork returns what says how long ago this member took a record, from whatever partition it has or had, and how far
+// collectWork returns what says how long ago this member took a record, from whatever partition it has or had, and how far
 // the tables are behind for those that it has. It never waits for the work.
-func lookAtWork(status func() connector.Status) func() (idle time.Duration, lag int64) {
+func collectWork(status func() connector.Status) func() (idle time.Duration, lag int64) {
 	var last time.Time
 	return func() (time.Duration, int64) {
 		st := status()

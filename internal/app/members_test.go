@@ -15,7 +15,7 @@ func TestLookAtWork(t *testing.T) {
 		time.Sleep(time.Hour)
 		at := func(d time.Duration) time.Time { return start.Add(time.Hour - d) }
 		var st connector.Status
-		look := lookAtWork(func() connector.Status { return st })
+		look := collectWork(func() connector.Status { return st })
 		for _, c := range []struct {
 			what   string
 			status connector.Status

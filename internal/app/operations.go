@@ -61,5 +61,5 @@ func (s *Member) floodAllowed(topic string) bool {
 
 // asked returns the number of the newest operation after which a partition is checked at once.
 func (s *Member) asked(p connector.Partition) int64 {
-	return s.operations.State().Asked(p.Topic, p.ID)
+	return s.operations.State().RecheckRequested(p.Topic, p.ID)
 }

@@ -19,7 +19,7 @@ func (s *Member) remembered() (all []health.Fingerprints) {
 	for _, name := range s.config.TopicNames() { // those without a record so far, too
 		topic := s.config.Topics[name]
 		if _, there := held[name]; !there && topic.ProducerIdentity().By != idempotency.ByNone {
-			held[name] = idempotency.Held{}
+			held[name] = idempotency.MemoryUse{}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(held)) {

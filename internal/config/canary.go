@@ -17,8 +17,8 @@ type Canary struct {
 // canaryDDL is the schema of the canary's table.
 const canaryDDL = "id string comment 'of one record', member string comment 'that produced it', sent_at timestamp"
 
-// mostCanaryCommit is how long a canary may wait for its commit.
-const mostCanaryCommit = 5 * time.Second
+// maxCanaryCommit is how long a canary may wait for its commit.
+const maxCanaryCommit = 5 * time.Second
 
 func (c *Canary) keys() []key {
 	return []key{
@@ -55,7 +55,7 @@ func (c *Config) Canary(topic string) (t Topic, ok bool) {
 	t = Default().Defaults
 	t.Table = path.Join("_sluice", c.Pipeline, "canary")
 	t.Schema, t.BadRecords, t.HealthRecords = canaryDDL, badHold, HealthRecords{}
-	t.Commit.Every = min(c.Health.Canary.Every/4, mostCanaryCommit)
+	t.Commit.Every = min(c.Health.Canary.Every/4, maxCanaryCommit)
 	return t, true
 }
 

@@ -206,17 +206,17 @@ func Default() *Config {
 		Breaker:      Breaker{Failures: 5, OpenFor: 60 * time.Second, Successes: 3},
 		Defaults: Topic{
 			Table: "{topic}", Format: "json", Start: "earliest", UnknownFields: "ignore", Tombstones: "skip", Keys: "any",
-			MetadataColumns: slices.Clone(metadataColumns[:]), BadRecords: "dead_letter", DeadLetters: usualDeadLetters(),
-			HealthRecords: HealthRecords{Drop: true}, Identity: usualIdentity(),
+			MetadataColumns: slices.Clone(metadataColumns[:]), BadRecords: "dead_letter", DeadLetters: defaultDeadLetters(),
+			HealthRecords: HealthRecords{Drop: true}, Identity: defaultIdentity(),
 			Commit:      Commit{Every: 60 * time.Second, Rows: 1_000_000, Bytes: 128 << 20, FileSize: 128 << 20},
 			RecordRetry: RecordRetry{Max: 3, Wait: time.Second, Backoff: string(reliability.Exponential)},
 		},
 		Topics:   map[string]Topic{},
-		Health:   Health{Enabled: true, Listen: ":8080", Lag: UsualLag(), Canary: Canary{Every: 60 * time.Second}},
-		Members:  usualMembers(),
+		Health:   Health{Enabled: true, Listen: ":8080", Lag: DefaultLag(), Canary: Canary{Every: 60 * time.Second}},
+		Members:  defaultMembers(),
 		Shutdown: Shutdown{Drain: 20 * time.Second},
 		origins:  map[string]Origin{},
-		Budget:   usualBudget(),
+		Budget:   defaultBudget(),
 	}
 }
 
@@ -266,7 +266,7 @@ func (c *Config) keys() []key {
 		{"pipeline", text(&c.Pipeline, pipelineName), "write the name of this pipeline, such as orders"},
 		{"log.level", choice(&c.Log.Level, nil, "debug", "info", "warn", "error"), ""},
 		{"log.format", choice(&c.Log.Format, nil, "auto", "json", "text"), ""},
-		{"memory.limit", sizeOrAuto(&c.Memory.Limit, leastMemory, 1<<50), ""},
+		{"memory.limit", sizeOrAuto(&c.Memory.Limit, minMemory, 1<<50), ""},
 		{"kafka.brokers", list(&k.Brokers, "host:port", brokerAddress), "write one or more of host:port, such as [kafka-1:9092]"},
 		{"kafka.group", text(&k.Group, groupName), ""},
 		{"kafka.rack", text(&k.Rack, nil), ""},

@@ -343,7 +343,7 @@ func TestLaterKeysAreUnknown(t *testing.T) {
 			}
 		}
 	}
-	for name, path := range usualNames {
+	for name, path := range defaultNames {
 		if path != "topics" && !known[path] {
 			t.Errorf("usual name %s stands for %s, which is no key", name, path)
 		}

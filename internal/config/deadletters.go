@@ -22,8 +22,8 @@ type DeadLetters struct {
 	Archive   string  // table of the letters, or none; {topic} is the topic
 }
 
-// usualDeadLetters are the defaults.
-func usualDeadLetters() DeadLetters {
+// defaultDeadLetters are the defaults.
+func defaultDeadLetters() DeadLetters {
 	return DeadLetters{
 		Topic: "{topic}-dlq", Create: true, Envelope: string(deadletter.EnvelopeHeaders), Class: "standard", Retention: 30 * day, HoldAbove: 0.5,
 		Archive: "{topic}_letters",

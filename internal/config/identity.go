@@ -26,7 +26,7 @@ type Fingerprints struct {
 	InsecurePlaintext bool
 }
 
-func usualIdentity() Identity {
+func defaultIdentity() Identity {
 	return Identity{By: "none", Window: 24 * time.Hour, Sweep: time.Hour}
 }
 
@@ -124,10 +124,10 @@ func (l *loader) reserve(b Budget) Budget {
 		return b
 	}
 	share := max(b.Limit/5, need)
-	if need > b.Limit/5 && b.Limit-share < leastMemory {
+	if need > b.Limit/5 && b.Limit-share < minMemory {
 		l.report(l.at(at), "the fingerprints of the declared rates take %s (about %d bytes for each record of a window, and of an hour more); memory.limit is %s, of which %s are needed for everything else: "+
 			"give the process %s, or write a shorter window",
-			RoundSize(need), idempotency.BytesPerEntry, RoundSize(b.Limit), RoundSize(leastMemory), RoundSize(need+leastMemory+1<<20))
+			RoundSize(need), idempotency.BytesPerEntry, RoundSize(b.Limit), RoundSize(minMemory), RoundSize(need+minMemory+1<<20))
 		return b
 	}
 	return b.beside(share)

@@ -15,16 +15,16 @@ type Lag struct {
 	Rises  int
 }
 
-// UsualLag are the defaults.
-func UsualLag() Lag {
+// DefaultLag are the defaults.
+func DefaultLag() Lag {
 	return Lag{Max: 10_000, Every: 10 * time.Second, Window: 5, Rises: 3}
 }
 
-const mostLag = 1_000_000_000_000
+const maxLag = 1_000_000_000_000
 
 func (c *Lag) keys() []key {
 	return []key{
-		{"health.lag.max", count(&c.Max, 1, mostLag), ""},
+		{"health.lag.max", count(&c.Max, 1, maxLag), ""},
 		{"health.lag.every", duration(&c.Every, time.Second, time.Hour), ""},
 		{"health.lag.window", count(&c.Window, 2, 1_000), ""},
 		{"health.lag.rises", count(&c.Rises, 1, 999), ""},
@@ -44,8 +44,8 @@ func (c *Config) LagRules() health.LagRules {
 // thresholdKeys are those of a topic's section lag.
 func thresholdKeys(t *health.LagThresholds) []key {
 	return []key{
-		{"lag.warning", count(&t.Warning, 0, mostLag), ""},
-		{"lag.critical", count(&t.Critical, 0, mostLag), ""},
+		{"lag.warning", count(&t.Warning, 0, maxLag), ""},
+		{"lag.critical", count(&t.Critical, 0, maxLag), ""},
 	}
 }
 

@@ -17,7 +17,7 @@ type Members struct {
 	Sweep time.Duration
 }
 
-func usualMembers() Members {
+func defaultMembers() Members {
 	return Members{Store: "none", Beat: 10 * time.Second, TTL: 30 * time.Second, Sweep: time.Minute}
 }
 

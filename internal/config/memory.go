@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// leastMemory is what the process needs to make progress with records of ordinary sizes.
-	leastMemory = 128 << 20
-	// usualMemory is the limit where nothing says how much there is.
-	usualMemory = 512 << 20
+	// minMemory is what the process needs to make progress with records of ordinary sizes.
+	minMemory = 128 << 20
+	// defaultMemory is the limit where nothing says how much there is.
+	defaultMemory = 512 << 20
 	// besides is what the process takes for neither pool, fingerprint nor table.
 	besides = 48 << 20
 	// perTable is what a table of some partitions takes: decoder, writer, metrics and the state of its log.
@@ -46,11 +46,11 @@ func divide(limit, cgroup int64) (Budget, error) {
 	case cgroup > 0:
 		b.Limit, b.source = cgroup/5*4, "80% of the cgroup's "+FormatSize(cgroup)
 	default:
-		b.Limit, b.source = usualMemory, "no cgroup limit"
+		b.Limit, b.source = defaultMemory, "no cgroup limit"
 	}
-	if b.Limit < leastMemory {
+	if b.Limit < minMemory {
 		return b, fmt.Errorf("%s (%s) is less than %s, which is needed to hold an answer of a broker, a batch of rows and its encoder",
-			FormatSize(b.Limit), b.source, FormatSize(leastMemory))
+			FormatSize(b.Limit), b.source, FormatSize(minMemory))
 	}
 	return b.beside(0), nil
 }
@@ -77,9 +77,9 @@ func (b Budget) rest() int64 {
 // exceeds tells whether a process with this budget may take more than its container has; 0 is no limit.
 func (b Budget) exceeds(cgroup int64) bool { return cgroup > 0 && b.Limit > cgroup/100*87 }
 
-// usualBudget is that of a configuration that no file was read for.
-func usualBudget() Budget {
-	b, err := divide(usualMemory, 0)
+// defaultBudget is that of a configuration that no file was read for.
+func defaultBudget() Budget {
+	b, err := divide(defaultMemory, 0)
 	if err != nil {
 		panic(err) // a constant
 	}

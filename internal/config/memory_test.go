@@ -78,7 +78,7 @@ func TestRoomForTables(t *testing.T) {
 			t.Errorf("%d tables want %d, not %d", tt.want, got, tt.limit)
 		}
 	}
-	b := usualBudget()
+	b := defaultBudget()
 	if got := b.forTables(5000); got != 1856<<20 {
 		t.Errorf("5000 tables: %d", got>>20)
 	}

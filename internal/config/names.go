@@ -16,8 +16,8 @@ var (
 	}
 )
 
-// usualNames are what others call a key of ours.
-var usualNames = map[string]string{ //nolint:gosec // names of keys, not keys
+// defaultNames are what others call a key of ours.
+var defaultNames = map[string]string{ //nolint:gosec // names of keys, not keys
 	"bootstrap": "kafka.brokers", "bootstrap.servers": "kafka.brokers", "bootstrap_servers": "kafka.brokers",
 	"bootstrapservers": "kafka.brokers", "servers": "kafka.brokers", "group.id": "kafka.group", "group_id": "kafka.group",
 	"consumer_group": "kafka.group", "client.rack": "kafka.rack", "session.timeout.ms": "kafka.session",
@@ -51,7 +51,7 @@ func nearest(name string, here, everywhere []string) string {
 	if best != "" {
 		return best
 	}
-	if k := usualNames[lower]; k != "" {
+	if k := defaultNames[lower]; k != "" {
 		if last := k[strings.LastIndexByte(k, '.')+1:]; slices.Contains(here, last) {
 			return last
 		}

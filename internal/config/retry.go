@@ -14,13 +14,13 @@ import (
 var curves = []string{string(reliability.Exponential), string(reliability.Linear), string(reliability.Scheduled)}
 
 const (
-	leastPause, longestPause = time.Millisecond, 24 * time.Hour
-	mostPauses               = 100
+	minPause, longestPause = time.Millisecond, 24 * time.Hour
+	maxPauses              = 100
 )
 
 // pauses is a list of durations, which may repeat. It may be empty.
 func pauses(p *[]time.Duration) value {
-	allowed := fmt.Sprintf("list of durations from %s to %s", FormatDuration(leastPause), FormatDuration(longestPause))
+	allowed := fmt.Sprintf("list of durations from %s to %s", FormatDuration(minPause), FormatDuration(longestPause))
 	return value{
 		allowed: allowed,
 		list:    true,
@@ -28,7 +28,7 @@ func pauses(p *[]time.Duration) value {
 			all := make([]time.Duration, 0, len(texts))
 			for _, s := range texts {
 				d, err := parseDuration(s, time.Second)
-				if err == nil && (d < leastPause || d > longestPause) {
+				if err == nil && (d < minPause || d > longestPause) {
 					err = outOfRange(s, allowed)
 				}
 				if err != nil {
@@ -36,8 +36,8 @@ func pauses(p *[]time.Duration) value {
 				}
 				all = append(all, d)
 			}
-			if len(all) > mostPauses {
-				return fmt.Errorf("has %d pauses: write %d at most", len(all), mostPauses)
+			if len(all) > maxPauses {
+				return fmt.Errorf("has %d pauses: write %d at most", len(all), maxPauses)
 			}
 			if *p = nil; len(all) > 0 {
 				*p = all

@@ -132,7 +132,7 @@ func (f Form) shrink(l Letter, room int) (Record, bool) {
 		{maxTrace, maxDetail}, {maxTrace / 2, maxDetail}, {0, maxDetail}, {0, maxDetail / 4}, {0, 0},
 	} {
 		short := l
-		short.Trace, short.Detail = cut(l.Trace, keep.trace), cut(l.Detail, keep.detail)
+		short.Trace, short.Detail = truncate(l.Trace, keep.trace), truncate(l.Detail, keep.detail)
 		if r = f.Encode(short); r.Size() <= room {
 			return r, true
 		}

@@ -79,7 +79,7 @@ const (
 
 // JSON renders a letter, version 1.0. Texts are cut as [Form.Encode] cuts them.
 func (l *Letter) JSON() []byte {
-	detail, trace := cut(l.Detail, maxDetail), cut(l.Trace, maxTrace)
+	detail, trace := truncate(l.Detail, maxDetail), truncate(l.Trace, maxTrace)
 	d := document{
 		Topic: l.Source.Topic, Partition: strconv.Itoa(int(l.Source.ID)), Offset: l.Source.Offset,
 		Timestamp: timestampText(l.Timestamp), TimestampMs: l.Timestamp, Headers: []documentHeader{},
@@ -244,16 +244,16 @@ func (d *received) cause(l *Letter, b *fields) {
 	if l.Trace == "" {
 		l.Trace = d.ErrorDetails.StackTrace
 	}
-	l.Trace = cut(l.Trace, maxTrace)
+	l.Trace = truncate(l.Trace, maxTrace)
 	if d.Reason != "" {
-		l.Reason, l.Detail = Reason(d.Reason), cut(d.ErrorMessage, maxDetail)
+		l.Reason, l.Detail = Reason(d.Reason), truncate(d.ErrorMessage, maxDetail)
 	} else {
 		l.Reason = Unspecified
 		said := slices.DeleteFunc([]string{d.ErrorReason, d.ErrorMessage}, func(s string) bool { return s == "" })
 		if len(said) == 0 {
 			said = slices.DeleteFunc([]string{d.ErrorDetails.ExceptionClass, d.ErrorDetails.Message}, func(s string) bool { return s == "" })
 		}
-		l.Detail = cut(strings.Join(said, ": "), maxDetail)
+		l.Detail = truncate(strings.Join(said, ": "), maxDetail)
 	}
 	switch class, ok := classNamed(d.Class); {
 	case ok:

@@ -83,7 +83,7 @@ const (
 
 // Encode returns the record that carries a letter. Texts are cut: Detail to 1000 characters, Trace to 500.
 func (f Form) Encode(l Letter) Record {
-	l.Detail, l.Trace = cut(l.Detail, maxDetail), cut(l.Trace, maxTrace)
+	l.Detail, l.Trace = truncate(l.Detail, maxDetail), truncate(l.Trace, maxTrace)
 	if f.Envelope == EnvelopeJSON {
 		return Record{
 			Timestamp: l.Timestamp, Key: l.Key, Value: l.JSON(),
@@ -375,8 +375,8 @@ func parseTime(s string) (time.Time, error) {
 	return t.UTC(), err
 }
 
-// cut returns the first n characters of a text, as UTF-8 in any case.
-func cut(s string, n int) string {
+// truncate returns the first n characters of a text, as UTF-8 in any case.
+func truncate(s string, n int) string {
 	if len(s) > n {
 		at := 0
 		for i := range s {

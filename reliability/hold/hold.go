@@ -46,8 +46,8 @@ const (
 	FingerprintsUnavailable Reason = "fingerprints_unavailable"
 )
 
-// Tell returns the function that logs a hold at the level of its reason.
-func (r Reason) Tell(l *slog.Logger) func(msg string, args ...any) {
+// LogFunc returns the function that logs a hold at the level of its reason.
+func (r Reason) LogFunc(l *slog.Logger) func(msg string, args ...any) {
 	switch r.Level() {
 	case slog.LevelInfo:
 		return l.Info

@@ -92,7 +92,7 @@ func TestReason_Tell(t *testing.T) {
 		level  string
 	}{{hold.Paused, "INFO"}, {hold.StoreDown, "WARN"}, {hold.Truncated, "ERROR"}, {"unknown", "ERROR"}} {
 		var log bytes.Buffer
-		c.reason.Tell(slog.New(slog.NewTextHandler(&log, nil)))("HOLD")
+		c.reason.LogFunc(slog.New(slog.NewTextHandler(&log, nil)))("HOLD")
 		if !strings.Contains(log.String(), "level="+c.level+" msg=HOLD") {
 			t.Errorf("%s: %s", c.reason, log.String())
 		}

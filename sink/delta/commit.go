@@ -22,7 +22,7 @@ import (
 // whether the commit happened.
 func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*connector.Snapshot) error) (*connector.Snapshot, error) {
 	began := time.Now()
-	files, err := offerable(c.Staged)
+	files, err := appendable(c.Staged)
 	if err != nil {
 		return nil, err
 	}
@@ -56,15 +56,15 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 
 		// 5. Put N if it is absent, until it is known whose N is. Meanwhile a crash leaves a put that may land or not,
 		// now or later: whoever resumes reads the log, and sees the commit whole or takes N from it for ever.
-		outcome, err := t.offer(ctx, p, files)
+		outcome, err := t.append(ctx, p, files)
 		if err != nil {
 			return nil, err
 		}
-		t.turn.offered(p)
-		if outcome == lost {
+		t.turn.attempted(p)
+		if outcome == conflict {
 			// 6a. N is another's, so this commit has not happened and no put of it can still land. The files are as
 			// good as before; the next version is N+1 or later, under a new id.
-			t.metrics.commits.WithLabelValues(resultLost).Inc()
+			t.metrics.commits.WithLabelValues(resultConflict).Inc()
 			t.log.DebugContext(ctx, "another commit came first", "batch_id", p.batch, "version", p.version, "losses", losses+1)
 			if err := t.turn.afterLoss(ctx, losses); err != nil {
 				return nil, err
@@ -73,7 +73,7 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 		}
 
 		// 6b. N is ours: rows and positions are durable and visible, together. A crash now loses nothing but the news.
-		if err := t.won(p, c, files); err != nil {
+		if err := t.committed(p, c, files); err != nil {
 			return nil, t.failed(err)
 		}
 		t.metrics.seconds.Observe(time.Since(began).Seconds())
@@ -117,22 +117,22 @@ func replaced(format string, args ...any) error {
 	return hold.New(hold.TableReplaced, "another table is in the place of the one that was written: "+fmt.Sprintf(format, args...), nil)
 }
 
-// won makes the version that is known to be ours the newest one.
-func (t *Table) won(p *proposal, c *connector.Commit, files *staged) error {
+// committed makes the version that is known to be ours the newest one.
+func (t *Table) committed(p *proposal, c *connector.Commit, files *staged) error {
 	s, err := t.head.After(deltalog.Commit{Version: p.version, Bytes: int64(len(p.Body)), Actions: p.heads})
 	if err != nil {
 		return fmt.Errorf("version %d is ours and cannot be replayed: %w", p.version, err)
 	}
 	s.ReadAt = p.Sent() // it was the newest when it landed, which was not before
 	t.setHead(s, objstore.Info{})
-	t.turn.won = time.Now()
+	t.turn.committed = time.Now()
 	t.own = &ownCommit{version: p.version, txnID: p.txnID, txns: c.Txns}
 	if files != nil {
 		for i := range files.adds {
 			t.metrics.size.Observe(float64(files.adds[i].Size))
 		}
 	}
-	t.metrics.commits.WithLabelValues(resultWon).Inc()
+	t.metrics.commits.WithLabelValues(resultCommitted).Inc()
 	t.metrics.version.Set(float64(p.version))
 	return nil
 }

@@ -32,11 +32,11 @@ func (t *Table) create(ctx context.Context, checked time.Time) error {
 	if err != nil {
 		return fmt.Errorf("create the table: %w", err)
 	}
-	result, err := t.offer(ctx, t.proposal(0, txn, body, checked), nil)
+	result, err := t.append(ctx, t.proposal(0, txn, body, checked), nil)
 	if err != nil {
 		return fmt.Errorf("create the table: %w", err)
 	}
-	if result == won {
+	if result == committed {
 		t.log.InfoContext(ctx, "table created", "table_id", id, "schema", t.opt.Schema.DDL())
 		t.own = &ownCommit{version: 0, txnID: txn}
 	}

@@ -38,8 +38,8 @@ type Change struct {
 	Back map[string]int64
 }
 
-// mostFollowed is how many commits are read one by one; with more the table is loaded anew.
-const mostFollowed = 2000
+// maxFollowed is how many commits are read one by one; with more the table is loaded anew.
+const maxFollowed = 2000
 
 // Follow looks at the table as of now. A panic over what is in the table is an error, and the next look is one anew.
 func (f *Follower) Follow(ctx context.Context) (change Change, err error) {
@@ -67,7 +67,7 @@ func (f *Follower) follow(ctx context.Context) (Change, error) {
 		return f.anew(ctx)
 	}
 	change, s := Change{Back: map[string]int64{}}, f.state
-	for range mostFollowed {
+	for range maxFollowed {
 		at := time.Now()
 		c, err := deltalog.ReadCommit(ctx, f.store, s.Version+1, deltalog.All)
 		if errors.Is(err, objstore.ErrNotFound) {
@@ -145,7 +145,7 @@ func (c *Change) note(s *deltalog.State, commit deltalog.Commit) {
 				}
 			}
 		case deltalog.Metadata:
-			c.Others = c.Others || tells(a) != tells(s.Metadata)
+			c.Others = c.Others || hasKafkaColumns(a) != hasKafkaColumns(s.Metadata)
 		case deltalog.Protocol:
 			c.Others = true
 		case deltalog.Add:
@@ -156,8 +156,8 @@ func (c *Change) note(s *deltalog.State, commit deltalog.Commit) {
 	}
 }
 
-// tells says whether a table's rows tell their places.
-func tells(m deltalog.Metadata) bool {
+// hasKafkaColumns says whether a table's rows tell their places.
+func hasKafkaColumns(m deltalog.Metadata) bool {
 	columns, err := schema.FromDelta([]byte(m.SchemaString))
 	return err == nil && columns.HasKafkaColumns() == nil
 }

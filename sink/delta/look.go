@@ -12,24 +12,24 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// Look looks again and again whether something is in a table, as any reader would: by the table's log and its files, with
+// RowFinder looks again and again whether something is in a table, as any reader would: by the table's log and its files, with
 // nothing that a writer of this process knows. It is for one goroutine, and each operation of the store is done once.
-type Look struct {
+type RowFinder struct {
 	store objstore.Store
 	state *deltalog.State // as of the last look, nil before the first
 }
 
-// NewLook returns a look at the table at the root of store, which need not be there yet.
-func NewLook(store objstore.Store) *Look { return &Look{store: store} }
+// NewRowFinder returns a look at the table at the root of store, which need not be there yet.
+func NewRowFinder(store objstore.Store) *RowFinder { return &RowFinder{store: store} }
 
 // Has says whether a Kafka record is a row of the table as of now, with this text in a column. A panic over what is in the
 // table is an error.
-func (l *Look) Has(ctx context.Context, topic string, partition int32, offset int64, column, text string) (found bool, err error) {
+func (l *RowFinder) Has(ctx context.Context, topic string, partition int32, offset int64, column, text string) (found bool, err error) {
 	err = panics.Catch(func() error { found, err = l.has(ctx, topic, partition, offset, column, text); return err })
 	return found, err
 }
 
-func (l *Look) has(ctx context.Context, topic string, partition int32, offset int64, column, text string) (bool, error) {
+func (l *RowFinder) has(ctx context.Context, topic string, partition int32, offset int64, column, text string) (bool, error) {
 	now, err := l.newest(ctx)
 	if err != nil || now == nil || l.state != nil && now.Version == l.state.Version {
 		return false, err
@@ -52,7 +52,7 @@ func (l *Look) has(ctx context.Context, topic string, partition int32, offset in
 }
 
 // newest returns the newest state, nil if there is no table.
-func (l *Look) newest(ctx context.Context) (s *deltalog.State, err error) {
+func (l *RowFinder) newest(ctx context.Context) (s *deltalog.State, err error) {
 	if l.state != nil {
 		if s, err = deltalog.Refresh(ctx, l.store, l.state); !errors.Is(err, deltalog.ErrCorrupt) {
 			return s, err

@@ -15,8 +15,8 @@ type metrics struct {
 
 // The outcomes of the puts of a commit, and of a checkpoint.
 const (
-	resultWon       = "won"
-	resultLost      = "lost"
+	resultCommitted = "won"
+	resultConflict  = "lost"
 	resultUndecided = "undecided"
 	resultOK        = "ok"
 	resultFailed    = "failed"
@@ -50,7 +50,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "sluice_delta_checkpoints_total", Help: "Checkpoints of the table's log, by outcome.",
 		}, []string{"result"}),
 	}
-	for _, r := range []string{resultWon, resultLost, resultUndecided} {
+	for _, r := range []string{resultCommitted, resultConflict, resultUndecided} {
 		m.commits.WithLabelValues(r)
 	}
 	for _, r := range []string{resultOK, resultFailed} {

@@ -16,27 +16,27 @@ import (
 
 // proposal is what one commit offers as one version. Its bytes never change; another version is another proposal.
 type proposal struct {
-	offer.Offer
+	offer.Entry
 	version int64
 	txnID   string
 	batch   string
 	heads   []deltalog.Action // what a reader of heads would find in its bytes
 
-	// doubted is true once the outcome was not settled at once, warned once that has lasted.
-	doubted, warned bool
+	// outcomeWasUnknown is true once the outcome was not settled at once, warned once that has lasted.
+	outcomeWasUnknown, warned bool
 }
 
 // proposal returns body as what is offered as a version, the one before which was last known to exist at a time.
 func (t *Table) proposal(version int64, txnID string, body []byte, checked time.Time) *proposal {
 	p := &proposal{version: version, txnID: txnID}
-	p.Offer = offer.Offer{
-		Store: t.raw, Key: deltalog.CommitKey(version), Body: body, Checked: checked,
-		Before: func(ctx context.Context) error { return t.checkBefore(ctx, version) },
-		Mine: func(ctx context.Context) (bool, error) {
+	p.Entry = offer.Entry{
+		Store: t.raw, Key: deltalog.CommitKey(version), Body: body, PreviousSeen: checked,
+		CheckPrevious: func(ctx context.Context) error { return t.checkBefore(ctx, version) },
+		IsOurs: func(ctx context.Context) (bool, error) {
 			id, err := t.readBack(ctx, version)
 			return id == p.txnID, err
 		},
-		Doubt: func(ctx context.Context, cause error) { t.doubt(ctx, p, cause) },
+		OnUnknown: func(ctx context.Context, cause error) { t.outcomeUnknown(ctx, p, cause) },
 	}
 	return p
 }
@@ -45,14 +45,14 @@ func (t *Table) proposal(version int64, txnID string, body []byte, checked time.
 type outcome uint8
 
 const (
-	won  outcome = iota
-	lost         // the version is another's
+	committed outcome = iota
+	conflict          // the version is another's
 )
 
-// offer puts p until it is known whose version it is. It retries behind the guard without limit; the error says why it
+// append puts p until it is known whose version it is. It retries behind the guard without limit; the error says why it
 // gave up: Fatal (hold.Error) if the store refused before anything left, Fenced if the log was cleaned up meanwhile,
 // Canceled if ctx ended, with connector.ErrUndecided in the last two if a put is unresolved.
-func (t *Table) offer(ctx context.Context, p *proposal, files *staged) (outcome, error) {
+func (t *Table) append(ctx context.Context, p *proposal, files *staged) (outcome, error) {
 	var mine bool
 	files.setMayBeNamed(true)
 	defer t.setUndecided(nil) // however this ends: the next look at the log decides
@@ -64,27 +64,27 @@ func (t *Table) offer(ctx context.Context, p *proposal, files *staged) (outcome,
 	case err == nil && mine:
 		files.setNamed()
 		t.resolved(ctx, p, "ours")
-		return won, nil
+		return committed, nil
 	case err == nil:
 		files.setMayBeNamed(false)
 		t.resolved(ctx, p, "another's")
-		return lost, nil
-	case !p.Unresolved().IsZero():
+		return conflict, nil
+	case !p.UnknownSince().IsZero():
 		t.metrics.commits.WithLabelValues(resultUndecided).Inc()
 		t.log.WarnContext(ctx, "a commit is given up undecided; its files stay, the position comes from the log",
-			"batch_id", p.batch, "version", p.version, "txn_id", p.txnID, "since", p.Unresolved(), "err", err)
+			"batch_id", p.batch, "version", p.version, "txn_id", p.txnID, "since", p.UnknownSince(), "err", err)
 		class := classify.Canceled
-		if errors.Is(err, offer.ErrGone) {
+		if errors.Is(err, offer.ErrPreviousGone) {
 			class, t.head = classify.Fenced, nil
 		}
-		return lost, classify.Mark(fmt.Errorf("%w: version %d: %w", connector.ErrUndecided, p.version, offer.Text(err)), class)
+		return conflict, classify.Mark(fmt.Errorf("%w: version %d: %w", connector.ErrUndecided, p.version, offer.Text(err)), class)
 	}
 	files.setMayBeNamed(false)
-	if errors.Is(err, offer.ErrGone) {
+	if errors.Is(err, offer.ErrPreviousGone) {
 		t.head = nil
-		return lost, fenced(err)
+		return conflict, fenced(err)
 	}
-	return lost, t.failed(canceledBy(ctx, fmt.Errorf("commit version %d: %w", p.version, err)))
+	return conflict, t.failed(canceledBy(ctx, fmt.Errorf("commit version %d: %w", p.version, err)))
 }
 
 // checkBefore makes sure that the version before one still exists. If it does, nothing at or after that one can have been
@@ -95,13 +95,13 @@ func (t *Table) checkBefore(ctx context.Context, version int64) error {
 			if err != nil {
 				return err
 			}
-			return offer.Gone(classify.Fenced, "the log was cleaned up beyond the snapshot: there is %s", o.Key)
+			return offer.PreviousGone(classify.Fenced, "the log was cleaned up beyond the snapshot: there is %s", o.Key)
 		}
 		return nil
 	}
 	_, err := t.raw.Head(ctx, deltalog.CommitKey(version-1))
 	if errors.Is(err, objstore.ErrNotFound) {
-		return offer.Gone(classify.Fenced, "the log was cleaned up beyond the snapshot: no version %d", version-1)
+		return offer.PreviousGone(classify.Fenced, "the log was cleaned up beyond the snapshot: no version %d", version-1)
 	}
 	return err
 }
@@ -116,17 +116,17 @@ func (t *Table) readBack(ctx context.Context, version int64) (string, error) {
 	return c.Info().TxnID, err
 }
 
-// doubt notes that the outcome of a put is unknown, for people to see.
-func (t *Table) doubt(ctx context.Context, p *proposal, cause error) {
-	if !p.doubted {
-		p.doubted = true
+// outcomeUnknown notes that the outcome of a put is unknown, for people to see.
+func (t *Table) outcomeUnknown(ctx context.Context, p *proposal, cause error) {
+	if !p.outcomeWasUnknown {
+		p.outcomeWasUnknown = true
 		t.metrics.unresolved.Inc()
 	}
 	t.setUndecided(&hold.Hold{
-		Reason: hold.CommitUndecided, Since: p.Unresolved(), Offset: -1,
+		Reason: hold.CommitUndecided, Since: p.UnknownSince(), Offset: -1,
 		Detail: fmt.Sprintf("nobody knows whether version %d was written: %v", p.version, cause),
 	})
-	if !p.warned && time.Since(p.Unresolved()) >= undecidedAfter {
+	if !p.warned && time.Since(p.UnknownSince()) >= undecidedAfter {
 		p.warned = true
 		t.log.WarnContext(ctx, "the outcome of a commit is unknown for a minute; the same version is put again until it is known",
 			"batch_id", p.batch, "version", p.version, "txn_id", p.txnID, "err", cause)
@@ -135,8 +135,8 @@ func (t *Table) doubt(ctx context.Context, p *proposal, cause error) {
 
 // resolved logs the end of a doubt.
 func (t *Table) resolved(ctx context.Context, p *proposal, whose string) {
-	if p.doubted {
+	if p.outcomeWasUnknown {
 		t.log.InfoContext(ctx, "the outcome of a commit is known", "batch_id", p.batch, "version", p.version, "whose", whose,
-			"unknown_for", time.Since(p.Unresolved()))
+			"unknown_for", time.Since(p.UnknownSince()))
 	}
 }

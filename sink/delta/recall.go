@@ -15,8 +15,8 @@ import (
 
 var _ connector.FingerprintReader = (*Table)(nil)
 
-// recallBytes is what is held of data files while fingerprints are read back.
-const recallBytes = 32 << 20
+// readBytes is what is held of data files while fingerprints are read back.
+const readBytes = 32 << 20
 
 // ReadFingerprints implements connector.Recaller: it reads the identity and the Kafka columns of the files that may hold such rows.
 func (t *Table) ReadFingerprints(s *connector.Snapshot, q connector.FingerprintQuery) (connector.Reading, error) {
@@ -35,7 +35,7 @@ func (t *Table) ReadFingerprints(s *connector.Snapshot, q connector.FingerprintQ
 		Columns: [][]string{
 			identifier.Path(), {schema.KafkaTopic}, {schema.KafkaPartition}, {schema.KafkaOffset}, {schema.KafkaTimestamp},
 		},
-		Since: time.UnixMilli(q.Since), Bytes: recallBytes,
+		Since: time.UnixMilli(q.Since), Bytes: readBytes,
 	}
 	for p, span := range q.Claims {
 		query.Where = append(query.Where, scan.Where{Topic: p.Topic, Partition: p.ID, From: span.From, Next: span.Next})

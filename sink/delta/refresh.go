@@ -90,12 +90,12 @@ func (t *Table) reload(ctx context.Context, store retried) error {
 	if own := t.own; own != nil {
 		t.own = nil
 		if own.overwritten {
-			t.commitLost(ctx, own, "found_txn_id", own.foundTxnID)
+			t.handleConflict(ctx, own, "found_txn_id", own.foundTxnID)
 			return nil
 		}
 		for _, txn := range own.txns {
 			if now, ok := s.Txns[txn.AppID]; !ok || now.Version < txn.Version {
-				t.commitLost(ctx, own, "position_now", now.Version, "position_committed", txn.Version)
+				t.handleConflict(ctx, own, "position_now", now.Version, "position_committed", txn.Version)
 				break
 			}
 		}
@@ -122,7 +122,7 @@ func (t *Table) ownStands(ctx context.Context, store retried) (bool, error) {
 	return true, nil
 }
 
-func (t *Table) commitLost(ctx context.Context, own *ownCommit, details ...any) {
+func (t *Table) handleConflict(ctx context.Context, own *ownCommit, details ...any) {
 	t.metrics.overwritten.Inc()
 	t.log.ErrorContext(ctx, "a commit was overwritten by another writer; its rows are read again from Kafka. Make that writer use conditional puts",
 		append([]any{"version", own.version, "txn_id", own.txnID}, details...)...)

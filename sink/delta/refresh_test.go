@@ -231,7 +231,7 @@ func TestFollower_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()
 		store := &stopping{Store: mem, meanwhile: func() { cleanUp(t, mem, goOn(t, mem, 20)) }}
-		f, look := delta.NewFollower(store, guard()), delta.NewLook(store)
+		f, look := delta.NewFollower(store, guard()), delta.NewRowFinder(store)
 		tab := open(t, mem)
 		appendCommits(t, tab, 2)
 		if _, err := f.Follow(t.Context()); err != nil {

@@ -170,8 +170,8 @@ func (t *Table) Discard(ctx context.Context, s *connector.Staged) {
 	}
 }
 
-// offerable returns the files of a commit, nil if it has none. Files are committed once.
-func offerable(s *connector.Staged) (*staged, error) {
+// appendable returns the files of a commit, nil if it has none. Files are committed once.
+func appendable(s *connector.Staged) (*staged, error) {
 	if s == nil {
 		return nil, nil
 	}

@@ -13,31 +13,31 @@ import (
 // log that others could heed: a writer that comes back at once would win again and again, and the others never. So each
 // stays away for a while after it has won, and comes back the sooner the more often it has lost.
 type turn struct {
-	won  time.Time     // when we won last
-	took time.Duration // the newest put of a version, from its start to its known end
+	committed time.Time     // when we won last
+	took      time.Duration // the newest put of a version, from its start to its known end
 }
 
 const (
-	// leastPause keeps writers who lost to the same one apart, mostPause bounds what a slow store may cost.
-	leastPause, mostPause = 20 * time.Millisecond, 2 * time.Second
+	// minPause keeps writers who lost to the same one apart, mostPause bounds what a slow store may cost.
+	minPause, maxPause = 20 * time.Millisecond, 2 * time.Second
 )
 
 // yield waits until others have had their chance since we won: one to two times as long as a put takes.
 func (t *turn) yield(ctx context.Context) error {
-	took := min(t.took, mostPause)
-	return t.wait(ctx, time.Until(t.won.Add(took+rand.N(took+1))))
+	took := min(t.took, maxPause)
+	return t.wait(ctx, time.Until(t.committed.Add(took+rand.N(took+1))))
 }
 
 // afterLoss waits after the n-th lost race in a row, counted from 0, up to four times as long as a put takes, and shorter
 // with each.
 func (t *turn) afterLoss(ctx context.Context, n int) error {
-	wide := min(max(4*t.took, 4*leastPause), mostPause-leastPause)
-	return t.wait(ctx, leastPause+rand.N(wide/time.Duration(n+1)+1))
+	wide := min(max(4*t.took, 4*minPause), maxPause-minPause)
+	return t.wait(ctx, minPause+rand.N(wide/time.Duration(n+1)+1))
 }
 
-// offered notes how long it took to decide a version. One that was in doubt says nothing of the store's usual speed.
-func (t *turn) offered(p *proposal) {
-	if !p.doubted {
+// attempted notes how long it took to decide a version. One that was in doubt says nothing of the store's usual speed.
+func (t *turn) attempted(p *proposal) {
+	if !p.outcomeWasUnknown {
 		t.took = time.Since(p.Sent())
 	}
 }

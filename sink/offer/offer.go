@@ -25,81 +25,81 @@ const (
 	TryTimeout = 20 * time.Second
 )
 
-// Young says whether something known at a time is younger than a minute. Both clocks must say so: the monotonic one stands
+// Recent says whether something known at a time is younger than a minute. Both clocks must say so: the monotonic one stands
 // still while a machine sleeps, the wall clock may be set back.
-func Young(at, now time.Time) bool {
+func Recent(at, now time.Time) bool {
 	mono, wall := now.Sub(at), now.Round(0).Sub(at.Round(0))
 	return mono < maxAge && wall < maxAge && wall > -time.Second
 }
 
-// ErrGone is for [Offer.Before]: what came before is not there any more, so what is absent may have existed.
-var ErrGone = errors.New("what came before is gone")
+// ErrPreviousGone is for [Offer.CheckPrevious]: what came before is not there any more, so what is absent may have existed.
+var ErrPreviousGone = errors.New("what came before is gone")
 
-// errStale says that a request would have left too late.
-var errStale = errors.New("the look at the log is older than a minute")
+// errCheckStale says that a request would have left too late.
+var errCheckStale = errors.New("the look at the log is older than a minute")
 
-// Offer is one object that is offered as the next of a log. Its bytes never change; under another name it is another offer.
-type Offer struct {
+// Entry is one object that is offered as the next of a log. Its bytes never change; under another name it is another offer.
+type Entry struct {
 	Store objstore.Store // as it is: nobody below repeats
 	Key   string
 	Body  []byte
-	// Checked is when the object before Key was last known to exist.
-	Checked time.Time
-	// Before makes sure of that again. Its error has [ErrGone] in the chain, with a class that ends the offer, if it does
+	// PreviousSeen is when the object before Key was last known to exist.
+	PreviousSeen time.Time
+	// CheckPrevious makes sure of that again. Its error has [ErrPreviousGone] in the chain, with a class that ends the offer, if it does
 	// not; another one is tried again.
-	Before func(context.Context) error
-	// Mine reads what is at Key now and says whether it is this offer. objstore.ErrNotFound says that nothing is; what
+	CheckPrevious func(context.Context) error
+	// IsOurs reads what is at Key now and says whether it is this offer. objstore.ErrNotFound says that nothing is; what
 	// cannot be read decides nothing, so it is an error, too.
-	Mine func(context.Context) (bool, error)
-	// Doubt hears, each time, why the outcome is not known yet. It may be nil.
-	Doubt func(ctx context.Context, cause error)
+	IsOurs func(context.Context) (bool, error)
+	// OnUnknown hears, each time, why the outcome is not known yet. It may be nil.
+	OnUnknown func(ctx context.Context, cause error)
 
-	sent, unresolved time.Time
+	sent, unknownSince time.Time
 }
 
 // Sent is when the first put left, zero before.
-func (o *Offer) Sent() time.Time { return o.sent }
+func (e *Entry) Sent() time.Time { return e.sent }
 
-// Unresolved is since when a put may have landed or may land yet, zero if none can. It stays once the outcome is known.
-func (o *Offer) Unresolved() time.Time { return o.unresolved }
+// UnknownSince is since when a put may have landed or may land yet, zero if none can. It stays once the outcome is known.
+func (e *Entry) UnknownSince() time.Time { return e.unknownSince }
 
 // Try puts the object once and finds out what became of it: won, or lost for ever. An error is Transient while that is not
 // known, or known to be "nothing yet"; then the same offer is to be tried again, which is for a guard to do. Others end it:
 // a refusal before anything left, or ErrGone.
-func (o *Offer) Try(ctx context.Context) (won bool, err error) {
-	put := errStale
-	for tries := 0; tries < 3 && errors.Is(put, errStale); tries++ { // stale again only if we sleep between check and put
-		if err := o.check(ctx); err != nil {
-			return false, o.stillOpen(err)
+func (e *Entry) Try(ctx context.Context) (won bool, err error) {
+	put := errCheckStale
+	for tries := 0; tries < 3 && errors.Is(put, errCheckStale); tries++ { // stale again only if we sleep between check and put
+		if err := e.check(ctx); err != nil {
+			return false, e.retryable(err)
 		}
-		put = o.put(ctx)
+		put = e.put(ctx)
 	}
 	switch {
 	case put == nil:
 		return true, nil
-	case errors.Is(put, objstore.ErrNotSent) && o.unresolved.IsZero():
+	case errors.Is(put, objstore.ErrNotSent) && e.unknownSince.IsZero():
 		return false, classify.Mark(put, classify.Transient) // nothing has left, and nothing flies
-	case errors.Is(put, objstore.ErrRefused) && o.unresolved.IsZero():
+	case errors.Is(put, objstore.ErrRefused) && e.unknownSince.IsZero():
 		return false, put // certainly without effect
 	}
 
 	// Now or earlier a put left whose effect is unknown. "Exists" is among it: that may be our own earlier put, or this one
 	// repeated on its way. What is there now decides, if there is something.
-	if o.unresolved.IsZero() {
-		o.unresolved = time.Now()
+	if e.unknownSince.IsZero() {
+		e.unknownSince = time.Now()
 	}
 	if !errors.Is(put, objstore.ErrExists) {
-		o.doubt(ctx, put)
+		e.reportUnknown(ctx, put)
 	}
-	mine, err := o.mine(ctx)
+	mine, err := e.isOurs(ctx)
 	switch {
 	case errors.Is(err, objstore.ErrNotFound):
 		// Not there, which proves nothing: a put may still be on its way. All that is right is the same put again.
-		o.doubt(ctx, put)
-		return false, o.stillOpen(put)
+		e.reportUnknown(ctx, put)
+		return false, e.retryable(put)
 	case err != nil:
-		o.doubt(ctx, err)
-		return false, o.stillOpen(err)
+		e.reportUnknown(ctx, err)
+		return false, e.retryable(err)
 	case mine:
 		return true, nil
 	}
@@ -107,56 +107,56 @@ func (o *Offer) Try(ctx context.Context) (won bool, err error) {
 }
 
 // put sends the object once, unless it has become too old when it is ready to leave.
-func (o *Offer) put(ctx context.Context) error {
+func (e *Entry) put(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, TryTimeout)
 	defer cancel()
 	now := time.Now()
-	err := o.Store.Put(objstore.WithLastCheck(ctx, o.lastCheck), o.Key, bytes.NewReader(o.Body), objstore.IfAbsent)
-	if o.sent.IsZero() && !errors.Is(err, objstore.ErrNotSent) {
-		o.sent = now
+	err := e.Store.Put(objstore.WithLastCheck(ctx, e.lastCheck), e.Key, bytes.NewReader(e.Body), objstore.IfAbsent)
+	if e.sent.IsZero() && !errors.Is(err, objstore.ErrNotSent) {
+		e.sent = now
 	}
 	return err
 }
 
 // lastCheck is called when the request is signed and about to leave. If the process sleeps after it, the signature grows
 // too old to be taken.
-func (o *Offer) lastCheck() error {
-	if Young(o.Checked, time.Now()) {
+func (e *Entry) lastCheck() error {
+	if Recent(e.PreviousSeen, time.Now()) {
 		return nil
 	}
-	return errStale
+	return errCheckStale
 }
 
 // check makes sure that the object before Key still exists, if that was not known within the last minute.
-func (o *Offer) check(ctx context.Context) error {
+func (e *Entry) check(ctx context.Context) error {
 	now := time.Now()
-	if Young(o.Checked, now) {
+	if Recent(e.PreviousSeen, now) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, TryTimeout)
 	defer cancel()
-	if err := o.Before(ctx); err != nil {
+	if err := e.CheckPrevious(ctx); err != nil {
 		return err
 	}
-	o.Checked = now
+	e.PreviousSeen = now
 	return nil
 }
 
-func (o *Offer) mine(ctx context.Context) (bool, error) {
+func (e *Entry) isOurs(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, TryTimeout)
 	defer cancel()
-	return o.Mine(ctx)
+	return e.IsOurs(ctx)
 }
 
-func (o *Offer) doubt(ctx context.Context, cause error) {
-	if o.Doubt != nil {
-		o.Doubt(ctx, cause)
+func (e *Entry) reportUnknown(ctx context.Context, cause error) {
+	if e.OnUnknown != nil {
+		e.OnUnknown(ctx, cause)
 	}
 }
 
-// stillOpen marks an error that must not end the search for an outcome. Without an unresolved put it means what it says.
-func (o *Offer) stillOpen(err error) error {
-	if o.unresolved.IsZero() || errors.Is(err, ErrGone) {
+// retryable marks an error that must not end the search for an outcome. Without an unresolved put it means what it says.
+func (e *Entry) retryable(err error) error {
+	if e.unknownSince.IsZero() || errors.Is(err, ErrPreviousGone) {
 		return err
 	}
 	return classify.Mark(Text(err), classify.Transient)
@@ -170,7 +170,7 @@ type textError struct{ err error }
 
 func (e textError) Error() string { return e.err.Error() }
 
-// Gone is an [ErrGone] with a class, which says what was not there.
-func Gone(class classify.Class, format string, args ...any) error {
-	return classify.Mark(fmt.Errorf("%w: %s", ErrGone, fmt.Sprintf(format, args...)), class)
+// PreviousGone is an [ErrPreviousGone] with a class, which says what was not there.
+func PreviousGone(class classify.Class, format string, args ...any) error {
+	return classify.Mark(fmt.Errorf("%w: %s", ErrPreviousGone, fmt.Sprintf(format, args...)), class)
 }

@@ -20,7 +20,7 @@ const key = "log/00000000000000000005.json"
 
 // place is a store whose puts of the key fail in turn as they are told to, and an offer to it.
 type place struct {
-	*offer.Offer
+	*offer.Entry
 	t      *testing.T
 	store  objstore.Store
 	doubts int
@@ -41,15 +41,15 @@ func newPlace(t *testing.T, faults ...objstoretest.Fault) *place {
 		return faults[puts-1]
 	})
 	t.Cleanup(func() { _ = faulty.Close() })
-	p.Offer = &offer.Offer{
-		Store: faulty, Key: key, Body: []byte("mine"), Checked: time.Now(),
-		Before: func(context.Context) error {
+	p.Entry = &offer.Entry{
+		Store: faulty, Key: key, Body: []byte("mine"), PreviousSeen: time.Now(),
+		CheckPrevious: func(context.Context) error {
 			if p.gone {
-				return offer.Gone(classify.Fenced, "no version 4")
+				return offer.PreviousGone(classify.Fenced, "no version 4")
 			}
 			return nil
 		},
-		Mine: func(ctx context.Context) (bool, error) {
+		IsOurs: func(ctx context.Context) (bool, error) {
 			r, err := faulty.Get(ctx, key, 0, -1)
 			if err != nil {
 				return false, err
@@ -58,7 +58,7 @@ func newPlace(t *testing.T, faults ...objstoretest.Fault) *place {
 			there, err := io.ReadAll(r)
 			return bytes.Equal(there, p.Body), err
 		},
-		Doubt: func(context.Context, error) { p.doubts++ },
+		OnUnknown: func(context.Context, error) { p.doubts++ },
 	}
 	return p
 }
@@ -79,8 +79,8 @@ func (p *place) want(won bool, class classify.Class, unresolved bool) error {
 		p.t.Errorf("won is %v, want %v (%v)", got, won, err)
 	case err != nil && classify.Of(err) != class:
 		p.t.Errorf("%v is %v, want %v", err, classify.Of(err), class)
-	case p.Unresolved().IsZero() == unresolved:
-		p.t.Errorf("unresolved since %v, want %v", p.Unresolved(), unresolved)
+	case p.UnknownSince().IsZero() == unresolved:
+		p.t.Errorf("unresolved since %v, want %v", p.UnknownSince(), unresolved)
 	}
 	return err
 }
@@ -161,7 +161,7 @@ func TestOldLooksAreRepeated(t *testing.T) {
 		p := newPlace(t)
 		time.Sleep(time.Minute)
 		p.gone = true
-		if err := p.fails(classify.Fenced, false); !errors.Is(err, offer.ErrGone) || !p.Sent().IsZero() {
+		if err := p.fails(classify.Fenced, false); !errors.Is(err, offer.ErrPreviousGone) || !p.Sent().IsZero() {
 			t.Errorf("%v, sent %v", err, p.Sent())
 		}
 		p.gone = false
@@ -172,13 +172,13 @@ func TestOldLooksAreRepeated(t *testing.T) {
 func TestYoung(t *testing.T) {
 	at := time.Now()
 	for d, want := range map[time.Duration]bool{0: true, 59 * time.Second: true, time.Minute: false, time.Hour: false} {
-		if got := offer.Young(at, at.Add(d)); got != want {
+		if got := offer.Recent(at, at.Add(d)); got != want {
 			t.Errorf("after %v: %v", d, got)
 		}
 	}
 	// The monotonic clock stood still, or the wall clock was set back.
 	wall := at.Round(0)
-	if offer.Young(wall, wall.Add(-time.Minute)) {
+	if offer.Recent(wall, wall.Add(-time.Minute)) {
 		t.Error("a wall clock that was set back is trusted")
 	}
 }

@@ -173,9 +173,9 @@ type Outcome string
 
 // The outcomes.
 const (
-	Won     Outcome = "won"     // the positions are moved
-	Lost    Outcome = "lost"    // they are not, and never will be by this command
-	Unknown Outcome = "unknown" // only the table's log tells
+	Committed Outcome = "won"     // the positions are moved
+	Conflict  Outcome = "lost"    // they are not, and never will be by this command
+	Unknown   Outcome = "unknown" // only the table's log tells
 )
 
 // Kind implements [Body].
@@ -245,7 +245,7 @@ func (f FloodAllow) check() error {
 
 func (d OffsetsDone) check() error {
 	switch d.Outcome {
-	case Won, Lost, Unknown:
+	case Committed, Conflict, Unknown:
 	default:
 		return fmt.Errorf("outcome %q is none of won, lost and unknown", d.Outcome)
 	}

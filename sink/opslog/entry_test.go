@@ -154,7 +154,7 @@ func drawBody(t *rapid.T) Body {
 	}
 	return OffsetsDone{
 		Intent: rapid.Int64Min(1).Draw(t, "intent"), Command: "offsets set", Table: "orders", Moves: moves.Draw(t, "moves"),
-		Version: rapid.Int64Min(-1).Draw(t, "version"), Outcome: rapid.SampledFrom([]Outcome{Won, Lost, Unknown}).Draw(t, "outcome"),
+		Version: rapid.Int64Min(-1).Draw(t, "version"), Outcome: rapid.SampledFrom([]Outcome{Committed, Conflict, Unknown}).Draw(t, "outcome"),
 	}
 }
 

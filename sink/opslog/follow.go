@@ -17,8 +17,8 @@ import (
 const (
 	// PollEvery is how often a member reads the log.
 	PollEvery = 8 * time.Second
-	// HeardWithin is how long it takes at most until members act on an operation, while the store answers.
-	HeardWithin = 10 * time.Second
+	// FollowDelay is how long it takes at most until members act on an operation, while the store answers.
+	FollowDelay = 10 * time.Second
 )
 
 // A Follower keeps up with the log for a member: it looks at it from time to time, reads what is new and checks the chain
@@ -73,15 +73,15 @@ func (l *Log) Follow(every time.Duration) (*Follower, error) {
 func (f *Follower) Run(ctx context.Context) {
 	pause := reliability.Backoff{Initial: f.every, Max: f.every, Jitter: 0.1} // members do not look in step
 	for {
-		f.look(ctx)
+		f.poll(ctx)
 		if reliability.Wait(ctx, pause.Pause(1)) != nil {
 			return
 		}
 	}
 }
 
-// look reads what is new.
-func (f *Follower) look(ctx context.Context) {
+// poll reads what is new.
+func (f *Follower) poll(ctx context.Context) {
 	before := f.chain.state.head
 	err := f.chain.refresh(ctx)
 	if ctx.Err() != nil {

@@ -130,7 +130,7 @@ func (l *Log) Append(ctx context.Context, op Operation, pre func(*State) error) 
 		}
 		// 4. Put it if it is absent, until it is known whose the seq is.
 		p := l.proposal(e, object, l.own.seen)
-		won, err := l.offer(ctx, p)
+		won, err := l.append(ctx, p)
 		if err != nil {
 			return p.entry, fmt.Errorf("append to the operations log: %w", err)
 		}

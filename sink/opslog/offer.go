@@ -14,38 +14,38 @@ import (
 
 // proposal is what one append offers as one seq. Its bytes never change; another seq is another proposal.
 type proposal struct {
-	offer.Offer
+	offer.Entry
 	entry Entry
 }
 
 // proposal returns an entry as what is offered as its seq, the one before which was last known to exist at a time.
 func (l *Log) proposal(e Entry, object []byte, checked time.Time) *proposal {
-	return &proposal{entry: e, Offer: offer.Offer{
-		Store: l.store, Key: l.dir + name(e.Seq), Body: object, Checked: checked,
-		Before: func(ctx context.Context) error { return l.checkBefore(ctx, e.Seq) },
-		Mine:   func(ctx context.Context) (bool, error) { return l.isThere(ctx, e.Seq, object) },
+	return &proposal{entry: e, Entry: offer.Entry{
+		Store: l.store, Key: l.dir + name(e.Seq), Body: object, PreviousSeen: checked,
+		CheckPrevious: func(ctx context.Context) error { return l.checkBefore(ctx, e.Seq) },
+		IsOurs:        func(ctx context.Context) (bool, error) { return l.isThere(ctx, e.Seq, object) },
 	}}
 }
 
-// offer puts p until it is known whose seq it is. It retries behind the guard without limit; the error says why it gave up,
+// append puts p until it is known whose seq it is. It retries behind the guard without limit; the error says why it gave up,
 // with ErrUndecided if a put is unresolved.
-func (l *Log) offer(ctx context.Context, p *proposal) (won bool, err error) {
+func (l *Log) append(ctx context.Context, p *proposal) (won bool, err error) {
 	err = l.guard.Do(ctx, func(ctx context.Context) (err error) {
 		won, err = p.Try(ctx)
 		return err
 	})
 	switch {
 	case err == nil:
-		if !p.Unresolved().IsZero() {
+		if !p.UnknownSince().IsZero() {
 			l.log.InfoContext(ctx, "the outcome of an operation is known", "seq", p.entry.Seq, "id", p.entry.ID, "ours", won)
 		}
 		return won, nil
-	case errors.Is(err, offer.ErrGone):
+	case errors.Is(err, offer.ErrPreviousGone):
 		err = broken(max(p.entry.Seq-1, 1), "%v", err)
 	default:
 		err = l.failed(ctx, err)
 	}
-	if !p.Unresolved().IsZero() {
+	if !p.UnknownSince().IsZero() {
 		err = fmt.Errorf("%w: seq %d, id %s: %w", ErrUndecided, p.entry.Seq, p.entry.ID, err)
 	}
 	return false, err
@@ -72,7 +72,7 @@ func (l *Log) checkBefore(ctx context.Context, seq int64) error {
 				return err
 			}
 			if seq, ok := seqOf(o.Key[len(l.dir):]); ok && seq > 1 {
-				return offer.Gone(classify.Fatal, "the operations log lost entries meanwhile: there is %s", o.Key)
+				return offer.PreviousGone(classify.Fatal, "the operations log lost entries meanwhile: there is %s", o.Key)
 			} else if ok {
 				break
 			}
@@ -81,7 +81,7 @@ func (l *Log) checkBefore(ctx context.Context, seq int64) error {
 	}
 	_, err := l.store.Head(ctx, l.dir+name(seq-1))
 	if errors.Is(err, objstore.ErrNotFound) {
-		return offer.Gone(classify.Fatal, "the operations log lost entries meanwhile: no seq %d", seq-1)
+		return offer.PreviousGone(classify.Fatal, "the operations log lost entries meanwhile: no seq %d", seq-1)
 	}
 	return err
 }

@@ -11,11 +11,11 @@ import (
 
 // State is what the log says up to its head. It is immutable; the zero State is that of the empty log.
 type State struct {
-	head   Head
-	pauses map[Target]Paused
-	floods map[string]FloodAllowance // by topic
-	forget map[source]int64          // the offset below which fingerprints are forgotten
-	asked  map[Target]int64          // seq of the newest operation that members should act on at once
+	head     Head
+	pauses   map[Target]Paused
+	floods   map[string]FloodAllowance // by topic
+	forget   map[source]int64          // the offset below which fingerprints are forgotten
+	rechecks map[Target]int64          // seq of the newest operation that members should act on at once
 }
 
 // source is a partition of a topic as it exists.
@@ -105,23 +105,23 @@ func (s *State) Forgotten(topic, topicID string, partition int32) int64 {
 	return s.forget[source{topic, topicID, partition}]
 }
 
-// Asked returns the seq of the newest operation after which members check a partition at once: a [Recheck] of it, or an
+// RecheckRequested returns the seq of the newest operation after which members check a partition at once: a [Recheck] of it, or an
 // [OffsetsDone] that may have moved a position of its topic. 0 if there is none; the nil State has none.
-func (s *State) Asked(topic string, partition int32) (seq int64) {
+func (s *State) RecheckRequested(topic string, partition int32) (seq int64) {
 	if s == nil {
 		return 0
 	}
-	return max(s.asked[Target{topic, partition}], s.asked[Topic(topic)], s.asked[All()])
+	return max(s.rechecks[Target{topic, partition}], s.rechecks[Topic(topic)], s.rechecks[All()])
 }
 
-// ask notes an operation that members act on at once.
-func (s *State) ask(seq int64, targets ...Target) {
-	s.asked = maps.Clone(s.asked)
-	if s.asked == nil {
-		s.asked = map[Target]int64{}
+// requestRecheck notes an operation that members act on at once.
+func (s *State) requestRecheck(seq int64, targets ...Target) {
+	s.rechecks = maps.Clone(s.rechecks)
+	if s.rechecks == nil {
+		s.rechecks = map[Target]int64{}
 	}
 	for _, t := range targets {
-		s.asked[t] = seq
+		s.rechecks[t] = seq
 	}
 }
 
@@ -136,7 +136,7 @@ func (s *State) pausesWhere(want func(Paused) bool) (all []Paused) {
 
 // after returns the state with one more entry. What is paused already stays as it was: since and why do not change.
 func (s *State) after(e Entry) *State {
-	next := &State{head: e.Head(), pauses: s.pauses, floods: s.floods, forget: s.forget, asked: s.asked}
+	next := &State{head: e.Head(), pauses: s.pauses, floods: s.floods, forget: s.forget, rechecks: s.rechecks}
 	body, err := e.Decode()
 	if err != nil {
 		return next // of a later version: parse lets nothing else through
@@ -158,11 +158,11 @@ func (s *State) after(e Entry) *State {
 			maps.DeleteFunc(next.pauses, func(paused Target, _ Paused) bool { return t.covers(paused) })
 		}
 	case Recheck:
-		next.ask(e.Seq, b.Targets...)
+		next.requestRecheck(e.Seq, b.Targets...)
 	case OffsetsDone:
-		if b.Outcome != Lost {
+		if b.Outcome != Conflict {
 			for _, m := range b.Moves { // topics of one table share their holds, and a command names several
-				next.ask(e.Seq, Topic(m.Topic))
+				next.requestRecheck(e.Seq, Topic(m.Topic))
 			}
 		}
 	case FloodAllow:

@@ -169,7 +169,7 @@ func TestAsked(t *testing.T) {
 	add := func(b Body) { s = s.after(entry(t, s.head.Seq+1, b)) }
 	want := func(a0, a1, b0 int64) {
 		t.Helper()
-		if x, y, z := s.Asked("a", 0), s.Asked("a", 1), s.Asked("b", 0); x != a0 || y != a1 || z != b0 {
+		if x, y, z := s.RecheckRequested("a", 0), s.RecheckRequested("a", 1), s.RecheckRequested("b", 0); x != a0 || y != a1 || z != b0 {
 			t.Errorf("%d %d %d, want %d %d %d", x, y, z, a0, a1, b0)
 		}
 	}
@@ -182,13 +182,13 @@ func TestAsked(t *testing.T) {
 	moves := []Move{{Topic: "a", Partition: 0, From: 3, To: 2}}
 	add(OffsetsIntent{Command: "offsets set", Table: "a", Moves: moves})
 	want(0, 1, 0)
-	add(OffsetsDone{Intent: 3, Command: "offsets set", Table: "a", Moves: moves, Version: -1, Outcome: Lost})
+	add(OffsetsDone{Intent: 3, Command: "offsets set", Table: "a", Moves: moves, Version: -1, Outcome: Conflict})
 	want(0, 1, 0)
 	add(OffsetsDone{Intent: 3, Command: "offsets set", Table: "a", Moves: moves, Version: 7, Outcome: Unknown})
 	want(5, 5, 0)
 	add(Recheck{[]Target{All()}})
 	want(6, 6, 6)
-	if before.Asked("a", 0) != 0 || (*State)(nil).Asked("a", 0) != 0 {
+	if before.RecheckRequested("a", 0) != 0 || (*State)(nil).RecheckRequested("a", 0) != 0 {
 		t.Error("an older state changed, or one that nobody has read asks for something")
 	}
 }

@@ -35,7 +35,7 @@ func (w *World) watch(p *Process) {
 			return
 		case <-turn.C:
 		}
-		stalls := p.watch.Look(time.Now(), p.Loops.States())
+		stalls := p.watch.Check(time.Now(), p.Loops.States())
 		p.stalls.Store(&stalls)
 		for _, s := range stalls {
 			if !told[s.Loop] && !w.Wedged.Load() {

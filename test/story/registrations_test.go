@@ -57,7 +57,7 @@ func TestNobodyWaitsForRegistrations(t *testing.T) {
 			if beside != "none" {
 				k, err := membership.NewKeeper(store, membership.Config{
 					ID: p.Name, Beat: time.Second, TTL: 10 * time.Second, Sweep: time.Second, Logger: slog.New(slog.DiscardHandler), Registerer: p.Metrics,
-					Look: func() (time.Duration, int64) {
+					Poll: func() (time.Duration, int64) {
 						var lag int64
 						for _, c := range p.Connector.Status().Claims {
 							lag += c.Lag

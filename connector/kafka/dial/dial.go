@@ -210,7 +210,7 @@ func (d *Dialer) Probe(ctx context.Context, network, address string) (net.Conn, 
 		return nil, Opened{}, err
 	}
 	o := Opened{TLS: c.opened.state, Session: c.lifetime, Versions: c.opened.versions}
-	if c.opened.asked && m.cert != nil {
+	if c.opened.requested && m.cert != nil {
 		o.Certificate = m.cert.Leaf
 	}
 	return c, o, nil

@@ -26,10 +26,10 @@ type opening struct {
 	m                *material
 	network, address string
 
-	// asked says that the broker wants a certificate of ours.
-	asked    bool
-	state    *tls.ConnectionState // after the handshake
-	versions map[protocol.ApiKey][2]int16
+	// requested says that the broker wants a certificate of ours.
+	requested bool
+	state     *tls.ConnectionState // after the handshake
+	versions  map[protocol.ApiKey][2]int16
 }
 
 func (o *opening) failed(step Step, cause Cause, detail string, err error) *Error {
@@ -65,7 +65,7 @@ func (o *opening) open(ctx context.Context) (_ *conn, err error) {
 	}
 	s := &session{conn: secure, clientID: o.d.cfg.ClientID}
 	if o.versions, err = s.versions(); err != nil {
-		return nil, o.unanswered(ctx, err)
+		return nil, o.timedOut(ctx, err)
 	}
 	c := &conn{Conn: secure, d: o.d, opened: o}
 	switch {
@@ -133,7 +133,7 @@ func (o *opening) config() (*tls.Config, error) {
 		ServerName: name,
 		RootCAs:    o.m.roots,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			o.asked = true
+			o.requested = true
 			if o.m.cert == nil {
 				return &tls.Certificate{}, nil
 			}
@@ -224,23 +224,23 @@ const (
 func (o *opening) alerted(alert uint8, err error) *Error {
 	at, ended := o.m.expired()
 	switch {
-	case alert == alertProtocolVersion, alert == alertHandshakeFailure && !o.asked:
+	case alert == alertProtocolVersion, alert == alertHandshakeFailure && !o.requested:
 		return o.failed(StepTLS, TLSVersion, "", err)
 	case alert == alertUnrecognizedName:
 		return o.failed(StepTLS, WrongHost, "the broker has no certificate for the name", err)
-	case o.asked && o.m.cert == nil:
+	case o.requested && o.m.cert == nil:
 		return o.failed(StepTLS, ClientCertMissing, "", err)
-	case o.asked && ended:
+	case o.requested && ended:
 		return o.failed(StepTLS, ClientCertExpired, "on "+at.UTC().Format(time.RFC3339), err)
-	case o.asked:
+	case o.requested:
 		return o.failed(StepTLS, ClientCertRefused, "", err)
 	}
 	return o.failed(StepTLS, TLSVersion, "", err)
 }
 
-// unanswered says why the first request was not answered. With TLS 1.3 this is where the broker's judgement of our
+// timedOut says why the first request was not answered. With TLS 1.3 this is where the broker's judgement of our
 // certificate arrives.
-func (o *opening) unanswered(ctx context.Context, err error) *Error {
+func (o *opening) timedOut(ctx context.Context, err error) *Error {
 	plaintext := o.d.cfg.TLS == nil
 	if alert, ok := alertOf(err); ok {
 		return o.alerted(alert, err)
@@ -252,7 +252,7 @@ func (o *opening) unanswered(ctx context.Context, err error) *Error {
 		return o.failed(StepVersions, NotKafka, "", err)
 	case plaintext && (closed(err) || timedOut(err)) && o.findsTLS(ctx):
 		return o.failed(StepVersions, WantsTLS, "", err)
-	case closed(err) && o.asked && o.m.cert == nil:
+	case closed(err) && o.requested && o.m.cert == nil:
 		return o.failed(StepVersions, Closed, "it asked for a client certificate and we have none", err)
 	}
 	return o.passing(StepVersions, err)

@@ -11,8 +11,8 @@ type Memory interface {
 	// Lend returns an empty buffer of at least n bytes. held is what the answer holds already; may says that it may wait
 	// for more, because nothing of the answer is open yet. The error is [ErrNoRoom], [ErrNeverRoom] or that of a context.
 	Lend(n, held int, may bool) ([]byte, error)
-	// Most is the largest buffer that there could ever be beside what is held.
-	Most(held int) int
+	// Max is the largest buffer that there could ever be beside what is held.
+	Max(held int) int
 	// Return takes a buffer back.
 	Return([]byte)
 }
@@ -28,7 +28,7 @@ var (
 type heap struct{}
 
 func (heap) Lend(n, _ int, _ bool) ([]byte, error) { return make([]byte, 0, n), nil }
-func (heap) Most(int) int                          { return 1 << 40 }
+func (heap) Max(int) int                           { return 1 << 40 }
 func (heap) Return([]byte)                         {}
 
 // Bounded is Memory of so many bytes for one answer, from the heap.
@@ -36,14 +36,14 @@ type Bounded int
 
 // Lend implements [Memory].
 func (m Bounded) Lend(n, held int, _ bool) ([]byte, error) {
-	if n > m.Most(held) {
+	if n > m.Max(held) {
 		return nil, ErrNeverRoom
 	}
 	return make([]byte, 0, n), nil
 }
 
-// Most implements [Memory].
-func (m Bounded) Most(held int) int { return int(m) - held }
+// Max implements [Memory].
+func (m Bounded) Max(held int) int { return int(m) - held }
 
 // Return implements [Memory].
 func (Bounded) Return([]byte) {}
@@ -102,7 +102,7 @@ func (a *arena) grow(size, limit int) int {
 	if last := a.last(); last != nil && len(last) == 0 {
 		held -= cap(last)
 	}
-	if most := a.memory.Most(held); size < most {
+	if most := a.memory.Max(held); size < most {
 		return min(2*size, limit, most)
 	}
 	return min(2*size, limit)

@@ -51,7 +51,7 @@ func BenchmarkRead(b *testing.B) {
 		for _, per := range []int{42, 2600} { // batches of 16 kB and 1 MB
 			b.Run(fmt.Sprintf("%s/%d", codecNames[codec], per), func(b *testing.B) {
 				raw, records := orders(codec, per)
-				o := NewOpener(Limits{Answer: 32 << 20}, nil)
+				o := NewOpener(Limits{Response: 32 << 20}, nil)
 				block := make([]connector.Record, 1000)
 				b.ReportAllocs()
 				total, start := 0, cpu()

@@ -22,17 +22,17 @@ type Limits struct {
 	// 256. Floor lets honest batches of equal records pass, which shrink a thousandfold.
 	Ratio int
 	Floor int
-	// Answer is the size after which no further batch of a response is opened, 8 MiB. What is left is fetched again.
-	Answer int
+	// Response is the size after which no further batch of a response is opened, 8 MiB. What is left is fetched again.
+	Response int
 }
 
 // WithDefaults returns l with its zero fields set.
 func (l Limits) WithDefaults() Limits {
 	return Limits{
-		Batch:  cmp.Or(l.Batch, 64<<20),
-		Ratio:  cmp.Or(l.Ratio, 256),
-		Floor:  cmp.Or(l.Floor, 16<<20),
-		Answer: cmp.Or(l.Answer, 8<<20),
+		Batch:    cmp.Or(l.Batch, 64<<20),
+		Ratio:    cmp.Or(l.Ratio, 256),
+		Floor:    cmp.Or(l.Floor, 16<<20),
+		Response: cmp.Or(l.Response, 8<<20),
 	}
 }
 

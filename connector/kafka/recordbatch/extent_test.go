@@ -87,6 +87,6 @@ func FuzzExtent(f *testing.F) {
 		if e.Last < at || e.Base > e.Last || e.Size <= 16 {
 			t.Fatalf("%+v for offset %d", e, at)
 		}
-		_ = Readable(raw, e, Limits{Batch: 1 << 20, Floor: 1 << 18, Answer: 1 << 20}, nil)
+		_ = Readable(raw, e, Limits{Batch: 1 << 20, Floor: 1 << 18, Response: 1 << 20}, nil)
 	})
 }

@@ -20,7 +20,7 @@ func FuzzBatch(f *testing.F) {
 		f.Add(concat(log[:min(len(log), 4)]...), log[0].base, int64(seed%4), log[0].base+int64(seed%7))
 	}
 	f.Add(concat(marker(3, 1, 0), marker(4, 1, 1)), int64(3), int64(1), int64(0))
-	limits := Limits{Batch: 1 << 20, Floor: 1 << 18, Answer: 1 << 20}
+	limits := Limits{Batch: 1 << 20, Floor: 1 << 18, Response: 1 << 20}
 	f.Fuzz(func(t *testing.T, raw []byte, from, producer, first int64) {
 		if from < 0 || from > 1<<62 {
 			return
@@ -43,7 +43,7 @@ func FuzzBatch(f *testing.F) {
 			if err != nil && reasonOf(err) != hold.CorruptBatch && reasonOf(err) != hold.Oversize {
 				t.Fatal(err)
 			}
-			if b.Bytes > limits.Answer+2*limits.Batch {
+			if b.Bytes > limits.Response+2*limits.Batch {
 				t.Fatalf("%d bytes", b.Bytes)
 			}
 			block, count := make([]connector.Record, 3), 0

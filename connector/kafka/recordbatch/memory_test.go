@@ -42,7 +42,7 @@ func (m *budget) Lend(n, held int, may bool) ([]byte, error) {
 	return make([]byte, 0, n), nil
 }
 
-func (m *budget) Most(held int) int { return m.size - held }
+func (m *budget) Max(held int) int { return m.size - held }
 
 func (m *budget) Return(b []byte) {
 	b = b[:cap(b)]

@@ -67,9 +67,9 @@ type Batches struct {
 	// Count is how many committed records there are, Bytes the memory that they hold.
 	Count int
 	Bytes int
-	// Cut is the size of the batch that the response held only the start of, 0 if there was none or the size is
+	// Truncated is the size of the batch that the response held only the start of, 0 if there was none or the size is
 	// unknown. If Next did not move, the next request must allow for it.
-	Cut int
+	Truncated int
 
 	memory  Memory
 	chunks  [][]byte
@@ -106,7 +106,7 @@ func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, erro
 	a := arena{memory: o.memory, growth: o.growth}
 	var err error
 	opened := 0
-	for err == nil && len(raw) > 16 && a.bytes < o.limits.Answer {
+	for err == nil && len(raw) > 16 && a.bytes < o.limits.Response {
 		var h header
 		if h, err = parseHeader(raw, b.Next); err != nil || h.size > len(raw) || b.Epoch >= 0 && h.epoch != b.Epoch {
 			break
@@ -115,7 +115,7 @@ func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, erro
 			o.dead[aborted[0].Producer] = struct{}{}
 			aborted = aborted[1:]
 		}
-		a.likely, a.opened = min(o.Expect(len(raw)), o.limits.Answer), b.Count > 0
+		a.likely, a.opened = min(o.Expect(len(raw)), o.limits.Response), b.Count > 0
 		before := b.Count
 		if err = o.open(raw[:h.size:h.size], &h, b, &a); err != nil {
 			break
@@ -128,7 +128,7 @@ func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, erro
 	}
 	if len(raw) >= 12 {
 		if size := i32(raw[8:]) + 12; size > len(raw) {
-			b.Cut = size
+			b.Truncated = size
 		}
 	}
 	if err != nil && b.Next > from && reasonless(err) {

@@ -171,8 +171,8 @@ func TestNextMovesOverEmptyTails(t *testing.T) {
 			from = 2
 		}
 		b, _, err := open(t, Limits{}, tt.raw, from)
-		if err != nil || b.Next != tt.next || b.Epoch != tt.epoch || b.Cut != tt.cut {
-			t.Errorf("%s: next %d, want %d, epoch %d, cut %d, want %d: %v", tt.name, b.Next, tt.next, b.Epoch, b.Cut, tt.cut, err)
+		if err != nil || b.Next != tt.next || b.Epoch != tt.epoch || b.Truncated != tt.cut {
+			t.Errorf("%s: next %d, want %d, epoch %d, cut %d, want %d: %v", tt.name, b.Next, tt.next, b.Epoch, b.Truncated, tt.cut, err)
 		}
 	}
 }
@@ -309,7 +309,7 @@ func TestAnswerLimit(t *testing.T) {
 	raw := concat(log...)
 	total, fetches := 0, 0
 	for next := int64(0); next < 10; fetches++ {
-		b, got, err := open(t, Limits{Answer: 250 << 10}, raw, next)
+		b, got, err := open(t, Limits{Response: 250 << 10}, raw, next)
 		if err != nil || len(got) == 0 || got[0] != next || b.Bytes > 600<<10 {
 			t.Fatal(got, b.Bytes, err)
 		}
@@ -337,8 +337,8 @@ func TestAnswerHasOneEpoch(t *testing.T) {
 	var all []answer
 	for next := int64(0); next < 7; {
 		b, got, err := open(t, Limits{}, raw, next)
-		if err != nil || b.Cut != 0 || b.Next <= next {
-			t.Fatalf("from %d: next %d, cut %d: %v", next, b.Next, b.Cut, err)
+		if err != nil || b.Truncated != 0 || b.Next <= next {
+			t.Fatalf("from %d: next %d, cut %d: %v", next, b.Next, b.Truncated, err)
 		}
 		next = b.Next
 		all = append(all, answer{got, b.Next, b.Epoch})

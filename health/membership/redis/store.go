@@ -45,8 +45,8 @@ const (
 	callTimeout = 2 * time.Second
 	// connections is how many a store has at most: a member beats and looks, one after the other.
 	connections = 2
-	// mostBytes is how many bytes a list of members has at most. Members of ours have some hundred each.
-	mostBytes = 8 << 20
+	// maxBytes is how many bytes a list of members has at most. Members of ours have some hundred each.
+	maxBytes = 8 << 20
 	// quoted is how much of a foreign name an error shows.
 	quoted = 100
 )
@@ -234,7 +234,7 @@ const fields = 6
 // Members implements [membership.Store].
 func (s *Store) Members(ctx context.Context) ([]membership.Member, error) {
 	answer, err := s.members.Run(ctx, s.client, s.index, registration, membership.MaxMembers,
-		membership.MaxID, membership.MaxRegistration, mostBytes).StringSlice()
+		membership.MaxID, membership.MaxRegistration, maxBytes).StringSlice()
 	if err != nil {
 		return nil, s.failed("list registrations in Redis", err)
 	}
@@ -288,7 +288,7 @@ func (s *Store) member(now int64, row []string) (m membership.Member, ok bool, w
 		m.Registered = err == nil
 		wrong = err
 	case "large":
-		wrong = fmt.Errorf("it has more than %d bytes, or all registrations together have more than %d MiB", membership.MaxRegistration, mostBytes>>20)
+		wrong = fmt.Errorf("it has more than %d bytes, or all registrations together have more than %d MiB", membership.MaxRegistration, maxBytes>>20)
 	default:
 		wrong = errors.New("it is no string")
 	}

@@ -60,22 +60,22 @@ type keeper struct {
 	budget *budget
 	alone  bool // no other commit is read meanwhile: its data files are the caller's to bound
 	heads  int64
-	held   int64 // taken from the budget and not given back
+	kept   int64 // taken from the budget and not given back
 }
 
 // hold takes what an action costs from the budget until the commit is given up.
 func (k *keeper) hold(n int64) error {
 	err := k.budget.take(n)
 	if err == nil {
-		k.held += n
+		k.kept += n
 	}
 	return err
 }
 
 // giveUp gives back what the commit holds: it is not used.
 func (k *keeper) giveUp() {
-	_ = k.budget.take(-k.held) // giving back cannot fail
-	k.held = 0
+	_ = k.budget.take(-k.kept) // giving back cannot fail
+	k.kept = 0
 }
 
 // keep counts an action whose line cost n bytes.

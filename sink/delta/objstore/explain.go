@@ -39,8 +39,8 @@ type explained interface {
 	cause() string
 }
 
-// told returns the text of an error: what it says, then its hint.
-func told(what, hint string) string {
+// hintOf returns the text of an error: what it says, then its hint.
+func hintOf(what, hint string) string {
 	if hint == "" {
 		return what
 	}

@@ -206,7 +206,7 @@ func (s *S3) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, 
 		return nil, failed(OpGet, key, refuse("the store ignores the range of a request"))
 	}
 	r.pause()
-	r.answered()
+	r.gotResponse()
 	return &s3Body{body: out.Body, request: r, key: key, s: s}, nil
 }
 
@@ -229,8 +229,8 @@ func (s *S3) Head(ctx context.Context, key string) (Info, error) {
 	}
 	defer r.end()
 	out, err := s.client.HeadObject(r.ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: s.key(key)})
-	r.answered()
-	if status, _ := answer(err); status == http.StatusNotFound {
+	r.gotResponse()
+	if status, _ := responseError(err); status == http.StatusNotFound {
 		return Info{}, failed(OpHead, key, s.missing(ctx, key))
 	}
 	if err != nil {

@@ -61,24 +61,24 @@ func (s *S3) translate(r *request, kind OpKind, key string, err error) error {
 	if err == nil {
 		return nil
 	}
-	status, code := answer(err)
+	status, code := responseError(err)
 	if status == http.StatusUnauthorized || status == http.StatusForbidden || s3Stale[code] {
 		if s.keys != nil {
 			s.keys.Invalidate()
 		}
 	}
 	if status == 0 {
-		return s.describe(r, kind, key, 0, "", err, r.noAnswer(err))
+		return s.describe(r, kind, key, 0, "", err, r.noResponse(err))
 	}
-	classified := s3Answer(kind, status, code, err)
+	classified := s3Response(kind, status, code, err)
 	if errors.Is(classified, ErrNotFound) || errors.Is(classified, ErrExists) {
 		return classified
 	}
 	return s.describe(r, kind, key, status, code, err, classified)
 }
 
-// answer is what the store answered: 0 if nothing came that could be read.
-func answer(err error) (status int, code string) {
+// responseError is what the store answered: 0 if nothing came that could be read.
+func responseError(err error) (status int, code string) {
 	var answered interface{ HTTPStatusCode() int }
 	if errors.As(err, &answered) {
 		status = answered.HTTPStatusCode()
@@ -102,8 +102,8 @@ func derived(api smithy.APIError, status int) bool {
 // something in between: an ingress answers it for a service that restarts.
 var s3Missing = map[string]bool{"NoSuchKey": true, "NotFound": true}
 
-// s3Answer is the table of what answers mean.
-func s3Answer(kind OpKind, status int, code string, err error) error {
+// s3Response is the table of what answers mean.
+func s3Response(kind OpKind, status int, code string, err error) error {
 	put := kind == OpPut || kind == OpPutIfAbsent
 	class, special := s3Codes[code]
 	switch {
@@ -130,12 +130,12 @@ func s3Answer(kind OpKind, status int, code string, err error) error {
 
 // beyondEnd: the range of a Get begins at or after the end of the object.
 func beyondEnd(err error) bool {
-	status, _ := answer(err)
+	status, _ := responseError(err)
 	return status == http.StatusRequestedRangeNotSatisfiable
 }
 
-// noAnswer is the error of a request that nobody answered. Only a request that never left is known to have no effect.
-func (r *request) noAnswer(err error) error {
+// noResponse is the error of a request that nobody answered. Only a request that never left is known to have no effect.
+func (r *request) noResponse(err error) error {
 	switch {
 	case r.parent.Err() != nil:
 		err = fmt.Errorf("%w: %v", r.parent.Err(), err) //nolint:errorlint // ours is the reason

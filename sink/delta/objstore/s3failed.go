@@ -25,7 +25,7 @@ type s3Error struct {
 	err        error
 }
 
-func (e *s3Error) Error() string                { return told(e.what, e.hint) }
+func (e *s3Error) Error() string                { return hintOf(e.what, e.hint) }
 func (e *s3Error) Unwrap() error                { return e.err }
 func (e *s3Error) explain() (what, hint string) { return e.what, e.hint }
 func (e *s3Error) cause() string                { return e.same }
@@ -70,7 +70,7 @@ func (s *S3) describe(r *request, kind OpKind, key string, status int, code stri
 	}
 	begin := fmt.Sprintf(`%v %s: bucket "%s" %s: `, kind, shortKey(key), oneLine(s.bucket, maxName), s.at(r))
 	if status == 0 {
-		e := &s3Error{what: oneLine(begin+r.hide(r.unanswered(err, classified)), maxWhat), same: r.hide(innermost(err)), err: classified}
+		e := &s3Error{what: oneLine(begin+r.hide(r.timedOut(err, classified)), maxWhat), same: r.hide(innermost(err)), err: classified}
 		if !errors.Is(r.parent.Err(), context.Canceled) { // else nothing is wrong: the caller gave up
 			e.hint = f.transportHint()
 		}
@@ -115,8 +115,8 @@ func (p *place) at(r *request) string {
 	return "in " + oneLine(p.region, maxCode)
 }
 
-// unanswered returns why a request got no response.
-func (r *request) unanswered(err, classified error) string {
+// timedOut returns why a request got no response.
+func (r *request) timedOut(err, classified error) string {
 	text := reason(err)
 	switch ended := r.parent.Err(); {
 	case ended != nil && !strings.Contains(text, ended.Error()):
@@ -219,7 +219,7 @@ func causeOf(err error) string {
 	return err.Error()
 }
 
-func (e *failuresError) Error() string   { return told(e.explain()) }
+func (e *failuresError) Error() string   { return hintOf(e.explain()) }
 func (e *failuresError) Unwrap() []error { return e.all }
 func (e *failuresError) cause() string   { return causeOf(e.all[0]) }
 

@@ -142,8 +142,8 @@ func (s *S3) newRequest(ctx context.Context, size int64) (*request, error) {
 	return r, nil
 }
 
-// answered gives the slot back. The body of the answer needs none: its reader may make other requests.
-func (r *request) answered() {
+// gotResponse gives the slot back. The body of the answer needs none: its reader may make other requests.
+func (r *request) gotResponse() {
 	if r.slots != nil {
 		<-r.slots
 		r.slots = nil
@@ -159,7 +159,7 @@ func (r *request) moved() { r.timer.Reset(r.idle) }
 func (r *request) pause() { r.timer.Stop() }
 
 func (r *request) end() {
-	r.answered()
+	r.gotResponse()
 	r.timer.Stop()
 	if r.whole != nil {
 		r.whole.Stop()
@@ -192,7 +192,7 @@ func (b *s3Body) Read(p []byte) (int, error) {
 	n, err := b.body.Read(p)
 	b.request.pause()
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = b.s.describe(b.request, OpGet, b.key, 0, "", err, b.request.noAnswer(err))
+		err = b.s.describe(b.request, OpGet, b.key, 0, "", err, b.request.noResponse(err))
 	}
 	return n, err
 }

@@ -179,7 +179,7 @@ func (r *reader) group(g int) error {
 		if err := r.sound(func() (err error) { batch, err = r.batch(in); return err }); err != nil {
 			return err
 		}
-		err := r.scan.hand(r.f, batch)
+		err := r.scan.emit(r.f, batch)
 		batch.Release()
 		if err != nil {
 			return err

@@ -70,7 +70,7 @@ type Rows struct {
 
 const (
 	defaultBytes = 64 << 20
-	leastBytes   = 1 << 20
+	minBytes     = 1 << 20
 )
 
 var (
@@ -112,7 +112,7 @@ func newScan(store objstore.Store, state *deltalog.State, q Query) (*scan, error
 		q.Bytes = defaultBytes
 	}
 	q.Parallel = max(q.Parallel, 1)
-	q.Bytes = max(q.Bytes/int64(q.Parallel), leastBytes)
+	q.Bytes = max(q.Bytes/int64(q.Parallel), minBytes)
 	if err := readable(state); err != nil {
 		return nil, err
 	}
@@ -189,8 +189,8 @@ func (s *scan) file(ctx context.Context, f deltalog.File) error {
 	return err
 }
 
-// hand gives rows to the caller.
-func (s *scan) hand(f deltalog.File, batch arrow.RecordBatch) error {
+// emit gives rows to the caller.
+func (s *scan) emit(f deltalog.File, batch arrow.RecordBatch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.each(Rows{Path: f.Path, Version: f.Version, Written: f.ModificationTime, Batch: batch})
