@@ -10,7 +10,7 @@ import (
 	"sluice/reliability/hold"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
-	"sluice/sink/offer"
+	"sluice/sink/logappend"
 )
 
 // Commit implements connector.Table: it appends one version to the log, whatever the store answers and whoever else
@@ -111,7 +111,7 @@ func (t *Table) admits(table string, files *staged) error {
 }
 
 // fenced marks err: the cut is dropped and everything resumes from the log. A hold inside of it is none.
-func fenced(err error) error { return classify.Mark(offer.Text(err), classify.Fenced) }
+func fenced(err error) error { return classify.Mark(logappend.Text(err), classify.Fenced) }
 
 func replaced(format string, args ...any) error {
 	return hold.New(hold.TableReplaced, "another table is in the place of the one that was written: "+fmt.Sprintf(format, args...), nil)

@@ -15,7 +15,7 @@ import (
 	"sluice/classify"
 	"sluice/reliability"
 	"sluice/sink/delta/objstore"
-	"sluice/sink/offer"
+	"sluice/sink/logappend"
 )
 
 // BrokenError says that the log is not what was written: an entry was changed, taken away or written anew. Its class is
@@ -76,7 +76,7 @@ func (b bucket) failed(ctx context.Context, err error) error {
 
 // readOnce returns the object of an entry, or objstore.ErrNotFound. read asks until there is an answer.
 func (b bucket) readOnce(ctx context.Context, seq int64) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, offer.TryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, logappend.TryTimeout)
 	defer cancel()
 	r, err := b.store.Get(ctx, b.dir+name(seq), 0, MaxEntry+1) // one more, so that parse sees what is too large
 	if err != nil {

@@ -12,7 +12,7 @@ var ofDelta = []mutant{
 	{
 		name: "the end of a log is believed however long ago its newest version was seen",
 		file: "sink/delta/deltalog/load.go",
-		old:  "if s == began && offer.Young(s.ReadAt, at) {", new: "if s == began || offer.Young(at, s.ReadAt) {",
+		old:  "if s == began && logappend.Recent(s.ReadAt, at) {", new: "if s == began || logappend.Recent(at, s.ReadAt) {",
 		pkg: "./sink/delta", test: "^TestRefresh_StoppedWhileTheLogIsCleanedUp$",
 	},
 	{
@@ -41,7 +41,7 @@ var ofDelta = []mutant{
 	},
 	{
 		name: "who looks for a row takes a hole in its log for the end",
-		file: "sink/delta/look.go",
+		file: "sink/delta/rowfinder.go",
 		old:  "!errors.Is(err, deltalog.ErrCorrupt) {", new: "err == nil || err != nil {",
 		pkg: "./sink/delta", test: "^TestFollower_StoppedWhileTheLogIsCleanedUp$",
 	},

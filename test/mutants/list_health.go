@@ -134,8 +134,8 @@ var ofHealth = []mutant{
 	{
 		name: "time in which the process did not run stalls its loops",
 		file: "health/liveness/watch.go",
-		old:  "min(max(now.Sub(w.looked), 0), missed)",
-		new:  "max(now.Sub(w.looked), 0)",
+		old:  "min(max(now.Sub(w.checked), 0), missed)",
+		new:  "max(now.Sub(w.checked), 0)",
 		pkg:  "./health/liveness", test: "TestAPause",
 	},
 	{

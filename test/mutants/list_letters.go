@@ -61,13 +61,13 @@ var ofLetters = []mutant{
 	{
 		name: "a letter shares the memory of what was fetched",
 		file: "connector/lane/candidate.go",
-		old:  "c.Record, c.Held = clone(r), Weight(r)", new: "shared := *r\n\t\tc.Record, c.Held = &shared, Weight(r)",
+		old:  "c.Record, c.Allocated = clone(r), Weight(r)", new: "shared := *r\n\t\tc.Record, c.Allocated = &shared, Weight(r)",
 		pkg: "./test/story", test: "^TestLettersInLittleMemory$",
 	},
 	{
 		name: "bad records do not count as memory",
 		file: "connector/lane/lane.go",
-		old:  "held := o.sealedHeld + o.letters\n", new: "held := o.sealedHeld\n",
+		old:  "held := o.sealedAllocated + o.letters\n", new: "held := o.sealedAllocated\n",
 		pkg: "./test/story", test: "^TestLettersInLittleMemory$",
 	},
 
@@ -127,7 +127,7 @@ var ofLetters = []mutant{
 	{
 		name: "rows that stood beside a failure of the decoder are committed",
 		file: "connector/commit/write.go",
-		old:  "if _, err := cut.FailedAt(); err != nil {", new: "if _, err := cut.FailedAt(); err != nil && c.lanes < 0 {",
+		old:  "if _, err := batch.FailedAt(); err != nil {", new: "if _, err := batch.FailedAt(); err != nil && c.lanes < 0 {",
 		pkg: "./test/story", test: "^TestARecordAtFaultIsIsolated$",
 	},
 	{

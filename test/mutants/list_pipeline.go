@@ -55,7 +55,7 @@ var ofPipeline = []mutant{
 	{
 		name: "a claim that holds never settles",
 		file: "connector/intake/outcomes.go",
-		old:  "if c.state == settling && c.next == c.from {", new: "if c.state == settling && c.next < c.from {",
+		old:  "if c.state == finishing && c.next == c.from {", new: "if c.state == finishing && c.next < c.from {",
 		pkg: "./test/story", test: "^TestWhatWasReadBeforeAPauseIsCommittedAtOnce$",
 	},
 	{
@@ -75,13 +75,13 @@ var ofPipeline = []mutant{
 	{
 		name: "all wait for the memory of a commit that is late",
 		file: "connector/intake/table.go",
-		old:  "return t.cutting != nil && now.Sub(t.cutting.Began) >= patience", new: "return t.cutting != nil && patience < 0",
+		old:  "return t.sealed != nil && now.Sub(t.sealed.Began) >= patience", new: "return t.sealed != nil && patience < 0",
 		pkg: "./test/story", test: "^TestMemory_HeldByALateCommit$",
 	},
 	{
 		name: "small blocks take the room of a large one for ever",
 		file: "connector/intake/room.go",
-		old:  "return c.wants <= m.freeable(now, c.patience(now))", new: "return false",
+		old:  "return c.wantsBytes <= m.freeable(now, c.patience(now))", new: "return false",
 		pkg: "./test/story", test: "^TestMemory_LargeBesideSmall$",
 	},
 	{
@@ -132,19 +132,19 @@ var ofPipeline = []mutant{
 	// Backpressure that counts.
 	{
 		name: "a batch that is full while the one before it commits is no pause",
-		file: "connector/intake/backpressure.go",
+		file: "connector/intake/pauselog.go",
 		old:  "on := t.stuck && t.behindEnd();", new: "on := false;",
 		pkg: "./test/story", test: "^TestBackpressure_Commit$",
 	},
 	{
 		name: "a pause counts only once it is over",
-		file: "connector/intake/backpressure.go",
+		file: "connector/intake/pauselog.go",
 		old:  "\tb.count(time.Now())\n}", new: "}",
 		pkg: "./test/story", test: "^TestBackpressure_Commit$",
 	},
 	{
 		name: "each short pause is a line",
-		file: "connector/intake/backpressure.go",
+		file: "connector/intake/pauselog.go",
 		old:  "lasted >= longPause:", new: "lasted >= 0:",
 		pkg: "./test/story", test: "^TestBackpressure_Commit$",
 	},

@@ -37,38 +37,38 @@ var ofRecords = []mutant{
 	// The outcome of a commit.
 	{
 		name: "a commit overwrites the version",
-		file: "sink/offer/offer.go",
-		old:  "bytes.NewReader(o.Body), objstore.IfAbsent)", new: "bytes.NewReader(o.Body), objstore.Replace)",
+		file: "sink/logappend/entry.go",
+		old:  "bytes.NewReader(e.Body), objstore.IfAbsent)", new: "bytes.NewReader(e.Body), objstore.Replace)",
 		pkg: "./sink/delta", test: "^TestLostRace$",
 	},
 	{
 		name: "an existing version is always another's",
-		file: "sink/offer/offer.go",
+		file: "sink/logappend/entry.go",
 		old:  "case mine:\n\t\treturn true, nil", new: "case mine:\n\t\treturn false, nil",
 		pkg: "./sink/delta", test: "^TestOutcomes$",
 	},
 	{
 		name: "412 as success: an existing version is always ours",
-		file: "sink/offer/offer.go",
+		file: "sink/logappend/entry.go",
 		old:  "case mine:", new: "case mine, err == nil:",
 		pkg: "./sink/delta", test: "^TestLostRace$",
 	},
 	{
 		name: "the next version while the outcome is unknown",
-		file: "sink/offer/offer.go",
-		old:  "return false, o.stillOpen(put)\n\tcase err != nil:", new: "return false, nil\n\tcase err != nil:",
+		file: "sink/logappend/entry.go",
+		old:  "return false, e.retryable(put)\n\tcase err != nil:", new: "return false, nil\n\tcase err != nil:",
 		pkg: "./sink/delta", test: "^TestOutcomes$",
 	},
 	{
 		name: "a new id for a version that is not there yet",
-		file: "sink/delta/offer.go",
+		file: "sink/delta/append.go",
 		old:  "return id == p.txnID, err",
 		new:  "if errors.Is(err, objstore.ErrNotFound) {\n\t\t\t\tp.txnID += \"-again\"\n\t\t\t}\n\t\t\treturn id == p.txnID, err",
 		pkg:  "./sink/delta", test: "^TestOutcomes$",
 	},
 	{
 		name: "a commit on a snapshot of any age",
-		file: "sink/offer/offer.go",
+		file: "sink/logappend/entry.go",
 		old:  "return mono < maxAge && wall < maxAge && wall > -time.Second", new: "return mono <= mono+maxAge && wall <= wall+maxAge",
 		pkg: "./sink/delta", test: "^Test(OldSnapshot|SleptPastCleanup)$",
 	},
@@ -95,13 +95,13 @@ var ofRecords = []mutant{
 	{
 		name: "what waits for a lane is consumed",
 		file: "connector/intake/progress.go",
-		old:  "if c.land(); len(c.flights) > 0 {", new: "if c.land(); len(c.flights) > flights {",
+		old:  "if c.dropDecoded(); len(c.inFlight) > 0 {", new: "if c.dropDecoded(); len(c.inFlight) > inFlight {",
 		pkg: "./connector/intake", test: "^TestWhatWaitsForALaneIsNotConsumed$",
 	},
 	{
 		name: "rows that are in the table are waited for",
-		file: "connector/lane/trail.go",
-		old:  "func (t *Trail) Settled() { t.cut.clear() }", new: "func (t *Trail) Settled() {}",
+		file: "connector/lane/progress.go",
+		old:  "func (t *Progress) ClearSealed() { t.sealed.clear() }", new: "func (t *Progress) ClearSealed() {}",
 		pkg: "./test/story", test: "^TestTheStatusOfABatch$",
 	},
 	{
@@ -176,14 +176,14 @@ var ofRecords = []mutant{
 	// What operators decide.
 	{
 		name: "an operation of unknown outcome gives way",
-		file: "sink/offer/offer.go",
-		old:  "return false, o.stillOpen(put)\n\tcase err != nil:", new: "return false, nil\n\tcase err != nil:",
+		file: "sink/logappend/entry.go",
+		old:  "return false, e.retryable(put)\n\tcase err != nil:", new: "return false, nil\n\tcase err != nil:",
 		pkg: "./sink/opslog", test: "^TestRaces$",
 	},
 	{
 		name: "an operation is put behind an old look",
-		file: "sink/offer/offer.go",
-		old:  "if Young(o.Checked, time.Now()) {", new: "if !o.Checked.IsZero() {",
+		file: "sink/logappend/entry.go",
+		old:  "if Recent(e.PreviousSeen, time.Now()) {", new: "if !e.PreviousSeen.IsZero() {",
 		pkg: "./sink/opslog", test: "^TestAWriterThatWokeUp$",
 	},
 	{
@@ -338,19 +338,19 @@ var ofRecords = []mutant{
 	{
 		name: "a full batch pool cuts nothing",
 		file: "connector/intake/batch.go",
-		old:  ", b.pressed == t:", new: ", b.pressed == t && b.draining:",
+		old:  ", b.sealForMemory == t:", new: ", b.sealForMemory == t && b.draining:",
 		pkg: "./test/story", test: "^TestAFullPoolCuts$",
 	},
 	{
 		name: "a dropped cut keeps its memory",
 		file: "connector/commit/write.go",
-		old:  "c.hold(open, cut).end()", new: "_ = cut",
+		old:  "c.reserve(barrier, batch).end()", new: "_ = batch",
 		pkg: "./connector/commit", test: "^TestHoldings$",
 	},
 	{
 		name: "a batch is decompressed beyond the pool",
 		file: "connector/kafka/memory.go",
-		old:  "if n > l.Most(held) {\n\t\treturn nil, recordbatch.ErrNeverRoom", new: "if n > l.Most(held) {\n\t\treturn make([]byte, 0, n), nil",
+		old:  "if n > l.Max(held) {\n\t\treturn nil, recordbatch.ErrNeverRoom", new: "if n > l.Max(held) {\n\t\treturn make([]byte, 0, n), nil",
 		pkg: "./connector/kafka", test: "^TestLogOversize$",
 	},
 }

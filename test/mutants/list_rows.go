@@ -11,7 +11,7 @@ var ofRows = []mutant{
 	{
 		name: "a partition that was added is not searched for",
 		file: "connector/commit/searchrows.go",
-		old:  "\t\tif i == nil {\n\t\t\tcontinue\n\t\t}\n\t\tfor p := range i.Starts {\n\t\t\tof := plan.StartRows(p, i.Added)\n\t\t\tif f", new: "\t\tif i == nil || i.Added {\n\t\t\tcontinue\n\t\t}\n\t\tfor p := range i.Starts {\n\t\t\tof := plan.StartRows(p, i.Added)\n\t\t\tif f",
+		old:  "\t\tif i == nil {\n\t\t\tcontinue\n\t\t}\n\t\tfor p := range i.Positions {\n\t\t\tof := plan.BlockingRows(p, i.Added)\n\t\t\tif f", new: "\t\tif i == nil || i.Added {\n\t\t\tcontinue\n\t\t}\n\t\tfor p := range i.Positions {\n\t\t\tof := plan.BlockingRows(p, i.Added)\n\t\t\tif f",
 		pkg: "./test/story", test: "^TestRowsWithoutAPosition_BesidePositions$",
 	},
 	{

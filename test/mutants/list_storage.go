@@ -126,13 +126,13 @@ var ofStorage = []mutant{
 	{
 		name: "the body of an answer keeps its slot",
 		file: "sink/delta/objstore/s3.go",
-		old:  "r.pause()\n\tr.answered()\n\treturn &s3Body", new: "r.pause()\n\treturn &s3Body",
+		old:  "r.pause()\n\tr.gotResponse()\n\treturn &s3Body", new: "r.pause()\n\treturn &s3Body",
 		pkg: "./sink/delta/objstore", test: "^TestS3Slots_OpenBodies$",
 	},
 	{
 		name: "a HEAD waits for a second slot",
 		file: "sink/delta/objstore/s3.go",
-		old:  "r.answered()\n\tif status, _", new: "if status, _",
+		old:  "r.gotResponse()\n\tif status, _", new: "if status, _",
 		pkg: "./sink/delta/objstore", test: "^TestS3Slots_HeadNotFound$",
 	},
 	{

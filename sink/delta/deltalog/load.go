@@ -14,7 +14,7 @@ import (
 
 	"sluice/reliability/panics"
 	"sluice/sink/delta/objstore"
-	"sluice/sink/offer"
+	"sluice/sink/logappend"
 )
 
 // ErrNoTable says that there is no log.
@@ -275,7 +275,7 @@ func Refresh(ctx context.Context, store objstore.Store, s *State) (*State, error
 func End(ctx context.Context, store objstore.Store, began, s *State, at time.Time) (*State, error) {
 	last := *s
 	last.ReadAt = at
-	if s == began && offer.Recent(s.ReadAt, at) {
+	if s == began && logappend.Recent(s.ReadAt, at) {
 		return &last, nil
 	}
 	var err error

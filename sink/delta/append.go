@@ -11,12 +11,12 @@ import (
 	"sluice/reliability/hold"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
-	"sluice/sink/offer"
+	"sluice/sink/logappend"
 )
 
 // proposal is what one commit offers as one version. Its bytes never change; another version is another proposal.
 type proposal struct {
-	offer.Entry
+	logappend.Entry
 	version int64
 	txnID   string
 	batch   string
@@ -29,7 +29,7 @@ type proposal struct {
 // proposal returns body as what is offered as a version, the one before which was last known to exist at a time.
 func (t *Table) proposal(version int64, txnID string, body []byte, checked time.Time) *proposal {
 	p := &proposal{version: version, txnID: txnID}
-	p.Entry = offer.Entry{
+	p.Entry = logappend.Entry{
 		Store: t.raw, Key: deltalog.CommitKey(version), Body: body, PreviousSeen: checked,
 		CheckPrevious: func(ctx context.Context) error { return t.checkBefore(ctx, version) },
 		IsOurs: func(ctx context.Context) (bool, error) {
@@ -74,13 +74,13 @@ func (t *Table) append(ctx context.Context, p *proposal, files *staged) (outcome
 		t.log.WarnContext(ctx, "a commit is given up undecided; its files stay, the position comes from the log",
 			"batch_id", p.batch, "version", p.version, "txn_id", p.txnID, "since", p.UnknownSince(), "err", err)
 		class := classify.Canceled
-		if errors.Is(err, offer.ErrPreviousGone) {
+		if errors.Is(err, logappend.ErrPreviousGone) {
 			class, t.head = classify.Fenced, nil
 		}
-		return conflict, classify.Mark(fmt.Errorf("%w: version %d: %w", connector.ErrUndecided, p.version, offer.Text(err)), class)
+		return conflict, classify.Mark(fmt.Errorf("%w: version %d: %w", connector.ErrUndecided, p.version, logappend.Text(err)), class)
 	}
 	files.setMayBeNamed(false)
-	if errors.Is(err, offer.ErrPreviousGone) {
+	if errors.Is(err, logappend.ErrPreviousGone) {
 		t.head = nil
 		return conflict, fenced(err)
 	}
@@ -95,13 +95,13 @@ func (t *Table) checkBefore(ctx context.Context, version int64) error {
 			if err != nil {
 				return err
 			}
-			return offer.PreviousGone(classify.Fenced, "the log was cleaned up beyond the snapshot: there is %s", o.Key)
+			return logappend.PreviousGone(classify.Fenced, "the log was cleaned up beyond the snapshot: there is %s", o.Key)
 		}
 		return nil
 	}
 	_, err := t.raw.Head(ctx, deltalog.CommitKey(version-1))
 	if errors.Is(err, objstore.ErrNotFound) {
-		return offer.PreviousGone(classify.Fenced, "the log was cleaned up beyond the snapshot: no version %d", version-1)
+		return logappend.PreviousGone(classify.Fenced, "the log was cleaned up beyond the snapshot: no version %d", version-1)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package offer_test
+package logappend_test
 
 import (
 	"bytes"
@@ -13,14 +13,14 @@ import (
 	"sluice/classify"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/objstore/objstoretest"
-	"sluice/sink/offer"
+	"sluice/sink/logappend"
 )
 
 const key = "log/00000000000000000005.json"
 
 // place is a store whose puts of the key fail in turn as they are told to, and an offer to it.
 type place struct {
-	*offer.Entry
+	*logappend.Entry
 	t      *testing.T
 	store  objstore.Store
 	doubts int
@@ -41,11 +41,11 @@ func newPlace(t *testing.T, faults ...objstoretest.Fault) *place {
 		return faults[puts-1]
 	})
 	t.Cleanup(func() { _ = faulty.Close() })
-	p.Entry = &offer.Entry{
+	p.Entry = &logappend.Entry{
 		Store: faulty, Key: key, Body: []byte("mine"), PreviousSeen: time.Now(),
 		CheckPrevious: func(context.Context) error {
 			if p.gone {
-				return offer.PreviousGone(classify.Fenced, "no version 4")
+				return logappend.PreviousGone(classify.Fenced, "no version 4")
 			}
 			return nil
 		},
@@ -161,7 +161,7 @@ func TestOldLooksAreRepeated(t *testing.T) {
 		p := newPlace(t)
 		time.Sleep(time.Minute)
 		p.gone = true
-		if err := p.fails(classify.Fenced, false); !errors.Is(err, offer.ErrPreviousGone) || !p.Sent().IsZero() {
+		if err := p.fails(classify.Fenced, false); !errors.Is(err, logappend.ErrPreviousGone) || !p.Sent().IsZero() {
 			t.Errorf("%v, sent %v", err, p.Sent())
 		}
 		p.gone = false
@@ -172,13 +172,13 @@ func TestOldLooksAreRepeated(t *testing.T) {
 func TestYoung(t *testing.T) {
 	at := time.Now()
 	for d, want := range map[time.Duration]bool{0: true, 59 * time.Second: true, time.Minute: false, time.Hour: false} {
-		if got := offer.Recent(at, at.Add(d)); got != want {
+		if got := logappend.Recent(at, at.Add(d)); got != want {
 			t.Errorf("after %v: %v", d, got)
 		}
 	}
 	// The monotonic clock stood still, or the wall clock was set back.
 	wall := at.Round(0)
-	if offer.Recent(wall, wall.Add(-time.Minute)) {
+	if logappend.Recent(wall, wall.Add(-time.Minute)) {
 		t.Error("a wall clock that was set back is trusted")
 	}
 }

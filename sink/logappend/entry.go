@@ -1,10 +1,10 @@
-// Package offer puts the next object of a log so that exactly one writer's is there, and each writer learns whose it is.
+// Package logappend puts the next object of a log so that exactly one writer's is there, and each writer learns whose it is.
 // A table's log and the operations log are written so.
 //
 // The outcome of a put is won, lost or unknown. Unknown (a timeout, a 5xx, a reset, and "exists", which may be our own
 // earlier put) is settled by reading back; while nothing is there, the same bytes are put under the same name again, until
 // something is. Whoever went on to the next name before that could be in the log twice.
-package offer
+package logappend
 
 import (
 	"bytes"

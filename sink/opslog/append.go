@@ -9,18 +9,18 @@ import (
 
 	"sluice/classify"
 	"sluice/sink/delta/objstore"
-	"sluice/sink/offer"
+	"sluice/sink/logappend"
 )
 
 // proposal is what one append offers as one seq. Its bytes never change; another seq is another proposal.
 type proposal struct {
-	offer.Entry
+	logappend.Entry
 	entry Entry
 }
 
 // proposal returns an entry as what is offered as its seq, the one before which was last known to exist at a time.
 func (l *Log) proposal(e Entry, object []byte, checked time.Time) *proposal {
-	return &proposal{entry: e, Entry: offer.Entry{
+	return &proposal{entry: e, Entry: logappend.Entry{
 		Store: l.store, Key: l.dir + name(e.Seq), Body: object, PreviousSeen: checked,
 		CheckPrevious: func(ctx context.Context) error { return l.checkBefore(ctx, e.Seq) },
 		IsOurs:        func(ctx context.Context) (bool, error) { return l.isThere(ctx, e.Seq, object) },
@@ -40,7 +40,7 @@ func (l *Log) append(ctx context.Context, p *proposal) (won bool, err error) {
 			l.log.InfoContext(ctx, "the outcome of an operation is known", "seq", p.entry.Seq, "id", p.entry.ID, "ours", won)
 		}
 		return won, nil
-	case errors.Is(err, offer.ErrPreviousGone):
+	case errors.Is(err, logappend.ErrPreviousGone):
 		err = broken(max(p.entry.Seq-1, 1), "%v", err)
 	default:
 		err = l.failed(ctx, err)
@@ -72,7 +72,7 @@ func (l *Log) checkBefore(ctx context.Context, seq int64) error {
 				return err
 			}
 			if seq, ok := seqOf(o.Key[len(l.dir):]); ok && seq > 1 {
-				return offer.PreviousGone(classify.Fatal, "the operations log lost entries meanwhile: there is %s", o.Key)
+				return logappend.PreviousGone(classify.Fatal, "the operations log lost entries meanwhile: there is %s", o.Key)
 			} else if ok {
 				break
 			}
@@ -81,7 +81,7 @@ func (l *Log) checkBefore(ctx context.Context, seq int64) error {
 	}
 	_, err := l.store.Head(ctx, l.dir+name(seq-1))
 	if errors.Is(err, objstore.ErrNotFound) {
-		return offer.PreviousGone(classify.Fatal, "the operations log lost entries meanwhile: no seq %d", seq-1)
+		return logappend.PreviousGone(classify.Fatal, "the operations log lost entries meanwhile: no seq %d", seq-1)
 	}
 	return err
 }
