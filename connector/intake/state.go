@@ -25,7 +25,7 @@ func states() []state {
 
 // String returns the word that the log uses.
 func (s state) String() string {
-	return [...]string{"resuming", "reading", "retrying", "proving", "settling", "held", "checking", "leaving", "lost"}[s]
+	return [...]string{"resuming", "reading", "retrying", "proving", "finishing", "held", "checking", "leaving", "lost"}[s]
 }
 
 // next returns the states that may follow. docs/architecture.md has them as a table.

@@ -49,7 +49,7 @@ const (
 	retryAfter = 10 * time.Minute
 )
 
-// letterWatch counts the dead letters of the pipeline that stand: the metric sluice_unresolved_letters. Each member counts
+// letterWatch counts the dead letters of the pipeline that stand: the metric sluice_unresolved_dead_letters. Each member counts
 // all of them, from the dead-letter topics and the tables alone, as deadletters list does; so all come to the same number.
 // It reads what is new since its last look, and touches nothing of the data path: its memory, its requests and its
 // patience are its own.
@@ -257,7 +257,7 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 		w.failing.Over(ctx, w.logger, "dead letters are counted again")
 		return
 	}
-	w.failing.Failed(ctx, w.logger, slog.LevelWarn, "dead letters cannot be counted, sluice_unresolved_letters is as it was counted last",
+	w.failing.Failed(ctx, w.logger, slog.LevelWarn, "dead letters cannot be counted, sluice_unresolved_dead_letters is as it was counted last",
 		"topics", failed[:min(len(failed), 10)], "err", trouble)
 }
 

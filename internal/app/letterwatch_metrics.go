@@ -13,12 +13,12 @@ type letterDescs struct{ unresolved, topic, counted *prometheus.Desc }
 
 func newLetterDescs() letterDescs {
 	return letterDescs{
-		unresolved: prometheus.NewDesc("sluice_unresolved_letters",
+		unresolved: prometheus.NewDesc("sluice_unresolved_dead_letters",
 			"Unresolved dead letters, as deadletters list counts them: their records have no row, and no member will read them again. Of the whole pipeline: every member tells the same.",
 			[]string{"topic", "class"}, nil),
 		topic: prometheus.NewDesc("sluice_topic_info", "1 for each topic whose bad records become dead letters; letters_class is dead_letters.class.",
 			[]string{"topic", "letters_class"}, nil),
-		counted: prometheus.NewDesc("sluice_unresolved_letters_timestamp_seconds", "When the dead letters of all topics were last counted without an error.", nil, nil),
+		counted: prometheus.NewDesc("sluice_unresolved_dead_letters_timestamp_seconds", "When the dead letters of all topics were last counted without an error.", nil, nil),
 	}
 }
 

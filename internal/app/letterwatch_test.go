@@ -42,7 +42,7 @@ func (l *lake) watch() *letterWatch {
 // unresolved gathers the gauge: topic class number.
 func unresolved(t *testing.T, w *letterWatch) []string {
 	t.Helper()
-	return gathered(t, w, "sluice_unresolved_letters")
+	return gathered(t, w, "sluice_unresolved_dead_letters")
 }
 
 // gathered are the samples of a metric: the values of its labels in the order of their names, then the value.
@@ -258,7 +258,7 @@ func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 	if n := strings.Count(log.String(), "dead letters cannot be counted"); n != 1 {
 		t.Errorf("told %d times: %s", n, log.String())
 	}
-	if got := gathered(t, w, "sluice_unresolved_letters_timestamp_seconds"); len(got) > 0 {
+	if got := gathered(t, w, "sluice_unresolved_dead_letters_timestamp_seconds"); len(got) > 0 {
 		t.Error(got)
 	}
 	refused := w.find
@@ -268,7 +268,7 @@ func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 	if d := cmp.Diff(known, unresolved(t, w)); d != "" || w.report().Error != "" || !strings.Contains(log.String(), "dead letters are counted again") {
 		t.Errorf("%s\n%+v\n%s", d, w.report(), log.String())
 	}
-	if got := gathered(t, w, "sluice_unresolved_letters_timestamp_seconds"); len(got) != 1 {
+	if got := gathered(t, w, "sluice_unresolved_dead_letters_timestamp_seconds"); len(got) != 1 {
 		t.Error(got)
 	}
 	for what, fails := range map[string]func() (mend func()){

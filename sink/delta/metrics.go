@@ -15,8 +15,8 @@ type metrics struct {
 
 // The outcomes of the puts of a commit, and of a checkpoint.
 const (
-	resultCommitted = "won"
-	resultConflict  = "lost"
+	resultCommitted = "committed"
+	resultConflict  = "conflict"
 	resultUndecided = "undecided"
 	resultOK        = "ok"
 	resultFailed    = "failed"

@@ -172,8 +172,8 @@ func TestBackpressure(t *testing.T) {
 		}
 	}
 	s.awaitRows(s.produced)
-	if m.metric("sluice_paused_total") != m.metric("sluice_resumed_total") {
-		t.Errorf("paused %v times, resumed %v times", m.metric("sluice_paused_total"), m.metric("sluice_resumed_total"))
+	if m.metric("sluice_backpressure_started_total") != m.metric("sluice_backpressure_ended_total") {
+		t.Errorf("paused %v times, resumed %v times", m.metric("sluice_backpressure_started_total"), m.metric("sluice_backpressure_ended_total"))
 	}
 	m.drain()
 

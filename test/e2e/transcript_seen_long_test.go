@@ -148,7 +148,7 @@ func (o *shadow) readProm(x *seen) {
 		{"sum by (reason) (sluice_holds_total) > 0", func(l map[string]string, v string) {
 			x.prom = append(x.prom, fmt.Sprintf("holds_total %s = %s", l["reason"], v))
 		}},
-		{"sum (sluice_long_pauses_total) > 0", func(_ map[string]string, v string) { x.prom = append(x.prom, "long_pauses_total = "+v) }},
+		{"sum (sluice_backpressure_long_total) > 0", func(_ map[string]string, v string) { x.prom = append(x.prom, "long_pauses_total = "+v) }},
 		{"sum (kafka_consumer_lag)", func(_ map[string]string, v string) { x.prom = append(x.prom, "lag = "+v) }},
 		{"kafka_consumer_healthy == 0", func(map[string]string, string) { x.prom = append(x.prom, "healthy = 0") }},
 		{"sluice_members_store_up == 0", func(map[string]string, string) { x.prom = append(x.prom, "members_store_up = 0") }},

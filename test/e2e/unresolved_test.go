@@ -23,7 +23,7 @@ func TestUnresolvedLetters(t *testing.T) {
 	first, second := s.start(lax), s.start(lax)
 	s.awaitPassed()
 	want := float64(int(s.badLedger.Len()) - void)
-	const gauge = "sluice_unresolved_letters"
+	const gauge = "sluice_unresolved_dead_letters"
 	for _, m := range []*member{first, second} {
 		m.awaitReady()
 		m.await("it counts the letters", func(report) bool {

@@ -128,7 +128,7 @@ var ofHealth = []mutant{
 	{
 		name: "an alert waits for a metric that nobody has",
 		file: "connector/intake/metrics.go",
-		old:  `"sluice_long_pauses_total"`, new: `"sluice_short_pauses_total"`,
+		old:  `"sluice_backpressure_long_total"`, new: `"sluice_short_pauses_total"`,
 		pkg: "./cmd/connector", test: "^TestAlerts$",
 	},
 	{

@@ -149,9 +149,9 @@ func TestDashboardValues(t *testing.T) {
 			`sluice_adjusted_lag_records{job="sluice", namespace="there", instance="b", group="p", topic="orders", partition="0"} 7`,
 			`sluice_partition_held{job="sluice", namespace="here", instance="a", topic="orders", partition="0", reason="poison"} 1`,
 			`sluice_partition_held{job="sluice", namespace="there", instance="b", topic="orders", partition="0", reason="poison"} 1`,
-			`sluice_unresolved_letters{job="sluice", namespace="here", instance="a", topic="orders", class="poison"} 1`,
-			`sluice_unresolved_letters{job="sluice", namespace="there", instance="b", topic="orders", class="poison"} 2`,
-			`sluice_unresolved_letters{job="sluice", namespace="there", instance="c", topic="orders", class="poison"} 2`,
+			`sluice_unresolved_dead_letters{job="sluice", namespace="here", instance="a", topic="orders", class="poison"} 1`,
+			`sluice_unresolved_dead_letters{job="sluice", namespace="there", instance="b", topic="orders", class="poison"} 2`,
+			`sluice_unresolved_dead_letters{job="sluice", namespace="there", instance="c", topic="orders", class="poison"} 2`,
 			`sluice_partition_verdict{job="sluice", namespace="here", instance="a", topic="orders", partition="0", verdict="OK"} 1`,
 			`sluice_partition_verdict{job="sluice", namespace="there", instance="b", topic="orders", partition="0", verdict="OK"} 1`,
 		}, []want{

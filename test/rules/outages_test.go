@@ -80,7 +80,7 @@ func calm(name string, fires ...moment) *outage {
 			o.set(i, "sluice_canary_failures_total", fmt.Sprintf("stage=%q", stage), fmt.Sprintf("0x%d", minutes))
 		}
 		o.set(i, "sluice_operations_log_age_seconds", "", fmt.Sprintf("2x%d", minutes))
-		o.set(i, "sluice_unresolved_letters_timestamp_seconds", "", now)
+		o.set(i, "sluice_unresolved_dead_letters_timestamp_seconds", "", now)
 		o.set(i, "sluice_members_store_up", "", always)
 		o.set(i, "process_start_time_seconds", "", always)
 		o.set(i, "sluice_positions_unchecked_total", "", fmt.Sprintf("0x%d", minutes))
@@ -96,7 +96,7 @@ func calm(name string, fires ...moment) *outage {
 			o.set(i, "sluice_topic_retention_seconds", fmt.Sprintf("topic=%q", topic), fmt.Sprintf("604800x%d", minutes))
 			o.set(i, "sluice_lag_critical_records", fmt.Sprintf("topic=%q", topic), fmt.Sprintf("2000x%d", minutes))
 			o.set(i, "sluice_topic_info", fmt.Sprintf(`topic=%q, letters_class="financial"`, topic), always)
-			o.set(i, "sluice_unresolved_letters", fmt.Sprintf(`topic=%q, class="poison"`, topic), fmt.Sprintf("0x%d", minutes))
+			o.set(i, "sluice_unresolved_dead_letters", fmt.Sprintf(`topic=%q, class="poison"`, topic), fmt.Sprintf("0x%d", minutes))
 		}
 		for j := range members {
 			o.set(i, "worker_heartbeat_timestamp", fmt.Sprintf(`consumer_id="m-%d"`, j), now)
@@ -144,7 +144,7 @@ func kafkaDown() *outage {
 		o.set(i, "sluice_lag_checked_timestamp_seconds", "", "0+60x9 600x49 3600+60x30")
 		o.set(i, "sluice_canary_last_success_timestamp_seconds", "", "0+60x9 600x49 3600+60x30")
 		o.set(i, "sluice_canary_failures_total", `stage="produce"`, "0x9 1+1x49 51x30")
-		o.set(i, "sluice_unresolved_letters_timestamp_seconds", "", "0+60x59 3600+60x30")
+		o.set(i, "sluice_unresolved_dead_letters_timestamp_seconds", "", "0+60x59 3600+60x30")
 		o.set(i, "sluice_breaker_state", `dependency="kafka"`, "0x9 2x49 0x30")
 		o.set(i, "sluice_breaker_changes_total", `dependency="kafka", to="open"`, "0x9 1+1x49 51x30")
 	}

@@ -70,7 +70,7 @@ func TestBackpressurePreventsMemoryOverflow(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 				if s := p.Connector.Status(); !s.Paused {
 					fine = max(fine, s.Queued)
-					if n := len(log.lines(t, "BACKPRESSURE")); n > 0 || p.Counted("sluice_paused_total") > 0 && s.Queued < 9_000 {
+					if n := len(log.lines(t, "BACKPRESSURE")); n > 0 || p.Counted("sluice_backpressure_started_total") > 0 && s.Queued < 9_000 {
 						t.Fatalf("%d queued, and it says PAUSED", s.Queued)
 					}
 				}
@@ -101,12 +101,12 @@ func TestBackpressurePreventsMemoryOverflow(t *testing.T) {
 		if n, _ := resumed[0]["queued"].(float64); resumed[0]["level"] != "INFO" || n > 5_000 || n < 4_000 {
 			t.Errorf("it said %v", resumed[0])
 		}
-		for name, want := range map[string]float64{"sluice_paused_total": 1, "sluice_resumed_total": 1} {
+		for name, want := range map[string]float64{"sluice_backpressure_started_total": 1, "sluice_backpressure_ended_total": 1} {
 			if n := p.Counted(name); n != want {
 				t.Errorf("%s is %v, want %v", name, n, want)
 			}
 		}
-		if s := p.Counted("sluice_paused_seconds_total"); s < 8 || s > 12 {
+		if s := p.Counted("sluice_backpressure_seconds_total"); s < 8 || s > 12 {
 			t.Errorf("5 000 records at 500 a second, and it was closed for %v s", s)
 		}
 	})
@@ -137,7 +137,7 @@ func TestPerKeyBoundProtectsOthers(t *testing.T) {
 				t.Errorf("after %v: of the hot customer %d are taken and %d rows, of the other %d", time.Since(began), hot.Next, hot.Consumed, other.Consumed)
 			}
 		}
-		if s := p.Connector.Status(); s.Paused || s.Queued != 1000 || p.Counted("sluice_paused_total") != 0 {
+		if s := p.Connector.Status(); s.Paused || s.Queued != 1000 || p.Counted("sluice_backpressure_started_total") != 0 {
 			t.Errorf("the valve is closed: %v, %d queued", s.Paused, s.Queued)
 		}
 		// A hundred are done after 50 s: so many more are taken.

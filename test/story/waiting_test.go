@@ -135,12 +135,12 @@ func TestBackpressure_Commit(t *testing.T) {
 			t.Error("the status does not say so")
 		}
 		time.Sleep(time.Minute)
-		for name, want := range map[string]float64{"sluice_paused_total": 1, "sluice_resumed_total": 0, "sluice_long_pauses_total": 1} {
+		for name, want := range map[string]float64{"sluice_backpressure_started_total": 1, "sluice_backpressure_ended_total": 0, "sluice_backpressure_long_total": 1} {
 			if n := p.Counted(name); n != want {
 				t.Errorf("%s is %v, want %v", name, n, want)
 			}
 		}
-		if s := p.Counted("sluice_paused_seconds_total"); s < 59 || s > 65 {
+		if s := p.Counted("sluice_backpressure_seconds_total"); s < 59 || s > 65 {
 			t.Errorf("paused for a minute, and the counter says %v s", s)
 		}
 		eventually(t, "RESUMED", func() bool { return len(log.lines(t, "BACKPRESSURE: RESUMED")) > 0 })
@@ -149,7 +149,7 @@ func TestBackpressure_Commit(t *testing.T) {
 		}
 		eventually(t, "end", w.AtEnd)
 		time.Sleep(time.Second)
-		if paused, resumed := p.Counted("sluice_paused_total"), p.Counted("sluice_resumed_total"); paused != resumed {
+		if paused, resumed := p.Counted("sluice_backpressure_started_total"), p.Counted("sluice_backpressure_ended_total"); paused != resumed {
 			t.Errorf("paused %v times, resumed %v times", paused, resumed)
 		}
 		if p.Connector.Status().Paused {
@@ -157,12 +157,12 @@ func TestBackpressure_Commit(t *testing.T) {
 		}
 
 		// Where commits are quick, pauses count and are no lines.
-		long, lines := p.Counted("sluice_long_pauses_total"), len(log.lines(t, "BACKPRESSURE"))
-		before := p.Counted("sluice_paused_total")
+		long, lines := p.Counted("sluice_backpressure_long_total"), len(log.lines(t, "BACKPRESSURE"))
+		before := p.Counted("sluice_backpressure_started_total")
 		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 400), "k")
 		eventually(t, "end", w.AtEnd)
-		if p.Counted("sluice_paused_total") == before || p.Counted("sluice_long_pauses_total") != long || len(log.lines(t, "BACKPRESSURE")) != lines {
-			t.Errorf("%v short pauses, %v long ones, %d lines", p.Counted("sluice_paused_total")-before, p.Counted("sluice_long_pauses_total")-long, len(log.lines(t, "BACKPRESSURE"))-lines)
+		if p.Counted("sluice_backpressure_started_total") == before || p.Counted("sluice_backpressure_long_total") != long || len(log.lines(t, "BACKPRESSURE")) != lines {
+			t.Errorf("%v short pauses, %v long ones, %d lines", p.Counted("sluice_backpressure_started_total")-before, p.Counted("sluice_backpressure_long_total")-long, len(log.lines(t, "BACKPRESSURE"))-lines)
 		}
 		if want := w.Want(0, 0, 600); !slices.Equal(w.Rows(0), want) {
 			t.Errorf("%d rows, want %d", len(w.Rows(0)), len(want))
