@@ -19,7 +19,7 @@ ONE_GOROUTINE := ^(TestBounds_Positions|TestBounds_CheckpointMemory|TestLargeChe
 # What `make test` runs on the older Kafka, too; `make test-all` runs everything there.
 ON_OLDER := ^(TestProducedIsTable|TestKilledAtRandomMoments|TestBehindLogStart|TestTopicRecreated|TestThreeBrokers)$$/^UncleanElection$$
 
-.PHONY: help build demo test test-all hermetic race lint fmt modules notice vulncheck rules schedules fuzz flakes adapters lab lab-all scripts mutants bench golden lab-install clean
+.PHONY: help build demo test test-all hermetic race lint prose fmt modules notice vulncheck rules schedules fuzz flakes adapters lab lab-all scripts mutants bench golden lab-install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,8 +41,11 @@ hermetic: ## the tests that need nothing but Go
 race: ## the same with the race detector, shorter; without the model and tests of sizes, which have one goroutine
 	@$(SUITE) -name race go test -race -short -timeout 20m -skip '$(ONE_GOROUTINE)' $$(go list ./... | grep -v '/test/model$$')
 
-lint: ## golangci-lint, as .golangci.yml says
+lint: prose ## golangci-lint, as .golangci.yml says, and prose
 	@$(SUITE) -name lint "$$(test/lab/install lint)" run --build-tags lab,long ./...
+
+prose: ## Vale over documentation, comments and texts, with the rules of test/prose
+	@$(SUITE) -name prose go run ./test/prose "$$(test/lab/install vale)"
 
 modules: ## the modules in the cache are those of go.sum, and go.mod needs no change
 	@$(SUITE) -name modules go mod verify
@@ -106,7 +109,7 @@ golden: ## rewrite testdata, then show what changed
 	git diff --stat -- '*testdata*' docs
 
 lab-install: ## everything the lab needs, into the cache
-	@test/lab/install kafka minio postgres redis prometheus promtool amtool alertmanager readers spark lint
+	@test/lab/install kafka minio postgres redis prometheus promtool amtool alertmanager readers spark lint vale
 
 clean: ## what was built here
 	rm -rf dist
