@@ -63,7 +63,7 @@ var layers = map[string][]string{
 	"sink/delta/objstore":              {"classify", "secure"},
 	"sink/delta/objstore/objstoretest": {"classify", "sink/delta/objstore"},
 	"sink/delta/scan":                  {"connector", "connector/schema", "reliability/hold", "reliability/panics", "sink/delta/bounded", "sink/delta/deltalog", "sink/delta/objstore"},
-	"sink/logappend":                       {"classify", "sink/delta/objstore"},
+	"sink/logappend":                   {"classify", "sink/delta/objstore"},
 	"sink/opslog":                      {"classify", "reliability", "reliability/hold", "sink/delta/objstore", "sink/logappend"},
 	"health/canary":                    {"health", "reliability"},
 	"health/lettercount":               {"classify", "idempotency"},
