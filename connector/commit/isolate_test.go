@@ -2,6 +2,7 @@ package commit
 
 import (
 	"errors"
+	"log/slog"
 	"slices"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/connector"
+	"sluice/connector/plan"
 )
 
 // bare is rows without columns, told apart by their address.
@@ -92,5 +94,19 @@ func TestBisectionEnds(t *testing.T) {
 	}}
 	if err := s.halve(all); !errors.Is(err, stopped) || tries != 3 {
 		t.Errorf("%v after %d tries", err, tries)
+	}
+}
+
+// TestCommitter_PrefixKeepsTrouble: a commit ends what failed only once it has passed the records that failed.
+func TestCommitter_PrefixKeepsTrouble(t *testing.T) {
+	p := connector.Partition{Topic: "orders", ID: 1}
+	c := &committer{current: &current{logger: slog.New(slog.DiscardHandler)}, troubles: map[connector.Partition]*trouble{p: {failures: 2, next: 10}}}
+	c.overcome(t.Context(), map[connector.Partition]plan.Span{p: {From: 3, Next: 9}})
+	if c.troubles[p] == nil || c.troubles[p].failures != 2 {
+		t.Fatalf("a commit up to 9 ended what failed before 10: %v", c.troubles)
+	}
+	c.overcome(t.Context(), map[connector.Partition]plan.Span{p: {From: 9, Next: 10}})
+	if len(c.troubles) != 0 {
+		t.Errorf("a commit up to 10 left %v", c.troubles)
 	}
 }

@@ -42,7 +42,7 @@ var ofPipeline = []mutant{
 		name: "a commit of rows before the failing one ends the count of attempts",
 		file: "connector/commit/isolate.go",
 		old:  "t != nil && span.Next >= t.next", new: "t != nil && span.Next >= 0",
-		pkg: "./test/story", test: "^TestSeal_PanicsOnRowsTogether$",
+		pkg: "./connector/commit", test: "^TestCommitter_PrefixKeepsTrouble$",
 	},
 	{
 		name: "rows that fail only together are given up",
