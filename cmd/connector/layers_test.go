@@ -42,8 +42,9 @@ var layers = map[string][]string{
 	},
 	"connector/pipeline": {"connector", "connector/commit", "connector/intake", "connector/lane", "classify", "reliability", "reliability/pulse"},
 	// Adapters: touch the world.
-	"connector/decode": {"connector", "connector/schema", "classify", "idempotency", "reliability/deadletter", "reliability/hold"},
-	"connector/schema": {"connector", "idempotency", "reliability/hold"},
+	"connector/decode":            {"connector", "connector/schema", "classify", "idempotency", "reliability/deadletter", "reliability/hold"},
+	"connector/decode/decodetest": {"classify", "connector", "connector/schema"},
+	"connector/schema":            {"connector", "idempotency", "reliability/hold"},
 	"connector/kafka": {
 		"connector", "classify", "idempotency", "reliability", "reliability/bytepool", "reliability/deadletter", "reliability/hold", "reliability/pulse",
 		"connector/kafka/dial", "connector/kafka/frame", "connector/kafka/recordbatch",

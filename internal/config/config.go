@@ -205,7 +205,7 @@ func Default() *Config {
 		Fingerprints: Fingerprints{Store: "memory"},
 		Breaker:      Breaker{Failures: 5, OpenFor: 60 * time.Second, Successes: 3},
 		Defaults: Topic{
-			Table: "{topic}", Format: "json", Start: "earliest", UnknownFields: "ignore", Tombstones: "skip", Keys: "any",
+			Table: "{topic}", Format: decode.FormatJSON, Start: "earliest", UnknownFields: "ignore", Tombstones: "skip", Keys: "any",
 			MetadataColumns: slices.Clone(metadataColumns[:]), BadRecords: "dead_letter", DeadLetters: defaultDeadLetters(),
 			HealthRecords: HealthRecords{Drop: true}, Identity: defaultIdentity(),
 			Commit:      Commit{Every: 60 * time.Second, Rows: 1_000_000, Bytes: 128 << 20, FileSize: 128 << 20},
@@ -245,10 +245,25 @@ func (t *Topic) Refusals() connector.Refusals {
 
 // Decoder makes rows of what the table is fed with; spare may be nil.
 func (t *Topic) Decoder(spare decode.Spare) connector.Decoder {
-	if t.IsLetters() {
-		return decode.DeadLetters{}
+	o := decode.Options{Strict: t.UnknownFields == "dead_letter", Identity: t.ProducerIdentity(), Spare: spare}
+	formats := decode.Formats()
+	i := max(slices.IndexFunc(formats, func(f decode.Format) bool { return f.Name == t.Format }), 0) // loading refuses other names
+	return formats[i].New(o)
+}
+
+// formatNames returns the values of the key format.
+func formatNames() (names []string) {
+	for _, f := range decode.Formats() {
+		names = append(names, f.Name)
 	}
-	return decode.JSON{Strict: t.UnknownFields == "dead_letter", Identity: t.ProducerIdentity(), Spare: spare}
+	return names
+}
+
+// laterFormats are formats of a later version.
+func laterFormats() []string {
+	return slices.DeleteFunc([]string{"avro", "protobuf", "raw", "string", "csv"}, func(name string) bool {
+		return slices.Contains(formatNames(), name)
+	})
 }
 
 // A key is one key of config.yaml that holds a value.
@@ -311,7 +326,7 @@ func (c *Config) keys() []key {
 func (t *Topic) keys() []key {
 	return slices.Concat([]key{
 		{"table", text(&t.Table, nil), ""},
-		{"format", choice(&t.Format, []string{"avro", "protobuf", "raw", "string", "csv"}, "json", formatLetters), ""},
+		{"format", choice(&t.Format, laterFormats(), formatNames()...), ""},
 		{"start", choice(&t.Start, nil, "earliest", "latest", "timestamp", "explicit"), ""},
 		{"start_at", startAt(&t.StartAt), ""},
 		{"schema", text(&t.Schema, schemaText), ""},

@@ -13,7 +13,6 @@ import (
 // Letters become rows of a letter table: a dead-letter topic has an entry that nobody wrote, unless somebody did.
 
 const (
-	formatLetters = "dead_letter"
 	badHold       = "hold"
 	badDeadLetter = "dead_letter"
 	archiveNone   = "none"
@@ -27,14 +26,14 @@ func (t *Topic) Archives() bool {
 }
 
 // IsLetters tells whether the topic is a dead-letter topic.
-func (t *Topic) IsLetters() bool { return t.Format == formatLetters }
+func (t *Topic) IsLetters() bool { return t.Format == decode.FormatDeadLetters }
 
 // readsLetters makes an entry one of a dead-letter topic: only its table, its start and its commits are its own. A bad
 // record there holds its partition: there is no letter of a letter.
 func (t *Topic) readsLetters() {
 	d := Default().Defaults
 	d.Table, d.Start, d.StartAt, d.Commit = t.Table, t.Start, t.StartAt, t.Commit
-	d.Format, d.Schema, d.BadRecords = formatLetters, decode.DeadLetterDDL, badHold
+	d.Format, d.Schema, d.BadRecords = decode.FormatDeadLetters, decode.DeadLetterDDL, badHold
 	d.HealthRecords = HealthRecords{} // a letter has the headers of its record
 	*t = d
 }

@@ -2,6 +2,8 @@ package config
 
 import (
 	"strings"
+
+	"sluice/connector/decode"
 )
 
 // checkLetterFormat checks what an entry of a dead-letter topic says by itself, and completes it.
@@ -18,10 +20,10 @@ func (l *loader) checkLetterFormat(name string, t *Topic) {
 		if k.path == "schema" {
 			why = "a letter table has columns of its own"
 		}
-		l.report(l.at(at), "does not go with format: %s: %s: remove it", formatLetters, why)
+		l.report(l.at(at), "does not go with format: %s: %s: remove it", decode.FormatDeadLetters, why)
 	}
 	if at := "topics." + name + ".bad_records"; t.WritesLetters() && l.has(at) {
-		l.report(l.at(at), "does not go with format: %s: there is no letter of a letter: write hold, or remove it", formatLetters)
+		l.report(l.at(at), "does not go with format: %s: there is no letter of a letter: write hold, or remove it", decode.FormatDeadLetters)
 	}
 	t.readsLetters()
 }

@@ -1,0 +1,36 @@
+package decode
+
+import (
+	"sluice/connector"
+	"sluice/idempotency"
+)
+
+// The formats whose meaning goes beyond their decoder: the default, and that of dead letters.
+const (
+	FormatJSON        = "json"
+	FormatDeadLetters = "dead_letter"
+)
+
+// Options are what a configuration says about the decoder of a topic. A format uses those that apply to it.
+type Options struct {
+	Strict   bool // an unknown field refuses the record
+	Identity idempotency.Identity
+	Spare    Spare // nil for Go's memory
+}
+
+// A Format is a format of records, by the name that the configuration key `format` has.
+type Format struct {
+	Name string
+	New  func(Options) connector.Decoder
+}
+
+// Formats returns all formats, the default first. A new format is a file with its decoder, a line here and a test that
+// runs decodetest.Run; the configuration takes the names from here.
+func Formats() []Format {
+	return []Format{
+		{FormatJSON, func(o Options) connector.Decoder {
+			return JSON{Strict: o.Strict, Identity: o.Identity, Spare: o.Spare}
+		}},
+		{FormatDeadLetters, func(Options) connector.Decoder { return DeadLetters{} }},
+	}
+}
