@@ -128,7 +128,7 @@ func TestUnreadError_NamesWhatPasses(t *testing.T) {
 	denied := hold.New(hold.KafkaDenied, "not for you", nil)
 	passing := classify.Mark(errors.New("no leader"), classify.Transient)
 	e := &connector.UnreadError{Causes: map[connector.Partition]error{connectortest.Partition(0): denied, connectortest.Partition(1): passing}}
-	if want := "the ends of 2 partitions cannot be learnt: orders:1: no leader"; e.Error() != want || classify.Of(e) != classify.Transient {
+	if want := "failed to read the log ends of 2 partitions, among them orders:1: no leader"; e.Error() != want || classify.Of(e) != classify.Transient {
 		t.Errorf("%v is %v, want %q", e, classify.Of(e), want)
 	}
 	delete(e.Causes, connectortest.Partition(1))
