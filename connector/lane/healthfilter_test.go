@@ -102,7 +102,7 @@ func TestHealthRecordsAreSeen(t *testing.T) {
 			f.drops(connectortest.Partition(3), &connector.Record{Offset: o, Headers: check, Key: []byte("private-key"), Value: []byte("private-value")})
 			f.drops(connectortest.Partition(3), &connector.Record{Offset: 10 + o, Headers: claim})
 		}
-		time.Sleep(healthLines)
+		time.Sleep(healthLogInterval)
 		f.drops(connectortest.Partition(3), &connector.Record{Offset: 5, Headers: check})
 		f.drops(connectortest.Partition(3), &connector.Record{Offset: 15, Headers: claim})
 		var got []string

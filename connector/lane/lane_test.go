@@ -69,9 +69,9 @@ func TestLane_HoldsNothingOfAClosedBatch(t *testing.T) {
 			if pool.Used() == 0 || tab.OpenBatch.Allocated.Load() != pool.Used() {
 				t.Errorf("open: the table holds %d bytes, the pool %d", tab.OpenBatch.Allocated.Load(), pool.Used())
 			}
-			p, held := l.close(tab, true)
-			if pool.Used() != held || tab.OpenBatch.Allocated.Load() != 0 {
-				t.Errorf("closed: the batch has %d bytes, the pool %d, the lane keeps %d", held, pool.Used(), tab.OpenBatch.Allocated.Load())
+			p, allocated := l.close(tab, true)
+			if pool.Used() != allocated || tab.OpenBatch.Allocated.Load() != 0 {
+				t.Errorf("closed: the batch has %d bytes, the pool %d, the lane keeps %d", allocated, pool.Used(), tab.OpenBatch.Allocated.Load())
 			}
 			if p.Release(pool); pool.Used() != 0 {
 				t.Errorf("released: the pool holds %d bytes", pool.Used())

@@ -55,7 +55,7 @@ var ofLetters = []mutant{
 	{
 		name: "a run spans a bad record",
 		file: "connector/lane/lane.go",
-		old:  "n > 0 && !o.apart && o.runs", new: "n > 0 && o.runs",
+		old:  "n > 0 && !o.breakRun && o.runs", new: "n > 0 && o.runs",
 		pkg: "./test/story", test: "^TestAFloodStopsInTheMiddle$",
 	},
 	{
@@ -67,7 +67,7 @@ var ofLetters = []mutant{
 	{
 		name: "bad records do not count as memory",
 		file: "connector/lane/lane.go",
-		old:  "held := o.sealedAllocated + o.letters\n", new: "held := o.sealedAllocated\n",
+		old:  "allocated := o.sealedAllocated + o.letterBytes\n", new: "allocated := o.sealedAllocated\n",
 		pkg: "./test/story", test: "^TestLettersInLittleMemory$",
 	},
 

@@ -107,7 +107,7 @@ var ofPipeline = []mutant{
 	{
 		name: "a lane keeps the buffers of a bad record between two batches",
 		file: "connector/lane/lane.go",
-		old:  "if p.Chunks == nil || o.failed != nil || o.counted.held > 0 {", new: "if p.Chunks == nil || o.failed != nil {",
+		old:  "if p.Chunks == nil || o.failed != nil || o.counted.allocated > 0 {", new: "if p.Chunks == nil || o.failed != nil {",
 		pkg: "./connector/lane", test: "^TestLane_HoldsNothingOfAClosedBatch$",
 	},
 	{

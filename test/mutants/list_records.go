@@ -101,7 +101,7 @@ var ofRecords = []mutant{
 	{
 		name: "rows that are in the table are waited for",
 		file: "connector/lane/progress.go",
-		old:  "func (t *Progress) ClearSealed() { t.sealed.clear() }", new: "func (t *Progress) ClearSealed() {}",
+		old:  "func (p *Progress) ClearSealed() { p.sealed.clear() }", new: "func (p *Progress) ClearSealed() {}",
 		pkg: "./test/story", test: "^TestTheStatusOfABatch$",
 	},
 	{
@@ -320,7 +320,7 @@ var ofRecords = []mutant{
 	{
 		name: "a lane gives an answer back before it has decoded it",
 		file: "connector/lane/lane.go",
-		old:  "\to := l.open[b.Table]\n\tif o == nil {\n\t\to = &openChunk{stopped", new: "\tb.Answer.Leave()\n\tdefer b.Answer.share()\n\to := l.open[b.Table]\n\tif o == nil {\n\t\to = &openChunk{stopped",
+		old:  "\to := l.open[b.Table]\n\tif o == nil {\n\t\to = &openChunk{stopped", new: "\tb.Result.Release()\n\tdefer b.Result.retain()\n\to := l.open[b.Table]\n\tif o == nil {\n\t\to = &openChunk{stopped",
 		pkg: "./test/story", test: "^TestSchedulesInLittleMemory$",
 	},
 	{
