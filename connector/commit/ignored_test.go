@@ -53,8 +53,8 @@ func TestIgnoredLog(t *testing.T) {
 			}
 			l.log(t.Context(), logger, []connector.IgnoredFields{f})
 			for _, line := range connectortest.LogLines(t, &log) {
-				said, _ := line["fields"].([]any)
-				names, lines = names+len(said), lines+1
+				attrs, _ := line["fields"].([]any)
+				names, lines = names+len(attrs), lines+1
 			}
 		}
 		if names != connector.MaxIgnoredNames || lines != 1 {

@@ -80,7 +80,7 @@ func TestBisectionFindsExactlyTheRowsAtFault(t *testing.T) {
 func TestBisectionEnds(t *testing.T) {
 	all := []connector.Piece{{Rows: &bare{}, From: 0, To: 1_000_000}}
 	s := bisection{try: func([]connector.Piece) error { return &connector.LocalError{Doing: encoding, Err: errors.New("oh")} }}
-	if err := s.halve(all); err != nil || !s.many() || s.tries > 500 {
+	if err := s.halve(all); err != nil || !s.exhausted() || s.tries > 500 {
 		t.Errorf("%v after %d tries, found %d", err, s.tries, len(s.found))
 	}
 	stopped, tries := errors.New("stopped"), 0

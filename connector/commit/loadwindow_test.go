@@ -64,7 +64,7 @@ func TestAClaimThatStaysAwayLeavesNoWindow(t *testing.T) {
 			<-more
 			return each(connector.PastRows{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().UnixMilli(), Entries: entries})
 		})
-		if err := w.window.ready(t.Context(), map[connector.Partition]ResumeRequest{a: {Session: 1}}, map[connector.Partition]Found{a: {Session: 1}}); err != nil {
+		if err := w.window.fillForResume(t.Context(), map[connector.Partition]ResumeRequest{a: {Session: 1}}, map[connector.Partition]Found{a: {Session: 1}}); err != nil {
 			t.Fatal(err)
 		}
 		w.window.release(a)

@@ -34,7 +34,7 @@ func (p panicky) Discard(context.Context, *connector.Staged) { panic("discard") 
 func TestOutsideTable_PanicIsAHold(t *testing.T) {
 	var log bytes.Buffer
 	load := func() (*connector.Snapshot, error) { panic("of the first kind") }
-	table := &outsideTable{Table: panicky{load: func() (*connector.Snapshot, error) { return load() }}, logger: slog.New(slog.NewJSONHandler(&log, nil))}
+	table := &waitingTable{Table: panicky{load: func() (*connector.Snapshot, error) { return load() }}, logger: slog.New(slog.NewJSONHandler(&log, nil))}
 	holds := func(err error) {
 		t.Helper()
 		if reason, _, held := hold.Of(err); !held || reason != hold.TableUnsupported || classify.Of(err) != classify.Fatal {

@@ -84,7 +84,7 @@ func TestIDsReachTheStore(t *testing.T) {
 		Chunks: []plan.Chunk{{Schema: &connectortest.Schema{}, Rows: connectortest.NoRows{}, Runs: []plan.Run{runAt(a, 1, 10, 12, 0, 3)}, Entries: entries, Allocated: 100 + 18, EntryBytes: 7}},
 	}
 	pool.Adjust(100 + 18 + 7)
-	h := w.committer.reserve(&lane.Barrier{}, batch)
+	r := w.committer.reserve(&lane.Barrier{}, batch)
 	if err := w.window.load(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +92,8 @@ func TestIDsReachTheStore(t *testing.T) {
 		t.Error("the table was not asked for ids")
 	}
 	p := plan.Decide(batch, table.at, w.committer.terms(t.Context(), batch))
-	h.plan(p.Pieces)
-	h.progress(len(p.Pieces), 0)
+	r.plan(p.Pieces)
+	r.progress(len(p.Pieces), 0)
 	if used := pool.Used(); used != 18+7 {
 		t.Errorf("without its rows the batch takes %d bytes of the pool, want those of entries and ids", used)
 	}
@@ -105,7 +105,7 @@ func TestIDsReachTheStore(t *testing.T) {
 	if want := []string{"evt-8", "evt-9", "evt-10", "evt-11"}; !slices.Equal(ids, want) {
 		t.Errorf("remembered %q, want %q", ids, want)
 	}
-	if h.end(); pool.Used() != 0 {
+	if r.end(); pool.Used() != 0 {
 		t.Errorf("%d bytes of the pool are left", pool.Used())
 	}
 }
@@ -155,7 +155,7 @@ func TestAClaimThatComesBackWhileItsWindowIsFilled(t *testing.T) {
 	resume := func(session uint64) map[connector.Partition]Found {
 		t.Helper()
 		result := map[connector.Partition]Found{a: {Session: session, At: connector.Position{Partition: a, Next: 10, Epoch: 0}}}
-		if err := w.window.ready(t.Context(), map[connector.Partition]ResumeRequest{a: {Session: session}}, result); err != nil {
+		if err := w.window.fillForResume(t.Context(), map[connector.Partition]ResumeRequest{a: {Session: session}}, result); err != nil {
 			t.Fatal(err)
 		}
 		return result
@@ -234,27 +234,27 @@ func TestDuplicateLog(t *testing.T) {
 				t.Error(diff)
 			}
 			time.Sleep(time.Second)
-			l.log(t.Context(), logger, duplicatesOf(t, 5*hitLines, logger))
-			if n := len(said(log, "fingerprint hit")); n != hitLines {
-				t.Errorf("%d lines in a second, want %d", n, hitLines)
+			l.log(t.Context(), logger, duplicatesOf(t, 5*maxDebugDuplicates, logger))
+			if n := len(said(log, "fingerprint hit")); n != maxDebugDuplicates {
+				t.Errorf("%d lines in a second, want %d", n, maxDebugDuplicates)
 			}
 			l.log(t.Context(), logger, duplicatesOf(t, 7, logger))
 			time.Sleep(time.Second)
 			l.log(t.Context(), logger, duplicatesOf(t, 1, logger))
-			if diff := cmp.Diff([]map[string]any{want(1, 4*hitLines+7)}, said(log, "fingerprint hit")); diff != "" {
+			if diff := cmp.Diff([]map[string]any{want(1, 4*maxDebugDuplicates+7)}, said(log, "fingerprint hit")); diff != "" {
 				t.Error(diff)
 			}
 		})
 	})
 	t.Run("Info", func(t *testing.T) {
 		logger, log := at(slog.LevelInfo)
-		l, p := newDuplicateLog(), duplicatesOf(t, 3*skippedKept, logger)
+		l, p := newDuplicateLog(), duplicatesOf(t, 3*maxLoggedDuplicates, logger)
 		l.log(t.Context(), logger, p)
-		if len(p.Skipped) != skippedKept || l.beyond != 0 {
+		if len(p.Skipped) != maxLoggedDuplicates || l.beyond != 0 {
 			t.Errorf("%d duplicates are kept for lines that are not written, and %d counted", len(p.Skipped), l.beyond)
 		}
-		if n := bytes.Count(log.Bytes(), []byte("\n")); n != skippedLines || n != bytes.Count(log.Bytes(), []byte("Skipping duplicate")) {
-			t.Errorf("%d lines, want %d of duplicates:\n%s", n, skippedLines, log)
+		if n := bytes.Count(log.Bytes(), []byte("\n")); n != duplicateLines || n != bytes.Count(log.Bytes(), []byte("Skipping duplicate")) {
+			t.Errorf("%d lines, want %d of duplicates:\n%s", n, duplicateLines, log)
 		}
 	})
 }
