@@ -21,7 +21,7 @@ func TestOnlyAStoreThatKeepsIDsAsksForThem(t *testing.T) {
 		t.Error("a decoder without ids was replaced")
 	}
 	r := readerOf(t, Config{Tables: tables{target: connector.Target{Decoder: idDecoder{}, Duplicates: &connector.Duplicates{IDs: true}}}})
-	if table := r.assignment.feeds("orders"); !table.Decoder.(idDecoder).ids {
+	if table := r.assignment.tableFor("orders"); !table.Decoder.(idDecoder).ids {
 		t.Error("the lanes got a decoder that sets no ids")
 	}
 }

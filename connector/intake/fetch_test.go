@@ -30,10 +30,10 @@ func TestAnswers(t *testing.T) {
 	c := &claim{Partition: connectortest.Partition(0), table: tab, claimState: claimState{state: resuming}, position: -1}
 	r.claims[c.Partition] = c
 	r.holds.endSession(c)
-	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
+	r.fetches.startReading(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
 	answer := func(session uint64, from, next int64) *counted {
 		records := &counted{}
-		r.fetches.fetched(connector.Fetched{Partition: c.Partition, Session: session, From: from, Next: next, Epoch: 1, Records: records})
+		r.fetches.accept(connector.Fetched{Partition: c.Partition, Session: session, From: from, Next: next, Epoch: 1, Records: records})
 		return records
 	}
 	want := func(what string, records *counted, released, queued int) {

@@ -62,7 +62,7 @@ func testScheduledCheckpointing(t *testing.T) {
 
 	k.note(connectortest.Partition(1), connector.GroupOffset{Next: 12, Epoch: 3}, "m-4")
 	k.note(connectortest.Partition(0), connector.GroupOffset{Next: 7, Epoch: 3}, "")
-	const failed = `msg="Exception during checkpointing loop: group offsets are not written, and kept for the next turn" partitions=2 class=`
+	const failed = `msg="Exception during checkpointing loop: failed to commit offsets; retrying at the next interval" partitions=2 class=`
 	for _, c := range []struct {
 		class classify.Class
 		line  string
@@ -77,7 +77,7 @@ func testScheduledCheckpointing(t *testing.T) {
 	}
 	g.err = nil
 	turn(
-		`level=INFO msg="group offsets are written again" after=0s left_out=0`,
+		`level=INFO msg="offsets are committed again" after=0s left_out=0`,
 		`level=INFO msg="Scheduled checkpointing" partitions=2`,
 		`level=DEBUG msg="Scheduled checkpointing of a partition" topic=orders partition=0 offset=7 batch_id=""`,
 		`level=DEBUG msg="Scheduled checkpointing of a partition" topic=orders partition=1 offset=12 batch_id=m-4`,

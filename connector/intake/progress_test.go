@@ -22,9 +22,9 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	c := &claim{Partition: connectortest.Partition(0), table: tab, lane: l, claimState: claimState{state: resuming}, position: 10}
 	r.claims[c.Partition], tab.claims[c.Partition], r.order = c, c, []*claim{c}
 	r.holds.endSession(c)
-	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
+	r.fetches.startReading(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
 	hand := func(next int64, records ...connector.Record) {
-		r.fetches.fetched(connector.Fetched{Partition: c.Partition, Session: c.session, From: c.ahead, Next: next, Epoch: 1, Records: &connectortest.Records{Left: records}})
+		r.fetches.accept(connector.Fetched{Partition: c.Partition, Session: c.session, From: c.ahead, Next: next, Epoch: 1, Records: &connectortest.Records{Left: records}})
 		r.dispatcher.enqueue()
 	}
 	good := func(offset, at int64) connector.Record {
@@ -36,8 +36,8 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 		r.status.shown = time.Time{}
 		r.status.show()
 		s := published.Claims[0]
-		if s.Consumed != consumed || !s.Oldest.Equal(stamped(oldest)) || s.Waiting.IsZero() == waits || len(published.Claims) != 1 {
-			t.Errorf("%s: consumed %d, oldest %v, waiting %v; want %d, %v, %v", what, s.Consumed, s.Oldest, s.Waiting, consumed, stamped(oldest), waits)
+		if s.Consumed != consumed || !s.Oldest.Equal(timeOf(oldest)) || s.Waiting.IsZero() == waits || len(published.Claims) != 1 {
+			t.Errorf("%s: consumed %d, oldest %v, waiting %v; want %d, %v, %v", what, s.Consumed, s.Oldest, s.Waiting, consumed, timeOf(oldest), waits)
 		}
 	}
 
@@ -85,7 +85,7 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	want("fenced", 15, 100, false)
 	l.Discard(&tab.Table)
 	decode()
-	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 15, Epoch: 1})
+	r.fetches.startReading(c, connector.Position{Partition: c.Partition, Next: 15, Epoch: 1})
 	for n := range int64(3 * maxInFlight) {
 		hand(16+n, good(15+n, 1000-n))
 		if n >= maxInFlight-2 {

@@ -90,14 +90,14 @@ func TestKeyWaitsAreCounted(t *testing.T) {
 		c := &claim{Partition: connectortest.Partition(id), table: tab, lane: l, claimState: claimState{state: resuming}}
 		r.claims[c.Partition], tab.claims[c.Partition], r.order = c, c, append(r.order, c)
 		r.holds.endSession(c)
-		r.fetches.begin(c, connector.Position{Partition: c.Partition, Epoch: 1})
+		r.fetches.startReading(c, connector.Position{Partition: c.Partition, Epoch: 1})
 	}
 	fetched := func(c *claim, key string, n int64) {
 		var records []connector.Record
 		for o := range n {
 			records = append(records, connector.Record{Offset: c.ahead + o, Key: []byte(key), Value: []byte("x")})
 		}
-		r.fetches.fetched(connector.Fetched{Partition: c.Partition, Session: c.session, From: c.ahead, Next: c.ahead + n, Epoch: 1, Records: &connectortest.Records{Left: records}})
+		r.fetches.accept(connector.Fetched{Partition: c.Partition, Session: c.session, From: c.ahead, Next: c.ahead + n, Epoch: 1, Records: &connectortest.Records{Left: records}})
 	}
 	turns := func(waits float64, queued int64) {
 		t.Helper()

@@ -100,18 +100,18 @@ func TestTurnWaiting(t *testing.T) {
 	c := &claim{Partition: connectortest.Partition(0), table: tab}
 	r.claims[c.Partition], r.order = c, []*claim{c}
 	r.holds.endSession(c)
-	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 10})
+	r.fetches.startReading(c, connector.Position{Partition: c.Partition, Next: 10})
 	records := &counted{}
-	r.fetches.fetched(connector.Fetched{Partition: c.Partition, Session: c.session, From: 10, Next: 20, Records: records})
+	r.fetches.accept(connector.Fetched{Partition: c.Partition, Session: c.session, From: 10, Next: 20, Records: records})
 	if _, ok := r.room.reserve(c, 500); ok || r.room.first != nil {
 		t.Fatal("it does not wait alone")
 	}
 	requests := log.n
-	r.fetches.turnWaiting(false)
+	r.fetches.shedWaiting(false)
 	if records.released != 0 {
 		t.Error("shed while there is memory to fetch with")
 	}
-	r.fetches.turnWaiting(true)
+	r.fetches.shedWaiting(true)
 	if records.released != 1 || c.wantsBytes != 0 || len(r.room.waiting) != 0 || log.n != requests {
 		t.Errorf("released %d times, wants %d, asked again: %v", records.released, c.wantsBytes, log.n != requests)
 	}
@@ -121,7 +121,7 @@ func TestTurnWaiting(t *testing.T) {
 	}
 	held.sealed = nil
 	pool.Adjust(-600)
-	r.fetches.turnWaiting(true)
+	r.fetches.shedWaiting(true)
 	if log.n != requests+1 || c.ahead != 10 {
 		t.Errorf("asked %d times more, from %d", log.n-requests, c.ahead)
 	}

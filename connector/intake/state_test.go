@@ -72,7 +72,7 @@ func transitionsIn(t *testing.T, path string) map[string][]string {
 func TestState_Groups(t *testing.T) {
 	for _, s := range states() {
 		groups := 0
-		for _, in := range []bool{s.reads(), s.awaitsPosition(), s.stands(), s == leaving, s == lost} {
+		for _, in := range []bool{s.reads(), s.awaitsPosition(), s.isStopped(), s == leaving, s == lost} {
 			if in {
 				groups++
 			}
@@ -80,8 +80,8 @@ func TestState_Groups(t *testing.T) {
 		if groups != 1 {
 			t.Errorf("%v is in %d groups, want one of reads, asked, stands, leaving, lost", s, groups)
 		}
-		if !slices.Contains([]string{"resuming", "reading", "held"}, s.shown()) {
-			t.Errorf("%v is shown as %q", s, s.shown())
+		if !slices.Contains([]string{"resuming", "reading", "held"}, s.display()) {
+			t.Errorf("%v is shown as %q", s, s.display())
 		}
 	}
 }

@@ -81,7 +81,7 @@ var ofPipeline = []mutant{
 	{
 		name: "small blocks take the room of a large one for ever",
 		file: "connector/intake/room.go",
-		old:  "return c.wantsBytes <= m.freeable(now, c.patience(now))", new: "return false",
+		old:  "return c.wantsBytes <= rm.freeable(now, c.patience(now))", new: "return false",
 		pkg: "./test/story", test: "^TestMemory_LargeBesideSmall$",
 	},
 	{
@@ -93,7 +93,7 @@ var ofPipeline = []mutant{
 	{
 		name: "what waits for the batch pool keeps memory to fetch with",
 		file: "connector/intake/fetch.go",
-		old:  "fs.turnWaiting(short)", new: "fs.turnWaiting(false)",
+		old:  "fs.shedWaiting(short)", new: "fs.shedWaiting(false)",
 		pkg: "./test/story", test: "^TestMemory_HeldByALateCommit$",
 	},
 	{
@@ -139,7 +139,7 @@ var ofPipeline = []mutant{
 	{
 		name: "a pause counts only once it is over",
 		file: "connector/intake/pauselog.go",
-		old:  "\tb.count(time.Now())\n}", new: "}",
+		old:  "\tpl.count(time.Now())\n}", new: "}",
 		pkg: "./test/story", test: "^TestBackpressure_Commit$",
 	},
 	{

@@ -201,7 +201,7 @@ var ofRecords = []mutant{
 	{
 		name: "a claim assigned while it is paused is read",
 		file: "connector/intake/outcomes.go",
-		old:  "out.holds.pause(c, h)\n\t\treturn", new: "_ = h",
+		old:  "oc.holds.pause(c, h)\n\t\treturn", new: "_ = h",
 		pkg: "./test/story", test: "^TestAClaimAssignedWhileItIsPausedIsNotRead$",
 	},
 	{

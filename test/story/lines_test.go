@@ -74,18 +74,18 @@ func TestOneIDNamesABatchOnItsWay(t *testing.T) {
 		p.Member.Assign(joined(w, 0, 1))
 		eventually(t, "end", w.AtEnd)
 		w.Stop(p)
-		cut := out.batches(t, "cut")
-		if len(cut) == 0 {
-			t.Fatal("no cut has an id")
+		sealed := out.batches(t, "batch sealed")
+		if len(sealed) == 0 {
+			t.Fatal("no sealed batch has an id")
 		}
 		for _, msg := range []string{"staged", "committed"} {
-			if got := out.batches(t, msg); !slices.Equal(got, cut) {
-				t.Errorf("%s: batches %v, cut were %v", msg, got, cut)
+			if got := out.batches(t, msg); !slices.Equal(got, sealed) {
+				t.Errorf("%s: batches %v, sealed were %v", msg, got, sealed)
 			}
 		}
 		for _, id := range out.batches(t, "Scheduled checkpointing of a partition") {
-			if !slices.Contains(cut, id) {
-				t.Errorf("group offsets of batch %q, cut were %v", id, cut)
+			if !slices.Contains(sealed, id) {
+				t.Errorf("group offsets of batch %q, sealed were %v", id, sealed)
 			}
 		}
 		var rows, health, version float64
@@ -101,8 +101,8 @@ func TestOneIDNamesABatchOnItsWay(t *testing.T) {
 			t.Errorf("the commits say %v rows and %v health-check records", rows, health)
 		}
 		for _, v := range w.Log.Versions() {
-			if id := v.Commit.Batch; len(v.Rows) > 0 && !slices.Contains(cut, id) {
-				t.Errorf("a version of batch %q, cut were %v", id, cut)
+			if id := v.Commit.Batch; len(v.Rows) > 0 && !slices.Contains(sealed, id) {
+				t.Errorf("a version of batch %q, sealed were %v", id, sealed)
 			}
 		}
 	})
@@ -152,9 +152,9 @@ func TestWhatBecameOfABatchIsSaidWithItsID(t *testing.T) {
 				p := w.Begin(t.Context())
 				p.Member.Assign(joined(w, 0))
 				eventually(t, c.line, func() bool { return len(out.lines(t, c.line)) > 0 })
-				cut := out.batches(t, "cut")
-				if got := out.batches(t, c.line); len(got) != 1 || !slices.Contains(cut, got[0]) {
-					t.Errorf("%s of batches %v, cut were %v: %v", c.line, got, cut, out.lines(t, c.line))
+				sealed := out.batches(t, "batch sealed")
+				if got := out.batches(t, c.line); len(got) != 1 || !slices.Contains(sealed, got[0]) {
+					t.Errorf("%s of batches %v, sealed were %v: %v", c.line, got, sealed, out.lines(t, c.line))
 				}
 				if line := out.lines(t, c.line)[0]; c.broken == nil && line["correlation_id"] == nil {
 					t.Errorf("the bad record has no correlation id: %v", line)
