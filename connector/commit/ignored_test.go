@@ -14,7 +14,7 @@ import (
 	"sluice/connector/connectortest"
 )
 
-// TestIgnoredLog has each name once per topic and hour in the log, and a hostile producer cannot fill it.
+// TestIgnoredLog: the log has each name once per topic and hour, and a hostile producer cannot flood it.
 func TestIgnoredLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

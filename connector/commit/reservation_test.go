@@ -11,9 +11,9 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// What lanes had for a cut that nobody wants any more is given back once, whether its writer had taken it or not; what a
-// writer has is given back as it is encoded and put.
-func TestHoldings(t *testing.T) {
+// TestReservation: the memory of an abandoned batch is released once, whether its writer had taken it or not. A
+// batch that is written is released as it is encoded and put.
+func TestReservation(t *testing.T) {
 	pool := bytepool.New(1000)
 	w := writerOf(Config{Lanes: 2, Batch: pool}, connector.Target{}, nil).committer
 	released := 0
@@ -39,7 +39,7 @@ func TestHoldings(t *testing.T) {
 	taken := w.gather(t.Context(), barrier)
 	r := w.reserve(barrier, taken)
 	first, last := taken.Chunks[0].Rows, taken.Chunks[3].Rows
-	r.plan([]connector.Piece{{Rows: first, To: 5}, {Rows: first, From: 7, To: 9}, {Rows: last, To: 1}}) // two chunks are masked
+	r.plan([]connector.Piece{{Rows: first, To: 5}, {Rows: first, From: 7, To: 9}, {Rows: last, To: 1}}) // two chunks have no rows in the plan
 	for _, step := range []struct {
 		done           int
 		encoded        int64

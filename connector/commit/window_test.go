@@ -24,8 +24,8 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// TestFingerprintsAreRememberedBehindTheCommit: what is remembered is in the table, at every moment.
-func TestFingerprintsAreRememberedBehindTheCommit(t *testing.T) {
+// TestWindow_RemembersAfterCommit: at every moment the table has all rows whose fingerprints are stored.
+func TestWindow_RemembersAfterCommit(t *testing.T) {
 	a, entries := connectortest.Partition(0), connectortest.Entries(10, "xy")
 	scope := idempotency.Scope{Pipeline: "pipe", TableID: "T", Partition: a}
 	for _, lost := range []error{nil, classify.Mark(errors.New("another member was first"), classify.Fenced)} {
@@ -67,8 +67,9 @@ func TestFingerprintsAreRememberedBehindTheCommit(t *testing.T) {
 	}
 }
 
-// TestIDsReachTheStore, from the lanes and from the table. The pool has room for them until they are there.
-func TestIDsReachTheStore(t *testing.T) {
+// TestWindow_IDs: the producer's ids reach the store from the lanes and from the table. The pool accounts for them
+// until then.
+func TestWindow_IDs(t *testing.T) {
 	a := connectortest.Partition(0)
 	table := &recalling{rows: connector.PastRows{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().Add(time.Minute).UnixMilli(), Entries: connectortest.Entries(8, "ab")}}
 	table.rows.Entries[0].ID, table.rows.Entries[1].ID = "evt-8", "evt-9"
@@ -110,9 +111,9 @@ func TestIDsReachTheStore(t *testing.T) {
 	}
 }
 
-// TestASharedWindowIsWholeWhenItIsAsked: a duplicate stays one although somebody resets the window meanwhile; if that does
-// not end, nothing is decided.
-func TestASharedWindowIsWholeWhenItIsAsked(t *testing.T) {
+// TestWindow_SharedAndReset: a duplicate is found although another member resets the shared window meanwhile. If
+// the resets go on, nothing is decided.
+func TestWindow_SharedAndReset(t *testing.T) {
 	a := connectortest.Partition(0)
 	for resets, whole := range map[int]bool{0: true, 1: true, 2: true, 9: false} {
 		store := &meddled{Store: idempotency.NewMemory(1<<20, nil), resets: resets}
@@ -141,9 +142,9 @@ func TestASharedWindowIsWholeWhenItIsAsked(t *testing.T) {
 	}
 }
 
-// TestAClaimThatComesBackWhileItsWindowIsFilled: it was lost and regained before the filling was through. Nobody may take
-// away in between what was filled in so far: the window would be taken for whole.
-func TestAClaimThatComesBackWhileItsWindowIsFilled(t *testing.T) {
+// TestWindow_ClaimBackWhileFilling: a claim is lost and comes back while its window is filled. What is already
+// filled must stay: otherwise the window would count as complete without it.
+func TestWindow_ClaimBackWhileFilling(t *testing.T) {
 	a := connectortest.Partition(0)
 	store := idempotency.NewMemory(1<<20, nil)
 	half, on := make(chan struct{}), make(chan struct{})
@@ -191,8 +192,8 @@ func TestAClaimThatComesBackWhileItsWindowIsFilled(t *testing.T) {
 	}
 }
 
-// duplicatesOf is the plan of a batch whose n records at offsets from 1 on are duplicates of the one at 0, as it is decided for a
-// logger.
+// duplicatesOf returns the plan of a batch for a logger: its n records at offsets from 1 on are duplicates of the
+// one at 0.
 func duplicatesOf(t *testing.T, n int, logger *slog.Logger) *plan.Plan {
 	t.Helper()
 	a, batch := connectortest.Partition(0), &plan.SealedBatch{ID: "b-1"}
@@ -203,8 +204,8 @@ func duplicatesOf(t *testing.T, n int, logger *slog.Logger) *plan.Plan {
 	return plan.Decide(batch, connectortest.Snapshot(nil), w.committer.terms(t.Context(), batch))
 }
 
-// TestDuplicateLog/Debug: each duplicate has a line with its coordinates and its fingerprint, up to a number each second; a line
-// says how many were left out, those that the plan did not keep included.
+// TestDuplicateLog: at DEBUG each duplicate has a line with its coordinates and its fingerprint, up to a number per
+// second. A line counts those left out, including those that the plan did not keep.
 func TestDuplicateLog(t *testing.T) {
 	said := func(log *bytes.Buffer, msg string) (lines []map[string]any) {
 		for _, line := range connectortest.LogLines(t, log) {
@@ -259,7 +260,7 @@ func TestDuplicateLog(t *testing.T) {
 	})
 }
 
-// observed is a table whose commits are looked at.
+// observed is a table that calls back on each commit.
 type observed struct {
 	connector.Table
 	at     *connector.Snapshot
@@ -282,7 +283,7 @@ func (o *observed) Stage(context.Context, *connector.Snapshot, string, []connect
 
 func (o *observed) Discard(context.Context, *connector.Staged) {}
 
-// namedStore notes what it is given to remember.
+// namedStore records what it is asked to remember.
 type namedStore struct {
 	idempotency.Store
 	remembered []idempotency.Entry
@@ -295,8 +296,8 @@ func (n *namedStore) Remember(ctx context.Context, s idempotency.Scope, from, ne
 	return n.Store.Remember(ctx, s, from, next, entries)
 }
 
-// meddled is a store that another member resets, who believes in an older position: between our look at the window and
-// our question about what is in it.
+// meddled is a store that another member with an older position resets, between the check of the window and the
+// look-up.
 type meddled struct {
 	idempotency.Store
 	resets int
@@ -318,7 +319,7 @@ func (m *meddled) Seen(ctx context.Context, s idempotency.Scope, entries iter.Se
 type recalling struct {
 	observed
 	rows connector.PastRows
-	ids  bool // were asked for
+	ids  bool // whether ids were requested
 }
 
 func (r *recalling) ReadFingerprints(_ *connector.Snapshot, q connector.FingerprintQuery) (connector.Reading, error) {

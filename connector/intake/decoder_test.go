@@ -6,7 +6,7 @@ import (
 	"sluice/connector"
 )
 
-func TestOnlyAStoreThatKeepsIDsAsksForThem(t *testing.T) {
+func TestDecoderOf_IDs(t *testing.T) {
 	for name, c := range map[string]struct {
 		duplicates *connector.Duplicates
 		want       bool

@@ -18,7 +18,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// writes is a group that takes offsets, or answers with an error.
+// writes is a group that accepts offsets or returns an error.
 type writes struct {
 	connector.Group
 	err  error
@@ -32,7 +32,7 @@ func (w *writes) CommitOffsets(_ context.Context, offsets map[connector.Partitio
 	return w.err
 }
 
-// lines returns what a buffer of a text log holds, without times, and empties it.
+// lines returns the lines of a text log without times, and empties the buffer.
 func lines(out *bytes.Buffer) (all []string) {
 	for line := range strings.Lines(out.String()) {
 		_, line, _ = strings.Cut(strings.TrimSpace(line), " ")
@@ -42,9 +42,9 @@ func lines(out *bytes.Buffer) (all []string) {
 	return all
 }
 
-// TestScheduledCheckpointing: what was noted is written at a turn and said; it is forgotten after that only, and how loud a
-// failure is depends on who has to do something.
-func TestScheduledCheckpointing(t *testing.T) { synctest.Test(t, testScheduledCheckpointing) }
+// TestOffsets_Run: noted offsets are written at the interval and logged; only then they are removed. The level of a
+// failure depends on whether an operator must act.
+func TestOffsets_Run(t *testing.T) { synctest.Test(t, testScheduledCheckpointing) }
 
 func testScheduledCheckpointing(t *testing.T) {
 	t.Helper()
@@ -89,8 +89,8 @@ func testScheduledCheckpointing(t *testing.T) {
 	}
 }
 
-// TestHoldsAreSaidByWhoMustAct: ERROR if a person must, WARN if it passes by itself, INFO if a person wanted it.
-func TestHoldsAreSaidByWhoMustAct(t *testing.T) {
+// TestHolds_LogLevel: ERROR if an operator must act, WARN if it passes by itself, INFO if an operator wanted it.
+func TestHolds_LogLevel(t *testing.T) {
 	var out bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&out, nil))
 	for _, c := range []struct {

@@ -12,8 +12,8 @@ import (
 	"sluice/connector/plan"
 )
 
-// TestWhatWaitsForALaneIsNotConsumed follows blocks of a claim through a lane that takes them one by one.
-func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
+// TestClaim_Consumed follows blocks of a claim through a lane that decodes them one by one.
+func TestClaim_Consumed(t *testing.T) {
 	var published *connector.Status
 	r := readerOf(t, Config{Count: 1, Publish: func(s *connector.Status) { published = s }})
 	l := r.lanes[0]
@@ -53,7 +53,7 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	decode()
 	want("both, and what no reader sees", 14, 300, true)
 
-	// A cut takes it over; what comes behind it is queued.
+	// The batch is sealed; blocks enqueued afterwards wait.
 	barrier := lane.NewBarrier("", map[connector.Partition]plan.Span{c.Partition: {Session: c.session, From: 10, Next: 14, Epoch: 1, Earlier: nil}}, 1)
 	tab.sealed, c.from = barrier, 14
 	l.SealBatch(&tab.Table, barrier)
@@ -67,7 +67,7 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	r.outcomes.committed(tab, commit.Outcome{Plan: &plan.Plan{}})
 	want("settled", 15, 200, true)
 
-	// Behind a bad record nothing is.
+	// Records after a bad record are not consumed.
 	hand(18, good(15, 600), connector.Record{Offset: 16, Timestamp: 100}, good(17, 700))
 	hand(19, good(18, 50))
 	decode()
@@ -79,7 +79,7 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	decode()
 	want("a bad record, cut", 16, 100, true)
 
-	// A new session begins at the position, with what is owed from before.
+	// A new session begins at the position, and keeps the oldest timestamp of the session before.
 	c.position = 15
 	r.holds.endSession(c)
 	want("fenced", 15, 100, false)

@@ -7,13 +7,13 @@ var ofLetters = []mutant{
 		name: "an error of a dependency whose breaker is open makes a letter",
 		file: "connector/lane/candidate.go",
 		old:  "classify.Of(err) == classify.Poison", new: "classify.Of(err) <= classify.Poison",
-		pkg: "./connector/lane", test: "^TestOnlyPoisonBecomesALetter$",
+		pkg: "./connector/lane", test: "^TestReject_OnlyPoisonHasLetter$",
 	},
 	{
 		name: "a 403 makes a letter",
 		file: "connector/lane/candidate.go",
 		old:  "classify.Of(err) == classify.Poison", new: "classify.Of(err) == classify.Poison || classify.Of(err) == classify.Fatal",
-		pkg: "./connector/lane", test: "^TestOnlyPoisonBecomesALetter$",
+		pkg: "./connector/lane", test: "^TestReject_OnlyPoisonHasLetter$",
 	},
 	{
 		name: "a commit passes what has no letter yet",
@@ -44,13 +44,13 @@ var ofLetters = []mutant{
 		name: "a letter of a lost or fenced session",
 		file: "connector/plan/batch.go",
 		old:  "return ok && span.Session == c.Session && c.Offset < span.Next", new: "return ok && c.Offset < span.Next",
-		pkg: "./connector/plan", test: "^TestDecideLetters$",
+		pkg: "./connector/plan", test: "^TestDecide_Letters$",
 	},
 	{
 		name: "a flood is judged after its letters",
 		file: "connector/plan/decide.go",
 		old:  "for _, h := range holds {\n\t\t\tp.hold(h)", new: "for _, h := range holds {\n\t\t\tp.Holds = append(p.Holds, h)",
-		pkg: "./connector/plan", test: "^TestFloods$",
+		pkg: "./connector/plan", test: "^TestDecide_Floods$",
 	},
 	{
 		name: "a run spans a bad record",
@@ -76,7 +76,7 @@ var ofLetters = []mutant{
 		name: "fingerprints are remembered before the commit",
 		file: "connector/commit/commit.go",
 		old:  "\tp.Commit.Staged = staged\n", new: "\tp.Commit.Staged = staged\n\tc.window.remember(ctx, p)\n",
-		pkg: "./connector/commit", test: "^TestFingerprintsAreRememberedBehindTheCommit$",
+		pkg: "./connector/commit", test: "^TestWindow_RemembersAfterCommit$",
 	},
 	{
 		name: "a window that ends before the position is taken for whole",

@@ -88,7 +88,7 @@ var ofPipeline = []mutant{
 		name: "commits that are only slow are late for ever",
 		file: "connector/intake/room.go",
 		old:  "return min(max(now.Sub(c.wantsSince)/2, minPatience), maxPatience)", new: "return minPatience",
-		pkg: "./connector/intake", test: "^TestForemost$",
+		pkg: "./connector/intake", test: "^TestRoom_FirstWaiting$",
 	},
 	{
 		name: "what waits for the batch pool keeps memory to fetch with",
@@ -108,7 +108,7 @@ var ofPipeline = []mutant{
 		name: "a lane keeps the buffers of a bad record between two batches",
 		file: "connector/lane/lane.go",
 		old:  "if p.Chunks == nil || o.failed != nil || o.counted.allocated > 0 {", new: "if p.Chunks == nil || o.failed != nil {",
-		pkg: "./connector/lane", test: "^TestLane_HoldsNothingOfAClosedBatch$",
+		pkg: "./connector/lane", test: "^TestLane_SealedBatchLeavesNothing$",
 	},
 	{
 		name: "records of a partition pass through several lanes",

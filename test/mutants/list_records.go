@@ -7,7 +7,7 @@ var ofRecords = []mutant{
 		name: "PRE does not compare positions",
 		file: "connector/plan/decide.go",
 		old:  "if at != want {", new: "if at != want && at < 0 {",
-		pkg: "./connector/plan", test: "^TestPRE$",
+		pkg: "./connector/plan", test: "^TestPlan_Precondition$",
 	},
 	{
 		name: "PRE is judged on the first prefix only",
@@ -19,7 +19,7 @@ var ofRecords = []mutant{
 		name: "a START ignores the topic's history",
 		file: "connector/plan/decide.go",
 		old:  "len(past) > 0 {\n\t\t\treturn classify.Mark(", new: "len(past) > 1000 {\n\t\t\treturn classify.Mark(",
-		pkg: "./connector/plan", test: "^TestPRE$",
+		pkg: "./connector/plan", test: "^TestPlan_Precondition$",
 	},
 	{
 		name: "the table's mark is not looked at before a commit",
@@ -96,7 +96,7 @@ var ofRecords = []mutant{
 		name: "what waits for a lane is consumed",
 		file: "connector/intake/progress.go",
 		old:  "if c.dropDecoded(); len(c.inFlight) > 0 {", new: "if c.dropDecoded(); len(c.inFlight) > inFlight {",
-		pkg: "./connector/intake", test: "^TestWhatWaitsForALaneIsNotConsumed$",
+		pkg: "./connector/intake", test: "^TestClaim_Consumed$",
 	},
 	{
 		name: "rows that are in the table are waited for",
@@ -327,7 +327,7 @@ var ofRecords = []mutant{
 		name: "answers of before a shedding are taken",
 		file: "connector/intake/fetch.go",
 		old:  " || c.ahead != f.From {", new: " {",
-		pkg: "./connector/intake", test: "^TestAnswers$",
+		pkg: "./connector/intake", test: "^TestFetches_Accept$",
 	},
 	{
 		name: "a table that can take no more keeps what waits",
@@ -345,7 +345,7 @@ var ofRecords = []mutant{
 		name: "a dropped cut keeps its memory",
 		file: "connector/commit/write.go",
 		old:  "c.reserve(barrier, batch).end()", new: "_ = batch",
-		pkg: "./connector/commit", test: "^TestHoldings$",
+		pkg: "./connector/commit", test: "^TestReservation$",
 	},
 	{
 		name: "a batch is decompressed beyond the pool",
