@@ -131,13 +131,13 @@ func TestJudge_Rules(t *testing.T) {
 				h.Versions[4].Txns = []Txn{{q0, AtStart, 1}}
 				h.Versions[4].Rows, h.Versions = nil, h.Versions[:5]
 			},
-			"version 4: START over a history: {orders b 0}, the table knows {orders a ",
+			"version 4: initial commit over a history: {orders b 0}, the table knows {orders a ",
 		},
 		{
 			func(h *History) { h.Versions[1].Txns[0].Next = 1; h.Versions = h.Versions[:2] },
-			"version 1 by A: START is not where it was configured: {orders a 0}: 1 instead of 0",
+			"version 1 by A: the initial position is not the configured one: {orders a 0}: 1 instead of 0",
 		},
-		{func(h *History) { h.Versions[8].Accepts = false }, "version 9 by B: commit into a table that nobody accepted: table u"},
+		{func(h *History) { h.Versions[8].Accepts = false }, "version 9 by B: commit into a table that no operator accepted: table u"},
 		{
 			func(h *History) { h.Versions[3].Rows = append(h.Versions[3].Rows, RowAt{p0, 1}) },
 			"version 3 by B: a record has two rows: {orders a 0}@1",
@@ -165,17 +165,17 @@ func TestJudge_Rules(t *testing.T) {
 		},
 		{
 			func(h *History) { h.Versions[3].Txns[0].From = 1 },
-			"version 3 by B: a commit moves a position from where the table does not stand: {orders a 0}: from 1, the table stood at 2",
+			"version 3 by B: a commit moves a position from a value that the table does not have: {orders a 0}: from 1, the table was at 2",
 		},
 		{
 			func(h *History) { h.Versions[5].Operator = false },
-			"version 5: a position goes back without an operator: {orders a 0}: from 7 to 3",
+			"version 5: a position moves back without an operator: {orders a 0}: from 7 to 3",
 		},
 		{
 			func(h *History) { h.Versions[1].Txns = h.Versions[1].Txns[:1] },
-			"version 2 by A: a commit moves a position that no START has set: {orders a 1}",
+			"version 2 by A: a commit moves a position that no initial commit has set: {orders a 1}",
 		},
-		{func(h *History) { h.Sources = h.Sources[:1] }, "version 1 by A: a partition that nobody produced to: {orders a 1}"},
+		{func(h *History) { h.Sources = h.Sources[:1] }, "version 1 by A: a partition without a source: {orders a 1}"},
 	} {
 		h := good()
 		c.change(&h)
