@@ -20,7 +20,7 @@ var ofLetters = []mutant{
 		file: "connector/commit/commit.go",
 		old:  "if err := c.letters.Write(ctx, p.Letters); err != nil {",
 		new:  "late := p.Letters\n\t\tgo func() { _ = c.letters.Write(ctx, late) }()\n\t\tif err := ctx.Err(); err != nil {",
-		pkg:  "./test/story", test: "^TestSchedulesWithLetters$",
+		pkg:  "./test/story", test: "^TestSchedules_Letters$",
 	},
 	{
 		name: "a letter is not awaited: any answer settles it",
@@ -56,19 +56,19 @@ var ofLetters = []mutant{
 		name: "a run spans a bad record",
 		file: "connector/lane/lane.go",
 		old:  "n > 0 && !o.breakRun && o.runs", new: "n > 0 && o.runs",
-		pkg: "./test/story", test: "^TestAFloodStopsInTheMiddle$",
+		pkg: "./test/story", test: "^TestFlood_StopsInTheMiddle$",
 	},
 	{
 		name: "a letter shares the memory of what was fetched",
 		file: "connector/lane/candidate.go",
 		old:  "c.Record, c.Allocated = clone(r), Weight(r)", new: "shared := *r\n\t\tc.Record, c.Allocated = &shared, Weight(r)",
-		pkg: "./test/story", test: "^TestLettersInLittleMemory$",
+		pkg: "./test/story", test: "^TestLetters_LittleMemory$",
 	},
 	{
 		name: "bad records do not count as memory",
 		file: "connector/lane/lane.go",
 		old:  "allocated := o.sealedAllocated + o.letterBytes\n", new: "allocated := o.sealedAllocated\n",
-		pkg: "./test/story", test: "^TestLettersInLittleMemory$",
+		pkg: "./test/story", test: "^TestLetters_LittleMemory$",
 	},
 
 	// Duplicates that producers make.
@@ -82,7 +82,7 @@ var ofLetters = []mutant{
 		name: "a window that ends before the position is taken for whole",
 		file: "connector/commit/window.go",
 		old:  "\t\tif through == position {", new: "\t\tif through == position || through > 0 {",
-		pkg: "./test/story", test: "^TestSchedulesOfDuplicates$",
+		pkg: "./test/story", test: "^TestSchedules_Duplicates$",
 	},
 
 	// Dead letters, behind their topic.
@@ -116,19 +116,19 @@ var ofLetters = []mutant{
 		name: "records that fail together are isolated",
 		file: "connector/commit/isolate.go",
 		old:  "connector.IsLocal(stopped) {\n\t\t\treturn nil, nil", new: "connector.IsLocal(stopped) {\n\t\t\tstopped = nil",
-		pkg: "./test/story", test: "^TestOnlyWithOthers$",
+		pkg: "./test/story", test: "^TestIsolate_OnlyWithOthers$",
 	},
 	{
 		name: "everything fails, and all of it is isolated",
 		file: "connector/commit/isolate.go",
 		old:  "} else if !c.encoded || len(s.found) > 1 {", new: "} else if c.lanes < 0 {",
-		pkg: "./test/story", test: "^TestNobodyAtFault$",
+		pkg: "./test/story", test: "^TestIsolate_NoRecordAtFault$",
 	},
 	{
 		name: "rows that stood beside a failure of the decoder are committed",
 		file: "connector/commit/write.go",
 		old:  "if _, err := batch.FailedAt(); err != nil {", new: "if _, err := batch.FailedAt(); err != nil && c.lanes < 0 {",
-		pkg: "./test/story", test: "^TestARecordAtFaultIsIsolated$",
+		pkg: "./test/story", test: "^TestIsolate_RecordAtFault$",
 	},
 	{
 		name: "a schedule of pauses is spread",

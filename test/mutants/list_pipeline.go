@@ -56,13 +56,13 @@ var ofPipeline = []mutant{
 		name: "a claim that holds never settles",
 		file: "connector/intake/outcomes.go",
 		old:  "if c.state == finishing && c.next == c.from {", new: "if c.state == finishing && c.next < c.from {",
-		pkg: "./test/story", test: "^TestWhatWasReadBeforeAPauseIsCommittedAtOnce$",
+		pkg: "./test/story", test: "^TestPause_CommitsAtOnce$",
 	},
 	{
 		name: "a won commit ends no hold that a commit found",
 		file: "connector/intake/holds.go",
 		old:  "if c.fences = 0; c.state == proving {", new: "if c.fences = 0; c.state == proving && c.fences > 0 {",
-		pkg: "./test/story", test: "^TestARefusedCommitHoldsUntilOneIsWon$",
+		pkg: "./test/story", test: "^TestTableDown_HoldUntilCommit$",
 	},
 	{
 		name: "a claim that another member has may be read",

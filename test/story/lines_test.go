@@ -46,7 +46,7 @@ func (s *said) lines(t *testing.T, msg string) (all []map[string]any) {
 	return all
 }
 
-// batches are the ids on such lines, each once.
+// batches returns the distinct ids on such lines.
 func (s *said) batches(t *testing.T, msg string) (ids []string) {
 	t.Helper()
 	for _, line := range s.lines(t, msg) {
@@ -63,9 +63,9 @@ func hear(w *story.World) *said {
 	return out
 }
 
-// TestOneIDNamesABatchOnItsWay: from the cut to the group's offset each line of a batch has its id, and the line of the
-// commit says what became of it.
-func TestOneIDNamesABatchOnItsWay(t *testing.T) {
+// TestLog_BatchID: from sealing to the committed offset each log line of a batch has its id, and the line of the
+// commit has its counts.
+func TestLog_BatchID(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		out := hear(w)
 		w.Broker.Produce(story.Topic, 0, "rrtrh", "k")
@@ -108,8 +108,8 @@ func TestOneIDNamesABatchOnItsWay(t *testing.T) {
 	})
 }
 
-// TestWhatBecameOfABatchIsSaidWithItsID: one that was fenced, that failed, that was held, and that met a bad record.
-func TestWhatBecameOfABatchIsSaidWithItsID(t *testing.T) {
+// TestLog_OutcomeHasBatchID: batches that were fenced, that failed, that were held, and that met a bad record.
+func TestLog_OutcomeHasBatchID(t *testing.T) {
 	for _, c := range []struct {
 		name, kinds, line string
 		broken            func(w *story.World, step string) error
@@ -165,9 +165,9 @@ func TestWhatBecameOfABatchIsSaidWithItsID(t *testing.T) {
 	}
 }
 
-// TestRetryAttemptsAreSaid: a record at which our own decoder breaks is tried as often as record_retry says, each attempt a
-// line, and given up in one that names it.
-func TestRetryAttemptsAreSaid(t *testing.T) {
+// TestLog_RetryAttempts: a record at which the decoder fails is tried as often as record_retry says. Each attempt
+// has a line, and one more line names the record when it is given up.
+func TestLog_RetryAttempts(t *testing.T) {
 	ours(t, 1, func(t *testing.T, w *story.World) {
 		out := hear(w)
 		w.Broker.Produce(story.Topic, 0, "rrxr", "k")

@@ -13,8 +13,8 @@ import (
 	"sluice/test/story"
 )
 
-// deaf is a store of registrations that never answers: calls block until their context ends, or, if they do not look at it,
-// until the test does.
+// deaf is a store of registrations that never responds: calls block until their context ends, or until the test
+// does.
 type deaf struct {
 	blind bool
 	asked atomic.Int64
@@ -42,9 +42,9 @@ func (d *deaf) Members(ctx context.Context) ([]membership.Member, error) { retur
 
 func (d *deaf) Sweep(ctx context.Context, _ time.Duration) (int, error) { return 0, d.wait(ctx) }
 
-// TestNobodyWaitsForRegistrations: beside a store of registrations that never answers, records come into the table as often as
-// beside none, and a member that is asked about the others says that it does not know.
-func TestNobodyWaitsForRegistrations(t *testing.T) {
+// TestRegistrations_StoreSilent: beside a store of registrations that never responds, records are committed as
+// often as without one, and a member that is asked about other members says that it does not know.
+func TestRegistrations_StoreSilent(t *testing.T) {
 	const minutes = 10
 	versions := map[string]int{}
 	for _, beside := range []string{"none", "deaf", "deaf and blind"} {
@@ -81,7 +81,7 @@ func TestNobodyWaitsForRegistrations(t *testing.T) {
 				if m := members(); m.Status != health.MembersUnknown || m.Reason == "" {
 					t.Errorf("it says %+v", m)
 				}
-				if p.Counted("sluice_commits_total") == 0 { // gathering asks what the keeper shows, too
+				if p.Counted("sluice_commits_total") == 0 { // gathering calls the keeper, too
 					t.Error("no commit is counted")
 				}
 				if store.asked.Load() == 0 {
@@ -89,7 +89,7 @@ func TestNobodyWaitsForRegistrations(t *testing.T) {
 				}
 			}
 			versions[beside] = len(w.Log.Versions())
-			w.Stop(p) // the member ends without it, too
+			w.Stop(p) // the member ends without the store, too
 			end()
 			close(store.ends)
 			keeping.Wait()
