@@ -13,8 +13,7 @@ import (
 
 // A missing txn and a missing committed offset do not prove a first start. A table may drop txns if its properties
 // say so, and Kafka deletes the offsets of a group that was inactive for a week. The rows of the table prove
-// earlier work. They are searched whatever the table's current properties are, because the property may have been
-// removed since.
+// earlier work. They are searched under all table properties, because the property may have been removed since.
 
 // rowsFoundValid is how long a finding of rows without a position is valid before the table is searched again: a search
 // may take long, and rows rarely disappear.

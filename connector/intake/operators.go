@@ -34,7 +34,7 @@ func (hs *holds) applyPauses() {
 	again := map[*tableState][]*claim{}
 	for _, c := range hs.claims {
 		switch h := hs.Decisions.Paused(c.Partition); {
-		case c.state == resuming: // the answer to the resume request decides first
+		case c.state == resuming: // the outcome of the resume request comes first
 		case h != nil && (!c.isPaused() || h.Detail != c.hold.Detail):
 			hs.pause(c, h)
 		case h == nil && c.isPaused() && c.state != finishing:

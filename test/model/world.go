@@ -191,7 +191,7 @@ type written struct {
 	table    uint8
 }
 
-// is reports whether the world has this rule.
+// is reports whether w has this rule.
 func (w World) is(r Rule) bool { return w.Rule&r != 0 }
 
 var nothing, noRows = [claims]int8{none, none}, [claims]uint8{}

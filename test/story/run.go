@@ -96,7 +96,7 @@ type World struct {
 	born    int
 }
 
-// NewWorld returns the world of a seed, with an empty topic of n partitions.
+// NewWorld returns a World for a seed, with an empty topic of n partitions.
 func NewWorld(seed uint64, partitions int) *World {
 	chance := NewChance(seed)
 	w := &World{
@@ -292,7 +292,7 @@ func (w *World) Done(p *Process) {
 	w.Stop(p)
 }
 
-// Close ends all processes and goroutines of the world.
+// Close ends all processes and goroutines of w.
 func (w *World) Close() {
 	for len(w.members) > 0 {
 		w.Stop(w.members[0])

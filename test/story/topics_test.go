@@ -115,7 +115,7 @@ func TestTopic_Appeared(t *testing.T) {
 }
 
 // TestTable_Retired: the writer of a table without topics ends after a while, and another one begins if a topic
-// comes back. Tables of configured topics stay, whichever member has their claims.
+// comes back. Tables of configured topics stay, also if other members have all of their claims.
 func TestTable_Retired(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		log := story.NewTableLog("table-2")
