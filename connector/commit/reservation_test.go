@@ -47,7 +47,7 @@ func TestReservation(t *testing.T) {
 	}{{1, 0, 260, 0}, {2, 20, 50, 3}, {2, 0, 30, 3}, {3, 15, 15, 4}, {3, 0, 0, 4}} {
 		r.progress(step.done, step.encoded)
 		if barrier.Allocated.Load() != pool.Used() || pool.Used() != int64(step.used) || released != step.released {
-			t.Errorf("%+v: %d used, %d of the cut, %d released", step, pool.Used(), barrier.Allocated.Load(), released)
+			t.Errorf("%+v: %d used, %d of the batch, %d released", step, pool.Used(), barrier.Allocated.Load(), released)
 		}
 	}
 	r.end()

@@ -58,11 +58,11 @@ func TestClaim_Consumed(t *testing.T) {
 	tab.sealed, c.from = barrier, 14
 	l.SealBatch(&tab.Table, barrier)
 	decode()
-	want("cut", 14, 300, true)
+	want("sealed", 14, 300, true)
 	hand(15, good(14, 200))
-	want("cut, and one queued", 14, 200, true)
+	want("sealed, and one queued", 14, 200, true)
 	decode()
-	want("cut, and one open", 15, 200, true)
+	want("sealed, and one open", 15, 200, true)
 	tab.sealed = barrier
 	r.outcomes.committed(tab, commit.Outcome{Plan: &plan.Plan{}})
 	want("settled", 15, 200, true)
@@ -77,7 +77,7 @@ func TestClaim_Consumed(t *testing.T) {
 	decode()
 	hand(20, good(19, 800))
 	decode()
-	want("a bad record, cut", 16, 100, true)
+	want("a bad record, sealed", 16, 100, true)
 
 	// A new session begins at the position, and keeps the oldest timestamp of the session before.
 	c.position = 15

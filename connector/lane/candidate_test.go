@@ -43,7 +43,7 @@ func TestReject_OnlyPoisonHasLetter(t *testing.T) {
 		"a 403":                {answered(403), false},
 		"a hold":               {hold.New(hold.SchemaConflict, "no", nil), false},
 		"a hold by poison":     {hold.New(hold.SchemaConflict, "no", syntax), false},
-		"told to stop":         {context.Canceled, false},
+		"canceled":             {context.Canceled, false},
 		"a position moved":     {classify.Mark(errors.New("moved"), classify.Fenced), false},
 		"a chunk that is full": {connector.ErrChunkFull, false},
 	} {
@@ -91,6 +91,6 @@ func TestClone(t *testing.T) {
 // answered is an HTTP response.
 type answered int
 
-func (a answered) Error() string { return fmt.Sprintf("answered %d", int(a)) }
+func (a answered) Error() string { return fmt.Sprintf("HTTP status %d", int(a)) }
 
 func (a answered) HTTPStatusCode() int { return int(a) }

@@ -78,7 +78,7 @@ func TestHealthFilter_Drops(t *testing.T) {
 			}
 			none := NewHealthFilter("none", connector.HealthRecords{Drop: true, Secret: func() string { return "" }}, quiet, m)
 			if none.drops(connectortest.Partition(0), r) {
-				t.Error("dropped where nobody knows the secret")
+				t.Error("dropped without a configured secret")
 			}
 		})
 	}

@@ -60,7 +60,7 @@ func TestBackpressure_QueueLimits(t *testing.T) {
 		var fine int64 // the most that was queued without backpressure
 		for second := 0; !p.Connector.Status().Paused; second++ {
 			if second == 60 {
-				t.Fatalf("a minute, %d records, and the valve is open", produced)
+				t.Fatalf("a minute, %d records, and backpressure is inactive", produced)
 			}
 			for key := range 100 {
 				w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 10), fmt.Sprintf("customer-%d", key))
@@ -77,7 +77,7 @@ func TestBackpressure_QueueLimits(t *testing.T) {
 			}
 		}
 		if fine < 9_000 || fine >= 10_000 {
-			t.Errorf("the valve was open with up to %d queued", fine)
+			t.Errorf("backpressure was inactive with up to %d queued", fine)
 		}
 		closed, most := time.Now(), int64(0)
 		for p.Connector.Status().Paused {
@@ -139,7 +139,7 @@ func TestBackpressure_PerKey(t *testing.T) {
 			}
 		}
 		if s := p.Connector.Status(); s.Paused || s.Queued != 1000 || p.Counted("sluice_backpressure_started_total") != 0 {
-			t.Errorf("the valve is closed: %v, %d queued", s.Paused, s.Queued)
+			t.Errorf("backpressure is active: %v, %d queued", s.Paused, s.Queued)
 		}
 		// A hundred are decoded after 50 s: so many more are enqueued.
 		time.Sleep(time.Until(began.Add(55 * time.Second)))

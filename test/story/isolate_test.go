@@ -65,7 +65,7 @@ func TestIsolate_RecordAtFault(t *testing.T) {
 		"the encoder panics on a row": {
 			[2]string{"rrrrerrrrrr", "rrr"}, [2][]int64{{0, 1, 2, 3, 5, 6, 7, 8, 9, 10}, {0, 1, 2}}, [2][]int64{{4}, nil},
 		},
-		"on two rows of one cut": {
+		"on two rows of one batch": {
 			[2]string{"rerrrrrrerrr", "rrr"}, [2][]int64{{0, 2, 3, 4, 5, 6, 7, 9, 10, 11}, {0, 1, 2}}, [2][]int64{{1, 8}, nil},
 		},
 		"on rows of two partitions": {
@@ -142,7 +142,7 @@ func TestIsolate_NoRecordAtFault(t *testing.T) {
 				var healed atomic.Bool
 				w.Together = func(rows []story.Source) {
 					if !healed.Load() && fails(rows) {
-						panic("nobody knows why")
+						panic("unknown cause")
 					}
 				}
 				w.Broker.Produce(story.Topic, 0, "rrrrrrrr", "k")
@@ -152,7 +152,7 @@ func TestIsolate_NoRecordAtFault(t *testing.T) {
 				wantLetters(t, w, 0)
 				wantRows(t, w, 0, nil)
 				if at := w.Position(0); at != 0 {
-					t.Errorf("the table stands at %d", at)
+					t.Errorf("the position is %d", at)
 				}
 				if got := p.Counted("sluice_commit_failures_total"); got < 10 {
 					t.Errorf("%v failures counted", got)
@@ -203,7 +203,7 @@ func TestIsolate_DecoderAlwaysFails(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		wantLetters(t, w, 0)
 		if at := w.Position(0); at != 0 {
-			t.Errorf("the table stands at %d", at)
+			t.Errorf("the position is %d", at)
 		}
 	})
 }

@@ -136,14 +136,14 @@ func TestLetters_CommittedWhenDue(t *testing.T) {
 		w.Broker.Produce(story.Topic, 0, "pp", "k")
 		time.Sleep(10 * time.Second)
 		if at := w.Position(0); at != 2 {
-			t.Errorf("after ten commit intervals the table stands at %d", at)
+			t.Errorf("after ten commit intervals the position is %d", at)
 		}
 		w.Broker.Produce(story.Topic, 0, strings.Repeat("p", 55), "k")
 		w.Stop(p)
 		for _, v := range w.Log.Versions() {
 			for _, r := range v.Commit.Ranges {
 				if r.Letters > w.CommitRows+12 { // and what was queued
-					t.Errorf("a cut of %d letters, a commit takes %d records", r.Letters, w.CommitRows)
+					t.Errorf("a batch of %d letters, a commit takes %d records", r.Letters, w.CommitRows)
 				}
 			}
 		}
@@ -270,7 +270,7 @@ func TestLetters_TopicDown(t *testing.T) {
 					}
 				}
 				if at := w.Position(0); at > 3 {
-					t.Errorf("the table stands at %d, behind a record without a letter", at)
+					t.Errorf("the position is %d, behind a record without a letter", at)
 				}
 				mended.Store(true)
 				eventually(t, "end", w.AtEnd)
@@ -336,7 +336,7 @@ func TestLetters_DrainWhileTopicDown(t *testing.T) {
 			t.Errorf("the drain took %v, it has 5 s", took)
 		}
 		if w.Position(0) != 0 || w.Position(1) != 0 {
-			t.Errorf("the table stands at %d and %d", w.Position(0), w.Position(1))
+			t.Errorf("the position is %d and %d", w.Position(0), w.Position(1))
 		}
 		mended.Store(true)
 		p = w.Begin(t.Context())

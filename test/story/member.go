@@ -112,7 +112,7 @@ func (m *Member) CommitOffsets(ctx context.Context, offsets map[connector.Partit
 			continue
 		}
 		if at := m.Position(p.ID); o.Next > at {
-			m.b.blame("group offset %d of %v, and the table stands at %d", o.Next, p, at)
+			m.b.blame("group offset %d of %v, and the position is %d", o.Next, p, at)
 		}
 	}
 	m.b.mu.Lock()

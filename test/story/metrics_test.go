@@ -109,10 +109,10 @@ func TestMetrics_Failures(t *testing.T) {
 	}{
 		"a bad record that holds":   {"rrprr", nil, failures("orders", 0, 1, 0, 0), 2},
 		"a bad record at the start": {"prr", nil, failures("orders", 0, 1, 0, 0), 0},
-		"a failure that passes":     {"rrr", errors.New("nobody knows"), failures("orders", 3, 0, 0, 0), 3},
+		"a failure that passes":     {"rrr", errors.New("unknown cause"), failures("orders", 3, 0, 0, 0), 3},
 		"a table that moved":        {"rrr", classify.Mark(errors.New("moved"), classify.Fenced), failures("orders", 0, 0, 0, 3), 3},
 		"a store that denies":       {"rrr", hold.New(hold.StoreDenied, "no", nil), failures("orders", 0, 0, 3, 0), 3},
-		"our own failure":           {"rrr", connector.Local("encode", errors.New("nobody knows")), failures("orders", 3, 0, 0, 0), 3},
+		"our own failure":           {"rrr", connector.Local("encode", errors.New("unknown cause")), failures("orders", 3, 0, 0, 0), 3},
 		"the decoder's":             {"rrx", nil, failures("orders", 3+3+3+3, 1, 0, 0), 2},
 	} {
 		t.Run(name, func(t *testing.T) {

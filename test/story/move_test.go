@@ -19,7 +19,7 @@ import (
 
 func moves(w *story.World, all ...plan.Move) *plan.Moves {
 	return &plan.Moves{
-		Moved:    connector.Moved{Command: "offsets set", Operator: "somebody", Reason: "a test"},
+		Moved:    connector.Moved{Command: "offsets set", Operator: "operator", Reason: "a test"},
 		Pipeline: story.Pipeline, TableID: "table-1", Moves: all,
 	}
 }
@@ -145,7 +145,7 @@ func TestMove_ComparesWhatWasShown(t *testing.T) {
 			t.Fatal(s, err)
 		}
 		last := w.Log.Versions()[before]
-		if c := last.Commit; c.Operation != "SLUICE OFFSETS" || c.Moved == nil || *c.Moved != (connector.Moved{Command: "offsets set", Operator: "somebody", Reason: "a test"}) ||
+		if c := last.Commit; c.Operation != "SLUICE OFFSETS" || c.Moved == nil || *c.Moved != (connector.Moved{Command: "offsets set", Operator: "operator", Reason: "a test"}) ||
 			!slices.Equal(c.Ranges, []connector.Range{{Topic: story.Topic, Partition: 0, From: 4, Next: 2, Epoch: -1}, {Topic: story.Topic, Partition: 1, From: 4, Next: 0, Epoch: -1}}) {
 			t.Errorf("%+v", c)
 		}
@@ -306,7 +306,7 @@ func TestReplacedTable_TakesNoRows(t *testing.T) {
 			}
 			wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused, 1: hold.TableReplaced})
 			if n := len(w.Log.Versions()); n != versions {
-				t.Errorf("idle %v: %d versions of a table that nobody has accepted\n%s", idle, n-versions, history(w))
+				t.Errorf("idle %v: %d versions of a table that no operator accepted\n%s", idle, n-versions, history(w))
 			}
 		})
 	}

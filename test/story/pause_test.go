@@ -66,7 +66,7 @@ func TestPause_CommitsAtOnce(t *testing.T) {
 		w.Pauses.Pause(0)
 		time.Sleep(10 * time.Second)
 		if at := w.Position(0); at != 4 {
-			t.Errorf("ten seconds after the pause the table stands at %d, 4 were read", at)
+			t.Errorf("ten seconds after the pause the position is %d, 4 were read", at)
 		}
 		if h := holdOfClaim(p, 0); h == nil || h.Offset != 4 {
 			t.Errorf("held as %+v", h)
@@ -134,7 +134,7 @@ func TestPause_AssignedWhilePaused(t *testing.T) {
 		}
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused})
 		if at := w.Position(0); at != 0 {
-			t.Errorf("it stands at %d, want its START", at)
+			t.Errorf("it is at %d, want its initial position", at)
 		}
 		for _, v := range w.Broker.Violations() {
 			t.Error(v)
@@ -182,7 +182,7 @@ func TestPause_FindingsDelayNone(t *testing.T) {
 		w.Log.Append(story.Version{Commit: w.Forged(0, 99)}) // ahead of the log's end
 		for produced := range int64(200) {
 			if at := w.Position(1); at < produced-4 {
-				t.Fatalf("%d were produced in as many seconds, and the table stands at %d", produced, at)
+				t.Fatalf("%d were produced in as many seconds, and the position is %d", produced, at)
 			}
 			w.Broker.Produce(story.Topic, 1, "r", "k")
 			time.Sleep(time.Second)

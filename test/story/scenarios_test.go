@@ -279,7 +279,7 @@ func TestHold_RecordsReadBehindIt(t *testing.T) {
 			w.Broker.Produce(story.Topic, 0, "rr", "k") // the sealed batch is on its way, these are not in it
 			time.Sleep(2 * time.Second)
 			if c := p.Connector.Status().Claims[0]; c.Next != 6 || c.Position != 0 {
-				t.Fatalf("seed %d: read to %d, the table stands at %d", seed, c.Next, c.Position)
+				t.Fatalf("seed %d: read to %d, the position is %d", seed, c.Next, c.Position)
 			}
 			wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
 			w.Log.Append(story.Version{Commit: w.Forged(0, 4)}) // the operator skips the bad record
@@ -525,7 +525,7 @@ func TestDrain_CommitsOpenBatch(t *testing.T) {
 		}
 		w.Stop(p)
 		if at := w.Position(0); at != 5 {
-			t.Errorf("after the drain the table stands at %d, want 5", at)
+			t.Errorf("after the drain the position is %d, want 5", at)
 		}
 		if got := w.Offsets()[0]; got != 5 {
 			t.Errorf("after the drain the group offset is %d, want 5", got)
@@ -589,7 +589,7 @@ func TestBackpressure_HotKey(t *testing.T) {
 		for range 500 {
 			time.Sleep(10 * time.Millisecond)
 			if q := p.Connector.Status().Queued; q > 12 {
-				t.Fatalf("%d queued, the valve closes at 12", q)
+				t.Fatalf("%d queued, backpressure starts at 12", q)
 			}
 		}
 		eventually(t, "end", w.AtEnd)

@@ -129,7 +129,7 @@ func TestStatus_SealedBatch(t *testing.T) {
 	slowly(t, 1, stalled, func(t *testing.T, w *story.World, p *story.Process, c clock) {
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
 		c.at(2 * time.Minute)
-		c.want(t, "cut", p, 0, standing{0, 3, 0, 0, none, 0})
+		c.want(t, "sealed", p, 0, standing{0, 3, 0, 0, none, 0})
 		w.Broker.Produce(story.Topic, 0, "rr", "k")
 		c.at(3 * time.Minute)
 		c.want(t, "a batch behind it", p, 0, standing{0, 5, 0, 0, none, 2 * time.Minute})

@@ -408,7 +408,7 @@ func (b *builder) Add(p connector.Partition, r *connector.Record) error {
 			panic("the decoder breaks on " + string(r.Value))
 		case k == Breaks:
 			b.at = nil // a builder that failed may hold anything
-			return errors.New("nobody knows why")
+			return errors.New("unknown cause")
 		case k == Poison, k == Was && b.altered, k == Becomes && !b.altered:
 			return errPoison
 		}

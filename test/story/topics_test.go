@@ -199,7 +199,7 @@ func TestTopics_WaitTogether(t *testing.T) {
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
 		time.Sleep(30 * time.Second)
 		if at := w.Position(0); at != 3 {
-			t.Errorf("the table stands at %d, 3 were produced half a minute ago", at)
+			t.Errorf("the position is %d, 3 were produced half a minute ago", at)
 		}
 		w.Broker.Hung.Store(false)
 		eventually(t, "all are read", func() bool {

@@ -102,14 +102,14 @@ func TestHold_KeepsLag(t *testing.T) {
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.TableReplaced})
 		time.Sleep(5 * time.Minute)
 		if c := p.Connector.Status().Claims[0]; c.Position != 2 || c.End != 5 || c.Lag != 3 {
-			t.Errorf("it stands at %d of %d, and has a lag of %d", c.Position, c.End, c.Lag)
+			t.Errorf("it is at %d of %d, and has a lag of %d", c.Position, c.End, c.Lag)
 		}
 		w.Broker.Produce(story.Topic, 0, "r", "k")
 		eventually(t, "the lag grows", func() bool { return p.Connector.Status().Claims[0].Lag == 4 })
 		w.Broker.Lock(func() { w.Broker.Silent = map[int32]bool{0: true} })
 		time.Sleep(5 * time.Minute)
 		if c := p.Connector.Status().Claims[0]; c.End != 6 || c.Lag != 4 {
-			t.Errorf("when nobody answers, it stands at %d of %d, and has a lag of %d", c.Position, c.End, c.Lag)
+			t.Errorf("without a response, it is at %d of %d, and has a lag of %d", c.Position, c.End, c.Lag)
 		}
 	})
 }
@@ -158,7 +158,7 @@ func TestTruncatedHold_EpochOfItsPlace(t *testing.T) {
 		wantHolds(t, first, map[int32]hold.Reason{0: hold.Poison})
 		eventually(t, "the committed offset", func() bool { return w.Broker.GroupOffsets(story.Topic)[0].Next == 2 })
 		if v := w.Log.Versions(); len(v[len(v)-1].Rows) != 2 || w.Position(0) != 2 {
-			t.Fatalf("the table stands at %d, its last version is %+v", w.Position(0), v[len(v)-1])
+			t.Fatalf("the position is %d, its last version is %+v", w.Position(0), v[len(v)-1])
 		}
 		p := w.Broker.Partitions(story.Topic)[0]
 		versions := w.Log.Versions()

@@ -26,7 +26,7 @@ func TestTrace(t *testing.T) {
 		say("# three records and a control batch come")
 		w.Broker.Produce(story.Topic, 0, "rrrc", "a")
 		eventually(t, "end", func() bool { return w.AtEnd() && w.Offsets()[0] == 4 })
-		say("# another record comes, and it is told to stop")
+		say("# another record comes, and the member is stopped")
 		w.Broker.Produce(story.Topic, 0, "r", "a")
 		eventually(t, "read", func() bool { return p.Connector.Status().Claims[0].Next == 5 })
 		w.Stop(p)
