@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// ClaimsHealthCheck tells whether a record says of itself that it is a health check. Of headers that repeat the last
-// one counts, as Kafka's lastHeader has it.
+// ClaimsHealthCheck reports whether the headers mark a record as a health check. If the header repeats, the last
+// one counts, as in Kafka's lastHeader.
 func ClaimsHealthCheck(headers []Header) bool {
 	return string(lastHeader(headers, HealthHeader)) == HealthValue
 }
 
-// Proves tells whether the record carries the secret. The time that it takes says nothing about how much of it is right.
+// Proves reports whether the headers carry the secret. It compares in constant time, so that its duration reveals
+// nothing about the secret.
 func (h HealthRecords) Proves(headers []Header) bool {
 	if h.Secret == nil {
 		return true
@@ -20,7 +21,7 @@ func (h HealthRecords) Proves(headers []Header) bool {
 	return subtle.ConstantTimeCompare(lastHeader(headers, HealthSecretHeader), []byte(secret)) == 1 && secret != ""
 }
 
-// lastHeader returns the value of the last header of a name, nil if there is none.
+// lastHeader returns the value of the last header with this name, nil if there is none.
 func lastHeader(headers []Header, name string) []byte {
 	for _, h := range slices.Backward(headers) {
 		if h.Key == name {
@@ -30,20 +31,24 @@ func lastHeader(headers []Header, name string) []byte {
 	return nil
 }
 
-// The headers of a health-check record: somebody sent it to see whether the topic takes records. It is no data.
+// The headers of a health-check record. A monitor sends such a record to test whether the topic accepts records; it
+// carries no data.
 const (
-	// HealthHeader with the value [HealthValue], exactly, makes a record one.
+	// HealthHeader marks a record as a health check if its value is exactly [HealthValue].
 	HealthHeader = "HEALTHCHECK"
-	HealthValue  = "TRUE"
-	// HealthSecretHeader carries the secret, of topics that ask for one.
+	// HealthValue is the value of [HealthHeader] in a health-check record.
+	HealthValue = "TRUE"
+	// HealthSecretHeader carries the secret, for topics that require one.
 	HealthSecretHeader = "HEALTHCHECK-SECRET"
 )
 
-// HealthRecords says what becomes of the health-check records of a topic.
+// HealthRecords is the configuration of a topic's health-check records.
 type HealthRecords struct {
-	// Drop leaves them out of the table, counted and explained by [Range]. Without it they are ordinary records.
+	// Drop leaves health-check records out of the table; the [Range] of the commit counts them. Without it they are
+	// ordinary records.
 	Drop bool
-	// Secret returns what a record must carry to be dropped; one that does not is ordinary. It is asked for each record
-	// that claims to be a health check, by any goroutine, and answers at once. nil asks for none; "" is what none has.
+	// Secret returns the secret that a health-check record must carry to be dropped; a record without it is an
+	// ordinary record. Any goroutine calls it, once per record that claims to be a health check, so it must not
+	// block. If Secret is nil, no secret is required; if it returns "", no record matches.
 	Secret func() string
 }

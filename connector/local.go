@@ -8,21 +8,22 @@ import (
 	"sluice/reliability/panics"
 )
 
-// LocalError is a failure of our own work on rows for a reason that nobody knows: neither a bad record nor a dependency. A
-// decoder or an encoder that panics is one. It has no class: what is found about it decides. See isolate.go in package commit.
+// LocalError is a failure of this process while it works on rows, with an unknown cause: neither a bad record nor a
+// dependency. A decoder or an encoder that panics returns one. It has no class: isolate.go in package commit
+// searches for the record at fault.
 type LocalError struct {
-	Doing string // "decode" or "encode"
-	Err   error  // never with bytes of a record
+	Doing string // the step that failed, "decode" or "encode"
+	Err   error  // the cause; its text never contains bytes of a record
 }
 
-// Error says what failed.
+// Error returns the step and the cause.
 func (e *LocalError) Error() string { return e.Doing + ": " + e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *LocalError) Unwrap() error { return e.Err }
 
-// Local makes an error of our own work a LocalError, unless it is one, or is known to be anything else: Poison, Fenced,
-// Canceled, a [hold.Error]. nil stays nil.
+// Local wraps err in a [LocalError]. It returns err unchanged if it is a LocalError or a [hold.Error], or if its
+// class is Poison, Fenced or Canceled. nil stays nil.
 func Local(doing string, err error) error {
 	if err == nil || errors.As(err, new(*LocalError)) || errors.As(err, new(*hold.Error)) {
 		return err
@@ -35,8 +36,9 @@ func Local(doing string, err error) error {
 	return &LocalError{doing, err}
 }
 
-// Recovered makes what recover returned a LocalError, nil if it returned nil. The deferred function that recovered must
-// call it. The error quotes nothing of the data that caused the panic: see [panics.Error].
+// Recovered turns the result of recover into a [LocalError], and nil into nil. The deferred function that called
+// recover must call it, because it records that function's stack. The text quotes nothing of the data that caused
+// the panic: see [panics.Error].
 func Recovered(doing string, v any) error {
 	if v == nil {
 		return nil
@@ -44,7 +46,7 @@ func Recovered(doing string, v any) error {
 	return &LocalError{doing, panics.Of(v)}
 }
 
-// IsLocal reports whether an error is a failure of our own work that nobody has explained yet.
+// IsLocal reports whether err contains a [LocalError] that is not yet traced to a bad record (class Poison).
 func IsLocal(err error) bool {
 	return err != nil && errors.As(err, new(*LocalError)) && classify.Of(err) != classify.Poison
 }

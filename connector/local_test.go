@@ -29,7 +29,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestRecovered: what is kept of a panic says where it was and nothing of what it was about.
+// TestRecovered: the error of a panic names its place and quotes none of its data.
 func TestRecovered(t *testing.T) {
 	secret := "geheim"
 	deep := func(f func()) (err error) {

@@ -6,19 +6,20 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// Pools are the budgets of memory. They never borrow from each other. nil is no bound.
+// Pools are the memory budgets. They never borrow from each other. A nil pool is unbounded.
 //
-// Fetch holds responses of brokers and the records in them until they are rows. The reader only looks at it, to shed
-// what waits; Log takes from it.
+// Fetch holds the responses of brokers and the records in them until they are rows. Log allocates from it; the
+// reader only watches it, to drop fetch results that wait.
 //
-// Batch holds rows: blocks on their way to a lane by an estimate, chunks by what their columns take, encoded files until
-// they are put; and bad records until their letters are durable. The reader alone asks for it, before it hands a block over; lanes correct the estimate afterwards, and
-// writers give back. So nobody who holds a part of it ever waits for more.
+// Batch holds blocks on their way to a lane (an estimate), chunks (the size of their columns), encoded files until
+// they are put, and bad records until their dead letters are durable. Only the reader reserves from it, before it
+// enqueues a block; lanes correct the estimate afterwards, and writers release. So no goroutine that owns a part of
+// it ever waits for more.
 type Pools struct {
 	Fetch, Batch *bytepool.Pool
 }
 
-// WithDefaults returns the pools with one that bounds nothing for each that is nil.
+// WithDefaults returns the pools with an unbounded pool in place of each nil.
 func (p Pools) WithDefaults() Pools {
 	if p.Fetch == nil {
 		p.Fetch = bytepool.New(math.MaxInt64 / 2)

@@ -7,15 +7,15 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// Refusals say which records of a topic cannot become rows whatever is in their values.
+// Refusals are the rules of a topic that refuse records regardless of their format.
 type Refusals struct {
 	// NullKeys refuses records whose key is null, tombstones included.
 	NullKeys bool
-	// Tombstones refuses records whose value is null. Else they are passed over and counted.
+	// Tombstones refuses records whose value is null. Without it they are skipped and counted.
 	Tombstones bool
 }
 
-// Of says why a record is refused, nil if it is not. The error is Poison, a [RefusedError].
+// Of returns why the topic refuses the record, nil if it does not. The error is a [RefusedError] of class Poison.
 func (f Refusals) Of(r *Record) error {
 	switch {
 	case f.NullKeys && r.Key == nil:
@@ -26,11 +26,11 @@ func (f Refusals) Of(r *Record) error {
 	return nil
 }
 
-// RefusedError says why a record cannot become a row where it is not its format that is wrong. Its class is Poison.
+// RefusedError says why a record cannot become a row although its format is right. Its class is Poison.
 type RefusedError struct {
 	Reason deadletter.Reason
-	Detail string // for a person; never bytes of the record
-	Err    error  // the cause, or nil; never with bytes of the record
+	Detail string // for a person; never contains bytes of the record
+	Err    error  // the cause, or nil; never contains bytes of the record
 }
 
 func refuse(reason deadletter.Reason, detail string) error {
@@ -49,11 +49,11 @@ func (e *RefusedError) Error() string {
 // Unwrap returns the cause.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// Code returns the reason, for letters and metrics.
+// Code returns the reason, for dead letters and metrics.
 func (e *RefusedError) Code() string { return string(e.Reason) }
 
-// CodeOf returns the reason code that an error carries, [deadletter.Unspecified] if it names none. Decoders tell theirs
-// by a method Code() string; their codes are a closed list.
+// CodeOf returns the reason code of an error, [deadletter.Unspecified] if it has none. Decoders provide theirs by a
+// method Code() string, with a closed list of codes.
 func CodeOf(err error) deadletter.Reason {
 	var coded interface{ Code() string }
 	if errors.As(err, &coded) {

@@ -11,30 +11,30 @@ import (
 	"sluice/reliability/hold"
 )
 
-// StartPolicy says how the first positions of a topic are found.
+// StartPolicy names the rule that finds the first positions of a topic.
 type StartPolicy string
 
-// The policies. A partition that is added to a topic later starts at its first record, whatever the policy.
+// The policies. A partition added to a topic later starts at its first record under every policy.
 const (
 	StartEarliest  StartPolicy = "earliest"  // the first record that the log still has
-	StartLatest    StartPolicy = "latest"    // the last stable offset: behind every committed record of now
-	StartTimestamp StartPolicy = "timestamp" // the first record not older than a time; without one, as latest
-	StartExplicit  StartPolicy = "explicit"  // offsets that are given
+	StartLatest    StartPolicy = "latest"    // the last stable offset: after every record committed by now
+	StartTimestamp StartPolicy = "timestamp" // the first record at or after a time; if there is none, as latest
+	StartExplicit  StartPolicy = "explicit"  // offsets from the configuration
 )
 
-// Start says where a topic that the table does not know yet is read from. The zero value is earliest.
+// Start says where the member begins to read a topic that has no position in the table. The zero value is earliest.
 type Start struct {
 	Policy StartPolicy
-	// At is the time of StartTimestamp. If it is zero, the time is Back before the START is planned.
+	// At is the time of StartTimestamp. If it is zero, the time is Back before the initial commit is planned.
 	At   time.Time
 	Back time.Duration
-	// Offsets are those of StartExplicit by partition: each the next one to read, within the log. Others is where the
-	// partitions without one start, StartEarliest ("" too) or StartLatest.
+	// Offsets are the offsets of StartExplicit by partition: each is the next one to read and must lie within the
+	// log. Others is the policy for the other partitions: StartEarliest (the default) or StartLatest.
 	Offsets map[int32]int64
 	Others  StartPolicy
 }
 
-// String is the policy with what it needs, for people.
+// String returns the policy and its parameters, for people.
 func (s Start) String() string {
 	switch {
 	case s.Policy == StartTimestamp && s.At.IsZero():
@@ -52,7 +52,8 @@ func (s Start) String() string {
 	return string(cmp.Or(s.Policy, StartEarliest))
 }
 
-// ForNewTopic is the start of a topic that was created after the run began: its end was its first record then.
+// ForNewTopic returns the start of a topic that was created while the member runs. The end of such a topic at the
+// start of the run was offset 0, so latest becomes earliest.
 func (s Start) ForNewTopic() Start {
 	if s.Policy == StartLatest {
 		s.Policy = StartEarliest
@@ -63,9 +64,10 @@ func (s Start) ForNewTopic() Start {
 	return s
 }
 
-// First says where each partition with bounds starts. at is what [Log.OffsetsAt] answered about the time of the start,
-// asked after bounds, so that no record of that time or later lies between: it is looked at for StartTimestamp only. The
-// error is a hold.Error for an offset outside of its log, or of a partition that is not there.
+// First returns the first position of each partition that has bounds. at is the result of [Log.OffsetsAt] for the
+// time of the start; only StartTimestamp uses it. The caller must ask for it after bounds, so that no record of
+// that time or later lies between. The error is a [hold.Error] if an explicit offset lies outside of its log or
+// names a missing partition.
 func (s Start) First(bounds map[Partition]Bounds, at map[Partition]int64) (map[Partition]int64, error) {
 	starts := make(map[Partition]int64, len(bounds))
 	there := map[int32]bool{}
@@ -94,18 +96,18 @@ func (s Start) First(bounds map[Partition]Bounds, at map[Partition]int64) (map[P
 		starts[p] = o
 		if o < b.LogStart {
 			return nil, hold.New(hold.BehindLogStart, fmt.Sprintf(
-				"start_at sets %v to offset %d, but its log is [%d, %d]: correct start_at, nothing was read yet", p, o, b.LogStart, b.HighWatermark), nil)
+				"start_at sets %v to offset %d, but its log is [%d, %d]: correct start_at; no record has been read yet", p, o, b.LogStart, b.HighWatermark), nil)
 		}
 		if o > b.HighWatermark {
 			return nil, hold.New(hold.AheadOfLogEnd, fmt.Sprintf(
-				"start_at sets %v to offset %d, but its log is [%d, %d]: correct start_at, nothing was read yet", p, o, b.LogStart, b.HighWatermark), nil)
+				"start_at sets %v to offset %d, but its log is [%d, %d]: correct start_at; no record has been read yet", p, o, b.LogStart, b.HighWatermark), nil)
 		}
 	}
 	if s.Policy == StartExplicit {
 		for _, id := range slices.Sorted(maps.Keys(s.Offsets)) {
 			if !there[id] {
 				return nil, hold.New(hold.AheadOfLogEnd, fmt.Sprintf(
-					"start_at names partition %d, and the topic has %d partitions: correct start_at, nothing was read yet", id, len(there)), nil)
+					"start_at names partition %d, but the topic has %d partitions: correct start_at; no record has been read yet", id, len(there)), nil)
 			}
 		}
 	}

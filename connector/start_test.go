@@ -50,7 +50,7 @@ func TestStartFirst(t *testing.T) {
 			Start{Policy: StartExplicit, Offsets: map[int32]int64{1: 1}}, nil, nil, hold.AheadOfLogEnd, "orders:1 to offset 1, but its log is [0, 0]",
 		},
 		"no such partition": {
-			Start{Policy: StartExplicit, Offsets: map[int32]int64{3: 0}}, nil, nil, hold.AheadOfLogEnd, "names partition 3, and the topic has 3 partitions",
+			Start{Policy: StartExplicit, Offsets: map[int32]int64{3: 0}}, nil, nil, hold.AheadOfLogEnd, "names partition 3, but the topic has 3 partitions",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,42 +6,43 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Status is what health and operators may see, as of a moment ago.
+// Status is a snapshot of a member for health checks and operators.
 type Status struct {
 	At       time.Time
-	Joined   bool // a generation is valid
-	Resumed  bool // every claim knows where it stands, or holds
-	Started  bool // both were true at once, now or before
+	Joined   bool // whether a generation is valid
+	Resumed  bool // whether every claim knows its position or is held
+	Started  bool // whether Joined and Resumed have been true at the same time
 	Draining bool
-	Paused   bool // backpressure stops reading, for one table at least
-	Queued   int64
+	Paused   bool  // whether backpressure stops reading for at least one table
+	Queued   int64 // records that wait for a lane
 	Claims   []ClaimStatus
-	// Left are paused partitions that others may work on, behind the ends that a run until current is for.
+	// Left are the holds of paused partitions that other members may work on and whose position is before the end
+	// at which a run until current stops.
 	Left []hold.Hold
 }
 
-// ClaimStatus is one claim. Offsets are -1 while unknown.
+// ClaimStatus is the status of one claim. Offsets are -1 while unknown.
 type ClaimStatus struct {
 	Partition Partition
 	Table     string
-	// Since is when this member got it: a claim that comes back is another one.
+	// Since is when the member got the claim. A claim that was lost and comes back has a new Since.
 	Since    time.Time
 	State    string
 	Position int64 // in the table
-	Next     int64 // read so far
+	Next     int64 // next offset to read
 	End      int64 // last stable offset
 	Lag      int64 // End - Position
 	Hold     *hold.Hold
-	// Consumed is the next offset behind the records that are in the table, or that the open batch or the cut on its way has
-	// as rows. What waits for a lane is not, nor what lies behind a record that will hold the claim.
+	// Consumed is the offset after the records that are rows in the table, in the open batch or in the sealed
+	// batch. Records that wait for a lane are not included, nor are records after one that will hold the claim.
 	Consumed int64
-	// Waiting is since when rows of its table wait for their commit, or letters, whichever claim they are of: those of the
-	// cut on its way, too. The zero time if none do. Every is how long they should.
+	// Waiting is when the first row or dead letter of the table, of any claim, began to wait for its commit; the
+	// sealed batch is included. It is zero if none waits. Every is how long they may wait (commit.every).
 	Waiting time.Time
 	Every   time.Duration
-	// Oldest is the timestamp of the oldest record that was handed over and is not in the table, as far as it will be. Newest
-	// is that of the newest row that this member brought there. The zero time if there is none.
+	// Oldest is the smallest timestamp of the enqueued records that are not in the table and will get there. Newest
+	// is the timestamp of the newest row that this member committed. Both are zero if there is none.
 	Oldest, Newest time.Time
-	// LastRecord is when a record of it was last handed over.
+	// LastRecord is when a record of the claim was last enqueued.
 	LastRecord time.Time
 }

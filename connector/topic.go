@@ -7,66 +7,68 @@ import (
 	"sluice/reliability"
 )
 
-// TopicConfig is one topic and the table that it feeds.
+// TopicConfig is the configuration of one topic and the name of the table that it feeds.
 type TopicConfig struct {
 	Topic  string
-	Table  string // its name; one table may be fed by many topics, which agree on Commit
+	Table  string // many topics may feed one table if they agree on Commit
 	Start  Start
 	Refuse Refusals
-	// Rare says that the topic has few records, if any: its table does not count among those that share memory.
+	// Rare excludes the topic's table from the tables that share memory, because it gets few records.
 	Rare bool
-	// Retry is for what fails with single records; topics of one table agree on it.
+	// Retry is the retry policy for single failing records. Topics of one table agree on it.
 	Retry  reliability.RecordRetry
 	Commit Limits
-	// HealthRecords are those of this topic alone, whatever else feeds the table.
+	// HealthRecords apply to this topic alone, not to other topics of its table.
 	HealthRecords HealthRecords
-	// Letters are the rules by which bad records of the topic become dead letters; nil: a bad record holds its partition.
+	// Letters are the rules that turn bad records of the topic into dead letters. If nil, a bad record holds its
+	// partition.
 	Letters *LetterRules
 }
 
-// Limits say when a batch is due: what comes first.
+// Limits say when a batch is due: when the first of them is reached.
 type Limits struct {
 	Every time.Duration
 	Rows  int64
 	Bytes int64 // of Arrow buffers
 }
 
-// Target is a table with the decoder of its rows.
+// Target is a table with the decoder for its rows.
 type Target struct {
 	Table   Table
 	Decoder Decoder
-	// Letters takes bad records of the topics that have rules for them. Without it every bad record holds its partition.
+	// Letters writes bad records of topics that have rules for them. If nil, every bad record holds its partition.
 	Letters DeadLetters
-	// Nulls says that the decoder makes rows of records without a value, too. Else they are passed over and counted.
+	// Nulls is true if the decoder makes rows of records without a value. Otherwise they are skipped and counted.
 	Nulls bool
-	// Duplicates says which records of the table are the same for their producer; nil: coordinates alone tell records apart.
+	// Duplicates configures how duplicates are found. If nil, only coordinates distinguish records.
 	Duplicates *Duplicates
 }
 
 // LetterRules say when bad records of a topic become dead letters.
 type LetterRules struct {
-	// HoldAbove is the share, from 0 to 1, of bad records among all of the topic in a cut above which an operator is to
-	// look first: hold flood.
+	// HoldAbove is the share, from 0 to 1, of bad records among all records of the topic in a sealed batch. Above
+	// it the claim is held (reason flood) until an operator decides.
 	HoldAbove float64
 }
 
-// Duplicates says which records of a table are the same for their producer, and what remembers them. Those of one source
-// partition within the window become one row; nothing else is compared.
+// Duplicates configures which records of a table are the same for their producer, and the store that remembers
+// them. Records of one source partition with the same identity within the window become one row. Partitions are not
+// compared.
 type Duplicates struct {
 	Identity idempotency.Identity
 	Window   time.Duration
-	// Sweep is how often what is older than the window is forgotten.
+	// Sweep is the interval at which fingerprints older than the window are deleted.
 	Sweep time.Duration
 	Store idempotency.Store
-	// IDs says that the store keeps the producer's ids beside the fingerprints: see [idempotency.Entry].
+	// IDs is true if the store keeps the producer's ids beside the fingerprints: see [idempotency.Entry].
 	IDs bool
-	// Reset returns the offset of a partition below which an operator had rows forgotten, 0 if none. Asked by the table's
-	// writer, it answers at once. nil: never.
+	// Reset returns the offset of a partition below which an operator deleted the fingerprints, 0 if none. The
+	// table's writer calls it, so it must not block. nil: no resets.
 	Reset func(Partition) int64
 }
 
-// QueueConfig bounds the records between hand-over and row.
+// QueueConfig bounds the records between enqueueing and decoding.
 type QueueConfig struct {
-	PauseAt, ResumeAt int64 // the valve
-	PerKey            int64
+	PauseAt, ResumeAt int64 // backpressure thresholds: queued records
+	PerKey            int64 // queued records of one key
 }

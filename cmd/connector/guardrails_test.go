@@ -108,7 +108,7 @@ func TestAnOlderTableAtTheStart(t *testing.T) {
 	l.Has("orders", laketest.UpTo(5, "orders:0", "orders:1"))
 	l.Produce("orders", 1, 1)
 	_, errs := l.runs(0, "run", "--until-current")
-	if !strings.Contains(errs, `"level":"WARN","msg":"the group's offset is ahead of the table's position`) ||
+	if !strings.Contains(errs, `"level":"WARN","msg":"committed offset is ahead of the table's position`) ||
 		!strings.Contains(errs, `"position":5,"group_offset":8`) {
 		t.Error(errs)
 	}

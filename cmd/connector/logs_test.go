@@ -362,8 +362,8 @@ func speaks(call *ast.CallExpr) (level string, at int) {
 		default:
 			return strings.ToUpper(name), 0
 		}
-	case *ast.CallExpr: // what Reason.Tell returned
-		if of, ok := f.Fun.(*ast.SelectorExpr); ok && of.Sel.Name == "Tell" {
+	case *ast.CallExpr: // what Reason.LogFunc returned
+		if of, ok := f.Fun.(*ast.SelectorExpr); ok && of.Sel.Name == "LogFunc" {
 			return "", 0
 		}
 	}

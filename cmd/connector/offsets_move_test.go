@@ -235,7 +235,7 @@ func TestOffsetsSetLosesARace(t *testing.T) {
 	a, p := l.planned("orders:0", "2")
 	l.moves(0, "set", "orders:0", "4")
 	err := admin.Move(t.Context(), a, p, admin.By{Operator: "ann", Reason: "a test"}, 20*time.Second)
-	if fail.Of(err) != fail.KindRefused || !strings.Contains(err.Error(), "stands at 4, this commit starts at 5") {
+	if fail.Of(err) != fail.KindRefused || !strings.Contains(err.Error(), "is 4, but this commit starts at 5") {
 		t.Errorf("%v", err)
 	}
 	l.stands(map[int32]int64{0: 4, 1: 5})

@@ -9,11 +9,12 @@ import (
 	"sluice/connector/plan"
 )
 
-// compare compares claims that have nothing to commit with the log: an operator or another member may have moved them.
+// compare checks that claims without anything to commit still have the positions that the reader expects. An
+// operator or another member may have moved them; then the outcome is Fenced.
 func (r *resolver) compare(ctx context.Context, expected map[connector.Partition]int64) Outcome {
 	s, err := r.table.Load(ctx)
 	if err != nil {
-		return r.committer.unsettled(ctx, nil, err)
+		return r.committer.failureOutcome(ctx, nil, err)
 	}
 	before := r.snapshot
 	r.snapshot = s
@@ -28,8 +29,9 @@ func (r *resolver) compare(ctx context.Context, expected map[connector.Partition
 	return Outcome{Kind: Compared}
 }
 
-// measure returns the partitions of the topics that the table has not taken to where they ended when this was first
-// asked: all of them, not only our claims. A member that died a moment ago may still have its share, and nobody reads it.
+// measure returns the partitions of the topics whose position is before the end that their log had at the first
+// call. It covers the partitions of all members: a member that has just died may still have partitions assigned
+// that it no longer reads. ok is false if Kafka or the table could not be read.
 func (r *resolver) measure(ctx context.Context) (behind []connector.Position, ok bool) {
 	if r.ends == nil {
 		ends, err := r.currentEnds(ctx)
@@ -54,6 +56,7 @@ func (r *resolver) measure(ctx context.Context) (behind []connector.Position, ok
 	return behind, true
 }
 
+// currentEnds returns the last stable offsets of all partitions of the table's topics.
 func (r *resolver) currentEnds(ctx context.Context) (map[connector.Partition]int64, error) {
 	ends := map[connector.Partition]int64{}
 	for name := range r.start {

@@ -10,37 +10,37 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// skippedKept is how many duplicates of a plan are kept for the log; all are counted. At DEBUG it is hitLines.
-const skippedKept = 100
+// maxLoggedDuplicates is the number of duplicates that a plan keeps for the log; all are counted.
+const maxLoggedDuplicates = 100
 
-// hitLines is how many duplicates the log names per second at DEBUG.
-const hitLines = 1000
+// maxDebugDuplicates is the number of duplicates that a plan keeps, and that are logged per second, at DEBUG.
+const maxDebugDuplicates = 1000
 
-// duplicatesToLog returns how many duplicates of a plan a logger may need.
+// duplicatesToLog returns how many duplicates a plan should keep for the logger.
 func duplicatesToLog(ctx context.Context, logger *slog.Logger) int {
 	if logger.Enabled(ctx, slog.LevelDebug) {
-		return hitLines
+		return maxDebugDuplicates
 	}
-	return skippedKept
+	return maxLoggedDuplicates
 }
 
-// duplicateLog logs the duplicates of the commits of one table. Owned by its writer.
+// duplicateLog logs the duplicates of the commits of one table. The table's writer owns it.
 type duplicateLog struct {
 	lines, hits *reliability.Sparse
 	beyond      int64 // duplicates that plans did not keep, since the last line at DEBUG
 }
 
 func newDuplicateLog() duplicateLog {
-	return duplicateLog{lines: reliability.NewSparse(skippedLines, skippedLinesEach), hits: reliability.NewSparse(hitLines, time.Second)}
+	return duplicateLog{lines: reliability.NewSparse(duplicateLines, duplicateLinesPer), hits: reliability.NewSparse(maxDebugDuplicates, time.Second)}
 }
 
-// log logs the duplicates of a plan that was committed: at INFO a few, at DEBUG each with its fingerprint, up to hitLines a
-// second.
+// log logs the duplicates of a committed plan: a few at INFO; at DEBUG each with its fingerprint, up to
+// maxDebugDuplicates per second.
 func (l *duplicateLog) log(ctx context.Context, logger *slog.Logger, p *plan.Plan) {
 	if len(p.Skipped) == 0 {
 		return
 	}
-	for _, d := range p.Skipped[:min(len(p.Skipped), skippedKept)] {
+	for _, d := range p.Skipped[:min(len(p.Skipped), maxLoggedDuplicates)] {
 		if left, ok := l.lines.Next(); ok {
 			logger.InfoContext(ctx, "Skipping duplicate", "topic", d.Topic, "partition", d.ID, "offset", d.Offset,
 				"correlation_id", deadletter.Correlation(d.Coordinates), "batch_id", p.Commit.Batch, "left_out", left)

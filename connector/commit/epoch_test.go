@@ -7,7 +7,7 @@ import (
 	"sluice/connector/connectortest"
 )
 
-// TestEpochBefore: the table's word about the leader epoch of a position wins, and the others speak about this position only.
+// TestEpochBefore: the table's epoch takes precedence; other sources count only if they are at the same position.
 func TestEpochBefore(t *testing.T) {
 	p := connectortest.Partition(0)
 	kept := func(epoch int64) map[string]int64 {

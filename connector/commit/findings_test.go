@@ -13,13 +13,13 @@ import (
 	"sluice/reliability/hold"
 )
 
-// told is a Log that answers questions about the ends of partitions one after the other, the last answer for ever.
-type told struct {
+// boundsLog is a Log that returns prepared bounds one after the other, then the last ones again and again.
+type boundsLog struct {
 	connector.Log
 	answers []func(at []connector.Position) (map[connector.Partition]connector.Bounds, error)
 }
 
-func (l *told) Bounds(_ context.Context, at []connector.Position) (map[connector.Partition]connector.Bounds, error) {
+func (l *boundsLog) Bounds(_ context.Context, at []connector.Position) (map[connector.Partition]connector.Bounds, error) {
 	answer := l.answers[0]
 	if len(l.answers) > 1 {
 		l.answers = l.answers[1:]
@@ -27,8 +27,8 @@ func (l *told) Bounds(_ context.Context, at []connector.Position) (map[connector
 	return answer(at)
 }
 
-// TestFindings_TwoReadingsAtOneLeader: a finding about a position stands when it shows again at the same leader. One that was
-// elected in between may not know its own end yet.
+// TestFindings_TwoReadingsAtOneLeader: a finding about a position counts when it repeats under the same leader
+// epoch. A leader elected in between may not know the end of its log yet.
 func TestFindings_TwoReadingsAtOneLeader(t *testing.T) {
 	type answer struct {
 		end   int64
@@ -52,7 +52,7 @@ func TestFindings_TwoReadingsAtOneLeader(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, log := connectortest.Partition(0), &told{}
+				p, log := connectortest.Partition(0), &boundsLog{}
 				for _, a := range c.answers {
 					log.answers = append(log.answers, func([]connector.Position) (map[connector.Partition]connector.Bounds, error) {
 						return map[connector.Partition]connector.Bounds{p: {LastStable: a.end, HighWatermark: a.end, LeaderEpoch: a.epoch, DivergedAt: -1}}, nil
@@ -74,12 +74,12 @@ func TestFindings_TwoReadingsAtOneLeader(t *testing.T) {
 	}
 }
 
-// TestFindings_PartitionWithoutLeader: the ends of the others are known, each hold has its own cause, and the cluster that
-// answers is not taken for one that is down.
+// TestFindings_PartitionWithoutLeader: the bounds of the other partitions are used, each hold has its own cause,
+// and the cluster does not count as down.
 func TestFindings_PartitionWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fine, leaderless, denied, gone := connectortest.Partition(0), connectortest.Partition(1), connectortest.Partition(2), connectortest.Partition(3)
-		log := &told{answers: []func([]connector.Position) (map[connector.Partition]connector.Bounds, error){func(at []connector.Position) (map[connector.Partition]connector.Bounds, error) {
+		log := &boundsLog{answers: []func([]connector.Position) (map[connector.Partition]connector.Bounds, error){func(at []connector.Position) (map[connector.Partition]connector.Bounds, error) {
 			bounds, unread := map[connector.Partition]connector.Bounds{}, &connector.UnreadError{Causes: map[connector.Partition]error{}}
 			for _, pos := range at {
 				switch pos.Partition {
@@ -123,12 +123,12 @@ func TestFindings_PartitionWithoutLeader(t *testing.T) {
 	})
 }
 
-// TestUnreadError_NamesWhatPasses: what a person must look at does not hide what passes by itself.
+// TestUnreadError_NamesWhatPasses: a cause that needs an operator does not hide a transient one.
 func TestUnreadError_NamesWhatPasses(t *testing.T) {
 	denied := hold.New(hold.KafkaDenied, "not for you", nil)
 	passing := classify.Mark(errors.New("no leader"), classify.Transient)
 	e := &connector.UnreadError{Causes: map[connector.Partition]error{connectortest.Partition(0): denied, connectortest.Partition(1): passing}}
-	if want := "the ends of 2 partitions cannot be learnt: orders:1: no leader"; e.Error() != want || classify.Of(e) != classify.Transient {
+	if want := "failed to read the log ends of 2 partitions, among them orders:1: no leader"; e.Error() != want || classify.Of(e) != classify.Transient {
 		t.Errorf("%v is %v, want %q", e, classify.Of(e), want)
 	}
 	delete(e.Causes, connectortest.Partition(1))

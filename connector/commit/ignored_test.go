@@ -14,7 +14,7 @@ import (
 	"sluice/connector/connectortest"
 )
 
-// TestIgnoredLog has each name once per topic and hour in the log, and a hostile producer cannot fill it.
+// TestIgnoredLog: the log has each name once per topic and hour, and a hostile producer cannot flood it.
 func TestIgnoredLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -53,8 +53,8 @@ func TestIgnoredLog(t *testing.T) {
 			}
 			l.log(t.Context(), logger, []connector.IgnoredFields{f})
 			for _, line := range connectortest.LogLines(t, &log) {
-				said, _ := line["fields"].([]any)
-				names, lines = names+len(said), lines+1
+				attrs, _ := line["fields"].([]any)
+				names, lines = names+len(attrs), lines+1
 			}
 		}
 		if names != connector.MaxIgnoredNames || lines != 1 {

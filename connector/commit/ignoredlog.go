@@ -8,10 +8,10 @@ import (
 	"sluice/connector"
 )
 
-// ignoredEvery is how often the log repeats the name of an ignored field.
-const ignoredEvery = time.Hour
+// ignoredInterval is the interval at which the log repeats the name of an ignored field.
+const ignoredInterval = time.Hour
 
-// ignoredLog logs the name of each ignored field once per topic and hour. A writer owns it.
+// ignoredLog logs the name of each ignored field once per topic and hour. The table's writer owns it.
 type ignoredLog map[string]*ignoredSince // by topic
 
 type ignoredSince struct {
@@ -20,11 +20,11 @@ type ignoredSince struct {
 	more  bool
 }
 
-// log logs the names of a commit that were not logged within the hour.
+// log logs the names that it has not logged within the hour.
 func (l ignoredLog) log(ctx context.Context, logger *slog.Logger, fields []connector.IgnoredFields) {
 	for _, f := range fields {
 		since := l[f.Topic]
-		if since == nil || time.Since(since.began) >= ignoredEvery {
+		if since == nil || time.Since(since.began) >= ignoredInterval {
 			since = &ignoredSince{began: time.Now(), names: map[string]bool{}}
 			l[f.Topic] = since
 		}

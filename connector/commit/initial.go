@@ -12,10 +12,10 @@ import (
 	"sluice/reliability/hold"
 )
 
-// planStart finds the first positions: of all partitions of a topic if it has none in the table, else of those that are
-// missing. The error is a hold.Error if Kafka does not say what is needed, or if the start that is configured is outside of
-// the log.
-func (r *resolver) planStart(ctx context.Context, name string, missing []connector.Partition) (*plan.Initial, error) {
+// planInitial computes the first positions: of all partitions of a topic without positions in the table, or else of
+// the missing partitions. The error is a [hold.Error] if Kafka does not provide the offsets, or if the configured
+// start is outside of the log.
+func (r *resolver) planInitial(ctx context.Context, name string, missing []connector.Partition) (*plan.Initial, error) {
 	like := missing[0]
 	topic, err := r.kafka.topic(ctx, name)
 	if err != nil {
@@ -30,10 +30,10 @@ func (r *resolver) planStart(ctx context.Context, name string, missing []connect
 		partitions, start = topic.All(), r.start[name]
 	}
 	bounds, err := r.kafka.bounds(ctx, positionsAt(partitions))
-	if late && len(bounds) > 0 { // each begins for itself, and one without a leader is held
+	if late && len(bounds) > 0 { // each begins on its own; one without a leader is held
 		partitions = slices.Collect(maps.Keys(bounds))
 	} else if err != nil {
-		return nil, unstarted(err)
+		return nil, initialHold(err)
 	}
 	var at map[connector.Partition]int64
 	if start.Policy == connector.StartTimestamp {
@@ -42,7 +42,7 @@ func (r *resolver) planStart(ctx context.Context, name string, missing []connect
 		}
 	}
 	if len(bounds) < len(partitions) {
-		return nil, hold.New(hold.KafkaDown, fmt.Sprintf("topic %q changed while it was looked at", name), nil)
+		return nil, hold.New(hold.KafkaDown, fmt.Sprintf("topic %q changed while its log ends were read", name), nil)
 	}
 	starts, err := start.First(bounds, at)
 	if err != nil {
@@ -51,21 +51,21 @@ func (r *resolver) planStart(ctx context.Context, name string, missing []connect
 	return &plan.Initial{Topic: name, Added: late, Positions: starts}, nil
 }
 
-// unstarted returns an error of bounds as a hold.Error of an initial commit.
-func unstarted(err error) error {
+// initialHold returns an error of bounds as the [hold.Error] of an initial commit.
+func initialHold(err error) error {
 	if _, _, held := hold.Of(err); held {
 		return err
 	}
-	return hold.New(hold.KafkaDown, "the initial positions cannot be found", err)
+	return hold.New(hold.KafkaDown, "failed to find the initial positions", err)
 }
 
-// offsetsAt asks where the time of a start is in the logs.
+// offsetsAt returns the offsets at the time of a start.
 func (k *kafka) offsetsAt(ctx context.Context, partitions []connector.Partition, start connector.Start) (at map[connector.Partition]int64, err error) {
 	since := start.At
 	if since.IsZero() {
 		since = time.Now().Add(-start.Back)
 	}
-	err = k.retry(ctx, "offsets of a time", func(ctx context.Context) (err error) {
+	err = k.retry(ctx, "the offsets at the start time", func(ctx context.Context) (err error) {
 		at, err = k.log.OffsetsAt(ctx, partitions, since)
 		return err
 	})

@@ -15,46 +15,48 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// What becomes of records that fail in our own work, a [connector.LocalError]: their claim leaves the batch, so that the others commit,
-// and is read again as record_retry says. In the end the records are looked for that alone fail while the rest passes. Such a record
-// is remembered as isolated; when a lane meets it again it is a bad one. Where no record is at fault by itself, nothing is skipped: the
-// claim is tried on.
+// Local failures, see [connector.LocalError]: a decoder or the encoder fails for an unknown reason. The claim of
+// the records leaves the batch, so that the others commit, and is read again as record_retry says. After the last
+// attempt the writer searches for the records that fail on their own while the rest passes. It remembers each as
+// isolated; when a lane meets it again, it is a bad record. If no single record is at fault, nothing is skipped and
+// the claim is retried.
 
-// failedCode stands in metrics for what failed for a reason that nobody knows.
+// failedCode is the error label in metrics for failures of unknown cause.
 const failedCode = "unknown"
 
-// trouble is what a writer knows of failures in our own work, one after the other: those of a claim, or of batches that no claim alone
-// makes fail.
+// trouble counts consecutive local failures: those of one claim, or those of batches for which no single claim is
+// at fault.
 type trouble struct {
 	failures int
 	first    time.Time
-	next     int64 // of a claim: behind the records that failed
-	search   int   // failures below which the records at fault are not looked for: the last search found none
+	next     int64 // of a claim: the offset after the records that failed
+	search   int   // failures before the next search for records at fault, because the last search found none
 }
 
-// Leave says that a claim leaves a batch, and when it may be read again; at once if Until is past. The next batch should be closed
-// soon after it was read up to Next, unless that is 0.
+// Leave says that a claim leaves a batch, and when it may be read again: after Until, which may be in the past. The
+// next batch should be sealed soon after the claim was read up to Next, unless Next is 0.
 type Leave struct {
 	Session uint64
 	Until   time.Time
 	Next    int64
 }
 
-// lanesFailed says how it goes on behind a cut in which decoders failed. Nothing of it is usable. The claims whose records failed leave;
-// the others are read again at once.
+// lanesFailed returns the outcome of a sealed batch in which decoders failed. Nothing of the batch is usable. The
+// claims whose records failed leave it; the others are read again at once.
 func (c *committer) lanesFailed(ctx context.Context, batch *plan.SealedBatch, err error) Outcome {
 	c.metrics.failed.Inc()
-	c.metrics.broken(batch)
+	c.metrics.failedBatch(batch)
 	o := Outcome{Kind: Fenced, Err: err, Broken: true, Again: true, Leaves: map[connector.Partition]Leave{}}
-	for p, failures := range blamed(batch) {
+	for p, failures := range failuresByClaim(batch) {
 		alone := slices.DeleteFunc(slices.Clone(failures), func(f plan.Failure) bool { return !f.Alone })
-		o.Leaves[p] = c.leave(ctx, batch, p, failures, alone, err)
+		o.Leaves[p] = c.leaveBatch(ctx, batch, p, failures, alone, err)
 	}
 	return o
 }
 
-// blamed returns the failures of lanes by claim. A chunk that cannot be sealed is that of each claim with rows in it.
-func blamed(batch *plan.SealedBatch) map[connector.Partition][]plan.Failure {
+// failuresByClaim returns the failures of lanes by claim. A chunk that cannot be sealed counts for each claim with rows in
+// it.
+func failuresByClaim(batch *plan.SealedBatch) map[connector.Partition][]plan.Failure {
 	all := map[connector.Partition][]plan.Failure{}
 	for _, f := range batch.Failures {
 		claims := map[connector.Partition]uint64{f.Partition: f.Session}
@@ -72,14 +74,14 @@ func blamed(batch *plan.SealedBatch) map[connector.Partition][]plan.Failure {
 	return all
 }
 
-// leave says when a claim whose records failed is read again. failures are those of lanes, at the records that were found to be at
-// fault by themselves.
-func (c *committer) leave(ctx context.Context, batch *plan.SealedBatch, p connector.Partition, failures, at []plan.Failure, err error) Leave {
+// leaveBatch computes when a claim whose records failed is read again. failures are those of lanes; at are the records
+// that fail on their own.
+func (c *committer) leaveBatch(ctx context.Context, batch *plan.SealedBatch, p connector.Partition, failures, at []plan.Failure, err error) Leave {
 	t, now, attempts := c.troubleOf(p), time.Now(), c.retry.Attempts()
 	if t.failures++; t.first.IsZero() {
 		t.first = now
 	}
-	if t.failures >= attempts { // the next one is the last attempt, or behind it
+	if t.failures >= attempts { // the next attempt is the last, or beyond it
 		c.verdicts.Suspect(failures)
 	}
 	span := batch.Claims[p]
@@ -92,75 +94,78 @@ func (c *committer) leave(ctx context.Context, batch *plan.SealedBatch, p connec
 		c.metrics.retries.WithLabelValues(c.pipeline, failedCode, p.Topic).Inc()
 		c.logger.WarnContext(ctx, "Retry attempt", append([]any{
 			"attempt", attemptOf(t.failures, attempts), "pause", pause, "err", err, "batch_id", batch.ID,
-		}, coordinatesOf(p, at)...)...)
+		}, coordinateAttrs(p, at)...)...)
 	case len(at) > 0:
 		c.isolate(ctx, batch, t.first, at)
 		delete(c.troubles, p)
 	default:
 		pause := max(c.retry.Pause(attempts), c.backoff.Pause(t.failures-attempts))
-		// The next batch is not the one that failed, but what there is: more of it may show who is at fault.
+		// The next batch takes what is fetched by then instead of the batch that failed: other records may show
+		// which one is at fault.
 		l.Until, l.Next = now.Add(pause), 0
-		c.goesOn(ctx, t, pause, append([]any{"err", err, "batch_id", batch.ID}, coordinatesOf(p, at)...))
+		c.logStillFailing(ctx, t, pause, append([]any{"err", err, "batch_id", batch.ID}, coordinateAttrs(p, at)...))
 	}
 	return l
 }
 
-// troubleOf returns the trouble of a claim. What failed before it was known whose records are at fault began it.
+// troubleOf returns the trouble of a claim. It begins with the first failure of the batch, before the claim was
+// known.
 func (c *committer) troubleOf(p connector.Partition) *trouble {
 	t := c.troubles[p]
 	if t == nil {
-		t = &trouble{first: c.together.first}
+		t = &trouble{first: c.batchTrouble.first}
 		c.troubles[p] = t
 	}
 	return t
 }
 
-// encodeFailed says how it goes on behind a batch that failed to be encoded. The only claim of a batch is at fault.
+// encodeFailed returns the outcome of a batch that could not be encoded. If it has only one claim, that claim is at
+// fault.
 func (c *committer) encodeFailed(ctx context.Context, batch *plan.SealedBatch, err error) Outcome {
 	if p, sole := soleClaim(batch); sole && c.retry.Attempts() > 0 {
 		c.metrics.failed.Inc()
-		c.metrics.broken(batch)
-		l := c.leave(ctx, batch, p, nil, nil, err)
+		c.metrics.failedBatch(batch)
+		l := c.leaveBatch(ctx, batch, p, nil, nil, err)
 		return Outcome{Kind: Fenced, Err: err, Broken: true, Again: true, Leaves: map[connector.Partition]Leave{p: l}}
 	}
 	return c.togetherFailed(ctx, batch, err)
 }
 
-// togetherFailed says how it goes on behind a batch that failed to be encoded, and no claim is known to be at fault. After the first
-// time it is read again at once: then its claims are encoded one by one before it is written, see rehearsed. Where none of them fails
-// alone, the batch is tried on as record_retry says.
+// togetherFailed returns the outcome of a batch that could not be encoded although no single claim is known to be
+// at fault. After the first failure it is read again at once, and its claims are encoded one by one before it is
+// written: see rehearseClaims. If none of them fails alone, the batch is retried as record_retry says.
 func (c *committer) togetherFailed(ctx context.Context, batch *plan.SealedBatch, err error) Outcome {
-	t, now, attempts := &c.together, time.Now(), c.retry.Attempts()
+	t, now, attempts := &c.batchTrouble, time.Now(), c.retry.Attempts()
 	if t.failures++; t.failures == 1 {
 		t.first = now
 	}
 	c.metrics.failed.Inc()
-	c.metrics.broken(batch)
+	c.metrics.failedBatch(batch)
 	o := Outcome{Kind: Fenced, Err: err, Broken: true, Again: t.failures <= max(attempts, 1)}
-	said := []any{"err", err, "batch_id", batch.ID}
+	attrs := []any{"err", err, "batch_id", batch.ID}
 	switch n := t.failures - 1; {
 	case n == 0:
-		c.logger.WarnContext(ctx, "a batch failed in our own work: it is read again, and its claims are encoded one by one", said...)
+		c.logger.WarnContext(ctx, "failed to encode a batch; reading it again to encode its claims one by one", attrs...)
 	case n <= attempts:
 		pause := c.retry.Pause(n)
 		c.notBefore = now.Add(pause)
 		c.metrics.retries.WithLabelValues(c.pipeline, failedCode, soleTopic(batch)).Inc()
-		c.logger.WarnContext(ctx, "Retry attempt", append([]any{"attempt", attemptOf(n, attempts), "pause", pause}, said...)...)
+		c.logger.WarnContext(ctx, "Retry attempt", append([]any{"attempt", attemptOf(n, attempts), "pause", pause}, attrs...)...)
 	default:
 		pause := max(c.retry.Pause(attempts), c.backoff.Pause(n-attempts))
 		c.notBefore = now.Add(pause)
-		c.goesOn(ctx, t, pause, said)
+		c.logStillFailing(ctx, t, pause, attrs)
 	}
 	return o
 }
 
-// goesOn logs that records fail although they were tried as often as record_retry says. Nothing is skipped.
-func (c *committer) goesOn(ctx context.Context, t *trouble, pause time.Duration, said []any) {
-	c.failing.Failed(ctx, c.logger, slog.LevelError, "records fail in our own work again and again, and none is at fault by itself: nothing is skipped, they are tried on",
-		append([]any{"failures", t.failures, "failing_since", t.first, "pause", pause}, said...)...)
+// logStillFailing logs that records still fail after all attempts of record_retry. Nothing is skipped.
+func (c *committer) logStillFailing(ctx context.Context, t *trouble, pause time.Duration, attrs []any) {
+	c.failing.Failed(ctx, c.logger, slog.LevelError, "records keep failing and no single record is at fault; retrying without skipping any",
+		append([]any{"failures", t.failures, "failing_since", t.first, "pause", pause}, attrs...)...)
 }
 
-// soleClaim returns the claim of a cut that has only one.
+// soleClaim returns the claim of a sealed batch if it has only one.
 func soleClaim(batch *plan.SealedBatch) (sole connector.Partition, ok bool) {
 	for p := range batch.Claims {
 		sole = p
@@ -168,20 +173,20 @@ func soleClaim(batch *plan.SealedBatch) (sole connector.Partition, ok bool) {
 	return sole, len(batch.Claims) == 1
 }
 
-// overcome ends what failed and is in the table now.
-func (c *committer) overcome(ctx context.Context, next map[connector.Partition]plan.Span) {
-	c.together, c.notBefore = trouble{}, time.Time{}
+// clearFailures deletes the troubles of records that are in the table now.
+func (c *committer) clearFailures(ctx context.Context, next map[connector.Partition]plan.Span) {
+	c.batchTrouble, c.notBefore = trouble{}, time.Time{}
 	for p, span := range next {
 		if t := c.troubles[p]; t != nil && span.Next >= t.next {
 			delete(c.troubles, p)
 		}
 	}
 	if len(c.troubles) == 0 {
-		c.failing.Over(ctx, c.logger, "records that failed in our own work are in the table")
+		c.failing.Over(ctx, c.logger, "records that kept failing are committed")
 	}
 }
 
-// isolate remembers records that are at fault. Nothing waits for anything then.
+// isolate remembers the records that fail on their own, so that lanes treat them as bad records.
 func (c *committer) isolate(ctx context.Context, batch *plan.SealedBatch, first time.Time, at []plan.Failure) {
 	for _, f := range at {
 		c.verdicts.Add(f.Partition, f.Offset, plan.Verdict{
@@ -190,18 +195,20 @@ func (c *committer) isolate(ctx context.Context, batch *plan.SealedBatch, first 
 		if left, ok := c.letterLog.givenUp.Next(); ok {
 			c.logger.ErrorContext(ctx, "Giving up", append([]any{
 				"attempts", c.retry.Attempts(), "reason", string(deadletter.Isolated), "err", f.Err, "batch_id", batch.ID, "left_out", left,
-			}, coordinatesOf(f.Partition, []plan.Failure{f})...)...)
+			}, coordinateAttrs(f.Partition, []plan.Failure{f})...)...)
 		}
 	}
 }
 
+// isolatedBy returns the Poison error of a record that fails on its own with err.
 func isolatedBy(err error) error {
 	return classify.Mark(&connector.RefusedError{Reason: deadletter.Isolated, Detail: "it alone fails while the records around it pass", Err: err}, classify.Poison)
 }
 
 func attemptOf(n, attempts int) string { return strconv.Itoa(n) + "/" + strconv.Itoa(attempts) }
 
-// soleTopic is the topic of a cut, "" if it has several: then nobody knows whose record it is.
+// soleTopic returns the topic of a sealed batch, "" if it has several: then the topic of the failed record is
+// unknown.
 func soleTopic(batch *plan.SealedBatch) (topic string) {
 	for p := range batch.Claims {
 		if topic != "" && topic != p.Topic {
@@ -212,44 +219,45 @@ func soleTopic(batch *plan.SealedBatch) (topic string) {
 	return topic
 }
 
-// coordinatesOf are the words of a log line about a claim, and about the record at fault if one is known.
-func coordinatesOf(p connector.Partition, at []plan.Failure) []any {
-	said := []any{"topic", p.Topic, "partition", p.ID}
+// coordinateAttrs returns log attributes: the claim, and the first record at fault if one is known.
+func coordinateAttrs(p connector.Partition, at []plan.Failure) []any {
+	attrs := []any{"topic", p.Topic, "partition", p.ID}
 	if len(at) == 0 {
-		return said
+		return attrs
 	}
-	return append(said, "offset", at[0].Offset,
+	return append(attrs, "offset", at[0].Offset,
 		"correlation_id", deadletter.Correlation(idempotency.Coordinates{Partition: p, Offset: at[0].Offset}))
 }
 
-// rehearses reports whether a cut is encoded to nowhere before it is written, while its rows are there: records of it failed before, or
-// it is not known whose did.
-func (c *committer) rehearses(batch *plan.SealedBatch) bool {
+// needsRehearsal reports whether a sealed batch must be encoded once without writing it, while its rows are still in
+// memory: because records of its claims failed before, or a batch failed and the claim at fault is unknown.
+func (c *committer) needsRehearsal(batch *plan.SealedBatch) bool {
 	for p := range batch.Claims {
 		if c.troubles[p] != nil {
 			return true
 		}
 	}
-	return c.together.failures > 0
+	return c.batchTrouble.failures > 0
 }
 
-// rehearsed encodes the plan of a cut to nowhere. If that fails, it encodes each claim by itself: those that fail leave, and the result
-// is the plan of the others. failed is what becomes of the cut if it cannot be written at all.
-func (c *committer) rehearsed(ctx context.Context, batch *plan.SealedBatch, decided *plan.Plan) (rest *plan.Plan, leaves map[connector.Partition]Leave, failed *Outcome) {
+// rehearseClaims encodes the plan of a sealed batch without writing it. If that fails, it encodes each claim by itself:
+// those that fail leave the batch, and rest is the plan of the others. failed is the outcome if nothing can be
+// written.
+func (c *committer) rehearseClaims(ctx context.Context, batch *plan.SealedBatch, decided *plan.Plan) (rest *plan.Plan, leaves map[connector.Partition]Leave, failed *Outcome) {
 	err := c.rehearse(ctx, decided.Pieces)
 	if err == nil {
 		return decided, nil, nil
 	}
 	give := func(o Outcome) (*plan.Plan, map[connector.Partition]Leave, *Outcome) { return nil, nil, &o }
 	if !connector.IsLocal(err) {
-		return give(c.unsettled(ctx, decided, err))
+		return give(c.failureOutcome(ctx, decided, err))
 	}
 	leaves = map[connector.Partition]Leave{}
 	passing, leaving := *batch, *batch
 	passing.Claims, leaving.Claims = maps.Clone(batch.Claims), map[connector.Partition]plan.Span{}
 	for _, p := range slices.SortedFunc(maps.Keys(decided.Next), connector.Partition.Compare) {
 		pieces := c.piecesOf(ctx, batch, p)
-		alone := err // if there is only this one
+		alone := err // the result if there is only one claim
 		if len(pieces) == 0 {
 			alone = nil
 		} else if len(decided.Next) > 1 {
@@ -260,13 +268,13 @@ func (c *committer) rehearsed(ctx context.Context, batch *plan.SealedBatch, deci
 			continue
 		}
 		if !connector.IsLocal(alone) {
-			return give(c.unsettled(ctx, decided, alone))
+			return give(c.failureOutcome(ctx, decided, alone))
 		}
 		at, stopped := c.faults(ctx, batch, p, pieces)
 		if stopped != nil {
-			return give(c.unsettled(ctx, decided, stopped))
+			return give(c.failureOutcome(ctx, decided, stopped))
 		}
-		leaves[p] = c.leave(ctx, batch, p, nil, at, alone)
+		leaves[p] = c.leaveBatch(ctx, batch, p, nil, at, alone)
 		leaving.Claims[p] = passing.Claims[p]
 		delete(passing.Claims, p)
 	}
@@ -274,38 +282,38 @@ func (c *committer) rehearsed(ctx context.Context, batch *plan.SealedBatch, deci
 		return give(c.togetherFailed(ctx, batch, err))
 	}
 	c.metrics.failed.Inc()
-	c.metrics.broken(&leaving)
+	c.metrics.failedBatch(&leaving)
 	rest = plan.Decide(&passing, c.snapshot, c.terms(ctx, &passing))
 	if len(rest.Pieces) > 0 {
 		if err := c.rehearse(ctx, rest.Pieces); connector.IsLocal(err) {
 			return give(c.togetherFailed(ctx, &passing, err))
 		} else if err != nil {
-			return give(c.unsettled(ctx, rest, err))
+			return give(c.failureOutcome(ctx, rest, err))
 		}
 	}
 	return rest, leaves, nil
 }
 
-// piecesOf returns the rows of one claim that a cut would commit.
+// piecesOf returns the rows of one claim that a sealed batch would commit.
 func (c *committer) piecesOf(ctx context.Context, batch *plan.SealedBatch, p connector.Partition) []connector.Piece {
 	only := *batch
 	only.Claims = map[connector.Partition]plan.Span{p: batch.Claims[p]}
 	return plan.Decide(&only, c.snapshot, c.terms(ctx, &only)).Pieces
 }
 
-// faults looks for the records of a claim that alone fail, if this was its last attempt.
+// faults searches for the records of a claim that fail on their own, if this was its last attempt.
 func (c *committer) faults(ctx context.Context, batch *plan.SealedBatch, p connector.Partition, pieces []connector.Piece) (at []plan.Failure, stopped error) {
 	t := c.troubleOf(p)
 	if failures := t.failures + 1; failures <= c.retry.Attempts() || failures < t.search {
 		return nil, nil
 	}
 	if at, stopped = c.search(ctx, batch, pieces); len(at) == 0 {
-		t.search = t.failures + 1 + min(t.failures+1-c.retry.Attempts(), maxSkipped)
+		t.search = t.failures + 1 + min(t.failures+1-c.retry.Attempts(), maxSearchGap)
 	}
 	return at, stopped
 }
 
-// rehearse encodes pieces to nowhere.
+// rehearse encodes pieces without writing them. A panic becomes a [connector.LocalError].
 func (c *committer) rehearse(ctx context.Context, pieces []connector.Piece) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -317,30 +325,31 @@ func (c *committer) rehearse(ctx context.Context, pieces []connector.Piece) (err
 
 const encoding = "encode"
 
-// maxSkipped is how many failures the next search for records at fault waits for, at most.
-const maxSkipped = 8
+// maxSearchGap is the maximum number of failures between two searches for records at fault.
+const maxSearchGap = 8
 
 const (
-	// maxFound and mostTries bound a search: beyond them something else is wrong than single records.
+	// maxFound and maxTries bound a search: beyond them the cause is not single records.
 	maxFound = 100
 	maxTries = 5_000
 )
 
-// search finds the rows of pieces that alone fail to be encoded while the rest passes. Encoding all of them has
-// failed. None if there are no such rows; stopped is why the search could not go on.
+// search returns the rows of pieces that fail to be encoded on their own while the rest passes. The caller has
+// found that all pieces together fail. It returns none if there are no such rows; stopped is the error that ended
+// the search early.
 func (c *committer) search(ctx context.Context, batch *plan.SealedBatch, pieces []connector.Piece) (at []plan.Failure, stopped error) {
 	s := bisection{try: func(p []connector.Piece) error { return c.rehearse(ctx, p) }}
-	if stopped = s.halve(pieces); stopped != nil || len(s.found) == 0 || s.many() {
+	if stopped = s.halve(pieces); stopped != nil || len(s.found) == 0 || s.exhausted() {
 		return nil, stopped
 	}
 	if rest := without(pieces, s.found); len(rest) > 0 {
 		if stopped = s.try(rest); connector.IsLocal(stopped) {
-			return nil, nil // not these records alone
+			return nil, nil // the rest fails as well
 		} else if stopped != nil {
 			return nil, stopped
 		}
 	} else if !c.encoded || len(s.found) > 1 {
-		return nil, nil // nothing shows that anything passes
+		return nil, nil // nothing proves that encoding works at all
 	}
 	for i, row := range s.found {
 		run := batch.RunOf(row)
@@ -353,17 +362,18 @@ func (c *committer) search(ctx context.Context, batch *plan.SealedBatch, pieces 
 	return at, nil
 }
 
-// bisection looks for rows that fail, by halves.
+// bisection searches for failing rows by halves.
 type bisection struct {
-	try   func([]connector.Piece) error // nil if all of them pass together
+	try   func([]connector.Piece) error // nil if the pieces can be encoded together
 	tries int
-	found []connector.Piece // of one row each
+	found []connector.Piece // one row each
 	errs  []error
 }
 
-func (s *bisection) many() bool { return len(s.found) > maxFound || s.tries > maxTries }
+// exhausted reports whether the search has exceeded its bounds.
+func (s *bisection) exhausted() bool { return len(s.found) > maxFound || s.tries > maxTries }
 
-// halve looks into pieces that failed together. Its error is of another kind than what is looked for.
+// halve searches both halves of pieces that failed together. It returns an error only if it is not a local failure.
 func (s *bisection) halve(pieces []connector.Piece) error {
 	if rowsOf(pieces) == 1 {
 		_, one := split(pieces, 0)
@@ -376,9 +386,9 @@ func (s *bisection) halve(pieces []connector.Piece) error {
 	return s.narrow(b)
 }
 
-// narrow tries pieces, and looks into them if they fail.
+// narrow tries pieces, and searches within them if they fail.
 func (s *bisection) narrow(pieces []connector.Piece) error {
-	if s.many() {
+	if s.exhausted() {
 		return nil
 	}
 	s.tries++
@@ -395,6 +405,7 @@ func (s *bisection) narrow(pieces []connector.Piece) error {
 	return s.halve(pieces)
 }
 
+// rowsOf returns the number of rows of pieces.
 func rowsOf(pieces []connector.Piece) (n int64) {
 	for _, p := range pieces {
 		n += p.To - p.From
@@ -402,7 +413,7 @@ func rowsOf(pieces []connector.Piece) (n int64) {
 	return n
 }
 
-// split parts pieces behind the first n rows.
+// split splits pieces after the first n rows.
 func split(pieces []connector.Piece, n int64) (a, b []connector.Piece) {
 	for _, p := range pieces {
 		size := p.To - p.From
@@ -420,7 +431,7 @@ func split(pieces []connector.Piece, n int64) (a, b []connector.Piece) {
 	return a, b
 }
 
-// without returns pieces without some of their rows, which are in the same order.
+// without returns pieces without some of their rows. rows must be in the same order as pieces.
 func without(pieces, rows []connector.Piece) (rest []connector.Piece) {
 	for _, p := range pieces {
 		for len(rows) > 0 && rows[0].Rows == p.Rows && rows[0].From >= p.From && rows[0].From < p.To {

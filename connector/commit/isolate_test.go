@@ -13,26 +13,26 @@ import (
 	"sluice/connector/plan"
 )
 
-// bare is rows without columns, told apart by their address.
-type bare struct {
+// bareRows is a record batch without columns, identified by its address.
+type bareRows struct {
 	arrow.RecordBatch
-	first int64 // number of its first row among all
+	first int64 // number of its first row among the rows of all batches
 }
 
-// TestBisectionFindsExactlyTheRowsAtFault, wherever they lie, with a number of tries that their number bounds, and whatever
-// the pieces look like.
-func TestBisectionFindsExactlyTheRowsAtFault(t *testing.T) {
+// TestBisection_FindsRowsAtFault: it finds exactly the rows at fault, wherever they are and however the pieces are
+// split. The number of rows bounds the number of tries.
+func TestBisection_FindsRowsAtFault(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var pieces []connector.Piece
 		var all []int64
 		for range rapid.IntRange(1, 6).Draw(t, "chunks") {
-			rows := &bare{first: int64(len(all))}
+			rows := &bareRows{first: int64(len(all))}
 			for range rapid.IntRange(1, 40).Draw(t, "rows") {
 				all = append(all, int64(len(all)))
 			}
 			size := int64(len(all)) - rows.first
 			at := int64(0)
-			for at < size { // some rows are masked, some pieces are empty
+			for at < size { // some rows are left out, some pieces are empty
 				to := rapid.Int64Range(at, size).Draw(t, "to")
 				pieces = append(pieces, connector.Piece{Rows: rows, From: at, To: to})
 				at = to + rapid.Int64Range(0, 2).Draw(t, "masked")
@@ -41,7 +41,7 @@ func TestBisectionFindsExactlyTheRowsAtFault(t *testing.T) {
 		numbers := func(pieces []connector.Piece) (n []int64) {
 			for _, p := range pieces {
 				for i := p.From; i < p.To; i++ {
-					n = append(n, p.Rows.(*bare).first+i)
+					n = append(n, p.Rows.(*bareRows).first+i)
 				}
 			}
 			return n
@@ -78,11 +78,11 @@ func TestBisectionFindsExactlyTheRowsAtFault(t *testing.T) {
 	})
 }
 
-// TestBisectionEnds: where everything fails it gives up soon, and an error of another kind ends it at once.
-func TestBisectionEnds(t *testing.T) {
-	all := []connector.Piece{{Rows: &bare{}, From: 0, To: 1_000_000}}
+// TestBisection_GivesUp: if every row fails it gives up early, and an error of another class ends it at once.
+func TestBisection_GivesUp(t *testing.T) {
+	all := []connector.Piece{{Rows: &bareRows{}, From: 0, To: 1_000_000}}
 	s := bisection{try: func([]connector.Piece) error { return &connector.LocalError{Doing: encoding, Err: errors.New("oh")} }}
-	if err := s.halve(all); err != nil || !s.many() || s.tries > 500 {
+	if err := s.halve(all); err != nil || !s.exhausted() || s.tries > 500 {
 		t.Errorf("%v after %d tries, found %d", err, s.tries, len(s.found))
 	}
 	stopped, tries := errors.New("stopped"), 0

@@ -9,13 +9,13 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// letterLog tells of dead letters without filling the log: so many lines a minute for each table, and a cause once in a
-// while. The counters are exact. Owned by a writer.
+// letterLog logs dead letters without flooding the log: a limited number of lines per minute and table, and each
+// cause once per causeInterval. The counters are exact. The table's writer owns it.
 type letterLog struct {
 	lines *reliability.Sparse
-	// givenUp is for records that are given up after attempts.
+	// givenUp limits the lines about records that failed all attempts.
 	givenUp *reliability.Sparse
-	causes  map[cause]*reliability.Sparse // as many as there are topics and reasons
+	causes  map[cause]*reliability.Sparse // one for each topic and reason
 }
 
 type cause struct {
@@ -24,31 +24,31 @@ type cause struct {
 }
 
 const (
-	letterLines     = 100
-	letterLinesEach = time.Minute
-	causeEach       = 10 * time.Minute
+	letterLines    = 100
+	letterLinesPer = time.Minute
+	causeInterval  = 10 * time.Minute
 )
 
 func newLetterLog() letterLog {
-	lines := func() *reliability.Sparse { return reliability.NewSparse(letterLines, letterLinesEach) }
+	lines := func() *reliability.Sparse { return reliability.NewSparse(letterLines, letterLinesPer) }
 	return letterLog{lines(), lines(), map[cause]*reliability.Sparse{}}
 }
 
-// written counts letters that are durable, and tells of them.
+// written counts and logs letters that are durable.
 func (c *committer) written(ctx context.Context, letters []deadletter.Letter) {
 	for i := range letters {
 		topic, reason := letters[i].Source.Topic, letters[i].Reason
-		c.metrics.lettersOf.WithLabelValues(topic).Inc()
+		c.metrics.lettersByTopic.WithLabelValues(topic).Inc()
 		c.metrics.letters.WithLabelValues(topic, string(reason)).Inc()
 		c.letterLog.log(ctx, c.logger, &letters[i])
 	}
 }
 
-// log writes what the log may take of one letter.
+// log logs one letter within the limits.
 func (l *letterLog) log(ctx context.Context, logger *slog.Logger, d *deadletter.Letter) {
 	why := cause{d.Source.Topic, d.Reason}
 	if l.causes[why] == nil {
-		l.causes[why] = reliability.NewSparse(1, causeEach)
+		l.causes[why] = reliability.NewSparse(1, causeInterval)
 	}
 	if left, ok := l.causes[why].Next(); ok {
 		logger.ErrorContext(ctx, "non-retriable failure: such records become dead letters", "topic", d.Source.Topic, "reason", string(d.Reason),

@@ -19,7 +19,7 @@ import (
 	"sluice/reliability"
 )
 
-// backRead is a table whose rows are read back as a test says.
+// backRead is a table whose rows a test provides.
 type backRead struct {
 	connector.Table
 	reading connector.Reading
@@ -29,15 +29,15 @@ func (r *backRead) ReadFingerprints(*connector.Snapshot, connector.FingerprintQu
 	return r.reading, nil
 }
 
-// filledBy makes a writer of a table of one partition, which stands at 12.
+// filledBy returns a writer of a table of one partition at position 12.
 func filledBy(d *connector.Duplicates, reading connector.Reading) *Writer {
 	a := connectortest.Partition(0)
-	return writerOf(Config{Group: calm{}, Log: calm{}}, connector.Target{Table: &backRead{reading: reading}, Duplicates: d}, connectortest.Snapshot(map[string]int64{
+	return writerOf(Config{Group: healthyCluster{}, Log: healthyCluster{}}, connector.Target{Table: &backRead{reading: reading}, Duplicates: d}, connectortest.Snapshot(map[string]int64{
 		a.AppID("pipe"): 12, a.NewestAppID("pipe"): connectortest.Noon().UnixMilli() + 11_000, idempotency.TableAppID("pipe", "T"): 0,
 	}))
 }
 
-// writerOf returns a writer that stands at a snapshot.
+// writerOf returns a writer with this snapshot.
 func writerOf(c Config, target connector.Target, s *connector.Snapshot) *Writer {
 	c.Pipeline, c.Metrics, c.Progress = "pipe", NewMetrics(nil), make(chan struct{}, 1)
 	if c.Logger == nil {
@@ -52,8 +52,8 @@ func writerOf(c Config, target connector.Target, s *connector.Snapshot) *Writer 
 	return w
 }
 
-// TestAClaimThatStaysAwayLeavesNoWindow, whether it went while its window was filled or before.
-func TestAClaimThatStaysAwayLeavesNoWindow(t *testing.T) {
+// TestWindow_LostClaim: a lost claim leaves no window, whether it was lost while its window was filled or before.
+func TestWindow_LostClaim(t *testing.T) {
 	a, entries := connectortest.Partition(0), connectortest.Entries(10, "xy")
 	for name, end := range map[string]func(*Writer){
 		"filled":  func(w *Writer) { w.window.handleFilled(t.Context(), w.Requests.todo.filled) },
@@ -64,7 +64,7 @@ func TestAClaimThatStaysAwayLeavesNoWindow(t *testing.T) {
 			<-more
 			return each(connector.PastRows{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().UnixMilli(), Entries: entries})
 		})
-		if err := w.window.ready(t.Context(), map[connector.Partition]ResumeRequest{a: {Session: 1}}, map[connector.Partition]Found{a: {Session: 1}}); err != nil {
+		if err := w.window.fillForResume(t.Context(), map[connector.Partition]ResumeRequest{a: {Session: 1}}, map[connector.Partition]Found{a: {Session: 1}}); err != nil {
 			t.Fatal(err)
 		}
 		w.window.release(a)
@@ -80,25 +80,25 @@ func (r *backRead) Load(context.Context) (*connector.Snapshot, error) {
 	return connectortest.Snapshot(map[string]int64{connectortest.Partition(0).AppID("pipe"): 12, idempotency.TableAppID("pipe", "T"): 0}), nil
 }
 
-// calm is a cluster with one partition, of which there is nothing to say.
-type calm struct {
+// healthyCluster is a cluster with one healthy partition.
+type healthyCluster struct {
 	connector.Group
 	connector.Log
 }
 
-func (calm) Offsets(context.Context, string) (map[int32]connector.GroupOffset, error) {
+func (healthyCluster) Offsets(context.Context, string) (map[int32]connector.GroupOffset, error) {
 	return nil, nil
 }
 
-func (calm) Bounds(_ context.Context, at []connector.Position) (map[connector.Partition]connector.Bounds, error) {
+func (healthyCluster) Bounds(_ context.Context, at []connector.Position) (map[connector.Partition]connector.Bounds, error) {
 	return map[connector.Partition]connector.Bounds{at[0].Partition: {HighWatermark: 20, LastStable: 20, DivergedAt: -1}}, nil
 }
 
-// TestAClaimThatIsLostBeforeItResumesLeavesNoWindow: what the reader wanted to know of it is not wanted any more.
-func TestAClaimThatIsLostBeforeItResumesLeavesNoWindow(t *testing.T) {
+// TestWindow_ClaimLostBeforeResume: requests about a lost claim are dropped.
+func TestWindow_ClaimLostBeforeResume(t *testing.T) {
 	a := connectortest.Partition(0)
 	for name, tc := range map[string]struct {
-		back bool // it comes back
+		back bool // whether the claim comes back
 		want int
 	}{"lost": {false, 0}, "lost and back": {true, 1}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -122,8 +122,8 @@ func TestAClaimThatIsLostBeforeItResumesLeavesNoWindow(t *testing.T) {
 	}
 }
 
-// TestFewWindowsAreFilledAtOnce: each takes memory while it reads, and after a start all tables want to.
-func TestFewWindowsAreFilledAtOnce(t *testing.T) {
+// TestWindow_FillsAtOnce: the number of windows filled at once is limited, because each takes memory.
+func TestWindow_FillsAtOnce(t *testing.T) {
 	a := connectortest.Partition(0)
 	synctest.Test(t, func(t *testing.T) {
 		config := Config{Fills: NewFills()}
@@ -168,8 +168,8 @@ func TestFewWindowsAreFilledAtOnce(t *testing.T) {
 	})
 }
 
-// TestADatabaseThatWasRestoredKeepsToAReset: what an operator had forgotten does not come back with an older copy of it.
-func TestADatabaseThatWasRestoredKeepsToAReset(t *testing.T) {
+// TestWindow_ResetAfterRestore: fingerprints that an operator deleted do not return with a restored database.
+func TestWindow_ResetAfterRestore(t *testing.T) {
 	a, entries := connectortest.Partition(0), connectortest.Entries(0, "xyz")
 	store := idempotency.NewMemory(1<<20, nil)
 	read := 0
@@ -180,7 +180,7 @@ func TestADatabaseThatWasRestoredKeepsToAReset(t *testing.T) {
 		Chunks: []plan.Chunk{{Schema: &connectortest.Schema{}, Runs: []plan.Run{runAt(a, 1, 12, 13, 0, 2)}, Entries: connectortest.Entries(12, "xy")}},
 	}
 	scope := idempotency.Scope{Pipeline: "pipe", TableID: "T", Partition: a}
-	for _, through := range []int64{12, 3, 12} { // as before, of a copy, and as before
+	for _, through := range []int64{12, 3, 12} { // before, restored, and again
 		if through == 3 {
 			if err := errors.Join(store.Reset(t.Context(), scope), store.Remember(t.Context(), scope, 0, 3, slices.Values(entries))); err != nil {
 				t.Fatal(err)
@@ -198,12 +198,12 @@ func TestADatabaseThatWasRestoredKeepsToAReset(t *testing.T) {
 	}
 }
 
-// runAt is a run of a chunk.
+// runAt returns a run of a chunk.
 func runAt(p connector.Partition, session uint64, first, last, from, to int64) plan.Run {
 	return plan.Run{Partition: p, Session: session, First: first, Last: last, From: from, To: to}
 }
 
-// floods are all allowed, or none.
+// floods are decisions that allow all floods, or none.
 type floods bool
 
 func (f floods) FloodAllowed(string) bool { return bool(f) }

@@ -11,52 +11,52 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Metrics are what the writers of all tables count.
+// Metrics are the metrics of the writers of all tables.
 type Metrics struct {
-	commits, failed                                                           prometheus.Counter
-	commitSeconds, batchRows, processing, freshness, rebuilt                  prometheus.Histogram
-	rows, spoiled, lettersOf, letters, replayed, retries, duplicates, lookups *prometheus.CounterVec
+	commits, failed                                                                      prometheus.Counter
+	commitSeconds, batchRows, processing, freshness, rebuilt                             prometheus.Histogram
+	rows, failedRecords, lettersByTopic, letters, replayed, retries, duplicates, lookups *prometheus.CounterVec
 }
 
-// NewMetrics returns the metrics, registered with reg unless that is nil.
+// NewMetrics returns the metrics and registers them with reg unless it is nil.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m := &Metrics{
 		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_rows_committed_total", Help: "Rows in won commits, by the topic of the records.",
+			Name: "sluice_rows_committed_total", Help: "Rows in successful commits, by the topic of the records.",
 		}, []string{"topic"}),
-		spoiled: prometheus.NewCounterVec(prometheus.CounterOpts{
+		failedRecords: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_records_failed_total",
 			Help: "Records of batches that were given up and of records that cannot be rows, by the class of the error: poison ones cannot be rows, all others are read again. A batch that waits for a dependency is not given up.",
 		}, []string{"topic", "class"}),
-		commits: counter("sluice_commits_total", "Won commits."),
+		commits: counter("sluice_commits_total", "Successful commits."),
 		failed:  counter("sluice_commit_failures_total", "Commits that failed for an unknown reason."),
-		lettersOf: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "worker_dlq_messages_total", Help: "Dead letters that are durable, by the topic of the record. One that is written again after a lost commit counts again.",
+		lettersByTopic: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "worker_dlq_messages_total", Help: "Durable dead letters, by the topic of the record. One that is written again after a failed commit counts again.",
 		}, []string{"topic"}),
 		letters: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_dead_letters_total", Help: "Dead letters that are durable, by the topic of the record and why it cannot be a row. One that is written again after a lost commit counts again.",
+			Name: "sluice_dead_letters_total", Help: "Durable dead letters, by the topic of the record and the reason. One that is written again after a failed commit counts again.",
 		}, []string{"topic", "reason"}),
 		replayed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "worker_dlq_replayed_total", Help: "Dead letters that were brought to the table after all, by the topic of the record.",
+			Name: "worker_dlq_replayed_total", Help: "Dead letters whose records were committed as rows later, by the topic of the record.",
 		}, []string{"topic"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "worker_retry_count_total", Help: "Attempts after failures of single records, or of batches for a reason that nobody knows, by record_retry.",
+			Name: "worker_retry_count_total", Help: "Retries by record_retry, after failures of single records or of batches with an unknown cause.",
 		}, []string{"worker", "error", "topic"}),
 		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "sluice_commit_seconds", Help: "From decision to won commit.", Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 10),
+			Name: "sluice_commit_seconds", Help: "Duration from decision to successful commit.", Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 10),
 		}),
 		batchRows: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "sluice_batch_rows", Help: "Rows in a won commit that has any.", Buckets: prometheus.ExponentialBuckets(10, 10, 7),
+			Name: "sluice_batch_rows", Help: "Rows of a successful commit that has any.", Buckets: prometheus.ExponentialBuckets(10, 10, 7),
 		}),
 		processing: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "sluice_processing_seconds", Help: "From the hand-over of records to the commit that has them in the table. Records that lie together count once.",
+			Name: "sluice_processing_seconds", Help: "Time from enqueueing records to the commit of their rows. Adjacent records count once.",
 			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 40, 60, 90, 120, 300, 900, 3600},
 		}),
 		freshness: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "sluice_freshness_seconds", Help: "From the timestamp of records to the commit that has them in the table. Records that lie together count once, as the oldest of them.",
+			Name: "sluice_freshness_seconds", Help: "Time from the timestamp of records to the commit of their rows. Adjacent records count once, as the oldest of them.",
 			Buckets: []float64{.5, 1, 2.5, 5, 10, 20, 40, 60, 90, 120, 300, 900, 3600, 14_400, 86_400, 604_800},
 		}),
 		duplicates: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -70,32 +70,32 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.rows, m.spoiled, m.commits, m.failed, m.lettersOf, m.letters, m.replayed, m.retries, m.commitSeconds, m.batchRows, m.processing, m.freshness, m.duplicates, m.lookups, m.rebuilt)
+		reg.MustRegister(m.rows, m.failedRecords, m.commits, m.failed, m.lettersByTopic, m.letters, m.replayed, m.retries, m.commitSeconds, m.batchRows, m.processing, m.freshness, m.duplicates, m.lookups, m.rebuilt)
 	}
 	return m
 }
 
-// follows shows what is counted by topic, from 0 on, for one that feeds a table.
+// follows creates a topic's series, so that they are visible from 0 on.
 func (m *Metrics) follows(topic, pipeline string, letters bool) {
 	m.rows.WithLabelValues(topic)
 	m.retries.WithLabelValues(pipeline, failedCode, topic)
 	for _, c := range []classify.Class{classify.Transient, classify.Poison, classify.Fatal, classify.Fenced} {
-		m.spoiled.WithLabelValues(topic, c.String())
+		m.failedRecords.WithLabelValues(topic, c.String())
 	}
 	if letters {
-		m.lettersOf.WithLabelValues(topic)
+		m.lettersByTopic.WithLabelValues(topic)
 		m.replayed.WithLabelValues(topic)
 	}
 }
 
-// leaves forgets a topic.
+// leaves deletes the series of a topic.
 func (m *Metrics) leaves(topic string) {
-	for _, v := range []*prometheus.CounterVec{m.rows, m.spoiled, m.lettersOf, m.letters, m.replayed, m.retries, m.duplicates, m.lookups} {
+	for _, v := range []*prometheus.CounterVec{m.rows, m.failedRecords, m.lettersByTopic, m.letters, m.replayed, m.retries, m.duplicates, m.lookups} {
 		v.DeletePartialMatch(prometheus.Labels{"topic": topic})
 	}
 }
 
-// committed counts what a plan brought to the table.
+// committed counts a committed plan, which took so long.
 func (m *Metrics) committed(p *plan.Plan, took time.Duration) {
 	m.commits.Inc()
 	m.commitSeconds.Observe(took.Seconds())
@@ -103,7 +103,7 @@ func (m *Metrics) committed(p *plan.Plan, took time.Duration) {
 	for _, r := range p.Commit.Ranges {
 		rows += r.Rows
 		m.rows.WithLabelValues(r.Topic).Add(float64(r.Rows))
-		m.spoils(r.Topic, classify.Poison, r.Letters)
+		m.countFailed(r.Topic, classify.Poison, r.Letters)
 	}
 	if rows > 0 {
 		m.batchRows.Observe(float64(rows))
@@ -117,31 +117,31 @@ func (m *Metrics) committed(p *plan.Plan, took time.Duration) {
 	}
 }
 
-// stopped counts the records that stop their claims behind a plan.
+// stopped counts the bad records that hold their claims.
 func (m *Metrics) stopped(p *plan.Plan) {
 	for _, h := range p.Holds {
 		if h.Reason == hold.Poison {
-			m.spoils(h.Partition.Topic, classify.Poison, 1)
+			m.countFailed(h.Partition.Topic, classify.Poison, 1)
 		}
 	}
 }
 
-// conflict counts the records of a plan that did not come to the table.
+// conflict counts the records of a plan that was not committed.
 func (m *Metrics) conflict(p *plan.Plan, class classify.Class) {
-	if class == classify.Canceled {
+	if class == classify.Canceled { // the process is stopping
 		return // we were asked to stop
 	}
 	for _, r := range p.Commit.Ranges {
-		m.spoils(r.Topic, class, r.Rows+r.Letters)
+		m.countFailed(r.Topic, class, r.Rows+r.Letters)
 	}
 }
 
-// broken counts the records of a cut that failed in our own work.
-func (m *Metrics) broken(c *plan.SealedBatch) {
+// failedBatch counts the records of a sealed batch that failed locally.
+func (m *Metrics) failedBatch(c *plan.SealedBatch) {
 	rows := func(runs []plan.Run) {
 		for i := range runs {
 			if r := &runs[i]; r.Within(c.Claims) {
-				m.spoils(r.Partition.Topic, classify.Transient, r.To-r.From)
+				m.countFailed(r.Partition.Topic, classify.Transient, r.To-r.From)
 			}
 		}
 	}
@@ -149,17 +149,18 @@ func (m *Metrics) broken(c *plan.SealedBatch) {
 		rows(chunk.Runs)
 	}
 	for _, f := range c.Failures {
-		if rows(f.Runs); !f.Sealing { // else the record is one of the rows
-			m.spoils(f.Partition.Topic, classify.Transient, 1)
+		if rows(f.Runs); !f.Sealing { // a failed sealing counts its rows above
+			m.countFailed(f.Partition.Topic, classify.Transient, 1)
 		}
 	}
 }
 
-func (m *Metrics) spoils(topic string, class classify.Class, records int64) {
-	m.spoiled.WithLabelValues(topic, class.String()).Add(float64(records))
+// countFailed counts failed records.
+func (m *Metrics) countFailed(topic string, class classify.Class, records int64) {
+	m.failedRecords.WithLabelValues(topic, class.String()).Add(float64(records))
 }
 
-// judged counts what became of the records of a claim that were looked up.
+// judged counts the results of looking up the records of a claim.
 func (m *Metrics) judged(topic string, n idempotency.Counts) {
 	m.duplicates.WithLabelValues(topic).Add(float64(n.Hits))
 	for result, n := range map[string]int64{"hit": n.Hits, "miss": n.Misses, "none": n.None, "undated": n.Undated} {

@@ -11,45 +11,46 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Outcome is what a writer says to the reader.
+// Outcome is the result of a request to a writer.
 type Outcome struct {
 	Kind    Kind
-	Writer  *Writer                       // that says it
-	Barrier *lane.Barrier                 // that it is about, nil for a resume or a look
-	Plan    *plan.Plan                    // of settled and fenced cuts, if it came so far
-	Resumed map[connector.Partition]Found // of resumed
-	Err     error                         // of fenced and failed
-	Behind  []connector.Position          // of measured
-	Unknown bool                          // of measured: nobody could say
-	Schema  connector.Schema
-	Broken  bool                          // of fenced: the cut failed in our own work, which the writer has said
-	Leaves  map[connector.Partition]Leave // of settled and fenced: claims whose records failed in our own work
-	Again   bool                          // of fenced: the same records are wanted once more, and soon
+	Writer  *Writer                       // sender
+	Barrier *lane.Barrier                 // of the sealed batch it is about; nil for the other requests
+	Plan    *plan.Plan                    // of Committed and Fenced, nil if none was made
+	Resumed map[connector.Partition]Found // of Resumed
+	Err     error                         // of Fenced and Failed
+	Behind  []connector.Position          // of Measured
+	Unknown bool                          // of Measured: Kafka or the table could not be read
+	Schema  connector.Schema              // of the newest snapshot, nil before the first
+	Broken  bool                          // of Fenced: the batch failed locally, and the writer has logged it
+	Leaves  map[connector.Partition]Leave // of Committed and Fenced: the claims whose records failed locally
+	Again   bool                          // of Fenced: the same records should be read again at once
 }
 
-// Kind is what became of what the reader wanted.
+// Kind is the kind of an outcome.
 type Kind uint8
 
 // The kinds.
 const (
-	Committed Kind = iota // a cut is in the log, or had nothing to commit
-	Fenced                // positions moved: everything of this table is dropped and resumed
-	Failed                // the table cannot be written: its claims hold
-	Resumed               // claims know where they stand
-	Compared              // idle claims stand where they were
-	Measured              // which partitions, of whatever member, are behind the ends
+	Committed Kind = iota // a sealed batch is in the log, or had nothing to commit
+	Fenced                // positions moved: the reader drops all records of this table and resumes its claims
+	Failed                // the table cannot be written: its claims are held
+	Resumed               // the positions of claims are known
+	Compared              // idle claims have their expected positions
+	Measured              // partitions of all members whose position is before their end
 )
 
-// Found is where a claim stands.
+// Found is the position of a claim, or the hold that it needs.
 type Found struct {
 	Session       uint64
 	At            connector.Position
 	Bounds        connector.Bounds
-	OffsetDiffers bool       // the group offset differs
+	OffsetDiffers bool       // the committed offset differs from the position
 	Hold          *hold.Hold // nil if it may be read
 }
 
-func (w *Writer) say(ctx context.Context, o Outcome) {
+// report sends an outcome to the reader, with the newest schema. It gives up when ctx ends.
+func (w *Writer) report(ctx context.Context, o Outcome) {
 	o.Writer = w
 	if w.snapshot != nil {
 		o.Schema = w.snapshot.Schema
@@ -60,7 +61,7 @@ func (w *Writer) say(ctx context.Context, o Outcome) {
 	}
 }
 
-// Retire ends the writer and forgets what was counted of its topics. closed, if it is not nil, is called when it has ended.
+// Retire stops the writer and deletes its topics' series. It calls closed, unless nil, after the writer has ended.
 func (w *Writer) Retire(topics []string, closed func()) {
 	for _, topic := range topics {
 		w.metrics.leaves(topic)

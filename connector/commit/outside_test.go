@@ -14,7 +14,7 @@ import (
 	"sluice/reliability/panics"
 )
 
-// panicky is a table that panics where it reads what others wrote.
+// panicky is a table that panics while it reads.
 type panicky struct {
 	connector.Table
 	load func() (*connector.Snapshot, error)
@@ -29,12 +29,12 @@ func (p panicky) Commit(context.Context, *connector.Commit, func(*connector.Snap
 
 func (p panicky) Discard(context.Context, *connector.Staged) { panic("discard") }
 
-// TestOutsideTable_PanicIsAHold: a panic of a table holds that table, with a line that has the stack: one line for each
-// panic, however often it is met.
-func TestOutsideTable_PanicIsAHold(t *testing.T) {
+// TestWaitingTable_PanicIsHold: a panic of a table becomes a hold of that table. The log has one line with the
+// stack for each place of a panic, however often it repeats.
+func TestWaitingTable_PanicIsHold(t *testing.T) {
 	var log bytes.Buffer
 	load := func() (*connector.Snapshot, error) { panic("of the first kind") }
-	table := &outsideTable{Table: panicky{load: func() (*connector.Snapshot, error) { return load() }}, logger: slog.New(slog.NewJSONHandler(&log, nil))}
+	table := &waitingTable{Table: panicky{load: func() (*connector.Snapshot, error) { return load() }}, logger: slog.New(slog.NewJSONHandler(&log, nil))}
 	holds := func(err error) {
 		t.Helper()
 		if reason, _, held := hold.Of(err); !held || reason != hold.TableUnsupported || classify.Of(err) != classify.Fatal {
@@ -61,7 +61,7 @@ func TestOutsideTable_PanicIsAHold(t *testing.T) {
 	holds(read(t.Context(), nil))
 	lines(4)
 
-	// An adapter that caught its own panic has said which hold it is; others are none.
+	// An adapter that recovered its own panic has chosen the hold; other errors are no holds.
 	load = func() (*connector.Snapshot, error) {
 		return nil, hold.New(hold.SchemaConflict, "known", panics.Catch(func() error { panic(1) }))
 	}

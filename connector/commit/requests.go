@@ -10,18 +10,18 @@ import (
 	"sluice/reliability/hold"
 )
 
-// requests are what the reader wants of the writer of a table. Each kind of request exists at most once: a newer one is merged
-// into it. No method blocks.
+// requests are the reader's requests to the writer of a table. Each kind exists at most once: a newer request is
+// merged into the waiting one. No method blocks.
 type requests struct {
-	mu    sync.Mutex
-	todo  work
-	wake  chan struct{}
-	hurry bool // the process ends: no pause is worth it
+	mu       sync.Mutex
+	todo     work
+	wake     chan struct{}
+	stopping bool // the process is stopping: skip pauses
 }
 
 func newRequests() *requests { return &requests{wake: make(chan struct{}, 1)} }
 
-// Follow tells the writer of a topic that feeds its table from now on, too.
+// Follow adds a topic to those that feed the writer's table.
 func (r *requests) Follow(conf connector.TopicConfig) {
 	r.post(func(todo *work) {
 		if todo.topics == nil {
@@ -31,10 +31,12 @@ func (r *requests) Follow(conf connector.TopicConfig) {
 	})
 }
 
-// Write has the writer commit a cut, whose marker is on its way through the lanes. There is no other one at the time.
+// Write requests the commit of a sealed batch whose barrier is on its way through the lanes. Only one may be on its
+// way.
 func (r *requests) Write(barrier *lane.Barrier) { r.post(func(todo *work) { todo.barrier = barrier }) }
 
-// Abandon gives up the cut on its way, nil if there is none, and the comparison that was asked for.
+// Abandon gives up the batch of a barrier, unless nil, and a requested comparison. The writer releases the batch's
+// memory.
 func (r *requests) Abandon(barrier *lane.Barrier) {
 	r.post(func(todo *work) {
 		if todo.barrier, todo.compare = nil, nil; barrier != nil {
@@ -43,7 +45,7 @@ func (r *requests) Abandon(barrier *lane.Barrier) {
 	})
 }
 
-// Resume asks where claims stand. A newer question about a claim replaces an older one.
+// Resume requests the positions of claims. A newer request for a claim replaces an older one.
 func (r *requests) Resume(claims map[connector.Partition]ResumeRequest) {
 	r.post(func(todo *work) {
 		if todo.resume == nil {
@@ -53,15 +55,16 @@ func (r *requests) Resume(claims map[connector.Partition]ResumeRequest) {
 	})
 }
 
-// Compare asks whether claims that have nothing to commit still stand where the reader knows them to.
+// Compare requests a check that claims without anything to commit have the expected positions.
 func (r *requests) Compare(expected map[connector.Partition]int64) {
 	r.post(func(todo *work) { todo.compare = expected })
 }
 
-// Measure asks which partitions of the topics, of whichever member, are behind the ends of the first such question.
-func (r *requests) Measure() { r.post(func(todo *work) { todo.ends = true }) }
+// Measure requests the partitions of the topics, of all members, that are behind the ends found by the first such
+// request.
+func (r *requests) Measure() { r.post(func(todo *work) { todo.measure = true }) }
 
-// Lose tells the writer of a claim that is not this member's any more. session is one behind its last.
+// Lose tells the writer that the member lost a claim. session is larger than the claim's last session.
 func (r *requests) Lose(p connector.Partition, session uint64) {
 	r.post(func(todo *work) {
 		if todo.lost == nil {
@@ -71,15 +74,15 @@ func (r *requests) Lose(p connector.Partition, session uint64) {
 	})
 }
 
-// Haste tells the writer that the process ends: it waits for nothing but the world.
-func (r *requests) Haste() { r.post(func(todo *work) { todo.hurry = true }) }
+// Haste tells the writer that the process is stopping: it skips pauses and waits only for Kafka and the store.
+func (r *requests) Haste() { r.post(func(todo *work) { todo.stopping = true }) }
 
-// filled tells the writer that windows of fingerprints were filled, or could not be.
+// filled tells the writer that loading dedup windows has finished or failed.
 func (r *requests) filled(f filledWindows) {
 	r.post(func(todo *work) { todo.filled = append(todo.filled, f) })
 }
 
-// post adds to what the writer is to do. It never blocks.
+// post adds to the waiting requests. It never blocks.
 func (r *requests) post(add func(*work)) {
 	r.mu.Lock()
 	add(&r.todo)
@@ -90,38 +93,39 @@ func (r *requests) post(add func(*work)) {
 	}
 }
 
-// take returns what there is to do. A cut stays where it is until notBefore, for pause, unless the process ends.
+// take removes and returns the waiting requests. A barrier stays until notBefore, for which the writer should wait
+// pause, unless the process is stopping.
 func (r *requests) take(notBefore time.Time) (todo work, pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	todo, r.todo = r.todo, work{}
-	r.hurry = r.hurry || todo.hurry
-	if pause = time.Until(notBefore); todo.barrier == nil || pause <= 0 || r.hurry {
+	r.stopping = r.stopping || todo.stopping
+	if pause = time.Until(notBefore); todo.barrier == nil || pause <= 0 || r.stopping {
 		return todo, 0
 	}
 	r.todo.barrier, todo.barrier = todo.barrier, nil
 	return todo, pause
 }
 
-// Left returns the cuts that no writer took. The writer has ended.
+// Left returns the barriers that the writer did not take. Call it only after the writer has ended.
 func (r *requests) Left() []*lane.Barrier { return append(r.todo.dropped, r.todo.barrier) }
 
-// work is what was requested and not taken yet.
+// work is the requests that the writer has not taken yet.
 type work struct {
-	topics  map[string]connector.TopicConfig // that feed the table from now on, too
+	topics  map[string]connector.TopicConfig // that feed the table from now on
 	barrier *lane.Barrier
-	// dropped are cuts that nobody wants any more; what the lanes had for them is given back.
-	dropped []*lane.Barrier
-	resume  map[connector.Partition]ResumeRequest
-	compare map[connector.Partition]int64
-	lost    map[connector.Partition]uint64 // claims that are not this member's any more, with a session behind their last one
-	filled  []filledWindows                // of fingerprints
-	ends    bool                           // how far the whole table is from where its topics ended at the first such question
-	hurry   bool                           // do not wait for anything but the world: the process ends
+	// dropped are barriers whose batches were given up; the writer releases the parts of the lanes.
+	dropped  []*lane.Barrier
+	resume   map[connector.Partition]ResumeRequest
+	compare  map[connector.Partition]int64
+	lost     map[connector.Partition]uint64 // lost claims, with a session larger than their last one
+	filled   []filledWindows                // of fingerprints
+	measure  bool                           // a Measure request
+	stopping bool                           // the process is stopping
 }
 
-// keep puts back what was taken and not done yet, unless something newer came.
-func (now *work) keep(old work) {
+// merge puts back requests that were taken but not done, unless newer ones have arrived.
+func (now *work) merge(old work) {
 	for p, r := range old.resume {
 		if now.resume == nil {
 			now.resume = map[connector.Partition]ResumeRequest{}
@@ -133,18 +137,18 @@ func (now *work) keep(old work) {
 	if now.compare == nil {
 		now.compare = old.compare
 	}
-	now.ends = now.ends || old.ends
+	now.measure = now.measure || old.measure
 }
 
-// ResumeRequest asks where a claim stands.
+// ResumeRequest asks for the position of a claim.
 type ResumeRequest struct {
 	Session uint64
-	// Last is where the claim stood as far as the reader knows. Its epoch is that of the position still, if the table has
-	// not moved.
+	// Last is the position that the reader knows. If the table has not moved, its epoch is still valid.
 	Last connector.Position
-	// Standing is the reason of the hold that the claim is in, "" if none: a finding that is known already needs no
-	// second look.
+	// Standing is the reason of the claim's hold, "" if it has none: a finding with the same reason needs no
+	// confirmation.
 	Standing hold.Reason
-	// Paused says that what is found only matters once an operator resumes the claim: it needs no second look, either.
+	// Paused is true while an operator pauses the claim: a finding needs no confirmation until the operator resumes
+	// it.
 	Paused bool
 }

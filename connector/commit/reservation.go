@@ -8,80 +8,82 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// reservation is what a cut has of the batch pool while it is written. Its rows are given back as they are encoded, the
-// encoded bytes as they are put, its bad records when their letters are durable.
+// reservation is the memory of a sealed batch in the batch pool while it is written. Rows are released as they are
+// encoded, encoded bytes as they are put, and bad records when their dead letters are durable.
 type reservation struct {
 	pool       *bytepool.Pool
 	barrier    *lane.Barrier
 	chunks     []plan.Chunk
-	last       []int // of each chunk: the number of pieces up to its end
-	freed      int   // chunks
-	encoded    int64
+	last       []int // for each chunk, the number of pieces up to its end
+	freed      int   // number of chunks
+	encoded    int64 // bytes of encoded files in memory
 	batch      *plan.SealedBatch
 	letters    int64 // bytes of candidates
-	entries    int64 // bytes of what duplicates are told by, which outlives the rows
+	entries    int64 // bytes of entries, which outlive the rows
 	wakeReader func()
 }
 
+// reserve takes over the memory of a sealed batch from its barrier. The caller must call end.
 func (c *committer) reserve(barrier *lane.Barrier, batch *plan.SealedBatch) *reservation {
-	h := &reservation{pool: c.batch, barrier: barrier, chunks: batch.Chunks, batch: batch, letters: lane.AllocatedBy(batch.Candidates), wakeReader: c.wakeReader}
-	for i := range h.chunks {
-		c := &h.chunks[i]
-		ids := idempotency.IDBytes(c.Entries) // until now they count as part of the rows, which they outlive
-		h.entries += c.EntryBytes + ids
+	r := &reservation{pool: c.batch, barrier: barrier, chunks: batch.Chunks, batch: batch, letters: lane.AllocatedBy(batch.Candidates), wakeReader: c.wakeReader}
+	for i := range r.chunks {
+		c := &r.chunks[i]
+		ids := idempotency.IDBytes(c.Entries) // counted with the rows until now, but outlive them
+		r.entries += c.EntryBytes + ids
 		c.EntryBytes, c.Allocated = 0, c.Allocated-ids
 	}
-	return h
+	return r
 }
 
-// plan notes which pieces the chunks became.
-func (h *reservation) plan(pieces []connector.Piece) {
-	h.last = make([]int, len(h.chunks))
+// plan notes which pieces belong to which chunk.
+func (r *reservation) plan(pieces []connector.Piece) {
+	r.last = make([]int, len(r.chunks))
 	n := 0
-	for i, c := range h.chunks {
+	for i, c := range r.chunks {
 		for n < len(pieces) && pieces[n].Rows == c.Rows {
 			n++
 		}
-		h.last[i] = n
+		r.last[i] = n
 	}
 }
 
-// progress is told while the pieces are encoded: nobody needs the first done of them any more, and so many bytes of files
-// are in memory.
-func (h *reservation) progress(done int, encoded int64) {
-	to := h.freed
-	for to < len(h.chunks) && h.last[to] <= done {
+// progress is called while pieces are encoded. It releases the chunks of the first done pieces, and accounts for
+// the encoded bytes in memory.
+func (r *reservation) progress(done int, encoded int64) {
+	to := r.freed
+	for to < len(r.chunks) && r.last[to] <= done {
 		to++
 	}
-	h.release(to, encoded)
+	r.release(to, encoded)
 }
 
-func (h *reservation) release(to int, encoded int64) {
-	change := encoded - h.encoded
-	for _, c := range h.chunks[h.freed:to] {
+// release releases the chunks before index to, and replaces the encoded bytes.
+func (r *reservation) release(to int, encoded int64) {
+	change := encoded - r.encoded
+	for _, c := range r.chunks[r.freed:to] {
 		change -= c.Allocated
 	}
-	lane.ReleaseRows(h.pool, h.chunks[h.freed:to])
-	h.pool.Adjust(encoded - h.encoded)
-	h.barrier.Allocated.Add(change)
-	h.freed, h.encoded = to, encoded
-	h.wakeReader()
+	lane.ReleaseRows(r.pool, r.chunks[r.freed:to])
+	r.pool.Adjust(encoded - r.encoded)
+	r.barrier.Allocated.Add(change)
+	r.freed, r.encoded = to, encoded
+	r.wakeReader()
 }
 
-// releaseLetters gives back what the bad records took: nobody needs them any more.
-func (h *reservation) releaseLetters() {
-	h.batch.Candidates = nil // else they would live as long as the cut
-	h.pool.Adjust(-h.letters)
-	h.barrier.Allocated.Add(-h.letters)
-	h.letters = 0
-	h.wakeReader()
+// releaseLetters releases the bad records. Their dead letters are durable or will not be written.
+func (r *reservation) releaseLetters() {
+	r.batch.Candidates = nil // would otherwise live as long as the batch
+	r.pool.Adjust(-r.letters)
+	r.barrier.Allocated.Add(-r.letters)
+	r.letters = 0
+	r.wakeReader()
 }
 
-// end gives back what is left.
-func (h *reservation) end() {
-	h.releaseLetters()
-	h.pool.Adjust(-h.entries)
-	h.barrier.Allocated.Add(-h.entries)
-	h.entries = 0
-	h.release(len(h.chunks), 0)
+// end releases everything that is left.
+func (r *reservation) end() {
+	r.releaseLetters()
+	r.pool.Adjust(-r.entries)
+	r.barrier.Allocated.Add(-r.entries)
+	r.entries = 0
+	r.release(len(r.chunks), 0)
 }

@@ -11,9 +11,9 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// What lanes had for a cut that nobody wants any more is given back once, whether its writer had taken it or not; what a
-// writer has is given back as it is encoded and put.
-func TestHoldings(t *testing.T) {
+// TestReservation: the memory of an abandoned batch is released once, whether its writer had taken it or not. A
+// batch that is written is released as it is encoded and put.
+func TestReservation(t *testing.T) {
 	pool := bytepool.New(1000)
 	w := writerOf(Config{Lanes: 2, Batch: pool}, connector.Target{}, nil).committer
 	released := 0
@@ -37,20 +37,20 @@ func TestHoldings(t *testing.T) {
 	released = 0
 	barrier := newBarrier()
 	taken := w.gather(t.Context(), barrier)
-	h := w.reserve(barrier, taken)
+	r := w.reserve(barrier, taken)
 	first, last := taken.Chunks[0].Rows, taken.Chunks[3].Rows
-	h.plan([]connector.Piece{{Rows: first, To: 5}, {Rows: first, From: 7, To: 9}, {Rows: last, To: 1}}) // two chunks are masked
+	r.plan([]connector.Piece{{Rows: first, To: 5}, {Rows: first, From: 7, To: 9}, {Rows: last, To: 1}}) // two chunks have no rows in the plan
 	for _, step := range []struct {
 		done           int
 		encoded        int64
 		used, released int
 	}{{1, 0, 260, 0}, {2, 20, 50, 3}, {2, 0, 30, 3}, {3, 15, 15, 4}, {3, 0, 0, 4}} {
-		h.progress(step.done, step.encoded)
+		r.progress(step.done, step.encoded)
 		if barrier.Allocated.Load() != pool.Used() || pool.Used() != int64(step.used) || released != step.released {
-			t.Errorf("%+v: %d used, %d of the cut, %d released", step, pool.Used(), barrier.Allocated.Load(), released)
+			t.Errorf("%+v: %d used, %d of the batch, %d released", step, pool.Used(), barrier.Allocated.Load(), released)
 		}
 	}
-	h.end()
+	r.end()
 	w.discard(t.Context(), barrier)
 	if pool.Used() != 0 || released != 4 {
 		t.Errorf("%d used, %d released", pool.Used(), released)

@@ -17,37 +17,37 @@ import (
 )
 
 const (
-	// confirmAfter is the time after which a finding about a position must show again before it counts: a leader that has
-	// just been elected may not know its own end yet.
+	// confirmAfter is the time after which a finding about a position is checked again: a leader that was just
+	// elected may not know the end of its log yet.
 	confirmAfter = 5 * time.Second
-	// kafkaTimeout bounds a question to Kafka: the commits of the table wait behind it.
+	// kafkaTimeout bounds a request to Kafka, because the commits of the table wait meanwhile.
 	kafkaTimeout = 10 * time.Second
 )
 
-// A resolver finds out where claims stand: in the table, and against Kafka's logs.
+// A resolver finds the positions of claims in the table and checks them against Kafka's logs.
 type resolver struct {
 	*current
 
 	kafka     kafka
-	committer *committer                     // of first positions
-	window    *window                        // of duplicates; nil if the table declares no identity
+	committer *committer                     // makes initial commits
+	window    *window                        // nil if the table declares no identity
 	start     map[string]connector.Start     // by topic
-	rows      map[connector.RowsOf]rowsFound // for which partitions are held
-	ends      map[connector.Partition]int64  // of all partitions of the topics, when they were first asked for
+	rows      map[connector.RowsOf]rowsFound // rows without a position, for which partitions are held
+	ends      map[connector.Partition]int64  // of all partitions of the topics, at the first Measure request
 }
 
-// kafka asks Kafka, with a deadline for each question.
+// kafka sends requests to Kafka, each with a deadline.
 type kafka struct {
 	group connector.Group
 	log   connector.Log
 	guard *reliability.Guard
 }
 
-// resume finds where claims stand. Where the table has a position that is it; where it has none, START or a hold. The
-// order of the looks matters: group offsets first, the snapshot after, so that a START that another member commits in
-// between is seen.
+// resume finds the positions of claims. A claim with a position in the table continues there; one without makes its
+// initial commit or is held. The order of the reads matters: the committed offsets first, the snapshot after them.
+// Otherwise it could miss an initial commit that another member makes in between.
 //
-// A question that Kafka does not answer in time holds the claims that it was about, and nobody else.
+// If Kafka does not respond in time, only the claims that the request was about are held.
 func (r *resolver) resume(ctx context.Context, claims map[connector.Partition]ResumeRequest) Outcome {
 	result := map[connector.Partition]Found{}
 	holdOne := func(p connector.Partition, reason hold.Reason, detail string) {
@@ -56,11 +56,11 @@ func (r *resolver) resume(ctx context.Context, claims map[connector.Partition]Re
 	offsets, unanswered := r.kafka.groupOffsets(ctx, claims)
 	s, err := r.table.Load(ctx)
 	if err != nil {
-		return r.committer.unsettled(ctx, nil, err)
+		return r.committer.failureOutcome(ctx, nil, err)
 	}
 	r.snapshot = s
 	if detail := plan.Replaced(r.snapshot, r.pipeline); detail != "" {
-		ends, _ := r.kafka.bounds(ctx, positionsAt(slices.Collect(maps.Keys(claims)))) // only for the lag that is shown
+		ends, _ := r.kafka.bounds(ctx, positionsAt(slices.Collect(maps.Keys(claims)))) // only to show the lag
 		for p := range claims {
 			holdOne(p, hold.TableReplaced, detail)
 			f := result[p]
@@ -69,11 +69,11 @@ func (r *resolver) resume(ctx context.Context, claims map[connector.Partition]Re
 		}
 		return Outcome{Kind: Resumed, Resumed: result}
 	}
-	if err := r.startMissing(ctx, claims, offsets, unanswered, holdOne); err != nil {
-		if classify.Of(err) == classify.Fenced { // another member's START came first: its positions are ours now
+	if err := r.commitInitial(ctx, claims, offsets, unanswered, holdOne); err != nil {
+		if classify.Of(err) == classify.Fenced { // another member made the initial commit first: use its positions
 			return r.resume(ctx, claims)
 		}
-		return r.committer.unsettled(ctx, nil, err)
+		return r.committer.failureOutcome(ctx, nil, err)
 	}
 	var at []connector.Position
 	for p := range claims {
@@ -86,17 +86,17 @@ func (r *resolver) resume(ctx context.Context, claims map[connector.Partition]Re
 		}
 	}
 	if err := r.findings(ctx, at, claims, result); err != nil {
-		return r.committer.unsettled(ctx, nil, err)
+		return r.committer.failureOutcome(ctx, nil, err)
 	}
-	if err := r.window.ready(ctx, claims, result); err != nil {
-		return r.committer.unsettled(ctx, nil, err)
+	if err := r.window.fillForResume(ctx, claims, result); err != nil {
+		return r.committer.failureOutcome(ctx, nil, err)
 	}
 	for p, f := range result {
 		if o, ok := offsets[p.Topic][p.ID]; f.Hold == nil && (!ok || o != connector.GroupOffset{Next: f.At.Next, Epoch: f.At.Epoch}) {
 			f.OffsetDiffers = true
 			result[p] = f
 			if ok && o.Next > f.At.Next {
-				r.logger.WarnContext(ctx, "the group's offset is ahead of the table's position: the table was set back or restored, or the position was; the table decides",
+				r.logger.WarnContext(ctx, "committed offset is ahead of the table's position; reading from the table's position",
 					"topic", p.Topic, "partition", p.ID, "position", f.At.Next, "group_offset", o.Next)
 			}
 		}
@@ -104,9 +104,10 @@ func (r *resolver) resume(ctx context.Context, claims map[connector.Partition]Re
 	return Outcome{Kind: Resumed, Resumed: result}
 }
 
-// epochBefore returns the leader epoch of what was read before a position, -1 if it is unknown. The table's word wins, also
-// if that is "unknown": an operator who moved the position has looked. The reader's memory and the committed offset of the
-// group speak for tables of a version that kept no epochs, and only about this very position.
+// epochBefore returns the leader epoch of the last record before a position, -1 if unknown. The table's value takes
+// precedence, even if it is "unknown": an operator who moved the position has checked it. The reader's last
+// position and the committed offset serve tables written by versions without epochs, and only if they are at
+// exactly this position.
 func (r *resolver) epochBefore(p connector.Partition, next int64, last connector.Position, offsets map[int32]connector.GroupOffset) int32 {
 	if epoch, kept := r.snapshot.Epoch(r.pipeline, p); kept {
 		return epoch
@@ -120,7 +121,7 @@ func (r *resolver) epochBefore(p connector.Partition, next int64, last connector
 	return -1
 }
 
-// retry puts a question to Kafka. The error is a hold.Error if there was no answer.
+// retry sends a request to Kafka until kafkaTimeout. The error is a [hold.Error] or Canceled.
 func (k *kafka) retry(ctx context.Context, what string, op func(context.Context) error) error {
 	asking, cancel := context.WithTimeout(ctx, kafkaTimeout)
 	defer cancel()
@@ -134,11 +135,11 @@ func (k *kafka) retry(ctx context.Context, what string, op func(context.Context)
 	if _, _, held := hold.Of(err); held {
 		return err
 	}
-	return hold.New(hold.KafkaDown, "no answer about "+what, err)
+	return hold.New(hold.KafkaDown, "Kafka did not return "+what, err)
 }
 
-// groupOffsets asks for the group's offsets of the claims' topics. They are a hint, except for a START: a topic without
-// an answer is in unanswered.
+// groupOffsets returns the group's committed offsets of the claims' topics. Only an initial commit depends on them;
+// elsewhere they are a hint. unanswered has the topics whose offsets could not be read.
 func (k *kafka) groupOffsets(ctx context.Context, claims map[connector.Partition]ResumeRequest) (offsets map[string]map[int32]connector.GroupOffset, unanswered map[string]error) {
 	offsets, unanswered = map[string]map[int32]connector.GroupOffset{}, map[string]error{}
 	topics := map[string]bool{}
@@ -146,9 +147,9 @@ func (k *kafka) groupOffsets(ctx context.Context, claims map[connector.Partition
 		topics[p.Topic] = true
 	}
 	var mu sync.Mutex
-	together(slices.Sorted(maps.Keys(topics)), func(topic string) {
+	inParallel(slices.Sorted(maps.Keys(topics)), func(topic string) {
 		var of map[int32]connector.GroupOffset
-		err := k.retry(ctx, "the group's offsets", func(ctx context.Context) (err error) {
+		err := k.retry(ctx, "the group's committed offsets", func(ctx context.Context) (err error) {
 			of, err = k.group.Offsets(ctx, topic)
 			return err
 		})
@@ -163,12 +164,12 @@ func (k *kafka) groupOffsets(ctx context.Context, claims map[connector.Partition
 	return offsets, unanswered
 }
 
-// maxParallel is how many topics Kafka is asked about at once.
+// maxParallel is the maximum number of topics to request at once.
 const maxParallel = 16
 
-// together asks about topics, some at once: each question may stay without an answer for a while, and the commits of the
-// table wait behind all of them.
-func together(topics []string, ask func(topic string)) {
+// inParallel calls ask for each topic, several at once: each request may take until its deadline, and the commits of
+// the table wait for all of them.
+func inParallel(topics []string, ask func(topic string)) {
 	var asking sync.WaitGroup
 	room := make(chan struct{}, maxParallel)
 	for _, topic := range topics {
@@ -181,24 +182,24 @@ func together(topics []string, ask func(topic string)) {
 	asking.Wait()
 }
 
-// startMissing commits a START for claims without a position, or holds them where it is not ours to decide: no txn is
-// not first start.
-func (r *resolver) startMissing(ctx context.Context, claims map[connector.Partition]ResumeRequest, offsets map[string]map[int32]connector.GroupOffset,
+// commitInitial makes the initial commit for claims without a position. It holds those that may have been read
+// before: a missing txn does not prove a first start.
+func (r *resolver) commitInitial(ctx context.Context, claims map[connector.Partition]ResumeRequest, offsets map[string]map[int32]connector.GroupOffset,
 	unanswered map[string]error, holdOne func(connector.Partition, hold.Reason, string),
 ) error {
-	missing, err := r.mayStart(claims, offsets, unanswered, holdOne)
+	missing, err := r.selectInitial(claims, offsets, unanswered, holdOne)
 	if err != nil {
 		return err
 	}
 	var mu sync.Mutex
 	planned, failures := map[string]*plan.Initial{}, map[string]error{}
-	together(slices.Sorted(maps.Keys(missing)), func(name string) {
-		plan, err := r.planStart(ctx, name, slices.SortedFunc(slices.Values(missing[name]), connector.Partition.Compare))
+	inParallel(slices.Sorted(maps.Keys(missing)), func(name string) {
+		plan, err := r.planInitial(ctx, name, slices.SortedFunc(slices.Values(missing[name]), connector.Partition.Compare))
 		mu.Lock()
 		defer mu.Unlock()
 		planned[name], failures[name] = plan, err
 	})
-	r.withoutRows(ctx, planned, failures, holdOne)
+	r.rejectWithRows(ctx, planned, failures, holdOne)
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		err := failures[name]
 		if reason, detail, held := hold.Of(err); held {
@@ -208,25 +209,25 @@ func (r *resolver) startMissing(ctx context.Context, claims map[connector.Partit
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("START of topic %q: %w", name, err)
+			return fmt.Errorf("initial commit of topic %q: %w", name, err)
 		}
 		if len(planned[name].Positions) == 0 {
-			continue // all of its partitions are held for their rows
+			continue // all of its partitions are held because the table has their rows
 		}
 		plan := planned[name].Plan(r.snapshot, r.pipeline)
 		s, err := r.committer.commit(ctx, plan, nil)
 		if err != nil {
-			return fmt.Errorf("START of topic %q: %w", name, err)
+			return fmt.Errorf("initial commit of topic %q: %w", name, err)
 		}
 		r.snapshot = s
-		r.logger.InfoContext(ctx, "START", "topic", name, "from", r.start[name].String(), "partitions", len(plan.Next), "version", s.Version)
+		r.logger.InfoContext(ctx, "initial commit finished", "topic", name, "from", r.start[name].String(), "partitions", len(plan.Next), "version", s.Version)
 	}
 	return nil
 }
 
-// mayStart returns the claims without a position whose START is ours to decide, as far as txns and committed offsets tell,
-// by topic. It holds the others. Its error is none that a hold answers.
-func (r *resolver) mayStart(claims map[connector.Partition]ResumeRequest, offsets map[string]map[int32]connector.GroupOffset, unanswered map[string]error,
+// selectInitial returns, by topic, the claims without a position that may make their initial commit according to txns
+// and committed offsets. It holds the other claims without a position. The error is never a [hold.Error].
+func (r *resolver) selectInitial(claims map[connector.Partition]ResumeRequest, offsets map[string]map[int32]connector.GroupOffset, unanswered map[string]error,
 	holdOne func(connector.Partition, hold.Reason, string),
 ) (map[string][]connector.Partition, error) {
 	missing, known := map[string][]connector.Partition{}, map[string][]plan.Past{}
@@ -239,7 +240,7 @@ func (r *resolver) mayStart(claims map[connector.Partition]ResumeRequest, offset
 		}
 		reason, detail, held := hold.Of(unanswered[p.Topic])
 		if err := unanswered[p.Topic]; err != nil && !held {
-			return nil, fmt.Errorf("START of topic %q: %w", p.Topic, err)
+			return nil, fmt.Errorf("initial commit of topic %q: %w", p.Topic, err)
 		}
 		if !held {
 			reason, detail = plan.JudgePast(p, r.snapshot, known[p.Topic], offsets[p.Topic], r.pipeline)
@@ -253,6 +254,7 @@ func (r *resolver) mayStart(claims map[connector.Partition]ResumeRequest, offset
 	return missing, nil
 }
 
+// topic returns a topic from the cluster's metadata.
 func (k *kafka) topic(ctx context.Context, name string) (topic connector.Topic, err error) {
 	err = k.retry(ctx, "topic "+name, func(ctx context.Context) (err error) {
 		topic, err = k.log.Topic(ctx, name)
@@ -261,7 +263,7 @@ func (k *kafka) topic(ctx context.Context, name string) (topic connector.Topic, 
 	return topic, err
 }
 
-// positionsAt asks for the ends alone.
+// positionsAt returns the argument of bounds that asks for the log ends alone.
 func positionsAt(partitions []connector.Partition) []connector.Position {
 	at := make([]connector.Position, len(partitions))
 	for i, p := range partitions {
@@ -270,15 +272,16 @@ func positionsAt(partitions []connector.Partition) []connector.Position {
 	return at
 }
 
-// bounds asks for the ends of partitions. With an error it returns what could be learnt; [unlearnt] tells the rest apart.
+// bounds returns the log ends of partitions. Beside an error it returns the bounds it got; see boundsError for the
+// others.
 func (k *kafka) bounds(ctx context.Context, at []connector.Position) (map[connector.Partition]connector.Bounds, error) {
 	bounds := map[connector.Partition]connector.Bounds{}
 	var unread *connector.UnreadError
-	err := k.retry(ctx, "the ends of partitions", func(ctx context.Context) error {
+	err := k.retry(ctx, "the log ends of partitions", func(ctx context.Context) error {
 		got, err := k.log.Bounds(ctx, at)
 		maps.Copy(bounds, got)
 		if errors.As(err, &unread) {
-			return nil // the cluster answers: a missing leader must not open the breaker that all questions stand behind
+			return nil // the cluster answers: a missing leader must not open the breaker that all requests to Kafka share
 		}
 		unread = nil
 		return err
@@ -289,9 +292,9 @@ func (k *kafka) bounds(ctx context.Context, at []connector.Position) (map[connec
 	return bounds, err
 }
 
-// unlearnt returns why an error of bounds leaves the ends of a partition open, as a hold.Error: nil if they are known, or if
-// the partition is gone.
-func unlearnt(err error, p connector.Partition) error {
+// boundsError returns the [hold.Error] for a partition without bounds, given the error of bounds. It returns nil if
+// the bounds are known or the partition is gone.
+func boundsError(err error, p connector.Partition) error {
 	var unread *connector.UnreadError
 	if !errors.As(err, &unread) {
 		return err
@@ -300,14 +303,15 @@ func unlearnt(err error, p connector.Partition) error {
 	if _, _, held := hold.Of(cause); cause == nil || held {
 		return cause
 	}
-	return hold.New(hold.KafkaDown, "the ends of the partition cannot be learnt", cause)
+	return hold.New(hold.KafkaDown, "failed to read the partition's log ends", cause)
 }
 
-// maxReadings is how often a position is compared with its log before a resume gives up: its leader keeps changing.
+// maxReadings is the maximum number of comparisons of a position with its log in a resume, if the leader keeps
+// changing.
 const maxReadings = 4
 
-// findings holds positions against the ends of their partitions. A finding stands when it shows again after a while, at the
-// same leader: one that was elected in between may not know its own end yet.
+// findings compares positions with the log ends of their partitions. A finding counts if it repeats after
+// confirmAfter under the same leader epoch: a leader elected in between may not know the end of its log yet.
 func (r *resolver) findings(ctx context.Context, at []connector.Position, claims map[connector.Partition]ResumeRequest, result map[connector.Partition]Found) error {
 	before := map[connector.Partition]sighting{}
 	for reading := 1; len(at) > 0; reading++ {
@@ -320,16 +324,16 @@ func (r *resolver) findings(ctx context.Context, at []connector.Position, claims
 			p := pos.Partition
 			b, there := bounds[p]
 			f := Found{Session: claims[p].Session, At: pos, Bounds: b}
-			if reason, detail, held := hold.Of(unlearnt(err, p)); held && !there {
+			if reason, detail, held := hold.Of(boundsError(err, p)); held && !there {
 				f.Hold = &hold.Hold{Partition: p, Reason: reason, Detail: detail, Offset: pos.Next}
-			} else if f.Hold = plan.Finding(pos, b, there); f.Hold != nil && !claims[p].knows(f.Hold.Reason) {
+			} else if f.Hold = plan.Finding(pos, b, there); f.Hold != nil && !claims[p].isKnown(f.Hold.Reason) {
 				seen, first := sighting{f.Hold.Reason, b.LeaderEpoch}, before[p]
 				if seen != first && reading < maxReadings {
 					before[p], doubtful = seen, append(doubtful, pos)
 					continue
 				}
 				if seen != first {
-					f.Hold = &hold.Hold{Partition: p, Reason: hold.KafkaDown, Detail: "its leader changes while the position is compared with the log", Offset: pos.Next}
+					f.Hold = &hold.Hold{Partition: p, Reason: hold.KafkaDown, Detail: "its leader keeps changing while the position is compared with the log", Offset: pos.Next}
 				}
 			}
 			result[p] = f
@@ -343,11 +347,11 @@ func (r *resolver) findings(ctx context.Context, at []connector.Position, claims
 	return nil
 }
 
-// sighting is what one reading found wrong with a position, and the leader epoch in which it was read.
+// sighting is one finding about a position, and the leader epoch under which it was read.
 type sighting struct {
 	reason hold.Reason
 	epoch  int32
 }
 
-// knows tells whether a finding needs no second reading: the claim is held for it already, or paused.
-func (q ResumeRequest) knows(reason hold.Reason) bool { return q.Paused || q.Standing == reason }
+// isKnown reports whether a finding needs no confirmation: the claim is already held for it, or paused.
+func (q ResumeRequest) isKnown(reason hold.Reason) bool { return q.Paused || q.Standing == reason }

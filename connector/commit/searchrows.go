@@ -11,24 +11,24 @@ import (
 	"sluice/reliability/hold"
 )
 
-// No txn and no committed offset are no proof of a first start: a table drops txns if it is told to, and Kafka drops the
-// offsets of a group that is gone for a week. The rows of the table show it then. They are looked at whatever properties
-// the table has: one that dropped txns may have been unset since, and no version that is left would tell.
+// A missing txn and a missing committed offset do not prove a first start. A table may drop txns if its properties
+// say so, and Kafka deletes the offsets of a group that was inactive for a week. The rows of the table prove
+// earlier work. They are searched under all table properties, because the property may have been removed since.
 
-// rowsStay is how long the finding that there are rows and no position stands before the table is searched again: that
-// may take a while, and rows seldom go.
-const rowsStay = time.Hour
+// rowsFoundValid is how long a finding of rows without a position is valid before the table is searched again: a search
+// may take long, and rows rarely disappear.
+const rowsFoundValid = time.Hour
 
-// rowsFound is such a finding.
+// rowsFound is a finding of rows without a position.
 type rowsFound struct {
 	table string // its id
 	at    time.Time
 }
 
-// withoutRows takes first positions away whose rows are in the table already: those of a topic as a whole, which failures
-// tells then, or those of partitions that were added to it, which are held. One search answers for all. If it fails,
-// failures tells so for each topic that it was about.
-func (r *resolver) withoutRows(ctx context.Context, planned map[string]*plan.Initial, failures map[string]error, holdOne func(connector.Partition, hold.Reason, string)) {
+// rejectWithRows removes initial positions of partitions whose rows are already in the table. If those are the rows of
+// a whole topic, failures gets the topic's hold; added partitions are held one by one. One search covers all
+// topics; if it fails, failures gets its error for each of them.
+func (r *resolver) rejectWithRows(ctx context.Context, planned map[string]*plan.Initial, failures map[string]error, holdOne func(connector.Partition, hold.Reason, string)) {
 	search := map[connector.RowsOf]bool{}
 	for _, i := range planned {
 		if i == nil {
@@ -36,7 +36,7 @@ func (r *resolver) withoutRows(ctx context.Context, planned map[string]*plan.Ini
 		}
 		for p := range i.Positions {
 			of := plan.BlockingRows(p, i.Added)
-			if f, found := r.rows[of]; !found || f.table != r.snapshot.TableID || time.Since(f.at) >= rowsStay {
+			if f, found := r.rows[of]; !found || f.table != r.snapshot.TableID || time.Since(f.at) >= rowsFoundValid {
 				delete(r.rows, of)
 				search[of] = true
 			}
@@ -66,7 +66,7 @@ func (r *resolver) withoutRows(ctx context.Context, planned map[string]*plan.Ini
 	}
 }
 
-// searchRows looks for rows in the table, and keeps what it found.
+// searchRows searches the table for rows and remembers what it found.
 func (r *resolver) searchRows(ctx context.Context, of []connector.RowsOf) error {
 	found, err := r.table.HasRows(ctx, r.snapshot, of, !plan.Follows(r.snapshot, r.pipeline))
 	if err != nil {

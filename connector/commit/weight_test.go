@@ -25,9 +25,9 @@ func (r *refused) Error() string {
 }
 func (r *refused) Code() string { return r.code }
 
-// TestCandidatesTakeWhatTheyWeigh: the batch pool holds what bad records really take, from the lane until their letters are
-// durable, whatever their size.
-func TestCandidatesTakeWhatTheyWeigh(t *testing.T) {
+// TestCandidate_Weight: the batch pool accounts for what bad records of any size really take, from the lane until
+// their dead letters are durable.
+func TestCandidate_Weight(t *testing.T) {
 	for name, r := range map[string]*connector.Record{
 		"no value":     {},
 		"small":        {Key: []byte("key"), Value: make([]byte, 100)},
@@ -56,7 +56,7 @@ func TestCandidatesTakeWhatTheyWeigh(t *testing.T) {
 			if len(p.Letters) != int(n) {
 				t.Errorf("%d letters", len(p.Letters))
 			}
-			// Once the letters are durable all of it is free, although the cut lives on.
+			// Once the dead letters are durable, all of their memory is free although the batch is still in use.
 			pool := bytepool.New(1 << 40)
 			pool.Adjust(lane.AllocatedBy(batch.Candidates))
 			reserved := writerOf(Config{Batch: pool}, connector.Target{}, nil).committer.reserve(&lane.Barrier{}, batch)
@@ -71,7 +71,7 @@ func TestCandidatesTakeWhatTheyWeigh(t *testing.T) {
 	}
 }
 
-// heap is what lives.
+// heap returns the bytes of live objects.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()

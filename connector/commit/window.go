@@ -18,17 +18,17 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// A window is what a table's writer knows of its windows of fingerprints. A window is good for a claim as long as
-// it goes to the very position where the claim stands. Else it is filled from the table's rows: at a resume on a
-// goroutine of its own, while the other claims commit, and before a decision if something came in between.
+// A window loads and keeps the fingerprints of one table's dedup windows, one per claim. The window of a claim is
+// complete if it reaches exactly the claim's position. If it does not, it is filled from the table's rows: at a
+// resume on its own goroutine, while the other claims commit; or before a decision, if the position moved since.
 //
-// Owned by the writer's goroutine, save for what filling has to say.
+// The writer's goroutine owns it. The filling goroutine reports through requests.
 type window struct {
 	*connector.Duplicates
 	*current
 
-	scopes map[connector.Partition]idempotency.Scope // that this member remembers
-	resets map[connector.Partition]int64             // the operator's resets that they obey
+	scopes map[connector.Partition]idempotency.Scope // of the claims of this member
+	resets map[connector.Partition]int64             // the resets by operators that scopes have applied
 	swept  time.Time
 	log    duplicateLog
 
@@ -36,26 +36,26 @@ type window struct {
 
 	requests *requests
 	loops    *pulse.Loops
-	turns    Fills
+	fills    Fills
 
 	filling sync.WaitGroup
 	waiting map[connector.Partition]*waiting // claims whose windows are being filled
-	failed  map[connector.Partition]error    // those that could not be, until they are tried again
+	failed  map[connector.Partition]error    // claims whose windows could not be filled, until the next attempt
 }
 
-// waiting is a claim whose window is being filled: what it resumes with behind that, unless it is lost by then.
+// waiting is a claim whose window is being filled. It resumes afterwards, unless it is lost by then.
 type waiting struct {
 	ResumeRequest
 	lost bool
 }
 
 const (
-	// fillsAtOnce is how many windows are filled from tables at once. Each takes memory that no pool counts, and after a start
-	// all tables want to.
+	// fillsAtOnce is the maximum number of windows that are filled from tables at once. Each takes memory that no
+	// pool counts, and after a start all tables need it.
 	fillsAtOnce = 4
 
-	skippedLines     = 20
-	skippedLinesEach = time.Minute
+	duplicateLines    = 20
+	duplicateLinesPer = time.Minute
 )
 
 // newWindow returns the window of a table, nil if the table declares no identity.
@@ -64,7 +64,7 @@ func newWindow(d *connector.Duplicates, of *current, q *requests, turns Fills, l
 		return nil
 	}
 	return &window{
-		Duplicates: d, current: of, requests: q, turns: turns, loops: loops,
+		Duplicates: d, current: of, requests: q, fills: turns, loops: loops,
 		scopes: map[connector.Partition]idempotency.Scope{}, resets: map[connector.Partition]int64{},
 		waiting: map[connector.Partition]*waiting{}, failed: map[connector.Partition]error{},
 		log: newDuplicateLog(),
@@ -74,12 +74,12 @@ func newWindow(d *connector.Duplicates, of *current, q *requests, turns Fills, l
 // gap is what a window lacks: rows at offsets [from, next).
 type gap struct {
 	scope         idempotency.Scope
-	through       int64 // where the store stands
+	through       int64 // the offset that the store has reached
 	from, next    int64
-	newest, since int64 // of the partition; Never if it has no rows
+	newest, since int64 // the partition's newest timestamp, Never if it has no rows; and the start of its window
 }
 
-// gaps compares windows with the positions of claims in a snapshot. What cannot be trusted is reset first.
+// gaps compares windows with the positions of claims in the snapshot. It resets windows that cannot be trusted.
 func (w *window) gaps(ctx context.Context, claims iter.Seq[connector.Partition]) (map[connector.Partition]gap, error) {
 	all := map[connector.Partition]gap{}
 	for p := range claims {
@@ -89,10 +89,10 @@ func (w *window) gaps(ctx context.Context, claims iter.Seq[connector.Partition])
 		}
 		scope := idempotency.Scope{Pipeline: w.pipeline, TableID: w.snapshot.TableID, Identity: w.Identity, Partition: p}
 		if old, ok := w.scopes[p]; ok && old != scope {
-			w.Store.Release(old) // of the table before
+			w.Store.Release(old) // it belongs to a table that was replaced
 		}
 		w.scopes[p] = scope
-		w.metrics.duplicates.WithLabelValues(p.Topic) // 0 is something to see, too
+		w.metrics.duplicates.WithLabelValues(p.Topic) // makes the series visible at 0
 		reset := int64(0)
 		if w.Reset != nil {
 			reset = w.Reset(p)
@@ -100,12 +100,13 @@ func (w *window) gaps(ctx context.Context, claims iter.Seq[connector.Partition])
 		through, err := w.Store.Through(ctx, scope)
 		restored := 0 < through && through < min(reset, position)
 		if err == nil && (through > position || reset != w.resets[p] || restored) {
-			// The position was set back: what lies behind it will come again, and is not a duplicate of itself. Or an operator
-			// had the window forgotten, and it may have come back with an older copy of a database.
+			// The position was set back: records after it will come again and must not be duplicates of themselves.
+			// Or an operator reset the window, and a database restored from a backup may have brought the old one
+			// back.
 			through, err = 0, w.Store.Reset(ctx, scope)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("remembered fingerprints of %v: %w", p, err)
+			return nil, fmt.Errorf("failed to read the dedup window of %v: %w", p, err)
 		}
 		w.resets[p] = reset
 		if through == position {
@@ -120,7 +121,7 @@ func (w *window) gaps(ctx context.Context, claims iter.Seq[connector.Partition])
 	return all, nil
 }
 
-// prepare readies the reading of what gaps need, nil if no row is needed.
+// prepare prepares reading the rows that gaps need. It returns nil if they need none.
 func (w *window) prepare(gaps map[connector.Partition]gap) (connector.Reading, error) {
 	q := connector.FingerprintQuery{Identity: w.Identity, Claims: map[connector.Partition]connector.Offsets{}, IDs: w.IDs}
 	for p, g := range gaps {
@@ -133,21 +134,21 @@ func (w *window) prepare(gaps map[connector.Partition]gap) (connector.Reading, e
 		q.Claims[p] = connector.Offsets{From: g.from, Next: g.next}
 	}
 	if len(q.Claims) == 0 {
-		return nil, nil //nolint:nilnil // nothing to read is no mistake
+		return nil, nil //nolint:nilnil // nothing to read is not an error
 	}
-	table, ok := inside(w.table).(connector.FingerprintReader)
+	table, ok := unwrapTable(w.table).(connector.FingerprintReader)
 	if !ok {
-		return nil, hold.New(hold.TableUnsupported, "the fingerprints of its rows cannot be read back", nil)
+		return nil, hold.New(hold.TableUnsupported, "the table cannot return the fingerprints of its rows", nil)
 	}
 	read, err := table.ReadFingerprints(w.snapshot, q)
-	if outside, ok := w.table.(*outsideTable); ok && err == nil {
-		read = outside.reading(read)
+	if waits, ok := w.table.(*waitingTable); ok && err == nil {
+		read = waits.reading(read)
 	}
 	return read, err
 }
 
-// fill has the store remember what gaps lack. The store goes to the positions only when everything is there. Any
-// goroutine; only one at a time for each claim.
+// fill adds to the store what gaps lack. The store reaches the positions only after everything is there. It may run
+// on any goroutine, but only once at a time for each claim.
 func (w *window) fill(ctx context.Context, gaps map[connector.Partition]gap, read connector.Reading) error {
 	if len(gaps) == 0 {
 		return nil
@@ -155,8 +156,8 @@ func (w *window) fill(ctx context.Context, gaps map[connector.Partition]gap, rea
 	began, store := time.Now(), w.Store
 	var entries int64
 	if read != nil {
-		if turns := w.turns; turns != nil {
-			if err := outside(ctx, func() error {
+		if turns := w.fills; turns != nil {
+			if err := waitFor(ctx, func() error {
 				select {
 				case turns <- struct{}{}:
 					return nil
@@ -185,7 +186,7 @@ func (w *window) fill(ctx context.Context, gaps map[connector.Partition]gap, rea
 			return store.Remember(ctx, g.scope, g.through, g.through, func(yield func(idempotency.Entry) bool) {
 				for _, e := range rows.Entries {
 					at, dated := idempotency.Effective(e.At, rows.Written)
-					at = min(at, g.newest) // it counted as now then, which was a moment before the file was written
+					at = min(at, g.newest) // as judged at that time, a moment before the file was written
 					if !dated || e.Fingerprint.IsZero() || e.Offset < g.from || e.Offset >= g.next || at < g.since {
 						continue
 					}
@@ -208,19 +209,19 @@ func (w *window) fill(ctx context.Context, gaps map[connector.Partition]gap, rea
 	if read != nil {
 		took := time.Since(began)
 		w.metrics.rebuilt.Observe(took.Seconds())
-		w.logger.InfoContext(ctx, "window of fingerprints filled from the table", "partitions", len(gaps), "entries", entries, "after", took.Round(time.Millisecond))
+		w.logger.InfoContext(ctx, "filled dedup windows from the table", "partitions", len(gaps), "entries", entries, "after", took.Round(time.Millisecond))
 	}
 	return nil
 }
 
-// load looks up the fingerprints of a cut. It is the last thing before decide, so that decide can be pure.
+// load looks up the fingerprints of a sealed batch. It runs right before Decide, so that Decide can be pure.
 func (w *window) load(ctx context.Context, batch *plan.SealedBatch) error {
 	if w == nil {
 		return nil
 	}
 	for p := range batch.Claims {
 		if w.waiting[p] != nil {
-			return classify.Mark(fmt.Errorf("the window of %v is being filled for another session", p), classify.Fenced)
+			return classify.Mark(fmt.Errorf("the dedup window of %v is being filled for another session", p), classify.Fenced)
 		}
 	}
 	ours := func(yield func(connector.Partition) bool) {
@@ -236,14 +237,15 @@ func (w *window) load(ctx context.Context, batch *plan.SealedBatch) error {
 			return err
 		}
 	}
-	return classify.Mark(errors.New("others keep moving the windows of fingerprints"), classify.Fenced)
+	return classify.Mark(errors.New("other members keep changing the dedup windows"), classify.Fenced)
 }
 
-// maxLookups is how often fingerprints are looked up again because somebody moved a window meanwhile.
+// maxLookups is the maximum number of look-ups if other members change a window meanwhile.
 const maxLookups = 3
 
-// lookUp fills the windows of a cut's claims and asks for its fingerprints. It tells whether the windows were whole all the
-// while: a member that believes in an older position resets one that it shares with us, between our look and our question.
+// lookUp fills the windows of a sealed batch's claims and looks up its fingerprints. whole reports whether the
+// windows were complete all the time: a member with an older position may reset a shared window between filling and
+// look-up.
 func (w *window) lookUp(ctx context.Context, batch *plan.SealedBatch, claims iter.Seq[connector.Partition]) (whole bool, err error) {
 	gaps, err := w.gaps(ctx, claims)
 	if err != nil {
@@ -267,7 +269,7 @@ func (w *window) lookUp(ctx context.Context, batch *plan.SealedBatch, claims ite
 		}
 		through, err := store.Through(ctx, w.scopes[p])
 		if err != nil {
-			return false, fmt.Errorf("remembered fingerprints of %v: %w", p, err)
+			return false, fmt.Errorf("failed to read the dedup window of %v: %w", p, err)
 		}
 		if through != batch.Claims[p].From {
 			return false, nil
@@ -276,7 +278,7 @@ func (w *window) lookUp(ctx context.Context, batch *plan.SealedBatch, claims ite
 	return true, nil
 }
 
-// remember is step (f) of a commit. What a store does not take now is filled in before the next decision.
+// remember is step (f) of a commit. If the store fails, the next decision fills what is missing from the table.
 func (w *window) remember(ctx context.Context, p *plan.Plan) {
 	if w == nil || p.Judged == nil {
 		return
@@ -285,16 +287,16 @@ func (w *window) remember(ctx context.Context, p *plan.Plan) {
 	for partition, span := range p.Next {
 		scope, ok := w.scopes[partition]
 		if !ok {
-			continue // it was lost meanwhile
+			continue // the claim was lost meanwhile
 		}
 		if err := store.Remember(ctx, scope, span.From, span.Next, p.Remembered(partition)); err != nil && !errors.Is(err, idempotency.ErrMoved) {
 			failed = true
-			w.remembering.Failed(ctx, w.logger, slog.LevelWarn, "fingerprints of a commit are not remembered yet: they will be read from the table",
+			w.remembering.Failed(ctx, w.logger, slog.LevelWarn, "failed to store fingerprints of a commit; they will be read from the table",
 				"batch_id", p.Commit.Batch, "topic", partition.Topic, "partition", partition.ID, "err", err)
 		}
 	}
 	if !failed {
-		w.remembering.Over(ctx, w.logger, "fingerprints of commits are remembered again")
+		w.remembering.Over(ctx, w.logger, "fingerprints of commits are stored again")
 	}
 	for partition, n := range p.Judged {
 		w.metrics.judged(partition.Topic, n)
@@ -302,7 +304,7 @@ func (w *window) remember(ctx context.Context, p *plan.Plan) {
 	w.log.log(ctx, w.logger, p)
 }
 
-// sweep forgets what is older than the window, once in a while.
+// sweep deletes fingerprints older than the window, at most once per Sweep.
 func (w *window) sweep(ctx context.Context) {
 	if w == nil || w.snapshot == nil || time.Since(w.swept) < w.Sweep {
 		return
@@ -316,17 +318,18 @@ func (w *window) sweep(ctx context.Context) {
 		}
 		if err := w.Store.Sweep(ctx, scope, newest-w.Window.Milliseconds()); err != nil {
 			failed = true
-			w.sweeping.Failed(ctx, w.logger, slog.LevelWarn, "old fingerprints are not forgotten yet", "topic", p.Topic, "partition", p.ID, "err", err)
+			w.sweeping.Failed(ctx, w.logger, slog.LevelWarn, "failed to delete old fingerprints; retrying at the next sweep", "topic", p.Topic, "partition", p.ID, "err", err)
 		}
 	}
 	if !failed {
-		w.sweeping.Over(ctx, w.logger, "old fingerprints are forgotten again")
+		w.sweeping.Over(ctx, w.logger, "old fingerprints are deleted again")
 	}
 }
 
-// ready says which of the claims that resume have their windows, and holds those whose windows cannot be filled. The
-// others are filled on another goroutine, and resume again behind that.
-func (w *window) ready(ctx context.Context, claims map[connector.Partition]ResumeRequest, result map[connector.Partition]Found) error {
+// fillForResume checks the windows of claims that resume. It leaves those with complete windows in result, and holds those
+// whose windows could not be filled. It removes the others from result; a goroutine fills their windows, after
+// which they resume again.
+func (w *window) fillForResume(ctx context.Context, claims map[connector.Partition]ResumeRequest, result map[connector.Partition]Found) error {
 	if w == nil {
 		return nil
 	}
@@ -336,7 +339,7 @@ func (w *window) ready(ctx context.Context, claims map[connector.Partition]Resum
 				continue
 			}
 			if waits := w.waiting[p]; waits != nil {
-				*waits = waiting{ResumeRequest: claims[p]} // its newest session
+				*waits = waiting{ResumeRequest: claims[p]} // continues with its newest session
 				delete(result, p)
 			} else if !yield(p) {
 				return
@@ -378,32 +381,32 @@ func (w *window) ready(ctx context.Context, claims map[connector.Partition]Resum
 	return nil
 }
 
-// unfilled is the hold of a claim without its window.
+// unfilled returns the hold of a claim whose window could not be filled.
 func (w *window) unfilled(p connector.Partition, q ResumeRequest, f Found, err error) Found {
 	reason, detail, held := hold.Of(err)
 	if !held {
 		reason, detail = hold.StoreDown, err.Error()
 	}
 	f.Session = q.Session
-	f.Hold = &hold.Hold{Partition: p, Reason: reason, Detail: "the window of fingerprints cannot be filled: " + detail, Offset: f.At.Next}
+	f.Hold = &hold.Hold{Partition: p, Reason: reason, Detail: "failed to fill the dedup window: " + detail, Offset: f.At.Next}
 	return f
 }
 
-// filledWindows says that windows were filled, or could not be.
+// filledWindows says that filling the windows of gaps has finished, or failed with err.
 type filledWindows struct {
 	gaps map[connector.Partition]gap
 	err  error
 }
 
-// handleFilled has the claims of filled windows resume.
+// handleFilled returns the claims whose windows were filled, or failed to be, so that they resume again.
 func (w *window) handleFilled(ctx context.Context, done []filledWindows) (again map[connector.Partition]ResumeRequest) {
 	again = map[connector.Partition]ResumeRequest{}
 	for _, d := range done {
 		if d.err == nil {
-			w.refilling.Over(ctx, w.logger, "windows of fingerprints are filled again")
+			w.refilling.Over(ctx, w.logger, "dedup windows are filled again")
 		}
 		if d.err != nil && classify.Of(d.err) != classify.Canceled && !errors.Is(d.err, idempotency.ErrMoved) {
-			w.refilling.Failed(ctx, w.logger, slog.LevelWarn, "the window of fingerprints cannot be filled from the table", "err", d.err)
+			w.refilling.Failed(ctx, w.logger, slog.LevelWarn, "failed to fill the dedup window from the table; its claims are held", "err", d.err)
 		}
 		for p := range d.gaps {
 			waited := w.waiting[p]
@@ -412,7 +415,7 @@ func (w *window) handleFilled(ctx context.Context, done []filledWindows) (again 
 				w.release(p)
 				continue
 			}
-			// If the window moved meanwhile (it was lost and came back), the gap is another one now.
+			// If the window changed meanwhile (the claim was lost and came back), it has a different gap now.
 			if again[p] = waited.ResumeRequest; d.err != nil && !errors.Is(d.err, idempotency.ErrMoved) {
 				w.failed[p] = d.err
 			}
@@ -421,14 +424,14 @@ func (w *window) handleFilled(ctx context.Context, done []filledWindows) (again 
 	return again
 }
 
-// release forgets a claim that was lost.
+// release releases the window of a lost claim.
 func (w *window) release(p connector.Partition) {
 	if w == nil {
 		return
 	}
 	if waits := w.waiting[p]; waits != nil {
-		// Who fills the window goes on, and would take what is left of it for the whole. It is released behind that, unless
-		// the claim has come back.
+		// The filling goroutine still runs and would treat an empty window as complete. The window is released when
+		// it finishes, unless the claim has come back.
 		waits.lost = true
 		return
 	}
@@ -440,7 +443,7 @@ func (w *window) release(p connector.Partition) {
 	delete(w.failed, p)
 }
 
-// close waits for what fills windows and forgets all of them.
+// close waits for the filling goroutines and releases all windows.
 func (w *window) close() {
 	if w == nil {
 		return
@@ -451,8 +454,8 @@ func (w *window) close() {
 	}
 }
 
-// Fills are the turns of those that fill windows from tables, of all writers. nil grants any number.
+// Fills limits how many windows are filled from tables at once, over all writers. nil is unlimited.
 type Fills chan struct{}
 
-// NewFills grants fillsAtOnce turns at a time.
+// NewFills returns a limit of fillsAtOnce.
 func NewFills() Fills { return make(Fills, fillsAtOnce) }

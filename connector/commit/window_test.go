@@ -24,8 +24,8 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// TestFingerprintsAreRememberedBehindTheCommit: what is remembered is in the table, at every moment.
-func TestFingerprintsAreRememberedBehindTheCommit(t *testing.T) {
+// TestWindow_RemembersAfterCommit: at every moment the table has all rows whose fingerprints are stored.
+func TestWindow_RemembersAfterCommit(t *testing.T) {
 	a, entries := connectortest.Partition(0), connectortest.Entries(10, "xy")
 	scope := idempotency.Scope{Pipeline: "pipe", TableID: "T", Partition: a}
 	for _, lost := range []error{nil, classify.Mark(errors.New("another member was first"), classify.Fenced)} {
@@ -67,8 +67,9 @@ func TestFingerprintsAreRememberedBehindTheCommit(t *testing.T) {
 	}
 }
 
-// TestIDsReachTheStore, from the lanes and from the table. The pool has room for them until they are there.
-func TestIDsReachTheStore(t *testing.T) {
+// TestWindow_IDs: the producer's ids reach the store from the lanes and from the table. The pool accounts for them
+// until then.
+func TestWindow_IDs(t *testing.T) {
 	a := connectortest.Partition(0)
 	table := &recalling{rows: connector.PastRows{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().Add(time.Minute).UnixMilli(), Entries: connectortest.Entries(8, "ab")}}
 	table.rows.Entries[0].ID, table.rows.Entries[1].ID = "evt-8", "evt-9"
@@ -84,7 +85,7 @@ func TestIDsReachTheStore(t *testing.T) {
 		Chunks: []plan.Chunk{{Schema: &connectortest.Schema{}, Rows: connectortest.NoRows{}, Runs: []plan.Run{runAt(a, 1, 10, 12, 0, 3)}, Entries: entries, Allocated: 100 + 18, EntryBytes: 7}},
 	}
 	pool.Adjust(100 + 18 + 7)
-	h := w.committer.reserve(&lane.Barrier{}, batch)
+	r := w.committer.reserve(&lane.Barrier{}, batch)
 	if err := w.window.load(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +93,8 @@ func TestIDsReachTheStore(t *testing.T) {
 		t.Error("the table was not asked for ids")
 	}
 	p := plan.Decide(batch, table.at, w.committer.terms(t.Context(), batch))
-	h.plan(p.Pieces)
-	h.progress(len(p.Pieces), 0)
+	r.plan(p.Pieces)
+	r.progress(len(p.Pieces), 0)
 	if used := pool.Used(); used != 18+7 {
 		t.Errorf("without its rows the batch takes %d bytes of the pool, want those of entries and ids", used)
 	}
@@ -105,14 +106,14 @@ func TestIDsReachTheStore(t *testing.T) {
 	if want := []string{"evt-8", "evt-9", "evt-10", "evt-11"}; !slices.Equal(ids, want) {
 		t.Errorf("remembered %q, want %q", ids, want)
 	}
-	if h.end(); pool.Used() != 0 {
+	if r.end(); pool.Used() != 0 {
 		t.Errorf("%d bytes of the pool are left", pool.Used())
 	}
 }
 
-// TestASharedWindowIsWholeWhenItIsAsked: a duplicate stays one although somebody resets the window meanwhile; if that does
-// not end, nothing is decided.
-func TestASharedWindowIsWholeWhenItIsAsked(t *testing.T) {
+// TestWindow_SharedAndReset: a duplicate is found although another member resets the shared window meanwhile. If
+// the resets go on, nothing is decided.
+func TestWindow_SharedAndReset(t *testing.T) {
 	a := connectortest.Partition(0)
 	for resets, whole := range map[int]bool{0: true, 1: true, 2: true, 9: false} {
 		store := &meddled{Store: idempotency.NewMemory(1<<20, nil), resets: resets}
@@ -141,9 +142,9 @@ func TestASharedWindowIsWholeWhenItIsAsked(t *testing.T) {
 	}
 }
 
-// TestAClaimThatComesBackWhileItsWindowIsFilled: it was lost and regained before the filling was through. Nobody may take
-// away in between what was filled in so far: the window would be taken for whole.
-func TestAClaimThatComesBackWhileItsWindowIsFilled(t *testing.T) {
+// TestWindow_ClaimBackWhileFilling: a claim is lost and comes back while its window is filled. What is already
+// filled must stay: otherwise the window would count as complete without it.
+func TestWindow_ClaimBackWhileFilling(t *testing.T) {
 	a := connectortest.Partition(0)
 	store := idempotency.NewMemory(1<<20, nil)
 	half, on := make(chan struct{}), make(chan struct{})
@@ -155,7 +156,7 @@ func TestAClaimThatComesBackWhileItsWindowIsFilled(t *testing.T) {
 	resume := func(session uint64) map[connector.Partition]Found {
 		t.Helper()
 		result := map[connector.Partition]Found{a: {Session: session, At: connector.Position{Partition: a, Next: 10, Epoch: 0}}}
-		if err := w.window.ready(t.Context(), map[connector.Partition]ResumeRequest{a: {Session: session}}, result); err != nil {
+		if err := w.window.fillForResume(t.Context(), map[connector.Partition]ResumeRequest{a: {Session: session}}, result); err != nil {
 			t.Fatal(err)
 		}
 		return result
@@ -191,8 +192,8 @@ func TestAClaimThatComesBackWhileItsWindowIsFilled(t *testing.T) {
 	}
 }
 
-// duplicatesOf is the plan of a batch whose n records at offsets from 1 on are duplicates of the one at 0, as it is decided for a
-// logger.
+// duplicatesOf returns the plan of a batch for a logger: its n records at offsets from 1 on are duplicates of the
+// one at 0.
 func duplicatesOf(t *testing.T, n int, logger *slog.Logger) *plan.Plan {
 	t.Helper()
 	a, batch := connectortest.Partition(0), &plan.SealedBatch{ID: "b-1"}
@@ -203,8 +204,8 @@ func duplicatesOf(t *testing.T, n int, logger *slog.Logger) *plan.Plan {
 	return plan.Decide(batch, connectortest.Snapshot(nil), w.committer.terms(t.Context(), batch))
 }
 
-// TestDuplicateLog/Debug: each duplicate has a line with its coordinates and its fingerprint, up to a number each second; a line
-// says how many were left out, those that the plan did not keep included.
+// TestDuplicateLog: at DEBUG each duplicate has a line with its coordinates and its fingerprint, up to a number per
+// second. A line counts those left out, including those that the plan did not keep.
 func TestDuplicateLog(t *testing.T) {
 	said := func(log *bytes.Buffer, msg string) (lines []map[string]any) {
 		for _, line := range connectortest.LogLines(t, log) {
@@ -234,32 +235,32 @@ func TestDuplicateLog(t *testing.T) {
 				t.Error(diff)
 			}
 			time.Sleep(time.Second)
-			l.log(t.Context(), logger, duplicatesOf(t, 5*hitLines, logger))
-			if n := len(said(log, "fingerprint hit")); n != hitLines {
-				t.Errorf("%d lines in a second, want %d", n, hitLines)
+			l.log(t.Context(), logger, duplicatesOf(t, 5*maxDebugDuplicates, logger))
+			if n := len(said(log, "fingerprint hit")); n != maxDebugDuplicates {
+				t.Errorf("%d lines in a second, want %d", n, maxDebugDuplicates)
 			}
 			l.log(t.Context(), logger, duplicatesOf(t, 7, logger))
 			time.Sleep(time.Second)
 			l.log(t.Context(), logger, duplicatesOf(t, 1, logger))
-			if diff := cmp.Diff([]map[string]any{want(1, 4*hitLines+7)}, said(log, "fingerprint hit")); diff != "" {
+			if diff := cmp.Diff([]map[string]any{want(1, 4*maxDebugDuplicates+7)}, said(log, "fingerprint hit")); diff != "" {
 				t.Error(diff)
 			}
 		})
 	})
 	t.Run("Info", func(t *testing.T) {
 		logger, log := at(slog.LevelInfo)
-		l, p := newDuplicateLog(), duplicatesOf(t, 3*skippedKept, logger)
+		l, p := newDuplicateLog(), duplicatesOf(t, 3*maxLoggedDuplicates, logger)
 		l.log(t.Context(), logger, p)
-		if len(p.Skipped) != skippedKept || l.beyond != 0 {
+		if len(p.Skipped) != maxLoggedDuplicates || l.beyond != 0 {
 			t.Errorf("%d duplicates are kept for lines that are not written, and %d counted", len(p.Skipped), l.beyond)
 		}
-		if n := bytes.Count(log.Bytes(), []byte("\n")); n != skippedLines || n != bytes.Count(log.Bytes(), []byte("Skipping duplicate")) {
-			t.Errorf("%d lines, want %d of duplicates:\n%s", n, skippedLines, log)
+		if n := bytes.Count(log.Bytes(), []byte("\n")); n != duplicateLines || n != bytes.Count(log.Bytes(), []byte("Skipping duplicate")) {
+			t.Errorf("%d lines, want %d of duplicates:\n%s", n, duplicateLines, log)
 		}
 	})
 }
 
-// observed is a table whose commits are looked at.
+// observed is a table that calls back on each commit.
 type observed struct {
 	connector.Table
 	at     *connector.Snapshot
@@ -282,7 +283,7 @@ func (o *observed) Stage(context.Context, *connector.Snapshot, string, []connect
 
 func (o *observed) Discard(context.Context, *connector.Staged) {}
 
-// namedStore notes what it is given to remember.
+// namedStore records what it is asked to remember.
 type namedStore struct {
 	idempotency.Store
 	remembered []idempotency.Entry
@@ -295,8 +296,8 @@ func (n *namedStore) Remember(ctx context.Context, s idempotency.Scope, from, ne
 	return n.Store.Remember(ctx, s, from, next, entries)
 }
 
-// meddled is a store that another member resets, who believes in an older position: between our look at the window and
-// our question about what is in it.
+// meddled is a store that another member with an older position resets, between the check of the window and the
+// look-up.
 type meddled struct {
 	idempotency.Store
 	resets int
@@ -318,7 +319,7 @@ func (m *meddled) Seen(ctx context.Context, s idempotency.Scope, entries iter.Se
 type recalling struct {
 	observed
 	rows connector.PastRows
-	ids  bool // were asked for
+	ids  bool // whether ids were requested
 }
 
 func (r *recalling) ReadFingerprints(_ *connector.Snapshot, q connector.FingerprintQuery) (connector.Reading, error) {

@@ -15,17 +15,17 @@ import (
 	"sluice/reliability/hold"
 )
 
-// A committer decides what a cut of the table commits, and commits it.
+// A committer decides and commits the sealed batches of one table.
 type committer struct {
 	*current
 
-	window     *window               // of duplicates; nil if the table declares no identity
-	letters    connector.DeadLetters // nil if no topic of the table has them
+	window     *window               // nil if the table declares no identity
+	letters    connector.DeadLetters // nil if the topics of the table have none
 	verdicts   *plan.Verdicts
 	member     string
 	lanes      int
 	batch      *bytepool.Pool
-	wakeReader func() // has the reader look again
+	wakeReader func() // makes the reader check for free memory
 
 	decisions Decisions
 	rules     map[string]connector.LetterRules // by topic
@@ -34,17 +34,17 @@ type committer struct {
 
 	letterLog letterLog
 	ignored   ignoredLog
-	failures  int                    // consecutive cuts that failed for an unknown reason
-	unknown   reliability.FailureLog // logs them
+	failures  int                    // consecutive batches that failed for an unknown reason
+	unknown   reliability.FailureLog // logs those failures
 
-	troubles  map[connector.Partition]*trouble // of claims whose records failed in our own work
-	together  trouble                          // of batches that failed so, and no claim alone made them fail
-	notBefore time.Time                        // when the next cut may be written
-	encoded   bool                             // rows of this table, since the start of the process
-	failing   reliability.FailureLog           // logs what fails in our own work for long
+	troubles     map[connector.Partition]*trouble // local failures by claim
+	batchTrouble trouble                          // local failures of batches for which no single claim is at fault
+	notBefore    time.Time                        // when the next batch may be written
+	encoded      bool                             // whether any row of the table has been encoded since the process started
+	failing      reliability.FailureLog           // logs local failures that persist
 }
 
-// write gathers a cut from the lanes, decides and commits it.
+// write gathers a sealed batch from the lanes, decides and commits it.
 func (c *committer) write(ctx context.Context, barrier *lane.Barrier) Outcome {
 	batch := c.gather(ctx, barrier)
 	if batch == nil {
@@ -57,13 +57,13 @@ func (c *committer) write(ctx context.Context, barrier *lane.Barrier) Outcome {
 		return c.lanesFailed(ctx, batch, err)
 	}
 	if err := c.window.load(ctx, batch); err != nil {
-		return c.unsettled(ctx, nil, err)
+		return c.failureOutcome(ctx, nil, err)
 	}
 	plan := plan.Decide(batch, c.snapshot, c.terms(ctx, batch))
 	var leaves map[connector.Partition]Leave
-	if len(plan.Pieces) > 0 && c.rehearses(batch) {
+	if len(plan.Pieces) > 0 && c.needsRehearsal(batch) {
 		var failed *Outcome
-		if plan, leaves, failed = c.rehearsed(ctx, batch, plan); failed != nil {
+		if plan, leaves, failed = c.rehearseClaims(ctx, batch, plan); failed != nil {
 			return *failed
 		}
 	}
@@ -77,40 +77,40 @@ func (c *committer) write(ctx context.Context, barrier *lane.Barrier) Outcome {
 	s, err := c.commit(ctx, plan, reserved)
 	if err == nil {
 		c.snapshot, c.failures = s, 0
-		c.unknown.Over(ctx, logger, "commits work again that failed for an unknown reason")
-		c.overcome(ctx, plan.Next)
+		c.unknown.Over(ctx, logger, "commits succeed again after failures for an unknown reason")
+		c.clearFailures(ctx, plan.Next)
 		c.verdicts.Passed(plan.Next)
 		took := time.Since(began)
 		c.metrics.committed(plan, took)
 		c.metrics.stopped(plan)
 		c.ignored.log(ctx, c.logger, plan.Commit.Ignored)
-		logger.InfoContext(ctx, "committed", wordsOf(plan, s.Version, took)...)
+		logger.InfoContext(ctx, "committed", commitAttrs(plan, s.Version, took)...)
 		return Outcome{Kind: Committed, Plan: plan, Leaves: leaves}
 	}
 	if connector.IsLocal(err) {
 		return c.encodeFailed(ctx, batch, err)
 	}
-	return c.unsettled(ctx, plan, err)
+	return c.failureOutcome(ctx, plan, err)
 }
 
-// wordsOf is what a line says of a plan that was committed.
-func wordsOf(p *plan.Plan, version int64, took time.Duration) []any {
+// commitAttrs returns the log attributes of a committed plan.
+func commitAttrs(p *plan.Plan, version int64, took time.Duration) []any {
 	var rows, letters, duplicates, health int64
 	for _, r := range p.Commit.Ranges {
 		rows, letters, duplicates, health = rows+r.Rows, letters+r.Letters, duplicates+r.Duplicates, health+r.HealthRecords
 	}
-	said := []any{"version", version, "partitions", len(p.Next), "rows", rows}
+	attrs := []any{"version", version, "partitions", len(p.Next), "rows", rows}
 	if s := p.Commit.Staged; s != nil {
-		said = append(said, "files", s.Count, "bytes", s.Bytes)
+		attrs = append(attrs, "files", s.Count, "bytes", s.Bytes)
 	}
-	said = append(said, "letters", letters, "duplicates", duplicates, "health_records", health, "took", took.Round(time.Millisecond))
+	attrs = append(attrs, "letters", letters, "duplicates", duplicates, "health_records", health, "took", took.Round(time.Millisecond))
 	if p.Oldest > 0 {
-		said = append(said, "oldest_age", time.Since(time.UnixMilli(p.Oldest)).Round(time.Millisecond))
+		attrs = append(attrs, "oldest_age", time.Since(time.UnixMilli(p.Oldest)).Round(time.Millisecond))
 	}
-	return said
+	return attrs
 }
 
-// terms are those of now.
+// terms returns the current terms of Decide.
 func (c *committer) terms(ctx context.Context, batch *plan.SealedBatch) plan.Terms {
 	t := plan.Terms{Pipeline: c.pipeline, Member: c.member, Letters: c.rules, Allowed: map[string]bool{}}
 	if c.window != nil {
@@ -125,8 +125,8 @@ func (c *committer) terms(ctx context.Context, batch *plan.SealedBatch) plan.Ter
 	return t
 }
 
-// unsettled says what becomes of the claims of a commit that did not happen, or not surely.
-func (c *committer) unsettled(ctx context.Context, plan *plan.Plan, err error) Outcome {
+// failureOutcome returns the outcome of a batch or request that failed, or whose outcome is unknown.
+func (c *committer) failureOutcome(ctx context.Context, plan *plan.Plan, err error) Outcome {
 	held := (*hold.Error)(nil)
 	if plan != nil {
 		c.metrics.conflict(plan, classify.Of(err))
@@ -137,19 +137,19 @@ func (c *committer) unsettled(ctx context.Context, plan *plan.Plan, err error) O
 	case errors.As(err, &held):
 		return Outcome{Kind: Failed, Plan: plan, Err: err}
 	}
-	// Unknown: nothing about the cut is trusted any more. Resume from the log, after a pause that grows.
+	// An unknown error: the batch is dropped, and the claims resume from the log after a growing pause.
 	c.failures++
 	c.metrics.failed.Inc()
 	logger := c.logger
 	if plan != nil {
 		logger = logger.With("batch_id", plan.Commit.Batch)
 	}
-	c.unknown.Failed(ctx, logger, slog.LevelError, "commit failed for an unknown reason, its claims resume from the table", "err", err, "failures", c.failures)
-	_ = reliability.Wait(ctx, c.backoff.Pause(c.failures)) // ends early with ctx, as it should
+	c.unknown.Failed(ctx, logger, slog.LevelError, "commit failed for an unknown reason; its claims resume from the table", "err", err, "failures", c.failures)
+	_ = reliability.Wait(ctx, c.backoff.Pause(c.failures)) // ends early with ctx
 	return Outcome{Kind: Fenced, Plan: plan, Err: err}
 }
 
-// gather waits for the part of every lane. nil if ctx ended first.
+// gather waits for the parts of all lanes. It returns nil if ctx ends first.
 func (c *committer) gather(ctx context.Context, barrier *lane.Barrier) *plan.SealedBatch {
 	barrier.Taken = true
 	parts := make([]lane.Part, c.lanes)
@@ -177,7 +177,7 @@ func (c *committer) gather(ctx context.Context, barrier *lane.Barrier) *plan.Sea
 	return batch
 }
 
-// discard gives back what the lanes have for a cut that was dropped before it was taken.
+// discard releases the parts of a barrier that was given up before it was taken.
 func (c *committer) discard(ctx context.Context, barrier *lane.Barrier) {
 	if barrier.Taken {
 		return

@@ -13,31 +13,32 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// Config is what the writers of all tables work with.
+// Config is shared by the writers of all tables.
 type Config struct {
 	Pipeline, Member string
 	Group            connector.Group
 	Log              connector.Log
-	Kafka            *reliability.Guard // around questions to Kafka
+	Kafka            *reliability.Guard // around requests to Kafka
 	Decisions        Decisions
 	Lanes            int
 	Batch            *bytepool.Pool
 	Outcomes         chan<- Outcome
-	Progress         chan<- struct{} // gets a value when memory was given back
+	Progress         chan<- struct{} // receives a value when memory was released; must be buffered
 	Fills            Fills
 	Logger           *slog.Logger
 	Metrics          *Metrics
-	Loops            *pulse.Loops // nil if nobody looks
+	Loops            *pulse.Loops // nil disables the watching of the loops
 }
 
-// Decisions are what operators decided about batches. They are asked often, from several goroutines, and answer at once.
+// Decisions are the decisions of operators about batches. They are read often, from several goroutines, and must
+// not block.
 type Decisions interface {
-	// FloodAllowed reports whether an operator lets a flood of bad records of a topic pass now.
+	// FloodAllowed reports whether an operator currently allows a flood of bad records of the topic.
 	FloodAllowed(topic string) bool
 }
 
-// A Writer carries the cuts of one table into its log. It alone looks at the table: resume, START, decide, commit run
-// one after the other on its goroutine. The reader asks through requests, and hears of the outcomes.
+// A Writer commits the sealed batches of one table. Only it accesses the table: resume, initial commit, decide and
+// commit run one after the other on its goroutine. The reader sends Requests and receives outcomes.
 type Writer struct {
 	*current
 
@@ -45,34 +46,36 @@ type Writer struct {
 	outcomes  chan<- Outcome
 	resolver  *resolver
 	committer *committer
-	window    *window // of duplicates; nil if the table declares no identity
+	window    *window // nil if the table declares no identity
 	loops     *pulse.Loops
 
 	stop   context.CancelCauseFunc
-	closed func() // called when run has ended; nil if nothing waits for that
+	closed func() // called when run has ended; nil if there is nothing to close
 }
 
-// current is a table as its writer knows it. Only the writer's goroutine uses it, and what fills windows, with a snapshot of its own.
+// current is the state that the parts of a writer share. Only the writer's goroutine uses it; a goroutine that
+// fills windows gets what it needs of the snapshot beforehand.
 type current struct {
 	name     string
 	pipeline string
 	table    connector.Table
-	snapshot *connector.Snapshot // newest known; nil before the first resume
+	snapshot *connector.Snapshot // the newest read; nil before the first resume
 	logger   *slog.Logger
 	metrics  *Metrics
 }
 
-// New returns the writer of a table. shared is what it shares with the lanes.
+// New returns the writer of a table. shared is the table's part that the lanes use. The caller must start it with
+// Begin.
 func New(c Config, name string, target connector.Target, shared *lane.Table) *Writer {
 	logger := c.Logger.With("table", name)
 	of := &current{
-		name: name, pipeline: c.Pipeline, table: &outsideTable{Table: target.Table, logger: logger},
+		name: name, pipeline: c.Pipeline, table: &waitingTable{Table: target.Table, logger: logger},
 		logger: logger, metrics: c.Metrics,
 	}
 	q := newRequests()
 	dedup := newWindow(target.Duplicates, of, q, c.Fills, c.Loops)
 	commits := &committer{
-		current: of, window: dedup, letters: outsideLetters(target.Letters), verdicts: &shared.Verdicts,
+		current: of, window: dedup, letters: newWaitingLetters(target.Letters), verdicts: &shared.Verdicts,
 		member: c.Member, lanes: c.Lanes, batch: c.Batch, wakeReader: func() { lane.Wake(c.Progress) },
 		decisions: c.Decisions, rules: map[string]connector.LetterRules{}, backoff: c.Kafka.Backoff(),
 		letterLog: newLetterLog(), ignored: ignoredLog{}, troubles: map[connector.Partition]*trouble{},
@@ -86,7 +89,7 @@ func New(c Config, name string, target connector.Target, shared *lane.Table) *Wr
 	}
 }
 
-// Begin starts the writer on a goroutine of group. It works until ctx ends or it is retired.
+// Begin starts the writer on a goroutine of group. It runs until ctx ends or it is retired.
 func (w *Writer) Begin(ctx context.Context, group *sync.WaitGroup) {
 	ctx, w.stop = context.WithCancelCause(ctx)
 	group.Go(func() {
@@ -98,7 +101,7 @@ func (w *Writer) Begin(ctx context.Context, group *sync.WaitGroup) {
 	})
 }
 
-// run works until ctx ends.
+// run handles requests until ctx ends.
 func (w *Writer) run(ctx context.Context) {
 	loop := w.loops.Begin("writer " + w.name)
 	defer loop.End()
@@ -112,35 +115,35 @@ func (w *Writer) run(ctx context.Context) {
 			w.committer.discard(ctx, barrier)
 		}
 		todo.dropped = nil
-		if todo.barrier == nil { // it may hold rows of claims that were lost behind it
-			w.leave(&todo)
+		if todo.barrier == nil { // the batch may hold rows of claims that were lost after it was sealed
+			w.releaseLost(&todo)
 		}
 		if len(todo.filled) > 0 {
 			again := w.window.handleFilled(ctx, todo.filled)
 			todo.filled = nil
-			todo.keep(work{resume: again})
+			todo.merge(work{resume: again})
 		}
 		switch {
 		case todo.barrier != nil:
 			o := w.committer.write(ctx, todo.barrier)
 			o.Barrier = todo.barrier
-			w.say(ctx, o)
-			for p := range todo.barrier.Claims { // the cut moved what was to be looked at
+			w.report(ctx, o)
+			for p := range todo.barrier.Claims { // the commit has moved these positions
 				delete(todo.compare, p)
 			}
-			w.leave(&todo)
+			w.releaseLost(&todo)
 			todo.barrier = nil
 			w.window.sweep(ctx)
 		case len(todo.resume) > 0:
-			w.say(ctx, w.resolver.resume(ctx, todo.resume))
+			w.report(ctx, w.resolver.resume(ctx, todo.resume))
 			todo.resume = nil
 		case todo.compare != nil:
-			w.say(ctx, w.resolver.compare(ctx, todo.compare))
+			w.report(ctx, w.resolver.compare(ctx, todo.compare))
 			todo.compare = nil
-		case todo.ends:
+		case todo.measure:
 			behind, ok := w.resolver.measure(ctx)
-			w.say(ctx, Outcome{Kind: Measured, Behind: behind, Unknown: !ok})
-			todo.ends = false
+			w.report(ctx, Outcome{Kind: Measured, Behind: behind, Unknown: !ok})
+			todo.measure = false
 		default:
 			loop.Rest()
 			if !w.sleep(ctx, pause) {
@@ -148,14 +151,14 @@ func (w *Writer) run(ctx context.Context) {
 			}
 			continue
 		}
-		w.Requests.post(func(now *work) { now.keep(todo) })
+		w.Requests.post(func(now *work) { now.merge(todo) })
 		if ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-// sleep waits for more to do, or for so long if it is not 0. It tells whether there is a reason to go on.
+// sleep waits for requests, or until pause is over if it is positive. It returns false if ctx ended.
 func (w *Writer) sleep(ctx context.Context, pause time.Duration) bool {
 	var over <-chan time.Time
 	if pause > 0 {
@@ -172,7 +175,7 @@ func (w *Writer) sleep(ctx context.Context, pause time.Duration) bool {
 	return true
 }
 
-// follow notes topics that feed the table.
+// follow adds topics that feed the table.
 func (w *Writer) follow(topics map[string]connector.TopicConfig) {
 	for name, conf := range topics {
 		w.metrics.follows(name, w.pipeline, conf.Letters != nil)
@@ -183,8 +186,8 @@ func (w *Writer) follow(topics map[string]connector.TopicConfig) {
 	}
 }
 
-// leave gives up claims that were lost, and what was wanted to know of them: nobody would give back their windows.
-func (w *Writer) leave(todo *work) {
+// releaseLost forgets lost claims and requests about them, and releases their windows.
+func (w *Writer) releaseLost(todo *work) {
 	for p, session := range todo.lost {
 		if q, ok := todo.resume[p]; ok && q.Session < session {
 			delete(todo.resume, p)

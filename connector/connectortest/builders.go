@@ -14,13 +14,13 @@ import (
 	"sluice/connector"
 )
 
-// Records are records of an answer, once.
+// Records are the records of one fetch result. They can be read once.
 type Records struct{ Left []connector.Record }
 
-// Release implements connector.Records.
+// Release implements [connector.Records].
 func (g *Records) Release() {}
 
-// Read implements connector.Records.
+// Read implements [connector.Records].
 func (g *Records) Read(block []connector.Record) (int, error) {
 	n := copy(block, g.Left)
 	if g.Left = g.Left[n:]; n == 0 {
@@ -29,10 +29,10 @@ func (g *Records) Read(block []connector.Record) (int, error) {
 	return n, nil
 }
 
-// Tally is a builder that refuses records without a value.
+// Tally is a builder that counts rows and rejects records without a value.
 type Tally struct{ Count int }
 
-// Add implements connector.Builder.
+// Add implements [connector.Builder].
 func (b *Tally) Add(_ connector.Partition, r *connector.Record) error {
 	if len(r.Value) == 0 {
 		return classify.Mark(errors.New("no value"), classify.Poison)
@@ -41,7 +41,7 @@ func (b *Tally) Add(_ connector.Partition, r *connector.Record) error {
 	return nil
 }
 
-// Rows implements connector.Builder.
+// Rows implements [connector.Builder].
 func (b *Tally) Rows() int { return b.Count }
 
 // Bytes returns 0.
@@ -56,25 +56,25 @@ func (b *Tally) Sealed() int64 { return 0 }
 // Ignored returns nothing.
 func (b *Tally) Ignored() connector.Ignored { return connector.Ignored{} }
 
-// Seal implements connector.Builder.
+// Seal implements [connector.Builder].
 func (b *Tally) Seal() arrow.RecordBatch {
 	b.Count = 0
 	return NoRows{}
 }
 
-// NoRows is a record batch that can be released.
+// NoRows is a record batch whose only working method is Release.
 type NoRows struct{ arrow.RecordBatch }
 
-// Release implements arrow.RecordBatch.
+// Release implements [arrow.RecordBatch].
 func (NoRows) Release() {}
 
-// Tallies is a decoder whose builders are Tally.
+// Tallies is a decoder that returns Tally builders.
 type Tallies struct{}
 
-// Builder implements connector.Decoder.
+// Builder implements [connector.Decoder].
 func (Tallies) Builder(connector.Schema) (connector.Builder, error) { return &Tally{}, nil }
 
-// LogLines returns the attributes of each line of a JSON log, and empties it.
+// LogLines returns the attributes of each line of a JSON log, and empties the log.
 func LogLines(t *testing.T, log *bytes.Buffer) (lines []map[string]any) {
 	t.Helper()
 	for text := range strings.Lines(log.String()) {

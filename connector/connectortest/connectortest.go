@@ -1,4 +1,4 @@
-// Package connectortest has the values that tests of the pipeline share: partitions, snapshots, entries.
+// Package connectortest has values that tests of the pipeline share: partitions, snapshots, entries.
 package connectortest
 
 import (
@@ -8,24 +8,24 @@ import (
 	"sluice/idempotency"
 )
 
-// Partition is a partition of topic orders.
+// Partition returns a partition of topic orders.
 func Partition(id int32) connector.Partition {
 	return connector.Partition{Cluster: "c", Topic: "orders", TopicID: idempotency.TopicID{1}, ID: id}
 }
 
-// Schema is a schema that everything fits, or nothing if Err is set.
+// Schema accepts the rows of every schema, or none if Err is set.
 type Schema struct{ Err error }
 
 // Fits returns Err.
 func (f *Schema) Fits(connector.Schema) error { return f.Err }
 
-// Snapshot is version 7 of table T with these positions.
+// Snapshot returns version 7 of table T with these positions.
 func Snapshot(positions map[string]int64) *connector.Snapshot {
 	return &connector.Snapshot{TableID: "T", Version: 7, Positions: positions, Schema: &Schema{}}
 }
 
-// Entries makes entries of offsets from on: one for each letter, which is its identity; a dot has none. Each comes a second
-// after the other.
+// Entries returns entries with offsets from from on, one per letter of text, a second apart. The letter is the
+// identity of the entry; a dot has none.
 func Entries(from int64, text string) []idempotency.Entry {
 	h := idempotency.NewHasher(idempotency.Identity{By: idempotency.ByHeader, Name: "id"})
 	var all []idempotency.Entry
@@ -39,5 +39,5 @@ func Entries(from int64, text string) []idempotency.Entry {
 	return all
 }
 
-// Noon is a moment.
+// Noon returns a fixed time.
 func Noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }

@@ -10,17 +10,17 @@ import (
 	"sluice/connector/lane"
 )
 
-// assignment is which partitions are claims of this member, and which tables they feed.
+// assignment maps the assigned partitions to claims, and topics to the tables that they feed.
 type assignment struct {
 	*base
 
 	holds   *holds
 	batcher *batcher
 
-	byTopic map[string]*tableState           // nil for a topic that feeds none
-	feeding map[string]connector.TopicConfig // by topic, of those that feed a table
-	health  map[string]*lane.HealthFilter    // by topic
-	running func(*commit.Writer)             // starts a writer; nil before the run, which starts those that are there
+	byTopic     map[string]*tableState           // nil for a topic without a table
+	feeding     map[string]connector.TopicConfig // by topic, of topics that feed a table
+	health      map[string]*lane.HealthFilter    // by topic
+	beginWriter func(*commit.Writer)             // starts a writer; nil before Run, which starts the existing ones
 }
 
 func newAssignment(of *base, h *holds, b *batcher) *assignment {
@@ -30,8 +30,8 @@ func newAssignment(of *base, h *holds, b *batcher) *assignment {
 	}
 }
 
-// assign takes over what this member should work on. Claims that stay are left alone; the end of a generation changes
-// nothing: the table's log is the fence.
+// assign applies a new assignment. Claims that stay are not touched. The end of a generation changes nothing,
+// because the table's log fences the claims.
 func (as *assignment) assign(a connector.Assignment) {
 	as.joined = a.Joined
 	if !a.Joined {
@@ -40,7 +40,7 @@ func (as *assignment) assign(a connector.Assignment) {
 	}
 	if as.UntilCurrent && !as.assigned {
 		for _, t := range as.tables {
-			t.measure() // so that the ends are those of the start
+			t.measure() // now, so that the ends are those of the start
 		}
 	}
 	as.assigned = true
@@ -50,7 +50,7 @@ func (as *assignment) assign(a connector.Assignment) {
 		}
 	}
 	for _, topic := range a.Appeared {
-		if t := as.feeds(topic); t != nil {
+		if t := as.tableFor(topic); t != nil {
 			conf := as.feeding[topic]
 			conf.Start = conf.Start.ForNewTopic()
 			t.writer.Requests.Follow(conf)
@@ -61,16 +61,16 @@ func (as *assignment) assign(a connector.Assignment) {
 		if _, have := as.claims[p]; have {
 			continue
 		}
-		t := as.feeds(p.Topic)
+		t := as.tableFor(p.Topic)
 		if t == nil {
 			continue
 		}
 		conf := as.feeding[p.Topic]
 		c := &claim{
 			Partition: p, since: time.Now(), table: t, lane: as.leastLoaded(), position: -1, target: -1,
-			treatment: treatment{conf.Refuse, as.health[p.Topic], conf.Letters != nil},
+			recordRules: recordRules{conf.Refuse, as.health[p.Topic], conf.Letters != nil},
 		}
-		as.holds.endSession(c) // gives it its first session
+		as.holds.endSession(c) // gives the claim its first session
 		as.claims[p], t.claims[p] = c, c
 		fresh[t] = append(fresh[t], c)
 	}
@@ -81,16 +81,16 @@ func (as *assignment) assign(a connector.Assignment) {
 	as.Logger.Info("assigned", "claims", len(as.claims))
 }
 
-// feeds returns the table of a topic, with a writer at work. nil if the topic feeds none: a leader that is configured in
-// another way assigned it.
-func (as *assignment) feeds(topic string) *tableState {
+// tableFor returns the table that a topic feeds, and makes it and its writer if needed. It returns nil if the topic is
+// not configured here: then the leader of the group has another configuration.
+func (as *assignment) tableFor(topic string) *tableState {
 	if t, known := as.byTopic[topic]; known {
 		return t
 	}
 	conf, target, ok := as.Tables.Open(topic)
 	if !ok {
 		as.byTopic[topic] = nil
-		as.Logger.Error("a topic was assigned that is not configured here: all members of a group need the same topics", "topic", topic)
+		as.Logger.Error("assigned topic is not configured here; give all members of the group the same topics", "topic", topic)
 		return nil
 	}
 	i := slices.IndexFunc(as.tables, func(t *tableState) bool { return t.name == conf.Table })
@@ -99,13 +99,13 @@ func (as *assignment) feeds(topic string) *tableState {
 		t.writer = commit.New(as.Writers, conf.Table, target, &t.Table)
 		i, as.tables = len(as.tables), append(as.tables, t)
 		as.chunk.Set(as.Pools.Batch.Size(), len(as.lanes), as.holds.room.sharing())
-		if as.running != nil {
-			as.running(t.writer)
+		if as.beginWriter != nil {
+			as.beginWriter(t.writer)
 		}
 	}
 	t := as.tables[i]
 	if target.Letters == nil {
-		conf.Letters = nil // nobody would take them
+		conf.Letters = nil // the target has no writer for them
 	}
 	t.writer.Requests.Follow(conf)
 	as.Metrics.keyWaits.WithLabelValues(topic)
@@ -114,7 +114,8 @@ func (as *assignment) feeds(topic string) *tableState {
 	return t
 }
 
-// lose forgets a claim. Its rows in the batch that fills are masked at the cut, because its session is not in it.
+// lose gives up a claim. Its rows in the open batch are left out when that is decided, because its session is not
+// in the batch.
 func (as *assignment) lose(c *claim) {
 	as.holds.endSession(c)
 	as.holds.enter(c, lost)
@@ -125,7 +126,7 @@ func (as *assignment) lose(c *claim) {
 	as.order = slices.DeleteFunc(as.order, func(o *claim) bool { return o == c })
 }
 
-// tableOf returns the table of a writer, nil if it was retired.
+// tableOf returns the table of a writer, nil if the table was retired.
 func (as *assignment) tableOf(w *commit.Writer) *tableState {
 	i := slices.IndexFunc(as.tables, func(t *tableState) bool { return t.writer == w })
 	if i < 0 {
@@ -134,6 +135,7 @@ func (as *assignment) tableOf(w *commit.Writer) *tableState {
 	return as.tables[i]
 }
 
+// leastLoaded returns the lane with the fewest claims.
 func (as *assignment) leastLoaded() *lane.Lane {
 	load := make([]int, len(as.lanes))
 	for _, c := range as.claims {
@@ -142,12 +144,12 @@ func (as *assignment) leastLoaded() *lane.Lane {
 	return as.lanes[slices.Index(load, slices.Min(load))]
 }
 
-// vacancy is how long a table keeps its writer without a claim. Claims come and go with members, topics that match a
-// pattern for good.
-const vacancy = 10 * time.Minute
+// retireAfter is how long a table without claims keeps its writer. Claims come and go as members do; a topic that
+// matches a pattern may disappear for good.
+const retireAfter = 10 * time.Minute
 
-// retire ends the work for a table that no claim has fed for a while. Those of topics that were known before any
-// assignment stay. Should a topic of it be assigned again, Route is asked again.
+// retire removes a table that no claim has fed for retireAfter. Tables of configured topics stay. If a
+// topic of a removed table is assigned again, Tables.Open makes a new one.
 func (as *assignment) retire(t *tableState) {
 	now := time.Now()
 	switch {
@@ -157,7 +159,7 @@ func (as *assignment) retire(t *tableState) {
 	case t.vacant.IsZero():
 		t.vacant = now
 		return
-	case now.Sub(t.vacant) < vacancy || slices.ContainsFunc(as.Topics, func(topic string) bool { return as.byTopic[topic] == t }):
+	case now.Sub(t.vacant) < retireAfter || slices.ContainsFunc(as.Topics, func(topic string) bool { return as.byTopic[topic] == t }):
 		return
 	}
 	var topics []string
@@ -175,5 +177,5 @@ func (as *assignment) retire(t *tableState) {
 	as.chunk.Set(as.Pools.Batch.Size(), len(as.lanes), as.holds.room.sharing())
 	as.batcher.dropOpen(t)
 	t.writer.Retire(topics, as.Tables.Retire(t.name))
-	as.Logger.Info("table retired: no partition has fed it for a while", "table", t.name)
+	as.Logger.Info("table retired; no partition feeds it", "table", t.name)
 }

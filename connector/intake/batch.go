@@ -9,18 +9,18 @@ import (
 	"sluice/connector/plan"
 )
 
-// batcher closes batches, and says when they are due.
+// batcher decides when batches are due, and seals them.
 type batcher struct {
 	*base
 
 	room    *room
 	current *current
 
-	sealForMemory *tableState // to close for want of memory
-	batches       uint64      // closed so far
+	sealForMemory *tableState // the table to seal because memory is short, nil if none
+	batches       uint64      // sealed so far
 }
 
-// Why batches are cut.
+// Why batches are sealed.
 const (
 	dueDrain     = "drain"
 	dueCurrent   = "current"
@@ -34,11 +34,19 @@ const (
 	duePositions = "positions"
 )
 
+// sealReasons returns all reasons to seal a batch, for metrics.
 func sealReasons() []string {
 	return []string{dueDrain, dueCurrent, duePause, dueFailure, dueRetry, dueRows, dueBytes, dueMemory, dueAge, duePositions}
 }
 
-// due says why the batch of a table should be cut now, or "".
+// sealIfDue seals the open batch of a table if it is due.
+func (b *batcher) sealIfDue(t *tableState) {
+	if reason := b.due(t); reason != "" {
+		b.seal(t, reason)
+	}
+}
+
+// due returns why the open batch of a table should be sealed now, or "".
 func (b *batcher) due(t *tableState) string {
 	if t.sealed != nil || t.opened.IsZero() {
 		return ""
@@ -64,13 +72,13 @@ func (b *batcher) due(t *tableState) string {
 		return dueMemory
 	case !empty && age >= t.limits.Every:
 		return dueAge
-	case empty && (age >= emptyEvery || gathered(t) >= emptyOffsets):
+	case empty && (age >= positionsEvery || openOffsets(t) >= positionsOffsets):
 		return duePositions
 	}
 	return ""
 }
 
-// pausedOpen tells whether a paused claim waits for what it read before to settle.
+// pausedOpen reports whether a paused claim has uncommitted records in the open batch.
 func pausedOpen(t *tableState) bool {
 	for _, c := range t.claims {
 		if c.isPaused() && c.next > c.from {
@@ -80,7 +88,7 @@ func pausedOpen(t *tableState) bool {
 	return false
 }
 
-// finishingOpen tells whether a claim that holds waits for what it read before to settle.
+// finishingOpen reports whether a held claim has uncommitted records in the open batch.
 func finishingOpen(t *tableState) bool {
 	for _, c := range t.claims {
 		if c.state == finishing && c.next > c.from {
@@ -90,15 +98,15 @@ func finishingOpen(t *tableState) bool {
 	return false
 }
 
-// gathered is how many offsets the batch that fills covers.
-func gathered(t *tableState) (n int64) {
+// openOffsets returns the number of offsets that the open batch covers.
+func openOffsets(t *tableState) (n int64) {
 	for _, c := range t.claims {
 		n += c.next - c.from
 	}
 	return n
 }
 
-// seal closes the batch of a table: a marker through all lanes, behind everything handed over.
+// seal seals the open batch of a table: it enqueues a barrier to all lanes, after the records enqueued so far.
 func (b *batcher) seal(t *tableState, reason string) {
 	claims := map[connector.Partition]plan.Span{}
 	for p, c := range t.claims {
@@ -120,17 +128,17 @@ func (b *batcher) seal(t *tableState, reason string) {
 	t.sealed = barrier
 	t.writer.Requests.Write(barrier)
 	b.Metrics.sealed.WithLabelValues(reason).Inc()
-	b.Logger.Debug("cut", "table", t.name, "batch_id", barrier.ID, "reason", reason, "partitions", len(claims))
+	b.Logger.Debug("batch sealed", "table", t.name, "batch_id", barrier.ID, "reason", reason, "partitions", len(claims))
 }
 
-// dropOpen tells the lanes to drop what they hold for a table.
+// dropOpen makes the lanes drop what they hold of a table's open batch.
 func (b *batcher) dropOpen(t *tableState) {
 	for _, l := range b.lanes {
 		l.Discard(&t.Table)
 	}
 }
 
-// untilDue is when something becomes due by time alone.
+// untilDue returns the time until the next batch is due by age, at most showEvery.
 func (b *batcher) untilDue() time.Duration {
 	now := time.Now()
 	next := now.Add(showEvery)
@@ -144,11 +152,11 @@ func (b *batcher) untilDue() time.Duration {
 	return max(next.Sub(now), time.Millisecond)
 }
 
-// dropAll drops the batch that fills and the cut behind which nothing can follow any more.
+// dropAll drops the open batch of a table and its sealed batch.
 func (b *batcher) dropAll(t *tableState) {
 	barrier := t.sealed
 	if barrier != nil {
-		b.Logger.Debug("cut dropped", "table", t.name, "batch_id", barrier.ID)
+		b.Logger.Debug("sealed batch dropped", "table", t.name, "batch_id", barrier.ID)
 	}
 	t.sealed, t.opened, t.comparing = nil, time.Time{}, false
 	t.writer.Requests.Abandon(barrier)

@@ -9,93 +9,97 @@ import (
 	"sluice/reliability/hold"
 )
 
-// A claim is a partition that this member works on. Owned by the reader.
+// A claim is a partition that this member works on. Only the reader uses it.
 type claim struct {
 	connector.Partition
-	since        time.Time // this member has it
+	since        time.Time // when this member got it
 	table        *tableState
 	lane         *lane.Lane
 	session      uint64
-	laneProgress *lane.Progress // of the session
+	laneProgress *lane.Progress // of the current session
 
-	treatment
+	recordRules
 	claimState
 	openSpan
 	fetchQueue
 	nextBlock
 	progress
 
-	// position is where the table stands, as far as we know: from, or less while a cut is under way. positionEp is the
-	// leader epoch before it, -1 unknown.
-	position   int64
-	positionEp int32
-	bounds     connector.Bounds
-	target     int64 // until-current: where it may end
+	// position is the last known position in the table: from, or less while a sealed batch is on its way.
+	// positionEpoch is the leader epoch of the last record before it, -1 if unknown.
+	position      int64
+	positionEpoch int32
+	bounds        connector.Bounds
+	target        int64 // until-current: the offset up to which it reads
 }
 
-// treatment is what its topic says of the records of a claim.
-type treatment struct {
+// recordRules is the configuration of a claim's topic for its records.
+type recordRules struct {
 	refuse  connector.Refusals
 	health  *lane.HealthFilter // nil drops nothing
-	letters bool               // bad records may become letters
+	letters bool               // bad records may become dead letters
 }
 
-// claimState is the state of a claim, and its hold.
+// claimState is the state of a claim and its hold.
 type claimState struct {
 	state state
 	hold  *hold.Hold // shown until records flow again
 	ends  endsBy     // what ends the hold
-	// inFailedCommit says that a commit with its records found the hold: they will show whether that is over.
+	// inFailedCommit is true if the hold was found by a commit with the claim's records. Only a commit of them can
+	// end it.
 	inFailedCommit bool
-	checks         time.Time // when a held claim is checked next
+	nextCheck      time.Time // when a held claim is checked next
 	until          time.Time // leaving: when it is read again
-	reach          int64     // leaving: how far it is read again before the next batch is closed, soon; 0 if that does not matter
-	rechecks       int64     // number of the last request of an operator to check the claim
-	fences         int       // how often others moved it since the last won commit of the table
-	unmovedChecks  int       // contested: how often the position was seen unmoved
-	unmovedAt      int64     // contested: where
+	refetchTo      int64     // leaving: the offset up to which it is read again before the next batch is sealed early; 0 to seal as usual
+	rechecks       int64     // number of the last operator's request to check the claim
+	fences         int       // how often its position was moved by others since the last successful commit of the table
+	unmovedChecks  int       // contested: consecutive checks with the same position
+	unmovedAt      int64     // contested: that position
 }
 
-// openSpan is what a claim has in the batch that fills: offsets [from, next). next is where the next record to enqueue lies, or a
-// later one. epoch is the leader epoch before next; earlier are those before places further back in the batch.
+// openSpan is the part of a claim in the open batch: offsets [from, next). next is the smallest offset that was not
+// enqueued or skipped yet. epoch is the leader epoch before next; earlier lists those before smaller offsets of the
+// batch.
 type openSpan struct {
 	from, next int64
 	epoch      int32
 	earlier    []plan.EpochUntil
 }
 
-// fetchQueue wait to be enqueued, with the parsed records of the first one.
+// fetchQueue is the fetch results that wait to be enqueued, and the parsed block of the first one.
 type fetchQueue struct {
-	queue    []*lane.FetchResult
-	parsed   *lane.Block
-	fetching bool  // an answer is asked for
-	ahead    int64 // where the next request starts
-	aheadEp  int32 // the leader epoch before it
+	queue      []*lane.FetchResult
+	parsed     *lane.Block
+	fetching   bool  // a request is under way
+	ahead      int64 // where the next request starts
+	aheadEpoch int32 // the leader epoch before ahead
 }
 
 // nextBlock is what the next block of a claim waits for.
 type nextBlock struct {
-	// wantsBytes is how much of the batch pool, 0 if it does not wait for that; since wantsSince. shed says that the block was given up
-	// meanwhile for want of memory to fetch with.
+	// wantsBytes is the memory of the batch pool that the claim waits for since wantsSince, 0 if it does not wait.
+	// shedBytes is the memory that the block needs which was dropped while it waited, because memory to fetch with was
+	// short.
 	wantsBytes int64
 	wantsSince time.Time
-	shed       int64
-	// keyFull says that the key of the next record has its share queued.
+	shedBytes  int64
+	// keyFull is true if the key of the next record has as many records queued as a key may have.
 	keyFull bool
 }
 
 // progress is how far the records of a claim have come.
 type progress struct {
-	inFlight []inFlight // blocks that the lane is not done with
+	inFlight []inFlight // blocks that the lane has not decoded yet
 	last     time.Time  // when a record was enqueued
-	// oldestUncommitted is the least timestamp of records from position on that an earlier session enqueued, newest the greatest one of the rows
-	// that this member brought to the table; in milliseconds, 0 if there is none.
+	// oldestUncommitted is the smallest timestamp of records that earlier sessions enqueued and that are not in the
+	// table. newestCommitted is the largest timestamp of the rows that this member committed. In milliseconds, 0 if
+	// there is none.
 	oldestUncommitted, newestCommitted int64
 }
 
-// pass notes that everything before next was handed over or passed. epoch is that of the last record batch before it, and
-// of the record or the end of a batch at first. Which epoch the offsets between belong to is unknown: they may be markers
-// of either, or gone.
+// pass notes that every offset before next was enqueued or skipped. epoch is the leader epoch of the last record
+// batch before next. It applies from first on, the offset of the first record or of the end of a batch. The epoch
+// of the offsets between is unknown: control records of either epoch may be there, or nothing.
 func (c *claim) pass(next int64, epoch int32, first int64) {
 	if c.epoch != epoch {
 		c.earlier = append(c.earlier, plan.EpochUntil{Epoch: c.epoch, Until: c.next})

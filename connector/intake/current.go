@@ -7,15 +7,16 @@ import (
 	"sluice/connector/commit"
 )
 
-// current says when a run until current is done: the tables have what the topics held at the start, or hold.
+// current decides when a run until current is done: the tables have what the topics held at its start, or their
+// claims hold.
 type current struct{ *base }
 
-// reached tells whether every claim was read to where the topics ended at the start, or holds.
-func (u *current) reached() bool {
-	if !u.joined || u.backpressure.Queued.Load() > 0 {
+// reached reports whether every claim was read up to its target, or is held.
+func (cu *current) reached() bool {
+	if !cu.joined || cu.backpressure.Queued.Load() > 0 {
 		return false
 	}
-	for _, c := range u.claims {
+	for _, c := range cu.claims {
 		if c.hold == nil && (c.target < 0 || c.next < c.target) {
 			return false
 		}
@@ -23,49 +24,50 @@ func (u *current) reached() bool {
 	return true
 }
 
-// current tells whether an until-current run is done.
-func (u *current) done() bool {
-	if !u.UntilCurrent || !u.reached() {
+// done reports whether a run until current is done. It always returns false for other runs.
+func (cu *current) done() bool {
+	if !cu.UntilCurrent || !cu.reached() {
 		return false
 	}
-	for _, t := range u.tables {
+	for _, t := range cu.tables {
 		if t.sealed != nil || t.OpenBatch.Records() > 0 {
 			return false
 		}
 	}
 	holds := false
-	for _, c := range u.claims {
+	for _, c := range cu.claims {
 		if c.hold == nil && c.position < c.target {
 			return false
 		}
 		holds = holds || c.hold != nil
 	}
 	if holds {
-		return true // it will say so
+		return true // the exit code reports the holds
 	}
-	// Our claims are there. A table is current only if everybody's are: what a dead member had comes to us soon.
+	// The claims of this member are done. A table is current only when the claims of all members are; those of a
+	// dead member will be assigned to this one soon.
 	all := true
-	for _, t := range u.tables {
-		if u.complete(t) {
+	for _, t := range cu.tables {
+		if cu.complete(t) {
 			continue
 		}
-		if all = false; !t.measuring && time.Since(t.measured) >= u.measureEvery() {
+		if all = false; !t.measuring && time.Since(t.measured) >= cu.measureEvery() {
 			t.measure()
 		}
 	}
 	return all
 }
 
-// complete tells whether a table was once seen to have everything: the ends are those of the start, so it has it for good.
-// What is paused and not ours will not come, whoever works on it, and is left.
-func (u *current) complete(t *tableState) bool {
+// complete reports whether a table has everything. The ends are those of the start, so a table once complete stays
+// so. Paused partitions of other members are not waited for; they are listed in left.
+func (cu *current) complete(t *tableState) bool {
 	if t.measured.IsZero() || t.behind == nil {
 		return false
 	}
 	t.left = nil
 	for _, at := range t.behind {
-		h := u.Decisions.Paused(at.Partition)
-		if _, ours := u.claims[at.Partition]; h == nil || ours {
+		h := cu.Decisions.Paused(at.Partition)
+		if _, ours := cu.claims[at.Partition]; h == nil || ours {
 			return false
 		}
 		left := *h
@@ -75,14 +77,14 @@ func (u *current) complete(t *tableState) bool {
 	return true
 }
 
-// measureEvery is how often a run until current looks at a table for what others have to bring to it. With many tables
-// it is less often: each look reads a table's log.
-func (u *current) measureEvery() time.Duration {
-	return max(time.Second, time.Duration(len(u.tables))*10*time.Millisecond)
+// measureEvery returns the interval of measuring a table in a run until current. It grows with the number of
+// tables, because each measurement reads a table's log.
+func (cu *current) measureEvery() time.Duration {
+	return max(time.Second, time.Duration(len(cu.tables))*10*time.Millisecond)
 }
 
-// measured notes how far the whole table is.
-func (u *current) measured(t *tableState, o commit.Outcome) {
+// measured stores the result of a measurement.
+func (cu *current) measured(t *tableState, o commit.Outcome) {
 	t.measuring, t.measured = false, time.Now()
 	if t.behind = o.Behind; t.behind == nil && !o.Unknown {
 		t.behind = []connector.Position{}

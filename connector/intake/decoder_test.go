@@ -6,7 +6,7 @@ import (
 	"sluice/connector"
 )
 
-func TestOnlyAStoreThatKeepsIDsAsksForThem(t *testing.T) {
+func TestDecoderOf_IDs(t *testing.T) {
 	for name, c := range map[string]struct {
 		duplicates *connector.Duplicates
 		want       bool
@@ -21,7 +21,7 @@ func TestOnlyAStoreThatKeepsIDsAsksForThem(t *testing.T) {
 		t.Error("a decoder without ids was replaced")
 	}
 	r := readerOf(t, Config{Tables: tables{target: connector.Target{Decoder: idDecoder{}, Duplicates: &connector.Duplicates{IDs: true}}}})
-	if table := r.assignment.feeds("orders"); !table.Decoder.(idDecoder).ids {
+	if table := r.assignment.tableFor("orders"); !table.Decoder.(idDecoder).ids {
 		t.Error("the lanes got a decoder that sets no ids")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"sluice/connector/plan"
 )
 
-// dispatcher moves records from the answers of claims to the queues of their lanes.
+// dispatcher moves records from the fetch results of claims to the queues of their lanes.
 type dispatcher struct {
 	*base
 
@@ -18,11 +18,11 @@ type dispatcher struct {
 	fetches *fetches
 	pauses  *pauseLog
 
-	turn int // so that no claim starves another
+	turn int // rotates the order of claims, so that none starves another
 }
 
-// enqueue moves records from the claims to their lanes, block by block in turns, as long as the valve is open. While a claim
-// waits for memory that becomes free soon, it alone enqueues.
+// enqueue moves records from the claims to their lanes, one block per claim and round, until no claim can go on or
+// backpressure starts. If a claim waits for memory that will be free soon, only that claim enqueues.
 func (d *dispatcher) enqueue() {
 	d.room.first = d.room.firstWaiting()
 	for again := true; again; {
@@ -41,14 +41,14 @@ func (d *dispatcher) enqueue() {
 	}
 }
 
-// enqueueBlock enqueues at most one block of a claim and reports whether anything moved. A block that finds no room stays with
-// the claim: in its key, in the batch pool, or in its lane.
+// enqueueBlock enqueues at most one block of a claim and reports whether anything moved. A block stays with the
+// claim if its key, the batch pool or the lane has no room for it.
 func (d *dispatcher) enqueueBlock(c *claim) bool {
-	if c.table.sealed != nil && d.room.full(c.table) {
-		return false // one sealed batch on its way, one batch full: what is fetched waits with the claim
+	if c.table.sealed != nil && d.room.batchFull(c.table) {
+		return false // one sealed batch is on its way and the next one is full: fetched records wait with the claim
 	}
 	if c.parsed == nil && !d.parse(c) {
-		return true // the fetch result is through
+		return true // the fetch result is finished
 	}
 	a := d.admit(c)
 	if a.records == 0 {
@@ -61,7 +61,7 @@ func (d *dispatcher) enqueueBlock(c *claim) bool {
 	}
 	epoch := c.queue[0].Epoch
 	b := d.block(c, a, reserved)
-	first, last, since := b.Records[0].Offset, b.Records[a.records-1].Offset, b.Since // the lane owns the block once it has it
+	first, last, since := b.Records[0].Offset, b.Records[a.records-1].Offset, b.Since // read now, because the lane owns the block once it is sent
 	if !d.send(c, b) {
 		return false
 	}
@@ -77,8 +77,8 @@ func (d *dispatcher) enqueueBlock(c *claim) bool {
 	return true
 }
 
-// parse reads the next records of a claim's first fetch result into a block. If there are none it ends that result and returns
-// false.
+// parse parses the next records of a claim's first fetch result into a block. If there are none, it finishes that
+// result and returns false.
 func (d *dispatcher) parse(c *claim) bool {
 	f := c.queue[0]
 	b := d.blocks.Get(f)
@@ -89,10 +89,10 @@ func (d *dispatcher) parse(c *claim) bool {
 	}
 	if n == 0 {
 		d.blocks.Put(b)
-		d.fetches.finish(c, f, err)
+		d.fetches.finishResult(c, f, err)
 		return false
 	}
-	if err != nil { // the end, or a damaged batch behind these records
+	if err != nil { // the end, or a damaged batch after these records
 		f.Read = true
 		if !errors.Is(err, io.EOF) {
 			f.Err = err
@@ -103,14 +103,15 @@ func (d *dispatcher) parse(c *claim) bool {
 	return true
 }
 
-// admitted is the beginning of a block that found room in the queue.
+// admitted is the part of a block that found room in the queue.
 type admitted struct {
-	records, bytes int   // bytes of values
-	worst          int64 // bytes of memory that the records need if all are bad
-	oldest         int64 // the least timestamp, 0 without one
+	records, bytes int   // bytes: total size of the values
+	worst          int64 // memory that the records need if all of them are bad
+	oldest         int64 // the smallest timestamp, 0 if there is none
 }
 
-// admit takes room in the queue for the first records of a claim's block: as far as their keys have room, and up to blockBytes.
+// admit reserves room in the queue for the first records of a claim's block: as far as their keys have room, up to
+// blockBytes.
 func (d *dispatcher) admit(c *claim) (a admitted) {
 	b := c.parsed
 	for i := range b.Records {
@@ -124,7 +125,7 @@ func (d *dispatcher) admit(c *claim) (a admitted) {
 		}
 		slot := d.backpressure.Slot(c.Partition, rec.Key)
 		if !d.backpressure.Reserve(slot) {
-			if i == 0 && !c.keyFull && d.backpressure.KeyFull(slot) { // this key has its share queued: this partition waits, others go on
+			if i == 0 && !c.keyFull && d.backpressure.KeyFull(slot) { // this partition waits for its key, others go on
 				c.keyFull = true
 				d.Metrics.keyWaits.WithLabelValues(c.Topic).Inc()
 			}
@@ -138,13 +139,14 @@ func (d *dispatcher) admit(c *claim) (a admitted) {
 	return a
 }
 
-// readmit undoes admit.
+// readmit undoes admit: it releases the room in the queue.
 func (d *dispatcher) readmit(b *lane.Block) {
 	d.backpressure.Release(b.Taken)
 	b.Taken = b.Taken[:0]
 }
 
-// block takes the admitted records from a claim, and leaves it the others. The block knows all that a lane needs.
+// block takes the admitted records from the claim, which keeps the others. It sets everything in the block that a
+// lane needs.
 func (d *dispatcher) block(c *claim, a admitted, reserved int64) *lane.Block {
 	b := c.parsed
 	if c.parsed = nil; a.records < len(b.Records) {
@@ -156,8 +158,8 @@ func (d *dispatcher) block(c *claim, a admitted, reserved int64) *lane.Block {
 	return b
 }
 
-// send sends a block to the lane of its claim. If the lane's queue is full, it undoes all that was done for the block: the lane
-// will wake the reader.
+// send enqueues a block to the lane of its claim. If the lane's queue is full, it undoes everything done for the
+// block and returns false; the lane will wake the reader.
 func (d *dispatcher) send(c *claim, b *lane.Block) bool {
 	n := int64(len(b.Records))
 	c.table.OpenBatch.Queued.Add(n)
@@ -171,7 +173,7 @@ func (d *dispatcher) send(c *claim, b *lane.Block) bool {
 	return false
 }
 
-// split moves the records that found room into a block of their own.
+// split moves the first records of a block into a block of their own.
 func (d *dispatcher) split(b *lane.Block, ready int) (out, rest *lane.Block) {
 	out, rest = d.blocks.Get(b.Result), d.blocks.Get(b.Result)
 	out.Records = append(out.Records, b.Records[:ready]...)

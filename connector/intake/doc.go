@@ -1,18 +1,19 @@
-// Package intake decides what is read, and when a batch is closed.
+// Package intake decides which records are fetched and when a batch is sealed.
 //
-// A [Reader] owns all claims of this member, on one goroutine. It asks [connector.Log] for records, enqueues them to the lanes, closes
-// batches, and hears from the writers what became of them. It waits for nobody but a lane.
+// A [Reader] owns all claims of this member, on one goroutine. It requests records from [connector.Log], enqueues
+// them to the lanes, seals batches, and receives the outcomes of the writers. While it runs it waits only for a
+// lane, to enqueue a barrier; during the drain it also waits for the group's committed offsets to be written.
 //
-// The reader is its loop and the parts that do the work; each part knows those above it in this list:
+// The reader is a loop and the parts that do the work. Each part calls only parts above it in this list:
 //
-//	room        the batch pool: which claim gets room, which table is closed for want of it
-//	holds       the states of claims: stop, ask, release
-//	fetches     requests to the log, and the answers that wait with their claims
-//	backpressure  pauses of reading, counted and logged
-//	dispatcher  records of an answer to the queue of the claim's lane
-//	current     whether a run until current is done
-//	batcher     why a batch is due; closing it
-//	assignment  which partitions are claims, and which tables they feed
-//	outcomes    what follows from what a writer did
-//	status      what others may see
+//	room          shares the batch pool: which claim gets memory, which table is sealed to free some
+//	holds         sets the states of claims: stop, request their position, release
+//	fetches       sends requests to the log; queues the fetch results with their claims
+//	pauseLog      counts and logs pauses of reading
+//	dispatcher    enqueues records of a fetch result to the lane of their claim
+//	current       decides whether a run until current is done
+//	batcher       decides when a batch is due, and seals it
+//	assignment    maps partitions to claims, and topics to tables
+//	outcomes      acts on what the writers report
+//	status        publishes the status
 package intake

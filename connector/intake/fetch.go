@@ -11,7 +11,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// fetches are the requests to [connector.Log], and the answers that wait with their claims.
+// fetches sends requests to [connector.Log] and keeps the fetch results with their claims.
 type fetches struct {
 	*base
 
@@ -19,8 +19,9 @@ type fetches struct {
 	holds *holds
 }
 
-// fetched takes an answer. One of an earlier session, or of a place that was shed, is dropped.
-func (fs *fetches) fetched(f connector.Fetched) {
+// accept accepts a fetch result. It drops results of an earlier session, and of an offset that was dropped to free
+// memory.
+func (fs *fetches) accept(f connector.Fetched) {
 	c, ok := fs.claims[f.Partition]
 	if !ok || c.session != f.Session || !c.fetching || c.ahead != f.From {
 		lane.NewFetchResult(f).Release()
@@ -30,22 +31,22 @@ func (fs *fetches) fetched(f connector.Fetched) {
 	c.bounds = f.Bounds
 	c.queue = append(c.queue, lane.NewFetchResult(f))
 	if f.Err == nil {
-		c.ahead, c.aheadEp = f.Next, f.Epoch
+		c.ahead, c.aheadEpoch = f.Next, f.Epoch
 	}
 	fs.request(c)
 }
 
-// finish passes the end of an answer: control and aborted batches behind the last record, or the place where it cannot
-// go on.
-func (fs *fetches) finish(c *claim, f *lane.FetchResult, err error) {
+// finishResult ends a fetch result after its last record. It passes control and aborted batches at the end, or holds the
+// claim if its log cannot be read further.
+func (fs *fetches) finishResult(c *claim, f *lane.FetchResult, err error) {
 	done := f.Fetched
 	c.queue = slices.Delete(c.queue, 0, 1)
 	f.Release()
-	if !errors.Is(err, io.EOF) { // a damaged batch: the records before it were handed over
+	if !errors.Is(err, io.EOF) { // a damaged batch: the records before it were enqueued
 		done.Err = err
 	}
 	if done.Err != nil {
-		fs.cannotRead(c, done.Err)
+		fs.holdUnreadable(c, done.Err)
 		return
 	}
 	if done.Next > c.next {
@@ -60,8 +61,8 @@ func (fs *fetches) finish(c *claim, f *lane.FetchResult, err error) {
 	fs.request(c)
 }
 
-// cannotRead holds a claim where its log cannot be read on.
-func (fs *fetches) cannotRead(c *claim, err error) {
+// holdUnreadable holds a claim whose log cannot be read further.
+func (fs *fetches) holdUnreadable(c *claim, err error) {
 	reason, detail, ok := hold.Of(err)
 	if !ok {
 		reason, detail = hold.CorruptBatch, err.Error()
@@ -69,23 +70,23 @@ func (fs *fetches) cannotRead(c *claim, err error) {
 	fs.holds.hold(c, hold.Hold{Reason: reason, Detail: detail, Offset: c.next})
 }
 
-// wanted is how many answers a claim may have waiting or on their way: one to hand over, one to follow.
-const wanted = 2
+// maxResults is the number of fetch results that a claim may have waiting or requested: one to enqueue, one to follow.
+const maxResults = 2
 
-// request asks for what comes next, if there is room for it.
+// request requests the next records of a claim, if it may have more fetch results.
 func (fs *fetches) request(c *claim) {
-	if !c.state.reads() || c.fetching || len(c.queue) >= wanted || fs.draining || c.table.stuck || c.shed > 0 {
+	if !c.state.reads() || c.fetching || len(c.queue) >= maxResults || fs.draining || c.table.stuck || c.shedBytes > 0 {
 		return
 	}
 	if n := len(c.queue); n > 0 && c.queue[n-1].Err != nil {
 		return
 	}
 	c.fetching = true
-	fs.Log.Fetch(connector.FetchRequest{Position: connector.Position{Partition: c.Partition, Next: c.ahead, Epoch: c.aheadEp}, Session: c.session})
+	fs.Log.Fetch(connector.FetchRequest{Position: connector.Position{Partition: c.Partition, Next: c.ahead, Epoch: c.aheadEpoch}, Session: c.session})
 }
 
-// begin starts a session at a position.
-func (fs *fetches) begin(c *claim, at connector.Position) {
+// startReading starts to read a claim at a position.
+func (fs *fetches) startReading(c *claim, at connector.Position) {
 	switch {
 	case c.hold == nil:
 		fs.holds.enter(c, reading)
@@ -94,23 +95,24 @@ func (fs *fetches) begin(c *claim, at connector.Position) {
 	default:
 		fs.holds.enter(c, retrying)
 	}
-	c.from, c.next, c.epoch, c.earlier, c.position, c.positionEp = at.Next, at.Next, at.Epoch, nil, at.Next, at.Epoch
-	c.ahead, c.aheadEp = at.Next, at.Epoch
+	c.from, c.next, c.epoch, c.earlier, c.position, c.positionEpoch = at.Next, at.Next, at.Epoch, nil, at.Next, at.Epoch
+	c.ahead, c.aheadEpoch = at.Next, at.Epoch
 	fs.request(c)
 }
 
-// stuck tells whether a table can take no more for now: one cut is on its way, and behind it one batch is full.
-func (fs *fetches) stuck(t *tableState) bool {
-	return t.sealed != nil && t.sealed.PassedAll(len(fs.lanes)) && fs.room.full(t)
+// isStuck reports whether a table can take no more records for now: one sealed batch is on its way, and the next one
+// is full.
+func (fs *fetches) isStuck(t *tableState) bool {
+	return t.sealed != nil && t.sealed.PassedAll(len(fs.lanes)) && fs.room.batchFull(t)
 }
 
-// turnToFetching has claims ask again whose table can take more, and sheds what waits for tables that cannot while
-// others wait for memory to fetch with. What is shed is read again later.
-func (fs *fetches) turnToFetching() {
+// updateFetching resumes requests of claims whose table can take records again. If memory to fetch with is short,
+// it drops what waits for tables that cannot take records; that is fetched again later.
+func (fs *fetches) updateFetching() {
 	short := fs.Pools.Fetch.Short() && fs.starving()
 	for _, t := range fs.tables {
 		was := t.stuck
-		if t.stuck = fs.stuck(t); t.stuck == was && (!t.stuck || !short) {
+		if t.stuck = fs.isStuck(t); t.stuck == was && (!t.stuck || !short) {
 			continue
 		}
 		for _, c := range t.claims {
@@ -122,12 +124,12 @@ func (fs *fetches) turnToFetching() {
 			}
 		}
 	}
-	fs.turnWaiting(short)
+	fs.shedWaiting(short)
 }
 
-// turnWaiting sheds what waits for room in the batch pool that does not become free soon, while others wait for memory to
-// fetch with. It is fetched again once there may be room.
-func (fs *fetches) turnWaiting(short bool) {
+// shedWaiting drops what waits for memory in the batch pool that will not be free soon, if memory to fetch with is
+// short. It requests the records again once there may be room.
+func (fs *fetches) shedWaiting(short bool) {
 	if short {
 		for _, c := range slices.Clone(fs.room.waiting) {
 			wants := c.wantsBytes
@@ -135,28 +137,28 @@ func (fs *fetches) turnWaiting(short bool) {
 				continue
 			}
 			if fs.shed(c); c.wantsBytes == 0 {
-				c.shed, fs.room.sheds = wants, true
+				c.shedBytes, fs.room.anyShed = wants, true
 			}
 		}
 	}
-	if !fs.room.sheds {
+	if !fs.room.anyShed {
 		return
 	}
-	fs.room.sheds = false
+	fs.room.anyShed = false
 	now := time.Now()
 	for _, c := range fs.order {
 		switch {
-		case c.shed == 0:
-		case c.shed <= fs.room.freeable(now, c.patience(now)):
-			c.shed = 0
+		case c.shedBytes == 0:
+		case c.shedBytes <= fs.room.freeable(now, c.patience(now)):
+			c.shedBytes = 0
 			fs.request(c)
 		default:
-			fs.room.sheds = true
+			fs.room.anyShed = true
 		}
 	}
 }
 
-// starving tells whether a claim waits for records that its table could take.
+// starving reports whether a claim waits for records that its table could take.
 func (fs *fetches) starving() bool {
 	for _, c := range fs.claims {
 		if c.fetching && !c.table.stuck {
@@ -166,16 +168,16 @@ func (fs *fetches) starving() bool {
 	return false
 }
 
-// shed gives back the memory of what a claim has waiting. Its session goes on: it will be read on from where the
-// hand-over stands.
+// shed releases the memory of a claim's fetch results. The session goes on; the claim is fetched again from next
+// on.
 func (fs *fetches) shed(c *claim) {
 	if n := len(c.queue); n > 0 && c.queue[n-1].Err != nil {
-		return // it ends in a finding, which takes no memory to speak of
+		return // it ends with an error, which takes hardly any memory
 	}
 	if len(c.queue) > 0 {
 		fs.Metrics.shed.Inc()
 	}
 	fs.Log.Forget(c.Partition)
 	fs.holds.dropQueued(c)
-	c.ahead, c.aheadEp = c.next, c.epoch
+	c.ahead, c.aheadEpoch = c.next, c.epoch
 }

@@ -11,29 +11,30 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// counted are records that count how often they are released.
+// counted are records that count their releases.
 type counted struct{ released int }
 
 func (c *counted) Read([]connector.Record) (int, error) { return 0, io.EOF }
 func (c *counted) Release()                             { c.released++ }
 
-// silent is a Log that nobody hears of.
+// silent is a Log that ignores all requests.
 type silent struct{ connector.Log }
 
 func (silent) Fetch(connector.FetchRequest) {}
 func (silent) Forget(connector.Partition)   {}
 
-// An answer is taken only for the place that was asked for last; what is dropped is released, once.
-func TestAnswers(t *testing.T) {
+// TestFetches_Accept: a fetch result is accepted only for the offset of the last request; a dropped one is released
+// once.
+func TestFetches_Accept(t *testing.T) {
 	r := readerOf(t, Config{})
 	tab := &tableState{}
 	c := &claim{Partition: connectortest.Partition(0), table: tab, claimState: claimState{state: resuming}, position: -1}
 	r.claims[c.Partition] = c
 	r.holds.endSession(c)
-	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
+	r.fetches.startReading(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
 	answer := func(session uint64, from, next int64) *counted {
 		records := &counted{}
-		r.fetches.fetched(connector.Fetched{Partition: c.Partition, Session: session, From: from, Next: next, Epoch: 1, Records: records})
+		r.fetches.accept(connector.Fetched{Partition: c.Partition, Session: session, From: from, Next: next, Epoch: 1, Records: records})
 		return records
 	}
 	want := func(what string, records *counted, released, queued int) {
@@ -73,8 +74,9 @@ func TestAnswers(t *testing.T) {
 	want("the session ended", again, 1, 0)
 }
 
-// The largest table is cut first, then the oldest while that is on its way, and nobody once enough is on its way.
-func TestPressing(t *testing.T) {
+// TestRoom_TableToSeal: the largest table is sealed first; while it is on its way, the one open longest; then none,
+// once enough memory is on its way.
+func TestRoom_TableToSeal(t *testing.T) {
 	const mib = 1 << 20
 	pools := connector.Pools{Batch: bytepool.New(100 * mib)}.WithDefaults()
 	r := readerOf(t, Config{Pools: pools, Count: 1, Queue: connector.QueueConfig{PauseAt: 10, ResumeAt: 5, PerKey: 5}})

@@ -11,7 +11,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// readerOf returns a reader without topics: what the configuration leaves open does nothing.
+// readerOf returns a reader without topics, with defaults for what the configuration leaves open.
 func readerOf(t *testing.T, c Config) *Reader {
 	t.Helper()
 	if c.Log == nil {
@@ -45,7 +45,7 @@ func readerOf(t *testing.T, c Config) *Reader {
 	return r
 }
 
-// tables are those of all topics, the same one, and nothing blocks them unless blocked says so.
+// tables feeds every topic into the same table. Nothing blocks it unless blocked says so.
 type tables struct {
 	target  connector.Target
 	blocked func(table string, p connector.Partition) *hold.Hold

@@ -12,17 +12,17 @@ import (
 	"sluice/reliability/hold"
 )
 
-// holds set the states of claims: they stop claims, ask the writers where they stand, and release them.
+// holds sets the states of claims: it stops them, requests their positions from the writers, and releases them.
 type holds struct {
 	*base
 
 	room *room
 
-	sessions   uint64
-	comparedAt time.Time // when the claims were last compared with what operators decided
+	sessions  uint64
+	appliedAt time.Time // when operators' decisions were last applied
 }
 
-// endSession ends a session: whatever carries it is dropped from now on.
+// endSession gives a claim a new session. Data that carries the old session is dropped from now on.
 func (hs *holds) endSession(c *claim) {
 	hs.sessions++
 	c.session = hs.sessions
@@ -31,14 +31,13 @@ func (hs *holds) endSession(c *claim) {
 	if c.laneProgress != nil {
 		c.oldestUncommitted = c.oldest()
 	}
-	c.from, c.next = c.position, c.position // nothing of the batch that fills is its any more
+	c.from, c.next = c.position, c.position // it has no records in the open batch any more
 	c.laneProgress, c.inFlight = &lane.Progress{Began: time.Now()}, nil
 }
 
-// hold holds a claim. Its part of the batch that fills stays good: it ends before the place of the hold.
-//
-// said is what its line says beside: the batch that it was found in.
-func (hs *holds) hold(c *claim, h hold.Hold, said ...any) {
+// hold holds a claim. Its records in the open batch stay valid: they end before the offset of the hold. attrs are
+// further log attributes, such as the batch in which the hold was found.
+func (hs *holds) hold(c *claim, h hold.Hold, attrs ...any) {
 	if c.hold == nil || c.hold.Reason != h.Reason {
 		if h.Since.IsZero() {
 			h.Since = time.Now()
@@ -47,7 +46,7 @@ func (hs *holds) hold(c *claim, h hold.Hold, said ...any) {
 		if h.Reason == hold.Poison {
 			line = append(line, "correlation_id", deadletter.Correlation(idempotency.Coordinates{Partition: c.Partition, Offset: h.Offset}))
 		}
-		h.Reason.LogFunc(hs.Logger)("HOLD", append(line, said...)...)
+		h.Reason.LogFunc(hs.Logger)("HOLD", append(line, attrs...)...)
 		hs.Metrics.holds.WithLabelValues(string(h.Reason)).Inc()
 	} else {
 		h.Since = c.hold.Since
@@ -61,29 +60,29 @@ func (hs *holds) hold(c *claim, h hold.Hold, said ...any) {
 	} else {
 		hs.enter(c, held)
 	}
-	c.checks = time.Now().Add(c.checkEvery())
+	c.nextCheck = time.Now().Add(c.checkEvery())
 	hs.Log.Forget(c.Partition)
 	hs.dropQueued(c)
 }
 
-// recheck is how often holds and idle claims are held against the table.
-const recheck = time.Minute
+// recheckEvery is the interval at which holds and idle claims are compared with the table.
+const recheckEvery = time.Minute
 
-// checkEvery is how often a held claim is compared with the table. Who is contested waits for a position that stands
-// still for two commit intervals.
+// checkEvery returns the interval at which a held claim is checked. A contested claim is released when its position
+// has not changed for two commit intervals.
 func (c *claim) checkEvery() time.Duration {
 	switch {
 	case c.hold != nil && c.hold.Reason == hold.Contested:
 		return c.table.limits.Every
 	case c.hold != nil && c.hold.Reason == hold.KafkaDown:
-		return recheck / 2 // it passes by itself, mostly soon
+		return recheckEvery / 2 // usually over soon
 	}
-	return recheck
+	return recheckEvery
 }
 
-// leave ends the session of a claim whose records failed in our own work, and has it wait. It returns false if it need not wait. A
-// claim that was stopped meanwhile stays so.
-func (hs *holds) leave(c *claim, l commit.Leave) bool {
+// leaveBatch ends the session of a claim whose records failed locally, and lets the claim wait as l says. It returns
+// false if the claim may resume at once. A claim that was held meanwhile stays held.
+func (hs *holds) leaveBatch(c *claim, l commit.Leave) bool {
 	wait := time.Now().Before(l.Until)
 	hs.endSession(c)
 	switch {
@@ -92,14 +91,14 @@ func (hs *holds) leave(c *claim, l commit.Leave) bool {
 		return true
 	case wait:
 		hs.enter(c, leaving)
-		c.until, c.reach = l.Until, l.Next
+		c.until, c.refetchTo = l.Until, l.Next
 	default:
 		c.table.refetchUntil(c.Partition, l.Next)
 	}
 	return wait
 }
 
-// release ends a hold.
+// release ends the hold of a claim.
 func (hs *holds) release(c *claim) {
 	if c.hold == nil {
 		return
@@ -111,7 +110,7 @@ func (hs *holds) release(c *claim) {
 	}
 }
 
-// requestResume asks the writer where claims stand.
+// requestResume requests the positions of claims from their writer.
 func (hs *holds) requestResume(t *tableState, claims ...*claim) {
 	asked := make(map[connector.Partition]commit.ResumeRequest, len(claims))
 	for _, c := range claims {
@@ -120,7 +119,7 @@ func (hs *holds) requestResume(t *tableState, claims ...*claim) {
 		} else {
 			hs.enter(c, checking)
 		}
-		q := commit.ResumeRequest{Session: c.session, Last: connector.Position{Partition: c.Partition, Next: c.position, Epoch: c.positionEp}, Paused: hs.Decisions.Paused(c.Partition) != nil}
+		q := commit.ResumeRequest{Session: c.session, Last: connector.Position{Partition: c.Partition, Next: c.position, Epoch: c.positionEpoch}, Paused: hs.Decisions.Paused(c.Partition) != nil}
 		if c.hold != nil {
 			q.Standing = c.hold.Reason
 		}
@@ -129,7 +128,7 @@ func (hs *holds) requestResume(t *tableState, claims ...*claim) {
 	t.writer.Requests.Resume(asked)
 }
 
-// enter sets the state of a claim.
+// enter sets the state of a claim. It logs an error if the transition is not allowed, and makes it all the same.
 func (hs *holds) enter(c *claim, next state) {
 	if !slices.Contains(c.state.next(), next) {
 		hs.Logger.Error(IllegalTransition, "topic", c.Topic, "partition", c.ID, "from", c.state.String(), "to", next.String())
@@ -137,7 +136,7 @@ func (hs *holds) enter(c *claim, next state) {
 	c.state = next
 }
 
-// releaseProvisionalHolds ends what a won commit disproves.
+// releaseProvisionalHolds releases the claims whose holds a successful commit disproves.
 func (hs *holds) releaseProvisionalHolds(t *tableState) {
 	for _, c := range t.claims {
 		if c.fences = 0; c.state == proving {
@@ -146,8 +145,8 @@ func (hs *holds) releaseProvisionalHolds(t *tableState) {
 	}
 }
 
-// forgetFailedCommits ends what a commit found if nothing of it is left: the records were lost with their claims, or somebody else took
-// the positions past them. No commit might come to disprove it.
+// forgetFailedCommits releases holds that a failed commit found, if no claim of that commit is left: the claims
+// were lost, or another member moved their positions. No commit would come to release them.
 func (hs *holds) forgetFailedCommits(t *tableState) {
 	for _, c := range t.claims {
 		if c.inFailedCommit {
@@ -164,16 +163,16 @@ func (hs *holds) forgetFailedCommits(t *tableState) {
 	}
 }
 
-// maySucceed tells whether a held claim may be read again. The hold is shown until records flow.
+// maySucceed reports whether a held claim may be read again. The hold is shown until records flow.
 func (hs *holds) maySucceed(c *claim, f commit.Found) bool {
 	switch c.hold.Reason {
 	case hold.Poison:
-		return f.At.Next != c.hold.Offset // the same bytes would fail again
+		return f.At.Next != c.hold.Offset // the same record would fail again
 	case hold.Flood:
 		return f.At.Next != c.hold.Offset || hs.Decisions.FloodAllowed(c.Topic) // the same batch would be judged again
 	case hold.AheadOfLogEnd, hold.Truncated:
-		// That the log reaches the position now proves nothing: other records may have taken the place of those that were
-		// read. Only the epoch tells, or an operator.
+		// That the log reaches the position now proves nothing: other records may have replaced those that were
+		// read. Only the leader epoch shows it, or an operator decides.
 		return f.At.Next != c.hold.Offset || f.At.Epoch >= 0
 	case hold.Contested:
 		if c.unmovedChecks++; f.At.Next != c.unmovedAt {
@@ -183,40 +182,41 @@ func (hs *holds) maySucceed(c *claim, f commit.Found) bool {
 			c.hold.Offset = f.At.Next
 			return false
 		}
-	default: // the finding is gone, or only reading on can tell
+	default: // the finding is gone, or only reading can show whether it is
 	}
 	return true
 }
 
-// floodPasses reports whether an operator lets pass what a claim holds for.
+// floodPasses reports whether an operator allows the flood for which the claim is held.
 func (hs *holds) floodPasses(c *claim) bool {
 	return c.hold.Reason == hold.Flood && hs.Decisions.FloodAllowed(c.Topic)
 }
 
-// checkDue has held claims and idle ones compared with the table from time to time.
+// checkDue requests checks of the held claims that are due, and from time to time a comparison of the idle claims
+// with the table.
 func (hs *holds) checkDue(t *tableState) {
 	now := time.Now()
 	var again []*claim
 	for _, c := range t.claims {
 		switch {
 		case c.state == leaving && !now.Before(c.until):
-			t.refetchUntil(c.Partition, c.reach)
+			t.refetchUntil(c.Partition, c.refetchTo)
 			again = append(again, c)
-		case c.state == held && (hs.floodPasses(c) || !now.Before(c.checks)):
-			c.checks = now.Add(c.checkEvery())
+		case c.state == held && (hs.floodPasses(c) || !now.Before(c.nextCheck)):
+			c.nextCheck = now.Add(c.checkEvery())
 			again = append(again, c)
 		}
 	}
 	if len(again) > 0 {
 		hs.requestResume(t, again...)
 	}
-	if t.checks.IsZero() {
-		t.checks = now.Add(recheck)
+	if t.nextCompare.IsZero() {
+		t.nextCompare = now.Add(recheckEvery)
 	}
-	if now.Before(t.checks) || t.comparing {
+	if now.Before(t.nextCompare) || t.comparing {
 		return
 	}
-	t.checks = now.Add(recheck)
+	t.nextCompare = now.Add(recheckEvery)
 	expected := map[connector.Partition]int64{}
 	for p, c := range t.claims {
 		if c.state.reads() && c.next == c.from && !t.inSealed(p) {
@@ -229,7 +229,7 @@ func (hs *holds) checkDue(t *tableState) {
 	}
 }
 
-// dropQueued forgets what a claim has waiting. Blocks that are in lanes stay.
+// dropQueued drops the fetch results of a claim. Blocks that are in lanes stay.
 func (hs *holds) dropQueued(c *claim) {
 	if c.parsed != nil {
 		hs.blocks.Put(c.parsed)
@@ -237,6 +237,6 @@ func (hs *holds) dropQueued(c *claim) {
 	for _, a := range c.queue {
 		a.Release()
 	}
-	c.queue, c.parsed, c.fetching, c.shed = nil, nil, false, 0
+	c.queue, c.parsed, c.fetching, c.shedBytes = nil, nil, false, 0
 	hs.room.unwait(c)
 }

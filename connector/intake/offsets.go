@@ -14,8 +14,9 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// Offsets writes group offsets: a hint for tools, always behind the table. What the reader notes is written at most
-// every interval, when a generation ends, and on drain. An entry is removed only after it was written.
+// Offsets commits offsets to the group, as a hint for tools; they are never ahead of the table. It writes the
+// offsets that the reader notes: at each interval, when a generation ends, and during the drain. An offset is
+// removed only after it was written.
 type Offsets struct {
 	group   connector.Group
 	every   time.Duration
@@ -23,39 +24,39 @@ type Offsets struct {
 	metrics *Metrics
 	loops   *pulse.Loops
 	failing reliability.FailureLog
-	early   chan struct{}
+	wake    chan struct{} // asks Run to write now
 
-	mu    sync.Mutex
-	noted map[connector.Partition]noted
+	mu      sync.Mutex
+	pending map[connector.Partition]pendingOffset
 }
 
-// noted is an offset to write, and the batch that brought the table there, "" if none did.
-type noted struct {
+// pendingOffset is an offset to write, and the batch whose commit set the position, "" if none.
+type pendingOffset struct {
 	connector.GroupOffset
 	batch string
 }
 
-// NewOffsets returns offsets that Run writes every so often.
+// NewOffsets returns Offsets whose Run writes at this interval.
 func NewOffsets(g connector.Group, every time.Duration, logger *slog.Logger, m *Metrics, loops *pulse.Loops) *Offsets {
-	return &Offsets{group: g, every: every, logger: logger, metrics: m, loops: loops, early: make(chan struct{}, 1), noted: map[connector.Partition]noted{}}
+	return &Offsets{group: g, every: every, logger: logger, metrics: m, loops: loops, wake: make(chan struct{}, 1), pending: map[connector.Partition]pendingOffset{}}
 }
 
-// note keeps an offset for the next turn.
+// note keeps an offset for the next write. It replaces an older offset of the partition.
 func (k *Offsets) note(p connector.Partition, o connector.GroupOffset, batch string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.noted[p] = noted{o, batch}
+	k.pending[p] = pendingOffset{o, batch}
 }
 
-// soon asks for a turn now: the generation is about to end.
+// soon asks Run to write now, because the generation is about to end.
 func (k *Offsets) soon() {
 	select {
-	case k.early <- struct{}{}:
+	case k.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Run writes until ctx ends.
+// Run writes offsets until ctx ends.
 func (k *Offsets) Run(ctx context.Context) {
 	loop := k.loops.Begin("offsets")
 	defer loop.End()
@@ -66,7 +67,7 @@ func (k *Offsets) Run(ctx context.Context) {
 		loop.Rest()
 		select {
 		case <-turn.C:
-		case <-k.early:
+		case <-k.wake:
 		case <-ctx.Done():
 			return
 		}
@@ -75,10 +76,10 @@ func (k *Offsets) Run(ctx context.Context) {
 	}
 }
 
-// write commits what was noted. A failure keeps it for the next turn.
+// write commits the noted offsets. If that fails, they are kept for the next interval.
 func (k *Offsets) write(ctx context.Context) {
 	k.mu.Lock()
-	all := maps.Clone(k.noted)
+	all := maps.Clone(k.pending)
 	k.mu.Unlock()
 	if len(all) == 0 {
 		k.logger.DebugContext(ctx, "Nothing to be checkpointed")
@@ -98,20 +99,20 @@ func (k *Offsets) write(ctx context.Context) {
 		level := slog.LevelWarn
 		switch class {
 		case classify.Fenced, classify.Canceled:
-			level = slog.LevelDebug // between generations there is nobody to write for
+			level = slog.LevelDebug // expected between two generations
 		case classify.Fatal, classify.Poison:
 			level = slog.LevelError
 		case classify.Transient:
 		}
 		about := []any{"partitions", len(offsets), "class", class.String(), "err", err}
 		if level != slog.LevelDebug {
-			k.failing.Failed(ctx, k.logger, level, "Exception during checkpointing loop: group offsets are not written, and kept for the next turn", about...)
+			k.failing.Failed(ctx, k.logger, level, "Exception during checkpointing loop: failed to commit offsets; retrying at the next interval", about...)
 		} else {
-			k.logger.DebugContext(ctx, "Exception during checkpointing loop: group offsets are not written, and kept for the next turn", about...)
+			k.logger.DebugContext(ctx, "Exception during checkpointing loop: failed to commit offsets; retrying at the next interval", about...)
 		}
 		return
 	}
-	k.failing.Over(ctx, k.logger, "group offsets are written again")
+	k.failing.Over(ctx, k.logger, "offsets are committed again")
 	k.logger.InfoContext(ctx, "Scheduled checkpointing", "partitions", len(offsets))
 	if k.logger.Enabled(ctx, slog.LevelDebug) {
 		for _, p := range slices.SortedFunc(maps.Keys(offsets), connector.Partition.Compare) {
@@ -122,18 +123,18 @@ func (k *Offsets) write(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for p, o := range all {
-		if k.noted[p] == o {
-			delete(k.noted, p)
+		if k.pending[p] == o {
+			delete(k.pending, p)
 		}
 	}
 }
 
-// flush writes until everything is written or ctx ends.
+// flush writes until all offsets are written, at most three times or until ctx ends.
 func (k *Offsets) flush(ctx context.Context) {
 	for n := 1; ; n++ {
 		k.write(ctx)
 		k.mu.Lock()
-		left := len(k.noted)
+		left := len(k.pending)
 		k.mu.Unlock()
 		if left == 0 || n == 3 || reliability.Wait(ctx, 100*time.Millisecond) != nil {
 			return

@@ -18,7 +18,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// writes is a group that takes offsets, or answers with an error.
+// writes is a group that accepts offsets or returns an error.
 type writes struct {
 	connector.Group
 	err  error
@@ -32,7 +32,7 @@ func (w *writes) CommitOffsets(_ context.Context, offsets map[connector.Partitio
 	return w.err
 }
 
-// lines returns what a buffer of a text log holds, without times, and empties it.
+// lines returns the lines of a text log without times, and empties the buffer.
 func lines(out *bytes.Buffer) (all []string) {
 	for line := range strings.Lines(out.String()) {
 		_, line, _ = strings.Cut(strings.TrimSpace(line), " ")
@@ -42,9 +42,9 @@ func lines(out *bytes.Buffer) (all []string) {
 	return all
 }
 
-// TestScheduledCheckpointing: what was noted is written at a turn and said; it is forgotten after that only, and how loud a
-// failure is depends on who has to do something.
-func TestScheduledCheckpointing(t *testing.T) { synctest.Test(t, testScheduledCheckpointing) }
+// TestOffsets_Run: noted offsets are written at the interval and logged; only then they are removed. The level of a
+// failure depends on whether an operator must act.
+func TestOffsets_Run(t *testing.T) { synctest.Test(t, testScheduledCheckpointing) }
 
 func testScheduledCheckpointing(t *testing.T) {
 	t.Helper()
@@ -62,7 +62,7 @@ func testScheduledCheckpointing(t *testing.T) {
 
 	k.note(connectortest.Partition(1), connector.GroupOffset{Next: 12, Epoch: 3}, "m-4")
 	k.note(connectortest.Partition(0), connector.GroupOffset{Next: 7, Epoch: 3}, "")
-	const failed = `msg="Exception during checkpointing loop: group offsets are not written, and kept for the next turn" partitions=2 class=`
+	const failed = `msg="Exception during checkpointing loop: failed to commit offsets; retrying at the next interval" partitions=2 class=`
 	for _, c := range []struct {
 		class classify.Class
 		line  string
@@ -77,7 +77,7 @@ func testScheduledCheckpointing(t *testing.T) {
 	}
 	g.err = nil
 	turn(
-		`level=INFO msg="group offsets are written again" after=0s left_out=0`,
+		`level=INFO msg="offsets are committed again" after=0s left_out=0`,
 		`level=INFO msg="Scheduled checkpointing" partitions=2`,
 		`level=DEBUG msg="Scheduled checkpointing of a partition" topic=orders partition=0 offset=7 batch_id=""`,
 		`level=DEBUG msg="Scheduled checkpointing of a partition" topic=orders partition=1 offset=12 batch_id=m-4`,
@@ -89,8 +89,8 @@ func testScheduledCheckpointing(t *testing.T) {
 	}
 }
 
-// TestHoldsAreSaidByWhoMustAct: ERROR if a person must, WARN if it passes by itself, INFO if a person wanted it.
-func TestHoldsAreSaidByWhoMustAct(t *testing.T) {
+// TestHolds_LogLevel: ERROR if an operator must act, WARN if it passes by itself, INFO if an operator wanted it.
+func TestHolds_LogLevel(t *testing.T) {
 	var out bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&out, nil))
 	for _, c := range []struct {

@@ -6,35 +6,35 @@ import (
 	"sluice/reliability/hold"
 )
 
-// wishes does what operators wanted since the last time: it pauses and resumes claims, and makes checks due.
-func (hs *holds) wishes() {
-	if now := time.Now(); now.Sub(hs.comparedAt) >= showEvery {
-		hs.comparedAt = now
-		hs.pauses()
-		hs.rechecks(now)
+// applyDecisions applies the decisions of operators, at most every showEvery: pauses and requested checks.
+func (hs *holds) applyDecisions() {
+	if now := time.Now(); now.Sub(hs.appliedAt) >= showEvery {
+		hs.appliedAt = now
+		hs.applyPauses()
+		hs.applyRechecks(now)
 	}
 }
 
-// rechecks makes the checks due of claims that an operator asks to check.
-func (hs *holds) rechecks(now time.Time) {
+// applyRechecks makes a check due for each claim that an operator asks to check.
+func (hs *holds) applyRechecks(now time.Time) {
 	for _, c := range hs.claims {
 		asked := hs.Decisions.Rechecks(c.Partition)
 		if asked == c.rechecks {
 			continue
 		}
 		c.rechecks = asked
-		if c.hold == nil || c.hold.Reason != hold.Contested { // which counts its checks
-			c.checks, c.table.checks = now, now
+		if c.hold == nil || c.hold.Reason != hold.Contested { // contested claims count their checks
+			c.nextCheck, c.table.nextCompare = now, now
 		}
 	}
 }
 
-// pauses holds the claims that an operator paused, and resumes those that are no longer paused.
-func (hs *holds) pauses() {
+// applyPauses holds the claims that an operator has paused, and resumes those that are no longer paused.
+func (hs *holds) applyPauses() {
 	again := map[*tableState][]*claim{}
 	for _, c := range hs.claims {
 		switch h := hs.Decisions.Paused(c.Partition); {
-		case c.state == resuming: // the answer is looked at first
+		case c.state == resuming: // the outcome of the resume request comes first
 		case h != nil && (!c.isPaused() || h.Detail != c.hold.Detail):
 			hs.pause(c, h)
 		case h == nil && c.isPaused() && c.state != finishing:
@@ -46,7 +46,7 @@ func (hs *holds) pauses() {
 	}
 }
 
-// pause holds a claim where it stands: behind what was handed over, while that waits for its commit.
+// pause holds a claim after the records that it has enqueued, which are still committed.
 func (hs *holds) pause(c *claim, h *hold.Hold) {
 	pause := *h
 	pause.Offset = c.position
@@ -57,5 +57,5 @@ func (hs *holds) pause(c *claim, h *hold.Hold) {
 	hs.hold(c, pause)
 }
 
-// isPaused tells whether the claim is held by a pause.
+// isPaused reports whether an operator's pause holds the claim.
 func (c *claim) isPaused() bool { return c.hold != nil && c.hold.Reason == hold.Paused }

@@ -7,21 +7,21 @@ import (
 	"sluice/reliability/hold"
 )
 
-// standing is why claims of a table stand still without a finding of their own: a dependency does not answer.
-type standing struct {
+// outageKey identifies an outage: a dependency is down and stops claims of a table that have no hold of their own.
+type outageKey struct {
 	table  string
 	reason hold.Reason
 }
 
-// outage is how long, and which claims stand.
+// outage is when an outage began, and which claims it has stopped.
 type outage struct {
 	since  time.Time
-	claims map[connector.Partition]bool // all that stood since it began
+	claims map[connector.Partition]bool // all that it has stopped so far
 }
 
-// outages notes which claims stand now for a dependency. Each claim counts once for each outage; the log has one line for
-// a table when it begins, and one when it ends: thousands of claims stand for one reason.
-func (st *status) outages(now map[standing][]*hold.Hold) {
+// outages counts and logs the claims that a dependency stops. Each claim counts once per outage. The log has one
+// line per table when an outage begins and one when it ends, because it may stop thousands of claims.
+func (st *status) outages(now map[outageKey][]*hold.Hold) {
 	for why, holds := range now {
 		o := st.outage[why]
 		if o == nil {

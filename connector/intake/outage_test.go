@@ -16,9 +16,9 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestReader_OutageIsAHold: claims that wait for a dependency are held in the log and in the counters: a line for each
-// table when it begins and when it ends, a count for each claim.
-func TestReader_OutageIsAHold(t *testing.T) {
+// TestStatus_OutageIsHold: claims that wait for a dependency are holds in the log and in the metrics: one line per
+// table when it begins and one when it ends, one count per claim.
+func TestStatus_OutageIsHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		registry := prometheus.NewRegistry()
@@ -49,7 +49,7 @@ func TestReader_OutageIsAHold(t *testing.T) {
 		}
 		shows := func(want ...string) {
 			t.Helper()
-			for range 10 { // whatever the number of looks
+			for range 10 { // however often the status is shown
 				time.Sleep(time.Second)
 				r.status.show()
 			}

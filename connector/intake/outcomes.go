@@ -8,7 +8,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// outcomes act on what writers say.
+// outcomes acts on the outcomes of writers.
 type outcomes struct {
 	*base
 
@@ -19,104 +19,104 @@ type outcomes struct {
 	current    *current
 }
 
-// handled acts on what a writer says.
-func (out *outcomes) handle(o commit.Outcome) {
-	t := out.assignment.tableOf(o.Writer)
+// handle acts on an outcome of a writer.
+func (oc *outcomes) handle(o commit.Outcome) {
+	t := oc.assignment.tableOf(o.Writer)
 	if t == nil {
-		return // it was retired
+		return // the table was retired
 	}
 	if o.Schema != nil {
 		t.schema = o.Schema
 	}
 	if o.Barrier != nil && o.Barrier != t.sealed {
-		return // a fence came in between: its claims have resumed behind it, wherever it ended
+		return // the batch was dropped meanwhile, and its claims have resumed since
 	}
 	switch o.Kind {
 	case commit.Committed:
-		out.committed(t, o)
+		oc.committed(t, o)
 	case commit.Fenced:
-		out.fenced(t, o)
+		oc.fenced(t, o)
 	case commit.Failed:
-		out.failed(t, o)
+		oc.failed(t, o)
 	case commit.Resumed:
 		for p, f := range o.Resumed {
-			if c, ok := out.claims[p]; ok && c.session == f.Session {
-				out.resumed(c, f)
+			if c, ok := oc.claims[p]; ok && c.session == f.Session {
+				oc.resumed(c, f)
 			}
 		}
 	case commit.Compared:
 		t.comparing = false
 	case commit.Measured:
-		out.current.measured(t, o)
+		oc.current.measured(t, o)
 	}
 }
 
-// batchOf names the cut that an outcome is about, for log lines.
-func batchOf(o *commit.Outcome) []any {
+// batchAttrs returns log attributes for the sealed batch that an outcome is about.
+func batchAttrs(o *commit.Outcome) []any {
 	if o.Barrier == nil {
 		return nil
 	}
 	return []any{"batch_id", o.Barrier.ID}
 }
 
-// committed notes what is in the table now.
-func (out *outcomes) committed(t *tableState, o commit.Outcome) {
+// committed applies a successful commit.
+func (oc *outcomes) committed(t *tableState, o commit.Outcome) {
 	p := o.Plan
 	cut, batch := t.sealed.Claims, t.sealed.ID
 	t.sealed = nil
 	for _, c := range t.claims {
 		c.laneProgress.ClearSealed()
 		if c.state == finishing && c.next == c.from {
-			out.holds.enter(c, held)
+			oc.holds.enter(c, held)
 		}
 	}
 	for partition, span := range p.Next {
-		c, ours := out.claims[partition]
+		c, ours := oc.claims[partition]
 		if !ours {
-			continue // its new owner resumes where we left the table
+			continue // its new owner resumes from the table
 		}
-		out.Offsets.note(partition, connector.GroupOffset{Next: span.Next, Epoch: span.Epoch}, batch)
+		oc.Offsets.note(partition, connector.GroupOffset{Next: span.Next, Epoch: span.Epoch}, batch)
 		if c.session == span.Session {
-			c.position, c.positionEp = span.Next, span.Epoch
+			c.position, c.positionEpoch = span.Next, span.Epoch
 			c.oldestUncommitted, c.newestCommitted = 0, max(c.newestCommitted, p.Newest[partition])
 		}
 	}
 	if len(p.Next) > 0 {
-		out.holds.releaseProvisionalHolds(t)
+		oc.holds.releaseProvisionalHolds(t)
 		if len(t.behind) > 0 {
-			t.measured = time.Time{} // what was measured is old now
+			t.measured = time.Time{} // the last measurement is outdated
 		}
 	}
 	for _, h := range p.Holds {
-		if c, ours := out.claims[h.Partition]; ours && c.session == cut[h.Partition].Session {
+		if c, ours := oc.claims[h.Partition]; ours && c.session == cut[h.Partition].Session {
 			c.position = h.Offset
-			out.holds.endSession(c)
+			oc.holds.endSession(c)
 			c.oldestUncommitted = p.HoldTimestamps[h.Partition]
-			out.holds.hold(c, h, "batch_id", batch)
+			oc.holds.hold(c, h, "batch_id", batch)
 		}
 	}
 	var again []*claim
 	for p, l := range o.Leaves {
-		if c, ours := out.claims[p]; ours && c.session == l.Session {
-			if !out.holds.leave(c, l) {
+		if c, ours := oc.claims[p]; ours && c.session == l.Session {
+			if !oc.holds.leaveBatch(c, l) {
 				again = append(again, c)
 			}
 		}
 	}
 	if len(again) > 0 {
-		out.holds.requestResume(t, again...)
+		oc.holds.requestResume(t, again...)
 	}
 }
 
-// fenced drops the cut and everything behind it. Positions moved, or nobody knows whether they did: all claims of the
-// table resume from the log.
-func (out *outcomes) fenced(t *tableState, o commit.Outcome) {
+// fenced drops the sealed batch and the open one, because positions moved or the outcome is unknown. All claims of
+// the table resume from the log.
+func (oc *outcomes) fenced(t *tableState, o commit.Outcome) {
 	if !o.Broken {
-		out.Metrics.fenced.Inc()
-		out.Logger.Warn("FENCED: everything read and not committed is dropped, its claims resume from the table",
-			append([]any{"table", t.name, "err", o.Err}, batchOf(&o)...)...)
+		oc.Metrics.fenced.Inc()
+		oc.Logger.Warn("FENCED: dropping uncommitted records; claims resume from the table",
+			append([]any{"table", t.name, "err", o.Err}, batchAttrs(&o)...)...)
 	}
-	out.batcher.dropAll(t)
+	oc.batcher.dropAll(t)
 	if t.refetch = nil; o.Again {
 		for p, span := range o.Barrier.Claims {
 			if _, leaves := o.Leaves[p]; !leaves {
@@ -126,31 +126,31 @@ func (out *outcomes) fenced(t *tableState, o commit.Outcome) {
 	}
 	var again []*claim
 	for _, c := range t.claims {
-		if !out.joined && out.assigned { // no generation and a fence: somebody else works on them
-			out.assignment.lose(c)
+		if !oc.joined && oc.assigned { // no generation and a fence: another member works on them
+			oc.assignment.lose(c)
 			continue
 		}
-		if l, leaves := o.Leaves[c.Partition]; leaves && l.Session == c.session && out.holds.leave(c, l) {
+		if l, leaves := o.Leaves[c.Partition]; leaves && l.Session == c.session && oc.holds.leaveBatch(c, l) {
 			continue
 		}
-		out.holds.endSession(c)
+		oc.holds.endSession(c)
 		again = append(again, c)
 	}
-	out.holds.requestResume(t, again...)
+	oc.holds.requestResume(t, again...)
 }
 
-// failed holds all claims of a table that cannot be written. If it was a commit that said so, only a commit can take it
-// back: that the table can be read proves nothing.
-func (out *outcomes) failed(t *tableState, o commit.Outcome) {
+// failed holds all claims of a table that cannot be written. If a commit found this, only a commit can end the
+// holds: that the table can be read proves nothing.
+func (oc *outcomes) failed(t *tableState, o commit.Outcome) {
 	reason, detail, _ := hold.Of(o.Err)
-	out.batcher.dropAll(t)
+	oc.batcher.dropAll(t)
 	for _, c := range t.claims {
-		out.holds.endSession(c)
-		if c.isPaused() && out.Decisions.Paused(c.Partition) != nil {
-			out.holds.enter(c, held)
-			continue // nobody tries for it
+		oc.holds.endSession(c)
+		if c.isPaused() && oc.Decisions.Paused(c.Partition) != nil {
+			oc.holds.enter(c, held)
+			continue // a pause takes precedence over the hold
 		}
-		out.holds.hold(c, hold.Hold{Reason: reason, Detail: detail, Offset: c.position}, batchOf(&o)...)
+		oc.holds.hold(c, hold.Hold{Reason: reason, Detail: detail, Offset: c.position}, batchAttrs(&o)...)
 		if o.Barrier != nil {
 			_, in := o.Barrier.Claims[c.Partition]
 			c.ends, c.inFailedCommit = byCommit, c.inFailedCommit || in
@@ -158,12 +158,12 @@ func (out *outcomes) failed(t *tableState, o commit.Outcome) {
 	}
 }
 
-// resumed starts a claim where the table stands, or holds it.
-func (out *outcomes) resumed(c *claim, f commit.Found) {
+// resumed starts to read a claim at its position in the table, or holds it.
+func (oc *outcomes) resumed(c *claim, f commit.Found) {
 	if !c.state.awaitsPosition() {
 		return
 	}
-	if f.Bounds != (connector.Bounds{}) { // else nobody asked, or was answered: what was known is the better guess at the lag
+	if f.Bounds != (connector.Bounds{}) { // otherwise Kafka returned none: the known bounds estimate the lag better
 		c.bounds = f.Bounds
 	}
 	moved := false
@@ -171,22 +171,22 @@ func (out *outcomes) resumed(c *claim, f commit.Found) {
 		moved = c.position >= 0 && f.At.Next != c.position
 		c.inFailedCommit = c.inFailedCommit && !moved
 		if moved {
-			c.oldestUncommitted = 0 // others brought it to the table, or nobody will
+			c.oldestUncommitted = 0 // others committed the records, or they will not be committed
 		}
-		c.position, c.positionEp = f.At.Next, f.At.Epoch
+		c.position, c.positionEpoch = f.At.Next, f.At.Epoch
 	}
-	if h := out.Decisions.Paused(c.Partition); h != nil {
-		out.holds.pause(c, h)
+	if h := oc.Decisions.Paused(c.Partition); h != nil {
+		oc.holds.pause(c, h)
 		return
 	}
 	if f.Hold != nil {
-		out.holds.hold(c, *f.Hold)
+		oc.holds.hold(c, *f.Hold)
 		return
 	}
 	if moved && c.hold == nil {
 		if c.fences++; c.fences >= 3 {
 			c.fences, c.unmovedChecks, c.unmovedAt = 0, 0, f.At.Next
-			out.holds.hold(c, hold.Hold{Reason: hold.Contested, Detail: "others moved this position three times between our commits", Offset: f.At.Next})
+			oc.holds.hold(c, hold.Hold{Reason: hold.Contested, Detail: "this position was moved three times between commits of this member", Offset: f.At.Next})
 			return
 		}
 	}
@@ -194,19 +194,19 @@ func (out *outcomes) resumed(c *claim, f commit.Found) {
 		c.target = f.Bounds.LastStable
 	}
 	if f.OffsetDiffers {
-		out.Offsets.note(c.Partition, connector.GroupOffset{Next: f.At.Next, Epoch: f.At.Epoch}, "")
+		oc.Offsets.note(c.Partition, connector.GroupOffset{Next: f.At.Next, Epoch: f.At.Epoch}, "")
 	}
-	if c.hold != nil && !out.holds.maySucceed(c, f) {
-		out.holds.enter(c, held)
+	if c.hold != nil && !oc.holds.maySucceed(c, f) {
+		oc.holds.enter(c, held)
 		return
 	}
 	if c.hold != nil && (c.ends == byCheck || c.ends == byRecord && moved) {
-		out.holds.release(c)
+		oc.holds.release(c)
 	}
-	if f.At.Epoch < 0 && f.At.Next > f.Bounds.LogStart { // else nothing was read before it
-		out.Metrics.unchecked.Inc()
+	if f.At.Epoch < 0 && f.At.Next > f.Bounds.LogStart { // otherwise no record was read before it
+		oc.Metrics.unchecked.Inc()
 	}
-	out.holds.endSession(c)
-	out.fetches.begin(c, f.At)
-	out.holds.forgetFailedCommits(c.table)
+	oc.holds.endSession(c)
+	oc.fetches.startReading(c, f.At)
+	oc.holds.forgetFailedCommits(c.table)
 }

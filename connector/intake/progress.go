@@ -7,13 +7,13 @@ import (
 	"sluice/connector/plan"
 )
 
-// inFlight is a block on its way to the lane: where the claim stood before it and behind it, and the least timestamp.
+// inFlight is a block on its way to the lane: offsets [from, next) of the claim, and the smallest timestamp.
 type inFlight struct{ from, next, oldest int64 }
 
-// maxInFlight is how many of them a claim remembers one by one: a lane's queue holds no more.
+// maxInFlight is the maximum number of blocks that a claim remembers one by one: a lane's queue holds no more.
 const maxInFlight = lane.LaneQueue + 1
 
-// enqueued notes a block that was handed over.
+// enqueued notes a block that was enqueued.
 func (c *claim) enqueued(f inFlight, at time.Time) {
 	c.dropDecoded()
 	if n := len(c.inFlight); n == maxInFlight {
@@ -25,7 +25,7 @@ func (c *claim) enqueued(f inFlight, at time.Time) {
 	c.last = at
 }
 
-// dropDecoded forgets the blocks that the lane is done with.
+// dropDecoded removes the blocks that the lane has decoded.
 func (c *claim) dropDecoded() {
 	decoded, n := c.laneProgress.Decoded.Load(), 0
 	for n < len(c.inFlight) && c.inFlight[n].next <= decoded {
@@ -34,12 +34,12 @@ func (c *claim) dropDecoded() {
 	c.inFlight = append(c.inFlight[:0], c.inFlight[n:]...)
 }
 
-// consumed is the next offset behind the records of a claim that are rows on their way to the table, or in it.
+// consumed returns the offset after the claim's records that are in the table, or are rows on their way to it.
 func (c *claim) consumed() int64 {
 	if c.next == c.from && !c.table.inSealed(c.Partition) {
 		return c.position
 	}
-	at := c.next // with what no reader of committed records sees
+	at := c.next // includes offsets that a read_committed consumer does not see
 	if c.dropDecoded(); len(c.inFlight) > 0 {
 		at = c.inFlight[0].from
 	}
@@ -49,18 +49,18 @@ func (c *claim) consumed() int64 {
 	return max(at, c.position)
 }
 
-// oldest is the least timestamp of the records that were handed over and are not in the table, 0 if there is none.
+// oldest returns the smallest timestamp of the enqueued records that are not in the table, 0 if there is none.
 func (c *claim) oldest() int64 {
 	c.dropDecoded()
 	oldest := c.oldestUncommitted
-	for _, f := range c.inFlight { // before the trail: a block that lands is found there
+	for _, f := range c.inFlight { // before laneProgress, where a block is found once it is decoded
 		oldest = plan.Earliest(oldest, f.oldest)
 	}
 	return plan.Earliest(oldest, c.laneProgress.Oldest())
 }
 
-// stamped is a timestamp of records as a time; the zero time for none.
-func stamped(ms int64) (at time.Time) {
+// timeOf returns a timestamp in milliseconds as a time, the zero time if it is not positive.
+func timeOf(ms int64) (at time.Time) {
 	if ms > 0 {
 		at = time.UnixMilli(ms)
 	}

@@ -12,8 +12,8 @@ import (
 	"sluice/connector/plan"
 )
 
-// TestWhatWaitsForALaneIsNotConsumed follows blocks of a claim through a lane that takes them one by one.
-func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
+// TestClaim_Consumed follows blocks of a claim through a lane that decodes them one by one.
+func TestClaim_Consumed(t *testing.T) {
 	var published *connector.Status
 	r := readerOf(t, Config{Count: 1, Publish: func(s *connector.Status) { published = s }})
 	l := r.lanes[0]
@@ -22,9 +22,9 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	c := &claim{Partition: connectortest.Partition(0), table: tab, lane: l, claimState: claimState{state: resuming}, position: 10}
 	r.claims[c.Partition], tab.claims[c.Partition], r.order = c, c, []*claim{c}
 	r.holds.endSession(c)
-	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
+	r.fetches.startReading(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})
 	hand := func(next int64, records ...connector.Record) {
-		r.fetches.fetched(connector.Fetched{Partition: c.Partition, Session: c.session, From: c.ahead, Next: next, Epoch: 1, Records: &connectortest.Records{Left: records}})
+		r.fetches.accept(connector.Fetched{Partition: c.Partition, Session: c.session, From: c.ahead, Next: next, Epoch: 1, Records: &connectortest.Records{Left: records}})
 		r.dispatcher.enqueue()
 	}
 	good := func(offset, at int64) connector.Record {
@@ -36,8 +36,8 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 		r.status.shown = time.Time{}
 		r.status.show()
 		s := published.Claims[0]
-		if s.Consumed != consumed || !s.Oldest.Equal(stamped(oldest)) || s.Waiting.IsZero() == waits || len(published.Claims) != 1 {
-			t.Errorf("%s: consumed %d, oldest %v, waiting %v; want %d, %v, %v", what, s.Consumed, s.Oldest, s.Waiting, consumed, stamped(oldest), waits)
+		if s.Consumed != consumed || !s.Oldest.Equal(timeOf(oldest)) || s.Waiting.IsZero() == waits || len(published.Claims) != 1 {
+			t.Errorf("%s: consumed %d, oldest %v, waiting %v; want %d, %v, %v", what, s.Consumed, s.Oldest, s.Waiting, consumed, timeOf(oldest), waits)
 		}
 	}
 
@@ -53,21 +53,21 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	decode()
 	want("both, and what no reader sees", 14, 300, true)
 
-	// A cut takes it over; what comes behind it is queued.
+	// The batch is sealed; blocks enqueued afterwards wait.
 	barrier := lane.NewBarrier("", map[connector.Partition]plan.Span{c.Partition: {Session: c.session, From: 10, Next: 14, Epoch: 1, Earlier: nil}}, 1)
 	tab.sealed, c.from = barrier, 14
 	l.SealBatch(&tab.Table, barrier)
 	decode()
-	want("cut", 14, 300, true)
+	want("sealed", 14, 300, true)
 	hand(15, good(14, 200))
-	want("cut, and one queued", 14, 200, true)
+	want("sealed, and one queued", 14, 200, true)
 	decode()
-	want("cut, and one open", 15, 200, true)
+	want("sealed, and one open", 15, 200, true)
 	tab.sealed = barrier
 	r.outcomes.committed(tab, commit.Outcome{Plan: &plan.Plan{}})
 	want("settled", 15, 200, true)
 
-	// Behind a bad record nothing is.
+	// Records after a bad record are not consumed.
 	hand(18, good(15, 600), connector.Record{Offset: 16, Timestamp: 100}, good(17, 700))
 	hand(19, good(18, 50))
 	decode()
@@ -77,15 +77,15 @@ func TestWhatWaitsForALaneIsNotConsumed(t *testing.T) {
 	decode()
 	hand(20, good(19, 800))
 	decode()
-	want("a bad record, cut", 16, 100, true)
+	want("a bad record, sealed", 16, 100, true)
 
-	// A new session begins at the position, with what is owed from before.
+	// A new session begins at the position, and keeps the oldest timestamp of the session before.
 	c.position = 15
 	r.holds.endSession(c)
 	want("fenced", 15, 100, false)
 	l.Discard(&tab.Table)
 	decode()
-	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 15, Epoch: 1})
+	r.fetches.startReading(c, connector.Position{Partition: c.Partition, Next: 15, Epoch: 1})
 	for n := range int64(3 * maxInFlight) {
 		hand(16+n, good(15+n, 1000-n))
 		if n >= maxInFlight-2 {

@@ -11,7 +11,7 @@ import (
 	"sluice/connector/lane"
 )
 
-func TestValveHysteresis(t *testing.T) {
+func TestBackpressure_Hysteresis(t *testing.T) {
 	v := lane.NewBackpressure(connector.QueueConfig{PauseAt: 10_000, ResumeAt: 5_000, PerKey: 20_000})
 	step := func(to int64, open bool) {
 		t.Helper()
@@ -28,8 +28,8 @@ func TestValveHysteresis(t *testing.T) {
 	step(9_999, true)
 }
 
-// TestValveBounds: whatever is taken and given back, neither bound is passed, and in the end nothing is left.
-func TestValveBounds(t *testing.T) {
+// TestBackpressure_Bounds: no sequence of reserving and releasing exceeds a bound, and nothing is left at the end.
+func TestBackpressure_Bounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := connector.QueueConfig{PauseAt: rapid.Int64Range(1, 50).Draw(t, "pause"), PerKey: rapid.Int64Range(1, 10).Draw(t, "per key")}
 		v := lane.NewBackpressure(q)
@@ -63,7 +63,7 @@ func TestValveBounds(t *testing.T) {
 	})
 }
 
-func TestANullKeyCountsByPartition(t *testing.T) {
+func TestBackpressure_NullKey(t *testing.T) {
 	v := lane.NewBackpressure(connector.QueueConfig{PauseAt: 10, PerKey: 1})
 	first, again := v.Slot(connectortest.Partition(0), nil), v.Slot(connectortest.Partition(0), nil)
 	if first != again || v.Slot(connectortest.Partition(0), []byte("k")) != v.Slot(connectortest.Partition(1), []byte("k")) {
@@ -78,8 +78,9 @@ func TestANullKeyCountsByPartition(t *testing.T) {
 	}
 }
 
-// A partition whose next key has its share queued waits, which counts once until it goes on; others go on.
-func TestKeyWaitsAreCounted(t *testing.T) {
+// TestDispatcher_KeyWaits: a partition waits while the key of its next record has its share queued. That counts
+// once until it goes on; others go on.
+func TestDispatcher_KeyWaits(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry)
 	r := readerOf(t, Config{Metrics: m, Count: 1, Queue: connector.QueueConfig{PauseAt: 100, ResumeAt: 50, PerKey: 2}})
@@ -90,14 +91,14 @@ func TestKeyWaitsAreCounted(t *testing.T) {
 		c := &claim{Partition: connectortest.Partition(id), table: tab, lane: l, claimState: claimState{state: resuming}}
 		r.claims[c.Partition], tab.claims[c.Partition], r.order = c, c, append(r.order, c)
 		r.holds.endSession(c)
-		r.fetches.begin(c, connector.Position{Partition: c.Partition, Epoch: 1})
+		r.fetches.startReading(c, connector.Position{Partition: c.Partition, Epoch: 1})
 	}
 	fetched := func(c *claim, key string, n int64) {
 		var records []connector.Record
 		for o := range n {
 			records = append(records, connector.Record{Offset: c.ahead + o, Key: []byte(key), Value: []byte("x")})
 		}
-		r.fetches.fetched(connector.Fetched{Partition: c.Partition, Session: c.session, From: c.ahead, Next: c.ahead + n, Epoch: 1, Records: &connectortest.Records{Left: records}})
+		r.fetches.accept(connector.Fetched{Partition: c.Partition, Session: c.session, From: c.ahead, Next: c.ahead + n, Epoch: 1, Records: &connectortest.Records{Left: records}})
 	}
 	turns := func(waits float64, queued int64) {
 		t.Helper()

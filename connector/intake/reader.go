@@ -15,15 +15,16 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// Config is what a reader works with.
+// Config is the configuration of a reader and what it shares with other parts.
 type Config struct {
-	// Topics are those known before any assignment. A run until current ends at their ends; others come by assignment.
+	// Topics are the topics known before any assignment; a run until current reads them to their ends. Others come
+	// by assignment.
 	Topics []string
 	Queue  connector.QueueConfig
-	Drain  time.Duration // from the signal to stop to the end
-	// UntilCurrent ends the run once the tables have what the topics held at its start, or holds.
+	Drain  time.Duration // maximum duration of the drain
+	// UntilCurrent ends the run once the tables have what the topics held at its start, or the claims are held.
 	UntilCurrent bool
-	// Member begins the ids of batches: unlike any other's, now and before.
+	// Member is the prefix of batch ids. It must be unique among all members, past ones included.
 	Member string
 
 	Log       connector.Log
@@ -31,40 +32,40 @@ type Config struct {
 	Decisions Decisions
 	Offsets   *Offsets
 	Pools     connector.Pools
-	Lanes     lane.Config   // of each lane: Metrics, Records and Loops; the reader sets the rest
-	Count     int           // of lanes
-	Writers   commit.Config // of each writer, but for Outcomes and Progress
+	Lanes     lane.Config   // for each lane: Metrics, Records and Loops; the reader sets the rest
+	Count     int           // number of lanes
+	Writers   commit.Config // for each writer; the reader sets Outcomes and Progress
 	Publish   func(*connector.Status)
 	Logger    *slog.Logger
 	Metrics   *Metrics
-	Loops     *pulse.Loops // nil if nobody looks
+	Loops     *pulse.Loops // nil disables the watching of the loop
 }
 
-// Tables are the tables that topics feed. The reader asks, on its goroutine; answers come at once, without asking anybody.
+// Tables provides the tables that topics feed. The reader calls it on its goroutine, so methods must not block.
 type Tables interface {
-	// Open says which table a topic feeds, false if none. It is asked once for each topic. Topics of one table get the same
-	// Target.
+	// Open returns the table that a topic feeds, false if none. The reader calls it once per topic. Topics of one
+	// table get the same Target.
 	Open(topic string) (connector.TopicConfig, connector.Target, bool)
-	// Retire takes back a Target that no topic has fed for a while: Open makes another one if it must. What it returns is called
-	// when nobody uses the old one any more; nil calls nothing.
+	// Retire takes back the Target of a table that no topic feeds any more; a later Open makes a new one. The
+	// reader calls the returned function, unless nil, when the old Target is no longer in use.
 	Retire(table string) (closed func())
-	// Blocked says why a claim stands still while somebody tries for it: the table's store is down, a commit is undecided, a
-	// broker does not answer. nil means that nothing is wrong.
+	// Blocked returns why a claim makes no progress although it is not held: the table's store is down, a commit is
+	// undecided, a broker does not respond. It returns nil if nothing is wrong.
 	Blocked(table string, p connector.Partition) *hold.Hold
 }
 
-// Decisions are what operators decided about claims. They are asked often, and answer at once.
+// Decisions are the decisions of operators about claims. They are read often and must not block.
 type Decisions interface {
 	commit.Decisions
-	// Paused says that an operator paused a partition, who and why: a hold with hold.Paused, its Since that of the pause. nil
-	// means that it may be read.
+	// Paused returns the hold of a partition that an operator paused: reason hold.Paused, the operator and the
+	// operator's reason in Detail, and when. nil if it is not paused.
 	Paused(connector.Partition) *hold.Hold
-	// Rechecks returns the number of the newest request of an operator to check a partition now instead of when it is due, 0
-	// without one. Numbers grow.
+	// Rechecks returns the number of the newest request of an operator to check the partition now, 0 if there was
+	// none. Numbers increase.
 	Rechecks(connector.Partition) int64
 }
 
-// Undecided are decisions that nobody made.
+// Undecided are the [Decisions] of operators who have decided nothing.
 type Undecided struct{}
 
 // Paused returns nil.
@@ -76,9 +77,10 @@ func (Undecided) FloodAllowed(string) bool { return false }
 // Rechecks returns 0.
 func (Undecided) Rechecks(connector.Partition) int64 { return 0 }
 
-// A Reader knows all claims of this member. It alone moves their offsets: what may be fetched, what is handed over to
-// the lanes, and when a batch becomes a cut. It never waits for the network, a writer or a pool; only a marker waits for
-// a lane, and a lane waits for nobody.
+// A Reader owns all claims of this member. Only it changes their offsets: what is fetched, what is enqueued to the
+// lanes, and when a batch is sealed. In its loop it never waits for the network, a writer or a pool; only
+// enqueueing a barrier waits for a lane, and lanes wait for no other goroutine. The drain waits for the last
+// commits and the committed offsets.
 type Reader struct {
 	*base
 
@@ -100,7 +102,7 @@ type Reader struct {
 	loop *pulse.Loop
 }
 
-// base is what the parts of a reader share. Only the reader's goroutine uses it.
+// base is the state that the parts of a reader share. Only the reader's goroutine uses it.
 type base struct {
 	Config
 
@@ -110,22 +112,22 @@ type base struct {
 	lanes        []*lane.Lane
 
 	claims map[connector.Partition]*claim
-	order  []*claim // the claims by partition
+	order  []*claim // the claims, sorted by partition
 	tables []*tableState
 
-	joined   bool // a generation is valid
-	assigned bool // there was one
+	joined   bool // whether a generation is valid
+	assigned bool // whether there has been an assignment
 	draining bool
 }
 
 const (
-	// A cut without rows moves only positions; it waits until so many offsets or so much time have gathered.
-	emptyOffsets = 1_000_000
-	emptyEvery   = 10 * time.Minute
-	showEvery    = 500 * time.Millisecond
+	// A sealed batch without rows moves only positions. It is sealed after so many offsets or so much time.
+	positionsOffsets = 1_000_000
+	positionsEvery   = 10 * time.Minute
+	showEvery        = 500 * time.Millisecond
 )
 
-// New returns a reader with its lanes. The error names a topic of Topics that feeds no table.
+// New returns a reader with its lanes. It fails if a topic of Topics feeds no table.
 func New(c Config) (*Reader, error) {
 	c.Pools = c.Pools.WithDefaults()
 	r := &Reader{fromGroup: make(chan connector.Assignment), fromWriters: make(chan commit.Outcome), fromLanes: make(chan struct{}, 1)}
@@ -151,16 +153,16 @@ func New(c Config) (*Reader, error) {
 	r.batcher = &batcher{base: r.base, room: r.room, current: r.current}
 	r.assignment = newAssignment(r.base, r.holds, r.batcher)
 	r.outcomes = &outcomes{base: r.base, holds: r.holds, fetches: r.fetches, batcher: r.batcher, assignment: r.assignment, current: r.current}
-	r.status = &status{base: r.base, pauses: r.pauses, outage: map[standing]*outage{}}
+	r.status = &status{base: r.base, pauses: r.pauses, outage: map[outageKey]*outage{}}
 	for _, topic := range c.Topics {
-		if r.assignment.feeds(topic) == nil {
+		if r.assignment.tableFor(topic) == nil {
 			return nil, fmt.Errorf("topic %q feeds no table", topic)
 		}
 	}
 	return r, nil
 }
 
-// Deliver tells the reader what this member should work on, or waits until ctx ends.
+// Deliver sends a new assignment to the reader, and waits until the reader takes it or ctx ends.
 func (r *Reader) Deliver(ctx context.Context, a connector.Assignment) {
 	select {
 	case r.fromGroup <- a:
@@ -168,68 +170,70 @@ func (r *Reader) Deliver(ctx context.Context, a connector.Assignment) {
 	}
 }
 
-// Run works until ctx ends or the run is current, then drains. Lanes and writers are goroutines of group, which work until
+// Run reads until ctx ends or the run is current, then drains. Lanes and writers run as goroutines of group until
 // working ends.
 func (r *Reader) Run(ctx, working context.Context, group *sync.WaitGroup) {
 	for _, l := range r.lanes {
 		group.Go(func() { l.Run(working) })
 	}
-	r.assignment.running = func(w *commit.Writer) { w.Begin(working, group) }
+	r.assignment.beginWriter = func(w *commit.Writer) { w.Begin(working, group) }
 	for _, t := range r.tables {
-		r.assignment.running(t.writer)
+		r.assignment.beginWriter(t.writer)
 	}
 	r.loop = r.Loops.Begin("reader")
 	defer r.loop.End()
-	r.loop.Work() // all the time: it turns at least every showEvery
+	r.loop.Work() // without rest: it turns at least every showEvery
+	r.read(ctx)
+	r.drain(ctx)
+}
+
+// read turns until ctx ends or a run until current is done. Between two turns it waits for one event.
+func (r *Reader) read(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		r.turn()
 		if r.current.done() {
-			r.Logger.InfoContext(ctx, "current: the table has what the topics held at the start")
-			break
+			r.Logger.InfoContext(ctx, "run until current finished; the tables have what the topics held at the start")
+			return
 		}
 		timer.Reset(r.batcher.untilDue())
 		select {
 		case a := <-r.fromGroup:
 			r.assignment.assign(a)
 		case f := <-r.Log.Fetched():
-			r.fetches.fetched(f)
+			r.fetches.accept(f)
 		case o := <-r.fromWriters:
 			r.outcomes.handle(o)
-		case <-r.fromLanes:
+		case <-r.fromLanes: // records were decoded or memory was released
 		case <-r.Pools.Fetch.Pressed():
 		case <-timer.C:
 		case <-ctx.Done():
-			r.drain(ctx)
 			return
 		}
 	}
-	r.drain(ctx)
 }
 
-// turn does what time, memory and operators make due.
+// turn does what is due by time, memory or operators' decisions.
 func (r *Reader) turn() {
 	r.loop.Turn()
-	r.holds.wishes()
+	r.holds.applyDecisions()
 	r.dispatcher.enqueue()
 	r.batcher.sealForMemory = r.room.tableToSeal()
 	for _, t := range r.tables {
-		if reason := r.batcher.due(t); reason != "" {
-			r.batcher.seal(t, reason)
-		}
+		r.batcher.sealIfDue(t)
 		r.holds.checkDue(t)
 	}
-	for _, t := range slices.Backward(r.tables) { // one may go
+	for _, t := range slices.Backward(r.tables) { // backwards, because retire removes tables
 		r.assignment.retire(t)
 	}
-	r.fetches.turnToFetching()
+	r.fetches.updateFetching()
 	r.pauses.watchPauses()
 	r.status.show()
 }
 
-// drain ends the work: no more fetching, one last cut of what was handed over, its commit, the group offsets. Whatever
-// is left at the end of the time is dropped, which only means that it is read again.
+// drain ends the work: it stops fetching, seals the enqueued records, waits for their commits and commits the
+// group's offsets. What is not committed after Config.Drain is dropped and read again by the next owner.
 func (r *Reader) drain(ctx context.Context) {
 	began := time.Now()
 	r.draining = true
@@ -248,9 +252,7 @@ func (r *Reader) drain(ctx context.Context) {
 		busy = false
 		r.loop.Turn()
 		for _, t := range r.tables {
-			if reason := r.batcher.due(t); reason != "" {
-				r.batcher.seal(t, reason)
-			}
+			r.batcher.sealIfDue(t)
 			busy = busy || t.sealed != nil
 		}
 		r.status.shown = time.Time{}
@@ -267,7 +269,7 @@ func (r *Reader) drain(ctx context.Context) {
 		case <-r.fromLanes:
 		case <-turn.C:
 		case <-end.C:
-			r.Logger.WarnContext(ctx, "drain: time is over, the open batch is dropped and will be read again", "after", r.Drain)
+			r.Logger.WarnContext(ctx, "drain timed out; dropping the open batch, its records will be read again", "after", r.Drain)
 			return
 		}
 	}
@@ -275,4 +277,20 @@ func (r *Reader) drain(ctx context.Context) {
 	defer cancel()
 	r.Offsets.flush(pulse.With(left, r.loop))
 	r.Logger.InfoContext(ctx, "drained", "after", time.Since(began).Round(time.Millisecond))
+}
+
+// Sweep releases what is left after lanes and writers have ended: blocks that no lane decoded, barriers that no
+// writer took.
+func (r *Reader) Sweep() {
+	for _, c := range r.claims {
+		r.holds.dropQueued(c)
+	}
+	for _, l := range r.lanes {
+		l.Sweep()
+	}
+	for _, t := range r.tables {
+		for _, barrier := range append(t.writer.Requests.Left(), t.sealed) {
+			barrier.Sweep(r.Pools.Batch)
+		}
+	}
 }

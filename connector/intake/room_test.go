@@ -8,9 +8,9 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// TestRareTablesCostNothing: tables that are hardly ever fed neither make the chunks of the others smaller nor their part
-// of the pool; but one that is fed gets its own part.
-func TestRareTablesCostNothing(t *testing.T) {
+// TestRoom_RareTables: tables that are rarely fed do not reduce the chunks of others or their share of the pool.
+// One that is fed gets a share of its own.
+func TestRoom_RareTables(t *testing.T) {
 	const size = 64 << 20
 	busy, quiet, other := &tableState{}, &tableState{rare: true}, &tableState{}
 	r := readerOf(t, Config{Pools: connector.Pools{Batch: bytepool.New(size)}})
@@ -24,7 +24,7 @@ func TestRareTablesCostNothing(t *testing.T) {
 		held     int64
 		crowding bool
 	}{
-		{busy, size / 2, false}, // nobody else needs it
+		{busy, size / 2, false}, // the only table that needs the pool
 		{quiet, size / 2, true},
 		{quiet, size/4 - 1, false},
 	} {

@@ -11,9 +11,10 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// A claim that waits for room has all others stop while commits that are not late will free it. What a late commit holds does
-// not count, nor what fills behind it, and a claim whose table can take nothing has nobody stop.
-func TestForemost(t *testing.T) {
+// TestRoom_FirstWaiting: while a claim waits for memory, all others stop if commits that are not late will free
+// enough. What a late commit holds does not count, nor the open batch after it. A claim whose table is full stops
+// no other.
+func TestRoom_FirstWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := bytepool.New(1000)
 		table := func(open, cut int64) *tableState {
@@ -40,7 +41,7 @@ func TestForemost(t *testing.T) {
 		}
 		r.room.unreserve(b, 50)
 
-		time.Sleep(minPatience) // the commit is late: 500 of 1000 bytes are its own and its successor's
+		time.Sleep(minPatience) // the commit is late: 500 of 1000 bytes belong to it and to the batch after it
 		if r.room.firstWaiting() != nil {
 			t.Error("all wait for a commit that is late")
 		}
@@ -48,7 +49,7 @@ func TestForemost(t *testing.T) {
 			t.Errorf("%d bytes become free, want 500", got)
 		}
 		time.Sleep(5 * time.Second)
-		a.sealed.Began = time.Now().Add(-2 * time.Second) // another one: the claim is patient for half of its wait
+		a.sealed.Began = time.Now().Add(-2 * time.Second) // another commit: the claim waits for half of its own wait
 		if r.room.firstWaiting() != large {
 			t.Error("a commit is late after a third of the wait")
 		}
@@ -58,7 +59,7 @@ func TestForemost(t *testing.T) {
 			t.Error("a commit is not late after a minute")
 		}
 
-		other := &claim{table: b, nextBlock: nextBlock{wantsBytes: 450, wantsSince: time.Now()}} // less than the other, and there is room for it
+		other := &claim{table: b, nextBlock: nextBlock{wantsBytes: 450, wantsSince: time.Now()}} // needs less than the other, and there is enough memory
 		r.room.waiting = append(r.room.waiting, other)
 		if r.room.firstWaiting() != other {
 			t.Error("a claim that could go on stands behind one that cannot")
@@ -86,9 +87,9 @@ func TestForemost(t *testing.T) {
 	})
 }
 
-// Where others wait for memory to fetch with, a claim gives up the block that finds no room, and fetches it again once there
-// may be some.
-func TestTurnWaiting(t *testing.T) {
+// TestFetches_ShedWaiting: while memory to fetch with is short, a claim drops a block that waits for the batch
+// pool, and fetches it again once there may be memory.
+func TestFetches_ShedWaiting(t *testing.T) {
 	pool := bytepool.New(1000)
 	held := &tableState{sealed: &lane.Barrier{Began: time.Now().Add(-time.Hour)}}
 	held.sealed.Allocated.Store(600)
@@ -100,18 +101,18 @@ func TestTurnWaiting(t *testing.T) {
 	c := &claim{Partition: connectortest.Partition(0), table: tab}
 	r.claims[c.Partition], r.order = c, []*claim{c}
 	r.holds.endSession(c)
-	r.fetches.begin(c, connector.Position{Partition: c.Partition, Next: 10})
+	r.fetches.startReading(c, connector.Position{Partition: c.Partition, Next: 10})
 	records := &counted{}
-	r.fetches.fetched(connector.Fetched{Partition: c.Partition, Session: c.session, From: 10, Next: 20, Records: records})
+	r.fetches.accept(connector.Fetched{Partition: c.Partition, Session: c.session, From: 10, Next: 20, Records: records})
 	if _, ok := r.room.reserve(c, 500); ok || r.room.first != nil {
 		t.Fatal("it does not wait alone")
 	}
 	requests := log.n
-	r.fetches.turnWaiting(false)
+	r.fetches.shedWaiting(false)
 	if records.released != 0 {
 		t.Error("shed while there is memory to fetch with")
 	}
-	r.fetches.turnWaiting(true)
+	r.fetches.shedWaiting(true)
 	if records.released != 1 || c.wantsBytes != 0 || len(r.room.waiting) != 0 || log.n != requests {
 		t.Errorf("released %d times, wants %d, asked again: %v", records.released, c.wantsBytes, log.n != requests)
 	}
@@ -121,7 +122,7 @@ func TestTurnWaiting(t *testing.T) {
 	}
 	held.sealed = nil
 	pool.Adjust(-600)
-	r.fetches.turnWaiting(true)
+	r.fetches.shedWaiting(true)
 	if log.n != requests+1 || c.ahead != 10 {
 		t.Errorf("asked %d times more, from %d", log.n-requests, c.ahead)
 	}

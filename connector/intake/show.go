@@ -9,18 +9,18 @@ import (
 	"sluice/reliability/hold"
 )
 
-// status publishes what others may see.
+// status publishes the member's status.
 type status struct {
 	*base
 
 	pauses *pauseLog
 
-	started bool      // it was joined and every claim resumed, once
-	shown   time.Time // when the status was published
-	outage  map[standing]*outage
+	started bool      // whether it was joined and every claim had resumed, at any time
+	shown   time.Time // when the status was last published
+	outage  map[outageKey]*outage
 }
 
-// show publishes the status, at most every so often.
+// show publishes the status, at most every showEvery.
 func (st *status) show() {
 	now := time.Now()
 	if now.Sub(st.shown) < showEvery {
@@ -28,7 +28,7 @@ func (st *status) show() {
 	}
 	st.shown = now
 	s := &connector.Status{At: now, Joined: st.joined, Resumed: st.assigned, Draining: st.draining, Paused: st.pauses.active > 0, Queued: st.backpressure.Queued.Load()}
-	stand := map[standing][]*hold.Hold{}
+	stand := map[outageKey][]*hold.Hold{}
 	waiting := map[*tableState]time.Time{}
 	for _, t := range st.tables {
 		waiting[t] = t.waitingSince()
@@ -36,16 +36,16 @@ func (st *status) show() {
 	for _, p := range slices.SortedFunc(maps.Keys(st.claims), connector.Partition.Compare) {
 		c := st.claims[p]
 		cs := connector.ClaimStatus{
-			Partition: p, Table: c.table.name, Since: c.since, State: c.state.shown(), Position: c.position, Next: c.next, End: c.bounds.LastStable, Hold: c.hold,
+			Partition: p, Table: c.table.name, Since: c.since, State: c.state.display(), Position: c.position, Next: c.next, End: c.bounds.LastStable, Hold: c.hold,
 			Consumed: c.consumed(), Waiting: waiting[c.table], Every: c.table.limits.Every,
-			Oldest: stamped(c.oldest()), Newest: stamped(c.newestCommitted), LastRecord: c.last,
+			Oldest: timeOf(c.oldest()), Newest: timeOf(c.newestCommitted), LastRecord: c.last,
 		}
-		if cs.Hold != nil { // a copy: the claim's own goes on changing
+		if cs.Hold != nil { // a copy, because the claim changes its own
 			h := *cs.Hold
 			cs.Hold = &h
 		} else if cs.Hold = st.Tables.Blocked(c.table.name, p); cs.Hold != nil {
 			cs.Hold.Partition, cs.Hold.Offset = p, c.position
-			stand[standing{c.table.name, cs.Hold.Reason}] = append(stand[standing{c.table.name, cs.Hold.Reason}], cs.Hold)
+			stand[outageKey{c.table.name, cs.Hold.Reason}] = append(stand[outageKey{c.table.name, cs.Hold.Reason}], cs.Hold)
 		}
 		if c.state == resuming && cs.Hold == nil {
 			s.Resumed = false

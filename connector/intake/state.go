@@ -4,31 +4,32 @@ import (
 	"sluice/reliability/hold"
 )
 
-// state is what a claim does. Only holds.enter sets it.
+// state is the state of a claim. Only holds.enter sets it.
 type state uint8
 
 const (
-	resuming  state = iota // asked where it stands; it has no hold
+	resuming  state = iota // the writer reads its position; it has no hold
 	reading                // records are fetched; it has no hold
-	retrying               // records are fetched; its hold ends with the first of them
-	proving                // records are fetched; its hold ends with the next won commit
-	finishing              // nothing is fetched; rows from before the hold wait for their commit
-	held                   // nothing is fetched until it is checked
-	checking               // asked where it stands; it has a hold
-	leaving                // its records failed in our own work: it waits before they are read again
-	lost                   // another member's, or nobody's
+	retrying               // records are fetched; the first of them ends its hold
+	proving                // records are fetched; the next successful commit ends its hold
+	finishing              // not fetched; records from before the hold wait for their commit
+	held                   // not fetched until a check is due
+	checking               // the writer checks whether its hold is over
+	leaving                // its records failed locally: it waits before they are read again
+	lost                   // not this member's any more
 )
 
+// states returns all states, for tests.
 func states() []state {
 	return []state{resuming, reading, retrying, proving, finishing, held, checking, leaving, lost}
 }
 
-// String returns the word that the log uses.
+// String returns the name of the state, for the log.
 func (s state) String() string {
 	return [...]string{"resuming", "reading", "retrying", "proving", "finishing", "held", "checking", "leaving", "lost"}[s]
 }
 
-// next returns the states that may follow. docs/architecture.md has them as a table.
+// next returns the states that may follow. docs/architecture.md has the same table.
 func (s state) next() []state {
 	switch s {
 	case resuming:
@@ -50,17 +51,17 @@ func (s state) next() []state {
 	return nil
 }
 
-// reads reports whether records are fetched.
+// reads reports whether records of the claim are fetched.
 func (s state) reads() bool { return s == reading || s == retrying || s == proving }
 
-// awaitsPosition reports whether the writer looks where the claim stands.
+// awaitsPosition reports whether the reader waits for the claim's position from the writer.
 func (s state) awaitsPosition() bool { return s == resuming || s == checking }
 
-// stands reports whether nothing happens to the claim but by a check, an operator or a commit.
-func (s state) stands() bool { return s == finishing || s == held }
+// isStopped reports whether only a check, an operator or a commit can change the claim's state.
+func (s state) isStopped() bool { return s == finishing || s == held }
 
-// shown is the state in the words of [connector.ClaimStatus].
-func (s state) shown() string {
+// display returns the state as [connector.ClaimStatus] shows it.
+func (s state) display() string {
 	switch {
 	case s == resuming:
 		return "resuming"
@@ -70,20 +71,21 @@ func (s state) shown() string {
 	return "held"
 }
 
-// IllegalTransition is the log line of a transition that the states do not allow. It is a mistake in this package; the claim
-// goes on.
-const IllegalTransition = "a claim goes from one state to another that cannot follow; report it with this line"
+// IllegalTransition is the log message of a transition that state.next does not allow. It is a mistake in this
+// package; the claim goes on.
+const IllegalTransition = "illegal state transition of a claim; report it with this line"
 
-// endsBy is what ends a hold.
+// endsBy is the event that ends a hold.
 type endsBy uint8
 
 const (
-	byCheck  endsBy = iota // that the claim can be read, as a check finds
-	byRecord               // a record that is read
-	byCommit               // a won commit: one found the hold
+	byCheck  endsBy = iota // a check finds that the claim can be read
+	byRecord               // a record is read
+	byCommit               // a commit succeeds, because a commit found the hold
 )
 
-// endOf returns what ends a hold that no commit found. Of a batch that cannot be read only reading on can tell.
+// endOf returns the event that ends a hold that no commit found. Only reading can show that a damaged batch is
+// readable again.
 func endOf(reason hold.Reason) endsBy {
 	if reason == hold.CorruptBatch || reason == hold.Oversize {
 		return byRecord

@@ -13,8 +13,8 @@ import (
 	"sluice/connector/connectortest"
 )
 
-// TestState_Transitions tries every pair of states: what the table in docs/architecture.md lists is entered in silence, anything
-// else is logged as a mistake. The last column says who enters the state.
+// TestState_Transitions tries every pair of states: a transition in the table of docs/architecture.md is silent,
+// any other is logged as a mistake.
 func TestState_Transitions(t *testing.T) {
 	documented := transitionsIn(t, filepath.Join("..", "..", "docs", "architecture.md"))
 	if len(documented) != len(states()) {
@@ -37,7 +37,7 @@ func TestState_Transitions(t *testing.T) {
 	}
 }
 
-// transitionsIn reads the table of states of a document: which states may follow each.
+// transitionsIn reads the table of states in a document: the states that may follow each.
 func transitionsIn(t *testing.T, path string) map[string][]string {
 	t.Helper()
 	body, err := os.ReadFile(path)
@@ -68,11 +68,11 @@ func transitionsIn(t *testing.T, path string) map[string][]string {
 	return all
 }
 
-// TestState_Groups: what the reader asks of a state.
+// TestState_Groups checks the predicates of states.
 func TestState_Groups(t *testing.T) {
 	for _, s := range states() {
 		groups := 0
-		for _, in := range []bool{s.reads(), s.awaitsPosition(), s.stands(), s == leaving, s == lost} {
+		for _, in := range []bool{s.reads(), s.awaitsPosition(), s.isStopped(), s == leaving, s == lost} {
 			if in {
 				groups++
 			}
@@ -80,8 +80,8 @@ func TestState_Groups(t *testing.T) {
 		if groups != 1 {
 			t.Errorf("%v is in %d groups, want one of reads, asked, stands, leaving, lost", s, groups)
 		}
-		if !slices.Contains([]string{"resuming", "reading", "held"}, s.shown()) {
-			t.Errorf("%v is shown as %q", s, s.shown())
+		if !slices.Contains([]string{"resuming", "reading", "held"}, s.display()) {
+			t.Errorf("%v is shown as %q", s, s.display())
 		}
 	}
 }

@@ -9,36 +9,38 @@ import (
 	"sluice/reliability/hold"
 )
 
-// tableState is what the reader knows of a table. Lanes and the writer share the [lane.Table] in it.
+// tableState is the reader's state of a table. Lanes and the writer share the [lane.Table] in it.
 type tableState struct {
 	lane.Table
 
 	name   string
 	writer *commit.Writer
-	rare   bool // hardly ever fed
+	rare   bool // rarely fed
 	limits connector.Limits
-	claims map[connector.Partition]*claim // of this table
+	claims map[connector.Partition]*claim // that feed this table
 
-	schema  connector.Schema // that lanes build for
-	opened  time.Time        // when the batch that fills got its first record; zero if it has none
-	sealed  *lane.Barrier    // the cut on its way, nil if there is none
-	stuck   bool             // it can take no more for now
-	stopped pause            // of reading for it, while it is stuck
-	// refetch is how far claims were in a cut whose records are to be tried once more, soon; nil if there is none.
-	refetch   map[connector.Partition]int64
-	comparing bool
-	vacant    time.Time // since when it has no claim
-	checks    time.Time // when idle claims are looked at again
+	schema      connector.Schema // the schema that lanes build rows for
+	opened      time.Time        // when the open batch got its first record; zero if it is empty
+	sealed      *lane.Barrier    // the sealed batch on its way, nil if there is none
+	stuck       bool             // whether it can take no more records for now
+	commitPause pause            // pause of reading for this table while it is stuck
+	// refetch is the offset up to which each claim's records of a failed batch are read again before the next batch
+	// is sealed early; nil if there are none.
+	refetch     map[connector.Partition]int64
+	comparing   bool
+	vacant      time.Time // since when it has no claim, zero if it has one
+	nextCompare time.Time // when idle claims are compared next
 
-	// Of a run until current: the partitions of the topics that are behind their ends, of whichever member, nil if unknown; those
-	// of them that are left, since they are paused and not ours; and when that was asked last.
+	// For a run until current: behind are the partitions of the topics, of any member, that are before their ends,
+	// nil if unknown. left are those of them that are paused and not claims of this member. measured is when they
+	// were last requested.
 	behind    []connector.Position
 	left      []hold.Hold
 	measuring bool
 	measured  time.Time
 }
 
-// inSealed tells whether a claim is part of the cut on its way.
+// inSealed reports whether a claim is part of the sealed batch on its way.
 func (t *tableState) inSealed(p connector.Partition) bool {
 	if t.sealed == nil {
 		return false
@@ -47,7 +49,7 @@ func (t *tableState) inSealed(p connector.Partition) bool {
 	return in
 }
 
-// refetchUntil has the next batch closed as soon as a claim is read up to next, which is no offset if it is 0.
+// refetchUntil makes the next batch due as soon as the claim was read up to next. It does nothing if next is 0.
 func (t *tableState) refetchUntil(p connector.Partition, next int64) {
 	if next == 0 {
 		return
@@ -58,22 +60,23 @@ func (t *tableState) refetchUntil(p connector.Partition, next int64) {
 	t.refetch[p] = next
 }
 
-// refetched tells whether everything that is to be tried once more is read again, as far as it can be.
+// refetched reports whether all records of the failed batch have been read again, except those of claims that
+// cannot be read.
 func (t *tableState) refetched() bool {
 	for p, next := range t.refetch {
-		if c, ours := t.claims[p]; ours && !c.state.stands() && c.state != leaving && c.next < next {
+		if c, ours := t.claims[p]; ours && !c.state.isStopped() && c.state != leaving && c.next < next {
 			return false
 		}
 	}
 	return t.refetch != nil
 }
 
-// commitLate tells whether the cut of a table has been on its way for longer than patience.
+// commitLate reports whether the sealed batch of a table has been on its way for longer than patience.
 func (t *tableState) commitLate(now time.Time, patience time.Duration) bool {
 	return t.sealed != nil && now.Sub(t.sealed.Began) >= patience
 }
 
-// behindEnd tells whether a table would get more records if it could take them.
+// behindEnd reports whether the table would get more records if it could take them.
 func (t *tableState) behindEnd() bool {
 	for _, c := range t.claims {
 		if c.state.reads() && (len(c.queue) > 0 || c.next < c.bounds.LastStable) {
@@ -83,13 +86,13 @@ func (t *tableState) behindEnd() bool {
 	return false
 }
 
-// measure asks the writer how far the whole table is.
+// measure requests from the writer how far the whole table is behind the ends of its topics.
 func (t *tableState) measure() {
 	t.measuring = true
 	t.writer.Requests.Measure()
 }
 
-// waitingSince is since when rows of a table wait for their commit, the zero time if none do.
+// waitingSince returns since when rows of the table wait for their commit, the zero time if none do.
 func (t *tableState) waitingSince() (since time.Time) {
 	for _, c := range t.claims {
 		if at := c.laneProgress.Since(); !at.IsZero() && (since.IsZero() || at.Before(since)) {

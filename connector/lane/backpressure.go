@@ -7,59 +7,61 @@ import (
 	"sluice/connector"
 )
 
-// slots is the number of counters that keys share. Two keys with the same slot share the bound of one key; no map of keys grows
-// with what records contain.
+// slots is the number of counters that all keys share. Keys with the same slot share the bound of one key. A map
+// would grow with the keys that producers choose.
 const slots = 4096
 
-// Backpressure bounds what is queued: handed over to the lanes and not yet a row. The reader takes before it hands over, lanes
-// give back after decoding. Closing stops the hand-over; membership and heartbeats do not notice. See backpressure.
+// Backpressure bounds the queued records: those enqueued to the lanes and not yet decoded. The reader reserves
+// before it enqueues, lanes release after decoding. While it is active the reader enqueues nothing; group
+// membership and heartbeats go on.
 type Backpressure struct {
 	pauseAt, resumeAt, perKey int64
 	seed                      maphash.Seed
 	keys                      [slots]atomic.Int32
-	Queued                    atomic.Int64
+	Queued                    atomic.Int64 // records
 
-	active bool // owned by the reader
+	active bool // only the reader uses it
 }
 
-// NewBackpressure returns an open valve.
+// NewBackpressure returns an inactive backpressure.
 func NewBackpressure(q connector.QueueConfig) *Backpressure {
 	return &Backpressure{pauseAt: q.PauseAt, resumeAt: q.ResumeAt, perKey: q.PerKey, seed: maphash.MakeSeed()}
 }
 
-// Slot is the counter of a record: of its key, or of its partition if it has none.
-func (v *Backpressure) Slot(p connector.Partition, key []byte) uint16 {
+// Slot returns the counter of a record: that of its key, or of its partition if the key is null.
+func (b *Backpressure) Slot(p connector.Partition, key []byte) uint16 {
 	if key == nil {
-		return uint16(maphash.Comparable(v.seed, p) % slots)
+		return uint16(maphash.Comparable(b.seed, p) % slots)
 	}
-	return uint16(maphash.Bytes(v.seed, key) % slots)
+	return uint16(maphash.Bytes(b.seed, key) % slots)
 }
 
-// Reserve reserves room for a record and tells whether there was any, for it and for its key.
-func (v *Backpressure) Reserve(slot uint16) bool {
-	// The reader alone adds, so that nothing passes between the look and the step.
-	if v.KeyFull(slot) || v.Queued.Load() >= v.pauseAt {
+// Reserve reserves a place for a record, and reports whether its key and the queue had one.
+func (b *Backpressure) Reserve(slot uint16) bool {
+	// Only the reader adds, so both counters can only fall between this check and the increment.
+	if b.KeyFull(slot) || b.Queued.Load() >= b.pauseAt {
 		return false
 	}
-	v.keys[slot].Add(1)
-	v.Queued.Add(1)
+	b.keys[slot].Add(1)
+	b.Queued.Add(1)
 	return true
 }
 
-// KeyFull reports whether a slot has as many records queued as one key may have.
-func (v *Backpressure) KeyFull(slot uint16) bool { return int64(v.keys[slot].Load()) >= v.perKey }
+// KeyFull reports whether the slot has as many queued records as one key may have.
+func (b *Backpressure) KeyFull(slot uint16) bool { return int64(b.keys[slot].Load()) >= b.perKey }
 
-// Release returns the room of records that are rows now, or dropped.
-func (v *Backpressure) Release(taken []uint16) {
+// Release releases the places of records that were decoded or dropped.
+func (b *Backpressure) Release(taken []uint16) {
 	for _, s := range taken {
-		v.keys[s].Add(-1)
+		b.keys[s].Add(-1)
 	}
-	v.Queued.Add(-int64(len(taken)))
+	b.Queued.Add(-int64(len(taken)))
 }
 
-// IsOpen looks at the thresholds: closed at pauseAt, open again at resumeAt.
-func (v *Backpressure) IsOpen() bool {
-	queued := v.Queued.Load()
-	v.active = queued >= v.pauseAt || v.active && queued > v.resumeAt
-	return !v.active
+// IsOpen reports whether the reader may enqueue. Backpressure starts at pauseAt and ends at resumeAt. Only the
+// reader calls it.
+func (b *Backpressure) IsOpen() bool {
+	queued := b.Queued.Load()
+	b.active = queued >= b.pauseAt || b.active && queued > b.resumeAt
+	return !b.active
 }

@@ -9,23 +9,24 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// Barrier is a cut whose marker is on its way through the lanes.
+// Barrier seals a batch on its way through the queues of all lanes.
 type Barrier struct {
 	ID        string // of the batch
 	Began     time.Time
 	Claims    map[connector.Partition]plan.Span
-	Parts     chan Part // one from each lane, with room for all
-	Passed    atomic.Int32
-	Allocated atomic.Int64 // of the batch pool, in bytes
-	Taken     bool         // by its writer, who owns this
+	Parts     chan Part    // one part from each lane; its buffer has room for all
+	Passed    atomic.Int32 // lanes that it has passed
+	Allocated atomic.Int64 // bytes of the parts in the batch pool
+	Taken     bool         // whether the writer has taken it and owns its parts
 }
 
-// NewBarrier returns a cut of so many lanes.
+// NewBarrier returns a barrier for a batch with these claims and so many lanes.
 func NewBarrier(id string, claims map[connector.Partition]plan.Span, lanes int) *Barrier {
 	return &Barrier{ID: id, Began: time.Now(), Claims: claims, Parts: make(chan Part, lanes)}
 }
 
-// Sweep gives back what the lanes had for a cut that no writer took. They have ended. nil has nothing.
+// Sweep releases the parts of a barrier that no writer took. Call it after the lanes have ended. A nil barrier has
+// none.
 func (b *Barrier) Sweep(pool *bytepool.Pool) {
 	for b != nil && len(b.Parts) > 0 {
 		p := <-b.Parts
@@ -33,20 +34,20 @@ func (b *Barrier) Sweep(pool *bytepool.Pool) {
 	}
 }
 
-// PassedAll tells whether the marker is through all lanes.
+// PassedAll reports whether the barrier has passed all lanes.
 func (b *Barrier) PassedAll(lanes int) bool { return int(b.Passed.Load()) == lanes }
 
-// Part is what one lane had for a cut.
+// Part is one lane's part of a sealed batch.
 type Part struct {
 	Lane       int
 	Chunks     []plan.Chunk
 	Candidates []plan.Candidate
 	Dropped    []plan.Dropped
 	Ignored    plan.IgnoredNames
-	Failed     *plan.Failure // nothing of the part is usable, nor of the cut
+	Failed     *plan.Failure // if set, nothing of the sealed batch is usable
 }
 
-// AllocatedBy is what candidates have of the batch pool.
+// AllocatedBy returns the bytes of candidates in the batch pool.
 func AllocatedBy(candidates []plan.Candidate) (n int64) {
 	for i := range candidates {
 		n += candidates[i].Allocated
@@ -54,7 +55,7 @@ func AllocatedBy(candidates []plan.Candidate) (n int64) {
 	return n
 }
 
-// Release gives back what one lane had for a cut that nobody wants.
+// Release releases a part that will not be committed.
 func (p *Part) Release(pool *bytepool.Pool) {
 	ReleaseRows(pool, p.Chunks)
 	pool.Adjust(-AllocatedBy(p.Candidates))

@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// candidateBytes is what a candidate takes beside the bytes of its record: itself, its error, the letter; headerBytes
-	// what each header takes, in record and letter.
+	// candidateBytes is the memory of a candidate beside the bytes of its record: its struct, its error and its
+	// dead letter. headerBytes is the memory of each header in the record and in the dead letter.
 	candidateBytes, headerBytes = 1112, 88
-	// pageBytes is what Go rounds large pieces of memory up to. Small ones lose an eighth at most.
+	// pageBytes is the unit to which Go rounds up large allocations. Rounding wastes at most an eighth of small
+	// ones.
 	pageBytes = 8 << 10
 )
 
-// Weight is what a record takes of memory as a candidate.
+// Weight returns the memory in bytes that a record takes as a candidate.
 func Weight(r *connector.Record) int64 {
 	bytes := len(r.Key) + len(r.Value)
 	names := 0
@@ -28,8 +29,8 @@ func Weight(r *connector.Record) int64 {
 	return int64(candidateBytes + names + bytes + min(bytes/8, pageBytes))
 }
 
-// Reject notes why a record of a block is none of the rows. It tells whether the lane may go on behind it: only a
-// record that can have a letter lets others pass.
+// Reject returns the candidate for a record that cannot become a row. pass reports whether the lane may go on after
+// it: only if the record can become a dead letter.
 func Reject(b *Block, r *connector.Record, err error) (c plan.Candidate, pass bool) {
 	now := time.Now()
 	c = plan.Candidate{Partition: b.Partition, Session: b.Session, Offset: r.Offset, Err: err, First: now, Last: now, Timestamp: r.Timestamp}
@@ -39,7 +40,7 @@ func Reject(b *Block, r *connector.Record, err error) (c plan.Candidate, pass bo
 	return c, c.Record != nil
 }
 
-// clone copies a record into memory of its own, of one piece. Header names are strings that nobody overwrites.
+// clone copies a record into one allocation of its own. Header names are immutable strings and need no copy.
 func clone(r *connector.Record) *connector.Record {
 	n := len(r.Key) + len(r.Value)
 	for _, h := range r.Headers {

@@ -18,8 +18,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestOnlyPoisonBecomesALetter: what a dependency says, or nobody knows, is never the record's fault.
-func TestOnlyPoisonBecomesALetter(t *testing.T) {
+// TestReject_OnlyPoisonHasLetter: an error of a dependency or of unknown cause is never the record's fault.
+func TestReject_OnlyPoisonHasLetter(t *testing.T) {
 	guard := reliability.NewGuard("registry", reliability.Config{
 		Backoff: reliability.Backoff{Initial: time.Millisecond, Max: time.Millisecond}, Failures: 1, OpenFor: time.Hour, Successes: 1,
 	}, slog.New(slog.DiscardHandler), nil)
@@ -43,7 +43,7 @@ func TestOnlyPoisonBecomesALetter(t *testing.T) {
 		"a 403":                {answered(403), false},
 		"a hold":               {hold.New(hold.SchemaConflict, "no", nil), false},
 		"a hold by poison":     {hold.New(hold.SchemaConflict, "no", syntax), false},
-		"told to stop":         {context.Canceled, false},
+		"canceled":             {context.Canceled, false},
 		"a position moved":     {classify.Mark(errors.New("moved"), classify.Fenced), false},
 		"a chunk that is full": {connector.ErrChunkFull, false},
 	} {
@@ -88,9 +88,9 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// answered is an HTTP answer.
+// answered is an HTTP response.
 type answered int
 
-func (a answered) Error() string { return fmt.Sprintf("answered %d", int(a)) }
+func (a answered) Error() string { return fmt.Sprintf("HTTP status %d", int(a)) }
 
 func (a answered) HTTPStatusCode() int { return int(a) }

@@ -6,25 +6,25 @@ import (
 	"sluice/connector"
 )
 
-// An Answer is what was fetched on its way to the lanes. The reader and the blocks that hold its records share its
-// memory: whoever is last gives it back.
+// A FetchResult is the result of a fetch on its way to the lanes. The reader and the blocks share the memory of its
+// records; the last user to call Release returns it.
 type FetchResult struct {
 	connector.Fetched
-	Read bool // to its end
+	Read bool // whether all records have been parsed
 	refs atomic.Int32
 }
 
-// NewFetchResult returns an answer with one user, the reader, as long as it is in the queue of a claim.
+// NewFetchResult returns a fetch result with one user, the reader, until it leaves the claim's queue.
 func NewFetchResult(f connector.Fetched) *FetchResult {
 	r := &FetchResult{Fetched: f}
-	r.refs.Store(1) // the reader, as long as it is in a claim's queue
+	r.refs.Store(1)
 	return r
 }
 
 // retain adds a user.
 func (r *FetchResult) retain() { r.refs.Add(1) }
 
-// Release ends the use of one user, who may not touch any record of the answer afterwards.
+// Release ends the use by one user, who must not use any record of the result afterwards.
 func (r *FetchResult) Release() {
 	if r.refs.Add(-1) == 0 && r.Records != nil {
 		r.Records.Release()

@@ -11,15 +11,15 @@ import (
 	"sluice/reliability"
 )
 
-// HealthFilter takes the health-check records out of a topic. Lanes share it.
+// HealthFilter drops the health-check records of a topic. All lanes share it.
 type HealthFilter struct {
 	connector.HealthRecords
-	logger            *slog.Logger
-	dropped, unproven prometheus.Counter
-	logged, loggedOf  *reliability.Sparse // of those dropped, of those that prove nothing
+	logger                 *slog.Logger
+	dropped, unproven      prometheus.Counter
+	logged, loggedUnproven *reliability.Sparse // for dropped records, for records without the secret
 }
 
-// NewHealthFilter returns the filter of a topic, nil if it drops nothing.
+// NewHealthFilter returns the filter of a topic, nil if the topic drops nothing.
 func NewHealthFilter(topic string, h connector.HealthRecords, logger *slog.Logger, m *Metrics) *HealthFilter {
 	if !h.Drop {
 		return nil
@@ -27,18 +27,18 @@ func NewHealthFilter(topic string, h connector.HealthRecords, logger *slog.Logge
 	return &HealthFilter{
 		HealthRecords: h, logger: logger,
 		dropped: m.health.WithLabelValues(topic), unproven: m.healthUnproven.WithLabelValues(topic),
-		logged: reliability.NewSparse(1, healthLines), loggedOf: reliability.NewSparse(1, healthLines),
+		logged: reliability.NewSparse(1, healthLogInterval), loggedUnproven: reliability.NewSparse(1, healthLogInterval),
 	}
 }
 
-// drops tells whether a record is a health check that goes no further, and counts it.
+// drops reports whether the record is a health check to drop, and counts it.
 func (f *HealthFilter) drops(p connector.Partition, r *connector.Record) bool {
 	if !connector.ClaimsHealthCheck(r.Headers) {
 		return false
 	}
 	if !f.Proves(r.Headers) {
 		f.unproven.Inc()
-		if left, ok := f.loggedOf.Next(); ok {
+		if left, ok := f.loggedUnproven.Next(); ok {
 			f.logger.Info("a health-check record without the secret is an ordinary record",
 				"topic", p.Topic, "partition", p.ID, "offset", r.Offset, "left_out", left)
 		}
@@ -52,7 +52,7 @@ func (f *HealthFilter) drops(p connector.Partition, r *connector.Record) bool {
 	return true
 }
 
-// drop notes a health-check record of a claim.
+// drop adds a health-check record to the dropped ones of its session.
 func (o *openChunk) drop(p connector.Partition, session uint64, offset int64) {
 	if i, ok := o.lastDropped[session]; ok && o.dropped[i].Candidates == len(o.candidates) {
 		o.dropped[i].Last = offset
@@ -66,6 +66,6 @@ func (o *openChunk) drop(p connector.Partition, session uint64, offset int64) {
 	o.dropped = append(o.dropped, plan.Dropped{Partition: p, Session: session, First: offset, Last: offset, Count: 1, Candidates: len(o.candidates)})
 }
 
-// healthLines is how often a topic's dropped records are worth a line: a producer that marks all of its records makes
-// them vanish, and somebody must see it.
-const healthLines = time.Minute
+// healthLogInterval is the minimum interval between log lines about a topic's dropped records. A producer that marks all
+// of its records makes them disappear, so an operator must see it in the log.
+const healthLogInterval = time.Minute

@@ -17,7 +17,7 @@ import (
 	"sluice/connector/plan"
 )
 
-// countedBy is what a counter counted.
+// countedBy returns the value of a counter.
 func countedBy(t *testing.T, c prometheus.Counter) float64 {
 	t.Helper()
 	var m dto.Metric
@@ -34,14 +34,14 @@ func headers(texts ...string) (all []connector.Header) {
 	return all
 }
 
-// TestHealthRecords: only the exact header makes a health check, and only with the secret if one is asked for.
-func TestHealthRecords(t *testing.T) {
+// TestHealthFilter_Drops: only the exact header marks a health check, and only with the secret if one is required.
+func TestHealthFilter_Drops(t *testing.T) {
 	const secret = "s3cret"
 	for _, c := range []struct {
 		name     string
 		headers  []connector.Header
 		claims   bool
-		unproven bool // where a secret is asked for
+		unproven bool // where a secret is required
 	}{
 		{name: "no headers"},
 		{name: "other headers", headers: headers("trace", "TRUE", connector.HealthSecretHeader, secret)},
@@ -78,7 +78,7 @@ func TestHealthRecords(t *testing.T) {
 			}
 			none := NewHealthFilter("none", connector.HealthRecords{Drop: true, Secret: func() string { return "" }}, quiet, m)
 			if none.drops(connectortest.Partition(0), r) {
-				t.Error("dropped where nobody knows the secret")
+				t.Error("dropped without a configured secret")
 			}
 		})
 	}
@@ -87,9 +87,9 @@ func TestHealthRecords(t *testing.T) {
 	}
 }
 
-// TestHealthRecordsAreSeen: each is counted and a DEBUG line, and now and then one is an INFO line, so that a producer
-// who marks all of its records is found.
-func TestHealthRecordsAreSeen(t *testing.T) {
+// TestHealthFilter_Log: each dropped record is counted and has a DEBUG line. One per minute has an INFO line, so
+// that an operator finds a producer that marks all of its records.
+func TestHealthFilter_Log(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -102,7 +102,7 @@ func TestHealthRecordsAreSeen(t *testing.T) {
 			f.drops(connectortest.Partition(3), &connector.Record{Offset: o, Headers: check, Key: []byte("private-key"), Value: []byte("private-value")})
 			f.drops(connectortest.Partition(3), &connector.Record{Offset: 10 + o, Headers: claim})
 		}
-		time.Sleep(healthLines)
+		time.Sleep(healthLogInterval)
 		f.drops(connectortest.Partition(3), &connector.Record{Offset: 5, Headers: check})
 		f.drops(connectortest.Partition(3), &connector.Record{Offset: 15, Headers: claim})
 		var got []string
@@ -136,7 +136,7 @@ func TestHealthRecordsAreSeen(t *testing.T) {
 	})
 }
 
-// BenchmarkHealthFilter is what the filter costs a record: nothing without headers.
+// BenchmarkHealthFilter measures the cost of the filter per record. A record without headers costs nothing.
 func BenchmarkHealthFilter(b *testing.B) {
 	f := NewHealthFilter("orders", connector.HealthRecords{Drop: true}, slog.New(slog.DiscardHandler), NewMetrics(nil))
 	blk := &Block{Health: f, Partition: connectortest.Partition(0)}
@@ -161,9 +161,9 @@ func BenchmarkHealthFilter(b *testing.B) {
 	}
 }
 
-// TestDroppedRecordsAreExplained: a plan counts exactly those that it passes, wherever a bad record truncates it, and
-// the lane keeps a count for them, not a list.
-func TestDroppedRecordsAreExplained(t *testing.T) {
+// TestDropped_CountedByPlan: a plan counts exactly the health-check records that it passes, wherever a bad record
+// truncates it. The lane keeps counts, not a list.
+func TestDropped_CountedByPlan(t *testing.T) {
 	a, b := connectortest.Partition(0), connectortest.Partition(1)
 	var o openChunk
 	for at := range int64(1000) {
@@ -176,7 +176,7 @@ func TestDroppedRecordsAreExplained(t *testing.T) {
 	o.candidates = append(o.candidates, plan.Candidate{Partition: a, Session: 1, Offset: 1000})
 	o.drop(a, 1, 1001)
 	o.drop(b, 2, 1001)
-	o.drop(b, 3, 5) // a later life
+	o.drop(b, 3, 5) // a later session
 	for _, c := range []struct {
 		name string
 		next map[connector.Partition]plan.Span

@@ -17,21 +17,22 @@ import (
 const decoding = "decode"
 
 const (
-	// BlockRecords is how many records a block has at most.
+	// BlockRecords is the maximum number of records in a block.
 	BlockRecords = 1000
-	// A chunk is sealed at these sizes and becomes one row group. A power of two of rows would double the buffers, whose
-	// offsets need one more.
+	// A chunk is sealed at these sizes and becomes one row group. A power of two of rows would double the offset
+	// buffers, because they need one entry more than there are rows.
 	chunkRows  = 65_000
 	chunkBytes = 16 << 20
-	// A record of this size or more may get a chunk of its own.
+	// A record of this size may get a chunk of its own.
 	largeRecord = 2 << 20
-	// LaneQueue is how many blocks and markers the queue of a lane takes. The valve bounds the records in them.
+	// LaneQueue is the number of blocks and barriers that the queue of a lane takes. Backpressure bounds the
+	// records in them.
 	LaneQueue = 64
 )
 
-// A Block is records of one claim on their way to a lane.
+// A Block is up to [BlockRecords] records of one claim on their way to a lane.
 type Block struct {
-	Result    *FetchResult // whose memory the records are in
+	Result    *FetchResult // owns the memory of the records
 	Table     *Table
 	Schema    connector.Schema
 	Partition connector.Partition
@@ -39,27 +40,27 @@ type Block struct {
 	Progress  *Progress // of the session
 	Refuse    connector.Refusals
 	Health    *HealthFilter // of the topic; nil drops nothing
-	Letters   bool          // bad records may become letters
-	Reserved  int64         // of the batch pool, in bytes
-	Since     time.Time     // when it was handed over
-	Oldest    int64         // the least timestamp of its records, 0 if none has one
+	Letters   bool          // bad records may become dead letters
+	Reserved  int64         // bytes reserved in the batch pool
+	Since     time.Time     // when it was enqueued
+	Oldest    int64         // the smallest timestamp of its records, 0 if none has one
 	Records   []connector.Record
-	Taken     []uint16 // the valve's slot of each record
+	Taken     []uint16 // the backpressure slot of each record
 }
 
-// laneWork is what passes through a lane's queue, in order: a block, or a marker that closes or drops what is open.
+// laneWork is an element of a lane's queue: a block, or a barrier that seals or drops the open batch.
 type laneWork struct {
 	block   *Block
-	table   *Table   // of a marker
-	barrier *Barrier // where the lane's part goes; nil drops it
+	table   *Table   // of a barrier
+	barrier *Barrier // takes the lane's part; nil drops it
 }
 
-// A Lane decodes on its own goroutine. It decides nothing and never touches the network: what it cannot decode becomes a
-// candidate. The rows of a claim all pass through one lane, so that their order is the order of their offsets.
+// A Lane decodes on its own goroutine. It makes no decisions and does no I/O: what it cannot decode becomes a
+// candidate. All rows of a claim pass through one lane, so they keep the order of their offsets.
 type Lane struct {
 	ID           int
 	in           chan laneWork
-	progress     chan<- struct{} // tells the reader that room was given back
+	progress     chan<- struct{} // wakes the reader when records were decoded
 	backpressure *Backpressure
 	Blocks       *Blocks
 	metrics      *Metrics
@@ -71,29 +72,30 @@ type Lane struct {
 	open map[*Table]*openChunk
 }
 
-// openChunk is what a lane holds of the batch that fills for a table.
+// openChunk is a lane's part of the open batch of a table.
 type openChunk struct {
 	schema     connector.Schema
 	builder    connector.Builder
-	broken     error // why the schema has no builder
+	builderErr error // why the builder could not be made
 	runs       []plan.Run
 	chunks     []plan.Chunk
 	candidates []plan.Candidate
 	dropped    []plan.Dropped
-	// lastDropped finds a session's newest in dropped.
+	// lastDropped is the index of a session's newest element of dropped.
 	lastDropped map[uint64]int
-	// sealedRows, sealedBytes and sealedHeld are those of chunks.
+	// sealedRows, sealedBytes and sealedAllocated are sums over chunks.
 	sealedRows, sealedBytes, sealedAllocated int64
-	letters                                  int64       // bytes of candidates
-	fed                                      int64       // bytes of values in the chunk that fills
-	sessions                                 []*Progress // with something in the batch that fills
+	letterBytes                              int64       // bytes reserved for candidates
+	valueBytes                               int64       // bytes of record values in the open chunk
+	sessions                                 []*Progress // sessions with records in the open batch
 	failed                                   *plan.Failure
 	ignored                                  plan.IgnoredNames
-	apart                                    bool // the next row starts a run: a bad record lies before it
-	// stopped are sessions with a bad record that can have no letter: what follows it would be dropped by decide.
+	breakRun                                 bool // the next row starts a run, because a bad record lies before it
+	// stopped are the sessions with a bad record that cannot become a dead letter: Decide would drop the records
+	// after it.
 	stopped map[uint64]bool
-	// counted is this lane's share of the table's filled.
-	counted struct{ rows, bytes, bad, held int64 }
+	// counted is this lane's share of the table's OpenBatch.
+	counted struct{ rows, bytes, bad, allocated int64 }
 }
 
 func (o *openChunk) count(t *Table, rows, bytes, bad int64) {
@@ -105,37 +107,38 @@ func (o *openChunk) count(t *Table, rows, bytes, bad int64) {
 	t.OpenBatch.bad.Add(bad)
 }
 
-// openBatch is what all lanes hold open for a table. The reader looks at it to know when a batch is due.
+// openBatch sums up what all lanes hold open for a table. The reader reads it to decide when a batch is due.
 type openBatch struct {
-	Rows, Bytes atomic.Int64 // bytes of columns, and of bad records
-	bad         atomic.Int64
-	Queued      atomic.Int64 // records handed over and not looked at yet
-	Failed      atomic.Int64 // lanes whose decoder failed: what is open is not usable
-	passed      atomic.Bool  // a record became a row, ever
-	Allocated   atomic.Int64 // of the batch pool, blocks on their way included
+	Rows, Bytes atomic.Int64 // Bytes are those of columns and of bad records
+	bad         atomic.Int64 // bad records
+	Queued      atomic.Int64 // records enqueued and not yet decoded
+	Failed      atomic.Int64 // lanes whose decoder failed; if any, the open batch is unusable
+	passed      atomic.Bool  // whether a record has become a row since the process started
+	Allocated   atomic.Int64 // bytes of the batch pool, including those of queued blocks
 	ratio       ratio
 }
 
-// Estimate returns what rows of values of so many bytes will take of the batch pool, as far as chunks of the table have shown.
+// Estimate returns the bytes of the batch pool that rows will take, given the total size of their values. It learns
+// from the table's sealed chunks.
 func (f *openBatch) Estimate(values, rows int) int64 { return f.ratio.estimate(values, rows) }
 
-// Records is how many records the batch has so far, as rows or as candidates.
+// Records returns the number of records in the batch, as rows or as candidates.
 func (f *openBatch) Records() int64 { return f.Rows.Load() + f.bad.Load() }
 
-// Config is what a lane works with.
+// Config are the parts that a lane works with.
 type Config struct {
 	ID           int
-	Progress     chan<- struct{} // gets a value when room was given back
+	Progress     chan<- struct{} // receives a value when records were decoded; must be buffered
 	Backpressure *Backpressure
 	Blocks       *Blocks
 	Metrics      *Metrics
 	Batch        *bytepool.Pool
 	Chunk        *ChunkLimit
 	Records      *RecordLog
-	Loops        *pulse.Loops // nil if nobody looks
+	Loops        *pulse.Loops // nil disables the watching of the loop
 }
 
-// New returns a lane. It works once it runs.
+// New returns a lane. The caller must start it with Run or drive it with Step.
 func New(c Config) *Lane {
 	return &Lane{
 		ID: c.ID, in: make(chan laneWork, LaneQueue), progress: c.Progress, backpressure: c.Backpressure, Blocks: c.Blocks, metrics: c.Metrics,
@@ -143,7 +146,8 @@ func New(c Config) *Lane {
 	}
 }
 
-// Enqueue gives a block to the lane, which owns it from then on. It returns false if the queue is full.
+// Enqueue gives the block to the lane, which then owns it. It returns false, and the caller keeps the block, if the
+// queue is full.
 func (l *Lane) Enqueue(b *Block) bool {
 	select {
 	case l.in <- laneWork{block: b}:
@@ -153,14 +157,14 @@ func (l *Lane) Enqueue(b *Block) bool {
 	}
 }
 
-// SealBatch sends a marker behind all that is queued: what the lane holds of a table up to there goes to the cut. It waits for the
-// lane if the queue is full.
+// SealBatch enqueues a barrier: the lane adds to it what it has of the table from all blocks enqueued before. It
+// blocks while the queue is full.
 func (l *Lane) SealBatch(t *Table, barrier *Barrier) { l.in <- laneWork{table: t, barrier: barrier} }
 
-// Discard sends a marker behind all that is queued: what the lane holds of a table up to there is dropped.
+// Discard enqueues a barrier that drops what the lane has of the table from all blocks enqueued before.
 func (l *Lane) Discard(t *Table) { l.in <- laneWork{table: t} }
 
-// Sweep gives back the blocks that the lane did not come to. It has ended.
+// Sweep releases the blocks left in the queue. Call it only after Run has returned.
 func (l *Lane) Sweep() {
 	for len(l.in) > 0 {
 		if w := <-l.in; w.block != nil {
@@ -170,7 +174,7 @@ func (l *Lane) Sweep() {
 	}
 }
 
-// Run works until ctx ends.
+// Run decodes until ctx ends.
 func (l *Lane) Run(ctx context.Context) {
 	loop := l.loops.Begin("lane " + strconv.Itoa(l.ID))
 	defer loop.End()
@@ -187,7 +191,7 @@ func (l *Lane) Run(ctx context.Context) {
 	}
 }
 
-// Step does the next piece of work in the queue, without waiting for one. It returns false if there is none.
+// Step processes the next element of the queue without waiting. It returns false if the queue is empty.
 func (l *Lane) Step(ctx context.Context) bool {
 	select {
 	case w := <-l.in:
@@ -203,8 +207,8 @@ func (l *Lane) do(ctx context.Context, w laneWork) {
 	case w.block != nil:
 		l.decode(ctx, w.block)
 	case w.barrier != nil:
-		p, held := l.close(w.table, true)
-		w.barrier.Allocated.Add(held)
+		p, allocated := l.close(w.table, true)
+		w.barrier.Allocated.Add(allocated)
 		w.barrier.Parts <- p
 		w.barrier.Passed.Add(1)
 		l.wakeReader()
@@ -213,29 +217,29 @@ func (l *Lane) do(ctx context.Context, w laneWork) {
 	}
 }
 
-// dropAll releases what is still open at the end.
+// dropAll releases the open batches of all tables.
 func (l *Lane) dropAll() {
 	for t := range l.open {
 		l.drop(t)
 	}
 }
 
-// drop releases what is open for a table.
+// drop releases the open batch of a table.
 func (l *Lane) drop(t *Table) {
 	p, _ := l.close(t, false)
 	p.Release(l.batch)
 	if o := l.open[t]; o != nil {
-		l.free(t, o)
+		l.freeBuilder(t, o)
 	}
 	l.wakeReader()
 }
 
-// free gives up a table's builder, with the buffers that are left in it.
-func (l *Lane) free(t *Table, o *openChunk) {
+// freeBuilder releases a table's builder with the buffers that are left in it.
+func (l *Lane) freeBuilder(t *Table, o *openChunk) {
 	delete(l.open, t)
-	t.OpenBatch.Allocated.Add(-o.counted.held)
-	l.batch.Adjust(-o.counted.held)
-	o.counted.held = 0
+	t.OpenBatch.Allocated.Add(-o.counted.allocated)
+	l.batch.Adjust(-o.counted.allocated)
+	o.counted.allocated = 0
 }
 
 func (l *Lane) decode(ctx context.Context, b *Block) {
@@ -247,7 +251,7 @@ func (l *Lane) decode(ctx context.Context, b *Block) {
 	if o.schema != b.Schema {
 		l.sealChunk(b.Table, o)
 		o.schema = b.Schema
-		o.builder, o.broken = builderOf(b)
+		o.builder, o.builderErr = builderOf(b)
 	}
 	rows, bytes := o.size()
 	bad := len(o.candidates)
@@ -268,7 +272,7 @@ func (l *Lane) decode(ctx context.Context, b *Block) {
 			l.records.log(ctx, b.Partition, r, became)
 		}
 	}
-	l.settle(b.Table, o, b.Reserved)
+	l.adjustReservation(b.Table, o, b.Reserved)
 	if o.builder != nil {
 		rowsNow, bytesNow := o.size()
 		o.count(b.Table, rowsNow-rows, bytesNow-bytes, 0)
@@ -286,10 +290,10 @@ func (l *Lane) decode(ctx context.Context, b *Block) {
 	l.wakeReader()
 }
 
-// wakeReader has the reader look again.
+// wakeReader makes the reader check what it can enqueue.
 func (l *Lane) wakeReader() { Wake(l.progress) }
 
-// Wake puts a value into a channel unless there is one.
+// Wake sends a value to the channel without blocking. If its buffer is full, the receiver is awake already.
 func Wake(ch chan<- struct{}) {
 	select {
 	case ch <- struct{}{}:
@@ -297,8 +301,8 @@ func Wake(ch chan<- struct{}) {
 	}
 }
 
-// row appends one record, or notes why it cannot be one. known is what was found about records of its partition before.
-// The result says what became of the record, "" if it will be read again.
+// row appends one record, or keeps it as a candidate. known are the verdicts about records of the partition. The
+// result names what became of the record, "" if it will be read again.
 func (l *Lane) row(b *Block, r *connector.Record, o *openChunk, known map[int64]plan.Verdict) (became string) {
 	if len(r.Headers) > 0 && b.Health != nil && b.Health.drops(b.Partition, r) {
 		o.drop(b.Partition, b.Session, r.Offset)
@@ -309,12 +313,12 @@ func (l *Lane) row(b *Block, r *connector.Record, o *openChunk, known map[int64]
 		l.metrics.tombstones.Inc()
 		return recordIsTombstone
 	}
-	// What would be most of a chunk gets one of its own: encoding it takes several times its size.
+	// A value that would fill most of a chunk gets its own chunk: encoding takes several times its size.
 	alone := int64(len(r.Value)) > max(l.chunk.Load()/4, largeRecord)
 	if alone {
 		l.sealChunk(b.Table, o)
 	}
-	v, isKnown := known[r.Offset]
+	v, judged := known[r.Offset]
 	if err == nil {
 		err = v.Err
 	}
@@ -323,13 +327,13 @@ func (l *Lane) row(b *Block, r *connector.Record, o *openChunk, known map[int64]
 	}
 	switch {
 	case o.failed != nil:
-		return "" // the chunk before this record could not be sealed: the record is read again with it
+		return "" // the chunk before this record could not be sealed, so both are read again
 	case connector.IsLocal(err):
 		l.fail(b, r, o, err)
 		return ""
 	case err != nil:
 		c, pass := Reject(b, r, err)
-		if isKnown {
+		if judged {
 			c.Retries, c.First, c.Last = v.Retries, v.First, v.Last
 		}
 		o.reject(b, &c, pass)
@@ -342,10 +346,10 @@ func (l *Lane) row(b *Block, r *connector.Record, o *openChunk, known map[int64]
 	return recordIsRow
 }
 
-// append appends one record to the chunk, or to the next one if it is full.
+// append appends one record to the open chunk, or to the next one if the chunk is full.
 func (l *Lane) append(b *Block, r *connector.Record, o *openChunk) error {
-	if o.broken != nil || o.failed != nil {
-		return o.broken
+	if o.builderErr != nil || o.failed != nil {
+		return o.builderErr
 	}
 	err := add(o.builder, b.Partition, r)
 	if !errors.Is(err, connector.ErrChunkFull) || o.builder.Rows() == 0 {
@@ -357,41 +361,42 @@ func (l *Lane) append(b *Block, r *connector.Record, o *openChunk) error {
 	return add(o.builder, b.Partition, r)
 }
 
-// reject keeps a bad record as a candidate. pass says whether the claim goes on behind it.
+// reject keeps a bad record as a candidate. pass says whether the claim goes on after it.
 func (o *openChunk) reject(b *Block, c *plan.Candidate, pass bool) {
-	o.candidates, o.letters = append(o.candidates, *c), o.letters+c.Allocated
-	o.stopped[b.Session], o.apart = !pass, true
+	o.candidates, o.letterBytes = append(o.candidates, *c), o.letterBytes+c.Allocated
+	o.stopped[b.Session], o.breakRun = !pass, true
 	if !pass {
 		b.Progress.stop(c.Offset)
 	}
 	o.count(b.Table, 0, c.Allocated, 1)
 }
 
-// extendRun notes which record the newest row stems from. Runs end at bad records, and where the claim or its session changes.
+// extendRun adds the newest row to the current run. A run ends at a bad record and where the claim or its session
+// changes.
 func (o *openChunk) extendRun(b *Block, r *connector.Record) {
-	o.fed += int64(len(r.Value))
+	o.valueBytes += int64(len(r.Value))
 	at := int64(o.builder.Rows())
 	if at == 1 {
 		b.Table.OpenBatch.passed.Store(true)
 	}
-	if n := len(o.runs); n > 0 && !o.apart && o.runs[n-1].Partition == b.Partition && o.runs[n-1].Session == b.Session {
+	if n := len(o.runs); n > 0 && !o.breakRun && o.runs[n-1].Partition == b.Partition && o.runs[n-1].Session == b.Session {
 		run := &o.runs[n-1]
 		run.Last, run.To = r.Offset, at
 		run.Oldest, run.Newest = plan.Earliest(run.Oldest, r.Timestamp), max(run.Newest, r.Timestamp)
 		return
 	}
 	o.runs = append(o.runs, plan.Run{Partition: b.Partition, Session: b.Session, First: r.Offset, Last: r.Offset, From: at - 1, To: at, Oldest: r.Timestamp, Newest: r.Timestamp, Enqueued: b.Since.UnixNano()})
-	o.apart = false
+	o.breakRun = false
 }
 
-// chunkFull reports whether the chunk has enough rows or bytes. Bytes are counted column by column: not for each row, but before
-// many large records can gather.
+// chunkFull reports whether the chunk has enough rows or bytes. Counting bytes visits every column, so it does that
+// at every 16th row and after large records only.
 func (l *Lane) chunkFull(o *openChunk, r *connector.Record) bool {
 	at := o.builder.Rows()
 	return at >= chunkRows || (at%16 == 0 || len(r.Value) > minChunk/64) && o.builder.Bytes() >= l.chunk.Load()
 }
 
-// add appends a record. What a decoder neither does nor explains, a panic included, is a failure of our own.
+// add appends a record. A panic of the decoder, or an error without a class, becomes a [connector.LocalError].
 func add(to connector.Builder, p connector.Partition, r *connector.Record) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -404,7 +409,7 @@ func add(to connector.Builder, p connector.Partition, r *connector.Record) (err 
 	return connector.Local(decoding, err)
 }
 
-// builderOf returns a builder for the rows of a block.
+// builderOf returns a builder for the rows of a block. A panic becomes a [connector.LocalError].
 func builderOf(b *Block) (builder connector.Builder, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -414,8 +419,8 @@ func builderOf(b *Block) (builder connector.Builder, err error) {
 	return b.Table.Decoder.Builder(b.Schema)
 }
 
-// sealed seals the chunk of a builder. A panic is a failure of our own, as it is for add.
-func sealed(of connector.Builder) (c plan.Chunk, err error) {
+// sealBuilder seals the chunk of a builder. A panic becomes a [connector.LocalError].
+func sealBuilder(of connector.Builder) (c plan.Chunk, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			c, err = plan.Chunk{}, connector.Recovered(decoding, v)
@@ -429,7 +434,7 @@ func sealed(of connector.Builder) (c plan.Chunk, err error) {
 	return c, nil
 }
 
-// probe makes a chunk of one record and drops it. Its error says whether the record fails by itself.
+// probe decodes one record into a chunk of its own and drops it. The error is that of this record alone.
 func probe(b *Block, r *connector.Record) error {
 	if !b.Table.Nulls && r.Value == nil {
 		return nil // no row
@@ -441,15 +446,15 @@ func probe(b *Block, r *connector.Record) error {
 	if err = add(builder, b.Partition, r); err != nil {
 		return err
 	}
-	c, err := sealed(builder)
+	c, err := sealBuilder(builder)
 	if err == nil {
 		c.Rows.Release()
 	}
 	return err
 }
 
-// fail gives up what is open for a table: a builder that failed may hold anything, and the rows in it are of records that
-// are gone. The cut that comes will be dropped, and all of it is read again.
+// fail gives up the open batch of a table after a decoder failed. The builder may be corrupt, and the records of
+// its rows are released already. The sealed batch will be dropped and all of its records are read again.
 func (l *Lane) fail(b *Block, r *connector.Record, o *openChunk, err error) {
 	o.fail(b.Table, plan.Failure{Partition: b.Partition, Session: b.Session, Offset: r.Offset, Err: err, Alone: l.othersPass(b, r), Runs: o.runs})
 }
@@ -460,10 +465,10 @@ func (o *openChunk) fail(t *Table, f plan.Failure) {
 	t.OpenBatch.Failed.Add(1)
 }
 
-// othersPass tells whether records beside the one that failed do become rows: others of its block if it has any, else any
-// record since the start of the process.
+// othersPass reports whether other records can be decoded. It tries the other records of the block; if there are
+// none, it returns whether any record has become a row since the process started.
 func (l *Lane) othersPass(b *Block, failed *connector.Record) bool {
-	const most = 100 // each one that fails costs a builder
+	const most = 100 // each failing probe costs a builder
 	failures := 0
 	for i := range b.Records {
 		r := &b.Records[i]
@@ -480,7 +485,7 @@ func (l *Lane) othersPass(b *Block, failed *connector.Record) bool {
 	return failures == 0 && b.Table.OpenBatch.passed.Load()
 }
 
-// size is what the lane holds of the batch: rows, and bytes of Arrow buffers.
+// size returns the rows and the bytes of Arrow buffers that the lane holds for the open batch.
 func (o *openChunk) size() (rows, bytes int64) {
 	rows, bytes = o.sealedRows, o.sealedBytes
 	if o.builder != nil {
@@ -490,27 +495,28 @@ func (o *openChunk) size() (rows, bytes int64) {
 	return rows, bytes
 }
 
-// settle has the batch pool hold what the lane really has for a table, in place of what was reserved.
-func (l *Lane) settle(t *Table, o *openChunk, reserved int64) {
-	held := o.sealedAllocated + o.letters
+// adjustReservation replaces the reservation of a block in the batch pool by the real size of what the lane holds for the
+// table.
+func (l *Lane) adjustReservation(t *Table, o *openChunk, reserved int64) {
+	allocated := o.sealedAllocated + o.letterBytes
 	if o.builder != nil {
-		held += o.builder.Allocated()
+		allocated += o.builder.Allocated()
 	}
-	change := held - o.counted.held
-	o.counted.held = held
+	change := allocated - o.counted.allocated
+	o.counted.allocated = allocated
 	t.OpenBatch.Allocated.Add(change - reserved)
 	l.batch.Adjust(change - reserved)
 }
 
-// sealChunk closes the chunk that fills. Where the builder panics, the rows are lost, and with them the batch: see fail.
+// sealChunk seals the open chunk. If the builder panics, its rows are lost, and with them the batch: see fail.
 func (l *Lane) sealChunk(t *Table, o *openChunk) {
 	if o.builder == nil || o.builder.Rows() == 0 {
 		return
 	}
 	rows, bytes := int64(o.builder.Rows()), o.builder.Bytes()
-	c, err := sealed(o.builder)
+	c, err := sealBuilder(o.builder)
 	if err != nil {
-		first := &o.runs[0] // which row is at fault is found later
+		first := &o.runs[0] // the search for the failing row comes later
 		o.fail(t, plan.Failure{Partition: first.Partition, Session: first.Session, Offset: first.First, Err: err, Runs: o.runs, Sealing: true})
 		return
 	}
@@ -519,52 +525,53 @@ func (l *Lane) sealChunk(t *Table, o *openChunk) {
 	o.sealedBytes += bytes
 	o.chunks = append(o.chunks, c)
 	o.sealedAllocated += c.Allocated + c.EntryBytes
-	t.OpenBatch.ratio.learn(c.Allocated+c.EntryBytes, o.fed)
-	o.runs, o.fed = nil, 0
+	t.OpenBatch.ratio.learn(c.Allocated+c.EntryBytes, o.valueBytes)
+	o.runs, o.valueBytes = nil, 0
 }
 
-// close ends this lane's part of a batch, which has so many bytes of the batch pool: for a cut, or to drop it.
-func (l *Lane) close(t *Table, cut bool) (p Part, held int64) {
+// close ends this lane's part of a batch, either to commit it or to drop it. allocated is the part's size in the
+// batch pool.
+func (l *Lane) close(t *Table, commit bool) (p Part, allocated int64) {
 	o := l.open[t]
 	if o == nil {
 		return Part{Lane: l.ID}, 0
 	}
 	l.sealChunk(t, o)
-	l.settle(t, o, 0)
-	p, held = Part{l.ID, o.chunks, o.candidates, o.dropped, o.ignored, o.failed}, o.sealedAllocated+o.letters
-	t.OpenBatch.Allocated.Add(-held)
-	o.counted.held, o.sealedAllocated, o.letters = o.counted.held-held, 0, 0
+	l.adjustReservation(t, o, 0)
+	p, allocated = Part{l.ID, o.chunks, o.candidates, o.dropped, o.ignored, o.failed}, o.sealedAllocated+o.letterBytes
+	t.OpenBatch.Allocated.Add(-allocated)
+	o.counted.allocated, o.sealedAllocated, o.letterBytes = o.counted.allocated-allocated, 0, 0
 	if o.failed != nil {
 		t.OpenBatch.Failed.Add(-1)
 	}
-	// A builder without rows need not wait for more. One that keeps buffers of a bad record must not: no commit would free them, and
-	// a claim that needs the whole pool would wait forever.
-	if p.Chunks == nil || o.failed != nil || o.counted.held > 0 {
-		l.free(t, o)
+	// A builder without rows may go: more rows may never come. One that keeps buffers of a bad record must go: no
+	// commit would free them, and a claim that needs the whole pool would wait forever.
+	if p.Chunks == nil || o.failed != nil || o.counted.allocated > 0 {
+		l.freeBuilder(t, o)
 	}
 	o.count(t, -o.counted.rows, -o.counted.bytes, -o.counted.bad)
 	o.chunks, o.candidates, o.sealedRows, o.sealedBytes = nil, nil, 0, 0
 	o.dropped, o.ignored = nil, plan.IgnoredNames{}
-	for _, t := range o.sessions {
-		if cut {
-			t.seal()
+	for _, session := range o.sessions {
+		if commit {
+			session.seal()
 		} else {
-			t.open.clear()
+			session.open.clear()
 		}
 	}
 	o.sessions = nil
 	clear(o.lastDropped)
 	clear(o.stopped)
-	return p, held
+	return p, allocated
 }
 
-// Blocks lends blocks, so that a record costs no allocation on its way.
+// Blocks is a pool of blocks, so that a record causes no allocation on its way.
 type Blocks struct{ free chan *Block }
 
-// NewBlocks returns a pool that keeps n blocks.
+// NewBlocks returns a pool that keeps up to n unused blocks.
 func NewBlocks(n int) *Blocks { return &Blocks{make(chan *Block, n)} }
 
-// Get returns an empty block for records of an answer.
+// Get returns an empty block for records of r and retains r.
 func (p *Blocks) Get(r *FetchResult) (b *Block) {
 	r.retain()
 	select {
@@ -576,10 +583,11 @@ func (p *Blocks) Get(r *FetchResult) (b *Block) {
 	return b
 }
 
-// Put takes back a block, of which nobody touches a record any more.
+// Put returns a block to the pool and releases its fetch result. The caller must not use the block or its records
+// afterwards.
 func (p *Blocks) Put(b *Block) {
 	b.Result.Release()
-	clear(b.Records) // they pin the fetch's memory
+	clear(b.Records) // they would pin the fetch result's memory
 	*b = Block{Records: b.Records[:0], Taken: b.Taken[:0]}
 	select {
 	case p.free <- b:

@@ -15,7 +15,8 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// copier is a builder that keeps a copy of the last record that it was given, also of one that it refused, until it is sealed.
+// copier is a builder that copies the last record it was given, even one that it rejected, and keeps the copy until
+// Seal.
 type copier struct {
 	connectortest.Tally
 
@@ -42,10 +43,10 @@ type copiers struct{}
 
 func (copiers) Builder(connector.Schema) (connector.Builder, error) { return &copier{}, nil }
 
-// TestLane_HoldsNothingOfAClosedBatch: between two batches no commit frees memory, so a claim that needs the whole pool would
-// wait forever for what a lane kept.
-func TestLane_HoldsNothingOfAClosedBatch(t *testing.T) {
-	for _, values := range []string{"r", "b", "rb", "rB", "Br", "rBrB", "rBr", "rbB"} { // a row, a bad record, one that is large enough for a chunk of its own
+// TestLane_SealedBatchLeavesNothing: a lane must release everything when it seals. No commit would free what it
+// keeps, and a claim that needs the whole pool would wait forever.
+func TestLane_SealedBatchLeavesNothing(t *testing.T) {
+	for _, values := range []string{"r", "b", "rb", "rB", "Br", "rBrB", "rBr", "rbB"} { // r: a row; b: a bad record; upper case: large enough for a chunk of its own
 		t.Run(values, func(t *testing.T) {
 			pool := bytepool.New(1 << 30)
 			v := NewBackpressure(connector.QueueConfig{PauseAt: 100, ResumeAt: 5, PerKey: 100})
@@ -69,9 +70,9 @@ func TestLane_HoldsNothingOfAClosedBatch(t *testing.T) {
 			if pool.Used() == 0 || tab.OpenBatch.Allocated.Load() != pool.Used() {
 				t.Errorf("open: the table holds %d bytes, the pool %d", tab.OpenBatch.Allocated.Load(), pool.Used())
 			}
-			p, held := l.close(tab, true)
-			if pool.Used() != held || tab.OpenBatch.Allocated.Load() != 0 {
-				t.Errorf("closed: the batch has %d bytes, the pool %d, the lane keeps %d", held, pool.Used(), tab.OpenBatch.Allocated.Load())
+			p, allocated := l.close(tab, true)
+			if pool.Used() != allocated || tab.OpenBatch.Allocated.Load() != 0 {
+				t.Errorf("closed: the batch has %d bytes, the pool %d, the lane keeps %d", allocated, pool.Used(), tab.OpenBatch.Allocated.Load())
 			}
 			if p.Release(pool); pool.Used() != 0 {
 				t.Errorf("released: the pool holds %d bytes", pool.Used())

@@ -2,13 +2,13 @@ package lane
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics are what all lanes count.
+// Metrics are the metrics of all lanes.
 type Metrics struct {
 	tombstones, ignored    prometheus.Counter
 	health, healthUnproven *prometheus.CounterVec
 }
 
-// NewMetrics returns the metrics, registered with reg unless that is nil.
+// NewMetrics returns the metrics and registers them with reg unless it is nil.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -29,7 +29,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Leaves forgets a topic.
+// Leaves deletes the series of a topic.
 func (m *Metrics) Leaves(topic string) {
 	for _, v := range []*prometheus.CounterVec{m.health, m.healthUnproven} {
 		v.DeletePartialMatch(prometheus.Labels{"topic": topic})

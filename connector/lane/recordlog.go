@@ -11,10 +11,10 @@ import (
 	"sluice/reliability"
 )
 
-// recordLines is how many records the log names per second at most.
-const recordLines = 1000
+// recordsPerSecond is the maximum number of records that are logged per second.
+const recordsPerSecond = 1000
 
-// What became of a record, as its line in the log says.
+// What became of a record, as logged.
 const (
 	recordIsRow          = "row"
 	recordIsBad          = "bad_record"
@@ -22,18 +22,19 @@ const (
 	recordIsHealthRecord = "health_record"
 )
 
-// RecordLog logs records at DEBUG: coordinates, sizes and a hash of the key, never bytes of a record. All lanes share one.
+// RecordLog logs single records at DEBUG: coordinates, sizes and a hash of the key, never bytes of a record. All
+// lanes share it.
 type RecordLog struct {
 	logger *slog.Logger
 	lines  *reliability.Sparse
 }
 
-// NewRecordLog returns the log of all lanes.
+// NewRecordLog returns the record log for all lanes.
 func NewRecordLog(logger *slog.Logger) *RecordLog {
-	return &RecordLog{logger, reliability.NewSparse(recordLines, time.Second)}
+	return &RecordLog{logger, reliability.NewSparse(recordsPerSecond, time.Second)}
 }
 
-// enabled returns whether tell would log anything. Lanes ask once per block.
+// enabled reports whether log would log anything. Lanes ask once per block.
 func (l *RecordLog) enabled(ctx context.Context) bool { return l.logger.Enabled(ctx, slog.LevelDebug) }
 
 // log logs what became of a record.

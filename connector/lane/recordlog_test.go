@@ -47,15 +47,15 @@ func TestRecordLog(t *testing.T) {
 		}
 
 		time.Sleep(time.Second)
-		for range 5 * recordLines {
+		for range 5 * recordsPerSecond {
 			l.log(t.Context(), p, r, recordIsRow)
 		}
-		if n := len(connectortest.LogLines(t, &log)); n != recordLines {
-			t.Errorf("%d lines in a second, want %d", n, recordLines)
+		if n := len(connectortest.LogLines(t, &log)); n != recordsPerSecond {
+			t.Errorf("%d lines in a second, want %d", n, recordsPerSecond)
 		}
 		time.Sleep(time.Second)
 		l.log(t.Context(), p, r, recordIsRow)
-		if lines := connectortest.LogLines(t, &log); len(lines) != 1 || lines[0]["left_out"] != 4.0*recordLines {
+		if lines := connectortest.LogLines(t, &log); len(lines) != 1 || lines[0]["left_out"] != 4.0*recordsPerSecond {
 			t.Errorf("%v, want one line that says how many were left out", lines)
 		}
 	})

@@ -1,4 +1,5 @@
-// Package pipeline starts and ends what moves records: the reader with its lanes and writers, the group offsets, the membership.
+// Package pipeline starts and stops the parts of a member that move records: the reader with its lanes and writers,
+// the writing of committed offsets, and the group membership.
 package pipeline
 
 import (
@@ -21,18 +22,21 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// Config is what steers a pipeline. internal/app fills it from config.yaml, where each key is explained.
+// Config is the configuration of a pipeline. Package internal/app fills it from config.yaml, which explains each
+// key.
 type Config struct {
 	Pipeline string
-	// Topics are those known before any assignment. A run until current ends at their ends; others come by assignment.
+	// Topics are the topics known before any assignment; a run until current reads them to their ends. Others come
+	// by assignment.
 	Topics               []string
 	Queue                connector.QueueConfig
-	OffsetCommitInterval time.Duration // group offsets are at most this stale
-	Drain                time.Duration // from the signal to stop to the end
+	OffsetCommitInterval time.Duration // interval at which the group's offsets are committed
+	Drain                time.Duration // maximum duration of the drain
 	Lanes                int           // 0: one per core
-	// UntilCurrent ends the run once the table has what the topics held at its start, or holds.
+	// UntilCurrent ends the run once the tables have what the topics held at its start, or the claims are held.
 	UntilCurrent bool
-	// Member names this process in dead letters and in the ids of batches: unlike any other's, now and before.
+	// Member is the name of this process in dead letters and batch ids. It must be unique among all members, past
+	// ones included.
 	Member string
 }
 
@@ -42,23 +46,23 @@ type Pipeline struct {
 	Group     connector.Group
 	Log       connector.Log
 	Tables    intake.Tables
-	Decisions intake.Decisions   // nil: none are made
-	Kafka     *reliability.Guard // around questions to Kafka that no record waits for
+	Decisions intake.Decisions   // nil: operators decide nothing
+	Kafka     *reliability.Guard // around requests to Kafka other than fetches
 	Pools     connector.Pools
 	Logger    *slog.Logger
 	Metrics   prometheus.Registerer
-	Loops     *pulse.Loops // where the loops of a run are seen, nil if nobody looks
+	Loops     *pulse.Loops // watches the loops of a run; nil disables it
 
 	status atomic.Pointer[connector.Status]
 }
 
-// rejoinAfter is how long a member that was refused waits before it joins the group again.
+// rejoinAfter is how long a member waits before it joins the group again after the cluster refused it.
 const rejoinAfter = time.Minute
 
-// Run joins the group, works until ctx ends (or until current, if so configured), drains and leaves. The error is nil
-// unless the configuration cannot work.
+// Run joins the group, moves records until ctx ends (or until the tables are current, if configured), drains and
+// leaves the group. It returns an error only if a topic of Topics feeds no table.
 //
-// A failing dependency never ends it: claims hold, with a reason, and go on by themselves.
+// A failing dependency never ends it: the claims concerned are held, with a reason, and resume by themselves.
 func (p *Pipeline) Run(ctx context.Context) error {
 	m := intake.NewMetrics(p.Metrics)
 	offsets := intake.NewOffsets(p.Group, p.OffsetCommitInterval, p.Logger, m, p.Loops)
@@ -69,7 +73,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if p.Metrics != nil {
 		p.Metrics.MustRegister(intake.NewLastRecords(p.Status))
 	}
-	// Work in flight outlives the signal to stop: a started commit is finished, or given up at the end of the drain.
+	// Work in flight continues after ctx has ended: the drain finishes a started commit or gives it up at its end.
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	var goroutines sync.WaitGroup
 	goroutines.Go(func() { offsets.Run(working) })
@@ -90,7 +94,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	return nil
 }
 
-// reader returns the reader, with lanes and writers that work with the same things.
+// reader returns the reader with its lanes and writers.
 func (p *Pipeline) reader(m *intake.Metrics, offsets *intake.Offsets) (*intake.Reader, error) {
 	lanes, decisions, pools := p.Lanes, p.Decisions, p.Pools.WithDefaults()
 	if lanes == 0 {
@@ -113,7 +117,7 @@ func (p *Pipeline) reader(m *intake.Metrics, offsets *intake.Offsets) (*intake.R
 	})
 }
 
-// member stays in the group until ctx ends. A cluster that refuses us is a hold, looked at again each minute.
+// member stays in the group until ctx ends. If the cluster refuses the member, it tries again every rejoinAfter.
 func (p *Pipeline) member(ctx context.Context, r *intake.Reader) {
 	deliver := func(a connector.Assignment) { r.Deliver(ctx, a) }
 	var refused reliability.FailureLog
@@ -122,7 +126,7 @@ func (p *Pipeline) member(ctx context.Context, r *intake.Reader) {
 		if ctx.Err() != nil {
 			return
 		}
-		refused.Failed(ctx, p.Logger, slog.LevelError, "left the group, will join again", "err", err, "class", classify.Of(err).String(), "pause", rejoinAfter)
+		refused.Failed(ctx, p.Logger, slog.LevelError, "left the group; joining again", "err", err, "class", classify.Of(err).String(), "pause", rejoinAfter)
 		deliver(connector.Assignment{Joined: false})
 		if reliability.Wait(ctx, rejoinAfter) != nil {
 			return
@@ -130,7 +134,7 @@ func (p *Pipeline) member(ctx context.Context, r *intake.Reader) {
 	}
 }
 
-// Status returns the latest status; it never waits for the work.
+// Status returns the latest status. It never blocks; before the first one it returns the zero value.
 func (p *Pipeline) Status() connector.Status {
 	if s := p.status.Load(); s != nil {
 		return *s

@@ -12,18 +12,18 @@ import (
 	"sluice/idempotency"
 )
 
-// Dropped is health-check records of one session of a claim: Count of them at offsets [First, Last]. No candidate lies
-// between them, so that they are in a plan or out of it as a whole.
+// Dropped are Count health-check records of one session of a claim, at offsets [First, Last]. No candidate lies
+// between them, so a plan includes either all or none of them.
 type Dropped struct {
 	Partition   connector.Partition
 	Session     uint64
 	First, Last int64
 	Count       int64
 
-	Candidates int // that the lane had before
+	Candidates int // candidates that the lane had before First
 }
 
-// Explained counts the health-check records that a plan passes, by claim.
+// Explained returns the number of health-check records that a plan passes, by claim.
 func Explained(dropped []Dropped, next map[connector.Partition]Span) map[connector.Partition]int64 {
 	counts := map[connector.Partition]int64{}
 	for _, d := range dropped {
@@ -34,31 +34,34 @@ func Explained(dropped []Dropped, next map[connector.Partition]Span) map[connect
 	return counts
 }
 
-// Chunk is rows of one lane and table, with what each of them stems from. It becomes a row group.
+// Chunk is the rows of one lane and table, with the offsets they come from. It becomes a row group.
 type Chunk struct {
 	Rows   arrow.RecordBatch
-	Schema connector.Schema // that the rows were built for
-	Runs   []Run            // all rows, in order
-	// Entries are what the rows are known by for their producer, one for each; nil if the table declares no identity.
+	Schema connector.Schema // the schema that the rows were built for
+	Runs   []Run            // cover all rows, in order
+	// Entries are the identities of the rows for their producer, one for each row; nil if the table declares no
+	// identity.
 	Entries    []idempotency.Entry
-	Allocated  int64 // of the batch pool, in bytes
-	EntryBytes int64 // the same of Entries, and of judging them
+	Allocated  int64 // bytes reserved in the batch pool
+	EntryBytes int64 // bytes reserved for Entries and for judging them
 }
 
-// Run is rows [From, To) of a chunk, which stem from offsets [First, Last] of one session of a claim.
+// Run is rows [From, To) of a chunk, which come from offsets [First, Last] of one session of a claim.
 type Run struct {
 	Partition   connector.Partition
 	Session     uint64
 	First, Last int64
 	From, To    int64
-	// Oldest and newest are the least and the greatest timestamp of the records, in milliseconds; not positive if none has one.
+	// Oldest and Newest are the smallest and the largest record timestamp, in milliseconds; not positive if no
+	// record has one.
 	Oldest, Newest int64
-	// Enqueued is when the first of them was handed over, in nanoseconds.
+	// Enqueued is when the first of the records was enqueued, in nanoseconds since 1970.
 	Enqueued int64
 }
 
-// Span is the part of a claim that a cut covers: offsets [From, Next) of one session. Epoch is the leader epoch of the
-// last record batch before Next, -1 if it is unknown. Earlier are those before places further back, if there are others.
+// Span is the part of a claim that a sealed batch covers: offsets [From, Next) of one session. Epoch is the leader
+// epoch of the last record batch before Next, -1 if unknown. Earlier lists the epochs before smaller offsets, if
+// they differ.
 type Span struct {
 	Session    uint64
 	From, Next int64
@@ -66,14 +69,16 @@ type Span struct {
 	Earlier    []EpochUntil
 }
 
-// EpochUntil is the leader epoch of the last record batch before each place up to Until, which is the last such place.
+// EpochUntil is the leader epoch of the last record batch before an offset, for all offsets up to and including
+// Until.
 type EpochUntil struct {
 	Epoch int32
 	Until int64
 }
 
-// EndAt shortens the span to [From, next). It takes the leader epoch of what lies before next: the log may lose what lies
-// behind it, and what the table has is still there.
+// EndAt shortens the span to [From, next) and sets Epoch to the leader epoch of the last record before next. A
+// later epoch would report a truncation at resume if the log lost only records after next, which the table does not
+// have.
 func (s *Span) EndAt(next int64) {
 	s.Next = next
 	for _, e := range s.Earlier {
@@ -84,51 +89,54 @@ func (s *Span) EndAt(next int64) {
 	}
 }
 
-// SealedBatch is a batch closed: what the claims read, and what the lanes made of it. Chunks hold every lane's in its order; a
-// claim belongs to one lane, so its rows are in the order of their offsets.
+// SealedBatch is a batch that takes no more records: the offsets that the claims have read, and what the lanes made
+// of the records. Chunks are in the order of each lane. A claim belongs to one lane, so its rows are in offset
+// order.
 type SealedBatch struct {
-	ID         string // its id, in log lines and letters
+	ID         string // in log lines and dead letters
 	Claims     map[connector.Partition]Span
 	Chunks     []Chunk
 	Candidates []Candidate
 	Dropped    []Dropped
-	// Seen is when those of the fingerprints of its rows that are remembered were, in milliseconds.
+	// Seen are the times, in milliseconds, of those fingerprints of the batch's rows that the dedup window already
+	// has.
 	Seen     map[connector.Partition]map[idempotency.Fingerprint]int64
 	Ignored  IgnoredNames
-	Failures []Failure // of lanes: nothing of the cut is usable
+	Failures []Failure // of lanes; if there is one, nothing of the batch is usable
 }
 
-// Within tells whether a run belongs to a claim as far as that goes.
+// Within reports whether the run belongs to its claim's span in next.
 func (r *Run) Within(next map[connector.Partition]Span) bool {
 	span, ok := next[r.Partition]
 	return ok && span.Session == r.Session && r.First < span.Next
 }
 
-// Candidate is a record that could not become a row. With the record it may become a dead letter; without, it stops its
-// claim.
+// Candidate is a record that could not become a row. If Record is set, it may become a dead letter; otherwise its
+// claim holds at its offset.
 type Candidate struct {
 	Partition connector.Partition
 	Session   uint64
 	Offset    int64
 	Err       error
-	// Record is a copy, since the memory of what was fetched goes back when its block is done. nil: the claim holds here.
+	// Record is a copy, because the memory of the fetch result is released when its block is decoded; nil if the
+	// claim holds here.
 	Record *connector.Record
-	// Retries is how often it was tried again. First and Last are when it failed.
+	// Retries is the number of retries. First and Last are the times of the first and the last failure.
 	Retries     int
 	First, Last time.Time
 
 	Timestamp int64 // of the record
 
-	Allocated int64 // of the batch pool, in bytes
+	Allocated int64 // bytes reserved in the batch pool
 }
 
-// within tells whether a candidate belongs to a claim as far as that goes.
+// within reports whether the candidate belongs to its claim's span in next.
 func (c *Candidate) within(next map[connector.Partition]Span) bool {
 	span, ok := next[c.Partition]
 	return ok && span.Session == c.Session && c.Offset < span.Next
 }
 
-// Entries yields the rows of a claim that have an identity.
+// Entries yields the entries of a claim's rows that have an identity.
 func (b *SealedBatch) Entries(p connector.Partition) iter.Seq[idempotency.Entry] {
 	return func(yield func(idempotency.Entry) bool) {
 		for i := range b.Chunks {
@@ -146,23 +154,23 @@ func (b *SealedBatch) Entries(p connector.Partition) iter.Seq[idempotency.Entry]
 	}
 }
 
-// Failure is a record at which a lane's decoder failed for a reason that nobody knows, or the first record of a chunk that
+// Failure is a record at which a lane's decoder failed for an unknown reason, or the first record of a chunk that
 // could not be sealed.
 type Failure struct {
 	Partition connector.Partition
 	Session   uint64
 	Offset    int64
 	Err       error
-	// Alone says that other records pass.
+	// Alone is true if other records can be decoded.
 	Alone bool
-	// Runs are the rows that went with the builder.
+	// Runs are the rows that were lost with the builder.
 	Runs []Run
-	// Sealing says that the chunk of runs could not be sealed, whichever of its rows is at fault.
+	// Sealing is true if the chunk of Runs could not be sealed; which of its rows is at fault is unknown.
 	Sealing bool
 }
 
-// FailedAt returns the records of a cut at which lanes failed, and the first error. Nothing of such a cut is usable: the
-// rows that stood beside the record are gone.
+// FailedAt returns the failures at which only single records are at fault, and the first error of all failures.
+// With an error nothing of the batch is usable: the rows that were in the same builder are lost.
 func (b *SealedBatch) FailedAt() (at []Failure, err error) {
 	for _, f := range b.Failures {
 		if err == nil {
@@ -175,7 +183,7 @@ func (b *SealedBatch) FailedAt() (at []Failure, err error) {
 	return at, err
 }
 
-// RunOf is the run that a row of the cut belongs to.
+// RunOf returns the run that a row of the batch belongs to, nil if there is none.
 func (b *SealedBatch) RunOf(row connector.Piece) *Run {
 	for i := range b.Chunks {
 		if b.Chunks[i].Rows != row.Rows {
@@ -190,7 +198,7 @@ func (b *SealedBatch) RunOf(row connector.Piece) *Run {
 	return nil
 }
 
-// IgnoredNames collects names by topic.
+// IgnoredNames are the names of ignored fields by topic.
 type IgnoredNames map[string]*ignoredOf
 
 type ignoredOf struct {
@@ -198,7 +206,7 @@ type ignoredOf struct {
 	more  bool
 }
 
-// Add takes names of a topic until there are MaxIgnoredNames.
+// Add adds names of a topic, up to MaxIgnoredNames in all; more says that the caller left names out.
 func (n IgnoredNames) Add(topic string, names []string, more bool) {
 	if len(names) == 0 && !more {
 		return
@@ -218,14 +226,14 @@ func (n IgnoredNames) Add(topic string, names []string, more bool) {
 	}
 }
 
-// Merge takes the names of another lane.
+// Merge adds the names of another lane.
 func (n IgnoredNames) Merge(other IgnoredNames) {
 	for topic, of := range other {
 		n.Add(topic, slices.Collect(maps.Keys(of.names)), of.more)
 	}
 }
 
-// fields returns the names as commitInfo has them, nil without any.
+// fields returns the names in the form of commitInfo, nil if there are none.
 func (n IgnoredNames) fields() (all []connector.IgnoredFields) {
 	for _, topic := range slices.Sorted(maps.Keys(n)) {
 		of := n[topic]
@@ -234,7 +242,8 @@ func (n IgnoredNames) fields() (all []connector.IgnoredFields) {
 	return all
 }
 
-// Earliest is the lesser of two timestamps; one that is not positive is none.
+// Earliest returns the smaller of two timestamps. A timestamp that is not positive counts as missing; 0 if both
+// are.
 func Earliest(a, b int64) int64 {
 	if a <= 0 || b > 0 && b < a {
 		return max(b, 0)

@@ -14,39 +14,39 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Plan is what a cut will commit.
+// Plan is what a sealed batch will commit.
 type Plan struct {
 	Pieces []connector.Piece
-	// Letters are the records that become dead letters, in the order of claims and offsets. The commit drops them once
-	// they are durable.
+	// Letters are the dead letters, ordered by claim and offset. The commit drops them once they are durable.
 	Letters []deadletter.Letter
 	Commit  connector.Commit
-	// Next is where each claim of the plan will stand.
+	// Next is each claim of the plan with its position after the commit.
 	Next map[connector.Partition]Span
-	// Oldest is the least timestamp of the records behind the rows, in milliseconds; 0 if none has one.
+	// Oldest is the smallest timestamp of the records of the rows, in milliseconds; 0 if none has one.
 	Oldest int64
-	// Arrivals are how the runs behind the rows came here.
+	// Arrivals are the arrival times of the runs of the rows.
 	Arrivals []arrival
-	// Newest is the greatest one of each claim that has any.
+	// Newest is the largest timestamp of each claim that has rows.
 	Newest map[connector.Partition]int64
-	// HoldTimestamps is the timestamp of the record that each of Holds stands at.
+	// HoldTimestamps are the timestamps of the records at which Holds stop, by claim.
 	HoldTimestamps map[connector.Partition]int64
-	// Holds are the claims that a bad record stops, each at its offset.
+	// Holds are the claims that a bad record stops, each at the record's offset.
 	Holds []hold.Hold
 
-	// Of duplicates: what is kept is remembered once the plan is in the log, as of now; some of what was skipped.
+	// Duplicates: kept are the entries to remember once the plan is committed, judged as of now; Skipped is a
+	// sample of what was left out, for the log.
 	kept    map[connector.Partition][][]idempotency.Entry
 	Judged  map[connector.Partition]idempotency.Counts
 	Skipped []duplicate
 	now     time.Time
 
 	tableID string
-	// expects are the positions that PRE compares, by appId.
+	// expects are the positions that the precondition compares, by appId.
 	expects map[string]int64
 	schemas []connector.Schema
-	// initialTopic is the topic of a START, "" for any other plan.
+	// initialTopic is the topic of an initial commit, "" for any other plan.
 	initialTopic, pipeline string
-	// accepts says that this plan makes a table that was replaced one of the pipeline's.
+	// accepts allows the plan to commit to a replaced table and to mark it as the pipeline's own.
 	accepts bool
 }
 
@@ -54,15 +54,15 @@ const (
 	operationWrite   = "STREAMING UPDATE"
 	operationInitial = "SLUICE START"
 	operationMove    = "SLUICE POSITIONS"
-	// operationOffsets is an operator's, who moved positions that were there.
+	// operationOffsets marks a commit of an operator that changed existing positions.
 	operationOffsets = "SLUICE OFFSETS"
 )
 
-// Decide says what a cut commits, in offset order of each claim. It is pure: nothing outside its arguments steers it.
+// Decide returns what a sealed batch commits, in offset order of each claim. It is pure.
 //
-// Rows and letters whose session is not the cut's are masked: their claim was lost, fenced or held after they were read. A
-// bad record that can have no letter truncates its claim at its offset, and so does a flood of those that could; the other
-// claims commit.
+// It leaves out rows and dead letters of a session other than the batch's, because their claim was lost, fenced or
+// held after they were read. A bad record that cannot become a dead letter truncates its claim at its offset. So
+// does a flood of bad records of a topic. The other claims commit.
 func Decide(batch *SealedBatch, s *connector.Snapshot, t Terms) *Plan {
 	p := &Plan{
 		Next: maps.Clone(batch.Claims), tableID: s.TableID, pipeline: t.Pipeline, expects: map[string]int64{},
@@ -120,7 +120,7 @@ func Decide(batch *SealedBatch, s *connector.Snapshot, t Terms) *Plan {
 	return p
 }
 
-// hold truncates a claim at the place of a hold. One that comes before takes the place of a later one.
+// hold truncates a claim at the offset of a hold. An earlier hold of the same claim replaces a later one.
 func (p *Plan) hold(h hold.Hold) {
 	span := p.Next[h.Partition]
 	span.EndAt(h.Offset)
@@ -128,8 +128,8 @@ func (p *Plan) hold(h hold.Hold) {
 	p.Holds = append(slices.DeleteFunc(p.Holds, func(later hold.Hold) bool { return later.Partition == h.Partition }), h)
 }
 
-// add puts the new position of a claim into the plan, and beside it the leader epoch of what was read before it: every
-// resume compares that with the log, whatever became of Kafka's committed offset.
+// add sets the new position of a claim and, beside it, the leader epoch of the last record before it. Every resume
+// compares this epoch with the log, even if the group's committed offset is lost.
 func (p *Plan) add(partition connector.Partition, from int64, span Span, rows, letters int64) {
 	appID := partition.AppID(p.pipeline)
 	p.Commit.Txns = append(p.Commit.Txns, connector.Txn{AppID: appID, Version: span.Next}, connector.Txn{AppID: partition.EpochAppID(p.pipeline), Version: int64(span.Epoch)})
@@ -141,13 +141,13 @@ func (p *Plan) add(partition connector.Partition, from int64, span Span, rows, l
 	}
 }
 
-// Precondition is PRE: whether this plan may extend the log prefix that s shows. Its error is Fenced, or a hold if nobody accepted
-// the table.
+// Precondition returns nil if the plan may extend the log prefix that s shows. Otherwise the error is Fenced, or a
+// [hold.Error] if no operator has accepted a replaced table.
 func (p *Plan) Precondition(s *connector.Snapshot) error {
 	if s.TableID != p.tableID {
 		return hold.New(hold.TableReplaced, fmt.Sprintf("the table has id %s, it was %s when its claims resumed", s.TableID, p.tableID), nil)
 	}
-	// That this is the table of the newest look is not enough: the look may have been at other claims.
+	// An equal table id is not enough: it may come from a resume of other claims.
 	if detail := Replaced(s, p.pipeline); detail != "" && !p.accepts {
 		return hold.New(hold.TableReplaced, detail, nil)
 	}
@@ -157,12 +157,12 @@ func (p *Plan) Precondition(s *connector.Snapshot) error {
 			at = -1
 		}
 		if at != want {
-			return classify.Mark(fmt.Errorf("%s stands at %d, this commit starts at %d", appID, at, want), classify.Fenced)
+			return classify.Mark(fmt.Errorf("the position of %s is %d, but this commit starts at %d", appID, at, want), classify.Fenced)
 		}
 	}
 	if p.initialTopic != "" {
 		if past := History(s, p.initialTopic); len(past) > 0 {
-			return classify.Mark(fmt.Errorf("START of topic %q over its history: %s", p.initialTopic, past[0].appID), classify.Fenced)
+			return classify.Mark(fmt.Errorf("initial commit of topic %q, but the table already has %s", p.initialTopic, past[0].appID), classify.Fenced)
 		}
 	}
 	for _, built := range p.schemas {
@@ -173,8 +173,8 @@ func (p *Plan) Precondition(s *connector.Snapshot) error {
 	return nil
 }
 
-// unmasked returns the rows of a chunk that belong to the plan, without duplicates, and counts them by partition. A run
-// never spans a bad record that stops its claim, so that it is in or out as a whole.
+// unmasked returns the rows of a chunk that belong to the plan, without duplicates, and counts them by partition. A
+// bad record that stops its claim ends a run, so a run is in the plan entirely or not at all.
 func (p *Plan) unmasked(c Chunk, d *deduction, rows map[connector.Partition]int64) []connector.Piece {
 	var pieces []connector.Piece
 	for _, r := range c.Runs {
@@ -199,8 +199,8 @@ func (p *Plan) unmasked(c Chunk, d *deduction, rows map[connector.Partition]int6
 	return pieces
 }
 
-// arrival is how a run came to its commit: when it was handed over, in nanoseconds, and the least timestamp of its records, in
-// milliseconds.
+// arrival is when the first record of a run was enqueued, in nanoseconds, and the smallest timestamp of its
+// records, in milliseconds.
 type arrival struct{ Enqueued, Oldest int64 }
 
 func holdOf(c Candidate) hold.Hold {

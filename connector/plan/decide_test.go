@@ -16,7 +16,7 @@ import (
 
 func ranges(p *Plan) []connector.Range { return p.Commit.Ranges }
 
-// stopper is a bad record that can have no letter.
+// stopper is a bad record that cannot become a dead letter.
 func stopper(p connector.Partition, session uint64, offset int64, err error) Candidate {
 	return Candidate{Partition: p, Session: session, Offset: offset, Err: err}
 }
@@ -29,12 +29,12 @@ func TestDecide(t *testing.T) {
 	bad := classify.Mark(errors.New("not JSON"), classify.Poison)
 	a, b, c := connectortest.Partition(0), connectortest.Partition(1), connectortest.Partition(2)
 	for name, tc := range map[string]struct {
-		cut    *SealedBatch
+		batch  *SealedBatch
 		pieces []connector.Piece
 		ranges []connector.Range
 		holds  []hold.Hold
 	}{
-		"all of it": {
+		"every record": {
 			&SealedBatch{
 				Claims: map[connector.Partition]Span{a: {1, 10, 14, 3, nil}, b: {2, 0, 2, 3, nil}},
 				Chunks: []Chunk{{Runs: []Run{runOf(a, 1, 10, 11, 0, 2), runOf(b, 2, 0, 1, 2, 4), runOf(a, 1, 12, 13, 4, 6)}}},
@@ -43,7 +43,7 @@ func TestDecide(t *testing.T) {
 			[]connector.Range{{Topic: "orders", From: 10, Next: 14, Rows: 4, Epoch: 3}, {Topic: "orders", Partition: 1, From: 0, Next: 2, Rows: 2, Epoch: 3}},
 			nil,
 		},
-		"a lost claim is masked, and so is an earlier life of a claim": {
+		"lost claims and earlier sessions are left out": {
 			&SealedBatch{
 				Claims: map[connector.Partition]Span{a: {5, 10, 12, 3, nil}},
 				Chunks: []Chunk{{Runs: []Run{runOf(a, 1, 10, 11, 0, 2), runOf(b, 2, 0, 1, 2, 4), runOf(a, 5, 10, 11, 4, 6)}}},
@@ -87,7 +87,7 @@ func TestDecide(t *testing.T) {
 			nil, nil,
 			[]hold.Hold{{Partition: a, Reason: hold.Poison, Detail: "not JSON", Offset: 10}},
 		},
-		"a bad record of an earlier life says nothing": {
+		"a bad record of an earlier session does not count": {
 			&SealedBatch{Claims: map[connector.Partition]Span{a: {5, 10, 11, 3, nil}}, Candidates: []Candidate{stopper(a, 1, 10, bad), stopper(c, 9, 0, bad)}},
 			nil,
 			[]connector.Range{{Topic: "orders", From: 10, Next: 11, Rows: 0, Epoch: 3}},
@@ -101,7 +101,7 @@ func TestDecide(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := Decide(tc.cut, connectortest.Snapshot(nil), Terms{Pipeline: "pipe"})
+			p := Decide(tc.batch, connectortest.Snapshot(nil), Terms{Pipeline: "pipe"})
 			if diff := cmp.Diff(tc.pieces, p.Pieces, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("pieces: -want +got\n%s", diff)
 			}
@@ -122,7 +122,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestPRE(t *testing.T) {
+func TestPlan_Precondition(t *testing.T) {
 	a := connectortest.Partition(0)
 	id, mark := a.AppID("pipe"), idempotency.TableAppID("pipe", "T")
 	write := func() *Plan {
@@ -145,34 +145,34 @@ func TestPRE(t *testing.T) {
 		class  classify.Class
 		ok     bool
 	}{
-		"stands where the cut starts": {write(), func(s *connector.Snapshot) { s.Positions[id] = 10 }, 0, true},
-		"another txn moved":           {write(), func(s *connector.Snapshot) { s.Positions[id] = 10; s.Positions["else"] = 3 }, 0, true},
-		"moved on":                    {write(), func(s *connector.Snapshot) { s.Positions[id] = 12 }, classify.Fenced, false},
-		"moved back":                  {write(), func(s *connector.Snapshot) { s.Positions[id] = 9 }, classify.Fenced, false},
-		"gone":                        {write(), func(*connector.Snapshot) {}, classify.Fenced, false},
-		"another table":               {write(), func(s *connector.Snapshot) { s.Positions[id] = 10; s.TableID = "U" }, classify.Fatal, false},
+		"position where the batch starts": {write(), func(s *connector.Snapshot) { s.Positions[id] = 10 }, 0, true},
+		"another txn moved":               {write(), func(s *connector.Snapshot) { s.Positions[id] = 10; s.Positions["else"] = 3 }, 0, true},
+		"moved on":                        {write(), func(s *connector.Snapshot) { s.Positions[id] = 12 }, classify.Fenced, false},
+		"moved back":                      {write(), func(s *connector.Snapshot) { s.Positions[id] = 9 }, classify.Fenced, false},
+		"gone":                            {write(), func(*connector.Snapshot) {}, classify.Fenced, false},
+		"another table":                   {write(), func(s *connector.Snapshot) { s.Positions[id] = 10; s.TableID = "U" }, classify.Fatal, false},
 		"rows do not fit": {write(), func(s *connector.Snapshot) {
 			s.Positions[id] = 10
 			s.Schema = &connectortest.Schema{Err: errors.New("dropped")}
 		}, classify.Fenced, false},
-		"START of what nobody knows":     {start(), func(s *connector.Snapshot) { s.Positions["spark"] = 1 }, 0, true},
-		"START over itself":              {start(), func(s *connector.Snapshot) { s.Positions[id] = 0 }, classify.Fenced, false},
-		"START beside another partition": {start(), func(s *connector.Snapshot) { s.Positions[other.AppID("pipe")] = 0 }, classify.Fenced, false},
-		"START over another pipeline":    {start(), func(s *connector.Snapshot) { s.Positions[a.AppID("old")] = 0 }, classify.Fenced, false},
-		"START over another id":          {start(), func(s *connector.Snapshot) { s.Positions[foreign.AppID("old")] = 0 }, classify.Fenced, false},
-		"no mark":                        {write(), func(s *connector.Snapshot) { s.Positions[id] = 10; delete(s.Positions, mark) }, classify.Fatal, false},
+		"initial commit of a new topic":           {start(), func(s *connector.Snapshot) { s.Positions["spark"] = 1 }, 0, true},
+		"initial commit over itself":              {start(), func(s *connector.Snapshot) { s.Positions[id] = 0 }, classify.Fenced, false},
+		"initial commit beside another partition": {start(), func(s *connector.Snapshot) { s.Positions[other.AppID("pipe")] = 0 }, classify.Fenced, false},
+		"initial commit over another pipeline":    {start(), func(s *connector.Snapshot) { s.Positions[a.AppID("old")] = 0 }, classify.Fenced, false},
+		"initial commit over another id":          {start(), func(s *connector.Snapshot) { s.Positions[foreign.AppID("old")] = 0 }, classify.Fenced, false},
+		"no mark":                                 {write(), func(s *connector.Snapshot) { s.Positions[id] = 10; delete(s.Positions, mark) }, classify.Fatal, false},
 		"the mark of another pipeline": {write(), func(s *connector.Snapshot) {
 			s.Positions[id] = 10
 			s.Positions[idempotency.TableAppID("old", "T")] = 0
 			delete(s.Positions, mark)
 		}, classify.Fatal, false},
-		"START without a mark":               {start(), func(s *connector.Snapshot) { s.Positions["spark"] = 1; delete(s.Positions, mark) }, 0, true},
-		"late START without a mark":          {late(), func(s *connector.Snapshot) { s.Positions[other.AppID("pipe")] = 5; delete(s.Positions, mark) }, classify.Fatal, false},
-		"START of another table":             {start(), func(s *connector.Snapshot) { s.TableID = "U" }, classify.Fatal, false},
-		"late START beside others":           {late(), func(s *connector.Snapshot) { s.Positions[other.AppID("pipe")] = 5 }, 0, true},
-		"late START over itself":             {late(), func(s *connector.Snapshot) { s.Positions[id] = 0 }, classify.Fenced, false},
-		"START beside an epoch alone":        {start(), func(s *connector.Snapshot) { s.Positions[a.EpochAppID("pipe")] = 3 }, 0, true},
-		"a topic of another name is no past": {start(), func(s *connector.Snapshot) { s.Positions[connector.Partition{Topic: "orders2"}.AppID("pipe")] = 0 }, 0, true},
+		"initial commit without a mark":         {start(), func(s *connector.Snapshot) { s.Positions["spark"] = 1; delete(s.Positions, mark) }, 0, true},
+		"late initial commit without a mark":    {late(), func(s *connector.Snapshot) { s.Positions[other.AppID("pipe")] = 5; delete(s.Positions, mark) }, classify.Fatal, false},
+		"initial commit of another table":       {start(), func(s *connector.Snapshot) { s.TableID = "U" }, classify.Fatal, false},
+		"late initial commit beside others":     {late(), func(s *connector.Snapshot) { s.Positions[other.AppID("pipe")] = 5 }, 0, true},
+		"late initial commit over itself":       {late(), func(s *connector.Snapshot) { s.Positions[id] = 0 }, classify.Fenced, false},
+		"initial commit beside an epoch alone":  {start(), func(s *connector.Snapshot) { s.Positions[a.EpochAppID("pipe")] = 3 }, 0, true},
+		"a topic of another name is no history": {start(), func(s *connector.Snapshot) { s.Positions[connector.Partition{Topic: "orders2"}.AppID("pipe")] = 0 }, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := connectortest.Snapshot(map[string]int64{mark: 0})
@@ -189,7 +189,7 @@ func TestPRE(t *testing.T) {
 	}
 }
 
-func TestStartMarksTheTableOnce(t *testing.T) {
+func TestInitial_MarksTableOnce(t *testing.T) {
 	a := connectortest.Partition(0)
 	s := connectortest.Snapshot(map[string]int64{})
 	p := planInitial("orders", map[connector.Partition]int64{a: 5}, s, "pipe")

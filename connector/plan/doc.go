@@ -1,10 +1,10 @@
-// Package plan decides what a batch of records commits. It is pure: nothing outside its arguments steers it, it starts no goroutine
-// and asks nobody.
+// Package plan decides what a batch of records commits. It is pure: results depend on the arguments alone, and no
+// function starts a goroutine or does I/O.
 //
-// [Decide] makes a [Plan] of a [SealedBatch], which is a closed batch, and of the newest snapshot of the table; [Initial] and [Moves] make the
-// plans that set positions alone. A plan says what the next version of the table contains, and its Precondition what must hold of
-// the log that the version extends.
+// [Decide] makes a [Plan] from a [SealedBatch] and the newest snapshot of the table. [Initial] and [Moves] make
+// plans that set positions and add no rows. A plan is the content of the table's next version; its Precondition
+// checks the log prefix that the version extends.
 //
-// [Finding], [JudgePast] and [RowsBefore] say why a position cannot be read from, or a partition cannot begin; [Derive] says the same for
-// tools.
+// [Finding], [JudgePast] and [RowsBefore] say why a position cannot be read from or why a partition cannot begin.
+// [Derive] says the same for tools.
 package plan

@@ -9,19 +9,19 @@ import (
 	"sluice/idempotency"
 )
 
-// duplicate is a record that was left out.
+// duplicate is a record that was left out because the table already has its fingerprint.
 type duplicate struct {
 	idempotency.Coordinates
 	Fingerprint idempotency.Fingerprint
 }
 
-// deduction is what decide finds out about the duplicates of a cut.
+// deduction finds the duplicates of a sealed batch.
 type deduction struct {
 	judges map[connector.Partition]*idempotency.Judge
-	kept   int // duplicates, for the log
+	kept   int // maximum number of duplicates to keep for the log
 }
 
-// deduct begins to judge the rows of a plan, nil if its table declares no identity.
+// deduct starts to judge the rows of a plan. It returns nil if the table declares no identity.
 func deduct(batch *SealedBatch, p *Plan, s *connector.Snapshot, t *Terms) *deduction {
 	if t.Window == 0 {
 		return nil
@@ -47,8 +47,8 @@ func deduct(batch *SealedBatch, p *Plan, s *connector.Snapshot, t *Terms) *deduc
 	return d
 }
 
-// rows yields the parts of a run that become rows, and notes in the plan what is remembered of them and what is not one.
-// Runs of a claim come in the order of their offsets.
+// rows yields the parts of a run that become rows, and adds to the plan the entries to remember and the duplicates.
+// Runs of a claim must come in offset order.
 func (d *deduction) rows(p *Plan, c *Chunk, r Run) iter.Seq2[int64, int64] {
 	return func(yield func(from, to int64) bool) {
 		if d == nil || c.Entries == nil {
@@ -80,8 +80,8 @@ func (d *deduction) rows(p *Plan, c *Chunk, r Run) iter.Seq2[int64, int64] {
 	}
 }
 
-// done puts into the plan what its commit says of duplicates: the newest timestamp of each partition beside its position,
-// and how many records are left out.
+// done adds to the plan the newest timestamp of each partition, as a txn beside its position, and the number of
+// duplicates.
 func (d *deduction) done(p *Plan, s *connector.Snapshot) {
 	if d == nil {
 		return
@@ -102,8 +102,8 @@ func (d *deduction) done(p *Plan, s *connector.Snapshot) {
 	}
 }
 
-// Remembered yields what is remembered of a claim once the plan is in the log: rows with an identity, at the time that
-// counts.
+// Remembered yields the entries of a claim to remember once the plan is committed: rows with an identity, at their
+// effective time.
 func (p *Plan) Remembered(partition connector.Partition) iter.Seq[idempotency.Entry] {
 	return func(yield func(idempotency.Entry) bool) {
 		now := p.now.UnixMilli()

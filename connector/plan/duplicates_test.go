@@ -18,7 +18,7 @@ func judging() Terms {
 	return Terms{Pipeline: "pipe", Window: 24 * time.Hour, Now: connectortest.Noon().Add(time.Hour)}
 }
 
-func TestDecideLeavesDuplicatesOut(t *testing.T) {
+func TestDecide_Duplicates(t *testing.T) {
 	bad := classify.Mark(errors.New("not JSON"), classify.Poison)
 	a, b := connectortest.Partition(0), connectortest.Partition(1)
 	second := func(n int64) int64 { return connectortest.Noon().UnixMilli() + n*1000 }
@@ -26,15 +26,15 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 		return Run{Partition: p, Session: session, First: first, Last: first + to - from - 1, From: from, To: to}
 	}
 	for name, tc := range map[string]struct {
-		cut     *SealedBatch
+		batch   *SealedBatch
 		newest  map[connector.Partition]int64
 		pieces  []connector.Piece
-		dropped map[connector.Partition]int64 // as the ranges say
-		kept    string                        // offsets that will be remembered
-		after   map[connector.Partition]int64 // newest
+		dropped map[connector.Partition]int64 // by the ranges of the commit
+		kept    string                        // offsets to remember
+		after   map[connector.Partition]int64 // newest timestamps
 	}{
 		"in one chunk, and pieces split around them": {
-			cut: &SealedBatch{
+			batch: &SealedBatch{
 				Claims: map[connector.Partition]Span{a: {1, 10, 17, 3, nil}},
 				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 0, 7)}, Entries: connectortest.Entries(10, "xyxz.xx")}},
 			},
@@ -42,7 +42,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 			dropped: map[connector.Partition]int64{a: 3}, kept: "orders:0@10 orders:0@11 orders:0@13", after: map[connector.Partition]int64{a: second(14)},
 		},
 		"of the chunk before, and never of another partition": {
-			cut: &SealedBatch{
+			batch: &SealedBatch{
 				Claims: map[connector.Partition]Span{a: {1, 10, 16, 3, nil}, b: {2, 10, 12, 3, nil}},
 				Chunks: []Chunk{
 					{Runs: []Run{run(a, 1, 10, 0, 2), run(b, 2, 10, 2, 4)}, Entries: slices.Concat(connectortest.Entries(10, "xy"), connectortest.Entries(10, "xy"))},
@@ -53,20 +53,20 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 			dropped: map[connector.Partition]int64{a: 3}, kept: "orders:0@10 orders:0@11 orders:0@12 orders:1@10 orders:1@11", after: map[connector.Partition]int64{a: second(12), b: second(11)},
 		},
 		"of what is remembered": {
-			cut: &SealedBatch{
+			batch: &SealedBatch{
 				Claims: map[connector.Partition]Span{a: {1, 10, 13, 3, nil}},
 				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 0, 3)}, Entries: connectortest.Entries(10, "xyz")}},
 				Seen: map[connector.Partition]map[idempotency.Fingerprint]int64{a: {
-					connectortest.Entries(0, "x")[0].Fingerprint: second(11) - 24*3600_000, // just in the window
-					connectortest.Entries(0, "z")[0].Fingerprint: second(11) - 24*3600_000, // just out of it, as y came in between
+					connectortest.Entries(0, "x")[0].Fingerprint: second(11) - 24*3600_000, // the oldest time within the window
+					connectortest.Entries(0, "z")[0].Fingerprint: second(11) - 24*3600_000, // just outside of it, because y advances the window first
 				}},
 			},
 			newest:  map[connector.Partition]int64{a: second(5)},
 			pieces:  []connector.Piece{{From: 1, To: 3}},
 			dropped: map[connector.Partition]int64{a: 1}, kept: "orders:0@11 orders:0@12", after: map[connector.Partition]int64{a: second(12)},
 		},
-		"rows that are masked or cut off are neither counted nor remembered": {
-			cut: &SealedBatch{
+		"rows that are left out are neither counted nor remembered": {
+			batch: &SealedBatch{
 				Claims: map[connector.Partition]Span{a: {5, 10, 20, 3, nil}, b: {2, 10, 12, 3, nil}},
 				Chunks: []Chunk{
 					{Runs: []Run{run(a, 1, 8, 0, 2), run(a, 5, 10, 2, 4)}, Entries: slices.Concat(connectortest.Entries(8, "xy"), connectortest.Entries(10, "xy"))},
@@ -78,7 +78,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 			dropped: map[connector.Partition]int64{}, kept: "orders:0@10 orders:0@11", after: map[connector.Partition]int64{a: second(11)},
 		},
 		"a newest timestamp that does not move is not written again": {
-			cut: &SealedBatch{
+			batch: &SealedBatch{
 				Claims: map[connector.Partition]Span{a: {1, 10, 12, 3, nil}},
 				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 0, 2)}, Entries: connectortest.Entries(10, "xx")}},
 			},
@@ -92,7 +92,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 			for p, newest := range tc.newest {
 				at[p.NewestAppID("pipe")] = newest
 			}
-			p := Decide(tc.cut, connectortest.Snapshot(at), judging())
+			p := Decide(tc.batch, connectortest.Snapshot(at), judging())
 			if diff := cmp.Diff(tc.pieces, p.Pieces); diff != "" {
 				t.Errorf("pieces: -want +got\n%s", diff)
 			}
@@ -137,7 +137,7 @@ func TestDecideLeavesDuplicatesOut(t *testing.T) {
 	}
 }
 
-func TestABadRecordIsNeverADuplicate(t *testing.T) {
+func TestDecide_BadRecordIsNoDuplicate(t *testing.T) {
 	a := connectortest.Partition(0)
 	letter := bad(a, 1, 11, classify.Mark(coded("wrong_type"), classify.Poison))
 	p := Decide(&SealedBatch{
@@ -151,7 +151,7 @@ func TestABadRecordIsNeverADuplicate(t *testing.T) {
 	}
 }
 
-func TestACutOfDuplicatesAloneMovesThePosition(t *testing.T) {
+func TestDecide_OnlyDuplicates(t *testing.T) {
 	a := connectortest.Partition(0)
 	p := Decide(&SealedBatch{
 		Claims: map[connector.Partition]Span{a: {1, 10, 12, 3, nil}},

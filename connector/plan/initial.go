@@ -8,15 +8,15 @@ import (
 	"sluice/idempotency"
 )
 
-// Initial are the first positions of a topic, or of partitions that were added to it.
+// Initial is the first positions of a topic, or of partitions that were added to it.
 type Initial struct {
 	Topic string
-	// Added says that the table has positions of other partitions of the topic.
+	// Added is true if the table has positions of other partitions of the topic.
 	Added     bool
 	Positions map[connector.Partition]int64
 }
 
-// Plan is the commit of the positions on a snapshot.
+// Plan returns the commit that sets the positions, for a snapshot.
 func (i *Initial) Plan(s *connector.Snapshot, pipeline string) *Plan {
 	if i.Added {
 		return planAdded(i.Positions, s, pipeline)
@@ -24,8 +24,8 @@ func (i *Initial) Plan(s *connector.Snapshot, pipeline string) *Plan {
 	return planInitial(i.Topic, i.Positions, s, pipeline)
 }
 
-// planInitial plans the first commit of a topic: one txn for each of its partitions, whoever works on them, and the
-// pipeline's mark on the table.
+// planInitial plans the first commit of a topic. It sets one txn for each of its partitions, also for those of
+// other members, and the pipeline's mark on the table.
 func planInitial(topic string, starts map[connector.Partition]int64, s *connector.Snapshot, pipeline string) *Plan {
 	p := &Plan{Next: map[connector.Partition]Span{}, tableID: s.TableID, initialTopic: topic, pipeline: pipeline, expects: map[string]int64{}}
 	p.Commit.Operation = operationInitial
@@ -40,8 +40,8 @@ func planInitial(topic string, starts map[connector.Partition]int64, s *connecto
 	return p
 }
 
-// planAdded plans the first commit of partitions that were added to a topic which the table already follows. For
-// them PRE compares only their own txn: the topic has others by nature.
+// planAdded plans the first commit of partitions that were added to a topic. The table already has positions of
+// that topic, so the precondition compares only the txns of the added partitions.
 func planAdded(starts map[connector.Partition]int64, s *connector.Snapshot, pipeline string) *Plan {
 	return planInitial("", starts, s, pipeline)
 }

@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	// floodMin is the number of bad records of a topic in a cut below which no share is a flood: a few are no sign.
+	// floodMin is the number of bad records of a topic in a sealed batch below which no share is a flood.
 	floodMin = 100
-	// detailBytes and traceBytes bound what a letter says of its cause.
+	// detailBytes and traceBytes bound the error texts in a dead letter.
 	detailBytes, traceBytes = 500, 500
 )
 
-// Terms are what decide goes by beside the cut and the snapshot.
+// Terms are the inputs of Decide beside the sealed batch and the snapshot.
 type Terms struct {
 	Pipeline string
-	Member   string                           // who gives records up
+	Member   string                           // written into dead letters
 	Letters  map[string]connector.LetterRules // by topic
-	Allowed  map[string]bool                  // topics whose floods an operator lets pass now
-	Window   time.Duration                    // of duplicates; 0: the table declares no identity
-	Now      time.Time                        // only duplicates ask
-	// Duplicates is how many of a plan are kept for the log.
+	Allowed  map[string]bool                  // topics whose floods an operator allows at present
+	Window   time.Duration                    // dedup window; 0: the table declares no identity
+	Now      time.Time                        // used for duplicates only
+	// Duplicates is the number of duplicates that a plan keeps for the log.
 	Duplicates int
 }
 
-// stops returns the first bad record of each claim of the cut that can have no letter, ordered by claim.
+// stops returns the first bad record of each claim that cannot become a dead letter, ordered by claim.
 func stops(batch *SealedBatch) []Candidate {
 	first := map[connector.Partition]Candidate{}
 	for _, c := range batch.Candidates {
@@ -50,7 +50,7 @@ func stops(batch *SealedBatch) []Candidate {
 	return slices.SortedFunc(maps.Values(first), func(a, b Candidate) int { return a.Partition.Compare(b.Partition) })
 }
 
-// lettered returns the candidates that will have a letter, in the order of claims and offsets.
+// lettered returns the candidates that become dead letters, ordered by claim and offset.
 func lettered(batch *SealedBatch, next map[connector.Partition]Span) []*Candidate {
 	var all []*Candidate
 	for i := range batch.Candidates {
@@ -64,8 +64,9 @@ func lettered(batch *SealedBatch, next map[connector.Partition]Span) []*Candidat
 	return all
 }
 
-// floods judges each topic of a cut before any letter: where too many records are bad, mostly something else is wrong than
-// the records. It returns where each claim of such a topic that has a bad record stops: at its first one.
+// floods checks the share of bad records of each topic before any dead letter is written: a large share usually
+// means that the producer or the schema is wrong, not single records. It returns a hold for each claim of such a
+// topic, at its first bad record.
 func floods(batch *SealedBatch, next map[connector.Partition]Span, bad []*Candidate, t Terms) []hold.Hold {
 	records, spoiled := map[string]int64{}, map[string]int64{}
 	for _, c := range bad {
@@ -101,7 +102,7 @@ func floods(batch *SealedBatch, next map[connector.Partition]Span, bad []*Candid
 	return holds
 }
 
-// mostFrequent is the reason that most bad records of a topic have.
+// mostFrequent returns the most frequent reason among a topic's bad records, and its count.
 func mostFrequent(bad []*Candidate, topic string) (most string, n int) {
 	counts := map[string]int{}
 	for _, c := range bad {
@@ -117,7 +118,7 @@ func mostFrequent(bad []*Candidate, topic string) (most string, n int) {
 	return most, n
 }
 
-// letter is what is written of a candidate that has a record. The bytes are shared with it.
+// letter returns the dead letter of a candidate that has a record. It shares the record's bytes.
 func (c *Candidate) letter(member, batch string) deadletter.Letter {
 	at := idempotency.Coordinates{Partition: c.Partition, Offset: c.Offset}
 	l := deadletter.Letter{
@@ -133,7 +134,8 @@ func (c *Candidate) letter(member, batch string) deadletter.Letter {
 	return l
 }
 
-// trace is the chain of an error's types, each with its text unless that repeats. Texts of errors never quote records.
+// trace returns the chain of an error's types, each with its text unless it repeats the text before. Error texts
+// never quote records.
 func trace(err error) string {
 	var (
 		b    strings.Builder
@@ -152,7 +154,7 @@ func trace(err error) string {
 	return clip(b.String(), traceBytes)
 }
 
-// clip cuts a text to at most so many bytes, between two characters.
+// clip shortens a text to at most so many bytes without splitting a character.
 func clip(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -22,7 +22,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// coded is an error of a decoder.
+// coded is an error of a decoder with a reason code.
 type coded string
 
 func (c coded) Error() string { return "json: " + string(c) + " at byte 3" }
@@ -41,7 +41,7 @@ func bad(p connector.Partition, session uint64, offset int64, err error) Candida
 	return Candidate{Partition: p, Session: session, Offset: offset, Err: err, Record: &connector.Record{Offset: offset, Value: fmt.Append(nil, offset)}}
 }
 
-// halves are the terms of a pipeline whose topics hold above 50 %.
+// halves returns terms under which topics with more than 50 % bad records hold.
 func halves(allowed ...string) Terms {
 	t := Terms{Pipeline: "pipe", Member: "m", Letters: map[string]connector.LetterRules{}, Allowed: map[string]bool{}}
 	for _, topic := range []string{"orders", "users", "calm"} {
@@ -60,7 +60,7 @@ func at(p *Plan) (all []string) {
 	return all
 }
 
-func TestDecideLetters(t *testing.T) {
+func TestDecide_Letters(t *testing.T) {
 	a, b, lost := connectortest.Partition(0), connectortest.Partition(1), connectortest.Partition(2)
 	conflict := hold.New(hold.SchemaConflict, "no", nil)
 	p := Decide(&SealedBatch{
@@ -88,7 +88,7 @@ func TestDecideLetters(t *testing.T) {
 	}
 }
 
-func TestALetterIsTheRecordWithWhy(t *testing.T) {
+func TestCandidate_Letter(t *testing.T) {
 	a := connectortest.Partition(0)
 	first, last := time.Unix(100, 0), time.Unix(109, 0)
 	c := Candidate{
@@ -108,7 +108,7 @@ func TestALetterIsTheRecordWithWhy(t *testing.T) {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	if len(p.Commit.Txns) != 2 || p.Commit.Txns[0].Version != 13 || len(p.Pieces) != 0 {
-		t.Errorf("a cut of letters alone commits %+v", p.Commit)
+		t.Errorf("a batch of dead letters alone commits %+v", p.Commit)
 	}
 	c.Err = errors.New(strings.Repeat("ü", 600))
 	l := c.letter("m", "m-7")
@@ -117,8 +117,8 @@ func TestALetterIsTheRecordWithWhy(t *testing.T) {
 	}
 }
 
-// cutOf makes a cut from lines "partition: good bad", all good records first.
-func cutOf(counts map[connector.Partition][2]int64, err error) *SealedBatch {
+// batchOf returns a sealed batch with so many good and bad records per claim, all good records first.
+func batchOf(counts map[connector.Partition][2]int64, err error) *SealedBatch {
 	batch := &SealedBatch{Claims: map[connector.Partition]Span{}}
 	var c Chunk
 	at := int64(0)
@@ -136,7 +136,7 @@ func cutOf(counts map[connector.Partition][2]int64, err error) *SealedBatch {
 	return batch
 }
 
-func TestFloods(t *testing.T) {
+func TestDecide_Floods(t *testing.T) {
 	a, b, other := topicPart("orders", 0), topicPart("orders", 1), topicPart("users", 0)
 	for name, tc := range map[string]struct {
 		counts  map[connector.Partition][2]int64 // good, bad
@@ -174,7 +174,7 @@ func TestFloods(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			batch := cutOf(tc.counts, syntax)
+			batch := batchOf(tc.counts, syntax)
 			if tc.more != nil {
 				tc.more(batch)
 			}
@@ -196,11 +196,11 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// TestOneHoldForAClaim: a claim that a bad record stops, and a flood before it, stands at the flood. The other finding would
-// be shown in its place, at an offset that the table does not have, and end and come again each minute.
-func TestOneHoldForAClaim(t *testing.T) {
+// TestDecide_FloodBeforeStop: a flood truncates a claim before a bad record that would stop it. Only the flood is a
+// hold: the other one would be shown at an offset that the table does not reach, and end and return at each check.
+func TestDecide_FloodBeforeStop(t *testing.T) {
 	a := topicPart("orders", 0)
-	batch := cutOf(map[connector.Partition][2]int64{a: {0, 200}}, syntax)
+	batch := batchOf(map[connector.Partition][2]int64{a: {0, 200}}, syntax)
 	batch.Candidates = append(batch.Candidates, stopper(a, 1, 1150, hold.New(hold.SchemaConflict, "no", nil)))
 	p := Decide(batch, connectortest.Snapshot(nil), halves())
 	if len(p.Holds) != 1 || p.Holds[0].Reason != hold.Flood || p.Holds[0].Offset != 1000 || len(p.Next) != 0 {
@@ -208,9 +208,9 @@ func TestOneHoldForAClaim(t *testing.T) {
 	}
 }
 
-func TestAFloodSaysHowManyAndWhy(t *testing.T) {
+func TestDecide_FloodDetail(t *testing.T) {
 	a := topicPart("orders", 0)
-	batch := cutOf(map[connector.Partition][2]int64{a: {20, 60}}, typed)
+	batch := batchOf(map[connector.Partition][2]int64{a: {20, 60}}, typed)
 	for i := range int64(61) {
 		batch.Candidates = append(batch.Candidates, bad(a, 1, 1080+i, syntax))
 	}
@@ -222,16 +222,16 @@ func TestAFloodSaysHowManyAndWhy(t *testing.T) {
 	}
 }
 
-// TestEveryRecordOfTheCutHasOnePlace: whatever was lost, held or bad, what a plan passes is rows and letters of its claims,
-// each once, in order.
-func TestEveryRecordOfTheCutHasOnePlace(t *testing.T) {
+// TestDecide_EachRecordOnce: in every mix of lost claims and bad records, the offsets that a plan passes are rows
+// and letters of its claims, each once, in order.
+func TestDecide_EachRecordOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type place struct {
 			p      connector.Partition
 			offset int64
 		}
 		batch := &SealedBatch{Claims: map[connector.Partition]Span{}}
-		produced := map[place]bool{} // true for bad ones
+		produced := map[place]bool{} // true for bad records
 		var c Chunk
 		rows := int64(0)
 		of := map[int64]place{} // by row

@@ -12,26 +12,27 @@ import (
 // Move sets the position of a partition.
 type Move struct {
 	Partition connector.Partition
-	// From is the position that was shown to the operator, -1 for none. Next is the one to read from now on.
+	// From is the position that the command showed to the operator, -1 for none. Next is the new position.
 	From, Next int64
 }
 
-// Moves are what one command of an operator commits to a table: positions and no rows. They need no member and are safe
-// beside running ones: whoever reads from a position that moves is fenced.
+// Moves are the positions that one command of an operator commits to a table, without rows. The command needs no
+// member and may run beside members: a member that reads from a moved position is fenced.
 type Moves struct {
 	connector.Moved
 	Pipeline string
-	// TableID is the table that was shown, "" if there was none yet.
+	// TableID is the id of the table that the command showed, "" if the table did not exist.
 	TableID string
 	Moves   []Move
-	// Others are txns of other programs that the moves were taken from, by appId, -1 for none. They must still be the same.
+	// Others are the txns of other programs from which the moves were computed, by appId, -1 for none. They must be
+	// unchanged at the commit.
 	Others map[string]int64
-	// Accept marks the table as one of the pipeline's. Without it a table that was not marked refuses: see
+	// Accept marks the table as the pipeline's own. Without it the commit to an unmarked table fails: see
 	// [hold.TableReplaced].
 	Accept bool
 }
 
-// Plan is the commit of the moves on a snapshot.
+// Plan returns the commit of the moves, for a snapshot.
 func (m *Moves) Plan(s *connector.Snapshot) *Plan {
 	p := &Plan{Next: map[connector.Partition]Span{}, tableID: m.TableID, pipeline: m.Pipeline, accepts: m.Accept, expects: map[string]int64{}}
 	if p.tableID == "" {
@@ -53,10 +54,11 @@ func (m *Moves) Plan(s *connector.Snapshot) *Plan {
 	return p
 }
 
-// Precondition is PRE of the moves.
+// Precondition checks the moves like [Plan.Precondition]; if the table was replaced since it was shown, the error
+// is Fenced.
 func (m *Moves) Precondition(p *Plan, s *connector.Snapshot) error {
 	if s.TableID != p.tableID {
-		return classify.Mark(fmt.Errorf("the table has id %s, shown was %s", s.TableID, p.tableID), classify.Fenced)
+		return classify.Mark(fmt.Errorf("the table has id %s, but the command showed id %s", s.TableID, p.tableID), classify.Fenced)
 	}
 	return p.Precondition(s)
 }

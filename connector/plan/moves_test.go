@@ -10,7 +10,8 @@ import (
 	"sluice/idempotency"
 )
 
-// TestMoves_EpochUnknown: a member has not read up to the place that an operator moves a position to.
+// TestMoves_EpochUnknown: no member has read up to the offset that an operator moves a position to, so its epoch is
+// unknown.
 func TestMoves_EpochUnknown(t *testing.T) {
 	p := connectortest.Partition(0)
 	m := Moves{Pipeline: "pipe", Moves: []Move{{Partition: p, From: 10, Next: 4}}}

@@ -10,7 +10,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Past is a txn of ours that tells of earlier work on a topic.
+// Past is a txn of any Sluice pipeline that proves earlier work on a topic.
 type Past struct {
 	appID string
 	idempotency.AppID
@@ -27,28 +27,29 @@ func History(s *connector.Snapshot, topic string) []Past {
 	return all
 }
 
-// Replaced says why the table is not the one that a pipeline wrote, or "".
+// Replaced says why the table is not the one that the pipeline wrote, or returns "".
 func Replaced(s *connector.Snapshot, pipeline string) string {
 	if _, marked := s.Positions[idempotency.TableAppID(pipeline, s.TableID)]; marked {
 		return ""
 	}
 	for appID := range s.Positions {
 		if id, err := idempotency.ParseAppID(appID); err == nil && id.Pipeline == pipeline {
-			return fmt.Sprintf("pipeline %q wrote another table here; the one with id %s was not started by it", pipeline, s.TableID)
+			return fmt.Sprintf("pipeline %q wrote another table here; it did not start the one with id %s", pipeline, s.TableID)
 		}
 	}
 	return ""
 }
 
-// Added reports whether a partition without a txn belongs to a topic of which the table has positions: the first START of
-// the topic was made, by this pipeline and for this cluster and topic id.
+// Added reports whether a partition without a txn was added to a topic whose initial commit this pipeline already
+// made, for this cluster and topic id.
 func Added(p connector.Partition, known []Past, pipeline string) bool {
 	return slices.ContainsFunc(known, func(h Past) bool {
 		return h.Pipeline == pipeline && h.Partition.Cluster == p.Cluster && h.Partition.TopicID == p.TopicID
 	})
 }
 
-// JudgePast says why a claim without a txn may not START by itself, or "". Its rows are not looked at: see [RowsBefore].
+// JudgePast says why a claim without a txn must not make its initial commit, or returns "". It does not check the
+// table's rows: see [RowsBefore].
 func JudgePast(p connector.Partition, s *connector.Snapshot, known []Past, offsets map[int32]connector.GroupOffset, pipeline string) (hold.Reason, string) {
 	if Added(p, known, pipeline) {
 		if o, ok := offsets[p.ID]; ok {
@@ -78,28 +79,30 @@ func JudgePast(p connector.Partition, s *connector.Snapshot, known []Past, offse
 	return "", ""
 }
 
-// Finding says why a position cannot be read from, or nil.
+// Finding returns the hold for a position that cannot be read from, nil if it can. there is false if Kafka has no
+// such partition.
 func Finding(at connector.Position, b connector.Bounds, there bool) *hold.Hold {
 	holdAt := func(reason hold.Reason, format string, args ...any) *hold.Hold {
 		return &hold.Hold{Partition: at.Partition, Reason: reason, Detail: fmt.Sprintf(format, args...), Offset: at.Next}
 	}
 	switch {
 	case !there:
-		return holdAt(hold.TopicRecreated, "topic %q is gone or was created again; the table stands at offset %d of topic id %v",
+		return holdAt(hold.TopicRecreated, "topic %q was deleted or created again; the table has position %d of topic id %v",
 			at.Partition.Topic, at.Next, at.Partition.TopicID)
 	case at.Next < b.LogStart:
 		return holdAt(hold.BehindLogStart, "offsets [%d, %d) were deleted before they were read", at.Next, b.LogStart)
 	case at.Next > b.HighWatermark:
-		return holdAt(hold.AheadOfLogEnd, "the table stands at offset %d, the log ends at %d", at.Next, b.HighWatermark)
+		return holdAt(hold.AheadOfLogEnd, "the table's position is offset %d, but the log ends at %d", at.Next, b.HighWatermark)
 	case b.DivergedAt >= 0 && b.DivergedAt < at.Next:
-		return holdAt(hold.Truncated, "the log was truncated: what was read differs from offset %d on", b.DivergedAt)
+		return holdAt(hold.Truncated, "the log was truncated: from offset %d on it differs from what was read", b.DivergedAt)
 	}
 	return nil
 }
 
-// RowsBefore returns the rows that forbid a START of those of a topic's partitions that have no position: the rows of the
-// topic, or the partition's own if other partitions of the topic have positions. The others prove that the topic was
-// begun, not that the partition is new: txns expire one by one.
+// RowsBefore returns the rows that forbid the initial commit of those of a topic's partitions that have no
+// position. These are the rows of the topic, or the partition's own rows if other partitions of the topic have
+// positions. The positions of other partitions prove that the topic was started, not that this partition is new:
+// txns expire one by one.
 func RowsBefore(s *connector.Snapshot, pipeline, topic string, partitions []connector.Partition) (all []connector.RowsOf) {
 	known := History(s, topic)
 	for _, p := range partitions {
@@ -110,8 +113,8 @@ func RowsBefore(s *connector.Snapshot, pipeline, topic string, partitions []conn
 	return slices.Compact(all)
 }
 
-// BlockingRows names the rows that forbid the START of a partition. added says that other partitions of its topic have positions: see
-// [Added].
+// BlockingRows returns the rows that forbid the initial commit of a partition. added says that other partitions of
+// its topic have positions: see [Added].
 func BlockingRows(p connector.Partition, added bool) connector.RowsOf {
 	if added {
 		return connector.RowsOf{Topic: p.Topic, Partition: p.ID}
@@ -119,7 +122,7 @@ func BlockingRows(p connector.Partition, added bool) connector.RowsOf {
 	return connector.RowsOf{Topic: p.Topic, Partition: connector.AnyPartition}
 }
 
-// RowsDetail says what to do about rows without a position.
+// RowsDetail explains to the operator how to continue if the table has rows but no position.
 func RowsDetail(of connector.RowsOf) string {
 	if of.Partition != connector.AnyPartition {
 		return fmt.Sprintf("the table has rows of partition %d of topic %q and no position for it, so its records would become rows twice: "+
@@ -134,8 +137,8 @@ func CompareRows(a, b connector.RowsOf) int {
 	return connector.Partition{Topic: a.Topic, ID: a.Partition}.Compare(connector.Partition{Topic: b.Topic, ID: b.Partition})
 }
 
-// Follows reports whether the table has a position of the pipeline, for whichever topic: then the pipeline's txns were
-// not dropped, unless the table drops single ones.
+// Follows reports whether the table has a position of the pipeline for any topic. Then the table has kept the
+// pipeline's txns, unless it drops single ones.
 func Follows(s *connector.Snapshot, pipeline string) bool {
 	for appID := range s.Positions {
 		if id, err := idempotency.ParseAppID(appID); err == nil && id.Pipeline == pipeline && id.TableID == "" {
@@ -145,10 +148,11 @@ func Follows(s *connector.Snapshot, pipeline string) bool {
 	return false
 }
 
-// Derive says what a member that resumed the partition now would hold it for, from the table and Kafka alone, or nil.
-// offsets are the group's of the topic, bounds those that Kafka knows of; a partition without bounds is gone. A partition
-// that the table does not know and may START is no hold. rows are those of [RowsBefore] that the table has: see
-// [connector.Table]. Nothing is changed, so tools may ask.
+// Derive returns the hold of a partition if a member resumed it now, computed from the table and Kafka alone; nil
+// if it would read. A partition without a position that may make its initial commit has no hold. offsets are the
+// group's committed offsets of the topic, bounds the log ends that Kafka returned; a partition without bounds is
+// gone. rows are those of [RowsBefore] that the table has: see [connector.Table]. It changes nothing, so tools may
+// call it.
 func Derive(s *connector.Snapshot, pipeline string, p connector.Partition, offsets map[int32]connector.GroupOffset, bounds map[connector.Partition]connector.Bounds, rows map[connector.RowsOf]bool) *hold.Hold {
 	if detail := Replaced(s, pipeline); detail != "" {
 		return &hold.Hold{Partition: p, Reason: hold.TableReplaced, Detail: detail, Offset: -1}

@@ -9,28 +9,29 @@ import (
 	"sluice/connector"
 )
 
-// Verdict is why a record of these coordinates cannot become a row, as it was found before a lane met it.
+// Verdict is why the record at some coordinates cannot become a row, as found by the writer before a lane decodes
+// it.
 type Verdict struct {
-	Err         error // Poison
+	Err         error // of class Poison
 	Retries     int
-	First, Last time.Time // when it failed
+	First, Last time.Time // times of the first and the last failure
 }
 
-// Verdicts are the verdicts about records of a table, and the records that lanes try one by one. The table's writer makes
-// them, lanes look. The maps and what is in them are never changed, only replaced.
+// Verdicts are the verdicts about records of a table, and the records that lanes test one by one. The table's
+// writer writes them, lanes read them. The maps are never changed, only replaced.
 type Verdicts struct {
 	of        atomic.Pointer[map[connector.Partition]map[int64]Verdict]
 	suspected atomic.Pointer[map[connector.Partition]Suspects]
 }
 
-// Suspects are the offsets [from, to) of a partition, whose rows a lane could not seal together. Lanes try each of these
-// records by itself before they make a row of it. The zero value is none.
+// Suspects are the offsets [from, to) of a partition whose rows a lane could not seal together. Lanes test each of
+// these records by itself before they make a row of it. The zero value has none.
 type Suspects struct{ from, to int64 }
 
-// Has reports whether an offset is one of them.
+// Has reports whether the offset is a suspect.
 func (s Suspects) Has(offset int64) bool { return s.from <= offset && offset < s.to }
 
-// Suspects returns those of a partition.
+// Suspects returns the suspects of a partition.
 func (i *Verdicts) Suspects(p connector.Partition) Suspects {
 	if all := i.suspected.Load(); all != nil {
 		return (*all)[p]
@@ -38,7 +39,7 @@ func (i *Verdicts) Suspects(p connector.Partition) Suspects {
 	return Suspects{}
 }
 
-// Suspect has lanes try the records of chunks that could not be sealed. The writer's alone.
+// Suspect adds the records of chunks that could not be sealed, so that lanes test each. Only the writer calls it.
 func (i *Verdicts) Suspect(failures []Failure) {
 	failures = slices.DeleteFunc(slices.Clone(failures), func(f Failure) bool { return !f.Sealing })
 	if len(failures) == 0 {
@@ -60,7 +61,7 @@ func (i *Verdicts) Suspect(failures []Failure) {
 	i.suspected.Store(&all)
 }
 
-// For returns the verdicts about a partition, nil if there are none, which is nearly always.
+// For returns the verdicts about a partition by offset, nil if there are none (the usual case).
 func (i *Verdicts) For(p connector.Partition) map[int64]Verdict {
 	if all := i.of.Load(); all != nil {
 		return (*all)[p]
@@ -68,7 +69,7 @@ func (i *Verdicts) For(p connector.Partition) map[int64]Verdict {
 	return nil
 }
 
-// Add notes a verdict. The writer's alone.
+// Add adds a verdict. Only the writer calls it.
 func (i *Verdicts) Add(p connector.Partition, offset int64, v Verdict) {
 	all := map[connector.Partition]map[int64]Verdict{}
 	if old := i.of.Load(); old != nil {
@@ -83,8 +84,7 @@ func (i *Verdicts) Add(p connector.Partition, offset int64, v Verdict) {
 	i.of.Store(&all)
 }
 
-// Passed forgets the verdicts that the table's positions have passed, and the suspects of these partitions. The writer's
-// alone.
+// Passed deletes the verdicts and the suspects that the table's positions have passed. Only the writer calls it.
 func (i *Verdicts) Passed(next map[connector.Partition]Span) {
 	if all := i.suspected.Load(); all != nil {
 		left := maps.Clone(*all)

@@ -6,11 +6,11 @@ import (
 	"sluice/connector"
 )
 
-func TestIsolatedAreForgottenWhenTheyArePassed(t *testing.T) {
+func TestVerdicts_Passed(t *testing.T) {
 	a, b := connector.Partition{Topic: "orders"}, connector.Partition{Topic: "orders", ID: 1}
 	var i Verdicts
 	if i.For(a) != nil {
-		t.Error("something about nothing")
+		t.Error("verdicts before the first one")
 	}
 	i.Passed(map[connector.Partition]Span{a: {Next: 5}})
 	before := i.For(a)
@@ -23,10 +23,10 @@ func TestIsolatedAreForgottenWhenTheyArePassed(t *testing.T) {
 	seen := i.For(a)
 	i.Passed(map[connector.Partition]Span{a: {Next: 7}})
 	if len(i.For(a)) != 1 || len(i.For(b)) != 1 || len(seen) != 2 {
-		t.Errorf("%v, %v; who looked before sees %v", i.For(a), i.For(b), seen)
+		t.Errorf("%v, %v; an earlier reader sees %v", i.For(a), i.For(b), seen)
 	}
 	i.Passed(map[connector.Partition]Span{a: {Next: 8}, b: {Next: 4}})
 	if i.of.Load() != nil {
-		t.Error("nothing is left, and lanes still look for it")
+		t.Error("the map is empty but not removed")
 	}
 }

@@ -88,7 +88,7 @@ func (o *shadow) glance() (x seen) {
 // limitedLines are those that are written at once, after a minute, and then every five minutes.
 var limitedLines = []string{
 	"retry", "circuit breaker", "joining failed, will try again",
-	"Exception during checkpointing loop: group offsets are not written, and kept for the next turn",
+	"Exception during checkpointing loop: failed to commit offsets; retrying at the next interval",
 }
 
 // readLog counts the loud lines since the outage began.

@@ -1,7 +1,7 @@
 package model
 
-// The log of one Kafka partition, whose leader may be elected without the newest records, and a table that follows it.
-// world.go shows that a commit is one compare-and-set, so a commit is one step here.
+// The log of one Kafka partition, whose leader may be elected without the newest records, and a table that follows
+// it. world.go shows that a commit is one compare-and-set, so a commit is one step here.
 
 const (
 	maxOffset = 4  // records of the partition
@@ -9,53 +9,54 @@ const (
 	unset     = -1 // no record, no row, no epoch
 )
 
-// EpochRule turns one sentence of the protocol into another. Zero is the protocol as it is built.
+// EpochRule changes one sentence of the protocol. Zero is the protocol as built.
 type EpochRule uint8
 
 // Mistakes.
 const (
 	EpochOfGroupOffset EpochRule = 1 << iota // the epoch of a position comes only from a committed offset that equals it
-	NoLastFetchedEpoch                       // a fetch does not tell the broker the epoch of the record before it
-	EpochOfBatchEnd                          // a claim that a hold shortens carries the epoch of the last record that was read
+	NoLastFetchedEpoch                       // a fetch does not send the broker the epoch of the record before it
+	EpochOfBatchEnd                          // a claim that a hold shortens gets the epoch of the last record that was read
 	EpochOfPoison                            // … of the record that holds it
 	EpochUnknown                             // … none
-	ResumeUnchecked                          // a resume compares the position with the log's end only
+	ResumeUnchecked                          // a resume compares the position only with the log's end
 )
 
-// Epochs is a world of one partition: how often its leader is elected, and which record is poison that holds it, -1 for none.
+// Epochs is a machine of one partition: how often its leader is elected, and which record is poison and holds it,
+// -1 for none.
 type Epochs struct {
 	Rule      EpochRule
-	Elections uint8 // each keeps a prefix of the log, the whole of it included
+	Elections uint8 // each keeps a prefix of the log, possibly all of it
 	Poison    int8
 }
 
-// epochMember is one process that reads the partition.
+// epochMember is a process that reads the partition.
 type epochMember struct {
 	Reads     bool
 	From, Pos int8            // of its batch
 	Epoch     int8            // of the record before Pos, unset if unknown
-	Batch     [maxOffset]int8 // leader epochs of the records read, by offset
+	Batch     [maxOffset]int8 // leader epochs of the records that were read, by offset
 }
 
-// EpochState is everything at one moment. A record is known by its offset and its leader epoch.
+// EpochState is a state of the machine. A record is identified by its offset and its leader epoch.
 type EpochState struct {
 	End, Leader      int8
 	Log              [maxOffset]int8 // leader epoch of the record at each offset
-	First            [maxEpoch]int8  // where each leader epoch of the log begins, unset if it is none of this log
-	Born, Before     [maxEpoch]int8  // of each leader epoch that ever was: its first offset, the epoch of the record before that
-	Txn, Epoch       int8            // the table's position and the epoch beside it
-	Rows             [maxOffset]int8 // leader epoch of the record that is the row of an offset
+	First            [maxEpoch]int8  // where each leader epoch of the log begins, unset if this log has none
+	Born, Before     [maxEpoch]int8  // of each leader epoch that ever existed: its first offset, and the epoch of the record before that
+	Txn, Epoch       int8            // the table's position and the epoch stored beside it
+	Rows             [maxOffset]int8 // leader epoch of the record whose row the table has
 	Group, GroupEpch int8            // the committed offset, and the epoch in its metadata
 	M                [2]epochMember
 	Elections        uint8
-	Fixed            bool // the poison does not hold any more
+	Fixed            bool // the poison record was fixed and no longer holds
 	Err              uint8
 }
 
-// The words of its rules.
+// The names of its rules.
 const (
-	pastTruncation = "a commit goes on behind a truncation"
-	falseTruncated = "held as truncated, and nothing was lost"
+	pastTruncation = "a commit continues after a truncation"
+	falseTruncated = "held as truncated, but no record was lost"
 )
 
 var epochWords = [...]string{1: pastTruncation, 2: falseTruncated}
@@ -80,9 +81,10 @@ func (w Epochs) Init() EpochState {
 	return s
 }
 
+// newEpochMember returns a member without a position.
 func newEpochMember() epochMember { return epochMember{Epoch: unset, Batch: noEpochs()} }
 
-// Same implements [Machine]: the two members are alike.
+// Same implements [Machine]: the two members are interchangeable.
 func (w Epochs) Same(s EpochState) EpochState {
 	s.M[0], s.M[1] = s.M[1], s.M[0]
 	return s
@@ -94,7 +96,7 @@ func (w Epochs) Bad(s EpochState) string { return epochWords[s.Err] }
 // Done implements [Machine]: all records have rows, or an operator is needed.
 func (w Epochs) Done(s EpochState) bool { return s.Txn == w.holdAt(&s) || s.lost() }
 
-// holdAt is the offset of the record that holds the partition, behind the end if there is none.
+// holdAt returns the offset of the record that holds the partition, or the end of the log.
 func (w Epochs) holdAt(s *EpochState) int8 {
 	if w.Poison >= 0 && !s.Fixed {
 		return w.Poison
@@ -102,7 +104,7 @@ func (w Epochs) holdAt(s *EpochState) int8 {
 	return maxOffset
 }
 
-// lost: the table has rows of records that the log has lost.
+// lost reports whether the table has rows of records that the log has lost.
 func (s *EpochState) lost() bool {
 	for o := range s.Txn {
 		if o >= s.End || s.Rows[o] != s.Log[o] {
@@ -112,7 +114,8 @@ func (s *EpochState) lost() bool {
 	return false
 }
 
-// endOf is what the leader answers about epoch e: the newest epoch of its log that is not after e, and where that ends.
+// endOf returns the leader's response for epoch e: the newest epoch of its log that is not after e, and where that
+// ends.
 func (s *EpochState) endOf(e int8) (epoch, end int8) {
 	epoch, end = unset, s.End
 	for i, first := range s.First {
@@ -168,7 +171,7 @@ func (w Epochs) Next(s EpochState, emit func(Step, EpochState)) {
 	}
 }
 
-// elect makes a replica the leader that has only the first records.
+// elect makes a replica with only the first records the leader.
 func (s *EpochState) elect(keeps int8) {
 	s.Elections--
 	s.Leader++
@@ -187,7 +190,7 @@ func (s *EpochState) elect(keeps int8) {
 	}
 }
 
-// resume takes the position from the table and holds it against the log.
+// resume reads the position from the table and compares it with the log.
 func (w Epochs) resume(t *EpochState, y *epochMember) {
 	epoch := t.Epoch
 	if w.Rule&EpochOfGroupOffset != 0 && t.Group != t.Txn {
@@ -202,8 +205,8 @@ func (w Epochs) resume(t *EpochState, y *epochMember) {
 	*y = epochMember{Reads: true, From: t.Txn, Pos: t.Txn, Epoch: epoch, Batch: noEpochs()}
 }
 
-// has: the log has what a reader has read that is at pos behind a record of this epoch, as a broker judges a fetch
-// (KIP-595, diverging epoch).
+// has reports whether the log has what a reader at pos has read, given the epoch of the record before pos. A broker
+// judges a fetch in the same way (KIP-595, diverging epoch).
 func (s *EpochState) has(pos, epoch int8) bool {
 	newest, end := s.endOf(epoch)
 	return epoch == unset || newest == epoch && end >= pos
@@ -220,7 +223,7 @@ func (w Epochs) fetch(t *EpochState, y *epochMember) {
 	y.Pos++
 }
 
-// commit is the compare-and-set of the position, with the rows up to the poison that holds the partition.
+// commit is the compare-and-set of the position, with the rows before the poison record that holds the partition.
 func (w Epochs) commit(t *EpochState, y *epochMember) {
 	defer func() { *y = newEpochMember() }()
 	next, epoch := y.Pos, y.Epoch

@@ -1,39 +1,39 @@
 package model
 
-// Kind says what becomes of a produced offset.
+// Kind is what a produced offset must become.
 type Kind uint8
 
 const (
-	// Row must become a row as soon as a position passes it.
+	// Row must be a row once a position has passed it.
 	Row Kind = iota
-	// Dropped is a declared drop: a tombstone, a health-check record, a declared duplicate.
+	// Dropped is a declared drop: a tombstone, a health-check record, a duplicate.
 	Dropped
-	// Poison can never become a row: a position passes it only after a durable letter.
+	// Poison can never be a row: a position passes it only after a durable letter.
 	Poison
-	// Control is an offset without a committed record: a control batch, an aborted record, a hole left by compaction.
-	// Offsets that a Source does not name are taken as this.
+	// Control is an offset without a committed record: a control batch, an aborted record, a hole left by
+	// compaction. It is also the kind of offsets that a Source does not list.
 	Control
 )
 
-// Partition is Kafka's, with the identity of its topic.
+// Partition is Kafka's partition with the identity of its topic.
 type Partition struct {
 	Topic, TopicID string
 	Number         int32
 }
 
-// Positions that are no offset.
+// Values of positions that are not offsets.
 const (
-	// AtStart as From of a Txn marks a START: there was no position before. As Start of a Source it says that the START
-	// may be anywhere.
+	// AtStart as Txn.From marks an initial commit: there was no position before. As Source.Start it allows any
+	// initial position.
 	AtStart = -1
-	// NotRecorded as From of a Txn says that the run did not record it.
+	// NotRecorded as Txn.From says that the run did not record it.
 	NotRecorded = -2
 )
 
 // History is a recorded run: what was produced, and what the table's log says about it.
 type History struct {
-	First    int64  // number that the first version must have: 0 for the whole log
-	Table    string // table id before the first version; empty: that of the first version
+	First    int64  // number of the first version: 0 for the whole log
+	Table    string // table id before the first version; "" for that of the first version
 	Sources  []Source
 	Letters  []Letter
 	Versions []Version // in the order in which they took effect
@@ -42,9 +42,9 @@ type History struct {
 // Source is what was produced to a partition.
 type Source struct {
 	Partition Partition
-	// Start is where the rows must begin: what the START commit has to say, AtStart if it is free to choose.
+	// Start is where the rows must begin: the position of the initial commit, AtStart if any is allowed.
 	Start int64
-	// Position is where the table stood before the first version of the history, AtStart if it had no position. Rows from
+	// Position is the table's position before the first version of the history, AtStart if it had none. Rows from
 	// before are not in the history.
 	Position int64
 	Records  map[int64]Kind
@@ -54,8 +54,8 @@ type Source struct {
 type Letter struct {
 	Partition Partition
 	Offset    int64
-	// Before is the number that the next version had when the letter was durable. A position that passes the record may
-	// be in this version or a later one.
+	// Before is the number of the next version at the time when the letter was durable. A position that passes the
+	// record may be in this version or a later one.
 	Before int64
 }
 
@@ -63,15 +63,15 @@ type Letter struct {
 type Version struct {
 	Number int64
 	Table  string // table id after this version
-	Member string // who wrote it, for the words of a violation; may be empty
-	// Operator marks a commit of the offsets commands: its positions may go anywhere, and rows begin there anew.
+	Member string // who wrote it, for the text of a violation; may be empty
+	// Operator marks a commit of the offsets commands: it may set any positions, and the rows begin there anew.
 	Operator bool
 	// Accepts marks an operator's commit that accepts the table after it was replaced.
 	Accepts bool
 	Txns    []Txn
 	// Rows are in the order of a reader: adds as the version lists them, rows as the files hold them.
 	Rows []RowAt
-	// Unreadable counts adds whose file was not there.
+	// Unreadable is the number of adds whose file was missing.
 	Unreadable int
 }
 
@@ -81,7 +81,7 @@ type Txn struct {
 	From, Next int64
 }
 
-// RowAt is where a row comes from.
+// RowAt is the origin of a row.
 type RowAt struct {
 	Partition Partition
 	Offset    int64

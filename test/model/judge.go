@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// The words of rules that only a history shows: the model's positions are one compare-and-set by construction of its
-// worlds, its rows are sets.
+// The names of rules that only a history shows. In the model, positions are one compare-and-set by construction and
+// rows are sets.
 const (
-	movedElsewhere = "a commit moves a position from where the table does not stand"
-	movedBack      = "a position goes back without an operator"
-	withoutStart   = "a commit moves a position that no START has set"
-	startElsewhere = "START is not where it was configured"
+	movedElsewhere = "a commit moves a position from a value that the table does not have"
+	movedBack      = "a position moves back without an operator"
+	withoutStart   = "a commit moves a position that no initial commit has set"
+	startElsewhere = "the initial position is not the configured one"
 	outOfOrder     = "rows of a partition are out of order"
-	unknownSource  = "a partition that nobody produced to"
+	unknownSource  = "a partition without a source"
 )
 
-// perRule bounds how many violations of one rule are told one by one.
+// perRule bounds how many violations of one rule are returned one by one.
 const perRule = 10
 
-// Judge holds a history against the rules of the model and returns what breaks them, in the order of versions; nothing if
-// the run was right. It looks at every prefix of the log, as a reader at that time would. It does not say that all records
-// have been committed: compare the last positions with the ends of the partitions for that.
+// Judge checks a history against the rules of the model. It returns the violations in the order of versions, none
+// if the run was right. It checks every prefix of the log, as a reader at that time would see it. It does not check
+// that all records were committed: the caller must compare the last positions with the ends of the partitions.
 func Judge(h History) []string {
 	j := judge{told: map[string]int{}, at: map[Partition]*account{}}
 	for _, s := range h.Sources {
@@ -51,24 +51,25 @@ func Judge(h History) []string {
 	return j.found
 }
 
-// account is what is known of a partition so far.
+// account is what the judge knows of a partition so far.
 type account struct {
 	records map[int64]Kind
 	letters map[int64]int64 // offset to Letter.Before
-	want    int64           // START as configured
+	want    int64           // configured initial position
 	start   int64           // where the rows of this history begin
 	txn     int64
 	rows    map[int64]bool // offsets with a row, since start
 	last    int64          // offset of the last row
-	checked int64          // rows and letters before this offset are looked at
+	checked int64          // rows and letters before this offset were checked
 }
 
-// restart begins the rows of a partition anew.
+// restart lets the rows of a partition begin anew.
 func (a *account) restart(at int64) {
 	a.start, a.txn, a.last, a.checked = at, at, at-1, at
 	clear(a.rows)
 }
 
+// kind returns the kind of an offset.
 func (a *account) kind(offset int64) Kind {
 	if k, produced := a.records[offset]; produced {
 		return k
@@ -83,10 +84,10 @@ type judge struct {
 	replaced bool // by a table that no operator has accepted
 	found    []string
 	told     map[string]int
-	rules    []string // in the order in which they were first broken
+	rules    []string // in the order of their first violation
 }
 
-// tell notes that v breaks a rule.
+// tell adds a violation of a rule by v.
 func (j *judge) tell(v Version, rule, detail string, args ...any) {
 	if j.told[rule]++; j.told[rule] == 1 {
 		j.rules = append(j.rules, rule)
@@ -105,6 +106,7 @@ func (j *judge) tell(v Version, rule, detail string, args ...any) {
 	j.found = append(j.found, s)
 }
 
+// account returns the account of a partition, creating it if needed.
 func (j *judge) account(p Partition) *account {
 	a := j.at[p]
 	if a == nil {
@@ -114,11 +116,12 @@ func (j *judge) account(p Partition) *account {
 	return a
 }
 
+// version checks a version and applies it.
 func (j *judge) version(v Version) {
 	switch {
 	case v.Number <= j.newest:
 		j.tell(v, writtenTwice, "the newest one was %d", j.newest)
-		return // readers see one of the two; what the other held is lost
+		return // readers see one of the two; the content of the other is lost
 	case v.Number > j.newest+1:
 		j.tell(v, prefixHole, "the newest one was %d", j.newest)
 	}
@@ -142,7 +145,7 @@ func (j *judge) version(v Version) {
 		j.move(v, t)
 	}
 	if j.replaced {
-		return // the operator's, until it is accepted
+		return // it belongs to the operator until it is accepted
 	}
 	for _, r := range v.Rows {
 		j.row(v, r)
@@ -152,7 +155,7 @@ func (j *judge) version(v Version) {
 	}
 }
 
-// move takes over one position.
+// move checks and applies one position.
 func (j *judge) move(v Version, t Txn) {
 	a := j.account(t.Partition)
 	if a.records == nil {
@@ -175,18 +178,18 @@ func (j *judge) move(v Version, t Txn) {
 		j.tell(v, withoutStart, "%v", t.Partition)
 		a.restart(max(t.From, 0))
 	case t.From != NotRecorded && t.From != a.txn:
-		j.tell(v, movedElsewhere, "%v: from %d, the table stood at %d", t.Partition, t.From, a.txn)
+		j.tell(v, movedElsewhere, "%v: from %d, the table was at %d", t.Partition, t.From, a.txn)
 	}
 	if t.Next < a.txn {
 		j.tell(v, movedBack, "%v: from %d to %d", t.Partition, a.txn, t.Next)
 		if a.rows[a.last] && a.last >= t.Next {
-			j.tell(v, strangeRow, "%v@%d, [START, txn) is [%d, %d)", t.Partition, a.last, a.start, t.Next)
+			j.tell(v, strangeRow, "%v@%d, [start, txn) is [%d, %d)", t.Partition, a.last, a.start, t.Next)
 		}
 	}
 	a.txn = t.Next
 }
 
-// history: what the table knows of a partition, under this topic id or another.
+// history returns a position of the partition's topic that the table already has, under this topic id or another.
 func (j *judge) history(p Partition) (Partition, bool) {
 	for q, a := range j.at {
 		if a.txn != AtStart && (q == p || q.Topic == p.Topic && q.TopicID != p.TopicID) {
@@ -196,7 +199,7 @@ func (j *judge) history(p Partition) (Partition, bool) {
 	return p, false
 }
 
-// row takes over one row. The positions of its version are known by then.
+// row checks and adds one row. The positions of its version are applied before.
 func (j *judge) row(v Version, r RowAt) {
 	a := j.account(r.Partition)
 	switch {
@@ -204,7 +207,7 @@ func (j *judge) row(v Version, r RowAt) {
 		j.tell(v, twoRows, "%v@%d", r.Partition, r.Offset)
 		return
 	case r.Offset < a.start || r.Offset >= a.txn || a.kind(r.Offset) != Row:
-		j.tell(v, strangeRow, "%v@%d, [START, txn) is [%d, %d)", r.Partition, r.Offset, a.start, a.txn)
+		j.tell(v, strangeRow, "%v@%d, [start, txn) is [%d, %d)", r.Partition, r.Offset, a.start, a.txn)
 	case r.Offset < a.last:
 		j.tell(v, outOfOrder, "%v@%d after @%d", r.Partition, r.Offset, a.last)
 	}
@@ -212,7 +215,7 @@ func (j *judge) row(v Version, r RowAt) {
 	a.last = max(a.last, r.Offset)
 }
 
-// passed looks at what the position of a partition has passed.
+// passed checks the offsets that the position of a partition has passed.
 func (j *judge) passed(v Version, p Partition) {
 	a := j.account(p)
 	for ; a.checked < a.txn; a.checked++ {
@@ -230,5 +233,5 @@ func (j *judge) passed(v Version, p Partition) {
 	}
 }
 
-// breaks tells whether a violation that [Judge] returned is one of this rule.
+// breaks reports whether a violation that [Judge] returned breaks this rule.
 func breaks(violation, rule string) bool { return strings.Contains(violation, ": "+rule) }

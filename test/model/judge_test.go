@@ -15,9 +15,9 @@ const (
 	walkSteps = 60
 )
 
-// agree walks through a world at random and compares the verdicts: what the model calls bad and a history can show, the
-// judge must find; what the judge finds, the model must call bad, unless it is about positions, which a history shows
-// before the rows do.
+// agree walks through a world at random and compares the verdicts. What the model calls bad and a history can show,
+// the judge must find. What the judge finds, the model must call bad, unless it is about positions, which a history
+// shows before the rows do.
 func agree(t *testing.T, w World) (red, early int) {
 	t.Helper()
 	for seed := range uint64(walks) {
@@ -40,8 +40,8 @@ func agree(t *testing.T, w World) (red, early int) {
 	return red, early
 }
 
-// TestJudgeAgreesWithTheModel compares judge and model on random walks, of the protocol and of every mutant.
-func TestJudgeAgreesWithTheModel(t *testing.T) {
+// TestJudge_AgreesWithModel compares judge and model on random walks, of the protocol and of every mutant.
+func TestJudge_AgreesWithModel(t *testing.T) {
 	for name, w := range worlds {
 		if name == "Fickle" || w.Expiries > 0 { // a history knows what a record is, and no txn in it expires
 			continue
@@ -54,7 +54,7 @@ func TestJudgeAgreesWithTheModel(t *testing.T) {
 	}
 	caught := 0
 	for name, m := range mutants {
-		if name == "OnePlace" || m.in.Expiries > 0 { // the same
+		if name == "OnePlace" || m.in.Expiries > 0 { // as above
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestJudgeAgreesWithTheModel(t *testing.T) {
 			}
 		})
 	}
-	// The others are about what a member believes, need many steps in a row, or never end.
+	// The other rules are about what a member believes, need many steps in a row, or never end.
 	if caught < 17 {
 		t.Errorf("random walks show only %d mutants", caught)
 	}
@@ -77,7 +77,7 @@ var (
 	q0 = Partition{Topic: "orders", TopicID: "b"}
 )
 
-// good is a history in which every rule could be broken and none is.
+// good is a history that could break every rule and breaks none.
 func good() History {
 	return History{
 		Sources: []Source{
@@ -101,8 +101,8 @@ func good() History {
 	}
 }
 
-// TestJudgeWords breaks each rule once.
-func TestJudgeWords(t *testing.T) {
+// TestJudge_Rules breaks each rule once.
+func TestJudge_Rules(t *testing.T) {
 	if found := Judge(good()); len(found) > 0 {
 		t.Fatalf("a good history: %q", found)
 	}
@@ -131,28 +131,28 @@ func TestJudgeWords(t *testing.T) {
 				h.Versions[4].Txns = []Txn{{q0, AtStart, 1}}
 				h.Versions[4].Rows, h.Versions = nil, h.Versions[:5]
 			},
-			"version 4: START over a history: {orders b 0}, the table knows {orders a ",
+			"version 4: initial commit over a history: {orders b 0}, the table knows {orders a ",
 		},
 		{
 			func(h *History) { h.Versions[1].Txns[0].Next = 1; h.Versions = h.Versions[:2] },
-			"version 1 by A: START is not where it was configured: {orders a 0}: 1 instead of 0",
+			"version 1 by A: the initial position is not the configured one: {orders a 0}: 1 instead of 0",
 		},
-		{func(h *History) { h.Versions[8].Accepts = false }, "version 9 by B: commit into a table that nobody accepted: table u"},
+		{func(h *History) { h.Versions[8].Accepts = false }, "version 9 by B: commit into a table that no operator accepted: table u"},
 		{
 			func(h *History) { h.Versions[3].Rows = append(h.Versions[3].Rows, RowAt{p0, 1}) },
 			"version 3 by B: a record has two rows: {orders a 0}@1",
 		},
 		{
 			func(h *History) { h.Versions[3].Rows = append(h.Versions[3].Rows, RowAt{p0, 4}) },
-			"version 3 by B: a row that is outside [START, txn) or no row: {orders a 0}@4, [START, txn) is [0, 6)",
+			"version 3 by B: a row outside [start, txn), or of an offset that is no row: {orders a 0}@4, [start, txn) is [0, 6)",
 		},
 		{
 			func(h *History) { h.Versions[2].Rows = append(h.Versions[2].Rows, RowAt{p1, 100}) },
-			"version 2 by A: a row that is outside [START, txn) or no row: {orders a 1}@100, [START, txn) is [101, 102)",
+			"version 2 by A: a row outside [start, txn), or of an offset that is no row: {orders a 1}@100, [start, txn) is [101, 102)",
 		},
 		{
 			func(h *History) { h.Versions[3].Rows = nil },
-			"version 3 by B: a record in [START, txn) has no row: {orders a 0}@3",
+			"version 3 by B: a record in [start, txn) has no row: {orders a 0}@3",
 		},
 		{
 			func(h *History) { h.Letters[0].Before = 4 },
@@ -165,17 +165,17 @@ func TestJudgeWords(t *testing.T) {
 		},
 		{
 			func(h *History) { h.Versions[3].Txns[0].From = 1 },
-			"version 3 by B: a commit moves a position from where the table does not stand: {orders a 0}: from 1, the table stood at 2",
+			"version 3 by B: a commit moves a position from a value that the table does not have: {orders a 0}: from 1, the table was at 2",
 		},
 		{
 			func(h *History) { h.Versions[5].Operator = false },
-			"version 5: a position goes back without an operator: {orders a 0}: from 7 to 3",
+			"version 5: a position moves back without an operator: {orders a 0}: from 7 to 3",
 		},
 		{
 			func(h *History) { h.Versions[1].Txns = h.Versions[1].Txns[:1] },
-			"version 2 by A: a commit moves a position that no START has set: {orders a 1}",
+			"version 2 by A: a commit moves a position that no initial commit has set: {orders a 1}",
 		},
-		{func(h *History) { h.Sources = h.Sources[:1] }, "version 1 by A: a partition that nobody produced to: {orders a 1}"},
+		{func(h *History) { h.Sources = h.Sources[:1] }, "version 1 by A: a partition without a source: {orders a 1}"},
 	} {
 		h := good()
 		c.change(&h)
@@ -192,8 +192,8 @@ func TestJudgeWords(t *testing.T) {
 	}
 }
 
-// TestJudgeIsBrief: a run that lost much is told in a few lines.
-func TestJudgeIsBrief(t *testing.T) {
+// TestJudge_Brief: a run that lost many records is reported in a few lines.
+func TestJudge_Brief(t *testing.T) {
 	s := Source{Partition: p0, Start: 0, Records: map[int64]Kind{}}
 	for o := range int64(1000) {
 		s.Records[o] = Row
@@ -201,9 +201,9 @@ func TestJudgeIsBrief(t *testing.T) {
 	found := Judge(History{Sources: []Source{s}, Versions: []Version{{Table: "t", Txns: []Txn{{p0, 0, 1000}}}}})
 	var want []string
 	for o := range 10 {
-		want = append(want, fmt.Sprintf("version 0: a record in [START, txn) has no row: {orders a 0}@%d", o))
+		want = append(want, fmt.Sprintf("version 0: a record in [start, txn) has no row: {orders a 0}@%d", o))
 	}
-	want = append(want, "… and 990 more: a record in [START, txn) has no row")
+	want = append(want, "… and 990 more: a record in [start, txn) has no row")
 	if d := cmp.Diff(want, found); d != "" {
 		t.Error(d)
 	}

@@ -59,7 +59,7 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// mutants are rules that must turn red, each in a world that shows why the sentence is there.
+// mutants are rules that must break the protocol, each in a world that shows why the sentence is needed.
 var mutants = map[string]struct {
 	rule Rule
 	in   World

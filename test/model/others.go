@@ -1,6 +1,7 @@
 package model
 
-// membership: any member may claim and lose any partition at any time, and die at any time.
+// membership adds the steps of claims and members: any member may claim and lose any partition, and die, at any
+// time.
 func (w World) membership(s *State, x Member, m int, do doer) {
 	for c := range claims {
 		resume := func(t *State, y *Member) { w.resume(t, y, c) }
@@ -34,7 +35,7 @@ func (w World) membership(s *State, x Member, m int, do doer) {
 	}
 }
 
-// others: another writer, the operator, the topic, time.
+// others adds the steps of other writers, the operator, the topic, and time.
 func (w World) others(s *State, do doer) {
 	do("another writer appends", -1, -1, 0, func(t *State, _ *Member) { w.other(t, written{cut: noCut()}) })
 	if s.Replaces > 0 {
@@ -81,7 +82,7 @@ func (w World) others(s *State, do doer) {
 			w.other(t, written{cut: k, operator: true, accepts: true})
 		})
 	}
-	if s.Days > 0 { // longer than the log is kept: no request flies that long, but a member may sleep
+	if s.Days > 0 { // longer than the log is kept: no request takes that long, but a member may sleep
 		do("a day passes, old log entries go", -1, -1, 0, func(t *State, _ *Member) { w.day(t, old) })
 		if w.Polls && s.Bare == 0 {
 			do("a day passes, all log entries go, a checkpoint stands", -1, -1, 0, func(t *State, _ *Member) {
@@ -94,7 +95,7 @@ func (w World) others(s *State, do doer) {
 		if s.Expiries > 0 && s.Txn[c] != absent && !starting(s) {
 			do("the txn expires, another's checkpoint drops it, claim", -1, c, 0, func(t *State, _ *Member) {
 				t.Expiries--
-				pass(t) // it lasts a month
+				pass(t) // it takes a month
 				t.Past[c] |= t.Once[c]
 				t.Txn[c], t.Group[c], t.Once[c] = absent, absent, 0
 			})
@@ -105,7 +106,7 @@ func (w World) others(s *State, do doer) {
 	}
 }
 
-// day takes the log entries up to version newest away.
+// day removes the log entries up to version newest.
 func (w World) day(t *State, newest int8) {
 	t.Days--
 	pass(t)
@@ -120,7 +121,8 @@ func (w World) day(t *State, newest int8) {
 	}
 }
 
-// starting: a member has found no txn and is about to commit the first positions. It does not sleep for a month there.
+// starting reports whether a member has found no txn and is about to make the initial commit. It does not sleep for
+// a month there.
 func starting(s *State) bool {
 	for _, y := range s.M {
 		if y.Cut.Kind == start || y.From[0] == absent || y.From[1] == absent {
@@ -130,7 +132,7 @@ func starting(s *State) bool {
 	return false
 }
 
-// pass lets more time go by than a request can live.
+// pass lets more time pass than a request can take.
 func pass(t *State) {
 	for i := range t.M {
 		t.Stray[i] = Put{Cut: noCut()}

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Step names a step of somebody in a world. Calm > 0 marks what a world without faults does by itself, the lowest first.
+// Step is a step of a machine. Calm > 0 marks the steps of a run without faults; the lowest is taken first.
 type Step struct {
 	What   string
-	Member int8 // -1: nobody of ours
+	Member int8 // -1: not a step of a member
 	About  int8 // claim or offset; -1: none
 	Calm   uint8
 }
@@ -25,12 +25,12 @@ func (l Step) String() string {
 	return s
 }
 
-// Result is what a search found.
+// Result is the result of a search.
 type Result struct {
 	States, Steps, Depth int
-	Bad                  string   // the violation; empty: none in any reachable state
+	Bad                  string   // the violation; empty if no reachable state has one
 	Trace                []string // the shortest way to it
-	Exhausted            bool     // every reachable state was seen; false if the limit ended the search
+	Exhausted            bool     // whether every reachable state was visited; false if the limit ended the search
 }
 
 func (r Result) String() string {
@@ -41,10 +41,10 @@ func (r Result) String() string {
 	return s
 }
 
-// node is a visited state. Its bytes are forgotten, its place in the graph is not.
+// node is a visited state. Its content is dropped, its place in the graph is kept.
 type node struct {
 	parent int32
-	calm   int32 // where the calm world goes from here, or one of the two below
+	calm   int32 // the next node of a run without faults, or one of the two below
 	by     Step
 }
 
@@ -53,22 +53,22 @@ const (
 	arrived = -2
 )
 
-// Machine is a world that [Search] can visit.
+// Machine is a state machine that [Search] can visit.
 type Machine[S comparable] interface {
 	Init() S
-	// Next lists every step that some part of the world can take.
+	// Next calls emit for every possible step.
 	Next(s S, emit func(Step, S))
-	// Bad names a rule that the state breaks, empty if none.
+	// Bad returns the rule that the state breaks, "" if none.
 	Bad(s S) string
-	// Done is where the calm world must arrive.
+	// Done reports whether the state is an end of runs without faults.
 	Done(s S) bool
-	// Same returns the state with the two members exchanged: it counts as the same one.
+	// Same returns the state with the two members exchanged: it counts as the same state.
 	Same(s S) S
 }
 
-// Search visits every state that w can reach, at most limit, and stops at the first violation. Without one it also says
-// whether each state reaches the end by calm steps. The two members are alike, so states that differ by their exchange
-// only count as one.
+// Search visits every state that w can reach, up to limit, and stops at the first violation. Without one it also
+// checks that steps without faults lead from each state to the end. The two members are interchangeable, so states
+// that differ only by their exchange count as one.
 func Search[S comparable](w Machine[S], limit int) (r Result) {
 	seed := maphash.MakeSeed()
 	key := func(s S) uint64 { return min(maphash.Comparable(seed, s), maphash.Comparable(seed, w.Same(s))) }
@@ -119,7 +119,8 @@ func Search[S comparable](w Machine[S], limit int) (r Result) {
 	return r
 }
 
-// stuck follows the calm steps, one per state, and returns a state from which they never arrive, -1 if there is none.
+// stuck follows the steps without faults, one per state. It returns a state from which they never reach the end, -1
+// if none.
 func stuck(nodes []node) int32 {
 	seen := make([]bool, len(nodes))
 	for i := range nodes {

@@ -3,7 +3,7 @@ package model
 // doer emits one step: f changes a copy of the state.
 type doer func(what string, m, x int, calm uint8, f func(t *State, y *Member))
 
-// Next lists every step that some part of the world can take.
+// Next implements [Machine].
 func (w World) Next(s State, emit func(Step, State)) {
 	do := func(what string, m, x int, calm uint8, f func(t *State, y *Member)) {
 		t := s
@@ -31,7 +31,7 @@ func (w World) Next(s State, emit func(Step, State)) {
 	w.others(&s, do)
 }
 
-// network is what can happen to a PUT and to its answer.
+// network adds what can happen to a PUT and to its response.
 func (w World) network(x Member, m int, do doer) {
 	if x.Fly == flying {
 		do("PUT is dropped", m, -1, 0, func(_ *State, y *Member) { y.Fly = dead })
@@ -48,7 +48,7 @@ func (w World) network(x Member, m int, do doer) {
 	if x.Fly == landed {
 		do("200", m, -1, 2, w.win)
 	}
-	if exists(x.N) { // our own earlier PUT, or another's
+	if exists(x.N) { // an earlier PUT of this member, or another's
 		do("412", m, -1, 3, func(t *State, y *Member) {
 			if y.Phase = unknown; w.is(LostOn412) {
 				w.lose(t, y)
@@ -67,7 +67,7 @@ func (w World) network(x Member, m int, do doer) {
 	})
 }
 
-// flag is 1 for true.
+// flag returns 1 for true.
 func flag(b bool) uint8 {
 	if b {
 		return 1
@@ -75,20 +75,20 @@ func flag(b bool) uint8 {
 	return 0
 }
 
-// exists: a GET of version n finds it.
+// exists reports whether a GET of version n finds it.
 func exists(n int8) bool { return n == 0 || n == old }
 
-// send lets the PUT of N leave.
+// send sends the PUT of N.
 func send(_ *State, y *Member) { y.Phase, y.Fly, y.Last = waiting, flying, 0 }
 
-// commit is the writer of one table in one member, from the cut to the group offsets.
+// commit adds the steps of a member's writer, from the sealed batch to the committed offsets.
 func (w World) commit(s *State, x Member, m int, do doer) {
 	switch x.Phase {
 	case idle:
 		w.start(s, x, m, do)
 		w.choose(s, x, m, 0, noCut(), do)
 	case closed:
-		do("PRE, letters durable", m, -1, 6, func(t *State, y *Member) {
+		do("precondition, letters durable", m, -1, 6, func(t *State, y *Member) {
 			if w.fits(t, y) {
 				w.letters(t, y)
 				y.Phase = lettered
@@ -99,10 +99,10 @@ func (w World) commit(s *State, x Member, m int, do doer) {
 			do("polls the log", m, -1, 5, func(_ *State, y *Member) { y.Phase = polling })
 			return
 		}
-		do("PRE, PUT", m, -1, 5, w.pre)
+		do("precondition, PUT", m, -1, 5, w.pre)
 	case polling:
 		w.poll(s, x, m, do)
-	case ready: // only where a member can fall asleep here; elsewhere a PUT may fly as long
+	case ready: // only where a member can sleep here; elsewhere a PUT may take as long
 		if x.Stale == 1 && !w.is(AgeCheckedInPRE) {
 			w.lookBefore(s, x, m, do)
 			return
@@ -130,7 +130,8 @@ func (w World) commit(s *State, x Member, m int, do doer) {
 	}
 }
 
-// start is one commit for all partitions of the topic id: earliest and latest, or two members with two views of them.
+// start adds the initial commit of all partitions of the topic id: earliest and latest, or two members with two
+// views of them.
 func (w World) start(s *State, x Member, m int, do doer) {
 	for i := range 2 * claims {
 		c, o, k := i/2, int8(i%2), noCut()
@@ -143,11 +144,11 @@ func (w World) start(s *State, x Member, m int, do doer) {
 				k.From[d], k.Next[d] = absent, min(o, w.end(d))
 			}
 		}
-		do([]string{"START earliest", "START latest"}[o], m, -1, 7, func(_ *State, y *Member) { y.Phase, y.Cut = lettered, k })
+		do([]string{"initial commit, earliest", "initial commit, latest"}[o], m, -1, 7, func(_ *State, y *Member) { y.Phase, y.Cut = lettered, k })
 	}
 }
 
-// choose closes a cut of any number of records of any claims, all of them first.
+// choose seals a batch with any number of records of any claims, the first ones of each.
 func (w World) choose(s *State, x Member, m, c int, k Cut, do doer) {
 	if c == claims {
 		w.close(x, m, k, do)
@@ -166,12 +167,12 @@ func (w World) choose(s *State, x Member, m, c int, k Cut, do doer) {
 			w.choose(s, x, m, c+1, k, do)
 		}
 	}
-	w.choose(s, x, m, c+1, k, do) // a claim held or released is left out: rows, letters and txn
+	w.choose(s, x, m, c+1, k, do) // a held or released claim is left out: rows, letters and txn
 }
 
-// close emits the cut k, and what a rule makes of it.
+// close emits the sealed batch k, and what a rule makes of it.
 func (w World) close(x Member, m int, k Cut, do doer) {
-	follow := func(_ *State, y *Member) { // the next batch begins behind the cut
+	follow := func(_ *State, y *Member) { // the next batch begins after this one
 		for c := range claims {
 			if k.From[c] != none {
 				y.From[c], y.Pos[c] = k.Next[c], k.Next[c]
@@ -190,20 +191,20 @@ func (w World) close(x Member, m int, k Cut, do doer) {
 	case k.From == nothing:
 		return
 	case w.is(EmptyCutMoves) && k.Rows == noRows:
-		do("cut without rows: not due yet", m, -1, 7, follow)
+		do("batch without rows: not due yet", m, -1, 7, follow)
 		return
 	}
-	as("cut, next offsets", int(max(k.Next[0], 0)*10+max(k.Next[1], 0)), 8, k)
+	as("seal, next offsets", int(max(k.Next[0], 0)*10+max(k.Next[1], 0)), 8, k)
 	for c := range claims {
 		if w.is(DropRowsKeepTxn) && k.From[c] != none {
 			k := k
 			k.Rows[c], k.Lets[c] = 0, 0
-			as("cut without the rows of released claim", c, 0, k)
+			as("seal without the rows of released claim", c, 0, k)
 		}
 	}
 }
 
-// letters makes the cut's letters durable.
+// letters makes the batch's letters durable.
 func (w World) letters(t *State, y *Member) {
 	for c := range claims {
 		if !w.is(LettersLate) || y.Phase == won {
@@ -212,7 +213,7 @@ func (w World) letters(t *State, y *Member) {
 	}
 }
 
-// fits holds the cut against the prefix it is going to extend, and fences it.
+// fits compares the batch with the prefix that it is going to extend, and fences it.
 func (w World) fits(t *State, y *Member) bool {
 	fit := w.is(PreWithoutTable) || y.Table == t.Table
 	for c := range claims {
@@ -234,7 +235,7 @@ func (w World) fits(t *State, y *Member) bool {
 	return fit
 }
 
-// pre is PRE on the newest prefix, then the PUT.
+// pre is the precondition on the newest prefix, then the PUT.
 func (w World) pre(t *State, y *Member) {
 	if !w.fits(t, y) {
 		return
@@ -245,15 +246,16 @@ func (w World) pre(t *State, y *Member) {
 	}
 }
 
-// poll is one request for version N. The first 404 ends the poll, PRE is judged on the versions before it.
+// poll is one request for version N. The first 404 ends the poll; the precondition is checked on the versions
+// before it.
 func (w World) poll(s *State, x Member, m int, do doer) {
 	if exists(x.N) {
 		do("GET of the poll: there", m, -1, 5, func(_ *State, y *Member) { y.N, y.Stale, y.Checkpoint = y.N+1, 0, 0 })
 		return
 	}
 	do("GET of the poll: 404", m, -1, 5, func(t *State, y *Member) {
-		// Of a log that was cleaned up beyond the member's versions, PRE may see a prefix that says anything. That it
-		// passes is the worst.
+		// If the log was cleaned up beyond the member's versions, the precondition may see a prefix with any
+		// content. The worst case is that it passes.
 		if y.N == 1 && !w.fits(t, y) {
 			return
 		}
@@ -266,7 +268,7 @@ func (w World) poll(s *State, x Member, m int, do doer) {
 // load lists the log and reads its newest checkpoint. A day may pass before the next request.
 func (w World) load(t *State, y *Member) { y.N, y.Stale, y.Checkpoint = 1, 0, t.Bare }
 
-// forget drops what was learnt about version N. With Polls the member goes on from version next.
+// forget drops what the member knows of version N. With Polls it continues from version next.
 func (w World) forget(y *Member, next int8) {
 	y.N, y.Fly, y.First, y.Last, y.Saw404, y.Twin = 0, quiet, 0, 0, 0, 0
 	if w.Polls {
@@ -276,7 +278,7 @@ func (w World) forget(y *Member, next int8) {
 	}
 }
 
-// behind is the version after N, as a poll asks for it once N is known.
+// behind returns the version after N, as a poll requests it once N is known.
 func behind(n int8) int8 {
 	if exists(n) {
 		return n + 1
@@ -284,12 +286,12 @@ func behind(n int8) int8 {
 	return n
 }
 
-// lookBefore makes an old snapshot young again by HEAD N-1. If that is gone, so may be N, and a PUT could win a version
-// that was written long ago.
+// lookBefore makes an old snapshot young again by HEAD N-1. If that is gone, N may be gone too, and a PUT could
+// succeed for a version that was written long ago.
 func (w World) lookBefore(s *State, x Member, m int, do doer) {
 	tolerated := w.is(HeadForgotten) || w.is(CheckpointIsYoung) && x.Checkpoint == 1
 	if (x.N == gone || x.N == 1 && s.Bare == 1) && !tolerated {
-		do("HEAD N-1: gone, cut dropped, files kept", m, -1, 3, func(t *State, y *Member) { w.fence(t, y, 0) })
+		do("HEAD N-1: gone, batch dropped, files kept", m, -1, 3, func(t *State, y *Member) { w.fence(t, y, 0) })
 		return
 	}
 	do("HEAD N-1: there", m, -1, 3, func(_ *State, y *Member) { y.Stale = 0 })
@@ -318,7 +320,7 @@ func (w World) readBack(s *State, x Member, m int, do doer) {
 	}
 }
 
-// win: N is ours.
+// win handles that N is this member's version.
 func (w World) win(t *State, y *Member) {
 	if y.Fly != landed {
 		t.Err = notWon
@@ -328,7 +330,7 @@ func (w World) win(t *State, y *Member) {
 	}
 }
 
-// settle is behind the commit: a START lets its claim be read.
+// settle follows the commit: after an initial commit the claim can be read.
 func (w World) settle(t *State, y *Member) {
 	w.letters(t, y)
 	for c := range claims {
@@ -340,7 +342,7 @@ func (w World) settle(t *State, y *Member) {
 	y.Phase, y.Cut = idle, noCut()
 }
 
-// lose: N is another's. PRE again on the newest prefix, with the same data files.
+// lose handles that N is another's version: precondition again on the newest prefix, with the same data files.
 func (w World) lose(t *State, y *Member) {
 	if y.Fly == landed || y.Twin == 1 || y.Fly == flying && y.N > 0 {
 		t.Err = notLost
@@ -349,7 +351,7 @@ func (w World) lose(t *State, y *Member) {
 	y.Phase = lettered
 }
 
-// never: it is held to be final that no PUT of this cut has landed or can. Files deleted, claims resume.
+// never handles that no PUT of this batch has taken effect or can: files are deleted, claims resume.
 func (w World) never(t *State, y *Member) {
 	if y.Fly == landed || y.Fly == flying {
 		t.Err = notLost
@@ -357,7 +359,7 @@ func (w World) never(t *State, y *Member) {
 	w.fence(t, y, 1)
 }
 
-// fence drops the cut and what fills behind it; every claim resumes from the log.
+// fence drops the batch and the open one; every claim resumes from the log.
 func (w World) fence(t *State, y *Member, deleteFiles uint8) {
 	w.abandon(t, y, deleteFiles, 0)
 	for c := range claims {
@@ -371,7 +373,7 @@ func (w World) fence(t *State, y *Member, deleteFiles uint8) {
 	}
 }
 
-// abandon forgets the commit in flight. Its PUT may fly on.
+// abandon gives up the commit in flight. Its PUT may still take effect.
 func (w World) abandon(t *State, y *Member, deleteFiles, owner uint8) {
 	if y.Cut.Rows == noRows {
 		deleteFiles = 0
@@ -384,14 +386,14 @@ func (w World) abandon(t *State, y *Member, deleteFiles, owner uint8) {
 	y.Phase, y.Cut = idle, noCut()
 }
 
-// stray lets a PUT fly on without its sender.
+// stray keeps a PUT in flight without its sender.
 func (w World) stray(t *State, y *Member, files, owner uint8) {
 	if y.Fly == flying && y.N > 0 {
 		w.release(t, Put{N: y.N, Cut: y.Cut, Gone: files, Owner: owner})
 	}
 }
 
-// release hands a PUT to the network. A world has only so many at a time.
+// release adds a PUT to the network. A world has only so many at a time.
 func (w World) release(t *State, p Put) {
 	for i := range max(1, w.Strays) {
 		if t.Stray[i].N == 0 {

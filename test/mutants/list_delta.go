@@ -94,7 +94,7 @@ var ofDelta = []mutant{
 	{
 		name: "a table is searched each minute for rows that are known",
 		file: "connector/commit/searchrows.go",
-		old:  "time.Since(f.at) >= rowsStay {", new: "time.Since(f.at) >= time.Second {",
+		old:  "time.Since(f.at) >= rowsFoundValid {", new: "time.Since(f.at) >= time.Second {",
 		pkg: "./test/story", test: "^TestRowsWithoutAPosition$",
 	},
 	{

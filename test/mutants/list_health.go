@@ -143,7 +143,7 @@ var ofHealth = []mutant{
 		file: "connector/commit/outside.go",
 		old:  "err = t.call(ctx, func() error { s, err = t.Table.Commit(ctx, c, pre); return err })",
 		new:  "s, err = t.Table.Commit(ctx, c, pre)",
-		pkg:  "./test/story", test: "TestNoOutageStopsALoop",
+		pkg:  "./test/story", test: "TestAlive_Outage",
 	},
 	{
 		name: "a store that takes its time for the bytes of a file stalls its loop",
@@ -164,7 +164,7 @@ var ofHealth = []mutant{
 		file: "connector/lane/lane.go",
 		old:  "\t\t\tloop.Work()\n",
 		new:  "",
-		pkg:  "./test/story", test: "TestALoopThatStandsStill",
+		pkg:  "./test/story", test: "TestAlive_WedgedLoop",
 	},
 	{
 		name: "a clock that was set back keeps a dead process alive",

@@ -71,13 +71,13 @@ var ofOutages = []mutant{
 		name: "a claim that waits for a dependency is not counted",
 		file: "connector/intake/outage.go",
 		old:  "if !o.claims[h.Partition] {", new: "if o.claims[h.Partition] {",
-		pkg: "./connector/intake", test: "^TestReader_OutageIsAHold$",
+		pkg: "./connector/intake", test: "^TestStatus_OutageIsHold$",
 	},
 	{
 		name: "the end of an outage is not said",
 		file: "connector/intake/outage.go",
 		old:  "if len(now[why]) == 0 {", new: "if len(now[why]) < 0 {",
-		pkg: "./connector/intake", test: "^TestReader_OutageIsAHold$",
+		pkg: "./connector/intake", test: "^TestStatus_OutageIsHold$",
 	},
 
 	// What health says.

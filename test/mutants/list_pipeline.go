@@ -56,13 +56,13 @@ var ofPipeline = []mutant{
 		name: "a claim that holds never settles",
 		file: "connector/intake/outcomes.go",
 		old:  "if c.state == finishing && c.next == c.from {", new: "if c.state == finishing && c.next < c.from {",
-		pkg: "./test/story", test: "^TestWhatWasReadBeforeAPauseIsCommittedAtOnce$",
+		pkg: "./test/story", test: "^TestPause_CommitsAtOnce$",
 	},
 	{
 		name: "a won commit ends no hold that a commit found",
 		file: "connector/intake/holds.go",
 		old:  "if c.fences = 0; c.state == proving {", new: "if c.fences = 0; c.state == proving && c.fences > 0 {",
-		pkg: "./test/story", test: "^TestARefusedCommitHoldsUntilOneIsWon$",
+		pkg: "./test/story", test: "^TestTableDown_HoldUntilCommit$",
 	},
 	{
 		name: "a claim that another member has may be read",
@@ -81,19 +81,19 @@ var ofPipeline = []mutant{
 	{
 		name: "small blocks take the room of a large one for ever",
 		file: "connector/intake/room.go",
-		old:  "return c.wantsBytes <= m.freeable(now, c.patience(now))", new: "return false",
+		old:  "return c.wantsBytes <= rm.freeable(now, c.patience(now))", new: "return false",
 		pkg: "./test/story", test: "^TestMemory_LargeBesideSmall$",
 	},
 	{
 		name: "commits that are only slow are late for ever",
 		file: "connector/intake/room.go",
 		old:  "return min(max(now.Sub(c.wantsSince)/2, minPatience), maxPatience)", new: "return minPatience",
-		pkg: "./connector/intake", test: "^TestForemost$",
+		pkg: "./connector/intake", test: "^TestRoom_FirstWaiting$",
 	},
 	{
 		name: "what waits for the batch pool keeps memory to fetch with",
 		file: "connector/intake/fetch.go",
-		old:  "fs.turnWaiting(short)", new: "fs.turnWaiting(false)",
+		old:  "fs.shedWaiting(short)", new: "fs.shedWaiting(false)",
 		pkg: "./test/story", test: "^TestMemory_HeldByALateCommit$",
 	},
 	{
@@ -107,8 +107,8 @@ var ofPipeline = []mutant{
 	{
 		name: "a lane keeps the buffers of a bad record between two batches",
 		file: "connector/lane/lane.go",
-		old:  "if p.Chunks == nil || o.failed != nil || o.counted.held > 0 {", new: "if p.Chunks == nil || o.failed != nil {",
-		pkg: "./connector/lane", test: "^TestLane_HoldsNothingOfAClosedBatch$",
+		old:  "if p.Chunks == nil || o.failed != nil || o.counted.allocated > 0 {", new: "if p.Chunks == nil || o.failed != nil {",
+		pkg: "./connector/lane", test: "^TestLane_SealedBatchLeavesNothing$",
 	},
 	{
 		name: "records of a partition pass through several lanes",
@@ -139,7 +139,7 @@ var ofPipeline = []mutant{
 	{
 		name: "a pause counts only once it is over",
 		file: "connector/intake/pauselog.go",
-		old:  "\tb.count(time.Now())\n}", new: "}",
+		old:  "\tpl.count(time.Now())\n}", new: "}",
 		pkg: "./test/story", test: "^TestBackpressure_Commit$",
 	},
 	{

@@ -7,7 +7,7 @@ var ofRecords = []mutant{
 		name: "PRE does not compare positions",
 		file: "connector/plan/decide.go",
 		old:  "if at != want {", new: "if at != want && at < 0 {",
-		pkg: "./connector/plan", test: "^TestPRE$",
+		pkg: "./connector/plan", test: "^TestPlan_Precondition$",
 	},
 	{
 		name: "PRE is judged on the first prefix only",
@@ -19,13 +19,13 @@ var ofRecords = []mutant{
 		name: "a START ignores the topic's history",
 		file: "connector/plan/decide.go",
 		old:  "len(past) > 0 {\n\t\t\treturn classify.Mark(", new: "len(past) > 1000 {\n\t\t\treturn classify.Mark(",
-		pkg: "./connector/plan", test: "^TestPRE$",
+		pkg: "./connector/plan", test: "^TestPlan_Precondition$",
 	},
 	{
 		name: "the table's mark is not looked at before a commit",
 		file: "connector/plan/decide.go",
 		old:  "detail != \"\" && !p.accepts {", new: "detail != \"\" && len(detail) < 0 {",
-		pkg: "./test/story", test: "^TestATableThatWasReplacedTakesNoRowsOfAnyClaim$",
+		pkg: "./test/story", test: "^TestReplacedTable_TakesNoRows$",
 	},
 	{
 		name: "a position is known by the topic's name alone",
@@ -90,19 +90,19 @@ var ofRecords = []mutant{
 		name: "a hold keeps the batch behind it",
 		file: "connector/intake/holds.go",
 		old:  "c.session = hs.sessions\n", new: "if c.session == 0 {\n\t\tc.session = hs.sessions\n\t}\n",
-		pkg: "./test/story", test: "^TestWhatWasReadBehindAHoldIsNotKept$",
+		pkg: "./test/story", test: "^TestHold_RecordsReadBehindIt$",
 	},
 	{
 		name: "what waits for a lane is consumed",
 		file: "connector/intake/progress.go",
 		old:  "if c.dropDecoded(); len(c.inFlight) > 0 {", new: "if c.dropDecoded(); len(c.inFlight) > inFlight {",
-		pkg: "./connector/intake", test: "^TestWhatWaitsForALaneIsNotConsumed$",
+		pkg: "./connector/intake", test: "^TestClaim_Consumed$",
 	},
 	{
 		name: "rows that are in the table are waited for",
 		file: "connector/lane/progress.go",
-		old:  "func (t *Progress) ClearSealed() { t.sealed.clear() }", new: "func (t *Progress) ClearSealed() {}",
-		pkg: "./test/story", test: "^TestTheStatusOfABatch$",
+		old:  "func (p *Progress) ClearSealed() { p.sealed.clear() }", new: "func (p *Progress) ClearSealed() {}",
+		pkg: "./test/story", test: "^TestStatus_Batch$",
 	},
 	{
 		name: "a bad record is skipped",
@@ -117,7 +117,7 @@ var ofRecords = []mutant{
 		file: "connector/commit/resume.go",
 		old:  "at = append(at, connector.Position{Partition: p, Next: next, Epoch: r.epoch",
 		new:  "if o, ok := offsets[p.Topic][p.ID]; ok {\n\t\t\t\tnext = o.Next\n\t\t\t}\n\t\t\tat = append(at, connector.Position{Partition: p, Next: next, Epoch: r.epoch",
-		pkg:  "./test/story", test: "^TestGroupOffsetsFollowTheTableAndAreMended$",
+		pkg:  "./test/story", test: "^TestCommittedOffsets_FollowTable$",
 	},
 	{
 		name: "group offsets are written before the commit",
@@ -131,14 +131,14 @@ var ofRecords = []mutant{
 		file: "connector/intake/batch.go",
 		old:  "\t\t\tc.from, c.earlier = c.next, nil\n",
 		new:  "\t\t\tc.from, c.earlier = c.next, nil\n\t\t\tb.Offsets.note(p, connector.GroupOffset{c.next, c.epoch}, \"\")\n",
-		pkg:  "./test/story", test: "^TestSchedulesWithLetters$",
+		pkg:  "./test/story", test: "^TestSchedules_Letters$",
 	},
 	{
 		name: "what retention deleted is skipped",
 		file: "connector/commit/resume.go",
 		old:  "b, there := bounds[p]\n",
 		new:  "b, there := bounds[p]\n\t\t\tpos.Next = max(pos.Next, b.LogStart)\n",
-		pkg:  "./test/story", test: "^TestPositionsOutsideTheLogHoldAndOthersGoOn$",
+		pkg:  "./test/story", test: "^TestHold_PositionOutsideLog$",
 	},
 
 	// What a reader of committed records sees.
@@ -170,7 +170,7 @@ var ofRecords = []mutant{
 		name: "growth of the log ends a hold of what it lost",
 		file: "connector/intake/holds.go",
 		old:  "return f.At.Next != c.hold.Offset || f.At.Epoch >= 0", new: "return true",
-		pkg: "./test/story", test: "^TestAPositionBeyondTheLogIsNotMetByItsGrowth$",
+		pkg: "./test/story", test: "^TestTruncatedLog_GrownPastPosition$",
 	},
 
 	// What operators decide.
@@ -201,8 +201,8 @@ var ofRecords = []mutant{
 	{
 		name: "a claim assigned while it is paused is read",
 		file: "connector/intake/outcomes.go",
-		old:  "out.holds.pause(c, h)\n\t\treturn", new: "_ = h",
-		pkg: "./test/story", test: "^TestAClaimAssignedWhileItIsPausedIsNotRead$",
+		old:  "oc.holds.pause(c, h)\n\t\treturn", new: "_ = h",
+		pkg: "./test/story", test: "^TestPause_AssignedWhilePaused$",
 	},
 	{
 		name: "reading begins before it is known what is paused",
@@ -216,7 +216,7 @@ var ofRecords = []mutant{
 		name: "a topic that appeared begins at its end",
 		file: "connector/intake/assignment.go",
 		old:  "conf.Start = conf.Start.ForNewTopic()", new: "_ = conf.Start.ForNewTopic()",
-		pkg: "./test/story", test: "^TestATopicThatAppeared",
+		pkg: "./test/story", test: "^TestTopic_Appeared",
 	},
 	{
 		name: "a pattern stands for dead letters",
@@ -288,14 +288,14 @@ var ofRecords = []mutant{
 		name: "an operator's move is not compared with what was shown",
 		file: "connector/plan/moves.go",
 		old:  "p.add(move.Partition, move.From, Span{", new: "p.add(move.Partition, s.Positions[move.Partition.AppID(m.Pipeline)], Span{",
-		pkg: "./test/story", test: "^TestMovesCompareWhatWasShown$",
+		pkg: "./test/story", test: "^TestMove_ComparesWhatWasShown$",
 	},
 	{
 		name: "the group's offsets are read after the snapshot",
 		file: "connector/commit/resume.go",
 		old:  "offsets, unanswered := r.kafka.groupOffsets(ctx, claims)\n\ts, err := r.table.Load(ctx)",
 		new:  "s, err := r.table.Load(ctx)\n\toffsets, unanswered := r.kafka.groupOffsets(ctx, claims)",
-		pkg:  "./test/story", test: "^TestGroupOffsetsAreReadBeforeTheSnapshot$",
+		pkg:  "./test/story", test: "^TestStart_OffsetsBeforeSnapshot$",
 	},
 	{
 		name: "a log that was set back is gone on with",
@@ -320,32 +320,32 @@ var ofRecords = []mutant{
 	{
 		name: "a lane gives an answer back before it has decoded it",
 		file: "connector/lane/lane.go",
-		old:  "\to := l.open[b.Table]\n\tif o == nil {\n\t\to = &openChunk{stopped", new: "\tb.Answer.Leave()\n\tdefer b.Answer.share()\n\to := l.open[b.Table]\n\tif o == nil {\n\t\to = &openChunk{stopped",
-		pkg: "./test/story", test: "^TestSchedulesInLittleMemory$",
+		old:  "\to := l.open[b.Table]\n\tif o == nil {\n\t\to = &openChunk{stopped", new: "\tb.Result.Release()\n\tdefer b.Result.retain()\n\to := l.open[b.Table]\n\tif o == nil {\n\t\to = &openChunk{stopped",
+		pkg: "./test/story", test: "^TestSchedules_LittleMemory$",
 	},
 	{
 		name: "answers of before a shedding are taken",
 		file: "connector/intake/fetch.go",
 		old:  " || c.ahead != f.From {", new: " {",
-		pkg: "./connector/intake", test: "^TestAnswers$",
+		pkg: "./connector/intake", test: "^TestFetches_Accept$",
 	},
 	{
 		name: "a table that can take no more keeps what waits",
 		file: "connector/intake/fetch.go",
 		old:  "case short && c.state.reads() &&", new: "case short && len(c.queue) < 0 &&",
-		pkg: "./test/story", test: "^TestAStoppedTableStarvesNobody$",
+		pkg: "./test/story", test: "^TestMemory_StoppedTableStarvesNone$",
 	},
 	{
 		name: "a full batch pool cuts nothing",
 		file: "connector/intake/batch.go",
 		old:  ", b.sealForMemory == t:", new: ", b.sealForMemory == t && b.draining:",
-		pkg: "./test/story", test: "^TestAFullPoolCuts$",
+		pkg: "./test/story", test: "^TestMemory_FullPoolSeals$",
 	},
 	{
 		name: "a dropped cut keeps its memory",
 		file: "connector/commit/write.go",
 		old:  "c.reserve(barrier, batch).end()", new: "_ = batch",
-		pkg: "./connector/commit", test: "^TestHoldings$",
+		pkg: "./connector/commit", test: "^TestReservation$",
 	},
 	{
 		name: "a batch is decompressed beyond the pool",

@@ -73,13 +73,13 @@ var ofStorage = []mutant{
 		name: "a panic of a table ends the process",
 		file: "connector/commit/outside.go",
 		old:  "return panics.Catch(op) }", new: "return op() }",
-		pkg: "./connector/commit", test: "^TestOutsideTable_PanicIsAHold$",
+		pkg: "./connector/commit", test: "^TestWaitingTable_PanicIsHold$",
 	},
 	{
 		name: "the stack of a panic is logged with each check",
 		file: "connector/commit/outside.go",
 		old:  "\tif anew {", new: "\tif anew || true {",
-		pkg: "./connector/commit", test: "^TestOutsideTable_PanicIsAHold$",
+		pkg: "./connector/commit", test: "^TestWaitingTable_PanicIsHold$",
 	},
 	{
 		name: "a seq that no log reaches is an entry",

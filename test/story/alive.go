@@ -8,14 +8,14 @@ import (
 	"sluice/health/liveness"
 )
 
-// Stalls returns the loops of members that were not alive, though nobody expected it. They are violations, too.
+// Stalls returns the loops that stopped turning although the test did not expect it. They are violations, too.
 func (w *World) Stalls() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.stalls)
 }
 
-// Stalls returns the loops of the process that stood still at the last look.
+// Stalls returns the loops of the process that did not turn at the last check.
 func (p *Process) Stalls() []liveness.Stall {
 	if stalls := p.stalls.Load(); stalls != nil {
 		return *stalls
@@ -23,8 +23,8 @@ func (p *Process) Stalls() []liveness.Stall {
 	return nil
 }
 
-// watch looks at the loops of a process until it has ended, as its liveness check does. Whatever happens to a member,
-// nobody may restart it for that.
+// watch checks the loops of a process until it has ended, as its liveness check does. No fault of a test's
+// dependencies is a reason to restart the process.
 func (w *World) watch(p *Process) {
 	told := map[string]bool{}
 	turn := time.NewTicker(liveness.Every)

@@ -15,14 +15,14 @@ import (
 	"sluice/test/story"
 )
 
-// wedge is a place where a loop of a member stops turning, for no reason that anybody waits for.
+// wedge is a place where a loop of a member stops turning for no reason that the loop reports.
 type wedge struct {
 	stuck atomic.Bool
 	free  chan struct{}
 	once  sync.Once
 }
 
-// stay is what whoever comes by does.
+// stay blocks every caller at the wedge.
 func (w *wedge) stay() {
 	if w.stuck.Load() {
 		<-w.free
@@ -31,7 +31,7 @@ func (w *wedge) stay() {
 
 func (w *wedge) end() { w.once.Do(func() { close(w.free) }) }
 
-// stuckDecoder decodes for ever.
+// stuckDecoder decodes forever.
 type stuckDecoder struct {
 	connector.Decoder
 	*wedge
@@ -52,7 +52,7 @@ func (b stuckBuilder) Add(p connector.Partition, r *connector.Record) error {
 	return b.Builder.Add(p, r)
 }
 
-// stuckTable encodes for ever.
+// stuckTable encodes forever.
 type stuckTable struct {
 	*story.Table
 	*wedge
@@ -63,12 +63,12 @@ func (t stuckTable) Stage(ctx context.Context, s *connector.Snapshot, batch stri
 	return t.Table.Stage(ctx, s, batch, pieces, progress)
 }
 
-// TestALoopThatStandsStill: wherever a member wedges, its liveness check fails a minute later and names the loop, and it
-// passes again if the loop turns again.
-func TestALoopThatStandsStill(t *testing.T) {
+// TestAlive_WedgedLoop: wherever a member wedges, its liveness check fails a minute later and names the loop. It
+// passes again once the loop turns again.
+func TestAlive_WedgedLoop(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// place is where it stands still.
+		// place is where the member wedges.
 		place func(w *story.World, at *wedge)
 		// loops are those that are named first: the one that wedges.
 		loops []string
@@ -129,10 +129,10 @@ func TestALoopThatStandsStill(t *testing.T) {
 	}
 }
 
-// TestNoOutageStopsALoop: what a member waits for may stay away for hours; it is not restarted for that, and goes on when
-// it is back.
-func TestNoOutageStopsALoop(t *testing.T) {
-	// hangs makes steps of a store or dead-letter topic wait as long as it is away.
+// TestAlive_Outage: a dependency may be down for hours. The member is not restarted for that, and continues when
+// the dependency is back.
+func TestAlive_Outage(t *testing.T) {
+	// hangs makes steps of a store or dead-letter topic wait as long as it is down.
 	hangs := func(steps ...string) func(w *story.World, away *atomic.Bool) {
 		return func(w *story.World, away *atomic.Bool) {
 			w.Hangs = func(ctx context.Context, step string) {
@@ -188,7 +188,7 @@ func TestNoOutageStopsALoop(t *testing.T) {
 				}
 				w.Broker.Produce(story.Topic, 0, kinds, "k")
 				time.Sleep(2 * time.Second)
-				p.Member.Assign(joined(w, 0)) // a claim goes and comes, so that it must resume
+				p.Member.Assign(joined(w, 0)) // a claim is lost and assigned again, so that it must resume
 				time.Sleep(time.Second)
 				p.Member.Assign(joined(w, 0, 1))
 				w.Broker.Produce(story.Topic, 1, kinds, "k")

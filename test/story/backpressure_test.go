@@ -14,7 +14,7 @@ import (
 // shipped are the bounds of the shipped configuration.
 var shipped = connector.QueueConfig{PauseAt: 10_000, ResumeAt: 5_000, PerKey: 1_000}
 
-// slowDecoder takes a while for each row.
+// slowDecoder takes time for each row.
 type slowDecoder struct {
 	connector.Decoder
 	*slowness
@@ -46,21 +46,21 @@ func (b slowBuilder) Add(p connector.Partition, r *connector.Record) error {
 	return err
 }
 
-// TestBackpressurePreventsMemoryOverflow: a thousand records a second arrive and five hundred are processed. The valve closes
-// at 10 000 that wait, not before, says so, and opens at 5 000.
-func TestBackpressurePreventsMemoryOverflow(t *testing.T) {
+// TestBackpressure_QueueLimits: a thousand records per second arrive and five hundred are decoded. Backpressure
+// starts at 10 000 queued records, not before, logs it, and ends at 5 000.
+func TestBackpressure_QueueLimits(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		w.Queue, w.CommitRows, w.Broker.Answer = shipped, 1_000_000, 500
 		slowed(w, func(connector.Partition) time.Duration { return 2 * time.Millisecond })
 		log := hear(w)
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0))
-		eventually(t, "START", func() bool { return len(w.Started()) == 1 })
+		eventually(t, "initial commit", func() bool { return len(w.Started()) == 1 })
 		produced := 0
-		var fine int64 // the most that was queued while the valve was open
+		var fine int64 // the most that was queued without backpressure
 		for second := 0; !p.Connector.Status().Paused; second++ {
 			if second == 60 {
-				t.Fatalf("a minute, %d records, and the valve is open", produced)
+				t.Fatalf("a minute, %d records, and backpressure is inactive", produced)
 			}
 			for key := range 100 {
 				w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 10), fmt.Sprintf("customer-%d", key))
@@ -77,7 +77,7 @@ func TestBackpressurePreventsMemoryOverflow(t *testing.T) {
 			}
 		}
 		if fine < 9_000 || fine >= 10_000 {
-			t.Errorf("the valve was open with up to %d queued", fine)
+			t.Errorf("backpressure was inactive with up to %d queued", fine)
 		}
 		closed, most := time.Now(), int64(0)
 		for p.Connector.Status().Paused {
@@ -112,9 +112,10 @@ func TestBackpressurePreventsMemoryOverflow(t *testing.T) {
 	})
 }
 
-// TestPerKeyBoundProtectsOthers: the records of one customer take half a second each. A thousand of them wait, the partition
-// of that customer stops, and another one goes on; the valve stays open. There is room again, and it goes on, too.
-func TestPerKeyBoundProtectsOthers(t *testing.T) {
+// TestBackpressure_PerKey: the records of one customer take half a second each. A thousand of them are queued, the
+// partition of that customer waits, and another one goes on without backpressure. Once there is room, the first one
+// goes on, too.
+func TestBackpressure_PerKey(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Queue, w.CommitRows, w.Every, w.Broker.Answer = shipped, 1_000_000, 24*time.Hour, 100
 		slowed(w, func(p connector.Partition) time.Duration {
@@ -125,7 +126,7 @@ func TestPerKeyBoundProtectsOthers(t *testing.T) {
 		})
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1)) // each in a lane of its own
-		eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+		eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
 		claim := func(id int) connector.ClaimStatus { return p.Connector.Status().Claims[id] }
 		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 3000), "customer-123")
 		began := time.Now()
@@ -138,9 +139,9 @@ func TestPerKeyBoundProtectsOthers(t *testing.T) {
 			}
 		}
 		if s := p.Connector.Status(); s.Paused || s.Queued != 1000 || p.Counted("sluice_backpressure_started_total") != 0 {
-			t.Errorf("the valve is closed: %v, %d queued", s.Paused, s.Queued)
+			t.Errorf("backpressure is active: %v, %d queued", s.Paused, s.Queued)
 		}
-		// A hundred are done after 50 s: so many more are taken.
+		// A hundred are decoded after 50 s: so many more are enqueued.
 		time.Sleep(time.Until(began.Add(55 * time.Second)))
 		if hot := claim(0); hot.Consumed != 100 || hot.Next != 1100 {
 			t.Errorf("when there is room again: %d taken, %d rows", hot.Next, hot.Consumed)

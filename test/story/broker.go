@@ -1,6 +1,6 @@
-// Package story runs the shipped story (reader, lanes, writer, decide, commit) against a cluster and a table that live in
-// memory, do everything late, and fail wherever they can. Time is virtual: each step waits a random while of a seeded
-// generator, so that a seed is a schedule. What the runs leave behind is judged by package model.
+// Package story runs the shipped reader, lanes, writer, decide and commit against a cluster and a table in memory.
+// Cluster and table do everything late and fail wherever they can. Time is virtual: each step waits for a time
+// drawn from a seeded generator, so that a seed is a schedule. Package model judges what a run leaves behind.
 package story
 
 import (
@@ -18,7 +18,7 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// Kind is what a record is to the table.
+// Kind is what a record becomes.
 type Kind byte
 
 // The kinds of records.
@@ -27,24 +27,24 @@ const (
 	Tombstone Kind = 't' // a declared drop
 	Poison    Kind = 'p'
 	Health    Kind = 'h' // a health-check record: a declared drop, too
-	Duplicate Kind = 'd' // a row, were it not for one before: a declared drop
-	Breaks    Kind = 'x' // the decoder fails on it for a reason that it does not tell, or panics
+	Duplicate Kind = 'd' // repeats an earlier row: a declared drop
+	Breaks    Kind = 'x' // the decoder fails on it with an unknown error, or panics
 	Unfit     Kind = 'e' // the encoder panics on its row
-	Control   Kind = 'c' // an offset that no reader of committed records sees
-	Was       Kind = 'w' // a row until the table is altered, bad then
-	Becomes   Kind = 'b' // bad until the table is altered, a row then
+	Control   Kind = 'c' // an offset that a read_committed consumer does not see
+	Was       Kind = 'w' // a row until the table is altered, bad afterwards
+	Becomes   Kind = 'b' // bad until the table is altered, a row afterwards
 )
 
-// Bad tells whether a record can never become a row.
+// Bad reports whether a record can never become a row.
 func (k Kind) Bad() bool { return k == Poison || k == Breaks || k == Unfit }
 
-// Chance is a seeded generator that goroutines share.
+// Chance is a seeded random generator that goroutines share.
 type Chance struct {
 	mu  sync.Mutex
 	rng *rand.Rand
 }
 
-// NewChance returns the generator of a seed.
+// NewChance returns the generator for a seed.
 func NewChance(seed uint64) *Chance { return &Chance{rng: rand.New(rand.NewPCG(seed, 1))} }
 
 // N returns a number below n.
@@ -54,10 +54,10 @@ func (c *Chance) N(n int) int {
 	return c.rng.IntN(n)
 }
 
-// Is is true once in n times.
+// Is returns true once in n times, on average.
 func (c *Chance) Is(n int) bool { return c.N(n) == 0 }
 
-// Pause waits a while below most, or until ctx ends.
+// Pause waits for a random time below most, or until ctx ends.
 func (c *Chance) Pause(ctx context.Context, most time.Duration) error {
 	t := time.NewTimer(time.Duration(c.N(int(most))))
 	defer t.Stop()
@@ -73,34 +73,35 @@ func (c *Chance) Pause(ctx context.Context, most time.Duration) error {
 type Broker struct {
 	Cluster string
 	Chance  *Chance
-	// Flaky makes questions (Bounds, Offsets, Topic, CommitOffsets) fail once in so many times; 0 never.
+	// Flaky makes requests (Bounds, Offsets, Topic, CommitOffsets) fail once in so many times; 0 never.
 	Flaky atomic.Int64
-	// Hung is set while nobody is told the group's offsets.
+	// Hung is set while requests for the group's offsets get no response.
 	Hung atomic.Bool
-	// Silent partitions get no answer to Bounds, Slow is how long a damaged batch takes to be told; by Lock.
+	// Silent partitions get no response to Bounds. Slow is how long the broker takes to return a damaged batch.
+	// Both by Lock.
 	Silent map[int32]bool
 	Slow   time.Duration
-	// Answer is how many records an answer has at most; 0: a few, by chance. Set before use.
+	// Answer is the maximum number of records in a fetch result; 0: a few, at random. Set before use.
 	Answer int
-	// Shown is how many partitions the metadata show, 0 for all; by Lock.
+	// Shown is the number of partitions in the metadata, 0 for all; by Lock.
 	Shown int
-	// Paused says since when nobody may ask for the records of a partition; set before use.
+	// Paused returns since when a partition must not be fetched; set before use.
 	Paused func(id int32) (since time.Time, paused bool)
 	// Value makes the value of a record; nil makes its kind.
 	Value func(k Kind, offset int64) []byte
-	// Stamp is told of each record that is produced and says what kind it is; nil leaves it as it is. By Lock.
+	// Stamp is called with each produced record and returns its kind; nil leaves it unchanged. By Lock.
 	Stamp func(id int32, offset int64, k Kind) Kind
 	// Stamped gives records an identity and a timestamp. May be nil; set before use.
 	Stamped func(id int32, offset int64) Stamp
 	// Carries puts an identity into a value; nil: only a header has it.
 	Carries func(value []byte, id string) []byte
-	// OnOffsets is called when a member asks for the group's offsets, before it is answered. May be nil.
+	// OnOffsets is called when a member requests the group's offsets, before the response. May be nil.
 	OnOffsets func()
 
 	mu     sync.Mutex
 	topics map[string]*topic
 	group  map[string]map[int32]connector.GroupOffset
-	grown  chan struct{} // closed and renewed when records come
+	grown  chan struct{} // closed and replaced when records arrive
 	blames []string
 }
 
@@ -115,7 +116,7 @@ type partition struct {
 	times    []time.Time
 	logStart int64
 	corrupt  int64 // offset of a damaged record batch, -1 for none
-	// epochs are the leader epochs in which the records were written, epoch is that of the leader.
+	// epochs are the leader epochs of the records by offset, epoch is that of the current leader.
 	epochs []int32
 	epoch  int32
 }
@@ -128,7 +129,7 @@ func NewBroker(chance *Chance) *Broker {
 	}
 }
 
-// Create makes a topic, or makes it anew under another id.
+// Create creates a topic, or creates it again with another id.
 func (b *Broker) Create(name string, id byte, partitions int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,14 +177,15 @@ func (b *Broker) Change(name string, id int32, logStart, corrupt int64) {
 	p.logStart, p.corrupt = logStart, corrupt
 }
 
-// Elect gives a partition another leader, which has all of its records.
+// Elect gives a partition another leader with all of its records.
 func (b *Broker) Elect(name string, id int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.topics[name].partitions[id].epoch++
 }
 
-// Truncate elects a leader that has a partition's records below an offset only, and others in the place of the rest.
+// Truncate elects a leader that has only a partition's records below an offset, and other records instead of the
+// rest.
 func (b *Broker) Truncate(name string, id int32, at int64, kinds string) {
 	b.mu.Lock()
 	p := b.topics[name].partitions[id]
@@ -193,17 +195,17 @@ func (b *Broker) Truncate(name string, id int32, at int64, kinds string) {
 	b.Produce(name, id, kinds, "k")
 }
 
-// Epochs returns the leader epochs of the records that a partition holds, from offset 0 on.
+// Epochs returns the leader epochs of a partition's records, from offset 0 on.
 func (b *Broker) Epochs(name string, id int32) []int32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.topics[name].partitions[id].epochs)
 }
 
-// epochMark stands in the value of a record between its kind and the leader epoch in which it was written.
+// epochMark separates the kind of a record from its leader epoch in the record's value.
 const epochMark = 0xE0
 
-// valueOf is the value of a record: its kind, and its epoch if that is not the first one.
+// valueOf returns the value of a record: its kind, and its epoch if that is not the first one.
 func valueOf(k Kind, epoch int32) []byte {
 	if epoch == 0 {
 		return []byte{byte(k)}
@@ -211,7 +213,7 @@ func valueOf(k Kind, epoch int32) []byte {
 	return []byte{byte(k), epochMark, byte(epoch)}
 }
 
-// epochOf is the epoch in which a record of a value was written.
+// epochOf returns the leader epoch in a record's value.
 func epochOf(value []byte) int32 {
 	if len(value) == 3 && value[1] == epochMark {
 		return int32(value[2])
@@ -219,8 +221,8 @@ func epochOf(value []byte) int32 {
 	return 0
 }
 
-// divergedAt is where the log parts from what was read before a position, as its leader tells it (KIP-320), or -1. A
-// leader that is not told the epoch of the position cannot know.
+// divergedAt returns where the log differs from what was read before a position, as its leader computes it
+// (KIP-320), or -1. Without the epoch of the position the leader cannot know.
 func (p *partition) divergedAt(at connector.Position) int64 {
 	if at.Epoch < 0 || at.Next <= 0 || at.Epoch == p.epoch {
 		return -1
@@ -241,7 +243,7 @@ func (p *partition) divergedAt(at connector.Position) int64 {
 	return -1
 }
 
-// epochBefore is that of the record before an offset, -1 if there is none.
+// epochBefore returns the epoch of the record before an offset, -1 if there is none.
 func (p *partition) epochBefore(next int64) int32 {
 	if next == 0 {
 		return -1
@@ -249,21 +251,21 @@ func (p *partition) epochBefore(next int64) int32 {
 	return p.epochs[next-1]
 }
 
-// Lock runs f while nobody asks the broker.
+// Lock runs f while no request is served.
 func (b *Broker) Lock(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f()
 }
 
-// Kinds returns what a partition holds, from offset 0 on.
+// Kinds returns the kinds of a partition's records, from offset 0 on.
 func (b *Broker) Kinds(name string, id int32) []Kind {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.topics[name].partitions[id].kinds)
 }
 
-// Partitions returns the partitions of a topic as a member would be assigned them.
+// Partitions returns the partitions of a topic in the form of an assignment.
 func (b *Broker) Partitions(name string) []connector.Partition {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -285,21 +287,21 @@ func (b *Broker) GroupOffsets(name string) map[int32]connector.GroupOffset {
 	return maps.Clone(b.group[name])
 }
 
-// SetGroupOffset commits an offset from outside.
+// SetGroupOffset commits an offset as another program would.
 func (b *Broker) SetGroupOffset(name string, id int32, next int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.set(name, id, connector.GroupOffset{Next: next, Epoch: -1})
 }
 
-// ForgetGroup drops the committed offsets of a topic.
+// ForgetGroup deletes the committed offsets of a topic.
 func (b *Broker) ForgetGroup(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.group, name)
 }
 
-// Violations are what members did to the group that they must never do.
+// Violations are the forbidden operations of members on the group.
 func (b *Broker) Violations() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -319,7 +321,7 @@ func (b *Broker) set(name string, id int32, o connector.GroupOffset) {
 	b.group[name][id] = o
 }
 
-// A Member is one process's view of the cluster: its Group and its Log.
+// A Member is a process's client of the cluster: its Group and its Log.
 type Member struct {
 	b        *Broker
 	assigned chan connector.Assignment
@@ -327,14 +329,15 @@ type Member struct {
 
 	mu       sync.Mutex
 	dead     bool
-	requests map[connector.Partition]uint64 // the newest request of each partition
+	requests map[connector.Partition]uint64 // session of the newest request of each partition
 	n        uint64
 	joined   bool
-	// Position says where the table stands; group offsets must never be ahead of it. Set before use.
+	// Position returns the table's position; committed offsets must never be ahead of it. Set before use.
 	Position func(id int32) int64
-	// Trace takes a line for each thing that the world outside can see. May be nil; set before use.
+	// Trace is called with a line for each event that is visible outside of the process. May be nil; set before
+	// use.
 	Trace func(format string, args ...any)
-	// Memory holds the records of answers. Set before use.
+	// Memory holds the records of fetch results. Set before use.
 	Memory  *bytepool.Pool
 	pending sync.WaitGroup
 	end     context.Context

@@ -12,10 +12,10 @@ import (
 	"sluice/test/story"
 )
 
-// TestElections runs two members beside elections of leaders, clean ones and those that lose the tail of a log, which then
-// grows again. Members are killed before they write their committed offsets, and those are lost. No member passes records
-// that took the place of others: each record that the log has in the end becomes one row, once an operator has moved those
-// positions back that a hold names, and no hold names another one.
+// TestElections runs two members beside elections of leaders: clean ones, and those that lose the tail of a log,
+// which then grows again. Members are killed before they write their committed offsets, and those are lost. No
+// member skips records that replaced others. In the end each record of the log is one row, once an operator has
+// moved back the positions that holds name, and no hold names another position.
 func TestElections(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds)
 	if *seed != 0 {
@@ -43,7 +43,7 @@ func elections(t *testing.T, s uint64) (moved int) {
 		how(m)
 		unchecked += m.Counted("sluice_positions_unchecked_total")
 	}
-	lose := func(id int32) { // the end of a log, and other records come
+	lose := func(id int32) { // the end of a log is lost, and other records come
 		n := len(w.Broker.Kinds(story.Topic, id))
 		w.Broker.Truncate(story.Topic, id, int64(n-w.Chance.N(min(n, 6)+1)), strings.Repeat("r", w.Chance.N(9)))
 	}
@@ -109,13 +109,13 @@ func elections(t *testing.T, s uint64) (moved int) {
 	return moved
 }
 
-// place is a record of a partition: an offset may have held others before.
+// place identifies a record of a partition: an offset may have held others before.
 type place struct {
 	offset int64
 	epoch  int32
 }
 
-// places counts the rows of a partition by the records that they stem from.
+// places counts the rows of a partition by their records.
 func places(w *story.World, id int32) map[place]int {
 	all := map[place]int{}
 	for _, v := range w.Log.Versions() {
@@ -128,8 +128,8 @@ func places(w *story.World, id int32) map[place]int {
 	return all
 }
 
-// moveBack is what an operator does about a position behind lost records: it goes back to the first record of the log that
-// the table does not have.
+// moveBack is what an operator does about a position after lost records: it moves back to the first record of the
+// log that the table does not have.
 func moveBack(t *testing.T, w *story.World, s uint64, id int32) {
 	t.Helper()
 	rows, at, next := places(w, id), w.Position(id), int64(0)

@@ -37,7 +37,7 @@ import (
 
 var expiries = flag.Int("story.expiries", defaultExpiries, "how many seeded schedules to run in which the log is cleaned up and positions expire")
 
-// forgotten counts what schedules have lost of the table's log, and what came of it.
+// forgotten counts what schedules have lost of the table's log, and the effects.
 type forgotten struct{ cleanups, entries, drops, txns, sleeps, partial, unset, operator, schedules, cleaned, expired int }
 
 func (f *forgotten) add(o forgotten) {
@@ -54,9 +54,10 @@ func (f *forgotten) String() string {
 		f.schedules, f.cleaned, f.cleanups, f.entries, f.expired, f.drops, f.txns, f.partial, f.unset, f.sleeps, f.operator)
 }
 
-// TestSchedules_LogCleanupAndExpiry runs two members of the shipped connector over the shipped table, whose log another
-// program cleans up after minutes and whose checkpoints drop txns after 30 days. Members sleep for minutes between two requests,
-// and all of them stop for days and weeks. However it went, the table has each record once, and no version was written twice.
+// TestSchedules_LogCleanupAndExpiry runs two members of the shipped connector over the shipped table. Another
+// program cleans up the table's log after minutes, and its checkpoints drop txns after 30 days. Members sleep for
+// minutes between two requests, and all of them stop for days and weeks. In every schedule the table has each
+// record once, and no version is written twice.
 //
 // make schedules runs 20 000 of them.
 func TestSchedules_LogCleanupAndExpiry(t *testing.T) {
@@ -69,7 +70,7 @@ func TestSchedules_LogCleanupAndExpiry(t *testing.T) {
 		if s%1000 == 0 {
 			fmt.Println(total)
 		}
-		runtime.GC() // see TestSchedulesOverTheShippedTable
+		runtime.GC() // see TestSchedules_ShippedTable
 		runtime.GC()
 		synctest.Test(t, func(t *testing.T) { total.add(forget(t, s)) })
 	}
@@ -81,12 +82,13 @@ func TestSchedules_LogCleanupAndExpiry(t *testing.T) {
 
 const (
 	txnsKept = 30 * 24 * time.Hour
-	// logKept is shorter than the hour that a table may have at the least, and longer than the minute that commits rest on:
-	// schedules are short then.
+	// logKept is shorter than the hour that a table may have at the least, and longer than the minute that commits
+	// rely on. That keeps schedules short.
 	logKept = 3 * time.Minute
 )
 
-// oncelog is a store that notes who writes a version of the log a second time: cleaned up, it may look as if it never was.
+// oncelog is a store that detects a second write of a version of the log: after a cleanup the version may look
+// unwritten.
 type oncelog struct {
 	objstore.Store
 	mu      sync.Mutex
@@ -106,7 +108,7 @@ func (o *oncelog) Put(ctx context.Context, key string, body io.ReadSeeker, mode 
 	return err
 }
 
-// asleep is a process's way to the store. While the process sleeps, answers that have come are not looked at.
+// asleep is a process's client of the store. While the process sleeps, responses wait.
 type asleep struct {
 	objstore.Store
 	until atomic.Int64 // in nanoseconds since 1970
@@ -138,7 +140,7 @@ func (a *asleep) List(ctx context.Context, prefix, after string) iter.Seq2[objst
 	return all
 }
 
-// upkeep is the world of a table that forgets.
+// upkeep is a world whose table drops log entries and txns.
 type upkeep struct {
 	*story.World
 	t       *testing.T
@@ -149,7 +151,7 @@ type upkeep struct {
 	seen    forgotten
 
 	mu     sync.Mutex
-	newest *deltalog.State // nil if it must be loaded anew
+	newest *deltalog.State // nil if it must be loaded again
 }
 
 func newUpkeep(t *testing.T, s uint64) *upkeep {
@@ -164,7 +166,7 @@ func newUpkeep(t *testing.T, s uint64) *upkeep {
 		store: &oncelog{Store: mem, written: map[string]bool{}},
 	}
 	u.Logger = logger()
-	u.Wedged.Store(true) // sleep is meant
+	u.Wedged.Store(true) // the test makes members sleep
 	u.Broker.Value = func(_ story.Kind, offset int64) []byte { return fmt.Appendf(nil, `{"v":%d}`, offset*3) }
 	b := &bucket{mem: mem, world: u.World}
 	u.Open = func(process string) (connector.Target, func(), func()) {
@@ -182,7 +184,7 @@ func newUpkeep(t *testing.T, s uint64) *upkeep {
 	return u
 }
 
-// positions are those of the newest version.
+// positions returns those of the newest version.
 func (u *upkeep) positions() map[string]int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -218,7 +220,7 @@ func (u *upkeep) table(store objstore.Store, engine string, retention func() tim
 	return table
 }
 
-// append adds a version of another program. A member may be faster: then it is tried again.
+// append adds a version of another program. If a member is faster, it tries again.
 func (u *upkeep) append(change func(*deltalog.State) []deltalog.Action) *deltalog.State {
 	u.t.Helper()
 	for {
@@ -244,7 +246,7 @@ func (u *upkeep) append(change func(*deltalog.State) []deltalog.Action) *deltalo
 	}
 }
 
-// retain sets the table's retention of txns, or takes it away.
+// retain sets or removes the table's retention of txns.
 func (u *upkeep) retain(on bool) {
 	u.append(func(s *deltalog.State) []deltalog.Action {
 		m := s.Metadata
@@ -256,8 +258,8 @@ func (u *upkeep) retain(on bool) {
 	})
 }
 
-// clean writes a checkpoint as Spark does, without txns that are too old, and deletes the log before it as far as that is old
-// enough. Now and then the checkpoint's own commit goes, too.
+// clean writes a checkpoint as Spark does, without txns that are too old, and deletes older log entries. Sometimes
+// it also deletes the checkpoint's own commit.
 func (u *upkeep) clean() {
 	u.t.Helper()
 	ctx := u.t.Context()
@@ -311,7 +313,7 @@ func (u *upkeep) clean() {
 	}
 }
 
-// rows are the offsets that the table has of each partition.
+// rows returns the offsets that the table has of each partition.
 func (u *upkeep) rows() map[int32][]int64 {
 	u.t.Helper()
 	rows := map[int32][]int64{}
@@ -329,7 +331,7 @@ func (u *upkeep) rows() map[int32][]int64 {
 	return rows
 }
 
-// operate is an operator who ends holds as the documentation says: by positions behind the rows that the table has.
+// operate is an operator who ends holds as the documentation says: by positions after the rows that the table has.
 func (u *upkeep) operate(held map[int32]hold.Reason) {
 	u.t.Helper()
 	reasons := slices.Collect(maps.Values(held))
@@ -349,7 +351,7 @@ func (u *upkeep) operate(held map[int32]hold.Reason) {
 		switch {
 		case known && replaced:
 			m.Moves = append(m.Moves, plan.Move{Partition: p, From: at, Next: at})
-		case !known && (held[p.ID] != "" || replaced && u.Chance.Is(2)): // else with --at position: the member judges it
+		case !known && (held[p.ID] != "" || replaced && u.Chance.Is(2)): // otherwise with --at position: the member judges it
 			next := int64(0)
 			if len(rows[p.ID]) > 0 {
 				next = slices.Max(rows[p.ID]) + 1
@@ -366,7 +368,7 @@ func (u *upkeep) operate(held map[int32]hold.Reason) {
 	u.seen.operator++
 }
 
-// stop ends all members for days or weeks. The group is forgotten, and so is the property, now and then, which has done
+// stop ends all members for days or weeks. The group is deleted, and sometimes the property, too, after it has done
 // its work.
 func (u *upkeep) stop(members []*story.Process) []*story.Process {
 	for _, m := range members {
@@ -391,7 +393,7 @@ func (u *upkeep) stop(members []*story.Process) []*story.Process {
 	return []*story.Process{u.Begin(u.t.Context()), u.Begin(u.t.Context())}
 }
 
-// sleep lets a member sleep within its next requests, for longer than the log is kept, while the other goes on.
+// sleep makes a member sleep within its next requests, for longer than the log is kept, while the other goes on.
 func (u *upkeep) sleep(m *story.Process) {
 	u.seen.sleeps++
 	long := logKept + time.Duration(1+u.Chance.N(300))*time.Second
@@ -411,7 +413,7 @@ func (u *upkeep) assign(members []*story.Process) {
 		if where != 0 {
 			of[0] = append(of[0], p)
 		}
-		if where < 3 { // now and then both believe that they own it
+		if where < 3 { // sometimes both believe that they own it
 			of[1] = append(of[1], p)
 		}
 	}
@@ -459,7 +461,7 @@ func forget(t *testing.T, s uint64) forgotten {
 	}
 	u.Broker.Flaky.Store(0)
 	u.Stop(members[1])
-	for id := range int32(3) { // positions behind rows come at once, others after minutes
+	for id := range int32(3) { // positions after rows come at once, others after minutes
 		u.Broker.Produce(story.Topic, id, "r", "k")
 	}
 	m := members[0]

@@ -10,9 +10,9 @@ import (
 	"sluice/test/story"
 )
 
-// TestRowsWithoutAPosition: a topic with rows and without a txn or a committed offset is held, once the txns were dropped
-// from the table and the group was forgotten. An operator's positions end the hold; a partition that is added later, of
-// which the table has no rows, begins by itself. The table is not searched each minute.
+// TestRowsWithoutAPosition: a topic with rows and without a txn or a committed offset is held, after the txns were
+// dropped from the table and the group was deleted. An operator's positions end the hold. A partition that is added
+// later, without rows in the table, begins by itself. The table is not searched at each check.
 func TestRowsWithoutAPosition(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
@@ -49,8 +49,9 @@ func TestRowsWithoutAPosition(t *testing.T) {
 	})
 }
 
-// TestRowsWithoutAPosition_BesidePositions: partitions without a txn are judged by their own rows, whatever the others of
-// the topic have: one whose txn was dropped is held, one that was added begins. One search answers for both.
+// TestRowsWithoutAPosition_BesidePositions: partitions without a txn are judged by their own rows, independently of
+// the topic's other partitions: one whose txn was dropped is held, one that was added begins. One search covers
+// both.
 func TestRowsWithoutAPosition_BesidePositions(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")

@@ -20,7 +20,7 @@ import (
 	"sluice/test/story"
 )
 
-// thrice is patient for 1, 2 and 3 seconds.
+// thrice allows three attempts, with pauses of 1, 2 and 3 seconds.
 var thrice = reliability.RecordRetry{Max: 3, Wait: time.Second, Curve: reliability.Linear}
 
 // ours is scene with a dead-letter topic and record_retry.
@@ -36,9 +36,9 @@ func ours(t *testing.T, partitions int, play func(t *testing.T, w *story.World))
 	})
 }
 
-// TestSchedulesOfOurOwnFailures is TestSchedules with records on which the decoder breaks or panics, and with rows on which
-// the encoder panics. Each of them becomes a letter, nothing else does, and nothing is lost.
-func TestSchedulesOfOurOwnFailures(t *testing.T) {
+// TestSchedules_LocalFailures is TestSchedules with records on which the decoder fails or panics, and with rows on
+// which the encoder panics. Each of them becomes a dead letter, no other record does, and none is lost.
+func TestSchedules_LocalFailures(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds)/3
 	if *seed != 0 {
 		first, last = *seed, *seed
@@ -56,7 +56,7 @@ func TestSchedulesOfOurOwnFailures(t *testing.T) {
 	t.Logf("%d schedules, %d letters", last-first+1, letters)
 }
 
-func TestARecordAtFaultIsIsolated(t *testing.T) {
+func TestIsolate_RecordAtFault(t *testing.T) {
 	for name, c := range map[string]struct {
 		produce [2]string
 		rows    [2][]int64
@@ -65,7 +65,7 @@ func TestARecordAtFaultIsIsolated(t *testing.T) {
 		"the encoder panics on a row": {
 			[2]string{"rrrrerrrrrr", "rrr"}, [2][]int64{{0, 1, 2, 3, 5, 6, 7, 8, 9, 10}, {0, 1, 2}}, [2][]int64{{4}, nil},
 		},
-		"on two rows of one cut": {
+		"on two rows of one batch": {
 			[2]string{"rerrrrrrerrr", "rrr"}, [2][]int64{{0, 2, 3, 4, 5, 6, 7, 9, 10, 11}, {0, 1, 2}}, [2][]int64{{1, 8}, nil},
 		},
 		"on rows of two partitions": {
@@ -109,8 +109,8 @@ func TestARecordAtFaultIsIsolated(t *testing.T) {
 	}
 }
 
-// TestAFailureThatPassesLeavesNoLetter: the second try works.
-func TestAFailureThatPassesLeavesNoLetter(t *testing.T) {
+// TestIsolate_FailurePasses: the second attempt works, and there is no dead letter.
+func TestIsolate_FailurePasses(t *testing.T) {
 	ours(t, 1, func(t *testing.T, w *story.World) {
 		var failed atomic.Int64
 		w.Odd = func(s story.Source) {
@@ -130,9 +130,9 @@ func TestAFailureThatPassesLeavesNoLetter(t *testing.T) {
 	})
 }
 
-// TestNobodyAtFault: where every row fails, or only some of them together, there is no letter, however long it lasts. It is
-// tried on, counted, and goes on by itself.
-func TestNobodyAtFault(t *testing.T) {
+// TestIsolate_NoRecordAtFault: if every row fails, or only some of them together, there is no dead letter, however
+// long it lasts. The batch is retried and counted, and commits once the failure is over.
+func TestIsolate_NoRecordAtFault(t *testing.T) {
 	for name, fails := range map[string]func(rows []story.Source) bool{
 		"all rows fail":      func([]story.Source) bool { return true },
 		"two rows fail only": func(rows []story.Source) bool { return has(rows, 1) && has(rows, 6) },
@@ -142,7 +142,7 @@ func TestNobodyAtFault(t *testing.T) {
 				var healed atomic.Bool
 				w.Together = func(rows []story.Source) {
 					if !healed.Load() && fails(rows) {
-						panic("nobody knows why")
+						panic("unknown cause")
 					}
 				}
 				w.Broker.Produce(story.Topic, 0, "rrrrrrrr", "k")
@@ -152,7 +152,7 @@ func TestNobodyAtFault(t *testing.T) {
 				wantLetters(t, w, 0)
 				wantRows(t, w, 0, nil)
 				if at := w.Position(0); at != 0 {
-					t.Errorf("the table stands at %d", at)
+					t.Errorf("the position is %d", at)
 				}
 				if got := p.Counted("sluice_commit_failures_total"); got < 10 {
 					t.Errorf("%v failures counted", got)
@@ -169,9 +169,9 @@ func TestNobodyAtFault(t *testing.T) {
 	}
 }
 
-// TestOnlyWithOthers: one row fails by itself, and without it two others still fail together. Nobody is given up: that the
-// rest passes is part of what makes a record the one at fault.
-func TestOnlyWithOthers(t *testing.T) {
+// TestIsolate_OnlyWithOthers: one row fails on its own, and without it two others still fail together. No record is
+// given up: a record is at fault only if the rest passes.
+func TestIsolate_OnlyWithOthers(t *testing.T) {
 	ours(t, 1, func(t *testing.T, w *story.World) {
 		w.Together = func(rows []story.Source) {
 			if has(rows, 0) || has(rows, 2) && has(rows, 6) {
@@ -184,7 +184,7 @@ func TestOnlyWithOthers(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		wantLetters(t, w, 0)
 		wantRows(t, w, 0, nil)
-		if got := p.Counted("worker_retry_count_total"); got != 3 { // it would begin anew if somebody had been given up
+		if got := p.Counted("worker_retry_count_total"); got != 3 { // the count would begin again if a record had been given up
 			t.Errorf("%v attempts counted, want 3", got)
 		}
 	})
@@ -194,8 +194,8 @@ func has(rows []story.Source, offset int64) bool {
 	return slices.ContainsFunc(rows, func(s story.Source) bool { return s.Offset == offset })
 }
 
-// TestADecoderThatAlwaysFails: nothing is at fault by itself.
-func TestADecoderThatAlwaysFails(t *testing.T) {
+// TestIsolate_DecoderAlwaysFails: no single record is at fault.
+func TestIsolate_DecoderAlwaysFails(t *testing.T) {
 	ours(t, 1, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, strings.Repeat("x", 200), "k")
 		p := w.Begin(t.Context())
@@ -203,13 +203,13 @@ func TestADecoderThatAlwaysFails(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		wantLetters(t, w, 0)
 		if at := w.Position(0); at != 0 {
-			t.Errorf("the table stands at %d", at)
+			t.Errorf("the position is %d", at)
 		}
 	})
 }
 
-// TestIsolatedRecordsHoldWithoutLetters: bad_records: hold.
-func TestIsolatedRecordsHoldWithoutLetters(t *testing.T) {
+// TestIsolate_HoldWithoutLetters: with bad_records: hold.
+func TestIsolate_HoldWithoutLetters(t *testing.T) {
 	for _, kinds := range []string{"rrerr", "rrxrr"} {
 		scene(t, 2, func(t *testing.T, w *story.World) {
 			w.Retry = thrice
@@ -226,7 +226,7 @@ func TestIsolatedRecordsHoldWithoutLetters(t *testing.T) {
 			}
 			wantRows(t, w, 0, []int64{0, 1})
 			failures := p.Counted("sluice_commit_failures_total")
-			time.Sleep(10 * time.Minute) // looked at each minute, and not tried again
+			time.Sleep(10 * time.Minute) // checked each minute, and not retried
 			if got := p.Counted("sluice_commit_failures_total"); got != failures {
 				t.Errorf("%v failures, %v before it was held", got, failures)
 			}
@@ -234,8 +234,8 @@ func TestIsolatedRecordsHoldWithoutLetters(t *testing.T) {
 	}
 }
 
-// TestAPauseDoesNotDelayTheEnd: a stop between two attempts is not a matter of the pause.
-func TestAPauseDoesNotDelayTheEnd(t *testing.T) {
+// TestIsolate_StopDuringPause: a stop between two attempts does not wait for the pause.
+func TestIsolate_StopDuringPause(t *testing.T) {
 	ours(t, 1, func(t *testing.T, w *story.World) {
 		w.Retry = reliability.RecordRetry{Curve: reliability.Scheduled, Schedule: []time.Duration{30 * time.Minute}}
 		w.Broker.Produce(story.Topic, 0, "rrer", "k")
@@ -253,7 +253,7 @@ func TestAPauseDoesNotDelayTheEnd(t *testing.T) {
 	})
 }
 
-// TestClaimLeavesBatch: while records of one partition wait to be tried again, those of another one are committed.
+// TestClaimLeavesBatch: while records of one partition wait for a retry, those of another one are committed.
 func TestClaimLeavesBatch(t *testing.T) {
 	for name, kinds := range map[string]string{"EncoderPanics": "rrer", "DecoderPanics": "rrxr", "DecoderFails": "rrrx"} {
 		t.Run(name, func(t *testing.T) {
@@ -288,8 +288,8 @@ func TestClaimLeavesBatch(t *testing.T) {
 	}
 }
 
-// TestWayOfAnIsolatedRecord is what the world outside sees of it.
-func TestWayOfAnIsolatedRecord(t *testing.T) {
+// TestIsolate_Trace compares what is visible outside of the process.
+func TestIsolate_Trace(t *testing.T) {
 	var (
 		mu    sync.Mutex
 		trace strings.Builder

@@ -14,8 +14,8 @@ import (
 	"sluice/test/story"
 )
 
-// judge holds what a run left in the log and among the dead letters against the rules of the model, and says what breaks
-// them.
+// judge checks what a run left in the log and among the dead letters against the rules of the model, and returns
+// the violations.
 func judge(w *story.World, versions []model.Version) string {
 	h := model.History{Versions: versions}
 	if w.Letters != nil {
@@ -43,7 +43,7 @@ func inModel(p connector.Partition) model.Partition {
 	return model.Partition{Topic: p.Topic, TopicID: p.TopicID.String(), Number: p.ID}
 }
 
-// txns are the positions that a version moves. What the commit said of where they came from is looked up in its ranges.
+// txns returns the positions that a version moves. Their previous values come from the ranges of the commit.
 func txns(all []connector.Txn, ranges []connector.Range) (moved []model.Txn) {
 	for _, x := range all {
 		id, err := idempotency.ParseAppID(x.AppID)
@@ -61,7 +61,7 @@ func txns(all []connector.Txn, ranges []connector.Range) (moved []model.Txn) {
 	return moved
 }
 
-// versionsOf is the in-memory log as the model reads it.
+// versionsOf returns the in-memory log in the form of the model.
 func versionsOf(w *story.World) (versions []model.Version) {
 	for n, v := range w.Log.Versions() {
 		m := model.Version{Number: int64(n), Table: v.Table, Member: v.Member, Operator: v.Commit.Operation == "forged"}
@@ -75,8 +75,8 @@ func versionsOf(w *story.World) (versions []model.Version) {
 	return versions
 }
 
-// versionsIn is the Delta log of a store as the model reads it. History may start with a checkpoint's version only if
-// nothing was cleaned up, so that every version is there.
+// versionsIn returns the Delta log of a store in the form of the model. The history may start with a checkpoint's
+// version only if nothing was cleaned up, so that every version is there.
 func versionsIn(t *testing.T, w *story.World, store objstore.Store) (versions []model.Version) {
 	t.Helper()
 	info, err := delta.Inspect(t.Context(), store)
@@ -115,7 +115,8 @@ func versionsIn(t *testing.T, w *story.World, store objstore.Store) (versions []
 	return versions
 }
 
-// addsByCommit reads the files of each commit from the commit itself: a checkpoint does not say which version added one.
+// addsByCommit reads the files of each commit from the commit itself: a checkpoint does not say which version added
+// a file.
 func addsByCommit(t *testing.T, store objstore.Store) map[int64][]deltalog.File {
 	t.Helper()
 	files := map[int64][]deltalog.File{}

@@ -13,15 +13,15 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// Letter is a dead letter that is durable.
+// Letter is a durable dead letter.
 type Letter struct {
 	Source
 	By     string
 	Batch  string
-	Before int // the number that the table's next version had then
+	Before int // the number of the table's next version at that time
 }
 
-// LetterLog is a dead-letter topic: whatever is appended stays.
+// LetterLog is a dead-letter topic: every appended letter stays.
 type LetterLog struct {
 	mu      sync.Mutex
 	letters []Letter
@@ -45,17 +45,17 @@ func (l *LetterLog) Distinct(id int32) map[int64]int {
 	return offsets
 }
 
-// DeadLetters is a member's way to a LetterLog.
+// DeadLetters is a member's producer for a LetterLog.
 type DeadLetters struct {
 	Log    *LetterLog
-	Next   func() int // the number of the table's next version, which tells when a letter was durable
+	Next   func() int // the number of the table's next version when a letter becomes durable
 	Broker *Broker
 	Member string
-	// Attempts are those before a record counts as isolated.
+	// Attempts are the attempts before a record counts as isolated.
 	Attempts int
-	// Broken, if set, is asked before each step and may fail it: what is Transient is tried again, as a guard would.
+	// Broken, if set, is called before each step and may fail it; a Transient error is retried, as a guard would.
 	Broken func(step string) error
-	// Late takes letters that nobody waits for any more.
+	// Late writes letters whose sender no longer waits.
 	Late *sync.WaitGroup
 	// Hangs is called within each step. May be nil.
 	Hangs func(ctx context.Context, step string)
@@ -67,14 +67,14 @@ type DeadLetters struct {
 
 var _ connector.DeadLetters = (*DeadLetters)(nil)
 
-// Kill ends the process in front of the topic.
+// Kill cuts the process off from the topic.
 func (d *DeadLetters) Kill() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dead = true
 }
 
-// Write appends the letters one after the other. It may fail before, between and after them, and tries again then.
+// Write appends the letters one after the other. It may fail before, between and after them, and then retries.
 func (d *DeadLetters) Write(ctx context.Context, letters []deadletter.Letter) error {
 	for {
 		err := d.try(ctx, letters)
@@ -100,7 +100,7 @@ func (d *DeadLetters) try(ctx context.Context, letters []deadletter.Letter) erro
 		return err
 	}
 	for i := range letters {
-		// A few at a time, so that somebody else comes in between.
+		// A few at a time, so that another member may write in between.
 		if chance.Is(4) {
 			if err := d.step(ctx, "next letters"); err != nil {
 				d.stray(letters[i:])
@@ -133,13 +133,13 @@ func (d *DeadLetters) step(ctx context.Context, name string) error {
 	return nil
 }
 
-// stray lets a letter land that was on its way when its sender died or gave up.
+// stray lets a letter take effect after its sender died or gave up.
 func (d *DeadLetters) stray(letters []deadletter.Letter) {
 	if d.Broker.Chance.Is(2) {
 		return
 	}
 	late := letters[0]
-	late.Value = bytes.Clone(late.Value) // as sent: the sender may have given its memory back
+	late.Value = bytes.Clone(late.Value) // as sent: the sender may have released its memory
 	d.Late.Go(func() {
 		_ = d.Broker.Chance.Pause(context.WithoutCancel(context.Background()), 3*time.Second)
 		d.append(&late)
@@ -168,7 +168,7 @@ func (d *DeadLetters) append(l *deadletter.Letter) {
 	}
 }
 
-// value is what a record holds now.
+// value returns the current value of a record.
 func (b *Broker) value(topic string, id int32, offset int64) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,14 +179,14 @@ func (b *Broker) value(topic string, id int32, offset int64) []byte {
 	return []byte{byte(k)}
 }
 
-// kind is what a record is.
+// kind returns the kind of a record.
 func (b *Broker) kind(topic string, id int32, offset int64) Kind {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.topics[topic].partitions[id].kinds[offset]
 }
 
-// poison is why the records of this world are bad.
+// poison is the error of all bad records.
 type poison struct{}
 
 func (poison) Error() string { return "poison" }

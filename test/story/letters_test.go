@@ -17,8 +17,8 @@ import (
 	"sluice/test/story"
 )
 
-// judgeLetters holds dead letters against the records and the ranges of all commits: no good record has a letter, and
-// commits say how many they passed. That every bad one that a position passed has one is the model's to judge.
+// judgeLetters compares dead letters with the records and the ranges of all commits: no good record has a letter,
+// and the ranges count the letters. The model judges that every bad record has one before a position passes it.
 func judgeLetters(t *testing.T, w *story.World, ranges []connector.Range, s uint64) {
 	t.Helper()
 	for _, p := range w.Broker.Partitions(story.Topic) {
@@ -47,9 +47,9 @@ func judgeLetters(t *testing.T, w *story.World, ranges []connector.Range, s uint
 	}
 }
 
-// TestSchedulesWithLetters is TestSchedules with bad records that become dead letters, whose topic fails before, between
-// and after them, loses answers and takes letters late.
-func TestSchedulesWithLetters(t *testing.T) {
+// TestSchedules_Letters is TestSchedules with bad records that become dead letters. Their topic fails before,
+// between and after them, loses responses and takes letters late.
+func TestSchedules_Letters(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds)
 	if *seed != 0 {
 		first, last = *seed, *seed
@@ -72,8 +72,8 @@ func TestSchedulesWithLetters(t *testing.T) {
 	}
 }
 
-// TestLettersInLittleMemory is TestSchedulesInLittleMemory with bad records.
-func TestLettersInLittleMemory(t *testing.T) {
+// TestLetters_LittleMemory is TestSchedules_LittleMemory with bad records.
+func TestLetters_LittleMemory(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		w := story.NewWorld(s, 3)
 		w.Letters = &story.LetterLog{}
@@ -107,7 +107,7 @@ func wantLetters(t *testing.T, w *story.World, id int32, want ...int64) {
 	}
 }
 
-func TestABadRecordBecomesALetterAndOthersPass(t *testing.T) {
+func TestLetters_BadRecord(t *testing.T) {
 	withLetters(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "prrpprtp", "k")
 		w.Broker.Produce(story.Topic, 1, "pp", "k")
@@ -127,32 +127,32 @@ func TestABadRecordBecomesALetterAndOthersPass(t *testing.T) {
 	})
 }
 
-// TestBadRecordsAloneAreCommittedWhenTheyAreDue: not as late as positions alone.
-func TestBadRecordsAloneAreCommittedWhenTheyAreDue(t *testing.T) {
+// TestLetters_CommittedWhenDue: dead letters without rows are not committed as late as positions alone.
+func TestLetters_CommittedWhenDue(t *testing.T) {
 	withLetters(t, 1, func(t *testing.T, w *story.World) {
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0))
-		eventually(t, "START", func() bool { return len(w.Started()) == 1 })
+		eventually(t, "initial commit", func() bool { return len(w.Started()) == 1 })
 		w.Broker.Produce(story.Topic, 0, "pp", "k")
 		time.Sleep(10 * time.Second)
 		if at := w.Position(0); at != 2 {
-			t.Errorf("after ten commit intervals the table stands at %d", at)
+			t.Errorf("after ten commit intervals the position is %d", at)
 		}
 		w.Broker.Produce(story.Topic, 0, strings.Repeat("p", 55), "k")
 		w.Stop(p)
 		for _, v := range w.Log.Versions() {
 			for _, r := range v.Commit.Ranges {
 				if r.Letters > w.CommitRows+12 { // and what was queued
-					t.Errorf("a cut of %d letters, a commit takes %d records", r.Letters, w.CommitRows)
+					t.Errorf("a batch of %d letters, a commit takes %d records", r.Letters, w.CommitRows)
 				}
 			}
 		}
 	})
 }
 
-// TestALetterWithoutItsTxnIsVoid: between the letters and their commit the member is killed, is fenced, or the table is
-// altered so that what is bad and what is good change places.
-func TestALetterWithoutItsTxnIsVoid(t *testing.T) {
+// TestLetters_VoidWithoutTxn: between the letters and their commit, the member is killed or fenced, or the table is
+// altered so that good and bad records change places.
+func TestLetters_VoidWithoutTxn(t *testing.T) {
 	for name, c := range map[string]struct {
 		between func(w *story.World, p *story.Process)
 		produce string
@@ -200,7 +200,7 @@ func TestALetterWithoutItsTxnIsVoid(t *testing.T) {
 				}
 				first = w.Begin(t.Context())
 				first.Member.Assign(joined(w, 0))
-				eventually(t, "START", func() bool { return len(w.Started()) == 1 })
+				eventually(t, "initial commit", func() bool { return len(w.Started()) == 1 })
 				w.Broker.Produce(story.Topic, 0, c.produce, "k")
 				if name == "killed" {
 					eventually(t, "letters", lettered.Load)
@@ -220,7 +220,7 @@ func TestALetterWithoutItsTxnIsVoid(t *testing.T) {
 				if !slices.Equal(void, c.void) {
 					t.Errorf("letters of rows: %v, want %v", void, c.void)
 				}
-				for o := range int64(len(c.produce)) { // what an operator passed by hand is not the story's
+				for o := range int64(len(c.produce)) { // what an operator skipped is not judged
 					if !slices.Contains(c.rows, o) && !slices.Contains(c.letters, o) && o >= 2 {
 						t.Errorf("@%d is neither row nor letter", o)
 					}
@@ -230,9 +230,9 @@ func TestALetterWithoutItsTxnIsVoid(t *testing.T) {
 	}
 }
 
-// TestTheDeadLetterTopicIsDown: nothing passes, nothing is dropped, what is read is bounded, and it goes on by itself. Once
-// it only lasts, once it is refused.
-func TestTheDeadLetterTopicIsDown(t *testing.T) {
+// TestLetters_TopicDown: no position passes bad records, none is dropped, memory is bounded, and the member
+// continues by itself. In one case the topic is down, in the other it refuses the letters.
+func TestLetters_TopicDown(t *testing.T) {
 	for name, down := range map[string]error{
 		"does not answer": classify.Mark(errors.New("no leader"), classify.Transient),
 		"refuses":         hold.New(hold.DeadLettersUnavailable, "not allowed", nil),
@@ -249,7 +249,7 @@ func TestTheDeadLetterTopicIsDown(t *testing.T) {
 				}
 				p := w.Begin(t.Context())
 				p.Member.Assign(joined(w, 0, 1))
-				eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+				eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
 				for range 20 {
 					w.Broker.Produce(story.Topic, 0, "rrrprrrrrr", "k")
 					w.Broker.Produce(story.Topic, 1, "rrrrrrrrrr", "l")
@@ -261,7 +261,7 @@ func TestTheDeadLetterTopicIsDown(t *testing.T) {
 				time.Sleep(20 * time.Minute)
 				st := p.Connector.Status()
 				for _, c := range st.Claims {
-					// A commit of records before the first bad one may be won, and end the hold for a moment.
+					// A commit of records before the first bad one may succeed, and end the hold for a moment.
 					if refused && (c.Hold == nil || time.Since(c.Hold.Since) < 10*time.Minute) {
 						t.Errorf("%v: nothing holds it for long: %+v", c.Partition, c.Hold)
 					}
@@ -270,7 +270,7 @@ func TestTheDeadLetterTopicIsDown(t *testing.T) {
 					}
 				}
 				if at := w.Position(0); at > 3 {
-					t.Errorf("the table stands at %d, behind a record without a letter", at)
+					t.Errorf("the position is %d, behind a record without a letter", at)
 				}
 				mended.Store(true)
 				eventually(t, "end", w.AtEnd)
@@ -288,9 +288,10 @@ func TestTheDeadLetterTopicIsDown(t *testing.T) {
 	}
 }
 
-// TestNobodyHasLettersAnyMore: what could not be written is somebody else's now, or an operator passed it. The claims that
-// are left have nothing to commit that would show that all is well, and hold for nothing.
-func TestNobodyHasLettersAnyMore(t *testing.T) {
+// TestLetters_FailedRecordsGone: another member has the claims of the letters that could not be written, or an
+// operator skipped them. The claims that are left have nothing to commit that would end their holds, so they must
+// not stay held.
+func TestLetters_FailedRecordsGone(t *testing.T) {
 	for name, end := range map[string]func(*story.World, *story.Process){
 		"lost":   func(w *story.World, p *story.Process) { p.Member.Assign(joined(w, 1)) },
 		"passed": func(w *story.World, _ *story.Process) { w.Log.Append(story.Version{Commit: w.Forged(0, 1)}) },
@@ -302,7 +303,7 @@ func TestNobodyHasLettersAnyMore(t *testing.T) {
 				}
 				p := w.Begin(t.Context())
 				p.Member.Assign(joined(w, 0, 1))
-				eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+				eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
 				w.Broker.Produce(story.Topic, 0, "p", "k")
 				wantHolds(t, p, map[int32]hold.Reason{0: hold.DeadLettersUnavailable, 1: hold.DeadLettersUnavailable})
 				end(w, p)
@@ -313,8 +314,8 @@ func TestNobodyHasLettersAnyMore(t *testing.T) {
 	}
 }
 
-// TestADrainWhileTheDeadLetterTopicIsDown ends in its time; what it could not write is read again.
-func TestADrainWhileTheDeadLetterTopicIsDown(t *testing.T) {
+// TestLetters_DrainWhileTopicDown: the drain ends in time; the records are read again.
+func TestLetters_DrainWhileTopicDown(t *testing.T) {
 	withLetters(t, 2, func(t *testing.T, w *story.World) {
 		var mended atomic.Bool
 		w.LettersBroken = func(string) error {
@@ -325,7 +326,7 @@ func TestADrainWhileTheDeadLetterTopicIsDown(t *testing.T) {
 		}
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+		eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
 		w.Broker.Produce(story.Topic, 0, "rprr", "k")
 		w.Broker.Produce(story.Topic, 1, "rr", "k")
 		time.Sleep(time.Minute)
@@ -335,7 +336,7 @@ func TestADrainWhileTheDeadLetterTopicIsDown(t *testing.T) {
 			t.Errorf("the drain took %v, it has 5 s", took)
 		}
 		if w.Position(0) != 0 || w.Position(1) != 0 {
-			t.Errorf("the table stands at %d and %d", w.Position(0), w.Position(1))
+			t.Errorf("the position is %d and %d", w.Position(0), w.Position(1))
 		}
 		mended.Store(true)
 		p = w.Begin(t.Context())
@@ -346,16 +347,16 @@ func TestADrainWhileTheDeadLetterTopicIsDown(t *testing.T) {
 	})
 }
 
-// TestAFloodHoldsUntilItIsAllowed: the topic's bad partitions stop before any letter, a calm one goes on, and what is held is
-// not read again and again.
-func TestAFloodHoldsUntilItIsAllowed(t *testing.T) {
+// TestFlood_HoldsUntilAllowed: the topic's partitions with bad records stop before any letter, one without goes on,
+// and held records are not read again and again.
+func TestFlood_HoldsUntilAllowed(t *testing.T) {
 	withLetters(t, 2, func(t *testing.T, w *story.World) {
 		var allowed atomic.Bool
 		w.HoldAbove, w.CommitRows, w.Every = 0.5, 1000, 30*time.Second
 		w.Allowed = func(topic string) bool { return topic == story.Topic && allowed.Load() }
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+		eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
 		for i := range 15 {
 			w.Broker.Produce(story.Topic, 0, "pppppppppp", fmt.Sprint(i))
 		}
@@ -383,14 +384,14 @@ func TestAFloodHoldsUntilItIsAllowed(t *testing.T) {
 	})
 }
 
-// TestAFloodStopsInTheMiddle: what was read before the first bad record is committed, what lies behind it is not.
-func TestAFloodStopsInTheMiddle(t *testing.T) {
+// TestFlood_StopsInTheMiddle: records before the first bad one are committed, records after it are not.
+func TestFlood_StopsInTheMiddle(t *testing.T) {
 	withLetters(t, 1, func(t *testing.T, w *story.World) {
 		w.HoldAbove, w.CommitRows, w.Every = 0.5, 1000, 30*time.Second
 		w.Allowed = func(string) bool { return false }
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0))
-		eventually(t, "START", func() bool { return len(w.Started()) == 1 })
+		eventually(t, "initial commit", func() bool { return len(w.Started()) == 1 })
 		for i := range 20 {
 			w.Broker.Produce(story.Topic, 0, "rppprppppp", fmt.Sprint(i))
 		}
@@ -403,8 +404,8 @@ func TestAFloodStopsInTheMiddle(t *testing.T) {
 	})
 }
 
-// TestSomebodyElsesLettersAreVoid: two members believe that they own the claim, and each writes its letters.
-func TestSomebodyElsesLettersAreVoid(t *testing.T) {
+// TestLetters_OfTwoOwners: two members believe that they own the claim, and each writes its letters.
+func TestLetters_OfTwoOwners(t *testing.T) {
 	withLetters(t, 1, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rprpr", "k")
 		a, b := w.Begin(t.Context()), w.Begin(t.Context())
@@ -417,9 +418,9 @@ func TestSomebodyElsesLettersAreVoid(t *testing.T) {
 	})
 }
 
-// TestBadRecordsStayWithinThePool: bad records much larger than what good ones let expect, alone and among others, while the
-// dead-letter topic is slow. What is taken never passes the pool, and everything gets its place.
-func TestBadRecordsStayWithinThePool(t *testing.T) {
+// TestLetters_WithinPool: bad records much larger than good ones suggest, alone and among others, while the
+// dead-letter topic is slow. Allocations never exceed the pool, and every record becomes a row or a letter.
+func TestLetters_WithinPool(t *testing.T) {
 	const large = 64 << 10
 	for name, kinds := range map[string]string{"alone": "pppppppppp", "among others": "rrrrprrrpr", "with tombstones": "ptthppttpp"} {
 		t.Run(name, func(t *testing.T) {
@@ -449,7 +450,7 @@ func TestBadRecordsStayWithinThePool(t *testing.T) {
 				if !w.AtEnd() {
 					t.Errorf("stuck\n%s", history(w))
 				}
-				// The buffers of the lanes' builders are known only when they are there.
+				// The buffers of the lanes' builders are known only once they exist.
 				if lanes := int64(2 * 2 * 1200); most > w.Batch+lanes || most < w.Batch/2 {
 					t.Errorf("%d bytes were taken of a pool of %d", most, w.Batch)
 				}
@@ -464,8 +465,8 @@ func TestBadRecordsStayWithinThePool(t *testing.T) {
 	}
 }
 
-// TestABadRecordBeyondThePool has its letter all the same: it is one record.
-func TestABadRecordBeyondThePool(t *testing.T) {
+// TestLetters_LargerThanPool: a single bad record larger than the pool becomes a letter all the same.
+func TestLetters_LargerThanPool(t *testing.T) {
 	withLetters(t, 1, func(t *testing.T, w *story.World) {
 		w.Fetch, w.Batch = 1<<20, 8<<10
 		w.Broker.Value = func(k story.Kind, _ int64) []byte {

@@ -46,7 +46,7 @@ func (s *said) lines(t *testing.T, msg string) (all []map[string]any) {
 	return all
 }
 
-// batches are the ids on such lines, each once.
+// batches returns the distinct ids on such lines.
 func (s *said) batches(t *testing.T, msg string) (ids []string) {
 	t.Helper()
 	for _, line := range s.lines(t, msg) {
@@ -63,9 +63,9 @@ func hear(w *story.World) *said {
 	return out
 }
 
-// TestOneIDNamesABatchOnItsWay: from the cut to the group's offset each line of a batch has its id, and the line of the
-// commit says what became of it.
-func TestOneIDNamesABatchOnItsWay(t *testing.T) {
+// TestLog_BatchID: from sealing to the committed offset each log line of a batch has its id, and the line of the
+// commit has its counts.
+func TestLog_BatchID(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		out := hear(w)
 		w.Broker.Produce(story.Topic, 0, "rrtrh", "k")
@@ -74,18 +74,18 @@ func TestOneIDNamesABatchOnItsWay(t *testing.T) {
 		p.Member.Assign(joined(w, 0, 1))
 		eventually(t, "end", w.AtEnd)
 		w.Stop(p)
-		cut := out.batches(t, "cut")
-		if len(cut) == 0 {
-			t.Fatal("no cut has an id")
+		sealed := out.batches(t, "batch sealed")
+		if len(sealed) == 0 {
+			t.Fatal("no sealed batch has an id")
 		}
 		for _, msg := range []string{"staged", "committed"} {
-			if got := out.batches(t, msg); !slices.Equal(got, cut) {
-				t.Errorf("%s: batches %v, cut were %v", msg, got, cut)
+			if got := out.batches(t, msg); !slices.Equal(got, sealed) {
+				t.Errorf("%s: batches %v, sealed were %v", msg, got, sealed)
 			}
 		}
 		for _, id := range out.batches(t, "Scheduled checkpointing of a partition") {
-			if !slices.Contains(cut, id) {
-				t.Errorf("group offsets of batch %q, cut were %v", id, cut)
+			if !slices.Contains(sealed, id) {
+				t.Errorf("group offsets of batch %q, sealed were %v", id, sealed)
 			}
 		}
 		var rows, health, version float64
@@ -101,15 +101,15 @@ func TestOneIDNamesABatchOnItsWay(t *testing.T) {
 			t.Errorf("the commits say %v rows and %v health-check records", rows, health)
 		}
 		for _, v := range w.Log.Versions() {
-			if id := v.Commit.Batch; len(v.Rows) > 0 && !slices.Contains(cut, id) {
-				t.Errorf("a version of batch %q, cut were %v", id, cut)
+			if id := v.Commit.Batch; len(v.Rows) > 0 && !slices.Contains(sealed, id) {
+				t.Errorf("a version of batch %q, sealed were %v", id, sealed)
 			}
 		}
 	})
 }
 
-// TestWhatBecameOfABatchIsSaidWithItsID: one that was fenced, that failed, that was held, and that met a bad record.
-func TestWhatBecameOfABatchIsSaidWithItsID(t *testing.T) {
+// TestLog_OutcomeHasBatchID: batches that were fenced, that failed, that were held, and that met a bad record.
+func TestLog_OutcomeHasBatchID(t *testing.T) {
 	for _, c := range []struct {
 		name, kinds, line string
 		broken            func(w *story.World, step string) error
@@ -152,9 +152,9 @@ func TestWhatBecameOfABatchIsSaidWithItsID(t *testing.T) {
 				p := w.Begin(t.Context())
 				p.Member.Assign(joined(w, 0))
 				eventually(t, c.line, func() bool { return len(out.lines(t, c.line)) > 0 })
-				cut := out.batches(t, "cut")
-				if got := out.batches(t, c.line); len(got) != 1 || !slices.Contains(cut, got[0]) {
-					t.Errorf("%s of batches %v, cut were %v: %v", c.line, got, cut, out.lines(t, c.line))
+				sealed := out.batches(t, "batch sealed")
+				if got := out.batches(t, c.line); len(got) != 1 || !slices.Contains(sealed, got[0]) {
+					t.Errorf("%s of batches %v, sealed were %v: %v", c.line, got, sealed, out.lines(t, c.line))
 				}
 				if line := out.lines(t, c.line)[0]; c.broken == nil && line["correlation_id"] == nil {
 					t.Errorf("the bad record has no correlation id: %v", line)
@@ -165,9 +165,9 @@ func TestWhatBecameOfABatchIsSaidWithItsID(t *testing.T) {
 	}
 }
 
-// TestRetryAttemptsAreSaid: a record at which our own decoder breaks is tried as often as record_retry says, each attempt a
-// line, and given up in one that names it.
-func TestRetryAttemptsAreSaid(t *testing.T) {
+// TestLog_RetryAttempts: a record at which the decoder fails is tried as often as record_retry says. Each attempt
+// has a line, and one more line names the record when it is given up.
+func TestLog_RetryAttempts(t *testing.T) {
 	ours(t, 1, func(t *testing.T, w *story.World) {
 		out := hear(w)
 		w.Broker.Produce(story.Topic, 0, "rrxr", "k")

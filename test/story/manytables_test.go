@@ -9,8 +9,8 @@ import (
 	"sluice/test/story"
 )
 
-// TestUntilCurrent_ManyTables: a run until current of a thousand tables ends, though each look at a table takes up to 200 ms. It
-// looks at each one only as often as that says something new.
+// TestUntilCurrent_ManyTables: a run until current of a thousand tables ends, although each measurement of a table
+// takes up to 200 ms. It measures each table only as often as that can show something new.
 func TestUntilCurrent_ManyTables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tables := 1000

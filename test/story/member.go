@@ -12,7 +12,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// NewMember returns a member that is in no generation yet. ctx ends its life.
+// NewMember returns a member without a generation. Its life ends with ctx.
 func (b *Broker) NewMember(ctx context.Context) *Member {
 	m := &Member{
 		b: b, assigned: make(chan connector.Assignment, 64), fetched: make(chan connector.Fetched), requests: map[connector.Partition]uint64{},
@@ -21,7 +21,7 @@ func (b *Broker) NewMember(ctx context.Context) *Member {
 	return m
 }
 
-// Assign gives the member claims, from another goroutine's point of view: at some time.
+// Assign gives the member claims, at some later time.
 func (m *Member) Assign(a connector.Assignment) { m.assigned <- a }
 
 // Kill makes every later call of the member fail without effect, as a crash would.
@@ -32,7 +32,7 @@ func (m *Member) Kill() {
 	m.stop()
 }
 
-// Wait waits for what the member still has under way.
+// Wait waits for the requests that the member still has under way.
 func (m *Member) Wait() {
 	m.stop()
 	m.pending.Wait()
@@ -43,7 +43,7 @@ var (
 	errFlaky = classify.Mark(errors.New("connection reset"), classify.Transient)
 )
 
-// ask waits for the cluster's answer and may fail instead.
+// ask waits for the cluster's response and may fail instead.
 func (m *Member) ask(ctx context.Context) error {
 	if err := m.b.Chance.Pause(ctx, 20*time.Millisecond); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (m *Member) ask(ctx context.Context) error {
 	return nil
 }
 
-// Run delivers what Assign gives.
+// Run implements [connector.Group]: it delivers what Assign gives.
 func (m *Member) Run(ctx context.Context, deliver func(connector.Assignment)) error {
 	for {
 		select {
@@ -74,7 +74,7 @@ func (m *Member) Run(ctx context.Context, deliver func(connector.Assignment)) er
 	}
 }
 
-// Offsets returns the group's offsets.
+// Offsets implements [connector.Group].
 func (m *Member) Offsets(ctx context.Context, name string) (map[int32]connector.GroupOffset, error) {
 	if err := m.ask(ctx); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (m *Member) trace(format string, args ...any) {
 	}
 }
 
-// CommitOffsets moves them, if the member is in a generation. It may fail before and after it took effect.
+// CommitOffsets implements [connector.Group]. It may fail before and after it took effect.
 func (m *Member) CommitOffsets(ctx context.Context, offsets map[connector.Partition]connector.GroupOffset) error {
 	if err := m.ask(ctx); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (m *Member) CommitOffsets(ctx context.Context, offsets map[connector.Partit
 			continue
 		}
 		if at := m.Position(p.ID); o.Next > at {
-			m.b.blame("group offset %d of %v, and the table stands at %d", o.Next, p, at)
+			m.b.blame("group offset %d of %v, and the position is %d", o.Next, p, at)
 		}
 	}
 	m.b.mu.Lock()
@@ -124,7 +124,7 @@ func (m *Member) CommitOffsets(ctx context.Context, offsets map[connector.Partit
 	return m.ask(ctx)
 }
 
-// Topic returns metadata.
+// Topic implements [connector.Log].
 func (m *Member) Topic(ctx context.Context, name string) (connector.Topic, error) {
 	if err := m.ask(ctx); err != nil {
 		return connector.Topic{}, err
@@ -144,7 +144,7 @@ func (m *Member) Topic(ctx context.Context, name string) (connector.Topic, error
 	return answer, nil
 }
 
-// Bounds returns the ends of partitions.
+// Bounds implements [connector.Log].
 func (m *Member) Bounds(ctx context.Context, at []connector.Position) (map[connector.Partition]connector.Bounds, error) {
 	if err := m.ask(ctx); err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (m *Member) Bounds(ctx context.Context, at []connector.Position) (map[conne
 	return bounds, nil
 }
 
-// OffsetsAt returns the first record of each partition that is not older than at.
+// OffsetsAt implements [connector.Log].
 func (m *Member) OffsetsAt(ctx context.Context, partitions []connector.Partition, at time.Time) (map[connector.Partition]int64, error) {
 	if err := m.ask(ctx); err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (p *partition) bounds() connector.Bounds {
 	return connector.Bounds{LogStart: p.logStart, LastStable: end, HighWatermark: end, LeaderEpoch: p.epoch, DivergedAt: -1}
 }
 
-// Fetch answers once there is something, late.
+// Fetch implements [connector.Log]: the result comes once there is something, late.
 func (m *Member) Fetch(q connector.FetchRequest) {
 	m.mu.Lock()
 	m.n++
@@ -214,14 +214,14 @@ func (m *Member) Fetch(q connector.FetchRequest) {
 	m.pending.Go(func() { m.answer(q, n) })
 }
 
-// Forget ends a request.
+// Forget implements [connector.Log].
 func (m *Member) Forget(p connector.Partition) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.requests, p)
 }
 
-// Fetched is where answers arrive.
+// Fetched implements [connector.Log].
 func (m *Member) Fetched() <-chan connector.Fetched { return m.fetched }
 
 func (m *Member) answer(q connector.FetchRequest, n uint64) {
@@ -229,7 +229,7 @@ func (m *Member) answer(q connector.FetchRequest, n uint64) {
 		if m.b.Chance.Pause(m.end, 30*time.Millisecond) != nil {
 			return
 		}
-		if m.Memory.Acquire(m.end, Response) != nil { // what is asked for is reserved before
+		if m.Memory.Acquire(m.end, Response) != nil { // memory for the response is reserved before the request
 			return
 		}
 		f, grown := m.b.read(q)
@@ -259,7 +259,7 @@ func (m *Member) answer(q connector.FetchRequest, n uint64) {
 		m.mu.Lock()
 		wanted := m.requests[q.Partition] == n
 		m.mu.Unlock()
-		if !wanted && !m.b.Chance.Is(4) { // an answer on its way may still come
+		if !wanted && !m.b.Chance.Is(4) { // a result on its way may still come
 			forget(f)
 			return
 		}
@@ -272,10 +272,10 @@ func (m *Member) answer(q connector.FetchRequest, n uint64) {
 	}
 }
 
-// Response is what a request reserves, in bytes.
+// Response is the memory that a request reserves, in bytes.
 const Response = 4 << 10
 
-// open moves the records of an answer into the member's memory. It tells whether there was room.
+// open copies the records of a fetch result into the member's memory. It reports whether there was enough.
 func (m *Member) open(f *connector.Fetched) bool {
 	r, ok := f.Records.(*records)
 	if !ok {
@@ -313,7 +313,7 @@ func forget(f connector.Fetched) {
 	}
 }
 
-// slow is how long an answer takes to be given.
+// slow returns how long the broker takes to return a result.
 func (b *Broker) slow(f connector.Fetched) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -323,7 +323,7 @@ func (b *Broker) slow(f connector.Fetched) time.Duration {
 	return 0
 }
 
-// read returns an answer, or a channel that says when to try again.
+// read returns a fetch result, or a channel that says when to try again.
 func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struct{}) {
 	most := b.Answer
 	if most == 0 {
@@ -354,7 +354,7 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 	}
 	r := &records{}
 	for o := q.Next; o < int64(len(p.kinds)) && len(r.left) < most; o++ {
-		if p.epochs[o] != p.epochs[q.Next] { // an answer is of one epoch
+		if p.epochs[o] != p.epochs[q.Next] { // a fetch result is of one epoch
 			break
 		}
 		if o == p.corrupt {
@@ -394,17 +394,17 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 	return f, nil
 }
 
-// records is an answer's records.
+// records are the records of a fetch result.
 type records struct {
 	left    []connector.Record
 	err     error
-	release func() // the memory of the records is overwritten then
+	release func() // overwrites the memory of the records
 }
 
-// Release gives the memory back.
+// Release implements [connector.Records].
 func (r *records) Release() { r.release() }
 
-// Read returns the next ones.
+// Read implements [connector.Records].
 func (r *records) Read(block []connector.Record) (int, error) {
 	n := copy(block, r.left)
 	r.left = r.left[n:]

@@ -31,10 +31,10 @@ func tight(t *testing.T, play func(t *testing.T, s uint64)) {
 	}
 }
 
-// TestSchedulesInLittleMemory is TestSchedules where each process has memory for one to four answers and a few rows: every
-// wait for memory ends, nothing is used after it was given back (it is overwritten then), and in the end everything was
-// given back once.
-func TestSchedulesInLittleMemory(t *testing.T) {
+// TestSchedules_LittleMemory is TestSchedules where each process has memory for one to four fetch results and a few
+// rows. Every wait for memory ends, no memory is used after its release (it is overwritten then), and in the end
+// everything was released once.
+func TestSchedules_LittleMemory(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		w := story.NewWorld(s, 3)
 		w.Fetch = story.Response + 4<<10*int64(1+s%4)
@@ -44,9 +44,9 @@ func TestSchedulesInLittleMemory(t *testing.T) {
 	})
 }
 
-// TestTablesInLittleMemory: three tables share the memory of a process, and one of them commits slowly for a while. The
-// others go on meanwhile, and in the end every table has every row once.
-func TestTablesInLittleMemory(t *testing.T) {
+// TestTables_LittleMemory: three tables share the memory of a process, and one of them commits slowly for a while.
+// The others go on meanwhile, and in the end every table has every row once.
+func TestTables_LittleMemory(t *testing.T) {
 	var meanwhile int
 	tight(t, func(t *testing.T, s uint64) {
 		w := story.NewWorld(s, 2)
@@ -146,7 +146,7 @@ func TestTablesInLittleMemory(t *testing.T) {
 	t.Logf("%d schedules, in %d of them the other tables were done before the slow one", *tights, meanwhile)
 }
 
-// tables is a world of three topics, each with its table, and a process that has them all.
+// tables is a world of three topics, each with its table, and a process that has all of them.
 func tables(t *testing.T, s uint64, shape func(w *story.World)) (w *story.World, rows func(topic string) int, end func()) {
 	t.Helper()
 	w = story.NewWorld(s, 2)
@@ -187,9 +187,9 @@ func within(most time.Duration, cond func() bool) bool {
 	return cond()
 }
 
-// TestAStoppedTableStarvesNobody: while one table's files cannot be put at all, what was read for it does not keep the
-// memory from the others.
-func TestAStoppedTableStarvesNobody(t *testing.T) {
+// TestMemory_StoppedTableStarvesNone: while the files of one table cannot be put at all, its fetched records do not
+// keep the memory from other tables.
+func TestMemory_StoppedTableStarvesNone(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		var stopped atomic.Bool
 		stopped.Store(true)
@@ -223,9 +223,9 @@ func TestAStoppedTableStarvesNobody(t *testing.T) {
 	})
 }
 
-// TestAFullPoolCuts: three tables that share a full batch pool, none of which has reached its limits or its age, are cut
-// so that reading goes on.
-func TestAFullPoolCuts(t *testing.T) {
+// TestMemory_FullPoolSeals: three tables share a full batch pool, and none has reached its limits or its age. They
+// are sealed so that reading goes on.
+func TestMemory_FullPoolSeals(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		w, rows, end := tables(t, s, func(w *story.World) { w.Batch, w.CommitRows, w.Every = 4<<10, 1000, 24*time.Hour })
 		for range 20 {

@@ -18,7 +18,7 @@ import (
 	"sluice/test/story"
 )
 
-// scraped is what a process shows of one metric, by its labels: values, of histograms how many were observed and their sum.
+// scraped is one metric of a process, by its labels: values; for histograms the count and the sum.
 func scraped(t *testing.T, p *story.Process, name string) map[string]float64 {
 	t.Helper()
 	families, err := p.Metrics.Gather()
@@ -63,7 +63,7 @@ func failures(topic string, transient, poison, fatal, fenced float64) map[string
 	return all
 }
 
-func TestTheMetricsOfABatch(t *testing.T) {
+func TestMetrics_Batch(t *testing.T) {
 	letters := func(w *story.World) { w.Letters = &story.LetterLog{} }
 	slowly(t, 2, letters, func(t *testing.T, w *story.World, p *story.Process, c clock) {
 		wantMetric(t, p, "sluice_rows_committed_total", map[string]float64{"topic=orders": 0})
@@ -81,7 +81,7 @@ func TestTheMetricsOfABatch(t *testing.T) {
 		wantMetric(t, p, "worker_dlq_messages_total", map[string]float64{"topic=orders": 1})
 		wantMetric(t, p, "sluice_batch_rows", map[string]float64{" n": 1, " sum": 4})
 		for _, name := range []string{"sluice_processing_seconds", "sluice_freshness_seconds"} {
-			// Two runs of partition 0, since a bad record lies between them, and one of the other.
+			// Two runs of partition 0, because a bad record lies between them, and one of the other.
 			if got := scraped(t, p, name); got[" n"] != 3 || got[" sum"] < 2*60+30 || got[" sum"] > 2*60+30+3 {
 				t.Errorf("%s: %v", name, got)
 			}
@@ -99,8 +99,8 @@ func TestTheMetricsOfABatch(t *testing.T) {
 	})
 }
 
-// TestTheMetricsOfFailures: what failed is counted by class, in records, each time that it fails.
-func TestTheMetricsOfFailures(t *testing.T) {
+// TestMetrics_Failures: failed records are counted by class, each time that they fail.
+func TestMetrics_Failures(t *testing.T) {
 	for name, c := range map[string]struct {
 		kinds  string
 		broken error
@@ -109,10 +109,10 @@ func TestTheMetricsOfFailures(t *testing.T) {
 	}{
 		"a bad record that holds":   {"rrprr", nil, failures("orders", 0, 1, 0, 0), 2},
 		"a bad record at the start": {"prr", nil, failures("orders", 0, 1, 0, 0), 0},
-		"a failure that passes":     {"rrr", errors.New("nobody knows"), failures("orders", 3, 0, 0, 0), 3},
+		"a failure that passes":     {"rrr", errors.New("unknown cause"), failures("orders", 3, 0, 0, 0), 3},
 		"a table that moved":        {"rrr", classify.Mark(errors.New("moved"), classify.Fenced), failures("orders", 0, 0, 0, 3), 3},
 		"a store that denies":       {"rrr", hold.New(hold.StoreDenied, "no", nil), failures("orders", 0, 0, 3, 0), 3},
-		"our own failure":           {"rrr", connector.Local("encode", errors.New("nobody knows")), failures("orders", 3, 0, 0, 0), 3},
+		"our own failure":           {"rrr", connector.Local("encode", errors.New("unknown cause")), failures("orders", 3, 0, 0, 0), 3},
 		"the decoder's":             {"rrx", nil, failures("orders", 3+3+3+3, 1, 0, 0), 2},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 
 func moves(w *story.World, all ...plan.Move) *plan.Moves {
 	return &plan.Moves{
-		Moved:    connector.Moved{Command: "offsets set", Operator: "somebody", Reason: "a test"},
+		Moved:    connector.Moved{Command: "offsets set", Operator: "operator", Reason: "a test"},
 		Pipeline: story.Pipeline, TableID: "table-1", Moves: all,
 	}
 }
@@ -28,13 +28,14 @@ func move(w *story.World, id int32, from, next int64) plan.Move {
 	return plan.Move{Partition: w.Broker.Partitions(story.Topic)[id], From: from, Next: next}
 }
 
-// A running member is moved backwards and forwards while it commits: it is fenced, and goes on from where it was set.
-func TestAnOperatorMovesPositionsBesideARunningMember(t *testing.T) {
+// TestMove_BesideRunningMember: a member is moved backwards and forwards while it commits. It is fenced and
+// continues from there.
+func TestMove_BesideRunningMember(t *testing.T) {
 	for seed := range uint64(20) {
 		seeded(t, seed, 2, func(t *testing.T, w *story.World) {
 			p := w.Begin(t.Context())
 			p.Member.Assign(joined(w, 0, 1))
-			eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+			eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
 			won := 0
 			for range 8 {
 				w.Broker.Produce(story.Topic, 0, "rrrrr", "k")
@@ -53,7 +54,7 @@ func TestAnOperatorMovesPositionsBesideARunningMember(t *testing.T) {
 				t.Error("no move was won")
 			}
 			eventually(t, "end", w.AtEnd)
-			// What the log says, replayed: each commit reads on from the position that the one before left.
+			// The log, replayed: each commit starts at the position that the one before set.
 			at, want := int64(-1), []int64(nil)
 			for _, v := range w.Log.Versions() {
 				for _, r := range v.Commit.Ranges {
@@ -75,8 +76,9 @@ func TestAnOperatorMovesPositionsBesideARunningMember(t *testing.T) {
 	}
 }
 
-// TestAskedToCheck: a claim that is idle or held is checked at once if an operator asks, and within a minute otherwise.
-func TestAskedToCheck(t *testing.T) {
+// TestRecheck_Requested: an operator asks to check an idle or held claim. It is checked at once, and within a
+// minute otherwise.
+func TestRecheck_Requested(t *testing.T) {
 	for name, asks := range map[string]bool{"asked": true, "not asked": false} {
 		for _, state := range []string{"idle", "held"} {
 			t.Run(name+"/"+state, func(t *testing.T) {
@@ -92,7 +94,7 @@ func TestAskedToCheck(t *testing.T) {
 						w.Broker.Produce(story.Topic, 0, "rrrr", "k")
 						eventually(t, "it is held", func() bool { return holdOfClaim(p, 0) != nil })
 					}
-					time.Sleep(90 * time.Second) // behind the checks that come by themselves
+					time.Sleep(90 * time.Second) // after the regular checks
 					from, next := w.Position(0), int64(2)
 					if state == "held" {
 						next = 6
@@ -114,8 +116,9 @@ func TestAskedToCheck(t *testing.T) {
 	}
 }
 
-// Moves are compared with what was shown, all of them, and commit together or not at all.
-func TestMovesCompareWhatWasShown(t *testing.T) {
+// TestMove_ComparesWhatWasShown: moves are compared with what the operator saw, all of them, and commit together or
+// not at all.
+func TestMove_ComparesWhatWasShown(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
 		w.Broker.Produce(story.Topic, 1, "rrrr", "k")
@@ -142,15 +145,16 @@ func TestMovesCompareWhatWasShown(t *testing.T) {
 			t.Fatal(s, err)
 		}
 		last := w.Log.Versions()[before]
-		if c := last.Commit; c.Operation != "SLUICE OFFSETS" || c.Moved == nil || *c.Moved != (connector.Moved{Command: "offsets set", Operator: "somebody", Reason: "a test"}) ||
+		if c := last.Commit; c.Operation != "SLUICE OFFSETS" || c.Moved == nil || *c.Moved != (connector.Moved{Command: "offsets set", Operator: "operator", Reason: "a test"}) ||
 			!slices.Equal(c.Ranges, []connector.Range{{Topic: story.Topic, Partition: 0, From: 4, Next: 2, Epoch: -1}, {Topic: story.Topic, Partition: 1, From: 4, Next: 0, Epoch: -1}}) {
 			t.Errorf("%+v", c)
 		}
 	})
 }
 
-// A command and a START of a running member at once: one of them is first, and the other one sees it.
-func TestAnOperatorStartsWhileAMemberDoes(t *testing.T) {
+// TestMove_BesideInitialCommit: a command and a member's initial commit run at once: one is first, and the other
+// sees it.
+func TestMove_BesideInitialCommit(t *testing.T) {
 	byOperator, byMember := 0, 0
 	for seed := range uint64(40) {
 		seeded(t, seed, 2, func(t *testing.T, w *story.World) {
@@ -182,8 +186,9 @@ func TestAnOperatorStartsWhileAMemberDoes(t *testing.T) {
 	}
 }
 
-// What ends the holds of a table that was replaced: a command that accepts it; one that does not is refused.
-func TestATableThatWasReplacedIsAccepted(t *testing.T) {
+// TestMove_AcceptsReplacedTable: a command that accepts a replaced table ends its holds; one that does not is
+// refused.
+func TestMove_AcceptsReplacedTable(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
 		p := w.Begin(t.Context())
@@ -207,8 +212,9 @@ func TestATableThatWasReplacedIsAccepted(t *testing.T) {
 	})
 }
 
-// The ways out of a past that forbids a START: positions of this pipeline, cluster and topic id.
-func TestAnOperatorStartsOverAPast(t *testing.T) {
+// TestMove_StartOverHistory: how an operator starts a topic whose history forbids an initial commit: positions of
+// this pipeline, cluster and topic id.
+func TestMove_StartOverHistory(t *testing.T) {
 	for name, past := range map[string]func(w *story.World, here connector.Partition) connector.Txn{
 		"another pipeline": func(_ *story.World, p connector.Partition) connector.Txn {
 			return connector.Txn{AppID: p.AppID("other"), Version: 2}
@@ -249,8 +255,8 @@ func TestAnOperatorStartsOverAPast(t *testing.T) {
 	}
 }
 
-// An operator who does not wait for the outcome is told so, and the log shows it.
-func TestMovesOfUnknownOutcome(t *testing.T) {
+// TestMove_UnknownOutcome: an operator who does not wait gets the error, and the log shows the outcome.
+func TestMove_UnknownOutcome(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
 		p := w.Begin(t.Context())
@@ -278,16 +284,16 @@ func TestMovesOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// A table that was replaced with its txns kept is noticed by every claim, also if it was first seen when only one of them
-// was looked at.
-func TestATableThatWasReplacedTakesNoRowsOfAnyClaim(t *testing.T) {
+// TestReplacedTable_TakesNoRows: every claim notices that a table was replaced with its txns kept, even if the
+// first check was for one claim only.
+func TestReplacedTable_TakesNoRows(t *testing.T) {
 	for _, idle := range []bool{false, true} {
 		scene(t, 2, func(t *testing.T, w *story.World) {
 			w.Every = 5 * time.Minute
 			p := w.Begin(t.Context())
 			p.Member.Assign(joined(w, 0, 1))
-			eventually(t, "START", func() bool { return len(w.Started()) == 2 })
-			w.Pauses.Pause(0) // a paused claim is looked at each minute, alone
+			eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
+			w.Pauses.Pause(0) // a paused claim is checked each minute, alone
 			if !idle {
 				w.Broker.Produce(story.Topic, 1, "r", "k")
 			}
@@ -300,7 +306,7 @@ func TestATableThatWasReplacedTakesNoRowsOfAnyClaim(t *testing.T) {
 			}
 			wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused, 1: hold.TableReplaced})
 			if n := len(w.Log.Versions()); n != versions {
-				t.Errorf("idle %v: %d versions of a table that nobody has accepted\n%s", idle, n-versions, history(w))
+				t.Errorf("idle %v: %d versions of a table that no operator accepted\n%s", idle, n-versions, history(w))
 			}
 		})
 	}

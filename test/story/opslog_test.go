@@ -18,7 +18,7 @@ import (
 	"sluice/test/story"
 )
 
-// operators are people who pause and resume by the operations log, over a store that fails wherever it can.
+// operators pause and resume through the operations log, over a store that fails wherever it can.
 type operators struct {
 	store objstore.Store
 	log   *opslog.Log
@@ -34,7 +34,7 @@ func storeGuard() *reliability.Guard {
 	}, slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
 }
 
-// follow is what internal/app wires between the operations log and the story.
+// follow connects the operations log to members, as internal/app does.
 func (o *operators) follow(ctx context.Context, _ string) (<-chan struct{}, func(connector.Partition) *hold.Hold) {
 	f, err := opslog.Open(o.store, story.Pipeline, opslog.Options{Guard: storeGuard()}).Follow(10 * time.Second)
 	if err != nil {
@@ -50,7 +50,8 @@ func (o *operators) follow(ctx context.Context, _ string) (<-chan struct{}, func
 	}
 }
 
-// hears is how long after an acknowledged pause nobody may ask for records: a look each 11 s, over a store that fails.
+// hears is the time after an acknowledged pause until no member may fetch: a poll each 11 s, over a store that
+// fails.
 const hears = 25 * time.Second
 
 func (o *operators) paused(id int32) (time.Time, bool) {
@@ -72,7 +73,7 @@ func (o *operators) do(t *testing.T, pause bool, ids ...int32) {
 		body = opslog.Resume{Targets: targets}
 		o.mu.Lock()
 		for _, id := range ids {
-			delete(o.since, id) // from here on somebody may have heard of it
+			delete(o.since, id) // from here on a member may know the new state
 		}
 		o.mu.Unlock()
 	}
@@ -90,9 +91,9 @@ func (o *operators) do(t *testing.T, pause bool, ids ...int32) {
 	}
 }
 
-// TestSchedulesWithAnOperationsLog is TestSchedules with pauses that members hear of by the shipped operations log. Whoever
-// starts knows them before it reads.
-func TestSchedulesWithAnOperationsLog(t *testing.T) {
+// TestSchedules_OperationsLog is TestSchedules with pauses that members learn from the shipped operations log. A
+// member that starts knows them before it reads.
+func TestSchedules_OperationsLog(t *testing.T) {
 	operations := int64(0)
 	for s := uint64(1); s <= uint64(*seeds)/4 && !t.Failed(); s++ {
 		synctest.Test(t, func(t *testing.T) {

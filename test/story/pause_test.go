@@ -17,7 +17,7 @@ import (
 
 func holdOfClaim(p *story.Process, id int) *hold.Hold { return p.Connector.Status().Claims[id].Hold }
 
-func TestAPausedPartitionStandsAndGoesOn(t *testing.T) {
+func TestPause_Resume(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
 		p := w.Begin(t.Context())
@@ -54,19 +54,19 @@ func TestAPausedPartitionStandsAndGoesOn(t *testing.T) {
 	})
 }
 
-// TestWhatWasReadBeforeAPauseIsCommittedAtOnce, not when the batch is due.
-func TestWhatWasReadBeforeAPauseIsCommittedAtOnce(t *testing.T) {
+// TestPause_CommitsAtOnce: records read before a pause are committed at once, not when the batch is due.
+func TestPause_CommitsAtOnce(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Every = time.Hour
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+		eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
 		w.Broker.Produce(story.Topic, 0, "rrcr", "k")
 		eventually(t, "read", func() bool { return p.Connector.Status().Claims[0].Next == 4 })
 		w.Pauses.Pause(0)
 		time.Sleep(10 * time.Second)
 		if at := w.Position(0); at != 4 {
-			t.Errorf("ten seconds after the pause the table stands at %d, 4 were read", at)
+			t.Errorf("ten seconds after the pause the position is %d, 4 were read", at)
 		}
 		if h := holdOfClaim(p, 0); h == nil || h.Offset != 4 {
 			t.Errorf("held as %+v", h)
@@ -79,13 +79,13 @@ func TestWhatWasReadBeforeAPauseIsCommittedAtOnce(t *testing.T) {
 	})
 }
 
-// TestAPauseThatEndsAtOnce: before what was read has settled.
-func TestAPauseThatEndsAtOnce(t *testing.T) {
+// TestPause_EndsAtOnce: the pause ends before the records read before it are committed.
+func TestPause_EndsAtOnce(t *testing.T) {
 	for seed := range uint64(30) {
 		seeded(t, seed, 1, func(t *testing.T, w *story.World) {
 			var log strings.Builder
 			w.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			w.Broken = func(step string) error { // commits take their time
+			w.Broken = func(step string) error { // commits are slow
 				if step == "stage" {
 					time.Sleep(time.Duration(w.Chance.N(3000)) * time.Millisecond)
 				}
@@ -113,9 +113,9 @@ func TestAPauseThatEndsAtOnce(t *testing.T) {
 	}
 }
 
-func TestAClaimAssignedWhileItIsPausedIsNotRead(t *testing.T) {
+func TestPause_AssignedWhilePaused(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
-		w.Broker.Paused = func(id int32) (time.Time, bool) { // from the first moment on
+		w.Broker.Paused = func(id int32) (time.Time, bool) { // from the start
 			_, paused := w.Pauses.Since(id)
 			return time.Time{}, paused
 		}
@@ -134,7 +134,7 @@ func TestAClaimAssignedWhileItIsPausedIsNotRead(t *testing.T) {
 		}
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused})
 		if at := w.Position(0); at != 0 {
-			t.Errorf("it stands at %d, want its START", at)
+			t.Errorf("it is at %d, want its initial position", at)
 		}
 		for _, v := range w.Broker.Violations() {
 			t.Error(v)
@@ -145,8 +145,9 @@ func TestAClaimAssignedWhileItIsPausedIsNotRead(t *testing.T) {
 	})
 }
 
-// TestFindingsWaitForTheEndOfAPause, and so do positions that an operator sets meanwhile.
-func TestFindingsWaitForTheEndOfAPause(t *testing.T) {
+// TestPause_FindingsWait: findings wait for the end of a pause, and so do positions that an operator sets
+// meanwhile.
+func TestPause_FindingsWait(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rrprr", "k")
 		p := w.Begin(t.Context())
@@ -171,17 +172,17 @@ func TestFindingsWaitForTheEndOfAPause(t *testing.T) {
 	})
 }
 
-// TestFindingsOfAPausedClaimStopNobody: nobody waits for a second look at what has no effect.
-func TestFindingsOfAPausedClaimStopNobody(t *testing.T) {
+// TestPause_FindingsDelayNone: no other claim waits for the confirmation of a paused claim's finding.
+func TestPause_FindingsDelayNone(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+		eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
 		w.Pauses.Pause(0)
 		w.Log.Append(story.Version{Commit: w.Forged(0, 99)}) // ahead of the log's end
 		for produced := range int64(200) {
 			if at := w.Position(1); at < produced-4 {
-				t.Fatalf("%d were produced in as many seconds, and the table stands at %d", produced, at)
+				t.Fatalf("%d were produced in as many seconds, and the position is %d", produced, at)
 			}
 			w.Broker.Produce(story.Topic, 1, "r", "k")
 			time.Sleep(time.Second)
@@ -190,8 +191,8 @@ func TestFindingsOfAPausedClaimStopNobody(t *testing.T) {
 	})
 }
 
-// TestAPauseWhileTheTableCannotBeWritten stays a pause; what was read is read again.
-func TestAPauseWhileTheTableCannotBeWritten(t *testing.T) {
+// TestPause_TableDown: the claim stays paused; its records are read again.
+func TestPause_TableDown(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		denied := make(chan struct{})
 		started := false
@@ -225,8 +226,8 @@ func TestAPauseWhileTheTableCannotBeWritten(t *testing.T) {
 	})
 }
 
-// TestAPauseThatEndsWhileTheTableCannotBeRead becomes the hold of the table.
-func TestAPauseThatEndsWhileTheTableCannotBeRead(t *testing.T) {
+// TestPause_EndsWhileTableDown: the pause becomes the hold of the table.
+func TestPause_EndsWhileTableDown(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		var denied atomic.Bool
 		w.Broken = func(string) error {
@@ -252,7 +253,7 @@ func TestAPauseThatEndsWhileTheTableCannotBeRead(t *testing.T) {
 	})
 }
 
-func TestUntilCurrentDoesNotWaitForWhatIsPaused(t *testing.T) {
+func TestUntilCurrent_Paused(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.UntilCurrent = true
 		w.Pauses.Pause(0)
@@ -269,8 +270,8 @@ func TestUntilCurrentDoesNotWaitForWhatIsPaused(t *testing.T) {
 	})
 }
 
-// TestUntilCurrentDoesNotWaitForWhatOthersHavePaused: the partition is another member's, and nobody reads it.
-func TestUntilCurrentDoesNotWaitForWhatOthersHavePaused(t *testing.T) {
+// TestUntilCurrent_PausedElsewhere: the partition is another member's, and no member reads it.
+func TestUntilCurrent_PausedElsewhere(t *testing.T) {
 	scene(t, 3, func(t *testing.T, w *story.World) {
 		w.UntilCurrent = true
 		w.Pauses.Pause(0, 2)
@@ -287,9 +288,9 @@ func TestUntilCurrentDoesNotWaitForWhatOthersHavePaused(t *testing.T) {
 	})
 }
 
-// TestSchedulesWithPauses: however everything else goes, while all is paused and what was read has settled no position
-// moves, and afterwards each record is in the table once. That nobody asks for what is paused, the broker sees.
-func TestSchedulesWithPauses(t *testing.T) {
+// TestSchedules_Pauses: in every schedule, while all is paused and what was read before is committed, no position
+// moves. Afterwards each record is in the table once. The broker checks that paused partitions are not fetched.
+func TestSchedules_Pauses(t *testing.T) {
 	stood := 0
 	for s := uint64(1); s <= uint64(*seeds)/3 && !t.Failed(); s++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -301,7 +302,7 @@ func TestSchedulesWithPauses(t *testing.T) {
 				w.Broker.Produce(story.Topic, 0, "rr", "k")
 				time.Sleep(3 * time.Minute)
 				if after := []int64{w.Position(0), w.Position(1), w.Position(2)}; !slices.Equal(after, before) {
-					// A claim that nobody had may have got its START.
+					// A claim without an owner may have got its initial commit.
 					for id, at := range after {
 						if before[id] != at && before[id] != -1 {
 							t.Errorf("seed %d: paused, and the positions moved from %v to %v\n%s", s, before, after, history(w))

@@ -8,7 +8,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// HearsOfPauses is how soon a member that runs must stop asking for what an operator paused.
+// HearsOfPauses is how soon a running member must stop to fetch what an operator paused.
 const HearsOfPauses = time.Second
 
 // Pauses are the partitions that an operator paused, by number.
@@ -40,7 +40,7 @@ func (p *Pauses) Resume(ids ...int32) {
 	}
 }
 
-// Since tells whether a partition is paused, and since when.
+// Since returns since when a partition is paused; false if it is not.
 func (p *Pauses) Since(id int32) (since time.Time, paused bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 	"sluice/test/story"
 )
 
-// deaf is a store of registrations that never answers: calls block until their context ends, or, if they do not look at it,
-// until the test does.
-type deaf struct {
+// silentStore is a store of registrations that never responds: calls block until their context ends, or until the test
+// does.
+type silentStore struct {
 	blind bool
 	asked atomic.Int64
 	ends  chan struct{}
 }
 
-func (d *deaf) wait(ctx context.Context) error {
+func (d *silentStore) wait(ctx context.Context) error {
 	d.asked.Add(1)
 	ended := ctx.Done()
 	if d.blind {
@@ -34,24 +34,28 @@ func (d *deaf) wait(ctx context.Context) error {
 	return membership.ErrUnavailable
 }
 
-func (d *deaf) Beat(ctx context.Context, _ membership.Beat) (bool, error) { return false, d.wait(ctx) }
-func (d *deaf) Leave(ctx context.Context, _ string) error                 { return d.wait(ctx) }
-func (d *deaf) Close() error                                              { return nil }
+func (d *silentStore) Beat(ctx context.Context, _ membership.Beat) (bool, error) {
+	return false, d.wait(ctx)
+}
+func (d *silentStore) Leave(ctx context.Context, _ string) error { return d.wait(ctx) }
+func (d *silentStore) Close() error                              { return nil }
 
-func (d *deaf) Members(ctx context.Context) ([]membership.Member, error) { return nil, d.wait(ctx) }
+func (d *silentStore) Members(ctx context.Context) ([]membership.Member, error) {
+	return nil, d.wait(ctx)
+}
 
-func (d *deaf) Sweep(ctx context.Context, _ time.Duration) (int, error) { return 0, d.wait(ctx) }
+func (d *silentStore) Sweep(ctx context.Context, _ time.Duration) (int, error) { return 0, d.wait(ctx) }
 
-// TestNobodyWaitsForRegistrations: beside a store of registrations that never answers, records come into the table as often as
-// beside none, and a member that is asked about the others says that it does not know.
-func TestNobodyWaitsForRegistrations(t *testing.T) {
+// TestRegistrations_StoreSilent: beside a store of registrations that never responds, records are committed as
+// often as without one, and a member that is asked about other members says that it does not know.
+func TestRegistrations_StoreSilent(t *testing.T) {
 	const minutes = 10
 	versions := map[string]int{}
-	for _, beside := range []string{"none", "deaf", "deaf and blind"} {
+	for _, beside := range []string{"none", "silent", "silent and blind"} {
 		seeded(t, 7, 2, func(t *testing.T, w *story.World) {
 			p := w.Begin(t.Context())
 			p.Member.Assign(joined(w, 0, 1))
-			store, keeping := &deaf{blind: beside == "deaf and blind", ends: make(chan struct{})}, sync.WaitGroup{}
+			store, keeping := &silentStore{blind: beside == "silent and blind", ends: make(chan struct{})}, sync.WaitGroup{}
 			ctx, end := context.WithCancel(t.Context())
 			var members func() health.Members
 			if beside != "none" {
@@ -81,7 +85,7 @@ func TestNobodyWaitsForRegistrations(t *testing.T) {
 				if m := members(); m.Status != health.MembersUnknown || m.Reason == "" {
 					t.Errorf("it says %+v", m)
 				}
-				if p.Counted("sluice_commits_total") == 0 { // gathering asks what the keeper shows, too
+				if p.Counted("sluice_commits_total") == 0 { // gathering calls the keeper, too
 					t.Error("no commit is counted")
 				}
 				if store.asked.Load() == 0 {
@@ -89,7 +93,7 @@ func TestNobodyWaitsForRegistrations(t *testing.T) {
 				}
 			}
 			versions[beside] = len(w.Log.Versions())
-			w.Stop(p) // the member ends without it, too
+			w.Stop(p) // the member ends without the store, too
 			end()
 			close(store.ends)
 			keeping.Wait()

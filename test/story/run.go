@@ -29,7 +29,7 @@ const Pipeline = "p"
 // Topic is the topic of all members.
 const Topic = "orders"
 
-// World is a cluster, a table and the members that move records from one into the other.
+// World is a cluster, a table, and the members that move records from one to the other.
 type World struct {
 	Broker *Broker
 	Log    *TableLog
@@ -38,51 +38,55 @@ type World struct {
 	Start  connector.Start
 	// Broken is given to the tables of members.
 	Broken func(step string) error
-	// UntilCurrent, Every and CommitRows steer the members started from now on.
+	// UntilCurrent, Every and CommitRows configure the members started from now on.
 	UntilCurrent bool
 	Every        time.Duration
 	CommitRows   int64
-	// Queue bounds what waits for the lanes.
+	// Queue bounds the records that wait for the lanes.
 	Queue connector.QueueConfig
-	// Fetch and Batch are the memory of a process for answers and for rows, in bytes.
+	// Fetch and Batch are the memory of a process for fetch results and for rows, in bytes.
 	Fetch, Batch int64
-	// Letters is where bad records go, nil if they hold their partitions. HoldAbove is the share that holds them first, Allowed
-	// what an operator lets pass; LettersBroken is given to the ways there. Set before Begin.
+	// Letters takes the dead letters; nil if bad records hold their partitions. HoldAbove is the share of bad
+	// records that holds them first, Allowed are the floods that an operator allows. LettersBroken is given to the
+	// producers of letters. Set before Begin.
 	Letters   *LetterLog
 	HoldAbove float64
 	Allowed   func(topic string) bool
-	// Asked is the number of the newest request to check a partition, nil if none is made.
+	// Asked returns the number of the newest request to check a partition, nil if there are none.
 	Asked         func(connector.Partition) int64
 	LettersBroken func(step string) error
 	// Twins are the identities of rows, nil if they have none. Set before Begin.
 	Twins *Twins
-	// Pauses are what an operator paused; members look at them as they are now.
+	// Pauses are the pauses of operators, visible to members at once.
 	Pauses Pauses
-	// Others are further topics that the members are configured for, with the log of the table that each feeds: the World's
-	// Log, or another one. Members learn of them by assignment.
+	// Others are further topics that the members are configured for, with the log of the table that each feeds:
+	// World.Log, or another one. Members learn of them by assignment.
 	Others map[string]*TableLog
-	// Follow replaces Pauses for a process, if set: it begins once ready is closed, and ctx ends with it.
+	// Follow replaces Pauses for a process, if set: the process begins once ready is closed, and ctx ends with it.
 	Follow func(ctx context.Context, process string) (ready <-chan struct{}, paused func(connector.Partition) *hold.Hold)
-	// Retry is for cuts that fail for a reason that nobody knows.
+	// Retry is the policy for batches that fail for an unknown reason.
 	Retry reliability.RecordRetry
-	// Odd replaces what the encoder does with rows, which is to panic on those of kind Unfit.
+	// Odd replaces what the encoder does with rows: it panics on those of kind Unfit.
 	Odd func(Source)
-	// Together looks at the rows of each encoding, and may panic.
+	// Together is called with the rows of each encoding, and may panic.
 	Together func([]Source)
 	// Trace is given to the members and their tables.
 	Trace func(format string, args ...any)
-	// Open replaces the in-memory table of a process, if set. end is called when the process has ended, crash before.
+	// Open replaces the in-memory table of a process, if set. end is called when the process has ended, crash
+	// before a crash.
 	Open func(process string) (t connector.Target, crash, end func())
-	// Positions and Next replace looks into the in-memory log, if set: all txns of the table, the number of its next version.
+	// Positions and Next replace reading the in-memory log, if set: all txns of the table, the number of its next
+	// version.
 	Positions func() map[string]int64
 	Next      func() int
 
-	// Wedged says that members are expected to stand still; else that is a violation.
+	// Wedged allows members to stop making progress; otherwise that is a violation.
 	Wedged atomic.Bool
 	// Wrap changes what a process is given; PausedBy replaces Pauses. Both may be nil, and are set before Begin.
 	Wrap     func(*connector.Target)
 	PausedBy func(connector.Partition) *hold.Hold
-	// Hangs is called within each step of a store or dead-letter topic, which lasts as long as it does. May be nil.
+	// Hangs is called within each step of a store or dead-letter topic, which lasts as long as the call. May be
+	// nil.
 	Hangs func(ctx context.Context, step string)
 
 	late    sync.WaitGroup
@@ -92,7 +96,7 @@ type World struct {
 	born    int
 }
 
-// NewWorld returns a world of a seed with an empty topic of n partitions.
+// NewWorld returns a World for a seed, with an empty topic of n partitions.
 func NewWorld(seed uint64, partitions int) *World {
 	chance := NewChance(seed)
 	w := &World{
@@ -236,7 +240,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 	return p
 }
 
-// unfit is what the encoder does with a row. A record that the log lost since it was read is a usual one.
+// unfit is what the encoder does with a row. A record that the log has lost since it was read is an ordinary one.
 func (w *World) unfit(s Source) {
 	if s.Topic != Topic {
 		return
@@ -246,7 +250,7 @@ func (w *World) unfit(s Source) {
 	}
 }
 
-// Counted is the value of a counter of the process, the sum over its labels.
+// Counted returns the value of a counter of the process, summed over its labels.
 func (p *Process) Counted(name string) (sum float64) {
 	families, err := p.Metrics.Gather()
 	if err != nil {
@@ -262,7 +266,8 @@ func (p *Process) Counted(name string) (sum float64) {
 	return sum
 }
 
-// Crash ends a process at once: nothing that it still tries has an effect, but what it sent may land.
+// Crash ends a process at once: nothing that it still does has an effect, but its requests in flight may take
+// effect.
 func (w *World) Crash(p *Process) {
 	p.Member.Kill()
 	p.crash()
@@ -287,7 +292,7 @@ func (w *World) Done(p *Process) {
 	w.Stop(p)
 }
 
-// Close ends everything.
+// Close ends all processes and goroutines of w.
 func (w *World) Close() {
 	for len(w.members) > 0 {
 		w.Stop(w.members[0])
@@ -302,7 +307,7 @@ func (w *World) next() int {
 	return len(w.Log.Versions())
 }
 
-// Position returns where the table stands.
+// Position returns the table's position of a partition.
 func (w *World) Position(id int32) int64 {
 	all := w.Broker.Partitions(Topic)
 	now := w.Positions
@@ -315,7 +320,7 @@ func (w *World) Position(id int32) int64 {
 	return -1
 }
 
-// AtEnd tells whether the table has everything.
+// AtEnd reports whether the table has every record.
 func (w *World) AtEnd() bool {
 	for _, p := range w.Broker.Partitions(Topic) {
 		if w.Position(p.ID) != int64(len(w.Broker.Kinds(Topic, p.ID))) {
@@ -338,7 +343,7 @@ func (w *World) Rows(id int32) []int64 {
 	return all
 }
 
-// Want returns the offsets that must be rows: those in [from, to) that are neither dropped nor invisible.
+// Want returns the offsets in [from, to) that must be rows: those neither dropped nor invisible.
 func (w *World) Want(id int32, from, to int64) []int64 {
 	var all []int64
 	for o, k := range w.Broker.Kinds(Topic, id) {
@@ -349,7 +354,7 @@ func (w *World) Want(id int32, from, to int64) []int64 {
 	return all
 }
 
-// Started returns the START of each partition.
+// Started returns the initial position of each partition.
 func (w *World) Started() map[int32]int64 {
 	starts := map[int32]int64{}
 	for _, v := range w.Log.Versions() {
@@ -362,7 +367,7 @@ func (w *World) Started() map[int32]int64 {
 	return starts
 }
 
-// Operator returns the way to the table of somebody with a command line.
+// Operator returns the table as a command of an operator opens it.
 func (w *World) Operator() *Table {
 	return &Table{Log: w.Log, Member: "operator", Chance: w.Chance, Late: &w.late}
 }
@@ -373,7 +378,7 @@ func (w *World) Forged(id int32, next int64) connector.Commit {
 	return connector.Commit{Operation: "forged", Txns: []connector.Txn{{AppID: p.AppID(Pipeline), Version: next}}}
 }
 
-// Marked tells whether the pipeline's mark on the table is in the log.
+// Marked reports whether the log has the pipeline's mark on the table.
 func (w *World) Marked(table string) bool {
 	_, ok := positions(w.Log.Versions())[idempotency.TableAppID(Pipeline, table)]
 	return ok
@@ -399,10 +404,10 @@ func (p *Process) Holds() map[int32]hold.Reason {
 	return maps.Clone(holds)
 }
 
-// strict is a log that takes no line about a mistake of the states of a claim.
+// strict is a log handler that fails the test at an illegal transition of a claim.
 type strict struct{ slog.Handler }
 
-// Enabled lets the line through whatever the level.
+// Enabled implements [slog.Handler]: it passes errors at any level.
 func (s strict) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelError || s.Handler.Enabled(ctx, level)
 }
@@ -420,13 +425,13 @@ func (s strict) Handle(ctx context.Context, r slog.Record) error {
 	return s.Handler.Handle(ctx, r)
 }
 
-// WithAttrs implements slog.Handler.
+// WithAttrs implements [slog.Handler].
 func (s strict) WithAttrs(attrs []slog.Attr) slog.Handler { return strict{s.Handler.WithAttrs(attrs)} }
 
-// WithGroup implements slog.Handler.
+// WithGroup implements [slog.Handler].
 func (s strict) WithGroup(name string) slog.Handler { return strict{s.Handler.WithGroup(name)} }
 
-// feeds are the tables of a member: topics beside Topic feed those of others, or the same one if that is theirs.
+// feeds are the tables of a member. Topics other than Topic feed those of World.Others.
 type feeds struct {
 	feed   connector.TopicConfig
 	target connector.Target
@@ -434,7 +439,7 @@ type feeds struct {
 	note   func(string)
 }
 
-// Open implements intake.Tables.
+// Open implements [intake.Tables].
 func (f feeds) Open(topic string) (connector.TopicConfig, connector.Target, bool) {
 	if topic == Topic {
 		return f.feed, f.target, true
@@ -447,23 +452,23 @@ func (f feeds) Open(topic string) (connector.TopicConfig, connector.Target, bool
 	return of, other, ok
 }
 
-// Retire implements intake.Tables.
+// Retire implements [intake.Tables].
 func (f feeds) Retire(table string) (closed func()) {
 	f.note("retired " + table)
 	return func() { f.note("closed " + table) }
 }
 
-// Blocked implements intake.Tables.
+// Blocked implements [intake.Tables].
 func (feeds) Blocked(string, connector.Partition) *hold.Hold { return nil }
 
-// wishes are the decisions of the world's operators; nil ones are not made.
+// wishes are the decisions of the operators of a test; a nil function decides nothing.
 type wishes struct {
 	paused  func(connector.Partition) *hold.Hold
 	allowed func(topic string) bool
 	asked   func(connector.Partition) int64
 }
 
-// Paused implements intake.Decisions.
+// Paused implements [intake.Decisions].
 func (w wishes) Paused(p connector.Partition) *hold.Hold {
 	if w.paused == nil {
 		return nil
@@ -471,10 +476,10 @@ func (w wishes) Paused(p connector.Partition) *hold.Hold {
 	return w.paused(p)
 }
 
-// FloodAllowed implements commit.Decisions.
+// FloodAllowed implements [commit.Decisions].
 func (w wishes) FloodAllowed(topic string) bool { return w.allowed != nil && w.allowed(topic) }
 
-// Rechecks implements intake.Decisions.
+// Rechecks implements [intake.Decisions].
 func (w wishes) Rechecks(p connector.Partition) int64 {
 	if w.asked == nil {
 		return 0

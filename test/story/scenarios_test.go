@@ -68,7 +68,7 @@ func wantHolds(t *testing.T, p *story.Process, want map[int32]hold.Reason) {
 	eventually(t, "holds as they should be", func() bool { return maps.Equal(p.Holds(), want) })
 }
 
-func TestStartIsOneCommitForAllPartitions(t *testing.T) {
+func TestStart_OneCommit(t *testing.T) {
 	scene(t, 3, func(t *testing.T, w *story.World) {
 		for id := range int32(3) {
 			w.Broker.Produce(story.Topic, id, "rrr", "k")
@@ -82,13 +82,13 @@ func TestStartIsOneCommitForAllPartitions(t *testing.T) {
 	})
 }
 
-func TestStartLatestBeginsBehindWhatIsThere(t *testing.T) {
+func TestStart_Latest(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Start = connector.Start{Policy: connector.StartLatest}
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+		eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
 		w.Broker.Produce(story.Topic, 0, "rr", "k")
 		w.Broker.Produce(story.Topic, 1, "r", "k")
 		eventually(t, "end", w.AtEnd)
@@ -97,13 +97,13 @@ func TestStartLatestBeginsBehindWhatIsThere(t *testing.T) {
 	})
 }
 
-func TestTwoMembersStartAtOnce(t *testing.T) {
+func TestStart_TwoMembers(t *testing.T) {
 	scene(t, 4, func(t *testing.T, w *story.World) {
 		w.Start = connector.Start{Policy: connector.StartLatest}
 		a, b := w.Begin(t.Context()), w.Begin(t.Context())
 		a.Member.Assign(joined(w, 0, 1))
 		b.Member.Assign(joined(w, 2, 3))
-		for range 20 { // the end moves while they look
+		for range 20 { // the end moves while they read it
 			w.Broker.Produce(story.Topic, int32(w.Chance.N(4)), "r", "k")
 			time.Sleep(20 * time.Millisecond)
 		}
@@ -123,12 +123,12 @@ func TestTwoMembersStartAtOnce(t *testing.T) {
 	})
 }
 
-func TestAPartitionAddedLaterStartsAtItsEarliestOffset(t *testing.T) {
+func TestStart_AddedPartition(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		w.Start = connector.Start{Policy: connector.StartLatest}
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0))
-		eventually(t, "START", func() bool { return len(w.Started()) == 1 })
+		eventually(t, "initial commit", func() bool { return len(w.Started()) == 1 })
 		w.Broker.Create(story.Topic, 1, 2) // the same id: it grew
 		w.Broker.Produce(story.Topic, 1, "rrr", "k")
 		p.Member.Assign(joined(w, 0, 1))
@@ -137,7 +137,7 @@ func TestAPartitionAddedLaterStartsAtItsEarliestOffset(t *testing.T) {
 	})
 }
 
-// TestNoTxnIsNotFirstStart lists the pasts that forbid a START, each with its reason.
+// TestNoTxnIsNotFirstStart lists the histories that forbid an initial commit, each with its reason.
 func TestNoTxnIsNotFirstStart(t *testing.T) {
 	here := func(w *story.World) connector.Partition { return w.Broker.Partitions(story.Topic)[0] }
 	txn := func(pipeline string, p connector.Partition) func(w *story.World) {
@@ -189,7 +189,7 @@ func TestNoTxnIsNotFirstStart(t *testing.T) {
 	}
 }
 
-func TestPositionsOutsideTheLogHoldAndOthersGoOn(t *testing.T) {
+func TestHold_PositionOutsideLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(w *story.World)
 		reason hold.Reason
@@ -212,7 +212,7 @@ func TestPositionsOutsideTheLogHoldAndOthersGoOn(t *testing.T) {
 				wantHolds(t, p, map[int32]hold.Reason{0: c.reason})
 				eventually(t, "the other partition at its end", func() bool { return w.Position(1) == 2 })
 				wantRows(t, w, 0, []int64{0})
-				// What ends the hold: the position is set to where the log can be read.
+				// The operator ends the hold: the position is set to where the log can be read.
 				w.Log.Append(story.Version{Commit: w.Forged(0, 3)})
 				eventually(t, "end", func() bool { return w.Position(0) == 6 })
 				wantHolds(t, p, map[int32]hold.Reason{})
@@ -222,7 +222,7 @@ func TestPositionsOutsideTheLogHoldAndOthersGoOn(t *testing.T) {
 	}
 }
 
-func TestARunningClaimThatIsMovedByAnOperatorResumes(t *testing.T) {
+func TestMove_RunningClaimResumes(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
 		p := w.Begin(t.Context())
@@ -234,7 +234,7 @@ func TestARunningClaimThatIsMovedByAnOperatorResumes(t *testing.T) {
 	})
 }
 
-func TestPoisonTruncatesItsClaimAndOthersCommit(t *testing.T) {
+func TestHold_PoisonTruncatesClaim(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rrprrrp", "k")
 		w.Broker.Produce(story.Topic, 1, "rrtrr", "k")
@@ -249,17 +249,17 @@ func TestPoisonTruncatesItsClaimAndOthersCommit(t *testing.T) {
 		}
 		w.Broker.Produce(story.Topic, 1, "rr", "k")
 		eventually(t, "good partition goes on", func() bool { return w.Position(1) == 7 })
-		w.Log.Append(story.Version{Commit: w.Forged(0, 3)}) // the operator skips it
+		w.Log.Append(story.Version{Commit: w.Forged(0, 3)}) // the operator skips the bad record
 		eventually(t, "up to the next bad record", func() bool { return w.Position(0) == 6 })
 		wantRows(t, w, 0, []int64{0, 1, 3, 4, 5})
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
 	})
 }
 
-// TestWhatWasReadBehindAHoldIsNotKept: while a cut with a bad record is on its way, the records behind it are read into the
-// next batch. The operator skips the bad one before that batch is cut, and they are read again into the same batch: once is
-// enough.
-func TestWhatWasReadBehindAHoldIsNotKept(t *testing.T) {
+// TestHold_RecordsReadBehindIt: while a sealed batch with a bad record is on its way, the records after it are read
+// into the open batch. The operator skips the bad one before that batch is sealed, and the records are read again
+// into the same batch. They must become rows once.
+func TestHold_RecordsReadBehindIt(t *testing.T) {
 	for seed := range uint64(10) {
 		seeded(t, seed, 2, func(t *testing.T, w *story.World) {
 			w.Every, w.CommitRows = time.Hour, 4
@@ -272,17 +272,17 @@ func TestWhatWasReadBehindAHoldIsNotKept(t *testing.T) {
 			}
 			p := w.Begin(t.Context())
 			p.Member.Assign(joined(w, 0, 1))
-			eventually(t, "START", func() bool { return len(w.Started()) == 2 })
+			eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
 			slow.Store(true)
 			w.Broker.Produce(story.Topic, 0, "rrrp", "k")
 			time.Sleep(5 * time.Second)
-			w.Broker.Produce(story.Topic, 0, "rr", "k") // the cut is on its way, these are not in it
+			w.Broker.Produce(story.Topic, 0, "rr", "k") // the sealed batch is on its way, these are not in it
 			time.Sleep(2 * time.Second)
 			if c := p.Connector.Status().Claims[0]; c.Next != 6 || c.Position != 0 {
-				t.Fatalf("seed %d: read to %d, the table stands at %d", seed, c.Next, c.Position)
+				t.Fatalf("seed %d: read to %d, the position is %d", seed, c.Next, c.Position)
 			}
 			wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
-			w.Log.Append(story.Version{Commit: w.Forged(0, 4)}) // the operator skips it
+			w.Log.Append(story.Version{Commit: w.Forged(0, 4)}) // the operator skips the bad record
 			wantHolds(t, p, map[int32]hold.Reason{})
 			eventually(t, "end", w.AtEnd)
 			wantRows(t, w, 0, []int64{0, 1, 2, 4, 5})
@@ -290,9 +290,9 @@ func TestWhatWasReadBehindAHoldIsNotKept(t *testing.T) {
 	}
 }
 
-// TestHealthRecordsAreExplained: a commit says how many health-check records it passed, and not those behind a bad record
-// that it stops at; they are passed once the operator lets it go on.
-func TestHealthRecordsAreExplained(t *testing.T) {
+// TestHealthRecords_Counted: a commit counts the health-check records that it passed, and not those after a bad
+// record at which it stops. Those are counted once the operator lets the claim continue.
+func TestHealthRecords_Counted(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "hrhphhr", "k")
 		w.Broker.Produce(story.Topic, 1, "hhhh", "k")
@@ -300,7 +300,7 @@ func TestHealthRecordsAreExplained(t *testing.T) {
 		p.Member.Assign(joined(w, 0, 1))
 		eventually(t, "up to the bad record", func() bool { return w.Position(0) == 3 })
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
-		w.Log.Append(story.Version{Commit: w.Forged(0, 4)}) // the operator skips it
+		w.Log.Append(story.Version{Commit: w.Forged(0, 4)}) // the operator skips the bad record
 		eventually(t, "end", func() bool { return w.Position(0) == 7 && w.Position(1) == 4 })
 		wantRows(t, w, 0, []int64{1, 6})
 		wantRows(t, w, 1, nil)
@@ -313,7 +313,7 @@ func TestHealthRecordsAreExplained(t *testing.T) {
 	})
 }
 
-func TestADamagedBatchHoldsAndGoesOnWhenItIsMended(t *testing.T) {
+func TestHold_DamagedBatch(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Change(story.Topic, 0, 0, 3)
 		w.Broker.Produce(story.Topic, 0, "rrrrr", "k")
@@ -330,7 +330,7 @@ func TestADamagedBatchHoldsAndGoesOnWhenItIsMended(t *testing.T) {
 	})
 }
 
-func TestATableThatCannotBeWrittenHoldsAllItsClaimsAndGoesOn(t *testing.T) {
+func TestTableDown_HoldsClaims(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		var mended atomic.Bool
 		w.Broken = func(step string) error {
@@ -350,7 +350,7 @@ func TestATableThatCannotBeWrittenHoldsAllItsClaimsAndGoesOn(t *testing.T) {
 	})
 }
 
-func TestAnUnknownFailureResumesFromTheTable(t *testing.T) {
+func TestUnknownFailure_Resumes(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		var failures atomic.Int64
 		w.Broken = func(step string) error {
@@ -367,7 +367,7 @@ func TestAnUnknownFailureResumesFromTheTable(t *testing.T) {
 	})
 }
 
-func TestWhoIsMovedAgainAndAgainIsContested(t *testing.T) {
+func TestHold_Contested(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		var alone atomic.Bool
 		var at atomic.Int64
@@ -390,9 +390,9 @@ func TestWhoIsMovedAgainAndAgainIsContested(t *testing.T) {
 	})
 }
 
-// TestAFenceWhileAHoldIsTriedAgain: the claim is being read again, with its hold still shown, when everything of the
-// table is dropped.
-func TestAFenceWhileAHoldIsTriedAgain(t *testing.T) {
+// TestFence_WhileRetrying: the claim is being read again, with its hold still shown, when a fence drops the table's
+// uncommitted records.
+func TestFence_WhileRetrying(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Change(story.Topic, 0, 0, 2)
 		w.Broker.Lock(func() { w.Broker.Slow = 20 * time.Second })
@@ -403,7 +403,7 @@ func TestAFenceWhileAHoldIsTriedAgain(t *testing.T) {
 		eventually(t, "tried again", func() bool { return p.Connector.Status().Claims[0].State == "reading" })
 		w.Log.Append(story.Version{Commit: w.Forged(1, 0)})
 		w.Broker.Produce(story.Topic, 1, "r", "k")
-		w.Log.Append(story.Version{Commit: w.Forged(1, 1)}) // whoever commits or looks now is fenced
+		w.Log.Append(story.Version{Commit: w.Forged(1, 1)}) // the next commit or comparison is fenced
 		time.Sleep(2 * time.Minute)
 		w.Broker.Change(story.Topic, 0, 0, -1)
 		eventually(t, "end", w.AtEnd)
@@ -412,8 +412,8 @@ func TestAFenceWhileAHoldIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestAPartitionWithoutAnswerStopsNobodyElse: at a start, and while the others go on.
-func TestAPartitionWithoutAnswerStopsNobodyElse(t *testing.T) {
+// TestPartitionWithoutResponse: it stops no other partition, at a start and while the others go on.
+func TestPartitionWithoutResponse(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "r", "k")
 		w.Broker.Produce(story.Topic, 1, "r", "k")
@@ -435,8 +435,8 @@ func TestAPartitionWithoutAnswerStopsNobodyElse(t *testing.T) {
 	})
 }
 
-// TestARefusedCommitHoldsUntilOneIsWon: that the table can be read does not end the hold.
-func TestARefusedCommitHoldsUntilOneIsWon(t *testing.T) {
+// TestTableDown_HoldUntilCommit: that the table can be read does not end the hold.
+func TestTableDown_HoldUntilCommit(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		var granted atomic.Bool
 		granted.Store(true)
@@ -448,7 +448,7 @@ func TestARefusedCommitHoldsUntilOneIsWon(t *testing.T) {
 		}
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0))
-		eventually(t, "START", func() bool { return len(w.Started()) == 1 })
+		eventually(t, "initial commit", func() bool { return len(w.Started()) == 1 })
 		granted.Store(false)
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.StoreDenied})
@@ -466,8 +466,8 @@ func TestARefusedCommitHoldsUntilOneIsWon(t *testing.T) {
 	})
 }
 
-// TestAClaimThatMetadataDoNotShowYet is not forgotten.
-func TestAClaimThatMetadataDoNotShowYet(t *testing.T) {
+// TestPartitionMissingInMetadata: the claim is held until the metadata show the partition.
+func TestPartitionMissingInMetadata(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Lock(func() { w.Broker.Shown = 1 })
 		w.Broker.Produce(story.Topic, 1, "rr", "k")
@@ -480,12 +480,12 @@ func TestAClaimThatMetadataDoNotShowYet(t *testing.T) {
 	})
 }
 
-// TestClaimsOutliveGenerations: the end of a generation stops nothing, and a fence without one releases the claims.
-func TestClaimsOutliveGenerations(t *testing.T) {
+// TestClaims_OutliveGenerations: the end of a generation stops nothing; a fence without one releases the claims.
+func TestClaims_OutliveGenerations(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0))
-		eventually(t, "START", func() bool { return len(w.Started()) == 1 })
+		eventually(t, "initial commit", func() bool { return len(w.Started()) == 1 })
 		p.Member.Assign(connector.Assignment{Joined: false})
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
 		eventually(t, "end", w.AtEnd)
@@ -497,7 +497,7 @@ func TestClaimsOutliveGenerations(t *testing.T) {
 	})
 }
 
-func TestGroupOffsetsFollowTheTableAndAreMended(t *testing.T) {
+func TestCommittedOffsets_FollowTable(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
 		p := w.Begin(t.Context())
@@ -505,7 +505,7 @@ func TestGroupOffsetsFollowTheTableAndAreMended(t *testing.T) {
 		eventually(t, "end", w.AtEnd)
 		eventually(t, "group offsets", func() bool { return maps.Equal(w.Offsets(), map[int32]int64{0: 3, 1: 0}) })
 		w.Stop(p)
-		w.Broker.SetGroupOffset(story.Topic, 0, 1) // as after a crash between commit and group offsets
+		w.Broker.SetGroupOffset(story.Topic, 0, 1) // as after a crash between commit and committed offsets
 		p = w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0, 1))
 		eventually(t, "mended", func() bool { return maps.Equal(w.Offsets(), map[int32]int64{0: 3, 1: 0}) })
@@ -513,7 +513,7 @@ func TestGroupOffsetsFollowTheTableAndAreMended(t *testing.T) {
 	})
 }
 
-func TestDrainCommitsWhatIsOpen(t *testing.T) {
+func TestDrain_CommitsOpenBatch(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		w.Every = time.Hour
 		p := w.Begin(t.Context())
@@ -525,7 +525,7 @@ func TestDrainCommitsWhatIsOpen(t *testing.T) {
 		}
 		w.Stop(p)
 		if at := w.Position(0); at != 5 {
-			t.Errorf("after the drain the table stands at %d, want 5", at)
+			t.Errorf("after the drain the position is %d, want 5", at)
 		}
 		if got := w.Offsets()[0]; got != 5 {
 			t.Errorf("after the drain the group offset is %d, want 5", got)
@@ -533,7 +533,7 @@ func TestDrainCommitsWhatIsOpen(t *testing.T) {
 	})
 }
 
-func TestUntilCurrentEndsByItself(t *testing.T) {
+func TestUntilCurrent_Ends(t *testing.T) {
 	scene(t, 3, func(t *testing.T, w *story.World) {
 		w.Every, w.UntilCurrent = time.Hour, true
 		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 100), "k")
@@ -554,9 +554,9 @@ func TestUntilCurrentEndsByItself(t *testing.T) {
 	})
 }
 
-// TestUntilCurrentWaitsForWhatOthersHave: a member that died a moment ago still has its share of the partitions, and
-// nobody reads them.
-func TestUntilCurrentWaitsForWhatOthersHave(t *testing.T) {
+// TestUntilCurrent_OtherMembers: a member that has just died still has its share of the partitions, and no member
+// reads them.
+func TestUntilCurrent_OtherMembers(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.UntilCurrent = true
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
@@ -575,8 +575,8 @@ func TestUntilCurrentWaitsForWhatOthersHave(t *testing.T) {
 	})
 }
 
-// TestAHotKeyStopsItsPartitionOnly: the valve and the bound per key, small.
-func TestAHotKeyStopsItsPartitionOnly(t *testing.T) {
+// TestBackpressure_HotKey: with small bounds, a hot key stops its partition only.
+func TestBackpressure_HotKey(t *testing.T) {
 	scene(t, 4, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 200), "hot")
 		for id := int32(1); id < 4; id++ {
@@ -589,7 +589,7 @@ func TestAHotKeyStopsItsPartitionOnly(t *testing.T) {
 		for range 500 {
 			time.Sleep(10 * time.Millisecond)
 			if q := p.Connector.Status().Queued; q > 12 {
-				t.Fatalf("%d queued, the valve closes at 12", q)
+				t.Fatalf("%d queued, backpressure starts at 12", q)
 			}
 		}
 		eventually(t, "end", w.AtEnd)
@@ -597,9 +597,9 @@ func TestAHotKeyStopsItsPartitionOnly(t *testing.T) {
 	})
 }
 
-// TestABadRecordAloneKeepsNoMemory: a lane that built no row has buffers all the same. [story.World.Stop] looks whether all
-// is given back.
-func TestABadRecordAloneKeepsNoMemory(t *testing.T) {
+// TestMemory_BadRecordAlone: a lane without a row has buffers all the same. [story.World.Stop] checks that all
+// memory is released.
+func TestMemory_BadRecordAlone(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "p", "k")
 		p := w.Begin(t.Context())

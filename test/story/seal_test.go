@@ -54,14 +54,14 @@ func hasRow(rows []story.Source, id int32, offset int64) bool {
 	return slices.ContainsFunc(rows, func(s story.Source) bool { return s.ID == id && s.Offset == offset })
 }
 
-// TestSeal_Panics: a chunk that cannot be sealed is tried as record_retry says. Then lanes try its records one by one, the
-// one at fault becomes a dead letter, and all others become rows.
+// TestSeal_Panics: a chunk that cannot be sealed is retried as record_retry says. Then lanes test its records one
+// by one: the one at fault becomes a dead letter, and all others become rows.
 func TestSeal_Panics(t *testing.T) {
 	for name, kinds := range map[string]string{"FirstRow": "errrrrrrrrr", "MiddleRow": "rrrrerrrrrr", "LastRow": "rrrrrrrrrre"} {
 		t.Run(name, func(t *testing.T) {
 			ours(t, 2, func(t *testing.T, w *story.World) {
 				offset := int64(strings.IndexByte(kinds, 'e'))
-				w.Odd = func(story.Source) {} // it could be encoded
+				w.Odd = func(story.Source) {} // it can be encoded
 				breakSeals(w, func(rows []story.Source) bool { return hasRow(rows, 0, offset) })
 				w.Broker.Produce(story.Topic, 0, kinds, "k")
 				w.Broker.Produce(story.Topic, 1, "rrr", "k")
@@ -84,7 +84,7 @@ func TestSeal_Panics(t *testing.T) {
 	}
 }
 
-// TestSeal_PanicsOnRowsTogether: rows that cannot be sealed together, each of which can alone, are all kept and tried on, until
+// TestSeal_PanicsOnRowsTogether: rows that cannot be sealed together, but can alone, are all kept and retried until
 // it works. Another table goes on meanwhile.
 func TestSeal_PanicsOnRowsTogether(t *testing.T) {
 	ours(t, 1, func(t *testing.T, w *story.World) {

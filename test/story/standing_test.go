@@ -16,7 +16,7 @@ type standing struct {
 	waiting, oldest, newest, brought time.Duration
 }
 
-// clock tells the time of a scene.
+// clock returns the times of a scene.
 type clock struct{ began time.Time }
 
 func (c clock) since(at time.Time) time.Duration {
@@ -26,7 +26,7 @@ func (c clock) since(at time.Time) time.Duration {
 	return at.Sub(c.began).Truncate(time.Second)
 }
 
-// at waits until so much of the scene is over, and for the status of then.
+// at waits until so much of the scene has passed, and for the status of that time.
 func (c clock) at(d time.Duration) {
 	time.Sleep(time.Until(c.began.Add(d)))
 	synctest.Wait()
@@ -46,7 +46,8 @@ func (c clock) want(t *testing.T, what string, p *story.Process, claim int, want
 
 const none = time.Duration(-1)
 
-// slowly is a scene whose batches are cut once a minute. It begins when the claims are at work, with the clock at 0.
+// slowly is a scene whose batches are sealed once a minute. It begins when the claims are reading, with the clock
+// at 0.
 func slowly(t *testing.T, partitions int, set func(w *story.World), play func(t *testing.T, w *story.World, p *story.Process, c clock)) {
 	t.Helper()
 	scene(t, partitions, func(t *testing.T, w *story.World) {
@@ -68,7 +69,7 @@ func slowly(t *testing.T, partitions int, set func(w *story.World), play func(t 
 	})
 }
 
-func TestTheStatusOfABatch(t *testing.T) {
+func TestStatus_Batch(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
 		c.want(t, "before any record", p, 0, standing{0, 0, none, none, none, none})
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
@@ -86,8 +87,8 @@ func TestTheStatusOfABatch(t *testing.T) {
 	})
 }
 
-// TestTheStatusOfABatchWithoutRows: nobody waits for it.
-func TestTheStatusOfABatchWithoutRows(t *testing.T) {
+// TestStatus_PositionsOnly: rows do not wait.
+func TestStatus_PositionsOnly(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
 		w.Broker.Produce(story.Topic, 0, "thct", "k")
 		w.Broker.Produce(story.Topic, 1, "c", "k")
@@ -104,7 +105,7 @@ func TestTheStatusOfABatchWithoutRows(t *testing.T) {
 	})
 }
 
-func TestTheStatusOfLetters(t *testing.T) {
+func TestStatus_Letters(t *testing.T) {
 	letters := func(w *story.World) { w.Letters = &story.LetterLog{} }
 	slowly(t, 1, letters, func(t *testing.T, w *story.World, p *story.Process, c clock) {
 		w.Broker.Produce(story.Topic, 0, "pp", "k")
@@ -115,8 +116,8 @@ func TestTheStatusOfLetters(t *testing.T) {
 	})
 }
 
-// TestTheStatusOfACutOnItsWay: its rows wait since before those of the batch behind it.
-func TestTheStatusOfACutOnItsWay(t *testing.T) {
+// TestStatus_SealedBatch: its rows have waited for longer than those of the open batch.
+func TestStatus_SealedBatch(t *testing.T) {
 	stalled := func(w *story.World) {
 		w.Broken = func(step string) error {
 			if step == "stage" {
@@ -128,7 +129,7 @@ func TestTheStatusOfACutOnItsWay(t *testing.T) {
 	slowly(t, 1, stalled, func(t *testing.T, w *story.World, p *story.Process, c clock) {
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
 		c.at(2 * time.Minute)
-		c.want(t, "cut", p, 0, standing{0, 3, 0, 0, none, 0})
+		c.want(t, "sealed", p, 0, standing{0, 3, 0, 0, none, 0})
 		w.Broker.Produce(story.Topic, 0, "rr", "k")
 		c.at(3 * time.Minute)
 		c.want(t, "a batch behind it", p, 0, standing{0, 5, 0, 0, none, 2 * time.Minute})
@@ -137,8 +138,8 @@ func TestTheStatusOfACutOnItsWay(t *testing.T) {
 	})
 }
 
-// TestTheStatusOfAHold: what lies behind a bad record is not on its way to the table, and nobody waits for it.
-func TestTheStatusOfAHold(t *testing.T) {
+// TestStatus_Hold: records after a bad one are not on their way to the table, and do not wait.
+func TestStatus_Hold(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
 		w.Broker.Produce(story.Topic, 0, "rr", "k")
 		c.at(10 * time.Second)
@@ -151,7 +152,7 @@ func TestTheStatusOfAHold(t *testing.T) {
 		c.want(t, "held", p, 0, standing{2, 2, none, 10 * time.Second, 0, 20 * time.Second})
 		c.at(10 * time.Minute)
 		c.want(t, "held for long", p, 0, standing{2, 2, none, 10 * time.Second, 0, 20 * time.Second})
-		w.Log.Append(story.Version{Commit: w.Forged(0, 3)}) // the operator skips it
+		w.Log.Append(story.Version{Commit: w.Forged(0, 3)}) // the operator skips the bad record
 		eventually(t, "end", func() bool { return w.Position(0) == 5 })
 		time.Sleep(time.Second)
 		if got := c.of(p, 0); got.position != 5 || got.consumed != 5 || got.waiting != none || got.oldest != none || got.newest != 20*time.Second {
@@ -160,8 +161,8 @@ func TestTheStatusOfAHold(t *testing.T) {
 	})
 }
 
-// TestTheStatusOfAPause: what was read before it settles, and nobody waits any more.
-func TestTheStatusOfAPause(t *testing.T) {
+// TestStatus_Pause: records read before it are committed, and then none wait.
+func TestStatus_Pause(t *testing.T) {
 	slowly(t, 1, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
 		c.at(10 * time.Second)
@@ -173,14 +174,14 @@ func TestTheStatusOfAPause(t *testing.T) {
 	})
 }
 
-// TestTheStatusOfAFence: everything uncommitted is forgotten, unless the same records are read again.
-func TestTheStatusOfAFence(t *testing.T) {
+// TestStatus_Fence: everything uncommitted is dropped, unless the same records are read again.
+func TestStatus_Fence(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
 		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
 		c.at(10 * time.Second)
 		w.Broker.Produce(story.Topic, 1, "r", "k")
 		c.at(20 * time.Second)
-		w.Log.Append(story.Version{Commit: w.Forged(0, 4)}) // the commit in a minute meets it
+		w.Log.Append(story.Version{Commit: w.Forged(0, 4)}) // the next commit meets it
 		c.at(75 * time.Second)
 		c.want(t, "moved", p, 0, standing{4, 4, 60 * time.Second, none, none, 0})
 		c.want(t, "read again", p, 1, standing{0, 1, 60 * time.Second, 10 * time.Second, none, 60 * time.Second})
@@ -189,9 +190,8 @@ func TestTheStatusOfAFence(t *testing.T) {
 	})
 }
 
-// TestTheStatusOfATableThatCannotBeWritten: its claims stand at their positions, and the records that they had are as old as
-// ever.
-func TestTheStatusOfATableThatCannotBeWritten(t *testing.T) {
+// TestStatus_TableDown: the claims are at their positions, and their records keep their age.
+func TestStatus_TableDown(t *testing.T) {
 	denied := func(w *story.World) {
 		w.Broken = func(step string) error {
 			if step == "stage" {
@@ -207,8 +207,8 @@ func TestTheStatusOfATableThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// TestTheStatusOfALostClaim: its rows are in the batch and will not be committed.
-func TestTheStatusOfALostClaim(t *testing.T) {
+// TestStatus_LostClaim: its rows are in the batch and will not be committed.
+func TestStatus_LostClaim(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
 		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
 		c.at(10 * time.Second)
@@ -224,8 +224,8 @@ func TestTheStatusOfALostClaim(t *testing.T) {
 	})
 }
 
-// TestTheStatusOfAClaimThatComesBack: it is another claim than the one that left, and who stayed is the same.
-func TestTheStatusOfAClaimThatComesBack(t *testing.T) {
+// TestStatus_ClaimComesBack: a claim that was lost and comes back has a new Since; one that stayed keeps it.
+func TestStatus_ClaimComesBack(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
 		since := func() (all []time.Duration) {
 			for _, s := range p.Connector.Status().Claims {

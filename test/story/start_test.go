@@ -12,7 +12,7 @@ import (
 	"sluice/test/story"
 )
 
-func TestStartByTimestamp(t *testing.T) {
+func TestStart_Timestamp(t *testing.T) {
 	for name, start := range map[string]func(since time.Time) connector.Start{
 		"a time": func(since time.Time) connector.Start {
 			return connector.Start{Policy: connector.StartTimestamp, At: since}
@@ -32,7 +32,7 @@ func TestStartByTimestamp(t *testing.T) {
 				w.Start = start(since)
 				p := w.Begin(t.Context())
 				p.Member.Assign(joined(w, 0, 1, 2))
-				eventually(t, "START", func() bool { return len(w.Started()) == 3 })
+				eventually(t, "initial commit", func() bool { return len(w.Started()) == 3 })
 				if got, want := w.Started(), map[int32]int64{0: 3, 1: 1, 2: 0}; !maps.Equal(got, want) {
 					t.Errorf("started %v, want %v", got, want)
 				}
@@ -45,8 +45,9 @@ func TestStartByTimestamp(t *testing.T) {
 	}
 }
 
-// Two members, of which one has no partition of the START's, and a partition that comes later.
-func TestStartAtOffsetsIsOneCommitForAllPartitions(t *testing.T) {
+// TestStart_AtOffsets: two members, one of which has no partition of the initial commit, and a partition that is
+// added later.
+func TestStart_AtOffsets(t *testing.T) {
 	scene(t, 3, func(t *testing.T, w *story.World) {
 		for id := range int32(3) {
 			w.Broker.Produce(story.Topic, id, "rrrr", "k")
@@ -72,7 +73,7 @@ func TestStartAtOffsetsIsOneCommitForAllPartitions(t *testing.T) {
 		wantRows(t, w, 1, []int64{1, 2, 3})
 		wantRows(t, w, 2, nil)
 
-		w.Broker.Grow(story.Topic, 4) // the same topic id; its first records come before anybody looks
+		w.Broker.Grow(story.Topic, 4) // the same topic id; its first records come before the member sees it
 		w.Broker.Produce(story.Topic, 3, "rr", "k")
 		b.Member.Assign(joined(w, 1, 2, 3))
 		eventually(t, "end", w.AtEnd)
@@ -80,7 +81,7 @@ func TestStartAtOffsetsIsOneCommitForAllPartitions(t *testing.T) {
 	})
 }
 
-func TestStartOutsideOfTheLogHoldsTheTopic(t *testing.T) {
+func TestStart_OutsideLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		offsets map[int32]int64
 		reason  hold.Reason
@@ -117,9 +118,10 @@ func TestStartOutsideOfTheLogHoldsTheTopic(t *testing.T) {
 	}
 }
 
-// The group's offsets are read first, the snapshot after. Here another member starts and commits group offsets while
-// this one asks for them: in the other order it would see an offset and no txn, and hold.
-func TestGroupOffsetsAreReadBeforeTheSnapshot(t *testing.T) {
+// TestStart_OffsetsBeforeSnapshot: the committed offsets are read first, the snapshot after them. Here another
+// member starts and commits offsets while this one asks for them: in the other order this one would see an offset
+// and no txn, and hold.
+func TestStart_OffsetsBeforeSnapshot(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
 		here := w.Broker.Partitions(story.Topic)[0]

@@ -20,9 +20,9 @@ var (
 	seed  = flag.Uint64("story.seed", 0, "run only this schedule, and log it")
 )
 
-// TestSchedules runs two members through everything that may happen to them: claims taken, shared by mistake and lost,
-// generations that end, crashes, stops, PUTs that land late, questions that fail, versions of others. However it went,
-// the table holds each record once.
+// TestSchedules runs two members through everything that may happen to them: claims taken, shared by mistake and
+// lost, generations that end, crashes, stops, PUTs that take effect late, requests that fail, versions of others.
+// In every schedule the table has each record once.
 func TestSchedules(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds)
 	if *seed != 0 {
@@ -38,7 +38,7 @@ func TestSchedules(t *testing.T) {
 	t.Logf("%d schedules, %d versions, %d of them by a second owner", last-first+1, versions, fenced)
 }
 
-// logger logs the one schedule that was asked for, with the time since its start.
+// logger logs the one schedule that was requested, with the time since its start.
 func logger() *slog.Logger {
 	if *seed == 0 {
 		return slog.New(slog.DiscardHandler)
@@ -57,7 +57,7 @@ func schedule(t *testing.T, s uint64) (versions, handed int) {
 	return play(t, story.NewWorld(s, 3), s)
 }
 
-// play runs a schedule in a world and judges what came of it.
+// play runs a schedule in a world and judges the result.
 func play(t *testing.T, w *story.World, s uint64) (versions, handed int) {
 	t.Helper()
 	w.Logger = logger()
@@ -102,7 +102,7 @@ func play(t *testing.T, w *story.World, s uint64) (versions, handed int) {
 	return versions, handed
 }
 
-// unexplained finds a commit whose ranges do not say exactly how many health-check records they passed.
+// unexplained finds a commit whose ranges do not count exactly the health-check records that they passed.
 func unexplained(w *story.World) string {
 	for n, v := range w.Log.Versions() {
 		for _, r := range v.Commit.Ranges {
@@ -152,7 +152,7 @@ func disturb(t *testing.T, w *story.World, other func()) {
 		mix = "rrrrhpprtc"
 	}
 	if w.Retry.Curve != "" {
-		mix = "rrrrrrxetc" // some fail in our own work
+		mix = "rrrrrrxetc" // some fail locally
 	}
 	members := []*story.Process{w.Begin(t.Context()), w.Begin(t.Context())}
 	for range 40 {
@@ -165,7 +165,7 @@ func disturb(t *testing.T, w *story.World, other func()) {
 				kinds[k] = mix[w.Chance.N(10)]
 			}
 			w.Broker.Produce(story.Topic, int32(w.Chance.N(3)), string(kinds), fmt.Sprint(w.Chance.N(3)))
-		case 5, 6, 7: // a new generation; now and then both believe they own a claim
+		case 5, 6, 7: // a new generation; sometimes both believe they own a claim
 			var a, b []connector.Partition
 			for _, p := range all {
 				where := w.Chance.N(7)
@@ -204,10 +204,11 @@ func disturb(t *testing.T, w *story.World, other func()) {
 	members[0].Member.Assign(connector.Assignment{Joined: true, Partitions: all})
 }
 
-// calm waits until the member that has it all has brought everything into the table.
+// calm waits until the member that owns everything has committed everything.
 func calm(t *testing.T, w *story.World, s uint64) {
 	t.Helper()
-	// A claim that ends in control records waits ten minutes for its commit; a fence at that commit, and it waits again.
+	// A claim that ends in control records waits ten minutes for its commit; after a fence at that commit it waits
+	// again.
 	for i := range 1500 {
 		if w.AtEnd() {
 			return

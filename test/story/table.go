@@ -20,13 +20,13 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// Source identifies a row by where it stems from.
+// Source identifies a row by its origin.
 type Source struct {
 	Topic   string
 	TopicID byte
 	ID      int32
 	Offset  int64
-	// Epoch is the leader epoch in which the record was written: another record may have had this offset before.
+	// Epoch is the leader epoch of the record: another record may have had this offset before.
 	Epoch int32
 }
 
@@ -37,18 +37,19 @@ type Version struct {
 	At     time.Time
 	Commit connector.Commit
 	Rows   []Source
-	// Expired are the appIds whose txns a checkpoint behind the version does not have any more.
+	// Expired are the appIds whose txns a checkpoint after the version no longer has.
 	Expired []string
 }
 
-// TableLog is a table's log: put-if-absent on version numbers, and nothing else is trusted.
+// TableLog is a table's log: put-if-absent on version numbers, and no other guarantee.
 type TableLog struct {
 	mu       sync.Mutex
 	id       string
-	altered  int // schemas before this one
+	altered  int // number of earlier schemas
 	searches int // for rows of topics
 	versions []Version
-	// epochless leaves the leader epochs of positions out of commits, as versions of this program that kept none.
+	// epochless leaves the leader epochs of positions out of commits, as versions of this program did that wrote
+	// none.
 	epochless bool
 }
 
@@ -62,7 +63,7 @@ func (l *TableLog) Versions() []Version {
 	return append([]Version(nil), l.versions...)
 }
 
-// Append adds a version from outside, for instance an operator's.
+// Append adds a version of another program, for instance an operator's command.
 func (l *TableLog) Append(v Version) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +71,7 @@ func (l *TableLog) Append(v Version) {
 	l.versions = append(l.versions, v)
 }
 
-// Replace makes it another table; its txns stay, as REPLACE TABLE does.
+// Replace makes it another table; its txns stay, as with REPLACE TABLE.
 func (l *TableLog) Replace(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,14 +84,14 @@ func (l *TableLog) Expire(p connector.Partition) {
 	l.Append(Version{Member: "checkpoint", Expired: []string{p.AppID(Pipeline), p.EpochAppID(Pipeline), p.NewestAppID(Pipeline)}})
 }
 
-// ForgetEpochs makes the table one that keeps no leader epochs beside its positions.
+// ForgetEpochs turns the table into one without leader epochs beside its positions.
 func (l *TableLog) ForgetEpochs() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.epochless = true
 }
 
-// Alter gives the table another schema, to which rows of the one before do not fit. See [Was] and [Becomes].
+// Alter gives the table another schema, which rows of the one before do not fit. See [Was] and [Becomes].
 func (l *TableLog) Alter() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +105,7 @@ func (l *TableLog) searched() {
 	l.searches++
 }
 
-// Searches is how often members have searched the table for rows of topics.
+// Searches returns how often members have searched the table for rows of topics.
 func (l *TableLog) Searches() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,33 +160,33 @@ func (s schema) Fits(built connector.Schema) error {
 	return nil
 }
 
-// Table is a member's way to a TableLog.
+// Table is a member's client of a TableLog.
 type Table struct {
 	Log    *TableLog
 	Member string
 	Chance *Chance
-	// Broken, if set, is asked before each step and may fail it.
+	// Broken, if set, is called before each step and may fail it.
 	Broken func(step string) error
-	// Twins knows what rows are the same by; nil if nothing is.
+	// Twins are the identities of the rows; nil if they have none.
 	Twins *Twins
-	// Together looks at all rows that are encoded together, and may panic. May be nil.
+	// Together is called with all rows that are encoded together, and may panic. May be nil.
 	Together func([]Source)
-	// Odd looks at each row that is encoded, and may panic. May be nil.
+	// Odd is called with each row that is encoded, and may panic. May be nil.
 	Odd func(Source)
-	// Late takes PUTs that nobody waits for any more.
+	// Late makes PUTs whose sender no longer waits.
 	Late *sync.WaitGroup
 	// Hangs is called within each step. May be nil.
 	Hangs func(ctx context.Context, step string)
 
 	mu   sync.Mutex
 	dead bool
-	// Trace takes a line for each thing that the world outside can see. May be nil.
+	// Trace is called with a line for each event that is visible outside of the process. May be nil.
 	Trace func(format string, args ...any)
 }
 
 var _ connector.Table = (*Table)(nil)
 
-// Kill ends the process in front of the table.
+// Kill cuts the process off from the table.
 func (t *Table) Kill() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -193,7 +194,7 @@ func (t *Table) Kill() {
 }
 
 func (t *Table) step(ctx context.Context, name string) error {
-	if name == "stage" || name == "put data files" || strings.HasPrefix(name, "recall") { // within what a writer does not wait for as a whole
+	if name == "stage" || name == "put data files" || strings.HasPrefix(name, "recall") { // not counted as waiting by the writer's loop
 		loop := pulse.Of(ctx)
 		loop.Wait()
 		defer loop.Done()
@@ -232,7 +233,7 @@ func (t *Table) trace(format string, args ...any) {
 	}
 }
 
-// Stage remembers which rows the pieces hold.
+// Stage notes which rows the pieces hold.
 func (t *Table) Stage(ctx context.Context, _ *connector.Snapshot, _ string, pieces []connector.Piece, progress func(done int, encoded int64)) (*connector.Staged, error) {
 	if err := t.step(ctx, "stage"); err != nil {
 		return nil, err
@@ -251,7 +252,7 @@ func (t *Table) Stage(ctx context.Context, _ *connector.Snapshot, _ string, piec
 	return &connector.Staged{Files: rows, Rows: int64(len(rows))}, nil
 }
 
-// Rehearse encodes to nowhere.
+// Rehearse encodes the pieces without keeping them.
 func (t *Table) Rehearse(ctx context.Context, _ *connector.Snapshot, pieces []connector.Piece) error {
 	if err := t.step(ctx, "rehearse"); err != nil {
 		return err
@@ -265,7 +266,7 @@ func (t *Table) Rehearse(ctx context.Context, _ *connector.Snapshot, pieces []co
 	return nil
 }
 
-// together is where Together looks at rows.
+// together calls Together with rows.
 func (t *Table) together(pieces []connector.Piece) {
 	if t.Together == nil {
 		return
@@ -277,7 +278,7 @@ func (t *Table) together(pieces []connector.Piece) {
 	t.Together(all)
 }
 
-// encode is where Odd looks at rows.
+// encode calls Odd with each row.
 func (t *Table) encode(p connector.Piece) []Source {
 	rows := sources(p)
 	if t.Odd != nil {
@@ -288,12 +289,12 @@ func (t *Table) encode(p connector.Piece) []Source {
 	return rows
 }
 
-// OffsetOf is a column.
+// OffsetOf reads a column.
 func (t *Table) OffsetOf(rows arrow.RecordBatch, row int64) (int64, bool) {
 	return rows.Column(3).(*array.Int64).Value(int(row)), true
 }
 
-// HasRows looks at the rows of all versions of the table.
+// HasRows checks the rows of all versions of the table.
 func (t *Table) HasRows(_ context.Context, s *connector.Snapshot, of []connector.RowsOf, _ bool) (map[connector.RowsOf]bool, error) {
 	t.Log.searched()
 	found := map[connector.RowsOf]bool{}
@@ -310,8 +311,8 @@ func (t *Table) HasRows(_ context.Context, s *connector.Snapshot, of []connector
 	return found, nil
 }
 
-// Commit is the protocol's loop in short: PRE on a prefix, put-if-absent of the version behind it, which may land late
-// or never answer.
+// Commit is a short form of the protocol's loop: the precondition on a prefix, put-if-absent of the next version,
+// which may take effect late or get no response.
 func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*connector.Snapshot) error) (*connector.Snapshot, error) {
 	v := Version{Member: t.Member, Commit: *c}
 	if c.Staged != nil {
@@ -353,7 +354,7 @@ func covered(c *connector.Commit) string {
 	return b.String()
 }
 
-// stray lets a PUT of a dead or hurried sender land later, or never.
+// stray lets a PUT of a dead or hurried sender take effect later, or never.
 func (t *Table) stray(n int, v Version) {
 	if t.Late == nil || t.Chance.Is(2) {
 		return
@@ -367,12 +368,12 @@ func (t *Table) stray(n int, v Version) {
 // Discard has nothing to delete.
 func (t *Table) Discard(context.Context, *connector.Staged) {}
 
-// Decoder makes rows of two columns, which say where a row stems from. Poison fails.
+// Decoder makes rows of two columns, which say where a row comes from. Poison fails.
 type Decoder struct {
-	Identity bool // rows have one
+	Identity bool // whether rows have one
 }
 
-// Builder returns a builder.
+// Builder implements [connector.Decoder].
 func (d Decoder) Builder(s connector.Schema) (connector.Builder, error) {
 	return &builder{altered: s.(schema).altered > 0, identity: d.Identity}, nil
 }
@@ -387,7 +388,7 @@ type builder struct {
 
 	sealed  int64
 	altered bool
-	open    bool // it has buffers, for the first record of a chunk
+	open    bool // whether it has buffers, from the first record of a chunk on
 }
 
 var rowSchema = arrow.NewSchema([]arrow.Field{
@@ -406,8 +407,8 @@ func (b *builder) Add(p connector.Partition, r *connector.Record) error {
 		case k == Breaks && r.Offset%2 == 0:
 			panic("the decoder breaks on " + string(r.Value))
 		case k == Breaks:
-			b.at = nil // nothing is promised of a builder that failed
-			return errors.New("nobody knows why")
+			b.at = nil // a builder that failed may hold anything
+			return errors.New("unknown cause")
 		case k == Poison, k == Was && b.altered, k == Becomes && !b.altered:
 			return errPoison
 		}
@@ -426,14 +427,14 @@ func (b *builder) Add(p connector.Partition, r *connector.Record) error {
 	return nil
 }
 
-// Entries implements connector.Identifier.
+// Entries implements [connector.Identifier].
 func (b *builder) Entries() []idempotency.Entry { return b.sealedEntry }
 
 func (b *builder) Rows() int                  { return len(b.at) }
 func (b *builder) Bytes() int64               { return int64(len(b.at) * 32) }
 func (b *builder) Ignored() connector.Ignored { return connector.Ignored{} }
 
-// Allocated is more than rows: buffers are there before the first one is.
+// Allocated returns more than the rows: the builder has buffers before the first one.
 func (b *builder) Allocated() int64 {
 	if !b.open {
 		return 0

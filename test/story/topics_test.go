@@ -35,9 +35,9 @@ func startsOf(log *story.TableLog) (starts []string) {
 	return starts
 }
 
-// TestATopicComesByAssignment: a topic that nobody knew at the start feeds its table, or one that is there already, as
-// soon as it is assigned. One that is not configured feeds nothing, and says so.
-func TestATopicComesByAssignment(t *testing.T) {
+// TestTopic_ByAssignment: a topic that was unknown at the start feeds its table, or an existing one, as soon as it
+// is assigned. One that is not configured feeds none, and the log says so.
+func TestTopic_ByAssignment(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprintf("shared %v", shared), func(t *testing.T) {
 			scene(t, 2, func(t *testing.T, w *story.World) {
@@ -81,9 +81,9 @@ func TestATopicComesByAssignment(t *testing.T) {
 	}
 }
 
-// TestATopicThatAppearedIsReadFromItsFirstRecord: with start latest the records from before the START of a topic that was
-// there are left out; a topic that was created since has none that may be.
-func TestATopicThatAppearedIsReadFromItsFirstRecord(t *testing.T) {
+// TestTopic_Appeared: with start latest the records from before the initial commit of an existing topic are left
+// out. A topic created since has no such records.
+func TestTopic_Appeared(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		old, appeared := story.NewTableLog("table-2"), story.NewTableLog("table-3")
 		w.Others = map[string]*story.TableLog{"old": old, "appeared": appeared}
@@ -114,9 +114,9 @@ func TestATopicThatAppearedIsReadFromItsFirstRecord(t *testing.T) {
 	})
 }
 
-// TestATableWithoutTopicsIsRetired: its writer ends after a while, and another one begins if a topic of it comes back.
-// Tables of topics that are named stay, whoever has their claims.
-func TestATableWithoutTopicsIsRetired(t *testing.T) {
+// TestTable_Retired: the writer of a table without topics ends after a while, and another one begins if a topic
+// comes back. Tables of configured topics stay, also if other members have all of their claims.
+func TestTable_Retired(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		log := story.NewTableLog("table-2")
 		w.Others = map[string]*story.TableLog{"late": log}
@@ -152,8 +152,8 @@ func TestATableWithoutTopicsIsRetired(t *testing.T) {
 	})
 }
 
-// TestABusyTableDoesNotCutAnIdleOne: positions without rows wait for their ten minutes, whatever other tables do.
-func TestABusyTableDoesNotCutAnIdleOne(t *testing.T) {
+// TestTable_BusyDoesNotSealIdle: positions without rows wait for ten minutes, independently of other tables.
+func TestTable_BusyDoesNotSealIdle(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		idle := story.NewTableLog("table-2")
 		w.Others = map[string]*story.TableLog{"idle": idle}
@@ -175,9 +175,9 @@ func TestABusyTableDoesNotCutAnIdleOne(t *testing.T) {
 	})
 }
 
-// TestManyTopicsOfOneTableWaitTogether: while the group's coordinator does not answer, what is committed waits for one
-// question, however many topics are asked about.
-func TestManyTopicsOfOneTableWaitTogether(t *testing.T) {
+// TestTopics_WaitTogether: while the group's coordinator does not respond, commits wait for one request, for any
+// number of topics.
+func TestTopics_WaitTogether(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		w.Others = map[string]*story.TableLog{}
 		all := joined(w, 0)
@@ -199,7 +199,7 @@ func TestManyTopicsOfOneTableWaitTogether(t *testing.T) {
 		w.Broker.Produce(story.Topic, 0, "rrr", "k")
 		time.Sleep(30 * time.Second)
 		if at := w.Position(0); at != 3 {
-			t.Errorf("the table stands at %d, 3 were produced half a minute ago", at)
+			t.Errorf("the position is %d, 3 were produced half a minute ago", at)
 		}
 		w.Broker.Hung.Store(false)
 		eventually(t, "all are read", func() bool {

@@ -10,8 +10,8 @@ import (
 	"sluice/test/story"
 )
 
-// endsOnlyByAMove expects a hold of partition 0 at offset 6 to stay, and to end when an operator moves the position back to
-// where the logs parted; then the records behind that become rows.
+// endsOnlyByAMove expects a hold of partition 0 at offset 6 to stay, and to end when an operator moves the position
+// back to where the logs differ; then the records from there become rows.
 func endsOnlyByAMove(t *testing.T, w *story.World, p *story.Process, reason hold.Reason) {
 	t.Helper()
 	for range 10 {
@@ -27,9 +27,9 @@ func endsOnlyByAMove(t *testing.T, w *story.World, p *story.Process, reason hold
 	wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7})
 }
 
-// TestATruncatedLogHoldsUntilAnOperatorMoves: also if the group's offsets, which keep the leader epochs of positions, were
-// lost in the same election. Nothing that stands in the place of lost records is passed over.
-func TestATruncatedLogHoldsUntilAnOperatorMoves(t *testing.T) {
+// TestTruncatedLog_HoldsUntilMoved: even if the committed offsets, which keep the leader epochs of positions, were
+// lost in the same election. No record that replaced a lost one is skipped.
+func TestTruncatedLog_HoldsUntilMoved(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
 		p := w.Begin(t.Context())
@@ -43,9 +43,9 @@ func TestATruncatedLogHoldsUntilAnOperatorMoves(t *testing.T) {
 	})
 }
 
-// TestAPositionBeyondTheLogIsNotMetByItsGrowth: a member finds the position beyond the log's end and does not know in which
-// epoch it was read. When the log has grown past it, other records stand before it: it stays held until an operator moves.
-func TestAPositionBeyondTheLogIsNotMetByItsGrowth(t *testing.T) {
+// TestTruncatedLog_GrownPastPosition: a member finds the position beyond the log's end and does not know its epoch.
+// When the log has grown past it, other records are before it: it stays held until an operator moves it.
+func TestTruncatedLog_GrownPastPosition(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		w.Log.ForgetEpochs()
 		w.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
@@ -64,9 +64,9 @@ func TestAPositionBeyondTheLogIsNotMetByItsGrowth(t *testing.T) {
 	})
 }
 
-// TestAnUncheckedPositionIsCounted: a table that an older version wrote keeps no leader epochs, and the committed offset that
-// has one may be lost. Such a position is read on from, where nothing speaks against it, and counted.
-func TestAnUncheckedPositionIsCounted(t *testing.T) {
+// TestPosition_Unchecked: a table of an older version keeps no leader epochs, and the committed offset that has one
+// may be lost. Reading continues from such a position if nothing else is wrong, and a metric counts it.
+func TestPosition_Unchecked(t *testing.T) {
 	for lost, want := range map[bool]float64{false: 0, true: 1} {
 		scene(t, 1, func(t *testing.T, w *story.World) {
 			w.Log.ForgetEpochs()
@@ -90,8 +90,8 @@ func TestAnUncheckedPositionIsCounted(t *testing.T) {
 	}
 }
 
-// TestAHeldClaimKeepsItsLag: that nobody was asked for the end of the log does not mean that there is nothing to read.
-func TestAHeldClaimKeepsItsLag(t *testing.T) {
+// TestHold_KeepsLag: a claim whose log end was not requested may have lag all the same.
+func TestHold_KeepsLag(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rr", "k")
 		p := w.Begin(t.Context())
@@ -102,20 +102,20 @@ func TestAHeldClaimKeepsItsLag(t *testing.T) {
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.TableReplaced})
 		time.Sleep(5 * time.Minute)
 		if c := p.Connector.Status().Claims[0]; c.Position != 2 || c.End != 5 || c.Lag != 3 {
-			t.Errorf("it stands at %d of %d, and has a lag of %d", c.Position, c.End, c.Lag)
+			t.Errorf("it is at %d of %d, and has a lag of %d", c.Position, c.End, c.Lag)
 		}
 		w.Broker.Produce(story.Topic, 0, "r", "k")
 		eventually(t, "the lag grows", func() bool { return p.Connector.Status().Claims[0].Lag == 4 })
 		w.Broker.Lock(func() { w.Broker.Silent = map[int32]bool{0: true} })
 		time.Sleep(5 * time.Minute)
 		if c := p.Connector.Status().Claims[0]; c.End != 6 || c.Lag != 4 {
-			t.Errorf("when nobody answers, it stands at %d of %d, and has a lag of %d", c.Position, c.End, c.Lag)
+			t.Errorf("without a response, it is at %d of %d, and has a lag of %d", c.Position, c.End, c.Lag)
 		}
 	})
 }
 
-// TestTruncatedLog_OffsetNotCommitted: a member is killed between its commit and the committed offset, and the log is
-// truncated and regrown beyond the position meanwhile. The table itself keeps the leader epoch of the position.
+// TestTruncatedLog_OffsetNotCommitted: a member is killed between its commit and the committed offset, and the log
+// is truncated and regrown beyond the position meanwhile. The table itself keeps the leader epoch of the position.
 func TestTruncatedLog_OffsetNotCommitted(t *testing.T) {
 	for name, lose := range map[string]func(w *story.World){
 		"the committed offset is old":     func(w *story.World) { w.Broker.SetGroupOffset(story.Topic, 0, 2) },
@@ -146,8 +146,8 @@ func TestTruncatedLog_OffsetNotCommitted(t *testing.T) {
 	}
 }
 
-// TestTruncatedHold_EpochOfItsPlace: a bad record holds a claim whose batch reaches into a newer leader epoch. An election
-// that loses only the records of that epoch took nothing that the table has.
+// TestTruncatedHold_EpochOfItsPlace: a bad record holds a claim whose batch reaches into a newer leader epoch. An
+// election that loses only the records of that epoch took nothing that the table has.
 func TestTruncatedHold_EpochOfItsPlace(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rrpr", "k")
@@ -158,7 +158,7 @@ func TestTruncatedHold_EpochOfItsPlace(t *testing.T) {
 		wantHolds(t, first, map[int32]hold.Reason{0: hold.Poison})
 		eventually(t, "the committed offset", func() bool { return w.Broker.GroupOffsets(story.Topic)[0].Next == 2 })
 		if v := w.Log.Versions(); len(v[len(v)-1].Rows) != 2 || w.Position(0) != 2 {
-			t.Fatalf("the table stands at %d, its last version is %+v", w.Position(0), v[len(v)-1])
+			t.Fatalf("the position is %d, its last version is %+v", w.Position(0), v[len(v)-1])
 		}
 		p := w.Broker.Partitions(story.Topic)[0]
 		versions := w.Log.Versions()
@@ -186,7 +186,7 @@ func TestTruncatedHold_EpochOfItsPlace(t *testing.T) {
 	})
 }
 
-// txnOf is the version that a commit sets for an appId.
+// txnOf returns the version that a commit sets for an appId.
 func txnOf(c connector.Commit, appID string) int64 {
 	for _, x := range c.Txns {
 		if x.AppID == appID {
@@ -196,8 +196,8 @@ func txnOf(c connector.Commit, appID string) int64 {
 	return -2
 }
 
-// TestTruncatedHold_BehindMarkers: a leader epoch begins with offsets that no reader sees, and its first record is bad. The
-// records before belong to the older epoch, which ends before the place of the hold.
+// TestTruncatedHold_BehindMarkers: a leader epoch begins with control records, and its first record is bad. The
+// records before belong to the older epoch, which ends before the offset of the hold.
 func TestTruncatedHold_BehindMarkers(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "rr", "k")

@@ -14,17 +14,18 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Twins gives each row of a topic an identity and a timestamp, and says by the plain rule which of them are duplicates:
-// over all rows of the partition before, whatever members, windows and stores may do.
+// Twins gives each row of a topic an identity and a timestamp, and decides by the plain rule which rows are
+// duplicates: over all earlier rows of the partition, independent of members, windows and stores.
 type Twins struct {
 	Window time.Duration
-	// Shared is what remembers for all members, as a database would; nil: each has a memory of its own.
+	// Shared is the store of fingerprints of all members, as a database would be; nil: each member has a memory of
+	// its own.
 	Shared idempotency.Store
 	// Reset is given to the members. May be nil.
 	Reset func(connector.Partition) int64
-	// Identity is what the members are told, a header by default.
+	// Identity is the configuration of the members, a header by default.
 	Identity idempotency.Identity
-	// Limit is what a member's own memory may take.
+	// Limit is the maximum size of a member's own memory.
 	Limit int64
 
 	chance *Chance
@@ -45,12 +46,12 @@ type Stamp struct {
 	At int64  // milliseconds
 }
 
-// NewTwins gives random identities and timestamps, many of them the same.
+// NewTwins gives random identities and timestamps, many of them equal.
 func NewTwins(chance *Chance, window time.Duration) *Twins {
 	return &Twins{Identity: idempotency.Identity{By: idempotency.ByHeader, Name: "id"}, Window: window, Limit: 1 << 30, chance: chance, at: map[int32]*stamped{}}
 }
 
-// Add appends records with given identities and timestamps.
+// Add appends records with these identities and timestamps.
 func (t *Twins) Add(b *Broker, id int32, stamps ...Stamp) {
 	for _, s := range stamps {
 		b.Stamp = func(id int32, offset int64, _ Kind) Kind { return t.put(id, offset, s) }
@@ -58,7 +59,7 @@ func (t *Twins) Add(b *Broker, id int32, stamps ...Stamp) {
 	}
 }
 
-// Random has the broker stamp what is produced from now on.
+// Random makes the broker stamp the records produced from now on.
 func (t *Twins) Random(b *Broker) {
 	b.Stamp = func(id int32, offset int64, k Kind) Kind {
 		if k != Row {
@@ -109,7 +110,7 @@ func (t *Twins) put(id int32, offset int64, s Stamp) Kind {
 	return Row
 }
 
-// Stamp is what a record was given.
+// Stamp returns what a record was given.
 func (t *Twins) Stamp(id int32, offset int64) Stamp {
 	p := t.partition(id)
 	t.mu.Lock()
@@ -117,13 +118,13 @@ func (t *Twins) Stamp(id int32, offset int64) Stamp {
 	return p.records[offset]
 }
 
-// entry is what a record with such a stamp is known by.
+// entry returns the entry of a record with such a stamp.
 func (s Stamp) entry(offset int64) idempotency.Entry {
 	h := idempotency.NewHasher(idempotency.Identity{By: idempotency.ByHeader, Name: "id"})
 	return idempotency.Entry{Fingerprint: h.Header([]byte(s.ID)), Offset: offset, At: s.At}
 }
 
-// duplicates is what a member is configured with. crash ends its way to the store.
+// duplicates returns a member's configuration. crash cuts it off from the store.
 func (t *Twins) duplicates(chance *Chance) (d *connector.Duplicates, own *idempotency.Memory, crash func()) {
 	own = idempotency.NewMemory(t.Limit, nil)
 	s := &mortalStore{Store: own, chance: chance}
@@ -135,7 +136,7 @@ func (t *Twins) duplicates(chance *Chance) (d *connector.Duplicates, own *idempo
 	}, own, s.kill
 }
 
-// mortalStore is a process's way to a store: late, and it ends with the process.
+// mortalStore is a process's client of a store: late, and it ends with the process.
 type mortalStore struct {
 	idempotency.Store
 	chance *Chance
@@ -165,7 +166,7 @@ func (s *mortalStore) step(ctx context.Context) error {
 	return nil
 }
 
-// Through implements idempotency.Store.
+// Through implements [idempotency.Store].
 func (s *mortalStore) Through(ctx context.Context, sc idempotency.Scope) (int64, error) {
 	if err := s.step(ctx); err != nil {
 		return 0, err
@@ -173,7 +174,7 @@ func (s *mortalStore) Through(ctx context.Context, sc idempotency.Scope) (int64,
 	return s.Store.Through(ctx, sc)
 }
 
-// Seen implements idempotency.Store.
+// Seen implements [idempotency.Store].
 func (s *mortalStore) Seen(ctx context.Context, sc idempotency.Scope, entries iter.Seq[idempotency.Entry]) (map[idempotency.Fingerprint]int64, error) {
 	if err := s.step(ctx); err != nil {
 		return nil, err
@@ -181,7 +182,7 @@ func (s *mortalStore) Seen(ctx context.Context, sc idempotency.Scope, entries it
 	return s.Store.Seen(ctx, sc, entries)
 }
 
-// Remember implements idempotency.Store.
+// Remember implements [idempotency.Store].
 func (s *mortalStore) Remember(ctx context.Context, sc idempotency.Scope, from, next int64, entries iter.Seq[idempotency.Entry]) error {
 	if err := s.step(ctx); err != nil {
 		return err
@@ -189,17 +190,18 @@ func (s *mortalStore) Remember(ctx context.Context, sc idempotency.Scope, from, 
 	return s.Store.Remember(ctx, sc, from, next, entries)
 }
 
-// For implements idempotency.Store.
+// For implements [idempotency.Store].
 func (s *mortalStore) For(string) idempotency.Store { return s }
 
-// Release implements idempotency.Store.
+// Release implements [idempotency.Store].
 func (s *mortalStore) Release(sc idempotency.Scope) {
 	if !s.shared {
 		s.Store.Release(sc)
 	}
 }
 
-// ReadFingerprints implements connector.Recaller: rows come in any order, and more of them than were asked for.
+// ReadFingerprints implements [connector.FingerprintReader]: rows come in any order, and more of them than
+// requested.
 func (t *Table) ReadFingerprints(s *connector.Snapshot, q connector.FingerprintQuery) (connector.Reading, error) {
 	if t.Twins == nil {
 		return nil, hold.New(hold.SchemaConflict, "rows without identities", nil)

@@ -13,9 +13,9 @@ import (
 	"sluice/test/story"
 )
 
-// TestSchedulesOfDuplicates is TestSchedules with records that were sent twice: whoever works on a partition, and whatever
-// became of the window before, the same ones become rows.
-func TestSchedulesOfDuplicates(t *testing.T) {
+// TestSchedules_Duplicates is TestSchedules with records that were sent twice: with any owner of a partition and
+// any state of the window, the same ones become rows.
+func TestSchedules_Duplicates(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds/2)
 	if *seed != 0 {
 		first, last = *seed, *seed
@@ -57,9 +57,9 @@ func committed(t *testing.T, w *story.World, next int64) {
 	eventually(t, "the table has what was produced", func() bool { return w.Position(0) == next })
 }
 
-// TestTwinsInTime: a second and 23 h 59 m after the first they are left out, 24 h 01 m after it they are not; and it makes
-// no difference whether the member restarted, crashed or lost the partition in between.
-func TestTwinsInTime(t *testing.T) {
+// TestDuplicates_Window: a second and 23 h 59 m after the first they are left out, 24 h 01 m after it they are not.
+// It makes no difference whether the member restarted, crashed or lost the partition in between.
+func TestDuplicates_Window(t *testing.T) {
 	for name, between := range map[string]func(*testing.T, *story.World, *story.Process) *story.Process{
 		"nothing": func(_ *testing.T, _ *story.World, p *story.Process) *story.Process { return p },
 		"restart": func(t *testing.T, w *story.World, p *story.Process) *story.Process {
@@ -96,7 +96,7 @@ func TestTwinsInTime(t *testing.T) {
 	}
 }
 
-func TestWithoutIdentityEveryTwinIsARow(t *testing.T) {
+func TestDuplicates_NoIdentity(t *testing.T) {
 	twins(t, 1, func(t *testing.T, w *story.World) {
 		stamps, want := make([]story.Stamp, 1000), []int64(nil)
 		for i := range stamps {
@@ -114,8 +114,8 @@ func TestWithoutIdentityEveryTwinIsARow(t *testing.T) {
 	})
 }
 
-// TestRowsThatAreReadAgainAreNoDuplicatesOfThemselves: an operator who sets a position back wants them again.
-func TestRowsThatAreReadAgainAreNoDuplicatesOfThemselves(t *testing.T) {
+// TestDuplicates_PositionSetBack: an operator who sets a position back wants the records again.
+func TestDuplicates_PositionSetBack(t *testing.T) {
 	twins(t, 1, func(t *testing.T, w *story.World) {
 		w.Twins.Shared = idempotency.NewMemory(1<<20, nil)
 		now := time.Now().UnixMilli()
@@ -128,13 +128,14 @@ func TestRowsThatAreReadAgainAreNoDuplicatesOfThemselves(t *testing.T) {
 		wantRows(t, w, 0, []int64{0, 1, 3})
 		w.Log.Append(story.Version{Member: "operator", Commit: w.Forged(0, 1)})
 		eventually(t, "offsets from 1 on are read again", func() bool { return len(w.Rows(0)) == 5 })
-		// a is in the table from before the position still, b and c come again.
+		// a is still in the table from before the position, b and c come again.
 		wantRows(t, w, 0, []int64{0, 1, 3, 1, 3})
 	})
 }
 
-// TestAResetForgetsWhatIsBelowIt: and nothing else, also for whoever has only the table to tell.
-func TestAResetForgetsWhatIsBelowIt(t *testing.T) {
+// TestDuplicates_Reset: a reset deletes what is below it and nothing else, also for a member that has only the
+// table.
+func TestDuplicates_Reset(t *testing.T) {
 	twins(t, 1, func(t *testing.T, w *story.World) {
 		var below atomic.Int64
 		w.Twins.Reset = func(connector.Partition) int64 { return below.Load() }
@@ -163,8 +164,8 @@ func TestAResetForgetsWhatIsBelowIt(t *testing.T) {
 	})
 }
 
-// TestTheTableIsReadOnlyWhereTheWindowHasAGap: while a member keeps a partition, its window grows with its commits.
-func TestTheTableIsReadOnlyWhereTheWindowHasAGap(t *testing.T) {
+// TestDuplicates_ReadsTableOnlyForGaps: while a member keeps a partition, its window grows with its commits.
+func TestDuplicates_ReadsTableOnlyForGaps(t *testing.T) {
 	twins(t, 2, func(t *testing.T, w *story.World) {
 		recalls := 0
 		w.Broken = func(step string) error {
@@ -190,7 +191,7 @@ func TestTheTableIsReadOnlyWhereTheWindowHasAGap(t *testing.T) {
 		if s := p.Memory.Stats(); s.Entries != 7 {
 			t.Errorf("%d entries", s.Entries)
 		}
-		p.Member.Assign(joined(w, 1)) // a claim that is lost is forgotten
+		p.Member.Assign(joined(w, 1)) // the window of a lost claim is released
 		eventually(t, "the window is given back", func() bool { return p.Memory.Stats().Entries == 0 })
 		p.Member.Assign(joined(w, 0, 1))
 		w.Twins.Add(w.Broker, 0, story.Stamp{ID: "3", At: now})
@@ -201,8 +202,8 @@ func TestTheTableIsReadOnlyWhereTheWindowHasAGap(t *testing.T) {
 	})
 }
 
-// TestAWindowThatCannotBeFilledHoldsItsClaimsAlone.
-func TestAWindowThatCannotBeFilledHoldsItsClaimsAlone(t *testing.T) {
+// TestDuplicates_WindowCannotBeFilled: it holds only the claims of that window.
+func TestDuplicates_WindowCannotBeFilled(t *testing.T) {
 	twins(t, 2, func(t *testing.T, w *story.World) {
 		var broken atomic.Bool
 		w.Broken = func(step string) error {
@@ -231,8 +232,8 @@ func TestAWindowThatCannotBeFilledHoldsItsClaimsAlone(t *testing.T) {
 	})
 }
 
-// TestAPartitionThatComesBackWhileItsWindowIsFilled: what was begun for its life before is begun anew.
-func TestAPartitionThatComesBackWhileItsWindowIsFilled(t *testing.T) {
+// TestDuplicates_PartitionBackWhileFilling: filling begins again for the new session.
+func TestDuplicates_PartitionBackWhileFilling(t *testing.T) {
 	for seed := range uint64(10) {
 		seeded(t, seed, 1, func(t *testing.T, w *story.World) {
 			w.Twins = story.NewTwins(w.Chance, 24*time.Hour)
@@ -243,7 +244,8 @@ func TestAPartitionThatComesBackWhileItsWindowIsFilled(t *testing.T) {
 				w.Twins.Add(w.Broker, 0, story.Stamp{ID: id, At: now})
 				committed(t, w, int64(i+1))
 			}
-			// A commit of somebody else leaves a gap in a window that is there; while it is filled, the partition goes and comes.
+			// A commit of another member leaves a gap in an existing window; while it is filled, the partition is
+			// lost and comes back.
 			other := w.Begin(t.Context())
 			other.Member.Assign(joined(w, 0))
 			w.Twins.Add(w.Broker, 0, story.Stamp{ID: "d", At: now})

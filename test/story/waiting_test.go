@@ -11,8 +11,8 @@ import (
 	"sluice/test/story"
 )
 
-// largeRecord makes the value of records of kind Was so large that its row is estimated at a part of the batch pool, in per
-// cent. Rows of all others take as much as is estimated for them.
+// largeRecord makes the value of records of kind Was so large that its row is estimated at a part of the batch
+// pool, in per cent. Rows of all others take as much as is estimated for them.
 func largeRecord(w *story.World, percent int) {
 	w.Batch = 20_000
 	w.Broker.Value = func(k story.Kind, _ int64) []byte {
@@ -24,9 +24,9 @@ func largeRecord(w *story.World, percent int) {
 	}
 }
 
-// TestMemory_HeldByALateCommit: while the commit of one table holds most of the batch pool, a record that needs 60 % of it
-// waits. Other partitions of its table and a third table go on, also where memory to fetch with is scarce. The record goes
-// on once the commit has ended.
+// TestMemory_HeldByALateCommit: while the commit of one table holds most of the batch pool, a record that needs 60
+// % of it waits. Other partitions of its table and a third table go on, even if memory to fetch with is short. The
+// record goes on once the commit has ended.
 func TestMemory_HeldByALateCommit(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		var late atomic.Bool
@@ -64,8 +64,8 @@ func TestMemory_HeldByALateCommit(t *testing.T) {
 	})
 }
 
-// TestMemory_LargeBesideSmall: a record that needs 90 % of the batch pool gets it though two other tables have records all the
-// time, whose commits take several seconds.
+// TestMemory_LargeBesideSmall: a record that needs 90 % of the batch pool gets it although two other tables always
+// have records, whose commits take several seconds.
 func TestMemory_LargeBesideSmall(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		w, rows, end := tables(t, s, func(w *story.World) {
@@ -105,8 +105,8 @@ func TestMemory_LargeBesideSmall(t *testing.T) {
 	})
 }
 
-// TestBackpressure_Commit: while one sealed batch is on its way and the next one is full, reading pauses. That counts at once,
-// its seconds while they pass, and it is logged after one second.
+// TestBackpressure_Commit: while one sealed batch is on its way and the next one is full, reading pauses. That
+// counts at once, its seconds while they pass, and it is logged after one second.
 func TestBackpressure_Commit(t *testing.T) {
 	scene(t, 1, func(t *testing.T, w *story.World) {
 		w.CommitRows, w.Queue = 20, shipped
@@ -156,7 +156,7 @@ func TestBackpressure_Commit(t *testing.T) {
 			t.Error("paused at the end")
 		}
 
-		// Where commits are quick, pauses count and are no lines.
+		// If commits are quick, pauses count and have no log lines.
 		long, lines := p.Counted("sluice_backpressure_long_total"), len(log.lines(t, "BACKPRESSURE"))
 		before := p.Counted("sluice_backpressure_started_total")
 		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 400), "k")

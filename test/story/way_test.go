@@ -16,17 +16,17 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestWay is what the world outside sees of a record's way, in order.
-func TestWay(t *testing.T) {
+// TestTrace compares the visible events of a record, in order.
+func TestTrace(t *testing.T) {
 	trace := traced(t, nil, func(t *testing.T, w *story.World, say func(format string, args ...any)) {
 		say("# joins, and finds an empty table")
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0))
-		eventually(t, "START", func() bool { return w.Position(0) == 0 && w.Offsets()[0] == 0 && len(w.Offsets()) == 1 })
+		eventually(t, "initial commit", func() bool { return w.Position(0) == 0 && w.Offsets()[0] == 0 && len(w.Offsets()) == 1 })
 		say("# three records and a control batch come")
 		w.Broker.Produce(story.Topic, 0, "rrrc", "a")
 		eventually(t, "end", func() bool { return w.AtEnd() && w.Offsets()[0] == 4 })
-		say("# another record comes, and it is told to stop")
+		say("# another record comes, and the member is stopped")
 		w.Broker.Produce(story.Topic, 0, "r", "a")
 		eventually(t, "read", func() bool { return p.Connector.Status().Claims[0].Next == 5 })
 		w.Stop(p)
@@ -39,13 +39,13 @@ func TestWay(t *testing.T) {
 	wantGolden(t, "way.txt", trace)
 }
 
-// TestWayOfABadRecord: its letter is durable before the position passes it, and written again by whoever finds the position
-// before it.
-func TestWayOfABadRecord(t *testing.T) {
+// TestTrace_BadRecord: its letter is durable before the position passes it. A member that finds the position before
+// the record writes the letter again.
+func TestTrace_BadRecord(t *testing.T) {
 	trace := traced(t, &story.LetterLog{}, func(t *testing.T, w *story.World, say func(format string, args ...any)) {
 		p := w.Begin(t.Context())
 		p.Member.Assign(joined(w, 0))
-		eventually(t, "START", func() bool { return w.Position(0) == 0 && w.Offsets()[0] == 0 && len(w.Offsets()) == 1 })
+		eventually(t, "initial commit", func() bool { return w.Position(0) == 0 && w.Offsets()[0] == 0 && len(w.Offsets()) == 1 })
 		say("# good and bad records come")
 		w.Broker.Produce(story.Topic, 0, "rprrp", "a")
 		eventually(t, "end", func() bool { return w.AtEnd() && w.Offsets()[0] == 5 })
@@ -68,7 +68,7 @@ func TestWayOfABadRecord(t *testing.T) {
 	wantGolden(t, "letters.txt", trace)
 }
 
-// traced plays a scene and returns what the world outside saw.
+// traced plays a scene and returns the events that are visible outside of the process.
 func traced(t *testing.T, letters *story.LetterLog, play func(t *testing.T, w *story.World, say func(format string, args ...any))) string {
 	t.Helper()
 	var (

@@ -34,7 +34,7 @@ import (
 
 var wholes = flag.Int("story.wholes", 20, "how many seeded schedules to run over the shipped table")
 
-// TestMain makes the Parquet library's one decoder before any bubble does.
+// TestMain makes the Parquet library's one decoder before any synctest bubble does.
 func TestMain(m *testing.M) {
 	codec, err := compress.GetCodec(compress.Codecs.Zstd)
 	if err != nil {
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// mortal is a process's way to the store, which ends with the process.
+// mortal is a process's client of the store, which ends with the process.
 type mortal struct {
 	objstore.Store
 	dead atomic.Bool
@@ -88,8 +88,8 @@ func (m *mortal) Delete(ctx context.Context, key string) error {
 	return m.Store.Delete(ctx, key)
 }
 
-// bucket is a store in memory behind which every operation may be late, fail before or after it took effect, or take
-// effect long after its sender has given up.
+// bucket is a store in memory behind which every operation may be late, fail before or after it took effect, or
+// take effect long after its sender has given up.
 type bucket struct {
 	mem   *objstore.Mem
 	calm  atomic.Bool
@@ -111,17 +111,17 @@ func (b *bucket) fault(op objstore.Op) objstoretest.Fault {
 	return f
 }
 
-// TestSchedulesOverTheShippedTable is TestSchedules with the JSON decoder, the Delta log, Parquet files and a store that
+// TestSchedules_ShippedTable is TestSchedules with the JSON decoder, the Delta log, Parquet files and a store that
 // fails wherever it can.
-func TestSchedulesOverTheShippedTable(t *testing.T) {
+func TestSchedules_ShippedTable(t *testing.T) {
 	first, last := uint64(1), uint64(*wholes)
 	if *seed != 0 {
 		first, last = *seed, *seed
 	}
 	versions := 0
 	for s := first; s <= last && !t.Failed(); s++ {
-		// The Parquet library pools encoders, and a channel made in one bubble cannot be used in another: two collections
-		// empty the pool.
+		// The Parquet library pools encoders, and a channel made in one bubble cannot be used in another: two
+		// collections empty the pool.
 		runtime.GC()
 		runtime.GC()
 		synctest.Test(t, func(t *testing.T) { versions += whole(t, s) })
@@ -216,8 +216,8 @@ func whole(t *testing.T, s uint64) int {
 	return int(info.Version) + 1
 }
 
-// judgeTable reads the table with the tools' eyes: each record is one row, in order, and the ranges of its commits leave
-// no hole.
+// judgeTable reads the table as other tools would: each record is one row, in order, and the ranges of its commits
+// leave no hole.
 func judgeTable(t *testing.T, w *story.World, store objstore.Store, s uint64) {
 	t.Helper()
 	starts, next := map[int32]int64{}, map[int32]int64{}
