@@ -101,11 +101,11 @@ func TestBisection_GivesUp(t *testing.T) {
 func TestCommitter_PrefixKeepsTrouble(t *testing.T) {
 	p := connector.Partition{Topic: "orders", ID: 1}
 	c := &committer{current: &current{logger: slog.New(slog.DiscardHandler)}, troubles: map[connector.Partition]*trouble{p: {failures: 2, next: 10}}}
-	c.overcome(t.Context(), map[connector.Partition]plan.Span{p: {From: 3, Next: 9}})
+	c.clearFailures(t.Context(), map[connector.Partition]plan.Span{p: {From: 3, Next: 9}})
 	if c.troubles[p] == nil || c.troubles[p].failures != 2 {
 		t.Fatalf("a commit up to 9 ended what failed before 10: %v", c.troubles)
 	}
-	c.overcome(t.Context(), map[connector.Partition]plan.Span{p: {From: 9, Next: 10}})
+	c.clearFailures(t.Context(), map[connector.Partition]plan.Span{p: {From: 9, Next: 10}})
 	if len(c.troubles) != 0 {
 		t.Errorf("a commit up to 10 left %v", c.troubles)
 	}
