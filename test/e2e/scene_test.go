@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long a test waits for what must come. It is no measure of speed.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // scene is one test's topic, table and group.
 type scene struct {
