@@ -1,9 +1,9 @@
-// Package logappend puts the next object of a log so that exactly one writer's is there, and each writer learns whose it is.
-// A table's log and the operations log are written so.
+// Package logappend appends the next entry of a log in an object store: a conditional put that exactly one writer wins, and
+// whose outcome each writer learns. The log of a table and the operations log use it.
 //
-// The outcome of a put is won, lost or unknown. Unknown (a timeout, a 5xx, a reset, and "exists", which may be our own
-// earlier put) is settled by reading back; while nothing is there, the same bytes are put under the same name again, until
-// something is. Whoever went on to the next name before that could be in the log twice.
+// The outcome of a put is committed, conflict or unknown. Unknown (a timeout, a 5xx, a reset, and "exists", which may be an earlier put
+// of this writer) is resolved by reading the entry back. While there is none, the writer puts the same bytes under the same name
+// again. A writer that tried the next name before that could have its entry in the log twice.
 package logappend
 
 import (
@@ -18,55 +18,58 @@ import (
 )
 
 const (
-	// maxAge is how old the knowledge that a name is the next one may be when it is put: what is absent within that time
-	// has never existed, since nothing younger is taken away.
+	// maxAge bounds the time since the previous entry was last seen when the next one is put. Cleaning up deletes only older
+	// entries, so a name that is absent within this time has never existed.
 	maxAge = 60 * time.Second
-	// TryTimeout bounds one request: these objects are small, and what takes longer has no answer to wait for.
+	// TryTimeout bounds one request. Entries are small: a longer request will get no response.
 	TryTimeout = 20 * time.Second
 )
 
-// Recent says whether something known at a time is younger than a minute. Both clocks must say so: the monotonic one stands
-// still while a machine sleeps, the wall clock may be set back.
+// Recent reports whether at is less than a minute before now. Both clocks must agree: the monotonic clock stops while a machine
+// sleeps, the wall clock may be set back.
 func Recent(at, now time.Time) bool {
 	mono, wall := now.Sub(at), now.Round(0).Sub(at.Round(0))
 	return mono < maxAge && wall < maxAge && wall > -time.Second
 }
 
-// ErrPreviousGone is for [Offer.CheckPrevious]: what came before is not there any more, so what is absent may have existed.
-var ErrPreviousGone = errors.New("what came before is gone")
+// ErrPreviousGone is in the chain of an error of [Entry.CheckPrevious] if the previous entry does not exist any more. The log was
+// cleaned up, so an absent name may have existed.
+var ErrPreviousGone = errors.New("the previous entry of the log is gone")
 
-// errCheckStale says that a request would have left too late.
-var errCheckStale = errors.New("the look at the log is older than a minute")
+// errCheckStale says that the previous entry was last seen more than maxAge before the request would leave.
+var errCheckStale = errors.New("the previous entry of the log was last seen more than a minute ago")
 
-// Entry is one object that is offered as the next of a log. Its bytes never change; under another name it is another offer.
+// Entry is one proposal for the next entry of a log. Its bytes never change; the same content under another name is another
+// Entry. For one goroutine.
 type Entry struct {
-	Store objstore.Store // as it is: nobody below repeats
+	Store objstore.Store // without retries of its own
 	Key   string
 	Body  []byte
-	// PreviousSeen is when the object before Key was last known to exist.
+	// PreviousSeen is the last time at which the entry before Key is known to have existed.
 	PreviousSeen time.Time
-	// CheckPrevious makes sure of that again. Its error has [ErrPreviousGone] in the chain, with a class that ends the offer, if it does
-	// not; another one is tried again.
+	// CheckPrevious makes sure that the entry before Key still exists. If not, its error has [ErrPreviousGone] in the chain and a class
+	// that ends the append. Other errors are retried.
 	CheckPrevious func(context.Context) error
-	// IsOurs reads what is at Key now and says whether it is this offer. objstore.ErrNotFound says that nothing is; what
-	// cannot be read decides nothing, so it is an error, too.
+	// IsOurs reads the object at Key and reports whether it is this entry. objstore.ErrNotFound says that there is none. An object
+	// that cannot be read decides nothing: return an error.
 	IsOurs func(context.Context) (bool, error)
-	// OnUnknown hears, each time, why the outcome is not known yet. It may be nil.
+	// OnUnknown gets the cause each time that the outcome is still unknown. It may be nil.
 	OnUnknown func(ctx context.Context, cause error)
 
 	sent, unknownSince time.Time
 }
 
-// Sent is when the first put left, zero before.
+// Sent returns when the first put left, the zero time before that.
 func (e *Entry) Sent() time.Time { return e.sent }
 
-// UnknownSince is since when a put may have landed or may land yet, zero if none can. It stays once the outcome is known.
+// UnknownSince returns when the first put left whose effect was unknown, the zero time if there was none. It keeps its value once the
+// outcome is known.
 func (e *Entry) UnknownSince() time.Time { return e.unknownSince }
 
-// Try puts the object once and finds out what became of it: won, or lost for ever. An error is Transient while that is not
-// known, or known to be "nothing yet"; then the same offer is to be tried again, which is for a guard to do. Others end it:
-// a refusal before anything left, or ErrGone.
-func (e *Entry) Try(ctx context.Context) (won bool, err error) {
+// Try puts the entry once and finds out whether it is the next one of the log (true) or another writer's is (false). A Transient
+// error says that this is not known yet, or that there is no entry yet: call Try again on the same Entry, behind a guard. Other errors
+// end the append: the store refused before anything left, or ErrPreviousGone.
+func (e *Entry) Try(ctx context.Context) (committed bool, err error) {
 	put := errCheckStale
 	for tries := 0; tries < 3 && errors.Is(put, errCheckStale); tries++ { // stale again only if we sleep between check and put
 		if err := e.check(ctx); err != nil {
@@ -78,13 +81,13 @@ func (e *Entry) Try(ctx context.Context) (won bool, err error) {
 	case put == nil:
 		return true, nil
 	case errors.Is(put, objstore.ErrNotSent) && e.unknownSince.IsZero():
-		return false, classify.Mark(put, classify.Transient) // nothing has left, and nothing flies
+		return false, classify.Mark(put, classify.Transient) // no put has left, and none is in flight
 	case errors.Is(put, objstore.ErrRefused) && e.unknownSince.IsZero():
 		return false, put // certainly without effect
 	}
 
-	// Now or earlier a put left whose effect is unknown. "Exists" is among it: that may be our own earlier put, or this one
-	// repeated on its way. What is there now decides, if there is something.
+	// Now or earlier a put left whose effect is unknown. That includes "exists": it may be an earlier put of this entry, or this
+	// one repeated by a proxy. If there is an object at Key, it decides.
 	if e.unknownSince.IsZero() {
 		e.unknownSince = time.Now()
 	}
@@ -94,7 +97,7 @@ func (e *Entry) Try(ctx context.Context) (won bool, err error) {
 	mine, err := e.isOurs(ctx)
 	switch {
 	case errors.Is(err, objstore.ErrNotFound):
-		// Not there, which proves nothing: a put may still be on its way. All that is right is the same put again.
+		// An absent object proves nothing: a put may still be in flight. Only the same put again is safe.
 		e.reportUnknown(ctx, put)
 		return false, e.retryable(put)
 	case err != nil:
@@ -106,7 +109,7 @@ func (e *Entry) Try(ctx context.Context) (won bool, err error) {
 	return false, nil
 }
 
-// put sends the object once, unless it has become too old when it is ready to leave.
+// put sends the entry once, unless PreviousSeen has become too old when the request is about to leave.
 func (e *Entry) put(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, TryTimeout)
 	defer cancel()
@@ -118,8 +121,8 @@ func (e *Entry) put(ctx context.Context) error {
 	return err
 }
 
-// lastCheck is called when the request is signed and about to leave. If the process sleeps after it, the signature grows
-// too old to be taken.
+// lastCheck runs when the request is signed and about to leave. If the process sleeps after it, the store refuses the signature as too
+// old.
 func (e *Entry) lastCheck() error {
 	if Recent(e.PreviousSeen, time.Now()) {
 		return nil
@@ -127,7 +130,7 @@ func (e *Entry) lastCheck() error {
 	return errCheckStale
 }
 
-// check makes sure that the object before Key still exists, if that was not known within the last minute.
+// check makes sure that the previous entry still exists, unless it was seen within maxAge.
 func (e *Entry) check(ctx context.Context) error {
 	now := time.Now()
 	if Recent(e.PreviousSeen, now) {
@@ -154,7 +157,8 @@ func (e *Entry) reportUnknown(ctx context.Context, cause error) {
 	}
 }
 
-// retryable marks an error that must not end the search for an outcome. Without an unresolved put it means what it says.
+// retryable marks an error as Transient while the outcome of a put is unknown: the search for it must go on. Otherwise it returns the
+// error as it is.
 func (e *Entry) retryable(err error) error {
 	if e.unknownSince.IsZero() || errors.Is(err, ErrPreviousGone) {
 		return err
@@ -162,15 +166,15 @@ func (e *Entry) retryable(err error) error {
 	return classify.Mark(Text(err), classify.Transient)
 }
 
-// Text keeps an error's text and hides what it is: the refusal of a later request says nothing of an earlier put, and a
-// hold inside a fence is none.
+// Text returns an error with the same text and nothing else: no class, no wrapped error. The refusal of a later request says nothing
+// about an earlier put, and a hold inside a fence is no hold.
 func Text(err error) error { return textError{err} }
 
 type textError struct{ err error }
 
 func (e textError) Error() string { return e.err.Error() }
 
-// PreviousGone is an [ErrPreviousGone] with a class, which says what was not there.
+// PreviousGone returns an [ErrPreviousGone] with a class and a text that says which entry is missing.
 func PreviousGone(class classify.Class, format string, args ...any) error {
 	return classify.Mark(fmt.Errorf("%w: %s", ErrPreviousGone, fmt.Sprintf(format, args...)), class)
 }
