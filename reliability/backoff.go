@@ -1,4 +1,4 @@
-// Package reliability keeps one operation against a dependency trying until it succeeds, is hopeless, or is told to stop.
+// Package reliability retries an operation against a dependency until it succeeds, cannot succeed, or its context ends.
 package reliability
 
 import (
@@ -8,7 +8,7 @@ import (
 )
 
 // Backoff is the pause between tries: Initial, doubled each time up to Max, then spread by ±Jitter so that members do
-// not try in step. The spread comes after the cap: in a long outage it matters most.
+// not retry at the same moments. The spread comes after the cap: in a long outage it matters most.
 type Backoff struct {
 	Initial time.Duration // 1s
 	Max     time.Duration // 30s

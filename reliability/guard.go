@@ -54,8 +54,8 @@ type Guard struct {
 // Status says how a dependency is.
 type Status struct {
 	Name string
-	// Open is true from when the breaker opens until a probe succeeds, however long that takes. Once the breaker's time is
-	// over and nobody waits, nobody is held up, and the next request is let through: it is not open then.
+	// Open is true from when the breaker opens until a probe succeeds, which may take long. It is false once the breaker's time is
+	// over and no caller waits: the next request is let through then.
 	Open bool
 	// Failing is since when nothing succeeded, zero if the last request did.
 	Failing time.Time

@@ -1,23 +1,23 @@
-// Package liveness decides whether the process still works, or should be restarted, and says so: to a probe over HTTP,
-// in a file for probes that run a command, in the log. docs/liveness.md says the same for people.
+// Package liveness decides whether the process still works or should be restarted. It reports that to a probe over HTTP,
+// in a file for probes that run a command, and in the log. docs/liveness.md says the same for operators.
 //
-// A loop with work that waits for nobody outside and has not turned for [Stalled] is stalled, and then the process is not
-// alive. Lag, Kafka, the store, databases and what operators hold never count: a restart mends none of them.
+// A loop is stalled if it has work, waits for nothing outside of the process and has not turned for [Stalled]. Then the process is
+// not alive. Lag, Kafka, the store, databases and holds never count: a restart fixes none of them.
 //
 //	loop           works                                 waits on purpose                     turns
-//	reader         while it acts on what came            (its group offsets, while it drains) each time something came, twice a second at least
+//	reader         while it handles an event             (committed offsets, while it drains) with each event, twice a second at least
 //	lane N         while it decodes a block or closes    never                                with each block (1000 records, 1 MiB)
-//	writer TABLE   from a cut, resume or look taken      the store, Kafka, dead letters, the  with each row group encoded and whenever
+//	writer TABLE   from a batch, resume or comparison    the store, Kafka, dead letters, the  with each row group encoded and whenever
 //	               to its outcome                        database of fingerprints, an open    a wait ends
 //	                                                     breaker, a pause between attempts,
 //	                                                     a share to encode with
 //	filling TABLE  while it reads fingerprints back      the store, the database, its turn    with the rows of each piece of a file
-//	offsets        while it writes group offsets         Kafka                                with each write
+//	offsets        while it commits group offsets        Kafka                                with each write
 //	fetcher N      from a request to its last record     Kafka, the fetch pool                with each partition of a response
 //	               batch opened
 //
-// What is handed over between loops is no wait on purpose: whoever waits for another loop stands still with it, and both
-// are named. Membership of the group is no loop: all it does is wait for Kafka.
+// Waiting for another loop of the process is not excused: both loops are stalled then, and the report names both. The group
+// membership is not a loop: it only waits for Kafka.
 package liveness
 
 import (
@@ -33,20 +33,19 @@ import (
 )
 
 const (
-	// Stalled is how long a loop with work may stand still before a restart is the better choice.
+	// Stalled is the time without a turn after which a restart is the better choice.
 	Stalled = time.Minute
-	// Every is how often somebody should look.
+	// Every is the interval in which to call [Watch.Check].
 	Every = time.Second
-	// missed is what a look counts for at most, however late it comes.
+	// missed bounds the time that one check counts, also if it comes late.
 	missed = 2 * Every
 )
 
-// A Watch looks at loops again and again. It counts the time in which it looked itself: while the whole process did not
-// run (a stopped container, a virtual machine that moves, a laptop that sleeps) nothing can be said of its loops, and
-// none of them is stalled for it.
+// A Watch checks loops repeatedly. It counts only time in which it ran itself: while the whole process did not run (a stopped
+// container, a virtual machine that moves, a laptop that sleeps), no loop counts as stalled.
 type Watch struct {
 	mu      sync.Mutex
-	checked time.Time     // zero before the first look
+	checked time.Time     // zero before the first check
 	ran     time.Duration // counted so far
 	seen    map[uint64]seen
 }

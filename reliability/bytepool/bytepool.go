@@ -15,20 +15,20 @@ import (
 )
 
 var (
-	// ErrTooLarge says that a pool can never give so much.
+	// ErrTooLarge says that a request is larger than the whole pool.
 	ErrTooLarge = errors.New("more than the pool has")
-	// ErrTaken says that somebody else is the one who may wait before all others.
-	ErrTaken = errors.New("somebody waits already")
+	// ErrTaken says that another caller is the one that may wait before all others.
+	ErrTaken = errors.New("another caller waits first")
 )
 
 // Pool is a budget of bytes. All methods may be called from any goroutine.
 //
-// Two kinds wait for it: those of [Pool.Acquire], in their order, and before them at most one of [Pool.GetFirst]. While
-// that one waits nobody else gets anything, so that whoever gives back feeds it.
+// Callers of [Pool.Acquire] wait in their order. At most one caller of [Pool.GetFirst] waits before all of them. While it waits, no
+// other caller gets memory, so that all released memory goes to it.
 type Pool struct {
 	size  int64
 	scrub bool
-	// pressed has room for one word: somebody began to wait.
+	// pressed has room for one signal: a caller began to wait.
 	pressed chan struct{}
 
 	mu        sync.Mutex
@@ -57,24 +57,24 @@ func NewScrubbing(size int64) *Pool {
 	return p
 }
 
-// Size is the budget in bytes.
+// Size returns the budget in bytes.
 func (p *Pool) Size() int64 { return p.size }
 
-// Used is what is taken now, in bytes.
+// Used returns the bytes that are taken now.
 func (p *Pool) Used() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.used
 }
 
-// Short tells whether somebody waits.
+// Short reports whether a caller waits.
 func (p *Pool) Short() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.first != nil || len(p.waiting) > 0
 }
 
-// Pressed gets a word when somebody begins to wait. It is for one reader.
+// Pressed returns a channel that gets a value when a caller begins to wait. It is for one receiver.
 func (p *Pool) Pressed() <-chan struct{} { return p.pressed }
 
 // TryAcquire takes n bytes if they are free. It does not wait its turn behind [Pool.Acquire]: who asks so holds other
@@ -128,8 +128,8 @@ func (p *Pool) Release(n int64) {
 	p.give(n)
 }
 
-// Adjust corrects what is used by n bytes, up or down, without asking: it is known only afterwards. More than the size
-// may be used then; nobody gets anything until that has passed.
+// Adjust changes the used bytes by n, up or down, without waiting, for use that is known only afterwards. The pool may then be
+// overdrawn: no caller gets memory until it is not.
 func (p *Pool) Adjust(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -199,7 +199,7 @@ func (p *Pool) GetFirst(ctx context.Context, n int, held int64) ([]byte, error) 
 	return nil, err
 }
 
-// Put gives a buffer back. Nobody may touch it afterwards.
+// Put gives a buffer back. The caller may not touch it afterwards.
 func (p *Pool) Put(b []byte) {
 	n := cap(b)
 	if p.scrub {
@@ -217,8 +217,8 @@ func (p *Pool) Put(b []byte) {
 	p.give(int64(n))
 }
 
-// Take returns an idle buffer of at least n bytes, or a new one. Unlike those of [Pool.TryGet] it is not used: whoever
-// takes it accounts for it, and need not give it back.
+// Take returns an idle buffer of at least n bytes, or a new one. Unlike a buffer of [Pool.TryGet] it does not count
+// as used: the caller accounts for it, and need not put it back.
 func (p *Pool) Take(n int) []byte {
 	size := class(n)
 	p.mu.Lock()
@@ -230,8 +230,8 @@ func (p *Pool) Take(n int) []byte {
 	return b
 }
 
-// Keep takes a buffer that nobody will touch any more, for the next one who needs one, as long as the budget has room for
-// it.
+// Keep stores a buffer for the next caller that needs one, as long as the budget has room for it. The caller may not touch it
+// afterwards.
 func (p *Pool) Keep(b []byte) {
 	n := cap(b)
 	if p.scrub {

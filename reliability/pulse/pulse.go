@@ -1,11 +1,11 @@
-// Package pulse lets the loops of a process be seen: whether each has work, waits for somebody, and turns. It judges
-// nothing; sluice/health/liveness does.
+// Package pulse shows the state of the loops of a process: whether each has work, waits for a dependency, and turns. Package
+// sluice/health/liveness judges these states.
 //
-// A loop says of itself: [Loop.Work] when it takes up work, [Loop.Turn] when a part of it is done, [Loop.Rest] before it
-// waits for more, [Loop.Wait] and [Loop.Done] around what waits on purpose for a dependency, a pool or the clock. That
-// costs a few atomic operations, and none for a record. A nil Loop may be used and does nothing.
+// A loop calls [Loop.Work] when it takes up work, [Loop.Turn] when a part of it is done, [Loop.Rest] before it waits for more, and
+// [Loop.Wait] and [Loop.Done] around a wait for a dependency, a pool or the clock. Each call is an atomic operation or two; none is
+// needed for a record. A nil Loop does nothing.
 //
-// What a loop calls finds it in the context, so that a guard deep below can say that the loop waits.
+// Functions that a loop calls find it in the context, so that a guard deep below can mark the loop as waiting.
 package pulse
 
 import (
@@ -16,14 +16,14 @@ import (
 	"sync/atomic"
 )
 
-// Loops are the loops of a process that run now. The zero value has none; nil has none ever.
+// Loops are the running loops of a process. The zero value is empty; nil stays empty.
 type Loops struct {
 	mu     sync.Mutex
 	newest uint64
 	all    map[*Loop]struct{}
 }
 
-// Begin adds a loop, which rests. Whoever runs it ends it.
+// Begin adds a loop, which rests. The goroutine that runs the loop calls [Loop.End].
 func (l *Loops) Begin(name string) *Loop {
 	if l == nil {
 		return nil
@@ -39,16 +39,16 @@ func (l *Loops) Begin(name string) *Loop {
 	return loop
 }
 
-// State is how a loop is at one moment.
+// State is the state of a loop at one moment.
 type State struct {
 	ID      uint64 // no other loop of the process has it, ever
 	Name    string
 	Working bool   // it has something to do
-	Waiting bool   // for somebody or something outside of the process's loops, on purpose
+	Waiting bool   // for something outside of the loops of the process, on purpose
 	Turns   uint64 // so far; it only grows
 }
 
-// States returns how all loops are, in the order in which they began.
+// States returns the states of all loops, in the order in which they began.
 func (l *Loops) States() []State {
 	if l == nil {
 		return nil
@@ -99,8 +99,8 @@ func (l *Loop) Rest() {
 	}
 }
 
-// Wait says that the loop waits on purpose, until [Loop.Done] is called as often as Wait was. Not for what waits for
-// another loop of the process: if that one does not turn, both of them stand still.
+// Wait marks the loop as waiting on purpose, until [Loop.Done] is called as often as Wait was. Do not use it for a wait for another
+// loop of the process: if that one does not turn, both are stalled.
 func (l *Loop) Wait() {
 	if l != nil {
 		l.waits.Add(1)
