@@ -24,9 +24,9 @@ const (
 	// too large or too deep. It never counts towards a breaker.
 	Poison
 	// Fatal needs a person: 401, 403, a missing bucket, an unsupported table, a position outside the log. It holds and
-	// is looked at again each minute; nothing is skipped and nobody exits.
+	// is checked again each minute; nothing is skipped and no process exits.
 	Fatal
-	// Fenced means that somebody else moved the position or owns it now. The work is dropped and resumed from the table.
+	// Fenced means that another writer moved the position or owns it now. The work is dropped and resumed from the table.
 	Fenced
 	// Canceled means that we were asked to stop. The work is drained or dropped.
 	Canceled

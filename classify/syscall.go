@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// passing are the system's errors that go away by themselves or by somebody freeing room.
+// passing are errors of the system that end by themselves, or once there is room again.
 var passing = [...]error{
 	io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed,
 	syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT, syscall.ENETRESET,
@@ -16,7 +16,7 @@ var passing = [...]error{
 	syscall.EAGAIN, syscall.EINTR, syscall.EBUSY, syscall.EIO, syscall.ESTALE,
 }
 
-// denied are those that a person has to mend.
+// denied are those that a person has to fix.
 var denied = [...]error{syscall.EACCES, syscall.EPERM, syscall.EROFS}
 
 func ofSyscall(err error) (class Class, known bool) {

@@ -8,7 +8,7 @@ import (
 )
 
 // passingAlerts are what the other side says of one connection; the next one may work. All other alerts (RFC 8446,
-// section 6.2) are about certificates, versions and names, which a person has to mend.
+// section 6.2) are about certificates, versions and names, which a person has to fix.
 var passingAlerts = [...]tls.AlertError{
 	20, // bad_record_mac: bytes were damaged on their way
 	80, // internal_error

@@ -1,5 +1,4 @@
-// Package health decides how a connector is from what it says about itself. It asks nobody and serves nothing: health/ops
-// answers the probes.
+// Package health derives the status of a connector from its [Report]. It does no I/O: health/ops serves the probes.
 package health
 
 import (
@@ -8,7 +7,7 @@ import (
 	"time"
 )
 
-// Report is what a connector says about itself at one moment. Its slices are not changed afterwards.
+// Report is the state of a connector at one moment. It is immutable.
 type Report struct {
 	Pipeline string
 	Group    string
@@ -18,7 +17,7 @@ type Report struct {
 	Resumed bool
 	// Draining is true from the first signal to stop.
 	Draining bool
-	// Started is true for ever once Joined and Resumed were true together.
+	// Started is true once Joined and Resumed have been true together, and stays true.
 	Started bool
 	// Tested is true once the store passed its self-test.
 	Tested       bool
@@ -28,16 +27,16 @@ type Report struct {
 	Dependencies []Dependency
 	// Canary is nil if there is none.
 	Canary *Canary
-	// Lag is nil while nobody watches it.
+	// Lag is nil while the lag is not watched.
 	Lag *LagStatus
-	// Letters is nil while nobody counts dead letters.
+	// Letters is nil while dead letters are not counted.
 	Letters *Letters
 	// Members is nil if members do not register anywhere.
 	Members *Members
-	// Fingerprints are those of each topic that declares an identity, as far as this member has them.
+	// Fingerprints are the counts of this member for each topic that declares an identity.
 	Fingerprints []Fingerprints
 	Memory       []Pool
-	// Queued are records that were handed over and are no rows yet. Paused is true while backpressure stops reading, for one
+	// Queued are records that were enqueued and are not rows yet. Paused is true while backpressure stops reading, for one
 	// table at least: too many records are queued, no memory is left, or a batch is full while the one before it commits.
 	Queued int64
 	Paused bool
@@ -45,14 +44,14 @@ type Report struct {
 	Operations *Operations
 }
 
-// Hold is a partition that stands still.
+// Hold is a held partition.
 type Hold struct {
 	Topic     string    `json:"topic"`
 	Partition int32     `json:"partition"`
 	Reason    string    `json:"reason"` // a code; docs/operations.md has a section for each
 	Detail    string    `json:"detail"`
 	Since     time.Time `json:"since"`
-	Offset    int64     `json:"offset"` // where it stands, -1 if unknown
+	Offset    int64     `json:"offset"` // the position of the hold, -1 if unknown
 	// Ending is the command that ends it, "" if that is what [Command] says.
 	Ending string `json:"-"`
 }
@@ -67,11 +66,11 @@ type Partition struct {
 	End int64
 	// Table is the path of the table that it feeds.
 	Table string
-	// Verdict and Level are of the last look at its lag, "" before the first one. Level is that of the topic, by the sum
+	// Verdict and Level are those of the last check of the lag, "" before the first one. Level is that of the topic, by the sum
 	// over the partitions of it that this member has.
 	Verdict Verdict
 	Level   Level
-	// Adjusted is the lag that readiness goes by, of the last look: rows of an open batch count as consumed while it is not
+	// Adjusted is the lag that readiness uses, of the last check: rows of an open batch count as consumed while the batch is not
 	// overdue. nil if unknown.
 	Adjusted   *int64
 	Thresholds LagThresholds
@@ -80,20 +79,20 @@ type Partition struct {
 	Freshness *float64
 }
 
-// Dependency is how Kafka or the store is.
+// Dependency is the state of Kafka or of a store.
 type Dependency struct {
 	Name string `json:"name"`
 	// Table is the path of the only table that depends on it, "" if all do.
 	Table string `json:"table,omitempty"`
-	// Open is true while nobody asks it, since it failed too often.
+	// Open is true while the breaker sends it no requests, since it failed too often.
 	Open bool `json:"open"`
-	// Failing is since when nothing succeeded, nil if the last request did.
+	// Failing is the time of the first failure since the last success, nil if the last request succeeded.
 	Failing *time.Time `json:"failing_since,omitempty"`
 	Error   string     `json:"error,omitempty"`
 }
 
-// Lag is how many offsets the table is behind, false if unknown. It is never negative: the position may be newer than
-// the end that was seen last.
+// Lag returns the number of offsets that the table is behind, false if unknown. It is never negative: the position may be newer than
+// the last known end.
 func (p Partition) Lag() (lag int64, known bool) {
 	if p.Position < 0 || p.End < 0 {
 		return 0, false

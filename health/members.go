@@ -2,11 +2,11 @@ package health
 
 import "time"
 
-// Members is what the store of registrations says about the members of the group. It is told, never acted upon: the
+// Members is the state of the members of the group in the store of registrations. It is reported, never acted upon: the
 // table's log alone decides who may write.
 type Members struct {
 	Status MembersStatus `json:"status"`
-	// Reason says what Status means now: how many are active, who is stale, or why nobody knows.
+	// Reason says what Status means now: how many are active, who is stale, or why it is unknown.
 	Reason   string          `json:"reason"`
 	Members  []Member        `json:"members"`
 	Findings []MemberFinding `json:"findings"`
@@ -18,7 +18,7 @@ type MembersStatus string
 // The statuses of members.
 const (
 	MembersOK       MembersStatus = "ok"
-	MembersDegraded MembersStatus = "degraded" // somebody is stale
+	MembersDegraded MembersStatus = "degraded" // at least one member is stale
 	MembersUnknown  MembersStatus = "unknown"  // the store does not answer
 )
 

@@ -37,7 +37,7 @@ type LagSample struct {
 	Thresholds  LagThresholds
 }
 
-// PartitionLag is what is known of a partition after a look.
+// PartitionLag is the lag of a partition after an observation.
 type PartitionLag struct {
 	// Lag is end - position, Adjusted the lag that the rules judge. -1 as long as they were never known.
 	Lag, Adjusted int64
@@ -48,13 +48,13 @@ type PartitionLag struct {
 	Level Level
 }
 
-// LagReport is the outcome of a look.
+// LagReport is the result of an observation.
 type LagReport struct {
 	Status     LagStatus
 	Partitions map[TopicPartition]PartitionLag
 }
 
-// Monitor judges the lag of a member's partitions, look by look. It asks nobody and has no clock.
+// Monitor judges the lag of a member's partitions, observation by observation. It does no I/O and has no clock.
 //
 // The lag that it judges is adjusted: rows of an open batch count as consumed, so that a batch that fills for a minute is
 // not a stuck consumer, until the batch is overdue; from then on only the table counts. A partition in a hold stands on

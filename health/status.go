@@ -7,17 +7,17 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Status sums a connector, or a part of it, up in one word.
+// Status is the state of a connector, or of a component, in one word.
 type Status string
 
 // The statuses.
 const (
 	OK       Status = "ok"
-	Unknown  Status = "unknown"  // somebody who would know does not answer
-	Degraded Status = "degraded" // something is wrong and work goes on
+	Unknown  Status = "unknown"  // the component that would know does not answer
+	Degraded Status = "degraded" // something is wrong and work continues
 	Down     Status = "down"     // of the whole: not ready because of its lag, or not at work any more. Of a part: nothing of it works
-	Starting Status = "starting" // of the whole: not at work so far. Of a part: not looked at yet
-	Draining Status = "draining" // asked to stop, bringing the open batch to the table
+	Starting Status = "starting" // of the whole: not at work so far. Of a part: not checked yet
+	Draining Status = "draining" // stopping, committing the open batch
 )
 
 // Status sums the report up. It is Draining, Starting or Down exactly when [Report.Ready] says that the connector is not
@@ -41,25 +41,25 @@ func (r Report) status(components []Component) Status {
 			return Degraded
 		case Unknown:
 			whole = Unknown
-		case OK, Starting, Draining: // what nobody has looked at yet says nothing
+		case OK, Starting, Draining: // a component that was not checked yet says nothing
 		}
 	}
 	return whole
 }
 
-// Sum is a report in words.
+// Sum is the summary of a report.
 type Sum struct {
 	Status Status
 	Ready  bool
 	// Reason says why the connector is not ready, "" if it is.
 	Reason     string
 	Components []Component
-	// PartitionLags and LastCheckTime are those of [LagStatus], empty and nil while nobody has looked.
+	// PartitionLags and LastCheckTime are those of [LagStatus], empty and nil before the first check.
 	PartitionLags map[string]int64
 	LastCheckTime *time.Time
 }
 
-// Sum sums the report up.
+// Sum returns the summary of the report.
 func (r Report) Sum() Sum {
 	s := Sum{Components: r.Components(), Ready: true, PartitionLags: r.Lag.lags(), LastCheckTime: r.Lag.checked()}
 	s.Status = r.status(s.Components)

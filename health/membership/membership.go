@@ -1,5 +1,5 @@
-// Package membership keeps registrations: each member of a group says every few seconds that it is there, and sees who else
-// is. Registrations are watched and never obeyed: their loss changes what health says, and nothing of the way of a record.
+// Package membership keeps registrations: each member of a group renews its own every few seconds and watches those of the
+// others. Registrations are for observers only: their loss changes the health report and never the path of a record.
 package membership
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Status is what a member says about itself.
+// Status is the status that a member reports about itself.
 type Status string
 
 // The statuses, by the names that other systems know.
@@ -23,10 +23,10 @@ type Scope struct {
 	Group    string
 }
 
-// Beat is what a member says of itself. It has no time of the member's clock, because clocks of members are not compared:
+// Beat is the heartbeat of a member. It has no time of the member's clock, because clocks of members are not compared:
 // the store adds its own.
 type Beat struct {
-	ID     string // host-pid-random, unlike any other's in whatever scope, now and before
+	ID     string // host-pid-random, unique in all scopes and for all time
 	Status Status
 	// Idle is how long ago the member last took a record, negative if it never did.
 	Idle time.Duration
@@ -38,10 +38,10 @@ type Beat struct {
 
 // Member is a member as the store knows it at the time of its answer. Durations are by the store's clock.
 type Member struct {
-	// Beat is its last one; Idle goes on growing with Age.
+	// Beat is its last one; Idle keeps growing with Age.
 	Beat
-	// Registered is true while its registration stands, false once the TTL is over or somebody removed it: then this is
-	// what the last-seen index remembers.
+	// Registered is true while its registration exists, false once the TTL is over or it was removed: then this is the entry of the
+	// last-seen index.
 	Registered bool
 	// Age is how long ago the last beat came.
 	Age time.Duration
@@ -63,9 +63,9 @@ const (
 	MaxMembers = 5000
 )
 
-// Store keeps registrations of one [Scope], and behind them an index of who was last seen when: it outlives the
-// registration, whose end would else erase the evidence that somebody is missing. All calls end with ctx and may fail at
-// any time, without retries; nobody waits for one on the way of a record. Safe for several goroutines.
+// Store keeps the registrations of one [Scope], and an index of when each member was last seen. The index outlives the
+// registrations, so that a missing member can still be seen. All calls end with ctx and may fail at any time, without retries; no record
+// waits for one. Safe for several goroutines.
 //
 // Names of scopes and members are UTF-8 without NUL and come back as they were.
 type Store interface {
@@ -78,15 +78,15 @@ type Store interface {
 	// With an error that wraps [ErrForeign] it still returns those that could be read. What exceeds MaxID or
 	// MaxRegistration stays in the server and is such an error.
 	Members(ctx context.Context) ([]Member, error)
-	// Sweep removes the registrations whose TTL is over and returns how many these were: each counts once, whoever sweeps,
-	// and whether or not the store let it expire by itself. Then it forgets those last seen at least forget ago that have
+	// Sweep removes the registrations whose TTL is over and returns how many these were: each counts once, for all
+	// members together, and whether or not the store let it expire by itself. Then it forgets those last seen at least forget ago that have
 	// no registration.
 	Sweep(ctx context.Context, forget time.Duration) (swept int, err error)
 	// Close ends the connections.
 	Close() error
 }
 
-// ErrUnavailable says that the store does not answer, or does not let us.
+// ErrUnavailable says that the store does not answer, or denies access.
 var ErrUnavailable = errors.New("the store of registrations is unavailable")
 
 // ErrForeign says that something that no member wrote lies where registrations should be.

@@ -29,8 +29,8 @@ func NewCollector(report func() health.Report) prometheus.Collector {
 		lag:     desc("kafka_consumer_lag", "Offsets of a partition that are not in the table yet.", "group", "topic", "partition"),
 		total:   desc("kafka_consumer_total_lag", "Sum of kafka_consumer_lag over the partitions of this member.", "group"),
 		healthy: desc("kafka_consumer_healthy", "1 if the readiness check passes, else 0.", "group"),
-		held:    desc("sluice_partition_held", "1 while a partition stands still for this reason.", "topic", "partition", "reason"),
-		reason:  desc("sluice_held_partitions", "Partitions that stand still, by reason. What holds all of a topic, or of the member, counts as one.", "reason"),
+		held:    desc("sluice_partition_held", "1 while a partition is held for this reason.", "topic", "partition", "reason"),
+		reason:  desc("sluice_held_partitions", "Held partitions, by reason. A hold of all of a topic, or of the member, counts as one.", "reason"),
 	}
 }
 

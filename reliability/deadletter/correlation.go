@@ -9,7 +9,7 @@ import (
 )
 
 // Correlation is the id under which the log speaks of a record: 16 hexadecimal digits made of its coordinates, so that
-// everybody who meets the record, and whoever meets it again, says the same.
+// each member that reads the record, also again, derives the same id.
 func Correlation(c idempotency.Coordinates) string {
 	h := sha256.New()
 	for _, part := range []string{c.Cluster, c.Topic, c.TopicID.String(), strconv.Itoa(int(c.ID)), strconv.FormatInt(c.Offset, 10)} {

@@ -10,7 +10,7 @@ import (
 	"sluice/idempotency"
 )
 
-// Reason is the code of a hold: why a partition stands still. The list is closed and documented in docs/operations.md.
+// Reason is the code of a hold. The list is closed: reasons.go has the level and the end of each, docs/operations.md a section.
 type Reason string
 
 // The reasons of this version.
@@ -38,15 +38,15 @@ const (
 	Paused           Reason = "paused"
 	OperationsLog    Reason = "operations_log"
 
-	// Flood: more records of a topic are bad than a person should let pass without a look.
+	// Flood: too many records of a topic are bad to let them pass without an operator.
 	Flood Reason = "flood"
 	// DeadLettersUnavailable: bad records have nowhere to go.
 	DeadLettersUnavailable Reason = "dead_letters_unavailable"
-	// FingerprintsUnavailable: nobody can say what is a duplicate.
+	// FingerprintsUnavailable: duplicates cannot be found.
 	FingerprintsUnavailable Reason = "fingerprints_unavailable"
 )
 
-// LogFunc returns the function that logs a hold at the level of its reason.
+// LogFunc returns the method of l that logs at the level of the reason.
 func (r Reason) LogFunc(l *slog.Logger) func(msg string, args ...any) {
 	switch r.Level() {
 	case slog.LevelInfo:
@@ -58,7 +58,7 @@ func (r Reason) LogFunc(l *slog.Logger) func(msg string, args ...any) {
 	}
 }
 
-// Hold is a partition that stands still, and why.
+// Hold is a held partition and the reason.
 type Hold struct {
 	Partition idempotency.Partition `json:"-"`
 	Reason    Reason                `json:"reason"`

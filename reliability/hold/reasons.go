@@ -17,9 +17,9 @@ type rule struct {
 // rules is the table of reasons. Health, commands, alerts and docs/operations.md show what stands here, or tests compare them.
 var rules = map[Reason]rule{
 	BehindLogStart: {slog.LevelError, acceptGap, "an operator: Kafka deleted records before they were read, and they are lost: connector offsets accept-gap. Before the " +
-		"topic's START: correct start_at"},
+		"topic's initial commit: correct start_at"},
 	AheadOfLogEnd: {slog.LevelError, acceptGap, "an operator: the log ends before the position, so it is not the log that was read; look first, then connector offsets " +
-		"accept-gap or offsets set. Before the topic's START: correct start_at"},
+		"accept-gap or offsets set. Before the topic's initial commit: correct start_at"},
 	Truncated:     {slog.LevelError, acceptGap, "an operator: the broker lost records that the table has: connector offsets accept-gap reads on where the log parts from what was read"},
 	TopicMissing:  {slog.LevelWarn, nil, "by itself once the topic exists; else correct the name in topics"},
 	TooManyTopics: {slog.LevelError, nil, "an operator: raise max_topics of the pattern, or name topics that are not meant under its deny, and restart the members"},
@@ -45,7 +45,7 @@ var rules = map[Reason]rule{
 	DeadLettersUnavailable:  {slog.LevelWarn, nil, "by itself once the dead-letter topic takes records: it must exist, let us write, and have room for them. Looked at each minute"},
 	FingerprintsUnavailable: {slog.LevelWarn, nil, "by itself once the Postgres database of fingerprints answers and lets us. Looked at each minute"},
 	Paused:                  {slog.LevelInfo, resume, "an operator: connector resume, with the topic or partition"},
-	OperationsLog:           {slog.LevelError, nil, "an operator: put the entry that connector audit verify names back as it was; until then nobody knows what is paused"},
+	OperationsLog:           {slog.LevelError, nil, "an operator: put the entry that connector audit verify names back as it was; until then pauses are unknown"},
 	KafkaDenied: {slog.LevelError, nil, "by itself once Kafka lets us: the certificate, password or token that the detail names is right, or we may Read and Describe " +
 		"the topic and Read the group. Looked at each minute"},
 }

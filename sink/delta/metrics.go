@@ -35,13 +35,13 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}),
 		size: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "sluice_delta_file_size_bytes", Help: "Sizes of data files in won commits.", Buckets: prometheus.ExponentialBuckets(16<<10, 4, 9),
+			Name: "sluice_delta_file_size_bytes", Help: "Sizes of data files in successful commits.", Buckets: prometheus.ExponentialBuckets(16<<10, 4, 9),
 		}),
 		version: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "sluice_delta_table_version", Help: "Newest version of the table that is known.",
 		}),
 		overwritten: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_delta_commits_overwritten_total", Help: "Times that commits which were in the log were overwritten or taken away by somebody else.",
+			Name: "sluice_delta_commits_overwritten_total", Help: "Commits of this member that another program overwrote or deleted in the log.",
 		}),
 		orphans: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_delta_orphan_files_total", Help: "Data files left behind because a version may name them, or that could not be deleted.",
