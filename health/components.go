@@ -269,7 +269,7 @@ func (r Report) membersPart() (Component, bool) {
 	}{list(r.Members.Members), list(r.Members.Findings)}}
 	switch r.Members.Status {
 	case MembersOK, MembersDegraded, MembersUnknown:
-	default: // nobody has asked the store yet
+	default: // the store was not polled yet
 		c.Status = Starting
 	}
 	return c, true
@@ -372,7 +372,7 @@ func (r Report) operationsPart() (Component, bool) {
 	return c, true
 }
 
-// list makes an empty list of none: in JSON it is [], not null.
+// list returns an empty list for nil: in JSON it is [], not null.
 func list[T any](all []T) []T {
 	if all == nil {
 		return []T{}

@@ -58,8 +58,8 @@ func (t LagThresholds) Level(lag int64) Level {
 	return LevelOK
 }
 
-// Freshness is how old the oldest record is that is not in the table, in seconds by its timestamp, of a partition with
-// this lag. oldest is the zero time if nobody knows it; then the answer is nil, unless there is no lag.
+// Freshness returns the age of the oldest record that is not in the table, in seconds by its timestamp, of a partition with
+// this lag. oldest is the zero time if unknown; then the result is nil, unless the lag is 0.
 func Freshness(now time.Time, lag int64, known bool, oldest time.Time) *float64 {
 	seconds := 0.0
 	switch {

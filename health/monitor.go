@@ -180,7 +180,7 @@ func (h *lagHistory) observe(now time.Time, s LagSample, rules LagRules) (known 
 	return known
 }
 
-// overdue tells whether rows wait for longer than two of the intervals in which they should be committed. A look cannot
+// overdue reports whether rows wait for longer than two of the intervals in which they should be committed. An observation cannot
 // see less than the time between two of them.
 func (s *LagSample) overdue(now time.Time, every time.Duration) bool {
 	return !s.Waiting.IsZero() && now.Sub(s.Waiting) > max(2*s.CommitEvery, every)

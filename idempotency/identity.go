@@ -17,8 +17,8 @@ const (
 	ByContent    // key and value
 )
 
-// Identity says how a producer's repeats are told from new records: two records of one source partition with the same
-// identity are one record that was sent twice.
+// Identity distinguishes the repeats of a producer from new records: two records of one partition with the same identity are
+// one record that was sent twice.
 type Identity struct {
 	By   By
 	Name string // dotted path of the column, or name of the header
@@ -45,7 +45,7 @@ func ParseIdentity(s string) (Identity, error) {
 		}
 		return Identity{ByHeader, name}, nil
 	}
-	return Identity{}, fmt.Errorf("%q is none of none, field:<path>, header:<name>, content", s)
+	return Identity{}, fmt.Errorf("%q is not one of none, field:<path>, header:<name>, content", s)
 }
 
 // String is what [ParseIdentity] reads.

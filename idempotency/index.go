@@ -10,7 +10,7 @@ import (
 // An index maps fingerprints to times, at about 23 bytes each: 16 and 4, with one slot in seven empty.
 //
 // Fingerprints are random already, so that the first 64 bits say where one belongs. Open addressing keeps those of a
-// shard in ascending order: a look-up ends at the first greater one, growing and sweeping are one pass in order, and a
+// shard in ascending order: a lookup ends at the first greater one, growing and sweeping are one pass in order, and a
 // shard grows by an eighth alone. So nothing ever needs twice the memory. A small index is one shard.
 type index struct {
 	base   int64 // milliseconds; the times of slots count from here
@@ -136,8 +136,8 @@ func (x *index) get(f Fingerprint) (at int64, ok bool) {
 }
 
 // put adds a fingerprint, or moves its time forward. before is the time that it had, Never if it is new; stored is false
-// for a time that is too old for every window beside what is there. Times that are too old beside this one go, and
-// forgotten is told.
+// for a time that is too old for every window. put removes times that are too old beside this one, and calls
+// forgotten for each.
 func (x *index) put(f Fingerprint, at int64, forgotten func(at int64)) (before int64, stored bool) {
 	switch {
 	case x.count == 0:

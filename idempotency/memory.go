@@ -11,9 +11,9 @@ import (
 
 // Memory is the [Store] of one process: an [index] for each scope, within a limit for all of them together.
 //
-// At the limit the oldest hours of the largest window are forgotten: the stream goes on, with a shorter memory, and
-// somebody is told each time. Holding it instead would trade a possible duplicate for a certain standstill. What a
-// limit can hold is computed before (see [SizeOf]), so that this is what happens when a declared rate was wrong.
+// At the limit it forgets the oldest hours of the largest window and calls forgotten: records keep flowing, with a shorter
+// memory. Holding them instead would trade a possible duplicate for a certain standstill. The configuration computes what a limit can
+// hold (see [SizeOf]), so this happens only if a declared rate was wrong.
 type Memory struct {
 	limit     int64
 	forgotten func(Forgotten)
@@ -44,8 +44,8 @@ const hour = int64(time.Hour / time.Millisecond)
 
 var _ Store = (*Memory)(nil)
 
-// NewMemory returns an empty store with a limit in bytes. forgotten is told when the limit makes a window shorter, by
-// whoever remembers more; nil tells nobody.
+// NewMemory returns an empty store with a limit in bytes. It calls forgotten, unless that is nil, when the limit makes a window
+// shorter, on the goroutine that adds fingerprints.
 func NewMemory(limit int64, forgotten func(Forgotten)) *Memory {
 	if forgotten == nil {
 		forgotten = func(Forgotten) {}
@@ -193,10 +193,10 @@ func (m *Memory) Reset(_ context.Context, s Scope) error {
 	return nil
 }
 
-// For implements [Store]. Nothing is ever repeated here.
+// For implements [Store]. This store never retries.
 func (m *Memory) For(string) Store { return m }
 
-// Release implements [Store]: nobody else could use what is remembered here.
+// Release implements [Store]: no other member can use the fingerprints of this process.
 func (m *Memory) Release(s Scope) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -34,14 +34,14 @@ type Tables struct {
 	First     []string // of these, those that the first migration makes
 	Unnoted   []string // those that tables of ours have if goose has not noted them
 	Functions []string // that members call, each with the number of its arguments: "name/2"
-	// Filled is a column, as table.column, that no row of ours leaves NULL, so that rows of another program in our table are
-	// told by it. "" for none.
+	// Filled is a column, as table.column, that no row of ours leaves NULL, so that rows of another program in our table
+	// can be recognised. "" for none.
 	Filled string
-	// Command is what somebody who may make the tables runs once.
+	// Command is the command line that a user with the rights to create tables runs once.
 	Command string
 }
 
-// found is what there is of some tables.
+// found is the state of some tables in the database.
 type found struct {
 	schema  string   // where they are, or would be made
 	create  bool     // we may make tables there
@@ -58,7 +58,7 @@ func (f found) lacks(of []string) []string {
 	return slices.DeleteFunc(slices.Clone(of), func(c string) bool { return slices.Contains(f.columns, c) })
 }
 
-// whole reports whether a member can work with what there is.
+// whole reports whether a member can work with the tables as they are.
 func (t *Tables) whole(f found) bool { return len(f.lacks(t.Columns)) == 0 && len(f.missing) == 0 }
 
 // current reports whether no migration is needed. One that we may not see is not ours to apply: what is there counts. So do
@@ -118,7 +118,7 @@ type rower interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// read finds out what there is, in the schema that statements without one would make tables in.
+// read reads the state of the tables, in the schema that statements without a schema would use.
 func (t *Tables) read(ctx context.Context, db rower) (f found, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()

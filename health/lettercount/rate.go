@@ -6,12 +6,12 @@ import (
 )
 
 const (
-	// rateOver is the time that a rate is told of, rateStep how exactly it is.
+	// rateOver is the window of a rate, rateStep its resolution.
 	rateOver = 5 * time.Minute
 	rateStep = 10 * time.Second
 )
 
-// Rate counts letters over the last five minutes. Any goroutine may ask. The zero value is ready for use.
+// Rate counts letters over the last five minutes. Safe for several goroutines. The zero value is ready for use.
 type Rate struct {
 	mu    sync.Mutex
 	steps [rateOver / rateStep]struct{ step, n int64 }

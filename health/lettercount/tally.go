@@ -352,7 +352,7 @@ func (t *Tally) Unjudged(topic string, position func(idempotency.Partition) int6
 			return parts
 		}
 		at := position(s.Partition)
-		s.again(at) // nobody told that it was set back
+		s.again(at) // the caller may not have said that it was set back
 		if at == s.judged && len(s.fresh) == 0 {
 			continue
 		}

@@ -22,14 +22,14 @@ type Watchdog struct {
 
 	watch   Watch
 	verdict atomic.Pointer[verdict]
-	changed chan struct{} // between alive and not; has room for one word
+	changed chan struct{} // between alive and not; has room for one signal
 
-	// Owned by who tells:
-	stalled time.Time              // since when it was told that the process is not alive; zero while it is
+	// Owned by the goroutine that reports:
+	stalled time.Time              // since when the report says that the process is not alive; zero while it is
 	failing reliability.FailureLog // to write the file
 }
 
-// verdict is what the last look found.
+// verdict is the result of the last check.
 type verdict struct{ err error }
 
 // NewWatchdog returns a watchdog of loops. file is kept while the process is alive, nil keeps none. What all goroutines do
@@ -129,12 +129,12 @@ func (w *Watchdog) dumpGoroutines(ctx context.Context) {
 	}
 }
 
-// reportWithin is how long the last words may take.
+// reportWithin bounds the time for the last log lines.
 const reportWithin = 1500 * time.Millisecond
 
-// Enforce ends a process that was told to stop and does not: a loop that does not turn must not need a SIGKILL. From the
-// end of stop on it waits for so long, until ended is closed; then it writes down what all goroutines do, deletes the
-// file and calls exit. A log that nobody reads may be what the process stands still at; it is not waited for long.
+// Enforce ends a process that got a signal to stop and does not end: a loop that does not turn must not need a SIGKILL. Once stop has
+// ended it waits for ended, at most within. Then it writes the stacks of all goroutines, deletes the file and calls exit. A blocked log
+// may be why the process hangs, so Enforce waits for it only a short time.
 func (w *Watchdog) Enforce(stop context.Context, within time.Duration, ended <-chan struct{}, exit func()) {
 	select {
 	case <-stop.Done():
@@ -148,7 +148,7 @@ func (w *Watchdog) Enforce(stop context.Context, within time.Duration, ended <-c
 	case <-over.C:
 		ctx := context.WithoutCancel(stop)
 		told := make(chan struct{})
-		go func() { // which may be what the process stands still at: it goes with it then
+		go func() { // writing may block for ever; the exit ends it then
 			defer close(told)
 			w.remove(ctx, w.file.End)
 			w.log.ErrorContext(ctx, "told to stop, and does not end: the process is ended", "after", within)

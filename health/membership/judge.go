@@ -8,15 +8,15 @@ import (
 	"sluice/health"
 )
 
-// What is said of members, and from when on.
+// The times after which a member is reported.
 const (
-	// Silent is how long a member that beats every few seconds may not be heard before a line says so.
+	// Silent is the time without a heartbeat after which a log line says so.
 	Silent = 20 * time.Second
-	// Missing is from when on a member is stale, which somebody should look into.
+	// Missing is the time without a heartbeat after which a member is stale, which needs a person.
 	Missing = time.Minute
-	// Idling is how long a member that runs may take no record before that is said.
+	// Idling is the time without a record after which a running member is reported as idle.
 	Idling = 5 * time.Minute
-	// Stopping is how long a member may take to shut down.
+	// Stopping bounds the time of a shutdown.
 	Stopping = 2 * time.Minute
 	// Forget is how long a member that is gone is remembered.
 	Forget = time.Hour

@@ -34,7 +34,7 @@ type Config struct {
 	Registerer prometheus.Registerer // nil for no metrics
 }
 
-// Keeper keeps the registration of one member and watches those of all others. Whatever it asks it asks in a goroutine of
+// Keeper keeps the registration of one member and watches those of all others. It makes its requests in a goroutine of
 // its own, so that nothing else waits for the store.
 type Keeper struct {
 	Config
@@ -173,7 +173,7 @@ func (k *Keeper) poll(ctx context.Context) {
 	k.say(ctx, members)
 }
 
-// sweep ends the registrations that nobody renewed.
+// sweep removes registrations without a recent heartbeat.
 func (k *Keeper) sweep(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	swept, err := k.store.Sweep(call, Forget)
@@ -223,7 +223,7 @@ func (k *Keeper) Members() health.Members {
 	return h
 }
 
-// unknown says why nobody knows how the members are, "" if it is known.
+// unknown returns why the state of the members is unknown, "" if it is known.
 func (k *Keeper) unknown(a pollResult) string {
 	switch old := time.Since(a.at); {
 	case a.err != nil:

@@ -56,8 +56,8 @@ func (s series) Describe(out chan<- *prometheus.Desc) {
 	out <- s.metrics.storeUp
 }
 
-// Collect implements prometheus.Collector. Of others nothing is said while nobody knows how they are: a store that is down
-// is no reason to miss them. The member's own beats do not arrive then, which its timestamp shows.
+// Collect implements prometheus.Collector. It has no series of other members while their state is unknown: a store that is down
+// does not make them missing. The member's own beats do not arrive then, which its timestamp shows.
 func (s series) Collect(out chan<- prometheus.Metric) {
 	s.mu.Lock()
 	last, own := s.last, s.beat

@@ -17,7 +17,7 @@ type liveJSON struct {
 
 func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
 	if err := s.live(); err != nil {
-		// Who found it has said so. Nothing is logged here: a log that nobody reads may be what the process stands still at.
+		// The watchdog has logged it. Nothing is logged here: a blocked log may be why the process hangs.
 		s.write(w, r, http.StatusServiceUnavailable, liveJSON{health.Down, err.Error()})
 		return
 	}
@@ -50,8 +50,7 @@ type startupJSON struct {
 	WaitsFor []health.Held `json:"waits_for,omitempty"`
 }
 
-// serveStartup answers 200 from the member's first moment at work on, whatever comes later: that is what the other
-// probes are for.
+// serveStartup answers 200 once the member has been at work, also if it fails later: the other probes show that.
 func (s *Server) serveStartup(w http.ResponseWriter, r *http.Request) {
 	report := s.report()
 	if report.Started {

@@ -128,8 +128,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, code int, why stri
 	s.write(w, r, code, failure{why})
 }
 
-// Listen binds the address and returns it, so that an address in use is known before anything else starts. Run does it
-// if nobody did.
+// Listen binds the address and returns it, so that an address in use is known before anything else starts. Run calls it
+// unless the caller did.
 func (s *Server) Listen(ctx context.Context) (net.Addr, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,7 +23,7 @@ var (
 	bearer = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[a-z0-9+/_.=~-]{8,}`)
 )
 
-// clean makes a text one that may be told to whoever can reach the port: without secrets, and not too long.
+// clean returns a text without secrets and of bounded length, for all who can reach the port.
 func clean(text string) string {
 	if len(text) <= longestText && !strings.ContainsAny(text, "=: ") { // a name, a word: most of an answer
 		return text
@@ -56,8 +56,8 @@ func begin(text string) string {
 	return text
 }
 
-// cleanTexts makes every text of a JSON answer one that may be told. The only way out of the server leads through here, so that
-// nobody who adds a field has to think of it.
+// cleanTexts cleans every text of a JSON response. All responses of the server pass through it, so that a new field needs no
+// thought.
 func cleanTexts(body []byte) []byte {
 	var out bytes.Buffer
 	known := map[string][]byte{} // what thousands of held partitions say is mostly the same

@@ -326,5 +326,5 @@ func (s *Store) forget(ctx context.Context, what, query string, args ...any) err
 	return nil
 }
 
-// Release implements [idempotency.Store]: the rows stay, for whoever works on the scope next.
+// Release implements [idempotency.Store]: the rows stay for the next member that works on the scope.
 func (s *Store) Release(idempotency.Scope) {}

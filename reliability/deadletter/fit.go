@@ -88,7 +88,7 @@ func escape(s string) string {
 	return url.QueryEscape(s)
 }
 
-// of tells whether a link can be that of a record, of whatever pipeline. Readers fetch what it names.
+// of reports whether a link can belong to a record, of any pipeline. Readers fetch the object that it names.
 func (k Link) of(c idempotency.Coordinates) bool {
 	pipeline, ok := strings.CutPrefix(k.Key, "_sluice/")
 	pipeline, path := strings.TrimSuffix(pipeline, linkPath(c)), strings.HasSuffix(pipeline, linkPath(c))

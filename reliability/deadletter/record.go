@@ -263,8 +263,8 @@ func malformed(format string, args ...any) error {
 	return classify.Mark(fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...)), classify.Poison)
 }
 
-// block reads the headers of a letter. The first fault stays in err. Of headers that repeat the first counts: whoever
-// passes a letter on may append to it.
+// block reads the headers of a letter. The first fault stays in err. Of repeated headers the first counts: a
+// program that forwards a dead letter may append to it.
 type block struct {
 	headers []Header
 	err     error

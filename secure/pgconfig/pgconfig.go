@@ -61,7 +61,7 @@ func Parse(o Options) (*pgxpool.Config, error) {
 const (
 	// maxMessage bounds a message, of which a row is one: rows of ours have some KiB.
 	maxMessage = 1 << 20
-	// maxReply bounds what a server sends in reply to one request: a list of members has 6 MiB at most, a look for
+	// maxReply bounds what a server sends in reply to one request: a list of members has 6 MiB at most, a lookup of
 	// fingerprints 1 MiB.
 	maxReply = 16 << 20
 )

@@ -57,7 +57,7 @@ type Store struct {
 	close   context.CancelFunc
 	working sync.WaitGroup
 	mu      sync.Mutex
-	now     *preparation // of the tables, nil if nobody is at it
+	now     *preparation // of the tables, nil if none runs
 }
 
 var _ membership.Store = (*Store)(nil)
@@ -83,7 +83,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // Close implements [membership.Store]. It waits for calls under way, which are bounded.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	s.close() // nobody begins work behind this
+	s.close() // no work begins after this
 	s.mu.Unlock()
 	s.working.Wait()
 	s.pool.Close()
