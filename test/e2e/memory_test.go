@@ -25,7 +25,7 @@ const (
 	limited           = "256MiB"
 	mostResident      = 295 << 20
 	leastLimited      = "128MiB"
-	leastMostResident = 147 << 20
+	leastMostResident = (128 << 20) * 115 / 100
 )
 
 // littleMemory gives a member the limit, and the batches that it makes by default.
