@@ -83,7 +83,7 @@ func run(ctx context.Context, vale string) (string, error) {
 		}
 		args = append(args, copied)
 	}
-	cmd := exec.CommandContext(ctx, vale, args...) //nolint:gosec // the program that the caller named
+	cmd := exec.CommandContext(ctx, vale, args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -118,8 +118,10 @@ func stringsOf(name string) ([]byte, error) {
 		if !strings.HasPrefix(lit.Value, "`") {
 			text = strings.ReplaceAll(text, "\n", " ")
 		}
-		for i, part := range strings.Split(text, "\n") {
+		i := 0
+		for part := range strings.SplitSeq(text, "\n") {
 			lines.put(line+i, part)
+			i++
 		}
 		return true
 	})
@@ -128,7 +130,7 @@ func stringsOf(name string) ([]byte, error) {
 
 // commentsOf returns the comments of a YAML file, each on its own line.
 func commentsOf(name string) ([]byte, error) {
-	text, err := os.ReadFile(name) //nolint:gosec // a file of this repository
+	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -155,4 +157,4 @@ func (p *page) put(line int, text string) {
 	(*p)[line-1] += strings.TrimSpace(text)
 }
 
-func (p page) bytes() []byte { return []byte(strings.Join(p, "\n") + "\n") }
+func (p *page) bytes() []byte { return []byte(strings.Join(*p, "\n") + "\n") }

@@ -199,7 +199,7 @@ func (s suite) independent(t *testing.T) {
 // damaged changes bytes of good samples. Each record becomes one row or a Poison error, and neither panics nor harms the rows
 // around it.
 func (s suite) damaged(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a seed is wanted
+	random := rand.New(rand.NewPCG(1, 2))
 	b := s.builder(t)
 	rows := 0
 	for n := range 5_000 {
