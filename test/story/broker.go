@@ -91,8 +91,8 @@ type Broker struct {
 	Value func(k Kind, offset int64) []byte
 	// Stamp is called with each produced record and returns its kind; nil leaves it unchanged. By Lock.
 	Stamp func(id int32, offset int64, k Kind) Kind
-	// Stamped gives records an identity and a timestamp. May be nil; set before use.
-	Stamped func(id int32, offset int64) Stamp
+	// stamped gives records an identity and a timestamp. May be nil; mu guards it.
+	stamped func(id int32, offset int64) Stamp
 	// Carries puts an identity into a value; nil: only a header has it.
 	Carries func(value []byte, id string) []byte
 	// OnOffsets is called when a member requests the group's offsets, before the response. May be nil.
@@ -299,6 +299,13 @@ func (b *Broker) ForgetGroup(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.group, name)
+}
+
+// stampWith makes records carry the identity and the timestamp that stamp returns. Members may be fetching meanwhile.
+func (b *Broker) stampWith(stamp func(id int32, offset int64) Stamp) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stamped = stamp
 }
 
 // Violations are the forbidden operations of members on the group.

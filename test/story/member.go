@@ -375,8 +375,8 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 			rec.Headers = []connector.Header{{Key: connector.HealthHeader, Value: []byte(connector.HealthValue)}}
 		default:
 		}
-		if b.Stamped != nil {
-			s := b.Stamped(q.Partition.ID, o)
+		if b.stamped != nil {
+			s := b.stamped(q.Partition.ID, o)
 			rec.Timestamp = s.At
 			if s.ID != "" && b.Carries != nil {
 				rec.Value = b.Carries(rec.Value, s.ID)

@@ -167,7 +167,7 @@ func (w *World) Begin(ctx context.Context) *Process {
 		target.Duplicates, p.Memory = duplicates, own
 		p.crash = func() { kill(); crash() }
 		p.Table.Twins = w.Twins
-		w.Broker.Stamped = w.Twins.Stamp
+		w.Broker.stampWith(w.Twins.Stamp)
 		if w.Open == nil {
 			target.Decoder = Decoder{Identity: true}
 		}
