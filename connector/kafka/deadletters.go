@@ -427,7 +427,7 @@ func (d *DeadLetters) adapt(t *letterTopic, refused []*letterBatch) error {
 		switch b.refused { //nolint:exhaustive // what answered tells
 		case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge:
 			t.limit = min(t.limit, len(b.records)) / 2
-			d.logger.Warn("dead-letter topic takes smaller batches than it says", "topic", t.Name, "bytes", len(b.records), "next", t.limit)
+			d.logger.Warn("dead-letter topic takes smaller batches than its settings say", "topic", t.Name, "bytes", len(b.records), "next", t.limit)
 		case kafka.InvalidTimestamp:
 			if !b.stamp() {
 				return classify.Mark(kafka.InvalidTimestamp, classify.Fatal)

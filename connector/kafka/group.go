@@ -191,14 +191,14 @@ func (g *Group) awaitTopics(ctx context.Context, deliver func(connector.Assignme
 			failures++
 			g.troubles(err)
 			pause = g.backoff.Pause(failures)
-			g.pollFailing.Failed(ctx, g.logger, slog.LevelWarn, "looking for topics failed, will try again", "err", err, "pause", pause)
+			g.pollFailing.Failed(ctx, g.logger, slog.LevelWarn, "failed to read the topics; retrying", "err", err, "pause", pause)
 		case len(seen.topics) > 0:
-			g.pollFailing.Over(ctx, g.logger, "topics are seen again")
+			g.pollFailing.Over(ctx, g.logger, "topics are readable again")
 			return seen.topics, nil
 		case !told:
 			g.troubles(nil)
 			told, failures = true, 0
-			g.logger.InfoContext(ctx, "there is no topic to read yet")
+			g.logger.InfoContext(ctx, "no topic exists yet; waiting for the first one")
 			deliver(connector.Assignment{})
 		}
 		if err := reliability.Wait(ctx, pause); err != nil {
@@ -221,7 +221,7 @@ func (g *Group) belong(ctx context.Context, topics topics, deliver func(connecto
 		}
 		claims := g.begin(gen.ID, gen.MemberID, m.claims(gen))
 		g.metrics.joined.Set(1)
-		g.joinFailing.Over(ctx, g.logger, "joining works again")
+		g.joinFailing.Over(ctx, g.logger, "joining the group works again")
 		g.logger.InfoContext(ctx, "joined", "generation", gen.ID, "member", gen.MemberID, "claims", len(claims))
 		deliver(connector.Assignment{Joined: true, Partitions: claims, Appeared: g.appeared(claims)})
 
@@ -231,7 +231,7 @@ func (g *Group) belong(ctx context.Context, topics topics, deliver func(connecto
 			return nil
 		}
 		g.metrics.rejoins.WithLabelValues(string(why)).Inc()
-		g.logger.InfoContext(ctx, "generation ended, claims go on", "generation", gen.ID, "reason", string(why))
+		g.logger.InfoContext(ctx, "generation ended; keeping the claims", "generation", gen.ID, "reason", string(why))
 		deliver(connector.Assignment{Joined: false, Partitions: slices.Clone(claims)})
 		if why == topicsOutgrown {
 			return nil

@@ -152,7 +152,7 @@ func (d *DeadLetters) checkSettings(ctx context.Context, t *letterTopic) error {
 		return err
 	case err != nil:
 		if !t.refused {
-			d.logger.WarnContext(ctx, "the settings of the dead-letter topic may not be read: grant DescribeConfigs on it", "topic", t.Name, "err", err)
+			d.logger.WarnContext(ctx, "failed to read the settings of the dead-letter topic; grant DescribeConfigs on it", "topic", t.Name, "err", err)
 		}
 		t.refused, t.limit, t.retention, t.polled = true, defaultLimit, t.Retention, time.Now()
 		return nil
@@ -167,7 +167,7 @@ func (d *DeadLetters) checkSettings(ctx context.Context, t *letterTopic) error {
 		t.retention = s.RetentionTime
 	}
 	if t.retention >= 0 && (t.Retention < 0 || t.retention < t.Retention) && s != t.logged {
-		d.logger.WarnContext(ctx, "dead-letter topic keeps letters for less than dead_letters.retention: raise its retention.ms",
+		d.logger.WarnContext(ctx, "dead-letter topic keeps dead letters shorter than dead_letters.retention; raise its retention.ms",
 			"topic", t.Name, "retention", t.retention, "wanted", t.Retention)
 	}
 	t.logged = s

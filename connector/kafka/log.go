@@ -321,7 +321,7 @@ func (l *Log) trouble(where troubled, err error) {
 		l.troubles[where] = t
 	}
 	if t.Reason != reason {
-		l.logger.Warn("reading from Kafka fails", append(where.attrs(), "reason", reason, "err", err)...)
+		l.logger.Warn("failed to read from Kafka; retrying", append(where.attrs(), "reason", reason, "err", err)...)
 	}
 	t.Reason, t.Err = reason, err
 }

@@ -199,7 +199,7 @@ func (m *membership) next(ctx context.Context) (*kafka.Generation, error) {
 		m.group.metrics.joinFailures.Inc()
 		m.group.troubles(err)
 		pause := m.group.backoff.Pause(failures)
-		m.group.joinFailing.Failed(ctx, m.group.logger, slog.LevelWarn, "joining failed, will try again", "err", err, "pause", pause)
+		m.group.joinFailing.Failed(ctx, m.group.logger, slog.LevelWarn, "failed to join the group; retrying", "err", err, "pause", pause)
 		if err := reliability.Wait(ctx, pause); err != nil {
 			return nil, err
 		}
@@ -242,7 +242,7 @@ func (m *membership) leave(ctx context.Context) {
 	select {
 	case <-closed:
 	case <-patience.C:
-		m.group.logger.WarnContext(ctx, "the group's coordinator does not answer, leaving anyway")
+		m.group.logger.WarnContext(ctx, "group coordinator does not answer; leaving without it")
 		m.conns.abort()
 		<-closed // without connections there is nothing left to wait for
 		left = false

@@ -156,12 +156,12 @@ func (g *Group) note(ctx context.Context, seen sight, absent []Absent) {
 	}
 	g.mu.Unlock()
 	if missing := namesOf(absent, hold.TopicMissing); len(missing) > 0 {
-		g.failing("missing").Failed(ctx, g.logger, slog.LevelWarn, "topics do not exist, waiting for them", "topics", missing)
+		g.failing("missing").Failed(ctx, g.logger, slog.LevelWarn, "topics do not exist; waiting for them", "topics", missing)
 	}
 	g.sayBeyond(ctx, seen)
 	for _, a := range absent {
 		if a.Reason != hold.TopicMissing && a.Reason != hold.TooManyTopics {
-			g.failing("refused "+a.Topic).Failed(ctx, g.logger, slog.LevelError, "a topic is refused, waiting for it",
+			g.failing("refused "+a.Topic).Failed(ctx, g.logger, slog.LevelError, "access to a topic refused; waiting for it",
 				"topic", a.Topic, "reason", string(a.Reason), "err", seen.refused[a.Topic])
 		}
 	}
@@ -290,11 +290,11 @@ func (m *membership) check(ctx context.Context) reason {
 		seen, err := m.group.poll(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				m.group.pollFailing.Failed(ctx, m.group.logger, slog.LevelWarn, "looking for changed topics failed", "err", err)
+				m.group.pollFailing.Failed(ctx, m.group.logger, slog.LevelWarn, "failed to check for changed topics", "err", err)
 			}
 			return nothing
 		}
-		m.group.pollFailing.Over(ctx, m.group.logger, "topics are seen again")
+		m.group.pollFailing.Over(ctx, m.group.logger, "topics are readable again")
 		base := m.known()
 		for name := range seen.refused { // its claims stand by themselves, until we are let in again
 			if t, ours := base[name]; ours {

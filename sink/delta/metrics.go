@@ -13,7 +13,7 @@ type metrics struct {
 	checkpoints *prometheus.CounterVec
 }
 
-// The outcomes of the puts of a commit, and of a checkpoint.
+// Values of the label outcome, of commits and of checkpoints.
 const (
 	resultCommitted = "committed"
 	resultConflict  = "conflict"

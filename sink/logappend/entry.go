@@ -1,9 +1,10 @@
-// Package logappend puts the next object of a log so that exactly one writer's is there, and each writer learns whose it is.
-// A table's log and the operations log are written so.
+// Package logappend appends one object to a log with conditional puts. Exactly one writer gets each name, and every
+// writer learns whether it was its own object. Tables' logs and the operations log are written this way.
 //
-// The outcome of a put is won, lost or unknown. Unknown (a timeout, a 5xx, a reset, and "exists", which may be our own
-// earlier put) is settled by reading back; while nothing is there, the same bytes are put under the same name again, until
-// something is. Whoever went on to the next name before that could be in the log twice.
+// A put ends as committed (the object is ours), as conflict (another writer's object has the name), or as unknown.
+// Unknown covers a timeout, a 5xx, a reset, and "exists", which may be our own earlier put. The writer resolves it by
+// reading the object back. While the name is still absent, it puts the same bytes under the same name again: a writer
+// that moved on to the next name too early could enter the log twice.
 package logappend
 
 import (
@@ -18,57 +19,60 @@ import (
 )
 
 const (
-	// maxAge is how old the knowledge that a name is the next one may be when it is put: what is absent within that time
-	// has never existed, since nothing younger is taken away.
+	// maxAge is the largest age of the knowledge that a name is the next one, at the time of the put. Log cleanup
+	// never removes objects as young as that, so a name that was absent within maxAge has never existed.
 	maxAge = 60 * time.Second
-	// TryTimeout bounds one request: these objects are small, and what takes longer has no answer to wait for.
+	// TryTimeout bounds one request. The objects are small, so a slower request is given up.
 	TryTimeout = 20 * time.Second
 )
 
-// Recent says whether something known at a time is younger than a minute. Both clocks must say so: the monotonic one stands
-// still while a machine sleeps, the wall clock may be set back.
+// Recent reports whether at lies less than a minute before now. Both clocks must agree: the monotonic clock stops
+// while a machine sleeps, and the wall clock may be set back.
 func Recent(at, now time.Time) bool {
 	mono, wall := now.Sub(at), now.Round(0).Sub(at.Round(0))
 	return mono < maxAge && wall < maxAge && wall > -time.Second
 }
 
-// ErrPreviousGone is for [Offer.CheckPrevious]: what came before is not there any more, so what is absent may have existed.
-var ErrPreviousGone = errors.New("what came before is gone")
+// ErrPreviousGone is for [Entry.CheckPrevious]: the object before the key no longer exists. An absent key may then
+// have existed, so the put would be unsafe.
+var ErrPreviousGone = errors.New("the previous log entry is gone")
 
-// errCheckStale says that a request would have left too late.
-var errCheckStale = errors.New("the look at the log is older than a minute")
+// errCheckStale means that the request was not sent because the last check of the previous object was too old.
+var errCheckStale = errors.New("the last check of the log is older than a minute")
 
-// Entry is one object that is offered as the next of a log. Its bytes never change; under another name it is another offer.
+// Entry is one object to append as the next of a log. Its bytes never change; the same operation under another key is
+// another Entry. It is for one goroutine.
 type Entry struct {
-	Store objstore.Store // as it is: nobody below repeats
+	Store objstore.Store // does each request once: it must not retry
 	Key   string
 	Body  []byte
-	// PreviousSeen is when the object before Key was last known to exist.
+	// PreviousSeen is the time at which the object before Key was last known to exist.
 	PreviousSeen time.Time
-	// CheckPrevious makes sure of that again. Its error has [ErrPreviousGone] in the chain, with a class that ends the offer, if it does
-	// not; another one is tried again.
+	// CheckPrevious checks again that the object before Key exists. If it does not, the error wraps [ErrPreviousGone]
+	// with a class that ends the append ([PreviousGone] makes one). Any other error is retried.
 	CheckPrevious func(context.Context) error
-	// IsOurs reads what is at Key now and says whether it is this offer. objstore.ErrNotFound says that nothing is; what
-	// cannot be read decides nothing, so it is an error, too.
+	// IsOurs reads the object at Key and reports whether it is this Entry. It returns objstore.ErrNotFound if the key
+	// is absent. An object that cannot be read proves nothing, so it is an error, too.
 	IsOurs func(context.Context) (bool, error)
-	// OnUnknown hears, each time, why the outcome is not known yet. It may be nil.
+	// OnUnknown, unless nil, is called with the cause each time the outcome remains unknown.
 	OnUnknown func(ctx context.Context, cause error)
 
 	sent, unknownSince time.Time
 }
 
-// Sent is when the first put left, zero before.
+// Sent returns the time of the first put, zero before it.
 func (e *Entry) Sent() time.Time { return e.sent }
 
-// UnknownSince is since when a put may have landed or may land yet, zero if none can. It stays once the outcome is known.
+// UnknownSince returns since when the outcome of a put has been unknown, zero if it never was. It stays set after the
+// outcome is resolved.
 func (e *Entry) UnknownSince() time.Time { return e.unknownSince }
 
-// Try puts the object once and finds out what became of it: won, or lost for ever. An error is Transient while that is not
-// known, or known to be "nothing yet"; then the same offer is to be tried again, which is for a guard to do. Others end it:
-// a refusal before anything left, or ErrGone.
-func (e *Entry) Try(ctx context.Context) (won bool, err error) {
+// Try puts the object once and reports whether it is committed; false without an error is a conflict, which is final.
+// A Transient error means that the outcome is unknown, or that nothing was sent: call Try again with the same Entry,
+// behind a guard. Any other error ends the append: a refusal before anything was sent, or [ErrPreviousGone].
+func (e *Entry) Try(ctx context.Context) (committed bool, err error) {
 	put := errCheckStale
-	for tries := 0; tries < 3 && errors.Is(put, errCheckStale); tries++ { // stale again only if we sleep between check and put
+	for tries := 0; tries < 3 && errors.Is(put, errCheckStale); tries++ { // only a sleep between check and put makes it stale again
 		if err := e.check(ctx); err != nil {
 			return false, e.retryable(err)
 		}
@@ -78,13 +82,13 @@ func (e *Entry) Try(ctx context.Context) (won bool, err error) {
 	case put == nil:
 		return true, nil
 	case errors.Is(put, objstore.ErrNotSent) && e.unknownSince.IsZero():
-		return false, classify.Mark(put, classify.Transient) // nothing has left, and nothing flies
+		return false, classify.Mark(put, classify.Transient) // nothing was sent, and no earlier put is in flight
 	case errors.Is(put, objstore.ErrRefused) && e.unknownSince.IsZero():
 		return false, put // certainly without effect
 	}
 
-	// Now or earlier a put left whose effect is unknown. "Exists" is among it: that may be our own earlier put, or this one
-	// repeated on its way. What is there now decides, if there is something.
+	// This put or an earlier one has an unknown effect. "Exists" counts as unknown: the object may be our own earlier
+	// put, or this one repeated by a proxy. The object at Key decides, if there is one.
 	if e.unknownSince.IsZero() {
 		e.unknownSince = time.Now()
 	}
@@ -94,7 +98,7 @@ func (e *Entry) Try(ctx context.Context) (won bool, err error) {
 	mine, err := e.isOurs(ctx)
 	switch {
 	case errors.Is(err, objstore.ErrNotFound):
-		// Not there, which proves nothing: a put may still be on its way. All that is right is the same put again.
+		// Absence proves nothing: a put may still be in flight. The only safe step is to put the same bytes again.
 		e.reportUnknown(ctx, put)
 		return false, e.retryable(put)
 	case err != nil:
@@ -106,7 +110,8 @@ func (e *Entry) Try(ctx context.Context) (won bool, err error) {
 	return false, nil
 }
 
-// put sends the object once, unless it has become too old when it is ready to leave.
+// put sends the object once, unless the check of the previous object has become too old by the time the request is
+// ready.
 func (e *Entry) put(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, TryTimeout)
 	defer cancel()
@@ -118,8 +123,8 @@ func (e *Entry) put(ctx context.Context) error {
 	return err
 }
 
-// lastCheck is called when the request is signed and about to leave. If the process sleeps after it, the signature grows
-// too old to be taken.
+// lastCheck runs when the request is signed and about to be sent. If the process sleeps after it, the signature
+// expires and the store refuses the request.
 func (e *Entry) lastCheck() error {
 	if Recent(e.PreviousSeen, time.Now()) {
 		return nil
@@ -127,7 +132,7 @@ func (e *Entry) lastCheck() error {
 	return errCheckStale
 }
 
-// check makes sure that the object before Key still exists, if that was not known within the last minute.
+// check verifies that the object before Key still exists, unless that was known within the last minute.
 func (e *Entry) check(ctx context.Context) error {
 	now := time.Now()
 	if Recent(e.PreviousSeen, now) {
@@ -154,7 +159,8 @@ func (e *Entry) reportUnknown(ctx context.Context, cause error) {
 	}
 }
 
-// retryable marks an error that must not end the search for an outcome. Without an unresolved put it means what it says.
+// retryable makes err Transient while a put is unresolved, because only a resolved outcome may end the append.
+// Otherwise it returns err as it is.
 func (e *Entry) retryable(err error) error {
 	if e.unknownSince.IsZero() || errors.Is(err, ErrPreviousGone) {
 		return err
@@ -162,15 +168,15 @@ func (e *Entry) retryable(err error) error {
 	return classify.Mark(Text(err), classify.Transient)
 }
 
-// Text keeps an error's text and hides what it is: the refusal of a later request says nothing of an earlier put, and a
-// hold inside a fence is none.
+// Text returns an error with the text of err and without its class and chain. The refusal of a later request says
+// nothing about an earlier put, and a hold inside a fenced error must not count as a hold.
 func Text(err error) error { return textError{err} }
 
 type textError struct{ err error }
 
 func (e textError) Error() string { return e.err.Error() }
 
-// PreviousGone is an [ErrPreviousGone] with a class, which says what was not there.
+// PreviousGone returns an error that wraps [ErrPreviousGone], with a class and with the object that is missing.
 func PreviousGone(class classify.Class, format string, args ...any) error {
 	return classify.Mark(fmt.Errorf("%w: %s", ErrPreviousGone, fmt.Sprintf(format, args...)), class)
 }

@@ -75,7 +75,7 @@ var lies = []lieTold{
 			}
 			return frame
 		}), false,
-		"reading from Kafka fails",
+		"failed to read from Kafka; retrying",
 	},
 }
 
