@@ -343,7 +343,7 @@ func testLettersLargeForTheTopic(t *testing.T, w *scene) {
 	tiny := []deadletter.Letter{d.letter("tiny", 0, 1, "v")}
 	d.holds(tiny, "tiny-dlq", "at most 700 bytes", "raise its max.message.bytes")
 	d.shelf.err = hold.New(hold.StoreDenied, "no", nil)
-	d.holds([]deadletter.Letter{large}, "cannot be put into the bucket", "store_denied")
+	d.holds([]deadletter.Letter{large}, "failed to put it into the bucket", "store_denied")
 	w.records("s-dlq", 4)
 }
 
