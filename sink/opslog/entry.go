@@ -32,9 +32,9 @@ const (
 )
 
 // Operation is a decision of an operator, to be appended. The type of Body decides its kind.
-type Operation struct { // name of the operator; never empty
-	Operator string // host of the command; may be empty
-	Host     string // where the command ran, may be empty
+type Operation struct {
+	Operator string // name of the operator; never empty
+	Host     string // host of the command; may be empty
 	Reason   string // why; never empty
 	Body     Body
 }
