@@ -116,7 +116,7 @@ func (c *Client) beginMetadata(x *exchange, broker int32, version int16, n int, 
 		e.str(name)
 		e.tags()
 	}
-	e.bool(false) // a reader's typing error must not create a topic
+	e.bool(false) // allow_auto_topic_creation: a reader's typing error must not create a topic
 	e.bool(false) // cluster authorized operations
 	e.bool(rights)
 	e.tags()
