@@ -177,7 +177,7 @@ func (t *Table) setHead(s *deltalog.State, stamp objstore.Info) {
 	h := &head{State: s, stamp: stamp}
 	if old := t.head; old != nil && sameTable(old.State, s) {
 		h.schema, h.refusal = old.schema, old.refusal // one value per schema, because the decoder caches builders by it
-	} else { // one schema value per schema, because the decoder caches builders by it
+	} else {
 		h.schema, h.refusal = supported(s)
 	}
 	h.snapshot = &connector.Snapshot{

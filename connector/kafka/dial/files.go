@@ -104,7 +104,7 @@ func (f *files) refresh(p *part) error {
 	switch {
 	case err == nil:
 		if p.apply != nil {
-			f.logger.Info("files for Kafka changed, new connections use them", "files", p.paths)
+			f.logger.Info("files for Kafka changed; new connections use them", "files", p.paths)
 		}
 		p.sum, p.apply, p.broken = sum, apply, fingerprint{}
 		return nil
@@ -114,7 +114,7 @@ func (f *files) refresh(p *part) error {
 	if p.broken != sum {
 		p.broken = sum
 		f.metrics.files.Inc()
-		f.logger.Warn("changed files for Kafka cannot be used, what they held before stays in force", "files", p.paths, "err", err)
+		f.logger.Warn("failed to use changed files for Kafka; keeping their last content", "files", p.paths, "err", err)
 	}
 	return nil
 }
