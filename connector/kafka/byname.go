@@ -34,10 +34,10 @@ func lostBelow(version int16) string {
 	case version >= fetchVersion:
 		return ""
 	case version >= fetchEpochs:
-		return "topics are read by name: one that is deleted and created again is told by its id in the metadata, which " +
-			"are asked for after each response with records and can be old for a moment"
+		return "topics are read by name: a topic that was deleted and created again is detected by its id in the metadata, which " +
+			"are requested after each response with records and can be old for a moment"
 	}
-	return lostBelow(fetchEpochs) + "; the broker compares no leader epochs: a truncated log is looked for at each change of " +
+	return lostBelow(fetchEpochs) + "; the broker compares no leader epochs: a truncated log is detected only at a change of " +
 		"the leader"
 }
 

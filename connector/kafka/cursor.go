@@ -18,7 +18,7 @@ const noBroker int32 = -1
 // cursorState is the stage of a partition between request and result.
 //
 //	           Fetch                  take                result
-//	resting ─────────▶ queued ──────────────▶ flying ───────────────▶ resting
+//	resting ─────────▶ queued ─────────────▶ inFlight ──────────────▶ resting
 //	   │  no leader      ▲ located              │ leader moved, connection failed
 //	   └────────────────lost ◀──────────────────┤
 //	                     ▲ not confirmed        ▼ the broker refuses the position
@@ -29,7 +29,7 @@ const (
 	resting   cursorState = iota // no request is pending
 	lost                         // needs a leader, not before retryAt
 	queued                       // waits in a fetcher's queue
-	flying                       // part of a request in flight
+	inFlight                     // part of a request in flight
 	suspected                    // its position must be compared with its log, not before retryAt
 )
 

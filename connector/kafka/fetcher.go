@@ -176,7 +176,7 @@ func (f *fetcher) take(q *queue, size int, req *fetchRequest, flights []inFlight
 		if c.alone && len(flights) > 0 {
 			break
 		}
-		c.state = flying
+		c.state = inFlight
 		flights = append(flights, inFlightFetch{c: c, seq: c.seq, next: c.req.Next})
 		req.spans = append(req.spans, fetchSpan{
 			topic: c.req.Partition.TopicID, name: c.req.Partition.Topic, id: c.req.Partition.ID, leaderEpoch: c.epoch,
@@ -208,7 +208,7 @@ func (f *fetcher) roundTrip(ctx context.Context, req *fetchRequest, resp *fetchR
 	room.keep(opener.Expect(resp.bytes()))
 	f.metrics.fetched(resp.bytes(), resp.throttle)
 	f.mu.Lock()
-	f.endTrouble(troubled{broker: f.broker})
+	f.endTrouble(troubleScope{broker: f.broker})
 	f.spoke(f.broker, resp.version)
 	if until := time.Now().Add(resp.throttle); until.After(f.throttled) {
 		f.throttled = until
@@ -264,7 +264,7 @@ func (f *fetcher) fetchFailed(ctx context.Context, flights []inFlightFetch, err 
 	if !ended {
 		f.metrics.failed(err)
 		if !errors.Is(err, errResponseSize) {
-			f.trouble(troubled{broker: f.broker}, err)
+			f.trouble(troubleScope{broker: f.broker}, err)
 		}
 	}
 	var again time.Time // the same for all, so that one metadata request finds all leaders
@@ -370,7 +370,7 @@ func (f *fetcher) settle(opener *recordbatch.Opener, flight *inFlightFetch, p *f
 		c.replica, c.replicaUntil = p.preferred, time.Now().Add(followReplica)
 		f.lose(c, time.Now())
 	default:
-		f.endTrouble(troubled{broker: noBroker, partition: c.req.Partition})
+		f.endTrouble(troubleScope{broker: noBroker, partition: c.req.Partition})
 		answered = batches.Next > c.req.Next // the result owns the records now
 		f.served(c, p, batches, bad, first)
 	}

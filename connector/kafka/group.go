@@ -135,8 +135,8 @@ func (g *Group) Trouble() (Trouble, bool) {
 	return *g.trouble, true
 }
 
-// troubles records a failure; nil clears it.
-func (g *Group) troubles(err error) {
+// noteTrouble records a failure; nil clears it.
+func (g *Group) noteTrouble(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil {
@@ -162,7 +162,7 @@ func (g *Group) troubles(err error) {
 func (g *Group) Run(ctx context.Context, deliver func(connector.Assignment)) error {
 	for ctx.Err() == nil {
 		if err := g.serve(ctx, deliver); err != nil && ctx.Err() == nil {
-			g.troubles(err)
+			g.noteTrouble(err)
 			if untrusted(err) && g.client.dialer.Renewed(ctx, retryDenied) {
 				continue
 			}
@@ -183,7 +183,7 @@ func (g *Group) serve(ctx context.Context, deliver func(connector.Assignment)) e
 
 // awaitTopics returns the topics to subscribe to as soon as at least one exists.
 func (g *Group) awaitTopics(ctx context.Context, deliver func(connector.Assignment)) (topics, error) {
-	told, failures := false, 0
+	logged, failures := false, 0
 	for {
 		seen, err := g.poll(ctx)
 		pause := g.pause()
@@ -193,15 +193,15 @@ func (g *Group) awaitTopics(ctx context.Context, deliver func(connector.Assignme
 				return nil, err
 			}
 			failures++
-			g.troubles(err)
+			g.noteTrouble(err)
 			pause = g.backoff.Pause(failures)
 			g.pollFailing.Failed(ctx, g.logger, slog.LevelWarn, "failed to read the topics; retrying", "err", err, "pause", pause)
 		case len(seen.topics) > 0:
 			g.pollFailing.Over(ctx, g.logger, "topics are readable again")
 			return seen.topics, nil
-		case !told:
-			g.troubles(nil)
-			told, failures = true, 0
+		case !logged:
+			g.noteTrouble(nil)
+			logged, failures = true, 0
 			g.logger.InfoContext(ctx, "no topic exists yet; waiting for the first one")
 			deliver(connector.Assignment{})
 		}
@@ -246,7 +246,7 @@ func (g *Group) belong(ctx context.Context, topics topics, deliver func(connecto
 // begin records a new generation as the newest one.
 func (g *Group) begin(id int32, member string, claims []connector.Partition) []connector.Partition {
 	g.metrics.generations.Inc()
-	g.troubles(nil)
+	g.noteTrouble(nil)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.last = generation{id, member, claims}

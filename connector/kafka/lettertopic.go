@@ -75,7 +75,7 @@ func (d *DeadLetters) findTopic(ctx context.Context, t *letterTopic) error {
 }
 
 func (d *DeadLetters) findLeaders(ctx context.Context, t *letterTopic) error {
-	for looks := 0; ; looks++ {
+	for polls := 0; ; polls++ {
 		m, err := d.client.metadata(ctx, t.Name)
 		if err != nil {
 			return err
@@ -86,13 +86,13 @@ func (d *DeadLetters) findLeaders(ctx context.Context, t *letterTopic) error {
 			return fmt.Errorf("metadata: %w: the response lacks topic %s", errMalformed, t.Name)
 		case topic.missing() && !t.Create:
 			return t.missing()
-		case topic.missing() && looks == 0:
+		case topic.missing() && polls == 0:
 			t.limit = 0
 			if err := d.create(ctx, t); err != nil {
 				return err
 			}
 		case topic.missing(), topic.Err == kafka.LeaderNotAvailable, topic.Err == 0 && len(topic.Partitions) == 0:
-			if looks == 0 || looks >= createdPolls {
+			if polls == 0 || polls >= createdPolls {
 				return Classify(kafka.LeaderNotAvailable)
 			}
 		case topic.Err != 0:
@@ -104,11 +104,11 @@ func (d *DeadLetters) findLeaders(ctx context.Context, t *letterTopic) error {
 				led = led && p.Leader >= 0
 			}
 			t.leaders = leaders
-			if led || looks == 0 || looks >= createdPolls {
+			if led || polls == 0 || polls >= createdPolls {
 				return nil
 			}
 		}
-		if err := reliability.Wait(ctx, retryPause(looks+1)); err != nil {
+		if err := reliability.Wait(ctx, retryPause(polls+1)); err != nil {
 			return err
 		}
 	}

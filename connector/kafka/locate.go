@@ -44,7 +44,7 @@ func (l *Log) locating(ctx context.Context, g *errgroup.Group) error {
 		failures++
 		l.metrics.failed(err)
 		l.mu.Lock()
-		l.trouble(troubled{broker: noBroker}, err)
+		l.trouble(troubleScope{broker: noBroker}, err)
 		l.mu.Unlock()
 		if err := reliability.Wait(ctx, retryPause(failures)); err != nil {
 			return err
@@ -74,7 +74,7 @@ func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	l.endTrouble(troubled{broker: noBroker})
+	l.endTrouble(troubleScope{broker: noBroker})
 	for p, c := range l.cursors {
 		t := m.topic(p.Topic)
 		if c.state != lost || c.retryAt.After(now) || t == nil {

@@ -83,7 +83,7 @@ type Log struct {
 	cursors     map[connector.Partition]*cursor
 	fetchers    map[int32]*fetcher
 	deliverable []*cursor // cursors with a result to deliver, oldest first
-	troubles    map[troubled]*Trouble
+	troubles    map[troubleScope]*Trouble
 	old         map[int32]int16 // brokers that are read by topic name, with their version of Fetch
 }
 
@@ -118,7 +118,7 @@ func NewLog(client *Client, cfg LogConfig, logger *slog.Logger, reg prometheus.R
 		deliver:  make(chan struct{}, 1),
 		cursors:  map[connector.Partition]*cursor{},
 		fetchers: map[int32]*fetcher{},
-		troubles: map[troubled]*Trouble{},
+		troubles: map[troubleScope]*Trouble{},
 		old:      map[int32]int16{},
 	}
 }
@@ -176,7 +176,7 @@ func (l *Log) Fetch(req connector.FetchRequest) {
 		if moved {
 			l.lose(c, time.Now())
 		}
-	case lost, flying: // the new request is used when the state ends
+	case lost, inFlight: // the new request is used when the state ends
 	}
 }
 
@@ -191,7 +191,7 @@ func (l *Log) Forget(p connector.Partition) {
 	c.seq++
 	c.drop()
 	c.wanted = false
-	if c.state != flying { // else it is removed when the request in flight ends
+	if c.state != inFlight { // else it is removed when the request in flight ends
 		delete(l.cursors, p)
 	}
 	l.prune()
@@ -261,13 +261,13 @@ type Trouble struct {
 	Err       error // the newest error
 }
 
-type troubled struct {
+type troubleScope struct {
 	broker    int32
 	partition connector.Partition
 }
 
 // attrs returns the log attributes of the scope of a trouble.
-func (w troubled) attrs() []any {
+func (w troubleScope) attrs() []any {
 	switch {
 	case w.partition != connector.Partition{}:
 		return []any{"topic", w.partition.Topic, "partition", w.partition.ID}
@@ -296,9 +296,9 @@ func (l *Log) Status() []Trouble {
 func (l *Log) TroubleOf(p connector.Partition) (Trouble, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	places := []troubled{{broker: noBroker, partition: p}, {broker: noBroker}}
+	places := []troubleScope{{broker: noBroker, partition: p}, {broker: noBroker}}
 	if c := l.cursors[p]; c != nil {
-		places = append(places, troubled{broker: c.source()})
+		places = append(places, troubleScope{broker: c.source()})
 	}
 	for _, where := range places {
 		if t := l.troubles[where]; t != nil {
@@ -309,7 +309,7 @@ func (l *Log) TroubleOf(p connector.Partition) (Trouble, bool) {
 }
 
 // trouble records an error. It logs the first one of its kind since the last success. The caller holds the lock.
-func (l *Log) trouble(where troubled, err error) {
+func (l *Log) trouble(where troubleScope, err error) {
 	reason := hold.KafkaDown
 	if h, ok := errors.AsType[*hold.Error](AsHold("reading", err)); ok {
 		reason = h.Reason
@@ -329,12 +329,12 @@ func (l *Log) trouble(where troubled, err error) {
 // The caller holds the lock.
 func (l *Log) troublePartition(c *cursor, err error) {
 	if c.failures >= 4 || isRefusal(err) {
-		l.trouble(troubled{broker: noBroker, partition: c.req.Partition}, err)
+		l.trouble(troubleScope{broker: noBroker, partition: c.req.Partition}, err)
 	}
 }
 
 // endTrouble records a success. The caller holds the lock.
-func (l *Log) endTrouble(where troubled) {
+func (l *Log) endTrouble(where troubleScope) {
 	t := l.troubles[where]
 	if t == nil {
 		return
@@ -350,7 +350,7 @@ func (l *Log) prune() {
 	for _, c := range l.cursors {
 		brokers[c.source()] = true
 	}
-	maps.DeleteFunc(l.troubles, func(w troubled, _ *Trouble) bool {
+	maps.DeleteFunc(l.troubles, func(w troubleScope, _ *Trouble) bool {
 		_, ours := l.cursors[w.partition]
 		return !brokers[w.broker] || w.partition != (connector.Partition{}) && !ours
 	})

@@ -201,7 +201,7 @@ func (m *membership) next(ctx context.Context) (*kafka.Generation, error) {
 		m.stale = m.group.newest().member
 		failures++
 		m.group.metrics.joinFailures.Inc()
-		m.group.troubles(err)
+		m.group.noteTrouble(err)
 		pause := m.group.backoff.Pause(failures)
 		m.group.joinFailing.Failed(ctx, m.group.logger, slog.LevelWarn, "failed to join the group; retrying", "err", err, "pause", pause)
 		if err := reliability.Wait(ctx, pause); err != nil {

@@ -23,7 +23,7 @@ const listedBeyond = 100
 // limit removes the excess topics from seen. Topics with group offsets come first, so that a new topic never
 // displaces one that the pipeline reads. Then come the topics of this member's last subscription, whose first offsets
 // are not committed yet; then all others by name. All members see the same offsets, hence agree.
-func (g *Group) limit(ctx context.Context, seen *sight) error {
+func (g *Group) limit(ctx context.Context, seen *pollResult) error {
 	if g.cfg.Beyond == nil {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (g *Group) committed(ctx context.Context) (map[string]bool, error) {
 }
 
 // held returns the holds of the excess topics, at most [listedBeyond] of them.
-func (s *sight) held() []Absent {
+func (s *pollResult) held() []Absent {
 	var all []Absent
 	for _, name := range slices.Sorted(maps.Keys(s.beyond)) {
 		if len(all) == listedBeyond {
@@ -89,8 +89,8 @@ func (s *sight) held() []Absent {
 	return all
 }
 
-// sayBeyond logs the excess topics.
-func (g *Group) sayBeyond(ctx context.Context, seen sight) {
+// logBeyond logs the excess topics.
+func (g *Group) logBeyond(ctx context.Context, seen pollResult) {
 	details := map[string]int{}
 	for _, detail := range seen.beyond {
 		details[detail]++

@@ -69,8 +69,8 @@ func newer(base, now topics) topics {
 	return merged
 }
 
-// sight is the result of a poll: the state of the wanted topics.
-type sight struct {
+// pollResult is the result of a poll: the state of the wanted topics.
+type pollResult struct {
 	topics  topics
 	refused map[string]error  // a hold.Error for each topic that must not be read
 	beyond  map[string]string // reason for each matching topic above a limit; these are not in topics
@@ -86,14 +86,14 @@ type Absent struct {
 
 // poll returns the state of the configured topics and records the absent ones. A Fatal error is a hold: no topic can
 // be read.
-func (g *Group) poll(ctx context.Context) (sight, error) {
+func (g *Group) poll(ctx context.Context) (pollResult, error) {
 	names := g.names()
 	seen, err := g.client.wanted(ctx, names, g.cfg.Matches)
 	if err == nil {
 		err = g.limit(ctx, &seen)
 	}
 	if err != nil {
-		return sight{}, err
+		return pollResult{}, err
 	}
 	var absent []Absent
 	var refusal error
@@ -114,7 +114,7 @@ func (g *Group) poll(ctx context.Context) (sight, error) {
 	}
 	g.note(ctx, seen, append(absent, seen.held()...))
 	if len(seen.topics) == 0 && refusal != nil {
-		return sight{}, refusal
+		return pollResult{}, refusal
 	}
 	return seen, nil
 }
@@ -128,7 +128,7 @@ func (g *Group) names() []string {
 }
 
 // note records the result of a poll and logs the changes.
-func (g *Group) note(ctx context.Context, seen sight, absent []Absent) {
+func (g *Group) note(ctx context.Context, seen pollResult, absent []Absent) {
 	g.metrics.missing.Set(float64(len(absent) - len(seen.held()) + len(seen.beyond)))
 	g.mu.Lock()
 	before := g.absent
@@ -158,7 +158,7 @@ func (g *Group) note(ctx context.Context, seen sight, absent []Absent) {
 	if missing := namesOf(absent, hold.TopicMissing); len(missing) > 0 {
 		g.failing("missing").Failed(ctx, g.logger, slog.LevelWarn, "topics do not exist; waiting for them", "topics", missing)
 	}
-	g.sayBeyond(ctx, seen)
+	g.logBeyond(ctx, seen)
 	for _, a := range absent {
 		if a.Reason != hold.TopicMissing && a.Reason != hold.TooManyTopics {
 			g.failing("refused "+a.Topic).Failed(ctx, g.logger, slog.LevelError, "access to a topic refused; waiting for it",
@@ -192,17 +192,17 @@ func namesOf(absent []Absent, reason hold.Reason) (names []string) {
 
 // wanted requests topics by name and, unless matches is nil, all others whose names match. Kafka's internal topics
 // never match.
-func (c *Client) wanted(ctx context.Context, names []string, matches func(string) bool) (sight, error) {
+func (c *Client) wanted(ctx context.Context, names []string, matches func(string) bool) (pollResult, error) {
 	if matches == nil {
 		return c.topics(ctx, names)
 	}
 	m, err := c.requestMetadata(ctx, anyBroker, everyTopic, nil)
 	if err != nil {
-		return sight{}, AsHold("reading the metadata of all topics", fmt.Errorf("metadata: %w", err))
+		return pollResult{}, AsHold("reading the metadata of all topics", fmt.Errorf("metadata: %w", err))
 	}
-	seen, err := m.sight(func(t *topicMetadata) bool { return slices.Contains(names, t.Name) || !t.Internal && matches(t.Name) })
+	seen, err := m.selectTopics(func(t *topicMetadata) bool { return slices.Contains(names, t.Name) || !t.Internal && matches(t.Name) })
 	if err != nil {
-		return sight{}, err
+		return pollResult{}, err
 	}
 	var unseen []string // absent or refused: only a request by name shows which
 	for _, name := range names {
@@ -220,17 +220,17 @@ func (c *Client) wanted(ctx context.Context, names []string, matches func(string
 }
 
 // topics requests topics by name. It never creates one.
-func (c *Client) topics(ctx context.Context, names []string) (sight, error) {
+func (c *Client) topics(ctx context.Context, names []string) (pollResult, error) {
 	m, err := c.metadata(ctx, names...)
 	if err != nil {
-		return sight{}, AsHold("reading the metadata of topics", err)
+		return pollResult{}, AsHold("reading the metadata of topics", err)
 	}
-	return m.sight(func(*topicMetadata) bool { return true })
+	return m.selectTopics(func(*topicMetadata) bool { return true })
 }
 
-// sight returns those of the topics that want selects and that exist.
-func (m *clusterMetadata) sight(want func(*topicMetadata) bool) (sight, error) {
-	seen := sight{topics: topics{}, refused: map[string]error{}}
+// selectTopics returns those of the topics that want selects and that exist.
+func (m *clusterMetadata) selectTopics(want func(*topicMetadata) bool) (pollResult, error) {
+	seen := pollResult{topics: topics{}, refused: map[string]error{}}
 	for i := range m.Topics {
 		t := &m.Topics[i]
 		if !want(t) || t.missing() {
@@ -239,7 +239,7 @@ func (m *clusterMetadata) sight(want func(*topicMetadata) bool) (sight, error) {
 		if t.Err != 0 {
 			err := AsHold("reading the metadata of topic "+t.Name, fmt.Errorf("topic %s: %w", t.Name, t.Err))
 			if classify.Of(err) != classify.Fatal {
-				return sight{}, err
+				return pollResult{}, err
 			}
 			seen.refused[t.Name] = err
 			continue

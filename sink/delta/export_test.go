@@ -9,7 +9,7 @@ import (
 
 // AfterLoss waits as after the n-th lost race, when a put takes so long.
 func AfterLoss(ctx context.Context, n int, took time.Duration) error {
-	t := turn{took: took}
+	t := turn{putDuration: took}
 	return t.afterLoss(ctx, n)
 }
 

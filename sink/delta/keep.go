@@ -54,8 +54,8 @@ func (t *Table) retained() error {
 	}
 }
 
-// aging returns the pipeline's txns that the next commit must repeat unchanged, nil if none is due.
-func (t *Table) aging(now time.Time) (all []connector.Txn) {
+// dueTxns returns the pipeline's txns that the next commit must repeat unchanged, nil if none is due.
+func (t *Table) dueTxns(now time.Time) (all []connector.Txn) {
 	kept, expire := txnRetention(t.head.Metadata)
 	if !expire || t.opt.Retention == nil {
 		return nil
@@ -83,10 +83,10 @@ func (t *Table) aging(now time.Time) (all []connector.Txn) {
 	return all
 }
 
-// withAging returns the txns of a commit together with those that it must repeat.
-func (t *Table) withAging(txns []connector.Txn, now time.Time) []connector.Txn {
+// withDueTxns returns the txns of a commit together with those that it must repeat.
+func (t *Table) withDueTxns(txns []connector.Txn, now time.Time) []connector.Txn {
 	all := slices.Clone(txns)
-	for _, x := range t.aging(now) {
+	for _, x := range t.dueTxns(now) {
 		if !slices.ContainsFunc(txns, func(set connector.Txn) bool { return set.AppID == x.AppID }) {
 			all = append(all, x)
 		}
@@ -96,13 +96,13 @@ func (t *Table) withAging(txns []connector.Txn, now time.Time) []connector.Txn {
 
 // keep repeats due txns in a commit of their own, for a table without new rows.
 func (t *Table) keep(ctx context.Context) error {
-	n := len(t.aging(time.Now()))
+	n := len(t.dueTxns(time.Now()))
 	if n == 0 {
 		return nil
 	}
 	kept := errors.New("another member has repeated them")
 	s, err := t.Commit(ctx, &connector.Commit{Operation: operationKeep}, func(*connector.Snapshot) error {
-		if n = len(t.aging(time.Now())); n == 0 {
+		if n = len(t.dueTxns(time.Now())); n == 0 {
 			return kept
 		}
 		return nil

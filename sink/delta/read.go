@@ -35,7 +35,7 @@ func (t *Table) stateOf(s *connector.Snapshot) *deltalog.State {
 
 func (t *Table) scan(ctx context.Context, version int64, state *deltalog.State, q scan.Query, each func(scan.Rows) error) error {
 	var own error // the error of each
-	handed := false
+	delivered := false
 	for listed := false; ; {
 		var err error
 		if state == nil {
@@ -44,7 +44,7 @@ func (t *Table) scan(ctx context.Context, version int64, state *deltalog.State, 
 		}
 		if err == nil {
 			err = scan.Run(ctx, t.store, state, q, func(r scan.Rows) error {
-				handed = true
+				delivered = true
 				own = each(r)
 				return own
 			})
@@ -54,7 +54,7 @@ func (t *Table) scan(ctx context.Context, version int64, state *deltalog.State, 
 			return nil
 		case own != nil:
 			return own
-		case listed || handed || !logMoved(err):
+		case listed || delivered || !logMoved(err):
 			return t.failed(canceledBy(ctx, err))
 		}
 		state = nil

@@ -207,7 +207,7 @@ func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
 		EngineInfo:       t.opt.Engine, TxnID: uuid.NewString(), Sluice: own,
 	}
 	heads := make([]deltalog.Action, 0, len(c.Txns))
-	for _, x := range t.withAging(c.Txns, at) {
+	for _, x := range t.withDueTxns(c.Txns, at) {
 		heads = append(heads, deltalog.Txn{AppID: x.AppID, Version: x.Version, LastUpdated: &now})
 	}
 	actions := append([]deltalog.Action{}, heads...)

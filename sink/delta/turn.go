@@ -13,8 +13,8 @@ import (
 // trace in the log. A writer that came back at once would therefore commit again and again, and starve the others. So
 // each writer pauses after a commit, and pauses shorter the more conflicts it had.
 type turn struct {
-	committed time.Time     // time of our last commit
-	took      time.Duration // duration of the newest put, from its start to its known outcome
+	committed   time.Time     // time of our last commit
+	putDuration time.Duration // duration of the newest put, from its start to its known outcome
 }
 
 const (
@@ -24,14 +24,14 @@ const (
 
 // yield waits after our last commit for one to two times the duration of a put, so that others get a chance.
 func (t *turn) yield(ctx context.Context) error {
-	took := min(t.took, maxPause)
+	took := min(t.putDuration, maxPause)
 	return t.wait(ctx, time.Until(t.committed.Add(took+rand.N(took+1))))
 }
 
 // afterLoss waits after the n-th conflict in a row, counted from 0: up to four times the duration of a put, and
 // shorter with each conflict.
 func (t *turn) afterLoss(ctx context.Context, n int) error {
-	wide := min(max(4*t.took, 4*minPause), maxPause-minPause)
+	wide := min(max(4*t.putDuration, 4*minPause), maxPause-minPause)
 	return t.wait(ctx, minPause+rand.N(wide/time.Duration(n+1)+1))
 }
 
@@ -39,7 +39,7 @@ func (t *turn) afterLoss(ctx context.Context, n int) error {
 // usual one.
 func (t *turn) attempted(p *proposal) {
 	if !p.outcomeWasUnknown {
-		t.took = time.Since(p.Sent())
+		t.putDuration = time.Since(p.Sent())
 	}
 }
 

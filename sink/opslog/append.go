@@ -30,17 +30,17 @@ func (l *Log) proposal(e Entry, object []byte, checked time.Time) *proposal {
 
 // append puts p until its outcome is known and reports whether it is committed. It retries behind the guard without
 // limit. The error wraps ErrUndecided if a put is unresolved.
-func (l *Log) append(ctx context.Context, p *proposal) (won bool, err error) {
+func (l *Log) append(ctx context.Context, p *proposal) (committed bool, err error) {
 	err = l.guard.Do(ctx, func(ctx context.Context) (err error) {
-		won, err = p.Try(ctx)
+		committed, err = p.Try(ctx)
 		return err
 	})
 	switch {
 	case err == nil:
 		if !p.UnknownSince().IsZero() {
-			l.log.InfoContext(ctx, "outcome of an operation resolved", "seq", p.entry.Seq, "id", p.entry.ID, "ours", won)
+			l.log.InfoContext(ctx, "outcome of an operation resolved", "seq", p.entry.Seq, "id", p.entry.ID, "ours", committed)
 		}
-		return won, nil
+		return committed, nil
 	case errors.Is(err, logappend.ErrPreviousGone):
 		err = broken(max(p.entry.Seq-1, 1), "%v", err)
 	default:

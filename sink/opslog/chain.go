@@ -36,9 +36,9 @@ func broken(seq int64, format string, args ...any) error {
 // ErrUndecided means that a put of an entry has an unknown outcome: the entry may be in the log, or may still appear.
 var ErrUndecided = errors.New("operation undecided")
 
-// ahead is the number of entries that are read in parallel, so that a long log does not cost one round trip per
+// readAhead is the number of entries that are read in parallel, so that a long log does not cost one round trip per
 // entry.
-const ahead = 16
+const readAhead = 16
 
 // bucket is the place of one pipeline's entries. The guard retries reads. Puts are not retried here: package
 // logappend decides what their outcome means.
@@ -161,8 +161,8 @@ func (b bucket) list(ctx context.Context, behind int64) (found listed, err error
 // readAll reads the objects [from, to], several in parallel, and passes them to take in order. A missing object is
 // nil.
 func (b bucket) readAll(ctx context.Context, from, to int64, take func(seq int64, object []byte) error) error {
-	for ; from <= to; from += ahead {
-		n := min(ahead-1, to-from) + 1
+	for ; from <= to; from += readAhead {
+		n := min(readAhead-1, to-from) + 1
 		objects := make([][]byte, n)
 		group, reading := errgroup.WithContext(ctx)
 		for i := range n {

@@ -93,7 +93,7 @@ func (l *Log) Entries(ctx context.Context, from int64) iter.Seq2[Entry, error] {
 
 // entryAt parses the object at a seq; nil means that the entry was deleted. The error is a BrokenError.
 func entryAt(seq int64, object []byte) (Entry, error) {
-	s := look(seq, object)
+	s := inspect(seq, object)
 	if s.bad != "" {
 		return Entry{Seq: seq}, broken(seq, "%s", s.bad)
 	}
@@ -130,11 +130,11 @@ func (l *Log) Append(ctx context.Context, op Operation, pre func(*State) error) 
 		}
 		// 4. Put the entry if its seq is absent, until the outcome is known.
 		p := l.proposal(e, object, l.own.seen)
-		won, err := l.append(ctx, p)
+		committed, err := l.append(ctx, p)
 		if err != nil {
 			return p.entry, fmt.Errorf("append to the operations log: %w", err)
 		}
-		if won {
+		if committed {
 			// The entry is durable. Its stamp is unknown, so the next refresh reads it once more.
 			l.own.state, l.own.stamp = l.own.state.after(p.entry), stamp{}
 			return p.entry, nil

@@ -32,7 +32,7 @@ func (l *Log) Verify(ctx context.Context, pinned Head) (Report, error) {
 	var all []seen
 	for first, last := range found.runs() {
 		err := l.readAll(ctx, first, last, func(seq int64, object []byte) error {
-			all = append(all, look(seq, object))
+			all = append(all, inspect(seq, object))
 			return nil
 		})
 		if err != nil {
@@ -57,7 +57,7 @@ type seen struct {
 	bad        string // why the object is not an entry of this seq, "" if it is
 }
 
-func look(seq int64, object []byte) seen {
+func inspect(seq int64, object []byte) seen {
 	if object == nil {
 		return seen{seq: seq, bad: "it was taken away just now"}
 	}

@@ -87,9 +87,9 @@ const (
 
 const (
 	defaultTimeout = 5 * time.Second
-	// remember is how long a refusal is returned without a new attempt, unless the files change: a wrong password
+	// refusalTTL is how long a refusal is returned without a new attempt, unless the files change: a wrong password
 	// every second could lock the account. It is shorter than the minute after which holds are checked.
-	remember = 30 * time.Second
+	refusalTTL = 30 * time.Second
 	// diagnoseEvery is the shortest time between two diagnoses of unexplained ends at one address.
 	diagnoseEvery = time.Minute
 	// reportEvery is the shortest time between two log lines about refused responses of one address.
@@ -248,7 +248,7 @@ func (d *Dialer) refused(address string, sum fingerprint) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p := d.known[address]
-	if p == nil || p.refusal == nil || p.files != sum || time.Since(p.at) >= remember {
+	if p == nil || p.refusal == nil || p.files != sum || time.Since(p.at) >= refusalTTL {
 		return nil
 	}
 	return p.refusal

@@ -136,7 +136,7 @@ func TestRemembered(t *testing.T) {
 		}
 		attempt(CredentialsRefused, 1)
 		attempt(CredentialsRefused, 1)
-		time.Sleep(remember - time.Millisecond)
+		time.Sleep(refusalTTL - time.Millisecond)
 		attempt(CredentialsRefused, 1)
 		time.Sleep(time.Millisecond)
 		attempt(CredentialsRefused, 2)

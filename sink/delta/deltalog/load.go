@@ -235,8 +235,8 @@ func readHeads(ctx context.Context, store objstore.Store, c Checkpoint) (*State,
 	return s, s.complete()
 }
 
-// few is the number of versions that are requested by name before a list is made.
-const few = 8
+// probedVersions is the number of versions that are requested by name before a list is made.
+const probedVersions = 8
 
 // Refresh returns the state with all commits up to the newest one, and the time of that knowledge. It reads only the
 // commits after s. The error is [ErrCorrupt] also if the log was cleaned up beyond the versions that were read: the
@@ -244,7 +244,7 @@ const few = 8
 func Refresh(ctx context.Context, store objstore.Store, s *State) (*State, error) {
 	before := s
 	for n := 0; ; n++ {
-		if n == few {
+		if n == probedVersions {
 			dir, err := list(ctx, store, s.Version+1)
 			if err != nil {
 				return nil, err
@@ -363,14 +363,14 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ahead is the number of commits that are read in parallel and held in memory.
-const ahead = 8
+// readAhead is the number of commits that are read in parallel and held in memory.
+const readAhead = 8
 
 // commits yields the versions from..to in order. Version to exists, so a missing one is a gap.
 func commits(ctx context.Context, store objstore.Store, from, to int64, want Kinds) iter.Seq2[Commit, error] {
 	return func(yield func(Commit, error) bool) {
-		for ; from <= to; from += ahead {
-			some, errs := readTogether(ctx, store, from, min(ahead-1, to-from)+1, want, &budget{})
+		for ; from <= to; from += readAhead {
+			some, errs := readTogether(ctx, store, from, min(readAhead-1, to-from)+1, want, &budget{})
 			for i, c := range some {
 				err := errs[i]
 				if errors.Is(err, errTogether) { // too large by itself, or only together with the others

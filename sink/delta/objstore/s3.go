@@ -98,7 +98,7 @@ func newS3(ctx context.Context, c S3Config) (*S3, error) {
 	}
 	s := &S3{
 		place: place{bucket: c.Bucket, pathStyle: c.PathStyle, source: c.source()},
-		idle:  cmp.Or(c.Timeout, defaultTimeout), slots: make(chan struct{}, parallel),
+		idle:  cmp.Or(c.Timeout, defaultTimeout), slots: make(chan struct{}, maxInFlight),
 	}
 	if prefix := strings.Trim(c.Prefix, "/"); prefix != "" {
 		s.prefix = prefix + "/"

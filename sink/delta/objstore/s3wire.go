@@ -65,7 +65,7 @@ func buildable(given *tls.Config) *awshttp.BuildableClient {
 		t.ExpectContinueTimeout = time.Second
 		t.ForceAttemptHTTP2 = false
 		t.MaxIdleConns = 128
-		t.MaxIdleConnsPerHost = parallel // S3 uses HTTP/1.1: one connection per request in flight
+		t.MaxIdleConnsPerHost = maxInFlight // S3 uses HTTP/1.1: one connection per request in flight
 		t.IdleConnTimeout = 60 * time.Second
 		t.WriteBufferSize = 128 << 10
 		t.ReadBufferSize = 64 << 10
@@ -104,12 +104,12 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 
 type requestKey struct{}
 
-// slowest is the lowest throughput of a put, in bytes per second. A slower put is given up.
-const slowest = 64 << 10
+// minThroughput is the lowest throughput of a put, in bytes per second. A slower put is given up.
+const minThroughput = 64 << 10
 
-// parallel is the limit of a store's requests in flight, and of its connections. Each takes a quarter of a mebibyte
+// maxInFlight is the limit of a store's requests in flight, and of its connections. Each takes a quarter of a mebibyte
 // of buffers and stacks, so a thousand tables that commit in the same second must take turns.
-const parallel = 64
+const maxInFlight = 64
 
 // request is one request in flight. Its context ends after the idle time without progress.
 type request struct {
@@ -138,7 +138,7 @@ func (s *S3) newRequest(ctx context.Context, size int64) (*request, error) {
 	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(ctx, requestKey{}, r))
 	r.timer = time.AfterFunc(r.idle, r.stalled)
 	if size > 0 {
-		r.whole = time.AfterFunc(2*r.idle+time.Duration(size)*time.Second/slowest, r.stalled)
+		r.whole = time.AfterFunc(2*r.idle+time.Duration(size)*time.Second/minThroughput, r.stalled)
 	}
 	return r, nil
 }

@@ -243,7 +243,7 @@ func (r *reader) batch(in *rowGroup) (arrow.RecordBatch, error) {
 	room := r.mem.Limit() / shareBatch
 	var rows, bytes int64
 	for in.left > 0 && rows < batchRows && bytes < room {
-		n := min(in.left, batchRows-rows, most)
+		n := min(in.left, batchRows-rows, maxDecoded)
 		for _, l := range in.leaves {
 			if l == nil {
 				continue

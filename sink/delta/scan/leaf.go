@@ -104,8 +104,8 @@ type leaf struct {
 	end    func() error
 }
 
-// most is the number of rows that are decoded of a column at a time.
-const most = 1024
+// maxDecoded is the number of rows that are decoded of a column at a time.
+const maxDecoded = 1024
 
 // have returns the number of rows that can be taken within room bytes of text, at least 1.
 func (l *leaf) have(room int64) (int, error) {
@@ -132,11 +132,11 @@ func pour[P any](l *leaf, from file.ColumnChunkReader, null func(), add func(P) 
 	if !ok {
 		return false
 	}
-	values, next := make([]P, most), 0 // those before next are already taken
+	values, next := make([]P, maxDecoded), 0 // those before next are already taken
 	deepest := from.Descriptor().MaxDefinitionLevel()
 	valid := func(i int) bool { return deepest == 0 || l.defs[i] == deepest }
 	l.decode = func() error {
-		rows, read, err := r.ReadBatchInPage(most, values, l.defs, nil)
+		rows, read, err := r.ReadBatchInPage(maxDecoded, values, l.defs, nil)
 		if err == nil {
 			err = r.Err()
 		}
@@ -193,7 +193,7 @@ func pour[P any](l *leaf, from file.ColumnChunkReader, null func(), add func(P) 
 
 // newLeaf returns the reader of a column of a row group into a builder of the table's type.
 func newLeaf(c column, from file.ColumnChunkReader, into array.Builder) (*leaf, error) {
-	l := &leaf{name: c.name(), defs: make([]int16, most), end: from.Close}
+	l := &leaf{name: c.name(), defs: make([]int16, maxDecoded), end: from.Close}
 	if !l.connect(from, into) {
 		d := from.Descriptor()
 		return nil, unsound("column %s is %s %s, which is no %s of the table", l.name, d.PhysicalType(), d.LogicalType(), c.typ)

@@ -42,12 +42,12 @@ func (f filter) all() bool { return !f.timed && len(f.where) == 0 }
 // span is the bounds of a number; unknown bounds are as wide as possible.
 type span struct{ low, high int64 }
 
-func anything() span { return span{math.MinInt64, math.MaxInt64} }
+func unbounded() span { return span{math.MinInt64, math.MaxInt64} }
 
 // sound returns the bounds if a number can lie within them. Contradictory bounds become unknown.
 func (s span) sound() span {
 	if s.low > s.high {
-		return anything()
+		return unbounded()
 	}
 	return s
 }
@@ -60,7 +60,7 @@ type bounds struct {
 }
 
 func unknownBounds() bounds {
-	return bounds{partition: anything(), offset: anything(), timestamp: anything()}
+	return bounds{partition: unbounded(), offset: unbounded(), timestamp: unbounded()}
 }
 
 // excludes reports whether certainly no row within b is of interest.
@@ -118,7 +118,7 @@ func fileBounds(text string) bounds {
 		return b
 	}
 	number := func(name string) span {
-		s := anything()
+		s := unbounded()
 		if n, ok := parseNumber(stats.Min[name]); ok {
 			s.low = n
 		}
@@ -178,12 +178,12 @@ func groupBounds(group *metadata.RowGroupMetaData, columns *pq.Schema) bounds {
 func microsecondSpan(s span, c *pq.Column) span {
 	unit, ok := unitOf(c)
 	if !ok {
-		return anything()
+		return unbounded()
 	}
 	low, ok1 := unit.micros(s.low)
 	high, ok2 := unit.micros(s.high)
 	if !ok1 || !ok2 {
-		return anything()
+		return unbounded()
 	}
 	return span{low, high}
 }
