@@ -27,9 +27,9 @@ func (w watched) Put(ctx context.Context, key string, body io.ReadSeeker, mode o
 	return w.Store.Put(ctx, key, body, mode)
 }
 
-// TestALoopThatStages works and turns with each row group that is encoded, staged or rehearsed, and waits while a data file
+// TestPulse_Stage works and turns with each row group that is encoded, staged or rehearsed, and waits while a data file
 // is put and while others have what it needs to encode.
-func TestALoopThatStages(t *testing.T) {
+func TestPulse_Stage(t *testing.T) {
 	var loops pulse.Loops
 	var puts []pulse.State
 	shares := datafile.NewShares(1)
@@ -102,8 +102,8 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// TestALoopThatReads waits for each byte of an object: a store may take minutes for a large one.
-func TestALoopThatReads(t *testing.T) {
+// TestPulse_Read waits for each byte of an object: a store may take minutes for a large one.
+func TestPulse_Read(t *testing.T) {
 	var loops pulse.Loops
 	var reads []pulse.State
 	store := slow{objstore.NewMem(), &loops, &reads}

@@ -52,8 +52,8 @@ var (
 	broken      = objstoretest.Fault{Err: objstoretest.ErrUnavailable, Effect: objstoretest.Done} // of a get: half of its bytes
 )
 
-// Whatever the store answers to the put of a version, it is put again as it is until it is known whose it is, and never
-// at another version.
+// After every uncertain answer of the store to the put of a version, the same bytes are put again at the same version
+// until the outcome is known.
 func TestOutcomes(t *testing.T) {
 	type list = []objstoretest.Fault
 	for name, c := range map[string]struct {
@@ -106,7 +106,7 @@ func TestOutcomes(t *testing.T) {
 				defer w.faulty.Close()
 				tab := open(t, objstoretest.Traced(w.faulty, tr.line))
 				s := load(t, tab)
-				if _, err := (cut{0, 0, 4}).write(t.Context(), tab, s); err != nil {
+				if _, err := (rowRange{0, 0, 4}).write(t.Context(), tab, s); err != nil {
 					t.Fatal(err)
 				}
 				var got []string
@@ -146,7 +146,7 @@ func TestDamagedReadBack(t *testing.T) {
 					return key == deltalog.CommitKey(2) && reads == 3 // after two looks that found nothing
 				}, keep: keep})
 				s := load(t, tab)
-				if _, err := (cut{0, 0, 4}).write(t.Context(), tab, s); err != nil {
+				if _, err := (rowRange{0, 0, 4}).write(t.Context(), tab, s); err != nil {
 					t.Fatal(err)
 				}
 				check(t, w.mem, 4)
@@ -185,7 +185,7 @@ func TestReplacedTableWithoutFiles(t *testing.T) {
 		m := alter(t, mem, ddl)
 		m.ID = "another"
 		foreign(t, mem, m)
-		c := cut{0, 0, 4}
+		c := rowRange{0, 0, 4}
 		_, err := tab.Commit(t.Context(), c.commit(nil), c.pre)
 		holds(t, err, hold.TableReplaced, "another")
 	})
@@ -198,12 +198,12 @@ func TestDenied(t *testing.T) {
 		defer w.faulty.Close()
 		tab := open(t, w.faulty)
 		s := load(t, tab)
-		_, err := (cut{0, 0, 4}).write(t.Context(), tab, s)
+		_, err := (rowRange{0, 0, 4}).write(t.Context(), tab, s)
 		holds(t, err, hold.StoreDenied, "403")
 		if errors.Is(err, connector.ErrUndecided) || len(files(t, w.mem)) != 0 {
 			t.Errorf("files %v after %v", files(t, w.mem), err)
 		}
-		appendCommits(t, tab, 1) // the operator has mended it
+		appendCommits(t, tab, 1) // the operator has fixed it
 		check(t, w.mem, 3)
 	})
 }
@@ -274,8 +274,8 @@ func TestLostRace(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				committed, err := tab.Commit(t.Context(), cut{0, 0, 4}.commit(staged), func(s *connector.Snapshot) error {
-					err := cut{0, 0, 4}.pre(s)
+				committed, err := tab.Commit(t.Context(), rowRange{0, 0, 4}.commit(staged), func(s *connector.Snapshot) error {
+					err := rowRange{0, 0, 4}.pre(s)
 					if first {
 						first = false
 						foreign(t, w.mem, c.winner(t, w)...)
@@ -356,7 +356,7 @@ func TestOldSnapshot(t *testing.T) {
 						stranger := open(t, w.mem)
 						at := load(t, stranger).Positions[app(0)]
 						for i := range int64(20) {
-							k := cut{1, i, i + 1}
+							k := rowRange{1, i, i + 1}
 							if _, err := stranger.Commit(t.Context(), k.commit(nil), k.pre); err != nil {
 								t.Error(err)
 							}
@@ -378,9 +378,9 @@ func TestOldSnapshot(t *testing.T) {
 						}
 					})
 				}
-				_, err = tab.Commit(t.Context(), cut{0, 0, 4}.commit(staged), func(s *connector.Snapshot) error {
+				_, err = tab.Commit(t.Context(), rowRange{0, 0, 4}.commit(staged), func(s *connector.Snapshot) error {
 					outage, began = true, time.Now()
-					return cut{0, 0, 4}.pre(s)
+					return rowRange{0, 0, 4}.pre(s)
 				})
 				heads := 0
 				for _, line := range tr.all() {
@@ -432,7 +432,7 @@ func TestSleptPastCleanup(t *testing.T) {
 		}
 		time.Sleep(25 * time.Hour)
 		at := s.Positions[app(0)]
-		if _, err := (cut{0, at, at + 3}).write(t.Context(), tab, s); classify.Of(err) != classify.Fenced {
+		if _, err := (rowRange{0, at, at + 3}).write(t.Context(), tab, s); classify.Of(err) != classify.Fenced {
 			t.Fatalf("got %v", err)
 		}
 		if s := load(t, tab); s.Version != now.Version {
@@ -442,8 +442,8 @@ func TestSleptPastCleanup(t *testing.T) {
 	})
 }
 
-// A request that would leave too late does not leave: a process that sleeps between the look at the log and the put.
-func TestSleepBeforeThePutLeaves(t *testing.T) {
+// A process sleeps between the read of the log and the put: a request that would be sent too late is not sent.
+func TestCommit_SleepBeforePut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, true, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
 		slept := false
@@ -456,7 +456,7 @@ func TestSleepBeforeThePutLeaves(t *testing.T) {
 		tr := &trace{}
 		tab := open(t, objstoretest.Traced(store, tr.line))
 		s := load(t, tab)
-		if _, err := (cut{0, 0, 4}).write(t.Context(), tab, s); err != nil {
+		if _, err := (rowRange{0, 0, 4}).write(t.Context(), tab, s); err != nil {
 			t.Fatal(err)
 		}
 		check(t, w.mem, 4)
@@ -492,7 +492,7 @@ func TestOverwrittenCommit(t *testing.T) {
 		}
 		put(t, mem, deltalog.CommitKey(2), `{"commitInfo":{"txnId":"careless"}}`)
 		at := s.Positions[app(0)]
-		if _, err := (cut{0, at, at + 3}).write(t.Context(), tab, s); classify.Of(err) != classify.Fenced {
+		if _, err := (rowRange{0, at, at + 3}).write(t.Context(), tab, s); classify.Of(err) != classify.Fenced {
 			t.Fatalf("got %v", err)
 		}
 		if s = load(t, tab); s.Positions[app(0)] != 3 {
@@ -537,10 +537,10 @@ func TestFilesAreCommittedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tab.Commit(t.Context(), cut{0, 0, 3}.commit(staged), cut{0, 0, 3}.pre); err != nil {
+		if _, err := tab.Commit(t.Context(), rowRange{0, 0, 3}.commit(staged), rowRange{0, 0, 3}.pre); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tab.Commit(t.Context(), cut{0, 3, 6}.commit(staged), cut{0, 3, 6}.pre); err == nil {
+		if _, err := tab.Commit(t.Context(), rowRange{0, 3, 6}.commit(staged), rowRange{0, 3, 6}.pre); err == nil {
 			t.Error("files were committed twice")
 		}
 		tab.Discard(t.Context(), staged)
@@ -560,7 +560,7 @@ func TestOldFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(13 * time.Hour)
-		_, err = tab.Commit(t.Context(), cut{0, 0, 3}.commit(staged), cut{0, 0, 3}.pre)
+		_, err = tab.Commit(t.Context(), rowRange{0, 0, 3}.commit(staged), rowRange{0, 0, 3}.pre)
 		fenced("vacuum")(t, err)
 	})
 }

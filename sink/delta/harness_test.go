@@ -123,36 +123,36 @@ func rowsOf(s connector.Schema, topic string, partition int32, from, next int64)
 	return connector.Piece{Rows: b.NewRecordBatch(), From: 0, To: next - from}
 }
 
-// cut is what a writer wants to commit of one partition: the records from its position to next.
-type cut struct {
+// rowRange is what a writer wants to commit of one partition: the records from its position to next.
+type rowRange struct {
 	partition  int32
 	from, next int64
 }
 
-func (c cut) commit(files *connector.Staged) *connector.Commit {
+func (c rowRange) commit(files *connector.Staged) *connector.Commit {
 	return &connector.Commit{
 		Operation: "STREAMING UPDATE", Staged: files, Txns: []connector.Txn{{AppID: app(c.partition), Version: c.next}},
 		Ranges: []connector.Range{{Topic: "orders", Partition: c.partition, From: c.from, Next: c.next, Rows: c.next - c.from, Epoch: 4}},
 	}
 }
 
-// pre is what every prefix must say: the position is where the cut starts.
-func (c cut) pre(s *connector.Snapshot) error {
+// pre is what every prefix must say: the position is where the range starts.
+func (c rowRange) pre(s *connector.Snapshot) error {
 	if s.Positions[app(c.partition)] != c.from {
 		return classify.Mark(errors.New("moved"), classify.Fenced)
 	}
 	return nil
 }
 
-// write stages and commits a cut, as the story does.
-func (c cut) write(ctx context.Context, tab *delta.Table, s *connector.Snapshot) (*connector.Snapshot, error) {
+// write stages and commits a range, as the pipeline does.
+func (c rowRange) write(ctx context.Context, tab *delta.Table, s *connector.Snapshot) (*connector.Snapshot, error) {
 	files, err := tab.Stage(ctx, s, "b-1", []connector.Piece{rows(s.Schema, c.partition, c.from, c.next)}, nil)
 	if err != nil {
 		return nil, err
 	}
 	committed, err := tab.Commit(ctx, c.commit(files), c.pre)
 	if err != nil {
-		tab.Discard(ctx, files) // what may be in the log stays, whoever asks
+		tab.Discard(ctx, files) // Discard keeps files that the log may name
 	}
 	return committed, err
 }
@@ -164,7 +164,7 @@ func appendCommits(t *testing.T, tab *delta.Table, n int) *connector.Snapshot {
 	for range n {
 		at := s.Positions[app(0)]
 		var err error
-		if s, err = (cut{0, at, at + 3}).write(t.Context(), tab, s); err != nil {
+		if s, err = (rowRange{0, at, at + 3}).write(t.Context(), tab, s); err != nil {
 			t.Fatal(err)
 		}
 	}

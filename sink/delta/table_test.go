@@ -206,7 +206,7 @@ func TestStageSeveralFiles(t *testing.T) {
 		if err != nil || staged.Rows != 20 || staged.Bytes == 0 {
 			t.Fatal(staged, err)
 		}
-		if _, err := tab.Commit(t.Context(), cut{0, 0, 20}.commit(staged), cut{0, 0, 20}.pre); err != nil {
+		if _, err := tab.Commit(t.Context(), rowRange{0, 0, 20}.commit(staged), rowRange{0, 0, 20}.pre); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(files(t, mem)); n != 3 {
@@ -243,7 +243,7 @@ func TestBrokenReads(t *testing.T) {
 	})
 }
 
-// Checkpoints come by themselves, one at a time, and their failure harms nobody.
+// Checkpoints are written automatically, one at a time, and a failed one has no other effect.
 func TestCheckpoints(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()

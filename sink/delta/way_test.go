@@ -84,29 +84,29 @@ func TestWay(t *testing.T) {
 		tr.say("load: nothing new")
 		s := load(t, tab)
 		tr.say("stage two chunks and commit")
-		if _, err := (cut{0, 0, 10}).write(t.Context(), tab, s); err != nil {
+		if _, err := (rowRange{0, 0, 10}).write(t.Context(), tab, s); err != nil {
 			t.Fatal(err)
 		}
 		tr.say("commit without rows")
-		idle := cut{0, 10, 12}
+		idle := rowRange{0, 10, 12}
 		if _, err := tab.Commit(t.Context(), idle.commit(nil), idle.pre); err != nil {
 			t.Fatal(err)
 		}
 		tr.say("another writer commits, and we after it")
 		foreign(t, mem, deltalog.Add{Path: "foreign.parquet"})
-		c := cut{1, 0, 5}
+		c := rowRange{1, 0, 5}
 		next, err := c.write(t.Context(), tab, s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		tr.say("pre refuses: the files are deleted")
-		moved := cut{1, 3, 6}
+		moved := rowRange{1, 3, 6}
 		if _, err = moved.write(t.Context(), tab, next); err == nil {
 			t.Fatal("pre was not asked")
 		}
 		tr.say("commits until a checkpoint is due")
 		for i := range int64(5) {
-			c := cut{2, i, i + 1}
+			c := rowRange{2, i, i + 1}
 			if _, err = tab.Commit(t.Context(), c.commit(nil), c.pre); err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestCommitContent(t *testing.T) {
 		mem := objstore.NewMem()
 		tab := open(t, mem)
 		s := load(t, tab)
-		if _, err := (cut{3, 0, 2}).write(t.Context(), tab, s); err != nil {
+		if _, err := (rowRange{3, 0, 2}).write(t.Context(), tab, s); err != nil {
 			t.Fatal(err)
 		}
 		tr := &trace{}

@@ -83,7 +83,7 @@ func get(t *testing.T, store objstore.Store, key string) []byte {
 	return b
 }
 
-// put writes an object as somebody would who does not keep to the rules.
+// put writes an object without respect for the rules of the log.
 func put(t *testing.T, store objstore.Store, key string, b []byte) {
 	t.Helper()
 	if err := store.Delete(t.Context(), key); err != nil {

@@ -136,8 +136,8 @@ func race(t *testing.T, s uint64, n *tally) {
 
 var errPre = errors.New("not like this")
 
-// TestAPreThatTakesLong: the look before it is too old to put behind.
-func TestAPreThatTakesLong(t *testing.T) {
+// TestAppend_SlowPre: after a slow precondition, the check of the log is too old for a put.
+func TestAppend_SlowPre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, _ := written(t, 2)
 		_, err := open(mem).Append(t.Context(), pause("mine", opslog.Topic("t")), func(*opslog.State) error {
@@ -181,9 +181,9 @@ func (s *sleeper) List(ctx context.Context, prefix, after string) iter.Seq2[objs
 	return s.Store.List(ctx, prefix, after)
 }
 
-// TestAWriterThatWokeUp slept between its look at the log and its put. Its request does not leave before it has looked
+// TestAppend_WriterWokeUp slept between its look at the log and its put. Its request does not leave before it has looked
 // again, and what others wrote meanwhile stays.
-func TestAWriterThatWokeUp(t *testing.T) {
+func TestAppend_WriterWokeUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		others int // entries that others add meanwhile
 		before int // entries that were there

@@ -23,7 +23,7 @@ func i32(b []byte) int { return int(int32(be.Uint32(b))) }
 // the size and the base offset are set. The error names the offset next if the batch's own offset cannot be trusted.
 func parseHeader(raw []byte, next int64) (header, error) {
 	// The magic byte has the same place in all formats, but the length has another meaning in the old ones. Without
-	// this check, a short message of an old format would look like the cut-off end of a batch for ever.
+	// this check, a short message of an old format would look for ever like a batch whose end is missing.
 	switch magic := raw[16]; {
 	case magic < 2:
 		return header{}, corrupt(next, fmt.Sprintf("message format v%d is older than Kafka 0.11 and not supported; "+

@@ -397,7 +397,7 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// TestReferences: whatever references to arrays are taken are given back.
+// TestReferences: all references to arrays are released.
 func TestReferences(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		mem := memory.NewCheckedAllocator(memory.NewGoAllocator())

@@ -42,8 +42,8 @@ type logFile struct {
 }
 
 // parseName identifies a file of the log by its key. ok is false for files that this package does not read
-// (checksums, compacted commits, checkpoints with a UUID, sidecars, other programs' files). They are ignored,
-// whichever version they name.
+// (checksums, compacted commits, checkpoints with a UUID, sidecars, other programs' files). They are ignored, even if
+// they name an absurd version.
 //
 // The error is [ErrCorrupt] for a commit or checkpoint whose version no real log reaches. It must not be ignored:
 // other readers take it for a version, and fail or read a different table.

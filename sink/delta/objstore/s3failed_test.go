@@ -495,7 +495,7 @@ func TestExplain_NoCredentials(t *testing.T) {
 	oneLine(t, err)
 }
 
-// TestExplain_GaveUp: a caller that gave up is told so and gets no hint.
+// TestExplain_GaveUp: a caller that gave up gets an error that says so, without a hint.
 func TestExplain_GaveUp(t *testing.T) {
 	inBubble(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

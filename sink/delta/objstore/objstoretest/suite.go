@@ -228,7 +228,7 @@ func ifAbsentRaces(t *testing.T, s objstore.Store) {
 			}
 		}
 		if winner < 0 { // a store may answer 409 to all puts once, but not for ever; none of these stores does
-			t.Fatalf("%s: nobody won: %v", key, won)
+			t.Fatalf("%s: no put succeeded: %v", key, won)
 		}
 		same(t, key, get(t, s, key, 0, -1), content(winner))
 	}
