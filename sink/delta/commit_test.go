@@ -19,7 +19,7 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// faultList are the faults of the operations on version 2, one after the other.
+// faultList are the faults of the operations on version 2, in order.
 type faultList struct{ puts, gets []objstoretest.Fault }
 
 // script is a world whose table is at version 1.
@@ -58,7 +58,7 @@ func TestOutcomes(t *testing.T) {
 	type list = []objstoretest.Fault
 	for name, c := range map[string]struct {
 		faults faultList
-		want   []string // what is done with version 2
+		want   []string // operations on version 2
 	}{
 		"200": {faultList{}, []string{"put-if-absent ok"}},
 		"500, it happened": {
@@ -116,7 +116,7 @@ func TestOutcomes(t *testing.T) {
 						got = append(got, kind+" "+outcome)
 					}
 				}
-				// Before it: two looks whether there is anything new.
+				// Before it: two polls for new versions.
 				if want := append([]string{"get not_found", "get not_found"}, c.want...); strings.Join(got, ", ") != strings.Join(want, ", ") {
 					t.Errorf("got  %v\nwant %v", got, want)
 				}
@@ -131,7 +131,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// An answer to the read back that is whole by its form and damaged all the same is not another's commit.
+// A read-back that is well-formed but damaged does not count as another writer's commit.
 func TestDamagedReadBack(t *testing.T) {
 	for name, keep := range map[string]int{"empty": 0, "cut off": 50} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestDamagedReadBack(t *testing.T) {
 					if key == deltalog.CommitKey(2) {
 						reads++
 					}
-					return key == deltalog.CommitKey(2) && reads == 3 // after two looks that found nothing
+					return key == deltalog.CommitKey(2) && reads == 3 // after two polls that found no new version
 				}, keep: keep})
 				s := load(t, tab)
 				if _, err := (rowRange{0, 0, 4}).write(t.Context(), tab, s); err != nil {
@@ -176,7 +176,7 @@ func (s *truncated) Get(ctx context.Context, key string, off, n int64) (io.ReadC
 	return io.NopCloser(bytes.NewReader(b[:min(s.keep, len(b))])), errors.Join(err, r.Close())
 }
 
-// A commit without files is for the table that the caller has seen, too.
+// A commit without files also checks that the table is the one that the caller has seen.
 func TestReplacedTableWithoutFiles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()
@@ -191,7 +191,7 @@ func TestReplacedTableWithoutFiles(t *testing.T) {
 	})
 }
 
-// A put that was certainly refused is a hold, and its files can go.
+// A put that was certainly refused is a hold, and its files can be deleted.
 func TestDenied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := script(t, faultList{puts: []objstoretest.Fault{denied}})
@@ -208,7 +208,7 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// Another commit comes first, between our look at the log and our put: what it says decides what becomes of ours.
+// Another commit comes first, between our read of the log and our put: its content decides the fate of ours.
 func TestLostRace(t *testing.T) {
 	constraint := func(m deltalog.Metadata) deltalog.Metadata {
 		m.Configuration = map[string]string{"delta.constraints.positive": "id > 0"}
@@ -320,7 +320,7 @@ func heldFor(reason hold.Reason, text string) func(*testing.T, error) {
 	}
 }
 
-// A commit that waits out an outage of ten minutes looks whether the version before still exists before it puts again.
+// A commit that waits out an outage of ten minutes checks that the version before still exists before it puts again.
 func TestOldSnapshot(t *testing.T) {
 	for name, c := range map[string]struct {
 		applied, cleaned bool
@@ -352,7 +352,7 @@ func TestOldSnapshot(t *testing.T) {
 				}
 				if c.cleaned {
 					time.AfterFunc(9*time.Minute, func() {
-						// Others went on, and their log is cleaned up to version 20.
+						// Other writers went on, and the log is cleaned up to version 20.
 						stranger := open(t, w.mem)
 						at := load(t, stranger).Positions[app(0)]
 						for i := range int64(20) {
@@ -406,7 +406,7 @@ func TestOldSnapshot(t *testing.T) {
 				if len(files(t, w.mem)) != 1 {
 					t.Error("files of an undecided commit were deleted")
 				}
-				s = load(t, tab) // from the log as it is now
+				s = load(t, tab) // from the current log
 				if want := map[bool]int64{true: 4, false: 0}[c.applied]; s.Positions[app(0)] != want || s.Version < 20 {
 					t.Errorf("%+v", s)
 				}
@@ -415,7 +415,7 @@ func TestOldSnapshot(t *testing.T) {
 	}
 }
 
-// A process that slept past log cleanup finds nothing at the next version, and is not fooled.
+// A process that slept past a log cleanup finds no next version, and must not take its number.
 func TestSleptPastCleanup(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, true, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
@@ -467,7 +467,7 @@ func TestCommit_SleepBeforePut(t *testing.T) {
 	})
 }
 
-// sleepy is stopped, clocks and all, when a put is about to leave.
+// sleepy stops a process, with its clocks, when a put is about to be sent.
 type sleepy struct {
 	objstore.Store
 	before func(key string)
@@ -481,7 +481,7 @@ func (s *sleepy) Put(ctx context.Context, key string, body io.ReadSeeker, mode o
 	return s.Store.Put(objstore.WithLastCheck(context.WithoutCancel(ctx), nil), key, body, mode)
 }
 
-// A writer without conditional puts overwrites our commit. It is noticed at the next look, and Kafka is read again.
+// A writer without conditional puts overwrites our commit. The next refresh notices it, and Kafka is read again.
 func TestOverwrittenCommit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, reg := objstore.NewMem(), prometheus.NewRegistry()
@@ -508,7 +508,7 @@ func TestOverwrittenCommit(t *testing.T) {
 	})
 }
 
-// Our commit is gone, as after a bucket was restored to an older state.
+// Our commit is missing, as after a restore of the bucket.
 func TestVanishedCommit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, reg := objstore.NewMem(), prometheus.NewRegistry()
@@ -549,7 +549,7 @@ func TestFilesAreCommittedOnce(t *testing.T) {
 	})
 }
 
-// Files that lay around for half a day are not committed: another engine's vacuum may have taken them.
+// Files older than half a day are not committed: another engine's vacuum may have deleted them.
 func TestOldFiles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()

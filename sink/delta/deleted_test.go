@@ -73,7 +73,7 @@ func TestTable_DeletedAndCreatedAgain(t *testing.T) {
 					t.Errorf("%v commits were overwritten", n)
 				}
 				load(t, tab)
-				if got := log.String(); strings.Count(got, "another table") != 1 {
+				if got := log.String(); strings.Count(got, "table was replaced") != 1 {
 					t.Error(got)
 				}
 			})

@@ -36,7 +36,7 @@ func life(ctx context.Context, t *testing.T, store objstore.Store, size, target 
 		case err == nil:
 			return nil
 		case errors.As(err, &held), classify.Of(err) == classify.Fenced:
-			err = reliability.Wait(ctx, time.Minute) // resumed, or looked at again
+			err = reliability.Wait(ctx, time.Minute) // resumed, or polled again
 		}
 		if err != nil {
 			return err
@@ -44,12 +44,12 @@ func life(ctx context.Context, t *testing.T, store objstore.Store, size, target 
 	}
 }
 
-// world is a store, its faults and what was done to it.
+// world is a store with its faults and the operations on it.
 type world struct {
 	mem    *objstore.Mem
 	faulty *objstoretest.Faulty
 
-	others sync.WaitGroup // what others do meanwhile
+	others sync.WaitGroup // concurrent operations of other processes
 
 	mu  sync.Mutex
 	ops []objstore.Op // so far
@@ -78,7 +78,7 @@ func newWorld(t *testing.T, exists bool, fault func(n int, op objstore.Op) objst
 	return w
 }
 
-// settle lets everything land that still flies.
+// settle lets all late operations take effect.
 func (w *world) settle() {
 	for _, op := range w.faulty.Flying() {
 		_ = w.faulty.Land(op.N) // another commit may have its version
@@ -89,7 +89,7 @@ func (w *world) settle() {
 type stepFault struct {
 	objstoretest.Fault
 	onlyPuts bool
-	// cleanup says that others go on meanwhile, and that the log is cleaned up below their checkpoint.
+	// cleanup is true if other processes go on meanwhile and the log is cleaned up below their checkpoint.
 	cleanup bool
 }
 
@@ -110,8 +110,8 @@ var faults = map[string]stepFault{
 	"sent after two hours, to a log that was cleaned up":    {Fault: objstoretest.Fault{Delay: 2 * time.Hour}, cleanup: true},
 }
 
-// cleanupOf has another process commit to partition 1 until there is a checkpoint, and an hour and a half later cleans up
-// the log below it: so long a log is kept at least.
+// cleanupOf lets another process commit to partition 1 until there is a checkpoint. An hour and a half later, more
+// than the shortest log retention, it cleans up the log below it.
 func (w *world) cleanupOf(t *testing.T) {
 	time.Sleep(10 * time.Minute)
 	checkpoint := goOn(t, w.mem, -1)
@@ -231,7 +231,7 @@ func checkCleaned(t *testing.T, mem *objstore.Mem, target int64) {
 	}
 }
 
-// noOrphans says that every data file is named by a version.
+// noOrphans checks that every data file is named by a version.
 func noOrphans(t *testing.T, store objstore.Store) {
 	t.Helper()
 	var named []string

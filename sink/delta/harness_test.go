@@ -45,7 +45,7 @@ func parse(t *testing.T, text string) *schema.Schema {
 	return s
 }
 
-// guard is patient as the shipped configuration is.
+// guard has the same patience as the shipped configuration.
 func guard() *reliability.Guard {
 	return reliability.NewGuard("store", reliability.Config{
 		Backoff:  reliability.Backoff{Initial: time.Second, Max: 30 * time.Second, Jitter: .25},
@@ -61,7 +61,7 @@ func open(t *testing.T, store objstore.Store, change ...func(*delta.Options)) *d
 	return tab
 }
 
-// process returns a table as a process of its own would have it.
+// process returns a table as a separate process has it.
 func process(t *testing.T, store objstore.Store, change ...func(*delta.Options)) *delta.Table {
 	t.Helper()
 	o := delta.Options{Pipeline: "p", Engine: "sluice/test", Schema: parse(t, ddl), Guard: guard()}
@@ -123,7 +123,7 @@ func rowsOf(s connector.Schema, topic string, partition int32, from, next int64)
 	return connector.Piece{Rows: b.NewRecordBatch(), From: 0, To: next - from}
 }
 
-// rowRange is what a writer wants to commit of one partition: the records from its position to next.
+// rowRange is a commit of one partition: the records from its position to next.
 type rowRange struct {
 	partition  int32
 	from, next int64
@@ -136,7 +136,7 @@ func (c rowRange) commit(files *connector.Staged) *connector.Commit {
 	}
 }
 
-// pre is what every prefix must say: the position is where the range starts.
+// pre is the precondition: the position is where the range starts.
 func (c rowRange) pre(s *connector.Snapshot) error {
 	if s.Positions[app(c.partition)] != c.from {
 		return classify.Mark(errors.New("moved"), classify.Fenced)
@@ -224,8 +224,8 @@ func alter(t *testing.T, store objstore.Store, text string) deltalog.Metadata {
 	return m
 }
 
-// check reads the whole table, as a stranger would, and holds it against the positions that its txns state: contiguous
-// versions, every record before the position exactly once and in order, ids unique, every file there.
+// check reads the whole table with a separate reader and compares it with the positions in its txns: contiguous
+// versions, every record before the position exactly once and in order, ids unique, every file present.
 func check(t *testing.T, store objstore.Store, positions ...int64) {
 	t.Helper()
 	checkRows(t, store, stateOf(t, store), positions...)
@@ -311,7 +311,7 @@ func files(t *testing.T, store objstore.Store) (keys []string) {
 	return keys
 }
 
-// holds says whether err is a hold with a reason and a text.
+// holds reports whether err is a hold with a reason and a text.
 func holds(t *testing.T, err error, reason hold.Reason, text string) {
 	t.Helper()
 	var held *hold.Error
@@ -320,8 +320,8 @@ func holds(t *testing.T, err error, reason hold.Reason, text string) {
 	}
 }
 
-// TestMain makes the Parquet library's decoder before any bubble does: it is one for the process, and a channel that was
-// made in a bubble cannot be used outside of it.
+// TestMain makes the Parquet library's decoder before any bubble does. There is one per process, and a channel that
+// was made in a bubble cannot be used outside of it.
 func TestMain(m *testing.M) {
 	codec, err := compress.GetCodec(compress.Codecs.Zstd)
 	if err != nil {

@@ -67,7 +67,7 @@ func manyWriters(t *testing.T, seed uint64) {
 	}
 }
 
-// drive is one life of a writer of a partition. It says whether the partition arrived.
+// drive is one life of a writer of a partition. It reports whether the partition reached its target.
 func drive(ctx context.Context, t *testing.T, store objstore.Store, partition int32, target int64, roll func(int64) int64) bool {
 	tab := process(t, store)
 	defer tab.Close()
@@ -140,7 +140,8 @@ func TestSixteenWriters(t *testing.T) {
 	})
 }
 
-// Eight processes create the table at once, some with another schema: one version 0, the others adopt it or say why not.
+// Eight processes create the table at once, some with another schema: one writes version 0, the others adopt it or
+// return the conflict.
 func TestCreateRace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, false, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{Delay: 10 * time.Millisecond} })
@@ -235,7 +236,7 @@ func TestUndecidedOnEndOfContext(t *testing.T) {
 				if lands {
 					w.settle()
 				}
-				// The same process goes on, from what the log says.
+				// The same process goes on from the state of the log.
 				at := int64(0)
 				if s = load(t, tab); lands {
 					at = 5

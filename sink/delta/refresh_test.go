@@ -14,8 +14,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// stopping is a store whose process is stopped once, for six hours, after it has read an object or asked for it. Other
-// processes go on meanwhile: that is what happens.
+// stopping is a store whose process is stopped once, for six hours, after or before it has read an object. meanwhile
+// runs what other processes do in that time.
 type stopping struct {
 	objstore.Store
 	meanwhile func()
@@ -61,7 +61,7 @@ func (s *stopping) due(op string) bool {
 	return true
 }
 
-// goOn has another process commit to partition 1 until there is a new checkpoint beyond a version, which it returns.
+// goOn lets another process commit to partition 1 until there is a new checkpoint beyond a version, which it returns.
 func goOn(t *testing.T, mem *objstore.Mem, beyond int64) (checkpoint int64) {
 	t.Helper()
 	other := process(t, mem)
@@ -154,7 +154,8 @@ func checkpointAlone(t *testing.T, mem *objstore.Mem) {
 	}
 }
 
-// TestLoad_CheckpointIsCleanedUp: a version that a checkpoint alone stands for is the newest one only while that is there.
+// TestLoad_CheckpointIsCleanedUp: a version that only a checkpoint has is the newest one only while that checkpoint
+// exists.
 func TestLoad_CheckpointIsCleanedUp(t *testing.T) {
 	for name, at := range map[string]string{"it stands": "", "it is gone": "before get " + deltalog.CommitKey(3)} {
 		t.Run(name, func(t *testing.T) {
@@ -225,8 +226,8 @@ func stoppedInRefresh(t *testing.T, script func(*testing.T, *objstore.Mem, *delt
 	}
 }
 
-// TestFollower_StoppedWhileTheLogIsCleanedUp: who only reads must not take a hole in the log for its end, either: the hole
-// stays, and nothing would be seen any more.
+// TestFollower_StoppedWhileTheLogIsCleanedUp: a reader must not take a gap in the log for its end, either. The gap
+// stays, so the reader would never see another version.
 func TestFollower_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()

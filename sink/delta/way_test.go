@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata anew")
 
-// trace notes the operations of a store.
+// trace records the operations of a store.
 type trace struct {
 	mu    sync.Mutex
 	lines []string
@@ -48,7 +48,7 @@ func (tr *trace) say(s string) { tr.line("# " + s) }
 func golden(t *testing.T, name string, tr *trace) {
 	t.Helper()
 	lines := tr.all()
-	// Commits that are read side by side are asked for in any order.
+	// Commits that are read in parallel are requested in any order.
 	for i := 0; i < len(lines); i++ {
 		from := i
 		for i < len(lines) && reads.MatchString(lines[i]) {
@@ -72,7 +72,7 @@ func golden(t *testing.T, name string, tr *trace) {
 	}
 }
 
-// What the store sees, in order, of everything that a table does in an undisturbed life.
+// The operations on the store, in order, of everything that a table does without faults.
 func TestWay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, tr := objstore.NewMem(), &trace{}

@@ -27,7 +27,7 @@ func first() Entry {
 	}
 }
 
-// object is the object of an entry that may be a wrong one.
+// object is the object of an entry that may be invalid.
 func object(tb testing.TB, e Entry) []byte {
 	tb.Helper()
 	b, err := encode(e)
@@ -37,7 +37,7 @@ func object(tb testing.TB, e Entry) []byte {
 	return b
 }
 
-// TestEntry_Format is what other programs may count on.
+// TestEntry_Format fixes the format that other programs may rely on.
 func TestEntry_Format(t *testing.T) {
 	const want = `{"seq":1,"id":"6f7c8d1e-0000-4000-8000-000000000001","prev":"","at":"2026-03-01T12:00:00.000005Z","operator":"ada",` +
 		`"host":"desk","kind":"pause","reason":"disk <full> & hot","body":{"targets":[{"topic":"orders","partition":3}]},` +
@@ -100,10 +100,10 @@ func with(change func(*Entry)) Entry {
 	return e
 }
 
-// signed ends a text as an entry does.
+// signed completes a text with the sum of an entry.
 func signed(text string) []byte { return []byte(text + sumBefore + hashOf([]byte(text)) + sumAfter) }
 
-// TestEntry_LaterVersion have other kinds and more fields.
+// TestEntry_LaterVersion: entries of other kinds and with more fields are read.
 func TestEntry_LaterVersion(t *testing.T) {
 	text := `{"seq":1,"id":"` + someID + `","prev":"","at":"2026-03-01T12:00:00Z","operator":"ada","kind":"letters.replay","reason":"r","body":[7],"more":{"a":1}`
 	e, err := parse(signed(text))
@@ -158,7 +158,7 @@ func drawBody(t *rapid.T) Body {
 	}
 }
 
-// TestEntry_RoundTrip.
+// TestEntry_RoundTrip: an encoded entry is parsed unchanged.
 func TestEntry_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		body := drawBody(t)
@@ -235,7 +235,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzParse: bytes from a bucket never do harm, and what is taken for an entry says who, what, why and when.
+// FuzzParse: no bytes from a bucket do harm, and a parsed entry has operator, kind, reason and time.
 func FuzzParse(f *testing.F) {
 	f.Add(object(f, first()), false)
 	f.Add([]byte(`{"seq":1}`), true)

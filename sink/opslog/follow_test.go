@@ -98,7 +98,7 @@ func TestFollower_NotReadyBeforeFirstPoll(t *testing.T) {
 	}
 }
 
-// TestFollower_ReadsOnlyNewEntries and for nothing else.
+// TestFollower_ReadsOnlyNewEntries counts the requests of a poll.
 func TestFollower_ReadsOnlyNewEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := objstore.NewMem()
@@ -205,7 +205,7 @@ func TestFollower_KeepsPausesInTrouble(t *testing.T) {
 				if !c.blind && late.State() != nil {
 					t.Errorf("a late member knows %+v", late.State())
 				}
-				// Mended, it goes on by itself.
+				// After the repair it goes on by itself.
 				down.Store(nil)
 				for k, b := range kept {
 					put(t, mem, k, b)

@@ -18,7 +18,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// everywhere runs a test over each kind of store.
+// everywhere runs a test on each kind of store.
 func everywhere(t *testing.T, test func(t *testing.T, store objstore.Store)) {
 	t.Run("memory", func(t *testing.T) { test(t, objstore.NewMem()) })
 	t.Run("local", func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestAppend_Concurrent(t *testing.T) {
 	})
 }
 
-// TestAppend_PreSeesState, a winner in between included.
+// TestAppend_PreSeesState also after another writer's entry was committed in between.
 func TestAppend_PreSeesState(t *testing.T) {
 	store := objstore.NewMem()
 	l, other := open(store), open(store)
@@ -182,7 +182,7 @@ func TestAppend_IncompleteOperation(t *testing.T) {
 	}
 }
 
-// TestAppend_StoreDenies is not asked again and again, and says so.
+// TestAppend_StoreDenies: a denial is not retried and is returned.
 func TestAppend_StoreDenies(t *testing.T) {
 	faulty := objstoretest.NewFaulty(objstore.NewMem(), func(op objstore.Op) (f objstoretest.Fault) {
 		if op.Kind == objstore.OpPutIfAbsent {
@@ -196,7 +196,7 @@ func TestAppend_StoreDenies(t *testing.T) {
 	}
 }
 
-// TestAppend_DenialAfterUnknownOutcome decides nothing: the entry may be there.
+// TestAppend_DenialAfterUnknownOutcome: a denial leaves the outcome unknown, because the entry may be in the log.
 func TestAppend_DenialAfterUnknownOutcome(t *testing.T) {
 	mem := objstore.NewMem()
 	puts := 0
@@ -230,7 +230,7 @@ func TestAppend_DenialAfterUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestAppend_DamagedEntryAtSeq: it may be our own, damaged on its way back.
+// TestAppend_DamagedEntryAtSeq: the object may be our own, damaged in transit.
 func TestAppend_DamagedEntryAtSeq(t *testing.T) {
 	mem := objstore.NewMem()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -93,8 +93,8 @@ func TestState_FloodAllowances(t *testing.T) {
 	}
 }
 
-// TestState_PausedHold holds the fold against the plain meaning: a partition is paused if some pause names it, its
-// topic or everything, and no later resume covers that pause.
+// TestState_PausedHold compares the state with the definition: a partition is paused if a pause names it, its topic
+// or everything, and no later resume covers that pause.
 func TestState_PausedHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		target := rapid.SampledFrom([]Target{All(), Topic("a"), Topic("b"), {"a", 0}, {"a", 1}, {"b", 0}})

@@ -24,7 +24,7 @@ func written(t *testing.T, n int) (*objstore.Mem, opslog.Head) {
 	return mem, head
 }
 
-// finds wants verify to name one seq first, and a reader of the chain to stop there or not to notice.
+// finds expects Verify to name one seq first, and a reader of the chain to stop there or not to notice.
 func finds(t *testing.T, store objstore.Store, pinned opslog.Head, seq int64, why string) {
 	t.Helper()
 	r := verify(t, store, pinned)
@@ -33,7 +33,7 @@ func finds(t *testing.T, store objstore.Store, pinned opslog.Head, seq int64, wh
 	}
 }
 
-// TestVerify_ChangedByte, each bit pattern of a kind, in each entry, the newest included.
+// TestVerify_ChangedByte changes bytes in each entry, including the newest.
 func TestVerify_ChangedByte(t *testing.T) {
 	mem, head := written(t, 4)
 	for seq := int64(1); seq <= head.Seq; seq++ {
@@ -133,7 +133,7 @@ func TestVerify_MissingEntry(t *testing.T) {
 		}
 		finds(t, mem, head, seq, "missing")
 	}
-	// The end was cut off: only who kept the head can know.
+	// The end was cut off: only a kept head reveals it.
 	mem, head := written(t, 5)
 	for _, seq := range []int64{4, 5} {
 		if err := mem.Delete(t.Context(), key(seq)); err != nil {
@@ -159,7 +159,7 @@ func TestVerify_ForeignObject(t *testing.T) {
 	if s, err := open(mem).State(t.Context()); err != nil || s.Head().Seq != 3 {
 		t.Errorf("members read on: %+v %v", s, err)
 	}
-	// Another entry in the place of one, one too far away, and something large.
+	// Another entry at the wrong seq, one at a far seq, and a large object.
 	put(t, mem, key(4), one)
 	finds(t, mem, opslog.Head{}, 0, "belong")
 	put(t, mem, folder+"00-notes.txt", nil)
