@@ -85,7 +85,7 @@ func TestTableFolderDeleted(t *testing.T) {
 			t.Error(line)
 		}
 	}
-	if !strings.Contains(log.String(), "another table is in the place of the one that was written; reading its positions") {
+	if !strings.Contains(log.String(), "table was replaced by another; reading its positions") {
 		t.Error(log.String())
 	}
 }

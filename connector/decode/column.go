@@ -12,16 +12,16 @@ import (
 	"sluice/connector/schema"
 )
 
-// column collects one column of a chunk in plain Go slices, which become Arrow buffers in the end.
+// column collects one column of a chunk in plain Go slices, which Seal turns into Arrow buffers.
 //
-// It may lag behind the rows of its parent: rows that it missed are null and cost nothing until its next value or the
-// end of the chunk. So a null, a missing field and every column below a missing struct are free, and rolling a row back
-// is cutting every column down to the rows before it.
+// A column may lag behind the rows of its parent: rows that it missed are null and cost nothing until its next value
+// or the end of the chunk. So a null, a missing field and all columns below a missing struct are free. A row is
+// rolled back by truncating every column.
 type column struct {
 	name     string
 	kind     schema.Kind
 	nullable bool
-	width    int // in bytes of a value in fixed; 1 for booleans, 0 for kinds that do not use it
+	width    int // bytes per value in fixed; 1 for booleans, 0 for kinds that do not use it
 	field    arrow.Field
 	minute   minute // of a timestamp
 	spare    Spare
@@ -29,33 +29,34 @@ type column struct {
 	elem     *column // of a list
 
 	n       int     // rows written
-	nulls   []span  // of these
+	nulls   []span  // ranges of null rows
 	fixed   []byte  // values of one width; bits for booleans
-	offsets []int32 // of a list in elem; of text in data, or where it would be without the dictionary
+	offsets []int32 // of a list in elem; of text in data, or in the text without the dictionary
 	data    []byte
-	dict    *interner // nil: plain text
+	dict    *interner // nil for plain text
 	indices []int32   // into dict
 	elems   int       // list elements so far; elem may lag behind
 
-	// What earlier chunks taught.
-	rows, bytes int // sizes to reserve
+	// Statistics of earlier chunks.
+	rows, bytes int // capacities to reserve
 	dictLimit   int
 	plainChunks int // chunks to come before a dictionary is tried again
 }
 
-// span is rows [start, end).
+// span is the range of rows [start, end).
 type span struct{ start, end int }
 
 const (
-	// retryDictionary is the number of chunks after which a column that had too many distinct values gets another chance.
+	// retryDictionary is the number of chunks after which a column with too many distinct values tries a dictionary
+	// again.
 	retryDictionary = 16
-	// teachingRows is the size from which on a chunk says something about the next ones.
+	// teachingRows is the number of rows from which on a chunk counts for the statistics.
 	teachingRows = 1024
-	// longText is the size above which a text is not looked for in a dictionary.
+	// longText is the size above which a text is not looked up in the dictionary.
 	longText = 4 << 10
 )
 
-// fillTo makes up the nulls before row.
+// fillTo adds the missing nulls before row.
 func (c *column) fillTo(row int) {
 	missed := row - c.n
 	c.nulls = append(c.nulls, span{c.n, row})
@@ -86,7 +87,7 @@ func (c *column) put32(v uint32) {
 	c.n++
 }
 
-// putInteger appends v in the column's width of less than 8 bytes, if it fits.
+// putInteger appends v in the column's width, which is less than 8 bytes. It returns false if v does not fit.
 func (c *column) putInteger(v int64) bool {
 	if v != v<<(64-8*c.width)>>(64-8*c.width) {
 		return false
@@ -103,7 +104,7 @@ func (c *column) putInteger(v int64) bool {
 	return true
 }
 
-// putBool appends without looking at the bits behind the last row: they are 0.
+// putBool appends a boolean. The bits after the last row are always 0.
 func (c *column) putBool(v byte) {
 	if c.n&7 == 0 {
 		c.fixed = append(c.fixed, v)
@@ -118,7 +119,7 @@ func (c *column) putText(b []byte, start, end int) {
 	switch {
 	case c.dict == nil:
 		c.putPlain(b, start, end)
-	case end-start > longText: // it will hardly come again
+	case end-start > longText: // it will hardly repeat
 		c.putIndex(-1, b, start, end)
 	case end-start <= shortText:
 		c.putIndex(c.dict.short(load64(b, start), load64(b, start+8), end-start, c.n), b, start, end)
@@ -127,7 +128,7 @@ func (c *column) putText(b []byte, start, end int) {
 	}
 }
 
-// putIndex appends the index of b[start:end], or that text if the dictionary did not take it.
+// putIndex appends the index of b[start:end], or the text itself if the dictionary refused it.
 func (c *column) putIndex(i int32, b []byte, start, end int) {
 	if i < 0 {
 		c.dropDictionary()
@@ -143,7 +144,7 @@ func (c *column) putIndex(i int32, b []byte, start, end int) {
 func (c *column) putPlain(b []byte, start, end int) {
 	n := len(c.data)
 	if end-start <= shortText && n+shortText <= cap(c.data) {
-		// Two words are cheaper than a call of memmove.
+		// Copying two words is cheaper than a call of memmove.
 		d := c.data[n : n+shortText]
 		store64(d, 0, load64(b, start))
 		store64(d, 8, load64(b, start+8))
@@ -154,13 +155,13 @@ func (c *column) putPlain(b []byte, start, end int) {
 	c.endText()
 }
 
-// endText ends a value of which the text is in data.
+// endText ends a value whose text is in data.
 func (c *column) endText() {
 	c.offsets = append(c.offsets, int32(len(c.data)))
 	c.n++
 }
 
-// dropDictionary turns what is there into plain text, for this chunk and the next ones.
+// dropDictionary converts the column to plain text, for this chunk and the next ones.
 func (c *column) dropDictionary() {
 	c.data = c.bytesOf(max(c.text(), c.bytes) + shortText)
 	for row, i := range c.indices {
@@ -173,10 +174,10 @@ func (c *column) dropDictionary() {
 	c.plainChunks = retryDictionary
 }
 
-// text is the size of all values without a dictionary.
+// text returns the size of all values without a dictionary.
 func (c *column) text() int { return int(c.offsets[len(c.offsets)-1]) }
 
-// truncate forgets the rows from n on.
+// truncate removes the rows from n on.
 func (c *column) truncate(n int) {
 	n = min(n, c.n)
 	c.n = n
@@ -213,7 +214,8 @@ func (c *column) truncate(n int) {
 	}
 }
 
-// size is the bytes of the Arrow buffers for n rows. Text counts without its dictionary, which may be given up yet.
+// size returns the bytes of the Arrow buffers for n rows. Text counts without its dictionary, which may still be
+// dropped.
 func (c *column) size(n int) int64 {
 	size := 0
 	if c.nullable && (len(c.nulls) > 0 || c.n < n) {
@@ -235,7 +237,7 @@ func (c *column) size(n int) int64 {
 	return int64(size)
 }
 
-// allocated is what the column takes in memory, its unused capacity included.
+// allocated returns the memory of the column in bytes, including unused capacity.
 func (c *column) allocated() int64 {
 	const offset, row = 4, 16 // bytes of an int32 and of a span
 	size := cap(c.fixed) + cap(c.data) + offset*(cap(c.offsets)+cap(c.indices)) + row*cap(c.nulls)
@@ -251,9 +253,9 @@ func (c *column) allocated() int64 {
 	return int64(size)
 }
 
-// reserve prepares an empty column for a chunk like the last one.
+// reserve prepares an empty column for a chunk of the usual size.
 func (c *column) reserve() {
-	const slack = 64 // whole words are written; chunks of as many rows differ in bytes
+	const slack = 64 // whole words are written, and chunks of as many rows differ in bytes
 	switch {
 	case c.kind == schema.Struct:
 		c.object.reserve()
@@ -275,14 +277,14 @@ func (c *column) reserve() {
 	}
 }
 
-// finish hands the column over as Arrow data of n rows and empties it.
+// finish returns the column as Arrow data of n rows and empties it.
 func (c *column) finish(n int) arrow.ArrayData {
 	if c.n < n {
 		c.fillTo(n)
 	}
 	nulls, validity := c.validity()
 	if c.dict != nil && (c.dict.count() == 0 || 2*c.dict.count() > n-nulls) {
-		// No value at all or hardly any repetition.
+		// No value at all, or hardly any repetition.
 		retry := c.plainChunks
 		c.dropDictionary()
 		if n < teachingRows {
@@ -317,7 +319,7 @@ func (c *column) finish(n int) arrow.ArrayData {
 		typ = arrow.StructOf(fields...)
 	}
 	c.n, c.elems, c.nulls, c.fixed, c.offsets, c.data, c.dict, c.indices = 0, 0, c.nulls[:0], nil, nil, nil, nil, nil
-	defer release(buffers) // the data has them now
+	defer release(buffers) // the data holds its own references
 	if dictionary != nil {
 		defer dictionary.Release()
 		return array.NewDataWithDictionary(typ, n, buffers, nulls, 0, dictionary)
@@ -329,8 +331,8 @@ func (c *column) finish(n int) arrow.ArrayData {
 	return data
 }
 
-// learn remembers what the next chunk will probably need. A chunk that was closed early says little, and an unusual one
-// should not reserve its size for ever.
+// learn updates the statistics for the next chunk. A small chunk does not count, and one unusually large chunk must
+// not reserve its size for ever.
 func (c *column) learn(n int) {
 	fade := func(size int) int { return size - size/8 }
 	c.rows = max(n, fade(c.rows))
@@ -349,10 +351,10 @@ func release(buffers []*memory.Buffer) {
 	}
 }
 
-// validity makes the bitmap, if there is a null.
+// validity returns the number of nulls and their bitmap, nil without nulls.
 func (c *column) validity() (nulls int, bitmap *memory.Buffer) {
 	if len(c.nulls) == 0 || !c.nullable {
-		// What a NOT NULL column lacks is below a null parent.
+		// A NOT NULL column has gaps only below a null parent.
 		return 0, nil
 	}
 	bits := make([]byte, (c.n+7)/8)

@@ -66,8 +66,8 @@ func allocated(t *testing.T, record []byte) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestNamesAreFoundInConstantTime counts how far names lie from where their hash wants them.
-func TestNamesAreFoundInConstantTime(t *testing.T) {
+// TestNames_ConstantTime counts how far names lie from where their hash wants them.
+func TestNames_ConstantTime(t *testing.T) {
 	d := open(t, parse(t, "s string"), JSON{}, maxDistinct)
 	const n = 100_000
 	if err := d.addValue([]byte("{" + names(n) + `"k99999":1}`)); err == nil {
@@ -87,8 +87,8 @@ func TestNamesAreFoundInConstantTime(t *testing.T) {
 	}
 }
 
-// TestUnusualMemoryIsGivenBack: what one odd record needed is not held for ever.
-func TestUnusualMemoryIsGivenBack(t *testing.T) {
+// TestMemory_ReleasedAfterLargeRecord: what one odd record needed is not held for ever.
+func TestMemory_ReleasedAfterLargeRecord(t *testing.T) {
 	d := open(t, parse(t, "s string"), JSON{}, maxDistinct)
 	for _, record := range []string{
 		"{" + names(5000) + `"s":"x"}`,

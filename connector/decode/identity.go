@@ -17,15 +17,15 @@ var (
 	_ connector.IDDecoder  = JSON{}
 )
 
-// identities makes the fingerprints of rows. What they are made of is a column of the table already, or the record has it
-// and its fingerprint becomes one.
+// identities makes the fingerprints of rows. The identity is a column of the table, or it is only in the record, and
+// then its fingerprint becomes a column.
 type identities struct {
 	identity   idempotency.Identity
 	identifier *schema.Identifier // nil: rows have none
 	hasher     *idempotency.Hasher
 	text       [2*len(idempotency.Fingerprint{}) + padding]byte
 	keepIDs    bool
-	ids        idempotency.IDs     // those that the rows do not have: of headers
+	ids        idempotency.IDs     // ids that are not in the rows, as of headers
 	entries    []idempotency.Entry // of the last chunk
 }
 
@@ -43,13 +43,13 @@ func (j JSON) WithIDs() connector.Decoder {
 	return j
 }
 
-// print puts the fingerprint of a record into its column. Without an identity it stays null.
+// print writes the fingerprint of a record into its column. Without an identity it stays null.
 func (i *identities) print(c *column, row int, r *connector.Record) {
 	var f idempotency.Fingerprint
 	switch i.identity.By {
 	case idempotency.ByHeader:
 		var id []byte
-		for _, h := range slices.Backward(r.Headers) { // the last one counts, as for Kafka's own clients
+		for _, h := range slices.Backward(r.Headers) { // the last header of a name counts, as for Kafka's own clients
 			if h.Key == i.identity.Name {
 				id = h.Value
 				f = i.hasher.Header(id)
@@ -71,7 +71,7 @@ func (i *identities) print(c *column, row int, r *connector.Record) {
 	c.putText(i.text[:], 0, 2*len(f))
 }
 
-// of notes the entries of a chunk.
+// of computes the entries of a chunk.
 func (i *identities) of(rows arrow.RecordBatch) {
 	i.entries = nil
 	if i.identifier == nil {
@@ -79,7 +79,7 @@ func (i *identities) of(rows arrow.RecordBatch) {
 	}
 	var err error
 	if i.entries, err = i.identifier.Of(rows, make([]idempotency.Entry, 0, rows.NumRows())); err != nil {
-		panic(fmt.Sprintf("decode: the identity of rows that were built for it: %v", err)) // a mistake of ours
+		panic(fmt.Sprintf("decode: the identity of rows that were built for it: %v", err)) // a bug
 	}
 	if i.keepIDs {
 		i.ids.MoveTo(i.entries)

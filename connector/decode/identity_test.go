@@ -169,7 +169,7 @@ func TestIdentityByHeaderAndContent(t *testing.T) {
 	}
 }
 
-func TestARecordCannotChooseItsFingerprint(t *testing.T) {
+func TestIdentity_FingerprintFieldIgnored(t *testing.T) {
 	d, _, err := identified(t, "header:id", "s string")
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestARecordCannotChooseItsFingerprint(t *testing.T) {
 	}
 }
 
-func TestWithoutIdentityThereAreNoEntries(t *testing.T) {
+func TestIdentity_None(t *testing.T) {
 	d, _, err := identified(t, "none", "s string")
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func TestWithoutIdentityThereAreNoEntries(t *testing.T) {
 	}
 }
 
-func TestATableMustHaveWhatTheIdentityNeeds(t *testing.T) {
+func TestIdentity_MissingColumn(t *testing.T) {
 	for _, c := range []struct{ identity, ddl, want string }{
 		{"field:x", "s string", "needs column x, which the table does not have"},
 		{"field:o.x", "o struct<id:string>", "needs column o.x, which the table does not have"},

@@ -6,20 +6,20 @@ import (
 	"sluice/connector"
 )
 
-// ignoredFields counts the undeclared fields of accepted records and keeps their names. It knows a name by its hash, so that
-// a field with a known name costs one look-up and no memory.
+// ignoredFields counts the undeclared fields of accepted records and keeps their names. It identifies a name by its
+// hash, so a field with a known name costs one look-up and no memory.
 type ignoredFields struct {
 	fields int64
 	names  []string
-	more   bool // there were names beyond the bound
+	more   bool // there were more names than the limit
 	known  map[uint64]struct{}
 
-	// Of the record at hand.
+	// State of the current record.
 	now   int64
 	fresh []freshName
 }
 
-// freshName is a name that the record at hand brought.
+// freshName is a new name in the current record.
 type freshName struct {
 	hash uint64
 	in   *object
@@ -57,7 +57,7 @@ func (f *ignoredFields) keep() {
 		if n.in.path != "" {
 			n.name = n.in.path + "." + n.name
 		}
-		if !slices.Contains(f.names, n.name) { // names that are cut may be equal
+		if !slices.Contains(f.names, n.name) { // shortened names may be equal
 			f.names = append(f.names, n.name)
 		}
 	}
@@ -73,7 +73,7 @@ func (f *ignoredFields) drop() {
 	f.fresh = f.fresh[:0]
 }
 
-// take returns what was ignored, and starts anew.
+// take returns the counts and names so far and resets them.
 func (f *ignoredFields) take() connector.Ignored {
 	i := connector.Ignored{Fields: f.fields, Names: slices.Clone(f.names), More: f.more}
 	clear(f.known)

@@ -3,30 +3,30 @@ package decode
 
 import "math/bits"
 
-// interner is the dictionary of one string column and one chunk, in order of first occurrence, with a hash table over
-// it. The same records always give the same dictionary.
+// interner is the dictionary of one string column in one chunk, in order of first occurrence, with a hash table.
+// Equal records always give equal dictionaries.
 type interner struct {
-	slots    []slot // a power of two, at most half full; linear probing
+	slots    []slot // power of two, at most half full; linear probing
 	limit    int    // of distinct values
 	data     []byte
-	offsets  []int32 // of the values in data, one more than values
-	firstRow []int32 // of each value: a row that is rolled back takes its values along
+	offsets  []int32 // of the values in data; one more than values
+	firstRow []int32 // of each value: a row that is rolled back removes its new values
 }
 
-// slot compares values of up to shortText bytes without looking at the dictionary.
+// slot compares values of up to shortText bytes without access to the dictionary.
 type slot struct {
-	lo, hi uint64 // the value and zeros behind it; of a longer one its hash and 0
+	lo, hi uint64 // the value padded with zeros; for a longer one its hash and 0
 	length int32
 	index  int32 // 1 + index of the value; 0 marks a free slot
 }
 
 const (
 	shortText = 16
-	// maxProbes keeps crafted collisions harmless: such a column loses its dictionary, nothing else. So no seed is needed.
+	// maxProbes makes crafted collisions harmless: such a column only loses its dictionary. So no seed is needed.
 	maxProbes = 64
 )
 
-// keep masks a value of up to shortText bytes in two words. It is never written to.
+// keep masks a value of up to shortText bytes in two words. It is read-only.
 var keep = func() (m [shortText + 1]struct{ lo, hi uint64 }) {
 	for n := range m {
 		m[n].lo, m[n].hi = 1<<(8*min(n, 8))-1, 1<<(8*max(n-8, 0))-1
@@ -38,7 +38,7 @@ func newInterner(limit int) *interner {
 	return &interner{slots: make([]slot, 64), limit: limit, offsets: make([]int32, 1, 65)}
 }
 
-// allocated is what the dictionary takes in memory.
+// allocated returns the memory of the dictionary in bytes.
 func (t *interner) allocated() int {
 	const slot, offset = 24, 4
 	return slot*cap(t.slots) + cap(t.data) + offset*(cap(t.offsets)+cap(t.firstRow))
@@ -47,10 +47,10 @@ func (t *interner) allocated() int {
 func (t *interner) count() int         { return len(t.offsets) - 1 }
 func (t *interner) value(i int) []byte { return t.data[t.offsets[i]:t.offsets[i+1]] }
 
-// short finds or adds a value of n <= shortText bytes, given in two words with any bytes behind it. The answer is
-// negative if the column has too many distinct values for a dictionary to pay.
+// short finds or adds a value of n <= shortText bytes, given in two words with any bytes after it. It returns the
+// index, negative if the column has too many distinct values for a dictionary.
 func (t *interner) short(lo, hi uint64, n, row int) int32 {
-	// No branch on the length: it is random, and a wrong guess costs more than all the rest.
+	// No branch on the length: it is random, and a mispredicted branch costs more than the rest.
 	lo &= keep[n].lo
 	hi &= keep[n].hi
 	at := home(lo, hi, n)
@@ -70,7 +70,7 @@ func (t *interner) short(lo, hi uint64, n, row int) int32 {
 	return -1
 }
 
-// long is short for more than shortText bytes.
+// long is short for values of more than shortText bytes.
 func (t *interner) long(text []byte, row int) int32 {
 	lo := hash(text)
 	at := home(lo, 0, len(text))
@@ -103,7 +103,7 @@ func (t *interner) add(free *slot, s slot, text []byte, row int) int32 {
 	return i
 }
 
-// grow puts the values into the larger table in their order, so that truncate may take the last one out.
+// grow inserts the values into a larger table in their order, so that truncate may remove the last one first.
 func (t *interner) grow() {
 	ordered := make([]slot, t.count())
 	for _, s := range t.slots {
@@ -117,7 +117,7 @@ func (t *interner) grow() {
 	}
 }
 
-// find is the first slot on the way of s that has this index.
+// find returns the first slot on the probe sequence of s that has this index.
 func (t *interner) find(s slot, index int32) *slot {
 	for at := home(s.lo, s.hi, int(s.length)); ; at++ {
 		if found := &t.slots[at&(len(t.slots)-1)]; found.index == index {
@@ -126,8 +126,8 @@ func (t *interner) find(s slot, index int32) *slot {
 	}
 }
 
-// truncate forgets the values first seen in rows from n on, so that nothing of a refused record reaches the file.
-// Values are taken out last in, first out: no other one can have been pushed on by them.
+// truncate removes the values first seen in rows from n on, so that no part of a refused record reaches the file. It
+// removes the last value first: no other value can have been displaced by it.
 func (t *interner) truncate(n int) {
 	for last := t.count() - 1; last >= 0 && int(t.firstRow[last]) >= n; last-- {
 		text := t.value(last)

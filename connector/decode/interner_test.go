@@ -63,8 +63,8 @@ func TestCollisions(t *testing.T) {
 	}
 }
 
-// TestInterner: whatever is added and rolled back, the dictionary is the list of distinct values in order of their
-// first row, and the table is the one that just these values make.
+// TestInterner: after any sequence of additions and rollbacks, the dictionary is the list of distinct values in order
+// of their first row, and the table is the one that exactly these values make.
 func TestInterner(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := newInterner(200)

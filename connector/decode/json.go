@@ -1,13 +1,13 @@
 // Package decode turns the values of records into columns.
 //
-// JSON is read in one pass, directed by the schema of the table, straight into column buffers that become Arrow arrays:
-// no tree, no map, no allocation per record. What is accepted is exactly RFC 8259 in UTF-8, one object per record;
-// everything that other parsers repair or guess is refused, see [Reason].
+// JSON is parsed in one pass, directed by the schema of the table, straight into column buffers that become Arrow
+// arrays: no tree, no map, no allocation per record. It accepts exactly RFC 8259 in UTF-8, one object per record.
+// Everything that other parsers repair or guess is refused with a [Reason].
 //
-// Read json.go (a record, a chunk), walk.go (its fields), column.go (what they become); text.go, number.go and
-// timestamp.go read values, skip.go what the schema does not have.
+// Read json.go (a record, a chunk), walk.go (its fields), column.go (the columns). text.go, number.go and
+// timestamp.go parse values; skip.go checks undeclared fields.
 //
-// Functions that read return the position behind what they read, or a negative one after [jsonDecoder.fail].
+// Parsing functions return the position after what they read, or a negative one after [jsonDecoder.fail].
 package decode
 
 import (
@@ -28,7 +28,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Limits of a record, if JSON does not set others.
+// Default limits of a record.
 const (
 	DefaultMaxBytes  = 16 << 20
 	DefaultMaxDepth  = 64
@@ -37,9 +37,9 @@ const (
 
 // JSON is the decoder of JSON records. Its zero value is ready for use.
 //
-// A field of the record belongs to the column of exactly this name. A missing field and null are null; in a NOT NULL
-// column they are refused. Fields that the schema does not have are checked, ignored and counted, or refused if Strict
-// says so; so are fields named like a Kafka column, which only coordinates fill.
+// A field of the record belongs to the column of exactly the same name. A missing field and null are null; in a NOT
+// NULL column they are refused. Undeclared fields are checked, ignored and counted, or refused with Strict. A field
+// named like a Kafka column counts as undeclared, because only the coordinates fill those columns.
 //
 //	string                   any string; \u0000 is data
 //	tinyint to bigint        digits only and in range; 1.0 and 1e2 are refused
@@ -51,35 +51,35 @@ const (
 //	array                    array
 type JSON struct {
 	MaxBytes  int // of a record's value; DefaultMaxBytes if 0, at most 1 GiB
-	MaxDepth  int // of nesting, the record itself being 1; DefaultMaxDepth if 0
-	MaxValues int // list elements, and values in undeclared fields; the schema bounds all others. DefaultMaxValues if 0
+	MaxDepth  int // of nesting; the record itself is 1; DefaultMaxDepth if 0
+	MaxValues int // list elements and values in undeclared fields; the schema bounds all others; DefaultMaxValues if 0
 
-	// TruncateTime drops digits of a timestamp that are finer than a microsecond. Otherwise they must be zeros.
+	// TruncateTime drops digits of a timestamp that are finer than a microsecond. Without it they must be zeros.
 	TruncateTime bool
 
-	// Strict refuses a record with a field that the schema does not have, instead of ignoring the field.
+	// Strict refuses a record with an undeclared field instead of ignoring the field.
 	Strict bool
 
-	// Identity says which records are the same for their producer. The rows then have entries.
+	// Identity selects what identifies a record for its producer. With one, the rows have fingerprint entries.
 	Identity idempotency.Identity
-	// IDs says that entries have the producer's own id, too: see [idempotency.Entry].
+	// IDs adds the producer's own id to the entries: see [idempotency.Entry].
 	IDs bool
 
-	// Spare has the buffers of columns, and gets them back when the rows are released; nil for Go's memory.
+	// Spare recycles the buffers of columns after the rows are released; nil means Go's memory.
 	Spare Spare
 }
 
 var _ connector.Decoder = JSON{}
 
-// maxDistinct bounds the dictionary that a string column gets per chunk. With more distinct values a dictionary costs
-// more than it saves.
+// maxDistinct bounds the dictionary of a string column per chunk. With more distinct values a dictionary costs more
+// than it saves.
 const maxDistinct = 4096
 
-// maxRecord keeps the offsets of a chunk within 32 bits, whatever MaxBytes says.
+// maxRecord keeps the offsets of a chunk within 32 bits, even with a larger MaxBytes.
 const maxRecord = 1 << 30
 
 // Builder implements [connector.Decoder]. The schema must be a [schema.Schema] with Kafka columns. The rows have its
-// written columns; string columns come as Arrow dictionaries where values repeat, which may differ from chunk to chunk.
+// written columns. String columns come as Arrow dictionaries if values repeat, which may differ from chunk to chunk.
 func (j JSON) Builder(s connector.Schema) (connector.Builder, error) {
 	d, err := j.newDecoder(s, maxDistinct)
 	if err != nil {
@@ -120,32 +120,32 @@ type jsonDecoder struct {
 	maxDistinct int // 0 means no dictionaries
 
 	columns []*column // of the batch, in order
-	root    *object   // those that the record's value fills
+	root    *object   // the columns of the record's value
 	kafka   kafkaColumns
 	identities
-	open    bool // buffers of the chunk are reserved
+	open    bool // the buffers of the chunk are reserved
 	rows    int
-	fed     int // bytes of records in the chunk: bounds every offset
+	fed     int // bytes of records in the chunk; bounds every offset
 	ignored ignoredFields
 	sealed  int64 // bytes of the last batch
 
-	// Of the record at hand.
+	// State of the current record.
 	record  []byte
-	copied  []byte // the record and padding
-	scratch []byte // a string with its escapes resolved, and padding
-	values  int    // against MaxValues
+	copied  []byte // the record with padding
+	scratch []byte // a string after unescaping, with padding
+	values  int    // counts against MaxValues
 	objects int    // with undeclared fields so far
 	names   nameSet
 
-	// Of its failure.
+	// State of its failure.
 	reason   Reason
 	offset   int
 	path     []string // innermost part first
-	failedIn *column  // the innermost column, nil outside of columns
-	field    string   // an undeclared one
+	failedIn *column  // innermost column, nil outside of columns
+	field    string   // name of an undeclared field
 }
 
-// layOut makes the columns: those of the record's value form the root object, the Kafka columns stand beside it.
+// layOut makes the columns. Those of the record's value form the root object; the Kafka columns are separate.
 func (d *jsonDecoder) layOut(s *schema.Schema) error {
 	types := s.Arrow().Fields()
 	var fields []schema.Field
@@ -184,7 +184,7 @@ func (d *jsonDecoder) layOut(s *schema.Schema) error {
 func (d *jsonDecoder) Add(p connector.Partition, r *connector.Record) error {
 	d.start(r.Value)
 	err := d.add(p, r)
-	d.record = nil // it would keep the memory of a whole fetch
+	d.record = nil // a reference would keep a whole fetch response in memory
 	return err
 }
 
@@ -209,7 +209,8 @@ func (d *jsonDecoder) add(p connector.Partition, r *connector.Record) error {
 	return d.refuse()
 }
 
-// start forgets the record before, and reserves buffers as late as possible: an idle builder holds no memory.
+// start resets the state of the record. It reserves buffers at the first record, so that an idle builder holds no
+// memory.
 func (d *jsonDecoder) start(value []byte) {
 	if !d.open {
 		for _, c := range d.columns {
@@ -223,7 +224,7 @@ func (d *jsonDecoder) start(value []byte) {
 	}
 }
 
-// decode reads the record into the columns of the root.
+// decode parses the record into the columns of the root.
 func (d *jsonDecoder) decode() bool {
 	b := d.padded(d.record)
 	p := space(b, 0)
@@ -242,10 +243,10 @@ func (d *jsonDecoder) decode() bool {
 	return true
 }
 
-// padded is the record with padding behind it. A record without headers that lies in a record batch is followed by a
-// zero byte, the number of its headers, and by more records: it is read in place, which saves 4 to 20 %. The zero byte
-// ends every loop; what is behind it is loaded but has no effect. Nobody may write there meanwhile, which is what
-// [connector.Records] promises. A caller that cannot promise it passes value[:n:n].
+// padded returns the record with padding after it. A record without headers that lies in a record batch is followed
+// by a zero byte (its number of headers) and by more records: it is read in place, which saves 4 to 20 % of the time.
+// The zero byte ends every loop; the bytes after it are loaded without effect. They must not be written meanwhile,
+// which [connector.Records] guarantees. A caller without that guarantee passes value[:n:n].
 func (d *jsonDecoder) padded(record []byte) []byte {
 	if n := len(record); cap(record) >= n+padding && record[:n+1][n] == 0 {
 		return record[:n+padding]
@@ -254,13 +255,13 @@ func (d *jsonDecoder) padded(record []byte) []byte {
 	return d.copied
 }
 
-// fail notes why the record is refused. It returns -1, which callers hand up as the position.
+// fail records why the record is refused. It returns -1, which callers return as the position.
 func (d *jsonDecoder) fail(why Reason, p int) int {
 	d.reason, d.offset = why, p
 	return -1
 }
 
-// refuse takes away what a refused record left in the columns and makes its error.
+// refuse rolls back the columns of a refused record and returns its error.
 func (d *jsonDecoder) refuse() error {
 	d.root.truncate(d.rows)
 	d.ignored.drop()
@@ -277,8 +278,8 @@ func (d *jsonDecoder) refuse() error {
 // Rows implements [connector.Builder].
 func (d *jsonDecoder) Rows() int { return d.rows }
 
-// Bytes implements [connector.Builder]. Text counts without its dictionary: Seal may give that up, and the memory that
-// a chunk can come to must be known before.
+// Bytes implements [connector.Builder]. Text counts without its dictionary: Seal may drop the dictionary, and the
+// largest memory of the chunk must be known before.
 func (d *jsonDecoder) Bytes() (size int64) {
 	if !d.open {
 		return 0
@@ -330,7 +331,7 @@ func (d *jsonDecoder) Seal() arrow.RecordBatch {
 // Sealed implements [connector.Builder].
 func (d *jsonDecoder) Sealed() int64 { return d.sealed }
 
-// allocatedBy is what the buffers of an array take, their unused capacity included.
+// allocatedBy returns the memory of an array's buffers, including unused capacity.
 func allocatedBy(data arrow.ArrayData) (size int64) {
 	for _, b := range data.Buffers() {
 		if b != nil {
@@ -346,7 +347,7 @@ func allocatedBy(data arrow.ArrayData) (size int64) {
 	return size
 }
 
-// trim gives the memory of an unusually large record back.
+// trim releases the memory of an unusually large record.
 func (d *jsonDecoder) trim() {
 	const usual = 64 << 10
 	if cap(d.copied) > usual {

@@ -371,7 +371,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestNoValue: the lane never hands over a tombstone; if it did, it must not become a row of nulls.
+// TestNoValue: the lane never passes a tombstone to the decoder. If it did, the tombstone must not become a row of
+// nulls.
 func TestNoValue(t *testing.T) {
 	d := open(t, parse(t, "a int"), JSON{}, maxDistinct)
 	for _, value := range [][]byte{nil, {}} {

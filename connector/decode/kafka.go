@@ -8,15 +8,15 @@ import (
 	"sluice/connector/schema"
 )
 
-// noTimestamp is what Kafka has for a record without a timestamp.
+// noTimestamp is Kafka's value for a record without a timestamp.
 const noTimestamp = -1
 
-// kafkaColumns are filled from where a record comes from.
+// kafkaColumns are the columns that the coordinates of a record fill.
 type kafkaColumns struct {
 	topic, partition, offset, timestamp *column
 	fingerprint                         *column // nil: the table has none
 
-	name string // the last topic
+	name string // last topic
 	text []byte // the same with padding
 }
 
@@ -35,7 +35,8 @@ func (k *kafkaColumns) set(c *column) {
 	}
 }
 
-// fits says whether the record's timestamp, in milliseconds, fits the column, in microseconds. Producers set it.
+// fits reports whether the record's timestamp in milliseconds fits the column in microseconds. Producers set it
+// freely.
 func (k *kafkaColumns) fits(d *jsonDecoder, r *connector.Record) bool {
 	switch {
 	case r.Timestamp == noTimestamp && !k.timestamp.nullable:
@@ -49,7 +50,7 @@ func (k *kafkaColumns) fits(d *jsonDecoder, r *connector.Record) bool {
 	return false
 }
 
-// put completes the row. It comes last, when nothing can fail any more, so that it is never rolled back.
+// put completes the row. It comes last, when no error is possible any more, so it is never rolled back.
 func (k *kafkaColumns) put(p connector.Partition, r *connector.Record) {
 	if p.Topic != k.name || k.text == nil {
 		k.name, k.text = p.Topic, append([]byte(p.Topic), zeroPadding[:]...)

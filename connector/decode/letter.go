@@ -20,9 +20,9 @@ import (
 	"sluice/reliability/hold"
 )
 
-// DeadLetterDDL are the columns of a letter table behind its Kafka columns, which are of the letter's own record. Their
-// names are those of the JSON rendering of a letter. A key, value or header that is not UTF-8 stands there in base64, and
-// the column beside it says so: nothing of the record is lost.
+// DeadLetterDDL declares the columns of a letter table after its Kafka columns, which locate the dead letter's own
+// record. The names are those of the JSON rendering of a dead letter. A key, value or header that is not UTF-8 is
+// stored in base64, and the column beside it says so: no byte of the record is lost.
 const DeadLetterDDL = `original_topic string comment 'topic of the record', ` +
 	`original_partition int comment 'its partition', ` +
 	`original_offset bigint comment 'its offset', ` +
@@ -53,17 +53,17 @@ const DeadLetterDDL = `original_topic string comment 'topic of the record', ` +
 	`error_stack_trace string, ` +
 	`original_value_link struct<key: string, bytes: bigint, sha256: string, holds: string> comment 'object in the bucket that holds what was too large for the letter'`
 
-// DeadLetters is the decoder of records of dead-letter topics, in either envelope: each letter is a row of a table with
-// the columns of [DeadLetterDDL]. A record that is no letter is refused as Poison. A null value is as good as any: it is
-// that of a letter about a tombstone. The zero value is ready for use.
+// DeadLetters is the decoder for records of dead-letter topics, in either envelope. Each dead letter becomes a row
+// with the columns of [DeadLetterDDL]. A record that is not a dead letter is refused as Poison. A null value is
+// valid: it belongs to the dead letter of a tombstone. The zero value is ready for use.
 type DeadLetters struct{}
 
 var _ connector.Decoder = DeadLetters{}
 
-// NotALetter is the code of a record of a dead-letter topic that is no letter.
+// NotALetter is the code of a record in a dead-letter topic that is not a dead letter.
 const NotALetter deadletter.Reason = "not_a_letter"
 
-// Builder implements [connector.Decoder]. Columns of the table that no letter has stay null.
+// Builder implements [connector.Decoder]. Columns of the table that no dead letter has stay null.
 func (DeadLetters) Builder(s connector.Schema) (connector.Builder, error) {
 	table, ok := s.(*schema.Schema)
 	if !ok {
@@ -83,8 +83,8 @@ func (DeadLetters) Builder(s connector.Schema) (connector.Builder, error) {
 type letterBuilder struct {
 	table  *arrow.Schema
 	memory *counted
-	rows   *array.RecordBuilder // nil before the first row of a chunk: an idle builder holds nothing
-	fed    int                  // bytes of text in the chunk: bounds every offset
+	rows   *array.RecordBuilder // nil before the first row of a chunk, so that an idle builder holds no memory
+	fed    int                  // bytes of text in the chunk; bounds every offset
 	sealed int64
 }
 
@@ -117,7 +117,7 @@ func (b *letterBuilder) Add(p connector.Partition, r *connector.Record) error {
 	return nil
 }
 
-// ParseLetter returns the letter that a record of a dead-letter topic carries, see [deadletter.Parse]. It shares the
+// ParseLetter returns the dead letter in a record of a dead-letter topic, see [deadletter.Parse]. It shares the
 // memory of the record. The error is Poison and has the code [NotALetter].
 func ParseLetter(r *connector.Record) (deadletter.Letter, error) {
 	headers := make([]deadletter.Header, len(r.Headers))
@@ -131,8 +131,8 @@ func ParseLetter(r *connector.Record) (deadletter.Letter, error) {
 	return letter, nil
 }
 
-// LetterError says why a record of a dead-letter topic is no letter. Its class is Poison. It never holds bytes of the
-// record.
+// LetterError means that a record of a dead-letter topic is not a dead letter. Its class is Poison. It never holds
+// bytes of the record.
 type LetterError struct{ Detail string }
 
 func notALetter(detail string) error { return classify.Mark(&LetterError{detail}, classify.Poison) }
@@ -176,10 +176,10 @@ func (b *letterBuilder) Seal() arrow.RecordBatch {
 // Sealed implements [connector.Builder].
 func (b *letterBuilder) Sealed() int64 { return b.sealed }
 
-// Ignored implements [connector.Builder]: everything that a letter says has its column.
+// Ignored implements [connector.Builder]. It is always empty: every part of a dead letter has its column.
 func (b *letterBuilder) Ignored() connector.Ignored { return connector.Ignored{} }
 
-// counted is Go's memory with a count of what of it a chunk has. Rows are released by other goroutines.
+// counted is Go's memory with a count of the chunk's share. Other goroutines release rows, so the count is atomic.
 type counted struct {
 	memory.GoAllocator
 	bytes atomic.Int64
@@ -203,7 +203,7 @@ func (c *counted) Free(b []byte) {
 	c.GoAllocator.Free(b)
 }
 
-// row is a letter as the columns have it. Texts that are nil are null.
+// row is a dead letter in the form of the columns. Nil texts are null.
 type row struct {
 	kafka   kafkaRow
 	letter  *deadletter.Letter
@@ -213,7 +213,7 @@ type row struct {
 	headers []encodedHeader
 }
 
-// kafkaRow is where the letter's own record stands.
+// kafkaRow has the coordinates of the dead letter's own record.
 type kafkaRow struct {
 	topic     string
 	partition int32
@@ -221,8 +221,8 @@ type kafkaRow struct {
 	timestamp int64 // milliseconds
 }
 
-// rendered are the fields that only the JSON rendering has by name. They are taken from there, so that both always say
-// the same.
+// rendered are fields that only the JSON rendering names. They are parsed from it, so that table and rendering always
+// agree.
 type rendered struct {
 	ErrorReason     string `json:"error_reason"`
 	ErrorMessage    string `json:"error_message"`
@@ -255,12 +255,12 @@ func letterRow(l *deadletter.Letter) row {
 	context := *l
 	context.Key, context.Value, context.Headers = nil, nil, nil
 	if err := json.Unmarshal(context.JSON(), &r.said); err != nil {
-		panic(err) // what was just rendered
+		panic(err) // it was just rendered
 	}
 	return r
 }
 
-// encode returns the bytes as they are if they are UTF-8, else in base64.
+// encode returns UTF-8 bytes unchanged and others in base64.
 func encode(b []byte) encoded {
 	if b == nil {
 		return encoded{}
@@ -273,9 +273,9 @@ func encode(b []byte) encoded {
 	return encoded{&text, &encoding}
 }
 
-// size bounds the text of the row, whatever column it is in.
+// size returns an upper bound for the text of the row.
 func (r *row) size() int {
-	const others = 8 << 10 // more than all that is cut has
+	const others = 8 << 10 // more than all shortened texts together
 	n := others + len(r.letter.Member) + len(r.letter.Correlation) + len(r.letter.Batch) + len(r.letter.Source.Cluster)
 	add := func(e encoded) {
 		if e.text != nil {
@@ -291,7 +291,7 @@ func (r *row) size() int {
 	return n
 }
 
-// microseconds is a timestamp as a column has it, false if no reader could be trusted with its year.
+// microseconds converts a timestamp for a column; ok is false if its year is outside of what common readers accept.
 func microseconds(t time.Time) (arrow.Timestamp, bool) {
 	return arrow.Timestamp(t.UnixMicro()), t.Year() >= 1 && t.Year() <= 9999
 }

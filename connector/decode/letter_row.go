@@ -11,7 +11,7 @@ import (
 	"sluice/connector/schema"
 )
 
-// put appends what the row has for a column, null for a column that letters do not have.
+// put appends the value of a column, null for a column that dead letters do not have.
 func (r *row) put(name string, to array.Builder) {
 	l := r.letter
 	switch name {
@@ -78,7 +78,7 @@ func (r *row) put(name string, to array.Builder) {
 	}
 }
 
-// column returns what the rendering says for a column, false if it has no such field.
+// column returns a field of the rendering; ok is false if it has no such field.
 func (s *rendered) column(name string) (text string, ok bool) {
 	switch name {
 	case "error_reason":
@@ -142,7 +142,7 @@ func (r *row) putLink(to *array.StructBuilder) {
 	})
 }
 
-// fields calls put for each field of a struct: the table may have them in another order, and more.
+// fields calls put for each field of a struct. The table may have them in another order, and more of them.
 func fields(of *array.StructBuilder, put func(name string, to array.Builder)) {
 	names := of.Type().(*arrow.StructType).Fields()
 	for i := range of.NumField() {
@@ -162,7 +162,8 @@ func putOptional(to array.Builder, s *string) {
 	to.(*array.StringBuilder).Append(*s)
 }
 
-// putMillis appends Kafka's timestamp, null if the record has none or one of no year that a reader takes.
+// putMillis appends Kafka's timestamp. It is null if the record has none, or one with a year outside of what common
+// readers accept.
 func putMillis(to array.Builder, ms int64) {
 	if ms == noTimestamp {
 		to.AppendNull()
@@ -171,7 +172,7 @@ func putMillis(to array.Builder, ms int64) {
 	putTime(to, time.UnixMilli(ms).UTC())
 }
 
-// putTime appends a time, null for the zero one.
+// putTime appends a time, null for the zero time.
 func putTime(to array.Builder, t time.Time) {
 	v, ok := microseconds(t)
 	if !ok || t.IsZero() {

@@ -217,8 +217,8 @@ func checkTimes(t *rapid.T, l deadletter.Letter, got map[string]any) {
 	}
 }
 
-// TestALetterThatLinksItsRecord keeps the link.
-func TestALetterThatLinksItsRecord(t *testing.T) {
+// TestDeadLetters_LinkedRecord keeps the link.
+func TestDeadLetters_LinkedRecord(t *testing.T) {
 	l := deadletter.Letter{
 		Source:    idempotency.Coordinates{Partition: idempotency.Partition{Cluster: "c", Topic: "orders", ID: 1}, Offset: 7},
 		Timestamp: 1, Key: []byte("k"), Value: bytes.Repeat([]byte{0xff}, 100_000), Class: classify.Poison, Reason: "syntax", LastFailure: time.UnixMilli(5),
@@ -279,7 +279,7 @@ func notLetters() map[string]*connector.Record {
 	}
 }
 
-func TestWhatIsNoLetter(t *testing.T) {
+func TestDeadLetters_NotALetter(t *testing.T) {
 	s := letterTable(t, DeadLetterDDL)
 	good := recordOf(deadletter.Form{}.Encode(deadletter.Letter{
 		Source: idempotency.Coordinates{Partition: idempotency.Partition{Topic: "orders"}, Offset: 4}, Class: classify.Poison, Reason: "syntax",
@@ -306,7 +306,8 @@ func TestWhatIsNoLetter(t *testing.T) {
 	}
 }
 
-// FuzzLetters: whatever a dead-letter topic has is a row or Poison, and the row has the record that the letter names.
+// FuzzLetters: every record of a dead-letter topic becomes a row or is Poison, and the row has the record that the
+// dead letter names.
 func FuzzLetters(f *testing.F) {
 	for _, r := range notLetters() {
 		f.Add(r.Key, r.Value, "sluice.version", []byte("1.0"))
@@ -376,7 +377,7 @@ func TestLetterTablesOfOthers(t *testing.T) {
 	}
 }
 
-// TestLettersInMemory: an idle builder holds nothing, and what a chunk takes is told until it is given back.
+// TestLettersInMemory: an idle builder holds no memory, and the memory of a chunk is reported until it is released.
 func TestLettersInMemory(t *testing.T) {
 	b := letterBuilderOf(t, letterTable(t, DeadLetterDDL)).(*letterBuilder)
 	if b.Allocated() != 0 || b.Rows() != 0 || b.Bytes() != 0 || b.Seal() != nil || b.Sealed() != 0 {

@@ -12,31 +12,32 @@ var (
 	pow10f = [20]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19}
 )
 
-// maxDigits is how many decimal digits always fit into 64 bits.
+// maxDigits is the number of decimal digits that always fit into 64 bits.
 const maxDigits = 19
 
-// leadingDigits counts the decimal digits at the start of w, a word of text XORed with "00000000". Only the lowest mark
-// is exact, and only that one is used.
+// leadingDigits counts the decimal digits at the start of w, a word of text XORed with "00000000". Only the lowest
+// mark is exact, and only that one is used.
 func leadingDigits(w uint64) int {
 	return bits.TrailingZeros64(((w+ones*0x76)|w)&highs) >> 3
 }
 
-// eightDigits is the number in w, a word of text XORed with "00000000" (Daniel Lemire, "Number parsing at a gigabyte
-// per second", section 3).
+// eightDigits returns the number in w, a word of text XORed with "00000000" (Daniel Lemire, "Number parsing at a
+// gigabyte per second", section 3).
 func eightDigits(w uint64) uint64 {
 	w = (w * (10<<8 + 1)) >> 8 & 0x00ff00ff00ff00ff
 	w = (w * (100<<16 + 1)) >> 16 & 0x0000ffff0000ffff
 	return (w * (10000<<32 + 1)) >> 32
 }
 
-// firstDigits is the number at p as far as its first 8 digits, and how many there are; none is no error here.
+// firstDigits returns the number formed by the first digits at p, at most 8, and their count; a count of 0 is no
+// error here.
 func firstDigits(b []byte, p int) (uint64, int) {
 	w := load64(b, p) ^ zeros
 	n := leadingDigits(w)
-	return eightDigits(w << (64 - 8*n)), n // the shift puts zeros in front, nothing else for n = 0
+	return eightDigits(w << (64 - 8*n)), n // the shift puts zeros in front; for n = 0 the result is 0
 }
 
-// digits appends the decimal digits at p to m and returns their end. It does not branch on how many there are in a
+// digits appends the decimal digits at p to m and returns their end. It has no branch on the number of digits in a
 // word. m wraps beyond maxDigits: the caller counts.
 func digits(b []byte, p int, m uint64) (uint64, int) {
 	for {
@@ -49,7 +50,7 @@ func digits(b []byte, p int, m uint64) (uint64, int) {
 	}
 }
 
-// number is a JSON number taken apart: ±mantissa × 10^exp.
+// number is a JSON number in parts: ±mantissa × 10^exp.
 type number struct {
 	mantissa uint64
 	exp      int
@@ -57,7 +58,7 @@ type number struct {
 	exact    bool // the mantissa did not wrap
 }
 
-// scanNumber reads any number of RFC 8259. Without ok, end is the character that no number has there.
+// scanNumber parses any number of RFC 8259. Without ok, end is the position of the invalid character.
 func scanNumber(b []byte, p int) (x number, end int, ok bool) {
 	x.negative = b[p] == '-'
 	if x.negative {
@@ -93,7 +94,7 @@ func scanNumber(b []byte, p int) (x number, end int, ok bool) {
 		}
 		from, e := p, 0
 		for ; b[p]-'0' <= 9; p++ {
-			e = min(e*10+int(b[p]-'0'), 1<<30) // no double is that far out
+			e = min(e*10+int(b[p]-'0'), 1<<30) // no double has such an exponent
 		}
 		if p == from {
 			return x, p, false
@@ -103,8 +104,8 @@ func scanNumber(b []byte, p int) (x number, end int, ok bool) {
 	return x, p, true
 }
 
-// parseInt reads an integer at p without a detour through floating point; -0 is 0. why is 0 if there is one, and end
-// the character behind it or, for Syntax, the one that no number has there.
+// parseInt parses an integer at p without floating point; -0 is 0. why is 0 on success. end is the position after the
+// number or, for Syntax, of the invalid character.
 func parseInt(b []byte, p int) (v int64, end int, why Reason) {
 	start := p
 	if b[p] == '-' {
@@ -134,10 +135,11 @@ func parseInt(b []byte, p int) (v int64, end int, why Reason) {
 	if m > 1<<63 {
 		return 0, p, OutOfRange
 	}
-	return -int64(m), p, 0 // -(1<<63) wraps onto itself, as it should
+	return -int64(m), p, 0 // -(1<<63) wraps onto itself, as intended
 }
 
-// parseDouble reads a correctly rounded double at p; results are as in parseInt. Too large is OutOfRange, too small ±0.
+// parseDouble parses a correctly rounded double at p; results are as in parseInt. Too large is OutOfRange, too small
+// is ±0.
 func parseDouble(b []byte, p int) (v float64, end int, why Reason) {
 	start, negative := p, 0
 	if b[p] == '-' { // compiled without a branch: signs are random
@@ -160,14 +162,14 @@ func parseDouble(b []byte, p int) (v float64, end int, why Reason) {
 			m, p = digits(b, p, m)
 		}
 		if fraction = p - from; fraction == 0 {
-			n = 0 // no number
+			n = 0 // not a number
 		}
 	}
 	if n == 0 || n > 1 && b[first] == '0' || n+fraction > maxDigits || b[p]|0x20 == 'e' {
 		return parseFloat(b, start, 64)
 	}
 	if m>>53 == 0 {
-		// Both operands are exact doubles, so that one operation rounds once (Clinger 1990).
+		// Both operands are exact doubles, so one operation rounds once (Clinger 1990).
 		v = float64(int64(m)) / pow10f[fraction]
 	} else {
 		v = quotient(m, fraction, 64)
@@ -175,8 +177,8 @@ func parseDouble(b []byte, p int) (v float64, end int, why Reason) {
 	return math.Float64frombits(math.Float64bits(v) | uint64(negative)<<63), p, 0
 }
 
-// parseFloat is parseDouble for any spelling and for both sizes, 32 and 64 bits. A single is not rounded to a double
-// on its way: rounding twice would be wrong.
+// parseFloat is parseDouble for every notation and for both sizes, 32 and 64 bits. A single is never rounded to a
+// double first: rounding twice would be wrong.
 func parseFloat(b []byte, p, size int) (v float64, end int, why Reason) {
 	x, end, ok := scanNumber(b, p)
 	if !ok {
@@ -195,8 +197,8 @@ func parseFloat(b []byte, p, size int) (v float64, end int, why Reason) {
 	return v, end, 0
 }
 
-// float rounds the magnitude of numbers of up to maxDigits digits that a power of ten in 64 bits can scale; the others
-// are left to strconv.
+// float rounds the magnitude of numbers with up to maxDigits digits and a power of ten that fits into 64 bits. The
+// others are left to strconv.
 func (x *number) float(size int) (v float64, ok bool) {
 	switch {
 	case !x.exact || x.exp < -maxDigits || x.exp > maxDigits:
@@ -219,8 +221,8 @@ func (x *number) float(size int) (v float64, ok bool) {
 	return roundTo(size, top, 64-lz), true
 }
 
-// quotient is m / 10^k for m > 0 and k <= maxDigits, correctly rounded: integer division of 128 bits is exact, and bit
-// 0 remembers a remainder.
+// quotient returns m / 10^k for m > 0 and k <= maxDigits, correctly rounded: integer division of 128 bits is exact,
+// and bit 0 keeps a remainder.
 func quotient(m uint64, k, size int) float64 {
 	d := pow10[k]
 	sm, sd := bits.LeadingZeros64(m), bits.LeadingZeros64(d)
@@ -233,8 +235,8 @@ func quotient(m uint64, k, size int) float64 {
 	return roundTo(size, q<<lz, sd-sm-63-lz)
 }
 
-// roundTo is q × 2^exp, q >= 1<<63, rounded to even at the precision of a double or single. The callers stay within the
-// normal range.
+// roundTo returns q × 2^exp, q >= 1<<63, rounded to even at the precision of a double or single. The callers stay
+// within the normal range.
 func roundTo(size int, q uint64, exp int) float64 {
 	drop := 64 - 53
 	if size == 32 {

@@ -11,39 +11,39 @@ import (
 	"sluice/connector/schema"
 )
 
-// object is the record, a struct column or the structs of a list.
+// object is the record itself, a struct column, or the struct element of a list.
 type object struct {
 	depth    int    // the record is at 1
 	path     string // of the column, "" for the record
 	pathHash uint64
 	members  []member
 	index    map[string]int
-	seen     []uint64 // a bit per member, of the object at hand
+	seen     []uint64 // one bit per member, for the current object
 	required []uint64
 	first    *member // predicted, as member.next
 }
 
-// member is a declared field. next is the one that followed it last time: so the order in which a producer writes is
-// learned, whatever the schema's is.
+// member is a declared field. next is the field that followed it last time, so the decoder learns the field order of
+// a producer.
 type member struct {
 	key
 	*column
 	next *member
-	word int // of seen
+	word int // index into seen
 	bit  uint64
 }
 
-// key is the text `"name":`, compared as words.
+// key is the text `"name":`, compared in words.
 type key struct {
 	head, mask, tail uint64
-	middle           string // between the words, for more than 16 bytes
+	middle           string // text between the words, for more than 16 bytes
 	tailAt, length   int
 }
 
 func newKey(name string) key {
 	text := `"` + name + `":`
 	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' }) {
-		return key{head: 1} // such a name has no single spelling: it is never predicted
+		return key{head: 1} // such a name has several spellings, so it is never predicted
 	}
 	k := key{mask: math.MaxUint64, length: len(text), tailAt: max(len(text)-8, 0)}
 	b := append([]byte(text), zeroPadding[:]...)
@@ -56,7 +56,7 @@ func newKey(name string) key {
 	return k
 }
 
-// at says whether the key is at p.
+// at reports whether the key is at p.
 func (k *key) at(b []byte, p int) bool {
 	if load64(b, p)&k.mask != k.head {
 		return false

@@ -9,29 +9,29 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// Reason says why a record cannot become a row. The list is closed and the texts are stable: they become labels of
-// metrics and parts of dead letters.
+// Reason is why a JSON record cannot become a row. The list is closed and the texts are stable: they are values of
+// metric labels and parts of dead letters.
 type Reason uint8
 
-// The reasons. Each is about the record alone, never about a dependency.
+// The reasons. Each depends only on the record, never on a dependency.
 const (
 	NoValue         Reason = iota + 1 // no_value: the value is null or empty
 	Syntax                            // syntax: not RFC 8259
-	Truncated                         // truncated: the record ends inside of its value
-	TrailingBytes                     // trailing_bytes: something follows the value
+	Truncated                         // truncated: the record ends inside its value
+	TrailingBytes                     // trailing_bytes: bytes follow the value
 	InvalidUTF8                       // invalid_utf8
 	LoneSurrogate                     // lone_surrogate: \ud800 to \udfff without its other half
 	DuplicateKey                      // duplicate_key: a name twice in one object, declared or not
 	TypeMismatch                      // type_mismatch: valid JSON of another type than the column's
 	OutOfRange                        // out_of_range: a number or the record's timestamp does not fit the column
 	NotIntegral                       // not_integral: fraction or exponent in an integer column
-	BadTimestamp                      // bad_timestamp: no RFC 3339 timestamp, or no date YYYY-MM-DD
+	BadTimestamp                      // bad_timestamp: not an RFC 3339 timestamp, or not a date YYYY-MM-DD
 	TooPrecise                        // too_precise: a timestamp finer than microseconds
-	RequiredMissing                   // required_missing: a NOT NULL column without a value, or with null
+	RequiredMissing                   // required_missing: null or no value in a NOT NULL column
 	TooLarge                          // too_large: JSON.MaxBytes
 	TooDeep                           // too_deep: JSON.MaxDepth
 	TooManyValues                     // too_many_values: JSON.MaxValues
-	UnknownField                      // unknown_field: the schema does not have it, and JSON.Strict is set
+	UnknownField                      // unknown_field: an undeclared field, and JSON.Strict is set
 )
 
 var reasons = [...]string{
@@ -46,8 +46,8 @@ var reasons = [...]string{
 // String returns the stable text.
 func (r Reason) String() string { return reasons[r] }
 
-// Codes returns every code of why a record cannot become a row: the reasons of this package and those of
-// [deadletter.Reasons], each once. The list is closed; docs/reason-codes.md explains each of them.
+// Codes returns every code of a record that cannot become a row, each once: the reasons of this package and those of
+// [deadletter.Reasons]. The list is closed; docs/reason-codes.md explains each code.
 func Codes() []deadletter.Reason {
 	codes := deadletter.Reasons()
 	for r := NoValue; r < UnknownField; r++ {
@@ -56,22 +56,23 @@ func Codes() []deadletter.Reason {
 	return codes
 }
 
-// Error says why and where a record was refused. Its class is Poison. It never holds a value of the record.
+// Error is why and where the JSON decoder refused a record. Its class is Poison. It never holds a value of the
+// record.
 type Error struct {
 	Reason Reason
-	// Path is the column, as in "shipping.lat" or "items[3].sku"; "" is the record itself.
+	// Path is the column, such as "shipping.lat" or "items[3].sku"; "" is the record itself.
 	Path   string
-	Offset int // in bytes from the start of the record's value
-	// Expected is the type of the column, Found that of the JSON value: "" where they explain nothing.
+	Offset int // bytes from the start of the record's value
+	// Expected is the type of the column, Found that of the JSON value; "" if they explain nothing.
 	Expected, Found string
-	// Field is the name of a field that the schema does not have, of at most maxName bytes, with UnknownField.
+	// Field is the name of the undeclared field, at most maxName bytes, with UnknownField.
 	Field string
 }
 
-// maxName bounds the names of undeclared fields that are kept: they are bytes of a record.
+// maxName bounds the names of undeclared fields, which are bytes of a record.
 const maxName = 64
 
-// Code returns the stable text of the reason, for letters and metrics.
+// Code returns the stable text of the reason, for dead letters and metrics.
 func (e *Error) Code() string { return e.Reason.String() }
 
 func (e *Error) Error() string {
@@ -90,8 +91,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// explain adds what the column expected and what the record has. c is nil outside of columns; at is the first byte of the
-// value.
+// explain adds the expected and the found type. c is nil outside of columns; at is the first byte of the value.
 func (e *Error) explain(c *column, at byte) {
 	switch e.Reason {
 	case TypeMismatch:
@@ -108,7 +108,7 @@ func (e *Error) explain(c *column, at byte) {
 	}
 }
 
-// columnType names the type of a column as DDL does, but the JSON type of what is not a single value.
+// columnType returns the type of a column as DDL names it, or its JSON type for structs and lists.
 func columnType(k schema.Kind) string {
 	switch k {
 	case schema.Struct:
@@ -120,7 +120,7 @@ func columnType(k schema.Kind) string {
 	}
 }
 
-// jsonType names the type of the JSON value that begins with a byte.
+// jsonType returns the type of the JSON value that begins with a byte.
 func jsonType(first byte) string {
 	switch first {
 	case '"':
@@ -137,7 +137,7 @@ func jsonType(first byte) string {
 	return "number"
 }
 
-// nameOf keeps the name of an undeclared field.
+// nameOf returns a copy of an undeclared field's name, shortened to maxName.
 func nameOf(name []byte) string {
 	if len(name) > maxName {
 		name = name[:maxName]

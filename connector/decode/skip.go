@@ -3,8 +3,8 @@ package decode
 
 import "hash/maphash"
 
-// undeclared passes over a field that the schema does not have, with its name at `at` and its value at p. The value is
-// checked like all others, so that what is valid does not depend on the schema.
+// undeclared checks and skips an undeclared field, with its name at `at` and its value at p. Its value is checked
+// like all others, so that validity does not depend on the schema.
 func (d *jsonDecoder) undeclared(o *object, b []byte, at, p, serial int, name []byte) int {
 	if d.limits.Strict {
 		d.field = nameOf(name)
@@ -80,7 +80,8 @@ func (d *jsonDecoder) skipNested(b []byte, p, depth int) int {
 	}
 }
 
-// name reads `"name":` and the white space in and after it. The result is good until the next string with an escape.
+// name parses `"name":` and the white space in and after it. The result is valid until the next string with an
+// escape.
 func (d *jsonDecoder) name(b []byte, p int) ([]byte, int) {
 	if b[p] != '"' {
 		return nil, d.unexpected(p)
@@ -96,12 +97,12 @@ func (d *jsonDecoder) name(b []byte, p int) ([]byte, int) {
 	return buf[start:end], space(b, p+1)
 }
 
-// nameSet finds repeated names among the undeclared fields of a record in constant time per name; there may be 100,000
-// of them. Declared ones need only a bit each. The seed is random, so that nobody can choose names that collide.
+// nameSet finds repeated names among the undeclared fields of a record, in constant time per name; there may be
+// 100,000 of them. Declared names need only a bit each. The random seed prevents crafted collisions.
 type nameSet struct {
 	seed  maphash.Seed
 	names []seenName
-	table []int32 // 1 + index into names; a power of two, at most half full
+	table []int32 // 1 + index into names; power of two, at most half full
 }
 
 type seenName struct {
@@ -112,8 +113,8 @@ type seenName struct {
 
 func (s *nameSet) hash(name []byte) uint64 { return maphash.Bytes(s.seed, name) }
 
-// add reports whether the object, a serial number within the record, has that name already. It keeps a copy. Names of
-// different objects never have the same hash unless they are different names: the factor is odd.
+// add reports whether the object, a serial number within the record, already has that name. It keeps a copy. Equal
+// names of different objects never have the same hash, because the factor is odd.
 func (s *nameSet) add(object int, hash uint64, name []byte) bool {
 	if 2*len(s.names) >= len(s.table) {
 		s.grow()
@@ -126,7 +127,7 @@ func (s *nameSet) add(object int, hash uint64, name []byte) bool {
 			return true
 		}
 	}
-	if len(s.names) < cap(s.names) { // take the memory of a text from an earlier record
+	if len(s.names) < cap(s.names) { // reuse the memory of a name of an earlier record
 		s.names = s.names[:len(s.names)+1]
 	} else {
 		s.names = append(s.names, seenName{})
@@ -150,7 +151,7 @@ func (s *nameSet) grow() {
 	}
 }
 
-// reset costs what the last record used, and gives the memory of an unusual one back.
+// reset costs what the last record used, and releases the memory of an unusually large one.
 func (s *nameSet) reset() {
 	const usualNames, usualText = 1024, 256
 	if len(s.names) > usualNames {

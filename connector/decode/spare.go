@@ -5,21 +5,21 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// Spare keeps buffers that nobody needs any more for their next use. Any goroutine may call it.
+// Spare keeps released buffers for reuse. It is safe for concurrent use.
 type Spare interface {
-	// Take returns an empty buffer of at least n bytes, with any content behind its length.
+	// Take returns an empty buffer of at least n bytes; the bytes beyond its length are arbitrary.
 	Take(n int) []byte
-	// Keep takes a buffer that nobody will touch any more.
+	// Keep takes over a buffer. The caller must not touch it again.
 	Keep([]byte)
 }
 
-// heap is Spare that keeps nothing.
+// heap is a Spare that keeps nothing.
 type heap struct{}
 
 func (heap) Take(n int) []byte { return make([]byte, 0, n) }
 func (heap) Keep([]byte)       {}
 
-// lease is how Arrow gives a buffer back: it implements [memory.Allocator], of which only Free is ever called.
+// lease returns Arrow's buffers to a Spare. It implements [memory.Allocator], of which Arrow only calls Free.
 type lease struct{ Spare }
 
 var _ memory.Allocator = lease{}
@@ -51,14 +51,14 @@ func (c *column) int32sOf(n int) []int32 {
 	return arrow.Int32Traits.CastFromBytes(b[:cap(b)&^3])[:0]
 }
 
-// keep gives back integers that no array has.
+// keep returns integers that no array uses.
 func (c *column) keep(v []int32) {
 	if b := arrow.Int32Traits.CastToBytes(v[:cap(v)]); len(b) >= smallBuffer {
 		c.spare.Keep(b[:0])
 	}
 }
 
-// buffer hands bytes to Arrow, which gives them back when the last array that has them is released.
+// buffer passes bytes to Arrow, which returns them when the last array that uses them is released.
 func (c *column) buffer(b []byte) *memory.Buffer {
 	if cap(b) < smallBuffer {
 		return memory.NewBufferBytes(b)

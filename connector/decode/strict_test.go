@@ -9,7 +9,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// TestStrict: a field that the schema does not have refuses its record, at whatever depth, and is not named.
+// TestStrict: an undeclared field at any depth refuses its record, and its column is not named.
 func TestStrict(t *testing.T) {
 	s := everything(t)
 	for _, c := range []struct {

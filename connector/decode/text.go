@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// plainEnd is the first byte from p on that is not plain ASCII text.
+// plainEnd returns the position of the first byte from p on that is not plain ASCII text.
 func plainEnd(b []byte, p int) int {
 	for {
 		if m := special(load64(b, p)); m != 0 {
@@ -32,8 +32,8 @@ func space(b []byte, p int) int {
 	}
 }
 
-// text reads the string whose opening quote is at p. Its text is buf[start:end]; buf is b or, if the string has
-// escapes, d.scratch, and padded in both cases. next < 0 after an error.
+// text reads the string whose opening quote is at p. Its text is buf[start:end]. buf is b or, for a string with
+// escapes, d.scratch; both are padded. next < 0 after an error.
 func (d *jsonDecoder) text(b []byte, p int) (buf []byte, start, end, next int) {
 	start = p + 1
 	plain := plainEnd(b, start)
@@ -66,14 +66,14 @@ func (d *jsonDecoder) text(b []byte, p int) (buf []byte, start, end, next int) {
 
 // unescape appends the string that starts at start to dst; its first backslash is at p. next < 0 after an error.
 func (d *jsonDecoder) unescape(dst, b []byte, start, p int) (text []byte, next int) {
-	// Text never gets longer by unescaping, and the padding of b makes room for whole words.
+	// Unescaping never makes text longer, and the padding of b makes room for whole words.
 	dst = slices.Grow(dst, len(b)-start)
 	from := len(dst)
 	out := dst[:cap(dst)]
 	n := from + copy(out[from:], b[start:p])
-	seen := uint64(highs) // all bits that any byte of the text has
+	seen := uint64(highs) // OR of all bytes of the text
 	if plainEnd(b, start) == p {
-		seen = 0 // what follows is looked at below
+		seen = 0 // the rest is examined below
 	}
 	for {
 		w := load64(b, p)
@@ -114,7 +114,7 @@ func (d *jsonDecoder) unescape(dst, b []byte, start, p int) (text []byte, next i
 	return out[:n], p + 1
 }
 
-// escapes are the characters that stand behind a backslash for another one.
+// escapes maps the character after a backslash to its meaning.
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 // unicodeEscape reads the escape \uXXXX at p, or a surrogate pair of two.
@@ -135,7 +135,7 @@ func (d *jsonDecoder) unicodeEscape(b []byte, p int) (r rune, end int) {
 	return 0, d.fail(LoneSurrogate, p)
 }
 
-// hex4 is the number of the four hexadecimal digits at p and their end, or -1 and the first character that is none.
+// hex4 returns the number of the four hexadecimal digits at p and their end, or -1 and the first invalid character.
 func hex4(b []byte, p int) (rune, int) {
 	r := rune(0)
 	for i, c := range b[p : p+4] {
@@ -152,7 +152,7 @@ func hex4(b []byte, p int) (rune, int) {
 	return r, p + 4
 }
 
-// literal is the end of the word at p, or an error.
+// literal returns the end of the word at p, or an error.
 func (d *jsonDecoder) literal(b []byte, p int, word string) int {
 	for i := range len(word) {
 		if b[p+i] != word[i] {

@@ -1,8 +1,8 @@
 //nolint:gosec // G115: bits of integers are moved into words on purpose; the ranges are checked where they matter.
 package decode
 
-// minute remembers the last "YYYY-MM-DDTHH:MM" of a column: records come nearly in order of time, so that comparing two
-// words mostly replaces the arithmetic of the calendar.
+// minute caches the last "YYYY-MM-DDTHH:MM" of a column. Records are nearly in order of time, so comparing two words
+// mostly replaces the calendar arithmetic.
 type minute struct {
 	lo, hi uint64 // the text
 	epoch  int64  // seconds since 1970
@@ -13,9 +13,9 @@ func newMinute() minute {
 	return minute{load64(text, 0), load64(text, 8), 0}
 }
 
-// parseTimestamp reads RFC 3339 at p (section 5.6; lower-case t and z and a space for T, which its notes allow, too) as
-// microseconds since 1970 in UTC. The offset from UTC is required, and leap seconds (:60) are refused. Digits finer than
-// a microsecond must be zeros, or are dropped with truncate. The text ends where the result says.
+// parseTimestamp parses RFC 3339 at p as microseconds since 1970 in UTC (section 5.6, and from its notes lower-case t
+// and z and a space for T). The offset from UTC is required, and leap seconds (:60) are refused. Digits finer than a
+// microsecond must be zeros, or are dropped with truncate. end is the position after the text.
 func (last *minute) parseTimestamp(b []byte, p int, truncate bool) (v int64, end int, why Reason) {
 	lo, hi := load64(b, p), load64(b, p+8)
 	if lo != last.lo || hi != last.hi {
@@ -71,7 +71,7 @@ func (last *minute) parseTimestamp(b []byte, p int, truncate bool) (v int64, end
 	return seconds*1e6 + micros, p, 0
 }
 
-// parseMinute turns "YYYY-MM-DDTHH:MM" into seconds since 1970.
+// parseMinute converts "YYYY-MM-DDTHH:MM" to seconds since 1970.
 func parseMinute(b []byte, p int) (int64, bool) {
 	days, ok := parseDate(b, p)
 	h, m := twoDigits(b, p+11), twoDigits(b, p+14)
@@ -81,7 +81,7 @@ func parseMinute(b []byte, p int) (int64, bool) {
 	return int64(days)*86400 + int64(h)*3600 + int64(m)*60, true
 }
 
-// parseDate turns "YYYY-MM-DD" into days since 1970.
+// parseDate converts "YYYY-MM-DD" to days since 1970.
 func parseDate(b []byte, p int) (int32, bool) {
 	century, year, month, day := twoDigits(b, p), twoDigits(b, p+2), twoDigits(b, p+5), twoDigits(b, p+8)
 	if century > 99 || year > 99 || b[p+4] != '-' || b[p+7] != '-' || month < 1 || month > 12 || day < 1 || day > 31 {
@@ -107,7 +107,7 @@ func parseDate(b []byte, p int) (int32, bool) {
 	return int32((era-1)*146097 + yearOfEra*365 + yearOfEra/4 - yearOfEra/100 + dayOfYear - 719468), true
 }
 
-// twoDigits is above 99 if there are none.
+// twoDigits returns a number above 99 if there are no two digits.
 func twoDigits(b []byte, p int) uint {
 	x, y := uint(b[p]-'0'), uint(b[p+1]-'0')
 	if x > 9 || y > 9 {

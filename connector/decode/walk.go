@@ -9,7 +9,7 @@ import (
 	"sluice/connector/schema"
 )
 
-// object reads the fields of an object, whose opening brace is at p-1, into row of its columns.
+// object reads the fields of an object, whose opening brace is at p-1, into a row of its columns.
 func (d *jsonDecoder) object(o *object, b []byte, p, row int) int {
 	if o.seen[0] = 0; len(o.seen) > 1 {
 		clear(o.seen)
@@ -20,7 +20,7 @@ func (d *jsonDecoder) object(o *object, b []byte, p, row int) int {
 	if b[p] == '}' {
 		return d.complete(o, p)
 	}
-	serial := 0 // of the object, once it has an undeclared field
+	serial := 0 // of the object, set at its first undeclared field
 	for predicted := &o.first; ; {
 		m, at := *predicted, p
 		if m.at(b, p) {
@@ -65,8 +65,8 @@ func (d *jsonDecoder) object(o *object, b []byte, p, row int) int {
 	}
 }
 
-// unpredicted reads the name at p and returns the field and where its value starts, or no field and where the value
-// of an undeclared one ends. serial is the object's number, or 0 if it had no undeclared field before.
+// unpredicted reads the name at p. It returns the declared field and the start of its value, or no field and the end
+// of an undeclared one. serial is the object's number, 0 if it had no undeclared field before.
 func (d *jsonDecoder) unpredicted(o *object, b []byte, p, serial int) (m *member, serialNow, end int) {
 	name, end := d.name(b, p)
 	if end < 0 {
@@ -99,21 +99,21 @@ func (d *jsonDecoder) inColumn(c *column) {
 	d.path = append(d.path, "."+c.name)
 }
 
-// inElement notes the innermost column of a failure.
+// inElement records the innermost column of a failure.
 func (d *jsonDecoder) inElement(c *column) {
 	if d.failedIn == nil {
 		d.failedIn = c
 	}
 }
 
-// fillMissed makes up the nulls before row, if there are any.
+// fillMissed adds the missing nulls before row.
 func (c *column) fillMissed(row int) {
 	if c.n != row {
 		c.fillTo(row)
 	}
 }
 
-// value reads the value at p into row of a column.
+// value reads the value at p into a row of a column.
 func (d *jsonDecoder) value(c *column, b []byte, p, row int) int {
 	if b[p] == 'n' {
 		return d.null(c, b, p) // the column lags behind from here on
@@ -174,8 +174,8 @@ func (d *jsonDecoder) value(c *column, b []byte, p, row int) int {
 	panic("decode: column of a type that is not written")
 }
 
-// string reads a string column's value. Most strings are short, of random length and plain ASCII, so that the first
-// two words are looked at without a branch.
+// string reads the value of a string column. Most strings are short, of random length and plain ASCII, so the first
+// two words are examined without a branch.
 func (d *jsonDecoder) string(c *column, b []byte, p int) int {
 	if b[p] != '"' {
 		return d.mismatch(b, p)
@@ -203,8 +203,8 @@ func (d *jsonDecoder) string(c *column, b []byte, p int) int {
 	return end + 1
 }
 
-// escapedString reads a string with escapes, non-ASCII or an error in it. Its opening quote is at p, the first such
-// byte at stop.
+// escapedString reads a string that has escapes, non-ASCII characters or an error. Its opening quote is at p, the
+// first such byte at stop.
 func (d *jsonDecoder) escapedString(c *column, b []byte, p, stop int) int {
 	if b[stop] == '\\' && c.dict == nil {
 		data, next := d.unescape(c.data, b, p+1, stop)
@@ -230,7 +230,7 @@ func (d *jsonDecoder) timestamp(c *column, b []byte, p int) int {
 		c.put64(uint64(v))
 		return end + 1
 	}
-	// A bad string, or one with escapes, or really no timestamp.
+	// A bad string, one with escapes, or not a timestamp.
 	buf, start, stop, next := d.text(b, p)
 	if next < 0 {
 		return next
@@ -323,7 +323,7 @@ func (d *jsonDecoder) null(c *column, b []byte, p int) int {
 	return end
 }
 
-// unexpected refuses a byte that no JSON text has there.
+// unexpected refuses a byte that is not valid JSON there.
 func (d *jsonDecoder) unexpected(p int) int {
 	if p >= len(d.record) {
 		return d.fail(Truncated, len(d.record))
@@ -331,7 +331,7 @@ func (d *jsonDecoder) unexpected(p int) int {
 	return d.fail(Syntax, p)
 }
 
-// mismatch refuses a value that does not start as the column needs it.
+// mismatch refuses a value whose first byte does not fit the column.
 func (d *jsonDecoder) mismatch(b []byte, p int) int {
 	end := p
 	switch c := b[p]; {
@@ -351,7 +351,7 @@ func (d *jsonDecoder) mismatch(b []byte, p int) int {
 	return d.fail(TypeMismatch, p)
 }
 
-// badNumber refuses what is at p, where a number should be; end and why are those of the parser.
+// badNumber refuses the text at p, where a number should be; end and why come from the parser.
 func (d *jsonDecoder) badNumber(b []byte, p, end int, why Reason) int {
 	switch {
 	case b[p] != '-' && b[p]-'0' > 9:

@@ -2,12 +2,11 @@ package decode
 
 import "encoding/binary"
 
-// Text is looked at in words of eight bytes. That is why every buffer that is scanned ends in padding: a word may be
-// loaded at any byte of the text without asking whether eight are left, and NUL, which no JSON token contains, ends
-// every loop.
+// Text is examined in words of eight bytes. So every buffer that is scanned ends in padding: a word may be loaded at
+// any byte of the text without a check that eight are left, and NUL, which no JSON token contains, ends every loop.
 const padding = 64
 
-// zeroPadding is appended to what has none. Nobody writes to it.
+// zeroPadding is appended to unpadded text. It is read-only.
 var zeroPadding [padding]byte
 
 const (
@@ -16,19 +15,19 @@ const (
 	zeros = ones * '0'
 )
 
-// load64 is the word at p, the first byte in the lowest bits.
+// load64 returns the word at p, the first byte in the lowest bits.
 func load64(b []byte, p int) uint64     { return binary.LittleEndian.Uint64(b[p : p+8]) }
 func store64(b []byte, p int, w uint64) { binary.LittleEndian.PutUint64(b[p:p+8], w) }
 
 // special marks the bytes of w at which a run of plain ASCII text ends: quote, backslash, control characters and
-// non-ASCII. A subtraction borrows only out of a marked byte, so that the lowest mark is exact; only that one is used.
+// non-ASCII. A subtraction borrows only out of a marked byte, so the lowest mark is exact; only that one is used.
 func special(w uint64) uint64 { return (stopsOrHigh(w) | w) & highs }
 
 // stops is special without the non-ASCII bytes.
 func stops(w uint64) uint64 { return stopsOrHigh(w) &^ w & highs }
 
-// stopsOrHigh marks stops in the high bits of bytes; for non-ASCII bytes it says nothing.
+// stopsOrHigh marks stops in the high bits of bytes; for non-ASCII bytes its result is arbitrary.
 func stopsOrHigh(w uint64) uint64 {
-	// XOR 2 moves the quote (0x22) next to the control characters: one comparison for both.
+	// XOR 2 moves the quote (0x22) next to the control characters: one comparison covers both.
 	return ((w ^ ones*2) - ones*0x21) | ((w ^ ones*'\\') - ones)
 }

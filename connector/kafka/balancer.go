@@ -8,24 +8,24 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// stickyName is what the members of a group agree on. Another meaning of the user data or of the balance needs another
-// name, so that old and new members can be told apart.
+// stickyName is the assignor that all members of a group must agree on. A change of the user data or of the algorithm
+// needs a new name, so that old and new members do not mix.
 const stickyName = "sluice-sticky"
 
-// owned is what a member had in the last generation it was part of.
+// owned is the assignment of a member in its last generation.
 type owned struct {
 	generation int32
 	partitions share
 }
 
-// sticky is the group's balancer: eager (each member gives up everything and gets its whole share anew), but a partition
-// goes back to the member that had it as far as the balance allows. Whoever leads a generation computes it for all, from
-// what each member says it owned.
+// sticky is the group's balancer. It is eager: each member gives up all partitions and gets its whole share anew, but
+// a partition returns to its previous member as far as an even balance allows. The leader of a generation computes
+// the shares of all members from what each one reports as owned.
 type sticky struct {
 	// join is called before each join, on kafka-go's goroutine, and returns what this member owned last.
 	join func() (owned, error)
-	// lookup returns the partitions of topics by another way than kafka-go's, which forgets all topics if one of them
-	// is missing.
+	// lookup returns the partitions of topics. It does not use kafka-go, which loses all topics if one of them is
+	// missing.
 	lookup func(topics []string) map[string][]int32
 }
 
@@ -38,8 +38,8 @@ func (b *sticky) UserData() ([]byte, error) {
 	return o.encode(), err
 }
 
-// AssignGroups implements [kafka.GroupBalancer]. Each member is in the result, with nothing if need be: kafka-go fails to
-// read an assignment that is not there.
+// AssignGroups implements [kafka.GroupBalancer]. Every member is in the result, if need be without partitions,
+// because kafka-go fails on a missing assignment.
 func (b *sticky) AssignGroups(members []kafka.GroupMember, partitions []kafka.Partition) kafka.GroupMemberAssignments {
 	topics := make(map[string][]int32)
 	for _, p := range partitions {
@@ -73,17 +73,18 @@ func (b *sticky) AssignGroups(members []kafka.GroupMember, partitions []kafka.Pa
 	return assignments
 }
 
-// claimant is a member as the balance sees it.
+// claimant is a member as balance needs it.
 type claimant struct {
 	id     string
 	topics []string
 	last   owned
 }
 
-// balance gives each partition that has a subscriber to exactly one of them. No member has two more than another one that
-// could take some, be it by way of a third. Within that, partitions stay where they were: with equal subscriptions as
-// many as possible. Of two members that claim the same partition the one of the newer generation had it. The result
-// depends on nothing but the arguments, not even on their order.
+// balance assigns each partition that has subscribers to exactly one of them. The shares are even: no member has two
+// partitions more than another one that could take one, directly or through a chain of members. Within that,
+// partitions stay with their previous member; with equal subscriptions as many as possible. If two members claim a
+// partition, the one of the newer generation is believed. The result depends only on the arguments, not on their
+// order.
 func balance(members []claimant, topics map[string][]int32) map[string]share {
 	members = slices.Clone(members)
 	slices.SortFunc(members, func(a, b claimant) int { return cmp.Compare(a.id, b.id) })
@@ -107,23 +108,23 @@ func balance(members []claimant, topics map[string][]int32) map[string]share {
 	return s.result(members)
 }
 
-// topicPartition is a partition of the topic with this index.
+// topicPartition is a partition; topic is an index into the sorted topics.
 type topicPartition struct {
 	topic int
 	id    int32
 }
 
-// memberShare is what a member holds while the shares are computed. Partitions are by topic; those it had before are apart from
-// those it just got, which cost nothing to move again.
+// memberShare is the state of one member while the shares are computed. Partitions are grouped by topic. Kept ones
+// are apart from new ones, because moving a new one again costs nothing.
 type memberShare struct {
 	load       int
 	kept       [][]int32
 	got        [][]int32
 	subscribed []bool
-	last       share // what it says it had, be it another one's by now
+	last       share // claimed share of the last generation; other members may own parts of it by now
 }
 
-// share is a number of partitions by topic, ascending.
+// share maps topics to partitions, ascending.
 type share = map[string][]int32
 
 func (h *memberShare) count(topic int) int { return len(h.kept[topic]) + len(h.got[topic]) }
@@ -173,7 +174,7 @@ func (s *shares) holders(members []claimant, topic int, ids []int32) []int {
 	return holders
 }
 
-// deal hands out the free partitions, those with the fewest possible takers first, each to the least loaded.
+// deal assigns the free partitions to the least loaded members. Partitions with the fewest possible owners go first.
 func (s *shares) deal() {
 	slices.SortStableFunc(s.free, func(a, b topicPartition) int {
 		return cmp.Compare(len(s.subscribers[a.topic]), len(s.subscribers[b.topic]))
@@ -182,7 +183,7 @@ func (s *shares) deal() {
 		to := slices.MinFunc(s.subscribers[p.topic], func(a, b int) int {
 			return cmp.Or(
 				cmp.Compare(s.members[a].load, s.members[b].load),
-				cmp.Compare(s.members[a].count(p.topic), s.members[b].count(p.topic)), // spread each topic, too
+				cmp.Compare(s.members[a].count(p.topic), s.members[b].count(p.topic)), // spreads each topic, too
 				cmp.Compare(a, b),
 			)
 		})
@@ -191,8 +192,8 @@ func (s *shares) deal() {
 	}
 }
 
-// level moves one partition from a member towards another one that has at least two less, along the shortest way of
-// members that can take from each other, and reports whether there was any. Where there is none the loads are as even as
+// level moves one partition from a member towards another one that has at least two fewer, along the shortest chain
+// of members that can take from each other. It reports whether it found such a pair. If not, the loads are as even as
 // the subscriptions allow.
 func (s *shares) level() bool {
 	byLoad := make([]int, len(s.members))
@@ -217,8 +218,8 @@ func (s *shares) level() bool {
 	return false
 }
 
-// reach returns the least loaded member that can take from another one, directly or by way of others, the nearest if
-// there are several, and how each member was come to.
+// reach returns the least loaded member that can take from the given one, directly or through others, and the nearest
+// among equals. came holds the predecessor of each reached member.
 func (s *shares) reach(from int) (least int, came []int) {
 	came = make([]int, len(s.members))
 	for m := range came {
@@ -226,7 +227,7 @@ func (s *shares) reach(from int) (least int, came []int) {
 	}
 	came[from] = from
 	least = from
-	seen := make([]bool, len(s.topics)) // a topic's subscribers are reached from the first member that has some of it
+	seen := make([]bool, len(s.topics)) // the first member with a partition of a topic reaches all of its subscribers
 	for queue := []int{from}; len(queue) > 0; queue = queue[1:] {
 		for t := range s.topics {
 			if seen[t] || s.members[queue[0]].count(t) == 0 {
@@ -248,8 +249,8 @@ func (s *shares) reach(from int) (least int, came []int) {
 	return least, came
 }
 
-// move takes from one member a partition that the other one subscribes to: one that it just got if there is any, of the
-// topic of which it has most more than the other, and one that the other one had before if there is any.
+// move takes from one member a partition that the other one subscribes to. It prefers a new one over a kept one, the
+// topic of which from has most more than to, and a partition that to owned before.
 func (s *shares) move(from, to int) {
 	a, b := &s.members[from], &s.members[to]
 	best, bestFree, bestMore := -1, false, 0
@@ -267,7 +268,7 @@ func (s *shares) move(from, to int) {
 		pile = &a.got[best]
 	}
 	at := len(*pile) - 1
-	for i, id := range *pile { // one that it had before somebody else did: it may still work on it
+	for i, id := range *pile { // prefer one that it owned before: it may still be working on it
 		if slices.Contains(b.last[s.topics[best]], id) {
 			at = i
 			break
@@ -300,7 +301,8 @@ func (s *shares) result(members []claimant) map[string]share {
 //	topics array of (name string, partitions array of int32)
 //	tagged fields
 //
-// Whoever adds something uses a tag, which this version passes over; another number is not understood.
+// A later version that adds data uses a tag, which this version skips.
+// User data of another version number are ignored.
 const ownedVersion = 1
 
 func (o owned) encode() []byte {
@@ -319,8 +321,8 @@ func (o owned) encode() []byte {
 	return e.b
 }
 
-// decodeOwned reads user data. Whose data are damaged or another program's owned nothing: the worst that follows is a
-// partition that moves.
+// decodeOwned decodes user data. Data that are damaged or come from another program count as owning nothing: at worst
+// a partition moves.
 func decodeOwned(b []byte) owned {
 	d := decoder{b: b, flexible: true}
 	if d.i8() != ownedVersion {

@@ -152,7 +152,7 @@ func TestBalanceEven(t *testing.T) {
 					loads[m]--
 				}
 			}
-			if least < 0 && from == 0 { // nobody subscribes
+			if least < 0 && from == 0 { // the topic has no subscriber
 				least = best(topic+1, next, loads, 0)
 			}
 			seen[key] = least
@@ -220,7 +220,7 @@ func TestBalanceSticky(t *testing.T) {
 	})
 }
 
-// TestBalanceStays: the same members get the same again, whatever they subscribe to.
+// TestBalanceStays: the same members with the same subscriptions get the same partitions again.
 func TestBalanceStays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members, topics := drawGroup(t, 6, 4, 8, false)
@@ -231,7 +231,7 @@ func TestBalanceStays(t *testing.T) {
 	})
 }
 
-// TestBalanceJoinLeave: a member that joins takes its share and no more, one that leaves disturbs nobody.
+// TestBalanceJoinLeave: a new member takes its share and no more; a leaving member moves no partition of the others.
 func TestBalanceJoinLeave(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members, topics := drawGroup(t, 6, 4, 8, true)
@@ -257,7 +257,7 @@ func TestBalanceJoinLeave(t *testing.T) {
 	})
 }
 
-// TestBalanceDeterministic: every leader computes the same, in whatever order the broker lists things.
+// TestBalanceDeterministic: every leader computes the same result, independent of the broker's order.
 func TestBalanceDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members, topics := drawGroup(t, 6, 4, 8, false)
@@ -400,7 +400,7 @@ func TestOwnedRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzDecodeOwned: whatever another program sends, it is read or counts as nothing, and what was read is itself.
+// FuzzDecodeOwned: user data of any program are decoded or count as empty, and decoded data survive a round trip.
 func FuzzDecodeOwned(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add([]byte{2, 0, 0, 0, 1, 1, 0})

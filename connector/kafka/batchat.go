@@ -15,23 +15,23 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Batch is a record batch that was looked at from outside, for somebody who wants to pass over it.
+// Batch describes a record batch without delivering its records, for an operator who wants to skip it.
 type Batch struct {
 	recordbatch.Extent
-	// Unreadable says why none of its records can be read, nil if they can. It is a [hold.Error] with
+	// Unreadable is the reason why none of its records can be read, nil if they can. It is a [hold.Error] with
 	// hold.CorruptBatch or hold.Oversize.
 	Unreadable error
-	// Record is the first committed record that is not before the offset asked for, nil if the batch has none or cannot
-	// be read.
+	// Record is the first committed record at or after the requested offset, nil if the batch has none or is
+	// unreadable.
 	Record *connector.Record
 }
 
-// largestBatch bounds what is fetched to look at one batch, in bytes: the broker sends the batch whole.
+// largestBatch bounds the response when one batch is examined, in bytes: the broker always sends a whole batch.
 const largestBatch = 1 << 30
 
-// BatchAt looks once at the record batch that holds an offset: where it begins and ends, and whether its records can be
-// read within the limits of this Log. The error is a [hold.Error] for an offset outside of the log, for a
-// partition that is gone, and for a batch of which not even that can be told.
+// BatchAt examines the record batch that holds an offset: where it begins and ends, and whether its records can be
+// read within the limits of this Log. It does not retry. The error is a [hold.Error] if the offset is outside of the
+// log, if the partition no longer exists, or if not even the bounds of the batch can be read.
 func (q *questions) BatchAt(ctx context.Context, p connector.Partition, offset int64) (Batch, error) {
 	part, err := q.batchAt(ctx, p, offset, q.cfg.PartitionBytes, largestBatch)
 	if err != nil {
@@ -41,7 +41,7 @@ func (q *questions) BatchAt(ctx context.Context, p connector.Partition, offset i
 	if b.Extent, err = recordbatch.ExtentOf(part.records, offset); err != nil {
 		return Batch{}, err
 	}
-	// What a run would have: the pool, less the buffer of the response, which is rounded up.
+	// The memory that fetching would have: the pool without the buffer of the response, whose size is rounded up.
 	if memory := recordbatch.Bounded(int(q.cfg.Memory.Size()) - b.Size*5/4); b.Size > q.largest() {
 		b.Unreadable = q.oversizeAt(b.Base, "has %d bytes, the limit is %d", b.Size, q.largest())
 	} else {
@@ -53,10 +53,10 @@ func (q *questions) BatchAt(ctx context.Context, p connector.Partition, offset i
 	return b, err
 }
 
-// batchAt fetches once from an offset on: one whole batch at least, more of them up to maxBytes. A response beyond limit
+// batchAt fetches once from an offset on: at least one whole batch, then more up to maxBytes. A response beyond limit
 // is an error.
 func (q *questions) batchAt(ctx context.Context, p connector.Partition, offset int64, maxBytes, limit int) (*fetchPart, error) {
-	const doing = "looking at a record batch"
+	const doing = "reading a record batch"
 	m, err := q.client.metadata(ctx, p.Topic)
 	if err != nil {
 		return nil, AsHold(doing, err)
@@ -80,7 +80,7 @@ func (q *questions) batchAt(ctx context.Context, p connector.Partition, offset i
 		return nil, AsHold(doing, fmt.Errorf("%v: %w", p, err))
 	}
 	part := &f.parts[0]
-	if part.err == kafka.OffsetOutOfRange && part.logStart < 0 { // old brokers tell no bounds with an error
+	if part.err == kafka.OffsetOutOfRange && part.logStart < 0 { // old brokers send no bounds with this error
 		bounds, err := q.Bounds(ctx, []connector.Position{{Partition: p, Next: -1, Epoch: -1}})
 		if err != nil {
 			return nil, err
@@ -98,15 +98,15 @@ func (q *questions) batchAt(ctx context.Context, p connector.Partition, offset i
 	return part, nil
 }
 
-// errNoMemory says that there was no room for a look that can be had another time.
+// errNoMemory means that the fetch pool has no room now; the caller can try again later.
 var errNoMemory = classify.Mark(errors.New("no memory for it now"), classify.Transient)
 
-// TimeAt looks once at the newest timestamp of the record batch at an offset, to the millisecond: the brokers keep the
-// batch at least for the topic's retention time after it. largest is how large batches of the topic may be, in bytes; that
-// much of the fetch pool is taken for the moment, and the error is Transient if it is not free. The error is a
-// [hold.Error] as for [Log.BatchAt].
+// TimeAt returns the newest timestamp of the record batch at an offset, to the millisecond. Brokers keep the batch at
+// least for the topic's retention time after it. largest is the size limit of batches of the topic in bytes. That
+// much of the fetch pool is taken for the duration of the call; the error is Transient if it is not free. The call
+// does not retry. Other errors are [hold.Error]s as for [Log.BatchAt].
 func (q *questions) TimeAt(ctx context.Context, p connector.Partition, offset, largest int64) (time.Time, error) {
-	limit := min(largest, int64(q.largest())) + 64<<10 // and what stands around it
+	limit := min(largest, int64(q.largest())) + 64<<10 // with the framing around the batch
 	if !q.cfg.Memory.TryAcquire(limit) {
 		return time.Time{}, errNoMemory
 	}
@@ -122,7 +122,7 @@ func (q *questions) TimeAt(ctx context.Context, p connector.Partition, offset, l
 	return time.UnixMilli(ms), nil
 }
 
-// recordAt returns the first committed record of a readable batch at or behind an offset, nil if there is none.
+// recordAt returns the first committed record of a readable batch at or after an offset, nil if there is none.
 func recordAt(part *fetchPart, e recordbatch.Extent, offset int64, limits recordbatch.Limits) (*connector.Record, error) {
 	opened, err := recordbatch.NewOpener(limits, nil).Open(part.records[:e.Size], offset, part.aborted)
 	if err != nil {

@@ -15,22 +15,23 @@ import (
 	"sluice/reliability/hold"
 )
 
-// reading is what was read once about a position.
+// reading is the result of one request about a position.
 type reading struct {
 	bounds connector.Bounds
-	gone   bool  // the partition is not there any more: there are no bounds
-	hold   error // a finding about the position, which has to stand
-	err    error // nothing was read; passes
+	gone   bool  // the partition no longer exists, so it has no bounds
+	hold   error // finding about the position; it counts only if a later reading confirms it
+	err    error // the request failed; transient
 }
 
-// Bounds asks the leaders for the ends of partitions; see [connector.Log]. What it finds is what the leaders say now:
-// whoever acts on a position outside its log, or on a partition that is gone, asks again after a while. A position with
-// a negative Next asks for the ends alone. While the cluster answers and only leaders are missing, they are asked for again
-// for a few seconds, or until ctx ends. A cluster that does not answer is an outage and returned at once: the caller's guard
-// repeats that.
+// Bounds asks the leaders for the ends of partitions; see [connector.Log]. The result is what the leaders say now,
+// which may be wrong for a moment: a caller that acts on a position outside its log, or on a missing partition, must
+// ask again after a while to confirm it. A position with a negative Next asks for the ends only.
 //
-// DivergedAt is the end of the log's common part as the leader knows it. It is one below the position if the leader
-// cannot say more than that it has other records there.
+// While the cluster answers and only leaders are missing, Bounds retries for a few seconds, or until ctx ends. An
+// unreachable cluster is returned at once, for the caller's guard to retry.
+//
+// DivergedAt is the end of the common part of the log, as far as the leader knows it. It is one below the position if
+// the leader only knows that its records differ there.
 func (q *questions) Bounds(ctx context.Context, positions []connector.Position) (map[connector.Partition]connector.Bounds, error) {
 	readings, err := q.readings(ctx, positions)
 	bounds := make(map[connector.Partition]connector.Bounds, len(readings))
@@ -44,8 +45,9 @@ func (q *questions) Bounds(ctx context.Context, positions []connector.Position) 
 
 const readingBounds = "reading the bounds of partitions"
 
-// readings reads positions until all are read, the cluster does not answer, a person is needed or its time is over. The
-// error is an UnreadError for those that were not read while the cluster answered, and of another kind if it did not.
+// readings reads positions until all are read, the cluster does not answer, only a person can help, or the time is
+// over. The error is an UnreadError for the positions that failed while the cluster answered, and another error if it
+// did not answer.
 func (q *questions) readings(ctx context.Context, positions []connector.Position) (map[connector.Partition]reading, error) {
 	all := make(map[connector.Partition]reading, len(positions))
 	began := time.Now()
@@ -67,7 +69,7 @@ func (q *questions) readings(ctx context.Context, positions []connector.Position
 	}
 }
 
-// unread are the positions whose bounds were not read.
+// unread returns the positions whose bounds could not be read.
 func unread(positions []connector.Position, read map[connector.Partition]reading) (left []connector.Position) {
 	for _, p := range positions {
 		if read[p.Partition].err != nil {
@@ -77,7 +79,8 @@ func unread(positions []connector.Position, read map[connector.Partition]reading
 	return left
 }
 
-// unreadError names positions that were not read. It is Fatal if a person is needed for each of them, else Transient.
+// unreadError names the positions that were not read. It is Fatal if every one of them needs a person, else
+// Transient.
 func unreadError(positions []connector.Position, read map[connector.Partition]reading) error {
 	e := &connector.UnreadError{Causes: map[connector.Partition]error{}}
 	class := classify.Fatal
@@ -90,9 +93,9 @@ func unreadError(positions []connector.Position, read map[connector.Partition]re
 	return classify.Mark(e, class)
 }
 
-// readOnce reads each position once: leaders from fresh metadata, ends from the leaders at the epochs named there, and
-// the topic ids again, because the ends are asked for by name. What a leader said that is deposed by then does not count.
-// The error is that the cluster did not answer.
+// readOnce reads each position once: leaders from fresh metadata, then ends from the leaders at the epochs named
+// there, then the topic ids again, because the ends are requested by topic name. An answer of a leader that was
+// deposed meanwhile does not count. The error means that the cluster did not answer.
 func (q *questions) readOnce(ctx context.Context, positions []connector.Position) (map[connector.Partition]reading, error) {
 	var names []string
 	for _, p := range positions {
@@ -147,7 +150,8 @@ func (q *questions) readOnce(ctx context.Context, positions []connector.Position
 	return all, nil
 }
 
-// placed is the leader of a position's partition in metadata, unless they are older than others that were seen.
+// placed returns the leader of a position's partition. Metadata with an older leader epoch than already seen do not
+// count.
 func (q *questions) placed(p connector.Position, m *clusterMetadata) (partitionMetadata, reading) {
 	led, r := placed(p, m)
 	switch {
@@ -159,7 +163,7 @@ func (q *questions) placed(p connector.Position, m *clusterMetadata) (partitionM
 	return led, r
 }
 
-// placed finds the leader of a position's partition in metadata.
+// placed returns the leader of a position's partition in metadata.
 func placed(p connector.Position, m *clusterMetadata) (partitionMetadata, reading) {
 	t := m.topic(p.Partition.Topic)
 	if t == nil {
@@ -197,7 +201,7 @@ func (c *Client) boundsAt(ctx context.Context, leader int32, positions []connect
 			}
 		}
 	}
-	// In this order, so that a log that grows meanwhile still shows start ≤ last stable ≤ high watermark.
+	// In this order, a log that grows meanwhile still shows start ≤ last stable ≤ high watermark.
 	answers, err := c.listOffsets(ctx, leader, endLogStart, parts)
 	note(answers, err, func(i int, a offsetAt) { readings[i].bounds.LogStart = a.offset })
 	if err == nil {
@@ -221,7 +225,8 @@ func (c *Client) boundsAt(ctx context.Context, leader int32, positions []connect
 	return all
 }
 
-// noteDivergence asks the leader whether it still has what was read, for the positions that know their epoch (KIP-320).
+// noteDivergence asks the leader whether its log still has what was read before each position with a known epoch
+// (KIP-320).
 func (c *Client) noteDivergence(ctx context.Context, leader int32, positions []connector.Position, parts []ledPartition,
 	readings []reading,
 ) {
@@ -252,23 +257,24 @@ func (c *Client) noteDivergence(ctx context.Context, leader int32, positions []c
 	}
 }
 
-// diverged judges the end of the epoch that a position was read in, as the leader knows it.
+// diverged compares a position with the end of its epoch at the leader. It returns the offset where the logs part, -1
+// if they agree.
 func diverged(p connector.Position, leaderEpoch int32, a offsetAt) int64 {
 	switch {
 	case a.epoch < 0 || a.offset < 0:
-		if p.Epoch <= leaderEpoch { // the leader has lost that part of its history: nothing speaks against the position
+		if p.Epoch <= leaderEpoch { // the leader has lost that part of its epoch history: nothing speaks against the position
 			return -1
 		}
-		return p.Next - 1 // an epoch that has never been
+		return p.Next - 1 // the leader never had such an epoch
 	case a.offset < p.Next:
 		return a.offset
-	case a.epoch < p.Epoch: // another epoch's records stand where ours stood
+	case a.epoch < p.Epoch: // records of another epoch are in the place of ours
 		return p.Next - 1
 	}
 	return -1
 }
 
-// outside is the finding that a position lies outside its log, or nil.
+// outside returns the finding that a position lies outside its log, or nil.
 func outside(p connector.Position, b connector.Bounds) error {
 	switch {
 	case p.Next < 0:

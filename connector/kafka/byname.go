@@ -13,34 +13,35 @@ import (
 	"sluice/idempotency"
 )
 
-// Brokers before Kafka 3.1 are read by the names of topics. What the broker cannot tell is asked for around it:
+// Fetch requests to brokers before Kafka 3.1 name topics, not topic ids. Extra requests make up for what such a
+// broker cannot check:
 //
-//   - After a response that carries records, the same broker is asked which topics it means. One that was deleted and
-//     created again has another id, and none of its records is used. What stays open is the time in which a broker
-//     already serves the new topic and still knows the id of the old one.
-//   - Before v12 the broker compares no epochs, so a position is compared with the log by a question of its own whenever
+//   - After a response with records, the same broker is asked for the ids of its topics. A topic that was deleted and
+//     created again has another id, and none of its records is used. A gap remains: for a moment a broker may serve
+//     the new topic and still report the id of the old one.
+//   - Before v12 of Fetch the broker compares no epochs. A separate request compares a position with the log whenever
 //     the leader's epoch is newer than the position's.
 //
-// Without topic ids nothing of this holds: a broker that has none (Metadata before v10, Kafka 2.7 and older), or a
-// cluster that gives none to its topics, is refused.
+// All of this needs topic ids. A broker without them (Metadata before v10, Kafka 2.7 and older) is refused, and so is
+// a cluster whose topics have none.
 
-// errNoTopicID says that a topic has no id.
+// errNoTopicID means that the cluster gives a topic no id.
 var errNoTopicID = errors.New("the topic has no id")
 
-// lostBelow says what a broker cannot do that speaks this version of Fetch, "" if nothing is lost.
+// lostBelow returns which checks a broker with this version of Fetch lacks, "" if it lacks none.
 func lostBelow(version int16) string {
 	switch {
 	case version >= fetchVersion:
 		return ""
 	case version >= fetchEpochs:
-		return "topics are read by name: one that is deleted and created again is told by its id in the metadata, which " +
-			"are asked for after each response with records and can be old for a moment"
+		return "topics are read by name: a topic that was deleted and created again is detected by its id in the metadata, which " +
+			"are requested after each response with records and can be old for a moment"
 	}
-	return lostBelow(fetchEpochs) + "; the broker compares no leader epochs: a truncated log is looked for at each change of " +
+	return lostBelow(fetchEpochs) + "; the broker compares no leader epochs: a truncated log is detected only at a change of " +
 		"the leader"
 }
 
-// compareTopics makes an error of the parts with records whose topic is not the one asked for.
+// compareTopics sets an error on the parts with records whose topic is not the requested one.
 func (c *Client) compareTopics(ctx context.Context, req *fetchRequest, f *fetchResponse) error {
 	var names []string
 	for i := range f.parts {
@@ -64,7 +65,7 @@ func (c *Client) compareTopics(ctx context.Context, req *fetchRequest, f *fetchR
 		ask := &req.spans[p.index]
 		switch t := m.topic(ask.name); {
 		case t == nil:
-			return fmt.Errorf("%w: no word on topic %s", errMalformed, ask.name)
+			return fmt.Errorf("%w: the response lacks topic %s", errMalformed, ask.name)
 		case t.Err != 0:
 			p.err = t.Err
 		case t.ID != ask.topic:
@@ -74,21 +75,21 @@ func (c *Client) compareTopics(ctx context.Context, req *fetchRequest, f *fetchR
 	return nil
 }
 
-// Broker is a broker of the cluster and how it is read.
+// Broker is a broker of the cluster, and how this program can read from it.
 type Broker struct {
 	ID   int32
 	Host string
 	Port int32
 	Rack string // "" if it has none
-	// Fetch is the version of the protocol's Fetch that is used with it, 0 if Err is not nil, and Lost what the broker
-	// cannot do because that version is old, "" if nothing.
+	// Fetch is the version of the Fetch request used with it, 0 if Err is not nil. Lost names the checks that the
+	// broker lacks because that version is old, "" if it lacks none.
 	Fetch int16
 	Lost  string
-	// Err is why it was not reached, or cannot be used: too old, for example.
+	// Err is the reason why the broker cannot be reached or used; it may be too old, for example.
 	Err error
 }
 
-// Brokers asks each broker of the cluster how it can be read. The error is that of the metadata.
+// Brokers reports how each broker of the cluster can be read. The error is that of the metadata request.
 func (c *Client) Brokers(ctx context.Context) ([]Broker, error) {
 	m, err := c.metadata(ctx)
 	if err != nil {
@@ -97,7 +98,7 @@ func (c *Client) Brokers(ctx context.Context) ([]Broker, error) {
 	brokers := make([]Broker, 0, len(m.Brokers))
 	for _, b := range m.Brokers {
 		broker := Broker{ID: b.ID, Host: b.Host, Port: b.Port, Rack: b.Rack}
-		c.forget(b.ID) // what it speaks now
+		c.forget(b.ID) // learn its current versions
 		version, err := c.version(ctx, b.ID, protocol.Fetch, fetchOldest, fetchVersion)
 		if err != nil {
 			broker.Err = AsHold(fmt.Sprintf("reading from broker %d", b.ID), err)
@@ -109,15 +110,15 @@ func (c *Client) Brokers(ctx context.Context) ([]Broker, error) {
 	return brokers, nil
 }
 
-// Old are the brokers that are read by topic name now, by id, with the version of Fetch that they speak.
+// Old returns the brokers that are now read by topic name, by broker id, with their version of Fetch.
 func (l *Log) Old() map[int32]int16 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.old)
 }
 
-// spoke notes the version of Fetch in which a broker has answered. What an old one cannot do is said once, until it
-// speaks another version. The lock is held.
+// spoke records the version of Fetch of a broker's response. It logs once per version what an old broker lacks. The
+// caller holds the lock.
 func (l *Log) spoke(broker int32, version int16) {
 	was, old := l.old[broker]
 	switch {
@@ -134,7 +135,7 @@ func (l *Log) spoke(broker int32, version int16) {
 	}
 }
 
-// requireID refuses a topic without an id. That a topic was deleted and created again could not be seen.
+// requireID refuses a topic without an id, because its deletion and re-creation would go unnoticed.
 func (t *topicMetadata) requireID() error {
 	if t.Err == 0 && t.ID == (idempotency.TopicID{}) {
 		return classify.Mark(fmt.Errorf("topic %s: %w: the cluster's inter.broker.protocol.version is below 2.8; raise it",

@@ -121,7 +121,7 @@ func TestBrokers(t *testing.T) {
 	})
 }
 
-// Topics that have no id are not read: nobody would see that one was created again.
+// Topics without an id are not read: their deletion and re-creation would go unnoticed.
 func TestTopicWithoutID(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *scene) {
 		w.create("t", 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// createTopicsVersion is the first flexible version; every Kafka from 2.8 on speaks it. A replication factor of -1 is the
-// cluster's default (KIP-464).
+// createTopicsVersion is the first flexible version of CreateTopics; every Kafka from 2.8 on has it. A replication
+// factor of -1 means the cluster's default (KIP-464).
 const createTopicsVersion = 5
 
 // newTopic is a topic to create.
@@ -21,8 +21,8 @@ type newTopic struct {
 	settings   [][2]string
 }
 
-// createTopic asks the controller for a topic and returns what it says of it. With dry it only says whether it would.
-// kafka-go's own request waits afterwards for metadata that we do not let it ask for.
+// createTopic asks the controller to create a topic. With dry the controller only validates the request. kafka-go's
+// own request would afterwards wait for metadata of the topic, which this client does not let it fetch.
 func (c *Client) createTopic(ctx context.Context, t newTopic, dry bool) error {
 	m, err := c.metadata(ctx)
 	if err != nil {
@@ -59,15 +59,15 @@ func (c *Client) createTopic(ctx context.Context, t newTopic, dry bool) error {
 	case d.err != nil:
 		return d.err
 	case n != 1 || name != t.name:
-		return fmt.Errorf("%w: no word on topic %s", errMalformed, t.name)
+		return fmt.Errorf("%w: the response lacks topic %s", errMalformed, t.name)
 	case code != 0:
 		return &produceError{produced{err: code, detail: detail}}
 	}
 	return nil
 }
 
-// newLetterTopic is what a dead-letter topic is created as, beside its source. A source that is gone gives it one
-// partition.
+// newLetterTopic returns the settings for a new dead-letter topic, derived from its source topic. It gets one
+// partition if the source no longer exists.
 func (c *Client) newLetterTopic(ctx context.Context, t LetterTopic, source string) (newTopic, error) {
 	n := newTopic{name: t.Name, partitions: 1}
 	m, err := c.metadata(ctx, source)
@@ -83,7 +83,7 @@ func (c *Client) newLetterTopic(ctx context.Context, t LetterTopic, source strin
 	}
 	n.settings = [][2]string{{"cleanup.policy", "delete"}, {"retention.ms", strconv.FormatInt(retention, 10)}}
 	if s, err := c.TopicSettings(ctx, source); err == nil && s.MaxBatch > 0 && s.MaxBatch < 1<<30 {
-		// The largest record of the source has room, with what comes with it.
+		// Room for the largest record of the source plus the envelope of a dead letter.
 		n.settings = append(n.settings, [2]string{"max.message.bytes", strconv.FormatInt(s.MaxBatch+letterOverhead, 10)})
 	}
 	return n, nil

@@ -12,13 +12,13 @@ import (
 	"sluice/reliability/hold"
 )
 
-// noBroker is the leader of a partition that has none that we know.
+// noBroker is the leader of a partition without a known leader.
 const noBroker int32 = -1
 
-// cursorState is where a partition is on its way from request to answer.
+// cursorState is the stage of a partition between request and result.
 //
-//	          Fetch                  take                 answer
-//	resting ─────────▶ queued ──────────────▶ flying ───────────────▶ resting
+//	           Fetch                  take                result
+//	resting ─────────▶ queued ─────────────▶ inFlight ──────────────▶ resting
 //	   │  no leader      ▲ located              │ leader moved, connection failed
 //	   └────────────────lost ◀──────────────────┤
 //	                     ▲ not confirmed        ▼ the broker refuses the position
@@ -26,53 +26,57 @@ const noBroker int32 = -1
 type cursorState uint8
 
 const (
-	resting   cursorState = iota // nothing is asked
-	lost                         // wants a leader, from retryAt on
+	resting   cursorState = iota // no request is pending
+	lost                         // needs a leader, not before retryAt
 	queued                       // waits in a fetcher's queue
-	flying                       // part of a request under way
-	suspected                    // its position is compared with its log, from retryAt on
+	inFlight                     // part of a request in flight
+	suspected                    // its position must be compared with its log, not before retryAt
 )
 
-// cursor is a partition that is read. The Log's mutex guards it.
+// cursor is the fetch state of one partition. The Log's mutex guards it.
 type cursor struct {
 	state  cursorState
-	wanted bool // false only for one that was forgotten while it was flying
+	wanted bool // false only if Forget was called while a request was in flight
 	req    connector.FetchRequest
-	// seq is raised by every Fetch and Forget, ticket by every entry into a queue: what carries an older one is stale.
+	// seq grows with every Fetch and Forget, ticket with every entry into a queue. A request or entry with an older
+	// number is stale.
 	seq, ticket uint64
-	result      *connector.Fetched // not yet delivered
-	next        int64              // where the last request or answer left the position
+	result      *connector.Fetched // ready, but not yet delivered
+	next        int64              // position after the last request or result
 
 	leader, epoch int32
-	replica       int32 // to read from instead of the leader until replicaUntil
+	replica       int32 // read from this replica instead of the leader until replicaUntil
 	replicaUntil  time.Time
 
-	failures int       // in a row
-	retryAt  time.Time // while lost or suspected
+	failures int       // consecutive
+	retryAt  time.Time // valid while lost or suspected
 
-	// behind says that there is or may be something to read at once.
+	// behind is true if the log has, or may have, records at the position, so that a request need not wait at the
+	// broker.
 	behind bool
-	// maxBytes is what a large batch at the position needs, 0 if nothing special; alone asks for it without others.
+	// maxBytes is the size needed for a large batch at the position, 0 for the default. alone means that the
+	// partition needs a request of its own.
 	maxBytes int
 	alone    bool
 
-	// finding is what was found wrong with the position findingOn by the leader of findingEpoch, and when first.
+	// finding is the reason found at position findingOn by the leader of findingEpoch; findingAt is when it was first
+	// found.
 	finding      hold.Reason
 	findingAt    time.Time
 	findingOn    int64
 	findingEpoch int32
-	// refused is since when the broker has refused a position that the bounds allow.
+	// refused is since when the broker has refused a position that lies within the bounds.
 	refused time.Time
-	// unchecked says that the position is suspected only because its broker is too old to compare its epoch, or is not the
-	// leader; checked is the leader's epoch in which it was compared.
+	// unchecked means that the position is suspected only because its broker cannot compare its epoch: the broker is
+	// too old, or is not the leader. checked is the leader epoch of the last comparison.
 	unchecked bool
 	checked   int32
 
-	logged   connector.Bounds // by the last answer
-	loggedAt time.Time        // zero if this session had none
+	logged   connector.Bounds // bounds of the last result
+	loggedAt time.Time        // zero if this session had no result
 }
 
-// source is the broker that the partition is read from.
+// source returns the broker to read the partition from.
 func (c *cursor) source() int32 {
 	if c.leader != noBroker && time.Now().Before(c.replicaUntil) {
 		return c.replica
@@ -80,7 +84,7 @@ func (c *cursor) source() int32 {
 	return c.leader
 }
 
-// drop forgets an answer that was not delivered.
+// drop releases a result that was not delivered.
 func (c *cursor) drop() {
 	if c.result != nil && c.result.Records != nil {
 		c.result.Records.Release()
@@ -88,9 +92,9 @@ func (c *cursor) drop() {
 	c.result = nil
 }
 
-// stands notes a finding and tells whether it was already there long enough ago, in the same leader epoch. What was read
-// once can come from bytes damaged on their way, or from a broker that does not know the newest state: a leader that was
-// just elected may not know its own end.
+// stands records a finding and reports whether it has persisted for the time of confirm, in the same leader epoch. A
+// single reading may be wrong: bytes can be damaged in transit, and a newly elected leader may not know its own log
+// end yet.
 func (c *cursor) stands(reason hold.Reason, epoch int32) bool {
 	now := time.Now()
 	if c.finding != reason || c.findingOn != c.req.Next || c.findingEpoch != epoch {
@@ -99,51 +103,52 @@ func (c *cursor) stands(reason hold.Reason, epoch int32) bool {
 	return now.Sub(c.findingAt) >= confirm
 }
 
-// clear drops a finding of these reasons: what it found is not there any more.
+// clear drops a finding with one of these reasons, because a later reading refuted it.
 func (c *cursor) clear(reasons ...hold.Reason) {
 	if slices.Contains(reasons, c.finding) {
 		c.finding = ""
 	}
 }
 
-// served notes that the position was served.
+// served resets the failures after the broker served the position.
 func (c *cursor) served() {
 	c.failures, c.finding, c.refused = 0, "", time.Time{}
 }
 
-// retry counts a failure and says when to try again.
+// retry counts a failure and returns the time of the next try.
 func (c *cursor) retry(err error) time.Time {
 	c.failures++
-	if code := kafka.Error(0); errors.As(err, &code) && denied(code) && !untrusted(err) { // that is remembered by the dialer
+	if code := kafka.Error(0); errors.As(err, &code) && denied(code) && !untrusted(err) { // the dialer remembers refused credentials itself
 		return time.Now().Add(reliability.Backoff{Initial: retryDenied, Max: retryDenied, Jitter: retryJitter}.Pause(1))
 	}
 	return time.Now().Add(retryPause(c.failures))
 }
 
-// isRefusal tells whether the cluster knows us and does not want us to.
+// isRefusal reports whether the cluster denies access or one side does not trust the other.
 func isRefusal(err error) bool {
 	var code kafka.Error
 	return errors.As(err, &code) && denied(code) || err != nil && untrusted(err)
 }
 
-// noBounds are bounds of which nothing is known.
+// noBounds returns unknown bounds.
 func noBounds() connector.Bounds {
 	return connector.Bounds{LogStart: -1, LastStable: -1, HighWatermark: -1, LeaderEpoch: -1, DivergedAt: -1}
 }
 
-// lose looks for the leader of a partition, from a time on. The lock is held.
+// lose schedules a search for the leader of a partition, not before a time. The caller holds the lock.
 func (l *Log) lose(c *cursor, from time.Time) {
 	c.state, c.retryAt = lost, from
 	wake(l.locate)
 }
 
-// suspect compares a position with the log, from a time on. The lock is held.
+// suspect schedules a comparison of a position with its log, not before a time. The caller holds the lock.
 func (l *Log) suspect(c *cursor, from time.Time) {
 	c.state, c.retryAt = suspected, from
 	wake(l.judge)
 }
 
-// enqueue lets a partition take part in the next request to its broker, or looks for that first. The lock is held.
+// enqueue adds a partition to the queue of its broker's fetcher, or first schedules a search for the broker. The
+// caller holds the lock.
 func (l *Log) enqueue(c *cursor) {
 	f := l.fetchers[c.source()]
 	if f == nil {
@@ -160,7 +165,8 @@ func (l *Log) enqueue(c *cursor) {
 	wake(q.wake)
 }
 
-// conclude ends a request with a finding if it stands, and else arranges the second reading. The lock is held.
+// conclude ends a request with a finding if the finding stands, else it schedules a second reading with again. The
+// caller holds the lock.
 func (l *Log) conclude(c *cursor, found error, bounds connector.Bounds, again func(*cursor, time.Time)) {
 	var h *hold.Error
 	if !errors.As(found, &h) || c.stands(h.Reason, bounds.LeaderEpoch) {

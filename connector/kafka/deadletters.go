@@ -16,50 +16,50 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// LetterTopic is a dead-letter topic and how letters are written to it.
+// LetterTopic is a dead-letter topic and its settings.
 type LetterTopic struct {
 	Name   string
-	Create bool // if it does not exist
-	// Retention is how long the topic should keep letters, negative for ever. It is created with that, and one that keeps
-	// them for less is warned of.
+	Create bool // create the topic if it does not exist
+	// Retention is how long the topic should keep dead letters, negative for ever. A new topic is created with it. A
+	// warning is logged if an existing topic keeps them for less.
 	Retention time.Duration
 	Envelope  deadletter.Envelope
 }
 
-// LetterObjects takes records that are too large for a topic. Put returns nil once the object is durable; it retries by
-// itself until ctx ends. The same key always comes with the same bytes.
+// LetterObjects stores records that are too large for a topic. Put returns nil once the object is durable; it retries
+// until ctx ends. Equal keys always come with equal bytes.
 type LetterObjects interface {
 	Put(ctx context.Context, key string, object []byte) error
 }
 
-// DeadLettersConfig says how the letters of one table are written.
+// DeadLettersConfig configures the dead letters of one table.
 type DeadLettersConfig struct {
 	Pipeline string
-	// Topic returns where the letters of a source topic go.
+	// Topic returns the dead-letter topic of a source topic.
 	Topic   func(source string) (LetterTopic, error)
 	Objects LetterObjects
-	// Guard stands before the dead-letter topics. It alone retries.
+	// Guard retries requests about the dead-letter topics. Nothing below it retries.
 	Guard *reliability.Guard
 }
 
-// DeadLetters writes letters: it implements [connector.DeadLetters]. Nothing is sent in the background. What Write did not
-// return nil for may or may not be in the topic and is written again by whoever calls next; repeats have the same
-// coordinates.
+// DeadLetters writes dead letters: it implements [connector.DeadLetters]. It sends nothing in the background. Dead
+// letters for which Write returned an error may or may not be in the topic; the caller writes them again, and repeats
+// have the same coordinates.
 //
-// Letters of one source partition keep their order: they go to one partition of the dead-letter topic, one batch at a
-// time.
+// Dead letters of one source partition keep their order: they go to one partition of the dead-letter topic, one batch
+// at a time.
 type DeadLetters struct {
 	client *Client
 	cfg    DeadLettersConfig
 	logger *slog.Logger
 	linked prometheus.Counter
 	topics map[LetterTopic]*letterTopic
-	failed *letterTopic // the last time
+	failed *letterTopic // topic at which the last Write failed
 }
 
 var _ connector.DeadLetters = (*DeadLetters)(nil)
 
-// NewDeadLetters returns a writer of letters, which connects when it is used. reg may be nil.
+// NewDeadLetters returns a writer of dead letters. It connects when it is first used. reg may be nil.
 func NewDeadLetters(client *Client, cfg DeadLettersConfig, logger *slog.Logger, reg prometheus.Registerer) *DeadLetters {
 	d := &DeadLetters{
 		client: client, cfg: cfg, logger: logger, topics: map[LetterTopic]*letterTopic{},
@@ -74,13 +74,14 @@ func NewDeadLetters(client *Client, cfg DeadLettersConfig, logger *slog.Logger, 
 	return d
 }
 
-// What is sent at once, in bytes: one batch, unless a single letter is larger, and the batches of a round.
+// Bounds of what is sent at once, in bytes: for one batch, unless a single dead letter is larger, and for the batches
+// of a round.
 const (
 	letterBatchBytes = 1 << 20
 	letterRoundBytes = 4 << 20
 )
 
-// Write writes letters; see [connector.DeadLetters].
+// Write writes dead letters and returns when all are durable; see [connector.DeadLetters].
 func (d *DeadLetters) Write(ctx context.Context, letters []deadletter.Letter) error {
 	var topics []*letterTopic
 	waiting := map[*letterTopic][]*backlog{}
@@ -95,8 +96,8 @@ func (d *DeadLetters) Write(ctx context.Context, letters []deadletter.Letter) er
 		}
 		waiting[t] = enqueue(waiting[t], l)
 	}
-	// Whoever calls tries again each minute, with all of the letters: first where it failed, so that the other topics do not
-	// get theirs again each time.
+	// After an error the caller retries every minute with all dead letters. The topic that failed goes first, so that
+	// the other topics do not get theirs again with each retry.
 	slices.SortStableFunc(topics, func(a, b *letterTopic) int {
 		switch {
 		case a == b:
@@ -117,7 +118,7 @@ func (d *DeadLetters) Write(ctx context.Context, letters []deadletter.Letter) er
 			continue
 		}
 		d.failed = t
-		t.forget() // whoever mends it may change anything
+		t.forget() // an operator who fixes the topic may change any setting
 		if ctx.Err() != nil {
 			return classify.Mark(context.Cause(ctx), classify.Canceled)
 		}
@@ -141,7 +142,7 @@ func (d *DeadLetters) topic(source string) (*letterTopic, error) {
 	return t, nil
 }
 
-// backlog holds the letters of one source partition that are not acknowledged, in their order.
+// backlog holds the unacknowledged dead letters of one source partition, in order.
 type backlog struct {
 	source  connector.Partition
 	letters []unwritten
@@ -162,13 +163,13 @@ func enqueue(all []*backlog, l *deadletter.Letter) []*backlog {
 	return append(all, &backlog{l.Source.Partition, []unwritten{{letter: l}}})
 }
 
-// letterBatch is one record batch on its way: the first letters of some backlogs.
+// letterBatch is one record batch in flight: the first dead letters of some backlogs.
 type letterBatch struct {
 	produceBatch
 	parts   []letterPart
-	bytes   int         // of the records, at most
-	limit   int         // that the letters were made for
-	refused kafka.Error // what only another batch can answer; 0 if nothing
+	bytes   int         // upper bound for the records
+	limit   int         // size limit that the dead letters were rendered for
+	refused kafka.Error // error that only a different batch can avoid; 0 if none
 }
 
 type letterPart struct {
@@ -176,14 +177,14 @@ type letterPart struct {
 	n int
 }
 
-// settle takes acknowledged letters out of their backlogs.
+// settle removes acknowledged dead letters from their backlogs.
 func (b *letterBatch) settle() {
 	for _, p := range b.parts {
 		p.letters = p.letters[p.n:]
 	}
 }
 
-// stamp makes the letters carry the time of writing.
+// stamp gives the dead letters the time of writing as their timestamp. It reports whether any changed.
 func (b *letterBatch) stamp() (changed bool) {
 	for _, p := range b.parts {
 		for i := range p.letters[:p.n] {
@@ -194,17 +195,17 @@ func (b *letterBatch) stamp() (changed bool) {
 	return changed
 }
 
-// errRefused says that batches must be made anew; they say why. It is an answer, not a failure of the dependency.
+// errRefused means that batches must be rebuilt; each says why. It is not a failure of the dependency.
 var errRefused = classify.Mark(errors.New("refused"), classify.Fatal)
 
-// write writes letters to one topic, round after round.
+// write writes dead letters to one topic, round after round.
 func (d *DeadLetters) write(ctx context.Context, t *letterTopic, waiting []*backlog) error {
 	if time.Since(t.polled) > pollEvery {
 		t.forget()
 	}
 	about := batchOf(waiting)
 	for {
-		// The topic first: how large a letter may be decides what it looks like.
+		// The topic comes first: its size limit decides how dead letters are rendered.
 		if err := d.cfg.Guard.Do(ctx, func(ctx context.Context) error { return d.findTopic(ctx, t) }, about...); err != nil {
 			return err
 		}
@@ -232,7 +233,7 @@ func (d *DeadLetters) write(ctx context.Context, t *letterTopic, waiting []*back
 	}
 }
 
-// batchOf names the batch whose letters wait, for the lines of the log.
+// batchOf returns the log attributes that name the batch of the waiting dead letters.
 func batchOf(waiting []*backlog) []any {
 	for _, w := range waiting {
 		for _, l := range w.letters {
@@ -242,10 +243,10 @@ func batchOf(waiting []*backlog) []any {
 	return nil
 }
 
-// rewriteAfter is how old the records of a batch may be when it is sent: they say when they are written.
+// rewriteAfter is the largest age of rendered records when they are sent, because each holds its time of writing.
 const rewriteAfter = time.Second
 
-// rewrite makes the records of batches again, which waited for the topic.
+// rewrite renders the records of batches again that waited for the topic.
 func (t *letterTopic) rewrite(batches []*letterBatch, now time.Time) error {
 	for _, b := range batches {
 		var records []deadletter.Record
@@ -263,7 +264,7 @@ func (t *letterTopic) rewrite(batches []*letterBatch, now time.Time) error {
 	return nil
 }
 
-// record returns the record of a letter that is written now, and the object that it links, if any.
+// record renders a dead letter that is written now. It also returns the object that the record links, if any.
 func (t *letterTopic) record(l unwritten, limit int, now time.Time) (deadletter.Record, *deadletter.Object, error) {
 	letter := *l.letter
 	letter.Written = now
@@ -274,8 +275,8 @@ func (t *letterTopic) record(l unwritten, limit int, now time.Time) (deadletter.
 	return r, object, err
 }
 
-// fill makes the batches of a round: one for each partition of the topic, none larger than the topic takes. What belongs
-// into the bucket is there when it returns.
+// fill makes the batches of a round: one for each partition of the topic, none larger than the topic accepts. When it
+// returns, all linked objects are in the bucket.
 func (d *DeadLetters) fill(ctx context.Context, t *letterTopic, waiting []*backlog) ([]*letterBatch, error) {
 	var (
 		round   []*letterBatch
@@ -327,8 +328,8 @@ func batchFor(round *[]*letterBatch, partition int32) *letterBatch {
 	return b
 }
 
-// send sends each batch once and returns those that are not acknowledged, with the error that says most: a refusal
-// that needs a person, one that needs another batch, or what passes.
+// send sends each batch once. It returns the batches that are not acknowledged and the most decisive error: a refusal
+// that needs a person, then one that needs another batch, then a transient error.
 func (d *DeadLetters) send(ctx context.Context, t *letterTopic, batches []*letterBatch) (left []*letterBatch, err error) {
 	if err := d.findTopic(ctx, t); err != nil {
 		return batches, err
@@ -338,13 +339,13 @@ func (d *DeadLetters) send(ctx context.Context, t *letterTopic, batches []*lette
 		case err == nil, rank(e) > rank(err):
 			err = e
 		}
-		t.stale = true // leaders move, topics go
+		t.stale = true // leaders may have moved, the topic may be gone
 	}
 	leaders := map[int32][]*letterBatch{}
 	var order []int32
 	for _, b := range batches {
 		switch leader := t.leader(b.partition); {
-		case int(b.partition) >= len(t.leaders): // the topic was created again, with fewer partitions
+		case int(b.partition) >= len(t.leaders): // the topic was created again with fewer partitions
 			b.refused = kafka.UnknownTopicOrPartition
 			left = append(left, b)
 			worst(errRefused)
@@ -392,7 +393,7 @@ func rank(err error) int {
 	return 0
 }
 
-// done judges the answer for a batch that is not acknowledged.
+// done returns the error for a batch that is not acknowledged.
 func (b *letterBatch) done(a produced) error {
 	switch a.err { //nolint:exhaustive // the others are judged by their class
 	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidTimestamp:
@@ -404,7 +405,7 @@ func (b *letterBatch) done(a produced) error {
 	return Classify(&produceError{a})
 }
 
-// produceError is the answer of a broker in its own words, which speak of sizes, times and settings.
+// produceError is a broker's error with the broker's own text, which names sizes, times and settings.
 type produceError struct{ produced }
 
 func (e *produceError) Error() string {
@@ -416,18 +417,18 @@ func (e *produceError) Error() string {
 
 func (e *produceError) Unwrap() error { return e.err }
 
-// objectError says that the bucket did not take a record.
+// objectError means that the bucket did not store a record.
 type objectError struct{ error }
 
 func (e *objectError) Unwrap() error { return e.error }
 
-// adapt changes what is believed of a topic so that the next batches are others.
+// adapt changes the assumed limits of a topic so that the next batches differ.
 func (d *DeadLetters) adapt(t *letterTopic, refused []*letterBatch) error {
 	for _, b := range refused {
 		switch b.refused { //nolint:exhaustive // what answered tells
 		case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge:
 			t.limit = min(t.limit, len(b.records)) / 2
-			d.logger.Warn("dead-letter topic takes smaller batches than it says", "topic", t.Name, "bytes", len(b.records), "next", t.limit)
+			d.logger.Warn("dead-letter topic takes smaller batches than its settings say", "topic", t.Name, "bytes", len(b.records), "next", t.limit)
 		case kafka.InvalidTimestamp:
 			if !b.stamp() {
 				return classify.Mark(kafka.InvalidTimestamp, classify.Fatal)

@@ -18,28 +18,28 @@ import (
 	"sluice/connector/kafka/dial"
 )
 
-// Config says how to reach a cluster.
+// Config configures a [Client].
 type Config struct {
 	// Brokers are the addresses to start from, host:port. One that answers is enough.
 	Brokers []string
-	// ClientID is what brokers show in their logs and quotas. Empty means "sluice".
+	// ClientID names this client in the brokers' logs and quotas, "sluice" if empty.
 	ClientID string
-	// Session is how long the group waits for a silent member, 30 s if zero. Half of it is the time that any exchange
-	// with a broker may take, so that one hung exchange does not cost the membership.
+	// Session is the group's session timeout, 30 s if zero. Half of it is the limit for any exchange with a broker,
+	// so that one hung exchange does not cost the membership.
 	Session time.Duration
 	// TLS is nil for PLAINTEXT, SASL nil for no authentication.
 	TLS  *dial.TLS
 	SASL *dial.SASL
-	// Dial opens the connections below TLS; nil means TCP. It must end when its context does.
+	// Dial opens the TCP connections; nil means net.Dialer. It must return when its context ends.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Logger hears of files that changed, Registerer counts connections. Both may be nil.
+	// Logger logs changed files; Registerer counts connections. Both may be nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
 const (
 	defaultSession = 30 * time.Second
-	// metadataTTL is how old kafka-go's own list of brokers may become. It knows no topics.
+	// metadataTTL is the largest age of kafka-go's own list of brokers. That list has no topics.
 	metadataTTL = 5 * time.Second
 )
 
@@ -55,7 +55,7 @@ type Client struct {
 	versions map[int32]map[protocol.ApiKey]versionRange // by broker id
 }
 
-// NewClient checks cfg and returns a client, which connects when it is used.
+// NewClient validates cfg and returns a client. It connects when it is first used.
 func NewClient(cfg Config) (*Client, error) {
 	if len(cfg.Brokers) == 0 {
 		return nil, errors.New("no brokers to start from")
@@ -82,22 +82,22 @@ func NewClient(cfg Config) (*Client, error) {
 			DialTimeout: cfg.Session / 6,
 			ClientID:    cfg.ClientID,
 			MetadataTTL: metadataTTL,
-			// Empty and not nil: brokers only, instead of all topics of the cluster every few seconds. Requests that
-			// kafka-go routes by topic (its Writer) need another transport.
+			// Empty and not nil: metadata of the brokers only, instead of all topics every few seconds. Requests that
+			// kafka-go routes by topic (its Writer) therefore need another transport.
 			MetadataTopics: []string{},
 		}, dialer.DialContext), // with TLS and SASL: kafka-go hides why a broker refuses
 		versions: map[int32]map[protocol.ApiKey]versionRange{},
 	}, nil
 }
 
-// Close closes the connections. Exchanges under way fail, and so do later ones.
+// Close closes the connections. Exchanges in flight fail, and so do later ones.
 func (c *Client) Close() { c.transport.close() }
 
-// timeout is the time that one exchange may take.
+// timeout returns the time limit of one exchange.
 func (c *Client) timeout() time.Duration { return c.cfg.Session / 2 }
 
-// requests makes requests of kafka-go's own types, for APIs whose encoding there is sound: the offsets of groups. The
-// context must have a deadline: only that reaches the socket.
+// requests returns a kafka-go client for APIs whose encoding there is sound: the offsets of groups. The context of
+// each request must have a deadline, because only a deadline reaches the socket.
 func (c *Client) requests() *kafka.Client {
 	return &kafka.Client{Addr: c.addr, Transport: c.transport, Timeout: c.timeout()}
 }

@@ -1,12 +1,12 @@
-// Package kafka speaks to Kafka: it implements [connector.Group], [connector.Log] and [connector.DeadLetters].
+// Package kafka is the adapter to Kafka. It implements [connector.Group], [connector.Log] and [connector.DeadLetters].
 //
 //	Client       connections, metadata by topic id           dial.go exchange.go metadata.go byname.go wire.go
-//	Group        who reads what: membership, group offsets    group.go membership.go watcher.go balancer.go offsets.go
-//	Log          records and the ends of logs                 log.go and what it names
-//	DeadLetters  what cannot become a row                deadletters.go lettertopic.go produce.go
-//	errors       what an error code means                     errors.go
+//	Group        membership, assignment, group offsets       group.go membership.go watcher.go balancer.go offsets.go
+//	Log          fetching records, ends of logs              log.go, then fetcher.go cursor.go locate.go judge.go
+//	DeadLetters  records that cannot become a row            deadletters.go lettertopic.go produce.go
+//	errors       classes of Kafka's error codes              errors.go
 //
-// kafka-go lends its connections and the group protocol. It reads no records and decides nothing: its readers deliver
-// aborted records, its metadata requests create topics, its group forgets what happens between generations. What is
-// worked around stands beside the code that does it.
+// The library kafka-go provides the connections and the group protocol. This package does not use it for records:
+// its readers deliver aborted records, its metadata requests create topics, and its group forgets events between
+// generations. Each workaround is explained beside the code that needs it.
 package kafka

@@ -11,7 +11,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Codes of Kafka's protocol for which kafka-go has no name, or another one.
+// Codes of Kafka's protocol for which kafka-go has no name or another one.
 const (
 	errOperationNotAttempted kafka.Error = 55  // part of a request that failed as a whole
 	errFencedMemberEpoch     kafka.Error = 110 // KIP-848
@@ -19,15 +19,14 @@ const (
 	errRebootstrapRequired   kafka.Error = 129 // KIP-1102
 )
 
-// The tables below say what a Kafka error code means for the work that met it. A code in none of them answers nothing
-// that we ask: it is Transient, as unknown. Some codes mean more to a caller that knows what it asked for: for the
-// fetcher an offset out of range is a hold with a reason of its own.
-// Source: https://kafka.apache.org/protocol#protocol_error_codes.
+// The tables below give each Kafka error code a class. A code in none of them does not belong to any request that we
+// send: it is Transient, as unknown. Some callers decide more precisely: for the fetcher, an offset out of range is a
+// hold with a reason of its own. Source: https://kafka.apache.org/protocol#protocol_error_codes.
 
-// passing: the cluster is busy with itself, or one side knows less than the other.
+// passing errors are transient: the cluster is changing, or one side has older metadata than the other.
 var passing = [...]kafka.Error{
-	kafka.Unknown,                 // the broker's own word for an error that it did not expect
-	kafka.InvalidMessage,          // a CRC that failed on the way (KAFKA-1367)
+	kafka.Unknown,                 // an unexpected error inside the broker
+	kafka.InvalidMessage,          // a CRC that failed in transit (KAFKA-1367)
 	kafka.UnknownTopicOrPartition, // brokers learn of a new topic one after the other
 	kafka.LeaderNotAvailable,
 	kafka.NotLeaderForPartition,
@@ -41,7 +40,7 @@ var passing = [...]kafka.Error{
 	kafka.NotCoordinatorForGroup,
 	kafka.NotEnoughReplicas,
 	kafka.NotEnoughReplicasAfterAppend,
-	kafka.TopicAlreadyExists, // somebody created it meanwhile
+	kafka.TopicAlreadyExists, // another member created it meanwhile
 	kafka.NotController,
 	kafka.ConcurrentTransactions,
 	errOperationNotAttempted,
@@ -50,7 +49,7 @@ var passing = [...]kafka.Error{
 	kafka.FetchSessionIDNotFound,
 	kafka.InvalidFetchSessionEpoch,
 	kafka.ListenerNotFound,
-	kafka.FencedLeaderEpoch,  // our metadata are old; the position is not
+	kafka.FencedLeaderEpoch,  // our metadata are old; the position is not affected
 	kafka.UnknownLeaderEpoch, // the broker's metadata are old
 	kafka.StaleBrokerEpoch,
 	kafka.OffsetNotAvailable,
@@ -65,7 +64,7 @@ var passing = [...]kafka.Error{
 	errRebootstrapRequired,
 }
 
-// fenced: somebody else has what we thought was ours.
+// fenced errors mean that another member owns what we believed to be ours.
 var fenced = [...]kafka.Error{
 	kafka.IllegalGeneration,
 	kafka.UnknownMemberId,
@@ -78,7 +77,7 @@ var fenced = [...]kafka.Error{
 	errStaleMemberEpoch,
 }
 
-// refusals: the cluster does not let us.
+// refusals mean that the cluster denies access.
 var refusals = [...]kafka.Error{
 	kafka.TopicAuthorizationFailed,
 	kafka.GroupAuthorizationFailed,
@@ -98,7 +97,7 @@ var refusals = [...]kafka.Error{
 	kafka.PrincipalDeserializationFailure,
 }
 
-// hopeless: the same request will fail again until a person changes something.
+// hopeless errors repeat for the same request until a person changes something.
 var hopeless = [...]kafka.Error{
 	kafka.OffsetOutOfRange,
 	kafka.InvalidMessageSize,  // of a fetch
@@ -138,12 +137,12 @@ func classOf(code kafka.Error) (class classify.Class, known bool) {
 	return classify.Transient, false
 }
 
-// denied tells whether a code says that the cluster knows what we want and refuses it.
+// denied reports whether a code means that the cluster understood the request and denies it.
 func denied(code kafka.Error) bool { return slices.Contains(refusals[:], code) }
 
 // Classify marks an error of the Kafka client with its class: by the Kafka error code if there is one, by type for a
-// connection that was refused and for the end of a generation. A [hold.Error], nil and an error that says nothing of Kafka come back as they
-// are; package classify judges those by their behaviour.
+// refused connection and for the end of a generation. It returns a [hold.Error], nil and errors unrelated to Kafka
+// unchanged; package classify judges those by their behavior.
 func Classify(err error) error {
 	if _, held := errors.AsType[*hold.Error](err); held || err == nil {
 		return err
@@ -169,8 +168,9 @@ func Classify(err error) error {
 	return err
 }
 
-// AsHold turns a Fatal error into the hold that stands for it: kafka_denied if the cluster refuses us, else kafka_down.
-// doing says what was tried, for a person. Errors of another class come back classified.
+// AsHold turns a Fatal error into a hold: kafka_denied if the cluster denies access, else kafka_down. doing describes
+// the failed operation for people, such as "reading the metadata of topic orders". Errors of another class come back
+// classified.
 func AsHold(doing string, err error) error {
 	err = Classify(err)
 	if err == nil || classify.Of(err) != classify.Fatal {
@@ -189,10 +189,10 @@ func AsHold(doing string, err error) error {
 	return holdError{hold.New(hold.KafkaDown, doing+" fails and needs a person: "+err.Error(), nil), err}
 }
 
-// ForeignGroup says why no member can join a group, and what to do.
+// ForeignGroup is the detail of a hold for a group that no member can join, with what to do.
 const ForeignGroup = "another consumer with other assignors is in this group; give this pipeline a group of its own (kafka.group)"
 
-// holdError is a hold whose detail names its cause already: a hold is often shown without its error.
+// holdError is a hold whose detail already names its cause, because a hold is often shown without its error.
 type holdError struct {
 	error
 	cause error
@@ -200,8 +200,8 @@ type holdError struct {
 
 func (h holdError) Unwrap() []error { return []error{h.error, h.cause} }
 
-// untrusted tells whether one side refuses the other: by what a broker says of our credentials, by a TLS identity, or
-// because only one of them speaks TLS or SASL.
+// untrusted reports whether one side rejects the other: the broker rejects our credentials, a TLS identity is
+// rejected, or only one side uses TLS or SASL.
 func untrusted(err error) bool {
 	if e, ok := errors.AsType[*dial.Error](err); ok {
 		return e.Refused()

@@ -91,8 +91,8 @@ func TestEveryCode(t *testing.T) {
 	classtest.Check(t, "kafka", known)
 }
 
-// TestWhatKafkaCallsRetriable: what Kafka's own clients try again is no reason to stop.
-func TestWhatKafkaCallsRetriable(t *testing.T) {
+// TestClassify_KafkaRetriable: what Kafka's own clients try again is no reason to stop.
+func TestClassify_KafkaRetriable(t *testing.T) {
 	for code := int16(-1); code < 2000; code++ {
 		err := kerr.TypedErrorForCode(code)
 		if err == nil || !err.Retriable {

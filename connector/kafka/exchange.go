@@ -16,21 +16,21 @@ import (
 	"sluice/connector/kafka/frame"
 )
 
-// errVersion says that a broker is too old for us.
+// errVersion means that a broker is too old.
 var errVersion = errors.New("broker too old")
 
-// errResponseSize says that a response is larger than its limit. The connection is given up.
+// errResponseSize means that a response exceeds its limit. The connection is closed.
 var errResponseSize = errors.New("response too large")
 
-// anyBroker addresses a request to whichever broker answers first.
+// anyBroker sends a request to the first broker that answers.
 const anyBroker int32 = -1
 
-// smallResponse is the limit for responses without records, in bytes. The largest is metadata: 16 MiB are about 350 000
-// partitions.
+// smallResponse is the limit for responses without records, in bytes. The largest is metadata: 16 MiB hold about 350
+// 000 partitions.
 const smallResponse = 16 << 20
 
-// own tells whether package kafka decodes the responses to an API's requests of a version itself. All others kafka-go
-// decodes, and the connection checks them first.
+// own reports whether package kafka itself decodes the responses of an API in a version. kafka-go decodes all others,
+// and the connection checks them first.
 func own(key protocol.ApiKey, version int16) bool {
 	switch key {
 	case protocol.Produce:
@@ -52,20 +52,20 @@ func own(key protocol.ApiKey, version int16) bool {
 
 type versionRange struct{ min, max int16 }
 
-// exchange is one raw request with its response: an encoding of our own that kafka-go's transport routes like a request
-// of its own type ([protocol.BrokerMessage]) and then hands the authenticated connection to ([protocol.RawExchanger]).
+// exchange is one raw request with its response. kafka-go's transport routes it like a request of its own
+// ([protocol.BrokerMessage]) and then passes it the authenticated connection ([protocol.RawExchanger]).
 //
-// After an error an exchange must not be touched again: if its context ended first, the goroutine of the connection
-// still owns it and writes into in.
+// After an error an exchange must not be touched again: if its context ended first, the connection's goroutine still
+// owns it and writes into in.
 type exchange struct {
 	key    protocol.ApiKey
 	broker int32
 	corr   int32
-	limit  int // of in, in bytes
-	// room says where a response of n bytes is read into; nil reads it into a buffer that grows as bytes arrive.
+	limit  int // limit of in, in bytes
+	// room returns the buffer for a response of n bytes. If nil, the buffer grows as bytes arrive.
 	room func(n int) ([]byte, error)
-	out  []byte // the whole request, with its size
-	in   []byte // the response after its correlation id
+	out  []byte // whole request with its size
+	in   []byte // response after its correlation id
 }
 
 var (
@@ -76,10 +76,10 @@ var (
 // ApiKey returns the number of the API in Kafka's protocol.
 func (x *exchange) ApiKey() protocol.ApiKey { return x.key } //nolint:revive // kafka-go's spelling
 
-// Required is true: there is no other way to send an exchange.
+// Required returns true: an exchange must be sent raw.
 func (x *exchange) Required(map[protocol.ApiKey]int16) bool { return true }
 
-// Broker names the broker to send to; the transport looks at the id only.
+// Broker names the broker to send to; the transport uses only the id.
 func (x *exchange) Broker(protocol.Cluster) (protocol.Broker, error) {
 	return protocol.Broker{ID: x.broker}, nil
 }
@@ -120,7 +120,7 @@ func (x *exchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	return x, nil
 }
 
-// begin starts a request to a broker: room for its size, header v1, or v2 where the body is flexible.
+// begin starts a request to a broker: space for the size, then header v1, or v2 if the body is flexible.
 func (c *Client) begin(x *exchange, broker int32, key protocol.ApiKey, version int16, flexible bool) encoder {
 	x.key, x.broker, x.corr = key, broker, c.corr.Add(1)
 	x.limit = cmp.Or(x.limit, smallResponse)
@@ -134,30 +134,31 @@ func (c *Client) begin(x *exchange, broker int32, key protocol.ApiKey, version i
 	return e
 }
 
-// send exchanges what begin started. The broker may take wait on top of the client's timeout. A deadline is always set:
-// after a mere cancel, or on a hung broker, the connection's goroutine would read on for ever.
+// send completes the exchange that begin started. wait is the time that the broker may take on top of the client's
+// timeout. A deadline is always set: after a mere cancel, or on a hung broker, the connection's goroutine would read
+// for ever.
 func (c *Client) send(ctx context.Context, x *exchange, e *encoder, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout()+wait)
 	defer cancel()
 	x.out = e.request()
 	broker := x.broker
 	if _, err := c.transport.RoundTrip(ctx, c.addr, x); err != nil {
-		// A broker closes the connection on a version that it does not know: it may have been up- or downgraded.
+		// A broker closes the connection on an unknown version: it may have been upgraded or downgraded.
 		c.forget(broker)
 		return err
 	}
 	return nil
 }
 
-// forget drops what is known of a broker's versions.
+// forget drops the known API versions of a broker.
 func (c *Client) forget(broker int32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.versions, broker)
 }
 
-// version returns the newest version of an API in [lowest, highest] that a broker speaks. An older broker is a Fatal
-// error.
+// version returns the newest version of an API in [lowest, highest] that a broker supports. An older broker is a
+// Fatal error.
 func (c *Client) version(ctx context.Context, broker int32, key protocol.ApiKey, lowest, highest int16) (int16, error) {
 	c.mu.Lock()
 	known, ok := c.versions[broker]
@@ -167,7 +168,7 @@ func (c *Client) version(ctx context.Context, broker int32, key protocol.ApiKey,
 		if known, err = c.requestVersions(ctx, broker); err != nil {
 			return 0, fmt.Errorf("ask for API versions: %w", err)
 		}
-		if broker != anyBroker { // which may be another one the next time
+		if broker != anyBroker { // the next request may reach another broker
 			c.mu.Lock()
 			c.versions[broker] = maps.Clone(known)
 			c.mu.Unlock()
@@ -180,14 +181,14 @@ func (c *Client) version(ctx context.Context, broker int32, key protocol.ApiKey,
 	return 0, tooOld(key, r, lowest, highest)
 }
 
-// tooOld is the Fatal error that a broker does not speak what is needed of it.
+// tooOld returns the Fatal error that a broker does not support a needed version.
 func tooOld(key protocol.ApiKey, offers versionRange, lowest, highest int16) error {
 	return classify.Mark(fmt.Errorf("%w: it offers %v v%d to v%d, needed is v%d to v%d (Kafka 2.8 and newer have it)",
 		errVersion, key, offers.min, offers.max, lowest, highest), classify.Fatal)
 }
 
-// requestVersions asks a broker for its API versions. kafka-go asks too, on every connection, but keeps only the highest
-// version that it speaks itself.
+// requestVersions asks a broker for its API versions. kafka-go asks on every connection, too, but keeps only the
+// highest version that it supports itself.
 func (c *Client) requestVersions(ctx context.Context, broker int32) (map[protocol.ApiKey]versionRange, error) {
 	x := &exchange{}
 	e := c.begin(x, broker, protocol.ApiVersions, 0, false)

@@ -106,7 +106,8 @@ func TestVersionsAreForgotten(t *testing.T) {
 	})
 }
 
-// Metadata name the cluster, topics, ids, leaders and epochs; a missing topic is told as such and not created.
+// Metadata have the cluster, topics, ids, leaders and epochs. A missing topic is reported as missing and is not
+// created.
 func TestMetadata(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *scene) {
 		id := w.create("a", 3)

@@ -13,53 +13,53 @@ import (
 	"sluice/idempotency"
 )
 
-// The versions of Fetch that are spoken. The newest one that we need names topics by id (KIP-516), from Kafka 3.1 on;
-// older ones by name, so that a broker cannot tell a topic from the one that was deleted before it: see byname.go.
+// The supported versions of Fetch. The newest one names topics by id (KIP-516) and exists since Kafka 3.1. Older ones
+// name topics, so a broker cannot tell a topic from a deleted one of the same name: see byname.go.
 const (
 	fetchVersion = 13
-	fetchEpochs  = 12 // the first one in which a broker compares the epoch of what was read (KIP-320), Kafka 2.7
-	fetchOldest  = 11 // the first one with a rack (KIP-392), Kafka 2.3
+	fetchEpochs  = 12 // first version in which a broker compares the epoch of the position (KIP-320), Kafka 2.7
+	fetchOldest  = 11 // first version with a rack (KIP-392), Kafka 2.3
 )
 
-// fetchRequest reads committed records of partitions from one broker, without a session of the broker's (KIP-227).
-// A broker fills a response in the order of the request, and the first partition always gets a whole batch (KIP-74).
+// fetchRequest reads committed records of partitions from one broker, without a fetch session (KIP-227). A broker
+// fills a response in the order of the request. The first partition with data always gets a whole batch (KIP-74).
 type fetchRequest struct {
 	broker   int32
 	minBytes int
-	maxBytes int // of the response; a first batch may exceed it
-	limit    int // beyond which a response is refused
+	maxBytes int // target for the response; a first batch may exceed it
+	limit    int // hard limit for the response
 	room     func(n int) ([]byte, error)
 	wait     time.Duration
 	rack     string
-	spans    []fetchSpan // those of one topic should be adjacent
+	spans    []fetchSpan // spans of one topic should be adjacent
 }
 
-// fetchSpan is a partition to fetch, and where.
+// fetchSpan is a partition to fetch, and the position.
 type fetchSpan struct {
 	topic idempotency.TopicID
 	name  string // of the topic
 	id    int32
-	// leaderEpoch is the epoch of the metadata that named the broker, which refuses another one.
+	// leaderEpoch is the epoch in the metadata that named the broker. The broker refuses another one.
 	leaderEpoch int32
-	// lastEpoch is the epoch of the last batch consumed, -1 if unknown. The broker then reports a log that was truncated
-	// below offset (KIP-320), from fetchEpochs on.
+	// lastEpoch is the leader epoch of the last consumed batch, -1 if unknown. From version fetchEpochs on, the
+	// broker uses it to report a log that was truncated below offset (KIP-320).
 	lastEpoch int32
 	offset    int64
 	maxBytes  int
 }
 
-// fetchResponse is a response. Reused, it reuses its buffers.
+// fetchResponse is a decoded response. Its buffers are reused by the next fetch.
 type fetchResponse struct {
-	version  int16 // of the exchange
+	version  int16 // version of the exchange
 	throttle time.Duration
 	parts    []fetchPart
 	x        *exchange
 }
 
-// bytes is the size of the response.
+// bytes returns the size of the response.
 func (f *fetchResponse) bytes() int { return len(f.x.in) }
 
-// forget drops what refers to the buffer of the response.
+// forget drops all references to the buffer of the response.
 func (f *fetchResponse) forget() {
 	if f.x != nil {
 		f.x.in, f.x.room = nil, nil
@@ -69,22 +69,22 @@ func (f *fetchResponse) forget() {
 	}
 }
 
-// fetchPart is the answer for one partition.
+// fetchPart is the response for one partition.
 type fetchPart struct {
-	index         int // in fetchRequest.asks
+	index         int // index in fetchRequest.spans
 	err           kafka.Error
 	highWatermark int64
 	lastStable    int64
 	logStart      int64
 	preferred     int32 // replica to read from, -1 for this one (KIP-392)
-	divergedAt    int64 // where the log parts from what was read, -1 if it does not
-	unchecked     bool  // the broker does not look for divergence
+	divergedAt    int64 // offset from which the log differs from what was read, -1 if it does not
+	unchecked     bool  // the broker cannot detect divergence
 	aborted       []recordbatch.Aborted
-	records       []byte // whole batches, perhaps a part of one; aliases the response
+	records       []byte // whole batches, the last one perhaps cut off; aliases the response
 }
 
-// fetch sends req and fills f. Its records stay valid until f is used again. A topic that is not the one asked for any
-// more is an error of its partitions, whatever version the broker speaks.
+// fetch sends req and decodes the response into f. The records stay valid until f is used again. A partition whose
+// topic is no longer the requested one gets an error, in every version of the protocol.
 func (c *Client) fetch(ctx context.Context, req *fetchRequest, f *fetchResponse) error {
 	version, err := c.version(ctx, req.broker, protocol.Fetch, fetchOldest, fetchVersion)
 	if err != nil {
@@ -168,7 +168,7 @@ func (f *fetchResponse) decode(b []byte, req *fetchRequest) error {
 	if d.err == nil && code != 0 {
 		return code
 	}
-	at := 0 // brokers mostly answer in the order of the request
+	at := 0 // brokers usually answer in the order of the request
 	for n := d.array(); n > 0 && d.err == nil; n-- {
 		var topic idempotency.TopicID
 		var name string
@@ -220,7 +220,7 @@ func (f *fetchResponse) decodePart(d *decoder) (id int32, p *fetchPart) {
 	return id, p
 }
 
-// grow adds a part, keeping the memory of its aborted transactions from earlier use.
+// grow adds a part and reuses the memory of its aborted transactions.
 func (f *fetchResponse) grow() *fetchPart {
 	n := len(f.parts)
 	if n < cap(f.parts) {

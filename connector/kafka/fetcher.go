@@ -17,26 +17,26 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// fetcher reads from one broker. Its Log has the cursors, and guards them.
+// fetcher reads from one broker. The Log owns the cursors and its mutex guards them.
 type fetcher struct {
 	*Log
 
 	broker int32
 	end    context.CancelFunc
-	ahead  *queue // of partitions with something to read at once, or not known
-	tail   *queue // of partitions that were read to their end
+	ahead  *queue // partitions that have records at the position, or may have
+	tail   *queue // partitions that were read to their end
 
-	throttled time.Time // until when the broker wants no request; the Log's mutex guards it
+	throttled time.Time // time before which the broker wants no request; guarded by the Log's mutex
 }
 
-// queue is the order in which partitions get their turn: one that was asked for goes to the end. The Log's mutex guards
+// queue orders the partitions of a fetcher: a partition goes to the end after each request. The Log's mutex guards
 // the entries.
 type queue struct {
 	wake    chan struct{}
 	entries []entry
 }
 
-// entry is a partition in a queue, valid while its ticket is the partition's.
+// entry is a partition in a queue. It is valid while its ticket equals that of the partition.
 type entry struct {
 	c      *cursor
 	ticket uint64
@@ -44,7 +44,7 @@ type entry struct {
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-// inFlightFetch is a partition's part in a request under way.
+// inFlightFetch is the part of one partition in a request in flight.
 type inFlightFetch struct {
 	c    *cursor
 	seq  uint64
@@ -52,7 +52,8 @@ type inFlightFetch struct {
 	done bool
 }
 
-// start starts the fetcher of a broker, which ends with ctx or when nothing is read from it any more. The lock is held.
+// start starts the fetcher of a broker. It ends with ctx, or when prune finds no partition that reads from the
+// broker. The caller holds the lock.
 func (l *Log) start(ctx context.Context, g *errgroup.Group, broker int32) {
 	ctx, end := context.WithCancel(ctx)
 	f := &fetcher{Log: l, broker: broker, end: end, ahead: newQueue(), tail: newQueue()}
@@ -61,7 +62,7 @@ func (l *Log) start(ctx context.Context, g *errgroup.Group, broker int32) {
 	g.Go(func() error { f.fetching(ctx, f.tail, l.cfg.MinBytes, l.cfg.MaxWait); return nil })
 }
 
-// fetching sends one request after the other for the partitions in q, until ctx ends.
+// fetching sends requests for the partitions in q, one at a time, until ctx ends.
 func (f *fetcher) fetching(ctx context.Context, q *queue, minBytes int, maxWait time.Duration) {
 	name := "fetcher " + strconv.Itoa(int(f.broker))
 	if q == f.tail {
@@ -104,17 +105,18 @@ func (f *fetcher) fetching(ctx context.Context, q *queue, minBytes int, maxWait 
 		if flights = f.take(q, size, &req, flights[:0]); len(flights) > 0 {
 			idle, err = f.roundTrip(ctx, &req, &resp, opener, room, flights)
 		}
-		resp.forget() // its buffer is another's now
+		resp.forget() // the buffer goes back to the pool
 		opener.Forget()
 		room.close(err)
-		if idle { // a broker that does not wait is asked no more often than one that does
+		if idle { // a broker that does not wait must not be asked more often than one that does
 			loop.Rest()
 			_ = reliability.Wait(ctx, maxWait-time.Since(sent))
 		}
 	}
 }
 
-// reserve waits for the memory of a response, and of what it will probably become where something is to be expected.
+// reserve waits for the memory of a response. If records are expected (ahead), it also reserves their estimated
+// decompressed size.
 func (f *fetcher) reserve(ctx context.Context, size int, ahead bool, opener *recordbatch.Opener) (*room, error) {
 	pool := f.cfg.Memory
 	n := int64(size)
@@ -131,14 +133,15 @@ func (f *fetcher) reserve(ctx context.Context, size int, ahead bool, opener *rec
 	return &room{pool: pool, reserved: n}, nil
 }
 
-// front returns how many bytes the next request of q needs, 0 if there is none, and how long the broker wants none.
+// front returns how many bytes the next request of q needs, 0 without a request, and the remaining throttle time of
+// the broker.
 func (f *fetcher) front(q *queue) (size int, throttled time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for len(q.entries) > 0 {
 		if e := q.entries[0]; e.valid() {
 			most := f.cfg.MaxBytes
-			if q == f.tail { // what comes is little, and its memory is reserved while the broker waits
+			if q == f.tail { // little data is expected, and its memory stays reserved while the broker waits
 				most = min(most, f.cfg.PartitionBytes)
 			}
 			return max(most, e.c.maxBytes), time.Until(f.throttled)
@@ -162,7 +165,7 @@ func (f *fetcher) take(q *queue, size int, req *fetchRequest, flights []inFlight
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	req.spans, req.maxBytes = req.spans[:0], size
-	// A first batch may be larger than what is asked for; the rest is what the broker says of each partition.
+	// A first batch may exceed the requested size; the rest is metadata of each partition.
 	req.limit = max(size, f.largest()) + 1<<20
 	for ; len(q.entries) > 0; q.pop() {
 		e := q.entries[0]
@@ -173,7 +176,7 @@ func (f *fetcher) take(q *queue, size int, req *fetchRequest, flights []inFlight
 		if c.alone && len(flights) > 0 {
 			break
 		}
-		c.state = flying
+		c.state = inFlight
 		flights = append(flights, inFlightFetch{c: c, seq: c.seq, next: c.req.Next})
 		req.spans = append(req.spans, fetchSpan{
 			topic: c.req.Partition.TopicID, name: c.req.Partition.Topic, id: c.req.Partition.ID, leaderEpoch: c.epoch,
@@ -188,7 +191,8 @@ func (f *fetcher) take(q *queue, size int, req *fetchRequest, flights []inFlight
 	return flights
 }
 
-// roundTrip sends a request and settles each of its partitions. It tells whether the broker had no record for any.
+// roundTrip sends a request and settles each of its partitions. idle is true if the broker had no record for any of
+// them.
 func (f *fetcher) roundTrip(ctx context.Context, req *fetchRequest, resp *fetchResponse, opener *recordbatch.Opener,
 	room *room, flights []inFlightFetch,
 ) (idle bool, err error) {
@@ -204,7 +208,7 @@ func (f *fetcher) roundTrip(ctx context.Context, req *fetchRequest, resp *fetchR
 	room.keep(opener.Expect(resp.bytes()))
 	f.metrics.fetched(resp.bytes(), resp.throttle)
 	f.mu.Lock()
-	f.endTrouble(troubled{broker: f.broker})
+	f.endTrouble(troubleScope{broker: f.broker})
 	f.spoke(f.broker, resp.version)
 	if until := time.Now().Add(resp.throttle); until.After(f.throttled) {
 		f.throttled = until
@@ -234,8 +238,8 @@ func (f *fetcher) roundTrip(ctx context.Context, req *fetchRequest, resp *fetchR
 	return idle, nil
 }
 
-// landed ends the flight of a partition and tells whether the request is still the one that was sent. If not, the
-// partition goes its new way. The lock is held.
+// landed ends the flight of a partition and reports whether its request is still current. If not, the partition is
+// queued for its newer request, or removed after Forget. The caller holds the lock.
 func (l *Log) landed(f *inFlightFetch) bool {
 	c := f.c
 	switch {
@@ -252,7 +256,7 @@ func (l *Log) landed(f *inFlightFetch) bool {
 	return true
 }
 
-// fetchFailed puts the partitions of a request on their way again.
+// fetchFailed schedules the retry of all partitions of a failed request.
 func (f *fetcher) fetchFailed(ctx context.Context, flights []inFlightFetch, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -260,10 +264,10 @@ func (f *fetcher) fetchFailed(ctx context.Context, flights []inFlightFetch, err 
 	if !ended {
 		f.metrics.failed(err)
 		if !errors.Is(err, errResponseSize) {
-			f.trouble(troubled{broker: f.broker}, err)
+			f.trouble(troubleScope{broker: f.broker}, err)
 		}
 	}
-	var again time.Time // the same for all, so that they look for their leaders together
+	var again time.Time // the same for all, so that one metadata request finds all leaders
 	for i := range flights {
 		c := flights[i].c
 		if !f.landed(&flights[i]) {
@@ -284,14 +288,14 @@ func (f *fetcher) fetchFailed(ctx context.Context, flights []inFlightFetch, err 
 	}
 }
 
-// largest is how large a record batch may be on the wire: beside it its content must find room, which is no smaller, and
-// buffers are rounded up.
+// largest returns the size limit of a record batch on the wire. Its content, which is no smaller, must fit into
+// memory beside it, and buffer sizes are rounded up.
 func (q *questions) largest() int { return min(q.cfg.Limits.Batch, int(q.cfg.Memory.Size()*2/5)) }
 
-// tooLarge asks for a partition alone after a response that there was no memory for: which of its partitions was it?
-// The lock is held.
+// tooLarge schedules a request for this partition alone, after a response that did not fit into memory: only that
+// shows which partition was too large. The caller holds the lock.
 func (l *Log) tooLarge(c *cursor, err error) {
-	const frame = 64 << 10 // of what a response has around its record batches
+	const frame = 64 << 10 // overhead of a response around its record batches
 	var size *sizeError
 	known := errors.As(err, &size) && size.bytes <= l.largest()+frame
 	if c.alone && !known {
@@ -304,7 +308,7 @@ func (l *Log) tooLarge(c *cursor, err error) {
 	l.enqueue(c)
 }
 
-// settle judges the answer for one partition.
+// settle handles the response for one partition.
 func (f *fetcher) settle(opener *recordbatch.Opener, flight *inFlightFetch, p *fetchPart, first bool) {
 	f.mu.Lock()
 	ok := f.landed(flight)
@@ -327,7 +331,7 @@ func (f *fetcher) settle(opener *recordbatch.Opener, flight *inFlightFetch, p *f
 			batches.Release()
 		}
 	}()
-	if !f.landed(flight) { // while it was opened
+	if !f.landed(flight) { // replaced or forgotten while the batches were opened
 		return
 	}
 	c := flight.c
@@ -340,13 +344,13 @@ func (f *fetcher) settle(opener *recordbatch.Opener, flight *inFlightFetch, p *f
 		}
 		c.alone, c.behind = true, true
 		f.enqueue(c)
-	case bad != nil && !isHold(bad): // no memory now: another one waits for it, or this fetcher ends
+	case bad != nil && !isHold(bad): // no memory now: another fetcher waits for it, or this one ends
 		f.metrics.failed(bad)
 		c.behind = true
 		f.enqueue(c)
 	case p.err == kafka.OffsetOutOfRange, p.err == 0 && p.divergedAt >= 0:
 		f.metrics.failed(kafka.OffsetOutOfRange)
-		// That a replica lags behind its leader is no finding; the leader is asked whether there is one.
+		// A replica may lag behind its leader, which is not a finding. The leader then decides.
 		c.replicaUntil, c.unchecked = time.Time{}, f.broker != c.leader
 		f.suspect(c, time.Now())
 	case p.unchecked && p.err == 0 && c.req.Epoch >= 0 && c.req.Epoch < c.epoch && c.checked != c.epoch:
@@ -366,8 +370,8 @@ func (f *fetcher) settle(opener *recordbatch.Opener, flight *inFlightFetch, p *f
 		c.replica, c.replicaUntil = p.preferred, time.Now().Add(followReplica)
 		f.lose(c, time.Now())
 	default:
-		f.endTrouble(troubled{broker: noBroker, partition: c.req.Partition})
-		answered = batches.Next > c.req.Next // the records are the answer's now
+		f.endTrouble(troubleScope{broker: noBroker, partition: c.req.Partition})
+		answered = batches.Next > c.req.Next // the result owns the records now
 		f.served(c, p, batches, bad, first)
 	}
 }
@@ -377,18 +381,19 @@ func isHold(err error) bool {
 	return errors.As(err, &held)
 }
 
-// bounds are those that came with an answer.
+// bounds returns the bounds in a response.
 func (l *Log) bounds(c *cursor, p *fetchPart) connector.Bounds {
 	return connector.Bounds{
 		LogStart: p.logStart, LastStable: p.lastStable, HighWatermark: p.highWatermark, LeaderEpoch: c.epoch, DivergedAt: -1,
 	}
 }
 
-// served answers with what a broker sent for a position, or asks on if that was nothing. The lock is held.
+// served enqueues the records of a response as a result, or requests again if there were none. The caller holds the
+// lock.
 func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error, first bool) {
 	bounds, next := l.bounds(c, p), c.req.Next
 	switch {
-	case b.Next > next: // before anything that is bad behind it
+	case b.Next > next: // deliver what comes before a bad batch
 		c.served()
 		c.maxBytes, c.alone, c.behind = 0, false, b.Next < p.lastStable
 		a := connector.Fetched{Bounds: bounds, Next: b.Next, Epoch: b.Epoch}
@@ -404,7 +409,8 @@ func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error,
 		l.grow(c, b, bounds)
 	default:
 		c.served()
-		// A broker that has more and yet sent nothing in the first place has a reason: then wait there for it.
+		// A broker that has more records and yet sent none for the first partition has a reason: wait at the broker
+		// then.
 		c.behind = next < p.lastStable && !first
 		c.maxBytes, c.alone = 0, false
 		if c.loggedAt.IsZero() || bounds != c.logged && time.Since(c.loggedAt) >= refreshBounds {
@@ -415,7 +421,7 @@ func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error,
 	}
 }
 
-// grow asks again with more room for the one batch that did not fit. The lock is held.
+// grow requests again with more room for the one batch that did not fit. The caller holds the lock.
 func (l *Log) grow(c *cursor, b *recordbatch.Batches, bounds connector.Bounds) {
 	need := b.Truncated
 	if need == 0 {
@@ -425,12 +431,12 @@ func (l *Log) grow(c *cursor, b *recordbatch.Batches, bounds connector.Bounds) {
 		l.conclude(c, l.oversize(c, "has %d bytes, the limit is %d", need, l.largest()), bounds, l.lose)
 		return
 	}
-	c.alone = c.maxBytes >= need // it had the room, so others took it away
+	c.alone = c.maxBytes >= need // it had enough room, so other partitions used it up
 	c.maxBytes, c.behind = need, true
 	l.enqueue(c)
 }
 
-// abandon puts the partitions in the queue of a fetcher that has ended on their way again.
+// abandon schedules a new leader search for the partitions in the queue of a fetcher that has ended.
 func (f *fetcher) abandon(q *queue) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

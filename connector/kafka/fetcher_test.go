@@ -43,7 +43,7 @@ func TestTake(t *testing.T) {
 		var ids []int32
 		for _, flight := range f.take(f.ahead, size, &req, nil) {
 			ids = append(ids, flight.c.req.Partition.ID)
-			if flight.c.state != flying {
+			if flight.c.state != inFlight {
 				t.Errorf("partition %d is not flying", flight.c.req.Partition.ID)
 			}
 		}

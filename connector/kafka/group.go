@@ -17,30 +17,30 @@ import (
 	"sluice/reliability/hold"
 )
 
-// GroupConfig says which group to join and how patient to be. Durations that are zero take their defaults.
+// GroupConfig configures a [Group]. Durations of zero take their defaults.
 type GroupConfig struct {
-	// Group is the group's id.
+	// Group is the id of the consumer group.
 	Group string
-	// Topics are subscribed to as far as they exist. The others are waited for.
+	// Topics are the subscribed topics. Those that do not exist are waited for.
 	Topics []string
-	// Optional are topics that are subscribed to once they exist, and not missed before. It is asked at each look and may
-	// be nil.
+	// Optional returns topics that are subscribed once they exist and do not count as missing before. It is called at
+	// each poll and may be nil.
 	Optional func() []string
-	// Matches says which topics are subscribed to besides, those that are created later included. Kafka's internal ones
-	// are never asked about. nil: none, and only Topics are looked at.
+	// Matches selects further topics to subscribe to, including topics that are created later. It is never called for
+	// Kafka's internal topics. With nil, only Topics and Optional count.
 	Matches func(topic string) bool
-	// Beyond returns which of the topics are too many, and why. Of topics that share a limit the first ones in names stay.
-	// nil: none.
+	// Beyond returns which of the topics exceed a limit, and why. Of topics that share a limit the first ones in
+	// names stay. With nil there is no limit.
 	Beyond func(names []string) map[string]string
-	// Session is how long the coordinator waits for a silent member: 30 s, or the client's. Heartbeats come ten times as
-	// often; an exchange with the coordinator may take half of it.
+	// Session is the time after which the coordinator expels a silent member: 30 s, or the client's. Heartbeats come
+	// ten times as often; an exchange with the coordinator may take half of it.
 	Session time.Duration
 	// Rebalance is how long the coordinator waits for the members to join a generation: 60 s.
 	Rebalance time.Duration
-	// WatchEvery is how often topics are looked at: 30 s. Confirm is after what time a finding that a broker with old
-	// metadata can produce must show again: 5 s, and not longer than WatchEvery.
+	// WatchEvery is the interval at which topics are polled: 30 s. Confirm is the delay after which a change must
+	// show again if a broker with old metadata could have caused it: 5 s, and at most WatchEvery.
 	WatchEvery, Confirm time.Duration
-	// Leave bounds how long leaving may take, whatever the brokers do: 5 s.
+	// Leave bounds the time to leave the group, even if no broker answers: 5 s.
 	Leave time.Duration
 }
 
@@ -51,13 +51,13 @@ const (
 	defaultLeave      = 5 * time.Second
 )
 
-// Group is this member's part in a consumer group. It implements [connector.Group].
+// Group is the membership of this process in a consumer group. It implements [connector.Group].
 //
 //	waiting ─▶ joining ─▶ joined ─▶ ended ─▶ joining …
 //	   ▲          ▲                   │
 //	   └──────────┴── topics changed ─┘
 //
-// waiting: none of the topics exists. ended: the generation is over; its claims go on.
+// waiting: no topic exists. ended: the generation is over, but its claims stay in use.
 type Group struct {
 	client  *Client
 	cfg     GroupConfig
@@ -69,23 +69,23 @@ type Group struct {
 
 	mu            sync.Mutex
 	absent        []Absent
-	absentFailing map[string]*reliability.FailureLog // by cause, for as long as the same topics are absent
-	first         map[string]bool                    // the topics that were there at the first look
-	within        map[string]bool                    // the topics of the last look that are read
-	last          generation                         // the newest one, be it over
-	trouble       *Trouble                           // since the last generation or look that worked
+	absentFailing map[string]*reliability.FailureLog // by cause, while the same topics are absent
+	first         map[string]bool                    // topics that existed at the first poll
+	within        map[string]bool                    // topics of the last poll that are within the limits
+	last          generation                         // the newest one, even if it has ended
+	trouble       *Trouble                           // nil after a generation or poll that worked
 }
 
 var _ connector.Group = (*Group)(nil)
 
-// generation is what this member was given in one generation of the group.
+// generation is the assignment of this member in one generation of the group.
 type generation struct {
 	id     int32
-	member string // empty: none yet, or the group was left
+	member string // empty before the first join and after leaving
 	claims []connector.Partition
 }
 
-// NewGroup returns a member that joins when it is run. reg may be nil.
+// NewGroup returns a member that joins when [Group.Run] is called. reg may be nil.
 func NewGroup(client *Client, cfg GroupConfig, logger *slog.Logger, reg prometheus.Registerer) *Group {
 	cfg.Topics = slices.Compact(slices.Sorted(slices.Values(cfg.Topics)))
 	cfg.Session = cmp.Or(cfg.Session, client.cfg.Session)
@@ -98,20 +98,21 @@ func NewGroup(client *Client, cfg GroupConfig, logger *slog.Logger, reg promethe
 		cfg:     cfg,
 		logger:  logger.With("group", cfg.Group),
 		metrics: newGroupMetrics(reg),
-		// Well within a session: a new coordinator gives every member one, and expels those that have not joined by then.
+		// The pause stays well below a session: a new coordinator gives every member one session to join, then expels
+		// it.
 		backoff:       reliability.Backoff{Initial: 200 * time.Millisecond, Max: cfg.Session / 6, Jitter: 0.25},
 		absentFailing: map[string]*reliability.FailureLog{},
 	}
 }
 
-// Absent returns the topics that are meant and not read, as last seen by Run. They are held.
+// Absent returns the configured topics that are not read, as of the last poll in Run. Each is a hold.
 func (g *Group) Absent() []Absent {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.absent)
 }
 
-// appeared returns those topics of claims that did not exist when Run looked for the first time.
+// appeared returns those topics of claims that did not exist at the first poll of Run.
 func (g *Group) appeared(claims []connector.Partition) (names []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,7 +124,8 @@ func (g *Group) appeared(claims []connector.Partition) (names []string) {
 	return names
 }
 
-// Trouble returns what keeps this member out of the group, or its topics unknown.
+// Trouble returns the reason why this member is outside of the group or does not know its topics; false if there is
+// none.
 func (g *Group) Trouble() (Trouble, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -133,8 +135,8 @@ func (g *Group) Trouble() (Trouble, bool) {
 	return *g.trouble, true
 }
 
-// troubles notes a failure, nil a success.
-func (g *Group) troubles(err error) {
+// noteTrouble records a failure; nil clears it.
+func (g *Group) noteTrouble(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil {
@@ -150,15 +152,17 @@ func (g *Group) troubles(err error) {
 	}
 }
 
-// Run joins the group, delivers each new assignment and leaves when ctx ends; then it returns nil. When a generation ends
-// its claims are delivered again, not joined; while there are no topics nothing is, not joined. It returns only for a
-// Fatal error besides: a [hold.Error] with hold.KafkaDenied or hold.KafkaDown. It may be called again then,
-// but not twice at a time. While our certificate or credentials are refused and come from files, it returns a minute
-// later, and not if the files have changed by then.
+// Run joins the group, delivers each new assignment and leaves when ctx ends; then it returns nil. When a generation
+// ends, Run delivers its claims again with Joined false. While no topic exists, it delivers an empty assignment with
+// Joined false. It returns early only for a Fatal error: a [hold.Error] with hold.KafkaDenied or hold.KafkaDown. The
+// caller may then call it again, but never twice at a time.
+//
+// If the cluster refuses our certificate or credentials and these come from files, Run waits up to a minute before it
+// returns the error. If the files change in that time, it tries again instead.
 func (g *Group) Run(ctx context.Context, deliver func(connector.Assignment)) error {
 	for ctx.Err() == nil {
 		if err := g.serve(ctx, deliver); err != nil && ctx.Err() == nil {
-			g.troubles(err)
+			g.noteTrouble(err)
 			if untrusted(err) && g.client.dialer.Renewed(ctx, retryDenied) {
 				continue
 			}
@@ -177,9 +181,9 @@ func (g *Group) serve(ctx context.Context, deliver func(connector.Assignment)) e
 	return g.belong(ctx, topics, deliver)
 }
 
-// awaitTopics returns the topics to subscribe to as soon as there is one.
+// awaitTopics returns the topics to subscribe to as soon as at least one exists.
 func (g *Group) awaitTopics(ctx context.Context, deliver func(connector.Assignment)) (topics, error) {
-	told, failures := false, 0
+	logged, failures := false, 0
 	for {
 		seen, err := g.poll(ctx)
 		pause := g.pause()
@@ -189,16 +193,16 @@ func (g *Group) awaitTopics(ctx context.Context, deliver func(connector.Assignme
 				return nil, err
 			}
 			failures++
-			g.troubles(err)
+			g.noteTrouble(err)
 			pause = g.backoff.Pause(failures)
-			g.pollFailing.Failed(ctx, g.logger, slog.LevelWarn, "looking for topics failed, will try again", "err", err, "pause", pause)
+			g.pollFailing.Failed(ctx, g.logger, slog.LevelWarn, "failed to read the topics; retrying", "err", err, "pause", pause)
 		case len(seen.topics) > 0:
-			g.pollFailing.Over(ctx, g.logger, "topics are seen again")
+			g.pollFailing.Over(ctx, g.logger, "topics are readable again")
 			return seen.topics, nil
-		case !told:
-			g.troubles(nil)
-			told, failures = true, 0
-			g.logger.InfoContext(ctx, "there is no topic to read yet")
+		case !logged:
+			g.noteTrouble(nil)
+			logged, failures = true, 0
+			g.logger.InfoContext(ctx, "no topic exists yet; waiting for the first one")
 			deliver(connector.Assignment{})
 		}
 		if err := reliability.Wait(ctx, pause); err != nil {
@@ -207,7 +211,7 @@ func (g *Group) awaitTopics(ctx context.Context, deliver func(connector.Assignme
 	}
 }
 
-// belong is a member of the group, through all its generations, for as long as the set of topics stays.
+// belong stays a member of the group through all its generations, as long as the set of topics does not change.
 func (g *Group) belong(ctx context.Context, topics topics, deliver func(connector.Assignment)) error {
 	m, err := g.join(ctx, topics)
 	if err != nil {
@@ -221,7 +225,7 @@ func (g *Group) belong(ctx context.Context, topics topics, deliver func(connecto
 		}
 		claims := g.begin(gen.ID, gen.MemberID, m.claims(gen))
 		g.metrics.joined.Set(1)
-		g.joinFailing.Over(ctx, g.logger, "joining works again")
+		g.joinFailing.Over(ctx, g.logger, "joining the group works again")
 		g.logger.InfoContext(ctx, "joined", "generation", gen.ID, "member", gen.MemberID, "claims", len(claims))
 		deliver(connector.Assignment{Joined: true, Partitions: claims, Appeared: g.appeared(claims)})
 
@@ -231,7 +235,7 @@ func (g *Group) belong(ctx context.Context, topics topics, deliver func(connecto
 			return nil
 		}
 		g.metrics.rejoins.WithLabelValues(string(why)).Inc()
-		g.logger.InfoContext(ctx, "generation ended, claims go on", "generation", gen.ID, "reason", string(why))
+		g.logger.InfoContext(ctx, "generation ended; keeping the claims", "generation", gen.ID, "reason", string(why))
 		deliver(connector.Assignment{Joined: false, Partitions: slices.Clone(claims)})
 		if why == topicsOutgrown {
 			return nil
@@ -239,17 +243,17 @@ func (g *Group) belong(ctx context.Context, topics topics, deliver func(connecto
 	}
 }
 
-// begin makes a generation the newest one.
+// begin records a new generation as the newest one.
 func (g *Group) begin(id int32, member string, claims []connector.Partition) []connector.Partition {
 	g.metrics.generations.Inc()
-	g.troubles(nil)
+	g.noteTrouble(nil)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.last = generation{id, member, claims}
 	return slices.Clone(claims)
 }
 
-// left forgets the membership, but not the claims, which the balancer should give back.
+// left records that the group was left. The claims stay, because the balancer should return them.
 func (g *Group) left() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -263,7 +267,7 @@ func (g *Group) newest() generation {
 	return g.last
 }
 
-// owned is what the newest generation gave us, for the balancer.
+// owned returns the assignment of the newest generation, for the balancer.
 func (g *Group) owned() owned {
 	last := g.newest()
 	o := owned{generation: last.id, partitions: make(map[string][]int32)}
@@ -273,7 +277,7 @@ func (g *Group) owned() owned {
 	return o
 }
 
-// pause is the time until topics are looked at again. Members do not look in step.
+// pause returns the time until the next poll of the topics, with jitter to spread the polls of the members.
 func (g *Group) pause() time.Duration {
 	return reliability.Backoff{Initial: g.cfg.WatchEvery, Max: g.cfg.WatchEvery, Jitter: g.backoff.Jitter}.Pause(1)
 }
@@ -299,7 +303,7 @@ func newGroupMetrics(reg prometheus.Registerer) *groupMetrics {
 			Name: "sluice_group_joined", Help: "1 while this member is part of a generation.",
 		}),
 		missing: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "sluice_group_missing_topics", Help: "Topics that are meant and not read: they do not exist, are refused, or lie beyond max_topics.",
+			Name: "sluice_group_missing_topics", Help: "Topics that are configured and not read: they do not exist, are refused, or lie beyond max_topics.",
 		}),
 	}
 	if reg != nil {

@@ -349,7 +349,7 @@ func testOffsets(t *testing.T, s *scene) {
 	}
 }
 
-// testCommitFenced: whoever is not a member of the group's generation writes no offset.
+// testCommitFenced: a client that is not a member of the group's generation writes no offset.
 func testCommitFenced(t *testing.T, s *scene) {
 	s.create("t", 1)
 	a := s.start(nil, "t")

@@ -10,22 +10,22 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// groupConns are the connections of one kafka-go ConsumerGroup. Three things about it can only be mended below it: it
-// dials without a context, so that closing it waits for a broker that does not answer; it exchanges some requests
-// without a deadline; and it asks for metadata in a way that creates missing topics.
+// groupConns are the connections of one kafka-go ConsumerGroup. They fix three faults that can only be fixed below
+// kafka-go: it dials without a context, so closing it waits for a broker that does not answer; it sends some requests
+// without a deadline; and it requests metadata in a way that creates missing topics.
 type groupConns struct {
 	dialer *kafka.Dialer
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
-	limit  time.Duration // of an exchange that kafka-go sets no deadline for
+	limit  time.Duration // limit of an exchange for which kafka-go sets no deadline
 
-	life context.Context // until abort
+	life context.Context // ends at abort
 	end  context.CancelFunc
 
 	mu   sync.Mutex
 	open map[*groupConn]struct{}
 }
 
-// newGroupConns returns connections that live until abort, and not longer than ctx.
+// newGroupConns returns connections that live until abort, at most as long as ctx.
 func newGroupConns(ctx context.Context, c *Client) *groupConns {
 	g := &groupConns{dial: c.dialer.DialContext, limit: c.timeout(), open: make(map[*groupConn]struct{})}
 	g.dialer = &kafka.Dialer{ClientID: c.cfg.ClientID, Timeout: c.cfg.Session / 6, DialFunc: g.connect}
@@ -33,13 +33,13 @@ func newGroupConns(ctx context.Context, c *Client) *groupConns {
 	return g
 }
 
-// abort ends everything that is under way on the connections, and every later attempt.
+// abort ends all exchanges in flight, and makes later ones fail.
 func (g *groupConns) abort() {
 	g.end()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for c := range g.open {
-		_ = c.Conn.Close() // whoever uses it learns of it from its own call
+		_ = c.Conn.Close() // the user gets the error from its own call
 	}
 }
 
@@ -62,25 +62,25 @@ func (g *groupConns) connect(ctx context.Context, network, address string) (net.
 	return c, nil
 }
 
-// groupConn is a connection to the group's coordinator, or to a broker that is asked for it.
+// groupConn is a connection to the group's coordinator, or to a broker that knows the coordinator.
 type groupConn struct {
 	net.Conn
 	group *groupConns
 
-	// Of the request that is being written; kafka-go writes one after the other.
+	// State of the request that is being written; kafka-go writes one after the other.
 	head [8]byte // size, API key, version
 	seen int     // bytes of head
-	rest int     // bytes after head
+	rest int     // remaining bytes after head
 }
 
-// Metadata versions whose last byte is allow_auto_topic_creation. kafka-go writes version 6 if the broker has it, and
-// true.
+// Metadata versions whose last byte is allow_auto_topic_creation. kafka-go writes version 6, if the broker supports
+// it, with the value true.
 const (
 	createFrom = 4
 	createTo   = 7
 )
 
-// Write passes requests on, except that a metadata request creates no topic.
+// Write passes requests on, but changes metadata requests so that they create no topic.
 func (c *groupConn) Write(b []byte) (int, error) {
 	var changed []byte
 	for i := 0; i < len(b); {
@@ -120,13 +120,15 @@ func (c *groupConn) creates() bool {
 	return key == uint16(protocol.Metadata) && version >= createFrom && version <= createTo
 }
 
-// SetDeadline implements [net.Conn]; no deadline becomes one.
+// SetDeadline implements [net.Conn]. It replaces a missing deadline by the limit.
 func (c *groupConn) SetDeadline(t time.Time) error { return c.Conn.SetDeadline(c.bound(t)) }
 
-// SetReadDeadline implements [net.Conn]; no deadline becomes one. kafka-go sets it before each response.
+// SetReadDeadline implements [net.Conn]. It replaces a missing deadline by the limit. kafka-go calls it before each
+// response.
 func (c *groupConn) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadline(c.bound(t)) }
 
-// SetWriteDeadline implements [net.Conn]; no deadline becomes one. kafka-go sets it before each request.
+// SetWriteDeadline implements [net.Conn]. It replaces a missing deadline by the limit. kafka-go calls it before each
+// request.
 func (c *groupConn) SetWriteDeadline(t time.Time) error { return c.Conn.SetWriteDeadline(c.bound(t)) }
 
 func (c *groupConn) bound(t time.Time) time.Time {

@@ -17,8 +17,8 @@ type written struct {
 
 func (w *written) Write(b []byte) (int, error) { return w.all.Write(b) }
 
-// TestGroupConnCreatesNothing: in whatever pieces requests are written, metadata requests lose their wish to create
-// topics, and nothing else changes.
+// TestGroupConnCreatesNothing: metadata requests written in pieces of any size no longer create topics, and all other
+// bytes stay unchanged.
 func TestGroupConnCreatesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var sent, want []byte

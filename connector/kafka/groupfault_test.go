@@ -57,7 +57,7 @@ func TestGroupCoordinatorErrors(t *testing.T) {
 	}
 }
 
-// TestGroupCoordinatorMoves: members follow the coordinator. Nobody waits for a member that kafka-go forgot on the way.
+// TestGroupCoordinatorMoves: members follow the coordinator. No member waits for one that kafka-go has forgotten.
 func TestGroupCoordinatorMoves(t *testing.T) {
 	inBubble(t, func(_ *testing.T, s *scene) {
 		s.create("t", 4)
@@ -157,7 +157,8 @@ func TestGroupClusterRestarts(t *testing.T) {
 	})
 }
 
-// TestGroupHeartbeatLost: a member that nobody hears keeps its claims, though another one gets them, and comes back.
+// TestGroupHeartbeatLost: a member whose heartbeats are lost keeps its claims although another one gets them, and
+// comes back.
 func TestGroupHeartbeatLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *scene) {
 		s.create("t", 4)
@@ -295,13 +296,13 @@ func TestGroupHungAuthentication(t *testing.T) {
 		})
 		s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.IllegalGeneration})
 		s.until("the generation ended", func() bool { return !a.now().Joined })
-		s.until("joining failed", func() bool { return a.logs.count("joining failed") > 0 })
+		s.until("joining fails", func() bool { return a.logs.count("failed to join the group") > 0 })
 		hung.Store(false)
 		s.until("joined again", a.has(2))
 	}, kfake.EnableSASL(), kfake.Superuser("PLAIN", "sluice", "right"), kfake.SeedTopics(2, "t"))
 }
 
-// TestGroupRefused: what a person has to mend ends Run with the hold that stands for it. It can be run again.
+// TestGroupRefused: a refusal that an operator must fix ends Run with its hold. Run can be called again.
 func TestGroupRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -443,8 +444,8 @@ func TestGroupSlowDelivery(t *testing.T) {
 		a := s.start(nil, "t")
 		s.until("joined", a.has(2))
 		a.slow.Store(int64(5 * time.Minute))
-		b := s.start(nil, "t") // ends the generation; a is told, and takes its time
-		s.until("a is told", func() bool { return !a.now().Joined })
+		b := s.start(nil, "t") // ends the generation; a learns of it, and is slow
+		s.until("a learns of it", func() bool { return !a.now().Joined })
 		s.until("b joined", b.has(1))
 		time.Sleep(4 * time.Minute)
 		if n := len(describe(s)); n != 2 {
@@ -470,7 +471,7 @@ func TestGroupUnreachable(t *testing.T) {
 		if n := attempts.Load(); n < 20 || n > 4*130 {
 			t.Errorf("%d attempts in five minutes", n)
 		}
-		if n := a.logs.count("will try again"); n != 2 {
+		if n := a.logs.count("; retrying"); n != 2 {
 			t.Errorf("%d lines in five minutes: one at once, one after a minute", n)
 		}
 		if took := a.stop(); took > time.Second || a.err != nil {

@@ -21,7 +21,7 @@ func hang(s *scene, keys ...kmsg.Key) {
 
 const leaveBound = defaultLeave + 10*time.Millisecond
 
-// TestGroupLeavesHungCluster: leaving is bounded, whatever was under way, and leaves no goroutine behind.
+// TestGroupLeavesHungCluster: the time to leave is bounded during every operation, and no goroutine stays behind.
 func TestGroupLeavesHungCluster(t *testing.T) {
 	check := func(s *scene, m *member) {
 		s.t.Helper()
@@ -137,7 +137,7 @@ func TestGroupLeavesWhileJoining(t *testing.T) {
 	})
 }
 
-// TestGroupLeavesBlackHole: dials that nobody answers end with the membership.
+// TestGroupLeavesBlackHole: unanswered dials end with the membership.
 func TestGroupLeavesBlackHole(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *scene) {
 		s.create("t", 1)

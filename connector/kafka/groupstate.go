@@ -9,23 +9,23 @@ import (
 	"github.com/segmentio/kafka-go/protocol/describegroups"
 )
 
-// GroupState is what the coordinator says of a group.
+// GroupState is the state of a group as its coordinator reports it.
 type GroupState struct {
-	// State is Empty, Stable, PreparingRebalance and the like; Dead if there is no such group, which is no error.
+	// State is Empty, Stable, PreparingRebalance and the like; Dead if the group does not exist, which is no error.
 	State string
-	// Foreign says which assignor the members agreed on if it is not the one of this program, "" otherwise and while they
-	// have not agreed. No member of this program can join such a group.
+	// Foreign is the assignor that the members agreed on, if it is not this program's; else "". No member of this
+	// program can join such a group.
 	Foreign string
 	Members []GroupMember
 }
 
-// GroupMember is a member of a group, of this program or of another one.
+// GroupMember is a member of a group. It may belong to another program.
 type GroupMember struct {
 	Client, Host string
-	Topics       []string // subscribed to, empty if the member does not tell in a known form
+	Topics       []string // subscribed topics, empty if the format is unknown
 }
 
-// State asks the coordinator for the state of the group, which needs the right to describe it.
+// State requests the state of the group from the coordinator. It needs the right to describe the group.
 func (g *Group) State(ctx context.Context) (GroupState, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.client.timeout())
 	defer cancel()
@@ -46,8 +46,8 @@ func (g *Group) State(ctx context.Context) (GroupState, error) {
 	return s, nil
 }
 
-// describe sends one DescribeGroups request. kafka-go's own method decodes the subscriptions of all members, and fails for
-// a group with a member whose client is newer than it knows.
+// describe sends one DescribeGroups request. kafka-go's own method decodes the subscriptions of all members, and
+// fails if one client is newer than it knows.
 func (g *Group) describe(ctx context.Context) (*describegroups.ResponseGroup, error) {
 	response, err := g.client.transport.RoundTrip(ctx, g.client.addr, &describegroups.Request{Groups: []string{g.cfg.Group}})
 	if err != nil {
@@ -63,9 +63,9 @@ func (g *Group) describe(ctx context.Context) (*describegroups.ResponseGroup, er
 	return &all.Groups[0], nil
 }
 
-// subscribed returns the topics of a ConsumerProtocolSubscription. Each version begins with the fields of version 0: its
-// number, the topics, user data. Later ones add to them (owned partitions, generation, rack), so whatever follows the
-// topics is not read. Bytes of another kind yield no topic.
+// subscribed returns the topics of a ConsumerProtocolSubscription. Every version begins with the fields of version 0:
+// version, topics, user data. Later versions append fields (owned partitions, generation, rack), so everything after
+// the topics is skipped. Bytes in another format yield no topic.
 func subscribed(metadata []byte) (topics []string) {
 	d := decoder{b: metadata}
 	d.i16() // version

@@ -25,7 +25,7 @@ var subscriptions = map[string]struct {
 	"cut off":        {"\x00\x00" + "\x00\x00\x00\x02\x00\x01t", nil},
 }
 
-// TestGroupState_Subscriptions: a member is listed whatever client it is of, and its topics as far as they can be known.
+// TestGroupState_Subscriptions: a member of any client is listed, with its topics if their format is known.
 func TestGroupState_Subscriptions(t *testing.T) {
 	for name, c := range subscriptions {
 		t.Run(name, func(t *testing.T) {

@@ -227,7 +227,7 @@ func TestClient_AbsurdResponses(t *testing.T) {
 					if !ok || bad.Cause != dial.Malformed || !strings.Contains(err.Error(), tt.key.String()+" v") || classify.Of(Classify(err)) != classify.Transient {
 						t.Errorf("class %v: %v", classify.Of(Classify(err)), err)
 					}
-					if n := m.logs.count("a broker's response is refused"); n != 0 { // its logger is the client's, which has none here
+					if n := m.logs.count("refused a malformed response"); n != 0 { // its logger is the client's, which has none here
 						t.Errorf("%d lines", n)
 					}
 					on.Store(false)

@@ -17,7 +17,8 @@ type suspicion struct {
 	position connector.Position
 }
 
-// judging compares suspected positions with their logs: a broker that refuses one can be wrong, or behind.
+// judging compares suspected positions with their logs, because a broker that refuses a position can be wrong or
+// behind.
 func (l *Log) judging(ctx context.Context) error {
 	for {
 		due, next := l.dueSuspicions(time.Now())
@@ -47,7 +48,7 @@ func (l *Log) judging(ctx context.Context) error {
 	}
 }
 
-// dueSuspicions returns the positions to judge now, or when the first of them will be.
+// dueSuspicions returns the positions to judge now, or the time of the first one.
 func (l *Log) dueSuspicions(now time.Time) (due []suspicion, next time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +64,7 @@ func (l *Log) dueSuspicions(now time.Time) (due []suspicion, next time.Time) {
 	return due, next
 }
 
-// decide says what becomes of a suspected position. The lock is held.
+// decide applies a reading to a suspected position. The caller holds the lock.
 func (l *Log) decide(c *cursor, r reading) {
 	switch {
 	case r.err != nil:
@@ -84,7 +85,7 @@ func (l *Log) decide(c *cursor, r reading) {
 		c.clear(hold.BehindLogStart, hold.AheadOfLogEnd, hold.Truncated)
 		l.lose(c, c.retry(nil))
 	default:
-		// Brokers refuse a position also if they do not know the epoch that it was read in.
+		// Brokers also refuse a position if they do not know the epoch that it was read in.
 		l.enqueueResult(c, connector.Fetched{
 			Bounds: r.bounds, Next: c.req.Next, Epoch: c.req.Epoch,
 			Err: hold.New(hold.Truncated, fmt.Sprintf(

@@ -12,23 +12,24 @@ import (
 	"sluice/classify"
 )
 
-// LetterTopicState is what there is to know of a dead-letter topic before the first letter.
+// LetterTopicState describes a dead-letter topic before its first dead letter.
 type LetterTopicState struct {
-	// Partitions is 0 if the topic does not exist. CreateErr then says why it would not be created, nil if it would.
+	// Partitions is 0 if the topic does not exist. CreateErr is then the reason why it could not be created, nil if
+	// it could.
 	Partitions int
 	CreateErr  error
-	// WriteErr says why letters cannot be written to one that exists, nil if they can as far as is known.
+	// WriteErr is the reason why an existing topic cannot be written to, nil if no reason is known.
 	WriteErr error
-	// Settings are those of one that exists, SettingsErr why they may not be read.
+	// Settings are those of an existing topic. SettingsErr is the reason why they could not be read.
 	Settings    TopicSettings
 	SettingsErr error
 }
 
-// writeBit is the right to write among the rights of a topic (Kafka's AclOperation).
+// writeBit is the right to write in the bit field of a topic's rights (Kafka's AclOperation).
 const writeBit = 1 << 4
 
-// LetterTopicState looks at the dead-letter topic of a source topic. It changes nothing. CreateErr and WriteErr are
-// [hold.Error]s, those that a writer of letters would hold for.
+// LetterTopicState checks the dead-letter topic of a source topic without changing anything. CreateErr and WriteErr
+// are [hold.Error]s, the same ones that a writer of dead letters would hold for.
 func (c *Client) LetterTopicState(ctx context.Context, to LetterTopic, source string) (s LetterTopicState, err error) {
 	t := &letterTopic{LetterTopic: to, source: source}
 	topic, err := c.topicWithRights(ctx, to.Name)
@@ -79,7 +80,7 @@ func (c *Client) topicWithRights(ctx context.Context, name string) (*topicMetada
 	}
 	t := m.topic(name)
 	if t == nil {
-		return nil, fmt.Errorf("metadata: %w: no word on topic %s", errMalformed, name)
+		return nil, fmt.Errorf("metadata: %w: the response lacks topic %s", errMalformed, name)
 	}
 	return t, nil
 }

@@ -261,7 +261,7 @@ func testLettersCreatedOnRequest(t *testing.T, w *scene) {
 	}
 }
 
-// Without the right to create it, a topic that is missing holds until somebody makes it. A shorter retention is told.
+// A missing topic without the right to create it is held until it exists. A shorter retention is logged.
 func testLettersMissing(t *testing.T, w *scene) {
 	w.create("s", 1)
 	d := w.desk(func(t *LetterTopic) { t.Create = false })
@@ -277,7 +277,7 @@ func testLettersMissing(t *testing.T, w *scene) {
 		}
 	}
 	w.same(l, w.letters("s-dlq", 1))
-	if n := d.logs.count("keeps letters for less than dead_letters.retention"); n != 1 {
+	if n := d.logs.count("keeps dead letters shorter than dead_letters.retention"); n != 1 {
 		t.Errorf("%d warnings:\n%s", n, d.logs)
 	}
 }
@@ -343,7 +343,7 @@ func testLettersLargeForTheTopic(t *testing.T, w *scene) {
 	tiny := []deadletter.Letter{d.letter("tiny", 0, 1, "v")}
 	d.holds(tiny, "tiny-dlq", "at most 700 bytes", "raise its max.message.bytes")
 	d.shelf.err = hold.New(hold.StoreDenied, "no", nil)
-	d.holds([]deadletter.Letter{large}, "cannot be put into the bucket", "store_denied")
+	d.holds([]deadletter.Letter{large}, "failed to put it into the bucket", "store_denied")
 	w.records("s-dlq", 4)
 }
 
@@ -366,12 +366,12 @@ func testLettersLimitLowered(t *testing.T, w *scene) {
 	})
 	d.write(want[1:]...)
 	w.same(want, w.letters("s-dlq", 20))
-	if w.fake != nil && d.logs.count("takes smaller batches than it says") == 0 {
+	if w.fake != nil && d.logs.count("takes smaller batches than its settings say") == 0 {
 		t.Error("no batch was too large")
 	}
 }
 
-// Letters of one source partition keep their order, whatever the number of partitions and batches.
+// Dead letters of one source partition keep their order, for any number of partitions and batches.
 func testLettersOrder(t *testing.T, w *scene) {
 	w.createWith("s-dlq", 3)
 	d := w.desk()

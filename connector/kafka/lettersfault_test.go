@@ -138,8 +138,8 @@ func TestLettersCreationRefused(t *testing.T) {
 	}
 }
 
-// Somebody else creates the topic at the same moment.
-func TestLettersCreatedBySomebodyElse(t *testing.T) {
+// Another member creates the topic at the same moment.
+func TestLetters_CreatedConcurrently(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *scene) {
 		w.create("s", 1)
 		d := w.desk()

@@ -14,36 +14,36 @@ import (
 	"sluice/reliability/hold"
 )
 
-// letterTopic is a dead-letter topic and what is believed of it. It belongs to one [DeadLetters].
+// letterTopic is a dead-letter topic with its assumed state. It belongs to one [DeadLetters].
 type letterTopic struct {
 	LetterTopic
-	source string // one of the topics whose letters it takes
+	source string // one of the source topics of its dead letters
 	form   deadletter.Form
 
 	stale     bool
-	leaders   []int32       // by partition, -1 while there is none
-	limit     int           // of a batch in bytes, 0 if not known
-	retention time.Duration // negative if it keeps everything, or if that is not known
-	polled    time.Time     // when its settings were read
-	logged    TopicSettings // of what the log was told
-	refused   bool          // its settings may not be read, and the log was told
+	leaders   []int32       // by partition, -1 for none
+	limit     int           // of a batch in bytes, 0 if unknown
+	retention time.Duration // negative for ever, or if unknown
+	polled    time.Time     // time of the last read of its settings
+	logged    TopicSettings // settings that were last logged
+	refused   bool          // reading the settings was denied, and that was logged
 }
 
 const (
-	// pollEvery is how often the settings of a topic are read again.
+	// pollEvery is the interval at which the settings of a topic are read again.
 	pollEvery = 5 * time.Minute
-	// defaultLimit is Kafka's max.message.bytes for a topic that does not say otherwise.
+	// defaultLimit is Kafka's default of max.message.bytes.
 	defaultLimit = 1_048_588
-	// maxLetterPartitions bounds what a topic is created with. Letters keep their order whatever the number is; they are
-	// few, and each partition costs the cluster.
+	// maxLetterPartitions bounds the partitions of a new dead-letter topic. The order of dead letters does not depend
+	// on the number, dead letters are few, and each partition costs the cluster.
 	maxLetterPartitions = 16
-	// letterOverhead is more than what a letter adds to its record, in bytes.
+	// letterOverhead exceeds the bytes that a dead letter adds to its record.
 	letterOverhead = 64 << 10
-	// createdPolls is how often a topic that was just created is looked for, until its leaders are known.
+	// createdPolls bounds how often the metadata of a new topic are polled until its leaders are known.
 	createdPolls = 8
 )
 
-// forget makes the next look read everything.
+// forget makes the next findTopic read everything again.
 func (t *letterTopic) forget() { t.stale, t.limit, t.leaders = true, 0, nil }
 
 // leader returns the leader of a partition, -1 if there is none.
@@ -54,13 +54,13 @@ func (t *letterTopic) leader(partition int32) int32 {
 	return t.leaders[partition]
 }
 
-// wouldExpire tells whether the topic would delete a letter of this timestamp before half of its retention is over:
-// Kafka counts from the timestamp, not from the time of writing.
+// wouldExpire reports whether the topic would delete a dead letter with this timestamp before half of its retention
+// is over. Kafka counts from the timestamp, not from the time of writing.
 func (t *letterTopic) wouldExpire(ms int64) bool {
 	return t.retention >= 0 && ms < time.Now().Add(-t.retention/2).UnixMilli()
 }
 
-// findTopic brings what is believed of a topic up to date if it is stale. It creates the topic if it may.
+// findTopic refreshes the assumed state of a topic if it is stale, and creates the topic if allowed.
 func (d *DeadLetters) findTopic(ctx context.Context, t *letterTopic) error {
 	if t.stale {
 		if err := d.findLeaders(ctx, t); err != nil {
@@ -75,7 +75,7 @@ func (d *DeadLetters) findTopic(ctx context.Context, t *letterTopic) error {
 }
 
 func (d *DeadLetters) findLeaders(ctx context.Context, t *letterTopic) error {
-	for looks := 0; ; looks++ {
+	for polls := 0; ; polls++ {
 		m, err := d.client.metadata(ctx, t.Name)
 		if err != nil {
 			return err
@@ -83,16 +83,16 @@ func (d *DeadLetters) findLeaders(ctx context.Context, t *letterTopic) error {
 		topic := m.topic(t.Name)
 		switch {
 		case topic == nil:
-			return fmt.Errorf("metadata: %w: no word on topic %s", errMalformed, t.Name)
+			return fmt.Errorf("metadata: %w: the response lacks topic %s", errMalformed, t.Name)
 		case topic.missing() && !t.Create:
 			return t.missing()
-		case topic.missing() && looks == 0:
+		case topic.missing() && polls == 0:
 			t.limit = 0
 			if err := d.create(ctx, t); err != nil {
 				return err
 			}
 		case topic.missing(), topic.Err == kafka.LeaderNotAvailable, topic.Err == 0 && len(topic.Partitions) == 0:
-			if looks == 0 || looks >= createdPolls {
+			if polls == 0 || polls >= createdPolls {
 				return Classify(kafka.LeaderNotAvailable)
 			}
 		case topic.Err != 0:
@@ -104,17 +104,17 @@ func (d *DeadLetters) findLeaders(ctx context.Context, t *letterTopic) error {
 				led = led && p.Leader >= 0
 			}
 			t.leaders = leaders
-			if led || looks == 0 || looks >= createdPolls {
+			if led || polls == 0 || polls >= createdPolls {
 				return nil
 			}
 		}
-		if err := reliability.Wait(ctx, retryPause(looks+1)); err != nil {
+		if err := reliability.Wait(ctx, retryPause(polls+1)); err != nil {
 			return err
 		}
 	}
 }
 
-// create creates the topic. That somebody else was faster is no error.
+// create creates the topic. If another member was faster, that is no error.
 func (d *DeadLetters) create(ctx context.Context, t *letterTopic) error {
 	topic, err := d.client.newLetterTopic(ctx, t.LetterTopic, t.source)
 	if err == nil {
@@ -130,7 +130,7 @@ func (d *DeadLetters) create(ctx context.Context, t *letterTopic) error {
 	return &createError{Classify(err)}
 }
 
-// retentionText is how long records stay, for people: Kafka's -1 is no limit.
+// retentionText returns a retention for people; a negative one means no limit.
 func retentionText(d time.Duration) string {
 	if d < 0 {
 		return "without a limit"
@@ -138,13 +138,13 @@ func retentionText(d time.Duration) string {
 	return d.String()
 }
 
-// createError says that a topic could not be created.
+// createError means that a topic could not be created.
 type createError struct{ error }
 
 func (e *createError) Unwrap() error { return e.error }
 
-// checkSettings reads how large a batch may be and how long letters stay. Who may not read that believes in Kafka's
-// defaults.
+// checkSettings reads the batch size limit and the retention of a topic. Without the right to read them, Kafka's
+// defaults are assumed.
 func (d *DeadLetters) checkSettings(ctx context.Context, t *letterTopic) error {
 	s, err := d.client.TopicSettings(ctx, t.Name)
 	switch {
@@ -152,7 +152,7 @@ func (d *DeadLetters) checkSettings(ctx context.Context, t *letterTopic) error {
 		return err
 	case err != nil:
 		if !t.refused {
-			d.logger.WarnContext(ctx, "the settings of the dead-letter topic may not be read: grant DescribeConfigs on it", "topic", t.Name, "err", err)
+			d.logger.WarnContext(ctx, "failed to read the settings of the dead-letter topic; grant DescribeConfigs on it", "topic", t.Name, "err", err)
 		}
 		t.refused, t.limit, t.retention, t.polled = true, defaultLimit, t.Retention, time.Now()
 		return nil
@@ -167,14 +167,14 @@ func (d *DeadLetters) checkSettings(ctx context.Context, t *letterTopic) error {
 		t.retention = s.RetentionTime
 	}
 	if t.retention >= 0 && (t.Retention < 0 || t.retention < t.Retention) && s != t.logged {
-		d.logger.WarnContext(ctx, "dead-letter topic keeps letters for less than dead_letters.retention: raise its retention.ms",
+		d.logger.WarnContext(ctx, "dead-letter topic keeps dead letters shorter than dead_letters.retention; raise its retention.ms",
 			"topic", t.Name, "retention", t.retention, "wanted", t.Retention)
 	}
 	t.logged = s
 	return nil
 }
 
-// unavailable is the hold that stands until somebody mends the dead-letter topic.
+// unavailable returns the hold that lasts until an operator fixes the dead-letter topic.
 func unavailable(format string, args ...any) error {
 	return hold.New(hold.DeadLettersUnavailable, fmt.Sprintf(format, args...), nil)
 }
@@ -188,7 +188,7 @@ func (t *letterTopic) compacted() error {
 		"set cleanup.policy=delete", t.Name)
 }
 
-// asHold turns an error into the hold that says what to do about it.
+// asHold returns the hold for an error, with what to do about it.
 func (t *letterTopic) asHold(err error) error {
 	if h, ok := errors.AsType[*hold.Error](err); ok && h.Reason == hold.DeadLettersUnavailable {
 		return err
@@ -204,7 +204,7 @@ func (t *letterTopic) asHold(err error) error {
 	)
 	switch {
 	case storing:
-		detail = fmt.Sprintf("a record too large for dead-letter topic %s cannot be put into the bucket: %v", t.Name, err)
+		detail = fmt.Sprintf("record too large for dead-letter topic %s: failed to put it into the bucket: %v", t.Name, err)
 	case tooSmall:
 		detail = fmt.Sprintf("dead-letter topic %s: %v: raise its max.message.bytes", t.Name, err)
 	case creating && refusedToUs:

@@ -11,16 +11,16 @@ import (
 	"sluice/reliability"
 )
 
-// The versions spoken by every Kafka from 2.8 on: the first flexible ones, which carry leader epochs (KIP-320).
+// Versions that every Kafka from 2.8 on supports: the first flexible ones, which carry leader epochs (KIP-320).
 const (
 	listOffsetsVersion    = 6
 	offsetForEpochVersion = 4
 )
 
-// end is an end of a partition's log that ListOffsets can name.
+// end is an end of a partition's log that ListOffsets can return.
 type end struct {
 	timestamp int64
-	committed bool // for a reader of committed records
+	committed bool // as seen by a reader of committed records
 }
 
 var (
@@ -29,23 +29,23 @@ var (
 	endHighWatermark = end{timestamp: -1}
 )
 
-// ledPartition is a partition at its leader, with the leader's epoch as the metadata say it. A leader that knows another
-// one refuses.
+// ledPartition is a partition at its leader, with the leader epoch from the metadata. A leader in another epoch
+// refuses the request.
 type ledPartition struct {
 	topic       string
 	id          int32
 	leaderEpoch int32
 }
 
-// offsetAt is an answer for one partition: an offset, and the epoch that it belongs to.
+// offsetAt is the answer for one partition: an offset and its leader epoch.
 type offsetAt struct {
 	err    kafka.Error
 	offset int64
 	epoch  int32
 }
 
-// listOffsets asks a leader for one end of partitions. The answers have the order of parts, of which those of one topic
-// must be adjacent and none may repeat.
+// listOffsets requests one end of partitions from their leader. The answers have the order of parts. In parts,
+// partitions of one topic must be adjacent and unique.
 func (c *Client) listOffsets(ctx context.Context, broker int32, which end, parts []ledPartition) ([]offsetAt, error) {
 	return c.requestOffsets(ctx, broker, protocol.ListOffsets, listOffsetsVersion, parts, func(e *encoder) {
 		e.i32(-1) // replica id: a consumer
@@ -64,8 +64,8 @@ func (c *Client) listOffsets(ctx context.Context, broker int32, which end, parts
 	})
 }
 
-// offsetsForEpochs asks a leader where the records of epochs end in its log: the answer is the largest epoch that it has
-// and that is not above the one asked for, and the offset after its last record; -1 and -1 if it knows none.
+// offsetsForEpochs requests from a leader where epochs end in its log. Each answer is the largest known epoch up to
+// the requested one and the offset after its last record; -1 and -1 if there is none.
 func (c *Client) offsetsForEpochs(ctx context.Context, broker int32, parts []ledPartition, epochs []int32) ([]offsetAt, error) {
 	return c.requestOffsets(ctx, broker, protocol.OffsetForLeaderEpoch, offsetForEpochVersion, parts, func(e *encoder) {
 		e.i32(-1) // replica id: a consumer
@@ -78,7 +78,8 @@ func (c *Client) offsetsForEpochs(ctx context.Context, broker int32, parts []led
 	})
 }
 
-// requestOffsets is the common shape of the two APIs: per partition its current leader epoch and one question.
+// requestOffsets sends a request in the common form of the two APIs: per partition its current leader epoch and one
+// question.
 func (c *Client) requestOffsets(ctx context.Context, broker int32, key protocol.ApiKey, version int16, parts []ledPartition,
 	head func(*encoder), question func(*encoder, int), answer func(*decoder) (int32, offsetAt),
 ) ([]offsetAt, error) {

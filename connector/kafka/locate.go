@@ -16,10 +16,10 @@ import (
 	"sluice/reliability/hold"
 )
 
-// errOldMetadata says that the broker which answered knows less than we do.
+// errOldMetadata means that the broker that answered has older metadata than seen before.
 var errOldMetadata = errors.New("metadata of an older leader epoch")
 
-// locating finds the leaders of partitions that have none or were refused by it, and starts their fetchers in g.
+// locating finds the leaders of lost partitions and starts their fetchers in g.
 func (l *Log) locating(ctx context.Context, g *errgroup.Group) error {
 	for failures := 0; ; {
 		names, next := l.dueTopics(time.Now())
@@ -44,7 +44,7 @@ func (l *Log) locating(ctx context.Context, g *errgroup.Group) error {
 		failures++
 		l.metrics.failed(err)
 		l.mu.Lock()
-		l.trouble(troubled{broker: noBroker}, err)
+		l.trouble(troubleScope{broker: noBroker}, err)
 		l.mu.Unlock()
 		if err := reliability.Wait(ctx, retryPause(failures)); err != nil {
 			return err
@@ -52,7 +52,7 @@ func (l *Log) locating(ctx context.Context, g *errgroup.Group) error {
 	}
 }
 
-// dueTopics returns the topics of the partitions that want a leader now, or when the first of them will.
+// dueTopics returns the topics of the partitions that need a leader now, or the time of the first one.
 func (l *Log) dueTopics(now time.Time) (names []string, next time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,12 +69,12 @@ func (l *Log) dueTopics(now time.Time) (names []string, next time.Time) {
 	return slices.Compact(names), next
 }
 
-// place gives the lost partitions of m's topics their leaders.
+// place assigns leaders from m to the lost partitions of its topics.
 func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	l.endTrouble(troubled{broker: noBroker})
+	l.endTrouble(troubleScope{broker: noBroker})
 	for p, c := range l.cursors {
 		t := m.topic(p.Topic)
 		if c.state != lost || c.retryAt.After(now) || t == nil {
@@ -82,7 +82,7 @@ func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) 
 		}
 		led, h, err := leaderOf(p, m, t)
 		if err == nil && h == nil && !l.epochs.newest(p, led.Epoch) {
-			err = errOldMetadata // going back to the old leader would not help
+			err = errOldMetadata // the old leader would refuse again
 		}
 		switch {
 		case h != nil:
@@ -104,14 +104,14 @@ func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) 
 	l.prune()
 }
 
-// leaderEpochs are the newest leader epochs that metadata named, without those of partitions that are gone.
+// leaderEpochs are the newest leader epochs seen in metadata, for partitions that exist.
 type leaderEpochs struct {
 	mu sync.Mutex
 	of map[connector.Partition]int32
 }
 
-// newest notes the leader epoch that metadata name for a partition. It returns false if newer metadata were seen: the broker
-// that sent these lags behind, and the leader that they name is deposed, though it may not know.
+// newest records the leader epoch of a partition from metadata. It returns false if a newer one was seen before: then
+// the sending broker is behind, and the leader that it names is deposed, perhaps without knowing it.
 func (e *leaderEpochs) newest(p connector.Partition, epoch int32) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,15 +122,15 @@ func (e *leaderEpochs) newest(p connector.Partition, epoch int32) bool {
 	return true
 }
 
-// forget drops a partition that is gone.
+// forget drops a partition that no longer exists.
 func (e *leaderEpochs) forget(p connector.Partition) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.of, p)
 }
 
-// leaderOf finds a partition in the metadata of its topic. hold says that it is not there any more; it is a finding that
-// has to stand, because a broker can be behind the cluster. err passes.
+// leaderOf finds a partition in the metadata of its topic. h is the finding that the partition no longer exists; it
+// needs a second reading, because a broker can be behind the cluster. err is transient.
 func leaderOf(p connector.Partition, m *clusterMetadata, t *topicMetadata) (led partitionMetadata, h, err error) {
 	switch {
 	case p.Cluster != "" && m.Cluster != p.Cluster:

@@ -21,31 +21,30 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// LogConfig says how to read. Zero fields have defaults.
+// LogConfig configures a [Log]. Zero fields take their defaults.
 type LogConfig struct {
-	// MaxBytes is what a response should hold at most, 8 MiB or an eighth of Memory. A first batch may exceed it.
+	// MaxBytes is the target size of a response: 8 MiB or an eighth of Memory. A first batch may exceed it.
 	MaxBytes int
-	// PartitionBytes is what a response should hold of one partition at most, 1 MiB.
+	// PartitionBytes is the target for one partition in a response: 1 MiB.
 	PartitionBytes int
-	// MinBytes is what a broker collects before it answers a request that found nothing at first, 64 KiB, and MaxWait
-	// how long it does, 500 ms.
+	// MinBytes is the amount that a broker collects before it answers a request that found no records: 64 KiB.
+	// MaxWait is how long it waits for that: 500 ms.
 	MinBytes int
 	MaxWait  time.Duration
-	// Memory is what responses and records may take until they are released, 128 MiB. The other sizes are bounded by
-	// shares of it.
+	// Memory is the pool for responses and records until their release: 128 MiB. Shares of it bound the other sizes.
 	Memory *bytepool.Pool
 	// Rack lets brokers name a nearer replica to read from (KIP-392).
 	Rack string
-	// Limits bound what one record batch and one answer may become in memory.
+	// Limits bound the memory of one record batch and of one result.
 	Limits recordbatch.Limits
-	// Loops is where the loops that fetch are seen, nil if nobody looks.
+	// Loops receives the heartbeat of the fetch loops; may be nil.
 	Loops *pulse.Loops
 }
 
 const (
 	// confirm is the time between the two readings that a finding about a position needs.
 	confirm = 5 * time.Second
-	// boundsRetryFor is how long the ends of partitions are asked for again while the cluster answers and their leaders do not.
+	// boundsRetryFor is how long Bounds retries while the cluster answers and some leaders do not.
 	boundsRetryFor = 5 * time.Second
 	// Back-off after a transient error of a partition.
 	retryFirst  = 100 * time.Millisecond
@@ -53,9 +52,9 @@ const (
 	retryJitter = .25
 	// metadataGap is the shortest time between two requests for leaders, so that many partitions share one.
 	metadataGap = 100 * time.Millisecond
-	// retryDenied is how often a refusal is looked at again.
+	// retryDenied is the pause after a refusal.
 	retryDenied = time.Minute
-	// refreshBounds is how often an answer without records may tell new bounds.
+	// refreshBounds is the shortest time between two results that carry only new bounds.
 	refreshBounds = time.Second
 	// followReplica is how long a replica that the leader named is read from before the leader is asked again.
 	followReplica = 5 * time.Minute
@@ -63,32 +62,32 @@ const (
 
 // Log reads partitions. It implements [connector.Log].
 //
-// Each broker that leads a wanted partition has a fetcher: two loops, each with one request under way at most. One
-// asks, without waiting, for partitions that are known or supposed to have records; the other waits at the broker for
-// those that were read to their end. So a partition that is wanted anew never waits behind the long poll of idle ones,
-// and idle ones cost two requests per second and broker, however many they are.
+// Each broker that leads a wanted partition has a fetcher with two loops, and each loop has at most one request in
+// flight. One loop serves partitions that have records, or may have; its requests return at once. The other loop
+// serves partitions that were read to their end; its requests wait at the broker (long poll). So a new request never
+// waits behind the long poll of idle partitions, and idle partitions cost two requests per second and broker in total.
 //
-// A partition has one request or one undelivered answer, never more. What is in memory is bounded by the pool: a request
-// is sent with room for its response reserved, batches are decompressed into buffers of the pool, and the records of an
-// answer keep theirs until they are released.
+// A partition has at most one request or one undelivered result. The pool bounds memory: before a request is sent,
+// room for its response is reserved; batches are decompressed into buffers of the pool; and the records of a result
+// keep their buffers until they are released.
 type Log struct {
 	questions
 
 	logger  *slog.Logger
 	fetched chan connector.Fetched
 
-	// Wake the goroutine of that name; each has room for one word.
+	// Each wakes the goroutine of its name; each buffers one signal.
 	locate, judge, deliver chan struct{}
 
 	mu          sync.Mutex
 	cursors     map[connector.Partition]*cursor
 	fetchers    map[int32]*fetcher
-	deliverable []*cursor // with an answer to deliver, oldest first
-	troubles    map[troubled]*Trouble
-	old         map[int32]int16 // the brokers that are read by topic name, with their version of Fetch
+	deliverable []*cursor // cursors with a result to deliver, oldest first
+	troubles    map[troubleScope]*Trouble
+	old         map[int32]int16 // brokers that are read by topic name, with their version of Fetch
 }
 
-// questions about partitions, which need no fetcher.
+// questions sends requests about partitions that need no fetcher.
 type questions struct {
 	client  *Client
 	cfg     LogConfig
@@ -96,7 +95,7 @@ type questions struct {
 	epochs  *leaderEpochs
 }
 
-// NewLog returns a Log, which reads while Run runs.
+// NewLog returns a Log, which reads while [Log.Run] runs. reg may be nil.
 func NewLog(client *Client, cfg LogConfig, logger *slog.Logger, reg prometheus.Registerer) *Log {
 	if cfg.Memory == nil {
 		cfg.Memory = bytepool.New(128 << 20)
@@ -119,12 +118,12 @@ func NewLog(client *Client, cfg LogConfig, logger *slog.Logger, reg prometheus.R
 		deliver:  make(chan struct{}, 1),
 		cursors:  map[connector.Partition]*cursor{},
 		fetchers: map[int32]*fetcher{},
-		troubles: map[troubled]*Trouble{},
+		troubles: map[troubleScope]*Trouble{},
 		old:      map[int32]int16{},
 	}
 }
 
-// Run reads until ctx ends, and then returns nil after everything that it started has ended.
+// Run reads until ctx ends. It returns nil after all its goroutines have ended.
 func (l *Log) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return l.locating(ctx, g) })
@@ -137,7 +136,7 @@ func (l *Log) Run(ctx context.Context) error {
 	return nil
 }
 
-// releaseAll releases answers that nobody will receive.
+// releaseAll releases the results that were not delivered.
 func (l *Log) releaseAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,7 +145,7 @@ func (l *Log) releaseAll() {
 	}
 }
 
-// Fetch asks once for records; see [connector.Log]. Every answer ends its request, also one that only tells bounds.
+// Fetch requests records once; see [connector.Log]. Every result ends its request, even one with only bounds.
 func (l *Log) Fetch(req connector.FetchRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +155,7 @@ func (l *Log) Fetch(req connector.FetchRequest) {
 		l.cursors[req.Partition] = c
 	}
 	if c.req.Session != req.Session || !c.wanted {
-		c.loggedAt = time.Time{} // whoever asks knows nothing yet
+		c.loggedAt = time.Time{} // the caller knows no bounds yet
 	}
 	moved := c.next != req.Next
 	if moved {
@@ -170,14 +169,14 @@ func (l *Log) Fetch(req connector.FetchRequest) {
 	case resting:
 		l.enqueue(c)
 	case queued:
-		if moved { // it may belong to the other queue now; the second entry makes the first one stale
+		if moved { // it may belong into the other queue now; the new entry makes the old one stale
 			l.enqueue(c)
 		}
 	case suspected:
 		if moved {
 			l.lose(c, time.Now())
 		}
-	case lost, flying: // the new request is taken up from there
+	case lost, inFlight: // the new request is used when the state ends
 	}
 }
 
@@ -192,13 +191,13 @@ func (l *Log) Forget(p connector.Partition) {
 	c.seq++
 	c.drop()
 	c.wanted = false
-	if c.state != flying { // else it goes when the request under way is answered
+	if c.state != inFlight { // else it is removed when the request in flight ends
 		delete(l.cursors, p)
 	}
 	l.prune()
 }
 
-// Fetched is where answers arrive; see [connector.Log].
+// Fetched returns the channel of results; see [connector.Log].
 func (l *Log) Fetched() <-chan connector.Fetched { return l.fetched }
 
 // Topic returns a topic as the cluster's metadata show it; see [connector.Log].
@@ -206,8 +205,8 @@ func (q *questions) Topic(ctx context.Context, name string) (connector.Topic, er
 	return q.client.Topic(ctx, name)
 }
 
-// delivering hands over answers in the order in which they came. Partitions never wait for each other's readers: an
-// answer waits in its cursor.
+// delivering sends results to Fetched in the order in which they arrived. A result waits in its cursor, so that
+// partitions do not block each other.
 func (l *Log) delivering(ctx context.Context) error {
 	for {
 		a, ok := l.nextResult()
@@ -243,7 +242,7 @@ func (l *Log) nextResult() (connector.Fetched, bool) {
 	return connector.Fetched{}, false
 }
 
-// enqueueResult ends a request. The lock is held.
+// enqueueResult ends a request with a result. The caller holds the lock.
 func (l *Log) enqueueResult(c *cursor, a connector.Fetched) {
 	a.Partition, a.Session, a.From = c.req.Partition, c.req.Session, c.req.Next
 	c.logged, c.loggedAt = a.Bounds, time.Now()
@@ -252,23 +251,23 @@ func (l *Log) enqueueResult(c *cursor, a connector.Fetched) {
 	wake(l.deliver)
 }
 
-// Trouble is what keeps partitions from being read and passes by itself, or with the help of somebody else: the
-// cluster, a broker or a partition that does not answer, or refuses us.
+// Trouble is a problem that currently prevents reading and that needs no hold: the cluster, a broker or a partition
+// does not answer, or denies access. It ends by itself or when an operator fixes the cause.
 type Trouble struct {
 	Broker    int32               // -1 if it is not about one broker
 	Partition connector.Partition // zero if it is not about one partition
 	Reason    hold.Reason         // kafka_down or kafka_denied
 	Since     time.Time
-	Err       error // the newest one
+	Err       error // the newest error
 }
 
-type troubled struct {
+type troubleScope struct {
 	broker    int32
 	partition connector.Partition
 }
 
-// attrs say in the log what a trouble is about.
-func (w troubled) attrs() []any {
+// attrs returns the log attributes of the scope of a trouble.
+func (w troubleScope) attrs() []any {
 	switch {
 	case w.partition != connector.Partition{}:
 		return []any{"topic", w.partition.Topic, "partition", w.partition.ID}
@@ -278,7 +277,7 @@ func (w troubled) attrs() []any {
 	return nil // the cluster
 }
 
-// Status returns what is wrong now, ordered by broker and partition; nil if nothing is.
+// Status returns the current troubles, ordered by broker and partition; nil if there are none.
 func (l *Log) Status() []Trouble {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -293,13 +292,13 @@ func (l *Log) Status() []Trouble {
 	return all
 }
 
-// TroubleOf returns what keeps a partition from being read: its own trouble, its broker's or the cluster's.
+// TroubleOf returns the trouble that prevents reading a partition: its own, its broker's or the cluster's.
 func (l *Log) TroubleOf(p connector.Partition) (Trouble, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	places := []troubled{{broker: noBroker, partition: p}, {broker: noBroker}}
+	places := []troubleScope{{broker: noBroker, partition: p}, {broker: noBroker}}
 	if c := l.cursors[p]; c != nil {
-		places = append(places, troubled{broker: c.source()})
+		places = append(places, troubleScope{broker: c.source()})
 	}
 	for _, where := range places {
 		if t := l.troubles[where]; t != nil {
@@ -309,8 +308,8 @@ func (l *Log) TroubleOf(p connector.Partition) (Trouble, bool) {
 	return Trouble{}, false
 }
 
-// trouble notes an error; the first one of its kind since the last success is logged. The lock is held.
-func (l *Log) trouble(where troubled, err error) {
+// trouble records an error. It logs the first one of its kind since the last success. The caller holds the lock.
+func (l *Log) trouble(where troubleScope, err error) {
 	reason := hold.KafkaDown
 	if h, ok := errors.AsType[*hold.Error](AsHold("reading", err)); ok {
 		reason = h.Reason
@@ -321,21 +320,21 @@ func (l *Log) trouble(where troubled, err error) {
 		l.troubles[where] = t
 	}
 	if t.Reason != reason {
-		l.logger.Warn("reading from Kafka fails", append(where.attrs(), "reason", reason, "err", err)...)
+		l.logger.Warn("failed to read from Kafka; retrying", append(where.attrs(), "reason", reason, "err", err)...)
 	}
 	t.Reason, t.Err = reason, err
 }
 
-// troublePartition notes an error of one partition, unless it is likely to pass at once as the move of a leader does. The
-// lock is held.
+// troublePartition records an error of one partition, unless the error usually passes at once, such as a leader move.
+// The caller holds the lock.
 func (l *Log) troublePartition(c *cursor, err error) {
 	if c.failures >= 4 || isRefusal(err) {
-		l.trouble(troubled{broker: noBroker, partition: c.req.Partition}, err)
+		l.trouble(troubleScope{broker: noBroker, partition: c.req.Partition}, err)
 	}
 }
 
-// endTrouble notes a success. The lock is held.
-func (l *Log) endTrouble(where troubled) {
+// endTrouble records a success. The caller holds the lock.
+func (l *Log) endTrouble(where troubleScope) {
 	t := l.troubles[where]
 	if t == nil {
 		return
@@ -344,14 +343,14 @@ func (l *Log) endTrouble(where troubled) {
 	l.logger.Info("reading from Kafka works again", append(where.attrs(), "after", time.Since(t.Since))...)
 }
 
-// prune forgets troubles that none of our partitions has any more, and ends fetchers that nothing is read from. The lock
-// is held.
+// prune removes troubles that concern none of the wanted partitions, and ends fetchers that serve none. The caller
+// holds the lock.
 func (l *Log) prune() {
 	brokers := map[int32]bool{noBroker: true}
 	for _, c := range l.cursors {
 		brokers[c.source()] = true
 	}
-	maps.DeleteFunc(l.troubles, func(w troubled, _ *Trouble) bool {
+	maps.DeleteFunc(l.troubles, func(w troubleScope, _ *Trouble) bool {
 		_, ours := l.cursors[w.partition]
 		return !brokers[w.broker] || w.partition != (connector.Partition{}) && !ours
 	})
@@ -364,7 +363,7 @@ func (l *Log) prune() {
 	}
 }
 
-// wake tells a goroutine to look again.
+// wake signals a goroutine without blocking.
 func wake(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
@@ -372,7 +371,7 @@ func wake(ch chan struct{}) {
 	}
 }
 
-// wait returns at a word on ch, at a time (zero is never), or with the error of ctx at its end.
+// wait returns at a signal on ch, at a time (zero means never), or with the error of ctx at its end.
 func wait(ctx context.Context, ch <-chan struct{}, until time.Time) error {
 	var due <-chan time.Time
 	if !until.IsZero() {
@@ -390,7 +389,7 @@ func wait(ctx context.Context, ch <-chan struct{}, until time.Time) error {
 	}
 }
 
-// retryPause is the wait after so many failures in a row, from 1 on.
+// retryPause returns the pause after so many consecutive failures, counted from 1.
 func retryPause(failures int) time.Duration {
 	return reliability.Backoff{Initial: retryFirst, Max: retryMax, Jitter: retryJitter}.Pause(failures)
 }

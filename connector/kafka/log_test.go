@@ -349,7 +349,7 @@ func TestLogIdlePartitions(t *testing.T) {
 	})
 }
 
-// The end of a log that moves without records for us is told, at most once per second.
+// The new end of a log without new records for us is reported, at most once per second.
 func TestLogTellsBounds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *scene) {
 		w.create("t", 1)
@@ -445,7 +445,7 @@ func TestLogSessions(t *testing.T) {
 	})
 }
 
-// Nobody takes answers: one per partition is kept, and nothing more is asked for.
+// Results are not received: one per partition is kept, and no more requests are sent.
 func TestLogWithoutReader(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *scene) {
 		w.create("t", 8)

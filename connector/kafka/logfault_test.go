@@ -494,7 +494,8 @@ func TestLogReplicaLags(t *testing.T) {
 	}
 }
 
-// The Log ends at once while requests are under way; late answers meet nobody. The bubble fails if something stays.
+// The Log ends at once while requests are in flight, and late responses are dropped. The bubble fails if a goroutine
+// stays.
 func TestLogCancel(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *scene) {
 		w.create("t", 4)
@@ -561,7 +562,7 @@ func TestBounds(t *testing.T) {
 		if err != nil || len(got) != 2 || got[parts[0]].DivergedAt != -1 || got[parts[1]].DivergedAt != -1 || time.Since(began) > time.Second {
 			t.Fatal(got, err, time.Since(began))
 		}
-		// Whatever is outside is told as it is, at once.
+		// A position outside of the log is reported unchanged and at once.
 		for name, p := range map[string]connector.Position{
 			"before":  {Partition: parts[1], Next: 9, Epoch: -1},
 			"behind":  {Partition: parts[0], Next: 21, Epoch: -1},

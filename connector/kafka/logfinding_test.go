@@ -136,7 +136,7 @@ func testLogRecreatedTopic(t *testing.T, w *scene) {
 		if r.records() != 10 || r.at[p].Next != 10 {
 			t.Errorf("%d records, next %d", r.records(), r.at[p].Next)
 		}
-		// Whoever asks once a minute hears at once that it is still so.
+		// A caller that asks once a minute learns at once that the finding still stands.
 		if w.fake != nil {
 			time.Sleep(time.Minute)
 		}

@@ -20,30 +20,31 @@ import (
 	"sluice/reliability"
 )
 
-// membership is one kafka-go ConsumerGroup, from joining to leaving: any number of generations.
+// membership is one kafka-go ConsumerGroup, from joining to leaving, through any number of generations.
 type membership struct {
 	group *Group
-	// names are the topics subscribed to, with room for more: places that nobody needs hold the first name again. kafka-go
-	// reads this very slice for each join, right after it has asked the balancer for its user data, on the same goroutine.
-	// So that is where it is rewritten: who leaves to join with another subscription gives its claims away meanwhile.
+	// names are the subscribed topics, with room for more: unused places repeat the first name. kafka-go reads this
+	// very slice for each join, right after it has asked the balancer for its user data, on the same goroutine;
+	// onJoin rewrites the slice there. Leaving the group to join with another subscription would give the claims away
+	// meanwhile.
 	names []string
 	conns *groupConns
 	inner *kafka.ConsumerGroup
 
-	joining context.Context // of what the balancer asks for on kafka-go's goroutine
+	joining context.Context // context of the balancer's requests on kafka-go's goroutine
 	stop    context.CancelFunc
 
 	mu   sync.Mutex
-	base topics // as seen before the newest join, or earlier: the leader dealt out no fewer partitions
+	base topics // topics of the newest join, or older: the leader assigned no fewer partitions
 
-	// live is set while there is a generation. Only then can kafka-go be trusted to leave the group.
+	// live is true during a generation. Only then does kafka-go reliably leave the group.
 	live atomic.Bool
 
-	// stale is the member that the coordinator may still wait for, though kafka-go has forgotten it.
+	// stale is a member id that the coordinator may still wait for although kafka-go has forgotten it.
 	stale string
 }
 
-// join starts to join the group. The result must be left.
+// join starts to join the group. The caller must call leave on the result.
 func (g *Group) join(ctx context.Context, topics topics) (*membership, error) {
 	m := &membership{group: g, base: topics}
 	more := 0
@@ -60,7 +61,7 @@ func (g *Group) join(ctx context.Context, topics topics) (*membership, error) {
 	m.joining, m.stop = context.WithCancel(ctx)
 	m.conns = newGroupConns(context.WithoutCancel(ctx), g.client)
 	brokers := slices.Clone(g.client.cfg.Brokers)
-	rand.Shuffle(len(brokers), func(i, j int) { brokers[i], brokers[j] = brokers[j], brokers[i] }) // kafka-go asks the first
+	rand.Shuffle(len(brokers), func(i, j int) { brokers[i], brokers[j] = brokers[j], brokers[i] }) // kafka-go asks the first one
 	var err error
 	m.inner, err = kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
 		ID:                g.cfg.Group,
@@ -71,8 +72,8 @@ func (g *Group) join(ctx context.Context, topics topics) (*membership, error) {
 		HeartbeatInterval: g.cfg.Session / 10,
 		SessionTimeout:    g.cfg.Session,
 		RebalanceTimeout:  g.cfg.Rebalance,
-		JoinGroupBackoff:  g.backoff.Pause(1), // the longer pauses are next's
-		Timeout:           g.cfg.Session / 2,  // a shorter one gives the membership up for one slow answer
+		JoinGroupBackoff:  g.backoff.Pause(1), // next makes the longer pauses
+		Timeout:           g.cfg.Session / 2,  // with a shorter one, one slow response would cost the membership
 	})
 	if err != nil {
 		m.stop()
@@ -82,10 +83,10 @@ func (g *Group) join(ctx context.Context, topics topics) (*membership, error) {
 	return m, nil
 }
 
-// roomToMatch is how many more topics may match before the group is left to join it anew.
+// roomToMatch is how many more topics may match before the group must be left and joined again.
 const roomToMatch = 8
 
-// fill writes what is wanted into the subscription.
+// fill writes the wanted topics into the subscription.
 func (m *membership) fill() {
 	wanted := slices.Sorted(maps.Keys(m.known()))
 	copy(m.names, wanted)
@@ -94,7 +95,8 @@ func (m *membership) fill() {
 	}
 }
 
-// resubscribe makes the next join one for the topics that were seen. false if that takes leaving the group first.
+// resubscribe makes the next join subscribe to the given topics. It returns false if that requires leaving the group
+// first.
 func (m *membership) resubscribe(seen topics) bool {
 	if len(seen) == 0 || len(seen) > len(m.names) {
 		return false
@@ -111,25 +113,27 @@ func (m *membership) resubscribe(seen topics) bool {
 	return true
 }
 
-// onJoin is called before each join. What it sees of the topics is older than what the leader will deal out, so that a
-// partition that is added meanwhile is noticed later as one too many. Topics that came are joined for at once: if one
-// member joins for them all do, or else the first to see them would give claims away for them. An error ends the attempt.
+// onJoin is called before each join. Its view of the topics is older than the assignment of the leader, so a
+// partition that is added meanwhile is noticed later as a new one. New topics are subscribed at once: one join makes
+// all members join, and otherwise the first member to notice the topics would give claims away for them. An error
+// ends the attempt.
 func (m *membership) onJoin() (owned, error) {
 	ctx, cancel := context.WithTimeout(m.joining, m.group.client.timeout())
 	defer cancel()
-	if seen, err := m.group.poll(ctx); err == nil { // else the last look does, it is older still
+	if seen, err := m.group.poll(ctx); err == nil { // else the last poll counts, which is older still
 		m.mu.Lock()
-		if len(newer(m.base, seen.topics)) > len(m.names) { // the watcher will have us leave for them
+		if len(newer(m.base, seen.topics)) > len(m.names) { // too many new topics: the watcher will make this member leave for them
 			maps.DeleteFunc(seen.topics, func(name string, _ connector.Topic) bool { _, known := m.base[name]; return !known })
 		}
 		m.base = newer(m.base, seen.topics)
 		m.mu.Unlock()
 	}
 	m.fill()
-	return m.group.owned(), m.joining.Err() // when we are leaving kafka-go would still join, and wait for the others
+	return m.group.owned(), m.joining.Err() // while leaving, kafka-go would still join and wait for the others
 }
 
-// lookup is the leader's: partitions of topics, by the cluster's metadata or else by the last look.
+// lookup serves the leader: it returns the partitions of topics, from the cluster's metadata or else from the last
+// poll.
 func (m *membership) lookup(names []string) map[string][]int32 {
 	ctx, cancel := context.WithTimeout(m.joining, m.group.client.timeout())
 	defer cancel()
@@ -148,21 +152,21 @@ func (m *membership) lookup(names []string) map[string][]int32 {
 	return partitions
 }
 
-// known is what the newest generation was built on.
+// known returns the topics that the newest generation was built on.
 func (m *membership) known() topics {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.base
 }
 
-// claims returns the partitions of a generation, with the ids of their topics, in order.
+// claims returns the partitions of a generation with the ids of their topics, in order.
 func (m *membership) claims(gen *kafka.Generation) []connector.Partition {
 	base := m.known()
 	var claims []connector.Partition
 	for name, assigned := range gen.Assignments {
 		t, ok := base[name]
 		if !ok {
-			continue // not subscribed to: a leader of another kind
+			continue // not subscribed: another program leads the group
 		}
 		for _, p := range assigned {
 			id := int32(p.ID) //nolint:gosec // kafka-go widens Kafka's int32
@@ -178,7 +182,7 @@ func (m *membership) claims(gen *kafka.Generation) []connector.Partition {
 	return claims
 }
 
-// next returns the next generation. It goes on until there is one, ctx ends, or the error is Fatal.
+// next returns the next generation. It retries until there is one, ctx ends, or the error is Fatal.
 func (m *membership) next(ctx context.Context) (*kafka.Generation, error) {
 	for failures := 0; ; {
 		gen, err := m.receive(ctx)
@@ -197,17 +201,17 @@ func (m *membership) next(ctx context.Context) (*kafka.Generation, error) {
 		m.stale = m.group.newest().member
 		failures++
 		m.group.metrics.joinFailures.Inc()
-		m.group.troubles(err)
+		m.group.noteTrouble(err)
 		pause := m.group.backoff.Pause(failures)
-		m.group.joinFailing.Failed(ctx, m.group.logger, slog.LevelWarn, "joining failed, will try again", "err", err, "pause", pause)
+		m.group.joinFailing.Failed(ctx, m.group.logger, slog.LevelWarn, "failed to join the group; retrying", "err", err, "pause", pause)
 		if err := reliability.Wait(ctx, pause); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// receive is kafka-go's Next. Meanwhile it has a member removed that kafka-go has forgotten after an error: otherwise the
-// coordinator lets all others wait until the session of that member is over.
+// receive calls kafka-go's Next. Meanwhile it removes a member from the group that kafka-go has forgotten after an
+// error: the coordinator would otherwise make all others wait until that member's session expires.
 func (m *membership) receive(ctx context.Context) (*kafka.Generation, error) {
 	for m.stale != "" {
 		short, cancel := context.WithTimeout(ctx, m.group.cfg.Session/30)
@@ -224,8 +228,8 @@ func (m *membership) receive(ctx context.Context) (*kafka.Generation, error) {
 	return m.inner.Next(ctx)
 }
 
-// leave ends the membership within the configured bound. A coordinator that does not answer learns of it when the session
-// is over.
+// leave ends the membership within the configured bound. A coordinator that does not answer removes the member when
+// its session expires.
 func (m *membership) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.group.cfg.Leave)
 	defer cancel()
@@ -242,9 +246,9 @@ func (m *membership) leave(ctx context.Context) {
 	select {
 	case <-closed:
 	case <-patience.C:
-		m.group.logger.WarnContext(ctx, "the group's coordinator does not answer, leaving anyway")
+		m.group.logger.WarnContext(ctx, "group coordinator does not answer; leaving without it")
 		m.conns.abort()
-		<-closed // without connections there is nothing left to wait for
+		<-closed // without connections it returns soon
 		left = false
 	}
 	m.conns.abort()

@@ -11,17 +11,17 @@ import (
 	"sluice/reliability/hold"
 )
 
-// room is the memory of one request: what was reserved before it was sent, and then the buffer of its response.
+// room is the memory of one request: first the reservation, then the buffer of its response.
 type room struct {
 	pool *bytepool.Pool
 
 	mu       sync.Mutex
 	reserved int64
 	raw      []byte
-	given    bool // nothing is taken any more
+	given    bool // closed: a later buffer call gets nothing
 }
 
-// sizeError is a response that there is no memory for.
+// sizeError means that a response does not fit into memory.
 type sizeError struct{ bytes int }
 
 func (e *sizeError) Error() string { return fmt.Sprintf("%v: %d bytes", errResponseSize, e.bytes) }
@@ -29,8 +29,8 @@ func (e *sizeError) Error() string { return fmt.Sprintf("%v: %d bytes", errRespo
 // Is makes it an errResponseSize.
 func (e *sizeError) Is(target error) bool { return target == errResponseSize }
 
-// buffer is where a response of n bytes is read into. It is called by the goroutine of the connection, perhaps after
-// the request was given up.
+// buffer returns the buffer for a response of n bytes. The connection's goroutine calls it, perhaps after the request
+// was given up.
 func (r *room) buffer(n int) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,7 +45,7 @@ func (r *room) buffer(n int) ([]byte, error) {
 	return b[:n], nil
 }
 
-// keep gives back what was reserved beyond n bytes.
+// keep returns the reserved memory beyond n bytes to the pool.
 func (r *room) keep(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +55,7 @@ func (r *room) keep(n int) {
 	}
 }
 
-// close gives everything back. After an error somebody may still write into the buffer, so that nobody else may have it.
+// close returns everything to the pool, except a buffer after an error: the connection may still write into it.
 func (r *room) close(err error) {
 	r.keep(0)
 	r.mu.Lock()
@@ -70,19 +70,19 @@ func (r *room) close(err error) {
 	r.raw, r.given = nil, true
 }
 
-// lender is the memory that a fetcher opens record batches with: first what was reserved for the request, then what the
-// pool has. It implements [recordbatch.Memory].
+// lender provides the memory to open record batches: first the reservation of the request, then the pool. It
+// implements [recordbatch.Memory].
 type lender struct {
 	pool *bytepool.Pool
 	room *room
-	// wait waits for a buffer before all others.
+	// wait waits for a buffer with priority over all other requests to the pool.
 	wait func(n int, held int64) ([]byte, error)
 }
 
 var _ recordbatch.Memory = (*lender)(nil)
 
-// Lend implements [recordbatch.Memory]. One caller at a time waits, with what it holds; the others come back empty, so
-// that everything but that one drains.
+// Lend implements [recordbatch.Memory]. Only one caller at a time waits while it holds memory; the others return
+// without a buffer, so that their memory drains.
 func (l *lender) Lend(n, held int, may bool) ([]byte, error) {
 	b, left, ok := l.pool.Draw(n, l.room.reserved)
 	l.room.reserved = left
@@ -109,7 +109,7 @@ func (l *lender) Max(held int) int { return int(l.pool.Size()) - held - cap(l.ro
 // Return implements [recordbatch.Memory].
 func (l *lender) Return(b []byte) { l.pool.Put(b) }
 
-// oversize holds a partition before a record batch that memory.limit has no room for.
+// oversize returns the hold before a record batch that does not fit into memory.limit.
 func (q *questions) oversize(c *cursor, format string, args ...any) error {
 	return q.oversizeAt(c.req.Next, format, args...)
 }

@@ -24,7 +24,7 @@ func letters(rnd *rand.Rand, n int) string {
 	return string(b)
 }
 
-// In a pool that holds a few batches everything arrives, in order and unharmed, though answers are kept until somebody
+// In a pool for a few batches everything arrives, in order and intact, though results are kept until a caller
 // waits for memory; and in the end the pool is empty.
 func TestLogInLittleMemory(t *testing.T) {
 	codecs := []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()}

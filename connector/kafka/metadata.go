@@ -13,20 +13,20 @@ import (
 	"sluice/reliability/hold"
 )
 
-// metadataVersion is the first Metadata version with topic ids (KIP-516), from Kafka 2.8 on. Newer ones have nothing that
-// is needed; this one every broker speaks that can be read, so that the broker that answers need not be the one that was
-// asked for its versions.
+// metadataVersion is the first version of Metadata with topic ids (KIP-516), from Kafka 2.8 on. Newer versions add
+// nothing that is needed. Every readable broker supports this one, so any broker may answer without a check of its
+// versions.
 const metadataVersion = 10
 
-// clusterMetadata is what brokers say about the cluster and some of its topics.
+// clusterMetadata is the state of the cluster and of some topics as one broker knows it.
 type clusterMetadata struct {
 	Cluster    string // the cluster's id
 	Controller int32  // -1 if there is none
 	Brokers    []brokerMetadata
-	Topics     []topicMetadata // in the order of the names asked for
+	Topics     []topicMetadata // in the order of the requested names
 }
 
-// topic returns a topic by name, nil if it was not asked for.
+// topic returns a topic by name, nil if it was not requested.
 func (m *clusterMetadata) topic(name string) *topicMetadata {
 	i := slices.IndexFunc(m.Topics, func(t topicMetadata) bool { return t.Name == name })
 	if i < 0 {
@@ -46,18 +46,18 @@ type topicMetadata struct {
 	Err        kafka.Error
 	Name       string
 	ID         idempotency.TopicID
-	Internal   bool                // Kafka's own, such as __consumer_offsets
-	Rights     int32               // what we may do with it, a bit for each operation (KIP-430), if that was asked for
+	Internal   bool                // one of Kafka's own, such as __consumer_offsets
+	Rights     int32               // our rights, one bit per operation (KIP-430), if requested
 	Partitions []partitionMetadata // ascending
 }
 
-// missing tells whether the cluster says that there is no such topic. A broker can also say so of one that it has not
-// heard of yet.
+// missing reports whether the broker knows no such topic. The broker may also be behind: a new topic can exist before
+// every broker knows it.
 func (t *topicMetadata) missing() bool {
 	return t.Err == kafka.UnknownTopicOrPartition || t.Err == kafka.UnknownTopicID
 }
 
-// partition returns a partition by id, nil if the topic has no such one.
+// partition returns a partition by id, nil if there is none.
 func (t *topicMetadata) partition(id int32) *partitionMetadata {
 	i, ok := slices.BinarySearchFunc(t.Partitions, id, func(p partitionMetadata, id int32) int { return int(p.ID) - int(id) })
 	if !ok {
@@ -73,8 +73,8 @@ type partitionMetadata struct {
 	Epoch  int32
 }
 
-// metadata asks any broker for topics by name, for the cluster alone without names. It asks by name because an answer by
-// id cannot tell a topic that was created again from one that is gone. It never creates a topic.
+// metadata requests topics by name from any broker; without names, only the cluster. It uses names because an answer
+// by id cannot tell a re-created topic from a missing one. It never creates a topic.
 func (c *Client) metadata(ctx context.Context, names ...string) (*clusterMetadata, error) {
 	m, err := c.requestMetadata(ctx, anyBroker, len(names), names)
 	if err != nil {
@@ -83,7 +83,7 @@ func (c *Client) metadata(ctx context.Context, names ...string) (*clusterMetadat
 	return m, nil
 }
 
-// everyTopic asks for all topics that we may describe. Others are not in the answer, not even with an error.
+// everyTopic requests all topics that we may describe. The response omits all others, without an error.
 const everyTopic = -1
 
 func (c *Client) requestMetadata(ctx context.Context, broker int32, n int, names []string) (*clusterMetadata, error) {
@@ -110,7 +110,7 @@ func (c *Client) requestMetadata(ctx context.Context, broker int32, n int, names
 
 func (c *Client) beginMetadata(x *exchange, broker int32, version int16, n int, names []string, rights bool) encoder {
 	e := c.begin(x, broker, protocol.Metadata, version, true)
-	e.array(n) // zero is none
+	e.array(n) // zero means none
 	for _, name := range names {
 		e.uuid(idempotency.TopicID{})
 		e.str(name)
@@ -127,7 +127,7 @@ func decodeMetadata(b []byte) (*clusterMetadata, error) {
 	d := decoder{b: b, flexible: true}
 	m := &clusterMetadata{}
 	d.tags() // response header v1
-	d.i32()  // throttle time: the broker itself holds back the next answer
+	d.i32()  // throttle time: the broker itself delays the next response
 	for n := d.array(); n > 0 && d.err == nil; n-- {
 		m.Brokers = append(m.Brokers, brokerMetadata{ID: d.i32(), Host: d.str(), Port: d.i32(), Rack: d.str()})
 		d.tags()
@@ -154,7 +154,7 @@ func decodeMetadata(b []byte) (*clusterMetadata, error) {
 	return m, d.err
 }
 
-// Topic returns the topic as it is now, from the cluster's metadata. It is part of [connector.Log].
+// Topic returns the current state of a topic from the cluster's metadata. It is part of [connector.Log].
 func (c *Client) Topic(ctx context.Context, name string) (connector.Topic, error) {
 	m, err := c.metadata(ctx, name)
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *Client) Topic(ctx context.Context, name string) (connector.Topic, error
 	t := m.topic(name)
 	switch {
 	case t == nil:
-		return connector.Topic{}, fmt.Errorf("metadata: %w: no word on topic %s", errMalformed, name)
+		return connector.Topic{}, fmt.Errorf("metadata: %w: the response lacks topic %s", errMalformed, name)
 	case t.missing():
 		return connector.Topic{}, hold.New(hold.TopicMissing,
 			fmt.Sprintf("cluster %s has no topic %s; create it, or correct the name", m.Cluster, name), nil)

@@ -14,7 +14,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// logMetrics counts what a Log does.
+// logMetrics are the metrics of a [Log].
 type logMetrics struct {
 	requests, byName, responseBytes, records, recordBytes, throttled prometheus.Counter
 	errors                                                           *prometheus.CounterVec
@@ -35,7 +35,7 @@ func newLogMetrics(reg prometheus.Registerer) *logMetrics {
 		throttled:     counter("sluice_fetch_throttled_seconds_total", "Time for which brokers asked for no further fetch request."),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_fetch_errors_total",
-			Help: "Errors met while reading from Kafka, by kind. They are mended, or lead to a hold.",
+			Help: "Errors met while reading from Kafka, by kind. They are retried, or lead to a hold.",
 		}, []string{"kind"}),
 	}
 	reg.MustRegister(m.errors)
@@ -55,7 +55,7 @@ func (m *logMetrics) delivered(records, bytes int) {
 
 func (m *logMetrics) failed(err error) { m.errors.WithLabelValues(kindOf(err)).Inc() }
 
-// kindOf sorts errors into a few kinds for metrics.
+// kindOf maps an error to one of a few kinds for metrics.
 func kindOf(err error) string {
 	var (
 		code kafka.Error

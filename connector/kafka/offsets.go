@@ -15,7 +15,7 @@ import (
 	"sluice/connector"
 )
 
-// Offsets returns the group's offsets of a topic, by the partitions that the topic has now. It is part of
+// Offsets returns the group's committed offsets for all current partitions of a topic. It is part of
 // [connector.Group]. A missing topic is a [hold.Error] with hold.TopicMissing.
 func (g *Group) Offsets(ctx context.Context, topic string) (map[int32]connector.GroupOffset, error) {
 	t, err := g.client.Topic(ctx, topic)
@@ -48,16 +48,17 @@ func (g *Group) Offsets(ctx context.Context, topic string) (map[int32]connector.
 			offsets[id] = connector.GroupOffset{Next: p.CommittedOffset, Epoch: parseEpoch(p.Metadata)}
 		}
 	}
-	if answered != len(t.Partitions) { // taken for "no offset" it could begin a topic a second time
+	if answered != len(t.Partitions) { // an omitted partition could pass for one without an offset, and begin the topic a second time
 		return nil, fmt.Errorf("offsets of group %s: %w: %d of %d partitions of %s",
 			g.cfg.Group, errMalformed, answered, len(t.Partitions), topic)
 	}
 	return offsets, nil
 }
 
-// CommitOffsets moves group offsets as a member of the newest generation; the coordinator decides whether that still
-// counts, and the error is Fenced if it does not or if there was no generation yet. It is part of [connector.Group].
-// Partitions that are not claims of that generation are passed over without an error: whoever has them writes theirs.
+// CommitOffsets commits group offsets as a member of the newest generation. The coordinator decides whether that
+// generation is still valid; the error is Fenced if it is not, or if there was none yet. It is part of
+// [connector.Group]. Partitions that are not claims of that generation are skipped without an error, because their
+// new owner commits them.
 func (g *Group) CommitOffsets(ctx context.Context, offsets map[connector.Partition]connector.GroupOffset) error {
 	last := g.newest()
 	if last.member == "" {
@@ -84,7 +85,7 @@ func (g *Group) CommitOffsets(ctx context.Context, offsets map[connector.Partiti
 	ctx, cancel := context.WithTimeout(ctx, g.client.timeout())
 	defer cancel()
 	doing := "writing the offsets of group " + g.cfg.Group
-	// Not by kafka-go's Client.OffsetCommit: it leaves the leader epoch at 0, which consumers believe.
+	// Not by kafka-go's Client.OffsetCommit: it sends leader epoch 0, which consumers believe.
 	answer, err := g.client.transport.RoundTrip(ctx, g.client.addr, request)
 	if err != nil {
 		return AsHold(doing, fmt.Errorf("commit offsets of group %s: %w", g.cfg.Group, err))
@@ -104,7 +105,8 @@ func (g *Group) CommitOffsets(ctx context.Context, offsets map[connector.Partiti
 	return AsHold(doing, refused)
 }
 
-// remove has the coordinator remove a member of the group. Any answer does: a member that it does not know is gone.
+// remove asks the coordinator to remove a member of the group. An unknown member is already removed, so every answer
+// is accepted.
 func (g *Group) remove(ctx context.Context, member string) error {
 	ctx, cancel := context.WithTimeout(ctx, g.client.timeout())
 	defer cancel()
@@ -114,8 +116,8 @@ func (g *Group) remove(ctx context.Context, member string) error {
 	return err
 }
 
-// The leader epoch of the record batch before the offset is kept as the offset's metadata. Kafka has a field for it, too,
-// but clients that do not know the epoch write anything there.
+// epochPrefix marks the leader epoch of the record batch before the offset, kept as the offset's metadata. Kafka's
+// own field for it is unreliable: clients that do not know the epoch write arbitrary values there.
 const epochPrefix = "epoch="
 
 func formatEpoch(epoch int32) string {
@@ -125,7 +127,7 @@ func formatEpoch(epoch int32) string {
 	return epochPrefix + strconv.Itoa(int(epoch))
 }
 
-// parseEpoch returns -1 for what formatEpoch did not write.
+// parseEpoch returns the epoch in metadata that formatEpoch wrote, else -1.
 func parseEpoch(metadata string) int32 {
 	digits, ours := strings.CutPrefix(metadata, epochPrefix)
 	epoch, err := strconv.ParseInt(digits, 10, 32)

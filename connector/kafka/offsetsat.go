@@ -11,9 +11,9 @@ import (
 	"sluice/connector"
 )
 
-// OffsetsAt asks the leaders once for the first committed record of each partition whose timestamp is not before at; see
-// [connector.Log]. Timestamps are what producers or brokers wrote into records, to the millisecond: they need not grow
-// with offsets, so that older records may follow (KIP-79).
+// OffsetsAt requests from the leaders the first committed record of each partition whose timestamp is not before at;
+// see [connector.Log]. It does not retry. Timestamps come from producers or brokers, to the millisecond. They need
+// not grow with offsets, so older records may follow (KIP-79).
 func (q *questions) OffsetsAt(ctx context.Context, partitions []connector.Partition, at time.Time) (map[connector.Partition]int64, error) {
 	var names []string
 	for _, p := range partitions {
@@ -44,10 +44,10 @@ func (q *questions) OffsetsAt(ctx context.Context, partitions []connector.Partit
 		known[p], byName[p.String()] = true, p
 	}
 	which := end{timestamp: at.UnixMilli(), committed: true}
-	if at.Nanosecond()%int(time.Millisecond) != 0 { // not before at: the next whole millisecond
+	if at.Nanosecond()%int(time.Millisecond) != 0 { // rounds up to the next whole millisecond
 		which.timestamp++
 	}
-	which.timestamp = max(which.timestamp, 0) // negative ones mean ends of the log
+	which.timestamp = max(which.timestamp, 0) // negative values are reserved for ends of the log
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
@@ -77,7 +77,7 @@ func (q *questions) OffsetsAt(ctx context.Context, partitions []connector.Partit
 	if first != nil {
 		return nil, failed(first)
 	}
-	after, err := q.client.metadata(ctx, names...) // the answers are by name
+	after, err := q.client.metadata(ctx, names...) // the answers are by name, so compare the topic ids again
 	if err != nil {
 		return nil, failed(err)
 	}

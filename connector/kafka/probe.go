@@ -11,29 +11,30 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// Probed is what a broker showed of itself.
+// Probed describes a broker as one connection shows it.
 type Probed struct {
 	// Cluster is the id of its cluster.
 	Cluster string
-	// TLS is the version spoken, "" for plaintext.
+	// TLS is the protocol version in use, "" for plaintext.
 	TLS string
-	// CertificateEnds and OurCertificateEnds are when the broker's certificate and ours expire; zero if none was shown.
+	// CertificateEnds and OurCertificateEnds are the expiry times of the broker's certificate and of ours, zero if
+	// there is none.
 	CertificateEnds, OurCertificateEnds time.Time
-	// Session is how long the authentication counts, 0 for ever.
+	// Session is the lifetime of the authentication, 0 for ever.
 	Session time.Duration
 }
 
-// Address is where the broker tells clients to reach it (advertised.listeners).
+// Address returns the address under which the broker wants clients to reach it (advertised.listeners).
 func (b Broker) Address() string { return net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))) }
 
-// Probe opens a connection of its own to one address and asks what is there. An error in opening it is a [*dial.Error];
-// a broker that is too old for us is a Fatal one.
+// Probe opens a separate connection to one address and describes the broker there. A failure to connect is a
+// [*dial.Error]; a broker that is too old is a Fatal error.
 func (c *Client) Probe(ctx context.Context, address string) (Probed, error) {
 	conn, opened, err := c.dialer.Probe(ctx, "tcp", address)
 	if err != nil {
 		return Probed{}, err
 	}
-	defer func() { _ = conn.Close() }() // nothing is under way
+	defer func() { _ = conn.Close() }() // no request is in flight
 	p := Probed{Session: opened.Session}
 	if s := opened.TLS; s != nil {
 		p.TLS = tls.VersionName(s.Version)

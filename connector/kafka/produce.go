@@ -15,14 +15,14 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// produceVersion is the last version of Produce that is not flexible. Every broker that can be read speaks it, and it
-// tells in words why a record was refused (KIP-467).
+// produceVersion is the last version of Produce that is not flexible. Every readable broker supports it, and it
+// returns the reason of a refusal as text (KIP-467).
 const produceVersion = 8
 
-// allReplicas asks for an answer after all in-sync replicas have a batch, of which min.insync.replicas must exist.
+// allReplicas requests an answer after all in-sync replicas have a batch; at least min.insync.replicas must exist.
 const allReplicas int16 = -1
 
-// produceBatch is one record batch for one partition, in Kafka's encoding.
+// produceBatch is one encoded record batch for one partition.
 type produceBatch struct {
 	partition int32
 	records   []byte
@@ -31,12 +31,12 @@ type produceBatch struct {
 // produced is the answer for one partition.
 type produced struct {
 	err    kafka.Error
-	detail string // the broker's words, "" if it has none
-	offset int64  // of the first record, -1 if the broker does not say
+	detail string // text of the broker, "" if there is none
+	offset int64  // of the first record, -1 if the broker does not return it
 }
 
-// produce sends batches of one topic to the leader of their partitions, each partition once, and waits for all in-sync
-// replicas. The answers have the order of batches. After an error nothing is known of any of them.
+// produce sends batches of one topic to the leader of their partitions, one batch per partition, and waits for all
+// in-sync replicas. The answers have the order of batches. After an error the fate of every batch is unknown.
 func (c *Client) produce(ctx context.Context, leader int32, topic string, batches []produceBatch) ([]produced, error) {
 	if _, err := c.version(ctx, leader, protocol.Produce, produceVersion, produceVersion); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func decodeProduced(in []byte, topic string, batches []produceBatch) ([]produced
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// appendBatch appends a record batch (magic 2) as a producer sends it: uncompressed, neither idempotent nor in a
+// appendBatch appends a record batch (magic 2) as a producer sends it: uncompressed, not idempotent, without a
 // transaction.
 func appendBatch(b []byte, records []deadletter.Record) []byte {
 	start := len(b)
@@ -143,7 +143,7 @@ func appendBatch(b []byte, records []deadletter.Record) []byte {
 	return e.b
 }
 
-// appendSized appends bytes behind their length, which is -1 for null.
+// appendSized appends bytes after their length, which is -1 for null.
 func appendSized(b, v []byte) []byte {
 	if v == nil {
 		return binary.AppendVarint(b, -1)

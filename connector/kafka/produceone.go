@@ -11,8 +11,9 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// ProduceOne sends a record to some partition of a topic that has a leader, once, and returns where it is when all in-sync
-// replicas have it. The error has a class; after one that passes the record may be there all the same.
+// ProduceOne sends a record once to any partition of a topic that has a leader. It returns the record's partition and
+// offset when all in-sync replicas have it. The error has a class; after a Transient one the record may still be
+// there.
 func (c *Client) ProduceOne(ctx context.Context, topic string, r deadletter.Record) (partition int32, offset int64, err error) {
 	m, err := c.metadata(ctx, topic)
 	if err != nil {
@@ -21,7 +22,7 @@ func (c *Client) ProduceOne(ctx context.Context, topic string, r deadletter.Reco
 	t := m.topic(topic)
 	switch {
 	case t == nil:
-		return 0, 0, Classify(fmt.Errorf("metadata: %w: no word on topic %s", errMalformed, topic))
+		return 0, 0, Classify(fmt.Errorf("metadata: %w: the response lacks topic %s", errMalformed, topic))
 	case t.missing():
 		return 0, 0, Classify(kafka.UnknownTopicOrPartition)
 	case t.Err != 0:
@@ -47,7 +48,7 @@ func (c *Client) ProduceOne(ctx context.Context, topic string, r deadletter.Reco
 	return partition, answers[0].offset, nil
 }
 
-// CreateTopic creates a topic with the cluster's usual number of replicas. One that is there already is left as it is. The
+// CreateTopic creates a topic with the cluster's default number of replicas. An existing topic stays unchanged. The
 // error has a class.
 func (c *Client) CreateTopic(ctx context.Context, name string, partitions int, settings ...[2]string) error {
 	err := c.createTopic(ctx, newTopic{name: name, partitions: partitions, settings: settings}, false)

@@ -21,7 +21,7 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// reader reads through a Log as the story's reader does: every answer is followed by the next request.
+// reader reads through a Log as the pipeline's reader does: every result is followed by the next request.
 type reader struct {
 	*Log
 	t      *testing.T
@@ -67,7 +67,7 @@ func (w *scene) read(cfg LogConfig, change ...func(*Config)) *reader {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended, watched := make(chan error, 1), make(chan struct{})
 	go func() { ended <- r.Run(ctx) }()
-	go func() { // whatever happens to it, nobody may restart it for that
+	go func() { // the goroutine is never restarted
 		defer close(watched)
 		var watch liveness.Watch
 		turn := time.NewTicker(liveness.Every)

@@ -79,8 +79,8 @@ func renewals(t *testing.T, reg *prometheus.Registry) (n float64) {
 	return n
 }
 
-// TestRefusedCredentials: a password that brokers do not take any more is a refusal with its cause, for whoever asks; it
-// is tried twice a minute and broker, and everything goes on by itself when it is taken again.
+// TestRefusedCredentials: a password that brokers no longer accept is a refusal with its cause for every caller. It
+// is tried twice a minute and broker, and everything goes on by itself when it is accepted again.
 func TestRefusedCredentials(t *testing.T) {
 	secured(t, func(t *testing.T, s *scene, with func(*Config)) {
 		var refuse atomic.Bool
@@ -132,7 +132,7 @@ func TestRefusedCredentials(t *testing.T) {
 			t.Errorf("%d attempts in %d minutes", n, minutes)
 		}
 		refuse.Store(false)
-		time.Sleep(time.Minute) // as the story does before it joins again
+		time.Sleep(time.Minute) // as the pipeline does before it joins again
 		stop := s.rerun(a)
 		s.until("joined again", a.has(2))
 		s.produceAs(t, "t", p.ID, "w")

@@ -10,21 +10,21 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// TopicSettings is what a topic's configuration says about how long its records stay.
+// TopicSettings is the part of a topic's configuration that limits its records.
 type TopicSettings struct {
-	// Delete says that records go when they are older than RetentionTime or their partition is larger than
-	// RetentionBytes; -1 is no limit.
+	// Delete is true if records are deleted once they are older than RetentionTime or their partition is larger than
+	// RetentionBytes; -1 means no limit.
 	Delete         bool
 	RetentionTime  time.Duration
 	RetentionBytes int64
-	// Compact says that records go whose key has a newer one.
+	// Compact is true if records are deleted once their key has a newer record.
 	Compact bool
 	// MaxBatch is the size of the largest record batch that producers may write, in bytes.
 	MaxBatch int64
 }
 
-// TopicSettings asks the cluster for the configuration of a topic, which needs the right to describe it. A refusal is a
-// [hold.Error] with hold.KafkaDenied.
+// TopicSettings requests the configuration of a topic. It needs the right to describe it. A refusal is a [hold.Error]
+// with hold.KafkaDenied.
 func (c *Client) TopicSettings(ctx context.Context, topic string) (TopicSettings, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()

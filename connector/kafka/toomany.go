@@ -16,14 +16,14 @@ import (
 	"sluice/reliability/hold"
 )
 
-// listedBeyond is how many of the topics that are too many are held one by one, so that a cluster with a hundred thousand
-// topics makes neither as many holds nor as many series. The detail of each names the number of all.
+// listedBeyond is how many of the excess topics are held one by one. A cluster with a hundred thousand topics must
+// not produce as many holds and metric series. The detail of each hold names the total.
 const listedBeyond = 100
 
-// limit takes the topics that are too many out of what was seen. Topics with offsets of the group come before others, so
-// that a new topic never displaces one that the pipeline reads, whatever its name is; then those that this member subscribed
-// to last, whose first offsets are on their way; then by name. All members see the same offsets, hence agree.
-func (g *Group) limit(ctx context.Context, seen *sight) error {
+// limit removes the excess topics from seen. Topics with group offsets come first, so that a new topic never
+// displaces one that the pipeline reads. Then come the topics of this member's last subscription, whose first offsets
+// are not committed yet; then all others by name. All members see the same offsets, hence agree.
+func (g *Group) limit(ctx context.Context, seen *pollResult) error {
 	if g.cfg.Beyond == nil {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (g *Group) committed(ctx context.Context) (map[string]bool, error) {
 		err = response.Error
 	}
 	if errors.Is(err, kafka.GroupIdNotFound) {
-		return nil, nil //nolint:nilnil // a group without a past has no offsets
+		return nil, nil //nolint:nilnil // a new group has no offsets
 	}
 	if err != nil {
 		return nil, AsHold(doing, fmt.Errorf("offsets of group %s: %w", g.cfg.Group, err))
@@ -77,8 +77,8 @@ func (g *Group) committed(ctx context.Context) (map[string]bool, error) {
 	return found, nil
 }
 
-// held are the holds of topics that are too many, at most [listedBeyond] of them.
-func (s *sight) held() []Absent {
+// held returns the holds of the excess topics, at most [listedBeyond] of them.
+func (s *pollResult) held() []Absent {
 	var all []Absent
 	for _, name := range slices.Sorted(maps.Keys(s.beyond)) {
 		if len(all) == listedBeyond {
@@ -89,8 +89,8 @@ func (s *sight) held() []Absent {
 	return all
 }
 
-// sayBeyond logs that topics are too many.
-func (g *Group) sayBeyond(ctx context.Context, seen sight) {
+// logBeyond logs the excess topics.
+func (g *Group) logBeyond(ctx context.Context, seen pollResult) {
 	details := map[string]int{}
 	for _, detail := range seen.beyond {
 		details[detail]++
@@ -100,9 +100,9 @@ func (g *Group) sayBeyond(ctx context.Context, seen sight) {
 	}
 }
 
-// Survey returns the names of those of the configured topics that exist now, sorted: listed ones, optional ones and those
-// that match, except those that are too many, which come back as holds. Nothing is joined for it. A topic that was asked
-// for by name and is refused is an error.
+// Survey returns the names of the configured topics that exist now, sorted: listed, optional and matching ones.
+// Excess topics are left out and returned as holds. Survey joins no group. A listed topic that is refused is an
+// error.
 func (g *Group) Survey(ctx context.Context) (names []string, beyond []Absent, err error) {
 	asked := g.names()
 	seen, err := g.client.wanted(ctx, asked, g.cfg.Matches)

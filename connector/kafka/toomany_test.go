@@ -84,7 +84,7 @@ func TestTooManyTopics(t *testing.T) {
 
 // TestTooManyTopics_Many: a hundred thousand topics that match are not as many holds.
 func TestTooManyTopics_Many(t *testing.T) {
-	seen := sight{beyond: map[string]string{}}
+	seen := pollResult{beyond: map[string]string{}}
 	for i := range 1000 {
 		seen.beyond[fmt.Sprintf("t.%03d", i)] = "1002 topics"
 	}

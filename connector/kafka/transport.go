@@ -8,18 +8,18 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// transport is kafka-go's, and knows its connections. By itself kafka-go leaves connections open that are being opened or
-// used while it is closed, and a request behind that brings a pool to life that dials for ever.
+// transport is kafka-go's transport plus a record of its connections. kafka-go alone leaves connections open that are
+// being dialed or used while it is closed, and a later request revives a pool that dials for ever.
 type transport struct {
 	kafka *kafka.Transport
 	dial  func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu     sync.Mutex
 	closed bool
-	open   map[*transportConn]struct{} // with those that are being opened
+	open   map[*transportConn]struct{} // includes those that are being dialed
 }
 
-// newTransport makes a transport of one that is set up but for its Dial.
+// newTransport completes a kafka.Transport with its Dial.
 func newTransport(k *kafka.Transport, dial func(ctx context.Context, network, address string) (net.Conn, error)) *transport {
 	t := &transport{kafka: k, dial: dial, open: map[*transportConn]struct{}{}}
 	k.Dial = t.connect
@@ -31,13 +31,13 @@ func (t *transport) RoundTrip(ctx context.Context, address net.Addr, request kaf
 	response, err := t.kafka.RoundTrip(ctx, address, request)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed { // the request may have brought a pool to life, which dials in vain
+	if t.closed { // the request may have revived a pool; its dials fail
 		t.kafka.CloseIdleConnections()
 	}
 	return response, err
 }
 
-// close ends everything that is under way, and every later attempt.
+// close ends all exchanges in flight, and makes later ones fail.
 func (t *transport) close() {
 	var open []net.Conn
 	t.mu.Lock()
@@ -50,7 +50,7 @@ func (t *transport) close() {
 	}
 	t.mu.Unlock()
 	for _, conn := range open {
-		_ = conn.Close() // its user learns of it from its own call
+		_ = conn.Close() // the user gets the error from its own call
 	}
 	t.kafka.CloseIdleConnections()
 }
@@ -82,7 +82,7 @@ func (t *transport) connect(ctx context.Context, network, address string) (net.C
 	return c, nil
 }
 
-// transportConn is a connection, without a Conn while it is being opened.
+// transportConn is a connection; its Conn is nil while it is being dialed.
 type transportConn struct {
 	net.Conn
 	owner  *transport

@@ -35,8 +35,8 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// TestClient_CloseEndsConnections: whatever is under way when a client is closed, no connection stays open, no later call
-// opens one, and nothing goes on behind it.
+// TestClient_CloseEndsConnections: if a client is closed during any operation, no connection stays open, no later
+// call opens one, and no goroutine goes on.
 func TestClient_CloseEndsConnections(t *testing.T) {
 	for requests := range 9 {
 		t.Run(fmt.Sprint("silent behind ", requests), func(t *testing.T) {

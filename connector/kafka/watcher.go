@@ -17,23 +17,23 @@ import (
 	"sluice/reliability/hold"
 )
 
-// topics are topics that exist, by name.
+// topics are existing topics by name.
 type topics map[string]connector.Topic
 
-// reason says why a generation ended.
+// reason is why a generation ended.
 type reason string
 
 const (
 	rebalanced       reason = "rebalance"          // the coordinator ended it, or was lost
-	topicsChanged    reason = "topics"             // one came or went
-	topicsOutgrown   reason = "topics_outgrown"    // so many came that the subscription has no room for them
-	partitionsAdded  reason = "partitions_added"   // nobody reads them yet
-	topicCreatedAnew reason = "topic_created_anew" // the claims are of a topic that is gone
+	topicsChanged    reason = "topics"             // a topic came or went
+	topicsOutgrown   reason = "topics_outgrown"    // the subscription has no room for all new topics
+	partitionsAdded  reason = "partitions_added"   // no member reads them yet
+	topicCreatedAnew reason = "topic_created_anew" // the claims belong to a deleted topic
 	nothing          reason = ""
 )
 
-// changed compares what a generation was built on with what is there now. doubtful says that a broker with old
-// metadata could have made us believe it.
+// changed compares the topics that a generation was built on with the current ones. doubtful means that old metadata
+// of a broker could explain the difference.
 func changed(base, now topics) (why reason, doubtful bool) {
 	for name := range base {
 		if _, still := now[name]; !still {
@@ -56,8 +56,8 @@ func changed(base, now topics) (why reason, doubtful bool) {
 	return why, doubtful
 }
 
-// newer returns what is known after a look: what was seen now, except that a broker with old metadata does not take
-// partitions away.
+// newer merges the topics of a poll into base. Partitions are never removed, because a broker with old metadata may
+// miss some.
 func newer(base, now topics) topics {
 	merged := maps.Clone(base)
 	for name, is := range now {
@@ -69,14 +69,14 @@ func newer(base, now topics) topics {
 	return merged
 }
 
-// sight is what the cluster shows of the topics that we want.
-type sight struct {
+// pollResult is the result of a poll: the state of the wanted topics.
+type pollResult struct {
 	topics  topics
-	refused map[string]error  // a hold.Error for each topic that may not be read
-	beyond  map[string]string // why, for each topic that matches and is too many; not in topics
+	refused map[string]error  // a hold.Error for each topic that must not be read
+	beyond  map[string]string // reason for each matching topic above a limit; these are not in topics
 }
 
-// Absent is a topic that is meant and not read, since it is not there, is refused to us, or is one too many.
+// Absent is a configured topic that is not read: it does not exist, is refused, or exceeds a limit.
 type Absent struct {
 	Topic  string
 	Reason hold.Reason
@@ -84,16 +84,16 @@ type Absent struct {
 	Since  time.Time
 }
 
-// poll returns what there is of the configured topics, and remembers what is absent. An error that is Fatal is a hold:
-// nothing can be read.
-func (g *Group) poll(ctx context.Context) (sight, error) {
+// poll returns the state of the configured topics and records the absent ones. A Fatal error is a hold: no topic can
+// be read.
+func (g *Group) poll(ctx context.Context) (pollResult, error) {
 	names := g.names()
 	seen, err := g.client.wanted(ctx, names, g.cfg.Matches)
 	if err == nil {
 		err = g.limit(ctx, &seen)
 	}
 	if err != nil {
-		return sight{}, err
+		return pollResult{}, err
 	}
 	var absent []Absent
 	var refusal error
@@ -114,12 +114,12 @@ func (g *Group) poll(ctx context.Context) (sight, error) {
 	}
 	g.note(ctx, seen, append(absent, seen.held()...))
 	if len(seen.topics) == 0 && refusal != nil {
-		return sight{}, refusal
+		return pollResult{}, refusal
 	}
 	return seen, nil
 }
 
-// names are the topics to ask for by name.
+// names returns the topics to request by name.
 func (g *Group) names() []string {
 	if g.cfg.Optional == nil {
 		return g.cfg.Topics
@@ -127,8 +127,8 @@ func (g *Group) names() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(g.cfg.Topics, g.cfg.Optional()))))
 }
 
-// note remembers a look, and says what has changed.
-func (g *Group) note(ctx context.Context, seen sight, absent []Absent) {
+// note records the result of a poll and logs the changes.
+func (g *Group) note(ctx context.Context, seen pollResult, absent []Absent) {
 	g.metrics.missing.Set(float64(len(absent) - len(seen.held()) + len(seen.beyond)))
 	g.mu.Lock()
 	before := g.absent
@@ -156,12 +156,12 @@ func (g *Group) note(ctx context.Context, seen sight, absent []Absent) {
 	}
 	g.mu.Unlock()
 	if missing := namesOf(absent, hold.TopicMissing); len(missing) > 0 {
-		g.failing("missing").Failed(ctx, g.logger, slog.LevelWarn, "topics do not exist, waiting for them", "topics", missing)
+		g.failing("missing").Failed(ctx, g.logger, slog.LevelWarn, "topics do not exist; waiting for them", "topics", missing)
 	}
-	g.sayBeyond(ctx, seen)
+	g.logBeyond(ctx, seen)
 	for _, a := range absent {
 		if a.Reason != hold.TopicMissing && a.Reason != hold.TooManyTopics {
-			g.failing("refused "+a.Topic).Failed(ctx, g.logger, slog.LevelError, "a topic is refused, waiting for it",
+			g.failing("refused "+a.Topic).Failed(ctx, g.logger, slog.LevelError, "access to a topic refused; waiting for it",
 				"topic", a.Topic, "reason", string(a.Reason), "err", seen.refused[a.Topic])
 		}
 	}
@@ -170,7 +170,7 @@ func (g *Group) note(ctx context.Context, seen sight, absent []Absent) {
 	}
 }
 
-// failing returns the log lines about topics that are absent for one cause.
+// failing returns the failure log of the topics that are absent for one cause.
 func (g *Group) failing(cause string) *reliability.FailureLog {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -180,7 +180,7 @@ func (g *Group) failing(cause string) *reliability.FailureLog {
 	return g.absentFailing[cause]
 }
 
-// namesOf returns the names of absent topics, of one reason or of all.
+// namesOf returns the names of absent topics with one reason, or of all.
 func namesOf(absent []Absent, reason hold.Reason) (names []string) {
 	for _, a := range absent {
 		if reason == "" || a.Reason == reason {
@@ -190,21 +190,21 @@ func namesOf(absent []Absent, reason hold.Reason) (names []string) {
 	return names
 }
 
-// wanted asks for topics by name and, unless matches is nil, for all others whose names match. Kafka's internal topics
+// wanted requests topics by name and, unless matches is nil, all others whose names match. Kafka's internal topics
 // never match.
-func (c *Client) wanted(ctx context.Context, names []string, matches func(string) bool) (sight, error) {
+func (c *Client) wanted(ctx context.Context, names []string, matches func(string) bool) (pollResult, error) {
 	if matches == nil {
 		return c.topics(ctx, names)
 	}
 	m, err := c.requestMetadata(ctx, anyBroker, everyTopic, nil)
 	if err != nil {
-		return sight{}, AsHold("reading the metadata of all topics", fmt.Errorf("metadata: %w", err))
+		return pollResult{}, AsHold("reading the metadata of all topics", fmt.Errorf("metadata: %w", err))
 	}
-	seen, err := m.sight(func(t *topicMetadata) bool { return slices.Contains(names, t.Name) || !t.Internal && matches(t.Name) })
+	seen, err := m.selectTopics(func(t *topicMetadata) bool { return slices.Contains(names, t.Name) || !t.Internal && matches(t.Name) })
 	if err != nil {
-		return sight{}, err
+		return pollResult{}, err
 	}
-	var unseen []string // absent or refused: only a question by name tells
+	var unseen []string // absent or refused: only a request by name shows which
 	for _, name := range names {
 		if _, ok := seen.topics[name]; !ok {
 			unseen = append(unseen, name)
@@ -219,18 +219,18 @@ func (c *Client) wanted(ctx context.Context, names []string, matches func(string
 	return seen, err
 }
 
-// topics asks for topics by name. It never creates one.
-func (c *Client) topics(ctx context.Context, names []string) (sight, error) {
+// topics requests topics by name. It never creates one.
+func (c *Client) topics(ctx context.Context, names []string) (pollResult, error) {
 	m, err := c.metadata(ctx, names...)
 	if err != nil {
-		return sight{}, AsHold("reading the metadata of topics", err)
+		return pollResult{}, AsHold("reading the metadata of topics", err)
 	}
-	return m.sight(func(*topicMetadata) bool { return true })
+	return m.selectTopics(func(*topicMetadata) bool { return true })
 }
 
-// sight returns those of the topics that are wanted and exist.
-func (m *clusterMetadata) sight(want func(*topicMetadata) bool) (sight, error) {
-	seen := sight{topics: topics{}, refused: map[string]error{}}
+// selectTopics returns those of the topics that want selects and that exist.
+func (m *clusterMetadata) selectTopics(want func(*topicMetadata) bool) (pollResult, error) {
+	seen := pollResult{topics: topics{}, refused: map[string]error{}}
 	for i := range m.Topics {
 		t := &m.Topics[i]
 		if !want(t) || t.missing() {
@@ -239,7 +239,7 @@ func (m *clusterMetadata) sight(want func(*topicMetadata) bool) (sight, error) {
 		if t.Err != 0 {
 			err := AsHold("reading the metadata of topic "+t.Name, fmt.Errorf("topic %s: %w", t.Name, t.Err))
 			if classify.Of(err) != classify.Fatal {
-				return sight{}, err
+				return pollResult{}, err
 			}
 			seen.refused[t.Name] = err
 			continue
@@ -253,13 +253,14 @@ func (m *clusterMetadata) sight(want func(*topicMetadata) bool) (sight, error) {
 	return seen, nil
 }
 
-// watch waits for the end of a generation, and brings it about if the topics change. It returns why it ended, or anything
-// if ctx ended. A generation that ended because of ctx or [topicsOutgrown] goes on until the group is left.
+// watch waits for the end of a generation, and ends it if the topics change. It returns the reason; after the end of
+// ctx the reason is meaningless. A generation that ended because of ctx or [topicsOutgrown] goes on until the group
+// is left.
 func (m *membership) watch(ctx context.Context, gen *kafka.Generation) reason {
 	live, over := context.WithCancel(ctx)
 	again := make(chan struct{})
-	// Whatever kafka-go starts it waits for before it joins again, so this ends at once. Were it to end with ctx, kafka-go
-	// would join once more before it leaves.
+	// kafka-go waits for every function that it started before it joins again, so this one ends with the generation.
+	// If it ended with ctx, kafka-go would join once more before it leaves.
 	m.live.Store(true)
 	gen.Start(func(ended context.Context) {
 		defer over()
@@ -283,20 +284,20 @@ func (m *membership) watch(ctx context.Context, gen *kafka.Generation) reason {
 	return rebalanced
 }
 
-// check looks once whether the topics still are what the generation was built on, twice before it believes that
-// something is gone.
+// check compares the current topics with those of the generation. It polls a second time before it believes that a
+// topic or partition is gone.
 func (m *membership) check(ctx context.Context) reason {
 	for second := false; ; second = true {
 		seen, err := m.group.poll(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				m.group.pollFailing.Failed(ctx, m.group.logger, slog.LevelWarn, "looking for changed topics failed", "err", err)
+				m.group.pollFailing.Failed(ctx, m.group.logger, slog.LevelWarn, "failed to check for changed topics", "err", err)
 			}
 			return nothing
 		}
-		m.group.pollFailing.Over(ctx, m.group.logger, "topics are seen again")
+		m.group.pollFailing.Over(ctx, m.group.logger, "topics are readable again")
 		base := m.known()
-		for name := range seen.refused { // its claims stand by themselves, until we are let in again
+		for name := range seen.refused { // their claims have holds of their own until access is granted again
 			if t, ours := base[name]; ours {
 				seen.topics[name] = t
 			}

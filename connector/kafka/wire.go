@@ -9,7 +9,7 @@ import (
 	"sluice/idempotency"
 )
 
-// errMalformed says that a response ends early or contradicts itself.
+// errMalformed means that a response ends early or contradicts itself.
 var errMalformed = errors.New("malformed response")
 
 var be = binary.BigEndian
@@ -30,7 +30,7 @@ func (e *encoder) uuid(v idempotency.TopicID) { e.b = append(e.b, v[:]...) }
 // size writes a number of bytes or milliseconds as 32 bits.
 func (e *encoder) size(n int) { e.i32(int32(min(n, math.MaxInt32))) }
 
-// request ends a request, whose first four bytes are its length without them.
+// request completes a request: its first four bytes are the length of the rest.
 func (e *encoder) request() []byte {
 	be.PutUint32(e.b, uint32(len(e.b)-4))
 	return e.b
@@ -69,8 +69,8 @@ func (e *encoder) tags() {
 	}
 }
 
-// decoder walks a response. The first fault stays in err and every later call returns zero, so that callers check
-// once, after a group of fields.
+// decoder walks a response. The first error stays in err and every later call returns zero, so callers check once,
+// after a group of fields.
 type decoder struct {
 	b        []byte
 	flexible bool
@@ -130,8 +130,8 @@ func (d *decoder) uvarint() uint64 {
 	return v
 }
 
-// array returns an element count. Every element takes at least a byte, so a count beyond the bytes left is a fault and
-// never sizes an allocation.
+// array returns an element count. Every element takes at least one byte, so a count beyond the remaining bytes is an
+// error and never sizes an allocation.
 func (d *decoder) array() int {
 	var n int
 	if d.flexible {
@@ -162,7 +162,7 @@ func (d *decoder) str() string {
 	return string(d.take(n))
 }
 
-// bytes reads a byte string, null as nil. It aliases the response.
+// bytes reads a byte string, null as nil. The result aliases the response.
 func (d *decoder) bytes() []byte {
 	var n int
 	if d.flexible {
@@ -192,5 +192,5 @@ func (d *decoder) eachTag(fn func(tag uint64, v *decoder)) {
 	}
 }
 
-// tags passes over tagged fields.
+// tags skips tagged fields.
 func (d *decoder) tags() { d.eachTag(nil) }

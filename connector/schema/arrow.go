@@ -2,11 +2,11 @@ package schema
 
 import "github.com/apache/arrow-go/v18/arrow"
 
-// Arrow returns the Arrow schema of the columns that are written: timestamps in microseconds UTC, the elements of a
-// list named "element" as Parquet's three-level lists have it.
+// Arrow returns the Arrow schema of the written columns: timestamps in microseconds UTC, list elements named
+// "element" as in Parquet's three-level lists.
 //
-// The arrays of a batch may stray from it in one thing: a string column, at any depth, may come as an Arrow dictionary
-// of int32 indices, and another one in the next batch.
+// The arrays of a batch may differ in one way: a string column, at any depth, may be an Arrow dictionary with int32
+// indices, and a different dictionary in each batch.
 func (s *Schema) Arrow() *arrow.Schema {
 	return arrow.NewSchema(arrowFields(s.Written().fields), nil)
 }

@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// ParseDDL reads columns as Spark's DDL has them:
+// ParseDDL parses columns in Spark's DDL:
 //
 //	order_id string not null, qty int comment 'pieces', shipping struct<city: string, zip: string not null>, tags array<string>
 //
-// Names of types and keywords are read in any case. A name with other characters than letters, digits and underscores
-// goes between backticks, a backtick in it is doubled. A comment goes between single or double quotes, with a backslash
-// before a quote or backslash in it. Columns, struct fields and list elements are nullable unless they are "not null".
+// Type names and keywords are read in any case. A name with other characters than letters, digits and underscores
+// needs backticks; a backtick in it is doubled. A comment stands in single or double quotes, with a backslash before
+// a quote or backslash in it. Columns, struct fields and list elements are nullable unless they are "not null".
 //
 // An error quotes the place in the text, names its line if the text has several, and says what to write instead.
 func ParseDDL(text string) (*Schema, error) {
@@ -56,7 +56,7 @@ var instead = map[string]string{
 
 type parser struct {
 	text string
-	at   int // start of the next token after peek
+	at   int // start of the token after peek
 }
 
 // fail returns an error at the current position.
@@ -73,13 +73,13 @@ func (p *parser) failAt(at int, format string, args ...any) error {
 	return fmt.Errorf("schema%s: %s", where, fmt.Sprintf(format, args...))
 }
 
-// notDDL reports whether a character stands nowhere in DDL but in names and comments.
+// notDDL reports whether DDL has this character only in names and comments.
 func notDDL(r rune) bool {
 	return r == utf8.RuneError || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsSpace(r) && !strings.ContainsRune("_,<>():`", r)
 }
 
-// around returns the words of a text before and behind a place in it. A column number would help nobody: YAML joins the lines of a
-// schema.
+// around returns the words of a text before and after a position in it. A column number would not help, because YAML
+// joins the lines of a schema.
 func around(text string, at int) string {
 	const before, behind = 30, 24
 	from, to := 0, len(text)
@@ -92,7 +92,7 @@ func around(text string, at int) string {
 	if at+behind < len(text) {
 		to = at + max(0, strings.LastIndexFunc(text[at:at+behind], unicode.IsSpace))
 	}
-	// What DDL does not have may be a URL with a password, or a comment: it is left out.
+	// A word with characters that DDL does not have may be a URL with a password, or a comment: it is left out.
 	if odd := strings.LastIndexFunc(text[from:at], notDDL); odd >= 0 {
 		from += odd
 		_, n := utf8.DecodeRuneInString(text[from:])
@@ -114,7 +114,7 @@ func around(text string, at int) string {
 	return words
 }
 
-// end skips white space and says whether nothing follows.
+// end skips white space and reports whether the text is at its end.
 func (p *parser) end() bool {
 	p.peek()
 	return p.at == len(p.text)
@@ -141,7 +141,7 @@ func (p *parser) take(c byte) bool {
 	return true
 }
 
-// word returns the letters, digits and underscores that come next and where they end.
+// word returns the letters, digits and underscores that come next, and their end.
 func (p *parser) word() (string, int) {
 	p.peek()
 	end := p.at
@@ -165,7 +165,7 @@ func (p *parser) keyword(word string) bool {
 	return true
 }
 
-// found names what comes next, for errors.
+// found describes the next token, for errors.
 func (p *parser) found() string {
 	if p.end() {
 		return "the end"
@@ -235,7 +235,7 @@ func (p *parser) field(depth int) (Field, error) {
 	}
 }
 
-// name reads the name of a column and refuses those that Delta or Sluice cannot have.
+// name parses the name of a column and refuses names that Delta or Sluice cannot have.
 func (p *parser) name(depth int) (string, error) {
 	c := p.peek()
 	at := p.at
@@ -264,10 +264,10 @@ func (p *parser) name(depth int) (string, error) {
 	return name, nil
 }
 
-// forbidden says whether Spark refuses a character in names, or nobody can want it there.
+// forbidden reports whether Spark refuses a character in names, or whether it is a control character.
 func forbidden(r rune) bool { return strings.ContainsRune(" ,;{}()\n\t=", r) || unicode.IsControl(r) }
 
-// backticked reads a name between backticks and returns it and where it ends.
+// backticked reads a name between backticks and returns it and its end.
 func (p *parser) backticked() (string, int, error) {
 	var name strings.Builder
 	for i := p.at + 1; i < len(p.text); i++ {
@@ -319,7 +319,7 @@ func (p *parser) typ(column string, depth int) (Type, error) {
 	return t, err
 }
 
-// noType says why word is no type, and what to write instead.
+// noType returns why word is not a type, and what to write instead.
 func (p *parser) noType(column, word string) string {
 	if word == "" {
 		return fmt.Sprintf("expected the type of column %q, found %s", column, p.found())
@@ -360,7 +360,7 @@ func (p *parser) quoted() (string, error) {
 	return "", p.fail("the quote of this comment is not closed")
 }
 
-// quoteName returns a name as ParseDDL reads it.
+// quoteName returns a name in the form that ParseDDL reads.
 func quoteName(name string) string {
 	p := parser{text: name}
 	if w, _ := p.word(); w == name && name != "" {

@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth bounds how deep types may be nested; the columns themselves are at depth 1.
+// maxDepth bounds the nesting of types; the columns themselves are at depth 1.
 const maxDepth = 64
 
-// FromDelta reads the schemaString of a table's metaData (Delta protocol, "Schema Serialization Format"). Types that
-// this version does not know are kept as they are.
+// FromDelta parses the schemaString of a table's metaData (Delta protocol, "Schema Serialization Format"). Types that
+// this version does not know are kept unchanged.
 func FromDelta(schemaString []byte) (*Schema, error) {
 	if !utf8.Valid(schemaString) {
 		return nil, errors.New("schema of the table is not UTF-8")
@@ -29,7 +29,7 @@ func FromDelta(schemaString []byte) (*Schema, error) {
 	return &Schema{fields: t.Fields}, nil
 }
 
-// jsonType is a type that is a JSON object; jsonField one of its fields. A pointer tells absent from false.
+// jsonType is a type that is a JSON object, jsonField one of its fields. Pointers distinguish absent from false.
 type jsonType struct {
 	Type         json.RawMessage `json:"type"`
 	Fields       []jsonField     `json:"fields"`
@@ -108,8 +108,8 @@ func fieldsFromJSON(list []jsonField, depth int) ([]Field, error) {
 
 func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
 
-// DeltaJSON returns the schemaString for a table's metaData, as Spark writes it. Metadata and types that this version
-// does not know come out as they were read.
+// DeltaJSON returns the schemaString for a table's metaData, in Spark's form. Metadata and types that this version
+// does not know are written as they were read.
 func (s *Schema) DeltaJSON() string {
 	return string(appendType(nil, Type{Kind: Struct, Fields: s.fields}))
 }

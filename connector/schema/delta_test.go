@@ -37,7 +37,7 @@ const spark = `{"type":"struct","fields":[` +
 	`{"name":"l","type":{"type":"array","elementType":"binary","containsNull":true},"nullable":true,"metadata":{}},` +
 	`{"name":"t","type":{"type":"array","elementType":"string","containsNull":false},"nullable":false,"metadata":{}}]}`
 
-func TestOtherTypesAreKeptAndNotWritten(t *testing.T) {
+func TestOtherTypes_KeptNotWritten(t *testing.T) {
 	s, err := schema.FromDelta([]byte(spark))
 	if err != nil {
 		t.Fatal(err)

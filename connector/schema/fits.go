@@ -12,9 +12,9 @@ import (
 
 var _ connector.Schema = (*Schema)(nil)
 
-// Fits says whether rows built for another schema can be committed under this one, which is newer. They can if all
-// that happened in between is added nullable columns, relaxed nullability, and changes of comments or of columns that
-// are not written. The error is a hold.Error with hold.SchemaConflict and says what happened to which column.
+// Fits reports whether rows built for another schema can be committed under this newer one. They can if the newer one
+// only adds nullable columns, relaxes nullability, or changes comments or columns that are not written. The error is
+// a hold.Error with hold.SchemaConflict that names the column and the change.
 func (s *Schema) Fits(built connector.Schema) error {
 	rows, ok := built.(*Schema)
 	if !ok {
@@ -53,7 +53,7 @@ func fieldsFit(table, rows []Field, above string) error {
 			return err
 		}
 	}
-	for _, f := range table { // in order, so that the error is always the same
+	for _, f := range table { // in order, so that the error is deterministic
 		if _, added := byName[f.Name]; added && !f.Nullable {
 			return conflict("column %s%s is NOT NULL in the table and not in schema: add it to schema, or drop the NOT NULL in the table", above, f.Name)
 		}
@@ -75,9 +75,9 @@ func typeFits(table, rows Type, path string) error {
 	return typeFits(*table.Element, *rows.Element, path+"[]")
 }
 
-// Unsupported returns a hold.Error with hold.TableUnsupported if this version must not write a table of this schema,
-// naming column and feature: a NOT NULL column of a type that is not written, rules for values that are not enforced
-// here, column mapping, table partitions.
+// Unsupported returns a hold.Error with hold.TableUnsupported if this version must not write a table of this schema.
+// It names column and feature: a NOT NULL column of a type that is not written, value constraints that this version
+// does not enforce, column mapping, table partitions.
 func (s *Schema) Unsupported() error {
 	if len(s.partitions) > 0 {
 		return unsupported("the table is partitioned by (%s)", strings.Join(s.partitions, ", "))
@@ -106,14 +106,14 @@ func typeUnsupported(t Type, path string) error {
 	if t.Kind == Array {
 		return typeUnsupported(*t.Element, path+"[]")
 	}
-	return fieldsUnsupported(t.Fields, path+".") // a type that is no struct has none
+	return fieldsUnsupported(t.Fields, path+".") // types other than structs have none
 }
 
-// feature names what the field's metadata ask of a writer and this version does not do, "" if there is nothing.
+// feature names a requirement in the field's metadata that this version does not meet, "" if there is none.
 func (f Field) feature(written bool) string {
 	var metadata map[string]json.RawMessage
 	if f.Metadata == nil || json.Unmarshal(f.Metadata, &metadata) != nil {
-		return "" // FromDelta has seen an object
+		return "" // FromDelta has validated the object
 	}
 	for key := range metadata {
 		switch {

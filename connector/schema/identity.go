@@ -13,7 +13,7 @@ import (
 	"sluice/idempotency"
 )
 
-// WithFingerprint returns the schema of a table whose rows keep their fingerprint: it is a Kafka column like the others.
+// WithFingerprint returns the schema of a table whose rows store their fingerprint, in an additional Kafka column.
 func (s *Schema) WithFingerprint() *Schema {
 	if slices.ContainsFunc(s.fields, func(f Field) bool { return f.Name == KafkaFingerprint }) {
 		return s
@@ -21,8 +21,8 @@ func (s *Schema) WithFingerprint() *Schema {
 	return &Schema{append(slices.Clone(s.fields), fingerprintColumn()), s.partitions}
 }
 
-// Identifier makes the fingerprints of rows, the same ones while they are built and when they are read again: it looks at
-// nothing but columns of the table. It belongs to one goroutine.
+// Identifier computes the fingerprints of rows from columns of the table alone. So it computes the same ones while
+// rows are built and when they are read back. It is for one goroutine.
 type Identifier struct {
 	path   []string
 	stored bool
@@ -31,20 +31,20 @@ type Identifier struct {
 
 	keepIDs bool
 	ids     idempotency.IDs
-	id      []byte // of the row at hand
+	id      []byte // of the current row
 }
 
-// KeepIDs makes the Identifier set the ids of entries, too: what the column holds, as text. The identities header and content
-// have none in the table.
+// KeepIDs makes the Identifier add ids to entries, too: the value of the identity column as text. The identities
+// header and content have none in the table.
 func (i *Identifier) KeepIDs() { i.keepIDs = !i.stored }
 
-// Identifier returns what makes the fingerprints of an identity, nil for none. The error is a hold.Error with
-// hold.SchemaConflict if the table lacks the column that it takes, or it has no values that can be compared.
+// Identifier returns the Identifier for an identity, nil for none. The error is a hold.Error with hold.SchemaConflict
+// if the table lacks the identity's column, or if the column's type cannot be compared.
 func (s *Schema) Identifier(id idempotency.Identity) (*Identifier, error) {
 	i := &Identifier{path: []string{KafkaFingerprint}, stored: id.Stored(), hasher: idempotency.NewHasher(id)}
 	switch {
 	case id.By == idempotency.ByNone:
-		return nil, nil //nolint:nilnil // no identity is no mistake
+		return nil, nil //nolint:nilnil // no identity is not an error
 	case !i.stored:
 		i.path = strings.Split(id.Name, ".")
 	}
@@ -71,7 +71,7 @@ func (s *Schema) Identifier(id idempotency.Identity) (*Identifier, error) {
 	return i, nil
 }
 
-// identifies tells whether values of a kind can be an identity.
+// identifies reports whether values of a kind can be an identity.
 func identifies(k Kind) bool {
 	switch k {
 	case String, Long, Integer, Short, Byte, Double, Float, Boolean, Date, Timestamp:
@@ -81,10 +81,10 @@ func identifies(k Kind) bool {
 	return false
 }
 
-// Path is the column that the fingerprints are made of, by its names from the table's column down.
+// Path returns the identity column, by its names from the table's column down.
 func (i *Identifier) Path() []string { return i.path }
 
-// Of appends an entry for each row of a batch that holds the columns of the table.
+// Of appends an entry for each row of a batch with the columns of the table.
 func (i *Identifier) Of(rows arrow.RecordBatch, to []idempotency.Entry) ([]idempotency.Entry, error) {
 	find := func(name string) arrow.Array {
 		if at := rows.Schema().FieldIndices(name); len(at) == 1 {
@@ -110,7 +110,7 @@ func (i *Identifier) Of(rows arrow.RecordBatch, to []idempotency.Entry) ([]idemp
 	}
 	n := len(to)
 	to, err := i.Entries(values, find(KafkaOffset), find(KafkaTimestamp), to)
-	for _, parent := range nulls { // a field of a struct that is null is null, whatever its array says
+	for _, parent := range nulls { // a field of a null struct is null, even if its own array has a value
 		for row := range to[n:] {
 			if parent.IsNull(row) {
 				to[n+row].Fingerprint, to[n+row].ID = idempotency.Fingerprint{}, ""
@@ -120,7 +120,7 @@ func (i *Identifier) Of(rows arrow.RecordBatch, to []idempotency.Entry) ([]idemp
 	return to, err
 }
 
-// Entries appends an entry for each row, of three columns of the table: what [Identifier.Path] names, offsets and
+// Entries appends an entry for each row of three columns: the one that [Identifier.Path] names, offsets and
 // timestamps. A row without a timestamp has time -1.
 func (i *Identifier) Entries(values, offsets, timestamps arrow.Array, to []idempotency.Entry) ([]idempotency.Entry, error) {
 	at, isOffset := offsets.(*array.Int64)
@@ -157,7 +157,7 @@ func (i *Identifier) Entries(values, offsets, timestamps arrow.Array, to []idemp
 	return to, nil
 }
 
-// appendID appends a value of a column as text: what equal fingerprints have in common.
+// appendID appends a value of a column as text, so that equal fingerprints have equal texts.
 func appendID(to []byte, values arrow.Array, row int) []byte {
 	text := func(s string) []byte {
 		if len(s) > idempotency.MaxIDBytes {
@@ -179,7 +179,7 @@ func appendID(to []byte, values arrow.Array, row int) []byte {
 	case *array.Int8:
 		return strconv.AppendInt(to, int64(v.Value(row)), 10)
 	case *array.Float64:
-		return strconv.AppendFloat(to, v.Value(row)+0, 'g', -1, 64) // -0 is 0
+		return strconv.AppendFloat(to, v.Value(row)+0, 'g', -1, 64) // -0 becomes 0
 	case *array.Float32:
 		return strconv.AppendFloat(to, float64(v.Value(row)+0), 'g', -1, 32)
 	case *array.Boolean:
@@ -192,7 +192,7 @@ func appendID(to []byte, values arrow.Array, row int) []byte {
 	return to
 }
 
-// floorMillis turns microseconds into milliseconds: before 1970 they must not become 0.
+// floorMillis converts microseconds to milliseconds, rounding down, so that times just before 1970 do not become 0.
 func floorMillis(micros int64) int64 {
 	if micros < 0 {
 		return -1
@@ -200,7 +200,7 @@ func floorMillis(micros int64) int64 {
 	return micros / 1000
 }
 
-// prints returns what makes the fingerprint of a row.
+// prints returns the function that computes the fingerprint of a row.
 func (i *Identifier) prints(values arrow.Array) (func(row int) idempotency.Fingerprint, error) {
 	h := i.hasher
 	text := func(s string) idempotency.Fingerprint { return h.Text([]byte(s)) }
@@ -208,7 +208,7 @@ func (i *Identifier) prints(values arrow.Array) (func(row int) idempotency.Finge
 		text = func(s string) idempotency.Fingerprint {
 			f, err := idempotency.ParseFingerprint(s)
 			if err != nil {
-				return idempotency.Fingerprint{} // somebody else's
+				return idempotency.Fingerprint{} // another program's row
 			}
 			return f
 		}

@@ -7,7 +7,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-func TestTheColumnOfFingerprintsIsAKafkaColumn(t *testing.T) {
+func TestFingerprintColumn(t *testing.T) {
 	const want = "_kafka_topic string, _kafka_partition int, _kafka_offset bigint, _kafka_timestamp timestamp, _kafka_fingerprint string, a int"
 	s := parse(t, "a int").WithFingerprint().WithKafkaColumns()
 	for range 2 {

@@ -9,22 +9,22 @@ import (
 	"sluice/reliability/hold"
 )
 
-// The columns that say which Kafka record a row is. Their prefix is reserved.
+// The columns with the coordinates of a row's Kafka record. Their prefix is reserved.
 const (
 	KafkaTopic     = "_kafka_topic"
 	KafkaPartition = "_kafka_partition"
 	KafkaOffset    = "_kafka_offset"
 	KafkaTimestamp = "_kafka_timestamp"
-	// KafkaFingerprint is the one column of them that not every table has: the fingerprint of a row whose identity is in no
-	// other column, as 32 hexadecimal digits.
+	// KafkaFingerprint is the only optional one: the fingerprint of a row whose identity is in no other column, as 32
+	// hexadecimal digits.
 	KafkaFingerprint = "_kafka_fingerprint"
 
 	kafkaPrefix = "_kafka_"
 )
 
-// kafkaColumns are nullable although every row of ours has them: another writer may add rows that stem from nowhere in
-// Kafka, a column can be added to an existing table only as nullable, and NOT NULL columns are what readers and
-// engines differ in most. What makes rows unique is the txn in the log, not a constraint of these columns.
+// kafkaColumns are nullable although every row of a member fills them: other programs may add rows without Kafka
+// coordinates, an existing table accepts new columns only as nullable, and engines differ most in NOT NULL columns.
+// The txn in the log makes rows unique, not a constraint of these columns.
 func kafkaColumns() []Field {
 	return []Field{
 		kafkaColumn(KafkaTopic, String, "topic of the Kafka record"),
@@ -43,8 +43,8 @@ func kafkaColumn(name string, k Kind, comment string) Field {
 }
 
 // WithKafkaColumns returns the schema of a new table: the Kafka columns come first, so that statistics always cover
-// them. Columns of these names that are there already are left out. A column for fingerprints stays if it is there, as
-// the last of them.
+// them. Existing columns of these names are dropped from their old place. An existing column for fingerprints stays,
+// as the last of them.
 func (s *Schema) WithKafkaColumns() *Schema {
 	first := kafkaColumns()
 	if slices.ContainsFunc(s.fields, func(f Field) bool { return f.Name == KafkaFingerprint }) {
@@ -54,8 +54,8 @@ func (s *Schema) WithKafkaColumns() *Schema {
 	return &Schema{append(first, rest...), s.partitions}
 }
 
-// IsKafkaColumn says whether a column is filled by us and not from the record's value: from its coordinates, or with
-// its fingerprint.
+// IsKafkaColumn reports whether this program fills a column from the record's coordinates or its fingerprint, not
+// from its value.
 func IsKafkaColumn(name string) bool {
 	switch name {
 	case KafkaTopic, KafkaPartition, KafkaOffset, KafkaTimestamp, KafkaFingerprint:

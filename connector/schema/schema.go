@@ -1,8 +1,8 @@
-// Package schema is the schema of a Delta table: read from DDL or from the table's log, compared, and turned into
-// Arrow's. It is pure: nothing here does I/O.
+// Package schema is the schema of a Delta table: parsed from DDL or from the table's log, compared, and converted to
+// Arrow's. It is pure: it does no I/O.
 //
-// A schema holds every column of its table, those of types that this version does not write included: they are kept,
-// and reading a table never loses one. [Schema.Written] is the part that rows are built for.
+// A schema holds every column of its table, even those of types that this version does not write. So reading a table
+// never loses a column. [Schema.Written] is the part that rows are built for.
 package schema
 
 import (
@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// Kind is what a type is, without its parameters.
+// Kind is a type without its parameters.
 type Kind uint8
 
-// The kinds that are written, and Other for all the rest of Delta's types (decimal, binary, map, variant, …).
+// The written kinds, and Other for all other types of Delta (decimal, binary, map, variant, …).
 const (
 	Other     Kind = iota
 	String         // UTF-8
@@ -41,14 +41,14 @@ var deltaNames = [...]string{
 // String returns Delta's name of the kind, "" for Other.
 func (k Kind) String() string { return deltaNames[k] }
 
-// Type is the type of a column, a struct field or a list element. The parts that its kind does not need are zero.
+// Type is the type of a column, a struct field or a list element. Fields that its kind does not use are zero.
 type Type struct {
 	Kind   Kind
 	Fields []Field // of a Struct
-	// Element is the type of an Array's elements, ElementNullable says whether they may be null.
+	// Element is the element type of an Array. ElementNullable is true if elements may be null.
 	Element         *Type
 	ElementNullable bool
-	// raw is the JSON of an Other type, as it was.
+	// raw is the unchanged JSON of an Other type.
 	raw json.RawMessage
 }
 
@@ -57,28 +57,28 @@ type Field struct {
 	Name     string
 	Type     Type
 	Nullable bool
-	// Metadata is the field's metadata as it was read, a JSON object. nil stands for an empty one.
+	// Metadata is the field's metadata as read, a JSON object. nil stands for an empty one.
 	Metadata json.RawMessage
 }
 
-// Schema is the schema of a table. It is immutable: what its methods return must not be changed.
+// Schema is the schema of a table. It is immutable: callers must not change what its methods return.
 type Schema struct {
 	fields     []Field
 	partitions []string
 }
 
-// Fields returns the columns in order, those that are not written included.
+// Fields returns all columns in order, even those that are not written.
 func (s *Schema) Fields() []Field { return s.fields }
 
 // Partitions returns the names of the columns by which the table is partitioned.
 func (s *Schema) Partitions() []string { return s.partitions }
 
-// WithPartitions returns the schema of a table that is partitioned by these columns, which replace others.
+// WithPartitions returns the schema with these partition columns in place of the old ones.
 func (s *Schema) WithPartitions(columns []string) *Schema {
 	return &Schema{s.fields, slices.Clone(columns)}
 }
 
-// Leaf is a column or struct field that is no struct itself. An array is one leaf.
+// Leaf is a column or struct field that is not a struct itself. An array is one leaf.
 type Leaf struct {
 	Path []string // names from the column down
 	Type Type
@@ -109,8 +109,8 @@ func leaves(fields []Field, above []string, yield func(Leaf) bool) bool {
 	return true
 }
 
-// Written returns the columns that this version writes. A column that is missing in a data file reads as null, so the
-// others must be nullable; [Schema.Unsupported] sees to that.
+// Written returns the schema of the columns that this version writes. The other columns read as null in its data
+// files, so they must be nullable; [Schema.Unsupported] checks that.
 func (s *Schema) Written() *Schema {
 	return &Schema{writtenFields(s.fields), s.partitions}
 }
@@ -126,8 +126,8 @@ func writtenFields(fields []Field) []Field {
 	return kept
 }
 
-// written returns the part of a type that is written. A struct without any such field is not, as Parquet has no empty
-// group, and an array only with the whole of its element.
+// written returns the written part of a type. A struct without any written field is left out, because Parquet has no
+// empty group. An array is written only if its element is written completely.
 func (t Type) written() (Type, bool) {
 	ok := t.Kind != Other
 	if t.Kind == Struct {
@@ -168,7 +168,7 @@ func (t Type) String() string {
 	return string(t.raw)
 }
 
-// DDL returns the schema as [ParseDDL] reads it, for people. It does not show whether list elements may be null.
+// DDL returns the schema as [ParseDDL] reads it. It does not show whether list elements may be null.
 func (s *Schema) DDL() string { return joinDDL(s.fields, " ") }
 
 func joinDDL(fields []Field, colon string) string {

@@ -13,7 +13,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// watched is a store that looks at a loop while a data file is put.
+// watched is a store that checks a loop while a data file is put.
 type watched struct {
 	objstore.Store
 	loops *pulse.Loops
@@ -27,9 +27,9 @@ func (w watched) Put(ctx context.Context, key string, body io.ReadSeeker, mode o
 	return w.Store.Put(ctx, key, body, mode)
 }
 
-// TestALoopThatStages works and turns with each row group that is encoded, staged or rehearsed, and waits while a data file
-// is put and while others have what it needs to encode.
-func TestALoopThatStages(t *testing.T) {
+// TestPulse_Stage: the loop turns with each row group that is encoded, staged or rehearsed. It waits while a data
+// file is put and while it waits for a share to encode.
+func TestPulse_Stage(t *testing.T) {
 	var loops pulse.Loops
 	var puts []pulse.State
 	shares := datafile.NewShares(1)
@@ -78,7 +78,7 @@ func TestALoopThatStages(t *testing.T) {
 	}
 }
 
-// slow is a store that looks at a loop while the bytes of an object are on their way.
+// slow is a store that checks a loop while the bytes of an object arrive.
 type slow struct {
 	objstore.Store
 	loops *pulse.Loops
@@ -102,8 +102,8 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// TestALoopThatReads waits for each byte of an object: a store may take minutes for a large one.
-func TestALoopThatReads(t *testing.T) {
+// TestPulse_Read: the loop waits for each byte of an object, because a store may take minutes for a large one.
+func TestPulse_Read(t *testing.T) {
 	var loops pulse.Loops
 	var reads []pulse.State
 	store := slow{objstore.NewMem(), &loops, &reads}

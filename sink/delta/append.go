@@ -14,19 +14,20 @@ import (
 	"sluice/sink/logappend"
 )
 
-// proposal is what one commit offers as one version. Its bytes never change; another version is another proposal.
+// proposal is one commit tried as one version. Its bytes never change; the same commit at another version is another
+// proposal.
 type proposal struct {
 	logappend.Entry
 	version int64
 	txnID   string
 	batch   string
-	heads   []deltalog.Action // what a reader of heads would find in its bytes
+	heads   []deltalog.Action // the actions of the commit that replay keeps: its txns
 
-	// outcomeWasUnknown is true once the outcome was not settled at once, warned once that has lasted.
+	// outcomeWasUnknown is true once the first put did not resolve the outcome; warned is true once that was logged.
 	outcomeWasUnknown, warned bool
 }
 
-// proposal returns body as what is offered as a version, the one before which was last known to exist at a time.
+// proposal returns the append of body as a version. checked is when the version before it was last known to exist.
 func (t *Table) proposal(version int64, txnID string, body []byte, checked time.Time) *proposal {
 	p := &proposal{version: version, txnID: txnID}
 	p.Entry = logappend.Entry{
@@ -41,21 +42,21 @@ func (t *Table) proposal(version int64, txnID string, body []byte, checked time.
 	return p
 }
 
-// outcome of a proposal that is decided.
+// outcome is the result of a proposal.
 type outcome uint8
 
 const (
 	committed outcome = iota
-	conflict          // the version is another's
+	conflict          // another writer's commit has the version
 )
 
-// append puts p until it is known whose version it is. It retries behind the guard without limit; the error says why it
-// gave up: Fatal (hold.Error) if the store refused before anything left, Fenced if the log was cleaned up meanwhile,
-// Canceled if ctx ended, with connector.ErrUndecided in the last two if a put is unresolved.
+// append puts p until its outcome is known. It retries behind the guard without limit. Errors: Fatal (hold.Error) if
+// the store refused before anything was sent, Fenced if the log was cleaned up meanwhile, Canceled if ctx ended. In
+// the last two cases connector.ErrUndecided is in the chain if a put is unresolved.
 func (t *Table) append(ctx context.Context, p *proposal, files *staged) (outcome, error) {
 	var mine bool
 	files.setMayBeNamed(true)
-	defer t.setUndecided(nil) // however this ends: the next look at the log decides
+	defer t.setUndecided(nil) // however this ends, the next refresh of the log decides
 	err := t.guard.Do(ctx, func(ctx context.Context) (err error) {
 		mine, err = p.Try(ctx)
 		return err
@@ -71,7 +72,7 @@ func (t *Table) append(ctx context.Context, p *proposal, files *staged) (outcome
 		return conflict, nil
 	case !p.UnknownSince().IsZero():
 		t.metrics.commits.WithLabelValues(resultUndecided).Inc()
-		t.log.WarnContext(ctx, "a commit is given up undecided; its files stay, the position comes from the log",
+		t.log.WarnContext(ctx, "gave up an undecided commit; keeping its files, the log has the position",
 			"batch_id", p.batch, "version", p.version, "txn_id", p.txnID, "since", p.UnknownSince(), "err", err)
 		class := classify.Canceled
 		if errors.Is(err, logappend.ErrPreviousGone) {
@@ -87,10 +88,10 @@ func (t *Table) append(ctx context.Context, p *proposal, files *staged) (outcome
 	return conflict, t.failed(canceledBy(ctx, fmt.Errorf("commit version %d: %w", p.version, err)))
 }
 
-// checkBefore makes sure that the version before one still exists. If it does, nothing at or after that one can have been
-// cleaned up.
+// checkBefore verifies that the version before the given one still exists. Log cleanup removes older versions first,
+// so it cannot have removed anything at or after the given version either.
 func (t *Table) checkBefore(ctx context.Context, version int64) error {
-	if version == 0 { // nothing comes before: there must be no sign of later ones
+	if version == 0 { // no version comes before: no version may exist at all
 		for o, err := range t.raw.List(ctx, deltalog.Dir, deltalog.CommitKey(0)) {
 			if err != nil {
 				return err
@@ -106,8 +107,8 @@ func (t *Table) checkBefore(ctx context.Context, version int64) error {
 	return err
 }
 
-// readBack returns the id of the commit at a version, "" for a commit without one, which is not ours. What cannot be
-// read as a commit decides nothing: a damaged answer must not pass for another's commit.
+// readBack returns the txnId of the commit at a version, "" if that commit has none and so is not ours. A response
+// that cannot be parsed is an error: a damaged response must not count as another writer's commit.
 func (t *Table) readBack(ctx context.Context, version int64) (string, error) {
 	c, err := deltalog.ReadCommit(ctx, t.raw, version, deltalog.All)
 	if err == nil && len(c.Actions) == 0 {
@@ -116,7 +117,7 @@ func (t *Table) readBack(ctx context.Context, version int64) (string, error) {
 	return c.Info().TxnID, err
 }
 
-// outcomeUnknown notes that the outcome of a put is unknown, for people to see.
+// outcomeUnknown records that the outcome of p is unknown: in a metric, as a hold, and after a minute in the log.
 func (t *Table) outcomeUnknown(ctx context.Context, p *proposal, cause error) {
 	if !p.outcomeWasUnknown {
 		p.outcomeWasUnknown = true
@@ -124,19 +125,19 @@ func (t *Table) outcomeUnknown(ctx context.Context, p *proposal, cause error) {
 	}
 	t.setUndecided(&hold.Hold{
 		Reason: hold.CommitUndecided, Since: p.UnknownSince(), Offset: -1,
-		Detail: fmt.Sprintf("nobody knows whether version %d was written: %v", p.version, cause),
+		Detail: fmt.Sprintf("the store has not confirmed whether version %d was written: %v", p.version, cause),
 	})
 	if !p.warned && time.Since(p.UnknownSince()) >= undecidedAfter {
 		p.warned = true
-		t.log.WarnContext(ctx, "the outcome of a commit is unknown for a minute; the same version is put again until it is known",
+		t.log.WarnContext(ctx, "commit outcome unknown for a minute; retrying the same version",
 			"batch_id", p.batch, "version", p.version, "txn_id", p.txnID, "err", cause)
 	}
 }
 
-// resolved logs the end of a doubt.
+// resolved logs that an unknown outcome has become known.
 func (t *Table) resolved(ctx context.Context, p *proposal, whose string) {
 	if p.outcomeWasUnknown {
-		t.log.InfoContext(ctx, "the outcome of a commit is known", "batch_id", p.batch, "version", p.version, "whose", whose,
+		t.log.InfoContext(ctx, "commit outcome resolved", "batch_id", p.batch, "version", p.version, "whose", whose,
 			"unknown_for", time.Since(p.UnknownSince()))
 	}
 }

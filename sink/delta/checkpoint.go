@@ -12,22 +12,22 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// checkpoints writes checkpoints beside the writer: one at a time, started after a won commit, so that the commit is
-// reported first and the next batch need not wait. Nothing depends on them: an error is logged and counted, and the next
-// try waits for ten more commits.
+// checkpoints writes checkpoints in the background, one at a time, after a successful commit, so that neither the
+// commit nor the next batch waits for them. Commits never depend on checkpoints: an error is logged and counted, and
+// the next try waits for ten more commits.
 type checkpoints struct {
 	mu     sync.Mutex
 	busy   bool
 	closed bool
-	newest deltalog.Checkpoint // written by us or found by the hint
+	newest deltalog.Checkpoint // our newest one, or a newer one that the hint named
 	after  int64               // no try before this version
-	failed string              // why the last try failed, as it was logged; "" if it did not. Of the goroutine that writes
-	cancel context.CancelFunc  // of the one that is being written
+	failed string              // logged cause of the last failure, "" after a success; owned by the goroutine that writes
+	cancel context.CancelFunc  // of the checkpoint that is being written
 	done   sync.WaitGroup
 }
 
-// start writes a checkpoint of the table's head in the background if one is due and none is being written. It goes on
-// when ctx ends, until close.
+// start writes a checkpoint of the table's head in the background if one is due and none is being written. The write
+// does not end with ctx, only with close.
 func (c *checkpoints) start(ctx context.Context, t *Table) {
 	s := t.head.State
 	c.mu.Lock()
@@ -53,8 +53,8 @@ func (c *checkpoints) start(ctx context.Context, t *Table) {
 	})
 }
 
-// writeCheckpoint writes the checkpoint of s, unless another member has written one that makes it too early, and says what
-// came of it. A panic is an error like others: the commits go on without a checkpoint.
+// writeCheckpoint writes the checkpoint of s, unless another member has written one so recently that none is due. It
+// logs and counts the result. A panic becomes an error, so that commits go on without a checkpoint.
 func writeCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (written deltalog.Checkpoint, err error) {
 	began, anew := time.Now(), false
 	err = panics.Catch(func() error {
@@ -64,11 +64,11 @@ func writeCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (written 
 	switch {
 	case err != nil && ctx.Err() == nil:
 		t.metrics.checkpoints.WithLabelValues(resultFailed).Inc()
-		level := slog.LevelDebug // the same cause as the last time adds no line
+		level := slog.LevelDebug // repeats of the same cause are not warnings
 		if t.checkpoints.failed != cause(err) {
 			t.checkpoints.failed, level = cause(err), slog.LevelWarn
 		}
-		t.log.Log(ctx, level, "checkpoint failed; the table is whole without it", "version", s.Version, "err", err)
+		t.log.Log(ctx, level, "failed to write a checkpoint; the table is complete without it", "version", s.Version, "err", err)
 	case err == nil && anew:
 		t.checkpoints.failed = ""
 		t.metrics.checkpoints.WithLabelValues(resultOK).Inc()
@@ -77,7 +77,8 @@ func writeCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (written 
 	return written, err
 }
 
-// cause is the innermost text of an error: what wraps it names the version, and a temporary file has another name each time.
+// cause returns the innermost text of an error. The outer texts differ each time: they name the version or a
+// temporary file.
 func cause(err error) string {
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner
@@ -85,7 +86,7 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// tryCheckpoint returns the newest checkpoint, and whether it wrote it.
+// tryCheckpoint returns the newest checkpoint and whether this call wrote it.
 func tryCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (written deltalog.Checkpoint, anew bool, err error) {
 	if found, ok := deltalog.Hint(ctx, t.raw); ok && found.Version > s.Checkpoint.Version {
 		if s.Know(found) == s || !s.Know(found).CheckpointDue() {
@@ -95,7 +96,7 @@ func tryCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (written de
 	}
 	written, err = deltalog.WriteCheckpoint(ctx, t.raw, s, time.Now(), t.opt.TempDir)
 	if errors.Is(err, deltalog.ErrCorrupt) || errors.Is(err, objstore.ErrNotFound) {
-		// The checkpoint to build on is gone or damaged: what a list shows is what there is.
+		// The checkpoint to build on is missing or damaged. A list of the log shows which checkpoints exist.
 		if s, err = deltalog.Load(ctx, t.raw); err == nil {
 			written, err = deltalog.WriteCheckpoint(ctx, t.raw, s, time.Now(), t.opt.TempDir)
 		}
@@ -103,7 +104,7 @@ func tryCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (written de
 	return written, true, err
 }
 
-// known returns s with the newest checkpoint that is known here.
+// known returns s with the newest checkpoint that this process knows of.
 func (c *checkpoints) known(s *deltalog.State) *deltalog.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,13 +13,14 @@ import (
 	"sluice/sink/logappend"
 )
 
-// Commit implements connector.Table: it appends one version to the log, whatever the store answers and whoever else
-// writes. The order of its steps is the guarantee; each says what is durable after it and what a crash there means.
+// Commit implements connector.Table: it appends one version to the log. It tolerates any answer of the store and any
+// number of concurrent writers. The order of its steps is the guarantee. The comment of each step says what is
+// durable after it and what a crash there leaves behind.
 //
-// Errors: that of pre as it is; Fenced if the staged files became invalid or the snapshot too old to judge by; hold.Error
-// with hold.TableReplaced, hold.TableUnsupported, hold.SchemaConflict or hold.StoreDenied; Canceled when ctx ends.
-// connector.ErrUndecided is in the chain whenever the outcome is not known: then the files stay, and only the log says
-// whether the commit happened.
+// Errors: the error of pre unchanged; Fenced if the staged files became invalid or the snapshot is too old;
+// hold.Error with hold.TableReplaced, hold.TableUnsupported, hold.SchemaConflict or hold.StoreDenied; Canceled when
+// ctx ends. connector.ErrUndecided is in the chain whenever the outcome is unknown: the files then stay, and only the
+// log shows whether the commit happened.
 func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*connector.Snapshot) error) (*connector.Snapshot, error) {
 	began := time.Now()
 	files, err := appendable(c.Staged)
@@ -31,61 +32,65 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 		return nil, err
 	}
 	for losses := 0; ; losses++ {
-		// 1. Look at the log: every version that exists now becomes part of the snapshot. What winners in between mean
-		// for us is read off the prefix that they made, not off their commits.
-		// Durable: the data files, under names that nobody knows. A crash leaves them to a vacuum.
+		// 1. Refresh: every version that exists now becomes part of the snapshot. The effect of other writers'
+		// commits on ours is read from the resulting state, not from the commits.
+		//
+		// Durable: the data files, under names that no version refers to. After a crash a vacuum removes them.
 		if err := t.refresh(ctx, t.store.of(c.Batch)); err != nil {
 			return nil, t.failed(err)
 		}
 
-		// 2. Judge the prefix: is it still the same table, one that we may write, and do the files fit its schema?
+		// 2. Validate the table: is it still the same one, may this version write it, and do the files fit its
+		// schema?
 		if err := t.admits(table, files); err != nil {
 			return nil, err
 		}
 
-		// 3. PRE: does every claim still stand in this prefix where the commit starts from?
+		// 3. Precondition: does the table still have every claim at the position where the commit starts?
 		if err := pre(t.head.snapshot); err != nil {
 			return nil, err
 		}
 
-		// 4. Write down version N with an id of its own. From here on these bytes are all that is ever offered for N.
+		// 4. Encode version N with a txnId of its own. From here on only these bytes are put as N.
 		p, err := t.propose(c, files)
 		if err != nil {
 			return nil, err
 		}
 
-		// 5. Put N if it is absent, until it is known whose N is. Meanwhile a crash leaves a put that may land or not,
-		// now or later: whoever resumes reads the log, and sees the commit whole or takes N from it for ever.
+		// 5. Put N if it is absent, until the outcome is known. A crash here leaves a put that may or may not take
+		// effect, now or later. The next owner reads the log: either it finds the whole commit, or its own commit
+		// takes N for good.
 		outcome, err := t.append(ctx, p, files)
 		if err != nil {
 			return nil, err
 		}
 		t.turn.attempted(p)
 		if outcome == conflict {
-			// 6a. N is another's, so this commit has not happened and no put of it can still land. The files are as
-			// good as before; the next version is N+1 or later, under a new id.
+			// 6a. Conflict: N is another writer's, so this commit has not happened and none of its puts can still
+			// take effect. The files stay valid; the next try is N+1 or later under a new txnId.
 			t.metrics.commits.WithLabelValues(resultConflict).Inc()
-			t.log.DebugContext(ctx, "another commit came first", "batch_id", p.batch, "version", p.version, "losses", losses+1)
+			t.log.DebugContext(ctx, "commit conflict; retrying with the next version", "batch_id", p.batch, "version", p.version, "losses", losses+1)
 			if err := t.turn.afterLoss(ctx, losses); err != nil {
 				return nil, err
 			}
 			continue
 		}
 
-		// 6b. N is ours: rows and positions are durable and visible, together. A crash now loses nothing but the news.
+		// 6b. Committed: rows and positions are durable and visible together. A crash now loses only the report.
 		if err := t.committed(p, c, files); err != nil {
 			return nil, t.failed(err)
 		}
 		t.metrics.seconds.Observe(time.Since(began).Seconds())
 
-		// 7. If it is time, a checkpoint is written in the background. It is worth time to readers and never needed.
+		// 7. If one is due, a checkpoint is written in the background. It makes loading the table faster; correctness
+		// never needs it.
 		t.checkpoints.start(ctx, t)
 		return t.head.snapshot, nil
 	}
 }
 
-// admits says whether the newest version still admits the commit, hold.Error or Fenced if not. table is the id that the
-// caller has seen.
+// admits returns nil if the newest version still allows the commit, else a hold.Error or a Fenced error. table is the
+// table id that the caller has seen.
 func (t *Table) admits(table string, files *staged) error {
 	switch {
 	case table != "" && table != t.head.Metadata.ID:
@@ -102,7 +107,7 @@ func (t *Table) admits(table string, files *staged) error {
 	case files.table != t.head.Metadata.ID:
 		return replaced("the files were staged for table %s, now it is %s", files.table, t.head.Metadata.ID)
 	case time.Since(files.at) > maxStaged || time.Since(files.at.Round(0)) > maxStaged:
-		return fenced(fmt.Errorf("the data files lie since %s, a vacuum may have taken them", files.at.UTC().Format(time.RFC3339)))
+		return fenced(fmt.Errorf("the data files were staged at %s, a vacuum may have deleted them since", files.at.UTC().Format(time.RFC3339)))
 	}
 	if err := t.head.schema.Fits(files.schema); err != nil {
 		return fenced(fmt.Errorf("the table's schema changed: %w", err))
@@ -110,20 +115,21 @@ func (t *Table) admits(table string, files *staged) error {
 	return nil
 }
 
-// fenced marks err: the cut is dropped and everything resumes from the log. A hold inside of it is none.
+// fenced marks err as Fenced: the sealed batch is dropped and its claims resume from the log. It hides a hold inside
+// err.
 func fenced(err error) error { return classify.Mark(logappend.Text(err), classify.Fenced) }
 
 func replaced(format string, args ...any) error {
 	return hold.New(hold.TableReplaced, "another table is in the place of the one that was written: "+fmt.Sprintf(format, args...), nil)
 }
 
-// committed makes the version that is known to be ours the newest one.
+// committed makes our new version the head.
 func (t *Table) committed(p *proposal, c *connector.Commit, files *staged) error {
 	s, err := t.head.After(deltalog.Commit{Version: p.version, Bytes: int64(len(p.Body)), Actions: p.heads})
 	if err != nil {
 		return fmt.Errorf("version %d is ours and cannot be replayed: %w", p.version, err)
 	}
-	s.ReadAt = p.Sent() // it was the newest when it landed, which was not before
+	s.ReadAt = p.Sent() // it was the newest version when it was committed, which was not before the put
 	t.setHead(s, objstore.Info{})
 	t.turn.committed = time.Now()
 	t.own = &ownCommit{version: p.version, txnID: p.txnID, txns: c.Txns}

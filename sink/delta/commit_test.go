@@ -19,7 +19,7 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// faultList are the faults of the operations on version 2, one after the other.
+// faultList are the faults of the operations on version 2, in order.
 type faultList struct{ puts, gets []objstoretest.Fault }
 
 // script is a world whose table is at version 1.
@@ -52,13 +52,13 @@ var (
 	broken      = objstoretest.Fault{Err: objstoretest.ErrUnavailable, Effect: objstoretest.Done} // of a get: half of its bytes
 )
 
-// Whatever the store answers to the put of a version, it is put again as it is until it is known whose it is, and never
-// at another version.
+// After every uncertain answer of the store to the put of a version, the same bytes are put again at the same version
+// until the outcome is known.
 func TestOutcomes(t *testing.T) {
 	type list = []objstoretest.Fault
 	for name, c := range map[string]struct {
 		faults faultList
-		want   []string // what is done with version 2
+		want   []string // operations on version 2
 	}{
 		"200": {faultList{}, []string{"put-if-absent ok"}},
 		"500, it happened": {
@@ -106,7 +106,7 @@ func TestOutcomes(t *testing.T) {
 				defer w.faulty.Close()
 				tab := open(t, objstoretest.Traced(w.faulty, tr.line))
 				s := load(t, tab)
-				if _, err := (cut{0, 0, 4}).write(t.Context(), tab, s); err != nil {
+				if _, err := (rowRange{0, 0, 4}).write(t.Context(), tab, s); err != nil {
 					t.Fatal(err)
 				}
 				var got []string
@@ -116,7 +116,7 @@ func TestOutcomes(t *testing.T) {
 						got = append(got, kind+" "+outcome)
 					}
 				}
-				// Before it: two looks whether there is anything new.
+				// Before it: two polls for new versions.
 				if want := append([]string{"get not_found", "get not_found"}, c.want...); strings.Join(got, ", ") != strings.Join(want, ", ") {
 					t.Errorf("got  %v\nwant %v", got, want)
 				}
@@ -131,7 +131,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// An answer to the read back that is whole by its form and damaged all the same is not another's commit.
+// A read-back that is well-formed but damaged does not count as another writer's commit.
 func TestDamagedReadBack(t *testing.T) {
 	for name, keep := range map[string]int{"empty": 0, "cut off": 50} {
 		t.Run(name, func(t *testing.T) {
@@ -143,10 +143,10 @@ func TestDamagedReadBack(t *testing.T) {
 					if key == deltalog.CommitKey(2) {
 						reads++
 					}
-					return key == deltalog.CommitKey(2) && reads == 3 // after two looks that found nothing
+					return key == deltalog.CommitKey(2) && reads == 3 // after two polls that found no new version
 				}, keep: keep})
 				s := load(t, tab)
-				if _, err := (cut{0, 0, 4}).write(t.Context(), tab, s); err != nil {
+				if _, err := (rowRange{0, 0, 4}).write(t.Context(), tab, s); err != nil {
 					t.Fatal(err)
 				}
 				check(t, w.mem, 4)
@@ -176,7 +176,7 @@ func (s *truncated) Get(ctx context.Context, key string, off, n int64) (io.ReadC
 	return io.NopCloser(bytes.NewReader(b[:min(s.keep, len(b))])), errors.Join(err, r.Close())
 }
 
-// A commit without files is for the table that the caller has seen, too.
+// A commit without files also checks that the table is the one that the caller has seen.
 func TestReplacedTableWithoutFiles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()
@@ -185,30 +185,30 @@ func TestReplacedTableWithoutFiles(t *testing.T) {
 		m := alter(t, mem, ddl)
 		m.ID = "another"
 		foreign(t, mem, m)
-		c := cut{0, 0, 4}
+		c := rowRange{0, 0, 4}
 		_, err := tab.Commit(t.Context(), c.commit(nil), c.pre)
 		holds(t, err, hold.TableReplaced, "another")
 	})
 }
 
-// A put that was certainly refused is a hold, and its files can go.
+// A put that was certainly refused is a hold, and its files can be deleted.
 func TestDenied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := script(t, faultList{puts: []objstoretest.Fault{denied}})
 		defer w.faulty.Close()
 		tab := open(t, w.faulty)
 		s := load(t, tab)
-		_, err := (cut{0, 0, 4}).write(t.Context(), tab, s)
+		_, err := (rowRange{0, 0, 4}).write(t.Context(), tab, s)
 		holds(t, err, hold.StoreDenied, "403")
 		if errors.Is(err, connector.ErrUndecided) || len(files(t, w.mem)) != 0 {
 			t.Errorf("files %v after %v", files(t, w.mem), err)
 		}
-		appendCommits(t, tab, 1) // the operator has mended it
+		appendCommits(t, tab, 1) // the operator has fixed it
 		check(t, w.mem, 3)
 	})
 }
 
-// Another commit comes first, between our look at the log and our put: what it says decides what becomes of ours.
+// Another commit comes first, between our read of the log and our put: its content decides the fate of ours.
 func TestLostRace(t *testing.T) {
 	constraint := func(m deltalog.Metadata) deltalog.Metadata {
 		m.Configuration = map[string]string{"delta.constraints.positive": "id > 0"}
@@ -274,8 +274,8 @@ func TestLostRace(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				committed, err := tab.Commit(t.Context(), cut{0, 0, 4}.commit(staged), func(s *connector.Snapshot) error {
-					err := cut{0, 0, 4}.pre(s)
+				committed, err := tab.Commit(t.Context(), rowRange{0, 0, 4}.commit(staged), func(s *connector.Snapshot) error {
+					err := rowRange{0, 0, 4}.pre(s)
 					if first {
 						first = false
 						foreign(t, w.mem, c.winner(t, w)...)
@@ -320,7 +320,7 @@ func heldFor(reason hold.Reason, text string) func(*testing.T, error) {
 	}
 }
 
-// A commit that waits out an outage of ten minutes looks whether the version before still exists before it puts again.
+// A commit that waits out an outage of ten minutes checks that the version before still exists before it puts again.
 func TestOldSnapshot(t *testing.T) {
 	for name, c := range map[string]struct {
 		applied, cleaned bool
@@ -352,11 +352,11 @@ func TestOldSnapshot(t *testing.T) {
 				}
 				if c.cleaned {
 					time.AfterFunc(9*time.Minute, func() {
-						// Others went on, and their log is cleaned up to version 20.
+						// Other writers went on, and the log is cleaned up to version 20.
 						stranger := open(t, w.mem)
 						at := load(t, stranger).Positions[app(0)]
 						for i := range int64(20) {
-							k := cut{1, i, i + 1}
+							k := rowRange{1, i, i + 1}
 							if _, err := stranger.Commit(t.Context(), k.commit(nil), k.pre); err != nil {
 								t.Error(err)
 							}
@@ -378,9 +378,9 @@ func TestOldSnapshot(t *testing.T) {
 						}
 					})
 				}
-				_, err = tab.Commit(t.Context(), cut{0, 0, 4}.commit(staged), func(s *connector.Snapshot) error {
+				_, err = tab.Commit(t.Context(), rowRange{0, 0, 4}.commit(staged), func(s *connector.Snapshot) error {
 					outage, began = true, time.Now()
-					return cut{0, 0, 4}.pre(s)
+					return rowRange{0, 0, 4}.pre(s)
 				})
 				heads := 0
 				for _, line := range tr.all() {
@@ -406,7 +406,7 @@ func TestOldSnapshot(t *testing.T) {
 				if len(files(t, w.mem)) != 1 {
 					t.Error("files of an undecided commit were deleted")
 				}
-				s = load(t, tab) // from the log as it is now
+				s = load(t, tab) // from the current log
 				if want := map[bool]int64{true: 4, false: 0}[c.applied]; s.Positions[app(0)] != want || s.Version < 20 {
 					t.Errorf("%+v", s)
 				}
@@ -415,7 +415,7 @@ func TestOldSnapshot(t *testing.T) {
 	}
 }
 
-// A process that slept past log cleanup finds nothing at the next version, and is not fooled.
+// A process that slept past a log cleanup finds no next version, and must not take its number.
 func TestSleptPastCleanup(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, true, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
@@ -432,7 +432,7 @@ func TestSleptPastCleanup(t *testing.T) {
 		}
 		time.Sleep(25 * time.Hour)
 		at := s.Positions[app(0)]
-		if _, err := (cut{0, at, at + 3}).write(t.Context(), tab, s); classify.Of(err) != classify.Fenced {
+		if _, err := (rowRange{0, at, at + 3}).write(t.Context(), tab, s); classify.Of(err) != classify.Fenced {
 			t.Fatalf("got %v", err)
 		}
 		if s := load(t, tab); s.Version != now.Version {
@@ -442,8 +442,8 @@ func TestSleptPastCleanup(t *testing.T) {
 	})
 }
 
-// A request that would leave too late does not leave: a process that sleeps between the look at the log and the put.
-func TestSleepBeforeThePutLeaves(t *testing.T) {
+// A process sleeps between the read of the log and the put: a request that would be sent too late is not sent.
+func TestCommit_SleepBeforePut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, true, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
 		slept := false
@@ -456,7 +456,7 @@ func TestSleepBeforeThePutLeaves(t *testing.T) {
 		tr := &trace{}
 		tab := open(t, objstoretest.Traced(store, tr.line))
 		s := load(t, tab)
-		if _, err := (cut{0, 0, 4}).write(t.Context(), tab, s); err != nil {
+		if _, err := (rowRange{0, 0, 4}).write(t.Context(), tab, s); err != nil {
 			t.Fatal(err)
 		}
 		check(t, w.mem, 4)
@@ -467,7 +467,7 @@ func TestSleepBeforeThePutLeaves(t *testing.T) {
 	})
 }
 
-// sleepy is stopped, clocks and all, when a put is about to leave.
+// sleepy stops a process, with its clocks, when a put is about to be sent.
 type sleepy struct {
 	objstore.Store
 	before func(key string)
@@ -481,7 +481,7 @@ func (s *sleepy) Put(ctx context.Context, key string, body io.ReadSeeker, mode o
 	return s.Store.Put(objstore.WithLastCheck(context.WithoutCancel(ctx), nil), key, body, mode)
 }
 
-// A writer without conditional puts overwrites our commit. It is noticed at the next look, and Kafka is read again.
+// A writer without conditional puts overwrites our commit. The next refresh notices it, and Kafka is read again.
 func TestOverwrittenCommit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, reg := objstore.NewMem(), prometheus.NewRegistry()
@@ -492,7 +492,7 @@ func TestOverwrittenCommit(t *testing.T) {
 		}
 		put(t, mem, deltalog.CommitKey(2), `{"commitInfo":{"txnId":"careless"}}`)
 		at := s.Positions[app(0)]
-		if _, err := (cut{0, at, at + 3}).write(t.Context(), tab, s); classify.Of(err) != classify.Fenced {
+		if _, err := (rowRange{0, at, at + 3}).write(t.Context(), tab, s); classify.Of(err) != classify.Fenced {
 			t.Fatalf("got %v", err)
 		}
 		if s = load(t, tab); s.Positions[app(0)] != 3 {
@@ -508,7 +508,7 @@ func TestOverwrittenCommit(t *testing.T) {
 	})
 }
 
-// Our commit is gone, as after a bucket was restored to an older state.
+// Our commit is missing, as after a restore of the bucket.
 func TestVanishedCommit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, reg := objstore.NewMem(), prometheus.NewRegistry()
@@ -537,10 +537,10 @@ func TestFilesAreCommittedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tab.Commit(t.Context(), cut{0, 0, 3}.commit(staged), cut{0, 0, 3}.pre); err != nil {
+		if _, err := tab.Commit(t.Context(), rowRange{0, 0, 3}.commit(staged), rowRange{0, 0, 3}.pre); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tab.Commit(t.Context(), cut{0, 3, 6}.commit(staged), cut{0, 3, 6}.pre); err == nil {
+		if _, err := tab.Commit(t.Context(), rowRange{0, 3, 6}.commit(staged), rowRange{0, 3, 6}.pre); err == nil {
 			t.Error("files were committed twice")
 		}
 		tab.Discard(t.Context(), staged)
@@ -549,7 +549,7 @@ func TestFilesAreCommittedOnce(t *testing.T) {
 	})
 }
 
-// Files that lay around for half a day are not committed: another engine's vacuum may have taken them.
+// Files older than half a day are not committed: another engine's vacuum may have deleted them.
 func TestOldFiles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()
@@ -560,7 +560,7 @@ func TestOldFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(13 * time.Hour)
-		_, err = tab.Commit(t.Context(), cut{0, 0, 3}.commit(staged), cut{0, 0, 3}.pre)
+		_, err = tab.Commit(t.Context(), rowRange{0, 0, 3}.commit(staged), rowRange{0, 0, 3}.pre)
 		fenced("vacuum")(t, err)
 	})
 }

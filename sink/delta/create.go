@@ -10,8 +10,8 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// create writes version 0, or adopts the table of whoever wrote it first. The next load looks whether its schema will do.
-// checked is when there was none.
+// create writes version 0, or adopts the table of a writer that was faster. The next load checks the schema of the
+// adopted table. checked is when the log was last seen empty.
 func (t *Table) create(ctx context.Context, checked time.Time) error {
 	if t.opt.Schema == nil {
 		return deltalog.ErrNoTable

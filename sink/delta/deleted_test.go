@@ -27,8 +27,8 @@ func removeAll(t *testing.T, store objstore.Store) {
 	}
 }
 
-// TestTable_DeletedAndCreatedAgain: a table that comes in the place of the one that was written is no commit that another
-// writer overwrote, whatever versions it has.
+// TestTable_DeletedAndCreatedAgain: a table that replaces the written one does not count as an overwritten commit,
+// for all of its versions.
 func TestTable_DeletedAndCreatedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		looks bool // the member sees the empty folder
@@ -66,14 +66,14 @@ func TestTable_DeletedAndCreatedAgain(t *testing.T) {
 				if after.TableID == before.TableID || after.Positions[app(0)] != int64(3*c.n) {
 					t.Errorf("table %s with position %d, it was %s", after.TableID, after.Positions[app(0)], before.TableID)
 				}
-				if got := log.String(); strings.Contains(got, "level=ERROR") || strings.Count(got, "another table is in the place of the one that was written") != 1 {
+				if got := log.String(); strings.Contains(got, "level=ERROR") || strings.Count(got, "table was replaced by another") != 1 {
 					t.Error(got)
 				}
 				if n := metric(t, reg, "sluice_delta_commits_overwritten_total"); n != 0 {
 					t.Errorf("%v commits were overwritten", n)
 				}
 				load(t, tab)
-				if got := log.String(); strings.Count(got, "another table") != 1 {
+				if got := log.String(); strings.Count(got, "table was replaced") != 1 {
 					t.Error(got)
 				}
 			})

@@ -20,8 +20,8 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// life is a process that writes partition 0 up to target, in cuts of a size of its own: no two lives cut alike, or what
-// is written twice would look as if it were written once. It ends with ctx.
+// life is a process that writes partition 0 up to target, in ranges of its own size. All lives use different sizes, so
+// that rows written twice show as duplicates. It ends with ctx.
 func life(ctx context.Context, t *testing.T, store objstore.Store, size, target int64) error {
 	tab := process(t, store)
 	defer tab.Close()
@@ -29,14 +29,14 @@ func life(ctx context.Context, t *testing.T, store objstore.Store, size, target 
 		s, err := tab.Load(ctx)
 		for err == nil && s.Positions[app(0)] < target {
 			at := s.Positions[app(0)]
-			s, err = (cut{0, at, min(at+size, target)}).write(ctx, tab, s)
+			s, err = (rowRange{0, at, min(at+size, target)}).write(ctx, tab, s)
 		}
 		var held *hold.Error
 		switch {
 		case err == nil:
 			return nil
 		case errors.As(err, &held), classify.Of(err) == classify.Fenced:
-			err = reliability.Wait(ctx, time.Minute) // resumed, or looked at again
+			err = reliability.Wait(ctx, time.Minute) // resumed, or polled again
 		}
 		if err != nil {
 			return err
@@ -44,12 +44,12 @@ func life(ctx context.Context, t *testing.T, store objstore.Store, size, target 
 	}
 }
 
-// world is a store, its faults and what was done to it.
+// world is a store with its faults and the operations on it.
 type world struct {
 	mem    *objstore.Mem
 	faulty *objstoretest.Faulty
 
-	others sync.WaitGroup // what others do meanwhile
+	others sync.WaitGroup // concurrent operations of other processes
 
 	mu  sync.Mutex
 	ops []objstore.Op // so far
@@ -78,10 +78,10 @@ func newWorld(t *testing.T, exists bool, fault func(n int, op objstore.Op) objst
 	return w
 }
 
-// settle lets everything land that still flies.
+// settle lets all late operations take effect.
 func (w *world) settle() {
 	for _, op := range w.faulty.Flying() {
-		_ = w.faulty.Land(op.N) // it may find its place taken
+		_ = w.faulty.Land(op.N) // another commit may have its version
 	}
 }
 
@@ -89,7 +89,7 @@ func (w *world) settle() {
 type stepFault struct {
 	objstoretest.Fault
 	onlyPuts bool
-	// cleanup says that others go on meanwhile, and that the log is cleaned up below their checkpoint.
+	// cleanup is true if other processes go on meanwhile and the log is cleaned up below their checkpoint.
 	cleanup bool
 }
 
@@ -110,8 +110,8 @@ var faults = map[string]stepFault{
 	"sent after two hours, to a log that was cleaned up":    {Fault: objstoretest.Fault{Delay: 2 * time.Hour}, cleanup: true},
 }
 
-// cleanupOf has another process commit to partition 1 until there is a checkpoint, and an hour and a half later cleans up
-// the log below it: so long a log is kept at least.
+// cleanupOf lets another process commit to partition 1 until there is a checkpoint. An hour and a half later, more
+// than the shortest log retention, it cleans up the log below it.
 func (w *world) cleanupOf(t *testing.T) {
 	time.Sleep(10 * time.Minute)
 	checkpoint := goOn(t, w.mem, -1)
@@ -119,8 +119,8 @@ func (w *world) cleanupOf(t *testing.T) {
 	cleanUp(t, w.mem, checkpoint)
 }
 
-// Every operation fails in every way; the process goes on, or dies at that moment and another one takes over. The rows are
-// exact whatever happens, versions are contiguous, and a process that goes on leaves no file behind.
+// Every operation fails in every way; the process goes on, or dies at that moment and another one takes over. In each
+// case the rows are exact, versions are contiguous, and a process that goes on leaves no file behind.
 func TestEveryStepMayFail(t *testing.T) {
 	const target = 7
 	every := 1
@@ -206,7 +206,7 @@ func everyStep(t *testing.T, exists bool, n int, fault stepFault, crash bool, ta
 	return where
 }
 
-// checkCleaned is check for a log that was cleaned up: nothing may be put into the place of what was taken away.
+// checkCleaned is check for a log that was cleaned up: no version that was removed may be written again.
 func checkCleaned(t *testing.T, mem *objstore.Mem, target int64) {
 	t.Helper()
 	s := stateOf(t, mem)
@@ -231,7 +231,7 @@ func checkCleaned(t *testing.T, mem *objstore.Mem, target int64) {
 	}
 }
 
-// noOrphans says that every data file is named by a version.
+// noOrphans checks that every data file is named by a version.
 func noOrphans(t *testing.T, store objstore.Store) {
 	t.Helper()
 	var named []string
@@ -248,7 +248,7 @@ func noOrphans(t *testing.T, store objstore.Store) {
 }
 
 // Several processes write, some of them the same partition, while operations fail at random, land late and hang. Now and
-// then one dies. Whatever the order, the table is exact.
+// then one dies. In every order, the table is exact.
 func TestManyWritersUnderFaults(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -7,13 +7,13 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// AfterLoss waits as after the n-th lost race, when a put takes so long.
+// AfterLoss waits as after the n-th conflict in a row, if a put takes that long.
 func AfterLoss(ctx context.Context, n int, took time.Duration) error {
-	t := turn{took: took}
+	t := turn{putDuration: took}
 	return t.afterLoss(ctx, n)
 }
 
-// Supported says why this version must not write a table, nil if it may.
+// Supported returns why this version must not write a table, nil if it may.
 func Supported(p deltalog.Protocol, m deltalog.Metadata) error {
 	_, err := supported(&deltalog.State{Protocol: p, Metadata: m})
 	return err

@@ -15,10 +15,11 @@ import (
 
 var _ connector.FingerprintReader = (*Table)(nil)
 
-// readBytes is what is held of data files while fingerprints are read back.
+// readBytes bounds the memory for data files while fingerprints are loaded.
 const readBytes = 32 << 20
 
-// ReadFingerprints implements connector.Recaller: it reads the identity and the Kafka columns of the files that may hold such rows.
+// ReadFingerprints implements connector.Recaller. It reads the identity columns and the Kafka columns of those files
+// that may hold matching rows.
 func (t *Table) ReadFingerprints(s *connector.Snapshot, q connector.FingerprintQuery) (connector.Reading, error) {
 	table, ok := s.Schema.(*schema.Schema)
 	if !ok {
@@ -50,8 +51,9 @@ func (t *Table) ReadFingerprints(s *connector.Snapshot, q connector.FingerprintQ
 	}, nil
 }
 
-// EntriesOf turns rows of a scan into entries and hands over those that lie together, of one partition. The columns of the
-// scan are what identifier names, then topic, partition, offset and timestamp.
+// EntriesOf turns the rows of a scan into fingerprint entries. It calls each with runs of adjacent rows of one
+// partition. The columns of the scan must be those that identifier names, then topic, partition, offset and
+// timestamp.
 func EntriesOf(identifier *schema.Identifier, rows scan.Rows, each func(topic string, partition int32, entries []idempotency.Entry) error) error {
 	columns := rows.Batch.Columns()
 	entries, err := identifier.Entries(columns[0], columns[3], columns[4], nil)
@@ -70,7 +72,7 @@ func EntriesOf(identifier *schema.Identifier, rows scan.Rows, each func(topic st
 		}
 		to := from + 1
 		if !same(from) {
-			from = to // it stems from nowhere in Kafka
+			from = to // the row has no Kafka coordinates
 			continue
 		}
 		for to < len(entries) && same(to) {

@@ -111,7 +111,7 @@ func (t *recallTable) recalled(id int32, q connector.FingerprintQuery) (entries 
 	return entries
 }
 
-func TestRecallYieldsWhatTheLanesMade(t *testing.T) {
+func TestReadFingerprints_EqualsLanes(t *testing.T) {
 	table := openRecallTable(t, objstore.NewMem())
 	const hour = int64(3600_000)
 	start := time.Now().UnixMilli() - 100*hour
@@ -157,9 +157,9 @@ func TestRecallYieldsWhatTheLanesMade(t *testing.T) {
 	}
 }
 
-// BenchmarkRecallTenMillion is a member that takes over a partition with ten million fingerprints in its window: what it
+// BenchmarkReadFingerprints_TenMillion is a member that takes over a partition with ten million fingerprints in its window: what it
 // reads from a local table, and what it remembers of it.
-func BenchmarkRecallTenMillion(b *testing.B) {
+func BenchmarkReadFingerprints_TenMillion(b *testing.B) {
 	store, err := objstore.NewLocal(b.Context(), b.TempDir())
 	if err != nil {
 		b.Fatal(err)

@@ -14,40 +14,42 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// Follower follows a table as any reader would, for whoever keeps in mind which records have rows: it tells what happened
-// to rows and positions since it looked last. It is for one goroutine. The store's failures are retried by its guard until
-// ctx ends.
+// Follower follows a table by its log, as any reader does. It reports what happened to rows and positions since the
+// last call of [Follower.Follow], for callers that cache which records have rows. It is for one goroutine. Its guard
+// retries failures of the store until ctx ends.
 type Follower struct {
 	store objstore.Store
-	state *deltalog.State // as of the last look, nil before the first one or without a table
+	state *deltalog.State // as of the last call; nil before the first one, and without a table
 }
 
-// NewFollower returns a follower of the table at the root of store, which need not be there yet.
+// NewFollower returns a follower of the table at the root of store. The table need not exist yet.
 func NewFollower(store objstore.Store, guard *reliability.Guard) *Follower {
 	return &Follower{store: retried{store: store, guard: guard}}
 }
 
-// Change is what happened to a table since the last look.
+// Change describes what happened to a table since the last call.
 type Change struct {
-	// Anew says that nothing is known of what happened, since it was not looked before, the log does not reach back that far,
-	// or another table is in its place.
+	// Anew is true if the difference is unknown: this is the first call, the log no longer reaches back that far, or
+	// another table is in its place.
 	Anew bool
-	// Others says that others than members added or removed rows, or that rows tell their places now and did not, or no longer.
+	// Others is true if programs other than members added or removed rows, or if the table gained or lost the Kafka
+	// columns.
 	Others bool
-	// Back are the appIds whose positions were lower than before at some time, with the lowest that they were.
+	// Back maps each appId whose position was moved back to its lowest position since.
 	Back map[string]int64
 }
 
-// maxFollowed is how many commits are read one by one; with more the table is loaded anew.
+// maxFollowed is the largest number of commits that are read one by one. Beyond it the table is loaded anew.
 const maxFollowed = 2000
 
-// Follow looks at the table as of now. A panic over what is in the table is an error, and the next look is one anew.
+// Follow brings the follower up to the newest version and returns the changes. A panic over the content of the table
+// becomes an error; the next call then starts anew.
 func (f *Follower) Follow(ctx context.Context) (change Change, err error) {
 	err = f.caught(func() error { change, err = f.follow(ctx); return err })
 	return change, err
 }
 
-// caught runs op. After a panic the follower trusts nothing that it knew.
+// caught runs op and turns a panic into an error. After a panic the follower drops all its state.
 func (f *Follower) caught(op func() error) error {
 	err := panics.Catch(op)
 	if errors.As(err, new(*panics.Error)) {
@@ -89,8 +91,9 @@ func (f *Follower) follow(ctx context.Context) (Change, error) {
 	return f.anew(ctx)
 }
 
-// stands reports whether the newest version that was read is still in the log. It is not once the table was deleted, restored
-// from an older copy or created anew at the same place, and the versions of the new table must not be taken for what follows.
+// stands reports whether the newest version that was read is still in the log. It is not if the table was deleted,
+// restored from an older copy or created anew at the same place. The versions of such a table must not be applied to
+// the old state.
 func (f *Follower) stands(ctx context.Context) (bool, error) {
 	now, err := deltalog.End(ctx, f.store, nil, f.state, time.Now())
 	switch {
@@ -104,7 +107,7 @@ func (f *Follower) stands(ctx context.Context) (bool, error) {
 	return before.Key == "" || now.Object.Size == before.Size && now.Object.Modified.Equal(before.Modified), nil
 }
 
-// end makes s the newest state, if the answer that no version follows it can be believed.
+// end makes s the newest state, provided that the log still holds s. Otherwise a missing next version proves nothing.
 func (f *Follower) end(ctx context.Context, s *deltalog.State, at time.Time, change Change) (Change, error) {
 	last, err := deltalog.End(ctx, f.store, f.state, s, at)
 	switch {
@@ -130,7 +133,7 @@ func (f *Follower) anew(ctx context.Context) (Change, error) {
 	return Change{Anew: true}, nil
 }
 
-// note takes what a commit does to the state before it.
+// note adds the effect of a commit on the state before it.
 func (c *Change) note(s *deltalog.State, commit deltalog.Commit) {
 	var own ours
 	info := commit.Info()
@@ -156,23 +159,23 @@ func (c *Change) note(s *deltalog.State, commit deltalog.Commit) {
 	}
 }
 
-// hasKafkaColumns says whether a table's rows tell their places.
+// hasKafkaColumns reports whether the rows of a table have their Kafka coordinates.
 func hasKafkaColumns(m deltalog.Metadata) bool {
 	columns, err := schema.FromDelta([]byte(m.SchemaString))
 	return err == nil && columns.HasKafkaColumns() == nil
 }
 
-// State is the table as of the last look, nil if there is none.
+// State returns the table as of the last call, nil if there is none.
 func (f *Follower) State() *deltalog.State { return f.state }
 
-// Places is the function of that name as of the last look, with a bound on the memory that data files take.
+// Places calls [Places] with the state of the last call and with a bound in bytes on the memory for data files.
 func (f *Follower) Places(ctx context.Context, bytes int64, where []scan.Where, each func(topic string, partition int32, offset int64) error) error {
-	if found, ok := deltalog.Hint(ctx, f.store); ok { // else the commits since a checkpoint of long ago are all read
+	if found, ok := deltalog.Hint(ctx, f.store); ok { // else all commits since a much older checkpoint would be read
 		f.state = f.state.Know(found)
 	}
 	err := f.caught(func() error { return places(ctx, f.store, f.state, bytes, where, each) })
 	if err != nil && logMoved(err) {
-		f.state = nil // the next look is one anew
+		f.state = nil // the next call starts anew
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// TestFollower: what happened to rows and positions since the last look is told once.
+// TestFollower: changes to rows and positions since the last call are reported once.
 func TestFollower(t *testing.T) {
 	store := objstore.NewMem()
 	f := delta.NewFollower(store, guard())
@@ -93,8 +93,8 @@ func TestFollower(t *testing.T) {
 	changed("and that is all", delta.Change{})
 }
 
-// TestFollower_TableDeleted: a table that goes, and one that comes in its place, are seen though the follower looked a moment
-// ago. Versions of the new one are not taken for what follows the old one.
+// TestFollower_TableDeleted: a deleted table and its replacement are noticed even right after a call. Versions of the new
+// table are not applied to the state of the old one.
 func TestFollower_TableDeleted(t *testing.T) {
 	store := objstore.NewMem()
 	f := delta.NewFollower(store, guard())

@@ -45,7 +45,7 @@ func parse(t *testing.T, text string) *schema.Schema {
 	return s
 }
 
-// guard is patient as the shipped configuration is.
+// guard has the same patience as the shipped configuration.
 func guard() *reliability.Guard {
 	return reliability.NewGuard("store", reliability.Config{
 		Backoff:  reliability.Backoff{Initial: time.Second, Max: 30 * time.Second, Jitter: .25},
@@ -61,7 +61,7 @@ func open(t *testing.T, store objstore.Store, change ...func(*delta.Options)) *d
 	return tab
 }
 
-// process returns a table as a process of its own would have it.
+// process returns a table as a separate process has it.
 func process(t *testing.T, store objstore.Store, change ...func(*delta.Options)) *delta.Table {
 	t.Helper()
 	o := delta.Options{Pipeline: "p", Engine: "sluice/test", Schema: parse(t, ddl), Guard: guard()}
@@ -123,36 +123,36 @@ func rowsOf(s connector.Schema, topic string, partition int32, from, next int64)
 	return connector.Piece{Rows: b.NewRecordBatch(), From: 0, To: next - from}
 }
 
-// cut is what a writer wants to commit of one partition: the records from its position to next.
-type cut struct {
+// rowRange is a commit of one partition: the records from its position to next.
+type rowRange struct {
 	partition  int32
 	from, next int64
 }
 
-func (c cut) commit(files *connector.Staged) *connector.Commit {
+func (c rowRange) commit(files *connector.Staged) *connector.Commit {
 	return &connector.Commit{
 		Operation: "STREAMING UPDATE", Staged: files, Txns: []connector.Txn{{AppID: app(c.partition), Version: c.next}},
 		Ranges: []connector.Range{{Topic: "orders", Partition: c.partition, From: c.from, Next: c.next, Rows: c.next - c.from, Epoch: 4}},
 	}
 }
 
-// pre is what every prefix must say: the position is where the cut starts.
-func (c cut) pre(s *connector.Snapshot) error {
+// pre is the precondition: the position is where the range starts.
+func (c rowRange) pre(s *connector.Snapshot) error {
 	if s.Positions[app(c.partition)] != c.from {
 		return classify.Mark(errors.New("moved"), classify.Fenced)
 	}
 	return nil
 }
 
-// write stages and commits a cut, as the story does.
-func (c cut) write(ctx context.Context, tab *delta.Table, s *connector.Snapshot) (*connector.Snapshot, error) {
+// write stages and commits a range, as the pipeline does.
+func (c rowRange) write(ctx context.Context, tab *delta.Table, s *connector.Snapshot) (*connector.Snapshot, error) {
 	files, err := tab.Stage(ctx, s, "b-1", []connector.Piece{rows(s.Schema, c.partition, c.from, c.next)}, nil)
 	if err != nil {
 		return nil, err
 	}
 	committed, err := tab.Commit(ctx, c.commit(files), c.pre)
 	if err != nil {
-		tab.Discard(ctx, files) // what may be in the log stays, whoever asks
+		tab.Discard(ctx, files) // Discard keeps files that the log may name
 	}
 	return committed, err
 }
@@ -164,7 +164,7 @@ func appendCommits(t *testing.T, tab *delta.Table, n int) *connector.Snapshot {
 	for range n {
 		at := s.Positions[app(0)]
 		var err error
-		if s, err = (cut{0, at, at + 3}).write(t.Context(), tab, s); err != nil {
+		if s, err = (rowRange{0, at, at + 3}).write(t.Context(), tab, s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -224,8 +224,8 @@ func alter(t *testing.T, store objstore.Store, text string) deltalog.Metadata {
 	return m
 }
 
-// check reads the whole table, as a stranger would, and holds it against the positions that its txns state: contiguous
-// versions, every record before the position exactly once and in order, ids unique, every file there.
+// check reads the whole table with a separate reader and compares it with the positions in its txns: contiguous
+// versions, every record before the position exactly once and in order, ids unique, every file present.
 func check(t *testing.T, store objstore.Store, positions ...int64) {
 	t.Helper()
 	checkRows(t, store, stateOf(t, store), positions...)
@@ -311,7 +311,7 @@ func files(t *testing.T, store objstore.Store) (keys []string) {
 	return keys
 }
 
-// holds says whether err is a hold with a reason and a text.
+// holds reports whether err is a hold with a reason and a text.
 func holds(t *testing.T, err error, reason hold.Reason, text string) {
 	t.Helper()
 	var held *hold.Error
@@ -320,8 +320,8 @@ func holds(t *testing.T, err error, reason hold.Reason, text string) {
 	}
 }
 
-// TestMain makes the Parquet library's decoder before any bubble does: it is one for the process, and a channel that was
-// made in a bubble cannot be used outside of it.
+// TestMain makes the Parquet library's decoder before any bubble does. There is one per process, and a channel that
+// was made in a bubble cannot be used outside of it.
 func TestMain(m *testing.M) {
 	codec, err := compress.GetCodec(compress.Codecs.Zstd)
 	if err != nil {

@@ -23,34 +23,35 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// What follows reads any table and writes none. It does each operation of the store once: a tool may be run again.
+// The functions of this file read any table and write none. They do each operation of the store once, without
+// retries, because an operator can run the tool again.
 
-// Info is what there is to say about a table as of its newest version.
+// Info describes a table as of its newest version.
 type Info struct {
 	ID               string
 	Name             string
-	Created          time.Time // zero if the table does not say
+	Created          time.Time // zero if the table does not have it
 	Version          int64
 	Checkpoint       int64 // version of the newest checkpoint, -1 if there is none
 	Protocol         deltalog.Protocol
-	Schema           *schema.Schema // nil if it cannot be read; Refusal says why
+	Schema           *schema.Schema // nil if it cannot be parsed; Refusal then says why
 	PartitionColumns []string
 	Properties       map[string]string
 
 	Files int64
 	Bytes int64
-	// Rows is what the statistics of the files add up to; FilesWithoutRows have none.
+	// Rows is the sum over the files with statistics; FilesWithoutRows counts the files without.
 	Rows             int64
 	FilesWithoutRows int64
 
 	Txns []deltalog.Txn // by appId
-	// Positions are the versions of Txns by appId, as a member sees them: see [connector.Snapshot].
+	// Positions maps appIds to the versions of Txns, filtered as a member sees them: see [connector.Snapshot].
 	Positions map[string]int64
-	// Refusal is why this version would not write the table, nil if it would.
+	// Refusal is the reason why this version would not write the table, nil if it would.
 	Refusal error
 }
 
-// Inspect reads a table. The error is deltalog.ErrNoTable if there is none.
+// Inspect reads the newest version of a table. The error is deltalog.ErrNoTable if there is none.
 func Inspect(ctx context.Context, store objstore.Store) (Info, error) {
 	s, err := deltalog.Load(ctx, store)
 	if err != nil {
@@ -84,11 +85,11 @@ func Inspect(ctx context.Context, store objstore.Store) (Info, error) {
 	return i, nil
 }
 
-// recentCommits is how many commits [IgnoredFields] reads.
+// recentCommits is the number of commits that [IgnoredFields] reads.
 const recentCommits = 20
 
-// IgnoredFields returns the fields without a column in the records of the newest commits up to a version, and the first of
-// these commits. It stops at a commit that is gone or cannot be parsed.
+// IgnoredFields returns the record fields without a column, from the newest commits up to a version. since is the
+// oldest commit that was read. It stops at a commit that is missing or cannot be parsed.
 func IgnoredFields(ctx context.Context, store objstore.Store, version int64) (all []connector.IgnoredFields, since int64, err error) {
 	names, more := map[string][]string{}, map[string]bool{}
 	since = version
@@ -113,7 +114,7 @@ func IgnoredFields(ctx context.Context, store objstore.Store, version int64) (al
 	return all, since, nil
 }
 
-// sum adds two numbers that others wrote. A sum beyond an int64 stays at its end: a wrong sign would look like a small table.
+// sum adds two numbers from another writer's log. It saturates: an overflow would make a large table look small.
 func sum(a, b int64) int64 {
 	switch {
 	case b > 0 && a > math.MaxInt64-b:
@@ -124,8 +125,8 @@ func sum(a, b int64) int64 {
 	return a + b
 }
 
-// instant is the time that another writer gave in milliseconds since 1970, zero outside of the years 1 to 9999: JSON has no
-// form for those.
+// instant converts another writer's milliseconds since 1970. It returns the zero time outside of the years 1 to 9999,
+// which JSON cannot express.
 func instant(milliseconds int64) time.Time {
 	if at := time.UnixMilli(milliseconds).UTC(); 1 <= at.Year() && at.Year() <= 9999 {
 		return at
@@ -133,7 +134,7 @@ func instant(milliseconds int64) time.Time {
 	return time.Time{}
 }
 
-// numRecords is the number of rows of a file by its statistics.
+// numRecords returns the number of rows of a file by its statistics; ok is false without statistics.
 func numRecords(a deltalog.Add) (int64, bool) {
 	var stats struct {
 		NumRecords *int64 `json:"numRecords"`
@@ -147,25 +148,25 @@ func numRecords(a deltalog.Add) (int64, bool) {
 // Entry is one version in the history of a table.
 type Entry struct {
 	Version   int64
-	Time      time.Time // by the clock of the writer, zero if it does not say
+	Time      time.Time // by the clock of the writer, zero if the commit has none
 	Operation string
 	Engine    string
 	TxnID     string
 	Txns      []deltalog.Txn
 	// Ranges are the offsets that the commit covers, nil for commits of other programs.
 	Ranges []connector.Range
-	// Ignored are fields of the records that the schema does not have.
+	// Ignored are the record fields without a column.
 	Ignored []connector.IgnoredFields
-	// Moved is the operator who moved positions by the commit, nil for the commits of members.
+	// Moved names the operator who moved positions by the commit, nil for the commits of members.
 	Moved    *connector.Moved
-	Files    int   // added
-	Removed  int   // files
-	Rows     int64 // in added files with statistics
-	Metadata bool  // whether it sets schema or properties
+	Files    int   // files that the commit added
+	Removed  int   // files that the commit removed
+	Rows     int64 // rows of the added files that have statistics
+	Metadata bool  // true if the commit sets schema or properties
 }
 
-// History yields the commits whose files still exist, oldest first. What was cleaned up is missing at the start, never in
-// between.
+// History yields the commits whose files still exist, oldest first. Log cleanup removes the oldest ones; a gap
+// between two commits is an error.
 func History(ctx context.Context, store objstore.Store) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for c, err := range deltalog.Commits(ctx, store, deltalog.All) {
@@ -180,7 +181,7 @@ func History(ctx context.Context, store objstore.Store) iter.Seq2[Entry, error] 
 	}
 }
 
-// Recent yields the commits from a version on backwards, newest first, as far as their files exist.
+// Recent yields the commits from a version on backwards, newest first, until the first one whose file is missing.
 func Recent(ctx context.Context, store objstore.Store, version int64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for ; version >= 0; version-- {
@@ -226,16 +227,16 @@ func entry(c deltalog.Commit) Entry {
 	return e
 }
 
-// Row says which Kafka record a row is.
+// Row identifies the Kafka record of a row.
 type Row struct {
 	Topic     string
 	Partition int32
 	Offset    int64
-	// FromKafka is false if one of them is null: another writer's row.
+	// FromKafka is false if one of the Kafka columns is null: another program wrote the row.
 	FromKafka bool
 }
 
-// Offsets yields the Kafka columns of the rows of a data file, in the file's order. Nothing else of the file is read.
+// Offsets yields the Kafka columns of the rows of a data file, in the file's order. It reads no other columns.
 func Offsets(ctx context.Context, store objstore.Store, f deltalog.File) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		if f.DeletionVector != nil {
@@ -287,17 +288,18 @@ func offsets(ctx context.Context, store objstore.Store, key string, yield func(R
 	}
 }
 
-// offsetsBytes bounds what is held of a data file while its Kafka columns are read.
+// offsetsBytes bounds the memory for one data file while its Kafka columns are read.
 const offsetsBytes = 64 << 20
 
-// readRows yields the rows of a batch that has the three columns, in whichever order.
+// readRows yields the rows of a batch that has the three Kafka columns, in any order of columns. more is false if the
+// caller stopped.
 func readRows(batch arrow.RecordBatch, yield func(Row) bool) (more bool, err error) {
 	more = true
 	err = columnsOf(batch, func(r Row, _ int) { more = more && yield(r) })
 	return more, err
 }
 
-// columnsOf calls each for the rows of a batch that has the three columns, in whichever order.
+// columnsOf calls each for the rows of a batch that has the three Kafka columns, in any order of columns.
 func columnsOf(batch arrow.RecordBatch, each func(r Row, i int)) error {
 	column := func(name string) arrow.Array {
 		return batch.Column(batch.Schema().FieldIndices(name)[0])

@@ -13,21 +13,21 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// A table may have delta.setTransactionRetentionDuration: whoever writes its checkpoints drops the txns that nothing has
-// set for so long, and with them the knowledge of what is in the table. So the pipeline's txns, its mark and the positions
-// of idle partitions among them, are repeated in time. A commit repeats the txns of exactly the prefix that it extends,
-// which is why it cannot move a position, whoever owns it.
+// A table may set delta.setTransactionRetentionDuration. Every writer of a checkpoint then drops txns that were not
+// updated for that long, and the pipeline's positions with them. So the pipeline repeats its txns in time: its mark,
+// and the positions of idle partitions. A commit repeats the txns exactly as they are in the prefix that it extends,
+// so it cannot move a position, even one that belongs to another member.
 
 const (
 	propTxnRetention = "delta.setTransactionRetentionDuration"
-	// A txn is repeated when a fifth of the retention has passed since it was set, so within a quarter of it. All that are
-	// older than a tenth are then repeated with it.
+	// A txn is due for repetition after a fifth of the retention. All txns older than a tenth are then repeated in
+	// the same commit.
 	dueAfter, alongAfter = 5, 10
 
 	operationKeep = "SLUICE KEEP"
 )
 
-// txnRetention returns how long a txn stays in the table that nothing sets again. It is false if txns stay for ever.
+// txnRetention returns how long a table keeps a txn that is not updated; ok is false if it keeps txns for ever.
 func txnRetention(m deltalog.Metadata) (time.Duration, bool) {
 	text, ok := m.Configuration[propTxnRetention]
 	if !ok {
@@ -37,7 +37,7 @@ func txnRetention(m deltalog.Metadata) (time.Duration, bool) {
 	return d, err == nil
 }
 
-// retained refuses a table that drops positions before Kafka drops the records that come after them.
+// retained returns an error if the table drops positions before Kafka deletes the records after them.
 func (t *Table) retained() error {
 	kept, expire := txnRetention(t.head.Metadata)
 	if !expire || t.opt.Retention == nil {
@@ -54,8 +54,8 @@ func (t *Table) retained() error {
 	}
 }
 
-// aging returns the pipeline's txns that the commit after head must repeat, as they are, nil if it is too early.
-func (t *Table) aging(now time.Time) (all []connector.Txn) {
+// dueTxns returns the pipeline's txns that the next commit must repeat unchanged, nil if none is due.
+func (t *Table) dueTxns(now time.Time) (all []connector.Txn) {
 	kept, expire := txnRetention(t.head.Metadata)
 	if !expire || t.opt.Retention == nil {
 		return nil
@@ -65,9 +65,9 @@ func (t *Table) aging(now time.Time) (all []connector.Txn) {
 		if !idempotency.OfPipeline(appID, t.opt.Pipeline) {
 			continue
 		}
-		txn, age := t.head.Txns[appID], time.Duration(math.MaxInt64) // one that says no time is dropped at once
+		txn, age := t.head.Txns[appID], time.Duration(math.MaxInt64) // a txn without a time may be dropped by the next checkpoint
 		if position, beside := idempotency.EpochOf(appID); beside && !sameTime(txn, t.head.Txns[position]) {
-			continue // it belongs to a position before; repeated with the one of now it would belong to that
+			continue // it belongs to an earlier position; a new timestamp would attach it to the current one
 		}
 		if txn.LastUpdated != nil {
 			age = now.Sub(time.UnixMilli(*txn.LastUpdated))
@@ -83,10 +83,10 @@ func (t *Table) aging(now time.Time) (all []connector.Txn) {
 	return all
 }
 
-// withAging returns the txns of a commit and those that must be repeated beside them.
-func (t *Table) withAging(txns []connector.Txn, now time.Time) []connector.Txn {
+// withDueTxns returns the txns of a commit together with those that it must repeat.
+func (t *Table) withDueTxns(txns []connector.Txn, now time.Time) []connector.Txn {
 	all := slices.Clone(txns)
-	for _, x := range t.aging(now) {
+	for _, x := range t.dueTxns(now) {
 		if !slices.ContainsFunc(txns, func(set connector.Txn) bool { return set.AppID == x.AppID }) {
 			all = append(all, x)
 		}
@@ -94,15 +94,15 @@ func (t *Table) withAging(txns []connector.Txn, now time.Time) []connector.Txn {
 	return all
 }
 
-// keep repeats txns that are due in a commit of their own: the table may be idle as a whole.
+// keep repeats due txns in a commit of their own, for a table without new rows.
 func (t *Table) keep(ctx context.Context) error {
-	n := len(t.aging(time.Now()))
+	n := len(t.dueTxns(time.Now()))
 	if n == 0 {
 		return nil
 	}
 	kept := errors.New("another member has repeated them")
 	s, err := t.Commit(ctx, &connector.Commit{Operation: operationKeep}, func(*connector.Snapshot) error {
-		if n = len(t.aging(time.Now())); n == 0 {
+		if n = len(t.dueTxns(time.Now())); n == 0 {
 			return kept
 		}
 		return nil

@@ -82,7 +82,7 @@ func TestTable_RepeatsTxns(t *testing.T) {
 						}
 					}
 					if busy {
-						if _, err := (cut{0, at, at + 1}).write(t.Context(), tab, s); err != nil {
+						if _, err := (rowRange{0, at, at + 1}).write(t.Context(), tab, s); err != nil {
 							t.Fatal(err)
 						}
 						at, commits = at+1, commits+1
@@ -144,7 +144,7 @@ func TestTable_RepeatsTxns_OfItsPipelineOnly(t *testing.T) {
 	})
 }
 
-// TestTable_RepeatsTxns_BesideAMove: another member moves a position between the look at the log and the commit that
+// TestTable_RepeatsTxns_BesideAMove: another member moves a position between the read of the log and the commit that
 // repeats txns. The repetition must not set it back.
 func TestTable_RepeatsTxns_BesideAMove(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestTable_RepeatsTxns_BesideAMove(t *testing.T) {
 			if key == deltalog.CommitKey(3) && !moved {
 				moved = true
 				load(t, other)
-				must(t, other, cut{1, 0, 7})
+				must(t, other, rowRange{1, 0, 7})
 			}
 		}}
 		started(t, open(t, mem))
@@ -182,7 +182,7 @@ func TestTable_RetentionOfTopics(t *testing.T) {
 		_, err := tab.Load(t.Context())
 		holds(t, err, hold.TableUnsupported, want)
 		at := s.Positions[app(0)]
-		k := cut{0, at, at + 1}
+		k := rowRange{0, at, at + 1}
 		_, err = tab.Commit(t.Context(), k.commit(nil), k.pre)
 		holds(t, err, hold.TableUnsupported, want)
 	}

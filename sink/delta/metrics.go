@@ -13,7 +13,7 @@ type metrics struct {
 	checkpoints *prometheus.CounterVec
 }
 
-// The outcomes of the puts of a commit, and of a checkpoint.
+// Values of the label result, of commits and of checkpoints.
 const (
 	resultCommitted = "committed"
 	resultConflict  = "conflict"
@@ -25,23 +25,23 @@ const (
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		commits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_delta_commits_total", Help: "Versions offered to the table's log, by outcome.",
+			Name: "sluice_delta_commits_total", Help: "Versions tried in the table's log, by outcome.",
 		}, []string{"result"}),
 		unresolved: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_delta_commit_unknown_total", Help: "Versions offered to the table's log whose outcome was not known from the store's first answer.",
+			Name: "sluice_delta_commit_unknown_total", Help: "Versions tried in the table's log whose outcome was not known from the store's first answer.",
 		}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "sluice_delta_commit_duration_seconds", Help: "Duration of a commit, from the first look at the log to its outcome.",
+			Name: "sluice_delta_commit_duration_seconds", Help: "Duration of a commit, from the first read of the log to its outcome.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}),
 		size: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "sluice_delta_file_size_bytes", Help: "Sizes of data files in successful commits.", Buckets: prometheus.ExponentialBuckets(16<<10, 4, 9),
+			Name: "sluice_delta_file_size_bytes", Help: "Sizes of data files in committed versions.", Buckets: prometheus.ExponentialBuckets(16<<10, 4, 9),
 		}),
 		version: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "sluice_delta_table_version", Help: "Newest version of the table that is known.",
 		}),
 		overwritten: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_delta_commits_overwritten_total", Help: "Commits of this member that another program overwrote or deleted in the log.",
+			Name: "sluice_delta_commits_overwritten_total", Help: "Times that commits in the log were overwritten or removed by another program.",
 		}),
 		orphans: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_delta_orphan_files_total", Help: "Data files left behind because a version may name them, or that could not be deleted.",

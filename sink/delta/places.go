@@ -12,10 +12,10 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// Places tells which records have a row: each is called, by one goroutine, with the place of every row of a version whose
-// place lies in where, and of some others. Only the columns of the places are read, of those files that may have any. A
-// hold.Error says that the table cannot tell: it has no such columns, or is none that this version reads. An error of each
-// ends it and is returned as it is.
+// Places calls each with the coordinates of every row of the table whose coordinates lie in where, and of some other
+// rows. One goroutine makes the calls. It reads only the Kafka columns, and only of files that may hold such rows.
+// The error is a hold.Error if the table has no Kafka columns or this version cannot read it. An error of each ends
+// the scan and is returned unchanged.
 func Places(
 	ctx context.Context, store objstore.Store, state *deltalog.State, where []scan.Where, each func(topic string, partition int32, offset int64) error,
 ) error {
@@ -35,7 +35,7 @@ func places(
 	}
 	q := scan.Query{Columns: [][]string{{schema.KafkaTopic}, {schema.KafkaPartition}, {schema.KafkaOffset}}, Where: where, Bytes: bytes}
 	return scan.Run(ctx, store, state, q, func(rows scan.Rows) error {
-		// Of these types: HasKafkaColumns has seen them.
+		// HasKafkaColumns has checked these types.
 		topics := rows.Batch.Column(0).(*array.String)
 		partitions := rows.Batch.Column(1).(*array.Int32)
 		offsets := rows.Batch.Column(2).(*array.Int64)

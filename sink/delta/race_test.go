@@ -67,7 +67,7 @@ func manyWriters(t *testing.T, seed uint64) {
 	}
 }
 
-// drive is one life of a writer of a partition. It says whether the partition arrived.
+// drive is one life of a writer of a partition. It reports whether the partition reached its target.
 func drive(ctx context.Context, t *testing.T, store objstore.Store, partition int32, target int64, roll func(int64) int64) bool {
 	tab := process(t, store)
 	defer tab.Close()
@@ -78,7 +78,7 @@ func drive(ctx context.Context, t *testing.T, store objstore.Store, partition in
 			if at == target {
 				return true
 			}
-			s, err = (cut{partition, at, min(at+1+roll(4), target)}).write(ctx, tab, s)
+			s, err = (rowRange{partition, at, min(at+1+roll(4), target)}).write(ctx, tab, s)
 		}
 		if class := classify.Of(err); class != classify.Fenced && class != classify.Canceled {
 			t.Errorf("partition %d: %v", partition, err)
@@ -112,7 +112,7 @@ func TestSixteenWriters(t *testing.T) {
 				defer tab.Close()
 				_, err := tab.Load(t.Context())
 				for i := int64(0); i < commits && err == nil; i++ {
-					c := cut{p, i, i + 1}
+					c := rowRange{p, i, i + 1}
 					_, err = tab.Commit(t.Context(), c.commit(nil), c.pre)
 				}
 				if err != nil {
@@ -140,7 +140,8 @@ func TestSixteenWriters(t *testing.T) {
 	})
 }
 
-// Eight processes create the table at once, some with another schema: one version 0, the others adopt it or say why not.
+// Eight processes create the table at once, some with another schema: one writes version 0, the others adopt it or
+// return the conflict.
 func TestCreateRace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, false, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{Delay: 10 * time.Millisecond} })
@@ -184,7 +185,7 @@ func TestCreateRace(t *testing.T) {
 	})
 }
 
-// A writer that was given up undecided competes for the same version with whoever comes next; only one wins.
+// A commit that was given up undecided competes for its version with the next writer; only one of them is committed.
 func TestUndecidedOnEndOfContext(t *testing.T) {
 	for name, lands := range map[string]bool{"and it lands": true, "and it does not": false} {
 		t.Run(name, func(t *testing.T) {
@@ -202,7 +203,7 @@ func TestUndecidedOnEndOfContext(t *testing.T) {
 				defer w.faulty.Close()
 				tab := open(t, w.faulty)
 				s := load(t, tab)
-				c := cut{0, 0, 5}
+				c := rowRange{0, 0, 5}
 				staged, err := tab.Stage(t.Context(), s, "b-1", []connector.Piece{rows(s.Schema, 0, 0, 5)}, nil)
 				if err != nil {
 					t.Fatal(err)
@@ -235,7 +236,7 @@ func TestUndecidedOnEndOfContext(t *testing.T) {
 				if lands {
 					w.settle()
 				}
-				// The same process goes on, from what the log says.
+				// The same process goes on from the state of the log.
 				at := int64(0)
 				if s = load(t, tab); lands {
 					at = 5
@@ -243,10 +244,10 @@ func TestUndecidedOnEndOfContext(t *testing.T) {
 				if got := s.Positions[app(0)]; got != at {
 					t.Fatalf("position %d", got)
 				}
-				if s, err = (cut{0, at, at + 2}).write(t.Context(), tab, s); err != nil {
+				if s, err = (rowRange{0, at, at + 2}).write(t.Context(), tab, s); err != nil {
 					t.Fatal(err)
 				}
-				w.settle() // the first commit, too late for its place
+				w.settle() // the first commit, too late for its version
 				check(t, w.mem, s.Positions[app(0)])
 			})
 		})

@@ -10,22 +10,22 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// Scan reads columns of the table as of a snapshot that this table returned: see [scan.Run]. Failures of the store are
-// retried by its guard until ctx ends. Errors: those of each, as they are; a hold.Error with hold.TableUnsupported for a
-// table or file that cannot be read, hold.StoreDenied; Canceled.
+// Scan reads columns of the table as of a snapshot that this table returned: see [scan.Run]. The guard retries
+// failures of the store until ctx ends. Errors: those of each, unchanged; a hold.Error with hold.TableUnsupported for
+// a table or file that cannot be read, or with hold.StoreDenied; Canceled.
 func (t *Table) Scan(ctx context.Context, s *connector.Snapshot, q scan.Query, each func(scan.Rows) error) error {
 	return t.scanner(s)(ctx, q, each)
 }
 
-// scanner prepares a Scan, which may run on another goroutine than the writer's then.
+// scanner prepares a Scan. The returned function may run on another goroutine than the writer's.
 func (t *Table) scanner(s *connector.Snapshot) func(context.Context, scan.Query, func(scan.Rows) error) error {
-	state := t.stateOf(s) // as we know the log, then as a list shows it
+	state := t.stateOf(s) // first the state that the table knows, then, if that fails, the state that a list shows
 	return func(ctx context.Context, q scan.Query, each func(scan.Rows) error) error {
 		return t.scan(ctx, s.Version, state, q, each)
 	}
 }
 
-// stateOf returns the state of a snapshot, nil if it is not the newest one known.
+// stateOf returns the state of a snapshot, nil if it is not the newest one.
 func (t *Table) stateOf(s *connector.Snapshot) *deltalog.State {
 	if t.head == nil || t.head.Version != s.Version || t.head.Metadata.ID != s.TableID {
 		return nil
@@ -34,8 +34,8 @@ func (t *Table) stateOf(s *connector.Snapshot) *deltalog.State {
 }
 
 func (t *Table) scan(ctx context.Context, version int64, state *deltalog.State, q scan.Query, each func(scan.Rows) error) error {
-	var own error // of each
-	handed := false
+	var own error // the error of each
+	delivered := false
 	for listed := false; ; {
 		var err error
 		if state == nil {
@@ -44,7 +44,7 @@ func (t *Table) scan(ctx context.Context, version int64, state *deltalog.State, 
 		}
 		if err == nil {
 			err = scan.Run(ctx, t.store, state, q, func(r scan.Rows) error {
-				handed = true
+				delivered = true
 				own = each(r)
 				return own
 			})
@@ -54,20 +54,20 @@ func (t *Table) scan(ctx context.Context, version int64, state *deltalog.State, 
 			return nil
 		case own != nil:
 			return own
-		case listed || handed || !logMoved(err):
+		case listed || delivered || !logMoved(err):
 			return t.failed(canceledBy(ctx, err))
 		}
 		state = nil
 	}
 }
 
-// logMoved says that a checkpoint or commit that was known of is gone or damaged.
+// logMoved reports whether a checkpoint or commit of the known state is missing or damaged.
 func logMoved(err error) bool {
 	return errors.Is(err, deltalog.ErrCorrupt) || errors.Is(err, objstore.ErrNotFound) && !errors.Is(err, scan.ErrVanished)
 }
 
-// Scan reads columns of the newest version of any table, for tools: see [scan.Run]. The error is deltalog.ErrNoTable if
-// there is none. Each operation of the store is done once.
+// Scan reads columns of the newest version of any table, for tools: see [scan.Run]. It does each operation of the
+// store once. The error is deltalog.ErrNoTable if there is none.
 func Scan(ctx context.Context, store objstore.Store, q scan.Query, each func(scan.Rows) error) error {
 	s, err := deltalog.Load(ctx, store)
 	if err != nil {

@@ -45,7 +45,7 @@ func TestScanOfSnapshots(t *testing.T) {
 			t.Errorf("version %d: %v %v", c.s.Version, got, err)
 		}
 	}
-	// Another member's cleanup takes the checkpoint that this one knows; a list shows what there is.
+	// Another member's cleanup deletes the checkpoint that this one knows; a list shows the existing ones.
 	tab.Close()
 	state, err := deltalog.Load(t.Context(), store)
 	if err != nil || state.Checkpoint.Version < 0 {

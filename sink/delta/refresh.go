@@ -10,8 +10,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// refresh brings head up to the newest version. It reads from the table's store, which is the same one for a batch while a
-// batch waits for it. The error is deltalog.ErrNoTable if there is no table and never was one.
+// refresh brings head up to the newest version. store is the table's store, or its variant for a batch if a batch
+// waits, so that retries name the batch. The error is deltalog.ErrNoTable if there is no table and never was one.
 func (t *Table) refresh(ctx context.Context, store retried) error {
 	if t.head == nil {
 		return t.reload(ctx, store)
@@ -34,12 +34,12 @@ func (t *Table) refresh(ctx context.Context, store retried) error {
 			return nil
 		}
 		t.metrics.overwritten.Inc()
-		t.log.ErrorContext(ctx, "the table's log was set back or rewritten; what it does not have any more is read again from Kafka, as far as that has it",
+		t.log.ErrorContext(ctx, "table log was set back or rewritten; rereading the missing records from Kafka",
 			"version_before", before, "version_now", t.head.Version)
 		return nil
 	}
 	s, err := deltalog.Refresh(ctx, store, t.checkpoints.known(t.head.State))
-	if errors.Is(err, deltalog.ErrCorrupt) { // or the log was cleaned up meanwhile, which a load shows
+	if errors.Is(err, deltalog.ErrCorrupt) { // or the log was cleaned up meanwhile, which a reload handles
 		return t.reload(ctx, store)
 	}
 	if err != nil {
@@ -53,9 +53,10 @@ func (t *Table) refresh(ctx context.Context, store retried) error {
 	return nil
 }
 
-// headStands looks whether the newest version that we know is still the one that we read. Whoever restores an older copy
-// of the table takes it away, or writes another one in its place: the next version would follow a hole, and positions that
-// the table does not have any more would be gone on from. A version of our own is known by its id: see ownStands.
+// headStands reports whether the newest version that we know is still the one that we read. An operator who restores
+// an older copy of the table removes that version or puts another one in its place. Without this check the next
+// commit would follow a gap, and claims would go on from positions that the table no longer has. A version of our own
+// is recognized by its txnId: see ownStands.
 func (t *Table) headStands(ctx context.Context, store retried) (bool, error) {
 	if t.own != nil && t.own.version == t.head.Version || t.head.stamp.Key == "" {
 		return true, nil
@@ -70,7 +71,7 @@ func (t *Table) headStands(ctx context.Context, store retried) (bool, error) {
 	return now.Size == t.head.stamp.Size && now.Modified.Equal(t.head.stamp.Modified), nil
 }
 
-// reload forgets everything and reads the log anew.
+// reload drops all knowledge of the table and reads the log from a checkpoint.
 func (t *Table) reload(ctx context.Context, store retried) error {
 	t.head = nil
 	s, err := deltalog.Load(ctx, store)
@@ -82,9 +83,9 @@ func (t *Table) reload(ctx context.Context, store retried) error {
 	}
 	before := t.tableID
 	t.setHead(s, s.Object)
-	if before != "" && before != t.tableID { // neither its versions nor its positions say anything of the table before
+	if before != "" && before != t.tableID { // versions and positions of the old table say nothing about the new one
 		t.own = nil
-		t.log.WarnContext(ctx, "another table is in the place of the one that was written; reading its positions", "table_id_before", before, "table_id_now", t.tableID)
+		t.log.WarnContext(ctx, "table was replaced by another; reading its positions", "table_id_before", before, "table_id_now", t.tableID)
 		return nil
 	}
 	if own := t.own; own != nil {
@@ -103,8 +104,8 @@ func (t *Table) reload(ctx context.Context, store retried) error {
 	return nil
 }
 
-// ownStands looks whether the version that we last won still holds our commit. A writer without conditional puts can
-// overwrite it; rows and positions are lost together then, and what follows from the log is right again.
+// ownStands reports whether the last version that we committed still holds our commit. A writer without conditional
+// puts can overwrite it. Rows and positions are then lost together, so resuming from the log is right again.
 func (t *Table) ownStands(ctx context.Context, store retried) (bool, error) {
 	if t.own == nil {
 		return true, nil
@@ -112,11 +113,11 @@ func (t *Table) ownStands(ctx context.Context, store retried) (bool, error) {
 	c, err := deltalog.ReadCommit(ctx, store, t.own.version, deltalog.KindCommitInfo)
 	switch id := c.Info().TxnID; {
 	case errors.Is(err, objstore.ErrNotFound):
-		return false, nil // cleaned up, or worse: reload compares the positions
+		return false, nil // removed by log cleanup, or overwritten: reload compares the positions
 	case err != nil:
 		return false, err
 	case id != t.own.txnID:
-		t.own.overwritten, t.own.foundTxnID = true, id // a loss, unless reload finds another table
+		t.own.overwritten, t.own.foundTxnID = true, id // a lost commit, unless reload finds another table
 		return false, nil
 	}
 	return true, nil
@@ -124,6 +125,6 @@ func (t *Table) ownStands(ctx context.Context, store retried) (bool, error) {
 
 func (t *Table) handleConflict(ctx context.Context, own *ownCommit, details ...any) {
 	t.metrics.overwritten.Inc()
-	t.log.ErrorContext(ctx, "a commit was overwritten by another writer; its rows are read again from Kafka. Make that writer use conditional puts",
+	t.log.ErrorContext(ctx, "another writer overwrote a commit; rereading its rows from Kafka",
 		append([]any{"version", own.version, "txn_id", own.txnID}, details...)...)
 }

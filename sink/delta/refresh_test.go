@@ -14,8 +14,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// stopping is a store whose process is stopped once, for six hours, after it has read an object or asked for it. Other
-// processes go on meanwhile: that is what happens.
+// stopping is a store whose process is stopped once, for six hours, after or before it has read an object. meanwhile
+// runs what other processes do in that time.
 type stopping struct {
 	objstore.Store
 	meanwhile func()
@@ -61,7 +61,7 @@ func (s *stopping) due(op string) bool {
 	return true
 }
 
-// goOn has another process commit to partition 1 until there is a new checkpoint beyond a version, which it returns.
+// goOn lets another process commit to partition 1 until there is a new checkpoint beyond a version, which it returns.
 func goOn(t *testing.T, mem *objstore.Mem, beyond int64) (checkpoint int64) {
 	t.Helper()
 	other := process(t, mem)
@@ -71,7 +71,7 @@ func goOn(t *testing.T, mem *objstore.Mem, beyond int64) (checkpoint int64) {
 	for {
 		at := s.Positions[app(1)]
 		var err error
-		if s, err = (cut{1, at, at + 1}).write(t.Context(), other, s); err != nil {
+		if s, err = (rowRange{1, at, at + 1}).write(t.Context(), other, s); err != nil {
 			t.Fatal(err)
 		}
 		if c := stateOf(t, mem).Checkpoint.Version; c > beyond {
@@ -92,22 +92,22 @@ func cleanUp(t *testing.T, mem *objstore.Mem, checkpoint int64) {
 	}
 }
 
-// TestRefresh_StoppedWhileTheLogIsCleanedUp: a process is stopped in the middle of a look at the log, for longer than the
+// TestRefresh_StoppedWhileTheLogIsCleanedUp: a process stops in the middle of a read of the log, for longer than the
 // log is kept. The version after the last one that it read is missing then because it was cleaned up. A commit must not
-// take its place: no reader would ever see it.
+// take that version: no reader would ever see it.
 func TestRefresh_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
 	// Each script returns the operation after or before which the process is stopped.
 	for name, script := range map[string]func(t *testing.T, mem *objstore.Mem, tab *delta.Table) string{
 		"after a version of another one": func(t *testing.T, mem *objstore.Mem, tab *delta.Table) string {
 			appendCommits(t, tab, 2)
-			must(t, open(t, mem), cut{1, 0, 1})
+			must(t, open(t, mem), rowRange{1, 0, 1})
 			return "get " + deltalog.CommitKey(3)
 		},
 		"after many versions of others": func(t *testing.T, mem *objstore.Mem, tab *delta.Table) string {
 			appendCommits(t, tab, 2)
 			other := open(t, mem)
 			for i := range int64(8) {
-				must(t, other, cut{1, i, i + 1})
+				must(t, other, rowRange{1, i, i + 1})
 			}
 			return "get " + deltalog.CommitKey(8) // the list that comes next shows a gap
 		},
@@ -154,7 +154,8 @@ func checkpointAlone(t *testing.T, mem *objstore.Mem) {
 	}
 }
 
-// TestLoad_CheckpointIsCleanedUp: a version that a checkpoint alone stands for is the newest one only while that is there.
+// TestLoad_CheckpointIsCleanedUp: a version that only a checkpoint has is the newest one only while that checkpoint
+// exists.
 func TestLoad_CheckpointIsCleanedUp(t *testing.T) {
 	for name, at := range map[string]string{"it stands": "", "it is gone": "before get " + deltalog.CommitKey(3)} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +187,7 @@ func stoppedInRefresh(t *testing.T, script func(*testing.T, *objstore.Mem, *delt
 		t.Fatal(err)
 	}
 	pos := seen.Txns[app(0)].Version
-	k := cut{0, pos, pos + 3}
+	k := rowRange{0, pos, pos + 3}
 	store.stopAt(at)
 	var got *connector.Snapshot
 	if withRows {
@@ -225,8 +226,8 @@ func stoppedInRefresh(t *testing.T, script func(*testing.T, *objstore.Mem, *delt
 	}
 }
 
-// TestFollower_StoppedWhileTheLogIsCleanedUp: who only reads must not take a hole in the log for its end, either: the hole
-// stays, and nothing would be seen any more.
+// TestFollower_StoppedWhileTheLogIsCleanedUp: a reader must not take a gap in the log for its end, either. The gap
+// stays, so the reader would never see another version.
 func TestFollower_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()
@@ -247,7 +248,7 @@ func TestFollower_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
 		if has() {
 			t.Fatal("the row is there before it was written")
 		}
-		must(t, open(t, mem), cut{1, 0, 1})
+		must(t, open(t, mem), rowRange{1, 0, 1})
 
 		store.stopAt("get " + deltalog.CommitKey(3))
 		change, err := f.Follow(t.Context())

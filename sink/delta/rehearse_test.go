@@ -83,8 +83,8 @@ func TestRehearse(t *testing.T) {
 	}
 }
 
-// TestStageTellsTheStoreFromItself: a store that refuses is no failure of our own.
-func TestStageTellsTheStoreFromItself(t *testing.T) {
+// TestStage_LocalErrorOrStore: a store that refuses is no failure of our own.
+func TestStage_LocalErrorOrStore(t *testing.T) {
 	denied := classify.Mark(errors.New("403"), classify.Fatal)
 	store := refusing{objstore.NewMem(), denied, new(bool)}
 	tab := open(t, store)

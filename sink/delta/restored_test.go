@@ -15,7 +15,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// setBack deletes the versions of a table above one, as whoever restores an older copy of it does.
+// setBack deletes the versions of a table above one, as a restore of an older copy does.
 func setBack(t *testing.T, store objstore.Store, to int64) {
 	t.Helper()
 	for v := to + 1; ; v++ {
@@ -39,9 +39,9 @@ func versions(t *testing.T, store objstore.Store) (all []int64) {
 	return all
 }
 
-// TestAnOlderTableIsRestored: versions vanish under a running member. It neither writes over the hole nor goes on from
-// positions that are not in the table any more, whoever wrote what vanished, and at once.
-func TestAnOlderTableIsRestored(t *testing.T) {
+// TestTable_OlderCopyRestored: versions vanish under a running member, its own or another writer's. The member must
+// not write after the gap, and must not go on from positions that the table no longer has, from the first commit on.
+func TestTable_OlderCopyRestored(t *testing.T) {
 	for name, c := range map[string]struct {
 		// others and mine are the versions that another member and this one commit, in this order.
 		before func(t *testing.T, mine, other *delta.Table)
@@ -51,36 +51,36 @@ func TestAnOlderTableIsRestored(t *testing.T) {
 	}{
 		"what it wrote itself": {
 			func(t *testing.T, mine, _ *delta.Table) {
-				must(t, mine, cut{0, 0, 2})
-				must(t, mine, cut{0, 2, 4})
+				must(t, mine, rowRange{0, 0, 2})
+				must(t, mine, rowRange{0, 2, 4})
 			},
 			1, nil,
 			map[string]int64{app(0): 2},
 		},
 		"what another one wrote": {
 			func(t *testing.T, mine, other *delta.Table) {
-				must(t, mine, cut{0, 0, 2})
-				must(t, other, cut{1, 0, 3})
-				must(t, other, cut{1, 3, 5})
+				must(t, mine, rowRange{0, 0, 2})
+				must(t, other, rowRange{1, 0, 3})
+				must(t, other, rowRange{1, 3, 5})
 			},
 			2, nil,
 			map[string]int64{app(0): 2, app(1): 3},
 		},
 		"and the other one went on since": {
 			func(t *testing.T, mine, other *delta.Table) {
-				must(t, mine, cut{0, 0, 2})
-				must(t, other, cut{1, 0, 3})
-				must(t, other, cut{1, 3, 5})
+				must(t, mine, rowRange{0, 0, 2})
+				must(t, other, rowRange{1, 0, 3})
+				must(t, other, rowRange{1, 3, 5})
 			},
 			2,
 			func(t *testing.T, other *delta.Table) {
-				must(t, other, cut{1, 3, 4})
-				must(t, other, cut{1, 4, 5})
+				must(t, other, rowRange{1, 3, 4})
+				must(t, other, rowRange{1, 4, 5})
 			},
 			map[string]int64{app(0): 2, app(1): 5},
 		},
 		"before it wrote anything": {
-			func(t *testing.T, _, other *delta.Table) { must(t, other, cut{1, 0, 3}) },
+			func(t *testing.T, _, other *delta.Table) { must(t, other, rowRange{1, 0, 3}) },
 			0, nil,
 			map[string]int64{},
 		},
@@ -105,7 +105,7 @@ func TestAnOlderTableIsRestored(t *testing.T) {
 
 				// A commit of what was there before is fenced, or extends what is there now.
 				at := seen.Positions[app(0)]
-				k := cut{0, at, at + 1}
+				k := rowRange{0, at, at + 1}
 				_, err := mine.Commit(t.Context(), k.commit(nil), k.pre)
 				if now := versions(t, store); err != nil && (classify.Of(err) != classify.Fenced || len(now) != len(left)) ||
 					err == nil && (len(now) != len(left)+1 || now[len(now)-1] != int64(len(now)-1)) {
@@ -129,7 +129,7 @@ func TestAnOlderTableIsRestored(t *testing.T) {
 }
 
 // must commits without files.
-func must(t *testing.T, tab *delta.Table, k cut) *connector.Snapshot {
+func must(t *testing.T, tab *delta.Table, k rowRange) *connector.Snapshot {
 	t.Helper()
 	s, err := tab.Commit(t.Context(), k.commit(nil), k.pre)
 	if err != nil {

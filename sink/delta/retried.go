@@ -12,18 +12,20 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// retried is a store whose operations outlive a failing store: each is repeated by the guard until it has an answer. A
-// body that breaks off is continued where it broke, which is right for objects that never change; the one that does, the
-// hint to the last checkpoint, may be read as garbage and is only a hint.
+// retried is a store whose operations outlast an outage: the guard retries each one until the store answers. A broken
+// read of a body continues where it stopped. That is right for objects that never change. The only object that
+// changes is the hint to the last checkpoint: readers treat it as a hint, so a mix of two contents does no harm.
 //
-// A put with IfAbsent is not repeated. What its outcome means is for the commit to judge.
+// retried does not repeat a put with IfAbsent, because only the commit can judge its outcome. [sluice/sink/logappend]
+// repeats such puts.
 type retried struct {
 	store objstore.Store
 	guard *reliability.Guard
-	about []any // for the log lines of what is tried again
+	about []any // attributes for the log lines of retries
 }
 
-// of is the same store for a batch: the lines of its retries name it. A commit of positions alone has none.
+// of returns the same store with a batch id in the log lines of its retries. A commit of positions alone has no batch
+// id.
 func (s retried) of(batch string) retried {
 	if batch == "" {
 		return s
@@ -32,7 +34,7 @@ func (s retried) of(batch string) retried {
 	return s
 }
 
-// do repeats op. That something is not there is an answer.
+// do retries op until the store answers. "Not found" and "exists" are answers.
 func (s retried) do(ctx context.Context, op func(context.Context) error) error {
 	var answer error
 	err := s.guard.Do(ctx, func(ctx context.Context) error {
@@ -48,7 +50,7 @@ func (s retried) do(ctx context.Context, op func(context.Context) error) error {
 	return answer
 }
 
-// canceledBy marks an error that the end of ctx brought about.
+// canceledBy marks a Transient error as Canceled if ctx has ended.
 func canceledBy(ctx context.Context, err error) error {
 	if ctx.Err() != nil && classify.Of(err) == classify.Transient {
 		return classify.Mark(err, classify.Canceled)
@@ -87,7 +89,7 @@ func (s retried) Delete(ctx context.Context, key string) error {
 	return s.do(ctx, func(ctx context.Context) error { return s.store.Delete(ctx, key) })
 }
 
-// List continues behind the last key when it breaks off.
+// List continues after the last key if the store fails in the middle.
 func (s retried) List(ctx context.Context, prefix, after string) iter.Seq2[objstore.Info, error] {
 	return func(yield func(objstore.Info, error) bool) {
 		stopped := false
@@ -110,7 +112,7 @@ func (s retried) List(ctx context.Context, prefix, after string) iter.Seq2[objst
 	}
 }
 
-// body is an object being read, over as many requests as it takes.
+// body reads one object over as many requests as needed.
 type body struct {
 	ctx  context.Context //nolint:containedctx // of the Get that it answers
 	from retried
@@ -118,7 +120,7 @@ type body struct {
 	off  int64
 	left int64 // -1 to the end
 	part io.ReadCloser
-	err  error // of the last read, to be mended by the next
+	err  error // of the last read; the next read opens a new request
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -158,8 +160,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, end
 }
 
-// wait reads what comes next. That is a wait for the store, as all requests behind a guard are: an object may come for
-// minutes.
+// wait reads the next bytes. It counts as a wait for the store, like every request behind a guard: the body of a
+// large object may take minutes.
 func (b *body) wait(p []byte) (int, error) {
 	loop := pulse.Of(b.ctx)
 	loop.Wait()

@@ -14,7 +14,8 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// TestRetries_NameTheirBatch: whatever a commit asks of a store that fails, the line about it says which batch waits.
+// TestRetries_NameTheirBatch: for every request of a commit to a failing store, the log line of the retry names the
+// waiting batch.
 func TestRetries_NameTheirBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer // of the guard, whose lock keeps its lines apart
@@ -37,9 +38,9 @@ func TestRetries_NameTheirBatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		commit := cut{0, 9, 12}.commit(files)
+		commit := rowRange{0, 9, 12}.commit(files)
 		commit.Batch = "b-7"
-		if _, err := tab.Commit(t.Context(), commit, cut{0, 9, 12}.pre); err != nil {
+		if _, err := tab.Commit(t.Context(), commit, rowRange{0, 9, 12}.pre); err != nil {
 			t.Fatal(err)
 		}
 		if failed[objstore.OpPut] == 0 || failed[objstore.OpPutIfAbsent] == 0 || failed[objstore.OpGet] == 0 {

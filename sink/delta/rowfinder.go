@@ -12,18 +12,18 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// RowFinder looks again and again whether something is in a table, as any reader would: by the table's log and its files, with
-// nothing that a writer of this process knows. It is for one goroutine, and each operation of the store is done once.
+// RowFinder checks repeatedly whether a record is in a table, as any reader would: from the log and the data files,
+// independent of the writers in this process. It is for one goroutine, and does each operation of the store once.
 type RowFinder struct {
 	store objstore.Store
-	state *deltalog.State // as of the last look, nil before the first
+	state *deltalog.State // as of the last check, nil before the first
 }
 
-// NewRowFinder returns a look at the table at the root of store, which need not be there yet.
+// NewRowFinder returns a finder for the table at the root of store. The table need not exist yet.
 func NewRowFinder(store objstore.Store) *RowFinder { return &RowFinder{store: store} }
 
-// Has says whether a Kafka record is a row of the table as of now, with this text in a column. A panic over what is in the
-// table is an error.
+// Has reports whether the newest version of the table has a row for a Kafka record with this text in a column. A
+// panic over the content of the table becomes an error.
 func (l *RowFinder) Has(ctx context.Context, topic string, partition int32, offset int64, column, text string) (found bool, err error) {
 	err = panics.Catch(func() error { found, err = l.has(ctx, topic, partition, offset, column, text); return err })
 	return found, err
@@ -45,7 +45,7 @@ func (l *RowFinder) has(ctx context.Context, topic string, partition int32, offs
 		})
 	})
 	if err != nil {
-		return false, fmt.Errorf("look for a record in the table: %w", err)
+		return false, fmt.Errorf("search the table for a record: %w", err)
 	}
 	l.state = now
 	return found, nil
@@ -60,7 +60,7 @@ func (l *RowFinder) newest(ctx context.Context) (s *deltalog.State, err error) {
 	}
 	s, err = deltalog.Load(ctx, l.store)
 	if errors.Is(err, deltalog.ErrNoTable) {
-		return nil, nil //nolint:nilnil // that there is none is no error here
+		return nil, nil //nolint:nilnil // a missing table is not an error here
 	}
 	return s, err
 }

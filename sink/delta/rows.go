@@ -9,8 +9,8 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// HasRows implements connector.Table. A table that drops old txns is always searched thoroughly: there a topic can lose its
-// positions while others keep theirs.
+// HasRows implements connector.Table. A table that drops old txns is always searched thoroughly: in such a table one
+// topic can lose its positions while others keep theirs.
 func (t *Table) HasRows(ctx context.Context, s *connector.Snapshot, of []connector.RowsOf, thorough bool) (map[connector.RowsOf]bool, error) {
 	state, err := t.stateOf(s), error(nil)
 	listed := state == nil
@@ -32,8 +32,8 @@ func (t *Table) HasRows(ctx context.Context, s *connector.Snapshot, of []connect
 	return found, nil
 }
 
-// HasRows returns which rows the newest version of any table has, for tools: see [connector.Table]. Each operation of the
-// store is done once.
+// HasRows reports which of the given rows the newest version of any table has, for tools: see [connector.Table]. It
+// does each operation of the store once.
 func HasRows(ctx context.Context, store objstore.Store, of []connector.RowsOf, thorough bool) (map[connector.RowsOf]bool, error) {
 	s, err := deltalog.Load(ctx, store)
 	if err != nil {

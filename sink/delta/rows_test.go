@@ -32,7 +32,7 @@ func topicsOf(found map[connector.RowsOf]bool) (topics []string) {
 	return topics
 }
 
-// TestTable_HasRows: which topics have rows is told by statistics, and by the files only where those leave it open.
+// TestTable_HasRows: statistics show which topics have rows; files are read only where statistics leave it open.
 func TestTable_HasRows(t *testing.T) {
 	mem, tr := objstore.NewMem(), &trace{}
 	tab := open(t, objstoretest.Traced(mem, tr.line))
@@ -47,7 +47,7 @@ func TestTable_HasRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := cut{9, 0, 0}
+		k := rowRange{9, 0, 0}
 		if s, err = tab.Commit(t.Context(), k.commit(staged), func(*connector.Snapshot) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestTable_HasRows_OfPartitions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := cut{9, at, at + 1}
+		k := rowRange{9, at, at + 1}
 		at++
 		if s, err = tab.Commit(t.Context(), k.commit(staged), func(*connector.Snapshot) error { return nil }); err != nil {
 			t.Fatal(err)
@@ -211,7 +211,7 @@ func TestTable_HasRows_StopsAtTheFirst(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := cut{3, i, i + 1}
+		k := rowRange{3, i, i + 1}
 		if s, err = tab.Commit(t.Context(), k.commit(staged), func(*connector.Snapshot) error { return nil }); err != nil {
 			t.Fatal(err)
 		}

@@ -20,22 +20,22 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// maxStaged is how old data files may be when they are committed. VACUUM of another engine takes files that no version
-// names after 7 days; a shorter retention can be forced.
+// maxStaged is the largest age of data files at their commit. VACUUM of another engine deletes files that no version
+// names after 7 days; operators can force a shorter retention.
 const maxStaged = 12 * time.Hour
 
-// staged are data files that were put, and what is known of their fate.
+// staged are data files that were put, and their state.
 type staged struct {
-	batch  string         // for log lines
-	table  string         // id of the table whose schema they have
-	schema *schema.Schema // that they were encoded for
-	at     time.Time      // when the first one was put
+	batch  string         // id, for log lines
+	table  string         // id of the table that they were encoded for
+	schema *schema.Schema // schema that they were encoded for
+	at     time.Time      // start of the staging
 	adds   []deltalog.Add
 	rows   int64
 	bytes  int64
 
-	// mayBeNamed is true from the offer of a version that names them until that version is known to be another's; named
-	// is true once it is known to be ours.
+	// mayBeNamed is true while a version that names the files may exist: from its first put until it is known to be
+	// another writer's. named is true once such a version is committed.
 	mayBeNamed, named, discarded bool
 }
 
@@ -51,8 +51,7 @@ func (f *staged) setNamed() {
 	}
 }
 
-// Stage implements connector.Table. Each file has a name that was never used and never will be, so that it can be put
-// again without harm.
+// Stage implements connector.Table. Each file has a new random name, so repeating its put does no harm.
 func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, batch string, pieces []connector.Piece, progress func(done int, encoded int64)) (*connector.Staged, error) {
 	columns, ok := s.Schema.(*schema.Schema)
 	if !ok || t.head == nil {
@@ -62,7 +61,7 @@ func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, batch string, 
 	out := &connector.Staged{Files: f}
 	err := t.encode(ctx, columns, pieces, t.encoding(), progress, func(file datafile.File) error {
 		key := fmt.Sprintf("part-%05d-%s.c000.zstd.parquet", len(f.adds), uuid.New())
-		// It is listed before it is put: a put that failed may have had its effect.
+		// The file is listed before its put, because a failed put may still have stored it.
 		f.adds = append(f.adds, deltalog.Add{
 			Path: deltalog.URI(key), Size: file.Size, ModificationTime: time.Now().UnixMilli(), DataChange: true,
 			Stats: t.statistics(file),
@@ -84,7 +83,7 @@ func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, batch string, 
 	return out, nil
 }
 
-// Rehearse implements connector.Table.
+// Rehearse implements connector.Table. It encodes the pieces without storing anything.
 func (t *Table) Rehearse(ctx context.Context, s *connector.Snapshot, pieces []connector.Piece) error {
 	columns, ok := s.Schema.(*schema.Schema)
 	if !ok || t.head == nil {
@@ -98,7 +97,7 @@ func (t *Table) Rehearse(ctx context.Context, s *connector.Snapshot, pieces []co
 	return nil
 }
 
-// OffsetOf implements connector.Table.
+// OffsetOf implements connector.Table: it returns the Kafka offset of a row.
 func (t *Table) OffsetOf(rows arrow.RecordBatch, row int64) (offset int64, ok bool) {
 	at := rows.Schema().FieldIndices(schema.KafkaOffset)
 	if len(at) != 1 {
@@ -111,7 +110,8 @@ func (t *Table) OffsetOf(rows arrow.RecordBatch, row int64) (offset int64, ok bo
 	return offsets.Value(int(row)), true
 }
 
-// encode makes data files of pieces. What fails but yield, and the end of ctx, is a connector.LocalError.
+// encode makes data files of pieces. Its own errors are connector.LocalErrors; an error of yield and the end of ctx
+// are not.
 func (t *Table) encode(
 	ctx context.Context, columns *schema.Schema, pieces []connector.Piece, options datafile.Options, progress func(int, int64),
 	yield func(datafile.File) error,
@@ -123,7 +123,7 @@ func (t *Table) encode(
 		}
 	}()
 	options.Progress = progress
-	var refused error // by yield
+	var refused error // error of yield
 	err = datafile.Encode(ctx, columns.Arrow(), pieces, options, func(file datafile.File) error {
 		refused = yield(file)
 		return refused
@@ -134,7 +134,7 @@ func (t *Table) encode(
 	return connector.Local(doing, err)
 }
 
-// statistics are those of a file as the table wants them in its log.
+// statistics returns the statistics of a file as the table's properties want them in the log.
 func (t *Table) statistics(file datafile.File) string {
 	if t.head.Metadata.Configuration["delta.dataSkippingNumIndexedCols"] == "0" {
 		return `{"numRecords":` + strconv.FormatInt(file.Rows, 10) + `}`
@@ -142,12 +142,12 @@ func (t *Table) statistics(file datafile.File) string {
 	return file.Stats
 }
 
-// discardTimeout bounds the deletion of files, which a dead store must not turn into a wait.
+// discardTimeout bounds the deletion of files, so that a dead store does not block the writer.
 const discardTimeout = 10 * time.Second
 
-// Discard implements connector.Table. A file is deleted only if every version it was offered to is known to be
-// another's; what may be in the log stays, for the log to name or a vacuum to take. It tries once and returns soon, even
-// when ctx has ended.
+// Discard implements connector.Table. It deletes the files only if every version that was tried with them is known to
+// be another writer's. Files that a version may name stay: the log names them, or a vacuum removes them. Discard
+// tries once and returns soon, even when ctx has ended.
 func (t *Table) Discard(ctx context.Context, s *connector.Staged) {
 	f, ok := s.Files.(*staged)
 	switch {
@@ -155,7 +155,7 @@ func (t *Table) Discard(ctx context.Context, s *connector.Staged) {
 		return
 	case f.mayBeNamed:
 		t.metrics.orphans.Add(float64(len(f.adds)))
-		t.log.InfoContext(ctx, "data files stay, a version that names them may exist", "batch_id", f.batch, "files", len(f.adds))
+		t.log.InfoContext(ctx, "keeping data files; a version may name them", "batch_id", f.batch, "files", len(f.adds))
 		return
 	}
 	f.discarded = true
@@ -164,13 +164,13 @@ func (t *Table) Discard(ctx context.Context, s *connector.Staged) {
 	for i, add := range f.adds {
 		if err := t.raw.Delete(ctx, deltalog.Key(add.Path)); err != nil {
 			t.metrics.orphans.Add(float64(len(f.adds) - i))
-			t.log.WarnContext(ctx, "data files of a dropped commit stay behind", "batch_id", f.batch, "files", len(f.adds)-i, "err", err)
+			t.log.WarnContext(ctx, "failed to delete data files of a dropped commit; leaving them behind", "batch_id", f.batch, "files", len(f.adds)-i, "err", err)
 			return
 		}
 	}
 }
 
-// appendable returns the files of a commit, nil if it has none. Files are committed once.
+// appendable returns the files of a commit, nil if it has none. Files can be committed only once.
 func appendable(s *connector.Staged) (*staged, error) {
 	if s == nil {
 		return nil, nil
@@ -180,12 +180,12 @@ func appendable(s *connector.Staged) (*staged, error) {
 	case !ok:
 		return nil, fmt.Errorf("commit: files of another kind (%T)", s.Files)
 	case f.named || f.discarded || f.mayBeNamed:
-		return nil, errors.New("commit: the files were committed or discarded before")
+		return nil, errors.New("commit: the files were already committed or discarded")
 	}
 	return f, nil
 }
 
-// propose writes a commit down as the version after head.
+// propose encodes a commit as the version after head.
 func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
 	version, at := t.head.Version+1, time.Now()
 	now := at.UnixMilli()
@@ -207,7 +207,7 @@ func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
 		EngineInfo:       t.opt.Engine, TxnID: uuid.NewString(), Sluice: own,
 	}
 	heads := make([]deltalog.Action, 0, len(c.Txns))
-	for _, x := range t.withAging(c.Txns, at) {
+	for _, x := range t.withDueTxns(c.Txns, at) {
 		heads = append(heads, deltalog.Txn{AppID: x.AppID, Version: x.Version, LastUpdated: &now})
 	}
 	actions := append([]deltalog.Action{}, heads...)
@@ -229,14 +229,14 @@ func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
 	return p, nil
 }
 
-// ours is what commitInfo says under the name of this program.
+// ours is the content of commitInfo under the name of this program.
 type ours struct {
-	// Batch is what log lines and dead letters call it.
+	// Batch is the id of the batch in log lines and dead letters.
 	Batch string `json:"batch,omitempty"`
 	// Ranges are the offsets that the commit covers.
 	Ranges []connector.Range `json:"ranges"`
-	// Moved is who moved positions and why, null for the commits of members.
+	// Moved names who moved positions and why, null for the commits of members.
 	Moved *connector.Moved `json:"moved,omitempty"`
-	// Ignored are fields of the records that the schema does not have.
+	// Ignored are the record fields without a column.
 	Ignored []connector.IgnoredFields `json:"ignored_fields,omitempty"`
 }

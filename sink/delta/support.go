@@ -13,28 +13,28 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// What we write: reader version 1 and writer version 2, without features.
+// The protocol that this version writes: reader version 1 and writer version 2, without features.
 const (
 	readerVersion = 1
 	writerVersion = 2
 )
 
 const (
-	// minTxnRetention is the shortest delta.setTransactionRetentionDuration under which a position is safe: Spark drops
-	// txns that are older, and with one the knowledge of what is in the table. See keep.go.
+	// minTxnRetention is the shortest safe delta.setTransactionRetentionDuration: checkpoints of Spark drop older
+	// txns, and the positions in them. See keep.go.
 	minTxnRetention = 30 * 24 * time.Hour
-	// minLogRetention is the shortest delta.logRetentionDuration under which a commit is safe: a version that is absent has
-	// never existed if the one before it was seen within the last minute.
+	// minLogRetention is the shortest safe delta.logRetentionDuration. A commit relies on it: a version is known to
+	// have never existed only if the one before it was seen within the last minute.
 	minLogRetention = time.Hour
 )
 
-// legacyFeatures are what the writer versions before feature lists add to the one before.
+// legacyFeatures are the features that each writer version without feature lists adds to the version before it.
 var legacyFeatures = map[int32][]string{
 	3: {"checkConstraints"}, 4: {"changeDataFeed", "generatedColumns"}, 5: {"columnMapping"}, 6: {"identityColumns"},
 }
 
 // supported returns the schema of a table that this version may write. Otherwise the error is a hold.Error:
-// hold.TableUnsupported naming the feature, or hold.SchemaConflict if the Kafka columns are missing.
+// hold.TableUnsupported with the name of the feature, or hold.SchemaConflict if the Kafka columns are missing.
 func supported(s *deltalog.State) (*schema.Schema, error) {
 	if err := protocolSupported(s.Protocol); err != nil {
 		return nil, err
@@ -80,7 +80,8 @@ func protocolSupported(p deltalog.Protocol) error {
 	return unsupported("its protocol is reader %d, writer %d: %s", p.MinReaderVersion, p.MinWriterVersion, names)
 }
 
-// propertyUnsupported names what a table property asks of a writer and this version does not do, "" if there is nothing.
+// propertyUnsupported returns the requirement of a table property that this version does not meet, "" if there is
+// none.
 func propertyUnsupported(key, value string) string {
 	on := value != "" && !strings.EqualFold(value, "false") && !strings.EqualFold(value, "none")
 	switch {
@@ -108,18 +109,19 @@ func propertyUnsupported(key, value string) string {
 	return ""
 }
 
-// refusedIfOn are properties that mean duties for a writer.
+// refusedIfOn are properties that oblige writers to do what this version does not do.
 var refusedIfOn = []string{
 	"delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2", "delta.enableIcebergCompatV3",
 	"delta.universalFormat.enabledFormats", "delta.enableRowTracking", "delta.enableInCommitTimestamps",
 }
 
+// unsupported returns a hold.Error with hold.TableUnsupported.
 func unsupported(format string, args ...any) error {
 	detail := "the table is not one that this version writes: " + fmt.Sprintf(format, args...)
 	return hold.New(hold.TableUnsupported, detail, nil)
 }
 
-// sameTable says whether two versions agree in all that [supported] looks at.
+// sameTable reports whether two versions agree in everything that [supported] checks.
 func sameTable(a, b *deltalog.State) bool {
 	return a.Protocol.MinReaderVersion == b.Protocol.MinReaderVersion && a.Protocol.MinWriterVersion == b.Protocol.MinWriterVersion &&
 		slices.Equal(a.Protocol.ReaderFeatures, b.Protocol.ReaderFeatures) &&
@@ -130,7 +132,7 @@ func sameTable(a, b *deltalog.State) bool {
 		a.Metadata.Format.Provider == b.Metadata.Format.Provider
 }
 
-// intProperty reads a table property that is a number within bounds.
+// intProperty parses an integer table property; ok is false if it is missing or out of range.
 func intProperty(config map[string]string, key string, least, most int) (int, bool) {
 	n, err := strconv.Atoi(config[key])
 	return n, err == nil && n >= least && n <= most

@@ -25,44 +25,46 @@ import (
 
 var _ connector.Table = (*Table)(nil)
 
-// Options of a table.
+// Options configure a [Table].
 type Options struct {
-	// Pipeline is written into commitInfo, as the id of the query that appends.
+	// Pipeline is the id of the query in commitInfo.
 	Pipeline string
-	// Engine is written into commitInfo: name and version of this program, "sluice/0.1.0".
+	// Engine is the name and version of this program in commitInfo, such as "sluice/0.1.0".
 	Engine string
-	// Schema is what the configuration asks for, without the Kafka columns. A missing table is created with it, an
-	// existing one must have these columns. nil takes the existing table as it is and creates none.
+	// Schema is the configured schema without the Kafka columns. A missing table is created with it; an existing one
+	// must have its columns. With nil an existing table is used as it is, and none is created.
 	Schema *schema.Schema
-	// Retention returns how long Kafka keeps the records of the topics that feed the table, 0 while that is not known,
-	// math.MaxInt64 for ever. A table that drops positions earlier is refused, and the pipeline's txns are repeated before
-	// it drops them. nil is for commands, which do neither.
+	// Retention returns how long Kafka keeps the records of the topics that feed the table: 0 while that is unknown,
+	// math.MaxInt64 for ever. A table that drops positions earlier is refused, and the pipeline repeats its txns
+	// before the table drops them. With nil, as commands use it, neither happens.
 	Retention func() time.Duration
-	// FileSize is the size in bytes at which a data file is closed. 0 takes the encoder's default.
+	// FileSize is the size in bytes at which a data file is closed. 0 means the encoder's default.
 	FileSize int64
-	// Encoders is what row groups are encoded with, shared by all tables of a process. nil makes some for each commit.
+	// Encoders is the working memory for encoding row groups, shared by all tables of a process. With nil each commit
+	// makes its own.
 	Encoders *datafile.Shares
-	// Guard stands before the table's store. It retries and breaks; nothing below it does.
+	// Guard retries the operations of the store and has its breaker. The store itself must not retry.
 	Guard *reliability.Guard
-	// TempDir is where a large checkpoint is spooled, "" for the system's directory.
+	// TempDir is the directory for large checkpoints, "" for the system's temporary directory.
 	TempDir string
 
 	Logger     *slog.Logger          // nil discards
-	Registerer prometheus.Registerer // nil registers nothing; wrap it to tell tables apart
+	Registerer prometheus.Registerer // nil registers nothing; wrap it to label the table
 }
 
-// Table is a Delta table that one writer appends to. All methods but [Table.Undecided] and [Table.Close] belong to that
-// writer's goroutine.
+// Table is a Delta table that one writer appends to. Only that writer's goroutine may call its methods, except
+// [Table.Undecided] and [Table.Close].
 type Table struct {
-	raw     objstore.Store // does each operation once: commits and checkpoints
-	store   retried        // the same behind the guard: reads and data files
+	raw     objstore.Store // does each operation once: for commits and checkpoints
+	store   retried        // the same store behind the guard: for reads and data files
 	guard   *reliability.Guard
 	opt     Options
 	log     *slog.Logger
 	metrics *metrics
 
-	// head is the newest version known, nil before the first load and after anything that made memory doubtful. own is
-	// the last version that this table's commit won. tableID outlives head. turn says when to put. All owned by the writer.
+	// head is the newest known version, nil before the first load and after an event that made it doubtful. own is
+	// the last version that this table committed. tableID stays when head is reset. turn decides when to put. The
+	// writer's goroutine owns them all.
 	head    *head
 	own     *ownCommit
 	tableID string
@@ -71,33 +73,34 @@ type Table struct {
 	checkpoints checkpoints
 
 	mu        sync.Mutex
-	undecided *hold.Hold // by mu; a commit whose outcome is unknown, since when
+	undecided *hold.Hold // guarded by mu; the commit whose outcome is unknown
 }
 
 // head is the table as of one version.
 type head struct {
 	*deltalog.State
 	snapshot *connector.Snapshot
-	// stamp is the object of the version as it was read, zero if it is not known: our own commits have an id instead.
+	// stamp identifies the object of the version as it was read, zero if unknown: our own commits are recognized by
+	// their txnId.
 	stamp objstore.Info
-	// schema is nil if the table must not be written; refusal says why.
+	// schema is nil if this version must not write the table; refusal then says why.
 	schema  *schema.Schema
 	refusal error
 }
 
-// ownCommit is a version that we won, to notice if another writer overwrites it.
+// ownCommit is a version that we committed. It is kept to detect that another writer overwrites it.
 type ownCommit struct {
 	version int64
 	txnID   string
 	txns    []connector.Txn
 
-	// overwritten is set once the version was seen with another commit, whose txnId is foundTxnID.
+	// overwritten is true once another commit was found at the version; foundTxnID is the txnId of that commit.
 	overwritten bool
 	foundTxnID  string
 }
 
-// Open returns the table at the root of store. It does no I/O; the first [Table.Load] does. An error means that the
-// metrics cannot be registered.
+// Open returns the table at the root of store. It makes no request; [Table.Load] makes the first. The error is that
+// of registering the metrics.
 func Open(store objstore.Store, opt Options) (*Table, error) {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
@@ -114,8 +117,8 @@ func Open(store objstore.Store, opt Options) (*Table, error) {
 	}, nil
 }
 
-// Load implements connector.Table: it reads what is new in the log and creates the table if there is none and a schema
-// was configured. Errors: hold.Error with hold.TableUnsupported for a table that this version must not write,
+// Load implements connector.Table: it reads the new commits of the log, and creates the table if there is none and a
+// schema is configured. Errors: hold.Error with hold.TableUnsupported for a table that this version must not write,
 // hold.SchemaConflict for one that lacks the Kafka columns or the configured ones, hold.TableReplaced for one that
 // vanished, hold.StoreDenied; Canceled when ctx ends.
 func (t *Table) Load(ctx context.Context) (*connector.Snapshot, error) {
@@ -144,14 +147,16 @@ func (t *Table) Load(ctx context.Context) (*connector.Snapshot, error) {
 	return t.head.snapshot, nil
 }
 
-// Close ends what runs in the background, a checkpoint at most, and waits for it. Another one is never started.
+// Close cancels a checkpoint that is being written, waits for it, and prevents new ones. It is safe for concurrent
+// use.
 func (t *Table) Close() { t.checkpoints.close() }
 
-// undecidedAfter is how long the outcome of a commit may be unknown before that is a hold.
+// undecidedAfter is how long the outcome of a commit may be unknown before it counts as a hold.
 const undecidedAfter = 60 * time.Second
 
-// Undecided tells whether the outcome of a commit has been unknown for a minute or more, as a hold with
-// hold.CommitUndecided. It ends by itself when the store answers or the commit is given up. Any goroutine may ask.
+// Undecided returns a hold with hold.CommitUndecided if the outcome of a commit has been unknown for a minute or
+// more. The hold ends by itself when the outcome is resolved or the commit is given up. It is safe for concurrent
+// use.
 func (t *Table) Undecided() (hold.Hold, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,11 +172,11 @@ func (t *Table) setUndecided(h *hold.Hold) {
 	t.undecided = h
 }
 
-// setHead makes s the newest version known, whose commit is the object of stamp.
+// setHead makes s the newest known version. stamp identifies the object of its commit.
 func (t *Table) setHead(s *deltalog.State, stamp objstore.Info) {
 	h := &head{State: s, stamp: stamp}
 	if old := t.head; old != nil && sameTable(old.State, s) {
-		h.schema, h.refusal = old.schema, old.refusal // one value per schema: the decoder keeps builders by it
+		h.schema, h.refusal = old.schema, old.refusal // one value per schema, because the decoder caches builders by it
 	} else {
 		h.schema, h.refusal = supported(s)
 	}
@@ -184,9 +189,9 @@ func (t *Table) setHead(s *deltalog.State, stamp objstore.Info) {
 	t.head, t.tableID = h, s.Metadata.ID
 }
 
-// positions are the versions of txns for a snapshot, without the leader epochs that do not belong to the position beside
-// them. A program that keeps no epochs moves a position alone; the epoch of the old one would then look like a truncated
-// log. The txns of one commit have one time.
+// positions returns the txn versions for a snapshot, without stale leader epochs. A program that keeps no epochs
+// moves a position alone; the epoch of the old position would then look like a truncated log. Position and epoch
+// belong together only if both txns have the same time, because one commit sets both.
 func positions(txns map[string]deltalog.Txn) map[string]int64 {
 	all := make(map[string]int64, len(txns))
 	for appID, txn := range txns {
@@ -205,12 +210,12 @@ func sameTime(a, b deltalog.Txn) bool {
 	return *a.LastUpdated == *b.LastUpdated
 }
 
-// encoding is how data files are encoded, by the options and the table's properties.
+// encoding returns the options for encoding data files, from the configuration and the table's properties.
 func (t *Table) encoding() datafile.Options {
 	config := t.head.Metadata.Configuration
 	o := datafile.Options{TargetSize: t.opt.FileSize, Shares: t.opt.Encoders}
 	if n, ok := intProperty(config, "delta.dataSkippingNumIndexedCols", -1, math.MaxInt32); ok {
-		o.IndexedLeaves = n // 0 is taken care of where the statistics enter the log
+		o.IndexedLeaves = n // statistics handles 0, which the encoder takes for its default
 	}
 	if n, ok := intProperty(config, "delta.dataSkippingStringPrefixLength", 1, math.MaxInt32); ok {
 		o.StringPrefix = n
@@ -218,7 +223,7 @@ func (t *Table) encoding() datafile.Options {
 	return o
 }
 
-// failed gives an error the form that connector.Table promises.
+// failed returns err in the form that connector.Table promises.
 func (t *Table) failed(err error) error {
 	var held *hold.Error
 	switch class := classify.Of(err); {

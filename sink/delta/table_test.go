@@ -112,7 +112,7 @@ func TestOpenExisting(t *testing.T) {
 	holds(t, err, hold.SchemaConflict, "there is no table")
 }
 
-// A table that cannot be written is looked at again; once it can, it is.
+// A table that cannot be written is checked again; once it can be written, the writer goes on.
 func TestRefusalEnds(t *testing.T) {
 	mem := objstore.NewMem()
 	tab := open(t, mem)
@@ -139,7 +139,7 @@ func TestTableVanished(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		for range 2 { // and it is never made anew by who knew it
+		for range 2 { // a member that knew it never creates it again
 			_, err := tab.Load(t.Context())
 			holds(t, err, hold.TableReplaced, "is gone")
 		}
@@ -206,7 +206,7 @@ func TestStageSeveralFiles(t *testing.T) {
 		if err != nil || staged.Rows != 20 || staged.Bytes == 0 {
 			t.Fatal(staged, err)
 		}
-		if _, err := tab.Commit(t.Context(), cut{0, 0, 20}.commit(staged), cut{0, 0, 20}.pre); err != nil {
+		if _, err := tab.Commit(t.Context(), rowRange{0, 0, 20}.commit(staged), rowRange{0, 0, 20}.pre); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(files(t, mem)); n != 3 {
@@ -216,7 +216,7 @@ func TestStageSeveralFiles(t *testing.T) {
 	})
 }
 
-// What breaks off is continued, by the guard's rules.
+// The guard retries broken reads.
 func TestBrokenReads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()
@@ -243,7 +243,7 @@ func TestBrokenReads(t *testing.T) {
 	})
 }
 
-// Checkpoints come by themselves, one at a time, and their failure harms nobody.
+// Checkpoints are written automatically, one at a time, and a failed one has no other effect.
 func TestCheckpoints(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()
@@ -288,7 +288,7 @@ func TestCheckpoints(t *testing.T) {
 		synctest.Wait()
 		step(9, 2, 2)
 
-		// A checkpoint that is gone is not built on.
+		// A missing checkpoint is not built on.
 		s, err := deltalog.Load(t.Context(), mem)
 		if err != nil {
 			t.Fatal(err)

@@ -9,36 +9,37 @@ import (
 	"sluice/reliability"
 )
 
-// turn shares the log among its writers. A version goes to whoever puts first, and those who lose leave no trace in the
-// log that others could heed: a writer that comes back at once would win again and again, and the others never. So each
-// stays away for a while after it has won, and comes back the sooner the more often it has lost.
+// turn shares the log fairly among its writers. A version goes to the writer that puts first, and the losers leave no
+// trace in the log. A writer that came back at once would therefore commit again and again, and starve the others. So
+// each writer pauses after a commit, and pauses shorter the more conflicts it had.
 type turn struct {
-	committed time.Time     // when we won last
-	took      time.Duration // the newest put of a version, from its start to its known end
+	committed   time.Time     // time of our last commit
+	putDuration time.Duration // duration of the newest put, from its start to its known outcome
 }
 
 const (
-	// minPause keeps writers who lost to the same one apart, mostPause bounds what a slow store may cost.
+	// minPause separates writers that lost to the same one. maxPause bounds the delay with a slow store.
 	minPause, maxPause = 20 * time.Millisecond, 2 * time.Second
 )
 
-// yield waits until others have had their chance since we won: one to two times as long as a put takes.
+// yield waits after our last commit for one to two times the duration of a put, so that others get a chance.
 func (t *turn) yield(ctx context.Context) error {
-	took := min(t.took, maxPause)
+	took := min(t.putDuration, maxPause)
 	return t.wait(ctx, time.Until(t.committed.Add(took+rand.N(took+1))))
 }
 
-// afterLoss waits after the n-th lost race in a row, counted from 0, up to four times as long as a put takes, and shorter
-// with each.
+// afterLoss waits after the n-th conflict in a row, counted from 0: up to four times the duration of a put, and
+// shorter with each conflict.
 func (t *turn) afterLoss(ctx context.Context, n int) error {
-	wide := min(max(4*t.took, 4*minPause), maxPause-minPause)
+	wide := min(max(4*t.putDuration, 4*minPause), maxPause-minPause)
 	return t.wait(ctx, minPause+rand.N(wide/time.Duration(n+1)+1))
 }
 
-// attempted notes how long it took to decide a version. One that was in doubt says nothing of the store's usual speed.
+// attempted records the duration of a put. A put with an unknown outcome is left out: its duration is not the store's
+// usual one.
 func (t *turn) attempted(p *proposal) {
 	if !p.outcomeWasUnknown {
-		t.took = time.Since(p.Sent())
+		t.putDuration = time.Since(p.Sent())
 	}
 }
 

@@ -44,7 +44,7 @@ func (d distant) Put(ctx context.Context, key string, content io.ReadSeeker, mod
 	return d.Store.Put(ctx, key, content, mode)
 }
 
-// Writers that always have something to commit share the log: none is kept away by the one who won before.
+// Writers that always have something to commit share the log: the last committed writer does not keep others away.
 func TestWritersTakeTurns(t *testing.T) {
 	puts := 2000.0
 	if testing.Short() {

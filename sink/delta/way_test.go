@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata anew")
 
-// trace notes the operations of a store.
+// trace records the operations of a store.
 type trace struct {
 	mu    sync.Mutex
 	lines []string
@@ -48,7 +48,7 @@ func (tr *trace) say(s string) { tr.line("# " + s) }
 func golden(t *testing.T, name string, tr *trace) {
 	t.Helper()
 	lines := tr.all()
-	// Commits that are read side by side are asked for in any order.
+	// Commits that are read in parallel are requested in any order.
 	for i := 0; i < len(lines); i++ {
 		from := i
 		for i < len(lines) && reads.MatchString(lines[i]) {
@@ -72,7 +72,7 @@ func golden(t *testing.T, name string, tr *trace) {
 	}
 }
 
-// What the store sees, in order, of everything that a table does in an undisturbed life.
+// The operations on the store, in order, of everything that a table does without faults.
 func TestWay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, tr := objstore.NewMem(), &trace{}
@@ -84,29 +84,29 @@ func TestWay(t *testing.T) {
 		tr.say("load: nothing new")
 		s := load(t, tab)
 		tr.say("stage two chunks and commit")
-		if _, err := (cut{0, 0, 10}).write(t.Context(), tab, s); err != nil {
+		if _, err := (rowRange{0, 0, 10}).write(t.Context(), tab, s); err != nil {
 			t.Fatal(err)
 		}
 		tr.say("commit without rows")
-		idle := cut{0, 10, 12}
+		idle := rowRange{0, 10, 12}
 		if _, err := tab.Commit(t.Context(), idle.commit(nil), idle.pre); err != nil {
 			t.Fatal(err)
 		}
 		tr.say("another writer commits, and we after it")
 		foreign(t, mem, deltalog.Add{Path: "foreign.parquet"})
-		c := cut{1, 0, 5}
+		c := rowRange{1, 0, 5}
 		next, err := c.write(t.Context(), tab, s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		tr.say("pre refuses: the files are deleted")
-		moved := cut{1, 3, 6}
+		moved := rowRange{1, 3, 6}
 		if _, err = moved.write(t.Context(), tab, next); err == nil {
 			t.Fatal("pre was not asked")
 		}
 		tr.say("commits until a checkpoint is due")
 		for i := range int64(5) {
-			c := cut{2, i, i + 1}
+			c := rowRange{2, i, i + 1}
 			if _, err = tab.Commit(t.Context(), c.commit(nil), c.pre); err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestCommitContent(t *testing.T) {
 		mem := objstore.NewMem()
 		tab := open(t, mem)
 		s := load(t, tab)
-		if _, err := (cut{3, 0, 2}).write(t.Context(), tab, s); err != nil {
+		if _, err := (rowRange{3, 0, 2}).write(t.Context(), tab, s); err != nil {
 			t.Fatal(err)
 		}
 		tr := &trace{}

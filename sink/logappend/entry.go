@@ -1,9 +1,10 @@
-// Package logappend appends the next entry of a log in an object store: a conditional put that exactly one writer wins, and
-// whose outcome each writer learns. The log of a table and the operations log use it.
+// Package logappend appends one object to a log with conditional puts. Exactly one writer gets each name, and every
+// writer learns whether it was its own object. Tables' logs and the operations log are written this way.
 //
-// The outcome of a put is committed, conflict or unknown. Unknown (a timeout, a 5xx, a reset, and "exists", which may be an earlier put
-// of this writer) is resolved by reading the entry back. While there is none, the writer puts the same bytes under the same name
-// again. A writer that tried the next name before that could have its entry in the log twice.
+// A put ends as committed (the object is ours), as conflict (another writer's object has the name), or as unknown.
+// Unknown covers a timeout, a 5xx, a reset, and "exists", which may be our own earlier put. The writer resolves it by
+// reading the object back. While the name is still absent, it puts the same bytes under the same name again: a writer
+// that moved on to the next name too early could enter the log twice.
 package logappend
 
 import (
@@ -18,60 +19,60 @@ import (
 )
 
 const (
-	// maxAge bounds the time since the previous entry was last seen when the next one is put. Cleaning up deletes only older
-	// entries, so a name that is absent within this time has never existed.
+	// maxAge is the largest age of the knowledge that a name is the next one, at the time of the put. Log cleanup
+	// never removes objects as young as that, so a name that was absent within maxAge has never existed.
 	maxAge = 60 * time.Second
-	// TryTimeout bounds one request. Entries are small: a longer request will get no response.
+	// TryTimeout bounds one request. The objects are small, so a slower request is given up.
 	TryTimeout = 20 * time.Second
 )
 
-// Recent reports whether at is less than a minute before now. Both clocks must agree: the monotonic clock stops while a machine
-// sleeps, the wall clock may be set back.
+// Recent reports whether at lies less than a minute before now. Both clocks must agree: the monotonic clock stops
+// while a machine sleeps, and the wall clock may be set back.
 func Recent(at, now time.Time) bool {
 	mono, wall := now.Sub(at), now.Round(0).Sub(at.Round(0))
 	return mono < maxAge && wall < maxAge && wall > -time.Second
 }
 
-// ErrPreviousGone is in the chain of an error of [Entry.CheckPrevious] if the previous entry does not exist any more. The log was
-// cleaned up, so an absent name may have existed.
-var ErrPreviousGone = errors.New("the previous entry of the log is gone")
+// ErrPreviousGone is for [Entry.CheckPrevious]: the object before the key no longer exists. An absent key may then
+// have existed, so the put would be unsafe.
+var ErrPreviousGone = errors.New("the previous log entry is gone")
 
-// errCheckStale says that the previous entry was last seen more than maxAge before the request would leave.
-var errCheckStale = errors.New("the previous entry of the log was last seen more than a minute ago")
+// errCheckStale means that the request was not sent because the last check of the previous object was too old.
+var errCheckStale = errors.New("the last check of the log is older than a minute")
 
-// Entry is one proposal for the next entry of a log. Its bytes never change; the same content under another name is another
-// Entry. For one goroutine.
+// Entry is one object to append as the next of a log. Its bytes never change; the same operation under another key is
+// another Entry. It is for one goroutine.
 type Entry struct {
-	Store objstore.Store // without retries of its own
+	Store objstore.Store // does each request once: it must not retry
 	Key   string
 	Body  []byte
-	// PreviousSeen is the last time at which the entry before Key is known to have existed.
+	// PreviousSeen is the time at which the object before Key was last known to exist.
 	PreviousSeen time.Time
-	// CheckPrevious makes sure that the entry before Key still exists. If not, its error has [ErrPreviousGone] in the chain and a class
-	// that ends the append. Other errors are retried.
+	// CheckPrevious checks again that the object before Key exists. If it does not, the error wraps [ErrPreviousGone]
+	// with a class that ends the append ([PreviousGone] makes one). Any other error is retried.
 	CheckPrevious func(context.Context) error
-	// IsOurs reads the object at Key and reports whether it is this entry. objstore.ErrNotFound says that there is none. An object
-	// that cannot be read decides nothing: return an error.
+	// IsOurs reads the object at Key and reports whether it is this Entry. It returns objstore.ErrNotFound if the key
+	// is absent. An object that cannot be read proves nothing, so it is an error, too.
 	IsOurs func(context.Context) (bool, error)
-	// OnUnknown gets the cause each time that the outcome is still unknown. It may be nil.
+	// OnUnknown, unless nil, is called with the cause each time the outcome remains unknown.
 	OnUnknown func(ctx context.Context, cause error)
 
 	sent, unknownSince time.Time
 }
 
-// Sent returns when the first put left, the zero time before that.
+// Sent returns the time of the first put, zero before it.
 func (e *Entry) Sent() time.Time { return e.sent }
 
-// UnknownSince returns when the first put left whose effect was unknown, the zero time if there was none. It keeps its value once the
-// outcome is known.
+// UnknownSince returns since when the outcome of a put has been unknown, zero if it never was. It stays set after the
+// outcome is resolved.
 func (e *Entry) UnknownSince() time.Time { return e.unknownSince }
 
-// Try puts the entry once and finds out whether it is the next one of the log (true) or another writer's is (false). A Transient
-// error says that this is not known yet, or that there is no entry yet: call Try again on the same Entry, behind a guard. Other errors
-// end the append: the store refused before anything left, or ErrPreviousGone.
+// Try puts the object once and reports whether it is committed; false without an error is a conflict, which is final.
+// A Transient error means that the outcome is unknown, or that nothing was sent: call Try again with the same Entry,
+// behind a guard. Any other error ends the append: a refusal before anything was sent, or [ErrPreviousGone].
 func (e *Entry) Try(ctx context.Context) (committed bool, err error) {
 	put := errCheckStale
-	for tries := 0; tries < 3 && errors.Is(put, errCheckStale); tries++ { // stale again only if we sleep between check and put
+	for tries := 0; tries < 3 && errors.Is(put, errCheckStale); tries++ { // only a sleep between check and put makes it stale again
 		if err := e.check(ctx); err != nil {
 			return false, e.retryable(err)
 		}
@@ -81,13 +82,13 @@ func (e *Entry) Try(ctx context.Context) (committed bool, err error) {
 	case put == nil:
 		return true, nil
 	case errors.Is(put, objstore.ErrNotSent) && e.unknownSince.IsZero():
-		return false, classify.Mark(put, classify.Transient) // no put has left, and none is in flight
+		return false, classify.Mark(put, classify.Transient) // nothing was sent, and no earlier put is in flight
 	case errors.Is(put, objstore.ErrRefused) && e.unknownSince.IsZero():
 		return false, put // certainly without effect
 	}
 
-	// Now or earlier a put left whose effect is unknown. That includes "exists": it may be an earlier put of this entry, or this
-	// one repeated by a proxy. If there is an object at Key, it decides.
+	// This put or an earlier one has an unknown effect. "Exists" counts as unknown: the object may be our own earlier
+	// put, or this one repeated by a proxy. The object at Key decides, if there is one.
 	if e.unknownSince.IsZero() {
 		e.unknownSince = time.Now()
 	}
@@ -97,7 +98,7 @@ func (e *Entry) Try(ctx context.Context) (committed bool, err error) {
 	mine, err := e.isOurs(ctx)
 	switch {
 	case errors.Is(err, objstore.ErrNotFound):
-		// An absent object proves nothing: a put may still be in flight. Only the same put again is safe.
+		// Absence proves nothing: a put may still be in flight. The only safe step is to put the same bytes again.
 		e.reportUnknown(ctx, put)
 		return false, e.retryable(put)
 	case err != nil:
@@ -109,7 +110,8 @@ func (e *Entry) Try(ctx context.Context) (committed bool, err error) {
 	return false, nil
 }
 
-// put sends the entry once, unless PreviousSeen has become too old when the request is about to leave.
+// put sends the object once, unless the check of the previous object has become too old by the time the request is
+// ready.
 func (e *Entry) put(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, TryTimeout)
 	defer cancel()
@@ -121,8 +123,8 @@ func (e *Entry) put(ctx context.Context) error {
 	return err
 }
 
-// lastCheck runs when the request is signed and about to leave. If the process sleeps after it, the store refuses the signature as too
-// old.
+// lastCheck runs when the request is signed and about to be sent. If the process sleeps after it, the signature
+// expires and the store refuses the request.
 func (e *Entry) lastCheck() error {
 	if Recent(e.PreviousSeen, time.Now()) {
 		return nil
@@ -130,7 +132,7 @@ func (e *Entry) lastCheck() error {
 	return errCheckStale
 }
 
-// check makes sure that the previous entry still exists, unless it was seen within maxAge.
+// check verifies that the object before Key still exists, unless that was known within the last minute.
 func (e *Entry) check(ctx context.Context) error {
 	now := time.Now()
 	if Recent(e.PreviousSeen, now) {
@@ -157,8 +159,8 @@ func (e *Entry) reportUnknown(ctx context.Context, cause error) {
 	}
 }
 
-// retryable marks an error as Transient while the outcome of a put is unknown: the search for it must go on. Otherwise it returns the
-// error as it is.
+// retryable makes err Transient while a put is unresolved, because only a resolved outcome may end the append.
+// Otherwise it returns err as it is.
 func (e *Entry) retryable(err error) error {
 	if e.unknownSince.IsZero() || errors.Is(err, ErrPreviousGone) {
 		return err
@@ -166,15 +168,15 @@ func (e *Entry) retryable(err error) error {
 	return classify.Mark(Text(err), classify.Transient)
 }
 
-// Text returns an error with the same text and nothing else: no class, no wrapped error. The refusal of a later request says nothing
-// about an earlier put, and a hold inside a fence is no hold.
+// Text returns an error with the text of err and without its class and chain. The refusal of a later request says
+// nothing about an earlier put, and a hold inside a fenced error must not count as a hold.
 func Text(err error) error { return textError{err} }
 
 type textError struct{ err error }
 
 func (e textError) Error() string { return e.err.Error() }
 
-// PreviousGone returns an [ErrPreviousGone] with a class and a text that says which entry is missing.
+// PreviousGone returns an error that wraps [ErrPreviousGone], with a class and with the object that is missing.
 func PreviousGone(class classify.Class, format string, args ...any) error {
 	return classify.Mark(fmt.Errorf("%w: %s", ErrPreviousGone, fmt.Sprintf(format, args...)), class)
 }

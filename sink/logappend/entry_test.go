@@ -18,19 +18,19 @@ import (
 
 const key = "log/00000000000000000005.json"
 
-// place is a store whose puts of the key fail in turn as they are told to, and an offer to it.
-type place struct {
+// fixture is an Entry and its store, whose puts of the key fail in the given order.
+type fixture struct {
 	*logappend.Entry
-	t      *testing.T
-	store  objstore.Store
-	doubts int
-	gone   bool
+	t        *testing.T
+	store    objstore.Store
+	unknowns int
+	gone     bool
 }
 
-func newPlace(t *testing.T, faults ...objstoretest.Fault) *place {
+func newFixture(t *testing.T, faults ...objstoretest.Fault) *fixture {
 	t.Helper()
 	mem, puts := objstore.NewMem(), 0
-	p := &place{t: t, store: mem}
+	p := &fixture{t: t, store: mem}
 	faulty := objstoretest.NewFaulty(mem, func(op objstore.Op) objstoretest.Fault {
 		if op.Kind != objstore.OpPutIfAbsent {
 			return objstoretest.Fault{}
@@ -58,25 +58,25 @@ func newPlace(t *testing.T, faults ...objstoretest.Fault) *place {
 			there, err := io.ReadAll(r)
 			return bytes.Equal(there, p.Body), err
 		},
-		OnUnknown: func(context.Context, error) { p.doubts++ },
+		OnUnknown: func(context.Context, error) { p.unknowns++ },
 	}
 	return p
 }
 
-func (p *place) put(body string) {
+func (p *fixture) put(body string) {
 	p.t.Helper()
 	if err := p.store.Put(p.t.Context(), key, strings.NewReader(body), objstore.IfAbsent); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// want tries once and compares: won, lost, or an error of a class.
-func (p *place) want(won bool, class classify.Class, unresolved bool) error {
+// want tries once and compares: committed, conflict, or an error of a class.
+func (p *fixture) want(won bool, class classify.Class, unresolved bool) error {
 	p.t.Helper()
 	got, err := p.Try(p.t.Context())
 	switch {
 	case got != won:
-		p.t.Errorf("won is %v, want %v (%v)", got, won, err)
+		p.t.Errorf("committed is %v, want %v (%v)", got, won, err)
 	case err != nil && classify.Of(err) != class:
 		p.t.Errorf("%v is %v, want %v", err, classify.Of(err), class)
 	case p.UnknownSince().IsZero() == unresolved:
@@ -85,80 +85,80 @@ func (p *place) want(won bool, class classify.Class, unresolved bool) error {
 	return err
 }
 
-const decided = classify.Class(255) // no error is wanted
+const decided = classify.Class(255) // no error is expected
 
-func (p *place) decides(won, unresolved bool) {
+func (p *fixture) decides(won, unresolved bool) {
 	p.t.Helper()
 	if err := p.want(won, decided, unresolved); err != nil {
 		p.t.Error(err)
 	}
 }
 
-func (p *place) fails(class classify.Class, unresolved bool) error {
+func (p *fixture) fails(class classify.Class, unresolved bool) error {
 	p.t.Helper()
 	err := p.want(false, class, unresolved)
 	if err == nil {
-		p.t.Error("no error, so it is lost")
+		p.t.Error("conflict, want an error")
 	}
 	return err
 }
 
-// TestTry is the table of what the answer to a put means, and of what stays unknown.
+// TestTry is the table of the outcomes of a put, and of those that stay unknown.
 func TestTry(t *testing.T) {
 	done := func(err error) objstoretest.Fault { return objstoretest.Fault{Err: err, Effect: objstoretest.Done} }
 	never := func(err error) objstoretest.Fault { return objstoretest.Fault{Err: err, Effect: objstoretest.Never} }
-	t.Run("won", func(t *testing.T) {
-		p := newPlace(t)
+	t.Run("committed", func(t *testing.T) {
+		p := newFixture(t)
 		p.decides(true, false)
-		if p.Sent().IsZero() || p.doubts != 0 {
-			t.Errorf("sent %v, %d doubts", p.Sent(), p.doubts)
+		if p.Sent().IsZero() || p.unknowns != 0 {
+			t.Errorf("sent %v, %d reports of an unknown outcome", p.Sent(), p.unknowns)
 		}
 	})
-	t.Run("another's", func(t *testing.T) {
-		p := newPlace(t)
+	t.Run("conflict", func(t *testing.T) {
+		p := newFixture(t)
 		p.put("another's")
 		p.decides(false, true)
 	})
-	t.Run("exists, and is our own", func(t *testing.T) {
-		p := newPlace(t)
+	t.Run("exists and is ours", func(t *testing.T) {
+		p := newFixture(t)
 		p.put("mine")
 		p.decides(true, true)
 	})
-	t.Run("took effect, and the answer was lost", func(t *testing.T) {
-		p := newPlace(t, done(objstoretest.ErrTimeout))
+	t.Run("answer lost", func(t *testing.T) {
+		p := newFixture(t, done(objstoretest.ErrTimeout))
 		p.decides(true, true)
 	})
-	t.Run("unknown until somebody is there", func(t *testing.T) {
-		p := newPlace(t, never(objstoretest.ErrTimeout), never(objstoretest.ErrConflict), never(objstoretest.ErrDenied))
+	t.Run("unknown until another object is there", func(t *testing.T) {
+		p := newFixture(t, never(objstoretest.ErrTimeout), never(objstoretest.ErrConflict), never(objstoretest.ErrDenied))
 		_ = p.fails(classify.Transient, true)
 		_ = p.fails(classify.Transient, true)
 		if err := p.fails(classify.Transient, true); errors.Is(err, objstore.ErrRefused) {
 			t.Error("a refusal after a put of unknown outcome passes for one without effect")
 		}
-		if p.doubts == 0 {
-			t.Error("nobody heard of the doubt")
+		if p.unknowns == 0 {
+			t.Error("OnUnknown was not called")
 		}
 		p.put("another's")
 		p.decides(false, true)
 	})
-	t.Run("refused at once", func(t *testing.T) {
-		p := newPlace(t, never(objstoretest.ErrDenied))
+	t.Run("refused", func(t *testing.T) {
+		p := newFixture(t, never(objstoretest.ErrDenied))
 		if err := p.fails(classify.Fatal, false); !errors.Is(err, objstore.ErrRefused) {
 			t.Error(err)
 		}
 	})
-	t.Run("never left", func(t *testing.T) {
-		p := newPlace(t, never(objstore.ErrNotSent))
+	t.Run("not sent", func(t *testing.T) {
+		p := newFixture(t, never(objstore.ErrNotSent))
 		_ = p.fails(classify.Transient, false)
 		p.decides(true, false)
 	})
 }
 
-// TestOldLooksAreRepeated: what was known for a minute is looked at again before a put, and a put whose look has become too
-// old on its way does not leave.
-func TestOldLooksAreRepeated(t *testing.T) {
+// TestTry_StaleCheck: knowledge older than a minute is checked again before a put, and a put whose check has become
+// too old on its way is not sent.
+func TestTry_StaleCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlace(t)
+		p := newFixture(t)
 		time.Sleep(time.Minute)
 		p.gone = true
 		if err := p.fails(classify.Fenced, false); !errors.Is(err, logappend.ErrPreviousGone) || !p.Sent().IsZero() {
@@ -169,14 +169,14 @@ func TestOldLooksAreRepeated(t *testing.T) {
 	})
 }
 
-func TestYoung(t *testing.T) {
+func TestRecent(t *testing.T) {
 	at := time.Now()
 	for d, want := range map[time.Duration]bool{0: true, 59 * time.Second: true, time.Minute: false, time.Hour: false} {
 		if got := logappend.Recent(at, at.Add(d)); got != want {
 			t.Errorf("after %v: %v", d, got)
 		}
 	}
-	// The monotonic clock stood still, or the wall clock was set back.
+	// The monotonic clock stopped, or the wall clock was set back.
 	wall := at.Round(0)
 	if logappend.Recent(wall, wall.Add(-time.Minute)) {
 		t.Error("a wall clock that was set back is trusted")

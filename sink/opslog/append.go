@@ -12,13 +12,14 @@ import (
 	"sluice/sink/logappend"
 )
 
-// proposal is what one append offers as one seq. Its bytes never change; another seq is another proposal.
+// proposal is one entry tried at one seq. Its bytes never change; the same operation at another seq is another
+// proposal.
 type proposal struct {
 	logappend.Entry
 	entry Entry
 }
 
-// proposal returns an entry as what is offered as its seq, the one before which was last known to exist at a time.
+// proposal returns the append of an entry. checked is when the entry before it was last known to exist.
 func (l *Log) proposal(e Entry, object []byte, checked time.Time) *proposal {
 	return &proposal{entry: e, Entry: logappend.Entry{
 		Store: l.store, Key: l.dir + name(e.Seq), Body: object, PreviousSeen: checked,
@@ -27,19 +28,19 @@ func (l *Log) proposal(e Entry, object []byte, checked time.Time) *proposal {
 	}}
 }
 
-// append puts p until it is known whose seq it is. It retries behind the guard without limit; the error says why it gave up,
-// with ErrUndecided if a put is unresolved.
-func (l *Log) append(ctx context.Context, p *proposal) (won bool, err error) {
+// append puts p until its outcome is known and reports whether it is committed. It retries behind the guard without
+// limit. The error wraps ErrUndecided if a put is unresolved.
+func (l *Log) append(ctx context.Context, p *proposal) (committed bool, err error) {
 	err = l.guard.Do(ctx, func(ctx context.Context) (err error) {
-		won, err = p.Try(ctx)
+		committed, err = p.Try(ctx)
 		return err
 	})
 	switch {
 	case err == nil:
 		if !p.UnknownSince().IsZero() {
-			l.log.InfoContext(ctx, "the outcome of an operation is known", "seq", p.entry.Seq, "id", p.entry.ID, "ours", won)
+			l.log.InfoContext(ctx, "outcome of an operation resolved", "seq", p.entry.Seq, "id", p.entry.ID, "ours", committed)
 		}
-		return won, nil
+		return committed, nil
 	case errors.Is(err, logappend.ErrPreviousGone):
 		err = broken(max(p.entry.Seq-1, 1), "%v", err)
 	default:
@@ -51,28 +52,28 @@ func (l *Log) append(ctx context.Context, p *proposal) (won bool, err error) {
 	return false, err
 }
 
-// isThere tells whether the entry of a seq has these bytes.
+// isThere reports whether the entry at a seq has these bytes.
 func (l *Log) isThere(ctx context.Context, seq int64, object []byte) (bool, error) {
 	found, err := l.readOnce(ctx, seq)
 	if err != nil || bytes.Equal(found, object) {
 		return err == nil, err
 	}
-	if _, err := parse(found); err != nil { // damaged on its way, or no entry: it must not pass for another's
+	if _, err := parse(found); err != nil { // a damaged response, or no entry: not proof of another's entry
 		return false, fmt.Errorf("seq %d: %w", seq, err)
 	}
 	return false, nil
 }
 
-// checkBefore makes sure that the entry before a seq still exists. Nobody takes entries away; if somebody did, an absent
-// seq may have existed, and putting it would make a second one of it.
+// checkBefore verifies that the entry before a seq still exists. The program never removes entries. If one is
+// missing, the absent seq may have existed, and a put would create a second entry of that seq.
 func (l *Log) checkBefore(ctx context.Context, seq int64) error {
-	if seq == 1 { // nothing comes before: who came first meanwhile must be a first one, too
+	if seq == 1 { // the log must still be empty
 		for o, err := range l.store.List(ctx, l.dir, "") {
 			if err != nil {
 				return err
 			}
 			if seq, ok := seqOf(o.Key[len(l.dir):]); ok && seq > 1 {
-				return logappend.PreviousGone(classify.Fatal, "the operations log lost entries meanwhile: there is %s", o.Key)
+				return logappend.PreviousGone(classify.Fatal, "the operations log lost its first entries: there is %s", o.Key)
 			} else if ok {
 				break
 			}

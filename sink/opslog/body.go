@@ -12,29 +12,29 @@ import (
 	"time"
 )
 
-// Body is the part of an operation that belongs to its kind: [Pause], [Resume], [OffsetsIntent], [OffsetsDone],
+// Body is the part of an operation that depends on its kind: [Pause], [Resume], [OffsetsIntent], [OffsetsDone],
 // [FloodAllow], [Forget], [ForgetMembers] or [Recheck].
 type Body interface {
 	Kind() Kind
 	check() error
 }
 
-// ErrUnknownKind says that an entry was written by a later version.
+// ErrUnknownKind means that a later version wrote the entry.
 var ErrUnknownKind = errors.New("unknown kind of operation")
 
-// Target is what a pause is about: one partition, a topic as a whole, or everything.
+// Target is the scope of a pause: one partition, a whole topic, or everything.
 type Target struct {
 	Topic     string // "" is everything
 	Partition int32  // -1 is the whole topic
 }
 
-// All is everything that the pipeline moves, now and later.
+// All returns the target of everything that the pipeline reads, now and later.
 func All() Target { return Target{"", -1} }
 
-// Topic is a topic as a whole.
+// Topic returns the target of a whole topic.
 func Topic(name string) Target { return Target{name, -1} }
 
-// ParseTarget reads TOPIC or TOPIC:PARTITION. Names of topics have no colon.
+// ParseTarget parses TOPIC or TOPIC:PARTITION. Topic names never contain a colon.
 func ParseTarget(text string) (Target, error) {
 	topic, number, found := strings.Cut(text, ":")
 	t := Topic(topic)
@@ -62,7 +62,7 @@ func (t Target) String() string {
 	return t.Topic + ":" + strconv.Itoa(int(t.Partition))
 }
 
-// covers tells whether what holds of t holds of other, too.
+// covers reports whether other is t or a part of it.
 func (t Target) covers(other Target) bool {
 	return t == All() || t == other || t.Partition < 0 && t.Topic == other.Topic
 }
@@ -82,7 +82,7 @@ func (t Target) MarshalJSON() ([]byte, error) {
 	return json.Marshal(j)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the form that MarshalJSON writes.
 func (t *Target) UnmarshalJSON(b []byte) error {
 	var j targetJSON
 	if err := json.Unmarshal(b, &j); err != nil {
@@ -98,17 +98,17 @@ func (t *Target) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Pause stops the reading of its targets. What was read before is committed; the positions stay.
+// Pause stops reading its targets. Records read before it are still committed; positions do not move.
 type Pause struct {
 	Targets []Target `json:"targets"`
 }
 
-// Resume ends the pauses of its targets and of what they cover: those of a topic's partitions with the topic's.
+// Resume ends the pauses of its targets and of their parts: resuming a topic resumes its partitions.
 type Resume struct {
 	Targets []Target `json:"targets"`
 }
 
-// Move is a position before and after. From -1 means that there was none.
+// Move is a position before and after an operation. From is -1 if there was no position before.
 type Move struct {
 	Topic     string `json:"topic"`
 	TopicID   string `json:"topic_id,omitempty"`
@@ -124,25 +124,26 @@ type OffsetsIntent struct {
 	Moves   []Move `json:"moves"`
 }
 
-// OffsetsDone is written when the command knows what became of it. Without one, the table's log tells.
+// OffsetsDone records the outcome of an [OffsetsIntent]. If it is missing, only the table's log shows the outcome.
 type OffsetsDone struct {
 	Intent  int64   `json:"intent"` // seq of the [OffsetsIntent]
 	Command string  `json:"command"`
 	Table   string  `json:"table"`
 	Moves   []Move  `json:"moves"`
-	Version int64   `json:"version"` // of the table that moved them, or that may have; -1 if there is none
+	Version int64   `json:"version"` // table version that moved the positions, or may have; -1 if there is none
 	Outcome Outcome `json:"outcome"`
-	Detail  string  `json:"detail,omitempty"` // why not won
+	Detail  string  `json:"detail,omitempty"` // reason, unless the outcome is "won"
 }
 
-// FloodAllow lets the bad records of a topic become dead letters until a time, however many they are. The newest one of
-// a topic is what holds, so that a shorter one takes an earlier one back.
+// FloodAllow lets any number of a topic's bad records become dead letters until a time. The newest one of a topic is
+// in force, so a shorter one revokes an earlier one.
 type FloodAllow struct {
 	Topic string    `json:"topic"`
-	Until time.Time `json:"until"` // by the clock of who wrote it
+	Until time.Time `json:"until"` // by the clock of the writing host
 }
 
-// Forget has the fingerprints of a topic forgotten: those of rows below offsets. Records behind them are remembered again.
+// Forget resets the fingerprints of a topic for rows below the given offsets. Records from those offsets on are
+// fingerprinted as usual.
 type Forget struct {
 	Topic string  `json:"topic"`
 	Table string  `json:"table"`
@@ -156,26 +157,27 @@ type Below struct {
 	Offset    int64  `json:"offset"`
 }
 
-// ForgetMembers deletes members without a registration from the last-seen index, so that they are no longer missed. It is
-// written before the store is changed. No state of a pipeline depends on it.
+// ForgetMembers records that members without a registration are deleted from the last-seen index, so that they no
+// longer count as missing. The command writes it before it changes the store of registrations. It does not affect the
+// state of a pipeline.
 type ForgetMembers struct {
-	Members []string `json:"members"`        // ids
-	More    int      `json:"more,omitempty"` // members that the list has no room for
+	Members []string `json:"members"`        // member ids
+	More    int      `json:"more,omitempty"` // number of members beyond the list
 }
 
-// Recheck asks members to check their holds of the targets now, not when they are due.
+// Recheck asks members to check the holds of the targets now instead of at their next turn.
 type Recheck struct {
 	Targets []Target `json:"targets"`
 }
 
-// Outcome is what became of a commit.
+// Outcome is the result of a commit. The stored words are older than the names of the constants.
 type Outcome string
 
 // The outcomes.
 const (
 	Committed Outcome = "won"     // the positions are moved
-	Conflict  Outcome = "lost"    // they are not, and never will be by this command
-	Unknown   Outcome = "unknown" // only the table's log tells
+	Conflict  Outcome = "lost"    // the positions are not moved, and this command never will move them
+	Unknown   Outcome = "unknown" // only the table's log shows the outcome
 )
 
 // Kind implements [Body].
@@ -284,7 +286,7 @@ func checkMoves(command, table string, moves []Move) error {
 	return nil
 }
 
-// decodeBody reads the body of a kind.
+// decodeBody decodes the body of a kind.
 func decodeBody(k Kind, raw json.RawMessage) (Body, error) {
 	switch k {
 	case KindPause:

@@ -18,14 +18,13 @@ import (
 	"sluice/sink/logappend"
 )
 
-// BrokenError says that the log is not what was written: an entry was changed, taken away or written anew. Its class is
-// Fatal. Seq is the first bad one.
+// BrokenError means that an entry was changed, removed or rewritten. Its class is Fatal. Seq is the first bad entry.
 type BrokenError struct {
 	Seq int64
 	Why string
 }
 
-// Error names the seq and what is wrong with it.
+// Error names the seq and the reason.
 func (e *BrokenError) Error() string {
 	return fmt.Sprintf("the operations log is broken at seq %d: %s", e.Seq, e.Why)
 }
@@ -34,21 +33,22 @@ func broken(seq int64, format string, args ...any) error {
 	return classify.Mark(&BrokenError{seq, fmt.Sprintf(format, args...)}, classify.Fatal)
 }
 
-// ErrUndecided says that nobody knows whether an entry is in the log: a put of it may have landed or land yet.
+// ErrUndecided means that a put of an entry has an unknown outcome: the entry may be in the log, or may still appear.
 var ErrUndecided = errors.New("operation undecided")
 
-// ahead is how many entries are read at once: a long log must not cost a request after the other.
-const ahead = 16
+// readAhead is the number of entries that are read in parallel, so that a long log does not cost one round trip per
+// entry.
+const readAhead = 16
 
-// bucket is where the entries of one pipeline lie. Reads are repeated by the guard until they have an answer; puts are not:
-// what their outcome means is for the offer to judge.
+// bucket is the place of one pipeline's entries. The guard retries reads. Puts are not retried here: package
+// logappend decides what their outcome means.
 type bucket struct {
 	store objstore.Store
 	guard *reliability.Guard
 	dir   string
 }
 
-// do repeats a question until it has an answer. That something is not there is one.
+// do retries a read until it succeeds or the object is known to be absent.
 func (b bucket) do(ctx context.Context, question func(context.Context) error) error {
 	var answer error
 	err := b.guard.Do(ctx, func(ctx context.Context) error {
@@ -63,7 +63,7 @@ func (b bucket) do(ctx context.Context, question func(context.Context) error) er
 	return answer
 }
 
-// failed says what the store's trouble was if ctx ended the wait for its end.
+// failed adds the store's last error to err if ctx ended while the guard was retrying.
 func (b bucket) failed(ctx context.Context, err error) error {
 	if ctx.Err() == nil || classify.Of(err) == classify.Fatal {
 		return err
@@ -74,11 +74,11 @@ func (b bucket) failed(ctx context.Context, err error) error {
 	return classify.Mark(err, classify.Canceled)
 }
 
-// readOnce returns the object of an entry, or objstore.ErrNotFound. read asks until there is an answer.
+// readOnce returns the object of an entry, or objstore.ErrNotFound; read retries it.
 func (b bucket) readOnce(ctx context.Context, seq int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, logappend.TryTimeout)
 	defer cancel()
-	r, err := b.store.Get(ctx, b.dir+name(seq), 0, MaxEntry+1) // one more, so that parse sees what is too large
+	r, err := b.store.Get(ctx, b.dir+name(seq), 0, MaxEntry+1) // one byte more, so that parse notices an object that is too large
 	if err != nil {
 		return nil, err
 	}
@@ -94,25 +94,26 @@ func (b bucket) read(ctx context.Context, seq int64) (object []byte, err error) 
 	return object, err
 }
 
-// listed is what lies behind a seq.
+// listed is the result of listing the entries after a seq.
 type listed struct {
-	last    int64           // largest seq; the seq asked about if there is none behind it
+	last    int64           // largest seq, or the seq of the request if none follows it
 	stamps  map[int64]stamp // of all entries
-	foreign []string        // keys that are not of entries, the first maxForeign of them
-	more    int             // how many others there are
+	foreign []string        // keys of other objects, at most maxForeign of them
+	more    int             // number of other objects beyond those
 }
 
-// maxForeign bounds how many keys of other objects a list keeps: anyone who may write to the bucket can add millions.
+// maxForeign bounds the keys of foreign objects that a list keeps: anyone with write access to the bucket can add
+// millions.
 const maxForeign = 1000
 
-// stamp is what a list says of an object. Another stamp means that it was written anew.
+// stamp is the identity of an object as a list shows it. A changed stamp means that the object was rewritten.
 type stamp struct {
 	size     int64
 	modified time.Time
 }
 
-// runs yields the seqs that are there as ranges without gaps, first and last, in order. What is missing between them costs
-// nothing: an object with a seq far away is no reason to ask for all that would lie before it.
+// runs yields the seqs that exist as contiguous ranges (first, last) in order. Gaps cost nothing: one object with a
+// very large seq must not cause a request for each seq before it.
 func (f listed) runs() iter.Seq2[int64, int64] {
 	return func(yield func(first, last int64) bool) {
 		seqs := slices.Sorted(maps.Keys(f.stamps))
@@ -129,7 +130,7 @@ func (f listed) runs() iter.Seq2[int64, int64] {
 	}
 }
 
-// list looks for entries behind a seq, and behind 0 for everything that lies there.
+// list finds the entries after a seq; after 0 it also finds foreign objects.
 func (b bucket) list(ctx context.Context, behind int64) (found listed, err error) {
 	after := ""
 	if behind > 0 {
@@ -157,10 +158,11 @@ func (b bucket) list(ctx context.Context, behind int64) (found listed, err error
 	return found, err
 }
 
-// readAll reads the objects [from, to], some at once, and gives them to take in order. A missing one is nil.
+// readAll reads the objects [from, to], several in parallel, and passes them to take in order. A missing object is
+// nil.
 func (b bucket) readAll(ctx context.Context, from, to int64, take func(seq int64, object []byte) error) error {
-	for ; from <= to; from += ahead {
-		n := min(ahead-1, to-from) + 1
+	for ; from <= to; from += readAhead {
+		n := min(readAhead-1, to-from) + 1
 		objects := make([][]byte, n)
 		group, reading := errgroup.WithContext(ctx)
 		for i := range n {
@@ -185,15 +187,15 @@ func (b bucket) readAll(ctx context.Context, from, to int64, take func(seq int64
 	return nil
 }
 
-// chain is what one reader knows of the log. It belongs to one goroutine at a time.
+// chain is a verified prefix of the log. It belongs to one goroutine at a time.
 type chain struct {
 	bucket
 	state *State
 	stamp stamp     // of the head's object, when it was read
-	seen  time.Time // when the head was last known to be the newest
+	seen  time.Time // when the head was last known to be the newest entry
 }
 
-// refresh brings the chain up to the newest entry. A BrokenError leaves it at the last good one.
+// refresh extends the chain to the newest entry. After a [BrokenError] the chain ends at the last good entry.
 func (c *chain) refresh(ctx context.Context) error {
 	began := time.Now()
 	head := c.state.head
@@ -220,7 +222,7 @@ func (c *chain) refresh(ctx context.Context) error {
 	return err
 }
 
-// stands looks whether the head is still the object that was read, if the list shows another one.
+// stands verifies that the head object is unchanged, if the list shows another stamp for it.
 func (c *chain) stands(ctx context.Context, now stamp) error {
 	if now == c.stamp {
 		return nil
@@ -239,7 +241,7 @@ func (c *chain) stands(ctx context.Context, now stamp) error {
 	return nil
 }
 
-// link reads the object of the entry behind a head. The error is a BrokenError.
+// link parses the object that follows head. The error is a [BrokenError].
 func link(head Head, seq int64, object []byte) (Entry, error) {
 	if object == nil {
 		return Entry{}, broken(seq, "it is missing, and there are later ones")

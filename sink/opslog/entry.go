@@ -15,10 +15,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// Kind says what an operator did.
+// Kind is the kind of an operation.
 type Kind string
 
-// The kinds of this version. Entries of other kinds are of later versions: kept, shown, and without effect here.
+// The kinds that this version knows. Entries of other kinds come from later versions: they are kept and listed, and
+// have no effect.
 const (
 	KindPause         Kind = "pause"
 	KindResume        Kind = "resume"
@@ -30,20 +31,20 @@ const (
 	KindRecheck       Kind = "holds.recheck"
 )
 
-// Operation is what an operator wants to be known of. Its kind is that of Body.
+// Operation is a decision of an operator, to be appended. The type of Body decides its kind.
 type Operation struct {
-	Operator string // who; never empty
-	Host     string // where the command ran, may be empty
+	Operator string // name of the operator; never empty
+	Host     string // host of the command; may be empty
 	Reason   string // why; never empty
 	Body     Body
 }
 
-// Entry is an operation as the log has it.
+// Entry is an operation as stored in the log.
 type Entry struct {
 	Seq      int64           `json:"seq"`
 	ID       string          `json:"id"`
 	Prev     string          `json:"prev"` // SHA-256 of the entry before, in hex; empty in the first
-	At       time.Time       `json:"at"`   // by the clock of who wrote it
+	At       time.Time       `json:"at"`   // by the clock of the writing host
 	Operator string          `json:"operator"`
 	Host     string          `json:"host,omitempty"`
 	Kind     Kind            `json:"kind"`
@@ -53,25 +54,25 @@ type Entry struct {
 	hash string
 }
 
-// Hash is the SHA-256 of the entry's object in hex: what the next entry names as Prev.
+// Hash returns the SHA-256 of the entry's object in hex, which the next entry names as Prev.
 func (e Entry) Hash() string { return e.hash }
 
-// Head is the entry as the end of the log.
+// Head returns the seq and hash of the entry.
 func (e Entry) Head() Head { return Head{e.Seq, e.hash} }
 
-// Decode returns the body, [ErrUnknownKind] if the kind is of a later version.
+// Decode returns the body. The error is [ErrUnknownKind] if the kind comes from a later version.
 func (e Entry) Decode() (Body, error) { return decodeBody(e.Kind, e.Body) }
 
-// Head is an entry known to be in the log, by its hash. The zero Head is the empty log.
+// Head identifies the last entry of a log by seq and hash. The zero Head stands for the empty log.
 type Head struct {
 	Seq  int64  `json:"seq"`
 	Hash string `json:"hash"`
 }
 
-// String returns the form that ParseHead reads: 12:ab34….
+// String returns the form that [ParseHead] reads: 12:ab34….
 func (h Head) String() string { return strconv.FormatInt(h.Seq, 10) + ":" + h.Hash }
 
-// ParseHead reads SEQ:HASH.
+// ParseHead parses SEQ:HASH.
 func ParseHead(text string) (Head, error) {
 	number, hash, found := strings.Cut(text, ":")
 	seq, err := strconv.ParseInt(number, 10, 64)
@@ -91,7 +92,7 @@ func hashOf(object []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// MaxEntry is the largest size of an entry in bytes. What is larger is none.
+// MaxEntry is the largest size of an entry in bytes. A larger object is not an entry.
 const MaxEntry = 1 << 20
 
 const (
@@ -99,7 +100,7 @@ const (
 	sumAfter  = "\"}\n"
 )
 
-// encode returns the object of an entry.
+// encode returns the object of an entry, or an error if it exceeds [MaxEntry].
 func encode(e Entry) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -116,7 +117,7 @@ func encode(e Entry) ([]byte, error) {
 	return text, nil
 }
 
-// parse reads the object of an entry. The error says what is wrong with it, never with its bytes.
+// parse parses the object of an entry. The error says what is wrong and never quotes the object's bytes.
 func parse(object []byte) (Entry, error) {
 	if len(object) > MaxEntry {
 		return Entry{}, fmt.Errorf("it is larger than %d bytes", MaxEntry)
@@ -136,7 +137,7 @@ func parse(object []byte) (Entry, error) {
 	return e, e.check()
 }
 
-// check holds the fields of an entry against their rules.
+// check validates the fields of an entry.
 func (e Entry) check() error {
 	switch id, err := uuid.Parse(e.ID); {
 	case e.Seq < 1 || e.Seq > maxSeq:
@@ -162,25 +163,26 @@ func (e Entry) check() error {
 
 const (
 	digits = 20
-	// maxSeq is the largest seq of an entry: every number up to it is exact in each reader's JSON, and no log reaches it.
+	// maxSeq is the largest seq of an entry. JSON readers represent every integer up to it exactly, and no real log
+	// reaches it.
 	maxSeq = 1<<53 - 1
 )
 
-// dir is where the entries of a pipeline are.
+// dir returns the directory of a pipeline's entries.
 func dir(pipeline string) string { return "_sluice/" + pipeline + "/ops/" }
 
-// name is the name of an entry's object. Seq 0 sorts before all of them.
+// name returns the object name of a seq. The name of seq 0 sorts before all others.
 func name(seq int64) string { return fmt.Sprintf("%0*d.json", digits, seq) }
 
-// seqOf reads a name. Names that this package does not write have none, those with a seq that no log reaches among them: such
-// an object is no entry, so that it hides none and none is missing before it.
+// seqOf parses an object name. ok is false for a name that this package does not write, including one with a seq
+// above maxSeq. Such an object is foreign: it neither hides entries nor makes earlier ones count as missing.
 func seqOf(s string) (seq int64, ok bool) {
 	number, ok := strings.CutSuffix(s, ".json")
 	seq, err := strconv.ParseInt(number, 10, 64)
 	return seq, ok && err == nil && 1 <= seq && seq <= maxSeq && name(seq) == s
 }
 
-// compareTargets orders all before topics, and topics before their partitions.
+// compareTargets orders everything before topics, and a topic before its partitions.
 func compareTargets(a, b Target) int {
 	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }

@@ -27,7 +27,7 @@ func first() Entry {
 	}
 }
 
-// object is the object of an entry that may be a wrong one.
+// object is the object of an entry that may be invalid.
 func object(tb testing.TB, e Entry) []byte {
 	tb.Helper()
 	b, err := encode(e)
@@ -37,8 +37,8 @@ func object(tb testing.TB, e Entry) []byte {
 	return b
 }
 
-// TestTheFormOfAnEntry is what other programs may count on.
-func TestTheFormOfAnEntry(t *testing.T) {
+// TestEntry_Format fixes the format that other programs may rely on.
+func TestEntry_Format(t *testing.T) {
 	const want = `{"seq":1,"id":"6f7c8d1e-0000-4000-8000-000000000001","prev":"","at":"2026-03-01T12:00:00.000005Z","operator":"ada",` +
 		`"host":"desk","kind":"pause","reason":"disk <full> & hot","body":{"targets":[{"topic":"orders","partition":3}]},` +
 		`"sum":"ddbc"}` + "\n"
@@ -56,7 +56,7 @@ func TestTheFormOfAnEntry(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoEntry(t *testing.T) {
+func TestParse_NotAnEntry(t *testing.T) {
 	good := object(t, first())
 	for name, c := range map[string]struct {
 		object []byte
@@ -100,11 +100,11 @@ func with(change func(*Entry)) Entry {
 	return e
 }
 
-// signed ends a text as an entry does.
+// signed completes a text with the sum of an entry.
 func signed(text string) []byte { return []byte(text + sumBefore + hashOf([]byte(text)) + sumAfter) }
 
-// TestEntriesOfLaterVersions have other kinds and more fields.
-func TestEntriesOfLaterVersions(t *testing.T) {
+// TestEntry_LaterVersion: entries of other kinds and with more fields are read.
+func TestEntry_LaterVersion(t *testing.T) {
 	text := `{"seq":1,"id":"` + someID + `","prev":"","at":"2026-03-01T12:00:00Z","operator":"ada","kind":"letters.replay","reason":"r","body":[7],"more":{"a":1}`
 	e, err := parse(signed(text))
 	if err != nil {
@@ -158,8 +158,8 @@ func drawBody(t *rapid.T) Body {
 	}
 }
 
-// TestWhatIsWrittenIsRead.
-func TestWhatIsWrittenIsRead(t *testing.T) {
+// TestEntry_RoundTrip: an encoded entry is parsed unchanged.
+func TestEntry_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		body := drawBody(t)
 		op := Operation{rapid.StringN(1, 20, -1).Draw(t, "operator"), rapid.String().Draw(t, "host"), rapid.StringN(1, 50, -1).Draw(t, "reason"), body}
@@ -235,7 +235,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzParse: bytes from a bucket never do harm, and what is taken for an entry says who, what, why and when.
+// FuzzParse: no bytes from a bucket do harm, and a parsed entry has operator, kind, reason and time.
 func FuzzParse(f *testing.F) {
 	f.Add(object(f, first()), false)
 	f.Add([]byte(`{"seq":1}`), true)

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// PollEvery is how often a member reads the log.
+	// PollEvery is the interval at which a member polls the log.
 	PollEvery = 8 * time.Second
-	// FollowDelay is how long it takes at most until members act on an operation, while the store answers.
+	// FollowDelay is the longest time until members act on an operation, while the store answers.
 	FollowDelay = 10 * time.Second
 )
 
-// A Follower keeps up with the log for a member: it looks at it from time to time, reads what is new and checks the chain
-// as it goes. While the log is out of reach or broken it keeps what it knew; it never takes that for "no pauses".
+// A Follower keeps a member up to date with the log: it polls, reads new entries and verifies the chain. While the
+// log is unreachable or broken, the follower keeps its last state, so that an outage never looks like "no pauses".
 type Follower struct {
 	chain chain
 	every time.Duration
@@ -32,19 +32,19 @@ type Follower struct {
 	broken prometheus.Gauge
 
 	mu      sync.Mutex
-	state   *State // nil before the first look that succeeded
+	state   *State // nil before the first successful poll
 	polled  time.Time
 	trouble Trouble
 	failing reliability.FailureLog
 }
 
-// Trouble is why a follower does not keep up.
+// Trouble is the reason why a follower is not up to date.
 type Trouble struct {
 	Since time.Time
 	Err   error // a [BrokenError] if the log is not what was written
 }
 
-// Follow returns a follower that looks every so often once it runs. The error is that of registering its metrics.
+// Follow returns a follower that polls at this interval once it runs. The error is that of registering its metrics.
 func (l *Log) Follow(every time.Duration) (*Follower, error) {
 	f := &Follower{chain: chain{bucket: l.bucket, state: &State{}}, every: every, log: l.log, ready: make(chan struct{})}
 	f.broken = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -69,9 +69,9 @@ func (l *Log) Follow(every time.Duration) (*Follower, error) {
 	return f, nil
 }
 
-// Run looks at the log until ctx ends.
+// Run polls the log until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
-	pause := reliability.Backoff{Initial: f.every, Max: f.every, Jitter: 0.1} // members do not look in step
+	pause := reliability.Backoff{Initial: f.every, Max: f.every, Jitter: 0.1} // spreads the polls of the members
 	for {
 		f.poll(ctx)
 		if reliability.Wait(ctx, pause.Pause(1)) != nil {
@@ -80,7 +80,7 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// poll reads what is new.
+// poll reads the new entries.
 func (f *Follower) poll(ctx context.Context) {
 	before := f.chain.state.head
 	err := f.chain.refresh(ctx)
@@ -95,7 +95,7 @@ func (f *Follower) poll(ctx context.Context) {
 		f.broken.Set(1)
 	}
 	if err == nil {
-		f.failing.Over(ctx, f.log, "the operations log is followed again", "seq", f.chain.state.head.Seq)
+		f.failing.Over(ctx, f.log, "following the operations log again", "seq", f.chain.state.head.Seq)
 		if f.state == nil {
 			close(f.ready)
 		}
@@ -105,28 +105,28 @@ func (f *Follower) poll(ctx context.Context) {
 		}
 		return
 	}
-	f.failing.Failed(ctx, f.log, slog.LevelError, "the operations log cannot be followed, what is known of it stays in force",
+	f.failing.Failed(ctx, f.log, slog.LevelError, "failed to follow the operations log; keeping the last state",
 		"err", err, "class", classify.Of(err).String(), "seq", f.chain.state.head.Seq)
 	if f.trouble.Since.IsZero() {
 		f.trouble.Since = time.Now()
 	}
 	f.trouble.Err = err
 	if f.state != nil {
-		f.state = f.chain.state // what is before a break counts
+		f.state = f.chain.state // the entries before a break are in force
 	}
 }
 
-// Ready is closed after the first look that saw the log whole.
+// Ready returns a channel that is closed after the first poll that found the log intact.
 func (f *Follower) Ready() <-chan struct{} { return f.ready }
 
-// State returns the newest state, nil before [Follower.Ready].
+// State returns the newest state, nil until [Follower.Ready] is closed.
 func (f *Follower) State() *State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state
 }
 
-// Trouble returns why the last look failed, false if it did not.
+// Trouble returns the reason why the last poll failed; false means that it succeeded.
 func (f *Follower) Trouble() (Trouble, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

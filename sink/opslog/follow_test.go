@@ -58,7 +58,7 @@ func paused(f *opslog.Follower, topic string) bool {
 	return is
 }
 
-func TestAFollowerHearsOfOperations(t *testing.T) {
+func TestFollower_ReadsOperations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := objstore.NewMem()
 		l := open(mem)
@@ -82,7 +82,7 @@ func TestAFollowerHearsOfOperations(t *testing.T) {
 	})
 }
 
-func TestAFollowerThatHasNotLookedKnowsNothing(t *testing.T) {
+func TestFollower_NotReadyBeforeFirstPoll(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	f, err := opslog.Open(objstore.NewMem(), "p", opslog.Options{Guard: guard(), Registerer: reg}).Follow(every)
 	if err != nil {
@@ -98,8 +98,8 @@ func TestAFollowerThatHasNotLookedKnowsNothing(t *testing.T) {
 	}
 }
 
-// TestAFollowerAsksForWhatIsNew and for nothing else.
-func TestAFollowerAsksForWhatIsNew(t *testing.T) {
+// TestFollower_ReadsOnlyNewEntries counts the requests of a poll.
+func TestFollower_ReadsOnlyNewEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := objstore.NewMem()
 		l := open(mem)
@@ -131,9 +131,9 @@ func TestAFollowerAsksForWhatIsNew(t *testing.T) {
 	})
 }
 
-// TestTroubleIsNotNoPauses: whatever happens to the log, what was paused stays paused, and a member that never saw the log
-// whole never gets ready.
-func TestTroubleIsNotNoPauses(t *testing.T) {
+// TestFollower_KeepsPausesInTrouble: while the log is damaged or unreachable, pauses stay in force, and a member that never
+// saw the log intact never becomes ready.
+func TestFollower_KeepsPausesInTrouble(t *testing.T) {
 	outage, denial := objstoretest.ErrUnavailable, objstoretest.ErrDenied
 	for name, c := range map[string]struct {
 		down   *error
@@ -205,7 +205,7 @@ func TestTroubleIsNotNoPauses(t *testing.T) {
 				if !c.blind && late.State() != nil {
 					t.Errorf("a late member knows %+v", late.State())
 				}
-				// Mended, it goes on by itself.
+				// After the repair it goes on by itself.
 				down.Store(nil)
 				for k, b := range kept {
 					put(t, mem, k, b)

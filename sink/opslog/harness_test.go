@@ -18,7 +18,7 @@ const folder = "_sluice/p/ops/"
 
 func key(seq int64) string { return fmt.Sprintf("%s%020d.json", folder, seq) }
 
-// guard is patient as the shipped configuration is.
+// guard has the same patience as the shipped configuration.
 func guard() *reliability.Guard {
 	return reliability.NewGuard("operations log", reliability.Config{
 		Backoff:  reliability.Backoff{Initial: time.Second, Max: 30 * time.Second, Jitter: .25},
@@ -26,7 +26,7 @@ func guard() *reliability.Guard {
 	}, slog.New(slog.DiscardHandler), nil)
 }
 
-// open returns the log as a process of its own would have it.
+// open returns the log as a separate process has it.
 func open(store objstore.Store) *opslog.Log {
 	return opslog.Open(store, "p", opslog.Options{Guard: guard()})
 }
@@ -48,7 +48,7 @@ func add(t *testing.T, l *opslog.Log, op opslog.Operation) opslog.Entry {
 	return e
 }
 
-// entries reads all of them as a stranger would.
+// entries reads all entries with a separate Log.
 func entries(t *testing.T, store objstore.Store) (all []opslog.Entry) {
 	t.Helper()
 	for e, err := range open(store).Entries(context.WithoutCancel(t.Context()), 1) {
@@ -83,7 +83,7 @@ func get(t *testing.T, store objstore.Store, key string) []byte {
 	return b
 }
 
-// put writes an object as somebody would who does not keep to the rules.
+// put writes an object without respect for the rules of the log.
 func put(t *testing.T, store objstore.Store, key string, b []byte) {
 	t.Helper()
 	if err := store.Delete(t.Context(), key); err != nil {

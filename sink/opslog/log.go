@@ -18,25 +18,25 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// Options of a log.
+// Options configure a [Log].
 type Options struct {
-	// Guard stands before the store. It retries and breaks; nothing below it does.
+	// Guard retries the store's requests and has its breaker. The store itself must not retry.
 	Guard      *reliability.Guard
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // of a follower's metrics; nil registers nothing
 }
 
-// Log is the operations log of a pipeline. Its methods may be called at the same time.
+// Log is the operations log of a pipeline. Its methods are safe for concurrent use.
 type Log struct {
 	bucket
 	log *slog.Logger
 	reg prometheus.Registerer
 
-	mu  sync.Mutex // one append at a time: others of this process would only lose against it
+	mu  sync.Mutex // one append at a time: two of one process would only conflict
 	own chain
 }
 
-// Open returns the log of a pipeline in a store, which is the place that all its tables lie in. It asks the store nothing.
+// Open returns the log of a pipeline in a store, the one that holds all its tables. It makes no request.
 func Open(store objstore.Store, pipeline string, o Options) *Log {
 	l := &Log{bucket: bucket{store, o.Guard, dir(pipeline)}, log: o.Logger, reg: o.Registerer}
 	if l.log == nil {
@@ -46,7 +46,7 @@ func Open(store objstore.Store, pipeline string, o Options) *Log {
 	return l
 }
 
-// State reads the log and returns what it says now. The error is a [BrokenError] or the store's.
+// State reads the log and returns its current state. The error is a [BrokenError] or the store's.
 func (l *Log) State(ctx context.Context) (*State, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,9 +56,9 @@ func (l *Log) State(ctx context.Context) (*State, error) {
 	return l.own.state, nil
 }
 
-// Entries yields the entries from a seq on, in order, without looking at the chain. One that cannot be read as an entry, or
-// is missing, comes as a [BrokenError] with its seq in the entry, and the next ones follow; several missing ones come as
-// the first of them. Any other error ends it.
+// Entries yields the entries from a seq on, in order, without verifying the chain. An entry that is missing or cannot
+// be parsed comes as a [BrokenError] with its seq in the entry, and iteration goes on. Several missing entries in a
+// row come as the first of them. Any other error ends the iteration.
 func (l *Log) Entries(ctx context.Context, from int64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		from = max(from, 1)
@@ -91,21 +91,21 @@ func (l *Log) Entries(ctx context.Context, from int64) iter.Seq2[Entry, error] {
 	}
 }
 
-// entryAt reads the object that lies at a seq, nil if there is none any more. The error is a BrokenError.
+// entryAt parses the object at a seq; nil means that the entry was deleted. The error is a BrokenError.
 func entryAt(seq int64, object []byte) (Entry, error) {
-	s := look(seq, object)
+	s := inspect(seq, object)
 	if s.bad != "" {
 		return Entry{Seq: seq}, broken(seq, "%s", s.bad)
 	}
 	return parse(object)
 }
 
-// Append adds an operation behind the newest entry. pre is called with the state that the entry would follow, before each
-// seq it is offered as; its error ends the append and is returned as it is. pre may be nil.
+// Append adds an operation after the newest entry. Before each try it calls pre with the state that the entry would
+// follow. An error of pre ends the append and is returned unchanged. pre may be nil.
 //
-// Errors: that of pre; a [BrokenError] if the log is broken, since members would not hear of an entry behind it; Fatal if
-// the store denies; Canceled when ctx ends. [ErrUndecided] is in the chain if a put of the entry has no known outcome; the
-// entry returned is then the one that may be in the log.
+// Errors: that of pre; a [BrokenError] if the log is broken, because members would not read an entry after the break;
+// Fatal if the store denies; Canceled when ctx ends. [ErrUndecided] is in the chain if a put of the entry has an
+// unknown outcome; the returned entry is then the one that may be in the log.
 func (l *Log) Append(ctx context.Context, op Operation, pre func(*State) error) (Entry, error) {
 	if err := op.check(); err != nil {
 		return Entry{}, classify.Mark(fmt.Errorf("append to the operations log: %w", err), classify.Fatal)
@@ -113,41 +113,41 @@ func (l *Log) Append(ctx context.Context, op Operation, pre func(*State) error) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for losses := 0; ; losses++ {
-		// 1. Look at the log: what others added, and that nothing is broken.
+		// 1. Refresh the chain: load what other writers added, and verify that nothing is broken.
 		if err := l.own.refresh(ctx); err != nil {
 			return Entry{}, fmt.Errorf("append to the operations log: %w", err)
 		}
-		// 2. PRE: may the operation follow this?
+		// 2. Precondition: may the operation follow this state?
 		if pre != nil {
 			if err := pre(l.own.state); err != nil {
 				return Entry{}, err
 			}
 		}
-		// 3. Write the entry down. From here on these bytes are all that is ever offered as this seq.
+		// 3. Encode the entry. From here on only these bytes are put at this seq.
 		e, object, err := propose(op, l.own.state.head)
 		if err != nil {
 			return Entry{}, classify.Mark(fmt.Errorf("append to the operations log: %w", err), classify.Fatal)
 		}
-		// 4. Put it if it is absent, until it is known whose the seq is.
+		// 4. Put the entry if its seq is absent, until the outcome is known.
 		p := l.proposal(e, object, l.own.seen)
-		won, err := l.append(ctx, p)
+		committed, err := l.append(ctx, p)
 		if err != nil {
 			return p.entry, fmt.Errorf("append to the operations log: %w", err)
 		}
-		if won {
-			// It is durable. Its stamp is not known; the next look reads it once more.
+		if committed {
+			// The entry is durable. Its stamp is unknown, so the next refresh reads it once more.
 			l.own.state, l.own.stamp = l.own.state.after(p.entry), stamp{}
 			return p.entry, nil
 		}
-		l.log.DebugContext(ctx, "another operation came first", "seq", p.entry.Seq, "losses", losses+1)
+		l.log.DebugContext(ctx, "another operation was appended first; retrying with the next seq", "seq", p.entry.Seq, "losses", losses+1)
 		if err := reliability.Wait(ctx, afterLoss(losses)); err != nil {
 			return Entry{}, classify.Mark(fmt.Errorf("append to the operations log: %w", err), classify.Canceled)
 		}
 	}
 }
 
-// afterLoss is the pause after the n-th lost race, counted from 0: 20 ms to 2 s, wider with each, so that writers who
-// lost to the same one do not meet again.
+// afterLoss returns the pause after the n-th conflict in a row, counted from 0: 20 ms to 2 s. The range grows with n,
+// so that writers who lost to the same one do not collide again.
 func afterLoss(n int) time.Duration {
 	const least, most = 20 * time.Millisecond, 2 * time.Second
 	wide := min(most, least<<min(n+2, 10))
@@ -166,7 +166,7 @@ func (op Operation) check() error {
 	return op.Body.check()
 }
 
-// propose writes the entry that follows a head.
+// propose encodes the entry that follows head.
 func propose(op Operation, head Head) (e Entry, object []byte, err error) {
 	body, err := marshal(op.Body)
 	if err != nil {
@@ -179,7 +179,7 @@ func propose(op Operation, head Head) (e Entry, object []byte, err error) {
 	if object, err = encode(e); err != nil {
 		return e, nil, err
 	}
-	if e, err = parse(object); err != nil { // what others will read
+	if e, err = parse(object); err != nil { // as other readers will see it
 		return e, nil, fmt.Errorf("the entry cannot be read back: %w", err)
 	}
 	return e, object, nil

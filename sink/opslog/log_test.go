@@ -18,7 +18,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// everywhere runs a test over each kind of store.
+// everywhere runs a test on each kind of store.
 func everywhere(t *testing.T, test func(t *testing.T, store objstore.Store)) {
 	t.Run("memory", func(t *testing.T) { test(t, objstore.NewMem()) })
 	t.Run("local", func(t *testing.T) {
@@ -41,7 +41,7 @@ func everywhere(t *testing.T, test func(t *testing.T, store objstore.Store)) {
 	})
 }
 
-func TestWhatIsAppendedIsThere(t *testing.T) {
+func TestAppend(t *testing.T) {
 	everywhere(t, func(t *testing.T, store objstore.Store) {
 		l := open(store)
 		if s, err := l.State(t.Context()); err != nil || s.Head() != (opslog.Head{}) {
@@ -95,7 +95,7 @@ func TestWhatIsAppendedIsThere(t *testing.T) {
 	})
 }
 
-func TestManyAppendAtOnce(t *testing.T) {
+func TestAppend_Concurrent(t *testing.T) {
 	everywhere(t, func(t *testing.T, store objstore.Store) {
 		const writers, each = 4, 4
 		var wg sync.WaitGroup
@@ -133,8 +133,8 @@ func TestManyAppendAtOnce(t *testing.T) {
 	})
 }
 
-// TestPreSeesTheStateThatTheEntryFollows, a winner in between included.
-func TestPreSeesTheStateThatTheEntryFollows(t *testing.T) {
+// TestAppend_PreSeesState also after another writer's entry was committed in between.
+func TestAppend_PreSeesState(t *testing.T) {
 	store := objstore.NewMem()
 	l, other := open(store), open(store)
 	add(t, other, pause("first", opslog.Topic("a")))
@@ -161,7 +161,7 @@ func TestPreSeesTheStateThatTheEntryFollows(t *testing.T) {
 	}
 }
 
-func TestAppendRefusesWhatSaysNothing(t *testing.T) {
+func TestAppend_IncompleteOperation(t *testing.T) {
 	l := open(objstore.NewMem())
 	for name, op := range map[string]opslog.Operation{
 		"no body":                {Operator: "a", Reason: "r"},
@@ -182,8 +182,8 @@ func TestAppendRefusesWhatSaysNothing(t *testing.T) {
 	}
 }
 
-// TestAStoreThatDenies is not asked again and again, and says so.
-func TestAStoreThatDenies(t *testing.T) {
+// TestAppend_StoreDenies: a denial is not retried and is returned.
+func TestAppend_StoreDenies(t *testing.T) {
 	faulty := objstoretest.NewFaulty(objstore.NewMem(), func(op objstore.Op) (f objstoretest.Fault) {
 		if op.Kind == objstore.OpPutIfAbsent {
 			f.Err = objstoretest.ErrDenied
@@ -196,8 +196,8 @@ func TestAStoreThatDenies(t *testing.T) {
 	}
 }
 
-// TestADenialAfterATryOfUnknownOutcome decides nothing: the entry may be there.
-func TestADenialAfterATryOfUnknownOutcome(t *testing.T) {
+// TestAppend_DenialAfterUnknownOutcome: a denial leaves the outcome unknown, because the entry may be in the log.
+func TestAppend_DenialAfterUnknownOutcome(t *testing.T) {
 	mem := objstore.NewMem()
 	puts := 0
 	ctx, cancel := context.WithCancel(t.Context())
@@ -230,8 +230,8 @@ func TestADenialAfterATryOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoEntryIsNobodysSeq: it may be our own, damaged on its way back.
-func TestWhatIsNoEntryIsNobodysSeq(t *testing.T) {
+// TestAppend_DamagedEntryAtSeq: the object may be our own, damaged in transit.
+func TestAppend_DamagedEntryAtSeq(t *testing.T) {
 	mem := objstore.NewMem()
 	ctx, cancel := context.WithCancel(t.Context())
 	reads := 0

@@ -23,9 +23,9 @@ var (
 	seed  = flag.Uint64("opslog.seed", 0, "run only this race")
 )
 
-// TestRaces lets two processes append over a store that is late, fails before and after what it was asked to do, and lets
-// puts land long after their sender has given up. However it went: what was acknowledged is in the log once, what is in the
-// log was acknowledged or is undecided, and the chain is whole.
+// TestRaces lets two processes append over a store that is late, fails before and after operations, and executes puts
+// long after their sender has given up. In every run: an acknowledged entry is in the log once, each entry of the log
+// was acknowledged or is undecided, and the chain is intact.
 func TestRaces(t *testing.T) {
 	from, to := uint64(1), uint64(*seeds)
 	if *seed != 0 {
@@ -136,8 +136,8 @@ func race(t *testing.T, s uint64, n *tally) {
 
 var errPre = errors.New("not like this")
 
-// TestAPreThatTakesLong: the look before it is too old to put behind.
-func TestAPreThatTakesLong(t *testing.T) {
+// TestAppend_SlowPre: after a slow precondition, the check of the log is too old for a put.
+func TestAppend_SlowPre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, _ := written(t, 2)
 		_, err := open(mem).Append(t.Context(), pause("mine", opslog.Topic("t")), func(*opslog.State) error {
@@ -153,7 +153,7 @@ func TestAPreThatTakesLong(t *testing.T) {
 	})
 }
 
-// sleeper is the store of a process that is stopped once, when its first put is about to leave. When it goes on its
+// sleeper is the store of a process that is stopped once, when its first put is about to be sent. When it wakes, its
 // deadlines have not been noticed yet.
 type sleeper struct {
 	objstore.Store
@@ -181,9 +181,9 @@ func (s *sleeper) List(ctx context.Context, prefix, after string) iter.Seq2[objs
 	return s.Store.List(ctx, prefix, after)
 }
 
-// TestAWriterThatWokeUp slept between its look at the log and its put. Its request does not leave before it has looked
-// again, and what others wrote meanwhile stays.
-func TestAWriterThatWokeUp(t *testing.T) {
+// TestAppend_WriterWokeUp: a writer sleeps between its check of the log and its put. Its request is not sent before a
+// new check, and the entries of other writers stay.
+func TestAppend_WriterWokeUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		others int // entries that others add meanwhile
 		before int // entries that were there

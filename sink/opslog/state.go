@@ -9,22 +9,22 @@ import (
 	"sluice/reliability/hold"
 )
 
-// State is what the log says up to its head. It is immutable; the zero State is that of the empty log.
+// State is the effect of all entries up to the head. It is immutable. The zero State is that of an empty log.
 type State struct {
 	head     Head
 	pauses   map[Target]Paused
 	floods   map[string]FloodAllowance // by topic
-	forget   map[source]int64          // the offset below which fingerprints are forgotten
-	rechecks map[Target]int64          // seq of the newest operation that members should act on at once
+	forget   map[source]int64          // offset below which fingerprints do not count
+	rechecks map[Target]int64          // seq of the newest operation that members must act on at once
 }
 
-// source is a partition of a topic as it exists.
+// source identifies a partition by topic, topic id and number.
 type source struct {
 	topic, topicID string
 	partition      int32
 }
 
-// Paused is a pause that stands.
+// Paused is a pause in force.
 type Paused struct {
 	Target   Target    `json:"target"`
 	Since    time.Time `json:"since"`
@@ -33,7 +33,7 @@ type Paused struct {
 	Seq      int64     `json:"seq"` // of the entry
 }
 
-// Hold returns the hold of what is paused.
+// Hold returns the hold that the pause causes.
 func (p Paused) Hold() *hold.Hold {
 	return &hold.Hold{
 		Reason: hold.Paused, Detail: fmt.Sprintf("%s paused %s: %s", p.Operator, p.Target.String(), p.Reason),
@@ -41,7 +41,7 @@ func (p Paused) Hold() *hold.Hold {
 	}
 }
 
-// FloodAllowance is a [FloodAllow] with who wrote it and why. It may be over.
+// FloodAllowance is a [FloodAllow] with its operator and reason. It may have expired.
 type FloodAllowance struct {
 	Topic    string    `json:"topic"`
 	Since    time.Time `json:"since"`
@@ -51,10 +51,11 @@ type FloodAllowance struct {
 	Seq      int64     `json:"seq"` // of the entry
 }
 
-// Head returns the last entry that the state knows of.
+// Head returns the last entry of the state.
 func (s *State) Head() Head { return s.head }
 
-// Paused tells whether a partition is paused and why: by itself, with its topic, or with everything, whichever came first.
+// Paused reports whether a partition is paused, and returns the oldest pause that covers it: its own, its topic's, or
+// that of everything.
 func (s *State) Paused(topic string, partition int32) (first Paused, paused bool) {
 	for _, t := range []Target{{topic, partition}, Topic(topic), All()} {
 		if p, ok := s.pauses[t]; ok && (!paused || p.Seq < first.Seq) {
@@ -64,30 +65,30 @@ func (s *State) Paused(topic string, partition int32) (first Paused, paused bool
 	return first, paused
 }
 
-// Covering returns the pauses of a target as a whole: its own, and those of what it is part of. All of them must end
-// before anything of it goes on.
+// Covering returns the pauses that cover a target as a whole: its own, its topic's, and that of everything. The
+// target is read again only after all of them have ended.
 func (s *State) Covering(t Target) []Paused {
 	return s.pausesWhere(func(p Paused) bool { return p.Target.covers(t) })
 }
 
-// Under returns the pauses that resuming a target ends: its own, and those of its parts.
+// Under returns the pauses that a resume of the target ends: its own and those of its parts.
 func (s *State) Under(t Target) []Paused {
 	return s.pausesWhere(func(p Paused) bool { return t.covers(p.Target) })
 }
 
-// Pauses returns all pauses, everything first, then by topic and partition.
+// Pauses returns all pauses: everything first, then by topic and partition.
 func (s *State) Pauses() []Paused {
 	return s.pausesWhere(func(Paused) bool { return true })
 }
 
-// FloodAllowed tells whether an operator allows that any number of a topic's records become dead letters now. The nil
-// State, of a log that nobody has read yet, allows nothing.
+// FloodAllowed reports whether an operator allows any number of the topic's records to become dead letters at the
+// time now. A nil State allows nothing.
 func (s *State) FloodAllowed(topic string, now time.Time) bool {
 	a, ok := s.FloodAllowance(topic)
 	return ok && now.Before(a.Until)
 }
 
-// FloodAllowance returns the newest allowance of a topic, which may be over.
+// FloodAllowance returns the newest allowance of a topic, which may have expired.
 func (s *State) FloodAllowance(topic string) (FloodAllowance, bool) {
 	if s == nil {
 		return FloodAllowance{}, false
@@ -96,8 +97,8 @@ func (s *State) FloodAllowance(topic string) (FloodAllowance, bool) {
 	return a, ok
 }
 
-// Forgotten is the offset of a partition below which its fingerprints are forgotten, 0 if an operator never said so. The nil
-// State has forgotten nothing.
+// Forgotten returns the offset of a partition below which fingerprints do not count, 0 if no operator reset them. It
+// accepts a nil State.
 func (s *State) Forgotten(topic, topicID string, partition int32) int64 {
 	if s == nil {
 		return 0
@@ -105,8 +106,9 @@ func (s *State) Forgotten(topic, topicID string, partition int32) int64 {
 	return s.forget[source{topic, topicID, partition}]
 }
 
-// RecheckRequested returns the seq of the newest operation after which members check a partition at once: a [Recheck] of it, or an
-// [OffsetsDone] that may have moved a position of its topic. 0 if there is none; the nil State has none.
+// RecheckRequested returns the seq of the newest operation after which members must check the holds of a partition at
+// once: a [Recheck] that covers it, or an [OffsetsDone] that may have moved a position of its topic. It returns 0 if
+// there is none, and for a nil State.
 func (s *State) RecheckRequested(topic string, partition int32) (seq int64) {
 	if s == nil {
 		return 0
@@ -114,7 +116,7 @@ func (s *State) RecheckRequested(topic string, partition int32) (seq int64) {
 	return max(s.rechecks[Target{topic, partition}], s.rechecks[Topic(topic)], s.rechecks[All()])
 }
 
-// requestRecheck notes an operation that members act on at once.
+// requestRecheck records an operation that members must act on at once.
 func (s *State) requestRecheck(seq int64, targets ...Target) {
 	s.rechecks = maps.Clone(s.rechecks)
 	if s.rechecks == nil {
@@ -134,12 +136,13 @@ func (s *State) pausesWhere(want func(Paused) bool) (all []Paused) {
 	return all
 }
 
-// after returns the state with one more entry. What is paused already stays as it was: since and why do not change.
+// after returns the state with one more entry. A target that is already paused keeps the time and reason of its first
+// pause.
 func (s *State) after(e Entry) *State {
 	next := &State{head: e.Head(), pauses: s.pauses, floods: s.floods, forget: s.forget, rechecks: s.rechecks}
 	body, err := e.Decode()
 	if err != nil {
-		return next // of a later version: parse lets nothing else through
+		return next // a kind of a later version: parse accepts no other unknown body
 	}
 	switch b := body.(type) {
 	case Pause:
@@ -161,7 +164,7 @@ func (s *State) after(e Entry) *State {
 		next.requestRecheck(e.Seq, b.Targets...)
 	case OffsetsDone:
 		if b.Outcome != Conflict {
-			for _, m := range b.Moves { // topics of one table share their holds, and a command names several
+			for _, m := range b.Moves { // topics of one table share their holds, and one command may name several
 				next.requestRecheck(e.Seq, Topic(m.Topic))
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// entry is one of a chain that nobody checks.
+// entry returns an entry without a valid chain.
 func entry(t interface{ Fatal(...any) }, seq int64, body Body) Entry {
 	raw, err := marshal(body)
 	if err != nil {
@@ -18,7 +18,7 @@ func entry(t interface{ Fatal(...any) }, seq int64, body Body) Entry {
 	return Entry{Seq: seq, At: someTime.Add(time.Duration(seq) * time.Hour), Operator: fmt.Sprint("op", seq), Reason: fmt.Sprint("r", seq), Kind: body.Kind(), Body: raw}
 }
 
-func TestPausesAreFolded(t *testing.T) {
+func TestState_Pauses(t *testing.T) {
 	s := &State{}
 	add := func(b Body) { s = s.after(entry(t, s.head.Seq+1, b)) }
 	want := func(topic string, id int32, seq int64) {
@@ -61,7 +61,7 @@ func TestPausesAreFolded(t *testing.T) {
 	}
 }
 
-func TestFloodAllowancesEnd(t *testing.T) {
+func TestState_FloodAllowances(t *testing.T) {
 	s := &State{}
 	add := func(b Body) { s = s.after(entry(t, s.head.Seq+1, b)) }
 	until := someTime.Add(3 * time.Hour)
@@ -93,9 +93,9 @@ func TestFloodAllowancesEnd(t *testing.T) {
 	}
 }
 
-// TestPausedIsWhatTheWordsSay holds the fold against the plain meaning: a partition is paused if some pause names it, its
-// topic or everything, and no later resume covers that pause.
-func TestPausedIsWhatTheWordsSay(t *testing.T) {
+// TestState_PausedHold compares the state with the definition: a partition is paused if a pause names it, its topic
+// or everything, and no later resume covers that pause.
+func TestState_PausedHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		target := rapid.SampledFrom([]Target{All(), Topic("a"), Topic("b"), {"a", 0}, {"a", 1}, {"b", 0}})
 		type step struct {
@@ -137,7 +137,7 @@ func TestPausedIsWhatTheWordsSay(t *testing.T) {
 	})
 }
 
-func TestWhatIsForgotten(t *testing.T) {
+func TestState_Forgotten(t *testing.T) {
 	s := &State{}
 	add := func(b Body) { s = s.after(entry(t, s.head.Seq+1, b)) }
 	want := func(topic, id string, partition int32, below int64) {
@@ -163,8 +163,8 @@ func TestWhatIsForgotten(t *testing.T) {
 	}
 }
 
-// TestAsked: members hear of a recheck, and of positions that were or may have been moved.
-func TestAsked(t *testing.T) {
+// TestState_RecheckRequested: members learn of a recheck, and of positions that were or may have been moved.
+func TestState_RecheckRequested(t *testing.T) {
 	s := &State{}
 	add := func(b Body) { s = s.after(entry(t, s.head.Seq+1, b)) }
 	want := func(a0, a1, b0 int64) {

@@ -7,23 +7,23 @@ import (
 	"slices"
 )
 
-// Report is what [Log.Verify] found.
+// Report is the result of [Log.Verify].
 type Report struct {
-	Entries  int64     `json:"entries"`  // that can be read as such
-	Head     Head      `json:"head"`     // the newest of them
-	Findings []Finding `json:"findings"` // by seq; empty if the log is what was written
+	Entries  int64     `json:"entries"`  // entries that could be parsed
+	Head     Head      `json:"head"`     // the newest of those
+	Findings []Finding `json:"findings"` // sorted by seq; empty if the log is intact
 }
 
-// Finding is one thing that is wrong.
+// Finding is one defect of the log.
 type Finding struct {
-	Seq int64  `json:"seq,omitempty"` // of the bad entry, the first one of several missing; 0 if it is about another object
-	Key string `json:"key,omitempty"` // of an object that does not belong there
+	Seq int64  `json:"seq,omitempty"` // the bad entry, or the first of several missing ones; 0 for a foreign object
+	Key string `json:"key,omitempty"` // key of a foreign object
 	Why string `json:"why"`
 }
 
-// Verify reads the whole log and recomputes its chain: it finds entries that were changed, written anew or taken away, and
-// objects that do not belong there. An end that was cut off, and a newest entry that was written anew with its sum, can
-// only be found with a head that somebody kept: pinned, or the zero Head. The error is the store's.
+// Verify reads the whole log and recomputes its chain. It finds entries that were changed, rewritten or removed, and
+// foreign objects. Only a pinned head reveals two changes: entries cut off at the end, and a newest entry rewritten
+// together with its sum. Without one, pass the zero Head. The error is the store's.
 func (l *Log) Verify(ctx context.Context, pinned Head) (Report, error) {
 	found, err := l.list(ctx, 0)
 	if err != nil {
@@ -32,7 +32,7 @@ func (l *Log) Verify(ctx context.Context, pinned Head) (Report, error) {
 	var all []seen
 	for first, last := range found.runs() {
 		err := l.readAll(ctx, first, last, func(seq int64, object []byte) error {
-			all = append(all, look(seq, object))
+			all = append(all, inspect(seq, object))
 			return nil
 		})
 		if err != nil {
@@ -50,14 +50,14 @@ func (l *Log) Verify(ctx context.Context, pinned Head) (Report, error) {
 	return r, nil
 }
 
-// seen is what the chain needs to know of an object.
+// seen is an object as the chain check needs it.
 type seen struct {
 	seq        int64
 	prev, hash string
-	bad        string // why it is no entry of this seq, "" if it is
+	bad        string // why the object is not an entry of this seq, "" if it is
 }
 
-func look(seq int64, object []byte) seen {
+func inspect(seq int64, object []byte) seen {
 	if object == nil {
 		return seen{seq: seq, bad: "it was taken away just now"}
 	}
@@ -71,7 +71,7 @@ func look(seq int64, object []byte) seen {
 	return seen{seq: seq, prev: e.Prev, hash: e.hash}
 }
 
-// missing says that seqs [first, last] are not there.
+// missing returns the text of a finding about absent seqs [first, last].
 func missing(first, last int64) string {
 	if first == last {
 		return "it is missing"
@@ -79,13 +79,13 @@ func missing(first, last int64) string {
 	return fmt.Sprintf("it is missing, and so are all up to seq %d", last)
 }
 
-// judge recomputes the chain of objects that are given by seq.
+// judge recomputes the chain over the objects, which are sorted by seq.
 func judge(all []seen, pinned Head) Report {
 	r := Report{Findings: []Finding{}}
 	add := func(seq int64, format string, args ...any) {
 		r.Findings = append(r.Findings, Finding{Seq: seq, Why: fmt.Sprintf(format, args...)})
 	}
-	// parts tells whether entry i and the one before it are both there and do not fit together.
+	// parts reports whether entry i and the one before it both exist and do not fit together.
 	parts := func(i int) bool {
 		return i > 0 && i < len(all) && all[i-1].bad == "" && all[i].bad == "" && all[i-1].seq+1 == all[i].seq && all[i].prev != all[i-1].hash
 	}
@@ -101,8 +101,8 @@ func judge(all []seen, pinned Head) Report {
 		}
 		r.Entries++
 		r.Head = Head{e.seq, e.hash}
-		// Of two entries that do not fit together one was written anew: the later one if it does not fit its other
-		// neighbor either.
+		// If two neighboring entries do not fit together, one was rewritten: the later one if it does not fit its
+		// other neighbor either.
 		switch {
 		case parts(i) && parts(i+1):
 			add(e.seq, "it was written anew: it fits neither the entry before nor the one behind")

@@ -24,7 +24,7 @@ func written(t *testing.T, n int) (*objstore.Mem, opslog.Head) {
 	return mem, head
 }
 
-// finds wants verify to name one seq first, and a reader of the chain to stop there or not to notice.
+// finds expects Verify to name one seq first, and a reader of the chain to stop there or not to notice.
 func finds(t *testing.T, store objstore.Store, pinned opslog.Head, seq int64, why string) {
 	t.Helper()
 	r := verify(t, store, pinned)
@@ -33,8 +33,8 @@ func finds(t *testing.T, store objstore.Store, pinned opslog.Head, seq int64, wh
 	}
 }
 
-// TestEveryChangedByteIsFound, each bit pattern of a kind, in each entry, the newest included.
-func TestEveryChangedByteIsFound(t *testing.T) {
+// TestVerify_ChangedByte changes bytes in each entry, including the newest.
+func TestVerify_ChangedByte(t *testing.T) {
 	mem, head := written(t, 4)
 	for seq := int64(1); seq <= head.Seq; seq++ {
 		good := get(t, mem, key(seq))
@@ -64,7 +64,7 @@ func isBroken(err error, seq int64) bool {
 	return errors.As(err, &b) && b.Seq == seq
 }
 
-// forge changes an entry and makes its sum fit, as somebody would who knows the form.
+// forge changes an entry and makes its sum fit, as an attacker who knows the format would.
 func forge(t *testing.T, store objstore.Store, seq int64, from, to string) {
 	t.Helper()
 	text := string(get(t, store, key(seq)))
@@ -76,7 +76,7 @@ func forge(t *testing.T, store objstore.Store, seq int64, from, to string) {
 	put(t, store, key(seq), []byte(text+`,"sum":"`+hex.EncodeToString(sum[:])+"\"}\n"))
 }
 
-func TestWhatWasWrittenAnewIsFound(t *testing.T) {
+func TestVerify_RewrittenEntry(t *testing.T) {
 	for seq := int64(1); seq <= 5; seq++ {
 		mem, head := written(t, 5)
 		forge(t, mem, seq, fmt.Sprint("reason ", seq-1), "forged")
@@ -106,7 +106,7 @@ func TestWhatWasWrittenAnewIsFound(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsFound(t *testing.T) {
+func TestVerify_MissingEntry(t *testing.T) {
 	for seq := int64(1); seq <= 4; seq++ {
 		mem, head := written(t, 5)
 		if err := mem.Delete(t.Context(), key(seq)); err != nil {
@@ -133,7 +133,7 @@ func TestWhatIsMissingIsFound(t *testing.T) {
 		}
 		finds(t, mem, head, seq, "missing")
 	}
-	// The end was cut off: only who kept the head can know.
+	// The end was cut off: only a kept head reveals it.
 	mem, head := written(t, 5)
 	for _, seq := range []int64{4, 5} {
 		if err := mem.Delete(t.Context(), key(seq)); err != nil {
@@ -146,7 +146,7 @@ func TestWhatIsMissingIsFound(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotBelongThereIsFound(t *testing.T) {
+func TestVerify_ForeignObject(t *testing.T) {
 	mem, _ := written(t, 3)
 	one := get(t, mem, key(1))
 	put(t, mem, folder+"00-notes.txt", one)
@@ -159,7 +159,7 @@ func TestWhatDoesNotBelongThereIsFound(t *testing.T) {
 	if s, err := open(mem).State(t.Context()); err != nil || s.Head().Seq != 3 {
 		t.Errorf("members read on: %+v %v", s, err)
 	}
-	// Another entry in the place of one, one too far away, and something large.
+	// Another entry at the wrong seq, one at a far seq, and a large object.
 	put(t, mem, key(4), one)
 	finds(t, mem, opslog.Head{}, 0, "belong")
 	put(t, mem, folder+"00-notes.txt", nil)
@@ -177,8 +177,9 @@ func TestWhatDoesNotBelongThereIsFound(t *testing.T) {
 	finds(t, mem4, opslog.Head{}, 2, "larger")
 }
 
-// TestAnObjectFarAwayIsOneFinding: somebody put it there, and nobody asks for all the seqs before it.
-func TestAnObjectFarAwayIsOneFinding(t *testing.T) {
+// TestVerify_FarSeq: a foreign object with a far seq is one finding and causes no request for the seqs
+// before it.
+func TestVerify_FarSeq(t *testing.T) {
 	mem, _ := written(t, 3)
 	put(t, mem, key(1<<52), get(t, mem, key(2)))
 	put(t, mem, key(1<<52+1), get(t, mem, key(2)))
@@ -200,8 +201,8 @@ func TestAnObjectFarAwayIsOneFinding(t *testing.T) {
 	}
 }
 
-// TestVerify_AbsurdSeq: an object with a seq that no log reaches is a finding that names it. It stops neither members nor
-// the look for entries that were changed.
+// TestVerify_AbsurdSeq: an object with an absurd seq is a finding that names it. It affects neither members nor the
+// search for entries that were changed.
 func TestVerify_AbsurdSeq(t *testing.T) {
 	for _, name := range []string{"09223372036854775807.json", "09223372036854775806.json", "99999999999999999999.json", "00009007199254740992.json"} {
 		for _, entries := range []int{0, 3} {
@@ -234,7 +235,7 @@ func TestVerify_AbsurdSeq(t *testing.T) {
 	}
 }
 
-// TestVerify_ManyForeignObjects: the report and the memory for it stay small, and the number is told.
+// TestVerify_ManyForeignObjects: the report and its memory stay small, and the report has the total number.
 func TestVerify_ManyForeignObjects(t *testing.T) {
 	mem, head := written(t, 2)
 	for i := range 1010 {

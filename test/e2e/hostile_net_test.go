@@ -46,7 +46,7 @@ func to(api int16, change func(version int16, frame []byte) []byte) lab.Lie {
 var lies = []lieTold{
 	{
 		"metadata", "Kafka: Metadata with 0x7fffffff brokers", to(3, func(_ int16, frame []byte) []byte { return count(frame, 4) }), true,
-		"a broker's response is refused",
+		"refused a malformed response",
 	},
 	{
 		"versions", "Kafka: ApiVersions with 0x7fffffff keys", to(18, func(_ int16, frame []byte) []byte { return count(frame, 2) }), true,
@@ -54,7 +54,7 @@ var lies = []lieTold{
 	},
 	{
 		"size", "Kafka: every response has a size of 2 GiB", func(_, _ int16, frame []byte) []byte { copy(frame, "\x7f\xff\xff\xff"); return frame }, false,
-		"a broker's response is refused",
+		"refused a malformed response",
 	},
 	{
 		"group", "Kafka: JoinGroup, SyncGroup and OffsetFetch with absurd counts", func(key, _ int16, frame []byte) []byte {
@@ -66,7 +66,7 @@ var lies = []lieTold{
 			}
 			return frame
 		}, true,
-		"a broker's response is refused",
+		"refused a malformed response",
 	},
 	{
 		"fetch", "Kafka: Fetch with absurd counts", to(1, func(_ int16, frame []byte) []byte {
@@ -75,7 +75,7 @@ var lies = []lieTold{
 			}
 			return frame
 		}), false,
-		"reading from Kafka fails",
+		"failed to read from Kafka; retrying",
 	},
 }
 

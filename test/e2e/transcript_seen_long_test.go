@@ -87,7 +87,7 @@ func (o *shadow) glance() (x seen) {
 
 // limitedLines are those that are written at once, after a minute, and then every five minutes.
 var limitedLines = []string{
-	"retry", "circuit breaker", "joining failed, will try again",
+	"retry", "circuit breaker", "failed to join the group; retrying",
 	"Exception during checkpointing loop: failed to commit offsets; retrying at the next interval",
 }
 

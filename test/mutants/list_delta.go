@@ -62,13 +62,13 @@ var ofDelta = []mutant{
 	{
 		name: "commits do not repeat the positions of idle partitions",
 		file: "sink/delta/keep.go",
-		old:  "for _, x := range t.aging(now) {", new: "for _, x := range t.aging(now)[:0] {",
+		old:  "for _, x := range t.dueTxns(now) {", new: "for _, x := range t.dueTxns(now)[:0] {",
 		pkg: "./sink/delta", test: "^TestTable_RepeatsTxns$",
 	},
 	{
 		name: "a repetition sets a position back",
 		file: "sink/delta/keep.go",
-		old:  "t.Commit(ctx, &connector.Commit{Operation: operationKeep}, func", new: "t.Commit(ctx, &connector.Commit{Operation: operationKeep, Txns: t.aging(time.Now())}, func",
+		old:  "t.Commit(ctx, &connector.Commit{Operation: operationKeep}, func", new: "t.Commit(ctx, &connector.Commit{Operation: operationKeep, Txns: t.dueTxns(time.Now())}, func",
 		pkg: "./sink/delta", test: "^TestTable_RepeatsTxns_BesideAMove$",
 	},
 	{

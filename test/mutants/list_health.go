@@ -150,7 +150,7 @@ var ofHealth = []mutant{
 		file: "sink/delta/retried.go",
 		old:  "b.took(b.wait(p))",
 		new:  "b.took(b.part.Read(p))",
-		pkg:  "./sink/delta", test: "TestALoopThatReads",
+		pkg:  "./sink/delta", test: "TestPulse_Read",
 	},
 	{
 		name: "one leader that is missing opens the breaker before Kafka",

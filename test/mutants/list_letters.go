@@ -90,7 +90,7 @@ var ofLetters = []mutant{
 		name: "a flood is allowed for ever",
 		file: "sink/opslog/state.go",
 		old:  "return ok && now.Before(a.Until)", new: "return ok && (now.Before(a.Until) || a.Seq > 0)",
-		pkg: "./sink/opslog", test: "^TestFloodAllowancesEnd$",
+		pkg: "./sink/opslog", test: "^TestState_FloodAllowances$",
 	},
 	{
 		name: "a letter whose record has a row stands",

@@ -184,19 +184,19 @@ var ofRecords = []mutant{
 		name: "an operation is put behind an old look",
 		file: "sink/logappend/entry.go",
 		old:  "if Recent(e.PreviousSeen, time.Now()) {", new: "if !e.PreviousSeen.IsZero() {",
-		pkg: "./sink/opslog", test: "^TestAWriterThatWokeUp$",
+		pkg: "./sink/opslog", test: "^TestAppend_WriterWokeUp$",
 	},
 	{
 		name: "the chain of operations is not checked",
 		file: "sink/opslog/chain.go",
 		old:  "case e.Prev != head.Hash:", new: "case e.Prev == e.hash:",
-		pkg: "./sink/opslog", test: "^TestWhatWasWrittenAnewIsFound$",
+		pkg: "./sink/opslog", test: "^TestVerify_RewrittenEntry$",
 	},
 	{
 		name: "a broken operations log ends all pauses",
 		file: "sink/opslog/follow.go",
 		old:  "f.state = f.chain.state // what", new: "f.state = &State{} // what",
-		pkg: "./sink/opslog", test: "^TestTroubleIsNotNoPauses$",
+		pkg: "./sink/opslog", test: "^TestFollower_KeepsPausesInTrouble$",
 	},
 	{
 		name: "a claim assigned while it is paused is read",
@@ -301,13 +301,13 @@ var ofRecords = []mutant{
 		name: "a log that was set back is gone on with",
 		file: "sink/delta/refresh.go",
 		old:  "if errors.Is(err, objstore.ErrNotFound) {\n\t\treturn false, nil\n\t}\n\tif err != nil {", new: "if errors.Is(err, objstore.ErrNotFound) {\n\t\treturn true, nil\n\t}\n\tif err != nil {",
-		pkg: "./sink/delta", test: "^TestAnOlderTableIsRestored$",
+		pkg: "./sink/delta", test: "^TestTable_OlderCopyRestored$",
 	},
 	{
 		name: "a version that was written anew counts as the one before",
 		file: "sink/delta/refresh.go",
 		old:  "now.Size == t.head.stamp.Size && now.Modified.Equal(t.head.stamp.Modified), nil", new: "now.Size >= 0, nil",
-		pkg: "./sink/delta", test: "^TestAnOlderTableIsRestored$",
+		pkg: "./sink/delta", test: "^TestTable_OlderCopyRestored$",
 	},
 	{
 		name: "a position is adopted from the last record instead of behind it",

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// Step is a part of opening a connection.
+// Step is a stage of opening a connection.
 type Step string
 
-// The steps, in their order.
+// The steps, in order.
 const (
-	StepFiles    Step = "files"    // reading our own
+	StepFiles    Step = "files"    // reading our own files
 	StepConnect  Step = "connect"  // TCP
-	StepTLS      Step = "tls"      // the handshake, and what the broker says of our certificate after it
+	StepTLS      Step = "tls"      // the handshake, and the broker's verdict on our certificate after it
 	StepVersions Step = "versions" // the first request, ApiVersions
-	StepSASL     Step = "sasl"     // the credentials
-	StepServe    Step = "serve"    // the first request that needs them
+	StepSASL     Step = "sasl"     // authentication
+	StepServe    Step = "serve"    // the first request that needs authentication
 	StepUse      Step = "use"      // any later request
 )
 
-// at says where in the opening a step is, for people.
+// at describes when a step happens, for error texts.
 func (s Step) at() string {
 	switch s {
 	case StepTLS:
@@ -37,7 +37,7 @@ func (s Step) at() string {
 	return string(s)
 }
 
-// Cause is why a connection could not be opened.
+// Cause is the reason why a connection could not be opened.
 type Cause string
 
 // The causes.
@@ -71,10 +71,10 @@ const (
 	Plaintext          Cause = "secret_without_tls"
 )
 
-// explanation is what a cause means, and what to do.
+// explanation is the meaning of a cause, with what to do.
 type explanation struct {
 	text, hint string
-	refused    bool // the same attempt fails again until a person, or a file, changes something
+	refused    bool // true if the same attempt fails again until a person or a file changes something
 }
 
 //nolint:gocyclo,cyclop // a table
@@ -136,16 +136,16 @@ func (c Cause) explain() explanation {
 	case TokenExpired:
 		return explanation{"refuses the token, which has expired", "write a fresh token into kafka.sasl.token_file; it is read again", true}
 	case ServerUnproven:
-		return explanation{"does not know the password it asks for", "somebody may be in the middle: look who answers at this address", true}
+		return explanation{"does not know the password it asks for", "another program may intercept the connection: check what listens at this address", true}
 	case Plaintext:
 		return explanation{
 			"would get our credentials without TLS",
-			"set kafka.tls, or kafka.sasl.insecure_plaintext: true if everyone on the way may have them", true,
+			"set kafka.tls, or kafka.sasl.insecure_plaintext: true if everyone on the network path may read them", true,
 		}
 	case Malformed:
 		return explanation{
 			"sends a response that cannot be read",
-			"find out what answers at this address: a proxy, a broken broker, or a stranger", false,
+			"check what listens at this address: a proxy, a broken broker, or another program", false,
 		}
 	case Protocol:
 		return explanation{"answers in an unexpected way", "look into the broker's log", false}
@@ -153,16 +153,16 @@ func (c Cause) explain() explanation {
 	return explanation{string(c), "", false}
 }
 
-// Error is a connection that could not be opened, or that a malformed response ended.
+// Error means that a connection could not be opened, or that a malformed response ended it.
 type Error struct {
 	Address string
 	Step    Step
 	Cause   Cause
-	Detail  string // what was seen; "" if the cause says it all
-	Err     error  // nil if nothing below failed
+	Detail  string // observation; "" if the cause says it all
+	Err     error  // cause from below; may be nil
 }
 
-// Error names the address, the cause, what was seen, and what to do.
+// Error returns the address, the cause, the observation, and what to do.
 func (e *Error) Error() string {
 	x := e.Cause.explain()
 	var b strings.Builder
@@ -179,7 +179,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// What says what is wrong without the hint; Hint says what to do.
+// What returns the text of the error without the hint.
 func (e *Error) What() string {
 	s := e.Cause.explain().text
 	switch {
@@ -191,12 +191,12 @@ func (e *Error) What() string {
 	return s
 }
 
-// Hint says what to do.
+// Hint returns what to do about the error.
 func (e *Error) Hint() string { return e.Cause.explain().hint }
 
-// Unwrap returns what failed below.
+// Unwrap returns the error from below; may be nil.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Refused tells whether the same attempt fails again until a person, or a file, changes something: our credentials or
-// certificate, the broker's certificate, the kind of listener.
+// Refused reports whether the same attempt fails again until a person or a file changes something: our credentials or
+// certificate, the broker's certificate, or the kind of listener.
 func (e *Error) Refused() bool { return e.Cause.explain().refused }

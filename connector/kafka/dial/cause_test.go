@@ -200,7 +200,7 @@ func TestNoBroker(t *testing.T) {
 	trust := &TLS{CAFile: pki.CAFile}
 	for _, tt := range []struct {
 		name    string
-		accept  func(net.Conn) // nil: nobody listens
+		accept  func(net.Conn) // nil: no process listens
 		address string
 		tls     *TLS
 		want    Cause

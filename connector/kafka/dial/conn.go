@@ -7,29 +7,30 @@ import (
 	"time"
 )
 
-// conn is a connection that is open, authenticated, and stays so: brokers end a session after a time that they tell
-// (connections.max.reauth.ms, or the end of a token), by closing the connection at the next request. So a request that
-// comes near that end is preceded by a new authentication on the same connection (KIP-368), with the credentials that
-// the files hold then. There is no timer: a connection that nobody uses does not need a session.
+// conn is an open connection that keeps itself authenticated. Brokers limit a session (connections.max.reauth.ms, or
+// the end of a token) and close the connection at the first request after it. So before a request that comes near
+// that end, conn authenticates again on the same connection (KIP-368), with the current content of the files. It
+// needs no timer, because an unused connection needs no session.
 //
-// One goroutine may write and another one read; both as with net.Conn.
+// One goroutine may write and another one may read, as with any net.Conn.
 type conn struct {
 	net.Conn
 	d      *Dialer
 	opened *opening
 
-	lifetime time.Duration // of a session, 0 for ever; for the writer alone
+	lifetime time.Duration // of a session, 0 for ever; only the writer uses it
 
 	mu          sync.Mutex
 	sent        requests
-	pending     []request // sent, and their responses not read to their end
-	renew       time.Time // zero: never
+	pending     []request // sent requests whose responses are not completely read
+	renew       time.Time // time to authenticate again; zero means never
 	read, write time.Time // deadlines
 
-	received response // for the reader alone
+	received response // only the reader uses it
 }
 
-// renewed notes a new session. Between 85 and 95 % of it are used, so that connections do not renew in step.
+// renewed starts a new session. It uses between 85 and 95 % of the session, so that connections do not renew at the
+// same time.
 func (c *conn) renewed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,21 +40,21 @@ func (c *conn) renewed() {
 	}
 }
 
-// Write writes requests, in any pieces.
+// Write writes requests, in pieces of any size.
 func (c *conn) Write(b []byte) (int, error) {
 	if c.due() {
 		if err := c.reauthenticate(); err != nil {
-			_ = c.Close() // the broker does the same
+			_ = c.Close() // the broker closes the connection, too
 			return 0, err
 		}
 	}
 	c.mu.Lock()
-	c.pending = append(c.pending, c.sent.advance(b)...) // before the response can come
+	c.pending = append(c.pending, c.sent.advance(b)...) // before the response can arrive
 	c.mu.Unlock()
 	return c.Conn.Write(b)
 }
 
-// due tells whether it is time to authenticate again, and possible: nothing is under way.
+// due reports whether it is time to authenticate again and no request is in flight.
 func (c *conn) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

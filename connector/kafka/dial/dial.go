@@ -1,8 +1,8 @@
-// Package dial opens connections to brokers: TCP, TLS, SASL, in this order. Whatever fails is an [Error] that names the
-// step, the cause and what to do about it, because Kafka's own answer to most mistakes is to close the connection.
+// Package dial opens connections to brokers: TCP, then TLS, then SASL. Every failure is an [Error] with the step, the
+// cause and what to do about it, because Kafka's own answer to most mistakes is to close the connection.
 //
-// Everything that speaks to Kafka gets its connections here. A connection that [Dialer.DialContext] returns has been
-// answered by a broker, over TLS and with credentials if they are configured, and keeps itself authenticated.
+// All connections to Kafka come from this package. When [Dialer.DialContext] returns one, a broker has answered on
+// it, over TLS and authenticated if configured. The connection keeps itself authenticated.
 //
 // Files (CA, certificate, key, password, token) are read again for each connection and each authentication.
 package dial
@@ -25,56 +25,56 @@ import (
 	"sluice/reliability"
 )
 
-// Config says how to open connections.
+// Config configures a [Dialer].
 type Config struct {
-	// ClientID is what brokers show in their logs.
+	// ClientID names this client in the brokers' logs.
 	ClientID string
 	// Timeout bounds the opening of one connection, 5 s if zero.
 	Timeout time.Duration
 	// TLS is nil for plaintext, SASL nil for no authentication.
 	TLS  *TLS
 	SASL *SASL
-	// Own tells whether the caller decodes and bounds the responses to an API's requests of a version itself. All others
-	// are checked before they are handed out; nil means all are.
+	// Own reports whether the caller itself decodes and bounds the responses of an API in a version. The connection
+	// checks all other responses before the caller can read them. With nil it checks all.
 	Own func(key protocol.ApiKey, version int16) bool
-	// Dial opens the connection below; nil means TCP. It must end when its context does.
+	// Dial opens the TCP connection; nil means net.Dialer. It must return when its context ends.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Logger and Registerer may be nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// TLS says how to trust brokers, and how to be trusted by them. At least TLS 1.2 is spoken. The files are PEM.
+// TLS configures encryption and both sides' certificates. Versions below TLS 1.2 are not used. The files are PEM.
 type TLS struct {
-	// CAFile holds the authorities that may have signed the brokers' certificates; "" means those of the system.
+	// CAFile holds the authorities that brokers' certificates are verified with; "" means those of the system.
 	CAFile string
-	// CertFile and KeyFile are our certificate and its key, for brokers that ask for one (mTLS). Both or neither.
+	// CertFile and KeyFile are our certificate and its key, for brokers that request one (mTLS). Both or neither.
 	CertFile, KeyFile string
-	// ServerName is expected in the brokers' certificates instead of the host that was dialed.
+	// ServerName is the name expected in the brokers' certificates instead of the dialed host.
 	ServerName string
-	// InsecureSkipVerify trusts whoever answers.
+	// InsecureSkipVerify disables the verification of brokers' certificates.
 	InsecureSkipVerify bool
 }
 
-// SASL says how to authenticate.
+// SASL configures the authentication.
 type SASL struct {
 	Mechanism Mechanism
-	// Username is for all mechanisms but OAUTHBEARER. The password is Password or what PasswordFile holds.
+	// Username is needed by all mechanisms but OAUTHBEARER. The password is Password or the content of PasswordFile.
 	Username, Password, PasswordFile string
 	// TokenFile holds the token of OAUTHBEARER.
 	TokenFile string
-	// InsecurePlaintext allows SASL without TLS to other machines than this one. Everyone on the way can then read the
-	// secret of PLAIN and OAUTHBEARER, guess the password of SCRAM, and take the broker's place.
+	// InsecurePlaintext allows SASL without TLS to other hosts. Everyone on the network path can then read the secret
+	// of PLAIN and OAUTHBEARER, guess the password of SCRAM, and impersonate the broker.
 	InsecurePlaintext bool
 }
 
-// String hides the secret.
+// String returns mechanism and user, without the secret.
 func (s SASL) String() string { return string(s.Mechanism) + " " + s.Username }
 
 // GoString hides the secret from %#v.
 func (s SASL) GoString() string { return s.String() }
 
-// Mechanism is the name of a SASL mechanism, as brokers know it.
+// Mechanism is the name of a SASL mechanism in Kafka's protocol.
 type Mechanism string
 
 // The mechanisms.
@@ -87,12 +87,12 @@ const (
 
 const (
 	defaultTimeout = 5 * time.Second
-	// remember is how long a refusal is not asked for again, unless the files have changed: accounts are locked for less
-	// than a wrong password every second. It is shorter than the minute after which holds are looked at.
-	remember = 30 * time.Second
-	// diagnoseEvery is how often the reason of an unexplained end is looked for at one address.
+	// refusalTTL is how long a refusal is returned without a new attempt, unless the files change: a wrong password
+	// every second could lock the account. It is shorter than the minute after which holds are checked.
+	refusalTTL = 30 * time.Second
+	// diagnoseEvery is the shortest time between two diagnoses of unexplained ends at one address.
 	diagnoseEvery = time.Minute
-	// reportEvery is how often responses that are refused are logged for one address.
+	// reportEvery is the shortest time between two log lines about refused responses of one address.
 	reportEvery = time.Minute
 )
 
@@ -106,18 +106,18 @@ type Dialer struct {
 	known map[string]*place // by address
 }
 
-// place is what is known of an address.
+// place is the knowledge about one address.
 type place struct {
-	refusal *Error // how the last attempt was refused, nil if it was not; at and files are its time and credentials
+	refusal *Error // last attempt, if it was refused; at and files are its time and credentials
 	at      time.Time
 	files   fingerprint
 
 	diagnosed time.Time
-	refused   *reliability.Sparse // lines about its responses
+	refused   *reliability.Sparse // limits the log lines about its responses
 	open      bool                // it serves requests without authentication
 }
 
-// New checks cfg and reads the files that it names.
+// New validates cfg and reads the files that it names.
 func New(cfg Config) (*Dialer, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	if cfg.Dial == nil {
@@ -160,8 +160,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// DialContext opens a connection to the broker at address. Its errors that concern the connection are an [*Error]. A
-// refusal is remembered for half a minute and returned again, unless the files have changed.
+// DialContext opens a connection to the broker at address. A failure of the connection is an [*Error]. For half a
+// minute after a refusal it returns the same error without a new attempt, unless the files have changed.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	m, err := d.files.load()
 	if err != nil {
@@ -187,19 +187,19 @@ func (d *Dialer) open(ctx context.Context, m *material, network, address string)
 	return conn, err
 }
 
-// Opened is what is known of a connection that was opened.
+// Opened describes an open connection.
 type Opened struct {
-	// TLS is its state, nil for plaintext.
+	// TLS is the state of the TLS connection, nil for plaintext.
 	TLS *tls.ConnectionState
-	// Certificate is ours, nil if the broker did not ask for one or there is none.
+	// Certificate is ours, nil if the broker did not request one or there is none.
 	Certificate *x509.Certificate
-	// Session is how long the authentication counts, 0 for ever.
+	// Session is the lifetime of the authentication, 0 for ever.
 	Session time.Duration
-	// Versions are those of the APIs that the broker speaks, the lowest and the highest.
+	// Versions maps each API of the broker to its lowest and highest version.
 	Versions map[protocol.ApiKey][2]int16
 }
 
-// Probe opens a connection whatever is remembered of the address, and tells about it.
+// Probe opens a connection even after a remembered refusal, and describes it.
 func (d *Dialer) Probe(ctx context.Context, network, address string) (net.Conn, Opened, error) {
 	m, err := d.files.load()
 	if err != nil {
@@ -216,11 +216,12 @@ func (d *Dialer) Probe(ctx context.Context, network, address string) (net.Conn, 
 	return c, o, nil
 }
 
-// renewEvery is how often [Dialer.Renewed] looks at the files.
+// renewEvery is the interval at which [Dialer.Renewed] checks the files.
 const renewEvery = time.Second
 
-// Renewed waits until files that connections need hold something else than now, at most for a time. It tells whether
-// they do. For whoever was refused: a new password or certificate should not wait for the next regular attempt.
+// Renewed waits until the content of the configured files changes, at most for within, and reports whether it
+// changed. A caller whose credentials were refused uses it, so that a new password or certificate takes effect at
+// once.
 func (d *Dialer) Renewed(ctx context.Context, within time.Duration) bool {
 	before, err := d.files.load()
 	if err != nil || len(d.files.parts) == 0 {
@@ -242,18 +243,18 @@ func (d *Dialer) Renewed(ctx context.Context, within time.Duration) bool {
 	}
 }
 
-// refused returns the refusal that stands for an address and these files.
+// refused returns the remembered refusal for an address and these files.
 func (d *Dialer) refused(address string, sum fingerprint) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p := d.known[address]
-	if p == nil || p.refusal == nil || p.files != sum || time.Since(p.at) >= remember {
+	if p == nil || p.refusal == nil || p.files != sum || time.Since(p.at) >= refusalTTL {
 		return nil
 	}
 	return p.refusal
 }
 
-// place returns what is known of an address. The lock is held.
+// place returns the knowledge about an address. The caller holds the lock.
 func (d *Dialer) place(address string) *place {
 	p := d.known[address]
 	if p == nil {
@@ -263,7 +264,7 @@ func (d *Dialer) place(address string) *place {
 	return p
 }
 
-// note remembers how an attempt ended.
+// note records the result of an attempt.
 func (d *Dialer) note(address string, sum fingerprint, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -274,7 +275,7 @@ func (d *Dialer) note(address string, sum fingerprint, err error) {
 	}
 }
 
-// mayDiagnose tells whether an unexplained end at an address may be looked into now.
+// mayDiagnose reports whether an unexplained end at an address may be diagnosed now.
 func (d *Dialer) mayDiagnose(address string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -286,14 +287,14 @@ func (d *Dialer) mayDiagnose(address string) bool {
 	return true
 }
 
-// lines are those about refused responses of an address.
+// lines returns the limiter of log lines about refused responses of an address.
 func (d *Dialer) lines(address string) *reliability.Sparse {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.place(address).refused
 }
 
-// serves tells whether an address is known to serve requests without authentication; served says that it does.
+// serves reports whether an address serves requests without authentication; served records it.
 func (d *Dialer) serves(address string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

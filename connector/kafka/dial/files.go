@@ -18,20 +18,20 @@ import (
 // maxFile bounds the files that are read, in bytes.
 const maxFile = 1 << 20
 
-// fingerprint tells contents of files apart.
+// fingerprint is a hash of file contents.
 type fingerprint [sha256.Size]byte
 
-// material is what the files held at one time.
+// material is the content of the files at one time.
 type material struct {
-	roots    *x509.CertPool   // nil: the system's
-	cert     *tls.Certificate // nil: none
+	roots    *x509.CertPool   // nil for the system's
+	cert     *tls.Certificate // nil for none
 	password string
 	token    string
 	sum      fingerprint
 }
 
-// files reads the files of a configuration. What was usable last stays in force while a file is broken, as it is for a
-// moment when somebody writes a new one.
+// files reads the files of a configuration. While a file is broken, its last usable content stays in force: a file
+// can be incomplete for a moment while another program writes it.
 type files struct {
 	tls     *TLS
 	sasl    *SASL
@@ -42,15 +42,15 @@ type files struct {
 	parts []*part
 }
 
-// part is what belongs together: the authorities; a certificate with its key; a secret.
+// part is a set of files that belong together: the authorities; a certificate with its key; a secret.
 type part struct {
 	paths []string
-	// parse makes a change of the material; it must not keep contents.
+	// parse returns a change of the material. It must not keep contents.
 	parse func(contents [][]byte) (func(*material), error)
 
-	sum    fingerprint // of what is in force
+	sum    fingerprint // of the content in force
 	apply  func(*material)
-	broken fingerprint // of what was last found broken
+	broken fingerprint // of the last broken content
 }
 
 func newFiles(cfg Config, m *metrics) *files {
@@ -70,7 +70,7 @@ func newFiles(cfg Config, m *metrics) *files {
 	return f
 }
 
-// load reads all files. The error is an [*Error] with cause [BadFile], of a file that never was usable.
+// load reads all files. The error is an [*Error] with cause [BadFile] if a file was never usable.
 func (f *files) load() (*material, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,7 +90,7 @@ func (f *files) load() (*material, error) {
 	return m, nil
 }
 
-// refresh takes what the files of p hold now. The error is nil as long as something usable is in force.
+// refresh loads the current content of p's files. The error is nil as long as usable content is in force.
 func (f *files) refresh(p *part) error {
 	contents, sum, err := p.read()
 	if err == nil && p.apply != nil && sum == p.sum {
@@ -104,7 +104,7 @@ func (f *files) refresh(p *part) error {
 	switch {
 	case err == nil:
 		if p.apply != nil {
-			f.logger.Info("files for Kafka changed, new connections use them", "files", p.paths)
+			f.logger.Info("files for Kafka changed; new connections use them", "files", p.paths)
 		}
 		p.sum, p.apply, p.broken = sum, apply, fingerprint{}
 		return nil
@@ -114,12 +114,12 @@ func (f *files) refresh(p *part) error {
 	if p.broken != sum {
 		p.broken = sum
 		f.metrics.files.Inc()
-		f.logger.Warn("changed files for Kafka cannot be used, what they held before stays in force", "files", p.paths, "err", err)
+		f.logger.Warn("failed to use changed files for Kafka; keeping their last content", "files", p.paths, "err", err)
 	}
 	return nil
 }
 
-// read returns the contents and their fingerprint; a file that cannot be read has one too, by its error.
+// read returns the contents and their fingerprint. An unreadable file is fingerprinted by its error.
 func (p *part) read() (contents [][]byte, sum fingerprint, err error) {
 	h := sha256.New()
 	for _, path := range p.paths {
@@ -178,19 +178,19 @@ func parseSecret(set func(*material, string)) func([][]byte) (func(*material), e
 	}
 }
 
-// CheckCA says what is wrong with a file of authorities, before anything connects.
+// CheckCA validates a file of authorities.
 func CheckCA(path string) error { return check(parseRoots, path) }
 
-// CheckPair checks a certificate and its key.
+// CheckPair validates a certificate and its key.
 func CheckPair(cert, key string) error { return check(parsePair, cert, key) }
 
-// CheckSecret checks a file that holds a password or a token.
+// CheckSecret validates a file with a password or a token.
 func CheckSecret(path string) error {
 	_, err := ReadSecret(path)
 	return err
 }
 
-// ReadSecret returns what a file of a secret holds, without the line's end. The error does not quote it.
+// ReadSecret returns the content of a secret file without the line end. The error does not quote it.
 func ReadSecret(path string) (secret string, err error) {
 	m := &material{}
 	parse := parseSecret(func(m *material, v string) { m.password = v })
@@ -218,7 +218,7 @@ func check(parse func([][]byte) (func(*material), error), paths ...string) error
 	return nil
 }
 
-// expired returns when our certificate has ended, if it has.
+// expired returns the end of our certificate's validity; ended is false if it is still valid, or if there is none.
 func (m *material) expired() (at time.Time, ended bool) {
 	if m.cert == nil || m.cert.Leaf == nil {
 		return time.Time{}, false

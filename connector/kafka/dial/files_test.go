@@ -43,7 +43,7 @@ func TestRotation(t *testing.T) {
 		certs.Write(t, pki.dir, "client.pem", second.Cert)
 		works("first")
 	}
-	if n := log.count("cannot be used"); n != 1 {
+	if n := log.count("failed to use changed files"); n != 1 {
 		t.Errorf("said %d times that a file is broken", n)
 	}
 	certs.Write(t, pki.dir, "client-key.pem", second.Key)
@@ -136,7 +136,7 @@ func TestRemembered(t *testing.T) {
 		}
 		attempt(CredentialsRefused, 1)
 		attempt(CredentialsRefused, 1)
-		time.Sleep(remember - time.Millisecond)
+		time.Sleep(refusalTTL - time.Millisecond)
 		attempt(CredentialsRefused, 1)
 		time.Sleep(time.Millisecond)
 		attempt(CredentialsRefused, 2)

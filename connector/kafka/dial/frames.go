@@ -10,24 +10,25 @@ import (
 	"sluice/connector/kafka/frame"
 )
 
-// request is what a response depends on.
+// request is the part of a request that its response depends on.
 type request struct {
 	key     protocol.ApiKey
 	version int16
 	corr    uint32
 }
 
-// requests follows requests through a stream: four bytes of length, then API key, version, correlation id and the rest.
+// requests follows the requests in a byte stream: four bytes of length, then API key, version, correlation id and the
+// rest.
 type requests struct {
 	head [12]byte
 	seen int // bytes of head
 	rest int // bytes after it
 }
 
-// between tells whether the stream stands between two requests.
+// between reports whether the stream is at the boundary between two requests.
 func (r *requests) between() bool { return r.seen == 0 }
 
-// advance passes bytes and returns the requests whose head ended in them.
+// advance consumes bytes and returns the requests whose head ended in them.
 func (r *requests) advance(b []byte) (began []request) {
 	for len(b) > 0 {
 		if r.seen < len(r.head) {
@@ -53,16 +54,17 @@ func (r *requests) advance(b []byte) (began []request) {
 	return began
 }
 
-// response is what has been read of the response to the oldest pending request.
+// response is the state of reading the response to the oldest pending request.
 type response struct {
 	head  [8]byte     // size and correlation id
 	seen  int         // bytes of head
-	ready net.Buffers // may be handed out
+	ready net.Buffers // checked bytes that the caller may read
 	rest  int         // bytes to read after ready
 	err   error       // ends the connection
 }
 
-// Read reads responses, those that are not the caller's own after a check. Brokers answer in the order of the requests.
+// Read reads responses. Responses that the caller does not decode itself are checked first. Brokers answer in the
+// order of the requests.
 func (c *conn) Read(b []byte) (int, error) {
 	r := &c.received
 	if len(b) == 0 || r.err != nil {
@@ -76,7 +78,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	var n int
 	var err error
 	if len(r.ready) > 0 {
-		n, _ = r.ready.Read(b) // its end is no end of the connection
+		n, _ = r.ready.Read(b) // its end is not the end of the connection
 	} else {
 		n, err = c.Conn.Read(b[:min(len(b), r.rest)])
 		r.rest -= n
@@ -90,7 +92,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// next reads the head of a response, and all of it where it is to be checked.
+// next reads the head of a response, and its whole body if it must be checked.
 func (c *conn) next() error {
 	r := &c.received
 	n, err := io.ReadFull(c.Conn, r.head[r.seen:])
@@ -120,7 +122,7 @@ func (c *conn) next() error {
 	return c.check(to, int(size)-4)
 }
 
-// check reads a response of n bytes after its head and has it handed out if a decoder can believe it.
+// check reads the n bytes of a response after its head and releases them if a decoder can trust them.
 func (c *conn) check(to request, n int) error {
 	r := &c.received
 	what := fmt.Sprintf("%v v%d", to.key, to.version)
@@ -129,7 +131,7 @@ func (c *conn) check(to request, n int) error {
 	}
 	body, err := frame.Read(c.Conn, n)
 	if err != nil {
-		r.err = err // some of it is lost
+		r.err = err // part of the response is lost
 		return err
 	}
 	if err := frame.Check(int16(to.key), to.version, body); err != nil {
@@ -139,8 +141,8 @@ func (c *conn) check(to request, n int) error {
 	return nil
 }
 
-// malformed ends the connection. kafka-go shows the error to some callers and others only that a broker is missing, so
-// it is counted and logged here, too.
+// malformed ends the connection. kafka-go shows the error to some callers and tells others only that a broker is
+// missing, so it is counted and logged here, too.
 func (c *conn) malformed(detail string, err error) error {
 	if err == nil {
 		err = errMalformed
@@ -149,7 +151,7 @@ func (c *conn) malformed(detail string, err error) error {
 	c.received.err = e
 	c.d.metrics.malformed.Inc()
 	if left, ok := c.d.lines(c.opened.address).Next(); ok {
-		c.d.cfg.Logger.Warn("a broker's response is refused, its connection ends", "broker", c.opened.address, "response", detail, "left_out", left)
+		c.d.cfg.Logger.Warn("refused a malformed response; closing the connection to the broker", "broker", c.opened.address, "response", detail, "left_out", left)
 	}
 	return e
 }

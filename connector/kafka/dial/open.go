@@ -26,7 +26,7 @@ type opening struct {
 	m                *material
 	network, address string
 
-	// requested says that the broker wants a certificate of ours.
+	// requested is true if the broker requested a client certificate.
 	requested bool
 	state     *tls.ConnectionState // after the handshake
 	versions  map[protocol.ApiKey][2]int16
@@ -36,9 +36,9 @@ func (o *opening) failed(step Step, cause Cause, detail string, err error) *Erro
 	return &Error{Address: o.address, Step: step, Cause: cause, Detail: detail, Err: err}
 }
 
-// open goes through the steps. The connection is closed if one of them fails.
+// open executes the steps. It closes the connection if one of them fails.
 func (o *opening) open(ctx context.Context) (_ *conn, err error) {
-	// Not only of the configured addresses: brokers name others, which are dialed with the same credentials.
+	// The check also covers addresses that brokers name: they are dialed with the same credentials.
 	if s := o.d.cfg.SASL; s != nil && o.d.cfg.TLS == nil && !s.InsecurePlaintext && !secure.LoopbackAddress(o.address) {
 		return nil, o.failed(StepConnect, Plaintext, string(s.Mechanism), secure.ErrPlaintext)
 	}
@@ -51,11 +51,11 @@ func (o *opening) open(ctx context.Context) (_ *conn, err error) {
 			_ = raw.Close()
 		}
 	}()
-	// The end of ctx reaches what is under way on the socket.
+	// The end of ctx must interrupt socket operations in flight.
 	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if deadline, ok := ctx.Deadline(); ok {
-		_ = raw.SetDeadline(deadline) // a connection that cannot have one says so when it is used
+		_ = raw.SetDeadline(deadline) // a connection without deadlines fails when it is used
 	}
 	secure := raw
 	if o.d.cfg.TLS != nil {
@@ -89,7 +89,7 @@ func (o *opening) open(ctx context.Context) (_ *conn, err error) {
 	return c, nil
 }
 
-// unreached says why there is no TCP connection.
+// unreached returns the error of a failed TCP connection.
 func (o *opening) unreached(err error) *Error {
 	cause := Unreachable
 	dns, ok := errors.AsType[*net.DNSError](err)
@@ -117,7 +117,7 @@ func (o *opening) secure(ctx context.Context, raw net.Conn) (net.Conn, error) {
 	return c, nil
 }
 
-// config is what TLS needs for one handshake, with what the files hold now.
+// config returns the TLS configuration for one handshake, with the current content of the files.
 func (o *opening) config() (*tls.Config, error) {
 	t := o.d.cfg.TLS
 	name := t.ServerName
@@ -137,13 +137,13 @@ func (o *opening) config() (*tls.Config, error) {
 			if o.m.cert == nil {
 				return &tls.Certificate{}, nil
 			}
-			return o.m.cert, nil // also if the broker does not seem to like it: it says why
+			return o.m.cert, nil // even if it does not match the broker's list: the broker then names the reason
 		},
 		InsecureSkipVerify: t.InsecureSkipVerify, //nolint:gosec // only by a key named insecure_…
 	}, nil
 }
 
-// insecure says why a TLS handshake failed.
+// insecure returns the error of a failed TLS handshake.
 func (o *opening) insecure(ctx context.Context, err error) *Error {
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		cause, detail := untrusted(bad)
@@ -164,7 +164,7 @@ func (o *opening) insecure(ctx context.Context, err error) *Error {
 	return o.passing(StepTLS, err)
 }
 
-// untrusted says what is wrong with a broker's certificate.
+// untrusted returns why a broker's certificate is not trusted.
 func untrusted(bad *tls.CertificateVerificationError) (Cause, string) {
 	detail := func(c *x509.Certificate, format string, args ...any) string {
 		if c == nil {
@@ -200,27 +200,28 @@ func untrusted(bad *tls.CertificateVerificationError) (Cause, string) {
 	return BadCertificate, ""
 }
 
-// alertOf returns the alert (RFC 8446, 6) by which the other side ended a connection. Package tls wraps it in an
-// operation of this name; the type of the alert is private, its value is the number.
+// alertOf returns the alert (RFC 8446, 6) by which the other side ended a connection. Package tls wraps it in a
+// net.OpError with this name; the type of the alert is private, its value is the alert number.
 func alertOf(err error) (alert uint8, ok bool) {
 	op, ok := errors.AsType[*net.OpError](err)
 	if !ok || op.Op != "remote error" {
 		return 0, false
 	}
 	if v := reflect.ValueOf(op.Err); v.Kind() == reflect.Uint8 {
-		return uint8(v.Uint()), true //nolint:gosec // of that kind
+		return uint8(v.Uint()), true //nolint:gosec // checked to be an unsigned number
 	}
 	return 0, true
 }
 
-// Alerts that say something about versions and ciphers rather than about a certificate.
+// Alerts about versions and ciphers rather than about a certificate.
 const (
 	alertHandshakeFailure = 40
 	alertProtocolVersion  = 70
 	alertUnrecognizedName = 112
 )
 
-// alerted says what an alert of the broker means. Java sends one of several for a certificate that it does not accept.
+// alerted returns the error for an alert of the broker. Java sends one of several for a certificate that it does not
+// accept.
 func (o *opening) alerted(alert uint8, err error) *Error {
 	at, ended := o.m.expired()
 	switch {
@@ -238,8 +239,8 @@ func (o *opening) alerted(alert uint8, err error) *Error {
 	return o.failed(StepTLS, TLSVersion, "", err)
 }
 
-// timedOut says why the first request was not answered. With TLS 1.3 this is where the broker's judgement of our
-// certificate arrives.
+// timedOut returns why the first request was not answered. With TLS 1.3 the broker's verdict on our certificate
+// arrives here.
 func (o *opening) timedOut(ctx context.Context, err error) *Error {
 	plaintext := o.d.cfg.TLS == nil
 	if alert, ok := alertOf(err); ok {
@@ -258,11 +259,11 @@ func (o *opening) timedOut(ctx context.Context, err error) *Error {
 	return o.passing(StepVersions, err)
 }
 
-// unserved says why the first request that needs no versions was not answered, without SASL.
+// unserved returns why the first request that needs authentication was not answered, without SASL.
 func (o *opening) unserved(ctx context.Context, err error) *Error {
 	var offered []string
 	demands := func(_ context.Context, s *session) bool {
-		code, mechanisms, err := s.handshake("none") // no mechanism of this name: nothing is tried
+		code, mechanisms, err := s.handshake("none") // no mechanism has this name: no authentication starts
 		offered = mechanisms
 		return err == nil && kafka.Error(code) == kafka.UnsupportedSASLMechanism
 	}
@@ -272,7 +273,7 @@ func (o *opening) unserved(ctx context.Context, err error) *Error {
 	return o.passing(StepServe, err)
 }
 
-// passing is an error of which nothing is known but that it may pass.
+// passing returns the error for a failure that may be transient.
 func (o *opening) passing(step Step, err error) *Error {
 	switch {
 	case timedOut(err):
@@ -283,8 +284,8 @@ func (o *opening) passing(step Step, err error) *Error {
 	return o.failed(step, Protocol, step.at()+": "+err.Error(), err)
 }
 
-// finds opens a second connection to learn what the first one did not say, at most once a minute for an address.
-// It takes its own time: the first attempt may have used up that of ctx, and what is found is remembered.
+// finds opens a second connection to learn what the first one did not reveal, at most once a minute per address. It
+// has a deadline of its own: the first attempt may have used up that of ctx, and the result is remembered.
 func (o *opening) finds(ctx context.Context, secure bool, look func(context.Context, *session) bool) bool {
 	if errors.Is(ctx.Err(), context.Canceled) || !o.d.mayDiagnose(o.address) {
 		return false
@@ -295,7 +296,7 @@ func (o *opening) finds(ctx context.Context, secure bool, look func(context.Cont
 	if err != nil {
 		return false
 	}
-	defer func() { _ = raw.Close() }() // nothing is under way
+	defer func() { _ = raw.Close() }() // no request is in flight
 	defer context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })()
 	if secure {
 		if raw, err = o.secure(ctx, raw); err != nil {
@@ -305,7 +306,7 @@ func (o *opening) finds(ctx context.Context, secure bool, look func(context.Cont
 	return look(ctx, &session{conn: raw, clientID: o.d.cfg.ClientID})
 }
 
-// findsTLS tells whether the address answers a TLS handshake.
+// findsTLS reports whether the address answers a TLS handshake.
 func (o *opening) findsTLS(ctx context.Context) bool {
 	return o.finds(ctx, false, func(ctx context.Context, s *session) bool {
 		host, _, err := net.SplitHostPort(o.address)
@@ -315,7 +316,7 @@ func (o *opening) findsTLS(ctx context.Context) bool {
 		spoken := false
 		c := tls.Client(s.conn, &tls.Config{
 			MinVersion: tls.VersionTLS12, ServerName: host,
-			InsecureSkipVerify: true, //nolint:gosec // nothing is sent: this only looks whether there is TLS
+			InsecureSkipVerify: true, //nolint:gosec // no data are sent: this only detects TLS
 			VerifyConnection:   func(tls.ConnectionState) error { spoken = true; return nil },
 		})
 		err = c.HandshakeContext(ctx)
@@ -324,7 +325,7 @@ func (o *opening) findsTLS(ctx context.Context) bool {
 	})
 }
 
-// closed tells whether the other side ended a connection without a word.
+// closed reports whether the other side closed a connection without an answer.
 func closed(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, net.ErrClosed)

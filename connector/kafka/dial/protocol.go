@@ -12,10 +12,10 @@ import (
 	"sluice/connector/kafka/frame"
 )
 
-// The four requests that opening a connection needs, in versions whose encoding is not flexible (KIP-482).
-// Source: https://kafka.apache.org/protocol.
+// The four requests that opening a connection needs, in versions with non-flexible encoding (KIP-482). Source:
+// https://kafka.apache.org/protocol.
 
-// maxResponse bounds an answer, in bytes. That to ApiVersions is the largest, below 1 KiB.
+// maxResponse bounds a response in bytes. The largest, that to ApiVersions, is below 1 KiB.
 const maxResponse = 1 << 20
 
 var (
@@ -26,7 +26,7 @@ var (
 	errMalformed = errors.New("malformed response")
 )
 
-// session speaks on a connection that is not handed out yet, or between two requests of the one who has it.
+// session sends requests on a connection that is not yet returned to its user, or between two of the user's requests.
 type session struct {
 	conn     net.Conn
 	clientID string
@@ -44,7 +44,7 @@ func (s *session) exchange(key protocol.ApiKey, version int16, body []byte) ([]b
 	b = append(b, body...)
 	be.PutUint32(b, uint32(len(b)-4)) //nolint:gosec // small
 	_, writeErr := s.conn.Write(b)
-	// A broker that has closed the connection may have said why; its last words can still be read.
+	// A broker that has closed the connection may have sent the reason before; it can still be read.
 	answer, err := s.read()
 	if _, alert := alertOf(err); err != nil && writeErr != nil && !alert && !errors.Is(err, errAlert) {
 		return nil, writeErr
@@ -70,10 +70,10 @@ func (s *session) read() ([]byte, error) {
 	return frame.Read(s.conn, int(n-4))
 }
 
-// isAlert tells whether bytes begin a TLS alert (RFC 8446, 5.1), the answer of a TLS listener to anything else.
+// isAlert reports whether bytes begin a TLS alert (RFC 8446, 5.1), the answer of a TLS listener to plaintext.
 func isAlert(h []byte) bool { return h[0] == 0x15 && h[1] == 0x03 }
 
-// versions asks for the versions of all APIs. Every broker answers version 0, before any authentication.
+// versions requests the versions of all APIs. Every broker answers version 0, even before authentication.
 func (s *session) versions() (map[protocol.ApiKey][2]int16, error) {
 	b, err := s.exchange(protocol.ApiVersions, 0, nil)
 	if err != nil {
@@ -91,14 +91,14 @@ func (s *session) versions() (map[protocol.ApiKey][2]int16, error) {
 	return m, r.err
 }
 
-// metadata asks for nothing: what matters is that a broker which demands authentication does not answer.
+// metadata requests metadata of no topic. A broker that demands authentication does not answer it.
 func (s *session) metadata() error {
 	_, err := s.exchange(protocol.Metadata, 1, be.AppendUint32(nil, 0)) // of no topics
 	return err
 }
 
-// handshake asks for a mechanism (SaslHandshake, version 1: SaslAuthenticate follows). It returns the error code and the
-// mechanisms that the broker offers.
+// handshake requests a mechanism (SaslHandshake, version 1: SaslAuthenticate follows). It returns the error code and
+// the mechanisms that the broker offers.
 func (s *session) handshake(m Mechanism) (code int16, offered []string, err error) {
 	b, err := s.exchange(protocol.SaslHandshake, 1, appendString(nil, string(m)))
 	if err != nil {
@@ -117,7 +117,7 @@ type authenticated struct {
 	code     int16
 	text     string
 	bytes    []byte
-	lifetime int64 // of the session in milliseconds, 0: without end (version 1, KIP-368)
+	lifetime int64 // of the session in milliseconds, 0 for ever (version 1, KIP-368)
 }
 
 func (s *session) authenticate(version int16, auth []byte) (a authenticated, err error) {
@@ -137,7 +137,7 @@ func appendString(b []byte, s string) []byte {
 	return append(be.AppendUint16(b, uint16(len(s))), s...) //nolint:gosec // names
 }
 
-// reader walks a response. The first fault stays in err; every later call returns zero.
+// reader walks a response. The first error stays in err; every later call returns zero.
 type reader struct {
 	b   []byte
 	err error

@@ -15,20 +15,20 @@ import (
 
 // conversation is the client's side of one SASL exchange.
 type conversation interface {
-	// first returns what the client sends first.
+	// first returns the client's first message.
 	first() ([]byte, error)
-	// next takes what the server sent and returns what to answer, nil if nothing more is to be said. It is called once
-	// for each answer without an error code.
+	// next takes a message of the server and returns the reply, nil at the end of the exchange. It is called once for
+	// each answer without an error code.
 	next(server []byte) ([]byte, error)
 }
 
-// errUnproven says that the server could not show that it knows the password.
+// errUnproven means that the server did not prove that it knows the password.
 var errUnproven = errors.New("its signature is wrong")
 
-// errUnusable says that our credentials cannot even be sent.
+// errUnusable means that our credentials cannot be sent at all.
 var errUnusable = errors.New("unusable")
 
-// errRefused says that the server refuses within the mechanism's own words.
+// errRefused means that the server refuses by a message of the mechanism.
 var errRefused = errors.New("refused")
 
 func (o *opening) conversation() conversation {
@@ -43,7 +43,7 @@ func (o *opening) conversation() conversation {
 	return plain{s.Username, o.m.password}
 }
 
-// authenticate proves who we are and returns how long that counts, 0 for ever.
+// authenticate authenticates this client and returns the lifetime of the session, 0 for ever.
 func (o *opening) authenticate(s *session) (lifetime time.Duration, err error) {
 	cfg := o.d.cfg.SASL
 	version := min(o.versions[protocol.SaslAuthenticate][1], 1)
@@ -70,7 +70,7 @@ func (o *opening) authenticate(s *session) (lifetime time.Duration, err error) {
 		a, failure := s.authenticate(version, words)
 		switch {
 		case failure != nil && closed(failure):
-			return 0, o.failed(StepSASL, Closed, "while it looked at the credentials: some brokers refuse them so", failure)
+			return 0, o.failed(StepSASL, Closed, "while it checked the credentials: some brokers refuse them this way", failure)
 		case failure != nil:
 			return 0, o.passing(StepSASL, failure)
 		case a.code != 0:
@@ -91,7 +91,7 @@ func (o *opening) authenticate(s *session) (lifetime time.Duration, err error) {
 	return 0, o.failed(StepSASL, Protocol, fmt.Sprintf("%s: %v", cfg.Mechanism, err), err)
 }
 
-// refused says which credentials the broker does not take. text is the broker's.
+// refused returns the error for refused credentials. text is the broker's explanation.
 func (o *opening) refused(code kafka.Error, text string) *Error {
 	s := o.d.cfg.SASL
 	if code != kafka.SASLAuthenticationFailed {
@@ -112,7 +112,7 @@ type plain struct{ user, password string }
 func (p plain) first() ([]byte, error)      { return []byte("\x00" + p.user + "\x00" + p.password), nil }
 func (p plain) next([]byte) ([]byte, error) { return nil, nil }
 
-// bearer is RFC 7628 as Kafka has it (KIP-255).
+// bearer is RFC 7628 in Kafka's variant (KIP-255).
 type bearer struct{ token string }
 
 func (b bearer) first() ([]byte, error) {
@@ -130,7 +130,7 @@ func (b bearer) next(server []byte) ([]byte, error) {
 	return []byte{1}, nil
 }
 
-// expiry returns when a token ends, if it is a JWT (RFC 7519) that says so. The signature is the broker's business.
+// expiry returns the end of a token if it is a JWT (RFC 7519) with one. Only the broker verifies the signature.
 func expiry(token string) (time.Time, bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -20,7 +20,7 @@ import (
 	"sluice/test/certs"
 )
 
-// jwt is a token that ends at a time, signed by nobody.
+// jwt is an unsigned token that ends at a time.
 func jwt(at time.Time) string {
 	e := base64.RawURLEncoding.EncodeToString
 	return e([]byte(`{"alg":"none"}`)) + "." + e(fmt.Appendf(nil, `{"sub":"sluice","exp":%d.5}`, at.Unix())) + "."
@@ -141,7 +141,7 @@ func TestScram(t *testing.T) {
 	}
 }
 
-// FuzzServer: whatever a broker sends, the client ends with an error or an answer.
+// FuzzServer: for all bytes of a broker, the client ends with an error or an answer.
 func FuzzServer(f *testing.F) {
 	f.Add([]byte("r=nonceX,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"), []byte("v=AAAA"), []byte("\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, first, last, response []byte) {
@@ -202,7 +202,7 @@ func TestReauthentication(t *testing.T) {
 				if n := metric(t, reg, "sluice_kafka_reauthentications_total", "ok"); n < 4 || n > 6 {
 					t.Errorf("authenticated again %v times in 10 s with sessions of 2 s", n)
 				}
-				time.Sleep(time.Hour) // nobody used it
+				time.Sleep(time.Hour) // unused
 				if err := works(conn); err != nil {
 					t.Errorf("after an hour: %v", err)
 				}
@@ -229,7 +229,8 @@ func (l lateReader) Read(b []byte) (int, error) {
 	return l.conn.Read(b)
 }
 
-// TestRequests: in whatever pieces a stream comes, each request is seen once, with what its response depends on.
+// TestRequests: if a stream arrives in pieces of any size, each request is seen once, with the data that its response
+// depends on.
 func TestRequests(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.IntRange(0, 20), 0, 6).Draw(t, "sizes")

@@ -16,23 +16,22 @@ import (
 	"strings"
 )
 
-// Iterations that a server may ask for. Fewer would make guessing cheap for somebody in the middle (RFC 7677, 4); more
-// only cost us time. Kafka allows 4096 to 16384.
+// Limits of the iterations that a server may request. Fewer would make the password easy to guess for an attacker on
+// the network path (RFC 7677, 4); more only cost us time. Kafka allows 4096 to 16384.
 const (
 	minIterations = 4096
 	maxIterations = 1 << 20
 )
 
-// scram is the client of RFC 5802 without channel binding. The password is taken as it is, like Kafka does, without
-// SASLprep.
+// scram is the client of RFC 5802 without channel binding. Like Kafka, it uses the password without SASLprep.
 type scram struct {
 	hash     func() hash.Hash
 	user     string
 	password string
 	nonce    string
 
-	bare      string // the first message without its header
-	signature []byte // that the server must show; nil before the second message
+	bare      string // first message without its header
+	signature []byte // expected from the server; nil before the second message
 }
 
 func newScram(m Mechanism, user, password string) *scram {
@@ -103,7 +102,7 @@ func (s *scram) mac(key, text []byte) []byte {
 	return m.Sum(nil)
 }
 
-// attributes are the values of a message by their letters.
+// attributes returns the values of a message by their letters.
 func attributes(text string) map[string]string {
 	m := map[string]string{}
 	for f := range strings.SplitSeq(text, ",") {

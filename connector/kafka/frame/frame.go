@@ -1,6 +1,6 @@
-// Package frame checks responses of brokers before kafka-go decodes them. kafka-go sizes its allocations by the counts in
-// a response, so that four wrong bytes end the process; [Check] walks a response as kafka-go will decode it and
-// returns an error where a count or length contradicts the bytes that are left.
+// Package frame checks responses of brokers before kafka-go decodes them. kafka-go sizes its allocations by counts in
+// a response, so four wrong bytes can end the process. [Check] walks a response in the same way as kafka-go will
+// decode it and returns an error if a count or length contradicts the remaining bytes.
 package frame
 
 import (
@@ -11,42 +11,42 @@ import (
 	"io"
 )
 
-// MaxSize bounds the responses that kafka-go decodes, in bytes. The largest legitimate ones show a leader the
-// subscriptions of its group. Kafka stores these in one record of at most 1 MiB, unless its operator raises that.
+// MaxSize bounds the responses that kafka-go decodes, in bytes. The largest legitimate ones carry the subscriptions
+// of a group to its leader. Kafka stores these in one record of at most 1 MiB, unless its operator raises that.
 const MaxSize = 8 << 20
 
-// maxDecoded bounds what kafka-go allocates for one response, in bytes, by the estimates in shapes.go. Small elements take
-// up to 40 times the bytes in memory that they have on the wire.
+// maxDecoded bounds the memory that kafka-go allocates for one response, in bytes, by the estimates in shapes.go.
+// Small elements take up to 40 times their size on the wire.
 const maxDecoded = 32 << 20
 
-// Faults of a response.
+// Errors of [Check] and [Read].
 var (
-	// ErrMalformed says that a response ends early or contradicts itself.
+	// ErrMalformed means that a response ends early or contradicts itself.
 	ErrMalformed = errors.New("malformed response")
-	// ErrTooLarge says that a response would take more memory than there is for it.
+	// ErrTooLarge means that a response would take more memory than allowed.
 	ErrTooLarge = errors.New("response too large")
 )
 
-// Checks tells whether Check knows the responses to an API's requests of a version.
+// Checks reports whether [Check] can check the responses of an API in a version.
 func Checks(key, version int16) bool {
 	s := shapeOf(key)
 	return s.fields != nil && version >= 0 && version <= s.newest
 }
 
-// Check walks the body of a response, which begins after the correlation id. Bytes behind the last field are accepted, as
-// kafka-go does.
+// Check checks the body of a response, which begins after the correlation id. Bytes after the last field are
+// accepted, as kafka-go does.
 func Check(key, version int16, body []byte) error {
 	if !Checks(key, version) {
 		return fmt.Errorf("%w: there is no check for API %d v%d", ErrMalformed, key, version)
 	}
 	s := shapeOf(key)
 	w := walker{b: body, version: version, flexible: s.flexible > 0 && version >= s.flexible}
-	w.tags() // of the header, which has the version of the body in all checked APIs
+	w.tags() // of the header; in all checked APIs it is flexible if the body is
 	w.structure(s.fields)
 	return w.err
 }
 
-// Read reads n bytes. The buffer grows as bytes arrive: a size without bytes allocates nothing.
+// Read reads n bytes. The buffer grows as bytes arrive, so a size without bytes allocates nothing.
 func Read(r io.Reader, n int) ([]byte, error) {
 	var b bytes.Buffer
 	if _, err := io.CopyN(&b, r, int64(n)); err != nil {
@@ -58,12 +58,12 @@ func Read(r io.Reader, n int) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// walker walks a response. The first fault stays in err and ends the walk.
+// walker walks a response. The first error stays in err and ends the walk.
 type walker struct {
 	b        []byte
 	version  int16
 	flexible bool // compact lengths and tagged fields (KIP-482)
-	decoded  int  // estimate of what kafka-go has allocated up to here, in bytes
+	decoded  int  // estimated allocation of kafka-go so far, in bytes
 	err      error
 }
 
@@ -92,7 +92,7 @@ func (w *walker) take(n int, what string) []byte {
 	return v
 }
 
-// structure walks fields and, in flexible versions, the tags behind them.
+// structure walks fields and, in flexible versions, the tagged fields after them.
 func (w *walker) structure(fields []field) {
 	for i := range fields {
 		f := &fields[i]
@@ -116,7 +116,7 @@ func (w *walker) field(f *field) {
 		w.keep(f.weight * len(w.take(w.length(4), "a byte string")))
 	case nested:
 		b := w.take(w.length(4), "a byte string")
-		if w.keep(len(b)); w.err == nil && len(b) > 0 { // kafka-go takes an empty one for an empty structure
+		if w.keep(len(b)); w.err == nil && len(b) > 0 { // kafka-go decodes an empty one as an empty structure
 			inner := walker{b: b, version: w.version, decoded: w.decoded}
 			inner.structure(f.of)
 			w.decoded, w.err = inner.decoded, inner.err
@@ -132,8 +132,8 @@ func (w *walker) field(f *field) {
 	}
 }
 
-// count returns the number of elements of an array. Every element takes a byte or more, so that the walk ends with the
-// bytes.
+// count returns the number of elements of an array. Every element takes at least one byte, so the remaining bytes
+// bound the walk.
 func (w *walker) count(f *field) int {
 	n, null := w.size(4)
 	switch {
@@ -149,13 +149,13 @@ func (w *walker) count(f *field) int {
 	return n
 }
 
-// length returns the length of a string or byte string, 0 of null.
+// length returns the length of a string or byte string, 0 for null.
 func (w *walker) length(width int) int {
 	n, _ := w.size(width)
 	return n
 }
 
-// size reads a count or length of so many bytes, or a compact one. Null is 0.
+// size reads a count or length of width bytes, or a compact one. Null is 0.
 func (w *walker) size(width int) (n int, null bool) {
 	if w.flexible {
 		n = int(w.uvarint()) - 1 //nolint:gosec // below 1<<32
@@ -183,13 +183,13 @@ func (w *walker) uvarint() uint64 {
 	return v
 }
 
-// tags walks the tagged fields behind a structure of a flexible version. kafka-go knows none of them and copies each.
+// tags walks the tagged fields after a structure of a flexible version. kafka-go knows none of them and copies each.
 func (w *walker) tags() {
 	if !w.flexible {
 		return
 	}
 	for n := w.uvarint(); n > 0 && w.err == nil; n-- {
-		w.uvarint() // number of the tag
+		w.uvarint() // tag number
 		size := w.uvarint()
 		w.keep(len(w.take(int(size), "a tagged field"))) //nolint:gosec // below 1<<32
 	}

@@ -2,7 +2,7 @@ package frame
 
 import "math"
 
-// kind is how a field is written.
+// kind is the encoding of a field.
 type kind uint8
 
 const (
@@ -18,9 +18,9 @@ const (
 type field struct {
 	kind         kind
 	since, until int16 // versions that have it
-	width        int   // of fixed
+	width        int   // for fixed
 	// weight estimates the bytes that kafka-go allocates for an element of an array, or for a byte of a blob. It
-	// includes slices that grow by appending and the maps that kafka-go builds of them.
+	// includes slices that grow by appending and the maps that kafka-go builds from them.
 	weight   int
 	required bool    // kafka-go ends the process on null
 	of       []field // elements of arrays, content of nested
@@ -45,9 +45,9 @@ func (f field) from(version int16) field { f.since = version; return f }
 func (f field) upTo(version int16) field { f.until = version; return f }
 func (f field) notNull() field           { f.required = true; return f }
 
-// shape is what kafka-go decodes of the responses of an API.
+// shape is the layout of an API's responses as kafka-go decodes them.
 type shape struct {
-	newest   int16 // version that kafka-go knows
+	newest   int16 // newest version that kafka-go knows
 	flexible int16 // first version with compact lengths, 0 if kafka-go knows none
 	fields   []field
 }
@@ -67,9 +67,9 @@ const (
 	apiDescribeConfigs = 32
 )
 
-// shapeOf returns the shape of an API's responses, without fields if there is none. JoinGroup, SyncGroup and Heartbeat
-// come from kafka-go's Conn, which has types of its own; the others are what its Transport decodes, which for the
-// versions that Conn knows is the same.
+// shapeOf returns the shape of an API's responses, without fields for an unknown API. JoinGroup, SyncGroup and
+// Heartbeat follow the types of kafka-go's Conn. The others follow its Transport, which decodes the versions that
+// Conn knows in the same way.
 func shapeOf(key int16) shape {
 	switch key {
 	case apiMetadata:
@@ -133,8 +133,8 @@ func metadata() shape {
 	}}
 }
 
-// describeGroups has members whose metadata and assignments may be of any format. kafka-go tries to decode them by
-// appending; two bytes may become a string.
+// describeGroups has members whose metadata and assignments may be in any format. kafka-go tries to decode them by
+// appending, where two bytes may become a string.
 func describeGroups() shape {
 	const anything = 24
 	return shape{newest: 5, flexible: 5, fields: []field{

@@ -5,33 +5,34 @@ import (
 	"slices"
 )
 
-// Memory lends the buffers that batches are decompressed into. Lend is called by the goroutine of an Opener, Return by
-// whoever uses its Batches.
+// Memory lends the buffers that batches are decompressed into. The goroutine of an Opener calls Lend; the goroutine
+// that uses the Batches calls Return.
 type Memory interface {
-	// Lend returns an empty buffer of at least n bytes. held is what the answer holds already; may says that it may wait
-	// for more, because nothing of the answer is open yet. The error is [ErrNoRoom], [ErrNeverRoom] or that of a context.
+	// Lend returns an empty buffer of at least n bytes. held is the memory that the result already has. may reports
+	// whether Lend may wait, because the result is still empty. The error is [ErrNoRoom], [ErrNeverRoom] or that of a
+	// context.
 	Lend(n, held int, may bool) ([]byte, error)
-	// Max is the largest buffer that there could ever be beside what is held.
+	// Max returns the size of the largest possible buffer beside held bytes.
 	Max(held int) int
 	// Return takes a buffer back.
 	Return([]byte)
 }
 
 var (
-	// ErrNoRoom says that there is no memory for the next batch now.
+	// ErrNoRoom means that there is no memory for the next batch now.
 	ErrNoRoom = errors.New("no memory for the record batch now")
-	// ErrNeverRoom says that there is never enough memory for the next batch beside what is held.
+	// ErrNeverRoom means that the pool is too small for the next batch beside the held memory.
 	ErrNeverRoom = errors.New("no memory for the record batch, ever")
 )
 
-// heap is Memory without a bound.
+// heap is Memory without a limit.
 type heap struct{}
 
 func (heap) Lend(n, _ int, _ bool) ([]byte, error) { return make([]byte, 0, n), nil }
 func (heap) Max(int) int                           { return 1 << 40 }
 func (heap) Return([]byte)                         {}
 
-// Bounded is Memory of so many bytes for one answer, from the heap.
+// Bounded is Memory from the heap, with a limit in bytes for one result.
 type Bounded int
 
 // Lend implements [Memory].
@@ -48,20 +49,20 @@ func (m Bounded) Max(held int) int { return int(m) - held }
 // Return implements [Memory].
 func (Bounded) Return([]byte) {}
 
-// chunkSize is the size of the pieces in which the memory of an answer grows.
+// chunkSize is the size of the pieces in which the memory of a result grows.
 const chunkSize = 1 << 20
 
-// arena is the memory of one answer: chunks that are filled from the start.
+// arena is the memory of one result: chunks that are filled from the start.
 type arena struct {
 	memory Memory
-	chunks [][]byte // each filled up to its length; room is in the last one
+	chunks [][]byte // each filled up to its length; only the last one has free space
 	bytes  int      // of all chunks
 	used   int      // of those bytes
-	// likely is what the batches not yet opened will probably need, growth how much larger than on the wire batches
-	// were, in sixteenths.
+	// likely is the estimated memory of the batches not yet opened. growth is the ratio of decompressed to compressed
+	// size of earlier batches, in sixteenths.
 	likely, growth int
-	opened         bool  // there are batches
-	failed         error // of the memory
+	opened         bool  // at least one batch is open
+	failed         error // error of the Memory
 }
 
 func (a *arena) last() []byte {
@@ -71,7 +72,7 @@ func (a *arena) last() []byte {
 	return a.chunks[len(a.chunks)-1]
 }
 
-// expect is how large a batch of n compressed bytes probably becomes.
+// expect estimates the decompressed size of a batch of n bytes.
 func (a *arena) expect(n int) int { return n * a.growth / 16 }
 
 // reserve makes room for n bytes.
@@ -80,7 +81,7 @@ func (a *arena) reserve(n int) error {
 	if cap(last)-len(last) >= n {
 		return nil
 	}
-	if len(a.chunks) > 0 && len(last) == 0 { // too small, and nobody's
+	if len(a.chunks) > 0 && len(last) == 0 { // too small, and still empty
 		a.drop()
 	}
 	size := max(n, min(a.likely, chunkSize))
@@ -96,7 +97,7 @@ func (a *arena) reserve(n int) error {
 	return nil
 }
 
-// grow is the size to try after one that was too small.
+// grow returns the size to try after one that was too small.
 func (a *arena) grow(size, limit int) int {
 	held := a.bytes
 	if last := a.last(); last != nil && len(last) == 0 {
@@ -108,7 +109,7 @@ func (a *arena) grow(size, limit int) int {
 	return min(2*size, limit)
 }
 
-// drop returns the last chunk.
+// drop returns the last chunk to the Memory.
 func (a *arena) drop() {
 	last := a.last()
 	a.chunks = a.chunks[:len(a.chunks)-1]
@@ -116,12 +117,12 @@ func (a *arena) drop() {
 	a.memory.Return(last)
 }
 
-// mark is a state of an arena to go back to.
+// mark is a state of an arena to restore.
 type mark struct{ chunks, filled, used int }
 
 func (a *arena) mark() mark { return mark{len(a.chunks), len(a.last()), a.used} }
 
-// back forgets what came after m.
+// back drops everything that was added after m.
 func (a *arena) back(m mark) {
 	for len(a.chunks) > m.chunks {
 		a.drop()
@@ -132,21 +133,21 @@ func (a *arena) back(m mark) {
 	a.used = m.used
 }
 
-// close returns chunks that nothing is in.
+// close returns empty chunks to the Memory.
 func (a *arena) close() {
 	for len(a.chunks) > 0 && len(a.last()) == 0 {
 		a.drop()
 	}
 }
 
-// room is the free rest of the last chunk: length zero, nothing before it can be reached.
+// room returns the free rest of the last chunk, with length zero. Appending to it cannot touch earlier bytes.
 func (a *arena) room() []byte {
 	last := a.last()
 	n := len(last)
 	return last[n:n:cap(last)]
 }
 
-// keep takes over what was appended to room.
+// keep accepts the bytes that were appended to room.
 func (a *arena) keep(out []byte) []byte {
 	last := a.last()
 	a.chunks[len(a.chunks)-1] = last[:len(last)+len(out)]

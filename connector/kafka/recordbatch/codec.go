@@ -14,15 +14,16 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// Limits bound what is taken from a response. Zero fields have defaults.
+// Limits bound the decoding of a response. Zero fields take their defaults.
 type Limits struct {
-	// Batch is what one record batch may decompress to at most, 64 MiB.
+	// Batch is the largest decompressed size of one record batch: 64 MiB.
 	Batch int
-	// Ratio stops a bomb early: a batch may decompress to Floor bytes and Ratio times its compressed size, 16 MiB and
-	// 256. Floor lets honest batches of equal records pass, which shrink a thousandfold.
+	// Ratio stops a decompression bomb early: a batch may decompress to Floor bytes plus Ratio times its compressed
+	// size, 16 MiB and 256. Floor admits honest batches of equal records, which shrink a thousandfold.
 	Ratio int
 	Floor int
-	// Response is the size after which no further batch of a response is opened, 8 MiB. What is left is fetched again.
+	// Response is the decompressed size after which no further batch of a response is opened: 8 MiB. The rest is
+	// fetched again.
 	Response int
 }
 
@@ -36,7 +37,7 @@ func (l Limits) WithDefaults() Limits {
 	}
 }
 
-// batch returns how large a batch of this compressed size may become.
+// batch returns the size limit of a batch with this compressed size.
 func (l Limits) batch(compressed int) int {
 	return min(l.Batch, l.Floor+min(compressed, l.Batch)*l.Ratio)
 }
@@ -57,14 +58,14 @@ const (
 
 var codecNames = [...]string{"none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7"}
 
-// codecs holds the decompressors for reuse.
+// codecs are decompressors for reuse.
 type codecs struct {
 	src  bytes.Reader
 	gzip *gzip.Reader
 	lz4  *lz4.Reader
 	zstd *zstd.Decoder
 
-	beyond [1]byte // takes the byte that finds no room
+	beyond [1]byte // receives a byte beyond the limit
 }
 
 // decompress appends the content of src to a and returns it.
@@ -74,7 +75,7 @@ func (c *codecs) decompress(codec int, src []byte, a *arena, limit int) (out []b
 		if len(src) > limit {
 			return nil, errTooLarge
 		}
-		// A copy, so that an answer of one partition does not keep the response with all the others alive.
+		// A copy, so that the result of one partition does not keep the whole response in memory.
 		if err := a.reserve(len(src)); err != nil {
 			return nil, err
 		}
@@ -82,8 +83,8 @@ func (c *codecs) decompress(codec int, src []byte, a *arena, limit int) (out []b
 	case codecGzip:
 		return c.stream(c.openGzip, src, a, limit)
 	case codecSnappy:
-		// A copy of 64 bytes takes 3, so more than that was never snappy: the data's own word on its size must not make
-		// us allocate.
+		// A snappy copy element yields at most 64 bytes from 3, so real snappy data never exceed this ratio. The
+		// claimed size alone must not cause an allocation.
 		size, sane := snappySize(src), 24*len(src)+64
 		if size > sane {
 			return nil, errLie
@@ -107,7 +108,7 @@ func (c *codecs) decompress(codec int, src []byte, a *arena, limit int) (out []b
 	return nil, errors.New("unknown codec")
 }
 
-// snappySize is the size that snappy data claim for their content, with xerial's framing or without.
+// snappySize returns the claimed size of snappy data, with or without xerial framing.
 func snappySize(src []byte) (size int) {
 	const framing, frame = 16, 4
 	if len(src) < 8 || !bytes.Equal(src[:8], []byte("\x82SNAPPY\x00")) {
@@ -117,7 +118,7 @@ func snappySize(src []byte) (size int) {
 		n := i32(src[p:])
 		p += frame
 		if n < 0 || n > len(src)-p {
-			break // malformed, the decoder says so
+			break // malformed: the decoder returns the error
 		}
 		size += decodedLen(src[p : p+n])
 		p += n
@@ -125,7 +126,7 @@ func snappySize(src []byte) (size int) {
 	return size
 }
 
-// decodedLen is the length at the start of a snappy block, 0 if it has none.
+// decodedLen returns the length at the start of a snappy block, 0 if there is none.
 func decodedLen(block []byte) int {
 	n, p := uvarint(block)
 	if p < 0 || n > 1<<32-1 {
@@ -134,12 +135,12 @@ func decodedLen(block []byte) int {
 	return int(n)
 }
 
-// unzstd gives the decoder more room until the data fit or limit is reached. It starts with what the frame or the
-// batches before make likely, so that the repeats are rare.
+// unzstd retries the decoder with more room until the data fit or limit is reached. The first size comes from the
+// frame or from earlier batches, so retries are rare.
 func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
 	if c.zstd == nil {
-		// The window is only a number here, DecodeAll keeps none, and Java's level 22 declares 128 MiB also for a small
-		// batch. For the same reason no WithDecoderMaxMemory: it refuses that window.
+		// DecodeAll keeps no window. Java's level 22 declares a window of 128 MiB even for a small batch, so neither
+		// the window size nor WithDecoderMaxMemory, which refuses it, may be applied.
 		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true),
 			zstd.WithDecoderMaxWindow(1<<29))
 		if err != nil {
@@ -151,9 +152,9 @@ func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
 	if h := (zstd.Header{}); h.Decode(src) == nil && h.HasFCS {
 		claim := int(min(h.FrameContentSize, math.MaxInt))
 		if claim > limit {
-			return nil, errTooLarge // by its own word, so before the buffer grows
+			return nil, errTooLarge // by its own claim, so before the buffer grows
 		}
-		size = min(claim, max(64*len(src), trusted)) // the word alone sizes no large buffer
+		size = min(claim, max(64*len(src), trusted)) // the claim alone must not size a large buffer
 	}
 	for {
 		if err := a.reserve(min(size, limit)); err != nil {
@@ -162,8 +163,9 @@ func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
 		room := a.room()
 		room = room[:0:min(cap(room), limit)]
 		out, err := c.zstd.DecodeAll(src, room)
-		// ErrDecoderSizeExceeded comes only for a size known before or a raw block. A compressed block that does not
-		// fit fails like a corrupt one; it can hold 128 KiB, so a failure with that much room left is not for the room.
+		// ErrDecoderSizeExceeded comes only for a size known in advance or a raw block. A compressed block that does
+		// not fit fails like a corrupt one. It holds at most 128 KiB, so a failure with that much room left has
+		// another cause.
 		const block = 128 << 10
 		if err == nil {
 			return a.keep(out), nil
@@ -178,10 +180,10 @@ func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
 	}
 }
 
-// stream reads a decoder to its end. If the content does not fit it begins anew with more room, so that it never needs
-// the old room and the new one at once.
+// stream reads a decoder to its end. If the content does not fit, it starts over with more room, so the old and the
+// new buffer never exist at once.
 func (c *codecs) stream(open func() (io.Reader, error), src []byte, a *arena, limit int) ([]byte, error) {
-	limit++ // the byte that proves an excess
+	limit++ // one byte more proves an excess
 	size := min(max(2*len(src), a.expect(len(src))), limit)
 	for {
 		if err := a.reserve(size); err != nil {
@@ -251,13 +253,13 @@ func (c *codecs) openLZ4() (io.Reader, error) {
 	return c.lz4, nil
 }
 
-// trusted is how much a frame may claim without having the bytes for it.
+// trusted is the largest claimed size that is believed without as many bytes.
 const trusted = 1 << 20
 
-// minRoom keeps a misjudged size from growing in tiny steps.
+// minRoom prevents a wrong estimate from growing in tiny steps.
 const minRoom = 4 << 10
 
-// describe names a codec and what went wrong with it.
+// describe adds the codec and the sizes to an error.
 func describe(codec, size, limit int, err error) error {
 	if errors.Is(err, errTooLarge) {
 		return fmt.Errorf("%w: codec %s, %d bytes compressed, limit %d", err, codecNames[codec], size, limit)

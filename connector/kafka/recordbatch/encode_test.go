@@ -82,11 +82,11 @@ func seal(s *spec, count int, body []byte) []byte {
 	b = be.AppendUint32(b, 0)
 	b = be.AppendUint32(b, uint32(count))
 	b = append(b, body...)
-	return mend(b)
+	return fixChecksum(b)
 }
 
-// mend makes the checksum of the batch at the start of b good.
-func mend(b []byte) []byte {
+// fixChecksum makes the checksum of the batch at the start of b good.
+func fixChecksum(b []byte) []byte {
 	size := int(be.Uint32(b[8:])) + 12
 	be.PutUint32(b[17:], crc32.Checksum(b[crcFrom:size], castagnoli))
 	return b

@@ -6,20 +6,20 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Extent is the place of a record batch, as its header tells it: the header of a damaged batch may be what is damaged.
+// Extent is the place of a record batch according to its header. The header itself may be damaged.
 type Extent struct {
-	Base, Last int64 // the offsets that it holds, both included
+	Base, Last int64 // offsets of the batch, both included
 	Size       int   // in bytes, with its header
 }
 
-// ExtentOf reads the place of the first batch of raw, which a broker returned for the offset at. A batch in an old format
-// has no more than its last offset. Where the next batch follows in raw, its base bounds what the header says. The error
-// is a [hold.Error] with hold.CorruptBatch if nothing can be told.
+// ExtentOf returns the place of the first batch of raw, which a broker returned for the offset at. A batch in an old
+// format only has its last offset. If the next batch follows in raw, its base offset bounds the header's claim. The
+// error is a [hold.Error] with hold.CorruptBatch if the header is unusable.
 func ExtentOf(raw []byte, at int64) (Extent, error) {
 	if len(raw) <= 16 {
 		return Extent{}, corrupt(at, fmt.Sprintf("the broker has %d bytes of it", len(raw)), nil)
 	}
-	base := int64(be.Uint64(raw)) //nolint:gosec // G115: looked at before it is used
+	base := int64(be.Uint64(raw)) //nolint:gosec // G115: validated before it is used
 	e := Extent{Base: base, Last: base, Size: i32(raw[8:]) + 12}
 	if raw[16] >= 2 && len(raw) >= headerLen {
 		e.Last += int64(i32(raw[23:]))
@@ -27,7 +27,7 @@ func ExtentOf(raw []byte, at int64) (Extent, error) {
 	if base < 0 || e.Last < base || e.Last == 1<<63-1 || e.Size <= 16 {
 		return Extent{}, corrupt(at, fmt.Sprintf("its header is damaged (base offset %d, last offset %d, %d bytes)", base, e.Last, e.Size), nil)
 	}
-	if raw[16] < 2 { // there the offset of a compressed batch is that of its last record
+	if raw[16] < 2 { // in old formats the offset of a compressed batch is that of its last record
 		e.Base = min(e.Base, at)
 	}
 	e.Last = max(e.Last, at)
@@ -39,8 +39,8 @@ func ExtentOf(raw []byte, at int64) (Extent, error) {
 	return e, nil
 }
 
-// Readable says why the records of the first batch of raw cannot be read within limits and memory, nil if they can. An
-// error is a [hold.Error].
+// Readable returns nil if the records of the first batch of raw can be read within limits and memory, else a
+// [hold.Error] with the reason.
 func Readable(raw []byte, e Extent, limits Limits, m Memory) error {
 	if e.Size > len(raw) {
 		return hold.New(hold.Oversize, fmt.Sprintf("record batch at offset %d has %d bytes", e.Base, e.Size), nil)
@@ -52,12 +52,12 @@ func Readable(raw []byte, e Extent, limits Limits, m Memory) error {
 	return err
 }
 
-// NewestOf returns the newest timestamp of the first batch of raw as its header tells it, in milliseconds since 1970; false
-// if there is none: the formats before Kafka 0.11 have none for a batch.
+// NewestOf returns the newest timestamp of the first batch of raw according to its header, in milliseconds since
+// 1970. ok is false if there is none: formats before Kafka 0.11 have no timestamp per batch.
 func NewestOf(raw []byte) (ms int64, ok bool) {
 	if len(raw) < headerLen || raw[16] != 2 {
 		return 0, false
 	}
-	ms = int64(be.Uint64(raw[35:])) //nolint:gosec // G115: looked at before it is used
+	ms = int64(be.Uint64(raw[35:])) //nolint:gosec // G115: validated before it is used
 	return ms, ms >= 0
 }

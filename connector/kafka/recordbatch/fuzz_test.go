@@ -31,7 +31,7 @@ func FuzzBatch(f *testing.F) {
 			if size < headerLen || size > int64(len(p)) {
 				break
 			}
-			mend(p)
+			fixChecksum(p)
 			p = p[size:]
 		}
 		o := NewOpener(limits, nil)

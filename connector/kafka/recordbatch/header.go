@@ -16,14 +16,14 @@ type header struct {
 	count      int
 }
 
-// i32 is the 32-bit integer at the start of b.
+// i32 returns the 32-bit integer at the start of b.
 func i32(b []byte) int { return int(int32(be.Uint32(b))) }
 
-// parseHeader reads the header at the start of raw, of which there are more than 16 bytes. If the size is beyond raw,
-// the other fields are not set. The error names the offset next where the batch itself cannot be believed.
+// parseHeader parses the header at the start of raw, which has more than 16 bytes. If the batch ends beyond raw, only
+// the size and the base offset are set. The error names the offset next if the batch's own offset cannot be trusted.
 func parseHeader(raw []byte, next int64) (header, error) {
-	// The magic byte has the same place in all formats, the length has not the same meaning: without this check short
-	// messages of the old formats would look like the cut end of a batch for ever.
+	// The magic byte has the same place in all formats, but the length has another meaning in the old ones. Without
+	// this check, a short message of an old format would look for ever like a batch whose end is missing.
 	switch magic := raw[16]; {
 	case magic < 2:
 		return header{}, corrupt(next, fmt.Sprintf("message format v%d is older than Kafka 0.11 and not supported; "+
@@ -54,7 +54,7 @@ func parseHeader(raw []byte, next int64) (header, error) {
 	return h, nil
 }
 
-// time is the time that the records' own are relative to, or that all of them have.
+// time returns the base of the records' relative timestamps, or the common timestamp of all records.
 func (h *header) time() int64 {
 	if h.attrs&attrLogTime != 0 {
 		return h.maxTime

@@ -14,7 +14,7 @@ type budget struct {
 	t          *testing.T
 	size, used int
 	lent       int
-	waits      int // how often somebody was ready to wait
+	waits      int // number of Lend calls that were allowed to wait
 	refuse     int // lends until everything is refused for now; 0 never
 }
 

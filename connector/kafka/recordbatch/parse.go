@@ -8,7 +8,7 @@ import (
 
 var be = binary.BigEndian
 
-// fields are what a record says of itself, the offset and time relative to its batch. The slices alias the batch.
+// fields are the parts of a record. Offset and time are relative to the batch. The slices alias the batch.
 type fields struct {
 	offset, time int64
 	key, value   []byte
@@ -17,8 +17,8 @@ type fields struct {
 	end          int    // position after the record
 }
 
-// parse reads the record at p of a decompressed batch. It returns false if there is no sound one.
-// Source: https://kafka.apache.org/documentation/#record.
+// parse parses the record at p of a decompressed batch. It returns false if the record is malformed. Source:
+// https://kafka.apache.org/documentation/#record.
 func parse(b []byte, p int, f *fields) bool {
 	n, p := varint(b, p)
 	if p < 0 || n < 0 || n > int64(len(b)-p) {
@@ -26,13 +26,14 @@ func parse(b []byte, p int, f *fields) bool {
 	}
 	f.end = p + int(n)
 	b = b[:f.end]
-	p++ // attributes, which are unused
+	p++ // attributes, unused
 	f.time, p = varint(b, p)
 	f.offset, p = varint(b, p)
 	f.key, p = span(b, p)
 	f.value, p = span(b, p)
 	n, p = varint(b, p)
-	// A header takes two bytes at least, so a count beyond the bytes left is a fault and never sizes an allocation.
+	// A header takes at least two bytes, so a count beyond the remaining bytes is an error and never sizes an
+	// allocation.
 	if p < 0 || n < 0 || n > int64(f.end-p)/2 {
 		return false
 	}
@@ -40,7 +41,7 @@ func parse(b []byte, p int, f *fields) bool {
 	return n > 0 || p == f.end
 }
 
-// walkHeaders checks the headers of a record without keeping them.
+// walkHeaders validates the headers of a record without keeping them.
 func walkHeaders(f *fields) bool {
 	b, p := f.headers, 0
 	for range f.count {
@@ -55,8 +56,8 @@ func walkHeaders(f *fields) bool {
 	return p == len(b)
 }
 
-// appendHeaders appends the headers of a record that walkHeaders accepted. names are those of the record before:
-// most records repeat them, and then share their strings.
+// appendHeaders appends the headers of a record that walkHeaders accepted. names are the header names of the record
+// before: most records repeat them and then share the strings.
 func appendHeaders(dst []connector.Header, f *fields, names []string) ([]connector.Header, []string) {
 	b, p := f.headers, 0
 	for i := range f.count {
@@ -73,8 +74,8 @@ func appendHeaders(dst []connector.Header, f *fields, names []string) ([]connect
 	return dst, names
 }
 
-// varint reads a zigzag varint at p and returns the position after it, -1 if there is none. A negative p stays -1, so
-// a chain of reads has one check.
+// varint reads a zigzag varint at p and returns the position after it, -1 on an error. A negative p stays -1, so one
+// check suffices after a chain of reads.
 func varint(b []byte, p int) (int64, int) {
 	if uint(p) >= uint(len(b)) {
 		return 0, -1
@@ -94,7 +95,7 @@ func varint(b []byte, p int) (int64, int) {
 	return int64(u>>1) ^ -int64(u&1), p + n
 }
 
-// uvarint reads a varint at the start of b and returns its length, -1 if there is none.
+// uvarint reads a varint at the start of b and returns its length, -1 on an error.
 func uvarint(b []byte) (u uint64, n int) {
 	if u, n = binary.Uvarint(b); n <= 0 {
 		return 0, -1
@@ -102,7 +103,7 @@ func uvarint(b []byte) (u uint64, n int) {
 	return u, n
 }
 
-// span reads a length and that many bytes; a negative length is null.
+// span reads a length and that many bytes; a negative length means null.
 func span(b []byte, p int) ([]byte, int) {
 	n, p := varint(b, p)
 	if p < 0 || n > int64(len(b)-p) {

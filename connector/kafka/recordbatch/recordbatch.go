@@ -1,8 +1,9 @@
-// Package recordbatch reads Kafka's record batches (magic 2) as a reader of committed records sees them.
+// Package recordbatch reads Kafka's record batches (magic 2) as a consumer with isolation read_committed.
 //
-// It works in two stages. [Opener.Open] runs where the bytes arrive: it checks checksums and every record's shape,
-// drops control batches and aborted transactions, decompresses within limits and knows the next offset. [Batches.Read]
-// runs where the records are used and only parses. Both stages are pure: no network, no clock, no goroutine.
+// It works in two stages. [Opener.Open] runs where the bytes arrive: it verifies checksums and the form of every
+// record, drops control batches and aborted transactions, decompresses within limits, and computes the next offset.
+// [Batches.Read] runs where the records are used and only parses. Both stages are pure: no network, no clock, no
+// goroutine.
 //
 // The format is described at https://kafka.apache.org/documentation/#recordbatch.
 package recordbatch
@@ -33,20 +34,21 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Aborted is an aborted transaction in the range of a response: a producer, and its first offset in that transaction.
+// Aborted is an aborted transaction in the range of a response: its producer and its first offset.
 type Aborted struct{ Producer, First int64 }
 
-// Opener opens the record batches of responses. It keeps its decompressors and must not be used concurrently.
+// Opener opens the record batches of responses. It reuses its decompressors and is not safe for concurrent use.
 type Opener struct {
 	limits Limits
 	memory Memory
 	codecs codecs
 	dead   map[int64]struct{} // producers inside an aborted transaction
-	// growth is how much larger than on the wire the last batches were, in sixteenths: it sizes the next answer.
+	// growth is the ratio of decompressed to compressed size of recent batches, in sixteenths. It sizes the next
+	// result.
 	growth int
 }
 
-// NewOpener returns an Opener within limits that takes its memory from m; nil is the heap.
+// NewOpener returns an Opener within limits that takes its memory from m; nil means the heap.
 func NewOpener(limits Limits, m Memory) *Opener {
 	if m == nil {
 		m = heap{}
@@ -54,54 +56,54 @@ func NewOpener(limits Limits, m Memory) *Opener {
 	return &Opener{limits: limits.WithDefaults(), memory: m, dead: map[int64]struct{}{}, growth: 4 * 16}
 }
 
-// Expect is how large n bytes of a response will probably become.
+// Expect estimates the decompressed size of n bytes of a response.
 func (o *Opener) Expect(n int) int { return n * o.growth / 16 }
 
-// Batches are the opened batches of one response. They implement [connector.Records]. Their memory is theirs and the
-// records', until Release: nothing aliases the response.
+// Batches are the opened batches of one response. They implement [connector.Records]. They and their records own
+// their memory until Release; none of it aliases the response.
 type Batches struct {
-	// Next is the offset after the last batch passed, control, aborted and empty ones included.
+	// Next is the offset after the last consumed batch. Control, aborted and empty batches count as consumed.
 	Next int64
-	// Epoch is the leader epoch of all batches passed, -1 if there was none.
+	// Epoch is the leader epoch of all consumed batches, -1 if there was none.
 	Epoch int32
-	// Count is how many committed records there are, Bytes the memory that they hold.
+	// Count is the number of committed records, Bytes the memory that they hold.
 	Count int
 	Bytes int
-	// Truncated is the size of the batch that the response held only the start of, 0 if there was none or the size is
-	// unknown. If Next did not move, the next request must allow for it.
+	// Truncated is the size of a batch that the response held only in part, 0 if there was none or its size is
+	// unknown. If Next did not advance, the next request must have room for that size.
 	Truncated int
 
 	memory  Memory
 	chunks  [][]byte
 	batches []batch // with committed records
-	at      int     // the position in the first of them
-	left    int     // records of it
+	at      int     // position in the first of them
+	left    int     // remaining records of the first of them
 	slab    []connector.Header
 	names   []string
 }
 
-// batch is a batch that was found good.
+// batch is a validated batch.
 type batch struct {
 	data    []byte // decompressed records
 	base    int64
-	first   int64 // offset to deliver first: a broker may begin a response inside a batch
+	first   int64 // first offset to deliver: a broker may begin a response inside a batch
 	time    int64
 	count   int
 	logTime bool // time is the broker's, for all records
 }
 
-// Open checks and decompresses the whole batches of raw at or after the offset from. raw may end inside a batch, which
-// is left for the next fetch. aborted is sorted in place. All batches have one leader epoch: whoever takes a part of them
-// must not name the epoch of what comes behind it (KIP-320).
+// Open validates and decompresses the whole batches of raw at or after the offset from. raw may end inside a batch,
+// which is left for the next fetch. aborted is sorted in place. Open stops before a batch of another leader epoch: a
+// caller that consumes only these batches must not report the epoch of later ones (KIP-320).
 //
-// The error is a [hold.Error] about the batch at Next: reason corrupt_batch for a bad checksum, an old magic,
-// a codec that fails or records that do not parse, oversize for one beyond the limits. The batches before it are
-// returned with it, and no record of the bad one. It is [ErrNoRoom], [ErrNeverRoom] or another error of the Memory if
-// that has nothing for the first batch; for a later one it only ends the answer.
+// The error is a [hold.Error] about the batch at Next: reason corrupt_batch for a bad checksum, an old magic, a codec
+// that fails or malformed records; oversize for one beyond the limits. Open then returns the batches before it and no
+// record of the bad one. The error is [ErrNoRoom], [ErrNeverRoom] or another error of the Memory if it has no buffer
+// for the first batch. For a later batch such an error only ends the result.
 func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, error) {
 	b := &Batches{Next: from, Epoch: -1, memory: o.memory}
 	clear(o.dead)
-	// Brokers list aborted transactions by the offset of their marker.
+	// Brokers sort aborted transactions by the offset of their abort marker.
 	slices.SortFunc(aborted, func(x, y Aborted) int { return cmp.Compare(x.First, y.First) })
 	a := arena{memory: o.memory, growth: o.growth}
 	var err error
@@ -137,22 +139,22 @@ func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, erro
 	a.close()
 	b.Bytes, b.chunks = a.bytes, a.chunks
 	if opened > 0 {
-		o.growth = min(max(a.used*18/opened, 16), 256*16) // with room for a bit more
+		o.growth = min(max(a.used*18/opened, 16), 256*16) // with some spare room
 	}
 	return b, err
 }
 
-// Forget drops what refers to the response that was opened last.
+// Forget drops references to the response that was opened last.
 func (o *Opener) Forget() { o.codecs.src.Reset(nil) }
 
-// reasonless tells whether an error says nothing of the data.
+// reasonless reports whether an error says nothing about the data.
 func reasonless(err error) bool {
 	var held *hold.Error
 	return !errors.As(err, &held)
 }
 
-// open adds one whole batch to b, or passes over it. A panic is an error about this batch: it must hold one partition and
-// not end the process.
+// open adds one whole batch to b, or skips it. A panic becomes an error about this batch, so that it holds one
+// partition and does not end the process.
 func (o *Opener) open(raw []byte, h *header, b *Batches, a *arena) (err error) {
 	before := a.mark()
 	defer func() {
@@ -181,7 +183,7 @@ func (o *Opener) open(raw []byte, h *header, b *Batches, a *arena) (err error) {
 		return nil
 	case h.last < b.Next, dead && h.attrs&attrTxn != 0:
 		return nil
-	case h.count == 0 && len(raw) == headerLen: // compaction took all records, the header keeps the offsets
+	case h.count == 0 && len(raw) == headerLen: // compaction removed all records; the header keeps the offsets
 		return nil
 	}
 	data, err := o.decompress(raw, h, a)
@@ -216,8 +218,8 @@ func (o *Opener) decompress(raw []byte, h *header, a *arena) ([]byte, error) {
 	return nil, corrupt(h.base, "it does not decompress", describe(codec, len(src), limit, err))
 }
 
-// check walks all records of a batch, so that none is delivered of one that is damaged somewhere. It returns how many
-// are at or after from.
+// check walks all records of a batch, so that a damaged batch delivers none of them. It returns the number of records
+// at or after from.
 func check(data []byte, h *header, from int64) (n int, err error) {
 	var f fields
 	p, last := 0, int64(-1)
@@ -244,7 +246,7 @@ func check(data []byte, h *header, from int64) (n int, err error) {
 	return n, nil
 }
 
-// isAbort tells an abort marker from other control records: its key is a version and a type, 0 for abort.
+// isAbort reports whether a control record is an abort marker. Its key is a version and a type; type 0 is abort.
 func (o *Opener) isAbort(raw []byte, h *header, a *arena) (bool, error) {
 	defer a.back(a.mark())
 	data, err := o.decompress(raw, h, a)
@@ -258,8 +260,8 @@ func (o *Opener) isAbort(raw []byte, h *header, a *arena) (bool, error) {
 	return be.Uint16(f.key[2:]) == 0, nil
 }
 
-// Read parses the next records into block. It is the second half of [connector.Records] and returns no error but
-// io.EOF, because Open has checked every record.
+// Read parses the next records into block. It implements [connector.Records] and returns no error but io.EOF, because
+// Open has validated every record.
 func (b *Batches) Read(block []connector.Record) (n int, err error) {
 	b.slab = b.slab[len(b.slab):]
 	headers := 0
@@ -321,8 +323,8 @@ func (b *Batches) headers(f *fields) []connector.Header {
 	return b.slab[from:len(b.slab):len(b.slab)]
 }
 
-// corrupt holds a partition before a batch that cannot be used. Fetching it again helps only if the bytes were damaged
-// on their way.
+// corrupt returns the hold before a batch that cannot be used. Fetching it again helps only if the bytes were damaged
+// in transit.
 func corrupt(base int64, what string, cause error) error {
 	return hold.New(hold.CorruptBatch, fmt.Sprintf("record batch at offset %d: %s", base, what), cause)
 }

@@ -214,7 +214,7 @@ func TestRefusals(t *testing.T) {
 	with := func(at int, v ...byte) []byte {
 		b := good.encode()
 		copy(b[at:], v)
-		return mend(b)
+		return fixChecksum(b)
 	}
 	flipped := good.encode()
 	flipped[len(flipped)-1] ^= 1
@@ -321,8 +321,8 @@ func TestAnswerLimit(t *testing.T) {
 	}
 }
 
-// An answer ends where the leader changed, control and empty batches included: whoever stops in the middle of it knows
-// the epoch of what was read.
+// A result ends where the leader changed, including control and empty batches: a reader that stops inside it knows
+// the epoch of the records that it read.
 func TestAnswerHasOneEpoch(t *testing.T) {
 	raw := concat(
 		&spec{base: 0, records: []testRecord{{}, {offset: 1}}}, &spec{base: 2, records: []testRecord{{}}},

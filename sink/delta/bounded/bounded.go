@@ -1,6 +1,6 @@
-// Package bounded opens Parquet files that others may have written. What they wrote decides how large pages and values are, and
-// the Parquet reader panics on bytes that are no Parquet: every file is read through a [Parquet], with the memory of an
-// [Allocator].
+// Package bounded reads Parquet files that other programs may have written. Such a file decides how large its pages
+// and values are, and the Parquet reader panics on bytes that are not Parquet. So every file is read through a
+// [Parquet], with memory from an [Allocator].
 package bounded
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// Allocator counts what is allocated and refuses to go beyond its limit. An allocator cannot return an error: it panics with a
-// [TooLargeError], which the reader of the file recovers.
+// Allocator counts allocated memory and enforces a limit. Since an allocator cannot return an error, it panics with a
+// [TooLargeError], which [Parquet.Do] recovers.
 type Allocator struct {
 	limit int64
 	used  atomic.Int64
@@ -24,10 +24,10 @@ var _ memory.Allocator = (*Allocator)(nil)
 // New returns an allocator with a limit in bytes.
 func New(limit int64) *Allocator { return &Allocator{limit: limit} }
 
-// TooLargeError is what an allocator panics with.
+// TooLargeError is the panic value of an allocator beyond its limit.
 type TooLargeError struct{ Wanted, Limit int64 }
 
-// Error says how much was wanted.
+// Error returns the wanted size and the limit.
 func (t TooLargeError) Error() string {
 	return fmt.Sprintf("reading it takes more than the %d bytes that one file may take (%d)", t.Limit, t.Wanted)
 }
@@ -35,13 +35,13 @@ func (t TooLargeError) Error() string {
 // Limit returns the largest number of bytes that may be allocated at a time.
 func (a *Allocator) Limit() int64 { return a.limit }
 
-// Used returns how many bytes are allocated.
+// Used returns the number of bytes that are allocated now.
 func (a *Allocator) Used() int64 { return a.used.Load() }
 
 // Peak returns the largest number of bytes that were allocated at a time.
 func (a *Allocator) Peak() int64 { return a.peak.Load() }
 
-// Take counts n bytes more that the caller holds, or less if n is negative.
+// Take counts n bytes that the caller allocated elsewhere; a negative n returns them.
 func (a *Allocator) Take(n int64) {
 	used := a.used.Add(n)
 	if n > 0 && used > a.limit {
@@ -58,7 +58,7 @@ func (a *Allocator) Allocate(size int) []byte {
 	return memory.DefaultAllocator.Allocate(size)
 }
 
-// Reallocate implements memory.Allocator. Old and new exist side by side for a moment.
+// Reallocate implements memory.Allocator. The old and the new buffer exist at the same time.
 func (a *Allocator) Reallocate(size int, old []byte) []byte {
 	a.Take(int64(size))
 	fresh := memory.DefaultAllocator.Reallocate(size, old)
@@ -72,12 +72,12 @@ func (a *Allocator) Free(p []byte) {
 	memory.DefaultAllocator.Free(p)
 }
 
-// footerShare is the part of the limit that the footer of a file may have. What it becomes in memory is several times larger,
-// and comes from no allocator.
+// footerShare is the divisor of the limit for the footer of a file. A parsed footer takes several times its size, and
+// none of that comes from the allocator.
 const footerShare = 16
 
-// checkFooter returns a [TooLargeError] if the footer of a Parquet file is larger than its share of the limit. It reads the last
-// eight bytes of the file alone. Bytes that are no Parquet pass: the Parquet reader says so.
+// checkFooter returns a [TooLargeError] if the footer of a Parquet file exceeds its share of the limit. It reads only
+// the last eight bytes of the file. Bytes that are not Parquet pass, because the Parquet reader reports them.
 func (a *Allocator) checkFooter(file Source) error {
 	var end [8]byte
 	size := file.Size()

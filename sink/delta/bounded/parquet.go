@@ -12,16 +12,16 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 )
 
-// Source is a file that can be read at any place.
+// Source is a file with random access.
 type Source interface {
 	io.ReaderAt
 	Size() int64
-	// Err returns the first error of the store: it tells a store that fails from a file that is damaged.
+	// Err returns the first error of the store. It distinguishes a failing store from a damaged file.
 	Err() error
 }
 
-// Parquet is a Parquet file that any program may have written. What the Parquet reader allocates for it is bounded, a panic of
-// the reader is an error, and so is an error of the store that the reader hides.
+// Parquet is a Parquet file that any program may have written. The memory of the Parquet reader is bounded. A panic
+// of the reader becomes an error, and an error of the store that the reader hides is returned.
 type Parquet struct {
 	source  Source
 	memory  *Allocator
@@ -29,18 +29,18 @@ type Parquet struct {
 	content *file.Reader
 }
 
-// NewParquet returns a file of which nothing has been read. damaged makes of an error or a panic of the Parquet reader what
-// the caller calls a file that is damaged or too large.
+// NewParquet returns an unopened file. damaged wraps an error or a panic of the Parquet reader into the caller's
+// error for a file that is damaged or too large.
 func NewParquet(source Source, memory *Allocator, damaged func(cause error) error) *Parquet {
 	return &Parquet{source: source, memory: memory, damaged: damaged}
 }
 
-// Do runs a piece of work on the file, in which all calls of the Parquet reader belong: it may panic on bytes that are no
-// Parquet. The error is that of the store if the store failed, else what damaged makes of it.
+// Do runs piece, which may call the Parquet reader. Every call of the reader must be inside of Do, because the reader
+// may panic on bytes that are not Parquet. The error is that of the store if the store failed, else that of damaged.
 func (p *Parquet) Do(piece func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("%v", r) // a TooLargeError, or what the reader thinks of the bytes
+			err = fmt.Errorf("%v", r) // a TooLargeError, or an opinion of the reader about the bytes
 		}
 		if failed := p.source.Err(); failed != nil {
 			err = failed
@@ -51,8 +51,8 @@ func (p *Parquet) Do(piece func() error) (err error) {
 	return piece()
 }
 
-// Open reads the footer. Pages may take what the allocator has; each column is read through a buffer of so many bytes, not a
-// row group whole.
+// Open reads the footer. Pages may take the whole limit of the allocator. Each column is read through a buffer of the
+// given size in bytes instead of a whole row group at once.
 func (p *Parquet) Open(buffer int64) error {
 	return p.Do(func() (err error) {
 		if err := p.memory.checkFooter(p.source); err != nil {
@@ -66,10 +66,10 @@ func (p *Parquet) Open(buffer int64) error {
 	})
 }
 
-// Content returns the reader of an open file, for use within [Parquet.Do].
+// Content returns the reader of an open file. Use it only inside of [Parquet.Do].
 func (p *Parquet) Content() *file.Reader { return p.content }
 
-// Rows reads some columns of all row groups, so many rows at a time. The caller releases them.
+// Rows reads some columns of all row groups, batch rows at a time. The caller must release the result.
 func (p *Parquet) Rows(ctx context.Context, columns []int, batch int64) (*Rows, error) {
 	r := &Rows{file: p}
 	err := p.Do(func() error {
@@ -90,7 +90,7 @@ func (p *Parquet) Rows(ctx context.Context, columns []int, batch int64) (*Rows, 
 	return r, nil
 }
 
-// Rows are the rows of some columns, in the order of the file.
+// Rows iterates over the rows of some columns, in the order of the file.
 type Rows struct {
 	file   *Parquet
 	reader pqarrow.RecordReader
@@ -114,5 +114,5 @@ func (r *Rows) Next() (batch arrow.RecordBatch, err error) {
 	return batch, err
 }
 
-// Release gives back the memory of the rows.
+// Release frees the memory of the rows.
 func (r *Rows) Release() { r.reader.Release() }

@@ -13,15 +13,15 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 )
 
-// magic stands at both ends of a Parquet file.
+// magic begins and ends a Parquet file.
 const magic = "PAR1"
 
-// assembly is a file that row groups are added to.
+// assembly is a file that is built from row groups.
 type assembly struct {
 	cols  *columns
-	meta  *metadata.FileMetaData // the footer, nil until the first row group
+	meta  *metadata.FileMetaData // nil until the first row group
 	parts [][]byte
-	off   int64 // where the next row group begins
+	off   int64 // start of the next row group
 	rows  int64
 	stats []stat
 }
@@ -30,13 +30,13 @@ func newAssembly(cols *columns) *assembly {
 	return &assembly{cols: cols, parts: [][]byte{[]byte(magic)}, off: int64(len(magic)), stats: make([]stat, cols.bounds)}
 }
 
-// size is the file's so far, without its footer.
+// size returns the current size of the file without its footer.
 func (f *assembly) size() int64 { return f.off }
 
-// full says that the footer can count no more row groups.
+// full reports whether the footer can count no more row groups.
 func (f *assembly) full() bool { return f.meta != nil && len(f.meta.RowGroups) > math.MaxInt16 }
 
-// add puts a row group at the end and moves its offsets there.
+// add appends a row group and adjusts its offsets.
 func (f *assembly) add(g encoded) error {
 	if f.meta == nil {
 		var err error
@@ -105,13 +105,13 @@ func (f *assembly) finish(stringPrefix int) (File, error) {
 	return File{Body: b, Size: b.size, Rows: f.rows, Stats: deltaStats(f.cols, f.stats, f.rows, stringPrefix)}, nil
 }
 
-// body reads parts one after the other, without joining them.
+// body reads parts one after the other without joining them.
 type body struct {
 	parts [][]byte
 	size  int64
 	pos   int64
-	part  int   // where pos is
-	start int64 // of that part
+	part  int   // index of the part that contains pos
+	start int64 // start of that part
 }
 
 func newBody(parts [][]byte) *body {
@@ -142,7 +142,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-var errSeek = errors.New("seek before the start or from nowhere")
+var errSeek = errors.New("seek before the start, or with an unknown whence")
 
 // Seek implements [io.Seeker].
 func (b *body) Seek(offset int64, whence int) (int64, error) {

@@ -95,7 +95,7 @@ func orders(first, n int) arrow.RecordBatch {
 	return b.NewRecordBatch()
 }
 
-// dictionaryOrders is what a decoder that interns strings would hand over.
+// dictionaryOrders is the output of a decoder that interns strings.
 func dictionaryOrders(b arrow.RecordBatch) arrow.RecordBatch {
 	e := newEncoder(mustColumns(orderSchema), 32)
 	e.share = newShare()

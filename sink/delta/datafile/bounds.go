@@ -16,11 +16,11 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 )
 
-// stat is what is known of a column's values in a row group or a file. Only the bounds of the column's kind are used,
-// and only if seen.
+// stat has the statistics of a column in a row group or a file. Only the bounds of the column's kind are used, and
+// only if seen is true.
 type stat struct {
 	nulls int64
-	seen  bool // there is a value, NaN excepted
+	seen  bool // there is a value other than NaN
 	nan   bool // there is a NaN
 
 	minInt, maxInt     int64 // booleans (0 or 1), integers, days, microseconds
@@ -29,7 +29,7 @@ type stat struct {
 	minDec, maxDec     decimal128.Num
 }
 
-// merge adds what is known of other rows of the same column.
+// merge adds the statistics of other rows of the same column.
 func (s *stat) merge(o *stat, k kind) {
 	s.nulls += o.nulls
 	s.nan = s.nan || o.nan
@@ -82,25 +82,25 @@ func (s *stat) bytes(v []byte) {
 	}
 }
 
-// detach copies the byte bounds, which lie in the rows' memory until then, and cuts them. Cutting keeps the order of
-// values, so bounds can be merged afterwards.
+// detach copies the byte bounds, which until then alias the rows, and shortens them. A prefix preserves the order of
+// values, so bounds can still be merged afterwards.
 func (s *stat) detach(cutAt int) {
 	s.minBytes = bytes.Clone(s.minBytes[:min(len(s.minBytes), cutAt)])
 	s.maxBytes = bytes.Clone(s.maxBytes[:min(len(s.maxBytes), cutAt)])
 }
 
-// maxFooterBound is the longest byte bound that the footer gets. A longer one is left out rather than cut: engines
-// take footer bounds for values of the column.
+// maxFooterBound is the longest byte bound in the footer. A longer one is left out, not shortened, because engines
+// take footer bounds for real values of the column.
 const maxFooterBound = 64
 
-// cutAt is how many bytes of a bound are kept: enough to tell that it is too long for the footer, and enough whole
-// characters for [upperBound], which looks at no more than twice the prefix and one.
+// cutAt is the number of bytes of a bound to keep. That is enough to detect a bound too long for the footer, and
+// enough whole characters for [upperBound], which examines at most twice the prefix plus one.
 func cutAt(stringPrefix int) int { return max(maxFooterBound+1, utf8.UTFMax*(2*stringPrefix+4)) }
 
-// values computes the bounds of the values of a plain array (no dictionary, nothing nested) and does not set nulls.
+// values computes the bounds of a plain array (no dictionary, not nested). It does not set nulls.
 func (s *stat) values(a arrow.Array, v valid) error {
 	if a.Len() == 0 {
-		return nil // it may have no buffers either
+		return nil // it may have no buffers
 	}
 	switch a := a.(type) {
 	case *array.Boolean:
@@ -128,7 +128,7 @@ func (s *stat) values(a arrow.Array, v valid) error {
 				s.decimal(x)
 			}
 		})
-		// The Parquet writer would cut them to the bytes that the precision needs.
+		// The Parquet writer would cut them to the bytes of the precision.
 		if s.seen && (!s.minDec.FitsInPrecision(t.Precision) || !s.maxDec.FitsInPrecision(t.Precision)) {
 			return fmt.Errorf("a decimal has more than %d digits", t.Precision)
 		}
@@ -196,7 +196,7 @@ func floats[T ~float32 | ~float64](s *stat, values []T, v valid) {
 	s.minFloat, s.maxFloat = float64(lo), float64(hi)
 }
 
-// texts takes offsets that start anywhere and the bytes from the first of them on.
+// texts takes the offsets of an array slice and the bytes from the first offset on.
 func (s *stat) texts(offsets []int32, text []byte, v valid) {
 	v.runs(len(offsets)-1, func(from, to int) {
 		at := offsets[from] - offsets[0]
@@ -209,7 +209,7 @@ func (s *stat) texts(offsets []int32, text []byte, v valid) {
 }
 
 // footer returns the Parquet statistics of a column chunk: its nulls and its bounds in Parquet's plain encoding.
-// Floats get no bounds: Parquet's leave NaN out, and readers then pass over rows that hold one.
+// Floats get no bounds: Parquet bounds ignore NaN, and readers would then skip rows that hold one.
 func (s *stat) footer(c *column) metadata.EncodedStatistics {
 	var e metadata.EncodedStatistics
 	e.SetNullCount(s.nulls)
@@ -251,7 +251,7 @@ func little(x int64, wide bool) []byte {
 	return binary.LittleEndian.AppendUint32(nil, uint32(int32(x)))
 }
 
-// The decimal digits that Parquet's integers hold. Longer decimals are big-endian byte arrays of fixed length.
+// Decimal digits that Parquet's integers hold. Longer decimals are big-endian byte arrays of fixed length.
 const (
 	maxInt32Digits = 9
 	maxInt64Digits = 18

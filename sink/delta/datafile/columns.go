@@ -28,22 +28,22 @@ const (
 	kindMap
 )
 
-// columns is the schema that files are written in, as a tree of columns. It is immutable.
+// columns is the schema of the written files, as a tree of columns. It is immutable.
 type columns struct {
 	sc     *arrow.Schema
 	root   []*column
 	leaves []leaf // of Parquet, in its order
-	bounds int    // number of columns that have a stat
+	bounds int    // number of columns with a stat
 }
 
-// leaf is a column chunk's column in Parquet.
+// leaf is a Parquet column.
 type leaf struct {
 	path string
 	kind kind
-	// column has the bounds of this leaf. nil below lists and maps, which have none.
+	// column is the column with the bounds of this leaf. It is nil below lists and maps, which have no bounds.
 	column *column
-	// unique is false if another leaf has the same dotted path, as `a.b` beside a struct a with a field b. The Parquet
-	// writer finds its options by that path.
+	// unique is false if another leaf has the same dotted path, such as a column `a.b` beside a struct a with a field
+	// b. The Parquet writer finds its options by that path.
 	unique bool
 }
 
@@ -51,15 +51,15 @@ type leaf struct {
 // as in Arrow and Parquet.
 type column struct {
 	name     string
-	path     string // for people
+	path     string // for error texts
 	key      []byte // name as a JSON string
 	typ      arrow.DataType
 	kind     kind
 	nullable bool
 	children []*column
-	leaf     int  // of Parquet; -1 for structs, lists and maps
-	stat     int  // index of its stat; -1 for structs and everything below lists and maps
-	indexed  bool // Delta's statistics name it
+	leaf     int  // index of the Parquet leaf; -1 for structs, lists and maps
+	stat     int  // index of its stat; -1 for structs and below lists and maps
+	indexed  bool // true if Delta's statistics include it
 }
 
 func newColumns(sc *arrow.Schema, indexedLeaves int) (*columns, error) {
@@ -95,7 +95,7 @@ func (c *columns) namePaths(pq *schema.Schema) {
 	}
 }
 
-// index marks the first limit leaves, as Delta counts them.
+// index marks the first limit leaves in Delta's order.
 func index(list []*column, limit int, n *int) {
 	for _, c := range list {
 		if c.kind == kindStruct {
@@ -164,7 +164,7 @@ func (c *columns) column(f arrow.Field, path string, repeated bool) (*column, er
 	return col, err
 }
 
-// kindOf tells the types that can be written: those that Delta has and the Parquet writer keeps exactly.
+// kindOf returns the kind of a type that can be written: one that Delta has and the Parquet writer stores exactly.
 func kindOf(t arrow.DataType) (kind, bool) {
 	switch t := t.(type) {
 	case *arrow.BooleanType:
@@ -193,8 +193,8 @@ func kindOf(t arrow.DataType) (kind, bool) {
 	return 0, false
 }
 
-// takes says whether an array of type t can stand for the column: the same type, or a dictionary of it. Struct fields
-// and nullability are looked at elsewhere.
+// takes reports whether arrays of type t fit the column: the same type, or a dictionary of it. Struct fields and
+// nullability are checked elsewhere.
 func (c *column) takes(t arrow.DataType) bool {
 	if d, ok := t.(*arrow.DictionaryType); ok {
 		return (c.kind == kindString || c.kind == kindBinary) && d.ValueType.ID() == c.typ.ID()
@@ -213,13 +213,13 @@ func (c *column) takes(t arrow.DataType) bool {
 	return true
 }
 
-// jsonString appends s as a JSON string. Text that is not UTF-8 must be kept out by the caller.
+// jsonString appends s as a JSON string. The caller must pass valid UTF-8.
 func jsonString(b, s []byte) []byte {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(string(s)); err != nil {
-		panic("datafile: a string as JSON: " + err.Error()) // strings always can
+		panic("datafile: a string as JSON: " + err.Error()) // strings can always be encoded
 	}
 	return append(b, bytes.TrimRight(buf.Bytes(), "\n")...)
 }

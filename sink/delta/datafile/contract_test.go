@@ -108,12 +108,12 @@ func TestRefused(t *testing.T) {
 		{
 			"a column too many", sc,
 			pieceOf(batchOf(schemaOf(nullable("x", i64), nullable("y", i64)), []any{1, 2})),
-			"column that the table has not: y",
+			"column that the table does not have: y",
 		},
 		{
 			"a field too many", schemaOf(nullable("s", nested)),
 			pieceOf(batchOf(schemaOf(nullable("s", arrow.StructOf(nullable("f", i64), nullable("g", i64)))), []any{[]any{1, 2}})),
-			"column s: the rows have a field that the table has not: g",
+			"column s: the rows have a field that the table does not have: g",
 		},
 		{
 			"another type", sc,
@@ -397,7 +397,7 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// TestReferences: whatever references to arrays are taken are given back.
+// TestReferences: all references to arrays are released.
 func TestReferences(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
@@ -450,7 +450,7 @@ func TestBody(t *testing.T) {
 			t.Error("seek before the start")
 		}
 		if _, err := b.Seek(0, 7); err == nil {
-			t.Error("seek from nowhere")
+			t.Error("seek with an unknown whence")
 		}
 		if at, err := b.Seek(100, io.SeekStart); at != 100 || err != nil {
 			t.Error("seek beyond the end:", at, err)

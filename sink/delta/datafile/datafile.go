@@ -1,10 +1,9 @@
-// Package datafile turns rows into the data files of a Delta table: Parquet, with the statistics that go into the
-// table's log.
+// Package datafile encodes rows as data files of a Delta table: Parquet, with the statistics for the table's log.
 //
-// Row groups are encoded side by side and put together in order, so that a file does not depend on scheduling: equal
-// pieces give equal bytes. The bounds of every column are computed once, from Arrow, and used for the Parquet footer
-// and for Delta alike. The way of a row group: columns.go says what is written, shape.go brings the arrays to it and
-// computes bounds, encode.go makes Parquet of them, assemble.go puts files together, stats.go writes the JSON.
+// Row groups are encoded in parallel and assembled in order, so that a file does not depend on scheduling: equal
+// pieces give equal bytes. The bounds of every column are computed once, from Arrow, for both the Parquet footer and
+// Delta's statistics. The path of a row group: columns.go has the schema, shape.go prepares the arrays and computes
+// bounds, encode.go makes Parquet of them, assemble.go builds files, stats.go writes the JSON.
 package datafile
 
 import (
@@ -21,22 +20,24 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// Options of the encoder. The zero value of each field means its default.
+// Options configure [Encode]. Zero fields take their defaults.
 type Options struct {
-	// TargetSize is the size in Parquet bytes at which a file is closed. It is passed by less than one row group.
-	// Default: 128 MiB.
+	// TargetSize is the size in bytes of Parquet at which a file is closed. A file exceeds it by less than one row
+	// group. Default: 128 MiB.
 	TargetSize int64
-	// Parallel is the number of row groups encoded side by side. Default: GOMAXPROCS.
+	// Parallel is the number of row groups encoded in parallel. Default: GOMAXPROCS.
 	Parallel int
-	// IndexedLeaves is how many leaves get statistics in the log, counted as Delta counts them: in the order of the
-	// schema, an array or map as one. Default: 32, Delta's own; negative: all. The Parquet footer is not limited.
+	// IndexedLeaves is the number of leaves with statistics in the log, counted as Delta counts them: in the order of
+	// the schema, an array or map as one. Default: 32, Delta's own; negative: all. It does not limit the Parquet
+	// footer.
 	IndexedLeaves int
 	// StringPrefix is the length of string bounds in UTF-16 code units. Default: 32, Delta's own.
 	StringPrefix int
-	// Shares are the working memory of encoders, for all tables of a process. Default: Parallel of them for this call.
+	// Shares are the working memory of encoders, for all tables of a process. Default: Parallel shares for this call
+	// only.
 	Shares *Shares
-	// Progress is called by the goroutine of Encode: the first done pieces are not touched any more, and the file that is
-	// put together has so many bytes in memory, which are gone when yield has returned. May be nil.
+	// Progress, unless nil, is called on the goroutine of Encode. The first done pieces are no longer used. encoded
+	// is the number of bytes of the unfinished file in memory; they are freed when yield has returned.
 	Progress func(done int, encoded int64)
 }
 
@@ -62,11 +63,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// File is a data file.
+// File is an encoded data file.
 type File struct {
-	// Body is the file from its start. It shares no memory with the rows and may be kept.
+	// Body reads the file from its start. It shares no memory with the rows and may be kept.
 	Body io.ReadSeeker
-	// Size is the file's length in bytes.
+	// Size is the length of the file in bytes.
 	Size int64
 	// Rows is the number of rows, at least one.
 	Rows int64
@@ -74,17 +75,17 @@ type File struct {
 	Stats string
 }
 
-// Encode encodes pieces in order and hands over each file when it is whole. yield may upload it; its error ends the
-// encoding and is returned as it is.
+// Encode encodes pieces in order and passes each finished file to yield, which may upload it. An error of yield ends
+// the encoding and is returned unchanged.
 //
-// Rows become rows of the files in the order given. The pieces of one record batch that follow each other become one
-// row group; pieces without rows are passed over, and without any row there is no file.
+// Rows become rows of the files in the given order. Consecutive pieces of one record batch become one row group.
+// Pieces without rows are skipped; without any row there is no file.
 //
-// Columns are found by name, at any depth. One that a batch lacks is null there; one that sc lacks is an error. A
-// string or binary column may come as a dictionary array, in any batch.
+// Columns are matched by name, at any depth. A column that a batch lacks is null there; a column that sc lacks is an
+// error. A string or binary column may be a dictionary array in any batch.
 //
-// Memory: the encoded row groups of one file, and what Shares take. All goroutines
-// have ended and nothing refers to the pieces when Encode returns.
+// Memory: the encoded row groups of one file, plus that of Shares. When Encode returns, all its goroutines have ended
+// and it holds no reference to the pieces.
 func Encode(ctx context.Context, sc *arrow.Schema, pieces []connector.Piece, o Options, yield func(File) error) error {
 	o = o.withDefaults()
 	cols, err := newColumns(sc, o.IndexedLeaves)
@@ -98,13 +99,13 @@ func Encode(ctx context.Context, sc *arrow.Schema, pieces []connector.Piece, o O
 	return encodeAll(ctx, cols, chunks, o, yield)
 }
 
-// encodeAll runs the encoders a window of Parallel row groups ahead of the file that is being put together: what is
-// encoded and not yet taken counts as much as what is being encoded.
+// encodeAll runs the encoders at most Parallel row groups ahead of the assembled file. Finished row groups that were
+// not taken yet count, too.
 func encodeAll(ctx context.Context, cols *columns, chunks []chunk, o Options, yield func(File) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	window := min(o.Parallel, len(chunks))
 	todo := make(chan int, window)
-	done := make([]chan encoded, window) // row group i answers on done[i%window]
+	done := make([]chan encoded, window) // row group i is sent to done[i%window]
 	for i := range done {
 		done[i] = make(chan encoded, 1)
 	}
@@ -158,7 +159,7 @@ func encodeAll(ctx context.Context, cols *columns, chunks []chunk, o Options, yi
 	return nil
 }
 
-// shared encodes a chunk when there is a share for it.
+// shared encodes a chunk once a share is free.
 func (e *encoder) shared(ctx context.Context, shares *Shares, c chunk) encoded {
 	taken, err := shares.take(ctx, c.isLarge())
 	if err != nil {
@@ -169,8 +170,8 @@ func (e *encoder) shared(ctx context.Context, shares *Shares, c chunk) encoded {
 	return e.protected(ctx, c)
 }
 
-// protected encodes a chunk and turns a panic into its error: one in a goroutine would end the process whatever the
-// caller recovers from, and the Parquet writer panics on some malformed arrays.
+// protected encodes a chunk and turns a panic into its error: the Parquet writer panics on some malformed arrays, and
+// a panic in this goroutine would end the process.
 func (e *encoder) protected(ctx context.Context, c chunk) (g encoded) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -184,16 +185,15 @@ func (e *encoder) protected(ctx context.Context, c chunk) (g encoded) {
 	return g
 }
 
-// chunk is the rows of one record batch that become one row group, as ranges [from, to) that are not empty and do not
-// touch.
+// chunk is the rows of one record batch that become one row group, as non-empty, non-adjacent ranges [from, to).
 type chunk struct {
 	rows   arrow.RecordBatch
 	ranges [][2]int64
-	pieces int // of all, up to the end of this chunk
+	pieces int // number of all pieces up to the end of this chunk
 }
 
-// largeRow is the size from which on rows make pages much larger than pages should be, of which the Parquet writer holds
-// several copies.
+// largeRow is the row size from which on pages become much larger than usual. The Parquet writer holds several copies
+// of a page.
 const largeRow = 256 << 10
 
 func (c *chunk) isLarge() bool {
@@ -208,7 +208,7 @@ func (c *chunk) isLarge() bool {
 	return size >= rows*largeRow
 }
 
-// sizeOf is what the buffers of an array hold.
+// sizeOf returns the bytes in the buffers of an array.
 func sizeOf(data arrow.ArrayData) (size int64) {
 	for _, b := range data.Buffers() {
 		if b != nil {
@@ -224,7 +224,7 @@ func sizeOf(data arrow.ArrayData) (size int64) {
 	return size
 }
 
-// groupPieces gathers pieces that follow each other and stem from the same record batch.
+// groupPieces groups consecutive pieces of the same record batch.
 func groupPieces(pieces []connector.Piece) ([]chunk, error) {
 	var chunks []chunk
 	for i, p := range pieces {

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// maxEntries bounds a dictionary that we build. Beyond it other encodings are cheaper.
+	// maxEntries bounds a dictionary that this package builds. Beyond it other encodings are cheaper.
 	maxEntries = 4096
-	// maxEntryBytes bounds its text. The Parquet writer gives a dictionary up when its page is 1 MiB long.
+	// maxEntryBytes bounds its text. The Parquet writer drops a dictionary whose page reaches 1 MiB.
 	maxEntryBytes = 512 << 10
 )
 
-// dictionaries builds dictionary arrays. It belongs to one goroutine.
+// dictionaries builds dictionary arrays. It is for one goroutine.
 type dictionaries struct {
 	seed  maphash.Seed
 	table []int32 // 1 + entry, by hash; 0 is free
@@ -29,8 +29,8 @@ func newDictionaries() *dictionaries {
 	return &dictionaries{seed: maphash.MakeSeed(), table: make([]int32, 4*maxEntries)}
 }
 
-// encode returns a string or binary array as a dictionary array if its values repeat enough, else nil. Entries stand
-// in the order of their first use, so the result does not depend on the seed. All of them are used.
+// encode returns a string or binary array as a dictionary array if its values repeat enough, else nil. Entries are in
+// the order of their first use, so the result does not depend on the seed, and every entry is used.
 func (d *dictionaries) encode(a arrow.Array, v valid) *array.Dictionary {
 	offsets, text := textOf(a)
 	n := a.Len()
@@ -42,7 +42,7 @@ func (d *dictionaries) encode(a arrow.Array, v valid) *array.Dictionary {
 	entries := make([][]byte, 0, 64)
 	size, values, room := 0, 0, true
 	indices := make([]int32, n)
-	last := int32(-1) // runs of one value are common: compared before hashing
+	last := int32(-1) // runs of one value are common, so compare before hashing
 	v.runs(n, func(from, to int) {
 		values += to - from
 		for i := from; i < to && room; i++ {
@@ -81,7 +81,7 @@ func (d *dictionaries) encode(a arrow.Array, v valid) *array.Dictionary {
 	return array.NewDictionaryArray(t, index, dict)
 }
 
-// textOf returns the offsets of a string or binary array, which start anywhere, and its bytes from the first on.
+// textOf returns the offsets of a string or binary array slice, and its bytes from the first offset on.
 func textOf(a arrow.Array) (offsets []int32, text []byte) {
 	if a.Len() == 0 {
 		return nil, nil // it may have no buffers
@@ -95,7 +95,7 @@ func textOf(a arrow.Array) (offsets []int32, text []byte) {
 	panic(fmt.Sprintf("datafile: %s is no text", a.DataType()))
 }
 
-// buildText makes a string or binary array of n values. ok is false for a null.
+// buildText makes a string or binary array of n values. value returns ok = false for a null.
 func buildText(t arrow.DataType, n int, value func(i int) (text []byte, ok bool)) arrow.Array {
 	b := array.NewBinaryBuilder(memory.DefaultAllocator, t.(arrow.BinaryDataType))
 	defer b.Release()
@@ -109,12 +109,12 @@ func buildText(t arrow.DataType, n int, value func(i int) (text []byte, ok bool)
 	}
 	binary := b.NewArray()
 	defer binary.Release()
-	return array.MakeFromData(binary.Data()) // a string array if t is that
+	return array.MakeFromData(binary.Data()) // a string array if t is the string type
 }
 
-// usable says whether the Parquet writer can take a dictionary array as it is: it wants entries that start at their
-// buffer's start, none of them null, and at least one value. One that is large for the rows that use it, as after
-// slicing, would only make the file larger.
+// usable reports whether the Parquet writer accepts a dictionary array as it is. It requires entries that begin at
+// the start of their buffer, no null entry and at least one value. A dictionary that is large for its rows, as after
+// slicing, is not usable either: it would make the file larger.
 func usable(d *array.Dictionary) bool {
 	dict := d.Dictionary()
 	if d.Len() == 0 || dict.Len() == 0 || dict.NullN() > 0 {
@@ -131,7 +131,7 @@ func usedEntries(d *array.Dictionary, v valid) (valid, error) {
 	used := newValid(d.Dictionary().Len())
 	n, outside := uint(d.Dictionary().Len()), false
 	mark := func(k uint) {
-		if k >= n { // negative ones, too
+		if k >= n { // includes negative indices
 			outside = true
 			return
 		}

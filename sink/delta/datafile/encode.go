@@ -15,19 +15,19 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 )
 
-// encoder encodes one chunk after the other. It belongs to one goroutine.
+// encoder encodes chunks, one at a time. It is for one goroutine.
 type encoder struct {
 	cols  *columns
 	cutAt int
-	share *share // while it encodes
+	share *share // set while it encodes
 
-	// Of the chunk at work, filled by shape.
+	// State of the current chunk, filled by shape.
 	stats   []stat
 	choices []choice // per leaf
 }
 
-// encoded is a row group: the footer entry with offsets into body, the column chunks one after the other, and what is
-// known of the columns.
+// encoded is a row group: its footer entry with offsets into body, the column chunks in order, and the statistics of
+// the columns.
 type encoded struct {
 	meta  *metadata.FileMetaData
 	body  []byte
@@ -98,7 +98,7 @@ func (e *encoder) shapeAll(c chunk) ([]arrow.Array, error) {
 		arrays = append(arrays, shaped)
 	}
 	if found < len(fields) {
-		return arrays, fmt.Errorf("the rows have a column that the table has not: %s", unknown(fields, e.cols.root))
+		return arrays, fmt.Errorf("the rows have a column that the table does not have: %s", unknown(fields, e.cols.root))
 	}
 	return arrays, nil
 }
@@ -116,7 +116,7 @@ func (e *encoder) write(ctx context.Context, arrays []arrow.Array) (*metadata.Fi
 	}
 	for i, a := range arrays {
 		if err := ctx.Err(); err != nil {
-			return nil, err // the buffer holds half a file; nobody looks at it
+			return nil, err // the buffer holds half a file and is not used
 		}
 		if err := w.WriteColumnData(a); err != nil {
 			return nil, fmt.Errorf("column %s: %w", e.cols.root[i].path, err)
@@ -128,11 +128,12 @@ func (e *encoder) write(ctx context.Context, arrays []arrow.Array) (*metadata.Fi
 	return w.FileMetadata()
 }
 
-// compact copies the column chunks out of the share's buffer, makes the offsets in the footer relative to the copy, and puts our
-// statistics there. The Parquet writer leaves bytes behind each chunk that nobody reads. A column chunk holds no
-// absolute offset of its own, so the copy is exact.
+// compact copies the column chunks out of the share's buffer, makes the footer's offsets relative to the copy, and
+// inserts our statistics. The Parquet writer leaves unused bytes after each chunk. A column chunk has no absolute
+// offsets of its own, so the copy is exact.
 //
-// The structs of the footer are of an internal package of arrow-go: they can be changed, only not named.
+// The structs of the footer belong to an internal package of arrow-go: their fields can be changed, but their types
+// cannot be named.
 func (e *encoder) compact(meta *metadata.FileMetaData) ([]byte, error) {
 	if len(meta.RowGroups) != 1 || len(meta.RowGroups[0].Columns) != len(e.cols.leaves) {
 		return nil, fmt.Errorf("the Parquet writer made %d row groups", len(meta.RowGroups))
@@ -159,7 +160,7 @@ func (e *encoder) compact(meta *metadata.FileMetaData) ([]byte, error) {
 		move(&md.DataPageOffset, md.DictionaryPageOffset, int64(len(body))-from)
 		chunk.FileOffset = int64(len(body))
 		body = append(body, data[from:to]...)
-		// From a Go map: without sorting, equal rows would give different footers.
+		// A Go map has no order: without sorting, equal rows would give different footers.
 		es := md.EncodingStats
 		sort.Slice(es, func(a, b int) bool {
 			if es[a].PageType != es[b].PageType {
@@ -175,19 +176,19 @@ func (e *encoder) compact(meta *metadata.FileMetaData) ([]byte, error) {
 	return body, nil
 }
 
-// choice is how a leaf is encoded in one row group.
+// choice is the encoding of a leaf in one row group.
 type choice struct {
 	encoding   parquet.Encoding
 	dictionary bool
-	// costly dictionaries are given up by the Parquet writer when the first thousand values do not repeat.
+	// costly means that the Parquet writer drops the dictionary if the first thousand values do not repeat.
 	costly bool
 	plain  bool // no codec
 }
 
 var choiceDictionary = choice{encoding: parquet.Encodings.Plain, dictionary: true}
 
-// choiceOf is the choice where the values need not be looked at. Delta-packed integers leave nothing to compress and
-// cost a tenth of a dictionary.
+// choiceOf returns the choice for kinds whose values need not be sampled. Delta-packed integers leave nothing to
+// compress and cost a tenth of a dictionary.
 func choiceOf(k kind) choice {
 	switch k {
 	case kindInt, kindDate, kindTimestamp:
@@ -201,15 +202,16 @@ func choiceOf(k kind) choice {
 	return choice{encoding: parquet.Encodings.Plain}
 }
 
-// writerProperties are Parquet's options for one row group. Leaves that share a path share the defaults.
+// writerProperties returns Parquet's options for one row group. Leaves that share a path share the defaults.
 func writerProperties(leaves []leaf, choices []choice, more ...parquet.WriterProperty) *parquet.WriterProperties {
 	o := []parquet.WriterProperty{
 		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCompressionLevel(zstdLevel),
-		// Pages wait in memory until the first one is cut. Small ones cost less of it, and of time.
+		// Pages wait in memory until the first one is complete. Small pages need less memory and time.
 		parquet.WithDataPageSize(128 << 10),
-		// The header of a V2 page takes its number of nulls from the writer's statistics and would say 0.
+		// The header of a V2 page takes its number of nulls from the writer's statistics and would be 0.
 		parquet.WithDataPageVersion(parquet.DataPageV1),
-		// Ours are put in later. The writer's compare every value once more, and are wrong below some null lists.
+		// Ours are inserted later. The writer's own would compare every value again, and are wrong below some null
+		// lists.
 		parquet.WithStats(false),
 		parquet.WithDictionaryDefault(false),
 		parquet.WithStoreDecimalAsInteger(true),
@@ -229,5 +231,5 @@ func writerProperties(leaves []leaf, choices []choice, more ...parquet.WriterPro
 	return parquet.NewWriterProperties(append(o, more...)...)
 }
 
-// zstdLevel 1 is the fastest. Level 3 costs a sixth more and saves nothing on rows like ours.
+// zstdLevel 1 is the fastest. Level 3 takes a sixth longer and saves nothing on typical rows.
 const zstdLevel = 1

@@ -20,8 +20,8 @@ import (
 	"sluice/connector"
 )
 
-// TestRoundTrip: whatever the rows, they come back in order, every bound holds every value, null counts are exact, the
-// footer agrees, and neither Parallel nor the form of text columns makes a difference.
+// TestRoundTrip: all rows come back in order, every bound holds every value, null counts are exact, the footer
+// agrees, and neither Parallel nor the form of text columns makes a difference.
 func TestRoundTrip(t *testing.T) { rapid.Check(t, roundTrip) }
 
 // FuzzRoundTrip looks for rows that break it.

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// sampleSize is how many values of a column are looked at to choose its encoding.
+	// sampleSize is the number of values of a column that are examined to choose its encoding.
 	sampleSize = 4096
-	// repeating: a sample with a smaller share of distinct values gets a dictionary.
+	// repeating is the share of distinct values in a sample below which the column gets a dictionary.
 	repeating = 0.85
-	// compressible: a sample that a codec makes smaller than this share gets the codec.
+	// compressible is the compressed share of a sample below which the column gets the codec.
 	compressible = 0.9
 )
 
-// sample looks at some values of a column. It belongs to one goroutine.
+// sample examines some values of a column. It is for one goroutine.
 type sample struct {
 	set  []uint64 // open addressing by hash
 	full []bool
@@ -29,7 +29,7 @@ func newSample() *sample {
 	return &sample{set: make([]uint64, 4*sampleSize), full: make([]bool, 4*sampleSize)}
 }
 
-// chooseFloat gives floats that repeat a dictionary, and random ones no codec: it would cost four times as much and
+// chooseFloat gives repeating floats a dictionary and random ones no codec, which would cost four times as much and
 // save nothing.
 func (e *encoder) chooseFloat(a arrow.Array, v valid) choice {
 	n := a.Len()
@@ -56,8 +56,8 @@ func (e *encoder) chooseFloat(a arrow.Array, v valid) choice {
 	return c
 }
 
-// repeats says whether few of the values are distinct, among those at equal distances from first to last: neighbours
-// are alike in sorted columns.
+// repeats reports whether few of the values are distinct. It samples at equal distances from first to last, because
+// neighbors are alike in sorted columns.
 func (s *sample) repeats(n int, v valid, at func(i int) uint64) bool {
 	clear(s.full)
 	mask := uint64(len(s.set) - 1)

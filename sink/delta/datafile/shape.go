@@ -8,13 +8,13 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// shape brings an array to what the Parquet writer takes for column c, and fills the stats and the encodings of all
-// leaves below it on the way. above tells the rows whose enclosing struct has a value. The result is a reference of the
-// caller's own.
+// shape converts an array to the form that the Parquet writer needs for column c. On the way it fills the stats and
+// the encodings of all leaves below it. above marks the rows whose enclosing struct has a value. The caller owns a
+// reference to the result.
 //
-// Nested arrays are built anew around the values of their children: the Parquet writer takes the nullability of struct
-// fields and elements from the array and not from the schema, refuses null lists that have elements all the same, and
-// crashes on dictionaries below lists without any element.
+// Nested arrays are rebuilt around the values of their children, because of three faults of the Parquet writer. It
+// takes the nullability of struct fields and elements from the array instead of the schema, it refuses null lists
+// that have elements, and it crashes on dictionaries below lists without elements.
 func (e *encoder) shape(c *column, a arrow.Array, above valid) (arrow.Array, error) {
 	if !c.takes(a.DataType()) {
 		return nil, fmt.Errorf("column %s is %s, the rows have %s", c.path, c.typ, a.DataType())
@@ -34,7 +34,7 @@ func (e *encoder) shape(c *column, a arrow.Array, above valid) (arrow.Array, err
 			return nil, fmt.Errorf("column %s must not be null, %d rows are", c.path, n)
 		}
 	}
-	// Of a leaf below lists and maps nothing is kept.
+	// A leaf below lists and maps has no statistics.
 	s := &stat{}
 	if c.stat >= 0 {
 		s = &e.stats[c.stat]
@@ -54,7 +54,7 @@ func (e *encoder) shape(c *column, a arrow.Array, above valid) (arrow.Array, err
 	case kindBool, kindInt, kindDate, kindTimestamp, kindDecimal:
 		e.choices[c.leaf] = choiceOf(c.kind)
 	}
-	if c.stat >= 0 || c.kind == kindDecimal { // decimals are also looked at for their digits
+	if c.stat >= 0 || c.kind == kindDecimal { // decimals also need the check of their digits
 		if err := s.values(a, own); err != nil {
 			return nil, fmt.Errorf("column %s: %w", c.path, err)
 		}
@@ -93,12 +93,12 @@ func (e *encoder) shapeStruct(c *column, a *array.Struct, own valid, nulls int) 
 	}
 	if found < t.NumFields() {
 		extra := unknown(t.Fields(), c.children)
-		return nil, fmt.Errorf("column %s: the rows have a field that the table has not: %s", c.path, extra)
+		return nil, fmt.Errorf("column %s: the rows have a field that the table does not have: %s", c.path, extra)
 	}
 	return fromData(arrow.StructOf(fields...), a.Len(), []*memory.Buffer{own.buffer()}, data, nulls), nil
 }
 
-// position finds a name; at guesses where it is.
+// position finds a name; at is a guess.
 func position(fields []arrow.Field, at int, name string) (int, bool) {
 	if at < len(fields) && fields[at].Name == name {
 		return at, true
@@ -120,12 +120,12 @@ func unknown(fields []arrow.Field, known []*column) string {
 		if !names[f.Name] {
 			return f.Name
 		}
-		names[f.Name] = false // a second one of the same name is unknown
+		names[f.Name] = false // a second field of the same name is unknown
 	}
 	return ""
 }
 
-// shapeList also takes the list inside of a map.
+// shapeList also handles the list inside of a map.
 func (e *encoder) shapeList(c *column, a *array.List, own valid, nulls int) (arrow.Array, error) {
 	elements, offsets, err := presentElements(a, own)
 	if err != nil {
@@ -148,7 +148,7 @@ func (e *encoder) shapeList(c *column, a *array.List, own valid, nulls int) (arr
 	return fromData(t, a.Len(), []*memory.Buffer{own.buffer(), starts}, []arrow.ArrayData{shaped.Data()}, nulls), nil
 }
 
-// presentElements returns the elements of the lists that are valid, and the offsets of all lists in them.
+// presentElements returns the elements of the valid lists, and the offsets of all lists in them.
 func presentElements(a *array.List, own valid) (arrow.Array, []int32, error) {
 	n := a.Len()
 	offsets := make([]int32, n+1)
@@ -156,7 +156,7 @@ func presentElements(a *array.List, own valid) (arrow.Array, []int32, error) {
 		return array.NewSlice(a.ListValues(), 0, 0), offsets, nil
 	}
 	old := a.Offsets()[a.Data().Offset():][:n+1]
-	hidden := false // elements of a list that is null, or below a null struct
+	hidden := false // elements of a null list, or below a null struct
 	for i := range n {
 		length := old[i+1] - old[i]
 		if !own.has(i) && length != 0 {
@@ -192,8 +192,8 @@ func concatenate(parts []arrow.Array) (arrow.Array, error) {
 	return array.Concatenate(parts, memory.DefaultAllocator)
 }
 
-// shapeText prefers dictionary arrays: the Parquet writer copies their indices, where it would hash every value of a
-// plain array. What repeats too little for that keeps its plain form and another encoding.
+// shapeText prefers dictionary arrays: the Parquet writer copies their indices, while it hashes every value of a
+// plain array. Text that repeats too little keeps its plain form and gets another encoding.
 func (e *encoder) shapeText(c *column, a arrow.Array, own valid, s *stat) (arrow.Array, error) {
 	if d, ok := a.(*array.Dictionary); ok {
 		used, err := usedEntries(d, own)

@@ -8,11 +8,11 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// Shares are what row groups are encoded with: as many at the same time as there are, over all tables that have the same
-// Shares, which take turns. Each keeps its buffers for the next row group.
+// Shares bound the parallel encoding of row groups: all tables with the same Shares together encode at most as many
+// at a time as there are shares. Each share keeps its buffers for the next row group.
 type Shares struct {
 	free  chan *share
-	whole chan struct{} // for one at a time, who takes all of them
+	whole chan struct{} // for one caller at a time, who takes all shares
 }
 
 // NewShares returns n shares.
@@ -24,8 +24,8 @@ func NewShares(n int) *Shares {
 	return s
 }
 
-// take waits for a share, or for all of them. Whoever has one needs nothing else to come to its end, and only one at a time
-// takes them all.
+// take waits for one share, or for all of them. It cannot deadlock: the owner of a share needs nothing else to
+// finish, and only one caller at a time collects all shares.
 func (s *Shares) take(ctx context.Context, all bool) ([]*share, error) {
 	loop := pulse.Of(ctx)
 	loop.Wait()
@@ -62,9 +62,10 @@ func (s *Shares) put(taken []*share) {
 	}
 }
 
-// share is the working memory of one encoder. An encoder that waits for one has none: all tables may wait at a time.
+// share is the working memory of one encoder. A waiting encoder has no memory, so all tables may wait at the same
+// time.
 type share struct {
-	buf          bytes.Buffer // a file of one row group; kept, as regrowing it is a third of all allocation
+	buf          bytes.Buffer // a file of one row group; kept, because regrowing it is a third of all allocation
 	memory       recycler
 	dictionaries *dictionaries
 	sample       *sample
@@ -72,19 +73,19 @@ type share struct {
 
 func newShare() *share { return &share{dictionaries: newDictionaries(), sample: newSample()} }
 
-// keptBytes is what a share keeps of each kind of buffer.
+// keptBytes is the most that a share keeps of each kind of buffer.
 const keptBytes = 16 << 20
 
-// recycler is an [memory.Allocator] that keeps what is freed, for one goroutine.
+// recycler is an [memory.Allocator] that reuses freed memory. It is for one goroutine.
 type recycler struct {
-	free  [bits.UintSize][][]byte // by the power of two that is their size
+	free  [bits.UintSize][][]byte // by size class, a power of two
 	kept  int
-	scrub bool // in tests: what is freed is overwritten
+	scrub bool // in tests: overwrite freed memory
 }
 
-const smallest = 6 // 64 bytes, what Arrow aligns to
+const smallest = 6 // 64 bytes, Arrow's alignment
 
-// Allocate implements [memory.Allocator]. The memory is zero, as Go's is.
+// Allocate implements [memory.Allocator]. The memory is zeroed, as Go's is.
 func (r *recycler) Allocate(size int) []byte {
 	b, fresh := r.get(size)
 	if !fresh {

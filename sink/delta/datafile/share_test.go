@@ -11,7 +11,7 @@ import (
 	"sluice/connector"
 )
 
-// What is lent is zero and nobody else's, and keeps what was in it when it grows.
+// A lent buffer is zeroed and not shared, and keeps its content when it grows.
 func TestRecycler(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := &recycler{scrub: true}
@@ -66,8 +66,8 @@ func TestRecycler(t *testing.T) {
 	})
 }
 
-// Tables that share encoders, which overwrite what is freed, get the files that they would get alone; and what is told on
-// the way covers every piece.
+// Tables that share encoders, which overwrite freed memory, get the same files as alone; and the calls of Progress
+// cover every piece.
 func TestShares(t *testing.T) {
 	pieces := func(seed int) (all []connector.Piece) {
 		for i := range 4 {

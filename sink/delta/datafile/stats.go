@@ -8,9 +8,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// deltaStats renders Delta's statistics of a file: the number of rows, and per indexed leaf, nested as the schema is,
-// the bounds and the number of nulls. A bound that cannot be written without leaving a value out is not written:
-// engines pass over files by it, and one takes a column for a constant if its bounds are equal and nothing is null.
+// deltaStats renders Delta's statistics of a file: the number of rows, and for each indexed leaf, nested as in the
+// schema, the bounds and the number of nulls. A bound that cannot include every value is omitted: engines skip files
+// by bounds, and one takes a column for constant if its bounds are equal and it has no nulls.
 func deltaStats(cols *columns, stats []stat, rows int64, stringPrefix int) string {
 	b := strconv.AppendInt([]byte(`{"numRecords":`), rows, 10)
 	b = append(b, `,"minValues":`...)
@@ -28,8 +28,8 @@ func deltaStats(cols *columns, stats []stat, rows int64, stringPrefix int) strin
 	return string(append(b, '}'))
 }
 
-// appendObject renders the columns of one level. Those to which add appends nothing are left out, and structs of which
-// nothing is left.
+// appendObject renders the columns of one level. It omits columns for which add appends nothing, and structs without
+// any rendered field.
 func appendObject(b []byte, list []*column, add func([]byte, *column) []byte) []byte {
 	b = append(b, '{')
 	first := true
@@ -63,8 +63,8 @@ func appendMin(b []byte, c *column, s *stat, stringPrefix int) []byte {
 	}
 	switch c.kind {
 	case kindBool:
-		// Spark counts only their nulls. But deltalake takes a missing bound of a column for one that holds no value,
-		// where it hands a table to pyarrow, and writes these bounds itself.
+		// Spark only counts their nulls. But deltalake, when it passes a table to pyarrow, takes a missing bound for
+		// a column without values; it writes these bounds itself.
 		return strconv.AppendBool(b, s.minInt == 1)
 	case kindInt:
 		return strconv.AppendInt(b, s.minInt, 10)
@@ -108,7 +108,7 @@ func appendMax(b []byte, c *column, s *stat, stringPrefix int) []byte {
 	case kindDate:
 		return appendTime(b, time.Unix(s.maxInt*secondsPerDay, 0), time.DateOnly)
 	case kindTimestamp:
-		// Statistics have milliseconds. The protocol cuts and its readers allow for that, but not all do.
+		// Statistics have milliseconds. By the protocol writers cut and readers allow for it, but not all readers do.
 		ms := s.maxInt / 1000
 		if s.maxInt%1000 > 0 {
 			ms++
@@ -143,7 +143,7 @@ func timestampLayout(c *column) string {
 	return "2006-01-02T15:04:05.000Z"
 }
 
-// appendTime appends nothing for years that do not have four digits: engines read them in different ways.
+// appendTime appends nothing for years without exactly four digits, because engines parse them differently.
 func appendTime(b []byte, t time.Time, layout string) []byte {
 	t = t.UTC()
 	if y := t.Year(); y < 1 || y > 9999 {
@@ -153,8 +153,8 @@ func appendTime(b []byte, t time.Time, layout string) []byte {
 	return append(t.AppendFormat(b, layout), '"')
 }
 
-// appendFloat writes the digits of the double, for 32 bit floats as well: readers may parse and compare as doubles. It
-// always has a point or an exponent, so that nobody takes the column for integers.
+// appendFloat writes the digits of the double, even for 32-bit floats, because readers may parse and compare as
+// doubles. The text always has a point or an exponent, so that readers do not take the column for integers.
 func appendFloat(b []byte, x float64) []byte {
 	start, format := len(b), byte('f')
 	if a := math.Abs(x); a < 1e-6 || a >= 1e21 {

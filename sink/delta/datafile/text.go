@@ -2,19 +2,19 @@ package datafile
 
 import "unicode/utf8"
 
-// lowerBound returns the longest prefix of s that has at most `units` UTF-16 code units, or one more rather than half a
-// surrogate pair: what Spark writes as the minimum. ok is false if the prefix is not UTF-8.
+// lowerBound returns the longest prefix of s with at most `units` UTF-16 code units, or one more to avoid half a
+// surrogate pair: Spark's minimum. ok is false if the prefix is not UTF-8.
 func lowerBound(s []byte, units int) (bound []byte, ok bool) {
 	n, _, ok := prefix(s, units)
 	return s[:n], ok
 }
 
-// upperBound returns Spark's maximum for s: s itself if it is not longer than `units` UTF-16 code units, else a prefix
-// and one character that is greater than the one cut off. U+007F does if that was smaller, and takes one byte; else it
-// is U+10FFFF, and a prefix that is followed by this very character is made longer. ok is false if that would need
-// more than twice the units, or if s is not UTF-8.
+// upperBound returns Spark's maximum for s. That is s itself if it has at most `units` UTF-16 code units, else a
+// prefix plus one character greater than the first one cut off. The extra character is U+007F if that is greater,
+// because it takes one byte, else U+10FFFF; a prefix that is followed by U+10FFFF itself is extended. ok is false if
+// that would need more than twice the units, or if s is not UTF-8.
 //
-// Cutting alone would give a bound below s, and readers would pass over the row.
+// A prefix alone would be a bound below s, and readers would skip the row.
 func upperBound(s []byte, units int) (bound []byte, ok bool) {
 	n, used, ok := prefix(s, units)
 	for ok && used <= 2*units {
@@ -36,8 +36,8 @@ func upperBound(s []byte, units int) (bound []byte, ok bool) {
 	return nil, false
 }
 
-// prefix returns the length in bytes of the first characters that have `units` code units or one more, and how many
-// they have.
+// prefix returns the length in bytes of the first characters with `units` code units or one more, and their number of
+// code units.
 func prefix(s []byte, units int) (n, used int, ok bool) {
 	for n < len(s) && used < units {
 		r, size := utf8.DecodeRune(s[n:])

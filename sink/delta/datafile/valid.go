@@ -13,7 +13,7 @@ type valid []byte
 
 func newValid(n int) valid { return make(valid, (n+63)/64*8) }
 
-// and returns the rows that are valid in v and in the array: a value below a null struct is none.
+// and returns the rows that are valid in both v and the array: a value below a null struct does not count.
 func (v valid) and(a arrow.Array) valid {
 	if a.NullBitmapBytes() == nil || a.NullN() == 0 {
 		return v
@@ -35,7 +35,7 @@ func (v valid) count(n int) int {
 	return bitutil.CountSetBits(v, 0, n)
 }
 
-// has says whether row i is valid.
+// has reports whether row i is valid.
 func (v valid) has(i int) bool { return v == nil || bitutil.BitIsSet(v, i) }
 
 // runs calls f for each run [from, to) of valid rows among n.
@@ -46,7 +46,7 @@ func (v valid) runs(n int, f func(from, to int)) {
 		}
 		return
 	}
-	from := -1 // where the open run began
+	from := -1 // start of the open run
 	for base := 0; base < n; base += 64 {
 		word := binary.LittleEndian.Uint64(v[base/8:])
 		if left := n - base; left < 64 {
@@ -64,7 +64,7 @@ func (v valid) runs(n int, f func(from, to int)) {
 			}
 			ones := bits.TrailingZeros64(^rest)
 			if at+ones >= 64 {
-				break // goes on in the next word
+				break // the run continues in the next word
 			}
 			at += ones
 			f(from, base+at)

@@ -3,13 +3,13 @@ package deltalog
 import "encoding/json"
 
 // Action is one line of a commit or one row of a checkpoint: [CommitInfo], [Protocol], [Metadata], [Txn], [Add] or
-// [Remove]. Actions of other kinds are read past.
+// [Remove]. Actions of other kinds are skipped.
 type Action interface{ kind() Kinds }
 
 // Kinds is a set of kinds of actions.
 type Kinds uint8
 
-// The kinds of actions, in the order in which a commit holds them.
+// The kinds of actions, in their order within a commit.
 const (
 	KindCommitInfo Kinds = 1 << iota
 	KindProtocol
@@ -18,14 +18,14 @@ const (
 	KindAdd
 	KindRemove
 
-	// Heads is everything about a table but its data files.
+	// Heads are the actions that describe a table without its data files.
 	Heads = KindProtocol | KindMetadata | KindTxn
 	// All is every kind.
 	All = Heads | KindCommitInfo | KindAdd | KindRemove
 )
 
-// CommitInfo says who wrote a commit and why. The protocol leaves its content free: what Spark, Trino and delta-rs show
-// has a field here.
+// CommitInfo describes who wrote a commit and why. The protocol leaves its content open; this struct has the fields
+// that Spark, Trino and delta-rs show.
 type CommitInfo struct {
 	Timestamp           int64             `json:"timestamp"` // milliseconds since 1970
 	Operation           string            `json:"operation"`
@@ -35,14 +35,14 @@ type CommitInfo struct {
 	IsBlindAppend       bool              `json:"isBlindAppend"`
 	OperationMetrics    map[string]string `json:"operationMetrics,omitempty"`
 	EngineInfo          string            `json:"engineInfo,omitempty"`
-	// TxnID is unique to one commit at one version: by it a writer knows its own.
+	// TxnID is unique to one commit at one version: a writer recognizes its own commit by it.
 	TxnID string `json:"txnId,omitempty"`
-	// Sluice is what only this program writes and reads.
+	// Sluice is the part that only this program writes and reads.
 	Sluice json.RawMessage `json:"sluice,omitempty"`
 }
 
-// Protocol is what a reader and a writer of the table must be able to do. The feature lists are nil below reader
-// version 3 and writer version 7.
+// Protocol lists what a reader and a writer of the table must support. The feature lists are nil below reader version
+// 3 and writer version 7.
 type Protocol struct {
 	MinReaderVersion int32    `json:"minReaderVersion"`
 	MinWriterVersion int32    `json:"minWriterVersion"`
@@ -50,7 +50,7 @@ type Protocol struct {
 	WriterFeatures   []string `json:"writerFeatures,omitempty"`
 }
 
-// Metadata is the table's identity, schema and configuration. A new one replaces the old one whole.
+// Metadata is the identity, schema and configuration of the table. A new one replaces the old one completely.
 type Metadata struct {
 	ID               string            `json:"id"`
 	Name             string            `json:"name,omitempty"`
@@ -68,15 +68,15 @@ type Format struct {
 	Options  map[string]string `json:"options"`
 }
 
-// Txn says how far an application has come. What version means is the application's business.
+// Txn is the progress of an application. The application defines the meaning of Version.
 type Txn struct {
 	AppID   string `json:"appId"`
 	Version int64  `json:"version"`
-	// LastUpdated is in milliseconds since 1970, nil if the writer left it out.
+	// LastUpdated is in milliseconds since 1970, nil if the writer omitted it.
 	LastUpdated *int64 `json:"lastUpdated,omitempty"`
 }
 
-// Add puts a data file into the table.
+// Add adds a data file to the table.
 type Add struct {
 	// Path is a URI, relative to the table; see [Key].
 	Path             string             `json:"path"`
@@ -90,7 +90,8 @@ type Add struct {
 	DeletionVector json.RawMessage `json:"deletionVector,omitempty"`
 }
 
-// Remove takes a data file out of the table. It stays as a tombstone until vacuum may have deleted the file.
+// Remove removes a data file from the table. It stays in the log as a tombstone until vacuum may have deleted the
+// file.
 type Remove struct {
 	Path                 string             `json:"path"`
 	DeletionTimestamp    int64              `json:"deletionTimestamp,omitempty"` // milliseconds since 1970

@@ -6,44 +6,44 @@ import (
 	"sync/atomic"
 )
 
-// What others write into the log is bounded. What exceeds a bound is [ErrCorrupt], with the name of the object and the bound;
-// only the hint is passed over, because a longer list says the same.
+// Bounds for what other writers put into the log. Exceeding one is [ErrCorrupt], with the name of the object and the
+// bound. Only an oversized hint is ignored, because a longer list of the log replaces it.
 const (
 	// maxHint bounds _last_checkpoint. Delta's own has some hundred bytes, and some KiB with a schema in it.
 	maxHint = 64 << 10
 	// maxLine bounds one action of a commit. A metaData of a thousand columns is far below it.
 	maxLine = 8 << 20
-	// maxParsed bounds what one line may take once it is parsed: see cost.
+	// maxParsed bounds the memory of one parsed line: see cost.
 	maxParsed = 32 << 20
-	// maxHeads bounds the positions and metadata of one commit, and maxTogether those of the commits that are read side by
-	// side, with the lines that are being parsed. Ten thousand partitions take about 8 MiB.
+	// maxHeads bounds the positions and metadata of one commit. maxTogether bounds those of all commits that are read
+	// in parallel, plus the lines being parsed. Ten thousand partitions take about 8 MiB.
 	maxHeads    = 16 << 20
 	maxTogether = 64 << 20
-	// maxState bounds the positions and metadata of a table: those of some ten thousand partitions are below it.
+	// maxState bounds the positions and metadata of a table. Those of some ten thousand partitions are below it.
 	maxState = 64 << 20
-	// checkpointBytes bounds what is held of one file of a checkpoint at a time.
+	// checkpointBytes bounds the memory for one file of a checkpoint.
 	checkpointBytes = 64 << 20
 )
 
-// perField is about what a field of a JSON object takes in memory beside its bytes: a string header, a place in a map.
+// perField estimates the memory of a field of a JSON object beside its bytes: a string header and a place in a map.
 const perField = 64
 
-// cost is about what a line takes in memory once it is parsed. Commas inside of texts count as well, which errs on the side
-// of more.
+// cost estimates the memory of a line once it is parsed. Commas inside of texts count, too, so it may be too high.
 func cost(line []byte) int64 {
 	return int64(len(line)) + perField*int64(bytes.Count(line, []byte{','}))
 }
 
-// errTogether says that commits which are read side by side take more than they may together. Each alone may pass.
+// errTogether means that commits that are read in parallel exceed their common bound. Each of them alone may be
+// within its own.
 var errTogether = fmt.Errorf("%w: it takes more than %d bytes to read", ErrCorrupt, int64(maxTogether))
 
-// budget is what the commits that are read side by side may hold together.
+// budget is the memory bound of commits that are read in parallel.
 type budget struct {
 	used atomic.Int64
 	peak atomic.Int64
 }
 
-// take counts n bytes more, or less if n is negative.
+// take reserves n bytes; a negative n returns them.
 func (b *budget) take(n int64) error {
 	used := b.used.Add(n)
 	if n > 0 && used > maxTogether {
@@ -55,15 +55,15 @@ func (b *budget) take(n int64) error {
 	return nil
 }
 
-// keeper counts what one commit keeps of the lines that were parsed.
+// keeper counts the memory of the parsed lines of one commit.
 type keeper struct {
 	budget *budget
-	alone  bool // no other commit is read meanwhile: its data files are the caller's to bound
+	alone  bool // no other commit is read meanwhile, and the caller bounds its data files
 	heads  int64
-	kept   int64 // taken from the budget and not given back
+	kept   int64 // reserved from the budget and not returned
 }
 
-// hold takes what an action costs from the budget until the commit is given up.
+// hold reserves the cost of an action until giveUp.
 func (k *keeper) hold(n int64) error {
 	err := k.budget.take(n)
 	if err == nil {
@@ -72,9 +72,9 @@ func (k *keeper) hold(n int64) error {
 	return err
 }
 
-// giveUp gives back what the commit holds: it is not used.
+// giveUp returns the reservation of a commit that is not used.
 func (k *keeper) giveUp() {
-	_ = k.budget.take(-k.kept) // giving back cannot fail
+	_ = k.budget.take(-k.kept) // returning cannot fail
 	k.kept = 0
 }
 
@@ -92,7 +92,7 @@ func (k *keeper) keep(a Action, n int64) error {
 	return k.hold(n)
 }
 
-// line is a line that was read, with what its parsing costs taken from a budget.
+// line parses a line and reserves the memory of the parsing from the budget meanwhile.
 func (k *keeper) line(text []byte, want Kinds) ([]Action, error) {
 	n := cost(text)
 	if n > maxParsed {
@@ -101,7 +101,7 @@ func (k *keeper) line(text []byte, want Kinds) ([]Action, error) {
 	if err := k.budget.take(n); err != nil {
 		return nil, err
 	}
-	defer func() { _ = k.budget.take(-n) }() // giving back cannot fail
+	defer func() { _ = k.budget.take(-n) }() // returning cannot fail
 	actions, err := parseLine(text, want)
 	if err != nil {
 		return nil, err

@@ -80,8 +80,8 @@ func TestBounds_Line(t *testing.T) {
 	}
 }
 
-// TestBounds_SideBySide: commits that are read side by side stay within their budget, whatever they hold, and those that do
-// not fit beside the others are read alone.
+// TestBounds_SideBySide: commits that are read in parallel stay within their budget for any content, and those that
+// do not fit beside the others are read alone.
 func TestBounds_SideBySide(t *testing.T) {
 	tab := newTable(t)
 	stats := strings.Repeat("x", 1<<20)

@@ -14,12 +14,12 @@ import (
 )
 
 // WriteCheckpoint writes the checkpoint of s (V1, one file) and makes _last_checkpoint name it, unless that names a
-// later one. The data files of the checkpoint before are streamed over, so that memory grows with the commits since, not
-// with the table; the new file is spooled to tempDir ("" is the system's) when it is large.
+// later one. The data files of the previous checkpoint are streamed, so memory grows with the commits since then, not
+// with the table. A large file is spooled to tempDir ("" is the system's).
 //
-// Of the tombstones those stay whose file a reader of an old version may still need, by the table's
-// delta.deletedFileRetentionDuration. All txns stay. A checkpoint that exists already is another member's of the same
-// version, hence says the same; it is kept.
+// A tombstone is kept while a reader of an old version may need its file, by the table's
+// delta.deletedFileRetentionDuration. All txns are kept. An existing checkpoint of the same version was written by
+// another member, hence has the same content; it is kept.
 func WriteCheckpoint(ctx context.Context, store objstore.Store, s *State, now time.Time, tempDir string) (Checkpoint, error) {
 	c := Checkpoint{Version: s.Version, Parts: 1}
 	body := newSpool(tempDir)
@@ -34,13 +34,13 @@ func WriteCheckpoint(ctx context.Context, store objstore.Store, s *State, now ti
 	}
 	err = store.Put(ctx, CheckpointKey(s.Version), content, objstore.IfAbsent)
 	if errors.Is(err, objstore.ErrExists) {
-		written = counts{} // not ours to describe
+		written = counts{} // another member's: its counts are unknown
 	} else if err != nil {
 		return c, fmt.Errorf("checkpoint of version %d: %w", s.Version, err)
 	}
 
-	// From here on the file exists. A crash now leaves it to be found by a list; the hint follows only after it has been
-	// read back, because what the hint names is what others read first.
+	// From here on the file exists. After a crash here, a list of the log still finds it. The hint is written only
+	// after the file was read back, because other readers start at the hint.
 	if err := s.verify(ctx, store, &c, &written); err != nil {
 		return c, fmt.Errorf("checkpoint of version %d, read back: %w", s.Version, err)
 	}
@@ -59,14 +59,14 @@ func WriteCheckpoint(ctx context.Context, store objstore.Store, s *State, now ti
 	return c, nil
 }
 
-// counts are what _last_checkpoint says of a checkpoint.
+// counts are the numbers in _last_checkpoint.
 type counts struct {
 	actions int64
-	adds    int64 // 0 = unknown
+	adds    int64 // 0 means unknown
 }
 
-// verify reads back what the store holds now: footer, protocol, metaData and txns must be those of s. It fills in size and
-// counts.
+// verify reads the stored checkpoint back: footer, protocol, metaData and txns must be those of s. It fills in size
+// and counts.
 func (s *State) verify(ctx context.Context, store objstore.Store, c *Checkpoint, written *counts) error {
 	f, err := openParquet(ctx, store, CheckpointKey(s.Version))
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *State) verify(ctx context.Context, store objstore.Store, c *Checkpoint,
 	same := maps.EqualFunc(read.Txns, s.Txns, func(a, b Txn) bool { return a.Version == b.Version })
 	if !same || read.Metadata.ID != s.Metadata.ID || read.Metadata.SchemaString != s.Metadata.SchemaString ||
 		read.Protocol.MinWriterVersion != s.Protocol.MinWriterVersion {
-		return corrupt("it says something else than the commits")
+		return corrupt("its content differs from the commits")
 	}
 	return nil
 }

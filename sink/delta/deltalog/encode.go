@@ -9,8 +9,8 @@ import (
 )
 
 // Encode renders a commit: one action per line, commitInfo first, then protocol, metaData, txn, and the files in the
-// order given. A commit that the protocol forbids is an error: two actions for one thing. So is one that this package would not
-// read back: it would make the table unreadable.
+// given order. A commit with two actions for one thing is an error, because the protocol forbids it. So is a commit
+// beyond the bounds of this package, because no member could read the table any more.
 func Encode(actions []Action) ([]byte, error) {
 	if err := unique(actions); err != nil {
 		return nil, err
@@ -37,10 +37,10 @@ func Encode(actions []Action) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// rank sorts files last and leaves adds and removes as they come.
+// rank sorts files last and keeps the order of adds and removes.
 func rank(a Action) Kinds { return min(a.kind(), KindAdd) }
 
-// line wraps an action in its name and fills what must not be null.
+// line wraps an action in its name and fills fields that must not be null.
 func line(a Action) any {
 	switch a := a.(type) {
 	case CommitInfo:
@@ -71,11 +71,11 @@ func line(a Action) any {
 	case Remove:
 		return map[string]any{nameRemove: a}
 	}
-	panic(fmt.Sprintf("deltalog: an action of type %T", a)) // the sum is closed
+	panic(fmt.Sprintf("deltalog: an action of type %T", a)) // no other types implement Action
 }
 
-// unique holds a commit against the protocol's "at most one": protocol, metaData and commitInfo, a txn by appId, an add
-// and a remove by path.
+// unique enforces the protocol's "at most one": one protocol, metaData and commitInfo, one txn per appId, one add and
+// one remove per path.
 func unique(actions []Action) error {
 	type thing struct {
 		kind Kinds

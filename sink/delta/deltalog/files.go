@@ -11,12 +11,12 @@ import (
 // File is a data file of a table.
 type File struct {
 	Add
-	// Version is the commit that added it, -1 if only the checkpoint that it was read from knows.
+	// Version is the commit that added it, -1 if only a checkpoint has it.
 	Version int64
 }
 
-// Files yields the data files of the table as of s: those of its checkpoint in the checkpoint's order, then those of
-// the commits after it in theirs. Memory grows with the commits since the checkpoint, not with the table.
+// Files yields the data files of the table as of s: first those of its checkpoint in the checkpoint's order, then
+// those of the later commits in theirs. Memory grows with the commits since the checkpoint, not with the table.
 func Files(ctx context.Context, store objstore.Store, s *State) iter.Seq2[File, error] {
 	return func(yield func(File, error) bool) {
 		for e, err := range reconcile(ctx, store, s, KindAdd) {
@@ -31,14 +31,14 @@ func Files(ctx context.Context, store objstore.Store, s *State) iter.Seq2[File, 
 	}
 }
 
-// entry is an action about a file that still holds at the end of the log.
+// entry is an action about a file that is still valid at the end of the log.
 type entry struct {
 	action  Action
 	version int64
 }
 
-// reconcile yields what the log finally says of each file: first what the checkpoint says of those that no later commit
-// names, then what the commits after it say.
+// reconcile yields the final action about each file: first the checkpoint's actions about files that no later commit
+// names, then those of the later commits.
 func reconcile(ctx context.Context, store objstore.Store, s *State, want Kinds) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		since, err := changesSince(ctx, store, s)
@@ -65,7 +65,7 @@ func reconcile(ctx context.Context, store objstore.Store, s *State, want Kinds) 
 	}
 }
 
-// changes are what commits say of files, in their order. The last word on a file is entries[last[its key]].
+// changes are the actions of commits about files, in order. The final action about a file is entries[last[its key]].
 type changes struct {
 	entries []entry
 	last    map[string]int
@@ -81,7 +81,7 @@ func changesSince(ctx context.Context, store objstore.Store, s *State) (changes,
 		if err != nil {
 			return c, err
 		}
-		// A commit that names a file twice replaces what is said of it, whatever the order of its lines.
+		// A commit that names a file twice replaces earlier actions, independent of the order of its lines.
 		for _, a := range commit.Actions {
 			if r, ok := a.(Remove); ok {
 				say(r, commit.Version)
@@ -96,7 +96,7 @@ func changesSince(ctx context.Context, store objstore.Store, s *State) (changes,
 	return c, nil
 }
 
-// path is the object key that an action names, "" for others than [Add] and [Remove].
+// path returns the object key that an action names, "" for actions other than [Add] and [Remove].
 func path(a Action) string {
 	switch a := a.(type) {
 	case Add:

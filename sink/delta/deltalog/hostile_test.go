@@ -55,7 +55,7 @@ func TestNames_NoTable(t *testing.T) {
 	}
 }
 
-// TestNames_NotRead: files of kinds that this package does not read decide nothing, whatever version they name.
+// TestNames_NotRead: files of kinds that this package does not read change nothing, for every version that they name.
 func TestNames_NotRead(t *testing.T) {
 	tab := newTable(t)
 	tab.append(12)
@@ -76,8 +76,8 @@ func TestNames_NotRead(t *testing.T) {
 	tab.load()
 }
 
-// TestCheckpoint_BehindTheNewestCommit: a checkpoint of a version that the commits do not reach hides none of them, and the
-// next version does not follow it, whatever the hint says.
+// TestCheckpoint_BehindTheNewestCommit: a checkpoint of a version that the commits do not reach hides none of them,
+// and the next version does not follow it, with every hint.
 func TestCheckpoint_BehindTheNewestCommit(t *testing.T) {
 	for name, hint := range map[string]string{
 		"no hint": "", "hint at it": `{"version":1000}`, "older hint": `{"version":4}`, "hint behind it": `{"version":2000}`,
@@ -113,7 +113,7 @@ func TestCheckpoint_BehindTheNewestCommit(t *testing.T) {
 	})
 }
 
-// TestHint_Absurd: whatever the hint says, the log is read as if there were none, and the next checkpoint replaces it.
+// TestHint_Absurd: an absurd hint is ignored when the log is read, and the next checkpoint replaces it.
 func TestHint_Absurd(t *testing.T) {
 	for _, hint := range []string{
 		`{"version":9223372036854775807}`, `{"version":9223372036854775808}`, `{"version":1e30}`, `{"version":9007199254740992}`,
@@ -183,8 +183,8 @@ func TestNumbers_Absurd(t *testing.T) {
 	}
 }
 
-// FuzzNames: whatever objects lie below the log, in whatever number, a reader never panics, never reads a version that has no
-// commit or checkpoint, and never misses a commit that follows the ones it read.
+// FuzzNames: for any number of arbitrary objects below the log, a reader never panics, never reads a version without
+// a commit or checkpoint, and never misses a commit that follows the ones it read.
 //
 // The input is lines of NAME SOURCE: an object of this name with the bytes of the named object of a sound log, or with the
 // rest of the line.

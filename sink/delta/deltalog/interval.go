@@ -19,7 +19,7 @@ var units = map[string]time.Duration{
 	"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour, "week": 7 * 24 * time.Hour,
 }
 
-// ParseInterval reads a duration as table properties have it: "interval 1 week", "interval 2 days 12 hours".
+// ParseInterval parses the duration of a table property: "interval 1 week", "interval 2 days 12 hours".
 func ParseInterval(text string) (time.Duration, error) {
 	words := strings.Fields(strings.ToLower(text))
 	if len(words) > 0 && words[0] == "interval" {
@@ -36,15 +36,15 @@ func ParseInterval(text string) (time.Duration, error) {
 			return 0, fmt.Errorf("interval %q: %q", text, words[i]+" "+words[i+1])
 		}
 		if n > int64(math.MaxInt64-sum)/int64(unit) {
-			return math.MaxInt64, nil // longer than time itself counts as for ever
+			return math.MaxInt64, nil // longer than time.Duration counts as for ever
 		}
 		sum += time.Duration(n) * unit
 	}
 	return sum, nil
 }
 
-// tombstonesUntil is the time before which a removed file's tombstone may go. If the table says it in words that nobody
-// understands, tombstones stay.
+// tombstonesUntil returns the time before which a removed file's tombstone may be dropped. If the table's property
+// cannot be parsed, all tombstones stay.
 func (s *State) tombstonesUntil(now time.Time) time.Time {
 	keep := fileRetention
 	if text, ok := s.Metadata.Configuration[propFileRetention]; ok {

@@ -17,13 +17,13 @@ import (
 	"sluice/sink/logappend"
 )
 
-// ErrNoTable says that there is no log.
+// ErrNoTable means that there is no log.
 var ErrNoTable = errors.New("no table")
 
-// Load reads the newest state: from the newest checkpoint that can be read, with and without its hint, and the commits
-// after it. The commits must be contiguous, otherwise the error is [ErrCorrupt] and names the gap.
+// Load reads the newest state: the newest readable checkpoint, with or without its hint, and the commits after it. A
+// gap between the commits is [ErrCorrupt] with the missing version.
 func Load(ctx context.Context, store objstore.Store) (*State, error) {
-	const tries = 3 // what looks damaged may be a log that was cleaned up while it was read
+	const tries = 3 // apparent damage may be a log cleanup during the read
 	for try := 1; ; try++ {
 		s, err := load(ctx, store)
 		if err == nil || !errors.Is(err, ErrCorrupt) || try == tries {
@@ -40,7 +40,7 @@ func load(ctx context.Context, store objstore.Store) (*State, error) {
 	}
 	s, err := newestCheckpoint(ctx, store, &dir)
 	if err == nil && hint > 0 && (s == nil || dir.newest < 0) {
-		// The hint names a checkpoint that is gone, was never whole, or has no commit beside or behind it.
+		// The hint names a checkpoint that is gone or incomplete, or that has no commit at or after its version.
 		if dir, err = list(ctx, store, 0); err == nil {
 			s, err = newestCheckpoint(ctx, store, &dir)
 		}
@@ -49,8 +49,9 @@ func load(ctx context.Context, store objstore.Store) (*State, error) {
 	case err != nil:
 		return nil, err
 	case s != nil && 0 <= dir.newest && dir.newest < s.Version:
-		// Cleanup takes the oldest files first, so the commit of a checkpoint goes last. This is a stray file: believing it
-		// would hide the commits that exist, and the next version would follow a hole.
+		// Log cleanup removes the oldest files first, so the commit of a checkpoint outlives older commits. This
+		// checkpoint is therefore a stray file. Using it would hide the existing commits, and the next version would
+		// follow a gap.
 		return nil, corrupt("checkpoint %s lies behind the newest commit, which is version %d: delete the checkpoint",
 			s.Checkpoint.key(0), dir.newest)
 	case dir.empty && s == nil:
@@ -73,8 +74,8 @@ func load(ctx context.Context, store objstore.Store) (*State, error) {
 	return Refresh(ctx, store, s)
 }
 
-// LoadAt reads the state as of a version, from the newest checkpoint that is not younger. The error is [ErrCorrupt] if
-// the log does not reach back that far any more, or not that far yet.
+// LoadAt reads the state as of a version, from the newest checkpoint up to that version. The error is [ErrCorrupt] if
+// the log no longer reaches back that far, or does not have the version yet.
 func LoadAt(ctx context.Context, store objstore.Store, version int64) (*State, error) {
 	dir, err := list(ctx, store, 0)
 	if err != nil {
@@ -97,8 +98,8 @@ func LoadAt(ctx context.Context, store objstore.Store, version int64) (*State, e
 	return until(ctx, store, s, version)
 }
 
-// readHint returns the version that _last_checkpoint names, -1 if there is none to be read: a hint that is missing or
-// damaged costs a longer list, nothing else.
+// readHint returns the version in _last_checkpoint, -1 if the hint is missing or damaged. That only costs a longer
+// list.
 func readHint(ctx context.Context, store objstore.Store) int64 {
 	c, ok := parseHint(ctx, store)
 	if !ok {
@@ -107,8 +108,8 @@ func readHint(ctx context.Context, store objstore.Store) int64 {
 	return c.Version
 }
 
-// Hint returns the checkpoint that _last_checkpoint names, false if the hint is missing, damaged, or names a checkpoint that
-// does not exist. There may be a newer one.
+// Hint returns the checkpoint that _last_checkpoint names. ok is false if the hint is missing or damaged, or if the
+// checkpoint does not exist. A newer checkpoint may exist.
 func Hint(ctx context.Context, store objstore.Store) (c Checkpoint, ok bool) {
 	if c, ok = parseHint(ctx, store); !ok {
 		return c, false
@@ -119,7 +120,7 @@ func Hint(ctx context.Context, store objstore.Store) (c Checkpoint, ok bool) {
 	return c, true
 }
 
-// parseHint returns what _last_checkpoint says.
+// parseHint parses _last_checkpoint.
 func parseHint(ctx context.Context, store objstore.Store) (c Checkpoint, ok bool) {
 	body, err := readHead(ctx, store, lastCheckpoint, maxHint+1)
 	var hint pointer
@@ -142,22 +143,22 @@ const maxParts = 1 << 14
 // pointer is the content of _last_checkpoint.
 type pointer struct {
 	Version       int64  `json:"version"`
-	Size          int64  `json:"size"` // actions
+	Size          int64  `json:"size"` // number of actions
 	Parts         *int64 `json:"parts,omitempty"`
 	SizeInBytes   int64  `json:"sizeInBytes,omitempty"`
 	NumOfAddFiles int64  `json:"numOfAddFiles,omitempty"`
 }
 
-// directory is what a list of the log shows.
+// directory is the result of listing the log.
 type directory struct {
-	checkpoints []Checkpoint // whole ones, newest first
-	oldest      int64        // version of a commit, -1 if there is none
-	newest      int64        // version of a commit, -1 if there is none
-	empty       bool         // not even files that this package does not read
-	unsound     error        // why the last checkpoint that was tried is not used
+	checkpoints []Checkpoint // complete ones, newest first
+	oldest      int64        // oldest commit, -1 if there is none
+	newest      int64        // newest commit, -1 if there is none
+	empty       bool         // true without any file, even of kinds that this package does not read
+	unsound     error        // why the last tried checkpoint is not used
 }
 
-// list reads the names of the log from version from on.
+// list lists the log from version from on.
 func list(ctx context.Context, store objstore.Store, from int64) (directory, error) {
 	dir := directory{oldest: -1, newest: -1, empty: true}
 	type whole struct {
@@ -204,7 +205,7 @@ func list(ctx context.Context, store objstore.Store, from int64) (directory, err
 	return dir, nil
 }
 
-// newestCheckpoint reads the heads of the newest checkpoint that is sound, and returns nil if there is none.
+// newestCheckpoint reads the heads of the newest sound checkpoint, nil if there is none.
 func newestCheckpoint(ctx context.Context, store objstore.Store, dir *directory) (*State, error) {
 	for _, c := range dir.checkpoints {
 		s, err := readHeads(ctx, store, c)
@@ -212,7 +213,7 @@ func newestCheckpoint(ctx context.Context, store objstore.Store, dir *directory)
 		case err == nil:
 			return s, nil
 		case errors.Is(err, ErrCorrupt), errors.Is(err, objstore.ErrNotFound):
-			dir.unsound = err // an older one and more commits say the same
+			dir.unsound = err // an older checkpoint plus more commits gives the same state
 		default:
 			return nil, fmt.Errorf("checkpoint of version %d: %w", c.Version, err)
 		}
@@ -220,7 +221,7 @@ func newestCheckpoint(ctx context.Context, store objstore.Store, dir *directory)
 	return nil, nil
 }
 
-// readHeads reads the state from a checkpoint, without touching the columns of data files.
+// readHeads reads the state from a checkpoint without the columns of data files.
 func readHeads(ctx context.Context, store objstore.Store, c Checkpoint) (*State, error) {
 	s := &State{Version: c.Version, Checkpoint: c, Txns: map[string]Txn{}}
 	for a, err := range readCheckpoint(ctx, store, c, Heads) {
@@ -234,16 +235,16 @@ func readHeads(ctx context.Context, store objstore.Store, c Checkpoint) (*State,
 	return s, s.complete()
 }
 
-// few is how many versions are asked for by name before a list tells how many there are.
-const few = 8
+// probedVersions is the number of versions that are requested by name before a list is made.
+const probedVersions = 8
 
-// Refresh returns the state with all commits up to the newest one, and when that was known. It reads only what came
-// after s. The error is [ErrCorrupt] also if the log was cleaned up beyond what Refresh has read: then the caller must
-// load the state anew.
+// Refresh returns the state with all commits up to the newest one, and the time of that knowledge. It reads only the
+// commits after s. The error is [ErrCorrupt] also if the log was cleaned up beyond the versions that were read: the
+// caller must then call Load.
 func Refresh(ctx context.Context, store objstore.Store, s *State) (*State, error) {
 	before := s
 	for n := 0; ; n++ {
-		if n == few {
+		if n == probedVersions {
 			dir, err := list(ctx, store, s.Version+1)
 			if err != nil {
 				return nil, err
@@ -267,11 +268,11 @@ func Refresh(ctx context.Context, store objstore.Store, s *State) (*State, error
 	}
 }
 
-// End ends a poll of the log: the store has answered, to a request that was sent at a time, that no version follows s. That
-// means "not yet" only if the log was not cleaned up since its versions were read, and a cleanup removes older versions first.
-// So End checks that the version of s is still in the log, unless the poll began with s and had seen it a moment before: a log
-// keeps its versions for longer than that. It returns s as the newest state as of that time. The error is [ErrCorrupt] if the
-// version is gone: then the caller must load the state anew.
+// End returns s as the newest state as of at, the time of the request that found no version after s. A missing next
+// version only means "not yet" if the log was not cleaned up meanwhile, and a cleanup removes older versions first.
+// So End checks that the version of s is still in the log. It skips the check if s is also the state that the poll
+// began with, which was seen a moment before: no log drops versions that fast. The error is [ErrCorrupt] if the
+// version is gone: the caller must then call Load.
 func End(ctx context.Context, store objstore.Store, began, s *State, at time.Time) (*State, error) {
 	last := *s
 	last.ReadAt = at
@@ -285,8 +286,8 @@ func End(ctx context.Context, store objstore.Store, began, s *State, at time.Tim
 	return &last, nil
 }
 
-// stands checks that the version of s is still in the log. It returns the commit's object, zero if the log keeps the version
-// as a checkpoint only. The error is [ErrCorrupt] if the version is gone.
+// stands checks that the version of s is still in the log. It returns the commit's object, zero if only a checkpoint
+// of the version is left. The error is [ErrCorrupt] if the version is gone.
 func stands(ctx context.Context, store objstore.Store, s *State) (objstore.Info, error) {
 	object, err := store.Head(ctx, CommitKey(s.Version))
 	if errors.Is(err, objstore.ErrNotFound) && s.Version == s.Checkpoint.Version {
@@ -314,8 +315,8 @@ func until(ctx context.Context, store objstore.Store, s *State, last int64) (*St
 	return s, nil
 }
 
-// ReadCommit reads one version. The error is objstore.ErrNotFound if it does not exist. A panic over its content is
-// [ErrCorrupt]: commits are read on goroutines of their own, where a panic would end the process.
+// ReadCommit reads one version. The error is objstore.ErrNotFound if it does not exist. A panic over its content
+// becomes [ErrCorrupt]: commits are read on separate goroutines, where a panic would end the process.
 func ReadCommit(ctx context.Context, store objstore.Store, version int64, want Kinds) (Commit, error) {
 	return readWith(ctx, store, version, want, &keeper{budget: &budget{}, alone: true})
 }
@@ -350,7 +351,7 @@ func readCommit(ctx context.Context, store objstore.Store, want Kinds, keep *kee
 	return nil
 }
 
-// counter counts what passes.
+// counter counts the bytes that pass.
 type counter struct {
 	r io.Reader
 	n int64
@@ -362,20 +363,20 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ahead is how many commits are read side by side, and held in memory, when many must be read.
-const ahead = 8
+// readAhead is the number of commits that are read in parallel and held in memory.
+const readAhead = 8
 
-// commits yields the versions from..to in order. The last one exists, so that one which does not is a gap.
+// commits yields the versions from..to in order. Version to exists, so a missing one is a gap.
 func commits(ctx context.Context, store objstore.Store, from, to int64, want Kinds) iter.Seq2[Commit, error] {
 	return func(yield func(Commit, error) bool) {
-		for ; from <= to; from += ahead {
-			some, errs := readTogether(ctx, store, from, min(ahead-1, to-from)+1, want, &budget{})
+		for ; from <= to; from += readAhead {
+			some, errs := readTogether(ctx, store, from, min(readAhead-1, to-from)+1, want, &budget{})
 			for i, c := range some {
 				err := errs[i]
-				if errors.Is(err, errTogether) { // it is large, or was read beside large ones
+				if errors.Is(err, errTogether) { // too large by itself, or only together with the others
 					c, err = ReadCommit(ctx, store, c.Version, want)
 				}
-				some[i] = Commit{} // the caller has it
+				some[i] = Commit{} // frees it: the caller has it
 				if errors.Is(err, objstore.ErrNotFound) {
 					err = corrupt("version %d is missing, version %d exists", c.Version, to)
 				}
@@ -387,7 +388,7 @@ func commits(ctx context.Context, store objstore.Store, from, to int64, want Kin
 	}
 }
 
-// readTogether reads n versions side by side, within a budget for all of them.
+// readTogether reads n versions in parallel, within one budget.
 func readTogether(ctx context.Context, store objstore.Store, from, n int64, want Kinds, together *budget) ([]Commit, []error) {
 	some, errs := make([]Commit, n), make([]error, n)
 	var group sync.WaitGroup

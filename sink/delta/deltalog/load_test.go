@@ -182,7 +182,7 @@ func TestLoadAndRefresh(t *testing.T) {
 	}
 }
 
-// Wherever the hint points, and whatever it is, the table is the same.
+// The table is the same with every hint, also with a damaged one.
 func TestHints(t *testing.T) {
 	build := func(t *testing.T) *table {
 		tab := newTable(t)
@@ -240,7 +240,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// put7 replaces the newest checkpoint, which the store asserts nobody does.
+// put7 replaces the newest checkpoint, which the store's assertions forbid.
 func (tab *table) put7(body []byte) {
 	tab.t.Helper()
 	tab.drop(deltalog.CheckpointKey(7))

@@ -8,10 +8,10 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// tailSize is what is read of the end of an object at once: the footer of a checkpoint, or all of a small one.
+// tailSize is the size of the first read at the end of an object: the footer of a checkpoint, or all of a small one.
 const tailSize = 256 << 10
 
-// Object reads an object at any place. It is for one goroutine.
+// Object gives random access to an object. It is for one goroutine.
 type Object struct {
 	ctx   context.Context //nolint:containedctx // io.ReaderAt has none; the value lives as long as one read of a file
 	store objstore.Store
@@ -21,8 +21,7 @@ type Object struct {
 	err   error
 }
 
-// OpenObject asks for the size of an object and reads its end, where Parquet keeps what a reader needs first. ctx is that
-// of all later reads.
+// OpenObject requests the size of an object and reads its end, where Parquet has its footer. All later reads use ctx.
 func OpenObject(ctx context.Context, store objstore.Store, key string) (*Object, error) {
 	info, err := store.Head(ctx, key)
 	if err != nil {
@@ -40,7 +39,7 @@ func OpenObject(ctx context.Context, store objstore.Store, key string) (*Object,
 // Size returns the length of the object in bytes.
 func (r *Object) Size() int64 { return r.size }
 
-// Err returns the first error of the store: it tells a store that fails from an object that is damaged.
+// Err returns the first error of the store. It distinguishes a failing store from a damaged object.
 func (r *Object) Err() error { return r.err }
 
 // ReadAt implements io.ReaderAt.

@@ -19,16 +19,15 @@ const (
 	nameRemove     = "remove"
 )
 
-// ErrCorrupt says that a file of the log is not what the protocol says. No retry mends it.
+// ErrCorrupt means that a file of the log violates the protocol. A retry does not help.
 var ErrCorrupt = errors.New("the log is corrupt")
 
 func corrupt(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-// parse yields the actions of a commit that are of the wanted kinds. Unknown fields and actions are passed over. An
-// error ends it: [ErrCorrupt] for what is no commit, otherwise that of r. What r gave of a line before it failed is never
-// taken for the line.
+// parse yields the actions of the wanted kinds in a commit. Unknown fields and actions are skipped. An error ends it:
+// [ErrCorrupt] for malformed content, otherwise that of r. A line that r returned only in part is never parsed.
 func parse(r io.Reader, want Kinds, keep *keeper) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
 		lines := bufio.NewReaderSize(r, 16<<10)
@@ -86,8 +85,7 @@ var parsers = [...]struct {
 	{nameRemove, KindRemove, parseRemove},
 }
 
-// parseLine returns the actions of one line. There is one by the protocol, and the others null if a writer spells
-// them out.
+// parseLine returns the actions of one line. The protocol allows one; a writer may spell out the others as null.
 func parseLine(text []byte, want Kinds) ([]Action, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil || fields == nil {
@@ -110,7 +108,8 @@ func parseLine(text []byte, want Kinds) ([]Action, error) {
 
 func isNull(b json.RawMessage) bool { return len(b) == 0 || string(b) == "null" }
 
-// parseCommitInfo takes what has the form it knows: a foreign writer's commitInfo is free and never makes a log corrupt.
+// parseCommitInfo reads the fields of known form. Other writers' commitInfo is free-form and never makes a log
+// corrupt.
 func parseCommitInfo(body json.RawMessage) (Action, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
@@ -137,7 +136,7 @@ func parseCommitInfo(body json.RawMessage) (Action, error) {
 	return c, nil
 }
 
-// texts reads an object of strings; values of other kinds appear as their JSON.
+// texts reads an object of strings. Values of other types are returned as their JSON.
 func texts(body json.RawMessage) map[string]string {
 	var fields map[string]json.RawMessage
 	if isNull(body) || json.Unmarshal(body, &fields) != nil {

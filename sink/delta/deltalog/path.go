@@ -10,41 +10,43 @@ import (
 // Dir is the directory of the log below the table.
 const Dir = "_delta_log/"
 
-// lastCheckpoint is the hint where to begin to read.
+// lastCheckpoint is the hint to the newest checkpoint.
 const lastCheckpoint = Dir + "_last_checkpoint"
 
-// CommitKey is the object key of a version.
+// CommitKey returns the object key of a version.
 func CommitKey(version int64) string { return fmt.Sprintf("%s%020d.json", Dir, version) }
 
-// CheckpointKey is the object key of a classic checkpoint in one file.
+// CheckpointKey returns the object key of a classic checkpoint in one file.
 func CheckpointKey(version int64) string {
 	return fmt.Sprintf("%s%020d.checkpoint.parquet", Dir, version)
 }
 
-// partKey is the object key of one of several parts, counted from 1. They are read, never written.
+// partKey returns the object key of one of several parts, counted from 1. This package reads such checkpoints and
+// never writes them.
 func partKey(version int64, part, parts int) string {
 	return fmt.Sprintf("%s%020d.checkpoint.%010d.%010d.parquet", Dir, version, part, parts)
 }
 
-// before sorts before every file of the versions from version on and behind those of earlier ones.
+// before returns a key that sorts after all files of versions below version and before those of version itself.
 func before(version int64) string { return fmt.Sprintf("%s%020d", Dir, version) }
 
-// maxVersion is the largest version that a log of this package may have: every number up to it is exact in each reader's
-// JSON, and the next version exists. A log that gained a version each millisecond would need 285 000 years to reach it.
+// maxVersion is the largest version that this package accepts. JSON readers represent every integer up to it exactly,
+// and its successor exists. A log with one version per millisecond would need 285 000 years to reach it.
 const maxVersion = 1<<53 - 1
 
-// logFile is a file of the log by its name.
+// logFile is a file of the log, identified by its name.
 type logFile struct {
 	version     int64
 	checkpoint  bool
 	part, parts int // 1 of 1 for a classic checkpoint
 }
 
-// parseName tells what a key of the log is; ok is false for what this package does not read (checksums, compacted
-// commits, checkpoints with a UUID, sidecars, other programs' files). Such files decide nothing, whatever version they name.
+// parseName identifies a file of the log by its key. ok is false for files that this package does not read
+// (checksums, compacted commits, checkpoints with a UUID, sidecars, other programs' files). They are ignored, even if
+// they name an absurd version.
 //
-// The error is [ErrCorrupt] for the name of a commit or checkpoint whose version no log reaches. It must not be passed
-// over: other readers take it for a version, and fail or read another table than this package does.
+// The error is [ErrCorrupt] for a commit or checkpoint whose version no real log reaches. It must not be ignored:
+// other readers take it for a version, and fail or read a different table.
 func parseName(key string) (f logFile, ok bool, err error) {
 	name, ok := strings.CutPrefix(key, Dir)
 	if !ok || len(name) < 21 || name[20] != '.' || strings.Trim(name[:20], "0123456789") != "" {
@@ -70,7 +72,7 @@ func parseName(key string) (f logFile, ok bool, err error) {
 	return f, true, nil
 }
 
-// number reads digits and nothing else.
+// number parses digits only.
 func number(s string) (int64, bool) {
 	if strings.Trim(s, "0123456789") != "" {
 		return 0, false
@@ -79,11 +81,11 @@ func number(s string) (int64, bool) {
 	return n, err == nil
 }
 
-// URI is the path of an add for an object key relative to the table: its URI encoding (RFC 2396), which readers decode
-// once.
+// URI returns the path of an add for an object key relative to the table: the key in URI encoding (RFC 2396), which
+// readers decode once.
 func URI(key string) string { return (&url.URL{Path: key}).EscapedPath() }
 
-// Key is the object key of the path of an add or remove. A path that is no URI is taken as it stands.
+// Key returns the object key for the path of an add or remove. A path that is not a URI is used unchanged.
 func Key(path string) string {
 	if !strings.Contains(path, "%") {
 		return path

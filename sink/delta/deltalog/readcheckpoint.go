@@ -16,8 +16,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// readCheckpoint yields the actions of a checkpoint that are of the wanted kinds, in its order. Only their columns are
-// read, a batch of rows at a time. The error is [ErrCorrupt] for what is no checkpoint, otherwise that of the store.
+// readCheckpoint yields the actions of the wanted kinds in a checkpoint, in its order. It reads only their columns, a
+// batch of rows at a time. The error is [ErrCorrupt] for malformed content, otherwise that of the store.
 func readCheckpoint(ctx context.Context, store objstore.Store, c Checkpoint, want Kinds) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
 		for part := range c.Parts {
@@ -28,7 +28,7 @@ func readCheckpoint(ctx context.Context, store objstore.Store, c Checkpoint, wan
 	}
 }
 
-// readPart yields the actions of one file and tells whether the caller wants more.
+// readPart yields the actions of one file. more is false if the caller stopped.
 func readPart(ctx context.Context, store objstore.Store, key string, want Kinds, yield func(Action, error) bool) (more bool) {
 	p, err := openParquet(ctx, store, key)
 	if err != nil {
@@ -108,8 +108,8 @@ func (p parquetFile) next(rows *bounded.Rows) (some checkpointRows, err error) {
 	return some, err
 }
 
-// batchRows is how many rows are read at a time: so many that they take about a sixteenth of what may be held, and 4096 at
-// most. Builders of texts grow by doubling, and old and new stand side by side for a moment.
+// batchRows returns the number of rows per batch: they take about a sixteenth of the memory bound, at most 4096 rows.
+// String builders grow by doubling, and the old and the new buffer exist at the same time.
 func batchRows(f *file.Reader) int64 {
 	var bytes int64
 	rows := max(f.NumRows(), 1)
@@ -119,7 +119,7 @@ func batchRows(f *file.Reader) int64 {
 	return min(max(checkpointBytes/16/max(bytes/rows, 1), 1), 4096)
 }
 
-// leavesOf are the columns that the actions of a kind need, by their path; a trailing dot takes all below it.
+// leavesOf are the columns that the actions of a kind need, by path. A trailing dot selects all columns below it.
 var leavesOf = []struct {
 	kind  Kinds
 	paths []string
@@ -153,7 +153,7 @@ func wantedLeaves(f *file.Reader, want Kinds) []int {
 	return leaves
 }
 
-// checkpointRows are some rows of a checkpoint. Columns that the file lacks are nil.
+// checkpointRows is a batch of rows of a checkpoint. Columns that the file lacks are nil.
 type checkpointRows struct {
 	n int
 
@@ -200,7 +200,7 @@ func newGroup(a arrow.Array) group {
 
 func (g group) has(i int) bool { return g.rows != nil && g.rows.IsValid(i) }
 
-// action returns the action of row i, nil if it is of none of the kinds that were read.
+// action returns the action of row i, nil if the row has none of the kinds that were read.
 func (r *checkpointRows) action(i int) (Action, error) {
 	switch {
 	case r.add.has(i):
@@ -261,7 +261,7 @@ func valid(a arrow.Array, i int) bool { return a != nil && a.IsValid(i) }
 
 func (g group) text(name string, i int) string { return textAt(g.children[name], i) }
 
-// textAt reads a string in whichever form Arrow has it; "" for null. It is a copy.
+// textAt returns a copy of a string in any of Arrow's representations; "" for null.
 func textAt(a arrow.Array, i int) string {
 	if !valid(a, i) {
 		return ""
@@ -339,7 +339,7 @@ func (g group) textMap(name string, i int) map[string]*string {
 	return m
 }
 
-// plain leaves out what is null.
+// plain drops null values.
 func plain(m map[string]*string) map[string]string {
 	if m == nil {
 		return nil

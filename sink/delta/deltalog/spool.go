@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// spoolMemory is what a spool keeps in memory before it takes a file.
+// spoolMemory is the size up to which a spool stays in memory.
 const spoolMemory = 8 << 20
 
-// spool holds bytes until they are all written and can be read from the start: in memory while they are few, in a
-// temporary file when they are many.
+// spool collects bytes that are read from the start after all are written: in memory while they are few, else in a
+// temporary file.
 type spool struct {
 	dir  string
 	buf  bytes.Buffer
@@ -36,7 +36,7 @@ func (s *spool) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// toFile moves what is in memory to a temporary file.
+// toFile moves the content from memory to a temporary file.
 func (s *spool) toFile() (err error) {
 	if s.file, err = os.CreateTemp(s.dir, "sluice-checkpoint-*"); err != nil {
 		s.file = nil
@@ -47,7 +47,7 @@ func (s *spool) toFile() (err error) {
 	return err
 }
 
-// failed says what to do about a directory that takes no file.
+// failed adds what to do about a directory that accepts no file.
 func (s *spool) failed(err error) error {
 	dir := s.dir
 	if dir == "" {
@@ -57,7 +57,7 @@ func (s *spool) failed(err error) error {
 		spoolMemory>>20, dir, err)
 }
 
-// reader returns what was written. It is valid until discard.
+// reader returns the content. It is valid until discard.
 func (s *spool) reader() (io.ReadSeeker, error) {
 	if s.file == nil {
 		return bytes.NewReader(s.buf.Bytes()), nil

@@ -8,28 +8,28 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// State is a table as of one version without its data files: all that a writer who only appends must know. It is
-// immutable; its Txns must not be written to.
+// State is a table as of one version without its data files: all that an append-only writer needs. It is immutable;
+// callers must not change its Txns.
 type State struct {
 	Version  int64
 	Protocol Protocol
 	Metadata Metadata
 	Txns     map[string]Txn // by appId
 
-	// Checkpoint is the newest checkpoint known, with Version -1 if there is none.
+	// Checkpoint is the newest known checkpoint; its Version is -1 if there is none.
 	Checkpoint Checkpoint
 	// JSONBytes is the size of the commits after the checkpoint.
 	JSONBytes int64
-	// ReadAt is when Version was known to be the newest one.
+	// ReadAt is the time at which Version was known to be the newest one.
 	ReadAt time.Time
-	// Object is the commit of Version as the store showed it after ReadAt. It is zero if the store was not asked, and if
-	// the log keeps Version as a checkpoint only.
+	// Object is the commit of Version as the store showed it after ReadAt. It is zero if no request was made, and if
+	// the log has only a checkpoint of Version.
 	Object objstore.Info
 
-	ids int64 // bytes of the appIds
+	ids int64 // total length of the appIds
 }
 
-// size is about what the positions and the metadata take in memory.
+// size estimates the memory of the positions and the metadata.
 func (s *State) size() int64 {
 	n := s.ids + 2*perField*int64(len(s.Txns)) + int64(len(s.Metadata.SchemaString)+len(s.Metadata.Description))
 	for k, v := range s.Metadata.Configuration {
@@ -49,7 +49,7 @@ type Checkpoint struct {
 	Size    int64 // in bytes, of all parts
 }
 
-// key returns the object of a part, counted from 0.
+// key returns the object key of a part, counted from 0.
 func (c Checkpoint) key(part int) string {
 	if c.Parts == 1 {
 		return CheckpointKey(c.Version)
@@ -57,17 +57,17 @@ func (c Checkpoint) key(part int) string {
 	return partKey(c.Version, part+1, c.Parts)
 }
 
-// empty is the state before version 0.
+// empty returns the state before version 0.
 func empty() *State { return &State{Version: -1, Checkpoint: Checkpoint{Version: -1}} }
 
-// Commit is one version as a reader of heads sees it.
+// Commit is one version with the actions of the requested kinds.
 type Commit struct {
 	Version int64
 	Bytes   int64 // of its file
 	Actions []Action
 }
 
-// Info returns the commit's commitInfo, a zero one if it has none.
+// Info returns the commit's commitInfo, the zero value if it has none.
 func (c Commit) Info() CommitInfo {
 	for _, a := range c.Actions {
 		if info, ok := a.(CommitInfo); ok {
@@ -77,7 +77,7 @@ func (c Commit) Info() CommitInfo {
 	return CommitInfo{}
 }
 
-// After returns the state that c makes of s. c must be the next version.
+// After returns the state after applying c to s. c must be the next version.
 func (s *State) After(c Commit) (*State, error) {
 	if c.Version != s.Version+1 {
 		return nil, corrupt("version %d cannot follow version %d", c.Version, s.Version)
@@ -91,7 +91,7 @@ func (s *State) After(c Commit) (*State, error) {
 	return &next, nil
 }
 
-// replay sets what the actions say. It leaves the map of the state before alone.
+// replay applies actions. It copies the map of positions before the first change, because older states share it.
 func (s *State) replay(actions []Action) {
 	shared := true
 	for _, a := range actions {
@@ -104,7 +104,7 @@ func (s *State) replay(actions []Action) {
 	}
 }
 
-// set sets what an action says. The map of positions must be the state's own.
+// set applies one action. The caller must own the map of positions.
 func (s *State) set(a Action) {
 	switch a := a.(type) {
 	case Protocol:
@@ -119,7 +119,7 @@ func (s *State) set(a Action) {
 	}
 }
 
-// complete says whether the state is that of a table.
+// complete returns an error if the state lacks parts of a table.
 func (s *State) complete() error {
 	switch {
 	case s.Protocol.MinWriterVersion == 0:
@@ -132,9 +132,9 @@ func (s *State) complete() error {
 	return nil
 }
 
-// CheckpointDue says whether the log has grown enough to be checkpointed at this version: by the table's
-// delta.checkpointInterval if it sets one; else 10 commits whose JSON is a quarter of the last checkpoint, so that the
-// work for checkpoints stays in proportion to the work for commits, or 100 commits.
+// CheckpointDue reports whether this version should be checkpointed. With the table's delta.checkpointInterval set,
+// that interval decides. Else a checkpoint is due after 10 commits whose JSON is a quarter of the last checkpoint,
+// which keeps the work for checkpoints in proportion to that for commits, or after 100 commits.
 func (s *State) CheckpointDue() bool {
 	since := s.Version - s.Checkpoint.Version
 	if text, ok := s.Metadata.Configuration[propCheckpointInterval]; ok {
@@ -145,8 +145,8 @@ func (s *State) CheckpointDue() bool {
 	return since >= 100 || since >= 10 && s.JSONBytes >= s.Checkpoint.Size/4
 }
 
-// Know returns the state with a checkpoint that was written since, by whomever. The bytes of JSON after it are
-// estimated: they only say when the next one is due.
+// Know returns the state with a newer checkpoint, written by any program. It estimates the JSON bytes after that
+// checkpoint; they only decide when the next one is due.
 func (s *State) Know(c Checkpoint) *State {
 	if c.Parts == 0 || c.Version <= s.Checkpoint.Version || c.Version > s.Version {
 		return s
@@ -157,5 +157,5 @@ func (s *State) Know(c Checkpoint) *State {
 	return &known
 }
 
-// String names the state for logs.
+// String identifies the state in logs.
 func (s *State) String() string { return fmt.Sprintf("table %s version %d", s.Metadata.ID, s.Version) }

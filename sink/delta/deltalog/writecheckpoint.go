@@ -30,7 +30,7 @@ func optional(name string, t arrow.DataType) arrow.Field {
 	return arrow.Field{Name: name, Type: t, Nullable: true}
 }
 
-// The columns of a checkpoint, one per kind of action; a row has one of them.
+// The columns of a checkpoint, one per kind of action. Each row fills one of them.
 var (
 	txnType = arrow.StructOf(
 		optional("appId", textType),
@@ -96,7 +96,7 @@ func newCheckpointWriter(out io.Writer) (*checkpointWriter, error) {
 	props := []parquet.WriterProperty{
 		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCompressionLevel(1),
 		parquet.WithDataPageVersion(parquet.DataPageV1), parquet.WithVersion(parquet.V2_LATEST),
-		// Nobody looks up a text by range here, and what stands for null in lists and maps must not be counted.
+		// Readers do not search text ranges here, and the placeholders of null lists and maps must not count.
 		parquet.WithStats(false),
 		parquet.WithDictionaryFor("add.path", false), parquet.WithDictionaryFor("add.stats", false),
 		parquet.WithMaxRowGroupLength(groupRows + 1),
@@ -125,7 +125,7 @@ func (w *checkpointWriter) write(a Action) error {
 		row.textMap(a.PartitionValues)
 		row.int(a.Size)
 		row.int(a.ModificationTime)
-		row.bool(false) // what a checkpoint repeats changes no data
+		row.bool(false) // a checkpoint repeats actions and changes no data
 		row.textOrNull(a.Stats)
 		row.textMapOrNull(a.Tags)
 	case Remove:
@@ -198,7 +198,7 @@ func (w *checkpointWriter) close() error {
 	return nil
 }
 
-// fields appends the fields of one struct, in their order.
+// fields appends the fields of one struct, in order.
 type fields struct {
 	of   *array.StructBuilder
 	next int

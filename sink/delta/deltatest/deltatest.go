@@ -1,4 +1,4 @@
-// Package deltatest is test equipment for tables.
+// Package deltatest has test helpers for tables.
 package deltatest
 
 import (
@@ -9,8 +9,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// Adds yields the data files of the newest version, in the order in which they were committed as far as it is known: the
-// version of a file is -1 if only a checkpoint knows it, and those come first.
+// Adds yields the data files of the newest version. Files that only a checkpoint has come first, with version -1; the
+// others follow in the order of their commits.
 func Adds(ctx context.Context, store objstore.Store) iter.Seq2[deltalog.File, error] {
 	return func(yield func(deltalog.File, error) bool) {
 		s, err := deltalog.Load(ctx, store)

@@ -11,19 +11,19 @@ import (
 
 // Limits of texts, in characters.
 const (
-	maxWhat   = 400 // what an error says, without its hint
-	maxKeyLen = 100 // a key in it
-	maxName   = 63  // a bucket's name, as S3 limits it
-	maxURL    = 80  // an endpoint
-	maxCode   = 40  // a code, a region or the id of a request
+	maxWhat   = 400 // error text without its hint
+	maxKeyLen = 100 // key
+	maxName   = 63  // bucket name, S3's own limit
+	maxURL    = 80  // endpoint
+	maxCode   = 40  // code, region or request id
 )
 
-// Explain returns what an error of a [Store] says and what to do about it, for people.
+// Explain returns the text of an error of a [Store] and what to do about it, for people.
 //
-// what is one line of at most 400 characters without control characters. It holds no credentials, no signature and no
-// query of a URL. hint names the key of the configuration, the permission or the machine to look at. It goes by the
-// store's error code and by the types of errors, and is empty if they say nothing about what to do. The text of an error
-// of S3 is what, and hint if there is one.
+// what is one line of at most 400 characters without control characters. It never holds credentials, a signature or
+// the query of a URL. hint names the configuration key, the permission or the machine to check. It depends on the
+// store's error code and on the types of errors, and is empty if they suggest no action. The text of an S3 error is
+// what, followed by hint if there is one.
 func Explain(err error) (what, hint string) {
 	if e, ok := errors.AsType[explained](err); ok {
 		return e.explain()
@@ -31,15 +31,15 @@ func Explain(err error) (what, hint string) {
 	return oneLine(err.Error(), maxWhat), localHint(err)
 }
 
-// explained is an error that knows its hint.
+// explained is an error with a hint.
 type explained interface {
 	error
 	explain() (what, hint string)
-	// cause is the same for failures that differ only in an id, a port or a time.
+	// cause is equal for failures that differ only in an id, a port or a time.
 	cause() string
 }
 
-// hintOf returns the text of an error: what it says, then its hint.
+// hintOf returns the text of an error with its hint.
 func hintOf(what, hint string) string {
 	if hint == "" {
 		return what
@@ -49,7 +49,7 @@ func hintOf(what, hint string) string {
 
 // localHint returns what to do about an error of a store in a directory.
 func localHint(err error) string {
-	refused := errors.Is(err, ErrRefused) // other files than the store's may be missing or denied, too
+	refused := errors.Is(err, ErrRefused) // missing or denied files of other origin get no hint
 	switch {
 	case refused && errors.Is(err, syscall.EROFS):
 		return "mount the file system of storage.url writable"
@@ -63,14 +63,14 @@ func localHint(err error) string {
 	return ""
 }
 
-// The parts of a URL that can carry a secret: a user with a password, and a query with a signature.
+// The parts of a URL that can carry a secret: the user part with a password, and a query with a signature.
 var (
 	userinfo = regexp.MustCompile(`(\w+://)[^\s/"@]*@`)
 	query    = regexp.MustCompile(`(\w+://[^\s"?]*)\?[^\s"]*`)
 )
 
-// oneLine returns text in one line of at most limit characters. Characters that end a line, steer a terminal or cannot be
-// seen become a space, as do bytes that are no UTF-8, and several spaces become one.
+// oneLine returns text as one line of at most limit characters. Characters that end a line, control a terminal or are
+// invisible become a space, as do bytes that are not UTF-8. Several spaces become one.
 func oneLine(text string, limit int) string {
 	text = strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
@@ -86,7 +86,8 @@ func oneLine(text string, limit int) string {
 	return text
 }
 
-// shortKey returns a key or prefix of a key as texts show it. A long one loses its middle: its end tells the most.
+// shortKey returns a key or prefix for error texts. It shortens a long one in the middle, because the end identifies
+// it best.
 func shortKey(key string) string {
 	runes := []rune(oneLine(key, 8*maxKey))
 	if len(runes) > maxKeyLen {

@@ -10,10 +10,10 @@ import (
 	"sluice/classify"
 )
 
-// maxKey is S3's limit, in bytes, prefix included.
+// maxKey is S3's limit in bytes, including the prefix.
 const maxKey = 1024
 
-// checkKey holds a key against the rules of [Store].
+// checkKey validates a key by the rules of [Store].
 func checkKey(key string) error {
 	switch {
 	case !fs.ValidPath(key) || key == ".":
@@ -26,12 +26,12 @@ func checkKey(key string) error {
 	return nil
 }
 
-// refuse is an error of a request that no store would take.
+// refuse returns the error of a request that no store would accept.
 func refuse(format string, args ...any) error {
 	return classify.Mark(fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...)), classify.Fatal)
 }
 
-// failed says which operation err comes from and keeps its class. An error of S3 says so itself.
+// failed adds the operation and the key to err and keeps its class. An S3 error already has both.
 func failed(k OpKind, key string, err error) error {
 	if _, says := errors.AsType[*s3Error](err); says || err == nil {
 		return err
@@ -39,7 +39,7 @@ func failed(k OpKind, key string, err error) error {
 	return fmt.Errorf("%v %s: %w", k, shortKey(key), err)
 }
 
-// begin is what every operation looks at first. Nothing has left yet if it fails.
+// begin is the first check of every operation. If it fails, no request was sent.
 func begin(ctxErr error, key string) error {
 	if err := checkKey(key); err != nil {
 		return err
@@ -55,7 +55,7 @@ var (
 	errExists   = classify.Mark(ErrExists, classify.Transient)
 )
 
-// checkRange holds the offset of a Get against its rules.
+// checkRange validates the offset of a Get.
 func checkRange(off int64) error {
 	if off < 0 {
 		return refuse("offset %d is negative", off)

@@ -21,19 +21,19 @@ import (
 	"sluice/classify"
 )
 
-// tmpDir holds temporary names. One place for all makes the sweep cheap, however many objects there are, and no reader
-// of a table looks there. It must be on the same file system as the objects.
+// tmpDir holds temporary names. One directory for all makes the sweep cheap, even with many objects, and readers of
+// tables ignore it. It must be on the same file system as the objects.
 const tmpDir = ".tmp"
 
-// Local is a store in a local directory, also for several processes of one host. An object appears at once, complete and
-// durable, or not at all: a put writes a temporary file, syncs it, gives it its final name with link(2) (or rename(2) for
-// Replace), syncs the directory and removes the temporary name. Unlike rename, link never replaces; unlike O_EXCL on the
-// final name, readers never see a part of the object, and a crash leaves none behind.
+// Local is a store in a local directory. Several processes of one host may share it. An object appears at once,
+// complete and durable, or not at all: a put writes a temporary file, syncs it, gives it its final name with link(2)
+// (or rename(2) for Replace), syncs the directory and removes the temporary name. Unlike rename, link never replaces
+// a file. Unlike O_EXCL on the final name, readers never see a part of the object, and a crash leaves none behind.
 //
 // File systems without hard links (FAT, exFAT, most SMB mounts, object store mounts) are refused with [ErrUnsafe]. On
-// NFS the link is atomic on the server, but lists of other hosts may lag.
+// NFS the link is atomic on the server, but lists on other hosts may lag.
 type Local struct {
-	root *os.Root // keys cannot leave it, not even by symbolic links
+	root *os.Root // keys cannot leave it, not even through symbolic links
 	own  string   // prefix of our temporary names
 	lock io.Closer
 	seq  atomic.Uint64
@@ -44,15 +44,15 @@ type Local struct {
 	localSystem
 }
 
-// localSystem is what tests replace.
+// localSystem has the system calls that tests replace.
 type localSystem struct {
 	link func(from, to string) error // names relative to the root
 	sync func(*os.File) error
-	step func(string) // of a put; tests crash there
+	step func(string) // called at each step of a put; tests crash there
 }
 
-// NewLocal opens dir as a store, makes it if it is missing, removes what crashed processes left in it, and probes that
-// its file system keeps the promise of IfAbsent ([ErrUnsafe] if not). Close it at the end.
+// NewLocal opens dir as a store. It creates a missing directory, removes the leftovers of crashed processes, and
+// tests that the file system guarantees IfAbsent ([ErrUnsafe] if not). The caller must call Close at the end.
 func NewLocal(ctx context.Context, dir string) (*Local, error) {
 	s, err := openLocal(ctx, dir, localSystem{})
 	if err != nil {
@@ -90,14 +90,14 @@ func openLocal(ctx context.Context, dir string, system localSystem) (s *Local, e
 	return s, s.probe(ctx)
 }
 
-// Readable by the group and the world, as far as umask lets: other engines read the tables.
+// Readable by group and others, as far as umask allows: other engines read the tables.
 const (
 	dirMode  = 0o755
 	fileMode = 0o644
 )
 
-// enter sweeps and takes our own lock, both under one global lock: nobody can sweep between the creation of our lock file
-// and locking it.
+// enter sweeps and takes our own lock, both under one global lock. So no other process can sweep after our lock file
+// is created and before it is locked.
 func (s *Local) enter(ctx context.Context, dir string) error {
 	global, err := waitLock(ctx, filepath.Join(dir, tmpDir, "lock"))
 	if err != nil {
@@ -110,10 +110,10 @@ func (s *Local) enter(ctx context.Context, dir string) error {
 	return errors.Join(err, global.Close())
 }
 
-// errLocked says that somebody else holds the lock.
+// errLocked means that another process holds the lock.
 var errLocked = classify.Mark(errors.New("locked by another process"), classify.Transient)
 
-// waitLock waits for a lock that others hold for a moment only.
+// waitLock waits for a lock that others hold only briefly.
 func waitLock(ctx context.Context, name string) (io.Closer, error) {
 	for {
 		l, err := lockFile(name)
@@ -135,8 +135,9 @@ func waitLock(ctx context.Context, name string) (io.Closer, error) {
 	}
 }
 
-// sweep removes the temporary names of processes that are gone: a process holds the lock on OWN.lock as long as it lives,
-// and the kernel drops it on kill -9. Only names are removed. One may be a second link to a finished object.
+// sweep removes the temporary names of processes that have ended: a process holds the lock on OWN.lock as long as it
+// lives, and the kernel drops it even on kill -9. Only names are removed. One may be a second link to a finished
+// object.
 func (s *Local) sweep(dir string) error {
 	names, err := fs.ReadDir(s.root.FS(), tmpDir)
 	if err != nil {
@@ -169,8 +170,9 @@ func (s *Local) sweep(dir string) error {
 	return nil
 }
 
-// probe lets several goroutines put one fresh name. It catches file systems without hard links, those that fake link by
-// copying, and those without stable inode numbers. It cannot see a race between two hosts of a network file system.
+// probe lets several goroutines put one fresh name. It detects file systems without hard links, those that emulate
+// link by copying, and those without stable inode numbers. It cannot detect a race between two hosts of a network
+// file system.
 func (s *Local) probe(ctx context.Context) error {
 	key := path.Join(tmpDir, s.own+".probe")
 	defer s.root.Remove(key) //nolint:errcheck // the next sweep removes it, too
@@ -197,17 +199,17 @@ func (s *Local) probe(ctx context.Context) error {
 		return unsafe("no put of a fresh name succeeded")
 	}
 	if b, err := s.root.ReadFile(key); err != nil || !bytes.Equal(b, selfTestBody(winner)) {
-		return unsafe("put number %d of a fresh name won, but the file holds %q (%v)", winner, b, err)
+		return unsafe("put number %d of a fresh name succeeded, but the file holds %q (%v)", winner, b, err)
 	}
 	return nil
 }
 
-// Close releases the lock. Puts that are under way fail.
+// Close releases the lock. Puts in progress fail.
 func (s *Local) Close() error {
 	var err error
 	if s.lock != nil {
 		err = s.lock.Close()
-		// A sweep may be faster.
+		// A sweep of another process may be faster.
 		if e := s.root.Remove(path.Join(tmpDir, s.own+".lock")); !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)
 		}
@@ -215,7 +217,7 @@ func (s *Local) Close() error {
 	return errors.Join(err, s.root.Close())
 }
 
-// begin is what every operation on a key looks at first.
+// begin is the first check of every operation on a key.
 func (s *Local) begin(ctx context.Context, key string) error {
 	if err := begin(ctx.Err(), key); err != nil {
 		return err
@@ -226,7 +228,8 @@ func (s *Local) begin(ctx context.Context, key string) error {
 	return s.settle(path.Dir(key))
 }
 
-// settle syncs a directory whose sync failed when an object entered it. Who sees that object must be able to count on it.
+// settle syncs a directory whose sync failed when an object entered it. A caller that sees the object must be able to
+// rely on it.
 func (s *Local) settle(dir string) error {
 	if _, dirty := s.unsynced.Load(dir); !dirty {
 		return nil
@@ -313,14 +316,14 @@ func (s *Local) Put(ctx context.Context, key string, body io.ReadSeeker, mode Mo
 	return failed(PutKind(mode), key, err)
 }
 
-// write puts the body without looking at the key. Up to the link nothing is visible.
+// write puts the body without checking the key. Until the link, readers see nothing.
 func (s *Local) write(ctx context.Context, key string, body io.ReadSeeker, mode Mode) error {
 	name := path.Join(tmpDir, fmt.Sprintf("%s.%d", s.own, s.seq.Add(1)))
 	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return notSent(err)
 	}
-	// A leftover name is the next sweep's business. After a rename it is gone.
+	// The next sweep removes a leftover name. After a rename it no longer exists.
 	defer func() { _, _ = f.Close(), s.root.Remove(name) }()
 	s.step("created")
 	if err := s.fill(ctx, f, body); err != nil {
@@ -343,9 +346,11 @@ func (s *Local) write(ctx context.Context, key string, body io.ReadSeeker, mode 
 	if err != nil && !errors.Is(err, ErrExists) {
 		return err
 	}
-	// Who lost may find an own earlier put under the key and count on it, so the directory is synced for losers, too.
+	// After a conflict the object may be our own earlier put, which the caller relies on. So the directory is synced
+	// then, too.
 	if e := s.syncDir(dir); e != nil {
-		// The object is visible, but may not be durable: neither done nor undone, and no error of a refusal.
+		// The object is visible, but may not be durable. The outcome is therefore unknown: neither success nor
+		// refusal.
 		s.unsynced.Store(dir, nil)
 		return errors.Join(err, classify.Mark(fmt.Errorf("sync directory: %v", e), classify.Transient)) //nolint:errorlint // see above
 	}
@@ -353,11 +358,11 @@ func (s *Local) write(ctx context.Context, key string, body io.ReadSeeker, mode 
 	return err
 }
 
-// notSent is an error from before anything was visible.
+// notSent wraps an error that occurred before the object became visible.
 func notSent(err error) error { return fmt.Errorf("%w: %w", ErrNotSent, localError(err)) }
 
-// fill writes the body and makes it durable. Full disks and quotas can show up as late as in Sync; after a failed one the
-// kernel has dropped the pages, so the file is given up.
+// fill writes the body and makes it durable. A full disk or quota can show up as late as in Sync. After a failed Sync
+// the kernel has dropped the pages, so the file is abandoned.
 func (s *Local) fill(ctx context.Context, f *os.File, body io.ReadSeeker) error {
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("rewind the body: %w", err)
@@ -381,11 +386,11 @@ func (c contextReader) Read(b []byte) (int, error) {
 	return c.r.Read(b)
 }
 
-// errLink says that link(2) is missing or is something else here.
+// errLink means that link(2) is missing or not a real link on this file system.
 var errLink = errors.New("link")
 
-// publish links the temporary name to the key. It trusts no answer: on NFS a reply can be lost and the repeated request
-// answered EEXIST although the name is ours, and some file systems copy.
+// publish links the temporary name to the key. It verifies the result: on NFS a reply can be lost and the repeated
+// request answered with EEXIST although the name is ours, and some file systems copy instead.
 func (s *Local) publish(f *os.File, name, key string) error {
 	linkErr := s.link(name, key)
 	mine, err := f.Stat()
@@ -403,18 +408,18 @@ func (s *Local) publish(f *os.File, name, key string) error {
 	case linkErr != nil:
 		return fmt.Errorf("%w: %w", errLink, localError(linkErr))
 	}
-	// A copy, or somebody deleted it since: the outcome is unknown.
+	// A copy, or another process deleted it since: the outcome is unknown.
 	return fmt.Errorf("%w: the name is not a link to the file (%v)", errLink, err) //nolint:errorlint // not a refusal
 }
 
-// mkdirAll makes dir and syncs every parent that got a new entry: without it a power cut can lose the directory with the
-// object in it.
+// mkdirAll makes dir and syncs every parent that got a new entry. Otherwise a power failure can lose the directory
+// with the object in it.
 func (s *Local) mkdirAll(dir string) error {
 	if dir == "." {
 		return nil
 	}
-	// A directory that exists may have been made a moment ago by somebody who has not synced its parent yet, so the first
-	// use always syncs.
+	// Another process may have made an existing directory a moment ago without having synced its parent yet. So the
+	// first use always syncs.
 	if _, durable := s.made.Load(dir); durable {
 		if _, err := s.root.Stat(dir); err == nil {
 			return nil

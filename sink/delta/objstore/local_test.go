@@ -352,7 +352,8 @@ func TestSyncs(t *testing.T) {
 	}
 }
 
-// TestUnsyncedDirectory: while a directory cannot be synced, a put is neither done nor undone, and nobody sees the object.
+// TestUnsyncedDirectory: while a directory cannot be synced, the outcome of a put is unknown, and no reader sees the
+// object.
 func TestUnsyncedDirectory(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpenLocal(t, dir)

@@ -9,14 +9,14 @@ import (
 	"sluice/classify"
 )
 
-// localDenied are errors that the file system answers before it did anything, and that a person has to mend.
+// localDenied are errors that the file system returns before it does anything, and that an operator must fix.
 var localDenied = [...]error{
 	syscall.EACCES, syscall.EPERM, syscall.EROFS, syscall.ENOTDIR, syscall.EISDIR, syscall.ENAMETOOLONG, syscall.EFBIG,
 	syscall.EXDEV, fs.ErrNotExist, fs.ErrPermission,
 }
 
-// localError brings an error of the file system under the contract of [Store]. What passes by itself (a full disk, too
-// many open files) keeps its class.
+// localError maps an error of the file system to the contract of [Store]. A transient one (a full disk, too many open
+// files) keeps its class.
 func localError(err error) error {
 	if err == nil || errors.Is(err, ErrRefused) || errors.Is(err, ErrUnsafe) {
 		return err
@@ -29,7 +29,7 @@ func localError(err error) error {
 	return err
 }
 
-// missingError is [localError] for operations on an object that must be there.
+// missingError is [localError] for operations on an object that must exist.
 func missingError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return errNotFound

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// List implements [Store]. It reads one directory at a time and leaves out whole directories that sort before after.
+// List implements [Store]. It reads one directory at a time and skips directories that sort completely before after.
 func (s *Local) List(ctx context.Context, prefix, after string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		var err error
@@ -50,7 +50,7 @@ func (w *walk) fail(err error) bool {
 	return false
 }
 
-// directory yields what is below dir, which is empty or ends with a slash, and says whether to go on.
+// directory yields the objects below dir, which is empty or ends with a slash. It reports whether to go on.
 func (w *walk) directory(dir string) bool {
 	if err := w.ctx.Err(); err != nil {
 		return w.fail(err)
@@ -61,7 +61,7 @@ func (w *walk) directory(dir string) bool {
 	entries, err := fs.ReadDir(w.s.root.FS(), path.Clean("./"+dir))
 	if err != nil {
 		if errors.Is(missingError(err), ErrNotFound) {
-			return true // deleted while we walk, or never there
+			return true // deleted during the walk, or never there
 		}
 		return w.fail(err)
 	}
@@ -96,7 +96,7 @@ func (w *walk) object(key string, e fs.DirEntry) bool {
 	fi, err := e.Info()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return true // deleted while we walk
+		return true // deleted during the walk
 	case err != nil:
 		return w.fail(err)
 	}

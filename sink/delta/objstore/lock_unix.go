@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// lockFile takes an exclusive lock that the kernel drops when the process ends, however it ends. It does not wait:
-// errLocked if somebody holds it.
+// lockFile takes an exclusive lock, which the kernel drops when the process ends for any reason. It does not wait: it
+// returns errLocked if another process holds the lock.
 func lockFile(name string) (io.Closer, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, fileMode) //nolint:gosec // below the operator's directory
 	if err != nil {

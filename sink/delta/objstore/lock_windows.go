@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// lockFile opens the file without sharing it: a second open fails until the first one is closed, which the system sees to
-// when the process ends. errLocked if somebody holds it.
+// lockFile opens the file without sharing it, so that a second open fails until the first one is closed. Windows
+// closes it when the process ends. It returns errLocked if another process holds the lock.
 func lockFile(name string) (io.Closer, error) {
 	const sharingViolation = syscall.Errno(32)
 	p, err := syscall.UTF16PtrFromString(name)

@@ -10,14 +10,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Observed returns s with note called for each operation, when its answer is there, with what it took. A Get is answered when
-// the object is open; of a List the time that its reader takes does not count. note may be called from many goroutines.
+// Observed returns s with a call of note for each finished operation and its duration. A Get is finished when the
+// object is open. The duration of a List excludes the time of its reader. note may be called from many goroutines.
 func Observed(s Store, note func(o Op, err error, took time.Duration)) Store {
 	return &observed{inner: s, note: note}
 }
 
-// Measured returns s with the duration of each operation in the histogram sluice_store_operation_seconds, by operation
-// and outcome ([Outcome]). A Get ends with the first byte; of a List the time that its reader takes does not count.
+// Measured returns s with the duration of each operation in the histogram sluice_store_operation_seconds, by
+// operation and outcome ([Outcome]). A Get ends with the first byte. The duration of a List excludes the time of its
+// reader.
 func Measured(s Store, reg prometheus.Registerer) (Store, error) {
 	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "sluice_store_operation_seconds",
@@ -32,7 +33,7 @@ func Measured(s Store, reg prometheus.Registerer) (Store, error) {
 	}), nil
 }
 
-// observed notes each operation with its answer and duration.
+// observed reports each operation with its error and duration.
 type observed struct {
 	inner Store
 	note  func(Op, error, time.Duration)

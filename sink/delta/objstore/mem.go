@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Mem is a store in memory, for tests. It has no goroutines and takes the time from the clock of the process, so it can
-// be used inside a synctest bubble. It asserts: an object that was put with IfAbsent is never replaced. Who tries gets
-// an error, and the try is remembered for [Mem.Violations].
+// Mem is a store in memory, for tests. It has no goroutines and uses the clock of the process, so it works inside a
+// synctest bubble. It asserts that an object put with IfAbsent is never replaced: such a put fails and is recorded
+// for [Mem.Violations].
 type Mem struct {
 	mu         sync.Mutex
 	objects    map[string]memObject
@@ -30,7 +30,7 @@ type memObject struct {
 // NewMem returns an empty store.
 func NewMem() *Mem { return &Mem{objects: map[string]memObject{}} }
 
-// Violations returns what the users of the store did against its rules.
+// Violations returns the recorded violations of the store's rules.
 func (m *Mem) Violations() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,7 +105,7 @@ func (m *Mem) put(ctx context.Context, key string, body io.ReadSeeker, mode Mode
 	return nil
 }
 
-// readWhole takes a copy of body from its start.
+// readWhole returns a copy of body from its start.
 func readWhole(body io.ReadSeeker) ([]byte, error) {
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("%w: rewind the body: %w", ErrNotSent, err)
@@ -117,7 +117,7 @@ func readWhole(body io.ReadSeeker) ([]byte, error) {
 	return b, nil
 }
 
-// List implements [Store]. It yields what there is when the iteration begins.
+// List implements [Store]. It yields the objects that exist when the iteration begins.
 func (m *Mem) List(ctx context.Context, prefix, after string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		m.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"sluice/classify"
 )
 
-// OpKind is what an operation does.
+// OpKind is the kind of an operation.
 type OpKind uint8
 
 // The kinds of operations. A Put has two, by its mode.
@@ -23,7 +23,7 @@ const (
 
 var opNames = [...]string{"get", "head", "put", "put-if-absent", "list", "delete"}
 
-// String returns the name that traces and metrics show.
+// String returns the name in traces and metrics.
 func (k OpKind) String() string {
 	if int(k) >= len(opNames) {
 		return fmt.Sprintf("op(%d)", uint8(k))
@@ -31,7 +31,7 @@ func (k OpKind) String() string {
 	return opNames[k]
 }
 
-// PutKind is the kind of a Put with this mode.
+// PutKind returns the kind of a Put with this mode.
 func PutKind(m Mode) OpKind {
 	if m == IfAbsent {
 		return OpPutIfAbsent
@@ -42,9 +42,9 @@ func PutKind(m Mode) OpKind {
 // Op is one operation as a decorator sees it.
 type Op struct {
 	Kind  OpKind
-	Key   string // the prefix of a List
-	After string // of a List
-	N     int    // its index among all operations that went through the decorator, from 0
+	Key   string // prefix, for a List
+	After string // for a List
+	N     int    // index among all operations of the decorator, from 0
 }
 
 // String returns the operation as one line without its index: "put-if-absent _delta_log/00000000000000000000.json".
@@ -56,8 +56,8 @@ func (o Op) String() string {
 	return s
 }
 
-// Outcome puts the answer to an operation in one word: ok, exists, not_found, not_sent, refused, canceled or failed.
-// After failed the effect of a put is unknown.
+// Outcome returns the result of an operation as one word: ok, exists, not_found, not_sent, refused, canceled or
+// failed. After failed the effect of a put is unknown.
 func Outcome(err error) string {
 	switch {
 	case err == nil:
@@ -78,15 +78,16 @@ func Outcome(err error) string {
 
 type lastCheck struct{}
 
-// WithLastCheck makes every Put under the returned context call check once, when nothing is left to do but to send the
-// request (for S3: after signing, so that a process that slept since cannot land it: its signature is too old). If check
-// returns an error, the request does not leave and Put returns that error together with [ErrNotSent]. A nil check takes
-// an earlier one away.
+// WithLastCheck makes every Put under the returned context call check once, when the request is ready to be sent. For
+// S3 that is after signing: if the process sleeps after the check, the signature expires and S3 refuses the request.
+// If check returns an error, the request is not sent and Put returns that error together with [ErrNotSent]. A nil
+// check removes an earlier one.
 func WithLastCheck(ctx context.Context, check func() error) context.Context {
 	return context.WithValue(ctx, lastCheck{}, check)
 }
 
-// LastCheck is what a Store calls just before a put leaves: the end of ctx and the check of [WithLastCheck].
+// LastCheck is for implementations of Store, which call it just before a put is sent. It returns the error of ctx or
+// of the check of [WithLastCheck].
 func LastCheck(ctx context.Context) error {
 	err := ctx.Err()
 	if check, _ := ctx.Value(lastCheck{}).(func() error); err == nil && check != nil {

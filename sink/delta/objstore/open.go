@@ -11,9 +11,9 @@ import (
 	"sluice/classify"
 )
 
-// Open returns the store that a URL names: s3://bucket/prefix, file:///directory, or mem:// for tests, which is a new and
-// empty one each time. c says how to reach S3; its bucket and prefix are those of the URL. If the store is an io.Closer,
-// close it at the end. A URL that names no store is a Fatal error.
+// Open returns the store that a URL names: s3://bucket/prefix, file:///directory, or mem:// for tests, which is a new
+// and empty store each time. c configures S3; its bucket and prefix come from the URL. If the store is an io.Closer,
+// the caller must close it at the end. An invalid URL is a Fatal error.
 func Open(ctx context.Context, storeURL string, c S3Config) (Store, error) {
 	s, err := openURL(ctx, storeURL, c)
 	if err != nil {
@@ -62,7 +62,7 @@ func openURL(ctx context.Context, storeURL string, c S3Config) (Store, error) {
 	return nil, badURL("%s is not supported: use s3:// or file://", scheme)
 }
 
-// directory is the path of a file URL, which is absolute and percent-encoded.
+// directory returns the path of a file URL, which is absolute and percent-encoded.
 func directory(rest string) (string, error) {
 	dir, err := url.PathUnescape(strings.TrimPrefix(rest, "localhost"))
 	switch {

@@ -23,32 +23,34 @@ import (
 	"sluice/secure"
 )
 
-// S3Config says which bucket to use and how. Its zero value, with a bucket, is AWS with the default credential chain
-// (environment, shared files, web identity, container and instance roles).
+// S3Config configures the bucket and the access to it. With only a bucket it means AWS with the default credential
+// chain (environment, shared files, web identity, container and instance roles).
 type S3Config struct {
 	Bucket string
-	Prefix string // of all keys, without slashes around it; empty is the whole bucket
-	// Endpoint is the URL of another S3 service than AWS, like http://127.0.0.1:9000. Region is then us-east-1 if empty.
+	Prefix string // of all keys, without slashes around it; empty means the whole bucket
+	// Endpoint is the URL of an S3 service other than AWS, like http://127.0.0.1:9000. An empty Region then means
+	// us-east-1.
 	Endpoint string
-	// Region of the bucket. Empty takes it from the environment or the shared configuration of AWS.
+	// Region is the region of the bucket. Empty takes it from the environment or the shared configuration of AWS.
 	Region string
-	// PathStyle puts the bucket into the path instead of the host name; most other services than AWS need it.
+	// PathStyle puts the bucket into the path instead of the host name. Most services other than AWS need it.
 	PathStyle bool
-	// AccessKey and SecretKey, and a SessionToken if they are temporary, replace the default credential chain.
+	// AccessKey and SecretKey, with a SessionToken for temporary ones, replace the default credential chain.
 	AccessKey, SecretKey, SessionToken string
-	// Keys replaces the default credential chain and the keys above. It is called at the first request and again after
-	// the store denied one, so that rotated keys are taken up ([KeysFromFiles]).
+	// Keys replaces the default credential chain and the keys above. It is called at the first request and again
+	// after the store denied one, so that rotated keys take effect ([KeysFromFiles]).
 	Keys func(context.Context) (Keys, error)
-	// Timeout is how long a request may make no progress, its answer or the next bytes of a body not coming. Default 30s.
+	// Timeout is how long a request may make no progress: no response, or no further bytes of a body. Default 30s.
 	Timeout time.Duration
-	// CAFile holds the authorities that may have signed the endpoint's certificate; empty means TLS or the system's. It is
-	// read once and not for the sources of credentials.
+	// CAFile holds the authorities that the endpoint's certificate is verified with; empty means those of TLS or the
+	// system. It is read once, and not used for the sources of credentials.
 	CAFile string
-	// InsecurePlaintext allows an http:// endpoint that is not this machine.
+	// InsecurePlaintext allows an http:// endpoint on another host.
 	InsecurePlaintext bool
-	// TLS replaces the TLS settings, which are the system's authorities, those of AWS_CA_BUNDLE, and TLS 1.2 or newer.
+	// TLS replaces the TLS settings. The default has the system's authorities, those of AWS_CA_BUNDLE, and TLS 1.2 or
+	// newer.
 	TLS *tls.Config
-	// Transport replaces the HTTP transport, TLS settings included; for tests.
+	// Transport replaces the HTTP transport including its TLS settings; for tests.
 	Transport http.RoundTripper
 }
 
@@ -60,18 +62,18 @@ const (
 	defaultRegion  = "us-east-1"
 )
 
-// S3 is a store in a bucket of AWS S3 or a service that speaks its protocol and has conditional puts. Directory buckets
+// S3 is a store in a bucket of AWS S3, or of a service with the same protocol and conditional puts. Directory buckets
 // (S3 Express) are refused: they do not list in order.
 type S3 struct {
 	place
 	client *s3.Client
 	wire   *wire
-	slots  chan struct{}         // one is taken by each request under way
-	keys   *aws.CredentialsCache // nil: nothing to re-read
+	slots  chan struct{}         // each request in flight takes one
+	keys   *aws.CredentialsCache // nil without keys to re-read
 	idle   time.Duration
 }
 
-// NewS3 returns a store over a bucket. It makes no request. An error is Fatal: something in c is wrong.
+// NewS3 returns a store on a bucket. It makes no request. An error is Fatal: c is invalid.
 func NewS3(ctx context.Context, c S3Config) (*S3, error) {
 	s, err := newS3(ctx, c)
 	if err != nil {
@@ -96,14 +98,14 @@ func newS3(ctx context.Context, c S3Config) (*S3, error) {
 	}
 	s := &S3{
 		place: place{bucket: c.Bucket, pathStyle: c.PathStyle, source: c.source()},
-		idle:  cmp.Or(c.Timeout, defaultTimeout), slots: make(chan struct{}, parallel),
+		idle:  cmp.Or(c.Timeout, defaultTimeout), slots: make(chan struct{}, maxInFlight),
 	}
 	if prefix := strings.Trim(c.Prefix, "/"); prefix != "" {
 		s.prefix = prefix + "/"
 	}
 	options := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(buildable(c.TLS)), config.WithAppID("sluice"),
-		config.WithLogger(logging.Nop{}), // what matters is in the errors
+		config.WithLogger(logging.Nop{}), // the errors have all that matters
 	}
 	if c.Region != "" {
 		options = append(options, config.WithRegion(c.Region))
@@ -134,14 +136,14 @@ func newS3(ctx context.Context, c S3Config) (*S3, error) {
 			Transport:     s.wire,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
-		// A try is one request: the caller decides what an answer means and whether to try again.
+		// One try is one request: the caller decides what a response means and whether to try again.
 		o.Retryer = aws.NopRetryer{}
 		o.Credentials = signingKeys{o.Credentials}
 		o.UsePathStyle = c.PathStyle
 		if c.Endpoint != "" {
 			o.BaseEndpoint = aws.String(c.Endpoint)
 		}
-		// Not every service knows the newer checksums. Bodies are signed over HTTP; over HTTPS TLS protects them.
+		// Not every service knows the newer checksums. Over HTTP bodies are signed; over HTTPS TLS protects them.
 		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 		o.DisableLogOutputChecksumValidationSkipped = true
@@ -149,13 +151,13 @@ func newS3(ctx context.Context, c S3Config) (*S3, error) {
 	if e := s.client.Options().BaseEndpoint; e != nil { // the environment may name one, too
 		s.endpoint = cmp.Or(origin(*e), "an endpoint that is no URL")
 		if u, err := url.Parse(*e); err == nil && net.ParseIP(u.Hostname()) != nil {
-			s.pathStyle = true // the SDK does so
+			s.pathStyle = true // as the SDK does
 		}
 	}
 	return s, nil
 }
 
-// local tells whether the endpoint is this machine.
+// local reports whether the endpoint is on this host.
 func (c S3Config) local() bool {
 	u, err := url.Parse(c.Endpoint)
 	return err == nil && secure.Loopback(u.Hostname())
@@ -169,13 +171,13 @@ func (c S3Config) plain() error {
 	return nil
 }
 
-// Close closes idle connections. Requests that are under way go on.
+// Close closes idle connections. Requests in flight go on.
 func (s *S3) Close() error {
 	s.wire.closeIdle()
 	return nil
 }
 
-// Get implements [Store]. ctx and the timeout cover the reading of the body, too.
+// Get implements [Store]. ctx and the timeout also cover reading the body.
 func (s *S3) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
 	if err := cmp.Or(begin(ctx.Err(), key), checkRange(off)); err != nil {
 		return nil, failed(OpGet, key, err)
@@ -202,7 +204,7 @@ func (s *S3) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, 
 		return nil, failed(OpGet, key, s.translate(r, OpGet, key, err))
 	case in.Range != nil && out.ContentRange == nil:
 		r.end()
-		_ = out.Body.Close() // the refusal says more
+		_ = out.Body.Close() // the refusal is more useful
 		return nil, failed(OpGet, key, refuse("the store ignores the range of a request"))
 	}
 	r.pause()
@@ -217,8 +219,8 @@ func httpRange(off, n int64) string {
 	return fmt.Sprintf("bytes=%d-%d", off, off+n-1)
 }
 
-// Head implements [Store]. The answer to a HEAD has no body, so its 404 says neither what is missing nor who answers. A
-// GET of the first byte decides then.
+// Head implements [Store]. The response to a HEAD has no body, so a 404 says neither what is missing nor who answers.
+// A GET of the first byte then decides.
 func (s *S3) Head(ctx context.Context, key string) (Info, error) {
 	if err := begin(ctx.Err(), key); err != nil {
 		return Info{}, failed(OpHead, key, err)
@@ -239,7 +241,7 @@ func (s *S3) Head(ctx context.Context, key string) (Info, error) {
 	return Info{Key: key, Size: aws.ToInt64(out.ContentLength), Modified: aws.ToTime(out.LastModified)}, nil
 }
 
-// missing returns the error of a HEAD that was answered with 404: that of a GET of the object's first byte.
+// missing returns the error after a HEAD with 404: that of a GET of the object's first byte.
 func (s *S3) missing(ctx context.Context, key string) error {
 	r, err := s.newRequest(ctx, 0)
 	if err != nil {
@@ -251,9 +253,9 @@ func (s *S3) missing(ctx context.Context, key string) error {
 		return s.translate(r, OpHead, key, err)
 	}
 	if err == nil {
-		_ = out.Body.Close() // its byte says nothing
+		_ = out.Body.Close() // only the status matters
 	}
-	return classify.Mark(errors.New("a HEAD is answered with 404, but a GET finds the object"), classify.Transient)
+	return classify.Mark(errors.New("the store answered a HEAD with 404, but a GET finds the object"), classify.Transient)
 }
 
 // Put implements [Store].
@@ -282,7 +284,7 @@ func (s *S3) Put(ctx context.Context, key string, body io.ReadSeeker, mode Mode)
 	return failed(kind, key, s.translate(r, kind, key, err))
 }
 
-// List implements [Store]. Objects whose keys end with a slash, the folders of consoles, are left out.
+// List implements [Store]. It skips objects whose keys end with a slash, which consoles use as folders.
 func (s *S3) List(ctx context.Context, prefix, after string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		in := s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(s.prefix + prefix)}

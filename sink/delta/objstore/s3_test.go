@@ -60,7 +60,7 @@ var operations = map[string]func(context.Context, objstore.Store) error{
 	"delete": func(ctx context.Context, s objstore.Store) error { return s.Delete(ctx, "key") },
 }
 
-// TestS3Answers is the table of what the answers of a store mean. Whatever they mean, each operation is one request.
+// TestS3Answers is the table of a store's responses and their meaning. In every case an operation is one request.
 func TestS3Answers(t *testing.T) {
 	type want struct {
 		is    error
@@ -256,7 +256,7 @@ func TestS3BrokenAnswer(t *testing.T) {
 	}
 }
 
-func TestS3NobodyThere(t *testing.T) {
+func TestS3_ConnectionRefused(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -12,14 +12,14 @@ import (
 	"sluice/classify"
 )
 
-// s3Codes are API codes whose class is not the one of their HTTP status, or that come with one that is not always the
-// same: throttling has many names, and some services answer it with 400.
-// Sources: the error responses of the S3 API, aws/retry of the SDK, the API errors of MinIO.
+// s3Codes are API codes whose class differs from that of their HTTP status, or whose status varies: throttling has
+// many names, and some services send it with 400. Sources: the error responses of the S3 API, aws/retry of the SDK,
+// the API errors of MinIO.
 var s3Codes = map[string]classify.Class{
 	"RequestTimeout":            classify.Transient, // 400: a body that stalled
 	"RequestTimeoutException":   classify.Transient,
 	"IncompleteBody":            classify.Transient, // 400: a body that was cut off
-	"BadDigest":                 classify.Transient, // 400: damaged on its way
+	"BadDigest":                 classify.Transient, // 400: damaged in transit
 	"XAmzContentSHA256Mismatch": classify.Transient, // 400: the same
 
 	"SlowDown":                               classify.Transient,
@@ -50,13 +50,13 @@ var s3Codes = map[string]classify.Class{
 	"AuthorizationHeaderMalformed": classify.Fatal, // 400: the same
 }
 
-// s3Stale are API codes of temporary credentials that are over, answered with 400.
+// s3Stale are API codes of expired temporary credentials, sent with 400.
 var s3Stale = map[string]bool{
 	"ExpiredToken": true, "ExpiredTokenException": true, "InvalidToken": true, "TokenRefreshRequired": true,
 }
 
-// translate brings an error of the SDK under the contract of [Store] and gives it a text of one line. [ErrNotFound] and
-// [ErrExists] say nothing but that.
+// translate maps an error of the SDK to the contract of [Store] and gives it a text of one line. [ErrNotFound] and
+// [ErrExists] have no other text.
 func (s *S3) translate(r *request, kind OpKind, key string, err error) error {
 	if err == nil {
 		return nil
@@ -77,7 +77,7 @@ func (s *S3) translate(r *request, kind OpKind, key string, err error) error {
 	return s.describe(r, kind, key, status, code, err, classified)
 }
 
-// responseError is what the store answered: 0 if nothing came that could be read.
+// responseError returns the status and code of the store's response. status is 0 without a readable response.
 func responseError(err error) (status int, code string) {
 	var answered interface{ HTTPStatusCode() int }
 	if errors.As(err, &answered) {
@@ -87,22 +87,22 @@ func responseError(err error) (status int, code string) {
 		code = api.ErrorCode()
 	}
 	if status >= 200 && status < 300 && code == "" {
-		status = 0 // a success whose body broke off: what it did is unknown
+		status = 0 // a success whose body broke off: its effect is unknown
 	}
 	return status, code
 }
 
-// derived reports whether the SDK made up the code of an answer from its HTTP status, since the body had none.
+// derived reports whether the SDK derived the code from the HTTP status, because the body had none.
 func derived(api smithy.APIError, status int) bool {
 	text := http.StatusText(status)
 	return api.ErrorMessage() == text && api.ErrorCode() == strings.ReplaceAll(text, " ", "")
 }
 
-// s3Missing are the API codes by which a store says that there is no object. A 404 without one of them may come from
-// something in between: an ingress answers it for a service that restarts.
+// s3Missing are the API codes by which a store says that an object does not exist. A 404 without one of them may come
+// from a proxy or ingress while the service restarts.
 var s3Missing = map[string]bool{"NoSuchKey": true, "NotFound": true}
 
-// s3Response is the table of what answers mean.
+// s3Response maps responses to classes and sentinels.
 func s3Response(kind OpKind, status int, code string, err error) error {
 	put := kind == OpPut || kind == OpPutIfAbsent
 	class, special := s3Codes[code]
@@ -115,7 +115,7 @@ func s3Response(kind OpKind, status int, code string, err error) error {
 		return errExists
 	case status == http.StatusNotFound && s3Missing[code] && !put:
 		return errNotFound
-	case status == http.StatusNotFound: // no answer of S3 to this; the outcome of a put is unknown
+	case status == http.StatusNotFound: // not an answer of S3; the outcome of a put is unknown
 		return classify.Mark(err, classify.Transient)
 	case status == http.StatusNotImplemented, status == http.StatusHTTPVersionNotSupported:
 		return classify.Mark(fmt.Errorf("%w: %w", ErrRefused, err), classify.Fatal)
@@ -128,13 +128,14 @@ func s3Response(kind OpKind, status int, code string, err error) error {
 	return classify.Mark(fmt.Errorf("%w: %w", ErrRefused, err), classify.Fatal)
 }
 
-// beyondEnd: the range of a Get begins at or after the end of the object.
+// beyondEnd reports whether the range of a Get begins at or after the end of the object.
 func beyondEnd(err error) bool {
 	status, _ := responseError(err)
 	return status == http.StatusRequestedRangeNotSatisfiable
 }
 
-// noResponse is the error of a request that nobody answered. Only a request that never left is known to have no effect.
+// noResponse returns the error of a request without a response. Only a request that was never sent is known to have
+// no effect.
 func (r *request) noResponse(err error) error {
 	switch {
 	case r.parent.Err() != nil:

@@ -17,8 +17,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// s3Error is a request to S3 that failed. Its text is one line and replaces that of the SDK. The chain of errors below it
-// is the SDK's, and has its class.
+// s3Error is a failed request to S3. Its one-line text replaces that of the SDK. The chain of errors below it is the
+// SDK's, with a class.
 type s3Error struct {
 	what, hint string
 	same       string // see explained.cause
@@ -30,7 +30,7 @@ func (e *s3Error) Unwrap() error                { return e.err }
 func (e *s3Error) explain() (what, hint string) { return e.what, e.hint }
 func (e *s3Error) cause() string                { return e.same }
 
-// keysError says that there are no credentials to sign a request with.
+// keysError means that there are no credentials to sign a request with.
 type keysError struct{ err error }
 
 func (e *keysError) Error() string {
@@ -38,7 +38,7 @@ func (e *keysError) Error() string {
 }
 func (e *keysError) Unwrap() error { return e.err }
 
-// signingKeys marks what its provider fails with as a [keysError].
+// signingKeys wraps errors of its provider in a [keysError].
 type signingKeys struct{ aws.CredentialsProvider }
 
 func (k signingKeys) Retrieve(ctx context.Context) (aws.Credentials, error) {
@@ -49,20 +49,20 @@ func (k signingKeys) Retrieve(ctx context.Context) (aws.Credentials, error) {
 	return c, nil
 }
 
-// failure is what is known of a request that failed.
+// failure describes a failed request.
 type failure struct {
 	*place
 	kind     OpKind
-	status   int    // of the response; 0 if none came that could be read
+	status   int    // of the response; 0 without a readable one
 	code     string // of S3; empty if the response had none
-	bucketIn string // the bucket's region, if the response names it
-	redirect string // the address that the response points to
+	bucketIn string // region of the bucket, if the response names it
+	redirect string // address that the response redirects to
 	plain    bool   // the request was sent without TLS
 	err      error  // as the SDK returned it
 }
 
-// describe returns the error of a request that failed. err is what the SDK returned, classified is the same error with its
-// class. status and code are those of the response; status is 0 if none came that could be read.
+// describe returns the error of a failed request. err is the error of the SDK, classified the same error with its
+// class. status and code are those of the response; status is 0 without a readable one.
 func (s *S3) describe(r *request, kind OpKind, key string, status int, code string, err, classified error) error {
 	f := failure{place: &s.place, kind: kind, status: status, code: oneLine(r.hide(code), maxCode), err: err}
 	if r.sent != nil {
@@ -71,7 +71,7 @@ func (s *S3) describe(r *request, kind OpKind, key string, status int, code stri
 	begin := fmt.Sprintf(`%v %s: bucket "%s" %s: `, kind, shortKey(key), oneLine(s.bucket, maxName), s.at(r))
 	if status == 0 {
 		e := &s3Error{what: oneLine(begin+r.hide(r.timedOut(err, classified)), maxWhat), same: r.hide(innermost(err)), err: classified}
-		if !errors.Is(r.parent.Err(), context.Canceled) { // else nothing is wrong: the caller gave up
+		if !errors.Is(r.parent.Err(), context.Canceled) { // else the caller gave up and needs no hint
 			e.hint = f.transportHint()
 		}
 		return e
@@ -101,10 +101,10 @@ func (s *S3) describe(r *request, kind OpKind, key string, status int, code stri
 	}
 }
 
-// regionName is the name of a region, such as eu-west-1. Hints repeat nothing else that stands in its place.
+// regionName matches the name of a region, such as eu-west-1. Hints repeat no other text in its place.
 var regionName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
-// at returns where the bucket is.
+// at returns the place of the bucket for texts.
 func (p *place) at(r *request) string {
 	switch {
 	case p.endpoint != "":
@@ -157,10 +157,11 @@ func innermost(err error) string {
 	return oneLine(err.Error(), maxWhat)
 }
 
-// minSecret is how long a part of a request must be to be hidden: a shorter access key would hide parts of words.
+// minSecret is the shortest length of a request part that is hidden: a shorter access key would hide parts of words.
 const minSecret = 8
 
-// hide replaces in a text what the request was signed with: the response of a store or proxy may repeat it.
+// hide removes the parts of a text that the request was signed with: the response of a store or proxy may repeat
+// them.
 func (r *request) hide(text string) string {
 	if r.sent == nil {
 		return text
@@ -184,7 +185,7 @@ func (r *request) hide(text string) string {
 	return text
 }
 
-// origin returns a URL as texts show it, without user and query, and an empty text if it is none.
+// origin returns a URL for texts, without user and query; "" if it is not a URL.
 func origin(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {

@@ -236,7 +236,7 @@ func TestExplain_Answers(t *testing.T) {
 		"redirect of a proxy": {
 			status: 308, header: header("Location", "https://u:p@s3.example.com/lake?X-Amz-Signature=12345678"), body: "<html>moved</html>",
 			what: "put " + at + "308 Permanent Redirect without an S3 error code",
-			hint: "write the address that the response points to, https://s3.example.com/lake, into storage.s3.endpoint, or correct storage.s3.region",
+			hint: "set storage.s3.endpoint to the address that the response points to, https://s3.example.com/lake, or correct storage.s3.region",
 		},
 		"clock/AWS": {
 			aws: true, status: 403, body: awsSkewed,
@@ -416,7 +416,7 @@ func TestExplain_NoAnswer(t *testing.T) {
 		"DNS is down": {
 			objstore.S3Config{Endpoint: "https://minio.example", Transport: failing(&net.DNSError{Err: "i/o timeout", Name: "minio.example", IsTimeout: true})},
 			"lookup minio.example: i/o timeout",
-			"look at the DNS of this host",
+			"check the DNS of this host",
 		},
 		"refused": {
 			objstore.S3Config{Endpoint: "http://127.0.0.1:1"},
@@ -431,17 +431,17 @@ func TestExplain_NoAnswer(t *testing.T) {
 		"reset": {
 			objstore.S3Config{Endpoint: "https://minio.example", Transport: failing(io.ErrUnexpectedEOF)},
 			"unexpected EOF",
-			"look at storage.s3.endpoint, and at the network between this host and the store",
+			"check storage.s3.endpoint, and the network between this host and the store",
 		},
 		"reset by AWS": {
 			objstore.S3Config{Transport: failing(io.ErrUnexpectedEOF)},
 			"unexpected EOF",
-			"look at the network between this host and AWS",
+			"check the network between this host and AWS",
 		},
 		"a URL in a text": {
 			objstore.S3Config{Transport: failing(errors.New(`redirect to "https://u:p@s3.example/lake?X-Amz-Signature=12345678" failed`))},
 			`redirect to "https://s3.example/lake" failed`,
-			"look at the network between this host and AWS",
+			"check the network between this host and AWS",
 		},
 		"files of keys": {
 			objstore.S3Config{Endpoint: plain.URL, Keys: objstore.KeysFromFiles("/nowhere/access", "/nowhere/secret")},
@@ -495,7 +495,7 @@ func TestExplain_NoCredentials(t *testing.T) {
 	oneLine(t, err)
 }
 
-// TestExplain_GaveUp: a caller that gave up is told so and gets no hint.
+// TestExplain_GaveUp: a caller that gave up gets an error that says so, without a hint.
 func TestExplain_GaveUp(t *testing.T) {
 	inBubble(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -508,8 +508,8 @@ func TestExplain_GaveUp(t *testing.T) {
 		explains(t, operations["put"](ctx, s), at+"context canceled", "")
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		explains(t, operations["put"](ctx, s), at+"context deadline exceeded", "look at storage.s3.endpoint, and at the network between this host and the store")
-		explains(t, operations["put"](t.Context(), s), at+"request made no progress in time (30s)", "look at storage.s3.endpoint, and at the network between this host and the store")
+		explains(t, operations["put"](ctx, s), at+"context deadline exceeded", "check storage.s3.endpoint, and the network between this host and the store")
+		explains(t, operations["put"](t.Context(), s), at+"request made no progress in time (30s)", "check storage.s3.endpoint, and the network between this host and the store")
 		checked := objstore.WithLastCheck(t.Context(), func() error { return errors.New("the offer is too old") })
 		explains(t, operations["put"](checked, s), at+"request not sent: the offer is too old", "")
 	})
@@ -527,7 +527,7 @@ func TestExplain_Body(t *testing.T) {
 		err := operations[operation](t.Context(), s)
 		what, hint := objstore.Explain(err)
 		if !strings.Contains(what, `bucket "bucket" at http://127.0.0.1:`) || !strings.HasSuffix(what, ": "+text) ||
-			hint != "look at storage.s3.endpoint, and at the network between this host and the store" {
+			hint != "check storage.s3.endpoint, and the network between this host and the store" {
 			t.Errorf("%s: %s: %s", operation, what, hint)
 		}
 		oneLine(t, err)

@@ -14,20 +14,20 @@ import (
 	"sluice/secure"
 )
 
-// place is what errors name of a bucket, and what their hints depend on.
+// place identifies a bucket in errors and decides their hints.
 type place struct {
 	bucket    string
-	prefix    string // of all keys: empty or with a slash at its end
-	endpoint  string // of another service than AWS
+	prefix    string // of all keys: empty, or with a slash at its end
+	endpoint  string // of a service other than AWS
 	region    string
 	pathStyle bool // the bucket is in the path of URLs
 	source    keySource
 }
 
-// keySource is where credentials come from, as hints name it.
+// keySource names the origin of credentials in hints.
 type keySource struct{ access, secret, both string }
 
-// source returns where c takes credentials from.
+// source returns the origin of c's credentials.
 func (c S3Config) source() keySource {
 	switch {
 	case c.Keys != nil:
@@ -70,19 +70,19 @@ func (f *failure) hint() string {
 	return ""
 }
 
-// statusHint returns what to do about a response without a code: it answers a HEAD, or something else than S3 sent it.
+// statusHint returns what to do about a response without a code: it answers a HEAD, or it does not come from S3.
 func (f *failure) statusHint() string {
 	switch {
 	case f.bucketIn != "" && f.bucketIn != f.region:
 		return f.regionHint()
 	case f.status >= 300 && f.status < 400 && f.redirect != "":
-		return fmt.Sprintf("write the address that the response points to, %s, into storage.s3.endpoint, or correct storage.s3.region", f.redirect)
+		return fmt.Sprintf("set storage.s3.endpoint to the address that the response points to, %s, or correct storage.s3.region", f.redirect)
 	case f.status == http.StatusMovedPermanently:
 		return f.regionHint()
 	case f.status == http.StatusUnauthorized, f.status == http.StatusForbidden:
 		return fmt.Sprintf("correct %s, or allow %s", f.source.both, f.action())
 	case f.status == http.StatusBadRequest && f.plain && f.kind != OpHead:
-		// A server that expects TLS answers so. Its text is often lost, since it closes the connection at once.
+		// A server that expects TLS answers this way. Its text is often lost, since it closes the connection at once.
 		return "write https:// into storage.s3.endpoint if the server speaks TLS at this port, or correct the port"
 	case f.status >= 400 && f.status < 500 && f.kind != OpHead:
 		return "correct storage.s3.endpoint if something else than S3 answers there, such as a proxy or a web console"
@@ -100,12 +100,12 @@ func (f *failure) regionHint() string {
 	return hint + f.unlessAWS(". If storage.s3.endpoint names a region, correct it, too")
 }
 
-// action returns what the policies must allow for the operation, on everything below the prefix.
+// action returns the permissions that the operation needs, on all keys below the prefix.
 func (f *failure) action() string {
 	bucket := "arn:aws:s3:::" + oneLine(f.bucket, maxName)
 	objects := bucket + "/" + shortKey(f.prefix) + "*"
 	switch f.kind {
-	case OpGet, OpHead: // without the right to list, S3 denies what is not there
+	case OpGet, OpHead: // without the right to list, S3 denies access to missing objects
 		return fmt.Sprintf("s3:GetObject on %s and s3:ListBucket on %s", objects, bucket)
 	case OpList:
 		return "s3:ListBucket on " + bucket
@@ -131,12 +131,12 @@ func (f *failure) transportHint() string {
 		return "correct " + f.source.both
 	case errors.Is(f.err, secure.ErrPlaintext):
 		return "write https:// into storage.s3.endpoint, or set storage.s3.insecure_plaintext: true if everyone on the way may read along"
-	case errors.Is(f.err, ErrNotSent): // by the last check of a put: nothing is wrong with the store
+	case errors.Is(f.err, ErrNotSent): // by the last check of a put: the store is fine
 		return ""
 	case dialed && op.Op == "proxyconnect":
 		return "correct HTTPS_PROXY or HTTP_PROXY in the environment, or name the store's host in NO_PROXY"
 	case unresolved && !dns.IsNotFound:
-		return "look at the DNS of this host"
+		return "check the DNS of this host"
 	case unresolved && f.endpoint == "":
 		return "correct storage.s3.region, which is part of the host's name, or the DNS of this host"
 	case unresolved && strings.HasPrefix(dns.Name, f.bucket+"."):
@@ -146,9 +146,9 @@ func (f *failure) transportHint() string {
 	case errors.Is(f.err, syscall.ECONNREFUSED) && f.endpoint != "":
 		return "start the server, or correct host and port in storage.s3.endpoint"
 	case f.endpoint == "":
-		return "look at the network between this host and AWS"
+		return "check the network between this host and AWS"
 	}
-	return "look at storage.s3.endpoint, and at the network between this host and the store"
+	return "check storage.s3.endpoint, and the network between this host and the store"
 }
 
 // tlsHint returns what to do about a connection that one side does not trust, or does not encrypt.
@@ -172,12 +172,12 @@ func (f *failure) tlsHint() string {
 	case rejected && invalid.Reason == x509.Expired:
 		return "renew the server's certificate, or set the clock of this host"
 	case classify.Untrusted(f.err):
-		return "look at the server's certificate and into its log"
+		return "check the server's certificate and its log"
 	}
 	return ""
 }
 
-// unlessAWS returns text if another server than AWS is configured.
+// unlessAWS returns text if a server other than AWS is configured.
 func (f *failure) unlessAWS(text string) string {
 	if f.endpoint == "" {
 		return ""
@@ -185,7 +185,7 @@ func (f *failure) unlessAWS(text string) string {
 	return text
 }
 
-// unlessPath returns text if the bucket is part of the host's name of a server that is not AWS.
+// unlessPath returns text if the bucket is part of the host name of a server that is not AWS.
 func (f *failure) unlessPath(text string) string {
 	if f.pathStyle {
 		return ""

@@ -12,7 +12,8 @@ import (
 	"sluice/classify"
 )
 
-// KeysFromFiles reads access and secret key from files, for [S3Config]. Space around a key is dropped.
+// KeysFromFiles returns a function for [S3Config] that reads access and secret key from files. It trims white space
+// around the keys.
 func KeysFromFiles(accessFile, secretFile string) func(context.Context) (Keys, error) {
 	return func(context.Context) (Keys, error) {
 		access, err := os.ReadFile(accessFile)
@@ -27,7 +28,7 @@ func KeysFromFiles(accessFile, secretFile string) func(context.Context) (Keys, e
 	}
 }
 
-// provider returns what replaces the default credential chain, nil if nothing does.
+// provider returns the replacement of the default credential chain, nil if there is none.
 func (c S3Config) provider() aws.CredentialsProvider {
 	if c.Keys == nil && c.AccessKey == "" {
 		return nil

@@ -18,16 +18,17 @@ import (
 	"sluice/secure"
 )
 
-// wire is the HTTP transport. It looks at the last check of a put when the request is signed and ready, and notes that a
-// request got a connection: before that nothing of it has left.
+// wire is the HTTP transport. It runs the last check of a put when the request is signed and ready, and records when
+// a request got a connection: before that, no byte of it was sent.
 //
-// Without plaintext it refuses requests over http:// to another machine: the endpoint may come from the environment, too.
+// Without plaintext it refuses requests over http:// to another host, because the endpoint may come from the
+// environment, too.
 type wire struct {
 	base      http.RoundTripper
 	plaintext bool
 }
 
-// newWire takes the transport of c, else the one of the SDK's client, which knows AWS_CA_BUNDLE.
+// newWire takes the transport of c, else that of the SDK's client, which respects AWS_CA_BUNDLE.
 func newWire(c S3Config, client any) (*wire, error) {
 	w := &wire{base: c.Transport, plaintext: c.InsecurePlaintext || c.local()}
 	if w.base != nil {
@@ -64,11 +65,11 @@ func buildable(given *tls.Config) *awshttp.BuildableClient {
 		t.ExpectContinueTimeout = time.Second
 		t.ForceAttemptHTTP2 = false
 		t.MaxIdleConns = 128
-		t.MaxIdleConnsPerHost = parallel // S3 speaks HTTP/1.1: one connection for each request under way
+		t.MaxIdleConnsPerHost = maxInFlight // S3 uses HTTP/1.1: one connection per request in flight
 		t.IdleConnTimeout = 60 * time.Second
 		t.WriteBufferSize = 128 << 10
 		t.ReadBufferSize = 64 << 10
-		t.DisableCompression = true // objects are what they are
+		t.DisableCompression = true // objects must not be changed
 	})
 }
 
@@ -103,30 +104,30 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 
 type requestKey struct{}
 
-// slowest is the least throughput of a put, in bytes per second; whatever trickles slower is given up.
-const slowest = 64 << 10
+// minThroughput is the lowest throughput of a put, in bytes per second. A slower put is given up.
+const minThroughput = 64 << 10
 
-// parallel is how many requests of a store are under way at a time, and how many connections it keeps. Each takes a quarter
-// of a mebibyte of buffers and stacks, so a thousand tables that commit in the same second take turns.
-const parallel = 64
+// maxInFlight is the limit of a store's requests in flight, and of its connections. Each takes a quarter of a mebibyte
+// of buffers and stacks, so a thousand tables that commit in the same second must take turns.
+const maxInFlight = 64
 
-// request is one request under way. Its context ends when nothing has moved for the idle time.
+// request is one request in flight. Its context ends after the idle time without progress.
 type request struct {
-	slots  chan struct{}   // where its slot comes back to; nil: it did
+	slots  chan struct{}   // pool that its slot returns to; nil once returned
 	parent context.Context // lives as long as one request
-	ctx    context.Context // the same
+	ctx    context.Context // lives as long as one request
 	cancel context.CancelCauseFunc
 	timer  *time.Timer // idle time
-	whole  *time.Timer // of a put; nil otherwise
+	whole  *time.Timer // total time of a put; nil otherwise
 	idle   time.Duration
 	left   atomic.Bool
-	sent   *http.Request // as it was signed; nil before
+	sent   *http.Request // the signed request; nil before
 }
 
 var errStalled = errors.New("request made no progress in time")
 
-// newRequest waits for a slot, then starts the clock. size is the length of the body that is sent. A caller that has a slot
-// must not wait for another one.
+// newRequest waits for a slot, then starts the timers. size is the length of the request body. A caller that holds a
+// slot must not wait for a second one.
 func (s *S3) newRequest(ctx context.Context, size int64) (*request, error) {
 	select {
 	case s.slots <- struct{}{}:
@@ -137,12 +138,12 @@ func (s *S3) newRequest(ctx context.Context, size int64) (*request, error) {
 	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(ctx, requestKey{}, r))
 	r.timer = time.AfterFunc(r.idle, r.stalled)
 	if size > 0 {
-		r.whole = time.AfterFunc(2*r.idle+time.Duration(size)*time.Second/slowest, r.stalled)
+		r.whole = time.AfterFunc(2*r.idle+time.Duration(size)*time.Second/minThroughput, r.stalled)
 	}
 	return r, nil
 }
 
-// gotResponse gives the slot back. The body of the answer needs none: its reader may make other requests.
+// gotResponse returns the slot. The response body needs none: its reader may make other requests.
 func (r *request) gotResponse() {
 	if r.slots != nil {
 		<-r.slots
@@ -155,7 +156,7 @@ func (r *request) stalled() { r.cancel(fmt.Errorf("%w (%v)", errStalled, r.idle)
 // moved restarts the idle time.
 func (r *request) moved() { r.timer.Reset(r.idle) }
 
-// pause stops it while the reader of a body does something else.
+// pause stops the idle time while the reader of a body is busy elsewhere.
 func (r *request) pause() { r.timer.Stop() }
 
 func (r *request) end() {

@@ -20,17 +20,19 @@ const (
 	cleanUpTimeout = 5 * time.Second
 )
 
-// SelfTest finds out whether a store keeps the promises that commits stand on: of several puts of one fresh key with
-// IfAbsent exactly one takes effect, a later one is refused, and what was put is read and listed at once. It returns
-// [ErrUnsafe], class Fatal, with what the store did and what to do about it. Any other error says nothing about safety
-// and keeps its class: a store that is down is Transient, one that denies is Fatal with [ErrRefused]. The test leaves
-// nothing behind, unless deleting is not allowed: then an object of a few bytes below _sluice/selftest/ stays.
+// SelfTest checks the promises of a store that commits rely on: of several puts of one fresh key with IfAbsent
+// exactly one takes effect, a later one is refused, and an object can be read and listed right after its put. It
+// returns [ErrUnsafe], class Fatal, with the store's behavior and what to do about it. Any other error says nothing
+// about safety and keeps its class: a store that is down is Transient, one that denies is Fatal with [ErrRefused].
+// The test leaves nothing behind, unless the store denies deletes: then an object of a few bytes below
+// _sluice/selftest/ stays.
 //
-// It cannot see everything: stores that are exclusive within one server only, or only while nothing fails, pass.
+// It cannot detect everything: a store passes that is exclusive only within one server, or only while no component
+// fails.
 func SelfTest(ctx context.Context, s Store) (err error) {
 	key := selfTestPrefix + rand.Text()
 	defer func() {
-		if e := cleanUp(ctx, s, key); err == nil { // the first failure says what is wrong
+		if e := cleanUp(ctx, s, key); err == nil { // the first failure is the cause
 			err = e
 		}
 	}()
@@ -69,7 +71,7 @@ func unsafe(format string, args ...any) error {
 
 func selfTestBody(racer int) []byte { return fmt.Appendf(nil, "sluice self-test, racer %d\n", racer) }
 
-// race lets several goroutines put one fresh key and returns who was told to have won.
+// race lets several goroutines put one fresh key. It returns the one whose put succeeded.
 func race(ctx context.Context, s Store, key string) (winner int, err error) {
 	answers := make([]error, selfTestRacers)
 	start := make(chan struct{})
@@ -99,7 +101,7 @@ func race(ctx context.Context, s Store, key string) (winner int, err error) {
 	switch {
 	case winner >= 0:
 		return winner, nil
-	case unclear != nil: // the winner may be among those whose answer was lost
+	case unclear != nil: // the winner may be among those whose response was lost
 		return 0, fmt.Errorf("self-test: %w", distinct(unclear))
 	}
 	return 0, unsafe("all of %d puts of one fresh key with If-None-Match: * were answered with \"exists\"", selfTestRacers)
@@ -120,7 +122,7 @@ func readAll(ctx context.Context, s Store, key string) ([]byte, error) {
 	return b, nil
 }
 
-// listed looks for the key with a prefix and a start of its own, as log replay does.
+// listed searches the key in a list with a prefix and a start, as log replay does.
 func listed(ctx context.Context, s Store, key string) error {
 	var found []string
 	for i, err := range s.List(ctx, key[:len(key)-1], strings.TrimSuffix(selfTestPrefix, "/")) {
@@ -135,7 +137,7 @@ func listed(ctx context.Context, s Store, key string) error {
 	return nil
 }
 
-// cleanUp deletes what the test has put. Deleting is a right that a writer need not have.
+// cleanUp deletes the test object. A writer need not have the right to delete.
 func cleanUp(ctx context.Context, s Store, key string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()

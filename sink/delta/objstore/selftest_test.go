@@ -164,7 +164,7 @@ func TestSelfTestWithoutDelete(t *testing.T) {
 	}
 }
 
-// TestMemAsserts: a test whose code under test overwrites a log entry must hear of it.
+// TestMemAsserts: a test whose code under test overwrites a log entry must fail.
 func TestMemAsserts(t *testing.T) {
 	m := objstore.NewMem()
 	if err := m.Put(t.Context(), "log/0", bytes.NewReader([]byte("a")), objstore.IfAbsent); err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Sub returns the part of a store below a directory as a store of its own: its keys are relative to dir, a key in its
-// form. It shares everything with s, so closing s is the caller's.
+// Sub returns the part of a store below dir as a store of its own. dir has the form of a key; the keys of the new
+// store are relative to it. Both share all resources, and the caller closes s, not the result.
 func Sub(s Store, dir string) Store { return sub{s, dir + "/"} }
 
 type sub struct {

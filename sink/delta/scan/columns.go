@@ -17,11 +17,11 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// column is a column of the query as the table's schema has it.
+// column is a column of the query, resolved in the table's schema.
 type column struct {
 	path []string
 	typ  arrow.DataType
-	// partitioned says that no file has it: its value is in the log, one for each file.
+	// partitioned is true for a partition column: data files lack it, and the log has its value for each file.
 	partitioned bool
 }
 
@@ -66,7 +66,7 @@ func typeOf(fields []schema.Field, path []string) (schema.Type, error) {
 	return schema.Type{}, errors.New("scan: a column without a name is asked for")
 }
 
-// arrowType is the type of the arrays that a column becomes.
+// arrowType returns the type of the arrays that a column becomes.
 func arrowType(t schema.Type) (arrow.DataType, error) {
 	switch t.Kind {
 	case schema.String:
@@ -101,8 +101,8 @@ func arrowType(t schema.Type) (arrow.DataType, error) {
 	return nil, errors.New("this version does not read columns of this type one by one")
 }
 
-// appendConstant appends the value of a partition column to b, n times. Values are texts by the protocol ("Partition Value
-// Serialization"); "" and null are null.
+// appendConstant appends the value of a partition column n times. The protocol stores values as text ("Partition
+// Value Serialization"); "" and null are null.
 func appendConstant(b array.Builder, value *string, n int) error {
 	if value == nil || *value == "" {
 		b.AppendNulls(n)
@@ -161,13 +161,13 @@ func times(n int, do func()) {
 	}
 }
 
-// timeLayouts are how engines write timestamps into logs: as statistics and as values of partitions.
+// timeLayouts are the forms in which engines write timestamps into logs, as statistics and as partition values.
 var timeLayouts = []string{
 	"2006-01-02T15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999",
 	"2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999 -0700 MST",
 }
 
-// parseTime reads a timestamp of a log. One without a zone is in UTC.
+// parseTime parses a timestamp of a log. One without a zone is in UTC.
 func parseTime(text string) (time.Time, bool) {
 	for _, layout := range timeLayouts {
 		if at, err := time.Parse(layout, text); err == nil {
@@ -177,13 +177,13 @@ func parseTime(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// parseNumber reads an integer of the statistics in a log.
+// parseNumber parses an integer of the statistics in a log.
 func parseNumber(raw json.RawMessage) (int64, bool) {
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	return n, err == nil
 }
 
-// builders are the columns of a batch that fills.
+// builders are the columns of the batch that is being filled.
 type builders struct {
 	schema *arrow.Schema
 	of     []array.Builder
@@ -199,7 +199,7 @@ func newBuilders(mem memory.Allocator, columns []column) *builders {
 	return &builders{arrow.NewSchema(fields, nil), of}
 }
 
-// batch returns what was appended and begins anew.
+// batch returns the appended rows and resets the builders.
 func (b *builders) batch(rows int64) arrow.RecordBatch {
 	arrays := make([]arrow.Array, len(b.of))
 	for i, builder := range b.of {

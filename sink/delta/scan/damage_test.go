@@ -27,7 +27,7 @@ func TestMissingFile(t *testing.T) {
 	}
 }
 
-// TestDamagedFile: whatever is wrong with a file, the scan says so or reads it, and the process lives.
+// TestDamagedFile: a scan reads a damaged file or reports it, and the process survives.
 func TestDamagedFile(t *testing.T) {
 	l := newLake(t, t.Context(), objstore.NewMem(), tableSchema(t))
 	a := l.write(records(0, 0, 50, "x"), records(1, 0, 50, "y"))

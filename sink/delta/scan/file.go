@@ -12,12 +12,12 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// How the bytes of a query are shared: a quarter for what is fetched ahead, a sixteenth for the rows of a batch, which take
-// thrice that while they grow; the rest is for pages.
+// Shares of a query's memory: a quarter for prefetched bytes, a sixteenth for the rows of a batch, which take three
+// times that while they grow; the rest is for pages.
 const (
 	shareAhead  = 4
 	shareBatch  = 16
-	shareBuffer = 16 // of the column chunks that are read without being fetched ahead
+	shareBuffer = 16 // of the column chunks that are not prefetched
 
 	batchRows = 64 << 10
 )
@@ -30,12 +30,12 @@ type reader struct {
 	src  *source
 	file *bounded.Parquet
 
-	leaves []int // of the columns of the query, -1 for those that the file has not
+	leaves []int // of the columns of the query; -1 for those that the file lacks
 	buffer int64 // of each column
 	out    *builders
 }
 
-// readFile hands over the rows of the wanted row groups of a file.
+// readFile passes the rows of the wanted row groups of a file to the caller.
 func readFile(ctx context.Context, s *scan, f deltalog.File) error {
 	mem := bounded.New(s.query.Bytes)
 	r := &reader{
@@ -70,7 +70,7 @@ func readFile(ctx context.Context, s *scan, f deltalog.File) error {
 	return nil
 }
 
-// damaged is an error of the Parquet reader.
+// damaged wraps an error of the Parquet reader.
 func damaged(err error) error {
 	if errors.Is(err, ErrUnsound) {
 		return err
@@ -78,7 +78,7 @@ func damaged(err error) error {
 	return unsound("%v", err)
 }
 
-// sound runs a piece of the Parquet reader.
+// sound runs a function that calls the Parquet reader.
 func (r *reader) sound(piece func() error) error { return r.named(r.file.Do(piece)) }
 
 // named adds the path of the file to an error.
@@ -91,7 +91,7 @@ func (r *reader) named(err error) error {
 
 // tail reads the end of the file.
 func (r *reader) tail() error {
-	if r.src.size < 12 { // two marks and a length
+	if r.src.size < 12 { // two magic numbers and a length
 		return unsound("the log says that it has %d bytes", r.src.size)
 	}
 	return r.src.open(r.mem)
@@ -117,8 +117,8 @@ func (r *reader) wanted() (groups []int, err error) {
 	return groups, nil
 }
 
-// ahead fetches the columns of as many row groups as may be held at once, and returns how many they are. The columns of one
-// that is larger by itself are read piece by piece.
+// ahead prefetches the columns of as many row groups as fit into memory at once, and returns their number. A row
+// group that is too large by itself is read piece by piece.
 func (r *reader) ahead(groups []int) (n int, err error) {
 	var all, fetch []piece
 	for n < len(groups) {
@@ -141,7 +141,7 @@ func (r *reader) ahead(groups []int) (n int, err error) {
 	return max(n, 1), r.src.prefetch(fetch, r.mem)
 }
 
-// ranges are where the columns of a row group lie.
+// ranges returns the byte ranges of the columns in a row group.
 func (r *reader) ranges(g int) ([]piece, error) {
 	var ranges []piece
 	group := r.file.Content().MetaData().RowGroup(g)
@@ -166,7 +166,7 @@ func (r *reader) ranges(g int) ([]piece, error) {
 	return ranges, nil
 }
 
-// group hands over the rows of one row group.
+// group passes the rows of one row group to the caller.
 func (r *reader) group(g int) error {
 	md := r.file.Content().MetaData().RowGroup(g)
 	var in *rowGroup
@@ -188,16 +188,16 @@ func (r *reader) group(g int) error {
 	return nil
 }
 
-// rowGroup is a row group that is being read, all columns in step.
+// rowGroup is a row group that is being read, all columns at the same row.
 type rowGroup struct {
 	mem     *bounded.Allocator
 	buffers int64
-	leaves  []*leaf // of the columns of the query, nil for those that the file has not
-	left    int64   // rows
+	leaves  []*leaf // of the columns of the query; nil for those that the file lacks
+	left    int64   // remaining rows
 }
 
 func (r *reader) openGroup(g int, md *metadata.RowGroupMetaData) (*rowGroup, error) {
-	// Without any of the columns nothing else would tell how many rows there really are.
+	// Without any wanted column, only the first column shows the real number of rows.
 	if first, err := md.ColumnChunk(0); err != nil {
 		return nil, err
 	} else if first.NumValues() < md.NumRows() {
@@ -233,17 +233,17 @@ func (in *rowGroup) close() {
 	in.mem.Take(-in.buffers)
 	for _, l := range in.leaves {
 		if l != nil {
-			_ = l.end() // what was read was read
+			_ = l.end() // the rows are already read
 		}
 	}
 }
 
-// batch reads as many rows as a batch may hold, one at least.
+// batch reads as many rows as fit into a batch, at least one.
 func (r *reader) batch(in *rowGroup) (arrow.RecordBatch, error) {
 	room := r.mem.Limit() / shareBatch
 	var rows, bytes int64
 	for in.left > 0 && rows < batchRows && bytes < room {
-		n := min(in.left, batchRows-rows, most)
+		n := min(in.left, batchRows-rows, maxDecoded)
 		for _, l := range in.leaves {
 			if l == nil {
 				continue
@@ -266,7 +266,7 @@ func (r *reader) batch(in *rowGroup) (arrow.RecordBatch, error) {
 	return r.out.batch(rows), nil
 }
 
-// take appends the next n rows of a column and returns what they take.
+// take appends the next n rows of a column and returns their size.
 func (r *reader) take(l *leaf, column, n int) (bytes int64, err error) {
 	const number = 8
 	into, c := r.out.of[column], r.scan.columns[column]

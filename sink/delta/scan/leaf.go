@@ -14,7 +14,7 @@ import (
 	pq "github.com/apache/arrow-go/v18/parquet/schema"
 )
 
-// leafIndex is the place of a column that is neither in a list nor in a map, -1 if the file has none.
+// leafIndex returns the index of a column outside of lists and maps, -1 if the file lacks it.
 func leafIndex(columns *pq.Schema, path []string) int {
 	for i := range columns.NumColumns() {
 		if slices.Equal(columns.Column(i).ColumnPath(), path) {
@@ -24,7 +24,8 @@ func leafIndex(columns *pq.Schema, path []string) int {
 	return -1
 }
 
-// findLeaf is the place of a column in a file, -1 if the file has none: it was added to the table later, and is null.
+// findLeaf returns the index of a column in a file, -1 if the file lacks it: the column was added to the table later
+// and is null.
 func findLeaf(columns *pq.Schema, c column) (int, error) {
 	if i := leafIndex(columns, c.path); i >= 0 {
 		return i, nil
@@ -46,7 +47,7 @@ const (
 	nanos
 )
 
-// micros rounds down. It says false for what microseconds cannot hold.
+// micros converts to microseconds, rounding down; ok is false if the result overflows.
 func (u timeUnit) micros(v int64) (int64, bool) {
 	switch u {
 	case millis:
@@ -66,7 +67,7 @@ func floorDiv(v, by int64) int64 {
 	return q
 }
 
-// unitOf tells the unit of a column of timestamps.
+// unitOf returns the unit of a timestamp column.
 func unitOf(c *pq.Column) (timeUnit, bool) {
 	t, ok := c.LogicalType().(pq.TimestampLogicalType)
 	if !ok {
@@ -89,24 +90,24 @@ func unitOf(c *pq.Column) (timeUnit, bool) {
 	return 0, false
 }
 
-// leaf reads one column of one row group into a builder. What it has decoded lies in the file's page until it is taken, so
-// that it can be looked at how large it is before it is copied.
+// leaf reads one column of one row group into a builder. Decoded values stay in the file's page until they are taken,
+// so that their size is known before they are copied.
 type leaf struct {
 	name string
 	defs []int16
-	rows int // decoded, of which the first taken ones were taken
+	rows int // decoded rows, of which the first taken ones were taken
 	took int
 
-	decode func() error         // more rows, all of one page; 0 at the end
-	fits   func(room int64) int // how many of the rows have texts of this many bytes together, at least 1
+	decode func() error         // decodes more rows, all of one page; 0 at the end
+	fits   func(room int64) int // number of rows whose texts fit into room bytes, at least 1
 	take   func(n int) (bytes int64, err error)
 	end    func() error
 }
 
-// most is how many rows are decoded of a column at a time.
-const most = 1024
+// maxDecoded is the number of rows that are decoded of a column at a time.
+const maxDecoded = 1024
 
-// have returns how many rows can be taken without more than room bytes of texts, at least 1.
+// have returns the number of rows that can be taken within room bytes of text, at least 1.
 func (l *leaf) have(room int64) (int, error) {
 	if l.took == l.rows {
 		if err := l.decode(); err != nil {
@@ -125,17 +126,17 @@ type typed[P any] interface {
 	Err() error
 }
 
-// pour makes the values of a file those of a builder. add says false for a value that the column cannot hold.
+// pour connects the values of a file with a builder. add returns false for a value that the column cannot hold.
 func pour[P any](l *leaf, from file.ColumnChunkReader, null func(), add func(P) bool) bool {
 	r, ok := from.(typed[P])
 	if !ok {
 		return false
 	}
-	values, next := make([]P, most), 0 // those before next were taken
+	values, next := make([]P, maxDecoded), 0 // those before next are already taken
 	deepest := from.Descriptor().MaxDefinitionLevel()
 	valid := func(i int) bool { return deepest == 0 || l.defs[i] == deepest }
 	l.decode = func() error {
-		rows, read, err := r.ReadBatchInPage(most, values, l.defs, nil)
+		rows, read, err := r.ReadBatchInPage(maxDecoded, values, l.defs, nil)
 		if err == nil {
 			err = r.Err()
 		}
@@ -190,9 +191,9 @@ func pour[P any](l *leaf, from file.ColumnChunkReader, null func(), add func(P) 
 	return true
 }
 
-// newLeaf reads a column of a row group into a builder of the table's type.
+// newLeaf returns the reader of a column of a row group into a builder of the table's type.
 func newLeaf(c column, from file.ColumnChunkReader, into array.Builder) (*leaf, error) {
-	l := &leaf{name: c.name(), defs: make([]int16, most), end: from.Close}
+	l := &leaf{name: c.name(), defs: make([]int16, maxDecoded), end: from.Close}
 	if !l.connect(from, into) {
 		d := from.Descriptor()
 		return nil, unsound("column %s is %s %s, which is no %s of the table", l.name, d.PhysicalType(), d.LogicalType(), c.typ)
@@ -227,19 +228,19 @@ func (l *leaf) connect(from file.ColumnChunkReader, into array.Builder) bool {
 		return plain(d) && pour(l, from, b.AppendNull, func(v int32) bool { b.Append(v); return true })
 	case *array.Int16Builder:
 		return plain(d) && pour(l, from, b.AppendNull, func(v int32) bool {
-			b.Append(int16(v)) //nolint:gosec // looked at by the caller
+			b.Append(int16(v)) //nolint:gosec // checked by the caller
 			return v >= math.MinInt16 && v <= math.MaxInt16
 		})
 	case *array.Int8Builder:
 		return plain(d) && pour(l, from, b.AppendNull, func(v int32) bool {
-			b.Append(int8(v)) //nolint:gosec // looked at by the caller
+			b.Append(int8(v)) //nolint:gosec // checked by the caller
 			return v >= math.MinInt8 && v <= math.MaxInt8
 		})
 	}
 	return false
 }
 
-// plain says that the numbers of a column are numbers, not dates, times or decimals.
+// plain reports whether the numbers of a column are plain numbers, not dates, times or decimals.
 func plain(d *pq.Column) bool {
 	switch t := d.LogicalType().(type) {
 	case nil, pq.NoLogicalType, *pq.NoLogicalType, pq.UnknownLogicalType, *pq.UnknownLogicalType:
@@ -252,7 +253,7 @@ func plain(d *pq.Column) bool {
 	return false
 }
 
-// timestamps reads those of any unit, with and without a zone: what a Delta table calls a timestamp is in UTC.
+// timestamps reads timestamps of any unit, with and without a zone: in a Delta table all of them are in UTC.
 func (l *leaf) timestamps(from file.ColumnChunkReader, b *array.TimestampBuilder) bool {
 	if pour(l, from, b.AppendNull, func(v parquet.Int96) bool {
 		at, ok := int96Micros(v)
@@ -269,7 +270,7 @@ func (l *leaf) timestamps(from file.ColumnChunkReader, b *array.TimestampBuilder
 	})
 }
 
-// int96Micros reads Spark's older timestamps: nanoseconds within a day, then the Julian day.
+// int96Micros converts Spark's older timestamps: nanoseconds within a day, then the Julian day.
 func int96Micros(v parquet.Int96) (int64, bool) {
 	const epoch = 2440588 // the Julian day of 1970-01-01
 	const day = int64(24 * time.Hour / time.Microsecond)

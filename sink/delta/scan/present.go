@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// presentBytes bounds what [Present] holds in memory of data files.
+	// presentBytes bounds the memory of [Present] for data files.
 	presentBytes = 32 << 20
-	// presentFiles is how many it reads side by side: of each only two small columns, so that waiting for the store is
-	// most of the work.
+	// presentFiles is the number of files read in parallel. Each needs only two small columns, so most of the time is
+	// spent waiting for the store.
 	presentFiles = 4
 )
 
-// Present returns which rows the table has as of state. It reads the Kafka columns of those files whose statistics leave that
-// open, until there is a row of each. Without thorough it reads no files for whole topics, and finds those topics that have a
-// file of their own. Errors are those of [Run].
+// Present returns which of the given rows the table has as of state. It reads the Kafka columns of those files whose
+// statistics leave the question open, until every row is found. Without thorough it reads no files for whole topics,
+// and only finds topics with a file of their own. Errors are those of [Run].
 func Present(ctx context.Context, store objstore.Store, state *deltalog.State, of []connector.RowsOf, thorough bool) (map[connector.RowsOf]bool, error) {
 	p := &presence{found: map[connector.RowsOf]bool{}, left: map[connector.RowsOf]bool{}}
 	topics := map[string]bool{}
@@ -51,7 +51,7 @@ func Present(ctx context.Context, store objstore.Store, state *deltalog.State, o
 	return p.found, nil
 }
 
-// presence is what was found, and what is looked for still.
+// presence has the rows that were found and those still missing.
 type presence struct{ found, left map[connector.RowsOf]bool }
 
 // ofTheirOwn finds topics by the statistics of files that have rows of no other topic.
@@ -73,8 +73,8 @@ func (p *presence) ofTheirOwn(ctx context.Context, store objstore.Store, state *
 
 var errAllFound = errors.New("there is a row of each")
 
-// read finds rows in the files that may have them. What was found is not looked for any more: a file is read only for
-// what is left.
+// read searches the files that may have missing rows. A row that was found no longer counts: a file is read only for
+// the others.
 func (p *presence) read(ctx context.Context, store objstore.Store, state *deltalog.State) error {
 	q := Query{Columns: [][]string{{schema.KafkaTopic}}, Where: p.where(), Bytes: presentBytes, Parallel: presentFiles}
 	if slices.ContainsFunc(q.Where, func(w Where) bool { return w.Partition != AnyPartition }) {
@@ -100,7 +100,7 @@ func (p *presence) read(ctx context.Context, store objstore.Store, state *deltal
 	return nil
 }
 
-// where are the rows that are looked for still.
+// where returns the query for the missing rows.
 func (p *presence) where() []Where {
 	var where []Where
 	for of := range maps.Keys(p.left) {
@@ -109,7 +109,7 @@ func (p *presence) where() []Where {
 	return where
 }
 
-// note takes the rows of a batch: their topics, and their partitions if those are asked for.
+// note records the rows of a batch: their topics, and their partitions if partitions are requested.
 func (p *presence) note(batch arrow.RecordBatch) error {
 	topics := batch.Column(0)
 	var partitions *array.Int32

@@ -16,12 +16,12 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// filter is what of a query can be held against statistics.
+// filter is the part of a query that can be compared with statistics.
 type filter struct {
 	where []Where
 	since int64 // microseconds since 1970
 	timed bool
-	// named are those of the Kafka columns that the table is partitioned by.
+	// named are the Kafka columns that the table is partitioned by.
 	named map[string]bool
 }
 
@@ -36,23 +36,23 @@ func newFilter(q Query, m deltalog.Metadata) filter {
 	return f
 }
 
-// all says that there is nothing to look for.
+// all reports whether every row is of interest.
 func (f filter) all() bool { return !f.timed && len(f.where) == 0 }
 
-// span are bounds of a number, as wide as can be if they are unknown.
+// span is the bounds of a number; unknown bounds are as wide as possible.
 type span struct{ low, high int64 }
 
-func anything() span { return span{math.MinInt64, math.MaxInt64} }
+func unbounded() span { return span{math.MinInt64, math.MaxInt64} }
 
-// sound returns the bounds if a number can lie within them. Others say nothing.
+// sound returns the bounds if a number can lie within them. Contradictory bounds become unknown.
 func (s span) sound() span {
 	if s.low > s.high {
-		return anything()
+		return unbounded()
 	}
 	return s
 }
 
-// bounds are what statistics say of the rows of a file or row group: no row is outside of them.
+// bounds are the statistics of a file or row group: no row is outside of them.
 type bounds struct {
 	partition, offset, timestamp span // timestamp in microseconds since 1970
 	topicLow, topicHigh          string
@@ -60,10 +60,10 @@ type bounds struct {
 }
 
 func unknownBounds() bounds {
-	return bounds{partition: anything(), offset: anything(), timestamp: anything()}
+	return bounds{partition: unbounded(), offset: unbounded(), timestamp: unbounded()}
 }
 
-// excludes says that certainly no row within b is of interest.
+// excludes reports whether certainly no row within b is of interest.
 func (f filter) excludes(b bounds) bool {
 	if f.timed && b.timestamp.high < f.since {
 		return true
@@ -77,18 +77,18 @@ func (f filter) excludes(b bounds) bool {
 	})
 }
 
-// mayHoldTopic allows for bounds that were cut: Delta's statistics hold the start of a text, and not all writers make an
-// upper bound greater than what they cut.
+// mayHoldTopic allows for shortened bounds: Delta's statistics hold the start of a text, and not all writers make a
+// shortened upper bound greater than the text.
 func (b bounds) mayHoldTopic(topic string) bool {
 	return !b.topicKnown || b.topicLow <= topic && (topic <= b.topicHigh || strings.HasPrefix(topic, b.topicHigh))
 }
 
-// passes says that a file can be passed over by what the log says of it.
+// passes reports whether the log's statistics exclude a file.
 func (f filter) passes(a deltalog.Add) bool {
 	return !f.all() && f.excludes(f.boundsOf(a))
 }
 
-// boundsOf are the bounds of the rows of a file by what the log says of it.
+// boundsOf returns the bounds of a file's rows according to the log.
 func (f filter) boundsOf(a deltalog.Add) bounds {
 	b := fileBounds(a.Stats)
 	if f.named[schema.KafkaTopic] {
@@ -106,7 +106,8 @@ func (f filter) boundsOf(a deltalog.Add) bounds {
 	return b
 }
 
-// fileBounds reads Delta's statistics of a file. What is missing or in words that nobody understands excludes nothing.
+// fileBounds parses Delta's statistics of a file. Bounds that are missing or cannot be parsed are unknown, so they
+// exclude nothing.
 func fileBounds(text string) bounds {
 	b := unknownBounds()
 	var stats struct {
@@ -117,7 +118,7 @@ func fileBounds(text string) bounds {
 		return b
 	}
 	number := func(name string) span {
-		s := anything()
+		s := unbounded()
 		if n, ok := parseNumber(stats.Min[name]); ok {
 			s.low = n
 		}
@@ -135,14 +136,14 @@ func fileBounds(text string) bounds {
 	var last *string
 	if json.Unmarshal(stats.Max[schema.KafkaTimestamp], &last) == nil && last != nil {
 		if at, ok := parseTime(*last); ok {
-			// Statistics have milliseconds, and most writers cut what is below.
+			// Statistics have milliseconds, and most writers round down.
 			b.timestamp.high = at.UnixMicro() + 1000
 		}
 	}
 	return b
 }
 
-// groupBounds reads the statistics of a row group in the footer of a file.
+// groupBounds returns the statistics of a row group in the footer of a file.
 func groupBounds(group *metadata.RowGroupMetaData, columns *pq.Schema) bounds {
 	b := unknownBounds()
 	for name, into := range map[string]*span{
@@ -173,16 +174,16 @@ func groupBounds(group *metadata.RowGroupMetaData, columns *pq.Schema) bounds {
 	return b
 }
 
-// microsecondSpan takes bounds in a file's unit to microseconds.
+// microsecondSpan converts bounds from a file's unit to microseconds.
 func microsecondSpan(s span, c *pq.Column) span {
 	unit, ok := unitOf(c)
 	if !ok {
-		return anything()
+		return unbounded()
 	}
 	low, ok1 := unit.micros(s.low)
 	high, ok2 := unit.micros(s.high)
 	if !ok1 || !ok2 {
-		return anything()
+		return unbounded()
 	}
 	return span{low, high}
 }

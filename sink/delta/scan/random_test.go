@@ -13,8 +13,8 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// TestScanEqualsNaiveRead: whatever was committed, removed and checkpointed, and whatever is asked for, a scan hands over
-// each row of interest, none that was removed, none twice, and of each what was written.
+// TestScanEqualsNaiveRead: after random commits, removals and checkpoints, every query returns each row of interest
+// once with its written values, and no removed row.
 func TestScanEqualsNaiveRead(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		type kept struct {

@@ -1,12 +1,13 @@
-// Package scan reads some columns of a Delta table: the data files of one version, streamed from its log, those that
-// certainly hold nothing of interest passed over, and of the others only the wanted columns of the wanted row groups.
+// Package scan reads some columns of a Delta table. It streams the data files of one version from the log, skips
+// files that certainly hold no rows of interest, and reads only the wanted columns of the wanted row groups of the
+// others.
 //
-// It reads the tables of others, too, as far as reader version 1 goes: timestamps of any unit, INT96 included, narrower
-// numbers than the schema says, columns that a file lacks, columns that a table is partitioned by. What would make the
-// answer wrong is refused by name: deletion vectors, column mapping, features that this version does not know.
+// It also reads tables of other programs, as far as reader version 1 goes: timestamps of any unit, INT96 included,
+// narrower numbers than in the schema, columns that a file lacks, partition columns. Features that would make the
+// result wrong are refused by name: deletion vectors, column mapping, features that this version does not know.
 //
-// Read in this order: scan.go (what can be asked), prune.go (what is passed over), file.go (the way through one file),
-// columns.go and leaf.go (what a column becomes).
+// Read in this order: scan.go (the query), prune.go (skipping files), file.go (reading one file), columns.go and
+// leaf.go (reading one column).
 package scan
 
 import (
@@ -27,22 +28,23 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// Query says what to read.
+// Query selects what to read.
 type Query struct {
-	// Columns are the columns to read, each by its names from the column of the table down through structs; most have one.
-	// At least one. They must be numbers, texts, binaries, booleans, dates or timestamps, not lists or maps.
+	// Columns are the columns to read, at least one. Each is a path of names from the table's column down through
+	// structs. They must be numbers, texts, binaries, booleans, dates or timestamps, not lists or maps.
 	Columns [][]string
-	// Where are the records of interest. Empty means all rows; otherwise a row that stems from nowhere in Kafka is of none.
+	// Where are the records of interest. Empty means all rows; otherwise rows without Kafka coordinates are not of
+	// interest.
 	Where []Where
-	// Since is the earliest timestamp of Kafka of interest, to the millisecond. Zero means all rows; otherwise a row
-	// without one is of none.
+	// Since is the earliest Kafka timestamp of interest, to the millisecond. Zero means all rows; otherwise rows
+	// without a timestamp are not of interest.
 	Since time.Time
-	// Bytes bounds what is held in memory of data files, all of them that are read at a time: pages, rows, and what was
-	// fetched ahead. Default: 64 MiB. A file that cannot be read within it is an error. What the log itself takes
-	// (some thousand adds of a checkpoint at a time) comes on top.
+	// Bytes bounds the memory for all data files that are read at a time: pages, rows and prefetched bytes. Default:
+	// 64 MiB. A file that needs more is an error. The memory for the log itself (some thousand adds of a checkpoint
+	// at a time) is extra.
 	Bytes int64
-	// Parallel is how many files are read side by side. Default: 1, which keeps the files in the order of their commits as
-	// far as it is known (those that only a checkpoint knows come first).
+	// Parallel is the number of files read in parallel. Default: 1, which keeps the files in the order of their
+	// commits; those that only a checkpoint has come first.
 	Parallel int
 }
 
@@ -52,7 +54,7 @@ const AnyPartition = connector.AnyPartition
 // Where are the offsets [From, Next) of a partition.
 type Where struct {
 	Topic     string
-	Partition int32 // or AnyPartition
+	Partition int32 // may be AnyPartition
 	From      int64
 	Next      int64
 }
@@ -60,11 +62,11 @@ type Where struct {
 // Rows are some rows of one data file, in its order.
 type Rows struct {
 	Path    string // of the file, as the log names it
-	Version int64  // that added the file, -1 if only a checkpoint knows it
-	Written int64  // when the file was, as the log says; milliseconds since 1970
-	// Batch has one array for each column of the query, in its order and named by its names joined with dots, of the Arrow
-	// type of the table's schema: see [sluice/connector/schema.Schema.Arrow]; binary columns are Arrow binaries. It is
-	// valid until the call returns, unless it is retained.
+	Version int64  // version that added the file, -1 if only a checkpoint has it
+	Written int64  // time of the file according to the log; milliseconds since 1970
+	// Batch has one array for each column of the query, in that order, named by its path joined with dots, and with
+	// the Arrow type of the table's schema: see [sluice/connector/schema.Schema.Arrow]. Binary columns are Arrow
+	// binaries. Batch is valid until the call returns, unless it is retained.
 	Batch arrow.RecordBatch
 }
 
@@ -74,19 +76,20 @@ const (
 )
 
 var (
-	// ErrVanished says that a file is not there although the table's log names it: a vacuum took it after the version
-	// was read, or somebody deleted it.
+	// ErrVanished means that a file is missing although the table's log names it: a vacuum or another program deleted
+	// it after the version was read.
 	ErrVanished = errors.New("data file vanished")
-	// ErrUnsound says that a file is not what its place in the table says.
+	// ErrUnsound means that a file does not match its entry in the table.
 	ErrUnsound = errors.New("data file cannot be read")
 )
 
-// Run reads the table as of state and hands over what the query asks for, and possibly more: it passes over files and row
-// groups by their statistics and looks at no row, so that the caller does. Every row comes at most once, and one of
-// interest certainly. each is called by one goroutine at a time; its error ends the scan and is returned as it is.
+// Run reads the table as of state and passes the rows of the query to each, and possibly more: it skips files and row
+// groups by their statistics but does not filter rows, so the caller must. Every row of interest comes exactly once,
+// and other rows at most once. Only one goroutine at a time calls each. An error of each ends the scan and is
+// returned unchanged.
 //
-// Errors: a hold.Error with hold.TableUnsupported for a table or file that cannot be read ([ErrVanished] and
-// [ErrUnsound] tell the files), otherwise those of the log ([deltalog.ErrCorrupt]) and of the store.
+// Errors: a hold.Error with hold.TableUnsupported for a table or file that cannot be read (for files it wraps
+// [ErrVanished] or [ErrUnsound]), otherwise those of the log ([deltalog.ErrCorrupt]) and of the store.
 func Run(ctx context.Context, store objstore.Store, state *deltalog.State, q Query, each func(Rows) error) error {
 	s, err := newScan(store, state, q)
 	if err != nil {
@@ -103,7 +106,7 @@ type scan struct {
 	columns []column
 
 	mu     sync.Mutex
-	filter filter // by mu: each may narrow it down
+	filter filter // guarded by mu: each may narrow it
 	each   func(Rows) error
 }
 
@@ -123,7 +126,7 @@ func newScan(store objstore.Store, state *deltalog.State, q Query) (*scan, error
 	return &scan{store: store, query: q, columns: columns, filter: newFilter(q, state.Metadata)}, nil
 }
 
-// wanted is the filter as of now.
+// wanted returns the current filter.
 func (s *scan) wanted() filter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +138,7 @@ func (s *scan) run(ctx context.Context, state *deltalog.State) error {
 	todo := make(chan deltalog.File)
 	for range s.query.Parallel {
 		readers.Go(func() error {
-			return panics.Catch(func() error { // on a goroutine of its own a panic would end the process
+			return panics.Catch(func() error { // a panic in its own goroutine would end the process
 				for f := range todo {
 					if err := s.file(ctx, f); err != nil {
 						return err
@@ -151,7 +154,7 @@ func (s *scan) run(ctx context.Context, state *deltalog.State) error {
 	return readers.Wait()
 }
 
-// files hands the files that may hold rows of interest to the readers.
+// files sends the files that may hold rows of interest to the readers.
 func (s *scan) files(ctx context.Context, state *deltalog.State, todo chan<- deltalog.File) error {
 	defer close(todo)
 	for f, err := range deltalog.Files(ctx, s.store, state) {
@@ -182,14 +185,14 @@ func (s *scan) file(ctx context.Context, f deltalog.File) error {
 	switch {
 	case errors.Is(err, objstore.ErrNotFound):
 		return hold.New(hold.TableUnsupported, fmt.Sprintf(
-			"the log names %s, which is not there: a vacuum that is too eager, or a hand, deleted it", f.Path), errors.Join(ErrVanished, err))
+			"the log names %s, which does not exist: a vacuum with too short a retention, or an operator, deleted it", f.Path), errors.Join(ErrVanished, err))
 	case errors.Is(err, ErrUnsound):
 		return hold.New(hold.TableUnsupported, "a data file of the table is damaged or not one that this version reads", err)
 	}
 	return err
 }
 
-// emit gives rows to the caller.
+// emit passes rows to the caller.
 func (s *scan) emit(f deltalog.File, batch arrow.RecordBatch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// tailSize is what is read of the end of a file at once: its footer, or all of a small file.
+	// tailSize is the size of the first read at the end of a file: its footer, or all of a small file.
 	tailSize = 256 << 10
-	// gap is how many bytes that nobody wants are read rather than asked for around.
+	// gap is the number of unwanted bytes between two ranges up to which one request reads both.
 	gap = 32 << 10
-	// side is how many ranges of a file are fetched side by side.
+	// side is the number of ranges of a file that are fetched in parallel.
 	side = 8
 )
 
-// source reads a data file at any place. It is for one goroutine.
+// source gives random access to a data file. It is for one goroutine.
 type source struct {
 	ctx   context.Context //nolint:containedctx // io.ReaderAt has none; the value lives as long as one read of a file
 	store objstore.Store
 	key   string
 	size  int64
 	tail  part
-	ahead []part // fetched, ascending
+	ahead []part // prefetched, ascending
 	// err is the first error of the store, which the Parquet reader may hide.
 	err error
 }
@@ -72,7 +72,7 @@ func (s *source) fetch(ctx context.Context, p part) error {
 	return nil
 }
 
-// prefetch fetches ranges side by side, in place of those of the last time.
+// prefetch fetches ranges in parallel. They replace the previously prefetched ones.
 func (s *source) prefetch(ranges []piece, mem *bounded.Allocator) error {
 	s.drop(mem)
 	for _, r := range ranges {
@@ -87,7 +87,7 @@ func (s *source) prefetch(ranges []piece, mem *bounded.Allocator) error {
 	return s.err
 }
 
-// drop gives back what was fetched ahead.
+// drop frees the prefetched bytes.
 func (s *source) drop(mem *bounded.Allocator) {
 	for _, p := range s.ahead {
 		mem.Free(p.body)
@@ -113,7 +113,7 @@ func (s *source) ReadAt(p []byte, off int64) (int, error) {
 	return len(want), nil
 }
 
-// copyOf takes what is in memory of a range, from its start on.
+// copyOf copies the part of a range that is in memory, from its start on.
 func (s *source) copyOf(p []byte, off int64) int {
 	for _, have := range append(slices.Clip(s.ahead), s.tail) {
 		if have.from <= off && off < have.end() {
@@ -123,7 +123,7 @@ func (s *source) copyOf(p []byte, off int64) int {
 	return 0
 }
 
-// joined makes one range of those that lie close to each other. What the tail has is left out.
+// joined merges ranges that lie close to each other. It omits the part in the tail.
 func (s *source) joined(ranges []piece) []piece {
 	slices.SortFunc(ranges, func(a, b piece) int { return cmp.Compare(a.from, b.from) })
 	var joined []piece

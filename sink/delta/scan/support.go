@@ -7,8 +7,8 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// readFeatures are the reader features under which the rows of a file without deletion vector are the rows of the table,
-// and its columns have the names of the table's: what the others of a table mean is looked at file by file.
+// readFeatures are the reader features under which the rows of a file without deletion vector are rows of the table,
+// and its columns have the table's names. Their other effects are checked file by file.
 var readFeatures = []string{
 	"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck",
 }

@@ -15,13 +15,13 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// Errors that stores give, as their callers see them.
+// Errors of stores, as their callers see them.
 var (
-	// ErrUnavailable is a 503. What a put did is unknown.
+	// ErrUnavailable is a 503. The outcome of a put is unknown.
 	ErrUnavailable = classify.Mark(errors.New("injected: 503 SlowDown"), classify.Transient)
-	// ErrTimeout is an answer that did not come. What a put did is unknown.
+	// ErrTimeout is a missing response. The outcome of a put is unknown.
 	ErrTimeout = classify.Mark(errors.New("injected: no answer in time"), classify.Transient)
-	// ErrConflict is a 409. What a put did is unknown.
+	// ErrConflict is a 409. The outcome of a put is unknown.
 	ErrConflict = classify.Mark(errors.New("injected: 409 ConditionalRequestConflict"), classify.Transient)
 	// ErrDenied is a 403. This try of a put has no effect.
 	ErrDenied = classify.Mark(fmt.Errorf("injected: 403 AccessDenied: %w", objstore.ErrRefused), classify.Fatal)
@@ -29,34 +29,36 @@ var (
 	ErrExists = classify.Mark(fmt.Errorf("injected: 412 PreconditionFailed: %w", objstore.ErrExists), classify.Transient)
 )
 
-// Effect is what becomes of an operation that fails by command.
+// Effect is when a failing operation takes effect.
 type Effect uint8
 
 const (
-	// Never means that it does not happen.
+	// Never means that it does not take effect.
 	Never Effect = iota
-	// Done means that it happens before the caller gets the error. A Get yields half of its bytes before, a List half of its objects.
+	// Done means that it takes effect before the caller gets the error. A Get yields half of its bytes before, a List
+	// half of its objects.
 	Done
-	// Late means that it happens after the caller got the error. Of a Get or List it is as Never.
+	// Late means that it takes effect after the caller got the error. For a Get or List it equals Never.
 	Late
 )
 
-// Fault is what happens to one operation. The zero Fault is nothing unusual.
+// Fault is what happens to one operation. The zero Fault changes nothing.
 type Fault struct {
-	// Delay passes before the operation. If ctx ends in it, the operation does not happen.
+	// Delay passes before the operation. If ctx ends in that time, the operation does not happen.
 	Delay time.Duration
-	// Err is what the caller gets instead of the true answer, nil for the true one.
+	// Err replaces the true result; nil keeps it.
 	Err error
-	// Effect says what becomes of an operation with Err.
+	// Effect is when an operation with Err takes effect.
 	Effect Effect
-	// Land is when a Late operation happens, counted from the error. Zero: when [Faulty.Land] says so, if ever.
+	// Land is when a Late operation takes effect, counted from the error. Zero: when [Faulty.Land] is called, if
+	// ever.
 	Land time.Duration
-	// Linger passes between the operation and its answer. If ctx ends in it, its error is the answer.
+	// Linger passes between the operation and its result. If ctx ends in that time, its error is the result.
 	Linger time.Duration
 }
 
-// Faulty is a store whose operations fail on command. All of its times are those of the process's clock, so a synctest
-// bubble makes them virtual.
+// Faulty is a store whose operations fail on command. It uses the clock of the process, so a synctest bubble makes
+// its times virtual.
 type Faulty struct {
 	inner  objstore.Store
 	decide func(objstore.Op) Fault
@@ -68,20 +70,20 @@ type Faulty struct {
 	closed bool
 }
 
-// flight is a Late operation that has not happened yet.
+// flight is a Late operation that has not taken effect yet.
 type flight struct {
 	op    objstore.Op
 	timer *time.Timer
 	land  func() error
 }
 
-// NewFaulty returns s with faults. decide is asked at the start of every operation. It may be asked by many goroutines and
-// may block, which holds the operation.
+// NewFaulty returns s with faults. decide is called at the start of every operation, possibly by many goroutines.
+// While it blocks, the operation waits.
 func NewFaulty(s objstore.Store, decide func(objstore.Op) Fault) *Faulty {
 	return &Faulty{inner: s, decide: decide}
 }
 
-// Close drops what is still flying and waits for what is landing.
+// Close drops the waiting Late operations and waits for those that are taking effect.
 func (f *Faulty) Close() error {
 	f.mu.Lock()
 	f.closed = true
@@ -96,7 +98,7 @@ func (f *Faulty) Close() error {
 	return nil
 }
 
-// Flying returns the operations that wait for [Faulty.Land] or for their time, in the order in which they were sent.
+// Flying returns the waiting Late operations in the order in which they were sent.
 func (f *Faulty) Flying() (ops []objstore.Op) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,7 +108,7 @@ func (f *Faulty) Flying() (ops []objstore.Op) {
 	return ops
 }
 
-// Land lets the flying operation with this index happen now and returns the answer that nobody will get.
+// Land lets the waiting Late operation with this index take effect now. It returns the result, which no caller gets.
 func (f *Faulty) Land(n int) error {
 	l := f.take(n)
 	if l == nil {
@@ -115,10 +117,10 @@ func (f *Faulty) Land(n int) error {
 	return l.land()
 }
 
-// Drop lets the flying operation with this index never happen.
+// Drop removes the waiting Late operation with this index, so that it never takes effect.
 func (f *Faulty) Drop(n int) { f.take(n) }
 
-// take removes a flight from those that wait; nil if it is not among them.
+// take removes a flight from the waiting ones; nil if it is not among them.
 func (f *Faulty) take(n int) *flight {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -134,7 +136,7 @@ func (f *Faulty) take(n int) *flight {
 	return l
 }
 
-// send lets an operation land later.
+// send starts a Late operation.
 func (f *Faulty) send(op objstore.Op, after time.Duration, land func() error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -148,13 +150,13 @@ func (f *Faulty) send(op objstore.Op, after time.Duration, land func() error) {
 		l.timer = time.AfterFunc(after, func() {
 			defer f.timers.Done()
 			if f.take(op.N) != nil {
-				_ = land() // nobody waits for the answer
+				_ = land() // no caller waits for the result
 			}
 		})
 	}
 }
 
-// begin asks for the fault of an operation and lets its delay pass.
+// begin gets the fault of an operation and waits for its delay.
 func (f *Faulty) begin(ctx context.Context, k objstore.OpKind, key, after string) (objstore.Op, Fault, error) {
 	f.mu.Lock()
 	op := objstore.Op{Kind: k, Key: key, After: after, N: f.n}
@@ -207,7 +209,7 @@ func (f *Faulty) Put(ctx context.Context, key string, body io.ReadSeeker, mode o
 		return err
 	}
 	if fault.Err != nil && fault.Effect == Late {
-		// The bytes leave now. So the check is now, too.
+		// The bytes leave now, so the last check is due.
 		if err := objstore.LastCheck(ctx); err != nil {
 			return fmt.Errorf("%v: %w", op, err)
 		}

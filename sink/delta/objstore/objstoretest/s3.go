@@ -11,8 +11,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// ServeS3 runs an S3 server with an empty bucket inside the process and returns how to reach it. wrap, unless nil, sees
-// each request before the server does.
+// ServeS3 runs an S3 server with an empty bucket inside the process and returns the configuration to reach it. wrap,
+// unless nil, wraps the server's handler.
 func ServeS3(t *testing.T, wrap func(http.Handler) http.Handler) objstore.S3Config {
 	t.Helper()
 	const bucket = "bucket"

@@ -1,4 +1,4 @@
-// Package objstoretest is test equipment for package objstore: one conformance suite for all stores, a store that
+// Package objstoretest has test helpers for package objstore: one conformance suite for all stores, a store that
 // fails on command, and an S3 server inside the process.
 package objstoretest
 
@@ -20,7 +20,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// Run holds a store against the contract of [objstore.Store]. open returns an empty store of its own for each test.
+// Run tests a store against the contract of [objstore.Store]. open returns a new empty store for each test.
 func Run(t *testing.T, open func(*testing.T) objstore.Store) {
 	t.Helper()
 	for _, c := range []struct {
@@ -89,7 +89,7 @@ func same(t *testing.T, what string, got, want any) {
 	}
 }
 
-// is checks an error by what callers look at: the sentinel and the class.
+// is compares an error by sentinel and class, which callers depend on.
 func is(t *testing.T, err, want error, class classify.Class) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -227,14 +227,14 @@ func ifAbsentRaces(t *testing.T, s objstore.Store) {
 				t.Fatal(err)
 			}
 		}
-		if winner < 0 { // a store may answer 409 to all, but not for ever; none of these stores does
-			t.Fatalf("%s: nobody won: %v", key, won)
+		if winner < 0 { // a store may answer 409 to all puts once, but not for ever; none of these stores does
+			t.Fatalf("%s: no put succeeded: %v", key, won)
 		}
 		same(t, key, get(t, s, key, 0, -1), content(winner))
 	}
 }
 
-// content differs in length from racer to racer.
+// content differs in length between racers.
 func content(racer int) string { return strings.Repeat(fmt.Sprintf("racer %d ", racer), 1+racer) }
 
 func keys(t *testing.T, s objstore.Store) {
@@ -307,7 +307,7 @@ func sizes(t *testing.T, s objstore.Store) {
 	}
 }
 
-// bodies are readers: they may stand anywhere, are used again, and may fail.
+// bodies tests bodies at any position, used twice, or failing.
 func bodies(t *testing.T, s objstore.Store) {
 	t.Helper()
 	r := strings.NewReader("the whole body")
@@ -354,7 +354,7 @@ func (b *brokenBody) Read(p []byte) (int, error) {
 	return b.Reader.Read(p[:min(int64(len(p)), left)])
 }
 
-// WriteTo hides the one of strings.Reader.
+// WriteTo hides the method of strings.Reader.
 func (b *brokenBody) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, struct{ io.Reader }{b}) }
 
 func listOrder(t *testing.T, s objstore.Store) {
@@ -375,7 +375,7 @@ func listOrder(t *testing.T, s objstore.Store) {
 					model = append(model, k)
 				}
 			}
-			if prefix == "\xc3" { // not a string that S3 could be asked for
+			if prefix == "\xc3" { // not a string that S3 accepts
 				continue
 			}
 			same(t, fmt.Sprintf("prefix %q after %q", prefix, after), list(t, s, prefix, after), model)
@@ -418,7 +418,7 @@ func listPages(t *testing.T, s objstore.Store) {
 	same(t, "a reader that stops", some, want[:3])
 }
 
-// listStops: an error is the last thing that a list yields.
+// listStops: an error ends a list.
 func listStops(t *testing.T, s objstore.Store) {
 	t.Helper()
 	put(t, s, "a", "")
@@ -459,7 +459,7 @@ func deletes(t *testing.T, s objstore.Store) {
 	same(t, "keys", list(t, s, "", ""), []string{"d/b"})
 }
 
-// canceled: who is asked to stop before the start does nothing, and says so.
+// canceled: an operation whose ctx ended before the start does nothing, and returns that error.
 func canceled(t *testing.T, s objstore.Store) {
 	t.Helper()
 	put(t, s, "there", "x")
