@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// passing are the system's errors that go away by themselves or by somebody freeing room.
+// passing lists the system errors that end without an operator, or once disk space, memory or descriptors are free.
 var passing = [...]error{
 	io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed,
 	syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT, syscall.ENETRESET,
@@ -16,9 +16,10 @@ var passing = [...]error{
 	syscall.EAGAIN, syscall.EINTR, syscall.EBUSY, syscall.EIO, syscall.ESTALE,
 }
 
-// denied are those that a person has to mend.
+// denied lists the system errors that an operator has to fix.
 var denied = [...]error{syscall.EACCES, syscall.EPERM, syscall.EROFS}
 
+// ofSyscall returns the class of a system error and reports whether err is one of those listed above.
 func ofSyscall(err error) (class Class, known bool) {
 	for _, e := range denied {
 		if errors.Is(err, e) {

@@ -9,13 +9,13 @@ import (
 )
 
 // sample are tables of two versions: the first migration makes a, the second one adds to it, and makes b.
-func sample() (t Tables, first, columns []string) {
+// sample returns tables with two versions: the first migration creates a; the second one adds a column to a and creates b.
 	first = []string{"a.id", "a.at"}
 	columns = append(slices.Clip(first), "a.status", "b.id", "b.at")
 	return Tables{Latest: 2, Columns: columns, First: first, Unnoted: columns, Functions: []string{"f/0"}}, first, columns
 }
 
-// TestFound: a table is ours if it has what the migrations made that were applied, and what they made is lost if it is gone.
+// TestFound covers which states of the database count as foreign, lost or current.
 func TestFound(t *testing.T) {
 	tables, first, columns := sample()
 	both, function := []string{"a", "b"}, []string{"f/0"}
@@ -33,7 +33,7 @@ func TestFound(t *testing.T) {
 		"whole, versions wiped":       {found: found{tables: both, columns: columns, noted: true}},
 		"whole, of a later version":   {found: found{tables: both, columns: columns, noted: true, version: 3}, current: true},
 		"first version":               {found: found{tables: both[:1], columns: first, noted: true, version: 1}},
-		"first version without notes": {found: found{tables: both[:1], columns: first}, foreign: "table a of schema s is not ours, it has no column status"},
+		"first version without notes": {found: found{tables: both[:1], columns: first}, foreign: "table a of schema s belongs to another program: it has no column status"},
 		"another table":               {found: found{tables: both[:1], columns: []string{"a.key"}}, foreign: "has no column id"},
 		"another in place of ours": {
 			found: found{tables: both, columns: append(columns[3:5:5], "a.key"), noted: true, version: 2}, foreign: "has no column id", lost: true,
@@ -53,13 +53,13 @@ func TestFound(t *testing.T) {
 		if lost := tables.lost(c.found); lost != c.lost {
 			t.Errorf("%s: lost %v", name, lost)
 		}
-		if current := tables.current(c.found); current != c.current {
+// TestConfig covers the settings that all stores share, and the limits that differ.
 			t.Errorf("%s: current %v", name, current)
 		}
 	}
 	if names := tables.names(); !slices.Equal(names, both) {
 		t.Errorf("the tables are %v", names)
-	}
+		t.Errorf("application_name of the URL: %v", err)
 }
 
 // TestConfig: what all stores' connections have in common, and the bounds that differ.
