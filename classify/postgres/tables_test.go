@@ -8,8 +8,8 @@ import (
 	"sluice/secure/pgconfig"
 )
 
-// sample are tables of two versions: the first migration makes a, the second one adds to it, and makes b.
 // sample returns tables with two versions: the first migration creates a; the second one adds a column to a and creates b.
+func sample() (t Tables, first, columns []string) {
 	first = []string{"a.id", "a.at"}
 	columns = append(slices.Clip(first), "a.status", "b.id", "b.at")
 	return Tables{Latest: 2, Columns: columns, First: first, Unnoted: columns, Functions: []string{"f/0"}}, first, columns
@@ -53,16 +53,16 @@ func TestFound(t *testing.T) {
 		if lost := tables.lost(c.found); lost != c.lost {
 			t.Errorf("%s: lost %v", name, lost)
 		}
-// TestConfig covers the settings that all stores share, and the limits that differ.
+		if current := tables.current(c.found); current != c.current {
 			t.Errorf("%s: current %v", name, current)
 		}
 	}
 	if names := tables.names(); !slices.Equal(names, both) {
 		t.Errorf("the tables are %v", names)
-		t.Errorf("application_name of the URL: %v", err)
+	}
 }
 
-// TestConfig: what all stores' connections have in common, and the bounds that differ.
+// TestConfig covers the settings that all stores share, and the limits that differ.
 func TestConfig(t *testing.T) {
 	c, err := Config(pgconfig.Options{URL: "postgres://u:x@127.0.0.1/db"}, 7, connectionLife)
 	if err != nil || c.MaxConns != 7 || c.MaxConnLifetime != connectionLife || c.ConnConfig.ConnectTimeout != connectionLife || c.ConnConfig.RuntimeParams["application_name"] != "sluice" {
@@ -70,7 +70,7 @@ func TestConfig(t *testing.T) {
 	}
 	c, err = Config(pgconfig.Options{URL: "postgres://u:x@127.0.0.1/db?application_name=mine"}, 1, 0)
 	if err != nil || c.ConnConfig.RuntimeParams["application_name"] != "mine" {
-		t.Errorf("a name of the URL's own: %v", err)
+		t.Errorf("application_name in the URL: %v", err)
 	}
 	if _, err := Config(pgconfig.Options{URL: "postgres://u:hunter2@db.example/db"}, 1, 0); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a password in the clear: %v", err)

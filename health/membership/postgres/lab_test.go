@@ -365,7 +365,7 @@ func TestForeignTableLab(t *testing.T) {
 	} {
 		url, schema := own(t)
 		ask(t, url, create)
-		refused(t, store(t, url, scope), "table "+table+" of schema "+schema+" is not ours", "search_path")
+		refused(t, store(t, url, scope), "table "+table+" of schema "+schema+" belongs to another program", "search_path")
 		var n int
 		ask(t, url, "SELECT count(*) FROM pg_class WHERE relnamespace = current_schema()::regnamespace", &n)
 		if n != 1 {
