@@ -1,4 +1,5 @@
-// Package reliability keeps one operation against a dependency trying until it succeeds, is hopeless, or is told to stop.
+// Package reliability retries an operation against a dependency until it succeeds, fails with an error that no retry can
+// fix, or is canceled. It also limits how often repeated failures are logged.
 package reliability
 
 import (
@@ -7,15 +8,15 @@ import (
 	"time"
 )
 
-// Backoff is the pause between tries: Initial, doubled each time up to Max, then spread by ±Jitter so that members do
-// not try in step. The spread comes after the cap: in a long outage it matters most.
+// Backoff computes the pause between attempts: Initial, doubled each time up to Max, then spread by ±Jitter so that members
+// do not retry at the same moment. The spread is applied after the cap, because it matters most in a long outage.
 type Backoff struct {
 	Initial time.Duration // 1s
 	Max     time.Duration // 30s
-	Jitter  float64       // a share of the pause: 0.25
+	Jitter  float64       // fraction of the pause: 0.25
 }
 
-// Pause returns the wait after the n-th failure, counted from 1. It is never negative.
+// Pause returns the pause after the n-th failure, counted from 1. It is never negative.
 func (b Backoff) Pause(n int) time.Duration {
 	d := b.Initial
 	for i := 1; i < n && d < b.Max; i++ {

@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// Sparse keeps a line that may come with every record from filling the log: it lets at most burst lines pass in each
-// interval and counts the others, so that the next line can say how many there were. It is for lines only; what must be
-// exact is a metric. Whoever logs once for each record asks one of these, mostly one for each topic:
+// Sparse keeps log lines about single records from filling the log. It lets at most burst lines pass in each interval and
+// counts the others; the next line that passes reports the count. The count is for the log only: what must be exact is a
+// metric. Use one Sparse for each kind of line, mostly one for each topic:
 //
 //	if left, ok := s.Next(); ok {
 //		logger.Info("DEAD LETTER", …, "left_out", left)
 //	}
 //
-// Any goroutine may ask.
+// Sparse may be used from any goroutine.
 type Sparse struct {
 	burst int
 	every time.Duration
 
 	mu    sync.Mutex
-	ends  time.Time // of the interval
-	lines int       // that passed in it
-	left  int64     // since the last line that passed
+	ends  time.Time // end of the current interval
+	lines int       // that passed in the interval
+	left  int64     // lines left out since the last one that passed
 }
 
-// NewSparse returns a Sparse that lets burst lines pass, at least one, in each interval of this length.
+// NewSparse returns a Sparse that lets burst lines, at least one, pass in each interval.
 func NewSparse(burst int, every time.Duration) *Sparse {
 	return &Sparse{burst: max(burst, 1), every: every}
 }
 
-// Next tells whether a line may be written now, and how many were left out since the last one that was.
+// Next reports whether a line may be written now, and how many lines were left out before it.
 func (s *Sparse) Next() (left int64, ok bool) {
 	now := time.Now()
 	s.mu.Lock()

@@ -4,8 +4,8 @@ import "github.com/prometheus/client_golang/prometheus"
 
 var (
 	bytesDesc = prometheus.NewDesc("sluice_pool_bytes",
-		"Bytes of a memory pool: its size, what is used, and idle buffers that wait for their next use.", []string{"pool", "state"}, nil)
-	waitsDesc = prometheus.NewDesc("sluice_pool_waits_total", "Times that somebody had to wait for bytes of a memory pool.", []string{"pool"}, nil)
+		"Bytes of a memory pool: its size, the bytes in use, and idle buffers kept for reuse.", []string{"pool", "state"}, nil)
+	waitsDesc = prometheus.NewDesc("sluice_pool_waits_total", "Times that a caller had to wait for bytes of a memory pool.", []string{"pool"}, nil)
 )
 
 // Collector returns the metrics of pools by name.

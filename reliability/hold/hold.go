@@ -1,4 +1,4 @@
-// Package hold names why partitions stop: reasons, holds, and errors that only a hold answers.
+// Package hold defines why a claim is held: the reasons, the holds, and the errors that lead to a hold.
 package hold
 
 import (
@@ -10,7 +10,7 @@ import (
 	"sluice/idempotency"
 )
 
-// Reason is the code of a hold: why a partition stands still. The list is closed and documented in docs/operations.md.
+// Reason is the code of a hold: why a claim stopped. The list is closed; docs/operations.md documents each reason.
 type Reason string
 
 // The reasons of this version.
@@ -38,15 +38,15 @@ const (
 	Paused           Reason = "paused"
 	OperationsLog    Reason = "operations_log"
 
-	// Flood: more records of a topic are bad than a person should let pass without a look.
+	// Flood: too many records of a topic are bad to become dead letters without an operator's consent.
 	Flood Reason = "flood"
-	// DeadLettersUnavailable: bad records have nowhere to go.
+	// DeadLettersUnavailable: dead letters cannot be written.
 	DeadLettersUnavailable Reason = "dead_letters_unavailable"
-	// FingerprintsUnavailable: nobody can say what is a duplicate.
+	// FingerprintsUnavailable: duplicates cannot be recognized.
 	FingerprintsUnavailable Reason = "fingerprints_unavailable"
 )
 
-// LogFunc returns the function that logs a hold at the level of its reason.
+// LogFunc returns the method of l that logs at the level of the reason.
 func (r Reason) LogFunc(l *slog.Logger) func(msg string, args ...any) {
 	switch r.Level() {
 	case slog.LevelInfo:
@@ -58,29 +58,29 @@ func (r Reason) LogFunc(l *slog.Logger) func(msg string, args ...any) {
 	}
 }
 
-// Hold is a partition that stands still, and why.
+// Hold is a claim that stopped, and why.
 type Hold struct {
 	Partition idempotency.Partition `json:"-"`
 	Reason    Reason                `json:"reason"`
 	Detail    string                `json:"detail"`
 	Since     time.Time             `json:"since"`
-	// Offset is where it stands, -1 if unknown.
+	// Offset is the next offset to read, -1 if unknown.
 	Offset int64 `json:"offset"`
 }
 
-// Error is an error that only a hold answers. Its class is Fatal.
+// Error is an error that holds the claim: a retry cannot fix it. Its class is Fatal.
 type Error struct {
 	Reason Reason
-	Detail string // for a person: what was found, and what to do; never bytes of a record
+	Detail string // what was found and what to do, for an operator; never bytes of a record
 	Err    error  // the cause, or nil
 }
 
-// New returns an [Error], marked Fatal.
+// New returns an [Error], marked Fatal. cause may be nil.
 func New(reason Reason, detail string, cause error) error {
 	return classify.Mark(&Error{reason, detail, cause}, classify.Fatal)
 }
 
-// Error names the reason, the detail and the cause.
+// Error returns the reason, the detail and the cause.
 func (e *Error) Error() string { return string(e.Reason) + ": " + e.Why() }
 
 // Why returns the detail and the cause.
@@ -94,8 +94,8 @@ func (e *Error) Why() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Of returns the reason and the detail of the hold that an error asks for, with its cause. ok is false if nothing in the chain of
-// the error is an [Error].
+// Of returns the reason and the detail, including the cause, of the first [Error] in the chain of err. ok is false if there
+// is none.
 func Of(err error) (reason Reason, detail string, ok bool) {
 	held := (*Error)(nil)
 	if !errors.As(err, &held) {

@@ -1,11 +1,11 @@
-// Package pulse lets the loops of a process be seen: whether each has work, waits for somebody, and turns. It judges
-// nothing; sluice/health/liveness does.
+// Package pulse records what the loops of a process do: whether each has work, waits on purpose, or makes progress. It
+// does not judge; package sluice/health/liveness does.
 //
-// A loop says of itself: [Loop.Work] when it takes up work, [Loop.Turn] when a part of it is done, [Loop.Rest] before it
-// waits for more, [Loop.Wait] and [Loop.Done] around what waits on purpose for a dependency, a pool or the clock. That
-// costs a few atomic operations, and none for a record. A nil Loop may be used and does nothing.
+// A loop reports its own state. It calls [Loop.Work] when it takes up work, [Loop.Turn] when a part of it is done, and
+// [Loop.Rest] before it waits for more. It calls [Loop.Wait] and [Loop.Done] around a wait for a dependency, a pool or the
+// clock. Each call costs a few atomic operations, and no loop makes one for a single record. A nil Loop does nothing.
 //
-// What a loop calls finds it in the context, so that a guard deep below can say that the loop waits.
+// Functions that a loop calls find the loop in the context. So a guard deep below can report that the loop waits.
 package pulse
 
 import (
@@ -16,14 +16,14 @@ import (
 	"sync/atomic"
 )
 
-// Loops are the loops of a process that run now. The zero value has none; nil has none ever.
+// Loops holds the running loops of a process. The zero value is empty and ready to use. With a nil Loops, all loops are nil.
 type Loops struct {
 	mu     sync.Mutex
 	newest uint64
 	all    map[*Loop]struct{}
 }
 
-// Begin adds a loop, which rests. Whoever runs it ends it.
+// Begin adds a loop with the given name, which rests at first. The caller must call [Loop.End] when the loop ends.
 func (l *Loops) Begin(name string) *Loop {
 	if l == nil {
 		return nil
@@ -39,16 +39,16 @@ func (l *Loops) Begin(name string) *Loop {
 	return loop
 }
 
-// State is how a loop is at one moment.
+// State is the state of a loop at one moment.
 type State struct {
-	ID      uint64 // no other loop of the process has it, ever
+	ID      uint64 // unique in the process
 	Name    string
-	Working bool   // it has something to do
-	Waiting bool   // for somebody or something outside of the process's loops, on purpose
-	Turns   uint64 // so far; it only grows
+	Working bool   // the loop has work
+	Waiting bool   // the loop waits on purpose for something outside the process's loops
+	Turns   uint64 // number of turns so far; it never decreases
 }
 
-// States returns how all loops are, in the order in which they began.
+// States returns the states of all loops, in the order in which the loops began.
 func (l *Loops) States() []State {
 	if l == nil {
 		return nil
@@ -57,7 +57,7 @@ func (l *Loops) States() []State {
 	defer l.mu.Unlock()
 	all := make([]State, 0, len(l.all))
 	for loop := range l.all {
-		// In this order: a wait that ends in between has turned the loop before it is over.
+		// The waits are read before the turns: if a wait ends in between, its turn is seen, too.
 		waiting := loop.waits.Load() > 0
 		all = append(all, State{ID: loop.id, Name: loop.name, Working: loop.working.Load(), Waiting: waiting, Turns: loop.turns.Load()})
 	}
@@ -65,8 +65,8 @@ func (l *Loops) States() []State {
 	return all
 }
 
-// Loop is a goroutine that must keep turning while it has work. Its methods may be called from any goroutine that works
-// for it.
+// Loop is a goroutine that must make progress while it has work. Any goroutine that works for the loop may call its
+// methods.
 type Loop struct {
 	of   *Loops
 	id   uint64
@@ -77,7 +77,7 @@ type Loop struct {
 	turns   atomic.Uint64
 }
 
-// Work says that the loop has something to do from now on. It is a turn, too.
+// Work reports that the loop has work from now on. It counts as a turn.
 func (l *Loop) Work() {
 	if l != nil {
 		l.turns.Add(1)
@@ -85,22 +85,22 @@ func (l *Loop) Work() {
 	}
 }
 
-// Turn says that the loop has done a part of its work.
+// Turn reports that the loop has done a part of its work.
 func (l *Loop) Turn() {
 	if l != nil {
 		l.turns.Add(1)
 	}
 }
 
-// Rest says that the loop has nothing to do until it says otherwise.
+// Rest reports that the loop has no work until the next [Loop.Work].
 func (l *Loop) Rest() {
 	if l != nil {
 		l.working.Store(false)
 	}
 }
 
-// Wait says that the loop waits on purpose, until [Loop.Done] is called as often as Wait was. Not for what waits for
-// another loop of the process: if that one does not turn, both of them stand still.
+// Wait reports that the loop waits on purpose, until [Loop.Done] has been called as often as Wait. Do not call it for a
+// wait for another loop of the process: if that loop hangs, this wait must not hide it.
 func (l *Loop) Wait() {
 	if l != nil {
 		l.waits.Add(1)
@@ -115,7 +115,7 @@ func (l *Loop) Done() {
 	}
 }
 
-// End takes the loop out of the sight of others.
+// End removes the loop from [Loops.States].
 func (l *Loop) End() {
 	if l == nil {
 		return
@@ -127,10 +127,10 @@ func (l *Loop) End() {
 
 type key struct{}
 
-// With returns a context for what a loop calls.
+// With returns a context that carries the loop l, for the functions that it calls.
 func With(ctx context.Context, l *Loop) context.Context { return context.WithValue(ctx, key{}, l) }
 
-// Of returns the loop on whose behalf something is called; nil if it is none, which may be used as any other.
+// Of returns the loop that ctx carries, or nil, whose methods do nothing.
 func Of(ctx context.Context) *Loop {
 	l, _ := ctx.Value(key{}).(*Loop)
 	return l
