@@ -8,8 +8,8 @@ import (
 	"sluice/idempotency"
 )
 
-// Correlation is the id under which the log speaks of a record: 16 hexadecimal digits made of its coordinates, so that
-// everybody who meets the record, and whoever meets it again, says the same.
+// Correlation returns the id of a record in the log: 16 hexadecimal digits, computed from its coordinates. Every member
+// computes the same id, each time it meets the record.
 func Correlation(c idempotency.Coordinates) string {
 	h := sha256.New()
 	for _, part := range []string{c.Cluster, c.Topic, c.TopicID.String(), strconv.Itoa(int(c.ID)), strconv.FormatInt(c.Offset, 10)} {
