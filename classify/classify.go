@@ -1,9 +1,9 @@
-// Package classify decides what an error means for the work that met it.
+// Package classify decides what an error means for the operation that met it.
 //
-// It knows errors by type and by behaviour, never by their text: a text can quote a record, or be in any language.
-// Adapters mark what they know better with [Mark], by the codes of their protocols; everything else is judged by its type
-// and by the methods that it offers. The table of all classes is classtest/classes.txt: the adapters' tests hold them
-// against it, and docs/guarantees.md shows it.
+// It knows errors by type and by behaviour, never by their text: a text can quote a record or be in any language.
+// Adapters mark errors with [Mark] when the error codes of their protocols say more. All other errors are judged by
+// their type and by the methods they implement. classtest/classes.txt lists every class. The adapters' tests compare
+// their code with it, and docs/guarantees.md shows it.
 package classify
 
 import (
@@ -13,28 +13,28 @@ import (
 	"net"
 )
 
-// A Class says what to do next. The zero Class is the safe one: try again.
+// Class says how the caller reacts to an error. The zero Class, [Transient], is the safe default: retry.
 type Class uint8
 
 const (
-	// Transient is a failure of a dependency that passes: timeouts, resets, 5xx, throttling, 409, leader moves, a full
-	// disk, and everything unknown. The guard tries again, without limit.
+	// Transient is a failure of a dependency that passes: a timeout, a reset, 5xx, throttling, 409, a leader change, a
+	// full disk, and every unknown error. The guard retries it without limit.
 	Transient Class = iota
 	// Poison is a record that can never become a row: not decodable, wrong type, required field missing, out of range,
-	// too large or too deep. It never counts towards a breaker.
+	// too large or too deep. It never counts towards opening a circuit breaker.
 	Poison
 	// Fatal needs a person: 401, 403, a missing bucket, an unsupported table, a position outside the log. It holds and
 	// is checked again each minute; nothing is skipped and no process exits.
 	Fatal
 	// Fenced means that another writer moved the position or owns it now. The work is dropped and resumed from the table.
 	Fenced
-	// Canceled means that we were asked to stop. The work is drained or dropped.
+	// Canceled means that the caller's context was canceled. The work is drained or dropped.
 	Canceled
 )
 
 var names = [...]string{"transient", "poison", "fatal", "fenced", "canceled"}
 
-// String returns the name that logs and metrics show.
+// String returns the name that logs and metrics use.
 func (c Class) String() string {
 	if int(c) >= len(names) {
 		return fmt.Sprintf("class(%d)", uint8(c))
@@ -42,6 +42,7 @@ func (c Class) String() string {
 	return names[c]
 }
 
+// marked is an error with the class that an adapter gave it.
 type marked struct {
 	error
 	class Class
@@ -49,7 +50,7 @@ type marked struct {
 
 func (m marked) Unwrap() error { return m.error }
 
-// Mark gives err a class that the caller is sure of. A nil error stays nil.
+// Mark gives err the class c, which then takes precedence over every other rule. A nil error stays nil.
 func Mark(err error, c Class) error {
 	if err == nil {
 		return nil
@@ -57,14 +58,15 @@ func Mark(err error, c Class) error {
 	return marked{err, c}
 }
 
-// Of returns the class of err: the outermost mark if there is one, else what its behaviour suggests.
-// It must not be called with nil.
+// Of returns the class of err: that of the outermost mark if there is one, otherwise the one that its type and methods
+// imply. An error that no rule matches is Transient. err must not be nil.
 func Of(err error) Class {
 	c, _ := Known(err)
 	return c
 }
 
-// Known is [Of] and tells whether the class was known; an unknown error is Transient and should be counted as unknown.
+// Known returns the class of err, as [Of] does, and reports whether a rule matched. If none did, the class is Transient
+// and the caller should count the error as unknown.
 func Known(err error) (class Class, known bool) {
 	var (
 		m      marked
@@ -83,7 +85,7 @@ func Known(err error) (class Class, known bool) {
 	case errors.As(err, &status):
 		return OfStatus(status.HTTPStatusCode())
 	case errors.As(err, &name):
-		return Transient, true // a name that is not there may come: of a pod that starts, of a record that propagates
+		return Transient, true // the name may appear later: of a pod that starts, of a DNS record that propagates
 	case errors.As(err, &timed) && timed.Timeout(), errors.As(err, &passes) && passes.Temporary():
 		return Transient, true
 	}
@@ -93,8 +95,8 @@ func Known(err error) (class Class, known bool) {
 	return ofSyscall(err)
 }
 
-// OfStatus is the class of an HTTP status code that means failure. What the request was decides what other codes mean:
-// 404 and 412 are answers to some.
+// OfStatus returns the class of an HTTP status code of a failed request and reports whether a rule matched. The caller
+// decides about the codes that are no failure for its request, such as 404 and 412.
 func OfStatus(code int) (class Class, known bool) {
 	switch code {
 	case 401, 403, 407, 501, 505:

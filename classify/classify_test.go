@@ -23,7 +23,7 @@ type status int
 func (s status) Error() string       { return fmt.Sprintf("answered %d", int(s)) }
 func (s status) HTTPStatusCode() int { return int(s) }
 
-// temporary is an error that says so of itself, as some of package net do.
+// temporary is an error with a method Temporary, as some errors of package net have.
 type temporary struct{ error }
 
 func (temporary) Temporary() bool { return true }
@@ -32,12 +32,12 @@ func refused(call string, e syscall.Errno) error {
 	return &url.Error{Op: "Put", URL: "http://store", Err: &net.OpError{Op: "dial", Err: os.NewSyscallError(call, e)}}
 }
 
-// alert is an alert of the other side as package tls reports it: the type of the alert itself is private, and prints so.
+// alert is a peer's alert as package tls reports it: the type of the alert itself is private and prints like this one.
 func alert(code tls.AlertError) error {
 	return &net.OpError{Op: "remote error", Err: errors.New(code.Error())}
 }
 
-// TestTable holds what this package knows against the table. Each error is wrapped, as errors are.
+// TestTable compares the classes of this package with the table. Each error is wrapped, as callers wrap errors.
 func TestTable(t *testing.T) {
 	known := map[string]error{
 		"context.Canceled":                   context.Canceled,
@@ -99,14 +99,14 @@ func TestStatus(t *testing.T) {
 		}
 	}
 	classtest.Check(t, "http", known)
-	for code := 500; code < 600; code++ { // a code that somebody invents
+	for code := 500; code < 600; code++ { // servers may invent codes
 		if class, known := classify.OfStatus(code); !known || class != classify.Transient && code != 501 && code != 505 {
 			t.Errorf("%d: %v, %v", code, class, known)
 		}
 	}
 }
 
-// TestMarksGoFirst: who marks an error knows more than its behaviour says.
+// TestMarksGoFirst: a mark takes precedence over what the error's type and methods imply.
 func TestMarksGoFirst(t *testing.T) {
 	plain := errors.New("plain")
 	for _, c := range []struct {

@@ -19,6 +19,7 @@ var passing = [...]error{
 // denied are those that a person has to fix.
 var denied = [...]error{syscall.EACCES, syscall.EPERM, syscall.EROFS}
 
+// ofSyscall returns the class of a system error and reports whether err is one of those listed above.
 func ofSyscall(err error) (class Class, known bool) {
 	for _, e := range denied {
 		if errors.Is(err, e) {

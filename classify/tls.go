@@ -10,18 +10,19 @@ import (
 // passingAlerts are what the other side says of one connection; the next one may work. All other alerts (RFC 8446,
 // section 6.2) are about certificates, versions and names, which a person has to fix.
 var passingAlerts = [...]tls.AlertError{
-	20, // bad_record_mac: bytes were damaged on their way
+	20, // bad_record_mac: bytes were damaged in transit
 	80, // internal_error
 	90, // user_canceled
 }
 
-// Untrusted tells whether one side of a connection refuses the other: because of a certificate, by an alert, or because
-// only one of them speaks TLS.
+// Untrusted reports whether one side of a connection refused the other: because of a certificate, by a TLS alert, or
+// because only one of them speaks TLS.
 func Untrusted(err error) bool {
 	class, known := ofTLS(err)
 	return known && class == Fatal
 }
 
+// ofTLS returns the class of a TLS or certificate error and reports whether err is one.
 func ofTLS(err error) (class Class, known bool) {
 	if alert, ok := alertOf(err); ok {
 		for _, a := range passingAlerts {
@@ -43,8 +44,8 @@ func ofTLS(err error) (class Class, known bool) {
 	return Transient, false
 }
 
-// alertOf returns the name that package tls gives an alert of the other side. It reports one as an operation, and the
-// type of the alert in it is private.
+// alertOf returns the text that package tls gives an alert of the peer. Package tls wraps such an alert in a
+// [net.OpError], and the type of the alert in it is private; so the text is all that can be compared.
 func alertOf(err error) (name string, ok bool) {
 	if a, ok := errors.AsType[tls.AlertError](err); ok {
 		return a.Error(), true

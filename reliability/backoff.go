@@ -12,10 +12,10 @@ import (
 type Backoff struct {
 	Initial time.Duration // 1s
 	Max     time.Duration // 30s
-	Jitter  float64       // a share of the pause: 0.25
+	Jitter  float64       // fraction of the pause: 0.25
 }
 
-// Pause returns the wait after the n-th failure, counted from 1. It is never negative.
+// Pause returns the pause after the n-th failure, counted from 1. It is never negative.
 func (b Backoff) Pause(n int) time.Duration {
 	d := b.Initial
 	for i := 1; i < n && d < b.Max; i++ {

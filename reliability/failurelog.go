@@ -8,32 +8,34 @@ import (
 	"time"
 )
 
-// The lines of one failure that goes on: one at once, one after secondLine, then one each laterLines.
+// Intervals between the lines of one failure: the first line at once, the second after secondLine, then one every laterLines.
 const (
 	secondLine = time.Minute
 	laterLines = 5 * time.Minute
 )
 
-// FailureLog keeps a failure that goes on for hours from filling the log: its first line is written at once, one more
-// after a minute, then one in five minutes. Each but the first says since when it fails and how many lines were left out.
-// The first success writes one line, too. A failure that comes back within a minute is the same one, so that something
-// that works now and then writes no more than something that never does. One that becomes worse, by its level, begins anew.
-// At DEBUG nothing is left out.
+// FailureLog keeps a long failure from filling the log. It writes the first line at once, the second after a minute, then
+// one every five minutes. Each line after the first says since when the failure lasts and how many lines were left out.
+// The first success writes one line.
 //
-// There is one for each dependency and table. The zero FailureLog is ready to use, from any goroutine.
+// A failure that returns within a minute counts as the same failure, so a dependency that works now and then writes no
+// more lines than one that never works. A failure with a higher level than before starts anew. At DEBUG every line is
+// written.
+//
+// Use one FailureLog for each dependency and table. The zero FailureLog is ready to use, from any goroutine.
 type FailureLog struct {
 	mu      sync.Mutex
 	failing bool
-	since   time.Time // of the failure; stays when it ends
+	since   time.Time // start of the failure; kept when it ends
 	ended   time.Time
-	next    time.Time  // when a line may be written
-	level   slog.Level // the worst so far
-	lines   int
-	left    int64 // lines since the last one
-	open    bool  // a line was written since the failure was last over
+	next    time.Time  // earliest time of the next line
+	level   slog.Level // highest level of the failure
+	lines   int        // written for this failure
+	left    int64      // lines left out since the last one
+	open    bool       // a line was written since the last recovery
 }
 
-// Failed writes a line about a failure. One that is left out is counted, and a line at DEBUG.
+// Failed logs a failure at the given level. A line that is left out is counted and logged at DEBUG instead.
 func (f *FailureLog) Failed(ctx context.Context, log *slog.Logger, level slog.Level, msg string, args ...any) {
 	since, left, first, tell := f.fails(time.Now(), level)
 	switch {
@@ -45,7 +47,8 @@ func (f *FailureLog) Failed(ctx context.Context, log *slog.Logger, level slog.Le
 	log.Log(ctx, level, msg, args...) //nolint:sloglint // callers give constants
 }
 
-// Over writes a line if there was a failure, at DEBUG if its lines were left out.
+// Over logs the end of a failure at INFO, or at DEBUG if no line about the failure was written. Without a failure it logs
+// nothing.
 func (f *FailureLog) Over(ctx context.Context, log *slog.Logger, msg string, args ...any) {
 	after, left, was, tell := f.over(time.Now())
 	if !was {
@@ -58,13 +61,15 @@ func (f *FailureLog) Over(ctx context.Context, log *slog.Logger, msg string, arg
 	log.Log(ctx, level, msg, append(slices.Clip(args), "after", after.Round(time.Millisecond), "left_out", left)...) //nolint:sloglint // as in Failed
 }
 
+// fails records a failure and decides whether to write a line now. left is the number of lines left out before it; first
+// reports whether it is the first line of the failure.
 func (f *FailureLog) fails(now time.Time, level slog.Level) (since time.Time, left int64, first, tell bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.failing && (f.lines == 0 || now.Sub(f.ended) >= secondLine) {
 		f.since, f.next, f.lines, f.left, f.level = now, now, 0, 0, level
 	}
-	if level > f.level { // it became worse: now a person has to act
+	if level > f.level { // a worse failure: an operator may have to act now
 		f.next, f.lines, f.level = now, 0, level
 	}
 	f.failing = true
@@ -82,7 +87,7 @@ func (f *FailureLog) fails(now time.Time, level slog.Level) (since time.Time, le
 	return f.since, left, f.lines == 1, true
 }
 
-// over ends the failure. was is true if there was one, tell if a line was written since it was last over.
+// over ends the failure. was reports whether there was one, tell whether a line was written since the last recovery.
 func (f *FailureLog) over(now time.Time) (after time.Duration, left int64, was, tell bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

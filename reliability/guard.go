@@ -17,20 +17,20 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// Config is how patient a guard is. See config.yaml for the defaults.
+// Config sets the retries and the circuit breaker of a guard. config.yaml lists the defaults.
 type Config struct {
 	Backoff
-	Failures  uint32        // consecutive ones that open the breaker: 5
-	OpenFor   time.Duration // until a waiting request may probe: 60s
-	Successes uint32        // consecutive ones that close it again: 3
+	Failures  uint32        // consecutive failures that open the breaker: 5
+	OpenFor   time.Duration // time until a waiting request may probe: 60s
+	Successes uint32        // consecutive successes that close the breaker: 3
 }
 
-// A Guard stands before one dependency (a table's store, the Kafka cluster). It retries what is Transient, without
-// limit, behind a circuit breaker. Exactly this layer retries: nothing below it does.
+// Guard protects one dependency: the store of a table, or the Kafka cluster. It retries Transient errors without limit,
+// behind a circuit breaker. It is the only layer that retries; the clients below it must not.
 //
-// While the breaker is open callers wait inside [Guard.Do]. When its time is over, each of them goes on at a moment of
-// its own within the ramp, a tenth of that time: the first is the probe, the others find the breaker open again or
-// closed, and a dependency that comes back meets them one after the other. Members spread in the same way.
+// While the breaker is open, callers wait inside [Guard.Do]. When OpenFor is over, each caller continues at a random moment
+// within the ramp, which is a tenth of OpenFor. The first caller is the probe; the others find the breaker open again or
+// closed. So the callers, and the members of the group, do not overload a dependency that has just recovered.
 type Guard struct {
 	name    string
 	backoff Backoff
@@ -40,32 +40,32 @@ type Guard struct {
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	log     *slog.Logger
 	metrics metrics
-	failing FailureLog // lines about requests that are tried again
+	failing FailureLog // lines about retries
 	opening FailureLog // lines about the breaker
 
 	mu      sync.Mutex
 	status  Status
 	state   gobreaker.State
-	round   int       // how often the state changed
-	opened  time.Time // when the breaker last did
-	wanting int       // callers inside of Do
+	round   int       // number of state changes
+	opened  time.Time // last time the breaker opened
+	wanting int       // callers inside Do
 }
 
-// Status says how a dependency is.
+// Status describes the state of a dependency.
 type Status struct {
 	Name string
 	// Open is true from when the breaker opens until a probe succeeds, which may take long. It is false once the breaker's time is
 	// over and no caller waits: the next request is let through then.
 	Open bool
-	// Failing is since when nothing succeeded, zero if the last request did.
+	// Failing is when the first failure since the last success happened, zero if the last request succeeded.
 	Failing time.Time
 	// Err is the last failure, nil if the last request succeeded.
 	Err error
 }
 
-// NewGuard returns a guard for the dependency called name. answers are errors that are answers rather than failures
-// ("not found"): they are returned at once and count as success. reg may be nil. What c leaves zero is the least that
-// works: one failure opens the breaker, one success closes it.
+// NewGuard returns a guard for the dependency called name. answers are errors that are valid responses, such as "not
+// found": the guard returns them at once and counts them as success. reg may be nil. Zero values of c are replaced by the
+// smallest ones that work: one failure opens the breaker, one success closes it.
 func NewGuard(name string, c Config, log *slog.Logger, reg prometheus.Registerer, answers ...error) *Guard {
 	c.Failures, c.Successes, c.OpenFor = max(c.Failures, 1), max(c.Successes, 1), max(c.OpenFor, time.Millisecond)
 	g := &Guard{
@@ -86,12 +86,12 @@ func NewGuard(name string, c Config, log *slog.Logger, reg prometheus.Registerer
 	return g
 }
 
-// Backoff returns the guard's pauses, for loops that must try by themselves.
+// Backoff returns the guard's pauses, for callers with a retry loop of their own.
 func (g *Guard) Backoff() Backoff { return g.backoff }
 
-// Do runs op until it succeeds or returns something else than a Transient error, and returns that. When ctx ends it
-// returns the cause of ctx, or the error of the op that ctx ended, marked Canceled. All of it is a wait of the loop of
-// ctx, if there is one ([pulse.Of]). about are attributes for the lines of the log: the batch that waits.
+// Do runs op until it succeeds or fails with an error that is not Transient, and returns that result. When ctx ends, Do
+// returns the cause of ctx, or the error of the op that ctx ended, marked Canceled. For liveness, the loop in ctx counts
+// as waiting meanwhile ([pulse.Of]). about are attributes for the log lines, such as the batch that waits.
 func (g *Guard) Do(ctx context.Context, op func(context.Context) error, about ...any) error {
 	g.wants(1)
 	defer g.wants(-1)
@@ -123,8 +123,8 @@ func (g *Guard) Do(ctx context.Context, op func(context.Context) error, about ..
 	}
 }
 
-// explained adds the last failure to the error of a wait that ended early, so that a person learns why there was one. The
-// class stays that of the wait's end.
+// explained adds the last failure to the error of a wait that ended early, so that the error says why the caller waited.
+// The class stays that of err.
 func (g *Guard) explained(err error) error {
 	last := g.Status().Err
 	if last == nil {
@@ -133,9 +133,9 @@ func (g *Guard) explained(err error) error {
 	return classify.Mark(fmt.Errorf("%w; the last failure: %w", err, last), classify.Of(err))
 }
 
-// Try runs op once if the breaker lets it. An error while the breaker is open is Transient, says so, and names the last
-// failure. An op that the deadline of ctx ended is a failure like any other: the dependency did not answer in time. An op
-// that was cancelled says nothing about the dependency.
+// Try runs op once if the breaker allows it. While the breaker is open, Try returns a Transient error that names the last
+// failure. If the deadline of ctx ends op, that counts as a failure: the dependency did not answer in time. If the caller
+// cancels op, the breaker does not count it.
 func (g *Guard) Try(ctx context.Context, op func(context.Context) error) error {
 	loop := pulse.Of(ctx)
 	loop.Wait()
@@ -144,7 +144,7 @@ func (g *Guard) Try(ctx context.Context, op func(context.Context) error) error {
 		round := g.now()
 		err := op(ctx)
 		if err != nil && errors.Is(ctx.Err(), context.Canceled) && !g.answer(err) && classify.Of(err) == classify.Transient {
-			// The caller gave up, for a reason of its own.
+			// The caller gave up; the dependency is not to blame.
 			return struct{}{}, classify.Mark(err, classify.Canceled)
 		}
 		if g.note(err, round) {
@@ -161,10 +161,10 @@ func (g *Guard) Try(ctx context.Context, op func(context.Context) error) error {
 	return err
 }
 
-// errOpen is what Try returns instead of trying.
+// errOpen is the error of Try while the breaker is open.
 var errOpen = classify.Mark(errors.New("circuit breaker is open"), classify.Transient)
 
-// Status returns how the dependency is now.
+// Status returns the current state of the dependency.
 func (g *Guard) Status() Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,28 +173,30 @@ func (g *Guard) Status() Status {
 	return s
 }
 
-// untilProbe waits until the breaker's time is over and then for a part of the ramp. The error is the cause of ctx.
+// untilProbe waits until OpenFor is over, and then for a random part of the ramp. The error is the cause of ctx.
 func (g *Guard) untilProbe(ctx context.Context) error {
 	g.mu.Lock()
 	left := time.Until(g.opened.Add(g.openFor))
 	g.mu.Unlock()
-	// One millisecond more: the breaker's time must be over, not just reached.
+	// One millisecond more, because OpenFor must be exceeded, not just reached.
 	return Wait(ctx, max(left, 0)+rand.N(g.ramp+1)+time.Millisecond)
 }
 
+// wants adds n to the number of callers inside Do.
 func (g *Guard) wants(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.wanting += n
 }
 
-// now returns the round that a request begins in.
+// now returns the current round. A request keeps the round it began in, so that a late result can be recognized.
 func (g *Guard) now() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.round
 }
 
+// answer reports whether err is one of the errors that count as success.
 func (g *Guard) answer(err error) bool {
 	for _, a := range g.answers {
 		if errors.Is(err, a) {
@@ -204,16 +206,16 @@ func (g *Guard) answer(err error) bool {
 	return false
 }
 
-// note keeps what a request that began in a round showed. It tells whether the dependency works.
+// note records the result of a request that began in the given round. It reports whether the dependency works now.
 func (g *Guard) note(err error, round int) (works bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	answered := err == nil || g.answer(err)
 	if !answered && classify.Of(err) == classify.Canceled {
-		return false // a request that its caller gave up shows neither a failure nor a recovery
+		return false // a request that its caller canceled proves neither a failure nor a recovery
 	}
 	if answered || classify.Of(err) != classify.Transient {
-		// The late answer of a request from before says nothing about now, nor does any while the breaker is open.
+		// The result of a request from an earlier round is outdated, and so is any result while the breaker is open.
 		if round == g.round && g.state != gobreaker.StateOpen {
 			g.status.Open, g.status.Failing, g.status.Err = false, time.Time{}, nil
 			return true
@@ -230,6 +232,7 @@ func (g *Guard) note(err error, round int) (works bool) {
 	return false
 }
 
+// changed records and logs a new state of the breaker.
 func (g *Guard) changed(_ string, from, to gobreaker.State) {
 	g.mu.Lock()
 	g.state, g.round = to, g.round+1
@@ -239,10 +242,10 @@ func (g *Guard) changed(_ string, from, to gobreaker.State) {
 	g.mu.Unlock()
 	g.metrics.state.Set(float64(to))
 	g.metrics.changes.WithLabelValues(to.String()).Inc()
-	ctx := context.Background() //nolint:forbidigo // gobreaker calls this without one, and a line needs none
+	ctx := context.Background() //nolint:forbidigo // gobreaker passes no context, and a log line needs none
 	about := []any{"dependency", g.name, "from", from.String(), "to", to.String()}
 	switch to {
-	case gobreaker.StateOpen: // once more for each probe that fails
+	case gobreaker.StateOpen: // also after each failed probe
 		g.opening.Failed(ctx, g.log, slog.LevelWarn, "circuit breaker", about...)
 	case gobreaker.StateClosed:
 		g.opening.Over(ctx, g.log, "circuit breaker", about...)
@@ -251,7 +254,7 @@ func (g *Guard) changed(_ string, from, to gobreaker.State) {
 	}
 }
 
-// Wait pauses for d, or until ctx ends; then it returns the cause. The loop of ctx, if there is one, waits on purpose.
+// Wait pauses for d, or until ctx ends; then it returns the cause of ctx. For liveness, the loop in ctx counts as waiting.
 func Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -262,7 +265,7 @@ func Wait(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-t.C:
-		if ctx.Err() != nil { // in the same moment
+		if ctx.Err() != nil { // both happened at once
 			return context.Cause(ctx)
 		}
 		return nil

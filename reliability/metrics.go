@@ -2,20 +2,22 @@ package reliability
 
 import "github.com/prometheus/client_golang/prometheus"
 
+// metrics are the metrics of one guard.
 type metrics struct {
 	retries, unknown prometheus.Counter
 	state            prometheus.Gauge
 	changes          *prometheus.CounterVec
 }
 
+// newMetrics returns the metrics of a dependency and registers them, unless reg is nil.
 func newMetrics(reg prometheus.Registerer, dependency string) metrics {
 	l := prometheus.Labels{"dependency": dependency}
 	m := metrics{
 		retries: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_retries_total", ConstLabels: l, Help: "Requests tried again after a transient failure.",
+			Name: "sluice_retries_total", ConstLabels: l, Help: "Requests retried after a transient failure.",
 		}),
 		unknown: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_unknown_errors_total", ConstLabels: l, Help: "Errors that no rule of the classification knows.",
+			Name: "sluice_unknown_errors_total", ConstLabels: l, Help: "Errors that no rule of the classification matches.",
 		}),
 		state: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "sluice_breaker_state", ConstLabels: l, Help: "0 closed, 1 half-open, 2 open.",

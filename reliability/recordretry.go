@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// RecordRetry is how often work for one record is tried again, and after which pauses, before the record is given up. It
-// is never for a dependency that fails: that is a [Guard]'s, which does not give up.
+// RecordRetry sets how often the work on one record is retried, and after which pauses, before the record is given up. It
+// is not for failing dependencies: a [Guard] retries those and never gives up.
 type RecordRetry struct {
-	// Max is the number of attempts after the first failure; 0 gives up at once.
+	// Max is the number of attempts after the first failure; 0 means none. With [Scheduled] it is ignored.
 	Max int
-	// Wait is the pause that Curve starts from.
+	// Wait is the pause from which Curve grows.
 	Wait time.Duration
-	// Curve says how pauses grow.
+	// Curve is how the pauses grow.
 	Curve Curve
-	// Schedule has the pause before each attempt. Only for [Scheduled], where Max is its length.
+	// Schedule lists the pause before each attempt. [Scheduled] uses it, with as many attempts as there are pauses.
 	Schedule []time.Duration
-	// Cap bounds the pauses of [Exponential], and Jitter is the share by which they are spread, after the cap. The other
-	// curves have neither: their pauses are exactly what they say.
+	// Cap bounds the pauses of [Exponential]; Jitter is the fraction by which they are spread after the cap. The other curves
+	// ignore both.
 	Cap    time.Duration
 	Jitter float64
 }
 
-// Curve is how pauses grow from attempt to attempt.
+// Curve is how pauses grow from one attempt to the next.
 type Curve string
 
 // The curves. n counts the attempts from 1.
@@ -32,7 +32,7 @@ const (
 	Scheduled   Curve = "schedule"    // Schedule[n-1]
 )
 
-// Attempts is how often work is tried after its first failure.
+// Attempts returns the number of attempts after the first failure.
 func (r RecordRetry) Attempts() int {
 	if r.Curve == Scheduled {
 		return len(r.Schedule)
@@ -40,7 +40,7 @@ func (r RecordRetry) Attempts() int {
 	return max(r.Max, 0)
 }
 
-// Pause returns the wait before attempt n, counted from 1. It is never negative.
+// Pause returns the pause before attempt n, counted from 1. It is never negative.
 func (r RecordRetry) Pause(n int) time.Duration {
 	switch r.Curve {
 	case Scheduled:

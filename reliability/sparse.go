@@ -19,17 +19,17 @@ type Sparse struct {
 	every time.Duration
 
 	mu    sync.Mutex
-	ends  time.Time // of the interval
-	lines int       // that passed in it
-	left  int64     // since the last line that passed
+	ends  time.Time // end of the current interval
+	lines int       // that passed in the interval
+	left  int64     // lines left out since the last one that passed
 }
 
-// NewSparse returns a Sparse that lets burst lines pass, at least one, in each interval of this length.
+// NewSparse returns a Sparse that lets burst lines, at least one, pass in each interval.
 func NewSparse(burst int, every time.Duration) *Sparse {
 	return &Sparse{burst: max(burst, 1), every: every}
 }
 
-// Next tells whether a line may be written now, and how many were left out since the last one that was.
+// Next reports whether a line may be written now, and how many lines were left out before it.
 func (s *Sparse) Next() (left int64, ok bool) {
 	now := time.Now()
 	s.mu.Lock()

@@ -1,5 +1,5 @@
-// Package secure says where secrets may travel: over a connection that is encrypted and whose host was verified, or to
-// this very machine. It also reads the authorities that verify hosts.
+// Package secure decides which connections may carry secrets: those that are encrypted and whose host was verified, and
+// those to the same machine. It also reads the CA certificates that verify hosts.
 package secure
 
 import (
@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// ErrPlaintext says that a secret would travel over a connection that others can read or take over.
+// ErrPlaintext means that a secret would travel over a connection that others could read or intercept.
 var ErrPlaintext = errors.New("the secret would travel unprotected")
 
-// maxFile bounds a file of authorities, in bytes.
+// maxFile bounds the size of a file of CA certificates, in bytes.
 const maxFile = 1 << 20
 
-// Loopback tells whether a host is this machine: a literal loopback address, or localhost. Other names are not looked up,
-// since what they mean is up to the network.
+// Loopback reports whether host is this machine: a literal loopback address, or localhost. It does not resolve other
+// names, because the network decides what they mean.
 func Loopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
@@ -29,13 +29,13 @@ func Loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// LoopbackAddress is Loopback of host:port.
+// LoopbackAddress reports whether the host of a host:port is this machine. It is false if the address has no port.
 func LoopbackAddress(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && Loopback(host)
 }
 
-// Roots reads authorities from a PEM file. Without a file it returns nil, which means those of the system.
+// Roots reads CA certificates from a PEM file. An empty file name returns nil: the certificates of the system.
 func Roots(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
@@ -56,7 +56,8 @@ func Roots(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// TLS is what a client needs to verify a host by the authorities in a file, or by those of the system.
+// TLS returns the settings of a client that verifies host by the CA certificates in caFile, or by those of the system if
+// caFile is "".
 func TLS(host, caFile string) (*tls.Config, error) {
 	roots, err := Roots(caFile)
 	if err != nil {
@@ -65,5 +66,5 @@ func TLS(host, caFile string) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, RootCAs: roots}, nil
 }
 
-// Verifies tells whether a connection with these settings is encrypted and verifies its host. nil is plaintext.
+// Verifies reports whether a connection with these settings is encrypted and verifies its host. nil means plaintext.
 func Verifies(c *tls.Config) bool { return c != nil && !c.InsecureSkipVerify }

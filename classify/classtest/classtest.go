@@ -1,5 +1,5 @@
-// Package classtest is the table of what errors mean. The tests of the packages that meet the errors hold their code
-// against it, row by row and in both directions, and docs/guarantees.md shows it.
+// Package classtest holds the table of all error classes. The packages that meet the errors test their code against it,
+// row by row and in both directions, and docs/guarantees.md shows it.
 package classtest
 
 import (
@@ -14,17 +14,17 @@ import (
 //go:embed classes.txt
 var table string
 
-// Row is one error.
+// Row is one line of the table: an error and its class.
 type Row struct {
-	Source string // who made the error: "http", "kafka", "s3", …
-	Key    string // how that source names it
-	// Class as in classes.txt: the name of a class, "unknown" for Transient and counted as unknown, or "answer" for what
-	// no failure is: it says what is there.
+	Source string // where the error comes from: "http", "kafka", "s3", …
+	Key    string // the name of the error at that source
+	// Class is the name of a class, "unknown" for an error that is Transient and counted as unknown, or "answer" for a
+	// response that is not a failure.
 	Class string
 	Note  string
 }
 
-// Rows returns the rows of a source in their order, of all sources if source is "".
+// Rows returns the rows of a source in the order of the file, or all rows if source is "". It panics on a malformed line.
 func Rows(source string) []Row {
 	var rows []Row
 	for line := range strings.Lines(table) {
@@ -46,19 +46,19 @@ func Rows(source string) []Row {
 	return rows
 }
 
-// Check holds the rows of a source against what is known of the same errors, by their keys. A row that is not known and
-// an error without a row fail.
+// Check compares the rows of a source with the classes that the code under test gives the errors in known, by key.
+// A row without an error in known, and an error in known without a row, fail the test.
 func Check(t *testing.T, source string, known map[string]error) {
 	t.Helper()
 	rows := map[string]bool{}
 	for _, row := range Rows(source) {
 		if rows[row.Key] {
-			t.Errorf("%s: %s stands twice in classes.txt", source, row.Key)
+			t.Errorf("%s: classes.txt lists %s twice", source, row.Key)
 		}
 		rows[row.Key] = true
 		err, ok := known[row.Key]
 		if !ok {
-			t.Errorf("%s: %s stands in classes.txt and nobody makes it", source, row.Key)
+			t.Errorf("%s: classes.txt lists %s, but no error has that key", source, row.Key)
 			continue
 		}
 		if got := Class(err); got != row.Class {
@@ -67,7 +67,7 @@ func Check(t *testing.T, source string, known map[string]error) {
 	}
 	for key := range known {
 		if !rows[key] {
-			t.Errorf("%s: %s does not stand in classes.txt", source, key)
+			t.Errorf("%s: classes.txt does not list %s", source, key)
 		}
 	}
 	if len(rows) == 0 {
@@ -75,7 +75,7 @@ func Check(t *testing.T, source string, known map[string]error) {
 	}
 }
 
-// Class returns the class of err as the table writes it.
+// Class returns the class of err in the spelling of classes.txt: "unknown" if no rule matches.
 func Class(err error) string {
 	class, known := classify.Known(err)
 	if !known {

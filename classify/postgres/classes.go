@@ -8,19 +8,19 @@ import (
 	"sluice/classify"
 )
 
-// classes maps what a server says to a class, by the longest beginning of its SQLSTATE that is known (PostgreSQL, appendix A).
-// classify/classtest/classes.txt shows it.
+// classes maps the errors of a server to classes. The longest known prefix of the SQLSTATE counts (PostgreSQL, appendix
+// A). classify/classtest/classes.txt lists the same table.
 var classes = map[string]classify.Class{
 	"08":           classify.Transient, // connection exception
 	"22":           classify.Fatal,     // data exception
-	"23":           classify.Fatal,     // integrity constraint violation: a table of another shape
-	"25006":        classify.Transient, // read only: a standby, until the failover is through
+	"23":           classify.Fatal,     // integrity constraint violation: the tables have another shape
+	"25006":        classify.Transient, // read-only transaction: a standby, until the failover has finished
 	"28":           classify.Fatal,     // invalid authorization
 	"3D":           classify.Fatal,     // no such database
 	"3F":           classify.Fatal,     // no such schema
 	"40":           classify.Transient, // transaction rollback: deadlock, serialization
-	"42":           classify.Fatal,     // no privilege, or a table of another shape
-	undefinedTable: classify.Transient, // it is made again
+	"42":           classify.Fatal,     // no privilege, or the tables have another shape
+	undefinedTable: classify.Transient, // the next connection makes the table again
 	"53":           classify.Transient, // insufficient resources
 	"54":           classify.Fatal,     // program limit exceeded
 	"55":           classify.Transient, // object not in prerequisite state: locks
@@ -30,7 +30,7 @@ var classes = map[string]classify.Class{
 	"XX":           classify.Transient, // internal error
 }
 
-// The SQLSTATEs that decide something beside the class.
+// The SQLSTATEs that Sluice tests for by themselves, beside their class.
 const (
 	insufficientPrivilege = "42501"
 	undefinedTable        = "42P01"
@@ -38,8 +38,8 @@ const (
 	undefinedFunction     = "42883"
 )
 
-// Classified marks an error with its class. An error that no server sent and that has no class is Transient: connections
-// break. A SQLSTATE that is not in the table stays unknown. nil stays nil.
+// Classified marks err with its class. An error that does not come from the server and that package classify does not
+// know is Transient, because connections break. A SQLSTATE without a class stays unmarked. nil stays nil.
 func Classified(err error) error {
 	if err == nil {
 		return nil
@@ -59,7 +59,8 @@ func Classified(err error) error {
 	return err
 }
 
-// Gone reports whether a table, a column or a function of ours is missing: it was dropped, or the database was restored.
+// Gone reports whether err says that one of Sluice's tables, columns or functions is missing: it was dropped, or the
+// database was restored from an older backup.
 func Gone(err error) bool {
 	switch code(err) {
 	case undefinedTable, undefinedColumn, undefinedFunction:
@@ -68,7 +69,7 @@ func Gone(err error) bool {
 	return false
 }
 
-// code returns the SQLSTATE of what a server said, "" if it said nothing.
+// code returns the SQLSTATE of an error that the server sent, or "" for any other error.
 func code(err error) string {
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return said.Code

@@ -23,7 +23,7 @@ func TestClasses(t *testing.T) {
 	}
 	known["any other"] = Classified(&pgconn.PgError{Code: "0A000"})
 	known["no answer"] = Classified(errors.New("unexpected message"))
-	known["the window moved"] = Classified(classify.Mark(errors.New("moved"), classify.Fenced)) // a store marks its answers itself
+	known["the window moved"] = Classified(classify.Mark(errors.New("moved"), classify.Fenced)) // a store marks this error itself
 	classtest.Check(t, "postgres", known)
 	for code := range classes {
 		found := false
@@ -31,17 +31,17 @@ func TestClasses(t *testing.T) {
 			found = found || strings.HasPrefix(row.Key, code+" ")
 		}
 		if !found {
-			t.Errorf("SQLSTATE %s does not stand in classes.txt", code)
+			t.Errorf("classes.txt does not list SQLSTATE %s", code)
 		}
 	}
 	if Classified(nil) != nil {
-		t.Error("success has a class")
+		t.Error("a nil error has a class")
 	}
 	if err := Classified(fmt.Errorf("ask: %w", context.Canceled)); classify.Of(err) != classify.Canceled {
-		t.Errorf("a call that was canceled is %v", classify.Of(err))
+		t.Errorf("a canceled call is %v, want canceled", classify.Of(err))
 	}
 	if err := Classified(fatal("not ours")); classify.Of(err) != classify.Fatal {
-		t.Errorf("a finding of ours is %v", classify.Of(err))
+		t.Errorf("an error of this package is %v, want fatal", classify.Of(err))
 	}
 }
 
@@ -52,6 +52,6 @@ func TestGone(t *testing.T) {
 		}
 	}
 	if Gone(nil) || Gone(errors.New("42P01")) {
-		t.Error("gone by no server's word")
+		t.Error("an error without a SQLSTATE counts as gone")
 	}
 }

@@ -1,5 +1,5 @@
-// Package postgres is what the stores in PostgreSQL share: how they connect, what errors mean, and how their tables are made
-// and changed. It knows none of the tables.
+// Package postgres holds what the stores in PostgreSQL share: connection settings, error classes, and migrations of their
+// tables. It knows no table by name; each store describes its own in a [Tables].
 package postgres
 
 import (
@@ -10,12 +10,11 @@ import (
 	"sluice/secure/pgconfig"
 )
 
-// connectionLife is how long a connection is used at most: after a failover, one to the old server may still answer.
+// connectionLife bounds the life of a connection: after a failover, an old one may still reach the old server.
 const connectionLife = 5 * time.Minute
 
-// Config returns the configuration of a pool with at most max connections, each of which must be made within the time to
-// connect. Nothing is connected yet: the error is a mistake in the URL, which it does not quote, or a password that others
-// could see.
+// Config returns the configuration of a pool with at most maxConnections connections; connect bounds the time to open
+// one. It opens none. The error is a mistake in the URL, which it does not quote, or a [secure.ErrPlaintext].
 func Config(o pgconfig.Options, maxConnections int32, connect time.Duration) (*pgxpool.Config, error) {
 	config, err := pgconfig.Parse(o)
 	if err != nil {

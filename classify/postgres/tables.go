@@ -19,16 +19,16 @@ import (
 	"sluice/classify"
 )
 
-// lockTimeout bounds how long a member waits for another one that makes the tables.
+// lockTimeout bounds how long a member waits for the migration lock, and how long a look-up of the tables may take.
 const lockTimeout = 30 * time.Second
 
-// Tables describes the tables of a store and the migrations that make them. Each migration leaves alone what is there, so that
-// all of them may run again over tables that an earlier version made, with or without goose.
+// Tables describes the tables of a store and the migrations that create them. Each migration leaves existing tables alone,
+// so all migrations may run again over tables that an earlier version made, with or without goose.
 type Tables struct {
-	Migrations fs.FS  // with 00001_name.sql and so on
-	Latest     int64  // the number of the last migration
-	Versions   string // the table where goose notes which migrations were applied; never renamed
-	Lock       int64  // the advisory lock under which they are applied; any number that no other program is likely to use
+	Migrations fs.FS  // files 00001_name.sql and so on
+	Latest     int64  // number of the last migration
+	Versions   string // table where goose records the applied migrations; never renamed
+	Lock       int64  // key of the advisory lock for migrations; one that other programs are unlikely to use
 
 	Columns   []string // that the last migration leaves, as table.column
 	First     []string // of these, those that the first migration makes
@@ -43,17 +43,17 @@ type Tables struct {
 
 // found is the state of some tables in the database.
 type found struct {
-	schema  string   // where they are, or would be made
-	create  bool     // we may make tables there
-	owned   bool     // those that are there are ours to change
-	tables  []string // with our names
-	columns []string // of these, as table.column
-	missing []string // functions that are not there
-	noted   bool     // goose has noted migrations
-	version int64    // of the last migration that was applied: 0 none, -1 not for us to see
+	schema  string   // the schema where the tables are, or where they would be created
+	create  bool     // the user may create tables in the schema
+	owned   bool     // the user may alter the tables that exist
+	tables  []string // the tables that exist
+	columns []string // their columns, as table.column
+	missing []string // the functions that do not exist
+	noted   bool     // the table of applied migrations exists
+	version int64    // number of the last applied migration: 0 for none, -1 if the user may not read it
 }
 
-// lacks returns the columns that are not there.
+// lacks returns those of the given columns that do not exist.
 func (f found) lacks(of []string) []string {
 	return slices.DeleteFunc(slices.Clone(of), func(c string) bool { return slices.Contains(f.columns, c) })
 }
@@ -61,18 +61,19 @@ func (f found) lacks(of []string) []string {
 // whole reports whether a member can work with the tables as they are.
 func (t *Tables) whole(f found) bool { return len(f.lacks(t.Columns)) == 0 && len(f.missing) == 0 }
 
-// current reports whether no migration is needed. One that we may not see is not ours to apply: what is there counts. So do
-// tables without notes that are not ours to change.
+// current reports whether no migration is needed. A user who may not read the applied migrations cannot apply any, so the
+// existing tables count. The same is true if no migration is recorded and the user may not alter the tables.
 func (t *Tables) current(f found) bool {
 	return t.whole(f) && (f.version < 0 || f.version >= t.Latest || !f.noted && (!f.create || !f.owned))
 }
 
-// lost reports whether something is gone that migrations had made.
+// lost reports whether columns or functions are missing that an applied migration had created.
 func (t *Tables) lost(f found) bool {
 	return f.version >= t.Latest && !t.whole(f) || f.version > 0 && (len(f.lacks(t.First)) > 0 || len(f.missing) > 0)
 }
 
-// foreign returns an error if a table of ours was made by another program: it lacks what each of our versions has.
+// foreign returns an error if a table of the same name lacks a column that every version of Sluice's table has: another
+// program created it.
 func (t *Tables) foreign(f found) error {
 	want := t.Unnoted
 	if f.version > 0 {
@@ -86,13 +87,13 @@ func (t *Tables) foreign(f found) error {
 		return nil
 	}
 	table, column, _ := strings.Cut(lacking[0], ".")
-	return fatal("table %s of schema %s is not ours, it has no column %s: %s", table, f.schema, column, ownSchema)
+	return fatal("table %s of schema %s belongs to another program: it has no column %s: %s", table, f.schema, column, ownSchema)
 }
 
-// ownSchema is what to do about tables of another program.
+// ownSchema tells the operator what to do if another program uses the tables.
 const ownSchema = "give the connector a schema of its own, by search_path in the URL (postgres://…&search_path=sluice)"
 
-// names returns the names of the tables.
+// names returns the names of the tables, without duplicates.
 func (t *Tables) names() (names []string) {
 	for _, c := range t.Columns {
 		if table, _, _ := strings.Cut(c, "."); !slices.Contains(names, table) {
@@ -102,9 +103,9 @@ func (t *Tables) names() (names []string) {
 	return names
 }
 
-// Prepare makes sure that the tables are there and current; the caller bounds the time, and migrations of large tables take
-// theirs. Members that start together do so one after the other. Where all tables are there, a user who may not make any can
-// work with them. Errors that need a person are Fatal, and say what to run.
+// Prepare creates the tables or migrates them to this version. ctx bounds the time, and migrating large tables may take
+// long. Members that start together take turns. If all tables exist, the user needs no right to create any. Errors
+// that need an operator are Fatal and say what to run.
 func (t *Tables) Prepare(ctx context.Context, pool *pgxpool.Pool) error {
 	there, err := t.read(ctx, pool)
 	if err != nil || t.current(there) {
@@ -113,7 +114,7 @@ func (t *Tables) Prepare(ctx context.Context, pool *pgxpool.Pool) error {
 	return t.migrate(ctx, pool)
 }
 
-// rower asks for a row: a pool or a transaction.
+// rower runs a query that returns one row: a pool or a transaction.
 type rower interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
@@ -135,9 +136,9 @@ func (t *Tables) read(ctx context.Context, db rower) (f found, err error) {
 		t.names(), t.Functions, t.Versions).Scan(&f.schema, &f.create, &f.owned, &f.tables, &f.columns, &f.missing, &readable)
 	switch {
 	case err != nil:
-		return f, fmt.Errorf("look for the tables: %w", err)
+		return f, fmt.Errorf("read which tables exist: %w", err)
 	case f.schema == "":
-		return f, fatal("no schema: search_path names none that is there and that the user may use (CREATE SCHEMA, GRANT USAGE)")
+		return f, fatal("no schema: search_path names no schema that exists and that the user may use (CREATE SCHEMA, GRANT USAGE)")
 	case readable == nil:
 		return f, nil
 	}
@@ -146,17 +147,17 @@ func (t *Tables) read(ctx context.Context, db rower) (f found, err error) {
 		return f, nil
 	}
 	if err := db.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+t.Versions).Scan(&f.version); err != nil {
-		return f, fmt.Errorf("look for the version of the tables: %w", err)
+		return f, fmt.Errorf("read the version of the tables: %w", err)
 	}
 	return f, nil
 }
 
-// migrate makes the tables, or brings them up to this version, under a lock of a transaction that does nothing else: a proxy
-// that pools transactions keeps it, and it ends with its connection.
+// migrate creates the tables or migrates them to this version, while a transaction of its own holds the migration lock.
+// A transaction lock works behind a proxy that pools transactions, and it ends with its connection.
 func (t *Tables) migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := t.lock(ctx, tx); err != nil {
-			return fmt.Errorf("wait for others that make the tables: %w", err)
+			return fmt.Errorf("wait for another member to migrate the tables: %w", err)
 		}
 		var there found
 		err := undone(ctx, tx, func(part pgx.Tx) (err error) {
@@ -172,20 +173,20 @@ func (t *Tables) migrate(ctx context.Context, pool *pgxpool.Pool) error {
 			return t.mayNot(pool, there)
 		}
 		if err := t.apply(ctx, pool, there); err != nil {
-			if code(err) == insufficientPrivilege { // another user's tables, of an earlier version
+			if code(err) == insufficientPrivilege { // the tables belong to another user and have an earlier version
 				return fmt.Errorf("%w: %w", t.mayNot(pool, there), err)
 			}
-			return fmt.Errorf("make the tables: %w", err)
+			return fmt.Errorf("migrate the tables: %w", err)
 		}
 		if there, err = t.read(ctx, tx); err == nil && !t.whole(there) {
-			err = fatal("make the tables: %s are missing in schema %s after all migrations",
+			err = fatal("migrate the tables: schema %[2]s still lacks %[1]s after all migrations",
 				strings.Join(append(there.lacks(t.Columns), there.missing...), ", "), there.schema)
 		}
 		return err
 	})
 }
 
-// undone runs op in a part of a transaction and undoes it: locks on tables that are about to be changed end with the part.
+// undone runs op in a nested transaction and rolls it back, so that op's locks on the tables end before they are altered.
 func undone(ctx context.Context, tx pgx.Tx, op func(part pgx.Tx) error) error {
 	part, err := tx.Begin(ctx)
 	if err != nil {
@@ -194,7 +195,7 @@ func undone(ctx context.Context, tx pgx.Tx, op func(part pgx.Tx) error) error {
 	return errors.Join(op(part), part.Rollback(ctx))
 }
 
-// lock waits for the lock of the migrations.
+// lock takes the migration lock and waits at most lockTimeout for it.
 func (t *Tables) lock(ctx context.Context, tx pgx.Tx) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -202,7 +203,7 @@ func (t *Tables) lock(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// ours returns an error if another program uses the tables that are there.
+// ours returns an error if another program created the tables or writes to them.
 func (t *Tables) ours(ctx context.Context, tx pgx.Tx, there found) error {
 	if err := t.foreign(there); err != nil || !slices.Contains(there.columns, t.Filled) {
 		return err
@@ -210,7 +211,7 @@ func (t *Tables) ours(ctx context.Context, tx pgx.Tx, there found) error {
 	table, column, _ := strings.Cut(t.Filled, ".")
 	var shared bool
 	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+name(table)+" WHERE "+name(column)+" IS NULL)").Scan(&shared); err != nil {
-		return fmt.Errorf("look whose rows the tables have: %w", err)
+		return fmt.Errorf("check table %s for rows of another program: %w", table, err)
 	}
 	if shared {
 		return fatal("another program uses the table %s of schema %s: %s", table, there.schema, ownSchema)
@@ -218,7 +219,7 @@ func (t *Tables) ours(ctx context.Context, tx pgx.Tx, there found) error {
 	return nil
 }
 
-// apply runs the migrations that were not applied yet, each in a transaction; all of them, if what they made is lost.
+// apply runs the missing migrations, each in a transaction. If something is lost that they had created, it runs all of them.
 func (t *Tables) apply(ctx context.Context, pool *pgxpool.Pool, there found) (err error) {
 	db := stdlib.OpenDB(*pool.Config().ConnConfig)
 	db.SetMaxOpenConns(1)
@@ -236,28 +237,28 @@ func (t *Tables) apply(ctx context.Context, pool *pgxpool.Pool, there found) (er
 	return err
 }
 
-// forget makes the notes about migrations begin anew, with the entry 0 that goose expects.
+// forget deletes the records of applied migrations and leaves the entry 0 that goose expects.
 func (t *Tables) forget(ctx context.Context, db *sql.DB) error {
-	_, err := db.ExecContext(ctx, "DELETE FROM "+t.Versions+" WHERE version_id > 0") //nolint:gosec // a name of ours
+	_, err := db.ExecContext(ctx, "DELETE FROM "+t.Versions+" WHERE version_id > 0") //nolint:gosec // the name is a constant of the store
 	if err == nil {
-		_, err = db.ExecContext(ctx, "INSERT INTO "+t.Versions+" (version_id, is_applied) SELECT 0, TRUE WHERE NOT EXISTS (SELECT FROM "+t.Versions+")") //nolint:gosec // a name of ours
+		_, err = db.ExecContext(ctx, "INSERT INTO "+t.Versions+" (version_id, is_applied) SELECT 0, TRUE WHERE NOT EXISTS (SELECT FROM "+t.Versions+")") //nolint:gosec // the name is a constant of the store
 	}
 	return err
 }
 
-// provider applies migrations. It has no lock of its own.
+// provider returns the goose provider that applies the migrations. It takes no lock: migrate holds it.
 func (t *Tables) provider(db *sql.DB) (*goose.Provider, error) {
 	return goose.NewProvider(goose.DialectPostgres, db, t.Migrations, goose.WithTableName(t.Versions), goose.WithDisableGlobalRegistry(true),
 		goose.WithSlog(slog.New(slog.DiscardHandler)))
 }
 
-// mayNot says what to run.
+// mayNot returns the error for a user who may not create the tables. It names the statements and the command to run.
 func (t *Tables) mayNot(pool *pgxpool.Pool, there found) error {
-	return fatal("the user may not make the tables in schema %s: GRANT USAGE, CREATE ON SCHEMA %s TO %s; or let a user who may, and who owns those that are there, run %s once with a URL of its own, then %s",
+	return fatal("the user may not create the tables in schema %s: GRANT USAGE, CREATE ON SCHEMA %s TO %s; or run %s once with the URL of a user who may create tables and owns the existing ones, then %s",
 		there.schema, name(there.schema), user(pool), t.Command, t.rights(pool))
 }
 
-// Explained adds to an error what to run, if the user may not use the tables.
+// Explained adds the statement to run to an error that says the user may not use the tables. Other errors stay as they are.
 func (t *Tables) Explained(err error, pool *pgxpool.Pool) error {
 	if code(err) != insufficientPrivilege {
 		return err
@@ -265,16 +266,18 @@ func (t *Tables) Explained(err error, pool *pgxpool.Pool) error {
 	return fmt.Errorf("the user may not use the tables: %s: %w", t.rights(pool), err)
 }
 
-// rights is what gives a user who may not make the tables all that members need.
+// rights returns the GRANT statement for a user who may not create the tables: all that members need.
 func (t *Tables) rights(pool *pgxpool.Pool) string {
 	return "GRANT SELECT, INSERT, UPDATE, DELETE ON " + strings.Join(t.names(), ", ") + " TO " + user(pool)
 }
 
+// user returns the quoted name of the pool's user.
 func user(pool *pgxpool.Pool) string { return name(pool.Config().ConnConfig.User) }
 
-// name quotes a name in the database.
+// name quotes an identifier for SQL.
 func name(of string) string { return pgx.Identifier{of}.Sanitize() }
 
+// fatal returns an error that is marked [classify.Fatal].
 func fatal(format string, args ...any) error {
 	return classify.Mark(fmt.Errorf(format, args...), classify.Fatal)
 }

@@ -8,14 +8,14 @@ import (
 	"sluice/secure/pgconfig"
 )
 
-// sample are tables of two versions: the first migration makes a, the second one adds to it, and makes b.
+// sample returns tables with two versions: the first migration creates a; the second one adds a column to a and creates b.
 func sample() (t Tables, first, columns []string) {
 	first = []string{"a.id", "a.at"}
 	columns = append(slices.Clip(first), "a.status", "b.id", "b.at")
 	return Tables{Latest: 2, Columns: columns, First: first, Unnoted: columns, Functions: []string{"f/0"}}, first, columns
 }
 
-// TestFound: a table is ours if it has what the migrations made that were applied, and what they made is lost if it is gone.
+// TestFound covers which states of the database count as foreign, lost or current.
 func TestFound(t *testing.T) {
 	tables, first, columns := sample()
 	both, function := []string{"a", "b"}, []string{"f/0"}
@@ -33,7 +33,7 @@ func TestFound(t *testing.T) {
 		"whole, versions wiped":       {found: found{tables: both, columns: columns, noted: true}},
 		"whole, of a later version":   {found: found{tables: both, columns: columns, noted: true, version: 3}, current: true},
 		"first version":               {found: found{tables: both[:1], columns: first, noted: true, version: 1}},
-		"first version without notes": {found: found{tables: both[:1], columns: first}, foreign: "table a of schema s is not ours, it has no column status"},
+		"first version without notes": {found: found{tables: both[:1], columns: first}, foreign: "table a of schema s belongs to another program: it has no column status"},
 		"another table":               {found: found{tables: both[:1], columns: []string{"a.key"}}, foreign: "has no column id"},
 		"another in place of ours": {
 			found: found{tables: both, columns: append(columns[3:5:5], "a.key"), noted: true, version: 2}, foreign: "has no column id", lost: true,
@@ -62,7 +62,7 @@ func TestFound(t *testing.T) {
 	}
 }
 
-// TestConfig: what all stores' connections have in common, and the bounds that differ.
+// TestConfig covers the settings that all stores share, and the limits that differ.
 func TestConfig(t *testing.T) {
 	c, err := Config(pgconfig.Options{URL: "postgres://u:x@127.0.0.1/db"}, 7, connectionLife)
 	if err != nil || c.MaxConns != 7 || c.MaxConnLifetime != connectionLife || c.ConnConfig.ConnectTimeout != connectionLife || c.ConnConfig.RuntimeParams["application_name"] != "sluice" {
@@ -70,7 +70,7 @@ func TestConfig(t *testing.T) {
 	}
 	c, err = Config(pgconfig.Options{URL: "postgres://u:x@127.0.0.1/db?application_name=mine"}, 1, 0)
 	if err != nil || c.ConnConfig.RuntimeParams["application_name"] != "mine" {
-		t.Errorf("a name of the URL's own: %v", err)
+		t.Errorf("application_name in the URL: %v", err)
 	}
 	if _, err := Config(pgconfig.Options{URL: "postgres://u:hunter2@db.example/db"}, 1, 0); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a password in the clear: %v", err)

@@ -124,13 +124,13 @@ func TestWipedLab(t *testing.T) {
 	}
 }
 
-// TestRightsLab: a user who may not make the tables works with those that are there, noted or not, and else is told what to run.
+// TestRightsLab: a user who may not create the tables works with those that are there, noted or not, and else is told what to run.
 func TestRightsLab(t *testing.T) {
 	url := own(t)
 	plain, user := poor(t, url)
 	s := store(t, plain)
 	_, err := s.Through(t.Context(), scope)
-	refused(t, err, "may not make the tables in schema "+schemaOf(url), "connector check", `ON processed_events, processed_scopes TO "`+user+`"`)
+	refused(t, err, "may not create the tables in schema "+schemaOf(url), "connector check", `ON processed_events, processed_scopes TO "`+user+`"`)
 	whole(t, store(t, url), 0)
 	_, err = s.Through(t.Context(), scope)
 	refused(t, err, "may not use the tables", "GRANT SELECT")
@@ -164,6 +164,6 @@ func TestRightsLab(t *testing.T) {
 	plain, user = poor(t, url)
 	ask(t, url, "GRANT CREATE ON SCHEMA "+schemaOf(url)+" TO "+user)
 	_, err = store(t, plain).Through(t.Context(), scope)
-	refused(t, err, "who owns those that are there", "SQLSTATE 42501")
+	refused(t, err, "owns the existing ones", "SQLSTATE 42501")
 	whole(t, store(t, url), 5)
 }

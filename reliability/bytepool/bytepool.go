@@ -1,7 +1,7 @@
-// Package bytepool is a budget of bytes that many goroutines share, and the buffers that live in it.
+// Package bytepool implements a budget of bytes that many goroutines share, and buffers that count against it.
 //
-// What is used never exceeds the size, but for what [Pool.Adjust] says afterwards. Buffers that come back wait for the
-// next user as long as the budget has room for them, so that steady work makes no garbage.
+// The bytes in use never exceed the size of the pool, except after [Pool.Adjust]. Returned buffers stay idle in the pool
+// as long as the budget has room for them, so that steady work makes no garbage.
 package bytepool
 
 import (
@@ -40,17 +40,18 @@ type Pool struct {
 	waits     uint64
 }
 
+// waiter is a caller that waits for n bytes. ready is closed once the bytes are taken for it.
 type waiter struct {
 	n     int64
 	ready chan struct{}
 }
 
-// New returns a pool of so many bytes.
+// New returns a pool of size bytes.
 func New(size int64) *Pool {
 	return &Pool{size: size, pressed: make(chan struct{}, 1), idle: map[int][][]byte{}}
 }
 
-// NewScrubbing returns a pool that overwrites every buffer that comes back, so that a test sees who still reads it.
+// NewScrubbing returns a pool that overwrites each returned buffer, so that a test notices code that still reads one.
 func NewScrubbing(size int64) *Pool {
 	p := New(size)
 	p.scrub = true
@@ -77,8 +78,8 @@ func (p *Pool) Short() bool {
 // Pressed returns a channel that gets a value when a caller begins to wait. It is for one receiver.
 func (p *Pool) Pressed() <-chan struct{} { return p.pressed }
 
-// TryAcquire takes n bytes if they are free. It does not wait its turn behind [Pool.Acquire]: who asks so holds other
-// bytes already and cannot wait.
+// TryAcquire takes n bytes if they are free, and reports whether it did. It does not wait behind callers of [Pool.Acquire]:
+// its caller holds other bytes already, so waiting could deadlock. While a [Pool.GetFirst] waits it fails.
 func (p *Pool) TryAcquire(n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +90,8 @@ func (p *Pool) TryAcquire(n int64) bool {
 	return true
 }
 
-// Acquire takes n bytes, and waits for them in its turn until ctx ends.
+// Acquire takes n bytes and waits in order until they are free. If ctx ends first, it returns the cause of ctx and takes
+// none. The error is [ErrTooLarge] if n exceeds the size.
 func (p *Pool) Acquire(ctx context.Context, n int64) error {
 	if n > p.size {
 		return fmt.Errorf("%w: %d of %d bytes", ErrTooLarge, n, p.size)
@@ -112,7 +114,7 @@ func (p *Pool) Acquire(ctx context.Context, n int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := slices.Index(p.waiting, w)
-	if i < 0 { // it was served at the same moment
+	if i < 0 { // the bytes were granted at the same moment
 		p.give(n)
 	} else {
 		p.waiting = slices.Delete(p.waiting, i, i+1)
@@ -121,7 +123,7 @@ func (p *Pool) Acquire(ctx context.Context, n int64) error {
 	return context.Cause(ctx)
 }
 
-// Release gives n bytes back.
+// Release returns n bytes to the budget. It panics if more bytes are released than were taken.
 func (p *Pool) Release(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,13 +142,15 @@ func (p *Pool) Adjust(n int64) {
 	p.give(-n)
 }
 
-// TryGet lends a buffer of length 0 and of at least n bytes, if they are free. Its whole capacity is used until [Pool.Put].
+// TryGet returns a buffer of length 0 and capacity of at least n, if there is room, and reports whether there was. The
+// whole capacity counts as used until [Pool.Put].
 func (p *Pool) TryGet(n int) ([]byte, bool) {
 	b, _, ok := p.Draw(n, 0)
 	return b, ok
 }
 
-// Draw is TryGet for a caller that has acquired bytes in advance: they go first, and what is left of them is returned.
+// Draw is TryGet for a caller that has acquired bytes in advance. It uses these first; left is how many of them remain. If
+// ok is false, it changes nothing.
 func (p *Pool) Draw(n int, acquired int64) (b []byte, left int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,13 +191,13 @@ func (p *Pool) GetFirst(ctx context.Context, n int, held int64) ([]byte, error) 
 	}
 	p.mu.Lock()
 	switch {
-	case err == nil: // n bytes are ours; the buffer may use more
+	case err == nil: // the n bytes are taken; the buffer may use more
 		p.used -= int64(n)
 		return p.get(n), nil
 	case p.first == w:
 		p.first = nil
 		p.serve()
-	default: // it was served at the same moment
+	default: // the bytes were granted at the same moment
 		p.give(int64(n))
 	}
 	return nil, err
@@ -210,7 +214,7 @@ func (p *Pool) Put(b []byte) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n == class(n) && p.used+p.idleBytes <= p.size { // both count it once
+	if n == class(n) && p.used+p.idleBytes <= p.size { // at this point the buffer still counts as used
 		p.idle[n] = append(p.idle[n], b[:0])
 		p.idleBytes += int64(n)
 	}
@@ -248,11 +252,11 @@ func (p *Pool) Keep(b []byte) {
 	}
 }
 
-// get finds or makes a buffer. The lock is held, also while it is made: that is rare once work is steady.
+// get finds or makes a buffer. The caller holds the lock, even while the buffer is made: that is rare in steady work.
 func (p *Pool) get(n int) []byte {
 	size := class(n)
 	if p.used+int64(size) > p.size {
-		size = n // the rounding must not be what fails
+		size = n // rounding up must not exceed the budget
 	}
 	if b := p.find(size, p.size-p.used); b != nil {
 		p.used += int64(cap(b))
@@ -262,7 +266,8 @@ func (p *Pool) get(n int) []byte {
 	return make([]byte, 0, size)
 }
 
-// find returns the smallest idle buffer that is not much too large, nil if there is none. It must not exceed most.
+// find removes and returns the smallest idle buffer that is not much too large, or nil if there is none. Its capacity is at
+// most the given maximum.
 func (p *Pool) find(size int, most int64) []byte {
 	best := 0
 	if len(p.idle[size]) > 0 && int64(size) <= most {
@@ -283,7 +288,7 @@ func (p *Pool) find(size int, most int64) []byte {
 	b := list[len(list)-1]
 	list[len(list)-1] = nil
 	if list = list[:len(list)-1]; len(list) == 0 && best != class(best) {
-		delete(p.idle, best) // sizes of no class would become ever more
+		delete(p.idle, best) // otherwise sizes outside the classes would accumulate in the map
 	} else {
 		p.idle[best] = list
 	}
@@ -291,11 +296,13 @@ func (p *Pool) find(size int, most int64) []byte {
 	return b
 }
 
+// wait returns a new waiter for n bytes and counts it.
 func (p *Pool) wait(n int64) *waiter {
 	p.waits++
 	return &waiter{n, make(chan struct{})}
 }
 
+// press signals that a caller began to wait.
 func (p *Pool) press() {
 	select {
 	case p.pressed <- struct{}{}:
@@ -303,7 +310,7 @@ func (p *Pool) press() {
 	}
 }
 
-// take notes n bytes as used and drops idle buffers that have no room any more.
+// take counts n bytes as used and drops idle buffers that no longer fit.
 func (p *Pool) take(n int64) {
 	if p.used += n; p.used+p.idleBytes <= p.size {
 		return
@@ -320,14 +327,15 @@ func (p *Pool) take(n int64) {
 	}
 }
 
+// give returns n bytes to the budget and wakes the callers that now fit.
 func (p *Pool) give(n int64) {
 	if p.used -= n; p.used < 0 {
-		panic(fmt.Sprintf("bytepool: %d bytes more given back than taken", -p.used))
+		panic(fmt.Sprintf("bytepool: %d bytes more released than taken", -p.used))
 	}
 	p.serve()
 }
 
-// serve lets those go on who wait, in order, as far as there is room.
+// serve grants bytes to waiting callers, in order, as far as there is room.
 func (p *Pool) serve() {
 	if w := p.first; w != nil {
 		if p.used+w.n > p.size {
@@ -346,7 +354,7 @@ func (p *Pool) serve() {
 	}
 }
 
-// class rounds a size up, so that buffers find users: to powers of two, and from 64 KiB on to quarters between them.
+// class rounds a size up so that buffers can be reused: to a power of two, and above 64 KiB to a quarter between two powers.
 func class(n int) int {
 	const smallest, fine = 4 << 10, 64 << 10
 	if n <= smallest {

@@ -14,13 +14,13 @@ import (
 	"sluice/idempotency"
 )
 
-// BatchOverhead is what a record batch takes beside its records (Kafka's format, magic 2), in bytes.
+// BatchOverhead is the size of an empty record batch in bytes (Kafka's format, magic 2).
 const BatchOverhead = 61
 
-// Size is what the record takes in a record batch, at most; its timestamp and offset may come out shorter. A topic's
-// max.message.bytes is about a whole batch: compare it with BatchOverhead + Size.
+// Size returns the largest size of the record in a record batch, in bytes; its timestamp and offset may be encoded shorter.
+// A topic's max.message.bytes limits the whole batch: compare it with BatchOverhead + Size.
 func (r *Record) Size() int {
-	n := 1 + 10 + 5 // attributes, differences of timestamp and offset
+	n := 1 + 10 + 5 // attributes, delta of the timestamp, delta of the offset
 	n += sized(len(r.Key)) + sized(len(r.Value)) + varint(len(r.Headers))
 	for _, h := range r.Headers {
 		n += sized(len(h.Key)) + sized(len(h.Value))
@@ -28,31 +28,31 @@ func (r *Record) Size() int {
 	return sized(n)
 }
 
-// sized is the size of n bytes behind their length.
+// sized returns the size of n bytes together with their length prefix.
 func sized(n int) int { return varint(n) + n }
 
-// varint is the size of a length in zigzag encoding.
+// varint returns the size of a length in zigzag encoding.
 func varint(n int) int {
 	size := 1
-	for z := uint64(n) << 1; z >= 0x80; z >>= 7 { //nolint:gosec // a length
+	for z := uint64(n) << 1; z >= 0x80; z >>= 7 { //nolint:gosec // a length is never negative
 		size++
 	}
 	return size
 }
 
-// Object is what must be stored before a letter with a link is written. It holds the whole record: one line of JSON with
+// Object must be stored before the dead letter that links it is written. It holds the whole record: one line of JSON with
 // the key and the headers in base64 and the length of the value, then a line feed, then the bytes of the value:
 //
 //	{"version":"1.0","key":"aw==","headers":[{"key":"aA==","value":null}],"value_bytes":5}
 //	value
 //
-// A null value has a value_bytes of null. The same record always makes the same object, under the same key.
+// A null value has a value_bytes of null. The same record always gives the same object under the same key.
 type Object struct {
-	Key   string
-	Bytes []byte
+	Key   string // key of the object in the store, from [LinkKey]
+	Bytes []byte // content of the object
 }
 
-// objectHead is the first line of an object. JSON writes bytes in base64 and nil as null.
+// objectHead is the first line of an object. encoding/json writes bytes in base64, and nil as null.
 type objectHead struct {
 	Version    string         `json:"version"`
 	Key        []byte         `json:"key"`
@@ -65,24 +65,25 @@ type objectHeader struct {
 	Value []byte `json:"value"`
 }
 
-// LinkKey is the key of the object that holds the record with these coordinates:
+// LinkKey returns the key of the object that holds the record with these coordinates:
 // _sluice/<pipeline>/letters/<cluster>/<topic>/<topic id>/<partition>/<offset>.
 func LinkKey(pipeline string, c idempotency.Coordinates) string {
 	return "_sluice/" + escape(pipeline) + linkPath(c)
 }
 
+// linkPath returns the part of a link's key after the pipeline.
 func linkPath(c idempotency.Coordinates) string {
 	return strings.Join([]string{
 		"/letters", escape(c.Cluster), escape(c.Topic), c.TopicID.String(), strconv.Itoa(int(c.ID)), strconv.FormatInt(c.Offset, 10),
 	}, "/")
 }
 
-// escape makes one part of a key out of a text.
+// escape makes s a single path segment of a key. An empty s becomes "-".
 func escape(s string) string {
 	switch s {
 	case "":
 		return "-"
-	case "-", ".", "..": // must be taken neither for the unknown one nor for a folder
+	case "-", ".", "..": // "-" means an empty s, and the others mean folders
 		return strings.ReplaceAll(strings.ReplaceAll(s, "-", "%2D"), ".", "%2E")
 	}
 	return url.QueryEscape(s)
@@ -97,13 +98,13 @@ func (k Link) of(c idempotency.Coordinates) bool {
 		k.Bytes > 0 && err == nil && len(sum) == sha256.Size
 }
 
-// ErrNoRoom says that a topic takes not even a letter that only links its record.
+// ErrNoRoom means that the topic's limit is too small even for a dead letter that only links its record.
 var ErrNoRoom = errors.New("no room for a dead letter")
 
-// Fit returns a record for a letter whose record batch has at most limit bytes. What does not fit goes in this order: the
-// trace, then the message; then the value goes into an object that the letter links, with as much of the texts as there
-// is room for; then the key and the headers follow the value. Nothing of the record is ever cut. The object is nil if
-// none is needed.
+// Fit encodes a dead letter so that its record batch has at most limit bytes. To make room, it first cuts the trace, then
+// the detail. Then it moves the value into an object that the dead letter links, and restores as much of both texts as
+// fits. Last, it moves the key and the headers into the object, too. The record itself is never cut. The object is nil if
+// none is needed; otherwise the caller stores it first. The error is [ErrNoRoom] if nothing of this suffices.
 func (f Form) Fit(l Letter, limit int) (Record, *Object, error) {
 	room := limit - BatchOverhead
 	if len(l.Key)+len(l.Value) <= room {
@@ -120,12 +121,12 @@ func (f Form) Fit(l Letter, limit int) (Record, *Object, error) {
 	l.Key, l.Headers, l.Link.Record = nil, nil, true
 	r, ok := f.shrink(l, room)
 	if !ok {
-		return Record{}, nil, fmt.Errorf("%w: a record batch of at most %d bytes is allowed, %d are needed", ErrNoRoom, limit, BatchOverhead+r.Size())
+		return Record{}, nil, fmt.Errorf("%w: the topic allows a record batch of %d bytes, the dead letter needs %d: raise max.message.bytes of the topic", ErrNoRoom, limit, BatchOverhead+r.Size())
 	}
 	return r, o, nil
 }
 
-// shrink cuts the texts of a letter as little as it must. It tells whether the record has room.
+// shrink encodes a dead letter and cuts its texts as little as possible. It reports whether the record fits into room bytes.
 func (f Form) shrink(l Letter, room int) (Record, bool) {
 	var r Record
 	for _, keep := range [...]struct{ trace, detail int }{
@@ -140,6 +141,7 @@ func (f Form) shrink(l Letter, room int) (Record, bool) {
 	return r, false
 }
 
+// object returns the object that holds the record of a dead letter.
 func (f Form) object(l Letter) *Object {
 	head := objectHead{Version: Version, Key: l.Key, Headers: []objectHeader{}}
 	if l.Value != nil {
@@ -150,7 +152,7 @@ func (f Form) object(l Letter) *Object {
 		head.Headers = append(head.Headers, objectHeader{[]byte(h.Key), h.Value})
 	}
 	line, err := json.Marshal(head)
-	if err != nil { // it holds bytes and numbers only
+	if err != nil { // cannot happen: the head holds only bytes and numbers
 		panic(err)
 	}
 	b := make([]byte, 0, len(line)+1+len(l.Value))
@@ -158,25 +160,25 @@ func (f Form) object(l Letter) *Object {
 	return &Object{Key: LinkKey(f.Pipeline, l.Source), Bytes: b}
 }
 
-// Whole brings back what a letter links, given the bytes of the object. It leaves a letter without a link as it is. The
-// error is [ErrMalformed] if the object is not the one that was linked.
+// Whole returns the dead letter with the parts that it links, read from the bytes of the object. A dead letter without a
+// link is returned as it is. The error is [ErrMalformed] if the object is not the one that was linked.
 func Whole(l Letter, object []byte) (Letter, error) {
 	if l.Link.Key == "" {
 		return l, nil
 	}
 	if sum := sha256.Sum256(object); hex.EncodeToString(sum[:]) != strings.ToLower(l.Link.SHA256) {
-		return Letter{}, malformed("the object that it links has another sha256")
+		return Letter{}, malformed("the linked object has another sha256")
 	}
 	line, value, found := bytes.Cut(object, []byte("\n"))
 	var head objectHead
 	if err := json.Unmarshal(line, &head); err != nil || !found {
-		return Letter{}, malformed("the object that it links does not begin with a line of JSON")
+		return Letter{}, malformed("the linked object does not begin with a line of JSON")
 	}
 	switch {
 	case head.ValueBytes == nil && len(value) == 0:
 		value = nil
 	case head.ValueBytes == nil, *head.ValueBytes != len(value):
-		return Letter{}, malformed("the object that it links has another length than it says")
+		return Letter{}, malformed("the linked object has another length than its first line says")
 	}
 	l.Value = value
 	if l.Link.Record {

@@ -15,8 +15,8 @@ import (
 	"sluice/idempotency"
 )
 
-// document is a letter as JSON, version 1.0. Texts that are not UTF-8 are written in base64, and a field beside them
-// says so.
+// document is the JSON form of a dead letter, version 1.0, as Sluice writes it. Bytes that are not UTF-8 are written in
+// base64, and the _encoding field beside them says so.
 type document struct {
 	Topic         string           `json:"original_topic"`
 	Partition     string           `json:"original_partition"`
@@ -77,7 +77,7 @@ const (
 	retriable      = "RetriableException"
 )
 
-// JSON renders a letter, version 1.0. Texts are cut as [Form.Encode] cuts them.
+// JSON returns the dead letter as JSON, version 1.0. It cuts texts as [Form.Encode] does.
 func (l *Letter) JSON() []byte {
 	detail, trace := truncate(l.Detail, maxDetail), truncate(l.Trace, maxTrace)
 	d := document{
@@ -111,12 +111,13 @@ func (l *Letter) JSON() []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(d); err != nil { // it holds texts and numbers only
+	if err := e.Encode(d); err != nil { // cannot happen: the document holds only texts and numbers
 		panic(err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
+// toJSON returns bytes as a JSON string and its encoding: "" for UTF-8, otherwise base64. nil becomes null.
 func toJSON(b []byte) (s *string, encoding string) {
 	if b == nil {
 		return nil, ""
@@ -128,6 +129,7 @@ func toJSON(b []byte) (s *string, encoding string) {
 	return &t, encoding
 }
 
+// optional returns nil for "".
 func optional(s string) *string {
 	if s == "" {
 		return nil
@@ -135,7 +137,7 @@ func optional(s string) *string {
 	return &s
 }
 
-// timestampText writes a record's timestamp for people; nil if it is not of a year that RFC 3339 can write.
+// timestampText formats a record's timestamp for operators. It is nil if RFC 3339 cannot express the year.
 func timestampText(ms int64) *string {
 	t := time.UnixMilli(ms).UTC()
 	if y := t.Year(); y < 0 || y > 9999 || t.UnixMilli() != ms {
@@ -144,12 +146,12 @@ func timestampText(ms int64) *string {
 	return optional(t.Format("2006-01-02T15:04:05.000Z07:00"))
 }
 
-// received is a letter as JSON as it is read: by us, or by another program that writes the same document.
+// received is the JSON form of a dead letter as it is read. Sluice or another program wrote it, so fields may vary in type.
 type received struct {
 	Topic         string          `json:"original_topic"`
-	Partition     json.RawMessage `json:"original_partition"` // a number, or a text that is one
+	Partition     json.RawMessage `json:"original_partition"` // a number, or a string that holds one
 	Offset        json.RawMessage `json:"original_offset"`
-	Key           json.RawMessage `json:"original_key"` // a text, or JSON of any kind, which then is the key itself
+	Key           json.RawMessage `json:"original_key"` // a string, or any other JSON, which then is the key itself
 	KeyEncoding   string          `json:"original_key_encoding"`
 	Value         json.RawMessage `json:"original_value"`
 	ValueEncoding string          `json:"original_value_encoding"`
@@ -184,17 +186,17 @@ type received struct {
 	BatchID       string `json:"batch_id"`
 }
 
-// parseJSON reads a letter out of a record's value.
+// parseJSON returns the dead letter in a record's value. The error is [ErrMalformed].
 func parseJSON(r Record) (Letter, error) {
 	switch {
 	case !bytes.HasPrefix(bytes.TrimLeft(r.Value, " \t\r\n"), []byte("{")):
-		return Letter{}, malformed("it has neither the headers of one nor a JSON object as value")
+		return Letter{}, malformed("the record has neither the headers of a dead letter nor a JSON object as value")
 	case !utf8.Valid(r.Value):
-		return Letter{}, malformed("its value is not UTF-8")
+		return Letter{}, malformed("the value is not UTF-8")
 	}
 	var d received
 	if err := json.Unmarshal(r.Value, &d); err != nil {
-		return Letter{}, malformed("its value is not the JSON of one") // the error can quote the value
+		return Letter{}, malformed("the value is not the JSON of a dead letter") // err is left out, as it may quote the value
 	}
 	if v := d.DLQVersion; v != "" && v != "1" && !strings.HasPrefix(v, "1.") {
 		return Letter{}, malformed("dlq_version is not 1.x")
@@ -214,7 +216,7 @@ func parseJSON(r Record) (Letter, error) {
 		Member: d.WorkerInstance, Correlation: d.CorrelationID, Batch: d.BatchID,
 	}
 	written := b.time("dlq_timestamp", d.DLQTimestamp)
-	if l.LastFailure.IsZero() && d.Reason == "" { // another program says no more
+	if l.LastFailure.IsZero() && d.Reason == "" { // another program wrote it, and it has no other time
 		l.LastFailure = written
 	}
 	l.Written = writtenAt(written, l.LastFailure)
@@ -238,7 +240,7 @@ func parseJSON(r Record) (Letter, error) {
 	return l, l.check()
 }
 
-// cause takes over why the record is a letter. Another program says it in fewer fields and in its own words.
+// cause sets the class, reason, detail and trace of l. Other programs write fewer of these fields, and other texts.
 func (d *received) cause(l *Letter, b *fields) {
 	l.Trace = d.ErrorStackTrace
 	if l.Trace == "" {
@@ -259,7 +261,7 @@ func (d *received) cause(l *Letter, b *fields) {
 	case ok:
 		l.Class = class
 	case d.Class != "":
-		b.fail(malformed("class is not a class"))
+		b.fail(malformed("class is not the name of a class"))
 	case d.ErrorClass == retriable:
 		l.Class = classify.Transient
 	default:
@@ -267,16 +269,17 @@ func (d *received) cause(l *Letter, b *fields) {
 	}
 }
 
-// fields reads the fields of a document that may come in several forms. The first fault stays in err.
+// fields reads fields of a document that may have several forms. It keeps the first error.
 type fields struct{ err error }
 
+// fail records err if it is the first error.
 func (b *fields) fail(err error) {
 	if b.err == nil {
 		b.err = err
 	}
 }
 
-// bytes returns what a field says: the bytes of a text, nil for null, else the JSON itself.
+// bytes returns the content of a field: the bytes of a string, nil for null, otherwise the JSON itself.
 func (b *fields) bytes(name string, raw json.RawMessage, encoding string) []byte {
 	switch {
 	case len(raw) == 0, string(raw) == "null":
@@ -286,11 +289,12 @@ func (b *fields) bytes(name string, raw json.RawMessage, encoding string) []byte
 	}
 	var s string
 	if err := json.Unmarshal(raw, &s); err != nil {
-		b.fail(malformed("%s is not a text", name))
+		b.fail(malformed("%s is not a string", name))
 	}
 	return b.decode(name, s, encoding)
 }
 
+// decode returns the bytes of a string in the given encoding: "" for UTF-8, or base64.
 func (b *fields) decode(name, s, encoding string) []byte {
 	switch encoding {
 	case "":
@@ -334,7 +338,8 @@ func (b *fields) time(name, s string) time.Time {
 	return t
 }
 
-// timestamp returns the record's own: in milliseconds, else as a text or a number of milliseconds, else that of the letter.
+// timestamp returns the record's timestamp in milliseconds: from ms, else from raw (an RFC 3339 text or milliseconds), else
+// the timestamp of the dead letter.
 func (b *fields) timestamp(ms *int64, raw json.RawMessage, letter int64) int64 {
 	switch {
 	case ms != nil:

@@ -1,4 +1,5 @@
-// Package deadletter knows what a dead letter is: a record that can never become a row, unchanged, with why.
+// Package deadletter encodes and parses dead letters. A dead letter is a record that can never become a row, unchanged,
+// together with the reason.
 package deadletter
 
 import (
@@ -8,34 +9,34 @@ import (
 	"sluice/idempotency"
 )
 
-// Letter is a record that cannot become a row. Its coordinates identify it: the same record may be written more than
-// once, and readers collapse the repeats.
+// Letter is a dead letter. Its coordinates identify it: the same record may be written more than once, and readers keep one
+// of the copies.
 type Letter struct {
 	Source idempotency.Coordinates
-	// Timestamp, Key, Value and Headers are the record's own, unchanged. Key and Value are nil if they are null.
+	// Timestamp, Key, Value and Headers are those of the record, unchanged. Key and Value are nil if they are null.
 	Timestamp int64 // milliseconds since 1970
 	Key       []byte
 	Value     []byte
 	Headers   []Header
-	// Link says where the rest of the record lies if the letter is too large for its topic; zero if nothing is missing.
-	// What lies there is nil above until [Whole] brings it back.
+	// Link names the object with the rest of the record, if the dead letter is too large for its topic. It is zero if nothing
+	// is missing. The parts in the object are nil here until [Whole] restores them.
 	Link Link
 
 	Class  classify.Class
 	Reason Reason
-	Detail string // what is wrong and where, for a person; never bytes of the record
-	Trace  string // how it came about: the chain of errors, or a stack; never bytes of the record
+	Detail string // what is wrong and where, for an operator; never bytes of the record
+	Trace  string // the chain of errors or a stack; never bytes of the record
 
-	Retries      int // before it was given up
+	Retries      int // attempts after the first failure
 	FirstFailure time.Time
 	LastFailure  time.Time
-	// Written is when the letter was written to its topic, to the millisecond. Zero until then; [Parse] takes the last failure
-	// for it where a record does not say.
+	// Written is when the dead letter was written to its topic, to the millisecond, or zero before that. [Parse] sets it to
+	// LastFailure if the record does not contain it.
 	Written time.Time
 
-	Member      string // that gave it up
-	Correlation string // in the log lines about this letter
-	Batch       string // in the log lines about the batch that it was read in
+	Member      string // the member that gave the record up
+	Correlation string // id of the dead letter in the log, see [Correlation]
+	Batch       string // id of the batch in the log
 }
 
 // Header is a header of a record. Names may repeat.
@@ -44,30 +45,31 @@ type Header struct {
 	Value []byte
 }
 
-// Link names an object below the place of all tables that holds a whole record; [Object] says in which form.
+// Link names the object that holds a whole record. Keys are relative to the root of all tables; [Object] documents the
+// content.
 type Link struct {
 	Key    string // as [LinkKey] makes it, "" for no link
-	Bytes  int64  // of the object
-	SHA256 string // of the object, in hex
-	// Record says that the letter lacks the record's key and headers, too, and not only its value.
+	Bytes  int64  // size of the object
+	SHA256 string // hash of the object, in hex
+	// Record is true if the dead letter lacks the record's key and headers, and not only its value.
 	Record bool
 }
 
-// Reason is the code of why a record cannot become a row. The list is closed: it becomes a label of metrics.
+// Reason is the code that says why a record cannot become a row. The list is closed, because it is a label of metrics.
 type Reason string
 
-// Reasons that are not about the format of a value; those are the decoder's.
+// Reasons that do not concern the format of a value; the decoder has those.
 const (
-	Isolated         Reason = "isolated"            // it alone fails for an unknown reason, while the records around it pass
-	Tombstone        Reason = "tombstone"           // its value is null, and tombstones are dead letters
-	NullKey          Reason = "null_key"            // its key is null, and keys are required
-	UnknownField     Reason = "unknown_field"       // a field that the schema does not have, and unknown fields are dead letters
-	RetriesExhausted Reason = "retries_exhausted"   // what it needed could not be had in record_retry's attempts
-	BadPartition     Reason = "bad_partition_value" // its value of a partition column cannot be one
-	Unspecified      Reason = "unspecified"         // an error that names no code
+	Isolated         Reason = "isolated"            // the record alone fails, for an unknown reason, while those around it pass
+	Tombstone        Reason = "tombstone"           // the value is null, and the configuration makes tombstones dead letters
+	NullKey          Reason = "null_key"            // the key is null, and the configuration requires keys
+	UnknownField     Reason = "unknown_field"       // the schema lacks a field, and the configuration refuses such fields
+	RetriesExhausted Reason = "retries_exhausted"   // all attempts of record_retry failed
+	BadPartition     Reason = "bad_partition_value" // the value of a partition column is not allowed
+	Unspecified      Reason = "unspecified"         // another program wrote the dead letter without a code
 )
 
-// Reasons returns the codes of this package, each once.
+// Reasons returns the reasons of this package, each once.
 func Reasons() []Reason {
 	return []Reason{Isolated, Tombstone, NullKey, UnknownField, RetriesExhausted, BadPartition, Unspecified}
 }

@@ -13,10 +13,10 @@ import (
 	"sluice/idempotency"
 )
 
-// Version is the version of the form of letters, in headers and in JSON. A reader takes every 1.x.
+// Version is the version of the format of dead letters, in headers and in JSON. [Parse] accepts every 1.x.
 const Version = "1.0"
 
-// Record is a Kafka record that carries a letter. Key and Value are nil if they are null.
+// Record is the Kafka record that carries a dead letter. Key and Value are nil if they are null.
 type Record struct {
 	Timestamp int64 // milliseconds since 1970
 	Key       []byte
@@ -24,36 +24,36 @@ type Record struct {
 	Headers   []Header
 }
 
-// Envelope is where a record carries what is known of a letter.
+// Envelope says where a record carries the facts about a dead letter.
 type Envelope string
 
 // The envelopes.
 const (
-	EnvelopeHeaders Envelope = "headers" // in headers behind those of the record; key, value and headers are unchanged
-	EnvelopeJSON    Envelope = "json"    // in the value, which is the JSON of [Letter.JSON]; the key is unchanged
+	EnvelopeHeaders Envelope = "headers" // in headers after the record's own; key, value and headers stay unchanged
+	EnvelopeJSON    Envelope = "json"    // in the value, which is [Letter.JSON]; the key stays unchanged
 )
 
-// Form is how letters of one pipeline are written.
+// Form says how the dead letters of one pipeline are encoded.
 type Form struct {
 	Pipeline string
-	Envelope Envelope // headers if empty
+	Envelope Envelope // "" means EnvelopeHeaders
 }
 
-// ErrMalformed says that a record does not carry a letter, or a damaged one. It is Poison.
+// ErrMalformed means that a record does not carry a dead letter, or a damaged one. Its class is Poison.
 var ErrMalformed = errors.New("not a dead letter")
 
-// The names of the headers of a letter. Those of Kafka Connect are KIP-298's, those that begin with _dlq. are
-// KIP-1317's; the others are ours. versionHeader is the first one of a letter: what stands before the last header of
-// this name are the record's own headers, among which may be those of an earlier letter.
+// The headers of a dead letter. The names of Kafka Connect come from KIP-298, those that begin with _dlq. from KIP-1317; the
+// others are Sluice's own. versionHeader comes first. The headers before the last versionHeader belong to the record; they
+// may include those of an earlier dead letter.
 const (
 	versionHeader      = "sluice.version"
-	envelopeHeader     = "sluice.envelope" // json, or missing
+	envelopeHeader     = "sluice.envelope" // "json", or absent
 	clusterHeader      = "sluice.cluster"
 	topicHeader        = "sluice.topic"
 	topicIDHeader      = "sluice.topic_id"
 	partitionHeader    = "sluice.partition"
 	offsetHeader       = "sluice.offset"
-	timestampHeader    = "sluice.timestamp" // the record's own, in milliseconds: a topic may stamp letters anew
+	timestampHeader    = "sluice.timestamp" // of the record, in milliseconds: the topic may set timestamps of its own
 	classHeader        = "sluice.class"
 	reasonHeader       = "sluice.reason"
 	retriesHeader      = "sluice.retries"
@@ -66,7 +66,7 @@ const (
 	linkHeader         = "sluice.link"
 	linkBytesHeader    = "sluice.link.bytes"
 	linkSHA256Header   = "sluice.link.sha256"
-	linkHoldsHeader    = "sluice.link.holds" // value, or record: key and headers, too
+	linkHoldsHeader    = "sluice.link.holds" // "value", or "record" for key and headers, too
 
 	connectPrefix    = "__connect.errors."
 	messageHeader    = connectPrefix + "exception.message"
@@ -75,13 +75,13 @@ const (
 	kipPrefix = "_dlq.errors."
 )
 
-// The texts of a letter are cut to so many characters.
+// Maximum lengths of texts, in characters.
 const (
 	maxDetail = 1000
 	maxTrace  = 500
 )
 
-// Encode returns the record that carries a letter. Texts are cut: Detail to 1000 characters, Trace to 500.
+// Encode returns the record that carries a dead letter. It cuts Detail to 1000 characters and Trace to 500.
 func (f Form) Encode(l Letter) Record {
 	l.Detail, l.Trace = truncate(l.Detail, maxDetail), truncate(l.Trace, maxTrace)
 	if f.Envelope == EnvelopeJSON {
@@ -93,7 +93,7 @@ func (f Form) Encode(l Letter) Record {
 	return Record{Timestamp: l.Timestamp, Key: l.Key, Value: l.Value, Headers: append(slices.Clone(l.Headers), f.context(l)...)}
 }
 
-// context returns the headers that follow those of the record.
+// context returns the headers with the facts about the dead letter, which follow the record's own.
 func (f Form) context(l Letter) []Header {
 	partition, offset := strconv.Itoa(int(l.Source.ID)), strconv.FormatInt(l.Source.Offset, 10)
 	all := []Header{
@@ -143,7 +143,7 @@ func (f Form) context(l Letter) []Header {
 	)
 }
 
-// stage is where it failed, in the words of Kafka Connect's class Stage.
+// stage returns where the record failed, as a constant of Kafka Connect's enum Stage.
 func (l *Letter) stage() string {
 	switch l.Reason {
 	case NullKey:
@@ -157,10 +157,10 @@ func (l *Letter) stage() string {
 	}
 }
 
-// exception stands for the name of a Java class: by it tools group errors.
+// exception returns a name that takes the place of a Java exception class: tools group errors by it.
 func (l *Letter) exception() string { return "sluice." + l.Class.String() + "." + string(l.Reason) }
 
-// disposition says why in KIP-1317's words, of which there are two.
+// disposition returns one of the two values of KIP-1317.
 func (l *Letter) disposition() string {
 	if l.Reason == RetriesExhausted {
 		return "MAX_DELIVERY_ATTEMPTS_REACHED"
@@ -168,6 +168,7 @@ func (l *Letter) disposition() string {
 	return "CLIENT_REJECTED"
 }
 
+// holds returns the value of linkHoldsHeader.
 func (k Link) holds() string {
 	if k.Record {
 		return "record"
@@ -175,9 +176,9 @@ func (k Link) holds() string {
 	return "value"
 }
 
-// Parse returns the letter that a record carries, in either envelope; a JSON value without headers of ours may have been
-// written by another program. It undoes Encode. The letter shares the memory of the record. The error is [ErrMalformed],
-// and its text holds no bytes of the record.
+// Parse returns the dead letter that a record carries, in either envelope. It undoes Encode. A JSON value without Sluice's
+// headers may come from another program. The result shares the memory of the record. The error is [ErrMalformed], and its
+// text contains no bytes of the record.
 func Parse(r Record) (Letter, error) {
 	i := len(r.Headers) - 1
 	for i >= 0 && r.Headers[i].Key != versionHeader {
@@ -231,22 +232,22 @@ func Parse(r Record) (Letter, error) {
 	return l, l.check()
 }
 
-// check refuses what no letter can say.
+// check returns an error if a field has a value that no dead letter can have.
 func (l *Letter) check() error {
 	switch {
 	case !validTopic(l.Source.Topic):
-		return malformed("the name of its topic is none that Kafka allows")
+		return malformed("Kafka does not allow the name of the original topic")
 	case l.Source.ID < 0 || l.Source.Offset < 0:
-		return malformed("its partition or offset is negative")
+		return malformed("the partition or the offset is negative")
 	case !isCode(string(l.Reason)):
-		return malformed("its reason is no code")
+		return malformed("the reason is not a code of lower-case letters, digits and _")
 	case l.Link.Key != "" && !l.Link.of(l.Source):
-		return malformed("its link is not that of its coordinates")
+		return malformed("the link does not belong to these coordinates")
 	}
 	return nil
 }
 
-// isCode tells whether a text may be a [Reason]: it becomes a column and a label.
+// isCode reports whether s may be a [Reason]. A Reason becomes the value of a column and of a label.
 func isCode(s string) bool {
 	if s == "" || len(s) > 64 {
 		return false
@@ -259,6 +260,7 @@ func isCode(s string) bool {
 	return true
 }
 
+// malformed returns an [ErrMalformed]. The arguments must not contain bytes of the record.
 func malformed(format string, args ...any) error {
 	return classify.Mark(fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...)), classify.Poison)
 }
@@ -283,6 +285,7 @@ func (b *block) text(name string) string {
 	return ""
 }
 
+// fail records err if it is the first error.
 func (b *block) fail(err error) {
 	if b.err == nil {
 		b.err = err
@@ -326,6 +329,7 @@ func (b *block) time(name string) time.Time {
 	return t
 }
 
+// classNamed returns the class with the given name and reports whether there is one.
 func classNamed(name string) (classify.Class, bool) {
 	for c := classify.Transient; c <= classify.Canceled; c++ {
 		if c.String() == name {
@@ -337,7 +341,7 @@ func classNamed(name string) (classify.Class, bool) {
 
 func text(name, value string) Header { return Header{Key: name, Value: []byte(value)} }
 
-// formatTime writes a time as RFC 3339 in UTC, and none as "".
+// formatTime formats a time as RFC 3339 in UTC. The zero time becomes "".
 func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -345,8 +349,8 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// writtenAt returns when a letter was written, to the millisecond. Those of earlier versions do not say; they were written soon
-// after their last failure, mostly.
+// writtenAt returns when a dead letter was written, to the millisecond. Earlier versions did not record it; the last failure
+// is close to it.
 func writtenAt(written, lastFailure time.Time) time.Time {
 	if written = written.Truncate(time.Millisecond); written.IsZero() {
 		return lastFailure.Truncate(time.Millisecond)
@@ -354,8 +358,8 @@ func writtenAt(written, lastFailure time.Time) time.Time {
 	return written
 }
 
-// formatMillis writes a time as formatTime does, with three digits of the second: a letter that is written again has the same
-// size.
+// formatMillis formats a time like formatTime, but always with milliseconds: so a dead letter that is written again has the
+// same size.
 func formatMillis(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -363,7 +367,7 @@ func formatMillis(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// parseTime reads a time, also one without a zone, which means UTC.
+// parseTime parses a time in RFC 3339. A time without a zone is in UTC, and "" is the zero time.
 func parseTime(s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -375,7 +379,7 @@ func parseTime(s string) (time.Time, error) {
 	return t.UTC(), err
 }
 
-// truncate returns the first n characters of a text, as UTF-8 in any case.
+// truncate returns the first n characters of s. It replaces bytes that are not UTF-8.
 func truncate(s string, n int) string {
 	if len(s) > n {
 		at := 0

@@ -5,26 +5,26 @@ import (
 	"strings"
 )
 
-// TopicName returns the dead-letter topic of a topic: the template with {topic} filled in. It must be a name that Kafka
-// allows and another one than the topic's own.
+// TopicName returns the name of a topic's dead-letter topic: the template with {topic} replaced. It returns an error if Kafka
+// does not allow the name, or if it is the topic's own.
 func TopicName(template, topic string) (string, error) {
 	name := strings.ReplaceAll(template, "{topic}", topic)
 	switch {
 	case len(name) > maxTopic:
-		return "", fmt.Errorf("dead-letter topic of %s: %q makes a name of %d characters, Kafka allows %d", topic, template, len(name), maxTopic)
+		return "", fmt.Errorf("dead-letter topic of %s: %q gives a name of %d characters, Kafka allows %d", topic, template, len(name), maxTopic)
 	case !validTopic(name):
-		return "", fmt.Errorf("dead-letter topic of %s: %q makes a name that Kafka does not allow: "+
+		return "", fmt.Errorf("dead-letter topic of %s: %q gives a name that Kafka does not allow: "+
 			"write letters, digits, '.', '_', '-' and {topic}", topic, template)
 	case name == topic:
-		return "", fmt.Errorf("dead-letter topic of %s: %q makes the topic itself: write another name, such as {topic}-dlq", topic, template)
+		return "", fmt.Errorf("dead-letter topic of %s: %q gives the topic itself: write another name, such as {topic}-dlq", topic, template)
 	}
 	return name, nil
 }
 
-// maxTopic is the length of the longest topic name (Kafka's class Topic).
+// maxTopic is the maximum length of a topic name (Kafka's class Topic).
 const maxTopic = 249
 
-// validTopic tells whether Kafka allows a topic of this name.
+// validTopic reports whether Kafka allows a topic of this name.
 func validTopic(s string) bool {
 	if s == "" || s == "." || s == ".." || len(s) > maxTopic {
 		return false

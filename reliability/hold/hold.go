@@ -1,4 +1,4 @@
-// Package hold names why partitions stop: reasons, holds, and errors that only a hold answers.
+// Package hold defines why a claim is held: the reasons, the holds, and the errors that lead to a hold.
 package hold
 
 import (
@@ -40,7 +40,7 @@ const (
 
 	// Flood: too many records of a topic are bad to let them pass without an operator.
 	Flood Reason = "flood"
-	// DeadLettersUnavailable: bad records have nowhere to go.
+	// DeadLettersUnavailable: dead letters cannot be written.
 	DeadLettersUnavailable Reason = "dead_letters_unavailable"
 	// FingerprintsUnavailable: duplicates cannot be found.
 	FingerprintsUnavailable Reason = "fingerprints_unavailable"
@@ -64,23 +64,23 @@ type Hold struct {
 	Reason    Reason                `json:"reason"`
 	Detail    string                `json:"detail"`
 	Since     time.Time             `json:"since"`
-	// Offset is where it stands, -1 if unknown.
+	// Offset is the next offset to read, -1 if unknown.
 	Offset int64 `json:"offset"`
 }
 
-// Error is an error that only a hold answers. Its class is Fatal.
+// Error is an error that holds the claim: a retry cannot fix it. Its class is Fatal.
 type Error struct {
 	Reason Reason
-	Detail string // for a person: what was found, and what to do; never bytes of a record
+	Detail string // what was found and what to do, for an operator; never bytes of a record
 	Err    error  // the cause, or nil
 }
 
-// New returns an [Error], marked Fatal.
+// New returns an [Error], marked Fatal. cause may be nil.
 func New(reason Reason, detail string, cause error) error {
 	return classify.Mark(&Error{reason, detail, cause}, classify.Fatal)
 }
 
-// Error names the reason, the detail and the cause.
+// Error returns the reason, the detail and the cause.
 func (e *Error) Error() string { return string(e.Reason) + ": " + e.Why() }
 
 // Why returns the detail and the cause.
@@ -94,8 +94,8 @@ func (e *Error) Why() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Of returns the reason and the detail of the hold that an error asks for, with its cause. ok is false if nothing in the chain of
-// the error is an [Error].
+// Of returns the reason and the detail, including the cause, of the first [Error] in the chain of err. ok is false if there
+// is none.
 func Of(err error) (reason Reason, detail string, ok bool) {
 	held := (*Error)(nil)
 	if !errors.As(err, &held) {

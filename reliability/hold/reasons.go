@@ -7,14 +7,14 @@ import (
 	"strconv"
 )
 
-// A rule says how loud holds of a reason are and what ends them.
+// rule says how a hold of one reason is logged and what ends it.
 type rule struct {
-	level   slog.Level // of the line in the log: ERROR needs a person, WARN ends by itself, INFO is what a person wanted
+	level   slog.Level // of the log line: ERROR needs an operator, WARN ends by itself, INFO was requested by an operator
 	command func(target) string
-	endsBy  string // for people: begins with "by itself" or "an operator"
+	endsBy  string // for operators; begins with "by itself" or "an operator"
 }
 
-// rules is the table of reasons. Health, commands, alerts and docs/operations.md show what stands here, or tests compare them.
+// rules is the table of reasons. Health, commands and alerts read it; tests compare docs/operations.md with it.
 var rules = map[Reason]rule{
 	BehindLogStart: {slog.LevelError, acceptGap, "an operator: Kafka deleted records before they were read, and they are lost: connector offsets accept-gap. Before the " +
 		"topic's initial commit: correct start_at"},
@@ -25,22 +25,32 @@ var rules = map[Reason]rule{
 	TooManyTopics: {slog.LevelError, nil, "an operator: raise max_topics of the pattern, or name topics that are not meant under its deny, and restart the members"},
 	TopicRecreated: {slog.LevelError, start, "an operator: the topic was deleted and created again: connector offsets start reads the new one into the same table, " +
 		"offsets adopt takes positions from elsewhere"},
-	ClusterChanged: {slog.LevelError, start, "an operator: correct kafka.brokers; if the cluster is meant, connector offsets start, or offsets adopt for positions from elsewhere"},
+	ClusterChanged: {slog.LevelError, start, "an operator: correct kafka.brokers; if the cluster is meant, connector offsets " +
+		"start, or offsets adopt for positions from elsewhere"},
 	UnknownHistory: {slog.LevelError, start, "an operator: the topic was read before, and the table does not say how far; correct " +
 		"pipeline, kafka.group or the table, or connector offsets adopt or offsets start (and offsets set, while the topic is paused)"},
-	TableReplaced: {slog.LevelError, start, "an operator: the table was created anew at the same place; restore it, use another table, or accept it: connector offsets " +
-		"start with --at earliest, or --at position if its rows were copied. Looked at each minute"},
-	TableUnsupported: {slog.LevelError, nil, "an operator: take the feature or property named in the detail off the table, or use another table. Looked at each minute"},
-	SchemaConflict:   {slog.LevelError, nil, "an operator: do what the detail says, or go on in a new table: docs/schema.md. Checked each minute; connector holds recheck checks at once"},
-	Contested:        {slog.LevelWarn, nil, "by itself once no other writer moves the position any more: look for a second connector of the same pipeline"},
-	CommitUndecided:  {slog.LevelWarn, nil, "by itself once the store answers whether the commit took effect"},
-	Poison:           {slog.LevelError, skip, "an operator: correct the schema in config.yaml if the record is right, else connector offsets skip"},
-	CorruptBatch:     {slog.LevelError, skip, "an operator: look at the broker's disk and replicas; connector offsets skip leaves the record batch out"},
-	Oversize:         {slog.LevelError, skipBatch, "an operator: give the process more memory; connector offsets skip --batch leaves the record batch out"},
-	StoreDown:        {slog.LevelWarn, nil, "by itself once the store answers"},
-	StoreDenied:      {slog.LevelError, nil, "by itself once the store's permissions are right: keys and bucket policy. Looked at each minute"},
-	KafkaDown:        {slog.LevelWarn, nil, "by itself once Kafka answers"},
-	Flood: {slog.LevelError, allow, "an operator: too many records of the topic are bad to be set aside unseen; correct the schema or the producer, else connector " +
+	TableReplaced: {slog.LevelError, start, "an operator: the table was created anew at the same place; restore it, use another " +
+		"table, or accept it: connector offsets " +
+		"start with --at earliest, or --at position if its rows were copied. Checked every minute"},
+	TableUnsupported: {slog.LevelError, nil, "an operator: take the feature or property named in the detail off the table, or " +
+		"use another table. Checked every minute"},
+	SchemaConflict: {slog.LevelError, nil, "an operator: do what the detail says, or go on in a new table: docs/schema.md. " +
+		"Checked every minute; connector holds recheck checks at once"},
+	Contested: {slog.LevelWarn, nil, "by itself once no other writer moves the position any more: find the second " +
+		"connector of the same pipeline"},
+	CommitUndecided: {slog.LevelWarn, nil, "by itself once the store answers whether the commit took effect"},
+	Poison: {slog.LevelError, skip, "an operator: correct the schema in config.yaml if the record is right, else " +
+		"connector offsets skip"},
+	CorruptBatch: {slog.LevelError, skip, "an operator: check the broker's disk and replicas; connector offsets skip leaves " +
+		"the record batch out"},
+	Oversize: {slog.LevelError, skipBatch, "an operator: give the process more memory; connector offsets skip --batch " +
+		"leaves the record batch out"},
+	StoreDown: {slog.LevelWarn, nil, "by itself once the store answers"},
+	StoreDenied: {slog.LevelError, nil, "by itself once the store's permissions are right: keys and bucket policy. Checked " +
+		"every minute"},
+	KafkaDown: {slog.LevelWarn, nil, "by itself once Kafka answers"},
+	Flood: {slog.LevelError, allow, "an operator: too many records of the topic are bad; correct the schema or the producer, " +
+		"else connector " +
 		"deadletters allow lets them become dead letters"},
 	DeadLettersUnavailable:  {slog.LevelWarn, nil, "by itself once the dead-letter topic takes records: it must exist, let us write, and have room for them. Looked at each minute"},
 	FingerprintsUnavailable: {slog.LevelWarn, nil, "by itself once the Postgres database of fingerprints answers and lets us. Looked at each minute"},
@@ -53,7 +63,7 @@ var rules = map[Reason]rule{
 // Reasons returns all reasons, sorted.
 func Reasons() []Reason { return slices.Sorted(maps.Keys(rules)) }
 
-// Level returns the level at which a hold is logged. That of an unknown reason is ERROR.
+// Level returns the level at which a hold is logged, ERROR for an unknown reason.
 func (r Reason) Level() slog.Level {
 	if rule, known := rules[r]; known {
 		return rule.level
@@ -61,12 +71,12 @@ func (r Reason) Level() slog.Level {
 	return slog.LevelError
 }
 
-// EndsBy returns what ends a hold, "" for an unknown reason.
+// EndsBy returns what ends a hold, for operators; "" for an unknown reason.
 func (r Reason) EndsBy() string { return rules[r].endsBy }
 
-// Command returns the command line that ends a hold, "" if the hold ends by itself or otherwise. partition is -1 for a whole
-// topic, topic "" for everything, offset -1 if unknown. The line runs as it is: the code of the hold is the reason that the
-// operations log keeps, unless the operator writes a better one.
+// Command returns the command line that ends a hold, "" if no command does. partition is -1 for a whole topic, topic is ""
+// for all topics, and offset is -1 if unknown. The line can be run as it is. Its --reason, which the operations log keeps,
+// is the code of the hold; operators may write a better one.
 func (r Reason) Command(topic string, partition int32, offset int64) string {
 	of := rules[r].command
 	if of == nil {
@@ -79,14 +89,14 @@ func (r Reason) Command(topic string, partition int32, offset int64) string {
 	return "connector " + arguments + " --reason " + string(r)
 }
 
-// target is what a command is about.
+// target is what a command applies to.
 type target struct {
 	topic     string
 	partition int32
 	offset    int64
 }
 
-// String is TOPIC or TOPIC:PARTITION.
+// String returns TOPIC or TOPIC:PARTITION.
 func (t target) String() string {
 	if t.partition < 0 {
 		return t.topic

@@ -1,4 +1,4 @@
-// Package panics turns a panic into an error that is safe to log: it says where the panic was, and quotes nothing of the
+// Package panics turns a panic into an error that is safe to log: it says where the panic happened and quotes none of the
 // data that caused it.
 package panics
 
@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// Error is a panic that was recovered. Text is the runtime's own message, or the type of any other value: that value may
-// quote a record. Stack names the innermost functions without their arguments, one on each line, for the same reason.
+// Error is a recovered panic. Text is the message of a [runtime.Error]; for other values it is only their type, because the
+// value may quote a record. Stack lists the innermost functions, one a line, without their arguments for the same reason.
 type Error struct {
 	Text  string
 	Stack string
@@ -21,14 +21,14 @@ type Error struct {
 // Error returns the text without the stack.
 func (e *Error) Error() string { return e.Text }
 
-// Seen remembers the text and the place of the last panic, so that one that comes again with each try is logged once. The
-// zero Seen is ready to use, from any goroutine.
+// Seen remembers the text and the place of the last panic, so that a panic that repeats with each retry is logged once.
+// The zero Seen is ready to use, from any goroutine.
 type Seen struct {
 	mu   sync.Mutex
 	last string
 }
 
-// Anew returns the panic that err stems from, nil if it stems from none. anew is true unless it is the last one again.
+// Anew returns the panic in the chain of err, or nil if there is none. anew reports whether it differs from the last one.
 func (s *Seen) Anew(err error) (caught *Error, anew bool) {
 	if !errors.As(err, &caught) {
 		return nil, false
@@ -51,7 +51,7 @@ func Catch(op func() error) (err error) {
 	return op()
 }
 
-// Of returns the [Error] of a value that recover returned. The deferred function that recovered must call it, because the
+// Of returns the [Error] for a value that recover returned. Call it in the deferred function that recovered, because the
 // stack is gone once that function returns.
 func Of(v any) *Error {
 	text := fmt.Sprintf("panic of type %T", v)
@@ -70,7 +70,7 @@ func frames() string {
 	for {
 		f, more := all.Next()
 		if strings.HasPrefix(f.Function, "runtime.") && strings.HasSuffix(f.Function, "gopanic") {
-			lines = nil // the frames so far are those that recover
+			lines = nil // the frames so far belong to the recovery
 		} else if !strings.HasPrefix(f.Function, "runtime.") {
 			lines = append(lines, fmt.Sprintf("%s %s:%d", f.Function, path.Base(f.File), f.Line))
 		}

@@ -41,7 +41,7 @@ func (l *Loops) Begin(name string) *Loop {
 
 // State is the state of a loop at one moment.
 type State struct {
-	ID      uint64 // no other loop of the process has it, ever
+	ID      uint64 // unique in the process
 	Name    string
 	Working bool   // it has something to do
 	Waiting bool   // for something outside of the loops of the process, on purpose
@@ -57,7 +57,7 @@ func (l *Loops) States() []State {
 	defer l.mu.Unlock()
 	all := make([]State, 0, len(l.all))
 	for loop := range l.all {
-		// In this order: a wait that ends in between has turned the loop before it is over.
+		// The waits are read before the turns: if a wait ends in between, its turn is seen, too.
 		waiting := loop.waits.Load() > 0
 		all = append(all, State{ID: loop.id, Name: loop.name, Working: loop.working.Load(), Waiting: waiting, Turns: loop.turns.Load()})
 	}
@@ -65,8 +65,8 @@ func (l *Loops) States() []State {
 	return all
 }
 
-// Loop is a goroutine that must keep turning while it has work. Its methods may be called from any goroutine that works
-// for it.
+// Loop is a goroutine that must make progress while it has work. Any goroutine that works for the loop may call its
+// methods.
 type Loop struct {
 	of   *Loops
 	id   uint64
@@ -77,7 +77,7 @@ type Loop struct {
 	turns   atomic.Uint64
 }
 
-// Work says that the loop has something to do from now on. It is a turn, too.
+// Work reports that the loop has work from now on. It counts as a turn.
 func (l *Loop) Work() {
 	if l != nil {
 		l.turns.Add(1)
@@ -85,14 +85,14 @@ func (l *Loop) Work() {
 	}
 }
 
-// Turn says that the loop has done a part of its work.
+// Turn reports that the loop has done a part of its work.
 func (l *Loop) Turn() {
 	if l != nil {
 		l.turns.Add(1)
 	}
 }
 
-// Rest says that the loop has nothing to do until it says otherwise.
+// Rest reports that the loop has no work until the next [Loop.Work].
 func (l *Loop) Rest() {
 	if l != nil {
 		l.working.Store(false)
@@ -115,7 +115,7 @@ func (l *Loop) Done() {
 	}
 }
 
-// End takes the loop out of the sight of others.
+// End removes the loop from [Loops.States].
 func (l *Loop) End() {
 	if l == nil {
 		return
@@ -127,10 +127,10 @@ func (l *Loop) End() {
 
 type key struct{}
 
-// With returns a context for what a loop calls.
+// With returns a context that carries the loop l, for the functions that it calls.
 func With(ctx context.Context, l *Loop) context.Context { return context.WithValue(ctx, key{}, l) }
 
-// Of returns the loop on whose behalf something is called; nil if it is none, which may be used as any other.
+// Of returns the loop that ctx carries, or nil, whose methods do nothing.
 func Of(ctx context.Context) *Loop {
 	l, _ := ctx.Value(key{}).(*Loop)
 	return l

@@ -1,6 +1,6 @@
-// Package pgconfig reads the URL of a Postgres database and refuses one that would show the password to others. pgx alone
-// takes a URL without sslmode for "prefer": it sends the password in the clear to a server that says it has no TLS. It also
-// bounds what a server may send: pgx allocates what a message says to have, up to 1 GiB.
+// Package pgconfig reads the URL of a Postgres database and refuses one that would expose the password. By itself, pgx
+// treats a URL without sslmode as "prefer": it sends the password in the clear to a server that says it has no TLS. The
+// package also bounds what a server may send: pgx allocates the length that a message declares, up to 1 GiB.
 package pgconfig
 
 import (
@@ -17,23 +17,23 @@ import (
 	"sluice/secure"
 )
 
-// Options of a database.
+// Options describes how to connect to a database.
 type Options struct {
-	// URL with user, password and what else libpq's URLs say.
+	// URL is a connection string of libpq, as a URL or as keywords, with user and password.
 	URL string
-	// CAFile holds the authorities that may have signed the server's certificate; with it, TLS and the host's name are
-	// required. Empty means sslrootcert of the URL, or the authorities of the system.
+	// CAFile is a file of CA certificates that may have signed the server's certificate. With it, TLS and a verified host
+	// name are required. If it is empty, sslrootcert of the URL counts, or the CA certificates of the system.
 	CAFile string
-	// InsecurePlaintext allows a password over connections without TLS, or to an unverified host.
+	// InsecurePlaintext allows sending the password without TLS, or to an unverified host.
 	InsecurePlaintext bool
 }
 
-// Parse reads the URL. Nothing is connected. The error does not quote the URL; it is a [secure.ErrPlaintext] if a password
-// would reach a host that is neither this machine nor verified by sslmode=verify-full.
+// Parse reads the URL. It opens no connection. The error does not quote the URL. It is a [secure.ErrPlaintext] if the
+// password would reach a host that is neither this machine nor verified by sslmode=verify-full.
 func Parse(o Options) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
-		return nil, errors.New("the URL of the Postgres database cannot be read: postgres://user:password@host:port/database?sslmode=verify-full is how it looks, and files that it names must be there")
+		return nil, errors.New("the URL of the Postgres database cannot be read: write postgres://user:password@host:port/database?sslmode=verify-full; files that the URL names must exist")
 	}
 	bound(&config.ConnConfig.Config)
 	if o.CAFile != "" {
@@ -50,23 +50,23 @@ func Parse(o Options) (*pgxpool.Config, error) {
 		}
 		how := "without TLS"
 		if t.TLSConfig != nil {
-			how = "without looking whose certificate it shows"
+			how = "without verifying the server's certificate"
 		}
-		return nil, fmt.Errorf("%w: the URL lets the password go to %s %s: add sslmode=verify-full to it, and ca_file if the authority is your own", secure.ErrPlaintext, t.Host, how)
+		return nil, fmt.Errorf("%w: the URL would send the password to %s %s: add sslmode=verify-full to the URL, and set ca_file if you use your own CA", secure.ErrPlaintext, t.Host, how)
 	}
 	return config, nil
 }
 
-// Bounds of what a server sends.
+// Bounds of what a server may send.
 const (
-	// maxMessage bounds a message, of which a row is one: rows of ours have some KiB.
+	// maxMessage bounds a message in bytes. A row is one message, and the rows of Sluice's tables have a few KiB.
 	maxMessage = 1 << 20
 	// maxReply bounds what a server sends in reply to one request: a list of members has 6 MiB at most, a lookup of
 	// fingerprints 1 MiB.
 	maxReply = 16 << 20
 )
 
-// bound makes connections of this configuration fail where a server exceeds a bound.
+// bound makes connections of this configuration fail when the server exceeds a bound.
 func bound(c *pgconn.Config) {
 	c.MaxProtocolMessageBodyLen = maxMessage
 	dial := c.DialFunc
@@ -79,13 +79,13 @@ func bound(c *pgconn.Config) {
 	}
 }
 
-// boundConn counts what arrives between two requests. pgx reads while it writes, too.
+// boundConn counts the bytes that arrive between two requests. The counter is atomic because pgx reads while it writes.
 type boundConn struct {
 	net.Conn
 	arrived atomic.Int64
 }
 
-// Read implements net.Conn.
+// Read reads from the connection. It fails once a reply exceeds maxReply.
 func (c *boundConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if c.arrived.Add(int64(n)) > maxReply {
@@ -94,31 +94,31 @@ func (c *boundConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn.
+// Write starts a new request, so it resets the counter.
 func (c *boundConn) Write(p []byte) (int, error) {
 	c.arrived.Store(0)
 	return c.Conn.Write(p)
 }
 
-// targets are all ways in which a server may be reached, in the order in which they are tried.
+// targets returns all hosts that pgx tries, in its order.
 func targets(c *pgconn.Config) []*pgconn.FallbackConfig {
 	return append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}}, c.Fallbacks...)
 }
 
-// verify makes every host one that is reached by TLS and verified by the authorities in a file.
+// verify makes pgx connect to every host by TLS and verify it by the CA certificates in caFile.
 func verify(c *pgconn.Config, caFile string) error {
 	type place struct {
 		host string
 		port uint16
 	}
-	var own *tls.Config // with our certificate, if the URL names one
+	var own *tls.Config // with the client certificate, if the URL names one
 	for _, t := range targets(c) {
 		if t.TLSConfig != nil {
 			own = t.TLSConfig
 		}
 	}
 	if own == nil {
-		return errors.New("ca_file does not count with sslmode=disable: write sslmode=verify-full into the URL, or remove ca_file")
+		return errors.New("ca_file has no effect with sslmode=disable: write sslmode=verify-full into the URL, or remove ca_file")
 	}
 	seen := map[place]bool{}
 	var safe []*pgconn.FallbackConfig

@@ -23,7 +23,7 @@ import (
 
 const password = "s3cret-of-the-test"
 
-// TestParse: which URLs are refused because of the password, and which are not.
+// TestParse covers which URLs are refused because they would expose the password, and which are accepted.
 func TestParse(t *testing.T) {
 	t.Setenv("PGSSLMODE", "")
 	ca := certs.NewCA(t, "test").File(t)
@@ -33,12 +33,12 @@ func TestParse(t *testing.T) {
 		want string // of the error; "" for none
 	}{
 		{Options{URL: at + "db.example/x?sslmode=verify-full"}, ""},
-		{Options{URL: at + "db.example/x"}, "db.example without looking whose certificate"},
+		{Options{URL: at + "db.example/x"}, "db.example without verifying the server's certificate"},
 		{Options{URL: at + "db.example/x?sslmode=prefer"}, "sslmode=verify-full"},
 		{Options{URL: at + "db.example/x?sslmode=disable"}, "db.example without TLS"},
 		{Options{URL: at + "db.example/x?sslmode=allow"}, "without TLS"},
-		{Options{URL: at + "db.example/x?sslmode=require"}, "without looking"},
-		{Options{URL: at + "db.example/x?sslmode=verify-ca&sslrootcert=" + ca}, "without looking"},
+		{Options{URL: at + "db.example/x?sslmode=require"}, "without verifying"},
+		{Options{URL: at + "db.example/x?sslmode=verify-ca&sslrootcert=" + ca}, "without verifying"},
 		{Options{URL: at + "127.0.0.1,db.example/x?sslmode=disable"}, "db.example without TLS"},
 		{Options{URL: at + "db.example,127.0.0.1/x?sslmode=verify-full"}, ""},
 		{Options{URL: "host=db.example user=u password=" + password}, "db.example"},
@@ -50,7 +50,7 @@ func TestParse(t *testing.T) {
 		{Options{URL: at + "db.example/x?sslmode=disable", InsecurePlaintext: true}, ""},
 		{Options{URL: at + "db.example/x", CAFile: ca}, ""},
 		{Options{URL: at + "a.example,b.example/x?sslmode=require", CAFile: ca}, ""},
-		{Options{URL: at + "db.example/x?sslmode=disable", CAFile: ca}, "ca_file does not count"},
+		{Options{URL: at + "db.example/x?sslmode=disable", CAFile: ca}, "ca_file has no effect"},
 		{Options{URL: at + "db.example/x", CAFile: ca + ".none"}, "ca_file"},
 		{Options{URL: at + "db.example:port/x"}, "cannot be read"},
 	} {
@@ -75,10 +75,10 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// server is a Postgres that asks for the password in the clear, over TLS if it is given a certificate.
+// server is a Postgres server that asks for the password in the clear. It speaks TLS if it has a certificate.
 type server struct {
 	mu   sync.Mutex
-	read bytes.Buffer // all that came, decrypted
+	read bytes.Buffer // all bytes that arrived, decrypted
 }
 
 func (s *server) heard(text string) bool {
@@ -123,7 +123,7 @@ func (s *server) serve(conn net.Conn, config *tls.Config) {
 	}
 }
 
-// connect connects to a server under the name db.example.
+// connect connects to a server by the name db.example.
 func connect(t *testing.T, o Options, certificate *tls.Config) (*server, error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -161,8 +161,8 @@ func connect(t *testing.T, o Options, certificate *tls.Config) (*server, error) 
 	return s, err
 }
 
-// TestPasswordStays: a server without TLS, or with a certificate that cannot be trusted, never gets the password. One
-// with a certificate of the authority gets it, and one without TLS does if that is asked for.
+// TestPasswordStays: a server without TLS, or with an untrusted certificate, never gets the password. A server with a
+// certificate of the CA gets it, and so does one without TLS if InsecurePlaintext is set.
 func TestPasswordStays(t *testing.T) {
 	t.Setenv("PGSSLMODE", "")
 	own, other := certs.NewCA(t, "own"), certs.NewCA(t, "other")
@@ -194,7 +194,7 @@ func TestPasswordStays(t *testing.T) {
 	}
 }
 
-// TestParse_Bounds: what a server sends is bounded, before it is asked anything and behind a request.
+// TestParse_Bounds: the bytes that a server sends are bounded, both during the connection setup and in a reply.
 func TestParse_Bounds(t *testing.T) {
 	message := func(kind byte, length int, body string) string {
 		return string(binary.BigEndian.AppendUint32([]byte{kind}, uint32(length+4))) + body
@@ -242,8 +242,8 @@ func TestParse_Bounds(t *testing.T) {
 	}
 }
 
-// sends is a server that sends a text to whoever connects, another one behind the first request, and then a third one
-// again and again, 100 MiB of it.
+// sends starts a server that sends start to each client, reply after the first request, and then again in a loop until
+// 100 MiB are sent. It returns the server's address.
 func sends(t *testing.T, start, reply, again string) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -280,7 +280,7 @@ func sends(t *testing.T, start, reply, again string) (address string) {
 	return l.Addr().String()
 }
 
-// TestBoundConn: the bound is that of one reply, and a request begins another one.
+// TestBoundConn: the bound applies to one reply, and each request resets it.
 func TestBoundConn(t *testing.T) {
 	near, far := net.Pipe()
 	defer func() { _, _ = near.Close(), far.Close() }()
@@ -300,11 +300,11 @@ func TestBoundConn(t *testing.T) {
 		}
 	}
 	if err := reads(1); err == nil {
-		t.Error("one byte more arrives")
+		t.Error("a byte beyond the bound arrived")
 	}
 }
 
-// zeros are an endless text.
+// zeros is an endless reader.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }

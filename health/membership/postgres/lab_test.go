@@ -325,14 +325,14 @@ func TestWipedLab(t *testing.T) {
 	}
 }
 
-// TestRightsLab: who may not make the tables is told what to run, and works after that.
+// TestRightsLab: who may not create the tables is told what to run, and works after that.
 func TestRightsLab(t *testing.T) {
 	t.Parallel()
 	rich, schema := own(t)
 	plain, user := poor(t, rich, schema)
 	s := store(t, plain, scope)
 	grant := `GRANT SELECT, INSERT, UPDATE, DELETE ON consumer_registrations, consumer_last_seen TO "` + user + `"`
-	refused(t, s, "may not make the tables in schema "+schema, `GRANT USAGE, CREATE ON SCHEMA "`+schema+`" TO "`+user+`"`, "connector members", grant)
+	refused(t, s, "may not create the tables in schema "+schema, `GRANT USAGE, CREATE ON SCHEMA "`+schema+`" TO "`+user+`"`, "connector members", grant)
 
 	works(t, store(t, rich, scope)) // the owner, with a URL of their own
 	refused(t, s, "may not use the tables", grant)
@@ -343,12 +343,12 @@ func TestRightsLab(t *testing.T) {
 	// Tables of an earlier version that belong to another user.
 	ask(t, rich, "GRANT CREATE ON SCHEMA "+schema+" TO "+user+"; GRANT SELECT, INSERT, DELETE ON consumer_registrations_version TO "+user+
 		"; DELETE FROM consumer_registrations_version WHERE version_id = 2")
-	refused(t, store(t, plain, scope), "may not make the tables in schema "+schema, "who owns those that are there", "SQLSTATE 42501")
+	refused(t, store(t, plain, scope), "may not create the tables in schema "+schema, "owns the existing ones", "SQLSTATE 42501")
 
 	second, schema := own(t)
 	plain, user = poor(t, second, schema)
 	s = store(t, plain, scope)
-	refused(t, s, "may not make the tables")
+	refused(t, s, "may not create the tables")
 	ask(t, second, "GRANT CREATE ON SCHEMA "+schema+" TO "+user)
 	works(t, s)
 
@@ -365,7 +365,7 @@ func TestForeignTableLab(t *testing.T) {
 	} {
 		url, schema := own(t)
 		ask(t, url, create)
-		refused(t, store(t, url, scope), "table "+table+" of schema "+schema+" is not ours", "search_path")
+		refused(t, store(t, url, scope), "table "+table+" of schema "+schema+" belongs to another program", "search_path")
 		var n int
 		ask(t, url, "SELECT count(*) FROM pg_class WHERE relnamespace = current_schema()::regnamespace", &n)
 		if n != 1 {
