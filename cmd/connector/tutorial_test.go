@@ -392,23 +392,21 @@ func decoded(t *testing.T, typ, value string) (arrow.Array, string) {
 func TestDocsSchema_Types(t *testing.T) {
 	page := read(t, "../../docs/schema.md")
 	documented := map[string]bool{}
-	for _, table := range [][][]string{tableRows(t, page, "type | becomes a value"), tableRows(t, read(t, "../../README.md"), "column type")} {
-		for _, row := range table {
-			for _, typ := range codes(row[0]) {
-				name, _, _ := strings.Cut(typ, "<")
-				documented[name] = true
-				for _, value := range codes(row[1]) {
-					if _, code := decoded(t, typ, value); code != "" {
-						t.Errorf("%s of %s: %s, the page has it as a value", typ, value, code)
-					}
+	for _, row := range tableRows(t, page, "type | becomes a value") {
+		for _, typ := range codes(row[0]) {
+			name, _, _ := strings.Cut(typ, "<")
+			documented[name] = true
+			for _, value := range codes(row[1]) {
+				if _, code := decoded(t, typ, value); code != "" {
+					t.Errorf("%s of %s: %s, the page has it as a value", typ, value, code)
 				}
-				for group := range strings.SplitSeq(row[2], ";") {
-					values := codes(group)
-					want := values[len(values)-1]
-					for _, value := range values[:len(values)-1] {
-						if _, code := decoded(t, typ, value); code != want {
-							t.Errorf("%s of %s: %q, the page says %s", typ, value, code, want)
-						}
+			}
+			for group := range strings.SplitSeq(row[2], ";") {
+				values := codes(group)
+				want := values[len(values)-1]
+				for _, value := range values[:len(values)-1] {
+					if _, code := decoded(t, typ, value); code != want {
+						t.Errorf("%s of %s: %q, the page says %s", typ, value, code, want)
 					}
 				}
 			}
@@ -690,7 +688,7 @@ func TestDocsComingFrom(t *testing.T) {
 // TestDocsLinks follows the links from page to page.
 func TestDocsLinks(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
-	pages := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md"}
+	pages := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", "test/README.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/adr/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
