@@ -118,7 +118,7 @@ var (
 )
 
 // Ready says why the connector is not ready, nil if it is. An unhealthy lag is an [UnhealthyError]. Holds by themselves do
-// not count: a restart or another member would meet the same hold, and the other partitions go on. The error names the
+// not count: a restart or another member would meet the same hold, and the other partitions continue. The error names the
 // dependency that does not answer.
 func (r Report) Ready() error {
 	switch {

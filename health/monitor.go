@@ -154,7 +154,7 @@ type lagPoint struct {
 	lag      int64 // adjusted
 }
 
-// observe takes a sample and tells whether the lag was in it.
+// observe takes a sample and reports whether the lag was in it.
 func (h *lagHistory) observe(now time.Time, s LagSample, rules LagRules) (known bool) {
 	h.sample = s
 	known = s.End >= 0 && s.Position >= 0

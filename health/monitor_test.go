@@ -17,7 +17,7 @@ var usual = health.LagRules{Max: 10_000, Every: 10 * time.Second, Window: 5, Ris
 
 var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// seen is a look at one partition, every ten seconds. The zero value of what a row leaves out says that no rows wait.
+// seen is one poll of a partition; polls are ten seconds apart. Zero values mean that no rows wait.
 type seen struct {
 	end, position, consumed int64
 	waiting                 time.Duration // how long rows wait, 0: none do
@@ -43,7 +43,7 @@ func (s seen) sample(now time.Time) health.LagSample {
 	return l
 }
 
-// TestLagHistories: what follows from the looks at a partition, after the last one.
+// TestLagHistories: the verdict on a partition after the last of its polls.
 func TestLagHistories(t *testing.T) {
 	const (
 		rising  = "Partition 0 lag consistently increasing"
@@ -171,7 +171,7 @@ func TestLagHistories(t *testing.T) {
 	}
 }
 
-// TestLagOfPartitions: what a look says of several partitions.
+// TestLagOfPartitions: the lag of several partitions in one poll.
 func TestLagOfPartitions(t *testing.T) {
 	rules := usual
 	rules.Topic = "" // several
@@ -209,7 +209,7 @@ func TestLagOfPartitions(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 
-	// Nobody answers: the time stays. Whoever left is gone nevertheless.
+	// Kafka does not answer: the time stays. Members that left are gone nevertheless.
 	l = m.Observe(midnight.Add(time.Minute), []health.LagSample{unread})
 	if len(l.Partitions) != 1 || len(l.Status.PartitionLags) != 0 || !l.Status.Healthy || !l.Status.LastCheckTime.Equal(midnight) {
 		t.Errorf("%+v", l)

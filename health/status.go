@@ -22,7 +22,7 @@ const (
 
 // Status sums the report up. It is Draining, Starting or Down exactly when [Report.Ready] says that the connector is not
 // ready. Otherwise the worst part counts, but a part that is down makes the whole no worse than Degraded: what it is about
-// goes on as soon as the part is back, without a restart.
+// continues as soon as the part is back, without a restart.
 func (r Report) Status() Status { return r.status(r.Components()) }
 
 func (r Report) status(components []Component) Status {

@@ -79,8 +79,8 @@ func anyReport() *rapid.Generator[health.Report] {
 	})
 }
 
-// TestStatusesAgree: whatever is reported, the status of the whole, of its components and readiness do not contradict each
-// other, and what is not well says why.
+// TestStatusesAgree: for any report, the status of the member, of its components and readiness do not contradict each
+// other, and each status but the best has a reason.
 func TestStatusesAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := anyReport().Draw(t, "report")

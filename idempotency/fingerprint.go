@@ -13,7 +13,7 @@ import (
 // be the same as it. It can be a map key.
 type Fingerprint [16]byte
 
-// IsZero tells whether there is no identity.
+// IsZero reports whether there is no identity.
 func (f Fingerprint) IsZero() bool { return f == Fingerprint{} }
 
 // String renders the fingerprint as 32 hexadecimal digits, and none as "".

@@ -45,7 +45,7 @@ func ParseIdentity(s string) (Identity, error) {
 		}
 		return Identity{ByHeader, name}, nil
 	}
-	return Identity{}, fmt.Errorf("%q is not one of none, field:<path>, header:<name>, content", s)
+	return Identity{}, fmt.Errorf("%q is no identity: use none, field:<path>, header:<name> or content", s)
 }
 
 // String is what [ParseIdentity] reads.
@@ -62,5 +62,5 @@ func (i Identity) String() string {
 	return "none"
 }
 
-// Stored tells whether fingerprints need a column of their own: what they are made of is not in the table.
+// Stored reports whether fingerprints need a column of their own: what they are made of is not in the table.
 func (i Identity) Stored() bool { return i.By == ByHeader || i.By == ByContent }

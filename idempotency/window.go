@@ -68,7 +68,7 @@ func NewJudge(length time.Duration, now time.Time, newest int64, seen map[Finger
 // JudgeBytes is what a Judge takes in memory for each of its rows, at most.
 const JudgeBytes = 26
 
-// Duplicate tells whether a record is one. If not, it counts as a row from now on.
+// Duplicate reports whether a record is one. If not, it counts as a row from now on.
 func (j *Judge) Duplicate(e Entry) bool {
 	at, dated := Effective(e.At, j.now)
 	none := e.Fingerprint.IsZero()

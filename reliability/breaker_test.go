@@ -137,8 +137,8 @@ func (w world) down(at time.Duration) bool {
 	return n%2 == 1
 }
 
-// run lets the callers work, and cancels many of their calls, until the last outage is over; then somebody comes who
-// stays. It returns how long that one waited and what must not have happened.
+// run lets the callers work, and cancels many of their calls, until the last outage is over; then one more caller comes and
+// stays. It returns how long that one waited, with the dependency and its status.
 func (w world) run(t *testing.T) (waited time.Duration, d *dependency, status reliability.Status) {
 	t.Helper()
 	d = watch(int(w.config.Successes))
@@ -202,7 +202,7 @@ func upTo(random *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(random.Int64N(int64(d)))
 }
 
-// TestBreakerProperties: whoever is cancelled, however slow requests are and whatever they fail of: nothing is asked
+// TestBreakerProperties, for random cancellations, durations and errors: no request is sent
 // while the breaker is open, no more than the probes while it is half-open, it always gets them, and only failures of the
 // dependency open it.
 func TestBreakerProperties(t *testing.T) {
@@ -273,7 +273,7 @@ func TestOpenMeansQuiet(t *testing.T) {
 	})
 }
 
-// TestRecoveryIsNoStampede: when the breaker's time is over, those who wait go on one after the other.
+// TestRecoveryIsNoStampede: when the breaker's time is over, those who wait continue one after the other.
 func TestRecoveryIsNoStampede(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers = 200
@@ -492,7 +492,7 @@ func TestASlowProbeIsNoEnd(t *testing.T) {
 	})
 }
 
-// TestALeftBreakerIsNotOpen: when all who waited have gone, nobody is held, and the next one is let through.
+// TestALeftBreakerIsNotOpen: when all waiting callers have gone, the breaker holds no request back, and the next caller passes.
 func TestALeftBreakerIsNotOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guard(t)

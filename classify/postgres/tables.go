@@ -19,7 +19,7 @@ import (
 	"sluice/classify"
 )
 
-// lockTimeout bounds how long a member waits for the migration lock, and how long a look-up of the tables may take.
+// lockTimeout bounds the wait of a member for the migration lock, and the duration of a query of the tables.
 const lockTimeout = 30 * time.Second
 
 // Tables describes the tables of a store and the migrations that create them. Each migration leaves existing tables alone,

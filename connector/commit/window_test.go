@@ -112,7 +112,7 @@ func TestWindow_IDs(t *testing.T) {
 }
 
 // TestWindow_SharedAndReset: a duplicate is found although another member resets the shared window meanwhile. If
-// the resets go on, nothing is decided.
+// the resets continue, nothing is decided.
 func TestWindow_SharedAndReset(t *testing.T) {
 	a := connectortest.Partition(0)
 	for resets, whole := range map[int]bool{0: true, 1: true, 2: true, 9: false} {

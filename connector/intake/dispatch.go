@@ -21,7 +21,7 @@ type dispatcher struct {
 	turn int // rotates the order of claims, so that none starves another
 }
 
-// enqueue moves records from the claims to their lanes, one block per claim and round, until no claim can go on or
+// enqueue moves records from the claims to their lanes, one block per claim and round, until no claim can continue or
 // backpressure starts. If a claim waits for memory that will be free soon, only that claim enqueues.
 func (d *dispatcher) enqueue() {
 	d.room.first = d.room.firstWaiting()
@@ -125,7 +125,7 @@ func (d *dispatcher) admit(c *claim) (a admitted) {
 		}
 		slot := d.backpressure.Slot(c.Partition, rec.Key)
 		if !d.backpressure.Reserve(slot) {
-			if i == 0 && !c.keyFull && d.backpressure.KeyFull(slot) { // this partition waits for its key, others go on
+			if i == 0 && !c.keyFull && d.backpressure.KeyFull(slot) { // this partition waits for its key, others continue
 				c.keyFull = true
 				d.Metrics.keyWaits.WithLabelValues(c.Topic).Inc()
 			}

@@ -168,7 +168,7 @@ func (fs *fetches) starving() bool {
 	return false
 }
 
-// shed releases the memory of a claim's fetch results. The session goes on; the claim is fetched again from next
+// shed releases the memory of a claim's fetch results. The session continues; the claim is fetched again from next
 // on.
 func (fs *fetches) shed(c *claim) {
 	if n := len(c.queue); n > 0 && c.queue[n-1].Err != nil {

@@ -79,7 +79,7 @@ func TestBackpressure_NullKey(t *testing.T) {
 }
 
 // TestDispatcher_KeyWaits: a partition waits while the key of its next record has its share queued. That counts
-// once until it goes on; others go on.
+// once until it continues; others continue.
 func TestDispatcher_KeyWaits(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry)

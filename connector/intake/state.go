@@ -72,7 +72,7 @@ func (s state) display() string {
 }
 
 // IllegalTransition is the log message of a transition that state.next does not allow. It is a mistake in this
-// package; the claim goes on.
+// package; the claim continues.
 const IllegalTransition = "illegal state transition of a claim; report it with this line"
 
 // endsBy is the event that ends a hold.

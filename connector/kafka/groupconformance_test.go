@@ -138,7 +138,7 @@ func topicID(a connector.Assignment, topic string) (id idempotency.TopicID) {
 	return id
 }
 
-// testTopicDeleted: a topic that goes is not claimed any more, not created again, and the others go on.
+// testTopicDeleted: a topic that goes is not claimed any more, not created again, and the others continue.
 func testTopicDeleted(t *testing.T, s *scene) {
 	s.create("t", 2)
 	s.create("u", 1)

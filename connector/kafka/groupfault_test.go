@@ -123,7 +123,7 @@ func TestGroupHungCoordinator(t *testing.T) {
 	})
 }
 
-// TestGroupClusterRestarts: while there is no cluster the claims go on, afterwards the same ones come back.
+// TestGroupClusterRestarts: while there is no cluster the claims continue, afterwards the same ones come back.
 func TestGroupClusterRestarts(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -26,7 +26,7 @@ import (
 )
 
 // stage is a network whose brokers can be stopped as by SIGSTOP: connections open, requests are taken, nothing answers
-// until they go on; or whose connections are refused.
+// until they continue; or whose connections are refused.
 type stage struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -197,7 +197,7 @@ func TestLogKafkaDown(t *testing.T) {
 	})
 }
 
-// A refusal is shown as such and looked at again each minute; other topics go on.
+// A refusal is shown as such and looked at again each minute; other topics continue.
 func TestLogDenied(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *scene) {
 		w.create("secret", 1)
@@ -223,7 +223,7 @@ func TestLogDenied(t *testing.T) {
 	})
 }
 
-// A record batch that stays damaged holds its partition at its place, after the good ones before it; the others go on.
+// A record batch that stays damaged holds its partition at its place, after the good ones before it; the others continue.
 func TestLogCorruptBatch(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *scene) {
 		w.create("t", 2)

@@ -154,7 +154,7 @@ func testLogRecreatedTopic(t *testing.T, w *scene) {
 	}
 }
 
-// Positions outside the log hold after two readings five seconds apart; the others go on.
+// Positions outside the log hold after two readings five seconds apart; the others continue.
 func testLogOutOfRange(t *testing.T, w *scene) {
 	w.create("t", 3)
 	for p := range int32(3) {

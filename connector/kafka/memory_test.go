@@ -112,7 +112,7 @@ func (w *scene) produceValue(topic string, partition int32, value string, codec 
 }
 
 // A batch that needs nearly the whole pool gets it; one that needs more holds its partition, and says what to do. The
-// other partitions go on.
+// other partitions continue.
 func TestLogOversize(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *scene) {
 		rnd := rand.New(rand.NewPCG(1, 1))

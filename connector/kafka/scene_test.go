@@ -198,7 +198,7 @@ func (m *member) now() connector.Assignment {
 	return m.last
 }
 
-// has tells whether the member has joined with this many partitions.
+// has reports whether the member has joined with this many partitions.
 func (m *member) has(partitions int) func() bool {
 	return func() bool {
 		a := m.now()

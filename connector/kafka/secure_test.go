@@ -80,7 +80,7 @@ func renewals(t *testing.T, reg *prometheus.Registry) (n float64) {
 }
 
 // TestRefusedCredentials: a password that brokers no longer accept is a refusal with its cause for every caller. It
-// is tried twice a minute and broker, and everything goes on by itself when it is accepted again.
+// is tried twice a minute and broker, and everything continues by itself when it is accepted again.
 func TestRefusedCredentials(t *testing.T) {
 	secured(t, func(t *testing.T, s *scene, with func(*Config)) {
 		var refuse atomic.Bool

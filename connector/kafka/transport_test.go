@@ -36,7 +36,7 @@ func (c *counted) Close() error {
 }
 
 // TestClient_CloseEndsConnections: if a client is closed during any operation, no connection stays open, no later
-// call opens one, and no goroutine goes on.
+// call opens one, and no goroutine continues.
 func TestClient_CloseEndsConnections(t *testing.T) {
 	for requests := range 9 {
 		t.Run(fmt.Sprint("silent behind ", requests), func(t *testing.T) {

@@ -254,7 +254,7 @@ func (m *clusterMetadata) selectTopics(want func(*topicMetadata) bool) (pollResu
 }
 
 // watch waits for the end of a generation, and ends it if the topics change. It returns the reason; after the end of
-// ctx the reason is meaningless. A generation that ended because of ctx or [topicsOutgrown] goes on until the group
+// ctx the reason is meaningless. A generation that ended because of ctx or [topicsOutgrown] continues until the group
 // is left.
 func (m *membership) watch(ctx context.Context, gen *kafka.Generation) reason {
 	live, over := context.WithCancel(ctx)

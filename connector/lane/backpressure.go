@@ -13,7 +13,7 @@ const slots = 4096
 
 // Backpressure bounds the queued records: those enqueued to the lanes and not yet decoded. The reader reserves
 // before it enqueues, lanes release after decoding. While it is active the reader enqueues nothing; group
-// membership and heartbeats go on.
+// membership and heartbeats continue.
 type Backpressure struct {
 	pauseAt, resumeAt, perKey int64
 	seed                      maphash.Seed

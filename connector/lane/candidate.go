@@ -29,7 +29,7 @@ func Weight(r *connector.Record) int64 {
 	return int64(candidateBytes + names + bytes + min(bytes/8, pageBytes))
 }
 
-// Reject returns the candidate for a record that cannot become a row. pass reports whether the lane may go on after
+// Reject returns the candidate for a record that cannot become a row. pass reports whether the lane may continue after
 // it: only if the record can become a dead letter.
 func Reject(b *Block, r *connector.Record, err error) (c plan.Candidate, pass bool) {
 	now := time.Now()

@@ -361,7 +361,7 @@ func (l *Lane) append(b *Block, r *connector.Record, o *openChunk) error {
 	return add(o.builder, b.Partition, r)
 }
 
-// reject keeps a bad record as a candidate. pass says whether the claim goes on after it.
+// reject keeps a bad record as a candidate. pass says whether the claim continues after it.
 func (o *openChunk) reject(b *Block, c *plan.Candidate, pass bool) {
 	o.candidates, o.letterBytes = append(o.candidates, *c), o.letterBytes+c.Allocated
 	o.stopped[b.Session], o.breakRun = !pass, true

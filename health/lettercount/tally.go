@@ -119,7 +119,7 @@ func (t *Tally) Missing(p idempotency.Partition, start, end int64) (missing []Sp
 	})
 	at := start
 	for i, s := range d.slices {
-		if s.pending != nil && i < len(d.slices)-1 { // only the last one goes on
+		if s.pending != nil && i < len(d.slices)-1 { // only the last one continues
 			t.seal(s)
 		}
 		if at < s.from {
@@ -306,11 +306,11 @@ var classes = [...]classify.Class{classify.Transient, classify.Poison, classify.
 type Part struct {
 	Source  idempotency.Partition
 	Offsets []int64 // ascending
-	// next is where the letters go on that are not judged yet, -1 if these are fresh ones.
+	// next is where the letters continue that are not judged yet, -1 if these are fresh ones.
 	next int64
 }
 
-// Has tells whether a letter is one of the part.
+// Has reports whether a letter is one of the part.
 func (p *Part) Has(offset int64) bool {
 	_, ok := slices.BinarySearch(p.Offsets, offset)
 	return ok

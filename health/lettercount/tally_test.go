@@ -27,7 +27,7 @@ type written struct {
 	class classify.Class
 }
 
-// world is what there is: dead-letter partitions, positions, logs, rows. It counts as the definition says.
+// world holds dead-letter partitions, positions, logs and rows. It counts by the definition.
 type world struct {
 	dead      map[idempotency.Partition][]written // by offset
 	start     map[idempotency.Partition]int64
@@ -93,7 +93,7 @@ func (w *world) beyond(of idempotency.Partition) bool {
 	return false
 }
 
-// look brings a tally to what there is now, as a watch does: bytes of the log per answer, letters per judgement.
+// look brings a tally up to the current world, as a watch does: bytes of the log per answer, letters per judgement.
 func (w *world) look(t rapid.TB, tally *lettercount.Tally, answer int64, most int) {
 	tally.Keep(func(p idempotency.Partition) bool { _, there := w.dead[p]; return there })
 	for p, all := range w.dead {
@@ -137,8 +137,8 @@ func (w *world) look(t rapid.TB, tally *lettercount.Tally, answer int64, most in
 	}
 }
 
-// TestTally: whatever happens to letters, positions, rows and the log, a tally that followed and one that starts now count
-// what the definition counts.
+// TestTally: after any changes of dead letters, positions, rows and the log, a tally that followed them and one that starts
+// now have the count of the definition.
 func TestTally(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dead := []idempotency.Partition{partition("dlq", 0), partition("dlq", 1), partition("dlq-2", 0)}
@@ -293,11 +293,11 @@ func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
 	}
 }
 
-// TestTallyIsFull: whatever letters say they are about, memory is bounded.
+// TestTallyIsFull: memory stays bounded for any content of dead letters.
 func TestTallyIsFull(t *testing.T) {
 	p := partition("dlq", 0)
 	tally := lettercount.New(1 << 20)
-	tally.Begin(p, 0) // nobody asked what is missing: nothing happens
+	tally.Begin(p, 0) // no query of missing positions came before: nothing happens
 	tally.Missing(p, 0, 1<<30)
 	tally.Begin(p, 0)
 	var err error

@@ -63,7 +63,7 @@ func TestFile(t *testing.T) {
 		t.Errorf("left behind: %v", all)
 	}
 	wantError(t, f.Remove())
-	wantError(t, f.Remove()) // somebody else did
+	wantError(t, f.Remove()) // another process did
 	wantError(t, f.Touch(now))
 	wantError(t, f.End())
 	wantError(t, f.Touch(now)) // too late
@@ -134,7 +134,7 @@ func TestWhatIsNoLivenessFile(t *testing.T) {
 	}
 }
 
-// TestALink: what it points to is never written to, nor taken for the file of somebody else.
+// TestALink: the target of a link is never written, and never taken for another process's file.
 func TestALink(t *testing.T) {
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "alive")
@@ -146,7 +146,7 @@ func TestALink(t *testing.T) {
 	}
 	f := liveness.NewFile(link)
 	wantError(t, f.Begin(time.Now()), "is a symbolic link: name the file itself")
-	if err := os.Symlink(target, filepath.Join(dir, ".alive.new")); err != nil { // somebody lays it in the way
+	if err := os.Symlink(target, filepath.Join(dir, ".alive.new")); err != nil { // a link in the way, from another process
 		t.Fatal(err)
 	}
 	wantError(t, f.Touch(time.Now()))

@@ -92,8 +92,8 @@ func TestTheLongestFirst(t *testing.T) {
 	}
 }
 
-// TestAnyHistory: whatever loops do and however late the looks come, a loop is stalled if and only if it worked, waited for
-// nobody and did not turn during looks that are worth a minute.
+// TestAnyHistory: in random histories of loops and polls, a loop is stalled if and only if it was working, waited for
+// no dependency and made no turn during polls that cover a minute.
 func TestAnyHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var w liveness.Watch

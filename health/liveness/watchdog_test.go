@@ -52,8 +52,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestTheLifeOfALoop: one that stalls is told of once, with what all goroutines do; the probe fails and the file is gone
-// until it turns.
+// TestTheLifeOfALoop: the log reports a stalled loop once, with the stacks of all goroutines; the probe fails and the file
+// is absent until the loop turns.
 func TestTheLifeOfALoop(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "alive")
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestTheLifeOfALoop(t *testing.T) {
 		if got := lines(out.take()); len(got) != 1 || got[0] != `INFO msg="Liveness check passed again" after=1h0m1s` {
 			t.Errorf("%q", got)
 		}
-		time.Sleep(time.Hour) // the next time it is told again
+		time.Sleep(time.Hour) // the next stall is reported again
 		synctest.Wait()
 		if got := lines(out.take()); len(got) != 1 {
 			t.Errorf("%q", got)
@@ -132,7 +132,7 @@ func TestTheLifeOfALoop(t *testing.T) {
 	})
 }
 
-// TestAFileThatCannotBeWritten is told of once, and ends nothing.
+// TestAFileThatCannotBeWritten: the log reports the file once, and the process continues.
 func TestAFileThatCannotBeWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mount")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -174,7 +174,7 @@ func TestAFileThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// blocked is a standard error that nobody reads.
+// blocked is a standard error without a reader.
 type blocked struct{ until chan struct{} }
 
 func (b blocked) Write(p []byte) (int, error) {
@@ -182,7 +182,7 @@ func (b blocked) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestABlockedLog: the probe tells the truth even if nobody reads what is logged.
+// TestABlockedLog: the probe stays right while the log's reader is blocked.
 func TestABlockedLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pipe := blocked{make(chan struct{})}
@@ -206,13 +206,13 @@ func TestABlockedLog(t *testing.T) {
 	})
 }
 
-// TestEnforce: a process that was told to stop ends, by itself or not.
+// TestEnforce: a process that got the signal to stop ends, by itself or by force.
 func TestEnforce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "alive")
 	for _, c := range []struct {
 		name   string
 		told   bool
-		ends   time.Duration // after it was told; 0 never
+		ends   time.Duration // from the signal to the end; 0 never
 		exited bool
 	}{
 		{"ends in time", true, 27 * time.Second, false},
@@ -263,7 +263,7 @@ func TestEnforce(t *testing.T) {
 	}
 }
 
-// TestEnforceABlockedLog: a process stands still because nobody reads what it logs. That must not keep it from its end.
+// TestEnforceABlockedLog: a process whose log has no reader still ends in time.
 func TestEnforceABlockedLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pipe := blocked{make(chan struct{})}

@@ -170,7 +170,7 @@ func (b *bench) start() {
 	synctest.Wait()
 }
 
-// pass lets time go on.
+// pass lets time continue.
 func (b *bench) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -261,7 +261,7 @@ func TestLife(t *testing.T) {
 		if m = b.stored()["me"]; m.Status != membership.ShuttingDown || m.TTL != time.Minute || m.Age != 0 {
 			b.Errorf("while it drains: %+v", m)
 		}
-		b.pass(3 * time.Minute) // a long drain goes on beating, and is told
+		b.pass(3 * time.Minute) // heartbeats continue during a long drain, and report it
 		if m = b.stored()["me"]; m.Status != membership.ShuttingDown || m.Age > 10*time.Second || m.InStatus != 3*time.Minute {
 			b.Errorf("at the end of a long drain: %+v", m)
 		}
@@ -369,7 +369,7 @@ func TestWatch(t *testing.T) {
 		b.wantLines([]string{
 			"INFO Consumer sends heartbeats again consumer_id=stays",
 			"INFO Removed stale consumers count=1",
-			"WARN Consumer has not sent heartbeat consumer_id=a seconds=60", // as of the look before
+			"WARN Consumer has not sent heartbeat consumer_id=a seconds=60", // as of the poll before
 			"WARN Consumer has not sent heartbeat consumer_id=b seconds=30",
 			"WARN Consumer has not sent heartbeat consumer_id=stays seconds=30",
 			"WARN Consumer has not sent heartbeat consumer_id=stops seconds=30",
@@ -401,8 +401,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestStoreDown: while nobody knows how members are, others have no series and the own one says when its last beat
-// arrived; a slow store and one that hangs are the same as one that is down, and then it is well again.
+// TestStoreDown: while the store is down, slow or hanging, other members have no series and the own one has the time of its
+// last heartbeat that arrived; afterwards all series are back.
 func TestStoreDown(t *testing.T) {
 	for name, fault := range map[string]func(*faulty){
 		"down": func(f *faulty) { f.set(membership.ErrUnavailable, 0) },
@@ -437,7 +437,7 @@ func TestStoreDown(t *testing.T) {
 	}
 }
 
-// TestEnd: whatever the store does, the end takes two seconds at most, and no time if it answers.
+// TestEnd: the end takes two seconds at most with any behaviour of the store, and no time if the store answers.
 func TestEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault func(*bench)
@@ -522,7 +522,7 @@ func TestOldAnswer(t *testing.T) {
 	})
 }
 
-// TestForeign: what others wrote is logged when it begins, now and then, and when it is over, and hides nobody.
+// TestForeign: rows of other programs are logged when they appear, now and then, and when they are gone; they hide no member.
 func TestForeign(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.log.take()
@@ -536,8 +536,8 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-// TestBoundedSeries: however many ids there are, and whatever they are, series are few, and those that are missed are
-// among them.
+// TestBoundedSeries: with any number and content of ids, series stay few, and missing members are among
+// them.
 func TestBoundedSeries(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.other("oldest", membership.Running, time.Second)

@@ -50,7 +50,7 @@ type Member struct {
 	InStatus time.Duration
 }
 
-// Active tells whether the registration stands and the last beat is younger than its TTL.
+// Active reports whether the registration stands and the last beat is younger than its TTL.
 func (m Member) Active() bool { return m.Registered && m.Age < m.TTL }
 
 // Bounds of what a store returns: other programs may write into it, too.

@@ -114,7 +114,7 @@ func (s series) shown(members []Member) []Member {
 	return members[:maxSeries]
 }
 
-// labels tells whether an id can be a label: no member has another one, and other programs may write what they like.
+// labels reports whether an id can be a label: no member has another one, and other programs may write what they like.
 func labels(id string) bool { return len(id) <= maxLabel && utf8.ValidString(id) }
 
 func btoi(b bool) int {

@@ -18,7 +18,7 @@ func meterName(prometheus string) string {
 	return strings.ReplaceAll(prometheus, "_", ".")
 }
 
-// named tells whether a metric is asked for by this name: with dots, or as Prometheus has it.
+// named reports whether a metric is asked for by this name: with dots, or as Prometheus has it.
 func named(prometheus, name string) bool {
 	return name == prometheus || name == meterName(prometheus) || name == strings.ReplaceAll(prometheus, "_", ".")
 }

@@ -95,7 +95,7 @@ func (s slow) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(s.desc, prometheus.GaugeValue, 1)
 }
 
-// TestManyScrapes: those who ask for metrics while too many do are told to come again; probes are answered meanwhile.
+// TestManyScrapes: one scrape too many gets a 503; probes are answered meanwhile.
 func TestManyScrapes(t *testing.T) {
 	s := slow{desc: prometheus.NewDesc("slow", "Slow.", nil, nil), asked: make(chan struct{}), finish: make(chan struct{})}
 	reg := prometheus.NewRegistry()
@@ -134,7 +134,7 @@ func TestManyScrapes(t *testing.T) {
 	}
 }
 
-// TestEveryMetricHasAMeter: whatever a system shows at /metrics is named and found.
+// TestEveryMetricHasAMeter: each metric at /metrics has a name and a meter in the report.
 func TestEveryMetricHasAMeter(t *testing.T) {
 	reg := metered()
 	base, _ := startOn(t, &connector{}, reg)

@@ -68,8 +68,8 @@ func fill(v reflect.Value, text string) {
 	}
 }
 
-// TestNothingSecretIsTold: whatever a dependency writes into an error, into whichever field it comes, no answer shows a
-// secret of it, and none is long.
+// TestNothingSecretIsTold: no response shows a secret from an error of a dependency, in any of its fields,
+// and no text is long.
 func TestNothingSecretIsTold(t *testing.T) {
 	c := &connector{}
 	base, _ := start(t, c)
@@ -98,7 +98,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 	}
 }
 
-// TestWhatIsToldStays: texts without secrets are told as they are, whatever is in them.
+// TestWhatIsToldStays: texts without secrets are unchanged, with any characters.
 func TestWhatIsToldStays(t *testing.T) {
 	c := &connector{}
 	base, _ := start(t, c)
@@ -121,7 +121,7 @@ func TestWhatIsToldStays(t *testing.T) {
 	}
 }
 
-// TestLongTexts: of a text that is longer than anybody reads only the begin is told, and no secret of where it was cut.
+// TestLongTexts: a long text is cut, and the cut reveals no part of a secret.
 func TestLongTexts(t *testing.T) {
 	c := &connector{}
 	base, _ := start(t, c)

@@ -124,7 +124,7 @@ func TestWipedLab(t *testing.T) {
 	}
 }
 
-// TestRightsLab: a user who may not create the tables works with those that are there, noted or not, and else is told what to run.
+// TestRightsLab: a user without the right to create tables works with existing ones, noted or not; else the error has the statements to run.
 func TestRightsLab(t *testing.T) {
 	url := own(t)
 	plain, user := poor(t, url)

@@ -52,7 +52,7 @@ func eventID(t *testing.T, url string, sc idempotency.Scope, offset int64) (id s
 	return id
 }
 
-// The queries of a person or a program by the producer's id find it, by an index, in whatever partition. Duplicates are found by
+// Queries by the producer's id find the record by an index, in any partition. Duplicates are found by
 // partition and fingerprint all the same.
 func TestEventIDLab(t *testing.T) {
 	url := own(t)
@@ -140,7 +140,7 @@ func TestFirstSchemaLab(t *testing.T) {
 		t.Errorf("event_id %s and %s, want null and evt-5", before, now)
 	}
 
-	// A member of the first version runs its script again at its start. Whatever it asks first is refused, with a hold.
+	// A member of the first version runs its script again at its start. Its first query is refused, with a hold.
 	ask(t, url, firstSchema)
 	_, err := s.pool.Exec(t.Context(), "SELECT through FROM processed_scopes WHERE scope = $1", scope.String())
 	if class := classify.Of(postgres.Classified(err)); class != classify.Fatal {

@@ -56,7 +56,7 @@ func ask(t *testing.T, url, sql string, into ...any) {
 	}
 }
 
-// own is the URL of a schema that nobody else uses.
+// own is the URL of a schema for one test.
 func own(t *testing.T) string {
 	t.Helper()
 	url, name := server(t), fmt.Sprintf("test_%d_%d", os.Getpid(), schemas.Add(1))
@@ -186,7 +186,7 @@ func (f *faulty) Write(b []byte) (int, error) {
 	case 'a':
 		n, err := f.Conn.Write(b)
 		if err == nil {
-			_, err = f.Read(make([]byte, 1<<10)) // the answer, which nobody will see
+			_, err = f.Read(make([]byte, 1<<10)) // the answer, which the client never gets
 		}
 		_ = f.Close()
 		return n, err
@@ -201,7 +201,7 @@ func (p *plan) dial(c *pgxpool.Config) {
 	}
 }
 
-// TestLostAnswersLab: a commit whose answer is lost before or after it took effect counts once, whatever comes first.
+// TestLostAnswersLab: a commit whose answer is lost before or after it took effect counts once, for each order of events.
 func TestLostAnswersLab(t *testing.T) {
 	for _, steps := range []string{"b", "a", "ba", "ab", "bb", "aa"} {
 		p := &plan{}
@@ -258,7 +258,7 @@ func TestFaultsLab(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Down, by order or by a crash: whoever asks waits, and goes on when it is back.
+	// Down, by order or by a crash: callers wait, and continue when the server is back.
 	for i, down := range []func() error{pg.Stopped, pg.Kill} {
 		if err := down(); err != nil {
 			t.Fatal(err)

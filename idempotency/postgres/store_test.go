@@ -11,7 +11,7 @@ import (
 	"sluice/idempotency"
 )
 
-// TestOpen: nothing is connected at the start. Where nobody answers, each try fails with a class, names its request and its
+// TestOpen: Open connects to nothing. Without a server, each try fails with a class, names its request and its
 // batch, and no error has the password.
 func TestOpen(t *testing.T) {
 	const secret = "hunter2"

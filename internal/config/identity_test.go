@@ -42,7 +42,7 @@ func TestIdentityOfTopics(t *testing.T) {
 
 func TestIdentitiesThatCannotBe(t *testing.T) {
 	for text, want := range map[string]string{
-		"topics: {orders: {identity: {by: event_id}}}":                                                        `"event_id" is not one of none, field:<path>, header:<name>, content`,
+		"topics: {orders: {identity: {by: event_id}}}":                                                        `"event_id" is no identity: use none, field:<path>, header:<name> or content`,
 		"topics: {orders: {identity: {by: 'field:evnt_id'}}}":                                                 "needs column evnt_id, which the table does not have",
 		"topics: {orders: {identity: {by: 'field:tags'}}}":                                                    "tags is array",
 		"topics: {orders: {identity: {by: 'field:o'}}}":                                                       "o is struct",

@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever is taken and given back, what is used and idle never exceeds the size, buffers are as large as asked for and
-// nobody else's, and in the end nothing is used.
+// After any sequence of takes and returns, used and idle bytes never exceed the size, buffers have the requested size and
+// one user each, and in the end none is used.
 func TestPool(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := NewScrubbing(int64(rapid.IntRange(1, 8<<20).Draw(t, "size")))
@@ -104,7 +104,7 @@ func TestPool(t *testing.T) {
 	})
 }
 
-// Buffers that are only kept are nobody's use, never exceed the budget, and go when it is needed.
+// Idle buffers have no user, never exceed the budget, and are freed when it is needed.
 func TestKeep(t *testing.T) {
 	p := NewScrubbing(1 << 20)
 	b := append(p.Take(100<<10), 1)
@@ -163,7 +163,7 @@ func TestClass(t *testing.T) {
 	}
 }
 
-// Who waits is served in order, but for the one that waits before all others; while that one waits nobody passes it.
+// Waiting callers are served in order, except for the one with precedence; while that one waits, no caller passes it.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(100)

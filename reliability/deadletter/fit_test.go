@@ -28,7 +28,7 @@ func TestSize(t *testing.T) {
 	})
 }
 
-// Whatever the limit, nothing of the record is lost: it is in the letter or in the object that the letter links.
+// With any limit, all of the record is in the dead letter or in the object that the letter links.
 func TestFitLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, f := letters(4000).Draw(t, "letter"), forms().Draw(t, "form")

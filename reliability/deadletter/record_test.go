@@ -79,7 +79,7 @@ func TestWordsOfOthers(t *testing.T) {
 	}
 }
 
-// Parse undoes Encode in both envelopes, whatever the record brought along.
+// Parse undoes Encode in both envelopes, for any record.
 func TestParseUndoesEncode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, f := letters(200).Draw(t, "letter"), forms().Draw(t, "form")
@@ -111,7 +111,7 @@ func TestLetterOfALetter(t *testing.T) {
 	})
 }
 
-// Whoever passes a letter on may append headers.
+// A program that forwards a dead letter may append headers.
 func TestAppendedHeaders(t *testing.T) {
 	l := some()
 	r := deadletter.Form{}.Encode(l)
@@ -218,7 +218,7 @@ func TestTimestampsOfAnyYear(t *testing.T) {
 	}
 }
 
-// TestWritten: a letter says when it was written, whatever the envelope, in the same number of bytes. One of an earlier version
+// TestWritten: a dead letter has the time at which it was written, in either envelope, in the same number of bytes. One of an earlier version
 // was written at its last failure.
 func TestWritten(t *testing.T) {
 	for _, envelope := range []deadletter.Envelope{deadletter.EnvelopeHeaders, deadletter.EnvelopeJSON} {

@@ -54,7 +54,7 @@ func (c *checkpoints) start(ctx context.Context, t *Table) {
 }
 
 // writeCheckpoint writes the checkpoint of s, unless another member has written one so recently that none is due. It
-// logs and counts the result. A panic becomes an error, so that commits go on without a checkpoint.
+// logs and counts the result. A panic becomes an error, so that commits continue without a checkpoint.
 func writeCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (written deltalog.Checkpoint, err error) {
 	began, anew := time.Now(), false
 	err = panics.Catch(func() error {

@@ -220,7 +220,7 @@ func TestLostRace(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		winner func(*testing.T, *world) []deltalog.Action
-		err    func(*testing.T, error) // nil: the commit goes on
+		err    func(*testing.T, error) // nil: the commit continues
 		kept   bool                    // the files of a commit that does not happen
 	}{
 		"files and txns of others": {

@@ -89,7 +89,7 @@ func (w *world) settle() {
 type stepFault struct {
 	objstoretest.Fault
 	onlyPuts bool
-	// cleanup is true if other processes go on meanwhile and the log is cleaned up below their checkpoint.
+	// cleanup is true if other processes continue meanwhile and the log is cleaned up below their checkpoint.
 	cleanup bool
 }
 
@@ -119,8 +119,8 @@ func (w *world) cleanupOf(t *testing.T) {
 	cleanUp(t, w.mem, checkpoint)
 }
 
-// Every operation fails in every way; the process goes on, or dies at that moment and another one takes over. In each
-// case the rows are exact, versions are contiguous, and a process that goes on leaves no file behind.
+// Every operation fails in every way; the process continues, or dies at that moment and another one takes over. In each
+// case the rows are exact, versions are contiguous, and a process that continues leaves no file behind.
 func TestEveryStepMayFail(t *testing.T) {
 	const target = 7
 	every := 1

@@ -236,7 +236,7 @@ func TestUndecidedOnEndOfContext(t *testing.T) {
 				if lands {
 					w.settle()
 				}
-				// The same process goes on from the state of the log.
+				// The same process continues from the state of the log.
 				at := int64(0)
 				if s = load(t, tab); lands {
 					at = 5

@@ -40,14 +40,14 @@ func versions(t *testing.T, store objstore.Store) (all []int64) {
 }
 
 // TestTable_OlderCopyRestored: versions vanish under a running member, its own or another writer's. The member must
-// not write after the gap, and must not go on from positions that the table no longer has, from the first commit on.
+// not write after the gap, and must not continue from positions that the table no longer has, from the first commit on.
 func TestTable_OlderCopyRestored(t *testing.T) {
 	for name, c := range map[string]struct {
 		// others and mine are the versions that another member and this one commit, in this order.
 		before func(t *testing.T, mine, other *delta.Table)
 		to     int64 // the version that the table is set back to
 		after  func(t *testing.T, other *delta.Table)
-		want   map[string]int64 // positions that a member may go on from
+		want   map[string]int64 // positions that a member may continue from
 	}{
 		"what it wrote itself": {
 			func(t *testing.T, mine, _ *delta.Table) {

@@ -200,7 +200,7 @@ func TestTable_HasRows_OfPartitions(t *testing.T) {
 	}
 }
 
-// TestTable_HasRows_StopsAtTheFirst: a search does not go on for what it has found, not even beside what it has not.
+// TestTable_HasRows_StopsAtTheFirst: a search does not continue for what it has found, not even beside what it has not.
 func TestTable_HasRows_StopsAtTheFirst(t *testing.T) {
 	const files = 20
 	mem, tr := objstore.NewMem(), &trace{}

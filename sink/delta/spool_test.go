@@ -18,7 +18,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// TestCheckpoints_NoTemporaryFile: where no temporary file can be written, commits go on without a checkpoint, one line says
+// TestCheckpoints_NoTemporaryFile: where no temporary file can be written, commits continue without a checkpoint, one line says
 // what to do, and the checkpoint follows once the directory takes files.
 func TestCheckpoints_NoTemporaryFile(t *testing.T) {
 	bubble(t, func(t *testing.T) {

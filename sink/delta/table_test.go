@@ -112,7 +112,7 @@ func TestOpenExisting(t *testing.T) {
 	holds(t, err, hold.SchemaConflict, "there is no table")
 }
 
-// A table that cannot be written is checked again; once it can be written, the writer goes on.
+// A table that cannot be written is checked again; once it can be written, the writer continues.
 func TestRefusalEnds(t *testing.T) {
 	mem := objstore.NewMem()
 	tab := open(t, mem)

@@ -205,7 +205,7 @@ func TestFollower_KeepsPausesInTrouble(t *testing.T) {
 				if !c.blind && late.State() != nil {
 					t.Errorf("a late member knows %+v", late.State())
 				}
-				// After the repair it goes on by itself.
+				// After the repair it continues by itself.
 				down.Store(nil)
 				for k, b := range kept {
 					put(t, mem, k, b)

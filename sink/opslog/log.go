@@ -57,7 +57,7 @@ func (l *Log) State(ctx context.Context) (*State, error) {
 }
 
 // Entries yields the entries from a seq on, in order, without verifying the chain. An entry that is missing or cannot
-// be parsed comes as a [BrokenError] with its seq in the entry, and iteration goes on. Several missing entries in a
+// be parsed comes as a [BrokenError] with its seq in the entry, and iteration continues. Several missing entries in a
 // row come as the first of them. Any other error ends the iteration.
 func (l *Log) Entries(ctx context.Context, from int64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {

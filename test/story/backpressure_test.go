@@ -113,8 +113,8 @@ func TestBackpressure_QueueLimits(t *testing.T) {
 }
 
 // TestBackpressure_PerKey: the records of one customer take half a second each. A thousand of them are queued, the
-// partition of that customer waits, and another one goes on without backpressure. Once there is room, the first one
-// goes on, too.
+// partition of that customer waits, and another one continues without backpressure. Once there is room, the first one
+// continues, too.
 func TestBackpressure_PerKey(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Queue, w.CommitRows, w.Every, w.Broker.Answer = shipped, 1_000_000, 24*time.Hour, 100

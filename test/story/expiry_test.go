@@ -393,7 +393,7 @@ func (u *upkeep) stop(members []*story.Process) []*story.Process {
 	return []*story.Process{u.Begin(u.t.Context()), u.Begin(u.t.Context())}
 }
 
-// sleep makes a member sleep within its next requests, for longer than the log is kept, while the other goes on.
+// sleep makes a member sleep within its next requests, for longer than the log is kept, while the other continues.
 func (u *upkeep) sleep(m *story.Process) {
 	u.seen.sleeps++
 	long := logKept + time.Duration(1+u.Chance.N(300))*time.Second

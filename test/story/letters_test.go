@@ -347,7 +347,7 @@ func TestLetters_DrainWhileTopicDown(t *testing.T) {
 	})
 }
 
-// TestFlood_HoldsUntilAllowed: the topic's partitions with bad records stop before any letter, one without goes on,
+// TestFlood_HoldsUntilAllowed: the topic's partitions with bad records stop before any letter, one without continues,
 // and held records are not read again and again.
 func TestFlood_HoldsUntilAllowed(t *testing.T) {
 	withLetters(t, 2, func(t *testing.T, w *story.World) {

@@ -45,7 +45,7 @@ func TestSchedules_LittleMemory(t *testing.T) {
 }
 
 // TestTables_LittleMemory: three tables share the memory of a process, and one of them commits slowly for a while.
-// The others go on meanwhile, and in the end every table has every row once.
+// The others continue meanwhile, and in the end every table has every row once.
 func TestTables_LittleMemory(t *testing.T) {
 	var meanwhile int
 	tight(t, func(t *testing.T, s uint64) {
@@ -224,7 +224,7 @@ func TestMemory_StoppedTableStarvesNone(t *testing.T) {
 }
 
 // TestMemory_FullPoolSeals: three tables share a full batch pool, and none has reached its limits or its age. They
-// are sealed so that reading goes on.
+// are sealed so that reading continues.
 func TestMemory_FullPoolSeals(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		w, rows, end := tables(t, s, func(w *story.World) { w.Batch, w.CommitRows, w.Every = 4<<10, 1000, 24*time.Hour })

@@ -412,7 +412,7 @@ func TestFence_WhileRetrying(t *testing.T) {
 	})
 }
 
-// TestPartitionWithoutResponse: it stops no other partition, at a start and while the others go on.
+// TestPartitionWithoutResponse: it stops no other partition, at a start and while the others continue.
 func TestPartitionWithoutResponse(t *testing.T) {
 	scene(t, 2, func(t *testing.T, w *story.World) {
 		w.Broker.Produce(story.Topic, 0, "r", "k")

@@ -85,7 +85,7 @@ func TestSeal_Panics(t *testing.T) {
 }
 
 // TestSeal_PanicsOnRowsTogether: rows that cannot be sealed together, but can alone, are all kept and retried until
-// it works. Another table goes on meanwhile.
+// it works. Another table continues meanwhile.
 func TestSeal_PanicsOnRowsTogether(t *testing.T) {
 	ours(t, 1, func(t *testing.T, w *story.World) {
 		var healed atomic.Bool

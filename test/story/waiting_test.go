@@ -25,8 +25,8 @@ func largeRecord(w *story.World, percent int) {
 }
 
 // TestMemory_HeldByALateCommit: while the commit of one table holds most of the batch pool, a record that needs 60
-// % of it waits. Other partitions of its table and a third table go on, even if memory to fetch with is short. The
-// record goes on once the commit has ended.
+// % of it waits. Other partitions of its table and a third table continue, even if memory to fetch with is short. The
+// record continues once the commit has ended.
 func TestMemory_HeldByALateCommit(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		var late atomic.Bool

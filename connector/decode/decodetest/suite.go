@@ -1,4 +1,4 @@
-// Package decodetest is the conformance suite of decoders: what the pipeline relies on, whatever format the records have.
+// Package decodetest is the conformance suite of decoders: the pipeline's requirements of each format.
 package decodetest
 
 import (

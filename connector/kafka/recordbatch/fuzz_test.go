@@ -12,7 +12,7 @@ import (
 )
 
 // FuzzBatch opens anything: it must neither panic nor take more memory than allowed, offsets must rise, nothing may be
-// delivered twice and every error must be a hold. Checksums are mended first, or no mutation would get past them.
+// delivered twice and every error must be a hold. The fuzz target recomputes checksums, or no mutation would get past them.
 // Run it with -fuzzminimizetime 20x, or it spends its time on shrinking one input.
 func FuzzBatch(f *testing.F) {
 	for seed := range 40 {

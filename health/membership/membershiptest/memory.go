@@ -23,11 +23,11 @@ type Memory struct {
 type seen struct {
 	beat       membership.Beat
 	at, since  time.Time // of the last beat, of its status
-	registered bool      // nobody removed the registration
+	registered bool      // false after a removal
 	counted    bool      // as swept
 }
 
-// stands tells whether the registration stands.
+// stands reports whether the registration stands.
 func (m *seen) stands(now time.Time) bool { return m.registered && now.Sub(m.at) < m.beat.TTL }
 
 // NewMemory returns an empty Memory with a clock.
@@ -126,7 +126,7 @@ func (m *Memory) Wipe() {
 	clear(m.scopes)
 }
 
-// IsActive tells whether a member is active by the store's clock. One that nobody knows is not.
+// IsActive reports whether a member is active by the store's clock. An unknown member is not.
 func IsActive(ctx context.Context, s membership.Store, id string) (bool, error) {
 	members, err := s.Members(ctx)
 	for _, m := range members {

@@ -24,7 +24,7 @@ import (
 type Server struct {
 	// Open opens one more store.
 	Open func(t *testing.T, s membership.Scope) membership.Store
-	// Pass lets the server's clock go on. On a real server it waits.
+	// Pass lets the server's clock continue. On a real server it waits.
 	Pass func(d time.Duration)
 	// Unit is what the tests count in: short, but longer than a few calls take.
 	Unit time.Duration
@@ -145,7 +145,7 @@ func (f *fixture) wantIDs(s membership.Store, registered, remembered []string) {
 	}
 }
 
-// wantSwept sweeps, and forgets nobody before forget.
+// wantSwept sweeps, and fails if the sweep removes a member before the time forget.
 func (f *fixture) wantSwept(want int, forget time.Duration) {
 	f.Helper()
 	if got, err := f.store.Sweep(f.Context(), forget); err != nil || got != want {
@@ -177,7 +177,7 @@ func empty(f *fixture) {
 	f.wantLeft(f.store, "nobody")
 	f.wantSwept(0, long)
 	if active, err := IsActive(f.Context(), f.store, "nobody"); active || err != nil {
-		f.Errorf("nobody is active: %v, %v", active, err)
+		f.Errorf("no member is active: %v, %v", active, err)
 	}
 }
 

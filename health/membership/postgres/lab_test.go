@@ -56,7 +56,7 @@ func ask(t *testing.T, url, sql string, into ...any) {
 	}
 }
 
-// own is the URL of a schema that nobody else uses, and its name.
+// own is the URL of a schema for one test, and its name.
 func own(t *testing.T) (url, schema string) {
 	t.Helper()
 	url, schema = server(t), fmt.Sprintf("members_%d_%d", os.Getpid(), schemas.Add(1))
@@ -289,7 +289,7 @@ func TestMigrationFromFirstLab(t *testing.T) {
 	if active, err := membershiptest.IsActive(t.Context(), s, "old"); err != nil || !active {
 		t.Errorf("active %v, %v", active, err)
 	}
-	// A member of the first version goes on with its statements.
+	// A member of the first version continues with its statements.
 	ask(t, url, "INSERT INTO consumer_registrations (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms) VALUES ('orders', 'sluice', 'older', now(), 30000)")
 
 	// Tables of a version to come are left alone, as long as they have what we need.
@@ -325,7 +325,7 @@ func TestWipedLab(t *testing.T) {
 	}
 }
 
-// TestRightsLab: who may not create the tables is told what to run, and works after that.
+// TestRightsLab: a user without the right to create tables gets the statements to run, and works after them.
 func TestRightsLab(t *testing.T) {
 	t.Parallel()
 	rich, schema := own(t)
@@ -431,8 +431,8 @@ func TestFaultsLab(t *testing.T) {
 	works(t, s)
 }
 
-// TestBoundsLab: what other programs wrote stays in the server if it is too large, and hides nobody. Those that were seen
-// last come first.
+// TestBoundsLab: rows of other programs that are too large stay in the server, and hide no member. The most recent heartbeats
+// come first.
 func TestBoundsLab(t *testing.T) {
 	t.Parallel()
 	url, _ := own(t)

@@ -51,7 +51,7 @@ type preparation struct {
 	err  error
 }
 
-// prepare waits until the tables are there. The work goes on when ctx ends: callers with little time get there in the end.
+// prepare waits until the tables are there. The work continues when ctx ends: callers with little time get there in the end.
 func (s *Store) prepare(ctx context.Context) error {
 	if s.ready.Load() {
 		return nil

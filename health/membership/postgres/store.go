@@ -205,7 +205,7 @@ func (s *Store) Members(ctx context.Context) (members []membership.Member, err e
 	return members, err
 }
 
-// tooLarge tells whether the server kept a text of a member to itself.
+// tooLarge reports whether the server kept a text of a member to itself.
 func tooLarge(m membership.Member) bool { return m.ID == "" || m.Status == "" }
 
 const list = `

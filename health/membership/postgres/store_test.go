@@ -46,7 +46,7 @@ func silent(t *testing.T) (addr string) {
 	return l.Addr().String()
 }
 
-// TestUnavailable: nobody answers. Each call says so within its own time, or ends with its context, and no error has the
+// TestUnavailable: without a server, each call fails within its own time or ends with its context, and no error has the
 // password.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()

@@ -69,7 +69,7 @@ func (l liar) serve(conn net.Conn) {
 		for _, word := range words {
 			select {
 			case l.heard <- word:
-			default: // nobody listens
+			default: // no listener
 			}
 		}
 		switch strings.ToUpper(words[0]) {
@@ -138,8 +138,8 @@ type letters struct{}
 
 func (letters) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte("x"), 4096)), nil }
 
-// TestHostileReplies: whatever a server answers to whichever command, the client returns an error that names the fault, and
-// allocates no more than a reply may take.
+// TestHostileReplies: for any reply to any command, the client returns an error that names the fault, and
+// allocates no more than the bound of a reply.
 func TestHostileReplies(t *testing.T) {
 	const huge = 600 << 20
 	replies := map[string]struct {

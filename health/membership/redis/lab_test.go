@@ -40,7 +40,7 @@ func TestStoreLab(t *testing.T) {
 	})
 }
 
-// TestFaultsLab: a server that is paused, killed, wiped or in a cluster is told, in time, and used again when it is back.
+// TestFaultsLab: the store reports a server that is paused, killed, wiped or in a cluster in time, and uses it again afterwards.
 func TestFaultsLab(t *testing.T) {
 	r, err := lab.StartRedis(t.Context(), t.TempDir())
 	if err != nil {
@@ -121,7 +121,7 @@ func TestFaultsLab(t *testing.T) {
 	}
 }
 
-// TestRightsLab: the rights that the documentation names are enough, and one less is told as that.
+// TestRightsLab: the documented rights are enough, and the error names each one that is missing.
 func TestRightsLab(t *testing.T) {
 	r, err := lab.StartRedis(t.Context(), t.TempDir())
 	if err != nil {

@@ -34,7 +34,7 @@ func open(t *testing.T, address string, s membership.Scope) *Store {
 	return store
 }
 
-// server is an in-process Redis whose clock goes on by order.
+// server is an in-process Redis whose clock continues by order.
 type server struct {
 	*miniredis.Miniredis
 	mu  sync.Mutex
@@ -114,7 +114,7 @@ func TestRegistrationIsPublic(t *testing.T) {
 	}
 }
 
-// TestForeign: what other programs write where ours should be is told, ends no look at the others, and a beat mends it.
+// TestForeign: keys of other programs in the place of ours are reported, do not stop a poll of the others, and the next heartbeat replaces them.
 func TestForeign(t *testing.T) {
 	entry := func(change string, to string) string {
 		return strings.Replace(`{"timestamp":1763764000123,"status":"RUNNING","last_message_at":null,"consumer_lag":null,"id":"a","pipeline":"p","group":"g","ttl_ms":30000}`, change, to, 1)
@@ -197,7 +197,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestBounds: what other programs wrote stays in the server if it is too large, and hides nobody.
+// TestBounds: values of other programs that are too large stay in the server, and hide no member.
 func TestBounds(t *testing.T) {
 	s := start(t)
 	store := open(t, s.url(), scope)
@@ -356,7 +356,7 @@ func TestURL(t *testing.T) {
 	}
 }
 
-// FuzzMember: whatever lies in the server, reading it ends in a member or an error, with durations that are no nonsense.
+// FuzzMember: any bytes in the server become a member or an error, with plausible durations.
 func FuzzMember(f *testing.F) {
 	good := `{"timestamp":1,"status":"RUNNING","last_message_at":1,"consumer_lag":3,"id":"a","pipeline":"p","group":"g","ttl_ms":30000}`
 	f.Add("a", "1", "RUNNING 1", good, "string", good)

@@ -14,8 +14,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// Whatever is committed, checkpointed and cleaned up in whatever order: a reader from the start, one that reads the
-// newest checkpoint and one that refreshes see the same as a naive model that only appends and deletes.
+// For any order of commits, checkpoints and cleanups, a reader from the start, one that reads the
+// newest checkpoint and one that refreshes have the same state as a naive model that only appends and deletes.
 func TestReplayEqualsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tab := newTable(t)

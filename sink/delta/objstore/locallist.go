@@ -50,7 +50,7 @@ func (w *walk) fail(err error) bool {
 	return false
 }
 
-// directory yields the objects below dir, which is empty or ends with a slash. It reports whether to go on.
+// directory yields the objects below dir, which is empty or ends with a slash. It reports whether to continue.
 func (w *walk) directory(dir string) bool {
 	if err := w.ctx.Err(); err != nil {
 		return w.fail(err)

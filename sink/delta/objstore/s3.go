@@ -171,7 +171,7 @@ func (c S3Config) plain() error {
 	return nil
 }
 
-// Close closes idle connections. Requests in flight go on.
+// Close closes idle connections. Requests in flight continue.
 func (s *S3) Close() error {
 	s.wire.closeIdle()
 	return nil

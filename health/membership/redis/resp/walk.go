@@ -32,7 +32,7 @@ const (
 	bodyLF                // LF behind that
 )
 
-// shape is how a kind of value goes on behind its first byte.
+// shape is how a kind of value continues behind its first byte.
 type shape byte
 
 const (
